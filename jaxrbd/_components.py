@@ -1,0 +1,121 @@
+"""Three-vectors and 3x3 matrices as bundles of component arrays.
+
+Rigid-body formulas are written with these inside an operator and never stored: an operator takes
+its operands apart once, works on the components elementwise (which XLA fuses), and puts the result
+together once. `jnp.unstack` is used because its transpose is one concatenation, where slicing a
+component at a time would be transposed to a pad each.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jax import Array
+
+
+class Vec3:
+    """Components x, y, z: arrays of one common, broadcastable shape."""
+
+    __slots__ = ("x", "y", "z")
+
+    def __init__(self, x, y, z):
+        self.x, self.y, self.z = x, y, z
+
+    @classmethod
+    def of(cls, a: Array) -> Vec3:
+        """Take a `(..., 3)` array apart."""
+        return cls(*jnp.unstack(a, axis=-1))
+
+    def array(self) -> Array:
+        """The `(..., 3)` array."""
+        return join(self)
+
+    def __add__(self, b: Vec3) -> Vec3:
+        return Vec3(self.x + b.x, self.y + b.y, self.z + b.z)
+
+    def __sub__(self, b: Vec3) -> Vec3:
+        return Vec3(self.x - b.x, self.y - b.y, self.z - b.z)
+
+    def __neg__(self) -> Vec3:
+        return Vec3(-self.x, -self.y, -self.z)
+
+    def __rmul__(self, s) -> Vec3:
+        return Vec3(s * self.x, s * self.y, s * self.z)
+
+    def cross(self, b: Vec3) -> Vec3:
+        return Vec3(
+            self.y * b.z - self.z * b.y,
+            self.z * b.x - self.x * b.z,
+            self.x * b.y - self.y * b.x,
+        )
+
+    def dot(self, b: Vec3):
+        return self.x * b.x + self.y * b.y + self.z * b.z
+
+
+class Mat3:
+    """A 3x3 matrix by its rows."""
+
+    __slots__ = ("rows",)
+
+    def __init__(self, r0: Vec3, r1: Vec3, r2: Vec3):
+        self.rows = (r0, r1, r2)
+
+    @classmethod
+    def of(cls, a: Array) -> Mat3:
+        """Take a `(..., 3, 3)` array apart."""
+        c = jnp.unstack(a.reshape(*a.shape[:-2], 9), axis=-1)
+        return cls(Vec3(*c[0:3]), Vec3(*c[3:6]), Vec3(*c[6:9]))
+
+    @classmethod
+    def symmetric(cls, xx, xy, yy, xz, yz, zz) -> Mat3:
+        return cls(Vec3(xx, xy, xz), Vec3(xy, yy, yz), Vec3(xz, yz, zz))
+
+    @classmethod
+    def skew(cls, a: Vec3) -> Mat3:
+        """The matrix of `a x`."""
+        o = jnp.zeros_like(a.x)
+        return cls(Vec3(o, -a.z, a.y), Vec3(a.z, o, -a.x), Vec3(-a.y, a.x, o))
+
+    def array(self) -> Array:
+        """The `(..., 3, 3)` array."""
+        flat = join(*self.rows)
+        return flat.reshape(*flat.shape[:-1], 3, 3)
+
+    def upper(self) -> tuple:
+        """Components xx, xy, yy, xz, yz, zz of a symmetric matrix."""
+        a, b, c = self.rows
+        return a.x, a.y, b.y, a.z, b.z, c.z
+
+    @property
+    def T(self) -> Mat3:
+        a, b, c = self.rows
+        return Mat3(Vec3(a.x, b.x, c.x), Vec3(a.y, b.y, c.y), Vec3(a.z, b.z, c.z))
+
+    def __add__(self, b: Mat3) -> Mat3:
+        return Mat3(*(r + s for r, s in zip(self.rows, b.rows)))
+
+    def __sub__(self, b: Mat3) -> Mat3:
+        return Mat3(*(r - s for r, s in zip(self.rows, b.rows)))
+
+    def __matmul__(self, b):
+        """Matrix times vector, or matrix times matrix."""
+        if isinstance(b, Vec3):
+            return Vec3(*(r.dot(b) for r in self.rows))
+        r0, r1, r2 = b.rows
+        return Mat3(*(r.x * r0 + r.y * r1 + r.z * r2 for r in self.rows))
+
+
+def join(*vectors: Vec3) -> Array:
+    """Vectors side by side on a new last axis."""
+    return stack(*(c for v in vectors for c in (v.x, v.y, v.z)))
+
+
+def stack(*components) -> Array:
+    """Components, broadcast against each other, on a new last axis."""
+    return jnp.stack(jnp.broadcast_arrays(*components), axis=-1)
+
+
+def halves(a: Array) -> tuple[Vec3, Vec3]:
+    """Take a `(..., 6)` array apart: linear part, angular part."""
+    c = jnp.unstack(a, axis=-1)
+    return Vec3(*c[:3]), Vec3(*c[3:])

@@ -1,0 +1,223 @@
+"""A robot file as strict XML: elements, attributes, numbers, and every fault with its line.
+
+Robot files come from strangers, so the parser is allowed nothing: no DOCTYPE and hence no entity
+of the file's own, no network, no recovery from errors, no document deeper than 256 elements.
+
+A fault is noted and reading goes on with a harmless stand-in value, so that one pass finds all
+faults of a file; whoever reads the document decides whether to raise the first or to list them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import re
+from pathlib import Path
+
+from lxml import etree
+
+from ..errors import ArgumentError, RobotFileError
+
+_PROLOG = re.compile(r"(?:\s+|<\?.*?\?>|<!--.*?-->)*", re.DOTALL)
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_NOT_FINITE = re.compile(r"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
+_XACRO = "this is xacro, not yet a robot: expand it first with `xacro FILE > robot.urdf`"
+
+
+@dataclasses.dataclass
+class Document:
+    """A parsed robot file: `root`, its outermost element, and the `faults` found up to now.
+
+    The readers below accept None for an element that is absent and then return their default.
+    """
+
+    file: str
+    root: etree._Element
+    faults: list[RobotFileError] = dataclasses.field(default_factory=list)
+
+    def fault(self, element: etree._Element, message: str) -> None:
+        """Note that `element` is at fault; the link or joint around it is named for the reader."""
+        owner = self._owner(element)
+        who = "" if owner is None else f"{owner.tag} {owner.get('name')!r}: "
+        self.faults.append(
+            RobotFileError(
+                who + message,
+                file=self.file,
+                line=element.sourceline,
+                **({} if owner is None else {local_name(owner): owner.get("name")}),
+            )
+        )
+
+    def children(self, element: etree._Element, tag: str) -> list[etree._Element]:
+        """The direct children called `tag`, in the order of the file."""
+        return [child for child in element if local_name(child) == tag]
+
+    def child(
+        self, element: etree._Element, tag: str, *, required: bool = False
+    ) -> etree._Element | None:
+        """The one child called `tag`; a second one is a fault, and so is none if `required`."""
+        found = self.children(element, tag)
+        for extra in found[1:]:
+            self.fault(extra, f"<{tag}> is given twice, first on line {found[0].sourceline}")
+        if required and not found:
+            self.fault(element, f"<{tag}> is missing")
+        return found[0] if found else None
+
+    def text(
+        self, element: etree._Element | None, attribute: str, *, required: bool = False
+    ) -> str | None:
+        """The text of an attribute; None where it is absent or unusable."""
+        if element is None:
+            return None
+        text = element.get(attribute)
+        if text is None:
+            if required:
+                self.fault(element, f"<{local_name(element)}> has no attribute {attribute!r}")
+            return None
+        if "${" in text or "$(" in text:
+            self._fault_of(element, attribute, text, _XACRO)
+            return None
+        return text
+
+    def name(self, element: etree._Element | None, attribute: str = "name") -> str | None:
+        """The text of an attribute that has to be there and has to name something."""
+        text = self.text(element, attribute, required=True)
+        if text is not None and not text.strip():
+            self._fault_of(element, attribute, text, "a name may not be empty")
+            return None
+        return text
+
+    def numbers(
+        self,
+        element: etree._Element | None,
+        attribute: str,
+        default: tuple[float, ...],
+        *,
+        required: bool = False,
+        at_least: float = -math.inf,
+    ) -> tuple[float, ...]:
+        """As many finite numbers, parted by blanks, as `default` has; at a fault, `default`."""
+        text = self.text(element, attribute, required=required)
+        if text is None:
+            return default
+        words = text.split()
+        wrong = _number_fault(words, len(default), at_least)
+        if wrong is None:
+            return tuple(float(word) for word in words)
+        self._fault_of(element, attribute, text, wrong)
+        return default
+
+    def number(
+        self,
+        element: etree._Element | None,
+        attribute: str,
+        default: float,
+        *,
+        required: bool = False,
+        at_least: float = -math.inf,
+    ) -> float:
+        """One finite number; see `numbers`."""
+        (value,) = self.numbers(
+            element, attribute, (default,), required=required, at_least=at_least
+        )
+        return value
+
+    def sorted_faults(self) -> list[RobotFileError]:
+        """The faults in the order of their lines."""
+        return sorted(self.faults, key=lambda fault: fault.line or 0)
+
+    def _fault_of(self, element: etree._Element, attribute: str, text: str, wrong: str) -> None:
+        self.fault(element, f'<{local_name(element)} {attribute}="{_clip(text)}">: {wrong}')
+
+    def _owner(self, element: etree._Element) -> etree._Element | None:
+        for ancestor in (element, *element.iterancestors()):
+            if local_name(ancestor) in ("link", "joint") and ancestor.get("name"):
+                return ancestor
+        return None
+
+
+def parse_document(path_or_text: str | os.PathLike[str]) -> Document:
+    """The document in a file, or in a string whose first character besides blanks is '<'.
+
+    Raises `ArgumentError` for anything but a path or a string, `RobotFileError` for a file that
+    cannot be read, is not UTF-8, is not well-formed, holds a DOCTYPE or is unexpanded xacro.
+    """
+    file, text = _read(path_or_text)
+    if not text.strip():
+        raise RobotFileError("the file is empty", file=file, line=1)
+    prolog = _PROLOG.match(text).end()
+    if text.startswith("<!DOCTYPE", prolog):
+        line = 1 + text.count("\n", 0, prolog)
+        raise RobotFileError("a robot file may not have a DOCTYPE", file=file, line=line)
+    try:
+        root = etree.fromstring(text.encode("utf-8", "surrogatepass"), _strict_parser())
+    except etree.XMLSyntaxError as error:
+        what = error.msg.partition(", line ")[0].strip()
+        message = _XACRO if "xacro" in what else f"not well-formed XML: {what}"
+        raise RobotFileError(message, file=file, line=error.lineno) from error
+    for element in root.iter():
+        if element.prefix == "xacro" or "xacro" in (etree.QName(element).namespace or ""):
+            raise RobotFileError(_XACRO, file=file, line=element.sourceline)
+    return Document(file, root)
+
+
+def local_name(element: etree._Element) -> str:
+    """The tag as the file spells it: without a default namespace, but with a prefix if any."""
+    name = etree.QName(element).localname
+    return name if element.prefix is None else f"{element.prefix}:{name}"
+
+
+def _strict_parser() -> etree.XMLParser:
+    return etree.XMLParser(
+        encoding="utf-8",
+        resolve_entities=False,
+        no_network=True,
+        load_dtd=False,
+        dtd_validation=False,
+        recover=False,
+        huge_tree=False,
+        remove_comments=True,
+        remove_pis=True,
+    )
+
+
+def _read(path_or_text: str | os.PathLike[str]) -> tuple[str, str]:
+    """The name to print for the file, and its text."""
+    if not isinstance(path_or_text, (str, os.PathLike)):
+        raise ArgumentError(
+            f"path_or_text: expected a path or a text, found {type(path_or_text).__name__}"
+        )
+    if isinstance(path_or_text, str) and path_or_text.lstrip("\ufeff \t\r\n").startswith("<"):
+        return "<string>", path_or_text.removeprefix("\ufeff")
+    file = _clip(str(path_or_text), 240)
+    try:
+        data = Path(path_or_text).read_bytes()
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise RobotFileError(f"the file cannot be read: {why}", file=file) from error
+    try:
+        return file, data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = 1 + data.count(b"\n", 0, error.start)
+        byte = data[error.start]
+        raise RobotFileError(f"byte 0x{byte:02x} is not UTF-8 text", file=file, line=line) from error
+
+
+def _number_fault(words: list[str], count: int, at_least: float) -> str | None:
+    """What keeps `words` from being `count` finite numbers, none below `at_least`."""
+    for word in words:
+        if not _NUMBER.fullmatch(word) and not _NOT_FINITE.fullmatch(word):
+            return f"{_clip(word)!r} is not a number"
+    if len(words) != count:
+        return f"expected {count} number{'s' * (count > 1)}, found {len(words)}"
+    for word in words:
+        if not math.isfinite(float(word)):
+            return f"{_clip(word)!r} is not finite"
+        if float(word) < at_least:
+            return f"expected at least {at_least:g}"
+    return None
+
+
+def _clip(text: str, length: int = 60) -> str:
+    return text if len(text) <= length else text[: length - 3] + "..."

@@ -1,0 +1,71 @@
+"""Rigid placements: exponential, logarithm and their Jacobians on SE(3).
+
+Exponential coordinates are a motion vector `xi = [v; w]` (..., 6), linear part first: `exp(xi)`
+is where a body gets in unit time when it moves with the constant velocity xi, in its own frame.
+Every function broadcasts over leading axes and has all its derivatives, also at the identity.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float
+
+from . import _series, so3
+from .spatial import Pose, cross_motion_matrix, rotate
+
+
+def exp(xi: Float[Array, "... 6"]) -> Pose:
+    """Pose reached in unit time with the constant velocity xi: `R = exp(w)`, `p = J_l(w) v`.
+
+    Source: Sola, Deray and Atchuthan (2018), equation 172.
+    """
+    v, w = xi[..., :3], xi[..., 3:]
+    return Pose(so3.exp(w), rotate(so3.left_jacobian(w), v))
+
+
+def log(X: Pose) -> Float[Array, "... 6"]:
+    """Exponential coordinates of a pose, with angle in [0, pi]; inverse of `exp` below pi.
+
+    Source: Sola, Deray and Atchuthan (2018), equation 173.
+    """
+    w = so3.log(X.R)
+    return jnp.concatenate([rotate(so3.left_jacobian_inverse(w), X.p), w], axis=-1)
+
+
+def left_jacobian(xi: Float[Array, "... 6"]) -> Float[Array, "... 6 6"]:
+    """J with `exp(xi + d) = exp(J d) exp(xi)` to first order: `sum ad^k / (k+1)!`.
+
+    Evaluated as a polynomial of degree four in `ad = (xi x)`, see `adjoint_coefficients`.
+    """
+    ad = cross_motion_matrix(xi)
+    ad2 = _matmul(ad, ad)
+    x = jnp.sum(xi[..., 3:] ** 2, axis=-1)
+    a1, a2, a3, a4 = (a[..., None, None] for a in _series.adjoint_coefficients(x))
+    even = a2 * ad2 + a4 * _matmul(ad2, ad2)
+    odd = a1 * ad + a3 * _matmul(ad2, ad)
+    return jnp.eye(6, dtype=xi.dtype) + odd + even
+
+
+def right_jacobian(xi: Float[Array, "... 6"]) -> Float[Array, "... 6 6"]:
+    """J with `exp(xi + d) = exp(xi) exp(J d)` to first order."""
+    return left_jacobian(-xi)
+
+
+def left_jacobian_inverse(xi: Float[Array, "... 6"]) -> Float[Array, "... 6 6"]:
+    """Inverse of `left_jacobian`, by its block-triangular shape; infinite at angle 2 pi."""
+    Q = left_jacobian(xi)[..., :3, 3:]
+    J = so3.left_jacobian_inverse(xi[..., 3:])
+    corner = -_matmul(J, _matmul(Q, J))
+    top = jnp.concatenate([J, corner], axis=-1)
+    bottom = jnp.concatenate([jnp.zeros_like(J), J], axis=-1)
+    return jnp.concatenate([top, bottom], axis=-2)
+
+
+def right_jacobian_inverse(xi: Float[Array, "... 6"]) -> Float[Array, "... 6 6"]:
+    """Inverse of `right_jacobian`; infinite at angle 2 pi."""
+    return left_jacobian_inverse(-xi)
+
+
+def _matmul(a: Array, b: Array) -> Array:
+    return jnp.matmul(a, b, precision="highest")

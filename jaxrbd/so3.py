@@ -1,0 +1,177 @@
+"""Rotations: exponential, logarithm, their Jacobians, and unit quaternions xyzw.
+
+A rotation vector `w` (..., 3) has the angle |w| in radians about w. Quaternions (..., 4) are
+`[x y z w]`; a function that reads one normalises it, so that scaling it changes nothing, and q
+and -q are the same rotation. The zero quaternion is read as the identity. Every function
+broadcasts over leading axes and has all its derivatives, also at the identity.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jax import Array, lax
+from jaxtyping import Float
+
+from . import _series
+from ._components import Mat3, Vec3, stack
+
+# asin(s) / s as a series in s^2: (2k)! / (4^k (k!)^2 (2k + 1)).
+_ASIN_SWITCH = 1 / 16
+_ASIN_SERIES = [1.0]
+for _k in range(1, 14):
+    _ASIN_SERIES.append(_ASIN_SERIES[-1] * (2 * _k - 1) ** 2 / (2 * _k * (2 * _k + 1)))
+
+
+def exp(w: Float[Array, "... 3"]) -> Float[Array, "... 3 3"]:
+    """Rotation matrix of a rotation vector: `1 + A [w x] + B [w x]^2` (Rodrigues)."""
+    x = jnp.sum(w * w, axis=-1)
+    return _polynomial(w, _series.sinc(x), _series.cosc(x))
+
+
+def log(R: Float[Array, "... 3 3"]) -> Float[Array, "... 3"]:
+    """Rotation vector of a rotation matrix, with angle in [0, pi]; inverse of `exp` below pi.
+
+    At pi, where both signs are right, one is chosen.
+    """
+    return quaternion_log(quaternion_from_matrix(R))
+
+
+def left_jacobian(w: Float[Array, "... 3"]) -> Float[Array, "... 3 3"]:
+    """J with `exp(w + dw) = exp(J dw) exp(w)` to first order: `1 + B [w x] + C [w x]^2`.
+
+    Source: Sola, Deray and Atchuthan (2018), equation 145.
+    """
+    x = jnp.sum(w * w, axis=-1)
+    return _polynomial(w, _series.cosc(x), _series.sincc(x))
+
+
+def right_jacobian(w: Float[Array, "... 3"]) -> Float[Array, "... 3 3"]:
+    """J with `exp(w + dw) = exp(w) exp(J dw)` to first order: the transpose of the left one."""
+    return left_jacobian(-w)
+
+
+def left_jacobian_inverse(w: Float[Array, "... 3"]) -> Float[Array, "... 3 3"]:
+    """Inverse of `left_jacobian`, `1 - [w x]/2 + D [w x]^2`; infinite at angle 2 pi.
+
+    Source: Sola, Deray and Atchuthan (2018), equation 146.
+    """
+    x = jnp.sum(w * w, axis=-1)
+    return _polynomial(w, jnp.full_like(x, -0.5), _series.half_cot(x))
+
+
+def right_jacobian_inverse(w: Float[Array, "... 3"]) -> Float[Array, "... 3 3"]:
+    """Inverse of `right_jacobian`; infinite at angle 2 pi."""
+    return left_jacobian_inverse(-w)
+
+
+def _polynomial(w: Array, a: Array, b: Array) -> Array:
+    """`1 + a [w x] + b [w x]^2`."""
+    K = Mat3.skew(Vec3.of(w))
+    KK = K @ K
+    rows = (a * k + b * kk for k, kk in zip(K.rows, KK.rows))
+    return jnp.eye(3, dtype=w.dtype) + Mat3(*rows).array()
+
+
+# ---------------------------------------------------------------------------------- quaternions
+
+
+def quaternion_identity(dtype=None) -> Float[Array, "4"]:
+    """`[0 0 0 1]`."""
+    return jnp.array([0, 0, 0, 1], dtype=dtype or jnp.result_type(float))
+
+
+def quaternion_normalize(q: Float[Array, "... 4"]) -> Float[Array, "... 4"]:
+    """The unit quaternion along q; the identity where q is zero (with zero derivatives)."""
+    # The result does not depend on the scale, so its derivative need not see it either.
+    scale = lax.stop_gradient(jnp.max(jnp.abs(q), axis=-1, keepdims=True))
+    zero = scale == 0
+    q = jnp.where(zero, quaternion_identity(q.dtype), q / jnp.where(zero, 1, scale))
+    return q / jnp.sqrt(jnp.sum(q * q, axis=-1, keepdims=True))
+
+
+def quaternion_multiply(q: Float[Array, "... 4"], r: Float[Array, "... 4"]):
+    """Hamilton product `q r`, (..., 4): the rotation r, then q. Not normalised."""
+    x, y, z, w = jnp.unstack(q, axis=-1)
+    rx, ry, rz, rw = jnp.unstack(r, axis=-1)
+    u, s = Vec3(x, y, z), Vec3(rx, ry, rz)
+    vector = w * s + rw * u + u.cross(s)
+    return stack(vector.x, vector.y, vector.z, w * rw - u.dot(s))
+
+
+def quaternion_conjugate(q: Float[Array, "... 4"]) -> Float[Array, "... 4"]:
+    """`[-x -y -z w]`: the inverse of a unit quaternion."""
+    return q * jnp.array([-1, -1, -1, 1], q.dtype)
+
+
+def quaternion_to_matrix(q: Float[Array, "... 4"]) -> Float[Array, "... 3 3"]:
+    """Rotation matrix of a quaternion of any length but zero; the identity where it is zero."""
+    x, y, z, w = jnp.unstack(q, axis=-1)
+    norm2 = x * x + y * y + z * z + w * w
+    zero = norm2 == 0
+    s = jnp.where(zero, 0, 2 / jnp.where(zero, 1, norm2))
+    sx, sy, sz = s * x, s * y, s * z
+    xx, yy, zz = sx * x, sy * y, sz * z
+    xy, xz, yz = sx * y, sx * z, sy * z
+    wx, wy, wz = sx * w, sy * w, sz * w
+    return Mat3(
+        Vec3(1 - (yy + zz), xy - wz, xz + wy),
+        Vec3(xy + wz, 1 - (xx + zz), yz - wx),
+        Vec3(xz - wy, yz + wx, 1 - (xx + yy)),
+    ).array()
+
+
+def quaternion_from_matrix(R: Float[Array, "... 3 3"]) -> Float[Array, "... 4"]:
+    """Unit quaternion of a rotation matrix, one of the two.
+
+    `4 q q^T` is linear in R; its row with the largest diagonal, normalised, is q or -q.
+    """
+    a, b, c = Mat3.of(R).rows
+    outer = jnp.stack(
+        [
+            stack(1 + a.x - b.y - c.z, a.y + b.x, a.z + c.x, c.y - b.z),
+            stack(a.y + b.x, 1 - a.x + b.y - c.z, b.z + c.y, a.z - c.x),
+            stack(a.z + c.x, b.z + c.y, 1 - a.x - b.y + c.z, b.x - a.y),
+            stack(c.y - b.z, a.z - c.x, b.x - a.y, 1 + a.x + b.y + c.z),
+        ],
+        axis=-2,
+    )
+    largest = jnp.argmax(jnp.diagonal(outer, axis1=-2, axis2=-1), axis=-1)
+    row = jnp.take_along_axis(outer, largest[..., None, None], axis=-2)[..., 0, :]
+    return quaternion_normalize(row)
+
+
+def quaternion_exp(w: Float[Array, "... 3"]) -> Float[Array, "... 4"]:
+    """Unit quaternion of a rotation vector: `[sin(t/2) w/t, cos(t/2)]`, t = |w|."""
+    x = jnp.sum(w * w, axis=-1) / 4
+    half_sinc = _series.sinc(x) / 2
+    return jnp.concatenate([half_sinc[..., None] * w, _series.cos_sqrt(x)[..., None]], axis=-1)
+
+
+def quaternion_log(q: Float[Array, "... 4"]) -> Float[Array, "... 3"]:
+    """Rotation vector of a quaternion, with angle in [0, pi]: `2 atan2(|u|, w) u/|u|`."""
+    q = quaternion_normalize(q)
+    q = jnp.where(q[..., 3:] < 0, -q, q)
+    u, w = q[..., :3], q[..., 3]
+    s2 = jnp.sum(u * u, axis=-1)
+    near = s2 < _ASIN_SWITCH
+    series = jnp.polyval(
+        jnp.array(_ASIN_SERIES[::-1], q.dtype), jnp.where(near, s2, 0), unroll=len(_ASIN_SERIES)
+    )
+    s = jnp.sqrt(jnp.where(near, 1, s2))
+    ratio = jnp.where(near, series, jnp.arctan2(s, jnp.where(near, 1, w)) / s)
+    return 2 * ratio[..., None] * u
+
+
+def rotation_from_rpy(rpy: Float[Array, "... 3"]) -> Float[Array, "... 3 3"]:
+    """Rotation of roll, pitch, yaw in radians about fixed axes: `Rz(yaw) Ry(pitch) Rx(roll)`.
+
+    Source: the URDF specification, element origin.
+    """
+    (sr, sp, sy), (cr, cp, cy) = jnp.unstack(jnp.sin(rpy), axis=-1), jnp.unstack(
+        jnp.cos(rpy), axis=-1
+    )
+    return Mat3(
+        Vec3(cy * cp, cy * sp * sr - sy * cr, cy * sp * cr + sy * sr),
+        Vec3(sy * cp, sy * sp * sr + cy * cr, sy * sp * cr - cy * sr),
+        Vec3(-sp, cp * sr, cp * cr),
+    ).array()

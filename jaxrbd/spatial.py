@@ -1,0 +1,336 @@
+"""Spatial vector algebra on stacked arrays; the conventions of the package, said once.
+
+- A spatial vector is `(..., 6)`: `[linear; angular]`. A motion's linear part is the velocity of
+  the body point at the frame's origin; a force's angular part is the moment about it.
+- A pose `X_AB = (R_AB, p_AB)` takes coordinates in B to coordinates in A: `x_A = R x_B + p`. The
+  names are read as in Drake's monogram notation, so that adjacent frames cancel:
+  `compose(X_AB, X_BC)` is `X_AC`.
+- An inertia is `(..., 10)`: `[m, m c, Ixx, Ixy, Iyy, Ixz, Iyz, Izz]`, with c the centre of mass
+  and I the rotational inertia about the frame's *origin* (not the centre of mass). Inertias of
+  one frame add as arrays, and no operator divides by mass.
+
+Every function broadcasts over leading axes and keeps its operands' dtype. SI units. The sources
+are Mansard's SE(3) sheet of Pinocchio and Featherstone's chapter 2, whose order is angular-first:
+see the converters at the end.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import DTypeLike
+from jaxtyping import Float
+
+from ._components import Mat3, Vec3, halves, join, stack
+
+# ---------------------------------------------------------------------------------------- poses
+
+
+class Pose(NamedTuple):
+    """A rigid placement: rotation `R` (..., 3, 3) and position `p` (..., 3) in metres."""
+
+    R: Float[Array, "... 3 3"]
+    p: Float[Array, "... 3"]
+
+
+def identity_pose(dtype: DTypeLike | None = None) -> Pose:
+    """The pose of a frame in itself; `dtype` defaults to JAX's default float."""
+    return Pose(jnp.eye(3, dtype=dtype), jnp.zeros(3, dtype=dtype))
+
+
+def compose(X_AB: Pose, X_BC: Pose) -> Pose:
+    """Pose `X_AC` of C in A. Source: SE(3) sheet, section 2."""
+    R_AB, R_BC = Mat3.of(X_AB.R), Mat3.of(X_BC.R)
+    return Pose((R_AB @ R_BC).array(), transform_point(X_AB, X_BC.p))
+
+
+def inverse(X_AB: Pose) -> Pose:
+    """Pose `X_BA`, of A in B. Source: SE(3) sheet, section 1."""
+    R_BA = Mat3.of(X_AB.R).T
+    return Pose(R_BA.array(), (-(R_BA @ Vec3.of(X_AB.p))).array())
+
+
+def inverse_compose(X_AB: Pose, X_AC: Pose) -> Pose:
+    """Pose `X_BC = X_AB^-1 X_AC`, of C in B. Source: SE(3) sheet, section 2."""
+    R_BA = Mat3.of(X_AB.R).T
+    p_BC = R_BA @ (Vec3.of(X_AC.p) - Vec3.of(X_AB.p))
+    return Pose((R_BA @ Mat3.of(X_AC.R)).array(), p_BC.array())
+
+
+def rotate(R: Float[Array, "... 3 3"], x: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
+    """The free vector `R x`."""
+    return (Mat3.of(R) @ Vec3.of(x)).array()
+
+
+def inverse_rotate(R: Float[Array, "... 3 3"], x: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
+    """The free vector `R^T x`."""
+    return (Mat3.of(R).T @ Vec3.of(x)).array()
+
+
+def transform_point(X_AB: Pose, x_B: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
+    """Coordinates in A, `R x + p`, of the point with coordinates `x_B` in B, in metres."""
+    return (Mat3.of(X_AB.R) @ Vec3.of(x_B) + Vec3.of(X_AB.p)).array()
+
+
+def inverse_transform_point(X_AB: Pose, x_A: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
+    """Coordinates in B, `R^T (x - p)`, of the point with coordinates `x_A` in A, in metres."""
+    return (Mat3.of(X_AB.R).T @ (Vec3.of(x_A) - Vec3.of(X_AB.p))).array()
+
+
+def pose_matrix(X: Pose) -> Float[Array, "... 4 4"]:
+    """The homogeneous matrix `[[R, p], [0, 1]]`. Source: SE(3) sheet, section 1."""
+    top = jnp.concatenate([X.R, X.p[..., None]], axis=-1)
+    last = jnp.broadcast_to(jnp.array([0, 0, 0, 1], top.dtype), (*top.shape[:-2], 1, 4))
+    return jnp.concatenate([top, last], axis=-2)
+
+
+def pose_from_matrix(H: Float[Array, "... 4 4"]) -> Pose:
+    """The pose of a homogeneous matrix; its last row is taken to be (0, 0, 0, 1)."""
+    return Pose(H[..., :3, :3], H[..., :3, 3])
+
+
+# --------------------------------------------------------------------------------------- motion
+
+
+def transform_motion(X_AB: Pose, m_B: Float[Array, "... 6"]) -> Float[Array, "... 6"]:
+    """Motion vector in A from its coordinates in B: `[R v + p x R w; R w]`.
+
+    Source: SE(3) sheet, section 3, the action of `X`.
+    """
+    R, p, (v, w) = Mat3.of(X_AB.R), Vec3.of(X_AB.p), halves(m_B)
+    Rw = R @ w
+    return join(R @ v + p.cross(Rw), Rw)
+
+
+def inverse_transform_motion(X_AB: Pose, m_A: Float[Array, "... 6"]) -> Float[Array, "... 6"]:
+    """Motion vector in B from its coordinates in A: `[R^T (v - p x w); R^T w]`.
+
+    Source: SE(3) sheet, section 3, the action of `X^-1`.
+    """
+    Rt, p, (v, w) = Mat3.of(X_AB.R).T, Vec3.of(X_AB.p), halves(m_A)
+    return join(Rt @ (v + w.cross(p)), Rt @ w)
+
+
+def cross_motion(v: Float[Array, "... 6"], m: Float[Array, "... 6"]) -> Float[Array, "... 6"]:
+    """Motion-motion product `v x m`: the rate of a motion vector m that moves with velocity v.
+
+    Source: SE(3) sheet, section 6; Featherstone (2.31) with the halves exchanged.
+    """
+    (v1, w1), (v2, w2) = halves(v), halves(m)
+    return join(v1.cross(w2) + w1.cross(v2), w1.cross(w2))
+
+
+# ---------------------------------------------------------------------------------------- force
+
+
+def transform_force(X_AB: Pose, f_B: Float[Array, "... 6"]) -> Float[Array, "... 6"]:
+    """Force vector in A from its coordinates in B: `[R f; R n + p x R f]`.
+
+    Source: SE(3) sheet, section 4, the action of `X*`.
+    """
+    R, p, (f, n) = Mat3.of(X_AB.R), Vec3.of(X_AB.p), halves(f_B)
+    Rf = R @ f
+    return join(Rf, R @ n + p.cross(Rf))
+
+
+def inverse_transform_force(X_AB: Pose, f_A: Float[Array, "... 6"]) -> Float[Array, "... 6"]:
+    """Force vector in B from its coordinates in A: `[R^T f; R^T (n - p x f)]`.
+
+    Source: SE(3) sheet, section 4, the action of `X^-*`.
+    """
+    Rt, p, (f, n) = Mat3.of(X_AB.R).T, Vec3.of(X_AB.p), halves(f_A)
+    return join(Rt @ f, Rt @ (n + f.cross(p)))
+
+
+def cross_force(v: Float[Array, "... 6"], f: Float[Array, "... 6"]) -> Float[Array, "... 6"]:
+    """Motion-force product `v x* f`: the rate of a force vector f that moves with velocity v.
+
+    Source: SE(3) sheet, section 6; Featherstone (2.32) with the halves exchanged.
+    """
+    (v1, w1), (f2, n2) = halves(v), halves(f)
+    return join(w1.cross(f2), w1.cross(n2) + v1.cross(f2))
+
+
+# -------------------------------------------------------------------------------------- inertia
+
+
+def inertia_from_com(
+    mass: Float[Array, "..."], com: Float[Array, "... 3"], I_com: Float[Array, "... 3 3"]
+) -> Float[Array, "... 10"]:
+    """Inertia of a body from its mass, centre of mass and rotational inertia *about that centre*.
+
+    `mass` (...) in kg, `com` (..., 3) in m, `I_com` (..., 3, 3), symmetric, in kg m^2, all in the
+    frame's axes. Source: SE(3) sheet, section 5.1; Featherstone (2.63).
+    """
+    c, I_c = Vec3.of(com), Mat3.of(I_com)
+    I_o = I_c - Mat3(*(mass * r for r in _skew_squared(c, c).rows))
+    return _join_inertia(mass, mass * c, I_o)
+
+
+def apply_inertia(inertia: Float[Array, "... 10"], v: Float[Array, "... 6"]):
+    """Force `I v` (momentum, or inertial force): `[m v - mc x w; mc x v + I w]`, (..., 6).
+
+    Source: SE(3) sheet, section 5.1, with I about the origin.
+    """
+    m, h, I_o = _split_inertia(inertia)
+    v, w = halves(v)
+    return join(m * v + w.cross(h), h.cross(v) + I_o @ w)
+
+
+def gyroscopic_force(inertia: Float[Array, "... 10"], v: Float[Array, "... 6"]):
+    """Velocity-product force `v x* (I v)`, (..., 6): 5 crosses, 1 matrix product, 3 additions.
+
+    Source: SE(3) sheet, section 6, the special form, with `beta = w x mc`.
+    """
+    m, h, I_o = _split_inertia(inertia)
+    v, w = halves(v)
+    beta = w.cross(h)
+    return join(w.cross(m * v + beta), w.cross(h.cross(v) + I_o @ w) + v.cross(beta))
+
+
+def transform_inertia(X_AB: Pose, inertia_B: Float[Array, "... 10"]) -> Float[Array, "... 10"]:
+    """Inertia in A from its coordinates in B.
+
+    The rotational part is `R I R^T - [p x][h x] - [h x][p x] - m [p x]^2` with `h = R mc`.
+    Source: SE(3) sheet, section 5.1, in the form that does not divide by mass.
+    """
+    R, p, (m, h_B, I_B) = Mat3.of(X_AB.R), Vec3.of(X_AB.p), _split_inertia(inertia_B)
+    h = R @ h_B
+    mp = m * p
+    I_A = R @ I_B @ R.T - _skew_squared(p, h + h + mp)
+    return _join_inertia(m, h + mp, I_A)
+
+
+def inverse_transform_inertia(
+    X_AB: Pose, inertia_A: Float[Array, "... 10"]
+) -> Float[Array, "... 10"]:
+    """Inertia in B from its coordinates in A; inverse of `transform_inertia`."""
+    R, p, (m, h_A, I_A) = Mat3.of(X_AB.R), Vec3.of(X_AB.p), _split_inertia(inertia_A)
+    mp = m * p
+    centred = I_A + _skew_squared(p, h_A + h_A - mp)
+    return _join_inertia(m, R.T @ (h_A - mp), R.T @ centred @ R)
+
+
+def inertia_center_of_mass(inertia: Float[Array, "... 10"]) -> Float[Array, "... 3"]:
+    """Centre of mass in the inertia's frame, (..., 3) in m; the origin where the mass is zero."""
+    m = inertia[..., 0:1]
+    has_mass = m != 0
+    return jnp.where(has_mass, inertia[..., 1:4] / jnp.where(has_mass, m, 1), 0)
+
+
+def _split_inertia(inertia: Array) -> tuple[Array, Vec3, Mat3]:
+    m, hx, hy, hz, *I_o = jnp.unstack(inertia, axis=-1)
+    return m, Vec3(hx, hy, hz), Mat3.symmetric(*I_o)
+
+
+def _join_inertia(m, h: Vec3, I_o: Mat3) -> Array:
+    return stack(m, h.x, h.y, h.z, *I_o.upper())
+
+
+def _skew_squared(a: Vec3, b: Vec3) -> Mat3:
+    """The symmetric part of `[a x][b x]`, which is `(a b^T + b a^T) / 2 - (a . b) 1`."""
+    xx, yy, zz = a.x * b.x, a.y * b.y, a.z * b.z
+    xy = (a.x * b.y + a.y * b.x) / 2
+    xz = (a.x * b.z + a.z * b.x) / 2
+    yz = (a.y * b.z + a.z * b.y) / 2
+    return Mat3.symmetric(-(yy + zz), xy, -(xx + zz), xz, yz, -(xx + yy))
+
+
+# ------------------------------------------------------------------------ operators as matrices
+
+
+def skew(a: Float[Array, "... 3"]) -> Float[Array, "... 3 3"]:
+    """The matrix of the cross product: `skew(a) @ b == a x b`."""
+    return Mat3.skew(Vec3.of(a)).array()
+
+
+def motion_matrix(X_AB: Pose) -> Float[Array, "... 6 6"]:
+    """`[[R, [p x] R], [0, R]]`: the matrix of `transform_motion`. Source: SE(3) sheet, section 3."""
+    R, pR = _rotation_and_lever(X_AB)
+    return _blocks(R, pR, jnp.zeros_like(R), R)
+
+
+def inverse_motion_matrix(X_AB: Pose) -> Float[Array, "... 6 6"]:
+    """`[[R^T, -R^T [p x]], [0, R^T]]`: the matrix of `inverse_transform_motion`."""
+    R, pR = _rotation_and_lever(X_AB)
+    return _blocks(_t(R), _t(pR), jnp.zeros_like(R), _t(R))
+
+
+def force_matrix(X_AB: Pose) -> Float[Array, "... 6 6"]:
+    """`[[R, 0], [[p x] R, R]]`: the matrix of `transform_force`. Source: SE(3) sheet, section 4."""
+    R, pR = _rotation_and_lever(X_AB)
+    return _blocks(R, jnp.zeros_like(R), pR, R)
+
+
+def inverse_force_matrix(X_AB: Pose) -> Float[Array, "... 6 6"]:
+    """`[[R^T, 0], [-R^T [p x], R^T]]`: the matrix of `inverse_transform_force`."""
+    R, pR = _rotation_and_lever(X_AB)
+    return _blocks(_t(R), jnp.zeros_like(R), _t(pR), _t(R))
+
+
+def cross_motion_matrix(v: Float[Array, "... 6"]) -> Float[Array, "... 6 6"]:
+    """`[[w x, v x], [0, w x]]`: the matrix of `v x`. Source: Featherstone (2.31), halves exchanged."""
+    vx, wx = skew(v[..., :3]), skew(v[..., 3:])
+    return _blocks(wx, vx, jnp.zeros_like(wx), wx)
+
+
+def cross_force_matrix(v: Float[Array, "... 6"]) -> Float[Array, "... 6 6"]:
+    """`[[w x, 0], [v x, w x]]`, minus the transpose of `cross_motion_matrix`: that of `v x*`."""
+    return -_t(cross_motion_matrix(v))
+
+
+def inertia_matrix(inertia: Float[Array, "... 10"]) -> Float[Array, "... 6 6"]:
+    """`[[m 1, -[mc x]], [[mc x], I]]`: the matrix of `apply_inertia`.
+
+    Source: SE(3) sheet, section 5.1.
+    """
+    m, h, I_o = _split_inertia(inertia)
+    hx = Mat3.skew(h).array()
+    m1 = m[..., None, None] * jnp.eye(3, dtype=inertia.dtype)
+    return _blocks(m1, -hx, hx, I_o.array())
+
+
+def _rotation_and_lever(X: Pose) -> tuple[Array, Array]:
+    pR = Mat3.skew(Vec3.of(X.p)) @ Mat3.of(X.R)
+    return X.R, pR.array()
+
+
+def _t(a: Array) -> Array:
+    return jnp.swapaxes(a, -1, -2)
+
+
+def _blocks(a: Array, b: Array, c: Array, d: Array) -> Array:
+    top = jnp.concatenate([a, b], axis=-1)
+    bottom = jnp.concatenate([c, d], axis=-1)
+    return jnp.concatenate([top, bottom], axis=-2)
+
+
+# -------------------------------------------------------- Featherstone's order and his transform
+
+
+def swap_halves(x: Float[Array, "... 6"]) -> Float[Array, "... 6"]:
+    """A spatial vector from linear-first to angular-first order, or back: its own inverse."""
+    return jnp.concatenate([x[..., 3:], x[..., :3]], axis=-1)
+
+
+def swap_blocks(A: Float[Array, "... 6 6"]) -> Float[Array, "... 6 6"]:
+    """A 6x6 matrix on spatial vectors from linear-first to angular-first order, or back."""
+    return _blocks(A[..., 3:, 3:], A[..., 3:, :3], A[..., :3, 3:], A[..., :3, :3])
+
+
+def pose_to_featherstone(
+    X_AB: Pose,
+) -> tuple[Float[Array, "... 3 3"], Float[Array, "... 3"]]:
+    """His `(E, r)`: `E = R^T` turns A's coordinates into B's, `r = p` is B's origin in A.
+
+    The matrix `[[E, 0], [-E r x, E]]` of his (2.24) is then the angular-first form of
+    `inverse_motion_matrix(X_AB)`.
+    """
+    return _t(X_AB.R), X_AB.p
+
+
+def pose_from_featherstone(E: Float[Array, "... 3 3"], r: Float[Array, "... 3"]) -> Pose:
+    """The pose `X_AB` of his `(E, r)`; inverse of `pose_to_featherstone`."""
+    return Pose(_t(E), r)

@@ -1,0 +1,115 @@
+"""The kinematic tree as structure: parents and widths, in numpy, frozen and hashable.
+
+A `Topology` is static data: it travels in the tree definition of a `Model`, so JAX compiles one
+program for one topology. Bodies are numbered so that a parent comes before its children, and the
+world is parent -1; joint i moves body i. This module never imports jax.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cached_property
+
+import numpy as np
+
+from .errors import ModelError
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Topology:
+    """Parents and joint widths of a tree of `nb` bodies.
+
+    Fields: `parents[i]` is the body that joint i hangs on (-1: the world); `nqs[i]`, `nvs[i]` are
+    the numbers of configuration and velocity coordinates of joint i.
+    Raises ModelError where the three lengths differ or a parent does not precede its child.
+    Source: Featherstone, Rigid Body Dynamics Algorithms, section 4.1.2 (regular numbering).
+    """
+
+    parents: tuple[int, ...]
+    nqs: tuple[int, ...]
+    nvs: tuple[int, ...]
+
+    def __post_init__(self):
+        if not len(self.parents) == len(self.nqs) == len(self.nvs):
+            raise ModelError("parents, nqs and nvs must have one entry a body each")
+        for body, parent in enumerate(self.parents):
+            if not -1 <= parent < body:
+                raise ModelError(f"body {body} has parent {parent}: expected one in [-1, {body})")
+
+    def __eq__(self, other):
+        return self is other or (isinstance(other, Topology) and self._key == other._key)
+
+    def __hash__(self):
+        return self._hash
+
+    @cached_property
+    def _key(self):
+        return (self.parents, self.nqs, self.nvs)
+
+    @cached_property
+    def _hash(self):
+        return hash(self._key)
+
+    @property
+    def nb(self) -> int:
+        """Number of bodies (moving links), the world not counted."""
+        return len(self.parents)
+
+    @cached_property
+    def nq(self) -> int:
+        """Number of configuration coordinates of all joints."""
+        return sum(self.nqs)
+
+    @cached_property
+    def nv(self) -> int:
+        """Number of degrees of freedom of all joints."""
+        return sum(self.nvs)
+
+    @cached_property
+    def q_start(self) -> np.ndarray:
+        """First configuration coordinate of each joint, (nb,)."""
+        return np.cumsum([0, *self.nqs])[:-1].astype(int)
+
+    @cached_property
+    def v_start(self) -> np.ndarray:
+        """First degree of freedom of each joint, (nb,)."""
+        return np.cumsum([0, *self.nvs])[:-1].astype(int)
+
+    @cached_property
+    def dof_body(self) -> np.ndarray:
+        """The body that each degree of freedom moves, (nv,)."""
+        return np.repeat(np.arange(self.nb), self.nvs)
+
+    @cached_property
+    def dof_parent(self) -> np.ndarray:
+        """Parent of each node of the dof tree, (nv,): one node a degree of freedom, -1 the world.
+
+        A joint of n dofs is a chain of n nodes; its first node hangs on the last node of the
+        parent's joint.
+        """
+        last = {-1: -1, **{i: s + n - 1 for i, (s, n) in enumerate(zip(self.v_start, self.nvs))}}
+        inside = np.arange(self.nv) - 1
+        first = np.isin(np.arange(self.nv), self.v_start)
+        above = np.array([last[self.parents[b]] for b in self.dof_body], dtype=int)
+        return np.where(first, above, inside)
+
+    @cached_property
+    def root(self) -> np.ndarray:
+        """The body next to the world on the path to each body, (nb,)."""
+        root = np.arange(self.nb)
+        for body, parent in enumerate(self.parents):
+            if parent >= 0:
+                root[body] = root[parent]
+        return root
+
+    @cached_property
+    def supports(self) -> np.ndarray:
+        """`supports[i, j]` is True where body i lies on the path from the world to body j, (nb, nb).
+
+        The diagonal is True: a body supports itself.
+        """
+        supports = np.eye(self.nb, dtype=bool)
+        for body, parent in enumerate(self.parents):
+            if parent >= 0:
+                supports[:, body] |= supports[:, parent]
+        return supports

@@ -1,0 +1,41 @@
+"""How the tests see JAX: double precision, no silent promotion, checked shapes, one shared cache.
+
+The environment is set before JAX is imported, so processes that a test starts inherit it too.
+"""
+
+import os
+import pathlib
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ["JAX_ENABLE_X64"] = "1"
+os.environ["JAX_NUMPY_DTYPE_PROMOTION"] = "strict"
+# Most of a run is compilation: keep every program, shared by the workers and by the next run.
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "jax"))
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # One worker a core: the threads of a single matrix product would only get in each other's way.
+    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+
+import jaxtyping
+
+# Shape and type annotations of the package are checked while the tests run, and only then.
+jaxtyping.install_import_hook("jaxrbd", "beartype.beartype")
+
+import jax
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """A numpy generator, the same for every test."""
+    return np.random.default_rng(0)
+
+
+@pytest.fixture
+def key() -> jax.Array:
+    """A JAX random key, the same for every test."""
+    return jax.random.key(0)
