@@ -13,6 +13,7 @@ is built as a chain of joints that have it; see `jaxrbd.builder.Compound`.
 from __future__ import annotations
 
 import abc
+from collections.abc import Sequence
 from typing import ClassVar
 
 import equinox as eqx
@@ -20,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.typing import ArrayLike
 from jaxtyping import Float, PRNGKeyArray
 
 from . import _series, se3, so3
@@ -67,6 +69,11 @@ class Joint(eqx.Module):
         """Random configuration (..., nq), uniform; free of limits where these are infinite."""
 
 
+def _parameter(x: ArrayLike | Sequence[int | float]) -> Array | np.ndarray:
+    """A parameter given as numbers is kept in float64 until the builder casts the whole model."""
+    return x if isinstance(x, Array) else np.asarray(x, dtype=float)
+
+
 class _Euclidean(Joint):
     """Joints whose configurations are a vector space: velocities are rates of coordinates."""
 
@@ -80,7 +87,7 @@ class _Euclidean(Joint):
         return q1 - q0
 
 
-def _uniform(key, lower, upper, reach: float):
+def _uniform(key, lower, upper, reach):
     """Uniform between the limits; an infinite one is replaced by one `reach` from 0 or the other."""
     low = jnp.where(jnp.isfinite(lower), lower, jnp.minimum(-reach, jnp.nan_to_num(upper) - reach))
     high = jnp.where(jnp.isfinite(upper), upper, jnp.maximum(reach, low + reach))
@@ -110,7 +117,7 @@ class Revolute(_Euclidean):
     The axis is normalised where it is read. Source: Featherstone, table 4.1.
     """
 
-    axis: Float[Array, "... 3"]
+    axis: Float[Array | np.ndarray, "... 3"] = eqx.field(converter=_parameter)
     nq: ClassVar[int] = 1
     nv: ClassVar[int] = 1
 
@@ -132,7 +139,7 @@ class Prismatic(_Euclidean):
     The axis is normalised where it is read. Source: Featherstone, table 4.1.
     """
 
-    axis: Float[Array, "... 3"]
+    axis: Float[Array | np.ndarray, "... 3"] = eqx.field(converter=_parameter)
     nq: ClassVar[int] = 1
     nv: ClassVar[int] = 1
 
@@ -155,8 +162,8 @@ class Helical(_Euclidean):
     The axis is normalised where it is read. Source: Featherstone, table 4.1.
     """
 
-    axis: Float[Array, "... 3"]
-    pitch: Float[Array, "..."]
+    axis: Float[Array | np.ndarray, "... 3"] = eqx.field(converter=_parameter)
+    pitch: Float[Array | np.ndarray, "..."] = eqx.field(converter=_parameter)
     nq: ClassVar[int] = 1
     nv: ClassVar[int] = 1
 

@@ -123,10 +123,6 @@ class Document:
         )
         return value
 
-    def sorted_faults(self) -> list[RobotFileError]:
-        """The faults in the order of their lines."""
-        return sorted(self.faults, key=lambda fault: fault.line or 0)
-
     def _fault_of(self, element: etree._Element, attribute: str, text: str, wrong: str) -> None:
         self.fault(element, f'<{local_name(element)} {attribute}="{_clip(text)}">: {wrong}')
 
@@ -201,7 +197,9 @@ def _read(path_or_text: str | os.PathLike[str]) -> tuple[str, str]:
     except UnicodeDecodeError as error:
         line = 1 + data.count(b"\n", 0, error.start)
         byte = data[error.start]
-        raise RobotFileError(f"byte 0x{byte:02x} is not UTF-8 text", file=file, line=line) from error
+        raise RobotFileError(
+            f"byte 0x{byte:02x} is not UTF-8 text", file=file, line=line
+        ) from error
 
 
 def _number_fault(words: list[str], count: int, at_least: float) -> str | None:

@@ -1,0 +1,219 @@
+"""`jaxrbd rollout`: a batch of trajectories and their gradients, measured, checked and written."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib.util
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ._rollout import Trajectory, cost, energy_error, simulate
+from .configuration import integrate, neutral
+from .errors import JaxRBDError
+from .model import Model
+
+BLOCK = 128  # trajectories a call: enough to fill the vector units, few enough for the cache
+SPREAD = 0.3  # standard deviation of the first configuration about neutral, rad or m
+DIFFERENCE_STEP = 1e-5  # of the torques' scale, for the central difference
+
+
+class Inputs(NamedTuple):
+    """States to start from and torques: `q` (batch, nq), `v` (batch, nv), `tau` (batch, n, nv)."""
+
+    q: Array
+    v: Array
+    tau: Array
+
+
+class Outputs(NamedTuple):
+    """A batch's trajectories, and their `cost` (batch,) and `energy_error` (batch, n + 1)."""
+
+    trajectory: Trajectory
+    cost: Array
+    energy_error: Array
+
+
+def run(model: Model, options: argparse.Namespace) -> None:
+    """Simulate, differentiate, check and write, with the options of the command's parser.
+
+    Prints its measurements; writes `trajectories.npz` and `rollout.png`. Raises JaxRBDError where
+    matplotlib is missing or the trajectories do not stay finite, OSError where it cannot write.
+    """
+    if not options.no_plot and importlib.util.find_spec("matplotlib") is None:
+        raise JaxRBDError("the plot needs matplotlib: pip install 'jaxrbd[cli]', or --no-plot")
+    out = Path(options.out or f"rollout-{Path(options.robot).stem}")
+    out.mkdir(parents=True, exist_ok=True)
+
+    model = _smooth(model, options.undamped)
+    dt = jnp.asarray(options.dt, model.dtype)
+    scale = options.torque * effort_scale(model)
+    inputs = draw(model, scale, options)
+    _report_inputs(model, scale, options)
+
+    outputs = _timed("simulate", simulate_batch, model, inputs, dt)
+    gradient = _timed("gradient", gradient_batch, model, inputs, dt)
+    if not all(np.all(np.isfinite(x)) for x in jax.tree.leaves((outputs, gradient))):
+        raise JaxRBDError(
+            "the trajectories do not stay finite: try a smaller --dt or --torque, or --undamped"
+        )
+    worst, median = np.max(outputs.energy_error), np.median(outputs.energy_error[:, -1])
+    _say(
+        "energy", f"balance off by at most {worst:.1e} of the energy in motion, {median:.1e} median"
+    )
+    error = gradient_error(model, inputs, dt, gradient, scale, options.seed)
+    _say("check", f"gradient and central difference differ by {error:.1e} of it")
+
+    _write(out, model, options, inputs, outputs, gradient)
+
+
+def effort_scale(model: Model) -> np.ndarray:
+    """The effort limit of each degree of freedom, (nv,); 0 where the robot states none."""
+    effort = np.asarray(model.effort_limit)
+    if model.coupling is not None:
+        effort = effort[list(model.coupling.v_independent)]
+    return np.where(np.isfinite(effort), effort, 0.0)
+
+
+def draw(model: Model, scale: np.ndarray, options: argparse.Namespace) -> Inputs:
+    """A random batch: configurations near neutral, at rest, torques uniform within `scale`."""
+    near, pushes = jax.random.split(jax.random.key(options.seed))
+    step = SPREAD * jax.random.normal(near, (options.batch, model.nv), model.dtype)
+    q = jax.vmap(integrate, (None, None, 0))(model, neutral(model), step)
+    shape = (options.batch, options.steps, model.nv)
+    tau = jax.random.uniform(pushes, shape, model.dtype, -1, 1) * jnp.asarray(scale, model.dtype)
+    return Inputs(q, jnp.zeros_like(step), tau)
+
+
+def simulate_batch(model: Model, inputs: Inputs, dt: Array) -> Outputs:
+    """Simulate every trajectory of a batch."""
+
+    def one(q, v, tau):
+        trajectory = simulate(model, q, v, tau, dt)
+        return Outputs(
+            trajectory, cost(model, trajectory, tau, dt), energy_error(model, trajectory)
+        )
+
+    return jax.vmap(one)(*inputs)
+
+
+def gradient_batch(model: Model, inputs: Inputs, dt: Array) -> Array:
+    """The gradient of each trajectory's cost with respect to its torques, (batch, n, nv)."""
+
+    def cost_of(tau, q, v):
+        return cost(model, simulate(model, q, v, tau, dt), tau, dt)
+
+    return jax.vmap(jax.grad(cost_of))(inputs.tau, inputs.q, inputs.v)
+
+
+def gradient_error(
+    model: Model, inputs: Inputs, dt: Array, gradient: np.ndarray, scale: np.ndarray, seed: int
+) -> float:
+    """How far the gradient's slope along a random direction is from a central difference.
+
+    The difference is taken in double precision on the first trajectories of the batch; returns the
+    largest error over the largest slope. Directions are measured in the torques' own `scale`.
+    """
+    model, first, dt = jax.tree.map(
+        lambda x: x.astype(jnp.float64), (model, jax.tree.map(lambda x: x[:BLOCK], inputs), dt)
+    )
+    fallback = np.mean(scale[scale > 0]) if np.any(scale > 0) else 1.0
+    direction = jax.random.normal(jax.random.key(seed + 1), first.tau.shape, jnp.float64)
+    direction = direction * np.where(scale > 0, scale, fallback)
+
+    @jax.jit
+    def costs(step):
+        moved = first._replace(tau=first.tau + step * direction)
+        return simulate_batch(model, moved, dt).cost
+
+    difference = (costs(DIFFERENCE_STEP) - costs(-DIFFERENCE_STEP)) / (2 * DIFFERENCE_STEP)
+    slope = np.sum(gradient[:BLOCK] * np.asarray(direction), axis=(1, 2))
+    return float(np.max(np.abs(slope - difference)) / np.max(np.abs(difference)))
+
+
+def _smooth(model: Model, undamped: bool) -> Model:
+    """The model without dry friction, whose jumps no Runge-Kutta step can follow."""
+    if np.any(np.asarray(model.friction) > 0):
+        _say("note", "dry friction is left out")
+    damping = jnp.zeros_like(model.damping) if undamped else model.damping
+    return dataclasses.replace(model, friction=jnp.zeros_like(model.friction), damping=damping)
+
+
+def _timed(label: str, function: Callable, model: Model, inputs: Inputs, dt: Array) -> Any:
+    """The function's value on the whole batch, in numpy, block by block; says how long it took."""
+    batch, steps = inputs.tau.shape[:2]
+    blocks = _blocks(inputs)
+    started = time.perf_counter()
+    program = jax.jit(function).lower(model, blocks[0], dt).compile()
+    compiled = time.perf_counter()
+    results = [program(model, block, dt) for block in blocks]  # dispatched, not yet awaited
+    done = []
+    for result in results:
+        done.append(jax.device_get(result))
+        _progress(label, len(done) / len(blocks))
+    seconds = time.perf_counter() - compiled
+    _say(
+        label,
+        f"{batch * steps} samples in {seconds:.2f} s, {batch * steps / seconds:.0f} samples/s "
+        f"(after {compiled - started:.1f} s of compilation)",
+    )
+    return jax.tree.map(lambda *parts: np.concatenate(parts)[:batch], *done)
+
+
+def _blocks(inputs: Inputs) -> list[Inputs]:
+    """The batch in blocks of one size; the last one repeats trajectories to fill it."""
+    batch = len(inputs.tau)
+    size = min(BLOCK, batch)
+    starts = range(0, batch, size)
+    return [jax.tree.map(lambda x, i=i: x[jnp.arange(i, i + size) % batch], inputs) for i in starts]
+
+
+def _write(out: Path, model, options, inputs: Inputs, outputs: Outputs, gradient) -> None:
+    trajectories = out / "trajectories.npz"
+    time_grid = options.dt * np.arange(options.steps + 1)
+    q, v, work = outputs.trajectory
+    np.savez(
+        trajectories,
+        time=time_grid,
+        q=q,
+        v=v,
+        work=work,
+        tau=np.asarray(inputs.tau),
+        gradient=gradient,
+        cost=outputs.cost,
+        energy_error=outputs.energy_error,
+    )
+    _say("wrote", str(trajectories))
+    if not options.no_plot:
+        from ._rollout_plot import plot_rollout
+
+        picture = out / "rollout.png"
+        plot_rollout(picture, model, time_grid, outputs.trajectory, outputs.energy_error, gradient)
+        _say("wrote", str(picture))
+
+
+def _report_inputs(model: Model, scale: np.ndarray, options: argparse.Namespace) -> None:
+    device = jax.devices()[0].platform
+    _say(
+        model.name,
+        f"{options.batch} trajectories of {options.steps} steps of {options.dt:g} s, "
+        f"{model.nv} dofs ({np.count_nonzero(scale)} driven), {model.dtype.name}, on {device}",
+    )
+
+
+def _say(label: str, text: str) -> None:
+    print(f"{label:<10} {text}", flush=True)
+
+
+def _progress(label: str, fraction: float) -> None:
+    """A percentage on standard error: on a terminal one line that changes, else a line each."""
+    end = "\r" if sys.stderr.isatty() and fraction < 1 else "\n"
+    print(f"{label:<10} {fraction:4.0%}", end=end, file=sys.stderr, flush=True)

@@ -1,0 +1,158 @@
+"""What a single `<link>` or `<joint>` of a URDF file says; the robot as a whole is in `urdf.py`.
+
+Each reader notes its faults in the document and returns a harmless stand-in for what is wrong.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from lxml import etree
+
+from ..description import Fixed, JointSpec, Link, Mimic, link_inertia, pose_matrix
+from ..joints import FreeFlyer, Joint, Planar, Prismatic, Revolute
+from ._xml import Document
+
+VERSIONS = ("1.0", "1.1", "1.2")
+_ONE_DOF = {"revolute": Revolute, "continuous": Revolute, "prismatic": Prismatic}
+_TYPES = (*_ONE_DOF, "fixed", "floating", "planar")
+
+
+def read_link(doc: Document, element: etree._Element, name: str) -> Link:
+    """The link with the inertia (10,) that `<inertial>` states; massless without one."""
+    inertial = doc.child(element, "inertial")
+    if inertial is None:
+        return Link(name)
+    pose = _read_origin(doc, inertial)
+    mass = doc.child(inertial, "mass", required=True)
+    inertia = doc.child(inertial, "inertia", required=True)
+    kilograms = doc.number(mass, "value", 0.0, required=True, at_least=0.0)
+    xx, xy, xz, yy, yz, zz = (
+        doc.number(inertia, attribute, 0.0, required=True)
+        for attribute in ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")
+    )
+    about_com = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+    return Link(name, link_inertia(kilograms, pose[:3, 3], about_com, pose[:3, :3]))
+
+
+def read_joint(doc: Document, element: etree._Element, name: str, *, mimic: bool) -> JointSpec:
+    """The joint that the element states; parent and child are "" where they are not named."""
+    joint_type = _read_type(doc, element)
+    joint = JointSpec(
+        name=name,
+        kind=_read_kind(doc, element, joint_type),
+        parent=doc.name(doc.child(element, "parent", required=True), "link") or "",
+        child=doc.name(doc.child(element, "child", required=True), "link") or "",
+        placement=_read_origin(doc, element),
+    )
+    if joint_type not in _ONE_DOF:
+        return joint
+    return dataclasses.replace(
+        joint,
+        mimic=_read_mimic(doc, element) if mimic else None,
+        **_read_limit(doc, element, joint_type),
+        **_read_dynamics(doc, element),
+    )
+
+
+def _read_origin(doc: Document, element: etree._Element) -> np.ndarray:
+    """The pose (4, 4) in `<origin>`; without one, the identity."""
+    origin = doc.child(element, "origin")
+    xyz = doc.numbers(origin, "xyz", (0.0, 0.0, 0.0))
+    rpy = doc.numbers(origin, "rpy", (0.0, 0.0, 0.0))
+    pose = pose_matrix(xyz, rpy)
+    if origin is not None and "quat_xyzw" in origin.attrib:
+        pose[:3, :3] = _read_quaternion(doc, origin)
+    return pose
+
+
+def _read_quaternion(doc: Document, origin: etree._Element) -> np.ndarray:
+    """The rotation (3, 3) in the attribute that version 1.1 set beside rpy."""
+    if doc.root.get("version", VERSIONS[0]) == VERSIONS[0]:
+        doc.fault(origin, '<origin quat_xyzw> needs <robot version="1.1"> or later')
+    if "rpy" in origin.attrib:
+        doc.fault(origin, "<origin> has both rpy and quat_xyzw, expected one of them")
+    q = np.array(doc.numbers(origin, "quat_xyzw", (0.0, 0.0, 0.0, 1.0)))
+    if not np.any(q):
+        doc.fault(origin, "<origin quat_xyzw>: a quaternion may not be zero")
+        return np.eye(3)
+    x, y, z, w = _unit(q)
+    K = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
+    return np.eye(3) + 2 * w * K + 2 * K @ K
+
+
+def _read_type(doc: Document, element: etree._Element) -> str:
+    joint_type = doc.text(element, "type", required=True)
+    if joint_type is None or joint_type in _TYPES:
+        return joint_type or "fixed"
+    doc.fault(element, f'<joint type="{joint_type}">: expected one of {", ".join(_TYPES)}')
+    return "fixed"
+
+
+def _read_kind(doc: Document, element: etree._Element, joint_type: str) -> Joint | Fixed:
+    if joint_type == "fixed":
+        return Fixed()
+    if joint_type == "floating":
+        return FreeFlyer()
+    axis = doc.child(element, "axis")
+    if joint_type == "planar":
+        if not np.allclose(_read_axis(doc, axis, (0.0, 0.0, 1.0)), (0, 0, 1)):
+            doc.fault(
+                axis,
+                "<axis> of a planar joint: expected z, the normal of its x-y plane; turn <origin> "
+                "to bring the plane there",
+            )
+        return Planar()
+    return _ONE_DOF[joint_type](_read_axis(doc, axis, (1.0, 0.0, 0.0)))
+
+
+def _read_axis(
+    doc: Document, axis: etree._Element | None, default: tuple[float, float, float]
+) -> np.ndarray:
+    """The unit vector (3,) in `<axis>`, in the joint's frame."""
+    xyz = np.array(doc.numbers(axis, "xyz", default, required=True))
+    if np.any(xyz):
+        return _unit(xyz)
+    doc.fault(axis, "<axis xyz>: an axis may not be zero")
+    return np.array(default)
+
+
+def _read_limit(doc: Document, element: etree._Element, joint_type: str) -> dict[str, float | None]:
+    """The limits as fields of a JointSpec; those not stated are left out."""
+    bounded = joint_type != "continuous"
+    limit = doc.child(element, "limit", required=bounded)
+    if limit is None:
+        return {}
+    fields: dict[str, float | None] = {}
+    for field, attribute in (("effort_limit", "effort"), ("velocity_limit", "velocity")):
+        if bounded or attribute in limit.attrib:
+            fields[field] = doc.number(limit, attribute, 0.0, required=True, at_least=0.0)
+    if bounded and ("lower" in limit.attrib or "upper" in limit.attrib):
+        lower, upper = (doc.number(limit, attribute, 0.0) for attribute in ("lower", "upper"))
+        if lower > upper:
+            doc.fault(limit, f"<limit>: lower {lower:g} lies above upper {upper:g}")
+        fields |= {"lower": lower, "upper": upper}
+    return fields
+
+
+def _read_dynamics(doc: Document, element: etree._Element) -> dict[str, float]:
+    dynamics = doc.child(element, "dynamics")
+    return {
+        attribute: doc.number(dynamics, attribute, 0.0, at_least=0.0)
+        for attribute in ("damping", "friction")
+    }
+
+
+def _read_mimic(doc: Document, element: etree._Element) -> Mimic | None:
+    mimic = doc.child(element, "mimic")
+    leader = doc.name(mimic, "joint")
+    if leader is None:
+        return None
+    return Mimic(leader, doc.number(mimic, "multiplier", 1.0), doc.number(mimic, "offset", 0.0))
+
+
+def _unit(vector: np.ndarray) -> np.ndarray:
+    """The vector over its length, formed without under- or overflow."""
+    vector = vector / np.max(np.abs(vector))
+    return vector / np.linalg.norm(vector)
