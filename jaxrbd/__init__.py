@@ -1,6 +1,6 @@
 """jaxrbd: rigid-body dynamics for JAX. The index of its public names; importing it runs nothing."""
 
-from . import se3, so3, spatial
+from . import joints, se3, so3, spatial
 from ._algorithms.aba import aba
 from ._algorithms.crba import crba, mass_matrix_product, minverse
 from ._algorithms.forward_dynamics import forward_dynamics
@@ -21,5 +21,86 @@ from ._algorithms.mass import (
     total_mass,
 )
 from ._algorithms.rnea import bias_force, gravity_force, rnea
+from .builder import build_model
 from .configuration import difference, integrate, interpolate, neutral, random_configuration
+from .description import (
+    Compound,
+    Fixed,
+    JointSpec,
+    Link,
+    Mimic,
+    euler,
+    link_inertia,
+    pose_matrix,
+    universal,
+)
+from .editing import append_model, describe, lock_joints
+from .errors import ArgumentError, InertiaWarning, JaxRBDError, ModelError, RobotFileError
+from .io.urdf import load_urdf
 from .model import Model
+from .robots import load_robot, robot_names
+from .spatial import Pose
+
+__version__ = "0.1.0"
+
+__all__ = [
+    # the robot: load it, or build it by hand
+    "Model",
+    "load_robot",
+    "load_urdf",
+    "robot_names",
+    "Compound",
+    "Fixed",
+    "JointSpec",
+    "Link",
+    "Mimic",
+    "append_model",
+    "build_model",
+    "describe",
+    "euler",
+    "link_inertia",
+    "lock_joints",
+    "pose_matrix",
+    "universal",
+    # configurations
+    "difference",
+    "integrate",
+    "interpolate",
+    "neutral",
+    "random_configuration",
+    # kinematics
+    "Kinematics",
+    "Pose",
+    "external_force",
+    "forward_kinematics",
+    "frame_acceleration",
+    "frame_jacobian",
+    "frame_placement",
+    "frame_velocity",
+    # dynamics
+    "aba",
+    "bias_force",
+    "crba",
+    "forward_dynamics",
+    "gravity_force",
+    "mass_matrix_product",
+    "minverse",
+    "passive_force",
+    "rnea",
+    # mass and energy
+    "center_of_mass",
+    "kinetic_energy",
+    "potential_energy",
+    "total_mass",
+    # modules of operators and joint kinds
+    "joints",
+    "se3",
+    "so3",
+    "spatial",
+    # errors
+    "ArgumentError",
+    "InertiaWarning",
+    "JaxRBDError",
+    "ModelError",
+    "RobotFileError",
+]

@@ -175,19 +175,20 @@ def _assemble(
     of_kind: dict[type, list[int]] = {}
     for i, joint in enumerate(joints):
         of_kind.setdefault(type(joint.kind), []).append(i)
+    independent = [joint for joint in joints if joint.mimic is None]
     numbers = {
         "placement": _poses([body.placement for body in bodies]),
         "inertia": np.array([body.inertia for body in bodies]).reshape(-1, 10),
         "joints": tuple(_stack([joints[i].kind for i in index]) for index in of_kind.values()),
         "frame_pose": _poses([frame.pose for frame in frames]),
         "gravity": gravity,
-        "armature": _over_tree(joints, "armature"),
-        "damping": _over_tree(joints, "damping"),
-        "friction": _over_tree(joints, "friction"),
-        "lower_limit": _over_tree(joints, "lower"),
-        "upper_limit": _over_tree(joints, "upper"),
-        "velocity_limit": _over_tree(joints, "velocity_limit"),
-        "effort_limit": _over_tree(joints, "effort_limit"),
+        "armature": _over(joints, "armature"),
+        "damping": _over(joints, "damping"),
+        "friction": _over(joints, "friction"),
+        "lower_position_limit": _over(independent, "lower"),
+        "upper_position_limit": _over(independent, "upper"),
+        "velocity_limit": _over(independent, "velocity_limit"),
+        "effort_limit": _over(independent, "effort_limit"),
         "coupling": _couple(joints, topology),
     }
     dtype = jnp.result_type(float)
@@ -212,7 +213,7 @@ def _stack(joints: list[Joint]) -> Joint:
     return jax.tree.map(lambda *fields: np.stack(fields), *joints)
 
 
-def _over_tree(joints: list[JointSpec], field: str) -> np.ndarray:
+def _over(joints: list[JointSpec], field: str) -> np.ndarray:
     return np.concatenate([np.zeros(0), *(getattr(joint, field) for joint in joints)])
 
 

@@ -43,7 +43,9 @@ def random_configuration(model: Model, key: PRNGKeyArray) -> Float[Array, " nq"]
     def draw(group, lower, upper):
         return group.joint.random(keys[group.number], lower, upper)
 
-    q = _by_kind(model, draw, (model.lower_limit, "q"), (model.upper_limit, "q"), gives="q")
+    lower = tree_position(model, model.lower_position_limit)
+    upper = tree_position(model, model.upper_position_limit)
+    q = _by_kind(model, draw, (lower, "q"), (upper, "q"), gives="q")
     return _independent_q(model, q)
 
 

@@ -71,8 +71,8 @@ class Model(eqx.Module):
     - `armature`, `damping`, `friction`: one a degree of freedom of the tree, mimic joints
       included. Armature enters every algorithm as inertia on the diagonal of M; damping and
       friction enter none of them by themselves, see `passive_force`;
-    - `lower_limit`, `upper_limit` (coordinates of the tree), `velocity_limit`, `effort_limit`
-      (dofs of the tree); infinite where there is none. No algorithm enforces them;
+    - `lower_position_limit`, `upper_position_limit` (nq,), `velocity_limit`, `effort_limit` (nv,):
+      infinite where there is none. No algorithm enforces them;
     - `coupling`: the mimic joints, or None.
     """
 
@@ -84,10 +84,10 @@ class Model(eqx.Module):
     armature: Float[Array, " nv_tree"]
     damping: Float[Array, " nv_tree"]
     friction: Float[Array, " nv_tree"]
-    lower_limit: Float[Array, " nq_tree"]
-    upper_limit: Float[Array, " nq_tree"]
-    velocity_limit: Float[Array, " nv_tree"]
-    effort_limit: Float[Array, " nv_tree"]
+    lower_position_limit: Float[Array, " nq"]
+    upper_position_limit: Float[Array, " nq"]
+    velocity_limit: Float[Array, " nv"]
+    effort_limit: Float[Array, " nv"]
     coupling: Coupling | None
     topology: Topology = eqx.field(static=True)
     joint_bodies: tuple[tuple[int, ...], ...] = eqx.field(static=True)

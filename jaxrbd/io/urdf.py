@@ -103,7 +103,10 @@ def validate_urdf(path_or_text: str | os.PathLike[str]) -> list[str]:
     except RobotFileError as error:
         return [str(error)]
     faults = robot.doc.faults or robot.tree_faults()
-    unphysical = inertia_faults(robot.links).items()
+    # A link with another fault holds stand-in numbers: what they add up to means nothing.
+    faulty = {fault.link for fault in faults}
+    sound = [link for link in robot.links if link.name not in faulty]
+    unphysical = inertia_faults(sound).items()
     faults = faults + [robot.located(ModelError(why, link=link)) for link, why in unphysical]
     return [str(fault) for fault in _by_line(faults)]
 
