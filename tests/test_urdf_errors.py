@@ -5,6 +5,7 @@ The first table breaks one place of a sound robot; the second has whole document
 
 import inspect
 import re
+import warnings
 
 import jaxtyping
 import pytest
@@ -40,6 +41,7 @@ SOUND = """\
 </robot>
 """
 
+LIMIT = '<limit lower="-1" upper="1" effort="10" velocity="5"/>'
 SECOND_INERTIAL = (
     '<inertial><mass value="1"/>'
     '<inertia ixx="1" ixy="0" ixz="0" iyy="1" iyz="0" izz="1"/></inertial>'
@@ -219,7 +221,7 @@ FAULTS = {
     "effort negative": ('effort="10"', 'effort="-10"', 15, SHOULDER, 'effort="-10"', "at least 0"),
     "velocity negative": ('velocity="5"', 'velocity="-5"', 15, SHOULDER, 'velocity="-5"'),
     "effort infinite": ('effort="10"', 'effort="inf"', 15, SHOULDER, "'inf' is not finite"),
-    "limit twice": ("<limit", "<limit/><limit", 15, SHOULDER, "<limit> is given twice"),
+    "limit twice": (LIMIT, LIMIT * 2, 15, SHOULDER, "<limit> is given twice"),
     # dynamics
     "damping negative": (
         'damping="0.1"',
@@ -348,9 +350,34 @@ def test_all_faults_are_found_in_one_pass():
     assert error.__notes__ == ["7 more; `jaxrbd check` lists all faults"]
 
 
+@pytest.mark.parametrize("what", FAULTS)
+def test_a_fault_is_not_the_cause_of_others(what):
+    assert len(validate_urdf(broken(what))) == 1
+
+
 def test_parse_urdf_raises_what_load_urdf_raises():
     with pytest.raises(RobotFileError, match=re.escape("<string>:6: link 'upper': <mass value=")):
         parse_urdf(broken("mass negative"))
+
+
+def test_random_damage_gives_a_model_or_a_named_fault(rng):
+    words = re.findall(r'"[^"]*"|\w+|\W', SOUND)
+    scraps = ["0", "1e308", "5e-324", '""', "<", ">", '"', "</", "&amp;", "<!--", "-->", "1 1"]
+    refused = 0
+    for _ in range(300):
+        damaged = list(words)
+        for at in rng.integers(len(words), size=2):
+            damaged[at] = str(rng.choice([*scraps, *words]))
+        text = "".join(damaged)
+        faults = validate_urdf(text)
+        if all("moment" in fault for fault in faults):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", InertiaWarning)
+                load_urdf(text)
+        else:
+            refused += 1
+            assert str(error_of(text)) in faults
+    assert 20 < refused < 280
 
 
 # ------------------------------------------------------------------------------------- documents

@@ -8,18 +8,17 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
-from lxml import etree
 
 from ..description import Fixed, JointSpec, Link, Mimic, link_inertia, pose_matrix
 from ..joints import FreeFlyer, Joint, Planar, Prismatic, Revolute
-from ._xml import Document
+from ._xml import Document, Element
 
 VERSIONS = ("1.0", "1.1", "1.2")
 _ONE_DOF = {"revolute": Revolute, "continuous": Revolute, "prismatic": Prismatic}
 _TYPES = (*_ONE_DOF, "fixed", "floating", "planar")
 
 
-def read_link(doc: Document, element: etree._Element, name: str) -> Link:
+def read_link(doc: Document, element: Element, name: str) -> Link:
     """The link with the inertia (10,) that `<inertial>` states; massless without one."""
     inertial = doc.child(element, "inertial")
     if inertial is None:
@@ -36,7 +35,7 @@ def read_link(doc: Document, element: etree._Element, name: str) -> Link:
     return Link(name, link_inertia(kilograms, pose[:3, 3], about_com, pose[:3, :3]))
 
 
-def read_joint(doc: Document, element: etree._Element, name: str, *, mimic: bool) -> JointSpec:
+def read_joint(doc: Document, element: Element, name: str, *, mimic: bool) -> JointSpec:
     """The joint that the element states; parent and child are "" where they are not named."""
     joint_type = _read_type(doc, element)
     joint = JointSpec(
@@ -56,7 +55,7 @@ def read_joint(doc: Document, element: etree._Element, name: str, *, mimic: bool
     )
 
 
-def _read_origin(doc: Document, element: etree._Element) -> np.ndarray:
+def _read_origin(doc: Document, element: Element) -> np.ndarray:
     """The pose (4, 4) in `<origin>`; without one, the identity."""
     origin = doc.child(element, "origin")
     xyz = doc.numbers(origin, "xyz", (0.0, 0.0, 0.0))
@@ -67,7 +66,7 @@ def _read_origin(doc: Document, element: etree._Element) -> np.ndarray:
     return pose
 
 
-def _read_quaternion(doc: Document, origin: etree._Element) -> np.ndarray:
+def _read_quaternion(doc: Document, origin: Element) -> np.ndarray:
     """The rotation (3, 3) in the attribute that version 1.1 set beside rpy."""
     if doc.root.get("version", VERSIONS[0]) == VERSIONS[0]:
         doc.fault(origin, '<origin quat_xyzw> needs <robot version="1.1"> or later')
@@ -82,7 +81,7 @@ def _read_quaternion(doc: Document, origin: etree._Element) -> np.ndarray:
     return np.eye(3) + 2 * w * K + 2 * K @ K
 
 
-def _read_type(doc: Document, element: etree._Element) -> str:
+def _read_type(doc: Document, element: Element) -> str:
     joint_type = doc.text(element, "type", required=True)
     if joint_type is None or joint_type in _TYPES:
         return joint_type or "fixed"
@@ -90,7 +89,7 @@ def _read_type(doc: Document, element: etree._Element) -> str:
     return "fixed"
 
 
-def _read_kind(doc: Document, element: etree._Element, joint_type: str) -> Joint | Fixed:
+def _read_kind(doc: Document, element: Element, joint_type: str) -> Joint | Fixed:
     if joint_type == "fixed":
         return Fixed()
     if joint_type == "floating":
@@ -108,7 +107,7 @@ def _read_kind(doc: Document, element: etree._Element, joint_type: str) -> Joint
 
 
 def _read_axis(
-    doc: Document, axis: etree._Element | None, default: tuple[float, float, float]
+    doc: Document, axis: Element | None, default: tuple[float, float, float]
 ) -> np.ndarray:
     """The unit vector (3,) in `<axis>`, in the joint's frame."""
     xyz = np.array(doc.numbers(axis, "xyz", default, required=True))
@@ -118,7 +117,7 @@ def _read_axis(
     return np.array(default)
 
 
-def _read_limit(doc: Document, element: etree._Element, joint_type: str) -> dict[str, float | None]:
+def _read_limit(doc: Document, element: Element, joint_type: str) -> dict[str, float | None]:
     """The limits as fields of a JointSpec; those not stated are left out."""
     bounded = joint_type != "continuous"
     limit = doc.child(element, "limit", required=bounded)
@@ -129,14 +128,15 @@ def _read_limit(doc: Document, element: etree._Element, joint_type: str) -> dict
         if bounded or attribute in limit.attrib:
             fields[field] = doc.number(limit, attribute, 0.0, required=True, at_least=0.0)
     if bounded and ("lower" in limit.attrib or "upper" in limit.attrib):
+        faults = len(doc.faults)
         lower, upper = (doc.number(limit, attribute, 0.0) for attribute in ("lower", "upper"))
-        if lower > upper:
+        if lower > upper and len(doc.faults) == faults:
             doc.fault(limit, f"<limit>: lower {lower:g} lies above upper {upper:g}")
         fields |= {"lower": lower, "upper": upper}
     return fields
 
 
-def _read_dynamics(doc: Document, element: etree._Element) -> dict[str, float]:
+def _read_dynamics(doc: Document, element: Element) -> dict[str, float]:
     dynamics = doc.child(element, "dynamics")
     return {
         attribute: doc.number(dynamics, attribute, 0.0, at_least=0.0)
@@ -144,7 +144,7 @@ def _read_dynamics(doc: Document, element: etree._Element) -> dict[str, float]:
     }
 
 
-def _read_mimic(doc: Document, element: etree._Element) -> Mimic | None:
+def _read_mimic(doc: Document, element: Element) -> Mimic | None:
     mimic = doc.child(element, "mimic")
     leader = doc.name(mimic, "joint")
     if leader is None:

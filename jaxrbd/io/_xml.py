@@ -14,12 +14,16 @@ import math
 import os
 import re
 from pathlib import Path
+from typing import TypeAlias
 
-from lxml import etree
+import lxml.etree as etree  # spelt so, pyright finds the compiled module
 
 from ..errors import ArgumentError, RobotFileError
 
-_PROLOG = re.compile(r"(?:\s+|<\?.*?\?>|<!--.*?-->)*", re.DOTALL)
+Element: TypeAlias = etree._Element
+
+# Possessive, so that a long prolog without a DOCTYPE is walked through once.
+_DOCTYPE = re.compile(r"(?:\s++|<\?.*?\?>|<!--.*?-->)*+<!DOCTYPE", re.DOTALL)
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
 _XACRO = "this is xacro, not yet a robot: expand it first with `xacro FILE > robot.urdf`"
@@ -29,14 +33,16 @@ _XACRO = "this is xacro, not yet a robot: expand it first with `xacro FILE > rob
 class Document:
     """A parsed robot file: `root`, its outermost element, and the `faults` found up to now.
 
-    The readers below accept None for an element that is absent and then return their default.
+    The line of an element is the one on which its start tag ends; beyond 65,535, where libxml2
+    stops counting, it may be the one after. The readers below accept None for an element that is
+    absent and then return their default.
     """
 
     file: str
-    root: etree._Element
+    root: Element
     faults: list[RobotFileError] = dataclasses.field(default_factory=list)
 
-    def fault(self, element: etree._Element, message: str) -> None:
+    def fault(self, element: Element, message: str) -> None:
         """Note that `element` is at fault; the link or joint around it is named for the reader."""
         owner = self._owner(element)
         who = "" if owner is None else f"{owner.tag} {owner.get('name')!r}: "
@@ -49,13 +55,11 @@ class Document:
             )
         )
 
-    def children(self, element: etree._Element, tag: str) -> list[etree._Element]:
+    def children(self, element: Element, tag: str) -> list[Element]:
         """The direct children called `tag`, in the order of the file."""
         return [child for child in element if local_name(child) == tag]
 
-    def child(
-        self, element: etree._Element, tag: str, *, required: bool = False
-    ) -> etree._Element | None:
+    def child(self, element: Element, tag: str, *, required: bool = False) -> Element | None:
         """The one child called `tag`; a second one is a fault, and so is none if `required`."""
         found = self.children(element, tag)
         for extra in found[1:]:
@@ -65,7 +69,7 @@ class Document:
         return found[0] if found else None
 
     def text(
-        self, element: etree._Element | None, attribute: str, *, required: bool = False
+        self, element: Element | None, attribute: str, *, required: bool = False
     ) -> str | None:
         """The text of an attribute; None where it is absent or unusable."""
         if element is None:
@@ -80,7 +84,7 @@ class Document:
             return None
         return text
 
-    def name(self, element: etree._Element | None, attribute: str = "name") -> str | None:
+    def name(self, element: Element | None, attribute: str = "name") -> str | None:
         """The text of an attribute that has to be there and has to name something."""
         text = self.text(element, attribute, required=True)
         if text is not None and not text.strip():
@@ -90,7 +94,7 @@ class Document:
 
     def numbers(
         self,
-        element: etree._Element | None,
+        element: Element | None,
         attribute: str,
         default: tuple[float, ...],
         *,
@@ -110,7 +114,7 @@ class Document:
 
     def number(
         self,
-        element: etree._Element | None,
+        element: Element | None,
         attribute: str,
         default: float,
         *,
@@ -123,10 +127,10 @@ class Document:
         )
         return value
 
-    def _fault_of(self, element: etree._Element, attribute: str, text: str, wrong: str) -> None:
+    def _fault_of(self, element: Element, attribute: str, text: str, wrong: str) -> None:
         self.fault(element, f'<{local_name(element)} {attribute}="{_clip(text)}">: {wrong}')
 
-    def _owner(self, element: etree._Element) -> etree._Element | None:
+    def _owner(self, element: Element) -> Element | None:
         for ancestor in (element, *element.iterancestors()):
             if local_name(ancestor) in ("link", "joint") and ancestor.get("name"):
                 return ancestor
@@ -142,9 +146,8 @@ def parse_document(path_or_text: str | os.PathLike[str]) -> Document:
     file, text = _read(path_or_text)
     if not text.strip():
         raise RobotFileError("the file is empty", file=file, line=1)
-    prolog = _PROLOG.match(text).end()
-    if text.startswith("<!DOCTYPE", prolog):
-        line = 1 + text.count("\n", 0, prolog)
+    if doctype := _DOCTYPE.match(text):
+        line = 1 + text.count("\n", 0, doctype.end())
         raise RobotFileError("a robot file may not have a DOCTYPE", file=file, line=line)
     try:
         root = etree.fromstring(text.encode("utf-8", "surrogatepass"), _strict_parser())
@@ -153,14 +156,15 @@ def parse_document(path_or_text: str | os.PathLike[str]) -> Document:
         message = _XACRO if "xacro" in what else f"not well-formed XML: {what}"
         raise RobotFileError(message, file=file, line=error.lineno) from error
     for element in root.iter():
-        if element.prefix == "xacro" or "xacro" in (etree.QName(element).namespace or ""):
+        namespace, _, _ = element.tag.rpartition("}")
+        if element.prefix == "xacro" or "xacro" in namespace:
             raise RobotFileError(_XACRO, file=file, line=element.sourceline)
     return Document(file, root)
 
 
-def local_name(element: etree._Element) -> str:
+def local_name(element: Element) -> str:
     """The tag as the file spells it: without a default namespace, but with a prefix if any."""
-    name = etree.QName(element).localname
+    name = element.tag.rpartition("}")[2]
     return name if element.prefix is None else f"{element.prefix}:{name}"
 
 

@@ -22,16 +22,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
-from lxml import etree
-
 from ..builder import build_model
 from ..checks import checked, inertia_faults
-from ..description import Fixed, JointSpec, Link
+from ..description import Fixed, JointSpec, Link, Numbers
 from ..errors import ArgumentError, ModelError, RobotFileError
 from ..joints import FreeFlyer, Planar, Spherical, Translation
 from ..model import Model
 from ._urdf_elements import VERSIONS, read_joint, read_link
-from ._xml import Document, local_name, parse_document
+from ._xml import Document, Element, local_name, parse_document
 
 _ROOTS: dict[str | None, type] = {
     None: Fixed,
@@ -49,7 +47,7 @@ def load_urdf(
     root_joint: str | None = None,
     mimic: bool = True,
     strict: bool = False,
-    gravity: Sequence[float] = (0.0, 0.0, -9.81),
+    gravity: Numbers = (0.0, 0.0, -9.81),
 ) -> Model:
     """Load a robot from a URDF file.
 
@@ -122,12 +120,14 @@ class _Robot:
         self.name = doc.name(doc.root) or ""
         self._link_elements = _by_name(doc, "link")
         self._joint_elements = _by_name(doc, "joint")
+        names_are_sound = not doc.faults
         self.links = [read_link(doc, e, name) for name, e in self._link_elements.items()]
         self.joints = [
             read_joint(doc, e, name, mimic=mimic)
             for name, e in sorted(self._joint_elements.items())
         ]
-        self._check_references()
+        if names_are_sound:
+            self._check_references()
         if not doc.faults:
             self._hang_on_world(root_joint)
 
@@ -141,7 +141,8 @@ class _Robot:
 
     def located(self, error: ModelError) -> RobotFileError:
         """The builder's error, with the line of the joint or link that it names."""
-        element = self._joint_elements.get(error.joint, self._link_elements.get(error.link))
+        link, joint = error.link or "", error.joint or ""
+        element = self._joint_elements.get(joint, self._link_elements.get(link))
         return RobotFileError(
             str(error),
             file=self.doc.file,
@@ -190,7 +191,7 @@ class _Robot:
             self.joints.insert(0, JointSpec(name, _ROOTS[root_joint](), None, root_link))
 
     def _find_root(self) -> str | None:
-        parents = {joint.child: joint.parent for joint in self.joints}
+        parents = {joint.child: joint.parent or "" for joint in self.joints}
         roots = [link.name for link in self.links if link.name not in parents]
         if len(roots) == 1:
             return roots[0]
@@ -222,8 +223,8 @@ def _check_outermost(doc: Document) -> None:
         doc.fault(doc.root, f'<robot version="{version}">: expected one of {", ".join(VERSIONS)}')
 
 
-def _by_name(doc: Document, tag: str) -> dict[str, etree._Element]:
-    found: dict[str, etree._Element] = {}
+def _by_name(doc: Document, tag: str) -> dict[str, Element]:
+    found: dict[str, Element] = {}
     for element in doc.children(doc.root, tag):
         name = doc.name(element)
         if name in found:
@@ -233,10 +234,10 @@ def _by_name(doc: Document, tag: str) -> dict[str, etree._Element]:
     return found
 
 
-def _ring(parents: dict[str, str | None], start: str) -> list[str]:
+def _ring(parents: dict[str, str], start: str) -> list[str]:
     """The cycle that the ancestors of a link end in, each link before its child."""
-    path: dict[str | None, None] = {}  # an ordered set
-    link: str | None = start
+    path: dict[str, None] = {}  # an ordered set
+    link = start
     while link not in path:
         path[link] = None
         link = parents[link]

@@ -1,0 +1,324 @@
+"""The laws of mechanics, for every joint kind at the root, in the middle and at the leaf."""
+
+import dataclasses
+import functools
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import zoo
+from zoo import close
+
+import jaxrbd as rbd
+from jaxrbd.spatial import apply_inertia, transform_force, transform_motion
+
+MODELS = {"everywhere": zoo.everywhere, "connected": zoo.connected, "coupled": zoo.coupled}
+
+
+@functools.cache
+def case(name: str):
+    """A model, a random state of it, and everything the laws compare, in one compiled program."""
+    model = MODELS[name]()
+    q, v, a, f = zoo.state(model)
+
+    @jax.jit
+    def evaluate(model, q, v, a, f):
+        def kinetic(v):
+            return rbd.kinetic_energy(model, q, v)
+
+        def potential(dq):
+            return rbd.potential_energy(model, rbd.integrate(model, q, dq))
+
+        def energy(t):
+            q_t, v_t = rbd.integrate(model, q, t * v), v + t * a
+            return rbd.kinetic_energy(model, q_t, v_t) + rbd.potential_energy(model, q_t)
+
+        at_rest = jnp.zeros(model.nv)
+        tau = rbd.rnea(model, q, v, a, f)
+        return {
+            "M": rbd.crba(model, q),
+            "Minv": rbd.minverse(model, q),
+            "M a": rbd.mass_matrix_product(model, q, a),
+            "tau": tau,
+            "unloaded tau": rbd.rnea(model, q, v, a),
+            "bias": rbd.bias_force(model, q, v, f),
+            "gravity": rbd.gravity_force(model, q),
+            "bias at rest": rbd.bias_force(model, q, at_rest),
+            "aba": rbd.aba(model, q, v, tau, f),
+            "forward_dynamics": rbd.forward_dynamics(model, q, v, tau, f),
+            "T": kinetic(v),
+            "dT/dv": jax.grad(kinetic)(v),
+            "d2T/dv2": jax.hessian(kinetic)(v),
+            "dU/dq": jax.grad(potential)(at_rest),
+            "dE/dt": jax.jvp(energy, (0.0,), (1.0,))[1],
+        }
+
+    return model, (q, v, a, f), evaluate(model, q, v, a, f)
+
+
+@pytest.fixture(params=MODELS)
+def law(request):
+    return case(request.param)
+
+
+def test_mass_matrix_is_symmetric_positive_definite(law):
+    M = law[2]["M"]
+    close(M, M.T, 0)
+    assert np.linalg.eigvalsh(M).min() > 0
+
+
+def test_mass_matrix_times_its_inverse_is_one(law):
+    _, _, x = law
+    close(x["M"] @ x["Minv"], jnp.eye(len(x["M"])), 1e-12 * np.linalg.cond(x["M"]))
+    close(x["Minv"], x["Minv"].T, 0)
+
+
+def test_equation_of_motion(law):
+    _, (_, _, a, _), x = law
+    close(x["M"] @ a + x["bias"], x["tau"])
+
+
+def test_mass_matrix_product(law):
+    _, (_, _, a, _), x = law
+    close(x["M a"], x["M"] @ a)
+
+
+@pytest.mark.parametrize("algorithm", ["aba", "forward_dynamics"])
+def test_forward_dynamics_inverts_inverse_dynamics(law, algorithm):
+    _, (_, _, a, _), x = law
+    close(x[algorithm], a, 1e-14 * np.linalg.cond(x["M"]))
+
+
+def test_mass_matrix_is_the_hessian_of_kinetic_energy(law):
+    _, (_, v, _, _), x = law
+    close(x["d2T/dv2"], x["M"])
+    close(x["dT/dv"], x["M"] @ v)
+    close(x["T"], v @ x["M"] @ v / 2)
+
+
+def test_gravity_force_is_the_gradient_of_potential_energy(law):
+    x = law[2]
+    close(x["gravity"], x["dU/dq"])
+    close(x["bias at rest"], x["gravity"])
+
+
+def test_power_balance(law):
+    """The power of the joint forces is the rate of the mechanical energy."""
+    _, (_, v, _, _), x = law
+    close(x["dE/dt"], v @ x["unloaded tau"])
+
+
+def test_external_forces_act_through_the_jacobians(law):
+    """A force f on a body's frame lowers tau by J^T f, by the principle of virtual work."""
+    model, (q, _, _, f), x = law
+    through_jacobians = sum(
+        rbd.frame_jacobian(model, q, name, "local").T @ f[body]
+        for body, name in enumerate(model.body_names)
+        if body % 7 == 0
+    )
+    some = jnp.where((jnp.arange(model.nb) % 7 == 0)[:, None], f, 0)
+    q, v, a, _ = law[1]
+    close(x["unloaded tau"] - rbd.rnea(model, q, v, a, some), through_jacobians)
+
+
+def momentum(model, q, v):
+    """Total momentum of the bodies about the world's origin, (6,)."""
+    X_WB = rbd.forward_kinematics(model, q).X_WB
+    V = jnp.stack([rbd.frame_velocity(model, q, v, name, "local") for name in model.body_names])
+    return jnp.sum(transform_force(X_WB, apply_inertia(model.inertia, V)), axis=0)
+
+
+def test_total_wrench_is_the_rate_of_momentum():
+    """On a free-flyer, the root's joint force and gravity are all that changes the momentum."""
+    model = zoo.small()
+    q, v, a, f = zoo.state(model)
+
+    def h(t):
+        return momentum(model, rbd.integrate(model, q, t * v), v + t * a)
+
+    rate = jax.jit(lambda: jax.jvp(h, (0.0,), (1.0,))[1])()
+    X_WB = rbd.forward_kinematics(model, q).X_WB
+    root = transform_force(jax.tree.map(lambda x: x[0], X_WB), rbd.rnea(model, q, v, a, f)[:6])
+    weight = rbd.total_mass(model) * model.gravity
+    at_com = jnp.concatenate([weight, jnp.cross(rbd.center_of_mass(model, q), weight)])
+    external = jnp.sum(transform_force(X_WB, f), axis=0)
+    close(root + at_com + external, rate)
+
+
+def test_moving_the_world_changes_nothing():
+    """All roots moved by one pose, and gravity turned with them: the same M, the same forces."""
+    model, (q, v, a, f), x = case("everywhere")
+    X = rbd.se3.exp(jnp.array([3.0, -2.0, 5.0, 0.4, -1.0, 0.7]))
+    roots = np.array(model.topology.parents) < 0
+    moved = rbd.spatial.compose(X, model.placement)
+    placement = jax.tree.map(
+        lambda new, old: jnp.where(roots.reshape((-1,) + (1,) * (old.ndim - 1)), new, old),
+        moved,
+        model.placement,
+    )
+    elsewhere = eqx.tree_at(
+        lambda m: (m.placement, m.gravity), model, (placement, X.R @ model.gravity)
+    )
+    close(rbd.crba(elsewhere, q), x["M"])
+    close(rbd.rnea(elsewhere, q, v, a, f), x["tau"])
+    com = rbd.spatial.transform_point(X, rbd.center_of_mass(model, q))
+    close(rbd.center_of_mass(elsewhere, q), com)
+
+
+CHAINS = {
+    "translation": (["prismatic_x", "prismatic_y", "prismatic_z"], "translation"),
+    "planar": (["prismatic_x", "prismatic_y", "revolute_z"], "planar"),
+    "spherical": (["revolute_z", "revolute_y", "revolute_x"], "spherical"),
+    "free_flyer": (
+        ["prismatic_x", "prismatic_y", "prismatic_z", "revolute_z", "revolute_y", "revolute_x"],
+        "free_flyer",
+    ),
+}
+AXES = {"x": (1, 0, 0), "y": (0, 1, 0), "z": (0, 0, 1)}
+
+
+def two_links(kind) -> rbd.Model:
+    """A link on a joint of the given kind, and a second one on a hinge."""
+    rng = np.random.default_rng(7)
+    links = [rbd.Link("a", zoo.random_inertia(rng)), rbd.Link("b", zoo.random_inertia(rng))]
+    on_world = rbd.JointSpec("j", kind, None, "a", zoo.random_placement(rng))
+    hinge = rbd.joints.Revolute((0.3, -1.0, 0.5))
+    return rbd.build_model(
+        links, [on_world, rbd.JointSpec("k", hinge, "a", "b", zoo.random_placement(rng))]
+    )
+
+
+@pytest.mark.parametrize("kind", CHAINS)
+def test_a_multi_dof_joint_is_its_chain_of_one_dof_joints(kind):
+    """With coordinates c of the chain, q = f(c) and v = E dc/dt: M_chain = E^T M E, and forces."""
+    stages = [
+        (rbd.joints.Revolute if s.startswith("revolute") else rbd.joints.Prismatic)(AXES[s[-1]])
+        for s in CHAINS[kind][0]
+    ]
+    chain = two_links(rbd.Compound(tuple(stages)))
+    joint = two_links(zoo.KINDS[kind](None))
+    c, dc, ddc, _ = zoo.state(chain)
+    c = 0.7 * c
+
+    def coordinates(c):
+        """The multi-dof joint's q that puts its link where the chain's stands."""
+        X = rbd.frame_placement(chain, c, "a")
+        X_0 = jax.tree.map(lambda x: x[0], joint.placement)
+        R, p = rbd.spatial.inverse_compose(X_0, X)
+        own = {
+            "translation": lambda: p,
+            "planar": lambda: jnp.array([p[0], p[1], jnp.arctan2(R[1, 0], R[0, 0])]),
+            "spherical": lambda: rbd.so3.quaternion_from_matrix(R),
+            "free_flyer": lambda: jnp.concatenate([p, rbd.so3.quaternion_from_matrix(R)]),
+        }[kind]()
+        return jnp.concatenate([own, c[-1:]])
+
+    @jax.jit
+    def compare(c, dc, ddc):
+        def E(c):
+            return jax.jacfwd(lambda d: rbd.difference(joint, coordinates(c), coordinates(d)))(c)
+
+        q, Ec = coordinates(c), E(c)
+        v = Ec @ dc
+        a = Ec @ ddc + jax.jvp(E, (c,), (dc,))[1] @ dc
+        return (
+            (rbd.crba(chain, c), Ec.T @ rbd.crba(joint, q) @ Ec),
+            (rbd.rnea(chain, c, dc, ddc), Ec.T @ rbd.rnea(joint, q, v, a)),
+            (
+                rbd.frame_acceleration(chain, c, dc, ddc, "b"),
+                rbd.frame_acceleration(joint, q, v, a, "b"),
+            ),
+        )
+
+    for what, (of_chain, of_joint) in zip(("M", "tau", "acceleration"), compare(c, dc, ddc)):
+        close(of_joint, of_chain, 1e-11, what)
+
+
+def test_renaming_and_reordering_permutes_the_result():
+    model, (q, v, a, _), x = case("connected")
+    links, specs = rbd.describe(model)
+    rename = {name: f"x{hash(name) % 97}_{name}" for name in model.body_names}
+    links = [rbd.Link(rename[link.name], link.inertia) for link in links][::-1]
+    specs = [
+        dataclasses.replace(
+            s, name=f"n_{s.name}", parent=rename.get(s.parent), child=rename[s.child]
+        )
+        for s in specs
+    ][::-1]
+    other = rbd.build_model(links, specs)
+    order = [model.joint_names.index(name[2:]) for name in other.joint_names]
+    assert order != sorted(order)
+    starts_q, starts_v = model.topology.q_start, model.topology.v_start
+    q_order = np.concatenate([starts_q[i] + np.arange(model.topology.nqs[i]) for i in order])
+    v_order = np.concatenate([starts_v[i] + np.arange(model.topology.nvs[i]) for i in order])
+    close(rbd.crba(other, q[q_order]), x["M"][np.ix_(v_order, v_order)])
+    tau = rbd.rnea(other, q[q_order], v[v_order], a[v_order])
+    close(tau, x["unloaded tau"][v_order])
+
+
+def test_mimic_is_the_projection_of_the_free_robot():
+    """`G^T M G`, `G^T tau`: the coupled robot is the uncoupled one seen through G."""
+    model, (q, v, a, f), x = case("coupled")
+    free = eqx.tree_at(lambda m: m.coupling, model, None, is_leaf=lambda c: c is None)
+    G = jax.jacfwd(model.coupling.motion)(jnp.zeros(model.nv))
+    q_free = model.coupling.position(q)
+    close(G.T @ rbd.crba(free, q_free) @ G, x["M"])
+    close(G.T @ rbd.rnea(free, q_free, G @ v, G @ a, f), x["tau"])
+    frame = model.body_names[-1]
+    J = rbd.frame_jacobian(model, q, frame)
+    close(J, rbd.frame_jacobian(free, q_free, frame) @ G)
+    close(J @ v, rbd.frame_velocity(model, q, v, frame))
+
+
+@pytest.mark.parametrize("reference", ["local", "world", "local_world_aligned"])
+@pytest.mark.parametrize("name", MODELS)
+def test_jacobian_velocity_and_acceleration_agree(name, reference):
+    model, (q, v, a, _), _ = case(name)
+    frame = model.body_names[-1]
+
+    @jax.jit
+    def evaluate(model, q, v, a):
+        def velocity(t):
+            return rbd.frame_jacobian(model, rbd.integrate(model, q, t * v), frame, reference) @ v
+
+        V, bias = jax.jvp(velocity, (0.0,), (1.0,))
+        J = rbd.frame_jacobian(model, q, frame, reference)
+        return (
+            (V, rbd.frame_velocity(model, q, v, frame, reference)),
+            (J @ a + bias, rbd.frame_acceleration(model, q, v, a, frame, reference)),
+        )
+
+    for what, (left, right) in zip(("velocity", "acceleration"), evaluate(model, q, v, a)):
+        close(left, right, what=what)
+
+
+def test_classical_acceleration_is_the_second_derivative_of_position():
+    model, (q, v, a, _), _ = case("connected")
+    frame = model.body_names[-1]
+
+    def position(t):
+        # The curve has velocity v and acceleration a at t = 0 to second order.
+        first = rbd.integrate(model, q, t * v)
+        return rbd.frame_placement(model, rbd.integrate(model, first, t * t * a / 2), frame).p
+
+    second = jax.jit(jax.jacfwd(jax.jacfwd(position)))(0.0)
+    close(second, rbd.frame_acceleration(model, q, v, a, frame)[:3])
+
+
+def test_external_force_in_each_reference():
+    """The same physical wrench, stated in three references, is the same f_ext."""
+    model, (q, _, _, _), _ = case("connected")
+    frame = model.frame_names[-1]
+    wrench = jnp.array([1.0, -2.0, 0.5, 0.3, 0.7, -0.2])
+    X = rbd.frame_placement(model, q, frame)
+    local = rbd.external_force(model, q, frame, wrench, "local")
+    aligned = transform_force(rbd.Pose(X.R, jnp.zeros(3)), wrench)
+    close(rbd.external_force(model, q, frame, aligned, "local_world_aligned"), local)
+    world = transform_force(X, wrench)
+    close(rbd.external_force(model, q, frame, world, "world"), local)
+    power = transform_motion(X, rbd.frame_velocity(model, q, jnp.ones(model.nv), frame, "local"))
+    body = model.frame_bodies[-1]
+    V_B = rbd.frame_velocity(model, q, jnp.ones(model.nv), model.body_names[body], "local")
+    close(world @ power, local[body] @ V_B)

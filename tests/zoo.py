@@ -1,0 +1,119 @@
+"""Robots made for the laws: every joint kind in every place of a tree, with random parameters."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import jaxrbd as rbd
+from jaxrbd import joints
+
+KINDS = {
+    "revolute": lambda rng: joints.Revolute(rng.normal(size=3)),
+    "prismatic": lambda rng: joints.Prismatic(rng.normal(size=3)),
+    "helical": lambda rng: joints.Helical(rng.normal(size=3), rng.uniform(0.1, 0.5)),
+    "spherical": lambda rng: joints.Spherical(),
+    "planar": lambda rng: joints.Planar(),
+    "translation": lambda rng: joints.Translation(),
+    "free_flyer": lambda rng: joints.FreeFlyer(),
+    "universal": lambda rng: rbd.universal((1, 0, 0), rng.normal(size=3)),
+    "euler": lambda rng: rbd.euler("zyx"),
+}
+
+
+def random_inertia(rng) -> np.ndarray:
+    """The inertia of a random cloud of point masses: as physical as can be."""
+    masses, points = rng.uniform(0.1, 0.5, 8), 0.2 * rng.normal(size=(8, 3))
+    return sum(rbd.link_inertia(m, p) for m, p in zip(masses, points))
+
+
+def random_placement(rng) -> np.ndarray:
+    return rbd.pose_matrix(0.3 * rng.normal(size=3), rng.uniform(-3, 3, size=3))
+
+
+def build(kinds, parents, seed=0, armature=0.0, mimics=None, **options) -> rbd.Model:
+    """A robot of links l0, l1, ... on joints j0, j1, ...; parent -1 is the world."""
+    rng = np.random.default_rng(seed)
+    mimics = mimics or {}
+    links, specs = [], []
+    for i, (kind, parent) in enumerate(zip(kinds, parents)):
+        links.append(rbd.Link(f"l{i}", random_inertia(rng)))
+        specs.append(
+            rbd.JointSpec(
+                f"j{i}",
+                KINDS[kind](rng),
+                None if parent < 0 else f"l{parent}",
+                f"l{i}",
+                random_placement(rng),
+                armature=armature,
+                mimic=mimics.get(i),
+            )
+        )
+    return rbd.build_model(links, specs, **options)
+
+
+@functools.cache
+def everywhere() -> rbd.Model:
+    """A forest in which each kind is once the root, once the middle and once the leaf of a tree.
+
+    Tree t has the kinds t, t + 1 and t + 3: the first carries the second and a revolute joint, the
+    second carries the third.
+    """
+    names, kinds, parents = list(KINDS), [], []
+    for t in range(len(names)):
+        root = len(kinds)
+        kinds += [names[t], names[(t + 1) % len(names)], names[(t + 3) % len(names)], "revolute"]
+        parents += [-1, root, root + 1, root]
+    return build(kinds, parents, seed=1, gravity=(1.0, -2.0, -9.0))
+
+
+@functools.cache
+def connected() -> rbd.Model:
+    """One tree of all kinds on a free-flyer, with armature."""
+    kinds = ["free_flyer", *KINDS, "revolute", "free_flyer"]
+    parents = [-1, 0, 1, 1, 2, 2, 4, 5, 5, 0, 9, 3]
+    return build(kinds, parents, seed=2, armature=0.05)
+
+
+@functools.cache
+def coupled() -> rbd.Model:
+    """A tree with mimic joints: of a sibling, of a descendant, of a joint that mimics itself."""
+    kinds = ["free_flyer", "revolute", "revolute", "prismatic", "helical", "spherical", "revolute"]
+    mimics = {
+        2: rbd.Mimic("j1", -0.7, 0.2),
+        3: rbd.Mimic("j6", 0.4, -0.1),
+        4: rbd.Mimic("j2", 1.5, 0.3),
+    }
+    return build(kinds, [-1, 0, 0, 1, 2, 3, 3], seed=3, armature=0.1, mimics=mimics)
+
+
+@functools.cache
+def small() -> rbd.Model:
+    """A free-flyer with a ball and a hinge: small, and with both kinds of quaternion."""
+    return build(["free_flyer", "spherical", "revolute"], [-1, 0, 1], seed=4)
+
+
+def chain(n: int, kind: str = "revolute", seed: int = 5) -> rbd.Model:
+    return build([kind] * n, range(-1, n - 1), seed=seed)
+
+
+def state(model: rbd.Model, seed: int = 0):
+    """A random configuration, velocity, acceleration and external forces."""
+    q_key, v_key, a_key, f_key = jax.random.split(jax.random.key(seed), 4)
+    dtype = model.dtype
+    return (
+        rbd.random_configuration(model, q_key),
+        jax.random.normal(v_key, (model.nv,), dtype),
+        jax.random.normal(a_key, (model.nv,), dtype),
+        jax.random.normal(f_key, (model.nb, 6), dtype),
+    )
+
+
+def close(actual, expected, tolerance=1e-12, what=""):
+    """Equal to within `tolerance`, relative to the largest expected entry or to 1."""
+    actual, expected = jnp.asarray(actual), jnp.asarray(expected)
+    assert actual.shape == expected.shape, f"{what}: shapes {actual.shape}, {expected.shape}"
+    scale = max(1.0, float(jnp.max(jnp.abs(expected), initial=0.0)))
+    error = float(jnp.max(jnp.abs(actual - expected), initial=0.0)) / scale
+    assert error <= tolerance, f"{what}: error {error:.3g} above {tolerance:g}"
