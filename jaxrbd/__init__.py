@@ -36,7 +36,7 @@ from .description import (
 )
 from .editing import append_model, describe, lock_joints
 from .errors import ArgumentError, InertiaWarning, JaxRBDError, ModelError, RobotFileError
-from .io.urdf import load_urdf
+from .io.urdf import load_urdf, parse_urdf, validate_urdf
 from .model import Model
 from .robots import load_robot, robot_names
 from .spatial import Pose
@@ -48,7 +48,9 @@ __all__ = [
     "Model",
     "load_robot",
     "load_urdf",
+    "parse_urdf",
     "robot_names",
+    "validate_urdf",
     "Compound",
     "Fixed",
     "JointSpec",

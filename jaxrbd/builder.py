@@ -28,7 +28,7 @@ from .description import (
     Link,
     Numbers,
 )
-from .errors import InertiaWarning, ModelError
+from .errors import ArgumentError, InertiaWarning, ModelError
 from .joints import Joint
 from .model import Coupling, Model
 from .spatial import Pose
@@ -50,11 +50,15 @@ def build_model(
     with `strict=True` a ModelError. `gravity` (3,) in m/s^2 in the world's axes. The arrays are of
     JAX's default float dtype: float64 where `jax_enable_x64` is set, else float32.
 
-    Raises ModelError, naming the link or joint, for: unknown, duplicate or empty names, a link
-    with two parents or none, a cycle, a number that is not finite, a negative mass, limit, damping,
-    friction or armature, inverted limits, a zero axis, an array of the wrong size, and a mimic of
-    an unknown joint, of itself, in a ring, or by or of a joint of several dofs.
+    Raises ArgumentError where gravity is not three finite numbers, and ModelError, naming the link
+    or joint, for: unknown, duplicate or empty names, a link with two parents or none, a cycle, a
+    number that is not finite, a negative mass, limit, damping, friction or armature, inverted
+    limits, a zero axis, an array of the wrong size, and a mimic of an unknown joint, of itself, in
+    a ring, or by or of a joint of several dofs.
     """
+    g = np.asarray(gravity)
+    if g.shape != (3,) or g.dtype.kind not in "fiu" or not np.all(np.isfinite(g)):
+        raise ArgumentError(f"gravity is {gravity!r}, expected three finite numbers in m/s^2")
     joints = checked(links, joints)
     faults = inertia_faults(links)
     if faults and strict:
@@ -64,11 +68,11 @@ def build_model(
             f"{name}: {len(faults)} links have an inertia that no rigid body can have: "
             + "; ".join(faults.values()),
             InertiaWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
     links, joints = _expand(links, joints)
     bodies, frames = _weld(links, joints)
-    return _assemble(bodies, frames, np.asarray(gravity, dtype=float), name)
+    return _assemble(bodies, frames, g, name)
 
 
 # ------------------------------------------------------------------------------ expand and weld

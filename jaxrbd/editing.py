@@ -12,10 +12,10 @@ from collections.abc import Mapping
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
+from jax import Array
 
 from .builder import build_model
-from .description import Fixed, JointSpec, Link, Mimic
+from .description import Fixed, JointSpec, Link, Mimic, Numbers
 from .errors import ArgumentError
 from .model import Model
 from .spatial import pose_from_matrix, pose_matrix
@@ -50,7 +50,7 @@ def describe(model: Model) -> tuple[list[Link], list[JointSpec]]:
     return links, joints
 
 
-def lock_joints(model: Model, configuration: Mapping[str, ArrayLike]) -> Model:
+def lock_joints(model: Model, configuration: Mapping[str, Numbers | Array]) -> Model:
     """The robot with some joints welded, each at the configuration given for it.
 
     `configuration`: joint name to its coordinates, a number or (nq of the joint,), in rad or m.
@@ -157,7 +157,7 @@ def _numbers(model: Model, body: int) -> dict[str, np.ndarray]:
     return numbers
 
 
-def _coordinates(joint: JointSpec, given: ArrayLike) -> np.ndarray:
+def _coordinates(joint: JointSpec, given: Numbers | Array) -> np.ndarray:
     q = np.atleast_1d(np.asarray(given, dtype=float))
     if q.shape != (joint.kind.nq,):
         raise ArgumentError(

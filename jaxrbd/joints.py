@@ -28,6 +28,8 @@ from . import _series, se3, so3
 from ._components import Mat3, Vec3, stack
 from .spatial import Pose, compose, inverse_transform_point, rotate
 
+Parameter = Array | np.ndarray
+
 
 class Joint(eqx.Module):
     """A joint of `nq` configuration coordinates and `nv` degrees of freedom.
@@ -69,7 +71,7 @@ class Joint(eqx.Module):
         """Random configuration (..., nq), uniform; free of limits where these are infinite."""
 
 
-def _parameter(x: ArrayLike | Sequence[int | float]) -> Array | np.ndarray:
+def _parameter(x: ArrayLike | Sequence[int | float]) -> Parameter:
     """A parameter given as numbers is kept in float64 until the builder casts the whole model."""
     return x if isinstance(x, Array) else np.asarray(x, dtype=float)
 
@@ -94,12 +96,12 @@ def _uniform(key, lower, upper, reach):
     return low + (high - low) * jax.random.uniform(key, low.shape, low.dtype)
 
 
-def _unit(axis: Array) -> Vec3:
-    a = Vec3.of(axis)
+def _unit(axis: Parameter) -> Vec3:
+    a = Vec3.of(jnp.asarray(axis))
     return 1 / jnp.sqrt(a.dot(a)) * a
 
 
-def _rotation_about(R0: Array, axis: Array, angle: Array) -> Array:
+def _rotation_about(R0: Array, axis: Parameter, angle: Array) -> Array:
     """`R0 exp(angle axis) = R0 + sin R0 K + (1 - cos) R0 K^2`, elementwise in the angle.
 
     `R0 K` and `R0 K^2` depend on the model alone: in a batch they are computed once.
@@ -117,7 +119,7 @@ class Revolute(_Euclidean):
     The axis is normalised where it is read. Source: Featherstone, table 4.1.
     """
 
-    axis: Float[Array | np.ndarray, "... 3"] = eqx.field(converter=_parameter)
+    axis: Float[Parameter, "... 3"] = eqx.field(converter=_parameter)
     nq: ClassVar[int] = 1
     nv: ClassVar[int] = 1
 
@@ -139,7 +141,7 @@ class Prismatic(_Euclidean):
     The axis is normalised where it is read. Source: Featherstone, table 4.1.
     """
 
-    axis: Float[Array | np.ndarray, "... 3"] = eqx.field(converter=_parameter)
+    axis: Float[Parameter, "... 3"] = eqx.field(converter=_parameter)
     nq: ClassVar[int] = 1
     nv: ClassVar[int] = 1
 
@@ -162,8 +164,8 @@ class Helical(_Euclidean):
     The axis is normalised where it is read. Source: Featherstone, table 4.1.
     """
 
-    axis: Float[Array | np.ndarray, "... 3"] = eqx.field(converter=_parameter)
-    pitch: Float[Array | np.ndarray, "..."] = eqx.field(converter=_parameter)
+    axis: Float[Parameter, "... 3"] = eqx.field(converter=_parameter)
+    pitch: Float[Parameter, "..."] = eqx.field(converter=_parameter)
     nq: ClassVar[int] = 1
     nv: ClassVar[int] = 1
 

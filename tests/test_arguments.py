@@ -1,0 +1,177 @@
+"""What a caller may get wrong: every mistake is an error that names the argument."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+import zoo
+
+import jaxrbd as rbd
+
+Q, V = zoo.small().nq, zoo.small().nv
+
+# Public functions with the sizes of their vector arguments, in order after the model.
+FUNCTIONS = {
+    "rnea": (rbd.rnea, {"q": Q, "v": V, "a": V}),
+    "bias_force": (rbd.bias_force, {"q": Q, "v": V}),
+    "gravity_force": (rbd.gravity_force, {"q": Q}),
+    "crba": (rbd.crba, {"q": Q}),
+    "minverse": (rbd.minverse, {"q": Q}),
+    "mass_matrix_product": (rbd.mass_matrix_product, {"q": Q, "x": V}),
+    "aba": (rbd.aba, {"q": Q, "v": V, "tau": V}),
+    "forward_dynamics": (rbd.forward_dynamics, {"q": Q, "v": V, "tau": V}),
+    "kinetic_energy": (rbd.kinetic_energy, {"q": Q, "v": V}),
+    "potential_energy": (rbd.potential_energy, {"q": Q}),
+    "center_of_mass": (rbd.center_of_mass, {"q": Q}),
+    "passive_force": (rbd.passive_force, {"v": V}),
+    "forward_kinematics": (rbd.forward_kinematics, {"q": Q}),
+    "integrate": (rbd.integrate, {"q": Q, "dv": V}),
+    "difference": (rbd.difference, {"q0": Q, "q1": Q}),
+    "frame_placement": (lambda m, q: rbd.frame_placement(m, q, "l1"), {"q": Q}),
+    "frame_jacobian": (lambda m, q: rbd.frame_jacobian(m, q, "l1"), {"q": Q}),
+    "frame_velocity": (lambda m, q, v: rbd.frame_velocity(m, q, v, "l1"), {"q": Q, "v": V}),
+    "frame_acceleration": (
+        lambda m, q, v, a: rbd.frame_acceleration(m, q, v, a, "l1"),
+        {"q": Q, "v": V, "a": V},
+    ),
+}
+BAD = {
+    "short": lambda n: jnp.zeros(n - 1),
+    "long": lambda n: jnp.zeros(n + 1),
+    "column": lambda n: jnp.zeros((n, 1)),
+    "batch": lambda n: jnp.zeros((3, n)),
+    "scalar": lambda n: jnp.zeros(()),
+}
+CASES = [(name, argument) for name, (_, sizes) in FUNCTIONS.items() for argument in sizes]
+
+
+def call(name, argument, value):
+    function, sizes = FUNCTIONS[name]
+    good = {key: jnp.zeros(n) for key, n in sizes.items()}
+    return function(zoo.small(), *{**good, argument: value}.values())
+
+
+@pytest.mark.parametrize("fault", BAD)
+@pytest.mark.parametrize(("name", "argument"), CASES)
+def test_a_wrong_shape_names_the_argument_and_both_shapes(name, argument, fault):
+    size = FUNCTIONS[name][1][argument]
+    value = BAD[fault](size)
+    with pytest.raises(rbd.ArgumentError) as error:
+        call(name, argument, value)
+    message = str(error.value)
+    assert message.startswith(f"{argument} has shape {value.shape}, expected ({size},)")
+    assert ("jax.vmap" in message) == (value.ndim > 1)
+
+
+@pytest.mark.parametrize("dtype", [jnp.int32, jnp.float32, jnp.bool_, jnp.complex128])
+@pytest.mark.parametrize(("name", "argument"), CASES)
+def test_a_wrong_dtype_names_the_argument_and_both_dtypes(name, argument, dtype):
+    value = jnp.zeros(FUNCTIONS[name][1][argument], dtype)
+    with pytest.raises(rbd.ArgumentError, match=f"^{argument} of shape .* has dtype {value.dtype}"):
+        call(name, argument, value)
+
+
+@pytest.mark.parametrize("name", ["rnea", "bias_force", "aba", "forward_dynamics"])
+@pytest.mark.parametrize("shape", [(6,), (2, 6), (4, 6), (3, 5), (18,), (2, 3, 6)])
+def test_external_forces_of_a_wrong_shape(name, shape):
+    function, sizes = FUNCTIONS[name]
+    with pytest.raises(rbd.ArgumentError, match="f_ext has shape .* expected \\(3, 6\\)"):
+        function(zoo.small(), *(jnp.zeros(n) for n in sizes.values()), jnp.zeros(shape))
+
+
+def test_a_batch_goes_through_vmap():
+    model = zoo.small()
+    q = jnp.stack([zoo.state(model, seed)[0] for seed in range(4)])
+    assert jax.vmap(rbd.crba, (None, 0))(model, q).shape == (4, V, V)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda m, q, v, **k: rbd.frame_placement(m, q, k["frame"]),
+        lambda m, q, v, **k: rbd.frame_jacobian(m, q, k["frame"]),
+        lambda m, q, v, **k: rbd.frame_velocity(m, q, v, k["frame"]),
+        lambda m, q, v, **k: rbd.frame_acceleration(m, q, v, v, k["frame"]),
+        lambda m, q, v, **k: rbd.external_force(m, q, k["frame"], jnp.zeros(6)),
+    ],
+)
+@pytest.mark.parametrize(("frame", "message"), [("nowhere", "no frame 'nowhere'"), (99, "99")])
+def test_an_unknown_frame(function, frame, message):
+    with pytest.raises(rbd.ArgumentError, match=message):
+        function(zoo.small(), jnp.zeros(Q), jnp.zeros(V), frame=frame)
+
+
+@pytest.mark.parametrize("reference", ["LOCAL", "body", ""])
+def test_an_unknown_reference(reference):
+    with pytest.raises(rbd.ArgumentError, match="expected one of"):
+        rbd.frame_jacobian(zoo.small(), jnp.zeros(Q), "l1", reference)
+
+
+def test_the_hundredth_call_traces_no_more_than_the_first():
+    model, traces = zoo.small(), 0
+
+    @jax.jit
+    def counted(model, q, v, a):
+        nonlocal traces
+        traces += 1
+        return rbd.rnea(model, q, v, a)
+
+    for seed in range(100):
+        q, v, a, _ = zoo.state(model, 0)
+        counted(model, q + seed, v, a)
+    assert traces == 1
+
+
+def test_an_equal_model_built_again_is_not_traced_again():
+    traces = 0
+
+    @jax.jit
+    def counted(model, q):
+        nonlocal traces
+        traces += 1
+        return rbd.crba(model, q)
+
+    for _ in range(3):
+        model = zoo.build(["free_flyer", "revolute"], [-1, 0])
+        counted(model, rbd.neutral(model))
+    assert traces == 1
+
+
+def count_equations(jaxpr) -> int:
+    """Equations of a jaxpr and of all jaxprs inside it."""
+    count = 0
+    for equation in jaxpr.eqns:
+        count += 1
+        for inner in jax.tree.leaves(
+            list(equation.params.values()), is_leaf=lambda x: hasattr(x, "eqns")
+        ):
+            if hasattr(inner, "eqns"):
+                count += count_equations(getattr(inner, "jaxpr", inner))
+    return count
+
+
+ALGORITHMS = {
+    "rnea": (rbd.rnea, 3),
+    "bias_force": (rbd.bias_force, 2),
+    "gravity_force": (rbd.gravity_force, 1),
+    "crba": (rbd.crba, 1),
+    "minverse": (rbd.minverse, 1),
+    "aba": (rbd.aba, 3),
+    "forward_dynamics": (rbd.forward_dynamics, 3),
+    "forward_kinematics": (rbd.forward_kinematics, 1),
+    "center_of_mass": (rbd.center_of_mass, 1),
+    "kinetic_energy": (rbd.kinetic_energy, 2),
+    "integrate": (rbd.integrate, 2),
+    "difference": (rbd.difference, 2),
+}
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_the_program_does_not_grow_with_the_number_of_bodies(name):
+    function, arguments = ALGORITHMS[name]
+
+    def size(n):
+        model = zoo.chain(n)
+        jaxpr = jax.make_jaxpr(function)(model, *[jnp.zeros(n)] * arguments)
+        return count_equations(jaxpr.jaxpr)
+
+    assert size(8) == size(64) > 1

@@ -1,0 +1,337 @@
+"""Descriptions to models: welding, expansion, numbering, editing, and what is refused."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import zoo
+from zoo import close
+
+import jaxrbd as rbd
+from jaxrbd.joints import Prismatic, Revolute, Spherical
+
+Z = Revolute((0, 0, 1))
+
+
+def link(name, seed=0):
+    return rbd.Link(name, zoo.random_inertia(np.random.default_rng(seed)))
+
+
+def joint(name, parent, child, kind=Z, **fields):
+    return rbd.JointSpec(name, kind, parent, child, **fields)
+
+
+# -------------------------------------------------------------------------------- what is built
+
+
+def test_bodies_are_numbered_depth_first_in_the_order_stated():
+    links = [link(n) for n in "abcdef"]
+    joints = [
+        joint("j1", None, "a"),
+        joint("j2", "a", "b"),
+        joint("j3", "a", "c"),
+        joint("j4", "b", "d"),
+        joint("j5", "c", "e", rbd.Fixed()),
+        joint("j6", "e", "f"),
+    ]
+    model = rbd.build_model(links, joints)
+    assert model.body_names == ("a", "b", "d", "c", "f")
+    assert model.joint_names == ("j1", "j2", "j4", "j3", "j6")
+    assert model.topology.parents == (-1, 0, 1, 0, 3)
+    assert model.frame_names == ("a", "b", "d", "c", "e", "f")
+
+
+def test_welded_links_add_their_inertia_and_stay_as_frames():
+    """One body of three welded links moves as the three did, wherever each of them stands."""
+    placements = [zoo.random_placement(np.random.default_rng(s)) for s in range(3)]
+    links = [link("a", 1), link("b", 2), link("c", 3)]
+    joints = [
+        joint("j", None, "a", placement=placements[0]),
+        joint("w1", "a", "b", rbd.Fixed(), placement=placements[1]),
+        joint("w2", "b", "c", rbd.Fixed(), placement=placements[2]),
+    ]
+    welded = rbd.build_model(links, joints)
+    assert (welded.nb, welded.nq) == (1, 1)
+    moving = rbd.build_model(
+        links, [dataclasses.replace(j, kind=Z if j.name == "j" else Spherical()) for j in joints]
+    )
+    q, q_moving = jnp.array([0.4]), rbd.neutral(moving).at[0].set(0.4)
+    close(rbd.total_mass(welded), rbd.total_mass(moving))
+    close(rbd.center_of_mass(welded, q), rbd.center_of_mass(moving, q_moving))
+    close(rbd.crba(welded, q), rbd.crba(moving, q_moving)[:1, :1])
+    for frame in "abc":
+        X, expected = (
+            rbd.frame_placement(m, x, frame) for m, x in ((welded, q), (moving, q_moving))
+        )
+        close(X.R, expected.R)
+        close(X.p, expected.p)
+
+
+def test_a_robot_without_joints():
+    model = rbd.build_model([link("base")], [joint("weld", None, "base", rbd.Fixed())])
+    assert (model.nb, model.nq, model.nv) == (0, 0, 0)
+    none = jnp.zeros(0)
+    assert rbd.rnea(model, none, none, none).shape == (0,)
+    assert rbd.forward_dynamics(model, none, none, none).shape == (0,)
+    assert rbd.aba(model, none, none, none).shape == (0,)
+    assert rbd.crba(model, none).shape == rbd.minverse(model, none).shape == (0, 0)
+    assert rbd.frame_jacobian(model, none, "base").shape == (6, 0)
+    assert rbd.integrate(model, none, none).shape == (0,)
+    close(rbd.frame_placement(model, none, "base").R, jnp.eye(3))
+    close(rbd.frame_velocity(model, none, none, "base"), jnp.zeros(6))
+    close(rbd.center_of_mass(model, none), jnp.zeros(3))
+    close(rbd.kinetic_energy(model, none, none), 0.0)
+
+
+def test_a_frame_on_the_world_does_not_move():
+    links, joints = [link("base"), link("a")], [joint("w", None, "base", rbd.Fixed())]
+    model = rbd.build_model(links, [*joints, joint("j", "base", "a")])
+    q = v = jnp.ones(1)
+    close(rbd.frame_jacobian(model, q, "base"), jnp.zeros((6, 1)))
+    close(rbd.frame_acceleration(model, q, v, v, "base"), jnp.zeros(6))
+    close(rbd.external_force(model, q, "base", jnp.ones(6)), jnp.zeros((1, 6)))
+
+
+def test_compound_joints_become_chains():
+    fields = {"lower": (-1, -2, -3), "upper": (1, 2, 3), "armature": (0.1, 0.2, 0.3)}
+    model = rbd.build_model([link("a")], [joint("ball", None, "a", rbd.euler("zyx"), **fields)])
+    assert model.joint_names == ("ball.1", "ball.2", "ball.3")
+    assert model.body_names == ("ball.1", "ball.2", "a")
+    close(model.lower_position_limit, jnp.array([-1.0, -2.0, -3.0]))
+    close(model.armature, jnp.array([0.1, 0.2, 0.3]))
+    angles = jnp.array([0.3, -0.5, 1.1])
+    expected = rbd.so3.rotation_from_rpy(angles[::-1])
+    close(rbd.frame_placement(model, angles, "a").R, expected, 1e-15)
+
+
+def test_limits_and_their_absence():
+    model = rbd.build_model(
+        [link("a"), link("b")],
+        [joint("j", None, "a", lower=-1, upper=2, effort_limit=5), joint("k", "a", "b")],
+    )
+    close(model.lower_position_limit[0], -1.0)
+    close(model.upper_position_limit[0], 2.0)
+    assert model.upper_position_limit[1] == model.velocity_limit[0] == jnp.inf
+    assert model.effort_limit.tolist() == [5.0, jnp.inf]
+
+
+def test_numbers_are_of_the_default_float_and_can_be_cast():
+    model = zoo.small()
+    assert {x.dtype for x in jax.tree.leaves(model)} == {np.dtype("float64")}
+    single = model.astype(jnp.float32)
+    assert single.dtype == np.float32
+    q = rbd.neutral(single)
+    assert q.dtype == rbd.crba(single, q).dtype == np.float32
+    assert repr(single) == "Model('robot', nb=3, nq=12, nv=10, frames=3, dtype=float32)"
+
+
+def test_passive_force_opposes_the_motion():
+    model = rbd.build_model(
+        [link("a"), link("b")],
+        [joint("j", None, "a", damping=0.5, friction=2), joint("k", "a", "b", damping=1)],
+    )
+    close(rbd.passive_force(model, jnp.array([3.0, -1.0])), jnp.array([-3.5, 1.0]))
+    close(rbd.passive_force(model, jnp.zeros(2)), jnp.zeros(2))
+
+
+# --------------------------------------------------------------------------------------- editing
+
+
+@pytest.mark.parametrize("make", [zoo.connected, zoo.coupled, zoo.everywhere])
+def test_a_description_builds_the_same_model(make):
+    model = make()
+    links, joints = rbd.describe(model)
+    again = rbd.build_model(links, joints, gravity=np.array(model.gravity))
+    assert jax.tree.structure(again) == jax.tree.structure(model)
+    jax.tree.map(lambda a, b: close(a, b, 1e-14) if np.all(np.isfinite(b)) else None, again, model)
+
+
+def test_locking_joints_is_holding_them():
+    """M of the locked robot is the block of M that the other joints have; frames stay put."""
+    model = zoo.connected()
+    q, _, _, _ = zoo.state(model)
+    held = ["j1", "j4", "j9.1"]
+    at = {}
+    keep_q, keep_v = np.ones(model.nq, bool), np.ones(model.nv, bool)
+    for name in held:
+        i = model.joint_names.index(name)
+        q_of = model.topology.q_start[i] + np.arange(model.topology.nqs[i])
+        v_of = model.topology.v_start[i] + np.arange(model.topology.nvs[i])
+        at[name], keep_q[q_of], keep_v[v_of] = q[q_of], False, False
+    locked = rbd.lock_joints(model, at)
+    assert locked.joint_names == tuple(n for n in model.joint_names if n not in held)
+    assert set(locked.frame_names) == set(model.frame_names)
+    close(rbd.crba(locked, q[keep_q]), rbd.crba(model, q)[np.ix_(keep_v, keep_v)])
+    for frame in model.frame_names[::4]:
+        close(
+            rbd.frame_placement(locked, q[keep_q], frame).p, rbd.frame_placement(model, q, frame).p
+        )
+
+
+def test_locking_a_leader_locks_its_followers():
+    model = zoo.coupled()
+    q = zoo.state(model)[0]
+    locked = rbd.lock_joints(model, {"j1": q[7]})
+    assert locked.joint_names == ("j0", "j5", "j6", "j3")[:1] + tuple(
+        n for n in model.joint_names[1:] if n not in ("j1", "j2", "j4")
+    )
+    rest = jnp.delete(q, 7)
+    for frame in model.frame_names:
+        close(rbd.frame_placement(locked, rest, frame).p, rbd.frame_placement(model, q, frame).p)
+
+
+def test_appending_mounts_one_robot_on_another():
+    base, arm = zoo.connected(), zoo.coupled()
+    mount = zoo.random_placement(np.random.default_rng(9))
+    both = rbd.append_model(base, arm, "l5", mount, prefix="arm_")
+    assert (both.nb, both.nq, both.nv) == (base.nb + arm.nb, base.nq + arm.nq, base.nv + arm.nv)
+    q_base, q_arm = zoo.state(base)[0], zoo.state(arm)[0]
+    q = dict(zip(base.joint_names, np.split(q_base, base.topology.q_start[1:])))
+    q_of_arm = np.split(arm.coupling.position(q_arm), arm.topology.q_start[1:])
+    q |= dict(zip((f"arm_{n}" for n in arm.joint_names), q_of_arm))
+    q_both = jnp.concatenate(
+        [
+            jnp.asarray(q[name])
+            for i, name in enumerate(both.joint_names)
+            if both.topology.v_start[i] in both.coupling.v_independent
+        ]
+    )
+    X_WM = rbd.spatial.compose(
+        rbd.frame_placement(base, q_base, "l5"), rbd.spatial.pose_from_matrix(jnp.array(mount))
+    )
+    for frame in arm.frame_names[::2]:
+        expected = rbd.spatial.compose(X_WM, rbd.frame_placement(arm, q_arm, frame))
+        found = rbd.frame_placement(both, q_both, f"arm_{frame}")
+        close(found.p, expected.p)
+        close(found.R, expected.R)
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda m: rbd.lock_joints(m, {"nope": 0.0}), "no joint 'nope'"),
+        (lambda m: rbd.lock_joints(m, {"j2": 0.0}), "'j2' mimics 'j1'"),
+        (lambda m: rbd.lock_joints(m, {"j5": [0.0, 1.0]}), "shape \\(2,\\), expected \\(4,\\)"),
+        (lambda m: rbd.append_model(m, m, "nope"), "no frame 'nope'"),
+        (lambda m: rbd.append_model(m, m, "l1"), "taken"),
+    ],
+)
+def test_bad_edits(edit, message):
+    with pytest.raises((rbd.ArgumentError, rbd.ModelError), match=message):
+        edit(zoo.coupled())
+
+
+# --------------------------------------------------------------------------- what is refused
+
+A, B = link("a"), link("b")
+ON_WORLD, ON_A = joint("j", None, "a"), joint("k", "a", "b")
+NAN = float("nan")
+
+
+def heavy(**changes):
+    inertia = np.array([1.0, 0, 0, 0, 1, 0, 1, 0, 0, 1])
+    for index, value in changes.items():
+        inertia[int(index[1:])] = value
+    return rbd.Link("a", inertia)
+
+
+def with_j(**fields):
+    return [A], [dataclasses.replace(ON_WORLD, **fields)]
+
+
+def with_k(**fields):
+    return [A, B], [ON_WORLD, dataclasses.replace(ON_A, **fields)]
+
+
+REFUSED = {
+    "unknown parent": (with_k(parent="x"), "joint 'k': parent link 'x' is unknown"),
+    "unknown child": (with_k(child="x"), "joint 'k': child link 'x' is unknown"),
+    "two links of a name": (([A, A], [ON_WORLD]), "link name 'a' is empty or taken"),
+    "empty link name": (([A, link("")], [ON_WORLD]), "link name '' is empty"),
+    "two joints of a name": (with_k(name="j"), "joint 'j': its name is empty or taken"),
+    "empty joint name": (with_k(name=""), "joint '': its name is empty"),
+    "two parents": (([A, B], [ON_WORLD, ON_A, joint("l", None, "b")]), "already the child of 'k'"),
+    "a loose link": (([A, B], [ON_WORLD]), "link 'b' hangs on no joint"),
+    "a cycle": (([A, B], [joint("j", "b", "a"), ON_A]), "links form a cycle: \\['a', 'b'\\]"),
+    "a joint on itself": (([A], [joint("j", "a", "a")]), "links form a cycle: \\['a'\\]"),
+    "negative mass": (([heavy(_0=-1.0)], [ON_WORLD]), "link 'a': mass -1 is negative"),
+    "NaN inertia": (([heavy(_5=NAN)], [ON_WORLD]), "link 'a': inertia is not finite"),
+    "inertia of a wrong shape": (([rbd.Link("a", np.eye(3))], [ON_WORLD]), "shape \\(3, 3\\)"),
+    "zero axis": (with_j(kind=Revolute((0, 0, 0))), "joint 'j': axis is zero"),
+    "NaN axis": (with_j(kind=Prismatic((0, NAN, 1))), "joint 'j': axis .* not finite"),
+    "short axis": (with_j(kind=Revolute((0, 1))), "axis has shape \\(2,\\), expected \\(3,\\)"),
+    "NaN placement": (with_j(placement=np.full((4, 4), NAN)), "placement is not finite"),
+    "small placement": (with_j(placement=np.eye(3)), "placement has shape \\(3, 3\\)"),
+    "a mirror": (with_j(placement=np.diag([1.0, 1, -1, 1])), "no rigid pose"),
+    "a stretch": (with_j(placement=np.diag([2.0, 1, 1, 1])), "no rigid pose"),
+    "inverted limits": (with_j(lower=1, upper=-1), "lower limit .* above upper limit"),
+    "NaN limit": (with_j(lower=NAN), "lower is NaN"),
+    "limits of a wrong size": (with_j(upper=(1, 2)), "upper has shape \\(2,\\)"),
+    "negative damping": (with_j(damping=-1), "damping .* is negative"),
+    "infinite friction": (with_j(friction=np.inf), "friction .* is not finite"),
+    "negative armature": (with_j(armature=-1), "armature .* is negative"),
+    "negative effort": (with_j(effort_limit=-1), "effort_limit .* is negative"),
+    "mimic of nothing": (with_k(mimic=rbd.Mimic("x")), "joint 'k': mimics unknown joint 'x'"),
+    "mimic of itself": (with_k(mimic=rbd.Mimic("k")), "ring: \\['k'\\]"),
+    "mimic NaN": (with_k(mimic=rbd.Mimic("j", NAN)), "joint 'k': mimic is not finite"),
+    "a ball that mimics": (with_k(kind=Spherical(), mimic=rbd.Mimic("j")), "has 3"),
+    "mimic of a ball": (
+        ([A, B], [joint("j", None, "a", Spherical()), joint("k", "a", "b", mimic=rbd.Mimic("j"))]),
+        "mimics joint 'j', which has not one dof",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", REFUSED)
+def test_a_bad_description_is_refused_by_name(fault):
+    (links, joints), message = REFUSED[fault]
+    with pytest.raises(rbd.ModelError, match=message):
+        rbd.build_model(links, joints)
+
+
+@pytest.mark.parametrize("gravity", [(0, 0), (0, 0, NAN), np.array(["d", "o", "w"]), 9.81])
+def test_bad_gravity(gravity):
+    with pytest.raises(rbd.ArgumentError, match="gravity"):
+        rbd.build_model([A], [ON_WORLD], gravity=gravity)
+
+
+@pytest.mark.parametrize("sequence", ["", "xyw"])
+def test_bad_euler_sequence(sequence):
+    with pytest.raises(rbd.ModelError, match="Euler sequence"):
+        rbd.euler(sequence)
+
+
+UNPHYSICAL = {
+    "triangle": (heavy(_4=5.0), "triangle inequality violated"),
+    "indefinite": (heavy(_5=3.0), "inertia not positive semidefinite"),
+    "negative": (heavy(_4=-1.0, _6=-1.0, _9=-1.0), "inertia not positive semidefinite"),
+    "massless": (heavy(_0=0.0), "mass 0 with rotational inertia"),
+}
+
+
+@pytest.mark.parametrize("fault", UNPHYSICAL)
+def test_an_impossible_inertia_warns_or_with_strict_is_refused(fault):
+    heavy_link, message = UNPHYSICAL[fault]
+    with pytest.warns(rbd.InertiaWarning, match=f"1 links .*'a': {message}"):
+        rbd.build_model([heavy_link], [ON_WORLD])
+    with pytest.raises(rbd.ModelError, match=message):
+        rbd.build_model([heavy_link], [ON_WORLD], strict=True)
+
+
+def test_a_point_mass_anywhere_is_possible(rng):
+    for _ in range(200):
+        point = rbd.Link("a", rbd.link_inertia(rng.uniform(0.1, 10), 3 * rng.normal(size=3)))
+        rbd.build_model([point], [ON_WORLD], strict=True)
+
+
+def test_a_long_chain_and_a_wide_star_are_built():
+    """Without recursion, and in time that grows with the number of links alone."""
+    n = 1000
+    links = [link(f"l{i}") for i in range(n)]
+    for parents in (range(-1, n - 1), [-1] + [0] * (n - 1)):
+        joints = [
+            joint(f"j{i}", None if p < 0 else f"l{p}", f"l{i}") for i, p in enumerate(parents)
+        ]
+        assert rbd.build_model(links, joints).nb == n

@@ -1,0 +1,157 @@
+"""The joint contract, kept by every kind."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import zoo
+from zoo import close
+
+from jaxrbd import joints, se3, spatial
+
+KINDS = {
+    "revolute": joints.Revolute((1.0, -2.0, 0.5)),
+    "prismatic": joints.Prismatic((1.0, -2.0, 0.5)),
+    "helical": joints.Helical((1.0, -2.0, 0.5), 0.3),
+    "spherical": joints.Spherical(),
+    "planar": joints.Planar(),
+    "translation": joints.Translation(),
+    "free_flyer": joints.FreeFlyer(),
+}
+PLACEMENT = se3.exp(jnp.array([0.3, -0.2, 1.0, 0.5, 1.5, -0.7]))
+
+
+@pytest.fixture(params=KINDS)
+def joint(request):
+    return KINDS[request.param]
+
+
+def sample(joint, seed=0):
+    """A random configuration and two random velocities of a single joint."""
+    keys = jax.random.split(jax.random.key(seed), 3)
+    infinite = jnp.full((joint.nq,), jnp.inf)
+    q = joint.random(keys[0], -infinite, infinite)
+    v, w = (0.5 * jax.random.normal(k, (joint.nv,)) for k in keys[1:])
+    return q, v, w
+
+
+def test_every_kind_of_the_module_is_tested():
+    public = {
+        x
+        for x in vars(joints).values()
+        if isinstance(x, type) and issubclass(x, joints.Joint) and not x.__name__.startswith("_")
+    }
+    assert public - {joints.Joint} == {type(kind) for kind in KINDS.values()}
+
+
+def test_shapes(joint):
+    q, v, _ = sample(joint)
+    assert q.shape == joint.neutral().shape == (joint.nq,)
+    assert joint.subspace().shape == (joint.nv, 6)
+    assert joint.integrate(q, v).shape == (joint.nq,)
+    assert joint.difference(q, q).shape == (joint.nv,)
+
+
+def test_neutral_leaves_the_child_on_the_placement(joint):
+    X = joint.pose(PLACEMENT, jnp.array(joint.neutral()))
+    close(X.R, PLACEMENT.R, 1e-15)
+    close(X.p, PLACEMENT.p, 1e-15)
+
+
+def test_difference_inverts_integrate(joint):
+    q, v, _ = sample(joint)
+    close(joint.difference(q, joint.integrate(q, v)), v, 1e-13)
+    close(joint.difference(q, q), jnp.zeros(joint.nv), 1e-14)
+    reached = joint.integrate(q, joint.difference(q, joint.integrate(q, v)))
+    X, expected = (joint.pose(PLACEMENT, x) for x in (reached, joint.integrate(q, v)))
+    close(spatial.pose_matrix(X), spatial.pose_matrix(expected), 1e-13)
+
+
+def test_integrate_is_a_one_parameter_group(joint):
+    """Moving for s, then for t, with one velocity is moving for s + t."""
+    q, v, _ = sample(joint)
+    in_two = joint.integrate(joint.integrate(q, 0.3 * v), 0.7 * v)
+    close(in_two, joint.integrate(q, v), 1e-13)
+
+
+def test_the_subspace_is_the_derivative_of_the_pose(joint):
+    """Child's velocity relative to its parent, in the child's frame: S^T v, at any q."""
+    q, v, _ = sample(joint)
+
+    def pose(t):
+        return joint.pose(PLACEMENT, joint.integrate(q, t * v))
+
+    X, dX = jax.jvp(pose, (0.0,), (1.0,))
+    spin = X.R.T @ dX.R
+    velocity = jnp.concatenate(
+        [X.R.T @ dX.p, jnp.array([spin[2, 1], spin[0, 2], spin[1, 0]])]
+    )
+    close(joint.subspace().T @ v, velocity, 1e-13)
+
+
+def test_stacked_joints_equal_single_ones(joint):
+    """Fields, placements and coordinates stacked along a leading axis, as a model holds them."""
+    samples = [sample(joint, seed) for seed in range(3)]
+    q, v, w = (jnp.stack(x) for x in zip(*samples))
+    many = jax.tree.map(lambda x: jnp.stack([x] * 3), joint)
+    placements = jax.tree.map(lambda x: jnp.stack([x] * 3), PLACEMENT)
+    X = many.pose(placements, q)
+    stepped, back = many.integrate(q, v), many.difference(q, many.integrate(q, w))
+    for i, (qi, vi, wi) in enumerate(samples):
+        Xi = joint.pose(PLACEMENT, qi)
+        close(jnp.broadcast_to(X.R, (3, 3, 3))[i], Xi.R, 1e-15)
+        close(jnp.broadcast_to(X.p, (3, 3))[i], Xi.p, 1e-15)
+        close(stepped[i], joint.integrate(qi, vi), 1e-15)
+        close(back[i], joint.difference(qi, joint.integrate(qi, wi)), 1e-13)
+
+
+@pytest.mark.parametrize("kind", ["revolute", "prismatic", "helical"])
+def test_the_length_of_an_axis_is_of_no_effect(kind):
+    joint = KINDS[kind]
+    longer = type(joint)(3.0 * joint.axis, *([joint.pitch] if kind == "helical" else []))
+    q = jnp.array([0.8])
+    for x, y in zip(longer.pose(PLACEMENT, q), joint.pose(PLACEMENT, q)):
+        close(x, y, 1e-15)
+    close(longer.subspace(), joint.subspace(), 1e-15)
+
+
+def test_random_respects_limits_and_their_absence(joint):
+    lower, upper = jnp.full((joint.nq,), -0.3), jnp.full((joint.nq,), 0.2)
+    infinite = jnp.full((joint.nq,), jnp.inf)
+    for seed in range(20):
+        key = jax.random.key(seed)
+        q = joint.random(key, lower, upper)
+        assert np.all(np.isfinite(joint.random(key, -infinite, infinite)))
+        assert np.all(np.isfinite(joint.random(key, jnp.full((joint.nq,), 7.0), infinite)))
+        bounded = {"Spherical": 0, "FreeFlyer": 3}.get(type(joint).__name__, joint.nq)
+        assert np.all((lower[:bounded] <= q[:bounded]) & (q[:bounded] <= upper[:bounded]))
+        if joint.nq > joint.nv:
+            close(jnp.linalg.norm(q[-4:]), 1.0, 1e-14)
+
+
+def test_planar_difference_goes_the_shorter_way():
+    planar = joints.Planar()
+    v = planar.difference(jnp.array([0.0, 0.0, 3.0]), jnp.array([0.0, 0.0, -3.0]))
+    close(v, jnp.array([0.0, 0.0, 2 * np.pi - 6.0]), 1e-14)
+
+
+@pytest.mark.parametrize("kind", ["spherical", "free_flyer"])
+def test_q_and_minus_q_are_one_configuration(kind):
+    joint = KINDS[kind]
+    q, v, _ = sample(joint)
+    sign = jnp.ones(joint.nq).at[-4:].set(-1.0)
+    for x, y in zip(joint.pose(PLACEMENT, sign * q), joint.pose(PLACEMENT, q)):
+        close(x, y, 1e-15)
+    close(joint.difference(q, sign * q), jnp.zeros(joint.nv), 1e-14)
+    close(joint.difference(sign * q, joint.integrate(q, v)), v, 1e-13)
+
+
+def test_zoo_covers_every_kind_in_every_place():
+    model = zoo.everywhere()
+    parents, children = model.topology.parents, set(model.topology.parents)
+    places = {}
+    for joint, bodies in zip(model.joints, model.joint_bodies):
+        for body in bodies:
+            place = "root" if parents[body] < 0 else "middle" if body in children else "leaf"
+            places.setdefault(type(joint), set()).add(place)
+    assert places == {type(kind): {"root", "middle", "leaf"} for kind in KINDS.values()}

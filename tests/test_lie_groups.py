@@ -1,0 +1,174 @@
+"""Exponentials, logarithms and their Jacobians, against mpmath and near every special angle."""
+
+import jax
+import jax.numpy as jnp
+import mpmath
+import numpy as np
+import pytest
+from zoo import close
+
+from jaxrbd import _series, se3, so3, spatial
+
+ANGLES = [0.0, 1e-20, 1e-9, 1e-4, 0.3, 1.0, 1.99999, 2.00001, 3.0, np.pi - 1e-3, np.pi - 1e-7]
+BEYOND = [np.pi, 4.0, 5.5, 2 * np.pi - 1e-3]
+
+
+def rotation_vector(angle, seed=0):
+    axis = np.random.default_rng(seed).normal(size=3)
+    return jnp.array(angle * axis / np.linalg.norm(axis))
+
+
+def expm(matrix) -> np.ndarray:
+    """Matrix exponential in 40 digits."""
+    with mpmath.workdps(40):
+        return np.array(mpmath.expm(mpmath.matrix(np.asarray(matrix))).tolist(), dtype=float)
+
+
+def hat(xi):
+    """The 4x4 matrix of exponential coordinates."""
+    return np.block([[spatial.skew(xi[3:]), np.array(xi[:3, None])], [np.zeros((1, 4))]])
+
+
+@pytest.mark.parametrize("angle", ANGLES + BEYOND)
+def test_exp_is_the_matrix_exponential(angle):
+    w = rotation_vector(angle)
+    close(so3.exp(w), expm(spatial.skew(w)), 1e-14)
+    close(so3.quaternion_to_matrix(so3.quaternion_exp(w)), so3.exp(w), 1e-14)
+    xi = jnp.concatenate([jnp.array([0.3, -2.0, 1.0]), w])
+    close(spatial.pose_matrix(se3.exp(xi)), expm(hat(xi)), 1e-14)
+
+
+@pytest.mark.parametrize("angle", ANGLES)
+def test_log_inverts_exp(angle):
+    w = rotation_vector(angle)
+    scale = max(angle, 1e-300)
+    assert np.abs(so3.log(so3.exp(w)) - w).max() <= 1e-12 * max(1, scale)
+    # Through the quaternion, also the smallest angles keep all their digits.
+    assert np.abs(so3.quaternion_log(so3.quaternion_exp(w)) - w).max() <= 1e-14 * scale
+    xi = jnp.concatenate([jnp.array([0.3, -2.0, 1.0]), w])
+    close(se3.log(se3.exp(xi)), xi, 1e-12)
+
+
+def test_log_at_pi_is_a_rotation_by_pi():
+    for seed in range(5):
+        w = rotation_vector(np.pi, seed)
+        found = so3.log(so3.exp(w))
+        close(jnp.linalg.norm(found), np.pi, 1e-12)
+        close(so3.exp(found), so3.exp(w), 1e-12)
+
+
+@pytest.mark.parametrize("angle", ANGLES + BEYOND)
+def test_jacobians_are_derivatives_of_exp(angle):
+    w = rotation_vector(angle)
+    xi = jnp.concatenate([jnp.array([0.3, -2.0, 1.0]), w])
+
+    def left_so3(d):
+        R = so3.exp(w + d) @ so3.exp(-w)
+        return jnp.array([R[2, 1] - R[1, 2], R[0, 2] - R[2, 0], R[1, 0] - R[0, 1]]) / 2
+
+    def left_se3(d):
+        X = spatial.compose(se3.exp(xi + d), se3.exp(-xi))
+        R = X.R
+        turn = jnp.array([R[2, 1] - R[1, 2], R[0, 2] - R[2, 0], R[1, 0] - R[0, 1]]) / 2
+        return jnp.concatenate([X.p, turn])
+
+    close(so3.left_jacobian(w), jax.jacfwd(left_so3)(jnp.zeros(3)), 1e-13)
+    close(se3.left_jacobian(xi), jax.jacfwd(left_se3)(jnp.zeros(6)), 1e-12)
+    close(so3.right_jacobian(w), so3.left_jacobian(w).T, 1e-15)
+    close(se3.right_jacobian(xi), se3.left_jacobian(-xi), 0)
+    for group, x, n in ((so3, w, 3), (se3, xi, 6)):
+        one = jnp.eye(n)
+        tolerance = 1e-13 / min(1.0, abs(2 * np.pi - angle)) ** 2
+        close(group.left_jacobian(x) @ group.left_jacobian_inverse(x), one, tolerance)
+        close(group.right_jacobian(x) @ group.right_jacobian_inverse(x), one, tolerance)
+
+
+SERIES = {
+    "cos": (_series.cos_sqrt, mpmath.cos),
+    "sinc": (_series.sinc, lambda t: mpmath.sin(t) / t),
+    "cosc": (_series.cosc, lambda t: (1 - mpmath.cos(t)) / t**2),
+    "sincc": (_series.sincc, lambda t: (t - mpmath.sin(t)) / t**3),
+    "half_cot": (_series.half_cot, lambda t: (1 - t / 2 * mpmath.cot(t / 2)) / t**2),
+}
+
+
+@pytest.mark.parametrize("name", SERIES)
+@pytest.mark.parametrize("x", [0.0, 1e-40, 1e-18, 1e-8, 0.5, 3.999999, 4.000001, 9.0, 30.0])
+def test_series_and_three_derivatives_are_right_everywhere(name, x):
+    """Against mpmath's derivatives of the closed form, on both sides of the switch."""
+    function, closed = SERIES[name]
+    value, order = function, 0
+    while order <= 3:
+        with mpmath.workdps(60):
+            at = mpmath.mpf(x) if x > 1e-12 else mpmath.mpf("1e-12")
+            expected = float(mpmath.diff(lambda y: closed(mpmath.sqrt(y)), at, order))
+        assert float(value(jnp.array(x))) == pytest.approx(expected, rel=3e-11, abs=1e-12), (order, x)
+        value, order = jax.grad(value), order + 1
+
+
+@pytest.mark.parametrize("scale", [1e-20, 0.5, 1.0, -1.0, 3.0, 1e20])
+def test_quaternion_reading_ignores_length_and_sign(scale):
+    q = so3.quaternion_exp(rotation_vector(1.2))
+    close(so3.quaternion_to_matrix(scale * q), so3.quaternion_to_matrix(q), 1e-14)
+    close(so3.quaternion_log(scale * q), so3.quaternion_log(q), 1e-14)
+    close(so3.quaternion_normalize(scale * q), np.sign(scale) * q, 1e-15)
+
+
+def test_zero_quaternion_is_the_identity_with_finite_derivatives():
+    zero = jnp.zeros(4)
+    close(so3.quaternion_to_matrix(zero), jnp.eye(3), 0)
+    close(so3.quaternion_normalize(zero), jnp.array([0.0, 0, 0, 1]), 0)
+    for function in (so3.quaternion_to_matrix, so3.quaternion_normalize, so3.quaternion_log):
+        for transform in (jax.jacfwd, jax.jacrev):
+            assert np.all(np.isfinite(transform(function)(zero)))
+
+
+def test_quaternion_product_is_the_product_of_rotations(rng):
+    q, r = (so3.quaternion_normalize(jnp.array(rng.normal(size=(6, 4)))) for _ in range(2))
+    product = so3.quaternion_to_matrix(so3.quaternion_multiply(q, r))
+    close(product, so3.quaternion_to_matrix(q) @ so3.quaternion_to_matrix(r), 1e-14)
+    back = so3.quaternion_multiply(q, so3.quaternion_conjugate(q))
+    close(back, jnp.broadcast_to(jnp.array([0.0, 0, 0, 1]), (6, 4)), 1e-15)
+
+
+def test_quaternion_from_matrix_in_every_branch():
+    """Near each of the four unit quaternions, where each of the four rows is the largest."""
+    for branch in range(4):
+        q = so3.quaternion_normalize(jnp.eye(4)[branch] + 0.1)
+        found = so3.quaternion_from_matrix(so3.quaternion_to_matrix(q))
+        close(found * jnp.sign(jnp.sum(found * q)), q, 1e-15)
+
+
+def test_roll_pitch_yaw_turn_about_fixed_axes():
+    r, p, y = 0.3, -1.1, 2.0
+    turns = [so3.exp(a * jnp.eye(3)[i]) for i, a in enumerate((r, p, y))]
+    close(so3.rotation_from_rpy(jnp.array([r, p, y])), turns[2] @ turns[1] @ turns[0], 1e-15)
+
+
+@pytest.mark.parametrize("angle", [0.0, 1e-9, 1e-4, 1.5, np.pi - 1e-3])
+@pytest.mark.parametrize("mode", [jax.jacfwd, jax.jacrev])
+def test_derivatives_of_log_are_the_inverse_jacobian(angle, mode):
+    """d log(exp(w) exp(d)) / dd at 0 is the inverse of the right Jacobian, by both modes."""
+    w = rotation_vector(angle)
+    q = so3.quaternion_exp(w)
+
+    def of_matrix(d):
+        return so3.log(so3.exp(w) @ so3.exp(d))
+
+    def of_quaternion(d):
+        return so3.quaternion_log(so3.quaternion_multiply(q, so3.quaternion_exp(d)))
+
+    expected = so3.right_jacobian_inverse(w)
+    close(mode(of_matrix)(jnp.zeros(3)), expected, 1e-9)
+    close(mode(of_quaternion)(jnp.zeros(3)), expected, 1e-10)
+    assert np.all(np.isfinite(jax.jacfwd(mode(jax.jacfwd(of_quaternion)))(jnp.zeros(3))))
+
+
+def test_exp_and_log_in_float32():
+    for angle in ANGLES:
+        w = rotation_vector(angle).astype(jnp.float32)
+        R = so3.exp(w)
+        assert R.dtype == jnp.float32
+        close(R, so3.exp(rotation_vector(angle)).astype(jnp.float32), 3e-7)
+        if angle < 3.1:
+            close(so3.log(R), w, 1e-5)

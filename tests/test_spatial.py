@@ -1,0 +1,197 @@
+"""Spatial algebra: every operator against its 6x6 matrix, and the axioms they obey."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from zoo import close, random_inertia
+
+from jaxrbd import se3, spatial
+
+N = 5  # stacked operands, so that every test is one of broadcasting too
+
+
+@pytest.fixture
+def poses(rng):
+    return [se3.exp(jnp.array(rng.normal(size=(N, 6)))) for _ in range(3)]
+
+
+@pytest.fixture
+def vectors(rng):
+    return [jnp.array(rng.normal(size=(N, 6))) for _ in range(3)]
+
+
+@pytest.fixture
+def inertia(rng):
+    return jnp.array([random_inertia(rng) for _ in range(N)])
+
+
+def apply(matrices, vectors):
+    return jnp.einsum("nij,nj->ni", matrices, vectors)
+
+
+OPERATORS = {
+    "transform_motion": (spatial.transform_motion, spatial.motion_matrix),
+    "inverse_transform_motion": (spatial.inverse_transform_motion, spatial.inverse_motion_matrix),
+    "transform_force": (spatial.transform_force, spatial.force_matrix),
+    "inverse_transform_force": (spatial.inverse_transform_force, spatial.inverse_force_matrix),
+}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_action_is_its_matrix(name, poses, vectors):
+    operator, matrix = OPERATORS[name]
+    close(operator(poses[0], vectors[0]), apply(matrix(poses[0]), vectors[0]), 1e-14)
+
+
+def test_matrices_are_those_of_the_sheet(poses):
+    """Block by block, with the two signs that the printed sheets lack (X^-1 and X*)."""
+    X = jax.tree.map(lambda x: x[0], poses[0])
+    R, px, o = X.R, spatial.skew(X.p), jnp.zeros((3, 3))
+    close(spatial.motion_matrix(X), jnp.block([[R, px @ R], [o, R]]), 1e-15)
+    close(spatial.inverse_motion_matrix(X), jnp.block([[R.T, -R.T @ px], [o, R.T]]), 1e-15)
+    close(spatial.force_matrix(X), jnp.block([[R, o], [px @ R, R]]), 1e-15)
+    close(spatial.inverse_force_matrix(X), jnp.block([[R.T, o], [-R.T @ px, R.T]]), 1e-15)
+
+
+def test_inverse_matrices(poses):
+    X, one = poses[0], jnp.broadcast_to(jnp.eye(6), (N, 6, 6))
+    close(spatial.motion_matrix(X) @ spatial.inverse_motion_matrix(X), one, 1e-14)
+    close(spatial.force_matrix(X) @ spatial.inverse_force_matrix(X), one, 1e-14)
+    transposed = jnp.swapaxes(spatial.force_matrix(X), -1, -2)
+    close(transposed @ spatial.motion_matrix(X), one, 1e-14)
+
+
+def test_power_does_not_depend_on_the_frame(poses, vectors):
+    v, f, _ = vectors
+    moved = spatial.transform_motion(poses[0], v) * spatial.transform_force(poses[0], f)
+    close(jnp.sum(moved, -1), jnp.sum(v * f, -1), 1e-13)
+
+
+def test_group_axioms(poses):
+    A, B, C = poses
+    left = spatial.compose(spatial.compose(A, B), C)
+    right = spatial.compose(A, spatial.compose(B, C))
+    jax.tree.map(lambda a, b: close(a, b, 1e-14), left, right)
+    one = spatial.identity_pose()
+    for X in (spatial.compose(A, spatial.inverse(A)), spatial.inverse_compose(A, A)):
+        close(X.R, jnp.broadcast_to(one.R, (N, 3, 3)), 1e-14)
+        close(X.p, jnp.broadcast_to(one.p, (N, 3)), 1e-14)
+    jax.tree.map(
+        lambda a, b: close(a, b, 1e-14),
+        spatial.inverse_compose(A, B),
+        spatial.compose(spatial.inverse(A), B),
+    )
+
+
+def test_composition_is_the_product_of_homogeneous_matrices(poses):
+    A, B, _ = poses
+    product = spatial.pose_matrix(A) @ spatial.pose_matrix(B)
+    close(spatial.pose_matrix(spatial.compose(A, B)), product, 1e-14)
+    round_trip = spatial.pose_from_matrix(spatial.pose_matrix(A))
+    jax.tree.map(lambda a, b: close(a, b, 0), round_trip, A)
+
+
+def test_points(poses, rng):
+    x = jnp.array(rng.normal(size=(N, 3)))
+    H = spatial.pose_matrix(poses[0])
+    homogeneous = jnp.concatenate([x, jnp.ones((N, 1))], axis=-1)
+    close(spatial.transform_point(poses[0], x), apply(H, homogeneous)[:, :3], 1e-14)
+    back = spatial.inverse_transform_point(poses[0], spatial.transform_point(poses[0], x))
+    close(back, x, 1e-14)
+    close(spatial.inverse_rotate(poses[0].R, spatial.rotate(poses[0].R, x)), x, 1e-14)
+
+
+def test_cross_products_are_their_matrices(vectors):
+    v, m, _ = vectors
+    close(spatial.cross_motion(v, m), apply(spatial.cross_motion_matrix(v), m), 1e-14)
+    close(spatial.cross_force(v, m), apply(spatial.cross_force_matrix(v), m), 1e-14)
+
+
+def test_cross_product_axioms(vectors):
+    """Antisymmetry, the Jacobi identity, and duality of the two products."""
+    a, b, c = vectors
+    x, xf = spatial.cross_motion, spatial.cross_force
+    close(x(a, b), -x(b, a), 1e-14)
+    close(x(a, x(b, c)) + x(b, x(c, a)) + x(c, x(a, b)), jnp.zeros((N, 6)), 1e-13)
+    close(jnp.sum(x(a, b) * c, -1), -jnp.sum(b * xf(a, c), -1), 1e-13)
+
+
+def test_cross_products_are_rates_of_transforms(vectors):
+    """d/dt of X(t) m for X moving with v from the identity: v x m; likewise for forces."""
+    v, m, _ = vectors
+    for transform, cross in (
+        (spatial.transform_motion, spatial.cross_motion),
+        (spatial.transform_force, spatial.cross_force),
+    ):
+        _, rate = jax.jvp(lambda t: transform(se3.exp(t * v), m), (0.0,), (1.0,))
+        close(rate, cross(v, m), 1e-14)
+
+
+def test_inertia_of_point_masses(rng):
+    """Ten numbers from masses and points equal the integral over the body, as a 6x6 matrix."""
+    masses, points = rng.uniform(0.1, 2, size=7), rng.normal(size=(7, 3))
+    expected = np.zeros((6, 6))
+    for m, p in zip(masses, points):
+        J = np.hstack([np.eye(3), -np.array(spatial.skew(jnp.array(p)))])  # velocity of the point
+        expected += m * J.T @ J
+    m, com = masses.sum(), masses @ points / masses.sum()
+    about = points - com
+    I_com = sum(k * (r @ r * np.eye(3) - np.outer(r, r)) for k, r in zip(masses, about))
+    inertia = spatial.inertia_from_com(jnp.array(m), jnp.array(com), jnp.array(I_com))
+    close(spatial.inertia_matrix(inertia), expected, 1e-14)
+    close(spatial.inertia_center_of_mass(inertia), com, 1e-15)
+
+
+def test_inertia_action_and_its_velocity_product(inertia, vectors):
+    v = vectors[0]
+    momentum = apply(spatial.inertia_matrix(inertia), v)
+    close(spatial.apply_inertia(inertia, v), momentum, 1e-14)
+    close(spatial.gyroscopic_force(inertia, v), spatial.cross_force(v, momentum), 1e-13)
+
+
+def test_inertia_changes_frame_as_its_matrix_does(inertia, poses):
+    X = poses[0]
+    moved = spatial.transform_inertia(X, inertia)
+    product = (
+        spatial.force_matrix(X) @ spatial.inertia_matrix(inertia) @ spatial.inverse_motion_matrix(X)
+    )
+    close(spatial.inertia_matrix(moved), product, 1e-13)
+    close(spatial.inverse_transform_inertia(X, moved), inertia, 1e-13)
+
+
+def test_inertias_add(inertia):
+    """The sum of two bodies by mass, centre and inertia about it (the sheet stops before this)."""
+    p, q = inertia[0], inertia[1]
+    cp, cq = spatial.inertia_center_of_mass(p), spatial.inertia_center_of_mass(q)
+
+    def about_com(I):
+        X = spatial.Pose(jnp.eye(3), spatial.inertia_center_of_mass(I))
+        return spatial.inertia_matrix(spatial.inverse_transform_inertia(X, I))[3:, 3:]
+
+    m = p[0] + q[0]
+    lever = spatial.skew(cp - cq)
+    I_com = about_com(p) + about_com(q) - p[0] * q[0] / m * lever @ lever
+    by_hand = spatial.inertia_from_com(m, (p[0] * cp + q[0] * cq) / m, I_com)
+    close(p + q, by_hand, 1e-14)
+
+
+def test_massless_inertia_has_a_center_of_mass():
+    close(spatial.inertia_center_of_mass(jnp.zeros(10)), jnp.zeros(3), 0)
+    gradient = jax.jacrev(spatial.inertia_center_of_mass)(jnp.zeros(10))
+    assert np.all(np.isfinite(gradient))
+
+
+def test_featherstone_converters(poses, vectors):
+    """His (2.24) and (2.31) in his order and with his (E, r)."""
+    X, v = jax.tree.map(lambda x: x[0], poses[0]), vectors[0][0]
+    E, r = spatial.pose_to_featherstone(X)
+    o = jnp.zeros((3, 3))
+    his = jnp.block([[E, o], [-E @ spatial.skew(r), E]])
+    close(spatial.swap_blocks(spatial.inverse_motion_matrix(X)), his, 1e-15)
+    close(his @ spatial.swap_halves(v), spatial.swap_halves(spatial.inverse_transform_motion(X, v)))
+    linear, angular = spatial.skew(v[:3]), spatial.skew(v[3:])
+    crm = jnp.block([[angular, o], [linear, angular]])
+    close(spatial.swap_blocks(spatial.cross_motion_matrix(v)), crm, 0)
+    jax.tree.map(lambda a, b: close(a, b, 0), spatial.pose_from_featherstone(E, r), X)
+    close(spatial.swap_halves(spatial.swap_halves(v)), v, 0)

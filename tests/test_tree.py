@@ -1,0 +1,112 @@
+"""The sweeps: each solver inverts its operator, and up is the transpose of down."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import zoo
+from zoo import close
+
+from jaxrbd import spatial, tree
+from jaxrbd.model import joint_poses
+from jaxrbd.topology import Topology
+
+TREES = {
+    "everywhere": zoo.everywhere,
+    "connected": zoo.connected,
+    "chain of 7": lambda: zoo.chain(7),
+    "chain of 8": lambda: zoo.chain(8),
+    "chain of 64": lambda: zoo.chain(64),
+    "chain of 200": lambda: zoo.chain(200),  # beyond the size up to which operators are dense
+    "star of 9": lambda: zoo.build(["revolute"] * 9, [-1] + [0] * 8),
+}
+
+
+@pytest.fixture(params=TREES)
+def swept(request, rng):
+    """A topology, poses of its bodies in their parents, and two random right-hand sides."""
+    model = TREES[request.param]()
+    X = jax.jit(joint_poses)(model, zoo.state(model)[0])
+    b, c = (jnp.array(rng.normal(size=(model.nb, 6))) for _ in range(2))
+    return model.topology, X, b, c
+
+
+def parent_of(topology, y, world):
+    """Each body's parent's row, one by one."""
+    return jnp.stack([world if p < 0 else y[p] for p in topology.parents])
+
+
+def test_propagate_solves_its_equation(swept):
+    topology, X, b, c = swept
+    world = c[0]
+    y = tree.propagate(topology, X, b, world=world)
+    handed = spatial.inverse_transform_motion(X, parent_of(topology, y, world))
+    close(y - handed, b, 1e-12)
+
+
+def test_accumulate_solves_its_equation(swept):
+    topology, X, b, _ = swept
+    F = tree.accumulate(topology, X, b)
+    handed, expected = np.array(spatial.transform_force(X, F)), np.array(b)
+    for body, parent in enumerate(topology.parents):
+        if parent >= 0:
+            expected[parent] += handed[body]
+    close(F, expected, 1e-12)
+
+
+def test_accumulate_is_the_transpose_of_propagate(swept):
+    topology, X, b, c = swept
+    left = jnp.sum(c * tree.propagate(topology, X, b))
+    right = jnp.sum(tree.accumulate(topology, X, c) * b)
+    close(left, right, 1e-12 * max(1, topology.nb / 10))
+    _, pull = jax.vjp(lambda b: tree.propagate(topology, X, b), b)
+    close(pull(c)[0], tree.accumulate(topology, X, c), 1e-13)
+
+
+def test_compose_poses_composes(swept):
+    topology, X, _, _ = swept
+    X_WB = tree.compose_poses(topology, X)
+    H = np.array(spatial.pose_matrix(X))
+    world = []
+    for body, parent in enumerate(topology.parents):
+        world.append(H[body] if parent < 0 else world[parent] @ H[body])
+    close(spatial.pose_matrix(X_WB), np.array(world), 1e-12)
+
+
+@pytest.mark.parametrize("mode", [jax.jacfwd, jax.jacrev])
+def test_derivatives_are_those_of_the_solution(mode, rng):
+    """By both modes, in the poses and the right-hand side, against central differences."""
+    model = zoo.connected()
+    q, v, _, _ = zoo.state(model)
+    weights = jnp.array(rng.normal(size=(model.nb, 6)))
+
+    def scalar(t):
+        import jaxrbd as rbd
+
+        X = joint_poses(model, rbd.integrate(model, q, t * v))
+        y = tree.propagate(model.topology, X, jnp.sin(weights + t))
+        F = tree.accumulate(model.topology, X, y**2)
+        X_WB = tree.compose_poses(model.topology, X)
+        return jnp.sum(weights * F) + jnp.sum(X_WB.p**2) + jnp.sum(X_WB.R[:, 0, 1])
+
+    scalar = jax.jit(scalar)
+    step = 1e-5
+    difference = (scalar(step) - scalar(-step)) / (2 * step)
+    close(jax.jit(mode(scalar))(0.0), difference, 1e-7)
+
+
+@pytest.mark.parametrize("n", [7, 8, 64])
+def test_the_lowered_program_of_a_chain_does_not_grow(n):
+    """No sweep unrolls over the bodies: a serial chain compiles to the same size of program."""
+
+    def size(n):
+        topology = Topology((-1, *range(n - 1)), (1,) * n, (1,) * n)
+        X = spatial.Pose(jnp.zeros((n, 3, 3)), jnp.zeros((n, 3)))
+
+        def sweeps(X, b):
+            y = tree.propagate(topology, X, b)
+            return tree.accumulate(topology, X, y), tree.compose_poses(topology, X)
+
+        return len(jax.jit(sweeps).lower(X, jnp.zeros((n, 6))).as_text().splitlines())
+
+    assert size(n) == size(5)
