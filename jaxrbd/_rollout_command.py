@@ -154,10 +154,9 @@ def _timed(label: str, function: Callable, model: Model, inputs: Inputs, dt: Arr
     started = time.perf_counter()
     program = jax.jit(function).lower(model, blocks[0], dt).compile()
     compiled = time.perf_counter()
-    results = [program(model, block, dt) for block in blocks]  # dispatched, not yet awaited
     done = []
-    for result in results:
-        done.append(jax.device_get(result))
+    for block in blocks:
+        done.append(jax.device_get(program(model, block, dt)))
         _progress(label, len(done) / len(blocks))
     seconds = time.perf_counter() - compiled
     _say(

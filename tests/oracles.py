@@ -1,13 +1,13 @@
 """What every comparison with another library shares: states, our results at them, and the verdict.
 
-All compared quantities of a robot are one compiled program, and programs are what these tests
-spend their time on. So models lose their names first: robots of the same tree share a program.
+All quantities of a robot are one compiled program, and the tests spend their time compiling. So a
+model first loses its names: robots of the same tree then share a program, and so do the tests.
 """
 
 import dataclasses
+from functools import partial
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,13 +15,17 @@ import numpy as np
 import jaxrbd
 
 REFERENCES = ("local", "world", "local_world_aligned")
+# What comes of solving with the mass matrix M: its error grows with cond(M).
+SOLVED = ("aba", "forward_dynamics", "minverse")
+# The forces whose largest entry may be zero: their error is relative to all forces together.
+PART_OF_RNEA = ("bias_force", "gravity_force")
 
-# Compile quickly rather than well: the programs run twice. Measured on jax 0.10: 2.2 times quicker.
-_QUICKLY = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
+# Compile quickly rather than well: each program runs a few times only.
+QUICKLY = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
 
 
 class State(NamedTuple):
-    """Where the quantities are compared; `q1` is a second configuration, for `difference`."""
+    """Where quantities are compared; `q1` is a second configuration, for `difference`."""
 
     q: np.ndarray
     v: np.ndarray
@@ -32,35 +36,45 @@ class State(NamedTuple):
 
 
 def random_state(model: jaxrbd.Model, seed: int) -> State:
-    """Any rotation and any place of the base, joints within one turn either way."""
+    """Joints within 2 rad or 2 m of zero, and within 1 of each other; the base anywhere."""
     rng = np.random.default_rng(seed)
-    q = _random_configuration(model, rng, 2.0)
-    step = _random_configuration(model, rng, 1.0)
-    floating = _floating(model)
-    q1 = q + step
-    q1[:floating] = step[:floating]
+    q = rng.uniform(-2, 2, model.nq)
+    q1 = q + rng.uniform(-1, 1, model.nq)
+    if model.nb and model.topology.nqs[0] == 7:
+        for base in (q, q1):
+            base[:7] = rng.normal(size=7)
+            base[3:7] /= np.linalg.norm(base[3:7])
     v, a, tau = rng.uniform(-2, 2, (3, model.nv))
     return State(q, v, a, tau, rng.uniform(-5, 5, (model.nb, 6)), q1)
-
-
-def _floating(model: jaxrbd.Model) -> int:
-    """The number of coordinates of the free-flyer, which is the first joint if there is one."""
-    return 7 if model.nb and model.topology.nqs[0] == 7 else 0
-
-
-def _random_configuration(model, rng, reach):
-    q = rng.uniform(-reach, reach, model.nq)
-    if _floating(model):
-        q[3:7] = rng.normal(size=4)
-        q[3:7] /= np.linalg.norm(q[3:7])
-    return q
 
 
 # ------------------------------------------------------------------------------------ our results
 
 
-def reduced(model: jaxrbd.Model) -> jaxrbd.Model:
-    """The model with no names but those of three frames, called as PROBES are."""
+def probes(model: jaxrbd.Model) -> dict[str, int]:
+    """The frames whose kinematics are compared, as indices: each is the last one of its body.
+
+    They are on the deepest body, on the one in the middle, and fixed to the world, if one is.
+    """
+    depth = model.topology.supports.sum(axis=0)
+    bodies = {"deepest": int(np.argmax(depth)), "middle": model.nb // 2} if model.nb else {}
+    bodies |= {"fixed": -1} if -1 in model.frame_bodies else {}
+    of_frame = np.array(model.frame_bodies)
+    return {probe: int(np.flatnonzero(of_frame == body)[-1]) for probe, body in bodies.items()}
+
+
+def probe_names(model: jaxrbd.Model) -> dict[str, str]:
+    """The same frames by their names."""
+    return {probe: model.frame_names[index] for probe, index in probes(model).items()}
+
+
+def motion_references(probe: str) -> tuple[str, ...]:
+    """Where a probe's motion is expressed: everywhere for one of them, as it is dear to compile."""
+    return REFERENCES if probe == "deepest" else ("local",)
+
+
+def nameless(model: jaxrbd.Model) -> jaxrbd.Model:
+    """The model with the probes as its frames and no other names."""
     chosen = np.array([*probes(model).values()], int)
     return dataclasses.replace(
         model,
@@ -73,23 +87,18 @@ def reduced(model: jaxrbd.Model) -> jaxrbd.Model:
     )
 
 
-def probes(model: jaxrbd.Model) -> dict[str, int]:
-    """The frames whose kinematics are compared, by index: each is its body's last.
-
-    They are on the deepest body, on the one in the middle, and fixed to the world, if one is.
-    """
-    depth = model.topology.supports.sum(axis=0)
-    bodies = {"deepest": int(np.argmax(depth)), "middle": model.nb // 2} if model.nb else {}
-    bodies |= {"fixed": -1} if -1 in model.frame_bodies else {}
-    of_frame = np.array(model.frame_bodies)
-    return {probe: int(np.flatnonzero(of_frame == body)[-1]) for probe, body in bodies.items()}
+def our_results(model: jaxrbd.Model, state: State) -> dict[str, np.ndarray]:
+    """Every compared quantity of a model at a state, by name."""
+    results = jax.tree.map(np.asarray, _results(nameless(model), state))
+    results["all frame placements"] = _place_frames(model, results["body placements"])
+    return results
 
 
+@partial(jax.jit, compiler_options=QUICKLY)
 def _results(model: jaxrbd.Model, state: State) -> dict[str, jax.Array]:
     q, v, a, tau, f_ext, q1 = state
     kinematics = jaxrbd.forward_kinematics(model, q)
     results = {
-        "body placements": matrices(kinematics.X_WB),
         "rnea": jaxrbd.rnea(model, q, v, a, f_ext),
         "bias_force": jaxrbd.bias_force(model, q, v),
         "gravity_force": jaxrbd.gravity_force(model, q),
@@ -103,53 +112,64 @@ def _results(model: jaxrbd.Model, state: State) -> dict[str, jax.Array]:
         "potential_energy": jaxrbd.potential_energy(model, kinematics),
         "integrate": jaxrbd.integrate(model, q, v),
         "difference": jaxrbd.difference(model, q, q1),
+        "neutral": jaxrbd.neutral(model),
+        "body placements": _matrices(kinematics.X_WB),
     }
-    for frame in model.frame_names:
-        placement = jaxrbd.frame_placement(model, kinematics, frame)
-        results[f"frame_placement {frame}"] = matrices(placement)
+    for probe in model.frame_names:
+        placement = jaxrbd.frame_placement(model, kinematics, probe)
+        results[f"frame_placement of {probe}"] = _matrices(placement)
         for ref in REFERENCES:
-            J = jaxrbd.frame_jacobian(model, kinematics, frame, ref)
-            results[f"frame_jacobian {frame} {ref}"] = J
-        for ref in motion_references(frame):
-            V = jaxrbd.frame_velocity(model, q, v, frame, ref)
-            A = jaxrbd.frame_acceleration(model, q, v, a, frame, ref)
-            results[f"frame_velocity {frame} {ref}"] = V
-            results[f"frame_acceleration {frame} {ref}"] = A
+            J = jaxrbd.frame_jacobian(model, kinematics, probe, ref)
+            results[f"frame_jacobian of {probe}, {ref}"] = J
+        for ref in motion_references(probe):
+            V = jaxrbd.frame_velocity(model, q, v, probe, ref)
+            A = jaxrbd.frame_acceleration(model, q, v, a, probe, ref)
+            results[f"frame_velocity of {probe}, {ref}"] = V
+            results[f"frame_acceleration of {probe}, {ref}"] = A
     return results
 
 
-def motion_references(frame: str) -> tuple[str, ...]:
-    """Velocities and accelerations are the dearest to compile: all references for one frame only."""
-    return REFERENCES if frame == "deepest" else ("local",)
-
-
-def matrices(X: jaxrbd.Pose):
+def _matrices(X: jaxrbd.Pose) -> jax.Array:
     """Poses as (..., 3, 4) matrices `[R p]`."""
     return jnp.concatenate([X.R, X.p[..., None]], axis=-1)
 
 
-results = jax.jit(_results, compiler_options=_QUICKLY)
-
-
-def all_frame_placements(model: jaxrbd.Model, body_placements: np.ndarray) -> np.ndarray:
-    """Poses (nf, 3, 4) in the world of all frames of a model, by what it says of them."""
-    world = np.concatenate([body_placements, np.eye(3, 4)[None]])  # body -1 is the last
-    X_WB = world[np.array(model.frame_bodies)]
-    R, p = X_WB[..., :3] @ model.frame_pose.R, X_WB[..., :3] @ model.frame_pose.p[..., None]
+def _place_frames(model: jaxrbd.Model, X_WB: np.ndarray) -> np.ndarray:
+    """Poses (nf, 3, 4) of all frames in the world, by what the model says of them."""
+    X_WB = np.concatenate([X_WB, np.eye(3, 4)[None]])[np.array(model.frame_bodies)]  # -1: the world
+    R, p = (X_WB[..., :3] @ x for x in (model.frame_pose.R, model.frame_pose.p[..., None]))
     return np.concatenate([R, p + X_WB[..., 3:]], axis=-1)
 
 
 # ------------------------------------------------------------------------------------- the verdict
 
 
-def error(ours, theirs, scale: float | None = None) -> float:
-    """The largest difference of any entry, relative to the largest entry of theirs, or to `scale`."""
-    ours, theirs = np.asarray(ours, float), np.asarray(theirs, float)
-    assert ours.shape == theirs.shape, f"shapes {ours.shape} and {theirs.shape}"
-    if theirs.size == 0:
-        return 0.0
-    if not (np.all(np.isfinite(ours)) and np.all(np.isfinite(theirs))):
+def assert_agree(
+    robot: str,
+    ours: dict[str, np.ndarray],
+    theirs: dict[str, np.ndarray],
+    tolerance: float,
+    per_condition: float,
+) -> None:
+    """Every quantity of `theirs` equals ours, relative to the largest entry of theirs.
+
+    What is SOLVED may differ by `per_condition * cond(M)` more.
+    """
+    condition = np.linalg.cond(theirs["crba"]) if theirs["crba"].size else 1.0
+    wrong = []
+    for quantity, expected in theirs.items():
+        scale = theirs["rnea"] if quantity in PART_OF_RNEA else expected
+        allowed = tolerance + (per_condition * condition if quantity in SOLVED else 0.0)
+        found = error(ours[quantity], expected, scale)
+        if not found <= allowed:
+            wrong.append(f"  {quantity}: relative error {found:.1e}, allowed {allowed:.1e}")
+    assert not wrong, f"{robot}, cond(M) = {condition:.1e}:\n" + "\n".join(wrong)
+
+
+def error(ours: np.ndarray, theirs: np.ndarray, scale: np.ndarray) -> float:
+    """The largest difference of any two entries over the largest entry of `scale`; NaN if any is."""
+    if np.shape(ours) != np.shape(theirs):
         return np.inf
-    difference = np.max(np.abs(ours - theirs))
-    scale = np.max(np.abs(theirs)) if scale is None else scale
-    return float(difference / scale) if difference else 0.0
+    difference = float(np.max(np.abs(np.subtract(ours, theirs)), initial=0.0))
+    size = float(np.max(np.abs(scale), initial=0.0))
+    return difference / size if size else (np.inf if difference else 0.0)

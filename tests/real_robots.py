@@ -22,6 +22,24 @@ SINGULAR = {
     "romeo_description/urdf/romeo_laas_small.urdf": "the eyes have no mass",
 }
 
+# Files whose joints mimic others: what Pinocchio makes of that, or None where it agrees.
+_BEFORE_LEADER = "Pinocchio wants a mimic joint numbered after the one it follows"
+MIMIC = {
+    "baxter_description/urdf/baxter.urdf": None,
+    "panda_description/urdf/panda.urdf": None,
+    "panda_description/urdf/panda_collision.urdf": None,
+    "pr2_description/urdf/pr2.urdf": None,
+    "romeo_description/urdf/romeo.urdf": _BEFORE_LEADER,
+    "talos_data/robots/talos_full_v2.urdf": _BEFORE_LEADER,
+    "talos_data/robots/talos_full_v2_box.urdf": _BEFORE_LEADER,
+    "tiago_pro_description/robots/tiago_pro.urdf": None,
+}
+
+# Files that neither reads with their mimic joints, only without.
+UNREADABLE_MIMIC = {
+    "alex_description/urdf/alex_psyonic_hands.urdf": "its mimic joints follow joints of other names",
+}
+
 # Files for which `load_urdf` warns: at least one link's inertia is none that a rigid body can have.
 UNPHYSICAL = frozenset()
 

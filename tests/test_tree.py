@@ -7,6 +7,7 @@ import pytest
 import zoo
 from zoo import close
 
+import jaxrbd as rbd
 from jaxrbd import spatial, tree
 from jaxrbd.model import joint_poses
 from jaxrbd.topology import Topology
@@ -81,8 +82,6 @@ def test_derivatives_are_those_of_the_solution(mode, rng):
     weights = jnp.array(rng.normal(size=(model.nb, 6)))
 
     def scalar(t):
-        import jaxrbd as rbd
-
         X = joint_poses(model, rbd.integrate(model, q, t * v))
         y = tree.propagate(model.topology, X, jnp.sin(weights + t))
         F = tree.accumulate(model.topology, X, y**2)
