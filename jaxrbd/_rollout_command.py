@@ -78,8 +78,6 @@ def run(model: Model, options: argparse.Namespace) -> None:
 def effort_scale(model: Model) -> np.ndarray:
     """The effort limit of each degree of freedom, (nv,); 0 where the robot states none."""
     effort = np.asarray(model.effort_limit)
-    if model.coupling is not None:
-        effort = effort[list(model.coupling.v_independent)]
     return np.where(np.isfinite(effort), effort, 0.0)
 
 

@@ -1,22 +1,21 @@
-"""The command `jaxrbd`: simulate a robot, describe it, check its file.
-
-JAX is imported by the commands that need it, so that `--help` answers at once.
-"""
+"""The command `jaxrbd`: simulate a robot, show it, check its file."""
 
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import os
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+import jax
+
+from . import __version__, _rollout_command
+from ._overview import overview
 from .errors import ArgumentError, InertiaWarning, JaxRBDError
-
-if TYPE_CHECKING:
-    from .model import Model
+from .io.urdf import load_urdf, validate_urdf
+from .model import Model
+from .robots import load_robot, robot_names, robot_path
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -40,8 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="jaxrbd", description="Rigid-body dynamics for JAX.")
-    version = importlib.metadata.version("jaxrbd")
-    parser.add_argument("--version", action="version", version=f"jaxrbd {version}")
+    parser.add_argument("--version", action="version", version=f"jaxrbd {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_rollout(commands)
     _add_info(commands)
@@ -75,7 +73,7 @@ def _add_rollout(commands) -> None:
 
 
 def _add_info(commands) -> None:
-    command = commands.add_parser("info", help="describe a robot: joints, bodies, frames, tree")
+    command = commands.add_parser("info", help="show a robot: joints, bodies, frames, tree")
     _add_robot(command)
     command.set_defaults(run=_info)
 
@@ -98,10 +96,6 @@ def _add_robot(command: argparse.ArgumentParser, **kwargs) -> None:
 
 
 def _rollout(options: argparse.Namespace) -> int:
-    import jax
-
-    from . import _rollout_command
-
     # This process is ours: the gradient check needs double precision, whatever the rollout uses.
     jax.config.update("jax_enable_x64", True)
     model = _load(options.robot, options.free_flyer)
@@ -110,15 +104,11 @@ def _rollout(options: argparse.Namespace) -> int:
 
 
 def _info(options: argparse.Namespace) -> int:
-    from ._describe import describe
-
-    print(describe(_load(options.robot, options.free_flyer)))
+    print(overview(_load(options.robot, options.free_flyer)))
     return 0
 
 
 def _check(options: argparse.Namespace) -> int:
-    from .io.urdf import validate_urdf
-
     path = _find(options.robot)
     faults = validate_urdf(path)
     for fault in faults:
@@ -129,9 +119,6 @@ def _check(options: argparse.Namespace) -> int:
 
 def _load(robot: str, free_flyer: bool) -> Model:
     """The model of a bundled robot or of a file, its warnings as lines on standard error."""
-    from .io.urdf import load_urdf
-    from .robots import load_robot, robot_names
-
     path = _find(robot)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", InertiaWarning)
@@ -146,8 +133,6 @@ def _load(robot: str, free_flyer: bool) -> Model:
 
 def _find(robot: str) -> str:
     """The file of a bundled robot, or the given path. Raises ArgumentError where it is neither."""
-    from .robots import robot_names, robot_path
-
     if robot in robot_names():
         return str(robot_path(robot))
     if not os.path.isfile(robot):

@@ -21,7 +21,8 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Float
 
-from .spatial import Pose, inverse_rotate, inverse_transform_motion, rotate, transform_force
+from ._components import Mat3, Vec3
+from .spatial import Pose, compose, inverse_transform_motion, transform_force
 from .topology import Topology
 
 # Up to so many bodies, a product with a constant 0/1 matrix beats a gather or a scatter on a CPU.
@@ -69,38 +70,40 @@ def accumulate(topology: Topology, X: Pose, f: Float[Array, "nb 6"]) -> Float[Ar
 def compose_poses(topology: Topology, X: Pose) -> Pose:
     """Poses of the bodies in the world, `X_Wi = X_Wp(i) X_p(i)i`: R (nb, 3, 3) and p (nb, 3).
 
-    Linear in the result: a row `[r, s]` of the parent's matrix `[R, p]` gives the child's row
-    `[r R_i, r . p_i + s]`. The world's rows are the identity's, so the right-hand side is X
-    itself at the roots and zero elsewhere.
+    `compose` is linear in its first operand, so this too is a solve, for the numbers of the world
+    poses. The world's own pose is the identity: the right-hand side is X at the roots, zero
+    elsewhere.
     """
     roots = np.array(topology.parents) < 0
-    rows = jnp.concatenate([X.R, X.p[..., None]], axis=-1).reshape(topology.nb, 12)
     H = _solve(
         lambda H: H - _down(topology, X, H, _pose_to_child),
-        jnp.where(roots[:, None], rows, 0),
+        jnp.where(roots[:, None], _numbers(X), 0),
         solve=lambda b: _sweep_down(topology, X, b, _pose_to_child),
         transpose_solve=lambda c: _sweep_up(topology, X, c, _pose_to_parent),
-    ).reshape(topology.nb, 3, 4)
-    return Pose(H[..., :3], H[..., 3])
+    )
+    return _pose(H)
+
+
+def _numbers(X: Pose) -> Array:
+    """The twelve numbers of a pose, (..., 12)."""
+    return jnp.concatenate([X.R.reshape(*X.R.shape[:-2], 9), X.p], axis=-1)
+
+
+def _pose(H: Array) -> Pose:
+    return Pose(H[..., :9].reshape(*H.shape[:-1], 3, 3), H[..., 9:])
 
 
 def _pose_to_child(X: Pose, H: Array) -> Array:
-    """Rows `[r, s]` (..., 12) of the parent's matrix to those of the child's."""
-    rows = H.reshape(*H.shape[:-1], 3, 4)
-    r = rows[..., :3]
-    R, p = X.R[..., None, :, :], X.p[..., None, :]
-    out = jnp.concatenate(
-        [inverse_rotate(R, r), jnp.sum(r * p, axis=-1, keepdims=True) + rows[..., 3:]], axis=-1
-    )
-    return out.reshape(H.shape)
+    """The numbers (..., 12) of the child's world pose from those of its parent's."""
+    return _numbers(compose(_pose(H), X))
 
 
-def _pose_to_parent(X: Pose, H: Array) -> Array:
-    """The transpose of `_pose_to_child`: `[c, s]` becomes `[R c + s p, s]`."""
-    rows = H.reshape(*H.shape[:-1], 3, 4)
-    c, s = rows[..., :3], rows[..., 3:]
-    R, p = X.R[..., None, :, :], X.p[..., None, :]
-    return jnp.concatenate([rotate(R, c) + s * p, s], axis=-1).reshape(H.shape)
+def _pose_to_parent(X: Pose, C: Array) -> Array:
+    """The transpose of `_pose_to_child`: `(C, c)` becomes `(C R^T + c p^T, c)`."""
+    c, p = Vec3.of(C[..., 9:]), Vec3.of(X.p)
+    lever = Mat3(c.x * p, c.y * p, c.z * p)
+    turned = Mat3.of(C[..., :9].reshape(*C.shape[:-1], 3, 3)) @ Mat3.of(X.R).T
+    return _numbers(Pose((turned + lever).array(), C[..., 9:]))
 
 
 # ------------------------------------------------------------- one step of every body at once

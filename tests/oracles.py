@@ -36,14 +36,16 @@ class State(NamedTuple):
 
 
 def random_state(model: jaxrbd.Model, seed: int) -> State:
-    """Joints within 2 rad or 2 m of zero, and within 1 of each other; the base anywhere."""
+    """Coordinates within 2 of zero, and within 1 of each other in q and q1; any rotation of a base."""
     rng = np.random.default_rng(seed)
     q = rng.uniform(-2, 2, model.nq)
     q1 = q + rng.uniform(-1, 1, model.nq)
-    if model.nb and model.topology.nqs[0] == 7:
-        for base in (q, q1):
-            base[:7] = rng.normal(size=7)
-            base[3:7] /= np.linalg.norm(base[3:7])
+    for start, nq in zip(model.topology.q_start, model.topology.nqs):
+        if nq in (4, 7):  # a ball or a free-flyer
+            for configuration in (q, q1):
+                quaternion = rng.normal(size=4)
+                at = slice(start + nq - 4, start + nq)
+                configuration[at] = quaternion / np.linalg.norm(quaternion)
     v, a, tau = rng.uniform(-2, 2, (3, model.nv))
     return State(q, v, a, tau, rng.uniform(-5, 5, (model.nb, 6)), q1)
 
@@ -129,6 +131,17 @@ def _results(model: jaxrbd.Model, state: State) -> dict[str, jax.Array]:
     return results
 
 
+@partial(jax.jit, compiler_options=QUICKLY)
+def our_dynamics(model: jaxrbd.Model, state: State) -> dict[str, jax.Array]:
+    """What single precision is tried on; the model nameless."""
+    q, v, a, tau, f_ext, _ = state
+    return {
+        "rnea": jaxrbd.rnea(model, q, v, a, f_ext),
+        "crba": jaxrbd.crba(model, q),
+        "forward_dynamics": jaxrbd.forward_dynamics(model, q, v, tau, f_ext),
+    }
+
+
 def _matrices(X: jaxrbd.Pose) -> jax.Array:
     """Poses as (..., 3, 4) matrices `[R p]`."""
     return jnp.concatenate([X.R, X.p[..., None]], axis=-1)
@@ -155,15 +168,20 @@ def assert_agree(
 
     What is SOLVED may differ by `per_condition * cond(M)` more.
     """
-    condition = np.linalg.cond(theirs["crba"]) if theirs["crba"].size else 1.0
     wrong = []
+    cond = condition(theirs["crba"])
     for quantity, expected in theirs.items():
         scale = theirs["rnea"] if quantity in PART_OF_RNEA else expected
-        allowed = tolerance + (per_condition * condition if quantity in SOLVED else 0.0)
+        allowed = tolerance + (per_condition * cond if quantity in SOLVED else 0.0)
         found = error(ours[quantity], expected, scale)
         if not found <= allowed:
             wrong.append(f"  {quantity}: relative error {found:.1e}, allowed {allowed:.1e}")
-    assert not wrong, f"{robot}, cond(M) = {condition:.1e}:\n" + "\n".join(wrong)
+    assert not wrong, f"{robot}, cond(M) = {cond:.1e}:\n" + "\n".join(wrong)
+
+
+def condition(M: np.ndarray) -> float:
+    """The condition number of a mass matrix; 1 of an empty one."""
+    return float(np.linalg.cond(M)) if M.size else 1.0
 
 
 def error(ours: np.ndarray, theirs: np.ndarray, scale: np.ndarray) -> float:

@@ -18,6 +18,7 @@ import real_robots
 pin = pytest.importorskip("pinocchio", reason="Pinocchio has no wheel for this platform")
 
 TOLERANCE, PER_CONDITION = 1e-12, 1e-15
+SINGULAR = 1e12
 SEEDS = range(3)
 REFERENCES = {
     "local": pin.ReferenceFrame.LOCAL,
@@ -101,29 +102,199 @@ def test_neither_reads_a_mimic_of_no_joint(name):
 
 
 class Coupling:
-    """The map from independent coordinates to those of the tree, from the text of a URDF file."""
+    """The map from independent coordinates to all of a tree's, from the text of a URDF file.
+
+    `v_tree = G v`; with one coordinate a dof, `q_tree = G q + offset`, and the base as it is.
+    """
 
     def __init__(self, name, oracle):
-        leaders = {}
-        for joint in etree.parse(real_robots.path_of(name)).getroot().iterfind("joint"):
-            mimic = joint.find("mimic")
-            if mimic is not None and joint.get("name") in oracle.names:
-                terms = (float(mimic.get(k, d)) for k, d in (("multiplier", 1), ("offset", 0)))
-                leaders[joint.get("name")] = (mimic.get("joint"), *terms)
-        names = [joint for joint in oracle.names[1:] if joint not in leaders]
-        self.independent = [oracle.joints[oracle.getJointId(joint)] for joint in names]
-        start = dict(zip(names, np.cumsum([0, *(joint.nv for joint in self.independent)])))
-        self.G = np.zeros((oracle.nv, sum(joint.nv for joint in self.independent)))
+        mimics = read_mimics(name, oracle)
+        independent = [j for j in oracle.names[1:] if j not in mimics]
+        self.independent = [oracle.joints[oracle.getJointId(j)] for j in independent]
+        self.q_index = spread((joint.idx_q, joint.nq) for joint in self.independent)
+        self.v_index = spread((joint.idx_v, joint.nv) for joint in self.independent)
+        self.G = np.eye(oracle.nv)[:, self.v_index]
         self.offset = np.zeros(oracle.nv)
-        for joint in names:
-            rows = of_joint(oracle, joint)
-            self.G[rows, start[joint] : start[joint] + len(rows)] = np.eye(len(rows))
-        for joint, (leader, multiplier, offset) in leaders.items():
-            assert leader not in leaders, "no chains of mimic joints in these files"
-            self.G[of_joint(oracle, joint), start[leader]] = multiplier
-            self.offset[of_joint(oracle, joint)] = offset
+        for joint, (leader, multiplier, offset) in mimics.items():
+            assert leader in independent, "there are no chains of mimic joints in these files"
+            self.G[dof(oracle, joint)] = multiplier * self.G[dof(oracle, leader)]
+            self.offset[dof(oracle, joint)] = offset
 
-    def tree_position(self, q):
-        """The tree's configuration; of joints with as many coordinates as dofs, but the base."""
-        base = len(q) - self.G.shape[1]
-        return ...
+    def tree_state(self, state):
+        """The state of the tree without its mimic joints; `tau` has no counterpart there."""
+        q, q1 = self._tree_position(state.q), self._tree_position(state.q1)
+        v, a = self.G @ state.v, self.G @ state.a
+        return oracles.State(q, v, a, np.zeros(len(v)), state.f_ext, q1)
+
+    def _tree_position(self, q):
+        base = len(q) - len(self.v_index)  # 1 with a free-flyer: 7 coordinates, 6 dofs
+        tree = self.G @ q[base:] + self.offset
+        return np.concatenate([q[: 7 * base], tree[6 * base :]])
+
+    def results(self, state, tree):
+        """What the tree's results are in the independent coordinates."""
+        G = self.G
+        M, rnea = G.T @ tree["crba"] @ G, G.T @ tree["rnea"]
+        inverse = np.linalg.inv(M) if oracles.condition(M) < SINGULAR else np.full(M.shape, np.nan)
+        accelerations = inverse @ (state.tau - (rnea - M @ state.a))
+        mapped = {
+            "crba": M,
+            "rnea": rnea,
+            "bias_force": G.T @ tree["bias_force"],
+            "gravity_force": G.T @ tree["gravity_force"],
+            "aba": accelerations,
+            "forward_dynamics": accelerations,
+            "minverse": inverse,
+            "integrate": tree["integrate"][self.q_index],
+            "neutral": tree["neutral"][self.q_index],
+            "difference": tree["difference"][self.v_index],
+        }
+        return tree | mapped | {k: J @ G for k, J in tree.items() if k.startswith("frame_jacobian")}
+
+
+def read_mimics(name, oracle):
+    """Joint: (leader, multiplier, offset), for the joints of a file that move."""
+    mimics = {}
+    for joint in etree.parse(real_robots.path_of(name)).getroot().iterfind("joint"):
+        mimic = joint.find("mimic")
+        if mimic is not None and joint.get("name") in oracle.names:
+            terms = (float(mimic.get(key, default)) for key, default in NEUTRAL_MIMIC.items())
+            mimics[joint.get("name")] = (mimic.get("joint"), *terms)
+    return mimics
+
+
+NEUTRAL_MIMIC = {"multiplier": 1, "offset": 0}
+
+
+def dof(oracle, joint):
+    return oracle.joints[oracle.getJointId(joint)].idx_v
+
+
+def spread(ranges):
+    return np.concatenate([np.arange(start, start + size) for start, size in ranges])
+
+
+# --------------------------------------------------------------------------------------- float32
+
+
+@both_bases
+@pytest.mark.parametrize("name", real_robots.ROBOTS)
+def test_float32(name, root_joint):
+    """Single precision, to 1e-4: forward dynamics where cond(M) < 1e4, the others everywhere."""
+    model, oracle = real_robots.load(name, root_joint), load_oracle(name, root_joint)
+    single = oracles.nameless(model).astype(np.float32)
+    for seed in SEEDS:
+        state = jax.tree.map(np.float32, oracles.random_state(model, seed))
+        ours = jax.tree.map(np.asarray, oracles.our_dynamics(single, state))
+        theirs = pinocchio_results(oracle, model, jax.tree.map(np.float64, state))
+        theirs = {quantity: theirs[quantity] for quantity in ours}
+        agree(name, f"{name}, seed {seed}", ours, theirs, real_robots.SINGULAR, 1e-4)
+
+
+# ------------------------------------------------------------------------------------- Pinocchio
+
+
+@functools.cache
+def load_oracle(name, root_joint, mimic=False):
+    base = [pin.JointModelFreeFlyer()] if root_joint else []
+    return pin.buildModelFromUrdf(str(real_robots.path_of(name)), *base, mimic=mimic)
+
+
+def as_pinocchio(joints, ours):
+    """Our results with configurations as Pinocchio's."""
+    q = {key: configuration(joints, ours[key]) for key in ("integrate", "neutral")}
+    return ours | q
+
+
+def configuration(joints, q):
+    """Pinocchio's configuration: it stores (cos, sin) of the angle of a joint without limits."""
+    parts, start = [np.zeros(0)], 0
+    for joint in joints:
+        unlimited = (joint.nq, joint.nv) == (2, 1)
+        own = q[start : start + (1 if unlimited else joint.nq)]
+        start += len(own)
+        parts.append(np.array([np.cos(own[0]), np.sin(own[0])]) if unlimited else own)
+    assert start == len(q)
+    return np.concatenate(parts)
+
+
+def results_with_mimic(oracle, model, state):
+    """What Pinocchio computes of every robot, under the names of `oracles.our_results`."""
+    data = oracle.createData()
+    q, q1 = (configuration(oracle.joints[1:], x) for x in (state.q, state.q1))
+    v, a = state.v, state.a
+    f_ext = pin.StdVec_Force([pin.Force.Zero(), *map(pin.Force, state.f_ext)])
+    results = {
+        "rnea": pin.rnea(oracle, data, q, v, a, f_ext).copy(),
+        "bias_force": pin.nonLinearEffects(oracle, data, q, v).copy(),
+        "gravity_force": pin.computeGeneralizedGravity(oracle, data, q).copy(),
+        "crba": symmetric(pin.crba(oracle, data, q)),
+        "total_mass": pin.computeTotalMass(oracle),
+        "center_of_mass": center_of_mass(oracle, data, q),
+        "integrate": pin.integrate(oracle, q, v),
+        "difference": pin.difference(oracle, q, q1),
+        "neutral": pin.neutral(oracle),
+    }
+    pin.forwardKinematics(oracle, data, q, v, a)
+    pin.updateFramePlacements(oracle, data)
+    bodies = [X.homogeneous[:3] for X in data.oMi[1:]]
+    frames = [data.oMf[frame_id(oracle, name)].homogeneous[:3] for name in model.frame_names]
+    results["body placements"] = np.reshape(bodies, (-1, 3, 4))
+    results["all frame placements"] = np.array(frames)
+    for probe, name in oracles.probe_names(model).items():
+        frame = frame_id(oracle, name)
+        results[f"frame_placement of {probe}"] = data.oMf[frame].homogeneous[:3]
+        for ref in oracles.motion_references(probe):
+            V, A = motion(oracle, data, frame, ref)
+            results[f"frame_velocity of {probe}, {ref}"] = V
+            results[f"frame_acceleration of {probe}, {ref}"] = A
+    return results
+
+
+def pinocchio_results(oracle, model, state):
+    """What Pinocchio computes of a robot without mimic joints."""
+    data = oracle.createData()
+    q, v = configuration(oracle.joints[1:], state.q), state.v
+    f_ext = pin.StdVec_Force([pin.Force.Zero(), *map(pin.Force, state.f_ext)])
+    accelerations = pin.aba(oracle, data, q, v, state.tau, f_ext).copy()
+    results = results_with_mimic(oracle, model, state) | {
+        "aba": accelerations,
+        "forward_dynamics": accelerations,
+        "minverse": symmetric(pin.computeMinverse(oracle, data, q)),
+        "kinetic_energy": pin.computeKineticEnergy(oracle, data, q, v),
+        "potential_energy": pin.computePotentialEnergy(oracle, data, q),
+    }
+    pin.computeJointJacobians(oracle, data, q)
+    pin.updateFramePlacements(oracle, data)
+    for probe, name in oracles.probe_names(model).items():
+        for ref in oracles.REFERENCES:
+            J = frame_jacobian(oracle, data, frame_id(oracle, name), REFERENCES[ref])
+            results[f"frame_jacobian of {probe}, {ref}"] = J
+    return results
+
+
+def symmetric(upper):
+    return np.triu(upper) + np.triu(upper, 1).T
+
+
+def frame_id(oracle, name):
+    return oracle.getFrameId(name, pin.FrameType.BODY)
+
+
+def motion(oracle, data, frame, ref):
+    """Velocity and acceleration of a frame; the latter classical in `local_world_aligned`."""
+    classical = ref == "local_world_aligned"
+    acceleration = pin.getFrameClassicalAcceleration if classical else pin.getFrameAcceleration
+    at = (oracle, data, frame, REFERENCES[ref])
+    return pin.getFrameVelocity(*at).vector, acceleration(*at).vector
+
+
+# Of a robot that cannot move, Pinocchio's centre of mass is 0/0 and its frame Jacobian crashes.
+
+
+def center_of_mass(oracle, data, q):
+    return pin.centerOfMass(oracle, data, q).copy() if oracle.nv else np.zeros(3)
+
+
+def frame_jacobian(oracle, data, frame, reference):
+    return pin.getFrameJacobian(oracle, data, frame, reference) if oracle.nv else np.zeros((6, 0))
