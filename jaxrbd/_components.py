@@ -8,6 +8,8 @@ component at a time would be transposed to a pad each.
 
 from __future__ import annotations
 
+from typing import overload
+
 import jax.numpy as jnp
 from jax import Array
 
@@ -97,7 +99,13 @@ class Mat3:
     def __sub__(self, b: Mat3) -> Mat3:
         return Mat3(*(r - s for r, s in zip(self.rows, b.rows)))
 
-    def __matmul__(self, b):
+    @overload
+    def __matmul__(self, b: Vec3) -> Vec3: ...
+
+    @overload
+    def __matmul__(self, b: Mat3) -> Mat3: ...
+
+    def __matmul__(self, b: Vec3 | Mat3) -> Vec3 | Mat3:
         """Matrix times vector, or matrix times matrix."""
         if isinstance(b, Vec3):
             return Vec3(*(r.dot(b) for r in self.rows))

@@ -1,4 +1,4 @@
-"""Checks of what a caller passes, made while tracing: a wrong argument is named, never guessed at."""
+"""Checks of what a caller passes, made while tracing: what is wrong is named, never guessed at."""
 
 from __future__ import annotations
 

@@ -23,7 +23,6 @@ from .description import (
     DOF_FIELDS,
     POSITION_FIELDS,
     Compound,
-    Fixed,
     JointSpec,
     Link,
     Numbers,
@@ -108,6 +107,7 @@ class _Body:
     """A moving body: its joint, its parent body, and the inertia of all links welded to it."""
 
     joint: JointSpec
+    kind: Joint
     parent: int
     placement: np.ndarray
     inertia: np.ndarray
@@ -136,8 +136,8 @@ def _weld(links: list[Link], joints: list[JointSpec]) -> tuple[list[_Body], list
         joint = pending.pop()
         body, H = at[joint.parent]
         H = H @ joint.placement
-        if not isinstance(joint.kind, Fixed):
-            bodies.append(_Body(joint, body, H, np.zeros(10)))
+        if isinstance(joint.kind, Joint):
+            bodies.append(_Body(joint, joint.kind, body, H, np.zeros(10)))
             body, H = len(bodies) - 1, np.eye(4)
         at[joint.child] = (body, H)
         frames.append(_Frame(joint.child, body, H))
@@ -170,20 +170,20 @@ def _move_inertia(H: np.ndarray, inertia: np.ndarray) -> np.ndarray:
 def _assemble(
     bodies: list[_Body], frames: list[_Frame], gravity: np.ndarray, name: str
 ) -> Model:
-    joints = [body.joint for body in bodies]
+    joints, kinds = [body.joint for body in bodies], [body.kind for body in bodies]
     topology = Topology(
         parents=tuple(body.parent for body in bodies),
-        nqs=tuple(joint.kind.nq for joint in joints),
-        nvs=tuple(joint.kind.nv for joint in joints),
+        nqs=tuple(kind.nq for kind in kinds),
+        nvs=tuple(kind.nv for kind in kinds),
     )
     of_kind: dict[type, list[int]] = {}
-    for i, joint in enumerate(joints):
-        of_kind.setdefault(type(joint.kind), []).append(i)
+    for i, kind in enumerate(kinds):
+        of_kind.setdefault(type(kind), []).append(i)
     independent = [joint for joint in joints if joint.mimic is None]
     numbers = {
         "placement": _poses([body.placement for body in bodies]),
         "inertia": np.array([body.inertia for body in bodies]).reshape(-1, 10),
-        "joints": tuple(_stack([joints[i].kind for i in index]) for index in of_kind.values()),
+        "joints": tuple(_stack([kinds[i] for i in index]) for index in of_kind.values()),
         "frame_pose": _poses([frame.pose for frame in frames]),
         "gravity": gravity,
         "armature": _over(joints, "armature"),

@@ -17,6 +17,7 @@ from jax import Array
 from .builder import build_model
 from .description import Fixed, JointSpec, Link, Mimic, Numbers
 from .errors import ArgumentError
+from .joints import Joint
 from .model import Model
 from .spatial import pose_from_matrix, pose_matrix
 
@@ -58,21 +59,20 @@ def lock_joints(model: Model, configuration: Mapping[str, Numbers | Array]) -> M
     Raises ArgumentError for an unknown joint, one that mimics another, or a wrong size.
     """
     links, joints = describe(model)
-    by_name = {joint.name: joint for joint in joints}
-    fixed: dict[str, np.ndarray] = {}
+    at: dict[str, np.ndarray] = {}
     for name, given in configuration.items():
         if name not in model.joint_names:
             raise ArgumentError(f"no joint {name!r} in {model!r}; joints: {model.joint_names}")
-        joint = by_name[name]
-        if joint.mimic is not None:
-            raise ArgumentError(f"joint {name!r} mimics {joint.mimic.joint!r}: lock that one")
-        fixed[name] = _coordinates(joint, given)
-    for joint in joints:
-        if joint.mimic is not None and joint.mimic.joint in fixed:
-            leader = fixed[joint.mimic.joint]
-            fixed[joint.name] = joint.mimic.multiplier * leader + joint.mimic.offset
-    locked = [_weld(joint, fixed[joint.name]) if joint.name in fixed else joint for joint in joints]
-    return _rebuild(model, links, locked)
+        body = model.joint_names.index(name)
+        if (mimic := joints[body].mimic) is not None:
+            raise ArgumentError(f"joint {name!r} mimics {mimic.joint!r}: lock that one")
+        at[name] = _coordinates(name, model.topology.nqs[body], given)
+    for body, joint in enumerate(joints[: model.nb]):
+        if (mimic := joint.mimic) is not None and mimic.joint in at:
+            at[joint.name] = mimic.multiplier * at[mimic.joint] + mimic.offset
+        if joint.name in at:
+            joints[body] = _welded(joint, _joint(model, body), at[joint.name])
+    return _rebuild(model, links, joints)
 
 
 def append_model(
@@ -97,15 +97,14 @@ def append_model(
     other_links, other_joints = describe(other)
     links += [dataclasses.replace(link, name=prefix + link.name) for link in other_links]
     for joint in other_joints:
-        at_world = joint.parent is None
-        mimic = joint.mimic
+        mimic, parent = joint.mimic, joint.parent
         joints.append(
             dataclasses.replace(
                 joint,
                 name=prefix + joint.name,
-                parent=frame if at_world else prefix + joint.parent,
+                parent=frame if parent is None else prefix + parent,
                 child=prefix + joint.child,
-                placement=mount @ joint.placement if at_world else joint.placement,
+                placement=mount @ joint.placement if parent is None else joint.placement,
                 mimic=mimic and dataclasses.replace(mimic, joint=prefix + mimic.joint),
             )
         )
@@ -117,7 +116,7 @@ def _rebuild(model: Model, links: list[Link], joints: list[JointSpec]) -> Model:
     return build_model(links, joints, gravity=gravity, name=model.name).astype(model.dtype)
 
 
-def _joint(model: Model, body: int):
+def _joint(model: Model, body: int) -> Joint:
     """The joint of one body, on its own."""
     for joint, bodies in zip(model.joints, model.joint_bodies):
         if body in bodies:
@@ -157,18 +156,17 @@ def _numbers(model: Model, body: int) -> dict[str, np.ndarray]:
     return numbers
 
 
-def _coordinates(joint: JointSpec, given: Numbers | Array) -> np.ndarray:
+def _coordinates(name: str, nq: int, given: Numbers | Array) -> np.ndarray:
     q = np.atleast_1d(np.asarray(given, dtype=float))
-    if q.shape != (joint.kind.nq,):
+    if q.shape != (nq,):
         raise ArgumentError(
-            f"joint {joint.name!r}: configuration has shape {np.shape(given)}, "
-            f"expected ({joint.kind.nq},)"
+            f"joint {name!r}: configuration has shape {np.shape(given)}, expected ({nq},)"
         )
     return q
 
 
-def _weld(joint: JointSpec, q: np.ndarray) -> JointSpec:
+def _welded(joint: JointSpec, kind: Joint, q: np.ndarray) -> JointSpec:
     """The joint frozen at its configuration: the pose of its child becomes the placement."""
     placement = pose_from_matrix(jnp.asarray(joint.placement))
-    child = pose_matrix(joint.kind.pose(placement, jnp.asarray(q)))
+    child = pose_matrix(kind.pose(placement, jnp.asarray(q)))
     return JointSpec(joint.name, Fixed(), joint.parent, joint.child, np.array(child, float))

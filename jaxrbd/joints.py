@@ -38,8 +38,8 @@ class Joint(eqx.Module):
     of the stacked fields. SI units, radians.
     """
 
-    nq: eqx.AbstractClassVar[int]
-    nv: eqx.AbstractClassVar[int]
+    nq: ClassVar[int]
+    nv: ClassVar[int]
 
     @abc.abstractmethod
     def pose(self, placement: Pose, q: Float[Array, "... nq"]) -> Pose:
@@ -50,25 +50,29 @@ class Joint(eqx.Module):
 
     @abc.abstractmethod
     def subspace(self) -> Float[Array, "... nv 6"]:
-        """Rows of S: the child's velocity relative to the parent, in the child's frame, is S^T v."""
+        """Rows of S: the child's velocity relative to the parent is S^T v, in the child's frame."""
 
     @abc.abstractmethod
     def neutral(self) -> Float[np.ndarray, " nq"]:
         """The configuration in which the child's frame lies on the placement."""
 
     @abc.abstractmethod
-    def integrate(self, q: Float[Array, "... nq"], v: Float[Array, "... nv"]):
-        """Configuration (..., nq) reached from q in unit time with the constant velocity v."""
+    def integrate(
+        self, q: Float[Array, "... nq"], v: Float[Array, "... nv"]
+    ) -> Float[Array, "... nq"]:
+        """Configuration reached from q in unit time with the constant velocity v."""
 
     @abc.abstractmethod
-    def difference(self, q0: Float[Array, "... nq"], q1: Float[Array, "... nq"]):
-        """Constant velocity (..., nv) that leads from q0 to q1 in unit time."""
+    def difference(
+        self, q0: Float[Array, "... nq"], q1: Float[Array, "... nq"]
+    ) -> Float[Array, "... nv"]:
+        """Constant velocity that leads from q0 to q1 in unit time."""
 
     @abc.abstractmethod
     def random(
         self, key: PRNGKeyArray, lower: Float[Array, "... nq"], upper: Float[Array, "... nq"]
-    ):
-        """Random configuration (..., nq), uniform; free of limits where these are infinite."""
+    ) -> Float[Array, "... nq"]:
+        """Random configuration, uniform; free of limits where these are infinite."""
 
 
 def _parameter(x: ArrayLike | Sequence[int | float]) -> Parameter:
@@ -90,7 +94,7 @@ class _Euclidean(Joint):
 
 
 def _uniform(key, lower, upper, reach):
-    """Uniform between the limits; an infinite one is replaced by one `reach` from 0 or the other."""
+    """Uniform between the limits; an infinite one is put `reach` away from 0 or from the other."""
     low = jnp.where(jnp.isfinite(lower), lower, jnp.minimum(-reach, jnp.nan_to_num(upper) - reach))
     high = jnp.where(jnp.isfinite(upper), upper, jnp.maximum(reach, low + reach))
     return low + (high - low) * jax.random.uniform(key, low.shape, low.dtype)

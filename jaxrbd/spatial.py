@@ -175,8 +175,8 @@ def apply_inertia(inertia: Float[Array, "... 10"], v: Float[Array, "... 6"]):
     Source: SE(3) sheet, section 5.1, with I about the origin.
     """
     m, h, I_o = _split_inertia(inertia)
-    v, w = halves(v)
-    return join(m * v + w.cross(h), h.cross(v) + I_o @ w)
+    linear, w = halves(v)
+    return join(m * linear + w.cross(h), h.cross(linear) + I_o @ w)
 
 
 def gyroscopic_force(inertia: Float[Array, "... 10"], v: Float[Array, "... 6"]):
@@ -185,9 +185,10 @@ def gyroscopic_force(inertia: Float[Array, "... 10"], v: Float[Array, "... 6"]):
     Source: SE(3) sheet, section 6, the special form, with `beta = w x mc`.
     """
     m, h, I_o = _split_inertia(inertia)
-    v, w = halves(v)
+    linear, w = halves(v)
     beta = w.cross(h)
-    return join(w.cross(m * v + beta), w.cross(h.cross(v) + I_o @ w) + v.cross(beta))
+    moment = w.cross(h.cross(linear) + I_o @ w) + linear.cross(beta)
+    return join(w.cross(m * linear + beta), moment)
 
 
 def transform_inertia(X_AB: Pose, inertia_B: Float[Array, "... 10"]) -> Float[Array, "... 10"]:
@@ -247,7 +248,10 @@ def skew(a: Float[Array, "... 3"]) -> Float[Array, "... 3 3"]:
 
 
 def motion_matrix(X_AB: Pose) -> Float[Array, "... 6 6"]:
-    """`[[R, [p x] R], [0, R]]`: the matrix of `transform_motion`. Source: SE(3) sheet, section 3."""
+    """`[[R, [p x] R], [0, R]]`: the matrix of `transform_motion`.
+
+    Source: SE(3) sheet, section 3.
+    """
     R, pR = _rotation_and_lever(X_AB)
     return _blocks(R, pR, jnp.zeros_like(R), R)
 

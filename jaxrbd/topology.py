@@ -104,7 +104,7 @@ class Topology:
 
     @cached_property
     def supports(self) -> np.ndarray:
-        """`supports[i, j]` is True where body i lies on the path from the world to body j, (nb, nb).
+        """`supports[i, j]`: whether body i lies on the path from the world to body j, (nb, nb).
 
         The diagonal is True: a body supports itself.
         """

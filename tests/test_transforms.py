@@ -95,7 +95,7 @@ def programs(name: str):
 
     batch = jax.jit(jax.vmap(value, (0, None, None, None)))
     gradients = jax.jit(jax.vmap(jax.grad(scalar), (0, None, None, None)))
-    return value, weights, derivatives, batch, gradients
+    return weights, derivatives, batch, gradients
 
 
 def central_differences(batch, x, state, step):
@@ -110,7 +110,7 @@ def central_differences(batch, x, state, step):
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_all_transformations_agree_and_are_right(name):
     model = zoo.small()
-    value, weights, derivatives, batch, gradients = programs(name)
+    weights, derivatives, batch, gradients = programs(name)
     x = jnp.zeros(3 * model.nv)
     for where, state in states(model).items():
         d = derivatives(x, *state)
@@ -157,7 +157,7 @@ def leaf_directions(model):
 
 
 def test_derivatives_in_every_number_of_the_model():
-    """Forward dynamics of a robot with every kind of parameter, by jvp and by central difference."""
+    """Forward dynamics of a robot with every kind of parameter: jvp and central difference."""
     model = zoo.coupled()
     q, v, u, f = zoo.state(model)
 

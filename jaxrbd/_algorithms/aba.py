@@ -69,7 +69,7 @@ def aba(
 
 
 def _dof_tree(model: Model, X: Pose, p: Array, c: Array, tau: Array) -> _Nodes:
-    """Lay the bodies' quantities on the nodes: pose and bias on a joint's first, body on its last."""
+    """Lay the bodies on the nodes: pose and bias on a joint's first node, inertia on its last."""
     topology = model.topology
     body = topology.dof_body
     first = np.isin(np.arange(topology.nv), topology.v_start)

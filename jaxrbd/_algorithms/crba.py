@@ -42,7 +42,7 @@ def crba(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "nv nv"]:
     dof_body = topology.dof_body
     S = transform_motion(Pose(X.R[dof_body], X.p[dof_body]), motion_subspace(model))
     F = apply_inertia(composite[dof_body], S)
-    above = topology.supports[np.ix_(dof_body, dof_body)] & np.triu(np.ones((topology.nv,) * 2, bool))
+    above = np.triu(topology.supports[np.ix_(dof_body, dof_body)])
     upper = jnp.where(above, jnp.matmul(S, F.T, precision="highest"), 0)
     M = upper + jnp.triu(upper, 1).T + jnp.diag(model.armature)
     return independent_force(model, independent_force(model, M).T)

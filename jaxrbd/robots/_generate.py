@@ -73,21 +73,21 @@ def cart_pole() -> Robot:
 
 def arm7() -> Robot:
     """An arm of seven joints, 20 kg, which reaches 0.85 m from its shoulder."""
-    # child, mass, shape, centre; joint, height over the last one, axis, limit, effort, velocity
+    # link, mass, shape, height of its centre; joint, height over the last, axis, limit, strength
     chain = [
-        ("shoulder_1", 3.6, Cylinder(0.06, 0.16), (0, 0, -0.05), "joint_1", 0.28, Z, 2.9, 90, 2.1),
-        ("shoulder_2", 3.4, Cylinder(0.06, 0.2), (0, 0, 0.08), "joint_2", 0.05, Y, 1.9, 90, 2.1),
-        ("upper_arm", 3.0, Cylinder(0.05, 0.2), (0, 0, 0.1), "joint_3", 0.2, Z, 2.9, 60, 2.6),
-        ("elbow", 2.6, Cylinder(0.05, 0.16), (0, 0, 0.06), "joint_4", 0.2, Y, 2.4, 60, 2.6),
-        ("forearm", 1.8, Cylinder(0.04, 0.19), (0, 0, 0.1), "joint_5", 0.15, Z, 2.9, 30, 3.0),
-        ("wrist", 1.1, Cylinder(0.04, 0.08), (0, 0, 0.02), "joint_6", 0.2, Y, 2.1, 20, 3.5),
-        ("flange", 0.5, Cylinder(0.03, 0.04), (0, 0, 0.02), "joint_7", 0.06, Z, 3.0, 20, 3.5),
+        ("shoulder_1", 3.6, Cylinder(0.06, 0.16), -0.05, "joint_1", 0.28, Z, 2.9, 90.0, 2.1),
+        ("shoulder_2", 3.4, Cylinder(0.06, 0.2), 0.08, "joint_2", 0.05, Y, 1.9, 90.0, 2.1),
+        ("upper_arm", 3.0, Cylinder(0.05, 0.2), 0.1, "joint_3", 0.2, Z, 2.9, 60.0, 2.6),
+        ("elbow", 2.6, Cylinder(0.05, 0.16), 0.06, "joint_4", 0.2, Y, 2.4, 60.0, 2.6),
+        ("forearm", 1.8, Cylinder(0.04, 0.19), 0.1, "joint_5", 0.15, Z, 2.9, 30.0, 3.0),
+        ("wrist", 1.1, Cylinder(0.04, 0.08), 0.02, "joint_6", 0.2, Y, 2.1, 20.0, 3.5),
+        ("flange", 0.5, Cylinder(0.03, 0.04), 0.02, "joint_7", 0.06, Z, 3.0, 20.0, 3.5),
     ]
     parts: list[Link | Frame | Joint] = [Link("base", 4.0, Cylinder(0.08, 0.15), (0.0, 0.0, 0.075))]
     parent = "base"
     for child, mass, shape, center, joint, height, axis, limit, *strength in chain:
         names, place = (joint, "revolute", parent, child), (0.0, 0.0, height)
-        parts.append(Link(child, mass, shape, center))
+        parts.append(Link(child, mass, shape, (0.0, 0.0, center)))
         parts.append(Joint(*names, place, axis, (-limit, limit), *strength))
         parent = child
     parts += [Frame("tool"), Joint("tool_mount", "fixed", "flange", "tool", (0.0, 0.0, 0.04))]
