@@ -167,9 +167,7 @@ def _move_inertia(H: np.ndarray, inertia: np.ndarray) -> np.ndarray:
 # -------------------------------------------------------------------------------------- assemble
 
 
-def _assemble(
-    bodies: list[_Body], frames: list[_Frame], gravity: np.ndarray, name: str
-) -> Model:
+def _assemble(bodies: list[_Body], frames: list[_Frame], gravity: np.ndarray, name: str) -> Model:
     joints, kinds = [body.joint for body in bodies], [body.kind for body in bodies]
     topology = Topology(
         parents=tuple(body.parent for body in bodies),

@@ -91,9 +91,7 @@ def _check_joint(joint: JointSpec) -> JointSpec:
             if not np.all(np.isfinite(numbers[field])):
                 raise ValueError(f"{field} {numbers[field]} is not finite")
         if np.any(numbers["lower"] > numbers["upper"]):
-            raise ValueError(
-                f"lower limit {numbers['lower']} above upper limit {numbers['upper']}"
-            )
+            raise ValueError(f"lower limit {numbers['lower']} above upper limit {numbers['upper']}")
         if joint.mimic is not None and (nq, nv) != (1, 1):
             raise ValueError(f"mimic needs a joint of one dof, this one has {nv}")
     except ValueError as fault:

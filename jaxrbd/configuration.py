@@ -59,7 +59,11 @@ def integrate(model: Model, q: ArrayLike, dv: ArrayLike) -> Float[Array, " nq"]:
     q, dv = arguments.configuration(model, q), arguments.velocity(model, dv, "dv")
     q_tree, dv_tree = tree_position(model, q), tree_motion(model, dv)
     stepped = _by_kind(
-        model, lambda group, q, v: group.joint.integrate(q, v), (q_tree, "q"), (dv_tree, "v"), gives="q"
+        model,
+        lambda group, q, v: group.joint.integrate(q, v),
+        (q_tree, "q"),
+        (dv_tree, "v"),
+        gives="q",
     )
     return _independent_q(model, stepped)
 

@@ -167,8 +167,9 @@ def rotation_from_rpy(rpy: Float[Array, "... 3"]) -> Float[Array, "... 3 3"]:
 
     Source: the URDF specification, element origin.
     """
-    (sr, sp, sy), (cr, cp, cy) = jnp.unstack(jnp.sin(rpy), axis=-1), jnp.unstack(
-        jnp.cos(rpy), axis=-1
+    (sr, sp, sy), (cr, cp, cy) = (
+        jnp.unstack(jnp.sin(rpy), axis=-1),
+        jnp.unstack(jnp.cos(rpy), axis=-1),
     )
     return Mat3(
         Vec3(cy * cp, cy * sp * sr - sy * cr, cy * sp * cr + sy * sr),

@@ -275,7 +275,10 @@ def inverse_force_matrix(X_AB: Pose) -> Float[Array, "... 6 6"]:
 
 
 def cross_motion_matrix(v: Float[Array, "... 6"]) -> Float[Array, "... 6 6"]:
-    """`[[w x, v x], [0, w x]]`: the matrix of `v x`. Source: Featherstone (2.31), halves exchanged."""
+    """`[[w x, v x], [0, w x]]`: the matrix of `v x`.
+
+    Source: Featherstone (2.31), halves exchanged.
+    """
     vx, wx = skew(v[..., :3]), skew(v[..., 3:])
     return _blocks(wx, vx, jnp.zeros_like(wx), wx)
 

@@ -3,9 +3,9 @@
 import jax
 import jax.numpy as jnp
 import pytest
-import zoo
 
 import jaxrbd as rbd
+import zoo
 
 Q, V = zoo.small().nq, zoo.small().nv
 

@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import zoo
-from zoo import close
 
 import jaxrbd as rbd
+import zoo
 from jaxrbd.joints import Prismatic, Revolute, Spherical
+from zoo import close
 
 Z = Revolute((0, 0, 1))
 

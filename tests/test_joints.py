@@ -4,10 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import zoo
-from zoo import close
 
+import zoo
 from jaxrbd import joints, se3, spatial
+from zoo import close
 
 KINDS = {
     "revolute": joints.Revolute((1.0, -2.0, 0.5)),
@@ -83,9 +83,7 @@ def test_the_subspace_is_the_derivative_of_the_pose(joint):
 
     X, dX = jax.jvp(pose, (0.0,), (1.0,))
     spin = X.R.T @ dX.R
-    velocity = jnp.concatenate(
-        [X.R.T @ dX.p, jnp.array([spin[2, 1], spin[0, 2], spin[1, 0]])]
-    )
+    velocity = jnp.concatenate([X.R.T @ dX.p, jnp.array([spin[2, 1], spin[0, 2], spin[1, 0]])])
     close(joint.subspace().T @ v, velocity, 1e-13)
 
 

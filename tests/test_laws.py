@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import zoo
-from zoo import close
 
 import jaxrbd as rbd
+import zoo
 from jaxrbd.spatial import apply_inertia, transform_force, transform_motion
+from zoo import close
 
 MODELS = {"everywhere": zoo.everywhere, "connected": zoo.connected, "coupled": zoo.coupled}
 

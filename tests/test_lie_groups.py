@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import mpmath
 import numpy as np
 import pytest
-from zoo import close
 
 from jaxrbd import _series, se3, so3, spatial
+from zoo import close
 
 ANGLES = [0.0, 1e-20, 1e-9, 1e-4, 0.3, 1.0, 1.99999, 2.00001, 3.0, np.pi - 1e-3, np.pi - 1e-7]
 BEYOND = [np.pi, 4.0, 5.5, 2 * np.pi - 1e-3]
@@ -102,7 +102,10 @@ def test_series_and_three_derivatives_are_right_everywhere(name, x):
         with mpmath.workdps(60):
             at = mpmath.mpf(x) if x > 1e-12 else mpmath.mpf("1e-12")
             expected = float(mpmath.diff(lambda y: closed(mpmath.sqrt(y)), at, order))
-        assert float(value(jnp.array(x))) == pytest.approx(expected, rel=3e-11, abs=1e-12), (order, x)
+        assert float(value(jnp.array(x))) == pytest.approx(expected, rel=3e-11, abs=1e-12), (
+            order,
+            x,
+        )
         value, order = jax.grad(value), order + 1
 
 

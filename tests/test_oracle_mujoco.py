@@ -70,7 +70,7 @@ class MuJoCo:
         results = {
             "forward_dynamics": forward_dynamics,
             "aba": forward_dynamics,
-            "bias_force": self._from(data.qfrc_bias),
+            "bias_force": self._from(data.qfrc_bias) + M @ self._turning(state.v),
             "crba": M,
             "minverse": Minv,
             "total_mass": np.sum(mass),
@@ -92,7 +92,7 @@ class MuJoCo:
         data.qpos[self.q_index] = state.q
         if self.floating:
             data.qpos[3:7] = np.roll(state.q[3:7], 1)
-        mujoco.mj_kinematics(self.model, data)
+        mujoco.mj_fwdPosition(self.model, data)
         self.R = data.xmat[self.bodies[0]].reshape(3, 3).copy() if self.floating else None
         data.qvel[:] = self._to(state.v)
         data.qfrc_applied[:] = self._to(state.tau) + self._external_force(state)

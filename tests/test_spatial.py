@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from zoo import close, random_inertia
 
 from jaxrbd import se3, spatial
+from zoo import close, random_inertia
 
 N = 5  # stacked operands, so that every test is one of broadcasting too
 

@@ -12,10 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import zoo
-from zoo import close
 
 import jaxrbd as rbd
+import zoo
+from zoo import close
 
 
 def at_frame(function):

@@ -4,13 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import zoo
-from zoo import close
 
 import jaxrbd as rbd
+import zoo
 from jaxrbd import spatial, tree
 from jaxrbd.model import joint_poses
 from jaxrbd.topology import Topology
+from zoo import close
 
 TREES = {
     "everywhere": zoo.everywhere,
