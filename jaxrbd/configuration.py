@@ -57,15 +57,9 @@ def integrate(model: Model, q: ArrayLike, dv: ArrayLike) -> Float[Array, " nq"]:
     result's quaternions are unit. Raises ArgumentError on a wrong shape or dtype.
     """
     q, dv = arguments.configuration(model, q), arguments.velocity(model, dv, "dv")
-    q_tree, dv_tree = tree_position(model, q), tree_motion(model, dv)
-    stepped = _by_kind(
-        model,
-        lambda group, q, v: group.joint.integrate(q, v),
-        (q_tree, "q"),
-        (dv_tree, "v"),
-        gives="q",
-    )
-    return _independent_q(model, stepped)
+    operands = (tree_position(model, q), "q"), (tree_motion(model, dv), "v")
+    step = _by_kind(model, lambda group, q, v: group.joint.integrate(q, v), *operands, gives="q")
+    return _independent_q(model, step)
 
 
 @jax.jit
@@ -77,9 +71,8 @@ def difference(model: Model, q0: ArrayLike, q1: ArrayLike) -> Float[Array, " nv"
     """
     q0 = tree_position(model, arguments.configuration(model, q0, "q0"))
     q1 = tree_position(model, arguments.configuration(model, q1, "q1"))
-    dv = _by_kind(
-        model, lambda group, q0, q1: group.joint.difference(q0, q1), (q0, "q"), (q1, "q"), gives="v"
-    )
+    operands = (q0, "q"), (q1, "q")
+    dv = _by_kind(model, lambda group, a, b: group.joint.difference(a, b), *operands, gives="v")
     return _independent_v(model, dv)
 
 

@@ -74,7 +74,7 @@ def test_a_wrong_dtype_names_the_argument_and_both_dtypes(name, argument, dtype)
 @pytest.mark.parametrize("shape", [(6,), (2, 6), (4, 6), (3, 5), (18,), (2, 3, 6)])
 def test_external_forces_of_a_wrong_shape(name, shape):
     function, sizes = FUNCTIONS[name]
-    with pytest.raises(rbd.ArgumentError, match="f_ext has shape .* expected \\(3, 6\\)"):
+    with pytest.raises(rbd.ArgumentError, match=r"f_ext has shape .* expected \(3, 6\)"):
         function(zoo.small(), *(jnp.zeros(n) for n in sizes.values()), jnp.zeros(shape))
 
 

@@ -1,11 +1,14 @@
 """The joint contract, kept by every kind."""
 
+from typing import ClassVar
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import zoo
+import jaxrbd as rbd
 from jaxrbd import joints, se3, spatial
 from zoo import close
 
@@ -153,3 +156,55 @@ def test_zoo_covers_every_kind_in_every_place():
             place = "root" if parents[body] < 0 else "middle" if body in children else "leaf"
             places.setdefault(type(joint), set()).add(place)
     assert places == {type(kind): {"root", "middle", "leaf"} for kind in KINDS.values()}
+
+
+class Cylindrical(joints.Joint):
+    """A joint of a user's own: slides along z and turns about it, q = v = (slide, angle)."""
+
+    nq: ClassVar[int] = 2
+    nv: ClassVar[int] = 2
+
+    def pose(self, placement, q):
+        turned = joints.Revolute((0, 0, 1)).pose(placement, q[..., 1:])
+        return joints.Prismatic((0, 0, 1)).pose(turned, q[..., :1])
+
+    def subspace(self):
+        return jnp.eye(6)[jnp.array([2, 5])]
+
+    def neutral(self):
+        return np.zeros(2)
+
+    def integrate(self, q, v):
+        return q + v
+
+    def difference(self, q0, q1):
+        return q1 - q0
+
+    def random(self, key, lower, upper):
+        return jax.random.normal(key, lower.shape, lower.dtype)
+
+
+def test_a_new_joint_is_one_class():
+    """No other line is needed: the algorithms take it, and agree with its chain of known joints."""
+    z = (0, 0, 1)
+    known = rbd.Compound((joints.Prismatic(z), joints.Revolute(z)))
+    rng = np.random.default_rng(0)
+    links = [rbd.Link(name, zoo.random_inertia(rng)) for name in "abc"]
+    placements = [zoo.random_placement(rng) for _ in links]
+
+    def robot(kind):
+        kinds = [kind, joints.Spherical(), kind]
+        return rbd.build_model(
+            links,
+            [
+                rbd.JointSpec(f"j{i}", kinds[i], [None, "a", "b"][i], "abc"[i], placements[i])
+                for i in range(3)
+            ],
+        )
+
+    new, chain = robot(Cylindrical()), robot(known)
+    q, v, a, _ = zoo.state(new)
+    close(rbd.rnea(new, q, v, a), rbd.rnea(chain, q, v, a), 1e-13)
+    close(rbd.crba(new, q), rbd.crba(chain, q), 1e-13)
+    close(rbd.aba(new, q, v, a), rbd.forward_dynamics(chain, q, v, a), 1e-10)
+    close(rbd.integrate(new, q, v), rbd.integrate(chain, q, v), 1e-14)
