@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+import numpy as np
+from jax import Array, lax
 from jaxtyping import Float
 
 from ._algorithms.forward_dynamics import forward_dynamics
@@ -30,6 +31,23 @@ class Trajectory(NamedTuple):
     work: Float[Array, " n_states"]
 
 
+# Stage i starts from the configuration of stage BASE[i] and moves by SHIFT[i], a combination of the
+# velocities found so far. The step ends with the two motions FINISH, one after the other, where a
+# vector space needs only their sum.
+BASE = np.array([0, 0, 0, 1])
+SHIFT = np.array([[0, 0, 0, 0], [1, 0, 0, 0], [0, 1, 0, 0], [-1, 0, 2, 0]]) / 2
+FINISH = np.array([[3, 2, 2, -1], [-1, 2, 2, 3]]) / 12
+
+
+class _Stages(NamedTuple):
+    """At each stage: q (4, nq), v and acceleration a (4, nv), power (4,) in W."""
+
+    q: Array
+    v: Array
+    a: Array
+    power: Array
+
+
 def rk4_step(
     model: Model,
     q: Float[Array, " nq"],
@@ -40,27 +58,35 @@ def rk4_step(
     """Advance the state by `dt` seconds under a constant joint force `tau`; fourth order.
 
     Returns q, v and the work (J) that `tau` and the passive forces do meanwhile, by the same
-    quadrature as the state. The configuration moves along its manifold by `integrate` alone.
+    quadrature as the state. The configuration moves along its manifold by `integrate` alone. The
+    stages are a loop, for the sake of the time that a gradient takes to compile.
     Source: Celledoni, Marthinsen and Owren (2003), Commutator-free Lie group methods, section 3.
     """
 
-    def rate(q, v):
-        force = tau + passive_force(model, v)
-        return forward_dynamics(model, q, v, force), jnp.sum(force * v)
+    def stage(known, row):
+        number, base, shift, path = row
+        q_i = integrate(model, known.q[base], dt * _combine(shift, known.v))
+        v_i = v + dt * _combine(path, known.a)
+        force = tau + passive_force(model, v_i)
+        a_i = forward_dynamics(model, q_i, v_i, force)
+        found = _Stages(q_i, v_i, a_i, jnp.sum(force * v_i))
+        return jax.tree.map(lambda all, one: all.at[number].set(one), known, found), None
 
-    v1 = v
-    a1, power1 = rate(q, v1)
-    q2, v2 = integrate(model, q, dt / 2 * v1), v + dt / 2 * a1
-    a2, power2 = rate(q2, v2)
-    q3, v3 = integrate(model, q, dt / 2 * v2), v + dt / 2 * a2
-    a3, power3 = rate(q3, v3)
-    q4, v4 = integrate(model, q2, dt * (v3 - v1 / 2)), v + dt * a3
-    a4, power4 = rate(q4, v4)
+    def finish(q, shift):
+        return integrate(model, q, dt * _combine(shift, known.v)), None
 
-    halfway = integrate(model, q, dt / 12 * (3 * v1 + 2 * v2 + 2 * v3 - v4))
-    q_next = integrate(model, halfway, dt / 12 * (-v1 + 2 * v2 + 2 * v3 + 3 * v4))
-    v_next = v + dt / 6 * (a1 + 2 * a2 + 2 * a3 + a4)
-    return q_next, v_next, dt / 6 * (power1 + 2 * power2 + 2 * power3 + power4)
+    shift, path, ends = (jnp.asarray(x, model.dtype) for x in (SHIFT, SHIFT + SHIFT[BASE], FINISH))
+    zeros = jnp.zeros((4, model.nv), model.dtype)
+    known = _Stages(jnp.tile(q, (4, 1)), zeros, zeros, zeros[:, 0])
+    known, _ = lax.scan(stage, known, (jnp.arange(4), jnp.asarray(BASE), shift, path))
+    q, _ = lax.scan(finish, q, ends)
+    weights = ends[0] + ends[1]
+    return q, v + dt * _combine(weights, known.a), dt * _combine(weights, known.power)
+
+
+def _combine(weights: Array, rates: Array) -> Array:
+    """The weighted sum of the stages' rates."""
+    return jnp.tensordot(weights, rates, 1, precision="highest")
 
 
 def simulate(
@@ -84,7 +110,7 @@ def simulate(
         return state, state
 
     start = (q, v, jnp.zeros((), model.dtype))
-    _, states = jax.lax.scan(step, start, tau)
+    _, states = lax.scan(step, start, tau)
     return Trajectory(*jax.tree.map(lambda x, xs: jnp.concatenate([x[None], xs]), start, states))
 
 

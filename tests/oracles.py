@@ -5,6 +5,7 @@ model first loses its names: robots of the same tree then share a program, and s
 """
 
 import dataclasses
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -17,6 +18,8 @@ import jaxrbd
 REFERENCES = ("local", "world", "local_world_aligned")
 # What comes of solving with the mass matrix M: its error grows with cond(M).
 SOLVED = ("aba", "forward_dynamics", "minverse")
+# The condition number from which on M counts as singular.
+SINGULAR = 1e12
 # The forces whose largest entry may be zero: their error is relative to all forces together.
 PART_OF_RNEA = ("bias_force", "gravity_force")
 
@@ -36,7 +39,7 @@ class State(NamedTuple):
 
 
 def random_state(model: jaxrbd.Model, seed: int) -> State:
-    """Coordinates within 2 of zero, and within 1 of each other in q and q1; any rotation of a base."""
+    """Coordinates within 2 of zero, those of q and q1 within 1 of each other; any quaternion."""
     rng = np.random.default_rng(seed)
     q = rng.uniform(-2, 2, model.nq)
     q1 = q + rng.uniform(-1, 1, model.nq)
@@ -161,22 +164,27 @@ def assert_agree(
     robot: str,
     ours: dict[str, np.ndarray],
     theirs: dict[str, np.ndarray],
-    tolerance: float,
-    per_condition: float,
+    *,
+    singular: bool = False,
+    direct: float = 1e-12,
+    solved: Callable[[float], float] = lambda condition: 1e-12 + 1e-15 * condition,
 ) -> None:
-    """Every quantity of `theirs` equals ours, relative to the largest entry of theirs.
+    """Every quantity of `theirs` equals ours within `direct`, relative to its largest entry.
 
-    What is SOLVED may differ by `per_condition * cond(M)` more.
+    What is SOLVED may differ by `solved(cond(M))`, and is left out where M is said to be singular.
     """
+    M_condition = condition(theirs["crba"])
+    assert (M_condition > SINGULAR) == singular, f"{robot}: cond(M) = {M_condition:.1e}"
     wrong = []
-    cond = condition(theirs["crba"])
     for quantity, expected in theirs.items():
+        if singular and quantity in SOLVED:
+            continue
+        allowed = solved(M_condition) if quantity in SOLVED else direct
         scale = theirs["rnea"] if quantity in PART_OF_RNEA else expected
-        allowed = tolerance + (per_condition * cond if quantity in SOLVED else 0.0)
         found = error(ours[quantity], expected, scale)
         if not found <= allowed:
             wrong.append(f"  {quantity}: relative error {found:.1e}, allowed {allowed:.1e}")
-    assert not wrong, f"{robot}, cond(M) = {cond:.1e}:\n" + "\n".join(wrong)
+    assert not wrong, f"{robot}, cond(M) = {M_condition:.1e}:\n" + "\n".join(wrong)
 
 
 def condition(M: np.ndarray) -> float:
@@ -185,7 +193,7 @@ def condition(M: np.ndarray) -> float:
 
 
 def error(ours: np.ndarray, theirs: np.ndarray, scale: np.ndarray) -> float:
-    """The largest difference of any two entries over the largest entry of `scale`; NaN if any is."""
+    """The largest difference of two entries over the largest entry of `scale`."""
     if np.shape(ours) != np.shape(theirs):
         return np.inf
     difference = float(np.max(np.abs(np.subtract(ours, theirs)), initial=0.0))

@@ -16,32 +16,56 @@ UNREADABLE = {
     "ur_description/urdf/ur3.urdf": "a xacro file that was never expanded: it states no robot",
 }
 
-# Robots whose mass matrix is singular at every configuration: forward dynamics is not defined.
+# Robots whose mass matrix is singular at every configuration: their forward dynamics is undefined.
+# (That of icub is singular at its neutral configuration, but not at random ones.)
 SINGULAR = {
-    "romeo_description/urdf/romeo.urdf": "the last link of every finger has no mass",
-    "romeo_description/urdf/romeo_laas_small.urdf": "the eyes have no mass",
+    "romeo_description/urdf/romeo.urdf": "no link of a finger has mass",
+    "romeo_description/urdf/romeo_laas_small.urdf": "neither gripper has mass",
 }
 
-# Files whose joints mimic others: what Pinocchio makes of that, or None where it agrees.
-_BEFORE_LEADER = "Pinocchio wants a mimic joint numbered after the one it follows"
-MIMIC = {
-    "baxter_description/urdf/baxter.urdf": None,
-    "panda_description/urdf/panda.urdf": None,
-    "panda_description/urdf/panda_collision.urdf": None,
-    "pr2_description/urdf/pr2.urdf": None,
-    "romeo_description/urdf/romeo.urdf": _BEFORE_LEADER,
-    "talos_data/robots/talos_full_v2.urdf": _BEFORE_LEADER,
-    "talos_data/robots/talos_full_v2_box.urdf": _BEFORE_LEADER,
-    "tiago_pro_description/robots/tiago_pro.urdf": None,
-}
+# Files whose joints mimic others. The first three Pinocchio reads without its mimic joints only: it
+# wants a joint numbered before those that mimic it.
+LEADER_COMES_LATER = (
+    "romeo_description/urdf/romeo.urdf",
+    "talos_data/robots/talos_full_v2.urdf",
+    "talos_data/robots/talos_full_v2_box.urdf",
+)
+MIMIC = (
+    *LEADER_COMES_LATER,
+    "baxter_description/urdf/baxter.urdf",
+    "panda_description/urdf/panda.urdf",
+    "panda_description/urdf/panda_collision.urdf",
+    "pr2_description/urdf/pr2.urdf",
+    "tiago_pro_description/robots/tiago_pro.urdf",
+)
 
-# Files that neither reads with their mimic joints, only without.
+# Files that both read without their mimic joints only.
 UNREADABLE_MIMIC = {
-    "alex_description/urdf/alex_psyonic_hands.urdf": "its mimic joints follow joints of other names",
+    "alex_description/urdf/alex_psyonic_hands.urdf": "they mimic joints that the file has not",
 }
 
 # Files for which `load_urdf` warns: at least one link's inertia is none that a rigid body can have.
-UNPHYSICAL = frozenset()
+UNPHYSICAL = (
+    "alex_description/urdf/alex_psyonic_hands.urdf",
+    "allegro_hand_description/urdf/allegro_left_hand.urdf",
+    "allegro_hand_description/urdf/allegro_right_hand.urdf",
+    "anymal_b_simple_description/robots/anymal-kinova.urdf",
+    "anymal_b_simple_description/robots/anymal.urdf",
+    "anymal_c_simple_description/urdf/anymal.urdf",
+    "b1_description/urdf/b1-z1.urdf",
+    "b1_description/urdf/b1.urdf",
+    "bolt_description/robots/bolt.urdf",
+    "go1_description/urdf/go1.urdf",
+    "hyq_description/robots/hyq_no_sensors.urdf",
+    "pr2_description/urdf/pr2.urdf",
+    "romeo_description/urdf/romeo_laas_small.urdf",
+    "romeo_description/urdf/romeo_small.urdf",
+    "tiago_description/robots/tiago.urdf",
+    "tiago_description/robots/tiago_dual.urdf",
+    "tiago_description/robots/tiago_no_hand.urdf",
+)
+
+EXCEPTIONS = (UNREADABLE, SINGULAR, MIMIC, UNREADABLE_MIMIC, UNPHYSICAL)
 
 
 def _root() -> pathlib.Path | None:
