@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from ._algorithms.mass import total_mass
-from .description import JointSpec
+from .description import JointSpec, stages
 from .editing import describe
 from .model import Model
 
@@ -50,12 +51,13 @@ def _joints(joints: Sequence[JointSpec]) -> str:
         if joint.mimic is not None:
             row.append(f"= {joint.mimic.multiplier:g} {joint.mimic.joint} + {joint.mimic.offset:g}")
         else:
-            nq, nv = np.size(joint.lower), np.size(joint.damping)
+            (stage,) = stages(joint.kind)
+            nq, nv = stage.nq, stage.nv
             row += [_span(q, nq), _span(v, nv)]
             q, v = q + nq, v + nv
             if nq == nv == 1:
-                numbers = (joint.lower, joint.upper, joint.effort_limit, joint.velocity_limit)
-                row += [f"{np.squeeze(x):.4g}" for x in (*numbers, joint.damping)]
+                limits = (joint.lower, joint.upper, joint.effort_limit, joint.velocity_limit)
+                row += [_number(x) for x in (*limits, joint.damping)]
         rows.append(row)
     return _table(rows)
 
@@ -71,6 +73,10 @@ def _frames(model: Model) -> str:
 
 def _kind(joint: JointSpec) -> str:
     return type(joint.kind).__name__
+
+
+def _number(value: Any) -> str:
+    return f"{np.asarray(value).item():.4g}"
 
 
 def _span(start: int, count: int) -> str:

@@ -7,7 +7,6 @@ import dataclasses
 import importlib.util
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -77,7 +76,7 @@ def run(model: Model, options: argparse.Namespace) -> None:
 
 def effort_scale(model: Model) -> np.ndarray:
     """The effort limit of each degree of freedom, (nv,); 0 where the robot states none."""
-    effort = np.asarray(model.effort_limit)
+    effort = np.asarray(model.effort_limit, np.float64)
     return np.where(np.isfinite(effort), effort, 0.0)
 
 
@@ -91,6 +90,7 @@ def draw(model: Model, scale: np.ndarray, options: argparse.Namespace) -> Inputs
     return Inputs(q, jnp.zeros_like(step), tau)
 
 
+@jax.jit
 def simulate_batch(model: Model, inputs: Inputs, dt: Array) -> Outputs:
     """Simulate every trajectory of a batch."""
 
@@ -103,6 +103,7 @@ def simulate_batch(model: Model, inputs: Inputs, dt: Array) -> Outputs:
     return jax.vmap(one)(*inputs)
 
 
+@jax.jit
 def gradient_batch(model: Model, inputs: Inputs, dt: Array) -> Array:
     """The gradient of each trajectory's cost with respect to its torques, (batch, n, nv)."""
 
@@ -127,7 +128,6 @@ def gradient_error(
     direction = jax.random.normal(jax.random.key(seed + 1), first.tau.shape, jnp.float64)
     direction = direction * np.where(scale > 0, scale, fallback)
 
-    @jax.jit
     def costs(step):
         moved = first._replace(tau=first.tau + step * direction)
         return simulate_batch(model, moved, dt).cost
@@ -145,17 +145,18 @@ def _smooth(model: Model, undamped: bool) -> Model:
     return dataclasses.replace(model, friction=jnp.zeros_like(model.friction), damping=damping)
 
 
-def _timed(label: str, function: Callable, model: Model, inputs: Inputs, dt: Array) -> Any:
+def _timed(label: str, function, model: Model, inputs: Inputs, dt: Array) -> Any:
     """The function's value on the whole batch, in numpy, block by block; says how long it took."""
     batch, steps = inputs.tau.shape[:2]
     blocks = _blocks(inputs)
     started = time.perf_counter()
-    program = jax.jit(function).lower(model, blocks[0], dt).compile()
+    _progress(label, "compiling")
+    function.lower(model, blocks[0], dt).compile()
     compiled = time.perf_counter()
     done = []
     for block in blocks:
-        done.append(jax.device_get(program(model, block, dt)))
-        _progress(label, len(done) / len(blocks))
+        done.append(jax.device_get(function(model, block, dt)))
+        _progress(label, f"{len(done) / len(blocks):4.0%}")
     seconds = time.perf_counter() - compiled
     _say(
         label,
@@ -173,28 +174,26 @@ def _blocks(inputs: Inputs) -> list[Inputs]:
     return [jax.tree.map(lambda x, i=i: x[jnp.arange(i, i + size) % batch], inputs) for i in starts]
 
 
-def _write(out: Path, model, options, inputs: Inputs, outputs: Outputs, gradient) -> None:
-    trajectories = out / "trajectories.npz"
-    time_grid = options.dt * np.arange(options.steps + 1)
-    q, v, work = outputs.trajectory
-    np.savez(
-        trajectories,
-        time=time_grid,
-        q=q,
-        v=v,
-        work=work,
-        tau=np.asarray(inputs.tau),
-        gradient=gradient,
-        cost=outputs.cost,
-        energy_error=outputs.energy_error,
-    )
-    _say("wrote", str(trajectories))
+def _write(
+    out: Path,
+    model: Model,
+    options: argparse.Namespace,
+    inputs: Inputs,
+    outputs: Outputs,
+    gradient: np.ndarray,
+) -> None:
+    path = out / "trajectories.npz"
+    grid = options.dt * np.arange(options.steps + 1)
+    q, v, _ = outputs.trajectory
+    np.savez(path, time=grid, q=q, v=v, tau=np.asarray(inputs.tau), cost=outputs.cost)
+    _say("wrote", str(path))
     if not options.no_plot:
         from ._rollout_plot import plot_rollout
 
-        picture = out / "rollout.png"
-        plot_rollout(picture, model, time_grid, outputs.trajectory, outputs.energy_error, gradient)
-        _say("wrote", str(picture))
+        path = out / "rollout.png"
+        errors = np.asarray(outputs.energy_error)
+        plot_rollout(path, model, grid, outputs.trajectory, errors, gradient)
+        _say("wrote", str(path))
 
 
 def _report_inputs(model: Model, scale: np.ndarray, options: argparse.Namespace) -> None:
@@ -210,7 +209,7 @@ def _say(label: str, text: str) -> None:
     print(f"{label:<10} {text}", flush=True)
 
 
-def _progress(label: str, fraction: float) -> None:
-    """A percentage on standard error: on a terminal one line that changes, else a line each."""
-    end = "\r" if sys.stderr.isatty() and fraction < 1 else "\n"
-    print(f"{label:<10} {fraction:4.0%}", end=end, file=sys.stderr, flush=True)
+def _progress(label: str, state: str) -> None:
+    """How far the work is, on standard error; on a terminal it is one line that changes."""
+    end = "\r" if sys.stderr.isatty() and state != "100%" else "\n"
+    print(f"{label:<10} {state:<10}", end=end, file=sys.stderr, flush=True)

@@ -113,7 +113,8 @@ def _check(options: argparse.Namespace) -> int:
     faults = validate_urdf(path)
     for fault in faults:
         print(fault)
-    print(f"{path}: {len(faults)} faults" if faults else f"ok: {path}")
+    plural = "s" if len(faults) > 1 else ""
+    print(f"{path}: {len(faults)} fault{plural}" if faults else f"ok: {path}")
     return 1 if faults else 0
 
 

@@ -73,8 +73,8 @@ def probe_names(model: jaxrbd.Model) -> dict[str, str]:
     return {probe: model.frame_names[index] for probe, index in probes(model).items()}
 
 
-def motion_references(probe: str) -> tuple[str, ...]:
-    """Where a probe's motion is expressed: everywhere for one of them, as it is dear to compile."""
+def references(probe: str) -> tuple[str, ...]:
+    """Where a probe's motion is expressed: everywhere for one only, as it is dear to compile."""
     return REFERENCES if probe == "deepest" else ("local",)
 
 
@@ -83,7 +83,7 @@ def nameless(model: jaxrbd.Model) -> jaxrbd.Model:
     chosen = np.array([*probes(model).values()], int)
     return dataclasses.replace(
         model,
-        frame_pose=jax.tree.map(lambda x: x[chosen], model.frame_pose),
+        frame_pose=jax.tree.map(lambda x: jnp.asarray(np.asarray(x)[chosen]), model.frame_pose),
         frame_names=tuple(probes(model)),
         frame_bodies=tuple(model.frame_bodies[i] for i in chosen),
         joint_names=tuple(f"joint {i}" for i in range(model.nb)),
@@ -92,8 +92,21 @@ def nameless(model: jaxrbd.Model) -> jaxrbd.Model:
     )
 
 
+_trees: set = set()
+
+
+def make_room(model: jaxrbd.Model) -> None:
+    """Forget all programs after those of a dozen trees: they are 80 MB each, and kept for good."""
+    tree = jax.tree.structure(nameless(model))
+    if tree not in _trees and len(_trees) == 12:
+        jax.clear_caches()
+        _trees.clear()
+    _trees.add(tree)
+
+
 def our_results(model: jaxrbd.Model, state: State) -> dict[str, np.ndarray]:
     """Every compared quantity of a model at a state, by name."""
+    make_room(model)
     results = jax.tree.map(np.asarray, _results(nameless(model), state))
     results["all frame placements"] = _place_frames(model, results["body placements"])
     return results
@@ -123,20 +136,25 @@ def _results(model: jaxrbd.Model, state: State) -> dict[str, jax.Array]:
     for probe in model.frame_names:
         placement = jaxrbd.frame_placement(model, kinematics, probe)
         results[f"frame_placement of {probe}"] = _matrices(placement)
-        for ref in REFERENCES:
-            J = jaxrbd.frame_jacobian(model, kinematics, probe, ref)
-            results[f"frame_jacobian of {probe}, {ref}"] = J
-        for ref in motion_references(probe):
-            V = jaxrbd.frame_velocity(model, q, v, probe, ref)
-            A = jaxrbd.frame_acceleration(model, q, v, a, probe, ref)
-            results[f"frame_velocity of {probe}, {ref}"] = V
-            results[f"frame_acceleration of {probe}, {ref}"] = A
+        for ref in references(probe):
+            results |= {
+                f"frame_jacobian of {probe}, {ref}": jaxrbd.frame_jacobian(model, q, probe, ref),
+                f"frame_velocity of {probe}, {ref}": jaxrbd.frame_velocity(model, q, v, probe, ref),
+                f"frame_acceleration of {probe}, {ref}": jaxrbd.frame_acceleration(
+                    model, q, v, a, probe, ref
+                ),
+            }
     return results
 
 
+def our_dynamics(model: jaxrbd.Model, state: State) -> dict[str, np.ndarray]:
+    """What single precision is tried on."""
+    make_room(model)
+    return jax.tree.map(np.asarray, _dynamics(nameless(model), state))
+
+
 @partial(jax.jit, compiler_options=QUICKLY)
-def our_dynamics(model: jaxrbd.Model, state: State) -> dict[str, jax.Array]:
-    """What single precision is tried on; the model nameless."""
+def _dynamics(model: jaxrbd.Model, state: State) -> dict[str, jax.Array]:
     q, v, a, tau, f_ext, _ = state
     return {
         "rnea": jaxrbd.rnea(model, q, v, a, f_ext),
@@ -153,7 +171,8 @@ def _matrices(X: jaxrbd.Pose) -> jax.Array:
 def _place_frames(model: jaxrbd.Model, X_WB: np.ndarray) -> np.ndarray:
     """Poses (nf, 3, 4) of all frames in the world, by what the model says of them."""
     X_WB = np.concatenate([X_WB, np.eye(3, 4)[None]])[np.array(model.frame_bodies)]  # -1: the world
-    R, p = (X_WB[..., :3] @ x for x in (model.frame_pose.R, model.frame_pose.p[..., None]))
+    X_BF = np.asarray(_matrices(model.frame_pose))
+    R, p = X_WB[..., :3] @ X_BF[..., :3], X_WB[..., :3] @ X_BF[..., 3:]
     return np.concatenate([R, p + X_WB[..., 3:]], axis=-1)
 
 

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import zoo
 import jaxrbd as rbd
+import zoo
 from jaxrbd import joints, se3, spatial
 from zoo import close
 

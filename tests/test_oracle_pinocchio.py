@@ -81,10 +81,10 @@ def test_neither_reads_what_is_no_robot(name):
 def test_single_precision(name, root_joint):
     """To 1e-4 where cond(M) < 1e4; beyond, forward dynamics to the rounding unit times cond(M)."""
     model, oracle = real_robots.load(name, root_joint), load_oracle(name, root_joint)
-    single = oracles.nameless(model).astype(np.float32)
+    single = model.astype(np.float32)
     for seed in SEEDS:
         state = jax.tree.map(np.float32, oracles.random_state(model, seed))
-        ours = jax.tree.map(np.asarray, oracles.our_dynamics(single, state))
+        ours = oracles.our_dynamics(single, state)
         theirs = pinocchio_results(oracle, model, jax.tree.map(np.float64, state))
         oracles.assert_agree(
             f"{name} in float32, seed {seed}",
@@ -270,7 +270,7 @@ def results_with_mimic(oracle, model, state):
     for probe, name in oracles.probe_names(model).items():
         frame = frame_id(oracle, name)
         results[f"frame_placement of {probe}"] = data.oMf[frame].homogeneous[:3]
-        for ref in oracles.motion_references(probe):
+        for ref in oracles.references(probe):
             V, A = motion(oracle, data, frame, ref)
             results[f"frame_velocity of {probe}, {ref}"] = V
             results[f"frame_acceleration of {probe}, {ref}"] = A
@@ -293,7 +293,7 @@ def pinocchio_results(oracle, model, state):
     pin.computeJointJacobians(oracle, data, q)
     pin.updateFramePlacements(oracle, data)
     for probe, name in oracles.probe_names(model).items():
-        for ref in oracles.REFERENCES:
+        for ref in oracles.references(probe):
             J = frame_jacobian(oracle, data, frame_id(oracle, name), REFERENCES[ref])
             results[f"frame_jacobian of {probe}, {ref}"] = J
     return results

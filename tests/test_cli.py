@@ -1,0 +1,242 @@
+"""The command line, called in this process: what it prints, writes, and answers to bad input."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import jaxrbd
+from jaxrbd import cli
+from jaxrbd.robots import robot_path
+
+BAD = """<robot name="bad">
+  <link name="a"/>
+  <joint name="j" type="revolute">
+    <parent link="a"/>
+    <child link="nowhere"/>
+    <axis xyz="0 0 0"/>
+  </joint>
+</robot>
+"""
+
+HEAVY_ON_ONE_SIDE = """<robot name="odd">
+  <link name="base"/>
+  <link name="arm">
+    <inertial>
+      <mass value="1"/>
+      <inertia ixx="1" iyy="1" izz="5" ixy="0" ixz="0" iyz="0"/>
+    </inertial>
+  </link>
+  <joint name="j" type="revolute">
+    <parent link="base"/>
+    <child link="arm"/>
+    <axis xyz="0 1 0"/>
+    <limit lower="-1" upper="1" effort="1" velocity="1"/>
+    <dynamics damping="0.1" friction="0.2"/>
+  </joint>
+</robot>
+"""
+
+
+def number_after(words: str, text: str) -> float:
+    """The number that follows the given words."""
+    return float(re.search(words + r" ([-+.\de]+)", text).group(1))
+
+
+@pytest.fixture
+def small(tmp_path):
+    """The options of a rollout that takes no time, and the folder it writes to."""
+    out = tmp_path / "out"
+    return ["--batch", "3", "--steps", "5", "--out", str(out)], out
+
+
+def test_rollout_of_the_default_robot(small, capsys):
+    options, out = small
+    assert cli.main(["rollout", *options]) == 0
+    text = capsys.readouterr().out
+    assert "quadruped  3 trajectories of 5 steps" in text
+    assert "18 dofs (12 driven), float64" in text
+    assert len(re.findall(r"15 samples in .* samples/s \(after .* of compilation\)", text)) == 2
+    assert number_after("at most", text) < 1e-4  # from rest, little energy is in motion yet
+    assert number_after("differ by", text) < 1e-7
+
+    assert (out / "rollout.png").read_bytes().startswith(b"\x89PNG")
+    found = np.load(out / "trajectories.npz")
+    shapes = {name: found[name].shape for name in found}
+    assert shapes == {
+        "time": (6,),
+        "q": (3, 6, 19),
+        "v": (3, 6, 18),
+        "tau": (3, 5, 18),
+        "cost": (3,),
+    }
+    np.testing.assert_allclose(np.linalg.norm(found["q"][..., 3:7], axis=-1), 1, atol=1e-12)
+    assert np.all(found["tau"][..., :6] == 0)
+    assert np.all(np.abs(found["tau"]) <= 0.1 * 36)
+    assert np.ptp(found["q"], axis=0).max() > 0.1  # trajectories differ
+
+
+def test_rollout_in_single_precision(small, capsys):
+    options, out = small
+    assert cli.main(["rollout", "double_pendulum", "--float32", "--no-plot", *options]) == 0
+    text = capsys.readouterr().out
+    assert "float32" in text
+    assert number_after("at most", text) < 1e-2
+    assert number_after("differ by", text) < 1e-4
+    assert np.load(out / "trajectories.npz")["q"].dtype == np.float32
+    assert not (out / "rollout.png").exists()
+
+
+def test_rollout_in_blocks_is_the_rollout_of_each(tmp_path, capsys, monkeypatch):
+    runs = []
+    for block in (128, 2):
+        monkeypatch.setattr("jaxrbd._rollout_command.BLOCK", block)
+        out = tmp_path / str(block)
+        options = ["--batch", "3", "--steps", "2", "--no-plot", "--undamped", "--out", str(out)]
+        assert cli.main(["rollout", "pendulum", *options]) == 0
+        runs.append(np.load(out / "trajectories.npz"))
+    for name in runs[0]:
+        np.testing.assert_allclose(runs[0][name], runs[1][name], atol=1e-14)
+    assert "50%" in capsys.readouterr().err
+
+
+def test_rollout_of_a_file(small, tmp_path, capsys):
+    options, _ = small
+    path = tmp_path / "odd.urdf"
+    path.write_text(HEAVY_ON_ONE_SIDE)
+    assert cli.main(["rollout", str(path), "--no-plot", *options]) == 0
+    printed = capsys.readouterr()
+    assert "dry friction is left out" in printed.out
+    assert "jaxrbd: warning: " in printed.err
+    assert "arm" in printed.err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("robot", jaxrbd.robot_names())
+def test_rollout_of_every_bundled_robot(robot, tmp_path, capsys):
+    options = ["--batch", "8", "--out", str(tmp_path / "out")]
+    assert cli.main(["rollout", robot, *options]) == 0
+    text = capsys.readouterr().out
+    assert number_after("at most", text) < 1e-5
+    assert number_after("differ by", text) < 1e-7
+
+
+def test_rollout_that_diverges(small, capsys):
+    options, out = small
+    assert cli.main(["rollout", "pendulum", "--dt", "1e9", "--no-plot", *options]) == 1
+    assert "do not stay finite" in capsys.readouterr().err
+    assert not (out / "trajectories.npz").exists()
+
+
+def test_rollout_without_matplotlib(small, capsys, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert cli.main(["rollout", "pendulum", *small[0]]) == 1
+    assert "pip install 'jaxrbd[cli]', or --no-plot" in capsys.readouterr().err
+
+
+def test_rollout_that_cannot_write(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert cli.main(["rollout", "pendulum", "--no-plot", "--out", str(tmp_path / "file")]) == 1
+    assert "jaxrbd: error: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--batch", "0"], ["--steps", "-1"], ["--dt", "0"], ["--dt", "nan"], ["--seed", "x"]],
+)
+def test_options_out_of_range(options, capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["rollout", "pendulum", *options])
+    assert stop.value.code == 2
+    assert f"argument {options[0]}" in capsys.readouterr().err
+
+
+def test_info(capsys):
+    assert cli.main(["info", "quadruped"]) == 0
+    text = capsys.readouterr().out
+    assert "quadruped: 13 bodies, 18 frames, nq = 19, nv = 18, 15 kg" in text
+    assert "|   |-- " not in text  # the legs are chains: no body but the trunk has two children
+    lines = text.splitlines()
+    assert "`-- trunk  7.4 kg  [root_joint: FreeFlyer]" in lines
+    assert "    |-- front_left_hip  0.6 kg  [front_left_hip_joint: Revolute]" in lines
+    (knee,) = [line.split() for line in lines if line.startswith("hind_right_knee_joint")]
+    assert knee[1:] == "Revolute hind_right_thigh 18 17 -2.7 0 36 18 0.072".split()
+    assert "front_left_foot" in text
+
+
+def test_info_of_a_robot_on_a_free_flyer(capsys):
+    assert cli.main(["info", "cart_pole", "--free-flyer"]) == 0
+    text = capsys.readouterr().out
+    assert "nq = 9, nv = 8, 6.2 kg" in text
+    assert "every frame is a body's own" in text
+
+
+def test_info_shows_mimic_joints(tmp_path, capsys):
+    path = tmp_path / "twin.urdf"
+    text = robot_path("double_pendulum").read_text()
+    last = text.rindex("</joint>")
+    path.write_text(
+        text[:last] + '<mimic joint="shoulder" multiplier="-2" offset="0.5"/>' + text[last:]
+    )
+    assert cli.main(["info", str(path)]) == 0
+    text = capsys.readouterr().out
+    assert "nv = 1 (2 with the mimic joints)" in text
+    assert re.search(r"elbow +Revolute +upper_rod += -2 shoulder \+ 0.5", text)
+
+
+@pytest.mark.parametrize("robot", jaxrbd.robot_names())
+def test_check_passes_the_bundled_robots(robot, capsys):
+    assert cli.main(["check", robot]) == 0
+    assert capsys.readouterr().out == f"ok: {robot_path(robot)}\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "faults"), [(BAD, ["nowhere", "axis"]), (HEAVY_ON_ONE_SIDE, ["triangle"])]
+)
+def test_check_lists_the_faults(content, faults, tmp_path, capsys):
+    path = tmp_path / "bad.urdf"
+    path.write_text(content)
+    assert cli.main(["check", str(path)]) == 1
+    text = capsys.readouterr().out
+    for fault in faults:
+        assert fault in text
+    assert re.search(rf"{re.escape(str(path))}: \d+ faults?$", text.strip())
+
+
+@pytest.mark.parametrize("command", ["rollout", "info", "check"])
+def test_an_unknown_robot(command, capsys):
+    assert cli.main([command, "cow"]) == 1
+    error = capsys.readouterr().err
+    assert "cow" in error
+    assert "quadruped" in error
+
+
+def test_a_bad_file_is_a_message(tmp_path, capsys):
+    path = tmp_path / "bad.urdf"
+    path.write_text(BAD)
+    assert cli.main(["info", str(path)]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"jaxrbd: error: {path}:")
+    assert "Traceback" not in error
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["--version"])
+    assert stop.value.code == 0
+    assert capsys.readouterr().out == f"jaxrbd {jaxrbd.__version__}\n"
+
+
+def test_a_reader_that_leaves_early_is_no_error():
+    script = "import sys; from jaxrbd import cli; sys.exit(cli.main(['info', 'humanoid']))"
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-c", script]
+    result = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert result.returncode == 1
+    assert result.stderr == ""
