@@ -74,8 +74,8 @@ def probe_names(model: jaxrbd.Model) -> dict[str, str]:
 
 
 def references(probe: str) -> tuple[str, ...]:
-    """Where a probe's motion is expressed: everywhere for one only, as it is dear to compile."""
-    return REFERENCES if probe == "deepest" else ("local",)
+    """Where a probe's motion is expressed. It is dear to compile: all of it for one probe only."""
+    return {"deepest": REFERENCES, "middle": (), "fixed": ("local",)}[probe]
 
 
 def nameless(model: jaxrbd.Model) -> jaxrbd.Model:
@@ -96,9 +96,9 @@ _trees: set = set()
 
 
 def make_room(model: jaxrbd.Model) -> None:
-    """Forget all programs after those of a dozen trees: they are 80 MB each, and kept for good."""
+    """Forget all programs after those of ten trees: they are 80 MB each, and else kept for good."""
     tree = jax.tree.structure(nameless(model))
-    if tree not in _trees and len(_trees) == 12:
+    if tree not in _trees and len(_trees) == 10:
         jax.clear_caches()
         _trees.clear()
     _trees.add(tree)
@@ -136,14 +136,14 @@ def _results(model: jaxrbd.Model, state: State) -> dict[str, jax.Array]:
     for probe in model.frame_names:
         placement = jaxrbd.frame_placement(model, kinematics, probe)
         results[f"frame_placement of {probe}"] = _matrices(placement)
+        results[f"frame_jacobian of {probe}"] = jaxrbd.frame_jacobian(model, kinematics, probe)
         for ref in references(probe):
-            results |= {
-                f"frame_jacobian of {probe}, {ref}": jaxrbd.frame_jacobian(model, q, probe, ref),
-                f"frame_velocity of {probe}, {ref}": jaxrbd.frame_velocity(model, q, v, probe, ref),
-                f"frame_acceleration of {probe}, {ref}": jaxrbd.frame_acceleration(
-                    model, q, v, a, probe, ref
-                ),
-            }
+            J = jaxrbd.frame_jacobian(model, kinematics, probe, ref)
+            V = jaxrbd.frame_velocity(model, q, v, probe, ref)
+            A = jaxrbd.frame_acceleration(model, q, v, a, probe, ref)
+            results[f"frame_jacobian of {probe}, {ref}"] = J
+            results[f"frame_velocity of {probe}, {ref}"] = V
+            results[f"frame_acceleration of {probe}, {ref}"] = A
     return results
 
 

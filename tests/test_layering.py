@@ -123,7 +123,7 @@ try:
 except RuntimeError:
     print("asleep")
 """
-    command = [sys.executable, "-W", "error", "-c", script]
+    command = [sys.executable, "-c", script]
     result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     assert result.stdout.strip() == "asleep", result.stderr
 

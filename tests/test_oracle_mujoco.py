@@ -119,19 +119,15 @@ class MuJoCo:
     def _kinematics(self, probe, body):
         J = np.zeros((6, self.model.nv))
         mujoco.mj_jacBody(self.model, self.data, J[:3], J[3:], body)
-        R = np.kron(np.eye(2), self.data.xmat[body].reshape(3, 3))
-        results = {
-            f"frame_jacobian of {probe}, local": R.T @ self._from(J),
-            f"frame_velocity of {probe}, local": self._motion(mujoco.mj_objectVelocity, body, 1),
-        }
+        results = {f"frame_jacobian of {probe}": self._from(J)}
+        if "local" in oracles.references(probe):
+            V = self._motion(mujoco.mj_objectVelocity, body, 1)
+            results[f"frame_velocity of {probe}, local"] = V
         if "local_world_aligned" in oracles.references(probe):
             mujoco.mj_rnePostConstraint(self.model, self.data)
             A = self._motion(mujoco.mj_objectAcceleration, body, 0)
             A[:3] += self.model.opt.gravity  # MuJoCo's world accelerates upwards
-            results |= {
-                f"frame_jacobian of {probe}, local_world_aligned": self._from(J),
-                f"frame_acceleration of {probe}, local_world_aligned": A,
-            }
+            results[f"frame_acceleration of {probe}, local_world_aligned"] = A
         return results
 
     def _motion(self, function, body, local):

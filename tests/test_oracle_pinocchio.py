@@ -293,9 +293,10 @@ def pinocchio_results(oracle, model, state):
     pin.computeJointJacobians(oracle, data, q)
     pin.updateFramePlacements(oracle, data)
     for probe, name in oracles.probe_names(model).items():
+        at = (oracle, data, frame_id(oracle, name))
+        results[f"frame_jacobian of {probe}"] = frame_jacobian(*at, "local_world_aligned")
         for ref in oracles.references(probe):
-            J = frame_jacobian(oracle, data, frame_id(oracle, name), REFERENCES[ref])
-            results[f"frame_jacobian of {probe}, {ref}"] = J
+            results[f"frame_jacobian of {probe}, {ref}"] = frame_jacobian(*at, ref)
     return results
 
 
@@ -322,8 +323,9 @@ def center_of_mass(oracle, data, q):
     return pin.centerOfMass(oracle, data, q).copy() if oracle.nv else np.zeros(3)
 
 
-def frame_jacobian(oracle, data, frame, reference):
-    return pin.getFrameJacobian(oracle, data, frame, reference) if oracle.nv else np.zeros((6, 0))
+def frame_jacobian(oracle, data, frame, ref):
+    at = (oracle, data, frame, REFERENCES[ref])
+    return pin.getFrameJacobian(*at) if oracle.nv else np.zeros((6, 0))
 
 
 EVERY_JOINT = """\

@@ -60,6 +60,10 @@ def test_nothing_is_public_by_accident():
     assert len(jaxrbd.__all__) == len(set(jaxrbd.__all__))
 
 
+def test_annotations_are_advertised():
+    assert pathlib.Path(jaxrbd.__file__).with_name("py.typed").exists()
+
+
 def test_readme_example_runs():
     (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     names = {}
