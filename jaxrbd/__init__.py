@@ -1,9 +1,28 @@
 """jaxrbd: rigid-body dynamics for JAX. The index of its public names; importing it runs nothing."""
 
 from . import joints, se3, so3, spatial
-from ._algorithms.aba import aba
+from ._algorithms.aba import aba, aba_minverse
+from ._algorithms.branch_sparse import ltl_factor, ltl_solve
+from ._algorithms.centroidal import (
+    CentroidalDerivatives,
+    centroidal_derivatives,
+    centroidal_momentum,
+    centroidal_momentum_matrix,
+    centroidal_momentum_matrix_dot,
+    centroidal_momentum_rate,
+    com_jacobian,
+)
+from ._algorithms.coriolis import coriolis_matrix
 from ._algorithms.crba import crba, mass_matrix_product, minverse
 from ._algorithms.forward_dynamics import forward_dynamics
+from ._algorithms.frame_derivatives import (
+    FrameAccelerationDerivatives,
+    FrameVelocityDerivatives,
+    frame_acceleration_derivatives,
+    frame_jacobian_dot,
+    frame_velocity_derivatives,
+    point_jacobian,
+)
 from ._algorithms.kinematics import (
     Kinematics,
     external_force,
@@ -20,12 +39,26 @@ from ._algorithms.mass import (
     potential_energy,
     total_mass,
 )
-from ._algorithms.rnea import bias_force, gravity_force, rnea
+from ._algorithms.operational_space import delassus_matrix, operational_space_inertia
+from ._algorithms.rnea import bias_force, gravity_force, rnea, static_torque
+from ._algorithms.rnea_derivatives import (
+    ForwardDynamicsDerivatives,
+    RneaDerivatives,
+    forward_dynamics_derivatives,
+    rnea_derivatives,
+)
+from ._algorithms.second_order import (
+    ForwardDynamicsSecondOrder,
+    RneaSecondOrder,
+    forward_dynamics_second_order,
+    rnea_second_order,
+)
 from .builder import build_model
 from .configuration import difference, integrate, interpolate, neutral, random_configuration
 from .description import (
     Compound,
     Fixed,
+    Follow,
     JointSpec,
     Link,
     Mimic,
@@ -40,6 +73,7 @@ from .io.urdf import load_urdf, parse_urdf, validate_urdf
 from .model import Model
 from .robots import load_robot, robot_names
 from .spatial import Pose
+from .tangent import gradient, hessian, jacobian
 
 __version__ = "0.1.0"
 
@@ -53,6 +87,7 @@ __all__ = [
     "validate_urdf",
     "Compound",
     "Fixed",
+    "Follow",
     "JointSpec",
     "Link",
     "Mimic",
@@ -70,6 +105,9 @@ __all__ = [
     "interpolate",
     "neutral",
     "random_configuration",
+    "gradient",
+    "hessian",
+    "jacobian",
     # kinematics
     "Kinematics",
     "Pose",
@@ -77,20 +115,49 @@ __all__ = [
     "forward_kinematics",
     "frame_acceleration",
     "frame_jacobian",
+    "frame_jacobian_dot",
     "frame_placement",
     "frame_velocity",
+    "point_jacobian",
     # dynamics
     "aba",
+    "aba_minverse",
     "bias_force",
+    "coriolis_matrix",
     "crba",
+    "delassus_matrix",
     "forward_dynamics",
     "gravity_force",
+    "ltl_factor",
+    "ltl_solve",
     "mass_matrix_product",
     "minverse",
+    "operational_space_inertia",
     "passive_force",
     "rnea",
+    "static_torque",
+    # analytic derivatives
+    "CentroidalDerivatives",
+    "ForwardDynamicsDerivatives",
+    "ForwardDynamicsSecondOrder",
+    "FrameAccelerationDerivatives",
+    "FrameVelocityDerivatives",
+    "RneaDerivatives",
+    "RneaSecondOrder",
+    "centroidal_derivatives",
+    "forward_dynamics_derivatives",
+    "forward_dynamics_second_order",
+    "frame_acceleration_derivatives",
+    "frame_velocity_derivatives",
+    "rnea_derivatives",
+    "rnea_second_order",
     # mass and energy
     "center_of_mass",
+    "centroidal_momentum",
+    "centroidal_momentum_matrix",
+    "centroidal_momentum_matrix_dot",
+    "centroidal_momentum_rate",
+    "com_jacobian",
     "kinetic_energy",
     "potential_energy",
     "total_mass",

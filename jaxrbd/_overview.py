@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ._algorithms.mass import total_mass
-from .description import JointSpec, stages
+from .description import Follow, JointSpec, Mimic, stages
 from .editing import describe
 from .model import Model
 
@@ -48,8 +48,10 @@ def _joints(joints: Sequence[JointSpec]) -> str:
     q = v = 0
     for joint in joints:
         row = [joint.name, _kind(joint), joint.parent or "world"]
-        if joint.mimic is not None:
+        if isinstance(joint.mimic, Mimic):
             row.append(f"= {joint.mimic.multiplier:g} {joint.mimic.joint} + {joint.mimic.offset:g}")
+        elif isinstance(joint.mimic, Follow):
+            row.append(f"= f({', '.join(joint.mimic.joints)})")
         else:
             (stage,) = stages(joint.kind)
             nq, nv = stage.nq, stage.nv

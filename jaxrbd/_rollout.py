@@ -67,7 +67,7 @@ def rk4_step(
         number, base, shift, path = row
         q_i = integrate(model, known.q[base], dt * _combine(shift, known.v))
         v_i = v + dt * _combine(path, known.a)
-        force = tau + passive_force(model, v_i)
+        force = tau + passive_force(model, q_i, v_i)
         a_i = forward_dynamics(model, q_i, v_i, force)
         found = _Stages(q_i, v_i, a_i, jnp.sum(force * v_i))
         return jax.tree.map(lambda all, one: all.at[number].set(one), known, found), None

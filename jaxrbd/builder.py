@@ -13,23 +13,27 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from .checks import checked, inertia_faults
+from .coupling import Coupling, Followers
 from .description import (
     DOF_FIELDS,
     POSITION_FIELDS,
     Compound,
+    Follow,
     JointSpec,
     Link,
+    Mimic,
     Numbers,
 )
 from .errors import ArgumentError, InertiaWarning, ModelError
-from .joints import Joint
-from .model import Coupling, Model
+from .joints import Custom, Joint
+from .model import Model
 from .spatial import Pose
 from .topology import Topology
 
@@ -52,8 +56,9 @@ def build_model(
     Raises ArgumentError where gravity is not three finite numbers, and ModelError, naming the link
     or joint, for: unknown, duplicate or empty names, a link with two parents or none, a cycle, a
     number that is not finite, a negative mass, limit, damping, friction or armature, inverted
-    limits, a zero axis, an array of the wrong size, and a mimic of an unknown joint, of itself, in
-    a ring, or by or of a joint of several dofs.
+    limits, a zero axis, an array of the wrong size, a mimic of an unknown joint, of itself, in a
+    ring, or by or of a joint of several dofs, and a function of a `joints.Custom` or a `Follow`
+    that does not give what it has to.
     """
     g = np.asarray(gravity)
     if g.shape != (3,) or g.dtype.kind not in "fiu" or not np.all(np.isfinite(g)):
@@ -172,11 +177,11 @@ def _assemble(bodies: list[_Body], frames: list[_Frame], gravity: np.ndarray, na
     topology = Topology(
         parents=tuple(body.parent for body in bodies),
         nqs=tuple(kind.nq for kind in kinds),
-        nvs=tuple(kind.nv for kind in kinds),
+        nvs=tuple(6 if isinstance(kind, Custom) else kind.nv for kind in kinds),
     )
-    of_kind: dict[type, list[int]] = {}
+    of_kind: dict[Any, list[int]] = {}
     for i, kind in enumerate(kinds):
-        of_kind.setdefault(type(kind), []).append(i)
+        of_kind.setdefault(jax.tree.structure(kind), []).append(i)
     independent = [joint for joint in joints if joint.mimic is None]
     numbers = {
         "placement": _poses([body.placement for body in bodies]),
@@ -191,7 +196,7 @@ def _assemble(bodies: list[_Body], frames: list[_Frame], gravity: np.ndarray, na
         "upper_position_limit": _over(independent, "upper"),
         "velocity_limit": _over(independent, "velocity_limit"),
         "effort_limit": _over(independent, "effort_limit"),
-        "coupling": _couple(joints, topology),
+        "coupling": _couple(joints, kinds),
     }
     dtype = jnp.result_type(float)
     return Model(
@@ -211,44 +216,65 @@ def _poses(matrices: list[np.ndarray]) -> Pose:
     return Pose(H[:, :3, :3], H[:, :3, 3])
 
 
-def _stack(joints: list[Joint]) -> Joint:
-    return jax.tree.map(lambda *fields: np.stack(fields), *joints)
+def _stack(modules: list):
+    """Modules of one structure as one, their arrays stacked."""
+    return jax.tree.map(lambda *fields: np.stack(fields), *modules)
 
 
 def _over(joints: list[JointSpec], field: str) -> np.ndarray:
     return np.concatenate([np.zeros(0), *(getattr(joint, field) for joint in joints)])
 
 
-def _couple(joints: list[JointSpec], topology: Topology) -> Coupling | None:
-    """The mimic joints as one map from the independent coordinates, or None without any."""
+def _couple(joints: list[JointSpec], kinds: list[Joint]) -> Coupling | None:
+    """The joints that follow others as one map from the independent coordinates, or None."""
     if not any(joint.mimic for joint in joints):
         return None
+    q_width, v_width = [kind.nq for kind in kinds], [kind.nv for kind in kinds]
+    follows = np.array([joint.mimic is not None for joint in joints])
+    # Where the coordinates of each joint start among the independent ones, and among all.
+    q_start, v_start = (_starts(np.where(follows, 0, w)) for w in (q_width, v_width))
+    q_own, v_own = _starts(q_width), _starts(v_width)
     by_name = {joint.name: i for i, joint in enumerate(joints)}
-    independent = [i for i, joint in enumerate(joints) if joint.mimic is None]
-    q_start, v_start = {}, {}
-    q = v = 0
-    for i in independent:
-        q_start[i], v_start[i] = q, v
-        q, v = q + topology.nqs[i], v + topology.nvs[i]
-    q_source, v_source, multiplier_q, multiplier_v, offset = [], [], [], [], []
-    for i in range(len(joints)):
+    source: dict[str, list] = {key: [] for key in ("q", "v", "scale q", "scale v", "shift")}
+    groups: dict[Any, list[tuple[int, Follow]]] = {}
+    for i, joint in enumerate(joints):
         leader, scale, shift = i, 1.0, 0.0
-        while (mimic := joints[leader].mimic) is not None:
+        while isinstance(mimic := joints[leader].mimic, Mimic):
             shift += scale * mimic.offset
             scale *= mimic.multiplier
             leader = by_name[mimic.joint]
-        q_source += range(q_start[leader], q_start[leader] + topology.nqs[i])
-        v_source += range(v_start[leader], v_start[leader] + topology.nvs[i])
-        multiplier_q += [scale] * topology.nqs[i]
-        multiplier_v += [scale] * topology.nvs[i]
-        offset += [shift] * topology.nqs[i]
-    followers = np.array([joint.mimic is not None for joint in joints])
+        if isinstance(joint.mimic, Follow):
+            form = (len(joint.mimic.joints), jax.tree.structure(joint.mimic.function))
+            groups.setdefault(form, []).append((i, joint.mimic))
+            leader, scale = by_name[joint.mimic.joints[0]], 0.0
+        source["q"] += range(q_start[leader], q_start[leader] + q_width[i])
+        source["v"] += range(v_start[leader], v_start[leader] + v_width[i])
+        source["scale q"] += [scale] * q_width[i]
+        source["scale v"] += [scale] * v_width[i]
+        source["shift"] += [shift] * q_width[i]
+
+    def followers(group: list[tuple[int, Follow]]) -> Followers:
+        leaders = [[by_name[name] for name in follow.joints] for _, follow in group]
+        return Followers(
+            function=_stack([follow.function for _, follow in group]),
+            q=tuple(int(q_own[i]) for i, _ in group),
+            v=tuple(int(v_own[i]) for i, _ in group),
+            q_leaders=tuple(tuple(int(q_start[j]) for j in row) for row in leaders),
+            v_leaders=tuple(tuple(int(v_start[j]) for j in row) for row in leaders),
+        )
+
     return Coupling(
-        q_multiplier=jnp.array(multiplier_q),
-        q_offset=jnp.array(offset),
-        v_multiplier=jnp.array(multiplier_v),
-        q_source=tuple(q_source),
-        v_source=tuple(v_source),
-        q_independent=tuple(np.flatnonzero(~np.repeat(followers, topology.nqs)).tolist()),
-        v_independent=tuple(np.flatnonzero(~np.repeat(followers, topology.nvs)).tolist()),
+        q_multiplier=jnp.array(source["scale q"]),
+        q_offset=jnp.array(source["shift"]),
+        v_multiplier=jnp.array(source["scale v"]),
+        followers=tuple(followers(group) for group in groups.values()),
+        q_source=tuple(map(int, source["q"])),
+        v_source=tuple(map(int, source["v"])),
+        q_independent=tuple(np.flatnonzero(~np.repeat(follows, q_width)).tolist()),
+        v_independent=tuple(np.flatnonzero(~np.repeat(follows, v_width)).tolist()),
     )
+
+
+def _starts(widths) -> np.ndarray:
+    """Where each run of so many coordinates starts."""
+    return np.cumsum([0, *widths])[:-1]

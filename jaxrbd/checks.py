@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+import jax.numpy as jnp
 import numpy as np
 
-from .description import DOF_FIELDS, POSITION_FIELDS, JointSpec, Link, stages
+from .description import DOF_FIELDS, POSITION_FIELDS, Follow, JointSpec, Link, stages
 from .errors import ModelError
-from .joints import Joint
+from .joints import Custom, Joint
+from .spatial import pose_matrix
 
 
 def checked(links: Sequence[Link], joints: Sequence[JointSpec]) -> list[JointSpec]:
@@ -113,6 +115,9 @@ def _rigid(placement: np.ndarray) -> np.ndarray:
 
 
 def _check_parameters(stage: Joint) -> None:
+    if isinstance(stage, Custom):
+        _check_custom(stage)
+        return
     for field, given in vars(stage).items():
         value = np.asarray(given, dtype=float)
         if not np.all(np.isfinite(value)):
@@ -121,6 +126,31 @@ def _check_parameters(stage: Joint) -> None:
             raise ValueError(f"axis has shape {value.shape}, expected (3,)")
         if field == "axis" and not np.any(value):
             raise ValueError("axis is zero")
+
+
+def _check_custom(joint: Custom) -> None:
+    """Its functions give a pose and the derivative of that pose, at two configurations."""
+    single = jnp.result_type(float) == jnp.float32
+    at_rest = jnp.asarray(joint.neutral())
+    for q in (at_rest, at_rest + 0.3 * jnp.cos(jnp.arange(1.0, joint.nv + 1))):
+        try:
+            pose = joint.motion(q)
+            shapes = jnp.shape(pose.R), jnp.shape(pose.p)
+            tangent = np.asarray(joint.tangent(q))
+            by_motion = np.asarray(dataclasses.replace(joint, tangent_map=None).tangent(q))
+        except (TypeError, AttributeError, IndexError) as fault:
+            raise ValueError(f"its functions fail on coordinates ({joint.nv},): {fault}") from None
+        if shapes != ((3, 3), (3,)):
+            raise ValueError(f"motion gives shapes {shapes}, expected a Pose of (3, 3) and (3,)")
+        _rigid(np.array(pose_matrix(pose), float))
+        if tangent.shape != by_motion.shape:
+            size = tangent.shape[::-1]
+            raise ValueError(f"tangent_map gives {size}, expected {(6, joint.nv)}")
+        if not np.allclose(tangent, by_motion, rtol=0, atol=1e-3 if single else 1e-8):
+            raise ValueError(
+                f"tangent_map is not the derivative of motion at q = {q}: "
+                f"{tangent.T.tolist()}, expected {by_motion.T.tolist()}"
+            )
 
 
 def _sized(joint: JointSpec, field: str, default: float, size: int) -> np.ndarray:
@@ -180,9 +210,18 @@ def _check_cycles(links: Sequence[Link], hangs_on: dict[str, JointSpec]) -> None
 
 
 def _check_mimic(joint: JointSpec, by_name: dict[str, JointSpec]) -> None:
+    if isinstance(joint.mimic, Follow):
+        _check_follow(joint, joint.mimic, by_name)
+        return
     seen = [joint.name]
     at = joint
     while at.mimic is not None:
+        if isinstance(at.mimic, Follow):
+            raise ModelError(
+                f"joint {joint.name!r}: mimics {at.name!r}, which is a function of others; state "
+                f"its own Follow of {list(at.mimic.joints)}",
+                joint=joint.name,
+            )
         leader = by_name.get(at.mimic.joint)
         if leader is None:
             raise ModelError(
@@ -199,3 +238,26 @@ def _check_mimic(joint: JointSpec, by_name: dict[str, JointSpec]) -> None:
             )
         seen.append(leader.name)
         at = leader
+
+
+def _check_follow(joint: JointSpec, follow: Follow, by_name: dict[str, JointSpec]) -> None:
+    fault = None if follow.joints else "follows no joint"
+    for name in follow.joints:
+        leader = by_name.get(name)
+        if leader is None:
+            fault = f"follows unknown joint {name!r}"
+        elif leader.mimic is not None:
+            fault = f"follows joint {name!r}, which follows others itself"
+        elif sum(s.nv for s in stages(leader.kind)) != 1:
+            fault = f"follows joint {name!r}, which has not one dof"
+    if fault is None:
+        at = jnp.zeros(len(follow.joints))
+        try:
+            value = np.asarray(follow.function(at))
+        except (TypeError, IndexError, ValueError) as error:
+            fault = f"its function fails on coordinates {at.shape}: {error}"
+        else:
+            if value.size != 1 or value.dtype.kind != "f" or not np.all(np.isfinite(value)):
+                fault = f"its function gives {value!r} at zero, expected a finite number"
+    if fault:
+        raise ModelError(f"joint {joint.name!r}: {fault}", joint=joint.name)

@@ -17,7 +17,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, PRNGKeyArray
 
 from . import arguments
-from .model import Model, joint_groups, merge_rows, take_rows, tree_motion, tree_position
+from .model import Model, joint_groups, merge_rows, take_rows
 
 
 def neutral(model: Model) -> Float[Array, " nq"]:
@@ -28,7 +28,7 @@ def neutral(model: Model) -> Float[Array, " nq"]:
     q = np.zeros(model.topology.nq)
     for group in joint_groups(model):
         q[group.index["q"]] = group.joint.neutral()
-    return _independent_q(model, jnp.asarray(q, model.dtype))
+    return jnp.asarray(q[_independent(model, "q")], model.dtype)
 
 
 @jax.jit
@@ -43,10 +43,9 @@ def random_configuration(model: Model, key: PRNGKeyArray) -> Float[Array, " nq"]
     def draw(group, lower, upper):
         return group.joint.random(keys[group.number], lower, upper)
 
-    lower = tree_position(model, model.lower_position_limit)
-    upper = tree_position(model, model.upper_position_limit)
-    q = _by_kind(model, draw, (lower, "q"), (upper, "q"), gives="q")
-    return _independent_q(model, q)
+    return _by_kind(
+        model, draw, (model.lower_position_limit, "q"), (model.upper_position_limit, "q"), gives="q"
+    )
 
 
 @jax.jit
@@ -57,9 +56,11 @@ def integrate(model: Model, q: ArrayLike, dv: ArrayLike) -> Float[Array, " nq"]:
     result's quaternions are unit. Raises ArgumentError on a wrong shape or dtype.
     """
     q, dv = arguments.configuration(model, q), arguments.velocity(model, dv, "dv")
-    operands = (tree_position(model, q), "q"), (tree_motion(model, dv), "v")
-    step = _by_kind(model, lambda group, q, v: group.joint.integrate(q, v), *operands, gives="q")
-    return _independent_q(model, step)
+
+    def step(group, q, v):
+        return group.joint.integrate(q, v)
+
+    return _by_kind(model, step, (q, "q"), (dv, "v"), gives="q")
 
 
 @jax.jit
@@ -69,11 +70,13 @@ def difference(model: Model, q0: ArrayLike, q1: ArrayLike) -> Float[Array, " nv"
     `q0` and `q1` (nq,). Rotations of balls, planes and free-flyers go the shorter way. Raises
     ArgumentError on a wrong shape or dtype.
     """
-    q0 = tree_position(model, arguments.configuration(model, q0, "q0"))
-    q1 = tree_position(model, arguments.configuration(model, q1, "q1"))
-    operands = (q0, "q"), (q1, "q")
-    dv = _by_kind(model, lambda group, a, b: group.joint.difference(a, b), *operands, gives="v")
-    return _independent_v(model, dv)
+    q0 = arguments.configuration(model, q0, "q0")
+    q1 = arguments.configuration(model, q1, "q1")
+
+    def step(group, a, b):
+        return group.joint.difference(a, b)
+
+    return _by_kind(model, step, (q0, "q"), (q1, "q"), gives="v")
 
 
 @jax.jit
@@ -90,20 +93,29 @@ def interpolate(model: Model, q0: ArrayLike, q1: ArrayLike, alpha: ArrayLike):
 def _by_kind(model: Model, function: Callable, *operands: tuple[Array, str], gives: str) -> Array:
     """Apply a function of the joints of one kind to their coordinates, kind by kind.
 
-    An operand is an array over the tree's coordinates and "q" or "v", the space it lies in;
-    `gives` is the space of the result.
+    An operand is an array over the independent coordinates and "q" or "v", the space it lies in;
+    `gives` is the space of the result. Joints that follow others get zeros, and are dropped.
     """
     groups = joint_groups(model)
+    spread = [(_spread(model, x, space), space) for x, space in operands]
     rows = []
     for group in groups:
-        own = [take_rows(x, group.index[space]) for x, space in operands]
+        own = [take_rows(x, group.index[space]) for x, space in spread]
         rows.append(function(group, *own).reshape(-1))
-    return merge_rows(rows, [group.index[gives].ravel() for group in groups], (), model.dtype)
+    all_joints = merge_rows(rows, [g.index[gives].ravel() for g in groups], (), model.dtype)
+    return take_rows(all_joints, _independent(model, gives))
 
 
-def _independent_q(model: Model, q: Array) -> Array:
-    return q if model.coupling is None else q[np.array(model.coupling.q_independent)]
+def _independent(model: Model, space: str) -> np.ndarray:
+    """The places of the independent coordinates among those of all joints, in "q" or in "v"."""
+    if model.coupling is None:
+        return np.arange(model.nq if space == "q" else model.nv)
+    return np.array(getattr(model.coupling, f"{space}_independent"), int)
 
 
-def _independent_v(model: Model, v: Array) -> Array:
-    return v if model.coupling is None else v[np.array(model.coupling.v_independent)]
+def _spread(model: Model, x: Array, space: str) -> Array:
+    """An array over the independent coordinates as one over those of all joints."""
+    if model.coupling is None:
+        return x
+    size = model.topology.nq if space == "q" else sum(model.joint_nvs)
+    return jnp.zeros(size, x.dtype).at[_independent(model, space)].set(x)

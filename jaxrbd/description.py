@@ -7,12 +7,14 @@ it. Every reader of files produces one, and a robot is built by hand by writing 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+import equinox as eqx
 import numpy as np
+from jax import Array
 
 from .errors import ModelError
-from .joints import Joint, Revolute
+from .joints import Joint, Revolute, as_module
 
 Numbers = int | float | Sequence[int | float] | np.ndarray
 
@@ -70,6 +72,20 @@ class Mimic:
     offset: float = 0.0
 
 
+class Follow(eqx.Module):
+    """The coordinate of a one-dof joint is a smooth function of others: `q = function(q_leaders)`.
+
+    - `joints`: the names of the m leading joints, of one dof each, that follow no others;
+    - `function`: from their coordinates (m,) to this joint's, a number: a pure function of
+      jax.numpy, or an `eqx.Module` with a `__call__`, whose arrays are then leaves of the model.
+
+    Source: Featherstone, section 3.2 (explicit constraints).
+    """
+
+    joints: tuple[str, ...] = eqx.field(static=True, converter=tuple)
+    function: Callable[[Array], Array] = eqx.field(converter=as_module)
+
+
 @dataclasses.dataclass(frozen=True)
 class JointSpec:
     """A joint between two links.
@@ -80,7 +96,8 @@ class JointSpec:
     - `placement`: (4, 4), pose of the joint's fixed side in the parent link's frame. The child
       link's frame is the joint's moving side;
     - `lower`, `upper`: configuration limits, a number or (nq,); `velocity_limit`, `effort_limit`,
-      `damping`, `friction`, `armature`: a number or (nv,). SI units. None means unlimited.
+      `damping`, `friction`, `armature`: a number or (nv,). SI units. None means unlimited;
+    - `mimic`: how its coordinate follows others, if it does.
     """
 
     name: str
@@ -95,7 +112,7 @@ class JointSpec:
     damping: Numbers = 0.0
     friction: Numbers = 0.0
     armature: Numbers = 0.0
-    mimic: Mimic | None = None
+    mimic: Mimic | Follow | None = None
 
 
 # The fields over configuration coordinates and over dofs, with the number that None stands for.

@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array
 
 from .builder import build_model
-from .description import Fixed, JointSpec, Link, Mimic, Numbers
+from .description import Fixed, Follow, JointSpec, Link, Mimic, Numbers
 from .errors import ArgumentError
 from .joints import Joint
 from .model import Model
@@ -55,8 +55,9 @@ def lock_joints(model: Model, configuration: Mapping[str, Numbers | Array]) -> M
     """The robot with some joints welded, each at the configuration given for it.
 
     `configuration`: joint name to its coordinates, a number or (nq of the joint,), in rad or m.
-    The links stay as frames. Joints that mimic a locked one are welded where that puts them.
-    Raises ArgumentError for an unknown joint, one that mimics another, or a wrong size.
+    The links stay as frames. Joints that follow locked ones are welded where those put them.
+    Raises ArgumentError for an unknown joint, one that follows others, one of several that another
+    joint follows, or a wrong size.
     """
     links, joints = describe(model)
     at: dict[str, np.ndarray] = {}
@@ -65,11 +66,13 @@ def lock_joints(model: Model, configuration: Mapping[str, Numbers | Array]) -> M
             raise ArgumentError(f"no joint {name!r} in {model!r}; joints: {model.joint_names}")
         body = model.joint_names.index(name)
         if (mimic := joints[body].mimic) is not None:
-            raise ArgumentError(f"joint {name!r} mimics {mimic.joint!r}: lock that one")
+            raise ArgumentError(f"joint {name!r} follows {_leaders(mimic)}: lock what it follows")
         at[name] = _coordinates(name, model.topology.nqs[body], given)
     for body, joint in enumerate(joints[: model.nb]):
-        if (mimic := joint.mimic) is not None and mimic.joint in at:
+        if isinstance(mimic := joint.mimic, Mimic) and mimic.joint in at:
             at[joint.name] = mimic.multiplier * at[mimic.joint] + mimic.offset
+        if isinstance(mimic, Follow) and at.keys() & set(mimic.joints):
+            at[joint.name] = _followed(joint.name, mimic, at)
         if joint.name in at:
             joints[body] = _welded(joint, _joint(model, body), at[joint.name])
     return _rebuild(model, links, joints)
@@ -105,7 +108,7 @@ def append_model(
                 parent=frame if parent is None else prefix + parent,
                 child=prefix + joint.child,
                 placement=mount @ joint.placement if parent is None else joint.placement,
-                mimic=mimic and dataclasses.replace(mimic, joint=prefix + mimic.joint),
+                mimic=_renamed(mimic, prefix),
             )
         )
     return _rebuild(model, links, joints)
@@ -124,28 +127,57 @@ def _joint(model: Model, body: int) -> Joint:
     raise AssertionError(f"body {body} has no joint")
 
 
-def _mimic(model: Model, body: int) -> Mimic | None:
-    coupling, dof = model.coupling, model.topology.v_start[body]
-    if coupling is None or dof in coupling.v_independent:
+def _mimic(model: Model, body: int) -> Mimic | Follow | None:
+    coupling, q = model.coupling, int(model.topology.q_start[body])
+    if coupling is None or q in coupling.q_independent:
         return None
-    leader = coupling.v_independent[coupling.v_source[dof]]
-    q = model.topology.q_start[body]
+
+    def name(independent: int) -> str:
+        at = coupling.q_independent[independent]
+        return model.joint_names[int(np.searchsorted(model.topology.q_start, at, "right")) - 1]
+
+    for group in coupling.followers:
+        if q in group.q:
+            k = group.q.index(q)
+            function = jax.tree.map(lambda x: np.array(x[k], float), group.function)
+            return Follow(tuple(name(i) for i in group.q_leaders[k]), function)
     return Mimic(
-        joint=model.joint_names[model.topology.dof_body[leader]],
+        joint=name(coupling.q_source[q]),
         multiplier=float(coupling.q_multiplier[q]),
         offset=float(coupling.q_offset[q]),
     )
+
+
+def _leaders(mimic: Mimic | Follow) -> list[str]:
+    return [mimic.joint] if isinstance(mimic, Mimic) else list(mimic.joints)
+
+
+def _renamed(mimic: Mimic | Follow | None, prefix: str) -> Mimic | Follow | None:
+    if isinstance(mimic, Mimic):
+        return dataclasses.replace(mimic, joint=prefix + mimic.joint)
+    if isinstance(mimic, Follow):
+        return Follow(tuple(prefix + name for name in mimic.joints), mimic.function)
+    return None
+
+
+def _followed(name: str, follow: Follow, at: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The coordinate (1,) of a joint, all of whose leaders are locked."""
+    if missing := set(follow.joints) - at.keys():
+        raise ArgumentError(f"joint {name!r} follows {sorted(missing)} too: lock them as well")
+    leaders = jnp.asarray(np.concatenate([at[leader] for leader in follow.joints]))
+    return np.array(follow.function(leaders), float).reshape(1)
 
 
 def _numbers(model: Model, body: int) -> dict[str, np.ndarray]:
     """A joint's limits, where it has coordinates of its own, and its dissipation and armature."""
     topology = model.topology
     q = topology.q_start[body] + np.arange(topology.nqs[body])
-    v = topology.v_start[body] + np.arange(topology.nvs[body])
+    widths = model.joint_nvs
+    v = sum(widths[:body]) + np.arange(widths[body])
     of_tree = {"damping": model.damping, "friction": model.friction, "armature": model.armature}
     numbers = {field: np.array(x, float)[v] for field, x in of_tree.items()}
     if model.coupling is not None:
-        if v[0] not in model.coupling.v_independent:
+        if q[0] not in model.coupling.q_independent:
             return numbers
         q = np.array([model.coupling.q_source[i] for i in q])
         v = np.array([model.coupling.v_source[i] for i in v])

@@ -7,14 +7,15 @@ a new joint is one class here and, if files can name it, one line in their reade
 
 The contract has one rule: in the child's frame the motion subspace S is *constant*. Then the
 joint's bias acceleration is zero and every derivative is simple. A joint without that property
-is built as a chain of joints that have it; see `jaxrbd.builder.Compound`.
+is built as a chain of joints that have it, see `jaxrbd.builder.Compound`, or from two functions,
+see `Custom`: a body with all six freedoms, whose velocity follows the joint's coordinates.
 """
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -78,6 +79,20 @@ class Joint(eqx.Module):
 def _parameter(x: ArrayLike | Sequence[int | float]) -> Parameter:
     """A parameter given as numbers is kept in float64 until the builder casts the whole model."""
     return x if isinstance(x, Array) else np.asarray(x, dtype=float)
+
+
+class _Constant(eqx.Module):
+    """A plain function as a pytree without leaves."""
+
+    function: Callable = eqx.field(static=True)
+
+    def __call__(self, q):
+        return self.function(q)
+
+
+def as_module(f: Callable) -> Any:
+    """A function as a pytree: an `eqx.Module` as it is, a plain function as one without leaves."""
+    return f if isinstance(f, eqx.Module) else _Constant(f)
 
 
 class _Euclidean(Joint):
@@ -315,6 +330,67 @@ class FreeFlyer(Joint):
     @staticmethod
     def _motion(q) -> Pose:
         return Pose(so3.quaternion_to_matrix(q[..., 3:]), q[..., :3])
+
+
+class Custom(_Euclidean):
+    """A joint of your own: the child's pose as a function of `nv` coordinates.
+
+    - `nv`: the number of coordinates, and of velocities, which are their rates;
+    - `motion(q)`: `Pose` of the child in the joint's fixed side, for q (nv,);
+    - `tangent_map(q)`: its derivative (6, nv), the child's velocity `[v; w]` in its own frame being
+      `tangent_map(q) @ dq/dt`. None derives it from `motion` by forward-mode differentiation.
+
+    Each is a pure function of jax.numpy, or an `eqx.Module` with a `__call__`, whose arrays are
+    then leaves of the model. The subspace of such a joint may depend on q: it is a free body whose
+    six velocities follow the coordinates through the tangent map, in every algorithm and
+    derivative. Source: Featherstone, section 3.5.
+    """
+
+    nv: int = eqx.field(static=True)  # pyright: ignore[reportIncompatibleVariableOverride]
+    motion: Callable[[Array], Pose] = eqx.field(converter=as_module)
+    tangent_map: Callable[[Array], Array] | None = eqx.field(
+        converter=lambda f: f if f is None else as_module(f), default=None
+    )
+
+    @property
+    def nq(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.nv
+
+    def pose(self, placement, q):
+        return compose(placement, _each(lambda f, q: f(q), q.ndim - 1)(self.motion, q))
+
+    def subspace(self):
+        return jnp.eye(6)
+
+    def neutral(self):
+        return np.zeros(self.nv)
+
+    def tangent(self, q: Float[Array, "... nv"]) -> Float[Array, "... nv 6"]:
+        """The child's velocity for a unit rate of each coordinate, in its own frame."""
+        if self.tangent_map is not None:
+            columns = _each(lambda f, q: f(q), q.ndim - 1)(self.tangent_map, q)
+        else:
+            columns = _each(_body_velocity, q.ndim - 1)(self.motion, q)
+        return jnp.swapaxes(columns, -1, -2)
+
+    def random(self, key, lower, upper):
+        return _uniform(key, lower, upper, 1.0)
+
+
+def _body_velocity(motion: Callable[[Array], Pose], q: Array) -> Array:
+    """The tangent map (6, n) of a pose: `[R^T dp; vee(R^T dR)]`."""
+    R = motion(q).R
+    dR, dp = jax.jacfwd(lambda q: tuple(motion(q)))(q)
+    turn = jnp.einsum("ki,kjn->ijn", R, dR, precision="highest")
+    linear = jnp.einsum("ki,kn->in", R, dp, precision="highest")
+    return jnp.concatenate([linear, jnp.stack([turn[2, 1], turn[0, 2], turn[1, 0]])])
+
+
+def _each(function: Callable, depth: int) -> Callable:
+    """`function` mapped over so many leading axes."""
+    for _ in range(depth):
+        function = jax.vmap(function)
+    return function
 
 
 def _integrate_quaternion(q, w):

@@ -1,10 +1,4 @@
-"""The robot as a pytree: every number a differentiable leaf, every structure static.
-
-Here, and only here, joint kinds meet the tree: `joint_poses` turns q into the poses of the bodies
-in their parents, `joint_motion` turns a velocity into the bodies' relative motions (`S v`), and
-`joint_force` is its transpose (`S^T F`). Mimic joints live at this edge too: with `v_tree = G v`,
-these three are all that ever sees G.
-"""
+"""The robot as a pytree: every number a differentiable leaf, every structure static."""
 
 from __future__ import annotations
 
@@ -18,41 +12,10 @@ from jax import Array
 from jax.typing import DTypeLike
 from jaxtyping import Float
 
-from .joints import Joint
+from .coupling import Coupling
+from .joints import Custom, Joint
 from .spatial import Pose
 from .topology import Topology
-
-
-class Coupling(eqx.Module):
-    """Mimic joints: each coordinate of the tree follows one independent coordinate.
-
-    `q_tree = multiplier * q[q_source] + offset`, `v_tree = v_multiplier * v[v_source]`: an
-    independent coordinate is its own source, with multiplier 1 and offset 0.
-    """
-
-    q_multiplier: Float[Array, " nq_tree"]
-    q_offset: Float[Array, " nq_tree"]
-    v_multiplier: Float[Array, " nv_tree"]
-    q_source: tuple[int, ...] = eqx.field(static=True)
-    v_source: tuple[int, ...] = eqx.field(static=True)
-    q_independent: tuple[int, ...] = eqx.field(static=True)
-    v_independent: tuple[int, ...] = eqx.field(static=True)
-
-    def position(self, q: Array) -> Array:
-        """All coordinates of the tree from the independent ones."""
-        return self.q_multiplier * q[np.array(self.q_source)] + self.q_offset
-
-    def motion(self, v: Array) -> Array:
-        """All velocities of the tree from the independent ones: `G v`, along the first axis."""
-        columns = (-1,) + (1,) * (v.ndim - 1)
-        return self.v_multiplier.reshape(columns) * v[np.array(self.v_source)]
-
-    def force(self, tau: Array) -> Array:
-        """Generalised force on the independent coordinates: `G^T tau`, along the first axis."""
-        columns = (-1,) + (1,) * (tau.ndim - 1)
-        weighted = self.v_multiplier.reshape(columns) * tau
-        out = jnp.zeros((len(self.v_independent), *tau.shape[1:]), tau.dtype)
-        return out.at[np.array(self.v_source)].add(weighted)
 
 
 class Model(eqx.Module):
@@ -68,12 +31,12 @@ class Model(eqx.Module):
     - `joints`: the joints, stacked by kind (`joint_bodies` says which body each moves);
     - `frame_pose`: (nf,) poses of the named frames (one a link) in their bodies;
     - `gravity`: (3,), acceleration of free fall in the world's axes;
-    - `armature`, `damping`, `friction`: one a degree of freedom of the tree, mimic joints
-      included. Armature enters every algorithm as inertia on the diagonal of M; damping and
-      friction enter none of them by themselves, see `passive_force`;
+    - `armature`, `damping`, `friction`: one a velocity of each joint, mimic joints included.
+      Armature enters every algorithm as inertia on the diagonal of M; damping and friction enter
+      them only in a model made by `with_dissipation`, see `passive_force`;
     - `lower_position_limit`, `upper_position_limit` (nq,), `velocity_limit`, `effort_limit` (nv,):
       infinite where there is none. No algorithm enforces them;
-    - `coupling`: the mimic joints, or None.
+    - `coupling`: the joints that follow others, or None.
     """
 
     placement: Pose
@@ -81,9 +44,9 @@ class Model(eqx.Module):
     joints: tuple[Joint, ...]
     frame_pose: Pose
     gravity: Float[Array, "3"]
-    armature: Float[Array, " nv_tree"]
-    damping: Float[Array, " nv_tree"]
-    friction: Float[Array, " nv_tree"]
+    armature: Float[Array, " nv_joint"]
+    damping: Float[Array, " nv_joint"]
+    friction: Float[Array, " nv_joint"]
     lower_position_limit: Float[Array, " nq"]
     upper_position_limit: Float[Array, " nq"]
     velocity_limit: Float[Array, " nv"]
@@ -96,6 +59,7 @@ class Model(eqx.Module):
     frame_names: tuple[str, ...] = eqx.field(static=True)
     frame_bodies: tuple[int, ...] = eqx.field(static=True)
     name: str = eqx.field(static=True, default="robot")
+    dissipative: bool = eqx.field(static=True, default=False)
 
     @property
     def nb(self) -> int:
@@ -110,7 +74,30 @@ class Model(eqx.Module):
     @property
     def nv(self) -> int:
         """Number of independent degrees of freedom: the length of v, a and tau."""
-        return self.topology.nv if self.coupling is None else len(self.coupling.v_independent)
+        return sum(self.joint_nvs) if self.coupling is None else len(self.coupling.v_independent)
+
+    @property
+    def joint_nvs(self) -> tuple[int, ...]:
+        """Number of velocities of each joint: of rows of S, but for a `joints.Custom`."""
+        widths = np.zeros(self.nb, int)
+        for joint, bodies in zip(self.joints, self.joint_bodies):
+            widths[list(bodies)] = joint.nv
+        return tuple(widths.tolist())
+
+    @property
+    def is_tree(self) -> bool:
+        """Whether v is the velocities of the tree's degrees of freedom: no joint follows others."""
+        return self.coupling is None and not self.has_custom_joints
+
+    @property
+    def has_custom_joints(self) -> bool:
+        """Whether a joint is a `joints.Custom`."""
+        return any(isinstance(joint, Custom) for joint in self.joints)
+
+    @property
+    def varies(self) -> bool:
+        """Whether the map from v to the velocities of the tree's dofs depends on q."""
+        return self.has_custom_joints or bool(self.coupling and self.coupling.followers)
 
     @property
     def dtype(self) -> np.dtype:
@@ -121,29 +108,19 @@ class Model(eqx.Module):
         """The same robot with every array cast to `dtype` (float32 or float64)."""
         return jax.tree.map(lambda x: jnp.asarray(x, dtype), self)
 
+    def with_dissipation(self, on: bool = True) -> Model:
+        """The same robot, its joints' damping and Coulomb friction part of its dynamics or not.
+
+        When on, `rnea`, `bias_force` and their derivatives hold the joint forces that overcome
+        them, and forward dynamics is slowed by them; see `passive_force`. Off is the default.
+        """
+        return dataclasses.replace(self, dissipative=on)
+
     def __repr__(self) -> str:
         return (
             f"Model({self.name!r}, nb={self.nb}, nq={self.nq}, nv={self.nv}, "
             f"frames={len(self.frame_names)}, dtype={self.dtype.name})"
         )
-
-
-# -------------------------------------------------------- independent coordinates and the tree's
-
-
-def tree_position(model: Model, q: Float[Array, " nq"]) -> Float[Array, " nq_tree"]:
-    """All coordinates of the tree from the independent ones."""
-    return q if model.coupling is None else model.coupling.position(q)
-
-
-def tree_motion(model: Model, v: Float[Array, " nv"]) -> Float[Array, " nv_tree"]:
-    """All velocities of the tree from the independent ones: `G v`."""
-    return v if model.coupling is None else model.coupling.motion(v)
-
-
-def independent_force(model: Model, rows: Float[Array, "nv_tree ..."]) -> Float[Array, "nv ..."]:
-    """Generalised forces on the independent coordinates, `G^T rows`, along the first axis."""
-    return rows if model.coupling is None else model.coupling.force(rows)
 
 
 # ------------------------------------------------------------------------ joints in their places
@@ -154,7 +131,8 @@ class JointGroup:
     """The joints of one kind and their places in the tree.
 
     `bodies` (n,) are moved by them; `index["q"]` (n, nq) and `index["v"]` (n, nv) are their
-    coordinates; `number` is the kind's place in `model.joints`.
+    coordinates and velocities among those of all joints, `index["S"]` (n, rows) their rows of S;
+    `number` is the kind's place in `model.joints`.
     """
 
     number: int
@@ -165,65 +143,18 @@ class JointGroup:
 
 def joint_groups(model: Model) -> list[JointGroup]:
     """The joints by kind; all of it is known while tracing."""
+    topology = model.topology
+    v_start = np.cumsum([0, *model.joint_nvs])[:-1]
     groups = []
     for number, (joint, bodies) in enumerate(zip(model.joints, model.joint_bodies)):
         at = np.array(bodies)
-        q_index = model.topology.q_start[at][:, None] + np.arange(joint.nq)
-        v_index = model.topology.v_start[at][:, None] + np.arange(joint.nv)
-        groups.append(JointGroup(number, joint, at, {"q": q_index, "v": v_index}))
+        index = {
+            "q": topology.q_start[at][:, None] + np.arange(joint.nq),
+            "v": v_start[at][:, None] + np.arange(joint.nv),
+            "S": topology.v_start[at][:, None] + np.arange(topology.nvs[bodies[0]]),
+        }
+        groups.append(JointGroup(number, joint, at, index))
     return groups
-
-
-def joint_poses(model: Model, q: Float[Array, " nq"]) -> Pose:
-    """Poses `X_PB` of the bodies in their parents, R (nb, 3, 3) and p (nb, 3) in m."""
-    q = tree_position(model, q)
-    groups = joint_groups(model)
-    R, p = [], []
-    for group in groups:
-        n = len(group.bodies)
-        placement = jax.tree.map(lambda x: take_rows(x, group.bodies), model.placement)
-        pose = group.joint.pose(placement, take_rows(q, group.index["q"]))
-        R.append(jnp.broadcast_to(pose.R, (n, 3, 3)))
-        p.append(jnp.broadcast_to(pose.p, (n, 3)))
-    bodies = [group.bodies for group in groups]
-    return Pose(
-        merge_rows(R, bodies, (3, 3), model.dtype), merge_rows(p, bodies, (3,), model.dtype)
-    )
-
-
-def motion_subspace(model: Model) -> Float[Array, "nv_tree 6"]:
-    """Rows of S, one a degree of freedom of the tree, each in its body's own frame."""
-    rows, dofs = [], []
-    for group in joint_groups(model):
-        n, nv = group.index["v"].shape
-        S = jnp.asarray(group.joint.subspace(), model.dtype)
-        rows.append(jnp.broadcast_to(S, (n, nv, 6)).reshape(n * nv, 6))
-        dofs.append(group.index["v"].ravel())
-    return merge_rows(rows, dofs, (6,), model.dtype)
-
-
-def joint_motion(model: Model, v: Float[Array, " nv"]) -> Float[Array, "nb 6"]:
-    """`S G v`: the motion of each body relative to its parent, in the body's frame."""
-    return _sum_dofs(model.topology, tree_motion(model, v)[:, None] * motion_subspace(model))
-
-
-def joint_force(model: Model, F: Float[Array, "nb 6"]) -> Float[Array, " nv"]:
-    """`G^T S^T F`: the generalised force of a force on each body, in the body's frame."""
-    at_dofs = take_rows(F, model.topology.dof_body)
-    return independent_force(model, jnp.sum(motion_subspace(model) * at_dofs, axis=-1))
-
-
-def armature_force(model: Model, a: Float[Array, " nv"]) -> Float[Array, " nv"]:
-    """The armature's share of `M a`: `G^T diag(armature) G a`."""
-    return independent_force(model, model.armature * tree_motion(model, a))
-
-
-def _sum_dofs(topology: Topology, rows: Array) -> Array:
-    """Sum the rows (nv, 6) of each body's dofs, (nb, 6)."""
-    if topology.nv == topology.nb:
-        return rows
-    member = topology.dof_body == np.arange(topology.nb)[:, None]
-    return jnp.matmul(jnp.asarray(member, rows.dtype), rows, precision="highest")
 
 
 def take_rows(x: Array, index: np.ndarray) -> Array:

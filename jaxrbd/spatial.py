@@ -239,6 +239,69 @@ def _skew_squared(a: Vec3, b: Vec3) -> Mat3:
     return Mat3.symmetric(-(yy + zz), xy, -(xx + zz), xz, yz, -(xx + yy))
 
 
+# ----------------------------------------------------- inertia that moves: the velocity companion
+
+
+def velocity_companion(inertia: Float[Array, "... 10"], v: Float[Array, "... 6"]):
+    """The moments `[p, N]` (..., 12) of the velocity u of a moving body's matter.
+
+    `p = int u dm = m v + w x mc` and `N = int u r^T dm = v mc^T + [w x] Sigma`, row by row, with
+    `Sigma = int r r^T dm = tr(I)/2 1 - I`. They add over bodies, like inertias, and hold all that
+    derivatives of the dynamics need of the velocity: the matrix B of `apply_companion`, the
+    momentum, and the rate of the inertia. Source: Echeandia and Wensing (2021), equation 15, whose
+    B of 36 numbers this is.
+    """
+    m, h, I_o = _split_inertia(inertia)
+    linear, w = halves(v)
+    xx, xy, yy, xz, yz, zz = I_o.upper()
+    half = (xx + yy + zz) / 2
+    Sigma = Mat3.symmetric(half - xx, -xy, half - yy, -xz, -yz, half - zz)
+    N = Mat3(linear.x * h, linear.y * h, linear.z * h) + Mat3.skew(w) @ Sigma
+    return join(m * linear + w.cross(h), *N.rows)
+
+
+def apply_companion(companion: Float[Array, "... 12"], x: Float[Array, "... 6"]):
+    """Force `B x` (..., 6): half the Coriolis force on matter that a motion x turns.
+
+    `B x = int [w x u; r x (w x u)] dm = [w x p; tr(N) w - N w]`, with w the angular part of x: the
+    linear part has no effect. `2 B(I, v) x = v x* I x - I (v x x) + x x* I v`, so that
+    `B(I, v) v = v x* I v`.
+    """
+    p, N, trace = _split_companion(companion)
+    w = halves(x)[1]
+    return join(w.cross(p), trace * w - N @ w)
+
+
+def apply_companion_transpose(companion: Float[Array, "... 12"], x: Float[Array, "... 6"]):
+    """The angular half (..., 3) of `B^T x`, `p x v + tr(N) w - N^T w`; the linear half is zero."""
+    p, N, trace = _split_companion(companion)
+    v, w = halves(x)
+    return (p.cross(v) + (trace * w - N.T @ w)).array()
+
+
+def companion_inertia_rate(companion: Float[Array, "... 12"]) -> Float[Array, "... 10"]:
+    """Rate of the inertia (..., 10) in the fixed frame in which the body moves: `B + B^T`."""
+    p, N, trace = _split_companion(companion)
+    both = N + N.T
+    xx, xy, yy, xz, yz, zz = both.upper()
+    I_o = Mat3.symmetric(2 * trace - xx, -xy, 2 * trace - yy, -xz, -yz, 2 * trace - zz)
+    return _join_inertia(jnp.zeros_like(trace), p, I_o)
+
+
+def companion_momentum(companion: Float[Array, "... 12"]) -> Float[Array, "... 6"]:
+    """Momentum `I v` (..., 6) of the body."""
+    p, N, _ = _split_companion(companion)
+    a, b, c = N.rows
+    return join(p, Vec3(c.y - b.z, a.z - c.x, b.x - a.y))
+
+
+def _split_companion(companion: Array) -> tuple[Vec3, Mat3, Array]:
+    """p, N and the trace of N."""
+    c = jnp.unstack(companion, axis=-1)
+    N = Mat3(Vec3(*c[3:6]), Vec3(*c[6:9]), Vec3(*c[9:12]))
+    return Vec3(*c[:3]), N, c[3] + c[7] + c[11]
+
+
 # ------------------------------------------------------------------------ operators as matrices
 
 

@@ -15,6 +15,7 @@ its operator, and that `propagate` and `accumulate` are transposes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -28,7 +29,7 @@ from .topology import Topology
 # Up to so many bodies, a product with a constant 0/1 matrix beats a gather or a scatter on a CPU.
 _DENSE = 128
 
-Hand = Callable[[Pose, Array], Array]
+Hand = Callable[[Any, Array], Array]
 
 
 def propagate(
@@ -84,6 +85,41 @@ def compose_poses(topology: Topology, X: Pose) -> Pose:
     return _pose(H)
 
 
+def sum_to_leaves(topology: Topology, b: Float[Array, "nb n"]) -> Float[Array, "nb n"]:
+    """`y_i = sum of b_j over the j that support i`: `propagate` where all share one frame."""
+    if topology.nb <= _DENSE:
+        return jnp.matmul(_supports(topology, b.dtype).T, b, precision="highest")
+    return _solve(
+        lambda y: y - _down(topology, None, y, _same),
+        b,
+        solve=lambda b: _sweep_down(topology, None, b, _same),
+        transpose_solve=lambda f: _sweep_up(topology, None, f, _same),
+    )
+
+
+def sum_to_root(topology: Topology, f: Float[Array, "nb n"]) -> Float[Array, "nb n"]:
+    """`F_i = sum of f_j over the j that i supports`: `accumulate` where all share one frame.
+
+    The transpose of `sum_to_leaves`.
+    """
+    if topology.nb <= _DENSE:
+        return jnp.matmul(_supports(topology, f.dtype), f, precision="highest")
+    return _solve(
+        lambda F: F - _up(topology, None, F, _same),
+        f,
+        solve=lambda f: _sweep_up(topology, None, f, _same),
+        transpose_solve=lambda b: _sweep_down(topology, None, b, _same),
+    )
+
+
+def _supports(topology: Topology, dtype) -> Array:
+    return jnp.asarray(topology.supports, dtype)
+
+
+def _same(_: None, x: Array) -> Array:
+    return x
+
+
 def _numbers(X: Pose) -> Array:
     """The twelve numbers of a pose, (..., 12)."""
     return jnp.concatenate([X.R.reshape(*X.R.shape[:-2], 9), X.p], axis=-1)
@@ -109,7 +145,7 @@ def _pose_to_parent(X: Pose, C: Array) -> Array:
 # ------------------------------------------------------------- one step of every body at once
 
 
-def _down(topology: Topology, X: Pose, y: Array, hand: Hand) -> Array:
+def _down(topology: Topology, X: Pose | None, y: Array, hand: Hand) -> Array:
     """`L y`: what each body is handed by its parent, zero at the roots."""
     parents = np.array(topology.parents, dtype=int)
     if topology.nb <= _DENSE:
@@ -119,7 +155,7 @@ def _down(topology: Topology, X: Pose, y: Array, hand: Hand) -> Array:
     return hand(X, at_parent)
 
 
-def _up(topology: Topology, X: Pose, f: Array, hand: Hand) -> Array:
+def _up(topology: Topology, X: Pose | None, f: Array, hand: Hand) -> Array:
     """`L^T f`: what each body is handed by its children."""
     parents = np.array(topology.parents, dtype=int)
     handed = hand(X, f)
@@ -137,7 +173,7 @@ def _children(parents: np.ndarray, dtype) -> Array:
 # ------------------------------------------------------------------------- the sweeps, body by body
 
 
-def _sweep_down(topology: Topology, X: Pose, b: Array, hand: Hand) -> Array:
+def _sweep_down(topology: Topology, X: Pose | None, b: Array, hand: Hand) -> Array:
     """Solve `(1 - L) y = b` from the roots down; the buffer's last row is the world's zero."""
 
     def body(y, step):
@@ -150,7 +186,7 @@ def _sweep_down(topology: Topology, X: Pose, b: Array, hand: Hand) -> Array:
     return y[: topology.nb]
 
 
-def _sweep_up(topology: Topology, X: Pose, f: Array, hand: Hand) -> Array:
+def _sweep_up(topology: Topology, X: Pose | None, f: Array, hand: Hand) -> Array:
     """Solve `(1 - L^T) F = f` from the leaves up; the buffer's last row collects the world's."""
 
     def body(F, step):

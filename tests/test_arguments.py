@@ -22,7 +22,7 @@ FUNCTIONS = {
     "kinetic_energy": (rbd.kinetic_energy, {"q": Q, "v": V}),
     "potential_energy": (rbd.potential_energy, {"q": Q}),
     "center_of_mass": (rbd.center_of_mass, {"q": Q}),
-    "passive_force": (rbd.passive_force, {"v": V}),
+    "passive_force": (rbd.passive_force, {"q": Q, "v": V}),
     "forward_kinematics": (rbd.forward_kinematics, {"q": Q}),
     "integrate": (rbd.integrate, {"q": Q, "dv": V}),
     "difference": (rbd.difference, {"q0": Q, "q1": Q}),

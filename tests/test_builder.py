@@ -132,8 +132,8 @@ def test_passive_force_opposes_the_motion():
         [link("a"), link("b")],
         [joint("j", None, "a", damping=0.5, friction=2), joint("k", "a", "b", damping=1)],
     )
-    close(rbd.passive_force(model, jnp.array([3.0, -1.0])), jnp.array([-3.5, 1.0]))
-    close(rbd.passive_force(model, jnp.zeros(2)), jnp.zeros(2))
+    close(rbd.passive_force(model, jnp.zeros(2), jnp.array([3.0, -1.0])), jnp.array([-3.5, 1.0]))
+    close(rbd.passive_force(model, jnp.zeros(2), jnp.zeros(2)), jnp.zeros(2))
 
 
 # --------------------------------------------------------------------------------------- editing

@@ -47,7 +47,7 @@ ALGORITHMS = {
     "center_of_mass": lambda m, q, v, u: rbd.center_of_mass(m, q),
     "kinetic_energy": lambda m, q, v, u: rbd.kinetic_energy(m, q, v),
     "potential_energy": lambda m, q, v, u: rbd.potential_energy(m, q),
-    "passive_force": lambda m, q, v, u: rbd.passive_force(m, v) * u,
+    "passive_force": lambda m, q, v, u: rbd.passive_force(m, q, v) * u,
     "integrate": lambda m, q, v, u: rbd.integrate(m, q, v),
     "difference": lambda m, q, v, u: rbd.difference(m, q, rbd.integrate(m, q, 0.1 * v)),
     "interpolate": lambda m, q, v, u: rbd.interpolate(m, q, rbd.integrate(m, q, 0.1 * v), 0.3),

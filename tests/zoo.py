@@ -2,6 +2,7 @@
 
 import functools
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -86,6 +87,68 @@ def coupled() -> rbd.Model:
         4: rbd.Mimic("j2", 1.5, 0.3),
     }
     return build(kinds, [-1, 0, 0, 1, 2, 3, 3], seed=3, armature=0.1, mimics=mimics)
+
+
+def turn(angle, first, second) -> jax.Array:
+    """The rotation that turns the first coordinate axis towards the second."""
+    e = jnp.eye(3)
+    in_plane = jnp.outer(e[first], e[first]) + jnp.outer(e[second], e[second])
+    turned = jnp.outer(e[second], e[first]) - jnp.outer(e[first], e[second])
+    return e + (jnp.cos(angle) - 1) * in_plane + jnp.sin(angle) * turned
+
+
+def crank(q) -> rbd.Pose:
+    """The pose of a joint of two coordinates whose subspace depends on both."""
+    R = jnp.matmul(turn(q[0] + q[1], 0, 1), turn(q[0] * q[1], 1, 2), precision="highest")
+    return rbd.Pose(R, jnp.stack([q[0] ** 2, jnp.sin(q[1]), q[0] * q[1]]))
+
+
+def cam(q) -> rbd.Pose:
+    """The pose of a joint that advances unevenly as it turns."""
+    return rbd.Pose(turn(q[0], 2, 0), jnp.stack([jnp.cos(q[0]), q[0], jnp.sin(q[0])]))
+
+
+class Polynomial(eqx.Module):
+    """A coupling with numbers of its own: `c0 sin(x0) x1 + c1 x0^2`."""
+
+    c: jax.Array | np.ndarray = eqx.field(default_factory=lambda: np.array([0.7, 0.3]))
+
+    def __call__(self, x):
+        return self.c[0] * jnp.sin(x[0]) * x[1] + self.c[1] * x[0] ** 2
+
+
+@functools.cache
+def following() -> rbd.Model:
+    """A tree with joints that follow others nonlinearly, and joints of one's own."""
+    rng = np.random.default_rng(8)
+    follow = {"j3": rbd.Follow(("j2", "j4"), Polynomial()), "j5": rbd.Mimic("j4", -0.5, 0.1)}
+    kinds = [
+        joints.FreeFlyer(),
+        joints.Custom(2, crank),
+        joints.Revolute((1, 2, 3)),
+        joints.Prismatic((1, 0, 2)),
+        joints.Revolute((3, 1, 0)),
+        joints.Helical((0, 1, 1), 0.3),
+        joints.Custom(
+            1, lambda x: rbd.Pose(rbd.so3.exp(x * jnp.ones(3)), jnp.cos(x) * jnp.ones(3))
+        ),
+    ]
+    links = [rbd.Link(f"l{i}", random_inertia(rng)) for i in range(len(kinds))]
+    specs = [
+        rbd.JointSpec(
+            f"j{i}",
+            kind,
+            f"l{i - 1}" if i else None,
+            f"l{i}",
+            random_placement(rng),
+            armature=0.1,
+            damping=0.2,
+            friction=0.05,
+            mimic=follow.get(f"j{i}"),
+        )
+        for i, kind in enumerate(kinds)
+    ]
+    return rbd.build_model(links, specs)
 
 
 @functools.cache

@@ -16,7 +16,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from .. import arguments
-from ..model import Model, joint_motion, joint_poses, motion_subspace
+from ..joint_space import joint_motion, joint_poses, motion_subspace, resistance_force
+from ..model import Model
 from ..spatial import (
     Pose,
     cross_motion,
@@ -25,7 +26,9 @@ from ..spatial import (
     inverse_motion_matrix,
 )
 from ..tree import propagate
+from .crba import minverse
 from .forward_dynamics import forward_dynamics
+from .kinematics import Kinematics, forward_kinematics
 from .rnea import gravity_acceleration
 
 
@@ -49,16 +52,16 @@ def aba(
     """Acceleration of the robot under the joint forces tau, in O(nb) operations.
 
     Arguments, result and errors as for `forward_dynamics`, which is the faster up to some 50 dofs
-    and to differentiate; this is the better for long chains. With mimic joints, whose dofs are no
-    tree, it is `forward_dynamics` itself. Source: Featherstone, table 7.1.
+    and to differentiate; this is the better for long chains. Where joints follow others (mimic),
+    and so the dofs are no tree, it is `forward_dynamics` itself. Source: Featherstone, table 7.1.
     """
-    if model.coupling is not None:
+    if not model.is_tree:
         return forward_dynamics(model, q, v, tau, f_ext)
     q = arguments.configuration(model, q)
     v = arguments.velocity(model, v)
-    tau = arguments.velocity(model, tau, "tau")
+    tau = arguments.velocity(model, tau, "tau") - resistance_force(model, q, v)
     X = joint_poses(model, q)
-    vJ = joint_motion(model, v)
+    vJ = joint_motion(model, q, v)
     V = propagate(model.topology, X, vJ)
     p = gyroscopic_force(model.inertia, V)
     if f_ext is not None:
@@ -66,6 +69,29 @@ def aba(
     nodes = _dof_tree(model, X, p, cross_motion(V, vJ), tau)
     U, D, u = _articulate(nodes)
     return _accelerate(nodes, U, D, u, gravity_acceleration(model))
+
+
+@jax.jit
+def aba_minverse(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "nv nv"]:
+    """Inverse of the mass matrix by the dof tree, without forming M, in O(nv^2), (nv, nv).
+
+    Each column is the response of the robot, at rest and weightless, to a unit force on one dof;
+    the articulated inertias are common to all. `q` (nq,) or its `Kinematics`. `minverse` is the
+    faster for robots; this is the better for long chains. Where joints follow others (mimic) it is
+    `minverse` itself. Raises ArgumentError on a wrong shape or dtype. Source: Carpentier (2018).
+    """
+    if not model.is_tree:
+        return minverse(model, q)
+    X = forward_kinematics(model, q).X_PB
+    at_rest = jnp.zeros((model.nb, 6), model.dtype)
+    nodes = _dof_tree(model, X, at_rest, at_rest, jnp.zeros(model.nv, model.dtype))
+    U, D, _ = _articulate(nodes)
+
+    def response(tau):
+        return _accelerate(nodes, U, D, _bear(nodes, U, D, tau), jnp.zeros(6, model.dtype))
+
+    columns = jax.vmap(response)(jnp.eye(model.nv, dtype=model.dtype))
+    return (columns + columns.T) / 2
 
 
 def _dof_tree(model: Model, X: Pose, p: Array, c: Array, tau: Array) -> _Nodes:
@@ -115,6 +141,22 @@ def _articulate(nodes: _Nodes) -> tuple[Array, Array, Array]:
     buffer = jnp.concatenate([borne, jnp.zeros((1, 6, 7), borne.dtype)])
     steps = (jnp.arange(nv, dtype=jnp.int32), nodes)
     return lax.scan(body, buffer, steps, reverse=True)[1]
+
+
+def _bear(nodes: _Nodes, U: Array, D: Array, tau: Array) -> Array:
+    """Leaves to root: what of the forces tau is left to move each node, u (nv,)."""
+
+    def body(p, step):
+        i, node, U, D, tau = step
+        pA = lax.dynamic_index_in_dim(p, i, keepdims=False)
+        u = tau - _dot(node.S, pA)
+        handed = _dot(node.X.T, pA + U * (u / D))
+        at_parent = lax.dynamic_index_in_dim(p, node.parent, keepdims=False) + handed
+        return lax.dynamic_update_index_in_dim(p, at_parent, node.parent, 0), u
+
+    nv = len(tau)
+    steps = (jnp.arange(nv, dtype=jnp.int32), nodes, U, D, tau)
+    return lax.scan(body, jnp.zeros((nv + 1, 6), tau.dtype), steps, reverse=True)[1]
 
 
 def _accelerate(nodes: _Nodes, U: Array, D: Array, u: Array, world: Array) -> Array:

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from .. import arguments
-from ..model import (
-    Model,
+from ..joint_space import (
     armature_force,
-    independent_force,
     joint_force,
     joint_motion,
     joint_poses,
-    motion_subspace,
+    joint_rates,
+    project,
+    rotor_inertia,
 )
-from ..spatial import Pose, apply_inertia, transform_inertia, transform_motion
-from ..tree import accumulate, propagate
+from ..model import Model, take_rows
+from ..spatial import apply_inertia, transform_inertia
+from ..tree import accumulate, propagate, sum_to_root
 from .kinematics import Kinematics, forward_kinematics
+from .world import dof_columns, root_centred, symmetric_product
 
 
 @jax.jit
@@ -32,20 +33,13 @@ def crba(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "nv nv"]:
     `M = S^T (Ic S)` wherever one dof supports the other: a masked matrix product. Raises
     ArgumentError on a wrong shape or dtype. Source: Featherstone, table 6.2.
     """
-    topology = model.topology
-    X = _root_centred(model, forward_kinematics(model, q).X_WB)
-    composite = jnp.matmul(
-        jnp.asarray(topology.supports, model.dtype),
-        transform_inertia(X, model.inertia),
-        precision="highest",
-    )
-    dof_body = topology.dof_body
-    S = transform_motion(Pose(X.R[dof_body], X.p[dof_body]), motion_subspace(model))
-    F = apply_inertia(composite[dof_body], S)
-    above = np.triu(topology.supports[np.ix_(dof_body, dof_body)])
-    upper = jnp.where(above, jnp.matmul(S, F.T, precision="highest"), 0)
-    M = upper + jnp.triu(upper, 1).T + jnp.diag(model.armature)
-    return independent_force(model, independent_force(model, M).T)
+    kinematics = forward_kinematics(model, q)
+    X = root_centred(model, kinematics.X_WB)
+    composite = sum_to_root(model.topology, transform_inertia(X, model.inertia))
+    J = dof_columns(model, X)
+    F = apply_inertia(take_rows(composite, model.topology.dof_body), J)
+    M = symmetric_product(model, J, F)
+    return project(model, kinematics.q, M) + rotor_inertia(model, kinematics.q)
 
 
 @jax.jit
@@ -57,9 +51,9 @@ def mass_matrix_product(model: Model, q: ArrayLike, x: ArrayLike) -> Float[Array
     """
     q, x = arguments.configuration(model, q), arguments.velocity(model, x, "x")
     X = joint_poses(model, q)
-    A = propagate(model.topology, X, joint_motion(model, x))
+    A = propagate(model.topology, X, joint_motion(model, q, x))
     F = accumulate(model.topology, X, apply_inertia(model.inertia, A))
-    return joint_force(model, F) + armature_force(model, x)
+    return joint_force(model, q, F) + armature_force(model, q, joint_rates(model, q, x))
 
 
 @jax.jit
@@ -72,8 +66,3 @@ def minverse(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "nv nv"]:
     L = jnp.linalg.cholesky(crba(model, q))
     half = jax.scipy.linalg.solve_triangular(L, jnp.eye(model.nv, dtype=model.dtype), lower=True)
     return jnp.matmul(half.T, half, precision="highest")
-
-
-def _root_centred(model: Model, X_WB: Pose) -> Pose:
-    """World poses with each tree's origin moved to its root body, so that no digits are lost."""
-    return Pose(X_WB.R, X_WB.p - X_WB.p[model.topology.root])

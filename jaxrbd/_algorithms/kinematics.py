@@ -13,7 +13,14 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from .. import arguments
-from ..model import Model, independent_force, joint_motion, joint_poses, motion_subspace
+from ..joint_space import (
+    independent_force,
+    joint_acceleration,
+    joint_motion,
+    joint_poses,
+    motion_subspace,
+)
+from ..model import Model
 from ..spatial import (
     Pose,
     compose,
@@ -29,9 +36,11 @@ from ..tree import compose_poses, propagate
 class Kinematics(NamedTuple):
     """The configuration as poses: what most algorithms compute first, to pass on instead of q.
 
-    `X_PB`: poses of the bodies in their parents; `X_WB`: in the world. R (nb, 3, 3), p (nb, 3).
+    `q` (nq,); `X_PB`: poses of the bodies in their parents; `X_WB`: in the world. R (nb, 3, 3),
+    p (nb, 3).
     """
 
+    q: Float[Array, " nq"]
     X_PB: Pose
     X_WB: Pose
 
@@ -44,11 +53,12 @@ def forward_kinematics(model: Model, q: ArrayLike | Kinematics) -> Kinematics:
     """
     if isinstance(q, Kinematics):
         return q
-    X_PB = joint_poses(model, arguments.configuration(model, q))
-    return Kinematics(X_PB, compose_poses(model.topology, X_PB))
+    q = arguments.configuration(model, q)
+    X_PB = joint_poses(model, q)
+    return Kinematics(q, X_PB, compose_poses(model.topology, X_PB))
 
 
-def _frame(model: Model, q: ArrayLike | Kinematics, frame: str | int) -> tuple[int, Pose, Pose]:
+def locate(model: Model, q: ArrayLike | Kinematics, frame: str | int) -> tuple[int, Pose, Pose]:
     """A frame's body (-1: the world), its pose in the body and its pose in the world."""
     kinematics = forward_kinematics(model, q)
     index = arguments.frame_index(model, frame)
@@ -59,7 +69,7 @@ def _frame(model: Model, q: ArrayLike | Kinematics, frame: str | int) -> tuple[i
     return body, X_BF, compose(jax.tree.map(lambda x: x[body], kinematics.X_WB), X_BF)
 
 
-def _reference_pose(X_WF: Pose, reference: str) -> Pose:
+def reference_pose(X_WF: Pose, reference: str) -> Pose:
     """Pose in the world of the frame that a quantity of frame F is to be expressed in."""
     arguments.reference_frame(reference)
     if reference == "local":
@@ -75,7 +85,7 @@ def frame_placement(model: Model, q: ArrayLike | Kinematics, frame: str | int) -
     `q` (nq,) or its `Kinematics`; `frame`: name or index in `model.frame_names`. Raises
     ArgumentError on a wrong shape or dtype, or an unknown frame.
     """
-    return _frame(model, q, frame)[2]
+    return locate(model, q, frame)[2]
 
 
 @partial(jax.jit, static_argnames=("frame", "reference"))
@@ -97,11 +107,11 @@ def frame_velocity(
     """
     v = arguments.velocity(model, v)
     kinematics = forward_kinematics(model, q)
-    body, X_BF, X_WF = _frame(model, kinematics, frame)
-    X_RF = inverse_compose(_reference_pose(X_WF, reference), X_WF)
+    body, X_BF, X_WF = locate(model, kinematics, frame)
+    X_RF = inverse_compose(reference_pose(X_WF, reference), X_WF)
     if body < 0:
         return jnp.zeros(6, model.dtype)
-    V = propagate(model.topology, kinematics.X_PB, joint_motion(model, v))
+    V = propagate(model.topology, kinematics.X_PB, joint_motion(model, kinematics.q, v))
     return transform_motion(X_RF, inverse_transform_motion(X_BF, V[body]))
 
 
@@ -123,13 +133,13 @@ def frame_acceleration(
     """
     v, a = arguments.velocity(model, v), arguments.velocity(model, a, "a")
     kinematics = forward_kinematics(model, q)
-    body, X_BF, X_WF = _frame(model, kinematics, frame)
-    X_RF = inverse_compose(_reference_pose(X_WF, reference), X_WF)
+    body, X_BF, X_WF = locate(model, kinematics, frame)
+    X_RF = inverse_compose(reference_pose(X_WF, reference), X_WF)
     if body < 0:
         return jnp.zeros(6, model.dtype)
-    vJ = joint_motion(model, v)
+    vJ = joint_motion(model, kinematics.q, v)
     V = propagate(model.topology, kinematics.X_PB, vJ)
-    aJ = joint_motion(model, a) + cross_motion(V, vJ)
+    aJ = joint_acceleration(model, kinematics.q, v, a) + cross_motion(V, vJ)
     A = propagate(model.topology, kinematics.X_PB, aJ)
     V_F = inverse_transform_motion(X_BF, V[body])
     A_F = inverse_transform_motion(X_BF, A[body])
@@ -151,14 +161,14 @@ def frame_jacobian(
     wrong shape or dtype, an unknown frame or reference. Source: Featherstone (2.5), section 4.5.
     """
     kinematics = forward_kinematics(model, q)
-    body, _, X_WF = _frame(model, kinematics, frame)
+    body, _, X_WF = locate(model, kinematics, frame)
     dof_body = model.topology.dof_body
     X_WB = jax.tree.map(lambda x: x[dof_body], kinematics.X_WB)
     # Relative to the reference, so that a robot far from the world's origin loses no digits.
-    X_RB = inverse_compose(_reference_pose(X_WF, reference), X_WB)
+    X_RB = inverse_compose(reference_pose(X_WF, reference), X_WB)
     columns = transform_motion(X_RB, motion_subspace(model))
     moves = model.topology.supports[dof_body, body] if body >= 0 else np.zeros(len(dof_body), bool)
-    return independent_force(model, jnp.where(moves[:, None], columns, 0)).T
+    return independent_force(model, kinematics.q, jnp.where(moves[:, None], columns, 0)).T
 
 
 @partial(jax.jit, static_argnames=("frame", "reference"))
@@ -177,8 +187,8 @@ def external_force(
     world. Raises ArgumentError on a wrong shape or dtype, an unknown frame or reference.
     """
     wrench = arguments.array(model, wrench, "wrench", (6,), "6")
-    body, X_BF, X_WF = _frame(model, q, frame)
-    X_FR = inverse_compose(X_WF, _reference_pose(X_WF, reference))
+    body, X_BF, X_WF = locate(model, q, frame)
+    X_FR = inverse_compose(X_WF, reference_pose(X_WF, reference))
     f_ext = jnp.zeros((model.nb, 6), model.dtype)
     if body < 0:
         return f_ext

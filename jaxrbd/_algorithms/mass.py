@@ -9,14 +9,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from .. import arguments
-from ..model import (
-    Model,
-    armature_force,
-    independent_force,
-    joint_motion,
-    joint_poses,
-    tree_motion,
-)
+from ..joint_space import armature_force, dissipation, joint_motion, joint_poses, joint_rates
+from ..model import Model
 from ..spatial import apply_inertia, inertia_center_of_mass, transform_inertia
 from ..tree import propagate
 from .kinematics import Kinematics, forward_kinematics
@@ -47,9 +41,9 @@ def kinetic_energy(model: Model, q: ArrayLike, v: ArrayLike) -> Float[Array, ""]
     Source: Featherstone (2.67), summed over the bodies.
     """
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
-    V = propagate(model.topology, joint_poses(model, q), joint_motion(model, v))
+    V = propagate(model.topology, joint_poses(model, q), joint_motion(model, q, v))
     bodies = jnp.sum(V * apply_inertia(model.inertia, V))
-    return (bodies + jnp.sum(v * armature_force(model, v))) / 2
+    return (bodies + jnp.sum(v * armature_force(model, q, joint_rates(model, q, v)))) / 2
 
 
 @jax.jit
@@ -63,14 +57,14 @@ def potential_energy(model: Model, q: ArrayLike | Kinematics) -> Float[Array, ""
 
 
 @jax.jit
-def passive_force(model: Model, v: ArrayLike) -> Float[Array, " nv"]:
+def passive_force(model: Model, q: ArrayLike, v: ArrayLike) -> Float[Array, " nv"]:
     """Joint forces of viscous damping and Coulomb friction, (nv,) in N or N m.
 
-    `-(damping v + friction sign(v))`, with sign(0) = 0; mimic joints' shares are mapped to their
-    leaders. `v` (nv,). No algorithm adds it by itself, so that results compare with Pinocchio's:
-    pass `tau + passive_force(model, v)` to `forward_dynamics`. Raises ArgumentError on a wrong
-    shape or dtype.
+    `-(damping v + friction sign(v))` of every joint, with sign(0) = 0; mimic joints' shares are
+    mapped to their leaders. `q` (nq,), `v` (nv,). The algorithms hold it only for a model made by
+    `Model.with_dissipation`; otherwise their results are Pinocchio's, and
+    `tau + passive_force(model, q, v)` is what to pass to `forward_dynamics`. The derivative of the
+    friction in v is zero, at v = 0 too, where it jumps. Raises ArgumentError on a wrong shape or
+    dtype.
     """
-    v_tree = tree_motion(model, arguments.velocity(model, v))
-    resistance = model.damping * v_tree + model.friction * jnp.sign(v_tree)
-    return -independent_force(model, resistance)
+    return -dissipation(model, arguments.configuration(model, q), arguments.velocity(model, v))

@@ -9,7 +9,16 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from .. import arguments
-from ..model import Model, armature_force, joint_force, joint_motion, joint_poses
+from ..joint_space import (
+    armature_force,
+    joint_acceleration,
+    joint_accelerations,
+    joint_force,
+    joint_motion,
+    joint_poses,
+    resistance_force,
+)
+from ..model import Model
 from ..spatial import apply_inertia, cross_motion, gyroscopic_force
 from ..tree import accumulate, propagate
 
@@ -31,15 +40,16 @@ def rnea(
     v = arguments.velocity(model, v)
     a = arguments.velocity(model, a, "a")
     X = joint_poses(model, q)
-    vJ = joint_motion(model, v)
+    vJ = joint_motion(model, q, v)
     V = propagate(model.topology, X, vJ)
-    aJ = joint_motion(model, a) + cross_motion(V, vJ)
+    aJ = joint_acceleration(model, q, v, a) + cross_motion(V, vJ)
     A = propagate(model.topology, X, aJ, world=gravity_acceleration(model))
     f = apply_inertia(model.inertia, A) + gyroscopic_force(model.inertia, V)
     if f_ext is not None:
         f = f - arguments.wrenches(model, f_ext)
     F = accumulate(model.topology, X, f)
-    return joint_force(model, F) + armature_force(model, a)
+    rotors = armature_force(model, q, joint_accelerations(model, q, v, a))
+    return joint_force(model, q, F) + rotors + resistance_force(model, q, v)
 
 
 @jax.jit
@@ -61,10 +71,25 @@ def gravity_force(model: Model, q: ArrayLike) -> Float[Array, " nv"]:
     The gradient of `potential_energy` in the tangent space. `q` (nq,). Raises ArgumentError on a
     wrong shape or dtype. Source: Featherstone, table 5.1 at v = a = 0.
     """
-    X = joint_poses(model, arguments.configuration(model, q))
+    q = arguments.configuration(model, q)
+    X = joint_poses(model, q)
     at_rest = jnp.zeros((model.nb, 6), model.dtype)
     A = propagate(model.topology, X, at_rest, world=gravity_acceleration(model))
-    return joint_force(model, accumulate(model.topology, X, apply_inertia(model.inertia, A)))
+    F = accumulate(model.topology, X, apply_inertia(model.inertia, A))
+    return joint_force(model, q, F)
+
+
+@jax.jit
+def static_torque(
+    model: Model, q: ArrayLike, f_ext: ArrayLike | None = None
+) -> Float[Array, " nv"]:
+    """Joint forces that hold the robot at rest under external forces: `gravity - J^T f_ext`, (nv,).
+
+    `q` (nq,), `f_ext` (nb, 6) as in `rnea`; in N or N m. Raises ArgumentError on a wrong shape or
+    dtype. Source: Featherstone, table 5.1 at v = a = 0.
+    """
+    at_rest = jnp.zeros(model.nv, model.dtype)
+    return rnea(model, q, at_rest, at_rest, f_ext)
 
 
 def gravity_acceleration(model: Model) -> Float[Array, "6"]:

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Sequence
 
 from ..builder import build_model
 from ..checks import checked, inertia_faults
-from ..description import Fixed, JointSpec, Link, Numbers
+from ..description import Fixed, JointSpec, Link, Mimic, Numbers
 from ..errors import ArgumentError, ModelError, RobotFileError
 from ..joints import FreeFlyer, Planar, Spherical, Translation
 from ..model import Model
@@ -164,7 +164,7 @@ class _Robot:
         for joint in self.joints:
             self._check_known(joint, "parent", "link", joint.parent)
             self._check_known(joint, "child", "link", joint.child)
-            if joint.mimic is not None:
+            if isinstance(joint.mimic, Mimic):
                 self._check_known(joint, "mimic", "joint", joint.mimic.joint)
 
     def _check_known(self, joint: JointSpec, tag: str, refers_to: str, name: str | None) -> None:

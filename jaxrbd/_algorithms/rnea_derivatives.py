@@ -1,0 +1,192 @@
+"""Analytic derivatives of inverse and of forward dynamics, as masked matrix products.
+
+Move the configuration along dof j: its subtree turns rigidly by J_j, and all that the subtree sees
+change is the motion of the world around it. So each body's force changes by
+`J_j x* F + I psi_ddot_j + 2 B psi_dot_j`, and the forces of a subtree by the same with its
+composites; J_k rides along where k lies in the subtree, which cancels the first term there.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from .. import arguments
+from ..joint_space import (
+    along,
+    armature_force,
+    independent_force,
+    independent_joint_force,
+    joint_accelerations,
+    project,
+    resistance_force,
+    rotor_inertia,
+)
+from ..model import Model, take_rows
+from ..spatial import (
+    apply_companion,
+    apply_companion_transpose,
+    apply_inertia,
+    cross_force,
+    gyroscopic_force,
+    transform_force,
+    transform_inertia,
+    velocity_companion,
+)
+from ..tree import sum_to_root
+from .forward_dynamics import forward_dynamics
+from .kinematics import forward_kinematics
+from .rnea import gravity_acceleration
+from .world import (
+    Velocities,
+    accelerations,
+    at_or_above,
+    chain,
+    pairings,
+    root_centred,
+    strictly_above,
+    symmetric_product,
+    velocities,
+)
+
+
+class RneaDerivatives(NamedTuple):
+    """Derivatives of tau = rnea(model, q, v, a), each (nv, nv); in a it is the mass matrix M."""
+
+    dtau_dq: Array
+    dtau_dv: Array
+    M: Array
+
+
+class ForwardDynamicsDerivatives(NamedTuple):
+    """Derivatives of a = forward_dynamics(model, q, v, tau), each (nv, nv)."""
+
+    dqdd_dq: Array
+    dqdd_dv: Array
+    Minv: Array
+
+
+class Composites(NamedTuple):
+    """What the subtree of each dof amounts to, a row a dof: inertia, companion and force."""
+
+    inertia: Array
+    companion: Array
+    force: Array
+
+
+def composites(
+    model: Model, inertia: Array, V: Array, A: Array, f_world: Array | None
+) -> Composites:
+    """Sums over the subtrees of the bodies' inertias (nb, 10), companions and forces."""
+    force = apply_inertia(inertia, A) + gyroscopic_force(inertia, V)
+    force = force if f_world is None else force - f_world
+    of_bodies = [inertia, velocity_companion(inertia, V), force]
+    summed = sum_to_root(model.topology, jnp.concatenate(of_bodies, axis=-1))
+    at_dofs = take_rows(summed, model.topology.dof_body)
+    return Composites(at_dofs[:, :10], at_dofs[:, 10:22], at_dofs[:, 22:])
+
+
+def force_columns(
+    of: Composites, motion: Velocities, psi_ddot: Array
+) -> tuple[Array, Array, Array]:
+    """Derivatives of each dof's composite force in its q, v and a: rows (nv_tree, 6)."""
+    J, J_dot, psi_dot = motion.J, motion.J_dot, motion.psi_dot
+    in_q = (
+        cross_force(J, of.force)
+        + apply_inertia(of.inertia, psi_ddot)
+        + 2 * apply_companion(of.companion, psi_dot)
+    )
+    in_v = apply_inertia(of.inertia, J_dot + psi_dot) + 2 * apply_companion(of.companion, J)
+    return in_q, in_v, apply_inertia(of.inertia, J)
+
+
+@jax.jit
+def rnea_derivatives(
+    model: Model, q: ArrayLike, v: ArrayLike, a: ArrayLike, f_ext: ArrayLike | None = None
+) -> RneaDerivatives:
+    """Derivatives of `rnea` in q (in the tangent space), v and a, by matrix products.
+
+    - `q` (nq,), `v` (nv,), `a` (nv,); `f_ext` (nb, 6), constant in the bodies' own frames.
+
+    Returns `(dtau_dq, dtau_dv, M)`, each (nv, nv), in N or N m per unit of q, v and a; column j of
+    the first is the derivative along `integrate(model, q, t e_j)`. Raises ArgumentError on a wrong
+    shape or dtype. Source: Singh, Russell and Wensing (2022), for joints of any width and with the
+    companion of twelve numbers of `spatial.velocity_companion`.
+    """
+    q = arguments.configuration(model, q)
+    v = arguments.velocity(model, v)
+    a = arguments.velocity(model, a, "a")
+    X = root_centred(model, forward_kinematics(model, q).X_WB)
+    f_world = None if f_ext is None else transform_force(X, arguments.wrenches(model, f_ext))
+    motion = velocities(model, X, q, v)
+    A, psi_ddot = accelerations(model, q, v, a, motion, gravity_acceleration(model))
+    of = composites(model, transform_inertia(X, model.inertia), motion.V, A, f_world)
+    in_q, in_v, in_a = force_columns(of, motion, psi_ddot)
+
+    # Below dof j its columns meet the composites of dof k; above it, its own.
+    J, below, above = motion.J, at_or_above(model).T, strictly_above(model)
+    turned = 2 * apply_companion_transpose(of.companion, J)
+    left = jnp.concatenate([in_a, turned], axis=-1)
+    right_q = jnp.concatenate([psi_ddot, motion.psi_dot[:, 3:]], axis=-1)
+    right_v = jnp.concatenate([motion.J_dot + motion.psi_dot, J[:, 3:]], axis=-1)
+    D_q = jnp.where(below, pairings(left, right_q), jnp.where(above, pairings(J, in_q), 0))
+    D_v = jnp.where(below, pairings(left, right_v), jnp.where(above, pairings(J, in_v), 0))
+    M = symmetric_product(model, J, in_a)
+
+    tau = jnp.sum(J * of.force, axis=-1)
+    return _in_independent(model, q, v, a, tau, RneaDerivatives(D_q, D_v, M))
+
+
+def _in_independent(
+    model: Model, q: Array, v: Array, a: Array, tau: Array, of_tree: RneaDerivatives
+) -> RneaDerivatives:
+    """From the tree's derivatives to those of `G^T tau`, with the armature's and the friction's."""
+    M = project(model, q, of_tree.M) + rotor_inertia(model, q)
+    D_q, D_v, _ = chain(model, q, v, a, *of_tree)
+    if not model.is_tree:
+        D_q, D_v = independent_force(model, q, D_q), independent_force(model, q, D_v)
+    if not model.varies:
+        return RneaDerivatives(D_q, D_v + _damping(model, q), M)
+
+    def force(dq, dv):
+        """What depends on q and v beside the tree's own forces."""
+        q_moved, v_moved = along(model, q, dq), v + dv
+        rotors = armature_force(
+            model, q_moved, joint_accelerations(model, q_moved, v_moved, a)
+        ) + resistance_force(model, q_moved, v_moved)
+        return independent_force(model, q_moved, tau) + rotors
+
+    zero = jnp.zeros_like(v)
+    extra_q, extra_v = jax.jacfwd(force, argnums=(0, 1))(zero, zero)
+    return RneaDerivatives(D_q + extra_q, D_v + extra_v, M)
+
+
+def _damping(model: Model, q: Array) -> Array | int:
+    """Derivative of `resistance_force` in v; that of Coulomb friction is zero."""
+    if not model.dissipative:
+        return 0
+    half = independent_joint_force(model, q, jnp.diag(model.damping))
+    return independent_joint_force(model, q, half.T)
+
+
+@jax.jit
+def forward_dynamics_derivatives(
+    model: Model, q: ArrayLike, v: ArrayLike, tau: ArrayLike, f_ext: ArrayLike | None = None
+) -> ForwardDynamicsDerivatives:
+    """Derivatives of `forward_dynamics` in q (in the tangent space), v and tau.
+
+    Arguments as for `forward_dynamics`. Returns `(dqdd_dq, dqdd_dv, Minv)`, each (nv, nv):
+    `-M^-1 dtau_dq`, `-M^-1 dtau_dv` and `M^-1`, with the derivatives of `rnea` at the acceleration
+    that results. Where M is singular they are not finite. Raises ArgumentError on a wrong shape or
+    dtype. Source: Carpentier and Mansard (2018), equation 12.
+    """
+    qdd = forward_dynamics(model, q, v, tau, f_ext)
+    dtau_dq, dtau_dv, M = rnea_derivatives(model, q, v, qdd, f_ext)
+    L = jnp.linalg.cholesky(M, symmetrize_input=False)
+    one = jnp.eye(model.nv, dtype=model.dtype)
+    solved = jax.scipy.linalg.cho_solve((L, True), jnp.concatenate([-dtau_dq, -dtau_dv, one], 1))
+    return ForwardDynamicsDerivatives(*jnp.split(solved, 3, axis=1))
