@@ -1,6 +1,6 @@
 """jaxrbd: rigid-body dynamics for JAX. The index of its public names; importing it runs nothing."""
 
-from . import joints, se3, so3, spatial
+from . import inertial_parameters, joints, se3, so3, spatial
 from ._algorithms.aba import aba
 from ._algorithms.crba import crba, mass_matrix_product, minverse
 from ._algorithms.forward_dynamics import forward_dynamics
@@ -19,6 +19,12 @@ from ._algorithms.mass import (
     passive_force,
     potential_energy,
     total_mass,
+)
+from ._algorithms.regressors import (
+    body_regressor,
+    joint_torque_regressor,
+    kinetic_energy_regressor,
+    potential_energy_regressor,
 )
 from ._algorithms.rnea import bias_force, gravity_force, rnea
 from .builder import build_model
@@ -94,7 +100,13 @@ __all__ = [
     "kinetic_energy",
     "potential_energy",
     "total_mass",
+    # regressors: what is linear in the inertias
+    "body_regressor",
+    "joint_torque_regressor",
+    "kinetic_energy_regressor",
+    "potential_energy_regressor",
     # modules of operators and joint kinds
+    "inertial_parameters",
     "joints",
     "se3",
     "so3",

@@ -16,7 +16,7 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 LAYERS = (
     ("errors", "_components", "_series"),
     ("spatial", "so3"),
-    ("se3", "topology"),
+    ("se3", "inertial_parameters", "topology"),
     ("joints", "tree"),
     ("model", "description"),
     ("arguments", "checks"),
