@@ -42,6 +42,13 @@ from .description import (
 )
 from .editing import append_model, describe, lock_joints
 from .errors import ArgumentError, InertiaWarning, JaxRBDError, ModelError, RobotFileError
+from .identification import (
+    BaseParameters,
+    Identification,
+    base_parameters,
+    identify_consistent_inertia,
+    identify_inertia,
+)
 from .io.urdf import load_urdf, parse_urdf, validate_urdf
 from .model import Model
 from .robots import load_robot, robot_names
@@ -100,8 +107,13 @@ __all__ = [
     "kinetic_energy",
     "potential_energy",
     "total_mass",
-    # regressors: what is linear in the inertias
+    # regressors, and the inertias from measurements
+    "BaseParameters",
+    "Identification",
+    "base_parameters",
     "body_regressor",
+    "identify_consistent_inertia",
+    "identify_inertia",
     "joint_torque_regressor",
     "kinetic_energy_regressor",
     "potential_energy_regressor",

@@ -23,7 +23,7 @@ LAYERS = (
     ("builder", "configuration"),
     ("editing",),
     ("_algorithms",),
-    ("io",),
+    ("io", "identification"),
     ("robots",),
     ("__init__",),
     ("_rollout", "_overview"),
