@@ -2,10 +2,10 @@
 
 Joint forces are linear in the inertias, `tau = Y pi` with `Y = joint_torque_regressor(...)` and
 pi = `inertia.ravel()`, but no motion tells all of pi: the forces depend on fewer numbers, the base
-parameters `beta = G pi`. `identify_inertia` estimates these by least squares and leaves the rest
-where a prior puts it. `identify_consistent_inertia` searches the inertias that rigid bodies can
-have. How many base parameters there are is decided by numbers, so these functions run outside jit;
-samples are stacked along the first axis.
+parameters `beta = grouping @ pi`. `identify_inertia` estimates these by least squares and leaves
+the rest where a prior has it. `identify_consistent_inertia` does so among the inertias that rigid
+bodies can have. How many base parameters there are is decided by numbers, so these functions run
+outside jit, on the host and in double precision; samples are stacked along the first axis.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def base_parameters(model: Model, tolerance: float | None = None) -> BaseParamet
     q = jax.vmap(random_configuration, (None, 0))(model, jax.random.split(key_q, samples))
     v, a = (jax.random.normal(key, (samples, model.nv), model.dtype) for key in (key_v, key_a))
     Y, _ = _stacked(model, q, v, a)
-    triangle = np.asarray(np.linalg.qr(Y, mode="r"))
+    triangle = np.asarray(np.linalg.qr(np.asarray(Y, float), mode="r"))
     largest = np.max(np.linalg.norm(triangle, axis=0), initial=0)
     independent = np.flatnonzero(np.abs(np.diag(triangle)) > tolerance * largest)
     grouping = np.linalg.lstsq(triangle[:, independent], triangle, rcond=None)[0]
@@ -104,16 +104,18 @@ def identify_inertia(
     """Inertias by least squares: those closest to a prior that explain the joint forces best.
 
     - `q` (n, nq), `v`, `a`, `tau` (n, nv): n samples of the motion, and of the joint forces as
-      `rnea` has them: armature as the model states it, damping and friction not included;
+      `rnea` has them: armature as the model states it, damping and friction not included (of
+      motors that overcome these, pass `tau + passive_force(model, v)`);
     - `prior` (nb, 10), default `model.inertia`: what the forces do not tell is taken from there,
       which is to say that the sum of squares of all changes of the ten numbers, in SI units, is
       the least;
     - `noise` (nv,), default 1: standard deviations of tau, up to a common factor;
     - `regularization`: weight of that sum against that of `((tau - predicted) / noise)^2`.
 
-    It does not know which inertias a rigid body can have: see `identify_consistent_inertia`. Raises
-    ArgumentError on a wrong shape, dtype or value, and where the samples do not tell all base
-    parameters. Source: Atkeson, An and Hollerbach (1986); Gautier (1991).
+    It holds n nv rows of 10 nb numbers in memory, and does not know which inertias a rigid body
+    can have: see `identify_consistent_inertia`. Raises ArgumentError on a wrong shape, dtype or
+    value, and where the samples do not tell all base parameters.
+    Source: Atkeson, An and Hollerbach (1986); Gautier (1991).
     """
     weight = _non_negative("regularization", regularization)
     Y, forces = _measurements(model, q, v, a, tau, noise)
@@ -143,7 +145,7 @@ def identify_consistent_inertia(
     prior: ArrayLike | None = None,
     noise: ArrayLike | None = None,
     regularization: float = 1e-3,
-    max_steps: int = 200,
+    max_steps: int = 1000,
 ) -> Identification:
     """The inertias, of all that rigid bodies can have, that explain the joint forces best.
 
@@ -158,7 +160,8 @@ def identify_consistent_inertia(
       massless in it stay so;
     - `regularization`, above 0: near the prior 2 D is `trace((J0^-1 dJ)^2)`, so that `1 / r^2`
       expects changes by a fraction r, where `noise` is the standard deviation itself;
-    - `max_steps`: of Newton's method; `converged` says whether they were enough.
+    - `max_steps`: of Newton's method, some tens of which are usual; `converged` says whether they
+      were enough.
 
     `covariance` is that of the problem linearised at the estimate. Raises ArgumentError as
     `identify_inertia` does, and where the prior is not consistent. Source: Lee, Wensing and Park

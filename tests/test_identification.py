@@ -145,7 +145,7 @@ def test_without_noise_the_base_parameters_are_exact():
 
 @pytest.mark.parametrize("estimate", [linear, consistent])
 def test_base_parameters_are_within_their_deviations(estimate):
-    """None of the 43 errors is beyond 4 deviations; nor is the sum of their squares, chi-squared."""
+    """None of the 43 errors is beyond 4 deviations; nor is their chi-squared."""
     true = arm()[1]
     found = estimate()
     error = found.base_parameters - found.base.grouping @ np.asarray(true.inertia).ravel()
@@ -337,6 +337,14 @@ def test_wrong_arguments_are_named(identify, name):
 def test_one_state_is_no_batch():
     with pytest.raises(rbd.ArgumentError, match=r"q has shape \(7,\), expected \(7, 7\)"):
         rbd.identify_inertia(arm()[0], *np.zeros((4, 7)))
+
+
+def test_a_robot_that_cannot_move():
+    model = zoo.build([], [])
+    base = rbd.base_parameters(model)
+    assert (base.rank, base.grouping.shape) == (0, (0, 0))
+    with pytest.raises(rbd.ArgumentError, match="0 equations for 0 base parameters"):
+        rbd.identify_inertia(model, *np.zeros((4, 5, 0)))
 
 
 def test_too_few_samples():
