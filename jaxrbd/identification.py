@@ -195,7 +195,7 @@ def _stacked(model: Model, q: Array, v: Array, a: Array) -> tuple[Array, Array]:
         return joint_torque_regressor(model, q, v, a), armature_force(model, a)
 
     Y, armature = jax.vmap(at)(q, v, a)
-    return Y.reshape(-1, 10 * model.nb), armature.ravel()
+    return Y.reshape(armature.size, 10 * model.nb), armature.ravel()
 
 
 def _measurements(model, q, v, a, tau, noise) -> tuple[np.ndarray, np.ndarray]:

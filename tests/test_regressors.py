@@ -75,6 +75,33 @@ def test_body_regressor_is_the_newton_euler_equation(rng):
     close(jnp.einsum("...ij,...j", Y, inertia), force, 1e-14)
 
 
+def test_derivatives_are_those_of_inverse_dynamics():
+    """In q, v and a, forward and reverse; at rest and at the identity too."""
+    model = zoo.small()
+    random = zoo.state(model)[:3]
+    at_rest = (rbd.neutral(model), *jnp.zeros((2, model.nv)))
+
+    @jax.jit
+    def derivatives(q, v, a):
+        def at(function):
+            return lambda x: function(model, rbd.integrate(model, q, x[0]), v + x[1], a + x[2])
+
+        def by_regressor(*args):
+            return rbd.joint_torque_regressor(*args) @ model.inertia.ravel()
+
+        x, dx = jnp.zeros((3, model.nv)), jnp.sin(jnp.arange(3.0 * model.nv)).reshape(3, -1)
+        _, pull = jax.vjp(at(by_regressor), x)
+        weights = jnp.cos(jnp.arange(1.0 * model.nv))
+        expected = jax.jvp(at(rbd.rnea), (x,), (dx,))
+        forward = jax.jvp(at(by_regressor), (x,), (dx,))
+        return expected, forward, (weights @ expected[1], jnp.sum(pull(weights)[0] * dx))
+
+    for state in (random, at_rest):
+        expected, forward, (paired, reverse) = derivatives(*state)
+        jax.tree.map(close, forward, expected)
+        close(reverse, paired)
+
+
 def test_a_robot_far_away_loses_no_digits():
     """A tree a thousand kilometres from the world's origin has the forces that it has here."""
     model = rbd.load_robot("arm7")
@@ -82,8 +109,9 @@ def test_a_robot_far_away_loses_no_digits():
     roots = np.array(model.topology.parents) < 0
     p = jnp.where(roots[:, None], model.placement.p + 1e6, model.placement.p)
     far = eqx.tree_at(lambda m: m.placement.p, model, p)
-    here = rbd.joint_torque_regressor(model, q, v, a)
-    close(rbd.joint_torque_regressor(far, q, v, a), here, 1e-9)  # the poses' own digits: 1e6 eps
+    here, there = (rbd.joint_torque_regressor(m, q, v, a) for m in (model, far))
+    close(there, here, 1e-9)  # the poses' own digits: 1e6 eps
+    close(there[:, :10], here[:, :10], 1e-15)  # the root, to which the others are referred
 
 
 def test_single_precision():
