@@ -100,7 +100,9 @@ COUNTS = {
 }
 
 
-@pytest.mark.parametrize("name", COUNTS)
+@pytest.mark.parametrize(
+    "name", [*list(COUNTS)[:-1], pytest.param("quadruped", marks=pytest.mark.slow)]
+)
 def test_number_of_base_parameters(name):
     assert rbd.base_parameters(rbd.load_robot(name)).rank == COUNTS[name]
 
@@ -121,7 +123,7 @@ def test_base_parameters_by_hand():
     close(base.grouping[:, 10], mass_of_second, 1e-12)
 
 
-@pytest.mark.parametrize("name", ["coupled", "arm7"])
+@pytest.mark.parametrize("name", [pytest.param("coupled", marks=pytest.mark.slow), "arm7"])
 def test_base_parameters_are_all_that_forces_depend_on(name):
     model = zoo.coupled() if name == "coupled" else rbd.load_robot(name)
     base = rbd.base_parameters(model)
@@ -229,6 +231,7 @@ def test_noise_of_its_own_for_each_joint():
     assert abs(weighed.residual_rms - 1) < 0.05
 
 
+@pytest.mark.slow
 def test_consistent_estimate_does_not_depend_on_the_frames():
     """The last link's frame moved along and about its joint's axis: the same body is found."""
     stated, true = arm()
@@ -279,6 +282,7 @@ def test_consistent_estimate_is_the_minimum():
     assert np.max(np.abs(there)) < 1e-9 * np.max(np.abs(before))
 
 
+@pytest.mark.slow
 def test_massless_links_stay_massless_and_mimic_joints_are_one():
     """A floating robot with coupled joints and a massless link; q of quaternions."""
     model = zoo.coupled()
@@ -301,6 +305,7 @@ def test_massless_links_stay_massless_and_mimic_joints_are_one():
     assert np.all(is_physically_consistent(found.inertia))
 
 
+@pytest.mark.slow
 def test_single_precision():
     stated, true = arm()
     q, v, a, tau = (np.float32(x) for x in measure(true))

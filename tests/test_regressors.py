@@ -151,8 +151,8 @@ ROBOTS = (
     "ur_description/urdf/ur5_robot.urdf",
     "double_pendulum_description/urdf/double_pendulum.urdf",
     "solo_description/robots/solo12.urdf",
-    "panda_description/urdf/panda.urdf",
-    "talos_data/robots/talos_reduced.urdf",
+    pytest.param("panda_description/urdf/panda.urdf", marks=pytest.mark.slow),
+    pytest.param("talos_data/robots/talos_reduced.urdf", marks=pytest.mark.slow),
 )
 
 
