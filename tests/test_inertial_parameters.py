@@ -207,7 +207,7 @@ def test_nan_is_not_consistent():
 def test_consistent_is_what_loading_does_not_warn_of(rng):
     """The verdicts on the bodies of real robots that warn, and on random ones about the border."""
     inertias = []
-    for name in real_robots.UNPHYSICAL:
+    for name in real_robots.UNPHYSICAL[::4]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             inertias.append(
