@@ -1,6 +1,6 @@
 """jaxrbd: rigid-body dynamics for JAX. The index of its public names; importing it runs nothing."""
 
-from . import joints, se3, so3, spatial
+from . import inertial_parameters, joints, se3, so3, spatial
 from ._algorithms.aba import aba, aba_minverse
 from ._algorithms.branch_sparse import ltl_factor, ltl_solve
 from ._algorithms.centroidal import (
@@ -40,6 +40,12 @@ from ._algorithms.mass import (
     total_mass,
 )
 from ._algorithms.operational_space import delassus_matrix, operational_space_inertia
+from ._algorithms.regressors import (
+    body_regressor,
+    joint_torque_regressor,
+    kinetic_energy_regressor,
+    potential_energy_regressor,
+)
 from ._algorithms.rnea import bias_force, gravity_force, rnea, static_torque
 from ._algorithms.rnea_derivatives import (
     ForwardDynamicsDerivatives,
@@ -69,6 +75,13 @@ from .description import (
 )
 from .editing import append_model, describe, lock_joints
 from .errors import ArgumentError, InertiaWarning, JaxRBDError, ModelError, RobotFileError
+from .identification import (
+    BaseParameters,
+    Identification,
+    base_parameters,
+    identify_consistent_inertia,
+    identify_inertia,
+)
 from .io.urdf import load_urdf, parse_urdf, validate_urdf
 from .model import Model
 from .robots import load_robot, robot_names
@@ -161,7 +174,18 @@ __all__ = [
     "kinetic_energy",
     "potential_energy",
     "total_mass",
+    # regressors, and the inertias from measurements
+    "BaseParameters",
+    "Identification",
+    "base_parameters",
+    "body_regressor",
+    "identify_consistent_inertia",
+    "identify_inertia",
+    "joint_torque_regressor",
+    "kinetic_energy_regressor",
+    "potential_energy_regressor",
     # modules of operators and joint kinds
+    "inertial_parameters",
     "joints",
     "se3",
     "so3",

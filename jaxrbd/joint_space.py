@@ -174,6 +174,14 @@ def dissipation(
     return independent_joint_force(model, q, forces)
 
 
+def own_force(
+    model: Model, q: Float[Array, " nq"], v: Float[Array, " nv"], a: Float[Array, " nv"]
+) -> Float[Array, " nv"]:
+    """What the joints themselves take: the armature's inertia, and dissipation where it is on."""
+    rotors = armature_force(model, q, joint_accelerations(model, q, v, a))
+    return rotors + resistance_force(model, q, v)
+
+
 def resistance_force(model: Model, q: Float[Array, " nq"], v: Float[Array, " nv"]) -> Array | int:
     """`dissipation` where the model has it on, else 0."""
     return dissipation(model, q, v) if model.dissipative else 0

@@ -169,6 +169,19 @@ def inertia_from_com(
     return _join_inertia(mass, mass * c, I_o)
 
 
+def inertia_to_com(
+    inertia: Float[Array, "... 10"],
+) -> tuple[Float[Array, "..."], Float[Array, "... 3"], Float[Array, "... 3 3"]]:
+    """Mass, centre of mass and rotational inertia about it; inverse of `inertia_from_com`.
+
+    Returns `mass` (...) in kg, `com` (..., 3) in m, `I_com` (..., 3, 3) in kg m^2. Where the mass
+    is zero, the centre is the origin and the rotational inertia is returned as it is.
+    """
+    m, h, I_o = _split_inertia(inertia)
+    com = inertia_center_of_mass(inertia)
+    return m, com, (I_o + _skew_squared(h, Vec3.of(com))).array()
+
+
 def apply_inertia(inertia: Float[Array, "... 10"], v: Float[Array, "... 6"]):
     """Force `I v` (momentum, or inertial force): `[m v - mc x w; mc x v + I w]`, (..., 6).
 
@@ -212,6 +225,22 @@ def inverse_transform_inertia(
     mp = m * p
     centred = I_A + _skew_squared(p, h_A + h_A - mp)
     return _join_inertia(m, R.T @ (h_A - mp), R.T @ centred @ R)
+
+
+def inertia_regressor(v: Float[Array, "... 6"]) -> Float[Array, "... 6 10"]:
+    """The matrix Y with `Y @ inertia == apply_inertia(inertia, v)`, for any inertia.
+
+    Its rows are `[v, w x, 0]` and `[0, -v x, L]`, with `L(w)` that of the rotational inertia.
+    Source: apply_inertia, read as a linear function of the ten numbers.
+    """
+    linear, w = halves(v)
+    o = jnp.zeros_like(w.x)
+    none = (o, o, o, o, o, o)
+    by_w, by_v = Mat3.skew(w).rows, Mat3.skew(-linear).rows
+    by_I = ((w.x, w.y, o, w.z, o, o), (o, w.x, w.y, o, w.z, o), (o, o, o, w.x, w.y, w.z))
+    force = ((m, r.x, r.y, r.z, *none) for m, r in zip((linear.x, linear.y, linear.z), by_w))
+    moment = ((o, r.x, r.y, r.z, *by) for r, by in zip(by_v, by_I))
+    return jnp.stack([stack(*row) for row in (*force, *moment)], axis=-2)
 
 
 def inertia_center_of_mass(inertia: Float[Array, "... 10"]) -> Float[Array, "... 3"]:

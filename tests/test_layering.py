@@ -16,7 +16,7 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 LAYERS = (
     ("errors", "_components", "_series"),
     ("spatial", "so3"),
-    ("se3", "topology"),
+    ("se3", "inertial_parameters", "topology"),
     ("joints", "tree"),
     ("coupling", "description"),
     ("model", "checks"),
@@ -24,7 +24,7 @@ LAYERS = (
     ("builder", "configuration"),
     ("editing",),
     ("_algorithms",),
-    ("io",),
+    ("io", "identification"),
     ("robots",),
     ("__init__",),
     ("_rollout", "_overview"),

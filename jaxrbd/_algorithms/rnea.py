@@ -10,13 +10,11 @@ from jaxtyping import Float
 
 from .. import arguments
 from ..joint_space import (
-    armature_force,
     joint_acceleration,
-    joint_accelerations,
     joint_force,
     joint_motion,
     joint_poses,
-    resistance_force,
+    own_force,
 )
 from ..model import Model
 from ..spatial import apply_inertia, cross_motion, gyroscopic_force
@@ -48,8 +46,7 @@ def rnea(
     if f_ext is not None:
         f = f - arguments.wrenches(model, f_ext)
     F = accumulate(model.topology, X, f)
-    rotors = armature_force(model, q, joint_accelerations(model, q, v, a))
-    return joint_force(model, q, F) + rotors + resistance_force(model, q, v)
+    return joint_force(model, q, F) + own_force(model, q, v, a)
 
 
 @jax.jit

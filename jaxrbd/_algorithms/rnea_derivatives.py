@@ -18,12 +18,10 @@ from jax.typing import ArrayLike
 from .. import arguments
 from ..joint_space import (
     along,
-    armature_force,
     independent_force,
     independent_joint_force,
-    joint_accelerations,
+    own_force,
     project,
-    resistance_force,
     rotor_inertia,
 )
 from ..model import Model, take_rows
@@ -154,11 +152,8 @@ def _in_independent(
 
     def force(dq, dv):
         """What depends on q and v beside the tree's own forces."""
-        q_moved, v_moved = along(model, q, dq), v + dv
-        rotors = armature_force(
-            model, q_moved, joint_accelerations(model, q_moved, v_moved, a)
-        ) + resistance_force(model, q_moved, v_moved)
-        return independent_force(model, q_moved, tau) + rotors
+        q_moved = along(model, q, dq)
+        return independent_force(model, q_moved, tau) + own_force(model, q_moved, v + dv, a)
 
     zero = jnp.zeros_like(v)
     extra_q, extra_v = jax.jacfwd(force, argnums=(0, 1))(zero, zero)

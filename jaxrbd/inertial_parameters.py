@@ -1,0 +1,149 @@
+"""Other coordinates of an inertia, and whether a rigid body can have it.
+
+An inertia is `(..., 10)`, `[m, m c, Ixx, Ixy, Iyy, Ixz, Iyz, Izz]` about the frame's origin, as in
+`jaxrbd.spatial`. Its pseudo-inertia is the 4x4 matrix of second moments of the mass,
+
+    J = integral of [x; 1] [x; 1]^T dm = [[Sigma, h], [h^T, m]],    Sigma = tr(I)/2 1 - I,
+
+which is linear in the ten numbers, and positive definite exactly for the inertias that a body with
+mass everywhere around some point can have. Its triangular factor gives ten numbers without any
+constraint. Every function broadcasts over leading axes, keeps its operand's dtype and can be
+differentiated. SI units. Sources: Wensing, Kim and Slotine (2018), "Linear matrix inequalities for
+physically consistent inertial parameter identification"; Rucker and Wensing (2022), "Smooth
+parameterization of rigid-body inertia".
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Bool, Float
+
+from ._components import Mat3, Vec3, stack
+from .spatial import inertia_to_com
+
+# In units of the rounding of the operands: what moving an inertia to its centre of mass may leave.
+_ROUNDING = 64
+
+
+# ------------------------------------------------------------------------------- pseudo-inertia
+
+
+def pseudo_inertia(inertia: Float[Array, "... 10"]) -> Float[Array, "... 4 4"]:
+    """The pseudo-inertia `[[Sigma, h], [h^T, m]]` (..., 4, 4), symmetric, in kg m^2, kg m, kg.
+
+    Source: Wensing, Kim and Slotine (2018).
+    """
+    m, hx, hy, hz, *I = jnp.unstack(inertia, axis=-1)
+    a, b, c = _second_moments(Mat3.symmetric(*I)).rows
+    rows = (a.x, a.y, a.z, hx), (b.x, b.y, b.z, hy), (c.x, c.y, c.z, hz), (hx, hy, hz, m)
+    return jnp.stack([stack(*row) for row in rows], axis=-2)
+
+
+def inertia_from_pseudo(J: Float[Array, "... 4 4"]) -> Float[Array, "... 10"]:
+    """The inertia of a pseudo-inertia, of which the symmetric part is read.
+
+    Inverse of `pseudo_inertia`: `I = tr(Sigma) 1 - Sigma`.
+    """
+    J = (J + jnp.swapaxes(J, -1, -2)) / 2
+    xx, xy, xz, hx, _, yy, yz, hy, _, _, zz, hz, _, _, _, m = jnp.unstack(
+        J.reshape(*J.shape[:-2], 16), axis=-1
+    )
+    return stack(m, hx, hy, hz, yy + zz, -xy, xx + zz, -xz, -yz, xx + yy)
+
+
+# -------------------------------------------------------------------------------- log-Cholesky
+
+
+def inertia_from_log_cholesky(theta: Float[Array, "... 10"]) -> Float[Array, "... 10"]:
+    """The inertia of log-Cholesky parameters: any ten numbers give one that a rigid body can have.
+
+    `theta` (..., 10) is `[alpha, d1, d2, d3, s12, s23, s13, t1, t2, t3]`. The pseudo-inertia is
+    `U U^T` with
+
+        U = e^alpha [[e^d1, s12, s13, t1], [0, e^d2, s23, t2], [0, 0, e^d3, t3], [0, 0, 0, 1]],
+
+    so that the mass is `e^(2 alpha)` and t (m) is the centre of mass. It is smooth, and so is its
+    inverse `log_cholesky`. Source: Rucker and Wensing (2022).
+    """
+    alpha, d1, d2, d3, s12, s23, s13, t1, t2, t3 = jnp.unstack(theta, axis=-1)
+    o = jnp.zeros_like(alpha)
+    r1, r2, r3 = Vec3(jnp.exp(d1), s12, s13), Vec3(o, jnp.exp(d2), s23), Vec3(o, o, jnp.exp(d3))
+    # The rows of U without e^alpha: the second moments of a unit of mass are their products.
+    xx, yy, zz = r1.dot(r1) + t1 * t1, r2.dot(r2) + t2 * t2, r3.dot(r3) + t3 * t3
+    xy, xz, yz = r1.dot(r2) + t1 * t2, r1.dot(r3) + t1 * t3, r2.dot(r3) + t2 * t3
+    unit = stack(jnp.ones_like(o), t1, t2, t3, yy + zz, -xy, xx + zz, -xz, -yz, xx + yy)
+    return jnp.exp(2 * theta[..., :1]) * unit
+
+
+def log_cholesky(inertia: Float[Array, "... 10"]) -> Float[Array, "... 10"]:
+    """The log-Cholesky parameters (..., 10) of an inertia; inverse of `inertia_from_log_cholesky`.
+
+    Like a logarithm, they are not finite where the pseudo-inertia is not positive definite: of a
+    point, a rod, a plate, a massless link, and of what no rigid body can have. They are finite
+    where `consistency_margin` is positive by more than rounding.
+    Source: Rucker and Wensing (2022), solved from the last row of U up.
+    """
+    m, com, I_com = inertia_to_com(inertia)
+    t1, t2, t3 = jnp.unstack(com, axis=-1)
+    sxx, sxy, syy, sxz, syz, szz = (s / m for s in _second_moments(Mat3.of(I_com)).upper())
+    u33 = jnp.sqrt(szz)
+    s13, s23 = sxz / u33, syz / u33
+    u22 = jnp.sqrt(syy - s23 * s23)
+    s12 = (sxy - s13 * s23) / u22
+    u11 = jnp.sqrt(sxx - s12 * s12 - s13 * s13)
+    logs = (jnp.log(x) for x in (u11, u22, u33))
+    return stack(jnp.log(m) / 2, *logs, s12, s23, s13, t1, t2, t3)
+
+
+# ------------------------------------------------------------------------ physical consistency
+
+
+def consistency_margin(inertia: Float[Array, "... 10"]) -> Float[Array, "..."]:
+    """How far inside the inertias that a rigid body can have this one is; negative: outside.
+
+    The smallest eigenvalue of the pseudo-inertia about the centre of mass, and so the smaller of
+    the mass (kg) and of the least second moment of mass about a plane through that centre (kg m^2,
+    the least half of `I_1 + I_2 - I_3` of the principal moments). It does not depend on the frame.
+    A point, a rod and a plate are on the border, with margin zero. So is a massless link that has
+    none of the other nine numbers; otherwise its margin is minus the norm of those.
+    """
+    m, _, I_com = inertia_to_com(inertia)
+    least = jnp.linalg.eigvalsh(_second_moments(Mat3.of(I_com)).array())[..., 0]
+    rest = jnp.where((m == 0)[..., None], inertia[..., 1:], 0)
+    return jnp.where(m == 0, -_norm(rest), jnp.minimum(m, least))
+
+
+def is_physically_consistent(
+    inertia: Float[Array, "... 10"], tolerance: float = 1e-6
+) -> Bool[Array, "..."]:
+    """Whether a rigid body can have the inertia: the test that loading a robot warns by.
+
+    About the centre of mass, the principal moments must be non-negative and satisfy the triangle
+    inequality, up to `tolerance` (a number without unit) times the largest of them; a link without
+    mass must have no inertia at all. Source: Traversaro et al. (2016), "Identification of fully
+    physical consistent inertial parameters using optimization on manifolds".
+    """
+    m, _, I_com = inertia_to_com(inertia)
+    least, *others = jnp.unstack(
+        jnp.linalg.eigvalsh(_second_moments(Mat3.of(I_com)).array()), axis=-1
+    )
+    largest_moment = jnp.abs(sum(others))
+    about_origin = inertia[..., 4] + inertia[..., 6] + inertia[..., 9]
+    rounding = _ROUNDING * jnp.finfo(inertia.dtype).eps * about_origin
+    triangle = 2 * least >= -tolerance * largest_moment - rounding
+    nothing = jnp.all(inertia == 0, axis=-1)
+    return jnp.where(m > 0, triangle, nothing)
+
+
+def _second_moments(I: Mat3) -> Mat3:
+    """`tr(I)/2 1 - I`: the second moments of mass of a rotational inertia."""
+    xx, xy, yy, xz, yz, zz = I.upper()
+    return Mat3.symmetric((yy + zz - xx) / 2, -xy, (xx + zz - yy) / 2, -xz, -yz, (xx + yy - zz) / 2)
+
+
+def _norm(x: Array) -> Array:
+    """Norm along the last axis, with derivative zero at zero."""
+    square = jnp.sum(x * x, axis=-1)
+    zero = square == 0
+    return jnp.where(zero, 0, jnp.sqrt(jnp.where(zero, 1, square)))

@@ -1,0 +1,365 @@
+"""Inertias from measurements: how many numbers there are, and that noise is all that stays."""
+
+import functools
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxrbd as rbd
+import zoo
+from jaxrbd.inertial_parameters import (
+    consistency_margin,
+    inertia_from_log_cholesky,
+    inertia_from_pseudo,
+    is_physically_consistent,
+    log_cholesky,
+    pseudo_inertia,
+)
+from zoo import close
+
+NOISE = 0.05  # N m: 0.1 % of what the arm's shoulder bears
+
+
+class Samples(NamedTuple):
+    q: np.ndarray
+    v: np.ndarray
+    a: np.ndarray
+    tau: np.ndarray
+
+
+def sine_sums(model, samples, seed):
+    """A smooth motion about zero, each coordinate a sum of five sines: q, v, a over 20 s."""
+    rng = np.random.default_rng(seed)
+    amplitude, rate, phase = (
+        rng.uniform(low, high, (model.nv, 5)) for low, high in ((0.1, 0.5), (0.5, 4), (0, 6))
+    )
+    angle = rate * np.linspace(0, 20, samples)[:, None, None] + phase
+    q = np.sum(amplitude * np.sin(angle), -1)
+    v = np.sum(amplitude * rate * np.cos(angle), -1)
+    return q, v, -np.sum(amplitude * rate**2 * np.sin(angle), -1)
+
+
+rnea = jax.jit(jax.vmap(rbd.rnea, (None, 0, 0, 0)))
+regressor = jax.jit(jax.vmap(rbd.joint_torque_regressor, (None, 0, 0, 0)))
+
+
+def measure(model, samples=400, seed=0, noise=NOISE):
+    """A motion of the robot, with the forces that its joints need and Gaussian noise."""
+    q, v, a = sine_sums(model, samples, seed)
+    tau = np.asarray(rnea(model, q, v, a))
+    return Samples(q, v, a, tau + noise * np.random.default_rng(seed + 1).normal(size=tau.shape))
+
+
+def with_inertia(model, inertia):
+    return eqx.tree_at(lambda m: m.inertia, model, inertia)
+
+
+def changed(inertia, size=0.2, seed=3):
+    """Other bodies, all numbers by about 40 %: each mass distribution is stretched and moved."""
+    theta = size * jax.random.normal(jax.random.key(seed), inertia.shape)
+    C = jnp.linalg.cholesky(pseudo_inertia(inertia))
+    J = pseudo_inertia(inertia_from_log_cholesky(theta))
+    return inertia_from_pseudo(C @ J @ jnp.swapaxes(C, -1, -2))
+
+
+@functools.cache
+def arm():
+    """The arm as its file has it, with armature, and the true one: all its inertias are others."""
+    stated = rbd.load_robot("arm7")
+    stated = eqx.tree_at(lambda m: m.armature, stated, jnp.linspace(0.1, 0.4, 7))
+    return stated, with_inertia(stated, changed(stated.inertia))
+
+
+@functools.cache
+def linear():
+    stated, true = arm()
+    return rbd.identify_inertia(stated, *measure(true))
+
+
+@functools.cache
+def consistent():
+    stated, true = arm()
+    noise = np.full(7, NOISE)
+    return rbd.identify_consistent_inertia(stated, *measure(true), noise=noise, regularization=1.0)
+
+
+# ------------------------------------------------------------------------------ base parameters
+
+# Their number. A first hinge tells 3 numbers, or 1 where it is vertical; each further one tells 7,
+# or 3 where it is parallel to all before it; a first slide tells 1; a free-flyer all 10.
+COUNTS = {
+    "pendulum": 3,
+    "double_pendulum": 3 + 3,
+    "cart_pole": 1 + 3,
+    "arm7": 1 + 6 * 7,
+    "quadruped": 10 + 12 * 7,
+}
+
+
+@pytest.mark.parametrize(
+    "name", [*list(COUNTS)[:-1], pytest.param("quadruped", marks=pytest.mark.slow)]
+)
+def test_number_of_base_parameters(name):
+    assert rbd.base_parameters(rbd.load_robot(name)).rank == COUNTS[name]
+
+
+@pytest.mark.parametrize("n", [1, 4])
+def test_number_of_base_parameters_of_a_chain_of_skew_hinges(n):
+    assert rbd.base_parameters(zoo.chain(n)).rank == 7 * n - 4
+
+
+def test_base_parameters_by_hand():
+    """Of two parallel hinges, a distance l apart: the second's mass counts as the first's."""
+    model = rbd.load_robot("double_pendulum")
+    base = rbd.base_parameters(model)
+    l = np.asarray(model.placement.p[1])
+    names = ["m", "hx", "hy", "hz", "xx", "xy", "yy", "xz", "yz", "zz"]
+    assert [names[i % 10] for i in base.independent] == ["hx", "hz", "yy"] * 2  # both turn about y
+    mass_of_second = np.array([l[0], l[2], l @ l, 0, 0, 0])
+    close(base.grouping[:, 10], mass_of_second, 1e-12)
+
+
+@pytest.mark.parametrize("name", [pytest.param("coupled", marks=pytest.mark.slow), "arm7"])
+def test_base_parameters_are_all_that_forces_depend_on(name):
+    model = zoo.coupled() if name == "coupled" else rbd.load_robot(name)
+    base = rbd.base_parameters(model)
+    states = [zoo.state(model, seed)[:3] for seed in range(40)]
+    Y = np.asarray(regressor(model, *map(jnp.stack, zip(*states)))).reshape(-1, 10 * model.nb)
+    close(Y[:, base.independent] @ base.grouping, Y, 1e-11)
+    close(base.grouping[:, base.independent], np.eye(base.rank), 1e-12)
+    singular_values = np.linalg.svd(Y / np.abs(Y).max(), compute_uv=False)
+    assert np.sum(singular_values > 1e-8) == base.rank
+
+
+# ------------------------------------------------------------------------------- identification
+
+
+def test_without_noise_the_base_parameters_are_exact():
+    stated, true = arm()
+    found = rbd.identify_inertia(stated, *measure(true, noise=0))
+    close(found.base_parameters, found.base.grouping @ true.inertia.ravel(), 1e-10)
+    assert found.residual_rms < 1e-11
+
+
+@pytest.mark.parametrize("estimate", [linear, consistent])
+def test_base_parameters_are_within_their_deviations(estimate):
+    """None of the 43 errors is beyond 4 deviations; nor is their chi-squared."""
+    true = arm()[1]
+    found = estimate()
+    error = found.base_parameters - found.base.grouping @ np.asarray(true.inertia).ravel()
+    assert found.converged
+    assert np.max(np.abs(error) / found.standard_deviation) < 4
+    chi_squared = error @ np.linalg.solve(found.covariance, error)
+    assert abs(chi_squared - 43) < 4 * np.sqrt(2 * 43)
+
+
+@pytest.mark.parametrize(("estimate", "unit"), [(linear, NOISE), (consistent, 1)])
+def test_forces_of_another_motion_are_predicted_to_the_noise(estimate, unit):
+    stated, true = arm()
+    found = estimate()
+    assert abs(found.residual_rms / unit - 1) < 0.05
+    q, v, a, tau = measure(true, seed=10)
+    predicted = rnea(with_inertia(stated, found.inertia), q, v, a)
+    before = np.sqrt(np.mean((rnea(stated, q, v, a) - tau) ** 2))
+    after = np.sqrt(np.mean((predicted - tau) ** 2))
+    assert after < 1.05 * NOISE < before / 20
+    noiseless = np.sqrt(np.mean((predicted - rnea(true, q, v, a)) ** 2))
+    assert noiseless < 0.3 * NOISE
+
+
+def test_what_forces_do_not_tell_stays_at_the_prior():
+    stated, _ = arm()
+    found = linear()
+    change = np.asarray(found.inertia - stated.inertia).ravel()
+    untold = np.linalg.svd(found.base.grouping)[2][found.base.rank :]
+    assert np.max(np.abs(untold @ change)) < 1e-12 < 1e-2 < np.max(np.abs(change))
+    prior = jnp.array(np.random.default_rng(0).normal(size=(7, 10)))
+    other = rbd.identify_inertia(stated, *measure(arm()[1]), prior=prior)
+    close(untold @ np.asarray(other.inertia).ravel(), untold @ np.asarray(prior).ravel(), 1e-12)
+    close(other.base_parameters, found.base_parameters, 1e-11)
+
+
+def test_only_the_consistent_estimate_is_of_rigid_bodies():
+    assert not np.all(is_physically_consistent(linear().inertia))
+    assert np.all(consistency_margin(consistent().inertia) > 0)
+
+
+def test_regularization_draws_towards_the_prior():
+    stated, true = arm()
+    samples = measure(true)
+    distances = []
+    for regularization in (0.0, 1e2, 1e12):
+        found = rbd.identify_inertia(stated, *samples, regularization=regularization)
+        distances.append(np.linalg.norm(found.inertia - stated.inertia))
+    assert distances[0] > distances[1] > distances[2]
+    assert distances[2] < 1e-6
+
+
+def test_regularization_stands_in_for_motion_that_is_missing():
+    """Of a robot at rest, gravity is all that is told: an error, or the prior."""
+    stated, true = arm()
+    q, v, a = sine_sums(stated, 400, 0)
+    v = a = np.zeros_like(v)
+    tau = rnea(true, q, v, a)
+    with pytest.raises(rbd.ArgumentError, match=r"tell 12 of the 43 base parameters"):
+        rbd.identify_inertia(stated, q, v, a, tau)
+    found = rbd.identify_inertia(stated, q, v, a, tau, regularization=1e-9)
+    assert found.residual_rms < 1e-5
+    found = rbd.identify_consistent_inertia(stated, q, v, a, tau)
+    assert found.converged
+    assert found.residual_rms < 1e-3
+    assert np.all(consistency_margin(found.inertia) > 0)
+
+
+def test_noise_of_its_own_for_each_joint():
+    """Weighed by their noise, exact joints are worth more than noisy ones."""
+    stated, true = arm()
+    noise = np.array([5.0, 1e-3, 5.0, 1e-3, 1e-3, 1e-3, 1e-3])
+    q, v, a, tau = measure(true, noise=0)
+    tau = tau + noise * np.random.default_rng(0).normal(size=tau.shape)
+    expected = np.asarray(true.inertia).ravel()
+    weighed = rbd.identify_inertia(stated, q, v, a, tau, noise=noise)
+    equal = rbd.identify_inertia(stated, q, v, a, tau)
+    errors = [
+        np.linalg.norm(x.base_parameters - x.base.grouping @ expected) for x in (weighed, equal)
+    ]
+    assert errors[0] < errors[1] / 2
+    assert abs(weighed.residual_rms - 1) < 0.05
+
+
+@pytest.mark.slow
+def test_consistent_estimate_does_not_depend_on_the_frames():
+    """The last link's frame moved along and about its joint's axis: the same body is found."""
+    stated, true = arm()
+    X = rbd.se3.exp(jnp.array([0, 0, 0.7, 0, 0, 1.1]))
+    last = jnp.arange(7)[:, None] == 6
+
+    def moved(model):
+        inertia = rbd.spatial.inverse_transform_inertia(X, model.inertia)
+        placement = rbd.spatial.compose(model.placement, X)
+        return eqx.tree_at(
+            lambda m: (m.inertia, m.placement.R, m.placement.p),
+            model,
+            (
+                jnp.where(last, inertia, model.inertia),
+                jnp.where(last[..., None], placement.R, model.placement.R),
+                jnp.where(last, placement.p, model.placement.p),
+            ),
+        )
+
+    samples, noise = measure(true), np.full(7, NOISE)
+    close(rnea(moved(true), *samples[:3]), rnea(true, *samples[:3]))
+    found = rbd.identify_consistent_inertia(
+        moved(stated), *samples, noise=noise, regularization=1.0
+    )
+    close(found.inertia, moved(with_inertia(stated, consistent().inertia)).inertia, 1e-9)
+
+
+def test_consistent_estimate_is_the_minimum():
+    """The gradient of what is minimised vanishes, by automatic differentiation."""
+    stated, true = arm()
+    q, v, a, tau = measure(true)
+    J0 = pseudo_inertia(stated.inertia)
+
+    @jax.jit
+    def gradients(theta, noise):
+        def cost(theta):
+            inertia = inertia_from_log_cholesky(theta)
+            model = with_inertia(stated, inertia)
+            missing = (tau - jax.vmap(rbd.rnea, (None, 0, 0, 0))(model, q, v, a)) / noise
+            ratio = jnp.linalg.solve(J0, pseudo_inertia(inertia))
+            D = jnp.trace(ratio, axis1=1, axis2=2) - jnp.linalg.slogdet(ratio)[1] - 4
+            return jnp.sum(missing**2) / 2 + jnp.sum(D)
+
+        return jax.grad(cost)(theta)
+
+    there = gradients(log_cholesky(consistent().inertia), NOISE)
+    before = gradients(log_cholesky(stated.inertia), NOISE)
+    assert np.max(np.abs(there)) < 1e-9 * np.max(np.abs(before))
+
+
+@pytest.mark.slow
+def test_massless_links_stay_massless_and_mimic_joints_are_one():
+    """A floating robot with coupled joints and a massless link; q of quaternions."""
+    model = zoo.coupled()
+    model = with_inertia(model, model.inertia.at[4].set(0))
+    true = with_inertia(
+        model,
+        jnp.where(
+            jnp.arange(7)[:, None] == 4,
+            0,
+            changed(zoo.coupled().inertia),
+        ),
+    )
+    states = [zoo.state(model, seed)[:3] for seed in range(40)]
+    q, v, a = map(jnp.stack, zip(*states))
+    tau = rnea(true, q, v, a)
+    found = rbd.identify_consistent_inertia(model, q, v, a, tau, regularization=1e-6)
+    assert found.converged
+    assert found.residual_rms < 1e-5
+    close(found.inertia[4], jnp.zeros(10), 0)
+    assert np.all(is_physically_consistent(found.inertia))
+
+
+@pytest.mark.slow
+def test_single_precision():
+    stated, true = arm()
+    q, v, a, tau = (np.float32(x) for x in measure(true))
+    found = rbd.identify_inertia(stated.astype(jnp.float32), q, v, a, tau)
+    assert found.inertia.dtype == jnp.float32
+    assert found.base.rank == 43
+    error = np.abs(found.base_parameters - linear().base_parameters)
+    assert np.all(error < 0.1 * linear().standard_deviation)
+
+
+# ------------------------------------------------------------------------------------ wrong input
+
+WRONG = {
+    "q": (np.zeros((5, 6)), r"q has shape \(5, 6\), expected \(5, 7\)"),
+    "v": (np.zeros((4, 7)), r"v has shape \(4, 7\), expected \(5, 7\)"),
+    "a": (np.zeros((5, 7), np.float32), "a of shape .* has dtype float32, expected float64"),
+    "tau": (np.full((5, 7), np.nan), "tau is not finite"),
+    "prior": (np.zeros((7, 9)), r"prior has shape \(7, 9\), expected \(7, 10\)"),
+    "noise": (np.arange(7.0), "noise is .*, expected numbers above 0"),
+    "regularization": (-1.0, "regularization is -1.0, expected a number from 0 on"),
+}
+
+
+@pytest.mark.parametrize("identify", [rbd.identify_inertia, rbd.identify_consistent_inertia])
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_arguments_are_named(identify, name):
+    value, message = WRONG[name]
+    given = {"q": np.zeros((5, 7)), "v": np.zeros((5, 7)), "a": np.zeros((5, 7))}
+    given |= {"tau": np.zeros((5, 7)), name: value}
+    with pytest.raises(rbd.ArgumentError, match=message):
+        identify(arm()[0], **given)
+
+
+def test_one_state_is_no_batch():
+    with pytest.raises(rbd.ArgumentError, match=r"q has shape \(7,\), expected \(7, 7\)"):
+        rbd.identify_inertia(arm()[0], *np.zeros((4, 7)))
+
+
+def test_a_robot_that_cannot_move():
+    model = zoo.build([], [])
+    base = rbd.base_parameters(model)
+    assert (base.rank, base.grouping.shape) == (0, (0, 0))
+    with pytest.raises(rbd.ArgumentError, match="0 equations for 0 base parameters"):
+        rbd.identify_inertia(model, *np.zeros((4, 5, 0)))
+
+
+def test_too_few_samples():
+    with pytest.raises(rbd.ArgumentError, match="42 equations for 43 base parameters"):
+        rbd.identify_inertia(arm()[0], *measure(arm()[1], samples=6))
+
+
+def test_a_prior_that_no_body_has():
+    prior = arm()[0].inertia.at[2, 4].set(-1.0).at[4].set(jnp.array(rbd.link_inertia(1, (0, 0, 1))))
+    with pytest.raises(rbd.ArgumentError, match=r"inertia of \['upper_arm', 'forearm'\]"):
+        rbd.identify_consistent_inertia(*(arm()[0], *np.zeros((4, 5, 7))), prior=prior)
+    with pytest.raises(rbd.ArgumentError, match="regularization is 0"):
+        rbd.identify_consistent_inertia(*(arm()[0], *np.zeros((4, 5, 7))), regularization=0.0)

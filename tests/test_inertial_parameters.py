@@ -1,0 +1,237 @@
+"""Pseudo-inertia, log-Cholesky parameters, physical consistency, numbers about the centre."""
+
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxrbd as rbd
+import real_robots
+from jaxrbd import inertial_parameters as ip, se3, spatial
+from jaxrbd.checks import inertia_faults
+from zoo import close, random_inertia
+
+N = 6  # stacked, so that every test is one of broadcasting too
+
+
+@pytest.fixture
+def inertia(rng):
+    return jnp.array([random_inertia(rng) for _ in range(N)])
+
+
+@pytest.fixture
+def theta(rng):
+    return jnp.array(rng.normal(size=(N, 10)))
+
+
+def jacobians(function, x):
+    """The Jacobians of a function of one inertia at each of a stack of them."""
+    return jax.jit(jax.vmap(jax.jacfwd(function)))(x)
+
+
+def differences(function, x, step=1e-3):
+    """Fourth-order central differences, (N, out, in)."""
+    offsets = step * jnp.eye(x.shape[-1])
+    a, b, c, d = (function(x[:, None] + k * offsets) for k in (-2, -1, 1, 2))
+    return jnp.swapaxes((a - 8 * b + 8 * c - d) / (12 * step), -1, -2)
+
+
+# ------------------------------------------------------------------------ numbers about the centre
+
+
+def test_numbers_about_the_centre_of_mass(rng):
+    """Of (masses, centres, inertias) to the ten numbers and back."""
+    m, c = jnp.array(rng.uniform(1, 2, N)), jnp.array(rng.normal(size=(N, 3)))
+    half = jnp.array(rng.normal(size=(N, 3, 3)))
+    I = half + jnp.swapaxes(half, -1, -2)
+    for back, expected in zip(
+        spatial.inertia_to_com(spatial.inertia_from_com(m, c, I)), (m, c, I), strict=True
+    ):
+        close(back, expected, 1e-14)
+
+
+def test_massless_numbers_stay_as_they_are():
+    ten = jnp.arange(10.0)  # no mass; everything else
+    m, c, I = spatial.inertia_to_com(ten)
+    close(m, jnp.array(0.0), 0)
+    close(c, jnp.zeros(3), 0)
+    close(I, jnp.array([[4.0, 5, 7], [5, 6, 8], [7, 8, 9]]), 0)
+    for J in jax.tree.leaves(jax.jacrev(spatial.inertia_to_com)(ten)):
+        assert np.all(np.isfinite(J))
+
+
+# -------------------------------------------------------------------------------- pseudo-inertia
+
+
+def test_pseudo_inertia_of_point_masses(rng):
+    m, x = rng.uniform(0.1, 1, 7), np.c_[rng.normal(size=(7, 3)), np.ones(7)]
+    inertia = sum(rbd.link_inertia(mass, point) for mass, point in zip(m, x[:, :3]))
+    close(ip.pseudo_inertia(jnp.array(inertia)), np.einsum("n,ni,nj", m, x, x), 1e-14)
+
+
+def test_pseudo_inertia_and_back(rng):
+    anything = jnp.array(rng.normal(size=(N, 10)))
+    close(ip.inertia_from_pseudo(ip.pseudo_inertia(anything)), anything, 1e-15)
+
+
+def test_pseudo_inertia_moves_by_congruence(inertia, rng):
+    """With the homogeneous matrix H of a pose, J_A = H J_B H^T."""
+    X = se3.exp(jnp.array(rng.normal(size=(N, 6))))
+    H = spatial.pose_matrix(X)
+    moved = ip.pseudo_inertia(spatial.transform_inertia(X, inertia))
+    close(moved, H @ ip.pseudo_inertia(inertia) @ jnp.swapaxes(H, -1, -2), 1e-13)
+
+
+# -------------------------------------------------------------------------------- log-Cholesky
+
+
+def test_log_cholesky_is_the_factor_of_the_pseudo_inertia(theta):
+    alpha, d1, d2, d3, s12, s23, s13, t1, t2, t3 = np.moveaxis(np.asarray(theta), -1, 0)
+    U = np.zeros((N, 4, 4))
+    U[:, 0] = np.stack([np.exp(d1), s12, s13, t1], -1)
+    U[:, 1, 1:] = np.stack([np.exp(d2), s23, t2], -1)
+    U[:, 2, 2:] = np.stack([np.exp(d3), t3], -1)
+    U[:, 3, 3] = 1
+    U *= np.exp(alpha)[:, None, None]
+    inertia = ip.inertia_from_log_cholesky(theta)
+    close(ip.pseudo_inertia(inertia), U @ np.swapaxes(U, -1, -2), 1e-14)
+    close(inertia[:, 0], np.exp(2 * alpha), 1e-15)
+    close(spatial.inertia_center_of_mass(inertia), theta[:, 7:], 1e-15)
+
+
+def test_log_cholesky_and_back(inertia, theta):
+    close(ip.inertia_from_log_cholesky(ip.log_cholesky(inertia)), inertia)
+    close(ip.log_cholesky(ip.inertia_from_log_cholesky(theta)), theta)
+
+
+def test_log_cholesky_derivatives(inertia):
+    theta = ip.log_cholesky(inertia)
+    forward, backward = (
+        jacobians(ip.inertia_from_log_cholesky, theta),
+        jacobians(ip.log_cholesky, inertia),
+    )
+    close(forward @ backward, jnp.broadcast_to(jnp.eye(10), (N, 10, 10)), 1e-11)
+    close(forward, differences(ip.inertia_from_log_cholesky, theta), 1e-10)
+    # Steps small against the smallest of the ten numbers: relative ones, along each number.
+    scale = jnp.abs(inertia[:, :, None] * jnp.eye(10))
+    relative = differences(lambda k: ip.log_cholesky(inertia[:, None] * (1 + k)), 0 * inertia, 1e-4)
+    close(backward @ scale, relative * jnp.sign(inertia)[:, None], 1e-7)
+    curvature = jax.jit(jax.vmap(jax.hessian(ip.inertia_from_log_cholesky)))(theta)
+    close(curvature, jnp.swapaxes(curvature, -1, -2), 1e-14)
+    reverse = jax.jit(jax.vmap(jax.jacrev(ip.log_cholesky)))(inertia)
+    close(reverse, backward, 1e-12)
+
+
+def test_every_theta_is_consistent(rng):
+    theta = jnp.array(3 * rng.normal(size=(200, 10)))
+    inertia = ip.inertia_from_log_cholesky(theta)
+    assert np.all(ip.is_physically_consistent(inertia))
+    assert np.all(np.linalg.eigvalsh(ip.pseudo_inertia(inertia)) > -1e-13 * inertia[:, 4:7].sum())
+
+
+def test_log_cholesky_is_not_finite_outside():
+    """Of a point, of nothing, of what breaks the triangle inequality, of negative mass."""
+    outside = jnp.array(
+        [
+            rbd.link_inertia(1.0, (0, 0, 0)),
+            np.zeros(10),
+            rbd.link_inertia(1.0, (0, 0, 0), np.diag([1.0, 1.0, 2.5])),
+            -rbd.link_inertia(1.0, (0, 0, 0), np.diag([1.0, 1.0, 1.0])),
+        ]
+    )
+    assert not np.any(np.all(np.isfinite(ip.log_cholesky(outside)), axis=-1))
+
+
+def test_pseudo_inertia_and_log_cholesky_are_those_of_pinocchio(theta):
+    pin = pytest.importorskip("pinocchio", reason="Pinocchio has no wheel for this platform")
+    ours = ip.inertia_from_log_cholesky(theta)
+    derivatives = jacobians(ip.inertia_from_log_cholesky, theta)
+    for row, inertia, derivative in zip(np.asarray(theta), ours, derivatives):
+        theirs = pin.LogCholeskyParameters(row)
+        close(inertia, theirs.toDynamicParameters(), 1e-14)
+        close(ip.pseudo_inertia(inertia), theirs.toPseudoInertia().toMatrix(), 1e-14)
+        close(derivative, theirs.calculateJacobian(), 1e-14)
+
+
+# ------------------------------------------------------------------------ physical consistency
+
+
+def test_margin_is_the_least_eigenvalue_about_the_centre(inertia, rng):
+    m, _, I = spatial.inertia_to_com(inertia)
+    moments = np.linalg.eigvalsh(I)
+    least = moments.sum(-1) / 2 - moments[:, -1]
+    close(ip.consistency_margin(inertia), np.minimum(least, m), 1e-14)
+    X = se3.exp(jnp.array(rng.normal(size=(N, 6))))
+    moved = spatial.transform_inertia(X, inertia)
+    close(ip.consistency_margin(moved), ip.consistency_margin(inertia), 1e-14)
+
+
+I_PLATE = np.diag([1.0, 2.0, 3.0])
+MARGINS = {
+    "ball": (rbd.link_inertia(10.0, (0, 0, 0), np.eye(3)), 0.5, True),
+    "light ball": (rbd.link_inertia(0.1, (0, 0, 0), np.eye(3)), 0.1, True),
+    "plate": (rbd.link_inertia(10.0, (0, 0, 0), I_PLATE), 0.0, True),
+    "rod": (rbd.link_inertia(10.0, (0, 0, 0), np.diag([0.0, 1.0, 1.0])), 0.0, True),
+    "point far away": (rbd.link_inertia(10.0, (3, -4, 5)), 0.0, True),
+    "no triangle": (rbd.link_inertia(10.0, (0, 0, 0), np.diag([1.0, 1, 2.5])), -0.25, False),
+    "negative mass": (rbd.link_inertia(-1.0, (0, 0, 0), np.eye(3)), -1.0, False),
+    "nothing": (np.zeros(10), 0.0, True),
+    "moment without mass": (np.eye(10)[2], -1.0, False),
+    "inertia without mass": (rbd.link_inertia(0.0, (0, 0, 0), np.eye(3)), -(3**0.5), False),
+    "rounded plate": (rbd.link_inertia(10.0, (0, 0, 0), I_PLATE * [1, 1, 1 + 1e-7]), -1.5e-7, True),
+}
+
+
+@pytest.mark.parametrize("name", MARGINS)
+def test_margins(name):
+    inertia, margin, consistent = MARGINS[name]
+    close(ip.consistency_margin(jnp.array(inertia)), jnp.array(margin), 1e-6 * abs(margin) + 1e-13)
+    assert bool(ip.is_physically_consistent(jnp.array(inertia))) == consistent
+
+
+def test_consistency_in_single_precision():
+    for name, (inertia, _, consistent) in MARGINS.items():
+        single = jnp.array(inertia, jnp.float32)
+        assert bool(ip.is_physically_consistent(single)) == consistent, name
+        assert ip.consistency_margin(single).dtype == jnp.float32
+        assert ip.log_cholesky(single).dtype == jnp.float32
+
+
+def test_nan_is_not_consistent():
+    for i in range(10):
+        assert not ip.is_physically_consistent(jnp.ones(10).at[i].set(jnp.nan))
+
+
+def test_consistent_is_what_loading_does_not_warn_of(rng):
+    """The verdicts on the bodies of real robots that warn, and on random ones about the border."""
+    inertias = []
+    for name in real_robots.UNPHYSICAL[::4]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            inertias.append(
+                np.asarray(rbd.load_urdf(real_robots.path_of(name), mimic=False).inertia)
+            )
+    for _ in range(200):
+        moments = np.diag(rng.dirichlet(np.ones(3)) - rng.choice([0.0, 0.2]))
+        m, c = rng.uniform(0.5, 5), rng.normal(size=3)
+        inertias.append(rbd.link_inertia(m, c, moments.sum() * np.eye(3) - moments)[None])
+    inertias = np.concatenate(inertias)
+    links = [rbd.Link(str(i), ten) for i, ten in enumerate(inertias)]
+    faulty = np.array([link.name in inertia_faults([link]) for link in links])
+    assert 50 < faulty.sum() < len(links) - 50
+    np.testing.assert_array_equal(ip.is_physically_consistent(jnp.array(inertias)), ~faulty)
+
+
+def test_gradient_of_the_margin(inertia):
+    """The margin grows with the mass density at the thin end; also where two moments are equal."""
+    gradient = jax.jit(jax.vmap(jax.grad(ip.consistency_margin)))(inertia)
+    numerical = differences(
+        lambda k: ip.consistency_margin(inertia[:, None] + k)[..., None], 0 * inertia, 1e-6
+    )
+    close(gradient, numerical[:, 0], 1e-7)
+    for name in ("ball", "light ball", "rod", "nothing", "moment without mass"):
+        assert np.all(np.isfinite(jax.grad(ip.consistency_margin)(jnp.array(MARGINS[name][0])))), (
+            name
+        )

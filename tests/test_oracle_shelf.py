@@ -1,0 +1,192 @@
+"""The algorithm shelf and the analytic derivatives against Pinocchio, and where Pinocchio errs.
+
+Errors are relative to the largest entry; those of what is solved with M may grow with cond(M). By
+default some robots of every shape; `-m slow` takes all of them.
+"""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxrbd
+import oracles
+import real_robots
+
+pin = pytest.importorskip("pinocchio", reason="Pinocchio has no wheel for this platform")
+from test_oracle_pinocchio import (  # noqa: E402
+    REFERENCES,
+    configuration,
+    frame_id,
+    load_oracle,
+    symmetric,
+)
+
+TOLERANCE = 1e-9
+SOLVED = ("dqdd_dq", "dqdd_dv", "Minv", "aba_minverse")
+SOME = (
+    "double_pendulum_description/urdf/double_pendulum.urdf",
+    "panda_description/urdf/panda.urdf",
+    "hyq_description/robots/hyq_no_sensors.urdf",
+    "tiago_description/robots/tiago.urdf",
+)
+
+
+def robots():
+    for name in real_robots.ROBOTS:
+        marks = () if name in SOME else (pytest.mark.slow,)
+        yield pytest.param(name, marks=marks)
+
+
+@partial(jax.jit, compiler_options=oracles.QUICKLY)
+def our_shelf(model, state):
+    q, v, a, tau, f_ext, _ = state
+    kinematics = jaxrbd.forward_kinematics(model, q)
+    M = jaxrbd.crba(model, kinematics)
+    results = {
+        **jaxrbd.rnea_derivatives(model, q, v, a, f_ext)._asdict(),
+        **jaxrbd.forward_dynamics_derivatives(model, q, v, tau, f_ext)._asdict(),
+        **jaxrbd.centroidal_derivatives(model, q, v, a)._asdict(),
+        "coriolis_matrix": jaxrbd.coriolis_matrix(model, q, v),
+        "static_torque": jaxrbd.static_torque(model, q, f_ext),
+        "com_jacobian": jaxrbd.com_jacobian(model, kinematics),
+        "centroidal_momentum": jaxrbd.centroidal_momentum(model, q, v),
+        "centroidal_momentum_rate": jaxrbd.centroidal_momentum_rate(model, q, v, a),
+        "centroidal_momentum_matrix": jaxrbd.centroidal_momentum_matrix(model, kinematics),
+        "centroidal_momentum_matrix_dot": jaxrbd.centroidal_momentum_matrix_dot(model, q, v),
+        "aba_minverse": jaxrbd.aba_minverse(model, kinematics),
+    }
+    L = jaxrbd.ltl_factor(model, M)
+    identities = {
+        "L^T L = M": (L.T @ L, M),
+        "C v = bias - gravity": (
+            results["coriolis_matrix"] @ v,
+            jaxrbd.bias_force(model, q, v) - jaxrbd.gravity_force(model, q),
+        ),
+        "A a + dA v": (
+            results["A"] @ a + results["centroidal_momentum_matrix_dot"] @ v,
+            results["centroidal_momentum_rate"],
+        ),
+        "M": (results["M"], M),
+    }
+    if "deepest" in model.frame_names:
+        for ref in oracles.REFERENCES:
+            J_dot = jaxrbd.frame_jacobian_dot(model, q, v, "deepest", ref)
+            results[f"frame_jacobian_dot {ref}"] = J_dot
+        for ref in ("local", "world"):  # in the third, ours is classical and Pinocchio's is not
+            of = jaxrbd.frame_acceleration_derivatives(model, q, v, a, "deepest", ref)
+            results |= {f"{name} {ref}": x for name, x in of._asdict().items()}
+    return results, identities
+
+
+def pinocchio_shelf(oracle, model, state):
+    data = oracle.createData()
+    q, v, a = configuration(oracle.joints[1:], state.q), state.v, state.a
+    f_ext = pin.StdVec_Force([pin.Force.Zero(), *map(pin.Force, state.f_ext)])
+    pin.computeRNEADerivatives(oracle, data, q, v, a, f_ext)
+    results = {
+        "dtau_dq": data.dtau_dq.copy(),
+        "dtau_dv": data.dtau_dv.copy(),
+        "M": symmetric(data.M),
+    }
+    pin.computeABADerivatives(oracle, data, q, v, state.tau, f_ext)
+    Minv = symmetric(data.Minv)
+    results |= {"dqdd_dq": data.ddq_dq.copy(), "dqdd_dv": data.ddq_dv.copy()}
+    results |= {"Minv": Minv, "aba_minverse": Minv}
+    names = ("dh_dq", "dhdot_dq", "dhdot_dv", "A")
+    found = pin.computeCentroidalDynamicsDerivatives(oracle, data, q, v, a)
+    results |= dict(zip(names, (x.copy() for x in found)))
+    pin.computeCentroidalMomentumTimeVariation(oracle, data, q, v, a)
+    results |= {
+        "centroidal_momentum": data.hg.vector.copy(),
+        "centroidal_momentum_rate": data.dhg.vector.copy(),
+    }
+    results["centroidal_momentum_matrix"] = pin.computeCentroidalMap(oracle, data, q).copy()
+    A_dot = pin.computeCentroidalMapTimeVariation(oracle, data, q, v).copy()
+    results["centroidal_momentum_matrix_dot"] = A_dot
+    results["coriolis_matrix"] = pin.computeCoriolisMatrix(oracle, data, q, v).copy()
+    results["static_torque"] = pin.computeStaticTorque(oracle, data, q, f_ext).copy()
+    results["com_jacobian"] = pin.jacobianCenterOfMass(oracle, data, q).copy()
+    probe = oracles.probe_names(model).get("deepest")
+    if probe:
+        frame = frame_id(oracle, probe)
+        pin.computeJointJacobiansTimeVariation(oracle, data, q, v)
+        pin.updateFramePlacements(oracle, data)
+        for ref, flag in REFERENCES.items():
+            J_dot = pin.getFrameJacobianTimeVariation(oracle, data, frame, flag)
+            results[f"frame_jacobian_dot {ref}"] = J_dot
+        pin.computeForwardKinematicsDerivatives(oracle, data, q, v, a)
+        pin.updateFramePlacements(oracle, data)
+        for ref in ("local", "world"):
+            of = pin.getFrameAccelerationDerivatives(oracle, data, frame, REFERENCES[ref])
+            results |= dict(zip([f"{n} {ref}" for n in ("dV_dq", "dA_dq", "dA_dv", "J")], of))
+    return results
+
+
+@pytest.mark.parametrize("root_joint", [None, "free_flyer"], ids=["fixed", "free_flyer"])
+@pytest.mark.parametrize("name", robots())
+def test_shelf(name, root_joint):
+    model, oracle = real_robots.load(name, root_joint), load_oracle(name, root_joint)
+    if model.nv == 0:
+        pytest.skip("Pinocchio's algorithms crash without a degree of freedom")
+    oracles.make_room(model)
+    singular = name in real_robots.SINGULAR
+    for seed in range(2):
+        state = oracles.random_state(model, seed)
+        results, identities = jax.tree.map(
+            np.asarray, our_shelf(oracles.nameless(model), jax.tree.map(jnp.asarray, state))
+        )
+        theirs = pinocchio_shelf(oracle, model, state)
+        assert set(theirs) == set(results)
+        condition = oracles.condition(theirs["M"])
+        found = {what: (results[what], theirs[what]) for what in theirs} | identities
+        wrong = []
+        for what, (ours, expected) in found.items():
+            if what in SOLVED and singular:
+                continue
+            allowed = TOLERANCE + (1e-14 * condition if what in SOLVED else 0)
+            error = oracles.error(ours, expected, expected)
+            if not error <= allowed and not (singular and what == "L^T L = M"):
+                wrong.append(f"  {what}: relative error {error:.1e}, allowed {allowed:.1e}")
+        assert not wrong, f"{name}, seed {seed}, cond(M) {condition:.1e}:\n" + "\n".join(wrong)
+
+
+# ------------------------------------------------------------------------- where Pinocchio is wrong
+
+WRONG = {
+    "JointModelSphericalZYX": jaxrbd.euler("zyx"),
+    "JointModelUniversal": jaxrbd.universal((1, 0, 0), (0, 1, 0)),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_pinocchio_differentiates_joints_whose_subspace_moves_wrongly(kind):
+    """Its gradient of gravity is not the derivative of its gravity; the chain's here is.
+
+    Gravity forces agree, and so does the Hessian of its potential energy with the derivative here.
+    """
+    joint = pin.JointModelUniversal(np.eye(3)[0], np.eye(3)[1]) if "Univ" in kind else None
+    oracle = pin.Model()
+    index = oracle.addJoint(0, joint or pin.JointModelSphericalZYX(), pin.SE3.Identity(), "joint")
+    inertia = pin.Inertia(2.0, np.array([0.3, -0.2, 0.5]), np.diag([0.3, 0.4, 0.5]))
+    oracle.appendBodyToJoint(index, inertia, pin.SE3.Identity())
+    data = oracle.createData()
+    link = jaxrbd.Link("link", inertia.toDynamicParameters())
+    model = jaxrbd.build_model([link], [jaxrbd.JointSpec("joint", WRONG[kind], None, "link")])
+    q = np.array([0.4, -0.7, 0.9])[: model.nv]
+    zero = np.zeros(model.nv)
+
+    def gravity(q):
+        return pin.computeGeneralizedGravity(oracle, data, q).copy()
+
+    steps = 1e-5 * np.eye(model.nv)
+    truth = np.array([(gravity(q + h) - gravity(q - h)) / 2e-5 for h in steps]).T
+    theirs = pin.computeGeneralizedGravityDerivatives(oracle, data, q).copy()
+    ours = jaxrbd.rnea_derivatives(model, q, zero, zero).dtau_dq
+    of_energy = jax.hessian(partial(jaxrbd.potential_energy, model))(jnp.asarray(q))
+    np.testing.assert_allclose(jaxrbd.gravity_force(model, q), gravity(q), atol=1e-12)
+    np.testing.assert_allclose(ours, truth, atol=1e-8)
+    np.testing.assert_allclose(ours, of_energy, atol=1e-12)
+    assert np.max(np.abs(theirs - truth)) > 0.1, "Pinocchio has mended this: use it as an oracle"
