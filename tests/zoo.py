@@ -91,9 +91,9 @@ def coupled() -> rbd.Model:
 
 def turn(angle, first, second) -> jax.Array:
     """The rotation that turns the first coordinate axis towards the second."""
-    e = jnp.eye(3)
-    in_plane = jnp.outer(e[first], e[first]) + jnp.outer(e[second], e[second])
-    turned = jnp.outer(e[second], e[first]) - jnp.outer(e[first], e[second])
+    e = np.eye(3)
+    in_plane = np.outer(e[first], e[first]) + np.outer(e[second], e[second])
+    turned = np.outer(e[second], e[first]) - np.outer(e[first], e[second])
     return e + (jnp.cos(angle) - 1) * in_plane + jnp.sin(angle) * turned
 
 

@@ -30,7 +30,14 @@ from ..spatial import (
 from ..tree import sum_to_root
 from .kinematics import Kinematics, forward_kinematics
 from .rnea_derivatives import composites, force_columns
-from .world import accelerations, centred, chain, dof_columns, velocities
+from .world import (
+    accelerations,
+    centred,
+    chain,
+    dof_columns,
+    map_derivatives,
+    velocities,
+)
 
 
 class CentroidalDerivatives(NamedTuple):
@@ -154,8 +161,9 @@ def centroidal_derivatives(
     total = jnp.sum(apply_inertia(inertia, A) + gyroscopic_force(inertia, motion.V), axis=0)
     h_q = h_q - cross_force(c, jnp.sum(momenta, axis=0))
     in_q = in_q - cross_force(c, total)
-    dh_dq, _, _ = chain(model, q, v, a, h_q.T, in_a.T, jnp.zeros_like(in_a.T))
-    dhdot_dq, dhdot_dv, A_G = chain(model, q, v, a, in_q.T, in_v.T, in_a.T)
+    through = map_derivatives(model, q, v, a)
+    dh_dq, _, _ = chain(model, q, through, h_q.T, in_a.T, jnp.zeros_like(in_a.T))
+    dhdot_dq, dhdot_dv, A_G = chain(model, q, through, in_q.T, in_v.T, in_a.T)
     return CentroidalDerivatives(dh_dq, dhdot_dq, dhdot_dv, A_G)
 
 

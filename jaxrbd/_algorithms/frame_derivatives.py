@@ -16,7 +16,15 @@ from ..joint_space import independent_force, map_rate
 from ..model import Model
 from ..spatial import Pose, cross_motion, inverse_rotate, transform_motion, transform_point
 from .kinematics import Kinematics, forward_kinematics, locate
-from .world import Velocities, accelerations, centred, chain, dof_columns, velocities
+from .world import (
+    Velocities,
+    accelerations,
+    centred,
+    chain,
+    dof_columns,
+    map_derivatives,
+    velocities,
+)
 
 
 class FrameVelocityDerivatives(NamedTuple):
@@ -130,8 +138,9 @@ def frame_acceleration_derivatives(
 
     rows = (dV_dq, dA_dq, dA_dv, J)
     dV_dq, dA_dq, dA_dv, J = (jnp.where(at.moves, _express(at, reference, x), 0).T for x in rows)
-    dV_dq, _, _ = chain(model, q, v, a, dV_dq, J, jnp.zeros_like(J))
-    return FrameAccelerationDerivatives(dV_dq, *chain(model, q, v, a, dA_dq, dA_dv, J))
+    of = map_derivatives(model, q, v, a)
+    dV_dq, _, _ = chain(model, q, of, dV_dq, J, jnp.zeros_like(J))
+    return FrameAccelerationDerivatives(dV_dq, *chain(model, q, of, dA_dq, dA_dv, J))
 
 
 @partial(jax.jit, static_argnames="frame")

@@ -44,6 +44,7 @@ from .world import (
     accelerations,
     at_or_above,
     chain,
+    map_derivatives,
     pairings,
     root_centred,
     strictly_above,
@@ -144,7 +145,7 @@ def _in_independent(
 ) -> RneaDerivatives:
     """From the tree's derivatives to those of `G^T tau`, with the armature's and the friction's."""
     M = project(model, q, of_tree.M) + rotor_inertia(model, q)
-    D_q, D_v, _ = chain(model, q, v, a, *of_tree)
+    D_q, D_v, _ = chain(model, q, map_derivatives(model, q, v, a), *of_tree)
     if not model.is_tree:
         D_q, D_v = independent_force(model, q, D_q), independent_force(model, q, D_v)
     if not model.varies:

@@ -112,8 +112,34 @@ def symmetric_product(model: Model, J: Array, F: Array) -> Array:
 # ------------------------------------------------------------------- the chain rule through v = G v
 
 
+class MapDerivatives(NamedTuple):
+    """Of the map from (q, v, a) to the tree's rates and accelerations, where G depends on q.
+
+    Derivatives (nv_tree, nv) of the rates in q, and of the accelerations in q and in v.
+    """
+
+    rates_q: Array
+    accelerations_q: Array
+    accelerations_v: Array
+
+
+def map_derivatives(model: Model, q: Array, v: Array, a: Array) -> MapDerivatives | None:
+    """None where G does not depend on q, and so has no derivatives."""
+    if not model.varies:
+        return None
+
+    def mapped(dq, dv):
+        q_moved, v_moved = along(model, q, dq), v + dv
+        rates = tree_rates(model, q_moved, v_moved)
+        return rates, tree_accelerations(model, q_moved, v_moved, a)
+
+    zero = jnp.zeros_like(v)
+    (rates_q, _), (seconds_q, seconds_v) = jax.jacfwd(mapped, argnums=(0, 1))(zero, zero)
+    return MapDerivatives(rates_q, seconds_q, seconds_v)
+
+
 def chain(
-    model: Model, q: Array, v: Array, a: Array, D_q: Array, D_v: Array, D_a: Array
+    model: Model, q: Array, of: MapDerivatives | None, D_q: Array, D_v: Array, D_a: Array
 ) -> tuple[Array, Array, Array]:
     """Derivatives in q, v and a from those in the tree's (q, rates, accelerations), row by row.
 
@@ -126,24 +152,10 @@ def chain(
         return independent_force(model, q, D.T).T
 
     in_q, in_v, in_a = times_G(D_q), times_G(D_v), times_G(D_a)
-    if model.varies:
-        rates_q, seconds_q, seconds_v = _edge_derivatives(model, q, v, a)
-        in_q = in_q + _dot(D_v, rates_q) + _dot(D_a, seconds_q)
-        in_v = in_v + _dot(D_a, seconds_v)
+    if of is not None:
+        in_q = in_q + _dot(D_v, of.rates_q) + _dot(D_a, of.accelerations_q)
+        in_v = in_v + _dot(D_a, of.accelerations_v)
     return in_q, in_v, in_a
-
-
-def _edge_derivatives(model: Model, q: Array, v: Array, a: Array):
-    """Of the tree's rates and accelerations at fixed a: d rates/dq, d acc/dq; and d(dG/dt v)/dv."""
-    zero = jnp.zeros(model.nv, model.dtype)
-
-    def rates(dq, dv):
-        return tree_rates(model, along(model, q, dq), v + dv)
-
-    def seconds(dq, dv):
-        return tree_accelerations(model, along(model, q, dq), v + dv, a)
-
-    return jax.jacfwd(rates)(zero, zero), *jax.jacfwd(seconds, argnums=(0, 1))(zero, zero)
 
 
 def _dot(a: Array, b: Array) -> Array:
