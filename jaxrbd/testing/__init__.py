@@ -10,6 +10,7 @@ from .robots import ALL_TREES, KINDS, PLACES, Robot, Tree, make_robot
 from .states import CONDITIONS, DIRECTIONS, Condition
 from .suite import run
 from .truth import true_derivatives
+from .urdf import about_com, urdf
 
 __all__ = [
     # run it
@@ -23,7 +24,9 @@ __all__ = [
     "STEP",
     "Tree",
     "Unsupported",
+    "about_com",
     "make_robot",
+    "urdf",
     # what there is to test
     "ALL_TREES",
     "CONDITIONS",

@@ -115,7 +115,7 @@ class Robot:
     links: tuple[Link, ...]
     joints: tuple[JointSpec, ...]
     coordinates: tuple[Coordinate, ...]
-    gravity: tuple[float, float, float] = (1.0, -2.0, -9.0)
+    gravity: tuple[float, float, float] = (0.0, 0.0, -9.81)
 
     @property
     def tips(self) -> tuple[str, ...]:
@@ -166,5 +166,5 @@ def _mimic(tree: Tree) -> Mimic:
 
 def _inertia(rng: np.random.Generator) -> np.ndarray:
     """The inertia of a random cloud of point masses."""
-    masses, points = rng.uniform(0.1, 0.5, 8), 0.3 * rng.normal(size=(8, 3))
+    masses, points = rng.uniform(0.1, 0.5, 8), 0.4 * rng.normal(size=(8, 3))
     return np.sum([link_inertia(m, p) for m, p in zip(masses, points)], axis=0)

@@ -24,8 +24,8 @@ SPEEDS = {"0": 0.0, "1e-20": 1e-20, "1e-9": 1e-9, "1e-4": 1e-4}
 class Condition:
     """A singular-looking state of the tested joint, or of the `whole` robot.
 
-    - `angle`: every coordinate of the joint, in rad or m, and the angle of its rotation about a
-      random axis where it has a quaternion; None is random;
+    - `angle`: every angle of the joint in rad, and that of its rotation about a random axis where
+      it has a quaternion; None is random. Below 1, also every length of it in m;
     - `speed`: length of the joint's velocity; None is random;
     - `scale`: a factor on its quaternion. With another than 1 only joints that have one are tested;
     - `smooth`: whether there is a derivative to speak of.
@@ -133,7 +133,7 @@ def _through(
         q = q * (condition.scale if special else 1.0)
     else:
         q = state.uniform(-2, 2, size=1) if coordinate.letter == "a" else state.uniform(-1, 1, size=1)
-        if angle is not None:
+        if angle is not None and (coordinate.letter == "a" or angle < 1):
             q = np.full(1, angle / coordinate.ratio)
     n = 3 if turns else 1
     v, u = state.normal(size=n), state.normal(size=n)

@@ -2,8 +2,8 @@
 
 A curve that is analytic near 0 is sampled at equally spaced points on both sides, and the derivative
 of the polynomial through them is taken: of order 16 in the step. Four steps are tried. Where two
-neighbouring ones agree best, neither rounding nor truncation can be larger than their difference,
-which is returned as the uncertainty. No point is near 0: what a library does below some small angle,
+neighbouring ones agree best, the larger is believed, which has less of the rounding, and their
+difference, which has nearly all of the smaller one's, is returned as the uncertainty. No point is near 0: what a library does below some small angle,
 or for an exact zero, cannot enter.
 """
 
@@ -70,5 +70,5 @@ def true_derivatives(
     with np.errstate(invalid="ignore"):
         gaps = np.abs(np.diff(ladder, axis=0))
     best = np.argmin(np.where(np.isfinite(gaps), gaps, np.inf), axis=0)[None]
-    truth, gap = (np.take_along_axis(x, best, axis=0)[0] for x in (ladder[:-1], gaps))
+    truth, gap = (np.take_along_axis(x, best, axis=0)[0] for x in (ladder[1:], gaps))
     return truth, gap
