@@ -40,7 +40,9 @@ class JaxSim(Adapter):
         nq, nv = (7, 6) if floating else (0, 0)
 
         def state(q, v):
-            pose = convert.position(q)[:nq] if floating else jnp.array([0.0] * 3 + [1.0] + [0.0] * 3)
+            pose = (
+                convert.position(q)[:nq] if floating else jnp.array([0.0] * 3 + [1.0] + [0.0] * 3)
+            )
             twist = v[:nv] if floating else jnp.zeros(6)
             return js.data.JaxSimModelData.build(
                 model=model,
@@ -130,6 +132,12 @@ def _inertial(link, mass, com, I):
     ElementTree.SubElement(element, "mass").text = repr(mass)
     ElementTree.SubElement(element, "pose").text = f"{_text(com)} 0 0 0"
     inertia = ElementTree.SubElement(element, "inertia")
-    for name, at in {"ixx": (0, 0), "ixy": (0, 1), "ixz": (0, 2), "iyy": (1, 1), "iyz": (1, 2),
-                     "izz": (2, 2)}.items():
+    for name, at in {
+        "ixx": (0, 0),
+        "ixy": (0, 1),
+        "ixz": (0, 2),
+        "iyy": (1, 1),
+        "iyz": (1, 2),
+        "izz": (2, 2),
+    }.items():
         ElementTree.SubElement(inertia, name).text = repr(float(I[at]))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .robots import KINDS, PLACES, Tree
+from .robots import PLACES, Tree
 from .states import DIRECTIONS, Condition
 
 MODES = ("forward", "reverse")
@@ -90,7 +90,10 @@ class Report:
         return self.errors[at].ravel(), self.wrong[at].ravel()
 
     def verdict(self, **labels) -> str:
-        """A cell: "ok" and the largest error, how many cases are not right, or "-" for no case."""
+        """A cell: "ok" and the largest error, how many cases are not right, or "-" for no case.
+
+        Labels as for `select`. A value that is not jaxrbd's "differs"; a derivative is "WRONG".
+        """
         errors, wrong = self.select(**labels)
         tested = int(np.sum(~np.isnan(errors)))
         if not tested:
@@ -99,7 +102,9 @@ class Report:
             return f"ok {np.nanmax(errors):.0e}".replace("e-0", "e-")
         faults = errors[wrong]
         counts = {
-            "WRONG": np.sum((faults >= 0) & (faults < NOT_FINITE)),
+            "differs" if labels.get("order") == 0 else "WRONG": np.sum(
+                (faults >= 0) & (faults < NOT_FINITE)
+            ),
             "nan": np.sum(faults == NOT_FINITE),
             "error": np.sum(faults == ERROR),
             "unsure": np.sum(faults == UNSURE),
@@ -119,17 +124,22 @@ class Report:
         return self._table("quantity", rows, self._derivatives(precision))
 
     def by_joint(self) -> str:
-        """A row for each joint kind, a column for each place, at the states of that joint alone.
+        """A row for each joint kind, a column for each place: derivatives of all orders.
 
         States of the whole robot are left out: there, other joints may be at fault.
         """
         own = [condition for condition in self.conditions if not condition.whole]
+        orders = list(range(1, self.order + 1))
         kinds = dict.fromkeys(tree.kind for tree in self.trees)
-        places = {f"at the {place}" if place != "middle" else "in the middle": place for place in PLACES}
+        places = {
+            f"at the {place}" if place != "middle" else "in the middle": place for place in PLACES
+        }
         header, lines = ["joint", *places], []
         for kind in kinds:
             trees = [[t for t in self.trees if t == Tree(kind, place)] for place in places.values()]
-            lines.append([kind, *(self.verdict(tree=t, condition=own) for t in trees)])
+            lines.append(
+                [kind, *(self.verdict(tree=t, condition=own, order=orders) for t in trees)]
+            )
         return _markdown(header, lines)
 
     def _derivatives(self, precision: str) -> dict[str, dict]:
@@ -155,7 +165,7 @@ class Report:
                 continue
             parts += [f"{precision}, by state:", self.by_condition(precision)]
             parts += [f"{precision}, by quantity:", self.by_quantity(precision)]
-        parts += ["By the joint that is in the state:", self.by_joint()]
+        parts += ["Derivatives, by the joint that is in the state:", self.by_joint()]
         parts.append(self.summary())
         if self.notes:
             parts.append("\n".join(f"- {note}" for note in dict.fromkeys(self.notes)))
@@ -164,11 +174,15 @@ class Report:
     def summary(self) -> str:
         """The counts, the tolerances and the uncertainty of the truth."""
         tested, wrong = int(np.sum(~np.isnan(self.errors))), int(np.sum(self.wrong))
-        numbers = ", ".join(f"{x:.0e}" for x in self.uncertainty[: self.order + 1])
+        numbers = " ".join(f"{x:.0e}" for x in self.uncertainty[: self.order + 1])
+        tolerances = [
+            f"{precision} " + " ".join(f"{x:.0e}" for x in TOLERANCE[precision][: self.order + 1])
+            for precision in PRECISIONS
+        ]
         return (
-            f"{tested} cases, {wrong} not right. Tolerance by order from 0, relative: "
-            + ", ".join(f"{p} {TOLERANCE[p][: self.order + 1]}" for p in PRECISIONS)
-            + f". The truth is known to {numbers}."
+            f"{tested} cases, {wrong} not right. A value is compared with jaxrbd's, a derivative "
+            "with central differences of the library's own values; errors are relative. Tolerance "
+            f"by order, from 0: {'; '.join(tolerances)}. The differences are known to {numbers}."
         )
 
     def details(self) -> str:
@@ -211,5 +225,7 @@ def _markdown(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     """A table in Markdown whose columns line up."""
     widths = [max(len(row[i]) for row in [header, *lines]) for i in range(len(header))]
     rule = ["-" * width for width in widths]
-    rows = [[cell.ljust(width) for cell, width in zip(row, widths)] for row in [header, rule, *lines]]
+    rows = [
+        [cell.ljust(width) for cell, width in zip(row, widths)] for row in [header, rule, *lines]
+    ]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)

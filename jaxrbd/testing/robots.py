@@ -16,8 +16,16 @@ import numpy as np
 
 from .. import joints
 from ..builder import build_model
-from ..description import Compound, JointSpec, Link, Mimic, euler, pose_matrix, universal
-from ..description import link_inertia
+from ..description import (
+    Compound,
+    JointSpec,
+    Link,
+    Mimic,
+    euler,
+    link_inertia,
+    pose_matrix,
+    universal,
+)
 from ..errors import ArgumentError
 from ..joints import Joint
 from ..model import Model

@@ -132,7 +132,11 @@ def _through(
             q = np.append(np.sin(angle / 2) * axis, np.cos(angle / 2))
         q = q * (condition.scale if special else 1.0)
     else:
-        q = state.uniform(-2, 2, size=1) if coordinate.letter == "a" else state.uniform(-1, 1, size=1)
+        q = (
+            state.uniform(-2, 2, size=1)
+            if coordinate.letter == "a"
+            else state.uniform(-1, 1, size=1)
+        )
         if angle is not None and (coordinate.letter == "a" or angle < 1):
             q = np.full(1, angle / coordinate.ratio)
     n = 3 if turns else 1

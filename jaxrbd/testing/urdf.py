@@ -60,7 +60,14 @@ def _inertial(link: ElementTree.Element, inertia: np.ndarray) -> None:
     element = ElementTree.SubElement(link, "inertial")
     _origin(element, com, np.zeros(3))
     ElementTree.SubElement(element, "mass", value=repr(mass))
-    names = {"ixx": (0, 0), "ixy": (0, 1), "ixz": (0, 2), "iyy": (1, 1), "iyz": (1, 2), "izz": (2, 2)}
+    names = {
+        "ixx": (0, 0),
+        "ixy": (0, 1),
+        "ixz": (0, 2),
+        "iyy": (1, 1),
+        "iyz": (1, 2),
+        "izz": (2, 2),
+    }
     ElementTree.SubElement(element, "inertia", {k: repr(float(I[at])) for k, at in names.items()})
 
 
