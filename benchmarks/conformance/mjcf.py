@@ -10,7 +10,7 @@ import numpy as np
 from jaxrbd import so3
 from jaxrbd.testing import Robot, Tree, about_com
 
-# MuJoCo's planar and helical joints are not ours, its mimic is a soft constraint, and it wants mass.
+# It has no planar and no helical joint, its mimic is a soft constraint, and links must have mass.
 MJCF_KINDS = (
     "revolute",
     "prismatic",

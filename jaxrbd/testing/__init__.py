@@ -7,7 +7,7 @@ for another library. This is the index of the names that an adapter needs.
 from .adapters import QUANTITIES, STEP, Adapter, Functions, JaxRBD, Unsupported
 from .report import MODES, PRECISIONS, TOLERANCE, Report
 from .robots import ALL_TREES, KINDS, PLACES, Robot, Tree, make_robot
-from .states import CONDITIONS, DIRECTIONS, Condition
+from .states import ANGLES, CONDITIONS, DIRECTIONS, SPEEDS, Condition
 from .suite import run
 from .truth import true_derivatives
 from .urdf import about_com, urdf
@@ -29,6 +29,7 @@ __all__ = [
     "urdf",
     # what there is to test
     "ALL_TREES",
+    "ANGLES",
     "CONDITIONS",
     "Condition",
     "DIRECTIONS",
@@ -37,6 +38,7 @@ __all__ = [
     "PLACES",
     "PRECISIONS",
     "QUANTITIES",
+    "SPEEDS",
     "TOLERANCE",
     # the truth
     "true_derivatives",

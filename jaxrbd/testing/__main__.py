@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m jaxrbd.testing",
-        description="Compare a library's derivatives with the true ones at singular-looking states.",
+        description="Compare a library's derivatives with the true ones.",
     )
     add = parser.add_argument
     add("--adapter", metavar="MODULE:OBJECT", help="the library (default: jaxrbd itself)")

@@ -101,10 +101,9 @@ class Report:
         if not np.any(wrong):
             return f"ok {np.nanmax(errors):.0e}".replace("e-0", "e-")
         faults = errors[wrong]
+        word = "differs" if labels.get("order") == 0 else "WRONG"
         counts = {
-            "differs" if labels.get("order") == 0 else "WRONG": np.sum(
-                (faults >= 0) & (faults < NOT_FINITE)
-            ),
+            word: np.sum((faults >= 0) & (faults < NOT_FINITE)),
             "nan": np.sum(faults == NOT_FINITE),
             "error": np.sum(faults == ERROR),
             "unsure": np.sum(faults == UNSURE),
@@ -130,17 +129,12 @@ class Report:
         """
         own = [condition for condition in self.conditions if not condition.whole]
         orders = list(range(1, self.order + 1))
-        kinds = dict.fromkeys(tree.kind for tree in self.trees)
-        places = {
-            f"at the {place}" if place != "middle" else "in the middle": place for place in PLACES
-        }
-        header, lines = ["joint", *places], []
-        for kind in kinds:
-            trees = [[t for t in self.trees if t == Tree(kind, place)] for place in places.values()]
-            lines.append(
-                [kind, *(self.verdict(tree=t, condition=own, order=orders) for t in trees)]
-            )
-        return _markdown(header, lines)
+        lines = []
+        for kind in dict.fromkeys(tree.kind for tree in self.trees):
+            at = [[t for t in self.trees if t == Tree(kind, place)] for place in PLACES]
+            cells = [self.verdict(tree=tree, condition=own, order=orders) for tree in at]
+            lines.append([kind, *cells])
+        return _markdown(["joint", "at the root", "in the middle", "at the leaf"], lines)
 
     def _derivatives(self, precision: str) -> dict[str, dict]:
         columns = {"value": {"order": 0, "precision": precision}}
@@ -202,7 +196,7 @@ class Report:
         return "\n".join(lines)
 
     def json(self) -> dict:
-        """The report as plain data: labels along the axes, and `errors` with words for its marks."""
+        """The report as plain data: the axes, and the errors by their indices along these."""
         words = {NOT_FINITE: "nan", ERROR: "error", UNSURE: "unsure"}
         return {
             "library": self.library,
@@ -225,7 +219,8 @@ def _markdown(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     """A table in Markdown whose columns line up."""
     widths = [max(len(row[i]) for row in [header, *lines]) for i in range(len(header))]
     rule = ["-" * width for width in widths]
-    rows = [
-        [cell.ljust(width) for cell, width in zip(row, widths)] for row in [header, rule, *lines]
-    ]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    rows = []
+    for row in [header, rule, *lines]:
+        cells = " | ".join(cell.ljust(width) for cell, width in zip(row, widths))
+        rows.append(f"| {cells} |")
+    return "\n".join(rows)

@@ -99,7 +99,7 @@ def applies(robot: Robot, condition: Condition) -> np.ndarray:
 
 
 def curves(robot: Robot, conditions: Sequence[Condition]) -> Curves:
-    """The curves of all conditions in all directions: n = conditions x directions, in that order."""
+    """The curves of all conditions in all directions, n = conditions x directions."""
     rows = [_curve(robot, condition, d) for condition in conditions for d in DIRECTIONS]
     return Curves(*(np.stack(column) for column in zip(*rows)))
 
@@ -132,16 +132,14 @@ def _through(
             q = np.append(np.sin(angle / 2) * axis, np.cos(angle / 2))
         q = q * (condition.scale if special else 1.0)
     else:
-        q = (
-            state.uniform(-2, 2, size=1)
-            if coordinate.letter == "a"
-            else state.uniform(-1, 1, size=1)
-        )
+        reach = 2 if coordinate.letter == "a" else 1
+        q = state.uniform(-reach, reach, size=1)
         if angle is not None and (coordinate.letter == "a" or angle < 1):
             q = np.full(1, angle / coordinate.ratio)
     n = 3 if turns else 1
     v, u = state.normal(size=n), state.normal(size=n)
-    dq, dv, du = 0.5 * moving.normal(size=(3, n))
+    # No entry is small: a derivative that is missing must show.
+    dq, dv, du = moving.uniform(0.3, 0.7, size=(3, n)) * moving.choice([-1, 1], size=(3, n))
     raw = moving.normal(size=len(q))
     moves_q, moves_v = direction in ("q", "q v u"), direction in ("v", "q v u")
     zero = np.zeros(len(q))

@@ -168,7 +168,9 @@ def _derivatives(
     for n in range(order, -1, -1):
 
         def derivatives(curve: Curves, n: int = n) -> tuple[Array, ...]:
-            tower: Tower = lambda t: (function(t, curve),)
+            def tower(t: Array) -> tuple[Array, ...]:
+                return (function(t, curve),)
+
             for _ in range(n):
                 tower = STEP_UP[mode](tower)
             return tower(jnp.zeros(trees, curve.A.dtype))

@@ -1,10 +1,9 @@
 """The true derivatives of a smooth curve, by central differences of its values.
 
-A curve that is analytic near 0 is sampled at equally spaced points on both sides, and the derivative
-of the polynomial through them is taken: of order 16 in the step. Four steps are tried. Where two
-neighbouring ones agree best, the larger is believed, which has less of the rounding, and their
-difference, which has nearly all of the smaller one's, is returned as the uncertainty. No point is near 0: what a library does below some small angle,
-or for an exact zero, cannot enter.
+A curve that is analytic near 0 is sampled at equally spaced points on both sides, and the
+derivative of the polynomial through them is taken: of order 16 in the step. Four steps are tried.
+Of the two neighbours that agree best the larger is believed, as it has less of the rounding. Only
+the value itself is taken next to 0: what a library does to a derivative there cannot enter.
 """
 
 from __future__ import annotations
@@ -42,14 +41,12 @@ def stencil(side: int = _SIDE) -> np.ndarray:
     return weights
 
 
-def true_derivatives(
-    curve: Callable[[float], np.ndarray], scale: float = 1.0
-) -> tuple[np.ndarray, np.ndarray]:
+def true_derivatives(curve: Callable[[float], np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """Derivatives of order 0 to 3 of `curve` at 0, and their uncertainty: both (4, ...).
 
-    `curve(t)`: values (...) in float64, any number of curves at once; `scale`: the largest step is
-    `0.12 scale`, and samples reach eight times as far. Where a value is not finite, neither is the
-    result. Source of the weights: see `stencil`.
+    `curve(t)`: values (...) in float64, any number of curves at once, for t in [-0.96, 0.96]. The
+    uncertainty is the difference of the two neighbouring steps and the rounding of the values;
+    where a value is not finite, neither is it. Source of the weights: see `stencil`.
     """
     values: dict[float, np.ndarray] = {}
 
@@ -59,16 +56,15 @@ def true_derivatives(
         return values[t]
 
     weights = stencil()
-    ladder = []
-    for step in _STEPS:
-        samples = np.stack([value(k * step * scale) for k in range(-_SIDE, _SIDE + 1)])
-        powers = (step * scale) ** np.arange(4.0)
-        with np.errstate(invalid="ignore"):
-            rows = np.tensordot(weights, samples, 1)
-        ladder.append(rows / powers.reshape(4, *(1,) * (rows.ndim - 1)))
-    ladder = np.stack(ladder)
+    rungs, rounding = [], []
     with np.errstate(invalid="ignore"):
-        gaps = np.abs(np.diff(ladder, axis=0))
+        for step in _STEPS:
+            samples = np.stack([value(k * step) for k in range(-_SIDE, _SIDE + 1)])
+            scaled = weights / step ** np.arange(4.0)[:, None]
+            rungs.append(np.tensordot(scaled, samples, 1))
+            size = np.tensordot(np.abs(scaled), np.abs(samples), 1)
+            rounding.append(np.finfo(np.float64).eps * size)
+        gaps = np.abs(np.diff(np.stack(rungs), axis=0)) + np.stack(rounding[1:])
     best = np.argmin(np.where(np.isfinite(gaps), gaps, np.inf), axis=0)[None]
-    truth, gap = (np.take_along_axis(x, best, axis=0)[0] for x in (ladder[1:], gaps))
+    truth, gap = (np.take_along_axis(x, best, axis=0)[0] for x in (np.stack(rungs[1:]), gaps))
     return truth, gap

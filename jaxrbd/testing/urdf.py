@@ -60,15 +60,9 @@ def _inertial(link: ElementTree.Element, inertia: np.ndarray) -> None:
     element = ElementTree.SubElement(link, "inertial")
     _origin(element, com, np.zeros(3))
     ElementTree.SubElement(element, "mass", value=repr(mass))
-    names = {
-        "ixx": (0, 0),
-        "ixy": (0, 1),
-        "ixz": (0, 2),
-        "iyy": (1, 1),
-        "iyz": (1, 2),
-        "izz": (2, 2),
-    }
-    ElementTree.SubElement(element, "inertia", {k: repr(float(I[at])) for k, at in names.items()})
+    at = [(i, j) for i in range(3) for j in range(i, 3)]
+    entries = {f"i{'xyz'[i]}{'xyz'[j]}": repr(float(I[i, j])) for i, j in at}
+    ElementTree.SubElement(element, "inertia", entries)
 
 
 def _origin(parent: ElementTree.Element, xyz: np.ndarray, rpy: np.ndarray) -> None:
