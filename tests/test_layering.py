@@ -26,7 +26,7 @@ LAYERS = (
     ("io",),
     ("robots",),
     ("__init__",),
-    ("_rollout", "_overview"),
+    ("_rollout", "_overview", "testing"),
     ("_rollout_plot",),
     ("_rollout_command",),
     ("cli",),

@@ -168,9 +168,10 @@ def _derivatives(
     for n in range(order, -1, -1):
 
         def derivatives(curve: Curves, n: int = n) -> tuple[Array, ...]:
-            def tower(t: Array) -> tuple[Array, ...]:
+            def value(t: Array) -> tuple[Array, ...]:
                 return (function(t, curve),)
 
+            tower: Tower = value
             for _ in range(n):
                 tower = STEP_UP[mode](tower)
             return tower(jnp.zeros(trees, curve.A.dtype))
@@ -207,7 +208,7 @@ def _reverse(tower: Tower) -> Tower:
     return higher
 
 
-STEP_UP = dict(zip(MODES, (_forward, _reverse)))
+STEP_UP: dict[str, Callable[[Tower], Tower]] = {"forward": _forward, "reverse": _reverse}
 
 
 # ------------------------------------------------------------------------------------------ errors

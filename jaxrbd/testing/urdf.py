@@ -23,14 +23,14 @@ def urdf(robot: Robot) -> str:
         if link.inertia[0] > 0:
             _inertial(element, link.inertia)
     for joint in robot.joints:
-        kind = {Revolute: "continuous", Prismatic: "prismatic"}.get(type(joint.kind))
-        if kind is None or np.any(joint.armature):
+        if not isinstance(joint.kind, (Revolute, Prismatic)) or np.any(joint.armature):
             raise Unsupported(f"URDF has no joint such as {joint.name}")
+        kind = "continuous" if isinstance(joint.kind, Revolute) else "prismatic"
         element = ElementTree.SubElement(root, "joint", name=joint.name, type=kind)
         ElementTree.SubElement(element, "parent", link=joint.parent or "world")
         ElementTree.SubElement(element, "child", link=joint.child)
         _origin(element, joint.placement[:3, 3], _rpy(joint.placement[:3, :3]))
-        axis = joint.kind.axis / np.linalg.norm(joint.kind.axis)
+        axis = np.asarray(joint.kind.axis) / np.linalg.norm(joint.kind.axis)
         ElementTree.SubElement(element, "axis", xyz=_text(axis))
         limits = {"lower": "-100", "upper": "100", "effort": "1000", "velocity": "1000"}
         ElementTree.SubElement(element, "limit", limits)
