@@ -23,6 +23,7 @@ TOLERANCE = {"float64": (1e-11, 1e-10, 1e-9, 1e-8), "float32": (1e-4, 1e-4, 1e-4
 NOT_FINITE = np.inf
 ERROR = -1.0  # the library raised an exception
 UNSURE = -2.0  # the truth is not known well enough
+_WORDS = {NOT_FINITE: "nan", ERROR: "error", UNSURE: "unsure"}
 
 
 @dataclasses.dataclass
@@ -185,10 +186,8 @@ class Report:
         axes = self.axes
         for at in np.argwhere(self.wrong):
             case = {name: labels[i] for (name, labels), i in zip(axes.items(), at)}
-            error = self.errors[tuple(at)]
-            what = {NOT_FINITE: "not finite", ERROR: "error", UNSURE: "unsure"}.get(
-                error, f"off by {error:.1e}"
-            )
+            error = float(self.errors[tuple(at)])
+            what = _WORDS.get(error, f"off by {error:.1e}")
             lines.append(
                 f"{case['quantity']}, {case['precision']}, {case['mode']}, order {case['order']}, "
                 f"{case['tree'].name}, {case['condition'].name}, along {case['direction']}: {what}"
@@ -197,7 +196,6 @@ class Report:
 
     def json(self) -> dict:
         """The report as plain data: the axes, and the errors by their indices along these."""
-        words = {NOT_FINITE: "nan", ERROR: "error", UNSURE: "unsure"}
         return {
             "library": self.library,
             "axes": {
@@ -205,7 +203,7 @@ class Report:
                 for name, labels in self.axes.items()
             },
             "errors": {
-                " / ".join(str(i) for i in at): words.get(error, float(f"{error:.3g}"))
+                " / ".join(str(i) for i in at): _WORDS.get(float(error), float(f"{error:.3g}"))
                 for at, error in np.ndenumerate(self.errors)
                 if not np.isnan(error)
             },
