@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import os
 import pathlib
 import sys
 from collections.abc import Sequence
@@ -72,4 +73,8 @@ def _adapter(name: str | None) -> Adapter:
 
 
 if __name__ == "__main__":
+    # With several threads for one product, XLA on a CPU at times never finishes a program as large
+    # as these. This process is ours, and JAX has not read the flags yet.
+    flags = os.environ.get("XLA_FLAGS", "")
+    os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false"
     sys.exit(main())
