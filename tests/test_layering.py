@@ -27,7 +27,7 @@ LAYERS = (
     ("io", "identification"),
     ("robots",),
     ("__init__",),
-    ("_rollout", "_overview"),
+    ("_rollout", "_overview", "testing"),
     ("_rollout_plot",),
     ("_rollout_command",),
     ("cli",),

@@ -1,0 +1,224 @@
+"""What the suite found: the errors, and the tables that they are read from."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from .robots import PLACES, Tree
+from .states import DIRECTIONS, Condition
+
+MODES = ("forward", "reverse")
+PRECISIONS = ("float64", "float32")
+
+# Of the value and of the derivatives of order 1 to 3, relative to the tree's largest of them over
+# all states. In float64 they are what the central differences can tell. In float32 they are about
+# what rounding, 1.2e-7, becomes in forward dynamics, with mass matrices of condition number up to
+# 200. A false zero is an error of the size of the derivative: orders of magnitude above.
+TOLERANCE = {"float64": (1e-11, 1e-10, 1e-9, 1e-8), "float32": (1e-4, 1e-4, 1e-4, 1e-4)}
+
+# In place of an error; a case that is not tested has NaN.
+NOT_FINITE = np.inf
+ERROR = -1.0  # the library raised an exception
+UNSURE = -2.0  # the truth is not known well enough
+_WORDS = {NOT_FINITE: "nan", ERROR: "error", UNSURE: "unsure"}
+
+
+@dataclasses.dataclass
+class Report:
+    """The errors of one library, in every case.
+
+    - `errors`: an array over the axes of `axes`. An entry is an error relative to the tree's
+      largest value or derivative of that order, or `NOT_FINITE`, `ERROR` or `UNSURE`; it is NaN
+      where nothing was tested;
+    - `uncertainty` (4,): the largest of the truth, order by order, on the same scale;
+    - `notes`: what the library could not do, and why.
+    """
+
+    library: str
+    trees: tuple[Tree, ...]
+    conditions: tuple[Condition, ...]
+    quantities: tuple[str, ...]
+    order: int
+    notes: list[str] = dataclasses.field(default_factory=list)
+    uncertainty: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(4))
+    errors: np.ndarray = dataclasses.field(init=False)
+
+    def __post_init__(self):
+        self.errors = np.full([len(labels) for labels in self.axes.values()], np.nan)
+
+    @property
+    def axes(self) -> dict[str, tuple]:
+        """The labels along each axis of `errors`."""
+        return {
+            "quantity": self.quantities,
+            "precision": PRECISIONS,
+            "mode": MODES,
+            "order": tuple(range(self.order + 1)),
+            "condition": self.conditions,
+            "direction": DIRECTIONS,
+            "tree": self.trees,
+        }
+
+    @property
+    def tolerance(self) -> np.ndarray:
+        """The tolerance of each entry, in a shape that broadcasts with `errors`."""
+        table = np.array([TOLERANCE[precision][: self.order + 1] for precision in PRECISIONS])
+        return table[:, None, :, None, None, None]
+
+    @property
+    def wrong(self) -> np.ndarray:
+        """Which entries are tested and not right: an array of bool like `errors`."""
+        with np.errstate(invalid="ignore"):
+            right = (self.errors >= 0) & (self.errors <= self.tolerance)
+        return ~np.isnan(self.errors) & ~right
+
+    def select(self, **labels) -> tuple[np.ndarray, np.ndarray]:
+        """Errors and `wrong` of the cases with the given labels, flat.
+
+        A keyword is the name of an axis, its value a label or a list of labels.
+        """
+        index = []
+        for name, known in self.axes.items():
+            asked = labels.pop(name, known)
+            asked = asked if isinstance(asked, (list, tuple)) else [asked]
+            index.append([known.index(label) for label in asked])
+        if labels:
+            raise KeyError(f"no axis {sorted(labels)}; axes: {list(self.axes)}")
+        at = np.ix_(*index)
+        return self.errors[at].ravel(), self.wrong[at].ravel()
+
+    def verdict(self, **labels) -> str:
+        """A cell: "ok" and the largest error, how many cases are not right, or "-" for no case.
+
+        Labels as for `select`. A value that is not jaxrbd's "differs"; a derivative is "WRONG".
+        """
+        errors, wrong = self.select(**labels)
+        tested = int(np.sum(~np.isnan(errors)))
+        if not tested:
+            return "-"
+        if not np.any(wrong):
+            return f"ok {np.nanmax(errors):.0e}".replace("e-0", "e-")
+        faults = errors[wrong]
+        word = "differs" if labels.get("order") == 0 else "WRONG"
+        counts = {
+            word: np.sum((faults >= 0) & (faults < NOT_FINITE)),
+            "nan": np.sum(faults == NOT_FINITE),
+            "error": np.sum(faults == ERROR),
+            "unsure": np.sum(faults == UNSURE),
+        }
+        return " ".join(f"{word} {n}" for word, n in counts.items() if n) + f" of {tested}"
+
+    # -------------------------------------------------------------------------------- tables
+
+    def by_condition(self, precision: str) -> str:
+        """A row for each condition, a column for each order and mode."""
+        rows = {condition.name: {"condition": condition} for condition in self.conditions}
+        return self._table("state", rows, self._derivatives(precision))
+
+    def by_quantity(self, precision: str) -> str:
+        """A row for each quantity, a column for each order and mode."""
+        rows = {quantity.replace("_", " "): {"quantity": quantity} for quantity in self.quantities}
+        return self._table("quantity", rows, self._derivatives(precision))
+
+    def by_joint(self) -> str:
+        """A row for each joint kind, a column for each place: derivatives of all orders.
+
+        States of the whole robot are left out: there, other joints may be at fault.
+        """
+        own = [condition for condition in self.conditions if not condition.whole]
+        orders = list(range(1, self.order + 1))
+        lines = []
+        for kind in dict.fromkeys(tree.kind for tree in self.trees):
+            at = [[t for t in self.trees if t == Tree(kind, place)] for place in PLACES]
+            cells = [self.verdict(tree=tree, condition=own, order=orders) for tree in at]
+            lines.append([kind, *cells])
+        return _markdown(["joint", "at the root", "in the middle", "at the leaf"], lines)
+
+    def _derivatives(self, precision: str) -> dict[str, dict]:
+        columns = {"value": {"order": 0, "precision": precision}}
+        for order in range(1, self.order + 1):
+            for mode in MODES:
+                name = f"{order} {mode}"
+                columns[name] = {"order": order, "mode": mode, "precision": precision}
+        return columns
+
+    def _table(self, corner: str, rows: dict[str, dict], columns: dict[str, dict]) -> str:
+        lines = [
+            [name, *(self.verdict(**row, **column) for column in columns.values())]
+            for name, row in rows.items()
+        ]
+        return _markdown([corner, *columns], lines)
+
+    def tables(self) -> str:
+        """All tables and what stands below them, as Markdown."""
+        parts = [f"## {self.library}"]
+        for precision in PRECISIONS:
+            if np.all(np.isnan(self.select(precision=precision)[0])):
+                continue
+            parts += [f"{precision}, by state:", self.by_condition(precision)]
+            parts += [f"{precision}, by quantity:", self.by_quantity(precision)]
+        parts += ["Derivatives, by the joint that is in the state:", self.by_joint()]
+        parts.append(self.summary())
+        if self.notes:
+            parts.append("\n".join(f"- {note}" for note in dict.fromkeys(self.notes)))
+        return "\n\n".join(parts)
+
+    def summary(self) -> str:
+        """The counts, the tolerances and the uncertainty of the truth."""
+        tested, wrong = int(np.sum(~np.isnan(self.errors))), int(np.sum(self.wrong))
+        numbers = " ".join(f"{x:.0e}" for x in self.uncertainty[: self.order + 1])
+        tolerances = [
+            f"{precision} " + " ".join(f"{x:.0e}" for x in TOLERANCE[precision][: self.order + 1])
+            for precision in PRECISIONS
+        ]
+        return (
+            f"{tested} cases, {wrong} not right. A value is compared with jaxrbd's, a derivative "
+            "with central differences of the library's own values; errors are relative. Tolerance "
+            f"by order, from 0: {'; '.join(tolerances)}. The differences are known to {numbers}."
+        )
+
+    def details(self) -> str:
+        """A line for every case that is not right."""
+        lines = []
+        axes = self.axes
+        for at in np.argwhere(self.wrong):
+            case = {name: labels[i] for (name, labels), i in zip(axes.items(), at)}
+            error = float(self.errors[tuple(at)])
+            what = _WORDS.get(error, f"off by {error:.1e}")
+            lines.append(
+                f"{case['quantity']}, {case['precision']}, {case['mode']}, order {case['order']}, "
+                f"{case['tree'].name}, {case['condition'].name}, along {case['direction']}: {what}"
+            )
+        return "\n".join(lines)
+
+    def json(self) -> dict:
+        """The report as plain data: the axes, and the errors by their indices along these."""
+        return {
+            "library": self.library,
+            "axes": {
+                name: [getattr(label, "name", label) for label in labels]
+                for name, labels in self.axes.items()
+            },
+            "errors": {
+                " / ".join(str(i) for i in at): _WORDS.get(float(error), float(f"{error:.3g}"))
+                for at, error in np.ndenumerate(self.errors)
+                if not np.isnan(error)
+            },
+            "tolerance": TOLERANCE,
+            "uncertainty": self.uncertainty.tolist(),
+            "notes": list(self.notes),
+        }
+
+
+def _markdown(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown whose columns line up."""
+    widths = [max(len(row[i]) for row in [header, *lines]) for i in range(len(header))]
+    rule = ["-" * width for width in widths]
+    rows = []
+    for row in [header, rule, *lines]:
+        cells = " | ".join(cell.ljust(width) for cell, width in zip(row, widths))
+        rows.append(f"| {cells} |")
+    return "\n".join(rows)

@@ -1,0 +1,256 @@
+"""The suite: every derivative of a library's functions against the truth.
+
+Each quantity is contracted with random weights to one number a tree, and taken along the curves of
+`states.py`: a function of one parameter a tree. As trees do not interact, one program gives the
+derivatives of all trees, and a batch of curves those at all states.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from .adapters import QUANTITIES, Adapter, Functions, JaxRBD, Unsupported
+from .report import ERROR, MODES, NOT_FINITE, PRECISIONS, TOLERANCE, UNSURE, Report
+from .robots import ALL_TREES, Robot, Tree, make_robot
+from .states import CONDITIONS, DIRECTIONS, Condition, Curves, applies, curves, layout
+from .truth import true_derivatives
+
+Progress = Callable[[str], None]
+# Of a parameter t (trees,) and one curve.
+Contracted = Callable[[Array, Curves], Array]
+Tower = Callable[[Array], tuple[Array, ...]]
+
+
+class _Truth(NamedTuple):
+    """Derivatives of order 0 to 3 and their uncertainty, (4, curves, trees)."""
+
+    value: np.ndarray
+    gap: np.ndarray
+
+
+def run(
+    adapter: Adapter | None = None,
+    *,
+    trees: Sequence[Tree] = ALL_TREES,
+    conditions: Sequence[Condition] = CONDITIONS,
+    quantities: Sequence[str] = QUANTITIES,
+    order: int = 3,
+    modes: Sequence[str] = MODES,
+    precisions: Sequence[str] = PRECISIONS,
+    progress: Progress = lambda line: None,
+) -> Report:
+    """Compare a library's derivatives with the true ones.
+
+    - `adapter`: the library; None is jaxrbd itself;
+    - `trees`, `conditions`, `quantities`, `modes`, `precisions`: what to test, out of `ALL_TREES`,
+      `CONDITIONS`, `QUANTITIES`, `MODES` and `PRECISIONS`; all of it unless told otherwise;
+    - `order`: derivatives up to this one, at most 3;
+    - `progress`: is told in a line what has been done.
+
+    The truth is that of the library's own values (see `truth.py`); the values themselves are
+    compared with jaxrbd's. JAX's settings are as they were when it returns.
+    """
+    adapter = JaxRBD() if adapter is None else adapter
+    report = Report(adapter.name, tuple(trees), tuple(conditions), tuple(quantities), order)
+    for group in adapter.robots(trees):
+        robot = make_robot(group)
+        try:
+            _test(report, adapter, robot, modes, precisions, progress)
+        except Unsupported as reason:
+            report.notes.append(f"{_names(robot)}: {reason}")
+    return report
+
+
+def _test(
+    report: Report,
+    adapter: Adapter,
+    robot: Robot,
+    modes: Sequence[str],
+    precisions: Sequence[str],
+    progress: Progress,
+) -> None:
+    """Write the errors of one robot into the report."""
+    through, trees = curves(robot, report.conditions), len(robot.trees)
+    truths: dict[str, _Truth] = {}
+    with jax.enable_x64(True):
+        contracted = _contract_all(adapter.load(robot), robot, report.quantities)
+        reference = _contract_all(JaxRBD().load(robot), robot, report.quantities)
+        for quantity, function in contracted.items():
+            start = time.perf_counter()
+            truth = _Truth(*true_derivatives(_values(function, through, trees)))
+            # Steps may differ: a body may follow a screw, or a straight line while it turns.
+            if quantity != "step" and not isinstance(adapter, JaxRBD):
+                truth.value[0] = _values(reference[quantity], through, trees)(0.0)
+            truths[quantity] = truth
+            progress(f"{_names(robot)}: {quantity}, truth, {time.perf_counter() - start:.1f} s")
+    for precision in precisions:
+        inputs = Curves(*(np.asarray(x, precision) for x in through))
+        with jax.enable_x64(precision == "float64"):
+            contracted = _contract_all(adapter.load(robot), robot, report.quantities)
+            for quantity, function in contracted.items():
+                for mode in modes:
+                    start = time.perf_counter()
+                    results, failure = _derivatives(function, inputs, trees, mode, report.order)
+                    _record(report, robot, (quantity, precision, mode), results, truths[quantity])
+                    what = f"{_names(robot)}: {quantity}, {precision}, {mode}"
+                    progress(f"{what}, {time.perf_counter() - start:.1f} s")
+                    if failure:
+                        report.notes.append(f"{what}, order {len(results)}: {failure}")
+
+
+def _names(robot: Robot) -> str:
+    first, *rest = (tree.name for tree in robot.trees)
+    return f"{first} and {len(rest)} more" if rest else first
+
+
+# --------------------------------------------------------------------------- one number a tree
+
+
+def _contract_all(
+    functions: Functions, robot: Robot, quantities: Sequence[str]
+) -> dict[str, Contracted]:
+    """The quantities that there are, as functions of t (trees,) and a curve."""
+    return {
+        quantity: _contract(getattr(functions, quantity), robot, quantity)
+        for quantity in quantities
+        if getattr(functions, quantity) is not None
+    }
+
+
+def _contract(function: Callable, robot: Robot, quantity: str) -> Contracted:
+    q_tree, v_tree = layout(robot)
+    n = len(robot.trees)
+    out_tree = {"placement": np.repeat(np.arange(n), 12), "step": q_tree}.get(quantity, v_tree)
+    weights = np.empty(len(out_tree))
+    for i, tree in enumerate(robot.trees):
+        own = out_tree == i
+        weights[own] = tree.rng(f"weights of {quantity}").normal(size=np.sum(own))
+
+    def contracted(t: Array, curve: Curves) -> Array:
+        t_q, t_v = t[q_tree], t[v_tree]
+        q = curve.A * jnp.cos(curve.r * t_q) + curve.B * jnp.sin(curve.r * t_q) + curve.C * t_q
+        v, u = curve.v + curve.dv * t_v, curve.u + curve.du * t_v
+        if quantity == "placement":
+            R, p = function(q)
+            out = jnp.concatenate([R.reshape(n, 9), p.reshape(n, 3)], axis=1).reshape(-1)
+        else:
+            out = function(q, v) if quantity == "step" else function(q, v, u)
+        # Summed by index: in a product with a 0/1 matrix, a NaN in one tree would reach all.
+        return jnp.zeros_like(t).at[out_tree].add(jnp.asarray(weights, t.dtype) * out)
+
+    return contracted
+
+
+# -------------------------------------------------------------------------- truth and derivatives
+
+
+def _values(function: Contracted, through: Curves, trees: int) -> Callable[[float], np.ndarray]:
+    """Values (curves, trees) in float64, all trees at the same t."""
+    program = jax.jit(jax.vmap(function, (None, 0)))
+    return lambda t: np.array(program(jnp.full(trees, t, jnp.float64), through))
+
+
+def _derivatives(
+    function: Contracted, inputs: Curves, trees: int, mode: str, order: int
+) -> tuple[list[np.ndarray], str | None]:
+    """Derivatives of order 0, 1, ..., (curves, trees) each, and what stopped the next, if anything.
+
+    All orders come out of one program; where it fails, of one for fewer orders.
+    """
+    failure = None
+    for n in range(order, -1, -1):
+
+        def derivatives(curve: Curves, n: int = n) -> tuple[Array, ...]:
+            def value(t: Array) -> tuple[Array, ...]:
+                return (function(t, curve),)
+
+            tower: Tower = value
+            for _ in range(n):
+                tower = STEP_UP[mode](tower)
+            return tower(jnp.zeros(trees, curve.A.dtype))
+
+        try:
+            results = jax.jit(jax.vmap(derivatives))(inputs)
+            return [np.asarray(x, np.float64) for x in results], failure
+        except Exception as error:  # a library under test may raise whatever it likes
+            failure = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"
+    return [], failure
+
+
+def _forward(tower: Tower) -> Tower:
+    """The tower with one more derivative on top, in forward mode."""
+
+    def higher(t: Array) -> tuple[Array, ...]:
+        values, tangents = jax.jvp(tower, (t,), (jnp.ones_like(t),))
+        return (*values, tangents[-1])
+
+    return higher
+
+
+def _reverse(tower: Tower) -> Tower:
+    """The tower with one more derivative on top, in reverse mode."""
+
+    def top(t: Array) -> tuple[Array, tuple[Array, ...]]:
+        values = tower(t)
+        return jnp.sum(values[-1]), values
+
+    def higher(t: Array) -> tuple[Array, ...]:
+        slope, values = jax.grad(top, has_aux=True)(t)
+        return (*values, slope)
+
+    return higher
+
+
+STEP_UP: dict[str, Callable[[Tower], Tower]] = {"forward": _forward, "reverse": _reverse}
+
+
+# ------------------------------------------------------------------------------------------ errors
+
+
+def _record(
+    report: Report,
+    robot: Robot,
+    program: tuple[str, str, str],
+    results: Sequence[np.ndarray],
+    truth: _Truth,
+) -> None:
+    """Write what came of one program, (quantity, precision, mode), into the report."""
+    conditions = report.conditions
+    smooth = np.repeat([c.smooth for c in conditions], len(DIRECTIONS))
+    means = np.repeat([applies(robot, c) for c in conditions], len(DIRECTIONS), axis=0)
+    at = [report.trees.index(tree) for tree in robot.trees]
+    quantity, precision, mode = (
+        labels.index(label) for labels, label in zip(list(report.axes.values())[:3], program)
+    )
+    for n in range(report.order + 1):
+        scale = _scale(truth.value[[0, n]][:, smooth])
+        with np.errstate(invalid="ignore"):
+            uncertainty = truth.gap[n] / scale
+        errors = np.full(truth.gap[n].shape, ERROR)
+        if n < len(results):
+            with np.errstate(invalid="ignore"):
+                errors = np.abs(results[n] - truth.value[n]) / scale
+            unsure = uncertainty > TOLERANCE[program[1]][n] / 3
+            errors[unsure | ~np.isfinite(truth.value[n])] = UNSURE
+            errors[~smooth] = 0.0
+            errors[~np.isfinite(results[n])] = NOT_FINITE
+        tested = means & (smooth[:, None] | (n == 0))
+        errors = np.where(tested, errors, np.nan)
+        rows = errors.reshape(len(conditions), len(DIRECTIONS), len(at))
+        report.errors[quantity, precision, mode, n][:, :, at] = rows
+        known = tested & smooth[:, None] & np.isfinite(uncertainty)
+        report.uncertainty[n] = max(report.uncertainty[n], np.max(uncertainty[known], initial=0))
+
+
+def _scale(sizes: np.ndarray) -> np.ndarray:
+    """What the errors of a tree are relative to, (trees,): the largest finite number of it."""
+    sizes = np.abs(sizes)
+    largest = np.max(np.where(np.isfinite(sizes), sizes, 0), axis=(0, 1))
+    return np.maximum(largest, np.finfo(float).tiny)

@@ -1,0 +1,342 @@
+"""The conformance suite: jaxrbd passes it, and what is broken on purpose does not.
+
+The truth that it compares with is checked against mpmath.
+"""
+
+import dataclasses
+import json
+import math
+
+import jax
+import jax.numpy as jnp
+import mpmath
+import numpy as np
+import pytest
+from jax import lax
+
+import jaxrbd as rbd
+from jaxrbd import testing
+from jaxrbd.testing import (
+    ALL_TREES,
+    CONDITIONS,
+    KINDS,
+    PLACES,
+    Adapter,
+    JaxRBD,
+    Tree,
+    Unsupported,
+    make_robot,
+    run,
+    true_derivatives,
+    urdf,
+)
+from jaxrbd.testing.__main__ import main
+from jaxrbd.testing.report import ERROR, NOT_FINITE
+from jaxrbd.testing.truth import stencil
+
+HINGES = tuple(Tree("revolute", place) for place in PLACES)
+
+
+# ------------------------------------------------------------------------------------ the truth
+
+
+def test_stencil_is_exact_for_polynomials():
+    points, weights = stencil()
+    assert np.min(np.abs(points)) == 0.5
+    for degree in range(16):
+        expected = [math.factorial(n) * (degree == n) for n in (1, 2, 3)]
+        size = np.abs(weights) @ np.abs(points) ** degree
+        assert np.all(np.abs(weights @ points**degree - expected) <= 1e-14 * size)
+
+
+@pytest.mark.parametrize(
+    "curve",
+    [mpmath.sin, mpmath.exp, lambda t: 1 / (2 + t), lambda t: mpmath.sqrt(3 + mpmath.cos(2 * t))],
+)
+@pytest.mark.parametrize("at", [0.0, 1e-9, 0.7])
+def test_differences_are_the_derivatives_and_know_their_error(curve, at):
+    found, gap = true_derivatives(lambda t: np.array(float(curve(mpmath.mpf(at) + t))))
+    expected = np.array([float(x) for x in mpmath.diffs(curve, at, 3)])
+    assert np.all(np.abs(found - expected) <= np.array([1e-15, 1e-12, 1e-11, 1e-9]))
+    assert np.all(np.abs(found - expected) <= gap)
+
+
+def test_differences_of_a_kink_are_known_to_be_nothing():
+    _, gap = true_derivatives(lambda t: np.array(abs(t)))
+    assert gap[2] > 1
+    _, gap = true_derivatives(lambda t: np.array(np.nan))
+    assert np.all(np.isnan(gap[1:]))
+
+
+def test_truth_of_a_pendulum_is_that_of_mpmath():
+    """The acceleration -(g / l) sin(q) of a point mass, in the suite's way and exactly."""
+    length = 0.7
+    bob = rbd.Link("bob", rbd.link_inertia(2.0, (0, 0, -length)))
+    hinge = rbd.JointSpec("hinge", rbd.joints.Revolute((0, 1, 0)), None, "bob")
+    model = rbd.build_model([bob], [hinge])
+    zero = jnp.zeros(1)
+
+    def acceleration(angle, t):
+        return rbd.forward_dynamics(model, jnp.reshape(angle + t, (1,)), zero, zero)[0]
+
+    value = jax.jit(acceleration)
+    for angle in testing.ANGLES.values():
+        exact = mpmath.diffs(lambda t: -mpmath.mpf(9.81) / length * mpmath.sin(angle + t), 0, 3)
+        expected = np.array([float(x) for x in exact])
+        found, _ = true_derivatives(lambda t: np.asarray(value(angle, t)))
+        assert np.all(np.abs(found - expected) <= np.array([1e-13, 1e-11, 1e-10, 1e-8]))
+
+
+def test_truth_of_a_step_of_a_free_body_is_that_of_mpmath():
+    """The quaternion [sin(|w| h/2) w/|w|, cos(|w| h/2)] after a step of h, w = a + t b."""
+    body = rbd.Link("body", rbd.link_inertia(1.0, (0, 0, 0), np.eye(3)))
+    model = rbd.build_model([body], [rbd.JointSpec("free", rbd.joints.FreeFlyer(), None, "body")])
+    axis, b, h = np.array([0.6, 0.0, 0.8]), np.array([0.3, -0.5, 0.2]), 0.5
+
+    def quaternion(speed, t):
+        w = jnp.concatenate([jnp.zeros(3), speed * axis + t * b])
+        return rbd.integrate(model, rbd.neutral(model), h * w)[3:]
+
+    def exact(i, speed):
+        def entry(t):
+            w = [
+                speed * mpmath.mpf(x) + t * mpmath.mpf(y) for x, y in zip(axis.tolist(), b.tolist())
+            ]
+            half = mpmath.sqrt(sum(x * x for x in w)) * h / 2
+            return mpmath.cos(half) if i == 3 else w[i] * h / 2 * mpmath.sinc(half)
+
+        with mpmath.workdps(60):
+            return [float(x) for x in mpmath.diffs(entry, 0, 3)]
+
+    value = jax.jit(quaternion)
+    for speed in (*testing.SPEEDS.values(), 1.0):
+        expected = np.array([exact(i, speed) for i in range(4)]).T
+        found, _ = true_derivatives(lambda t: np.asarray(value(speed, t)))
+        tolerance = np.array([1e-14, 1e-13, 1e-12, 1e-10])[:, None]
+        assert np.all(np.abs(found - expected) <= tolerance)
+
+
+# ------------------------------------------------------------------------------- what is tested
+
+
+def test_every_kind_stands_at_every_place():
+    assert {(tree.kind, tree.place) for tree in ALL_TREES} == {
+        (k, p) for k in KINDS for p in PLACES
+    }
+    model = make_robot(ALL_TREES).model()
+    assert {type(joint).__name__ for joint in model.joints} == {
+        name for name in vars(rbd.joints) if name[0].isupper() and _is_joint(name)
+    }
+    assert model.coupling is not None
+    assert np.sum(np.asarray(model.inertia)[:, 0] == 0) >= 3
+
+
+def _is_joint(name):
+    kind = getattr(rbd.joints, name)
+    return isinstance(kind, type) and hasattr(kind, "nq") and issubclass(kind, rbd.joints.Joint)
+
+
+@pytest.mark.parametrize("kind", ["revolute", "prismatic", "mimic"])
+def test_urdf_of_a_robot_is_the_robot(kind):
+    robot = make_robot([Tree(kind, "middle")])
+    read, built = rbd.load_urdf(urdf(robot)), robot.model()
+    assert read.joint_names == built.joint_names
+    for a, b in zip(jax.tree.leaves(read.placement), jax.tree.leaves(built.placement)):
+        np.testing.assert_allclose(a, b, atol=1e-14)
+    np.testing.assert_allclose(read.inertia, built.inertia, atol=1e-14)
+    for a, b in zip(read.joints, built.joints):
+        np.testing.assert_allclose(_unit(a.axis), _unit(b.axis), atol=1e-14)
+
+
+def _unit(axes):
+    return axes / jnp.linalg.norm(axes, axis=-1, keepdims=True)
+
+
+def test_urdf_says_what_it_cannot():
+    with pytest.raises(Unsupported, match="spherical_leaf_joint3"):
+        urdf(make_robot([Tree("spherical", "leaf")]))
+
+
+# ------------------------------------------------------------------------------- jaxrbd is right
+
+
+QUICK = [tree for tree in ALL_TREES if tree.kind in ("revolute", "free_flyer")]
+
+
+def all_right(report):
+    assert not report.wrong.any(), report.details()[:3000]
+    assert not report.notes
+    assert np.any(report.errors > 0)
+
+
+@pytest.mark.parametrize("quantity", testing.QUANTITIES)
+def test_jaxrbd_is_right(quantity):
+    """Every quantity of two kinds, in double precision: first and second derivatives."""
+    all_right(run(trees=QUICK, quantities=(quantity,), order=2, precisions=("float64",)))
+
+
+def test_jaxrbd_is_right_in_single_precision():
+    options = {"precisions": ("float32",), "modes": ("reverse",), "order": 1}
+    all_right(run(trees=QUICK, quantities=("forward_dynamics", "step"), **options))
+
+
+@pytest.mark.slow
+def test_jaxrbd_is_right_everywhere():
+    report = run()
+    all_right(report)
+    assert np.all(report.uncertainty <= np.array([0, 1e-10, 1e-9, 1e-8]) / 3)
+
+
+# ----------------------------------------------------------------- what is broken is found out
+
+
+@dataclasses.dataclass
+class Broken(Adapter):
+    """jaxrbd, with q and v going through something first."""
+
+    spoil_q: object = staticmethod(lambda q: q)
+    spoil_v: object = staticmethod(lambda v: v)
+    name = "broken"
+
+    def load(self, robot):
+        right = JaxRBD().load(robot)
+        return testing.Functions(
+            placement=lambda q: right.placement(self.spoil_q(q)),
+            step=lambda q, v: right.step(q, self.spoil_v(v)),
+        )
+
+
+def broken_at(report, **labels):
+    """The names of the states at which some case is not right."""
+    return {c.name for c in report.conditions if report.select(condition=c, **labels)[1].any()}
+
+
+def states(predicate):
+    return {c.name for c in CONDITIONS if predicate(c) and c.scale == 1}
+
+
+def test_a_guard_that_cuts_the_derivative_at_small_angles_is_found():
+    def guarded(q):
+        return jnp.where(jnp.abs(q) < 1e-8, 0.0, q)
+
+    report = run(
+        Broken(guarded), trees=HINGES, quantities=("placement",), order=1, precisions=("float64",)
+    )
+    small = states(lambda c: c.angle is not None and c.angle < 1e-8)
+    for mode in testing.MODES:
+        assert broken_at(report, order=1, mode=mode) == small
+    assert broken_at(report, order=0) == states(lambda c: c.angle == 1e-9)
+    assert broken_at(report, direction="v") == broken_at(report, order=0)
+    for tree in HINGES:
+        assert "WRONG" in report.verdict(tree=tree, order=1)
+        errors, wrong = report.select(tree=tree, order=1, direction="q")
+        assert np.nanmax(errors[wrong]) > 0.01
+
+
+def test_a_norm_at_rest_is_found():
+    def through_norm(v):
+        return v + 0 * jnp.sqrt(v * v)
+
+    report = run(
+        Broken(spoil_v=through_norm),
+        trees=HINGES,
+        quantities=("step",),
+        order=1,
+        precisions=("float64",),
+    )
+    assert broken_at(report) == states(lambda c: c.speed == 0)
+    errors, wrong = report.select(order=1)
+    assert np.all(errors[wrong] == NOT_FINITE)
+    assert report.verdict(order=1, condition=CONDITIONS[0]).startswith("nan ")
+    assert report.verdict(order=0).startswith("ok ")
+
+
+def test_a_wrong_sign_in_the_second_derivative_is_found():
+    @jax.custom_jvp
+    def cosine(x):
+        return jnp.cos(x)
+
+    @jax.custom_jvp
+    def sine(x):
+        return jnp.sin(x)
+
+    cosine.defjvp(lambda p, t: (jnp.cos(*p), jnp.sin(*p) * t[0]))  # the sign
+    sine.defjvp(lambda p, t: (jnp.sin(*p), cosine(*p) * t[0]))
+
+    def spoil(q):
+        return q + (sine(q) - jnp.sin(q))
+
+    report = run(
+        Broken(spoil), trees=HINGES, quantities=("placement",), order=2, precisions=("float64",)
+    )
+    assert not broken_at(report, order=[0, 1])
+    for mode in testing.MODES:
+        found = broken_at(report, order=2, mode=mode, tree=HINGES[0], direction="q")
+        # sin(q) is zero or next to it at a robot's neutral state, everything else is seen
+        assert found == states(lambda c: not (c.whole and c.angle == 0))
+
+
+def test_an_exception_in_one_mode_is_an_error_in_its_cells():
+    def looped(q):
+        return lax.while_loop(lambda c: c[0] < 1, lambda c: (c[0] + 1, 2 * c[1] / 2), (0, q))[1]
+
+    report = run(
+        Broken(looped), trees=HINGES, quantities=("placement",), order=1, precisions=("float64",)
+    )
+    assert report.verdict(mode="forward").startswith("ok ")
+    errors, wrong = report.select(mode="reverse", order=1)
+    assert np.all(errors[wrong] == ERROR)
+    assert np.all(wrong | np.isnan(errors))
+    (note,) = report.notes
+    assert "reverse, order 1" in note
+
+
+def test_what_a_library_does_not_have_is_not_tested():
+    class Little(JaxRBD):
+        name = "little"
+
+        def robots(self, trees):
+            return [[tree] for tree in trees if tree.place != "leaf"]
+
+        def load(self, robot):
+            if robot.trees[0].place == "middle":
+                raise Unsupported("no middle")
+            return dataclasses.replace(super().load(robot), placement=None)
+
+    report = run(
+        Little(),
+        trees=HINGES,
+        quantities=("placement", "step"),
+        order=1,
+        precisions=("float64",),
+        modes=("forward",),
+    )
+    assert report.verdict(quantity="placement") == "-"
+    assert report.verdict(tree=HINGES[0]).startswith("ok ")
+    assert report.verdict(tree=HINGES[1]) == report.verdict(tree=HINGES[2]) == "-"
+    assert report.notes == ["revolute_middle: no middle"]
+
+
+# ------------------------------------------------------------------------------------ the command
+
+
+class Guarded(Broken):
+    def __init__(self):
+        super().__init__(lambda q: jnp.where(jnp.abs(q) < 1e-8, 0.0, q))
+
+
+def test_command_prints_the_tables_and_fails_where_something_is_wrong(capsys, tmp_path):
+    few = "--kinds revolute --quantities placement --order 1 --modes forward".split()
+    few += ["--precisions", "float64"]
+    file = tmp_path / "report.json"
+    assert main([*few, "--json", str(file)]) == 0
+    out = capsys.readouterr().out
+    assert "| robot neutral, at rest" in out
+    assert "WRONG" not in out
+    report = json.loads(file.read_text())
+    assert report["library"] == "jaxrbd"
+    assert report["notes"] == []
+    assert main([*few, "--details", "--adapter", "test_conformance:Guarded"]) == 1
+    out = capsys.readouterr().out
+    assert "WRONG" in out
+    assert "revolute_root, angle 1e-20, at rest, along q: off by" in out
