@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from .description import DOF_FIELDS, POSITION_FIELDS, Follow, JointSpec, Link, stages
 from .errors import ModelError
@@ -133,24 +134,36 @@ def _check_custom(joint: Custom) -> None:
     single = jnp.result_type(float) == jnp.float32
     at_rest = jnp.asarray(joint.neutral())
     for q in (at_rest, at_rest + 0.3 * jnp.cos(jnp.arange(1.0, joint.nv + 1))):
-        try:
-            pose = joint.motion(q)
-            shapes = jnp.shape(pose.R), jnp.shape(pose.p)
-            tangent = np.asarray(joint.tangent(q))
-            by_motion = np.asarray(dataclasses.replace(joint, tangent_map=None).tangent(q))
-        except (TypeError, AttributeError, IndexError) as fault:
-            raise ValueError(f"its functions fail on coordinates ({joint.nv},): {fault}") from None
+        pose = _call(joint.motion, q, "motion")
+        shapes = jnp.shape(getattr(pose, "R", None)), jnp.shape(getattr(pose, "p", None))
         if shapes != ((3, 3), (3,)):
-            raise ValueError(f"motion gives shapes {shapes}, expected a Pose of (3, 3) and (3,)")
+            raise ValueError(f"motion gives {pose!r}, expected a Pose of (3, 3) and (3,)")
         _rigid(np.array(pose_matrix(pose), float))
-        if tangent.shape != by_motion.shape:
-            size = tangent.shape[::-1]
-            raise ValueError(f"tangent_map gives {size}, expected {(6, joint.nv)}")
-        if not np.allclose(tangent, by_motion, rtol=0, atol=1e-3 if single else 1e-8):
+        if joint.tangent_map is None:
+            continue
+        expected = np.asarray(dataclasses.replace(joint, tangent_map=None).tangent(q)).T
+        tangent = np.asarray(_call(joint.tangent_map, q, "tangent_map"))
+        if tangent.shape != expected.shape:
+            raise ValueError(f"tangent_map gives {tangent.shape}, expected {expected.shape}")
+        if not np.allclose(tangent, expected, rtol=0, atol=1e-3 if single else 1e-8):
             raise ValueError(
                 f"tangent_map is not the derivative of motion at q = {q}: "
-                f"{tangent.T.tolist()}, expected {by_motion.T.tolist()}"
+                f"{tangent.tolist()}, expected {expected.tolist()}"
             )
+
+
+def _call(function: Callable, coordinates: Array, name: str):
+    """The function's value. Raises ValueError where it fails on coordinates of this number."""
+    try:
+        function(np.asarray(coordinates))  # NumPy minds an index out of range, which JAX clamps
+    except IndexError as fault:
+        raise ValueError(f"{name} fails on coordinates {coordinates.shape}: {fault}") from None
+    except Exception:  # it need not take NumPy's arrays
+        pass
+    try:
+        return function(coordinates)
+    except (TypeError, ValueError, AttributeError, IndexError) as fault:
+        raise ValueError(f"{name} fails on coordinates {coordinates.shape}: {fault}") from None
 
 
 def _sized(joint: JointSpec, field: str, default: float, size: int) -> np.ndarray:
@@ -251,11 +264,10 @@ def _check_follow(joint: JointSpec, follow: Follow, by_name: dict[str, JointSpec
         elif sum(s.nv for s in stages(leader.kind)) != 1:
             fault = f"follows joint {name!r}, which has not one dof"
     if fault is None:
-        at = jnp.zeros(len(follow.joints))
         try:
-            value = np.asarray(follow.function(at))
-        except (TypeError, IndexError, ValueError) as error:
-            fault = f"its function fails on coordinates {at.shape}: {error}"
+            value = np.asarray(_call(follow.function, jnp.zeros(len(follow.joints)), "function"))
+        except ValueError as error:
+            fault = str(error)
         else:
             if value.size != 1 or value.dtype.kind != "f" or not np.all(np.isfinite(value)):
                 fault = f"its function gives {value!r} at zero, expected a finite number"

@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
+from ..description import Mimic
 from ..joints import Prismatic, Revolute
 from .adapters import Unsupported
 from .robots import Robot
@@ -34,7 +35,7 @@ def urdf(robot: Robot) -> str:
         ElementTree.SubElement(element, "axis", xyz=_text(axis))
         limits = {"lower": "-100", "upper": "100", "effort": "1000", "velocity": "1000"}
         ElementTree.SubElement(element, "limit", limits)
-        if joint.mimic is not None:
+        if isinstance(joint.mimic, Mimic):
             ElementTree.SubElement(
                 element,
                 "mimic",
