@@ -135,7 +135,7 @@ def _check_custom(joint: Custom) -> None:
     at_rest = jnp.asarray(joint.neutral())
     for q in (at_rest, at_rest + 0.3 * jnp.cos(jnp.arange(1.0, joint.nv + 1))):
         pose = _call(joint.motion, q, "motion")
-        shapes = jnp.shape(getattr(pose, "R", None)), jnp.shape(getattr(pose, "p", None))
+        shapes = tuple(np.shape(getattr(pose, part, ())) for part in "Rp")
         if shapes != ((3, 3), (3,)):
             raise ValueError(f"motion gives {pose!r}, expected a Pose of (3, 3) and (3,)")
         _rigid(np.array(pose_matrix(pose), float))

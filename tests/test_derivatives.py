@@ -21,7 +21,7 @@ MODELS = {
     "following": lambda: zoo.following().with_dissipation(),
 }
 REFERENCES = ("local", "world", "local_world_aligned")
-FRAME = 3
+FRAME = 2
 POINT = jnp.array([0.3, -0.2, 0.5])
 
 
@@ -71,7 +71,7 @@ def first_derivatives(model, q, v, u, f):
     return d
 
 
-STEP = 0.02
+STEP = 0.005
 STENCIL = {1: 4 / 5, 2: -1 / 5, 3: 4 / 105, 4: -1 / 280}
 
 

@@ -22,7 +22,7 @@ LAYERS = (
     ("model", "checks"),
     ("joint_space", "arguments"),
     ("builder", "configuration"),
-    ("editing",),
+    ("editing", "tangent"),
     ("_algorithms",),
     ("io", "identification"),
     ("robots",),
@@ -42,7 +42,7 @@ STRANGERS = {
 ANYWHERE = {"jax", "jaxtyping", "equinox", "numpy"}
 ONLY_IN = {"lxml": "io", "matplotlib": "_rollout_plot"}
 LOOPS = {"scan", "fori_loop", "while_loop", "map"}
-LOOPS_IN = {"tree", "aba", "_rollout"}  # all index work is in one place, the dof tree's excepted
+LOOPS_IN = {"tree", "aba", "branch_sparse", "_rollout"}  # index work: two of the dof tree
 
 
 def entry(path: pathlib.Path) -> str:
