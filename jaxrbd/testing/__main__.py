@@ -73,8 +73,8 @@ def _adapter(name: str | None) -> Adapter:
 
 
 if __name__ == "__main__":
-    # With several threads for one product, XLA on a CPU at times never finishes a program as large
-    # as these. This process is ours, and JAX has not read the flags yet.
-    flags = os.environ.get("XLA_FLAGS", "")
-    os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false"
+    # jaxlib 0.10 solves batches of triangular systems on XLA's own threads, and when two such
+    # solves run at once each waits for the other's thread, forever. With one thread it does not.
+    # This process is ours, and JAX has started nothing yet.
+    os.environ.setdefault("NPROC", "1")
     sys.exit(main())

@@ -1,7 +1,7 @@
 """The true derivatives of a smooth curve, by central differences of its values.
 
 A curve that is analytic near 0 is sampled at `(k - 1/2) h` on both sides, k = 1, ..., 8, and the
-derivative of the polynomial of degree 15 through these points is taken. Four steps h are tried. Of
+derivative of the polynomial of degree 15 through these points is taken. Five steps h are tried. Of
 the two neighbours that agree best the larger is believed, as it has less of the rounding. No point
 is near 0: what a library does below some small angle, or for an exact zero, cannot enter.
 """
@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 
 _SIDE = 8  # points on each side
-_STEPS = (0.016, 0.032, 0.064, 0.128)
+_STEPS = (0.008, 0.016, 0.032, 0.064, 0.128)
 
 
 def stencil() -> tuple[np.ndarray, np.ndarray]:
