@@ -26,7 +26,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     options = _parser().parse_args(argv)
     try:
-        return options.run(options)
+        status = options.run(options)
+        sys.stdout.flush()  # a reader that has left is noticed here and not at the exit
+        return status
     except (JaxRBDError, OSError) as error:
         if isinstance(error, BrokenPipeError):  # the reader, `head` for one, has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -212,7 +212,7 @@ def test_appending_mounts_one_robot_on_another():
     ("edit", "message"),
     [
         (lambda m: rbd.lock_joints(m, {"nope": 0.0}), "no joint 'nope'"),
-        (lambda m: rbd.lock_joints(m, {"j2": 0.0}), "'j2' mimics 'j1'"),
+        (lambda m: rbd.lock_joints(m, {"j2": 0.0}), r"'j2' follows \['j1'\]"),
         (lambda m: rbd.lock_joints(m, {"j5": [0.0, 1.0]}), "shape \\(2,\\), expected \\(4,\\)"),
         (lambda m: rbd.append_model(m, m, "nope"), "no frame 'nope'"),
         (lambda m: rbd.append_model(m, m, "l1"), "taken"),

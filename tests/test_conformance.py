@@ -126,7 +126,7 @@ def test_every_kind_stands_at_every_place():
     model = make_robot(ALL_TREES).model()
     assert {type(joint).__name__ for joint in model.joints} == {
         name for name in vars(rbd.joints) if name[0].isupper() and _is_joint(name)
-    }
+    } - {"Custom"}  # whatever its author makes it
     assert model.coupling is not None
     assert np.sum(np.asarray(model.inertia)[:, 0] == 0) >= 3
 

@@ -126,7 +126,7 @@ def pinocchio_shelf(oracle, model, state):
 
 
 @pytest.mark.parametrize("root_joint", [None, "free_flyer"], ids=["fixed", "free_flyer"])
-@pytest.mark.parametrize("name", robots())
+@pytest.mark.parametrize("name", list(robots()))
 def test_shelf(name, root_joint):
     model, oracle = real_robots.load(name, root_joint), load_oracle(name, root_joint)
     if model.nv == 0:
