@@ -113,6 +113,12 @@ class Mat3:
         return Mat3(*(r.x * r0 + r.y * r1 + r.z * r2 for r in self.rows))
 
 
+def second_moments(I: Mat3) -> Mat3:
+    """`tr(I)/2 1 - I`: the second moments of mass of a rotational inertia."""
+    xx, xy, yy, xz, yz, zz = I.upper()
+    return Mat3.symmetric((yy + zz - xx) / 2, -xy, (xx + zz - yy) / 2, -xz, -yz, (xx + yy - zz) / 2)
+
+
 def join(*vectors: Vec3) -> Array:
     """Vectors side by side on a new last axis."""
     return stack(*(c for v in vectors for c in (v.x, v.y, v.z)))

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float
 
-from ._components import Mat3, Vec3, stack
+from ._components import Mat3, Vec3, second_moments, stack
 from .spatial import inertia_to_com
 
 # In units of the rounding of the operands: what moving an inertia to its centre of mass may leave.
@@ -35,7 +35,7 @@ def pseudo_inertia(inertia: Float[Array, "... 10"]) -> Float[Array, "... 4 4"]:
     Source: Wensing, Kim and Slotine (2018).
     """
     m, hx, hy, hz, *I = jnp.unstack(inertia, axis=-1)
-    a, b, c = _second_moments(Mat3.symmetric(*I)).rows
+    a, b, c = second_moments(Mat3.symmetric(*I)).rows
     rows = (a.x, a.y, a.z, hx), (b.x, b.y, b.z, hy), (c.x, c.y, c.z, hz), (hx, hy, hz, m)
     return jnp.stack([stack(*row) for row in rows], axis=-2)
 
@@ -86,7 +86,7 @@ def log_cholesky(inertia: Float[Array, "... 10"]) -> Float[Array, "... 10"]:
     """
     m, com, I_com = inertia_to_com(inertia)
     t1, t2, t3 = jnp.unstack(com, axis=-1)
-    sxx, sxy, syy, sxz, syz, szz = (s / m for s in _second_moments(Mat3.of(I_com)).upper())
+    sxx, sxy, syy, sxz, syz, szz = (s / m for s in second_moments(Mat3.of(I_com)).upper())
     u33 = jnp.sqrt(szz)
     s13, s23 = sxz / u33, syz / u33
     u22 = jnp.sqrt(syy - s23 * s23)
@@ -109,7 +109,7 @@ def consistency_margin(inertia: Float[Array, "... 10"]) -> Float[Array, "..."]:
     none of the other nine numbers; otherwise its margin is minus the norm of those.
     """
     m, _, I_com = inertia_to_com(inertia)
-    least = jnp.linalg.eigvalsh(_second_moments(Mat3.of(I_com)).array())[..., 0]
+    least = jnp.linalg.eigvalsh(second_moments(Mat3.of(I_com)).array())[..., 0]
     rest = jnp.where((m == 0)[..., None], inertia[..., 1:], 0)
     return jnp.where(m == 0, -_norm(rest), jnp.minimum(m, least))
 
@@ -126,7 +126,7 @@ def is_physically_consistent(
     """
     m, _, I_com = inertia_to_com(inertia)
     least, *others = jnp.unstack(
-        jnp.linalg.eigvalsh(_second_moments(Mat3.of(I_com)).array()), axis=-1
+        jnp.linalg.eigvalsh(second_moments(Mat3.of(I_com)).array()), axis=-1
     )
     largest_moment = jnp.abs(sum(others))
     about_origin = inertia[..., 4] + inertia[..., 6] + inertia[..., 9]
@@ -134,12 +134,6 @@ def is_physically_consistent(
     triangle = 2 * least >= -tolerance * largest_moment - rounding
     nothing = jnp.all(inertia == 0, axis=-1)
     return jnp.where(m > 0, triangle, nothing)
-
-
-def _second_moments(I: Mat3) -> Mat3:
-    """`tr(I)/2 1 - I`: the second moments of mass of a rotational inertia."""
-    xx, xy, yy, xz, yz, zz = I.upper()
-    return Mat3.symmetric((yy + zz - xx) / 2, -xy, (xx + zz - yy) / 2, -xz, -yz, (xx + yy - zz) / 2)
 
 
 def _norm(x: Array) -> Array:

@@ -158,10 +158,14 @@ def armature_force(
 
 def rotor_inertia(model: Model, q: Float[Array, " nq"]) -> Float[Array, "nv nv"]:
     """The armature's share of M."""
-    diagonal = jnp.diag(model.armature)
-    if model.coupling is None:
-        return diagonal
-    half = independent_joint_force(model, q, diagonal)
+    return project_diagonal(model, q, model.armature)
+
+
+def project_diagonal(
+    model: Model, q: Float[Array, " nq"], diagonal: Float[Array, " nv_joint"]
+) -> Float[Array, "nv nv"]:
+    """A diagonal matrix over every joint's velocities as a matrix over the independent ones."""
+    half = independent_joint_force(model, q, jnp.diag(diagonal))
     return independent_joint_force(model, q, half.T).T
 
 

@@ -23,7 +23,7 @@ from jax import Array
 from jax.typing import DTypeLike
 from jaxtyping import Float
 
-from ._components import Mat3, Vec3, halves, join, stack
+from ._components import Mat3, Vec3, halves, join, second_moments, stack
 
 # ---------------------------------------------------------------------------------------- poses
 
@@ -282,10 +282,7 @@ def velocity_companion(inertia: Float[Array, "... 10"], v: Float[Array, "... 6"]
     """
     m, h, I_o = _split_inertia(inertia)
     linear, w = halves(v)
-    xx, xy, yy, xz, yz, zz = I_o.upper()
-    half = (xx + yy + zz) / 2
-    Sigma = Mat3.symmetric(half - xx, -xy, half - yy, -xz, -yz, half - zz)
-    N = Mat3(linear.x * h, linear.y * h, linear.z * h) + Mat3.skew(w) @ Sigma
+    N = Mat3(linear.x * h, linear.y * h, linear.z * h) + Mat3.skew(w) @ second_moments(I_o)
     return join(m * linear + w.cross(h), *N.rows)
 
 

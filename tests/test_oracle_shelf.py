@@ -14,13 +14,12 @@ import pytest
 import jaxrbd
 import oracles
 import real_robots
-
-pin = pytest.importorskip("pinocchio", reason="Pinocchio has no wheel for this platform")
-from test_oracle_pinocchio import (  # noqa: E402
+from test_oracle_pinocchio import (  # which is skipped, and this with it, without Pinocchio
     REFERENCES,
     configuration,
     frame_id,
     load_oracle,
+    pin,
     symmetric,
 )
 

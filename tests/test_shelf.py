@@ -10,6 +10,7 @@ import pytest
 import jaxrbd as rbd
 import zoo
 from jaxrbd import spatial
+from test_arguments import count_equations
 from zoo import close
 
 MODELS = {
@@ -194,14 +195,6 @@ def test_tangent_functions_say_what_is_wrong():
 # ------------------------------------------------------------------------ size of the programs
 
 
-def count(jaxpr) -> int:
-    """Equations of a program and of all programs inside it."""
-    inside = (
-        getattr(leaf, "jaxpr", leaf) for e in jaxpr.eqns for leaf in jax.tree.leaves(e.params)
-    )
-    return len(jaxpr.eqns) + sum(count(sub) for sub in inside if hasattr(sub, "eqns"))
-
-
 SIZED = {
     "rnea_derivatives": lambda m, q, v: rbd.rnea_derivatives(m, q, v, v),
     "forward_dynamics_derivatives": lambda m, q, v: rbd.forward_dynamics_derivatives(m, q, v, v),
@@ -223,7 +216,7 @@ SIZED = {
 
 def size(function, model) -> int:
     program = jax.make_jaxpr(function)(model, rbd.neutral(model), jnp.zeros(model.nv))
-    return count(program.jaxpr)
+    return count_equations(program.jaxpr)
 
 
 @pytest.mark.parametrize("name", SIZED)

@@ -16,18 +16,18 @@ from jaxtyping import Float
 
 from .. import arguments
 from ..joint_space import independent_force, map_rate
-from ..model import Model, take_rows
+from ..model import Model
 from ..spatial import (
     Pose,
     apply_inertia,
     companion_inertia_rate,
+    companion_momentum,
     cross_force,
     gyroscopic_force,
     inertia_center_of_mass,
     transform_inertia,
     velocity_companion,
 )
-from ..tree import sum_to_root
 from .kinematics import Kinematics, forward_kinematics
 from .rnea_derivatives import composites, force_columns
 from .world import (
@@ -36,6 +36,7 @@ from .world import (
     chain,
     dof_columns,
     map_derivatives,
+    subtree_sums,
     velocities,
 )
 
@@ -72,7 +73,7 @@ def centroidal_momentum_matrix(model: Model, q: ArrayLike | Kinematics) -> Float
     """
     kinematics = forward_kinematics(model, q)
     X, inertia = _about_com(model, kinematics.X_WB)
-    composite = take_rows(sum_to_root(model.topology, inertia), model.topology.dof_body)
+    (composite,) = subtree_sums(model, inertia)
     columns = apply_inertia(composite, dof_columns(model, X))
     return independent_force(model, kinematics.q, columns).T
 
@@ -118,9 +119,7 @@ def centroidal_momentum_matrix_dot(
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
     X, inertia = _about_com(model, forward_kinematics(model, q).X_WB)
     motion = velocities(model, X, q, v)
-    of_bodies = jnp.concatenate([inertia, velocity_companion(inertia, motion.V)], axis=-1)
-    of_dofs = take_rows(sum_to_root(model.topology, of_bodies), model.topology.dof_body)
-    composite, companion = of_dofs[:, :10], of_dofs[:, 10:]
+    composite, companion = subtree_sums(model, inertia, velocity_companion(inertia, motion.V))
     momentum = apply_inertia(composite, motion.J)
     h = jnp.sum(apply_inertia(inertia, motion.V), axis=0)
     columns = (
@@ -152,14 +151,13 @@ def centroidal_derivatives(
     A, psi_ddot = accelerations(model, q, v, a, motion)
     of = composites(model, inertia, motion.V, A, None)
     in_q, in_v, in_a = force_columns(of, motion, psi_ddot)
-    momenta = apply_inertia(inertia, motion.V)
-    subtree = take_rows(sum_to_root(model.topology, momenta), model.topology.dof_body)
-    h_q = cross_force(motion.J, subtree) + apply_inertia(of.inertia, motion.psi_dot)
+    h_of_dofs = companion_momentum(of.companion)
+    h_q = cross_force(motion.J, h_of_dofs) + apply_inertia(of.inertia, motion.psi_dot)
 
     # The centre of mass moves along with dof j by c_j.
     c = _linear(_over_mass(model, in_a[:, :3]))
     total = jnp.sum(apply_inertia(inertia, A) + gyroscopic_force(inertia, motion.V), axis=0)
-    h_q = h_q - cross_force(c, jnp.sum(momenta, axis=0))
+    h_q = h_q - cross_force(c, jnp.sum(apply_inertia(inertia, motion.V), axis=0))
     in_q = in_q - cross_force(c, total)
     through = map_derivatives(model, q, v, a)
     dh_dq, _, _ = chain(model, q, through, h_q.T, in_a.T, jnp.zeros_like(in_a.T))

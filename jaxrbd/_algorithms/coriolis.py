@@ -15,7 +15,7 @@ from ..joint_space import (
     map_rate,
     project,
 )
-from ..model import Model, take_rows
+from ..model import Model
 from ..spatial import (
     apply_companion,
     apply_companion_transpose,
@@ -23,13 +23,13 @@ from ..spatial import (
     transform_inertia,
     velocity_companion,
 )
-from ..tree import sum_to_root
 from .kinematics import forward_kinematics
 from .world import (
     at_or_above,
     pairings,
     root_centred,
     strictly_above,
+    subtree_sums,
     symmetric_product,
     velocities,
 )
@@ -49,9 +49,7 @@ def coriolis_matrix(model: Model, q: ArrayLike, v: ArrayLike) -> Float[Array, "n
     X = root_centred(model, forward_kinematics(model, q).X_WB)
     motion = velocities(model, X, q, v)
     inertia = transform_inertia(X, model.inertia)
-    of_bodies = jnp.concatenate([inertia, velocity_companion(inertia, motion.V)], axis=-1)
-    of_dofs = take_rows(sum_to_root(model.topology, of_bodies), model.topology.dof_body)
-    inertia, companion = of_dofs[:, :10], of_dofs[:, 10:]
+    inertia, companion = subtree_sums(model, inertia, velocity_companion(inertia, motion.V))
 
     J, J_dot = motion.J, motion.J_dot
     own = apply_inertia(inertia, J_dot) + apply_companion(companion, J)

@@ -18,11 +18,11 @@ from ..joint_space import (
     project,
     rotor_inertia,
 )
-from ..model import Model, take_rows
+from ..model import Model
 from ..spatial import apply_inertia, transform_inertia
-from ..tree import accumulate, propagate, sum_to_root
+from ..tree import accumulate, propagate
 from .kinematics import Kinematics, forward_kinematics
-from .world import dof_columns, root_centred, symmetric_product
+from .world import dof_columns, root_centred, subtree_sums, symmetric_product
 
 
 @jax.jit
@@ -35,10 +35,9 @@ def crba(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "nv nv"]:
     """
     kinematics = forward_kinematics(model, q)
     X = root_centred(model, kinematics.X_WB)
-    composite = sum_to_root(model.topology, transform_inertia(X, model.inertia))
+    (composite,) = subtree_sums(model, transform_inertia(X, model.inertia))
     J = dof_columns(model, X)
-    F = apply_inertia(take_rows(composite, model.topology.dof_body), J)
-    M = symmetric_product(model, J, F)
+    M = symmetric_product(model, J, apply_inertia(composite, J))
     return project(model, kinematics.q, M) + rotor_inertia(model, kinematics.q)
 
 
@@ -63,6 +62,11 @@ def minverse(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "nv nv"]:
     `q` (nq,) or its `Kinematics`. Where M is singular (a massless last link without armature) the
     result is not finite. Raises ArgumentError on a wrong shape or dtype.
     """
-    L = jnp.linalg.cholesky(crba(model, q))
-    half = jax.scipy.linalg.solve_triangular(L, jnp.eye(model.nv, dtype=model.dtype), lower=True)
+    return inverse_form(crba(model, q), jnp.eye(model.nv, dtype=model.dtype))
+
+
+def inverse_form(M: Float[Array, "n n"], B: Float[Array, "n m"]) -> Float[Array, "m m"]:
+    """`B^T M^-1 B` of a symmetric positive definite M, exactly symmetric; else not finite."""
+    L = jnp.linalg.cholesky(M, symmetrize_input=False)
+    half = jax.scipy.linalg.solve_triangular(L, B, lower=True)
     return jnp.matmul(half.T, half, precision="highest")

@@ -69,7 +69,7 @@ def locate(model: Model, q: ArrayLike | Kinematics, frame: str | int) -> tuple[i
     return body, X_BF, compose(jax.tree.map(lambda x: x[body], kinematics.X_WB), X_BF)
 
 
-def reference_pose(X_WF: Pose, reference: str) -> Pose:
+def _reference_pose(X_WF: Pose, reference: str) -> Pose:
     """Pose in the world of the frame that a quantity of frame F is to be expressed in."""
     arguments.reference_frame(reference)
     if reference == "local":
@@ -108,7 +108,7 @@ def frame_velocity(
     v = arguments.velocity(model, v)
     kinematics = forward_kinematics(model, q)
     body, X_BF, X_WF = locate(model, kinematics, frame)
-    X_RF = inverse_compose(reference_pose(X_WF, reference), X_WF)
+    X_RF = inverse_compose(_reference_pose(X_WF, reference), X_WF)
     if body < 0:
         return jnp.zeros(6, model.dtype)
     V = propagate(model.topology, kinematics.X_PB, joint_motion(model, kinematics.q, v))
@@ -134,7 +134,7 @@ def frame_acceleration(
     v, a = arguments.velocity(model, v), arguments.velocity(model, a, "a")
     kinematics = forward_kinematics(model, q)
     body, X_BF, X_WF = locate(model, kinematics, frame)
-    X_RF = inverse_compose(reference_pose(X_WF, reference), X_WF)
+    X_RF = inverse_compose(_reference_pose(X_WF, reference), X_WF)
     if body < 0:
         return jnp.zeros(6, model.dtype)
     vJ = joint_motion(model, kinematics.q, v)
@@ -165,7 +165,7 @@ def frame_jacobian(
     dof_body = model.topology.dof_body
     X_WB = jax.tree.map(lambda x: x[dof_body], kinematics.X_WB)
     # Relative to the reference, so that a robot far from the world's origin loses no digits.
-    X_RB = inverse_compose(reference_pose(X_WF, reference), X_WB)
+    X_RB = inverse_compose(_reference_pose(X_WF, reference), X_WB)
     columns = transform_motion(X_RB, motion_subspace(model))
     moves = model.topology.supports[dof_body, body] if body >= 0 else np.zeros(len(dof_body), bool)
     return independent_force(model, kinematics.q, jnp.where(moves[:, None], columns, 0)).T
@@ -188,7 +188,7 @@ def external_force(
     """
     wrench = arguments.array(model, wrench, "wrench", (6,), "6")
     body, X_BF, X_WF = locate(model, q, frame)
-    X_FR = inverse_compose(X_WF, reference_pose(X_WF, reference))
+    X_FR = inverse_compose(X_WF, _reference_pose(X_WF, reference))
     f_ext = jnp.zeros((model.nb, 6), model.dtype)
     if body < 0:
         return f_ext

@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from .. import arguments
 from ..model import Model
-from .crba import crba
+from .crba import crba, inverse_form
 from .kinematics import Kinematics, forward_kinematics, frame_jacobian
 
 
@@ -36,9 +36,7 @@ def delassus_matrix(
     names = [arguments.frame_index(model, frame) for frame in frames]
     J = [frame_jacobian(model, kinematics, frame, reference) for frame in names]
     stacked = jnp.concatenate([jnp.zeros((0, model.nv), model.dtype), *J])
-    L = jnp.linalg.cholesky(crba(model, kinematics), symmetrize_input=False)
-    half = jax.scipy.linalg.solve_triangular(L, stacked.T, lower=True)
-    return jnp.matmul(half.T, half, precision="highest")
+    return inverse_form(crba(model, kinematics), stacked.T)
 
 
 @partial(jax.jit, static_argnames=("frames", "reference"))
@@ -59,6 +57,4 @@ def operational_space_inertia(
     damping = arguments.array(model, jnp.asarray(damping, model.dtype), "damping", (), "a number")
     D = delassus_matrix(model, q, frames, reference)
     one = jnp.eye(len(D), dtype=model.dtype)
-    L = jnp.linalg.cholesky(D + damping * one, symmetrize_input=False)
-    half = jax.scipy.linalg.solve_triangular(L, one, lower=True)
-    return jnp.matmul(half.T, half, precision="highest")
+    return inverse_form(D + damping * one, one)

@@ -19,12 +19,11 @@ from .. import arguments
 from ..joint_space import (
     along,
     independent_force,
-    independent_joint_force,
     own_force,
-    project,
+    project_diagonal,
     rotor_inertia,
 )
-from ..model import Model, take_rows
+from ..model import Model
 from ..spatial import (
     apply_companion,
     apply_companion_transpose,
@@ -35,7 +34,6 @@ from ..spatial import (
     transform_inertia,
     velocity_companion,
 )
-from ..tree import sum_to_root
 from .forward_dynamics import forward_dynamics
 from .kinematics import forward_kinematics
 from .rnea import gravity_acceleration
@@ -48,6 +46,7 @@ from .world import (
     pairings,
     root_centred,
     strictly_above,
+    subtree_sums,
     symmetric_product,
     velocities,
 )
@@ -83,10 +82,7 @@ def composites(
     """Sums over the subtrees of the bodies' inertias (nb, 10), companions and forces."""
     force = apply_inertia(inertia, A) + gyroscopic_force(inertia, V)
     force = force if f_world is None else force - f_world
-    of_bodies = [inertia, velocity_companion(inertia, V), force]
-    summed = sum_to_root(model.topology, jnp.concatenate(of_bodies, axis=-1))
-    at_dofs = take_rows(summed, model.topology.dof_body)
-    return Composites(at_dofs[:, :10], at_dofs[:, 10:22], at_dofs[:, 22:])
+    return Composites(*subtree_sums(model, inertia, velocity_companion(inertia, V), force))
 
 
 def force_columns(
@@ -144,12 +140,13 @@ def _in_independent(
     model: Model, q: Array, v: Array, a: Array, tau: Array, of_tree: RneaDerivatives
 ) -> RneaDerivatives:
     """From the tree's derivatives to those of `G^T tau`, with the armature's and the friction's."""
-    M = project(model, q, of_tree.M) + rotor_inertia(model, q)
-    D_q, D_v, _ = chain(model, q, map_derivatives(model, q, v, a), *of_tree)
-    if not model.is_tree:
-        D_q, D_v = independent_force(model, q, D_q), independent_force(model, q, D_v)
+    of_rates = chain(model, q, map_derivatives(model, q, v, a), *of_tree)
+    D_q, D_v, M = (independent_force(model, q, D) for D in of_rates)
+    M = M + rotor_inertia(model, q)
     if not model.varies:
-        return RneaDerivatives(D_q, D_v + _damping(model, q), M)
+        # That of Coulomb friction is zero.
+        damping = project_diagonal(model, q, model.damping) if model.dissipative else 0
+        return RneaDerivatives(D_q, D_v + damping, M)
 
     def force(dq, dv):
         """What depends on q and v beside the tree's own forces."""
@@ -159,14 +156,6 @@ def _in_independent(
     zero = jnp.zeros_like(v)
     extra_q, extra_v = jax.jacfwd(force, argnums=(0, 1))(zero, zero)
     return RneaDerivatives(D_q + extra_q, D_v + extra_v, M)
-
-
-def _damping(model: Model, q: Array) -> Array | int:
-    """Derivative of `resistance_force` in v; that of Coulomb friction is zero."""
-    if not model.dissipative:
-        return 0
-    half = independent_joint_force(model, q, jnp.diag(model.damping))
-    return independent_joint_force(model, q, half.T)
 
 
 @jax.jit

@@ -19,7 +19,7 @@ from jax.typing import ArrayLike
 from .. import arguments
 from ..configuration import integrate
 from ..joint_space import project
-from ..model import Model, take_rows
+from ..model import Model
 from ..spatial import (
     apply_companion,
     apply_companion_transpose,
@@ -30,7 +30,6 @@ from ..spatial import (
     transform_inertia,
     velocity_companion,
 )
-from ..tree import sum_to_root
 from .forward_dynamics import forward_dynamics
 from .kinematics import forward_kinematics
 from .rnea import gravity_acceleration
@@ -46,6 +45,7 @@ from .world import (
     pairings,
     root_centred,
     strictly_above,
+    subtree_sums,
     velocities,
 )
 
@@ -104,10 +104,8 @@ def rnea_second_order(
     weighting = velocities(model, X, q, weights)
     W, omega = weighting.V, weighting.psi_dot
     Q_bodies = 2 * apply_companion_transpose(velocity_companion(inertia, motion.V), W)
-    of_bodies = jnp.concatenate([velocity_companion(inertia, W), Q_bodies], axis=-1)
-    summed = take_rows(sum_to_root(model.topology, of_bodies), model.topology.dof_body)
-    companion, Q = summed[:, :12], _moment(summed[:, 12:])
-    P = companion_momentum(companion)
+    companion, Q = subtree_sums(model, velocity_companion(inertia, W), Q_bodies)
+    P, Q = companion_momentum(companion), _moment(Q)
 
     J, psi_dot = motion.J, motion.psi_dot
     of_acceleration = apply_inertia(of.inertia, omega) + cross_force(J, P)

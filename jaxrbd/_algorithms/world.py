@@ -28,12 +28,16 @@ from ..joint_space import (
 )
 from ..model import Model, take_rows
 from ..spatial import Pose, cross_motion, transform_motion
-from ..tree import sum_to_leaves
+from ..tree import sum_to_leaves, sum_to_root
 
 
 class Velocities(NamedTuple):
-    """Velocities V of the bodies (nb, 6) and, a row a dof of the tree, J, J_dot and psi_dot."""
+    """Velocities V of the bodies (nb, 6) and, a row a dof of the tree, J, J_dot and psi_dot.
 
+    `rates` (nv_tree,) are those of the dofs: `V = sum of J * rates` over what supports a body.
+    """
+
+    rates: Array
     J: Array
     V: Array
     V_parent: Array
@@ -60,23 +64,31 @@ def dof_columns(model: Model, X: Pose) -> Array:
 def velocities(model: Model, X: Pose, q: Array, v: Array) -> Velocities:
     """All that moves with velocity v, for poses X of the bodies in the one frame."""
     J = dof_columns(model, X)
-    vJ = sum_dofs(model.topology, tree_rates(model, q, v)[:, None] * J)
+    rates = tree_rates(model, q, v)
+    vJ = sum_dofs(model.topology, rates[:, None] * J)
     V = sum_to_leaves(model.topology, vJ)
     V_parent = _at_dofs(model, V - vJ)
     J_dot = cross_motion(_at_dofs(model, V), J)
-    return Velocities(J, V, V_parent, J_dot, cross_motion(V_parent, J))
+    return Velocities(rates, J, V, V_parent, J_dot, cross_motion(V_parent, J))
 
 
 def accelerations(
     model: Model, q: Array, v: Array, a: Array, of: Velocities, world: Array | None = None
 ) -> tuple[Array, Array]:
     """Accelerations of the bodies (nb, 6) and psi_ddot; `world` is the world's own (6,)."""
-    rates, second = tree_rates(model, q, v), tree_accelerations(model, q, v, a)
-    aJ = sum_dofs(model.topology, second[:, None] * of.J + rates[:, None] * of.J_dot)
+    second = tree_accelerations(model, q, v, a)
+    aJ = sum_dofs(model.topology, second[:, None] * of.J + of.rates[:, None] * of.J_dot)
     A = sum_to_leaves(model.topology, aJ)
     A = A if world is None else A + world
     A_parent = _at_dofs(model, A - aJ)
     return A, cross_motion(A_parent, of.J) + cross_motion(of.V_parent, of.psi_dot)
+
+
+def subtree_sums(model: Model, *of_bodies: Array) -> list[Array]:
+    """For each dof, sums over its body's subtree of arrays (nb, n): rows (nv_tree, n)."""
+    summed = sum_to_root(model.topology, jnp.concatenate(of_bodies, axis=-1))
+    splits = np.cumsum([x.shape[-1] for x in of_bodies])[:-1]
+    return jnp.split(_at_dofs(model, summed), splits, axis=-1)
 
 
 def _at_dofs(model: Model, x: Array) -> Array:
