@@ -167,6 +167,19 @@ def test_derivatives_of_log_are_the_inverse_jacobian(angle, mode):
     assert np.all(np.isfinite(jax.jacfwd(mode(jax.jacfwd(of_quaternion)))(jnp.zeros(3))))
 
 
+@pytest.mark.parametrize("angle", [0.0, 1e-9, 1e-4, 1.5, np.pi - 1e-3])
+def test_rate_of_the_logarithm_of_a_pose(angle):
+    """Of a pose that moves with a body velocity: the inverse of the right Jacobian, times it."""
+    xi = jnp.concatenate([jnp.array([0.3, -2.0, 1.0]), rotation_vector(angle)])
+    twist = jnp.array([0.5, 1.0, -0.7, 0.2, -1.1, 0.4])
+
+    def coordinates(t):
+        return se3.log(spatial.compose(se3.exp(xi), se3.exp(t * twist)))
+
+    _, rate = jax.jvp(coordinates, (0.0,), (1.0,))
+    close(rate, se3.right_jacobian_inverse(xi) @ twist, 1e-9)
+
+
 def test_exp_and_log_in_float32():
     for angle in ANGLES:
         w = rotation_vector(angle).astype(jnp.float32)

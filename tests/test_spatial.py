@@ -203,3 +203,107 @@ def test_featherstone_converters(poses, vectors):
     close(spatial.swap_blocks(spatial.cross_motion_matrix(v)), crm, 0)
     jax.tree.map(lambda a, b: close(a, b, 0), spatial.pose_from_featherstone(E, r), X)
     close(spatial.swap_halves(spatial.swap_halves(v)), v, 0)
+
+
+def test_skew_is_the_cross_product(vectors):
+    """With two different vectors: of parallel ones the product is 0, whatever the sign."""
+    a, b = vectors[0][:, :3], vectors[1][:, :3]
+    close(apply(spatial.skew(a), b), jnp.cross(a, b), 1e-14)
+    close(spatial.skew(a)[0], -spatial.skew(a)[0].T, 0)
+
+
+def test_points_of_a_body_and_moments_about_points(vectors):
+    """Featherstone's (2.1) and (2.6): velocity of the point x, moment about the point x."""
+    (v, f, _), x = vectors, vectors[2][:, :3]
+    at_x = spatial.Pose(jnp.broadcast_to(jnp.eye(3), (N, 3, 3)), x)
+    moved = spatial.inverse_transform_motion(at_x, v)
+    close(moved[:, :3], v[:, :3] + jnp.cross(v[:, 3:], x), 1e-14)
+    close(moved[:, 3:], v[:, 3:], 0)
+    moved = spatial.inverse_transform_force(at_x, f)
+    close(moved[:, :3], f[:, :3], 0)
+    close(moved[:, 3:], f[:, 3:] + jnp.cross(f[:, :3], x), 1e-14)
+
+
+def test_line_vectors_and_free_vectors(poses, vectors):
+    """A force along a line has f . n = 0 in every frame, and slides; a couple only turns."""
+    X, f, x = poses[0], vectors[0][:, :3], vectors[1][:, :3]
+    along = jnp.concatenate([f, jnp.cross(x, f)], axis=-1)
+    slid = jnp.concatenate([f, jnp.cross(x + 2 * f, f)], axis=-1)
+    close(slid, along, 1e-13)
+    moved = spatial.transform_force(X, along)
+    close(jnp.sum(moved[:, :3] * moved[:, 3:], -1), jnp.zeros(N), 1e-13)
+    about = spatial.transform_point(X, x)
+    close(moved[:, 3:], jnp.cross(about, spatial.rotate(X.R, f)), 1e-13)
+    zero = jnp.zeros_like(f)
+    turned = spatial.rotate(X.R, f)
+    couple = spatial.transform_force(X, jnp.concatenate([zero, f], axis=-1))
+    close(couple, jnp.concatenate([zero, turned], axis=-1), 0)
+    translation = spatial.transform_motion(X, jnp.concatenate([f, zero], axis=-1))
+    close(translation, jnp.concatenate([turned, zero], axis=-1), 0)
+
+
+def test_rates_in_moving_coordinates(poses, vectors, rng):
+    """Featherstone's (2.36) and (2.45), for frames A and B that move with velocities in A."""
+    (X_OA, X_OB, _), (v_A, v_B, m) = poses, vectors
+    ring = jnp.array(rng.normal(size=(N, 6)))
+
+    def A(t):
+        return spatial.compose(X_OA, se3.exp(t * v_A))
+
+    X_AB = spatial.inverse_compose(X_OA, X_OB)
+    v_B_own = spatial.inverse_transform_motion(X_AB, v_B)
+
+    def X_BA(t):
+        return spatial.inverse_compose(spatial.compose(X_OB, se3.exp(t * v_B_own)), A(t))
+
+    in_O = jax.jvp(lambda t: spatial.transform_motion(A(t), m + t * ring), (0.0,), (1.0,))[1]
+    dot = ring + spatial.cross_motion(v_A, m)
+    close(in_O, spatial.transform_motion(X_OA, dot), 1e-13)
+    X, dX = jax.jvp(lambda t: spatial.motion_matrix(X_BA(t)), (0.0,), (1.0,))
+    relative = apply(X, v_A - v_B)
+    close(dX, spatial.cross_motion_matrix(relative) @ X, 1e-13)
+
+
+def test_inverse_actions_cost_what_the_actions_do(poses, vectors):
+    """The sheet calls X^-1 and X^-* the cheaper ones; counted, they are not."""
+
+    def operations(transform):
+        X = jax.tree.map(lambda x: x[0], poses[0])
+        jaxpr = jax.make_jaxpr(transform)(X, vectors[0][0])
+        names = [equation.primitive.name for equation in jaxpr.eqns]
+        return names.count("mul"), names.count("add") + names.count("sub")
+
+    for transform, _ in OPERATORS.values():
+        assert operations(transform) == (24, 18)
+
+
+def test_the_triplet_about_the_centre_of_mass(inertia, poses):
+    """The sheet's (m, c, I): it goes to (m, p + R c, R I R^T), with I about the centre of mass."""
+    R, p = poses[0]
+    m, c, I = spatial.inertia_to_com(inertia)
+    I_A = R @ I @ jnp.swapaxes(R, -1, -2)
+    by_hand = spatial.inertia_from_com(m, spatial.rotate(R, c) + p, I_A)
+    close(spatial.transform_inertia(poses[0], inertia), by_hand, 1e-13)
+
+
+def test_momentum_and_its_rate(inertia, vectors):
+    """Newton's and Euler's equations at the centre of mass, moved to the frame's origin."""
+    v, a, _ = vectors
+    m, c, I = spatial.inertia_to_com(inertia)
+    w, m = v[:, 3:], m[:, None]
+    at_com = v[:, :3] + jnp.cross(w, c)
+    h_com = apply(I, w)
+    momentum = jnp.concatenate([m * at_com, h_com + jnp.cross(c, m * at_com)], axis=-1)
+    close(spatial.apply_inertia(inertia, v), momentum, 1e-13)
+    # the classical acceleration of the centre of mass
+    a_com = a[:, :3] + jnp.cross(a[:, 3:], c) + jnp.cross(w, at_com)
+    n_com = apply(I, a[:, 3:]) + jnp.cross(w, h_com)
+    force = jnp.concatenate([m * a_com, n_com + jnp.cross(c, m * a_com)], axis=-1)
+    ours = spatial.apply_inertia(inertia, a) + spatial.gyroscopic_force(inertia, v)
+    close(ours, force, 1e-13)
+
+    def momentum_in_world(t):
+        """Of a body with velocity v and spatial acceleration a."""
+        return spatial.transform_force(se3.exp(t * v), spatial.apply_inertia(inertia, v + t * a))
+
+    close(jax.jvp(momentum_in_world, (0.0,), (1.0,))[1], ours, 1e-13)

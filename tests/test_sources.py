@@ -1,0 +1,79 @@
+"""docs/sources.md: no row is empty, and every function and every test that it names exists."""
+
+import ast
+import functools
+import importlib
+import pathlib
+import re
+
+import pytest
+
+TESTS = pathlib.Path(__file__).parent
+DOCUMENT = (TESTS.parent / "docs" / "sources.md").read_text(encoding="utf-8")
+HEADING = "| item | right form | in jaxrbd | test |\n|---|---|---|---|\n"
+PENDING = "PENDING"
+
+
+def table(text):
+    """The cells of the rows that begin the text."""
+    lines = text.split("\n\n")[0].strip().splitlines()
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+ROWS = [row for text in DOCUMENT.split(HEADING)[1:] for row in table(text)]
+CELLS = ("item", "right form", "function", "test")
+
+
+def names(cell):
+    """What a cell has in backquotes; not what is still to come, which precedes the word PENDING."""
+    return re.findall(r"`([^`]*)`(?! PENDING)", cell)
+
+
+@functools.cache
+def functions_of(file):
+    """The test functions of a file, as it is written: nothing is imported."""
+    tree = ast.parse((TESTS / file).read_text(encoding="utf-8"))
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def find(name):
+    """The thing that a dotted name means, relative to the package; AttributeError if nothing."""
+    thing = importlib.import_module("jaxrbd")
+    for part in name.split("."):
+        if not hasattr(thing, part) and hasattr(thing, "__path__"):
+            importlib.import_module(f"{thing.__name__}.{part}")
+        thing = getattr(thing, part)
+    return thing
+
+
+def test_three_documents_with_no_empty_cell():
+    assert DOCUMENT.count(HEADING) == 3
+    assert DOCUMENT.isascii()
+    rows = [line for line in DOCUMENT.splitlines() if line.startswith("| ")]
+    assert len(ROWS) == len(rows) - 3 > 100
+    for row in ROWS:
+        assert len(row) == 4, row
+        for cell, what in zip(row, CELLS):
+            assert cell, f"{row[0]}: {what} is empty"
+    assert len({row[0] for row in ROWS}) == len(ROWS), "an item stands twice"
+
+
+def test_every_function_exists():
+    for item, _, functions, _ in ROWS:
+        assert names(functions) or PENDING in functions, item
+        for name in names(functions):
+            find(name)
+
+
+def test_every_test_exists():
+    for item, _, _, tests in ROWS:
+        assert names(tests) or tests == PENDING, item
+        for name in names(tests):
+            file, _, function = name.partition("::")
+            assert function in functions_of(file), f"{item}: no test {name}"
+
+
+@pytest.mark.xfail(strict=True, reason="frames, integrators and constraints are being written")
+def test_nothing_is_pending():
+    pending = [row[0] for row in ROWS if any(PENDING in cell for cell in row)]
+    assert not pending
