@@ -13,7 +13,7 @@ import equinox as eqx
 import numpy as np
 from jax import Array
 
-from .errors import ModelError
+from .errors import ArgumentError, ModelError
 from .joints import Joint, Revolute, as_module
 
 Numbers = int | float | Sequence[int | float] | np.ndarray
@@ -143,11 +143,12 @@ def link_inertia(
 
     `mass` in kg; `com` (3,) in m in the link's frame; `inertia_com` (3, 3) in kg m^2 about the
     centre of mass, in axes turned by `rotation` (3, 3) from the link's (defaults: a point mass,
-    the link's axes). Source: Featherstone (2.63).
+    the link's axes). Raises ArgumentError on a wrong shape. Source: Featherstone (2.63).
     """
-    c = np.asarray(com, dtype=float)
-    turn = np.eye(3) if rotation is None else np.asarray(rotation, dtype=float)
-    about_com = np.zeros((3, 3)) if inertia_com is None else np.asarray(inertia_com, dtype=float)
+    c = _shaped(com, "com", (3,))
+    turn = np.eye(3) if rotation is None else _shaped(rotation, "rotation", (3, 3))
+    no_size = np.zeros((3, 3))
+    about_com = no_size if inertia_com is None else _shaped(inertia_com, "inertia_com", (3, 3))
     I = turn @ about_com @ turn.T + mass * (c @ c * np.eye(3) - np.outer(c, c))
     return np.array([mass, *(mass * c), I[0, 0], I[0, 1], I[1, 1], I[0, 2], I[1, 2], I[2, 2]])
 
@@ -155,8 +156,10 @@ def link_inertia(
 def pose_matrix(xyz: Numbers = (0, 0, 0), rpy: Numbers = (0, 0, 0)) -> np.ndarray:
     """The (4, 4) pose of a position in m and roll, pitch, yaw in rad about fixed axes.
 
-    `R = Rz(yaw) Ry(pitch) Rx(roll)`. Source: the URDF specification, element origin.
+    `R = Rz(yaw) Ry(pitch) Rx(roll)`. Raises ArgumentError on a wrong shape. Source: the URDF
+    specification, element origin.
     """
+    xyz, rpy = _shaped(xyz, "xyz", (3,)), _shaped(rpy, "rpy", (3,))
     (sr, sp, sy), (cr, cp, cy) = np.sin(rpy), np.cos(rpy)
     H = np.eye(4)
     H[:3, :3] = [
@@ -166,3 +169,10 @@ def pose_matrix(xyz: Numbers = (0, 0, 0), rpy: Numbers = (0, 0, 0)) -> np.ndarra
     ]
     H[:3, 3] = xyz
     return H
+
+
+def _shaped(x: Numbers, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    x = np.asarray(x, dtype=float)
+    if x.shape != shape:
+        raise ArgumentError(f"{name} has shape {x.shape}, expected {shape}")
+    return x

@@ -335,3 +335,18 @@ def test_a_long_chain_and_a_wide_star_are_built():
             joint(f"j{i}", None if p < 0 else f"l{p}", f"l{i}") for i, p in enumerate(parents)
         ]
         assert rbd.build_model(links, joints).nb == n
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: rbd.link_inertia(1.0, (0, 0)), "com has shape"),
+        (lambda: rbd.link_inertia(1.0, (0, 0, 1), np.ones(3)), "inertia_com has shape"),
+        (lambda: rbd.link_inertia(1.0, (0, 0, 1), np.eye(3), np.ones(3)), "rotation has shape"),
+        (lambda: rbd.pose_matrix((0, 0)), "xyz has shape"),
+        (lambda: rbd.pose_matrix((0, 0, 0), np.eye(3)), "rpy has shape"),
+    ],
+)
+def test_numbers_of_wrong_shape_are_named(call, message):
+    with pytest.raises(rbd.ArgumentError, match=message):
+        call()

@@ -15,6 +15,7 @@ import pytest
 
 import jaxrbd as rbd
 import zoo
+from jaxrbd import se3, spatial
 from zoo import close
 
 
@@ -225,3 +226,85 @@ def test_a_step_of_a_free_body_has_the_true_derivative_at_rest(speed):
         close(mode(step)(v), dt * jnp.eye(6), 1e-15)
     quaternion = jax.jacfwd(lambda v: rbd.integrate(model, q, dt * v))(v)[3:6, 3:]
     close(quaternion, dt / 2 * jnp.eye(3), 1e-9)
+
+
+# ------------------------------------------------- everything else, in every argument and number
+
+TORQUE = "rnea_derivatives forward_dynamics_derivatives centroidal_derivatives".split()
+SHELF = {
+    **{
+        name: lambda m, q, v, u, f, name=name: getattr(rbd, name)(m, q, v, u)
+        for name in (*TORQUE, "centroidal_momentum_rate")
+    },
+    **{
+        name: lambda m, q, v, u, f, name=name: getattr(rbd, name)(m, q, v)
+        for name in "coriolis_matrix centroidal_momentum centroidal_momentum_matrix_dot".split()
+    },
+    **{
+        name: lambda m, q, v, u, f, name=name: getattr(rbd, name)(m, q)
+        for name in "aba_minverse com_jacobian centroidal_momentum_matrix".split()
+    },
+    "static_torque": lambda m, q, v, u, f: rbd.static_torque(m, q, f),
+    "rnea": lambda m, q, v, u, f: rbd.rnea(m, q, v, u, f),
+    "ltl": lambda m, q, v, u, f: rbd.ltl_solve(m, rbd.ltl_factor(m, rbd.crba(m, q)), u),
+    "rnea_second_order": lambda m, q, v, u, f: rbd.rnea_second_order(m, q, v, u, u),
+    "delassus_matrix": lambda m, q, v, u, f: rbd.delassus_matrix(m, q, ("l1", "l2")),
+    "operational_space_inertia": lambda m, q, v, u, f: rbd.operational_space_inertia(
+        m, q, ("l2",), damping=0.1
+    ),
+    "frame_jacobian_dot": lambda m, q, v, u, f: rbd.frame_jacobian_dot(m, q, v, "l2"),
+    "frame_velocity_derivatives": lambda m, q, v, u, f: rbd.frame_velocity_derivatives(
+        m, q, v, "l2"
+    ),
+    "frame_acceleration_derivatives": lambda m, q, v, u, f: rbd.frame_acceleration_derivatives(
+        m, q, v, u, "l2"
+    ),
+    "point_jacobian": lambda m, q, v, u, f: rbd.point_jacobian(m, q, "l2", u[:3]),
+    "joint_torque_regressor": lambda m, q, v, u, f: rbd.joint_torque_regressor(m, q, v, u),
+    "energy regressors": lambda m, q, v, u, f: (
+        rbd.kinetic_energy_regressor(m, q, v),
+        rbd.potential_energy_regressor(m, q),
+    ),
+    "body_regressor": lambda m, q, v, u, f: rbd.body_regressor(v[:6], u[:6]),
+}
+QUICK = ("rnea", "rnea_derivatives", "delassus_matrix")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in SHELF]
+)
+def test_derivatives_in_all_arguments_and_numbers(name):
+    """Of the whole shelf in (model, q, v, u, f_ext): reverse, forward, and forward over reverse.
+
+    The robot's joints have damping, which its dynamics hold. Configurations move through numbers
+    that are no unit quaternions; the rotations of placements turn.
+    """
+    model = zoo.build(["free_flyer", "helical", "spherical"], [-1, 0, 1], seed=4, armature=0.1)
+    model = eqx.tree_at(lambda m: m.damping, model, 0.3 + model.damping).with_dissipation()
+    operands = (model, *zoo.state(model))
+    rng = np.random.default_rng(0)
+    moves = jax.tree.map(lambda x: jnp.where(jnp.isfinite(x), 0.3, 0.0), operands)
+    direction = jax.tree.map(lambda x: x * rng.normal(size=x.shape), moves)
+    spin = jnp.asarray(rng.normal(size=(model.nb, 3)))
+
+    def number(t):
+        moved = jax.tree.map(lambda x, dx: x + jnp.where(dx == 0, 0, t * dx), operands, direction)
+        turned = spatial.compose(model.placement, se3.exp(t * jnp.pad(spin, ((0, 0), (3, 0)))))
+        robot = eqx.tree_at(lambda m: m.placement.R, moved[0], turned.R)
+        values = SHELF[name](robot, *moved[1:])
+        values = jnp.concatenate([x.ravel() for x in jax.tree.leaves(values)])
+        return jnp.sum(jnp.sin(jnp.arange(1.0, values.size + 1)) * values)
+
+    @jax.jit
+    def derivatives(t):
+        one = jnp.ones(())
+        reverse, second = jax.jvp(jax.grad(number), (t,), (one,))
+        return number(t), reverse, jax.jvp(number, (t,), (one,))[1], second
+
+    h = 1e-3
+    a, b, here, c, d = (derivatives(k * h) for k in (-2.0, -1.0, 0.0, 1.0, 2.0))
+    _, reverse, forward, second = here
+    close(reverse, forward, 1e-11, "reverse and forward")
+    for order, exact in enumerate((forward, second)):
+        slope = (a[order] - 8 * b[order] + 8 * c[order] - d[order]) / (12 * h)
+        close(exact, slope, 1e-6, f"order {order + 1}")
