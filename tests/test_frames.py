@@ -1,0 +1,802 @@
+"""Labelled quantities: every formula, every mismatch, and nothing left when compiled."""
+
+import inspect
+import itertools
+import operator
+import pickle
+import re
+
+import jax
+import jax.numpy as jnp
+import mpmath
+import numpy as np
+import pytest
+
+import jaxrbd as rbd
+import zoo
+from jaxrbd import frames, se3, so3, spatial
+from zoo import close
+
+# A quantity of each type expressed in one frame; the relative ones are of "j" relative to "i".
+RELATIVE = {"body": "j", "base": "i"}
+MAKE = {
+    "point": lambda rng, frame: frames.Point(rng.normal(size=3), frame=frame),
+    "free vector": lambda rng, frame: frames.FreeVector(rng.normal(size=3), frame=frame),
+    "spatial inertia": lambda rng, frame: frames.SpatialInertia(
+        zoo.random_inertia(rng), frame=frame
+    ),
+    "twist": lambda rng, frame: frames.Twist(rng.normal(size=6), frame=frame, **RELATIVE),
+    "spatial acceleration": lambda rng, frame: frames.SpatialAcceleration(
+        rng.normal(size=6), frame=frame, **RELATIVE
+    ),
+    "momentum": lambda rng, frame: frames.Momentum(rng.normal(size=6), frame=frame),
+    "wrench": lambda rng, frame: frames.Wrench(rng.normal(size=6), frame=frame),
+    "geometric Jacobian": lambda rng, frame: frames.GeometricJacobian(
+        rng.normal(size=(6, 4)), frame=frame, **RELATIVE
+    ),
+    "momentum matrix": lambda rng, frame: frames.MomentumMatrix(
+        rng.normal(size=(6, 4)), frame=frame
+    ),
+}
+MOVES_ALONE = [name for name in MAKE if name != "spatial acceleration"]
+
+
+def make(name, frame="k", seed=0):
+    return MAKE[name](np.random.default_rng(seed), frame)
+
+
+def twist(body="j", base="i", frame="k", seed=0):
+    V = np.random.default_rng(seed).normal(size=6)
+    return frames.Twist(V, body=body, base=base, frame=frame)
+
+
+def acceleration(body="j", base="i", frame="k", seed=1):
+    A = np.random.default_rng(seed).normal(size=6)
+    return frames.SpatialAcceleration(A, body=body, base=base, frame=frame)
+
+
+def pose(seed=0):
+    return se3.exp(jnp.array(np.random.default_rng(seed).normal(size=6)))
+
+
+def placed(from_="k", to="n", seed=0):
+    return frames.Transform(pose(seed), from_=from_, to=to)
+
+
+def curve(seed):
+    """A pose as a function of time, with all its derivatives."""
+    rpy, p = jnp.array(np.random.default_rng(seed).normal(size=(2, 3, 3)))
+
+    def at(t):
+        powers = jnp.stack([jnp.ones_like(t), t, t * t])
+        return rbd.Pose(so3.rotation_from_rpy(powers @ rpy), powers @ p)
+
+    return at
+
+
+def rate(f, t=0.3):
+    """The derivative of a function of time."""
+    return jax.jvp(f, (jnp.asarray(t),), (jnp.ones(()),))[1]
+
+
+def same(actual, expected, tolerance=1e-12):
+    """Equal labels, and equal numbers."""
+    assert jax.tree.structure(actual) == jax.tree.structure(expected)
+    for a, b in zip(jax.tree.leaves(actual), jax.tree.leaves(expected)):
+        close(a, b, tolerance)
+
+
+# ------------------------------------------------------------------------------------------ labels
+
+
+def test_frames_of_one_name_are_one_and_anonymous_ones_are_not():
+    hand = frames.Frame("hand")
+    assert hand == frames.Frame("hand") == "hand"
+    assert hash(hand) == hash("hand")
+    anonymous = frames.Frame()
+    assert anonymous == anonymous
+    assert anonymous != frames.Frame()
+    assert anonymous not in ("hand", "")
+    assert pickle.loads(pickle.dumps(anonymous)) == anonymous
+    moved = frames.Transform(pose(), from_="k", to=anonymous) @ make("point")
+    assert moved.frame is anonymous or moved.frame == anonymous
+    with pytest.raises(rbd.FrameError):
+        moved - make("point", frames.Frame())
+
+
+@pytest.mark.parametrize("name", ["", None, 3, ("a",)])
+def test_a_frame_is_named_by_a_string(name):
+    with pytest.raises(rbd.ArgumentError, match=r"^frame is .*, expected"):
+        frames.Point(np.zeros(3), frame=name)
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_wrong_numbers_are_errors(name):
+    good = make(name)
+    labels = {"frame": "k"} | (RELATIVE if hasattr(good, "body") else {})
+    kind, sizes = type(good), good.array.shape[:1]
+    for shape, hint in (((), ""), ((5, *good.array.shape), "; batch with jax.vmap"), ((7,), "")):
+        with pytest.raises(rbd.ArgumentError) as error:
+            kind(np.zeros(shape), **labels)
+        assert str(error.value).startswith(f"{name} has shape {shape}, expected ({sizes[0]}")
+        assert str(error.value).endswith(")" + hint)
+    with pytest.raises(rbd.ArgumentError, match=f"^{name} has dtype int"):
+        kind(np.zeros(good.array.shape, int), **labels)
+
+
+def test_wrong_poses_are_errors():
+    with pytest.raises(rbd.ArgumentError, match=r"^Transform: found a ndarray, expected a Pose"):
+        frames.Transform(np.eye(4), from_="k", to="n")
+    with pytest.raises(rbd.ArgumentError, match=r"^p of a transform has shape \(4,\)"):
+        frames.Transform(rbd.Pose(jnp.eye(3), jnp.ones(4)), from_="k", to="n")
+    with pytest.raises(rbd.ArgumentError, match=r"^R of a transform has shape \(4, 4\)"):
+        frames.Transform(rbd.Pose(jnp.eye(4), jnp.ones(3)), from_="k", to="n")
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_single_precision_stays_single(name):
+    def double_and_move(x, t):
+        both = x if name == "point" else 0.5 * (x * 2.0 + 2 * x) / 4 - -0.5 * x
+        return both if name == "spatial acceleration" else t @ both
+
+    if name in ("twist", "spatial acceleration", "geometric Jacobian"):
+        # x + x is no chain of bodies
+        def double_and_move(x, t):
+            return (0.5 * x * 2.0) / 1 if name == "spatial acceleration" else t @ (2 * x / 2)
+
+    single = jax.tree.map(lambda x: x.astype(jnp.float32), (make(name), placed()))
+    assert jax.eval_shape(double_and_move, *single).array.dtype == jnp.float32
+
+
+# ---------------------------------------------------------------------------------- change of frame
+
+
+def test_transforms_are_a_group_that_acts_on_every_type():
+    quantities = [make(name) for name in MOVES_ALONE]
+    t, s, r = placed("k", "n", 1), placed("n", "m", 2), placed("m", "o", 3)
+
+    @jax.jit
+    def laws(quantities):
+        pairs = [(r @ (s @ t), (r @ s) @ t), (t.inverse().inverse(), t)]
+        one = frames.Transform(spatial.identity_pose(), from_="k", to="k")
+        pairs += [(t.inverse() @ t, one), ((s @ t).inverse(), t.inverse() @ s.inverse())]
+        for x in quantities:
+            pairs += [(s @ (t @ x), (s @ t) @ x), (t.inverse() @ (t @ x), x), (one @ x, x)]
+            pairs.append((frames.transform(x, t), t @ x))
+        return pairs
+
+    for actual, expected in laws(quantities):
+        same(actual, expected)
+        assert actual != expected or actual is not expected
+
+
+def test_a_change_of_frame_keeps_what_has_no_frame():
+    names = ["point", "free vector", "spatial inertia", "twist", "momentum", "wrench"]
+    more = ["geometric Jacobian", "momentum matrix"]
+    v = jnp.arange(1.0, 5.0)
+    t = placed()
+
+    def scalars(p, f, I, T, h, w):
+        return frames.dot(w, T), frames.kinetic_energy(I, T), jnp.sum(h.array * T.array)
+
+    def vectors(p, f, I, T, h, w, J, A):
+        found = [frames.center_of_mass(I), I @ T, J @ v, A @ v, p + f, f + p, p - f, p - (p + f)]
+        found += [w.linear, T.angular, frames.point_velocity(T, p), frames.Wrench.of_force(f, p)]
+        return [*found, h + 2 * h, w - w / 2, -f, I + I * 0.5, A - 2.0 * A]
+
+    @jax.jit
+    def both(*quantities):
+        moved = [t @ x for x in quantities]
+        before, after = vectors(*quantities), vectors(*moved)
+        return scalars(*quantities[:6]), scalars(*moved[:6]), [t @ x for x in before], after
+
+    before, after, expected, found = both(*(make(n, seed=i) for i, n in enumerate(names + more)))
+    for a, b in zip(before, after):
+        close(a, b)
+    for a, b in zip(found, expected):
+        same(a, b)
+
+
+def test_matrices_are_those_of_the_angular_first_page():
+    """`H p` of points, and 6x6 matrices on [w; v] and [n; f] of the others."""
+    t, R, p = placed(), np.array(pose().R), np.array(pose().p)
+    lever = np.array(spatial.skew(jnp.array(p))) @ R
+    zero = np.zeros((3, 3))
+    motion = np.block([[R, zero], [lever, R]])
+    force = np.block([[R, lever], [zero, R]])
+    for name, matrix in (("twist", motion), ("momentum", force), ("wrench", force)):
+        x = make(name)
+        found = spatial.swap_halves((t @ x).array)
+        close(found, matrix @ spatial.swap_halves(x.array))
+    x = make("geometric Jacobian")
+    close(spatial.swap_halves((t @ x).array.T), spatial.swap_halves(x.array.T) @ motion.T)
+    I = make("spatial inertia")
+    page = spatial.swap_blocks(spatial.inertia_matrix(I.array))
+    close(spatial.swap_blocks(spatial.inertia_matrix((t @ I).array)), force @ page @ force.T)
+
+
+# ------------------------------------------------------------------------ what each type stands for
+
+
+def cloud(seed=0):
+    """Masses (n,) and points (n, 3) of a body, in its own frame."""
+    rng = np.random.default_rng(seed)
+    return rng.uniform(0.1, 1.0, 7), rng.normal(size=(7, 3))
+
+
+def inertia_of(cloud, frame):
+    ten = sum(rbd.link_inertia(m, p) for m, p in zip(*cloud))
+    return frames.SpatialInertia(ten, frame=frame)
+
+
+def test_inertia_is_the_integral_of_the_page():
+    masses, points = cloud()
+    page = np.zeros((6, 6))
+    for m, p in zip(masses, points):
+        p_hat = np.array(spatial.skew(jnp.array(p)))
+        page += m * np.block([[p_hat.T @ p_hat, p_hat], [p_hat.T, np.eye(3)]])
+    inertia = inertia_of((masses, points), "j")
+    close(spatial.swap_blocks(spatial.inertia_matrix(inertia.array)), page)
+    com = frames.center_of_mass(inertia)
+    same(com, frames.Point(masses @ points / masses.sum(), frame="j"))
+    nothing = frames.SpatialInertia(jnp.zeros(10), frame="j")
+    same(frames.center_of_mass(nothing), frames.Point(jnp.zeros(3), frame="j"))
+
+
+def test_wrench_is_the_sum_of_forces_with_their_moments():
+    forces, points = np.random.default_rng(0).normal(size=(2, 3, 3))
+    total = sum(
+        (
+            frames.Wrench.of_force(frames.FreeVector(f, frame="k"), frames.Point(r, frame="k"))
+            for f, r in zip(forces[1:], points[1:])
+        ),
+        start=frames.Wrench.of_force(
+            frames.FreeVector(forces[0], frame="k"), frames.Point(points[0], frame="k")
+        ),
+    )
+    page = np.concatenate([np.cross(points, forces).sum(0), forces.sum(0)])
+    close(spatial.swap_halves(total.array), page)
+
+
+X_Wi, X_Wj, X_Wk, X_Wn = (curve(seed) for seed in range(1, 5))
+PLACES = {"i": X_Wi, "j": X_Wj, "k": X_Wk, "n": X_Wn}
+
+
+def between(from_, to, t):
+    """The transform at time t from one moving frame to another."""
+    X = spatial.inverse_compose(PLACES[to](t), PLACES[from_](t))
+    return frames.Transform(X, from_=from_, to=to)
+
+
+def by_definition(body, base, frame, t):
+    """The twist whose 4x4 matrix is `H_i^k d/dt(H_j^i) H_k^j`."""
+    H_dot = rate(lambda t: spatial.pose_matrix(between(body, base, t).pose), t)
+    before = spatial.pose_matrix(between(base, frame, t).pose)
+    after = spatial.pose_matrix(between(frame, body, t).pose)
+    S = before @ H_dot @ after
+    w = jnp.stack([S[2, 1], S[0, 2], S[1, 0]])
+    return frames.Twist(jnp.concatenate([S[:3, 3], w]), body=body, base=base, frame=frame)
+
+
+def test_twists_chain_and_change_frame_by_the_page_definition():
+    def define(body, base, frame):
+        return by_definition(body, base, frame, 0.3)
+
+    @jax.jit
+    def laws():
+        total, to_n = define("j", "i", "k"), between("k", "n", 0.3)
+        parts = define("n", "i", "k"), define("j", "n", "k")
+        return [
+            (parts[0] + parts[1], total),
+            (parts[1] + parts[0], total),
+            (total - parts[0], parts[1]),
+            (total - parts[1], parts[0]),
+            (-total, define("i", "j", "k")),
+            (to_n @ total, define("j", "i", "n")),
+        ]
+
+    for actual, expected in laws():
+        same(actual, expected, 1e-11)
+
+
+def as_acceleration(x):
+    return frames.SpatialAcceleration(x.array, body=x.body, base=x.base, frame=x.frame)
+
+
+def test_accelerations_are_rates_of_twists_and_change_frame_with_two_twists():
+    @jax.jit
+    def laws(t):
+        def define(body, base, frame):
+            dot = rate(lambda t: by_definition(body, base, frame, t).array, t)
+            return frames.SpatialAcceleration(dot, body=body, base=base, frame=frame)
+
+        total = define("j", "i", "k")
+        twists = by_definition("k", "n", "k", t), by_definition("j", "i", "k", t)
+        parts = define("n", "i", "k"), define("j", "n", "k")
+        return [
+            (frames.transform(total, between("k", "n", t), *twists), define("j", "i", "n")),
+            (parts[0] + parts[1], total),
+            (total - parts[1], parts[0]),
+            (-total, define("i", "j", "k")),
+        ]
+
+    for actual, expected in laws(0.3):
+        same(actual, expected, 1e-10)
+
+
+@pytest.mark.parametrize("frame", ["i", "j"])
+def test_points_energy_momentum_and_its_rate_are_those_of_point_masses(frame):
+    """Of a body j that moves in an inertial frame i, expressed in either."""
+    masses, points = cloud()
+    inertia = inertia_of((masses, points), "j")
+
+    @jax.jit
+    def both(t):
+        T = by_definition("j", "i", frame, t)
+        dot = rate(lambda t: by_definition("j", "i", frame, t).array, t)
+        A = frames.SpatialAcceleration(dot, body="j", base="i", frame=frame)
+        to_frame, to_i = between("j", frame, t), between(frame, "i", t)
+        I = to_frame @ inertia
+        fixed = [to_frame @ frames.Point(p, frame="j") for p in points]
+        velocities = [to_i @ frames.point_velocity(T, p) for p in fixed]
+        second = [to_i @ frames.point_acceleration(T, A, p) for p in fixed]
+        energy = frames.kinetic_energy(I, T)
+        return energy, to_i @ (I @ T), to_i @ frames.newton_euler(I, A, T), velocities, second
+
+    @jax.jit
+    def truth(t):
+        def position(t):
+            return jnp.stack(
+                [(between("j", "i", t) @ frames.Point(p, frame="j")).array for p in points]
+            )
+
+        def momentum(t):
+            l = masses[:, None] * rate(position, t)
+            return jnp.concatenate([l.sum(0), jnp.cross(position(t), l).sum(0)])
+
+        u = rate(position, t)
+        energy = jnp.sum(masses * jnp.sum(u * u, axis=1)) / 2
+        return energy, momentum(t), rate(momentum, t), u, rate(lambda t: rate(position, t), t)
+
+    energy, momentum, wrench, velocities, second = both(0.3)
+    expected = truth(0.3)
+    close(energy, expected[0])
+    same(momentum, frames.Momentum(expected[1], frame="i"))
+    same(wrench, frames.Wrench(expected[2], frame="i"), 1e-11)
+    for i in range(len(points)):
+        same(velocities[i], frames.FreeVector(expected[3][i], frame="i"))
+        same(second[i], frames.FreeVector(expected[4][i], frame="i"), 1e-11)
+
+
+# -------------------------------------------------------------------------------------- exp and log
+
+ANGLES = [0.0, 1e-20, 1e-9, 1e-4, 0.5, 2.0, 3.1]
+
+
+def coordinates(angle):
+    w = np.array([0.6, -0.48, 0.64])
+    V = jnp.array([0.3, -2.0, 1.0, *(angle * w)])
+    return frames.Twist(V, body="j", base="i", frame="i")
+
+
+@pytest.mark.parametrize("angle", ANGLES)
+def test_log_its_rate_and_exp(angle):
+    xi = coordinates(angle)
+    hat = np.block([[spatial.skew(xi.array[3:]), xi.array[:3, None]], [np.zeros((1, 4))]])
+    with mpmath.workdps(40):
+        expm = np.array(mpmath.expm(mpmath.matrix(hat)).tolist(), float)
+    t = frames.exp(xi)
+    assert (t.from_, t.to) == ("j", "i")
+    close(spatial.pose_matrix(t.pose), expm, 1e-14)
+    same(frames.log(t), xi)
+
+    in_body, expected, found, found_in_base, second = _log_rates(t)
+    same(found[0], xi)
+    same(found_in_base[1], expected, 1e-10)
+    same(found[1], expected, 1e-10)
+    close(second, jnp.zeros_like(second) + second, 0)
+    assert np.all(np.isfinite(second))
+    assert in_body.frame == "j"
+
+
+@jax.jit
+def _log_rates(t):
+    V = jnp.array([0.2, 1.0, -0.5, 0.3, -0.7, 0.4])
+    in_body = frames.Twist(V, body="j", base="i", frame="j")
+
+    def moved(s):
+        step = frames.Transform(se3.exp(s * V), from_="j", to="j")
+        return t @ step
+
+    expected = rate(lambda s: frames.log(moved(s)).array, 0.0)
+    expected = frames.SpatialAcceleration(expected, body="j", base="i", frame="i")
+    found = frames.log_with_time_derivative(t, in_body)
+    in_base = frames.log_with_time_derivative(t, t @ in_body)
+    second = rate(lambda s: frames.log_with_time_derivative(moved(s), in_body)[1].array, 0.0)
+    return in_body, expected, found, in_base, second
+
+
+# --------------------------------------------------------------------------------------- mismatches
+
+
+def one_frame(operation, f, *names):
+    """A case for each argument in a frame of its own."""
+    for i, name in enumerate(names):
+        arguments = [make(n, "odd" if n == name and j == i else "k") for j, n in enumerate(names)]
+        yield operation, f, arguments, {"odd", "k"}
+
+
+SUMS = [name for name in MAKE if name != "point"]
+MISMATCHES = [
+    *itertools.chain(*(one_frame("addition", operator.add, name, name) for name in SUMS)),
+    *itertools.chain(*(one_frame("subtraction", operator.sub, name, name) for name in SUMS)),
+    *one_frame("addition", operator.add, "point", "free vector"),
+    *one_frame("addition", operator.add, "free vector", "point"),
+    *one_frame("subtraction", operator.sub, "point", "free vector"),
+    *one_frame("subtraction", operator.sub, "point", "point"),
+    *one_frame("product", operator.matmul, "spatial inertia", "twist"),
+    *one_frame("kinetic_energy", frames.kinetic_energy, "spatial inertia", "twist"),
+    *one_frame("dot", frames.dot, "wrench", "twist"),
+    *one_frame("point_velocity", frames.point_velocity, "twist", "point"),
+    *one_frame("of_force", frames.Wrench.of_force, "free vector", "point"),
+    *(("transform", frames.transform, [make(x), placed("odd", "n")], {"k", "odd"}) for x in MAKE),
+    *(("transform", operator.matmul, [placed("odd", "n"), make(x)], {"k", "odd"}) for x in MAKE),
+    ("composition", operator.matmul, [placed("a", "b"), placed("c", "d")], {"a", "d"}),
+    ("addition", operator.add, [twist("a", "b"), twist("c", "d")], set("abcd")),
+    ("addition", operator.add, [acceleration("a", "b"), acceleration("c", "b")], set("abc")),
+    ("subtraction", operator.sub, [twist("a", "b"), twist("c", "d")], set("abcd")),
+    ("subtraction", operator.sub, [twist("a", "b"), twist("b", "c")], set("abc")),
+    ("exp", frames.exp, [twist("a", "b", "a")], {"a", "b"}),
+]
+TO_N = placed("k", "n")
+GOOD = {"A": ("j", "i", "k"), "current": ("k", "n", "k"), "twist": ("j", "i", "k")}
+
+
+def moved_acceleration(A, current, twist):
+    return frames.transform(A, TO_N, current, twist)
+
+
+def odd_ones(good, f, operation, kinds):
+    """Every label of every argument wrong in turn; the rest as in `good`."""
+    for name, labels in good.items():
+        for i in range(3):
+            wrong = {**good, name: (*labels[:i], "odd", *labels[i + 1 :])}
+            arguments = [kinds[n](*wrong[n]) for n in good]
+            yield operation, f, arguments, {"odd", labels[i]}
+
+
+KINDS = {"A": acceleration, "current": twist, "twist": twist, "t": lambda *_: placed("j", "i")}
+IN_BODY = {"A": ("j", "i", "j"), "twist": ("j", "i", "j")}
+
+
+def forces(A, twist):
+    return frames.newton_euler(make("spatial inertia", "j"), A, twist)
+
+
+def of_point(A, twist):
+    return frames.point_acceleration(twist, A, make("point", "j"))
+
+
+def log_rate(twist):
+    return frames.log_with_time_derivative(placed("j", "i"), twist)
+
+
+MISMATCHES += [
+    *odd_ones(GOOD, moved_acceleration, "transform", KINDS),
+    *odd_ones(IN_BODY, forces, "newton_euler", KINDS),
+    *odd_ones(IN_BODY, of_point, "point_acceleration", KINDS),
+    *odd_ones({"twist": ("j", "i", "j")}, log_rate, "log_with_time_derivative", KINDS),
+    # Expressed in a third frame, which may move relative to both body and base.
+    (
+        "newton_euler",
+        frames.newton_euler,
+        [make("spatial inertia"), acceleration(), twist()],
+        set("ijk"),
+    ),
+    (
+        "point_acceleration",
+        frames.point_acceleration,
+        [twist(), acceleration(), make("point")],
+        set("ijk"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("operation", "f", "arguments", "named"), MISMATCHES)
+def test_a_mismatch_names_the_operation_and_the_frames_while_tracing(
+    operation, f, arguments, named
+):
+    traced = {
+        "eval_shape": lambda: jax.eval_shape(f, *arguments),
+        "jit": lambda: jax.jit(f).lower(*arguments),
+        "vmap": lambda: jax.make_jaxpr(jax.vmap(f))(*jax.tree.map(lambda x: x[None], arguments)),
+    }
+    for call in traced.values():
+        with pytest.raises(rbd.FrameError) as error:
+            call()
+        message = str(error.value)
+        assert message.startswith(f"{operation}: ")
+        assert ": expected " in message
+        assert {f'"{name}"' for name in named} <= set(re.findall(r'"[^"]*"', message)), message
+
+
+def test_an_error_reads_well():
+    with pytest.raises(rbd.FrameError) as error:
+        twist("torso", "world", "world") + twist("hand", "elbow", "world")
+    assert str(error.value) == (
+        'addition: twist of "torso" relative to "world" expressed in "world" and twist of "hand" '
+        'relative to "elbow" expressed in "world": expected the base of one to be the body of the '
+        "other"
+    )
+    with pytest.raises(rbd.FrameError) as error:
+        placed("elbow", "world") @ make("point", "hand")
+    assert str(error.value) == (
+        'transform: point expressed in "hand" and transform from "elbow" to "world": expected a '
+        'transform from "hand"'
+    )
+
+
+def test_an_acceleration_needs_its_twists_and_nothing_else_takes_any():
+    with pytest.raises(rbd.ArgumentError, match=r'acceleration of "j".* needs twist_of_current'):
+        TO_N @ acceleration()
+    with pytest.raises(rbd.ArgumentError, match=r"point expressed in .* takes no twists"):
+        frames.transform(make("point"), TO_N, twist())
+
+
+# The annotations would catch these in the tests before the functions do.
+WRONG_TYPES = [
+    (frames.dot, [make("momentum"), twist()], "Wrench"),
+    (frames.dot, [make("wrench"), acceleration()], "Twist"),
+    (frames.kinetic_energy, [make("spatial inertia"), acceleration()], "Twist"),
+    (frames.newton_euler, [make("spatial inertia"), twist(), acceleration()], "Spatial"),
+    (frames.point_acceleration, [acceleration(), twist(), make("point")], "Twist"),
+    (frames.point_velocity, [twist(), make("free vector")], "Point"),
+    (frames.center_of_mass, [jnp.zeros(10)], "SpatialInertia"),
+    (frames.exp, [acceleration()], "Twist"),
+    (frames.log, [pose()], "Transform"),
+    (frames.log_with_time_derivative, [placed(), acceleration()], "Twist"),
+    (frames.transform, [jnp.zeros(3), TO_N], "Quantity"),
+    (frames.transform, [make("point"), pose()], "Transform"),
+    (frames.transform, [acceleration(), TO_N, acceleration(), twist()], "Twist"),
+]
+
+
+@pytest.mark.parametrize(("f", "arguments", "expected"), WRONG_TYPES)
+def test_a_wrong_type_is_an_error(f, arguments, expected):
+    with pytest.raises(
+        rbd.ArgumentError, match=rf"{f.__name__}: found a \w+, expected a _?{expected}"
+    ):
+        inspect.unwrap(f)(*arguments)
+
+
+def test_only_numbers_scale_and_only_what_adds_adds():
+    for x, y in itertools.product(map(make, MAKE), map(make, MAKE)):
+        allowed = {(frames.Point, frames.FreeVector), (frames.FreeVector, frames.Point)}
+        if type(x) is not type(y) and (type(x), type(y)) not in allowed:
+            with pytest.raises(TypeError):
+                x + y
+        if type(x) is not type(y) and (type(x), type(y)) != (frames.Point, frames.FreeVector):
+            with pytest.raises(TypeError):
+                x - y
+    point, wrench = make("point"), make("wrench")
+    for f in (
+        lambda: point + point,
+        lambda: 2 * point,
+        lambda: wrench * np.ones(6),
+        lambda: np.ones(6) * wrench,
+        lambda: jnp.ones(6) * wrench,
+        lambda: wrench / jnp.ones(6),
+        lambda: "2" * wrench,
+        lambda: placed() @ jnp.ones(3),
+        lambda: make("spatial inertia") @ acceleration(),
+    ):
+        with pytest.raises(TypeError):
+            f()
+    for number in (2, 2.0, np.float64(2), jnp.array(2.0)):
+        same(number * wrench, frames.Wrench(2 * wrench.array, frame="k"))
+        same(wrench * number / number, wrench)
+    for matrix in (make("geometric Jacobian"), make("momentum matrix")):
+        with pytest.raises(rbd.ArgumentError, match=r"v has shape \(3,\), expected \(4,\)"):
+            matrix @ jnp.ones(3)
+
+
+# ------------------------------------------------------------------- nothing is left when compiled
+
+
+def labelled(X_WA, X_AB, I_A, I_B, V_A, V_B, A_A, A_B):
+    """Newton-Euler of a two-body chain: wrench and momentum in the world, and a power."""
+    to_world = frames.Transform(X_WA, from_="a", to="world")
+    to_a = frames.Transform(X_AB, from_="b", to="a")
+    I_A = frames.SpatialInertia(I_A, frame="a")
+    I_B = frames.SpatialInertia(I_B, frame="b")
+    V_A = frames.Twist(V_A, body="a", base="world", frame="a")
+    V_B = frames.Twist(V_B, body="b", base="a", frame="b")
+    A_A = frames.SpatialAcceleration(A_A, body="a", base="world", frame="a")
+    A_B = frames.SpatialAcceleration(A_B, body="b", base="a", frame="b")
+    to_b = to_a.inverse()
+    V_AB = to_b @ V_A
+    A_AB = frames.transform(A_A, to_b, -(to_a @ V_B), V_A)
+    V, A = V_AB + V_B, A_AB + A_B
+    w_B = frames.newton_euler(I_B, A, V)
+    w_A = frames.newton_euler(I_A, A_A, V_A) + to_a @ w_B
+    power = frames.dot(w_B, V) + frames.kinetic_energy(I_A, V_A)
+    h = to_world @ (I_A @ V_A + to_a @ (I_B @ V))
+    return (to_world @ w_A).array, power, h.array
+
+
+def bare(X_WA, X_AB, I_A, I_B, V_A, V_B, A_A, A_B):
+    """The same without labels."""
+    X_BA = spatial.inverse(X_AB)
+    V_AB = spatial.transform_motion(X_BA, V_A)
+    current = -spatial.transform_motion(X_AB, V_B)
+    A_AB = spatial.transform_motion(X_BA, A_A + spatial.cross_motion(current, V_A))
+    V, A = V_AB + V_B, A_AB + A_B
+    w_B = spatial.apply_inertia(I_B, A) + spatial.gyroscopic_force(I_B, V)
+    w_A = spatial.apply_inertia(I_A, A_A) + spatial.gyroscopic_force(I_A, V_A)
+    w_A = w_A + spatial.transform_force(X_AB, w_B)
+    power = jnp.sum(w_B * V) + jnp.sum(V_A * spatial.apply_inertia(I_A, V_A)) / 2
+    h_A = spatial.apply_inertia(I_A, V_A)
+    h_B = spatial.transform_force(X_AB, spatial.apply_inertia(I_B, V))
+    h = spatial.transform_force(X_WA, h_A + h_B)
+    return spatial.transform_force(X_WA, w_A), power, h
+
+
+def chain_of_two():
+    rng = np.random.default_rng(0)
+    inertias = [jnp.array(zoo.random_inertia(rng)) for _ in range(2)]
+    return (pose(1), pose(2), *inertias, *jnp.array(rng.normal(size=(4, 6))))
+
+
+def instructions(program, arguments):
+    """The compiled program, without the files, lines and functions that it came from."""
+    text = jax.jit(program).lower(*arguments).compile().as_text()
+    text = text[re.search(r"^(%|ENTRY )", text, re.MULTILINE).start() :]
+    return re.sub(r", metadata=\{[^}]*\}", "", text)
+
+
+def test_the_compiled_program_is_the_one_without_labels():
+    arguments = chain_of_two()
+    assert str(jax.make_jaxpr(labelled)(*arguments)) == str(jax.make_jaxpr(bare)(*arguments))
+    found, expected = instructions(labelled, arguments), instructions(bare, arguments)
+    assert len(expected.splitlines()) > 50
+    assert found == expected
+
+
+def test_labelled_programs_transform_as_others_do():
+    arguments = chain_of_two()
+
+    def derivatives(program):
+        def f(V_A, A_B):
+            wrench, power, h = program(*arguments[:4], V_A, arguments[5], arguments[6], A_B)
+            return power + jnp.sum(wrench * h)
+
+        def all_of_them(V_A, A_B):
+            return (
+                jax.grad(f, argnums=(0, 1))(V_A, A_B),
+                jax.jacfwd(f)(V_A, A_B),
+                jax.hessian(f)(V_A, A_B),
+            )
+
+        return jax.jit(jax.vmap(all_of_them, in_axes=(0, None)))
+
+    V = jnp.stack([arguments[4], 2 * arguments[4], 0 * arguments[4]])
+    found, expected = (derivatives(program)(V, arguments[7]) for program in (labelled, bare))
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected)):
+        close(a, b, 0)
+    assert found[2].shape == (3, 6, 6)
+
+
+def test_labelled_quantities_pass_through_transformations():
+    """As arguments and results of jit, vmap, grad and scan."""
+    I, T, t = make("spatial inertia"), twist(), placed()
+    energy = jax.jit(jax.grad(frames.kinetic_energy, argnums=1))(I, T)
+    same(energy, frames.Twist((I @ T).array, body="j", base="i", frame="k"))
+    many = jax.tree.map(lambda x: jnp.stack([x, 2 * x]), T)
+    moved = jax.jit(jax.vmap(lambda x: t @ x))(many)
+    assert (moved.frame, moved.array.shape) == ("n", (2, 6))
+    close(moved.array[1], 2 * (t @ T).array)
+
+    def step(total, x):
+        return total + t @ frames.Wrench(x, frame="k"), total.array
+
+    total, _ = jax.lax.scan(step, frames.Wrench(jnp.zeros(6), frame="n"), jnp.eye(6))
+    same(total, t @ frames.Wrench(jnp.ones(6), frame="k"))
+    with pytest.raises(TypeError, match="carry"):  # whose frame changes from step to step
+        jax.lax.scan(lambda carry, x: (t @ carry, x), T, jnp.eye(6))
+
+
+# --------------------------------------------------------------------------------- a robot's state
+
+ROBOTS = {"small": zoo.small, "coupled": zoo.coupled, "following": zoo.following}
+
+
+def in_world(model, q, v, a, name, t):
+    """World pose of a frame and its velocity in the world's coordinates, at a time on a motion."""
+    q, v = rbd.integrate(model, q, t * v + t * t / 2 * a), v + t * a
+    if name == "world":
+        return spatial.identity_pose(), jnp.zeros(6)
+    X = rbd.frame_placement(model, q, name)
+    return X, rbd.frame_velocity(model, q, v, name, "world")
+
+
+@pytest.mark.parametrize("robot", ROBOTS)
+def test_relative_motions_of_any_two_bodies_in_any_frame(robot):
+    """Against the motions relative to the world, and their derivatives along the motion."""
+    model = ROBOTS[robot]()
+    q, v, a, _ = zoo.state(model)
+    names = ["world", *model.frame_names]
+    picks = np.random.default_rng(0).integers(len(names), size=(6, 3))
+    triples = [("l2", "l1", "l0"), ("l2", "world", "world"), ("world", "l1", "l2")]
+    triples += [tuple(names[i] for i in pick) for pick in picks]
+
+    @jax.jit
+    def both(model, q, v, a):
+        state = frames.State(model, q, v, a)
+
+        def twists(t):
+            found = {name: in_world(model, q, v, a, name, t) for name in names}
+            return [
+                spatial.inverse_transform_motion(found[k][0], found[j][1] - found[i][1])
+                for j, i, k in triples
+            ]
+
+        expected, rates = jax.jvp(twists, (jnp.zeros(()),), (jnp.ones(()),))
+        found = []
+        for j, i, k in triples:
+            T, A = state.relative_twist(j, i, k), state.relative_acceleration(j, i, k)
+            at_home = state.relative_twist(j, i), state.relative_acceleration(j, i)
+            moved = [state.transform(x, k) for x in at_home]
+            found.append((T, state.jacobian(j, i, k) @ v, moved[0], A, moved[1]))
+        return found, expected, rates
+
+    for (j, i, k), found, V, A in zip(triples, *both(model, q, v, a)):
+        for T in found[:3]:
+            same(T, frames.Twist(V, body=j, base=i, frame=k), 1e-11)
+        for B in found[3:]:
+            same(B, frames.SpatialAcceleration(A, body=j, base=i, frame=k), 1e-10)
+
+
+def laws_of_mass(model, q, v, a):
+    """Pairs that must be equal, of labelled quantities of the whole robot."""
+    state = frames.State(model, q, v, a)
+    last, bodies = model.body_names[-1], model.body_names
+    total = 0
+    for body in bodies:
+        A, T = state.relative_acceleration(body), state.relative_twist(body)
+        w = frames.newton_euler(state.inertia(body), A, T)
+        total = total + state.transform(w, "world").array
+
+    def momentum(t):
+        moved = frames.State(model, rbd.integrate(model, q, t * v + t * t / 2 * a), v + t * a)
+        return moved.momentum().array
+
+    def of_body(body):
+        return state.inertia(body, last) @ state.relative_twist(body, frame=last)
+
+    h, A = state.momentum(last), state.momentum_matrix(last)
+    com = state.center_of_mass()
+    centre = frames.Transform(rbd.Pose(jnp.eye(3), -com.array), from_="world", to="com")
+    weight = [state.gravity_wrench(body) for body in bodies]
+    powers = [frames.dot(w, state.relative_twist(b)) for w, b in zip(weight, bodies)]
+    f_weight = sum(state.external_force(state.transform(w, last), b) for w, b in zip(weight, bodies))
+    energies = [frames.kinetic_energy(state.inertia(b), state.relative_twist(b)) for b in bodies]
+    armature = rbd.kinetic_energy(model, q, v) - sum(energies)
+    everything = sum((state.inertia(b, last) for b in bodies[1:]), state.inertia(bodies[0], last))
+    wrench = frames.Wrench(jnp.arange(1.0, 7.0), frame="world")
+    force = state.external_force(wrench, last)
+    return [
+        (total, rate(momentum, 0.0)),
+        (A @ v, h),
+        (sum(map(of_body, bodies[1:]), of_body(bodies[0])), h),
+        (centre @ state.momentum(), frames.Momentum(rbd.centroidal_momentum(model, q, v), frame="com")),
+        (com, frames.Point(rbd.center_of_mass(model, q), frame="world")),
+        (state.transform(com, last), state.center_of_mass(last)),
+        (frames.center_of_mass(everything), state.center_of_mass(last)),
+        (rbd.static_torque(model, q, f_weight), jnp.zeros(model.nv)),
+        (sum(powers), -jnp.sum(rbd.gravity_force(model, q) * v)),
+        (2 * armature, rbd.kinetic_energy(heavy_rotors(model), q, v) - rbd.kinetic_energy(model, q, v) + armature),
+        (
+            rbd.bias_force(model, q, v) - rbd.bias_force(model, q, v, force),
+            wrench.array @ state.jacobian(last, frame="world").array,
+        ),
+    ]
