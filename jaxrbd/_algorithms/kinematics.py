@@ -58,7 +58,6 @@ def forward_kinematics(model: Model, q: ArrayLike | Kinematics) -> Kinematics:
     return Kinematics(q, X_PB, compose_poses(model.topology, X_PB))
 
 
-@jax.jit
 def body_motions(
     model: Model, kinematics: Kinematics, v: Float[Array, " nv"], a: Float[Array, " nv"]
 ) -> tuple[Float[Array, "nb 6"], Float[Array, "nb 6"]]:
