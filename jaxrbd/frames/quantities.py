@@ -39,14 +39,14 @@ class Frame(str):
     __slots__ = ()
 
     def __new__(cls, name: Any = None) -> Frame:
-        return super().__new__(cls, f"anonymous-{secrets.token_hex(8)}" if name is None else name)
+        return label(f"anonymous-{secrets.token_hex(8)}" if name is None else name)
 
 
 def label(name: Any) -> Frame:
     """A frame's name as a `Frame`. Raises ArgumentError where it is no string, or empty."""
     if not isinstance(name, str) or not name:
         raise ArgumentError(f"frame is {name!r}, expected a jaxrbd.frames.Frame or its name")
-    return Frame(name)
+    return str.__new__(Frame, name)
 
 
 def require(fits: bool, operation: str, expected: str, *quantities: Any) -> None:
@@ -56,10 +56,9 @@ def require(fits: bool, operation: str, expected: str, *quantities: Any) -> None
         raise FrameError(f"{operation}: {found}: expected {expected}")
 
 
-def require_one_frame(operation: str, *quantities: Any) -> None:
-    """Raise FrameError unless all are expressed in one frame."""
-    fits = len({x.frame for x in quantities}) == 1
-    require(fits, operation, "all expressed in one frame", *quantities)
+def require_one_frame(operation: str, x: Any, y: Any) -> None:
+    """Raise FrameError unless both are expressed in one frame."""
+    require(x.frame == y.frame, operation, "both in one frame", x, y)
 
 
 def require_types(operation: str, *pairs: tuple[Any, type]) -> None:
@@ -96,7 +95,15 @@ def _pose(X: Any) -> Pose:
 
 
 def _scalar(x: Any) -> bool:
-    return isinstance(x, ArrayLike) and not isinstance(x, str) and jnp.ndim(x) == 0
+    return isinstance(x, ArrayLike) and jnp.ndim(x) == 0
+
+
+def _require_alike(operation: str, x: Quantity, y: Quantity) -> None:
+    """Raise FrameError unless both are in one frame, ArgumentError unless of one size."""
+    require_one_frame(operation, x, y)
+    if x.array.shape != y.array.shape:
+        shapes = f"{x.array.shape} and {y.array.shape}"
+        raise ArgumentError(f"{operation}: {x.described}: shapes {shapes}, expected one")
 
 
 # ------------------------------------------------------------------------------- what they share
@@ -139,13 +146,13 @@ class _Additive(_Linear):
     def __add__(self, other):
         if type(other) is not type(self):
             return NotImplemented
-        require_one_frame("addition", self, other)
+        _require_alike("addition", self, other)
         return dataclasses.replace(self, array=self.array + other.array)
 
     def __sub__(self, other):
         if type(other) is not type(self):
             return NotImplemented
-        require_one_frame("subtraction", self, other)
+        _require_alike("subtraction", self, other)
         return dataclasses.replace(self, array=self.array - other.array)
 
     def __neg__(self):
@@ -160,14 +167,13 @@ class _Relative(_Linear):
 
     @property
     def described(self) -> str:
-        return (
-            f'{self._noun} of "{self.body}" relative to "{self.base}" expressed in "{self.frame}"'
-        )
+        motion = f'{self._noun} of "{self.body}" relative to "{self.base}"'
+        return f'{motion} expressed in "{self.frame}"'
 
     def __add__(self, other):
         if type(other) is not type(self):
             return NotImplemented
-        require_one_frame("addition", self, other)
+        _require_alike("addition", self, other)
         low, high = (self, other) if self.body == other.base else (other, self)
         expected = "the base of one to be the body of the other"
         require(low.body == high.base, "addition", expected, self, other)
@@ -177,10 +183,11 @@ class _Relative(_Linear):
     def __sub__(self, other):
         if type(other) is not type(self):
             return NotImplemented
-        require_one_frame("subtraction", self, other)
-        chained = self.base == other.base or self.body == other.body
-        require(chained, "subtraction", "one base or one body", self, other)
-        return self + -other
+        _require_alike("subtraction", self, other)
+        from_base, to_body = self.base == other.base, self.body == other.body
+        require(from_base or to_body, "subtraction", "one base or one body", self, other)
+        body, base = (self.body, other.body) if from_base else (other.base, self.base)
+        return dataclasses.replace(self, array=self.array - other.array, body=body, base=base)
 
     def __neg__(self):
         return dataclasses.replace(self, array=-self.array, body=self.base, base=self.body)
