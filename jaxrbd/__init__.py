@@ -1,6 +1,6 @@
 """jaxrbd: rigid-body dynamics for JAX. The index of its public names; importing it runs nothing."""
 
-from . import inertial_parameters, joints, se3, so3, spatial
+from . import frames, inertial_parameters, joints, se3, so3, spatial
 from ._algorithms.aba import aba, aba_minverse
 from ._algorithms.branch_sparse import ltl_factor, ltl_solve
 from ._algorithms.centroidal import (
@@ -74,7 +74,14 @@ from .description import (
     universal,
 )
 from .editing import append_model, describe, lock_joints
-from .errors import ArgumentError, InertiaWarning, JaxRBDError, ModelError, RobotFileError
+from .errors import (
+    ArgumentError,
+    FrameError,
+    InertiaWarning,
+    JaxRBDError,
+    ModelError,
+    RobotFileError,
+)
 from .identification import (
     BaseParameters,
     Identification,
@@ -184,7 +191,8 @@ __all__ = [
     "joint_torque_regressor",
     "kinetic_energy_regressor",
     "potential_energy_regressor",
-    # modules of operators and joint kinds
+    # modules of operators, of labelled quantities and of joint kinds
+    "frames",
     "inertial_parameters",
     "joints",
     "se3",
@@ -192,6 +200,7 @@ __all__ = [
     "spatial",
     # errors
     "ArgumentError",
+    "FrameError",
     "InertiaWarning",
     "JaxRBDError",
     "ModelError",

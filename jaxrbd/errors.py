@@ -11,6 +11,10 @@ class ArgumentError(JaxRBDError, ValueError):
     """An argument of a public function has the wrong shape, dtype or value."""
 
 
+class FrameError(ArgumentError):
+    """Quantities of `jaxrbd.frames` do not fit together: the message names operation and frames."""
+
+
 class ModelError(JaxRBDError, ValueError):
     """A description of a robot is inconsistent.
 

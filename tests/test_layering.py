@@ -24,7 +24,7 @@ LAYERS = (
     ("builder", "configuration"),
     ("editing", "tangent"),
     ("_algorithms",),
-    ("io", "identification"),
+    ("io", "identification", "frames"),
     ("robots",),
     ("__init__",),
     ("_rollout", "_overview", "testing"),

@@ -58,6 +58,16 @@ def forward_kinematics(model: Model, q: ArrayLike | Kinematics) -> Kinematics:
     return Kinematics(q, X_PB, compose_poses(model.topology, X_PB))
 
 
+def body_motions(
+    model: Model, kinematics: Kinematics, v: Float[Array, " nv"], a: Float[Array, " nv"]
+) -> tuple[Float[Array, "nb 6"], Float[Array, "nb 6"]]:
+    """Velocities and accelerations of the bodies relative to the world, each in its own frame."""
+    vJ = joint_motion(model, kinematics.q, v)
+    V = propagate(model.topology, kinematics.X_PB, vJ)
+    aJ = joint_acceleration(model, kinematics.q, v, a) + cross_motion(V, vJ)
+    return V, propagate(model.topology, kinematics.X_PB, aJ)
+
+
 def locate(model: Model, q: ArrayLike | Kinematics, frame: str | int) -> tuple[int, Pose, Pose]:
     """A frame's body (-1: the world), its pose in the body and its pose in the world."""
     kinematics = forward_kinematics(model, q)
@@ -137,10 +147,7 @@ def frame_acceleration(
     X_RF = inverse_compose(_reference_pose(X_WF, reference), X_WF)
     if body < 0:
         return jnp.zeros(6, model.dtype)
-    vJ = joint_motion(model, kinematics.q, v)
-    V = propagate(model.topology, kinematics.X_PB, vJ)
-    aJ = joint_acceleration(model, kinematics.q, v, a) + cross_motion(V, vJ)
-    A = propagate(model.topology, kinematics.X_PB, aJ)
+    V, A = body_motions(model, kinematics, v, a)
     V_F = inverse_transform_motion(X_BF, V[body])
     A_F = inverse_transform_motion(X_BF, A[body])
     if reference == "local_world_aligned":

@@ -1,0 +1,441 @@
+"""Labelled quantities: an array, and the names of its frames as static metadata.
+
+The labels are part of the pytree's structure, so JAX sees arrays alone: a mismatch is a FrameError
+while tracing, and the compiled program is the one without labels. The arrays are those of
+`jaxrbd.spatial`: [linear; angular], ten numbers an inertia; SI units. Each is the quantity of one
+state and is batched by `jax.vmap`; shapes and dtypes are checked where a quantity is made, by its
+constructor or by an operation, with ArgumentError.
+
+Source: the spatial vector algebra of RigidBodyDynamics.jl, whose order is angular-first.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import secrets
+from collections.abc import Callable
+from typing import Any, ClassVar, TypeVar
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Float
+
+from .. import spatial
+from ..errors import ArgumentError, FrameError
+from ..spatial import Pose
+
+
+class Frame(str):
+    """The name of a Cartesian frame; frames of one name are one frame.
+
+    `Frame("hand")`, or the plain string wherever a frame is asked for. `Frame()` is anonymous: its
+    name is random and no other frame's, so it equals itself alone. Raises ArgumentError where the
+    name is not a string or is empty.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, name: Any = None) -> Frame:
+        return label(f"anonymous-{secrets.token_hex(8)}" if name is None else name)
+
+
+def label(name: Any) -> Frame:
+    """A frame's name as a `Frame`. Raises ArgumentError where it is no string, or empty."""
+    if not isinstance(name, str) or not name:
+        raise ArgumentError(f"frame is {name!r}, expected a jaxrbd.frames.Frame or its name")
+    return str.__new__(Frame, name)
+
+
+def require(fits: bool, operation: str, expected: str, *quantities: Any) -> None:
+    """Raise FrameError, naming the operation and the quantities' frames, unless they fit."""
+    if not fits:
+        found = " and ".join(x.described for x in quantities)
+        raise FrameError(f"{operation}: {found}: expected {expected}")
+
+
+def require_one_frame(operation: str, x: Any, y: Any) -> None:
+    """Raise FrameError unless both are expressed in one frame."""
+    require(x.frame == y.frame, operation, "both in one frame", x, y)
+
+
+def require_types(operation: str, *pairs: tuple[Any, type]) -> None:
+    """Raise ArgumentError unless each argument is of its type."""
+    for x, kind in pairs:
+        if not isinstance(x, kind):
+            found = type(x).__name__
+            raise ArgumentError(f"{operation}: found a {found}, expected a {kind.__name__}")
+
+
+def _numbers(noun: str, sizes: str) -> Callable[[Any], Array]:
+    """A converter to a floating array of these sizes, "6 nv" say: nv is any number."""
+    wanted = sizes.split()
+
+    def convert(x: Any) -> Array:
+        array = jnp.asarray(x)
+        fits = (size in (str(n), "nv") for n, size in zip(array.shape, wanted))
+        if array.ndim != len(wanted) or not all(fits):
+            hint = "; batch with jax.vmap" if array.ndim > len(wanted) else ""
+            raise ArgumentError(
+                f"{noun} has shape {array.shape}, expected ({', '.join(wanted)}){hint}"
+            )
+        if not jnp.issubdtype(array.dtype, jnp.floating):
+            raise ArgumentError(f"{noun} has dtype {array.dtype}, expected a floating one")
+        return array
+
+    return convert
+
+
+def _pose(X: Any) -> Pose:
+    """A converter to a pose of one frame in another."""
+    require_types("Transform", (X, Pose))
+    return Pose(_numbers("R of a transform", "3 3")(X.R), _numbers("p of a transform", "3")(X.p))
+
+
+def _scalar(x: Any) -> bool:
+    return isinstance(x, ArrayLike) and jnp.ndim(x) == 0
+
+
+def _require_alike(operation: str, x: Quantity, y: Quantity) -> None:
+    """Raise FrameError unless both are in one frame, ArgumentError unless of one size."""
+    require_one_frame(operation, x, y)
+    if x.array.shape != y.array.shape:
+        shapes = f"{x.array.shape} and {y.array.shape}"
+        raise ArgumentError(f"{operation}: {x.described}: shapes {shapes}, expected one")
+
+
+# ------------------------------------------------------------------------------- what they share
+
+
+class Quantity(eqx.Module):
+    """An array and the frame that it is expressed in."""
+
+    array: eqx.AbstractVar[Array]
+    frame: Frame = eqx.field(static=True, converter=label, kw_only=True)
+    _noun: ClassVar[str]
+    __array_ufunc__: ClassVar[None] = None  # a numpy number times a quantity is ours to compute
+
+    @property
+    def described(self) -> str:
+        """What it is and its frames, for messages."""
+        return f'{self._noun} expressed in "{self.frame}"'
+
+    @abc.abstractmethod
+    def _moved(self, X: Pose) -> Array:
+        """The array in the frame in which X is the pose of this one."""
+
+
+class _Linear(Quantity):
+    """What may be multiplied by a number."""
+
+    def __mul__(self, s):
+        return dataclasses.replace(self, array=s * self.array) if _scalar(s) else NotImplemented
+
+    def __rmul__(self, s):
+        return self * s
+
+    def __truediv__(self, s):
+        return dataclasses.replace(self, array=self.array / s) if _scalar(s) else NotImplemented
+
+
+class _Additive(_Linear):
+    """What adds up in one frame."""
+
+    def __add__(self, other):
+        if type(other) is not type(self):
+            return NotImplemented
+        _require_alike("addition", self, other)
+        return dataclasses.replace(self, array=self.array + other.array)
+
+    def __sub__(self, other):
+        if type(other) is not type(self):
+            return NotImplemented
+        _require_alike("subtraction", self, other)
+        return dataclasses.replace(self, array=self.array - other.array)
+
+    def __neg__(self):
+        return dataclasses.replace(self, array=-self.array)
+
+
+class _Relative(_Linear):
+    """What a body has relative to a base: it adds along a chain of bodies, in one frame."""
+
+    body: Frame = eqx.field(static=True, converter=label, kw_only=True)
+    base: Frame = eqx.field(static=True, converter=label, kw_only=True)
+
+    @property
+    def described(self) -> str:
+        motion = f'{self._noun} of "{self.body}" relative to "{self.base}"'
+        return f'{motion} expressed in "{self.frame}"'
+
+    def __add__(self, other):
+        if type(other) is not type(self):
+            return NotImplemented
+        _require_alike("addition", self, other)
+        low, high = (self, other) if self.body == other.base else (other, self)
+        expected = "the base of one to be the body of the other"
+        require(low.body == high.base, "addition", expected, self, other)
+        array = self.array + other.array
+        return dataclasses.replace(self, array=array, body=high.body, base=low.base)
+
+    def __sub__(self, other):
+        if type(other) is not type(self):
+            return NotImplemented
+        _require_alike("subtraction", self, other)
+        from_base, to_body = self.base == other.base, self.body == other.body
+        require(from_base or to_body, "subtraction", "one base or one body", self, other)
+        body, base = (self.body, other.body) if from_base else (other.base, self.base)
+        return dataclasses.replace(self, array=self.array - other.array, body=body, base=base)
+
+    def __neg__(self):
+        return dataclasses.replace(self, array=-self.array, body=self.base, base=self.body)
+
+
+class _Spatial(Quantity):
+    """A spatial vector: its halves as free vectors."""
+
+    @property
+    def linear(self) -> FreeVector:
+        return FreeVector(self.array[:3], frame=self.frame)
+
+    @property
+    def angular(self) -> FreeVector:
+        return FreeVector(self.array[3:], frame=self.frame)
+
+
+# ------------------------------------------------------------------------------------- the types
+
+
+class Transform(eqx.Module):
+    """The pose of frame `from_` in frame `to`: it takes coordinates in `from_` to those in `to`.
+
+    `pose`: a `jaxrbd.Pose`, `X_AB` from B to A. `t @ s` composes transforms (first s, then t),
+    `t @ x` is `transform(x, t)`.
+    """
+
+    pose: Pose = eqx.field(converter=_pose)
+    from_: Frame = eqx.field(static=True, converter=label, kw_only=True)
+    to: Frame = eqx.field(static=True, converter=label, kw_only=True)
+
+    @property
+    def described(self) -> str:
+        """What it is and its frames, for messages."""
+        return f'transform from "{self.from_}" to "{self.to}"'
+
+    def inverse(self) -> Transform:
+        """The transform from `to` to `from_`."""
+        return Transform(spatial.inverse(self.pose), from_=self.to, to=self.from_)
+
+    def __matmul__(self, other):
+        if isinstance(other, Quantity):
+            return transform(other, self)
+        if not isinstance(other, Transform):
+            return NotImplemented
+        expected = f'the second to lead to "{self.from_}"'
+        require(self.from_ == other.to, "composition", expected, self, other)
+        return Transform(spatial.compose(self.pose, other.pose), from_=other.from_, to=self.to)
+
+
+class Point(Quantity):
+    """Coordinates (3,) of a point, in m: turned and shifted by a transform."""
+
+    array: Float[Array, "3"] = eqx.field(converter=_numbers("point", "3"))
+    _noun: ClassVar[str] = "point"
+
+    def __add__(self, other):
+        if not isinstance(other, FreeVector):
+            return NotImplemented
+        require_one_frame("addition", self, other)
+        return Point(self.array + other.array, frame=self.frame)
+
+    __radd__ = __add__
+
+    def __sub__(self, other):
+        if isinstance(other, FreeVector):
+            require_one_frame("subtraction", self, other)
+            return Point(self.array - other.array, frame=self.frame)
+        if not isinstance(other, Point):
+            return NotImplemented
+        require_one_frame("subtraction", self, other)
+        return FreeVector(self.array - other.array, frame=self.frame)
+
+    def _moved(self, X):
+        return spatial.transform_point(X, self.array)
+
+
+class FreeVector(_Additive):
+    """Coordinates (3,) of a displacement, a velocity of a point or a force: only turned."""
+
+    array: Float[Array, "3"] = eqx.field(converter=_numbers("free vector", "3"))
+    _noun: ClassVar[str] = "free vector"
+
+    def _moved(self, X):
+        return spatial.rotate(X.R, self.array)
+
+
+class SpatialInertia(_Additive):
+    """The ten numbers of a spatial inertia, about the frame's origin; see `jaxrbd.spatial`.
+
+    Inertias of several bodies, or of the parts of one, add in one frame. `inertia @ twist` is the
+    momentum, where the twist is relative to an inertial frame.
+    """
+
+    array: Float[Array, "10"] = eqx.field(converter=_numbers("spatial inertia", "10"))
+    _noun: ClassVar[str] = "spatial inertia"
+
+    def __matmul__(self, twist):
+        if not isinstance(twist, Twist):
+            return NotImplemented
+        require_one_frame("product", self, twist)
+        return Momentum(spatial.apply_inertia(self.array, twist.array), frame=self.frame)
+
+    def _moved(self, X):
+        return spatial.transform_inertia(X, self.array)
+
+
+class Twist(_Relative, _Spatial):
+    """The velocity `[v; w]` (6,) of `body` relative to `base`, expressed in `frame`.
+
+    v is the velocity, relative to the base, of the body's point at the origin of `frame`: that of
+    the body's own origin only where `frame` is the body's. Twists add along a chain, the base of
+    one being the body of the other; `-twist` is that of the base relative to the body.
+    """
+
+    array: Float[Array, "6"] = eqx.field(converter=_numbers("twist", "6"))
+    _noun: ClassVar[str] = "twist"
+
+    def _moved(self, X):
+        return spatial.transform_motion(X, self.array)
+
+
+class SpatialAcceleration(_Relative, _Spatial):
+    """The time derivative (6,) of a twist's coordinates in its `frame`, which may move.
+
+    Hence accelerations add as twists do, and change frames with one more term, see `transform`. In
+    a frame fixed to the body or to the base it is the spatial acceleration of the literature, in
+    that frame's coordinates.
+    """
+
+    array: Float[Array, "6"] = eqx.field(converter=_numbers("spatial acceleration", "6"))
+    _noun: ClassVar[str] = "spatial acceleration"
+
+    def _moved(self, X):
+        return spatial.transform_motion(X, self.array)
+
+
+class Momentum(_Additive, _Spatial):
+    """The momentum `[l; k]` (6,) of one or more bodies, k about the frame's origin."""
+
+    array: Float[Array, "6"] = eqx.field(converter=_numbers("momentum", "6"))
+    _noun: ClassVar[str] = "momentum"
+
+    def _moved(self, X):
+        return spatial.transform_force(X, self.array)
+
+
+class Wrench(_Additive, _Spatial):
+    """A system of forces `[f; n]` (6,), n its moment about the frame's origin, in N and N m."""
+
+    array: Float[Array, "6"] = eqx.field(converter=_numbers("wrench", "6"))
+    _noun: ClassVar[str] = "wrench"
+
+    @classmethod
+    def of_force(cls, force: FreeVector, at: Point) -> Wrench:
+        """The wrench `[f; r x f]` of one force with its point of application."""
+        require_types("of_force", (force, FreeVector), (at, Point))
+        require_one_frame("of_force", force, at)
+        moment = jnp.cross(at.array, force.array)
+        return cls(jnp.concatenate([force.array, moment]), frame=force.frame)
+
+    def _moved(self, X):
+        return spatial.transform_force(X, self.array)
+
+
+class GeometricJacobian(_Relative):
+    """The matrix (6, nv) from joint velocities v to a twist: `jacobian @ v`.
+
+    It adds and changes frames as that twist does.
+    """
+
+    array: Float[Array, "6 nv"] = eqx.field(converter=_numbers("geometric Jacobian", "6 nv"))
+    _noun: ClassVar[str] = "geometric Jacobian"
+
+    def __matmul__(self, v: ArrayLike) -> Twist:
+        labels = {"body": self.body, "base": self.base, "frame": self.frame}
+        return Twist(_times_velocity(self, v), **labels)
+
+    def _moved(self, X):
+        return spatial.transform_motion(X, self.array.T).T
+
+
+class MomentumMatrix(_Additive):
+    """The matrix (6, nv) from joint velocities v to a momentum: `matrix @ v`."""
+
+    array: Float[Array, "6 nv"] = eqx.field(converter=_numbers("momentum matrix", "6 nv"))
+    _noun: ClassVar[str] = "momentum matrix"
+
+    def __matmul__(self, v: ArrayLike) -> Momentum:
+        return Momentum(_times_velocity(self, v), frame=self.frame)
+
+    def _moved(self, X):
+        return spatial.transform_force(X, self.array.T).T
+
+
+def _times_velocity(matrix: GeometricJacobian | MomentumMatrix, v: ArrayLike) -> Array:
+    v, nv = jnp.asarray(v), matrix.array.shape[1]
+    if v.shape != (nv,):
+        raise ArgumentError(f"{matrix.described}: v has shape {v.shape}, expected ({nv},)")
+    return jnp.matmul(matrix.array, v, precision="highest")
+
+
+# ---------------------------------------------------------------------------------- change of frame
+
+_Q = TypeVar("_Q", bound=Quantity)
+
+
+def transform(
+    x: _Q,
+    t: Transform,
+    twist_of_current_wrt_new: Twist | None = None,
+    twist_of_body_wrt_base: Twist | None = None,
+) -> _Q:
+    """x expressed in `t.to`, for any labelled quantity x expressed in `t.from_`.
+
+    A spatial acceleration, and nothing else, takes two twists, both expressed in `t.from_`: that of
+    `t.from_` relative to `t.to`, and that of the acceleration's body relative to its base. Its rule
+    is the time derivative of the twist's: with C the current frame and N the new one,
+    `A_N = X_NC (A_C + T_C/N x T)`.
+
+    Raises FrameError where the frames do not fit, ArgumentError where x is of another type or the
+    two twists are missing or too many.
+    """
+    require_types("transform", (x, Quantity), (t, Transform))
+    require(x.frame == t.from_, "transform", f'a transform from "{x.frame}"', x, t)
+    if isinstance(x, SpatialAcceleration):
+        x = _steady(x, t, twist_of_current_wrt_new, twist_of_body_wrt_base)
+    elif twist_of_current_wrt_new is not None or twist_of_body_wrt_base is not None:
+        raise ArgumentError(f"transform: {x.described} takes no twists")
+    return dataclasses.replace(x, array=x._moved(t.pose), frame=t.to)
+
+
+def _steady(A: SpatialAcceleration, t: Transform, current: Any, twist: Any):
+    """A as it would be if its frame were at rest in the new one."""
+    if current is None or twist is None:
+        needed = "twist_of_current_wrt_new and twist_of_body_wrt_base"
+        raise ArgumentError(f"transform: {A.described} needs {needed}")
+    require_types("transform", (current, Twist), (twist, Twist))
+    require_one_frame("transform", A, current)
+    fits = (current.body, current.base) == (t.from_, t.to)
+    expected = f'the first twist to be of "{t.from_}" relative to "{t.to}"'
+    require(fits, "transform", expected, t, current)
+    require_same_motion("transform", A, twist)
+    rate = spatial.cross_motion(current.array, twist.array)
+    return dataclasses.replace(A, array=A.array + rate)
+
+
+def require_same_motion(operation: str, A: SpatialAcceleration, twist: Twist) -> None:
+    """Raise FrameError unless the acceleration is of the same body, base and frame as the twist."""
+    fits = (A.body, A.base, A.frame) == (twist.body, twist.base, twist.frame)
+    require(fits, operation, "one body, one base and one frame", A, twist)

@@ -1,0 +1,229 @@
+"""The labelled quantities of a robot."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Float
+
+from .. import arguments
+from .._algorithms.centroidal import centroidal_momentum_matrix
+from .._algorithms.kinematics import (
+    Kinematics,
+    body_motions,
+    external_force,
+    forward_kinematics,
+    frame_jacobian,
+)
+from .._algorithms.mass import center_of_mass
+from ..errors import ArgumentError
+from ..model import Model
+from ..spatial import (
+    Pose,
+    apply_inertia,
+    compose,
+    cross_motion,
+    identity_pose,
+    inverse_compose,
+    inverse_rotate,
+    inverse_transform_motion,
+    inverse_transform_point,
+    transform_force,
+    transform_inertia,
+    transform_motion,
+)
+from .quantities import (
+    Frame,
+    GeometricJacobian,
+    Momentum,
+    MomentumMatrix,
+    Point,
+    Quantity,
+    SpatialAcceleration,
+    SpatialInertia,
+    Transform,
+    Twist,
+    Wrench,
+    label,
+    require_types,
+    transform,
+)
+
+WORLD = Frame("world")
+
+_Q = TypeVar("_Q", bound=Quantity)
+
+
+class State(eqx.Module):
+    """A robot at a configuration and a velocity, which hands out labelled quantities.
+
+    `State(model, q, v, a)`: `q` (nq,) or its `Kinematics`, `v` (nv,) and, if accelerations are
+    wanted, `a` (nv,), by default zero. What follows from them for the frames is computed once.
+
+    Frames are those of `model.frame_names`, each fixed to its body, and "world". A link that is
+    welded to another is a frame of that one's body, and its mass is the body's. Where a frame is
+    left out, it is "world" for a base and for the whole robot, else the body's own. Methods raise
+    ArgumentError where the robot has no such frame; the constructor on a wrong shape or dtype, or
+    where a link named "world" moves. One that does not is the "world" of all methods.
+
+    Leaves: `model`, `kinematics`, and for each frame, the world last, its pose in the world `X` and
+    its velocity `V` and acceleration `A` (nf + 1, 6) relative to the world, in its own coordinates.
+    """
+
+    model: Model
+    kinematics: Kinematics
+    X: Pose
+    V: Float[Array, "n 6"]
+    A: Float[Array, "n 6"]
+
+    def __init__(
+        self, model: Model, q: ArrayLike | Kinematics, v: ArrayLike, a: ArrayLike | None = None
+    ):
+        if any(n == WORLD and i >= 0 for n, i in zip(model.frame_names, model.frame_bodies)):
+            raise ArgumentError(f"{model!r} has a moving link named 'world', expected a fixed one")
+        v = arguments.velocity(model, v)
+        a = jnp.zeros_like(v) if a is None else arguments.velocity(model, a, "a")
+        self.model = model
+        self.kinematics = forward_kinematics(model, q)
+        self.X, self.V, self.A = _of_frames(model, self.kinematics, v, a)
+
+    # ---------------------------------------------------------------------------- change of frame
+
+    def relative_transform(self, from_: str, to: str = WORLD) -> Transform:
+        """The transform from a frame to another."""
+        pose = inverse_compose(self._pose(to), self._pose(from_))
+        return Transform(pose, from_=from_, to=to)
+
+    def transform(self, x: _Q, to: str) -> _Q:
+        """x, whatever its type, expressed in a frame; the frames of x must be the robot's."""
+        t = self.relative_transform(x.frame, to)
+        if not isinstance(x, SpatialAcceleration):
+            return transform(x, t)
+        current = self.relative_twist(x.frame, to, x.frame)
+        return transform(x, t, current, self.relative_twist(x.body, x.base, x.frame))
+
+    # ------------------------------------------------------------------------------------- motion
+
+    def relative_twist(self, body: str, base: str = WORLD, frame: str | None = None) -> Twist:
+        """The twist of a body relative to another, expressed in a frame."""
+        frame = body if frame is None else frame
+        V = self._in(frame, body, self.V) - self._in(frame, base, self.V)
+        return Twist(V, body=body, base=base, frame=frame)
+
+    def relative_acceleration(
+        self, body: str, base: str = WORLD, frame: str | None = None
+    ) -> SpatialAcceleration:
+        """The time derivative of `relative_twist`; gravity is not in it."""
+        frame = body if frame is None else frame
+        twist = self.relative_twist(body, base, frame)
+        at_rest = self._in(frame, body, self.A) - self._in(frame, base, self.A)
+        # Seen from a frame that moves, the twist turns the other way.
+        A = at_rest - cross_motion(self.V[self._index(frame)], twist.array)
+        return SpatialAcceleration(A, body=body, base=base, frame=frame)
+
+    def jacobian(self, body: str, base: str = WORLD, frame: str | None = None) -> GeometricJacobian:
+        """The J (6, nv) with `J @ v == relative_twist(body, base, frame)`."""
+        frame = body if frame is None else frame
+        J = self._columns(body, frame) - self._columns(base, frame)
+        return GeometricJacobian(J.T, body=body, base=base, frame=frame)
+
+    # -------------------------------------------------------------------- mass, momentum and force
+
+    def inertia(self, body: str, frame: str | None = None) -> SpatialInertia:
+        """The spatial inertia of a moving body, one of `model.body_names`."""
+        if body not in self.model.body_names:
+            bodies = list(self.model.body_names)
+            raise ArgumentError(f"no moving body {body!r} in {self.model!r}; bodies: {bodies}")
+        inertia = self.model.inertia[self.model.body_names.index(body)]
+        frame = body if frame is None else frame
+        X_FB = self.relative_transform(body, frame).pose
+        return SpatialInertia(transform_inertia(X_FB, inertia), frame=frame)
+
+    def center_of_mass(self, frame: str = WORLD) -> Point:
+        """The centre of mass of all moving bodies."""
+        com = center_of_mass(self.model, self.kinematics)
+        return Point(inverse_transform_point(self._pose(frame), com), frame=frame)
+
+    def momentum(self, frame: str = WORLD) -> Momentum:
+        """The momentum of all moving bodies relative to the world."""
+        V = self.V[np.array([self._index(body) for body in self.model.body_names])]
+        X_FB = inverse_compose(self._pose(frame), self.kinematics.X_WB)
+        of_bodies = transform_force(X_FB, apply_inertia(self.model.inertia, V))
+        return Momentum(jnp.sum(of_bodies, axis=0), frame=frame)
+
+    def momentum_matrix(self, frame: str = WORLD) -> MomentumMatrix:
+        """The A (6, nv) with `A @ v == momentum(frame)`."""
+        com = center_of_mass(self.model, self.kinematics)
+        X_WC = Pose(jnp.eye(3, dtype=com.dtype), com)
+        about_com = centroidal_momentum_matrix(self.model, self.kinematics)
+        X_FC = inverse_compose(self._pose(frame), X_WC)
+        return MomentumMatrix(transform_force(X_FC, about_com.T).T, frame=frame)
+
+    def gravity_wrench(self, body: str, frame: str | None = None) -> Wrench:
+        """Gravity's wrench on a moving body, one of `model.body_names`."""
+        inertia = self.inertia(body, frame)
+        g = inverse_rotate(self._pose(inertia.frame).R, self.model.gravity)
+        falling = jnp.concatenate([g, jnp.zeros_like(g)])
+        return Wrench(apply_inertia(inertia.array, falling), frame=inertia.frame)
+
+    def external_force(self, wrench: Wrench, body: str) -> Float[Array, "nb 6"]:
+        """The `f_ext` (nb, 6) for `rnea` and others of a wrench on a body; add several for several.
+
+        The wrench may be expressed in any frame of the robot's. Zero for a body fixed to the world.
+        """
+        require_types("external_force", (wrench, Wrench))
+        local = self.transform(wrench, body).array
+        if self._is_the_world(body):
+            return jnp.zeros((self.model.nb, 6), self.model.dtype)
+        return external_force(self.model, self.kinematics, body, local, "local")
+
+    # --------------------------------------------------------------------------- frames by name
+
+    def _is_the_world(self, frame: str) -> bool:
+        """Whether it is the world, and the model has no frame of that name."""
+        return label(frame) == WORLD and WORLD not in self.model.frame_names
+
+    def _index(self, frame: str) -> int:
+        return -1 if self._is_the_world(frame) else arguments.frame_index(self.model, label(frame))
+
+    def _pose(self, frame: str) -> Pose:
+        i = self._index(frame)
+        return jax.tree.map(lambda x: x[i], self.X)
+
+    def _in(self, frame: str, body: str, motions: Array) -> Array:
+        """The body's own of the motions relative to the world, in a frame's coordinates."""
+        X_FB = inverse_compose(self._pose(frame), self._pose(body))
+        return transform_motion(X_FB, motions[self._index(body)])
+
+    def _columns(self, body: str, frame: str) -> Array:
+        """The columns (nv, 6) of the body's Jacobian relative to the world, in a frame."""
+        if self._is_the_world(body):
+            return jnp.zeros((self.model.nv, 6), self.model.dtype)
+        J = frame_jacobian(self.model, self.kinematics, body, "local")
+        return transform_motion(self.relative_transform(body, frame).pose, J.T)
+
+
+@jax.jit
+def _of_frames(model: Model, kinematics: Kinematics, v: Array, a: Array):
+    """Poses, velocities and accelerations of all frames, the world last; see `State`."""
+    world = identity_pose(model.dtype)
+
+    def with_world(X: Pose) -> Pose:
+        return Pose(*(jnp.concatenate([x, w[None]]) for x, w in zip(X, world)))
+
+    X_WB, X_BF = with_world(kinematics.X_WB), with_world(model.frame_pose)
+    bodies = np.array([*model.frame_bodies, -1])  # -1 is the world, and the last row
+
+    def of_frames(motions: Array) -> Array:
+        still = jnp.zeros((1, 6), model.dtype)
+        return inverse_transform_motion(X_BF, jnp.concatenate([motions, still])[bodies])
+
+    V, A = body_motions(model, kinematics, v, a)
+    at_bodies = jax.tree.map(lambda x: x[bodies], X_WB)
+    return compose(at_bodies, X_BF), of_frames(V), of_frames(A)
