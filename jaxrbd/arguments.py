@@ -44,6 +44,11 @@ def array(model: Model, x: ArrayLike, name: str, shape: tuple[int, ...], sizes: 
     return x
 
 
+def number(model: Model, x: ArrayLike, name: str) -> Array:
+    """A number as an array () of the model's dtype; see `configuration`."""
+    return array(model, jnp.asarray(x, model.dtype), name, (), "a number")
+
+
 def frame_index(model: Model, frame: str | int) -> int:
     """Index of a frame given by name or index.
 

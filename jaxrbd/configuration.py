@@ -86,7 +86,7 @@ def interpolate(model: Model, q0: ArrayLike, q1: ArrayLike, alpha: ArrayLike):
     `q0`, `q1` (nq,), `alpha` a number: 0 gives q0, 1 gives q1. Raises ArgumentError on a wrong
     shape or dtype.
     """
-    alpha = arguments.array(model, jnp.asarray(alpha, model.dtype), "alpha", (), "a number")
+    alpha = arguments.number(model, alpha, "alpha")
     return integrate(model, q0, alpha * difference(model, q0, q1))
 
 

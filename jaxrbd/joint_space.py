@@ -51,6 +51,21 @@ def motion_subspace(model: Model) -> Float[Array, "nv_tree 6"]:
     return merge_rows(rows, dofs, (6,), model.dtype)
 
 
+def subspaces_by_kind(
+    model: Model, q: Float[Array, " nq"]
+) -> list[tuple[JointGroup, Float[Array, "n nv 6"]]]:
+    """The joints' motion subspaces kind by kind, a row a velocity, in their bodies' frames."""
+    coordinates = joint_coordinates(model, q)
+    found = []
+    for group in joint_groups(model):
+        if isinstance(group.joint, Custom):
+            S = group.joint.tangent(coordinates[group.index["q"]])
+        else:
+            S = jnp.asarray(group.joint.subspace(), model.dtype)
+        found.append((group, jnp.broadcast_to(S, (len(group.bodies), group.joint.nv, 6))))
+    return found
+
+
 def joint_motion(
     model: Model, q: Float[Array, " nq"], v: Float[Array, " nv"]
 ) -> Float[Array, "nb 6"]:

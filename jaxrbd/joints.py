@@ -86,8 +86,8 @@ class _Constant(eqx.Module):
 
     function: Callable = eqx.field(static=True)
 
-    def __call__(self, q):
-        return self.function(q)
+    def __call__(self, *operands):
+        return self.function(*operands)
 
 
 def as_module(f: Callable) -> Any:

@@ -54,7 +54,7 @@ def operational_space_inertia(
     number in 1/kg on every row, is positive. Raises ArgumentError on a wrong shape or dtype, an
     unknown frame or reference. Source: Khatib (1987), equation 51.
     """
-    damping = arguments.array(model, jnp.asarray(damping, model.dtype), "damping", (), "a number")
+    damping = arguments.number(model, damping, "damping")
     D = delassus_matrix(model, q, frames, reference)
     one = jnp.eye(len(D), dtype=model.dtype)
     return inverse_form(D + damping * one, one)

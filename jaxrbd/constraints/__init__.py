@@ -1,0 +1,50 @@
+"""Motion constraints: what they are, and the dynamics of robots that obey them.
+
+Implicit constraints `phi(q) = 0` (closed loops, contacts): `kinds.py` states them, `implicit.py`
+solves for the motion, its forces and its impulses. Explicit ones `q = gamma(y)`: `explicit.py`. One
+body on one joint: `single_body.py`. All joints as constraints on free bodies: `maximal.py`.
+"""
+
+from .closing import Closure, close_loops
+from .explicit import ExplicitDynamics, explicit_dynamics
+from .implicit import (
+    ConstrainedDynamics,
+    Impact,
+    constrained_dynamics,
+    constraint_rows,
+    impact,
+    kkt_system,
+)
+from .kinds import Constraint, Equation, FrameConstraint, Rows, hinge, point, weld
+from .maximal import MaximalDynamics, joint_subspaces, maximal_dynamics
+from .single_body import ConstrainedBody, apparent_inverse_inertia, constrained_body
+
+__all__ = [
+    # kinds
+    "Constraint",
+    "Equation",
+    "FrameConstraint",
+    "Rows",
+    "hinge",
+    "point",
+    "weld",
+    # implicit constraints
+    "Closure",
+    "ConstrainedDynamics",
+    "Impact",
+    "close_loops",
+    "constrained_dynamics",
+    "constraint_rows",
+    "impact",
+    "kkt_system",
+    # explicit constraints
+    "ExplicitDynamics",
+    "explicit_dynamics",
+    # joints as constraints
+    "ConstrainedBody",
+    "MaximalDynamics",
+    "apparent_inverse_inertia",
+    "constrained_body",
+    "joint_subspaces",
+    "maximal_dynamics",
+]

@@ -1,0 +1,102 @@
+"""Configurations that satisfy constraints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.typing import ArrayLike
+from jaxtyping import Float
+
+from .. import arguments
+from .._algorithms.crba import crba
+from ..configuration import integrate
+from ..model import Model
+from .implicit import constraint_rows
+from .kinds import Constraint
+
+
+class Closure(NamedTuple):
+    """A configuration `q` (nq,) and what is left of the constraints at it, `max |phi|`."""
+
+    q: Float[Array, " nq"]
+    residual: Float[Array, ""]
+
+
+@jax.jit
+def close_loops(model: Model, q: ArrayLike, constraints: Sequence[Constraint]) -> Closure:
+    """The configuration near q that satisfies the constraints.
+
+    From `q` (nq,) the robot is displaced along the forces of the constraints there, by
+    `M^-1 K^T y`, until `phi = 0`: Newton's method for y. Look at the residual: where nothing near q
+    is closed it stays large. Derivatives, in q, the model and the constraints, are those of the
+    solution; no step is differentiated. Raises ArgumentError on a wrong shape or dtype, or an
+    unknown frame. Source: Ryckaert, Ciccotti and Berendsen (1977), whose displacement this is.
+    """
+    q = arguments.configuration(model, q)
+    rows = constraint_rows(model, q, jnp.zeros(model.nv, model.dtype), constraints)
+    along = jax.scipy.linalg.solve(crba(model, q), rows.K.T, assume_a="pos")
+
+    def displaced(y):
+        return integrate(model, q, jnp.matmul(along, y, precision="highest"))
+
+    def position(y):
+        at = displaced(y)
+        each = [constraint.position(model, at) for constraint in constraints]
+        return jnp.concatenate([jnp.zeros(0, model.dtype), *each])
+
+    y = lax.custom_root(position, jnp.zeros_like(rows.position), _newton, _solve_linear)
+    return Closure(displaced(y), jnp.max(jnp.abs(position(y)), initial=0.0))
+
+
+ITERATIONS = 100
+# Newton's step is cut to a quarter until it helps, and no further than this.
+SHORTEST = 1e-4
+# Rows whose singular value is below the largest times eps to this power are redundant.
+RANK_DIGITS = 0.5
+
+
+class _Search(NamedTuple):
+    steps: Array
+    y: Array
+    error: Array
+    fraction: Array
+    moves: Array
+
+
+def _newton(function: Callable[[Array], Array], start: Array) -> Array:
+    """The solution near `start` by Newton's method, with steps that lessen the error."""
+
+    def step(at):
+        whole = _solve(jax.jacfwd(function)(at.y), function(at.y))
+        y = at.y - at.fraction * whole
+        error = jnp.sum(function(y) ** 2)
+        better = error < at.error
+        moved = jnp.max(jnp.abs(y - at.y), initial=0.0)
+        moves = ~better | (moved > 4 * jnp.finfo(y.dtype).eps * jnp.max(jnp.abs(y), initial=0.0))
+        return _Search(
+            at.steps + 1,
+            jnp.where(better, y, at.y),
+            jnp.where(better, error, at.error),
+            jnp.where(better, jnp.minimum(1, 2 * at.fraction), at.fraction / 4),
+            moves,
+        )
+
+    def goes_on(at):
+        return (at.steps < ITERATIONS) & (at.error > 0) & (at.fraction > SHORTEST) & at.moves
+
+    one = jnp.ones((), start.dtype)
+    at = _Search(jnp.zeros((), jnp.int32), start, jnp.sum(function(start) ** 2), one, one > 0)
+    return lax.while_loop(goes_on, step, at).y
+
+
+def _solve_linear(function: Callable[[Array], Array], b: Array) -> Array:
+    return _solve(jax.jacobian(function)(jnp.zeros_like(b)), b)
+
+
+def _solve(A: Array, b: Array) -> Array:
+    inverse = jnp.linalg.pinv(A, rtol=float(jnp.finfo(A.dtype).eps) ** RANK_DIGITS)
+    return jnp.matmul(inverse, b, precision="highest")

@@ -1,0 +1,76 @@
+"""Dynamics under explicit constraints: the robot's coordinates as functions of fewer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Float
+
+from .. import arguments
+from .._algorithms.crba import crba
+from .._algorithms.rnea import rnea
+from ..configuration import difference
+from ..model import Model
+
+
+class ExplicitDynamics(NamedTuple):
+    """Motion of a robot whose configuration is `gamma(y)`, for n coordinates y.
+
+    `q` (nq,), `v` (nv,), `a` (nv,) of the robot, `y_accel` (n,) of the coordinates; `G` (nv, n)
+    with `v = G dy/dt`, `M` (n, n) = `G^T M G` and `C` (n,) = `G^T (bias + M g)`.
+    """
+
+    y_accel: Float[Array, " n"]
+    q: Float[Array, " nq"]
+    v: Float[Array, " nv"]
+    a: Float[Array, " nv"]
+    G: Float[Array, "nv n"]
+    M: Float[Array, "n n"]
+    C: Float[Array, " n"]
+
+
+def explicit_dynamics(
+    model: Model,
+    gamma: Callable[[Array], Array],
+    y: Float[Array, " n"],
+    y_dot: Float[Array, " n"],
+    tau: ArrayLike,
+    f_ext: ArrayLike | None = None,
+) -> ExplicitDynamics:
+    """Acceleration under the constraint `q = gamma(y)`, by projection on the coordinates y.
+
+    - `gamma`: a smooth function from y (n,) to configurations (nq,), differentiated twice;
+    - `y` (n,), `y_dot` (n,); `tau` (nv,), `f_ext` (nb, 6): as for `forward_dynamics`.
+
+    With `a = G y_accel + g` the equations of motion become `M y_accel + C = G^T tau`; the
+    constraint forces, which do no work on G, have gone. Raises ArgumentError on a wrong shape or
+    dtype. Source: Featherstone (3.18) to (3.21).
+    """
+    y = arguments.array(model, y, "y", jnp.shape(y)[:1], "n")
+    y_dot = arguments.array(model, y_dot, "y_dot", y.shape, "n")
+    tau = arguments.velocity(model, tau, "tau")
+    q = arguments.configuration(model, gamma(y), "gamma(y)")
+
+    def moved(dy):
+        """What leads from q to gamma(y + dy): at dy = 0 its rate is v, and its second a."""
+        return difference(model, q, gamma(y + dy))
+
+    def velocity(t):
+        return jax.jvp(moved, (t * y_dot,), (y_dot,))[1]
+
+    G = jax.jacfwd(moved)(jnp.zeros_like(y))
+    one = jnp.ones((), model.dtype)
+    v, g = jax.jvp(velocity, (jnp.zeros_like(one),), (one,))
+    M = _dot(G.T, _dot(crba(model, q), G))
+    C = _dot(G.T, rnea(model, q, v, g, f_ext))
+    y_accel = jax.scipy.linalg.solve((M + M.T) / 2, _dot(G.T, tau) - C, assume_a="pos")
+    return ExplicitDynamics(y_accel, q, v, _dot(G, y_accel) + g, G, M, C)
+
+
+def _dot(a: Array, b: Array) -> Array:
+    return jnp.matmul(a, b, precision="highest")

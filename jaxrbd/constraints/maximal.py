@@ -1,0 +1,188 @@
+"""The robot in maximal coordinates: free bodies, with every joint a constraint between two.
+
+The textbook's form, dense and slow, kept for what it shows: the joints' constraint forces, and an
+independent way to the motion. In world axes, relative to each tree's root,
+
+    [  I     P T ] [   a   ]   [ P T_a tau - p ]
+    [T^T P^T  0  ] [-lambda] = [-dT^T/dt P^T v ]      (3.74)
+
+where P takes forces at joints to the bodies that they join.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Float
+
+from .. import arguments
+from .._algorithms.kinematics import forward_kinematics
+from .._algorithms.world import root_centred, velocities
+from .._linear import complement
+from ..errors import ArgumentError
+from ..joint_space import along_coordinates, resistance_force, subspaces_by_kind
+from ..model import Model, merge_rows
+from ..spatial import (
+    Pose,
+    cross_force,
+    gyroscopic_force,
+    inertia_matrix,
+    inverse_transform_force,
+    inverse_transform_motion,
+    transform_force,
+    transform_inertia,
+)
+
+
+class JointSubspaces(NamedTuple):
+    """Of one joint of n dofs, in its body's frame: rows S (n, 6), T (6 - n, 6) and T_a (n, 6).
+
+    Motion `S^T rates`; force `T_a^T tau + T^T lambda`; `T_a S^T = 1`, `T S^T = 0`.
+    """
+
+    S: Float[Array, "n 6"]
+    T: Float[Array, "c 6"]
+    T_a: Float[Array, "n 6"]
+
+
+class MaximalDynamics(NamedTuple):
+    """Motion from maximal coordinates, and the forces that the joints' constraints take.
+
+    `body_acceleration` (nb, 6), spatial, each in its body's frame; `acceleration` (nv,) of the
+    joints; `joint_force` (nb, 6), the whole force `T_a tau + T lambda` that a body's joint puts on
+    it, in the body's frame.
+    """
+
+    acceleration: Float[Array, " nv"]
+    body_acceleration: Float[Array, "nb 6"]
+    joint_force: Float[Array, "nb 6"]
+
+
+def joint_subspaces(model: Model, q: ArrayLike, joint: str) -> JointSubspaces:
+    """Motion, constraint-force and active-force subspaces of a joint.
+
+    `q` (nq,), which only a `joints.Custom` depends on; `joint`: name in `model.joint_names`. T is
+    the orthonormal complement of S, and T_a its pseudo-inverse, the least active force that does
+    the work of tau. Raises ArgumentError on a wrong shape or dtype, or an unknown joint.
+    Source: Featherstone (3.33), (3.34).
+    """
+    q = arguments.configuration(model, q)
+    if joint not in model.joint_names:
+        raise ArgumentError(f"no joint {joint!r} in {model!r}; joints: {list(model.joint_names)}")
+    body = model.joint_names.index(joint)
+    group, S = next(pair for pair in subspaces_by_kind(model, q) if body in pair[0].bodies)
+    return _complete(S[group.bodies.tolist().index(body)])
+
+
+@jax.jit
+def maximal_dynamics(
+    model: Model, q: ArrayLike, v: ArrayLike, tau: ArrayLike, f_ext: ArrayLike | None = None
+) -> MaximalDynamics:
+    """Forward dynamics from (3.74): every body free, every joint a constraint.
+
+    Arguments as for `forward_dynamics`, which gives the same acceleration in a fraction of the
+    time. Raises ArgumentError on a wrong shape or dtype, and for a robot with joints that follow
+    others, which no subspace of one joint describes. Source: Featherstone (3.66) to (3.74).
+    """
+    if model.coupling is not None:
+        raise ArgumentError(f"{model!r} has joints that follow others, expected independent joints")
+    q, v = arguments.configuration(model, q), arguments.velocity(model, v)
+    tau = arguments.velocity(model, tau, "tau") - resistance_force(model, q, v)
+    X = root_centred(model, forward_kinematics(model, q).X_WB)
+    V = velocities(model, X, q, v).V
+    T, T_a = _joint_rows(model, q, v, X, V)
+
+    I = inertia_matrix(transform_inertia(X, model.inertia))
+    gravity = jnp.concatenate([model.gravity, jnp.zeros_like(model.gravity)])
+    p = gyroscopic_force(transform_inertia(X, model.inertia), V) - _dot(I, gravity)
+    if f_ext is not None:
+        p = p - transform_force(X, arguments.wrenches(model, f_ext))
+
+    size = 6 * model.nb
+    each = np.arange(model.nb)
+    mass = jnp.zeros((model.nb, 6, model.nb, 6), model.dtype).at[each, :, each].set(I)
+    active, constraint = T_a.on_bodies.reshape(-1, size), T.on_bodies.reshape(-1, size)
+    # The rotors' inertia resists the joints' accelerations, T_a a_J + dT_a/dt v_J.
+    rotors = _dot(active.T, model.armature[:, None] * active)
+    force = _dot(active.T, tau - model.armature * T_a.velocity_product) - p.reshape(size)
+    corner = jnp.zeros((len(constraint), len(constraint)), model.dtype)
+    system = jnp.block([[mass.reshape(size, size) + rotors, constraint.T], [constraint, corner]])
+    solved = jnp.linalg.solve(system, jnp.concatenate([force, -T.velocity_product]))
+    a, multiplier = solved[:size], -solved[size:]
+
+    acceleration = _dot(active, a) + T_a.velocity_product
+    at_joints = T_a.rows * (tau - model.armature * acceleration)[:, None]
+    f_J = jnp.zeros_like(V).at[T_a.body].add(at_joints)
+    f_J = f_J.at[T.body].add(T.rows * multiplier[:, None])
+    return MaximalDynamics(
+        acceleration,
+        inverse_transform_motion(X, a.reshape(model.nb, 6)),
+        inverse_transform_force(X, f_J),
+    )
+
+
+class _Rows(NamedTuple):
+    """Rows of T^T or T_a^T of all joints, in world axes, and their products with motions.
+
+    `rows` (r, 6) with `body` (r,) whose joint each is of; `on_bodies` (r, nb, 6), its product with
+    P^T; `velocity_product` (r,), its rate times v_J.
+    """
+
+    rows: Array
+    body: np.ndarray
+    on_bodies: Array
+    velocity_product: Array
+
+
+def _joint_rows(model: Model, q: Array, v: Array, X: Pose, V: Array) -> tuple[_Rows, _Rows]:
+    """T^T and T_a^T of all joints; those of T_a in the order of v."""
+
+    def subspaces(q):
+        """T and T_a of all joints, in their bodies' frames."""
+        S = [S for _, S in subspaces_by_kind(model, q)]
+        each = [jax.vmap(_complete)(S) for S in S]
+        return [
+            merge_rows([_flat(getattr(s, name)) for s in each], at, (6,), model.dtype)
+            for name, at in (("T", constraint_rows), ("T_a", active_rows))
+        ]
+
+    groups = [group for group, _ in subspaces_by_kind(model, q)]
+    active_rows = [group.index["v"].ravel() for group in groups]
+    widths = np.array(model.joint_nvs)
+    start = np.cumsum([0, *(6 - widths)])
+    constraint_rows = [
+        (start[group.bodies][:, None] + np.arange(6 - group.joint.nv)).ravel() for group in groups
+    ]
+    own, own_rates = jax.jvp(subspaces, (q,), (along_coordinates(model, v),))
+    joins = np.eye(model.nb)
+    for body, parent in enumerate(model.topology.parents):
+        joins[body, parent] -= parent >= 0
+    joins = jnp.asarray(joins, model.dtype)
+    v_J = _dot(joins, V)
+    found = []
+    for rows, rates, numbers in zip(own, own_rates, (6 - widths, widths)):
+        body = np.repeat(np.arange(model.nb), numbers)
+        at = jax.tree.map(lambda x: x[body], X)
+        rows, rates = transform_force(at, rows), transform_force(at, rates)
+        rates = rates + cross_force(V[body], rows)
+        on_bodies = joins[body][..., None] * rows[:, None]
+        found.append(_Rows(rows, body, on_bodies, jnp.sum(rates * v_J[body], axis=-1)))
+    return found[0], found[1]
+
+
+def _complete(S: Array) -> JointSubspaces:
+    """T and T_a of independent rows S."""
+    return JointSubspaces(S, complement(S), jnp.linalg.solve(_dot(S, S.T), S))
+
+
+def _flat(x: Array) -> Array:
+    return x.reshape(-1, 6)
+
+
+def _dot(a: Array, b: Array) -> Array:
+    return jnp.matmul(a, b, precision="highest")

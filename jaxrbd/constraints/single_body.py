@@ -1,0 +1,91 @@
+"""One rigid body on one joint, by three methods that must agree.
+
+All in one frame: inertia I, motion subspace S, active force f, bias force `p = v x* I v - f_g`, and
+the constraint force f_c that makes `f + f_c = I a + p` with `a = S q_accel + b_S`, where
+`b_S = dS/dt q_rate`, and `S^T f_c = 0`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float
+
+from .._linear import complement
+from ..errors import ArgumentError
+from ..spatial import apply_inertia, inertia_matrix
+
+METHODS = ("direct", "multipliers", "projection")
+
+
+class ConstrainedBody(NamedTuple):
+    """Acceleration a (6,) of a body, its constraint force (6,), joint acceleration (n,)."""
+
+    acceleration: Float[Array, "6"]
+    constraint_force: Float[Array, "6"]
+    joint_acceleration: Float[Array, " n"]
+
+
+def constrained_body(
+    inertia: Float[Array, "10"],
+    S: Float[Array, "n 6"],
+    S_rate: Float[Array, "6"],
+    force: Float[Array, "6"],
+    bias: Float[Array, "6"],
+    method: str = "direct",
+) -> ConstrainedBody:
+    """Motion of one body on one joint, and the force of the joint that constrains it.
+
+    - `inertia` (10,); `S` (n, 6), the motion subspace, a row a dof;
+    - `S_rate` (6,): `dS/dt q_rate`, in m/s^2 and rad/s^2;
+    - `force` (6,): the active force; `bias` (6,): `v x* I v` minus gravity's force, N and N m;
+    - `method`: "direct" eliminates the constraint force; "multipliers" solves for it and the
+      acceleration at once, with `f_c = T lambda` and T the complement of S; "projection" writes the
+      equation of motion in the joint's coordinates.
+
+    The three agree. All of it in one frame of one's choice, the inertia positive definite. Raises
+    ArgumentError on another method. Source: Featherstone, section 3.6: (3.51) and its like.
+    """
+    if method not in METHODS:
+        raise ArgumentError(f"method is {method!r}, expected one of {METHODS}")
+    if method == "multipliers":
+        T = complement(S)
+        corner = jnp.zeros((len(T), len(T)), T.dtype)
+        system = jnp.block([[inertia_matrix(inertia), T.T], [T, corner]])
+        solved = jnp.linalg.solve(system, jnp.concatenate([force - bias, _dot(T, S_rate)]))
+        a = solved[:6]
+        q_accel = jnp.linalg.solve(_dot(S, S.T), _dot(S, a - S_rate))
+        return ConstrainedBody(a, -_dot(T.T, solved[6:]), q_accel)
+    if method == "direct":
+        Phi, b = apparent_inverse_inertia(inertia, S), S_rate
+        b = b - _dot(Phi, apply_inertia(inertia, S_rate) + bias)
+        a = _dot(Phi, force) + b
+        q_accel = jnp.linalg.solve(_dot(S, S.T), _dot(S, a - S_rate))
+    else:
+        M, C = _joint_inertia(inertia, S), _dot(S, apply_inertia(inertia, S_rate) + bias)
+        q_accel = jnp.linalg.solve(M, _dot(S, force) - C)
+        a = _dot(S.T, q_accel) + S_rate
+    return ConstrainedBody(a, apply_inertia(inertia, a) + bias - force, q_accel)
+
+
+def apparent_inverse_inertia(
+    inertia: Float[Array, "10"], S: Float[Array, "n 6"]
+) -> Float[Array, "6 6"]:
+    """`Phi = S (S^T I S)^-1 S^T`: what a force accelerates of a body on a joint, (6, 6).
+
+    `inertia` (10,), `S` (n, 6), a row a dof. The body's acceleration is `Phi f + b`.
+    Source: Featherstone (3.54).
+    """
+    return _dot(S.T, jnp.linalg.solve(_joint_inertia(inertia, S), S))
+
+
+def _joint_inertia(inertia: Array, S: Array) -> Array:
+    """`S^T I S`."""
+    return _dot(S, jax.vmap(lambda s: apply_inertia(inertia, s), out_axes=1)(S))
+
+
+def _dot(a: Array, b: Array) -> Array:
+    return jnp.matmul(a, b, precision="highest")

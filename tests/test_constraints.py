@@ -1,0 +1,443 @@
+"""Constrained motion: the book's ways agree, redundant rows do no harm, derivatives are right."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxrbd as rbd
+import zoo
+from jaxrbd import constraints as con, spatial
+from jaxrbd.robots.linkages import linkage_names, load_linkage
+from zoo import close
+
+
+def pose(seed):
+    H = zoo.random_placement(np.random.default_rng(seed))
+    return spatial.pose_from_matrix(jnp.asarray(H))
+
+
+class Planes(eqx.Module):
+    """A point stays on some planes: `normals @ p = 0`, with normals (m, 3)."""
+
+    normals: jax.Array
+
+    def __call__(self, X):
+        return jnp.matmul(self.normals, X.p, precision="highest")
+
+
+def slide(X):
+    """A kind of one's own: B's origin stays on a plane of A that turns with B's axes."""
+    return jnp.sum(X.R[:, :1] * X.p[:, None], axis=0)
+
+
+KINDS = {
+    "point": con.point("l3", "l2", (0.1, 0.2, 0.3), (0.3, 0.2, 0.1)),
+    "contact": con.point(None, "l5", (0.5, 0.2, 0.1)),
+    "hinge": con.hinge("l2", "l3", (1.0, 2.0, -1.0), pose(0), pose(1)),
+    "weld": con.weld("l1", None, pose(2), pose(3)),
+    "own": con.FrameConstraint(slide, "l0", "l2"),
+}
+EACH = tuple(KINDS.values())
+CONTACT = KINDS["contact"]
+# A point on a line, and on a third plane: one across the line, or one that contains it.
+NORMALS = jnp.array([[1.0, 2.0, 0.5], [-1.0, 0.3, 0.8]])
+LINE = con.FrameConstraint(Planes(NORMALS), "l3", "l2", pose(4), pose(5))
+ACROSS, THROUGH = (
+    con.FrameConstraint(Planes(normal[None]), "l3", "l2", pose(4), pose(5))
+    for normal in (jnp.array([0.2, -0.4, 1.0]), 0.7 * NORMALS[0] - 1.3 * NORMALS[1])
+)
+ONE_MORE = pytest.mark.parametrize("one_more", [ACROSS, THROUGH], ids=["independent", "redundant"])
+
+
+@pytest.fixture(scope="module")
+def model():
+    """A floating tree with a branch and armature."""
+    kinds = ["free_flyer", "spherical", "revolute", "prismatic", "revolute", "revolute"]
+    return zoo.build(kinds, [-1, 0, 1, 0, 3, 4], seed=9, armature=0.1)
+
+
+def slope(function, h=1e-4):
+    """The derivative of a function of a number at 0, to h^4."""
+    far, near, ahead, beyond = (function(h * t) for t in (-2.0, -1.0, 1.0, 2.0))
+    return jax.tree.map(
+        lambda a, b, c, d: (a - 8 * b + 8 * c - d) / (12 * h), far, near, ahead, beyond
+    )
+
+
+# --------------------------------------------------------------------------------- implicit ones
+
+
+def test_rows_are_the_derivatives_of_the_equations(model):
+    q, *_ = zoo.state(model)
+    for seed in range(3):
+        v = zoo.state(model, seed)[1]
+        rows = con.constraint_rows(model, q, v, EACH)
+
+        def moving(t, v=v):
+            there = con.constraint_rows(model, rbd.integrate(model, q, t * v), v, EACH)
+            return there.position, there.K @ v
+
+        velocity, acceleration = slope(moving)
+        close(rows.K @ v, velocity, 1e-9, "K v")
+        close(rows.bias, acceleration, 1e-9, "dK/dt v")
+
+
+def test_equations_are_differentiated(model):
+    """The rows of the same equations, from the motion of bodies and from the function of q."""
+    q, v, *_ = zoo.state(model)
+    names = ("l2", "l5")
+    equation = con.Equation(
+        lambda model, q: jnp.concatenate([rbd.frame_placement(model, q, x).p for x in names])
+    )
+    both = [con.point(None, name) for name in names]
+    of_equation, of_bodies = rows_of_both(model, q, v, equation, both)
+    for x, y, name in zip(of_equation, of_bodies, con.Rows._fields):
+        close(x, y, 1e-11, name)
+
+
+@jax.jit
+def rows_of_both(model, q, v, equation, constraints):
+    return [con.constraint_rows(model, q, v, c) for c in ([equation], constraints)]
+
+
+@jax.jit
+def solutions(model, q, v, tau, f_ext, constraints):
+    dynamics = con.constrained_dynamics(model, q, v, tau, constraints, f_ext)
+    rows = con.constraint_rows(model, q, v, constraints)
+    system = con.kkt_system(model, q, v, tau, constraints, f_ext)
+    wrenches = sum(c.wrenches(model, q, x) for c, x in zip(constraints, dynamics.multipliers))
+    again = rbd.forward_dynamics(model, q, v, tau, f_ext + wrenches)
+    impacts = [con.impact(model, q, v, constraints, e) for e in (1.0, 0.0)]
+    energies = [rbd.kinetic_energy(model, q, x) for x in (v, impacts[0].velocity)]
+    return dynamics, rows, system, again, impacts, energies
+
+
+@ONE_MORE
+def test_the_acceleration_is_that_of_the_kkt_system(model, one_more):
+    q, v, a, f_ext = zoo.state(model, 1)
+    tau = rbd.rnea(model, q, v, a, f_ext)
+    constraints = (LINE, CONTACT, one_more)
+    dynamics, rows, (A, b), again, (elastic, plastic), energies = solutions(
+        model, q, v, tau, f_ext, constraints
+    )
+    solution = jnp.concatenate([dynamics.acceleration, *(-x for x in dynamics.multipliers)])
+    close(A @ solution, b, 1e-11, "KKT")
+    close(rows.K @ dynamics.acceleration, -rows.bias, 1e-11, "K a = k")
+    close(again, dynamics.acceleration, 1e-11, "the forces on the bodies")
+    close(rows.K @ elastic.velocity, -rows.K @ v, 1e-11, "restitution 1")
+    close(rows.K @ plastic.velocity, jnp.zeros(len(rows.K)), 1e-11, "restitution 0")
+    close(energies[1], energies[0], 1e-11, "restitution 1 keeps the energy")
+    if one_more is ACROSS:
+        close(jnp.linalg.solve(A, b), solution, 1e-9, "a direct solution")
+    else:
+        alone = con.constrained_dynamics(model, q, v, tau, constraints[:2], f_ext)
+        close(dynamics.acceleration, alone.acceleration, 1e-11, "redundant rows change nothing")
+        multiplier = jnp.concatenate(dynamics.multipliers)
+        close(rows.K @ jnp.linalg.pinv(rows.K) @ multiplier, multiplier, 1e-10, "the shortest")
+
+
+def test_no_constraint_is_free_motion(model):
+    q, v, a, f_ext = zoo.state(model)
+    tau = rbd.rnea(model, q, v, a, f_ext)
+    found = con.constrained_dynamics(model, q, v, tau, (), f_ext)
+    assert found.multipliers == ()
+    close(found.acceleration, a, 1e-11)
+
+
+def test_stabilisation_is_a_critically_damped_return(model):
+    q, v, a, f_ext = zoo.state(model)
+    rows = con.constraint_rows(model, q, v, (LINE, CONTACT))
+    found = con.constrained_dynamics(model, q, v, a, (LINE, CONTACT), f_ext, 7.0)
+    second = rows.K @ found.acceleration + rows.bias
+    close(second + 14.0 * rows.K @ v + 49.0 * rows.position, jnp.zeros(5), 1e-10)
+
+
+def number(model, q, v, tau, constraints):
+    """A number that depends on all that the dynamics give."""
+    found = con.constrained_dynamics(model, q, v, tau, constraints, None, 2.0)
+    parts = jnp.concatenate([found.acceleration, *found.multipliers])
+    return jnp.sum(jnp.cos(jnp.arange(len(parts)).astype(parts.dtype)) * parts)
+
+
+@jax.jit
+def both_modes(operands, direction):
+    reverse = jax.grad(number, argnums=(0, 1, 2, 3, 4))(*operands)
+    terms = jax.tree.map(lambda x, y: jnp.sum(x * y), reverse, direction)
+    forward = jax.jvp(number, operands, direction)[1]
+    return sum(jax.tree.leaves(terms)), forward
+
+
+value = jax.jit(number)
+LIMITS = ("lower_position_limit", "upper_position_limit", "velocity_limit", "effort_limit")
+
+
+@ONE_MORE
+def test_derivatives_in_everything_are_the_true_ones(model, one_more):
+    """In q, v, tau, and every number of the model and of the constraints; both modes.
+
+    Redundant rows stay so: the frames of both constraints move alike, and the normals do not.
+    """
+    rng = np.random.default_rng(3)
+    q, v, tau, _ = zoo.state(model)
+    operands = (model, q, v, tau, (LINE, one_more))
+    direction = jax.tree.map(lambda x: jnp.asarray(0.1 * rng.normal(size=np.shape(x))), operands)
+    alike, poses = direction[4][0], lambda c: (c.X_a, c.X_b)
+    still = jax.tree.map(jnp.zeros_like, operands[4])
+    direction = (*direction[:4], tuple(eqx.tree_at(poses, c, poses(alike)) for c in still))
+    # Limits are infinite.
+    still = {name: jnp.zeros_like(getattr(model, name)) for name in LIMITS}
+    direction = (dataclasses.replace(direction[0], **still), *direction[1:])
+    operands = jax.tree.map(jnp.asarray, operands)
+    reverse, forward = both_modes(operands, direction)
+
+    def along(t):
+        return value(*jax.tree.map(lambda x, dx: x + t * dx, operands, direction))
+
+    close(reverse, forward, 1e-9, "reverse and forward")
+    close(forward, slope(along), 1e-6, "the true derivative")
+
+
+def test_second_derivatives_with_redundant_rows():
+    model, constraints, q = load_linkage("four_bar")
+    _, v, tau, _ = zoo.state(model)
+
+    @jax.jit
+    def gradient(t):
+        along = (model, q + t * tau, v, tau, constraints)
+        return jax.grad(number, argnums=2)(*along)
+
+    second = jax.jit(jax.jacfwd(gradient))(jnp.zeros(()))
+    close(second, slope(lambda t: gradient(jnp.asarray(t))), 1e-6)
+
+
+# ------------------------------------------------------------------------------ explicit ones
+
+
+def test_three_ways_to_follow():
+    """A joint that follows another by a function: in the model, explicitly, and implicitly."""
+
+    def lead(x):
+        return jnp.sin(2 * x[0]) + 0.3 * x[0] ** 2
+
+    def robot(follow):
+        kinds = [
+            rbd.joints.Revolute((0, 1, 0)),
+            rbd.joints.Revolute((1, 1, 0)),
+            rbd.joints.Spherical(),
+        ]
+        rng = np.random.default_rng(0)
+        links = [rbd.Link(f"l{i}", zoo.random_inertia(rng)) for i in range(3)]
+        specs = [
+            rbd.JointSpec(
+                f"j{i}",
+                kind,
+                f"l{i - 1}" if i else None,
+                f"l{i}",
+                zoo.random_placement(rng),
+                armature=0.1,
+                mimic=follow if i == 1 else None,
+            )
+            for i, kind in enumerate(kinds)
+        ]
+        return rbd.build_model(links, specs)
+
+    coupled, free = robot(rbd.Follow(("j0",), lead)), robot(None)
+    y, y_dot, tau, _ = zoo.state(coupled)
+
+    def gamma(angle):
+        return jnp.concatenate([angle, lead(angle)[None], y[1:]])
+
+    @jax.jit
+    def accelerations(y, y_dot, tau):
+        # The ball does not move in these coordinates: gamma holds it where it is.
+        own = con.explicit_dynamics(free, gamma, y[:1], y_dot[:1], spread(tau))
+        held = con.Equation(lambda model, q: rbd.difference(model, gamma(q[:1]), q)[1:])
+        implicit = con.constrained_dynamics(free, own.q, own.v, spread(tau), [held])
+        follows = con.Equation(lambda model, q: q[1:2] - lead(q[:1])[None])
+        v = jnp.concatenate([own.v[:2], y_dot[1:]])
+        whole = con.constrained_dynamics(free, own.q, v, spread(tau), [follows])
+        return own, implicit, whole, rbd.forward_dynamics(coupled, y, y_dot, tau)
+
+    def spread(tau):
+        return jnp.concatenate([tau[:1], jnp.zeros(1), tau[1:]])
+
+    own, implicit, whole, of_model = accelerations(y, y_dot, tau)
+    close(implicit.acceleration, own.a, 1e-11, "explicit and implicit")
+    close(own.M @ own.y_accel + own.C, own.G.T @ spread(tau), 1e-11, "(3.21)")
+    independent = whole.acceleration[np.array([0, 2, 3, 4])]
+    close(independent, of_model, 1e-11, "implicit and the model's own")
+
+
+# ------------------------------------------------------------------ joints as constraints on bodies
+
+
+@jax.jit
+def maximal(model, q, v, a, f_ext):
+    tau = rbd.rnea(model, q, v, a, f_ext)
+    return con.maximal_dynamics(model, q, v, tau, f_ext), rbd.aba(model, q, v, tau, f_ext), tau
+
+
+@pytest.mark.parametrize("name", ["everywhere", "connected", "own"])
+def test_free_bodies_and_joint_constraints_move_like_the_robot(name):
+    if name == "own":
+        rng = np.random.default_rng(0)
+        kinds = [rbd.joints.Custom(2, zoo.crank), rbd.joints.Revolute(rng.normal(size=3))]
+        links = [rbd.Link(f"l{i}", zoo.random_inertia(rng)) for i in range(2)]
+        placement = zoo.random_placement(rng)
+        specs = [
+            rbd.JointSpec("j0", kinds[0], None, "l0", placement),
+            rbd.JointSpec("j1", kinds[1], "l0", "l1", placement, armature=0.2),
+        ]
+        model = rbd.build_model(links, specs)
+    else:
+        model = getattr(zoo, name)()
+    q, v, a, f_ext = zoo.state(model)
+    found, by_aba, tau = maximal(model, q, v, a, f_ext)
+    close(found.acceleration, a, 1e-10, "joints")
+    close(found.acceleration, by_aba, 1e-10, "aba")
+    for body in range(2):
+        name = model.body_names[body]
+        expected = rbd.frame_acceleration(model, q, v, a, name, "local")
+        close(found.body_acceleration[body], expected, 1e-10, f"acceleration of {name}")
+    # What a joint puts on its body does the work of tau, its armature's share taken away.
+    for joint in model.joint_names[:2]:
+        body = model.joint_names.index(joint)
+        start = sum(model.joint_nvs[:body])
+        dofs = slice(start, start + model.joint_nvs[body])
+        S = con.joint_subspaces(model, q, joint).S
+        rotors = model.armature[dofs] * a[dofs]
+        close(S @ found.joint_force[body], tau[dofs] - rotors, 1e-9, f"force of {joint}")
+
+
+def test_maximal_coordinates_refuse_joints_that_follow():
+    model = zoo.coupled()
+    q, v, *_ = zoo.state(model)
+    with pytest.raises(rbd.ArgumentError, match="follow others"):
+        con.maximal_dynamics(model, q, v, v)
+
+
+def test_subspaces_of_every_joint_are_complements():
+    model = zoo.everywhere()
+    q = rbd.neutral(model)
+    for joint in model.joint_names[:24]:
+        S, T, T_a = con.joint_subspaces(model, q, joint)
+        n = model.joint_nvs[model.joint_names.index(joint)]
+        assert S.shape == T_a.shape == (n, 6)
+        close(T @ S.T, jnp.zeros((6 - n, n)), 1e-14, joint)
+        close(T @ T.T, jnp.eye(6 - n), 1e-14, joint)
+        close(T_a @ S.T, jnp.eye(n), 1e-14, joint)
+    with pytest.raises(rbd.ArgumentError, match="no joint 'nose'"):
+        con.joint_subspaces(model, q, "nose")
+
+
+@jax.jit
+def one_body(inertia, S, S_rate, force, bias):
+    ways = {name: con.constrained_body(inertia, S, S_rate, force, bias, name) for name in METHODS}
+    return ways, con.apparent_inverse_inertia(inertia, S)
+
+
+METHODS = ("direct", "multipliers", "projection")
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 6])
+def test_one_body_on_a_joint_by_three_methods(rng, n):
+    inertia = jnp.asarray(zoo.random_inertia(rng))
+    S = jnp.asarray(rng.normal(size=(n, 6)))
+    S_rate, force, bias = (jnp.asarray(x) for x in rng.normal(size=(3, 6)))
+    ways, Phi = one_body(inertia, S, S_rate, force, bias)
+    a, f_c, q_accel = ways["direct"]
+    close(S @ f_c, jnp.zeros(n), 1e-11, "the constraint force does no work")
+    close(S.T @ q_accel + S_rate, a, 1e-11, "the joint's acceleration")
+    close(spatial.apply_inertia(inertia, a) + bias, force + f_c, 1e-11, "equation of motion")
+    for name, way in ways.items():
+        for x, y in zip(way, ways["direct"]):
+            close(x, y, 1e-9, name)
+    close(Phi @ spatial.inertia_matrix(inertia) @ Phi, Phi, 1e-10, "Phi I Phi")
+
+
+def test_one_body_is_the_robot_of_one_body():
+    model = zoo.build(["universal"], [-1], seed=1)
+    q, v, tau, _ = zoo.state(model)
+    a = rbd.forward_dynamics(model, q, v, tau)
+    J = rbd.frame_jacobian(model, q, "l0", "local")
+    S_rate = rbd.frame_acceleration(model, q, v, jnp.zeros(2), "l0", "local")
+    V, R = J @ v, rbd.frame_placement(model, q, "l0").R
+    inertia = model.inertia[-1]
+    weight = spatial.apply_inertia(inertia, jnp.concatenate([R.T @ model.gravity, jnp.zeros(3)]))
+    active = jnp.linalg.pinv(J).T @ tau
+    found = con.constrained_body(
+        inertia, J.T, S_rate, active, spatial.gyroscopic_force(inertia, V) - weight
+    )
+    close(found.joint_acceleration, a, 1e-11)
+
+
+# ------------------------------------------------------------------------------ mechanisms
+
+
+@pytest.mark.parametrize("name", linkage_names())
+def test_linkages_are_closed(name):
+    model, constraints, q = load_linkage(name)
+    rows = con.constraint_rows(model, q, jnp.zeros(model.nv), constraints)
+    close(rows.position, jnp.zeros(len(rows.position)), 1e-14)
+    freedoms = {"four_bar": 1, "five_bar": 2, "standing_quadruped": 6}
+    assert model.nv - np.linalg.matrix_rank(rows.K, 1e-9) == freedoms[name]
+
+
+def test_unknown_linkages_are_named():
+    with pytest.raises(rbd.ArgumentError, match=r"four_bar.*found 'six_bar'"):
+        load_linkage("six_bar")
+
+
+def test_closing_is_the_solution_and_has_its_derivative():
+    model, constraints, q = load_linkage("four_bar")
+    constraints = (*constraints, con.Equation(lambda model, q: q[:1] + 1.0))
+
+    @jax.jit
+    def closed(t):
+        longer = dataclasses.replace(
+            model, placement=model.placement._replace(p=model.placement.p * (1 + t))
+        )
+        return con.close_loops(longer, q, constraints)
+
+    found, slope = jax.jvp(closed, (jnp.zeros(()),), (jnp.ones(()),))
+    assert found.residual < 1e-14
+    close(found.q[0], -1.0, 1e-14)
+    ahead, back = closed(jnp.asarray(1e-5)), closed(jnp.asarray(-1e-5))
+    close(slope.q, (ahead.q - back.q) / 2e-5, 1e-9)
+    apart = (*constraints, con.point(None, "rocker_tip", (5.0, 0.0, 0.0)))
+    assert con.close_loops(model, q, apart).residual > 0.1
+
+
+# ------------------------------------------------------------------------------------ wrong input
+
+
+@pytest.mark.parametrize(
+    ("constraint", "message"),
+    [
+        (lambda: con.point(None, "nose"), "no frame 'nose'"),
+        (lambda: con.point(None, "l1", (0.0, 1.0)), r"shape \(2,\), expected \(3,\)"),
+        (lambda: con.hinge(None, "l1", (0.0, 1.0)), r"axis has shape \(2,\), expected \(3,\)"),
+        (lambda: con.Equation(lambda model, q: q[0]), r"Equation gives shape \(\)"),
+        (lambda: con.FrameConstraint(lambda X: X.R, None, "l1"), "between None and 'l1' has"),
+    ],
+)
+def test_wrong_constraints_are_named(model, constraint, message):
+    q, v, *_ = zoo.state(model)
+    with pytest.raises(rbd.ArgumentError, match=message):
+        con.constraint_rows(model, q, v, [constraint()])
+
+
+def test_wrong_arguments_are_named(model):
+    q, v, *_ = zoo.state(model)
+    with pytest.raises(rbd.ArgumentError, match="tau has shape"):
+        con.constrained_dynamics(model, q, v, q, [CONTACT])
+    with pytest.raises(rbd.ArgumentError, match="restitution has shape"):
+        con.impact(model, q, v, [CONTACT], jnp.zeros(3))
+    with pytest.raises(rbd.ArgumentError, match="method is 'guess'"):
+        con.constrained_body(model.inertia[0], jnp.ones((1, 6)), v[:6], v[:6], v[:6], "guess")
+    with pytest.raises(rbd.ArgumentError, match=r"gamma\(y\) has shape"):
+        con.explicit_dynamics(model, lambda y: y, v[:2], v[:2], v)
