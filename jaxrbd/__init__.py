@@ -1,6 +1,6 @@
 """jaxrbd: rigid-body dynamics for JAX. The index of its public names; importing it runs nothing."""
 
-from . import frames, inertial_parameters, joints, se3, so3, spatial
+from . import constraints, frames, inertial_parameters, joints, se3, so3, spatial
 from ._algorithms.aba import aba, aba_minverse
 from ._algorithms.branch_sparse import ltl_factor, ltl_solve
 from ._algorithms.centroidal import (
@@ -92,6 +92,7 @@ from .identification import (
 from .io.urdf import load_urdf, parse_urdf, validate_urdf
 from .model import Model
 from .robots import load_robot, robot_names
+from .robots.linkages import Linkage, linkage_names, load_linkage
 from .spatial import Pose
 from .tangent import gradient, hessian, jacobian
 
@@ -100,6 +101,9 @@ __version__ = "0.1.0"
 __all__ = [
     # the robot: load it, or build it by hand
     "Model",
+    "Linkage",
+    "linkage_names",
+    "load_linkage",
     "load_robot",
     "load_urdf",
     "parse_urdf",
@@ -192,6 +196,7 @@ __all__ = [
     "kinetic_energy_regressor",
     "potential_energy_regressor",
     # modules of operators, of labelled quantities and of joint kinds
+    "constraints",
     "frames",
     "inertial_parameters",
     "joints",

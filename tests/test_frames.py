@@ -4,9 +4,7 @@ import dataclasses
 import functools
 import inspect
 import itertools
-import json
 import operator
-import pathlib
 import pickle
 import re
 
@@ -913,15 +911,3 @@ def test_a_state_is_single_where_its_robot_is_and_batches():
     assert {(x.dtype, x.shape[0]) for x in jax.tree.leaves(shapes)} == {(jnp.dtype("float32"), 2)}
     gradient = jax.grad(lambda model: frames.State(model, q, v).center_of_mass("l2").array[0])
     assert jax.eval_shape(gradient, model).inertia.shape == model.inertia.shape
-
-
-@pytest.mark.slow
-def test_the_notebook_runs():
-    path = pathlib.Path(__file__).parents[1] / "notebooks/02_frames_that_check_themselves.ipynb"
-    cells = json.loads(path.read_text())["cells"]
-    names = {}
-    for cell in cells:
-        if cell["cell_type"] == "code":
-            exec("".join(cell["source"]), names)
-    assert names["jaxprs"][0] == names["jaxprs"][1]
-    assert names["programs"][0] == names["programs"][1]

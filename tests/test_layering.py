@@ -14,7 +14,7 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 # From the bottom to the top. A module imports from the rows above its own in this table, never from
 # its own row or from below. A folder is one entry; its modules may import each other.
 LAYERS = (
-    ("errors", "_components", "_series"),
+    ("errors", "_components", "_series", "_linear"),
     ("spatial", "so3"),
     ("se3", "inertial_parameters", "topology"),
     ("joints", "tree"),
@@ -24,7 +24,7 @@ LAYERS = (
     ("builder", "configuration"),
     ("editing", "tangent"),
     ("_algorithms",),
-    ("io", "identification", "frames"),
+    ("io", "identification", "frames", "constraints"),
     ("robots",),
     ("__init__",),
     ("_rollout", "_overview", "testing"),
@@ -42,7 +42,8 @@ STRANGERS = {
 ANYWHERE = {"jax", "jaxtyping", "equinox", "numpy"}
 ONLY_IN = {"lxml": "io", "matplotlib": "_rollout_plot"}
 LOOPS = {"scan", "fori_loop", "while_loop", "map"}
-LOOPS_IN = {"tree", "aba", "branch_sparse", "_rollout"}  # index work: two of the dof tree
+# The sweeps over the tree and, by index, over its dofs; steps in time; Newton's steps.
+LOOPS_IN = {"tree", "aba", "branch_sparse", "_rollout", "closing"}
 
 
 def entry(path: pathlib.Path) -> str:

@@ -25,13 +25,10 @@ from jaxtyping import Float
 
 from .. import arguments
 from .._algorithms.crba import crba
-from .._algorithms.kinematics import forward_kinematics
+from .._algorithms.kinematics import body_motions, forward_kinematics
 from .._algorithms.rnea import bias_force
 from ..errors import ArgumentError
-from ..joint_space import joint_acceleration, joint_motion
 from ..model import Model
-from ..spatial import cross_motion
-from ..tree import propagate
 from .kinds import BodyMotion, Constraint, Rows
 
 
@@ -145,10 +142,7 @@ def _rows(model: Model, q: Array, v: Array, constraints: Sequence[Constraint]) -
         if not isinstance(constraint, Constraint):
             raise ArgumentError(f"constraints[{i}] is {constraint!r}, expected a Constraint")
     kinematics = forward_kinematics(model, q)
-    vJ = joint_motion(model, q, v)
-    V = propagate(model.topology, kinematics.X_PB, vJ)
-    aJ = joint_acceleration(model, q, v, jnp.zeros_like(v)) + cross_motion(V, vJ)
-    motion = BodyMotion(kinematics, v, V, propagate(model.topology, kinematics.X_PB, aJ))
+    motion = BodyMotion(kinematics, v, *body_motions(model, kinematics, v, jnp.zeros_like(v)))
     return [constraint.rows(model, motion) for constraint in constraints]
 
 
