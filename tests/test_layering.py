@@ -24,8 +24,8 @@ LAYERS = (
     ("builder", "configuration"),
     ("editing", "tangent"),
     ("_algorithms",),
-    ("io", "identification"),
-    ("robots",),
+    ("io", "identification", "integrators"),
+    ("robots", "diffrax_adapter"),
     ("__init__",),
     ("_rollout", "_overview", "testing"),
     ("_rollout_plot",),
@@ -40,9 +40,10 @@ STRANGERS = {
     "_algorithms": {"joints"},  # no algorithm knows a joint kind
 }
 ANYWHERE = {"jax", "jaxtyping", "equinox", "numpy"}
-ONLY_IN = {"lxml": "io", "matplotlib": "_rollout_plot"}
+ONLY_IN = {"lxml": "io", "matplotlib": "_rollout_plot", "diffrax": "diffrax_adapter"}
 LOOPS = {"scan", "fori_loop", "while_loop", "map"}
-LOOPS_IN = {"tree", "aba", "branch_sparse", "_rollout"}  # index work: two of the dof tree
+# Index work, two of the dof tree; and time, with what a step of it repeats.
+LOOPS_IN = {"tree", "aba", "branch_sparse", "integrators"}
 
 
 def entry(path: pathlib.Path) -> str:
@@ -116,7 +117,7 @@ import jax
 before = dict(jax.config.values)
 import jaxrbd
 assert dict(jax.config.values) == before, "a JAX setting changed"
-heavy = {"matplotlib", "beartype", "pytest", "scipy.optimize"} & set(sys.modules)
+heavy = {"diffrax", "matplotlib", "beartype", "pytest", "scipy.optimize"} & set(sys.modules)
 assert not heavy, heavy
 jax.config.update("jax_platforms", "no_such_platform")
 try:
