@@ -22,6 +22,7 @@ them.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -38,7 +39,6 @@ from ._algorithms.crba import crba, mass_matrix_product, minverse
 from .configuration import integrate, lie_operation, velocity_bracket
 from .errors import ArgumentError
 from .model import Model
-from .spatial import cross_motion, transform_motion
 
 Dynamics = Callable[..., Any]
 
@@ -102,17 +102,17 @@ def variational_midpoint(
 ) -> tuple:
     """One step of stationary action, with the Lagrangian at the middle of the step; second order.
 
-    The action of a step x is `dt L(integrate(q, x / 2), x / dt)`. Its derivatives in the two ends
-    are the momenta `p = M v` there, and with `r` the rate of the momentum in the middle, `D_q L`
-    and the forces,
+    The action of a step x is `dt L(integrate(q, x / 2), x / dt)`, and its derivatives in the two
+    ends are the momenta `p = M v` there:
 
-        M(middle) x / dt = J(x)^T p + dt / 2 J(x / 2)^T r
-        p' = Ad(x)^T p + dt Ad(x / 2)^T r
+        2 M(middle) x / dt = J(x / 2)^T p + J(-x / 2)^T p'
+        p' = p + dt d(M v)/dt, at the middle with `v = x / dt` and the acceleration there
 
-    where `Ad` and J are the adjoint and the left Jacobian of the exponential. The first is solved
-    for x by Newton's method. Without forces the step is symplectic: the energy stays near its
-    value however long the motion, and momenta whose symmetry the model has are kept to rounding.
-    The step is symmetric: `-dt` leads back. Arguments, results and errors as of `explicit_euler`.
+    where J is the left Jacobian of the exponential. The first is solved for x. Without forces the
+    step is symplectic: the energy stays near its value however long the motion, and momenta whose
+    symmetry the model has are kept to rounding. The step is symmetric: `-dt` leads back. Forces
+    of all kinds are in `dynamics`, and enter as a virtual work in the middle. Arguments, results
+    and errors as of `explicit_euler`.
 
     Derivatives are those of the implicit function, not of the iterations. The result is NaN where
     the iterations do not converge: a step too large, or friction that jumps.
@@ -122,55 +122,39 @@ def variational_midpoint(
     q, v, dt, z = _checked(model, q, v, dt, z)
 
     def middle(x, dz):
-        """The momentum of the middle, its rate r, and what z gains."""
-        at, velocity = integrate(model, q, x / 2), x / dt
-        a, rate = rates(model, dynamics, at, velocity, _add(z, 0.5, dz))
-
-        def momentum(dq, v):
-            return mass_matrix_product(model, integrate(model, at, dq), v)
-
-        along = (jnp.zeros_like(x), velocity), (velocity, a)
-        p, dp = jax.jvp(momentum, *along)
-        turned = _transposed(model, cross_motion, velocity, p)
-        return p, dp - turned, jax.tree.map(lambda rate: dt * rate, rate)
+        """The momentum of the middle, its rate, and what z gains in the step."""
+        v = x / dt
+        along = (dt / 2,), (jnp.ones_like(dt),)
+        at, at_rate = jax.jvp(lambda time: integrate(model, q, time * v), *along)
+        a, z_rate = rates(model, dynamics, at, v, _add(z, 0.5, dz))
+        momentum = functools.partial(mass_matrix_product, model)
+        return *jax.jvp(momentum, (at, v), (at_rate, a)), _scale(dt, z_rate)
 
     p = mass_matrix_product(model, q, v)
     as_step = lax.stop_gradient(dt * minverse(model, q))  # about the inverse of the slope in x
 
     def residual(unknown):
         x, dz = unknown
-        p_middle, r, gained = middle(x, dz)
-        expected = _pull(model, _left_jacobian, x, p)
-        expected = expected + dt / 2 * _pull(model, _left_jacobian, x / 2, r)
-        missing = jnp.matmul(as_step, p_middle - expected, precision="highest")
-        return missing, jax.tree.map(jnp.subtract, dz, gained)
+        p_middle, p_rate, gained = middle(x, dz)
+        ends = _to_middle(model, x / 2, p) + _to_middle(model, -x / 2, p + dt * p_rate)
+        missing = jnp.matmul(as_step, p_middle - ends / 2, precision="highest")
+        return missing, _add(dz, -1, gained)
 
-    x, dz = _root(residual, (dt * v, jax.tree.map(jnp.zeros_like, z)))
-    _, r, _ = middle(x, dz)
-    p = _pull(model, _adjoint, x, p) + dt * _pull(model, _adjoint, x / 2, r)
+    x, dz = _root(residual, (dt * v, _scale(0, z)))
+    _, p_rate, _ = middle(x, dz)
     q = integrate(model, q, x)
-    return _state(q, jnp.linalg.solve(crba(model, q), p), _add(z, 1, dz))
+    v = jnp.linalg.solve(crba(model, q), p + dt * p_rate)
+    return _state(q, v, _add(z, 1, dz))
 
 
-def _left_jacobian(xi: Array, m: Array) -> Array:
-    """`(J - 1) m`."""
-    return jnp.einsum("...ij,...j->...i", se3.left_jacobian(xi), m, precision="highest") - m
+def _to_middle(model: Model, y: Array, p: Array) -> Array:
+    """`J(y)^T p`, with J the left Jacobian of the exponential on the configuration manifold."""
 
+    def less_one(xi, m):
+        return jnp.einsum("...ij,...j->...i", se3.left_jacobian(xi), m, precision="highest") - m
 
-def _adjoint(xi: Array, m: Array) -> Array:
-    """`(Ad - 1) m`."""
-    return transform_motion(se3.exp(xi), m) - m
-
-
-def _transposed(model: Model, operation: Callable, u: Array, p: Array) -> Array:
-    """The transpose of `lie_operation` in w, on a momentum p."""
-    (result,) = jax.linear_transpose(lambda w: lie_operation(model, operation, u, w), p)(p)
-    return result
-
-
-def _pull(model: Model, operation: Callable, u: Array, p: Array) -> Array:
-    """The transpose of `1 + operation`, on a momentum p."""
-    return p + _transposed(model, operation, u, p)
+    (change,) = jax.linear_transpose(lambda w: lie_operation(model, less_one, y, w), p)(p)
+    return p + change
 
 
 def rollout(
@@ -231,6 +215,10 @@ def rates(
 
 def _state(q: Array, v: Array, z: PyTree) -> tuple[Any, ...]:
     return (q, v) if z is None else (q, v, z)
+
+
+def _scale(factor, y: PyTree) -> PyTree:
+    return jax.tree.map(lambda y: factor * y, y)
 
 
 def _add(y: PyTree, factor, rate: PyTree) -> PyTree:
