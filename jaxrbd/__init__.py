@@ -60,7 +60,15 @@ from ._algorithms.second_order import (
     rnea_second_order,
 )
 from .builder import build_model
-from .configuration import difference, integrate, interpolate, neutral, random_configuration
+from .configuration import (
+    configuration_rate,
+    difference,
+    integrate,
+    interpolate,
+    neutral,
+    random_configuration,
+    velocity_bracket,
+)
 from .description import (
     Compound,
     Fixed,
@@ -88,6 +96,13 @@ from .identification import (
     base_parameters,
     identify_consistent_inertia,
     identify_inertia,
+)
+from .integrators import (
+    explicit_euler,
+    rollout,
+    runge_kutta_munthe_kaas,
+    semi_implicit_euler,
+    variational_midpoint,
 )
 from .io.urdf import load_urdf, parse_urdf, validate_urdf
 from .model import Model
@@ -124,11 +139,13 @@ __all__ = [
     "pose_matrix",
     "universal",
     # configurations
+    "configuration_rate",
     "difference",
     "integrate",
     "interpolate",
     "neutral",
     "random_configuration",
+    "velocity_bracket",
     "gradient",
     "hessian",
     "jacobian",
@@ -160,6 +177,12 @@ __all__ = [
     "passive_force",
     "rnea",
     "static_torque",
+    # integration of motion
+    "explicit_euler",
+    "rollout",
+    "runge_kutta_munthe_kaas",
+    "semi_implicit_euler",
+    "variational_midpoint",
     # analytic derivatives
     "CentroidalDerivatives",
     "ForwardDynamicsDerivatives",

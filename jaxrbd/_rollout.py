@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax import Array, lax
+from jax import Array
 from jaxtyping import Float
 
 from ._algorithms.forward_dynamics import forward_dynamics
 from ._algorithms.mass import kinetic_energy, passive_force, potential_energy
-from .configuration import difference, integrate, neutral
+from .configuration import difference, neutral
+from .integrators import rollout, runge_kutta_munthe_kaas
 from .model import Model
 
 
@@ -31,62 +31,24 @@ class Trajectory(NamedTuple):
     work: Float[Array, " n_states"]
 
 
-# Stage i starts from the configuration of stage BASE[i] and moves by SHIFT[i], a combination of the
-# velocities found so far. The step ends with the two motions FINISH, one after the other, where a
-# vector space needs only their sum.
-BASE = np.array([0, 0, 0, 1])
-SHIFT = np.array([[0, 0, 0, 0], [1, 0, 0, 0], [0, 1, 0, 0], [-1, 0, 2, 0]]) / 2
-FINISH = np.array([[3, 2, 2, -1], [-1, 2, 2, 3]]) / 12
-
-
-class _Stages(NamedTuple):
-    """At each stage: q (4, nq), v and acceleration a (4, nv), power (4,) in W."""
-
-    q: Array
-    v: Array
-    a: Array
-    power: Array
-
-
-def rk4_step(
+def step(
     model: Model,
     q: Float[Array, " nq"],
     v: Float[Array, " nv"],
+    work: Float[Array, ""],
     tau: Float[Array, " nv"],
     dt: Float[Array, ""],
 ) -> tuple[Float[Array, " nq"], Float[Array, " nv"], Float[Array, ""]]:
     """Advance the state by `dt` seconds under a constant joint force `tau`; fourth order.
 
-    Returns q, v and the work (J) that `tau` and the passive forces do meanwhile, by the same
-    quadrature as the state. The configuration moves along its manifold by `integrate` alone. The
-    stages are a loop, for the sake of the time that a gradient takes to compile.
-    Source: Celledoni, Marthinsen and Owren (2003), Commutator-free Lie group methods, section 3.
+    The work (J) that `tau` and the passive forces do is summed by the quadrature of the state.
     """
 
-    def stage(known, row):
-        number, base, shift, path = row
-        q_i = integrate(model, known.q[base], dt * _combine(shift, known.v))
-        v_i = v + dt * _combine(path, known.a)
-        force = tau + passive_force(model, q_i, v_i)
-        a_i = forward_dynamics(model, q_i, v_i, force)
-        found = _Stages(q_i, v_i, a_i, jnp.sum(force * v_i))
-        return jax.tree.map(lambda all, one: all.at[number].set(one), known, found), None
+    def dynamics(q, v, _):
+        force = tau + passive_force(model, q, v)
+        return forward_dynamics(model, q, v, force), jnp.sum(force * v)
 
-    def finish(q, shift):
-        return integrate(model, q, dt * _combine(shift, known.v)), None
-
-    shift, path, ends = (jnp.asarray(x, model.dtype) for x in (SHIFT, SHIFT + SHIFT[BASE], FINISH))
-    zeros = jnp.zeros((4, model.nv), model.dtype)
-    known = _Stages(jnp.tile(q, (4, 1)), zeros, zeros, zeros[:, 0])
-    known, _ = lax.scan(stage, known, (jnp.arange(4), jnp.asarray(BASE), shift, path))
-    q, _ = lax.scan(finish, q, ends)
-    weights = ends[0] + ends[1]
-    return q, v + dt * _combine(weights, known.a), dt * _combine(weights, known.power)
-
-
-def _combine(weights: Array, rates: Array) -> Array:
-    """The weighted sum of the stages' rates."""
-    return jnp.tensordot(weights, rates, 1, precision="highest")
+    return runge_kutta_munthe_kaas(model, dynamics, q, v, dt, work)
 
 
 def simulate(
@@ -96,22 +58,10 @@ def simulate(
     tau: Float[Array, "n nv"],
     dt: Float[Array, ""],
 ) -> Trajectory:
-    """Simulate one step of `dt` seconds for each row of `tau`, from the state (q, v).
-
-    Reverse mode keeps the states alone and computes the inside of each step again, so its memory
-    is that of the trajectory.
-    """
-
-    @jax.checkpoint
-    def step(state, tau):
-        q, v, work = state
-        q, v, more = rk4_step(model, q, v, tau, dt)
-        state = (q, v, work + more)
-        return state, state
-
+    """Simulate one step of `dt` seconds for each row of `tau`, from the state (q, v)."""
     start = (q, v, jnp.zeros((), model.dtype))
-    _, states = lax.scan(step, start, tau)
-    return Trajectory(*jax.tree.map(lambda x, xs: jnp.concatenate([x[None], xs]), start, states))
+    states = rollout(lambda *at: step(model, *at, dt), start, tau)
+    return Trajectory(*states)
 
 
 def cost(

@@ -1,4 +1,4 @@
-"""The configuration manifold: neutral and random points, steps along it, and differences.
+"""The configuration manifold: neutral and random points, steps along it, differences, rates.
 
 Velocities are tangent vectors (nv,) as everywhere: body velocities for a free-flyer, angular
 velocity in the child's frame for a ball joint. Mimic joints need no care here: they are functions
@@ -16,8 +16,9 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float, PRNGKeyArray
 
-from . import arguments
+from . import arguments, joints
 from .model import Model, joint_groups, merge_rows, take_rows
+from .spatial import cross_motion
 
 
 def neutral(model: Model) -> Float[Array, " nq"]:
@@ -88,6 +89,43 @@ def interpolate(model: Model, q0: ArrayLike, q1: ArrayLike, alpha: ArrayLike):
     """
     alpha = arguments.number(model, alpha, "alpha")
     return integrate(model, q0, alpha * difference(model, q0, q1))
+
+
+@jax.jit
+def configuration_rate(model: Model, q: ArrayLike, v: ArrayLike) -> Float[Array, " nq"]:
+    """The rate dq/dt (nq,) of the coordinates of a robot that moves with the velocity v.
+
+    `q` (nq,), `v` (nv,): the derivative of `integrate(model, q, t v)` at t = 0. For an ordinary
+    differential equation in q; adding `dt` times it to q leaves the manifold. Raises ArgumentError
+    on a wrong shape or dtype.
+    """
+    q, v = arguments.configuration(model, q), arguments.velocity(model, v)
+    return jax.jvp(lambda dv: integrate(model, q, dv), (jnp.zeros_like(v),), (v,))[1]
+
+
+@jax.jit
+def velocity_bracket(model: Model, u: ArrayLike, w: ArrayLike) -> Float[Array, " nv"]:
+    """The Lie bracket [u, w] (nv,) of two velocities: by how much the motions do not commute.
+
+    `u`, `w` (nv,): to second order, moving with u, w, -u, -w in turn is moving with [u, w]. It is 0
+    where velocities are rates of coordinates. Raises ArgumentError on a wrong shape or dtype.
+    """
+    u, w = arguments.velocity(model, u, "u"), arguments.velocity(model, w, "w")
+    return lie_operation(model, cross_motion, u, w)
+
+
+def lie_operation(
+    model: Model,
+    operation: Callable[[Array, Array], Array],
+    u: Float[Array, " nv"],
+    w: Float[Array, " nv"],
+) -> Float[Array, " nv"]:
+    """An operation of motions on velocities, joint by joint: see `joints.lie_operation`."""
+
+    def of(group, u, w):
+        return joints.lie_operation(group.joint, operation, u, w)
+
+    return _by_kind(model, of, (u, "v"), (w, "v"), gives="v")
 
 
 def _by_kind(model: Model, function: Callable, *operands: tuple[Array, str], gives: str) -> Array:

@@ -108,6 +108,31 @@ class _Euclidean(Joint):
         return q1 - q0
 
 
+def lie_operation(
+    joint: Joint,
+    operation: Callable[[Array, Array], Array],
+    u: Float[Array, "... nv"],
+    w: Float[Array, "... nv"],
+) -> Float[Array, "... nv"]:
+    """An operation of motions, such as the bracket `cross_motion`, on velocities of a joint.
+
+    `S x = operation(S u, S w)`, linear in its second operand. As S is constant, its motions are
+    closed under whatever is made of brackets. It is 0 where velocities are rates of coordinates,
+    since brackets are: state `Ad - 1`, and not `Ad`.
+    """
+    if isinstance(joint, _Euclidean):
+        return jnp.zeros_like(w)
+    if jax.tree.leaves(joint):
+        S = joint.subspace()
+        inverse = jnp.linalg.pinv(S)
+    else:  # a kind without parameters: its subspace is a constant of the program
+        with jax.ensure_compile_time_eval():
+            constant = np.asarray(joint.subspace())
+        S, inverse = (jnp.asarray(x, w.dtype) for x in (constant, np.linalg.pinv(constant)))
+    Su, Sw = (jnp.einsum("...j,...ji->...i", x, S, precision="highest") for x in (u, w))
+    return jnp.einsum("...i,...ij->...j", operation(Su, Sw), inverse, precision="highest")
+
+
 def _uniform(key, lower, upper, reach):
     """Uniform between the limits; an infinite one is put `reach` away from 0 or from the other."""
     low = jnp.where(jnp.isfinite(lower), lower, jnp.minimum(-reach, jnp.nan_to_num(upper) - reach))

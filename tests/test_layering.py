@@ -24,8 +24,8 @@ LAYERS = (
     ("builder", "configuration"),
     ("editing", "tangent"),
     ("_algorithms",),
-    ("io", "identification", "frames", "constraints"),
-    ("robots",),
+    ("io", "identification", "frames", "constraints", "integrators"),
+    ("robots", "diffrax_adapter"),
     ("__init__",),
     ("_rollout", "_overview", "testing"),
     ("_rollout_plot",),
@@ -40,10 +40,11 @@ STRANGERS = {
     "_algorithms": {"joints"},  # no algorithm knows a joint kind
 }
 ANYWHERE = {"jax", "jaxtyping", "equinox", "numpy"}
-ONLY_IN = {"lxml": "io", "matplotlib": "_rollout_plot"}
+ONLY_IN = {"lxml": "io", "matplotlib": "_rollout_plot", "diffrax": "diffrax_adapter"}
 LOOPS = {"scan", "fori_loop", "while_loop", "map"}
-# The sweeps over the tree and, by index, over its dofs; steps in time; Newton's steps.
-LOOPS_IN = {"tree", "aba", "branch_sparse", "_rollout", "closing"}
+# The sweeps over the tree and, by index, over its dofs; time, with what a step of it repeats;
+# Newton's steps.
+LOOPS_IN = {"tree", "aba", "branch_sparse", "integrators", "closing"}
 
 
 def entry(path: pathlib.Path) -> str:
@@ -117,7 +118,7 @@ import jax
 before = dict(jax.config.values)
 import jaxrbd
 assert dict(jax.config.values) == before, "a JAX setting changed"
-heavy = {"matplotlib", "beartype", "pytest", "scipy.optimize"} & set(sys.modules)
+heavy = {"diffrax", "matplotlib", "beartype", "pytest", "scipy.optimize"} & set(sys.modules)
 assert not heavy, heavy
 jax.config.update("jax_platforms", "no_such_platform")
 try:

@@ -1,0 +1,441 @@
+"""The integrators: their orders, what they keep, their derivatives; and the bracket."""
+
+import functools
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxrbd as rbd
+import zoo
+from jaxrbd import joints, spatial
+from zoo import close
+
+ORDERS = {
+    rbd.explicit_euler: 1,
+    rbd.semi_implicit_euler: 1,
+    rbd.variational_midpoint: 2,
+    rbd.runge_kutta_munthe_kaas: 4,
+}
+integrator = pytest.mark.parametrize("step", ORDERS, ids=lambda step: step.__name__)
+
+
+@functools.cache
+def top():
+    """A body on a ball joint, in gravity, whose centre of mass lies elsewhere."""
+    return zoo.build(["spherical"], [-1], seed=6)
+
+
+@functools.cache
+def floating():
+    """Every joint kind on a free-flyer, in no gravity."""
+    return zoo.build(
+        ["free_flyer", "spherical", "planar", "helical", "translation", "universal", "revolute"],
+        [-1, 0, 1, 2, 1, 0, 5],
+        seed=7,
+        gravity=(0, 0, 0),
+    )
+
+
+ROBOTS = {"top": top, "floating": floating}
+
+
+def free(model):
+    return lambda q, v: rbd.forward_dynamics(model, q, v, jnp.zeros(model.nv, model.dtype))
+
+
+def driven(model):
+    """Forces that vary with time, and friction; z is the time and the work that they do."""
+
+    def dynamics(q, v, z):
+        time, _ = z
+        force = 0.5 * jnp.cos(3 * time) * jnp.linspace(-1, 1, model.nv, dtype=v.dtype) - 0.1 * v
+        return rbd.forward_dynamics(model, q, v, force), (1.0, jnp.sum(force * v))
+
+    return dynamics
+
+
+def energy(model, q, v):
+    return rbd.kinetic_energy(model, q, v) + rbd.potential_energy(model, q)
+
+
+def repeat(model, dynamics, step):
+    """Many steps as one program: a function of the state, dt and the number of steps."""
+
+    @jax.jit
+    def run(state, dt, count):
+        return jax.lax.fori_loop(
+            0, count, lambda _, s: step(model, dynamics, *s[:2], dt, *s[2:]), state
+        )
+
+    return run
+
+
+# ------------------------------------------------------------------------------------------- orders
+
+
+@functools.cache
+def driven_run(robot, step):
+    model = ROBOTS[robot]()
+    return repeat(model, driven(model), step)
+
+
+@functools.cache
+def exact(robot):
+    model = ROBOTS[robot]()
+    start = *zoo.state(model)[:2], (jnp.zeros(()), jnp.zeros(()))
+    return start, driven_run(robot, rbd.runge_kutta_munthe_kaas)(start, DURATION / 1024, 1024)
+
+
+DURATION = 0.25
+STEPS = 32, 64
+
+
+@integrator
+@pytest.mark.parametrize("robot", ROBOTS)
+def test_order_of_convergence(robot, step):
+    """Of the configuration, the velocity, and what is integrated along: work in a driven motion."""
+    model = ROBOTS[robot]()
+    start, (q, v, (_, work)) = exact(robot)
+
+    def errors(count):
+        found = driven_run(robot, step)(start, DURATION / count, count)
+        close(found[2][0], DURATION, 1e-14)
+        dq = rbd.difference(model, q, found[0])
+        return np.array([jnp.linalg.norm(dq), jnp.linalg.norm(found[1] - v)]), abs(
+            found[2][1] - work
+        )
+
+    (coarse, _), (fine, off) = errors(STEPS[0]), errors(STEPS[1])
+    assert np.all(fine > 1e-12)  # else rounding hides the order
+    np.testing.assert_allclose(np.log2(coarse / fine), ORDERS[step], atol=0.2)
+    assert off < 3 * np.max(fine)
+
+
+@integrator
+def test_a_constant_velocity_is_followed_exactly(step):
+    if step is rbd.variational_midpoint:
+        pytest.skip("it keeps momenta, not velocities")
+    model = zoo.connected()
+    q, v, _, _ = zoo.state(model)
+    reached, still = step(model, lambda q, v: jnp.zeros_like(v), q, v, 0.3)
+    close(reached, rbd.integrate(model, q, 0.3 * v), 1e-14)
+    close(still, v, 0)
+
+
+# ------------------------------------------------------------------------- what an integrator keeps
+
+
+@functools.cache
+def free_run(robot, step):
+    model = ROBOTS[robot]()
+    return repeat(model, free(model), step)
+
+
+def test_variational_steps_keep_momentum():
+    """Without gravity, the momentum in the world: about its origin, and so of the whole robot."""
+    model = floating()
+    state = zoo.state(model)[:2]
+
+    @jax.jit
+    def momentum(q, v):
+        in_root = rbd.mass_matrix_product(model, q, v)[:6]  # the free-flyer's: of the whole robot
+        return spatial.transform_force(rbd.frame_placement(model, q, "l0"), in_root)
+
+    run = free_run("floating", rbd.variational_midpoint)
+    close(momentum(*run(state, 0.01, 100)), momentum(*state), 1e-12)
+    other = free_run("floating", rbd.semi_implicit_euler)(state, 0.01, 100)
+    assert np.max(np.abs(momentum(*other) - momentum(*state))) > 1e-4
+
+
+def test_variational_steps_keep_the_symmetry_of_a_top():
+    """Gravity is blind to turns about the vertical: that angular momentum is kept, and no other."""
+    model = top()
+    state = zoo.state(model)[:2]
+
+    @jax.jit
+    def momentum(q, v):
+        return rbd.frame_placement(model, q, "l0").R @ rbd.mass_matrix_product(model, q, v)
+
+    change = momentum(*free_run("top", rbd.variational_midpoint)(state, 0.01, 500)) - momentum(
+        *state
+    )
+    assert abs(change[2]) < 1e-13
+    assert np.linalg.norm(change[:2]) > 1e-3
+
+
+def test_energy_of_variational_steps_is_bounded():
+    model = top()
+    run = free_run("top", rbd.variational_midpoint)
+    of = jax.jit(functools.partial(energy, model))
+    state = zoo.state(model)[:2]
+    start = of(*state)
+    errors = []
+    for _ in range(40):
+        state = run(state, 0.01, 250)
+        errors.append(abs(of(*state) - start) / start)
+    early, late = np.max(errors[:10]), np.max(errors[-10:])
+    assert 1e-7 < late < 2 * early < 1e-3
+
+
+@pytest.mark.parametrize("robot", ["top", pytest.param("quadruped", marks=pytest.mark.slow)])
+def test_energy_drift_over_ten_seconds(robot):
+    """At 1 ms, relative to the energy of the motion: the robot is thrown in no gravity."""
+    model = top() if robot == "top" else rbd.load_robot(robot)
+    if robot == "quadruped":
+        model = eqx.tree_at(lambda m: m.gravity, model, jnp.zeros(3))
+    run = repeat(model, free(model), rbd.runge_kutta_munthe_kaas)
+    q, v, _, _ = zoo.state(model)
+    end = run((q, v), 1e-3, 10_000)
+    drift = energy(model, *end) - energy(model, q, v)
+    assert abs(drift) < 1e-8 * rbd.kinetic_energy(model, q, v)
+
+
+@pytest.mark.parametrize("robot", ROBOTS)
+def test_variational_steps_go_back_where_they_came_from(robot):
+    model = ROBOTS[robot]()
+    q, v, _, _ = zoo.state(model)
+    run = free_run(robot, rbd.variational_midpoint)
+    there = run((q, v), 0.01, 20)
+    back = run(there, -0.01, 20)
+    close(rbd.difference(model, q, back[0]), jnp.zeros(model.nv), 1e-12)
+    close(back[1], v, 1e-11)
+
+
+# ---------------------------------------------------------------------------------- transformations
+
+
+@functools.cache
+def arm():
+    """A ball joint and a hinge: what a transformed step is compiled for."""
+    return zoo.build(["spherical", "revolute"], [-1, 0], seed=9, armature=0.1)
+
+
+def spring(model, target, gain):
+    """An acceleration that is cheap to compile: towards a configuration, and bent by velocity."""
+
+    def dynamics(q, v):
+        return gain * rbd.difference(model, target, q) + jnp.sin(v) - v[::-1]
+
+    return dynamics
+
+
+@integrator
+def test_derivatives(step):
+    """Along a line in the state, the step and the dynamics: forward, reverse and second order."""
+    model = arm()
+    q, v, u, _ = zoo.state(model)
+    weights = jnp.sin(jnp.arange(1.0, 2 * model.nv + 1))
+
+    def value(s):
+        start = rbd.integrate(model, q, s * u), v + s * u
+        q1, v1 = step(model, spring(model, q, s - 3), *start, 0.05 * (1 + s))
+        return jnp.sum(weights * jnp.concatenate([rbd.difference(model, q, q1), v1]))
+
+    def both(s):
+        (_, reverse), (forward, second) = jax.jvp(jax.value_and_grad(value), (s,), (1.0,))
+        return forward, reverse, second
+
+    h = 1e-2
+    stencil = h * jnp.arange(-3.0, 4.0)
+    values = jax.jit(jax.vmap(value))(stencil)
+    forward, reverse, second = jax.jit(both)(0.0)
+    weights_1 = jnp.array([-1.0, 9, -45, 0, 45, -9, 1]) / (60 * h)
+    weights_2 = jnp.array([2.0, -27, 270, -490, 270, -27, 2]) / (180 * h**2)
+    close(forward, jnp.sum(weights_1 * values), 1e-9)
+    close(reverse, forward, 1e-12)
+    close(second, jnp.sum(weights_2 * values), 1e-8)
+
+
+@integrator
+def test_batches_and_single_precision(step):
+    model = arm()
+    q, v, _, _ = zoo.state(model)
+    scales = jnp.array([0.0, 0.5, 1.0])
+
+    def one(model, q, v, scale):
+        return step(model, spring(model, rbd.neutral(model), -3), q, scale * v, 0.01)
+
+    alone = jax.jit(one)
+    together = jax.jit(jax.vmap(one, (None, None, None, 0)))(model, q, v, scales)
+    for row, scale in enumerate(scales):
+        for x, y in zip(together, alone(model, q, v, scale)):
+            close(x[row], y, 1e-13)
+    single = jax.tree.map(lambda x: x.astype(jnp.float32), (model, q, v, scales[2]))
+    for x, y in zip(alone(*single), alone(model, q, v, 1.0)):
+        assert x.dtype == jnp.float32
+        close(x.astype(float), y, 1e-5)
+
+
+def test_a_step_too_large_gives_nan_and_not_a_wrong_state():
+    model = top()
+    q, v, _, _ = zoo.state(model)
+    assert np.all(np.isnan(free_run("top", rbd.variational_midpoint)((q, v), 30.0, 1)[1]))
+
+
+def test_rollout_is_the_steps_one_by_one():
+    model = top()
+    q, v, _, _ = zoo.state(model)
+    forces = jnp.cos(jnp.arange(9.0)).reshape(3, 3)
+
+    def step(q, v, tau):
+        def dynamics(q, v):
+            return rbd.forward_dynamics(model, q, v, tau)
+
+        return rbd.semi_implicit_euler(model, dynamics, q, v, 0.1)
+
+    qs, vs = rbd.rollout(step, (q, v), forces)
+    assert qs.shape == (4, 4)
+    close(qs[0], q, 0)
+    state = q, v
+    for i, tau in enumerate(forces):
+        state = step(*state, tau)
+        close(qs[i + 1], state[0], 1e-14)
+        close(vs[i + 1], state[1], 1e-14)
+    unforced = rbd.rollout(lambda q, v: step(q, v, jnp.zeros(3)), (q, v), steps=2)
+    assert unforced[0].shape == (3, 4)
+
+
+def test_bad_arguments():
+    model = top()
+    q, v, _, _ = zoo.state(model)
+    dynamics = free(model)
+    euler = rbd.explicit_euler
+    wrong: dict[str, Any] = {
+        "q has shape": lambda: euler(model, dynamics, q[:3], v, 0.1),
+        "v has dtype|v of shape": lambda: euler(model, dynamics, q, v.astype(jnp.float32), 0.1),
+        "dt has shape": lambda: euler(model, dynamics, q, v, jnp.ones(3)),
+        r"dynamics\(q, v\) has shape": lambda: euler(model, lambda q, v: q, q, v, 0.1),
+        "returns two": lambda: euler(model, lambda q, v, z: v, q, v, 0.1, 0.0),
+        "rate of z": lambda: euler(model, lambda q, v, z: (v, jnp.ones(2)), q, v, 0.1, 0.0),
+        "number of steps": lambda: rbd.rollout(lambda *s: s, (q, v)),
+        "either inputs": lambda: rbd.rollout(lambda *s: s, (q, v), v, steps=3),
+    }
+    for message, call in wrong.items():
+        with pytest.raises(rbd.ArgumentError, match=message):
+            call()
+
+
+# -------------------------------------------------------------------------------------- the bracket
+
+
+class Eccentric(joints.Joint):
+    """A ball joint whose child turns about a point of its own: a subspace with a parameter."""
+
+    arm: jax.Array | np.ndarray = eqx.field(default_factory=lambda: np.array([0.3, -0.2, 0.5]))
+    nq: ClassVar[int] = 4
+    nv: ClassVar[int] = 3
+    ball: ClassVar[joints.Joint] = joints.Spherical()
+
+    def pose(self, placement, q):
+        turned = self.ball.pose(placement, q)
+        arm = jnp.broadcast_to(self.arm, (*q.shape[:-1], 3))
+        return rbd.Pose(turned.R, turned.p + spatial.rotate(turned.R, arm))
+
+    def subspace(self):
+        turn = jnp.eye(3)
+        lever = jnp.cross(turn, self.arm[..., None, :])
+        return jnp.concatenate([lever, jnp.broadcast_to(turn, lever.shape)], axis=-1)
+
+    def neutral(self):
+        return self.ball.neutral()
+
+    def integrate(self, q, v):
+        return self.ball.integrate(q, v)
+
+    def difference(self, q0, q1):
+        return self.ball.difference(q0, q1)
+
+    def random(self, key, lower, upper):
+        return self.ball.random(key, lower, upper)
+
+
+def eccentric():
+    rng = np.random.default_rng(0)
+    links = [rbd.Link(name, zoo.random_inertia(rng)) for name in "ab"]
+    specs = [
+        rbd.JointSpec("ja", Eccentric(), None, "a", zoo.random_placement(rng)),
+        rbd.JointSpec("jb", joints.Planar(), "a", "b", zoo.random_placement(rng)),
+    ]
+    return rbd.build_model(links, specs)
+
+
+@pytest.mark.parametrize("robot", [zoo.connected, zoo.coupled, zoo.following, eccentric])
+def test_bracket(robot):
+    model = robot()
+    q, u, w, _ = zoo.state(model)
+    x = jnp.roll(u, 1)
+
+    @jax.jit
+    def both(q, u, w, x):
+        def b(u, w):
+            return rbd.velocity_bracket(model, u, w)
+
+        def conjugated(s, t):
+            """The motion t w, seen from where s u leads."""
+            at = rbd.integrate(model, rbd.integrate(model, q, s * u), t * w)
+            return rbd.difference(model, q, rbd.integrate(model, at, -s * u))
+
+        jacobi = b(u, b(w, x)) + b(w, b(x, u)) + b(x, b(u, w))
+        commutator = jax.jacfwd(jax.jacfwd(conjugated), 1)(0.0, 0.0)
+        return b(u, w), b(w, u), jacobi, commutator
+
+    forth, back, jacobi, commutator = both(q, u, w, x)
+    close(back, -forth, 1e-14)
+    close(jacobi, jnp.zeros(model.nv), 1e-13)
+    close(forth, commutator, 1e-12)
+    rotates = robot is not zoo.following
+    assert bool(np.any(np.abs(forth) > 0.1)) == rotates
+
+
+def test_the_bracket_is_differentiable_in_the_joint():
+    """Of a subspace with parameters: here they are of no effect, as turns are turns."""
+    model = eccentric()
+    _, u, w, _ = zoo.state(model)
+    slope = jax.grad(lambda m: jnp.sum(rbd.velocity_bracket(m, u, w)))(model)
+    for leaf in jax.tree.leaves(slope):
+        close(leaf, jnp.zeros_like(leaf), 1e-13)
+
+
+def test_configuration_rate_is_the_rate_of_the_coordinates():
+    model = zoo.connected()
+    q, v, _, _ = zoo.state(model)
+    h = 1e-4
+    ahead, behind = (rbd.integrate(model, q, s * v) for s in (h, -h))
+    close(rbd.configuration_rate(model, q, v), (ahead - behind) / (2 * h), 1e-7)
+
+
+# ------------------------------------------------------------------------------------------ diffrax
+
+
+def test_diffrax_agrees():
+    """An adaptive solver, with z along, against many steps of fourth order."""
+    diffrax = pytest.importorskip("diffrax")
+    from jaxrbd import diffrax_adapter
+
+    model = zoo.small()
+    q, v, _, _ = zoo.state(model)
+    y0 = q, v, (jnp.zeros(()), jnp.zeros(()))
+
+    @jax.jit
+    def solve(y0):
+        solution = diffrax.diffeqsolve(
+            diffrax_adapter.ode_term(model, driven(model)),
+            diffrax.Tsit5(),
+            0.0,
+            0.25,
+            1e-3,
+            y0,
+            stepsize_controller=diffrax.PIDController(rtol=1e-10, atol=1e-10),
+        )
+        return diffrax_adapter.normalized(model, jax.tree.map(lambda x: x[0], solution.ys))
+
+    found = solve(y0)
+    expected = repeat(model, driven(model), rbd.runge_kutta_munthe_kaas)(y0, 0.25 / 512, 512)
+    close(rbd.difference(model, expected[0], found[0]), jnp.zeros(model.nv), 1e-9)
+    close(found[1], expected[1], 1e-9)
+    close(found[2][1], expected[2][1], 1e-9)
+    close(found[0], rbd.integrate(model, found[0], jnp.zeros(model.nv)), 1e-14)
