@@ -109,7 +109,7 @@ def solutions(model, q, v, tau, f_ext, constraints):
     dynamics = con.constrained_dynamics(model, q, v, tau, constraints, f_ext)
     rows = con.constraint_rows(model, q, v, constraints)
     system = con.kkt_system(model, q, v, tau, constraints, f_ext)
-    wrenches = sum(c.wrenches(model, q, x) for c, x in zip(constraints, dynamics.multipliers))
+    wrenches = con.constraint_wrenches(model, q, constraints, dynamics.multipliers)
     again = rbd.forward_dynamics(model, q, v, tau, f_ext + wrenches)
     impacts = [con.impact(model, q, v, constraints, e) for e in (1.0, 0.0)]
     energies = [rbd.kinetic_energy(model, q, x) for x in (v, impacts[0].velocity)]

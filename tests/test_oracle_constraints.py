@@ -104,7 +104,7 @@ def compare_forces(model, q, constraints, multipliers, datas, what):
     compared as wrenches.
     """
     for i, (constraint, multiplier, data) in enumerate(zip(constraints, multipliers, datas)):
-        on_bodies = constraint.wrenches(model, q, multiplier)
+        on_bodies = con.constraint_wrenches(model, q, [constraint], [multiplier])
         frame = constraint.frame_a or constraint.frame_b
         index = model.frame_names.index(frame)
         X_BF = jax.tree.map(lambda x: x[index], model.frame_pose)

@@ -12,6 +12,7 @@ from .implicit import (
     Impact,
     constrained_dynamics,
     constraint_rows,
+    constraint_wrenches,
     impact,
     kkt_system,
 )
@@ -35,6 +36,7 @@ __all__ = [
     "close_loops",
     "constrained_dynamics",
     "constraint_rows",
+    "constraint_wrenches",
     "impact",
     "kkt_system",
     # explicit constraints

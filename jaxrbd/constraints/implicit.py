@@ -25,7 +25,7 @@ from jaxtyping import Float
 
 from .. import arguments
 from .._algorithms.crba import crba
-from .._algorithms.kinematics import body_motions, forward_kinematics
+from .._algorithms.kinematics import Kinematics, body_motions, forward_kinematics
 from .._algorithms.rnea import bias_force
 from ..errors import ArgumentError
 from ..model import Model
@@ -115,6 +115,29 @@ def constraint_rows(
 
 
 @jax.jit
+def constraint_wrenches(
+    model: Model,
+    q: ArrayLike | Kinematics,
+    constraints: Sequence[Constraint],
+    multipliers: Sequence[ArrayLike],
+) -> Float[Array, "nb 6"]:
+    """The forces of constraints on the bodies: an `f_ext` (nb, 6), each in its body's own frame.
+
+    `q` (nq,) or its `Kinematics`; `multipliers`: for each constraint (m,), as the dynamics return
+    them. Under these external forces the free robot moves as the constrained one does. Raises
+    ArgumentError on a wrong shape or dtype, an unknown frame, or an `Equation`.
+    """
+    _check(constraints)
+    kinematics = forward_kinematics(model, q)
+    if len(multipliers) != len(constraints):
+        raise ArgumentError(f"{len(multipliers)} multipliers, expected {len(constraints)}")
+    f_ext = jnp.zeros((model.nb, 6), model.dtype)
+    for constraint, multiplier in zip(constraints, multipliers):
+        f_ext = f_ext + constraint.wrenches(model, kinematics, jnp.asarray(multiplier))
+    return f_ext
+
+
+@jax.jit
 def kkt_system(
     model: Model,
     q: ArrayLike,
@@ -135,12 +158,16 @@ def kkt_system(
     return A, jnp.concatenate([tau - bias_force(model, q, v, f_ext), -rows.bias])
 
 
-def _rows(model: Model, q: Array, v: Array, constraints: Sequence[Constraint]) -> list[Rows]:
+def _check(constraints: Sequence[Constraint]) -> None:
     if isinstance(constraints, Constraint):
         raise ArgumentError(f"constraints is {constraints!r}, expected a sequence of them")
     for i, constraint in enumerate(constraints):
         if not isinstance(constraint, Constraint):
             raise ArgumentError(f"constraints[{i}] is {constraint!r}, expected a Constraint")
+
+
+def _rows(model: Model, q: Array, v: Array, constraints: Sequence[Constraint]) -> list[Rows]:
+    _check(constraints)
     kinematics = forward_kinematics(model, q)
     motion = BodyMotion(kinematics, v, *body_motions(model, kinematics, v, jnp.zeros_like(v)))
     return [constraint.rows(model, motion) for constraint in constraints]

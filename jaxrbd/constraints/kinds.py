@@ -77,6 +77,12 @@ class Constraint(eqx.Module):
     def position(self, model: Model, q: Float[Array, " nq"] | Kinematics) -> Float[Array, " m"]:
         """phi(q) alone."""
 
+    @abc.abstractmethod
+    def wrenches(
+        self, model: Model, q: Float[Array, " nq"] | Kinematics, multiplier: Float[Array, " m"]
+    ) -> Float[Array, "nb 6"]:
+        """The forces on the bodies that the multipliers stand for, each in its body's frame."""
+
 
 class Equation(Constraint):
     """Any equations `function(model, q) = 0` with values (m,): their rows by differentiation.
@@ -111,6 +117,9 @@ class Equation(Constraint):
 
         bias = jax.jvp(rate, (jnp.zeros((), model.dtype),), (jnp.ones((), model.dtype),))[1]
         return Rows(moved(zero), jax.jacfwd(moved)(zero), bias)
+
+    def wrenches(self, model, q, multiplier):
+        raise ArgumentError(f"{self!r} states no forces on bodies, expected a FrameConstraint")
 
 
 class FrameConstraint(Constraint):
@@ -167,19 +176,11 @@ class FrameConstraint(Constraint):
         turned = jax.jvp(lambda X: rate(X, V), (X_AB,), (_moving(X_AB, V),))[1]
         return Rows(position, K, rate(X_AB, A) + turned)
 
-    def wrenches(
-        self, model: Model, q: ArrayLike | Kinematics, multiplier: ArrayLike
-    ) -> Float[Array, "nb 6"]:
-        """The forces of the constraint on the bodies: an `f_ext` (nb, 6), each in its own frame.
-
-        `multiplier` (m,) as the dynamics return it. With them as external forces the robot moves
-        freely as it does constrained.
-        """
+    def wrenches(self, model, q, multiplier):
         (a, X_PA, X_WA), (b, X_PB, X_WB) = self._ends(model, q)
         X_AB = inverse_compose(X_WA, X_WB)
-        multiplier = arguments.array(
-            model, multiplier, "multiplier", self._error(model, X_AB).shape, "m"
-        )
+        m = self._error(model, X_AB).shape
+        multiplier = arguments.array(model, multiplier, "multiplier", m, "m")
         zero = jnp.zeros(6, model.dtype)
 
         def error(x):

@@ -11,6 +11,7 @@ where P takes forces at joints to the bodies that they join.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -63,6 +64,7 @@ class MaximalDynamics(NamedTuple):
     joint_force: Float[Array, "nb 6"]
 
 
+@partial(jax.jit, static_argnames="joint")
 def joint_subspaces(model: Model, q: ArrayLike, joint: str) -> JointSubspaces:
     """Motion, constraint-force and active-force subspaces of a joint.
 

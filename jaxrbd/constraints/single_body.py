@@ -7,6 +7,7 @@ the constraint force f_c that makes `f + f_c = I a + p` with `a = S q_accel + b_
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -29,6 +30,7 @@ class ConstrainedBody(NamedTuple):
     joint_acceleration: Float[Array, " n"]
 
 
+@partial(jax.jit, static_argnames="method")
 def constrained_body(
     inertia: Float[Array, "10"],
     S: Float[Array, "n 6"],
@@ -71,6 +73,7 @@ def constrained_body(
     return ConstrainedBody(a, apply_inertia(inertia, a) + bias - force, q_accel)
 
 
+@jax.jit
 def apparent_inverse_inertia(
     inertia: Float[Array, "10"], S: Float[Array, "n 6"]
 ) -> Float[Array, "6 6"]:

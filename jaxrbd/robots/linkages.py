@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jaxtyping import Float
@@ -12,7 +13,7 @@ from jaxtyping import Float
 from .._algorithms.kinematics import frame_placement
 from ..builder import build_model
 from ..configuration import neutral
-from ..constraints import Constraint, close_loops, hinge, point
+from ..constraints import Constraint, hinge, point
 from ..description import Fixed, JointSpec, Link, link_inertia, pose_matrix
 from ..errors import ArgumentError
 from ..joints import Revolute
@@ -54,16 +55,23 @@ def load_linkage(name: str) -> Linkage:
 
 
 def _four_bar() -> Linkage:
-    chains = [("crank", 0.3), ("coupler", 0.9)], [("rocker", 0.7)]
-    return _planar("four_bar", chains, (0.0, 1.0), (-1.0, 0.8, -1.9))
+    """Closed with the crank up and the rocker to the right."""
+    crank, coupler, rocker = 0.3, 0.9, 0.7
+    base, turned = np.array([1.0, 0.0]), -np.pi / 3
+    bar, other = _meet(_tip(crank, turned), coupler, base, rocker)
+    chains = [("crank", crank), ("coupler", coupler)], [("rocker", rocker)]
+    return _planar("four_bar", chains, (0.0, 1.0), (turned, bar - turned, other))
 
 
 def _five_bar() -> Linkage:
-    chains = (
-        [("left_arm", 0.4), ("left_forearm", 0.6)],
-        [("right_arm", 0.4), ("right_forearm", 0.6)],
-    )
-    return _planar("five_bar", chains, (-0.15, 0.15), (-2.2, 0.9, -0.9, -0.9))
+    """Closed with the elbows out and the tip up."""
+    arm, forearm, base = 0.4, 0.6, np.array([0.15, 0.0])
+    left, right = -2.2, -0.9
+    elbows = _tip(arm, left) - base, _tip(arm, right) + base
+    bar, other = _meet(elbows[0], forearm, elbows[1], forearm)
+    chains = [[(f"{side}_arm", arm), (f"{side}_forearm", forearm)] for side in ("left", "right")]
+    q = (left, bar - left, right, other - right)
+    return _planar("five_bar", chains, (-0.15, 0.15), q)
 
 
 def _standing_quadruped() -> Linkage:
@@ -75,11 +83,27 @@ def _standing_quadruped() -> Linkage:
     return Linkage(model, tuple(point(None, *pair) for pair in zip(feet, ground)), q)
 
 
+def _tip(length: float, angle: float) -> np.ndarray:
+    """Where in the plane (x, z) a bar ends that is turned from x about y."""
+    return length * np.array([np.cos(angle), -np.sin(angle)])
+
+
+def _meet(p: np.ndarray, length: float, o: np.ndarray, other: float) -> tuple[float, float]:
+    """The angles of bars that start at p and o and meet, on the left of the way from p to o."""
+    way = o - p
+    distance = np.hypot(*way)
+    along = (distance**2 + length**2 - other**2) / (2 * distance)
+    across = np.sqrt(length**2 - along**2)
+    tip = p + (along * way + across * np.array([-way[1], way[0]])) / distance
+    first, second = tip - p, tip - o
+    return float(np.arctan2(-first[1], first[0])), float(np.arctan2(-second[1], second[0]))
+
+
 def _planar(
     name: str,
     chains: Sequence[Sequence[tuple[str, float]]],
     bases: Sequence[float],
-    guess: Sequence[float],
+    q: Sequence[float],
 ) -> Linkage:
     """Two chains of bars along their own x axes, whose tips a hinge joins."""
     links, joints = [], []
@@ -94,9 +118,7 @@ def _planar(
         joints.append(JointSpec(tip, Fixed(), parent, tip, pose_matrix(at)))
     model = build_model(links, joints, name=name)
     first, second = (f"{chain[-1][0]}_tip" for chain in chains)
-    constraints = (hinge(first, second, AXIS),)
-    closed = close_loops(model, np.array(guess, model.dtype), constraints)
-    return Linkage(model, constraints, closed.q)
+    return Linkage(model, (hinge(first, second, AXIS),), jnp.asarray(q, model.dtype))
 
 
 def _bar(length: float) -> np.ndarray:
