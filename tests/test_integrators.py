@@ -208,12 +208,6 @@ def test_variational_steps_go_back_where_they_came_from(robot):
 # ---------------------------------------------------------------------------------- transformations
 
 
-@functools.cache
-def arm():
-    """A ball joint and a hinge: what a transformed step is compiled for."""
-    return zoo.build(["spherical", "revolute"], [-1, 0], seed=9, armature=0.1)
-
-
 def spring(model, target, gain):
     """An acceleration that is cheap to compile: towards a configuration, and bent by velocity."""
 
@@ -226,7 +220,7 @@ def spring(model, target, gain):
 @integrator
 def test_derivatives(step):
     """Along a line in the state, the step and the dynamics: forward, reverse and second order."""
-    model = arm()
+    model = top()
     q, v, u, _ = zoo.state(model)
     weights = jnp.sin(jnp.arange(1.0, 2 * model.nv + 1))
 
@@ -252,7 +246,7 @@ def test_derivatives(step):
 
 @integrator
 def test_batches_and_single_precision(step):
-    model = arm()
+    model = top()
     q, v, _, _ = zoo.state(model)
     scales = jnp.array([0.0, 0.5, 1.0])
 

@@ -1,0 +1,243 @@
+"""Measure the integrators: orders of convergence, energy over ten seconds and over 100,000 steps.
+
+    python benchmarks/integrators.py            # writes docs/integrators.png and the tables
+    python benchmarks/integrators.py --quick    # a smaller measurement, printed only
+
+The tables of docs/integrators.md stand between its two marks, and are replaced there.
+"""
+
+import argparse
+import dataclasses
+import functools
+import pathlib
+import re
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from matplotlib.figure import Figure
+
+import jaxrbd as rbd
+from jaxrbd import joints
+
+DOCS = pathlib.Path(__file__).parents[1] / "docs"
+MARKS = "<!-- measured -->", "<!-- end -->"
+INTEGRATORS = (
+    rbd.explicit_euler,
+    rbd.semi_implicit_euler,
+    rbd.variational_midpoint,
+    rbd.runge_kutta_munthe_kaas,
+)
+DURATION = 0.25  # s, of the orders of convergence
+
+
+def top():
+    """A body of 1 kg on a ball joint, its centre of mass 0.2 m away, spinning in gravity."""
+    inertia = rbd.link_inertia(1.0, (0.05, 0.0, 0.2), np.diag([0.02, 0.03, 0.01]))
+    link = rbd.Link("body", inertia)
+    ball = rbd.JointSpec("ball", joints.Spherical(), None, "body")
+    model = rbd.build_model([link], [ball], name="top")
+    return model, rbd.neutral(model), jnp.array([0.5, 1.0, 8.0])
+
+
+def thrown(name):
+    """A bundled robot in no gravity, every velocity 1 rad/s or m/s up or down."""
+    model = rbd.load_robot(name)
+    model = dataclasses.replace(model, gravity=jnp.zeros(3))
+    return model, rbd.neutral(model), (-1.0) ** jnp.arange(model.nv)
+
+
+def pendulum():
+    """The double pendulum, let go so high that its motion is chaotic."""
+    model = rbd.load_robot("double_pendulum")
+    return model, rbd.neutral(model) + jnp.array([2.0, 1.0]), jnp.zeros(2)
+
+
+def free(model):
+    return lambda q, v: rbd.forward_dynamics(model, q, v, jnp.zeros(model.nv))
+
+
+def held(model, target):
+    """Springs and dampers at every joint but the free-flyer, in gravity: a feedback law."""
+
+    def dynamics(q, v):
+        tau = -2 * rbd.difference(model, target, q) - 0.01 * v
+        return rbd.forward_dynamics(model, q, v, tau.at[:6].set(0))
+
+    return dynamics
+
+
+def energy(model, q, v):
+    return rbd.kinetic_energy(model, q, v) + rbd.potential_energy(model, q)
+
+
+# ---------------------------------------------------------------------------------------- orders
+
+
+def convergence(model, dynamics, q, v, counts, reference):
+    """Errors of the state after `DURATION`, one a number of steps, of each integrator."""
+
+    def end(step):
+        @jax.jit
+        def run(count):
+            dt = DURATION / count
+            return jax.lax.fori_loop(0, count, lambda _, s: step(model, dynamics, *s, dt), (q, v))
+
+        return run
+
+    runs = {step: end(step) for step in INTEGRATORS}
+    exact = runs[rbd.runge_kutta_munthe_kaas](reference)
+
+    def error(state):
+        dq = rbd.difference(model, exact[0], state[0])
+        return float(jnp.linalg.norm(jnp.concatenate([dq, state[1] - exact[1]])))
+
+    return {step: np.array([error(run(n)) for n in counts]) for step, run in runs.items()}
+
+
+def order(counts, errors):
+    """The slope between the two finest steps whose errors rounding does not reach."""
+    a, b = np.flatnonzero(errors > 1e-10)[-2:]
+    return np.log(errors[a] / errors[b]) / np.log(counts[b] / counts[a])
+
+
+# ---------------------------------------------------------------------------------------- energy
+
+
+def energy_errors(step, model, q, v, dt, steps, parts):
+    """The largest error of the energy in each of `parts` equal parts of a free motion.
+
+    Relative to the energy in motion: the largest kinetic energy of the run.
+    """
+
+    @jax.jit
+    def run(q, v):
+        start = energy(model, q, v)
+
+        def one(_, carry):
+            state, worst, kinetic = carry
+            state = step(model, free(model), *state, dt)
+            worst = jnp.maximum(worst, jnp.abs(energy(model, *state) - start))
+            return state, worst, jnp.maximum(kinetic, rbd.kinetic_energy(model, *state))
+
+        def part(state, _):
+            zero = jnp.zeros(())
+            state, *found = jax.lax.fori_loop(0, steps // parts, one, (state, zero, zero))
+            return state, found
+
+        end, (worst, kinetic) = jax.lax.scan(part, (q, v), length=parts)
+        return jnp.abs(energy(model, *end) - start), worst, jnp.max(kinetic)
+
+    began = time.perf_counter()
+    at_end, worst, kinetic = jax.block_until_ready(run(q, v))
+    seconds = time.perf_counter() - began
+    print(f"{step.__name__} {model.name} {steps} steps: {seconds:.0f} s", flush=True)
+    return float(at_end / kinetic), np.asarray(worst / kinetic)
+
+
+# --------------------------------------------------------------------------------------- results
+
+
+def table(head, rows):
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(str(x) for x in line) + " |" for line in lines)
+
+
+def size(x):
+    return f"{x:.1e}" if np.isfinite(x) else "diverges"
+
+
+def name_of(step):
+    return f"`{step.__name__}`"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="less of it, printed, not written")
+    quick = parser.parse_args().quick
+    jax.config.update("jax_enable_x64", True)
+
+    counts = np.array([32, 64, 128, 256, 512, 1024][: 3 if quick else 6])
+    reference = 512 if quick else 4096
+    model, q, v = top()
+    quadruped = rbd.load_robot("quadruped")
+    stance = rbd.neutral(quadruped)
+    spread = 0.2 * jnp.cos(jnp.arange(1.0, quadruped.nv + 1))
+    moved = rbd.integrate(quadruped, stance, spread)
+    errors = {
+        "top": convergence(model, free(model), q, v, counts, reference),
+        "quadruped": convergence(
+            quadruped, held(quadruped, stance), moved, spread[::-1], counts, reference
+        ),
+    }
+    orders = [
+        [name_of(step), *(f"{order(counts, of[step]):.2f}" for of in errors.values())]
+        + [f"{of[step][-1]:.1e}" for of in errors.values()]
+        for step in INTEGRATORS
+    ]
+    finest = f"error at {DURATION / counts[-1] * 1e3:.2g} ms"
+    head = [
+        "integrator",
+        "order, top",
+        "order, quadruped",
+        f"top, {finest}",
+        f"quadruped, {finest}",
+    ]
+    text = table(head, orders)
+
+    steps, dt = (1_000 if quick else 10_000), 1e-3
+    robots = {"top": top(), "quadruped": thrown("quadruped")}
+    drift = []
+    for step in INTEGRATORS:
+        ends = [energy_errors(step, *robot, dt, steps, 1) for robot in robots.values()]
+        drift.append([name_of(step), *(size(at_end) for at_end, _ in ends)])
+    text += f"\n\nDrift of the energy over {steps * dt:g} s at 1 ms:\n\n"
+    text += table(["integrator", *robots], drift)
+
+    steps = 2_000 if quick else 100_000
+    long = {
+        ("top", 1e-2): top(),
+        ("double pendulum", 1e-2): pendulum(),
+        ("quadruped", 5e-3): thrown("quadruped"),
+    }
+    rows, curves = [], {}
+    for (robot, dt), state in long.items():
+        for step in INTEGRATORS[1:]:
+            _, worst = energy_errors(step, *state, dt, steps, 100)
+            curves[robot, step] = dt * steps * np.arange(1, 101) / 100, worst
+            tenths = [np.max(worst[:10]), np.max(worst[-10:])]
+            rows.append([robot, f"{dt * 1e3:g} ms", name_of(step), *map(size, tenths)])
+    text += f"\n\nLargest error of the energy in {steps} steps:\n\n"
+    text += table(["robot", "step", "integrator", "in the first tenth", "in the last tenth"], rows)
+    print(text)
+    if quick:
+        return
+    page = DOCS / "integrators.md"
+    replace = functools.partial(re.sub, f"{MARKS[0]}.*{MARKS[1]}", flags=re.DOTALL)
+    page.write_text(replace(f"{MARKS[0]}\n\n{text}\n\n{MARKS[1]}", page.read_text()))
+    draw(DOCS / "integrators.png", counts, errors, curves)
+
+
+def draw(path, counts, errors, curves):
+    figure = Figure(figsize=(11, 7.5), layout="constrained")
+    axes = figure.subplots(2, 3)
+    for axis, (robot, of) in zip(axes[0], errors.items()):
+        for step, found in of.items():
+            axis.loglog(DURATION / counts * 1e3, found, "o-", label=step.__name__)
+        axis.set(title=f"{robot}: error after {DURATION} s", xlabel="step [ms]")
+        axis.set_xticks([0.25, 0.5, 1, 2, 4, 8], ["1/4", "1/2", "1", "2", "4", "8"])
+        axis.minorticks_off()
+        axis.grid(alpha=0.3)
+    axes[0, 2].axis("off")
+    axes[0, 2].legend(*axes[0, 0].get_legend_handles_labels(), loc="center", frameon=False)
+    for axis, robot in zip(axes[1], dict.fromkeys(robot for robot, _ in curves)):
+        for step in INTEGRATORS[1:]:
+            axis.loglog(*curves[robot, step], f"C{INTEGRATORS.index(step)}", label=step.__name__)
+        axis.set(title=f"{robot}: error of the energy", xlabel="time [s]")
+        axis.grid(alpha=0.3)
+    figure.savefig(path, dpi=110, metadata={"Software": None})
+
+
+if __name__ == "__main__":
+    main()
