@@ -60,7 +60,7 @@ def simulate(
 ) -> Trajectory:
     """Simulate one step of `dt` seconds for each row of `tau`, from the state (q, v)."""
     start = (q, v, jnp.zeros((), model.dtype))
-    states = rollout(lambda *at: step(model, *at, dt), start, tau)
+    states = rollout(lambda q, v, work, tau: step(model, q, v, work, tau, dt), start, tau)
     return Trajectory(*states)
 
 

@@ -8,12 +8,12 @@ model says on which manifold the motion takes place. A configuration moves by
 
 Quantities that are integrated along with the state (time, work, the state of a motor) are `z`, an
 array or a pytree of them: with it, `dynamics(q, v, z)` returns the acceleration and the rate of z,
-and the step returns (q, v, z). Time is a z of rate 1.
+and the step returns (q, v, z), z in the model's dtype. Time is a z of rate 1.
 
     integrator                  order   evaluations   keeps
     explicit_euler              1       1             nothing
     semi_implicit_euler         1       1             energy near its value where M is constant
-    runge_kutta_munthe_kaas     4       4             nothing, to the fourth order
+    runge_kutta_munthe_kaas     4       4             everything, to the fourth order
     variational_midpoint        2       implicit      momenta; energy near its value; symmetric
 
 A negative `dt` goes back in time. The steps are not compiled by themselves: `jax.jit` what calls
@@ -61,9 +61,8 @@ def semi_implicit_euler(
 ) -> tuple:
     """One step with the velocity at its end: `v' = v + dt a(q, v)`, `q exp(dt v')`; first order.
 
-    Arguments, results and errors as of `explicit_euler`. What physics engines for games do; where
-    M is constant it is symplectic, and elsewhere its energy still drifts less than the explicit
-    rule's.
+    Arguments, results and errors as of `explicit_euler`. What physics engines for games do. It is
+    symplectic where M is constant, and only there.
     """
     q, v, dt, z = _checked(model, q, v, dt, z)
     a, rate = rates(model, dynamics, q, v, z)
@@ -78,9 +77,8 @@ def runge_kutta_munthe_kaas(
 
     With `q(t) = integrate(q, u(t))` the motion is an ordinary differential equation of u, which
     lies in a vector space: `du/dt = v + [u, v] / 2 + [u, [u, v]] / 12`. The next term has four
-    brackets and is of fifth order in a step; the signs are those of body velocities. The
-    configuration is not continuous in the step where a joint turns by more than pi in it.
-    Arguments, results and errors as of `explicit_euler`.
+    brackets and is of fifth order in a step; the signs are those of body velocities. Arguments,
+    results and errors as of `explicit_euler`.
 
     The stages are a loop, for the sake of the time that a gradient takes to compile.
     Source: Munthe-Kaas (1999), High order Runge-Kutta methods on manifolds.
@@ -213,7 +211,7 @@ def rates(
     return arguments.velocity(model, a, "the acceleration of dynamics(q, v, z)"), rate
 
 
-def _state(q: Array, v: Array, z: PyTree) -> tuple[Any, ...]:
+def _state(q, v, z: PyTree) -> tuple[Any, ...]:
     return (q, v) if z is None else (q, v, z)
 
 

@@ -181,7 +181,7 @@ def test_energy_of_variational_steps_is_bounded():
     assert 1e-7 < late < 2 * early < 1e-3
 
 
-@pytest.mark.parametrize("robot", ["top", pytest.param("quadruped", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("robot", ["top", "quadruped"])
 def test_energy_drift_over_ten_seconds(robot):
     """At 1 ms, relative to the energy of the motion: the robot is thrown in no gravity."""
     model = top() if robot == "top" else rbd.load_robot(robot)
@@ -217,9 +217,8 @@ def spring(model, target, gain):
     return dynamics
 
 
-@integrator
-def test_derivatives(step):
-    """Along a line in the state, the step and the dynamics: forward, reverse and second order."""
+def along_a_line(step):
+    """A number made of one step, as a function of the state, the step and the dynamics at once."""
     model = top()
     q, v, u, _ = zoo.state(model)
     weights = jnp.sin(jnp.arange(1.0, 2 * model.nv + 1))
@@ -229,19 +228,32 @@ def test_derivatives(step):
         q1, v1 = step(model, spring(model, q, s - 3), *start, 0.05 * (1 + s))
         return jnp.sum(weights * jnp.concatenate([rbd.difference(model, q, q1), v1]))
 
-    def both(s):
-        (_, reverse), (forward, second) = jax.jvp(jax.value_and_grad(value), (s,), (1.0,))
-        return forward, reverse, second
-
     h = 1e-2
-    stencil = h * jnp.arange(-3.0, 4.0)
-    values = jax.jit(jax.vmap(value))(stencil)
-    forward, reverse, second = jax.jit(both)(0.0)
-    weights_1 = jnp.array([-1.0, 9, -45, 0, 45, -9, 1]) / (60 * h)
-    weights_2 = jnp.array([2.0, -27, 270, -490, 270, -27, 2]) / (180 * h**2)
-    close(forward, jnp.sum(weights_1 * values), 1e-9)
-    close(reverse, forward, 1e-12)
-    close(second, jnp.sum(weights_2 * values), 1e-8)
+    values = jax.jit(jax.vmap(value))(h * jnp.arange(-3.0, 4.0))
+    first = jnp.array([-1.0, 9, -45, 0, 45, -9, 1]) / (60 * h)
+    second = jnp.array([2.0, -27, 270, -490, 270, -27, 2]) / (180 * h**2)
+    return value, jnp.sum(first * values), jnp.sum(second * values)
+
+
+@integrator
+def test_derivatives(step):
+    value, slope, _ = along_a_line(step)
+    _, forward = jax.jit(lambda s: jax.jvp(value, (s,), (1.0,)))(0.0)
+    close(forward, slope, 1e-9)
+    close(jax.jit(jax.grad(value))(0.0), forward, 1e-12)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        rbd.runge_kutta_munthe_kaas,
+        pytest.param(rbd.variational_midpoint, marks=pytest.mark.slow),  # minutes, without a cache
+    ],
+)
+def test_second_derivatives(step):
+    value, _, curvature = along_a_line(step)
+    _, second = jax.jit(lambda s: jax.jvp(jax.grad(value), (s,), (1.0,)))(0.0)
+    close(second, curvature, 1e-8)
 
 
 @integrator
