@@ -100,6 +100,29 @@ def test_equations_are_differentiated(model):
         close(x, y, 1e-11, name)
 
 
+def test_a_blade_does_not_slip_sideways():
+    """A sleigh: its velocity is along the blade, and the force across it turns that velocity."""
+    mass, speed, turn = 3.0, 0.8, 1.5
+    link = rbd.Link("sleigh", rbd.link_inertia(mass, (0, 0, 0), np.eye(3)))
+    joint = rbd.JointSpec("plane", rbd.joints.Planar(), None, "sleigh")
+    model = rbd.build_model([link], [joint], gravity=(0.0, 0.0, 0.0))
+    blade = con.Nonholonomic(lambda model, q: jnp.array([[0.0, 1.0, 0.0]]))
+    # The same, with the blade stated in the world's axes: its rows turn.
+    heading = con.Nonholonomic(
+        lambda model, q: (
+            jnp.array([[-jnp.sin(q[2]), jnp.cos(q[2])]])
+            @ rbd.frame_jacobian(model, q, "sleigh")[:2]
+        )
+    )
+    q, v, zero = jnp.array([0.1, 0.2, 0.7]), jnp.array([speed, 0.0, turn]), jnp.zeros(3)
+    for constraint in (blade, heading):
+        found = con.constrained_dynamics(model, q, v, zero, [constraint])
+        close(found.acceleration, zero, 1e-14, "in the body's axes")
+        close(found.multipliers[0], [mass * speed * turn], 1e-14, "the force across")
+    with pytest.raises(rbd.ArgumentError, match="states no forces on bodies"):
+        con.constraint_wrenches(model, q, [blade], found.multipliers)
+
+
 @jax.jit
 def rows_of_both(model, q, v, equation, constraints):
     return [con.constraint_rows(model, q, v, c) for c in ([equation], constraints)]
@@ -466,6 +489,7 @@ def test_closing_is_the_solution_and_has_its_derivative():
         (lambda: con.point(None, "l1", (0.0, 1.0)), r"shape \(2,\), expected \(3,\)"),
         (lambda: con.hinge(None, "l1", (0.0, 1.0)), r"axis has shape \(2,\), expected \(3,\)"),
         (lambda: con.Equation(lambda model, q: q[0]), r"Equation gives shape \(\)"),
+        (lambda: con.Nonholonomic(lambda model, q: q[None]), r"Nonholonomic has shape \(1, 15\)"),
         (lambda: con.FrameConstraint(lambda X: X.R, None, "l1"), "between None and 'l1' has"),
     ],
 )

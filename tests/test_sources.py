@@ -6,12 +6,9 @@ import importlib
 import pathlib
 import re
 
-import pytest
-
 TESTS = pathlib.Path(__file__).parent
 DOCUMENT = (TESTS.parent / "docs" / "sources.md").read_text(encoding="utf-8")
 HEADING = "| item | right form | in jaxrbd | test |\n|---|---|---|---|\n"
-PENDING = "PENDING"
 
 
 def table(text):
@@ -25,8 +22,8 @@ CELLS = ("item", "right form", "function", "test")
 
 
 def names(cell):
-    """What a cell has in backquotes; not what is still to come, which precedes the word PENDING."""
-    return re.findall(r"`([^`]*)`(?! PENDING)", cell)
+    """What a cell has in backquotes."""
+    return re.findall(r"`([^`]*)`", cell)
 
 
 @functools.cache
@@ -60,20 +57,14 @@ def test_three_documents_with_no_empty_cell():
 
 def test_every_function_exists():
     for item, _, functions, _ in ROWS:
-        assert names(functions) or PENDING in functions, item
+        assert names(functions), item
         for name in names(functions):
             find(name)
 
 
 def test_every_test_exists():
     for item, _, _, tests in ROWS:
-        assert names(tests) or tests == PENDING, item
+        assert names(tests), item
         for name in names(tests):
             file, _, function = name.partition("::")
             assert function in functions_of(file), f"{item}: no test {name}"
-
-
-@pytest.mark.xfail(strict=True, reason="frames, integrators and constraints are being written")
-def test_nothing_is_pending():
-    pending = [row[0] for row in ROWS if any(PENDING in cell for cell in row)]
-    assert not pending

@@ -16,7 +16,16 @@ from .implicit import (
     impact,
     kkt_system,
 )
-from .kinds import Constraint, Equation, FrameConstraint, Rows, hinge, point, weld
+from .kinds import (
+    Constraint,
+    Equation,
+    FrameConstraint,
+    Nonholonomic,
+    Rows,
+    hinge,
+    point,
+    weld,
+)
 from .maximal import MaximalDynamics, joint_subspaces, maximal_dynamics
 from .single_body import ConstrainedBody, apparent_inverse_inertia, constrained_body
 
@@ -25,6 +34,7 @@ __all__ = [
     "Constraint",
     "Equation",
     "FrameConstraint",
+    "Nonholonomic",
     "Rows",
     "hinge",
     "point",

@@ -125,7 +125,8 @@ def constraint_wrenches(
 
     `q` (nq,) or its `Kinematics`; `multipliers`: for each constraint (m,), as the dynamics return
     them. Under these external forces the free robot moves as the constrained one does. Raises
-    ArgumentError on a wrong shape or dtype, an unknown frame, or an `Equation`.
+    ArgumentError on a wrong shape or dtype, an unknown frame, or a constraint that is
+    not between frames.
     """
     _check(constraints)
     kinematics = forward_kinematics(model, q)

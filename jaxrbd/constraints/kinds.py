@@ -67,7 +67,7 @@ class BodyMotion(NamedTuple):
 
 
 class Constraint(eqx.Module):
-    """m equations between the coordinates of a robot; see `FrameConstraint` and `Equation`."""
+    """m equations on the motion of a robot: `FrameConstraint`, `Equation` or `Nonholonomic`."""
 
     @abc.abstractmethod
     def rows(self, model: Model, motion: BodyMotion) -> Rows:
@@ -120,6 +120,45 @@ class Equation(Constraint):
 
     def wrenches(self, model, q, multiplier):
         raise ArgumentError(f"{self!r} states no forces on bodies, expected a FrameConstraint")
+
+
+class Nonholonomic(Constraint):
+    """Any equations `matrix(model, q) @ v = 0` that bind velocities and no configuration.
+
+    `matrix` gives K (m, nv), as a plain function or an `eqx.Module`: a blade that does not slip
+    sideways, a wheel that rolls. The position of its rows is zero.
+    """
+
+    matrix: Callable[[Model, Array], Array]
+
+    def __init__(self, matrix: Callable[[Model, Array], Array]):
+        self.matrix = as_module(matrix)
+
+    def position(self, model, q):
+        q = q.q if isinstance(q, Kinematics) else q
+        return jnp.zeros(len(self._matrix(model, q)), model.dtype)
+
+    def rows(self, model, motion):
+        q, v = motion.kinematics.q, motion.v
+
+        def rate(t):
+            there = self._matrix(model, integrate(model, q, t * v))
+            return jnp.matmul(there, v, precision="highest")
+
+        bias = jax.jvp(rate, (jnp.zeros((), model.dtype),), (jnp.ones((), model.dtype),))[1]
+        return Rows(self.position(model, q), self._matrix(model, q), bias)
+
+    def wrenches(self, model, q, multiplier):
+        raise ArgumentError(f"{self!r} states no forces on bodies, expected a FrameConstraint")
+
+    def _matrix(self, model: Model, q: Array) -> Array:
+        K = jnp.asarray(self.matrix(model, q))
+        if K.ndim != 2 or K.shape[1] != model.nv or K.dtype != model.dtype:
+            raise ArgumentError(
+                f"the matrix of a Nonholonomic has shape {K.shape} and dtype {K.dtype}, expected "
+                f"(m, {model.nv}) of {model.dtype}"
+            )
+        return K
 
 
 class FrameConstraint(Constraint):
