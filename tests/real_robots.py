@@ -10,6 +10,8 @@ import pathlib
 import re
 import warnings
 
+import pytest
+
 import jaxrbd
 
 # Files that neither Pinocchio nor jaxrbd reads.
@@ -66,6 +68,14 @@ UNPHYSICAL = (
     "tiago_description/robots/tiago_no_hand.urdf",
 )
 
+# What long sweeps ask about where time is short: a toy, an arm, a quadruped, a mobile manipulator.
+SOME = (
+    "double_pendulum_description/urdf/double_pendulum.urdf",
+    "panda_description/urdf/panda.urdf",
+    "hyq_description/robots/hyq_no_sensors.urdf",
+    "tiago_description/robots/tiago.urdf",
+)
+
 EXCEPTIONS = (UNREADABLE, SINGULAR, MIMIC, UNREADABLE_MIMIC, UNPHYSICAL)
 
 
@@ -98,6 +108,11 @@ ROOT = _root()
 FILES = sorted(file.relative_to(ROOT).as_posix() for file in ROOT.rglob("*.urdf")) if ROOT else []
 # Small robots first, so that those of the same tree, which share their programs, come in a row.
 ROBOTS = sorted((name for name in FILES if name not in UNREADABLE), key=_moving_joints)
+
+
+def mostly_slow() -> list:
+    """All robots as parameters of a test; it is marked slow for those that are not in `SOME`."""
+    return [pytest.param(name, marks=() if name in SOME else pytest.mark.slow) for name in ROBOTS]
 
 
 @functools.cache

@@ -77,7 +77,7 @@ def test_neither_reads_what_is_no_robot(name):
 
 
 @both_bases
-@pytest.mark.parametrize("name", real_robots.ROBOTS)
+@pytest.mark.parametrize("name", real_robots.mostly_slow())
 def test_single_precision(name, root_joint):
     """To 1e-4 where cond(M) < 1e4; beyond, forward dynamics to the rounding unit times cond(M)."""
     model, oracle = real_robots.load(name, root_joint), load_oracle(name, root_joint)

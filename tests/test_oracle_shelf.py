@@ -25,18 +25,6 @@ from test_oracle_pinocchio import (  # which is skipped, and this with it, witho
 
 TOLERANCE = 1e-9
 SOLVED = ("dqdd_dq", "dqdd_dv", "Minv", "aba_minverse")
-SOME = (
-    "double_pendulum_description/urdf/double_pendulum.urdf",
-    "panda_description/urdf/panda.urdf",
-    "hyq_description/robots/hyq_no_sensors.urdf",
-    "tiago_description/robots/tiago.urdf",
-)
-
-
-def robots():
-    for name in real_robots.ROBOTS:
-        marks = () if name in SOME else (pytest.mark.slow,)
-        yield pytest.param(name, marks=marks)
 
 
 @partial(jax.jit, compiler_options=oracles.QUICKLY)
@@ -148,7 +136,7 @@ def scale(what: str, theirs, v) -> np.ndarray:
 
 
 @pytest.mark.parametrize("root_joint", [None, "free_flyer"], ids=["fixed", "free_flyer"])
-@pytest.mark.parametrize("name", list(robots()))
+@pytest.mark.parametrize("name", real_robots.mostly_slow())
 def test_shelf(name, root_joint):
     model, oracle = real_robots.load(name, root_joint), load_oracle(name, root_joint)
     if model.nv == 0:
