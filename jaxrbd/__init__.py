@@ -1,6 +1,6 @@
 """jaxrbd: rigid-body dynamics for JAX. The index of its public names; importing it runs nothing."""
 
-from . import inertial_parameters, joints, se3, so3, spatial
+from . import contact, inertial_parameters, joints, se3, so3, spatial
 from ._algorithms.aba import aba, aba_minverse
 from ._algorithms.branch_sparse import ltl_factor, ltl_solve
 from ._algorithms.centroidal import (
@@ -184,7 +184,8 @@ __all__ = [
     "joint_torque_regressor",
     "kinetic_energy_regressor",
     "potential_energy_regressor",
-    # modules of operators and joint kinds
+    # modules of operators, joint kinds and contact
+    "contact",
     "inertial_parameters",
     "joints",
     "se3",

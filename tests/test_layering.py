@@ -24,7 +24,7 @@ LAYERS = (
     ("builder", "configuration"),
     ("editing", "tangent"),
     ("_algorithms",),
-    ("io", "identification"),
+    ("io", "identification", "contact"),
     ("robots",),
     ("__init__",),
     ("_rollout", "_overview", "testing"),
@@ -42,7 +42,8 @@ STRANGERS = {
 ANYWHERE = {"jax", "jaxtyping", "equinox", "numpy"}
 ONLY_IN = {"lxml": "io", "matplotlib": "_rollout_plot"}
 LOOPS = {"scan", "fori_loop", "while_loop", "map"}
-LOOPS_IN = {"tree", "aba", "branch_sparse", "_rollout"}  # index work: two of the dof tree
+# Index work, two of the dof tree; and Newton's iterations.
+LOOPS_IN = {"tree", "aba", "branch_sparse", "_rollout", "convex"}
 
 
 def entry(path: pathlib.Path) -> str:

@@ -60,14 +60,14 @@ def contact_force(model: Model, scene: Scene, q: ArrayLike, v: ArrayLike) -> Con
     scene = scene.astype(model.dtype)
     material = scene.material
     depth = jnp.maximum(-at.distance, 0)
-    damping = -material.dissipation * jnp.sum(at.gradient * at.velocity, axis=-1)
-    push = material.stiffness * depth**2 * (damping + jnp.sqrt(1 + damping**2))
+    damping = -jnp.sum(at.gradient * at.velocity, axis=-1) * material.dissipation
+    push = depth**2 * material.stiffness * (damping + jnp.sqrt(1 + damping**2))
 
     normal = at.normal
     normal_force = push * jnp.sum(normal * at.gradient, axis=-1)
     slip = tangential(normal, at.velocity)
     speed = jnp.sqrt(jnp.sum(slip * slip, axis=-1) + material.slip_speed**2)
-    friction = -(material.friction * normal_force / speed)[:, None] * slip
+    friction = -(normal_force * material.friction / speed)[:, None] * slip
 
     bodies = scene.bodies(model)
     f = inverse_rotate(kinematics.X_WB.R[bodies], push[:, None] * at.gradient + friction)

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.core import Tracer
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Float
 
@@ -63,7 +64,8 @@ class Plane(Ground):
         _require(self.normal, lambda x: bool(np.any(x != 0)), "normal", "not zero")
 
     def distance(self, x):
-        return jnp.sum(self.normal * x) / _length(self.normal) - self.offset
+        normal = jnp.asarray(self.normal)
+        return jnp.sum(normal * x) / _length(normal) - self.offset
 
 
 class Height(Ground):
@@ -137,7 +139,8 @@ class Scene(eqx.Module):
     - `frames`: for each sphere the name or index of its frame; a frame may have several;
     - `radii`: (n,) in m, or one number for all; a point is a sphere of radius 0;
     - `offsets`: (n, 3) in m, the centres in their frames (default: the frames' origins);
-    - `ground`: a `Ground` (default: the plane z = 0); `material`: a `Material`.
+    - `ground`: a `Ground`, or a function that is the height of one (default: the plane z = 0);
+    - `material`: a `Material`.
 
     Raises ArgumentError on a wrong shape or a negative radius; functions that take a scene raise it
     for a frame that the model has not, or that is fixed to the world.
@@ -153,8 +156,8 @@ class Scene(eqx.Module):
         self,
         frames: Sequence[str | int],
         radii: ArrayLike | Sequence[float] = 0.0,
-        offsets: ArrayLike | Sequence[Sequence[float]] | None = None,
-        ground: Ground | None = None,
+        offsets: ArrayLike | Sequence | None = None,
+        ground: Ground | Callable[[Array], Array] | None = None,
         material: Material | None = None,
     ):
         if isinstance(frames, str):
@@ -166,12 +169,9 @@ class Scene(eqx.Module):
         if not each:
             self.radii = self.radii * np.ones(n, self.radii.dtype)
         self.offsets = _numbers(np.zeros((n, 3)) if offsets is None else offsets, "offsets", (n, 3))
-        self.ground = Plane() if ground is None else ground
+        ground = Plane() if ground is None else ground
+        self.ground = ground if isinstance(ground, Ground) else Height(ground)
         self.material = Material() if material is None else material
-        if not isinstance(self.ground, Ground):
-            raise ArgumentError(
-                f"ground is {ground!r}, expected a Ground; a function of xy goes into a Height"
-            )
         _require(self.radii, lambda x: bool(np.all(x >= 0)), "radii", "0 or more")
 
     def bodies(self, model: Model) -> np.ndarray:
@@ -187,7 +187,8 @@ class Scene(eqx.Module):
     def centres(self, model: Model) -> Float[Array, "n 3"]:
         """The centres in the bodies' frames, in m."""
         at = self._indices(model)
-        return transform_point(jax.tree.map(lambda x: x[at], model.frame_pose), self.offsets)
+        X_BF = jax.tree.map(lambda x: x[at], model.frame_pose)
+        return transform_point(X_BF, jnp.asarray(self.offsets, model.dtype))
 
     def astype(self, dtype: DTypeLike) -> Scene:
         """The same scene with every floating-point number cast to `dtype`."""
@@ -263,12 +264,14 @@ def _length(x: Array) -> Array:
 def _numbers(x, name: str, shape: tuple[int, ...]) -> Number:
     """Numbers are kept in float64 until the model's dtype is known."""
     x = x if isinstance(x, Array) else np.asarray(x, float)
-    if x.shape != shape:
-        raise ArgumentError(f"{name} has shape {x.shape}, expected {shape}")
+    if x.shape != shape or not jnp.issubdtype(x.dtype, jnp.floating):
+        raise ArgumentError(
+            f"{name} has shape {x.shape} and dtype {x.dtype}, expected {shape} of floats"
+        )
     return x
 
 
 def _require(x: Number, test: Callable[[np.ndarray], bool], name: str, expected: str) -> None:
     """Check numbers that are known already, which they are not while JAX traces."""
-    if not isinstance(x, jax.core.Tracer) and not test(np.asarray(x)):
+    if not isinstance(x, Tracer) and not test(np.asarray(x)):
         raise ArgumentError(f"{name} is {x}, expected {expected}")
