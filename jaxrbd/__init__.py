@@ -1,6 +1,6 @@
 """jaxrbd: rigid-body dynamics for JAX. The index of its public names; importing it runs nothing."""
 
-from . import constraints, frames, inertial_parameters, joints, se3, so3, spatial
+from . import constraints, contact, frames, inertial_parameters, joints, se3, so3, spatial
 from ._algorithms.aba import aba, aba_minverse
 from ._algorithms.branch_sparse import ltl_factor, ltl_solve
 from ._algorithms.centroidal import (
@@ -218,8 +218,9 @@ __all__ = [
     "joint_torque_regressor",
     "kinetic_energy_regressor",
     "potential_energy_regressor",
-    # modules of operators, of labelled quantities and of joint kinds
+    # modules of operators, of labelled quantities, of joint kinds, of constraints and of contact
     "constraints",
+    "contact",
     "frames",
     "inertial_parameters",
     "joints",

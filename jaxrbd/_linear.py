@@ -1,10 +1,15 @@
-"""Linear algebra of a few rows that JAX has not."""
+"""Linear algebra in small: products at full precision, and complements of a few rows."""
 
 from __future__ import annotations
 
 import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
+
+
+def matmul(a: Array, b: Array) -> Array:
+    """The product `a @ b` of matrices or vectors in the dtype's own precision, on GPUs too."""
+    return jnp.matmul(a, b, precision="highest")
 
 
 def complement(S: Float[Array, "n m"]) -> Float[Array, "m_n m"]:
@@ -20,6 +25,6 @@ def complement(S: Float[Array, "n m"]) -> Float[Array, "m_n m"]:
         length = jnp.sqrt(jnp.sum(x * x))
         u = x.at[j].add(jnp.where(x[j] < 0, -length, length))
         u = u * jnp.sqrt(2 / jnp.sum(u * u))
-        rest = rest - u[:, None] * jnp.matmul(u, rest, precision="highest")
-        Q = Q - jnp.matmul(Q, u, precision="highest")[:, None] * u
+        rest = rest - u[:, None] * matmul(u, rest)
+        Q = Q - matmul(Q, u)[:, None] * u
     return Q[:, n:].T

@@ -36,6 +36,7 @@ from jaxtyping import PyTree
 
 from . import arguments, se3
 from ._algorithms.crba import crba, mass_matrix_product, minverse
+from ._linear import matmul
 from .configuration import integrate, lie_operation, velocity_bracket
 from .errors import ArgumentError
 from .model import Model
@@ -135,7 +136,7 @@ def variational_midpoint(
         x, dz = unknown
         p_middle, p_rate, gained = middle(x, dz)
         ends = _to_middle(model, x / 2, p) + _to_middle(model, -x / 2, p + dt * p_rate)
-        missing = jnp.matmul(as_step, p_middle - ends / 2, precision="highest")
+        missing = matmul(as_step, p_middle - ends / 2)
         return missing, _add(dz, -1, gained)
 
     x, dz = _root(residual, (dt * v, _scale(0, z)))
@@ -274,10 +275,10 @@ def _root(residual: Callable[[tuple], tuple], guess: tuple) -> tuple:
         def iterate(carry):
             x, step, f_before, H, (last, _), count = carry
             f = flat(x)
-            change = _dot(H, f - f_before)
-            along = _dot(step, change)
-            H = H + jnp.outer(step - change, _dot(step, H)) / jnp.where(along == 0, 1, along)
-            step = -_dot(H, f)
+            change = matmul(H, f - f_before)
+            along = matmul(step, change)
+            H = H + jnp.outer(step - change, matmul(step, H)) / jnp.where(along == 0, 1, along)
+            step = -matmul(H, f)
             return x + step, step, f, H, (largest(step), last), count + 1
 
         zero, one = jnp.zeros_like(start), jnp.eye(start.size, dtype=start.dtype)
@@ -290,7 +291,3 @@ def _root(residual: Callable[[tuple], tuple], guess: tuple) -> tuple:
         return jnp.linalg.solve(jax.jacfwd(linear)(jnp.zeros_like(b)), b)
 
     return unravel(lax.custom_root(flat, start, broyden, tangent_solve))
-
-
-def _dot(a: Array, b: Array) -> Array:
-    return jnp.dot(a, b, precision="highest")

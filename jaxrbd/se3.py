@@ -12,6 +12,7 @@ from jax import Array
 from jaxtyping import Float
 
 from . import _series, so3
+from ._linear import matmul
 from .spatial import Pose, cross_motion_matrix, rotate
 
 
@@ -39,11 +40,11 @@ def left_jacobian(xi: Float[Array, "... 6"]) -> Float[Array, "... 6 6"]:
     Evaluated as a polynomial of degree four in `ad = (xi x)`, see `adjoint_coefficients`.
     """
     ad = cross_motion_matrix(xi)
-    ad2 = _matmul(ad, ad)
+    ad2 = matmul(ad, ad)
     x = jnp.sum(xi[..., 3:] ** 2, axis=-1)
     a1, a2, a3, a4 = (a[..., None, None] for a in _series.adjoint_coefficients(x))
-    even = a2 * ad2 + a4 * _matmul(ad2, ad2)
-    odd = a1 * ad + a3 * _matmul(ad2, ad)
+    even = a2 * ad2 + a4 * matmul(ad2, ad2)
+    odd = a1 * ad + a3 * matmul(ad2, ad)
     return jnp.eye(6, dtype=xi.dtype) + odd + even
 
 
@@ -56,7 +57,7 @@ def left_jacobian_inverse(xi: Float[Array, "... 6"]) -> Float[Array, "... 6 6"]:
     """Inverse of `left_jacobian`, by its block-triangular shape; infinite at angle 2 pi."""
     Q = left_jacobian(xi)[..., :3, 3:]
     J = so3.left_jacobian_inverse(xi[..., 3:])
-    corner = -_matmul(J, _matmul(Q, J))
+    corner = -matmul(J, matmul(Q, J))
     top = jnp.concatenate([J, corner], axis=-1)
     bottom = jnp.concatenate([jnp.zeros_like(J), J], axis=-1)
     return jnp.concatenate([top, bottom], axis=-2)
@@ -65,7 +66,3 @@ def left_jacobian_inverse(xi: Float[Array, "... 6"]) -> Float[Array, "... 6 6"]:
 def right_jacobian_inverse(xi: Float[Array, "... 6"]) -> Float[Array, "... 6 6"]:
     """Inverse of `right_jacobian`; infinite at angle 2 pi."""
     return left_jacobian_inverse(-xi)
-
-
-def _matmul(a: Array, b: Array) -> Array:
-    return jnp.matmul(a, b, precision="highest")

@@ -24,7 +24,7 @@ LAYERS = (
     ("builder", "configuration"),
     ("editing", "tangent"),
     ("_algorithms",),
-    ("io", "identification", "frames", "constraints", "integrators"),
+    ("io", "identification", "frames", "constraints", "contact", "integrators"),
     ("robots", "diffrax_adapter"),
     ("__init__",),
     ("_rollout", "_overview", "testing"),
@@ -44,7 +44,7 @@ ONLY_IN = {"lxml": "io", "matplotlib": "_rollout_plot", "diffrax": "diffrax_adap
 LOOPS = {"scan", "fori_loop", "while_loop", "map"}
 # The sweeps over the tree and, by index, over its dofs; time, with what a step of it repeats;
 # Newton's steps.
-LOOPS_IN = {"tree", "aba", "branch_sparse", "integrators", "closing"}
+LOOPS_IN = {"tree", "aba", "branch_sparse", "integrators", "closing", "convex"}
 
 
 def entry(path: pathlib.Path) -> str:

@@ -16,6 +16,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from .. import arguments
+from .._linear import matmul
 from ..joint_space import joint_motion, joint_poses, motion_subspace, resistance_force
 from ..model import Model
 from ..spatial import (
@@ -127,12 +128,12 @@ def _articulate(nodes: _Nodes) -> tuple[Array, Array, Array]:
         i, node = step
         own = lax.dynamic_index_in_dim(buffer, i, keepdims=False)
         IA, pA = own[:, :6], own[:, 6]
-        U = _dot(IA, node.S)
-        D = _dot(node.S, U) + node.armature
-        u = node.tau - _dot(node.S, pA)
+        U = matmul(IA, node.S)
+        D = matmul(node.S, U) + node.armature
+        u = node.tau - matmul(node.S, pA)
         Ia = IA - U[:, None] * (U / D)
-        pa = pA + _dot(Ia, node.c) + U * (u / D)
-        handed = _dot(node.X.T, jnp.concatenate([_dot(Ia, node.X), pa[:, None]], axis=1))
+        pa = pA + matmul(Ia, node.c) + U * (u / D)
+        handed = matmul(node.X.T, jnp.concatenate([matmul(Ia, node.X), pa[:, None]], axis=1))
         at_parent = lax.dynamic_index_in_dim(buffer, node.parent, keepdims=False) + handed
         return lax.dynamic_update_index_in_dim(buffer, at_parent, node.parent, 0), (U, D, u)
 
@@ -149,8 +150,8 @@ def _bear(nodes: _Nodes, U: Array, D: Array, tau: Array) -> Array:
     def body(p, step):
         i, node, U, D, tau = step
         pA = lax.dynamic_index_in_dim(p, i, keepdims=False)
-        u = tau - _dot(node.S, pA)
-        handed = _dot(node.X.T, pA + U * (u / D))
+        u = tau - matmul(node.S, pA)
+        handed = matmul(node.X.T, pA + U * (u / D))
         at_parent = lax.dynamic_index_in_dim(p, node.parent, keepdims=False) + handed
         return lax.dynamic_update_index_in_dim(p, at_parent, node.parent, 0), u
 
@@ -165,14 +166,10 @@ def _accelerate(nodes: _Nodes, U: Array, D: Array, u: Array, world: Array) -> Ar
     def body(buffer, step):
         i, node, U, D, u = step
         above = lax.dynamic_index_in_dim(buffer, node.parent, keepdims=False)
-        a = _dot(node.X, above) + node.c
-        qdd = (u - _dot(U, a)) / D
+        a = matmul(node.X, above) + node.c
+        qdd = (u - matmul(U, a)) / D
         return lax.dynamic_update_index_in_dim(buffer, a + node.S * qdd, i, 0), qdd
 
     nv = len(nodes.tau)
     buffer = jnp.zeros((nv + 1, 6), world.dtype).at[nv].set(world)
     return lax.scan(body, buffer, (jnp.arange(nv, dtype=jnp.int32), nodes, U, D, u))[1]
-
-
-def _dot(a: Array, b: Array) -> Array:
-    return jnp.matmul(a, b, precision="highest")

@@ -17,6 +17,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from .. import arguments
+from .._linear import matmul
 from ..configuration import integrate
 from ..joint_space import project
 from ..model import Model
@@ -152,7 +153,7 @@ def _moment(n: Array) -> Array:
 def _by_forward_mode(model: Model, q, v, a, weights, f_ext) -> RneaSecondOrder:
     def gradients(dq, dv, da):
         of = rnea_derivatives(model, integrate(model, q, dq), v + dv, a + da, f_ext)
-        in_q, in_v, _ = (jnp.matmul(weights, x, precision="highest") for x in of)
+        in_q, in_v, _ = (matmul(weights, x) for x in of)
         return in_q, in_v
 
     zero = jnp.zeros_like(v)
@@ -180,15 +181,11 @@ def forward_dynamics_second_order(
     weights = arguments.velocity(model, weights, "weights")
     qdd = forward_dynamics(model, q, v, tau, f_ext)
     in_q, in_v, Minv = forward_dynamics_derivatives(model, q, v, tau, f_ext)
-    of = rnea_second_order(model, q, v, qdd, _dot(Minv, weights), f_ext)
-    through_q = _dot(of.dq_da, in_q)
+    of = rnea_second_order(model, q, v, qdd, matmul(Minv, weights), f_ext)
+    through_q = matmul(of.dq_da, in_q)
     return ForwardDynamicsSecondOrder(
         dq_dq=-(of.dq_dq + through_q + through_q.T),
-        dq_dv=-(of.dq_dv + _dot(of.dq_da, in_v)),
+        dq_dv=-(of.dq_dv + matmul(of.dq_da, in_v)),
         dv_dv=-of.dv_dv,
-        dq_dtau=-_dot(of.dq_da, Minv),
+        dq_dtau=-matmul(of.dq_da, Minv),
     )
-
-
-def _dot(a: Array, b: Array) -> Array:
-    return jnp.matmul(a, b, precision="highest")

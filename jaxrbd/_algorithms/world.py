@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from .._linear import matmul
 from ..joint_space import (
     along,
     independent_force,
@@ -112,7 +113,7 @@ def strictly_above(model: Model) -> np.ndarray:
 
 def pairings(a: Array, b: Array) -> Array:
     """`[k, j]` is the product of row k of `a` with row j of `b`."""
-    return jnp.matmul(a, b.T, precision="highest")
+    return matmul(a, b.T)
 
 
 def symmetric_product(model: Model, J: Array, F: Array) -> Array:
@@ -165,10 +166,6 @@ def chain(
 
     in_q, in_v, in_a = times_G(D_q), times_G(D_v), times_G(D_a)
     if of is not None:
-        in_q = in_q + _dot(D_v, of.rates_q) + _dot(D_a, of.accelerations_q)
-        in_v = in_v + _dot(D_a, of.accelerations_v)
+        in_q = in_q + matmul(D_v, of.rates_q) + matmul(D_a, of.accelerations_q)
+        in_v = in_v + matmul(D_a, of.accelerations_v)
     return in_q, in_v, in_a
-
-
-def _dot(a: Array, b: Array) -> Array:
-    return jnp.matmul(a, b, precision="highest")

@@ -14,6 +14,7 @@ from jaxtyping import Float
 from .. import arguments
 from .._algorithms.crba import crba
 from .._algorithms.rnea import rnea
+from .._linear import matmul
 from ..configuration import difference
 from ..model import Model
 
@@ -66,11 +67,7 @@ def explicit_dynamics(
     G = jax.jacfwd(moved)(jnp.zeros_like(y))
     one = jnp.ones((), model.dtype)
     v, g = jax.jvp(velocity, (jnp.zeros_like(one),), (one,))
-    M = _dot(G.T, _dot(crba(model, q), G))
-    C = _dot(G.T, rnea(model, q, v, g, f_ext))
-    y_accel = jax.scipy.linalg.solve((M + M.T) / 2, _dot(G.T, tau) - C, assume_a="pos")
-    return ExplicitDynamics(y_accel, q, v, _dot(G, y_accel) + g, G, M, C)
-
-
-def _dot(a: Array, b: Array) -> Array:
-    return jnp.matmul(a, b, precision="highest")
+    M = matmul(G.T, matmul(crba(model, q), G))
+    C = matmul(G.T, rnea(model, q, v, g, f_ext))
+    y_accel = jax.scipy.linalg.solve((M + M.T) / 2, matmul(G.T, tau) - C, assume_a="pos")
+    return ExplicitDynamics(y_accel, q, v, matmul(G, y_accel) + g, G, M, C)

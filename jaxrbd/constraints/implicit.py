@@ -27,6 +27,7 @@ from .. import arguments
 from .._algorithms.crba import crba
 from .._algorithms.kinematics import Kinematics, body_motions, forward_kinematics
 from .._algorithms.rnea import bias_force
+from .._linear import matmul
 from ..errors import ArgumentError
 from ..model import Model
 from .kinds import BodyMotion, Constraint, Rows
@@ -74,7 +75,7 @@ def constrained_dynamics(
     rate = arguments.number(model, stabilisation, "stabilisation")
     each = _rows(model, q, v, constraints)
     rows = _stacked(model, each)
-    k = -rows.bias - 2 * rate * _dot(rows.K, v) - rate * rate * rows.position
+    k = -rows.bias - 2 * rate * matmul(rows.K, v) - rate * rate * rows.position
     a, multiplier = _constrain(model, q, tau - bias_force(model, q, v, f_ext), rows.K, k)
     return ConstrainedDynamics(a, _split(multiplier, each))
 
@@ -98,7 +99,7 @@ def impact(
     e = arguments.number(model, restitution, "restitution")
     each = _rows(model, q, jnp.zeros_like(v), constraints)
     rows = _stacked(model, each)
-    change, impulse = _constrain(model, q, jnp.zeros_like(v), rows.K, -(1 + e) * _dot(rows.K, v))
+    change, impulse = _constrain(model, q, jnp.zeros_like(v), rows.K, -(1 + e) * matmul(rows.K, v))
     return Impact(v + change, _split(impulse, each))
 
 
@@ -192,16 +193,12 @@ def _constrain(model: Model, q: Array, force: Array, K: Array, k: Array) -> tupl
     B = jnp.concatenate([force[:, None], K.T], axis=1)
     solved = jax.scipy.linalg.solve(crba(model, q), B, assume_a="pos")
     free, X = solved[:, 0], solved[:, 1:]
-    D = _dot(K, X)
+    D = matmul(K, X)
     tolerance = float(jnp.finfo(D.dtype).eps) ** RANK_DIGITS
     inverse = jnp.linalg.pinv((D + D.T) / 2, rtol=tolerance, hermitian=True)
-    multiplier = _dot(inverse, k - _dot(K, free))
-    return free + _dot(X, multiplier), multiplier
+    multiplier = matmul(inverse, k - matmul(K, free))
+    return free + matmul(X, multiplier), multiplier
 
 
 # Eigenvalues of D below the largest times eps to this power are those of redundant rows.
 RANK_DIGITS = 0.7
-
-
-def _dot(a: Array, b: Array) -> Array:
-    return jnp.matmul(a, b, precision="highest")

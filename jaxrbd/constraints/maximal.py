@@ -24,7 +24,7 @@ from jaxtyping import Float
 from .. import arguments
 from .._algorithms.kinematics import forward_kinematics
 from .._algorithms.world import root_centred, velocities
-from .._linear import complement
+from .._linear import complement, matmul
 from ..errors import ArgumentError
 from ..joint_space import along_coordinates, resistance_force, subspaces_by_kind
 from ..model import Model, merge_rows
@@ -101,7 +101,7 @@ def maximal_dynamics(
 
     I = inertia_matrix(transform_inertia(X, model.inertia))
     gravity = jnp.concatenate([model.gravity, jnp.zeros_like(model.gravity)])
-    p = gyroscopic_force(transform_inertia(X, model.inertia), V) - _dot(I, gravity)
+    p = gyroscopic_force(transform_inertia(X, model.inertia), V) - matmul(I, gravity)
     if f_ext is not None:
         p = p - transform_force(X, arguments.wrenches(model, f_ext))
 
@@ -110,14 +110,14 @@ def maximal_dynamics(
     mass = jnp.zeros((model.nb, 6, model.nb, 6), model.dtype).at[each, :, each].set(I)
     active, constraint = T_a.on_bodies.reshape(-1, size), T.on_bodies.reshape(-1, size)
     # The rotors' inertia resists the joints' accelerations, T_a a_J + dT_a/dt v_J.
-    rotors = _dot(active.T, model.armature[:, None] * active)
-    force = _dot(active.T, tau - model.armature * T_a.velocity_product) - p.reshape(size)
+    rotors = matmul(active.T, model.armature[:, None] * active)
+    force = matmul(active.T, tau - model.armature * T_a.velocity_product) - p.reshape(size)
     corner = jnp.zeros((len(constraint), len(constraint)), model.dtype)
     system = jnp.block([[mass.reshape(size, size) + rotors, constraint.T], [constraint, corner]])
     solved = jnp.linalg.solve(system, jnp.concatenate([force, -T.velocity_product]))
     a, multiplier = solved[:size], -solved[size:]
 
-    acceleration = _dot(active, a) + T_a.velocity_product
+    acceleration = matmul(active, a) + T_a.velocity_product
     at_joints = T_a.rows * (tau - model.armature * acceleration)[:, None]
     f_J = jnp.zeros_like(V).at[T_a.body].add(at_joints)
     f_J = f_J.at[T.body].add(T.rows * multiplier[:, None])
@@ -165,7 +165,7 @@ def _joint_rows(model: Model, q: Array, v: Array, X: Pose, V: Array) -> tuple[_R
     for body, parent in enumerate(model.topology.parents):
         joins[body, parent] -= parent >= 0
     joins = jnp.asarray(joins, model.dtype)
-    v_J = _dot(joins, V)
+    v_J = matmul(joins, V)
     found = []
     for rows, rates, numbers in zip(own, own_rates, (6 - widths, widths)):
         body = np.repeat(np.arange(model.nb), numbers)
@@ -179,12 +179,8 @@ def _joint_rows(model: Model, q: Array, v: Array, X: Pose, V: Array) -> tuple[_R
 
 def _complete(S: Array) -> JointSubspaces:
     """T and T_a of independent rows S."""
-    return JointSubspaces(S, complement(S), jnp.linalg.solve(_dot(S, S.T), S))
+    return JointSubspaces(S, complement(S), jnp.linalg.solve(matmul(S, S.T), S))
 
 
 def _flat(x: Array) -> Array:
     return x.reshape(-1, 6)
-
-
-def _dot(a: Array, b: Array) -> Array:
-    return jnp.matmul(a, b, precision="highest")

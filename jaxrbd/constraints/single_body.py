@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
-from .._linear import complement
+from .._linear import complement, matmul
 from ..errors import ArgumentError
 from ..spatial import apply_inertia, inertia_matrix
 
@@ -57,19 +57,19 @@ def constrained_body(
         T = complement(S)
         corner = jnp.zeros((len(T), len(T)), T.dtype)
         system = jnp.block([[inertia_matrix(inertia), T.T], [T, corner]])
-        solved = jnp.linalg.solve(system, jnp.concatenate([force - bias, _dot(T, S_rate)]))
+        solved = jnp.linalg.solve(system, jnp.concatenate([force - bias, matmul(T, S_rate)]))
         a = solved[:6]
-        q_accel = jnp.linalg.solve(_dot(S, S.T), _dot(S, a - S_rate))
-        return ConstrainedBody(a, -_dot(T.T, solved[6:]), q_accel)
+        q_accel = jnp.linalg.solve(matmul(S, S.T), matmul(S, a - S_rate))
+        return ConstrainedBody(a, -matmul(T.T, solved[6:]), q_accel)
     if method == "direct":
         Phi, b = apparent_inverse_inertia(inertia, S), S_rate
-        b = b - _dot(Phi, apply_inertia(inertia, S_rate) + bias)
-        a = _dot(Phi, force) + b
-        q_accel = jnp.linalg.solve(_dot(S, S.T), _dot(S, a - S_rate))
+        b = b - matmul(Phi, apply_inertia(inertia, S_rate) + bias)
+        a = matmul(Phi, force) + b
+        q_accel = jnp.linalg.solve(matmul(S, S.T), matmul(S, a - S_rate))
     else:
-        M, C = _joint_inertia(inertia, S), _dot(S, apply_inertia(inertia, S_rate) + bias)
-        q_accel = jnp.linalg.solve(M, _dot(S, force) - C)
-        a = _dot(S.T, q_accel) + S_rate
+        M, C = _joint_inertia(inertia, S), matmul(S, apply_inertia(inertia, S_rate) + bias)
+        q_accel = jnp.linalg.solve(M, matmul(S, force) - C)
+        a = matmul(S.T, q_accel) + S_rate
     return ConstrainedBody(a, apply_inertia(inertia, a) + bias - force, q_accel)
 
 
@@ -82,13 +82,9 @@ def apparent_inverse_inertia(
     `inertia` (10,), `S` (n, 6), a row a dof. The body's acceleration is `Phi f + b`.
     Source: Featherstone (3.54).
     """
-    return _dot(S.T, jnp.linalg.solve(_joint_inertia(inertia, S), S))
+    return matmul(S.T, jnp.linalg.solve(_joint_inertia(inertia, S), S))
 
 
 def _joint_inertia(inertia: Array, S: Array) -> Array:
     """`S^T I S`."""
-    return _dot(S, jax.vmap(lambda s: apply_inertia(inertia, s), out_axes=1)(S))
-
-
-def _dot(a: Array, b: Array) -> Array:
-    return jnp.matmul(a, b, precision="highest")
+    return matmul(S, jax.vmap(lambda s: apply_inertia(inertia, s), out_axes=1)(S))

@@ -1,0 +1,231 @@
+"""Contact as a time step: the velocity after it is the minimum of one convex function.
+
+Nothing yields, and no complementarity is solved for. With M the mass matrix, `u = J v` the
+velocities of the contact points, and free the velocity that the robot would have without contact,
+
+    v+ = argmin  (v - free)^T M (v - free) / 2 + sum over contacts of l(u).
+
+l is convex and once differentiable, and its negative gradient is the contact's impulse
+
+    gamma = projection on Coulomb's cone of  y = (u_target n - u) / R,     l = R |gamma|^2 / 2,
+
+which is zero for a point that leaves, R y for one that sticks, and on the cone's edge for one that
+slides. R is what makes the minimum smooth: a small compliance, a fraction of the contact's own
+inverse inertia.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.typing import ArrayLike
+from jaxtyping import Float
+
+from .. import arguments
+from .._algorithms.crba import crba
+from .._algorithms.kinematics import Kinematics, forward_kinematics
+from .._algorithms.rnea import bias_force
+from .._algorithms.world import dof_columns, root_centred
+from .._linear import matmul
+from ..configuration import integrate
+from ..joint_space import independent_force
+from ..model import Model
+from ..spatial import rotate
+from .scene import Scene, contact_points, cross, tangential
+
+
+class ContactStep(NamedTuple):
+    """The state after a time step, and what the ground did in it.
+
+    `q` (nq,), `v` (nv,); of each sphere its `distance` (n,) in m before the step and its `impulse`
+    (n, 3) in N s, in world axes; `residual` (): the last Newton step over the velocity, both
+    measured by kinetic energy. It is below `TOLERANCE` eps of the dtype where the solver converged.
+    """
+
+    q: Float[Array, " nq"]
+    v: Float[Array, " nv"]
+    distance: Float[Array, " n"]
+    impulse: Float[Array, "n 3"]
+    residual: Float[Array, ""]
+
+
+TOLERANCE = 1000
+MAX_STEPS = 50
+HALVINGS = 12
+
+
+@jax.jit
+def contact_step(
+    model: Model,
+    scene: Scene,
+    q: ArrayLike,
+    v: ArrayLike,
+    tau: ArrayLike,
+    dt: ArrayLike,
+    f_ext: ArrayLike | None = None,
+    regularisation: ArrayLike = 1e-3,
+    recovery: ArrayLike = 0.02,
+) -> ContactStep:
+    """One step of a robot on a ground that does not yield, with Coulomb friction.
+
+    - `q` (nq,), `v` (nv,), `tau` (nv,), `f_ext` (nb, 6): as for `forward_dynamics`; `dt` in s;
+    - `regularisation`: R of a contact over the mean of its inverse inertia `J M^-1 J^T`, w;
+    - `recovery` in s: a sphere in the ground leaves it with this time constant (and dt) more.
+
+    The velocity is the module's minimum, and `q+ = integrate(q, dt v+)`. The target is
+    `u_target = -distance / dt` outside the ground and `-distance / (dt + recovery)` in it. Of the
+    material, only the friction coefficient mu counts. What follows, to first order in dt:
+
+    - the distance after a step is no less than `-dt R gamma_n` for a sphere outside before, and at
+      rest a sphere is `(dt + recovery) R gamma_n` deep;
+    - a contact that sticks creeps at the speed `R gamma_t`;
+    - a sphere that slides at the speed u hovers at `dt mu u` over the ground, and one that lands
+      sliding leaves it with mu u: the artefacts of making friction convex;
+    - the impulses take kinetic energy, but for at most `gamma_n u_target` of a sphere in the
+      ground; there is no restitution.
+
+    Derivatives in all arguments, of any order, are those of the minimum (`lax.custom_root`): no
+    iteration is differentiated. Where a contact turns from sticking to sliding or leaving they
+    jump, and one side's is given. Raises ArgumentError on a wrong shape or dtype, or an unknown
+    frame. Source: Todorov (2014), Convex and analytically-invertible dynamics with contacts and
+    constraints; Castro, Permenter and Han (2022), An unconstrained convex formulation of compliant
+    contact, with an isotropic R.
+    """
+    q, v = arguments.configuration(model, q), arguments.velocity(model, v)
+    tau, dt = arguments.velocity(model, tau, "tau"), arguments.number(model, dt, "dt")
+    regularisation = arguments.number(model, regularisation, "regularisation")
+    recovery = arguments.number(model, recovery, "recovery")
+    kinematics = forward_kinematics(model, q)
+    at = contact_points(model, scene, kinematics, v)
+    normal, length = at.normal, jnp.sqrt(jnp.sum(at.gradient**2, axis=-1))
+    mu = arguments.number(model, scene.material.friction, "friction")
+
+    J = _jacobian(model, scene, kinematics, at.arm)
+    M = crba(model, kinematics)
+    force = tau - bias_force(model, q, v, f_ext)
+    columns = jnp.concatenate([force[:, None], J.reshape(-1, model.nv).T], axis=1)
+    solved = jax.scipy.linalg.solve(M, columns, assume_a="pos")
+    free = v + dt * solved[:, 0]
+    mobility = jnp.sum(J * solved[:, 1:].T.reshape(J.shape), axis=(1, 2)) / 3
+    # A point on the axis of its only joint cannot move, and no impulse on it does anything.
+    moves = mobility > 0
+    conductance = jnp.where(moves, 1 / (regularisation * jnp.where(moves, mobility, 1)), 0)
+    slack = jnp.where(at.distance < 0, dt + recovery, dt)
+    target = (-at.distance / (length * slack))[:, None] * normal
+    problem = _Problem(M, free, J, normal, conductance, target, mu)
+
+    v_next, residual = lax.custom_root(
+        problem.gradient, v, lambda _, start: _minimum(problem, start), _solve_tangent, has_aux=True
+    )
+    impulse = problem.impulses(matmul(J, v_next))
+    return ContactStep(integrate(model, q, dt * v_next), v_next, at.distance, impulse, residual)
+
+
+class _Problem(NamedTuple):
+    """The convex function, of nv velocities and n contacts."""
+
+    M: Array
+    free: Array
+    J: Array
+    normal: Array
+    conductance: Array
+    target: Array
+    mu: Array
+
+    def impulses(self, u: Array) -> Array:
+        """gamma (n, 3) at velocities u (n, 3) of the contact points."""
+        return _on_cone(self.conductance[:, None] * (self.target - u), self.normal, self.mu)
+
+    def gradient(self, v: Array) -> Array:
+        """The change of momentum that the contacts do not account for."""
+        return matmul(self.M, v - self.free) - self._joint_impulse(self.impulses(matmul(self.J, v)))
+
+    def hessian(self, v: Array) -> Array:
+        slope = jax.vmap(jax.jacfwd(_on_cone), (0, 0, None))
+        y = self.conductance[:, None] * (self.target - matmul(self.J, v))
+        G = self.conductance[:, None, None] * slope(y, self.normal, self.mu)
+        n = self.J.shape[-1]
+        GJ = matmul(G, self.J)
+        return self.M + matmul(self.J.reshape(-1, n).T, GJ.reshape(-1, n))
+
+    def increase(self, v: Array, step: Array, fractions: Array) -> Array:
+        """How much the function grows along fractions of a step."""
+        u, du = matmul(self.J, v), matmul(self.J, step)
+        M_step = matmul(self.M, step)
+        linear, quadratic = matmul(M_step, v - self.free), matmul(M_step, step) / 2
+
+        def penalty(fraction):
+            impulse = self.impulses(u + fraction * du)
+            compliance = jnp.where(self.conductance > 0, 1 / self.conductance, 0)
+            return jnp.sum(compliance * jnp.sum(impulse**2, axis=-1)) / 2
+
+        contacts = jax.vmap(penalty)(fractions) - penalty(jnp.zeros_like(fractions[0]))
+        return fractions * linear + fractions**2 * quadratic + contacts
+
+    def _joint_impulse(self, impulse: Array) -> Array:
+        return jnp.einsum("nij,ni->j", self.J, impulse, precision="highest")
+
+
+def _on_cone(y: Array, normal: Array, mu: Array) -> Array:
+    """The point of the cone `|tangential| <= mu normal` nearest to y, all (..., 3)."""
+    y_n = jnp.sum(normal * y, axis=-1, keepdims=True)
+    y_t = tangential(normal, y)
+    square = jnp.sum(y_t * y_t, axis=-1, keepdims=True)
+    size = jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
+    sticks, leaves = size <= mu * y_n, mu * size <= -y_n
+    direction = y_t / jnp.where(size > 0, size, 1)
+    edge = (y_n + mu * size) / (1 + mu * mu) * (normal + mu * direction)
+    return jnp.where(sticks, y, jnp.where(leaves, 0, edge))
+
+
+def _minimum(problem: _Problem, start: Array) -> tuple[Array, Array]:
+    """Newton's method with the first of the halved steps that goes down by enough."""
+    eps = float(jnp.finfo(start.dtype).eps)
+    fractions = jnp.asarray(0.5 ** np.arange(HALVINGS), start.dtype)
+
+    def unfinished(state):
+        count, _, residual = state
+        return (count < MAX_STEPS) & (residual > TOLERANCE * eps)
+
+    def newton(state):
+        count, v, _ = state
+        slope = problem.gradient(v)
+        step = -jax.scipy.linalg.solve(problem.hessian(v), slope, assume_a="pos")
+        decrement = -matmul(slope, step)
+        growth = problem.increase(v, step, fractions)
+        # Near the minimum the growth drowns in rounding, and the whole step is right.
+        energy = jnp.maximum(_energy(problem, v), _energy(problem, problem.free))
+        enough = growth <= -0.1 * fractions * decrement + 10 * eps * energy
+        v = v + fractions[jnp.argmax(enough)] * step
+        size = jnp.sqrt(jnp.maximum(decrement, 0))
+        scale = jnp.sqrt(jnp.maximum(energy, jnp.finfo(v.dtype).tiny))
+        return count + 1, v, size / scale
+
+    infinite = jnp.full((), jnp.inf, start.dtype)
+    _, v, residual = lax.while_loop(unfinished, newton, (jnp.zeros((), int), start, infinite))
+    return v, residual
+
+
+def _energy(problem: _Problem, v: Array) -> Array:
+    return matmul(v, matmul(problem.M, v))
+
+
+def _solve_tangent(linear, b: Array) -> Array:
+    H = jax.jacfwd(linear)(jnp.zeros_like(b))
+    return jax.scipy.linalg.solve(H, b, assume_a="pos")
+
+
+def _jacobian(model: Model, scene: Scene, kinematics: Kinematics, arm: Array) -> Array:
+    """Rows of the velocities of the contact points in world axes, (n, 3, nv)."""
+    bodies, dof_body = scene.bodies(model), model.topology.dof_body
+    X = root_centred(model, kinematics.X_WB)
+    columns = dof_columns(model, X)[:, None]
+    positions = X.p[bodies] + rotate(X.R[bodies], arm)
+    rows = columns[..., :3] + cross(columns[..., 3:], positions)
+    moves = model.topology.supports[np.ix_(dof_body, bodies)]
+    rows = independent_force(model, kinematics.q, jnp.where(moves[..., None], rows, 0))
+    return jnp.transpose(rows, (1, 2, 0))

@@ -1,0 +1,277 @@
+"""What touches what: points and spheres on a robot's frames, a ground, and a material.
+
+A scene is a pytree whose numbers are all leaves, so that `grad` and `vmap` over the heights of a
+ground, the radii of feet or the friction work. Its numbers are used in the model's dtype.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.core import Tracer
+from jax.typing import ArrayLike, DTypeLike
+from jaxtyping import Float
+
+from .. import arguments
+from .._algorithms.kinematics import Kinematics, forward_kinematics
+from .._components import Vec3
+from ..errors import ArgumentError
+from ..joint_space import joint_motion
+from ..joints import as_module
+from ..model import Model
+from ..spatial import inverse_rotate, rotate, transform_point
+from ..tree import propagate
+
+Number = Array | np.ndarray
+
+# --------------------------------------------------------------------------------------- ground
+
+
+class Ground(eqx.Module):
+    """A surface, stated by the distance of a point from it, positive outside.
+
+    For a ground of one's own state `distance`; its gradient, which must not vanish near the
+    surface, gives the normal.
+    """
+
+    @abc.abstractmethod
+    def distance(self, x: Float[Array, "3"]) -> Float[Array, ""]:
+        """Distance in m of the point x, in world axes, from the surface."""
+
+
+class Plane(Ground):
+    """The plane `normal . x = offset`: by default z = 0.
+
+    `normal` (3,), of any length, points outwards; `offset` () in m is measured along it. Raises
+    ArgumentError on a wrong shape, or a normal of zeros.
+    """
+
+    normal: Float[Number, "3"]
+    offset: Float[Number, ""]
+
+    def __init__(
+        self, normal: ArrayLike | Sequence[float] = (0.0, 0.0, 1.0), offset: ArrayLike = 0.0
+    ):
+        self.normal = _numbers(normal, "normal", (3,))
+        self.offset = _numbers(offset, "offset", ())
+        _require(self.normal, lambda x: bool(np.any(x != 0)), "normal", "not zero")
+
+    def distance(self, x):
+        normal = jnp.asarray(self.normal)
+        return jnp.sum(normal * x) / _length(normal) - self.offset
+
+
+class Height(Ground):
+    """The surface `z = height(xy)`, of any smooth function; the world's z axis points outwards.
+
+    `height` takes (2,) in m and gives a number in m; a plain function or, where it has numbers of
+    its own, an `eqx.Module`. The distance is that of first order, `(z - h) / sqrt(1 + |dh|^2)`:
+    exact for planes, elsewhere wrong by the order of the surface's curvature times the square of
+    the distance. For a sphere that is the distance of its centre: small spheres see it best.
+    """
+
+    height: Callable[[Array], Array]
+
+    def __init__(self, height: Callable[[Array], Array]):
+        self.height = as_module(height)
+
+    def distance(self, x):
+        h, slope = jax.value_and_grad(self._at)(x[:2])
+        return (x[2] - h) / jnp.sqrt(1 + jnp.sum(slope * slope))
+
+    def _at(self, xy: Array) -> Array:
+        h = jnp.asarray(self.height(xy))
+        if h.shape != () or h.dtype != xy.dtype:
+            raise ArgumentError(
+                f"height gives shape {h.shape} and dtype {h.dtype}, expected a number of {xy.dtype}"
+            )
+        return h
+
+
+# ------------------------------------------------------------------------------------- material
+
+
+class Material(eqx.Module):
+    """The numbers of contact, each (); `contact_force` states the law, and `contact_step` too.
+
+    - `stiffness` in N/m^2 and `dissipation` in s/m: of the compliant normal force;
+    - `friction`: Coulomb's coefficient;
+    - `slip_speed` in m/s: below it, friction is viscous (compliant contact).
+
+    The defaults suit a robot of some tens of kg and steps of 0.5 ms. Raises ArgumentError on a
+    wrong shape, a negative number, or a slip speed of zero.
+    """
+
+    stiffness: Float[Number, ""]
+    dissipation: Float[Number, ""]
+    friction: Float[Number, ""]
+    slip_speed: Float[Number, ""]
+
+    def __init__(
+        self,
+        stiffness: ArrayLike = 1e7,
+        dissipation: ArrayLike = 2.0,
+        friction: ArrayLike = 0.8,
+        slip_speed: ArrayLike = 0.1,
+    ):
+        self.stiffness = _numbers(stiffness, "stiffness", ())
+        self.dissipation = _numbers(dissipation, "dissipation", ())
+        self.friction = _numbers(friction, "friction", ())
+        self.slip_speed = _numbers(slip_speed, "slip_speed", ())
+        for name in ("stiffness", "dissipation", "friction"):
+            _require(getattr(self, name), lambda x: bool(x >= 0), name, "0 or more")
+        _require(self.slip_speed, lambda x: bool(x > 0), "slip_speed", "more than 0")
+
+
+# ---------------------------------------------------------------------------------------- scene
+
+
+class Scene(eqx.Module):
+    """n spheres fixed in frames of a robot, the ground below them, and their material.
+
+    - `frames`: for each sphere the name or index of its frame; a frame may have several;
+    - `radii`: (n,) in m, or one number for all; a point is a sphere of radius 0;
+    - `offsets`: (n, 3) in m, the centres in their frames (default: the frames' origins);
+    - `ground`: a `Ground`, or a function that is the height of one (default: the plane z = 0);
+    - `material`: a `Material`.
+
+    Raises ArgumentError on a wrong shape or a negative radius; functions that take a scene raise it
+    for a frame that the model has not, or that is fixed to the world.
+    """
+
+    frames: tuple[str | int, ...] = eqx.field(static=True)
+    offsets: Float[Number, "n 3"]
+    radii: Float[Number, " n"]
+    ground: Ground
+    material: Material
+
+    def __init__(
+        self,
+        frames: Sequence[str | int],
+        radii: ArrayLike | Sequence[float] = 0.0,
+        offsets: ArrayLike | Sequence | None = None,
+        ground: Ground | Callable[[Array], Array] | None = None,
+        material: Material | None = None,
+    ):
+        if isinstance(frames, str):
+            raise ArgumentError(f"frames is {frames!r}, expected a sequence of frames")
+        self.frames = tuple(frames)
+        n = len(self.frames)
+        each = np.ndim(radii) > 0
+        self.radii = _numbers(radii, "radii", (n,) if each else ())
+        if not each:
+            self.radii = self.radii * np.ones(n, self.radii.dtype)
+        self.offsets = _numbers(np.zeros((n, 3)) if offsets is None else offsets, "offsets", (n, 3))
+        ground = Plane() if ground is None else ground
+        self.ground = ground if isinstance(ground, Ground) else Height(ground)
+        self.material = Material() if material is None else material
+        _require(self.radii, lambda x: bool(np.all(x >= 0)), "radii", "0 or more")
+
+    def bodies(self, model: Model) -> np.ndarray:
+        """For each sphere the body that carries it, (n,)."""
+        bodies = np.array([model.frame_bodies[i] for i in self._indices(model)], int)
+        for frame, body in zip(self.frames, bodies):
+            if body < 0:
+                raise ArgumentError(
+                    f"frame {frame!r} of {model!r} is fixed to the world, expected one that moves"
+                )
+        return bodies
+
+    def centres(self, model: Model) -> Float[Array, "n 3"]:
+        """The centres in the bodies' frames, in m."""
+        at = self._indices(model)
+        X_BF = jax.tree.map(lambda x: x[at], model.frame_pose)
+        return transform_point(X_BF, jnp.asarray(self.offsets, model.dtype))
+
+    def astype(self, dtype: DTypeLike) -> Scene:
+        """The same scene with every floating-point number cast to `dtype`."""
+
+        def cast(x):
+            return jnp.asarray(x, dtype) if jnp.issubdtype(jnp.result_type(x), jnp.floating) else x
+
+        return jax.tree.map(cast, self)
+
+    def _indices(self, model: Model) -> np.ndarray:
+        return np.array([arguments.frame_index(model, frame) for frame in self.frames], int)
+
+
+class ContactPoints(NamedTuple):
+    """Where the spheres are, each by its point that is next to the ground.
+
+    - `distance` (n,) in m: of the spheres from the ground, negative where they overlap;
+    - `gradient` (n, 3): of that distance in the point's position; a plane's unit normal;
+    - `position` (n, 3) in m and `velocity` (n, 3) in m/s: of the points, in world axes. The
+      velocity is that of the body's matter there; `gradient . velocity` is the distance's rate;
+    - `arm` (n, 3) in m: the points in their bodies' frames.
+    """
+
+    distance: Float[Array, " n"]
+    gradient: Float[Array, "n 3"]
+    position: Float[Array, "n 3"]
+    velocity: Float[Array, "n 3"]
+    arm: Float[Array, "n 3"]
+
+    @property
+    def normal(self) -> Float[Array, "n 3"]:
+        """Unit normals of the ground."""
+        return self.gradient / _length(self.gradient)[:, None]
+
+
+@jax.jit
+def contact_points(
+    model: Model, scene: Scene, q: ArrayLike | Kinematics, v: ArrayLike
+) -> ContactPoints:
+    """Distances from the ground, and the points that may touch it.
+
+    `q` (nq,) or its `Kinematics`, `v` (nv,). Raises ArgumentError on a wrong shape or dtype, or an
+    unknown frame.
+    """
+    v, scene = arguments.velocity(model, v), scene.astype(model.dtype)
+    kinematics = forward_kinematics(model, q)
+    bodies, centres = scene.bodies(model), scene.centres(model)
+    V = propagate(model.topology, kinematics.X_PB, joint_motion(model, kinematics.q, v))[bodies]
+    X_WB = jax.tree.map(lambda x: x[bodies], kinematics.X_WB)
+
+    centres_W = transform_point(X_WB, centres)
+    distance, gradient = jax.vmap(jax.value_and_grad(scene.ground.distance))(centres_W)
+    down = -(scene.radii / _length(gradient))[:, None] * gradient
+    arm = centres + inverse_rotate(X_WB.R, down)
+    velocity = rotate(X_WB.R, V[:, :3] + cross(V[:, 3:], arm))
+    return ContactPoints(distance - scene.radii, gradient, centres_W + down, velocity, arm)
+
+
+def cross(a: Float[Array, "... 3"], b: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
+    """`a x b`."""
+    return Vec3.of(a).cross(Vec3.of(b)).array()
+
+
+def tangential(normal: Float[Array, "... 3"], x: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
+    """The part of x across a unit normal."""
+    return x - jnp.sum(normal * x, axis=-1, keepdims=True) * normal
+
+
+def _length(x: Array) -> Array:
+    return jnp.sqrt(jnp.sum(x * x, axis=-1))
+
+
+def _numbers(x, name: str, shape: tuple[int, ...]) -> Number:
+    """Numbers are kept in float64 until the model's dtype is known."""
+    x = x if isinstance(x, Array) else np.asarray(x, float)
+    if x.shape != shape or not jnp.issubdtype(x.dtype, jnp.floating):
+        raise ArgumentError(
+            f"{name} has shape {x.shape} and dtype {x.dtype}, expected {shape} of floats"
+        )
+    return x
+
+
+def _require(x: Number, test: Callable[[np.ndarray], bool], name: str, expected: str) -> None:
+    """Check numbers that are known already, which they are not while JAX traces."""
+    if not isinstance(x, Tracer) and not test(np.asarray(x)):
+        raise ArgumentError(f"{name} is {x}, expected {expected}")

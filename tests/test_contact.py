@@ -1,0 +1,679 @@
+"""Contact: the laws of both models, their energy, their derivatives, and a robot that lands."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxrbd as rbd
+import zoo
+from jaxrbd import contact, spatial
+from jaxrbd.contact import Height, Material, Plane, Scene
+from zoo import close
+
+G = 9.81
+DT = 5e-3
+
+
+class Bumps(eqx.Module):
+    """A wavy ground with numbers of its own."""
+
+    size: jax.Array
+    waves: jax.Array
+
+    def __call__(self, xy):
+        return self.size[0] + self.size[1] * jnp.sin(jnp.sum(self.waves * xy)) * jnp.cos(xy[0])
+
+
+BUMPS = Bumps(jnp.array([0.1, 0.2]), jnp.array([2.0, -1.5]))
+MATERIAL = Material(stiffness=3e3, dissipation=0.7, friction=0.6, slip_speed=0.2)
+FLAT = Plane((0.3, -0.2, 2.0))
+
+
+def unit(x):
+    return x / jnp.linalg.norm(x)
+
+
+def shifted(scene, by):
+    """The scene with its ground moved outwards."""
+    if isinstance(scene.ground, Plane):
+        return eqx.tree_at(lambda s: s.ground.offset, scene, scene.ground.offset + by)
+    return eqx.tree_at(
+        lambda s: s.ground.height.size, scene, scene.ground.height.size.at[0].add(by)
+    )
+
+
+def spheres(model, ground, seed=0):
+    """Three spheres on frames of a robot of the zoo, two of them on one frame."""
+    rng = np.random.default_rng(seed)
+    n = model.nb - 1
+    frames = (f"l{n}", "l0", f"l{n}")
+    return Scene(frames, [0.05, 0.0, 0.02], 0.2 * rng.normal(size=(3, 3)), ground, MATERIAL)
+
+
+@jax.jit
+def distances(model, scene, q):
+    return contact.contact_points(model, scene, q, jnp.zeros(model.nv)).distance
+
+
+def scenes(model, ground, seed=0, touching=2):
+    """A state, and a scene in which so many of the three spheres are in the ground."""
+    q, v, tau, f_ext = zoo.state(model, seed)
+    scene = spheres(model, ground, seed)
+    order = jnp.sort(distances(model, scene, q))
+    return q, v, tau, f_ext, shifted(scene, jnp.mean(order[touching - 1 : touching + 1]))
+
+
+@pytest.fixture(scope="module")
+def model():
+    return zoo.small()
+
+
+def body(joint, mass=2.0, radius=0.1, gravity=(0, 0, -G)):
+    """One body, a ball."""
+    inertia = rbd.link_inertia(mass, (0, 0, 0), 0.4 * mass * radius**2 * np.eye(3))
+    spec = rbd.JointSpec("joint", joint, None, "ball")
+    return rbd.build_model([rbd.Link("ball", inertia)], [spec], gravity=gravity)
+
+
+POINT = body(rbd.joints.Translation())
+ON_PLANE = Scene(("ball",), material=Material(1e4, 0.5, 0.6, 0.05))
+
+
+# ---------------------------------------------------------------------- both models, all at once
+
+
+@jax.jit
+def evaluate(model, scene, q, v, tau, f_ext):
+    """All that the laws of forces and impulses need, in one program."""
+    at = contact.contact_points(model, scene, q, v)
+    force = contact.contact_force(model, scene, q, v)
+    step = contact.contact_step(model, scene, q, v, tau, DT, f_ext)
+
+    @jax.vmap
+    def on_bodies(forces):
+        """The same forces by `external_force`, frame by frame."""
+        total = jnp.zeros((model.nb, 6))
+        for i, frame in enumerate(scene.frames):
+            lever = at.position[i] - rbd.frame_placement(model, q, frame).p
+            wrench = jnp.concatenate([forces[i], jnp.cross(lever, forces[i])])
+            total = total + rbd.external_force(model, q, frame, wrench)
+        return total
+
+    world = force.normal_force[:, None] * at.normal + force.friction_force
+    forces, impulses = on_bodies(jnp.stack([world, step.impulse]))
+    wrenches = jnp.stack([f_ext, f_ext + impulses / DT])
+    a = jax.vmap(rbd.forward_dynamics, (None, None, None, None, 0))(model, q, v, tau, wrenches)
+    free, again = v + DT * a
+    return {
+        "at": at,
+        "force": force,
+        "step": step,
+        "f_ext": forces,
+        "again": again,
+        "after": contact.contact_points(model, scene, q, step.v).velocity,
+        "kinetic": jax.vmap(rbd.kinetic_energy, (None, None, 0))(
+            model, q, jnp.stack([free, step.v])
+        ),
+    }
+
+
+@jax.jit
+def powers(model, scene, q, v, tau):
+    """Of a robot on compliant ground, the rate of its energy; and the ground as a spring."""
+    f_ext = contact.contact_force(model, scene, q, v).f_ext
+    a = rbd.forward_dynamics(model, q, v, tau, f_ext)
+
+    def energy(t):
+        q_t, v_t = rbd.integrate(model, q, t * v), v + t * a
+        mechanical = rbd.kinetic_energy(model, q_t, v_t) + rbd.potential_energy(model, q_t)
+        return mechanical + contact.contact_energy(model, scene, q_t)
+
+    still = jnp.zeros_like(v)
+    f_ext = contact.contact_force(model, scene, q, still).f_ext
+    pushed = rbd.gravity_force(model, q) - rbd.static_torque(model, q, f_ext)
+    spring = rbd.gradient(model, lambda q: contact.contact_energy(model, scene, q))(q)
+    return jax.jvp(energy, (0.0,), (1.0,))[1], spring, -pushed
+
+
+@jax.jit
+def motion(model, scene, q, v):
+    """The points; rates of distances and centres along the motion; velocities at the points."""
+
+    def there(t):
+        at = contact.contact_points(model, scene, rbd.integrate(model, q, t * v), v)
+        return at.distance, at.position + scene.radii[:, None] * at.normal
+
+    at = contact.contact_points(model, scene, q, v)
+    of_points, of_centres = [], []
+    for i, frame in enumerate(scene.frames):
+        V = rbd.frame_velocity(model, q, v, frame)
+        lever = at.position[i] - rbd.frame_placement(model, q, frame).p
+        of_points.append(V[:3] + jnp.cross(V[3:], lever))
+        of_centres.append(V[:3] + jnp.cross(V[3:], lever + scene.radii[i] * at.normal[i]))
+    rates = jax.jvp(there, (0.0,), (1.0,))[1]
+    return at, rates, jnp.stack(of_points), jnp.stack(of_centres)
+
+
+def slope(function, h=1e-4):
+    """The derivative of a function of a number at 0, to h^4."""
+    far, near, ahead, beyond = (function(jnp.asarray(h * t)) for t in (-2.0, -1.0, 1.0, 2.0))
+    return jax.tree.map(
+        lambda a, b, c, d: (a - 8 * b + 8 * c - d) / (12 * h), far, near, ahead, beyond
+    )
+
+
+@pytest.mark.parametrize("ground", [FLAT, Height(BUMPS)], ids=["plane", "height"])
+def test_distances_change_as_the_points_move(model, ground):
+    q, v, *_, scene = scenes(model, ground)
+    at, (rate, centre_rate), velocity, centre_velocity = motion(model, scene, q, v)
+    close(jnp.sum(at.gradient * at.velocity, axis=-1), rate, 1e-12, "rate of the distance")
+    close(at.velocity, velocity, 1e-12, "velocity")
+    close(centre_rate, centre_velocity, 1e-12, "velocity of the centre")
+
+
+CASES = [("small", Height(BUMPS)), ("following", FLAT)]
+
+
+@pytest.mark.parametrize(("robot", "ground"), CASES, ids=["height", "plane, joints that follow"])
+def test_the_laws_of_both_models(robot, ground):
+    model = getattr(zoo, robot)()
+    for seed in range(4):
+        q, v, tau, f_ext, scene = scenes(model, ground, seed, 1 + seed % 2)
+        found = evaluate(model, scene, q, v, tau, f_ext)
+        at, force, step = found["at"], found["force"], found["step"]
+        depth = jnp.maximum(-at.distance, 0)
+        length = jnp.linalg.norm(at.gradient, axis=-1)
+        rate = jnp.sum(at.gradient * at.velocity, axis=-1)
+        slip = at.velocity - jnp.sum(at.normal * at.velocity, axis=-1)[:, None] * at.normal
+
+        # The compliant law: right bodies and frames, Coulomb's cone, energy only lost.
+        close(force.f_ext, found["f_ext"], 1e-12, "on the bodies")
+        assert jnp.all((force.normal_force > 0) == (depth > 0))
+        size = jnp.linalg.norm(force.friction_force, axis=-1)
+        speed = jnp.linalg.norm(slip, axis=-1)
+        smooth = speed / jnp.sqrt(speed**2 + 0.2**2)
+        close(size, 0.6 * force.normal_force * smooth, 1e-12, "friction")
+        damping = (force.normal_force / length - 3e3 * depth**2) * rate
+        friction = jnp.sum(force.friction_force * at.velocity, axis=-1)
+        assert jnp.all(damping <= 0)
+        assert jnp.all(friction <= 0)
+        if robot == "small":
+            power, spring, pushed = powers(model, scene, q, v, tau)
+            work = jnp.sum(tau * v) + jnp.sum(damping) + jnp.sum(friction)
+            close(power, work, 1e-11, "power")
+            close(spring, pushed, 1e-11, "the spring's potential")
+
+        # The step: its momentum, Coulomb's cone, no penetration, energy only lost.
+        assert step.residual < 1e-12
+        close(found["again"], step.v, 1e-10, "the impulses make the step")
+        close(step.q, rbd.integrate(model, q, DT * step.v), 1e-14, "q")
+        normal = jnp.sum(step.impulse * at.normal, axis=-1)
+        across = jnp.linalg.norm(step.impulse - normal[:, None] * at.normal, axis=-1)
+        assert jnp.all(across <= 0.6 * normal + 1e-12)
+        target = -at.distance / (length * jnp.where(at.distance < 0, DT + 0.02, DT))
+        power = jnp.sum(step.impulse * found["after"], axis=-1)
+        assert jnp.all(power <= normal * jnp.maximum(target, 0) + 1e-12)
+        free, after = found["kinetic"]
+        assert after <= free + jnp.sum(power) + 1e-12
+
+
+# ------------------------------------------------------------------------- one body, closed forms
+
+
+@jax.jit
+def compliant(model, scene, q, v):
+    force = contact.contact_force(model, scene, q, v)
+    return force, rbd.forward_dynamics(model, q, v, jnp.zeros_like(v), force.f_ext)
+
+
+@jax.jit
+def rigid(model, scene, q, v):
+    return contact.contact_step(model, scene, q, v, jnp.zeros(model.nv), DT)
+
+
+def test_a_ball_rests_at_the_depth_that_the_laws_predict():
+    ball = body(rbd.joints.FreeFlyer())
+    scene = eqx.tree_at(lambda s: s.radii, ON_PLANE, np.array([0.1]))
+    rest, still = rbd.neutral(ball), jnp.zeros(6)
+
+    def at(depth):
+        return rest.at[2].set(0.1 - depth)
+
+    force, a = compliant(ball, scene, at(np.sqrt(2 * G / 1e4)), still)
+    close(a, still, 1e-13, "rest")
+    close(force.normal_force, jnp.array([2 * G]), 1e-12, "weight")
+
+    mobility = (3 / 2 + 2 * 0.1**2 / (0.4 * 2 * 0.1**2)) / 3  # 1 / m thrice, r^2 / I twice
+    depth = (DT + 0.02) * 1e-3 * mobility * 2 * G * DT
+    step = rigid(ball, scene, at(depth), still)
+    close(step.v, still, 1e-13, "rest")
+    close(step.impulse, jnp.array([[0, 0, 2 * G * DT]]), 1e-12, "weight")
+
+    # A spinning ball is pushed the way its lowest point does not go, and not into the ground.
+    spinning = still.at[4].set(3.0)
+    for x in (compliant(ball, scene, at(0.02), spinning)[1], rigid(ball, scene, at(0), spinning).v):
+        assert x[0] > 0 > x[4] - 3
+
+
+def tilted(angle):
+    """Gravity as on a slope that falls along x, so that the plane may stay z = 0."""
+    down = jnp.array([np.sin(angle), 0, -np.cos(angle)])
+    return dataclasses.replace(POINT, gravity=G * down)
+
+
+def test_friction_on_a_slope():
+    below, above, weight = 0.4, 0.7, 2 * G  # the friction angle is atan 0.6 = 0.54
+    # Compliant: the creep that the docstring states, and Coulomb's deceleration above.
+    f, limit = weight * np.sin(below), 0.6 * weight * np.cos(below)
+    depth = np.sqrt(weight * np.cos(below) / 1e4)
+    creep = 0.05 * f / np.sqrt(limit**2 - f**2)
+    _, a = compliant(tilted(below), ON_PLANE, jnp.array([0, 0, -depth]), jnp.array([creep, 0, 0]))
+    close(a, jnp.zeros(3), 1e-12, "creep")
+    depth = np.sqrt(weight * np.cos(above) / 1e4)
+    _, a = compliant(tilted(above), ON_PLANE, jnp.array([0, 0, -depth]), jnp.array([2.0, 0, 0]))
+    smooth = 2 / np.sqrt(4 + 0.05**2)
+    expected = G * (np.sin(above) - 0.6 * smooth * np.cos(above))
+    close(a, jnp.array([expected, 0, 0]), 1e-12, "slides")
+
+    # Rigid: sticking creeps by the regularisation alone; sliding hovers, and has Coulomb's
+    # acceleration once it does so steadily.
+    R, target = 1e-3 / 2, DT + 0.02
+    for angle, start in ((below, 0.0), (above, 0.3)):
+        model = tilted(angle)
+        step = first = rigid(model, ON_PLANE, jnp.zeros(3), jnp.array([start, 0, 0]))
+        for _ in range(60):
+            before, step = step, rigid(model, ON_PLANE, step.q, step.v)
+        q, v = step.q, step.v
+        gamma_n = weight * np.cos(angle) * DT
+        if angle == below:
+            rest = jnp.array([R * weight * np.sin(angle) * DT, 0, 0])
+            close(v, rest, 1e-9, "creeps")
+            # The resting depth is reached as exp(-t / (dt + recovery)).
+            close(q[2] / (-target * R * gamma_n), 1.0, 1e-4, "rests")
+        else:
+            expected = DT * G * (np.sin(angle) - 0.6 * np.cos(angle))
+            close(v[0] - before.v[0], expected, 1e-10, "slides")
+            close(step.impulse[0], gamma_n * jnp.array([-0.6, 0, 1]), 1e-10, "impulse")
+            for x in (first, step):
+                hover = 0.6 * x.v[0] - R * x.impulse[0, 2] * (1 + 0.6**2)
+                close(x.q[2] / (DT * hover), 1.0, 1e-9, "hovers")
+            close(first.v[2] / (0.6 * first.v[0]), 1.0, 1e-2, "hops, as it lands sliding")
+
+
+def test_a_bounce_returns_what_the_damping_leaves():
+    """With D(u) the damping factor, `v D(-v)` over the approach is `v D(v)` over the return."""
+    model = dataclasses.replace(POINT, gravity=jnp.zeros(3))
+    dt, c = 1e-5, 0.5
+
+    @jax.jit
+    def bounce(v):
+        def step(state, _):
+            q, v = state
+            v = v + dt * compliant(model, ON_PLANE, q, v)[1]
+            return (q + dt * v, v), None
+
+        return jax.lax.scan(step, (jnp.zeros(3), v), length=30000)[0][1]
+
+    out, into = c * bounce(jnp.array([0, 0, -1.5]))[2], c * 1.5
+    expected = (1 + into**2) ** 1.5 - into**3
+    close((1 + out**2) ** 1.5 + out**3, expected, 1e-4, "restitution")
+    assert 0 < out < into
+
+
+# ------------------------------------------------------------------------------------- invariance
+
+
+def test_moving_the_world_changes_nothing():
+    """Gravity, plane and robot moved together; and a height function that is the plane."""
+    model = zoo.following()
+    q, v, tau, f_ext, scene = scenes(model, FLAT, 3)
+    turn = spatial.pose_from_matrix(jnp.asarray(zoo.random_placement(np.random.default_rng(5))))
+    normal, offset = unit(scene.ground.normal), scene.ground.offset
+    root = spatial.compose(turn, jax.tree.map(lambda x: x[0], model.placement))
+    moved = dataclasses.replace(
+        model,
+        placement=jax.tree.map(lambda x, y: x.at[0].set(y), model.placement, root),
+        gravity=turn.R @ model.gravity,
+    )
+    plane = Plane(turn.R @ normal, offset + turn.R @ normal @ turn.p)
+    there = dataclasses.replace(scene, ground=plane)
+    a, b = evaluate(model, scene, q, v, tau, f_ext), evaluate(moved, there, q, v, tau, f_ext)
+    close(b["force"].f_ext, a["force"].f_ext, 1e-10, "force")
+    close(b["step"].v, a["step"].v, 1e-10, "step")
+    assert jnp.any(a["force"].f_ext != 0)
+    assert jnp.any(a["step"].impulse != 0)
+
+    @jax.jit
+    def both(scene):
+        force = contact.contact_force(model, scene, q, v)
+        return force.f_ext, contact.contact_step(model, scene, q, v, tau, DT, f_ext)
+
+    def height(xy):
+        return (offset - normal[0] * xy[0] - normal[1] * xy[1]) / normal[2]
+
+    f, step = both(dataclasses.replace(scene, ground=height))
+    close(f, a["force"].f_ext, 1e-11, "the plane as a height: force")
+    close(step.v, a["step"].v, 1e-11, "the plane as a height: step")
+
+
+# ------------------------------------------------------------------------------------ derivatives
+
+
+def test_derivatives_at_touch_down_and_at_rest():
+    """Of the force on a point, in its position and velocity, against differences and limits."""
+    soft = eqx.tree_at(lambda s: s.material, ON_PLANE, Material(2.0, 0.5, 0.6, 0.05))
+
+    @jax.jit
+    def force(x):
+        return contact.contact_force(POINT, soft, x[:3], x[3:]).f_ext[0, :3]
+
+    derivatives = jax.jit(jax.jacfwd(force)), jax.jit(jax.jacrev(force))
+    second = jax.jit(jax.jacfwd(jax.jacrev(force)))
+    down, aside = jnp.array([0, 0, -0.3]), jnp.array([0.1, 0.2, 0])
+    for v in (jnp.zeros(3), down, -down, aside, down + aside):
+        # Touch-down: all derivatives are zero, from both sides, and continuously.
+        there = jnp.concatenate([jnp.zeros(3), v])
+        for derivative in derivatives:
+            close(derivative(there), jnp.zeros((3, 6)), 0.0, "touch-down")
+            for side in (1e-12, -1e-12):
+                near = derivative(there.at[2].set(side))
+                close(near, jnp.zeros((3, 6)), 1e-11, "near touch-down")
+        for h in (1e-7, -1e-7):
+            close((force(there.at[2].set(h)) - force(there)) / h, jnp.zeros(3), 1e-6, "one side")
+        assert jnp.all(jnp.isfinite(second(there)))
+        # In contact, and at rest in contact: those of differences.
+        inside = there.at[2].set(-0.1)
+        for x in (inside, inside.at[2].set(0.1)):
+            columns = [slope(lambda t: force(x + t * e)) for e in jnp.eye(6)]
+            for derivative in derivatives:
+                close(derivative(x), jnp.stack(columns, axis=1), 1e-9, "differences")
+            columns = [slope(lambda t: derivatives[1](x + t * e)) for e in jnp.eye(6)]
+            close(second(x), jnp.stack(columns, axis=-1), 1e-7, "second differences")
+    viscous = derivatives[0](inside.at[3:].set(0))[0, 3]
+    close(viscous, -0.6 * 2.0 * 0.1**2 / 0.05, 1e-12, "friction at rest is viscous")
+
+
+LIMITS = ("lower_position_limit", "upper_position_limit", "velocity_limit", "effort_limit")
+
+
+def direction_of(operands, seed, size=0.1):
+    """A random direction in all numbers of some operands, the first of which is a model."""
+    rng = np.random.default_rng(seed)
+    direction = jax.tree.map(lambda x: jnp.asarray(size * rng.normal(size=np.shape(x))), operands)
+
+    def turning(X, dX):
+        """Rotations stay rotations."""
+        return spatial.Pose(jnp.matmul(X.R, spatial.skew(dX.R[..., 0])), dX.p)
+
+    changes = {name: jnp.zeros_like(getattr(operands[0], name)) for name in LIMITS}  # infinite
+    for name in ("placement", "frame_pose"):
+        changes[name] = turning(getattr(operands[0], name), getattr(direction[0], name))
+    return (dataclasses.replace(direction[0], **changes), *direction[1:])
+
+
+def derivative_check(function):
+    """A check of the derivative along a direction against differences of the values."""
+
+    @jax.jit
+    def both(operands, direction):
+        value, gradient = jax.value_and_grad(function, tuple(range(len(operands))))(*operands)
+        terms = jax.tree.map(lambda x, y: jnp.sum(x * y), gradient, direction)
+        return value, sum(jax.tree.leaves(terms))
+
+    def check(operands, direction, h):
+        def along(t):
+            moved = jax.tree.map(lambda x, dx: x + t * dx, operands, direction)
+            return both(moved, direction)[0]
+
+        close(both(operands, direction)[1], slope(along, h), 1e-6, "the true derivative")
+
+    return check
+
+
+def test_a_gradient_through_a_bounce_is_the_true_one():
+    """In the start, the body, the scene and the ground, through touch-down, sliding and flight."""
+    ball = body(rbd.joints.FreeFlyer())
+    scene = Scene(("ball",), 0.1, None, Height(BUMPS), Material(3e4, 0.3, 0.5, 0.1))
+    q = rbd.neutral(ball).at[:3].set(jnp.array([0.3, 0.1, 0.35]))
+    v = jnp.array([0.5, 0.2, -1.0, 1.0, 2.0, 3.0])
+    weights = jnp.asarray(np.random.default_rng(1).normal(size=6))
+
+    def end(model, scene, dq, v):
+        def step(state, _):
+            q, v = state
+            force = contact.contact_force(model, scene, q, v)
+            a = rbd.forward_dynamics(model, q, v, jnp.zeros_like(v), force.f_ext)
+            v = v + 1e-3 * a
+            return (rbd.integrate(model, q, 1e-3 * v), v), force.normal_force[0]
+
+        start = (rbd.integrate(model, q, dq), v)
+        (_, v), pushes = jax.lax.scan(step, start, length=200)
+        return jnp.sum(weights * v), pushes
+
+    operands = jax.tree.map(jnp.asarray, (ball, scene, jnp.zeros(6), v))
+    pushes = jax.jit(end)(*operands)[1]
+    assert pushes[0] == 0
+    assert jnp.max(pushes) > 100
+    assert pushes[-1] == 0
+    direction = direction_of(operands, 2)
+    # Stiffness in its own scale.
+    direction = eqx.tree_at(lambda d: d[1].material.stiffness, direction, jnp.asarray(3e3))
+    derivative_check(lambda *x: end(*x)[0])(operands, direction, 1e-5)
+
+
+def regimes(scene, at, impulse):
+    normal = jnp.sum(impulse * at.normal, axis=-1)
+    across = jnp.linalg.norm(impulse - normal[:, None] * at.normal, axis=-1)
+    edge = across >= scene.material.friction * normal * (1 - 1e-9)
+    return [("apart" if n == 0 else "slips" if e else "sticks") for n, e in zip(normal, edge)]
+
+
+def test_derivatives_of_the_step_are_the_true_ones(model):
+    """In q, v, tau, dt and every number of model and scene, whatever the contacts do."""
+
+    def number(model, scene, q, v, tau, dt, regularisation, recovery):
+        step = contact.contact_step(model, scene, q, v, tau, dt, None, regularisation, recovery)
+        parts = jnp.concatenate([step.q, step.v, step.impulse.ravel()])
+        return jnp.sum(jnp.cos(jnp.arange(len(parts)).astype(parts.dtype)) * parts)
+
+    seen, check = set(), derivative_check(number)
+    for seed, mu in ((0, 0.6), (1, 5.0), (2, 0.2), (4, 5.0)):
+        q, v, tau, _, scene = scenes(model, Height(BUMPS), seed, 1 + seed % 2)
+        scene = eqx.tree_at(lambda s: s.material.friction, scene, np.asarray(mu))
+        operands = jax.tree.map(jnp.asarray, (model, scene, q, v, tau, 0.01, 0.02, 0.03))
+        direction = direction_of(operands, seed, 1e-2)
+        direction = (*direction[:5], *(0.1 * x for x in operands[5:]))
+        step = contact.contact_step(model, scene, *operands[2:6], None, *operands[6:])
+        seen |= set(regimes(scene, contact.contact_points(model, scene, q, v), step.impulse))
+        check(operands, direction, 1e-4)
+    assert seen == {"apart", "slips", "sticks"}
+
+
+# ----------------------------------------------------------------------------- a robot that lands
+
+KP, KD = 100.0, 3.0
+
+
+@pytest.fixture(scope="module")
+def quadruped():
+    """The robot with its rotors, 5 cm over the ground, legs bent, and the scene of its feet."""
+    model = rbd.load_robot("quadruped")
+    model = dataclasses.replace(model, armature=model.armature.at[6:].set(0.03))
+    scene = Scene([name for name in model.frame_names if name.endswith("_foot")], 0.02)
+    bent = {"hip": 0.0, "thigh": 0.8, "knee": -1.6}
+    angles = [bent[name.split("_")[-2]] for name in model.joint_names[1:]]
+    q = rbd.integrate(model, rbd.neutral(model), jnp.array([0.0] * 6 + angles))
+    q = q.at[2].add(0.05 - jnp.min(distances(model, scene, q)))
+    return model, scene, q
+
+
+def posture(model, q0, q, v):
+    """Torques of springs and dampers at the joints, and the springs' energy."""
+    stretch = rbd.difference(model, q0, q).at[:6].set(0)
+    return -KP * stretch - KD * v.at[:6].set(0), KP / 2 * jnp.sum(stretch**2)
+
+
+def drop(model, scene, q0, advance, dt, seconds):
+    @jax.jit
+    def run(model, scene, q0):
+        def step(state, _):
+            q, v, normal_force = advance(model, scene, *state, posture(model, q0, *state)[0])
+            energy = rbd.kinetic_energy(model, q, v) + rbd.potential_energy(model, q)
+            energy = energy + contact.contact_energy(model, scene, q) + posture(model, q0, q, v)[1]
+            depth = -jnp.min(contact.contact_points(model, scene, q, v).distance)
+            return (q, v), (energy, depth, jnp.sum(normal_force), jnp.max(jnp.abs(v)))
+
+        start = (q0, jnp.zeros(model.nv))
+        return jax.lax.scan(step, start, length=round(seconds / dt))[1]
+
+    return run(model, scene, q0)
+
+
+def test_a_quadruped_lands_on_compliant_ground(quadruped):
+    model, scene, q0 = quadruped
+    dt = 5e-4
+
+    def advance(model, scene, q, v, tau):
+        force = contact.contact_force(model, scene, q, v)
+        v = v + dt * rbd.forward_dynamics(model, q, v, tau, force.f_ext)
+        return rbd.integrate(model, q, dt * v), v, jnp.sum(force.normal_force)
+
+    energy, depth, normal_force, speed = drop(model, scene, q0, advance, dt, 4.0)
+    weight = rbd.total_mass(model) * G
+    assert speed[-1] < 1e-3
+    close(normal_force[-1] / weight, 1.0, 1e-3)
+    # The deepest it may ever be: all of its energy of falling in one foot's spring.
+    fall = weight * 0.06
+    assert jnp.max(depth) < (3 * fall / 1e7) ** (1 / 3)
+    # At rest no foot carries more than half of the weight.
+    assert depth[-1] < np.sqrt(weight / 2 / 1e7)
+    # Springs included, energy only falls, but for what the integrator makes of a fall: dt g v m.
+    assert jnp.max(jnp.diff(energy)) < 1e-4 * fall
+    assert jnp.max(energy) < energy[0] + 1e-4 * fall
+    assert energy[0] - energy[-1] > fall / 2
+
+
+def test_a_quadruped_lands_on_rigid_ground(quadruped):
+    model, scene, q0 = quadruped
+    dt = 1e-2
+
+    def advance(model, scene, q, v, tau):
+        step = contact.contact_step(model, scene, q, v, tau, dt)
+        return step.q, step.v, jnp.sum(step.impulse[:, 2]) / dt
+
+    energy, depth, normal_force, speed = drop(model, scene, q0, advance, dt, 4.0)
+    weight = rbd.total_mass(model) * G
+    assert speed[-1] < 1e-3
+    close(normal_force[-1] / weight, 1.0, 1e-3)
+    assert jnp.max(depth) < 5e-5
+    # Energy falls in every step.
+    assert jnp.max(jnp.diff(energy)) < 0
+    assert energy[0] - energy[-1] > weight * 0.03
+
+
+# ------------------------------------------------------------------------- as functions of JAX
+
+
+def test_second_derivatives_of_the_step():
+    """Of a point that sticks, slides or leaves, in its state and in the friction."""
+
+    direction = jnp.array([0.3, -0.2, 1e-3, 0.5, 0.4, -0.6, 0.2])
+
+    def number(x):
+        scene = eqx.tree_at(lambda s: s.material.friction, ON_PLANE, x[6])
+        step = contact.contact_step(POINT, scene, x[:3], x[3:6], jnp.zeros(3), DT)
+        return jnp.sum(jnp.array([0.4, -0.7, 0.5]) * step.v)
+
+    @jax.jit
+    def twice(x):
+        return jax.jvp(jax.grad(number), (x,), (direction,))
+
+    for v in ((1e-3, 2e-3, -0.3), (0.5, -0.3, -0.2), (0.1, 0.1, 0.3)):
+        x = jnp.array([0, 0, -1e-3, *v, 0.6])
+        close(twice(x)[1], slope(lambda t: twice(x + t * direction)[0], 1e-5), 1e-7)
+
+
+def test_batches_and_single_precision(model):
+    """Over states, grounds and materials; and float32 gives float32, right to its precision."""
+    q, v, tau, f_ext, scene = scenes(model, Height(BUMPS), 2)
+    factors = jnp.array([0.5, 1.0, 2.0])
+
+    def results(model, scene, q, v, tau, f_ext, factor):
+        material = jax.tree.map(lambda x: factor.astype(x.dtype) * x, scene.material)
+        scene = dataclasses.replace(scene, material=material)
+        force = contact.contact_force(model, scene, q, v)
+        step = contact.contact_step(model, scene, q, v, tau, DT, f_ext)
+        return force.f_ext, step.v, step.impulse
+
+    in_axes = (None, None, None, None, None, None, 0)
+    batched = jax.jit(jax.vmap(results, in_axes))(model, scene, q, v, tau, f_ext, factors)
+    single = evaluate(model, scene, q, v, tau, f_ext)
+    close(batched[0][1], single["force"].f_ext, 1e-12)
+    close(batched[1][1], single["step"].v, 1e-11)
+
+    operands = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), (q, v, tau, f_ext, factors))
+    low = jax.jit(jax.vmap(results, in_axes))(model.astype(jnp.float32), scene, *operands)
+    for x, y in zip(low, batched):
+        assert x.dtype == jnp.float32
+        close(x.astype(float), y, 1e-4)
+
+
+def test_the_program_does_not_grow_with_the_number_of_spheres(model):
+    q, v, tau, *_ = zoo.state(model)
+
+    def size(function, n):
+        scene = Scene(("l0", "l2") * n, 0.1)
+        return str(jax.make_jaxpr(function)(model, scene, q, v)).count(" = ")
+
+    def step(model, scene, q, v):
+        return contact.contact_step(model, scene, q, v, tau, DT)
+
+    for function in (contact.contact_force, step):
+        assert size(function, 1) == size(function, 20) > 1
+
+
+def test_nothing_touches_nothing(model):
+    q, v, tau, f_ext = zoo.state(model)
+    none = Scene(())
+    free = v + DT * rbd.forward_dynamics(model, q, v, tau, f_ext)
+    close(contact.contact_step(model, none, q, v, tau, DT, f_ext).v, free, 1e-12)
+    close(contact.contact_force(model, none, q, v).f_ext, jnp.zeros((model.nb, 6)), 0.0)
+
+
+WRONG = {
+    "frames is 'ball'": lambda: Scene("ball"),
+    "radii has shape (2,)": lambda: Scene(("ball",), [0.1, 0.2]),
+    "radii is": lambda: Scene(("ball",), -0.1),
+    "offsets has shape (3,)": lambda: Scene(("ball",), 0.1, (0.0, 0.0, 0.1)),
+    "normal has shape (2,)": lambda: Plane((0.0, 1.0)),
+    "normal is": lambda: Plane((0.0, 0.0, 0.0)),
+    "stiffness is -1.0": lambda: Material(stiffness=-1.0),
+    "friction is nan": lambda: Material(friction=np.nan),
+    "slip_speed is 0.0, expected more": lambda: Material(slip_speed=0.0),
+    "dissipation has shape (1,)": lambda: Material(dissipation=np.ones(1)),
+    "stiffness has shape () and dtype int": lambda: Material(stiffness=jnp.asarray(3)),
+    "no frame 'foot'": lambda: rest_in(Scene(("foot",))),
+    "frame 1 out of range": lambda: rest_in(Scene((1,))),
+    "height gives shape (2,)": lambda: rest_in(Scene(("ball",), ground=lambda xy: xy)),
+    "q has shape (2,)": lambda: rest_in(ON_PLANE, q=jnp.zeros(2)),
+    "tau has shape (2,)": lambda: rest_in(ON_PLANE, tau=jnp.zeros(2)),
+    "dt has shape (1,)": lambda: rest_in(ON_PLANE, dt=jnp.zeros(1)),
+    "fixed to the world": lambda: rest_in(Scene(("base",)), model=rbd.load_robot("arm7")),
+}
+
+
+def rest_in(scene, model=POINT, q=None, tau=None, dt=DT):
+    zero = jnp.zeros(model.nv)
+    q, tau = zero if q is None else q, zero if tau is None else tau
+    return contact.contact_step(model, scene, q, zero, tau, dt)
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_what_is_wrong_is_named(message):
+    with pytest.raises(rbd.ArgumentError) as error:
+        WRONG[message]()
+    assert message in str(error.value)
