@@ -33,10 +33,6 @@ MATERIAL = Material(stiffness=3e3, dissipation=0.7, friction=0.6, slip_speed=0.2
 FLAT = Plane((0.3, -0.2, 2.0))
 
 
-def unit(x):
-    return x / jnp.linalg.norm(x)
-
-
 def shifted(scene, by):
     """The scene with its ground moved outwards."""
     if isinstance(scene.ground, Plane):
@@ -332,7 +328,8 @@ def test_moving_the_world_changes_nothing():
     model = zoo.following()
     q, v, tau, f_ext, scene = scenes(model, FLAT, 3)
     turn = spatial.pose_from_matrix(jnp.asarray(zoo.random_placement(np.random.default_rng(5))))
-    normal, offset = unit(scene.ground.normal), scene.ground.offset
+    normal = scene.ground.normal / jnp.linalg.norm(scene.ground.normal)
+    offset = scene.ground.offset
     root = spatial.compose(turn, jax.tree.map(lambda x: x[0], model.placement))
     moved = dataclasses.replace(
         model,
@@ -551,7 +548,7 @@ def test_a_quadruped_lands_on_compliant_ground(quadruped):
     assert jnp.max(depth) < (3 * fall / 1e7) ** (1 / 3)
     # At rest no foot carries more than half of the weight.
     assert depth[-1] < np.sqrt(weight / 2 / 1e7)
-    # Springs included, energy only falls, but for what the integrator makes of a fall: dt g v m.
+    # Springs included, energy only falls, but for the integrator's error.
     assert jnp.max(jnp.diff(energy)) < 1e-4 * fall
     assert jnp.max(energy) < energy[0] + 1e-4 * fall
     assert energy[0] - energy[-1] > fall / 2

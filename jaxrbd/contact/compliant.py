@@ -47,8 +47,8 @@ def contact_force(model: Model, scene: Scene, q: ArrayLike, v: ArrayLike) -> Con
     twice everywhere but at touch-down.
 
     What follows: a sphere rests at the depth sqrt(weight / k). Held against a force f along the
-    ground below mu f_n it creeps, at the speed `s f / sqrt((mu f_n)^2 - f^2)`. On a mass m, an
-    explicit step is stable while it is below `2 m s / (mu f_n)` and `2 sqrt(m / (2 k d))`.
+    ground below mu f_n it creeps, at the speed `s f / sqrt((mu f_n)^2 - f^2)`. On a mass m,
+    semi-implicit Euler is stable for steps below `2 m s / (mu f_n)` and `2 sqrt(m / (2 k d))`.
 
     Where the distance's gradient is not of unit length (a `Height`, off its surface), the force is
     along the gradient and f_n is multiplied by that length, so that the elastic part has the

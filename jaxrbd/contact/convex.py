@@ -73,8 +73,10 @@ def contact_step(
     """One step of a robot on a ground that does not yield, with Coulomb friction.
 
     - `q` (nq,), `v` (nv,), `tau` (nv,), `f_ext` (nb, 6): as for `forward_dynamics`; `dt` in s;
-    - `regularisation`: R of a contact over the mean of its inverse inertia `J M^-1 J^T`, w;
-    - `recovery` in s: a sphere in the ground leaves it with this time constant (and dt) more.
+    - `regularisation`, more than 0: R of a contact over its inverse inertia, the mean of the
+      diagonal of `J M^-1 J^T`;
+    - `recovery` in s, 0 or more: a sphere in the ground is let out of it with the time constant
+      `dt + recovery`.
 
     The velocity is the module's minimum, and `q+ = integrate(q, dt v+)`. The target is
     `u_target = -distance / dt` outside the ground and `-distance / (dt + recovery)` in it. Of the
@@ -84,7 +86,7 @@ def contact_step(
       rest a sphere is `(dt + recovery) R gamma_n` deep;
     - a contact that sticks creeps at the speed `R gamma_t`;
     - a sphere that slides at the speed u hovers at `dt mu u` over the ground, and one that lands
-      sliding leaves it with mu u: the artefacts of making friction convex;
+      sliding leaves it with up to mu u: the artefacts of making friction convex;
     - the impulses take kinetic energy, but for at most `gamma_n u_target` of a sphere in the
       ground; there is no restitution.
 
