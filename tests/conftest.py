@@ -3,6 +3,7 @@
 The environment is set before JAX is imported, so processes that a test starts inherit it too.
 """
 
+import itertools
 import os
 import pathlib
 
@@ -38,6 +39,20 @@ jaxtyping.install_import_hook("jaxrbd", "beartype.beartype")
 import jax
 import numpy as np
 import pytest
+
+_counter = itertools.count(1)
+
+
+@pytest.fixture(autouse=True)
+def _room_for_programs():
+    """Forget compiled programs before there are too many.
+
+    Each takes memory maps of the process, of which Linux allows 65,530: beyond, XLA crashes.
+    """
+    yield
+    maps = pathlib.Path("/proc/self/maps")
+    if next(_counter) % 20 == 0 and maps.exists() and maps.read_bytes().count(b"\n") > 30_000:
+        jax.clear_caches()
 
 
 @pytest.fixture

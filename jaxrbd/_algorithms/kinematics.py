@@ -169,19 +169,19 @@ def frame_jacobian(
     """
     kinematics = forward_kinematics(model, q)
     body, _, X_WF = locate(model, kinematics, frame)
-    return body_columns(model, kinematics, body, _reference_pose(X_WF, reference)).T
+    moves = model.topology.supports[:, body] if body >= 0 else np.zeros(model.nb, bool)
+    return body_columns(model, kinematics, moves, _reference_pose(X_WF, reference)).T
 
 
 def body_columns(
-    model: Model, kinematics: Kinematics, body: int, X_WR: Pose
+    model: Model, kinematics: Kinematics, moves: Array | np.ndarray, X_WR: Pose
 ) -> Float[Array, "nv 6"]:
-    """Columns of the Jacobian of a body (-1: the world) in a frame R, as rows."""
+    """Columns of the Jacobian of a body in a frame R, as rows; `moves` (nb,): who supports it."""
     dof_body = model.topology.dof_body
     X_WB = jax.tree.map(lambda x: x[dof_body], kinematics.X_WB)
     # Relative to the reference, so that a robot far from the world's origin loses no digits.
     columns = transform_motion(inverse_compose(X_WR, X_WB), motion_subspace(model))
-    moves = model.topology.supports[dof_body, body] if body >= 0 else np.zeros(len(dof_body), bool)
-    return independent_force(model, kinematics.q, jnp.where(moves[:, None], columns, 0))
+    return independent_force(model, kinematics.q, jnp.where(moves[dof_body, None], columns, 0))
 
 
 @partial(jax.jit, static_argnames=("frame", "reference"))

@@ -1,10 +1,12 @@
 """Motion constraints: what they are, and the dynamics of robots that obey them.
 
-Implicit constraints `phi(q) = 0` (closed loops, contacts): `kinds.py` states them, `implicit.py`
-solves for the motion, its forces and its impulses. Explicit ones `q = gamma(y)`: `explicit.py`. One
-body on one joint: `single_body.py`. All joints as constraints on free bodies: `maximal.py`.
+Implicit constraints `phi(q) = 0`: `kinds.py` and, for closed loops and contacts,
+`between_frames.py` state them; `implicit.py` solves for the motion, its forces and its impulses.
+Explicit ones `q = gamma(y)`: `explicit.py`. One body on one joint: `single_body.py`. All joints as
+constraints on free bodies: `maximal.py`.
 """
 
+from .between_frames import FrameConstraint, hinge, point, weld
 from .closing import Closure, close_loops
 from .explicit import ExplicitDynamics, explicit_dynamics
 from .implicit import (
@@ -16,16 +18,7 @@ from .implicit import (
     impact,
     kkt_system,
 )
-from .kinds import (
-    Constraint,
-    Equation,
-    FrameConstraint,
-    Nonholonomic,
-    Rows,
-    hinge,
-    point,
-    weld,
-)
+from .kinds import Constraint, Equation, Nonholonomic, Rows
 from .maximal import MaximalDynamics, joint_subspaces, maximal_dynamics
 from .single_body import ConstrainedBody, apparent_inverse_inertia, constrained_body
 

@@ -15,7 +15,7 @@ right to any order wherever the rank of K does not change.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -30,6 +30,7 @@ from .._algorithms.rnea import bias_force
 from .._linear import matmul
 from ..errors import ArgumentError
 from ..model import Model
+from .between_frames import FrameConstraint, kind_of, rows_of_one_kind
 from .kinds import BodyMotion, Constraint, Rows
 
 
@@ -172,7 +173,16 @@ def _rows(model: Model, q: Array, v: Array, constraints: Sequence[Constraint]) -
     _check(constraints)
     kinematics = forward_kinematics(model, q)
     motion = BodyMotion(kinematics, v, *body_motions(model, kinematics, v, jnp.zeros_like(v)))
-    return [constraint.rows(model, motion) for constraint in constraints]
+    rows: dict[int, Rows] = {}
+    alike: dict[Any, list[tuple[int, FrameConstraint]]] = {}
+    for i, constraint in enumerate(constraints):
+        if isinstance(constraint, FrameConstraint):
+            alike.setdefault(kind_of(constraint), []).append((i, constraint))
+        else:
+            rows[i] = constraint.rows(model, motion)
+    for places, of_one_kind in (zip(*pairs) for pairs in alike.values()):
+        rows |= zip(places, rows_of_one_kind(model, motion, of_one_kind))
+    return [rows[i] for i in range(len(constraints))]
 
 
 def _stacked(model: Model, each: list[Rows]) -> Rows:

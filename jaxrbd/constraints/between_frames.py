@@ -1,0 +1,273 @@
+"""Constraints between two frames: closed loops, and contacts with the world.
+
+The equations are a function of the pose of one frame in the other, and nothing else. Their rows
+follow from it and from the motion of the two bodies by the chain rule, so a new kind of loop is one
+function of a pose. All constraints of one function are evaluated as one: the program's size does
+not depend on how many there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from .. import arguments
+from .._algorithms.kinematics import body_columns, locate
+from .._components import Mat3, Vec3
+from .._linear import complement
+from ..errors import ArgumentError
+from ..joints import as_module
+from ..model import Model
+from ..spatial import (
+    Pose,
+    compose,
+    cross_motion,
+    identity_pose,
+    inverse_compose,
+    inverse_transform_motion,
+    rotate,
+    skew,
+    transform_force,
+    transform_motion,
+)
+from .kinds import BodyMotion, Constraint, Rows
+
+
+class FrameConstraint(Constraint):
+    """Equations `error(X_AB) = 0` on the pose of a frame B relative to a frame A.
+
+    - `error`: from a `Pose` to (m,); `point`, `hinge` and `weld` have theirs. A plain function or,
+      where it has numbers of its own, an `eqx.Module`;
+    - `frame_a`, `frame_b`: names of frames of the model; None is the world;
+    - `X_a`, `X_b`: poses of A and B in those frames (default: the frames themselves).
+
+    The multiplier of a row is the force on B, against A, that does the work of that row's error.
+    """
+
+    error: Callable[[Pose], Array]
+    frame_a: str | None = eqx.field(static=True)
+    frame_b: str | None = eqx.field(static=True)
+    X_a: Pose
+    X_b: Pose
+
+    def __init__(
+        self,
+        error: Callable[[Pose], Array],
+        frame_a: str | None,
+        frame_b: str | None,
+        X_a: Pose | None = None,
+        X_b: Pose | None = None,
+    ):
+        self.error = as_module(error)
+        self.frame_a, self.frame_b = frame_a, frame_b
+        self.X_a = _place() if X_a is None else X_a
+        self.X_b = _place() if X_b is None else X_b
+
+    def position(self, model, q):
+        (_, _, X_WA), (_, _, X_WB) = self._ends(model, q)
+        return self._checked_error(model, inverse_compose(X_WA, X_WB))
+
+    def rows(self, model, motion):
+        return rows_of_one_kind(model, motion, [self])[0]
+
+    def wrenches(self, model, q, multiplier):
+        (a, X_PA, X_WA), (b, X_PB, X_WB) = self._ends(model, q)
+        X_AB = inverse_compose(X_WA, X_WB)
+        m = self._checked_error(model, X_AB).shape
+        multiplier = arguments.array(model, multiplier, "multiplier", m, "m")
+        zero = jnp.zeros(6, model.dtype)
+        (on_b,) = jax.linear_transpose(lambda x: _rate(self.error, X_AB, x), zero)(multiplier)
+        f_ext = jnp.zeros((model.nb, 6), model.dtype)
+        if b >= 0:
+            f_ext = f_ext.at[b].add(transform_force(X_PB, on_b))
+        if a >= 0:
+            f_ext = f_ext.at[a].add(-transform_force(compose(X_PA, X_AB), on_b))
+        return f_ext
+
+    def _checked_error(self, model: Model, X: Pose) -> Array:
+        value = jnp.asarray(self.error(X))
+        if value.ndim != 1 or value.dtype != model.dtype:
+            raise ArgumentError(
+                f"the error between {self.frame_a!r} and {self.frame_b!r} has shape {value.shape} "
+                f"and dtype {value.dtype}, expected (m,) of {model.dtype}"
+            )
+        return value
+
+    def _ends(self, model: Model, q) -> list[tuple[int, Pose, Pose]]:
+        """Of A and B: the body (-1: the world), the pose in it, the pose in the world."""
+        ends = []
+        for frame, X in ((self.frame_a, self.X_a), (self.frame_b, self.X_b)):
+            X = jax.tree.map(lambda x: jnp.asarray(x, model.dtype), X)
+            if frame is None:
+                ends.append((-1, X, X))
+            else:
+                body, X_PF, X_WF = locate(model, q, frame)
+                ends.append((body, compose(X_PF, X), compose(X_WF, X)))
+        return ends
+
+
+def point(
+    frame_a: str | None,
+    frame_b: str | None,
+    p_a: ArrayLike | Sequence[float] = (0.0, 0.0, 0.0),
+    p_b: ArrayLike | Sequence[float] = (0.0, 0.0, 0.0),
+) -> FrameConstraint:
+    """A point of one frame stays on a point of another: 3 equations, a ball joint or a contact.
+
+    `p_a`, `p_b` (3,) in m, in the frames; None is the world. The multiplier is the force on B at
+    the point, in A's axes.
+    """
+    return FrameConstraint(_position, frame_a, frame_b, _place(p_a), _place(p_b))
+
+
+def hinge(
+    frame_a: str | None,
+    frame_b: str | None,
+    axis: ArrayLike | Sequence[float],
+    X_a: Pose | None = None,
+    X_b: Pose | None = None,
+) -> FrameConstraint:
+    """Two frames share their origin and an axis: 5 equations, the closure of a revolute joint.
+
+    `axis` (3,), of any length, has the same coordinates in A and B; `X_a`, `X_b` are the poses of A
+    and B in the frames. The turn between them is free, at any angle.
+    """
+    return FrameConstraint(_Hinge(axis), frame_a, frame_b, X_a, X_b)
+
+
+def weld(
+    frame_a: str | None,
+    frame_b: str | None,
+    X_a: Pose | None = None,
+    X_b: Pose | None = None,
+) -> FrameConstraint:
+    """Two frames coincide: 6 equations.
+
+    `X_a`, `X_b` are the poses of A and B in the frames. The rotation enters as `2 tan(angle / 2)`
+    along its axis, the Rodrigues vector: the rotation vector to second order, with no other zero.
+    """
+    return FrameConstraint(_coincide, frame_a, frame_b, X_a, X_b)
+
+
+def _position(X: Pose) -> Array:
+    return X.p
+
+
+def _coincide(X: Pose) -> Array:
+    skewed, trace = X.R - X.R.T, jnp.trace(X.R)
+    sine = jnp.stack([skewed[2, 1], skewed[0, 2], skewed[1, 0]]) / 2
+    return jnp.concatenate([X.p, 4 * sine / (1 + trace)])
+
+
+class _Hinge(eqx.Module):
+    axis: Array | np.ndarray
+
+    def __init__(self, axis):
+        self.axis = axis if isinstance(axis, Array) else np.asarray(axis, float)
+        if self.axis.shape != (3,):
+            raise ArgumentError(f"axis has shape {self.axis.shape}, expected (3,)")
+
+    def __call__(self, X: Pose) -> Array:
+        axis = jnp.asarray(self.axis, X.p.dtype)
+        axis = axis / jnp.sqrt(jnp.sum(axis * axis))
+        across = complement(axis[None])
+        return jnp.concatenate([X.p, jnp.sum(across * rotate(X.R, axis), axis=-1)])
+
+
+def _place(p: ArrayLike | Sequence[float] = (0.0, 0.0, 0.0)) -> Pose:
+    """A translation; numbers are kept in float64 until the model's dtype is known."""
+    at: Any = p if isinstance(p, Array) else np.asarray(p, float)
+    if at.shape != (3,):
+        raise ArgumentError(f"a point has shape {at.shape}, expected (3,)")
+    axes: Any = np.eye(3)
+    return Pose(axes, at)
+
+
+# ------------------------------------------------------------------ rows of many constraints
+
+
+def kind_of(constraint: FrameConstraint) -> tuple:
+    """What two constraints have in common that `rows_of_one_kind` may evaluate together."""
+    leaves, structure = jax.tree.flatten(constraint.error)
+    return structure, tuple((jnp.shape(x), jnp.result_type(x)) for x in leaves)
+
+
+def rows_of_one_kind(
+    model: Model, motion: BodyMotion, constraints: Sequence[FrameConstraint]
+) -> list[Rows]:
+    """The rows of each of some constraints with one function."""
+    for constraint in constraints:
+        at = jax.eval_shape(lambda: identity_pose(model.dtype))
+        jax.eval_shape(lambda X: constraint._checked_error(model, X), at)
+    errors = _stacked([constraint.error for constraint in constraints])
+    a = _moving_ends(model, motion, [(c.frame_a, c.X_a) for c in constraints])
+    b = _moving_ends(model, motion, [(c.frame_b, c.X_b) for c in constraints])
+    rows = jax.vmap(_relative_rows)(errors, a, b)
+    return [jax.tree.map(lambda x: x[i], rows) for i in range(len(constraints))]
+
+
+class _End(NamedTuple):
+    """Of a frame: its pose in the world; in the frame, its Jacobian (nv, 6), V, and A at a = 0."""
+
+    X_WF: Pose
+    J: Array
+    V: Array
+    A: Array
+
+
+def _moving_ends(
+    model: Model, motion: BodyMotion, places: Sequence[tuple[str | None, Pose]]
+) -> _End:
+    """The ends of n constraints, stacked; the world's row is the last of frames and bodies."""
+    world = identity_pose(model.dtype)
+    frames = [-1 if f is None else arguments.frame_index(model, f) for f, _ in places]
+    bodies = np.array([-1 if i < 0 else model.frame_bodies[i] for i in frames], int)
+
+    def at(rows, last, index):
+        return jnp.concatenate([rows, last[None]])[np.array(index)]
+
+    X = jax.tree.map(lambda x: jnp.asarray(x, model.dtype), _stacked([X for _, X in places]))
+    X_BF = compose(jax.tree.map(lambda x, w: at(x, w, frames), model.frame_pose, world), X)
+    X_WB = jax.tree.map(lambda x, w: at(x, w, bodies), motion.kinematics.X_WB, world)
+    X_WF = compose(X_WB, X_BF)
+    moves = model.topology.supports[:, bodies] & (bodies >= 0)
+    J = jax.vmap(lambda moves, X: body_columns(model, motion.kinematics, moves, X))(moves.T, X_WF)
+    V, A = (
+        inverse_transform_motion(X_BF, at(x, jnp.zeros_like(x[0]), bodies))
+        for x in (motion.V, motion.A)
+    )
+    return _End(X_WF, J, V, A)
+
+
+def _relative_rows(error: Callable[[Pose], Array], a: _End, b: _End) -> Rows:
+    X_AB, X_BA = inverse_compose(a.X_WF, b.X_WF), inverse_compose(b.X_WF, a.X_WF)
+    J_a, V_a, A_a = (transform_motion(X_BA, x) for x in (a.J, a.V, a.A))
+    V = b.V - V_a
+    # What is fixed in A moves, seen from B, with velocity -V.
+    A = b.A - A_a + cross_motion(V, V_a)
+    K = jax.vmap(lambda x: _rate(error, X_AB, x), out_axes=1)(b.J - J_a)
+    turned = jax.jvp(lambda X: _rate(error, X, V), (X_AB,), (_moving(X_AB, V),))[1]
+    return Rows(error(X_AB), K, _rate(error, X_AB, A) + turned)
+
+
+def _rate(error: Callable[[Pose], Array], X: Pose, V: Array) -> Array:
+    """Rate of the error where B moves with velocity V, in its own frame."""
+    return jax.jvp(error, (X,), (_moving(X, V),))[1]
+
+
+def _stacked(trees: Sequence[Any]) -> Any:
+    return jax.tree.map(lambda *x: jnp.stack([jnp.asarray(y) for y in x]), *trees)
+
+
+def _moving(X: Pose, V: Array) -> Pose:
+    """Rate of a pose that moves with velocity V, in its own frame."""
+    return Pose(
+        (Mat3.of(X.R) @ Mat3.of(skew(V[3:]))).array(), (Mat3.of(X.R) @ Vec3.of(V[:3])).array()
+    )
