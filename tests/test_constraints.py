@@ -11,7 +11,7 @@ import pytest
 
 import jaxrbd as rbd
 import zoo
-from jaxrbd import constraints as con, spatial
+from jaxrbd import constraints as con, so3, spatial
 from jaxrbd.robots.linkages import linkage_names, load_linkage
 from zoo import close
 
@@ -397,6 +397,43 @@ def test_one_body_is_the_robot_of_one_body():
         inertia, J.T, S_rate, active, spatial.gyroscopic_force(inertia, V) - weight
     )
     close(found.joint_acceleration, a, 1e-11)
+
+
+JOINTS = {
+    "hinge": (rbd.joints.Revolute((1.0, 2.0, 3.0)), lambda X: con.hinge("l0", "l1", (1, 2, 3), X)),
+    "point": (rbd.joints.Spherical(), lambda X: con.point("l0", "l1", X.p)),
+    "weld": (rbd.Fixed(), lambda X: con.weld("l0", "l1", X)),
+}
+
+
+@pytest.mark.parametrize("kind", JOINTS)
+def test_a_joint_is_a_free_body_and_its_constraint(rng, kind):
+    """The same two bodies, with a joint between them, or with its constraint on a flying one."""
+    joint, constraint = JOINTS[kind]
+    links = [rbd.Link(f"l{i}", zoo.random_inertia(rng)) for i in range(2)]
+    first, placement = zoo.random_placement(rng), zoo.random_placement(rng)
+    hinge = rbd.JointSpec("j0", rbd.joints.Revolute((0.0, 1.0, 0.5)), None, "l0", first)
+    joined = rbd.build_model(links, [hinge, rbd.JointSpec("j1", joint, "l0", "l1", placement)])
+    flying = rbd.JointSpec("j1", rbd.joints.FreeFlyer(), None, "l1")
+    apart = rbd.build_model(links, [hinge, flying])
+    q, v, tau, _ = zoo.state(joined)
+    tau = tau.at[1:].set(0.0)
+    a = rbd.forward_dynamics(joined, q, v, tau)
+
+    X = rbd.frame_placement(joined, q, "l1")
+    flight = jnp.concatenate([X.p, so3.quaternion_from_matrix(X.R)])
+    q_apart = jnp.concatenate([q[:1], flight])
+    v_apart = jnp.concatenate([v[:1], rbd.frame_velocity(joined, q, v, "l1", "local")])
+    tau_apart = jnp.zeros(7).at[0].set(tau[0])
+    found = con.constrained_dynamics(
+        apart,
+        q_apart,
+        v_apart,
+        tau_apart,
+        [constraint(spatial.pose_from_matrix(jnp.asarray(placement)))],
+    )
+    expected = jnp.append(a[:1], rbd.frame_acceleration(joined, q, v, a, "l1", "local"))
+    close(found.acceleration, expected, 1e-11)
 
 
 # ------------------------------------------------------------------------------ mechanisms

@@ -24,7 +24,8 @@ from test_oracle_pinocchio import (  # which is skipped, and this with it, witho
 )
 
 TOLERANCE = 1e-9
-SOLVED = ("dqdd_dq", "dqdd_dv", "Minv", "aba_minverse")
+INVERSES = ("aba(rnea) = a", "forward_dynamics(rnea) = a")
+SOLVED = ("dqdd_dq", "dqdd_dv", "Minv", "aba_minverse", *INVERSES)
 
 
 @partial(jax.jit, compiler_options=oracles.QUICKLY)
@@ -45,19 +46,6 @@ def our_shelf(model, state):
         "centroidal_momentum_matrix_dot": jaxrbd.centroidal_momentum_matrix_dot(model, q, v),
         "aba_minverse": jaxrbd.aba_minverse(model, kinematics),
     }
-    L = jaxrbd.ltl_factor(model, M)
-    identities = {
-        "L^T L = M": (L.T @ L, M),
-        "C v = bias - gravity": (
-            results["coriolis_matrix"] @ v,
-            jaxrbd.bias_force(model, q, v) - jaxrbd.gravity_force(model, q),
-        ),
-        "A a + dA v": (
-            results["A"] @ a + results["centroidal_momentum_matrix_dot"] @ v,
-            results["centroidal_momentum_rate"],
-        ),
-        "M": (results["M"], M),
-    }
     if "deepest" in model.frame_names:
         for ref in oracles.REFERENCES:
             J_dot = jaxrbd.frame_jacobian_dot(model, q, v, "deepest", ref)
@@ -65,7 +53,54 @@ def our_shelf(model, state):
         for ref in ("local", "world"):  # in the third, ours is classical and Pinocchio's is not
             of = jaxrbd.frame_acceleration_derivatives(model, q, v, a, "deepest", ref)
             results |= {f"{name} {ref}": x for name, x in of._asdict().items()}
-    return results, identities
+    return results, identities(model, state, kinematics, M, results)
+
+
+def identities(model, state, kinematics, M, results):
+    """Laws at one state: two sides of each, and what their rounding is relative to."""
+    q, v, a, _, f_ext, _ = state
+    L, C = jaxrbd.ltl_factor(model, M), results["coriolis_matrix"]
+    bias, gravity = jaxrbd.bias_force(model, q, v), jaxrbd.gravity_force(model, q)
+    forces = jaxrbd.rnea(model, q, v, a, f_ext)
+    free = jaxrbd.rnea(model, q, v, a)
+
+    def moving(q, v):
+        return (
+            jaxrbd.potential_energy(model, q),
+            jaxrbd.kinetic_energy(model, q, v) + jaxrbd.potential_energy(model, q),
+            jaxrbd.crba(model, q),
+        )
+
+    q_rate = jaxrbd.configuration_rate(model, q, v)
+    fall, power, M_dot = jax.jvp(moving, (q, v), (q_rate, a))[1]
+    pairs = {
+        "L^T L = M": (L.T @ L, M, M),
+        "M of the derivatives": (results["M"], M, M),
+        "M is symmetric": (M, M.T, M),
+        "M x": (jaxrbd.mass_matrix_product(model, q, a), M @ a, M @ a),
+        "M a + bias": (forces, M @ a + jaxrbd.bias_force(model, q, v, f_ext), forces),
+        "C v = bias - gravity": (C @ v, bias - gravity, jnp.append(bias, gravity)),
+        "dM/dt = C + C^T": (M_dot, C + C.T, jnp.append(M_dot, jnp.max(jnp.abs(M)) * v)),
+        "kinetic energy": (jaxrbd.kinetic_energy(model, q, v), v @ M @ v / 2, v @ M @ v),
+        "gravity is a gradient": (fall, gravity @ v, gravity * v),
+        "power": (power, free @ v, jnp.append(free * v, (M @ a) * v)),
+        "A a + dA v": (
+            results["A"] @ a + results["centroidal_momentum_matrix_dot"] @ v,
+            results["centroidal_momentum_rate"],
+            results["centroidal_momentum_rate"],
+        ),
+        "aba(rnea) = a": (jaxrbd.aba(model, q, v, forces, f_ext), a, a),
+        "forward_dynamics(rnea) = a": (jaxrbd.forward_dynamics(model, q, v, forces, f_ext), a, a),
+    }
+    if model.joint_names[0] == "root_joint":
+        # The world holds the robot by this joint and by gravity alone.
+        X_WB = jax.tree.map(lambda x: x[0], kinematics.X_WB)
+        about_com = X_WB._replace(p=X_WB.p - jaxrbd.center_of_mass(model, kinematics))
+        held = jaxrbd.spatial.transform_force(about_com, free[:6])
+        weight = jaxrbd.total_mass(model) * jnp.pad(model.gravity, (0, 3))
+        rate = results["centroidal_momentum_rate"]
+        pairs["rate of momentum"] = (held + weight, rate, jnp.append(held, rate))
+    return pairs
 
 
 def pinocchio_shelf(oracle, model, state):
@@ -145,7 +180,7 @@ def test_shelf(name, root_joint):
     singular = name in real_robots.SINGULAR
     for seed in range(2):
         state = oracles.random_state(model, seed)
-        results, identities = jax.tree.map(
+        results, laws = jax.tree.map(
             np.asarray, our_shelf(oracles.nameless(model), jax.tree.map(jnp.asarray, state))
         )
         theirs = pinocchio_shelf(oracle, model, state)
@@ -154,8 +189,10 @@ def test_shelf(name, root_joint):
         found = {
             what: (results[what], theirs[what], scale(what, theirs, state.v)) for what in theirs
         }
-        found |= {what: (one, other, other) for what, (one, other) in identities.items()}
+        found |= laws
         wrong = []
+        if not singular and not np.linalg.eigvalsh(results["M"])[0] > 0:
+            wrong.append("  M is not positive definite")
         for what, (ours, expected, size) in found.items():
             if what in SOLVED and singular:
                 continue

@@ -116,8 +116,8 @@ class FrameConstraint(Constraint):
 def point(
     frame_a: str | None,
     frame_b: str | None,
-    p_a: ArrayLike | Sequence[float] = (0.0, 0.0, 0.0),
-    p_b: ArrayLike | Sequence[float] = (0.0, 0.0, 0.0),
+    p_a: ArrayLike | Sequence[int | float] = (0.0, 0.0, 0.0),
+    p_b: ArrayLike | Sequence[int | float] = (0.0, 0.0, 0.0),
 ) -> FrameConstraint:
     """A point of one frame stays on a point of another: 3 equations, a ball joint or a contact.
 
@@ -130,7 +130,7 @@ def point(
 def hinge(
     frame_a: str | None,
     frame_b: str | None,
-    axis: ArrayLike | Sequence[float],
+    axis: ArrayLike | Sequence[int | float],
     X_a: Pose | None = None,
     X_b: Pose | None = None,
 ) -> FrameConstraint:
@@ -181,7 +181,7 @@ class _Hinge(eqx.Module):
         return jnp.concatenate([X.p, jnp.sum(across * rotate(X.R, axis), axis=-1)])
 
 
-def _place(p: ArrayLike | Sequence[float] = (0.0, 0.0, 0.0)) -> Pose:
+def _place(p: ArrayLike | Sequence[int | float] = (0.0, 0.0, 0.0)) -> Pose:
     """A translation; numbers are kept in float64 until the model's dtype is known."""
     at: Any = p if isinstance(p, Array) else np.asarray(p, float)
     if at.shape != (3,):

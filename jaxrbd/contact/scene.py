@@ -57,7 +57,7 @@ class Plane(Ground):
     offset: Float[Number, ""]
 
     def __init__(
-        self, normal: ArrayLike | Sequence[float] = (0.0, 0.0, 1.0), offset: ArrayLike = 0.0
+        self, normal: ArrayLike | Sequence[int | float] = (0.0, 0.0, 1.0), offset: ArrayLike = 0.0
     ):
         self.normal = _numbers(normal, "normal", (3,))
         self.offset = _numbers(offset, "offset", ())
@@ -155,7 +155,7 @@ class Scene(eqx.Module):
     def __init__(
         self,
         frames: Sequence[str | int],
-        radii: ArrayLike | Sequence[float] = 0.0,
+        radii: ArrayLike | Sequence[int | float] = 0.0,
         offsets: ArrayLike | Sequence | None = None,
         ground: Ground | Callable[[Array], Array] | None = None,
         material: Material | None = None,
