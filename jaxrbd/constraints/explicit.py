@@ -52,7 +52,7 @@ def explicit_dynamics(
     constraint forces, which do no work on G, have gone. Raises ArgumentError on a wrong shape or
     dtype. Source: Featherstone (3.18) to (3.21).
     """
-    y = arguments.array(model, y, "y", jnp.shape(y)[:1], "n")
+    y = arguments.array(model, y, "y", (jnp.size(y),), "n")
     y_dot = arguments.array(model, y_dot, "y_dot", y.shape, "n")
     tau = arguments.velocity(model, tau, "tau")
     q = arguments.configuration(model, gamma(y), "gamma(y)")
