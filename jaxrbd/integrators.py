@@ -189,7 +189,7 @@ def rollout(
 def _checked(model: Model, q, v, dt, z) -> tuple[Array, Array, Array, PyTree]:
     """The arguments as arrays of the model's dtype, and shapes as they should be."""
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
-    dt = arguments.array(model, jnp.asarray(dt, model.dtype), "dt", (), "a number")
+    dt = arguments.number(model, dt, "dt")
     return q, v, dt, jax.tree.map(lambda x: jnp.asarray(x, model.dtype), z)
 
 

@@ -12,7 +12,7 @@ import jaxrbd as rbd
 import zoo
 from jaxrbd import contact, spatial
 from jaxrbd.contact import Height, Material, Plane, Scene
-from zoo import close
+from zoo import close, slope
 
 G = 9.81
 DT = 5e-3
@@ -152,14 +152,6 @@ def motion(model, scene, q, v):
         of_centres.append(V[:3] + jnp.cross(V[3:], lever + scene.radii[i] * at.normal[i]))
     rates = jax.jvp(there, (0.0,), (1.0,))[1]
     return at, rates, jnp.stack(of_points), jnp.stack(of_centres)
-
-
-def slope(function, h=1e-4):
-    """The derivative of a function of a number at 0, to h^4."""
-    far, near, ahead, beyond = (function(jnp.asarray(h * t)) for t in (-2.0, -1.0, 1.0, 2.0))
-    return jax.tree.map(
-        lambda a, b, c, d: (a - 8 * b + 8 * c - d) / (12 * h), far, near, ahead, beyond
-    )
 
 
 @pytest.mark.parametrize("ground", [FLAT, Height(BUMPS)], ids=["plane", "height"])

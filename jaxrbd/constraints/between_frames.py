@@ -204,8 +204,7 @@ def rows_of_one_kind(
 ) -> list[Rows]:
     """The rows of each of some constraints with one function."""
     for constraint in constraints:
-        at = jax.eval_shape(lambda: identity_pose(model.dtype))
-        jax.eval_shape(lambda X: constraint._checked_error(model, X), at)
+        jax.eval_shape(lambda: constraint._checked_error(model, identity_pose(model.dtype)))
     errors = _stacked([constraint.error for constraint in constraints])
     a = _moving_ends(model, motion, [(c.frame_a, c.X_a) for c in constraints])
     b = _moving_ends(model, motion, [(c.frame_b, c.X_b) for c in constraints])

@@ -13,6 +13,7 @@ from jaxtyping import Float
 
 from .. import arguments
 from .._algorithms.crba import crba
+from .._linear import matmul
 from ..configuration import integrate
 from ..model import Model
 from .implicit import constraint_rows
@@ -41,7 +42,7 @@ def close_loops(model: Model, q: ArrayLike, constraints: Sequence[Constraint]) -
     along = jax.scipy.linalg.solve(crba(model, q), rows.K.T, assume_a="pos")
 
     def displaced(y):
-        return integrate(model, q, jnp.matmul(along, y, precision="highest"))
+        return integrate(model, q, matmul(along, y))
 
     def position(y):
         at = displaced(y)
@@ -99,4 +100,4 @@ def _solve_linear(function: Callable[[Array], Array], b: Array) -> Array:
 
 def _solve(A: Array, b: Array) -> Array:
     inverse = jnp.linalg.pinv(A, rtol=float(jnp.finfo(A.dtype).eps) ** RANK_DIGITS)
-    return jnp.matmul(inverse, b, precision="highest")
+    return matmul(inverse, b)
