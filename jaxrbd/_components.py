@@ -8,6 +8,9 @@ component at a time would be transposed to a pad each.
 
 from __future__ import annotations
 
+import functools
+import operator
+from collections.abc import Sequence
 from typing import overload
 
 import jax.numpy as jnp
@@ -111,6 +114,32 @@ class Mat3:
             return Vec3(*(r.dot(b) for r in self.rows))
         r0, r1, r2 = b.rows
         return Mat3(*(r.x * r0 + r.y * r1 + r.z * r2 for r in self.rows))
+
+
+def combine(c: Vec3, vectors: Sequence[Array]) -> Array:
+    """The vector `c.x a + c.y b + c.z d` of three vectors (..., 3), as an array.
+
+    With the columns of a matrix it is a product with that matrix, with the rows one with the
+    transpose. Written so, XLA keeps the three components of the result in one loop.
+    """
+    a, b, d = vectors
+    return c.x[..., None] * a + c.y[..., None] * b + c.z[..., None] * d
+
+
+def columns(A: Array) -> Sequence[Array]:
+    """The columns (..., 3) of a matrix (..., 3, 3)."""
+    return jnp.unstack(A, axis=-1)
+
+
+def rows(A: Array) -> Sequence[Array]:
+    """The rows (..., n) of a matrix (..., 3, n)."""
+    return jnp.unstack(A, axis=-2)
+
+
+def small_product(A: Array, B: Array) -> Array:
+    """`A @ B` of small matrices (..., l, m) and (..., m, n): a sum of m outer products."""
+    pairs = zip(jnp.split(A, A.shape[-1], axis=-1), jnp.split(B, B.shape[-2], axis=-2))
+    return functools.reduce(operator.add, (column * row for column, row in pairs))
 
 
 def second_moments(I: Mat3) -> Mat3:

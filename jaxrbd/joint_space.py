@@ -17,6 +17,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
+from ._components import halves
 from .joints import Custom
 from .model import JointGroup, Model, joint_groups, merge_rows, take_rows
 from .spatial import Pose
@@ -70,23 +71,42 @@ def joint_motion(
     model: Model, q: Float[Array, " nq"], v: Float[Array, " nv"]
 ) -> Float[Array, "nb 6"]:
     """`S G v`: the motion of each body relative to its parent, in the body's frame."""
-    return sum_dofs(model.topology, tree_rates(model, q, v)[:, None] * motion_subspace(model))
+    return _along_subspaces(model, tree_rates(model, q, v))
 
 
 def joint_acceleration(
     model: Model, q: Float[Array, " nq"], v: Float[Array, " nv"], a: Float[Array, " nv"]
 ) -> Float[Array, "nb 6"]:
     """`S (G a + dG/dt v)`: the rate of `joint_motion`, in the body's frame."""
-    rates = tree_accelerations(model, q, v, a)
-    return sum_dofs(model.topology, rates[:, None] * motion_subspace(model))
+    return _along_subspaces(model, tree_accelerations(model, q, v, a))
 
 
 def joint_force(
     model: Model, q: Float[Array, " nq"], F: Float[Array, "nb 6"]
 ) -> Float[Array, " nv"]:
     """`G^T S^T F`: the generalised force of a force on each body, in the body's frame."""
-    at_dofs = take_rows(F, model.topology.dof_body)
-    return independent_force(model, q, jnp.sum(motion_subspace(model) * at_dofs, axis=-1))
+
+    def rows(group: JointGroup) -> Array:
+        force, moment = halves(take_rows(F, group.bodies)[:, None])
+        linear, angular = halves(jnp.asarray(group.joint.subspace(), model.dtype))
+        return force.dot(linear) + moment.dot(angular)
+
+    return independent_force(model, q, _merge_groups(model, rows, "S", ()))
+
+
+def _along_subspaces(model: Model, rates: Float[Array, " nv_tree"]) -> Float[Array, "nb 6"]:
+    """`S rates`, by joints and not as a matrix product: each joint has a few rows of S."""
+    groups = joint_groups(model)
+
+    def motion(group: JointGroup) -> Array:
+        S = jnp.asarray(group.joint.subspace(), model.dtype)
+        of = take_rows(rates, group.index["S"])[..., None]
+        n, width = group.index["S"].shape
+        rows = [of[:, k] * S[..., k, :] for k in range(width)]
+        return sum(rows[1:], start=rows[0]) if rows else jnp.zeros((n, 6), model.dtype)
+
+    bodies = [group.bodies for group in groups]
+    return merge_rows([motion(group) for group in groups], bodies, (6,), model.dtype)
 
 
 def sum_dofs(topology: Topology, rows: Array) -> Array:

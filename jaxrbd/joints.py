@@ -26,8 +26,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, PRNGKeyArray
 
 from . import _series, se3, so3
-from ._components import Mat3, Vec3, stack
-from .spatial import Pose, compose, inverse_transform_point, rotate
+from ._components import Vec3, stack
+from .spatial import Pose, compose, inverse_transform_point, rotate, transform_point
 
 Parameter = Array | np.ndarray
 
@@ -150,9 +150,10 @@ def _rotation_about(R0: Array, axis: Parameter, angle: Array) -> Array:
 
     `R0 K` and `R0 K^2` depend on the model alone: in a batch they are computed once.
     """
-    K = Mat3.skew(_unit(axis))
-    R1 = Mat3.of(R0) @ K
-    R2 = R1 @ K
+    a = _unit(axis)
+    a = Vec3(*(c[..., None] for c in (a.x, a.y, a.z)))
+    R1 = Vec3.of(R0).cross(a)  # r K = r x a for each row r
+    R2 = R1.cross(a)
     s, c = jnp.sin(angle)[..., None, None], jnp.cos(angle)[..., None, None]
     return R0 + s * R1.array() + (1 - c) * R2.array()
 
@@ -190,7 +191,7 @@ class Prismatic(_Euclidean):
     nv: ClassVar[int] = 1
 
     def pose(self, placement, q):
-        along = (Mat3.of(placement.R) @ _unit(self.axis)).array()
+        along = rotate(placement.R, _unit(self.axis).array())
         return Pose(placement.R, placement.p + q * along)
 
     def subspace(self):
@@ -214,7 +215,7 @@ class Helical(_Euclidean):
     nv: ClassVar[int] = 1
 
     def pose(self, placement, q):
-        advance = (self.pitch * (Mat3.of(placement.R) @ _unit(self.axis))).array()
+        advance = self.pitch[..., None] * rotate(placement.R, _unit(self.axis).array())
         R = _rotation_about(placement.R, self.axis, q[..., 0])
         return Pose(R, placement.p + q * advance)
 
@@ -235,7 +236,7 @@ class Translation(_Euclidean):
 
     def pose(self, placement, q):
         R = jnp.broadcast_to(placement.R, (*q.shape[:-1], 3, 3))
-        return Pose(R, (Vec3.of(placement.p) + Mat3.of(placement.R) @ Vec3.of(q)).array())
+        return Pose(R, transform_point(placement, q))
 
     def subspace(self):
         return jnp.eye(6)[:3]
@@ -285,9 +286,8 @@ class Planar(Joint):
     def pose(self, placement, q):
         x, y, angle = jnp.unstack(q, axis=-1)
         z_axis = jnp.array([0, 0, 1], q.dtype)
-        step = Vec3(x, y, jnp.zeros_like(x))
-        p = Vec3.of(placement.p) + Mat3.of(placement.R) @ step
-        return Pose(_rotation_about(placement.R, z_axis, angle), p.array())
+        p = transform_point(placement, stack(x, y, jnp.zeros_like(x)))
+        return Pose(_rotation_about(placement.R, z_axis, angle), p)
 
     def subspace(self):
         return jnp.eye(6)[np.array([0, 1, 5])]

@@ -23,7 +23,18 @@ from jax import Array
 from jax.typing import DTypeLike
 from jaxtyping import Float
 
-from ._components import Mat3, Vec3, halves, join, second_moments, stack
+from ._components import (
+    Mat3,
+    Vec3,
+    columns,
+    combine,
+    halves,
+    join,
+    rows,
+    second_moments,
+    small_product,
+    stack,
+)
 
 # ---------------------------------------------------------------------------------------- poses
 
@@ -42,8 +53,7 @@ def identity_pose(dtype: DTypeLike | None = None) -> Pose:
 
 def compose(X_AB: Pose, X_BC: Pose) -> Pose:
     """Pose `X_AC` of C in A. Source: SE(3) sheet, section 2."""
-    R_AB, R_BC = Mat3.of(X_AB.R), Mat3.of(X_BC.R)
-    return Pose((R_AB @ R_BC).array(), transform_point(X_AB, X_BC.p))
+    return Pose(small_product(X_AB.R, X_BC.R), transform_point(X_AB, X_BC.p))
 
 
 def inverse(X_AB: Pose) -> Pose:
@@ -54,29 +64,28 @@ def inverse(X_AB: Pose) -> Pose:
 
 def inverse_compose(X_AB: Pose, X_AC: Pose) -> Pose:
     """Pose `X_BC = X_AB^-1 X_AC`, of C in B. Source: SE(3) sheet, section 2."""
-    R_BA = Mat3.of(X_AB.R).T
-    p_BC = R_BA @ (Vec3.of(X_AC.p) - Vec3.of(X_AB.p))
-    return Pose((R_BA @ Mat3.of(X_AC.R)).array(), p_BC.array())
+    R_BA = jnp.swapaxes(X_AB.R, -1, -2)
+    return Pose(small_product(R_BA, X_AC.R), inverse_transform_point(X_AB, X_AC.p))
 
 
 def rotate(R: Float[Array, "... 3 3"], x: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
     """The free vector `R x`."""
-    return (Mat3.of(R) @ Vec3.of(x)).array()
+    return combine(Vec3.of(x), columns(R))
 
 
 def inverse_rotate(R: Float[Array, "... 3 3"], x: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
     """The free vector `R^T x`."""
-    return (Mat3.of(R).T @ Vec3.of(x)).array()
+    return combine(Vec3.of(x), rows(R))
 
 
 def transform_point(X_AB: Pose, x_B: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
     """Coordinates in A, `R x + p`, of the point with coordinates `x_B` in B, in metres."""
-    return (Mat3.of(X_AB.R) @ Vec3.of(x_B) + Vec3.of(X_AB.p)).array()
+    return rotate(X_AB.R, x_B) + X_AB.p
 
 
 def inverse_transform_point(X_AB: Pose, x_A: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
     """Coordinates in B, `R^T (x - p)`, of the point with coordinates `x_A` in A, in metres."""
-    return (Mat3.of(X_AB.R).T @ (Vec3.of(x_A) - Vec3.of(X_AB.p))).array()
+    return inverse_rotate(X_AB.R, x_A - X_AB.p)
 
 
 def pose_matrix(X: Pose) -> Float[Array, "... 4 4"]:
@@ -99,9 +108,9 @@ def transform_motion(X_AB: Pose, m_B: Float[Array, "... 6"]) -> Float[Array, "..
 
     Source: SE(3) sheet, section 3, the action of `X`.
     """
-    R, p, (v, w) = Mat3.of(X_AB.R), Vec3.of(X_AB.p), halves(m_B)
-    Rw = R @ w
-    return join(R @ v + p.cross(Rw), Rw)
+    R, p, (v, w) = columns(X_AB.R), Vec3.of(X_AB.p), halves(m_B)
+    Rw = combine(w, R)
+    return jnp.concatenate([combine(v, R) + p.cross(Vec3.of(Rw)).array(), Rw], axis=-1)
 
 
 def inverse_transform_motion(X_AB: Pose, m_A: Float[Array, "... 6"]) -> Float[Array, "... 6"]:
@@ -109,8 +118,8 @@ def inverse_transform_motion(X_AB: Pose, m_A: Float[Array, "... 6"]) -> Float[Ar
 
     Source: SE(3) sheet, section 3, the action of `X^-1`.
     """
-    Rt, p, (v, w) = Mat3.of(X_AB.R).T, Vec3.of(X_AB.p), halves(m_A)
-    return join(Rt @ (v + w.cross(p)), Rt @ w)
+    Rt, p, (v, w) = rows(X_AB.R), Vec3.of(X_AB.p), halves(m_A)
+    return jnp.concatenate([combine(v + w.cross(p), Rt), combine(w, Rt)], axis=-1)
 
 
 def cross_motion(v: Float[Array, "... 6"], m: Float[Array, "... 6"]) -> Float[Array, "... 6"]:
@@ -130,9 +139,9 @@ def transform_force(X_AB: Pose, f_B: Float[Array, "... 6"]) -> Float[Array, "...
 
     Source: SE(3) sheet, section 4, the action of `X*`.
     """
-    R, p, (f, n) = Mat3.of(X_AB.R), Vec3.of(X_AB.p), halves(f_B)
-    Rf = R @ f
-    return join(Rf, R @ n + p.cross(Rf))
+    R, p, (f, n) = columns(X_AB.R), Vec3.of(X_AB.p), halves(f_B)
+    Rf = combine(f, R)
+    return jnp.concatenate([Rf, combine(n, R) + p.cross(Vec3.of(Rf)).array()], axis=-1)
 
 
 def inverse_transform_force(X_AB: Pose, f_A: Float[Array, "... 6"]) -> Float[Array, "... 6"]:
@@ -140,8 +149,8 @@ def inverse_transform_force(X_AB: Pose, f_A: Float[Array, "... 6"]) -> Float[Arr
 
     Source: SE(3) sheet, section 4, the action of `X^-*`.
     """
-    Rt, p, (f, n) = Mat3.of(X_AB.R).T, Vec3.of(X_AB.p), halves(f_A)
-    return join(Rt @ f, Rt @ (n + f.cross(p)))
+    Rt, p, (f, n) = rows(X_AB.R), Vec3.of(X_AB.p), halves(f_A)
+    return jnp.concatenate([combine(f, Rt), combine(n + f.cross(p), Rt)], axis=-1)
 
 
 def cross_force(v: Float[Array, "... 6"], f: Float[Array, "... 6"]) -> Float[Array, "... 6"]:

@@ -15,21 +15,22 @@ its operator, and that `propagate` and `accumulate` are transposes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.custom_batching import custom_vmap
 from jaxtyping import Float
 
-from ._components import Mat3, Vec3
-from .spatial import Pose, compose, inverse_transform_motion, transform_force
+from ._components import small_product
+from ._linear import matmul
+from .spatial import Pose, identity_pose, inverse_transform_motion, transform_force
 from .topology import Topology
 
 # Up to so many bodies, a product with a constant 0/1 matrix beats a gather or a scatter on a CPU.
 _DENSE = 128
-
-Hand = Callable[[Any, Array], Array]
 
 
 def propagate(
@@ -43,15 +44,7 @@ def propagate(
     `X`: poses of the bodies in their parents; `world`: the world's own motion, in its axes
     (default zero). Source: Featherstone (5.7), (5.8).
     """
-    if world is not None:
-        roots = np.flatnonzero(np.array(topology.parents) < 0)
-        b = b.at[roots].add(inverse_transform_motion(Pose(X.R[roots], X.p[roots]), world))
-    return _solve(
-        lambda y: y - _down(topology, X, y, inverse_transform_motion),
-        b,
-        solve=lambda b: _sweep_down(topology, X, b, inverse_transform_motion),
-        transpose_solve=lambda f: _sweep_up(topology, X, f, transform_force),
-    )
+    return _from_world(topology, X, b, world, _MOTION)
 
 
 def accumulate(topology: Topology, X: Pose, f: Float[Array, "nb 6"]) -> Float[Array, "nb 6"]:
@@ -60,41 +53,25 @@ def accumulate(topology: Topology, X: Pose, f: Float[Array, "nb 6"]) -> Float[Ar
     The transpose of `propagate`. `X`: poses of the bodies in their parents.
     Source: Featherstone (5.20).
     """
-    return _solve(
-        lambda F: F - _up(topology, X, F, transform_force),
-        f,
-        solve=lambda f: _sweep_up(topology, X, f, transform_force),
-        transpose_solve=lambda b: _sweep_down(topology, X, b, inverse_transform_motion),
-    )
+    return _to_world(topology, X, f, _MOTION)
 
 
 def compose_poses(topology: Topology, X: Pose) -> Pose:
     """Poses of the bodies in the world, `X_Wi = X_Wp(i) X_p(i)i`: R (nb, 3, 3) and p (nb, 3).
 
     `compose` is linear in its first operand, so this too is a solve, for the numbers of the world
-    poses. The world's own pose is the identity: the right-hand side is X at the roots, zero
-    elsewhere.
+    poses: what a body has beside what it is handed is nothing, and the world is the identity.
     """
-    roots = np.array(topology.parents) < 0
-    H = _solve(
-        lambda H: H - _down(topology, X, H, _pose_to_child),
-        jnp.where(roots[:, None], _numbers(X), 0),
-        solve=lambda b: _sweep_down(topology, X, b, _pose_to_child),
-        transpose_solve=lambda c: _sweep_up(topology, X, c, _pose_to_parent),
-    )
-    return _pose(H)
+    nothing = jnp.zeros((topology.nb, 12), X.p.dtype)
+    world = _numbers(identity_pose(X.p.dtype))
+    return _pose(_from_world(topology, X, nothing, world, _POSE))
 
 
 def sum_to_leaves(topology: Topology, b: Float[Array, "nb n"]) -> Float[Array, "nb n"]:
     """`y_i = sum of b_j over the j that support i`: `propagate` where all share one frame."""
     if topology.nb <= _DENSE:
-        return jnp.matmul(_supports(topology, b.dtype).T, b, precision="highest")
-    return _solve(
-        lambda y: y - _down(topology, None, y, _same),
-        b,
-        solve=lambda b: _sweep_down(topology, None, b, _same),
-        transpose_solve=lambda f: _sweep_up(topology, None, f, _same),
-    )
+        return matmul(jnp.asarray(topology.supports.T, b.dtype), b)
+    return _from_world(topology, None, b, None, _SHARED)
 
 
 def sum_to_root(topology: Topology, f: Float[Array, "nb n"]) -> Float[Array, "nb n"]:
@@ -103,111 +80,165 @@ def sum_to_root(topology: Topology, f: Float[Array, "nb n"]) -> Float[Array, "nb
     The transpose of `sum_to_leaves`.
     """
     if topology.nb <= _DENSE:
-        return jnp.matmul(_supports(topology, f.dtype), f, precision="highest")
-    return _solve(
-        lambda F: F - _up(topology, None, F, _same),
-        f,
-        solve=lambda f: _sweep_up(topology, None, f, _same),
-        transpose_solve=lambda b: _sweep_down(topology, None, b, _same),
-    )
+        return matmul(jnp.asarray(topology.supports, f.dtype), f)
+    return _to_world(topology, None, f, _SHARED)
 
 
-def _supports(topology: Topology, dtype) -> Array:
-    return jnp.asarray(topology.supports, dtype)
+# --------------------------------------------------------------- what one body hands to another
 
 
-def _same(_: None, x: Array) -> Array:
-    return x
+class _Hand(NamedTuple):
+    """What a parent hands its child through the child's pose, and the transpose of that."""
+
+    down: Callable[[Any, Array], Array]
+    up: Callable[[Any, Array], Array]
 
 
 def _numbers(X: Pose) -> Array:
-    """The twelve numbers of a pose, (..., 12)."""
-    return jnp.concatenate([X.R.reshape(*X.R.shape[:-2], 9), X.p], axis=-1)
+    """The twelve numbers of a pose, `[R p]` row by row, (..., 12)."""
+    H = jnp.concatenate([X.R, X.p[..., None]], axis=-1)
+    return H.reshape(*H.shape[:-2], 12)
 
 
-def _pose(H: Array) -> Pose:
-    return Pose(H[..., :9].reshape(*H.shape[:-1], 3, 3), H[..., 9:])
+def _matrix(numbers: Array) -> Array:
+    return numbers.reshape(*numbers.shape[:-1], 3, 4)
+
+
+def _pose(numbers: Array) -> Pose:
+    H = _matrix(numbers)
+    return Pose(H[..., :3], H[..., 3])
 
 
 def _pose_to_child(X: Pose, H: Array) -> Array:
     """The numbers (..., 12) of the child's world pose from those of its parent's."""
-    return _numbers(compose(_pose(H), X))
+    R, p = jnp.split(_matrix(H), [3], axis=-1)
+    turned = small_product(R, _matrix(_numbers(X)))
+    moved = p * jnp.array([0, 0, 0, 1], H.dtype)
+    return (turned + moved).reshape(*turned.shape[:-2], 12)
 
 
 def _pose_to_parent(X: Pose, C: Array) -> Array:
-    """The transpose of `_pose_to_child`: `(C, c)` becomes `(C R^T + c p^T, c)`."""
-    c, p = Vec3.of(C[..., 9:]), Vec3.of(X.p)
-    lever = Mat3(c.x * p, c.y * p, c.z * p)
-    turned = Mat3.of(C[..., :9].reshape(*C.shape[:-1], 3, 3)) @ Mat3.of(X.R).T
-    return _numbers(Pose((turned + lever).array(), C[..., 9:]))
+    """The transpose of `_pose_to_child`: `[C c]` becomes `[C R^T + c p^T, c]`."""
+    C = _matrix(C)
+    turned = small_product(C, jnp.swapaxes(_matrix(_numbers(X)), -1, -2))
+    H = jnp.concatenate([turned, jnp.broadcast_to(C[..., 3:], (*turned.shape[:-1], 1))], axis=-1)
+    return H.reshape(*H.shape[:-2], 12)
 
 
-# ------------------------------------------------------------- one step of every body at once
+_MOTION = _Hand(inverse_transform_motion, transform_force)
+_POSE = _Hand(_pose_to_child, _pose_to_parent)
+_SHARED = _Hand(lambda _, x: x, lambda _, x: x)
 
 
-def _down(topology: Topology, X: Pose | None, y: Array, hand: Hand) -> Array:
-    """`L y`: what each body is handed by its parent, zero at the roots."""
-    parents = np.array(topology.parents, dtype=int)
+# ------------------------------------------------------- the solves; the world is the last row
+
+
+def _from_world(topology: Topology, X: Pose | None, b: Array, world: Array | None, hand: _Hand):
+    """Solve `(1 - L) y = b` below a world that is given; the bodies' rows of y."""
+    world = jnp.zeros(b.shape[1:], b.dtype) if world is None else world
+    y = lax.custom_linear_solve(
+        lambda y: y - _down(topology, X, y, hand),
+        jnp.concatenate([b, world[None]]),
+        lambda _, b: _sweep_down(topology, hand)(X, b),
+        lambda _, f: _sweep_up(topology, hand)(X, f),
+    )
+    return y[: topology.nb]
+
+
+def _to_world(topology: Topology, X: Pose | None, f: Array, hand: _Hand) -> Array:
+    """Solve `(1 - L^T) F = f`, the transpose."""
+    F = lax.custom_linear_solve(
+        lambda F: F - _up(topology, X, F, hand),
+        jnp.concatenate([f, jnp.zeros_like(f[:1])]),
+        lambda _, f: _sweep_up(topology, hand)(X, f),
+        lambda _, b: _sweep_down(topology, hand)(X, b),
+    )
+    return F[: topology.nb]
+
+
+def _down(topology: Topology, X: Pose | None, y: Array, hand: _Hand) -> Array:
+    """`L y`: what each body is handed by its parent; nothing is handed to the world."""
+    nb, parents = topology.nb, _parent_rows(topology)
+    at_parent = matmul(_children(topology, y.dtype).T, y) if nb <= _DENSE else y[parents]
+    return jnp.concatenate([hand.down(X, at_parent), jnp.zeros_like(y[:1])])
+
+
+def _up(topology: Topology, X: Pose | None, F: Array, hand: _Hand) -> Array:
+    """`L^T F`: what each body, and the world, is handed by its children."""
+    handed = hand.up(X, F[: topology.nb])
     if topology.nb <= _DENSE:
-        at_parent = jnp.matmul(_children(parents, y.dtype).T, y, precision="highest")
-    else:
-        at_parent = jnp.where(parents[:, None] < 0, 0, y[parents])
-    return hand(X, at_parent)
+        return matmul(_children(topology, F.dtype), handed)
+    return jnp.zeros_like(F).at[_parent_rows(topology)].add(handed)
 
 
-def _up(topology: Topology, X: Pose | None, f: Array, hand: Hand) -> Array:
-    """`L^T f`: what each body is handed by its children."""
-    parents = np.array(topology.parents, dtype=int)
-    handed = hand(X, f)
-    if topology.nb <= _DENSE:
-        return jnp.matmul(_children(parents, f.dtype), handed, precision="highest")
-    padded = jnp.zeros((topology.nb + 1, f.shape[1]), f.dtype)
-    return padded.at[parents].add(handed)[: topology.nb]
+def _parent_rows(topology: Topology) -> np.ndarray:
+    """The row of each body's parent, (nb,)."""
+    parents = np.array(topology.parents, dtype=np.int32)
+    return np.where(parents < 0, topology.nb, parents)
 
 
-def _children(parents: np.ndarray, dtype) -> Array:
-    """`[i, j]` is 1 where body j is a child of body i."""
-    return jnp.asarray(parents == np.arange(len(parents))[:, None], dtype)
+def _children(topology: Topology, dtype) -> Array:
+    """`[i, j]` is 1 where body j is a child of row i, (nb + 1, nb)."""
+    rows = np.arange(topology.nb + 1)
+    return jnp.asarray(_parent_rows(topology) == rows[:, None], dtype)
 
 
 # ------------------------------------------------------------------------- the sweeps, body by body
 
 
-def _sweep_down(topology: Topology, X: Pose | None, b: Array, hand: Hand) -> Array:
-    """Solve `(1 - L) y = b` from the roots down; the buffer's last row is the world's zero."""
+def _sweep_down(topology: Topology, hand: _Hand):
+    """The solver of `(1 - L) y = b`, from the roots down, as a function of X and b."""
 
     def body(y, step):
-        i, parent, X_i, b_i = step
-        y_i = hand(X_i, lax.dynamic_index_in_dim(y, parent, keepdims=False)) + b_i
+        i, parent, X_i = step
+        y_i = hand.down(X_i, _row(y, parent)) + _row(y, i)
         return lax.dynamic_update_index_in_dim(y, y_i, i, 0), None
 
-    y0 = jnp.zeros((topology.nb + 1, b.shape[1]), b.dtype)
-    y, _ = lax.scan(body, y0, (*_numbering(topology), X, b))
-    return y[: topology.nb]
+    return _batched(lambda X, b: lax.scan(body, _spread(X, b), _steps(topology, X))[0])
 
 
-def _sweep_up(topology: Topology, X: Pose | None, f: Array, hand: Hand) -> Array:
-    """Solve `(1 - L^T) F = f` from the leaves up; the buffer's last row collects the world's."""
+def _sweep_up(topology: Topology, hand: _Hand):
+    """The solver of `(1 - L^T) F = f`, from the leaves up, as a function of X and f."""
 
     def body(F, step):
         i, parent, X_i = step
-        handed = hand(X_i, lax.dynamic_index_in_dim(F, i, keepdims=False))
-        at_parent = lax.dynamic_index_in_dim(F, parent, keepdims=False) + handed
+        at_parent = _row(F, parent) + hand.up(X_i, _row(F, i))
         return lax.dynamic_update_index_in_dim(F, at_parent, parent, 0), None
 
-    F0 = jnp.concatenate([f, jnp.zeros((1, f.shape[1]), f.dtype)])
-    F, _ = lax.scan(body, F0, (*_numbering(topology), X), reverse=True)
-    return F[: topology.nb]
-
-
-def _numbering(topology: Topology) -> tuple[Array, Array]:
-    """Each body's row in the buffer and its parent's; the world's row is the last."""
-    i = np.arange(topology.nb, dtype=np.int32)
-    parents = np.array(topology.parents, dtype=np.int32)
-    return jnp.asarray(i), jnp.asarray(np.where(parents < 0, topology.nb, parents))
-
-
-def _solve(matvec, b: Array, *, solve, transpose_solve) -> Array:
-    return lax.custom_linear_solve(
-        matvec, b, lambda _, rhs: solve(rhs), lambda _, rhs: transpose_solve(rhs)
+    return _batched(
+        lambda X, f: lax.scan(body, _spread(X, f), _steps(topology, X), reverse=True)[0]
     )
+
+
+def _steps(topology: Topology, X: Pose | None):
+    i = np.arange(topology.nb, dtype=np.int32)
+    return jnp.asarray(i), jnp.asarray(_parent_rows(topology)), X
+
+
+def _row(x: Array, i: Array) -> Array:
+    return lax.dynamic_index_in_dim(x, i, keepdims=False)
+
+
+def _spread(X: Pose | None, b: Array) -> Array:
+    """b, repeated along the axes that X has and b has not."""
+    batch = () if X is None else X.p.shape[1:-1]
+    return jnp.broadcast_to(b, (len(b), *np.broadcast_shapes(batch, b.shape[1:-1]), b.shape[-1]))
+
+
+def _batched(sweep: Callable[[Any, Array], Array]):
+    """Under `vmap`, the sweep of a batch: the batch's axis follows that of the bodies.
+
+    The rows that a step reads and writes then lie side by side, and it stays a slice of the
+    buffer, where the batching rules of JAX would make it a gather and a scatter.
+    """
+    batched_sweep = custom_vmap(sweep)
+
+    @batched_sweep.def_vmap
+    def rule(_, batched, X, b):
+        def behind_bodies(x, is_batched):
+            return jnp.moveaxis(x, 0, 1) if is_batched else x[:, None]
+
+        X, b = jax.tree.map(behind_bodies, (X, b), tuple(batched))
+        return jnp.moveaxis(batched_sweep(X, b), 1, 0), True
+
+    return batched_sweep

@@ -1,5 +1,7 @@
 """Spatial algebra: every operator against its 6x6 matrix, and the axioms they obey."""
 
+from collections import Counter
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -270,8 +272,10 @@ def test_inverse_actions_cost_what_the_actions_do(poses, vectors):
     def operations(transform):
         X = jax.tree.map(lambda x: x[0], poses[0])
         jaxpr = jax.make_jaxpr(transform)(X, vectors[0][0])
-        names = [equation.primitive.name for equation in jaxpr.eqns]
-        return names.count("mul"), names.count("add") + names.count("sub")
+        counts = Counter()
+        for equation in jaxpr.eqns:
+            counts[equation.primitive.name] += equation.outvars[0].aval.size
+        return counts["mul"], counts["add"] + counts["sub"]
 
     for transform, _ in OPERATORS.values():
         assert operations(transform) == (24, 18)
