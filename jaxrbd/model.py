@@ -158,12 +158,33 @@ def joint_groups(model: Model) -> list[JointGroup]:
 
 
 def take_rows(x: Array, index: np.ndarray) -> Array:
-    """`x[index]` along the first axis; a slice, which is cheaper, where the index is a range."""
-    flat = index.ravel()
-    if flat.size and np.array_equal(flat, np.arange(flat[0], flat[0] + flat.size)):
-        block = x[flat[0] : flat[0] + flat.size]
-        return block.reshape(*index.shape, *x.shape[1:])
-    return x[index]
+    """`x[index]` along the first axis; by slices, which are cheaper, where a few of them do."""
+    runs = _runs(index.ravel().tolist())
+    if not 0 < len(runs) <= _FEW_RUNS:
+        return x[index]
+    blocks = [
+        x[first : first + n] if step else jnp.broadcast_to(x[first], (n, *x.shape[1:]))
+        for first, n, step in runs
+    ]
+    rows = blocks[0] if len(blocks) == 1 else jnp.concatenate(blocks)
+    return rows.reshape(*index.shape, *x.shape[1:])
+
+
+_FEW_RUNS = 4  # the rows of a floating base, then those of the joints: two
+
+
+def _runs(index: list[int]) -> list[tuple[int, int, int]]:
+    """The index as runs `first, first + step, ...` of n, with a step of 1, or of 0: repeated."""
+    runs, at = [], 0
+    while at < len(index):
+        end = at + 1
+        step = index[end] - index[at] if end < len(index) else 1
+        step = step if step in (0, 1) else 1
+        while end < len(index) and index[end] - index[end - 1] == step:
+            end += 1
+        runs.append((index[at], end - at, step))
+        at = end
+    return runs
 
 
 def merge_rows(parts: list[Array], places: list[np.ndarray], shape, dtype) -> Array:

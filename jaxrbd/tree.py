@@ -194,7 +194,7 @@ def _sweep_down(topology: Topology, hand: _Hand):
         y_i = hand.down(X_i, _row(y, parent)) + _row(y, i)
         return lax.dynamic_update_index_in_dim(y, y_i, i, 0), None
 
-    return _batched(lambda X, b: lax.scan(body, _spread(X, b), _steps(topology, X))[0])
+    return batched_behind_nodes(lambda X, b: lax.scan(body, _spread(X, b), _steps(topology, X))[0])
 
 
 def _sweep_up(topology: Topology, hand: _Hand):
@@ -205,7 +205,7 @@ def _sweep_up(topology: Topology, hand: _Hand):
         at_parent = _row(F, parent) + hand.up(X_i, _row(F, i))
         return lax.dynamic_update_index_in_dim(F, at_parent, parent, 0), None
 
-    return _batched(
+    return batched_behind_nodes(
         lambda X, f: lax.scan(body, _spread(X, f), _steps(topology, X), reverse=True)[0]
     )
 
@@ -225,20 +225,22 @@ def _spread(X: Pose | None, b: Array) -> Array:
     return jnp.broadcast_to(b, (len(b), *np.broadcast_shapes(batch, b.shape[1:-1]), b.shape[-1]))
 
 
-def _batched(sweep: Callable[[Any, Array], Array]):
-    """Under `vmap`, the sweep of a batch: the batch's axis follows that of the bodies.
+def batched_behind_nodes(sweep: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of arrays with an axis of bodies (or dofs) in front, for scans over that axis.
 
-    The rows that a step reads and writes then lie side by side, and it stays a slice of the
-    buffer, where the batching rules of JAX would make it a gather and a scatter.
+    Under `vmap` it runs once, on arrays whose second axis is the batch's. The rows that a step
+    reads and writes then lie side by side, and it stays a slice of the buffer, where the batching
+    rules of JAX would make it a gather and a scatter. All results get the batch's axis.
     """
     batched_sweep = custom_vmap(sweep)
 
     @batched_sweep.def_vmap
-    def rule(_, batched, X, b):
-        def behind_bodies(x, is_batched):
+    def rule(_, batched, *operands):
+        def behind_nodes(x, is_batched):
             return jnp.moveaxis(x, 0, 1) if is_batched else x[:, None]
 
-        X, b = jax.tree.map(behind_bodies, (X, b), tuple(batched))
-        return jnp.moveaxis(batched_sweep(X, b), 1, 0), True
+        results = batched_sweep(*jax.tree.map(behind_nodes, operands, tuple(batched)))
+        in_front = jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), results)
+        return in_front, jax.tree.map(lambda _: True, results)
 
     return batched_sweep

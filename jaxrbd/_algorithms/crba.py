@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import jax
-import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from .. import arguments
+from .._linear import matmul, positive_inverse
 from ..joint_space import (
     armature_force,
     joint_force,
@@ -62,11 +62,11 @@ def minverse(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "nv nv"]:
     `q` (nq,) or its `Kinematics`. Where M is singular (a massless last link without armature) the
     result is not finite. Raises ArgumentError on a wrong shape or dtype.
     """
-    return inverse_form(crba(model, q), jnp.eye(model.nv, dtype=model.dtype))
+    inverse = positive_inverse(crba(model, q))
+    return (inverse + inverse.T) / 2
 
 
 def inverse_form(M: Float[Array, "n n"], B: Float[Array, "n m"]) -> Float[Array, "m m"]:
     """`B^T M^-1 B` of a symmetric positive definite M, exactly symmetric; else not finite."""
-    L = jnp.linalg.cholesky(M, symmetrize_input=False)
-    half = jax.scipy.linalg.solve_triangular(L, B, lower=True)
-    return jnp.matmul(half.T, half, precision="highest")
+    form = matmul(B.T, matmul(positive_inverse(M), B))
+    return (form + form.T) / 2

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax
-import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from .. import arguments
+from .._linear import matmul, positive_inverse
 from ..model import Model
+from .articulated import articulate, articulated_solve
 from .crba import crba, mass_matrix_product
+from .kinematics import forward_kinematics
 from .rnea import bias_force
+from .world import root_centred
 
 
 @jax.jit
@@ -33,11 +38,19 @@ def forward_dynamics(
     q = arguments.configuration(model, q)
     v = arguments.velocity(model, v)
     tau = arguments.velocity(model, tau, "tau")
-    M = crba(lax.stop_gradient(model), lax.stop_gradient(q))
-    factor = jnp.linalg.cholesky(M, symmetrize_input=False)
+    solve = mass_matrix_solver(lax.stop_gradient(model), lax.stop_gradient(q))
     return lax.custom_linear_solve(
         lambda x: mass_matrix_product(model, q, x),
         tau - bias_force(model, q, v, f_ext),
-        lambda _, b: jax.scipy.linalg.cho_solve((factor, True), b),
+        lambda _, b: solve(b),
         symmetric=True,
     )
+
+
+def mass_matrix_solver(model: Model, q: Array) -> Callable[[Array], Array]:
+    """The function `b -> M(q)^-1 b`, b (nv,); what it shares is computed once."""
+    if not model.is_tree:
+        inverse = positive_inverse(crba(model, q))
+        return lambda b: matmul(inverse, b)
+    of = articulate(model, root_centred(model, forward_kinematics(model, q).X_WB))
+    return lambda b: articulated_solve(model, of, b)

@@ -16,6 +16,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from .. import arguments
+from .._linear import matmul, positive_inverse
 from ..joint_space import (
     along,
     independent_force,
@@ -171,7 +172,6 @@ def forward_dynamics_derivatives(
     """
     qdd = forward_dynamics(model, q, v, tau, f_ext)
     dtau_dq, dtau_dv, M = rnea_derivatives(model, q, v, qdd, f_ext)
-    L = jnp.linalg.cholesky(M, symmetrize_input=False)
-    one = jnp.eye(model.nv, dtype=model.dtype)
-    solved = jax.scipy.linalg.cho_solve((L, True), jnp.concatenate([-dtau_dq, -dtau_dv, one], 1))
-    return ForwardDynamicsDerivatives(*jnp.split(solved, 3, axis=1))
+    Minv = positive_inverse(M)
+    solved = -matmul(Minv, jnp.concatenate([dtau_dq, dtau_dv], axis=1))
+    return ForwardDynamicsDerivatives(*jnp.split(solved, 2, axis=1), Minv)

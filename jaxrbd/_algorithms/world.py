@@ -16,7 +16,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from .._linear import matmul
 from ..joint_space import (
@@ -118,8 +118,10 @@ def pairings(a: Array, b: Array) -> Array:
 
 def symmetric_product(model: Model, J: Array, F: Array) -> Array:
     """The symmetric matrix with `J_k . F_j` wherever dof k supports j, zero across branches."""
-    upper = jnp.where(np.triu(at_or_above(model)), pairings(J, F), 0)
-    return upper + jnp.triu(upper, 1).T
+    above = at_or_above(model)
+    product = lax.optimization_barrier(pairings(J, F))  # else computed once more, in columns
+    lower = jnp.where(np.tril(above.T, -1), product.T, 0)
+    return jnp.where(np.triu(above), product, lower)
 
 
 # ------------------------------------------------------------------- the chain rule through v = G v
