@@ -198,7 +198,9 @@ def apply_inertia(inertia: Float[Array, "... 10"], v: Float[Array, "... 6"]):
     """
     m, h, I_o = _split_inertia(inertia)
     linear, w = halves(v)
-    return join(m * linear + w.cross(h), h.cross(linear) + I_o @ w)
+    force = m[..., None] * v[..., :3] + w.cross(h).array()
+    moment = h.cross(linear).array() + combine(w, [row.array() for row in I_o.rows])
+    return jnp.concatenate([force, moment], axis=-1)
 
 
 def gyroscopic_force(inertia: Float[Array, "... 10"], v: Float[Array, "... 6"]):
@@ -216,14 +218,21 @@ def gyroscopic_force(inertia: Float[Array, "... 10"], v: Float[Array, "... 6"]):
 def transform_inertia(X_AB: Pose, inertia_B: Float[Array, "... 10"]) -> Float[Array, "... 10"]:
     """Inertia in A from its coordinates in B.
 
-    The rotational part is `R I R^T - [p x][h x] - [h x][p x] - m [p x]^2` with `h = R mc`.
-    Source: SE(3) sheet, section 5.1, in the form that does not divide by mass.
+    By the second moments of mass, `Sigma = int r r^T dm = tr(I)/2 1 - I`, which become
+    `R Sigma R^T + p (h + m p)^T + h p^T` with `h = R mc`.
+    Source: SE(3) sheet, section 5.1, in a form that does not divide by mass.
     """
-    R, p, (m, h_B, I_B) = Mat3.of(X_AB.R), Vec3.of(X_AB.p), _split_inertia(inertia_B)
-    h = R @ h_B
-    mp = m * p
-    I_A = R @ I_B @ R.T - _skew_squared(p, h + h + mp)
-    return _join_inertia(m, h + mp, I_A)
+    (R, p), (m, h_B, I_B) = X_AB, _split_inertia(inertia_B)
+    moments = jnp.concatenate([second_moments(I_B).array(), h_B.array()[..., None]], axis=-1)
+    turned = small_product(R, moments)
+    h = turned[..., 3]
+    h_A = h + m[..., None] * p
+    Sigma = (
+        small_product(turned[..., :3], jnp.swapaxes(R, -1, -2))
+        + p[..., :, None] * h_A[..., None, :]
+        + h[..., :, None] * p[..., None, :]
+    )
+    return _join_inertia(m, Vec3.of(h_A), _from_second_moments(Mat3.of(Sigma)))
 
 
 def inverse_transform_inertia(
@@ -268,6 +277,12 @@ def _join_inertia(m, h: Vec3, I_o: Mat3) -> Array:
     return stack(m, h.x, h.y, h.z, *I_o.upper())
 
 
+def _from_second_moments(Sigma: Mat3) -> Mat3:
+    """`tr(Sigma) 1 - Sigma`: the rotational inertia with these second moments of mass."""
+    xx, xy, yy, xz, yz, zz = Sigma.upper()
+    return Mat3.symmetric(yy + zz, -xy, xx + zz, -xz, -yz, xx + yy)
+
+
 def _skew_squared(a: Vec3, b: Vec3) -> Mat3:
     """The symmetric part of `[a x][b x]`, which is `(a b^T + b a^T) / 2 - (a . b) 1`."""
     xx, yy, zz = a.x * b.x, a.y * b.y, a.z * b.z
@@ -291,8 +306,14 @@ def velocity_companion(inertia: Float[Array, "... 10"], v: Float[Array, "... 6"]
     """
     m, h, I_o = _split_inertia(inertia)
     linear, w = halves(v)
-    N = Mat3(linear.x * h, linear.y * h, linear.z * h) + Mat3.skew(w) @ second_moments(I_o)
-    return join(m * linear + w.cross(h), *N.rows)
+    p = m[..., None] * v[..., :3] + w.cross(h).array()
+    h, (a, b, c) = h.array(), [row.array() for row in second_moments(I_o).rows]
+    N = (
+        combine(Vec3(linear.x, w.y, -w.z), (h, c, b)),
+        combine(Vec3(linear.y, w.z, -w.x), (h, a, c)),
+        combine(Vec3(linear.z, w.x, -w.y), (h, b, a)),
+    )
+    return jnp.concatenate([p, *N], axis=-1)
 
 
 def apply_companion(companion: Float[Array, "... 12"], x: Float[Array, "... 6"]):
@@ -304,7 +325,8 @@ def apply_companion(companion: Float[Array, "... 12"], x: Float[Array, "... 6"])
     """
     p, N, trace = _split_companion(companion)
     w = halves(x)[1]
-    return join(w.cross(p), trace * w - N @ w)
+    couple = trace[..., None] * x[..., 3:] - combine(w, [row.array() for row in N.T.rows])
+    return jnp.concatenate([w.cross(p).array(), couple], axis=-1)
 
 
 def apply_companion_transpose(companion: Float[Array, "... 12"], x: Float[Array, "... 6"]):
