@@ -19,15 +19,18 @@ from jaxtyping import Float
 
 from ._components import halves
 from .joints import Custom
-from .model import JointGroup, Model, joint_groups, merge_rows, take_rows
+from .model import JointGroup, Model, joint_groups, joint_groups_of, merge_rows, take_rows
 from .spatial import Pose
 from .topology import Topology
 
 
-def joint_poses(model: Model, q: Float[Array, " nq"]) -> Pose:
-    """Poses `X_PB` of the bodies in their parents, R (nb, 3, 3) and p (nb, 3) in m."""
+def joint_poses(model: Model, q: Float[Array, " nq"], bodies: np.ndarray | None = None) -> Pose:
+    """Poses `X_PB` of the bodies in their parents, R (nb, 3, 3) and p (nb, 3) in m.
+
+    `bodies`: some of them, in increasing order (default all).
+    """
     q = joint_coordinates(model, q)
-    groups = joint_groups(model)
+    groups = joint_groups(model) if bodies is None else joint_groups_of(model, bodies)
     R, p = [], []
     for group in groups:
         n = len(group.bodies)
@@ -35,10 +38,8 @@ def joint_poses(model: Model, q: Float[Array, " nq"]) -> Pose:
         pose = group.joint.pose(placement, take_rows(q, group.index["q"]))
         R.append(jnp.broadcast_to(pose.R, (n, 3, 3)))
         p.append(jnp.broadcast_to(pose.p, (n, 3)))
-    bodies = [group.bodies for group in groups]
-    return Pose(
-        merge_rows(R, bodies, (3, 3), model.dtype), merge_rows(p, bodies, (3,), model.dtype)
-    )
+    moved = [group.bodies for group in groups]
+    return Pose(merge_rows(R, moved, (3, 3), model.dtype), merge_rows(p, moved, (3,), model.dtype))
 
 
 def motion_subspace(model: Model) -> Float[Array, "nv_tree 6"]:

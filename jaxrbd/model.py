@@ -157,6 +157,18 @@ def joint_groups(model: Model) -> list[JointGroup]:
     return groups
 
 
+def joint_groups_of(model: Model, bodies: np.ndarray) -> list[JointGroup]:
+    """The joints that move some bodies, by kind."""
+    groups = []
+    for group in joint_groups(model):
+        at = np.flatnonzero(np.isin(group.bodies, bodies))
+        if at.size:
+            joint = jax.tree.map(lambda x: take_rows(x, at), group.joint)
+            index = {space: rows[at] for space, rows in group.index.items()}
+            groups.append(JointGroup(group.number, joint, group.bodies[at], index))
+    return groups
+
+
 def take_rows(x: Array, index: np.ndarray) -> Array:
     """`x[index]` along the first axis; by slices, which are cheaper, where a few of them do."""
     runs = _runs(index.ravel().tolist())
@@ -170,7 +182,7 @@ def take_rows(x: Array, index: np.ndarray) -> Array:
     return rows.reshape(*index.shape, *x.shape[1:])
 
 
-_FEW_RUNS = 4  # the rows of a floating base, then those of the joints: two
+_FEW_RUNS = 8  # a floating base and the joints after it are two, a limb's rows among zeros four
 
 
 def _runs(index: list[int]) -> list[tuple[int, int, int]]:

@@ -20,7 +20,7 @@ from ..joint_space import (
     joint_poses,
     motion_subspace,
 )
-from ..model import Model
+from ..model import Model, take_rows
 from ..spatial import (
     Pose,
     compose,
@@ -30,6 +30,7 @@ from ..spatial import (
     transform_force,
     transform_motion,
 )
+from ..topology import Topology
 from ..tree import compose_poses, propagate
 
 
@@ -167,10 +168,43 @@ def frame_jacobian(
     Arguments as for `frame_velocity`; `q` may be its `Kinematics`. Raises ArgumentError on a
     wrong shape or dtype, an unknown frame or reference. Source: Featherstone (2.5), section 4.5.
     """
-    kinematics = forward_kinematics(model, q)
-    body, _, X_WF = locate(model, kinematics, frame)
-    moves = model.topology.supports[:, body] if body >= 0 else np.zeros(model.nb, bool)
-    return body_columns(model, kinematics, moves, _reference_pose(X_WF, reference)).T
+    index = arguments.frame_index(model, frame)
+    arguments.reference_frame(reference)
+    body, topology = model.frame_bodies[index], model.topology
+    if body < 0:
+        return jnp.zeros((6, model.nv), model.dtype)
+    path = np.flatnonzero(topology.supports[:, body])
+    X_WB = _poses_along(model, q, path)
+    X_BF = jax.tree.map(lambda x: x[index], model.frame_pose)
+    X_WF = compose(Pose(X_WB.R[-1], X_WB.p[-1]), X_BF)
+    moved = np.flatnonzero(np.isin(topology.dof_body, path))
+    at_dofs = _take(X_WB, np.searchsorted(path, topology.dof_body[moved]))
+    S = take_rows(motion_subspace(model), moved)
+    columns = _columns(at_dofs, S, _reference_pose(X_WF, reference))
+    place = np.full(topology.nv, len(moved))
+    place[moved] = np.arange(len(moved))
+    columns = take_rows(jnp.concatenate([columns, jnp.zeros_like(columns[:1])]), place)
+    return independent_force(model, configuration_of(model, q), columns).T
+
+
+def _poses_along(model: Model, q: ArrayLike | Kinematics, path: np.ndarray) -> Pose:
+    """World poses of the bodies on a path from a root: no others, unless q is `Kinematics`."""
+    if isinstance(q, Kinematics):
+        return _take(q.X_WB, path)
+    chain = Topology(
+        tuple(range(-1, len(path) - 1)),
+        *(tuple(widths[i] for i in path) for widths in (model.topology.nqs, model.topology.nvs)),
+    )
+    return compose_poses(chain, joint_poses(model, arguments.configuration(model, q), path))
+
+
+def configuration_of(model: Model, q: ArrayLike | Kinematics) -> Array:
+    """q itself, (nq,)."""
+    return q.q if isinstance(q, Kinematics) else arguments.configuration(model, q)
+
+
+def _take(X: Pose, rows: np.ndarray) -> Pose:
+    return jax.tree.map(lambda x: take_rows(x, rows), X)
 
 
 def body_columns(
@@ -178,10 +212,13 @@ def body_columns(
 ) -> Float[Array, "nv 6"]:
     """Columns of the Jacobian of a body in a frame R, as rows; `moves` (nb,): who supports it."""
     dof_body = model.topology.dof_body
-    X_WB = jax.tree.map(lambda x: x[dof_body], kinematics.X_WB)
-    # Relative to the reference, so that a robot far from the world's origin loses no digits.
-    columns = transform_motion(inverse_compose(X_WR, X_WB), motion_subspace(model))
+    columns = _columns(_take(kinematics.X_WB, dof_body), motion_subspace(model), X_WR)
     return independent_force(model, kinematics.q, jnp.where(moves[dof_body, None], columns, 0))
+
+
+def _columns(X_WB: Pose, S: Array, X_WR: Pose) -> Array:
+    """Rows of S of bodies in frame R; relative to it, so that far from the origin is no worse."""
+    return transform_motion(inverse_compose(X_WR, X_WB), S)
 
 
 @partial(jax.jit, static_argnames=("frame", "reference"))

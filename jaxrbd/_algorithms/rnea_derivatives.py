@@ -173,5 +173,5 @@ def forward_dynamics_derivatives(
     qdd = forward_dynamics(model, q, v, tau, f_ext)
     dtau_dq, dtau_dv, M = rnea_derivatives(model, q, v, qdd, f_ext)
     Minv = positive_inverse(M)
-    solved = -matmul(Minv, jnp.concatenate([dtau_dq, dtau_dv], axis=1))
-    return ForwardDynamicsDerivatives(*jnp.split(solved, 2, axis=1), Minv)
+    dqdd_dq, dqdd_dv = jnp.split(-matmul(Minv, jnp.concatenate([dtau_dq, dtau_dv], 1)), 2, axis=1)
+    return ForwardDynamicsDerivatives(dqdd_dq, dqdd_dv, Minv)
