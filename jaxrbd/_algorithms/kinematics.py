@@ -26,6 +26,7 @@ from ..spatial import (
     compose,
     cross_motion,
     inverse_compose,
+    inverse_rotate,
     inverse_transform_motion,
     transform_force,
     transform_motion,
@@ -180,7 +181,9 @@ def frame_jacobian(
     moved = np.flatnonzero(np.isin(topology.dof_body, path))
     at_dofs = _take(X_WB, np.searchsorted(path, topology.dof_body[moved]))
     S = take_rows(motion_subspace(model), moved)
-    columns = _columns(at_dofs, S, _reference_pose(X_WF, reference))
+    columns = _columns(at_dofs, S, _reference_pose(X_WF, reference).p)
+    if reference == "local":
+        columns = _in_axes(X_WF.R, columns)
     place = np.full(topology.nv, len(moved))
     place[moved] = np.arange(len(moved))
     columns = take_rows(jnp.concatenate([columns, jnp.zeros_like(columns[:1])]), place)
@@ -212,13 +215,20 @@ def body_columns(
 ) -> Float[Array, "nv 6"]:
     """Columns of the Jacobian of a body in a frame R, as rows; `moves` (nb,): who supports it."""
     dof_body = model.topology.dof_body
-    columns = _columns(_take(kinematics.X_WB, dof_body), motion_subspace(model), X_WR)
+    columns = _columns(_take(kinematics.X_WB, dof_body), motion_subspace(model), X_WR.p)
+    columns = _in_axes(X_WR.R, columns)
     return independent_force(model, kinematics.q, jnp.where(moves[dof_body, None], columns, 0))
 
 
-def _columns(X_WB: Pose, S: Array, X_WR: Pose) -> Array:
-    """Rows of S of bodies in frame R; relative to it, so that far from the origin is no worse."""
-    return transform_motion(inverse_compose(X_WR, X_WB), S)
+def _columns(X_WB: Pose, S: Array, origin: Array) -> Array:
+    """Rows of S of bodies in the world's axes, about a point, so that far away is no worse."""
+    return transform_motion(Pose(X_WB.R, X_WB.p - origin), S)
+
+
+def _in_axes(R_WR: Array, motions: Array) -> Array:
+    """Motions (n, 6) in the world's axes, in those of a frame R."""
+    linear, angular = jnp.split(motions, 2, axis=-1)
+    return jnp.concatenate([inverse_rotate(R_WR, linear), inverse_rotate(R_WR, angular)], axis=-1)
 
 
 @partial(jax.jit, static_argnames=("frame", "reference"))
