@@ -21,6 +21,7 @@ from ..model import Model
 from ._sealed import read_sealed, write_sealed
 
 VERSION = 1
+PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 
 
 def export_batched(
@@ -42,11 +43,13 @@ def export_batched(
 
     Returns a program whose `call` takes the arguments with one leading axis, the batch. Its result
     has the same axis, and dicts where the function returns a named tuple. Call it through
-    `jax.jit(program.call)`. Raises ArgumentError where there is no argument to batch, and what
-    `function` raises.
+    `jax.jit(program.call)`. Raises ArgumentError where there is no argument to batch or a platform
+    is unknown, and what `function` raises.
     """
     if not jax.tree.leaves(arguments):
         raise ArgumentError("no argument to batch: expected those of one state after the model")
+    if not platforms or isinstance(platforms, str) or not set(platforms) <= set(PLATFORMS):
+        raise ArgumentError(f"platforms is {platforms!r}, expected some of {PLATFORMS}")
     leaves, structure = jax.tree.flatten(model)
 
     def of_one(numbers, arguments):
