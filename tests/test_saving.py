@@ -323,7 +323,7 @@ UNTRUE = {
     "its arrays are .* bytes, but": put("arrays", 2, "shape", [2, 7, 10]),
     "its arrays are .*spin.*, expected": put("arrays", 2, "name", "spin"),
     r"joints.1.axis has shape \(3, 3\), expected \(2, 3\)": put("joints", 5, "kind", "Prismatic"),
-    "its arrays are .*, expected .*": put("joints", 5, "kind", "Planar"),
+    "its arrays are .*, expected .*": put("joints", 6, "kind", "Prismatic"),
     "two of its arrays": put("arrays", 2, "name", "placement.R"),
     "joint 'j6' is of the unknown kind 'Custom'; known: Revolute": put(
         "joints", 4, "kind", "Custom"
