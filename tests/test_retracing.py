@@ -2,7 +2,13 @@
 
 import contextlib
 import copy
+import dataclasses
+import os
+import pathlib
+import subprocess
+import sys
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import pytest
@@ -12,7 +18,6 @@ import zoo
 from algorithms import ALGORITHMS
 
 QUICK = ("rnea", "forward_dynamics", "crba", "integrate", "frame_jacobian", "rnea_derivatives")
-# Compiled by themselves, so that they are asked as they are called, without a jit around them.
 KINDS = ["free_flyer", "spherical", "revolute"]
 
 
@@ -108,13 +113,66 @@ def test_two_loads_of_one_file_share_their_programs():
 
 
 def test_what_is_traced_again():
-    """Structure, shapes and dtypes: another name, another precision, another batch."""
+    """Structure, and so names too; dtypes; shapes."""
     model = zoo.chain(2)
     q = rbd.neutral(model)
     rbd.gravity_force(model, q)
-    single = model.astype("float32"), q.astype("float32")
-    dissipative = model.with_dissipation()
-    for operands in (single, (dissipative, q)):
+    for operands in (
+        (dataclasses.replace(model, name="another"), q),
+        (model.with_dissipation(), q),
+        (model.astype("float32"), q.astype("float32")),
+    ):
         with work() as events:
             rbd.gravity_force(*operands)
         assert events
+
+
+PROCESS = """
+import sys
+{recipe}
+jax.config.update("jax_enable_x64", True)
+import jaxrbd
+
+events = []
+jax.monitoring.register_event_listener(lambda event, **_: events.append(event))
+for robot in sys.argv[1:]:
+    model = jaxrbd.load_model(robot)
+    q = jaxrbd.neutral(model)
+    for call in (jaxrbd.gravity_force, jax.jit(lambda _, q: jaxrbd.gravity_force(model, q))):
+        events.clear()
+        call(model, q)
+        print(*(event.rpartition("/")[2] for event in events if "/cache_" in event))
+"""
+
+
+def test_a_process_finds_what_another_compiled(tmp_path):
+    """By the recipe of docs/compilation.md: other masses and names hit, unless as constants."""
+    document = pathlib.Path(__file__).parents[1] / "docs" / "compilation.md"
+    recipe = next(
+        text.partition("```")[0]
+        for text in document.read_text().split("```python\n")[1:]
+        if "jax_compilation_cache_dir" in text
+    )
+    script = PROCESS.format(recipe=recipe.replace("/var/cache/robot", str(tmp_path / "cache")))
+    model = zoo.chain(1)
+    rbd.save_model(model, tmp_path / "light")
+    heavy = eqx.tree_at(lambda m: m.inertia, model, 2 * model.inertia)
+    rbd.save_model(dataclasses.replace(heavy, name="another"), tmp_path / "heavy")
+    environment = {k: v for k, v in os.environ.items() if "CACHE" not in k}
+
+    def events(*robots):
+        """Of each robot: what the cache has of it as an argument, and as a constant."""
+        done = subprocess.run(
+            [sys.executable, "-c", script, *robots],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done.stdout.split()
+
+    assert events("light") == ["cache_misses", "cache_misses"]
+    assert events("heavy") == ["cache_hits", "cache_misses"]
+    assert events("light") == ["cache_hits", "cache_hits"]
