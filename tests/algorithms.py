@@ -93,7 +93,7 @@ ALGORITHMS = {
         m, lambda y: rbd.integrate(m, q, jnp.outer(v, y)[:, 0]), u[:1], v[:1], u, f
     ),
     "maximal_dynamics": lambda m, q, v, u, f: con.maximal_dynamics(m, q, v, u, f),
-    "joint_subspaces": lambda m, q, v, u, f: con.joint_subspaces(m, q, 1),
+    "joint_subspaces": lambda m, q, v, u, f: con.joint_subspaces(m, q, "j1"),
     "contact_points": lambda m, q, v, u, f: contact.contact_points(m, SCENE, q, v),
     "contact_energy": lambda m, q, v, u, f: contact.contact_energy(m, SCENE, q),
     "contact_force": lambda m, q, v, u, f: contact.contact_force(m, SCENE, q, v),

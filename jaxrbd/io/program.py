@@ -41,10 +41,10 @@ def export_batched(
       program takes them as its first argument, `jax.tree.leaves(model)`, of this or any model of
       the same structure, and of no other: that is not checked.
 
-    Returns a program whose `call` takes the arguments with one leading axis, the batch. Its result
-    has the same axis, and dicts where the function returns a named tuple. Call it through
-    `jax.jit(program.call)`. Raises ArgumentError where there is no argument to batch or a platform
-    is unknown, and what `function` raises.
+    Returns a program whose `call` takes the arguments with one leading axis, the batch, of one or
+    more. Its result has the same axis, and dicts where the function returns a named tuple. Call it
+    through `jax.jit(program.call)`. Raises ArgumentError where there is no argument to batch or a
+    platform is unknown, and what `function` raises.
     """
     if not jax.tree.leaves(arguments):
         raise ArgumentError("no argument to batch: expected those of one state after the model")
