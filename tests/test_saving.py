@@ -31,9 +31,10 @@ def batch(model):
 
 
 def odd(model):
-    """Numbers that a text would not keep: a payload of a NaN, a negative zero, a subnormal."""
+    """What a text would not keep: a payload of a NaN, a negative zero, a subnormal; two lines."""
     bits = np.array([0x7FF8000000000123, 1 << 63, 1], np.uint64)
-    return dataclasses.replace(model, gravity=jnp.asarray(bits.view(float)))
+    gravity = jnp.asarray(bits.view(float))
+    return dataclasses.replace(model, gravity=gravity, name="\u00e9\n{} \ud800")
 
 
 MODELS = {
@@ -45,7 +46,7 @@ MODELS = {
     "humanoid": lambda: rbd.load_robot("humanoid"),
     "batch": lambda: batch(zoo.small()),
     "stacked": lambda: jax.tree.map(lambda *x: jnp.stack(x), zoo.chain(3), zoo.chain(3, seed=6)),
-    "odd numbers": lambda: odd(zoo.small()),
+    "odd": lambda: odd(zoo.small()),
 }
 
 
