@@ -155,9 +155,9 @@ def test_what_is_no_program_is_refused_by_name(tmp_path):
     data = path.read_bytes()
     robot = tmp_path / "robot.jaxrbd"
     rbd.save_model(zoo.chain(1), robot)
-    with pytest.raises(rbd.SavedFileError, match=r"robot.jaxrbd: it holds a model, expected a pro"):
+    with pytest.raises(rbd.SavedFileError, match=r"robot.jaxrbd: it holds a 'model', expected a"):
         rbd.load_program(robot)
-    with pytest.raises(rbd.SavedFileError, match=r"program.jaxrbd: it holds a program, expected a"):
+    with pytest.raises(rbd.SavedFileError, match=r"program.jaxrbd: it holds a 'program', expected"):
         rbd.load_model(path)
     for content, message in (
         (data[:-1], "truncated"),

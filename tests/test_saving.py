@@ -260,7 +260,7 @@ def refused(data: bytes, message: str, tmp_path) -> None:
         (b"jaxrbd model one 12 ab\n{}", "its first line is truncated, or altered"),
         (b"jaxrbd model 1 12\n{}", "its first line is truncated, or altered"),
         (b"jaxrbd " + b"x" * 10**5, "its first line is truncated, or altered"),
-        (b"jaxrbd program 1 2 00\n{}", "it holds a program, expected a model"),
+        (b"jaxrbd program 1 2 00\n{}", "it holds a 'program', expected a 'model'"),
         (b"jaxrbd model 2 2 00\n{}", "version 2 .* is of a newer jaxrbd: this one knows 1"),
     ],
 )

@@ -59,7 +59,7 @@ def read_sealed(
         raise refuse("its first line is truncated, or altered")
     _, found, its_version, size, digest = words
     if found != kind:
-        raise refuse(f"it holds a {found}, expected a {kind}")
+        raise refuse(f"it holds a {found!r}, expected a {kind!r}")
     if int(its_version) > version:
         raise refuse(
             f"version {its_version} of the format is of a newer jaxrbd: this one knows {version}"
