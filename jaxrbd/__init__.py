@@ -89,6 +89,7 @@ from .errors import (
     JaxRBDError,
     ModelError,
     RobotFileError,
+    SavedFileError,
 )
 from .identification import (
     BaseParameters,
@@ -104,6 +105,8 @@ from .integrators import (
     semi_implicit_euler,
     variational_midpoint,
 )
+from .io.model_file import load_model, save_model
+from .io.program import export_batched, load_program, save_program
 from .io.urdf import load_urdf, parse_urdf, validate_urdf
 from .model import Model
 from .robots import load_robot, robot_names
@@ -119,10 +122,12 @@ __all__ = [
     "Linkage",
     "linkage_names",
     "load_linkage",
+    "load_model",
     "load_robot",
     "load_urdf",
     "parse_urdf",
     "robot_names",
+    "save_model",
     "validate_urdf",
     "Compound",
     "Fixed",
@@ -218,6 +223,10 @@ __all__ = [
     "joint_torque_regressor",
     "kinetic_energy_regressor",
     "potential_energy_regressor",
+    # programs for other processes and machines
+    "export_batched",
+    "load_program",
+    "save_program",
     # modules of operators, of labelled quantities, of joint kinds, of constraints and of contact
     "constraints",
     "contact",
@@ -234,4 +243,5 @@ __all__ = [
     "JaxRBDError",
     "ModelError",
     "RobotFileError",
+    "SavedFileError",
 ]

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .checks import checked, inertia_faults
-from .coupling import Coupling, Followers
+from .coupling import Coupling, Followers, independent_coordinates
 from .description import (
     DOF_FIELDS,
     POSITION_FIELDS,
@@ -235,7 +235,7 @@ def _couple(joints: list[JointSpec], kinds: list[Joint]) -> Coupling | None:
     q_start, v_start = (_starts(np.where(follows, 0, w)) for w in (q_width, v_width))
     q_own, v_own = _starts(q_width), _starts(v_width)
     by_name = {joint.name: i for i, joint in enumerate(joints)}
-    source: dict[str, list] = {key: [] for key in ("q", "v", "scale q", "scale v", "shift")}
+    leaders, scales, shifts = [], [], []
     groups: dict[Any, list[tuple[int, Follow]]] = {}
     for i, joint in enumerate(joints):
         leader, scale, shift = i, 1.0, 0.0
@@ -247,11 +247,9 @@ def _couple(joints: list[JointSpec], kinds: list[Joint]) -> Coupling | None:
             form = (len(joint.mimic.joints), jax.tree.structure(joint.mimic.function))
             groups.setdefault(form, []).append((i, joint.mimic))
             leader, scale = by_name[joint.mimic.joints[0]], 0.0
-        source["q"] += range(q_start[leader], q_start[leader] + q_width[i])
-        source["v"] += range(v_start[leader], v_start[leader] + v_width[i])
-        source["scale q"] += [scale] * q_width[i]
-        source["scale v"] += [scale] * v_width[i]
-        source["shift"] += [shift] * q_width[i]
+        leaders.append(leader)
+        scales.append(scale)
+        shifts.append(shift)
 
     def followers(group: list[tuple[int, Follow]]) -> Followers:
         leaders = [[by_name[name] for name in follow.joints] for _, follow in group]
@@ -264,14 +262,11 @@ def _couple(joints: list[JointSpec], kinds: list[Joint]) -> Coupling | None:
         )
 
     return Coupling(
-        q_multiplier=jnp.array(source["scale q"]),
-        q_offset=jnp.array(source["shift"]),
-        v_multiplier=jnp.array(source["scale v"]),
+        q_multiplier=jnp.array(np.repeat(scales, q_width)),
+        q_offset=jnp.array(np.repeat(shifts, q_width)),
+        v_multiplier=jnp.array(np.repeat(scales, v_width)),
         followers=tuple(followers(group) for group in groups.values()),
-        q_source=tuple(map(int, source["q"])),
-        v_source=tuple(map(int, source["v"])),
-        q_independent=tuple(np.flatnonzero(~np.repeat(follows, q_width)).tolist()),
-        v_independent=tuple(np.flatnonzero(~np.repeat(follows, v_width)).tolist()),
+        **independent_coordinates(leaders, q_width, v_width),
     )
 
 

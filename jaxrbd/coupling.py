@@ -8,7 +8,7 @@ leaders have one dof each, so that a leader's velocity is the rate of its coordi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax
@@ -41,6 +41,24 @@ class Followers(eqx.Module):
 
     def _each(self, evaluate: Callable, q: Array) -> Array:
         return jax.vmap(evaluate)(self.function, q[np.array(self.q_leaders)])
+
+
+def independent_coordinates(
+    leaders: Sequence[int], nqs: Sequence[int], nvs: Sequence[int]
+) -> dict[str, tuple[int, ...]]:
+    """The static fields of a `Coupling`: which coordinates are independent, and who follows which.
+
+    `leaders[i]` is the independent joint whose coordinates joint i follows, i itself where it is
+    independent; `nqs`, `nvs` are the joints' widths, a follower's being those of its leader.
+    """
+    own = np.asarray(leaders, int) == np.arange(len(leaders))
+    fields: dict[str, tuple[int, ...]] = {}
+    for space, widths in (("q", nqs), ("v", nvs)):
+        starts = np.cumsum([0, *np.where(own, widths, 0)])
+        source = [starts[leader] + np.arange(n) for leader, n in zip(leaders, widths)]
+        fields[f"{space}_source"] = tuple(np.concatenate([np.zeros(0, int), *source]).tolist())
+        fields[f"{space}_independent"] = tuple(np.flatnonzero(np.repeat(own, widths)).tolist())
+    return fields
 
 
 class Coupling(eqx.Module):

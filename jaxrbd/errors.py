@@ -50,5 +50,16 @@ class RobotFileError(ModelError):
         self.line = line
 
 
+class SavedFileError(JaxRBDError, ValueError):
+    """A file is not what `save_model` or `save_program` wrote; the message starts with its path.
+
+    It is foreign, truncated, altered, of a newer version, or it contradicts itself.
+    """
+
+    def __init__(self, message: str, *, file: str):
+        super().__init__(f"{file}: {message}")
+        self.file = file
+
+
 class InertiaWarning(UserWarning):
     """Some links carry an inertia that no rigid body can have; the dynamics still run."""

@@ -1,1 +1,1 @@
-"""Readers of robot files: each turns a text into links and joints for `jaxrbd.builder`."""
+"""Files: readers of robots, and the package's own files of models and of programs."""

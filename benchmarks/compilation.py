@@ -1,0 +1,137 @@
+"""How long a fresh process waits for its first result, and what shortens that.
+
+    python benchmarks/compilation.py [ROBOT] [--batch N]
+
+ROBOT is a URDF file, or the name of a bundled robot. The function is forward dynamics of a batch of
+states. Each row of the table is a process of its own; the figures in docs/compilation.md are from
+this program.
+"""
+
+import argparse
+import itertools
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+WAYS = {
+    "no cache": ("urdf", False),
+    "cold cache": ("urdf", True),
+    "warm cache": ("urdf", True),
+    "warm cache, other masses": ("heavier", True),
+    "warm cache, model from its file": ("model", True),
+    "program from its file, cold cache": ("program", True),
+    "program from its file, warm cache": ("program", True),
+}
+STEPS = ("import", "robot", "trace and lower", "compile", "run", "all")
+
+
+def load(source: str, robot: str, folder: pathlib.Path):
+    import jaxrbd
+
+    if source == "model":
+        return jaxrbd.load_model(folder / "model")
+    if robot in jaxrbd.robot_names():
+        return jaxrbd.load_robot(robot)
+    return jaxrbd.load_urdf(robot, root_joint="free_flyer")
+
+
+def prepare(robot: str, folder: pathlib.Path) -> None:
+    """Save the model and its program."""
+    import jax.numpy as jnp
+
+    import jaxrbd
+
+    model = load("urdf", robot, folder)
+    v = jnp.zeros(model.nv)
+    program = jaxrbd.export_batched(jaxrbd.forward_dynamics, model, jaxrbd.neutral(model), v, v)
+    jaxrbd.save_model(model, folder / "model")
+    jaxrbd.save_program(program, folder / "program")
+
+
+def measure(source: str, robot: str, batch: int, folder: pathlib.Path) -> None:
+    """Print the seconds of each step of this process, as JSON."""
+    times = [time.perf_counter()]
+
+    def done() -> None:
+        times.append(time.perf_counter())
+
+    import jax
+    import numpy as np
+
+    import jaxrbd
+
+    done()
+    if source == "program":
+        program = jaxrbd.load_program(folder / "program")
+        nq, nv = (x.shape[1] for x in program.in_avals[:2])
+        function, leading = jax.jit(program.call), ()
+    else:
+        model = load(source, robot, folder)
+        if source == "heavier":
+            model = jax.tree.map(lambda x: 1.1 * x, model)
+        nq, nv = model.nq, model.nv
+        dynamics = jax.vmap(jaxrbd.forward_dynamics, (None, 0, 0, 0))
+        function, leading = jax.jit(dynamics), (model,)
+    state = [np.ones((batch, n), np.float32) for n in (nq, nv, nv)]
+    done()
+    lowered = function.lower(*leading, *state)
+    done()
+    compiled = lowered.compile()
+    done()
+    jax.block_until_ready(compiled(*leading, *state))
+    done()
+    steps = [after - before for before, after in itertools.pairwise(times)]
+    print(json.dumps([*steps, times[-1] - times[0]]))
+
+
+def run(*words: object, cache: pathlib.Path | None = None) -> str:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("JAX_COMPILATION")}
+    if cache is not None:
+        environment["JAX_COMPILATION_CACHE_DIR"] = str(cache)
+        environment["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    command = [sys.executable, __file__, *map(str, words)]
+    return subprocess.run(
+        command, env=environment, stdout=subprocess.PIPE, text=True, check=True
+    ).stdout
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("robot", nargs="?", default="humanoid")
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--measure", help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=pathlib.Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure == "prepare":
+        prepare(options.robot, options.folder)
+    elif options.measure:
+        measure(options.measure, options.robot, options.batch, options.folder)
+    else:
+        table(options)
+
+
+def table(options: argparse.Namespace) -> None:
+    print(f"| seconds, best of {options.repeat} | " + " | ".join(STEPS) + " |")
+    print("|---|" + "---|" * len(STEPS))
+    found: dict[str, list[list[float]]] = {}
+    for _ in range(options.repeat):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            common = options.robot, "--batch", options.batch, "--folder", folder
+            run(*common, "--measure", "prepare")
+            for way, (source, cached) in WAYS.items():
+                cache = folder / "cache" if cached else None
+                steps = json.loads(run(*common, "--measure", source, cache=cache))
+                found.setdefault(way, []).append(steps)
+    for way, runs in found.items():
+        best = min(runs, key=lambda steps: steps[-1])
+        print(f"| {way} | " + " | ".join(f"{x:.2f}" for x in best) + " |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,302 @@
+"""A `Model` as one file, exact to the bit, without pickle: `save_model` and `load_model`.
+
+The file is of the form that `docs/saving.md` describes: a line that seals it, a line of JSON that
+is the structure, and the arrays, one after another, in little-endian order. Structure that follows
+from other structure (widths, the order of the kinds, who is independent) is not in the file, so it
+cannot contradict it there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import DTypeLike
+
+from ..coupling import Coupling, independent_coordinates
+from ..errors import ArgumentError, ModelError, SavedFileError
+from ..joints import (
+    FreeFlyer,
+    Helical,
+    Joint,
+    Planar,
+    Prismatic,
+    Revolute,
+    Spherical,
+    Translation,
+)
+from ..model import Model
+from ..spatial import Pose
+from ..topology import Topology
+from ._sealed import read_sealed, write_sealed
+
+VERSION = 1
+
+# The joints that a file may name, and the shapes of their parameters.
+_KINDS: dict[str, type[Joint]] = {
+    kind.__name__: kind
+    for kind in (Revolute, Prismatic, Helical, Spherical, Planar, Translation, FreeFlyer)
+}
+_PARAMETERS = {"axis": (3,), "pitch": ()}
+
+# What the header holds. A joint's leader is the joint that it follows, itself where it follows
+# none; a parent or body of -1 is the world.
+_HEADER = {
+    "name": str,
+    "dissipative": bool,
+    "dtype": str,
+    "joints": list,
+    "frames": list,
+    "arrays": list,
+}
+_JOINT = {"name": str, "kind": str, "parent": int, "body": str, "leader": int}
+_FRAME = {"name": str, "body": int}
+_ARRAY = {"name": str, "shape": list}
+_DTYPES = ("float32", "float64")
+
+
+def save_model(model: Model, path: str | os.PathLike[str]) -> None:
+    """Save a robot to a file from which `load_model` makes it again, exactly.
+
+    Every array to the bit, in its dtype (float32 or float64), and all structure. Of a batch of
+    models, made by `jax.vmap` or by stacking, arrays may have a leading axis more. The file appears
+    whole or not at all: a failure leaves the one that was there.
+
+    Raises ArgumentError, naming the joint, for a `joints.Custom`, a `Follow` or a joint kind of
+    your own, which hold functions: save what builds such a robot, or export its programs with
+    `export_batched`. Raises it too for arrays that are not all of one dtype and of the shapes that
+    `Model` states, and OSError where the file cannot be written. Format: `docs/saving.md`.
+    """
+    header = _header(model)
+    expected = _skeleton(header)
+    if jax.tree.structure(expected) != jax.tree.structure(model):
+        raise ArgumentError(f"{model!r} is not as build_model makes models: it cannot be saved")
+    arrays = {name: np.asarray(x) for name, x in _named(model).items()}
+    for name, x in arrays.items():
+        if x.dtype != model.dtype or x.dtype.name not in _DTYPES:
+            raise ArgumentError(f"{name} is {x.dtype}, expected all float32 or all float64")
+    header["arrays"] = [{"name": name, "shape": [*x.shape]} for name, x in arrays.items()]
+    if wrong := _shape_fault(expected, {name: x.shape for name, x in arrays.items()}):
+        raise ArgumentError(wrong)
+    little = [x.astype(x.dtype.newbyteorder("<")).tobytes() for x in arrays.values()]
+    write_sealed(path, "model", VERSION, header, b"".join(little))
+
+
+def load_model(path: str | os.PathLike[str], *, dtype: DTypeLike | None = None) -> Model:
+    """The robot that `save_model` wrote to a file; nothing else is read, and nothing executed.
+
+    `dtype`: float32 or float64, to cast the arrays to; None keeps them as they were saved. The
+    result is of the same structure as what was saved, so programs compiled for that serve it.
+
+    Raises SavedFileError, which names the file, where it cannot be read, is not a model of
+    `save_model`'s, truncated, altered, of a newer version, names an unknown joint kind, or
+    contradicts itself. Raises ArgumentError where dtype is none of the two, or where doubles are
+    wanted while JAX has them switched off (`jax_enable_x64`).
+    """
+    header, body = read_sealed(path, "model", VERSION)
+    try:
+        _check(header)
+        expected = _skeleton(header)
+        shapes = {array["name"]: tuple(array["shape"]) for array in header["arrays"]}
+        if wrong := _shape_fault(expected, shapes):
+            raise ModelError(wrong)
+        sizes = [math.prod(shape) for shape in shapes.values()]
+        saved = np.dtype(header["dtype"]).newbyteorder("<")
+        if sum(sizes) * saved.itemsize != len(body):
+            raise ModelError(f"its arrays are {len(body)} bytes, but their shapes say otherwise")
+    except ModelError as error:
+        raise SavedFileError(str(error), file=os.fspath(path)) from error
+    wanted = np.dtype(header["dtype"] if dtype is None else dtype)
+    if wanted.name not in _DTYPES:
+        raise ArgumentError(f"dtype is {wanted}, expected float32 or float64")
+    if wanted == np.float64 and jnp.result_type(float) != np.float64:
+        raise ArgumentError(
+            f"{os.fspath(path)}: the robot is in double precision, which JAX has switched off: "
+            'call jax.config.update("jax_enable_x64", True) first, or pass dtype="float32"'
+        )
+    numbers = np.split(np.frombuffer(body, saved), np.cumsum(sizes)[:-1])
+    leaves = [
+        jnp.array(x.reshape(shape).astype(wanted)) for x, shape in zip(numbers, shapes.values())
+    ]
+    return jax.tree.unflatten(jax.tree.structure(expected), leaves)
+
+
+# ------------------------------------------------------------------------------------- structure
+
+
+def _header(model: Model) -> dict[str, Any]:
+    """The structure of a model, the arrays' shapes excepted. Raises ArgumentError."""
+    kinds = {i: type(kind) for kind, at in zip(model.joints, model.joint_bodies) for i in at}
+    leaders = _leaders(model)
+    for i, name in enumerate(model.joint_names):
+        if _KINDS.get(kinds[i].__name__) is not kinds[i]:
+            raise ArgumentError(
+                f"joint {name!r} is a {kinds[i].__name__}, which no file can hold: expected one of "
+                f"{', '.join(_KINDS)}"
+            )
+        if leaders[i] is None:
+            raise ArgumentError(
+                f"joint {name!r} follows others by a function, which no file can hold"
+            )
+    return {
+        "name": model.name,
+        "dissipative": bool(model.dissipative),
+        "dtype": model.dtype.name,
+        "joints": [
+            {
+                "name": name,
+                "kind": kinds[i].__name__,
+                "parent": int(model.topology.parents[i]),
+                "body": model.body_names[i],
+                "leader": leaders[i],
+            }
+            for i, name in enumerate(model.joint_names)
+        ],
+        "frames": [
+            {"name": name, "body": int(body)}
+            for name, body in zip(model.frame_names, model.frame_bodies)
+        ],
+    }
+
+
+def _leaders(model: Model) -> list[int | None]:
+    """The joint that each joint follows, itself where none; None where by a function of several."""
+    coupling = model.coupling
+    if coupling is None:
+        return [*range(model.nb)]
+    first = [int(q) for q in model.topology.q_start]
+    joint_at = dict(zip(first, range(model.nb)))
+    by_function = {q for group in coupling.followers for q in group.q}
+    return [
+        None if q in by_function else joint_at[coupling.q_independent[coupling.q_source[q]]]
+        for q in first
+    ]
+
+
+def _skeleton(header: dict[str, Any]) -> Model:
+    """The model of this structure with shapes in the place of its arrays."""
+    joints, frames = header["joints"], header["frames"]
+    kinds = [_KINDS[joint["kind"]] for joint in joints]
+    leaders = [joint["leader"] for joint in joints]
+    nqs, nvs = tuple(kind.nq for kind in kinds), tuple(kind.nv for kind in kinds)
+    of_kind: dict[type[Joint], list[int]] = {}
+    for i, kind in enumerate(kinds):
+        of_kind.setdefault(kind, []).append(i)
+    topology = Topology(tuple(joint["parent"] for joint in joints), nqs, nvs)
+    space = independent_coordinates(leaders, nqs, nvs)
+    nb, nf, nq, nv = len(joints), len(frames), topology.nq, topology.nv
+    q_own, v_own = len(space["q_independent"]), len(space["v_independent"])
+    zeros = jnp.zeros
+
+    def stacked(kind: type[Joint], n: int) -> Joint:
+        fields = [field.name for field in dataclasses.fields(kind)]
+        return kind(**{field: zeros((n, *_PARAMETERS[field])) for field in fields})
+
+    def model() -> Model:
+        coupling = Coupling(zeros(nq), zeros(nq), zeros(nv), (), **space)
+        return Model(
+            placement=Pose(zeros((nb, 3, 3)), zeros((nb, 3))),
+            inertia=zeros((nb, 10)),
+            joints=tuple(stacked(kind, len(at)) for kind, at in of_kind.items()),
+            frame_pose=Pose(zeros((nf, 3, 3)), zeros((nf, 3))),
+            gravity=zeros(3),
+            armature=zeros(nv),
+            damping=zeros(nv),
+            friction=zeros(nv),
+            lower_position_limit=zeros(q_own),
+            upper_position_limit=zeros(q_own),
+            velocity_limit=zeros(v_own),
+            effort_limit=zeros(v_own),
+            coupling=None if leaders == [*range(nb)] else coupling,
+            topology=topology,
+            joint_bodies=tuple(tuple(at) for at in of_kind.values()),
+            joint_names=tuple(joint["name"] for joint in joints),
+            body_names=tuple(joint["body"] for joint in joints),
+            frame_names=tuple(frame["name"] for frame in frames),
+            frame_bodies=tuple(frame["body"] for frame in frames),
+            name=header["name"],
+            dissipative=header["dissipative"],
+        )
+
+    return jax.eval_shape(model)
+
+
+def _named(model: Model) -> dict[str, Any]:
+    """The leaves by name, such as "placement.R" or "joints.0.axis", in their order."""
+    leaves, _ = jax.tree.flatten_with_path(model)
+    return {jax.tree_util.keystr(path, simple=True, separator="."): x for path, x in leaves}
+
+
+def _shape_fault(expected: Model, found: dict[str, tuple[int, ...]]) -> str | None:
+    """What is wrong with the shapes of the arrays, if anything; a batch may lead them."""
+    wanted = {name: x.shape for name, x in _named(expected).items()}
+    if [*found] != [*wanted]:
+        return f"its arrays are {[*found]}, expected {[*wanted]}"
+    batches = set()
+    for name, shape in found.items():
+        batch = len(shape) - len(wanted[name])
+        if batch < 0 or shape[batch:] != wanted[name]:
+            return f"{name} has shape {shape}, expected {wanted[name]}"
+        batches.add(shape[:batch])
+    if len(batches - {()}) > 1:
+        return f"the leading axes of its arrays differ: {sorted(batches)}"
+    return None
+
+
+# ------------------------------------------------------------------------------- what is not true
+
+
+def _check(header: dict[str, Any]) -> None:
+    """Refuse a header that no model has. Raises ModelError."""
+    _has(header, _HEADER, "its header")
+    for key, fields in (("joints", _JOINT), ("frames", _FRAME), ("arrays", _ARRAY)):
+        for i, record in enumerate(header[key]):
+            _has(record, fields, f"number {i} of its {key}")
+    if header["dtype"] not in _DTYPES:
+        raise ModelError(f"its arrays are {header['dtype']!r}, expected float32 or float64")
+    joints, frames, arrays = header["joints"], header["frames"], header["arrays"]
+    for array in arrays:
+        if not all(type(n) is int and 0 <= n < 2**31 for n in array["shape"]):
+            raise ModelError(f"{array['name']!r} has shape {array['shape']!r}")
+    for joint in joints:
+        if joint["kind"] not in _KINDS:
+            raise ModelError(
+                f"joint {joint['name']!r} is of the unknown kind {joint['kind']!r}; "
+                f"known: {', '.join(_KINDS)}"
+            )
+    for what, names in (
+        ("joints", [joint["name"] for joint in joints]),
+        ("bodies", [joint["body"] for joint in joints]),
+        ("frames", [frame["name"] for frame in frames]),
+        ("arrays", [array["name"] for array in arrays]),
+    ):
+        if len(set(names)) < len(names):
+            raise ModelError(f"two of its {what} have one name")
+    for frame in frames:
+        if not -1 <= (body := frame["body"]) < len(joints):
+            raise ModelError(f"frame {frame['name']!r} is on body {body} of {len(joints)}")
+    for i, joint in enumerate(joints):
+        _check_leader(joints, i, joint["leader"])
+
+
+def _check_leader(joints: list[dict[str, Any]], i: int, leader: int) -> None:
+    if leader == i:
+        return
+    name = joints[i]["name"]
+    if not 0 <= leader < len(joints) or joints[leader]["leader"] != leader:
+        raise ModelError(f"joint {name!r} follows joint {leader}, expected an independent one")
+    for kind in (_KINDS[joints[at]["kind"]] for at in (i, leader)):
+        if (kind.nq, kind.nv) != (1, 1):
+            raise ModelError(f"joint {name!r} follows joint {leader}: expected one dof each")
+
+
+def _has(record: Any, fields: dict[str, type], what: str) -> None:
+    found = {k: type(x) for k, x in record.items()} if isinstance(record, dict) else type(record)
+    if found != fields:
+        names = {name: kind.__name__ for name, kind in fields.items()}
+        raise ModelError(f"{what} is not of the form {names}")

@@ -1,0 +1,178 @@
+"""Nothing is traced twice: a program depends on a robot's structure and not on its numbers."""
+
+import contextlib
+import copy
+import dataclasses
+import os
+import pathlib
+import subprocess
+import sys
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import pytest
+
+import jaxrbd as rbd
+import zoo
+from algorithms import ALGORITHMS
+
+QUICK = ("rnea", "forward_dynamics", "integrate", "frame_jacobian")
+KINDS = ["free_flyer", "spherical", "revolute"]
+
+
+@contextlib.contextmanager
+def work():
+    """What JAX traces and compiles meanwhile, by name of the event."""
+    events: list[str] = []
+
+    def listen(event: str, duration: float, **_) -> None:
+        if event.endswith(("jaxpr_trace_duration", "backend_compile_duration")):
+            events.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        yield events
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+
+
+def likenesses(tmp_path):
+    """Robots of the structure of `zoo.small()`: with other numbers, and the same one come back."""
+    model = zoo.small()
+    rbd.save_model(model, tmp_path / "robot.jaxrbd")
+    return {
+        "other numbers": zoo.build(KINDS, [-1, 0, 1], seed=7, armature=0.3, gravity=(1, 2, 3)),
+        "built again": zoo.build(KINDS, [-1, 0, 1], seed=4),
+        "copied": copy.deepcopy(model),
+        "loaded": rbd.load_model(tmp_path / "robot.jaxrbd"),
+        "cast and back": model.astype("float32").astype("float64"),
+        "with dissipation and without": model.with_dissipation().with_dissipation(False),
+        "mapped and back": jax.tree.map(
+            lambda x: x[1], jax.tree.map(lambda x: jnp.stack([x, x]), model)
+        ),
+    }
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in ALGORITHMS]
+)
+def test_one_trace_for_all_robots_of_a_structure(name, tmp_path):
+    """Called as it is and mapped: the first call works, and no later one does."""
+    algorithm, traces = ALGORITHMS[name], 0
+
+    @jax.jit
+    def counted(model, *state):
+        nonlocal traces
+        traces += 1
+        return algorithm(model, *state)
+
+    mapped = jax.jit(jax.vmap(counted, (None, 0, 0, 0, 0)))
+    models = likenesses(tmp_path)
+    states = {what: zoo.state(model, seed) for seed, (what, model) in enumerate(models.items())}
+    batches = {what: jax.tree.map(lambda x: jnp.stack([x, x]), s) for what, s in states.items()}
+    with work() as first:
+        counted(zoo.small(), *states["copied"])
+        mapped(zoo.small(), *batches["copied"])
+    assert first, "JAX no longer tells what it traces and compiles"
+    for what, model in models.items():
+        with work() as events:
+            counted(model, *states[what])
+            mapped(model, *batches[what])
+        assert not events, what
+    assert traces == 1
+
+
+def test_public_functions_are_called_as_they_are(tmp_path):
+    """Without a jit around them: their own is enough, and a `vmap` around them is."""
+    models = likenesses(tmp_path)
+    q, v, a, f = zoo.state(zoo.small())
+    qs, vs = jnp.stack([q, q]), jnp.stack([v, v])
+
+    def calls(model):
+        rbd.rnea(model, q, v, a)
+        rbd.forward_dynamics(model, q, v, a, f)
+        rbd.frame_placement(model, q, "l2")
+        rbd.integrate(model, q, v)
+        jax.vmap(rbd.bias_force, (None, 0, 0))(model, qs, vs)
+
+    calls(zoo.small())
+    for what, model in models.items():
+        with work() as events:
+            calls(model)
+        assert not events, what
+
+
+def test_two_loads_of_one_file_share_their_programs():
+    q = rbd.neutral(rbd.load_robot("arm7"))
+    rbd.gravity_force(rbd.load_robot("arm7"), q)
+    again = rbd.load_robot("arm7")
+    with work() as events:
+        rbd.gravity_force(again, q)
+    assert not events
+
+
+def test_what_is_traced_again():
+    """Structure, and so names too; dtypes; shapes."""
+    model = zoo.chain(2)
+    q = rbd.neutral(model)
+    rbd.gravity_force(model, q)
+    for operands in (
+        (dataclasses.replace(model, name="another"), q),
+        (model.with_dissipation(), q),
+        (model.astype("float32"), q.astype("float32")),
+    ):
+        with work() as events:
+            rbd.gravity_force(*operands)
+        assert events
+
+
+PROCESS = """
+import sys
+{recipe}
+jax.config.update("jax_enable_x64", True)
+import jaxrbd
+
+events = []
+jax.monitoring.register_event_listener(lambda event, **_: events.append(event))
+for robot in sys.argv[1:]:
+    model = jaxrbd.load_model(robot)
+    q = jaxrbd.neutral(model)
+    for call in (jaxrbd.gravity_force, jax.jit(lambda _, q: jaxrbd.gravity_force(model, q))):
+        events.clear()
+        call(model, q)
+        print(*(event.rpartition("/")[2] for event in events if "/cache_" in event))
+"""
+
+
+def test_a_process_finds_what_another_compiled(tmp_path):
+    """By the recipe of docs/compilation.md: other masses and names hit, unless as constants."""
+    document = pathlib.Path(__file__).parents[1] / "docs" / "compilation.md"
+    recipe = next(
+        text.partition("```")[0]
+        for text in document.read_text().split("```python\n")[1:]
+        if "jax_compilation_cache_dir" in text
+    )
+    script = PROCESS.format(recipe=recipe.replace("/var/cache/robot", str(tmp_path / "cache")))
+    model = zoo.chain(1)
+    rbd.save_model(model, tmp_path / "light")
+    heavy = eqx.tree_at(lambda m: m.inertia, model, 2 * model.inertia)
+    rbd.save_model(dataclasses.replace(heavy, name="another"), tmp_path / "heavy")
+    environment = {k: v for k, v in os.environ.items() if "CACHE" not in k}
+
+    def events(*robots):
+        """Of each robot: what the cache has of it as an argument, and as a constant."""
+        done = subprocess.run(
+            [sys.executable, "-c", script, *robots],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done.stdout.split()
+
+    assert events("light") == ["cache_misses", "cache_misses"]
+    assert events("heavy") == ["cache_hits", "cache_misses"]
+    assert events("light") == ["cache_hits", "cache_hits"]

@@ -1,0 +1,411 @@
+"""Models in files: back to the bit, in the programs that were compiled for them, or refused."""
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxrbd as rbd
+import real_robots
+import zoo
+from jaxrbd import joints
+from jaxrbd.io import _sealed, model_file
+from jaxrbd.robots import robot_path
+
+
+def batch(model):
+    """Robots that differ in their inertias alone: of the other arrays there is one for all."""
+    scales = jnp.arange(1.0, 4.0)[:, None, None]
+    return eqx.tree_at(lambda m: m.inertia, model, scales * model.inertia)
+
+
+def odd(model):
+    """What a text would not keep: a payload of a NaN, a negative zero, a subnormal; two lines."""
+    bits = np.array([0x7FF8000000000123, 1 << 63, 1], np.uint64)
+    gravity = jnp.asarray(bits.view(float))
+    return dataclasses.replace(model, gravity=gravity, name="\u00e9\n{} \ud800")
+
+
+MODELS = {
+    "everywhere": zoo.everywhere,
+    "connected": zoo.connected,
+    "coupled": lambda: zoo.coupled().with_dissipation(),
+    "no joint": lambda: rbd.build_model([], []),
+    "welded": lambda: rbd.load_robot("arm7"),
+    "humanoid": lambda: rbd.load_robot("humanoid"),
+    "batch": lambda: batch(zoo.small()),
+    "stacked": lambda: jax.tree.map(lambda *x: jnp.stack(x), zoo.chain(3), zoo.chain(3, seed=6)),
+    "odd": lambda: odd(zoo.small()),
+}
+
+
+def same(found, expected):
+    """Of one structure, and the arrays equal to the bit."""
+    assert jax.tree.structure(found) == jax.tree.structure(expected)
+    for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(expected)):
+        assert (x.dtype, x.shape, x.weak_type) == (y.dtype, y.shape, y.weak_type)
+        assert np.asarray(x).tobytes() == np.asarray(y).tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_comes_back_to_the_bit(name, dtype, tmp_path):
+    model = MODELS[name]()
+    if dtype == "float32":
+        model = model.astype(dtype)
+    rbd.save_model(model, tmp_path / "robot.jaxrbd")
+    found = rbd.load_model(tmp_path / "robot.jaxrbd")
+    same(found, model)
+    assert repr(found) == repr(model)
+    rbd.save_model(found, str(tmp_path / "again.jaxrbd"))
+    assert (tmp_path / "again.jaxrbd").read_bytes() == (tmp_path / "robot.jaxrbd").read_bytes()
+
+
+@pytest.mark.parametrize("name", real_robots.mostly_slow())
+def test_real_robots_come_back(name, tmp_path):
+    model = real_robots.load(name, "free_flyer", name in real_robots.MIMIC)
+    rbd.save_model(model, tmp_path / "robot.jaxrbd")
+    same(rbd.load_model(tmp_path / "robot.jaxrbd"), model)
+
+
+def test_neither_the_robots_file_nor_any_other_is_needed(tmp_path):
+    urdf, saved = tmp_path / "arm.urdf", tmp_path / "arm.jaxrbd"
+    urdf.write_bytes(robot_path("arm7").read_bytes())
+    rbd.save_model(rbd.load_urdf(urdf), saved)
+    urdf.unlink()
+    same(rbd.load_model(saved), rbd.load_robot("arm7"))
+
+
+def test_every_joint_kind_can_be_saved():
+    """A new kind of `jaxrbd.joints` has to be named in `io/model_file.py` too."""
+    kinds = {
+        name: thing
+        for name, thing in vars(joints).items()
+        if isinstance(thing, type) and issubclass(thing, joints.Joint) and not name.startswith("_")
+    }
+    del kinds["Joint"], kinds["Custom"]
+    assert kinds == model_file._KINDS
+
+
+# ------------------------------------------------------------------------------ what is not saved
+
+
+def test_functions_are_not_saved(tmp_path):
+    path = tmp_path / "robot.jaxrbd"
+    with pytest.raises(rbd.ArgumentError, match="joint 'j1' is a Custom"):
+        rbd.save_model(zoo.following(), path)
+    links = [rbd.Link(name, rbd.link_inertia(1.0)) for name in ("a", "b")]
+    specs = [
+        rbd.JointSpec("first", joints.Revolute((0, 0, 1)), None, "a"),
+        rbd.JointSpec(
+            "second", joints.Revolute((0, 1, 0)), "a", "b", mimic=rbd.Follow(("first",), jnp.sum)
+        ),
+    ]
+    with pytest.raises(rbd.ArgumentError, match="joint 'second' follows others by a function"):
+        rbd.save_model(rbd.build_model(links, specs), path)
+
+    class Own(joints.Revolute):
+        pass
+
+    specs[1] = rbd.JointSpec("second", Own((0, 1, 0)), "a", "b")
+    with pytest.raises(rbd.ArgumentError, match=r"joint 'second' is a Own.*expected one of Revol"):
+        rbd.save_model(rbd.build_model(links, specs), path)
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"gravity": jnp.zeros(3, jnp.float32)}, "gravity is float32, expected"),
+        ({"gravity": jnp.zeros(2)}, r"gravity has shape \(2,\), expected \(3,\)"),
+        ({"gravity": jnp.zeros(())}, r"gravity has shape \(\), expected \(3,\)"),
+        ({"damping": None}, "is not as build_model makes models"),
+        ({"gravity": jnp.zeros((2, 3)), "inertia": jnp.zeros((4, 3, 10))}, "leading axes"),
+    ],
+)
+def test_a_model_that_is_none_is_not_saved(change, message, tmp_path):
+    model = zoo.small()
+    names = tuple(change)
+    wrong = eqx.tree_at(
+        lambda m: [getattr(m, name) for name in names],
+        model,
+        list(change.values()),
+        is_leaf=lambda x: x is None,
+    )
+    with pytest.raises(rbd.ArgumentError, match=message):
+        rbd.save_model(wrong, tmp_path / "robot.jaxrbd")
+    assert not [*tmp_path.iterdir()]
+
+
+# ----------------------------------------------------------------------------- whole or not at all
+
+
+@pytest.mark.parametrize("failing", ["fsync", "replace", "write"])
+def test_a_write_that_fails_leaves_the_old_file_and_no_litter(failing, tmp_path, monkeypatch):
+    path, other = tmp_path / "robot.jaxrbd", zoo.connected()
+    rbd.save_model(zoo.small(), path)
+    before = path.read_bytes()
+
+    def fail(*_):
+        assert len([*tmp_path.iterdir()]) == 2, "the new file is beside the old one"
+        raise OSError("no space left on device")
+
+    if failing == "fsync":
+        monkeypatch.setattr(os, "fsync", fail)
+    elif failing == "replace":
+        monkeypatch.setattr(pathlib.Path, "replace", fail)
+    disk = full_disk() if failing == "write" else contextlib.nullcontext()
+    with disk, pytest.raises(OSError, match=r"no space|too large"):
+        rbd.save_model(other, path)
+    assert path.read_bytes() == before
+    assert [*tmp_path.iterdir()] == [path]
+
+
+@contextlib.contextmanager
+def full_disk():
+    """Of every file this process writes, the disk takes a thousand bytes and no more."""
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+WRITER = """
+import sys
+from jaxrbd.io._sealed import write_sealed
+print("ready", flush=True)
+for i in range(10**6):
+    write_sealed(sys.argv[1], "model", 1, {"number": i}, bytes([i % 256]) * 10**6)
+"""
+
+
+def test_a_reader_and_a_crash_see_a_whole_file(tmp_path):
+    """A process writes again and again; another reads all the while; the first is killed."""
+    path = tmp_path / "file"
+    command = [sys.executable, "-c", WRITER, str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n"
+        seen = set()
+        while len(seen) < 20:
+            assert writer.poll() is None
+            if path.exists():
+                seen.add(_whole(path))
+        writer.kill()
+    _whole(path)
+
+
+def _whole(path):
+    header, body = _sealed.read_sealed(path, "model", 1)
+    assert body == bytes([header["number"] % 256]) * 10**6
+    return header["number"]
+
+
+def test_a_link_stays_a_link_and_a_new_file_has_the_usual_mode(tmp_path):
+    target, link, plain = tmp_path / "target", tmp_path / "link", tmp_path / "plain"
+    plain.write_bytes(b"")
+    link.symlink_to(target)
+    rbd.save_model(zoo.small(), link)
+    assert link.is_symlink()
+    assert target.stat().st_mode == plain.stat().st_mode
+    same(rbd.load_model(link), zoo.small())
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        rbd.save_model(zoo.small(), tmp_path / "nowhere" / "robot.jaxrbd")
+
+
+# ----------------------------------------------------------------------------------- refused files
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory) -> bytes:
+    """The file of a robot with joints that follow others."""
+    path = tmp_path_factory.mktemp("saved") / "file"
+    rbd.save_model(zoo.coupled(), path)
+    return path.read_bytes()
+
+
+def refused(data: bytes, message: str, tmp_path) -> None:
+    path = tmp_path / "robot.jaxrbd"
+    path.write_bytes(data)
+    with pytest.raises(rbd.SavedFileError, match=message) as error:
+        rbd.load_model(path)
+    assert str(error.value).startswith(f"{path}: ")
+    assert error.value.file == str(path)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "the file is empty"),
+        (b"\x80\x04\x95 a pickle", "not a file that jaxrbd saved"),
+        (b"<robot name='r'/>", "not a file that jaxrbd saved"),
+        (b"\0" * 5000, "not a file that jaxrbd saved"),
+        (b"jaxrbd model one 12 ab\n{}", "its first line is truncated, or altered"),
+        (b"jaxrbd model 1 12\n{}", "its first line is truncated, or altered"),
+        (b"jaxrbd " + b"x" * 10**5, "its first line is truncated, or altered"),
+        (b"jaxrbd program 1 2 00\n{}", "it holds a 'program', expected a 'model'"),
+        (b"jaxrbd model 2 2 00\n{}", "version 2 .* is of a newer jaxrbd: this one knows 1"),
+    ],
+)
+def test_a_foreign_file(data, message, tmp_path):
+    refused(data, message, tmp_path)
+
+
+def test_a_file_that_cannot_be_read(tmp_path):
+    with pytest.raises(rbd.SavedFileError, match=r"nowhere: the file cannot be read: No such file"):
+        rbd.load_model(tmp_path / "nowhere")
+    with pytest.raises(rbd.SavedFileError, match="the file cannot be read"):
+        rbd.load_model(tmp_path)
+
+
+def test_every_truncation_and_every_altered_byte_is_refused(saved, tmp_path):
+    data = saved
+    draw = random.Random(0)
+    start = data.index(b"\n") + 1
+    for length in {*range(start + 3), *draw.sample(range(len(data)), 100), len(data) - 1}:
+        message = "truncated" if length >= start else "empty|truncated|not a file"
+        refused(data[:length], message, tmp_path)
+    for place in {*range(start), *draw.sample(range(len(data)), 300)}:
+        altered = bytearray(data)
+        altered[place] ^= 1 << draw.randrange(8)
+        refused(bytes(altered), ".", tmp_path)
+    refused(data + b"\0", "altered", tmp_path)
+
+
+def sealed(header, body) -> bytes:
+    """A file whose checksum is right, whatever it says."""
+    content = json.dumps(header).encode() + b"\n" + body
+    digest = hashlib.sha256(content).hexdigest()
+    return f"jaxrbd model 1 {len(content)} {digest}\n".encode() + content
+
+
+@pytest.fixture
+def contents(saved):
+    """The header of that file, to be changed, and its body."""
+    _, line, body = saved.split(b"\n", 2)
+    return json.loads(line), body
+
+
+def put(*path):
+    """A change of the header: the last of `path` is put at the place that the others lead to."""
+
+    def change(header):
+        *way, at, value = path
+        for key in way:
+            header = header[key]
+        header[at] = value
+
+    return change
+
+
+UNTRUE = {
+    "its header is not of the form": put("name", None),
+    "number 1 of its joints is not of the form": put("joints", 1, {"name": "j"}),
+    "number 0 of its frames is not of the form": put("frames", 0, "body", True),
+    "number 2 of its arrays is not of the form": put("arrays", 2, []),
+    "its arrays are 'float16', expected": put("dtype", "float16"),
+    "'inertia' has shape .*-10": put("arrays", 2, "shape", [7, -10]),
+    r"'inertia' has shape .*1.5": put("arrays", 2, "shape", [7, 1.5]),
+    r"inertia has shape \(70,\), expected \(7, 10\)": put("arrays", 2, "shape", [70]),
+    "its arrays are .* bytes, but": put("arrays", 2, "shape", [2, 7, 10]),
+    "its arrays are .*spin.*, expected": put("arrays", 2, "name", "spin"),
+    r"joints.1.axis has shape \(3, 3\), expected \(2, 3\)": put("joints", 5, "kind", "Prismatic"),
+    "its arrays are .*, expected .*": put("joints", 6, "kind", "Prismatic"),
+    "two of its arrays": put("arrays", 2, "name", "placement.R"),
+    "joint 'j6' is of the unknown kind 'Custom'; known: Revolute": put(
+        "joints", 4, "kind", "Custom"
+    ),
+    "joint 'j6' is of the unknown kind '__reduce__'": put("joints", 4, "kind", "__reduce__"),
+    r"body 3 has parent 3: expected one in \[-1, 3\)": put("joints", 3, "parent", 3),
+    "body 3 has parent -2": put("joints", 3, "parent", -2),
+    "two of its joints have one name": put("joints", 3, "name", "j2"),
+    "two of its bodies have one name": put("joints", 3, "body", "l2"),
+    "two of its frames have one name": put("frames", 3, "name", "l2"),
+    "frame 'l3' is on body 7 of 7": put("frames", 2, "body", 7),
+    "frame 'l3' is on body -2": put("frames", 2, "body", -2),
+    "joint 'j3' follows joint 9, expected an independent one": put("joints", 2, "leader", 9),
+    "joint 'j3' follows joint 6, expected an independent one": put("joints", 2, "leader", 6),
+    "joint 'j3' follows joint 0: expected one dof each": put("joints", 2, "leader", 0),
+    "joint 'j5' follows joint 1: expected one dof each": put("joints", 3, "leader", 1),
+}
+
+
+@pytest.mark.parametrize("message", UNTRUE)
+def test_a_header_that_is_not_true_is_refused(message, contents, tmp_path):
+    header, body = contents
+    UNTRUE[message](header)
+    refused(sealed(header, body), message, tmp_path)
+
+
+def test_a_header_that_is_none(contents, tmp_path):
+    header, body = contents
+    for data in (b"[1", b"\xff", b"[" * 10**5):
+        content = data + b"\n"
+        digest = hashlib.sha256(content).hexdigest()
+        seal = f"jaxrbd model 1 {len(content)} {digest}\n".encode()
+        refused(seal + content, "its header is not JSON", tmp_path)
+    refused(sealed([header], body), "its header is not an object", tmp_path)
+    refused(sealed(header, body[:-8]), "its arrays are .* bytes, but", tmp_path)
+    refused(sealed(header, body + b"12345678"), "its arrays are .* bytes, but", tmp_path)
+
+
+# -------------------------------------------------------------------------------------- precision
+
+
+def test_a_model_is_cast_on_request(tmp_path):
+    path = tmp_path / "robot.jaxrbd"
+    model = zoo.small()
+    rbd.save_model(model, path)
+    same(rbd.load_model(path, dtype="float32"), model.astype("float32"))
+    rbd.save_model(model.astype("float32"), path)
+    same(rbd.load_model(path, dtype=np.float64), model.astype("float32").astype("float64"))
+    with pytest.raises(rbd.ArgumentError, match="dtype is float16, expected float32 or float64"):
+        rbd.load_model(path, dtype="float16")
+
+
+def test_doubles_are_not_made_singles_in_silence(tmp_path):
+    path = tmp_path / "robot.jaxrbd"
+    rbd.save_model(zoo.small(), path)
+    with jax.enable_x64(False):
+        with pytest.raises(rbd.ArgumentError, match=r"robot.jaxrbd: .*jax_enable_x64"):
+            rbd.load_model(path)
+        assert rbd.load_model(path, dtype="float32").dtype == np.float32
+
+
+def test_the_file_is_what_the_document_says(tmp_path):
+    """Read by numpy and json alone, as docs/saving.md has it."""
+    model = zoo.connected()
+    rbd.save_model(model, tmp_path / "robot.jaxrbd")
+    document = pathlib.Path(__file__).parents[1] / "docs" / "saving.md"
+    (recipe,) = [
+        text.partition("```")[0]
+        for text in document.read_text().split("```python\n")[1:]
+        if "frombuffer" in text
+    ]
+    names = {}
+    exec(recipe.replace("robot.jaxrbd", str(tmp_path / "robot.jaxrbd")), names)
+    arrays = names["arrays"]
+    for found, expected in (
+        (arrays["inertia"], model.inertia),
+        (arrays["placement.R"], model.placement.R),
+        (arrays["joints.1.axis"], model.joints[1].axis),
+    ):
+        np.testing.assert_array_equal(found, expected)
+    assert len(arrays) == len(jax.tree.leaves(model))
