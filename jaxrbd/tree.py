@@ -149,7 +149,7 @@ def _to_world(topology: Topology, X: Pose | None, f: Array, hand: _Hand) -> Arra
     """Solve `(1 - L^T) F = f`, the transpose."""
     F = lax.custom_linear_solve(
         lambda F: F - _up(topology, X, F, hand),
-        jnp.concatenate([f, jnp.zeros_like(f[:1])]),
+        jnp.pad(f, ((0, 1), (0, 0))),
         lambda _, f: _sweep_up(topology, hand)(X, f),
         lambda _, b: _sweep_down(topology, hand)(X, b),
     )

@@ -52,7 +52,7 @@ def articulate(model: Model, X: Pose) -> Articulated:
     def sweep(borne, J, armature):
         batch = np.broadcast_shapes(borne.shape[1:-2], armature.shape[1:])
         IA = jnp.broadcast_to(borne, (len(borne), *batch, 6, 6))
-        IA = jnp.concatenate([IA, jnp.zeros_like(IA[:1])])
+        IA = jnp.pad(IA, ((0, 1), *((0, 0),) * (IA.ndim - 1)))
         return lax.scan(eliminate, IA, (*_numbering(model), J, armature), reverse=True)[1]
 
     U, D = batched_behind_nodes(sweep)(borne, J, model.armature)
