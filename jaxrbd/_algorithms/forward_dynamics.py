@@ -28,12 +28,12 @@ def forward_dynamics(
     - `q` (nq,), `v` (nv,), `tau` (nv,) in N or N m;
     - `f_ext` (nb, 6): external forces as in `rnea`.
 
-    Returns a (nv,), in rad/s^2 or m/s^2. The solver is CRBA with a Cholesky factor, but JAX is
-    told the *operator*: `M x = S^T accumulate(I propagate(S x))`. So the derivative is the
-    implicit `M^-1 (dtau - d rnea)`, the factor is not differentiated, and it is shared by the
+    Returns a (nv,), in rad/s^2 or m/s^2. The solver is the articulated-body one, at cost O(nv), but
+    JAX is told the *operator*: `M x = S^T accumulate(I propagate(S x))`. So the derivative is the
+    implicit `M^-1 (dtau - d rnea)`, the factors are not differentiated, and they are shared by the
     value and all its derivatives. Where M is singular (a massless last link without armature) the
     result is not finite. Raises ArgumentError on a wrong shape or dtype.
-    Source: Featherstone, section 6.1.
+    Source: Featherstone, section 6.1 and table 7.1.
     """
     q = arguments.configuration(model, q)
     v = arguments.velocity(model, v)
