@@ -1,6 +1,7 @@
 """What tests/test_sharding.py runs in processes of their own: on many devices, or as one of many.
 
     python on_devices.py one FOLDER             # eight devices of one process
+    python on_devices.py every FOLDER           # the same, of every algorithm by itself
     python on_devices.py part FOLDER PORT 0     # one of two processes
 
 Each writes what it computed, and what communication its programs have, into the folder.
@@ -18,6 +19,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import jaxrbd as rbd
 import zoo
+from test_transforms import ALGORITHMS
 
 BATCH, BLOCK = 32, 4
 SHARED = (None, 0, 0, 0)
@@ -92,6 +94,77 @@ def one(folder):
     both = jax.jit(jax.grad(total(jax.vmap(effort, SHARED)), argnums=(0, 3)))(model, *batch)
     values["by model, alone"], values["by batch, alone"] = jax.device_get(both)
     write(folder / "one", values, talk)
+
+
+def algorithms():
+    """Functions of (model, q, v, u), by name: those of test_transforms, and what is not in it."""
+    scene = rbd.contact.Scene(("l0", "l2"), 0.1)
+    loops = [rbd.constraints.point("l0", "l2")]
+
+    def fall(m, q, v, u):
+        return rbd.forward_dynamics(m, q, v, u)
+
+    def step(integrator):
+        return lambda m, q, v, u: integrator(m, lambda q, v: fall(m, q, v, u), q, v, 1e-3)
+
+    def solve(m, q, v, u):
+        return rbd.ltl_solve(m, rbd.ltl_factor(m, rbd.crba(m, q)), u)
+
+    return {
+        **ALGORITHMS,
+        "aba_minverse": lambda m, q, v, u: rbd.aba_minverse(m, q),
+        "joint_torque_regressor": lambda m, q, v, u: rbd.joint_torque_regressor(m, q, v, u),
+        "centroidal_derivatives": rbd.centroidal_derivatives,
+        "centroidal_momentum": lambda m, q, v, u: rbd.centroidal_momentum(m, q, v),
+        "close_loops": lambda m, q, v, u: rbd.constraints.close_loops(m, q, loops),
+        "constrained_dynamics": lambda m, q, v, u: rbd.constraints.constrained_dynamics(
+            m, q, v, u, loops
+        ),
+        "contact_force": lambda m, q, v, u: rbd.contact.contact_force(m, scene, q, v),
+        "contact_step": lambda m, q, v, u: rbd.contact.contact_step(m, scene, q, v, u, 1e-3),
+        "coriolis_matrix": lambda m, q, v, u: rbd.coriolis_matrix(m, q, v),
+        "forward_dynamics_derivatives": rbd.forward_dynamics_derivatives,
+        "forward_dynamics_second_order": lambda m, q, v, u: rbd.forward_dynamics_second_order(
+            m, q, v, u, u
+        ),
+        "frame_jacobian_dot": lambda m, q, v, u: rbd.frame_jacobian_dot(m, q, v, "l2"),
+        "gradient": lambda m, q, v, u: jax.grad(lambda u: jnp.sum(fall(m, q, v, u)))(u),
+        "ltl_solve": solve,
+        "operational_space_inertia": lambda m, q, v, u: rbd.operational_space_inertia(
+            m, q, ("l2",)
+        ),
+        "rnea_derivatives": rbd.rnea_derivatives,
+        "rnea_second_order": lambda m, q, v, u: rbd.rnea_second_order(m, q, v, u, u),
+        "runge_kutta_munthe_kaas": step(rbd.runge_kutta_munthe_kaas),
+        "variational_midpoint": step(rbd.variational_midpoint),
+    }
+
+
+def every(folder):
+    """For each algorithm: what its programs send, and whether it is the same on 1, 2 and 8."""
+    model, batch = samples()
+    found = {}
+    for name, algorithm in algorithms().items():
+        plain = jax.jit(jax.vmap(algorithm, SHARED))
+        parts = [plain(model, *(x[i : i + BLOCK] for x in batch)) for i in range(0, BATCH, BLOCK)]
+        alone = jax.tree.map(lambda *x: np.concatenate(x), *parts)
+        blocks = {n: rbd.over_devices(algorithm, mesh_of(n), SHARED, block=BLOCK) for n in (2, 8)}
+        values = [blocks[n](model, *batch) for n in blocks]
+        found[name] = {"blocks": sent(blocks[8], model, *rbd.shard_batch(batch, mesh_of(8)))}
+        found[name]["same"] = [
+            all(map(np.array_equal, jax.tree.leaves(alone), jax.tree.leaves(value)))
+            for value in values
+        ]
+        for kind in TYPES:
+            mesh = mesh_of(8, kind)
+            with jax.set_mesh(mesh):
+                everywhere = jax.device_put(model, NamedSharding(mesh, PartitionSpec()))
+                try:
+                    found[name][kind] = sent(plain, everywhere, *rbd.shard_batch(batch, mesh))
+                except (ValueError, jax.errors.JAXTypeError, TypeError) as error:
+                    found[name][kind] = type(error).__name__
+        print(name, found[name], flush=True)
+    write(folder / "every", {}, found)
 
 
 def part(folder, port, number):

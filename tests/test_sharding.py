@@ -128,6 +128,22 @@ def test_derivatives_of_what_is_shared_are_one_sum(one):
         close(found, expected)
 
 
+# A loop that goes on until the last sample of the batch has converged: all devices must agree on it.
+LOOPS = {"close_loops", "contact_step", "variational_midpoint"}
+
+
+@pytest.mark.slow
+def test_every_algorithm(tmp_path):
+    run([HERE / "on_devices.py", "every", tmp_path])
+    _, found = load(tmp_path / "every")
+    assert LOOPS <= set(found)
+    for name, case in found.items():
+        assert case["same"] == [True, True], name
+        assert case["blocks"] == [], name
+        assert case["auto"] == (["all-reduce"] if name in LOOPS else []), name
+        assert case["explicit"] == ("ValueError" if name in LOOPS else []), name
+
+
 # ---------------------------------------------------------------------------- two processes
 
 
