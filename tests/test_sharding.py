@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import platform
+import re
 import socket
 import subprocess
 import sys
@@ -37,12 +38,19 @@ def environment(**changes) -> dict[str, str]:
     return {**os.environ, "XLA_FLAGS": flags, "NPROC": "32", "PYTHONPATH": path, **changes}
 
 
-def run(*commands, **changes):
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        return free.getsockname()[1]
+
+
+def run(*commands, folder=None, **changes):
     """Run programs side by side; all must succeed."""
     started = [
         subprocess.Popen(
             [sys.executable, *map(str, command)],
             env=environment(**changes),
+            cwd=folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -84,9 +92,7 @@ def one(tmp_path_factory):
 def two(tmp_path_factory):
     """Two processes, of one device each."""
     folder = tmp_path_factory.mktemp("two")
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     run(*([HERE / "on_devices.py", "part", folder, port, i] for i in range(2)), NPROC="1")
     return [load(folder / f"part{i}") for i in range(2)]
 
@@ -128,20 +134,25 @@ def test_derivatives_of_what_is_shared_are_one_sum(one):
         close(found, expected)
 
 
-# A loop that goes on until the last sample of the batch has converged: all devices must agree on it.
-LOOPS = {"close_loops", "contact_step", "variational_midpoint"}
+# Their loops go on until the last sample of the batch has converged, which all devices must agree
+# on; and so JAX 0.10 answers where the axes of the mesh are Explicit.
+LOOPS = {
+    "close_loops": "ValueError",
+    "contact_step": "ShardingTypeError",
+    "variational_midpoint": "ValueError",
+}
 
 
 @pytest.mark.slow
 def test_every_algorithm(tmp_path):
     run([HERE / "on_devices.py", "every", tmp_path])
     _, found = load(tmp_path / "every")
-    assert LOOPS <= set(found)
+    assert set(found) >= set(LOOPS)
     for name, case in found.items():
         assert case["same"] == [True, True], name
         assert case["blocks"] == [], name
         assert case["auto"] == (["all-reduce"] if name in LOOPS else []), name
-        assert case["explicit"] == ("ValueError" if name in LOOPS else []), name
+        assert case["explicit"] == LOOPS.get(name, []), name
 
 
 # ---------------------------------------------------------------------------- two processes
@@ -158,6 +169,19 @@ def test_two_processes_sum_a_derivative(one, two):
     for values, _ in two:
         for found, expected in zip(values["by model"], one[0]["by model, alone"]):
             close(found, expected)
+
+
+def test_the_documented_programs(tmp_path):
+    text = (HERE.parent / "docs" / "devices.md").read_text()
+    first, fall = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (tmp_path / "fall.py").write_text(fall)
+    command = ["fall.py", f"localhost:{free_port()}", 2]
+    run(["-c", first], [*command, 0], [*command, 1], folder=tmp_path, NPROC="1")
+    model = rbd.load_robot("double_pendulum")
+    q = jnp.stack([jnp.linspace(-1, 1, 64)] * 2, axis=1)
+    rest = jnp.zeros_like(q)
+    expected = jax.vmap(rbd.forward_dynamics, on_devices.SHARED)(model, q, rest, rest)
+    close(np.concatenate([np.load(tmp_path / f"share{i}.npy") for i in range(2)]), expected)
 
 
 # ---------------------------------------------------------------------------- the command
