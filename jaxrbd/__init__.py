@@ -111,6 +111,7 @@ from .io.urdf import load_urdf, parse_urdf, validate_urdf
 from .model import Model
 from .robots import load_robot, robot_names
 from .robots.linkages import Linkage, linkage_names, load_linkage
+from .sharding import local_batch, over_devices, pad_batch, shard_batch
 from .spatial import Pose
 from .tangent import gradient, hessian, jacobian
 
@@ -188,6 +189,11 @@ __all__ = [
     "runge_kutta_munthe_kaas",
     "semi_implicit_euler",
     "variational_midpoint",
+    # batches over many devices
+    "local_batch",
+    "over_devices",
+    "pad_batch",
+    "shard_batch",
     # analytic derivatives
     "CentroidalDerivatives",
     "ForwardDynamicsDerivatives",

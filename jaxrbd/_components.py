@@ -155,7 +155,9 @@ def join(*vectors: Vec3) -> Array:
 
 def stack(*components) -> Array:
     """Components, broadcast against each other, on a new last axis."""
-    return jnp.stack(jnp.broadcast_arrays(*components), axis=-1)
+    # Not jnp.stack: in JAX 0.10 its batching rule forgets to split a component without a batch on a
+    # mesh of Explicit axes.
+    return jnp.concatenate([c[..., None] for c in jnp.broadcast_arrays(*components)], axis=-1)
 
 
 def halves(a: Array) -> tuple[Vec3, Vec3]:

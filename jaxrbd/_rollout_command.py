@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import importlib.util
+import os
 import sys
 import time
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +28,7 @@ from .model import Model
 BLOCK = 128  # trajectories a call: enough to fill the vector units, few enough for the cache
 SPREAD = 0.3  # standard deviation of the first configuration about neutral, rad or m
 DIFFERENCE_STEP = 1e-5  # of the torques' scale, for the central difference
+THREADS = 4  # in JAX's pool, for each device that a processor is split into
 
 
 class Inputs(NamedTuple):
@@ -41,8 +47,29 @@ class Outputs(NamedTuple):
     energy_error: Array
 
 
-def run(model: Model, options: argparse.Namespace) -> None:
+def first_devices(count: int) -> list[jax.Device]:
+    """The first so many devices; without an accelerator, the processor is split into so many.
+
+    Raises JaxRBDError where there are fewer: JAX was in use before, or the accelerators are fewer.
+    """
+    if count > 1:
+        # jaxlib 0.10 has threads of its pool wait for others of it where several devices factorise
+        # a batch of matrices at once, and forever if all wait: see docs/devices.md.
+        os.environ["NPROC"] = str(max(THREADS * count, os.cpu_count() or 1))
+        with contextlib.suppress(RuntimeError):  # it says that JAX has started
+            jax.config.update("jax_num_cpu_devices", count)
+    found = jax.devices()
+    if len(found) < count:
+        raise JaxRBDError(
+            f"--devices {count}: JAX has {len(found)} of platform {found[0].platform}"
+        )
+    return found[:count]
+
+
+def run(model: Model, options: argparse.Namespace, devices: Sequence[jax.Device]) -> None:
     """Simulate, differentiate, check and write, with the options of the command's parser.
+
+    Blocks of the batch go to the devices in turn, so that results do not depend on their number.
 
     Prints its measurements; writes `trajectories.npz` and `rollout.png`. Raises JaxRBDError where
     matplotlib is missing or the trajectories do not stay finite, OSError where it cannot write.
@@ -56,10 +83,11 @@ def run(model: Model, options: argparse.Namespace) -> None:
     dt = jnp.asarray(options.dt, model.dtype)
     scale = options.torque * effort_scale(model)
     inputs = draw(model, scale, options)
-    _report_inputs(model, scale, options)
+    _report_inputs(model, scale, options, devices)
+    model, inputs, dt = jax.device_put((model, inputs, dt), devices[0])
 
-    outputs = _timed("simulate", simulate_batch, model, inputs, dt)
-    gradient = _timed("gradient", gradient_batch, model, inputs, dt)
+    outputs = _timed("simulate", simulate_batch, model, inputs, dt, devices)
+    gradient = _timed("gradient", gradient_batch, model, inputs, dt, devices)
     if not all(np.all(np.isfinite(x)) for x in jax.tree.leaves((outputs, gradient))):
         raise JaxRBDError(
             "the trajectories do not stay finite: try a smaller --dt or --torque, or --undamped"
@@ -145,18 +173,35 @@ def _smooth(model: Model, undamped: bool) -> Model:
     return dataclasses.replace(model, friction=jnp.zeros_like(model.friction), damping=damping)
 
 
-def _timed(label: str, function, model: Model, inputs: Inputs, dt: Array) -> Any:
-    """The function's value on the whole batch, in numpy, block by block; says how long it took."""
+def _timed(
+    label: str, function, model: Model, inputs: Inputs, dt: Array, devices: Sequence[jax.Device]
+) -> Any:
+    """The function's value on the whole batch, in numpy, block by block; says how long it took.
+
+    The devices take the blocks in turn. Each runs the program of one device: one that splits its
+    batch over devices is compiled otherwise, and rounds otherwise.
+    """
     batch, steps = inputs.tau.shape[:2]
     blocks = _blocks(inputs)
     started = time.perf_counter()
     _progress(label, "compiling")
-    function.lower(model, blocks[0], dt).compile()
+    homes = devices[: len(blocks)]
+    constants = [jax.device_put((model, dt), home) for home in homes]
+
+    def arguments(i: int) -> tuple[Model, Inputs, Array]:
+        model, dt = constants[i % len(homes)]
+        return model, jax.device_put(blocks[i], homes[i % len(homes)]), dt
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda i: function.lower(*arguments(i)).compile(), range(len(homes))))
     compiled = time.perf_counter()
-    done = []
-    for block in blocks:
-        done.append(jax.device_get(function(model, block, dt)))
-        _progress(label, f"{len(done) / len(blocks):4.0%}")
+    done, running = [], deque()
+    for i in range(len(blocks)):
+        running.append(function(*arguments(i)))
+        ahead = 2 * len(homes) if i + 1 < len(blocks) else 0
+        while len(running) > ahead:
+            done.append(jax.device_get(running.popleft()))
+            _progress(label, f"{len(done) / len(blocks):4.0%}")
     seconds = time.perf_counter() - compiled
     _say(
         label,
@@ -196,12 +241,16 @@ def _write(
         _say("wrote", str(path))
 
 
-def _report_inputs(model: Model, scale: np.ndarray, options: argparse.Namespace) -> None:
-    device = jax.devices()[0].platform
+def _report_inputs(
+    model: Model, scale: np.ndarray, options: argparse.Namespace, devices: Sequence[jax.Device]
+) -> None:
+    where = devices[0].platform
+    if len(devices) > 1:
+        where = f"{len(devices)} {where} devices"
     _say(
         model.name,
         f"{options.batch} trajectories of {options.steps} steps of {options.dt:g} s, "
-        f"{model.nv} dofs ({np.count_nonzero(scale)} driven), {model.dtype.name}, on {device}",
+        f"{model.nv} dofs ({np.count_nonzero(scale)} driven), {model.dtype.name}, on {where}",
     )
 
 

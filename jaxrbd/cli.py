@@ -68,6 +68,7 @@ def _add_rollout(commands) -> None:
     add("--torque", type=_positive, default=0.1, metavar="F", help="fraction of the effort limits")
     add("--undamped", action="store_true", help="leave the joints' damping out")
     add("--seed", type=int, default=0, metavar="N", help="seed of the random numbers")
+    add("--devices", type=_count, default=1, metavar="N", help="spread over N devices")
     add("--float32", action="store_true", help="single precision instead of double")
     add("--no-plot", action="store_true", help="write no plot (and need no matplotlib)")
     add("--out", metavar="DIR", help="where to write (default: rollout-ROBOT)")
@@ -100,8 +101,9 @@ def _add_robot(command: argparse.ArgumentParser, **kwargs) -> None:
 def _rollout(options: argparse.Namespace) -> int:
     # This process is ours: the gradient check needs double precision, whatever the rollout uses.
     jax.config.update("jax_enable_x64", True)
+    devices = _rollout_command.first_devices(options.devices)
     model = _load(options.robot, options.free_flyer)
-    _rollout_command.run(model.astype("float32") if options.float32 else model, options)
+    _rollout_command.run(model.astype("float32") if options.float32 else model, options, devices)
     return 0
 
 

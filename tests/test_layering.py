@@ -15,7 +15,7 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 # its own row or from below. A folder is one entry; its modules may import each other.
 LAYERS = (
     ("errors", "_components", "_series", "_linear"),
-    ("spatial", "so3"),
+    ("spatial", "so3", "sharding"),
     ("se3", "inertial_parameters", "topology"),
     ("joints", "tree"),
     ("coupling", "description"),
@@ -43,8 +43,8 @@ ANYWHERE = {"jax", "jaxtyping", "equinox", "numpy"}
 ONLY_IN = {"lxml": "io", "matplotlib": "_rollout_plot", "diffrax": "diffrax_adapter"}
 LOOPS = {"scan", "fori_loop", "while_loop", "map"}
 # The sweeps over the tree and, by index, over its dofs; time, with what a step of it repeats;
-# Newton's steps.
-LOOPS_IN = {"tree", "aba", "branch_sparse", "integrators", "closing", "convex"}
+# Newton's steps; the blocks of a batch.
+LOOPS_IN = {"tree", "aba", "branch_sparse", "integrators", "closing", "convex", "sharding"}
 
 
 def entry(path: pathlib.Path) -> str:

@@ -1,0 +1,201 @@
+"""What tests/test_sharding.py runs in processes of their own: on many devices, or as one of many.
+
+    python on_devices.py one FOLDER             # eight devices of one process
+    python on_devices.py every FOLDER           # the same, of every algorithm by itself
+    python on_devices.py part FOLDER PORT 0     # one of two processes
+
+Each writes what it computed, and what communication its programs have, into the folder.
+"""
+
+import json
+import pathlib
+import re
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+import jaxrbd as rbd
+import zoo
+from test_transforms import ALGORITHMS
+
+BATCH, BLOCK = 32, 4
+SHARED = (None, 0, 0, 0)
+TYPES = {"auto": AxisType.Auto, "explicit": AxisType.Explicit}
+SENDS = re.compile(
+    r"\b(all-reduce|all-gather|all-to-all|collective-permute|collective-broadcast"
+    r"|reduce-scatter|ragged-all-to-all)(-start)?\("
+)
+
+
+def motion(model, q, v, a):
+    """One sample's inverse dynamics, their inverse, and a moved configuration."""
+    tau = rbd.rnea(model, q, v, a)
+    return tau, rbd.forward_dynamics(model, q, v, tau), rbd.integrate(model, q, v)
+
+
+def effort(model, q, v, a):
+    return jnp.sum(rbd.rnea(model, q, v, a) ** 2)
+
+
+def total(efforts):
+    return lambda model, *batch: jnp.sum(efforts(model, *batch))
+
+
+def samples():
+    model = zoo.small()
+    states = [zoo.state(model, seed)[:3] for seed in range(BATCH)]
+    return model, tuple(jnp.stack(x) for x in zip(*states))
+
+
+def mesh_of(count, kind="auto"):
+    return jax.make_mesh((count,), ("batch",), (TYPES[kind],), devices=jax.devices()[:count])
+
+
+def sent(program, *args):
+    """What the devices send one another in a compiled program."""
+    text = program.lower(*args).compile().as_text()
+    return sorted({match[0] for match in SENDS.findall(text)})
+
+
+def one(folder):
+    model, batch = samples()
+    values, talk = {}, {}
+
+    def keep(name, program, *args):
+        values[name] = jax.device_get(program(*args))
+        talk[name] = sent(program, *args)
+
+    plain = jax.jit(jax.vmap(motion, SHARED))
+    parts = [plain(model, *(x[i : i + BLOCK] for x in batch)) for i in range(0, BATCH, BLOCK)]
+    values["alone"] = jax.tree.map(lambda *x: np.concatenate(x), *parts)
+
+    for kind in TYPES:
+        mesh = mesh_of(8, kind)
+        split = rbd.shard_batch(batch, mesh)
+        with jax.set_mesh(mesh):
+            everywhere = jax.device_put(model, NamedSharding(mesh, PartitionSpec()))
+            keep(f"plain, {kind}", plain, everywhere, *split)
+        blocks = rbd.over_devices(motion, mesh, SHARED, block=BLOCK)
+        keep(f"blocks, {kind}", blocks, model, *split)
+    few = rbd.over_devices(effort, mesh, SHARED, block=1)
+    values["13"] = jax.device_get(few(model, *(x[:13] for x in batch)))
+    keep("blocks, two", rbd.over_devices(motion, mesh_of(2), SHARED, block=BLOCK), model, *batch)
+
+    mesh = mesh_of(8)
+    split = rbd.shard_batch(batch, mesh)
+    efforts = rbd.over_devices(effort, mesh, SHARED, block=BLOCK)
+    values["efforts"] = jax.device_get(efforts(model, *split))
+    by_batch = jax.jit(jax.grad(lambda a, q, v: jnp.sum(efforts(model, q, v, a))))
+    keep("by batch", by_batch, split[2], *split[:2])
+    keep("by model", jax.jit(jax.grad(total(efforts))), model, *split)
+    both = jax.jit(jax.grad(total(jax.vmap(effort, SHARED)), argnums=(0, 3)))(model, *batch)
+    values["by model, alone"], values["by batch, alone"] = jax.device_get(both)
+    write(folder / "one", values, talk)
+
+
+def algorithms():
+    """Functions of (model, q, v, u), by name: those of test_transforms, and what is not in it."""
+    scene = rbd.contact.Scene(("l0", "l2"), 0.1)
+    loops = [rbd.constraints.point("l0", "l2")]
+
+    def fall(m, q, v, u):
+        return rbd.forward_dynamics(m, q, v, u)
+
+    def step(integrator):
+        return lambda m, q, v, u: integrator(m, lambda q, v: fall(m, q, v, u), q, v, 1e-3)
+
+    def solve(m, q, v, u):
+        return rbd.ltl_solve(m, rbd.ltl_factor(m, rbd.crba(m, q)), u)
+
+    return {
+        **ALGORITHMS,
+        "aba_minverse": lambda m, q, v, u: rbd.aba_minverse(m, q),
+        "joint_torque_regressor": lambda m, q, v, u: rbd.joint_torque_regressor(m, q, v, u),
+        "centroidal_derivatives": rbd.centroidal_derivatives,
+        "centroidal_momentum": lambda m, q, v, u: rbd.centroidal_momentum(m, q, v),
+        "close_loops": lambda m, q, v, u: rbd.constraints.close_loops(m, q, loops),
+        "constrained_dynamics": lambda m, q, v, u: rbd.constraints.constrained_dynamics(
+            m, q, v, u, loops
+        ),
+        "contact_force": lambda m, q, v, u: rbd.contact.contact_force(m, scene, q, v),
+        "contact_step": lambda m, q, v, u: rbd.contact.contact_step(m, scene, q, v, u, 1e-3),
+        "coriolis_matrix": lambda m, q, v, u: rbd.coriolis_matrix(m, q, v),
+        "forward_dynamics_derivatives": rbd.forward_dynamics_derivatives,
+        "forward_dynamics_second_order": lambda m, q, v, u: rbd.forward_dynamics_second_order(
+            m, q, v, u, u
+        ),
+        "frame_jacobian_dot": lambda m, q, v, u: rbd.frame_jacobian_dot(m, q, v, "l2"),
+        "gradient": lambda m, q, v, u: jax.grad(lambda u: jnp.sum(fall(m, q, v, u)))(u),
+        "ltl_solve": solve,
+        "operational_space_inertia": lambda m, q, v, u: rbd.operational_space_inertia(
+            m, q, ("l2",)
+        ),
+        "rnea_derivatives": rbd.rnea_derivatives,
+        "rnea_second_order": lambda m, q, v, u: rbd.rnea_second_order(m, q, v, u, u),
+        "runge_kutta_munthe_kaas": step(rbd.runge_kutta_munthe_kaas),
+        "variational_midpoint": step(rbd.variational_midpoint),
+    }
+
+
+def every(folder):
+    """For each algorithm: what its programs send, and whether it is the same on 1, 2 and 8."""
+    model, batch = samples()
+    found = {}
+    for name, algorithm in algorithms().items():
+        plain = jax.jit(jax.vmap(algorithm, SHARED))
+        parts = [plain(model, *(x[i : i + BLOCK] for x in batch)) for i in range(0, BATCH, BLOCK)]
+        alone = jax.tree.map(lambda *x: np.concatenate(x), *parts)
+        blocks = {n: rbd.over_devices(algorithm, mesh_of(n), SHARED, block=BLOCK) for n in (2, 8)}
+        values = [blocks[n](model, *batch) for n in blocks]
+        found[name] = {"blocks": sent(blocks[8], model, *rbd.shard_batch(batch, mesh_of(8)))}
+        found[name]["same"] = [
+            all(map(np.array_equal, jax.tree.leaves(alone), jax.tree.leaves(value)))
+            for value in values
+        ]
+        for kind in TYPES:
+            mesh = mesh_of(8, kind)
+            with jax.set_mesh(mesh):
+                everywhere = jax.device_put(model, NamedSharding(mesh, PartitionSpec()))
+                try:
+                    found[name][kind] = sent(plain, everywhere, *rbd.shard_batch(batch, mesh))
+                except Exception as error:
+                    found[name][kind] = type(error).__name__
+        print(name, found[name], flush=True)
+    write(folder / "every", {}, found)
+
+
+def part(folder, port, number):
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    jax.distributed.initialize(f"localhost:{port}", num_processes=2, process_id=number)
+    model, batch = samples()
+    mesh = jax.make_mesh((jax.device_count(),), ("batch",))
+    size = BATCH // 2
+    mine = jax.tree.map(lambda x: x[number * size : (number + 1) * size], batch)
+    split = rbd.shard_batch(mine, mesh)
+    blocks = rbd.over_devices(motion, mesh, SHARED, block=BLOCK)
+    values = {"blocks": rbd.local_batch(blocks(model, *split))}
+    talk = {"blocks": sent(blocks, model, *split)}
+    efforts = rbd.over_devices(effort, mesh, SHARED, block=BLOCK)
+    found = jax.jit(jax.grad(total(efforts)))(model, *split)
+    values["by model"] = jax.tree.map(lambda x: np.asarray(x.addressable_data(0)), found)
+    write(folder / f"part{number}", values, talk)
+
+
+def write(path, values, talk):
+    leaves = {
+        f"{name}/{i}": np.asarray(x)
+        for name, value in values.items()
+        for i, x in enumerate(jax.tree.leaves(value))
+    }
+    np.savez(path.with_suffix(".npz"), **leaves)
+    path.with_suffix(".json").write_text(json.dumps(talk))
+
+
+if __name__ == "__main__":
+    what, folder, *rest = sys.argv[1:]
+    if what != "part":
+        jax.config.update("jax_num_cpu_devices", 8)
+    globals()[what](pathlib.Path(folder), *map(int, rest))

@@ -1,0 +1,259 @@
+"""Batches over devices: eight that a processor is split into, and two processes.
+
+What needs more than the one device of the tests runs in processes of its own (on_devices.py).
+"""
+
+import json
+import os
+import pathlib
+import platform
+import re
+import socket
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxrbd as rbd
+import on_devices
+from jaxrbd import cli
+from zoo import close
+
+HERE = pathlib.Path(__file__).parent
+
+
+def environment(**changes) -> dict[str, str]:
+    """This process's, with threads enough for eight devices that factorise matrices.
+
+    Without fused multiply-adds, which XLA places otherwise in a program of one device than in one
+    of many, so that all round alike.
+    """
+    flags = os.environ.get("XLA_FLAGS", "")
+    if platform.machine() in ("x86_64", "AMD64"):
+        flags += " --xla_cpu_max_isa=AVX"
+    path = os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")])
+    return {**os.environ, "XLA_FLAGS": flags, "NPROC": "32", "PYTHONPATH": path, **changes}
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        return free.getsockname()[1]
+
+
+def run(*commands, folder=None, **changes):
+    """Run programs side by side; all must succeed."""
+    started = [
+        subprocess.Popen(
+            [sys.executable, *map(str, command)],
+            env=environment(**changes),
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for command in commands
+    ]
+    try:
+        for process in started:
+            text, _ = process.communicate(timeout=900)
+            assert process.returncode == 0, text
+    finally:
+        for process in started:
+            process.kill()
+
+
+def load(path):
+    """What a process of on_devices.py has written: values by name, and what its programs send."""
+    values = {}
+    with np.load(path.with_suffix(".npz")) as found:
+        for name in found:
+            values.setdefault(name.rpartition("/")[0], []).append(found[name])
+    return values, json.loads(path.with_suffix(".json").read_text())
+
+
+def same(first, second):
+    """Whether lists of arrays are equal, bit for bit."""
+    assert len(first) == len(second)
+    return all(np.array_equal(a, b) for a, b in zip(first, second))
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("one")
+    run([HERE / "on_devices.py", "one", folder])
+    return load(folder / "one")
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    """Two processes, of one device each."""
+    folder = tmp_path_factory.mktemp("two")
+    port = free_port()
+    run(*([HERE / "on_devices.py", "part", folder, port, i] for i in range(2)), NPROC="1")
+    return [load(folder / f"part{i}") for i in range(2)]
+
+
+# ---------------------------------------------------------------------------- eight devices
+
+
+def test_blocks_are_the_same_on_any_number_of_devices(one):
+    values, talk = one
+    assert same(values["blocks, auto"], values["blocks, two"])
+    assert same(values["blocks, auto"], values["blocks, explicit"])
+    assert same(values["blocks, auto"], values["alone"])
+    assert talk["blocks, auto"] == talk["blocks, explicit"] == talk["blocks, two"] == []
+
+
+@pytest.mark.parametrize("kind", on_devices.TYPES)
+def test_a_split_batch_needs_no_helper(one, kind):
+    values, talk = one
+    for found, expected in zip(values[f"plain, {kind}"], values["alone"]):
+        close(found, expected)
+    assert talk[f"plain, {kind}"] == []
+
+
+def test_a_batch_that_does_not_divide(one):
+    values, _ = one
+    close(values["13"][0], values["efforts"][0][:13])
+
+
+def test_derivatives_of_samples_stay_where_they_are(one):
+    values, talk = one
+    assert talk["by batch"] == []
+    close(values["by batch"][0], values["by batch, alone"][0])
+
+
+def test_derivatives_of_what_is_shared_are_one_sum(one):
+    values, talk = one
+    assert talk["by model"] == ["all-reduce"]
+    for found, expected in zip(values["by model"], values["by model, alone"]):
+        close(found, expected)
+
+
+# Their loops go on until the last sample of the batch has converged, which all devices must agree
+# on; and so JAX 0.10 answers where the axes of the mesh are Explicit.
+LOOPS = {
+    "close_loops": "ValueError",
+    "contact_step": "ShardingTypeError",
+    "variational_midpoint": "ValueError",
+}
+
+
+@pytest.mark.slow
+def test_every_algorithm(tmp_path):
+    run([HERE / "on_devices.py", "every", tmp_path])
+    _, found = load(tmp_path / "every")
+    assert set(found) >= set(LOOPS)
+    for name, case in found.items():
+        assert case["same"] == [True, True], name
+        assert case["blocks"] == [], name
+        assert case["auto"] == (["all-reduce"] if name in LOOPS else []), name
+        assert case["explicit"] == LOOPS.get(name, []), name
+
+
+# ---------------------------------------------------------------------------- two processes
+
+
+def test_two_processes_are_the_same_as_one(one, two):
+    whole = [np.concatenate(parts) for parts in zip(*(values["blocks"] for values, _ in two))]
+    assert same(whole, one[0]["blocks, auto"])
+    assert same(whole, one[0]["alone"])
+    assert [talk["blocks"] for _, talk in two] == [[], []]
+
+
+def test_two_processes_sum_a_derivative(one, two):
+    for values, _ in two:
+        for found, expected in zip(values["by model"], one[0]["by model, alone"]):
+            close(found, expected)
+
+
+def test_the_documented_programs(tmp_path):
+    text = (HERE.parent / "docs" / "devices.md").read_text()
+    first, fall = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (tmp_path / "fall.py").write_text(fall)
+    command = ["fall.py", f"localhost:{free_port()}", 2]
+    run(["-c", first], [*command, 0], [*command, 1], folder=tmp_path, NPROC="1")
+    model = rbd.load_robot("double_pendulum")
+    q = jnp.stack([jnp.linspace(-1, 1, 64)] * 2, axis=1)
+    rest = jnp.zeros_like(q)
+    expected = jax.vmap(rbd.forward_dynamics, on_devices.SHARED)(model, q, rest, rest)
+    close(np.concatenate([np.load(tmp_path / f"share{i}.npy") for i in range(2)]), expected)
+
+
+# ---------------------------------------------------------------------------- the command
+
+
+def test_rollout_on_two_devices_is_the_rollout_on_one(tmp_path, capsys):
+    options = ["rollout", "pendulum", "--batch", "300", "--steps", "2", "--no-plot", "--out"]
+    command = "import sys; from jaxrbd import cli; sys.exit(cli.main(sys.argv[1:]))"
+    for count in ("1", "2"):
+        run(["-c", command, *options, tmp_path / count, "--devices", count])
+    first, second = (np.load(tmp_path / count / "trajectories.npz") for count in ("1", "2"))
+    assert set(first) == set(second)
+    for name in first:
+        assert np.array_equal(first[name], second[name]), name
+
+
+def test_rollout_on_more_devices_than_there_are(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("NPROC", "1")  # what the command changes, to be put back
+    options = ["--no-plot", "--out", str(tmp_path)]
+    assert cli.main(["rollout", "pendulum", "--devices", "3", *options]) == 1
+    assert "--devices 3: JAX has 1 of platform cpu" in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------------------- one device
+
+
+@pytest.fixture(scope="module")
+def mesh():
+    return on_devices.mesh_of(1)
+
+
+def test_over_devices_is_vmap(mesh):
+    model, (q, v, a) = on_devices.samples()
+    expected = jax.jit(jax.vmap(on_devices.motion, on_devices.SHARED))(model, q, v, a)
+    found = rbd.over_devices(on_devices.motion, mesh, on_devices.SHARED, block=5)(model, q, v, a)
+    jax.tree.map(close, found, expected)
+
+
+def test_pad_batch_repeats_samples():
+    batch = {"q": jnp.arange(6.0).reshape(3, 2), "n": np.arange(3)}
+    padded, size = rbd.pad_batch(batch, 4)
+    assert size == 3
+    np.testing.assert_array_equal(padded["q"], [[0, 1], [2, 3], [4, 5], [0, 1]])
+    np.testing.assert_array_equal(padded["n"], [0, 1, 2, 0])
+    padded, size = rbd.pad_batch(batch, 8)
+    np.testing.assert_array_equal(padded["n"], [0, 1, 2, 0, 1, 2, 0, 1])
+    assert rbd.pad_batch(batch, 3)[0] is batch
+
+
+def test_shares_of_one_process_are_the_batch(mesh):
+    batch = (np.arange(6.0).reshape(3, 2), np.arange(3))
+    split = rbd.shard_batch(batch, mesh)
+    assert all(x.sharding.spec == jax.P(("batch",)) for x in split)
+    jax.tree.map(np.testing.assert_array_equal, rbd.local_batch(split), batch)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda f, mesh: rbd.over_devices(f, mesh, 1), "in_axes is 1"),
+        (lambda f, mesh: rbd.over_devices(f, mesh, block=0), "block is 0"),
+        (
+            lambda f, mesh: rbd.over_devices(f, mesh, (0, None))(jnp.ones(2)),
+            "1 arguments, expected 2",
+        ),
+        (lambda f, mesh: rbd.over_devices(f, mesh)(jnp.ones(2), jnp.ones(3)), "have no batch"),
+        (lambda f, mesh: rbd.over_devices(f, mesh)(jnp.ones(())), "have no batch"),
+        (lambda f, mesh: rbd.pad_batch({"q": jnp.ones((0, 3))}, 4), "have no batch"),
+        (lambda f, mesh: rbd.shard_batch(jnp.ones(()), mesh), "have no batch"),
+        (lambda f, mesh: rbd.local_batch({}), "have no batch"),
+    ],
+)
+def test_wrong_arguments(mesh, call, words):
+    with pytest.raises(rbd.ArgumentError, match=words):
+        call(lambda *x: x, mesh)
