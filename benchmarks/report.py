@@ -13,9 +13,7 @@ NONE = "-"
 
 
 def write(results: dict, out: pathlib.Path) -> None:
-    """results.json, results.md and, where matplotlib is installed, results.png in a folder."""
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+    """results.md and, where matplotlib is installed, results.png, beside results.json."""
     (out / "results.md").write_text(markdown(results))
 
 
@@ -100,7 +98,7 @@ def _time(cell: dict | None) -> str:
 
 def short(reason: str) -> str:
     """A cell that failed: wrong results and limits of time are said in it."""
-    return reason if reason.startswith(("wrong", ">")) else NONE
+    return reason if reason.startswith(("wrong", ">", "needs")) else NONE
 
 
 def number(x: float) -> str:

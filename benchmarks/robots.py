@@ -23,6 +23,7 @@ from jaxrbd.testing import about_com
 from jaxrbd.testing.urdf import _inertial, _origin, _rpy, _text
 
 from .conformance.mjcf import mjcf
+from .conformance.sdf import sdf
 
 GRAVITY = (0.0, 0.0, -9.81)
 # In example-robot-data: the file, whether the base floats, joints to weld at zero.
@@ -157,6 +158,7 @@ def write(robot: Robot, folder: pathlib.Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "robot.urdf").write_text(urdf(robot))
     (folder / "robot.xml").write_text(mjcf(robot))
+    (folder / "robot.sdf").write_text(sdf(robot, robot.floating))
     (folder / "robot.json").write_text(json.dumps(numbers(robot)))
 
 

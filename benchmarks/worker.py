@@ -4,7 +4,7 @@ Takes commands from its standard input, a JSON object a line, and answers each w
 
     {"do": "prepare", "job": ..., "batch": ..., "inputs": states.npz, "outputs": where to write}
         -> {"compile_s": ..., "temp_bytes": ..., "note": ..., ...}   or   {"failed": why}
-    {"do": "time", "calls": n, "seconds": s}  -> {"seconds": [...]}, a number a call, s at the most
+    {"do": "time", "seconds": s} -> {"seconds": [...], ...}, a number a call, together about s
 
 Needs numpy and the library alone. What libraries print goes to the standard error.
 """
@@ -49,16 +49,19 @@ class Worker:
         np.savez(outputs, *(np.asarray(x, float) for x in found))
         return self.prepared.facts
 
-    def time(self, calls: int, seconds: float) -> dict:
+    def time(self, seconds: float) -> dict:
+        """As many calls as fit, one at the least; `cpu` is the process's own share of that."""
         assert self.prepared is not None
-        end = time.perf_counter() + seconds
-        taken: list[float] = []
-        while len(taken) < calls and (not taken or time.perf_counter() < end):
-            # In one go what a tenth of the time left holds: Python stays out of short calls.
-            left = max(0.0, end - time.perf_counter())
-            several = int(0.1 * left / np.median(taken)) if taken else 1
-            taken += self.prepared.time(max(1, min(several, calls - len(taken))))
-        return {"seconds": taken}
+        start, cpu = time.perf_counter(), time.process_time()
+        taken = list(self.prepared.time(1))
+        while (left := start + seconds - time.perf_counter()) > 0:
+            # In one go what a third of the time left holds: Python stays out of short calls.
+            taken += self.prepared.time(max(1, int(left / 3 / np.median(taken))))
+        return {
+            "seconds": taken,
+            "wall": time.perf_counter() - start,
+            "cpu": time.process_time() - cpu,
+        }
 
 
 def answer(worker: Worker, command: dict) -> dict:

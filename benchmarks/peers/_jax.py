@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import time
 from collections.abc import Callable, Sequence
 
@@ -16,8 +17,8 @@ from . import Prepared, Unsupported
 class Library:
     """A library with a robot. Derive from it, and define the jobs that it has.
 
-    A job is a method, of one sample, with the arrays of `shared` before those of the job. What is
-    differentiation is here already: by forward mode for matrices, by reverse mode for gradients.
+    A job is a method, of one sample, with the arrays of `shared` before those of the job. Those
+    that are derivatives are here already, by reverse mode: outputs are fewer than inputs.
     """
 
     names: tuple[str, ...] = ()  # of the packages whose versions matter
@@ -50,10 +51,10 @@ class Library:
         raise Unsupported("no integration of a configuration")
 
     def drnea(self, q, v, a):
-        return jax.jacfwd(self.rnea, (0, 1, 2))(q, v, a)
+        return jax.jacrev(self.rnea, (0, 1, 2))(q, v, a)
 
     def dfd(self, q, v, tau):
-        return jax.jacfwd(self.fd, (0, 1, 2))(q, v, tau)
+        return jax.jacrev(self.fd, (0, 1, 2))(q, v, tau)
 
     def grad(self, q, v, a):
         return jax.grad(lambda *x: 0.5 * jnp.sum(self.rnea(*x) ** 2), (0, 1, 2))(q, v, a)
@@ -85,6 +86,9 @@ def prepare(
     start = time.perf_counter()
     compiled = run.lower(*inputs).compile()
     facts = {"compile_s": time.perf_counter() - start, **_analysis(compiled)}
+    room, needed = _room(), facts["temp_bytes"] or 0
+    if needed > room:
+        raise Unsupported(f"needs {needed / 1e9:.0f} GB")
     found = [jax.block_until_ready(run(*inputs))]
 
     def timed(calls: int) -> list[float]:
@@ -99,6 +103,14 @@ def prepare(
         return finish([np.asarray(x)[samples] for x in jax.tree.leaves(found.pop())])
 
     return Prepared(timed, outputs, facts)
+
+
+def _room() -> float:
+    """Bytes that temporaries may take: half of the machine's, or most of what a GPU has left."""
+    stats = jax.devices()[0].memory_stats()
+    if stats and "bytes_limit" in stats:
+        return 0.9 * (stats["bytes_limit"] - stats["bytes_in_use"])
+    return 0.5 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _analysis(compiled) -> dict:
