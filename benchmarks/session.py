@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import importlib
-import importlib.util
 import json
 import os
 import pathlib
@@ -24,11 +22,15 @@ import jaxrbd
 
 from . import jobs, robots
 from .conventions import Checker
+from .environments import interpreter
 from .peers import PEERS
 
 ROOT = pathlib.Path(__file__).parents[1]
 BURST = 0.05  # s, of one library before the next has its turn
 BURST_COMMAND = {"do": "time", "seconds": BURST}
+START, LOOP = 180, 1200  # s, that a library may take to start, and its loop to be compiled
+# Libraries that go through a batch sample by sample, and how many samples show what that takes.
+LOOPS, LONGEST_LOOP = ("pinocchio", "mujoco"), 8192
 
 
 class Failed(Exception):
@@ -38,27 +40,19 @@ class Failed(Exception):
 class Worker:
     """A library's process; see `worker.py`."""
 
-    def __init__(self, peer: str, python: str, folder: pathlib.Path, dtype: str, core: int, log):
-        environment = {
-            **os.environ,
-            "BENCHMARK_CORE": str(core),
-            "NPROC": "1",
-            "OMP_NUM_THREADS": "1",
-            "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
-            "PYTHONPATH": str(ROOT),
-        }
-        environment.pop("JAX_COMPILATION_CACHE_DIR", None)
+    def __init__(self, peer: str, python: str, folder: pathlib.Path, dtype: str, options, log):
         self.process = subprocess.Popen(
             [python, "-m", "benchmarks.worker", peer, str(folder), dtype],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
-            env=environment,
+            env=environment(peer, options),
             cwd=ROOT,
         )
         self.selector = selectors.DefaultSelector()
         self.selector.register(self.process.stdout, selectors.EVENT_READ)
-        self.hello = self._answer(120 + 900 * (peer in ("pinocchio", "mujoco")))
+        # The loops may have to be compiled first.
+        self.hello = self._answer(START + LOOP * (peer in LOOPS))
 
     def ask(self, limit: float, **command) -> dict:
         """The answer to a command; Failed after `limit` seconds."""
@@ -85,29 +79,32 @@ class Worker:
         self.selector.close()
 
 
-def interpreter(peer: str, options: argparse.Namespace) -> str | None:
-    """The Python that has a library: the one stated, that of its environment, or this one."""
-    stated = dict(text.split("=", 1) for text in options.environment)
-    if peer in stated:
-        return stated[peer]
-    own = options.environments / peer / "bin" / "python"
-    if own.exists():
-        return str(own.absolute())
-    package, _, _ = PEERS[peer][0].partition(".")
-    found = importlib.util.find_spec(package) and importlib.util.find_spec(PEERS[peer][0])
-    return sys.executable if found else None
+def environment(peer: str, options: argparse.Namespace) -> dict[str, str]:
+    """The variables of a library's process: one thread on one core, or the GPU."""
+    gpu = options.platform == "gpu" and peer not in LOOPS
+    own = dict(PEERS[peer].environment)
+    one_thread = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+    flags = f"{'' if gpu else one_thread} {'' if gpu else own.pop('XLA_FLAGS', '')}".strip()
+    found = {**os.environ, "NPROC": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), **own}
+    found |= {"XLA_FLAGS": flags, "BENCHMARK_CORE": "" if gpu else str(options.core)}
+    found["JAX_PLATFORMS"] = "" if gpu else "cpu"
+    # What is compiled is compiled anew, and nobody takes a GPU's memory before it is needed.
+    found.pop("JAX_COMPILATION_CACHE_DIR", None)
+    found["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+    return found
 
 
 def run(options: argparse.Namespace) -> dict:
     """All cells; see `report.py` for what the result looks like."""
     jax.config.update("jax_enable_x64", True)
     jax.config.update("jax_platforms", "cpu")
-    pythons = {peer: interpreter(peer, options) for peer in options.peers}
+    pythons = {peer: _python(peer, options) for peer in options.peers}
     results = {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": "python -m benchmarks " + " ".join(sys.argv[1:]),
         "machine": machine(),
         "core": options.core,
+        "platform": options.platform,
         "peers": list(options.peers),
         "versions": {},
         "robots": {},
@@ -133,6 +130,11 @@ def run(options: argparse.Namespace) -> dict:
     return results
 
 
+def _python(peer: str, options: argparse.Namespace) -> str | None:
+    stated = dict(text.split("=", 1) for text in options.environment)
+    return interpreter(peer, options.environments, stated)
+
+
 def prepare_robot(name: str, folder: pathlib.Path, options: argparse.Namespace) -> Checker:
     """A robot's files, its states and Pinocchio's results."""
     robot = robots.make(name)
@@ -140,7 +142,7 @@ def prepare_robot(name: str, folder: pathlib.Path, options: argparse.Namespace) 
     path, root_joint = folder / "robot.urdf", "free_flyer" if robot.floating else None
     model = jaxrbd.load_urdf(path, root_joint=root_joint)
     np.savez(folder / "states.npz", **jobs.states(model.nq, model.nv, robot.floating))
-    python = interpreter("pinocchio", options)
+    python = _python("pinocchio", options)
     if python is None:
         raise SystemExit("no Pinocchio to compare results with: pip install pin")
     command = [python, "-m", "benchmarks.reference", str(folder)]
@@ -158,7 +160,7 @@ class Team:
         self.workers: dict[str, Worker] = {}
         self.hopeless: dict[tuple[str, str | None], str] = {}  # of a job; None: of the robot
         self.versions: dict[str, dict] = {}
-        for convention in {convention for _, convention in PEERS.values()}:
+        for convention in {peer.convention for peer in PEERS.values()}:
             np.savez(folder / f"{convention}.npz", **checker.native(convention))
 
     def stop(self) -> None:
@@ -176,14 +178,16 @@ class Team:
                         answer = self.workers[cell["peer"]].ask(self.options.limit, **BURST_COMMAND)
                         bursts[cell["peer"]].append(answer)
                     except Failed as error:
-                        cell["failed"] = f"timing {error}"
+                        cell["failed"] = str(error)
+                        self.workers.pop(cell["peer"]).stop()
         for cell in cells:
             if "failed" not in cell:
                 cell |= summary(bursts[cell["peer"]], batch)
         return cells
 
     def _enough(self, bursts: list[dict]) -> bool:
-        return len(bursts) >= 3 and sum(burst["wall"] for burst in bursts) > self.options.seconds
+        wall, seconds = sum(burst["wall"] for burst in bursts), self.options.seconds
+        return wall > 10 * seconds or (len(bursts) >= 3 and wall > seconds)
 
     def _prepare(self, peer: str, job: str, batch: int) -> dict:
         cell = {
@@ -194,6 +198,8 @@ class Team:
             "peer": peer,
         }
         why = self.hopeless.get((peer, None)) or self.hopeless.get((peer, job))
+        if peer in LOOPS and batch > LONGEST_LOOP:
+            why = f"a loop over samples: as at {LONGEST_LOOP}"
         if why is None:
             try:
                 return cell | self._checked(peer, job, batch)
@@ -211,10 +217,10 @@ class Team:
         if self.pythons[peer] is None:
             raise Failed("not installed")
         if peer not in self.workers:
-            arguments = self.pythons[peer], self.folder, self.dtype, self.options.core, self.log
+            arguments = self.pythons[peer], self.folder, self.dtype, self.options, self.log
             self.workers[peer] = Worker(peer, *arguments)
             self.versions[peer] = self.workers[peer].hello["versions"]
-        outputs, convention = self.folder / f"{peer}-outputs.npz", PEERS[peer][1]
+        outputs, convention = self.folder / f"{peer}-outputs.npz", PEERS[peer].convention
         facts = self.workers[peer].ask(
             self.options.limit,
             do="prepare",

@@ -32,15 +32,37 @@ class Prepared(NamedTuple):
     facts: dict
 
 
-# In the order of the tables: the module that tells whether an interpreter has the library, and the
-# conventions of its arrays.
+class Peer(NamedTuple):
+    """What is known of a library without importing it.
+
+    - `module`: tells whether an interpreter has it;
+    - `convention`: "pinocchio" or "mujoco", of the arrays it takes and returns;
+    - `jax`: whether it runs where JAX does, so also on a GPU;
+    - `environment`: variables that its documentation asks for;
+    - `optional`: whether it takes part only where there is a GPU, or when it is asked for.
+    """
+
+    module: str
+    convention: str
+    jax: bool = False
+    environment: dict[str, str] = {}  # noqa: RUF012
+    optional: bool = False
+
+
+FRAX = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "XLA_FLAGS": "--xla_cpu_scheduler_type=CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED",
+}
+# In the order of the tables.
 PEERS = {
-    "jaxrbd": ("jaxrbd", "pinocchio"),
-    "pinocchio": ("pinocchio", "pinocchio"),
-    "mujoco": ("mujoco", "mujoco"),
-    "mjx": ("mujoco.mjx", "mujoco"),
-    "brax": ("brax", "mujoco"),
-    "frax": ("frax", "mujoco"),
-    "jaxsim": ("jaxsim", "pinocchio"),
-    "adam": ("adam", "pinocchio"),
+    "jaxrbd": Peer("jaxrbd", "pinocchio", jax=True),
+    "pinocchio": Peer("pinocchio", "pinocchio"),
+    "mujoco": Peer("mujoco", "mujoco"),
+    "mjx": Peer("mujoco.mjx", "mujoco", jax=True),
+    "brax": Peer("brax", "mujoco", jax=True),
+    "frax": Peer("frax", "mujoco", jax=True, environment=FRAX),
+    "jaxsim": Peer("jaxsim", "pinocchio", jax=True),
+    "adam": Peer("adam", "pinocchio", jax=True),
+    "mujoco_warp": Peer("mujoco_warp", "mujoco", optional=True),
+    "grid_rbd": Peer("grid_rbd", "pinocchio", optional=True),
 }
