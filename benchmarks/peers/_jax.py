@@ -23,6 +23,7 @@ class Library:
 
     names: tuple[str, ...] = ()  # of the packages whose versions matter
     shared: tuple = ()
+    batched = False  # whether its functions take batches as they are
 
     def __init__(self, robot: dict):
         self.robot = robot
@@ -34,7 +35,10 @@ class Library:
     def prepare(self, job: str, arrays: Sequence[np.ndarray]) -> Prepared:
         if not hasattr(self, job):
             raise Unsupported("no such function")
-        return prepare(getattr(self, job), arrays, self.shared, lambda x: self.finish(job, x))
+        function = getattr(self, job)
+        if not self.batched:
+            function = jax.vmap(function, (None,) * len(self.shared) + (0,) * len(arrays))
+        return prepare(function, arrays, self.shared, lambda x: self.finish(job, x))
 
     def finish(self, job: str, arrays: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
         """The results in order, outside of what is timed."""
@@ -79,9 +83,8 @@ def setup(dtype: np.dtype) -> None:
 def prepare(
     function: Callable, arrays: Sequence[np.ndarray], shared: Sequence, finish: Callable
 ) -> Prepared:
-    """The job of `function(*shared, *arrays)` of one sample, as users do it: jit of vmap."""
-    axes = (None,) * len(shared) + (0,) * len(arrays)
-    run = jax.jit(jax.vmap(function, in_axes=axes))
+    """The job of `function(*shared, *arrays)`, compiled; `finish` orders its results."""
+    run = jax.jit(function)
     inputs = jax.block_until_ready([*shared, *map(jax.device_put, arrays)])
     start = time.perf_counter()
     compiled = run.lower(*inputs).compile()
