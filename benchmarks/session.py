@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import itertools
 import json
 import os
 import pathlib
@@ -29,8 +30,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 BURST = 0.05  # s, of one library before the next has its turn
 BURST_COMMAND = {"do": "time", "seconds": BURST}
 START, LOOP = 180, 1200  # s, that a library may take to start, and its loop to be compiled
-# Libraries that go through a batch sample by sample, and how many samples show what that takes.
-LOOPS, LONGEST_LOOP = ("pinocchio", "mujoco"), 8192
+LONGEST_LOOP = 8192  # samples that show what a loop over them takes
 
 
 class Failed(Exception):
@@ -51,8 +51,7 @@ class Worker:
         )
         self.selector = selectors.DefaultSelector()
         self.selector.register(self.process.stdout, selectors.EVENT_READ)
-        # The loops may have to be compiled first.
-        self.hello = self._answer(START + LOOP * (peer in LOOPS))
+        self.hello = self._answer(START + LOOP * PEERS[peer].loop)
 
     def ask(self, limit: float, **command) -> dict:
         """The answer to a command; Failed after `limit` seconds."""
@@ -81,7 +80,7 @@ class Worker:
 
 def environment(peer: str, options: argparse.Namespace) -> dict[str, str]:
     """The variables of a library's process: one thread on one core, or the GPU."""
-    gpu = options.platform == "gpu" and peer not in LOOPS
+    gpu = options.platform == "gpu" and not PEERS[peer].loop
     own = dict(PEERS[peer].environment)
     one_thread = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     flags = f"{'' if gpu else one_thread} {'' if gpu else own.pop('XLA_FLAGS', '')}".strip()
@@ -118,15 +117,16 @@ def run(options: argparse.Namespace) -> dict:
             results["robots"][name] = {"nv": checker.model.nv, "nb": checker.model.nb}
             for dtype in options.dtypes:
                 team = Team(pythons, folder, dtype, checker, options, log)
-                for job in options.jobs:
-                    for batch in options.batches:
+                try:
+                    for job, batch in itertools.product(options.jobs, options.batches):
                         cells = team.measure(job, batch)
                         results["cells"] += cells
                         results["versions"] |= team.versions
                         show(cells)
-                        text = json.dumps(results, indent=1)
+                        text = json.dumps(results, indent=1) + "\n"
                         (options.out / "results.json").write_text(text)
-                team.stop()
+                finally:
+                    team.stop()
     return results
 
 
@@ -198,7 +198,7 @@ class Team:
             "peer": peer,
         }
         why = self.hopeless.get((peer, None)) or self.hopeless.get((peer, job))
-        if peer in LOOPS and batch > LONGEST_LOOP:
+        if PEERS[peer].loop and batch > LONGEST_LOOP:
             why = f"a loop over samples: as at {LONGEST_LOOP}"
         if why is None:
             try:

@@ -37,14 +37,14 @@ class Peer(NamedTuple):
 
     - `module`: tells whether an interpreter has it;
     - `convention`: "pinocchio" or "mujoco", of the arrays it takes and returns;
-    - `jax`: whether it runs where JAX does, so also on a GPU;
+    - `loop`: whether it goes through a batch sample by sample, in a loop that is compiled first;
     - `environment`: variables that its documentation asks for;
     - `optional`: whether it takes part only where there is a GPU, or when it is asked for.
     """
 
     module: str
     convention: str
-    jax: bool = False
+    loop: bool = False
     environment: dict[str, str] = {}  # noqa: RUF012
     optional: bool = False
 
@@ -55,14 +55,14 @@ FRAX = {
 }
 # In the order of the tables.
 PEERS = {
-    "jaxrbd": Peer("jaxrbd", "pinocchio", jax=True),
-    "pinocchio": Peer("pinocchio", "pinocchio"),
-    "mujoco": Peer("mujoco", "mujoco"),
-    "mjx": Peer("mujoco.mjx", "mujoco", jax=True),
-    "brax": Peer("brax", "mujoco", jax=True),
-    "frax": Peer("frax", "mujoco", jax=True, environment=FRAX),
-    "jaxsim": Peer("jaxsim", "pinocchio", jax=True),
-    "adam": Peer("adam", "pinocchio", jax=True),
+    "jaxrbd": Peer("jaxrbd", "pinocchio"),
+    "pinocchio": Peer("pinocchio", "pinocchio", loop=True),
+    "mujoco": Peer("mujoco", "mujoco", loop=True),
+    "mjx": Peer("mujoco.mjx", "mujoco"),
+    "brax": Peer("brax", "mujoco"),
+    "frax": Peer("frax", "mujoco", environment=FRAX),
+    "jaxsim": Peer("jaxsim", "pinocchio"),
+    "adam": Peer("adam", "pinocchio"),
     "mujoco_warp": Peer("mujoco_warp", "mujoco", optional=True),
     "grid_rbd": Peer("grid_rbd", "pinocchio", optional=True),
 }

@@ -72,9 +72,8 @@ class Brax(_jax.Library):
         return jnp.concatenate([found.vel.T, found.ang.T])
 
     def step(self, q, v, tau):
-        state = self._state(q, v)
+        state = self.mass.matrix_inv(self.system, self._state(q, v), 0)
         state = state.replace(
-            mass_mx=self.mass.matrix(self.system, state),
             qf_smooth=tau - self.dynamics.inverse(self.system, state),
             qf_constraint=jnp.zeros_like(v),
         )
