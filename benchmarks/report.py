@@ -216,7 +216,8 @@ def plot(results: dict, path: pathlib.Path, clock: str) -> None:
             for k, peer in enumerate(p for p in results["peers"] if p != "jaxrbd"):
                 of = [c for c in here if c["peer"] == peer and (c["job"], c["batch"]) in ours]
                 x = [
-                    todo.index(c["job"]) + 0.12 * (batches.index(c["batch"]) - len(batches) / 2)
+                    todo.index(c["job"])
+                    + 0.12 * (batches.index(c["batch"]) - (len(batches) - 1) / 2)
                     for c in of
                 ]
                 y = [c[least] / ours[c["job"], c["batch"]] for c in of]
@@ -224,6 +225,7 @@ def plot(results: dict, path: pathlib.Path, clock: str) -> None:
             axes.axhline(1.0, color="black", linewidth=1)
             axes.set_title(f"{robot}, {dtype}")
             axes.set_xticks(range(len(todo)), todo, rotation=60)
+            axes.set_xlim(-0.5, len(todo) - 0.5)
             axes.grid(alpha=0.3)
         grid[i, 0].set_ylabel("time over jaxrbd's")
     handles, labels = grid[0, 0].get_legend_handles_labels()
