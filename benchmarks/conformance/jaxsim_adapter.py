@@ -1,17 +1,14 @@
 """JaxSim: `--adapter benchmarks.conformance.jaxsim_adapter:JaxSim`."""
 
-from xml.etree import ElementTree
-
 import jax.numpy as jnp
 import jaxsim.api as js
 import numpy as np
 from jaxsim import VelRepr
 
-from jaxrbd import joints
-from jaxrbd.testing import STEP, Adapter, Functions, Unsupported, about_com
-from jaxrbd.testing.urdf import _rpy, _text
+from jaxrbd.testing import STEP, Adapter, Functions
 
 from .mjcf import Conversion
+from .sdf import sdf
 
 
 class JaxSim(Adapter):
@@ -92,52 +89,3 @@ class JaxSim(Adapter):
 
         robot_nv = nv + len(own)
         return Functions(inverse_dynamics, forward_dynamics, placement, step)
-
-
-def sdf(robot, floating):
-    """The robot as SDF text; its first joint, where `floating`, is not stated: its link is free."""
-    root = ElementTree.Element("sdf", version="1.7")
-    model = ElementTree.SubElement(root, "model", name="conformance")
-    if not floating:
-        base = ElementTree.SubElement(model, "link", name="base")
-        _inertial(base, 1.0, np.zeros(3), np.eye(3))
-        fixed = ElementTree.SubElement(model, "joint", name="fixed", type="fixed")
-        ElementTree.SubElement(fixed, "parent").text = "world"
-        ElementTree.SubElement(fixed, "child").text = "base"
-    inertias = {link.name: link.inertia for link in robot.links}
-    for i, joint in enumerate(robot.joints):
-        link = ElementTree.SubElement(model, "link", name=joint.child)
-        _inertial(link, *about_com(inertias[joint.child]))
-        if floating and i == 0:
-            continue
-        ElementTree.SubElement(link, "pose", relative_to=joint.name).text = "0 0 0 0 0 0"
-        kind = {joints.Revolute: "revolute", joints.Prismatic: "prismatic"}.get(type(joint.kind))
-        if kind is None:
-            raise Unsupported(f"no joint such as {joint.name}")
-        element = ElementTree.SubElement(model, "joint", name=joint.name, type=kind)
-        H, parent = joint.placement, joint.parent or "base"
-        pose = ElementTree.SubElement(element, "pose", relative_to=parent)
-        pose.text = f"{_text(H[:3, 3])} {_text(_rpy(H[:3, :3]))}"
-        ElementTree.SubElement(element, "parent").text = parent
-        ElementTree.SubElement(element, "child").text = joint.child
-        axis = ElementTree.SubElement(element, "axis")
-        unit = joint.kind.axis / np.linalg.norm(joint.kind.axis)
-        ElementTree.SubElement(axis, "xyz").text = _text(unit)
-        ElementTree.SubElement(axis, "limit")
-    return ElementTree.tostring(root, encoding="unicode")
-
-
-def _inertial(link, mass, com, I):
-    element = ElementTree.SubElement(link, "inertial")
-    ElementTree.SubElement(element, "mass").text = repr(mass)
-    ElementTree.SubElement(element, "pose").text = f"{_text(com)} 0 0 0"
-    inertia = ElementTree.SubElement(element, "inertia")
-    for name, at in {
-        "ixx": (0, 0),
-        "ixy": (0, 1),
-        "ixz": (0, 2),
-        "iyy": (1, 1),
-        "iyz": (1, 2),
-        "izz": (2, 2),
-    }.items():
-        ElementTree.SubElement(inertia, name).text = repr(float(I[at]))

@@ -1,0 +1,80 @@
+"""The same jobs on the same robots for jaxrbd and its peers: `python -m benchmarks`.
+
+Every result is compared with Pinocchio's before it is timed. The libraries take turns in short
+bursts, all on one core. See benchmarks/README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pathlib
+
+from . import environments, jobs, peers, robots
+
+QUICK = {"robots": ("hyq", "g1", "talos"), "batches": (64, 1024), "dtypes": ("float64",)}
+ALL = {
+    "robots": robots.NAMES,
+    "batches": (1, 64, 1024, 8192),
+    "dtypes": ("float64", "float32"),
+}
+GPU_BATCHES = (65536, 1_000_000)
+
+
+def arguments() -> argparse.Namespace:
+    """The command line, with what it leaves open filled in."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    names = {"type": lambda text: tuple(text.split(",")), "metavar": "A,B"}
+    parser.add_argument("--robots", **names, help=f"of {','.join(robots.NAMES)}")
+    parser.add_argument(
+        "--jobs", **names, default=tuple(jobs.JOBS), help=f"of {','.join(jobs.JOBS)}"
+    )
+    parser.add_argument("--batches", type=lambda text: tuple(map(int, text.split(","))))
+    parser.add_argument("--dtypes", **names, help="of float64,float32")
+    parser.add_argument("--peers", **names, help=f"of {','.join(peers.PEERS)}")
+    parser.add_argument("--all", action="store_true", help="every robot, batch and precision: days")
+    parser.add_argument("--seconds", type=float, default=0.5, help="of timing, a cell")
+    parser.add_argument("--limit", type=float, default=300, help="seconds to compile a cell")
+    parser.add_argument("--core", type=int, help="that all run on; default: the last")
+    parser.add_argument("--platform", choices=("cpu", "gpu"), help="default: gpu if there is one")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("benchmarks/results"))
+    parser.add_argument("--install", action="store_true", help="make the environments and stop")
+    parser.add_argument(
+        "--environments",
+        type=pathlib.Path,
+        default=environments.FOLDER,
+        help="folder with the libraries' environments, NAME/bin/python",
+    )
+    parser.add_argument(
+        "--environment", action="append", default=[], metavar="NAME=PYTHON", help="one of them"
+    )
+    options = parser.parse_args()
+    options.platform = options.platform or ("gpu" if environments.cuda() else "cpu")
+    gpu = options.platform == "gpu"
+    for name, value in (ALL if options.all else QUICK).items():
+        if getattr(options, name) is None:
+            setattr(options, name, value + (GPU_BATCHES if gpu and name == "batches" else ()))
+    options.batches = tuple(sorted(options.batches))
+    if options.peers is None:
+        there = {name: gpu or not peer.optional for name, peer in peers.PEERS.items()}
+        options.peers = tuple(name for name in there if there[name])
+    for name, known in (("robots", robots.NAMES), ("jobs", jobs.JOBS), ("peers", peers.PEERS)):
+        unknown = set(getattr(options, name)) - set(known)
+        if unknown:
+            parser.error(f"--{name}: no {', '.join(unknown)}; there are {', '.join(known)}")
+    if options.core is None:
+        options.core = max(os.sched_getaffinity(0))
+    return options
+
+
+def main() -> None:
+    options = arguments()
+    if options.install:
+        return environments.install(options.peers, options.environments)
+    from . import report, session
+
+    return report.write(session.run(options), options.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""States in a library's conventions, and its results back in ours.
+
+Values are converted by `conformance/mjcf.py`. A derivative is converted without a formula of its
+own: the library's function is replaced by its linearisation, which is known, and jaxrbd's function
+is that one between two conversions; JAX differentiates the whole.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import jaxrbd
+
+from . import jobs
+from .conformance.mjcf import Conversion
+from .robots import Robot
+
+
+class Ours:
+    """jaxrbd's and Pinocchio's own conventions: nothing changes."""
+
+    def position(self, q):
+        return q
+
+    def motion(self, q, v):
+        return v
+
+    def motion_back(self, q, v):
+        return v
+
+    def acceleration(self, q, v, a):
+        return a
+
+    def acceleration_back(self, q, v, a):
+        return a
+
+
+class Checker:
+    """Converts and compares for one robot. `model`: the robot in jaxrbd, in double precision."""
+
+    def __init__(self, robot: Robot, model: jaxrbd.Model, reference: dict[str, np.ndarray]):
+        self.robot, self.model, self.reference = robot, model, reference
+        self.states = jobs.states(model.nq, model.nv, robot.floating)
+
+    def native(self, convention: str) -> dict[str, np.ndarray]:
+        """All states as the library takes them."""
+        convert = self._conversion(convention)
+
+        def one(q, v, a, tau):
+            return {
+                "q": convert.position(q),
+                "v": convert.motion(q, v),
+                "a": convert.acceleration(q, v, a),
+                "tau": convert.motion(q, tau),
+            }
+
+        q, v, a, tau, taus = (self.states[name] for name in ("q", "v", "a", "tau", "taus"))
+        found = jax.jit(jax.vmap(one))(q, v, a, tau)
+        return {**{name: np.asarray(x) for name, x in found.items()}, "taus": taus}
+
+    def error(self, job: str, convention: str, batch: int, found: list[np.ndarray]) -> float:
+        """The largest error of a library's arrays of the checked samples: see `jobs.error`."""
+        rows = jobs.checked(batch) % jobs.UNIQUE
+        expected = []
+        while f"{job}_{len(expected)}" in self.reference:
+            expected.append(self.reference[f"{job}_{len(expected)}"][rows])
+        if len(found) != len(expected):
+            return float("inf")
+        if job == "rollout_grad" and self.other_steps(convention):
+            along = np.einsum("bij,kij->bk", found[0], jobs.directions(found[0].shape[-1]))
+            return jobs.error(along, self.reference["rollout_grad_along"][rows])
+        state = {name: x[rows] for name, x in self.states.items()}
+        value = {"drnea": "rnea_0", "grad": "rnea_0", "dfd": "fd_0"}.get(job)
+        if value is not None:
+            state["value"] = self.reference[value][rows]
+        back = self._back(job, convention, tuple(x.shape[-1] for x in found))
+        if back is not None:
+            found = [np.asarray(x) for x in back(state, [jnp.asarray(x) for x in found])]
+        return max(jobs.error(x, y) for x, y in zip(found, expected))
+
+    def other_steps(self, convention: str) -> bool:
+        """Whether a library of this convention takes other steps than ours of the same size."""
+        return convention == "mujoco" and self.robot.floating
+
+    def _conversion(self, convention: str):
+        return {"pinocchio": Ours, "mujoco": lambda: Conversion(self.robot)}[convention]()
+
+    @functools.cache  # noqa: B019
+    def _back(self, job: str, convention: str, widths: tuple[int, ...]):
+        """The compiled conversion of a batch of results; None where there is nothing to convert."""
+        convert, model = self._conversion(convention), self.model
+        if job in ("fk", "rollout_grad"):
+            return None
+        if convention == "pinocchio" and widths[0] == model.nv:
+            return None
+
+        def motion_matrix(q):
+            return jax.vmap(lambda e: convert.motion(q, e), out_axes=1)(jnp.eye(model.nv))
+
+        def plain(state, found):
+            q, v = state["q"], state["v"]
+            if job == "rnea":
+                return [convert.motion_back(q, found[0])]
+            if job == "fd":
+                return [convert.acceleration_back(q, v, found[0])]
+            T = motion_matrix(q)
+            J = jnp.matmul(found[0], T, precision="highest")
+            return [J if job == "jacobian" else jnp.matmul(T.T, J, precision="highest")]
+
+        def linear(state, found):
+            third = "tau" if job == "dfd" else "a"
+            at_q, at_v, at_x = (state[name] for name in ("q", "v", third))
+
+            def arguments(dq, v, x):
+                q = jaxrbd.integrate(model, at_q, dq)
+                given = convert.motion(q, x) if job == "dfd" else convert.acceleration(q, v, x)
+                return q, convert.position(q), convert.motion(q, v), given
+
+            start = arguments(jnp.zeros(model.nv), at_v, at_x)[1:]
+
+            def change(dq, v, x):
+                """The library's function less its value, to first order."""
+                q, *at = arguments(dq, v, x)
+                moved = [y - y0 for y, y0 in zip(at, start)]
+                if widths[0] == model.nv:
+                    moved[0] = self._tangent(convention, start[0], at[0])
+                terms = [jnp.matmul(J, y, precision="highest") for J, y in zip(found, moved)]
+                return q, sum(terms)
+
+            zero = jnp.zeros(model.nv)
+            if job == "grad":
+                return jax.grad(lambda *args: change(*args)[1], (0, 1, 2))(zero, at_v, at_x)
+
+            def ours(dq, v, x):
+                q, more = change(dq, v, x)
+                if job == "dfd":
+                    value = convert.acceleration(at_q, at_v, state["value"])
+                    return convert.acceleration_back(q, v, value + more)
+                return convert.motion_back(q, convert.motion(at_q, state["value"]) + more)
+
+            return jax.jacfwd(ours, (0, 1, 2))(zero, at_v, at_x)
+
+        one = linear if job in ("drnea", "dfd", "grad") else plain
+        return jax.jit(jax.vmap(one))
+
+    def _tangent(self, convention: str, start, end):
+        """The velocity that leads from one configuration to another nearby in a unit of time."""
+        assert convention == "mujoco"
+        if not self.robot.floating:
+            return end - start
+        w, x, y, z = start[3:7]
+        turned = jnp.stack(  # the vector part of conj(start) * end, quaternions wxyz
+            [
+                w * end[4] - x * end[3] - y * end[6] + z * end[5],
+                w * end[5] + x * end[6] - y * end[3] - z * end[4],
+                w * end[6] - x * end[5] + y * end[4] - z * end[3],
+            ]
+        )
+        return jnp.concatenate([end[:3] - start[:3], 2 * turned, end[7:] - start[7:]])

@@ -1,0 +1,130 @@
+"""What the peers written in JAX share: derived jobs, compilation, timing."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import time
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from . import Prepared, Unsupported
+
+
+class Library:
+    """A library with a robot. Derive from it, and define the jobs that it has.
+
+    A job is a method, of one sample, with the arrays of `shared` before those of the job. Those
+    that are derivatives are here already, by reverse mode: outputs are fewer than inputs.
+    """
+
+    names: tuple[str, ...] = ()  # of the packages whose versions matter
+    shared: tuple = ()
+    batched = False  # whether its functions take batches as they are
+
+    def __init__(self, robot: dict):
+        self.robot = robot
+        self.floating, self.nv = robot["floating"], robot["nv"]
+
+    def versions(self) -> dict[str, str]:
+        return {name: importlib.metadata.version(name) for name in (*self.names, "jax", "jaxlib")}
+
+    def prepare(self, job: str, arrays: Sequence[np.ndarray]) -> Prepared:
+        if not hasattr(self, job):
+            raise Unsupported("no such function")
+        function = getattr(self, job)
+        if not self.batched:
+            function = jax.vmap(function, (None,) * len(self.shared) + (0,) * len(arrays))
+        return prepare(function, arrays, self.shared, lambda x: self.finish(job, x))
+
+    def finish(self, job: str, arrays: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+        """The results in order, outside of what is timed."""
+        return arrays
+
+    def rnea(self, q, v, a):
+        raise Unsupported("no inverse dynamics")
+
+    def fd(self, q, v, tau):
+        raise Unsupported("no forward dynamics")
+
+    def step(self, q, v, tau):
+        """One step of semi-implicit Euler: (q, v)."""
+        raise Unsupported("no integration of a configuration")
+
+    def drnea(self, q, v, a):
+        return jax.jacrev(self.rnea, (0, 1, 2))(q, v, a)
+
+    def dfd(self, q, v, tau):
+        return jax.jacrev(self.fd, (0, 1, 2))(q, v, tau)
+
+    def grad(self, q, v, a):
+        return jax.grad(lambda *x: 0.5 * jnp.sum(self.rnea(*x) ** 2), (0, 1, 2))(q, v, a)
+
+    def rollout_grad(self, q, v, taus):
+        def loss(taus):
+            def step(state, row):
+                motorless = jnp.zeros(6 * self.floating, row.dtype)
+                return self.step(*state, jnp.concatenate([motorless, row])), None
+
+            (_, end), _ = jax.lax.scan(step, (q, v), taus)
+            return 0.5 * jnp.sum(end**2)
+
+        return jax.grad(loss)(taus)
+
+
+def setup(dtype: np.dtype) -> None:
+    """Double precision, if asked for."""
+    jax.config.update("jax_enable_x64", dtype == np.float64)
+
+
+def prepare(
+    function: Callable, arrays: Sequence[np.ndarray], shared: Sequence, finish: Callable
+) -> Prepared:
+    """The job of `function(*shared, *arrays)`, compiled; `finish` orders its results."""
+    run = jax.jit(function)
+    inputs = jax.block_until_ready([*shared, *map(jax.device_put, arrays)])
+    start = time.perf_counter()
+    compiled = run.lower(*inputs).compile()
+    facts = {"compile_s": time.perf_counter() - start, **_analysis(compiled)}
+    room, needed = _room(), facts["temp_bytes"] or 0
+    if needed > room:
+        raise Unsupported(f"needs {needed / 1e9:.0f} GB")
+    found = [jax.block_until_ready(run(*inputs))]
+
+    def timed(calls: int) -> list[float]:
+        seconds = []
+        for _ in range(calls):
+            start = time.perf_counter()
+            jax.block_until_ready(run(*inputs))
+            seconds.append(time.perf_counter() - start)
+        return seconds
+
+    def outputs(samples: np.ndarray) -> Sequence[np.ndarray]:
+        return finish([np.asarray(x)[samples] for x in jax.tree.leaves(found.pop())])
+
+    return Prepared(timed, outputs, facts)
+
+
+def _room() -> float:
+    """Bytes that temporaries may take: half of the machine's, or most of what a GPU has left."""
+    stats = jax.devices()[0].memory_stats()
+    if stats and "bytes_limit" in stats:
+        return 0.9 * (stats["bytes_limit"] - stats["bytes_in_use"])
+    return 0.5 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _analysis(compiled) -> dict:
+    """Temporary memory, and the arithmetic and traffic that XLA counts."""
+    memory, cost, device = compiled.memory_analysis(), compiled.cost_analysis(), jax.devices()[0]
+    if isinstance(cost, list):  # of older JAX
+        cost = cost[0]
+    return {
+        "temp_bytes": getattr(memory, "temp_size_in_bytes", None),
+        "flops": (cost or {}).get("flops"),
+        "bytes": (cost or {}).get("bytes accessed"),
+        "platform": device.platform,
+        "device": device.device_kind,
+    }

@@ -1,0 +1,90 @@
+"""adam-robotics, with velocities in the body's own frame."""
+
+from __future__ import annotations
+
+import pathlib
+
+import jax.numpy as jnp
+import numpy as np
+
+from .. import jobs
+from . import Unsupported, _jax
+
+
+class Adam(_jax.Library):
+    """Inverse dynamics is the mass matrix times the acceleration, and the bias force.
+
+    Its robots float: of a fixed one, the base's rows are left out, and forward dynamics solves
+    with what remains of the mass matrix.
+    """
+
+    names = ("adam-robotics",)
+
+    def __init__(self, folder: pathlib.Path, robot: dict, dtype: np.dtype):
+        from adam import Representations
+        from adam.jax import KinDynComputations
+
+        super().__init__(robot)
+        if any(joint["kind"] == "prismatic" for joint in robot["joints"]):
+            raise Unsupported("no prismatic joints")
+        names = [joint["name"] for joint in robot["joints"][self.floating :]]
+        gravity = jnp.array([0, 0, -9.81, 0, 0, 0], dtype)
+        path = str(folder / "robot.urdf")
+        self.adam = KinDynComputations(path, names, dtype=dtype, gravity=gravity)
+        self.adam.set_frame_velocity_representation(Representations.BODY_FIXED_REPRESENTATION)
+        self.links = [joint["link"] for joint in robot["joints"]]
+        self.frame = self.links[robot["frame"]]
+        self.skipped = 0 if self.floating else 6
+
+    def _configuration(self, q):
+        if not self.floating:
+            return jnp.eye(4, dtype=q.dtype), q
+        x, y, z, w = q[3:7]
+        rows = [
+            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y), q[0]],
+            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x), q[1]],
+            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y), q[2]],
+        ]
+        bottom = jnp.array([[0, 0, 0, 1]], q.dtype)
+        return jnp.concatenate([jnp.stack([jnp.stack(row) for row in rows]), bottom]), q[7:]
+
+    def _velocity(self, v):
+        return (v[:6], v[6:]) if self.floating else (jnp.zeros(6, v.dtype), v)
+
+    def fk(self, q):
+        at = self._configuration(q)
+        X = jnp.stack([self.adam.forward_kinematics(link, *at) for link in self.links])
+        return X[:, :3, :3], X[:, :3, 3]
+
+    def _bias(self, q, v):
+        return self.adam.bias_force(*self._configuration(q), *self._velocity(v))[self.skipped :]
+
+    def rnea(self, q, v, a):
+        return jnp.matmul(self.crba(q), a, precision="highest") + self._bias(q, v)
+
+    def crba(self, q):
+        return self.adam.mass_matrix(*self._configuration(q))[self.skipped :, self.skipped :]
+
+    def fd(self, q, v, tau):
+        if not self.floating:
+            return jnp.linalg.solve(self.crba(q), tau - self._bias(q, v))
+        on_base = {self.links[0]: tau[:6]}
+        return self.adam.aba(*self._configuration(q), *self._velocity(v), tau[6:], on_base)
+
+    def jacobian(self, q):
+        at = self._configuration(q)
+        J = self.adam.jacobian(self.frame, *at)[:, self.skipped :]
+        R = self.adam.forward_kinematics(self.frame, *at)[:3, :3]
+        turned = [jnp.matmul(R, part, precision="highest") for part in (J[:3], J[3:])]
+        return jnp.concatenate(turned)
+
+    def step(self, q, v, tau):
+        if self.floating:
+            raise Unsupported("no function moves a floating base along its manifold")
+        v = v + jobs.DT * self.fd(q, v, tau)
+        return q + jobs.DT * v, v
+
+
+def load(folder: pathlib.Path, robot: dict, dtype: np.dtype) -> Adam:
+    _jax.setup(dtype)
+    return Adam(folder, robot, dtype)

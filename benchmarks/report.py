@@ -1,0 +1,260 @@
+"""What a run found, as Markdown tables and a plot: `python -m benchmarks.report results.json`.
+
+`--clock cpu` shows the time of the process's own clock instead of that on the wall: see `session.
+summary`. `--readme` puts the tables into benchmarks/README.md and the plot beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import pathlib
+
+from . import jobs, limits
+
+# What a cell says where a library has no such function or cannot express the robot.
+NONE = "-"
+README = pathlib.Path(__file__).with_name("README.md")
+MARKS = "<!-- measured -->", "<!-- end -->"
+CLOCKS = {"wall": ("min_us", "median_us"), "cpu": ("cpu_min_us", "cpu_median_us")}
+
+
+def write(results: dict, out: pathlib.Path, clock: str = "wall") -> None:
+    """results.md and, where matplotlib is installed, results.png, beside results.json."""
+    (out / "results.md").write_text(Tables(results, clock).markdown())
+    print(f"wrote {out / 'results.md'}")
+    if importlib.util.find_spec("matplotlib"):
+        plot(results, out / "results.png", clock)
+
+
+def table(head: list, rows: list[list]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join("| " + " | ".join(map(str, line)) + " |\n" for line in lines)
+
+
+def number(x: float) -> str:
+    """Three digits, never an exponent."""
+    if x >= 100:
+        return f"{x:,.0f}"
+    return f"{x:.3g}" if x >= 1e-3 else "0"
+
+
+def short(reason: str) -> str:
+    """What a cell that failed says: wrong results, limits of time and memory in words."""
+    return reason if reason.startswith(("wrong", ">", "needs")) else NONE
+
+
+def rows_of(cells: list[dict], *keys: str) -> dict[tuple, dict[str, dict]]:
+    """The cells of each row by library; a row is what its keys say."""
+    rows: dict[tuple, dict[str, dict]] = {}
+    for cell in cells:
+        rows.setdefault(tuple(cell[key] for key in keys), {})[cell["peer"]] = cell
+    return rows
+
+
+class Tables:
+    """The tables of a run."""
+
+    def __init__(self, results: dict, clock: str):
+        self.results, self.peers = results, results["peers"]
+        self.least, self.median = CLOCKS[clock]
+        self.clock = clock
+
+    def markdown(self) -> str:
+        """All of them."""
+        parts = [self.head()]
+        cells = self.results["cells"]
+        for dtype in dict.fromkeys(cell["dtype"] for cell in cells):
+            of = [cell for cell in cells if cell["dtype"] == dtype]
+            parts += [f"### {dtype}\n", self.ratios(of)]
+            for robot, facts in self.results["robots"].items():
+                here = [cell for cell in of if cell["robot"] == robot]
+                if here:
+                    parts += [f"#### {robot}, {facts['nv']} dofs, {dtype}\n", self.times(here)]
+                    parts += [self.reasons(here)]
+            parts += [self.compilation(of), self.memory(of), self.limits(of)]
+        return "\n".join(part for part in parts if part)
+
+    def head(self) -> str:
+        """When, how, where; and what a reader should beware of."""
+        results, machine = self.results, self.results["machine"]
+        versions: dict[str, str] = {}
+        for peer, found in results["versions"].items():
+            for name, version in found.items():
+                if versions.setdefault(name, version) != version:
+                    versions[f"{name} (of {peer})"] = version
+        devices = {cell["device"] for cell in results["cells"] if cell.get("platform") == "gpu"}
+        where = f"one of {machine['cores']} cores" + "".join(f"; {device}" for device in devices)
+        lines = [
+            f"{results['date'][:10]}, `{results['command']}`",
+            f"{machine['processor']}, {where}, {machine['system']}, Python {machine['python']}. "
+            + ", ".join(f"{name} {version}" for name, version in versions.items())
+            + ".",
+        ]
+        shares = [cell["share"] for cell in results["cells"] if cell.get("share")]
+        if shares and not devices:
+            own = sorted(shares)[len(shares) // 2]
+            if own < 0.9:
+                lines.append(
+                    f"The machine was busy: the libraries had {own:.0%} of their core (median)."
+                )
+            if self.clock == "cpu":
+                lines.append("Times are of the processes' own clocks.")
+        return "\n\n".join(lines) + "\n"
+
+    def ratios(self, cells: list[dict]) -> str:
+        """jaxrbd's time over Pinocchio's."""
+        rows = rows_of(cells, "job", "robot", "batch")
+        columns = list(dict.fromkeys((robot, batch) for _, robot, batch in rows))
+
+        def ratio(job, column):
+            row = rows.get((job, *column), {})
+            pair = [row.get(peer, {}).get(self.least) for peer in ("jaxrbd", "pinocchio")]
+            return f"{pair[0] / pair[1]:.2f}" if all(pair) else NONE
+
+        names = list(dict.fromkeys(job for job, _, _ in rows))
+        body = [[jobs.JOBS[job].title, *(ratio(job, c) for c in columns)] for job in names]
+        if all(text == NONE for row in body for text in row[1:]):
+            return ""
+        head = ["job", *(f"{robot}, {batch}" for robot, batch in columns)]
+        return "jaxrbd's time over Pinocchio's (robot, batch):\n\n" + table(head, body)
+
+    def times(self, cells: list[dict]) -> str:
+        body = [
+            [jobs.JOBS[job].title, f"{batch:,}", *(self.time(row.get(p)) for p in self.peers)]
+            for (job, batch), row in rows_of(cells, "job", "batch").items()
+        ]
+        head = ["job", "batch", *self.peers]
+        return "Microseconds a sample, minimum (median):\n\n" + table(head, body)
+
+    def time(self, cell: dict | None) -> str:
+        if cell is None:
+            return NONE
+        if "failed" in cell:
+            return short(cell["failed"])
+        note = f", {cell['note']}" if cell.get("note") else ""
+        return f"{number(cell[self.least])} ({number(cell[self.median])}{note})"
+
+    def reasons(self, cells: list[dict]) -> str:
+        """Why cells are empty."""
+        why: dict[tuple[str, str], dict] = {}
+        for cell in cells:
+            if "failed" in cell and short(cell["failed"]) == NONE:
+                why.setdefault((cell["peer"], cell["failed"]), {})[cell["job"]] = None
+        every = len({cell["job"] for cell in cells})
+        lines = [
+            f"- {peer}: {reason}" + (f" ({', '.join(of)})" if len(of) < every else "")
+            for (peer, reason), of in why.items()
+        ]
+        return "\n".join(lines) + "\n" if lines else ""
+
+    def compilation(self, cells: list[dict]) -> str:
+        """The longest of all batches."""
+        body = self._largest(cells, lambda cell: cell.get("compile_s"), lambda x: f"{x:.1f}")
+        return body and "#### Trace and compile, seconds\n\n" + body
+
+    def memory(self, cells: list[dict]) -> str:
+        """Temporary memory, the most of all batches."""
+
+        def of(cell):
+            size = cell.get("temp_bytes")
+            return None if size is None else size / cell["batch"] / 1e3
+
+        body = self._largest(cells, of, number)
+        return body and "#### Temporary memory, kB a sample\n\n" + body
+
+    def limits(self, cells: list[dict]) -> str:
+        """What part of a GPU's limits is reached, at the largest batch."""
+        cells = [cell for cell in cells if cell.get("platform") == "gpu" and "failed" not in cell]
+        if not cells:
+            return ""
+        largest = max(cell["batch"] for cell in cells)
+        body = []
+        for cell in cells:
+            if cell["batch"] == largest and cell.get("bytes"):
+                found = limits.fractions(cell)
+                texts = [f"{x:.1%}" for x in found] if found else ["unknown device"] * 2
+                title = jobs.JOBS[cell["job"]].title
+                body.append([cell["robot"], title, cell["peer"], f"{largest:,}", *texts])
+        head = ["robot", "job", "library", "batch", "of the memory", "of the arithmetic"]
+        return "#### Part of the GPU's limits that is reached\n\n" + table(head, body)
+
+    def _largest(self, cells: list[dict], of, text) -> str:
+        shown = [p for p in self.peers if any(of(c) is not None for c in cells if c["peer"] == p)]
+        body = []
+        for robot, job in rows_of(cells, "robot", "job"):
+            row = []
+            for peer in shown:
+                here = [c for c in cells if (c["robot"], c["job"], c["peer"]) == (robot, job, peer)]
+                found = [of(c) for c in here if of(c) is not None]
+                failed = [short(c["failed"]) for c in here if "failed" in c]
+                row.append(text(max(found)) if found else (failed or [NONE])[0])
+            body.append([robot, jobs.JOBS[job].title, *row])
+        return table(["robot", "job", *shown], body) if shown else ""
+
+
+def plot(results: dict, path: pathlib.Path, clock: str) -> None:
+    """Every library's time over jaxrbd's: a row a precision, a column a robot."""
+    from matplotlib.figure import Figure
+
+    cells = [cell for cell in results["cells"] if "failed" not in cell]
+    dtypes = list(dict.fromkeys(cell["dtype"] for cell in cells))
+    names = list(dict.fromkeys(cell["robot"] for cell in cells))
+    if not names:
+        return
+    todo = list(dict.fromkeys(cell["job"] for cell in cells))
+    batches = sorted({cell["batch"] for cell in cells})
+    least, _ = CLOCKS[clock]
+    figure = Figure(figsize=(1 + 3.6 * len(names), 1 + 3.6 * len(dtypes)), layout="constrained")
+    grid = figure.subplots(len(dtypes), len(names), squeeze=False, sharey=True)
+    for i, dtype in enumerate(dtypes):
+        for j, robot in enumerate(names):
+            axes = grid[i, j]
+            here = [c for c in cells if (c["dtype"], c["robot"]) == (dtype, robot)]
+            ours = {(c["job"], c["batch"]): c[least] for c in here if c["peer"] == "jaxrbd"}
+            for k, peer in enumerate(p for p in results["peers"] if p != "jaxrbd"):
+                of = [c for c in here if c["peer"] == peer and (c["job"], c["batch"]) in ours]
+                x = [
+                    todo.index(c["job"])
+                    + 0.12 * (batches.index(c["batch"]) - (len(batches) - 1) / 2)
+                    for c in of
+                ]
+                y = [c[least] / ours[c["job"], c["batch"]] for c in of]
+                axes.semilogy(x, y, ".", color=f"C{k}", label=peer)
+            axes.axhline(1.0, color="black", linewidth=1)
+            axes.set_title(f"{robot}, {dtype}")
+            axes.set_xticks(range(len(todo)), todo, rotation=60)
+            axes.set_xlim(-0.5, len(todo) - 0.5)
+            axes.grid(alpha=0.3)
+        grid[i, 0].set_ylabel("time over jaxrbd's")
+    handles, labels = grid[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels) or 1)
+    figure.savefig(path, dpi=110, metadata={"Software": None})
+
+
+def into_readme(results: dict, clock: str) -> None:
+    """Replace what stands between the marks of benchmarks/README.md."""
+    text = README.read_text()
+    before, rest = text.split(MARKS[0])
+    _, after = rest.split(MARKS[1])
+    picture = "![The libraries' times over jaxrbd's](results.png)"
+    body = f"\n\n{picture}\n\n{Tables(results, clock).markdown()}\n"
+    README.write_text(before + MARKS[0] + body + MARKS[1] + after)
+    plot(results, README.with_name("results.png"), clock)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.report", description=__doc__)
+    parser.add_argument("results", type=pathlib.Path)
+    parser.add_argument("--clock", choices=tuple(CLOCKS), default="wall")
+    parser.add_argument("--readme", action="store_true")
+    options = parser.parse_args()
+    results = json.loads(options.results.read_text())
+    write(results, options.results.parent, options.clock)
+    if options.readme:
+        into_readme(results, options.clock)
+
+
+if __name__ == "__main__":
+    main()

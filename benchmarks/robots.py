@@ -1,0 +1,217 @@
+"""The robots of the benchmark: joints that move and nothing else, the same for every library.
+
+A robot is read by jaxrbd, its fixed joints are welded, its geometry, limits, damping and armature
+left out, and what remains is written down for all: as URDF, MJCF, SDF and as plain numbers. Joints
+and links are called by their numbers, so that every library that sorts them by name or depth-first
+finds the same order, and q and v mean the same.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import json
+import pathlib
+import warnings
+from xml.etree import ElementTree
+
+import numpy as np
+
+import jaxrbd
+from jaxrbd import joints
+from jaxrbd.testing import about_com
+from jaxrbd.testing.urdf import _inertial, _origin, _rpy, _text
+
+from .conformance.mjcf import mjcf
+from .conformance.sdf import sdf
+
+GRAVITY = (0.0, 0.0, -9.81)
+# In example-robot-data: the file, whether the base floats, joints to weld at zero.
+FILES = {
+    "panda": ("panda_description/urdf/panda.urdf", False, "panda_finger_joint1"),
+    "hyq": ("hyq_description/robots/hyq_no_sensors.urdf", True, ""),
+    "g1": ("g1_description/urdf/g1_29dof_rev_1_0.urdf", True, ""),
+    "talos": ("talos_data/robots/talos_reduced.urdf", True, ""),
+}
+NAMES = ("arm7", "panda", "hyq", "g1", "talos", "chain8", "chain32", "chain128", "tree63")
+
+
+@dataclasses.dataclass(frozen=True)
+class Robot:
+    """Links and joints in jaxrbd's order, which is that of the conformance robots too.
+
+    `frame`: the joint whose link is furthest from the root; its Jacobian is asked for.
+    """
+
+    name: str
+    links: tuple[jaxrbd.Link, ...]
+    joints: tuple[jaxrbd.JointSpec, ...]
+    gravity: tuple[float, float, float] = GRAVITY
+
+    @property
+    def floating(self) -> bool:
+        """Whether the first joint is a free-flyer."""
+        return isinstance(self.joints[0].kind, joints.FreeFlyer)
+
+    @property
+    def nq(self) -> int:
+        return len(self.joints) + 6 * self.floating
+
+    @property
+    def nv(self) -> int:
+        return len(self.joints) + 5 * self.floating
+
+    @property
+    def parents(self) -> list[int]:
+        """The number of the parent of each link; -1 is the world."""
+        names = {link.name: i for i, link in enumerate(self.links)}
+        return [names.get(joint.parent, -1) for joint in self.joints]
+
+    @property
+    def frame(self) -> int:
+        depth: list[int] = []
+        for parent in self.parents:
+            depth.append(depth[parent] + 1 if parent >= 0 else 0)
+        return int(np.argmax(depth))
+
+
+def make(name: str) -> Robot:
+    """The robot of that name. Raises FileNotFoundError without example-robot-data."""
+    if name.startswith("chain"):
+        return _tree(name, [i - 1 for i in range(int(name[5:]))])
+    if name.startswith("tree"):
+        return _tree(name, [(i + 1) // 2 - 1 for i in range(int(name[4:]))])
+    if name in jaxrbd.robot_names():
+        return plain(name, jaxrbd.load_robot(name))
+    file, floating, locked = FILES[name]
+    root_joint = "free_flyer" if floating else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", jaxrbd.InertiaWarning)
+        model = jaxrbd.load_urdf(_folder() / file, root_joint=root_joint)
+        if locked:
+            model = jaxrbd.lock_joints(model, {locked: 0.0})
+    return plain(name, model)
+
+
+def plain(name: str, model: jaxrbd.Model) -> Robot:
+    """The robot of a model: what moves, renamed."""
+    links, specs = jaxrbd.describe(model)
+    links, specs = links[: model.nb], specs[: model.nb]
+    number = {link.name: i for i, link in enumerate(links)}
+    return Robot(
+        name,
+        tuple(jaxrbd.Link(f"b{i:03}", _physical(link.inertia)) for i, link in enumerate(links)),
+        tuple(
+            jaxrbd.JointSpec(
+                f"j{i:03}",
+                spec.kind,
+                None if spec.parent is None else f"b{number[spec.parent]:03}",
+                f"b{i:03}",
+                spec.placement,
+            )
+            for i, spec in enumerate(specs)
+        ),
+    )
+
+
+def _tree(name: str, parents: list[int]) -> Robot:
+    """Rods of 0.3 m on hinges about x, y and z in turn; not numbered depth-first as yet."""
+    rod = jaxrbd.link_inertia(0.5, (0.02, 0.0, 0.15), np.diag([0.004, 0.005, 0.001]))
+    links = [jaxrbd.Link(f"link{i:03}", rod) for i in range(len(parents))]
+    specs = []
+    for i, parent in enumerate(parents):
+        placement = np.eye(4)
+        placement[:3, 3] = (0.05 * (-1) ** i, 0, 0.3) if parent >= 0 else (0, 0, 0)
+        kind = joints.Revolute(np.eye(3)[i % 3])
+        on = None if parent < 0 else links[parent].name
+        specs.append(jaxrbd.JointSpec(f"joint{i:03}", kind, on, links[i].name, placement))
+    return plain(name, jaxrbd.build_model(links, specs))
+
+
+def _physical(inertia: np.ndarray) -> np.ndarray:
+    """The inertia, made such that a rigid body can have it: MuJoCo takes no other."""
+    mass, com, I = about_com(inertia)
+    low, middle, high = np.linalg.eigvalsh(I)
+    more = max(0.0, 1.0001 * high - middle - low)
+    return jaxrbd.link_inertia(mass, com, I + more * np.eye(3))
+
+
+def _folder() -> pathlib.Path:
+    """Of example-robot-data's robots."""
+    marker = "example-robot-data/robots/"
+    try:
+        files = importlib.metadata.files("example-robot-data") or []
+    except importlib.metadata.PackageNotFoundError:
+        files = []
+    for file in files:
+        if marker in file.as_posix():
+            inside = file.as_posix().split(marker)[1]
+            return pathlib.Path(str(file.locate())).parents[inside.count("/")]
+    raise FileNotFoundError("the robots of example-robot-data: pip install example-robot-data")
+
+
+# ------------------------------------------------------------------------- what the libraries read
+
+
+def write(robot: Robot, folder: pathlib.Path) -> None:
+    """The files of a robot: robot.urdf, robot.xml (MJCF), robot.sdf and robot.json."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "robot.urdf").write_text(urdf(robot))
+    (folder / "robot.xml").write_text(mjcf(robot))
+    (folder / "robot.sdf").write_text(sdf(robot, robot.floating))
+    (folder / "robot.json").write_text(json.dumps(numbers(robot)))
+
+
+def numbers(robot: Robot) -> dict:
+    """The robot as plain numbers, for programs that build their model themselves."""
+    kinds = {joints.FreeFlyer: "free_flyer", joints.Revolute: "revolute"}
+    kinds[joints.Prismatic] = "prismatic"
+    rows = []
+    for link, joint, parent in zip(robot.links, robot.joints, robot.parents):
+        mass, com, I = about_com(link.inertia)
+        rows.append(
+            {
+                "name": joint.name,
+                "link": link.name,
+                "parent": parent,
+                "kind": kinds[type(joint.kind)],
+                "axis": _axis(joint).tolist(),
+                "R": joint.placement[:3, :3].tolist(),
+                "p": joint.placement[:3, 3].tolist(),
+                "mass": mass,
+                "com": com.tolist(),
+                "inertia": I.tolist(),
+            }
+        )
+    return {
+        "name": robot.name,
+        "nq": robot.nq,
+        "nv": robot.nv,
+        "floating": robot.floating,
+        "frame": robot.frame,
+        "joints": rows,
+    }
+
+
+def _axis(joint: jaxrbd.JointSpec) -> np.ndarray:
+    axis = np.asarray(getattr(joint.kind, "axis", (0.0, 0.0, 0.0)), float)
+    return axis / (np.linalg.norm(axis) or 1.0)
+
+
+def urdf(robot: Robot) -> str:
+    """The robot as URDF; its root link floats, or is `world`, which does not."""
+    root = ElementTree.Element("robot", name=robot.name)
+    if not robot.floating:
+        ElementTree.SubElement(root, "link", name="world")
+    for link in robot.links:
+        _inertial(ElementTree.SubElement(root, "link", name=link.name), link.inertia)
+    for joint in robot.joints[robot.floating :]:
+        kind = type(joint.kind).__name__.lower()
+        element = ElementTree.SubElement(root, "joint", name=joint.name, type=kind)
+        ElementTree.SubElement(element, "parent", link=joint.parent or "world")
+        ElementTree.SubElement(element, "child", link=joint.child)
+        _origin(element, joint.placement[:3, 3], _rpy(joint.placement[:3, :3]))
+        ElementTree.SubElement(element, "axis", xyz=_text(_axis(joint)))
+        limits = {"lower": "-100", "upper": "100", "effort": "1000", "velocity": "1000"}
+        ElementTree.SubElement(element, "limit", limits)
+    return ElementTree.tostring(root, encoding="unicode")

@@ -1,0 +1,104 @@
+"""One library at work, in its own interpreter: `python -m benchmarks.worker PEER FOLDER DTYPE`.
+
+Takes commands from its standard input, a JSON object a line, and answers each with one line:
+
+    {"do": "prepare", "job": ..., "batch": ..., "inputs": states.npz, "outputs": where to write}
+        -> {"compile_s": ..., "temp_bytes": ..., "note": ..., ...}   or   {"failed": why}
+    {"do": "time", "seconds": s} -> {"seconds": [...], ...}, a number a call, together about s
+
+Needs numpy and the library alone. What libraries print goes to the standard error.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import pathlib
+import sys
+import time
+import traceback
+
+# Before any library is imported: one thread.
+if os.environ.get("BENCHMARK_CORE"):
+    os.sched_setaffinity(0, {int(os.environ["BENCHMARK_CORE"])})
+
+import numpy as np
+
+from . import jobs
+from .peers import Unsupported
+
+
+class Worker:
+    """A library with a robot loaded, and the job at hand."""
+
+    def __init__(self, peer: str, folder: pathlib.Path, dtype: str):
+        self.dtype = np.dtype(dtype)
+        module = importlib.import_module(f"benchmarks.peers.{peer}")
+        robot = json.loads((folder / "robot.json").read_text())
+        self.peer = module.load(folder, robot, self.dtype)
+        self.prepared = None
+
+    def prepare(self, job: str, batch: int, inputs: str, outputs: str) -> dict:
+        self.prepared = None
+        names = jobs.JOBS[job].inputs
+        with np.load(inputs) as states:
+            arrays = [jobs.batch_of(states[name].astype(self.dtype), batch) for name in names]
+        self.prepared = self.peer.prepare(job, arrays)
+        found = self.prepared.outputs(jobs.checked(batch))
+        np.savez(outputs, *(np.asarray(x, float) for x in found))
+        return self.prepared.facts
+
+    def time(self, seconds: float) -> dict:
+        """As many calls as fit, one at the least; `cpu` is the process's own share of that."""
+        assert self.prepared is not None
+        start, cpu = time.perf_counter(), time.process_time()
+        taken = list(self.prepared.time(1))
+        while (left := start + seconds - time.perf_counter()) > 0:
+            # In one go what a third of the time left holds: Python stays out of short calls.
+            taken += self.prepared.time(max(1, int(left / 3 / np.median(taken))))
+        return {
+            "seconds": taken,
+            "wall": time.perf_counter() - start,
+            "cpu": time.process_time() - cpu,
+        }
+
+
+def answer(worker: Worker, command: dict) -> dict:
+    """What a command gives, failures included."""
+    do = command.pop("do")
+    try:
+        return getattr(worker, do)(**command)
+    except Unsupported as error:
+        return {"failed": str(error)}
+    except Exception as error:
+        traceback.print_exc()
+        line = (str(error).strip() or "no message").splitlines()[0]
+        return {"failed": f"{type(error).__name__}: {line[:150]}"}
+
+
+def main() -> None:
+    # The pipe is for answers alone.
+    pipe = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+
+    def say(message: dict) -> None:
+        pipe.write(json.dumps(message) + "\n")
+        pipe.flush()
+
+    peer, folder, dtype = sys.argv[1:]
+    try:
+        worker = Worker(peer, pathlib.Path(folder), dtype)
+    except Unsupported as error:
+        return say({"failed": str(error)})
+    except Exception as error:
+        traceback.print_exc()
+        return say({"failed": f"{type(error).__name__}: {str(error).strip()[:150]}"})
+    say({"versions": worker.peer.versions()})
+    for line in sys.stdin:
+        say(answer(worker, json.loads(line)))
+    return None
+
+
+if __name__ == "__main__":
+    main()

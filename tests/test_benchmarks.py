@@ -1,0 +1,198 @@
+"""The benchmark: results are compared before they are timed, and the tables say what was found."""
+
+import argparse
+import json
+
+import mujoco
+import numpy as np
+import pytest
+
+import jaxrbd
+from benchmarks import jobs, limits, report, robots, session, worker
+from benchmarks.conventions import Checker
+from benchmarks.peers import PEERS
+
+JOBS = ("fk", "rnea", "crba", "fd", "jacobian", "drnea")
+
+
+@pytest.fixture(scope="module")
+def checker(tmp_path_factory) -> Checker:
+    """The double pendulum, with Pinocchio's results."""
+    return make_checker("double_pendulum", tmp_path_factory.mktemp("double_pendulum"))
+
+
+def make_checker(name, folder) -> Checker:
+    """A bundled robot, with Pinocchio's results; its files are in `checker.folder`."""
+    pytest.importorskip("pinocchio")
+    from benchmarks import reference
+
+    robot = robots.make(name)
+    robots.write(robot, folder)
+    np.savez(folder / "states.npz", **jobs.states(robot.nq, robot.nv, robot.floating))
+    reference.main(folder)
+    root_joint = "free_flyer" if robot.floating else None
+    model = jaxrbd.load_urdf(folder / "robot.urdf", root_joint=root_joint)
+    with np.load(folder / "reference.npz") as file:
+        found = Checker(robot, model, dict(file))
+    found.folder = folder
+    return found
+
+
+def test_jaxrbd_at_work(checker):
+    """The worker of jaxrbd, in this process: every job is right and is timed."""
+    np.savez(checker.folder / "pinocchio.npz", **checker.native("pinocchio"))
+    ours = worker.Worker("jaxrbd", checker.folder, "float64")
+    assert set(ours.peer.versions()) == {"jaxrbd", "jax", "jaxlib"}
+    outputs = checker.folder / "outputs.npz"
+    for job in JOBS:
+        inputs = str(checker.folder / "pinocchio.npz")
+        command = {"job": job, "batch": 2, "inputs": inputs, "outputs": str(outputs)}
+        facts = worker.answer(ours, {"do": "prepare", **command})
+        assert facts["compile_s"] > 0
+        assert facts["temp_bytes"] >= 0
+        with np.load(outputs) as file:
+            error = checker.error(job, "pinocchio", 2, [file[key] for key in file.files])
+        assert error <= jobs.tolerance(job, "float64", 1.0, False)
+        found = worker.answer(ours, {"do": "time", "seconds": 0.001})
+        assert min(found["seconds"]) > 0
+    unknown = worker.answer(ours, {"do": "prepare", **command, "inputs": "no such file"})
+    assert unknown["failed"].startswith("FileNotFoundError")
+
+
+def test_conventions(tmp_path):
+    """MuJoCo's forces and their derivatives on a floating base, converted, are Pinocchio's."""
+    checker = make_checker("quadruped", tmp_path)
+    model = mujoco.MjModel.from_xml_path(str(tmp_path / "robot.xml"))
+    data, nv = mujoco.MjData(model), model.nv
+    found = [], ([], [], [])
+    states = checker.native("mujoco")
+    for q, v, a in zip(*(states[name][:2] for name in "qva")):
+        data.qpos, data.qvel, data.qacc = q, v, a
+        Jq, Jv, Ja = (np.zeros((nv, nv)) for _ in range(3))
+        mujoco.mjd_inverseFD(model, data, 1e-6, False, Jq, Jv, Ja, None, None, None, None)
+        mujoco.mj_inverse(model, data)
+        found[0].append(data.qfrc_inverse.copy())
+        for rows, J in zip(found[1], (Jq, Jv, Ja)):
+            rows.append(J.T)
+    rnea, drnea = np.array(found[0]), [np.array(rows) for rows in found[1]]
+    assert checker.error("rnea", "mujoco", 2, [rnea]) < 1e-11
+    assert checker.error("drnea", "mujoco", 2, drnea) < 1e-5
+    assert checker.error("drnea", "pinocchio", 2, drnea) > 0.1
+
+
+class Stub:
+    """A library's process that gives the given arrays and remembers what it was asked."""
+
+    def __init__(self, arrays):
+        self.arrays, self.asked = arrays, []
+        self.hello = {"versions": {}}
+
+    def ask(self, limit, do, **command):
+        self.asked.append(do)
+        if do == "time":
+            return {"seconds": [2e-3, 4e-3], "wall": 0.06, "cpu": 0.03}
+        np.savez(command["outputs"], *self.arrays)
+        return {"compile_s": 1.0}
+
+
+def test_wrong_results_are_not_timed(checker):
+    """One entry of one of two libraries is off by a millionth."""
+    M = checker.reference["crba_0"][:2]
+    off = M.copy()
+    off[1, 0, 1] += 1e-6
+    options = argparse.Namespace(seconds=0.1, limit=1.0)
+    team = session.Team({"frax": "", "brax": ""}, checker.folder, "float64", checker, options, None)
+    team.workers = {"frax": Stub([M]), "brax": Stub([off])}
+    right, wrong = team.measure("crba", 2)
+    assert right["min_us"] == pytest.approx(1000)
+    assert right["median_us"] == pytest.approx(1500)
+    assert right["cpu_min_us"] == pytest.approx(7500)
+    assert right["share"] == pytest.approx(0.5)
+    assert wrong["failed"].startswith("wrong: ")
+    assert "min_us" not in wrong
+    assert team.workers["brax"].asked == ["prepare"]
+    # NaN, and arrays of another shape or number, are wrong too.
+    for arrays in ([np.full_like(M, np.nan)], [M[:, 0]], [M, M]):
+        assert checker.error("crba", "pinocchio", 2, arrays) == np.inf
+
+
+def test_a_library_that_cannot(checker):
+    """What is not installed, and loops over very large batches, say so."""
+    options = argparse.Namespace(seconds=0.1, limit=1.0)
+    pythons = {"jaxsim": None, "mujoco": None}
+    team = session.Team(pythons, checker.folder, "float64", checker, options, None)
+    cells = team.measure("crba", 10**6)
+    assert [cell["failed"] for cell in cells] == ["not installed", cells[1]["failed"]]
+    assert "loop over samples" in cells[1]["failed"]
+
+
+def test_states_repeat():
+    """A batch larger than the states repeats them, and both ends of it are compared."""
+    q = jobs.states(9, 8, floating=True)["q"]
+    assert np.linalg.norm(q[:, 3:7], axis=1) == pytest.approx(1)
+    rows = jobs.checked(3 * jobs.UNIQUE)
+    assert np.array_equal(jobs.batch_of(q, 3 * jobs.UNIQUE)[rows], q[rows % jobs.UNIQUE])
+    assert rows.max() == 2 * jobs.UNIQUE + jobs.CHECKED - 1
+
+
+def recorded() -> dict:
+    """What a run writes, in short."""
+    common = {"robot": "hyq", "dtype": "float64", "batch": 64}
+    times = {"cpu_min_us": 1.5, "cpu_median_us": 1.75, "share": 0.75}
+    return {
+        "date": "2026-01-02T03:04:05+00:00",
+        "command": "python -m benchmarks",
+        "machine": {"processor": "P", "cores": 2, "system": "Linux", "python": "3.11"},
+        "platform": "cpu",
+        "peers": ["jaxrbd", "pinocchio", "mujoco", "frax"],
+        "versions": {"jaxrbd": {"jax": "2"}, "adam": {"jax": "1"}},
+        "robots": {"hyq": {"nv": 18, "nb": 13}},
+        "cells": [
+            {**common, "job": "rnea", "peer": "jaxrbd", "min_us": 3.0, "median_us": 3.25, **times}
+            | {"compile_s": 1.25, "temp_bytes": 128000},
+            {**common, "job": "rnea", "peer": "pinocchio", "min_us": 2.0, "median_us": 2.5},
+            {**common, "job": "rnea", "peer": "mujoco", "failed": "no such function"},
+            {**common, "job": "rnea", "peer": "frax", "failed": "wrong: 3e-02", "compile_s": 2.0},
+        ],
+    }
+
+
+def test_tables():
+    """What a run found, in words."""
+    text = report.Tables(recorded(), "wall").markdown()
+    for line in (
+        "2026-01-02, `python -m benchmarks`",
+        "jax 2, jax (of adam) 1.",
+        "had 75% of their core",
+        "| inverse dynamics | 1.50 |",
+        "| inverse dynamics | 64 | 3 (3.25) | 2 (2.5) | - | wrong: 3e-02 |",
+        "- mujoco: no such function",
+        "| hyq | inverse dynamics | 1.2 | 2.0 |",
+        "| hyq | inverse dynamics | 2 |",
+    ):
+        assert line in text
+    assert "3e-02" not in text.split("Trace and compile")[1]
+    assert "| 1.5 (1.75) |" in report.Tables(recorded() | {"peers": ["jaxrbd"]}, "cpu").markdown()
+
+
+def test_limits():
+    """Parts of a GPU's limits: half the bandwidth, a tenth of the arithmetic."""
+    cell = {"device": "NVIDIA H200", "platform": "gpu", "dtype": "float32", "batch": 1000}
+    cell |= {"min_us": 1.0, "bytes": 2.4e9, "flops": 6.7e9, "robot": "hyq", "job": "rnea"}
+    assert limits.fractions(cell) == pytest.approx((0.5, 0.1))
+    assert limits.fractions(cell | {"device": "another"}) is None
+    results = recorded()
+    results["cells"] = [cell | {"peer": "jaxrbd", "median_us": 1.0}]
+    assert "| 1,000 | 50.0% | 10.0% |" in report.Tables(results, "wall").markdown()
+
+
+def test_files(tmp_path):
+    """What is written beside results.json; and every library has its requirements."""
+    report.write(recorded(), tmp_path)
+    assert (tmp_path / "results.md").read_text().startswith("2026-01-02")
+    assert (tmp_path / "results.png").stat().st_size > 1000
+    json.dumps(recorded())
+    for peer in PEERS:
+        text = session.ROOT / "benchmarks" / "peers"
+        assert (text / f"{peer}.py").exists()
+        assert (text / f"{peer}.txt").exists() == (peer != "jaxrbd")
