@@ -52,7 +52,7 @@ def _(primals, tangents):
 def _inverse_by_blocks(M: Array, halvings: int) -> Array:
     half = len(M) // 2
     if not halvings or not half:
-        return _swept(M)
+        return _swept(M) if len(M) else M
     A, B, D = M[:half, :half], M[:half, half:], M[half:, half:]
     A = _inverse_by_blocks(A, halvings - 1)
     AB = matmul(A, B)

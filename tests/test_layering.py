@@ -43,8 +43,18 @@ ANYWHERE = {"jax", "jaxtyping", "equinox", "numpy"}
 ONLY_IN = {"lxml": "io", "matplotlib": "_rollout_plot", "diffrax": "diffrax_adapter"}
 LOOPS = {"scan", "fori_loop", "while_loop", "map"}
 # The sweeps over the tree and, by index, over its dofs; time, with what a step of it repeats;
-# Newton's steps; the blocks of a batch.
-LOOPS_IN = {"tree", "aba", "branch_sparse", "integrators", "closing", "convex", "sharding"}
+# Newton's steps; the blocks of a batch; the pivots of a matrix.
+LOOPS_IN = {
+    "tree",
+    "aba",
+    "articulated",
+    "_linear",
+    "branch_sparse",
+    "integrators",
+    "closing",
+    "convex",
+    "sharding",
+}
 
 
 def entry(path: pathlib.Path) -> str:

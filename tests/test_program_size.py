@@ -1,4 +1,4 @@
-"""How large the programs are: what is traced and lowered has to be compiled, in a time like its size.
+"""How large the programs are: what is lowered has to be compiled, in a time like its size.
 
 The bounds are a third above what each algorithm needed when they were set. A program does not grow
 with the robot (tests/test_arguments.py), so any robot will do.
