@@ -96,8 +96,14 @@ class _Hand(NamedTuple):
 
 def _numbers(X: Pose) -> Array:
     """The twelve numbers of a pose, `[R p]` row by row, (..., 12)."""
-    H = jnp.concatenate([X.R, X.p[..., None]], axis=-1)
-    return H.reshape(*H.shape[:-2], 12)
+    batch = _batch(X)
+    R, p = jnp.broadcast_to(X.R, (*batch, 3, 3)), jnp.broadcast_to(X.p[..., None], (*batch, 3, 1))
+    return jnp.concatenate([R, p], axis=-1).reshape(*batch, 12)
+
+
+def _batch(X: Pose) -> tuple[int, ...]:
+    """The leading axes of R and p, of which one may not depend on what is batched."""
+    return np.broadcast_shapes(X.R.shape[:-2], X.p.shape[:-1])
 
 
 def _matrix(numbers: Array) -> Array:
@@ -221,7 +227,7 @@ def _row(x: Array, i: Array) -> Array:
 
 def _spread(X: Pose | None, b: Array) -> Array:
     """b, repeated along the axes that X has and b has not."""
-    batch = () if X is None else X.p.shape[1:-1]
+    batch = () if X is None else _batch(X)[1:]
     return jnp.broadcast_to(b, (len(b), *np.broadcast_shapes(batch, b.shape[1:-1]), b.shape[-1]))
 
 

@@ -109,3 +109,31 @@ def test_the_lowered_program_of_a_chain_does_not_grow(n):
         return len(jax.jit(sweeps).lower(X, jnp.zeros((n, 6))).as_text().splitlines())
 
     assert size(n) == size(5)
+
+
+@pytest.mark.parametrize("sweep", [tree.propagate, tree.accumulate, tree.compose_poses])
+def test_a_batch_of_sweeps_is_the_sweep_of_each(sweep, rng):
+    """Whichever of the operands vary, and in batches of batches."""
+    model = zoo.connected()
+    topology, nb = model.topology, model.nb
+    R = jax.vmap(jax.vmap(rbd.so3.exp))(jnp.array(rng.normal(size=(2, 3, nb, 3))))
+    p, b = jnp.array(rng.normal(size=(2, 3, nb, 3))), jnp.array(rng.normal(size=(2, 3, nb, 6)))
+
+    def numbers(R, p, b):
+        X = spatial.Pose(R, p)
+        of = sweep(topology, X) if sweep is tree.compose_poses else sweep(topology, X, b)
+        return jnp.concatenate([x.reshape(nb, -1) for x in jax.tree.leaves(of)], axis=1)
+
+    for varying in [(0, 0, 0), (0, None, None), (None, 0, None), (None, None, 0), (0, None, 0)]:
+        for outer in [(0, 0, 0), varying]:
+            operands = []
+            for x, o, i in zip((R, p, b), outer, varying):
+                x = x if o == 0 else x[0]
+                operands.append(x if i == 0 else x[:, 0] if o == 0 else x[0])
+            batched = jax.vmap(jax.vmap(numbers, varying), outer)(*operands)
+            for j, k in np.ndindex(2, 3):
+                at = [
+                    x[tuple(n for n, axis in ((j, o), (k, i)) if axis == 0)]
+                    for x, o, i in zip(operands, outer, varying)
+                ]
+                close(batched[j, k], numbers(*at), 1e-13)
