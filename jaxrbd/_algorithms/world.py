@@ -59,7 +59,8 @@ def centred(X_WB: Pose, origin: Array) -> Pose:
 def dof_columns(model: Model, X: Pose) -> Array:
     """J: the rows of S in the one frame, (nv_tree, 6), for poses X of the bodies in it."""
     at_dofs = jax.tree.map(lambda x: take_rows(x, model.topology.dof_body), X)
-    return transform_motion(at_dofs, motion_subspace(model))
+    # Used many times: without the barrier XLA computes them anew for each.
+    return lax.optimization_barrier(transform_motion(at_dofs, motion_subspace(model)))
 
 
 def velocities(model: Model, X: Pose, q: Array, v: Array) -> Velocities:
