@@ -26,7 +26,7 @@ HERE = pathlib.Path(__file__).parent
 
 
 def environment(**changes) -> dict[str, str]:
-    """This process's, with threads enough for eight devices that factorise matrices.
+    """This process's, with a thread more than there are devices: see docs/devices.md.
 
     Without fused multiply-adds, which XLA places otherwise in a program of one device than in one
     of many, so that all round alike.
@@ -35,7 +35,7 @@ def environment(**changes) -> dict[str, str]:
     if platform.machine() in ("x86_64", "AMD64"):
         flags += " --xla_cpu_max_isa=AVX"
     path = os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")])
-    return {**os.environ, "XLA_FLAGS": flags, "NPROC": "32", "PYTHONPATH": path, **changes}
+    return {**os.environ, "XLA_FLAGS": flags, "NPROC": "9", "PYTHONPATH": path, **changes}
 
 
 def free_port() -> int:
