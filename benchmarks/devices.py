@@ -3,9 +3,9 @@
     python benchmarks/devices.py [--devices N] [--block K] [ROBOT]
 
 ROBOT is the name of a bundled robot, or a URDF file of one that floats. One core runs one device;
-N cores run N devices of one process, with a thread each, so that a block of matrices must stay below
-what jaxlib cuts (docs/devices.md): up to 21 dofs in blocks of 64. Rounds of both alternate, and the
-best call of each counts.
+N cores run N devices of one process, with a thread each, so that a block of matrices must stay
+below what jaxlib cuts (docs/devices.md): up to 21 dofs in blocks of 64. Rounds of both alternate,
+and the best call of each counts.
 """
 
 import argparse

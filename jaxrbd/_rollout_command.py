@@ -46,7 +46,7 @@ class Outputs(NamedTuple):
     energy_error: Array
 
 
-def first_devices(count: int) -> list[jax.Device]:
+def first_devices(count: int) -> list[Any]:
     """The first so many devices; without an accelerator, the processor is split into so many.
 
     Raises JaxRBDError where there are fewer: JAX was in use before, or the accelerators are fewer.
@@ -65,7 +65,7 @@ def first_devices(count: int) -> list[jax.Device]:
     return found[:count]
 
 
-def run(model: Model, options: argparse.Namespace, devices: Sequence[jax.Device]) -> None:
+def run(model: Model, options: argparse.Namespace, devices: Sequence[Any]) -> None:
     """Simulate, differentiate, check and write, with the options of the command's parser.
 
     Blocks of the batch go to the devices in turn, so that results do not depend on their number.
@@ -173,7 +173,7 @@ def _smooth(model: Model, undamped: bool) -> Model:
 
 
 def _timed(
-    label: str, function, model: Model, inputs: Inputs, dt: Array, devices: Sequence[jax.Device]
+    label: str, function, model: Model, inputs: Inputs, dt: Array, devices: Sequence[Any]
 ) -> Any:
     """The function's value on the whole batch, in numpy, block by block; says how long it took.
 
@@ -191,8 +191,9 @@ def _timed(
         model, dt = constants[i % len(homes)]
         return model, jax.device_put(blocks[i], homes[i % len(homes)]), dt
 
+    programs = [function.lower(*arguments(i)) for i in range(len(homes))]
     with ThreadPoolExecutor() as pool:
-        list(pool.map(lambda i: function.lower(*arguments(i)).compile(), range(len(homes))))
+        list(pool.map(lambda program: program.compile(), programs))
     compiled = time.perf_counter()
     done, running = [], deque()
     for i in range(len(blocks)):
@@ -241,7 +242,7 @@ def _write(
 
 
 def _report_inputs(
-    model: Model, scale: np.ndarray, options: argparse.Namespace, devices: Sequence[jax.Device]
+    model: Model, scale: np.ndarray, options: argparse.Namespace, devices: Sequence[Any]
 ) -> None:
     where = devices[0].platform
     if len(devices) > 1:

@@ -121,6 +121,10 @@ def test_a_batch_that_does_not_divide(one):
     close(values["13"][0], values["efforts"][0][:13])
 
 
+def test_a_batch_that_does_not_divide_is_not_sharded(one):
+    assert "12 samples do not divide by 8 devices" in one[1]["refusal"]
+
+
 def test_derivatives_of_samples_stay_where_they_are(one):
     values, talk = one
     assert talk["by batch"] == []
@@ -250,6 +254,7 @@ def test_shares_of_one_process_are_the_batch(mesh):
         (lambda f, mesh: rbd.over_devices(f, mesh)(jnp.ones(2), jnp.ones(3)), "have no batch"),
         (lambda f, mesh: rbd.over_devices(f, mesh)(jnp.ones(())), "have no batch"),
         (lambda f, mesh: rbd.pad_batch({"q": jnp.ones((0, 3))}, 4), "have no batch"),
+        (lambda f, mesh: rbd.pad_batch(jnp.ones(3), 0), "multiple is 0"),
         (lambda f, mesh: rbd.shard_batch(jnp.ones(()), mesh), "have no batch"),
         (lambda f, mesh: rbd.local_batch({}), "have no batch"),
     ],
