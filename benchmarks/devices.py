@@ -3,7 +3,9 @@
     python benchmarks/devices.py [--devices N] [--block K] [ROBOT]
 
 ROBOT is the name of a bundled robot, or a URDF file of one that floats. One core runs one device;
-N cores run N devices of one process. Rounds of both alternate, and the best of each counts.
+N cores run N devices of one process, with a thread each, so that a block of matrices must stay
+below what jaxlib cuts (docs/devices.md): up to 21 dofs in blocks of 64. Rounds of both alternate,
+and the best call of each counts.
 """
 
 import argparse
@@ -14,7 +16,7 @@ import sys
 
 import numpy as np
 
-BATCH, ROUNDS, CALLS = 8192, 3, 20
+BATCH, ROUNDS, DURATION = 8192, 3, 5.0  # s of each round and function
 
 
 def measure(robot, devices, block):
@@ -40,8 +42,8 @@ def measure(robot, devices, block):
     for function in (rbd.rnea, rbd.forward_dynamics):
         program = rbd.over_devices(function, mesh, (None, 0, 0, 0), block=block)
         jax.block_until_ready(program(model, *batch))
-        best = np.inf
-        for _ in range(CALLS):
+        best, end = np.inf, time.perf_counter() + DURATION
+        while time.perf_counter() < end:
             began = time.perf_counter()
             jax.block_until_ready(program(model, *batch))
             best = min(best, time.perf_counter() - began)
@@ -70,7 +72,7 @@ def main():
                 command,
                 check=True,
                 capture_output=True,
-                env={**os.environ, "NPROC": str(1 if devices == 1 else 4 * devices)},
+                env={**os.environ, "NPROC": str(devices)},
                 preexec_fn=lambda cores=cores: os.sched_setaffinity(0, cores),
             )
             for name, rate in json.loads(run.stdout).items():

@@ -28,7 +28,6 @@ from .model import Model
 BLOCK = 128  # trajectories a call: enough to fill the vector units, few enough for the cache
 SPREAD = 0.3  # standard deviation of the first configuration about neutral, rad or m
 DIFFERENCE_STEP = 1e-5  # of the torques' scale, for the central difference
-THREADS = 4  # in JAX's pool, for each device that a processor is split into
 
 
 class Inputs(NamedTuple):
@@ -53,9 +52,9 @@ def first_devices(count: int) -> list[Any]:
     Raises JaxRBDError where there are fewer: JAX was in use before, or the accelerators are fewer.
     """
     if count > 1:
-        # jaxlib 0.10 has threads of its pool wait for others of it where several devices factorise
-        # a batch of matrices at once, and forever if all wait: see docs/devices.md.
-        os.environ["NPROC"] = str(max(THREADS * count, os.cpu_count() or 1))
+        # A device that factorises a batch of matrices may wait for another thread of JAX's pool,
+        # which must then have one more than there are devices: see docs/devices.md.
+        os.environ["NPROC"] = str(max(count + 1, os.cpu_count() or 1))
         with contextlib.suppress(RuntimeError):  # it says that JAX has started
             jax.config.update("jax_num_cpu_devices", count)
     found = jax.devices()
@@ -192,8 +191,9 @@ def _timed(
         model, dt = constants[i % len(homes)]
         return model, jax.device_put(blocks[i], homes[i % len(homes)]), dt
 
+    programs = [function.lower(*arguments(i)) for i in range(len(homes))]
     with ThreadPoolExecutor() as pool:
-        list(pool.map(lambda i: function.lower(*arguments(i)).compile(), range(len(homes))))
+        list(pool.map(lambda program: program.compile(), programs))
     compiled = time.perf_counter()
     done, running = [], deque()
     for i in range(len(blocks)):

@@ -82,8 +82,10 @@ def pad_batch(tree: Any, multiple: int) -> tuple[Any, int]:
 
     The samples are the first axis of every array of the tree. They are repeated from the first on,
     so that padding is as valid as they are; `jax.tree.map(lambda x: x[:size], padded)` goes back.
-    Raises ArgumentError where the arrays have no batch of one size.
+    Raises ArgumentError where the arrays have no batch of one size, or `multiple` is less than 1.
     """
+    if multiple < 1:
+        raise ArgumentError(f"multiple is {multiple}, expected at least 1")
     size = _batch_size(tree)
     index = np.arange(size + -size % multiple) % size
     return (tree if len(index) == size else jax.tree.map(lambda x: x[index], tree)), size

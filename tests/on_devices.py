@@ -81,6 +81,10 @@ def one(folder):
         blocks = rbd.over_devices(motion, mesh, SHARED, block=BLOCK)
         keep(f"blocks, {kind}", blocks, model, *split)
     few = rbd.over_devices(effort, mesh, SHARED, block=1)
+    try:
+        rbd.shard_batch([x[:12] for x in batch], mesh)
+    except rbd.ArgumentError as error:
+        talk["refusal"] = str(error)
     values["13"] = jax.device_get(few(model, *(x[:13] for x in batch)))
     keep("blocks, two", rbd.over_devices(motion, mesh_of(2), SHARED, block=BLOCK), model, *batch)
 

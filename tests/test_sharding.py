@@ -26,7 +26,7 @@ HERE = pathlib.Path(__file__).parent
 
 
 def environment(**changes) -> dict[str, str]:
-    """This process's, with threads enough for eight devices that factorise matrices.
+    """This process's, with a thread more than there are devices: see docs/devices.md.
 
     Without fused multiply-adds, which XLA places otherwise in a program of one device than in one
     of many, so that all round alike.
@@ -35,7 +35,7 @@ def environment(**changes) -> dict[str, str]:
     if platform.machine() in ("x86_64", "AMD64"):
         flags += " --xla_cpu_max_isa=AVX"
     path = os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")])
-    return {**os.environ, "XLA_FLAGS": flags, "NPROC": "32", "PYTHONPATH": path, **changes}
+    return {**os.environ, "XLA_FLAGS": flags, "NPROC": "9", "PYTHONPATH": path, **changes}
 
 
 def free_port() -> int:
@@ -119,6 +119,10 @@ def test_a_split_batch_needs_no_helper(one, kind):
 def test_a_batch_that_does_not_divide(one):
     values, _ = one
     close(values["13"][0], values["efforts"][0][:13])
+
+
+def test_a_batch_that_does_not_divide_is_not_sharded(one):
+    assert "12 samples do not divide by 8 devices" in one[1]["refusal"]
 
 
 def test_derivatives_of_samples_stay_where_they_are(one):
@@ -250,6 +254,7 @@ def test_shares_of_one_process_are_the_batch(mesh):
         (lambda f, mesh: rbd.over_devices(f, mesh)(jnp.ones(2), jnp.ones(3)), "have no batch"),
         (lambda f, mesh: rbd.over_devices(f, mesh)(jnp.ones(())), "have no batch"),
         (lambda f, mesh: rbd.pad_batch({"q": jnp.ones((0, 3))}, 4), "have no batch"),
+        (lambda f, mesh: rbd.pad_batch(jnp.ones(3), 0), "multiple is 0"),
         (lambda f, mesh: rbd.shard_batch(jnp.ones(()), mesh), "have no batch"),
         (lambda f, mesh: rbd.local_batch({}), "have no batch"),
     ],
