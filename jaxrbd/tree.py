@@ -96,14 +96,12 @@ class _Hand(NamedTuple):
 
 def _numbers(X: Pose) -> Array:
     """The twelve numbers of a pose, `[R p]` row by row, (..., 12)."""
-    batch = _batch(X)
-    R, p = jnp.broadcast_to(X.R, (*batch, 3, 3)), jnp.broadcast_to(X.p[..., None], (*batch, 3, 1))
-    return jnp.concatenate([R, p], axis=-1).reshape(*batch, 12)
-
-
-def _batch(X: Pose) -> tuple[int, ...]:
-    """The leading axes of R and p, of which one may not depend on what is batched."""
-    return np.broadcast_shapes(X.R.shape[:-2], X.p.shape[:-1])
+    p = X.p[..., None]
+    if p.shape[:-2] != X.R.shape[:-2]:  # where a batch has one of them in common
+        p = p + jnp.zeros_like(X.R[..., :1])
+    R = X.R if p.shape[:-1] == X.R.shape[:-1] else X.R + jnp.zeros_like(p)
+    H = jnp.concatenate([R, p], axis=-1)
+    return H.reshape(*H.shape[:-2], 12)
 
 
 def _matrix(numbers: Array) -> Array:
@@ -226,9 +224,17 @@ def _row(x: Array, i: Array) -> Array:
 
 
 def _spread(X: Pose | None, b: Array) -> Array:
-    """b, repeated along the axes that X has and b has not."""
-    batch = () if X is None else _batch(X)[1:]
-    return jnp.broadcast_to(b, (len(b), *np.broadcast_shapes(batch, b.shape[1:-1]), b.shape[-1]))
+    return b if X is None else spread(b, X.R[..., 0, 0] + X.p[..., 0])
+
+
+def spread(x: Array, like: Array) -> Array:
+    """x (n, ...), repeated along the batch's axes that `like` (n, ...) has and x has not.
+
+    By an addition, and not by a broadcast, so that it is split over devices as `like` is.
+    """
+    axes = like.ndim
+    lacks = any(n != 1 and own == 1 for n, own in zip(like.shape[1:], x.shape[1:axes]))
+    return x + jnp.expand_dims(jnp.zeros_like(like[:1]), tuple(range(axes, x.ndim))) if lacks else x
 
 
 def batched_behind_nodes(sweep: Callable[..., Any]) -> Callable[..., Any]:

@@ -180,4 +180,4 @@ def test_the_program_does_not_grow_with_the_number_of_bodies(name):
         jaxpr = jax.make_jaxpr(function)(model, *[jnp.zeros(n)] * arguments)
         return count_equations(jaxpr.jaxpr)
 
-    assert size(8) == size(64) > 1
+    assert size(16) == size(64) > 1

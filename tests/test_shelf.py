@@ -221,7 +221,8 @@ def size(function, model) -> int:
 
 @pytest.mark.parametrize("name", SIZED)
 def test_program_size_does_not_depend_on_the_robot(name):
-    short, long, very_long = (size(SIZED[name], zoo.chain(n)) for n in (4, 40, 150))
+    # An inverse halves a matrix three times, if there is something to halve: so from 16 on.
+    short, long, very_long = (size(SIZED[name], zoo.chain(n)) for n in (16, 40, 150))
     assert short == long
     assert very_long <= 1.5 * short  # sums over supports are sweeps and not products
 

@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from ..model import Model
 from ..spatial import Pose, inertia_matrix, transform_inertia
-from ..tree import batched_behind_nodes
+from ..tree import batched_behind_nodes, spread
 from .world import dof_columns
 
 
@@ -50,9 +50,8 @@ def articulate(model: Model, X: Pose) -> Articulated:
         return _put(IA, parent, _row(IA, parent) + handed), (U, D)
 
     def sweep(borne, J, armature):
-        batch = np.broadcast_shapes(borne.shape[1:-2], armature.shape[1:])
-        IA = jnp.broadcast_to(borne, (len(borne), *batch, 6, 6))
-        IA = jnp.pad(IA, ((0, 1), *((0, 0),) * (IA.ndim - 1)))
+        borne = spread(borne, J[..., 0] + armature)
+        IA = jnp.pad(borne, ((0, 1), *((0, 0),) * (borne.ndim - 1)))
         return lax.scan(eliminate, IA, (*_numbering(model), J, armature), reverse=True)[1]
 
     U, D = batched_behind_nodes(sweep)(borne, J, model.armature)
@@ -76,8 +75,8 @@ def articulated_solve(model: Model, of: Articulated, b: Float[Array, " nv"]) -> 
         return _put(A, i, above + J * a[..., None]), a
 
     def sweep(of, b):
-        shape = np.broadcast_shapes(b.shape, of.D.shape)
-        nothing = jnp.zeros((len(b) + 1, *shape[1:], 6), b.dtype)
+        rows = jnp.zeros_like(of.J * (b + of.D)[..., None])
+        nothing = jnp.pad(rows, ((0, 1), *((0, 0),) * (rows.ndim - 1)))
         i, parent = _numbering(model)
         u = lax.scan(bear, nothing, (i, parent, of, b), reverse=True)[1]
         return lax.scan(accelerate, nothing, (i, parent, of, u))[1]
