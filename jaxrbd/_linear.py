@@ -38,7 +38,7 @@ def positive_inverse(M: Float[Array, "n n"]) -> Float[Array, "n n"]:
 
     By blocks: `[[A, B], [B^T, D]]` has an inverse made of those of A and of `D - B^T A^-1 B`. Most
     of the work is then in products, which for a batch of small matrices are many times faster than
-    LAPACK's solves. Halved three times whatever the size, so the program does not grow with the matrix.
+    LAPACK's solves. Halved three times whatever the size, so the program does not grow with it.
     """
     return _inverse_by_blocks(M, 3)
 
