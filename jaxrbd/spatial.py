@@ -339,10 +339,7 @@ def apply_companion_transpose(companion: Float[Array, "... 12"], x: Float[Array,
 def companion_inertia_rate(companion: Float[Array, "... 12"]) -> Float[Array, "... 10"]:
     """Rate of the inertia (..., 10) in the fixed frame in which the body moves: `B + B^T`."""
     p, N, trace = _split_companion(companion)
-    both = N + N.T
-    xx, xy, yy, xz, yz, zz = both.upper()
-    I_o = Mat3.symmetric(2 * trace - xx, -xy, 2 * trace - yy, -xz, -yz, 2 * trace - zz)
-    return _join_inertia(jnp.zeros_like(trace), p, I_o)
+    return _join_inertia(jnp.zeros_like(trace), p, _from_second_moments(N + N.T))
 
 
 def companion_momentum(companion: Float[Array, "... 12"]) -> Float[Array, "... 6"]:

@@ -14,7 +14,7 @@ its operator, and that `propagate` and `accumulate` are transposes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -162,7 +162,7 @@ def _to_world(topology: Topology, X: Pose | None, f: Array, hand: _Hand) -> Arra
 
 def _down(topology: Topology, X: Pose | None, y: Array, hand: _Hand) -> Array:
     """`L y`: what each body is handed by its parent; nothing is handed to the world."""
-    nb, parents = topology.nb, _parent_rows(topology)
+    nb, parents = topology.nb, parent_rows(topology.parents)
     at_parent = matmul(_children(topology, y.dtype).T, y) if nb <= _DENSE else y[parents]
     return jnp.concatenate([hand.down(X, at_parent), jnp.zeros_like(y[:1])])
 
@@ -172,19 +172,19 @@ def _up(topology: Topology, X: Pose | None, F: Array, hand: _Hand) -> Array:
     handed = hand.up(X, F[: topology.nb])
     if topology.nb <= _DENSE:
         return matmul(_children(topology, F.dtype), handed)
-    return jnp.zeros_like(F).at[_parent_rows(topology)].add(handed)
+    return jnp.zeros_like(F).at[parent_rows(topology.parents)].add(handed)
 
 
-def _parent_rows(topology: Topology) -> np.ndarray:
-    """The row of each body's parent, (nb,)."""
-    parents = np.array(topology.parents, dtype=np.int32)
-    return np.where(parents < 0, topology.nb, parents)
+def parent_rows(parents: Sequence[int] | np.ndarray) -> np.ndarray:
+    """The row of each node's parent, (n,); the world's is the last, n."""
+    rows = np.array(parents, dtype=np.int32)
+    return np.where(rows < 0, len(rows), rows)
 
 
 def _children(topology: Topology, dtype) -> Array:
     """`[i, j]` is 1 where body j is a child of row i, (nb + 1, nb)."""
     rows = np.arange(topology.nb + 1)
-    return jnp.asarray(_parent_rows(topology) == rows[:, None], dtype)
+    return jnp.asarray(parent_rows(topology.parents) == rows[:, None], dtype)
 
 
 # ------------------------------------------------------------------------- the sweeps, body by body
@@ -195,8 +195,8 @@ def _sweep_down(topology: Topology, hand: _Hand):
 
     def body(y, step):
         i, parent, X_i = step
-        y_i = hand.down(X_i, _row(y, parent)) + _row(y, i)
-        return lax.dynamic_update_index_in_dim(y, y_i, i, 0), None
+        y_i = hand.down(X_i, row_at(y, parent)) + row_at(y, i)
+        return put_row(y, i, y_i), None
 
     return batched_behind_nodes(lambda X, b: lax.scan(body, _spread(X, b), _steps(topology, X))[0])
 
@@ -206,8 +206,8 @@ def _sweep_up(topology: Topology, hand: _Hand):
 
     def body(F, step):
         i, parent, X_i = step
-        at_parent = _row(F, parent) + hand.up(X_i, _row(F, i))
-        return lax.dynamic_update_index_in_dim(F, at_parent, parent, 0), None
+        at_parent = row_at(F, parent) + hand.up(X_i, row_at(F, i))
+        return put_row(F, parent, at_parent), None
 
     return batched_behind_nodes(
         lambda X, f: lax.scan(body, _spread(X, f), _steps(topology, X), reverse=True)[0]
@@ -216,11 +216,17 @@ def _sweep_up(topology: Topology, hand: _Hand):
 
 def _steps(topology: Topology, X: Pose | None):
     i = np.arange(topology.nb, dtype=np.int32)
-    return jnp.asarray(i), jnp.asarray(_parent_rows(topology)), X
+    return jnp.asarray(i), jnp.asarray(parent_rows(topology.parents)), X
 
 
-def _row(x: Array, i: Array) -> Array:
+def row_at(x: Array, i: Array) -> Array:
+    """`x[i]`, in a scan that `batched_behind_nodes` batches."""
     return lax.dynamic_index_in_dim(x, i, keepdims=False)
+
+
+def put_row(x: Array, i: Array, row: Array) -> Array:
+    """x with the row i replaced."""
+    return lax.dynamic_update_index_in_dim(x, row, i, 0)
 
 
 def _spread(X: Pose | None, b: Array) -> Array:

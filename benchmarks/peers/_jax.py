@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .. import jobs
 from . import Prepared, Unsupported
 
 
@@ -73,6 +74,14 @@ class Library:
             return 0.5 * jnp.sum(end**2)
 
         return jax.grad(loss)(taus)
+
+
+def vector_step(library: Library, q, v, tau):
+    """A `step` for libraries that cannot integrate a configuration: where q is a vector."""
+    if library.floating:
+        raise Unsupported("no function moves a floating base along its manifold")
+    v = v + jobs.DT * library.fd(q, v, tau)
+    return q + jobs.DT * v, v
 
 
 def setup(dtype: np.dtype) -> None:

@@ -7,7 +7,6 @@ import pathlib
 import jax.numpy as jnp
 import numpy as np
 
-from .. import jobs
 from . import Unsupported, _jax
 
 
@@ -78,11 +77,7 @@ class Adam(_jax.Library):
         turned = [jnp.matmul(R, part, precision="highest") for part in (J[:3], J[3:])]
         return jnp.concatenate(turned)
 
-    def step(self, q, v, tau):
-        if self.floating:
-            raise Unsupported("no function moves a floating base along its manifold")
-        v = v + jobs.DT * self.fd(q, v, tau)
-        return q + jobs.DT * v, v
+    step = _jax.vector_step
 
 
 def load(folder: pathlib.Path, robot: dict, dtype: np.dtype) -> Adam:

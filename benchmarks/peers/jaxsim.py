@@ -7,8 +7,7 @@ import pathlib
 import jax.numpy as jnp
 import numpy as np
 
-from .. import jobs
-from . import Unsupported, _jax
+from . import _jax
 
 
 class JaxSim(_jax.Library):
@@ -100,11 +99,7 @@ class JaxSim(_jax.Library):
             return [arrays[0][:, self.rows[:, None], self.rows]]
         return [arrays[0][:, :, self.rows]] if job == "jacobian" else arrays
 
-    def step(self, q, v, tau):
-        if self.floating:
-            raise Unsupported("no function moves a floating base along its manifold")
-        v = v + jobs.DT * self.fd(q, v, tau)
-        return q + jobs.DT * v, v
+    step = _jax.vector_step
 
 
 def load(folder: pathlib.Path, robot: dict, dtype: np.dtype) -> JaxSim:

@@ -26,7 +26,7 @@ from ..spatial import (
     inertia_matrix,
     inverse_motion_matrix,
 )
-from ..tree import propagate
+from ..tree import parent_rows, propagate
 from .crba import minverse
 from .forward_dynamics import forward_dynamics
 from .kinematics import Kinematics, forward_kinematics
@@ -101,9 +101,8 @@ def _dof_tree(model: Model, X: Pose, p: Array, c: Array, tau: Array) -> _Nodes:
     body = topology.dof_body
     first = np.isin(np.arange(topology.nv), topology.v_start)
     last = np.append(body[1:] != body[:-1], True)[: topology.nv]
-    parent = np.where(topology.dof_parent < 0, topology.nv, topology.dof_parent)
     return _Nodes(
-        parent=jnp.asarray(parent, jnp.int32),
+        parent=jnp.asarray(parent_rows(topology.dof_parent)),
         X=jnp.where(
             first[:, None, None],
             inverse_motion_matrix(Pose(X.R[body], X.p[body])),

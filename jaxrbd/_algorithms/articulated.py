@@ -13,9 +13,9 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Float
 
-from ..model import Model
+from ..model import Model, take_rows
 from ..spatial import Pose, inertia_matrix, transform_inertia
-from ..tree import batched_behind_nodes, spread
+from ..tree import batched_behind_nodes, parent_rows, put_row, row_at, spread
 from .world import dof_columns
 
 
@@ -37,17 +37,17 @@ def articulate(model: Model, X: Pose) -> Articulated:
     """
     topology = model.topology
     bears = np.append(np.diff(topology.dof_body) > 0, True)[: topology.nv]
-    bodies = inertia_matrix(transform_inertia(X, model.inertia))[topology.dof_body]
-    borne = jnp.where(bears[:, None, None], bodies, 0)
+    bodies = inertia_matrix(transform_inertia(X, model.inertia))
+    borne = jnp.where(bears[:, None, None], take_rows(bodies, topology.dof_body), 0)
     J = dof_columns(model, X)
 
     def eliminate(IA, step):
         i, parent, J, armature = step
-        own = _row(IA, i)
+        own = row_at(IA, i)
         U = jnp.sum(own * J[..., None, :], axis=-1)
         D = jnp.sum(J * U, axis=-1) + armature
         handed = own - U[..., None] * (U / D[..., None])[..., None, :]
-        return _put(IA, parent, _row(IA, parent) + handed), (U, D)
+        return put_row(IA, parent, row_at(IA, parent) + handed), (U, D)
 
     def sweep(borne, J, armature):
         borne = spread(borne, J[..., 0] + armature)
@@ -63,16 +63,16 @@ def articulated_solve(model: Model, of: Articulated, b: Float[Array, " nv"]) -> 
 
     def bear(p, step):
         i, parent, (J, U, D), b = step
-        own = _row(p, i)
+        own = row_at(p, i)
         u = b - jnp.sum(J * own, axis=-1)
-        at_parent = _row(p, parent) + own + U * (u / D)[..., None]
-        return _put(p, parent, at_parent), u
+        at_parent = row_at(p, parent) + own + U * (u / D)[..., None]
+        return put_row(p, parent, at_parent), u
 
     def accelerate(A, step):
         i, parent, (J, U, D), u = step
-        above = _row(A, parent)
+        above = row_at(A, parent)
         a = (u - jnp.sum(U * above, axis=-1)) / D
-        return _put(A, i, above + J * a[..., None]), a
+        return put_row(A, i, above + J * a[..., None]), a
 
     def sweep(of, b):
         rows = jnp.zeros_like(of.J * (b + of.D)[..., None])
@@ -85,17 +85,6 @@ def articulated_solve(model: Model, of: Articulated, b: Float[Array, " nv"]) -> 
 
 
 def _numbering(model: Model) -> tuple[Array, Array]:
-    """Each dof's row and its parent's; the world's is the last."""
-    nv = model.topology.nv
-    parents = model.topology.dof_parent
-    return jnp.arange(nv, dtype=jnp.int32), jnp.asarray(
-        np.where(parents < 0, nv, parents), jnp.int32
-    )
-
-
-def _row(x: Array, i: Array) -> Array:
-    return lax.dynamic_index_in_dim(x, i, keepdims=False)
-
-
-def _put(x: Array, i: Array, row: Array) -> Array:
-    return lax.dynamic_update_index_in_dim(x, row, i, 0)
+    """Each dof's row and its parent's."""
+    i = jnp.arange(model.topology.nv, dtype=jnp.int32)
+    return i, jnp.asarray(parent_rows(model.topology.dof_parent))
