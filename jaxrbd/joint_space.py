@@ -112,10 +112,13 @@ def _along_subspaces(model: Model, rates: Float[Array, " nv_tree"]) -> Float[Arr
 
 def sum_dofs(topology: Topology, rows: Array) -> Array:
     """Sum the rows (nv, 6) of each body's dofs, (nb, 6)."""
-    if topology.nv == topology.nb:
-        return rows
-    member = topology.dof_body == np.arange(topology.nb)[:, None]
-    return jnp.matmul(jnp.asarray(member, rows.dtype), rows, precision="highest")
+    widths = sorted(set(topology.nvs))
+    bodies = [np.flatnonzero(np.array(topology.nvs) == width) for width in widths]
+    sums = []
+    for width, at in zip(widths, bodies):
+        index = topology.v_start[at][:, None] + np.arange(width)
+        sums.append(jnp.sum(take_rows(rows, index), axis=1))
+    return merge_rows(sums, bodies, (6,), rows.dtype)
 
 
 # ---------------------------------------------- G: from the independent velocities to the tree's

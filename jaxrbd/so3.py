@@ -9,6 +9,7 @@ broadcasts over leading axes and has all its derivatives, also at the identity.
 from __future__ import annotations
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jaxtyping import Float
 
@@ -105,19 +106,19 @@ def quaternion_conjugate(q: Float[Array, "... 4"]) -> Float[Array, "... 4"]:
 
 def quaternion_to_matrix(q: Float[Array, "... 4"]) -> Float[Array, "... 3 3"]:
     """Rotation matrix of a quaternion of any length but zero; the identity where it is zero."""
-    x, y, z, w = jnp.unstack(q, axis=-1)
-    norm2 = x * x + y * y + z * z + w * w
+    norm2 = jnp.sum(q * q, axis=-1)
     zero = norm2 == 0
-    s = jnp.where(zero, 0, 2 / jnp.where(zero, 1, norm2))
-    sx, sy, sz = s * x, s * y, s * z
-    xx, yy, zz = sx * x, sy * y, sz * z
-    xy, xz, yz = sx * y, sx * z, sy * z
-    wx, wy, wz = sx * w, sy * w, sz * w
-    return Mat3(
-        Vec3(1 - (yy + zz), xy - wz, xz + wy),
-        Vec3(xy + wz, 1 - (xx + zz), yz - wx),
-        Vec3(xz - wy, yz + wx, 1 - (xx + yy)),
-    ).array()
+    s = jnp.where(zero, 0, 2 / jnp.where(zero, 1, norm2))[..., None, None]
+    u, w = q[..., :3, None], q[..., 3:, None]
+    # A sum of matrices, and not nine expressions, of which XLA would make a kernel each.
+    one, Kx, Ky, Kz = jnp.asarray(_ONE_AND_CROSSES, q.dtype)
+    x, y, z = jnp.split(u, 3, axis=-2)
+    squares = u * jnp.swapaxes(u, -1, -2) - (x * x + y * y + z * z) * one
+    return one + s * (squares + w * (x * Kx + y * Ky + z * Kz))
+
+
+# The unit matrix, and those of the cross products with the axes.
+_ONE_AND_CROSSES = np.array([np.eye(3), *(np.cross(np.eye(3), axis) for axis in np.eye(3))])
 
 
 def quaternion_from_matrix(R: Float[Array, "... 3 3"]) -> Float[Array, "... 4"]:

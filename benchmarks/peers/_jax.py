@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import os
 import time
@@ -14,16 +15,17 @@ import numpy as np
 from .. import jobs
 from . import Prepared, Unsupported
 
+BLOCK = 64  # samples; every larger batch is a multiple of it
+
 
 class Library:
     """A library with a robot. Derive from it, and define the jobs that it has.
 
-    A job is a method, of one sample, with the arrays of `shared` before those of the job. Those
-    that are derivatives are here already, by reverse mode: outputs are fewer than inputs.
+    A job is a method, of one sample. Those that are derivatives are here already, by reverse mode:
+    outputs are fewer than inputs.
     """
 
     names: tuple[str, ...] = ()  # of the packages whose versions matter
-    shared: tuple = ()
     batched = False  # whether its functions take batches as they are
 
     def __init__(self, robot: dict):
@@ -38,8 +40,8 @@ class Library:
             raise Unsupported("no such function")
         function = getattr(self, job)
         if not self.batched:
-            function = jax.vmap(function, (None,) * len(self.shared) + (0,) * len(arrays))
-        return prepare(function, arrays, self.shared, lambda x: self.finish(job, x))
+            function = jax.vmap(function)
+        return prepare(function, arrays, lambda x: self.finish(job, x))
 
     def finish(self, job: str, arrays: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
         """The results in order, outside of what is timed."""
@@ -89,21 +91,22 @@ def setup(dtype: np.dtype) -> None:
     jax.config.update("jax_enable_x64", dtype == np.float64)
 
 
-def prepare(
-    function: Callable, arrays: Sequence[np.ndarray], shared: Sequence, finish: Callable
-) -> Prepared:
-    """The job of `function(*shared, *arrays)`, compiled; `finish` orders its results."""
-    run = jax.jit(function)
-    inputs = jax.block_until_ready([*shared, *map(jax.device_put, arrays)])
-    start = time.perf_counter()
-    compiled = run.lower(*inputs).compile()
-    facts = {"compile_s": time.perf_counter() - start, **_analysis(compiled)}
-    room, needed = _room(), facts["temp_bytes"] or 0
-    if needed > room:
-        raise Unsupported(f"needs {needed / 1e9:.0f} GB")
-    found = [jax.block_until_ready(run(*inputs))]
+def prepare(function: Callable, arrays: Sequence[np.ndarray], finish: Callable) -> Prepared:
+    """The job of `function(*arrays)`, compiled; `finish` orders its results.
 
-    def timed(calls: int) -> list[float]:
+    A large batch on a CPU is tried whole and in blocks, and the faster is the one that is timed.
+    """
+    inputs = jax.block_until_ready(list(map(jax.device_put, arrays)))
+    ways = {"whole": jax.jit(function)}
+    if len(arrays[0]) > BLOCK and jax.default_backend() == "cpu":
+        ways["blocks"] = jax.jit(in_blocks(function))
+    facts = {way: _compiled(run, inputs) for way, run in ways.items()}
+    room = _room()
+    ways = {way: run for way, run in ways.items() if (facts[way]["temp_bytes"] or 0) <= room}
+    if not ways:
+        raise Unsupported(f"needs {facts['whole']['temp_bytes'] / 1e9:.0f} GB")
+
+    def timed(run: Callable, calls: int) -> list[float]:
         seconds = []
         for _ in range(calls):
             start = time.perf_counter()
@@ -111,10 +114,33 @@ def prepare(
             seconds.append(time.perf_counter() - start)
         return seconds
 
+    found = {way: [jax.block_until_ready(run(*inputs))] for way, run in ways.items()}
+    least = {way: min(timed(run, 3)) if len(ways) > 1 else 0 for way, run in ways.items()}
+    way = min(least, key=least.__getitem__)
+    found, run = found[way], ways[way]
+
     def outputs(samples: np.ndarray) -> Sequence[np.ndarray]:
         return finish([np.asarray(x)[samples] for x in jax.tree.leaves(found.pop())])
 
-    return Prepared(timed, outputs, facts)
+    facts = {**facts[way], "note": way if way != "whole" else None}
+    return Prepared(functools.partial(timed, run), outputs, facts)
+
+
+def in_blocks(function: Callable) -> Callable:
+    """The same of a batch, `BLOCK` samples at a time: what they need stays in a core's cache."""
+
+    def run(*arrays):
+        blocks = [x.reshape(-1, BLOCK, *x.shape[1:]) for x in arrays]
+        results = jax.lax.map(lambda block: function(*block), blocks)
+        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), results)
+
+    return run
+
+
+def _compiled(run: Callable, inputs: Sequence) -> dict:
+    start = time.perf_counter()
+    compiled = run.lower(*inputs).compile()
+    return {"compile_s": time.perf_counter() - start, **_analysis(compiled)}
 
 
 def _room() -> float:

@@ -48,7 +48,7 @@ class Velocities(NamedTuple):
 
 def root_centred(model: Model, X_WB: Pose) -> Pose:
     """World poses with each tree's origin moved to its root body, so that no digits are lost."""
-    return Pose(X_WB.R, X_WB.p - X_WB.p[model.topology.root])
+    return Pose(X_WB.R, X_WB.p - take_rows(X_WB.p, model.topology.root))
 
 
 def centred(X_WB: Pose, origin: Array) -> Pose:
