@@ -20,7 +20,7 @@ from jaxtyping import Float
 from ._components import halves
 from .joints import Custom
 from .model import JointGroup, Model, joint_groups, joint_groups_of, merge_rows, take_rows
-from .spatial import Pose
+from .spatial import Pose, transform_motion
 from .topology import Topology
 
 
@@ -42,12 +42,23 @@ def joint_poses(model: Model, q: Float[Array, " nq"], bodies: np.ndarray | None 
     return Pose(merge_rows(R, moved, (3, 3), model.dtype), merge_rows(p, moved, (3,), model.dtype))
 
 
-def motion_subspace(model: Model) -> Float[Array, "nv_tree 6"]:
-    """Rows of S, one a degree of freedom of the tree, each in its body's own frame."""
+def motion_subspace(
+    model: Model, X: Pose | None = None, bodies: np.ndarray | None = None
+) -> Float[Array, "nv_tree 6"]:
+    """Rows of S, one a degree of freedom of the tree, each in its body's own frame.
+
+    Or, given the bodies' poses X in one frame, in that. `bodies`: those of some of them, in
+    increasing order, whose poses the rows of X then are (default all).
+    """
+    groups = joint_groups(model) if bodies is None else joint_groups_of(model, bodies)
     rows, dofs = [], []
-    for group in joint_groups(model):
+    for group in groups:
         n, width = group.index["S"].shape
         S = jnp.asarray(group.joint.subspace(), model.dtype)
+        if X is not None:
+            own = group.bodies if bodies is None else np.searchsorted(bodies, group.bodies)
+            at = jax.tree.map(lambda x: take_rows(x, own)[:, None], X)
+            S = transform_motion(at, S)
         rows.append(jnp.broadcast_to(S, (n, width, 6)).reshape(n * width, 6))
         dofs.append(group.index["S"].ravel())
     return merge_rows(rows, dofs, (6,), model.dtype)

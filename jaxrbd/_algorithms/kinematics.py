@@ -18,7 +18,6 @@ from ..joint_space import (
     joint_acceleration,
     joint_motion,
     joint_poses,
-    motion_subspace,
 )
 from ..model import Model, take_rows
 from ..spatial import (
@@ -33,6 +32,7 @@ from ..spatial import (
 )
 from ..topology import Topology
 from ..tree import compose_poses, propagate
+from .world import centred, dof_columns
 
 
 class Kinematics(NamedTuple):
@@ -179,9 +179,7 @@ def frame_jacobian(
     X_BF = jax.tree.map(lambda x: x[index], model.frame_pose)
     X_WF = compose(Pose(X_WB.R[-1], X_WB.p[-1]), X_BF)
     moved = np.flatnonzero(np.isin(topology.dof_body, path))
-    at_dofs = _take(X_WB, np.searchsorted(path, topology.dof_body[moved]))
-    S = take_rows(motion_subspace(model), moved)
-    columns = _columns(at_dofs, S, _reference_pose(X_WF, reference).p)
+    columns = dof_columns(model, centred(X_WB, _reference_pose(X_WF, reference).p), path)
     if reference == "local":
         columns = _in_axes(X_WF.R, columns)
     place = np.full(topology.nv, len(moved))
@@ -214,15 +212,9 @@ def body_columns(
     model: Model, kinematics: Kinematics, moves: Array | np.ndarray, X_WR: Pose
 ) -> Float[Array, "nv 6"]:
     """Columns of the Jacobian of a body in a frame R, as rows; `moves` (nb,): who supports it."""
-    dof_body = model.topology.dof_body
-    columns = _columns(_take(kinematics.X_WB, dof_body), motion_subspace(model), X_WR.p)
-    columns = _in_axes(X_WR.R, columns)
-    return independent_force(model, kinematics.q, jnp.where(moves[dof_body, None], columns, 0))
-
-
-def _columns(X_WB: Pose, S: Array, origin: Array) -> Array:
-    """Rows of S of bodies in the world's axes, about a point, so that far away is no worse."""
-    return transform_motion(Pose(X_WB.R, X_WB.p - origin), S)
+    columns = dof_columns(model, centred(kinematics.X_WB, X_WR.p))
+    columns = jnp.where(moves[model.topology.dof_body, None], _in_axes(X_WR.R, columns), 0)
+    return independent_force(model, kinematics.q, columns)
 
 
 def _in_axes(R_WR: Array, motions: Array) -> Array:

@@ -28,7 +28,7 @@ from ..joint_space import (
     tree_rates,
 )
 from ..model import Model, take_rows
-from ..spatial import Pose, cross_motion, transform_motion
+from ..spatial import Pose, cross_motion
 from ..tree import sum_to_leaves, sum_to_root
 
 
@@ -52,15 +52,17 @@ def root_centred(model: Model, X_WB: Pose) -> Pose:
 
 
 def centred(X_WB: Pose, origin: Array) -> Pose:
-    """World poses relative to a point (3,)."""
+    """World poses relative to a point (3,), so that what is near it has all its digits."""
     return Pose(X_WB.R, X_WB.p - origin)
 
 
-def dof_columns(model: Model, X: Pose) -> Array:
-    """J: the rows of S in the one frame, (nv_tree, 6), for poses X of the bodies in it."""
-    at_dofs = jax.tree.map(lambda x: take_rows(x, model.topology.dof_body), X)
+def dof_columns(model: Model, X: Pose, bodies: np.ndarray | None = None) -> Array:
+    """J: the rows of S in the one frame, (nv_tree, 6), for poses X of the bodies in it.
+
+    `bodies`: those of some of them, in increasing order, whose poses the rows of X then are.
+    """
     # Used many times: without the barrier XLA computes them anew for each.
-    return lax.optimization_barrier(transform_motion(at_dofs, motion_subspace(model)))
+    return lax.optimization_barrier(motion_subspace(model, X, bodies))
 
 
 def velocities(model: Model, X: Pose, q: Array, v: Array) -> Velocities:
