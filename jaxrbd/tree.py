@@ -189,7 +189,10 @@ def _sweep_down(topology: Topology, hand: _Hand):
         y = jnp.concatenate([jnp.zeros_like(b[: topology.nb]), b[topology.nb :]])
         return lax.scan(body, y, (_steps(topology, X), b[: topology.nb]))[0]
 
-    return _solver(topology, hand, sweep, _supports(topology).T)
+    def product(_, b):
+        return _rows_by(_supports(topology).T, b)
+
+    return _solver(topology, hand, sweep, product)
 
 
 def _sweep_up(topology: Topology, hand: _Hand):
@@ -203,18 +206,18 @@ def _sweep_up(topology: Topology, hand: _Hand):
     def sweep(X, f):
         return lax.scan(body, _spread(X, f), _steps(topology, X), reverse=True)[0]
 
-    return _solver(topology, hand, sweep, _supports(topology))
+    def product(_, f):
+        return _rows_by(_supports(topology), f)
+
+    return _solver(topology, hand, sweep, product)
 
 
-def _solver(topology: Topology, hand: _Hand, sweep: Callable, sums: np.ndarray):
+def _solver(topology: Topology, hand: _Hand, sweep: Callable, product: Callable):
     """The sweep; or, where all share one frame, the product with a 0/1 matrix that it comes to.
 
     The product is one step where the sweep is nb. On a CPU the sweep, which has less to add, is the
     faster as soon as there is a batch: crba by 15 %.
     """
-
-    def product(X, b):
-        return matmul(jnp.asarray(sums, b.dtype), b.reshape(len(b), -1)).reshape(b.shape)
 
     def faster(X, b):
         if hand is not _SHARED or topology.nb > _DENSE:
@@ -229,6 +232,11 @@ def _solver(topology: Topology, hand: _Hand, sweep: Callable, sums: np.ndarray):
 def _supports(topology: Topology) -> np.ndarray:
     """`[i, j]`: whether row i is j or supports it, (nb + 1, nb + 1); the world supports all."""
     return np.vstack([np.pad(topology.supports, ((0, 0), (0, 1))), np.ones(topology.nb + 1)])
+
+
+def _rows_by(A: np.ndarray, rows: Array) -> Array:
+    """The rows (n, ...) that A (n, n) makes of rows (n, ...)."""
+    return matmul(jnp.asarray(A, rows.dtype), rows.reshape(len(rows), -1)).reshape(rows.shape)
 
 
 def _steps(topology: Topology, X: Pose | None):

@@ -4,11 +4,14 @@ The bounds are a third above what each algorithm needed when they were set. A pr
 with the robot (tests/test_arguments.py), so any robot will do.
 """
 
+import pathlib
+
 import jax
 import jax.numpy as jnp
 import pytest
 
 import jaxrbd as rbd
+from zoo import close
 
 
 def gradient(model, q, v, a):
@@ -39,3 +42,16 @@ def test_the_lowered_program_is_small(function):
     size = program.count(" = stablehlo.")
     assert bound / 3 < size < bound
     assert "lapack" not in program  # one call a matrix; and several at once can wait for ever
+
+
+def test_a_large_batch_in_blocks_needs_the_memory_of_a_block():
+    """By the recipe of docs/speed.md, and with the results of the whole batch."""
+    document = pathlib.Path(__file__).parents[1] / "docs" / "speed.md"
+    (recipe,) = (text.partition("```")[0] for text in document.read_text().split("```python\n")[1:])
+    found = {}
+    exec(recipe, found)
+    model, q, M = found["model"], found["q"], found["M"]
+    close(M[-3:], jax.vmap(rbd.crba, (None, 0))(model, q[-3:]), 1e-13)
+    in_blocks = found["mass_matrices"].lower(model, q).compile().memory_analysis()
+    whole = jax.jit(jax.vmap(rbd.crba, (None, 0))).lower(model, q).compile().memory_analysis()
+    assert in_blocks.temp_size_in_bytes < whole.temp_size_in_bytes / 20

@@ -137,3 +137,16 @@ def test_a_batch_of_sweeps_is_the_sweep_of_each(sweep, rng):
                     for x, o, i in zip(operands, outer, varying)
                 ]
                 close(batched[j, k], numbers(*at), 1e-13)
+
+
+def test_sums_over_the_tree_alone_in_batches_and_transposed(swept, rng):
+    """By a product for one state, by a sweep for a batch; each is the transpose of the other."""
+    topology, _, b, c = swept
+    batch = jnp.array(rng.normal(size=(2, 3, topology.nb, 4)))
+    above = topology.supports.astype(float)
+    for sums, matrix in ((tree.sum_to_root, above), (tree.sum_to_leaves, above.T)):
+        one = jax.jit(lambda b, sums=sums: sums(topology, b))
+        close(one(b), matrix @ b, 1e-13)
+        close(jax.jit(jax.vmap(jax.vmap(one)))(batch), matrix @ batch, 1e-13)
+        _, pull = jax.vjp(one, b)
+        close(pull(c)[0], matrix.T @ c, 1e-13)
