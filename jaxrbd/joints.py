@@ -41,6 +41,8 @@ class Joint(eqx.Module):
 
     nq: ClassVar[int]
     nv: ClassVar[int]
+    # The first coordinate of the joint's unit quaternion, where it has one.
+    quaternion: ClassVar[int | None] = None
 
     @abc.abstractmethod
     def pose(self, placement: Pose, q: Float[Array, "... nq"]) -> Pose:
@@ -253,6 +255,7 @@ class Spherical(Joint):
 
     nq: ClassVar[int] = 4
     nv: ClassVar[int] = 3
+    quaternion: ClassVar[int | None] = 0
 
     def pose(self, placement, q):
         return compose(placement, Pose(so3.quaternion_to_matrix(q), jnp.zeros_like(q[..., :3])))
@@ -326,6 +329,7 @@ class FreeFlyer(Joint):
 
     nq: ClassVar[int] = 7
     nv: ClassVar[int] = 6
+    quaternion: ClassVar[int | None] = 3
 
     def pose(self, placement, q):
         return compose(placement, self._motion(q))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import equinox as eqx
 import jax
@@ -98,6 +99,20 @@ class Model(eqx.Module):
     def varies(self) -> bool:
         """Whether the map from v to the velocities of the tree's dofs depends on q."""
         return self.has_custom_joints or bool(self.coupling and self.coupling.followers)
+
+    @functools.cached_property
+    def quaternions(self) -> tuple[tuple[str, int], ...]:
+        """The joints whose coordinates hold a unit quaternion, each with its first place in q."""
+        independent = range(self.nq) if self.coupling is None else self.coupling.q_independent
+        place = {own: i for i, own in enumerate(independent)}
+        found = [
+            (self.joint_names[body], place[int(coordinates[group.joint.quaternion])])
+            for group in joint_groups(self)
+            if group.joint.quaternion is not None
+            for body, coordinates in zip(group.bodies, group.index["q"])
+            if int(coordinates[group.joint.quaternion]) in place
+        ]
+        return tuple(sorted(found, key=lambda joint: joint[1]))
 
     @property
     def dtype(self) -> np.dtype:

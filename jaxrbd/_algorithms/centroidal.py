@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
@@ -54,7 +53,7 @@ class CentroidalDerivatives(NamedTuple):
     A: Array
 
 
-@jax.jit
+@arguments.compiled
 def com_jacobian(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "3 nv"]:
     """Jacobian of the centre of mass: J with its velocity `J v` in world axes, (3, nv).
 
@@ -64,7 +63,7 @@ def com_jacobian(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "3 nv"
     return _over_mass(model, centroidal_momentum_matrix(model, q)[:3])
 
 
-@jax.jit
+@arguments.compiled
 def centroidal_momentum_matrix(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "6 nv"]:
     """The matrix A of the centroidal momentum: `h = A v`, (6, nv).
 
@@ -78,7 +77,7 @@ def centroidal_momentum_matrix(model: Model, q: ArrayLike | Kinematics) -> Float
     return independent_force(model, kinematics.q, columns).T
 
 
-@jax.jit
+@arguments.compiled
 def centroidal_momentum(model: Model, q: ArrayLike, v: ArrayLike) -> Float[Array, "6"]:
     """Momentum `[m dc/dt; L]` of all moving bodies about their centre of mass, (6,).
 
@@ -90,7 +89,7 @@ def centroidal_momentum(model: Model, q: ArrayLike, v: ArrayLike) -> Float[Array
     return jnp.sum(apply_inertia(inertia, velocities(model, X, q, v).V), axis=0)
 
 
-@jax.jit
+@arguments.compiled
 def centroidal_momentum_rate(
     model: Model, q: ArrayLike, v: ArrayLike, a: ArrayLike
 ) -> Float[Array, "6"]:
@@ -107,7 +106,7 @@ def centroidal_momentum_rate(
     return jnp.sum(apply_inertia(inertia, A) + gyroscopic_force(inertia, motion.V), axis=0)
 
 
-@jax.jit
+@arguments.compiled
 def centroidal_momentum_matrix_dot(
     model: Model, q: ArrayLike, v: ArrayLike
 ) -> Float[Array, "6 nv"]:
@@ -134,7 +133,7 @@ def centroidal_momentum_matrix_dot(
     return columns.T
 
 
-@jax.jit
+@arguments.compiled
 def centroidal_derivatives(
     model: Model, q: ArrayLike, v: ArrayLike, a: ArrayLike
 ) -> CentroidalDerivatives:

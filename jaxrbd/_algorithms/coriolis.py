@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
@@ -35,7 +34,7 @@ from .world import (
 )
 
 
-@jax.jit
+@arguments.compiled
 def coriolis_matrix(model: Model, q: ArrayLike, v: ArrayLike) -> Float[Array, "nv nv"]:
     """Coriolis matrix C(q, v) with `C v = bias_force - gravity_force` and `dM/dt - 2 C` skew.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import jax
 from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
@@ -25,7 +24,7 @@ from .kinematics import Kinematics, forward_kinematics
 from .world import dof_columns, root_centred, subtree_sums, symmetric_product
 
 
-@jax.jit
+@arguments.compiled
 def crba(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "nv nv"]:
     """Joint-space inertia matrix M(q), symmetric, armature on its diagonal, (nv, nv).
 
@@ -41,7 +40,7 @@ def crba(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "nv nv"]:
     return project(model, kinematics.q, M) + rotor_inertia(model, kinematics.q)
 
 
-@jax.jit
+@arguments.compiled
 def mass_matrix_product(model: Model, q: ArrayLike, x: ArrayLike) -> Float[Array, " nv"]:
     """`M(q) x` without forming M: `S^T accumulate(I propagate(S x))`, in N or N m for x = a.
 
@@ -55,7 +54,7 @@ def mass_matrix_product(model: Model, q: ArrayLike, x: ArrayLike) -> Float[Array
     return joint_force(model, q, F) + armature_force(model, q, joint_rates(model, q, x))
 
 
-@jax.jit
+@arguments.compiled
 def minverse(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "nv nv"]:
     """Inverse of the joint-space inertia matrix, symmetric, (nv, nv).
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import jax
 from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Float
@@ -19,7 +18,7 @@ from .rnea import bias_force
 from .world import root_centred
 
 
-@jax.jit
+@arguments.compiled
 def forward_dynamics(
     model: Model, q: ArrayLike, v: ArrayLike, tau: ArrayLike, f_ext: ArrayLike | None = None
 ) -> Float[Array, " nv"]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
@@ -52,7 +50,7 @@ class _Frame(NamedTuple):
     moves: Array  # (nv_tree, 1): whether a dof moves it
 
 
-@partial(jax.jit, static_argnames=("frame", "reference"))
+@arguments.compiled(static_argnames=("frame", "reference"))
 def frame_jacobian_dot(
     model: Model,
     q: ArrayLike,
@@ -81,7 +79,7 @@ def frame_jacobian_dot(
     return columns.T
 
 
-@partial(jax.jit, static_argnames=("frame", "reference"))
+@arguments.compiled(static_argnames=("frame", "reference"))
 def frame_velocity_derivatives(
     model: Model,
     q: ArrayLike,
@@ -101,7 +99,7 @@ def frame_velocity_derivatives(
     return FrameVelocityDerivatives(of.dV_dq, of.J)
 
 
-@partial(jax.jit, static_argnames=("frame", "reference"))
+@arguments.compiled(static_argnames=("frame", "reference"))
 def frame_acceleration_derivatives(
     model: Model,
     q: ArrayLike,
@@ -143,7 +141,7 @@ def frame_acceleration_derivatives(
     return FrameAccelerationDerivatives(dV_dq, *chain(model, q, of, dA_dq, dA_dv, J))
 
 
-@partial(jax.jit, static_argnames="frame")
+@arguments.compiled(static_argnames="frame")
 def point_jacobian(
     model: Model, q: ArrayLike | Kinematics, frame: str | int, point: ArrayLike
 ) -> Float[Array, "3 nv"]:

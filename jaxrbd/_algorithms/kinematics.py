@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -47,7 +46,7 @@ class Kinematics(NamedTuple):
     X_WB: Pose
 
 
-@jax.jit
+@arguments.compiled
 def forward_kinematics(model: Model, q: ArrayLike | Kinematics) -> Kinematics:
     """Poses of all bodies in their parents and in the world, in m.
 
@@ -90,7 +89,7 @@ def _reference_pose(X_WF: Pose, reference: str) -> Pose:
     return Pose(aligned, X_WF.p if reference == "local_world_aligned" else jnp.zeros_like(X_WF.p))
 
 
-@partial(jax.jit, static_argnames="frame")
+@arguments.compiled(static_argnames="frame")
 def frame_placement(model: Model, q: ArrayLike | Kinematics, frame: str | int) -> Pose:
     """Pose of a frame in the world: R (3, 3), p (3,) in m.
 
@@ -100,7 +99,7 @@ def frame_placement(model: Model, q: ArrayLike | Kinematics, frame: str | int) -
     return locate(model, q, frame)[2]
 
 
-@partial(jax.jit, static_argnames=("frame", "reference"))
+@arguments.compiled(static_argnames=("frame", "reference"))
 def frame_velocity(
     model: Model,
     q: ArrayLike,
@@ -127,7 +126,7 @@ def frame_velocity(
     return transform_motion(X_RF, inverse_transform_motion(X_BF, V[body]))
 
 
-@partial(jax.jit, static_argnames=("frame", "reference"))
+@arguments.compiled(static_argnames=("frame", "reference"))
 def frame_acceleration(
     model: Model,
     q: ArrayLike,
@@ -157,7 +156,7 @@ def frame_acceleration(
     return transform_motion(X_RF, A_F)
 
 
-@partial(jax.jit, static_argnames=("frame", "reference"))
+@arguments.compiled(static_argnames=("frame", "reference"))
 def frame_jacobian(
     model: Model,
     q: ArrayLike | Kinematics,
@@ -223,7 +222,7 @@ def _in_axes(R_WR: Array, motions: Array) -> Array:
     return jnp.concatenate([inverse_rotate(R_WR, linear), inverse_rotate(R_WR, angular)], axis=-1)
 
 
-@partial(jax.jit, static_argnames=("frame", "reference"))
+@arguments.compiled(static_argnames=("frame", "reference"))
 def external_force(
     model: Model,
     q: ArrayLike | Kinematics,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
@@ -16,13 +15,13 @@ from ..tree import propagate
 from .kinematics import Kinematics, forward_kinematics
 
 
-@jax.jit
+@arguments.compiled
 def total_mass(model: Model) -> Float[Array, ""]:
     """Mass of all moving bodies in kg; links welded to the world are no part of it."""
     return jnp.sum(model.inertia[:, 0])
 
 
-@jax.jit
+@arguments.compiled
 def center_of_mass(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "3"]:
     """Centre of mass of all moving bodies, in the world, (3,) in m.
 
@@ -33,7 +32,7 @@ def center_of_mass(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "3"]
     return inertia_center_of_mass(jnp.sum(in_world, axis=0))
 
 
-@jax.jit
+@arguments.compiled
 def kinetic_energy(model: Model, q: ArrayLike, v: ArrayLike) -> Float[Array, ""]:
     """Kinetic energy `v^T M v / 2` in J, the armature's included.
 
@@ -46,7 +45,7 @@ def kinetic_energy(model: Model, q: ArrayLike, v: ArrayLike) -> Float[Array, ""]
     return (bodies + jnp.sum(v * armature_force(model, q, joint_rates(model, q, v)))) / 2
 
 
-@jax.jit
+@arguments.compiled
 def potential_energy(model: Model, q: ArrayLike | Kinematics) -> Float[Array, ""]:
     """Potential energy of gravity in J, `-m g . c`, zero with the mass at the world's origin.
 
@@ -56,7 +55,7 @@ def potential_energy(model: Model, q: ArrayLike | Kinematics) -> Float[Array, ""
     return -jnp.sum(jnp.sum(in_world[:, 1:4], axis=0) * model.gravity)
 
 
-@jax.jit
+@arguments.compiled
 def passive_force(model: Model, q: ArrayLike, v: ArrayLike) -> Float[Array, " nv"]:
     """Joint forces of viscous damping and Coulomb friction, (nv,) in N or N m.
 

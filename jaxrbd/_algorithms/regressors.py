@@ -6,7 +6,6 @@ The parameters are the rows of `model.inertia`, one after the other: 10 nb numbe
 
 from __future__ import annotations
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -31,7 +30,7 @@ from .rnea import gravity_acceleration
 from .world import dof_columns, pairings, root_centred
 
 
-@jax.jit
+@arguments.compiled
 def body_regressor(V: ArrayLike, A: ArrayLike) -> Float[Array, "... 6 10"]:
     """The matrix Y with `Y @ inertia = I A + V x* (I V)`, the force that moves a rigid body.
 
@@ -53,7 +52,7 @@ def body_regressor(V: ArrayLike, A: ArrayLike) -> Float[Array, "... 6 10"]:
     return inertia_regressor(A) + jnp.swapaxes(cross_force(V[..., None, :], momenta), -1, -2)
 
 
-@jax.jit
+@arguments.compiled
 def joint_torque_regressor(
     model: Model, q: ArrayLike, v: ArrayLike, a: ArrayLike
 ) -> Float[Array, "nv parameters"]:
@@ -83,7 +82,7 @@ def joint_torque_regressor(
     return independent_force(model, q, jnp.where(bears, Y, 0))
 
 
-@jax.jit
+@arguments.compiled
 def kinetic_energy_regressor(
     model: Model, q: ArrayLike, v: ArrayLike
 ) -> Float[Array, " parameters"]:
@@ -97,7 +96,7 @@ def kinetic_energy_regressor(
     return jnp.sum(V[:, :, None] * inertia_regressor(V), axis=1).ravel() / 2
 
 
-@jax.jit
+@arguments.compiled
 def potential_energy_regressor(
     model: Model, q: ArrayLike | Kinematics
 ) -> Float[Array, " parameters"]:

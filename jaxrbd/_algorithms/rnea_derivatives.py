@@ -100,7 +100,7 @@ def force_columns(
     return in_q, in_v, apply_inertia(of.inertia, J)
 
 
-@jax.jit
+@arguments.compiled
 def rnea_derivatives(
     model: Model, q: ArrayLike, v: ArrayLike, a: ArrayLike, f_ext: ArrayLike | None = None
 ) -> RneaDerivatives:
@@ -159,7 +159,7 @@ def _in_independent(
     return RneaDerivatives(D_q + extra_q, D_v + extra_v, M)
 
 
-@jax.jit
+@arguments.compiled
 def forward_dynamics_derivatives(
     model: Model, q: ArrayLike, v: ArrayLike, tau: ArrayLike, f_ext: ArrayLike | None = None
 ) -> ForwardDynamicsDerivatives:

@@ -69,7 +69,7 @@ class ForwardDynamicsSecondOrder(NamedTuple):
     dq_dtau: Array
 
 
-@jax.jit
+@arguments.compiled
 def rnea_second_order(
     model: Model,
     q: ArrayLike,
@@ -161,7 +161,7 @@ def _by_forward_mode(model: Model, q, v, a, weights, f_ext) -> RneaSecondOrder:
     return RneaSecondOrder((qq + qq.T) / 2, qv, (vv + vv.T) / 2, qa)
 
 
-@jax.jit
+@arguments.compiled
 def forward_dynamics_second_order(
     model: Model,
     q: ArrayLike,

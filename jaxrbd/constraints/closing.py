@@ -27,7 +27,7 @@ class Closure(NamedTuple):
     residual: Float[Array, ""]
 
 
-@jax.jit
+@arguments.compiled
 def close_loops(model: Model, q: ArrayLike, constraints: Sequence[Constraint]) -> Closure:
     """The configuration near q that satisfies the constraints.
 

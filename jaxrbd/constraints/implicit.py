@@ -51,7 +51,7 @@ class Impact(NamedTuple):
     impulses: tuple[Float[Array, " m"], ...]
 
 
-@jax.jit
+@arguments.compiled
 def constrained_dynamics(
     model: Model,
     q: ArrayLike,
@@ -81,7 +81,7 @@ def constrained_dynamics(
     return ConstrainedDynamics(a, _split(multiplier, each))
 
 
-@jax.jit
+@arguments.compiled
 def impact(
     model: Model,
     q: ArrayLike,
@@ -104,7 +104,7 @@ def impact(
     return Impact(v + change, _split(impulse, each))
 
 
-@jax.jit
+@arguments.compiled
 def constraint_rows(
     model: Model, q: ArrayLike, v: ArrayLike, constraints: Sequence[Constraint]
 ) -> Rows:
@@ -116,7 +116,7 @@ def constraint_rows(
     return _stacked(model, _rows(model, q, v, constraints))
 
 
-@jax.jit
+@arguments.compiled
 def constraint_wrenches(
     model: Model,
     q: ArrayLike | Kinematics,
@@ -140,7 +140,7 @@ def constraint_wrenches(
     return f_ext
 
 
-@jax.jit
+@arguments.compiled
 def kkt_system(
     model: Model,
     q: ArrayLike,

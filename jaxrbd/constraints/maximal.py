@@ -11,7 +11,6 @@ where P takes forces at joints to the bodies that they join.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -64,7 +63,7 @@ class MaximalDynamics(NamedTuple):
     joint_force: Float[Array, "nb 6"]
 
 
-@partial(jax.jit, static_argnames="joint")
+@arguments.compiled(static_argnames="joint")
 def joint_subspaces(model: Model, q: ArrayLike, joint: str) -> JointSubspaces:
     """Motion, constraint-force and active-force subspaces of a joint.
 
@@ -81,7 +80,7 @@ def joint_subspaces(model: Model, q: ArrayLike, joint: str) -> JointSubspaces:
     return _complete(S[group.bodies.tolist().index(body)])
 
 
-@jax.jit
+@arguments.compiled
 def maximal_dynamics(
     model: Model, q: ArrayLike, v: ArrayLike, tau: ArrayLike, f_ext: ArrayLike | None = None
 ) -> MaximalDynamics:

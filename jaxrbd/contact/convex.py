@@ -58,7 +58,7 @@ MAX_STEPS = 50
 HALVINGS = 12
 
 
-@jax.jit
+@arguments.compiled
 def contact_step(
     model: Model,
     scene: Scene,

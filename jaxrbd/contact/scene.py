@@ -224,7 +224,7 @@ class ContactPoints(NamedTuple):
         return self.gradient / _length(self.gradient)[:, None]
 
 
-@jax.jit
+@arguments.compiled
 def contact_points(
     model: Model, scene: Scene, q: ArrayLike | Kinematics, v: ArrayLike
 ) -> ContactPoints:
