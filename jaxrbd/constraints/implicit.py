@@ -265,20 +265,20 @@ def _constrain(
     weights = _weights(M, K)
     A, W, s, inverse, _ = scaled_rows(M, rows)
 
+    def parts(values):
+        return jnp.split(values, [model.nv, model.nv + len(K)])
+
     def equations(unknown):
-        x, multiplier, z = unknown
+        x, multiplier, z = parts(unknown)
         y = matmul(W.T, matmul(inverse, z))
-        return (
-            matmul(M, x) - matmul(K.T, multiplier),
-            matmul(K, x),
-            weights * multiplier - matmul(K, y),
-        )
+        force, k = matmul(M, x) - matmul(K.T, multiplier), matmul(K, x)
+        return jnp.concatenate([force, k, weights * multiplier - matmul(K, y)])
 
     fixed = lax.stop_gradient((K, weights))
 
     def solve(right):
         K, weights = fixed
-        force, k, rest = right
+        force, k, rest = parts(right)
         x = matmul(W.T, matmul(W, force))
         change = jnp.zeros_like(x)
         for _ in range(2):  # the second time for the digits that the first has lost
@@ -286,16 +286,15 @@ def _constrain(
             x, change = x + matmul(W.T, step), change + step
         independent = matmul(A, matmul(inverse, s * rest))
         multiplier = s * (matmul(inverse.T, change) + s * rest - independent)
-        return x, multiplier, s * (weights * multiplier - rest)
+        return jnp.concatenate([x, multiplier, s * (weights * multiplier - rest)])
 
     def transposed_solve(right):
         (solution,) = jax.linear_transpose(solve, right)(right)
         return solution
 
-    x, multiplier, _ = lax.custom_linear_solve(
-        equations,
-        (force, k, jnp.zeros_like(k)),
-        lambda _, right: solve(right),
-        lambda _, right: transposed_solve(right),
+    right = jnp.concatenate([force, k, jnp.zeros_like(k)])
+    solved = lax.custom_linear_solve(
+        equations, right, lambda _, b: solve(b), lambda _, b: transposed_solve(b)
     )
+    x, multiplier, _ = parts(solved)
     return x, multiplier, matmul(K, x) - k
