@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 from jaxtyping import Float
 
 from . import _series
 from ._components import Mat3, Vec3, stack
+from ._linear import power_of_two
 
 # asin(s) / s as a series in s^2: (2k)! / (4^k (k!)^2 (2k + 1)).
 _ASIN_SWITCH = 1 / 16
@@ -95,10 +96,9 @@ def _scaled(q: Array) -> tuple[Array, Array]:
     lost. What is made of the multiple must not depend on the factor: its derivatives, of any order,
     are then right although they take the factor for a constant.
     """
-    x, y, z, w = jnp.split(jnp.abs(lax.stop_gradient(q)), 4, axis=-1)
+    x, y, z, w = jnp.split(jnp.abs(q), 4, axis=-1)
     largest = jnp.maximum(jnp.maximum(x, y), jnp.maximum(z, w))
-    # Rounded to a power of two, of which the inverse too is a normal number.
-    scale = lax.reduce_precision(0.375 * largest, int(jnp.finfo(q.dtype).nexp), 0)
+    scale = power_of_two(largest)
     zero = scale == 0
     return q / jnp.where(zero, 1, scale), zero
 
