@@ -3,6 +3,10 @@
 Velocities are tangent vectors (nv,) as everywhere: body velocities for a free-flyer, angular
 velocity in the child's frame for a ball joint. Mimic joints need no care here: they are functions
 of the independent coordinates, which all of these take and return.
+
+Quaternions in q are normalised where they are read, whatever their length. A zero quaternion is no
+rotation: ArgumentError names its joint where the values of q are known (`arguments.known`), and a
+traced one is read as the identity.
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ from jaxtyping import Float, PRNGKeyArray
 
 from . import _series, se3, so3
 from ._components import Vec3, stack
+from ._linear import positive_inverse
 from .spatial import Pose, compose, inverse_transform_point, rotate, transform_point
 
 Parameter = Array | np.ndarray
@@ -126,7 +127,9 @@ def lie_operation(
         return jnp.zeros_like(w)
     if jax.tree.leaves(joint):
         S = joint.subspace()
-        inverse = jnp.linalg.pinv(S)
+        gram = jnp.einsum("...ik,...jk->...ij", S, S, precision="highest")
+        inverse = jnp.vectorize(positive_inverse, signature="(n,n)->(n,n)")(gram)
+        inverse = jnp.einsum("...ij,...jk->...ki", inverse, S, precision="highest")
     else:  # a kind without parameters: its subspace is a constant of the program
         with jax.ensure_compile_time_eval():
             constant = np.asarray(joint.subspace())
@@ -428,4 +431,5 @@ def _integrate_quaternion(q, w):
 
 
 def _quaternion_difference(q0, q1):
+    q0, q1 = so3.quaternion_normalize(q0), so3.quaternion_normalize(q1)
     return so3.quaternion_log(so3.quaternion_multiply(so3.quaternion_conjugate(q0), q1))

@@ -100,19 +100,12 @@ class Model(eqx.Module):
         """Whether the map from v to the velocities of the tree's dofs depends on q."""
         return self.has_custom_joints or bool(self.coupling and self.coupling.followers)
 
-    @functools.cached_property
+    @property
     def quaternions(self) -> tuple[tuple[str, int], ...]:
         """The joints whose coordinates hold a unit quaternion, each with its first place in q."""
-        independent = range(self.nq) if self.coupling is None else self.coupling.q_independent
-        place = {own: i for i, own in enumerate(independent)}
-        found = [
-            (self.joint_names[body], place[int(coordinates[group.joint.quaternion])])
-            for group in joint_groups(self)
-            if group.joint.quaternion is not None
-            for body, coordinates in zip(group.bodies, group.index["q"])
-            if int(coordinates[group.joint.quaternion]) in place
-        ]
-        return tuple(sorted(found, key=lambda joint: joint[1]))
+        places = tuple(joint.quaternion for joint in self.joints)
+        independent = None if self.coupling is None else self.coupling.q_independent
+        return _quaternions(self.topology, self.joint_bodies, self.joint_names, places, independent)
 
     @property
     def dtype(self) -> np.dtype:
@@ -142,6 +135,26 @@ class Model(eqx.Module):
 
 
 @dataclasses.dataclass(frozen=True)
+# Cached here, because a value that is cached in a pytree changes its structure.
+@functools.lru_cache(maxsize=256)
+def _quaternions(
+    topology: Topology,
+    joint_bodies: tuple[tuple[int, ...], ...],
+    joint_names: tuple[str, ...],
+    places: tuple[int | None, ...],
+    independent: tuple[int, ...] | None,
+) -> tuple[tuple[str, int], ...]:
+    found = []
+    for bodies, place in zip(joint_bodies, places):
+        for body in bodies if place is not None else ():
+            first = int(topology.q_start[body]) + place
+            if independent is None:
+                found.append((joint_names[body], first))
+            elif first in independent:
+                found.append((joint_names[body], independent.index(first)))
+    return tuple(sorted(found, key=lambda joint: joint[1]))
+
+
 class JointGroup:
     """The joints of one kind and their places in the tree.
 

@@ -22,11 +22,10 @@ from ..spatial import (
     transform_inertia,
     velocity_companion,
 )
-from .kinematics import forward_kinematics
+from .kinematics import forward_kinematics, root_centred
 from .world import (
     at_or_above,
     pairings,
-    root_centred,
     strictly_above,
     subtree_sums,
     symmetric_product,
@@ -45,7 +44,7 @@ def coriolis_matrix(model: Model, q: ArrayLike, v: ArrayLike) -> Float[Array, "n
     Source: Echeandia and Wensing (2021), algorithm 1.
     """
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
-    X = root_centred(model, forward_kinematics(model, q).X_WB)
+    X = root_centred(forward_kinematics(model, q))
     motion = velocities(model, X, q, v)
     inertia = transform_inertia(X, model.inertia)
     inertia, companion = subtree_sums(model, inertia, velocity_companion(inertia, motion.V))

@@ -20,8 +20,8 @@ from ..joint_space import (
 from ..model import Model
 from ..spatial import apply_inertia, transform_inertia
 from ..tree import accumulate, propagate
-from .kinematics import Kinematics, forward_kinematics
-from .world import dof_columns, root_centred, subtree_sums, symmetric_product
+from .kinematics import Kinematics, forward_kinematics, root_centred
+from .world import dof_columns, subtree_sums, symmetric_product
 
 
 @arguments.compiled
@@ -33,7 +33,7 @@ def crba(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "nv nv"]:
     ArgumentError on a wrong shape or dtype. Source: Featherstone, table 6.2.
     """
     kinematics = forward_kinematics(model, q)
-    X = root_centred(model, kinematics.X_WB)
+    X = root_centred(kinematics)
     (composite,) = subtree_sums(model, transform_inertia(X, model.inertia))
     J = dof_columns(model, X)
     M = symmetric_product(model, J, apply_inertia(composite, J))

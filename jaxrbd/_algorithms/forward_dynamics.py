@@ -13,9 +13,8 @@ from .._linear import matmul, positive_inverse
 from ..model import Model
 from .articulated import articulate, articulated_solve
 from .crba import crba, mass_matrix_product
-from .kinematics import forward_kinematics
+from .kinematics import forward_kinematics, root_centred
 from .rnea import bias_force
-from .world import root_centred
 
 
 @arguments.compiled
@@ -53,5 +52,5 @@ def mass_matrix_solver(model: Model, q: Array) -> Callable[[Array], Array]:
     if not model.is_tree:
         inverse = positive_inverse(crba(model, q))
         return lambda b: matmul(inverse, b)
-    of = articulate(model, root_centred(model, forward_kinematics(model, q).X_WB))
+    of = articulate(model, root_centred(forward_kinematics(model, q)))
     return lambda b: articulated_solve(model, of, b)

@@ -25,9 +25,9 @@ from ..spatial import (
     transform_force,
 )
 from ..tree import propagate
-from .kinematics import Kinematics, forward_kinematics
+from .kinematics import Kinematics, forward_kinematics, root_centred
 from .rnea import gravity_acceleration
-from .world import dof_columns, pairings, root_centred
+from .world import dof_columns, pairings
 
 
 @arguments.compiled
@@ -68,12 +68,13 @@ def joint_torque_regressor(
     v = arguments.velocity(model, v)
     a = arguments.velocity(model, a, "a")
     topology = model.topology
-    _, X_PB, X_WB = forward_kinematics(model, q)
+    kinematics = forward_kinematics(model, q)
+    X_PB = kinematics.X_PB
     vJ = joint_motion(model, q, v)
     V = propagate(topology, X_PB, vJ)
     aJ = joint_acceleration(model, q, v, a) + cross_motion(V, vJ)
     A = propagate(topology, X_PB, aJ, world=gravity_acceleration(model))
-    X = root_centred(model, X_WB)
+    X = root_centred(kinematics)
     forces = transform_force(  # (nb, 10, 6): of a unit of each number, in the world
         Pose(X.R[:, None], X.p[:, None]), jnp.swapaxes(body_regressor(V, A), -1, -2)
     )

@@ -5,11 +5,11 @@ With `K a = k` the robot's acceleration and the multipliers solve the KKT system
     [M  K^T] [    a    ]   [tau - bias]
     [K   0 ] [-lambda  ] = [     k    ].
 
-Let `W M W^T = 1`, and let `A = s K W^T` have rows of comparable length, scaled by the numbers s. Then
-`a = M^-1 (tau - bias) + W^T x` with `A x = s (k - K M^-1 (tau - bias))`, and the pseudo-inverse of A
-gives x. Rows may be redundant (a planar linkage closed in space, a door on two hinges). Then the
-acceleration is still unique, and the multipliers are the ones for which `|lambda / s|` is the least.
-A row is redundant where its part that is independent of the other rows is as small as the rounding
+Let `W M W^T = 1`, and let numbers s scale the rows of K: `A = s K W^T`. Then
+`a = M^-1 (tau - bias) + W^T x` with `A x = s (k - K M^-1 (tau - bias))`, and the pseudo-inverse of
+A gives x. Rows may be redundant (a planar linkage closed in space, a door on two hinges). Then the
+acceleration is still unique, and the multipliers are those with the least `|lambda / s|`. A row is
+redundant where the part of it that is independent of the other rows is as small as the rounding
 errors of K. So masses, units and the scaling of an equation do not matter.
 
 Derivatives are those of the equations, not of their solver: right to any order wherever the rank of

@@ -21,8 +21,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from .. import arguments
-from .._algorithms.kinematics import forward_kinematics
-from .._algorithms.world import root_centred, velocities
+from .._algorithms.kinematics import forward_kinematics, root_centred
+from .._algorithms.world import velocities
 from .._linear import complement, matmul, positive_inverse, solve
 from ..errors import ArgumentError
 from ..joint_space import along_coordinates, resistance_force, subspaces_by_kind
@@ -94,7 +94,7 @@ def maximal_dynamics(
         raise ArgumentError(f"{model!r} has joints that follow others, expected independent joints")
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
     tau = arguments.velocity(model, tau, "tau") - resistance_force(model, q, v)
-    X = root_centred(model, forward_kinematics(model, q).X_WB)
+    X = root_centred(forward_kinematics(model, q))
     V = velocities(model, X, q, v).V
     T, T_a = _joint_rows(model, q, v, X, V)
 

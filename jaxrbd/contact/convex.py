@@ -27,9 +27,9 @@ from jaxtyping import Float
 
 from .. import arguments
 from .._algorithms.crba import crba
-from .._algorithms.kinematics import Kinematics, forward_kinematics
+from .._algorithms.kinematics import Kinematics, forward_kinematics, root_centred
 from .._algorithms.rnea import bias_force
-from .._algorithms.world import dof_columns, root_centred
+from .._algorithms.world import dof_columns
 from .._linear import inverse_factor, matmul, positive_inverse, positive_solve
 from ..configuration import integrate
 from ..joint_space import independent_force
@@ -232,7 +232,7 @@ def _solve_hessian(W: Array, H: Array, b: Array) -> Array:
 def _jacobian(model: Model, scene: Scene, kinematics: Kinematics, arm: Array) -> Array:
     """Rows of the velocities of the contact points in world axes, (n, 3, nv)."""
     bodies, dof_body = scene.bodies(model), model.topology.dof_body
-    X = root_centred(model, kinematics.X_WB)
+    X = root_centred(kinematics)
     columns = dof_columns(model, X)[:, None]
     positions = X.p[bodies] + rotate(X.R[bodies], arm)
     rows = columns[..., :3] + cross(columns[..., 3:], positions)
