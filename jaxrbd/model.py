@@ -134,7 +134,6 @@ class Model(eqx.Module):
 # ------------------------------------------------------------------------ joints in their places
 
 
-@dataclasses.dataclass(frozen=True)
 # Cached here, because a value that is cached in a pytree changes its structure.
 @functools.lru_cache(maxsize=256)
 def _quaternions(
@@ -155,6 +154,7 @@ def _quaternions(
     return tuple(sorted(found, key=lambda joint: joint[1]))
 
 
+@dataclasses.dataclass(frozen=True)
 class JointGroup:
     """The joints of one kind and their places in the tree.
 
