@@ -62,7 +62,7 @@ class Impact(NamedTuple):
     residuals: tuple[Float[Array, " m"], ...]
 
 
-@arguments.compiled
+@arguments.compiled(checks={"stabilisation": arguments.NOT_NEGATIVE})
 def constrained_dynamics(
     model: Model,
     q: ArrayLike,
@@ -79,12 +79,13 @@ def constrained_dynamics(
     - `stabilisation` in 1/s: the rate at which errors of position and velocity die out, critically
       damped (Baumgarte): `K a + dK/dt v = -2 s K v - s^2 phi`. At 0 they persist.
 
-    Raises ArgumentError on a wrong shape or dtype, or an unknown frame.
+    Raises ArgumentError on a wrong shape or dtype, an unknown frame, or a negative stabilisation; a
+    traced one gives NaN.
     Source: Featherstone (3.17), in the form of his section 8.
     """
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
     tau = arguments.velocity(model, tau, "tau")
-    rate = arguments.number(model, stabilisation, "stabilisation")
+    rate = arguments.NOT_NEGATIVE.or_nan(arguments.number(model, stabilisation, "stabilisation"))
     each = _rows(model, q, v, constraints)
     rows = _stacked(model, each)
     k = -rows.bias - 2 * rate * matmul(rows.K, v) - rate * rate * rows.position
@@ -92,7 +93,7 @@ def constrained_dynamics(
     return ConstrainedDynamics(a, *(_split(x, each) for x in by_row))
 
 
-@arguments.compiled
+@arguments.compiled(checks={"restitution": arguments.FRACTION})
 def impact(
     model: Model,
     q: ArrayLike,
@@ -103,12 +104,13 @@ def impact(
     """Velocity after the instant in which constraints begin to act, and their impulses.
 
     `M (v+ - v) = K^T impulse` with `K v+ = -e K v`. `q` (nq,), `v` (nv,) before; `restitution` e, a
-    number: 0 and the constraints hold from then on, 1 and no energy is lost. Rows may be redundant.
-    Raises ArgumentError on a wrong shape or dtype, or an unknown frame.
+    number from 0 to 1: 0 and the constraints hold from then on, 1 and no energy is lost. Rows may
+    be redundant. Raises ArgumentError on a wrong shape or dtype, an unknown frame, or a restitution
+    out of its range; a traced one gives NaN.
     Source: Featherstone (11.62) at e = 0.
     """
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
-    e = arguments.number(model, restitution, "restitution")
+    e = arguments.FRACTION.or_nan(arguments.number(model, restitution, "restitution"))
     each = _rows(model, q, jnp.zeros_like(v), constraints)
     rows = _stacked(model, each)
     k = -(1 + e) * matmul(rows.K, v)

@@ -58,7 +58,13 @@ MAX_STEPS = 50
 HALVINGS = 12
 
 
-@arguments.compiled
+@arguments.compiled(
+    checks={
+        "dt": arguments.POSITIVE,
+        "regularisation": arguments.POSITIVE,
+        "recovery": arguments.NOT_NEGATIVE,
+    }
+)
 def contact_step(
     model: Model,
     scene: Scene,
@@ -72,7 +78,8 @@ def contact_step(
 ) -> ContactStep:
     """One step of a robot on a ground that does not yield, with Coulomb friction.
 
-    - `q` (nq,), `v` (nv,), `tau` (nv,), `f_ext` (nb, 6): as for `forward_dynamics`; `dt` in s;
+    - `q` (nq,), `v` (nv,), `tau` (nv,), `f_ext` (nb, 6): as for `forward_dynamics`;
+    - `dt` in s, more than 0;
     - `regularisation`, more than 0: R of a contact over its inverse inertia, the mean of the
       diagonal of `J M^-1 J^T`;
     - `recovery` in s, 0 or more: a sphere in the ground is let out of it with the time constant
@@ -92,15 +99,19 @@ def contact_step(
 
     Derivatives in all arguments, of any order, are those of the minimum (`lax.custom_root`): no
     iteration is differentiated. Where a contact turns from sticking to sliding or leaving they
-    jump, and one side's is given. Raises ArgumentError on a wrong shape or dtype, or an unknown
-    frame. Source: Todorov (2014), Convex and analytically-invertible dynamics with contacts and
-    constraints; Castro, Permenter and Han (2022), An unconstrained convex formulation of compliant
-    contact, with an isotropic R.
+    jump, and one side's is given. They jump at distance 0 too, because `u_target` has another slope
+    inside the ground than outside. Raises ArgumentError on a wrong shape or dtype, an unknown
+    frame, or a number out of its range; traced numbers out of their range give NaN. Source: Todorov
+    (2014), Convex and analytically-invertible dynamics with contacts and constraints; Castro,
+    Permenter and Han (2022), An unconstrained convex formulation of compliant contact, with an
+    isotropic R.
     """
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
-    tau, dt = arguments.velocity(model, tau, "tau"), arguments.number(model, dt, "dt")
+    tau = arguments.velocity(model, tau, "tau")
+    dt = arguments.POSITIVE.or_nan(arguments.number(model, dt, "dt"))
     regularisation = arguments.number(model, regularisation, "regularisation")
-    recovery = arguments.number(model, recovery, "recovery")
+    regularisation = arguments.POSITIVE.or_nan(regularisation)
+    recovery = arguments.NOT_NEGATIVE.or_nan(arguments.number(model, recovery, "recovery"))
     kinematics = forward_kinematics(model, q)
     at = contact_points(model, scene, kinematics, v)
     normal, length = at.normal, jnp.sqrt(jnp.sum(at.gradient**2, axis=-1))
