@@ -199,3 +199,66 @@ def test_a_negative_stabilisation():
     stops = [con.Equation(lambda model, q: q[:1])]
     with pytest.raises(rbd.ArgumentError, match=r"stabilisation is -1.0, expected 0 or more"):
         con.constrained_dynamics(model, q, v, v, stops, None, -1.0)
+
+
+# --------------------------------------------------------------------------------- single rows
+
+
+def test_a_point_on_the_axis_of_its_only_joint():
+    """It cannot move, so it constrains nothing: its rows are rounding errors, however scaled."""
+    placement = np.eye(4)
+    placement[:3, :3] = np.asarray(spatial.so3.exp(jnp.array([0.3, -1.2, 0.7])))
+    placement[:3, 3] = 0.1, 0.7, -0.3
+    axis = np.array([1.0, 2.0, -0.7])
+    link = rbd.Link("l0", rbd.link_inertia(2.0, (0.3, 0.1, 0.0), 0.1 * np.eye(3)))
+    joint = rbd.JointSpec("j0", rbd.joints.Revolute(axis), None, "l0", placement)
+    model = rbd.build_model([link], [joint])
+    q, v, tau = jnp.array([0.4]), jnp.array([1.3]), jnp.array([0.2])
+    on_the_axis = con.point(None, "l0", (0.0, 0.0, 0.0), 0.37 * axis)
+    rows = con.constraint_rows(model, q, v, [on_the_axis])
+    assert 0 < np.max(np.abs(rows.K)) < 1e-15  # else this shows nothing
+    found = con.constrained_dynamics(model, q, v, tau, [on_the_axis])
+    close(found.acceleration, rbd.forward_dynamics(model, q, v, tau), 1e-13)
+    close(found.multipliers[0], np.zeros(3))
+
+
+def test_the_length_of_a_hinge_axis_does_not_matter():
+    model = rbd.load_robot("arm7")
+    q, v, *_ = zoo.state(model)
+    short, long = (con.hinge(None, "tool", x * np.array([1.0, -2.0, 2.0])) for x in (1e-3, 7.0))
+    rows, same = (con.constraint_rows(model, q, v, [hinge]) for hinge in (short, long))
+    for name in ("position", "K", "bias"):
+        close(getattr(rows, name), getattr(same, name), 1e-13, name)
+
+
+def test_the_derivatives_of_a_closed_loop():
+    """The robot moves along the forces at q, which turn as q moves."""
+    model = rbd.load_robot("arm7")
+    q, displacement, *_ = zoo.state(model)
+    there = rbd.frame_placement(model, rbd.integrate(model, q, 0.05 * displacement), "tool").p
+    direction = jnp.sin(jnp.arange(model.nv) + 1.0)
+
+    @jax.jit
+    def closed(t):
+        start = rbd.integrate(model, q, t * direction)
+        return con.close_loops(model, start, [con.point(None, "tool", there)]).q
+
+    _, forward = jax.jvp(closed, (jnp.zeros(()),), (jnp.ones(()),))
+    close(forward, zoo.slope(closed), 1e-8)
+
+
+def test_external_forces_act_on_explicit_dynamics():
+    """A force on a body is the same as the joint forces that it causes."""
+    model = rbd.load_robot("double_pendulum")
+    _, _, tau, f_ext = zoo.state(model)
+
+    def follows(y):
+        return jnp.concatenate([y, 0.5 * y**2])
+
+    y, y_dot = jnp.array([0.3]), jnp.array([0.7])
+    found = con.explicit_dynamics(model, follows, y, y_dot, tau, f_ext)
+    q, zero = follows(y), jnp.zeros(2)
+    as_tau = rbd.rnea(model, q, zero, zero) - rbd.rnea(model, q, zero, zero, f_ext)
+    expected = con.explicit_dynamics(model, follows, y, y_dot, tau + as_tau)
+    close(found.a, expected.a, 1e-12)
+    assert jnp.max(jnp.abs(as_tau)) > 0.1
