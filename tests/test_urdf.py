@@ -26,7 +26,8 @@ def joint(name, parent, child, inside=LIMIT, kind="revolute") -> str:
 
 
 def robot(*elements: str, links="ab", attributes="") -> str:
-    links = "".join(f'<link name="{name}"/>' for name in links)
+    body = f'<inertial><mass value="1"/>{INERTIA}</inertial>'
+    links = "".join(f'<link name="{name}">{body}</link>' for name in links)
     return f'<robot name="r" {attributes}>{links}{"".join(elements)}</robot>'
 
 
@@ -345,7 +346,13 @@ def test_a_single_link():
 
 # ---------------------------------------------------------------------------------- XML and files
 
-PLAIN = robot(joint("j", "a", "b"), '<link name="c"/>', joint("k", "b", "c"))
+PLAIN = robot(
+    joint("j", "a", "b"),
+    '<link name="c"/>',
+    joint("k", "b", "c"),
+    joint("weld", "c", "d", "", "fixed"),
+    links="abd",
+)
 
 
 def described(*args, **options):
