@@ -85,9 +85,16 @@ def build_model(
         if strict:
             raise ModelError(message, link=first.link, joint=first.joint)
         warnings.warn(f"{name}: {message}", InertiaWarning, stacklevel=3)
+    return assemble(links, joints, g, name)
+
+
+def assemble(
+    links: Sequence[Link], joints: list[JointSpec], gravity: np.ndarray, name: str
+) -> Model:
+    """The model of links and joints that `checks.checked` has returned; see `build_model`."""
     links, joints = _expand(links, joints)
     bodies, frames = _weld(links, joints)
-    return _assemble(bodies, frames, g, name)
+    return _stacked(bodies, frames, gravity, name)
 
 
 # ------------------------------------------------------------------------------ expand and weld
@@ -183,7 +190,7 @@ def _move_inertia(H: np.ndarray, inertia: np.ndarray) -> np.ndarray:
 # -------------------------------------------------------------------------------------- assemble
 
 
-def _assemble(bodies: list[_Body], frames: list[_Frame], gravity: np.ndarray, name: str) -> Model:
+def _stacked(bodies: list[_Body], frames: list[_Frame], gravity: np.ndarray, name: str) -> Model:
     joints, kinds = [body.joint for body in bodies], [body.kind for body in bodies]
     topology = Topology(
         parents=tuple(body.parent for body in bodies),

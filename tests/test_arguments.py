@@ -1,7 +1,10 @@
 """What a caller may get wrong: every mistake is an error that names the argument."""
 
+import inspect
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import jaxrbd as rbd
@@ -101,6 +104,78 @@ def test_a_batch_goes_through_vmap():
 def test_an_unknown_frame(function, frame, message):
     with pytest.raises(rbd.ArgumentError, match=message):
         function(zoo.small(), jnp.zeros(Q), jnp.zeros(V), frame=frame)
+
+
+def test_frames_by_index():
+    """From the first to the last, or backwards from the last; an index beyond wraps never."""
+    from jaxrbd.arguments import frame_index
+
+    model = zoo.small()
+    n = len(model.frame_names)
+    assert [frame_index(model, i) for i in range(-n, n)] == [*range(n), *range(n)]
+    for beyond in (n, -n - 1, 1000, -1000, -999):
+        with pytest.raises(rbd.ArgumentError, match=f"frame {beyond} out of range: .* -{n} to"):
+            frame_index(model, beyond)
+    with pytest.raises(rbd.ArgumentError, match="frame is 'float', expected the name or the index"):
+        frame_index(model, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "close"),
+    [
+        ("hand", "'panda_hand' or 'panda_hand_tcp'"),
+        ("Panda_Hand_TCP", "'panda_hand_tcp'"),
+        ("panda_hnd", "'panda_hand'"),
+        ("xyzzy", None),
+        ("", None),
+    ],
+)
+def test_an_unknown_frame_gets_a_suggestion(name, close):
+    names = ("base", "panda_hand", "panda_hand_tcp")
+    links = [rbd.Link(n, rbd.link_inertia(1.0, (0, 0, 1), np.eye(3))) for n in names]
+    joints = [rbd.JointSpec(n, rbd.Fixed(), None, n) for n in names]
+    model = rbd.build_model(links, joints)
+    with pytest.raises(rbd.ArgumentError) as error:
+        rbd.frame_placement(model, jnp.zeros(0), name)
+    found = str(error.value)
+    assert found.startswith(f"no frame {name!r} in Model('robot', nb=0")
+    assert found.endswith("; frames: ['base', 'panda_hand', 'panda_hand_tcp']")
+    assert ("did you mean" in found) == (close is not None)
+    assert close is None or f"; did you mean {close}" in found
+
+
+# Public functions whose first argument is the model, with what comes before and after it here.
+FIRST_THE_MODEL = sorted(
+    name
+    for name in rbd.__all__
+    if inspect.isroutine(inspect.unwrap(getattr(rbd, name)))
+    and next(iter(inspect.signature(getattr(rbd, name)).parameters), None) == "model"
+    and name not in ("gradient", "jacobian", "hessian")  # what they return is called later
+)
+
+
+@pytest.mark.parametrize("name", FIRST_THE_MODEL)
+def test_swapped_arguments_are_told_what_is_expected_first(name):
+    function = getattr(rbd, name)
+    given = {"frame": "l0", "frames": ("l0",), "path": "nowhere", "key": jax.random.key(0)}
+    q, model = jnp.zeros(Q), zoo.small()
+    names = [
+        parameter.name
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.default is parameter.empty
+    ]
+    rest = [given.get(name, q) for name in names[2:]]
+    swapped = [model] if len(names) > 1 else []
+    with pytest.raises(rbd.ArgumentError) as error:
+        function(q, *swapped, *rest)
+    expected = f"the first argument is an array of shape ({Q},), expected the Model of a robot"
+    assert str(error.value) == expected
+
+
+def test_a_model_where_an_array_is_expected():
+    model = zoo.small()
+    with pytest.raises(rbd.ArgumentError, match=r"^v is Model.*, expected an array; Model"):
+        rbd.rnea(model, jnp.zeros(Q), model, jnp.zeros(V))
 
 
 @pytest.mark.parametrize("reference", ["LOCAL", "body", ""])
