@@ -14,6 +14,7 @@ import pytest
 
 import jaxrbd as rbd
 import zoo
+from jaxrbd.checks import inertia_faults
 from jaxrbd.joints import Prismatic, Revolute, Spherical
 from zoo import close
 
@@ -471,6 +472,16 @@ def test_an_impossible_inertia_warns_or_with_strict_is_refused(fault):
         rbd.build_model([heavy_link], [ON_WORLD])
     with pytest.raises(rbd.ModelError, match=message):
         rbd.build_model([heavy_link], [ON_WORLD], strict=True)
+
+
+@pytest.mark.parametrize(("excess", "possible"), [(1e-7, True), (1e-5, False), (1e-3, False)])
+def test_the_digits_that_are_left_to_files(excess, possible):
+    """Principal moments may miss the triangle inequality, or zero, by a relative 1e-6."""
+    for moments, message in (((1, 1, 2 * (1 + excess)), "triangle"), ((1, 1, -excess), "positive")):
+        part = rbd.Link("a", rbd.link_inertia(1.0, (0.1, 0.2, 0.3), np.diag(moments)))
+        faults = inertia_faults([part])
+        assert (faults == {}) == possible
+        assert possible or message in faults["a"]
 
 
 def test_a_point_mass_anywhere_is_possible(rng):
