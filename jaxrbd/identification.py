@@ -153,6 +153,7 @@ def identify_inertia(
         )
     half = np.linalg.inv(np.linalg.qr(A / size, mode="r")) / size[:, None]
     parameters = start + unit * (lift @ (change / size))
+    _check_fit(model, Y, summed, forces, start, parameters)
     return _identification(model, base, parameters, Y, forces, half)
 
 
@@ -191,7 +192,7 @@ def identify_consistent_inertia(
     weight = _non_negative("regularization", regularization)
     if weight == 0:
         raise ArgumentError("regularization is 0, expected a number above it")
-    Y, _, forces = _measurements(model, q, v, a, tau, noise)
+    Y, summed, forces = _measurements(model, q, v, a, tau, noise)
     inertia = _prior(model, prior)
     _check_consistent(model, inertia)
     base = base_parameters(model)
@@ -202,10 +203,18 @@ def identify_consistent_inertia(
     unit = _units(inertia[free]).reshape(-1, 10)
     # All that the samples say, in as many rows as there are numbers to find.
     samples = np.linalg.qr(np.column_stack([Y[:, columns] * unit.ravel(), forces]), mode="r")
-    found, triangle, converged = _newton(samples, inertia[free] / unit, weight, max_steps)
-    inertia[free] = found * unit
-    half = (base.grouping[:, columns] * unit.ravel()) @ np.linalg.inv(triangle)
-    return _identification(model, base, inertia.ravel(), Y, forces, half, converged)
+    try:
+        found, triangle, converged = _newton(samples, inertia[free] / unit, weight, max_steps)
+        half = (base.grouping[:, columns] * unit.ravel()) @ np.linalg.inv(triangle)
+    except np.linalg.LinAlgError:
+        raise ArgumentError(
+            "tau, prior: the inertias that explain the forces are too far from the prior for "
+            "double precision, expected a prior of the size of the bodies"
+        ) from None
+    estimate = inertia.copy()
+    estimate[free] = found * unit
+    _check_fit(model, Y, summed, forces, inertia.ravel(), estimate.ravel())
+    return _identification(model, base, estimate.ravel(), Y, forces, half, converged)
 
 
 # ------------------------------------------------------------------------------------ the samples
@@ -310,15 +319,28 @@ def _check_count(equations: int, base: BaseParameters) -> None:
         )
 
 
+def _check_fit(model, Y, summed, forces, start, parameters) -> None:
+    """Raise ArgumentError where an estimate explains the forces worse than the prior does.
+
+    A minimum cannot, but for rounding: then values of very different sizes have lost all digits.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        finite = np.all(np.isfinite(parameters.astype(model.dtype)))
+        before, after = (np.linalg.norm(forces - Y @ x) for x in (start, parameters))
+        summed = np.linalg.norm(forces) + np.linalg.norm(summed @ np.abs(start))
+        explained = after <= (1 + 1e-6) * before + 1e-8 * summed
+    if not (finite and explained):
+        raise ArgumentError(
+            f"q, v, a, tau: values of too different sizes, so that rounding in {model.dtype} "
+            f"leaves an error of {after:.3g} in place of the prior's {before:.3g} (in units of the "
+            f"noise), expected smaller values"
+        )
+
+
 def _identification(model, base, parameters, Y, forces, half, converged=True) -> Identification:
     """The result of an estimate; `half half^T` is the covariance for noise of unit size."""
     residual = forces - Y @ parameters
     square = float(residual @ residual)
-    if not (np.isfinite(square) and np.all(np.isfinite(parameters.astype(model.dtype)))):
-        raise ArgumentError(
-            f"tau: the inertias that explain the forces are not finite in {model.dtype}, expected "
-            f"smaller forces, or other units"
-        )
     return Identification(
         inertia=jnp.asarray(parameters.reshape(model.nb, 10), model.dtype),
         base=base,

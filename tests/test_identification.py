@@ -1,6 +1,7 @@
 """Inertias from measurements: how many numbers there are, and that noise is all that stays."""
 
 import functools
+import re
 from typing import NamedTuple
 
 import equinox as eqx
@@ -371,6 +372,27 @@ def test_huge_data_are_an_error(identify, what):
     given[what] = given[what] * (1e-200 if what == "noise" else 1e200)
     with pytest.raises(rbd.ArgumentError, match=f"{what}.*: the squares of the forces over the no"):
         identify(model, **given)
+
+
+@pytest.mark.parametrize("identify", [rbd.identify_inertia, rbd.identify_consistent_inertia])
+@pytest.mark.parametrize(("what", "factor"), [("v", 1e20), ("v", 1e60), ("tau", 1e20), ("a", 1e30)])
+def test_large_data_are_an_error_or_explained(identify, what, factor):
+    """Never an exception of NumPy, and no estimate that is worse than the prior."""
+    model = rbd.load_robot("double_pendulum")
+    q, v, a, tau = measure(model, samples=10, noise=0)
+    given = {"q": q, "v": v, "a": a, "tau": tau}
+    given[what] = given[what] * factor
+    before = np.sqrt(np.mean((given["tau"] - rnea(model, *list(given.values())[:3])) ** 2))
+    found, message = None, ""
+    try:
+        found = identify(model, **given)
+    except rbd.ArgumentError as error:
+        message = str(error)
+    if found is None:
+        assert re.search("double precision|too different sizes", message)
+    else:
+        assert found.residual_rms < before
+        assert np.all(np.isfinite(found.inertia))
 
 
 @pytest.mark.parametrize("factor", [1e-100, 1e100])
