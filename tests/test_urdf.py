@@ -233,7 +233,7 @@ def test_damping_and_friction():
 
 CHAIN = robot(
     joint("j1", "a", "b", LIMIT + '<mimic joint="j2" multiplier="2" offset="1"/>'),
-    joint("j2", "b", "c", LIMIT + '<mimic joint="j3" multiplier="-3"/>'),
+    joint("j2", "b", "c", LIMIT + '<mimic joint="j3" multiplier="-3" offset="0.25"/>'),
     joint("j3", "c", "d"),
     links="abcd",
 )
@@ -242,13 +242,13 @@ CHAIN = robot(
 def test_mimic_reads_multiplier_and_offset():
     assert only_joint(LIMIT + '<mimic joint="j"/>').mimic == Mimic("j", 1.0, 0.0)
     _, _, joints = parse_urdf(CHAIN)
-    assert [spec.mimic for spec in joints] == [None, Mimic("j2", 2.0, 1.0), Mimic("j3", -3.0), None]
+    assert [spec.mimic for spec in joints] == [None, Mimic("j2", 2.0, 1.0), Mimic("j3", -3.0, 0.25), None]
 
 
 def test_mimic_of_a_mimic():
     model = load_urdf(CHAIN)
     assert (model.nb, model.nq, model.nv) == (3, 1, 1)
-    np.testing.assert_allclose(model.coupling.position(jnp.array([0.5])), [-2, -1.5, 0.5])
+    np.testing.assert_allclose(model.coupling.position(jnp.array([0.5])), [-1.5, -1.25, 0.5])
 
 
 def test_mimic_false_leaves_joints_independent_and_mimic_unread():
