@@ -231,7 +231,7 @@ def test_check_separates_warnings_from_faults(tmp_path, capsys):
     path.write_text(HEAVY_ON_ONE_SIDE.replace('damping="0.1"', 'damping="-1"'))
     assert cli.main(["check", str(path)]) == 1
     fault, warned, summary = capsys.readouterr().out.splitlines()
-    assert fault.startswith(f"{path}:13: joint 'j': <dynamics damping")
+    assert fault.startswith(f"{path}:14: joint 'j': <dynamics damping")
     assert warned.startswith(warning)
     assert summary == f"{path}: 1 fault, 1 warning"
 
