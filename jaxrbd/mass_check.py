@@ -43,8 +43,17 @@ def singular_joints(links: Sequence[Link], joints: Sequence[JointSpec]) -> list[
 
     `links` and `joints` are those of a sound tree, the joints as `checks.checked` returns them. The
     list is empty exactly where M can be inverted in all configurations but special ones. Of several
-    joints that can cancel each other's motion, the one nearest to the world is named.
+    joints that can cancel each other's motion, the one nearest to the world is named. It is empty
+    too where numbers overflow, for they decide nothing.
     """
+    with np.errstate(over="ignore", invalid="ignore"):
+        try:
+            return _singular_joints(links, joints)
+        except np.linalg.LinAlgError:
+            return []
+
+
+def _singular_joints(links: Sequence[Link], joints: Sequence[JointSpec]) -> list[ModelError]:
     tree = _Tree(links, joints)
     found = tree.unresisted({joint.name for joint in joints})
     faults = []
@@ -84,7 +93,7 @@ class _Rows(NamedTuple):
         root = np.sqrt(armature)
         columns = np.concatenate([self.W[:, :6] @ S.T, np.diag(root)])
         bound = self.bound[:6] @ np.abs(S).T + root
-        U, s, _ = np.linalg.svd(columns / np.where(bound > 0, bound, 1), full_matrices=False)
+        U, s, _ = np.linalg.svd(_scaled(columns, bound), full_matrices=False)
         felt = U[:, s > rounding]
         W = np.concatenate([self.W, np.zeros((len(S), self.W.shape[1]))])
         return _Rows(W - felt @ (felt.T @ W), self.bound), len(S) - felt.shape[1]
@@ -99,12 +108,20 @@ class _Rows(NamedTuple):
         return _Rows(W, bound)
 
 
+def _scaled(columns: np.ndarray, bound: np.ndarray) -> np.ndarray:
+    """The columns in units of what they summed. Raises LinAlgError where they overflow."""
+    scaled = columns / np.where(bound > 0, bound, 1)
+    if not np.all(np.isfinite(scaled)):
+        raise np.linalg.LinAlgError("overflow")
+    return scaled
+
+
 def _sum(parts: list[_Rows]) -> _Rows:
     """The bodies as one, with no more rows than columns."""
     W = np.concatenate([part.W for part in parts])
     if len(W) > W.shape[1]:
-        W = np.linalg.qr(W, mode="r")
-    return _Rows(W, sum(part.bound for part in parts))
+        W = np.asarray(np.linalg.qr(W, mode="r"))
+    return _Rows(W, np.sum([part.bound for part in parts], axis=0))
 
 
 class _Tree:
@@ -123,13 +140,14 @@ class _Tree:
         """The joints with unresisted freedoms, and how many. Joints not in `moving` are welded."""
         found: dict[str, int] = {}
         mask = np.array([name in moving for name in self.shared], float)
-        parts = {name: [rows] for name, rows in self.rows.items()}
+        parts: dict[str | None, list[_Rows]] = {name: [rows] for name, rows in self.rows.items()}
         for joint in reversed(self.joints):
             rows = _sum(parts.pop(joint.child))
-            last = len(joint.armature)
+            all_armature = np.asarray(joint.armature, float)
+            last = len(all_armature)
             for S, X in reversed(self.motions[joint.name]):
                 first, free = last - len(S), 0
-                armature = joint.armature[first:last]
+                armature = all_armature[first:last]
                 if joint.name in self.slopes:
                     rows = rows.shared(S, armature, mask * self.slopes[joint.name])
                 elif joint.name in moving:
@@ -146,7 +164,7 @@ class _Tree:
             return {}
         rows = _sum(parts)
         columns, bound = rows.W[:, 6:][:, mask > 0], rows.bound[6:][mask > 0]
-        _, s, Vt = np.linalg.svd(columns / np.where(bound > 0, bound, 1))
+        _, s, Vt = np.linalg.svd(_scaled(columns, bound))
         free = np.linalg.norm(Vt[np.sum(s > self.rounding) :], axis=0)
         moving = [name for name, moves in zip(self.shared, mask) if moves]
         most = np.max(free, initial=0)
@@ -155,13 +173,13 @@ class _Tree:
     def _move(self, rng: np.random.Generator) -> None:
         """Choose the configuration: for each joint S and the pose of each stage, and the slopes."""
         q = {joint.name: [_irregular(s, rng) for s in stages(joint.kind)] for joint in self.joints}
-        unit = dict(zip(self.shared, np.eye(len(self.shared))))
+        unit: dict[str, np.ndarray] = dict(zip(self.shared, np.eye(len(self.shared))))
         self.slopes = dict(unit)
         for joint in self.joints:
             if joint.mimic is not None:
                 leaders = self._leaders(joint)
                 value, rates = self._follow(joint, np.array([q[name][0][0] for name in leaders]))
-                self.slopes[joint.name] = sum(r * unit[name] for r, name in zip(rates, leaders))
+                self.slopes[joint.name] = rates @ np.array([unit[name] for name in leaders])
                 q[joint.name] = [np.array([value])]
         self.motions = {
             joint.name: [self._motion(*stage) for stage in zip(stages(joint.kind), q[joint.name])]
@@ -190,13 +208,14 @@ class _Tree:
             # Beyond where the function is defined, irregular values stand for those of a motion.
             rates = np.where(np.isfinite(slopes), slopes, 1.0)
             return value if np.isfinite(value) else 0.1, rates
+        chain, mimic = [], joint.mimic
+        while isinstance(mimic, Mimic):
+            chain.append(mimic)
+            mimic = self.by_name[mimic.joint].mimic
         value, rate = leaders[0], 1.0
-        chain = [joint]
-        while isinstance((leader := self.by_name[chain[-1].mimic.joint]).mimic, Mimic):
-            chain.append(leader)
-        for follower in reversed(chain):
-            value = follower.mimic.multiplier * value + follower.mimic.offset
-            rate = follower.mimic.multiplier * rate
+        for mimic in reversed(chain):
+            value = mimic.multiplier * value + mimic.offset
+            rate = mimic.multiplier * rate
         return value, np.array([rate])
 
     def _motion(self, stage: Joint, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

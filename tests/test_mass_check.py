@@ -262,6 +262,21 @@ def test_a_file_is_named_with_the_line_of_the_joint():
     assert warning.startswith("<string>:19: warning: joint 'wrist': no link that moves with 'hand'")
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [('value="2"', 'value="1e308"'), ("0 0 0.1", "0 0 1e150"), ("0 0 1", "1e308 1e308 1")],
+)
+def test_numbers_that_overflow_are_no_reason_to_fail(old, new):
+    text = SOUND.replace(old, new, 1)
+    assert text != SOUND
+    links, joints = rbd.parse_urdf(text, root_joint="free_flyer")[1:]
+    assert faults([*links, rbd.Link("far", BALL)], [*joints, on_hand()]) == {}
+
+
+def on_hand():
+    return rbd.JointSpec("far", Revolute(X), "hand", "far", rbd.pose_matrix((1e300, 1e300, 1)))
+
+
 @pytest.mark.parametrize("name", rbd.robot_names())
 def test_bundled_robots_can_be_inverted(name):
     with warnings.catch_warnings():

@@ -123,8 +123,7 @@ def _locked_file(folder: Path, prefix: str) -> tuple[Path, BinaryIO]:
         path = folder / f"{prefix}{secrets.token_hex(8)}{_SUFFIX}"
         file = path.open("xb")
         try:
-            if fcntl is not None:
-                _lock(file, fcntl.LOCK_EX)
+            _lock(file, wait=True)
             # Between the two lines above it looked abandoned to others.
             if os.fstat(file.fileno()).st_nlink > 0:
                 return path, file
@@ -148,13 +147,15 @@ def _abandoned(file: BinaryIO) -> bool:
     """Whether no writer has this file any more: it is not locked, or without locks a day old."""
     if fcntl is None:
         return time.time() - os.fstat(file.fileno()).st_mtime > 86400
-    return _lock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return _lock(file, wait=False)
 
 
-def _lock(file: BinaryIO, how: int) -> bool:
+def _lock(file: BinaryIO, *, wait: bool) -> bool:
     """Whether this process has the lock on a file now, until it closes the file or ends."""
+    if fcntl is None:
+        return False
     try:
-        fcntl.flock(file, how)
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except OSError:  # another has it, or the file system knows no locks
         return False
     return True
