@@ -34,7 +34,9 @@ def robot(*parts):
 
 
 def faults(links, joints):
-    return {fault.joint: str(fault) for fault in singular_joints(links, checked(links, joints))}
+    return {
+        str(fault.joint): str(fault) for fault in singular_joints(links, checked(links, joints))
+    }
 
 
 def at(xyz=(0, 0, 0), rpy=(0, 0, 0), **fields):

@@ -242,12 +242,8 @@ CHAIN = robot(
 def test_mimic_reads_multiplier_and_offset():
     assert only_joint(LIMIT + '<mimic joint="j"/>').mimic == Mimic("j", 1.0, 0.0)
     _, _, joints = parse_urdf(CHAIN)
-    assert [spec.mimic for spec in joints] == [
-        None,
-        Mimic("j2", 2.0, 1.0),
-        Mimic("j3", -3.0, 0.25),
-        None,
-    ]
+    mimics = [None, Mimic("j2", 2.0, 1.0), Mimic("j3", -3.0, 0.25), None]
+    assert [spec.mimic for spec in joints] == mimics
 
 
 def test_mimic_of_a_mimic():
