@@ -1,16 +1,23 @@
-"""Checks of what a caller passes, made while tracing: what is wrong is named, never guessed at."""
+"""Checks of what a caller passes, made while tracing: what is wrong is named, never guessed at.
+
+Shapes and dtypes are known while JAX traces. Values are not: `compiled` checks them outside of the
+compiled program, at each call, where `known` can read them.
+"""
 
 from __future__ import annotations
 
 import difflib
+import functools
+import inspect
 import operator
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.core import Tracer
 from jax.typing import ArrayLike
 
 from .errors import ArgumentError
@@ -123,3 +130,145 @@ def reference_frame(reference: str) -> str:
     if reference not in REFERENCES:
         raise ArgumentError(f"reference is {reference!r}, expected one of {REFERENCES}")
     return reference
+
+
+# ------------------------------------------------------------------------------ checks of values
+
+
+def known(x: Any) -> np.ndarray | None:
+    """The values of an argument that can be read without a transfer, else None.
+
+    They are those of numbers, of lists of numbers, of numpy arrays and of JAX arrays in the memory
+    of a CPU (a call waits for such an array). None for a tracer: the values of an argument of a
+    function under `jit`, `vmap` or `grad` are unknown; and for an array on another device, where
+    reading would make every call wait for the device.
+    """
+    if isinstance(x, Array):
+        if isinstance(x, Tracer) or not x.is_fully_addressable:
+            return None
+        return np.asarray(x) if next(iter(x.devices())).platform == "cpu" else None
+    if isinstance(x, (np.ndarray, np.generic, int, float)):
+        return np.asarray(x)
+    if isinstance(x, list) and all(isinstance(number, (int, float)) for number in x):
+        return np.asarray(x)
+    return None
+
+
+class Requirement(NamedTuple):
+    """What the values of an argument must satisfy.
+
+    `expected` says it in words, after "expected"; `holds` tells it of each value of a numpy or JAX
+    array.
+    """
+
+    expected: str
+    holds: Callable[[Any], Any]
+
+    def __call__(self, name: str, values: np.ndarray, model: Any = None) -> None:
+        """Raise ArgumentError where a value does not satisfy the requirement; NaN never does."""
+        if values.dtype.kind in "fiu" and not np.all(self.holds(values)):
+            raise ArgumentError(f"{name} is {values}, expected {self.expected}")
+
+    def or_nan(self, x: Array) -> Array:
+        """`x` with NaN for each value that does not satisfy the requirement, for traced values."""
+        return jnp.where(self.holds(x), x, jnp.nan)
+
+
+POSITIVE = Requirement("a number above 0", lambda x: x > 0)
+NOT_NEGATIVE = Requirement("0 or more", lambda x: x >= 0)
+FRACTION = Requirement("a number from 0 to 1", lambda x: (x >= 0) & (x <= 1))
+
+
+def unit_quaternions(name: str, values: np.ndarray, model: Any) -> None:
+    """Raise ArgumentError where a quaternion of a configuration (nq,) is zero, and so no rotation.
+
+    Quaternions of any other length are normalised where they are read. `configuration` tells of a
+    wrong shape or dtype.
+    """
+    if values.ndim != 1 or not isinstance(model, Model):
+        return
+    for joint, start in model.quaternions:
+        if not any(values[start : start + 4].tolist()):
+            if values.shape != (model.nq,) or jnp.result_type(values) != model.dtype:
+                return
+            raise ArgumentError(
+                f"{name} has the zero quaternion for joint {joint!r} "
+                f"({name}[{start}:{start + 4}]), expected a rotation; "
+                f"start from jaxrbd.neutral(model)"
+            )
+
+
+# A parameter of these names is a configuration, in every function of the package.
+CONFIGURATIONS = ("q", "q0", "q1")
+
+Check = Callable[[str, np.ndarray, Any], None]
+
+
+class Compiled:
+    """A jitted function that checks the values of its arguments at each call; see `compiled`."""
+
+    # Not in __dict__, which JAX copies to what it makes of a function (jit, vmap, grad).
+    __slots__ = ("__dict__", "__weakref__", "_checks", "_jitted")
+    __qualname__: str
+    __wrapped__: Callable
+
+    def __init__(
+        self, function: Callable, jitted: Any, checks: Iterable[tuple[int, str, Check]]
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self._jitted, self._checks = jitted, tuple(checks)
+
+    def __call__(self, *args, **kwargs):
+        for place, name, check in self._checks:
+            values = known(args[place] if place < len(args) else kwargs.get(name))
+            if values is not None:
+                check(name, values, args[0] if args else kwargs.get("model"))
+        return self._jitted(*args, **kwargs)
+
+    def lower(self, *args, **kwargs):
+        """As of a jitted function; like the two that follow, without checks of values."""
+        return self._jitted.lower(*args, **kwargs)
+
+    def trace(self, *args, **kwargs):
+        """As of a jitted function."""
+        return self._jitted.trace(*args, **kwargs)
+
+    def eval_shape(self, *args, **kwargs):
+        """As of a jitted function."""
+        return self._jitted.eval_shape(*args, **kwargs)
+
+    def __reduce__(self):
+        return self.__qualname__  # pickled by its name, like a function
+
+    def __repr__(self):
+        return repr(self.__wrapped__)
+
+
+def compiled(
+    function: Callable | None = None,
+    *,
+    static_argnames: str | Iterable[str] = (),
+    checks: Mapping[str, Check] | None = None,
+) -> Any:
+    """`jax.jit` of a public function, with checks of the values that its arguments have.
+
+    - `static_argnames`: as for `jax.jit`;
+    - `checks`: by name of the parameter, a `Requirement` or another function of (name, values,
+      model) that raises ArgumentError. It is called before the compiled function is, where `known`
+      finds values, and not while JAX traces. Parameters that are configurations (`CONFIGURATIONS`)
+      have the check `unit_quaternions`.
+
+    The result has the methods of a jitted function (`lower`, `trace`, `eval_shape`). The function
+    itself says what it returns for values that are known to the device alone.
+    """
+    if function is None:
+        return functools.partial(compiled, static_argnames=static_argnames, checks=checks)
+    jitted: Any = jax.jit(function, static_argnames=static_argnames)
+    places = {name: place for place, name in enumerate(inspect.signature(function).parameters)}
+    by_name: dict[str, Check] = {n: unit_quaternions for n in CONFIGURATIONS if n in places}
+    by_name.update(checks or {})
+    each = [(places[name], name, check) for name, check in by_name.items()]
+    if not each:
+        return jitted
+
+    return Compiled(function, jitted, each)

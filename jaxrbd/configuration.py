@@ -3,6 +3,10 @@
 Velocities are tangent vectors (nv,) as everywhere: body velocities for a free-flyer, angular
 velocity in the child's frame for a ball joint. Mimic joints need no care here: they are functions
 of the independent coordinates, which all of these take and return.
+
+Quaternions in q are normalised where they are read, whatever their length. A zero quaternion is no
+rotation: ArgumentError names its joint where the values of q are known (`arguments.known`), and a
+traced one is read as the identity.
 """
 
 from __future__ import annotations
@@ -32,7 +36,7 @@ def neutral(model: Model) -> Float[Array, " nq"]:
     return jnp.asarray(q[_independent(model, "q")], model.dtype)
 
 
-@jax.jit
+@arguments.compiled
 def random_configuration(model: Model, key: PRNGKeyArray) -> Float[Array, " nq"]:
     """A random configuration (nq,), uniform within the limits.
 
@@ -49,7 +53,7 @@ def random_configuration(model: Model, key: PRNGKeyArray) -> Float[Array, " nq"]
     )
 
 
-@jax.jit
+@arguments.compiled
 def integrate(model: Model, q: ArrayLike, dv: ArrayLike) -> Float[Array, " nq"]:
     """The configuration (nq,) reached from q in unit time with the constant velocity dv.
 
@@ -64,7 +68,7 @@ def integrate(model: Model, q: ArrayLike, dv: ArrayLike) -> Float[Array, " nq"]:
     return _by_kind(model, step, (q, "q"), (dv, "v"), gives="q")
 
 
-@jax.jit
+@arguments.compiled
 def difference(model: Model, q0: ArrayLike, q1: ArrayLike) -> Float[Array, " nv"]:
     """The constant velocity (nv,) that leads from q0 to q1 in unit time: inverse of `integrate`.
 
@@ -80,7 +84,7 @@ def difference(model: Model, q0: ArrayLike, q1: ArrayLike) -> Float[Array, " nv"
     return _by_kind(model, step, (q0, "q"), (q1, "q"), gives="v")
 
 
-@jax.jit
+@arguments.compiled
 def interpolate(model: Model, q0: ArrayLike, q1: ArrayLike, alpha: ArrayLike):
     """The configuration (nq,) at the fraction `alpha` of the way from q0 to q1.
 
@@ -91,7 +95,7 @@ def interpolate(model: Model, q0: ArrayLike, q1: ArrayLike, alpha: ArrayLike):
     return integrate(model, q0, alpha * difference(model, q0, q1))
 
 
-@jax.jit
+@arguments.compiled
 def configuration_rate(model: Model, q: ArrayLike, v: ArrayLike) -> Float[Array, " nq"]:
     """The rate dq/dt (nq,) of the coordinates of a robot that moves with the velocity v.
 
@@ -103,7 +107,7 @@ def configuration_rate(model: Model, q: ArrayLike, v: ArrayLike) -> Float[Array,
     return jax.jvp(lambda dv: integrate(model, q, dv), (jnp.zeros_like(v),), (v,))[1]
 
 
-@jax.jit
+@arguments.compiled
 def velocity_bracket(model: Model, u: ArrayLike, w: ArrayLike) -> Float[Array, " nv"]:
     """The Lie bracket [u, w] (nv,) of two velocities: by how much the motions do not commute.
 

@@ -20,6 +20,7 @@ from jax import Array
 from jaxtyping import Bool, Float
 
 from ._components import Mat3, Vec3, second_moments, stack
+from ._linear import symmetric_eigenvalues
 from .spatial import inertia_to_com
 
 # In units of the rounding of the operands: what moving an inertia to its centre of mass may leave.
@@ -109,7 +110,7 @@ def consistency_margin(inertia: Float[Array, "... 10"]) -> Float[Array, "..."]:
     none of the other nine numbers; otherwise its margin is minus the norm of those.
     """
     m, _, I_com = inertia_to_com(inertia)
-    least = jnp.linalg.eigvalsh(second_moments(Mat3.of(I_com)).array())[..., 0]
+    least = symmetric_eigenvalues(second_moments(Mat3.of(I_com)).array())[..., 0]
     rest = jnp.where((m == 0)[..., None], inertia[..., 1:], 0)
     return jnp.where(m == 0, -_norm(rest), jnp.minimum(m, least))
 
@@ -125,9 +126,8 @@ def is_physically_consistent(
     physical consistent inertial parameters using optimization on manifolds".
     """
     m, _, I_com = inertia_to_com(inertia)
-    least, *others = jnp.unstack(
-        jnp.linalg.eigvalsh(second_moments(Mat3.of(I_com)).array()), axis=-1
-    )
+    moments = symmetric_eigenvalues(second_moments(Mat3.of(I_com)).array())
+    least, *others = jnp.unstack(moments, axis=-1)
     largest_moment = jnp.abs(sum(others))
     about_origin = inertia[..., 4] + inertia[..., 6] + inertia[..., 9]
     rounding = _ROUNDING * jnp.finfo(inertia.dtype).eps * about_origin

@@ -28,6 +28,7 @@ from jaxtyping import Float, PRNGKeyArray
 
 from . import _series, se3, so3
 from ._components import Vec3, stack
+from ._linear import positive_inverse
 from .spatial import Pose, compose, inverse_transform_point, rotate, transform_point
 
 Parameter = Array | np.ndarray
@@ -42,6 +43,8 @@ class Joint(eqx.Module):
 
     nq: ClassVar[int]
     nv: ClassVar[int]
+    # The first coordinate of the joint's unit quaternion, where it has one.
+    quaternion: ClassVar[int | None] = None
 
     @abc.abstractmethod
     def pose(self, placement: Pose, q: Float[Array, "... nq"]) -> Pose:
@@ -125,7 +128,9 @@ def lie_operation(
         return jnp.zeros_like(w)
     if jax.tree.leaves(joint):
         S = joint.subspace()
-        inverse = jnp.linalg.pinv(S)
+        gram = jnp.einsum("...ik,...jk->...ij", S, S, precision="highest")
+        inverse = jnp.vectorize(positive_inverse, signature="(n,n)->(n,n)")(gram)
+        inverse = jnp.einsum("...ij,...jk->...ki", inverse, S, precision="highest")
     else:  # a kind without parameters: its subspace is a constant of the program
         with jax.ensure_compile_time_eval():
             constant = np.asarray(joint.subspace())
@@ -277,6 +282,7 @@ class Spherical(Joint):
 
     nq: ClassVar[int] = 4
     nv: ClassVar[int] = 3
+    quaternion: ClassVar[int | None] = 0
 
     def pose(self, placement, q):
         return compose(placement, Pose(so3.quaternion_to_matrix(q), jnp.zeros_like(q[..., :3])))
@@ -350,6 +356,7 @@ class FreeFlyer(Joint):
 
     nq: ClassVar[int] = 7
     nv: ClassVar[int] = 6
+    quaternion: ClassVar[int | None] = 3
 
     def pose(self, placement, q):
         return compose(placement, self._motion(q))
@@ -448,4 +455,5 @@ def _integrate_quaternion(q, w):
 
 
 def _quaternion_difference(q0, q1):
+    q0, q1 = so3.quaternion_normalize(q0), so3.quaternion_normalize(q1)
     return so3.quaternion_log(so3.quaternion_multiply(so3.quaternion_conjugate(q0), q1))

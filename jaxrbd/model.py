@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import equinox as eqx
 import jax
@@ -134,6 +135,13 @@ class Model(eqx.Module):
         return self.has_custom_joints or bool(self.coupling and self.coupling.followers)
 
     @property
+    def quaternions(self) -> tuple[tuple[str, int], ...]:
+        """The joints whose coordinates hold a unit quaternion, each with its first place in q."""
+        places = tuple(joint.quaternion for joint in self.joints)
+        independent = None if self.coupling is None else self.coupling.q_independent
+        return _quaternions(self.topology, self.joint_bodies, self.joint_names, places, independent)
+
+    @property
     def dtype(self) -> np.dtype:
         """The floating dtype of all leaves, and so of all results."""
         return np.dtype(self.inertia.dtype)
@@ -174,6 +182,26 @@ class Model(eqx.Module):
 
 
 # ------------------------------------------------------------------------ joints in their places
+
+
+# Cached here, because a value that is cached in a pytree changes its structure.
+@functools.lru_cache(maxsize=256)
+def _quaternions(
+    topology: Topology,
+    joint_bodies: tuple[tuple[int, ...], ...],
+    joint_names: tuple[str, ...],
+    places: tuple[int | None, ...],
+    independent: tuple[int, ...] | None,
+) -> tuple[tuple[str, int], ...]:
+    found = []
+    for bodies, place in zip(joint_bodies, places):
+        for body in bodies if place is not None else ():
+            first = int(topology.q_start[body]) + place
+            if independent is None:
+                found.append((joint_names[body], first))
+            elif first in independent:
+                found.append((joint_names[body], independent.index(first)))
+    return tuple(sorted(found, key=lambda joint: joint[1]))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 from jaxtyping import Float
 
 from . import _series
 from ._components import Mat3, Vec3, stack
+from ._linear import power_of_two
 
 # asin(s) / s as a series in s^2: (2k)! / (4^k (k!)^2 (2k + 1)).
 _ASIN_SWITCH = 1 / 16
@@ -83,11 +84,23 @@ def quaternion_identity(dtype=None) -> Float[Array, "4"]:
 
 def quaternion_normalize(q: Float[Array, "... 4"]) -> Float[Array, "... 4"]:
     """The unit quaternion along q; the identity where q is zero (with zero derivatives)."""
-    # The result does not depend on the scale, so its derivative need not see it either.
-    scale = lax.stop_gradient(jnp.max(jnp.abs(q), axis=-1, keepdims=True))
-    zero = scale == 0
-    q = jnp.where(zero, quaternion_identity(q.dtype), q / jnp.where(zero, 1, scale))
+    q, zero = _scaled(q)
+    q = jnp.where(zero, quaternion_identity(q.dtype), q)
     return q / jnp.sqrt(jnp.sum(q * q, axis=-1, keepdims=True))
+
+
+def _scaled(q: Array) -> tuple[Array, Array]:
+    """A multiple of q (..., 4) whose largest entry is from 2 to 4, and whether q is zero (..., 1).
+
+    Its square neither overflows nor vanishes. The factor is a power of two, so that no digit is
+    lost. What is made of the multiple must not depend on the factor: its derivatives, of any order,
+    are then right although they take the factor for a constant.
+    """
+    x, y, z, w = jnp.split(jnp.abs(q), 4, axis=-1)
+    largest = jnp.maximum(jnp.maximum(x, y), jnp.maximum(z, w))
+    scale = power_of_two(largest)
+    zero = scale == 0
+    return q / jnp.where(zero, 1, scale), zero
 
 
 def quaternion_multiply(q: Float[Array, "... 4"], r: Float[Array, "... 4"]):
@@ -106,13 +119,14 @@ def quaternion_conjugate(q: Float[Array, "... 4"]) -> Float[Array, "... 4"]:
 
 def quaternion_to_matrix(q: Float[Array, "... 4"]) -> Float[Array, "... 3 3"]:
     """Rotation matrix of a quaternion of any length but zero; the identity where it is zero."""
-    norm2 = jnp.sum(q * q, axis=-1)
-    zero = norm2 == 0
-    s = jnp.where(zero, 0, 2 / jnp.where(zero, 1, norm2))[..., None, None]
+    q, zero = _scaled(q)
     u, w = q[..., :3, None], q[..., 3:, None]
     # A sum of matrices, and not nine expressions, of which XLA would make a kernel each.
     one, Kx, Ky, Kz = jnp.asarray(_ONE_AND_CROSSES, q.dtype)
     x, y, z = jnp.split(u, 3, axis=-2)
+    norm2 = x * x + y * y + z * z + w * w
+    zero = zero[..., None]
+    s = jnp.where(zero, 0, 2 / jnp.where(zero, 1, norm2))
     squares = u * jnp.swapaxes(u, -1, -2) - (x * x + y * y + z * z) * one
     return one + s * (squares + w * (x * Kx + y * Ky + z * Kz))
 

@@ -1,7 +1,11 @@
 """What a caller may get wrong: every mistake is an error that names the argument."""
 
+import copy
+import functools
+import inspect
 import json
 import pathlib
+import pickle
 import subprocess
 import sys
 
@@ -12,8 +16,11 @@ import pytest
 
 import jaxrbd as rbd
 import zoo
+from algorithms import ALGORITHMS as EVERY
+from jaxrbd import arguments, constraints as con, contact
 
 Q, V = zoo.small().nq, zoo.small().nv
+NEUTRAL = rbd.neutral(zoo.small())
 
 # Public functions with the sizes of their vector arguments, in order after the model.
 FUNCTIONS = {
@@ -55,7 +62,7 @@ CASES = [(name, argument) for name, (_, sizes) in FUNCTIONS.items() for argument
 
 def call(name, argument, value):
     function, sizes = FUNCTIONS[name]
-    good = {key: jnp.zeros(n) for key, n in sizes.items()}
+    good = {key: NEUTRAL if n == Q else jnp.zeros(n) for key, n in sizes.items()}
     return function(zoo.small(), *{**good, argument: value}.values())
 
 
@@ -83,8 +90,9 @@ def test_a_wrong_dtype_names_the_argument_and_both_dtypes(name, argument, dtype)
 @pytest.mark.parametrize("shape", [(6,), (2, 6), (4, 6), (3, 5), (18,), (2, 3, 6)])
 def test_external_forces_of_a_wrong_shape(name, shape):
     function, sizes = FUNCTIONS[name]
+    states = [NEUTRAL if n == Q else jnp.zeros(n) for n in sizes.values()]
     with pytest.raises(rbd.ArgumentError, match=r"f_ext has shape .* expected \(3, 6\)"):
-        function(zoo.small(), *(jnp.zeros(n) for n in sizes.values()), jnp.zeros(shape))
+        function(zoo.small(), *states, jnp.zeros(shape))
 
 
 def test_a_batch_goes_through_vmap():
@@ -106,7 +114,7 @@ def test_a_batch_goes_through_vmap():
 @pytest.mark.parametrize(("frame", "message"), [("nowhere", "no frame 'nowhere'"), (99, "99")])
 def test_an_unknown_frame(function, frame, message):
     with pytest.raises(rbd.ArgumentError, match=message):
-        function(zoo.small(), jnp.zeros(Q), jnp.zeros(V), frame=frame)
+        function(zoo.small(), NEUTRAL, jnp.zeros(V), frame=frame)
 
 
 def test_frames_by_index():
@@ -198,7 +206,130 @@ def test_swapped_arguments_are_told_what_is_expected():
 @pytest.mark.parametrize("reference", ["LOCAL", "body", ""])
 def test_an_unknown_reference(reference):
     with pytest.raises(rbd.ArgumentError, match="expected one of"):
-        rbd.frame_jacobian(zoo.small(), jnp.zeros(Q), "l1", reference)
+        rbd.frame_jacobian(zoo.small(), NEUTRAL, "l1", reference)
+
+
+# ---------------------------------------------------------------- values, where they are known
+
+# The functions of tests/algorithms.py without a configuration among their arguments.
+WITHOUT_Q = {
+    "ltl_factor",
+    "ltl_solve",
+    "neutral",
+    "random_configuration",
+    "total_mass",
+    "velocity_bracket",
+}
+
+
+def test_the_functions_without_a_configuration_are_these():
+    taken = {
+        name
+        for module in (rbd, con, contact)
+        for name in module.__all__
+        if name in EVERY
+        and {"q", "q0", "q1"} & set(inspect.signature(getattr(module, name)).parameters)
+    }
+    # These call a function that takes q, with the configuration that the user gives them.
+    indirect = {"gradient", "jacobian", "hessian", "explicit_dynamics"}
+    assert set(EVERY) - taken == WITHOUT_Q | indirect
+
+
+@pytest.mark.parametrize("name", sorted(set(EVERY) - WITHOUT_Q))
+@pytest.mark.parametrize(("start", "joint"), [(3, "j0"), (7, "j1")])
+def test_a_zero_quaternion_is_an_error_that_names_the_joint(name, start, joint):
+    model = zoo.small()
+    _, v, a, f_ext = zoo.state(model)
+    q = NEUTRAL.at[start : start + 4].set(0)
+    with pytest.raises(rbd.ArgumentError) as error:
+        EVERY[name](model, q, v, a, f_ext)
+    assert f"the zero quaternion for joint {joint!r}" in str(error.value)
+    assert "jaxrbd.neutral(model)" in str(error.value)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, jnp.asarray, lambda q: np.asarray(q).tolist()])
+def test_a_zero_quaternion_in_any_container(kind):
+    with pytest.raises(rbd.ArgumentError, match=r"^q has the zero quaternion for joint 'j0'"):
+        rbd.crba(zoo.small(), kind(jnp.zeros(Q)))
+    with pytest.raises(rbd.ArgumentError, match=r"^q1 has the zero quaternion for joint 'j0'"):
+        rbd.difference(zoo.small(), NEUTRAL, q1=kind(jnp.zeros(Q)))
+
+
+def test_a_zero_quaternion_that_is_traced_is_the_identity():
+    model = zoo.small()
+    of_zeros = jax.jit(rbd.crba)(model, jnp.zeros(Q))
+    np.testing.assert_allclose(of_zeros, rbd.crba(model, NEUTRAL), rtol=0, atol=1e-15)
+
+
+def test_quaternions_are_found_among_the_independent_coordinates():
+    assert zoo.small().quaternions == (("j0", 3), ("j1", 7))
+    assert zoo.chain(2).quaternions == ()
+    model = zoo.coupled()
+    assert model.quaternions[0] == ("j0", 3)
+    for _, start in model.quaternions:
+        np.testing.assert_array_equal(rbd.neutral(model)[start : start + 4], [0, 0, 0, 1])
+
+
+def test_values_that_are_known():
+    numbers = [1, 2.5, True, np.float32(3), np.ones(2), jnp.ones(2), [1.0, 2.0]]
+    for x in numbers:
+        np.testing.assert_array_equal(arguments.known(x), x)
+    for x in (None, "text", (1.0, 2.0), [1.0, "text"]):
+        assert arguments.known(x) is None
+    seen = []
+    jax.jit(lambda x: seen.append(arguments.known(x)))(jnp.ones(2))
+    jax.vmap(lambda x: seen.append(arguments.known(x)))(jnp.ones(2))
+    jax.grad(lambda x: (seen.append(arguments.known(x)), x)[1])(1.0)
+    assert seen == [None] * 3
+
+
+@functools.partial(arguments.compiled, checks={"dt": arguments.POSITIVE})
+def scaled(model, dt, share=1.0):
+    """A function with a requirement."""
+    return arguments.POSITIVE.or_nan(jnp.asarray(dt)) * share
+
+
+@pytest.mark.parametrize("dt", [0.0, -1, np.nan, np.array(-2.0), jnp.array(-0.0)])
+def test_a_value_that_does_not_satisfy_a_requirement(dt):
+    for call in (lambda: scaled(None, dt), lambda: scaled(None, dt=dt)):
+        with pytest.raises(rbd.ArgumentError, match=r"^dt is .*, expected a number above 0$"):
+            call()
+    assert np.isnan(jax.jit(scaled)(None, dt))
+
+
+def test_a_value_that_satisfies_a_requirement():
+    assert scaled(None, 0.5) == 0.5
+    assert jax.jit(scaled)(None, 0.5) == 0.5
+    arguments.FRACTION("e", np.array([0.0, 0.3, 1.0]))
+    arguments.NOT_NEGATIVE("e", np.array(0))
+    for requirement, value in ((arguments.FRACTION, 1.1), (arguments.NOT_NEGATIVE, -1e-9)):
+        with pytest.raises(rbd.ArgumentError, match=f"^e is {value}, expected {requirement[0]}$"):
+            requirement("e", np.array(value))
+
+
+def test_a_checked_function_is_a_jitted_function():
+    """It is documented, it has the methods of one, and it traces once."""
+    traces = []
+
+    @arguments.compiled(static_argnames="power")
+    def root(q, power=2):
+        """Documented."""
+        traces.append(power)
+        return q ** (1 / power)
+
+    assert root.__doc__ == "Documented."
+    assert list(inspect.signature(root).parameters) == ["q", "power"]
+    for _ in range(3):
+        assert root(jnp.array([4.0]), power=2) == 2
+    assert traces == [2]
+    assert root.lower(jnp.array([4.0])).compile()(jnp.array([9.0])) == 3
+    assert root.eval_shape(jnp.array([4.0])).shape == (1,)
+    # What JAX makes of it has its own methods.
+    mapped = jax.jit(jax.vmap(root)).lower(jnp.array([4.0, 9.0])).compile()
+    np.testing.assert_array_equal(mapped(jnp.array([4.0, 9.0])), [2, 3])
+    assert pickle.loads(pickle.dumps(rbd.crba)) is copy.deepcopy(rbd.crba) is rbd.crba
+    with pytest.raises(KeyError):
+        arguments.compiled(lambda q: q, checks={"nothing": arguments.POSITIVE})
 
 
 def test_the_hundredth_call_traces_no_more_than_the_first():

@@ -209,3 +209,49 @@ def test_a_new_joint_is_one_class():
     close(rbd.crba(new, q), rbd.crba(chain, q), 1e-13)
     close(rbd.aba(new, q, v, a), rbd.forward_dynamics(chain, q, v, a), 1e-10)
     close(rbd.integrate(new, q, v), rbd.integrate(chain, q, v), 1e-14)
+
+
+class Tilted(joints.Joint):
+    """A ball joint with parameters: its velocities are about three axes of any length, as rows."""
+
+    axes: jax.Array
+    nq: ClassVar[int] = 4
+    nv: ClassVar[int] = 3
+
+    def pose(self, placement, q):
+        return joints.Spherical().pose(placement, q)
+
+    def subspace(self):
+        return jnp.concatenate([jnp.zeros_like(self.axes), self.axes], axis=-1)
+
+    def neutral(self):
+        return joints.Spherical().neutral()
+
+    def integrate(self, q, v):
+        return joints.Spherical().integrate(q, jnp.einsum("...j,...ji", v, self.axes))
+
+    def difference(self, q0, q1):
+        w = joints.Spherical().difference(q0, q1)
+        return jnp.einsum("...j,...ji", w, jnp.linalg.inv(self.axes))
+
+    def random(self, key, lower, upper):
+        return joints.Spherical().random(key, lower, upper)
+
+
+@pytest.mark.parametrize("stack", [(), (4,), (2, 3)])
+def test_operations_on_velocities_of_a_joint_with_parameters(stack, rng):
+    """`S [u, w] = (S u) x (S w)` for any number of stacked joints, without LAPACK."""
+    joint = Tilted(jnp.array(np.eye(3) + 0.4 * rng.normal(size=(*stack, 3, 3))))
+    u, w = jnp.array(rng.normal(size=(2, *stack, 3)))
+
+    def bracket(joint, u, w):
+        return joints.lie_operation(joint, spatial.cross_motion, u, w)
+
+    def motion(v):
+        return jnp.einsum("...j,...ji", v, joint.subspace())
+
+    program = jax.jit(bracket)
+    zoo.close(motion(program(joint, u, w)), spatial.cross_motion(motion(u), motion(w)), 1e-13)
+    assert "lapack" not in program.lower(joint, u, w).as_text()
+    slope = jax.jit(jax.jacfwd(lambda axes: bracket(Tilted(axes), u, w)))(joint.axes)
+    assert np.all(np.isfinite(slope))

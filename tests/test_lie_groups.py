@@ -6,7 +6,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from jaxrbd import _series, se3, so3, spatial
+from jaxrbd import _series, joints, se3, so3, spatial
 from zoo import close
 
 ANGLES = [0.0, 1e-20, 1e-9, 1e-4, 0.3, 1.0, 1.99999, 2.00001, 3.0, np.pi - 1e-3, np.pi - 1e-7]
@@ -109,12 +109,72 @@ def test_series_and_three_derivatives_are_right_everywhere(name, x):
         value, order = jax.grad(value), order + 1
 
 
-@pytest.mark.parametrize("scale", [1e-20, 0.5, 1.0, -1.0, 3.0, 1e20])
-def test_quaternion_reading_ignores_length_and_sign(scale):
+LENGTHS = {"float64": [1e-300, 1e-160, 1e-20, 0.5, 1.0, -1.0, 3.0, 1e20, 1e160, 1.7e308]}
+LENGTHS["float32"] = [1e-36, 1e-20, 0.7, 1.0, -1.0, 1e20, 3.4e38]
+
+
+@pytest.mark.parametrize(("dtype", "length"), [(t, x) for t in LENGTHS for x in LENGTHS[t]])
+def test_quaternion_reading_ignores_length_and_sign(dtype, length):
+    """For all lengths that the dtype has, also where the square of one is not a number."""
+    # Its largest entry is 1, and so times a length it is no more than that length.
+    q = so3.quaternion_exp(rotation_vector(1.2)).astype(dtype)
+    q = q / jnp.max(jnp.abs(q))
+    unit, longer = so3.quaternion_normalize(q), jnp.asarray(length, dtype) * q
+    eps = float(jnp.finfo(dtype).eps)
+    close(so3.quaternion_to_matrix(longer), so3.quaternion_to_matrix(unit), 4 * eps)
+    close(so3.quaternion_log(longer), so3.quaternion_log(unit), 8 * eps)
+    close(so3.quaternion_normalize(longer), float(np.sign(length)) * unit, 2 * eps)
+
+
+def test_lengths_of_a_power_of_two_change_no_digit():
+    """And neither does the reading of a unit quaternion: its digits are not rounded twice."""
     q = so3.quaternion_exp(rotation_vector(1.2))
-    close(so3.quaternion_to_matrix(scale * q), so3.quaternion_to_matrix(q), 1e-14)
-    close(so3.quaternion_log(scale * q), so3.quaternion_log(q), 1e-14)
-    close(so3.quaternion_normalize(scale * q), np.sign(scale) * q, 1e-15)
+    for length in (2.0**-900, 0.25, 2.0, 2.0**900):
+        np.testing.assert_array_equal(
+            so3.quaternion_to_matrix(length * q), so3.quaternion_to_matrix(q)
+        )
+
+
+def plain_matrix(q):
+    """The formula as it stands in books, for its derivatives."""
+    x, y, z, w = q
+    rows = [
+        [w * w + x * x - y * y - z * z, 2 * (x * y - w * z), 2 * (x * z + w * y)],
+        [2 * (x * y + w * z), w * w - x * x + y * y - z * z, 2 * (y * z - w * x)],
+        [2 * (x * z - w * y), 2 * (y * z + w * x), w * w - x * x - y * y + z * z],
+    ]
+    return jnp.array(rows) / jnp.sum(q * q)
+
+
+@pytest.mark.parametrize("mode", [jax.jacfwd, jax.jacrev])
+def test_three_derivatives_of_quaternion_reading(mode):
+    """Those of the plain formulas, along the quaternion too, where nothing changes."""
+    plain = {
+        so3.quaternion_to_matrix: plain_matrix,
+        so3.quaternion_normalize: lambda q: q / jnp.sqrt(jnp.sum(q * q)),
+    }
+    for function, formula in plain.items():
+        q = 1.7 * so3.quaternion_exp(rotation_vector(2.5))
+        close(function(q), formula(q), 1e-15)
+        for _ in range(3):
+            function, formula = mode(function), mode(formula)
+            close(jax.jit(function)(q), jax.jit(formula)(q), 1e-13)
+    first = jax.jit(mode(so3.quaternion_to_matrix))
+    close(first(q) @ q, jnp.zeros((3, 3)), 1e-15)
+    # Far from unit length they go with the inverse of the length, as they must.
+    for length in (1e-300, 1e-160, 1e160, 1e300):
+        close(first(length * q) * length, first(q), 1e-13)
+
+
+def test_differences_of_quaternions_of_any_length():
+    """In single precision, where a product of two of them overflows or vanishes."""
+    ball = joints.Spherical()
+    q0, q1 = (so3.quaternion_exp(rotation_vector(x, x)).astype("float32") for x in (1, 2))
+    expected = ball.difference(q0, q1)
+    for a, b in ((1e-30, 1e-30), (1e30, 1e30), (-1e-30, 1e30)):
+        found = ball.difference(jnp.float32(a) * q0, jnp.float32(b) * q1)
+        close(found, expected, 1e-6)
+        close(ball.integrate(jnp.float32(a) * q0, expected), float(np.sign(a)) * q1, 1e-6)
 
 
 def test_zero_quaternion_is_the_identity_with_finite_derivatives():

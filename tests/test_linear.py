@@ -1,4 +1,4 @@
-"""Inverses by blocks: as accurate as the condition of the matrix allows, with derivatives."""
+"""Inverses by blocks, as accurate as the condition allows; eigenvalues; their derivatives."""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +6,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from jaxrbd._linear import positive_inverse
+from jaxrbd._linear import positive_inverse, power_of_two, symmetric_eigenvalues
 from zoo import close
 
 inverse = jax.jit(positive_inverse)
@@ -52,3 +52,105 @@ def test_the_derivative_of_an_inverse(rng):
 def test_the_inverse_of_a_singular_matrix_is_not_finite():
     M = jnp.diag(jnp.array([2.0, 1.0, 0.0]))
     assert not jnp.any(jnp.isfinite(jnp.diagonal(inverse(M))[2]))
+
+
+# ------------------------------------------------------------------------- 3x3 eigenvalues
+
+eigenvalues = jax.jit(symmetric_eigenvalues)
+
+SPECTRA = {
+    "apart": (1.0, 2.0, 3.5),
+    "of both signs": (-2.0, 0.5, 1.0),
+    "two equal": (1.0, 1.0, 2.0),
+    "two equal, the larger": (1.0, 2.0, 2.0),
+    "three equal": (2.0, 2.0, 2.0),
+    "nearly equal": (1.0, 1.0 + 1e-9, 1.0 + 3e-9),
+    "of rank one": (0.0, 0.0, 3.0),
+    "zero": (0.0, 0.0, 0.0),
+    "far apart": (1e-12, 1e-5, 1.0),
+}
+
+
+def symmetric(spectrum, rng, n=20):
+    """Random symmetric matrices (n, 3, 3) with these eigenvalues, the first of them diagonal."""
+    Q, _ = np.linalg.qr(rng.normal(size=(n, 3, 3)))
+    Q[0] = np.eye(3)[[2, 0, 1]]
+    A = (Q * np.array(spectrum)) @ np.swapaxes(Q, -1, -2)
+    return (A + np.swapaxes(A, -1, -2)) / 2
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
+@pytest.mark.parametrize("name", SPECTRA)
+def test_eigenvalues_are_those_of_numpy(name, scale, dtype, rng):
+    A = (scale * symmetric(SPECTRA[name], rng)).astype(dtype)
+    found, expected = eigenvalues(A), np.linalg.eigvalsh(A.astype(float))
+    assert found.dtype == dtype
+    error = np.max(np.abs(np.asarray(found) - expected))
+    # In float64 the error of numpy itself is in it.
+    digits = {"float32": 2, "float64": 10}[dtype] * np.finfo(dtype).eps
+    assert error <= digits * scale * np.max(np.abs(SPECTRA[name]))
+    assert np.all(np.diff(found, axis=-1) >= 0)
+
+
+@pytest.mark.parametrize("length", [1e-300, 1e300])
+def test_eigenvalues_do_not_see_the_unit(length, rng):
+    A = symmetric(SPECTRA["apart"], rng, 1)[0]
+    close(eigenvalues(jnp.array(length * A)) / length, np.array(SPECTRA["apart"]), 1e-14)
+
+
+def test_eigenvalues_of_what_is_not_a_number():
+    A = np.broadcast_to(np.eye(3), (6, 3, 3)).copy()
+    for k, (i, j) in enumerate(zip(*np.triu_indices(3))):
+        A[k, i, j] = A[k, j, i] = np.nan
+    assert np.all(np.isnan(eigenvalues(A)))
+
+
+@pytest.mark.parametrize("name", ["apart", "of both signs", "far apart"])
+@pytest.mark.parametrize("mode", [jax.jacfwd, jax.jacrev])
+def test_derivatives_of_eigenvalues_that_differ(name, mode, rng):
+    """The first against the eigenvectors of numpy, the second against differences of the first."""
+    A = jnp.array(symmetric(SPECTRA[name], rng, 4)[1])
+    dA = jnp.array(symmetric((1.0, -0.3, 0.7), rng, 4)[1])
+
+    def first(t):
+        return jnp.sum(mode(symmetric_eigenvalues)(A + t * dA) * dA, axis=(-2, -1))
+
+    X = np.linalg.eigh(A)[1]
+    # The error of an eigenvector is like the inverse of the gap between the eigenvalues.
+    gap = np.min(np.diff(SPECTRA[name]))
+    close(jax.jit(first)(0.0), np.diagonal(X.T @ dA @ X), 1e-14 / min(gap, 0.1))
+    if name != "far apart":  # whose second derivatives are 1e5
+        step = 1e-5
+        differences = (first(step) - first(-step)) / (2 * step)
+        close(jax.jit(jax.jacfwd(first))(0.0), differences, 1e-8)
+
+
+@pytest.mark.parametrize("name", SPECTRA)
+def test_derivatives_of_eigenvalues_are_finite(name, rng):
+    """Also of those that coincide, for which the sum of the derivatives is that of the trace."""
+    A = jnp.array(symmetric(SPECTRA[name], rng, 6))
+    first = jax.jit(jax.vmap(jax.jacrev(symmetric_eigenvalues)))(A)
+    close(jnp.sum(first, axis=1), jnp.broadcast_to(jnp.eye(3), A.shape), 1e-14)
+    if name != "nearly equal":
+        second = jax.vmap(jax.jacfwd(jax.jacrev(symmetric_eigenvalues)))
+        assert np.all(np.isfinite(jax.jit(second)(A)))
+
+
+def test_a_program_of_eigenvalues_calls_no_lapack():
+    A = jnp.zeros((7, 3, 3))
+    gradient = jax.vmap(jax.grad(lambda A: symmetric_eigenvalues(A)[0]))
+    for function in (symmetric_eigenvalues, gradient):
+        assert "lapack" not in jax.jit(function).lower(A).as_text()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_powers_of_two(dtype):
+    limits = np.finfo(dtype)
+    x = np.array([limits.max, 1.5, 1.0, 1e-10, 1e10, 8 * limits.tiny], dtype)
+    p = np.asarray(power_of_two(jnp.array(x)))
+    np.testing.assert_array_equal(np.frexp(p)[0], 0.5)
+    assert np.all((x / p >= 2) & (x / p <= 4))
+    assert np.all(1 / p >= limits.tiny)
+    assert power_of_two(jnp.zeros((), dtype)) == 0
+    assert jax.grad(power_of_two)(jnp.ones((), dtype)) == 0

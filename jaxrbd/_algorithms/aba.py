@@ -46,7 +46,7 @@ class _Nodes(NamedTuple):
     armature: Array  # (nv,)
 
 
-@jax.jit
+@arguments.compiled
 def aba(
     model: Model, q: ArrayLike, v: ArrayLike, tau: ArrayLike, f_ext: ArrayLike | None = None
 ) -> Float[Array, " nv"]:
@@ -72,7 +72,7 @@ def aba(
     return _accelerate(nodes, U, D, u, gravity_acceleration(model))
 
 
-@jax.jit
+@arguments.compiled
 def aba_minverse(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "nv nv"]:
     """Inverse of the mass matrix by the dof tree, without forming M, in O(nv^2), (nv, nv).
 

@@ -7,7 +7,6 @@ ancestors alone, so a step works on a path to the root and not on the whole matr
 
 from __future__ import annotations
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -19,7 +18,7 @@ from ..errors import ArgumentError
 from ..model import Model
 
 
-@jax.jit
+@arguments.compiled
 def ltl_factor(model: Model, M: ArrayLike) -> Float[Array, "nv nv"]:
     """Lower-triangular L with `M = L^T L` and the zeros of the tree, (nv, nv).
 
@@ -46,7 +45,7 @@ def ltl_factor(model: Model, M: ArrayLike) -> Float[Array, "nv nv"]:
     return jnp.tril(H[: model.nv, : model.nv])
 
 
-@jax.jit
+@arguments.compiled
 def ltl_solve(model: Model, L: ArrayLike, b: ArrayLike) -> Float[Array, " nv"]:
     """x with `L^T L x = b`, (nv,), for L from `ltl_factor`.
 

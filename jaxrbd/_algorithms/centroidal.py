@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
@@ -28,7 +27,7 @@ from ..spatial import (
     transform_inertia,
     velocity_companion,
 )
-from .kinematics import Kinematics, forward_kinematics
+from .kinematics import Kinematics, first_root_centred, forward_kinematics
 from .rnea_derivatives import composites, force_columns
 from .world import (
     accelerations,
@@ -54,7 +53,7 @@ class CentroidalDerivatives(NamedTuple):
     A: Array
 
 
-@jax.jit
+@arguments.compiled
 def com_jacobian(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "3 nv"]:
     """Jacobian of the centre of mass: J with its velocity `J v` in world axes, (3, nv).
 
@@ -64,7 +63,7 @@ def com_jacobian(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "3 nv"
     return _over_mass(model, centroidal_momentum_matrix(model, q)[:3])
 
 
-@jax.jit
+@arguments.compiled
 def centroidal_momentum_matrix(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "6 nv"]:
     """The matrix A of the centroidal momentum: `h = A v`, (6, nv).
 
@@ -72,13 +71,13 @@ def centroidal_momentum_matrix(model: Model, q: ArrayLike | Kinematics) -> Float
     wrong shape or dtype. Source: Orin, Goswami and Lee (2013), equation 24.
     """
     kinematics = forward_kinematics(model, q)
-    X, inertia = _about_com(model, kinematics.X_WB)
+    X, inertia = _about_com(model, kinematics)
     (composite,) = subtree_sums(model, inertia)
     columns = apply_inertia(composite, dof_columns(model, X))
     return independent_force(model, kinematics.q, columns).T
 
 
-@jax.jit
+@arguments.compiled
 def centroidal_momentum(model: Model, q: ArrayLike, v: ArrayLike) -> Float[Array, "6"]:
     """Momentum `[m dc/dt; L]` of all moving bodies about their centre of mass, (6,).
 
@@ -86,11 +85,11 @@ def centroidal_momentum(model: Model, q: ArrayLike, v: ArrayLike) -> Float[Array
     share. Raises ArgumentError on a wrong shape or dtype. Source: Orin, Goswami and Lee (2013).
     """
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
-    X, inertia = _about_com(model, forward_kinematics(model, q).X_WB)
+    X, inertia = _about_com(model, forward_kinematics(model, q))
     return jnp.sum(apply_inertia(inertia, velocities(model, X, q, v).V), axis=0)
 
 
-@jax.jit
+@arguments.compiled
 def centroidal_momentum_rate(
     model: Model, q: ArrayLike, v: ArrayLike, a: ArrayLike
 ) -> Float[Array, "6"]:
@@ -101,13 +100,13 @@ def centroidal_momentum_rate(
     """
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
     a = arguments.velocity(model, a, "a")
-    X, inertia = _about_com(model, forward_kinematics(model, q).X_WB)
+    X, inertia = _about_com(model, forward_kinematics(model, q))
     motion = velocities(model, X, q, v)
     A, _ = accelerations(model, q, v, a, motion)
     return jnp.sum(apply_inertia(inertia, A) + gyroscopic_force(inertia, motion.V), axis=0)
 
 
-@jax.jit
+@arguments.compiled
 def centroidal_momentum_matrix_dot(
     model: Model, q: ArrayLike, v: ArrayLike
 ) -> Float[Array, "6 nv"]:
@@ -117,7 +116,7 @@ def centroidal_momentum_matrix_dot(
     Source: Wensing and Orin (2016).
     """
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
-    X, inertia = _about_com(model, forward_kinematics(model, q).X_WB)
+    X, inertia = _about_com(model, forward_kinematics(model, q))
     motion = velocities(model, X, q, v)
     composite, companion = subtree_sums(model, inertia, velocity_companion(inertia, motion.V))
     momentum = apply_inertia(composite, motion.J)
@@ -134,7 +133,7 @@ def centroidal_momentum_matrix_dot(
     return columns.T
 
 
-@jax.jit
+@arguments.compiled
 def centroidal_derivatives(
     model: Model, q: ArrayLike, v: ArrayLike, a: ArrayLike
 ) -> CentroidalDerivatives:
@@ -146,7 +145,7 @@ def centroidal_derivatives(
     """
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
     a = arguments.velocity(model, a, "a")
-    X, inertia = _about_com(model, forward_kinematics(model, q).X_WB)
+    X, inertia = _about_com(model, forward_kinematics(model, q))
     motion = velocities(model, X, q, v)
     A, psi_ddot = accelerations(model, q, v, a, motion)
     of = composites(model, inertia, motion.V, A, None)
@@ -165,9 +164,9 @@ def centroidal_derivatives(
     return CentroidalDerivatives(dh_dq, dhdot_dq, dhdot_dv, A_G)
 
 
-def _about_com(model: Model, X_WB: Pose) -> tuple[Pose, Array]:
+def _about_com(model: Model, kinematics: Kinematics) -> tuple[Pose, Array]:
     """The bodies' poses and inertias about the centre of mass of all, in world axes."""
-    near = centred(X_WB, X_WB.p[0]) if model.nb else X_WB
+    near = first_root_centred(model, kinematics)
     com = inertia_center_of_mass(jnp.sum(transform_inertia(near, model.inertia), axis=0))
     X = centred(near, com)
     return X, transform_inertia(X, model.inertia)

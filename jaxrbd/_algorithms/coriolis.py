@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
@@ -23,11 +22,10 @@ from ..spatial import (
     transform_inertia,
     velocity_companion,
 )
-from .kinematics import forward_kinematics
+from .kinematics import forward_kinematics, root_centred
 from .world import (
     at_or_above,
     pairings,
-    root_centred,
     strictly_above,
     subtree_sums,
     symmetric_product,
@@ -35,7 +33,7 @@ from .world import (
 )
 
 
-@jax.jit
+@arguments.compiled
 def coriolis_matrix(model: Model, q: ArrayLike, v: ArrayLike) -> Float[Array, "nv nv"]:
     """Coriolis matrix C(q, v) with `C v = bias_force - gravity_force` and `dM/dt - 2 C` skew.
 
@@ -46,7 +44,7 @@ def coriolis_matrix(model: Model, q: ArrayLike, v: ArrayLike) -> Float[Array, "n
     Source: Echeandia and Wensing (2021), algorithm 1.
     """
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
-    X = root_centred(model, forward_kinematics(model, q).X_WB)
+    X = root_centred(forward_kinematics(model, q))
     motion = velocities(model, X, q, v)
     inertia = transform_inertia(X, model.inertia)
     inertia, companion = subtree_sums(model, inertia, velocity_companion(inertia, motion.V))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import jax
 from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
@@ -21,11 +20,11 @@ from ..joint_space import (
 from ..model import Model
 from ..spatial import apply_inertia, transform_inertia
 from ..tree import accumulate, propagate
-from .kinematics import Kinematics, forward_kinematics
-from .world import dof_columns, root_centred, subtree_sums, symmetric_product
+from .kinematics import Kinematics, forward_kinematics, root_centred
+from .world import dof_columns, subtree_sums, symmetric_product
 
 
-@jax.jit
+@arguments.compiled
 def crba(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "nv nv"]:
     """Joint-space inertia matrix M(q), symmetric, armature on its diagonal, (nv, nv).
 
@@ -34,14 +33,14 @@ def crba(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "nv nv"]:
     ArgumentError on a wrong shape or dtype. Source: Featherstone, table 6.2.
     """
     kinematics = forward_kinematics(model, q)
-    X = root_centred(model, kinematics.X_WB)
+    X = root_centred(kinematics)
     (composite,) = subtree_sums(model, transform_inertia(X, model.inertia))
     J = dof_columns(model, X)
     M = symmetric_product(model, J, apply_inertia(composite, J))
     return project(model, kinematics.q, M) + rotor_inertia(model, kinematics.q)
 
 
-@jax.jit
+@arguments.compiled
 def mass_matrix_product(model: Model, q: ArrayLike, x: ArrayLike) -> Float[Array, " nv"]:
     """`M(q) x` without forming M: `S^T accumulate(I propagate(S x))`, in N or N m for x = a.
 
@@ -55,7 +54,7 @@ def mass_matrix_product(model: Model, q: ArrayLike, x: ArrayLike) -> Float[Array
     return joint_force(model, q, F) + armature_force(model, q, joint_rates(model, q, x))
 
 
-@jax.jit
+@arguments.compiled
 def minverse(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "nv nv"]:
     """Inverse of the joint-space inertia matrix, symmetric, (nv, nv).
 

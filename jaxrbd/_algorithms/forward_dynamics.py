@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import jax
 from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Float
@@ -14,12 +13,11 @@ from .._linear import matmul, positive_inverse
 from ..model import Model
 from .articulated import articulate, articulated_solve
 from .crba import crba, mass_matrix_product
-from .kinematics import forward_kinematics
+from .kinematics import forward_kinematics, root_centred
 from .rnea import bias_force
-from .world import root_centred
 
 
-@jax.jit
+@arguments.compiled
 def forward_dynamics(
     model: Model, q: ArrayLike, v: ArrayLike, tau: ArrayLike, f_ext: ArrayLike | None = None
 ) -> Float[Array, " nv"]:
@@ -38,12 +36,14 @@ def forward_dynamics(
     q = arguments.configuration(model, q)
     v = arguments.velocity(model, v)
     tau = arguments.velocity(model, tau, "tau")
+    return solve_mass_matrix(model, q, tau - bias_force(model, q, v, f_ext))
+
+
+def solve_mass_matrix(model: Model, q: Array, b: Float[Array, " nv"]) -> Float[Array, " nv"]:
+    """`M(q)^-1 b` (nv,), for b in N or N m, as an implicit function of its arguments."""
     solve = mass_matrix_solver(lax.stop_gradient(model), lax.stop_gradient(q))
     return lax.custom_linear_solve(
-        lambda x: mass_matrix_product(model, q, x),
-        tau - bias_force(model, q, v, f_ext),
-        lambda _, b: solve(b),
-        symmetric=True,
+        lambda x: mass_matrix_product(model, q, x), b, lambda _, b: solve(b), symmetric=True
     )
 
 
@@ -52,5 +52,5 @@ def mass_matrix_solver(model: Model, q: Array) -> Callable[[Array], Array]:
     if not model.is_tree:
         inverse = positive_inverse(crba(model, q))
         return lambda b: matmul(inverse, b)
-    of = articulate(model, root_centred(model, forward_kinematics(model, q).X_WB))
+    of = articulate(model, root_centred(forward_kinematics(model, q)))
     return lambda b: articulated_solve(model, of, b)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
@@ -15,7 +13,7 @@ from .. import arguments
 from ..joint_space import independent_force, map_rate
 from ..model import Model
 from ..spatial import Pose, cross_motion, inverse_rotate, transform_motion, transform_point
-from .kinematics import Kinematics, forward_kinematics, locate
+from .kinematics import Kinematics, RootedPose, forward_kinematics, locate, root_centred
 from .world import (
     Velocities,
     accelerations,
@@ -47,12 +45,12 @@ class _Frame(NamedTuple):
     """A frame on a moving body, and what moves it, in world axes about the frame's origin."""
 
     body: int
-    X_WF: Pose
+    X: RootedPose
     motion: Velocities
     moves: Array  # (nv_tree, 1): whether a dof moves it
 
 
-@partial(jax.jit, static_argnames=("frame", "reference"))
+@arguments.compiled(static_argnames=("frame", "reference"))
 def frame_jacobian_dot(
     model: Model,
     q: ArrayLike,
@@ -81,7 +79,7 @@ def frame_jacobian_dot(
     return columns.T
 
 
-@partial(jax.jit, static_argnames=("frame", "reference"))
+@arguments.compiled(static_argnames=("frame", "reference"))
 def frame_velocity_derivatives(
     model: Model,
     q: ArrayLike,
@@ -101,7 +99,7 @@ def frame_velocity_derivatives(
     return FrameVelocityDerivatives(of.dV_dq, of.J)
 
 
-@partial(jax.jit, static_argnames=("frame", "reference"))
+@arguments.compiled(static_argnames=("frame", "reference"))
 def frame_acceleration_derivatives(
     model: Model,
     q: ArrayLike,
@@ -143,7 +141,7 @@ def frame_acceleration_derivatives(
     return FrameAccelerationDerivatives(dV_dq, *chain(model, q, of, dA_dq, dA_dv, J))
 
 
-@partial(jax.jit, static_argnames="frame")
+@arguments.compiled(static_argnames="frame")
 def point_jacobian(
     model: Model, q: ArrayLike | Kinematics, frame: str | int, point: ArrayLike
 ) -> Float[Array, "3 nv"]:
@@ -155,10 +153,11 @@ def point_jacobian(
     """
     point = arguments.array(model, point, "point", (3,), "3")
     kinematics = forward_kinematics(model, q)
-    body, _, X_WF = locate(model, kinematics, frame)
+    body, _, at = locate(model, kinematics, frame)
     if body < 0:
         return jnp.zeros((3, model.nv), model.dtype)
-    J = dof_columns(model, centred(kinematics.X_WB, transform_point(X_WF, point)))
+    X_RB = root_centred(kinematics)
+    J = dof_columns(model, centred(X_RB, transform_point(at.X_RF, point)))
     moves = model.topology.supports[model.topology.dof_body, body]
     columns = jnp.where(moves[:, None], J[:, :3], 0)
     return independent_force(model, kinematics.q, columns).T
@@ -167,12 +166,12 @@ def point_jacobian(
 def _attach(model: Model, q: Array, v: Array, frame: str | int) -> _Frame | None:
     """The frame and all that moves it; None for one fixed to the world."""
     kinematics = forward_kinematics(model, q)
-    body, _, X_WF = locate(model, kinematics, frame)
+    body, _, X = locate(model, kinematics, frame)
     if body < 0:
         return None
-    motion = velocities(model, centred(kinematics.X_WB, X_WF.p), q, v)
+    motion = velocities(model, centred(root_centred(kinematics), X.X_RF.p), q, v)
     moves = model.topology.supports[model.topology.dof_body, body][:, None]
-    return _Frame(body, X_WF, motion, moves)
+    return _Frame(body, X, motion, moves)
 
 
 def _of_reference(motion: Array, reference: str) -> Array:
@@ -188,10 +187,10 @@ def _of_reference(motion: Array, reference: str) -> Array:
 def _express(at: _Frame, reference: str, rows: Array) -> Array:
     """Motions in world axes about the frame's origin, expressed in the reference."""
     if reference == "local":
-        v, w = (inverse_rotate(at.X_WF.R, half) for half in jnp.split(rows, 2, axis=-1))
+        v, w = (inverse_rotate(at.X.X_RF.R, half) for half in jnp.split(rows, 2, axis=-1))
         return jnp.concatenate([v, w], axis=-1)
     if reference == "world":
-        return transform_motion(Pose(jnp.eye(3, dtype=rows.dtype), at.X_WF.p), rows)
+        return transform_motion(Pose(jnp.eye(3, dtype=rows.dtype), at.X.X_WF.p), rows)
     return rows
 
 

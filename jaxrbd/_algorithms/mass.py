@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
@@ -11,29 +10,45 @@ from jaxtyping import Float
 from .. import arguments
 from ..joint_space import armature_force, dissipation, joint_motion, joint_poses, joint_rates
 from ..model import Model
-from ..spatial import apply_inertia, inertia_center_of_mass, transform_inertia
+from ..spatial import Pose, apply_inertia, inertia_center_of_mass, transform_inertia
 from ..tree import propagate
-from .kinematics import Kinematics, forward_kinematics
+from .kinematics import Kinematics, RootedPose, first_root_centred, forward_kinematics
 
 
-@jax.jit
+@arguments.compiled
 def total_mass(model: Model) -> Float[Array, ""]:
     """Mass of all moving bodies in kg; links welded to the world are no part of it."""
     return jnp.sum(arguments.robot(model).inertia[:, 0])
 
 
-@jax.jit
+@arguments.compiled
 def center_of_mass(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "3"]:
     """Centre of mass of all moving bodies, in the world, (3,) in m.
 
     `q` (nq,) or its `Kinematics`. The origin where the total mass is zero. Raises ArgumentError on
     a wrong shape or dtype.
     """
-    in_world = transform_inertia(forward_kinematics(model, q).X_WB, model.inertia)
-    return inertia_center_of_mass(jnp.sum(in_world, axis=0))
+    return locate_center_of_mass(model, forward_kinematics(model, q)).X_WF.p
 
 
-@jax.jit
+def locate_center_of_mass(model: Model, kinematics: Kinematics) -> RootedPose:
+    """A frame in world axes at the centre of mass, its position relative to the first root body."""
+    inertia, origin = _mass_near_root(model, kinematics)
+    axes = jnp.eye(3, dtype=model.dtype)
+    origin = jnp.where(inertia[0] == 0, 0, origin)
+    return RootedPose(Pose(axes, inertia_center_of_mass(inertia)), origin)
+
+
+def _mass_near_root(
+    model: Model, kinematics: Kinematics
+) -> tuple[Float[Array, "10"], Float[Array, "3"]]:
+    """The inertia of all bodies about the first root body, in world axes, and its position."""
+    inertias = transform_inertia(first_root_centred(model, kinematics), model.inertia)
+    origin = kinematics.X_PB.p[0] if model.nb else jnp.zeros(3, model.dtype)
+    return jnp.sum(inertias, axis=0), origin
+
+
+@arguments.compiled
 def kinetic_energy(model: Model, q: ArrayLike, v: ArrayLike) -> Float[Array, ""]:
     """Kinetic energy `v^T M v / 2` in J, the armature's included.
 
@@ -46,17 +61,17 @@ def kinetic_energy(model: Model, q: ArrayLike, v: ArrayLike) -> Float[Array, ""]
     return (bodies + jnp.sum(v * armature_force(model, q, joint_rates(model, q, v)))) / 2
 
 
-@jax.jit
+@arguments.compiled
 def potential_energy(model: Model, q: ArrayLike | Kinematics) -> Float[Array, ""]:
     """Potential energy of gravity in J, `-m g . c`, zero with the mass at the world's origin.
 
     `q` (nq,) or its `Kinematics`. Raises ArgumentError on a wrong shape or dtype.
     """
-    in_world = transform_inertia(forward_kinematics(model, q).X_WB, model.inertia)
-    return -jnp.sum(jnp.sum(in_world[:, 1:4], axis=0) * model.gravity)
+    near, origin = _mass_near_root(model, forward_kinematics(model, q))
+    return -jnp.sum((near[1:4] + near[0] * origin) * model.gravity)
 
 
-@jax.jit
+@arguments.compiled
 def passive_force(model: Model, q: ArrayLike, v: ArrayLike) -> Float[Array, " nv"]:
     """Joint forces of viscous damping and Coulomb friction, (nv,) in N or N m.
 

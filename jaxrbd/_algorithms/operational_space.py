@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
-import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
@@ -16,7 +13,7 @@ from .crba import crba, inverse_form
 from .kinematics import Kinematics, forward_kinematics, frame_jacobian
 
 
-@partial(jax.jit, static_argnames=("frames", "reference"))
+@arguments.compiled(static_argnames=("frames", "reference"))
 def delassus_matrix(
     model: Model,
     q: ArrayLike | Kinematics,
@@ -39,7 +36,7 @@ def delassus_matrix(
     return inverse_form(crba(model, kinematics), stacked.T)
 
 
-@partial(jax.jit, static_argnames=("frames", "reference"))
+@arguments.compiled(static_argnames=("frames", "reference"))
 def operational_space_inertia(
     model: Model,
     q: ArrayLike | Kinematics,

@@ -6,7 +6,6 @@ The parameters are the rows of `model.inertia`, one after the other: 10 nb numbe
 
 from __future__ import annotations
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -32,12 +31,12 @@ from ..spatial import (
     transform_force,
 )
 from ..tree import propagate
-from .kinematics import Kinematics, forward_kinematics
+from .kinematics import Kinematics, forward_kinematics, root_centred
 from .rnea import gravity_acceleration
-from .world import dof_columns, pairings, root_centred
+from .world import dof_columns, pairings
 
 
-@jax.jit
+@arguments.compiled
 def body_regressor(V: ArrayLike, A: ArrayLike) -> Float[Array, "... 6 10"]:
     """The matrix Y with `Y @ inertia = I A + V x* (I V)`, the force that moves a rigid body.
 
@@ -59,7 +58,7 @@ def body_regressor(V: ArrayLike, A: ArrayLike) -> Float[Array, "... 6 10"]:
     return inertia_regressor(A) + jnp.swapaxes(cross_force(V[..., None, :], momenta), -1, -2)
 
 
-@jax.jit
+@arguments.compiled
 def joint_torque_regressor(
     model: Model, q: ArrayLike, v: ArrayLike, a: ArrayLike
 ) -> Float[Array, "nv parameters"]:
@@ -75,12 +74,13 @@ def joint_torque_regressor(
     v = arguments.velocity(model, v)
     a = arguments.velocity(model, a, "a")
     topology = model.topology
-    _, X_PB, X_WB = forward_kinematics(model, q)
+    kinematics = forward_kinematics(model, q)
+    X_PB = kinematics.X_PB
     vJ = joint_motion(model, q, v)
     V = propagate(topology, X_PB, vJ)
     aJ = joint_acceleration(model, q, v, a) + cross_motion(V, vJ)
     A = propagate(topology, X_PB, aJ, world=gravity_acceleration(model))
-    X = root_centred(model, X_WB)
+    X = root_centred(kinematics)
     forces = transform_force(  # (nb, 10, 6): of a unit of each number, in the world
         Pose(X.R[:, None], X.p[:, None]), jnp.swapaxes(body_regressor(V, A), -1, -2)
     )
@@ -99,14 +99,15 @@ def summed_sizes(
     is at most `|v| |f| + |w| |n| + |w| |f| (|p| + |p0|)`, with positions about the tree's root.
     """
     topology = model.topology
-    _, X_PB, X_WB = forward_kinematics(model, q)
+    kinematics = forward_kinematics(model, q)
+    X_PB = kinematics.X_PB
     vJ = joint_motion(model, q, v)
     V = propagate(topology, X_PB, vJ)
     aJ = joint_acceleration(model, q, v, a) + cross_motion(V, vJ)
     A = propagate(topology, X_PB, aJ, world=gravity_acceleration(model))
     forces = body_regressor(V, A)  # (nb, 6, 10)
     f, n = (jnp.linalg.norm(x, axis=1).ravel() for x in (forces[:, :3], forces[:, 3:]))
-    p = jnp.linalg.norm(root_centred(model, X_WB).p, axis=-1)
+    p = jnp.linalg.norm(root_centred(kinematics).p, axis=-1)
     S, bodies = motion_subspace(model), topology.dof_body
     linear, angular = (jnp.linalg.norm(x, axis=1)[:, None] for x in (S[:, :3], S[:, 3:]))
     reach = p[bodies][:, None] + jnp.repeat(p, 10)
@@ -118,7 +119,7 @@ def summed_sizes(
     return jnp.matmul(jnp.abs(G), rows, precision="highest")
 
 
-@jax.jit
+@arguments.compiled
 def kinetic_energy_regressor(
     model: Model, q: ArrayLike, v: ArrayLike
 ) -> Float[Array, " parameters"]:
@@ -132,7 +133,7 @@ def kinetic_energy_regressor(
     return jnp.sum(V[:, :, None] * inertia_regressor(V), axis=1).ravel() / 2
 
 
-@jax.jit
+@arguments.compiled
 def potential_energy_regressor(
     model: Model, q: ArrayLike | Kinematics
 ) -> Float[Array, " parameters"]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
@@ -21,7 +20,7 @@ from ..spatial import apply_inertia, cross_motion, gyroscopic_force
 from ..tree import accumulate, propagate
 
 
-@jax.jit
+@arguments.compiled
 def rnea(
     model: Model, q: ArrayLike, v: ArrayLike, a: ArrayLike, f_ext: ArrayLike | None = None
 ) -> Float[Array, " nv"]:
@@ -49,7 +48,7 @@ def rnea(
     return joint_force(model, q, F) + own_force(model, q, v, a)
 
 
-@jax.jit
+@arguments.compiled
 def bias_force(
     model: Model, q: ArrayLike, v: ArrayLike, f_ext: ArrayLike | None = None
 ) -> Float[Array, " nv"]:
@@ -61,7 +60,7 @@ def bias_force(
     return rnea(model, q, v, jnp.zeros(arguments.robot(model).nv, model.dtype), f_ext)
 
 
-@jax.jit
+@arguments.compiled
 def gravity_force(model: Model, q: ArrayLike) -> Float[Array, " nv"]:
     """Joint forces that hold the robot at rest, (nv,) in N or N m.
 
@@ -76,7 +75,7 @@ def gravity_force(model: Model, q: ArrayLike) -> Float[Array, " nv"]:
     return joint_force(model, q, F)
 
 
-@jax.jit
+@arguments.compiled
 def static_torque(
     model: Model, q: ArrayLike, f_ext: ArrayLike | None = None
 ) -> Float[Array, " nv"]:

@@ -36,7 +36,7 @@ from ..spatial import (
     velocity_companion,
 )
 from .forward_dynamics import forward_dynamics
-from .kinematics import forward_kinematics
+from .kinematics import forward_kinematics, root_centred
 from .rnea import gravity_acceleration
 from .world import (
     Velocities,
@@ -45,7 +45,6 @@ from .world import (
     chain,
     map_derivatives,
     pairings,
-    root_centred,
     strictly_above,
     subtree_sums,
     symmetric_product,
@@ -100,7 +99,7 @@ def force_columns(
     return in_q, in_v, apply_inertia(of.inertia, J)
 
 
-@jax.jit
+@arguments.compiled
 def rnea_derivatives(
     model: Model, q: ArrayLike, v: ArrayLike, a: ArrayLike, f_ext: ArrayLike | None = None
 ) -> RneaDerivatives:
@@ -116,7 +115,7 @@ def rnea_derivatives(
     q = arguments.configuration(model, q)
     v = arguments.velocity(model, v)
     a = arguments.velocity(model, a, "a")
-    X = root_centred(model, forward_kinematics(model, q).X_WB)
+    X = root_centred(forward_kinematics(model, q))
     f_world = None if f_ext is None else transform_force(X, arguments.wrenches(model, f_ext))
     motion = velocities(model, X, q, v)
     A, psi_ddot = accelerations(model, q, v, a, motion, gravity_acceleration(model))
@@ -159,7 +158,7 @@ def _in_independent(
     return RneaDerivatives(D_q + extra_q, D_v + extra_v, M)
 
 
-@jax.jit
+@arguments.compiled
 def forward_dynamics_derivatives(
     model: Model, q: ArrayLike, v: ArrayLike, tau: ArrayLike, f_ext: ArrayLike | None = None
 ) -> ForwardDynamicsDerivatives:

@@ -32,7 +32,7 @@ from ..spatial import (
     velocity_companion,
 )
 from .forward_dynamics import forward_dynamics
-from .kinematics import forward_kinematics
+from .kinematics import forward_kinematics, root_centred
 from .rnea import gravity_acceleration
 from .rnea_derivatives import (
     composites,
@@ -44,7 +44,6 @@ from .world import (
     accelerations,
     at_or_above,
     pairings,
-    root_centred,
     strictly_above,
     subtree_sums,
     velocities,
@@ -69,7 +68,7 @@ class ForwardDynamicsSecondOrder(NamedTuple):
     dq_dtau: Array
 
 
-@jax.jit
+@arguments.compiled
 def rnea_second_order(
     model: Model,
     q: ArrayLike,
@@ -93,7 +92,7 @@ def rnea_second_order(
     weights = arguments.velocity(model, weights, "weights")
     if model.varies:
         return _by_forward_mode(model, q, v, a, weights, f_ext)
-    X = root_centred(model, forward_kinematics(model, q).X_WB)
+    X = root_centred(forward_kinematics(model, q))
     f_world = None if f_ext is None else transform_force(X, arguments.wrenches(model, f_ext))
     motion = velocities(model, X, q, v)
     A, psi_ddot = accelerations(model, q, v, a, motion, gravity_acceleration(model))
@@ -161,7 +160,7 @@ def _by_forward_mode(model: Model, q, v, a, weights, f_ext) -> RneaSecondOrder:
     return RneaSecondOrder((qq + qq.T) / 2, qv, (vv + vv.T) / 2, qa)
 
 
-@jax.jit
+@arguments.compiled
 def forward_dynamics_second_order(
     model: Model,
     q: ArrayLike,

@@ -46,14 +46,9 @@ class Velocities(NamedTuple):
     psi_dot: Array
 
 
-def root_centred(model: Model, X_WB: Pose) -> Pose:
-    """World poses with each tree's origin moved to its root body, so that no digits are lost."""
-    return Pose(X_WB.R, X_WB.p - take_rows(X_WB.p, model.topology.root))
-
-
-def centred(X_WB: Pose, origin: Array) -> Pose:
-    """World poses relative to a point (3,), so that what is near it has all its digits."""
-    return Pose(X_WB.R, X_WB.p - origin)
+def centred(X: Pose, origin: Array) -> Pose:
+    """Poses in world axes relative to a point (3,), which is stated in the frame of X."""
+    return Pose(X.R, X.p - origin)
 
 
 def dof_columns(model: Model, X: Pose, bodies: np.ndarray | None = None) -> Array:

@@ -15,14 +15,24 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from jax.typing import ArrayLike
+from jaxtyping import Float
 
 from .. import arguments
-from .._algorithms.kinematics import body_columns, locate
+from .._algorithms.kinematics import (
+    RootedPose,
+    body_columns,
+    fixed_in_world,
+    locate,
+    relative_pose,
+    root_centred,
+    root_positions,
+)
 from .._components import Mat3, Vec3
-from .._linear import complement
+from .._linear import complement, matmul
 from ..errors import ArgumentError
+from ..joint_space import motion_subspace, tree_rates
 from ..joints import as_module
 from ..model import Model
 from ..spatial import (
@@ -30,7 +40,6 @@ from ..spatial import (
     compose,
     cross_motion,
     identity_pose,
-    inverse_compose,
     inverse_transform_motion,
     rotate,
     skew,
@@ -71,15 +80,15 @@ class FrameConstraint(Constraint):
         self.X_b = _place() if X_b is None else X_b
 
     def position(self, model, q):
-        (_, _, X_WA), (_, _, X_WB) = self._ends(model, q)
-        return self._checked_error(model, inverse_compose(X_WA, X_WB))
+        (_, _, a), (_, _, b) = self._ends(model, q)
+        return self._checked_error(model, relative_pose(a, b))
 
     def rows(self, model, motion):
         return rows_of_one_kind(model, motion, [self])[0]
 
     def wrenches(self, model, q, multiplier):
-        (a, X_PA, X_WA), (b, X_PB, X_WB) = self._ends(model, q)
-        X_AB = inverse_compose(X_WA, X_WB)
+        (a, X_PA, X_A), (b, X_PB, X_B) = self._ends(model, q)
+        X_AB = relative_pose(X_A, X_B)
         m = self._checked_error(model, X_AB).shape
         multiplier = arguments.array(model, multiplier, "multiplier", m, "m")
         zero = jnp.zeros(6, model.dtype)
@@ -100,16 +109,17 @@ class FrameConstraint(Constraint):
             )
         return value
 
-    def _ends(self, model: Model, q) -> list[tuple[int, Pose, Pose]]:
+    def _ends(self, model: Model, q) -> list[tuple[int, Pose, RootedPose]]:
         """Of A and B: the body (-1: the world), the pose in it, the pose in the world."""
         ends = []
         for frame, X in ((self.frame_a, self.X_a), (self.frame_b, self.X_b)):
             X = jax.tree.map(lambda x: jnp.asarray(x, model.dtype), X)
             if frame is None:
-                ends.append((-1, X, X))
+                ends.append((-1, X, fixed_in_world(X)))
             else:
-                body, X_PF, X_WF = locate(model, q, frame)
-                ends.append((body, compose(X_PF, X), compose(X_WF, X)))
+                body, X_PF, at = locate(model, q, frame)
+                there = RootedPose(compose(at.X_RF, X), at.p_WR)
+                ends.append((body, compose(X_PF, X), there))
         return ends
 
 
@@ -213,12 +223,16 @@ def rows_of_one_kind(
 
 
 class _End(NamedTuple):
-    """Of a frame: its pose in the world; in the frame, its Jacobian (nv, 6), V, and A at a = 0."""
+    """Of a frame: its pose in the world; in the frame, its Jacobian (nv, 6), V, and A at a = 0.
 
-    X_WF: Pose
+    `J_terms` (nv, 2): sums of the lengths of the terms of J's linear and angular parts.
+    """
+
+    X: RootedPose
     J: Array
     V: Array
     A: Array
+    J_terms: Array
 
 
 def _moving_ends(
@@ -234,26 +248,69 @@ def _moving_ends(
 
     X = jax.tree.map(lambda x: jnp.asarray(x, model.dtype), _stacked([X for _, X in places]))
     X_BF = compose(jax.tree.map(lambda x, w: at(x, w, frames), model.frame_pose, world), X)
-    X_WB = jax.tree.map(lambda x, w: at(x, w, bodies), motion.kinematics.X_WB, world)
-    X_WF = compose(X_WB, X_BF)
+    kinematics = motion.kinematics
+    X_RB = jax.tree.map(lambda x, w: at(x, w, bodies), root_centred(kinematics), world)
+    X_RF = compose(X_RB, X_BF)
+    p_WR = at(root_positions(model, kinematics), world.p, bodies)
+    # The position of a frame that is fixed to the world counts as that of a root.
+    fixed = (bodies < 0)[:, None]
+    p_WR = jnp.where(fixed, X_RF.p, p_WR)
+    X_RF = Pose(X_RF.R, jnp.where(fixed, 0, X_RF.p))
     moves = model.topology.supports[:, bodies] & (bodies >= 0)
-    J = jax.vmap(lambda moves, X: body_columns(model, motion.kinematics, moves, X))(moves.T, X_WF)
+    J = jax.vmap(lambda moves, X: body_columns(model, kinematics, moves, X))(moves.T, X_RF)
     V, A = (
         inverse_transform_motion(X_BF, at(x, jnp.zeros_like(x[0]), bodies))
         for x in (motion.V, motion.A)
     )
-    return _End(X_WF, J, V, A)
+    p_RB = root_centred(kinematics).p
+    J_terms = _jacobian_terms(model, kinematics.q, moves.T, X_RF.p, p_RB)
+    return _End(RootedPose(X_RF, p_WR), J, V, A, lax.stop_gradient(J_terms))
+
+
+def _jacobian_terms(
+    model: Model, q: Array, moves: np.ndarray, p_RF: Array, p_RB: Array
+) -> Float[Array, "n nv 2"]:
+    """The `J_terms` of n frames at `p_RF` (n, 3); `moves` (n, nb) says which bodies move each.
+
+    The linear part of a column is `S_linear + (p_F - p_dof) x S_angular`. Both positions are sums
+    over the links from the root, so their terms are about as long as the distances from the root.
+    """
+    dof_body = model.topology.dof_body
+    S_linear, S_angular = jnp.split(motion_subspace(model), 2, axis=-1)
+    arm = _length(p_RF)[:, None] + _length(p_RB)[dof_body]
+    angular = jnp.broadcast_to(_length(S_angular), arm.shape)
+    terms = jnp.stack([_length(S_linear) + arm * angular, angular], axis=-1)
+    terms = jnp.where(moves[:, dof_body, None], terms, 0)
+    if model.is_tree:
+        return terms
+    G = jax.vmap(lambda v: tree_rates(model, q, v))(jnp.eye(model.nv, dtype=model.dtype))
+    return matmul(jnp.abs(G), terms)
+
+
+def _length(x: Array) -> Array:
+    x = lax.stop_gradient(x)
+    return jnp.sqrt(jnp.sum(x * x, axis=-1))
 
 
 def _relative_rows(error: Callable[[Pose], Array], a: _End, b: _End) -> Rows:
-    X_AB, X_BA = inverse_compose(a.X_WF, b.X_WF), inverse_compose(b.X_WF, a.X_WF)
+    X_AB, X_BA = relative_pose(a.X, b.X), relative_pose(b.X, a.X)
     J_a, V_a, A_a = (transform_motion(X_BA, x) for x in (a.J, a.V, a.A))
     V = b.V - V_a
     # What is fixed in A moves, seen from B, with velocity -V.
     A = b.A - A_a + cross_motion(V, V_a)
     K = jax.vmap(lambda x: _rate(error, X_AB, x), out_axes=1)(b.J - J_a)
     turned = jax.jvp(lambda X: _rate(error, X, V), (X_AB,), (_moving(X_AB, V),))[1]
-    return Rows(error(X_AB), K, _rate(error, X_AB, A) + turned)
+    return Rows(error(X_AB), K, _rate(error, X_AB, A) + turned, _row_terms(error, X_AB, a, b))
+
+
+def _row_terms(error: Callable[[Pose], Array], X_AB: Pose, a: _End, b: _End) -> Array:
+    """`Rows.K_terms`: the rate of the error times the terms of the motion of B relative to A."""
+    X_AB = lax.stop_gradient(X_AB)
+    rates = jax.vmap(lambda x: _rate(error, X_AB, x))(jnp.eye(6, dtype=X_AB.p.dtype))
+    by_linear, by_angular = (_length(x.T) for x in jnp.split(rates, 2))
+    linear, angular = jnp.moveaxis(a.J_terms + b.J_terms, -1, 0)
+    linear = linear + _length(X_AB.p) * a.J_terms[..., 1]
+    return by_linear[:, None] * linear + by_angular[:, None] * angular
 
 
 def _rate(error: Callable[[Pose], Array], X: Pose, V: Array) -> Array:

@@ -11,7 +11,6 @@ where P takes forces at joints to the bodies that they join.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -22,9 +21,9 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from .. import arguments
-from .._algorithms.kinematics import forward_kinematics
-from .._algorithms.world import root_centred, velocities
-from .._linear import complement, matmul
+from .._algorithms.kinematics import forward_kinematics, root_centred
+from .._algorithms.world import velocities
+from .._linear import complement, matmul, positive_inverse, solve
 from ..errors import ArgumentError
 from ..joint_space import along_coordinates, resistance_force, subspaces_by_kind
 from ..model import Model, merge_rows
@@ -64,7 +63,7 @@ class MaximalDynamics(NamedTuple):
     joint_force: Float[Array, "nb 6"]
 
 
-@partial(jax.jit, static_argnames="joint")
+@arguments.compiled(static_argnames="joint")
 def joint_subspaces(model: Model, q: ArrayLike, joint: str) -> JointSubspaces:
     """Motion, constraint-force and active-force subspaces of a joint.
 
@@ -81,7 +80,7 @@ def joint_subspaces(model: Model, q: ArrayLike, joint: str) -> JointSubspaces:
     return _complete(S[group.bodies.tolist().index(body)])
 
 
-@jax.jit
+@arguments.compiled
 def maximal_dynamics(
     model: Model, q: ArrayLike, v: ArrayLike, tau: ArrayLike, f_ext: ArrayLike | None = None
 ) -> MaximalDynamics:
@@ -95,7 +94,7 @@ def maximal_dynamics(
         raise ArgumentError(f"{model!r} has joints that follow others, expected independent joints")
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
     tau = arguments.velocity(model, tau, "tau") - resistance_force(model, q, v)
-    X = root_centred(model, forward_kinematics(model, q).X_WB)
+    X = root_centred(forward_kinematics(model, q))
     V = velocities(model, X, q, v).V
     T, T_a = _joint_rows(model, q, v, X, V)
 
@@ -114,7 +113,7 @@ def maximal_dynamics(
     force = matmul(active.T, tau - model.armature * T_a.velocity_product) - p.reshape(size)
     corner = jnp.zeros((len(constraint), len(constraint)), model.dtype)
     system = jnp.block([[mass.reshape(size, size) + rotors, constraint.T], [constraint, corner]])
-    solved = jnp.linalg.solve(system, jnp.concatenate([force, -T.velocity_product]))
+    solved = solve(system, jnp.concatenate([force, -T.velocity_product]))
     a, multiplier = solved[:size], -solved[size:]
 
     acceleration = matmul(active, a) + T_a.velocity_product
@@ -179,7 +178,7 @@ def _joint_rows(model: Model, q: Array, v: Array, X: Pose, V: Array) -> tuple[_R
 
 def _complete(S: Array) -> JointSubspaces:
     """T and T_a of independent rows S."""
-    return JointSubspaces(S, complement(S), jnp.linalg.solve(matmul(S, S.T), S))
+    return JointSubspaces(S, complement(S), matmul(positive_inverse(matmul(S, S.T)), S))
 
 
 def _flat(x: Array) -> Array:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
@@ -31,7 +30,7 @@ class ContactForce(NamedTuple):
     friction_force: Float[Array, "n 3"]
 
 
-@jax.jit
+@arguments.compiled
 def contact_force(model: Model, scene: Scene, q: ArrayLike, v: ArrayLike) -> ContactForce:
     """Forces of a ground that yields: a stiffening spring with damping, and smoothed friction.
 
@@ -76,7 +75,7 @@ def contact_force(model: Model, scene: Scene, q: ArrayLike, v: ArrayLike) -> Con
     return ContactForce(f_ext, at.distance, normal_force, friction)
 
 
-@jax.jit
+@arguments.compiled
 def contact_energy(model: Model, scene: Scene, q: ArrayLike | Kinematics) -> Float[Array, ""]:
     """Energy that the ground holds as a spring, in J: `k d^3 / 3`, summed over the spheres.
 

@@ -20,7 +20,12 @@ from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Float
 
 from .. import arguments
-from .._algorithms.kinematics import Kinematics, forward_kinematics
+from .._algorithms.kinematics import (
+    Kinematics,
+    forward_kinematics,
+    root_centred,
+    root_positions,
+)
 from .._components import Vec3
 from ..errors import ArgumentError
 from ..joint_space import joint_motion
@@ -224,7 +229,7 @@ class ContactPoints(NamedTuple):
         return self.gradient / _length(self.gradient)[:, None]
 
 
-@jax.jit
+@arguments.compiled
 def contact_points(
     model: Model, scene: Scene, q: ArrayLike | Kinematics, v: ArrayLike
 ) -> ContactPoints:
@@ -237,13 +242,13 @@ def contact_points(
     kinematics = forward_kinematics(model, q)
     bodies, centres = scene.bodies(model), scene.centres(model)
     V = propagate(model.topology, kinematics.X_PB, joint_motion(model, kinematics.q, v))[bodies]
-    X_WB = jax.tree.map(lambda x: x[bodies], kinematics.X_WB)
+    X_RB = jax.tree.map(lambda x: x[bodies], root_centred(kinematics))
 
-    centres_W = transform_point(X_WB, centres)
+    centres_W = transform_point(X_RB, centres) + root_positions(model, kinematics)[bodies]
     distance, gradient = jax.vmap(jax.value_and_grad(scene.ground.distance))(centres_W)
     down = -(scene.radii / _length(gradient))[:, None] * gradient
-    arm = centres + inverse_rotate(X_WB.R, down)
-    velocity = rotate(X_WB.R, V[:, :3] + cross(V[:, 3:], arm))
+    arm = centres + inverse_rotate(X_RB.R, down)
+    velocity = rotate(X_RB.R, V[:, :3] + cross(V[:, 3:], arm))
     return ContactPoints(distance - scene.radii, gradient, centres_W + down, velocity, arm)
 
 

@@ -16,12 +16,16 @@ from .. import arguments
 from .._algorithms.centroidal import centroidal_momentum_matrix
 from .._algorithms.kinematics import (
     Kinematics,
+    RootedPose,
     body_motions,
     external_force,
     forward_kinematics,
     frame_jacobian,
+    relative_pose,
+    root_centred,
+    root_positions,
 )
-from .._algorithms.mass import center_of_mass
+from .._algorithms.mass import locate_center_of_mass
 from ..errors import ArgumentError
 from ..model import Model
 from ..spatial import (
@@ -30,10 +34,8 @@ from ..spatial import (
     compose,
     cross_motion,
     identity_pose,
-    inverse_compose,
     inverse_rotate,
     inverse_transform_motion,
-    inverse_transform_point,
     transform_force,
     transform_inertia,
     transform_motion,
@@ -72,13 +74,13 @@ class State(eqx.Module):
     ArgumentError where the robot has no such frame; the constructor on a wrong shape or dtype, or
     where a link named "world" moves. One that does not is the "world" of all methods.
 
-    Leaves: `model`, `kinematics`, and for each frame, the world last, its pose in the world `X` and
+    Leaves: `model`, `kinematics`, and for each frame, the world last, its pose `placement` and
     its velocity `V` and acceleration `A` (nf + 1, 6) relative to the world, in its own coordinates.
     """
 
     model: Model
     kinematics: Kinematics
-    X: Pose
+    placement: RootedPose
     V: Float[Array, "n 6"]
     A: Float[Array, "n 6"]
 
@@ -91,13 +93,18 @@ class State(eqx.Module):
         a = jnp.zeros_like(v) if a is None else arguments.velocity(model, a, "a")
         self.model = model
         self.kinematics = forward_kinematics(model, q)
-        self.X, self.V, self.A = _of_frames(model, self.kinematics, v, a)
+        self.placement, self.V, self.A = _of_frames(model, self.kinematics, v, a)
+
+    @property
+    def X(self) -> Pose:
+        """The poses of the frames in the world, the world's last: R (nf + 1, 3, 3), p in m."""
+        return self.placement.X_WF
 
     # ---------------------------------------------------------------------------- change of frame
 
     def relative_transform(self, from_: str, to: str = WORLD) -> Transform:
         """The transform from a frame to another."""
-        pose = inverse_compose(self._pose(to), self._pose(from_))
+        pose = relative_pose(self._pose(to), self._pose(from_))
         return Transform(pose, from_=from_, to=to)
 
     def transform(self, x: _Q, to: str) -> _Q:
@@ -147,28 +154,30 @@ class State(eqx.Module):
 
     def center_of_mass(self, frame: str = WORLD) -> Point:
         """The centre of mass of all moving bodies."""
-        com = center_of_mass(self.model, self.kinematics)
-        return Point(inverse_transform_point(self._pose(frame), com), frame=frame)
+        com = locate_center_of_mass(self.model, self.kinematics)
+        X_FC = relative_pose(self._pose(frame), com)
+        return Point(X_FC.p, frame=frame)
 
     def momentum(self, frame: str = WORLD) -> Momentum:
         """The momentum of all moving bodies relative to the world."""
         V = self.V[np.array([self._index(body) for body in self.model.body_names])]
-        X_FB = inverse_compose(self._pose(frame), self.kinematics.X_WB)
+        roots = root_positions(self.model, self.kinematics)
+        at_bodies = RootedPose(root_centred(self.kinematics), roots)
+        X_FB = relative_pose(self._pose(frame), at_bodies)
         of_bodies = transform_force(X_FB, apply_inertia(self.model.inertia, V))
         return Momentum(jnp.sum(of_bodies, axis=0), frame=frame)
 
     def momentum_matrix(self, frame: str = WORLD) -> MomentumMatrix:
         """The A (6, nv) with `A @ v == momentum(frame)`."""
-        com = center_of_mass(self.model, self.kinematics)
-        X_WC = Pose(jnp.eye(3, dtype=com.dtype), com)
         about_com = centroidal_momentum_matrix(self.model, self.kinematics)
-        X_FC = inverse_compose(self._pose(frame), X_WC)
+        com = locate_center_of_mass(self.model, self.kinematics)
+        X_FC = relative_pose(self._pose(frame), com)
         return MomentumMatrix(transform_force(X_FC, about_com.T).T, frame=frame)
 
     def gravity_wrench(self, body: str, frame: str | None = None) -> Wrench:
         """Gravity's wrench on a moving body, one of `model.body_names`."""
         inertia = self.inertia(body, frame)
-        g = inverse_rotate(self._pose(inertia.frame).R, self.model.gravity)
+        g = inverse_rotate(self._pose(inertia.frame).X_RF.R, self.model.gravity)
         falling = jnp.concatenate([g, jnp.zeros_like(g)])
         return Wrench(apply_inertia(inertia.array, falling), frame=inertia.frame)
 
@@ -192,13 +201,13 @@ class State(eqx.Module):
     def _index(self, frame: str) -> int:
         return -1 if self._is_the_world(frame) else arguments.frame_index(self.model, label(frame))
 
-    def _pose(self, frame: str) -> Pose:
+    def _pose(self, frame: str) -> RootedPose:
         i = self._index(frame)
-        return jax.tree.map(lambda x: x[i], self.X)
+        return jax.tree.map(lambda x: x[i], self.placement)
 
     def _in(self, frame: str, body: str, motions: Array) -> Array:
         """The body's own of the motions relative to the world, in a frame's coordinates."""
-        X_FB = inverse_compose(self._pose(frame), self._pose(body))
+        X_FB = relative_pose(self._pose(frame), self._pose(body))
         return transform_motion(X_FB, motions[self._index(body)])
 
     def _columns(self, body: str, frame: str) -> Array:
@@ -217,7 +226,8 @@ def _of_frames(model: Model, kinematics: Kinematics, v: Array, a: Array):
     def with_world(X: Pose) -> Pose:
         return Pose(*(jnp.concatenate([x, w[None]]) for x, w in zip(X, world)))
 
-    X_WB, X_BF = with_world(kinematics.X_WB), with_world(model.frame_pose)
+    X_RB, X_BF = with_world(root_centred(kinematics)), with_world(model.frame_pose)
+    roots = jnp.concatenate([root_positions(model, kinematics), world.p[None]])
     bodies = np.array([*model.frame_bodies, -1])  # -1 is the world, and the last row
 
     def of_frames(motions: Array) -> Array:
@@ -225,5 +235,5 @@ def _of_frames(model: Model, kinematics: Kinematics, v: Array, a: Array):
         return inverse_transform_motion(X_BF, jnp.concatenate([motions, still])[bodies])
 
     V, A = body_motions(model, kinematics, v, a)
-    at_bodies = jax.tree.map(lambda x: x[bodies], X_WB)
-    return compose(at_bodies, X_BF), of_frames(V), of_frames(A)
+    X_RF = compose(jax.tree.map(lambda x: x[bodies], X_RB), X_BF)
+    return RootedPose(X_RF, roots[bodies]), of_frames(V), of_frames(A)
