@@ -143,12 +143,12 @@ def unit_quaternions(name: str, values: np.ndarray, model: Any) -> None:
     """
     if values.ndim != 1 or not isinstance(model, Model):
         return
-    for joint, start in model.quaternions:
+    for body, start in model.quaternions:
         if not any(values[start : start + 4].tolist()):
             if values.shape != (model.nq,) or jnp.result_type(values) != model.dtype:
                 return
             raise ArgumentError(
-                f"{name} has the zero quaternion for joint {joint!r} "
+                f"{name} has the zero quaternion for joint {model.joint_names[body]!r} "
                 f"({name}[{start}:{start + 4}]), expected a rotation; "
                 f"start from jaxrbd.neutral(model)"
             )

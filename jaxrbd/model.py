@@ -100,19 +100,12 @@ class Model(eqx.Module):
         """Whether the map from v to the velocities of the tree's dofs depends on q."""
         return self.has_custom_joints or bool(self.coupling and self.coupling.followers)
 
-    @functools.cached_property
-    def quaternions(self) -> tuple[tuple[str, int], ...]:
+    @property
+    def quaternions(self) -> tuple[tuple[int, int], ...]:
         """The joints whose coordinates hold a unit quaternion, each with its first place in q."""
-        independent = range(self.nq) if self.coupling is None else self.coupling.q_independent
-        place = {own: i for i, own in enumerate(independent)}
-        found = [
-            (self.joint_names[body], place[int(coordinates[group.joint.quaternion])])
-            for group in joint_groups(self)
-            if group.joint.quaternion is not None
-            for body, coordinates in zip(group.bodies, group.index["q"])
-            if int(coordinates[group.joint.quaternion]) in place
-        ]
-        return tuple(sorted(found, key=lambda joint: joint[1]))
+        independent = None if self.coupling is None else self.coupling.q_independent
+        starts = tuple(joint.quaternion for joint in self.joints)
+        return _quaternions(starts, self.joint_bodies, self.topology, independent)
 
     @property
     def dtype(self) -> np.dtype:
@@ -136,6 +129,26 @@ class Model(eqx.Module):
             f"Model({self.name!r}, nb={self.nb}, nq={self.nq}, nv={self.nv}, "
             f"frames={len(self.frame_names)}, dtype={self.dtype.name})"
         )
+
+
+@functools.lru_cache(maxsize=256)
+def _quaternions(
+    starts: tuple[int | None, ...],
+    joint_bodies: tuple[tuple[int, ...], ...],
+    topology: Topology,
+    independent: tuple[int, ...] | None,
+) -> tuple[tuple[int, int], ...]:
+    """Of structure alone, and not kept in the model: its tree definition would be another one."""
+    coordinates = range(topology.nq) if independent is None else independent
+    place = {own: i for i, own in enumerate(coordinates)}
+    found = [
+        (body, place[int(topology.q_start[body]) + start])
+        for start, bodies in zip(starts, joint_bodies)
+        if start is not None
+        for body in bodies
+        if int(topology.q_start[body]) + start in place
+    ]
+    return tuple(sorted(found))
 
 
 # ------------------------------------------------------------------------ joints in their places
