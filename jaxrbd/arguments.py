@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -143,7 +144,7 @@ def unit_quaternions(name: str, values: np.ndarray, model: Any) -> None:
     """
     if values.ndim != 1 or not isinstance(model, Model):
         return
-    for body, start in model.quaternions:
+    for body, start in _quaternions(model):
         if not any(values[start : start + 4].tolist()):
             if values.shape != (model.nq,) or jnp.result_type(values) != model.dtype:
                 return
@@ -152,6 +153,21 @@ def unit_quaternions(name: str, values: np.ndarray, model: Any) -> None:
                 f"({name}[{start}:{start + 4}]), expected a rotation; "
                 f"start from jaxrbd.neutral(model)"
             )
+
+
+# By id, models that were asked about, and their `quaternions`: looking them up by structure would
+# take longer than all else that a check does.
+_asked: dict[int, tuple[weakref.ref, tuple[tuple[int, int], ...]]] = {}
+
+
+def _quaternions(model: Model) -> tuple[tuple[int, int], ...]:
+    """`model.quaternions`, found once for each model."""
+    key = id(model)
+    entry = _asked.get(key)
+    if entry is None or entry[0]() is not model:
+        entry = weakref.ref(model, lambda _: _asked.pop(key, None)), model.quaternions
+        _asked[key] = entry
+    return entry[1]
 
 
 # A parameter of these names is a configuration, in every function of the package.
