@@ -10,6 +10,7 @@ import difflib
 import functools
 import inspect
 import operator
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -187,15 +188,30 @@ def unit_quaternions(name: str, values: np.ndarray, model: Any) -> None:
     """
     if values.ndim != 1 or not isinstance(model, Model):
         return
-    for joint, start in model.quaternions:
+    for body, start in _quaternions(model):
         if not any(values[start : start + 4].tolist()):
             if values.shape != (model.nq,) or jnp.result_type(values) != model.dtype:
                 return
             raise ArgumentError(
-                f"{name} has the zero quaternion for joint {joint!r} "
+                f"{name} has the zero quaternion for joint {model.joint_names[body]!r} "
                 f"({name}[{start}:{start + 4}]), expected a rotation; "
                 f"start from jaxrbd.neutral(model)"
             )
+
+
+# By id, models that were asked about, and their `quaternions`: looking them up by structure would
+# take longer than all else that a check does.
+_asked: dict[int, tuple[weakref.ref, tuple[tuple[int, int], ...]]] = {}
+
+
+def _quaternions(model: Model) -> tuple[tuple[int, int], ...]:
+    """`model.quaternions`, found once for each model."""
+    key = id(model)
+    entry = _asked.get(key)
+    if entry is None or entry[0]() is not model:
+        entry = weakref.ref(model, lambda _: _asked.pop(key, None)), model.quaternions
+        _asked[key] = entry
+    return entry[1]
 
 
 # A parameter of these names is a configuration, in every function of the package.

@@ -670,8 +670,14 @@ def test_what_is_wrong_is_named(message):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("dt", 0.0), ("dt", -0.01), ("regularisation", 0.0), ("regularisation", -1.0)]
-    + [("recovery", -0.1), ("dt", float("nan"))],
+    [
+        ("dt", 0.0),
+        ("dt", -0.01),
+        ("dt", float("nan")),
+        ("regularisation", 0.0),
+        ("regularisation", -1.0),
+        ("recovery", -0.1),
+    ],
 )
 def test_a_number_out_of_range(model, name, value):
     q, v, tau, *_ = zoo.state(model)

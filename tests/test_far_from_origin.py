@@ -16,8 +16,8 @@ import pytest
 
 import jaxrbd as rbd
 import zoo
-from algorithms import ALGORITHMS
-from jaxrbd import constraints as con, frames
+from algorithms import ALGORITHMS, SCENE
+from jaxrbd import constraints as con, contact, frames
 
 # Horizontal offsets of the robot, in m. All are multiples of 1,000, see `anchor`.
 OFFSETS = np.array([[0, 0, 0], [1e3, 0, 0], [6e3, -8e3, 0], [8e5, 6e5, 0]])
@@ -164,3 +164,82 @@ def test_no_error_grows_with_the_distance(name):
         assert np.all(error <= EPS * np.maximum(distance, 8)), error
     for error, scale in errors(single, double):
         assert np.all(error <= 2 * error[0] + 2 * EPS * scale[0]), (error, scale)
+
+
+def test_references_at_the_origin_of_the_world():
+    """What is taken about the world's origin has a lever arm: errors of its rounding, no larger."""
+    q, v, u, _ = states()
+
+    def program(model, q, v, wrench):
+        def each(q, v, wrench):
+            f_ext = rbd.external_force(model, q, "l2", wrench, "world")
+            return (
+                rbd.frame_velocity(model, q, v, "l2", "world"),
+                rbd.frame_jacobian(model, q, "l2", "world").T,
+                # About the body: the force first, and the moment has the arm.
+                jnp.concatenate([f_ext[..., 3:], f_ext[..., :3]], axis=-1),
+            )
+
+        return jax.vmap(lambda q: jax.vmap(each)(q, v, wrench))(q)
+
+    operands = q, v, u[:, :6]
+    single = jax.jit(program)(model(), *operands)
+    double = jax.jit(program)(model().astype("float64"), *(x.astype(float) for x in operands))
+    distance = np.linalg.norm(OFFSETS, axis=1)
+    for a, b in zip(single, double):
+        ((linear, _),) = errors(a[..., :3], b[..., :3])
+        ((angular, scale),) = errors(a[..., 3:], b[..., 3:])
+        assert np.all(linear <= 8 * EPS * np.maximum(distance, 8) * scale[0])
+        assert np.all(angular <= 2 * angular[0] + 2 * EPS * scale[0])
+
+
+WITH_KINEMATICS = {
+    "crba": rbd.crba,
+    "com_jacobian": rbd.com_jacobian,
+    "centroidal_momentum_matrix": rbd.centroidal_momentum_matrix,
+    "frame_jacobian": lambda m, q: rbd.frame_jacobian(m, q, "l2"),
+    "point_jacobian": lambda m, q: rbd.point_jacobian(m, q, "l2", jnp.ones(3, m.dtype)),
+    "external_force": lambda m, q: rbd.external_force(m, q, "l2", jnp.ones(6, m.dtype)),
+    "contact_energy": lambda m, q: contact.contact_energy(m, SCENE, q),
+}
+
+
+def test_kinematics_are_as_good_as_the_configuration():
+    """Those of `forward_kinematics`, and those made by hand from the poses alone."""
+    q = states()[0][-1, 0]
+
+    @jax.jit
+    def program(model, q):
+        kinematics = rbd.forward_kinematics(model, q)
+        by_hand = rbd.Kinematics(q, kinematics.X_PB, kinematics.X_WB)
+        given = (q, kinematics, by_hand)
+        return {name: [f(model, x) for x in given] for name, f in WITH_KINEMATICS.items()}
+
+    for name, (expected, *found) in program(model(), q).items():
+        for x in found:
+            np.testing.assert_allclose(
+                x, expected, rtol=0, atol=4 * EPS * np.max(expected), err_msg=name
+            )
+
+
+def test_two_robots_far_from_the_origin_see_each_other():
+    """A constraint between the links of two trees, each with its own root."""
+    kinds = ["free_flyer", "revolute"] * 2
+    pair = zoo.build(kinds, [-1, 0, -1, 2], seed=2)
+    R, p = pair.placement
+    roots = np.array([0, 2])
+    placement = rbd.Pose(R.at[roots].set(jnp.eye(3)), p.at[roots].set(0))
+    pair = dataclasses.replace(pair, placement=placement).astype("float32")
+    between = (con.weld("l1", "l3"),)
+    q, v, *_ = zoo.state(pair)
+    offset = jnp.float32(OFFSETS[-1])
+    far = q.at[:3].add(offset).at[8:11].add(offset)
+
+    @jax.jit
+    def program(model, q, v):
+        return con.constraint_rows(model, q, v, between), rbd.com_jacobian(model, q)
+
+    single = program(pair, far, v)
+    double = program(pair.astype("float64"), far.astype(float), v.astype(float))
+    for a, b in zip(jax.tree.leaves(single), jax.tree.leaves(double)):
+        zoo.close(a.astype(float), b, 20 * EPS)

@@ -109,6 +109,66 @@ def test_series_and_three_derivatives_are_right_everywhere(name, x):
         value, order = jax.grad(value), order + 1
 
 
+def adjoint_coefficient(k):
+    return lambda x: _series.adjoint_coefficients(x)[k]
+
+
+ALL_SERIES = {
+    **SERIES,
+    "a1": (
+        adjoint_coefficient(0),
+        lambda t: (4 - t * mpmath.sin(t) - 4 * mpmath.cos(t)) / (2 * t**2),
+    ),
+    "a2": (
+        adjoint_coefficient(1),
+        lambda t: (4 * t - 5 * mpmath.sin(t) + t * mpmath.cos(t)) / (2 * t**3),
+    ),
+    "a3": (
+        adjoint_coefficient(2),
+        lambda t: (2 - t * mpmath.sin(t) - 2 * mpmath.cos(t)) / (2 * t**4),
+    ),
+    "a4": (
+        adjoint_coefficient(3),
+        lambda t: (2 * t - 3 * mpmath.sin(t) + t * mpmath.cos(t)) / (2 * t**5),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ALL_SERIES)
+def test_series_and_three_derivatives_have_all_digits(name):
+    """Where the closed form would lose some, and the more of them the higher the derivative."""
+    function, closed = ALL_SERIES[name]
+    x = np.array([1e-3, 0.06, 0.26, 0.5, 1.0, 2.0, 3.9])
+    derivatives = [function]
+    for _ in range(3):
+        derivatives.append(jax.grad(derivatives[-1]))
+    found = jax.jit(jax.vmap(lambda x: jnp.stack([f(x) for f in derivatives])))(x)
+    with mpmath.workdps(50):
+        expected = [
+            [mpmath.diff(lambda y: closed(mpmath.sqrt(y)), mpmath.mpf(a), k) for k in range(4)]
+            for a in x
+        ]
+    expected = np.array(expected, float)
+    # The cosine crosses zero: its digits are those of its largest value.
+    scale = np.max(np.abs(expected), axis=0) if name == "cos" else np.abs(expected)
+    # The series of the cotangent ends where x is 4 pi^2, and converges the slower.
+    tolerance = 1e-12 if name == "half_cot" else 1e-13
+    assert np.max(np.abs(found - expected) / scale) < tolerance
+
+
+@pytest.mark.parametrize("angle", [0.3, 0.5, 0.505, 0.51, 0.7, 1.0, 1.04, 1.05, 2.0, 3.0])
+def test_logarithm_and_its_derivatives_have_all_digits(angle):
+    """About the switch between the series and the closed form, along one axis."""
+
+    def turn(t):
+        return so3.quaternion_log(jnp.stack([jnp.sin(t), 0 * t, 0 * t, jnp.cos(t)]))[0]
+
+    t = angle / 2
+    assert abs(turn(t) - angle) < 4e-16 * angle
+    assert abs(jax.jit(jax.grad(turn))(t) - 2) < 4e-15
+    assert abs(jax.jit(jax.grad(jax.grad(turn)))(t)) < 1e-13
+
+
 LENGTHS = {"float64": [1e-300, 1e-160, 1e-20, 0.5, 1.0, -1.0, 3.0, 1e20, 1e160, 1.7e308]}
 LENGTHS["float32"] = [1e-36, 1e-20, 0.7, 1.0, -1.0, 1e20, 3.4e38]
 
