@@ -199,6 +199,23 @@ def test_consistency_in_single_precision():
         assert ip.log_cholesky(single).dtype == jnp.float32
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_what_rounding_leaves_of_a_plate_is_consistent(dtype, rng):
+    """Plates, rods and points on the border, far from the frame: the digits of the dtype count."""
+    inertias, wrong = [], []
+    for thickness in ((1, 1, 0), (1, 0, 0), (0, 0, 0)):
+        for _ in range(50):
+            turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+            spread = 0.1 * np.array(thickness) * rng.uniform(0.2, 1, 3)
+            moments = np.diag(spread.sum() - spread)
+            com = rng.normal(size=3)
+            inertias.append(rbd.link_inertia(1.0, com, moments, turn))
+            # as thin as can be, and then by a twentieth of its size thinner
+            wrong.append(rbd.link_inertia(1.0, com, moments - 0.005 * np.eye(3), turn))
+    assert np.all(ip.is_physically_consistent(jnp.array(np.array(inertias), dtype)))
+    assert not np.any(ip.is_physically_consistent(jnp.array(np.array(wrong), dtype)))
+
+
 def test_nan_is_not_consistent():
     for i in range(10):
         assert not ip.is_physically_consistent(jnp.ones(10).at[i].set(jnp.nan))
