@@ -13,6 +13,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Float
 
 from .coupling import Coupling
+from .errors import ArgumentError, ModelError
 from .joints import Custom, Joint
 from .spatial import Pose
 from .topology import Topology
@@ -61,6 +62,39 @@ class Model(eqx.Module):
     name: str = eqx.field(static=True, default="robot")
     dissipative: bool = eqx.field(static=True, default=False)
 
+    def __check_init__(self):
+        """Raise ModelError, which names the field, where a shape does not fit the structure.
+
+        Of a batch of robots an array has further axes in front. What is no array (None, the axes of
+        a `vmap`) is let through. JAX makes models of new leaves without this check.
+        """
+        nb, nf, nv_joint = self.topology.nb, len(self.frame_names), sum(self.joint_nvs)
+        shapes = {
+            "placement.R": (self.placement, (nb, 3, 3)),
+            "placement.p": (self.placement, (nb, 3)),
+            "inertia": (self, (nb, 10)),
+            "frame_pose.R": (self.frame_pose, (nf, 3, 3)),
+            "frame_pose.p": (self.frame_pose, (nf, 3)),
+            "gravity": (self, (3,)),
+            **dict.fromkeys(("armature", "damping", "friction"), (self, (nv_joint,))),
+            **dict.fromkeys(("lower_position_limit", "upper_position_limit"), (self, (self.nq,))),
+            **dict.fromkeys(("velocity_limit", "effort_limit"), (self, (self.nv,))),
+        }
+        for field, (owner, shape) in shapes.items():
+            x = getattr(owner, field.rpartition(".")[2], None)
+            if isinstance(x, (list, tuple)):
+                raise ModelError(f"{field} is a {type(x).__name__}, expected an array {shape}")
+            found = tuple(getattr(x, "shape", shape))
+            if found[max(0, len(found) - len(shape)) :] != shape:
+                raise ModelError(f"{field} has shape {found}, expected {shape} for {self._named}")
+        names = {"joint_names": nb, "body_names": nb, "frame_bodies": nf}
+        for field, size in names.items():
+            if len(getattr(self, field)) != size:
+                raise ModelError(
+                    f"{field} has {len(getattr(self, field))} entries, expected {size} for "
+                    f"{self._named}"
+                )
+
     @property
     def nb(self) -> int:
         """Number of moving bodies."""
@@ -105,7 +139,22 @@ class Model(eqx.Module):
         return np.dtype(self.inertia.dtype)
 
     def astype(self, dtype: DTypeLike) -> Model:
-        """The same robot with every array cast to `dtype` (float32 or float64)."""
+        """The same robot with every array cast to `dtype` (float32 or float64).
+
+        Raises ArgumentError where dtype is not floating, and for float64 while JAX has double
+        precision switched off (`jax_enable_x64`).
+        """
+        try:
+            wanted = np.dtype(dtype)
+        except TypeError:
+            wanted = None
+        if wanted is None or not jnp.issubdtype(wanted, jnp.floating):
+            raise ArgumentError(f"dtype is {dtype!r}, expected float32 or float64")
+        if wanted == np.float64 and jnp.result_type(float) != np.float64:
+            raise ArgumentError(
+                "dtype is float64, which JAX has switched off: call "
+                'jax.config.update("jax_enable_x64", True) first'
+            )
         return jax.tree.map(lambda x: jnp.asarray(x, dtype), self)
 
     def with_dissipation(self, on: bool = True) -> Model:
@@ -116,11 +165,12 @@ class Model(eqx.Module):
         """
         return dataclasses.replace(self, dissipative=on)
 
+    @property
+    def _named(self) -> str:
+        return f"Model({self.name!r}, nb={self.nb}, nq={self.nq}, nv={self.nv})"
+
     def __repr__(self) -> str:
-        return (
-            f"Model({self.name!r}, nb={self.nb}, nq={self.nq}, nv={self.nv}, "
-            f"frames={len(self.frame_names)}, dtype={self.dtype.name})"
-        )
+        return f"{self._named[:-1]}, frames={len(self.frame_names)}, dtype={self.dtype.name})"
 
 
 # ------------------------------------------------------------------------ joints in their places

@@ -19,7 +19,7 @@ from .kinematics import Kinematics, forward_kinematics
 @jax.jit
 def total_mass(model: Model) -> Float[Array, ""]:
     """Mass of all moving bodies in kg; links welded to the world are no part of it."""
-    return jnp.sum(model.inertia[:, 0])
+    return jnp.sum(arguments.robot(model).inertia[:, 0])
 
 
 @jax.jit

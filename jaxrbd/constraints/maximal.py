@@ -91,7 +91,7 @@ def maximal_dynamics(
     time. Raises ArgumentError on a wrong shape or dtype, and for a robot with joints that follow
     others, which no subspace of one joint describes. Source: Featherstone (3.66) to (3.74).
     """
-    if model.coupling is not None:
+    if arguments.robot(model).coupling is not None:
         raise ArgumentError(f"{model!r} has joints that follow others, expected independent joints")
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
     tau = arguments.velocity(model, tau, "tau") - resistance_force(model, q, v)
