@@ -81,6 +81,7 @@ def build_model(
     dtype = jnp.result_type(float)
     if not _fits(g, dtype):
         raise ArgumentError(f"gravity {gravity!r} is beyond the range of {dtype.name}")
+    bodies, frames = composed(links, joints, dtype)
     singular = singular_joints(links, joints)
     if singular:
         first = singular[0]
@@ -89,7 +90,7 @@ def build_model(
         if strict:
             raise ModelError(message, link=first.link, joint=first.joint)
         warnings.warn(f"{name}: {message}", InertiaWarning, stacklevel=3)
-    return assemble(links, joints, g, name)
+    return _stacked(bodies, frames, g, name)
 
 
 def assemble(
