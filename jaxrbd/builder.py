@@ -61,7 +61,8 @@ def build_model(
     number that is not finite, a negative mass, limit, damping, friction or armature, inverted
     limits, a zero axis, an array of the wrong size, a mimic of an unknown joint, of itself, in a
     ring, or by or of a joint of several dofs, and a function of a `joints.Custom` or a `Follow`
-    that does not give what it has to.
+    that does not give what it has to, and a number beyond the range of the arrays' dtype. A finite
+    limit beyond that range becomes infinite: no limit.
     """
     g = np.asarray(gravity)
     if g.shape != (3,) or g.dtype.kind not in "fiu" or not np.all(np.isfinite(g)):
@@ -77,6 +78,10 @@ def build_model(
             InertiaWarning,
             stacklevel=3,
         )
+    dtype = jnp.result_type(float)
+    if not _fits(g, dtype):
+        raise ArgumentError(f"gravity {gravity!r} is beyond the range of {dtype.name}")
+    bodies, frames = composed(links, joints, dtype)
     singular = singular_joints(links, joints)
     if singular:
         first = singular[0]
@@ -85,16 +90,29 @@ def build_model(
         if strict:
             raise ModelError(message, link=first.link, joint=first.joint)
         warnings.warn(f"{name}: {message}", InertiaWarning, stacklevel=3)
-    return assemble(links, joints, g, name)
+    return _stacked(bodies, frames, g, name)
 
 
 def assemble(
     links: Sequence[Link], joints: list[JointSpec], gravity: np.ndarray, name: str
 ) -> Model:
     """The model of links and joints that `checks.checked` has returned; see `build_model`."""
+    return _stacked(*composed(links, joints, jnp.result_type(float)), gravity, name)
+
+
+def composed(
+    links: Sequence[Link], joints: list[JointSpec], dtype: np.dtype
+) -> tuple[list[_Body], list[_Frame]]:
+    """The moving bodies and the frames of links and joints that `jaxrbd.checks.checked` has passed.
+
+    Raises ModelError, naming link or joint, where a number is beyond the range of `dtype`, as it is
+    stated or once inertias are summed and poses and mimic joints composed.
+    """
     links, joints = _expand(links, joints)
-    bodies, frames = _weld(links, joints)
-    return _stacked(bodies, frames, gravity, name)
+    with np.errstate(over="ignore", invalid="ignore"):
+        bodies, frames = _weld(links, joints)
+        _check_range(bodies, frames, dtype)
+    return bodies, frames
 
 
 # ------------------------------------------------------------------------------ expand and weld
@@ -187,6 +205,50 @@ def _move_inertia(H: np.ndarray, inertia: np.ndarray) -> np.ndarray:
     return np.array([m, *J[:3, 3], I[0, 0], I[0, 1], I[1, 1], I[0, 2], I[1, 2], I[2, 2]])
 
 
+# ----------------------------------------------------------------------------------------- range
+
+
+def _check_range(bodies: list[_Body], frames: list[_Frame], dtype: np.dtype) -> None:
+    """Raise ModelError for the first number that `dtype` cannot hold. Limits may be infinite."""
+    joints = [body.joint for body in bodies]
+    by_name = {joint.name: i for i, joint in enumerate(joints)}
+    for body in bodies:
+        joint = body.joint
+        numbers = {
+            "placement": body.placement,
+            **{field: getattr(joint, field) for field in ("damping", "friction", "armature")},
+            **{field: getattr(body.kind, field, 0.0) for field in ("axis", "pitch")},
+        }
+        if isinstance(joint.mimic, Mimic):
+            _, *numbers["mimic, with those that it follows,"] = _leader(joints, by_name, joint)
+        for what, x in numbers.items():
+            if not _fits(x, dtype):
+                raise ModelError(
+                    f"joint {joint.name!r}: its {what} is beyond the range of {dtype.name}",
+                    joint=joint.name,
+                )
+    for frame in frames:
+        if not _fits(frame.pose, dtype):
+            raise ModelError(
+                f"link {frame.name!r}: its pose on the body that it is welded to is beyond the "
+                f"range of {dtype.name}",
+                link=frame.name,
+            )
+    for body in bodies:
+        if not _fits(body.inertia, dtype):
+            link = body.joint.child
+            raise ModelError(
+                f"link {link!r}: its inertia, with that of the links welded to it, is beyond the "
+                f"range of {dtype.name}",
+                link=link,
+            )
+
+
+def _fits(x: Numbers | list[float], dtype: np.dtype) -> bool:
+    with np.errstate(over="ignore"):
+        return bool(np.all(np.isfinite(np.asarray(x, dtype=float).astype(dtype))))
+
+
 # -------------------------------------------------------------------------------------- assemble
 
 
@@ -217,8 +279,10 @@ def _stacked(bodies: list[_Body], frames: list[_Frame], gravity: np.ndarray, nam
         "coupling": _couple(joints, kinds),
     }
     dtype = jnp.result_type(float)
+    with np.errstate(over="ignore"):  # of limits alone: the rest has been found to fit
+        leaves = jax.tree.map(lambda x: jnp.asarray(x, dtype), numbers)
     return Model(
-        **jax.tree.map(lambda x: jnp.asarray(x, dtype), numbers),
+        **leaves,
         topology=topology,
         joint_bodies=tuple(tuple(index) for index in of_kind.values()),
         joint_names=tuple(joint.name for joint in joints),
@@ -256,11 +320,7 @@ def _couple(joints: list[JointSpec], kinds: list[Joint]) -> Coupling | None:
     leaders, scales, shifts = [], [], []
     groups: dict[Any, list[tuple[int, Follow]]] = {}
     for i, joint in enumerate(joints):
-        leader, scale, shift = i, 1.0, 0.0
-        while isinstance(mimic := joints[leader].mimic, Mimic):
-            shift += scale * mimic.offset
-            scale *= mimic.multiplier
-            leader = by_name[mimic.joint]
+        leader, scale, shift = _leader(joints, by_name, joint)
         if isinstance(joint.mimic, Follow):
             form = (len(joint.mimic.joints), jax.tree.structure(joint.mimic.function))
             groups.setdefault(form, []).append((i, joint.mimic))
@@ -286,6 +346,18 @@ def _couple(joints: list[JointSpec], kinds: list[Joint]) -> Coupling | None:
         followers=tuple(followers(group) for group in groups.values()),
         **independent_coordinates(leaders, q_width, v_width),
     )
+
+
+def _leader(
+    joints: list[JointSpec], by_name: dict[str, int], joint: JointSpec
+) -> tuple[int, float, float]:
+    """The joint that `joint` follows in the end, itself where none; the multiplier, the offset."""
+    leader, scale, shift = by_name[joint.name], 1.0, 0.0
+    while isinstance(mimic := joints[leader].mimic, Mimic):
+        shift += scale * mimic.offset
+        scale *= mimic.multiplier
+        leader = by_name[mimic.joint]
+    return leader, scale, shift
 
 
 def _starts(widths) -> np.ndarray:

@@ -50,9 +50,12 @@ def _inertia_fault(inertia: np.ndarray) -> str | None:
     if mass == 0:
         return "mass 0 with rotational inertia or mass moment" if np.any(inertia[1:]) else None
     xx, xy, yy, xz, yz, zz = inertia[4:]
-    c = h / mass
-    about_com = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
-    about_com = about_com - mass * (c @ c * np.eye(3) - np.outer(c, c))
+    with np.errstate(over="ignore", invalid="ignore"):
+        c = h / mass
+        about_com = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+        about_com = about_com - mass * (c @ c * np.eye(3) - np.outer(c, c))
+    if not np.all(np.isfinite(about_com)):
+        return f"mass {mass:.4g} kg does not go with mass moment {h} kg m and inertia"
     # What the subtraction above may leave where the true moment is zero, as for a point mass.
     rounding = 1e-12 * (xx + yy + zz)
     small, middle, large = (

@@ -7,6 +7,8 @@ import itertools
 import os
 import pathlib
 
+import xla_flags
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -16,11 +18,10 @@ os.environ["JAX_NUMPY_DTYPE_PROMOTION"] = "strict"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "jax"))
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
-# Most of a run is compilation, and most of that is optimisation that these small programs never pay
-# back: without it a program compiles in a quarter of the time. JAXRBD_TEST_OPTIMIZED=1 (the nightly
-# run) tests the programs as users compile them.
+# Most of a run is compilation: see xla_flags.py. JAXRBD_TEST_OPTIMIZED=1 (the nightly run) tests
+# the programs as users compile them.
 if "JAXRBD_TEST_OPTIMIZED" not in os.environ:
-    cheap = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+    cheap = " ".join(xla_flags.as_arguments(xla_flags.known_flags(xla_flags.QUICK_COMPILATION)))
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {cheap}"
 if "PYTEST_XDIST_WORKER" in os.environ:
     # One worker a core: the threads of a single matrix product would only get in each other's way.

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxrbd
+import xla_flags
 
 REFERENCES = ("local", "world", "local_world_aligned")
 # What comes of solving with the mass matrix M: its error grows with cond(M).
@@ -24,7 +25,7 @@ SINGULAR = 1e12
 PART_OF_RNEA = ("bias_force", "gravity_force")
 
 # Compile quickly rather than well: each program runs a few times only.
-QUICKLY = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
+QUICKLY = xla_flags.known_flags(xla_flags.QUICK_COMPILATION)
 
 
 class State(NamedTuple):

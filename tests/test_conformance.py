@@ -6,6 +6,7 @@ The truth that it compares with is checked against mpmath.
 import dataclasses
 import json
 import math
+import re
 
 import jax
 import jax.numpy as jnp
@@ -30,7 +31,7 @@ from jaxrbd.testing import (
     true_derivatives,
     urdf,
 )
-from jaxrbd.testing.__main__ import main
+from jaxrbd.testing.__main__ import _QUICK_KINDS, main
 from jaxrbd.testing.report import ERROR, NOT_FINITE
 from jaxrbd.testing.truth import stencil
 
@@ -163,6 +164,9 @@ def test_urdf_says_what_it_cannot():
 QUICK = [tree for tree in ALL_TREES if tree.kind in ("revolute", "free_flyer")]
 
 
+QUICK_TREES = [tree for tree in ALL_TREES if tree.kind in _QUICK_KINDS]
+
+
 def all_right(report):
     assert not report.wrong.any(), report.details()[:3000]
     assert not report.notes
@@ -206,6 +210,40 @@ class Broken(Adapter):
         )
 
 
+def guarded(q):
+    """A guard that cuts the derivative at small angles."""
+    return jnp.where(jnp.abs(q) < 1e-8, 0.0, q)
+
+
+def through_norm(v):
+    """A norm whose derivative at rest is NaN."""
+    return v + 0 * jnp.sqrt(v * v)
+
+
+@jax.custom_jvp
+def cosine(x):
+    return jnp.cos(x)
+
+
+@jax.custom_jvp
+def sine(x):
+    return jnp.sin(x)
+
+
+cosine.defjvp(lambda p, t: (jnp.cos(*p), jnp.sin(*p) * t[0]))  # the sign
+sine.defjvp(lambda p, t: (jnp.sin(*p), cosine(*p) * t[0]))
+
+
+def of_wrong_sign(q):
+    """A wrong sign in the second derivative."""
+    return q + (sine(q) - jnp.sin(q))
+
+
+def looped(q):
+    """A loop that has no reverse mode."""
+    return lax.while_loop(lambda c: c[0] < 1, lambda c: (c[0] + 1, 2 * c[1] / 2), (0, q))[1]
+
+
 def broken_at(report, **labels):
     """The names of the states at which some case is not right."""
     return {c.name for c in report.conditions if report.select(condition=c, **labels)[1].any()}
@@ -216,9 +254,6 @@ def states(predicate):
 
 
 def test_a_guard_that_cuts_the_derivative_at_small_angles_is_found():
-    def guarded(q):
-        return jnp.where(jnp.abs(q) < 1e-8, 0.0, q)
-
     report = run(
         Broken(guarded), trees=HINGES, quantities=("placement",), order=1, precisions=("float64",)
     )
@@ -234,9 +269,6 @@ def test_a_guard_that_cuts_the_derivative_at_small_angles_is_found():
 
 
 def test_a_norm_at_rest_is_found():
-    def through_norm(v):
-        return v + 0 * jnp.sqrt(v * v)
-
     report = run(
         Broken(spoil_v=through_norm),
         trees=HINGES,
@@ -252,22 +284,12 @@ def test_a_norm_at_rest_is_found():
 
 
 def test_a_wrong_sign_in_the_second_derivative_is_found():
-    @jax.custom_jvp
-    def cosine(x):
-        return jnp.cos(x)
-
-    @jax.custom_jvp
-    def sine(x):
-        return jnp.sin(x)
-
-    cosine.defjvp(lambda p, t: (jnp.cos(*p), jnp.sin(*p) * t[0]))  # the sign
-    sine.defjvp(lambda p, t: (jnp.sin(*p), cosine(*p) * t[0]))
-
-    def spoil(q):
-        return q + (sine(q) - jnp.sin(q))
-
     report = run(
-        Broken(spoil), trees=HINGES, quantities=("placement",), order=2, precisions=("float64",)
+        Broken(of_wrong_sign),
+        trees=HINGES,
+        quantities=("placement",),
+        order=2,
+        precisions=("float64",),
     )
     assert not broken_at(report, order=[0, 1])
     for mode in testing.MODES:
@@ -277,9 +299,6 @@ def test_a_wrong_sign_in_the_second_derivative_is_found():
 
 
 def test_an_exception_in_one_mode_is_an_error_in_its_cells():
-    def looped(q):
-        return lax.while_loop(lambda c: c[0] < 1, lambda c: (c[0] + 1, 2 * c[1] / 2), (0, q))[1]
-
     report = run(
         Broken(looped), trees=HINGES, quantities=("placement",), order=1, precisions=("float64",)
     )
@@ -317,12 +336,128 @@ def test_what_a_library_does_not_have_is_not_tested():
     assert report.notes == ["revolute_middle: no middle"]
 
 
+def off_by(first, second=0.0, third=0.0):
+    """The identity, with errors of so much in its first, second and third derivative."""
+
+    @jax.custom_jvp
+    def curvature(q):
+        return jnp.full_like(q, second)
+
+    @jax.custom_jvp
+    def slope(q):
+        return jnp.full_like(q, 1 + first)
+
+    @jax.custom_jvp
+    def identity(q):
+        return q
+
+    curvature.defjvp(lambda p, t: (curvature(*p), jnp.asarray(third, t[0].dtype) * t[0]))
+    slope.defjvp(lambda p, t: (slope(*p), curvature(*p) * t[0]))
+    identity.defjvp(lambda p, t: (p[0], slope(*p) * t[0]))
+    return identity
+
+
+@dataclasses.dataclass
+class Off(Adapter):
+    """jaxrbd with planted errors: of the values, relative, and of the derivatives in q."""
+
+    value: float
+    derivatives: object
+    name = "off"
+
+    def load(self, robot):
+        right = JaxRBD().load(robot).placement
+
+        def placement(q):
+            R, p = right(self.derivatives(q))
+            factor = jnp.asarray(1 + self.value, q.dtype)
+            return factor * R, factor * p
+
+        return testing.Functions(placement=placement)
+
+
+@pytest.mark.parametrize(("size", "found"), [(4.0, True), (0.03, False)])
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+def test_an_error_just_above_the_tolerance_is_found_and_one_below_it_is_not(precision, size, found):
+    """In every order, in both precisions: the tolerances that the documents state are in force."""
+    stated = {"float64": (1e-11, 1e-10, 1e-9, 1e-8), "float32": (1e-4, 1e-4, 1e-4, 1e-4)}
+    # A coordinate moves by about a half along the curve: its powers make the errors smaller.
+    sizes = np.array([1, 2, 5, 15]) * size
+    value, *derivatives = (float(x) for x in sizes * stated[precision])
+    if precision == "float32":
+        derivatives[1:] = 0.0, 0.0
+    order = len(np.flatnonzero(derivatives))
+    report = run(
+        Off(value, off_by(*derivatives)),
+        trees=HINGES,
+        quantities=("placement",),
+        order=order,
+        modes=("forward",),
+        precisions=(precision,),
+    )
+    for tree in HINGES:
+        for n in range(order + 1):
+            assert report.select(tree=tree, order=n)[1].any() == found, f"{tree}, order {n}"
+
+
 # ------------------------------------------------------------------------------------ the command
 
 
-class Guarded(Broken):
-    def __init__(self):
-        super().__init__(lambda q: jnp.where(jnp.abs(q) < 1e-8, 0.0, q))
+NORM, SIGN, LOOP = Broken(spoil_v=through_norm), Broken(of_wrong_sign), Broken(looped)
+GUARD = Broken(guarded)
+
+
+@pytest.mark.parametrize(
+    ("fault", "quantity", "words"),
+    [
+        ("GUARD", "placement", ("along q: off by",)),
+        ("NORM", "step", ("nan",)),
+        ("SIGN", "placement", ("order 2, ", "along q: off by")),
+        ("LOOP", "placement", ("reverse, ", "order 1", "Reverse-mode differentiation")),
+    ],
+)
+def test_the_quick_run_finds_the_usual_faults(fault, quantity, words, capsys):
+    """Of one joint kind and one quantity, to be quicker still: the orders and modes are its own."""
+    few = ["--kinds", "revolute", "--quantities", quantity, "--details"]
+    assert main(["--quick", *few, "--adapter", f"test_conformance:{fault}"]) == 1
+    out = capsys.readouterr().out
+    for word in words:
+        assert word in out
+
+
+def test_the_quick_run_says_how_long_it_will_take_and_how_far_it_is(capsys):
+    few = "--kinds revolute --quantities placement step".split()
+    assert main(["--quick", *few]) == 0
+    out, progress = capsys.readouterr()
+    assert "WRONG" not in out
+    first, *lines = progress.splitlines()
+    assert re.fullmatch(r"8 programs to compile and run, in about \d+ s", first)
+    assert len(lines) == 8
+    shares = [
+        int(re.match(r" *(\d+)%, \d+ s left: revolute_root and 2 more: ", x)[1]) for x in lines
+    ]
+    assert shares == sorted(shares)
+    assert shares[-1] == 100
+
+
+class Told(Exception):
+    """Raised in the place of the work, once the estimate is told."""
+
+
+def test_the_quick_run_is_a_small_part_of_the_whole():
+    """By the estimates of both, which are told before the work starts."""
+
+    def tell(line):
+        raise Told(line)
+
+    told = []
+    for trees, order in ((ALL_TREES, 3), (QUICK_TREES, testing.QUICK_ORDERS)):
+        with pytest.raises(Told) as line:
+            run(trees=trees, order=order, progress=tell)
+        told.append(re.search(r"about (\d+) (\w+)$", str(line.value)).groups())
+    (minutes, unit), (seconds, small_unit) = told
+    assert (unit, small_unit) == ("min", "s")
+    assert int(seconds) < 60 < 6 * int(minutes)
 
 
 def test_command_prints_the_tables_and_fails_where_something_is_wrong(capsys, tmp_path):
@@ -336,7 +471,7 @@ def test_command_prints_the_tables_and_fails_where_something_is_wrong(capsys, tm
     report = json.loads(file.read_text())
     assert report["library"] == "jaxrbd"
     assert report["notes"] == []
-    assert main([*few, "--details", "--adapter", "test_conformance:Guarded"]) == 1
+    assert main([*few, "--details", "--adapter", "test_conformance:GUARD"]) == 1
     out = capsys.readouterr().out
     assert "WRONG" in out
     assert "revolute_root, angle 1e-20, at rest, along q: off by" in out

@@ -1,5 +1,6 @@
 """Every algorithm as a program of any batch size: saved, loaded, called, differentiated."""
 
+import inspect
 import pathlib
 import subprocess
 import sys
@@ -89,6 +90,39 @@ def test_derivatives_of_a_loaded_program(name, tmp_path):
     mapped = value_and_gradient(lambda *x: jax.vmap(algorithm, (None, 0, 0, 0, 0))(model, *x))
     for found, expected in zip(value_and_gradient(loaded.call), mapped):
         close(found, expected, 1e-13)
+
+
+@pytest.mark.parametrize("order", [0, 1, 2])
+def test_a_loaded_program_is_differentiated_as_often_as_was_asked(order, tmp_path):
+    """And not once more. The force of gravity on a pendulum is a sine: no derivative vanishes."""
+    model = zoo.chain(1)
+    loaded = saved_and_loaded(tiny(), tmp_path, vjp_order=order)
+    assert loaded.has_vjp() == (order > 0)
+
+    def differentiated(function, times):
+        for _ in range(times):
+            function = jax.grad(function)
+        return function
+
+    angle = jnp.asarray(0.4)
+    force = lambda x: loaded.call(x[None, None])[0, 0]  # noqa: E731
+    expected = lambda x: rbd.gravity_force(model, x[None])[0]  # noqa: E731
+    for times in range(order + 1):
+        found, wanted = (jax.jit(differentiated(f, times))(angle) for f in (force, expected))
+        assert abs(wanted) > 0.01
+        close(found, wanted, 1e-14)
+    with pytest.raises(ValueError, match="No VJP is available"):
+        differentiated(force, order + 1)(angle)
+
+
+@pytest.mark.parametrize("order", [-1, 1.5, True, "1", None])
+def test_an_order_that_is_none_is_refused(order, tmp_path):
+    # Without the tests' type checker it is the function that speaks.
+    with pytest.raises(
+        rbd.ArgumentError, match=r"vjp_order is .*, expected an integer of 0 or more"
+    ):
+        inspect.unwrap(rbd.save_program)(tiny(), tmp_path / "program.jaxrbd", vjp_order=order)
+    assert not [*tmp_path.iterdir()]
 
 
 def test_the_robots_numbers_as_an_argument(tmp_path):

@@ -199,18 +199,21 @@ def test_consistency_in_single_precision():
         assert ip.log_cholesky(single).dtype == jnp.float32
 
 
-def test_consistency_in_single_precision_far_from_the_frame(rng):
-    """Of flat bodies: what moving them to their centres rounds is no fault, but more is."""
-    turn = np.linalg.qr(rng.normal(size=(40, 3, 3)))[0]
-    plate = turn @ (1e-3 * I_PLATE) @ np.swapaxes(turn, -1, -2)
-    centres = rng.uniform(2, 5, size=(40, 3))
-    flat = np.array([rbd.link_inertia(10.0, c, I) for c, I in zip(centres, plate)], np.float32)
-    moved = spatial.inertia_to_com(jnp.array(flat))[2]
-    moments = np.linalg.eigvalsh(np.asarray(moved, float))
-    assert np.any(moments[:, 0] + moments[:, 1] < (1 - 1e-3) * moments[:, 2])  # by rounding
-    assert np.all(ip.is_physically_consistent(jnp.array(flat)))
-    one = np.eye(10, dtype=np.float32)[[4, 6, 9]].sum(0)
-    assert not np.any(ip.is_physically_consistent(jnp.array(flat - np.float32(0.05) * one)))
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_what_rounding_leaves_of_a_plate_is_consistent(dtype, rng):
+    """Plates, rods and points on the border, far from the frame: the digits of the dtype count."""
+    inertias, wrong = [], []
+    for thickness in ((1, 1, 0), (1, 0, 0), (0, 0, 0)):
+        for _ in range(50):
+            turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+            spread = 0.1 * np.array(thickness) * rng.uniform(0.2, 1, 3)
+            moments = np.diag(spread.sum() - spread)
+            com = rng.normal(size=3)
+            inertias.append(rbd.link_inertia(1.0, com, moments, turn))
+            # as thin as can be, and then by a twentieth of its size thinner
+            wrong.append(rbd.link_inertia(1.0, com, moments - 0.005 * np.eye(3), turn))
+    assert np.all(ip.is_physically_consistent(jnp.array(np.array(inertias), dtype)))
+    assert not np.any(ip.is_physically_consistent(jnp.array(np.array(wrong), dtype)))
 
 
 def test_nan_is_not_consistent():

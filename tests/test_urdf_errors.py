@@ -7,7 +7,9 @@ import inspect
 import re
 import warnings
 
+import jax
 import jaxtyping
+import numpy as np
 import pytest
 
 from jaxrbd.errors import ArgumentError, InertiaWarning, RobotFileError
@@ -420,6 +422,12 @@ DOCUMENTS = {
         "DOCTYPE",
     ),
     "billion laughs": (BILLION, 1, "DOCTYPE"),
+    # The comment of two lines: the pattern must see past it.
+    "DOCTYPE after a long comment": (
+        "<!-- a\nb -->\n<?pi a\nb?>\n" + BILLION,
+        5,
+        "DOCTYPE",
+    ),
     "nesting bomb": (
         "<robot name='r'>\n" + "<a>" * 100_000 + "</a>" * 100_000 + "</robot>",
         2,
@@ -497,6 +505,100 @@ def test_a_document_that_is_no_robot_is_refused(what):
     for word in words:
         assert word in str(error)
     assert str(error) in validate_urdf(text)
+
+
+HUGE = {
+    "inertia too large": ('xyz="0 0 0.1"', 'xyz="0 0 1e200"', 3, UPPER, "inertia is not finite"),
+    "axis of a hinge": ('<axis xyz="0 0 1"/>', '<axis xyz="0 0 1e308"/>', None),
+    "poses composed": (
+        '<link name="hand"/>',
+        '<link name="hand"/><link name="far"/><link name="farther"/>'
+        '<joint name="j" type="fixed"><parent link="upper"/><child link="far"/>'
+        '<origin xyz="1e308 0 0"/></joint>'
+        '<joint name="k" type="fixed"><parent link="far"/><child link="farther"/>'
+        '<origin xyz="1e308 0 0"/></joint>',
+        18,
+        "link 'farther'",
+        "pose",
+        "float64",
+    ),
+    "inertias summed": (
+        '<link name="hand"/>',
+        '<link name="hand"/>'
+        + "".join(
+            f"<link name='{name}'><inertial><mass value='1e308'/><inertia ixx='0' ixy='0' ixz='0' "
+            f"iyy='0' iyz='0' izz='0'/></inertial></link><joint name='to {name}' type='fixed'>"
+            f"<parent link='upper'/><child link='{name}'/></joint>"
+            for name in "ab"
+        ),
+        3,
+        UPPER,
+        "inertia, with that of the links welded to it",
+        "float64",
+    ),
+    "mimic of a mimic": (
+        '<link name="hand"/>',
+        '<link name="hand"/><link name="c"/><joint name="deep" type="continuous">'
+        '<parent link="base"/><child link="c"/>'
+        '<mimic joint="wrist" multiplier="1e308" offset="1"/></joint>',
+        18,
+        "joint 'deep'",
+        "mimic",
+        "float64",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", HUGE)
+def test_numbers_that_are_too_large_together_are_refused(what):
+    """Each is finite where it is stated; what is computed from them is not."""
+    old, new, line, *words = HUGE[what]
+    text = SOUND.replace(old, new, 1).replace('multiplier="2"', 'multiplier="2e10"')
+    if line is None:
+        load_urdf(text)
+        return
+    error = error_of(text)
+    assert error.line == line
+    for word in words:
+        assert word in str(error)
+    assert str(error) in validate_urdf(text)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('<mass value="2"/>', '<mass value="1e39"/>', (UPPER, "inertia", "float32")),
+        ('xyz="0 0 1" rpy', 'xyz="0 0 1e39" rpy', (SHOULDER, "placement", "float32")),
+        ('damping="0.1"', 'damping="1e39"', (SHOULDER, "damping", "float32")),
+        ('offset="0.5"', 'offset="1e39"', (WRIST, "mimic", "float32")),
+    ],
+)
+def test_numbers_that_single_precision_cannot_hold_are_refused(old, new, words):
+    text = SOUND.replace(old, new, 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InertiaWarning)  # next to such a mass, inertias are nothing
+        load_urdf(text)
+    with jax.enable_x64(False):
+        message = str(error_of(text))
+        limited = load_urdf(SOUND.replace('effort="10"', 'effort="1e300"'))
+    for word in words:
+        assert word in message
+    assert np.isinf(limited.effort_limit[0]), "a limit out of range is no limit"
+
+
+def test_links_of_which_several_have_no_finite_inertia_are_all_listed():
+    faulty = SOUND.replace('xyz="0 0 0.1"', 'xyz="0 0 1e200"', 1)
+    inertial = faulty[faulty.index("<inertial>") : faulty.index("</inertial>") + 11]
+    faults = validate_urdf(
+        faulty.replace('<link name="hand"/>', f'<link name="hand">{inertial}</link>')
+    )
+    assert [fault.split(":")[1] for fault in faults] == ["3", "18"]
+
+
+def test_messages_are_not_as_long_as_what_is_wrong():
+    for old in ('"1.0"', '"revolute"', 'link="base"', 'value="2"', 'joint="shoulder"'):
+        name = old.partition("=")[0] + "=" if "=" in old else ""
+        assert len(str(error_of(SOUND.replace(old, f'{name}"{"1" * 10_000}"')))) < 300
 
 
 def test_many_roots_are_listed_but_not_without_end():

@@ -67,6 +67,8 @@ def read_sealed(
     if not newline or len(words) != 5 or not (words[2].isdecimal() and words[3].isdecimal()):
         raise refuse("its first line is truncated, or altered")
     _, found, its_version, size, digest = words
+    if int(its_version) < 1:
+        raise refuse(f"version {its_version} of the format: the first one is 1")
     if found != kind:
         raise refuse(f"it holds a {found!r}, expected a {kind!r}")
     if int(its_version) > version:

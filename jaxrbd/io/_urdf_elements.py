@@ -11,7 +11,7 @@ import numpy as np
 
 from ..description import Fixed, JointSpec, Link, Mimic, link_inertia, pose_matrix
 from ..joints import FreeFlyer, Joint, Planar, Prismatic, Revolute
-from ._xml import Document, Element
+from ._xml import Document, Element, clip
 
 VERSIONS = ("1.0", "1.1", "1.2")
 _ONE_DOF = {"revolute": Revolute, "continuous": Revolute, "prismatic": Prismatic}
@@ -32,7 +32,8 @@ def read_link(doc: Document, element: Element, name: str) -> Link:
         for attribute in ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")
     )
     about_com = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
-    return Link(name, link_inertia(kilograms, pose[:3, 3], about_com, pose[:3, :3]))
+    with np.errstate(over="ignore", invalid="ignore"):  # the builder refuses what is not finite
+        return Link(name, link_inertia(kilograms, pose[:3, 3], about_com, pose[:3, :3]))
 
 
 def read_joint(doc: Document, element: Element, name: str, *, mimic: bool) -> JointSpec:
@@ -85,7 +86,7 @@ def _read_type(doc: Document, element: Element) -> str:
     joint_type = doc.text(element, "type", required=True)
     if joint_type is None or joint_type in _TYPES:
         return joint_type or "fixed"
-    doc.fault(element, f'<joint type="{joint_type}">: expected one of {", ".join(_TYPES)}')
+    doc.fault(element, f'<joint type="{clip(joint_type)}">: expected one of {", ".join(_TYPES)}')
     return "fixed"
 
 

@@ -128,7 +128,7 @@ class Document:
         return value
 
     def _fault_of(self, element: Element, attribute: str, text: str, wrong: str) -> None:
-        self.fault(element, f'<{local_name(element)} {attribute}="{_clip(text)}">: {wrong}')
+        self.fault(element, f'<{local_name(element)} {attribute}="{clip(text)}">: {wrong}')
 
     def _owner(self, element: Element) -> Element | None:
         for ancestor in (element, *element.iterancestors()):
@@ -155,6 +155,8 @@ def parse_document(path_or_text: str | os.PathLike[str]) -> Document:
         what = error.msg.partition(", line ")[0].strip()
         message = _XACRO if "xacro" in what else f"not well-formed XML: {what}"
         raise RobotFileError(message, file=file, line=error.lineno) from error
+    if root.getroottree().docinfo.internalDTD is not None:  # should the pattern ever miss one
+        raise RobotFileError("a robot file may not have a DOCTYPE", file=file, line=1)
     for element in root.iter():
         namespace, _, _ = element.tag.rpartition("}")
         if element.prefix == "xacro" or "xacro" in namespace:
@@ -190,7 +192,7 @@ def _read(path_or_text: str | os.PathLike[str]) -> tuple[str, str]:
         )
     if isinstance(path_or_text, str) and path_or_text.lstrip("\ufeff \t\r\n").startswith("<"):
         return "<string>", path_or_text.removeprefix("\ufeff")
-    file = _clip(str(path_or_text), 240)
+    file = clip(str(path_or_text), 240)
     try:
         data = Path(path_or_text).read_bytes()
     except (OSError, ValueError) as error:
@@ -210,16 +212,17 @@ def _number_fault(words: list[str], count: int, at_least: float) -> str | None:
     """What keeps `words` from being `count` finite numbers, none below `at_least`."""
     for word in words:
         if not _NUMBER.fullmatch(word) and not _NOT_FINITE.fullmatch(word):
-            return f"{_clip(word)!r} is not a number"
+            return f"{clip(word)!r} is not a number"
     if len(words) != count:
         return f"expected {count} number{'s' * (count > 1)}, found {len(words)}"
     for word in words:
         if not math.isfinite(float(word)):
-            return f"{_clip(word)!r} is not finite"
+            return f"{clip(word)!r} is not finite"
         if float(word) < at_least:
             return f"expected at least {at_least:g}"
     return None
 
 
-def _clip(text: str, length: int = 60) -> str:
+def clip(text: str, length: int = 60) -> str:
+    """The text, cut short where it is long, for a message."""
     return text if len(text) <= length else text[: length - 3] + "..."

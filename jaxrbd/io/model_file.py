@@ -59,6 +59,7 @@ _JOINT = {"name": str, "kind": str, "parent": int, "body": str, "leader": int}
 _FRAME = {"name": str, "body": int}
 _ARRAY = {"name": str, "shape": list}
 _DTYPES = ("float32", "float64")
+_MOST_AXES = 64  # of a numpy array
 
 
 def save_model(model: Model, path: str | os.PathLike[str]) -> None:
@@ -264,6 +265,8 @@ def _check(header: dict[str, Any]) -> None:
     for array in arrays:
         if not all(type(n) is int and 0 <= n < 2**31 for n in array["shape"]):
             raise ModelError(f"{array['name']!r} has shape {array['shape']!r}")
+        if len(array["shape"]) > _MOST_AXES:
+            raise ModelError(f"{array['name']!r} has {len(array['shape'])} axes")
     for joint in joints:
         if joint["kind"] not in _KINDS:
             raise ModelError(

@@ -76,12 +76,16 @@ def save_program(
 ) -> None:
     """Save an exported program to a file, for `load_program` or for JAX alone.
 
-    `vjp_order`: how often the loaded program can be differentiated, by reverse mode. The file
-    appears whole or not at all: a failure leaves the one that was there.
+    `vjp_order`: how often the loaded program can be differentiated, by reverse mode; every order
+    more than doubles the file. The file appears whole or not at all: a failure leaves the one that
+    was there.
 
-    Raises ArgumentError for what JAX cannot serialize, OSError where the file cannot be written,
-    and ImportError without the package flatbuffers (`pip install 'jaxrbd[export]'`).
+    Raises ArgumentError for what JAX cannot serialize and for a `vjp_order` that is no integer of 0
+    or more, OSError where the file cannot be written, and ImportError without the package
+    flatbuffers (`pip install 'jaxrbd[export]'`).
     """
+    if isinstance(vjp_order, bool) or not isinstance(vjp_order, int) or vjp_order < 0:
+        raise ArgumentError(f"vjp_order is {vjp_order!r}, expected an integer of 0 or more")
     try:
         body = program.serialize(vjp_order=vjp_order)
     except ValueError as error:

@@ -22,7 +22,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
-from ..builder import build_model
+import numpy as np
+
+from ..builder import build_model, composed
 from ..checks import checked, inertia_faults
 from ..description import Fixed, JointSpec, Link, Mimic, Numbers
 from ..errors import ArgumentError, ModelError, RobotFileError
@@ -30,7 +32,7 @@ from ..joints import FreeFlyer, Planar, Spherical, Translation
 from ..mass_check import singular_joints
 from ..model import Model
 from ._urdf_elements import VERSIONS, read_joint, read_link
-from ._xml import Document, Element, local_name, parse_document
+from ._xml import Document, Element, clip, local_name, parse_document
 
 _ROOTS: dict[str | None, type] = {
     None: Fixed,
@@ -172,7 +174,7 @@ class _Robot:
     def tree_faults(self) -> list[RobotFileError]:
         """What only shows once the parts are put together: one fault, or none."""
         try:
-            checked(self.links, self.joints)
+            composed(self.links, checked(self.links, self.joints), np.dtype(float))
         except ModelError as error:
             return [self.located(error)]
         return []
@@ -191,7 +193,7 @@ class _Robot:
             (element, *_) = self.doc.children(self._joint_elements[joint.name], tag)
             hint = "; mimic=False skips it" if tag == "mimic" else ""
             self.doc.fault(
-                element, f'<{tag} {refers_to}="{name}">: no {refers_to} has this name{hint}'
+                element, f'<{tag} {refers_to}="{clip(name)}">: no {refers_to} has this name{hint}'
             )
 
     def _hang_on_world(self, root_joint: str | None) -> None:
@@ -233,12 +235,13 @@ def _check_outermost(doc: Document) -> None:
     tag, version = local_name(doc.root), doc.root.get("version", VERSIONS[0])
     if tag != "robot":
         raise RobotFileError(
-            f"expected <robot> as the outermost element, found <{tag}>",
+            f"expected <robot> as the outermost element, found <{clip(tag)}>",
             file=doc.file,
             line=doc.root.sourceline,
         )
     if version not in VERSIONS:
-        doc.fault(doc.root, f'<robot version="{version}">: expected one of {", ".join(VERSIONS)}')
+        known = ", ".join(VERSIONS)
+        doc.fault(doc.root, f'<robot version="{clip(version)}">: expected one of {known}')
 
 
 def _by_name(doc: Document, tag: str) -> dict[str, Element]:

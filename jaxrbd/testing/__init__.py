@@ -8,7 +8,7 @@ from .adapters import QUANTITIES, STEP, Adapter, Functions, JaxRBD, Unsupported
 from .report import MODES, PRECISIONS, TOLERANCE, Report
 from .robots import ALL_TREES, KINDS, PLACES, Robot, Tree, make_robot
 from .states import ANGLES, CONDITIONS, DIRECTIONS, SPEEDS, Condition
-from .suite import run
+from .suite import QUICK_ORDERS, run
 from .truth import true_derivatives
 from .urdf import about_com, urdf
 
@@ -38,6 +38,7 @@ __all__ = [
     "PLACES",
     "PRECISIONS",
     "QUANTITIES",
+    "QUICK_ORDERS",
     "SPEEDS",
     "TOLERANCE",
     # the truth

@@ -8,8 +8,9 @@ derivatives of all trees, and a batch of curves those at all states.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +24,15 @@ from .states import CONDITIONS, DIRECTIONS, Condition, Curves, applies, curves, 
 from .truth import true_derivatives
 
 Progress = Callable[[str], None]
+# The highest derivative for each (precision, mode) that is tested.
+Orders = Mapping[tuple[str, str], int]
+# Enough to see a fault of any of the usual sorts. Second derivatives in reverse mode and those in
+# single precision take most of the time of a whole run, and rarely tell more.
+QUICK_ORDERS: Orders = {
+    ("float64", "forward"): 2,
+    ("float64", "reverse"): 1,
+    ("float32", "reverse"): 1,
+}
 # Of a parameter t (trees,) and one curve.
 Contracted = Callable[[Array, Curves], Array]
 Tower = Callable[[Array], tuple[Array, ...]]
@@ -41,9 +51,10 @@ def run(
     trees: Sequence[Tree] = ALL_TREES,
     conditions: Sequence[Condition] = CONDITIONS,
     quantities: Sequence[str] = QUANTITIES,
-    order: int = 3,
+    order: int | Orders = 3,
     modes: Sequence[str] = MODES,
     precisions: Sequence[str] = PRECISIONS,
+    compiler_options: Mapping[str, int | bool] | None = None,
     progress: Progress = lambda line: None,
 ) -> Report:
     """Compare a library's derivatives with the true ones.
@@ -51,30 +62,100 @@ def run(
     - `adapter`: the library; None is jaxrbd itself;
     - `trees`, `conditions`, `quantities`, `modes`, `precisions`: what to test, out of `ALL_TREES`,
       `CONDITIONS`, `QUANTITIES`, `MODES` and `PRECISIONS`; all of it unless told otherwise;
-    - `order`: derivatives up to this one, at most 3;
-    - `progress`: is told in a line what has been done.
+    - `order`: derivatives up to this one, at most 3; or a dict from (precision, mode) to the order
+      that is tested there, such as `QUICK_ORDERS`, where combinations that are left out are not
+      tested;
+    - `compiler_options`: of `jax.jit`, for the programs of the derivatives;
+    - `progress`: called with a line at the start, which estimates the time, and after each program.
 
     The truth is that of the library's own values (see `truth.py`); the values themselves are
     compared with jaxrbd's. JAX's settings are as they were when it returns.
     """
     adapter = JaxRBD() if adapter is None else adapter
-    report = Report(adapter.name, tuple(trees), tuple(conditions), tuple(quantities), order)
-    for group in adapter.robots(trees):
+    orders = (
+        order if isinstance(order, Mapping) else dict.fromkeys(product(PRECISIONS, MODES), order)
+    )
+    # In the order of `precisions`, so that JAX's setting changes once a robot for each.
+    orders = {(p, m): orders[p, m] for p in precisions for m in modes if (p, m) in orders}
+    highest = max(orders.values(), default=0)
+    report = Report(adapter.name, tuple(trees), tuple(conditions), tuple(quantities), highest)
+    groups = adapter.robots(trees)
+    clock = _Clock(groups, report.quantities, orders, progress)
+    for group in groups:
         robot = make_robot(group)
         try:
-            _test(report, adapter, robot, modes, precisions, progress)
+            _test(report, adapter, robot, orders, compiler_options, clock)
         except Unsupported as reason:
             report.notes.append(f"{_names(robot)}: {reason}")
     return report
+
+
+class _Clock:
+    """Tells the user how much is done, and about how long the rest will take.
+
+    A program's cost is an estimate in seconds on one core of the year 2026, for jaxrbd. What is
+    left is scaled by how long the programs up to now have taken.
+    """
+
+    # Of a first derivative in forward mode of a robot of four joint kinds; the rest is relative.
+    _SECONDS: ClassVar = {
+        "inverse_dynamics": 2.0,
+        "forward_dynamics": 4.5,
+        "placement": 1.0,
+        "step": 3.0,
+    }
+    _TRUTH = 0.8
+    _BY_ORDER: ClassVar = {"forward": (0.5, 1.0, 1.6, 2.7), "reverse": (0.5, 1.3, 3.2, 8.0)}
+
+    def __init__(
+        self,
+        groups: Sequence[Sequence[Tree]],
+        quantities: Sequence[str],
+        orders: Orders,
+        progress: Progress,
+    ):
+        self._progress, self._done, self._start = progress, 0.0, time.perf_counter()
+        self._total = sum(
+            self.truth(group, quantity)
+            + sum(self.derivatives(group, quantity, mode, n) for (_, mode), n in orders.items())
+            for group in groups
+            for quantity in quantities
+        )
+        programs = len(groups) * len(quantities) * (1 + len(orders))
+        progress(f"{programs} programs to compile and run, in about {_duration(self._total)}")
+
+    def truth(self, group: Sequence[Tree], quantity: str) -> float:
+        """The cost of the values that the truth is made of."""
+        return self._TRUTH * self._first(group, quantity)
+
+    def derivatives(self, group: Sequence[Tree], quantity: str, mode: str, order: int) -> float:
+        """The cost of the derivatives up to an order."""
+        return self._BY_ORDER[mode][order] * self._first(group, quantity)
+
+    def _first(self, group: Sequence[Tree], quantity: str) -> float:
+        kinds = len({tree.kind for tree in group})
+        return self._SECONDS.get(quantity, 1.0) * (0.5 + kinds / 8)
+
+    def tick(self, cost: float, what: str, seconds: float) -> None:
+        """Say that a program of that cost is done."""
+        self._done += cost
+        elapsed = time.perf_counter() - self._start
+        left = elapsed * max(self._total / self._done - 1, 0.0)
+        done = min(self._done / self._total, 1.0)
+        self._progress(f"{done:4.0%}, {_duration(left)} left: {what}, {seconds:.1f} s")
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
 def _test(
     report: Report,
     adapter: Adapter,
     robot: Robot,
-    modes: Sequence[str],
-    precisions: Sequence[str],
-    progress: Progress,
+    orders: Orders,
+    compiler_options: Mapping[str, int | bool] | None,
+    clock: _Clock,
 ) -> None:
     """Write the errors of one robot into the report."""
     through, trees = curves(robot, report.conditions), len(robot.trees)
@@ -89,18 +170,24 @@ def _test(
             if quantity != "step" and not isinstance(adapter, JaxRBD):
                 truth.value[0] = _values(reference[quantity], through, trees)(0.0)
             truths[quantity] = truth
-            progress(f"{_names(robot)}: {quantity}, truth, {time.perf_counter() - start:.1f} s")
-    for precision in precisions:
+            cost, seconds = clock.truth(robot.trees, quantity), time.perf_counter() - start
+            clock.tick(cost, f"{_names(robot)}: {quantity}, truth", seconds)
+    for precision in dict.fromkeys(precision for precision, _ in orders):
         inputs = Curves(*(np.asarray(x, precision) for x in through))
+        modes = {mode: order for (known, mode), order in orders.items() if known == precision}
         with jax.enable_x64(precision == "float64"):
             contracted = _contract_all(adapter.load(robot), robot, report.quantities)
             for quantity, function in contracted.items():
-                for mode in modes:
+                for mode, order in modes.items():
                     start = time.perf_counter()
-                    results, failure = _derivatives(function, inputs, trees, mode, report.order)
-                    _record(report, robot, (quantity, precision, mode), results, truths[quantity])
+                    results, failure = _derivatives(
+                        function, inputs, trees, mode, order, compiler_options
+                    )
+                    program = (quantity, precision, mode, order)
+                    _record(report, robot, program, results, truths[quantity])
                     what = f"{_names(robot)}: {quantity}, {precision}, {mode}"
-                    progress(f"{what}, {time.perf_counter() - start:.1f} s")
+                    cost = clock.derivatives(robot.trees, quantity, mode, order)
+                    clock.tick(cost, what, time.perf_counter() - start)
                     if failure:
                         report.notes.append(f"{what}, order {len(results)}: {failure}")
 
@@ -158,7 +245,12 @@ def _values(function: Contracted, through: Curves, trees: int) -> Callable[[floa
 
 
 def _derivatives(
-    function: Contracted, inputs: Curves, trees: int, mode: str, order: int
+    function: Contracted,
+    inputs: Curves,
+    trees: int,
+    mode: str,
+    order: int,
+    compiler_options: Mapping[str, int | bool] | None,
 ) -> tuple[list[np.ndarray], str | None]:
     """Derivatives of order 0, 1, ..., (curves, trees) each, and what stopped the next, if anything.
 
@@ -177,7 +269,8 @@ def _derivatives(
             return tower(jnp.zeros(trees, curve.A.dtype))
 
         try:
-            results = jax.jit(jax.vmap(derivatives))(inputs)
+            program = jax.jit(jax.vmap(derivatives), compiler_options=compiler_options)
+            results = program(inputs)
             return [np.asarray(x, np.float64) for x in results], failure
         except Exception as error:  # a library under test may raise whatever it likes
             failure = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"
@@ -217,11 +310,11 @@ STEP_UP: dict[str, Callable[[Tower], Tower]] = {"forward": _forward, "reverse": 
 def _record(
     report: Report,
     robot: Robot,
-    program: tuple[str, str, str],
+    program: tuple[str, str, str, int],
     results: Sequence[np.ndarray],
     truth: _Truth,
 ) -> None:
-    """Write what came of one program, (quantity, precision, mode), into the report."""
+    """Write what came of one program, (quantity, precision, mode, order), into the report."""
     conditions = report.conditions
     smooth = np.repeat([c.smooth for c in conditions], len(DIRECTIONS))
     means = np.repeat([applies(robot, c) for c in conditions], len(DIRECTIONS), axis=0)
@@ -229,7 +322,7 @@ def _record(
     quantity, precision, mode = (
         labels.index(label) for labels, label in zip(list(report.axes.values())[:3], program)
     )
-    for n in range(report.order + 1):
+    for n in range(program[3] + 1):
         scale = _scale(truth.value[[0, n]][:, smooth])
         with np.errstate(invalid="ignore"):
             uncertainty = truth.gap[n] / scale

@@ -1,0 +1,488 @@
+"""Damaged files: each is refused by name, or loads into a model of finite numbers.
+
+The number of a case seeds the choice of a sound file and of a few changes to it. A failure notes
+the call that makes the file of that case again.
+"""
+
+import contextlib
+import copy
+import hashlib
+import json
+import random
+import re
+import signal
+import threading
+import time
+import warnings
+
+import jax
+import lxml.etree as etree
+import numpy as np
+import pytest
+
+import jaxrbd as rbd
+import zoo
+from jaxrbd.robots import robot_path
+from test_saving import same
+
+FEW = range(100)
+MANY = range(100, 2100)
+# Loading takes milliseconds; this allows for a machine under load.
+LIMIT = 10.0  # s
+
+EVERYTHING = """\
+<?xml version="1.0" encoding="utf-8"?>
+<!-- a robot with every element that the reader knows -->
+<robot name="all" version="1.2" xmlns:xacro="http://ros.org/wiki/other">
+  <material name="grey"><color rgba="0.5 0.5 0.5 1"/></material>
+  <link name="base">
+    <visual><geometry><box size="1 1 1"/></geometry></visual>
+  </link>
+  <link name="upper">
+    <inertial>
+      <origin xyz="0 0 0.1" rpy="0.3 0 0"/>
+      <mass value="2"/>
+      <inertia ixx="0.3" ixy="0" ixz="0" iyy="0.4" iyz="0" izz="0.5"/>
+    </inertial>
+  </link>
+  <link name="lower">
+    <inertial>
+      <origin xyz="0.1 0 0" quat_xyzw="0.5 0.5 0.5 0.5"/>
+      <mass value="1.5"/>
+      <inertia ixx="0.02" ixy="0.001" ixz="0" iyy="0.03" iyz="0" izz="0.04"/>
+    </inertial>
+  </link>
+  <link name="hand"><inertial><mass value="0"/>
+    <inertia ixx="0" ixy="0" ixz="0" iyy="0" iyz="0" izz="0"/></inertial></link>
+  <link name="ball"/>
+  <link name="sheet"/>
+  <joint name="shoulder" type="revolute">
+    <parent link="base"/><child link="upper"/>
+    <origin xyz="0 0 1" rpy="0 0 0"/>
+    <axis xyz="0 0 1"/>
+    <limit lower="-1" upper="1" effort="10" velocity="5"/>
+    <dynamics damping="0.1" friction="0.2"/>
+  </joint>
+  <joint name="elbow" type="prismatic">
+    <parent link="upper"/><child link="lower"/><axis xyz="1 2 3"/>
+    <limit effort="10" velocity="5"/>
+    <mimic joint="shoulder" multiplier="-2" offset="0.5"/>
+  </joint>
+  <joint name="wrist" type="continuous">
+    <parent link="lower"/><child link="hand"/><axis xyz="-1 0 0"/>
+    <mimic joint="elbow" multiplier="3"/>
+  </joint>
+  <joint name="air" type="floating"><parent link="base"/><child link="ball"/></joint>
+  <joint name="table" type="planar">
+    <parent link="ball"/><child link="sheet"/><axis xyz="0 0 1"/>
+  </joint>
+  <gazebo reference="hand"/>
+</robot>
+"""
+
+
+@contextlib.contextmanager
+def no_hang():
+    """Fail after `LIMIT`: by an alarm where there are alarms, else once the work is done."""
+    alarms = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
+
+    def ring(*_):
+        raise TimeoutError(f"not done after {LIMIT} s")
+
+    start = time.monotonic()
+    before = signal.signal(signal.SIGALRM, ring) if alarms else None
+    try:
+        if alarms:
+            signal.setitimer(signal.ITIMER_REAL, LIMIT)
+        yield
+    finally:
+        if alarms:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+    assert time.monotonic() - start < LIMIT
+
+
+# ------------------------------------------------------------------------------------------- URDF
+
+NUMBERS = """
+    nan NaN inf -inf 1e999 -1e999 -0 0 1e308 -1e308 1e200 -1e200 1e155 1e39 -1e39 1e20 1e-20 1e-46
+    5e-324 1e-320 0x10 1_000 1,5 1e +-1 --1 1f 1e99999999999999 -1 3.14159 1e-9 pi 0.1. .5 5.
+""".split()
+# Numbers that JAX, in double precision, can hold; what is computed from them may not be.
+EXTREME = "-0 0 1e308 -1e308 1e200 -1e200 1e155 1e39 1e20 1e-20 1e-46 5e-324 1e-160 -1 1 7".split()
+NUMERIC = "origin mass inertia axis limit dynamics mimic".split()
+NUMBERS += ["", " ", "1 2", "0 0 0", "\u0661", "\u00bd", "\u221e", "9" * 400, "0" * 5000 + "1"]
+NAMES = ["", " ", "\t", "world", "root_joint", "root_joint_", "universe", "${x}", "$(find x)"]
+NAMES += ["a" * 300, "\u00e9\u202e\U0001f916", "name", "'", '"', "<", "&amp;", "..", "shoulder"]
+TAGS = (
+    "robot link joint inertial origin mass inertia axis limit dynamics mimic parent child".split()
+)
+ATTRIBUTES = """
+    name type link joint xyz rpy quat_xyzw value ixx ixy izz lower upper effort velocity damping
+    friction multiplier offset version
+""".split()
+SCRAPS = [
+    "<",
+    ">",
+    "</",
+    "/>",
+    '"',
+    "&",
+    "&amp;",
+    "&#0;",
+    "&#x1F916;",
+    "&who;",
+    "<!--",
+    "-->",
+    "--",
+]
+SCRAPS += ["<![CDATA[", "]]>", "<?", "?>", "<a>" * 300, "\0", "\x0b", "\ud800", "\ufeff", "\r", " "]
+SCRAPS += ["<link/>", '<link name="x"/>', "<joint/>", "xmlns='u'", "xmlns:xacro='x'", "<xacro:if/>"]
+DOCTYPES = [
+    "<!DOCTYPE robot>",
+    '<!DOCTYPE r [<!ENTITY x "0 0 1">]>',
+    '<!DOCTYPE r [<!ENTITY x SYSTEM "file:///etc/passwd">]>',
+    '<!DOCTYPE r [<!ENTITY % x SYSTEM "file:///etc/passwd"> %x;]>',
+    '<!DOCTYPE r [<!ATTLIST link name CDATA "x">]>',
+]
+PROLOGS = ["", "<!-- x -->", "<!-- a\nb -->\n", "<?pi?>\n", "<?pi a\nb?>", " \n\t", "<!--\n-->" * 9]
+
+
+def sound_urdfs() -> list[str]:
+    return [EVERYTHING, EVERYTHING, EVERYTHING] + [
+        robot_path(name).read_text() for name in ("arm7", "cart_pole", "quadruped")
+    ]
+
+
+def nasty(draw: random.Random, root: etree._Element) -> str:
+    """A value for an attribute: a number, several, a name, or what another attribute says."""
+    kind = draw.randrange(5)
+    if kind == 0:
+        return draw.choice(NAMES)
+    if kind == 1:
+        element = draw.choice([*root.iter("*")])
+        return draw.choice([*element.attrib.values(), ""])
+    count = draw.choice((1, 1, 3, 3, 3, 2, 4, 6))
+    return " ".join(draw.choice(NUMBERS) for _ in range(count if kind == 2 else 1))
+
+
+def change_tree(draw: random.Random, root: etree._Element) -> None:
+    """One change of an element or of an attribute, in place."""
+    elements = [*root.iter("*")]
+    element, other = draw.choice(elements), draw.choice(elements)
+    parent = element.getparent()
+    change = draw.randrange(16)
+    if change == 0 and parent is not None:
+        parent.remove(element)
+    elif change == 1 and parent is not None:
+        parent.insert(draw.randrange(len(parent) + 1), copy.deepcopy(element))
+    elif change == 2:
+        other.append(copy.deepcopy(element))
+    elif change == 3 and parent is not None and other is not root:
+        first, second = copy.deepcopy(element), copy.deepcopy(other)
+        other.getparent().replace(other, first)
+        if element.getparent() is not None:
+            element.getparent().replace(element, second)
+    elif change == 4:
+        element.tag = draw.choice(TAGS)
+    elif change == 5 and len(element.attrib):
+        del element.attrib[draw.choice([*element.attrib])]
+    elif change == 6 and len(element.attrib):
+        value = element.attrib.pop(draw.choice([*element.attrib]))
+        element.set(draw.choice(ATTRIBUTES), value)
+    elif change == 7:
+        element.set(draw.choice(ATTRIBUTES), storable(nasty(draw, root)))
+    elif change == 8:
+        element.append(draw.choice((etree.Comment("x"), etree.PI("pi", "x"))))
+        element.text = draw.choice(("", "text", "1 2 3"))
+    elif change in (9, 10) and len(element.attrib):
+        element.set(draw.choice([*element.attrib]), storable(nasty(draw, root)))
+    elif change > 10:
+        element = draw.choice([x for x in elements if x.tag in NUMERIC and len(x.attrib)] or [root])
+        name = draw.choice([*element.attrib] or ["version"])
+        words = element.get(name, "").split() or [""]
+        words[draw.randrange(len(words))] = draw.choice(EXTREME)
+        element.set(name, " ".join(words))
+
+
+def storable(text: str) -> str:
+    return re.sub("[\0-\x08\x0b-\x1f\ud800-\udfff]", "?", text)
+
+
+def change_text(draw: random.Random, text: str) -> str:
+    """One change that need not leave XML."""
+    start, end = sorted(draw.randrange(len(text) + 1) for _ in range(2))
+    change = draw.randrange(7)
+    if change == 0:
+        return text[:start] + draw.choice(SCRAPS) + text[start:]
+    if change == 1:
+        return text[:start] + text[start : start + 200] + text[start:]
+    if change == 2:
+        return text[:start] + text[min(end, start + 200) :]
+    if change == 3:
+        return text[:start]
+    body = re.sub(r"^<\?xml.*?\?>\s*", "", text)
+    if change == 4:
+        used = re.sub(r'"[^"&]*"', '"&x;"', body, count=1) if draw.random() < 0.3 else body
+        return draw.choice(PROLOGS) + draw.choice(DOCTYPES) + draw.choice(PROLOGS) + used
+    if change == 5:
+        name = draw.choice(("utf-8", "utf-16", "latin-1", "ascii", "UCS-4", "nonsense", "utf-7"))
+        return f'<?xml version="1.0" encoding="{name}"?>\n{body}'
+    return draw.choice(PROLOGS) + body + draw.choice(PROLOGS)
+
+
+def change_bytes(draw: random.Random, data: bytes) -> bytes:
+    """One change that need not leave text."""
+    if not data:
+        return data
+    place = draw.randrange(len(data))
+    change = draw.randrange(4)
+    if change == 0:
+        return data[:place]
+    if change == 1:
+        return data[:place] + bytes([data[place] ^ 1 << draw.randrange(8)]) + data[place + 1 :]
+    if change == 2:
+        return data[:place] + draw.randbytes(draw.choice((1, 4, 50))) + data[place:]
+    encoding = draw.choice(("utf-16", "utf-16-le", "utf-8-sig", "latin-1", "utf-32"))
+    return data.decode("utf-8", "replace").encode(encoding, "replace")
+
+
+def mutated_urdf(case: int) -> bytes:
+    """The damaged URDF file of that number."""
+    draw = random.Random(f"urdf {case}")
+    root = etree.fromstring(draw.choice(sound_urdfs()).encode())
+    for _ in range(draw.choice((0, 1, 1, 2, 3, 5))):
+        change_tree(draw, root)
+    text = etree.tostring(root, encoding="unicode")
+    for _ in range(draw.choice((0, 0, 0, 1, 2))):
+        text = change_text(draw, text)
+    data = text.encode("utf-8", "surrogatepass")
+    for _ in range(draw.choice((0, 0, 0, 0, 1, 2))):
+        data = change_bytes(draw, data)
+    return data
+
+
+def finite(model: rbd.Model) -> None:
+    """All numbers of a model: only limits may be infinite, and none is NaN."""
+    for path, leaf in jax.tree.flatten_with_path(model)[0]:
+        name, x = jax.tree_util.keystr(path), np.asarray(leaf)
+        good = ~np.isnan(x) if "limit" in name else np.isfinite(x)
+        assert np.all(good), f"{name} is {x[~good]}"
+
+
+def load_damaged_urdf(path, data: bytes) -> str:
+    """Load a damaged file in both precisions: "loaded", or the message that refuses it."""
+    path.write_bytes(data)
+    told = []
+    for double in (True, False):
+        refusal = None
+        with jax.enable_x64(double), warnings.catch_warnings(), no_hang():
+            warnings.simplefilter("ignore", rbd.InertiaWarning)
+            try:
+                finite(rbd.load_urdf(path))
+            except rbd.RobotFileError as error:
+                refusal = error
+        told.append("loaded" if refusal is None else str(refusal))
+        if refusal is not None:
+            assert refusal.line is not None
+            assert 1 <= refusal.line <= data.count(b"\n") + data.count(b"\r") + 1
+            assert told[-1].startswith(f"{path}:{refusal.line}: ")
+            assert len(told[-1]) < 4000
+    with no_hang():
+        faults = rbd.validate_urdf(path)
+    assert told[0] == "loaded" or told[0] in faults
+    # What single precision alone cannot hold is no fault of the file.
+    assert told[1] == told[0] or "float32" in told[1]
+    return told[0]
+
+
+def check_urdfs(cases, tmp_path) -> None:
+    loaded = 0
+    for case in cases:
+        try:
+            loaded += load_damaged_urdf(tmp_path / "damaged.urdf", mutated_urdf(case)) == "loaded"
+        except Exception as error:
+            error.add_note(f"case {case}: mutated_urdf({case})")
+            raise
+    assert 0.1 < loaded / len(cases) < 0.6, "the damage is too small or too large to tell anything"
+
+
+def test_damaged_urdf(tmp_path):
+    check_urdfs(FEW, tmp_path)
+
+
+@pytest.mark.slow
+def test_much_damaged_urdf(tmp_path):
+    check_urdfs(MANY, tmp_path)
+
+
+# ------------------------------------------------------------------------------------ saved files
+
+VALUES = [None, True, False, 0, 1, -1, 2, 7, 2**31, 2**63, -(2**63), 10**30, 0.5, -0.0, 1e308, ""]
+VALUES += [
+    "inertia",
+    "Revolute",
+    "FreeFlyer",
+    "Custom",
+    "__class__",
+    "float32",
+    "float16",
+    "\ud800",
+]
+VALUES += ["l1", "j1", [], {}, [1], [[]], [1] * 70, [0], {"name": "x"}, float("nan"), float("inf")]
+
+
+def places(value: object, way: tuple = ()) -> list[tuple]:
+    """The way to every list or dict in the value, and to every entry of one."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value)
+    found = []
+    for key, x in inner:
+        found.append((*way, key))
+        if isinstance(x, (dict, list)):
+            found += places(x, (*way, key))
+    return found
+
+
+def change_header(draw: random.Random, header: dict) -> None:
+    """One change of an entry, or of the entries of one object, in place."""
+    *way, key = draw.choice(places(header))
+    holder = header
+    for step in way:
+        holder = holder[step]
+    change = draw.randrange(5)
+    if change == 0:
+        del holder[key]
+    elif change == 1 and isinstance(holder, list):
+        holder.insert(draw.randrange(len(holder) + 1), copy.deepcopy(holder[key]))
+    elif change == 2 and isinstance(holder, list):
+        draw.shuffle(holder)
+    elif change == 3 and isinstance(holder, dict):
+        holder[draw.choice(("name", "shape", "extra", ""))] = holder.pop(key)
+    else:
+        holder[key] = copy.deepcopy(draw.choice(VALUES))
+
+
+def holds_records(table: object) -> bool:
+    return isinstance(table, list) and table != [] and all(isinstance(x, dict) and x for x in table)
+
+
+def change_entry(draw: random.Random, header: dict) -> None:
+    """One change that leaves the form of the header as it is, in place."""
+    tables = [name for name in ("joints", "frames", "arrays") if holds_records(header.get(name))]
+    if not tables:
+        return
+    table = draw.choice(tables)
+    if table == "arrays" and draw.random() < 0.5:
+        lead = draw.choice(([1], [2], [0], [1] * 70, [2**31 - 1, 0], [0] * 40))
+        chosen = draw.choice((header[table], draw.sample(header[table], 1)))
+        for record in chosen:
+            if isinstance(record.get("shape"), list):
+                record["shape"] = lead + record["shape"]
+        return
+    record, other = draw.choice(header[table]), draw.choice(header[table])
+    key = draw.choice([*record])
+    if isinstance(record[key], int) and draw.random() < 0.7:
+        record[key] = draw.choice((record[key] - 1, record[key] + 1, draw.randrange(-1, 8)))
+    elif key == "kind":
+        record[key] = draw.choice("Revolute Prismatic Helical Spherical Planar FreeFlyer".split())
+    elif key in other:
+        record[key], other[key] = other[key], record[key]
+
+
+def mutated_save(case: int, data: bytes) -> bytes:
+    """The damaged file of that number, made of a sound one; most have a true checksum."""
+    draw = random.Random(f"saved {case}")
+    seal, line, body = data.split(b"\n", 2)
+    if draw.random() < 0.2:
+        return change_bytes(draw, data)
+    header = json.loads(line)
+    for _ in range(draw.choice((0, 1, 1, 1, 2))):
+        draw.choice((change_header, change_entry, change_entry))(draw, header)
+    line = json.dumps(header).encode()
+    if draw.random() < 0.1:
+        line = change_bytes(draw, line)
+    if draw.random() < 0.2:
+        body = change_bytes(draw, body)
+    content = line + b"\n" + body
+    kind, version, size = seal.decode().split(" ")[1:4]
+    if draw.random() < 0.1:
+        kind = draw.choice(("model", "program", "", "MODEL"))
+        version = draw.choice(("0", "1", "2", "-1", "01", "1e0", "9" * 5000))
+    digest = hashlib.sha256(content).hexdigest()
+    size = draw.choice((str(len(content)),) * 60 + (size, "-1", "9" * 5000, "", "0x10"))
+    return f"jaxrbd {kind} {version} {size} {digest}\n".encode() + content
+
+
+def load_damaged_save(load, path, data: bytes):
+    """What `load` gives, or None where it refuses the file."""
+    path.write_bytes(data)
+    with no_hang():
+        try:
+            return load(path)
+        except rbd.SavedFileError as error:
+            message = str(error)
+    assert message.startswith(f"{path}: ")
+    assert len(message) < 10_000
+    return None
+
+
+def save_of_a_robot(folder) -> bytes:
+    path = folder / "sound.jaxrbd"
+    rbd.save_model(zoo.coupled(), path)
+    return path.read_bytes()
+
+
+def check_saves(cases, folder) -> None:
+    """What is not refused is a model: saved and loaded again, it is the same."""
+    sound, loaded = save_of_a_robot(folder), 0
+    for case in cases:
+        try:
+            model = load_damaged_save(
+                rbd.load_model, folder / "damaged.jaxrbd", mutated_save(case, sound)
+            )
+            if model is not None:
+                loaded += 1
+                assert isinstance(model, rbd.Model)
+                rbd.save_model(model, folder / "again.jaxrbd")
+                same(rbd.load_model(folder / "again.jaxrbd"), model)
+        except Exception as error:
+            error.add_note(f"case {case}: mutated_save({case}, save_of_a_robot(folder))")
+            raise
+    assert 0.05 < loaded / len(cases) < 0.6
+
+
+def test_damaged_save(tmp_path):
+    check_saves(FEW, tmp_path)
+
+
+@pytest.mark.slow
+def test_much_damaged_save(tmp_path):
+    check_saves(MANY, tmp_path)
+
+
+def check_programs(cases, folder) -> None:
+    """A program is refused, or it is one: what its bytes do is not known before it is compiled."""
+    model = zoo.chain(1)
+    program = rbd.export_batched(rbd.gravity_force, model, rbd.neutral(model), platforms=("cpu",))
+    rbd.save_program(program, folder / "sound.jaxrbd")
+    sound, loaded = (folder / "sound.jaxrbd").read_bytes(), 0
+    for case in cases:
+        try:
+            found = load_damaged_save(
+                rbd.load_program, folder / "damaged.jaxrbd", mutated_save(case, sound)
+            )
+            loaded += found is not None
+            assert found is None or isinstance(found, jax.export.Exported)
+        except Exception as error:
+            error.add_note(f"case {case}")
+            raise
+    assert 0.05 < loaded / len(cases) < 0.95
+
+
+def test_damaged_program(tmp_path):
+    check_programs(FEW, tmp_path)
+
+
+@pytest.mark.slow
+def test_much_damaged_program(tmp_path):
+    check_programs(MANY, tmp_path)
