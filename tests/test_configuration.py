@@ -10,6 +10,7 @@ import pytest
 import jaxrbd as rbd
 import zoo
 from jaxrbd import joints
+from zoo import close
 
 COUNT = 20_000
 # A mean of so many independent numbers of variance s^2 is off by more than this times s in one of
@@ -86,7 +87,7 @@ def test_without_limits_angles_are_within_a_turn_and_lengths_within_a_metre():
         [rbd.Link(f"l{i}", rbd.link_inertia(1.0, (0, 0, 1), np.eye(3))) for i in range(4)],
         [
             rbd.JointSpec("j0", joints.Revolute((0, 0, 1)), None, "l0"),
-            rbd.JointSpec("j1", joints.Prismatic((0, 0, 1)), "l0", "l1"),
+            rbd.JointSpec("j1", joints.Prismatic((0, 0, 1)), "l0", "l1", upper=-4),
             rbd.JointSpec("j2", joints.FreeFlyer(), "l1", "l2"),
             rbd.JointSpec("j3", joints.Planar(), "l2", "l3", lower=(0, -3, 2)),
         ],
@@ -95,7 +96,7 @@ def test_without_limits_angles_are_within_a_turn_and_lengths_within_a_metre():
     q = np.asarray(jax.vmap(rbd.random_configuration, (None, 0))(model, keys))
     ranges = {
         0: (-np.pi, np.pi),
-        1: (-1, 1),
+        1: (-5, -4),
         **dict.fromkeys(range(2, 5), (-1, 1)),
         9: (0, 1),
         10: (-3, 1),
@@ -111,3 +112,11 @@ def test_another_key_is_another_configuration():
     found = [rbd.random_configuration(model, jax.random.key(seed)) for seed in range(4)]
     for a, b in itertools.combinations(found, 2):
         assert float(jnp.min(jnp.abs(a - b))) > 1e-6
+
+
+def test_interpolation_goes_from_the_first_to_the_second():
+    model = zoo.small()
+    q0, q1 = (zoo.state(model, seed)[0] for seed in range(2))
+    for alpha in (0.0, 0.3, 1.0):
+        found = rbd.interpolate(model, q0, q1, alpha)
+        close(rbd.difference(model, q0, found), alpha * rbd.difference(model, q0, q1), 1e-13)

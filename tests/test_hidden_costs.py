@@ -1,6 +1,7 @@
 """What costs time or memory and changes no result, read from the programs and not from clocks."""
 
 import re
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +10,8 @@ import pytest
 import jaxrbd as rbd
 import zoo
 from algorithms import ALGORITHMS, ON_THE_HOST, functions_of_a_model
-from jaxrbd import constraints as con, contact
+from jaxrbd import constraints as con, contact, tree
+from jaxrbd.topology import Topology
 
 # They take a function of the caller's, which a jit here would trace again for every new closure.
 TAKE_FUNCTIONS = {
@@ -50,6 +52,16 @@ def test_a_batch_of_sweeps_gathers_and_scatters_nothing(name):
     assert "stablehlo.while" in program
     assert "dynamic_update_slice" in program
     assert not re.findall(r"stablehlo\.(?:gather|scatter)", program)
+
+
+def test_sums_over_large_trees_are_sweeps():
+    """A product with the matrix of all supports would grow with the square of the robot's size."""
+    for bodies, sweeps in {8: 0, 200: 1}.items():
+        topology = Topology(tuple(range(-1, bodies - 1)), (1,) * bodies, (1,) * bodies)
+        for sums in (tree.sum_to_root, tree.sum_to_leaves):
+            program = jax.jit(partial(sums, topology)).lower(jnp.ones((bodies, 6))).as_text()
+            assert program.count("stablehlo.while") == sweeps
+            assert program.count("stablehlo.dot_general") == 1 - sweeps
 
 
 def residuals(steps):
