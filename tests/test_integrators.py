@@ -130,6 +130,18 @@ def test_a_constant_velocity_is_followed_exactly(step):
     close(still, v, 0)
 
 
+def test_which_velocity_an_euler_step_goes_with():
+    """The explicit one with that at its start, the semi-implicit one with that at its end."""
+    model = top()
+    q, v, a, _ = zoo.state(model)
+    velocities = {rbd.explicit_euler: v, rbd.semi_implicit_euler: v + 0.1 * a}
+    for step, velocity in velocities.items():
+        reached, end, (time,) = step(model, lambda q, v, z: (a, (2.0,)), q, v, 0.1, (3.0,))
+        close(reached, rbd.integrate(model, q, 0.1 * velocity), 1e-15)
+        close(end, v + 0.1 * a, 1e-15)
+        close(time, 3.2, 1e-15)
+
+
 # ------------------------------------------------------------------------- what an integrator keeps
 
 
