@@ -12,6 +12,7 @@ import zoo
 from algorithms import ALGORITHMS, ON_THE_HOST, functions_of_a_model
 from jaxrbd import constraints as con, contact, tree
 from jaxrbd.topology import Topology
+from test_retracing import work
 
 # They take a function of the caller's, which a jit here would trace again for every new closure.
 TAKE_FUNCTIONS = {
@@ -108,6 +109,22 @@ def test_dof_columns_are_computed_once():
         operands = {"crba": (q,), "rnea_derivatives": (q, v, a), "frame_jacobian": (q, 1)}[name]
         program = getattr(rbd, name).lower(model, *operands).as_text()
         assert program.count("stablehlo.optimization_barrier") == count, name
+
+
+def test_a_first_call_compiles_one_program():
+    """And nothing beside it, operation by operation, before or after."""
+    model = zoo.build(["helical", "planar", "spherical"], [-1, 0, 0], seed=12)
+    q, v, a, f = zoo.state(model)
+    calls = {
+        "rnea": (q, v, a, f),
+        "crba": (q,),
+        "integrate": (q, v),
+        "frame_velocity": (q, v, "l2"),
+    }
+    for name, operands in calls.items():
+        with work() as events:
+            getattr(rbd, name)(model, *operands)
+        assert sum("backend_compile" in event for event in events) == 1, name
 
 
 def test_one_sweep_a_quantity():
