@@ -15,7 +15,7 @@ FAULTS = mutants.read_faults()
 
 
 def test_there_are_enough_faults():
-    assert len(FAULTS) >= 1
+    assert len(FAULTS) >= 128
 
 
 @pytest.mark.parametrize("area", sorted({fault.area for fault in FAULTS}))
@@ -50,6 +50,18 @@ def test_the_list(capsys):
     assert str(FAULTS[0]) in capsys.readouterr().out
     assert main(["--list", "no such fault"]) == 2
     assert "no fault matches 'no such fault'" in capsys.readouterr().err
+
+
+def test_words_choose_an_area_or_parts_of_names_and_files():
+    faults = [
+        mutants.Fault("joints", "an axis turns", "a.py", "", "", ()),
+        mutants.Fault("tree", "two joints are one", "b.py", "", "", ()),
+    ]
+    assert mutants.select(faults, []) == faults
+    assert mutants.select(faults, ["joints"]) == faults[:1]
+    assert mutants.select(faults, ["TWO"]) == mutants.select(faults, ["b.py"]) == faults[1:]
+    assert mutants.select(faults, ["tree", "axis"]) == faults
+    assert mutants.select(faults, ["neither"]) == []
 
 
 # ------------------------------------------------------------------- the runner, on a tiny project

@@ -127,15 +127,18 @@ def _fault(area: str, table: dict) -> Fault:
 
 
 def select(faults: Sequence[Fault], words: Sequence[str]) -> list[Fault]:
-    """The faults of an area, or with one of the words in their name or file; all without words."""
-    if not words:
-        return list(faults)
+    """The faults that a word chooses: those of an area, or else with it in their name or file.
 
-    def chosen(fault: Fault) -> bool:
-        text = f"{fault.name}\n{fault.file}".lower()
-        return any(word == fault.area or word.lower() in text for word in words)
+    Without words, all of them.
+    """
+    areas = {fault.area for fault in faults}
 
-    return [fault for fault in faults if chosen(fault)]
+    def chosen(fault: Fault, word: str) -> bool:
+        if word in areas:
+            return fault.area == word
+        return word.lower() in f"{fault.name}\n{fault.file}".lower()
+
+    return [f for f in faults if not words or any(chosen(f, word) for word in words)]
 
 
 # ---------------------------------------------------------------------------- the tests in a copy
