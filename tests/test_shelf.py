@@ -25,7 +25,9 @@ MODELS = {
 def case(name):
     model = MODELS[name]()
     q, v, a, _ = zoo.state(model)
-    return model, q, v, a, rbd.crba(model, q)
+    M = rbd.crba(model, q)
+    assert np.linalg.cond(M) < 1e4  # else the tolerances of its inverse would say nothing
+    return model, q, v, a, M
 
 
 # -------------------------------------------------------------------------------- factors of M
