@@ -108,8 +108,10 @@ def test_gravity(robot):
     model, (q, _, _, f), _ = robot
     expected, d = along(lambda q, v, u: rbd.potential_energy(model, q), robot, 0)
     close(rbd.gravity_force(model, q) @ d, expected, 1e-9)
-    V = [rbd.frame_velocity(model, q, d, name, "local") for name in model.body_names]
-    virtual_work = jnp.sum(f * jnp.stack(V))
+    some = range(0, model.nb, 5)
+    f = jnp.where((jnp.arange(model.nb) % 5 == 0)[:, None], f, 0)
+    V = [rbd.frame_velocity(model, q, d, model.body_names[i], "local") for i in some]
+    virtual_work = sum(f[i] @ V_i for i, V_i in zip(some, V))
     held = rbd.static_torque(model, q, f) - rbd.gravity_force(model, q)
     close(held @ d, -virtual_work, 1e-11)
 
