@@ -290,6 +290,16 @@ def test_three_ways_to_follow():
     close(independent, of_model, 1e-11, "implicit and the model's own")
 
 
+def test_explicit_dynamics_without_a_constraint():
+    """Where every coordinate is its own, they are those of the robot, external forces included."""
+    model = zoo.build(["revolute", "prismatic", "helical"], [-1, 0, 1], seed=5, armature=0.1)
+    model = model.with_dissipation()
+    q, v, tau, f_ext = zoo.state(model)
+    found = con.explicit_dynamics(model, lambda y: y, q, v, tau, f_ext)
+    close(found.a, rbd.forward_dynamics(model, q, v, tau, f_ext), 1e-11)
+    close(found.C, rbd.bias_force(model, q, v, f_ext))
+
+
 # ------------------------------------------------------------------ joints as constraints on bodies
 
 

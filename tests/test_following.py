@@ -97,6 +97,20 @@ class Line(eqx.Module):
         return self.slope * x[0] + self.offset
 
 
+def test_a_mimic_joint_stands_where_it_says():
+    """`q = multiplier * q_leader + offset`, of a mimic of a mimic too; seen from the poses."""
+    hinge = rbd.joints.Revolute((0, 0, 1))
+    mimics = {"j2": rbd.Mimic("j1", -0.7, 0.2), "j3": rbd.Mimic("j2", 1.5, -0.4)}
+    model = robot([hinge] * 3, mimics)
+    q = zoo.state(model)[0]
+    second = -0.7 * q[7] + 0.2
+    angles = (q[7], second, 1.5 * second - 0.4)
+    X = rbd.forward_kinematics(model, q).X_PB
+    for body, angle in enumerate(angles, start=1):
+        turned = model.placement.R[body].T @ X.R[body]
+        close(turned, zoo.turn(angle, 0, 1), 1e-14)
+
+
 def test_following_linearly_is_mimicking():
     kinds = [rbd.joints.Revolute((1, 0, 2)), rbd.joints.Prismatic((0, 1, 1))]
     options = {"armature": 0.1, "damping": 0.3, "friction": 0.2}

@@ -130,6 +130,18 @@ def test_a_constant_velocity_is_followed_exactly(step):
     close(still, v, 0)
 
 
+def test_which_velocity_an_euler_step_goes_with():
+    """The explicit one with that at its start, the semi-implicit one with that at its end."""
+    model = top()
+    q, v, a, _ = zoo.state(model)
+    velocities = {rbd.explicit_euler: v, rbd.semi_implicit_euler: v + 0.1 * a}
+    for step, velocity in velocities.items():
+        reached, end, (time,) = step(model, lambda q, v, z: (a, (2.0,)), q, v, 0.1, (3.0,))
+        close(reached, rbd.integrate(model, q, 0.1 * velocity), 1e-15)
+        close(end, v + 0.1 * a, 1e-15)
+        close(time, 3.2, 1e-15)
+
+
 # ------------------------------------------------------------------------- what an integrator keeps
 
 
@@ -284,6 +296,26 @@ def test_a_step_too_large_gives_nan_and_not_a_wrong_state():
     model = top()
     q, v, _, _ = zoo.state(model)
     assert np.all(np.isnan(free_run("top", rbd.variational_midpoint)((q, v), 30.0, 1)[1]))
+
+
+def test_an_accepted_step_solves_its_equations():
+    """A variational step of any size keeps the vertical momentum of a top, or it is NaN."""
+    model = top()
+    states = [zoo.state(model, seed)[:2] for seed in range(6)]
+
+    def change(q, v, dt):
+        def momentum(q, v):
+            return rbd.frame_placement(model, q, "l0").R @ rbd.mass_matrix_product(model, q, v)
+
+        start = momentum(q, v)
+        end = momentum(*rbd.variational_midpoint(model, free(model), q, v, dt))
+        return jnp.abs(end[2] - start[2]) / jnp.linalg.norm(end)
+
+    over_all = jax.jit(jax.vmap(jax.vmap(change, (None, None, 0)), (0, 0, None)))
+    found = over_all(*(jnp.stack(x) for x in zip(*states)), jnp.linspace(0.2, 4.0, 40))
+    accepted = found[np.isfinite(found)]
+    assert 0.2 < accepted.size / found.size < 0.8
+    assert np.max(accepted) < 1e-10
 
 
 def test_rollout_is_the_steps_one_by_one():

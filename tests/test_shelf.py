@@ -25,7 +25,9 @@ MODELS = {
 def case(name):
     model = MODELS[name]()
     q, v, a, _ = zoo.state(model)
-    return model, q, v, a, rbd.crba(model, q)
+    M = rbd.crba(model, q)
+    assert np.linalg.cond(M) < 1e4  # else the tolerances of its inverse would say nothing
+    return model, q, v, a, M
 
 
 # -------------------------------------------------------------------------------- factors of M
@@ -101,6 +103,35 @@ def test_static_torque_balances_gravity_and_external_forces():
     close(rbd.static_torque(model, q), rbd.gravity_force(model, q))
     zero = jnp.zeros(model.nv)
     close(rbd.static_torque(model, q, f_ext), rbd.rnea(model, q, zero, zero, f_ext))
+
+
+def test_a_frame_welded_to_a_body():
+    """Its velocity is the rate of its pose and is `J v`, and a force on it does its work."""
+    rng = np.random.default_rng(4)
+    links = [rbd.Link(name, zoo.random_inertia(rng)) for name in ("arm", "tool")]
+    specs = [
+        rbd.JointSpec("ball", rbd.joints.Spherical(), None, "arm", zoo.random_placement(rng)),
+        rbd.JointSpec("weld", rbd.Fixed(), "arm", "tool", zoo.random_placement(rng)),
+    ]
+    model = rbd.build_model(links, specs)
+    q, v, _, _ = zoo.state(model)
+    R = rbd.frame_placement(model, q, "tool").R
+
+    def pose(t):
+        return spatial.pose_matrix(
+            rbd.frame_placement(model, rbd.integrate(model, q, t * v), "tool")
+        )
+
+    rate = zoo.slope(pose)
+    spin = R.T @ rate[:3, :3]
+    turning = R @ jnp.array([spin[2, 1], spin[0, 2], spin[1, 0]])
+    V = rbd.frame_velocity(model, q, v, "tool")
+    close(V, jnp.concatenate([rate[:3, 3], turning]), 1e-10)
+    close(rbd.frame_jacobian(model, q, "tool") @ v, V)
+    wrench = jnp.array([1.0, -2.0, 0.5, 0.3, 0.7, -0.2])
+    f_ext = rbd.external_force(model, q, "tool", wrench)
+    V_arm = rbd.frame_velocity(model, q, v, "arm", "local")
+    close(f_ext[0] @ V_arm, wrench @ V)
 
 
 def test_point_jacobian_of_a_frame_fixed_to_the_world():

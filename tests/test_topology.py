@@ -36,6 +36,7 @@ def test_supports_are_the_paths_to_the_world(topology):
 
 def test_roots():
     assert Topology((-1, 0, -1, 2), (1,) * 4, (1,) * 4).root.tolist() == [0, 0, 2, 2]
+    assert Topology((-1, 0, 1, -1, 3, 4), (1,) * 6, (1,) * 6).root.tolist() == [0, 0, 0, 3, 3, 3]
 
 
 def test_equal_structures_are_equal_and_hash_alike(topology):
@@ -43,6 +44,8 @@ def test_equal_structures_are_equal_and_hash_alike(topology):
     assert topology == twin
     assert hash(topology) == hash(twin)
     assert topology != Topology((-1, 0, 1, 1), NQS, NVS)
+    assert topology != Topology(PARENTS, (1, 3, 1, 1), NVS)
+    assert topology != Topology(PARENTS, NQS, (1, 1, 1, 1))
 
 
 @pytest.mark.parametrize("parents", [(0,), (-2,), (-1, 1), (-1, 2, 0)])

@@ -1,5 +1,6 @@
 """Robots made for the laws: every joint kind in every place of a tree, with random parameters."""
 
+import dataclasses
 import functools
 
 import equinox as eqx
@@ -33,22 +34,46 @@ def random_placement(rng) -> np.ndarray:
     return rbd.pose_matrix(0.3 * rng.normal(size=3), rng.uniform(-3, 3, size=3))
 
 
+def widths(kind) -> tuple[int, int]:
+    """The numbers of configuration coordinates and of dofs of a joint kind or compound."""
+    stages = rbd.description.stages(kind)
+    return sum(stage.nq for stage in stages), sum(stage.nv for stage in stages)
+
+
+def of_every_dof(kind, rng, armature=0.0) -> dict[str, np.ndarray]:
+    """What a joint has beside its geometry: another value for every coordinate and every dof.
+
+    The armature is drawn about `armature`; limits are finite.
+    """
+    nq, nv = widths(kind)
+    return {
+        "armature": armature * rng.uniform(0.5, 1.5, nv),
+        "damping": rng.uniform(0.1, 0.5, nv),
+        "friction": rng.uniform(0.05, 0.2, nv),
+        "lower": -rng.uniform(0.5, 2.0, nq),
+        "upper": rng.uniform(0.6, 2.2, nq),
+        "velocity_limit": rng.uniform(1.0, 5.0, nv),
+        "effort_limit": rng.uniform(10.0, 50.0, nv),
+    }
+
+
 def build(kinds, parents, seed=0, armature=0.0, mimics=None, **options) -> rbd.Model:
     """A robot of links l0, l1, ... on joints j0, j1, ...; parent -1 is the world."""
-    rng = np.random.default_rng(seed)
+    rng, others = np.random.default_rng(seed), np.random.default_rng([seed, 1])
     mimics = mimics or {}
     links, specs = [], []
     for i, (kind, parent) in enumerate(zip(kinds, parents)):
         links.append(rbd.Link(f"l{i}", random_inertia(rng)))
+        joint = KINDS[kind](rng)
         specs.append(
             rbd.JointSpec(
                 f"j{i}",
-                KINDS[kind](rng),
+                joint,
                 None if parent < 0 else f"l{parent}",
                 f"l{i}",
                 random_placement(rng),
-                armature=armature,
                 mimic=mimics.get(i),
+                **of_every_dof(joint, others, armature),
             )
         )
     return rbd.build_model(links, specs, **options)
@@ -115,7 +140,7 @@ class Polynomial(eqx.Module):
 @functools.cache
 def following() -> rbd.Model:
     """A tree with joints that follow others nonlinearly, and joints of one's own."""
-    rng = np.random.default_rng(8)
+    rng, others = np.random.default_rng(8), np.random.default_rng([8, 1])
     follow = {"j3": rbd.Follow(("j2", "j4"), Polynomial()), "j5": rbd.Mimic("j4", -0.5, 0.1)}
     kinds = [joints.Revolute(rng.normal(size=3)) for _ in range(7)]
     kinds[1] = joints.Custom(2, crank)
@@ -127,10 +152,8 @@ def following() -> rbd.Model:
             f"l{i - 1}" if i else None,
             f"l{i}",
             random_placement(rng),
-            armature=0.1,
-            damping=0.2,
-            friction=0.05,
             mimic=follow.get(f"j{i}"),
+            **of_every_dof(kind, others, 0.1),
         )
         for i, kind in enumerate(kinds)
     ]
@@ -148,11 +171,18 @@ def chain(n: int, kind: str = "revolute", seed: int = 5) -> rbd.Model:
 
 
 def state(model: rbd.Model, seed: int = 0):
-    """A random configuration, velocity, acceleration and external forces."""
+    """A random configuration, velocity, acceleration and external forces.
+
+    Joints may be beyond their limits, which no algorithm enforces.
+    """
+    unlimited = {
+        "lower_position_limit": jnp.full(model.nq, -jnp.inf, model.dtype),
+        "upper_position_limit": jnp.full(model.nq, jnp.inf, model.dtype),
+    }
     q_key, v_key, a_key, f_key = jax.random.split(jax.random.key(seed), 4)
     dtype = model.dtype
     return (
-        rbd.random_configuration(model, q_key),
+        rbd.random_configuration(dataclasses.replace(model, **unlimited), q_key),
         jax.random.normal(v_key, (model.nv,), dtype),
         jax.random.normal(a_key, (model.nv,), dtype),
         jax.random.normal(f_key, (model.nb, 6), dtype),

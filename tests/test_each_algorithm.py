@@ -1,0 +1,246 @@
+"""Each algorithm called by itself, against others and against differences of values.
+
+A derivative is compared along one direction in q, in v and in the last argument, with differences
+of the values of the function that it is of. Each function is a program of its own, small and kept
+by the compilation cache, so that this file tells in seconds which function is at fault.
+"""
+
+import functools
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxrbd as rbd
+import zoo
+from zoo import close, slope
+
+ROBOTS = {
+    "connected": lambda: zoo.connected().with_dissipation(),
+    "coupled": lambda: zoo.coupled().with_dissipation(),
+    "following": lambda: zoo.following().with_dissipation(),
+}
+every_robot = pytest.mark.parametrize("robot", ROBOTS, indirect=True)
+a_tree_and_followers = pytest.mark.parametrize("robot", ["connected", "following"], indirect=True)
+FRAME = 2
+
+
+@functools.cache
+def case(name):
+    """A robot with dissipation, a state, and directions in q, v and the last argument."""
+    model = ROBOTS[name]()
+    directions = [zoo.state(model, seed)[1] for seed in (1, 2, 3)]
+    return model, zoo.state(model), directions
+
+
+@pytest.fixture
+def robot(request):
+    return case(request.param)
+
+
+def along(function, robot, which):
+    """The derivative of `function(q, v, u)` in one argument along its direction, by differences."""
+    model, (q, v, u, _), directions = robot
+    d = directions[which]
+    moved = (
+        lambda t: (rbd.integrate(model, q, t * d), v, u),
+        lambda t: (q, v + t * d, u),
+        lambda t: (q, v, u + t * d),
+    )[which]
+    return slope(lambda t: function(*moved(t)), 2e-3), d
+
+
+def rounding_of_inverse(M):
+    """A tolerance, of robots whose M is far from singular: else it would say nothing."""
+    condition = np.linalg.cond(M)
+    assert condition < 1e4
+    return 1e-14 * condition
+
+
+def compare(function, robot, derivatives, tolerance=1e-8):
+    for which, derivative in enumerate(derivatives):
+        expected, d = along(function, robot, which)
+        close(derivative @ d, expected, tolerance, f"in {'qvu'[which]}")
+
+
+# --------------------------------------------------------------------------------------- dynamics
+
+
+@every_robot
+def test_forward_dynamics_by_three_ways(robot):
+    model, (q, v, a, f), _ = robot
+    tau = rbd.rnea(model, q, v, a, f)
+    M = np.asarray(rbd.crba(model, q))
+    tolerance = rounding_of_inverse(M)
+    close(rbd.forward_dynamics(model, q, v, tau, f), a, tolerance, "forward_dynamics")
+    close(rbd.aba(model, q, v, tau, f), a, tolerance, "aba")
+    solved = np.linalg.solve(M, tau - rbd.bias_force(model, q, v, f))
+    close(solved, a, tolerance, "crba and bias_force")
+
+
+@a_tree_and_followers
+def test_inertia(robot):
+    model, (q, v, a, _), _ = robot
+    M = rbd.crba(model, q)
+    close(rbd.mass_matrix_product(model, q, a), M @ a)
+    close(rbd.kinetic_energy(model, q, v), v @ M @ v / 2)
+    close(rbd.minverse(model, q) @ M, jnp.eye(model.nv), rounding_of_inverse(M))
+    close(rbd.aba_minverse(model, q) @ M, jnp.eye(model.nv), rounding_of_inverse(M))
+
+
+@every_robot
+def test_power(robot):
+    """The power of tau is the rate of the energy, and what is lost to damping and friction."""
+    model, (q, v, a, _), _ = robot
+
+    def energy(t):
+        q_t, v_t = rbd.integrate(model, q, t * v), v + t * a
+        return rbd.kinetic_energy(model, q_t, v_t) + rbd.potential_energy(model, q_t)
+
+    lost = -v @ rbd.passive_force(model, q, v)
+    assert lost > 0.1
+    close(v @ rbd.rnea(model, q, v, a), slope(energy) + lost, 1e-9)
+
+
+@a_tree_and_followers
+def test_gravity(robot):
+    model, (q, _, _, f), _ = robot
+    expected, d = along(lambda q, v, u: rbd.potential_energy(model, q), robot, 0)
+    close(rbd.gravity_force(model, q) @ d, expected, 1e-9)
+    some = range(0, model.nb, 5)
+    f = jnp.where((jnp.arange(model.nb) % 5 == 0)[:, None], f, 0)
+    V = [rbd.frame_velocity(model, q, d, model.body_names[i], "local") for i in some]
+    virtual_work = sum(f[i] @ V_i for i, V_i in zip(some, V))
+    held = rbd.static_torque(model, q, f) - rbd.gravity_force(model, q)
+    close(held @ d, -virtual_work, 1e-11)
+
+
+@a_tree_and_followers
+def test_coriolis_matrix(robot):
+    model, (q, v, _, _), _ = robot
+    C = rbd.coriolis_matrix(model, q, v)
+    M_dot = slope(lambda t: rbd.crba(model, rbd.integrate(model, q, t * v)), 1e-3)
+    close(M_dot - 2 * C, -(M_dot - 2 * C).T, 1e-9)
+    free = rbd.bias_force(model, q, v) + rbd.passive_force(model, q, v)
+    close(C @ v, free - rbd.gravity_force(model, q), 1e-12)
+
+
+# ------------------------------------------------------------------------------------ derivatives
+
+
+@every_robot
+def test_rnea_derivatives(robot):
+    model, (q, v, u, f), _ = robot
+    found = rbd.rnea_derivatives(model, q, v, u, f)
+    compare(lambda *state: rbd.rnea(model, *state, f), robot, found)
+
+
+@every_robot
+def test_forward_dynamics_derivatives(robot):
+    model, (q, v, u, f), _ = robot
+    found = rbd.forward_dynamics_derivatives(model, q, v, u, f)
+    compare(lambda *state: rbd.forward_dynamics(model, *state, f), robot, found, 1e-7)
+
+
+@pytest.mark.parametrize("inverse", [True, False], ids=["rnea", "forward_dynamics"])
+@pytest.mark.parametrize("robot", ["connected", "coupled"], indirect=True)
+def test_second_order(robot, inverse):
+    """Against differences of the first derivatives, which have their own test above."""
+    model, (q, v, u, f), _ = robot
+    weights = jnp.cos(jnp.arange(1.0, model.nv + 1))
+    first = rbd.rnea_derivatives if inverse else rbd.forward_dynamics_derivatives
+    second = rbd.rnea_second_order if inverse else rbd.forward_dynamics_second_order
+    dq_dq, dq_dv, dv_dv, dq_du = second(model, q, v, u, weights, f)
+
+    def gradient(k):
+        return lambda *state: weights @ first(model, *state, f)[k]
+
+    in_q, d = along(gradient(0), robot, 0)
+    close(d @ dq_dq @ d, d @ in_q, 1e-7, "q q")
+    close(dq_dq, dq_dq.T, 1e-12)
+    for name, k, which, derivative in (
+        ("v q", 1, 0, dq_dv.T),
+        ("q v", 0, 1, dq_dv),
+        ("v v", 1, 1, dv_dv),
+        ("q u", 0, 2, dq_du),
+    ):
+        expected, d = along(gradient(k), robot, which)
+        close(derivative @ d, expected, 1e-7, name)
+
+
+@a_tree_and_followers
+def test_centroidal_derivatives(robot):
+    model, (q, v, u, _), _ = robot
+    dh_dq, *dhdot, A = rbd.centroidal_derivatives(model, q, v, u)
+    compare(lambda q, v, u: rbd.centroidal_momentum(model, q, v), robot, (dh_dq, A))
+    compare(lambda q, v, u: rbd.centroidal_momentum_rate(model, q, v, u), robot, (*dhdot, A), 1e-8)
+
+
+@a_tree_and_followers
+def test_centroidal_momentum(robot):
+    model, (q, v, u, _), _ = robot
+    A, A_dot = (
+        rbd.centroidal_momentum_matrix(model, q),
+        rbd.centroidal_momentum_matrix_dot(model, q, v),
+    )
+    rate = slope(
+        lambda t: rbd.centroidal_momentum_matrix(model, rbd.integrate(model, q, t * v)), 1e-3
+    )
+    close(A_dot, rate, 1e-9)
+    close(rbd.centroidal_momentum(model, q, v), A @ v)
+    close(rbd.centroidal_momentum_rate(model, q, v, u), A @ u + A_dot @ v)
+    com, d = along(lambda q, v, u: rbd.center_of_mass(model, q), robot, 0)
+    close(rbd.com_jacobian(model, q) @ d, com, 1e-9)
+
+
+@pytest.mark.parametrize("reference", ["local", "world", "local_world_aligned"])
+@a_tree_and_followers
+def test_motion_of_a_frame(robot, reference):
+    model, (q, v, u, _), _ = robot
+    frame = (FRAME, reference)
+    J, J_dot = (
+        rbd.frame_jacobian(model, q, *frame),
+        rbd.frame_jacobian_dot(model, q, v, *frame),
+    )
+    rate = slope(lambda t: rbd.frame_jacobian(model, rbd.integrate(model, q, t * v), *frame), 1e-3)
+    close(J_dot, rate, 1e-9)
+    close(rbd.frame_velocity(model, q, v, *frame), J @ v)
+    close(rbd.frame_acceleration(model, q, v, u, *frame), J @ u + J_dot @ v)
+    V_q, *A = rbd.frame_acceleration_derivatives(model, q, v, u, *frame)
+    compare(lambda q, v, u: rbd.frame_velocity(model, q, v, *frame), robot, (V_q, J))
+    compare(lambda q, v, u: rbd.frame_acceleration(model, q, v, u, *frame), robot, A)
+
+
+@a_tree_and_followers
+def test_position_of_a_frame(robot):
+    """The classical acceleration is the second derivative of the position, the world at rest."""
+    model, (q, v, a, _), _ = robot
+
+    def velocity(t):
+        at, speed = rbd.integrate(model, q, t * v), v + t * a
+        return rbd.frame_velocity(model, at, speed, FRAME)[:3]
+
+    def position(t):
+        return rbd.frame_placement(model, rbd.integrate(model, q, t * v), FRAME).p
+
+    close(rbd.frame_velocity(model, q, v, FRAME)[:3], slope(position), 1e-9)
+    close(rbd.frame_acceleration(model, q, v, a, FRAME)[:3], slope(velocity), 1e-9)
+    point = jnp.array([0.3, -0.2, 0.5])
+
+    def of_body(q, v, u):
+        return rbd.spatial.transform_point(rbd.frame_placement(model, q, FRAME), point)
+
+    expected, d = along(of_body, robot, 0)
+    close(rbd.point_jacobian(model, q, FRAME, point) @ d, expected, 1e-9)
+
+
+@a_tree_and_followers
+def test_regressors(robot):
+    model, (q, v, a, _), _ = robot
+    model = model.with_dissipation(False)
+    light = eqx.tree_at(lambda m: m.armature, model, 0 * model.armature)
+    inertias = model.inertia.ravel()
+    close(rbd.joint_torque_regressor(model, q, v, a) @ inertias, rbd.rnea(light, q, v, a))
+    close(rbd.potential_energy_regressor(model, q) @ inertias, rbd.potential_energy(model, q))
+    close(rbd.kinetic_energy_regressor(model, q, v) @ inertias, rbd.kinetic_energy(light, q, v))

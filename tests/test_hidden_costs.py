@@ -1,0 +1,152 @@
+"""What costs time or memory and changes no result, read from the programs and not from clocks."""
+
+import re
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import jaxrbd as rbd
+import zoo
+from algorithms import ALGORITHMS, ON_THE_HOST, functions_of_a_model
+from jaxrbd import constraints as con, contact, tree
+from jaxrbd.topology import Topology
+from test_retracing import work
+
+# They take a function of the caller's, which a jit here would trace again for every new closure.
+TAKE_FUNCTIONS = {
+    "explicit_dynamics",
+    "explicit_euler",
+    "gradient",
+    "hessian",
+    "jacobian",
+    "runge_kutta_munthe_kaas",
+    "semi_implicit_euler",
+    "variational_midpoint",
+}
+CONSTANTS = {"neutral"}
+
+
+def public(name):
+    return next(getattr(m, name) for m in (rbd, con, contact) if hasattr(m, name))
+
+
+def test_public_functions_are_compiled_by_themselves():
+    """Without it, a call outside of a jit runs operation by operation: hundreds of times slower."""
+    plain = {
+        name for name in functions_of_a_model() - ON_THE_HOST if not hasattr(public(name), "lower")
+    }
+    assert plain == TAKE_FUNCTIONS | CONSTANTS
+
+
+SWEEPS = "forward_kinematics rnea crba forward_dynamics rnea_derivatives coriolis_matrix".split()
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+def test_a_batch_of_sweeps_gathers_and_scatters_nothing(name):
+    """The rows of a batch lie side by side, and a step of a sweep reads and writes a slice."""
+    model = zoo.small()
+    batch = jax.tree.map(lambda x: jnp.stack([x, x]), zoo.state(model))
+    mapped = jax.vmap(ALGORITHMS[name], (None, 0, 0, 0, 0))
+    program = jax.jit(mapped).lower(model, *batch).as_text()
+    assert "stablehlo.while" in program
+    assert "dynamic_update_slice" in program
+    assert not re.findall(r"stablehlo\.(?:gather|scatter)", program)
+
+
+def test_sums_over_large_trees_are_sweeps():
+    """A product with the matrix of all supports would grow with the square of the robot's size."""
+    for bodies, sweeps in {8: 0, 200: 1}.items():
+        topology = Topology(tuple(range(-1, bodies - 1)), (1,) * bodies, (1,) * bodies)
+        for sums in (tree.sum_to_root, tree.sum_to_leaves):
+            program = jax.jit(partial(sums, topology)).lower(jnp.ones((bodies, 6))).as_text()
+            assert program.count("stablehlo.while") == sweeps
+            assert program.count("stablehlo.dot_general") == 1 - sweeps
+
+
+def residuals(steps):
+    """The numbers that reverse mode keeps of a rollout of so many steps."""
+    model = zoo.small()
+    q, v, tau, _ = zoo.state(model)
+
+    def step(q, v):
+        def dynamics(q, v):
+            return rbd.forward_dynamics(model, q, v, tau)
+
+        return rbd.semi_implicit_euler(model, dynamics, q, v, 0.1)
+
+    def end(q, v):
+        return rbd.rollout(step, (q, v), steps=steps)[0][-1]
+
+    _, pull = jax.eval_shape(lambda q, v: jax.vjp(end, q, v), q, v)
+    return sum(x.size for x in jax.tree.leaves(pull)), model.nq + model.nv
+
+
+def test_reverse_mode_of_a_rollout_keeps_the_states_alone():
+    few, state = residuals(10)
+    many, _ = residuals(110)
+    assert state <= (many - few) / 100 <= state + 2
+
+
+def test_blocks_are_compiled_apart_from_what_surrounds_them():
+    """Two barriers a block: so their program, and its rounding, is one for any number of blocks."""
+    mesh = jax.make_mesh((1,), ("batch",), devices=jax.devices()[:1])
+
+    def barriers(block):
+        mapped = rbd.over_devices(lambda x: jnp.sin(2 * x), mesh, block=block)
+        return mapped.lower(jnp.ones(6)).as_text().count("stablehlo.optimization_barrier")
+
+    assert barriers(2) == 2
+    assert barriers(None) == 0
+
+
+def test_dof_columns_are_computed_once():
+    """Barriers around what is used many times, which XLA would compute anew for each use."""
+    model = zoo.small()
+    q, v, a, _ = zoo.state(model)
+    for name, count in {"crba": 2, "rnea_derivatives": 2, "frame_jacobian": 1}.items():
+        operands = {"crba": (q,), "rnea_derivatives": (q, v, a), "frame_jacobian": (q, 1)}[name]
+        program = getattr(rbd, name).lower(model, *operands).as_text()
+        assert program.count("stablehlo.optimization_barrier") == count, name
+
+
+def test_a_first_call_compiles_one_program():
+    """And nothing beside it, operation by operation, before or after."""
+    model = zoo.build(["helical", "planar", "spherical"], [-1, 0, 0], seed=12)
+    q, v, a, f = zoo.state(model)
+    calls = {
+        "rnea": (q, v, a, f),
+        "crba": (q,),
+        "integrate": (q, v),
+        "frame_velocity": (q, v, "l2"),
+    }
+    for name, operands in calls.items():
+        with work() as events:
+            getattr(rbd, name)(model, *operands)
+        assert sum("backend_compile" in event for event in events) == 1, name
+
+
+def test_one_sweep_a_quantity():
+    """So many loops has a program as the algorithm has sweeps."""
+    model = zoo.small()
+    q, v, a, f = zoo.state(model)
+    sweeps = {
+        "forward_kinematics": ((q,), 1),
+        "gravity_force": ((q,), 2),
+        "rnea": ((q, v, a, f), 3),
+        "mass_matrix_product": ((q, a), 2),
+        "kinetic_energy": ((q, v), 1),
+        "aba": ((q, v, a, f), 3),
+    }
+    for name, (operands, count) in sweeps.items():
+        program = getattr(rbd, name).lower(model, *operands).as_text()
+        assert program.count("stablehlo.while") == count, name
+
+
+def test_kinematics_are_not_computed_again():
+    """An algorithm that gets the poses composes none."""
+    model = zoo.small()
+    kinematics = rbd.forward_kinematics(model, zoo.state(model)[0])
+    for function in (rbd.center_of_mass, rbd.potential_energy, rbd.forward_kinematics):
+        assert "stablehlo.while" not in function.lower(model, kinematics).as_text()
