@@ -1,4 +1,8 @@
-"""Small linear algebra: products at full precision, complements of rows, inverses, eigenvalues."""
+"""Linear algebra of small matrices: products at full precision, inverses, eigenvalues.
+
+Nothing here calls LAPACK. XLA cuts a batch of LAPACK calls into tasks of its thread pool, and the
+tasks of two such calls can wait for each other forever.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +43,7 @@ def positive_inverse(M: Float[Array, "n n"]) -> Float[Array, "n n"]:
     `W^T W`, with W the inverse of M's Cholesky factor: it and its products with vectors have the
     error of a solve, like M's condition number.
     """
-    W = _factor_by_blocks(M, 3)
+    W = _factor_by_blocks(M)
     return matmul(_transposed(W), W)
 
 
@@ -49,22 +53,47 @@ def _(primals, tangents):
     return inverse, -matmul(matmul(inverse, tangents[0]), inverse)
 
 
-def _factor_by_blocks(M: Array, halvings: int) -> Array:
+def inverse_factor(M: Float[Array, "n n"]) -> Float[Array, "n n"]:
+    """W, lower triangular, with `W M W^T = 1`: the inverse of the Cholesky factor of M.
+
+    M is symmetric positive definite. W is not finite where M is singular. It has no derivative: use
+    it in solvers, whose derivatives are those of the equations that they solve.
+    """
+    return _factor_by_blocks(lax.stop_gradient(M))
+
+
+def positive_solve(M: Float[Array, "n n"], b: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
+    """`M^-1 b` for a symmetric positive definite M; not finite where M is singular."""
+    W = inverse_factor(M)
+    return lax.custom_linear_solve(
+        lambda x: matmul(M, x), b, lambda _, b: matmul(W.T, matmul(W, b)), symmetric=True
+    )
+
+
+def _factor_by_blocks(M: Array) -> Array:
     """The inverse W of the Cholesky factor of `M = [[A, B], [B^T, D]]`, lower triangular.
 
     With W_A that of A, `G = W_A B`, and W_S that of `D - G^T G`, it is
     `[[W_A, 0], [-W_S G^T W_A, W_S]]`. Most of the work is then in products, which for a batch of
-    small matrices are many times faster than LAPACK's solves. Halved three times whatever the size,
-    so the program does not grow with it.
+    small matrices are many times faster than LAPACK's solves.
     """
-    half = len(M) // 2
-    if not halvings or not half:
+    return _halved(M, sum(len(M) > size for size in HALVED))
+
+
+# A matrix is halved once more above each of these sizes. A block that is not halved costs a loop of
+# about 15 kernels, and its columns one after the other; a halving adds about 15 kernels.
+HALVED = (8, 24, 48)
+
+
+def _halved(M: Array, times: int) -> Array:
+    if not times:
         return _eliminated(M) if len(M) else M
+    half = len(M) // 2
     A, B, D = M[:half, :half], M[:half, half:], M[half:, half:]
-    W_A = _factor_by_blocks(A, halvings - 1)
+    W_A = _halved(A, times - 1)
     G = matmul(W_A, B)
     G_T = _transposed(G)
-    W_S = _factor_by_blocks(D - matmul(G_T, G), halvings - 1)
+    W_S = _halved(D - matmul(G_T, G), times - 1)
     return jnp.block([[W_A, jnp.zeros_like(B)], [-matmul(matmul(W_S, G_T), W_A), W_S]])
 
 
@@ -85,6 +114,88 @@ def _eliminated(M: Array) -> Array:
         return jnp.where(own[:, None], row / jnp.sqrt(pivot), below), None
 
     return jnp.tril(lax.scan(eliminate, M, jnp.asarray(at))[0])
+
+
+def solve(A: Float[Array, "n n"], b: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
+    """The solution of `A x = b` for any square matrix; not finite where A is singular."""
+    return lax.custom_linear_solve(
+        lambda x: matmul(A, x),
+        b,
+        lambda _, b: _gauss_jordan(A, b),
+        lambda _, b: _gauss_jordan(A.T, b),
+    )
+
+
+def _gauss_jordan(A: Array, b: Array) -> Array:
+    """Elimination with one pivot per column: the entry that is largest beside its row of A."""
+    if not len(A):
+        return b
+    size = jnp.max(jnp.abs(A), axis=1)
+    size = jnp.where(size > 0, size, 1)
+
+    def eliminate(state, column):
+        rows, unused = state
+        entries = lax.dynamic_index_in_dim(rows, column, axis=1, keepdims=False)
+        best = jnp.argmax(jnp.where(unused, jnp.abs(entries) / size, -1))
+        pivot = jnp.arange(len(A)) == best
+        row = jnp.sum(jnp.where(pivot[:, None], rows, 0), axis=0)
+        row = row / jnp.sum(jnp.where(pivot, entries, 0))
+        rows = jnp.where(pivot[:, None], row, rows - entries[:, None] * row)
+        return (rows, unused & ~pivot), pivot
+
+    columns = b.reshape(len(A), -1)
+    start = jnp.concatenate([A, columns], axis=1), jnp.ones(len(A), bool)
+    (rows, _), pivots = lax.scan(eliminate, start, jnp.arange(len(A)))
+    return matmul(pivots.astype(b.dtype), rows[:, len(A) :]).reshape(b.shape)
+
+
+# A row is redundant where its distance from the span of the others is below so many of its own
+# rounding errors.
+REDUNDANT = 100
+
+
+def pseudo_inverse(A: Float[Array, "m n"], error: Float[Array, " m"]) -> Float[Array, "n m"]:
+    """The Moore-Penrose inverse of a matrix whose rows may be redundant.
+
+    `error` (m,), positive: the Euclidean size of the rounding errors in each row of A. It decides
+    the rank: a row is redundant where its distance from the span of the rows eliminated before it
+    is below `REDUNDANT` errors. The rows are eliminated in the order of distance over error. The
+    inverse has no derivative, as `inverse_factor` has none.
+    """
+    A, error = lax.stop_gradient((A, error))
+    if 0 in A.shape:
+        return A.T
+    R, L, kept = _eliminated_rows(A, error)
+    # A = L R, with orthogonal rows of R. The columns of L have entries near 1, so L^T L is well
+    # conditioned and the result has the rounding errors of a solve.
+    G = matmul(L.T, L) + jnp.diag(jnp.where(kept, 0, 1).astype(A.dtype))
+    squares = jnp.where(kept, jnp.sum(R * R, axis=1), 1)
+    return matmul((R / squares[:, None]).T, matmul(positive_inverse(G), L.T))
+
+
+def _eliminated_rows(A: Array, error: Array) -> tuple[Array, Array, Array]:
+    """`A = L R` by Gram and Schmidt's elimination, for k = min(m, n) pivots.
+
+    R (k, n): the pivot rows, orthogonal, each as it is when its turn comes; L (m, k): how much of
+    a pivot row each row contains; kept (k,): whether the pivot is more than rounding. A row of R
+    and a column of L are zero where it is not.
+    """
+    m, n = A.shape
+    weight = 1 / error**2
+
+    def eliminate(rest, _):
+        squares = jnp.sum(rest * rest, axis=1) * weight
+        best = jnp.argmax(squares)
+        pivot = jnp.arange(m) == best
+        kept = jnp.max(squares) > REDUNDANT**2
+        row = jnp.sum(jnp.where(pivot[:, None] & kept, rest, 0), axis=0)
+        square = jnp.sum(row * row)
+        share = jnp.where(kept, jnp.sum(rest * row, axis=1) / jnp.where(kept, square, 1), 0)
+        share = jnp.where(pivot & kept, 1, share)
+        return rest - share[:, None] * row, (row, share, kept)
+
+    _, (R, L, kept) = lax.scan(eliminate, A, length=min(m, n))
+    return R, L.T, kept
 
 
 def _transposed(A: Array) -> Array:

@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import dataclasses
 import importlib.util
-import os
 import sys
 import time
 from collections import deque
@@ -52,9 +51,6 @@ def first_devices(count: int) -> list[Any]:
     Raises JaxRBDError where there are fewer: JAX was in use before, or the accelerators are fewer.
     """
     if count > 1:
-        # A device that factorises a batch of matrices may wait for another thread of JAX's pool,
-        # which must then have one more than there are devices: see docs/devices.md.
-        os.environ["NPROC"] = str(max(count + 1, os.cpu_count() or 1))
         with contextlib.suppress(RuntimeError):  # it says that JAX has started
             jax.config.update("jax_num_cpu_devices", count)
     found = jax.devices()

@@ -6,10 +6,12 @@ compiled program, at each call, where `known` can read them.
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
+import operator
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -26,24 +28,25 @@ from .model import Model
 def configuration(model: Model, q: ArrayLike, name: str = "q") -> Array:
     """`q` as an array (nq,) of the model's dtype.
 
-    Raises ArgumentError where its shape or dtype is another; batches go through `jax.vmap`.
+    Raises ArgumentError where its shape or dtype is another, and where `model` is no Model; batches
+    go through `jax.vmap`.
     """
-    return array(model, q, name, (model.nq,), "nq")
+    return array(model, q, name, (robot(model).nq,), "nq")
 
 
 def velocity(model: Model, v: ArrayLike, name: str = "v") -> Array:
     """A vector over the degrees of freedom (v, a, tau, ...) as an array (nv,); see above."""
-    return array(model, v, name, (model.nv,), "nv")
+    return array(model, v, name, (robot(model).nv,), "nv")
 
 
 def wrenches(model: Model, f_ext: ArrayLike, name: str = "f_ext") -> Array:
     """One spatial force a body as an array (nb, 6); see above."""
-    return array(model, f_ext, name, (model.nb, 6), "nb, 6")
+    return array(model, f_ext, name, (robot(model).nb, 6), "nb, 6")
 
 
 def array(model: Model, x: ArrayLike, name: str, shape: tuple[int, ...], sizes: str) -> Array:
     """`x` as an array of the given shape and the model's dtype; see `configuration`."""
-    x = jnp.asarray(x)
+    x = jnp.asarray(_not_a_model(robot(model), x, name))
     if x.shape != shape:
         hint = "; batch with jax.vmap" if x.ndim > len(shape) else ""
         raise ArgumentError(
@@ -59,21 +62,62 @@ def array(model: Model, x: ArrayLike, name: str, shape: tuple[int, ...], sizes: 
 
 def number(model: Model, x: ArrayLike, name: str) -> Array:
     """A number as an array () of the model's dtype; see `configuration`."""
-    return array(model, jnp.asarray(x, model.dtype), name, (), "a number")
+    x = jnp.asarray(_not_a_model(robot(model), x, name), model.dtype)
+    return array(model, x, name, (), "a number")
+
+
+def robot(model: Model, place: str = "the first argument") -> Model:
+    """The model, once it is known to be one: arguments given in another order end here.
+
+    Raises ArgumentError where it is something else.
+    """
+    if isinstance(model, Model):
+        return model
+    raise ArgumentError(f"{place} is {_described(model)}, expected the Model of a robot")
+
+
+def _not_a_model(model: Model, x: Any, name: str) -> Any:
+    if isinstance(x, Model):
+        raise ArgumentError(f"{name} is {x!r}, expected an array; {model!r} came before it")
+    return x
+
+
+def _described(x: Any) -> str:
+    """What was given instead of something else; a tracer as the array that it stands for."""
+    if isinstance(x, (jax.Array, np.ndarray)):
+        return f"an array of shape {x.shape}"
+    return f"{type(x).__name__!r}"
 
 
 def frame_index(model: Model, frame: str | int) -> int:
-    """Index of a frame given by name or index.
+    """Index of a frame given by name or by index; negative indices count from the last frame.
 
     Raises ArgumentError where the model has no such frame.
     """
+    names = robot(model).frame_names
     if isinstance(frame, str):
-        if frame in model.frame_names:
-            return model.frame_names.index(frame)
-        raise ArgumentError(f"no frame {frame!r} in {model!r}; frames: {list(model.frame_names)}")
-    if not -len(model.frame_names) <= frame < len(model.frame_names):
-        raise ArgumentError(f"frame {frame} out of range: {model!r}")
-    return frame % len(model.frame_names)
+        if frame in names:
+            return names.index(frame)
+        raise ArgumentError(unknown_name(model, "frame", frame, names))
+    try:
+        index = operator.index(frame)
+    except TypeError:
+        raise ArgumentError(
+            f"frame is {_described(frame)}, expected the name or the index of a frame of {model!r}"
+        ) from None
+    if not -len(names) <= index < len(names):
+        raise ArgumentError(
+            f"frame {index} out of range: {model!r} has frames {-len(names)} to {len(names) - 1}"
+        )
+    return index % len(names)
+
+
+def unknown_name(model: Model, kind: str, name: str, names: Sequence[str]) -> str:
+    """The message for a name that the model lacks, with the names that look most like it."""
+    close = [known for known in names if name and name.lower() in known.lower()]
+    close += difflib.get_close_matches(name, [n for n in names if n not in close])
+    hint = f"; did you mean {' or '.join(map(repr, close[:3]))}?" if close else ""
+    return f"no {kind} {name!r} in {model!r}{hint}; {kind}s: {list(names)}"
 
 
 REFERENCES = ("local", "world", "local_world_aligned")
@@ -144,12 +188,12 @@ def unit_quaternions(name: str, values: np.ndarray, model: Any) -> None:
     """
     if values.ndim != 1 or not isinstance(model, Model):
         return
-    for body, start in _quaternions(model):
+    for joint, start in _quaternions(model):
         if not any(values[start : start + 4].tolist()):
             if values.shape != (model.nq,) or jnp.result_type(values) != model.dtype:
                 return
             raise ArgumentError(
-                f"{name} has the zero quaternion for joint {model.joint_names[body]!r} "
+                f"{name} has the zero quaternion for joint {joint!r} "
                 f"({name}[{start}:{start + 4}]), expected a rotation; "
                 f"start from jaxrbd.neutral(model)"
             )
@@ -157,10 +201,10 @@ def unit_quaternions(name: str, values: np.ndarray, model: Any) -> None:
 
 # By id, models that were asked about, and their `quaternions`: looking them up by structure would
 # take longer than all else that a check does.
-_asked: dict[int, tuple[weakref.ref, tuple[tuple[int, int], ...]]] = {}
+_asked: dict[int, tuple[weakref.ref, tuple[tuple[str, int], ...]]] = {}
 
 
-def _quaternions(model: Model) -> tuple[tuple[int, int], ...]:
+def _quaternions(model: Model) -> tuple[tuple[str, int], ...]:
     """`model.quaternions`, found once for each model."""
     key = id(model)
     entry = _asked.get(key)

@@ -33,6 +33,7 @@ from .description import (
 )
 from .errors import ArgumentError, InertiaWarning, ModelError
 from .joints import Custom, Joint
+from .mass_check import singular_joints
 from .model import Model
 from .spatial import Pose
 from .topology import Topology
@@ -50,8 +51,10 @@ def build_model(
 
     Every link hangs on exactly one joint, and through joints on the world (parent None). A link
     whose inertia no rigid body can have gives one `InertiaWarning` that lists all such links, or
-    with `strict=True` a ModelError. `gravity` (3,) in m/s^2 in the world's axes. The arrays are of
-    JAX's default float dtype: float64 where `jax_enable_x64` is set, else float32.
+    with `strict=True` a ModelError. Joints without armature that move no inertia make the mass
+    matrix singular in every configuration: they give another warning, or with `strict` a
+    ModelError. `gravity` (3,) in m/s^2 in the world's axes. The arrays are of JAX's default float
+    dtype: float64 where `jax_enable_x64` is set, else float32.
 
     Raises ArgumentError where gravity is not three finite numbers, and ModelError, naming the link
     or joint, for: unknown, duplicate or empty names, a link with two parents or none, a cycle, a
@@ -74,9 +77,24 @@ def build_model(
             InertiaWarning,
             stacklevel=3,
         )
+    singular = singular_joints(links, joints)
+    if singular:
+        first = singular[0]
+        message = "the mass matrix is singular in every configuration: "
+        message += "; ".join(map(str, singular))
+        if strict:
+            raise ModelError(message, link=first.link, joint=first.joint)
+        warnings.warn(f"{name}: {message}", InertiaWarning, stacklevel=3)
+    return assemble(links, joints, g, name)
+
+
+def assemble(
+    links: Sequence[Link], joints: list[JointSpec], gravity: np.ndarray, name: str
+) -> Model:
+    """The model of links and joints that `checks.checked` has returned; see `build_model`."""
     links, joints = _expand(links, joints)
     bodies, frames = _weld(links, joints)
-    return _assemble(bodies, frames, g, name)
+    return _stacked(bodies, frames, gravity, name)
 
 
 # ------------------------------------------------------------------------------ expand and weld
@@ -172,7 +190,7 @@ def _move_inertia(H: np.ndarray, inertia: np.ndarray) -> np.ndarray:
 # -------------------------------------------------------------------------------------- assemble
 
 
-def _assemble(bodies: list[_Body], frames: list[_Frame], gravity: np.ndarray, name: str) -> Model:
+def _stacked(bodies: list[_Body], frames: list[_Frame], gravity: np.ndarray, name: str) -> Model:
     joints, kinds = [body.joint for body in bodies], [body.kind for body in bodies]
     topology = Topology(
         parents=tuple(body.parent for body in bodies),

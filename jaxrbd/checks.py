@@ -53,9 +53,11 @@ def _inertia_fault(inertia: np.ndarray) -> str | None:
     c = h / mass
     about_com = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
     about_com = about_com - mass * (c @ c * np.eye(3) - np.outer(c, c))
-    small, middle, large = np.linalg.eigvalsh(about_com)
     # What the subtraction above may leave where the true moment is zero, as for a point mass.
     rounding = 1e-12 * (xx + yy + zz)
+    small, middle, large = (
+        0.0 if abs(x) <= rounding else x for x in np.linalg.eigvalsh(about_com).tolist()
+    )
     moments = f"principal moments {small:.4g}, {middle:.4g}, {large:.4g} kg m^2"
     if small < -1e-6 * abs(large) - rounding:
         return f"inertia not positive semidefinite, {moments}"

@@ -13,7 +13,7 @@ import jax
 from . import __version__, _rollout_command
 from ._overview import overview
 from .errors import ArgumentError, InertiaWarning, JaxRBDError
-from .io.urdf import load_urdf, validate_urdf
+from .io.urdf import inspect_urdf, load_urdf
 from .model import Model
 from .robots import load_robot, robot_names, robot_path
 
@@ -67,7 +67,7 @@ def _add_rollout(commands) -> None:
     add("--dt", type=_positive, default=2e-3, metavar="S", help="length of a step in seconds")
     add("--torque", type=_positive, default=0.1, metavar="F", help="fraction of the effort limits")
     add("--undamped", action="store_true", help="leave the joints' damping out")
-    add("--seed", type=int, default=0, metavar="N", help="seed of the random numbers")
+    add("--seed", type=_seed, default=0, metavar="N", help="seed of the random numbers")
     add("--devices", type=_count, default=1, metavar="N", help="spread over N devices")
     add("--float32", action="store_true", help="single precision instead of double")
     add("--no-plot", action="store_true", help="write no plot (and need no matplotlib)")
@@ -86,6 +86,9 @@ def _add_check(commands) -> None:
         "check", help="validate a robot file; exit status 1 if it has faults"
     )
     command.add_argument("robot", metavar="ROBOT", help="name of a bundled robot, or a URDF file")
+    command.add_argument(
+        "--strict", action="store_true", help="exit status 1 if there are only warnings, too"
+    )
     command.set_defaults(run=_check)
 
 
@@ -114,12 +117,17 @@ def _info(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> int:
     path = _find(options.robot)
-    faults = validate_urdf(path)
-    for fault in faults:
-        print(fault)
-    plural = "s" if len(faults) > 1 else ""
-    print(f"{path}: {len(faults)} fault{plural}" if faults else f"ok: {path}")
-    return 1 if faults else 0
+    faults, warned = inspect_urdf(path)
+    for found in [*faults, *warned]:
+        print(found)
+    counts = ((len(faults), "fault"), (len(warned), "warning"))
+    summary = ", ".join(f"{n} {what}{'s' * (n > 1)}" for n, what in counts if n)
+    refused = bool(faults or (warned and options.strict))
+    if refused:
+        print(f"{path}: {summary}")
+    else:
+        print(f"ok: {path}" + f" ({summary})" * bool(warned))
+    return int(refused)
 
 
 def _load(robot: str, free_flyer: bool) -> Model:
@@ -146,14 +154,25 @@ def _find(robot: str) -> str:
 
 
 def _count(text: str) -> int:
-    value = int(text)
+    value = _number(text, int, "a whole number")
     if value < 1:
         raise argparse.ArgumentTypeError(f"expected at least 1, found {text}")
     return value
 
 
+def _seed(text: str) -> int:
+    return _number(text, int, "a whole number")
+
+
 def _positive(text: str) -> float:
-    value = float(text)
+    value = _number(text, float, "a positive number")
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"expected a positive number, found {text}")
     return value
+
+
+def _number(text: str, kind: type, expected: str):
+    try:
+        return kind(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected {expected}, found {text!r}") from None

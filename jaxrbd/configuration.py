@@ -30,7 +30,7 @@ def neutral(model: Model) -> Float[Array, " nq"]:
 
     Limits are not consulted.
     """
-    q = np.zeros(model.topology.nq)
+    q = np.zeros(arguments.robot(model).topology.nq)
     for group in joint_groups(model):
         q[group.index["q"]] = group.joint.neutral()
     return jnp.asarray(q[_independent(model, "q")], model.dtype)
@@ -43,7 +43,7 @@ def random_configuration(model: Model, key: PRNGKeyArray) -> Float[Array, " nq"]
     Where a limit is infinite: angles within pi of zero, lengths within 1 m; rotations are uniform
     on SO(3). `key`: a `jax.random` key.
     """
-    keys = jax.random.split(key, max(len(model.joints), 1))
+    keys = jax.random.split(key, max(len(arguments.robot(model).joints), 1))
 
     def draw(group, lower, upper):
         return group.joint.random(keys[group.number], lower, upper)

@@ -14,7 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .builder import build_model
+from .arguments import robot, unknown_name
+from .builder import assemble
+from .checks import checked
 from .description import Fixed, Follow, JointSpec, Link, Mimic, Numbers
 from .errors import ArgumentError
 from .joints import Joint
@@ -28,7 +30,7 @@ def describe(model: Model) -> tuple[list[Link], list[JointSpec]]:
     A link that was welded to another comes back as a massless link on a Fixed joint: its inertia
     is with the body that carries it.
     """
-    placements = np.array(pose_matrix(model.placement), float)
+    placements = np.array(pose_matrix(robot(model).placement), float)
     frames = np.array(pose_matrix(model.frame_pose), float)
     names = {-1: None, **dict(enumerate(model.body_names))}
     links = [Link(name, I) for name, I in zip(model.body_names, np.array(model.inertia, float))]
@@ -55,15 +57,22 @@ def lock_joints(model: Model, configuration: Mapping[str, Numbers | Array]) -> M
     """The robot with some joints welded, each at the configuration given for it.
 
     `configuration`: joint name to its coordinates, a number or (nq of the joint,), in rad or m.
-    The links stay as frames. Joints that follow locked ones are welded where those put them.
-    Raises ArgumentError for an unknown joint, one that follows others, one of several that another
-    joint follows, or a wrong size.
+    The links stay as frames. Joints that follow locked ones are welded where those put them. The
+    dtype, gravity and `dissipative` are the model's.
+    Raises ArgumentError where `configuration` is no mapping, for an unknown joint, one that follows
+    others, one of several that another joint follows, a wrong size or a number that is not finite.
     """
+    robot(model)
+    if not isinstance(configuration, Mapping):
+        raise ArgumentError(
+            f"configuration is a {type(configuration).__name__!r}, expected a mapping from joint "
+            f"names to coordinates, such as {{{next(iter(model.joint_names), 'joint')!r}: 0.0}}"
+        )
     links, joints = describe(model)
     at: dict[str, np.ndarray] = {}
     for name, given in configuration.items():
         if name not in model.joint_names:
-            raise ArgumentError(f"no joint {name!r} in {model!r}; joints: {model.joint_names}")
+            raise ArgumentError(unknown_name(model, "joint", str(name), model.joint_names))
         body = model.joint_names.index(name)
         if (mimic := joints[body].mimic) is not None:
             raise ArgumentError(f"joint {name!r} follows {_leaders(mimic)}: lock what it follows")
@@ -91,11 +100,24 @@ def append_model(
     - `placement`: (4, 4) pose of that world in the frame (default: the identity);
     - `prefix`: put before every joint and link name of `other`, to keep names apart.
 
-    Gravity is `model`'s. Raises ArgumentError for an unknown frame, ModelError where names clash.
+    Gravity, dtype and name are `model`'s. Raises ArgumentError for an unknown frame, for a
+    placement of a wrong shape, and where one robot has its dissipation on and the other has not,
+    because the result can only have it on for all joints or for none. Raises ModelError where names
+    clash.
     """
+    robot(model)
+    robot(other, "the second argument")
     if frame is not None and frame not in model.frame_names:
-        raise ArgumentError(f"no frame {frame!r} in {model!r}; frames: {model.frame_names}")
+        raise ArgumentError(unknown_name(model, "frame", str(frame), model.frame_names))
+    if model.dissipative != other.dissipative:
+        on, off = ("model", "other") if model.dissipative else ("other", "model")
+        raise ArgumentError(
+            f"{on} has its dissipation on and {off} has it off, expected the same of both: see "
+            f"Model.with_dissipation"
+        )
     mount = np.eye(4) if placement is None else np.asarray(placement, dtype=float)
+    if mount.shape != (4, 4):
+        raise ArgumentError(f"placement has shape {mount.shape}, expected (4, 4)")
     links, joints = describe(model)
     other_links, other_joints = describe(other)
     links += [dataclasses.replace(link, name=prefix + link.name) for link in other_links]
@@ -115,8 +137,10 @@ def append_model(
 
 
 def _rebuild(model: Model, links: list[Link], joints: list[JointSpec]) -> Model:
+    """The edited robot, with all else as it was. Of its inertias loading has warned already."""
     gravity = np.array(model.gravity, float)
-    return build_model(links, joints, gravity=gravity, name=model.name).astype(model.dtype)
+    edited = assemble(links, checked(links, joints), gravity, model.name)
+    return edited.astype(model.dtype).with_dissipation(model.dissipative)
 
 
 def _joint(model: Model, body: int) -> Joint:
@@ -189,11 +213,18 @@ def _numbers(model: Model, body: int) -> dict[str, np.ndarray]:
 
 
 def _coordinates(name: str, nq: int, given: Numbers | Array) -> np.ndarray:
-    q = np.atleast_1d(np.asarray(given, dtype=float))
+    try:
+        q = np.atleast_1d(np.asarray(given, dtype=float))
+    except (TypeError, ValueError):
+        raise ArgumentError(
+            f"joint {name!r}: configuration is {given!r}, expected numbers ({nq},)"
+        ) from None
     if q.shape != (nq,):
         raise ArgumentError(
             f"joint {name!r}: configuration has shape {np.shape(given)}, expected ({nq},)"
         )
+    if not np.all(np.isfinite(q)):
+        raise ArgumentError(f"joint {name!r}: configuration {q} is not finite")
     return q
 
 

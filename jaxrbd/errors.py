@@ -62,4 +62,8 @@ class SavedFileError(JaxRBDError, ValueError):
 
 
 class InertiaWarning(UserWarning):
-    """Some links carry an inertia that no rigid body can have; the dynamics still run."""
+    """The inertias of a robot are at fault, although it can be loaded.
+
+    Some links have an inertia that no rigid body can have; or the mass matrix is singular in every
+    configuration, and then forward dynamics gives NaN or meaningless values.
+    """

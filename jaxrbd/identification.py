@@ -20,7 +20,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, Int
 
 from . import arguments
-from ._algorithms.regressors import joint_torque_regressor
+from ._algorithms.regressors import joint_torque_regressor, summed_sizes
 from .configuration import random_configuration
 from .errors import ArgumentError
 from .inertial_parameters import consistency_margin, pseudo_inertia
@@ -72,23 +72,31 @@ def base_parameters(model: Model, tolerance: float | None = None) -> BaseParamet
     """The combinations of the inertias that joint forces can tell, for any motion.
 
     A number belongs to another's group where its column of the regressor, at random states, is a
-    combination of those before it to within `tolerance` times the largest column; default: the
-    square root of the dtype's rounding, and so double precision sees more than single. Does not
-    depend on `model.inertia`.
+    combination of those before it to within `tolerance` times the size of what was summed in the
+    column; default: the square root of the dtype's rounding, and so double precision sees more than
+    single. Each column and each dof is measured by its own size, so that units, lengths and other
+    links do not matter. Does not depend on `model.inertia`.
     Source: Gautier (1991), "Numerical calculation of the base inertial parameters of robots".
     """
+    samples = 20 + 40 * arguments.robot(model).nb // max(model.nv, 1)  # 4 equations per number
     if tolerance is None:
         tolerance = float(np.sqrt(np.finfo(model.dtype).eps))
-    samples = 20 + 40 * model.nb // max(model.nv, 1)  # four equations a number, and some
     key_q, key_v, key_a = jax.random.split(jax.random.key(0), 3)
     q = jax.vmap(random_configuration, (None, 0))(model, jax.random.split(key_q, samples))
     v, a = (jax.random.normal(key, (samples, model.nv), model.dtype) for key in (key_v, key_a))
-    Y, _ = _stacked(model, q, v, a)
-    triangle = np.asarray(np.linalg.qr(np.asarray(Y, float), mode="r"))
-    largest = np.max(np.linalg.norm(triangle, axis=0), initial=0)
-    independent = np.flatnonzero(np.abs(np.diag(triangle)) > tolerance * largest)
-    grouping = np.linalg.lstsq(triangle[:, independent], triangle, rcond=None)[0]
-    return BaseParameters(independent, grouping)
+    Y, summed, _ = _stacked(model, q, v, a)
+    dofs, columns = _sizes(np.asarray(summed, float), model.nv)
+    scaled = np.asarray(Y, float) / np.tile(dofs, samples)[:, None] / columns
+    independent, basis = [], np.zeros((len(scaled), 0))
+    for k, column in enumerate(scaled.T):
+        rest = column - basis @ (basis.T @ column)
+        rest = rest - basis @ (basis.T @ rest)  # again, because the first projection rounds
+        if (size := np.linalg.norm(rest)) > tolerance:
+            independent.append(k)
+            basis = np.column_stack([basis, rest / size])
+    heads = scaled[:, independent]
+    grouping = np.linalg.lstsq(heads, scaled, rcond=None)[0] / columns[independent][:, None]
+    return BaseParameters(np.array(independent, int), grouping * columns)
 
 
 def identify_inertia(
@@ -108,8 +116,10 @@ def identify_inertia(
       `rnea` has them: armature as the model states it, damping and friction only where the model
       has them on (else, of motors that overcome them, pass `tau + passive_force(model, q, v)`);
     - `prior` (nb, 10), default `model.inertia`: what the forces do not tell is taken from there,
-      which is to say that the sum of squares of all changes of the ten numbers, in SI units, is
-      the least;
+      which is to say that the sum of squares of all changes of the ten numbers is the least. Each
+      change is divided by the size of the body in the prior: its mass m for the mass, `m r` for the
+      first moments, `m r^2` for the moments of inertia, with the radius r of
+      `2 m r^2 = |Ixx| + |Iyy| + |Izz|`. A body whose m or r is 0 has the mean of the others;
     - `noise` (nv,), default 1: standard deviations of tau, up to a common factor;
     - `regularization`: weight of that sum against that of `((tau - predicted) / noise)^2`.
 
@@ -119,21 +129,32 @@ def identify_inertia(
     Source: Atkeson, An and Hollerbach (1986); Gautier (1991).
     """
     weight = _non_negative("regularization", regularization)
-    Y, forces = _measurements(model, q, v, a, tau, noise)
-    start = _prior(model, prior).ravel()
+    Y, summed, forces = _measurements(model, q, v, a, tau, noise)
+    inertia = _prior(model, prior)
+    start, unit = inertia.ravel(), _units(inertia)
     base = base_parameters(model)
     _check_count(len(forces), base)
-    lift = np.linalg.pinv(base.grouping)  # the least change of pi for a change of beta
-    A = np.concatenate([Y[:, base.independent], np.sqrt(weight) * lift])
+    heads = unit[base.independent]
+    # The least change of pi, in units of the bodies, for a change of beta.
+    lift = np.linalg.pinv(base.grouping * unit / heads[:, None]) / heads
+    eps = float(np.finfo(model.dtype).eps)
+    columns = Y[:, base.independent]
+    rounding = 100 * eps * np.linalg.norm(summed[:, base.independent], axis=0)
+    columns = np.where(np.linalg.norm(columns, axis=0) > rounding, columns, 0)
+    A = np.concatenate([columns, np.sqrt(weight) * lift])
     b = np.concatenate([forces - Y @ start, np.zeros(len(lift))])
-    change, _, told, _ = np.linalg.lstsq(A, b, rcond=None)
+    size = np.linalg.norm(A, axis=0)
+    size = np.where(size > 0, size, 1)
+    change, _, told, _ = np.linalg.lstsq(A / size, b, rcond=max(A.shape) * eps)
     if told < base.rank:
         raise ArgumentError(
             f"q, v, a: the samples tell {told} of the {base.rank} base parameters of {model!r}; "
             f"move more joints, or pass a regularization above 0"
         )
-    half = np.linalg.inv(np.linalg.qr(A, mode="r"))
-    return _identification(model, base, start + lift @ change, Y, forces, half)
+    half = np.linalg.inv(np.linalg.qr(A / size, mode="r")) / size[:, None]
+    parameters = start + unit * (lift @ (change / size))
+    _check_fit(model, Y, summed, forces, start, parameters)
+    return _identification(model, base, parameters, Y, forces, half)
 
 
 def identify_consistent_inertia(
@@ -171,36 +192,68 @@ def identify_consistent_inertia(
     weight = _non_negative("regularization", regularization)
     if weight == 0:
         raise ArgumentError("regularization is 0, expected a number above it")
-    Y, forces = _measurements(model, q, v, a, tau, noise)
+    Y, summed, forces = _measurements(model, q, v, a, tau, noise)
     inertia = _prior(model, prior)
     _check_consistent(model, inertia)
     base = base_parameters(model)
     _check_count(len(forces), base)
     free = np.any(inertia, axis=1)  # the links with mass
     columns = np.repeat(free, 10)
+    # In units of the bodies, which D does not depend on, all numbers are near 1.
+    unit = _units(inertia[free]).reshape(-1, 10)
     # All that the samples say, in as many rows as there are numbers to find.
-    samples = np.linalg.qr(np.column_stack([Y[:, columns], forces]), mode="r")
-    inertia[free], triangle, converged = _newton(samples, inertia[free], weight, max_steps)
-    half = base.grouping[:, columns] @ np.linalg.inv(triangle)
-    return _identification(model, base, inertia.ravel(), Y, forces, half, converged)
+    samples = np.linalg.qr(np.column_stack([Y[:, columns] * unit.ravel(), forces]), mode="r")
+    try:
+        found, triangle, converged = _newton(samples, inertia[free] / unit, weight, max_steps)
+        half = (base.grouping[:, columns] * unit.ravel()) @ np.linalg.inv(triangle)
+    except np.linalg.LinAlgError:
+        raise ArgumentError(
+            "tau, prior: the inertias that explain the forces are too far from the prior for "
+            "double precision, expected a prior of the size of the bodies"
+        ) from None
+    estimate = inertia.copy()
+    estimate[free] = found * unit
+    _check_fit(model, Y, summed, forces, inertia.ravel(), estimate.ravel())
+    return _identification(model, base, estimate.ravel(), Y, forces, half, converged)
 
 
 # ------------------------------------------------------------------------------------ the samples
 
 
 @jax.jit
-def _stacked(model: Model, q: Array, v: Array, a: Array) -> tuple[Array, Array]:
-    """Regressors (n nv, 10 nb) of n states under one another, and the armature's forces."""
+def _stacked(model: Model, q: Array, v: Array, a: Array) -> tuple[Array, Array, Array]:
+    """Regressors (n nv, 10 nb) of n states under one another, the sizes of what was summed in each
+    entry, and the joints' own forces: of armature and, where it is on, dissipation."""
 
     def at(q, v, a):
-        return joint_torque_regressor(model, q, v, a), own_force(model, q, v, a)
+        own = own_force(model, q, v, a)
+        return joint_torque_regressor(model, q, v, a), summed_sizes(model, q, v, a), own
 
-    Y, armature = jax.vmap(at)(q, v, a)
-    return Y.reshape(armature.size, 10 * model.nb), armature.ravel()
+    Y, summed, own = jax.vmap(at)(q, v, a)
+    shape = own.size, 10 * model.nb
+    return Y.reshape(shape), summed.reshape(shape), own.ravel()
 
 
-def _measurements(model, q, v, a, tau, noise) -> tuple[np.ndarray, np.ndarray]:
-    """The regressor (n nv, 10 nb) and the bodies' share of tau (n nv,), in units of the noise."""
+def _sizes(summed: np.ndarray, nv: int) -> tuple[np.ndarray, np.ndarray]:
+    """Units of the dofs (nv,) and of the columns, in which the entries of a regressor are near 1.
+
+    A column or a dof without any entry has the unit 1.
+    """
+    columns = np.max(summed, axis=0, initial=0)
+    columns = np.where(columns > 0, columns, 1)
+    if not summed.size:
+        return np.ones(nv), columns
+    dofs = np.max((summed / columns).reshape(-1, nv, summed.shape[1]), axis=(0, 2), initial=0)
+    dofs = np.where(dofs > 0, dofs, 1)
+    scaled = summed / np.tile(dofs, len(summed) // max(nv, 1))[:, None]
+    columns = np.linalg.norm(scaled, axis=0)
+    return dofs, np.where(columns > 0, columns, 1)
+
+
+def _measurements(model, q, v, a, tau, noise) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The regressor (n nv, 10 nb), the sizes of what was summed in it, and the bodies' share of tau
+    (n nv,), all in units of the noise."""
+    arguments.robot(model)
     n = len(jnp.atleast_1d(jnp.asarray(q)))
     q = arguments.array(model, q, "q", (n, model.nq), "samples, nq")
     v, a, tau = (
@@ -215,9 +268,33 @@ def _measurements(model, q, v, a, tau, noise) -> tuple[np.ndarray, np.ndarray]:
             raise ArgumentError(f"{name} is not finite")
     if np.any(deviation <= 0):
         raise ArgumentError(f"noise is {deviation}, expected numbers above 0")
-    Y, armature = _stacked(model, q, v, a)
+    Y, summed, own = (np.asarray(x, float) for x in _stacked(model, q, v, a))
     unit = np.tile(deviation, n)
-    return np.asarray(Y, float) / unit[:, None], np.asarray(tau.ravel() - armature, float) / unit
+    with np.errstate(over="ignore", invalid="ignore"):
+        Y, summed = Y / unit[:, None], summed / unit[:, None]
+        forces = (np.asarray(tau, float).ravel() - own) / unit
+        fit = {"q, v, a, noise": np.sum(summed**2), "tau, noise": np.sum(forces**2)}
+    for names, squares in fit.items():
+        if not np.isfinite(squares):
+            raise ArgumentError(
+                f"{names}: the squares of the forces over the noise overflow, expected smaller "
+                f"values, or other units"
+            )
+    return Y, summed, forces
+
+
+def _units(inertia: np.ndarray) -> np.ndarray:
+    """The units (10 n,) of inertias (n, 10) in which they are near 1: see `identify_inertia`."""
+    mass = _filled(np.abs(inertia[:, 0]))
+    radius = _filled(np.sqrt(np.sum(np.abs(inertia[:, [4, 6, 9]]), axis=1) / (2 * mass)))
+    powers = np.array([0, 1, 1, 1, 2, 2, 2, 2, 2, 2])
+    return (mass[:, None] * radius[:, None] ** powers).ravel()
+
+
+def _filled(sizes: np.ndarray) -> np.ndarray:
+    """The sizes, with the mean of the others for each that is 0, and 1 where all are."""
+    known = sizes[sizes > 0]
+    return np.where(sizes > 0, sizes, np.mean(known) if known.size else 1.0)
 
 
 def _prior(model: Model, prior: ArrayLike | None) -> np.ndarray:
@@ -239,6 +316,24 @@ def _check_count(equations: int, base: BaseParameters) -> None:
     if equations <= base.rank:
         raise ArgumentError(
             f"q, v, a, tau: {equations} equations for {base.rank} base parameters, expected more"
+        )
+
+
+def _check_fit(model, Y, summed, forces, start, parameters) -> None:
+    """Raise ArgumentError where an estimate explains the forces worse than the prior does.
+
+    A minimum cannot, but for rounding: then values of very different sizes have lost all digits.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        finite = np.all(np.isfinite(parameters.astype(model.dtype)))
+        before, after = (np.linalg.norm(forces - Y @ x) for x in (start, parameters))
+        summed = np.linalg.norm(forces) + np.linalg.norm(summed @ np.abs(start))
+        explained = after <= (1 + 1e-6) * before + 1e-8 * summed
+    if not (finite and explained):
+        raise ArgumentError(
+            f"q, v, a, tau: values of too different sizes, so that rounding in {model.dtype} "
+            f"leaves an error of {after:.3g} in place of the prior's {before:.3g} (in units of the "
+            f"noise), expected smaller values"
         )
 
 

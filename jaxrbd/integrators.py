@@ -35,8 +35,9 @@ from jax.typing import ArrayLike
 from jaxtyping import PyTree
 
 from . import arguments, se3
-from ._algorithms.crba import crba, mass_matrix_product, minverse
-from ._linear import matmul
+from ._algorithms.crba import mass_matrix_product, minverse
+from ._algorithms.forward_dynamics import solve_mass_matrix
+from ._linear import matmul, solve
 from .configuration import integrate, lie_operation, velocity_bracket
 from .errors import ArgumentError
 from .model import Model
@@ -142,7 +143,7 @@ def variational_midpoint(
     x, dz = _root(residual, (dt * v, _scale(0, z)))
     _, p_rate, _ = middle(x, dz)
     q = integrate(model, q, x)
-    v = jnp.linalg.solve(crba(model, q), p + dt * p_rate)
+    v = solve_mass_matrix(model, q, p + dt * p_rate)
     return _state(q, v, _add(z, 1, dz))
 
 
@@ -288,6 +289,6 @@ def _root(residual: Callable[[tuple], tuple], guess: tuple) -> tuple:
         return jnp.where(last <= jnp.sqrt(eps) * (largest(x) + eps), x, jnp.nan)
 
     def tangent_solve(linear, b):
-        return jnp.linalg.solve(jax.jacfwd(linear)(jnp.zeros_like(b)), b)
+        return solve(jax.jacfwd(linear)(jnp.zeros_like(b)), b)
 
     return unravel(lax.custom_root(flat, start, broyden, tangent_solve))

@@ -14,6 +14,7 @@ see `Custom`: a body with all six freedoms, whose velocity follows the joint's c
 from __future__ import annotations
 
 import abc
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -138,6 +139,29 @@ def lie_operation(
     return jnp.einsum("...i,...ij->...j", operation(Su, Sw), inverse, precision="highest")
 
 
+def subspace_rows(joint: Joint) -> np.ndarray:
+    """The rows (nv, 6) of S of one joint, in NumPy and double precision.
+
+    Nothing is compiled for the joints that robot files can state: see `Joint.subspace`.
+    """
+    if not isinstance(joint, (Revolute, Prismatic, Helical)):
+        return (
+            _constant_rows(type(joint)) if not vars(joint) else np.asarray(joint.subspace(), float)
+        )
+    axis = np.asarray(joint.axis, float)
+    axis = axis / np.max(np.abs(axis))
+    axis = axis / np.linalg.norm(axis)
+    turn = 0.0 if isinstance(joint, Prismatic) else 1.0
+    advance = float(joint.pitch) if isinstance(joint, Helical) else 1 - turn
+    return np.concatenate([advance * axis, turn * axis])[None]
+
+
+@functools.cache
+def _constant_rows(kind: type[Joint]) -> np.ndarray:
+    with jax.ensure_compile_time_eval():
+        return np.asarray(kind().subspace(), float)
+
+
 def _uniform(key, lower, upper, reach):
     """Uniform between the limits; an infinite one is put `reach` away from 0 or from the other."""
     low = jnp.where(jnp.isfinite(lower), lower, jnp.minimum(-reach, jnp.nan_to_num(upper) - reach))
@@ -244,7 +268,7 @@ class Translation(_Euclidean):
         return Pose(R, transform_point(placement, q))
 
     def subspace(self):
-        return jnp.eye(6)[:3]
+        return jnp.asarray(np.eye(6)[:3])
 
     def random(self, key, lower, upper):
         return _uniform(key, lower, upper, 1.0)
@@ -264,7 +288,7 @@ class Spherical(Joint):
         return compose(placement, Pose(so3.quaternion_to_matrix(q), jnp.zeros_like(q[..., :3])))
 
     def subspace(self):
-        return jnp.eye(6)[3:]
+        return jnp.asarray(np.eye(6)[3:])
 
     def neutral(self):
         return np.array([0.0, 0.0, 0.0, 1.0])
@@ -296,7 +320,7 @@ class Planar(Joint):
         return Pose(_rotation_about(placement.R, z_axis, angle), p)
 
     def subspace(self):
-        return jnp.eye(6)[np.array([0, 1, 5])]
+        return jnp.asarray(np.eye(6)[np.array([0, 1, 5])])
 
     def neutral(self):
         return np.zeros(3)
@@ -338,7 +362,7 @@ class FreeFlyer(Joint):
         return compose(placement, self._motion(q))
 
     def subspace(self):
-        return jnp.eye(6)
+        return jnp.asarray(np.eye(6))
 
     def neutral(self):
         return np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0])

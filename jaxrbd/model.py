@@ -14,6 +14,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Float
 
 from .coupling import Coupling
+from .errors import ArgumentError, ModelError
 from .joints import Custom, Joint
 from .spatial import Pose
 from .topology import Topology
@@ -62,6 +63,39 @@ class Model(eqx.Module):
     name: str = eqx.field(static=True, default="robot")
     dissipative: bool = eqx.field(static=True, default=False)
 
+    def __check_init__(self):
+        """Raise ModelError, which names the field, where a shape does not fit the structure.
+
+        Of a batch of robots an array has further axes in front. What is no array (None, the axes of
+        a `vmap`) is let through. JAX makes models of new leaves without this check.
+        """
+        nb, nf, nv_joint = self.topology.nb, len(self.frame_names), sum(self.joint_nvs)
+        shapes = {
+            "placement.R": (self.placement, (nb, 3, 3)),
+            "placement.p": (self.placement, (nb, 3)),
+            "inertia": (self, (nb, 10)),
+            "frame_pose.R": (self.frame_pose, (nf, 3, 3)),
+            "frame_pose.p": (self.frame_pose, (nf, 3)),
+            "gravity": (self, (3,)),
+            **dict.fromkeys(("armature", "damping", "friction"), (self, (nv_joint,))),
+            **dict.fromkeys(("lower_position_limit", "upper_position_limit"), (self, (self.nq,))),
+            **dict.fromkeys(("velocity_limit", "effort_limit"), (self, (self.nv,))),
+        }
+        for field, (owner, shape) in shapes.items():
+            x = getattr(owner, field.rpartition(".")[2], None)
+            if isinstance(x, (list, tuple)):
+                raise ModelError(f"{field} is a {type(x).__name__}, expected an array {shape}")
+            found = tuple(getattr(x, "shape", shape))
+            if found[max(0, len(found) - len(shape)) :] != shape:
+                raise ModelError(f"{field} has shape {found}, expected {shape} for {self._named}")
+        names = {"joint_names": nb, "body_names": nb, "frame_bodies": nf}
+        for field, size in names.items():
+            if len(getattr(self, field)) != size:
+                raise ModelError(
+                    f"{field} has {len(getattr(self, field))} entries, expected {size} for "
+                    f"{self._named}"
+                )
+
     @property
     def nb(self) -> int:
         """Number of moving bodies."""
@@ -101,11 +135,11 @@ class Model(eqx.Module):
         return self.has_custom_joints or bool(self.coupling and self.coupling.followers)
 
     @property
-    def quaternions(self) -> tuple[tuple[int, int], ...]:
+    def quaternions(self) -> tuple[tuple[str, int], ...]:
         """The joints whose coordinates hold a unit quaternion, each with its first place in q."""
+        places = tuple(joint.quaternion for joint in self.joints)
         independent = None if self.coupling is None else self.coupling.q_independent
-        starts = tuple(joint.quaternion for joint in self.joints)
-        return _quaternions(starts, self.joint_bodies, self.topology, independent)
+        return _quaternions(self.topology, self.joint_bodies, self.joint_names, places, independent)
 
     @property
     def dtype(self) -> np.dtype:
@@ -113,7 +147,22 @@ class Model(eqx.Module):
         return np.dtype(self.inertia.dtype)
 
     def astype(self, dtype: DTypeLike) -> Model:
-        """The same robot with every array cast to `dtype` (float32 or float64)."""
+        """The same robot with every array cast to `dtype` (float32 or float64).
+
+        Raises ArgumentError where dtype is not floating, and for float64 while JAX has double
+        precision switched off (`jax_enable_x64`).
+        """
+        try:
+            wanted = np.dtype(dtype)
+        except TypeError:
+            wanted = None
+        if wanted is None or not jnp.issubdtype(wanted, jnp.floating):
+            raise ArgumentError(f"dtype is {dtype!r}, expected float32 or float64")
+        if wanted == np.float64 and jnp.result_type(float) != np.float64:
+            raise ArgumentError(
+                "dtype is float64, which JAX has switched off: call "
+                'jax.config.update("jax_enable_x64", True) first'
+            )
         return jax.tree.map(lambda x: jnp.asarray(x, dtype), self)
 
     def with_dissipation(self, on: bool = True) -> Model:
@@ -124,34 +173,35 @@ class Model(eqx.Module):
         """
         return dataclasses.replace(self, dissipative=on)
 
+    @property
+    def _named(self) -> str:
+        return f"Model({self.name!r}, nb={self.nb}, nq={self.nq}, nv={self.nv})"
+
     def __repr__(self) -> str:
-        return (
-            f"Model({self.name!r}, nb={self.nb}, nq={self.nq}, nv={self.nv}, "
-            f"frames={len(self.frame_names)}, dtype={self.dtype.name})"
-        )
-
-
-@functools.lru_cache(maxsize=256)
-def _quaternions(
-    starts: tuple[int | None, ...],
-    joint_bodies: tuple[tuple[int, ...], ...],
-    topology: Topology,
-    independent: tuple[int, ...] | None,
-) -> tuple[tuple[int, int], ...]:
-    """Of structure alone, and not kept in the model: its tree definition would be another one."""
-    coordinates = range(topology.nq) if independent is None else independent
-    place = {own: i for i, own in enumerate(coordinates)}
-    found = [
-        (body, place[int(topology.q_start[body]) + start])
-        for start, bodies in zip(starts, joint_bodies)
-        if start is not None
-        for body in bodies
-        if int(topology.q_start[body]) + start in place
-    ]
-    return tuple(sorted(found))
+        return f"{self._named[:-1]}, frames={len(self.frame_names)}, dtype={self.dtype.name})"
 
 
 # ------------------------------------------------------------------------ joints in their places
+
+
+# Cached here, because a value that is cached in a pytree changes its structure.
+@functools.lru_cache(maxsize=256)
+def _quaternions(
+    topology: Topology,
+    joint_bodies: tuple[tuple[int, ...], ...],
+    joint_names: tuple[str, ...],
+    places: tuple[int | None, ...],
+    independent: tuple[int, ...] | None,
+) -> tuple[tuple[str, int], ...]:
+    found = []
+    for bodies, place in zip(joint_bodies, places):
+        for body in bodies if place is not None else ():
+            first = int(topology.q_start[body]) + place
+            if independent is None:
+                found.append((joint_names[body], first))
+            elif first in independent:
+                found.append((joint_names[body], independent.index(first)))
+    return tuple(sorted(found, key=lambda joint: joint[1]))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,9 +12,6 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ["JAX_ENABLE_X64"] = "1"
 os.environ["JAX_NUMPY_DTYPE_PROMOTION"] = "strict"
-# jaxlib 0.10 solves batches of triangular systems on XLA's own threads, and when two such solves
-# run at once each may wait for the other's thread, forever. With one thread it does not.
-os.environ.setdefault("NPROC", "1")
 # Keep every compiled program, shared by the workers and by the next run.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "jax"))
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"

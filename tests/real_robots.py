@@ -19,7 +19,8 @@ UNREADABLE = {
     "ur_description/urdf/ur3.urdf": "a xacro file that was never expanded: it states no robot",
 }
 
-# Robots whose mass matrix is singular at every configuration: their forward dynamics is undefined.
+# Robots whose mass matrix is singular at every configuration: their forward dynamics is undefined,
+# and `load_urdf` warns.
 # (That of icub is singular at its neutral configuration, but not at random ones.)
 SINGULAR = {
     "romeo_description/urdf/romeo.urdf": "no link of a finger has mass",
@@ -117,10 +118,10 @@ def mostly_slow() -> list:
 
 @functools.cache
 def load(name: str, root_joint: str | None, mimic: bool = False) -> jaxrbd.Model:
-    """The model of a file, once it has warned about its inertias exactly if UNPHYSICAL says so."""
+    """The model of a file, once it has warned exactly as UNPHYSICAL and SINGULAR say."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = jaxrbd.load_urdf(path_of(name), root_joint=root_joint, mimic=mimic)
-    expected = [jaxrbd.InertiaWarning] if name in UNPHYSICAL else []
+    expected = [jaxrbd.InertiaWarning] * ((name in UNPHYSICAL) + (name in SINGULAR))
     assert [w.category for w in caught] == expected, f"{name}: warnings {[*map(str, caught)]}"
     return model

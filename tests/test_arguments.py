@@ -4,7 +4,11 @@ import copy
 import functools
 import gc
 import inspect
+import json
+import pathlib
 import pickle
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -114,6 +118,92 @@ def test_an_unknown_frame(function, frame, message):
         function(zoo.small(), NEUTRAL, jnp.zeros(V), frame=frame)
 
 
+def test_frames_by_index():
+    """From the first to the last, or backwards from the last; an index beyond wraps never."""
+    from jaxrbd.arguments import frame_index
+
+    model = zoo.small()
+    n = len(model.frame_names)
+    assert [frame_index(model, i) for i in range(-n, n)] == [*range(n), *range(n)]
+    for beyond in (n, -n - 1, 1000, -1000, -999):
+        with pytest.raises(rbd.ArgumentError, match=f"frame {beyond} out of range: .* -{n} to"):
+            frame_index(model, beyond)
+
+
+@pytest.mark.parametrize(
+    ("name", "close"),
+    [
+        ("hand", "'panda_hand' or 'panda_hand_tcp'"),
+        ("Panda_Hand_TCP", "'panda_hand_tcp'"),
+        ("panda_hnd", "'panda_hand'"),
+        ("xyzzy", None),
+        ("", None),
+    ],
+)
+def test_an_unknown_frame_gets_a_suggestion(name, close):
+    names = ("base", "panda_hand", "panda_hand_tcp")
+    links = [rbd.Link(n, rbd.link_inertia(1.0, (0, 0, 1), np.eye(3))) for n in names]
+    joints = [rbd.JointSpec(n, rbd.Fixed(), None, n) for n in names]
+    model = rbd.build_model(links, joints)
+    with pytest.raises(rbd.ArgumentError) as error:
+        rbd.frame_placement(model, jnp.zeros(0), name)
+    found = str(error.value)
+    assert found.startswith(f"no frame {name!r} in Model('robot', nb=0")
+    assert found.endswith("; frames: ['base', 'panda_hand', 'panda_hand_tcp']")
+    assert ("did you mean" in found) == (close is not None)
+    assert close is None or f"; did you mean {close}" in found
+
+
+SWAPPED = """
+import inspect, json
+import jax, jax.numpy as jnp
+import jaxrbd as rbd
+model, q = rbd.load_robot("double_pendulum"), jnp.zeros(2)
+given = {"frame": "upper_rod", "frames": ("upper_rod",)}
+for name in rbd.__all__:
+    function = getattr(rbd, name)
+    if not callable(function) or inspect.isclass(function):
+        continue
+    parameters = list(inspect.signature(function).parameters.values())
+    # The tangent functions check the robot when what they return is called.
+    if not parameters or parameters[0].name != "model" or function.__module__.endswith("tangent"):
+        continue
+    names = [p.name for p in parameters if p.default is p.empty and p.kind != p.KEYWORD_ONLY]
+    rest = [given.get(name, q) for name in names[2:]]
+    try:
+        function(q, *[model][: len(names) - 1], *rest)
+    except rbd.ArgumentError as error:
+        print(json.dumps([name, str(error)]))
+    except Exception as error:
+        print(json.dumps([name, repr(error)]))
+try:
+    rbd.rnea(model, q, model, q)
+except rbd.ArgumentError as error:
+    print(json.dumps(["model as v", str(error)]))
+try:
+    rbd.frame_placement(model, q, 1.0)
+except rbd.ArgumentError as error:
+    print(json.dumps(["frame", str(error)]))
+"""
+
+
+def test_swapped_arguments_are_told_what_is_expected():
+    """All public functions that begin with a model, without the tests' type checker."""
+    root = pathlib.Path(__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, "-c", SWAPPED], capture_output=True, text=True, cwd=root, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    said = dict(map(json.loads, done.stdout.splitlines()))
+    robot = "Model('double_pendulum', nb=2, nq=2, nv=2, frames=3, dtype=float64)"
+    assert said.pop("model as v") == f"v is {robot}, expected an array; {robot} came before it"
+    wanted = "expected the name or the index of a frame of"
+    assert said.pop("frame") == f"frame is 'float', {wanted} {robot}"
+    assert len(said) > 50
+    expected = "the first argument is an array of shape (2,), expected the Model of a robot"
+    assert {name: text for name, text in said.items() if text != expected} == {}
+
+
 @pytest.mark.parametrize("reference", ["LOCAL", "body", ""])
 def test_an_unknown_reference(reference):
     with pytest.raises(rbd.ArgumentError, match="expected one of"):
@@ -173,10 +263,10 @@ def test_a_zero_quaternion_that_is_traced_is_the_identity():
 
 
 def test_quaternions_are_found_among_the_independent_coordinates():
-    assert zoo.small().quaternions == ((0, 3), (1, 7))
+    assert zoo.small().quaternions == (("j0", 3), ("j1", 7))
     assert zoo.chain(2).quaternions == ()
     model = zoo.coupled()
-    assert model.quaternions[0] == (0, 3)
+    assert model.quaternions[0] == ("j0", 3)
     for _, start in model.quaternions:
         np.testing.assert_array_equal(rbd.neutral(model)[start : start + 4], [0, 0, 0, 1])
 

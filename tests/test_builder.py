@@ -1,6 +1,11 @@
 """Descriptions to models: welding, expansion, numbering, editing, and what is refused."""
 
 import dataclasses
+import json
+import os
+import pathlib
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +14,7 @@ import pytest
 
 import jaxrbd as rbd
 import zoo
+from jaxrbd.checks import inertia_faults
 from jaxrbd.joints import Prismatic, Revolute, Spherical
 from zoo import close
 
@@ -208,10 +214,158 @@ def test_appending_mounts_one_robot_on_another():
         close(found.R, expected.R)
 
 
+EDITS = {
+    "lock": lambda model: rbd.lock_joints(model, {"j5": (0, 0, 0, 1)}),
+    "append": lambda model: rbd.append_model(
+        model, dataclasses.replace(model, gravity=jnp.ones(3, model.dtype), name="x"), prefix="x_"
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dissipative", [False, True])
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edited_robot_keeps_gravity_name_dissipation_and_dtype(edit, dissipative, dtype):
+    model = dataclasses.replace(zoo.coupled(), gravity=jnp.array([1.0, -2, 3]), name="coupled")
+    model = model.with_dissipation(dissipative).astype(dtype)
+    edited = EDITS[edit](model)
+    assert edited.dissipative == dissipative
+    assert {x.dtype for x in jax.tree.leaves(edited)} == {np.dtype(dtype)}
+    assert edited.gravity.tolist() == [1, -2, 3]
+    assert edited.name == "coupled"
+
+
+def test_appending_keeps_the_numbers_of_both():
+    """Limits, damping, friction and armature come from the robot that the joint is of."""
+    fields = ("damping", "friction", "armature", "lower", "upper", "velocity_limit", "effort_limit")
+    robots = []
+    for k, name in enumerate("ab"):
+        numbers = {field: 10 * k + i + 1.0 for i, field in enumerate(fields)}
+        robots.append(rbd.build_model([link(name)], [joint(f"j{name}", None, name, **numbers)]))
+    both = rbd.append_model(robots[0], robots[1])
+    names = [
+        field if "_" in field or len(field) > 5 else f"{field}_position_limit" for field in fields
+    ]
+    for i, field in enumerate(names):
+        assert getattr(both, field).tolist() == [i + 1, 10 + i + 1]
+
+
+def test_editing_does_not_warn_again():
+    """Of what is wrong with the inertias loading has warned."""
+    links, joints = [rbd.Link("a"), link("b")], [joint("j", None, "a"), joint("k", None, "b")]
+    with pytest.warns(rbd.InertiaWarning, match="joint 'j'"):
+        model = rbd.build_model(links, joints)
+    assert rbd.lock_joints(model, {"k": 0.0}).nv == 1
+    assert rbd.append_model(model, model, prefix="x").nv == 4
+
+
+# ------------------------------------------------------------------------ changing numbers by hand
+
+REPLACE = """
+import dataclasses, json, sys
+import jax, jax.numpy as jnp
+import jaxrbd as rbd
+model = rbd.load_robot("double_pendulum")
+for field, change in {
+    "gravity": jnp.zeros(2),
+    "inertia": jnp.zeros((3, 10)),
+    "armature": jnp.zeros(1),
+    "damping": jnp.zeros((2, 1)),
+    "friction": 0 * model.friction[0],
+    "lower_position_limit": jnp.zeros(3),
+    "velocity_limit": [1.0, 2.0],
+    "placement": rbd.Pose(model.placement.R, jnp.zeros((1, 3))),
+    "frame_pose": rbd.Pose(model.frame_pose.R[:1], model.frame_pose.p),
+    "joint_names": ("a", "b", "c"),
+    "frame_bodies": (0,),
+}.items():
+    try:
+        dataclasses.replace(model, **{field: change})
+    except rbd.ModelError as error:
+        print(json.dumps([field, str(error)]))
+    else:
+        print(json.dumps([field, "accepted"]))
+# A batch of robots, and the axes of a vmap, are no faults.
+batch = dataclasses.replace(model, inertia=jnp.ones((5, 2, 10)), gravity=jnp.ones((5, 3)))
+batch = batch.with_dissipation().with_dissipation(False)
+axes = dataclasses.replace(jax.tree.map(lambda _: None, model), inertia=0, gravity=0)
+energies = jax.vmap(rbd.potential_energy, (axes, None))(batch, jnp.zeros(2))
+assert energies.shape == (5,)
+try:
+    model.astype("float64")
+except rbd.ArgumentError as error:
+    print(json.dumps(["astype", str(error)]))
+for dtype in ("float32", jnp.float32):
+    assert model.astype(dtype).dtype == "float32"
+for wrong in (["shoulder"], {"shoulder": "x"}):
+    try:
+        rbd.lock_joints(model, wrong)
+    except rbd.ArgumentError as error:
+        print(json.dumps([str(wrong), str(error)]))
+try:
+    rbd.append_model(model, None)
+except rbd.ArgumentError as error:
+    print(json.dumps(["append_model", str(error)]))
+"""
+
+
+def test_wrong_types_shapes_and_dtypes_are_errors_that_name_the_field():
+    """In a process of its own: without the type checker of the tests, and in single precision."""
+    environment = {k: v for k, v in os.environ.items() if k != "JAX_ENABLE_X64"}
+    command = [sys.executable, "-c", REPLACE]
+    root = pathlib.Path(__file__).parents[1]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=environment, cwd=root, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    said = dict(map(json.loads, done.stdout.splitlines()))
+    robot = "Model('double_pendulum', nb=2, nq=2, nv=2)"
+    assert said.pop("astype").startswith(
+        "dtype is float64, which JAX has switched off: call jax.co"
+    )
+    assert said.pop("append_model") == (
+        "the second argument is 'NoneType', expected the Model of a robot"
+    )
+    assert said.pop("['shoulder']") == (
+        "configuration is a 'list', expected a mapping from joint names to coordinates, such as "
+        "{'shoulder': 0.0}"
+    )
+    assert said.pop("{'shoulder': 'x'}") == (
+        "joint 'shoulder': configuration is 'x', expected numbers (1,)"
+    )
+    assert said == {
+        "gravity": f"gravity has shape (2,), expected (3,) for {robot}",
+        "inertia": f"inertia has shape (3, 10), expected (2, 10) for {robot}",
+        "armature": f"armature has shape (1,), expected (2,) for {robot}",
+        "damping": f"damping has shape (2, 1), expected (2,) for {robot}",
+        "friction": f"friction has shape (), expected (2,) for {robot}",
+        "lower_position_limit": f"lower_position_limit has shape (3,), expected (2,) for {robot}",
+        "velocity_limit": "velocity_limit is a list, expected an array (2,)",
+        "placement": f"placement.p has shape (1, 3), expected (2, 3) for {robot}",
+        "frame_pose": f"frame_pose.R has shape (1, 3, 3), expected (3, 3, 3) for {robot}",
+        "joint_names": f"joint_names has 3 entries, expected 2 for {robot}",
+        "frame_bodies": f"frame_bodies has 1 entries, expected 3 for {robot}",
+    }
+
+
+@pytest.mark.parametrize("dtype", ["int32", "bool", "complex128", "float6"])
+def test_a_model_is_cast_to_floats_only(dtype):
+    with pytest.raises(rbd.ArgumentError, match=r"dtype is .*, expected float32 or float64"):
+        zoo.small().astype(dtype)
+
+
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
         (lambda m: rbd.lock_joints(m, {"nope": 0.0}), "no joint 'nope'"),
+        (lambda m: rbd.lock_joints(m, {"J5": 0.0}), "did you mean 'j5'"),
+        (
+            lambda m: rbd.lock_joints(m, {"j1": np.nan}),
+            r"'j1': configuration \[nan\] is not finite",
+        ),
+        (lambda m: rbd.append_model(m, m, placement=np.eye(3)), r"shape \(3, 3\), expected \(4, 4"),
+        (lambda m: rbd.append_model(m, m.with_dissipation()), "other has its dissipation on"),
+        (lambda m: rbd.append_model(m.with_dissipation(), m), "model has its dissipation on"),
         (lambda m: rbd.lock_joints(m, {"j2": 0.0}), r"'j2' follows \['j1'\]"),
         (lambda m: rbd.lock_joints(m, {"j5": [0.0, 1.0]}), "shape \\(2,\\), expected \\(4,\\)"),
         (lambda m: rbd.append_model(m, m, "nope"), "no frame 'nope'"),
@@ -318,6 +472,16 @@ def test_an_impossible_inertia_warns_or_with_strict_is_refused(fault):
         rbd.build_model([heavy_link], [ON_WORLD])
     with pytest.raises(rbd.ModelError, match=message):
         rbd.build_model([heavy_link], [ON_WORLD], strict=True)
+
+
+@pytest.mark.parametrize(("excess", "possible"), [(1e-7, True), (1e-5, False), (1e-3, False)])
+def test_the_digits_that_are_left_to_files(excess, possible):
+    """Principal moments may miss the triangle inequality, or zero, by a relative 1e-6."""
+    for moments, message in (((1, 1, 2 * (1 + excess)), "triangle"), ((1, 1, -excess), "positive")):
+        part = rbd.Link("a", rbd.link_inertia(1.0, (0.1, 0.2, 0.3), np.diag(moments)))
+        faults = inertia_faults([part])
+        assert (faults == {}) == possible
+        assert possible or message in faults["a"]
 
 
 def test_a_point_mass_anywhere_is_possible(rng):

@@ -148,13 +148,24 @@ def test_rollout_that_cannot_write(tmp_path, capsys):
 
 @pytest.mark.parametrize(
     "options",
-    [["--batch", "0"], ["--steps", "-1"], ["--dt", "0"], ["--dt", "nan"], ["--seed", "x"]],
+    [
+        ["--batch", "0"],
+        ["--batch", "foo"],
+        ["--steps", "-1"],
+        ["--steps", "1.5"],
+        ["--dt", "0"],
+        ["--dt", "nan"],
+        ["--dt", "foo"],
+        ["--seed", "x"],
+    ],
 )
 def test_options_out_of_range(options, capsys):
     with pytest.raises(SystemExit) as stop:
         cli.main(["rollout", "pendulum", *options])
     assert stop.value.code == 2
-    assert f"argument {options[0]}" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert f"argument {options[0]}: expected " in error
+    assert f"found {options[1]}" in error.replace("'", "")
 
 
 def test_info(capsys):
@@ -196,17 +207,58 @@ def test_check_passes_the_bundled_robots(robot, capsys):
     assert capsys.readouterr().out == f"ok: {robot_path(robot)}\n"
 
 
-@pytest.mark.parametrize(
-    ("content", "faults"), [(BAD, ["nowhere", "axis"]), (HEAVY_ON_ONE_SIDE, ["triangle"])]
-)
-def test_check_lists_the_faults(content, faults, tmp_path, capsys):
+def test_check_lists_the_faults(tmp_path, capsys):
     path = tmp_path / "bad.urdf"
-    path.write_text(content)
+    path.write_text(BAD)
     assert cli.main(["check", str(path)]) == 1
     text = capsys.readouterr().out
-    for fault in faults:
+    for fault in ("nowhere", "axis"):
         assert fault in text
     assert re.search(rf"{re.escape(str(path))}: \d+ faults?$", text.strip())
+
+
+def test_check_separates_warnings_from_faults(tmp_path, capsys):
+    """With warnings alone the status is 0, with --strict 1; faults come first."""
+    path = tmp_path / "odd.urdf"
+    path.write_text(HEAVY_ON_ONE_SIDE)
+    warning = f"{path}:3: warning: link 'arm': triangle inequality violated"
+    assert cli.main(["check", str(path)]) == 0
+    first, last = capsys.readouterr().out.splitlines()
+    assert first.startswith(warning)
+    assert last == f"ok: {path} (1 warning)"
+    assert cli.main(["check", "--strict", str(path)]) == 1
+    assert capsys.readouterr().out.splitlines()[1] == f"{path}: 1 warning"
+    path.write_text(HEAVY_ON_ONE_SIDE.replace('damping="0.1"', 'damping="-1"'))
+    assert cli.main(["check", str(path)]) == 1
+    fault, warned, summary = capsys.readouterr().out.splitlines()
+    assert fault.startswith(f"{path}:14: joint 'j': <dynamics damping")
+    assert warned.startswith(warning)
+    assert summary == f"{path}: 1 fault, 1 warning"
+
+
+def test_check_lists_joints_that_nothing_resists(tmp_path, capsys):
+    path = tmp_path / "empty.urdf"
+    path.write_text(
+        HEAVY_ON_ONE_SIDE.replace('value="1"', 'value="0"')
+        .replace("5", "0")
+        .replace('ixx="1" iyy="1"', 'ixx="0" iyy="0"')
+    )
+    assert cli.main(["check", str(path)]) == 0
+    warned, summary = capsys.readouterr().out.splitlines()
+    assert warned.startswith(f"{path}:9: warning: joint 'j': no link that moves with 'arm' has")
+    assert summary == f"ok: {path} (1 warning)"
+
+
+def test_check_prints_rounding_as_zero(tmp_path, capsys):
+    """A rod of inertia 0 about its own axis, stated about a distant centre of mass."""
+    path = tmp_path / "rod.urdf"
+    path.write_text(
+        HEAVY_ON_ONE_SIDE.replace("<mass", '<origin xyz="0.3 0.7 0.1" rpy="1 2 3"/><mass').replace(
+            'iyy="1" izz="5"', 'iyy="0" izz="2"'
+        )
+    )
+    cli.main(["check", str(path)])
+    assert "principal moments 0, 1, 2 kg m^2" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", ["rollout", "info", "check"])

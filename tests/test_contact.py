@@ -666,3 +666,20 @@ def test_what_is_wrong_is_named(message):
     with pytest.raises(rbd.ArgumentError) as error:
         WRONG[message]()
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("dt", 0.0), ("dt", -0.01), ("regularisation", 0.0), ("regularisation", -1.0)]
+    + [("recovery", -0.1), ("dt", float("nan"))],
+)
+def test_a_number_out_of_range(model, name, value):
+    q, v, tau, *_ = zoo.state(model)
+    scene = Scene(("l0", "l2"), 0.1)
+
+    def step(numbers):
+        return contact.contact_step(model, scene, q, v, tau, **{"dt": DT, **numbers})
+
+    with pytest.raises(rbd.ArgumentError, match=f"{name} is {value}, expected"):
+        step({name: value})
+    assert jnp.all(jnp.isnan(jax.jit(step)({name: value}).v))

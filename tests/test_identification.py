@@ -1,6 +1,7 @@
 """Inertias from measurements: how many numbers there are, and that noise is all that stays."""
 
 import functools
+import re
 from typing import NamedTuple
 
 import equinox as eqx
@@ -21,6 +22,7 @@ from jaxrbd.inertial_parameters import (
 )
 from zoo import close
 
+WEIGHT = 0.5  # of the prior among rigid bodies
 NOISE = 0.05  # N m: 0.1 % of what the arm's shoulder bears
 
 
@@ -84,7 +86,9 @@ def linear():
 def consistent():
     stated, true = arm()
     noise = np.full(7, NOISE)
-    return rbd.identify_consistent_inertia(stated, *measure(true), noise=noise, regularization=1.0)
+    return rbd.identify_consistent_inertia(
+        stated, *measure(true), noise=noise, regularization=WEIGHT
+    )
 
 
 # ------------------------------------------------------------------------------ base parameters
@@ -110,6 +114,47 @@ def test_number_of_base_parameters(name):
 @pytest.mark.parametrize("n", [1, 4])
 def test_number_of_base_parameters_of_a_chain_of_skew_hinges(n):
     assert rbd.base_parameters(zoo.chain(n)).rank == 7 * n - 4
+
+
+@pytest.mark.parametrize("length", [1e-6, 1e-3, 1e3, 1e6])
+@pytest.mark.parametrize("name", ["cart_pole", "arm7"])
+def test_number_of_base_parameters_does_not_depend_on_the_size_of_the_robot(name, length):
+    """Gravity keeps its size: of a small robot it is all that is felt, of a large one nothing."""
+    model = rbd.load_robot(name)
+    model = eqx.tree_at(lambda m: m.placement.p, model, model.placement.p * length)
+    base = rbd.base_parameters(model)
+    assert base.rank == COUNTS[name]
+    by_hand = rbd.base_parameters(rbd.load_robot(name)).independent
+    assert base.independent.tolist() == by_hand.tolist()
+
+
+@pytest.mark.parametrize("lengths", [(1, 1e3, 1e-3, 1), (1, 1e-4, 1e4, 1e-2)])
+def test_number_of_base_parameters_of_very_different_links(lengths):
+    model = zoo.chain(4)
+    p = model.placement.p * np.array(lengths)[:, None]
+    assert rbd.base_parameters(eqx.tree_at(lambda m: m.placement.p, model, p)).rank == 7 * 4 - 4
+
+
+@pytest.mark.parametrize(("tilt", "rank"), [(0.0, 1), (1e-12, 1), (1e-10, 1), (1e-4, 3)])
+def test_an_axis_that_is_vertical_but_for_its_digits_is_vertical(tilt, rank):
+    """In a hinge that leans by 1e-10 rad gravity moves less than the tolerance of what it could."""
+    joint = rbd.JointSpec(
+        "j", rbd.joints.Revolute((0, 0, 1)), None, "a", rbd.pose_matrix((1, 2, 3), (tilt, 0, 0))
+    )
+    link = rbd.Link("a", zoo.random_inertia(np.random.default_rng(0)))
+    assert rbd.base_parameters(rbd.build_model([link], [joint])).rank == rank
+
+
+def test_no_entry_of_the_regressor_is_larger_than_what_was_summed():
+    from jaxrbd._algorithms.regressors import summed_sizes
+
+    for model in (zoo.chain(4), zoo.small()):
+        q, v, a, _ = zoo.state(model)
+        Y, sizes = regressor(model, q[None], v[None], a[None])[0], summed_sizes(model, q, v, a)
+        assert Y.shape == sizes.shape
+        assert np.all(np.abs(Y) <= sizes * (1 + 1e-12))
+        felt = sizes > 0
+        assert np.median(np.abs(Y)[felt] / sizes[felt]) > 0.01
 
 
 def test_base_parameters_by_hand():
@@ -175,12 +220,23 @@ def test_what_forces_do_not_tell_stays_at_the_prior():
     stated, _ = arm()
     found = linear()
     change = np.asarray(found.inertia - stated.inertia).ravel()
-    untold = np.linalg.svd(found.base.grouping)[2][found.base.rank :]
-    assert np.max(np.abs(untold @ change)) < 1e-12 < 1e-2 < np.max(np.abs(change))
+    unit = units(stated.inertia)
+    untold = np.linalg.svd(found.base.grouping * unit)[2][found.base.rank :]
+    assert np.max(np.abs(untold @ (change / unit))) < 1e-12 < 1e-2 < np.max(np.abs(change))
     prior = jnp.array(np.random.default_rng(0).normal(size=(7, 10)))
     other = rbd.identify_inertia(stated, *measure(arm()[1]), prior=prior)
-    close(untold @ np.asarray(other.inertia).ravel(), untold @ np.asarray(prior).ravel(), 1e-12)
+    change, unit = np.asarray(other.inertia - prior).ravel(), units(prior)
+    untold = np.linalg.svd(found.base.grouping * unit)[2][found.base.rank :]
+    assert np.max(np.abs(untold @ (change / unit))) < 1e-11
     close(other.base_parameters, found.base_parameters, 1e-11)
+
+
+def units(inertia):
+    """The sizes of bodies, by which the changes of their ten numbers are divided."""
+    m = np.abs(inertia[:, 0])
+    r = np.sqrt(np.sum(np.abs(inertia[:, np.array([4, 6, 9])]), axis=1) / (2 * m))
+    m, r = m[:, None], r[:, None]
+    return np.asarray(m * np.concatenate([r**0] + [r] * 3 + [r**2] * 6, axis=1)).ravel()
 
 
 def test_only_the_consistent_estimate_is_of_rigid_bodies():
@@ -197,6 +253,159 @@ def test_regularization_draws_towards_the_prior():
         distances.append(np.linalg.norm(found.inertia - stated.inertia))
     assert distances[0] > distances[1] > distances[2]
     assert distances[2] < 1e-6
+
+
+@pytest.mark.parametrize("weight", [1e-2, 1e2, 1e6])
+def test_regularization_is_the_weight_that_it_says(weight):
+    """Against the normal equations of all seventy numbers, which are regular with a weight."""
+    stated, true = arm()
+    q, v, a, tau = measure(true)
+    found = rbd.identify_inertia(stated, q, v, a, tau, regularization=weight)
+    Y = np.asarray(regressor(stated, q, v, a)).reshape(-1, 70)
+    missing = (tau - np.asarray(rnea(stated, q, v, a))).ravel()
+    unit = units(stated.inertia)
+    A = np.concatenate([Y * unit, np.sqrt(weight) * np.eye(70)])
+    change = np.linalg.lstsq(A, np.append(missing, np.zeros(70)), rcond=None)[0]
+    close(np.asarray(found.inertia - stated.inertia).ravel() / unit, change, 1e-9)
+
+
+# Units of mass and of length. Time keeps its unit, so that gravity is a length.
+UNITS = {"a thousand metres": (1.0, 1e3), "milligrams": (1e-6, 1.0), "both": (1e-6, 1e3)}
+
+
+def in_units(model, mass, length):
+    scale = mass * length ** np.array([0, 1, 1, 1, 2, 2, 2, 2, 2, 2])
+    return eqx.tree_at(
+        lambda m: (m.inertia, m.placement.p, m.gravity, m.armature),
+        model,
+        (
+            model.inertia * scale,
+            model.placement.p * length,
+            model.gravity * length,
+            model.armature * mass * length**2,
+        ),
+    ), scale
+
+
+@pytest.mark.parametrize("units_of", UNITS)
+@pytest.mark.parametrize("consistent_ones", [False, True])
+def test_the_estimate_does_not_depend_on_units(units_of, consistent_ones):
+    stated, true = arm()
+    mass, length = UNITS[units_of]
+    torque = mass * length**2
+    q, v, a, tau = measure(true)
+    noise = np.full(7, NOISE)
+    identify = rbd.identify_consistent_inertia if consistent_ones else rbd.identify_inertia
+    expected = identify(stated, q, v, a, tau, noise=noise, regularization=2.0)
+    model, scale = in_units(stated, mass, length)
+    found = identify(model, q, v, a, tau * torque, noise=noise * torque, regularization=2.0)
+    assert expected.converged
+    assert found.converged
+    assert found.base.rank == 43
+    close(found.inertia / scale, expected.inertia, 1e-6 if consistent_ones else 1e-8)
+    close(found.residual_rms, expected.residual_rms, 1e-9)
+    head = np.tile(scale, 7)[expected.base.independent]
+    deviation = found.standard_deviation / head / expected.standard_deviation
+    close(deviation, np.ones(43), 1e-6)
+
+
+def test_a_robot_at_rest_tells_as_much_in_any_units():
+    stated, true = arm()
+    q, _, _ = sine_sums(stated, 400, 0)
+    v = a = np.zeros_like(q)
+    for mass, length in UNITS.values():
+        model, scale = in_units(stated, mass, length)
+        tau = rnea(with_inertia(model, true.inertia * scale), q, v, a)
+        with pytest.raises(rbd.ArgumentError, match=r"tell 12 of the 43 base parameters"):
+            rbd.identify_inertia(model, q, v, a, tau)
+
+
+def test_dissipation_is_accounted_for_where_it_is_on():
+    """Damping and friction of the model, exactly; with it off they are the inertias' to explain."""
+    stated, true = (
+        eqx.tree_at(
+            lambda m: (m.damping, m.friction),
+            model,
+            (jnp.linspace(1.0, 3.0, 7), jnp.linspace(0.5, 2.0, 7)),
+        ).with_dissipation()
+        for model in arm()
+    )
+    samples = measure(true, noise=0)
+    for identify in (rbd.identify_inertia, rbd.identify_consistent_inertia):
+        found = identify(stated, *samples, regularization=1e-9)
+        expected = found.base.grouping @ np.asarray(true.inertia).ravel()
+        close(found.base_parameters, expected, 1e-5)
+        assert found.residual_rms < 1e-5
+        assert identify(stated.with_dissipation(False), *samples).residual_rms > 0.1
+
+
+def test_covariance_is_that_of_many_estimates():
+    """Of 3,000 estimates from few samples: their spread is the covariance that each states.
+
+    Twelve equations for six numbers: dividing by twelve instead of by their difference, six, would
+    halve it. The mean of 3,000 variances is known to about 1 %.
+    """
+    model = rbd.load_robot("double_pendulum")
+    q, v, a = sine_sums(model, 6, 4)
+    tau = np.asarray(rnea(model, q, v, a))
+    base = rbd.base_parameters(model)
+    Y = np.asarray(regressor(model, q, v, a)).reshape(12, 20)[:, base.independent]
+    exact = NOISE**2 * np.linalg.inv(Y.T @ Y)
+    rng = np.random.default_rng(2)
+    noise = NOISE * rng.normal(size=(3000, 6, 2))
+    # The estimate is linear in tau: one call gives the covariance of a unit of residual.
+    found = rbd.identify_inertia(model, q, v, a, tau + noise[0])
+    unit = found.covariance / found.residual_rms**2
+    residual = noise.reshape(-1, 12) @ (np.eye(12) - Y @ np.linalg.pinv(Y)).T
+    stated = np.mean(residual**2) * unit
+    close(stated / np.sqrt(np.outer(np.diag(exact), np.diag(exact))), correlation(exact), 0.03)
+
+
+def correlation(covariance):
+    deviation = np.sqrt(np.diag(covariance))
+    return covariance / np.outer(deviation, deviation)
+
+
+@pytest.mark.parametrize("identify", [rbd.identify_inertia, rbd.identify_consistent_inertia])
+@pytest.mark.parametrize("what", ["v", "a", "tau", "noise"])
+def test_huge_data_are_an_error(identify, what):
+    model = rbd.load_robot("double_pendulum")
+    q, v, a, tau = measure(model, samples=10)
+    given = {"q": q, "v": v, "a": a, "tau": tau, "noise": np.ones(2)}
+    given[what] = given[what] * (1e-200 if what == "noise" else 1e200)
+    with pytest.raises(rbd.ArgumentError, match=f"{what}.*: the squares of the forces over the no"):
+        identify(model, **given)
+
+
+@pytest.mark.parametrize("identify", [rbd.identify_inertia, rbd.identify_consistent_inertia])
+@pytest.mark.parametrize(("what", "factor"), [("v", 1e20), ("v", 1e60), ("tau", 1e20), ("a", 1e30)])
+def test_large_data_are_an_error_or_explained(identify, what, factor):
+    """Never an exception of NumPy, and no estimate that is worse than the prior."""
+    model = rbd.load_robot("double_pendulum")
+    q, v, a, tau = measure(model, samples=10, noise=0)
+    given = {"q": q, "v": v, "a": a, "tau": tau}
+    given[what] = given[what] * factor
+    before = np.sqrt(np.mean((given["tau"] - rnea(model, *list(given.values())[:3])) ** 2))
+    found, message = None, ""
+    try:
+        found = identify(model, **given)
+    except rbd.ArgumentError as error:
+        message = str(error)
+    if found is None:
+        assert re.search("double precision|too different sizes", message)
+    else:
+        assert found.residual_rms < before
+        assert np.all(np.isfinite(found.inertia))
+
+
+@pytest.mark.parametrize("factor", [1e-100, 1e100])
+def test_large_and_small_data_are_explained(factor):
+    model = rbd.load_robot("double_pendulum")
+    q, v, a, tau = measure(model, samples=10)
+    expected = rbd.identify_inertia(model, q, v, a, tau)
+    found = rbd.identify_inertia(model, q, v, a, tau * factor, prior=model.inertia * factor)
+    close(found.inertia / factor, expected.inertia, 1e-9)
+    close(found.residual_rms / factor, expected.residual_rms, 1e-9)
 
 
 def test_regularization_stands_in_for_motion_that_is_missing():
@@ -254,7 +463,7 @@ def test_consistent_estimate_does_not_depend_on_the_frames():
     samples, noise = measure(true), np.full(7, NOISE)
     close(rnea(moved(true), *samples[:3]), rnea(true, *samples[:3]))
     found = rbd.identify_consistent_inertia(
-        moved(stated), *samples, noise=noise, regularization=1.0
+        moved(stated), *samples, noise=noise, regularization=WEIGHT
     )
     close(found.inertia, moved(with_inertia(stated, consistent().inertia)).inertia, 1e-9)
 
@@ -273,7 +482,7 @@ def test_consistent_estimate_is_the_minimum():
             missing = (tau - jax.vmap(rbd.rnea, (None, 0, 0, 0))(model, q, v, a)) / noise
             ratio = jnp.linalg.solve(J0, pseudo_inertia(inertia))
             D = jnp.trace(ratio, axis1=1, axis2=2) - jnp.linalg.slogdet(ratio)[1] - 4
-            return jnp.sum(missing**2) / 2 + jnp.sum(D)
+            return jnp.sum(missing**2) / 2 + WEIGHT * jnp.sum(D)
 
         return jax.grad(cost)(theta)
 

@@ -19,7 +19,7 @@ LAYERS = (
     ("se3", "inertial_parameters", "topology"),
     ("joints", "tree"),
     ("coupling", "description"),
-    ("model", "checks"),
+    ("model", "checks", "mass_check"),
     ("joint_space", "arguments"),
     ("builder", "configuration"),
     ("editing", "tangent"),

@@ -6,7 +6,15 @@ import mpmath
 import numpy as np
 import pytest
 
-from jaxrbd._linear import positive_inverse, power_of_two, symmetric_eigenvalues
+from jaxrbd._linear import (
+    complement,
+    positive_inverse,
+    positive_solve,
+    power_of_two,
+    pseudo_inverse,
+    solve,
+    symmetric_eigenvalues,
+)
 from zoo import close
 
 inverse = jax.jit(positive_inverse)
@@ -154,3 +162,90 @@ def test_powers_of_two(dtype):
     assert np.all(1 / p >= limits.tiny)
     assert power_of_two(jnp.zeros((), dtype)) == 0
     assert jax.grad(power_of_two)(jnp.ones((), dtype)) == 0
+
+
+# ------------------------------------------------------------------------------- other inverses
+
+
+def test_a_positive_solve_and_its_derivatives(rng):
+    M, dM = positive(9, 10.0, rng), positive(9, 10.0, rng)
+    b, db = rng.normal(size=(9, 2)), rng.normal(size=(9, 2))
+    operands, changes = (jnp.array(M), jnp.array(b)), (jnp.array(dM), jnp.array(db))
+    value, derivative = jax.jvp(positive_solve, operands, changes)
+    close(value, np.linalg.solve(M, b), 1e-13)
+    close(derivative, np.linalg.solve(M, db - dM @ value), 1e-13)
+    weights = jnp.array(rng.normal(size=(9, 2)))
+    _, pull = jax.vjp(positive_solve, *operands)
+    reverse = sum(jnp.sum(x * y) for x, y in zip(pull(weights), changes))
+    close(reverse, jnp.sum(weights * derivative), 1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_solution_for_any_square_matrix(dtype, rng):
+    """Pivots that are zero until rows are exchanged, and rows of very different size."""
+    A = rng.normal(size=(8, 8))
+    A[np.arange(8), np.arange(8)] = 0
+    A[:2, :2] = 0
+    sizes = np.geomspace(1e-12, 1e12, 8)
+    b = rng.normal(size=8)
+    found = jax.jit(solve)(jnp.asarray(sizes[:, None] * A, dtype), jnp.asarray(sizes * b, dtype))
+    allowed = 20 * np.finfo(dtype).eps * np.linalg.cond(A)
+    close(np.asarray(found, float), np.linalg.solve(A, b), allowed)
+
+
+def test_the_derivatives_of_a_solution(rng):
+    A, dA = rng.normal(size=(2, 6, 6))
+    b = rng.normal(size=6)
+    x = np.linalg.solve(A, b)
+    _, forward = jax.jvp(lambda A: solve(A, jnp.array(b)), (jnp.array(A),), (jnp.array(dA),))
+    close(forward, -np.linalg.solve(A, dA @ x), 1e-12)
+    weights = rng.normal(size=6)
+    reverse = jax.grad(lambda A: jnp.sum(weights * solve(A, jnp.array(b))))(jnp.array(A))
+    close(reverse, -np.outer(np.linalg.solve(A.T, weights), x), 1e-12)
+
+
+CASES = {  # m rows, n columns, rank, condition
+    "independent": (12, 18, 12, 1e2),
+    "redundant": (12, 18, 8, 1e2),
+    "more rows than columns": (30, 12, 12, 1e2),
+    "more rows, and redundant": (30, 12, 6, 10.0),
+    "ill-conditioned": (24, 35, 18, 1e4),
+}
+rank_inverse = jax.jit(pseudo_inverse)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("case", CASES)
+def test_a_pseudo_inverse_has_the_error_of_a_solve(case, dtype, rng):
+    m, n, rank, condition = CASES[case]
+    U, V = (np.linalg.qr(rng.normal(size=(k, k)))[0][:, :rank] for k in (m, n))
+    values = np.geomspace(1, 1 / condition, rank)
+    A, expected = (U * values) @ V.T, (V / values) @ U.T
+    error = np.full(m, np.finfo(dtype).eps, dtype)
+    found = np.asarray(rank_inverse(jnp.asarray(A, dtype), error), float)
+    close(found / condition, expected / condition, 3 * np.finfo(dtype).eps * condition)
+
+
+def test_the_rounding_errors_of_rows_decide_the_rank():
+    """The same small difference of two rows counts, or it is rounding."""
+    A = jnp.array([[1.0, 0.0, 0.0], [1.0, 1e-9, 0.0], [0.0, 0.0, 1e-20]])
+    counts = rank_inverse(A, jnp.array([1e-16, 1e-16, 1e-36]))
+    close(counts @ A, np.eye(3), 1e-6)
+    rounding = rank_inverse(A, jnp.array([1e-9, 1e-9, 1e-36]))
+    expected = np.zeros((3, 3))
+    expected[0, :2], expected[2, 2] = 0.5, 1e20
+    close(rounding / 1e20, expected / 1e20, 1e-15)
+    close(rounding[:2], expected[:2], 1e-8)
+
+
+def test_the_pseudo_inverse_of_no_rows():
+    assert pseudo_inverse(jnp.zeros((0, 4)), jnp.zeros(0)).shape == (4, 0)
+    assert not jnp.any(rank_inverse(jnp.zeros((3, 4)), jnp.ones(3)))
+
+
+@pytest.mark.parametrize("row", [(1, 0, 0), (-1, 0, 0), (0, -1, 0), (0, 0, 1), (-1, -2, -2)])
+def test_the_complement_of_a_row(row):
+    S = jnp.array([row], float)
+    T = complement(S)
+    close(T @ T.T, np.eye(2), 1e-15)
+    close(T @ S.T, np.zeros((2, 1)), 1e-15)

@@ -105,7 +105,7 @@ def test_functions_are_not_saved(tmp_path):
     path = tmp_path / "robot.jaxrbd"
     with pytest.raises(rbd.ArgumentError, match="joint 'j1' is a Custom"):
         rbd.save_model(zoo.following(), path)
-    links = [rbd.Link(name, rbd.link_inertia(1.0)) for name in ("a", "b")]
+    links = [rbd.Link(name, rbd.link_inertia(1.0, (0.1, 0.2, 0.3))) for name in ("a", "b")]
     specs = [
         rbd.JointSpec("first", joints.Revolute((0, 0, 1)), None, "a"),
         rbd.JointSpec(
@@ -213,6 +213,74 @@ def _whole(path):
     header, body = _sealed.read_sealed(path, "model", 1)
     assert body == bytes([header["number"] % 256]) * 10**6
     return header["number"]
+
+
+LEFT = "0123456789abcdef"
+
+
+def test_what_a_killed_writer_leaves_is_removed_by_the_next(tmp_path):
+    """A writer killed while it writes, and one before its first byte; others' files stay."""
+    path = tmp_path / "robot.jaxrbd"
+    command = [sys.executable, "-c", WRITER, str(path)]
+    while not (left := [*tmp_path.glob(".robot.jaxrbd.*.tmp")]):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == "ready\n"
+            for _ in range(10_000):
+                if [*tmp_path.glob(".robot.jaxrbd.*.tmp")]:
+                    break
+            writer.kill()
+    empty = tmp_path / f".robot.jaxrbd.{LEFT}.tmp"
+    empty.write_bytes(b"")
+    others = {
+        ".robot.jaxrbd.0123.tmp": b"jaxrbd ",  # not a name that jaxrbd gives
+        f".robot.jaxrbd.{LEFT.upper()}.tmp": b"jaxrbd ",
+        f".arm.jaxrbd.{LEFT}.tmp": b"jaxrbd model",  # of another file
+        f".robot.jaxrbd.{LEFT[::-1]}.tmp": b"something else",
+        f"robot.jaxrbd.{LEFT}.tmp": b"jaxrbd model",
+    }
+    for name, content in others.items():
+        (tmp_path / name).write_bytes(content)
+    rbd.save_model(zoo.small(), path)
+    assert not any(file.exists() for file in [empty, *left])
+    assert sorted(file.name for file in tmp_path.iterdir()) == sorted([path.name, *others])
+    assert all((tmp_path / name).read_bytes() == content for name, content in others.items())
+
+
+def test_writers_at_once_leave_each_others_new_files(tmp_path, monkeypatch):
+    """While one writer is at work, another one saves and looks for what was left."""
+    pytest.importorskip("fcntl")
+    path, fsync, seen = tmp_path / "robot.jaxrbd", os.fsync, []
+
+    def save_in_between(descriptor):
+        if not seen:
+            seen.append(None)
+            command = [sys.executable, "-c", WRITER.replace("10**6):", "3):"), str(path)]
+            subprocess.run(command, check=True, capture_output=True, timeout=60)
+            seen.extend(tmp_path.glob(".robot.jaxrbd.*.tmp"))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", save_in_between)
+    rbd.save_model(zoo.small(), path)
+    assert len(seen) == 2, "the new file of this writer is still there when the other has ended"
+    same(rbd.load_model(path), zoo.small())
+    assert [*tmp_path.iterdir()] == [path]
+
+
+def test_a_new_file_that_another_removed_before_it_was_locked_is_made_again(tmp_path, monkeypatch):
+    fcntl = pytest.importorskip("fcntl")
+    flock, removed = fcntl.flock, []
+
+    def remove_first(file, how):
+        if not removed:
+            removed.extend(tmp_path.iterdir())
+            removed[0].unlink()
+        return flock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", remove_first)
+    rbd.save_model(zoo.small(), tmp_path / "robot.jaxrbd")
+    assert len(removed) == 1
+    assert [*tmp_path.iterdir()] == [tmp_path / "robot.jaxrbd"]
 
 
 def test_a_link_stays_a_link_and_a_new_file_has_the_usual_mode(tmp_path):

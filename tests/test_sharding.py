@@ -26,16 +26,15 @@ HERE = pathlib.Path(__file__).parent
 
 
 def environment(**changes) -> dict[str, str]:
-    """This process's, with a thread more than there are devices: see docs/devices.md.
+    """This process's, without fused multiply-adds, so that all programs round alike.
 
-    Without fused multiply-adds, which XLA places otherwise in a program of one device than in one
-    of many, so that all round alike.
+    XLA places them otherwise in a program of one device than in one of many.
     """
     flags = os.environ.get("XLA_FLAGS", "")
     if platform.machine() in ("x86_64", "AMD64"):
         flags += " --xla_cpu_max_isa=AVX"
     path = os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")])
-    return {**os.environ, "XLA_FLAGS": flags, "NPROC": "9", "PYTHONPATH": path, **changes}
+    return {**os.environ, "XLA_FLAGS": flags, "PYTHONPATH": path, **changes}
 
 
 def free_port() -> int:
@@ -93,7 +92,7 @@ def two(tmp_path_factory):
     """Two processes, of one device each."""
     folder = tmp_path_factory.mktemp("two")
     port = free_port()
-    run(*([HERE / "on_devices.py", "part", folder, port, i] for i in range(2)), NPROC="1")
+    run(*([HERE / "on_devices.py", "part", folder, port, i] for i in range(2)))
     return [load(folder / f"part{i}") for i in range(2)]
 
 
@@ -180,7 +179,7 @@ def test_the_documented_programs(tmp_path):
     first, fall = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     (tmp_path / "fall.py").write_text(fall)
     command = ["fall.py", f"localhost:{free_port()}", 2]
-    run(["-c", first], [*command, 0], [*command, 1], folder=tmp_path, NPROC="1")
+    run(["-c", first], [*command, 0], [*command, 1], folder=tmp_path)
     model = rbd.load_robot("double_pendulum")
     q = jnp.stack([jnp.linspace(-1, 1, 64)] * 2, axis=1)
     rest = jnp.zeros_like(q)
@@ -202,8 +201,7 @@ def test_rollout_on_two_devices_is_the_rollout_on_one(tmp_path, capsys):
         assert np.array_equal(first[name], second[name]), name
 
 
-def test_rollout_on_more_devices_than_there_are(capsys, monkeypatch, tmp_path):
-    monkeypatch.setenv("NPROC", "1")  # what the command changes, to be put back
+def test_rollout_on_more_devices_than_there_are(capsys, tmp_path):
     options = ["--no-plot", "--out", str(tmp_path)]
     assert cli.main(["rollout", "pendulum", "--devices", "3", *options]) == 1
     assert "--devices 3: JAX has 1 of platform cpu" in capsys.readouterr().err

@@ -26,7 +26,8 @@ def joint(name, parent, child, inside=LIMIT, kind="revolute") -> str:
 
 
 def robot(*elements: str, links="ab", attributes="") -> str:
-    links = "".join(f'<link name="{name}"/>' for name in links)
+    body = f'<inertial><mass value="1"/>{INERTIA}</inertial>'
+    links = "".join(f'<link name="{name}">{body}</link>' for name in links)
     return f'<robot name="r" {attributes}>{links}{"".join(elements)}</robot>'
 
 
@@ -232,7 +233,7 @@ def test_damping_and_friction():
 
 CHAIN = robot(
     joint("j1", "a", "b", LIMIT + '<mimic joint="j2" multiplier="2" offset="1"/>'),
-    joint("j2", "b", "c", LIMIT + '<mimic joint="j3" multiplier="-3"/>'),
+    joint("j2", "b", "c", LIMIT + '<mimic joint="j3" multiplier="-3" offset="0.25"/>'),
     joint("j3", "c", "d"),
     links="abcd",
 )
@@ -241,13 +242,14 @@ CHAIN = robot(
 def test_mimic_reads_multiplier_and_offset():
     assert only_joint(LIMIT + '<mimic joint="j"/>').mimic == Mimic("j", 1.0, 0.0)
     _, _, joints = parse_urdf(CHAIN)
-    assert [spec.mimic for spec in joints] == [None, Mimic("j2", 2.0, 1.0), Mimic("j3", -3.0), None]
+    mimics = [None, Mimic("j2", 2.0, 1.0), Mimic("j3", -3.0, 0.25), None]
+    assert [spec.mimic for spec in joints] == mimics
 
 
 def test_mimic_of_a_mimic():
     model = load_urdf(CHAIN)
     assert (model.nb, model.nq, model.nv) == (3, 1, 1)
-    np.testing.assert_allclose(model.coupling.position(jnp.array([0.5])), [-2, -1.5, 0.5])
+    np.testing.assert_allclose(model.coupling.position(jnp.array([0.5])), [-1.5, -1.25, 0.5])
 
 
 def test_mimic_false_leaves_joints_independent_and_mimic_unread():
@@ -345,7 +347,13 @@ def test_a_single_link():
 
 # ---------------------------------------------------------------------------------- XML and files
 
-PLAIN = robot(joint("j", "a", "b"), '<link name="c"/>', joint("k", "b", "c"))
+PLAIN = robot(
+    joint("j", "a", "b"),
+    '<link name="c"/>',
+    joint("k", "b", "c"),
+    joint("weld", "c", "d", "", "fixed"),
+    links="abd",
+)
 
 
 def described(*args, **options):

@@ -370,7 +370,7 @@ def test_random_damage_gives_a_model_or_a_named_fault(rng):
             damaged[at] = str(rng.choice([*scraps, *words]))
         text = "".join(damaged)
         faults = validate_urdf(text)
-        if all("moment" in fault for fault in faults):
+        if all(": warning: " in fault for fault in faults):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", InertiaWarning)
                 load_urdf(text)
@@ -579,7 +579,7 @@ def test_an_inertia_that_cannot_exist_warns_or_fails(what):
     message = str(error_of(text, strict=True))
     assert message.startswith("<string>:3: ")
     assert what in message
-    assert validate_urdf(text) == [message]
+    assert validate_urdf(text) == [message.replace(":3: ", ":3: warning: ", 1)]
 
 
 def test_an_inertia_is_reported_beside_other_faults():

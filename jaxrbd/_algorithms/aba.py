@@ -56,7 +56,7 @@ def aba(
     and to differentiate; this is the better for long chains. Where joints follow others (mimic),
     and so the dofs are no tree, it is `forward_dynamics` itself. Source: Featherstone, table 7.1.
     """
-    if not model.is_tree:
+    if not arguments.robot(model).is_tree:
         return forward_dynamics(model, q, v, tau, f_ext)
     q = arguments.configuration(model, q)
     v = arguments.velocity(model, v)
@@ -81,7 +81,7 @@ def aba_minverse(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "nv nv
     faster for robots; this is the better for long chains. Where joints follow others (mimic) it is
     `minverse` itself. Raises ArgumentError on a wrong shape or dtype. Source: Carpentier (2018).
     """
-    if not model.is_tree:
+    if not arguments.robot(model).is_tree:
         return minverse(model, q)
     X = forward_kinematics(model, q).X_PB
     at_rest = jnp.zeros((model.nb, 6), model.dtype)

@@ -27,7 +27,8 @@ def ltl_factor(model: Model, M: ArrayLike) -> Float[Array, "nv nv"]:
     ArgumentError on a wrong shape or dtype, or for a model whose joints follow others (mimic),
     whose M has no such zeros. Source: Featherstone, table 6.3 (LTL).
     """
-    M = arguments.array(model, M, "M", (model.nv, model.nv), "nv, nv")
+    nv = arguments.robot(model).nv
+    M = arguments.array(model, M, "M", (nv, nv), "nv, nv")
     ancestors = _ancestors(model)
 
     def step(H, at):
@@ -51,7 +52,8 @@ def ltl_solve(model: Model, L: ArrayLike, b: ArrayLike) -> Float[Array, " nv"]:
     `b` (nv,); a matrix of right-hand sides goes through `jax.vmap`. Raises ArgumentError as
     `ltl_factor` does. Source: Featherstone, table 6.5.
     """
-    L = arguments.array(model, L, "L", (model.nv, model.nv), "nv, nv")
+    nv = arguments.robot(model).nv
+    L = arguments.array(model, L, "L", (nv, nv), "nv, nv")
     b = arguments.velocity(model, b, "b")
     ancestors = _ancestors(model)
     rows = jnp.take_along_axis(jnp.pad(L, ((0, 0), (0, 1))), ancestors, axis=1)

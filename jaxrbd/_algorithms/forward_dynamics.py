@@ -36,12 +36,14 @@ def forward_dynamics(
     q = arguments.configuration(model, q)
     v = arguments.velocity(model, v)
     tau = arguments.velocity(model, tau, "tau")
+    return solve_mass_matrix(model, q, tau - bias_force(model, q, v, f_ext))
+
+
+def solve_mass_matrix(model: Model, q: Array, b: Float[Array, " nv"]) -> Float[Array, " nv"]:
+    """`M(q)^-1 b` (nv,), for b in N or N m, as an implicit function of its arguments."""
     solve = mass_matrix_solver(lax.stop_gradient(model), lax.stop_gradient(q))
     return lax.custom_linear_solve(
-        lambda x: mass_matrix_product(model, q, x),
-        tau - bias_force(model, q, v, f_ext),
-        lambda _, b: solve(b),
-        symmetric=True,
+        lambda x: mass_matrix_product(model, q, x), b, lambda _, b: solve(b), symmetric=True
     )
 
 

@@ -94,7 +94,7 @@ def frame_velocity_derivatives(
     wrong shape or dtype, an unknown frame or reference. Source: Carpentier and Mansard (2018),
     section III.
     """
-    zero = jnp.zeros(model.nv, model.dtype)
+    zero = jnp.zeros(arguments.robot(model).nv, model.dtype)
     of = frame_acceleration_derivatives(model, q, v, zero, frame, reference)
     return FrameVelocityDerivatives(of.dV_dq, of.J)
 

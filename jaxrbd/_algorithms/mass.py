@@ -18,7 +18,7 @@ from .kinematics import Kinematics, RootedPose, first_root_centred, forward_kine
 @arguments.compiled
 def total_mass(model: Model) -> Float[Array, ""]:
     """Mass of all moving bodies in kg; links welded to the world are no part of it."""
-    return jnp.sum(model.inertia[:, 0])
+    return jnp.sum(arguments.robot(model).inertia[:, 0])
 
 
 @arguments.compiled

@@ -14,7 +14,13 @@ from jaxtyping import Float
 
 from .. import arguments
 from ..errors import ArgumentError
-from ..joint_space import independent_force, joint_acceleration, joint_motion, joint_poses
+from ..joint_space import (
+    independent_force,
+    joint_acceleration,
+    joint_motion,
+    joint_poses,
+    motion_subspace,
+)
 from ..model import Model
 from ..spatial import (
     Pose,
@@ -81,6 +87,36 @@ def joint_torque_regressor(
     Y = pairings(dof_columns(model, X), forces.reshape(-1, 6))
     bears = np.repeat(topology.supports[topology.dof_body], 10, axis=1)
     return independent_force(model, q, jnp.where(bears, Y, 0))
+
+
+def summed_sizes(
+    model: Model, q: Float[Array, " nq"], v: Float[Array, " nv"], a: Float[Array, " nv"]
+) -> Float[Array, "nv parameters"]:
+    """Bounds of what is summed in each entry of `joint_torque_regressor`, in the same units.
+
+    An entry that is much smaller than its bound is made of rounding, or of a geometry that is known
+    to few digits. The power of a force [f; n] on a body at p along the motion [v; w] of a dof at p0
+    is at most `|v| |f| + |w| |n| + |w| |f| (|p| + |p0|)`, with positions about the tree's root.
+    """
+    topology = model.topology
+    kinematics = forward_kinematics(model, q)
+    X_PB = kinematics.X_PB
+    vJ = joint_motion(model, q, v)
+    V = propagate(topology, X_PB, vJ)
+    aJ = joint_acceleration(model, q, v, a) + cross_motion(V, vJ)
+    A = propagate(topology, X_PB, aJ, world=gravity_acceleration(model))
+    forces = body_regressor(V, A)  # (nb, 6, 10)
+    f, n = (jnp.linalg.norm(x, axis=1).ravel() for x in (forces[:, :3], forces[:, 3:]))
+    p = jnp.linalg.norm(root_centred(kinematics).p, axis=-1)
+    S, bodies = motion_subspace(model), topology.dof_body
+    linear, angular = (jnp.linalg.norm(x, axis=1)[:, None] for x in (S[:, :3], S[:, 3:]))
+    reach = p[bodies][:, None] + jnp.repeat(p, 10)
+    rows = linear * f + angular * (n + f * reach)
+    rows = jnp.where(np.repeat(topology.supports[bodies], 10, axis=1), rows, 0)
+    if model.is_tree:
+        return rows
+    G = independent_force(model, q, jnp.eye(len(S), dtype=model.dtype))
+    return jnp.matmul(jnp.abs(G), rows, precision="highest")
 
 
 @arguments.compiled

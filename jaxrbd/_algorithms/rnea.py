@@ -57,7 +57,7 @@ def bias_force(
     The `C(q, v)` of Featherstone's (3.1), with gravity and `-J^T f_ext` in it. Arguments as for
     `rnea`, in N or N m. Raises ArgumentError on a wrong shape or dtype.
     """
-    return rnea(model, q, v, jnp.zeros(model.nv, model.dtype), f_ext)
+    return rnea(model, q, v, jnp.zeros(arguments.robot(model).nv, model.dtype), f_ext)
 
 
 @arguments.compiled
@@ -84,7 +84,7 @@ def static_torque(
     `q` (nq,), `f_ext` (nb, 6) as in `rnea`; in N or N m. Raises ArgumentError on a wrong shape or
     dtype. Source: Featherstone, table 5.1 at v = a = 0.
     """
-    at_rest = jnp.zeros(model.nv, model.dtype)
+    at_rest = jnp.zeros(arguments.robot(model).nv, model.dtype)
     return rnea(model, q, at_rest, at_rest, f_ext)
 
 

@@ -15,8 +15,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from jax.typing import ArrayLike
+from jaxtyping import Float
 
 from .. import arguments
 from .._algorithms.kinematics import (
@@ -29,8 +30,9 @@ from .._algorithms.kinematics import (
     root_positions,
 )
 from .._components import Mat3, Vec3
-from .._linear import complement
+from .._linear import complement, matmul
 from ..errors import ArgumentError
+from ..joint_space import motion_subspace, tree_rates
 from ..joints import as_module
 from ..model import Model
 from ..spatial import (
@@ -221,12 +223,16 @@ def rows_of_one_kind(
 
 
 class _End(NamedTuple):
-    """Of a frame: its pose in the world; in the frame, its Jacobian (nv, 6), V, and A at a = 0."""
+    """Of a frame: its pose in the world; in the frame, its Jacobian (nv, 6), V, and A at a = 0.
+
+    `J_terms` (nv, 2): sums of the lengths of the terms of J's linear and angular parts.
+    """
 
     X: RootedPose
     J: Array
     V: Array
     A: Array
+    J_terms: Array
 
 
 def _moving_ends(
@@ -256,7 +262,34 @@ def _moving_ends(
         inverse_transform_motion(X_BF, at(x, jnp.zeros_like(x[0]), bodies))
         for x in (motion.V, motion.A)
     )
-    return _End(RootedPose(X_RF, p_WR), J, V, A)
+    p_RB = root_centred(kinematics).p
+    J_terms = _jacobian_terms(model, kinematics.q, moves.T, X_RF.p, p_RB)
+    return _End(RootedPose(X_RF, p_WR), J, V, A, lax.stop_gradient(J_terms))
+
+
+def _jacobian_terms(
+    model: Model, q: Array, moves: np.ndarray, p_RF: Array, p_RB: Array
+) -> Float[Array, "n nv 2"]:
+    """The `J_terms` of n frames at `p_RF` (n, 3); `moves` (n, nb) says which bodies move each.
+
+    The linear part of a column is `S_linear + (p_F - p_dof) x S_angular`. Both positions are sums
+    over the links from the root, so their terms are about as long as the distances from the root.
+    """
+    dof_body = model.topology.dof_body
+    S_linear, S_angular = jnp.split(motion_subspace(model), 2, axis=-1)
+    arm = _length(p_RF)[:, None] + _length(p_RB)[dof_body]
+    angular = jnp.broadcast_to(_length(S_angular), arm.shape)
+    terms = jnp.stack([_length(S_linear) + arm * angular, angular], axis=-1)
+    terms = jnp.where(moves[:, dof_body, None], terms, 0)
+    if model.is_tree:
+        return terms
+    G = jax.vmap(lambda v: tree_rates(model, q, v))(jnp.eye(model.nv, dtype=model.dtype))
+    return matmul(jnp.abs(G), terms)
+
+
+def _length(x: Array) -> Array:
+    x = lax.stop_gradient(x)
+    return jnp.sqrt(jnp.sum(x * x, axis=-1))
 
 
 def _relative_rows(error: Callable[[Pose], Array], a: _End, b: _End) -> Rows:
@@ -267,7 +300,17 @@ def _relative_rows(error: Callable[[Pose], Array], a: _End, b: _End) -> Rows:
     A = b.A - A_a + cross_motion(V, V_a)
     K = jax.vmap(lambda x: _rate(error, X_AB, x), out_axes=1)(b.J - J_a)
     turned = jax.jvp(lambda X: _rate(error, X, V), (X_AB,), (_moving(X_AB, V),))[1]
-    return Rows(error(X_AB), K, _rate(error, X_AB, A) + turned)
+    return Rows(error(X_AB), K, _rate(error, X_AB, A) + turned, _row_terms(error, X_AB, a, b))
+
+
+def _row_terms(error: Callable[[Pose], Array], X_AB: Pose, a: _End, b: _End) -> Array:
+    """`Rows.K_terms`: the rate of the error times the terms of the motion of B relative to A."""
+    X_AB = lax.stop_gradient(X_AB)
+    rates = jax.vmap(lambda x: _rate(error, X_AB, x))(jnp.eye(6, dtype=X_AB.p.dtype))
+    by_linear, by_angular = (_length(x.T) for x in jnp.split(rates, 2))
+    linear, angular = jnp.moveaxis(a.J_terms + b.J_terms, -1, 0)
+    linear = linear + _length(X_AB.p) * a.J_terms[..., 1]
+    return by_linear[:, None] * linear + by_angular[:, None] * angular
 
 
 def _rate(error: Callable[[Pose], Array], X: Pose, V: Array) -> Array:

@@ -13,10 +13,10 @@ from jaxtyping import Float
 
 from .. import arguments
 from .._algorithms.crba import crba
-from .._linear import matmul
+from .._linear import matmul, positive_solve, pseudo_inverse
 from ..configuration import integrate
 from ..model import Model
-from .implicit import constraint_rows
+from .implicit import constraint_rows, scaled_rows
 from .kinds import Constraint
 
 
@@ -32,32 +32,40 @@ def close_loops(model: Model, q: ArrayLike, constraints: Sequence[Constraint]) -
     """The configuration near q that satisfies the constraints.
 
     From `q` (nq,) the robot is displaced along the forces of the constraints there, by
-    `M^-1 K^T y`, until `phi = 0`: Newton's method for y. Look at the residual: where nothing near q
-    is closed it stays large. Derivatives, in q, the model and the constraints, are those of the
+    `M^-1 K^T y`, until `phi = 0`: Newton's method for y. Equations are scaled by the accelerations
+    that their forces cause, so their units do not matter. Look at the residual: where nothing near
+    q is closed it stays large. Derivatives, in q, the model and the constraints, are those of the
     solution; no step is differentiated. Raises ArgumentError on a wrong shape or dtype, or an
     unknown frame. Source: Ryckaert, Ciccotti and Berendsen (1977), whose displacement this is.
     """
     q = arguments.configuration(model, q)
     rows = constraint_rows(model, q, jnp.zeros(model.nv, model.dtype), constraints)
-    along = jax.scipy.linalg.solve(crba(model, q), rows.K.T, assume_a="pos")
+    M = crba(model, q)
+    scaled = scaled_rows(M, rows)
+    directions = positive_solve(M, rows.K.T) * scaled.s
 
     def displaced(y):
-        return integrate(model, q, matmul(along, y))
+        return integrate(model, q, matmul(directions, y))
 
     def position(y):
-        at = displaced(y)
-        each = [constraint.position(model, at) for constraint in constraints]
+        there = displaced(y)
+        each = [constraint.position(model, there) for constraint in constraints]
         return jnp.concatenate([jnp.zeros(0, model.dtype), *each])
 
-    y = lax.custom_root(position, jnp.zeros_like(rows.position), _newton, _solve_linear)
+    def newton(function, start):
+        return _newton(function, start, scaled.error)
+
+    def solve_linear(function, b):
+        return matmul(pseudo_inverse(jax.jacobian(function)(jnp.zeros_like(b)), scaled.error), b)
+
+    y = jnp.zeros_like(rows.position)
+    y = lax.custom_root(lambda y: scaled.s * position(y), y, newton, solve_linear)
     return Closure(displaced(y), jnp.max(jnp.abs(position(y)), initial=0.0))
 
 
 ITERATIONS = 100
 # Newton's step is cut to a quarter until it helps, and no further than this.
 SHORTEST = 1e-4
-# Rows whose singular value is below the largest times eps to this power are redundant.
-RANK_DIGITS = 0.5
 
 
 class _Search(NamedTuple):
@@ -68,11 +76,14 @@ class _Search(NamedTuple):
     moves: Array
 
 
-def _newton(function: Callable[[Array], Array], start: Array) -> Array:
-    """The solution near `start` by Newton's method, with steps that lessen the error."""
+def _newton(function: Callable[[Array], Array], start: Array, rounding: Array) -> Array:
+    """The solution near `start` by Newton's method, with steps that lessen the error.
+
+    `rounding` (m,): the rounding errors of the rows of the function's derivative.
+    """
 
     def step(at):
-        whole = _solve(jax.jacfwd(function)(at.y), function(at.y))
+        whole = matmul(pseudo_inverse(jax.jacfwd(function)(at.y), rounding), function(at.y))
         y = at.y - at.fraction * whole
         error = jnp.sum(function(y) ** 2)
         better = error < at.error
@@ -92,12 +103,3 @@ def _newton(function: Callable[[Array], Array], start: Array) -> Array:
     one = jnp.ones((), start.dtype)
     at = _Search(jnp.zeros((), jnp.int32), start, jnp.sum(function(start) ** 2), one, one > 0)
     return lax.while_loop(goes_on, step, at).y
-
-
-def _solve_linear(function: Callable[[Array], Array], b: Array) -> Array:
-    return _solve(jax.jacobian(function)(jnp.zeros_like(b)), b)
-
-
-def _solve(A: Array, b: Array) -> Array:
-    inverse = jnp.linalg.pinv(A, rtol=float(jnp.finfo(A.dtype).eps) ** RANK_DIGITS)
-    return matmul(inverse, b)

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from .. import arguments
 from .._algorithms.crba import crba
 from .._algorithms.rnea import rnea
-from .._linear import matmul
+from .._linear import matmul, positive_inverse
 from ..configuration import difference
 from ..model import Model
 
@@ -69,5 +69,5 @@ def explicit_dynamics(
     v, g = jax.jvp(velocity, (jnp.zeros_like(one),), (one,))
     M = matmul(G.T, matmul(crba(model, q), G))
     C = matmul(G.T, rnea(model, q, v, g, f_ext))
-    y_accel = jax.scipy.linalg.solve((M + M.T) / 2, matmul(G.T, tau) - C, assume_a="pos")
+    y_accel = matmul(positive_inverse((M + M.T) / 2), matmul(G.T, tau) - C)
     return ExplicitDynamics(y_accel, q, v, matmul(G, y_accel) + g, G, M, C)

@@ -5,11 +5,15 @@ With `K a = k` the robot's acceleration and the multipliers solve the KKT system
     [M  K^T] [    a    ]   [tau - bias]
     [K   0 ] [-lambda  ] = [     k    ].
 
-It is solved by its Schur complement `D = K M^-1 K^T`, with a pseudo-inverse: where rows are
-redundant (a planar linkage closed in space, a door on two hinges) D is singular, the acceleration
-is still the only one, and lambda is the shortest of all that give it. Both inverses are
-differentiated implicitly, the pseudo-inverse with the change of its null space, so derivatives are
-right to any order wherever the rank of K does not change.
+Let `W M W^T = 1`, and let numbers s scale the rows of K: `A = s K W^T`. Then
+`a = M^-1 (tau - bias) + W^T x` with `A x = s (k - K M^-1 (tau - bias))`, and the pseudo-inverse of
+A gives x. Rows may be redundant (a planar linkage closed in space, a door on two hinges). Then the
+acceleration is still unique, and the multipliers are those with the least `|lambda / s|`. A row is
+redundant where the part of it that is independent of the other rows is as small as the rounding
+errors of K. So masses, units and the scaling of an equation do not matter.
+
+Derivatives are those of the equations, not of their solver: right to any order wherever the rank of
+K does not change.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
@@ -27,7 +31,7 @@ from .. import arguments
 from .._algorithms.crba import crba
 from .._algorithms.kinematics import Kinematics, body_motions, forward_kinematics
 from .._algorithms.rnea import bias_force
-from .._linear import matmul
+from .._linear import REDUNDANT, inverse_factor, matmul, pseudo_inverse
 from ..errors import ArgumentError
 from ..model import Model
 from .between_frames import FrameConstraint, kind_of, rows_of_one_kind
@@ -35,23 +39,30 @@ from .kinds import BodyMotion, Constraint, Rows
 
 
 class ConstrainedDynamics(NamedTuple):
-    """Acceleration (nv,) and, for each constraint, its multipliers (m,).
+    """Acceleration (nv,) and, for each constraint, its multipliers and residuals (m,).
 
-    The joints feel `K^T multiplier` of each: `M a + bias = tau + sum of K^T multiplier`.
+    The joints feel `K^T multiplier` of each: `M a + bias = tau + sum of K^T multiplier`. The
+    residuals are `K a - k`. They are rounding errors, unless constraints contradict one another.
     """
 
     acceleration: Float[Array, " nv"]
     multipliers: tuple[Float[Array, " m"], ...]
+    residuals: tuple[Float[Array, " m"], ...]
 
 
 class Impact(NamedTuple):
-    """Velocity (nv,) after an impact, and each constraint's impulses (m,) in N s or N m s."""
+    """Velocity (nv,) after an impact, and each constraint's impulses (m,) in N s or N m s.
+
+    The residuals (m,) of each constraint are `K v+ + e K v`. They are rounding errors, unless
+    constraints contradict one another.
+    """
 
     velocity: Float[Array, " nv"]
     impulses: tuple[Float[Array, " m"], ...]
+    residuals: tuple[Float[Array, " m"], ...]
 
 
-@arguments.compiled
+@arguments.compiled(checks={"stabilisation": arguments.NOT_NEGATIVE})
 def constrained_dynamics(
     model: Model,
     q: ArrayLike,
@@ -68,20 +79,21 @@ def constrained_dynamics(
     - `stabilisation` in 1/s: the rate at which errors of position and velocity die out, critically
       damped (Baumgarte): `K a + dK/dt v = -2 s K v - s^2 phi`. At 0 they persist.
 
-    Raises ArgumentError on a wrong shape or dtype, or an unknown frame.
+    Raises ArgumentError on a wrong shape or dtype, an unknown frame, or a negative stabilisation; a
+    traced one gives NaN.
     Source: Featherstone (3.17), in the form of his section 8.
     """
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
     tau = arguments.velocity(model, tau, "tau")
-    rate = arguments.number(model, stabilisation, "stabilisation")
+    rate = arguments.NOT_NEGATIVE.or_nan(arguments.number(model, stabilisation, "stabilisation"))
     each = _rows(model, q, v, constraints)
     rows = _stacked(model, each)
     k = -rows.bias - 2 * rate * matmul(rows.K, v) - rate * rate * rows.position
-    a, multiplier = _constrain(model, q, tau - bias_force(model, q, v, f_ext), rows.K, k)
-    return ConstrainedDynamics(a, _split(multiplier, each))
+    a, *by_row = _constrain(model, q, tau - bias_force(model, q, v, f_ext), rows, k)
+    return ConstrainedDynamics(a, *(_split(x, each) for x in by_row))
 
 
-@arguments.compiled
+@arguments.compiled(checks={"restitution": arguments.FRACTION})
 def impact(
     model: Model,
     q: ArrayLike,
@@ -92,16 +104,18 @@ def impact(
     """Velocity after the instant in which constraints begin to act, and their impulses.
 
     `M (v+ - v) = K^T impulse` with `K v+ = -e K v`. `q` (nq,), `v` (nv,) before; `restitution` e, a
-    number: 0 and the constraints hold from then on, 1 and no energy is lost. Rows may be redundant.
-    Raises ArgumentError on a wrong shape or dtype, or an unknown frame.
+    number from 0 to 1: 0 and the constraints hold from then on, 1 and no energy is lost. Rows may
+    be redundant. Raises ArgumentError on a wrong shape or dtype, an unknown frame, or a restitution
+    out of its range; a traced one gives NaN.
     Source: Featherstone (11.62) at e = 0.
     """
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
-    e = arguments.number(model, restitution, "restitution")
+    e = arguments.FRACTION.or_nan(arguments.number(model, restitution, "restitution"))
     each = _rows(model, q, jnp.zeros_like(v), constraints)
     rows = _stacked(model, each)
-    change, impulse = _constrain(model, q, jnp.zeros_like(v), rows.K, -(1 + e) * matmul(rows.K, v))
-    return Impact(v + change, _split(impulse, each))
+    k = -(1 + e) * matmul(rows.K, v)
+    change, *by_row = _constrain(model, q, jnp.zeros_like(v), rows, k)
+    return Impact(v + change, *(_split(x, each) for x in by_row))
 
 
 @arguments.compiled
@@ -179,14 +193,22 @@ def _rows(model: Model, q: Array, v: Array, constraints: Sequence[Constraint]) -
         if isinstance(constraint, FrameConstraint):
             alike.setdefault(kind_of(constraint), []).append((i, constraint))
         else:
-            rows[i] = constraint.rows(model, motion)
+            rows[i] = _with_terms(constraint.rows(model, motion))
     for places, of_one_kind in (zip(*pairs) for pairs in alike.values()):
         rows |= zip(places, rows_of_one_kind(model, motion, of_one_kind))
     return [rows[i] for i in range(len(constraints))]
 
 
+def _with_terms(rows: Rows) -> Rows:
+    if rows.K_terms is not None or not len(rows.K):
+        return rows._replace(K_terms=rows.K) if rows.K_terms is None else rows
+    largest = jnp.max(jnp.abs(rows.K), axis=0)
+    return rows._replace(K_terms=jnp.broadcast_to(largest, rows.K.shape))
+
+
 def _stacked(model: Model, each: list[Rows]) -> Rows:
-    none = Rows(*(jnp.zeros(shape, model.dtype) for shape in ((0,), (0, model.nv), (0,))))
+    shapes = ((0,), (0, model.nv), (0,), (0, model.nv))
+    none = Rows(*(jnp.zeros(shape, model.dtype) for shape in shapes))
     return jax.tree.map(lambda *x: jnp.concatenate(x), none, *each)
 
 
@@ -198,17 +220,83 @@ def _split(x: Array, each: list[Rows]) -> tuple[Array, ...]:
     return tuple(parts)
 
 
-def _constrain(model: Model, q: Array, force: Array, K: Array, k: Array) -> tuple[Array, Array]:
-    """The x and lambda of `M x = force + K^T lambda`, `K x = k`."""
-    B = jnp.concatenate([force[:, None], K.T], axis=1)
-    solved = jax.scipy.linalg.solve(crba(model, q), B, assume_a="pos")
-    free, X = solved[:, 0], solved[:, 1:]
-    D = matmul(K, X)
-    tolerance = float(jnp.finfo(D.dtype).eps) ** RANK_DIGITS
-    inverse = jnp.linalg.pinv((D + D.T) / 2, rtol=tolerance, hermitian=True)
-    multiplier = matmul(inverse, k - matmul(K, free))
-    return free + matmul(X, multiplier), multiplier
+class ScaledRows(NamedTuple):
+    """Rows of K, scaled, and in coordinates in which the mass matrix is the identity.
+
+    - `A` (m, nv): `s K W^T`, with `W` (nv, nv) the inverse factor of M;
+    - `s` (m,): the scale of a row, 0 for a row that is rounding errors alone;
+    - `inverse` (nv, m): the pseudo-inverse of A; `error` (m,): the rounding errors of A's rows.
+
+    None of them has a derivative.
+    """
+
+    A: Float[Array, "m nv"]
+    W: Float[Array, "nv nv"]
+    s: Float[Array, " m"]
+    inverse: Float[Array, "nv m"]
+    error: Float[Array, " m"]
 
 
-# Eigenvalues of D below the largest times eps to this power are those of redundant rows.
-RANK_DIGITS = 0.7
+def scaled_rows(M: Float[Array, "nv nv"], rows: Rows) -> ScaledRows:
+    """The rows of constraints, scaled by the accelerations that they cause."""
+    M, rows = lax.stop_gradient((M, rows))
+    W = inverse_factor(M)
+    eps = float(jnp.finfo(W.dtype).eps)
+    A, terms = matmul(rows.K, W.T), matmul(rows.K_terms, jnp.abs(W).T)
+    error = eps * jnp.sqrt(jnp.sum(terms * terms, axis=1))
+    counts = jnp.sum(A * A, axis=1) > (REDUNDANT * error) ** 2
+    s = jnp.where(counts, 1 / jnp.sqrt(jnp.where(counts, _weights(M, rows.K), 1)), 0)
+    A, error = s[:, None] * A, jnp.where(counts, s * error, 1)
+    return ScaledRows(A, W, s, pseudo_inverse(A, error), error)
+
+
+def _weights(M: Array, K: Array) -> Array:
+    """`1 / s^2`: the acceleration of each row per unit of its force, with M's diagonal for M."""
+    return jnp.sum(K * K / jnp.diagonal(M), axis=1)
+
+
+def _constrain(
+    model: Model, q: Array, force: Array, rows: Rows, k: Array
+) -> tuple[Array, Array, Array]:
+    """The x and lambda of `M x = force + K^T lambda`, `K x = k`, and the residual `K x - k`.
+
+    Redundant rows make lambda ambiguous. The shortest one is `s^2 K y` for some y, and a third
+    equation says so: its unknown z (m,) gives y as a combination of the rows that K has here.
+    """
+    M, K = crba(model, q), rows.K
+    weights = _weights(M, K)
+    A, W, s, inverse, _ = scaled_rows(M, rows)
+
+    def parts(values):
+        return jnp.split(values, [model.nv, model.nv + len(K)])
+
+    def equations(unknown):
+        x, multiplier, z = parts(unknown)
+        y = matmul(W.T, matmul(inverse, z))
+        force, k = matmul(M, x) - matmul(K.T, multiplier), matmul(K, x)
+        return jnp.concatenate([force, k, weights * multiplier - matmul(K, y)])
+
+    fixed = lax.stop_gradient((K, weights))
+
+    def solve(right):
+        K, weights = fixed
+        force, k, rest = parts(right)
+        x = matmul(W.T, matmul(W, force))
+        change = jnp.zeros_like(x)
+        for _ in range(2):  # the second time for the digits that the first has lost
+            step = matmul(inverse, s * (k - matmul(K, x)))
+            x, change = x + matmul(W.T, step), change + step
+        independent = matmul(A, matmul(inverse, s * rest))
+        multiplier = s * (matmul(inverse.T, change) + s * rest - independent)
+        return jnp.concatenate([x, multiplier, s * (weights * multiplier - rest)])
+
+    def transposed_solve(right):
+        (solution,) = jax.linear_transpose(solve, right)(right)
+        return solution
+
+    right = jnp.concatenate([force, k, jnp.zeros_like(k)])
+    solved = lax.custom_linear_solve(
+        equations, right, lambda _, b: solve(b), lambda _, b: transposed_solve(b)
+    )
+    x, multiplier, _ = parts(solved)
+    return x, multiplier, matmul(K, x) - k

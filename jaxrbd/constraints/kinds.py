@@ -30,11 +30,16 @@ class Rows(NamedTuple):
 
     `position` (m,) is phi(q); `K` (m, nv) its Jacobian, `K v` its rate; `bias` (m,) is `dK/dt v`.
     Lengths in m, angles in rad.
+
+    `K_terms` (m, nv): the absolute values of the terms that each entry of K is the sum of. The
+    rounding error of an entry is a few eps of it. Where it is None, the terms are taken to be as
+    large as the largest entry of K in the same column.
     """
 
     position: Float[Array, " m"]
     K: Float[Array, "m nv"]
     bias: Float[Array, " m"]
+    K_terms: Float[Array, "m nv"] | None = None
 
 
 class BodyMotion(NamedTuple):
@@ -71,7 +76,9 @@ class Constraint(eqx.Module):
 class Equation(Constraint):
     """Any equations `function(model, q) = 0` with values (m,): their rows by differentiation.
 
-    `function` is a plain function or, where it has numbers of its own, an `eqx.Module`.
+    `function` is a plain function or, where it has numbers of its own, an `eqx.Module`. Its m
+    values are compared with one another where rows are redundant: state quantities of very
+    different size, or in different units, as several equations.
     """
 
     function: Callable[[Model, Array], Array]

@@ -23,7 +23,7 @@ from jaxtyping import Float
 from .. import arguments
 from .._algorithms.kinematics import forward_kinematics, root_centred
 from .._algorithms.world import velocities
-from .._linear import complement, matmul
+from .._linear import complement, matmul, positive_inverse, solve
 from ..errors import ArgumentError
 from ..joint_space import along_coordinates, resistance_force, subspaces_by_kind
 from ..model import Model, merge_rows
@@ -90,7 +90,7 @@ def maximal_dynamics(
     time. Raises ArgumentError on a wrong shape or dtype, and for a robot with joints that follow
     others, which no subspace of one joint describes. Source: Featherstone (3.66) to (3.74).
     """
-    if model.coupling is not None:
+    if arguments.robot(model).coupling is not None:
         raise ArgumentError(f"{model!r} has joints that follow others, expected independent joints")
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
     tau = arguments.velocity(model, tau, "tau") - resistance_force(model, q, v)
@@ -113,7 +113,7 @@ def maximal_dynamics(
     force = matmul(active.T, tau - model.armature * T_a.velocity_product) - p.reshape(size)
     corner = jnp.zeros((len(constraint), len(constraint)), model.dtype)
     system = jnp.block([[mass.reshape(size, size) + rotors, constraint.T], [constraint, corner]])
-    solved = jnp.linalg.solve(system, jnp.concatenate([force, -T.velocity_product]))
+    solved = solve(system, jnp.concatenate([force, -T.velocity_product]))
     a, multiplier = solved[:size], -solved[size:]
 
     acceleration = matmul(active, a) + T_a.velocity_product
@@ -178,7 +178,7 @@ def _joint_rows(model: Model, q: Array, v: Array, X: Pose, V: Array) -> tuple[_R
 
 def _complete(S: Array) -> JointSubspaces:
     """T and T_a of independent rows S."""
-    return JointSubspaces(S, complement(S), jnp.linalg.solve(matmul(S, S.T), S))
+    return JointSubspaces(S, complement(S), matmul(positive_inverse(matmul(S, S.T)), S))
 
 
 def _flat(x: Array) -> Array:

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
-from .._linear import complement, matmul
+from .._linear import complement, matmul, positive_inverse, solve
 from ..errors import ArgumentError
 from ..spatial import apply_inertia, inertia_matrix
 
@@ -57,18 +57,18 @@ def constrained_body(
         T = complement(S)
         corner = jnp.zeros((len(T), len(T)), T.dtype)
         system = jnp.block([[inertia_matrix(inertia), T.T], [T, corner]])
-        solved = jnp.linalg.solve(system, jnp.concatenate([force - bias, matmul(T, S_rate)]))
+        solved = solve(system, jnp.concatenate([force - bias, matmul(T, S_rate)]))
         a = solved[:6]
-        q_accel = jnp.linalg.solve(matmul(S, S.T), matmul(S, a - S_rate))
+        q_accel = matmul(positive_inverse(matmul(S, S.T)), matmul(S, a - S_rate))
         return ConstrainedBody(a, -matmul(T.T, solved[6:]), q_accel)
     if method == "direct":
         Phi, b = apparent_inverse_inertia(inertia, S), S_rate
         b = b - matmul(Phi, apply_inertia(inertia, S_rate) + bias)
         a = matmul(Phi, force) + b
-        q_accel = jnp.linalg.solve(matmul(S, S.T), matmul(S, a - S_rate))
+        q_accel = matmul(positive_inverse(matmul(S, S.T)), matmul(S, a - S_rate))
     else:
         M, C = _joint_inertia(inertia, S), matmul(S, apply_inertia(inertia, S_rate) + bias)
-        q_accel = jnp.linalg.solve(M, matmul(S, force) - C)
+        q_accel = matmul(positive_inverse(M), matmul(S, force) - C)
         a = matmul(S.T, q_accel) + S_rate
     return ConstrainedBody(a, apply_inertia(inertia, a) + bias - force, q_accel)
 
@@ -82,7 +82,7 @@ def apparent_inverse_inertia(
     `inertia` (10,), `S` (n, 6), a row a dof. The body's acceleration is `Phi f + b`.
     Source: Featherstone (3.54).
     """
-    return matmul(S.T, jnp.linalg.solve(_joint_inertia(inertia, S), S))
+    return matmul(S.T, matmul(positive_inverse(_joint_inertia(inertia, S)), S))
 
 
 def _joint_inertia(inertia: Array, S: Array) -> Array:

@@ -83,6 +83,6 @@ def contact_energy(model: Model, scene: Scene, q: ArrayLike | Kinematics) -> Flo
     rest; the rest of that force takes energy. Raises ArgumentError on a wrong shape or dtype, or an
     unknown frame.
     """
-    at = contact_points(model, scene, q, jnp.zeros(model.nv, model.dtype))
+    at = contact_points(model, scene, q, jnp.zeros(arguments.robot(model).nv, model.dtype))
     stiffness = arguments.number(model, scene.material.stiffness, "stiffness")
     return stiffness * jnp.sum(jnp.maximum(-at.distance, 0) ** 3) / 3

@@ -30,7 +30,7 @@ from .._algorithms.crba import crba
 from .._algorithms.kinematics import Kinematics, forward_kinematics, root_centred
 from .._algorithms.rnea import bias_force
 from .._algorithms.world import dof_columns
-from .._linear import matmul
+from .._linear import inverse_factor, matmul, positive_inverse, positive_solve
 from ..configuration import integrate
 from ..joint_space import independent_force
 from ..model import Model
@@ -58,7 +58,13 @@ MAX_STEPS = 50
 HALVINGS = 12
 
 
-@arguments.compiled
+@arguments.compiled(
+    checks={
+        "dt": arguments.POSITIVE,
+        "regularisation": arguments.POSITIVE,
+        "recovery": arguments.NOT_NEGATIVE,
+    }
+)
 def contact_step(
     model: Model,
     scene: Scene,
@@ -72,7 +78,8 @@ def contact_step(
 ) -> ContactStep:
     """One step of a robot on a ground that does not yield, with Coulomb friction.
 
-    - `q` (nq,), `v` (nv,), `tau` (nv,), `f_ext` (nb, 6): as for `forward_dynamics`; `dt` in s;
+    - `q` (nq,), `v` (nv,), `tau` (nv,), `f_ext` (nb, 6): as for `forward_dynamics`;
+    - `dt` in s, more than 0;
     - `regularisation`, more than 0: R of a contact over its inverse inertia, the mean of the
       diagonal of `J M^-1 J^T`;
     - `recovery` in s, 0 or more: a sphere in the ground is let out of it with the time constant
@@ -92,15 +99,19 @@ def contact_step(
 
     Derivatives in all arguments, of any order, are those of the minimum (`lax.custom_root`): no
     iteration is differentiated. Where a contact turns from sticking to sliding or leaving they
-    jump, and one side's is given. Raises ArgumentError on a wrong shape or dtype, or an unknown
-    frame. Source: Todorov (2014), Convex and analytically-invertible dynamics with contacts and
-    constraints; Castro, Permenter and Han (2022), An unconstrained convex formulation of compliant
-    contact, with an isotropic R.
+    jump, and one side's is given. They jump at distance 0 too, because `u_target` has another slope
+    inside the ground than outside. Raises ArgumentError on a wrong shape or dtype, an unknown
+    frame, or a number out of its range; traced numbers out of their range give NaN. Source: Todorov
+    (2014), Convex and analytically-invertible dynamics with contacts and constraints; Castro,
+    Permenter and Han (2022), An unconstrained convex formulation of compliant contact, with an
+    isotropic R.
     """
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
-    tau, dt = arguments.velocity(model, tau, "tau"), arguments.number(model, dt, "dt")
+    tau = arguments.velocity(model, tau, "tau")
+    dt = arguments.POSITIVE.or_nan(arguments.number(model, dt, "dt"))
     regularisation = arguments.number(model, regularisation, "regularisation")
-    recovery = arguments.number(model, recovery, "recovery")
+    regularisation = arguments.POSITIVE.or_nan(regularisation)
+    recovery = arguments.NOT_NEGATIVE.or_nan(arguments.number(model, recovery, "recovery"))
     kinematics = forward_kinematics(model, q)
     at = contact_points(model, scene, kinematics, v)
     normal, length = at.normal, jnp.sqrt(jnp.sum(at.gradient**2, axis=-1))
@@ -110,7 +121,7 @@ def contact_step(
     M = crba(model, kinematics)
     force = tau - bias_force(model, q, v, f_ext)
     columns = jnp.concatenate([force[:, None], J.reshape(-1, model.nv).T], axis=1)
-    solved = jax.scipy.linalg.solve(M, columns, assume_a="pos")
+    solved = positive_solve(M, columns)
     free = v + dt * solved[:, 0]
     mobility = jnp.sum(J * solved[:, 1:].T.reshape(J.shape), axis=(1, 2)) / 3
     # A point on the axis of its only joint cannot move, and no impulse on it does anything.
@@ -118,10 +129,14 @@ def contact_step(
     conductance = jnp.where(moves, 1 / (regularisation * jnp.where(moves, mobility, 1)), 0)
     slack = jnp.where(at.distance < 0, dt + recovery, dt)
     target = (-at.distance / (length * slack))[:, None] * normal
+    W = inverse_factor(M)
     problem = _Problem(M, free, J, normal, conductance, target, mu)
 
+    def solve_tangent(linear, b):
+        return _solve_hessian(W, jax.jacfwd(linear)(jnp.zeros_like(b)), b)
+
     v_next, residual = lax.custom_root(
-        problem.gradient, v, lambda _, start: _minimum(problem, start), _solve_tangent, has_aux=True
+        problem.gradient, v, lambda _, v: _minimum(problem, W, v), solve_tangent, has_aux=True
     )
     impulse = problem.impulses(matmul(J, v_next))
     return ContactStep(integrate(model, q, dt * v_next), v_next, at.distance, impulse, residual)
@@ -184,8 +199,11 @@ def _on_cone(y: Array, normal: Array, mu: Array) -> Array:
     return jnp.where(sticks, y, jnp.where(leaves, 0, edge))
 
 
-def _minimum(problem: _Problem, start: Array) -> tuple[Array, Array]:
-    """Newton's method with the first of the halved steps that goes down by enough."""
+def _minimum(problem: _Problem, W: Array, start: Array) -> tuple[Array, Array]:
+    """Newton's method with the first of the halved steps that goes down by enough.
+
+    `W` (nv, nv): the inverse factor of the mass matrix.
+    """
     eps = float(jnp.finfo(start.dtype).eps)
     fractions = jnp.asarray(0.5 ** np.arange(HALVINGS), start.dtype)
 
@@ -196,7 +214,7 @@ def _minimum(problem: _Problem, start: Array) -> tuple[Array, Array]:
     def newton(state):
         count, v, _ = state
         slope = problem.gradient(v)
-        step = -jax.scipy.linalg.solve(problem.hessian(v), slope, assume_a="pos")
+        step = -_solve_hessian(W, problem.hessian(v), slope)
         decrement = -matmul(slope, step)
         growth = problem.increase(v, step, fractions)
         # Near the minimum the growth drowns in rounding, and the whole step is right.
@@ -216,9 +234,10 @@ def _energy(problem: _Problem, v: Array) -> Array:
     return matmul(v, matmul(problem.M, v))
 
 
-def _solve_tangent(linear, b: Array) -> Array:
-    H = jax.jacfwd(linear)(jnp.zeros_like(b))
-    return jax.scipy.linalg.solve(H, b, assume_a="pos")
+def _solve_hessian(W: Array, H: Array, b: Array) -> Array:
+    """`H^-1 b`, where `H = M + contacts`: in coordinates in which M is 1, H is well conditioned."""
+    inverse = positive_inverse(matmul(matmul(W, H), W.T))
+    return matmul(W.T, matmul(inverse, matmul(W, b)))
 
 
 def _jacobian(model: Model, scene: Scene, kinematics: Kinematics, arm: Array) -> Array:

@@ -12,16 +12,25 @@ a header believes nothing that it says.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+import re
 import secrets
+import time
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from ..errors import SavedFileError
 
+try:
+    import fcntl
+except ImportError:  # on Windows
+    fcntl = None
+
 _LONGEST_FIRST_LINE = 200
+_MAGIC, _SUFFIX = b"jaxrbd ", ".tmp"
 
 
 def write_sealed(
@@ -52,7 +61,7 @@ def read_sealed(
     if not data:
         raise refuse("the file is empty")
     first, newline, content = data.partition(b"\n")
-    if not first[:_LONGEST_FIRST_LINE].startswith(b"jaxrbd "):
+    if not first[:_LONGEST_FIRST_LINE].startswith(_MAGIC):
         raise refuse("not a file that jaxrbd saved")
     words = first[:_LONGEST_FIRST_LINE].decode("ascii", "replace").split(" ")
     if not newline or len(words) != 5 or not (words[2].isdecimal() and words[3].isdecimal()):
@@ -79,21 +88,74 @@ def read_sealed(
 
 
 def _replace(path: str | os.PathLike[str], data: bytes) -> None:
-    """Put a file in the place of another in one step, once it is on the disk."""
+    """Put a file in the place of another in one step, once it is on the disk.
+
+    Until then it has a name that no other file has, and its writer holds a lock on it. The lock
+    ends with the writer: a new file without one was left by a writer that was killed.
+    """
     target = Path(os.path.realpath(path))
-    new = target.with_name(f".{target.name[:100]}.{secrets.token_hex(8)}.tmp")
+    prefix = f".{target.name[:100]}."
+    new, file = _locked_file(target.parent, prefix)
     try:
-        with new.open("xb") as file:
+        with file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        new.replace(target)
+            if fcntl is not None:
+                new.replace(target)
+        if fcntl is None:  # on Windows an open file cannot be renamed
+            new.replace(target)
     except BaseException:
         new.unlink(missing_ok=True)
         raise
+    _remove_abandoned(target.parent, prefix)
     if os.name == "posix":  # elsewhere a folder cannot be opened
         folder = os.open(target.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def _locked_file(folder: Path, prefix: str) -> tuple[Path, BinaryIO]:
+    """A new file with an unused name, open for writing and locked where the system has locks."""
+    while True:
+        path = folder / f"{prefix}{secrets.token_hex(8)}{_SUFFIX}"
+        file = path.open("xb")
+        try:
+            _lock(file, wait=True)
+            # Between the two lines above it looked abandoned to others.
+            if os.fstat(file.fileno()).st_nlink > 0:
+                return path, file
+        except BaseException:
+            file.close()
+            path.unlink(missing_ok=True)
+            raise
+        file.close()
+
+
+def _remove_abandoned(folder: Path, prefix: str) -> None:
+    """Remove the new files of writers that were killed before they put them in place."""
+    name = re.compile(re.escape(prefix) + "[0-9a-f]{16}" + re.escape(_SUFFIX))
+    for path in [folder / found for found in os.listdir(folder) if name.fullmatch(found)]:
+        with contextlib.suppress(OSError), path.open("r+b") as file:  # or it is gone by now
+            if _MAGIC.startswith(file.read(len(_MAGIC))) and _abandoned(file):
+                path.unlink()
+
+
+def _abandoned(file: BinaryIO) -> bool:
+    """Whether no writer has this file any more: it is not locked, or without locks a day old."""
+    if fcntl is None:
+        return time.time() - os.fstat(file.fileno()).st_mtime > 86400
+    return _lock(file, wait=False)
+
+
+def _lock(file: BinaryIO, *, wait: bool) -> bool:
+    """Whether this process has the lock on a file now, until it closes the file or ends."""
+    if fcntl is None:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except OSError:  # another has it, or the file system knows no locks
+        return False
+    return True

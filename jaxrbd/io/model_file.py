@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 
+from .. import arguments
 from ..coupling import Coupling, independent_coordinates
 from ..errors import ArgumentError, ModelError, SavedFileError
 from ..joints import (
@@ -72,7 +73,7 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
     `export_batched`. Raises it too for arrays that are not all of one dtype and of the shapes that
     `Model` states, and OSError where the file cannot be written. Format: `docs/saving.md`.
     """
-    header = _header(model)
+    header = _header(arguments.robot(model))
     expected = _skeleton(header)
     if jax.tree.structure(expected) != jax.tree.structure(model):
         raise ArgumentError(f"{model!r} is not as build_model makes models: it cannot be saved")

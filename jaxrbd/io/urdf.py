@@ -27,6 +27,7 @@ from ..checks import checked, inertia_faults
 from ..description import Fixed, JointSpec, Link, Mimic, Numbers
 from ..errors import ArgumentError, ModelError, RobotFileError
 from ..joints import FreeFlyer, Planar, Spherical, Translation
+from ..mass_check import singular_joints
 from ..model import Model
 from ._urdf_elements import VERSIONS, read_joint, read_link
 from ._xml import Document, Element, local_name, parse_document
@@ -55,7 +56,8 @@ def load_urdf(
     - `root_joint`: what the root link hangs on the world by: None (welded to it), "free_flyer",
       "planar", "spherical" or "translation";
     - `mimic`: whether `<mimic>` couples joints; if False it is not read at all;
-    - `strict`: whether an inertia that no rigid body can have is an error rather than a warning;
+    - `strict`: whether an inertia that no rigid body can have, or a mass matrix that is singular in
+      every configuration, is an error rather than a warning;
     - `gravity`: (3,), m/s^2, in the world's axes.
 
     Returns the model, its joints depth-first with siblings by name, as Pinocchio numbers them.
@@ -93,20 +95,36 @@ def parse_urdf(
 def validate_urdf(path_or_text: str | os.PathLike[str]) -> list[str]:
     """List the faults of a URDF file as "file:line: ...", by line; none for a sound file.
 
-    An inertia that no rigid body can have counts as a fault. Whether the joints form a tree is
-    judged once each of them is sound. Raises ArgumentError where `path_or_text` is neither.
+    A fault that `load_urdf` only warns about is listed as "file:line: warning: ...": an inertia
+    that no rigid body can have, and a joint that makes the mass matrix singular in every
+    configuration, with the root link welded to the world. Whether the joints form a tree is judged
+    once each of them is sound, and the mass matrix once they form one. Raises ArgumentError where
+    `path_or_text` is neither.
+    """
+    faults, warnings = inspect_urdf(path_or_text)
+    return [str(fault) for fault in _by_line([*faults, *warnings])]
+
+
+def inspect_urdf(
+    path_or_text: str | os.PathLike[str],
+) -> tuple[list[RobotFileError], list[RobotFileError]]:
+    """The faults for which `load_urdf` raises, and those for which it warns, each by line.
+
+    Arguments and errors as in `validate_urdf`.
     """
     try:
         robot = _Robot(parse_document(path_or_text), root_joint=None, mimic=True)
     except RobotFileError as error:
-        return [str(error)]
+        return [error], []
     faults = robot.doc.faults or robot.tree_faults()
     # A link with another fault holds stand-in numbers: what they add up to means nothing.
     faulty = {fault.link for fault in faults}
     sound = [link for link in robot.links if link.name not in faulty]
-    unphysical = inertia_faults(sound).items()
-    faults = faults + [robot.located(ModelError(why, link=link)) for link, why in unphysical]
-    return [str(fault) for fault in _by_line(faults)]
+    warnings = [ModelError(why, link=link) for link, why in inertia_faults(sound).items()]
+    if not faults:
+        warnings += singular_joints(robot.links, checked(robot.links, robot.joints))
+    located = [robot.located(warning, "warning: ") for warning in warnings]
+    return _by_line(faults), _by_line(located)
 
 
 class _Robot:
@@ -139,12 +157,12 @@ class _Robot:
         if faults:
             raise faults[0]
 
-    def located(self, error: ModelError) -> RobotFileError:
-        """The builder's error, with the line of the joint or link that it names."""
+    def located(self, error: ModelError, mark: str = "") -> RobotFileError:
+        """The builder's error after a mark, with the line of the joint or link that it names."""
         link, joint = error.link or "", error.joint or ""
         element = self._joint_elements.get(joint, self._link_elements.get(link))
         return RobotFileError(
-            str(error),
+            mark + str(error),
             file=self.doc.file,
             line=None if element is None else element.sourceline,
             link=error.link,

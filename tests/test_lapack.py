@@ -1,0 +1,88 @@
+"""No program calls LAPACK, and programs with constraints and contact never hang.
+
+XLA cuts a large batch of LAPACK calls into tasks of its thread pool. The tasks of two calls can
+wait for each other forever.
+"""
+
+import ast
+import os
+import pathlib
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import jaxrbd
+import zoo
+from algorithms import ALGORITHMS
+
+PACKAGE = pathlib.Path(jaxrbd.__file__).parent
+HERE = pathlib.Path(__file__).parent
+
+# Operations that a CPU computes by LAPACK, as they are named in a lowered program.
+BY_LAPACK = ("lapack", "cholesky", "triangular_solve", "eigh", "Eigh", "Qr", "svd")
+
+
+@pytest.fixture(scope="module")
+def batch():
+    """A model, and two states of it."""
+    model = zoo.small()
+    return model, *(jnp.stack([x, 0.9 * x]) for x in zoo.state(model))
+
+
+def lowered(function, batch):
+    batched = jax.vmap(function, (None, 0, 0, 0, 0))
+    return jax.jit(batched).lower(*batch).as_text()
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_no_program_calls_lapack(name, batch):
+    function = ALGORITHMS[name]
+
+    def total(model, *state):
+        return sum(jnp.sum(x) for x in jax.tree.leaves(function(model, *state)))
+
+    def gradient(model, *state):
+        return jax.grad(total, argnums=(0, 1, 2, 3, 4))(model, *state)
+
+    for program in (lowered(function, batch), lowered(gradient, batch)):
+        assert "stablehlo" in program
+        assert not [word for word in BY_LAPACK if word in program]
+
+
+def test_such_a_call_is_noticed(batch):
+    def solved(model, q, v, u, f):
+        return jnp.linalg.solve(jaxrbd.crba(model, q), v)
+
+    assert "lapack" in lowered(solved, batch)
+
+
+def test_the_package_names_no_linear_algebra_of_jax():
+    """Also where no algorithm of `algorithms.ALGORITHMS` leads."""
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute) and node.attr in ("linalg", "scipy"):
+                assert ast.unparse(node.value) == "np", f"{path.name}:{node.lineno}"
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                names = [getattr(node, "module", None) or "", *(x.name for x in node.names)]
+                assert not any("linalg" in name or "scipy" in name for name in names), path.name
+
+
+@pytest.mark.parametrize(("threads", "devices"), [(1, 1), (2, 1), (1, 2)])
+def test_constraints_and_contact_do_not_hang(threads, devices):
+    """As a user runs them: with the default flags of JAX, and the default size of its pool."""
+    ours = ("XLA_FLAGS", "NPROC", "JAX_NUMPY_DTYPE_PROMOTION")
+    environment = {name: x for name, x in os.environ.items() if name not in ours}
+    environment["PYTHONPATH"] = str(HERE.parent)
+    command = [sys.executable, HERE / "stress.py", "--threads", threads, "--devices", devices]
+    done = subprocess.run(
+        [*map(str, command), "--seconds", "2"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=400,
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout.split()[0]) > 0

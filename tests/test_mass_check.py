@@ -1,0 +1,301 @@
+"""Which joints make the mass matrix singular: against its eigenvalues, and case by case."""
+
+import functools
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxrbd as rbd
+import real_robots
+import zoo
+from jaxrbd.checks import checked
+from jaxrbd.joints import Custom, FreeFlyer, Helical, Planar, Prismatic, Revolute, Spherical
+from jaxrbd.mass_check import singular_joints
+from test_urdf_errors import SOUND
+
+X, Y, Z = np.eye(3)
+POINT, NOTHING = rbd.link_inertia(1.0), np.zeros(10)
+BALL = rbd.link_inertia(1.0, (0, 0, 0), np.eye(3))
+ROD = rbd.link_inertia(1.0, (0, 0, 0.5), np.diag([0.1, 0.1, 0]))
+
+
+def robot(*parts):
+    """Links a, b, ... in a chain of joints ja, jb, ...: (inertia, kind, fields of the joint)."""
+    names = "abcdefgh"[: len(parts)]
+    links = [rbd.Link(name, inertia) for name, (inertia, *_) in zip(names, parts)]
+    joints = [
+        rbd.JointSpec(f"j{name}", kind, parent, name, **dict(*fields))
+        for name, parent, (_, kind, *fields) in zip(names, (None, *names), parts)
+    ]
+    return links, joints
+
+
+def faults(links, joints):
+    return {
+        str(fault.joint): str(fault) for fault in singular_joints(links, checked(links, joints))
+    }
+
+
+def at(xyz=(0, 0, 0), rpy=(0, 0, 0), **fields):
+    return {"placement": rbd.pose_matrix(xyz, rpy), **fields}
+
+
+def turned(R):
+    """A point mass on an axis: whether it is seen to be there must not depend on rounding."""
+    return rbd.link_inertia(0.37, R @ Z * 0.7)
+
+
+FAR = at((1.3, -0.2, 0.7), (0.3, 1.0, -2.0))
+BACK = np.linalg.inv(FAR["placement"])
+AXIS = rbd.pose_matrix((0, 0, 0), (0.7, -0.4, 1.1))[:3, :3]
+
+# name: (the chain, the joints that nothing resists)
+CASES = {
+    "a massless leaf": ([(BALL, Revolute(X)), (NOTHING, Revolute(X))], ["jb"]),
+    "a massless link in between": ([(NOTHING, Revolute(X)), (BALL, Revolute(Y))], []),
+    "a massless leaf on a slide": ([(BALL, Revolute(X)), (NOTHING, Prismatic(X))], ["jb"]),
+    "a massless robot": ([(NOTHING, FreeFlyer()), (NOTHING, Revolute(X))], ["ja", "jb"]),
+    "armature": ([(BALL, Revolute(X)), (NOTHING, Revolute(X), {"armature": 1e-3})], []),
+    "a point mass on its axis": ([(rbd.link_inertia(1, (0, 0, 2)), Revolute(Z))], ["ja"]),
+    "a point mass beside its axis": ([(rbd.link_inertia(1, (1e-6, 0, 2)), Revolute(Z))], []),
+    "a point mass on a skew axis": ([(turned(AXIS), Revolute(AXIS @ Z))], ["ja"]),
+    "a point mass on its slide": ([(POINT, Prismatic(Z))], []),
+    "a point mass on its screw": ([(POINT, Helical(Z, 0.1))], []),
+    "a point mass on its screw without pitch": ([(POINT, Helical(Z, 0.0))], ["ja"]),
+    "a rod along its axis": ([(ROD, Revolute(Z))], ["ja"]),
+    "a rod across its axis": ([(ROD, Revolute(X))], []),
+    "a point mass in a ball joint": ([(POINT, Spherical())], ["ja"]),
+    "a rod in a ball joint": ([(ROD, Spherical())], ["ja"]),
+    "a body in a ball joint": ([(BALL, Spherical())], []),
+    "a rod that flies": ([(ROD, FreeFlyer())], ["ja"]),
+    "a rod that flies with a body": ([(ROD, FreeFlyer()), (BALL, Revolute(X))], []),
+    "a point mass in the plane": ([(POINT, Planar())], ["ja"]),
+    "a gimbal": ([(BALL, rbd.euler("zyx"))], []),
+    "a gimbal with a point mass in it": ([(POINT, rbd.universal(X, Y))], ["ja"]),
+    "a gimbal with armature": ([(POINT, rbd.universal(X, Y), {"armature": (1, 1)})], []),
+    "a gimbal with armature on one axis": (
+        [(POINT, rbd.universal(X, Y), {"armature": (1, 0)})],
+        ["ja"],
+    ),
+    "two hinges on one axis": ([(NOTHING, Revolute(Z)), (BALL, Revolute(Z))], ["ja"]),
+    "two hinges on one axis, both with inertia": ([(BALL, Revolute(Z)), (BALL, Revolute(Z))], []),
+    "two parallel hinges": ([(NOTHING, Revolute(Z)), (BALL, Revolute(Z), FAR)], []),
+    "four hinges without mass between": (
+        [(NOTHING, Revolute(a)) for a in (X, Y, Z)] + [(BALL, Revolute(X))],
+        ["ja"],
+    ),
+    "a tool on a hinge": ([(NOTHING, Revolute(X)), (BALL, rbd.Fixed(), FAR)], []),
+    "a tool without mass": ([(BALL, Revolute(X)), (NOTHING, rbd.Fixed(), FAR)], []),
+    "a point mass that is welded onto the axis": (
+        [
+            (NOTHING, Revolute(AXIS @ Z)),
+            (NOTHING, rbd.Fixed(), FAR),
+            (turned(AXIS), rbd.Fixed(), {"placement": BACK}),
+        ],
+        ["ja"],
+    ),
+    "a light finger on a heavy arm": (
+        [
+            (1e3 * BALL, Revolute(X)),
+            (rbd.link_inertia(1e-9, (0, 0, 0), 1e-15 * np.eye(3)), Revolute(Y), at((5, 5, 5))),
+        ],
+        [],
+    ),
+    "a follower gives its leader inertia": (
+        [(NOTHING, Revolute(X)), (BALL, Revolute(Y), {"mimic": rbd.Mimic("ja", 2.0)})],
+        [],
+    ),
+    "a follower without inertia": (
+        [(BALL, Revolute(X)), (NOTHING, Revolute(Y), {"mimic": rbd.Mimic("ja", 2.0)})],
+        [],
+    ),
+    "a follower that turns its leader's motion back": (
+        [(NOTHING, Revolute(X)), (BALL, Revolute(X), {"mimic": rbd.Mimic("ja", -1.0)})],
+        ["ja"],
+    ),
+    "a follower that stands still": (
+        [(NOTHING, Revolute(X)), (NOTHING, Revolute(Y), {"mimic": rbd.Mimic("ja", 0.0)})],
+        ["ja"],
+    ),
+    "followers of a follower": (
+        [
+            (NOTHING, Revolute(X)),
+            (NOTHING, Revolute(Y), {"mimic": rbd.Mimic("jc", 2.0, 0.3)}),
+            (BALL, Revolute(Z), {"mimic": rbd.Mimic("ja", 2.0)}),
+        ],
+        [],
+    ),
+    "a follower's armature": (
+        [(NOTHING, Revolute(X)), (NOTHING, Revolute(Y), {"mimic": rbd.Mimic("ja"), "armature": 1})],
+        [],
+    ),
+    "a function that turns the motion back": (
+        [
+            (NOTHING, Revolute(X)),
+            (BALL, Revolute(X), {"mimic": rbd.Follow(("ja",), lambda x: -jnp.sin(x[0]))}),
+        ],
+        [],
+    ),
+    "a function that turns all of the motion back": (
+        [
+            (NOTHING, Revolute(X)),
+            (BALL, Revolute(X), {"mimic": rbd.Follow(("ja",), lambda x: -x[0])}),
+        ],
+        ["ja"],
+    ),
+    "a joint of one's own": ([(POINT, Custom(2, zoo.crank))], []),
+    "a joint of one's own with nothing on it": ([(NOTHING, Custom(2, zoo.crank))], ["ja"]),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_case(case):
+    parts, expected = CASES[case]
+    assert list(faults(*robot(*parts))) == expected
+
+
+@pytest.mark.parametrize("case", [name for name, (parts, _) in CASES.items() if len(parts) > 1])
+def test_the_order_in_which_joints_are_stated_does_not_matter(case):
+    parts, expected = CASES[case]
+    links, joints = robot(*parts)
+    assert sorted(faults(links[::-1], joints[::-1])) == expected
+
+
+# ---------------------------------------------------------------- against the mass matrix itself
+
+TREES = {
+    "tree": (
+        ["free_flyer", "universal", "spherical", "revolute", "prismatic", "planar", "helical"],
+        [-1, 0, 1, 0, 3, 4, 3],
+        {},
+    ),
+    "coupled": (
+        ["revolute", "revolute", "prismatic", "helical", "spherical", "revolute"],
+        [-1, 0, 1, 2, 2, 0],
+        {2: rbd.Mimic("j5", -0.7, 0.2), 3: rbd.Mimic("j2", 1.5), 1: rbd.Mimic("j0", 0.4)},
+    ),
+}
+
+
+@functools.cache
+def description(name):
+    kinds, parents, mimics = TREES[name]
+    rng = np.random.default_rng(4)
+    joints = []
+    for i, (kind, parent) in enumerate(zip(kinds, parents)):
+        base = None if parent < 0 else f"l{parent}"
+        place = zoo.random_placement(rng)
+        joints.append(
+            rbd.JointSpec(f"j{i}", zoo.KINDS[kind](rng), base, f"l{i}", place, mimic=mimics.get(i))
+        )
+    return joints
+
+
+@jax.jit
+def mass_matrices(model, keys):
+    def one(key):
+        return rbd.crba(model, rbd.random_configuration(model, key))
+
+    return jax.vmap(one)(keys)
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_against_the_eigenvalues_of_the_mass_matrix(name):
+    """Links with nothing, a point, a rod or a body: a joint is named where M is singular."""
+    joints, rng = description(name), np.random.default_rng(7)
+    keys = jax.random.split(jax.random.key(0), 4)
+    counts = {True: 0, False: 0}
+    for _ in range(60):
+        shapes = rng.choice(4, size=len(joints), p=[0.25, 0.1, 0.1, 0.55])
+        body = [NOTHING, POINT, ROD, zoo.random_inertia(rng)]
+        links = [rbd.Link(f"l{i}", body[k]) for i, k in enumerate(shapes)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", rbd.InertiaWarning)
+            M = np.asarray(mass_matrices(rbd.build_model(links, joints), keys))
+        values = np.linalg.eigvalsh(M)
+        least = np.max(values[:, 0]) / np.max(values, initial=1.0)
+        singular = bool(least < 1e-13)
+        assert singular or least > 1e-9  # the cases are clear ones
+        assert bool(faults(links, joints)) == singular
+        counts[singular] += 1
+    assert min(counts.values()) > 5
+
+
+# --------------------------------------------------------------------------------- what is said
+
+
+def test_the_message_names_joint_link_and_freedoms():
+    parts = [(ROD, FreeFlyer()), (NOTHING, Spherical()), (POINT, Revolute(Z))]
+    text = "no link that moves with {!r} has inertia along its motion{}, and it has no armature"
+    assert faults(*robot(*parts)) == {
+        "ja": "joint 'ja': " + text.format("a", " (1 of 6 degrees of freedom)"),
+        "jb": "joint 'jb': " + text.format("b", " (3 of 3 degrees of freedom)"),
+        "jc": "joint 'jc': " + text.format("c", ""),
+    }
+    cancelled = faults(*robot((NOTHING, Revolute(Z)), (BALL, Revolute(Z))))
+    assert cancelled == {
+        "ja": "joint 'ja': other joints can cancel its motion of every link with inertia, and it "
+        "has no armature"
+    }
+
+
+def test_loading_warns_or_with_strict_refuses():
+    links, joints = robot((BALL, Revolute(X)), (NOTHING, Revolute(X)))
+    with pytest.warns(rbd.InertiaWarning, match="robot: the mass matrix is singular .* joint 'jb'"):
+        rbd.build_model(links, joints)
+    with pytest.raises(rbd.ModelError, match="joint 'jb': no link that moves with 'b'") as error:
+        rbd.build_model(links, joints, strict=True)
+    assert (error.value.joint, error.value.link) == ("jb", "b")
+
+
+def test_a_file_is_named_with_the_line_of_the_joint():
+    """The wrist follows the shoulder; without that nothing resists it."""
+    assert rbd.validate_urdf(SOUND) == []
+    rbd.load_urdf(SOUND, strict=True)
+    with pytest.warns(rbd.InertiaWarning, match="joint 'wrist'"):
+        rbd.load_urdf(SOUND, mimic=False)
+    with pytest.raises(rbd.RobotFileError, match=r"^<string>:19: the mass matrix .* joint 'wrist'"):
+        rbd.load_urdf(SOUND, mimic=False, strict=True)
+    free = SOUND.replace('<mimic joint="shoulder" multiplier="2" offset="0.5"/>', "")
+    (warning,) = rbd.validate_urdf(free)
+    assert warning.startswith("<string>:19: warning: joint 'wrist': no link that moves with 'hand'")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [('value="2"', 'value="1e308"'), ("0 0 0.1", "0 0 1e150"), ("0 0 1", "1e308 1e308 1")],
+)
+def test_numbers_that_overflow_are_no_reason_to_fail(old, new):
+    text = SOUND.replace(old, new, 1)
+    assert text != SOUND
+    links, joints = rbd.parse_urdf(text, root_joint="free_flyer")[1:]
+    assert faults([*links, rbd.Link("far", BALL)], [*joints, on_hand()]) == {}
+
+
+def on_hand():
+    return rbd.JointSpec("far", Revolute(X), "hand", "far", rbd.pose_matrix((1e300, 1e300, 1)))
+
+
+@pytest.mark.parametrize("name", rbd.robot_names())
+def test_bundled_robots_can_be_inverted(name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rbd.load_robot(name)
+
+
+@pytest.mark.parametrize("root_joint", [None, "free_flyer"])
+def test_real_robots_are_named_exactly_where_their_mass_matrix_is_singular(root_joint):
+    """All robots of example-robot-data: `real_robots.SINGULAR` is what the oracles found."""
+    if not real_robots.ROBOTS:
+        pytest.skip("example-robot-data is not installed")
+    singular = []
+    for name in real_robots.ROBOTS:
+        _, links, joints = rbd.parse_urdf(
+            real_robots.path_of(name), root_joint=root_joint, mimic=name in real_robots.MIMIC
+        )
+        if faults(links, joints):
+            singular.append(name)
+    assert sorted(singular) == sorted(real_robots.SINGULAR)
