@@ -188,12 +188,12 @@ def unit_quaternions(name: str, values: np.ndarray, model: Any) -> None:
     """
     if values.ndim != 1 or not isinstance(model, Model):
         return
-    for body, start in _quaternions(model):
+    for joint, start in _quaternions(model):
         if not any(values[start : start + 4].tolist()):
             if values.shape != (model.nq,) or jnp.result_type(values) != model.dtype:
                 return
             raise ArgumentError(
-                f"{name} has the zero quaternion for joint {model.joint_names[body]!r} "
+                f"{name} has the zero quaternion for joint {joint!r} "
                 f"({name}[{start}:{start + 4}]), expected a rotation; "
                 f"start from jaxrbd.neutral(model)"
             )
@@ -201,10 +201,10 @@ def unit_quaternions(name: str, values: np.ndarray, model: Any) -> None:
 
 # By id, models that were asked about, and their `quaternions`: looking them up by structure would
 # take longer than all else that a check does.
-_asked: dict[int, tuple[weakref.ref, tuple[tuple[int, int], ...]]] = {}
+_asked: dict[int, tuple[weakref.ref, tuple[tuple[str, int], ...]]] = {}
 
 
-def _quaternions(model: Model) -> tuple[tuple[int, int], ...]:
+def _quaternions(model: Model) -> tuple[tuple[str, int], ...]:
     """`model.quaternions`, found once for each model."""
     key = id(model)
     entry = _asked.get(key)

@@ -135,11 +135,11 @@ class Model(eqx.Module):
         return self.has_custom_joints or bool(self.coupling and self.coupling.followers)
 
     @property
-    def quaternions(self) -> tuple[tuple[int, int], ...]:
+    def quaternions(self) -> tuple[tuple[str, int], ...]:
         """The joints whose coordinates hold a unit quaternion, each with its first place in q."""
+        places = tuple(joint.quaternion for joint in self.joints)
         independent = None if self.coupling is None else self.coupling.q_independent
-        starts = tuple(joint.quaternion for joint in self.joints)
-        return _quaternions(starts, self.joint_bodies, self.topology, independent)
+        return _quaternions(self.topology, self.joint_bodies, self.joint_names, places, independent)
 
     @property
     def dtype(self) -> np.dtype:
@@ -181,27 +181,27 @@ class Model(eqx.Module):
         return f"{self._named[:-1]}, frames={len(self.frame_names)}, dtype={self.dtype.name})"
 
 
+# ------------------------------------------------------------------------ joints in their places
+
+
+# Cached here, because a value that is cached in a pytree changes its structure.
 @functools.lru_cache(maxsize=256)
 def _quaternions(
-    starts: tuple[int | None, ...],
-    joint_bodies: tuple[tuple[int, ...], ...],
     topology: Topology,
+    joint_bodies: tuple[tuple[int, ...], ...],
+    joint_names: tuple[str, ...],
+    places: tuple[int | None, ...],
     independent: tuple[int, ...] | None,
-) -> tuple[tuple[int, int], ...]:
-    """Of structure alone, and not kept in the model: its tree definition would be another one."""
-    coordinates = range(topology.nq) if independent is None else independent
-    place = {own: i for i, own in enumerate(coordinates)}
-    found = [
-        (body, place[int(topology.q_start[body]) + start])
-        for start, bodies in zip(starts, joint_bodies)
-        if start is not None
-        for body in bodies
-        if int(topology.q_start[body]) + start in place
-    ]
-    return tuple(sorted(found))
-
-
-# ------------------------------------------------------------------------ joints in their places
+) -> tuple[tuple[str, int], ...]:
+    found = []
+    for bodies, place in zip(joint_bodies, places):
+        for body in bodies if place is not None else ():
+            first = int(topology.q_start[body]) + place
+            if independent is None:
+                found.append((joint_names[body], first))
+            elif first in independent:
+                found.append((joint_names[body], independent.index(first)))
+    return tuple(sorted(found, key=lambda joint: joint[1]))
 
 
 @dataclasses.dataclass(frozen=True)
