@@ -12,7 +12,7 @@ import pytest
 
 import jaxrbd as rbd
 import zoo
-from jaxrbd import constraints as con, spatial
+from jaxrbd import constraints as con, so3, spatial
 from jaxrbd.robots.linkages import linkage_names, load_linkage
 from zoo import close
 
@@ -207,7 +207,7 @@ def test_a_negative_stabilisation():
 def test_a_point_on_the_axis_of_its_only_joint():
     """It cannot move, so it constrains nothing: its rows are rounding errors, however scaled."""
     placement = np.eye(4)
-    placement[:3, :3] = np.asarray(spatial.so3.exp(jnp.array([0.3, -1.2, 0.7])))
+    placement[:3, :3] = np.asarray(so3.exp(jnp.array([0.3, -1.2, 0.7])))
     placement[:3, 3] = 0.1, 0.7, -0.3
     axis = np.array([1.0, 2.0, -0.7])
     link = rbd.Link("l0", rbd.link_inertia(2.0, (0.3, 0.1, 0.0), 0.1 * np.eye(3)))
@@ -236,7 +236,7 @@ def test_the_derivatives_of_a_closed_loop():
     model = rbd.load_robot("arm7")
     q, displacement, *_ = zoo.state(model)
     there = rbd.frame_placement(model, rbd.integrate(model, q, 0.05 * displacement), "tool").p
-    direction = jnp.sin(jnp.arange(model.nv) + 1.0)
+    direction = jnp.asarray(np.sin(np.arange(model.nv) + 1.0))
 
     @jax.jit
     def closed(t):

@@ -32,17 +32,21 @@ def close_loops(model: Model, q: ArrayLike, constraints: Sequence[Constraint]) -
     """The configuration near q that satisfies the constraints.
 
     From `q` (nq,) the robot is displaced along the forces of the constraints there, by
-    `M^-1 K^T y`, until `phi = 0`: Newton's method for y. Equations are scaled by the accelerations
-    that their forces cause, so their units do not matter. Look at the residual: where nothing near
-    q is closed it stays large. Derivatives, in q, the model and the constraints, are those of the
-    solution; no step is differentiated. Raises ArgumentError on a wrong shape or dtype, or an
-    unknown frame. Source: Ryckaert, Ciccotti and Berendsen (1977), whose displacement this is.
+    `M^-1 K^T` times multipliers, until `phi = 0`: Newton's method for the multipliers. Equations
+    are scaled by the accelerations that their forces cause, so their units do not matter. Look at
+    the residual: where nothing near q is closed it stays large. Derivatives, in q, the model and
+    the constraints, are those of the solution; no step is differentiated. Raises ArgumentError on a
+    wrong shape or dtype, or an unknown frame. Source: Ryckaert, Ciccotti and Berendsen (1977),
+    whose displacement this is.
     """
     q = arguments.configuration(model, q)
     rows = constraint_rows(model, q, jnp.zeros(model.nv, model.dtype), constraints)
     M = crba(model, q)
     scaled = scaled_rows(M, rows)
-    directions = positive_solve(M, rows.K.T) * scaled.s
+    # The unknown y is in units of the scaled equations: its derivative starts as the identity.
+    units = matmul(scaled.s[:, None] * scaled.inverse.T, scaled.inverse)
+    directions = matmul(positive_solve(M, rows.K.T), units)
+    rounding = scaled.error * jnp.sqrt(jnp.sum(scaled.inverse**2))
 
     def displaced(y):
         return integrate(model, q, matmul(directions, y))
@@ -53,10 +57,10 @@ def close_loops(model: Model, q: ArrayLike, constraints: Sequence[Constraint]) -
         return jnp.concatenate([jnp.zeros(0, model.dtype), *each])
 
     def newton(function, start):
-        return _newton(function, start, scaled.error)
+        return _newton(function, start, rounding)
 
     def solve_linear(function, b):
-        return matmul(pseudo_inverse(jax.jacobian(function)(jnp.zeros_like(b)), scaled.error), b)
+        return matmul(pseudo_inverse(jax.jacobian(function)(jnp.zeros_like(b)), rounding), b)
 
     y = jnp.zeros_like(rows.position)
     y = lax.custom_root(lambda y: scaled.s * position(y), y, newton, solve_linear)

@@ -112,6 +112,7 @@ def contact_step(
     regularisation = arguments.number(model, regularisation, "regularisation")
     regularisation = arguments.POSITIVE.or_nan(regularisation)
     recovery = arguments.NOT_NEGATIVE.or_nan(arguments.number(model, recovery, "recovery"))
+    dt = jnp.where(jnp.isnan(recovery), recovery, dt)  # it counts also where nothing touches
     kinematics = forward_kinematics(model, q)
     at = contact_points(model, scene, kinematics, v)
     normal, length = at.normal, jnp.sqrt(jnp.sum(at.gradient**2, axis=-1))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import os
 import pathlib
 import sys
 from collections.abc import Sequence
@@ -81,8 +80,4 @@ def _adapter(name: str | None) -> Adapter:
 
 
 if __name__ == "__main__":
-    # jaxlib 0.10 solves batches of triangular systems on XLA's own threads, and when two such
-    # solves run at once each waits for the other's thread, forever. With one thread it does not.
-    # This process is ours, and JAX has started nothing yet.
-    os.environ.setdefault("NPROC", "1")
     sys.exit(main())
