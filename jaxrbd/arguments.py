@@ -156,18 +156,17 @@ def known(x: Any) -> np.ndarray | None:
 
 
 class Requirement(NamedTuple):
-    """What the values of an argument must satisfy.
+    """What a number must satisfy. Another shape than a number's is left to the function.
 
-    `expected` says it in words, after "expected"; `holds` tells it of each value of a numpy or JAX
-    array.
+    `expected` says it in words, after "expected"; `holds` tells it of a numpy or JAX array ().
     """
 
     expected: str
     holds: Callable[[Any], Any]
 
     def __call__(self, name: str, values: np.ndarray, model: Any = None) -> None:
-        """Raise ArgumentError where a value does not satisfy the requirement; NaN never does."""
-        if values.dtype.kind in "fiu" and not np.all(self.holds(values)):
+        """Raise ArgumentError where a number does not satisfy the requirement; NaN never does."""
+        if values.shape == () and values.dtype.kind in "fiu" and not self.holds(values):
             raise ArgumentError(f"{name} is {values}, expected {self.expected}")
 
     def or_nan(self, x: Array) -> Array:

@@ -132,8 +132,7 @@ def lie_operation(
         inverse = jnp.vectorize(positive_inverse, signature="(n,n)->(n,n)")(gram)
         inverse = jnp.einsum("...ij,...jk->...ki", inverse, S, precision="highest")
     else:  # a kind without parameters: its subspace is a constant of the program
-        with jax.ensure_compile_time_eval():
-            constant = np.asarray(joint.subspace())
+        constant = _constant_rows(type(joint))
         S, inverse = (jnp.asarray(x, w.dtype) for x in (constant, np.linalg.pinv(constant)))
     Su, Sw = (jnp.einsum("...j,...ji->...i", x, S, precision="highest") for x in (u, w))
     return jnp.einsum("...i,...ij->...j", operation(Su, Sw), inverse, precision="highest")

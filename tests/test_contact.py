@@ -622,7 +622,8 @@ def test_the_program_does_not_grow_with_the_number_of_spheres(model):
         return contact.contact_step(model, scene, q, v, tau, DT)
 
     for function in (contact.contact_force, step):
-        assert size(function, 1) == size(function, 20) > 1
+        # Not 1: what is printed once where shapes agree by chance is printed twice elsewhere.
+        assert size(function, 3) == size(function, 20) > 1
 
 
 def test_nothing_touches_nothing(model):

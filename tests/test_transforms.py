@@ -5,6 +5,7 @@ algorithm is a function of (dq, v, u), u being its last vector argument, and its
 contracted with fixed weights where a scalar is wanted.
 """
 
+import dataclasses
 import functools
 
 import equinox as eqx
@@ -48,7 +49,10 @@ ALGORITHMS = {
     "center_of_mass": lambda m, q, v, u: rbd.center_of_mass(m, q),
     "kinetic_energy": lambda m, q, v, u: rbd.kinetic_energy(m, q, v),
     "potential_energy": lambda m, q, v, u: rbd.potential_energy(m, q),
-    "passive_force": lambda m, q, v, u: rbd.passive_force(m, q, v) * u,
+    # Without Coulomb friction, which jumps at rest.
+    "passive_force": lambda m, q, v, u: (
+        rbd.passive_force(dataclasses.replace(m, friction=0 * m.friction), q, v) * u
+    ),
     "integrate": lambda m, q, v, u: rbd.integrate(m, q, v),
     "difference": lambda m, q, v, u: rbd.difference(m, q, rbd.integrate(m, q, 0.1 * v)),
     "interpolate": lambda m, q, v, u: rbd.interpolate(m, q, rbd.integrate(m, q, 0.1 * v), 0.3),
