@@ -132,13 +132,20 @@ def relative_pose(a: RootedPose, b: RootedPose) -> Pose:
 
 
 def body_motions(
-    model: Model, kinematics: Kinematics, v: Float[Array, " nv"], a: Float[Array, " nv"]
+    model: Model,
+    kinematics: Kinematics,
+    v: Float[Array, " nv"],
+    a: Float[Array, " nv"],
+    world: Float[Array, "6"] | None = None,
 ) -> tuple[Float[Array, "nb 6"], Float[Array, "nb 6"]]:
-    """Velocities and accelerations of the bodies relative to the world, each in its own frame."""
+    """Velocities and accelerations of the bodies, each in its own frame.
+
+    `world` (6,): the acceleration of the world, in its axes (default zero).
+    """
     vJ = joint_motion(model, kinematics.q, v)
     V = propagate(model.topology, kinematics.X_PB, vJ)
     aJ = joint_acceleration(model, kinematics.q, v, a) + cross_motion(V, vJ)
-    return V, propagate(model.topology, kinematics.X_PB, aJ)
+    return V, propagate(model.topology, kinematics.X_PB, aJ, world)
 
 
 def locate(

@@ -16,7 +16,6 @@ from .. import arguments
 from ..errors import ArgumentError
 from ..joint_space import (
     independent_force,
-    joint_acceleration,
     joint_motion,
     joint_poses,
     motion_subspace,
@@ -25,13 +24,12 @@ from ..model import Model
 from ..spatial import (
     Pose,
     cross_force,
-    cross_motion,
     inertia_regressor,
     inverse_rotate,
     transform_force,
 )
 from ..tree import propagate
-from .kinematics import Kinematics, forward_kinematics, root_centred
+from .kinematics import Kinematics, body_motions, forward_kinematics, root_centred
 from .rnea import gravity_acceleration
 from .world import dof_columns, pairings
 
@@ -75,11 +73,7 @@ def joint_torque_regressor(
     a = arguments.velocity(model, a, "a")
     topology = model.topology
     kinematics = forward_kinematics(model, q)
-    X_PB = kinematics.X_PB
-    vJ = joint_motion(model, q, v)
-    V = propagate(topology, X_PB, vJ)
-    aJ = joint_acceleration(model, q, v, a) + cross_motion(V, vJ)
-    A = propagate(topology, X_PB, aJ, world=gravity_acceleration(model))
+    V, A = body_motions(model, kinematics, v, a, gravity_acceleration(model))
     X = root_centred(kinematics)
     forces = transform_force(  # (nb, 10, 6): of a unit of each number, in the world
         Pose(X.R[:, None], X.p[:, None]), jnp.swapaxes(body_regressor(V, A), -1, -2)
@@ -100,11 +94,7 @@ def summed_sizes(
     """
     topology = model.topology
     kinematics = forward_kinematics(model, q)
-    X_PB = kinematics.X_PB
-    vJ = joint_motion(model, q, v)
-    V = propagate(topology, X_PB, vJ)
-    aJ = joint_acceleration(model, q, v, a) + cross_motion(V, vJ)
-    A = propagate(topology, X_PB, aJ, world=gravity_acceleration(model))
+    V, A = body_motions(model, kinematics, v, a, gravity_acceleration(model))
     forces = body_regressor(V, A)  # (nb, 6, 10)
     f, n = (jnp.linalg.norm(x, axis=1).ravel() for x in (forces[:, :3], forces[:, 3:]))
     p = jnp.linalg.norm(root_centred(kinematics).p, axis=-1)

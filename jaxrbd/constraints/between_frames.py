@@ -32,7 +32,7 @@ from .._algorithms.kinematics import (
 from .._components import Mat3, Vec3
 from .._linear import complement, matmul
 from ..errors import ArgumentError
-from ..joint_space import motion_subspace, tree_rates
+from ..joint_space import independent_force, motion_subspace
 from ..joints import as_module
 from ..model import Model
 from ..spatial import (
@@ -283,8 +283,8 @@ def _jacobian_terms(
     terms = jnp.where(moves[:, dof_body, None], terms, 0)
     if model.is_tree:
         return terms
-    G = jax.vmap(lambda v: tree_rates(model, q, v))(jnp.eye(model.nv, dtype=model.dtype))
-    return matmul(jnp.abs(G), terms)
+    G_T = independent_force(model, q, jnp.eye(model.topology.nv, dtype=model.dtype))
+    return matmul(jnp.abs(G_T), terms)
 
 
 def _length(x: Array) -> Array:
