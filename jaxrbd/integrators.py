@@ -142,9 +142,9 @@ def variational_midpoint(
 
     x, dz = _root(residual, (dt * v, _scale(0, z)))
     _, p_rate, _ = middle(x, dz)
-    q = integrate(model, q, x)
-    v = solve_mass_matrix(model, q, p + dt * p_rate)
-    return _state(q, v, _add(z, 1, dz))
+    q_next = integrate(model, q, x)
+    v_next = solve_mass_matrix(model, q_next, p + dt * p_rate)
+    return _state(q_next, v_next, _add(z, 1, dz))
 
 
 def _to_middle(model: Model, y: Array, p: Array) -> Array:

@@ -195,7 +195,9 @@ def _quaternions(
 ) -> tuple[tuple[str, int], ...]:
     found = []
     for bodies, place in zip(joint_bodies, places):
-        for body in bodies if place is not None else ():
+        if place is None:
+            continue
+        for body in bodies:
             first = int(topology.q_start[body]) + place
             if independent is None:
                 found.append((joint_names[body], first))

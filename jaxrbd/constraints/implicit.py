@@ -240,6 +240,7 @@ class ScaledRows(NamedTuple):
 def scaled_rows(M: Float[Array, "nv nv"], rows: Rows) -> ScaledRows:
     """The rows of constraints, scaled by the accelerations that they cause."""
     M, rows = lax.stop_gradient((M, rows))
+    assert rows.K_terms is not None  # `constraint_rows` fills them in
     W = inverse_factor(M)
     eps = float(jnp.finfo(W.dtype).eps)
     A, terms = matmul(rows.K, W.T), matmul(rows.K_terms, jnp.abs(W).T)

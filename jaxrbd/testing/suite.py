@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -54,7 +54,7 @@ def run(
     order: int | Orders = 3,
     modes: Sequence[str] = MODES,
     precisions: Sequence[str] = PRECISIONS,
-    compiler_options: Mapping[str, int | bool] | None = None,
+    compiler_options: dict[str, Any] | None = None,
     progress: Progress = lambda line: None,
 ) -> Report:
     """Compare a library's derivatives with the true ones.
@@ -72,9 +72,9 @@ def run(
     compared with jaxrbd's. JAX's settings are as they were when it returns.
     """
     adapter = JaxRBD() if adapter is None else adapter
-    orders = (
-        order if isinstance(order, Mapping) else dict.fromkeys(product(PRECISIONS, MODES), order)
-    )
+    if isinstance(order, int):
+        order = dict.fromkeys(product(PRECISIONS, MODES), order)
+    orders: dict[Any, int] = dict(order)
     # In the order of `precisions`, so that JAX's setting changes once a robot for each.
     orders = {(p, m): orders[p, m] for p in precisions for m in modes if (p, m) in orders}
     highest = max(orders.values(), default=0)
@@ -154,7 +154,7 @@ def _test(
     adapter: Adapter,
     robot: Robot,
     orders: Orders,
-    compiler_options: Mapping[str, int | bool] | None,
+    compiler_options: dict[str, Any] | None,
     clock: _Clock,
 ) -> None:
     """Write the errors of one robot into the report."""
@@ -250,7 +250,7 @@ def _derivatives(
     trees: int,
     mode: str,
     order: int,
-    compiler_options: Mapping[str, int | bool] | None,
+    compiler_options: dict[str, Any] | None,
 ) -> tuple[list[np.ndarray], str | None]:
     """Derivatives of order 0, 1, ..., (curves, trees) each, and what stopped the next, if anything.
 
