@@ -30,7 +30,7 @@ from .._algorithms.crba import crba
 from .._algorithms.kinematics import Kinematics, forward_kinematics, root_centred
 from .._algorithms.rnea import bias_force
 from .._algorithms.world import dof_columns
-from .._linear import inverse_factor, matmul, positive_inverse, positive_solve
+from .._linear import matmul, positive_solve
 from ..configuration import integrate
 from ..joint_space import independent_force
 from ..model import Model
@@ -130,14 +130,13 @@ def contact_step(
     conductance = jnp.where(moves, 1 / (regularisation * jnp.where(moves, mobility, 1)), 0)
     slack = jnp.where(at.distance < 0, dt + recovery, dt)
     target = (-at.distance / (length * slack))[:, None] * normal
-    W = inverse_factor(M)
     problem = _Problem(M, free, J, normal, conductance, target, mu)
 
     def solve_tangent(linear, b):
-        return _solve_hessian(W, jax.jacfwd(linear)(jnp.zeros_like(b)), b)
+        return positive_solve(jax.jacfwd(linear)(jnp.zeros_like(b)), b)
 
     v_next, residual = lax.custom_root(
-        problem.gradient, v, lambda _, v: _minimum(problem, W, v), solve_tangent, has_aux=True
+        problem.gradient, v, lambda _, v: _minimum(problem, v), solve_tangent, has_aux=True
     )
     impulse = problem.impulses(matmul(J, v_next))
     return ContactStep(integrate(model, q, dt * v_next), v_next, at.distance, impulse, residual)
@@ -200,11 +199,8 @@ def _on_cone(y: Array, normal: Array, mu: Array) -> Array:
     return jnp.where(sticks, y, jnp.where(leaves, 0, edge))
 
 
-def _minimum(problem: _Problem, W: Array, start: Array) -> tuple[Array, Array]:
-    """Newton's method with the first of the halved steps that goes down by enough.
-
-    `W` (nv, nv): the inverse factor of the mass matrix.
-    """
+def _minimum(problem: _Problem, start: Array) -> tuple[Array, Array]:
+    """Newton's method with the first of the halved steps that goes down by enough."""
     eps = float(jnp.finfo(start.dtype).eps)
     fractions = jnp.asarray(0.5 ** np.arange(HALVINGS), start.dtype)
 
@@ -215,7 +211,7 @@ def _minimum(problem: _Problem, W: Array, start: Array) -> tuple[Array, Array]:
     def newton(state):
         count, v, _ = state
         slope = problem.gradient(v)
-        step = -_solve_hessian(W, problem.hessian(v), slope)
+        step = -positive_solve(problem.hessian(v), slope)
         decrement = -matmul(slope, step)
         growth = problem.increase(v, step, fractions)
         # Near the minimum the growth drowns in rounding, and the whole step is right.
@@ -233,12 +229,6 @@ def _minimum(problem: _Problem, W: Array, start: Array) -> tuple[Array, Array]:
 
 def _energy(problem: _Problem, v: Array) -> Array:
     return matmul(v, matmul(problem.M, v))
-
-
-def _solve_hessian(W: Array, H: Array, b: Array) -> Array:
-    """`H^-1 b`, where `H = M + contacts`: in coordinates in which M is 1, H is well conditioned."""
-    inverse = positive_inverse(matmul(matmul(W, H), W.T))
-    return matmul(W.T, matmul(inverse, matmul(W, b)))
 
 
 def _jacobian(model: Model, scene: Scene, kinematics: Kinematics, arm: Array) -> Array:
