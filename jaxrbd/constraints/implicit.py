@@ -200,9 +200,9 @@ def _rows(model: Model, q: Array, v: Array, constraints: Sequence[Constraint]) -
 
 
 def _with_terms(rows: Rows) -> Rows:
-    if rows.K_terms is not None or not len(rows.K):
-        return rows._replace(K_terms=rows.K) if rows.K_terms is None else rows
-    largest = jnp.max(jnp.abs(rows.K), axis=0)
+    if rows.K_terms is not None:
+        return rows
+    largest = jnp.max(jnp.abs(rows.K), axis=0, initial=0)
     return rows._replace(K_terms=jnp.broadcast_to(largest, rows.K.shape))
 
 
