@@ -55,6 +55,15 @@ def loop(q):
     return (con.point(None, "l2", anchor(q) + jnp.array([0.125, 0.25, 0.375], q.dtype)),)
 
 
+def nearby(m, q):
+    """The origin of the last link held within 6 cm of where it is.
+
+    Its coordinates are multiples of 1/16 m, of which float32 has all digits up to 1,000 km.
+    """
+    from_anchor = q[:3] - anchor(q) + rbd.forward_kinematics(m, q).p_RB[-1]
+    return (con.point(None, "l2", anchor(q) + jnp.round(16 * from_anchor) / 16),)
+
+
 def labelled(m, q, v, u, f):
     """Quantities of `frames.State` that lie between frames of the robot."""
     state = frames.State(m, q, v, u)
@@ -79,7 +88,7 @@ CASES = {
     "constraint_wrenches": lambda m, q, v, u, f: con.constraint_wrenches(m, q, loop(q), (u[:3],)),
     "impact": lambda m, q, v, u, f: con.impact(m, q, v, loop(q)),
     "kkt_system": lambda m, q, v, u, f: con.kkt_system(m, q, v, u, loop(q), f),
-    "close_loops": lambda m, q, v, u, f: con.close_loops(m, q, loop(q)),
+    "close_loops": lambda m, q, v, u, f: con.close_loops(m, q, nearby(m, q)),
     "labelled": labelled,
     "rnea_gradient": lambda m, q, v, u, f: rbd.jacobian(m, lambda q: rbd.rnea(m, q, v, u, f))(q),
     "crba_gradient": lambda m, q, v, u, f: rbd.jacobian(m, lambda q: rbd.crba(m, q))(q),
@@ -111,7 +120,8 @@ POSITIONS = {
     "contact_points": lambda r: ((r.distance, r.gradient, r.velocity, r.arm), r.position),
     "contact_step": lambda r: ((after_position(r.q), r[1:]), position(r.q)),
     "integrate": lambda q: (after_position(q), position(q)),
-    "close_loops": lambda r: ((after_position(r.q), r.residual), position(r.q)),
+    # The joints close the loops with the base where its rounded position is.
+    "close_loops": lambda r: ((), (r.q, r.residual)),
     "explicit_dynamics": lambda r: ((r.y_accel, r.v, r.a, r.G, r.M, r.C), position(r.q)),
     **dict.fromkeys(
         "explicit_euler semi_implicit_euler runge_kutta_munthe_kaas variational_midpoint".split(),
@@ -159,9 +169,9 @@ def test_no_error_grows_with_the_distance(name):
     single, double = results(name)
     if name in POSITIONS:
         (single, placed), (double, truly) = POSITIONS[name](single), POSITIONS[name](double)
-        ((error, _),) = errors(placed, truly)
         distance = np.max(np.abs(OFFSETS), axis=1)
-        assert np.all(error <= EPS * np.maximum(distance, 8)), error
+        for error, _ in errors(placed, truly):
+            assert np.all(error <= EPS * np.maximum(distance, 8)), error
     for error, scale in errors(single, double):
         assert np.all(error <= 2 * error[0] + 2 * EPS * scale[0]), (error, scale)
 
