@@ -11,7 +11,7 @@ import pytest
 
 import jaxrbd as rbd
 import zoo
-from jaxrbd import joints, spatial
+from jaxrbd import integrators, joints, spatial
 from zoo import close
 
 ORDERS = {
@@ -316,6 +316,25 @@ def test_an_accepted_step_solves_its_equations():
     accepted = found[np.isfinite(found)]
     assert 0.2 < accepted.size / found.size < 0.8
     assert np.max(accepted) < 1e-10
+
+
+def test_fewer_digits_take_fewer_evaluations():
+    """An implicit step in float32 ends when float32 has no digits left to find."""
+
+    def evaluations(dtype):
+        count = []
+
+        def residual(x):
+            jax.debug.callback(lambda: count.append(1))
+            return (x[0] + jnp.sin(x[0]) / 10 - jnp.arange(1, 4, dtype=dtype),)
+
+        (x,) = jax.jit(lambda x: integrators._root(residual, (x,)))(jnp.ones(3, dtype))
+        jax.block_until_ready(x)
+        jax.effects_barrier()
+        close(x + jnp.sin(x) / 10, jnp.arange(1, 4, dtype=dtype), 4 * jnp.finfo(dtype).eps)
+        return len(count)
+
+    assert 4 * evaluations(jnp.float32) <= 3 * evaluations(jnp.float64)
 
 
 def test_rollout_is_the_steps_one_by_one():
