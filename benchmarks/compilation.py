@@ -33,7 +33,7 @@ def load(source: str, robot: str, folder: pathlib.Path):
     import jaxrbd
 
     if source == "model":
-        return jaxrbd.load_model(folder / "model")
+        return jaxrbd.io.load_model(folder / "model")
     if robot in jaxrbd.robot_names():
         return jaxrbd.load_robot(robot)
     return jaxrbd.load_urdf(robot, root_joint="free_flyer")
@@ -47,9 +47,9 @@ def prepare(robot: str, folder: pathlib.Path) -> None:
 
     model = load("urdf", robot, folder)
     v = jnp.zeros(model.nv)
-    program = jaxrbd.export_batched(jaxrbd.forward_dynamics, model, jaxrbd.neutral(model), v, v)
-    jaxrbd.save_model(model, folder / "model")
-    jaxrbd.save_program(program, folder / "program")
+    program = jaxrbd.io.export_batched(jaxrbd.forward_dynamics, model, jaxrbd.neutral(model), v, v)
+    jaxrbd.io.save_model(model, folder / "model")
+    jaxrbd.io.save_program(program, folder / "program")
 
 
 def measure(source: str, robot: str, batch: int, folder: pathlib.Path) -> None:
@@ -66,7 +66,7 @@ def measure(source: str, robot: str, batch: int, folder: pathlib.Path) -> None:
 
     done()
     if source == "program":
-        program = jaxrbd.load_program(folder / "program")
+        program = jaxrbd.io.load_program(folder / "program")
         nq, nv = (x.shape[1] for x in program.in_avals[:2])
         function, leading = jax.jit(program.call), ()
     else:

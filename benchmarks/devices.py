@@ -37,10 +37,10 @@ def measure(robot, devices, block):
     keys = jax.random.split(jax.random.key(0), BATCH)
     q = jax.vmap(rbd.random_configuration, (None, 0))(model, keys)
     v, a = jax.random.normal(jax.random.key(1), (2, BATCH, model.nv))
-    batch = rbd.shard_batch((q, v, a), mesh)
+    batch = rbd.sharding.shard_batch((q, v, a), mesh)
     rates = {}
     for function in (rbd.rnea, rbd.forward_dynamics):
-        program = rbd.over_devices(function, mesh, (None, 0, 0, 0), block=block)
+        program = rbd.sharding.over_devices(function, mesh, (None, 0, 0, 0), block=block)
         jax.block_until_ready(program(model, *batch))
         best, end = np.inf, time.perf_counter() + DURATION
         while time.perf_counter() < end:

@@ -24,19 +24,19 @@ from jaxrbd import joints
 DOCS = pathlib.Path(__file__).parents[1] / "docs"
 MARKS = "<!-- measured -->", "<!-- end -->"
 INTEGRATORS = (
-    rbd.explicit_euler,
-    rbd.semi_implicit_euler,
-    rbd.variational_midpoint,
-    rbd.runge_kutta_munthe_kaas,
+    rbd.integrators.explicit_euler,
+    rbd.integrators.semi_implicit_euler,
+    rbd.integrators.variational_midpoint,
+    rbd.integrators.runge_kutta_munthe_kaas,
 )
 DURATION = 0.25  # s, of the orders of convergence
 
 
 def top():
     """A body of 1 kg on a ball joint, its centre of mass 0.2 m away, spinning in gravity."""
-    inertia = rbd.link_inertia(1.0, (0.05, 0.0, 0.2), np.diag([0.02, 0.03, 0.01]))
-    link = rbd.Link("body", inertia)
-    ball = rbd.JointSpec("ball", joints.Spherical(), None, "body")
+    inertia = rbd.model.link_inertia(1.0, (0.05, 0.0, 0.2), np.diag([0.02, 0.03, 0.01]))
+    link = rbd.model.Link("body", inertia)
+    ball = rbd.model.JointSpec("ball", joints.Spherical(), None, "body")
     model = rbd.build_model([link], [ball], name="top")
     return model, rbd.neutral(model), jnp.array([0.5, 1.0, 8.0])
 
@@ -87,7 +87,7 @@ def convergence(model, dynamics, q, v, counts, reference):
         return run
 
     runs = {step: end(step) for step in INTEGRATORS}
-    exact = runs[rbd.runge_kutta_munthe_kaas](reference)
+    exact = runs[rbd.integrators.runge_kutta_munthe_kaas](reference)
 
     def error(state):
         dq = rbd.difference(model, exact[0], state[0])

@@ -19,8 +19,8 @@ import numpy as np
 
 import jaxrbd
 from jaxrbd import joints
-from jaxrbd.testing import about_com
-from jaxrbd.testing.urdf import _inertial, _origin, _rpy, _text
+from jaxrbd.conformance import about_com
+from jaxrbd.conformance.urdf import _inertial, _origin, _rpy, _text
 
 from .conformance.mjcf import mjcf
 from .conformance.sdf import sdf
@@ -44,8 +44,8 @@ class Robot:
     """
 
     name: str
-    links: tuple[jaxrbd.Link, ...]
-    joints: tuple[jaxrbd.JointSpec, ...]
+    links: tuple[jaxrbd.model.Link, ...]
+    joints: tuple[jaxrbd.model.JointSpec, ...]
     gravity: tuple[float, float, float] = GRAVITY
 
     @property
@@ -89,20 +89,22 @@ def make(name: str) -> Robot:
         warnings.simplefilter("ignore", jaxrbd.InertiaWarning)
         model = jaxrbd.load_urdf(_folder() / file, root_joint=root_joint)
         if locked:
-            model = jaxrbd.lock_joints(model, {locked: 0.0})
+            model = jaxrbd.model.lock_joints(model, {locked: 0.0})
     return plain(name, model)
 
 
 def plain(name: str, model: jaxrbd.Model) -> Robot:
     """The robot of a model: what moves, renamed."""
-    links, specs = jaxrbd.describe(model)
+    links, specs = jaxrbd.model.describe(model)
     links, specs = links[: model.nb], specs[: model.nb]
     number = {link.name: i for i, link in enumerate(links)}
     return Robot(
         name,
-        tuple(jaxrbd.Link(f"b{i:03}", _physical(link.inertia)) for i, link in enumerate(links)),
         tuple(
-            jaxrbd.JointSpec(
+            jaxrbd.model.Link(f"b{i:03}", _physical(link.inertia)) for i, link in enumerate(links)
+        ),
+        tuple(
+            jaxrbd.model.JointSpec(
                 f"j{i:03}",
                 spec.kind,
                 None if spec.parent is None else f"b{number[spec.parent]:03}",
@@ -116,15 +118,15 @@ def plain(name: str, model: jaxrbd.Model) -> Robot:
 
 def _tree(name: str, parents: list[int]) -> Robot:
     """Rods of 0.3 m on hinges about x, y and z in turn; not numbered depth-first as yet."""
-    rod = jaxrbd.link_inertia(0.5, (0.02, 0.0, 0.15), np.diag([0.004, 0.005, 0.001]))
-    links = [jaxrbd.Link(f"link{i:03}", rod) for i in range(len(parents))]
+    rod = jaxrbd.model.link_inertia(0.5, (0.02, 0.0, 0.15), np.diag([0.004, 0.005, 0.001]))
+    links = [jaxrbd.model.Link(f"link{i:03}", rod) for i in range(len(parents))]
     specs = []
     for i, parent in enumerate(parents):
         placement = np.eye(4)
         placement[:3, 3] = (0.05 * (-1) ** i, 0, 0.3) if parent >= 0 else (0, 0, 0)
         kind = joints.Revolute(np.eye(3)[i % 3])
         on = None if parent < 0 else links[parent].name
-        specs.append(jaxrbd.JointSpec(f"joint{i:03}", kind, on, links[i].name, placement))
+        specs.append(jaxrbd.model.JointSpec(f"joint{i:03}", kind, on, links[i].name, placement))
     return plain(name, jaxrbd.build_model(links, specs))
 
 
@@ -133,7 +135,7 @@ def _physical(inertia: np.ndarray) -> np.ndarray:
     mass, com, I = about_com(inertia)
     low, middle, high = np.linalg.eigvalsh(I)
     more = max(0.0, 1.0001 * high - middle - low)
-    return jaxrbd.link_inertia(mass, com, I + more * np.eye(3))
+    return jaxrbd.model.link_inertia(mass, com, I + more * np.eye(3))
 
 
 def _folder() -> pathlib.Path:
@@ -193,7 +195,7 @@ def numbers(robot: Robot) -> dict:
     }
 
 
-def _axis(joint: jaxrbd.JointSpec) -> np.ndarray:
+def _axis(joint: jaxrbd.model.JointSpec) -> np.ndarray:
     axis = np.asarray(getattr(joint.kind, "axis", (0.0, 0.0, 0.0)), float)
     return axis / (np.linalg.norm(axis) or 1.0)
 

@@ -20,8 +20,10 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float, PRNGKeyArray
 
-from . import arguments, joints
-from .model import Model, joint_groups, merge_rows, take_rows
+from . import joints
+from ._math.rows import merge_rows, take_rows
+from .model import Model, arguments
+from .model.model import joint_groups
 from .spatial import cross_motion
 
 

@@ -19,13 +19,12 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float, Int
 
-from . import arguments
-from ._algorithms.regressors import joint_torque_regressor, summed_sizes
+from .algorithms.regressors import joint_torque_regressor, summed_sizes
 from .configuration import random_configuration
 from .errors import ArgumentError
 from .inertial_parameters import consistency_margin, pseudo_inertia
-from .joint_space import own_force
-from .model import Model
+from .model import Model, arguments
+from .model.joint_space import own_force
 
 
 class BaseParameters(NamedTuple):

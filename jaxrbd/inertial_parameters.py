@@ -19,8 +19,8 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float
 
-from ._components import Mat3, Vec3, second_moments, stack
-from ._linear import symmetric_eigenvalues
+from ._math.components import Mat3, Vec3, second_moments, stack
+from ._math.linear import symmetric_eigenvalues
 from .spatial import inertia_to_com
 
 # In units of the rounding of the operands: what moving an inertia to its centre of mass may leave.

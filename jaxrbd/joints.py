@@ -7,7 +7,7 @@ a new joint is one class here and, if files can name it, one line in their reade
 
 The contract has one rule: in the child's frame the motion subspace S is *constant*. Then the
 joint's bias acceleration is zero and every derivative is simple. A joint without that property
-is built as a chain of joints that have it, see `jaxrbd.builder.Compound`, or from two functions,
+is built as a chain of joints that have it, see `jaxrbd.model.Compound`, or from two functions,
 see `Custom`: a body with all six freedoms, whose velocity follows the joint's coordinates.
 """
 
@@ -26,9 +26,10 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float, PRNGKeyArray
 
-from . import _series, se3, so3
-from ._components import Vec3, stack
-from ._linear import positive_inverse
+from . import se3, so3
+from ._math import series as _series
+from ._math.components import Vec3, stack
+from ._math.linear import positive_inverse
 from .spatial import Pose, compose, inverse_transform_point, rotate, transform_point
 
 Parameter = Array | np.ndarray

@@ -11,8 +11,9 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
-from . import _series, so3
-from ._linear import matmul
+from . import so3
+from ._math import series as _series
+from ._math.linear import matmul
 from .spatial import Pose, cross_motion_matrix, rotate
 
 

@@ -13,9 +13,9 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
-from . import _series
-from ._components import Mat3, Vec3, stack
-from ._linear import power_of_two
+from ._math import series as _series
+from ._math.components import Mat3, Vec3, stack
+from ._math.linear import power_of_two
 
 # asin(s) / s as a series in s^2: (2k)! / (4^k (k!)^2 (2k + 1)).
 _ASIN_SWITCH = 1 / 16

@@ -23,7 +23,7 @@ from jax import Array
 from jax.typing import DTypeLike
 from jaxtyping import Float
 
-from ._components import (
+from ._math.components import (
     Mat3,
     Vec3,
     columns,

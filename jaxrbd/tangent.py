@@ -14,10 +14,9 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from . import arguments
 from .configuration import integrate
 from .errors import ArgumentError
-from .model import Model
+from .model import Model, arguments
 
 DEFINITIONS = ("retraction", "lie")
 

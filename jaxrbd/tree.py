@@ -24,8 +24,8 @@ from jax import Array, lax
 from jax.custom_batching import custom_vmap
 from jaxtyping import Float
 
-from ._components import small_product
-from ._linear import matmul
+from ._math.components import small_product
+from ._math.linear import matmul
 from .spatial import Pose, identity_pose, inverse_transform_motion, transform_force
 from .topology import Topology
 

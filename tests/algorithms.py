@@ -64,7 +64,7 @@ ALGORITHMS = {
     **taking("frame_velocity frame_jacobian_dot frame_velocity_derivatives", by="q v frame"),
     **taking("frame_acceleration frame_acceleration_derivatives", by="q v u frame"),
     **taking("delassus_matrix", by="q frames"),
-    "operational_space_inertia": lambda m, q, v, u, f: rbd.operational_space_inertia(
+    "operational_space_inertia": lambda m, q, v, u, f: rbd.algorithms.operational_space_inertia(
         m, q, FRAMES, damping=0.1
     ),
     "total_mass": lambda m, q, v, u, f: rbd.total_mass(m) + q[0],
@@ -73,16 +73,18 @@ ALGORITHMS = {
     "difference": lambda m, q, v, u, f: rbd.difference(m, q, rbd.neutral(m)),
     "interpolate": lambda m, q, v, u, f: rbd.interpolate(m, q, rbd.neutral(m), v[0]),
     "external_force": lambda m, q, v, u, f: rbd.external_force(m, q, "l2", u[:6]),
-    "point_jacobian": lambda m, q, v, u, f: rbd.point_jacobian(m, q, "l2", u[:3]),
-    "ltl_factor": lambda m, q, v, u, f: rbd.ltl_factor(m, rbd.crba(m, q)),
-    "ltl_solve": lambda m, q, v, u, f: rbd.ltl_solve(m, rbd.ltl_factor(m, rbd.crba(m, q)), u),
+    "point_jacobian": lambda m, q, v, u, f: rbd.algorithms.point_jacobian(m, q, "l2", u[:3]),
+    "ltl_factor": lambda m, q, v, u, f: rbd.algorithms.ltl_factor(m, rbd.crba(m, q)),
+    "ltl_solve": lambda m, q, v, u, f: rbd.algorithms.ltl_solve(
+        m, rbd.algorithms.ltl_factor(m, rbd.crba(m, q)), u
+    ),
     "gradient": lambda m, q, v, u, f: rbd.gradient(m, scalar(m, v))(q),
     "jacobian": lambda m, q, v, u, f: rbd.jacobian(m, lambda q: rbd.gravity_force(m, q))(q),
     "hessian": lambda m, q, v, u, f: rbd.hessian(m, scalar(m, v))(q),
-    "explicit_euler": step(rbd.explicit_euler),
-    "semi_implicit_euler": step(rbd.semi_implicit_euler),
-    "runge_kutta_munthe_kaas": step(rbd.runge_kutta_munthe_kaas),
-    "variational_midpoint": step(rbd.variational_midpoint),
+    "explicit_euler": step(rbd.integrators.explicit_euler),
+    "semi_implicit_euler": step(rbd.integrators.semi_implicit_euler),
+    "runge_kutta_munthe_kaas": step(rbd.integrators.runge_kutta_munthe_kaas),
+    "variational_midpoint": step(rbd.integrators.variational_midpoint),
     "constrained_dynamics": lambda m, q, v, u, f: con.constrained_dynamics(m, q, v, u, LOOP, f),
     "constraint_rows": lambda m, q, v, u, f: con.constraint_rows(m, q, v, LOOP),
     "constraint_wrenches": lambda m, q, v, u, f: con.constraint_wrenches(m, q, LOOP, (u[:3],)),

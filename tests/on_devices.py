@@ -74,23 +74,28 @@ def one(folder):
 
     for kind in TYPES:
         mesh = mesh_of(8, kind)
-        split = rbd.shard_batch(batch, mesh)
+        split = rbd.sharding.shard_batch(batch, mesh)
         with jax.set_mesh(mesh):
             everywhere = jax.device_put(model, NamedSharding(mesh, PartitionSpec()))
             keep(f"plain, {kind}", plain, everywhere, *split)
-        blocks = rbd.over_devices(motion, mesh, SHARED, block=BLOCK)
+        blocks = rbd.sharding.over_devices(motion, mesh, SHARED, block=BLOCK)
         keep(f"blocks, {kind}", blocks, model, *split)
-    few = rbd.over_devices(effort, mesh, SHARED, block=1)
+    few = rbd.sharding.over_devices(effort, mesh, SHARED, block=1)
     try:
-        rbd.shard_batch([x[:12] for x in batch], mesh)
+        rbd.sharding.shard_batch([x[:12] for x in batch], mesh)
     except rbd.ArgumentError as error:
         talk["refusal"] = str(error)
     values["13"] = jax.device_get(few(model, *(x[:13] for x in batch)))
-    keep("blocks, two", rbd.over_devices(motion, mesh_of(2), SHARED, block=BLOCK), model, *batch)
+    keep(
+        "blocks, two",
+        rbd.sharding.over_devices(motion, mesh_of(2), SHARED, block=BLOCK),
+        model,
+        *batch,
+    )
 
     mesh = mesh_of(8)
-    split = rbd.shard_batch(batch, mesh)
-    efforts = rbd.over_devices(effort, mesh, SHARED, block=BLOCK)
+    split = rbd.sharding.shard_batch(batch, mesh)
+    efforts = rbd.sharding.over_devices(effort, mesh, SHARED, block=BLOCK)
     values["efforts"] = jax.device_get(efforts(model, *split))
     by_batch = jax.jit(jax.grad(lambda a, q, v: jnp.sum(efforts(model, q, v, a))))
     keep("by batch", by_batch, split[2], *split[:2])
@@ -112,13 +117,13 @@ def algorithms():
         return lambda m, q, v, u: integrator(m, lambda q, v: fall(m, q, v, u), q, v, 1e-3)
 
     def solve(m, q, v, u):
-        return rbd.ltl_solve(m, rbd.ltl_factor(m, rbd.crba(m, q)), u)
+        return rbd.algorithms.ltl_solve(m, rbd.algorithms.ltl_factor(m, rbd.crba(m, q)), u)
 
     return {
         **ALGORITHMS,
-        "aba_minverse": lambda m, q, v, u: rbd.aba_minverse(m, q),
+        "aba_minverse": lambda m, q, v, u: rbd.algorithms.aba_minverse(m, q),
         "joint_torque_regressor": lambda m, q, v, u: rbd.joint_torque_regressor(m, q, v, u),
-        "centroidal_derivatives": rbd.centroidal_derivatives,
+        "centroidal_derivatives": rbd.algorithms.centroidal_derivatives,
         "centroidal_momentum": lambda m, q, v, u: rbd.centroidal_momentum(m, q, v),
         "close_loops": lambda m, q, v, u: rbd.constraints.close_loops(m, q, loops),
         "constrained_dynamics": lambda m, q, v, u: rbd.constraints.constrained_dynamics(
@@ -134,13 +139,13 @@ def algorithms():
         "frame_jacobian_dot": lambda m, q, v, u: rbd.frame_jacobian_dot(m, q, v, "l2"),
         "gradient": lambda m, q, v, u: jax.grad(lambda u: jnp.sum(fall(m, q, v, u)))(u),
         "ltl_solve": solve,
-        "operational_space_inertia": lambda m, q, v, u: rbd.operational_space_inertia(
+        "operational_space_inertia": lambda m, q, v, u: rbd.algorithms.operational_space_inertia(
             m, q, ("l2",)
         ),
         "rnea_derivatives": rbd.rnea_derivatives,
         "rnea_second_order": lambda m, q, v, u: rbd.rnea_second_order(m, q, v, u, u),
-        "runge_kutta_munthe_kaas": step(rbd.runge_kutta_munthe_kaas),
-        "variational_midpoint": step(rbd.variational_midpoint),
+        "runge_kutta_munthe_kaas": step(rbd.integrators.runge_kutta_munthe_kaas),
+        "variational_midpoint": step(rbd.integrators.variational_midpoint),
     }
 
 
@@ -152,9 +157,13 @@ def every(folder):
         plain = jax.jit(jax.vmap(algorithm, SHARED))
         parts = [plain(model, *(x[i : i + BLOCK] for x in batch)) for i in range(0, BATCH, BLOCK)]
         alone = jax.tree.map(lambda *x: np.concatenate(x), *parts)
-        blocks = {n: rbd.over_devices(algorithm, mesh_of(n), SHARED, block=BLOCK) for n in (2, 8)}
+        blocks = {
+            n: rbd.sharding.over_devices(algorithm, mesh_of(n), SHARED, block=BLOCK) for n in (2, 8)
+        }
         values = [blocks[n](model, *batch) for n in blocks]
-        found[name] = {"blocks": sent(blocks[8], model, *rbd.shard_batch(batch, mesh_of(8)))}
+        found[name] = {
+            "blocks": sent(blocks[8], model, *rbd.sharding.shard_batch(batch, mesh_of(8)))
+        }
         found[name]["same"] = [
             all(map(np.array_equal, jax.tree.leaves(alone), jax.tree.leaves(value)))
             for value in values
@@ -164,7 +173,9 @@ def every(folder):
             with jax.set_mesh(mesh):
                 everywhere = jax.device_put(model, NamedSharding(mesh, PartitionSpec()))
                 try:
-                    found[name][kind] = sent(plain, everywhere, *rbd.shard_batch(batch, mesh))
+                    found[name][kind] = sent(
+                        plain, everywhere, *rbd.sharding.shard_batch(batch, mesh)
+                    )
                 except Exception as error:
                     found[name][kind] = type(error).__name__
         print(name, found[name], flush=True)
@@ -178,11 +189,11 @@ def part(folder, port, number):
     mesh = jax.make_mesh((jax.device_count(),), ("batch",))
     size = BATCH // 2
     mine = jax.tree.map(lambda x: x[number * size : (number + 1) * size], batch)
-    split = rbd.shard_batch(mine, mesh)
-    blocks = rbd.over_devices(motion, mesh, SHARED, block=BLOCK)
-    values = {"blocks": rbd.local_batch(blocks(model, *split))}
+    split = rbd.sharding.shard_batch(mine, mesh)
+    blocks = rbd.sharding.over_devices(motion, mesh, SHARED, block=BLOCK)
+    values = {"blocks": rbd.sharding.local_batch(blocks(model, *split))}
     talk = {"blocks": sent(blocks, model, *split)}
-    efforts = rbd.over_devices(effort, mesh, SHARED, block=BLOCK)
+    efforts = rbd.sharding.over_devices(effort, mesh, SHARED, block=BLOCK)
     found = jax.jit(jax.grad(total(efforts)))(model, *split)
     values["by model"] = jax.tree.map(lambda x: np.asarray(x.addressable_data(0)), found)
     write(folder / f"part{number}", values, talk)

@@ -39,8 +39,8 @@ def program(devices):
     if devices == 1:
         return jax.jit(jax.vmap(step, (None, 0, 0))), (model, q, v)
     mesh = jax.make_mesh((devices,), ("batch",), axis_types=(jax.sharding.AxisType.Auto,))
-    split = rbd.over_devices(step, mesh, (None, 0, 0))
-    return split, (model, *rbd.shard_batch((q, v), mesh))
+    split = rbd.sharding.over_devices(step, mesh, (None, 0, 0))
+    return split, (model, *rbd.sharding.shard_batch((q, v), mesh))
 
 
 def run(function, operands, seconds, threads):

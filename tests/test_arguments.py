@@ -18,7 +18,8 @@ import pytest
 import jaxrbd as rbd
 import zoo
 from algorithms import ALGORITHMS as EVERY
-from jaxrbd import arguments, constraints as con, contact
+from jaxrbd import constraints as con, contact
+from jaxrbd.model import arguments
 
 Q, V = zoo.small().nq, zoo.small().nv
 NEUTRAL = rbd.neutral(zoo.small())
@@ -36,8 +37,8 @@ FUNCTIONS = {
     "kinetic_energy": (rbd.kinetic_energy, {"q": Q, "v": V}),
     "potential_energy": (rbd.potential_energy, {"q": Q}),
     "joint_torque_regressor": (rbd.joint_torque_regressor, {"q": Q, "v": V, "a": V}),
-    "kinetic_energy_regressor": (rbd.kinetic_energy_regressor, {"q": Q, "v": V}),
-    "potential_energy_regressor": (rbd.potential_energy_regressor, {"q": Q}),
+    "kinetic_energy_regressor": (rbd.algorithms.kinetic_energy_regressor, {"q": Q, "v": V}),
+    "potential_energy_regressor": (rbd.algorithms.potential_energy_regressor, {"q": Q}),
     "center_of_mass": (rbd.center_of_mass, {"q": Q}),
     "passive_force": (rbd.passive_force, {"q": Q, "v": V}),
     "forward_kinematics": (rbd.forward_kinematics, {"q": Q}),
@@ -120,7 +121,7 @@ def test_an_unknown_frame(function, frame, message):
 
 def test_frames_by_index():
     """From the first to the last, or backwards from the last; an index beyond wraps never."""
-    from jaxrbd.arguments import frame_index
+    from jaxrbd.model.arguments import frame_index
 
     model = zoo.small()
     n = len(model.frame_names)
@@ -142,8 +143,8 @@ def test_frames_by_index():
 )
 def test_an_unknown_frame_gets_a_suggestion(name, close):
     names = ("base", "panda_hand", "panda_hand_tcp")
-    links = [rbd.Link(n, rbd.link_inertia(1.0, (0, 0, 1), np.eye(3))) for n in names]
-    joints = [rbd.JointSpec(n, rbd.Fixed(), None, n) for n in names]
+    links = [rbd.model.Link(n, rbd.model.link_inertia(1.0, (0, 0, 1), np.eye(3))) for n in names]
+    joints = [rbd.model.JointSpec(n, rbd.model.Fixed(), None, n) for n in names]
     model = rbd.build_model(links, joints)
     with pytest.raises(rbd.ArgumentError) as error:
         rbd.frame_placement(model, jnp.zeros(0), name)
@@ -399,8 +400,8 @@ ALGORITHMS = {
     "forward_dynamics": (rbd.forward_dynamics, 3),
     "forward_kinematics": (rbd.forward_kinematics, 1),
     "joint_torque_regressor": (rbd.joint_torque_regressor, 3),
-    "kinetic_energy_regressor": (rbd.kinetic_energy_regressor, 2),
-    "potential_energy_regressor": (rbd.potential_energy_regressor, 1),
+    "kinetic_energy_regressor": (rbd.algorithms.kinetic_energy_regressor, 2),
+    "potential_energy_regressor": (rbd.algorithms.potential_energy_regressor, 1),
     "center_of_mass": (rbd.center_of_mass, 1),
     "kinetic_energy": (rbd.kinetic_energy, 2),
     "integrate": (rbd.integrate, 2),

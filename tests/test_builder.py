@@ -14,19 +14,19 @@ import pytest
 
 import jaxrbd as rbd
 import zoo
-from jaxrbd.checks import inertia_faults
 from jaxrbd.joints import Prismatic, Revolute, Spherical
+from jaxrbd.model.checks import inertia_faults
 from zoo import close
 
 Z = Revolute((0, 0, 1))
 
 
 def link(name, seed=0):
-    return rbd.Link(name, zoo.random_inertia(np.random.default_rng(seed)))
+    return rbd.model.Link(name, zoo.random_inertia(np.random.default_rng(seed)))
 
 
 def joint(name, parent, child, kind=Z, **fields):
-    return rbd.JointSpec(name, kind, parent, child, **fields)
+    return rbd.model.JointSpec(name, kind, parent, child, **fields)
 
 
 # -------------------------------------------------------------------------------- what is built
@@ -39,7 +39,7 @@ def test_bodies_are_numbered_depth_first_in_the_order_stated():
         joint("j2", "a", "b"),
         joint("j3", "a", "c"),
         joint("j4", "b", "d"),
-        joint("j5", "c", "e", rbd.Fixed()),
+        joint("j5", "c", "e", rbd.model.Fixed()),
         joint("j6", "e", "f"),
     ]
     model = rbd.build_model(links, joints)
@@ -55,8 +55,8 @@ def test_welded_links_add_their_inertia_and_stay_as_frames():
     links = [link("a", 1), link("b", 2), link("c", 3)]
     joints = [
         joint("j", None, "a", placement=placements[0]),
-        joint("w1", "a", "b", rbd.Fixed(), placement=placements[1]),
-        joint("w2", "b", "c", rbd.Fixed(), placement=placements[2]),
+        joint("w1", "a", "b", rbd.model.Fixed(), placement=placements[1]),
+        joint("w2", "b", "c", rbd.model.Fixed(), placement=placements[2]),
     ]
     welded = rbd.build_model(links, joints)
     assert (welded.nb, welded.nq) == (1, 1)
@@ -76,7 +76,7 @@ def test_welded_links_add_their_inertia_and_stay_as_frames():
 
 
 def test_a_robot_without_joints():
-    model = rbd.build_model([link("base")], [joint("weld", None, "base", rbd.Fixed())])
+    model = rbd.build_model([link("base")], [joint("weld", None, "base", rbd.model.Fixed())])
     assert (model.nb, model.nq, model.nv) == (0, 0, 0)
     none = jnp.zeros(0)
     assert rbd.rnea(model, none, none, none).shape == (0,)
@@ -92,7 +92,7 @@ def test_a_robot_without_joints():
 
 
 def test_a_frame_on_the_world_does_not_move():
-    links, joints = [link("base"), link("a")], [joint("w", None, "base", rbd.Fixed())]
+    links, joints = [link("base"), link("a")], [joint("w", None, "base", rbd.model.Fixed())]
     model = rbd.build_model(links, [*joints, joint("j", "base", "a")])
     q = v = jnp.ones(1)
     close(rbd.frame_jacobian(model, q, "base"), jnp.zeros((6, 1)))
@@ -102,7 +102,9 @@ def test_a_frame_on_the_world_does_not_move():
 
 def test_compound_joints_become_chains():
     fields = {"lower": (-1, -2, -3), "upper": (1, 2, 3), "armature": (0.1, 0.2, 0.3)}
-    model = rbd.build_model([link("a")], [joint("ball", None, "a", rbd.euler("zyx"), **fields)])
+    model = rbd.build_model(
+        [link("a")], [joint("ball", None, "a", rbd.model.euler("zyx"), **fields)]
+    )
     assert model.joint_names == ("ball.1", "ball.2", "ball.3")
     assert model.body_names == ("ball.1", "ball.2", "a")
     close(model.lower_position_limit, jnp.array([-1.0, -2.0, -3.0]))
@@ -148,7 +150,7 @@ def test_passive_force_opposes_the_motion():
 @pytest.mark.parametrize("make", [zoo.connected, zoo.coupled, zoo.everywhere])
 def test_a_description_builds_the_same_model(make):
     model = make()
-    links, joints = rbd.describe(model)
+    links, joints = rbd.model.describe(model)
     again = rbd.build_model(links, joints, gravity=np.array(model.gravity))
     assert jax.tree.structure(again) == jax.tree.structure(model)
     jax.tree.map(lambda a, b: close(a, b, 1e-14) if np.all(np.isfinite(b)) else None, again, model)
@@ -166,7 +168,7 @@ def test_locking_joints_is_holding_them():
         q_of = model.topology.q_start[i] + np.arange(model.topology.nqs[i])
         v_of = model.topology.v_start[i] + np.arange(model.topology.nvs[i])
         at[name], keep_q[q_of], keep_v[v_of] = q[q_of], False, False
-    locked = rbd.lock_joints(model, at)
+    locked = rbd.model.lock_joints(model, at)
     assert locked.joint_names == tuple(n for n in model.joint_names if n not in held)
     assert set(locked.frame_names) == set(model.frame_names)
     close(rbd.crba(locked, q[keep_q]), rbd.crba(model, q)[np.ix_(keep_v, keep_v)])
@@ -179,7 +181,7 @@ def test_locking_joints_is_holding_them():
 def test_locking_a_leader_locks_its_followers():
     model = zoo.coupled()
     q = zoo.state(model)[0]
-    locked = rbd.lock_joints(model, {"j1": q[7]})
+    locked = rbd.model.lock_joints(model, {"j1": q[7]})
     assert locked.joint_names == ("j0", "j5", "j6", "j3")[:1] + tuple(
         n for n in model.joint_names[1:] if n not in ("j1", "j2", "j4")
     )
@@ -191,7 +193,7 @@ def test_locking_a_leader_locks_its_followers():
 def test_appending_mounts_one_robot_on_another():
     base, arm = zoo.connected(), zoo.coupled()
     mount = zoo.random_placement(np.random.default_rng(9))
-    both = rbd.append_model(base, arm, "l5", mount, prefix="arm_")
+    both = rbd.model.append_model(base, arm, "l5", mount, prefix="arm_")
     assert (both.nb, both.nq, both.nv) == (base.nb + arm.nb, base.nq + arm.nq, base.nv + arm.nv)
     q_base, q_arm = zoo.state(base)[0], zoo.state(arm)[0]
     q = dict(zip(base.joint_names, np.split(q_base, base.topology.q_start[1:])))
@@ -215,8 +217,8 @@ def test_appending_mounts_one_robot_on_another():
 
 
 EDITS = {
-    "lock": lambda model: rbd.lock_joints(model, {"j5": (0, 0, 0, 1)}),
-    "append": lambda model: rbd.append_model(
+    "lock": lambda model: rbd.model.lock_joints(model, {"j5": (0, 0, 0, 1)}),
+    "append": lambda model: rbd.model.append_model(
         model, dataclasses.replace(model, gravity=jnp.ones(3, model.dtype), name="x"), prefix="x_"
     ),
 }
@@ -242,7 +244,7 @@ def test_appending_keeps_the_numbers_of_both():
     for k, name in enumerate("ab"):
         numbers = {field: 10 * k + i + 1.0 for i, field in enumerate(fields)}
         robots.append(rbd.build_model([link(name)], [joint(f"j{name}", None, name, **numbers)]))
-    both = rbd.append_model(robots[0], robots[1])
+    both = rbd.model.append_model(robots[0], robots[1])
     names = [
         field if "_" in field or len(field) > 5 else f"{field}_position_limit" for field in fields
     ]
@@ -252,11 +254,11 @@ def test_appending_keeps_the_numbers_of_both():
 
 def test_editing_does_not_warn_again():
     """Of what is wrong with the inertias loading has warned."""
-    links, joints = [rbd.Link("a"), link("b")], [joint("j", None, "a"), joint("k", None, "b")]
+    links, joints = [rbd.model.Link("a"), link("b")], [joint("j", None, "a"), joint("k", None, "b")]
     with pytest.warns(rbd.InertiaWarning, match="joint 'j'"):
         model = rbd.build_model(links, joints)
-    assert rbd.lock_joints(model, {"k": 0.0}).nv == 1
-    assert rbd.append_model(model, model, prefix="x").nv == 4
+    assert rbd.model.lock_joints(model, {"k": 0.0}).nv == 1
+    assert rbd.model.append_model(model, model, prefix="x").nv == 4
 
 
 # ------------------------------------------------------------------------ changing numbers by hand
@@ -299,11 +301,11 @@ for dtype in ("float32", jnp.float32):
     assert model.astype(dtype).dtype == "float32"
 for wrong in (["shoulder"], {"shoulder": "x"}):
     try:
-        rbd.lock_joints(model, wrong)
+        rbd.model.lock_joints(model, wrong)
     except rbd.ArgumentError as error:
         print(json.dumps([str(wrong), str(error)]))
 try:
-    rbd.append_model(model, None)
+    rbd.model.append_model(model, None)
 except rbd.ArgumentError as error:
     print(json.dumps(["append_model", str(error)]))
 """
@@ -357,19 +359,25 @@ def test_a_model_is_cast_to_floats_only(dtype):
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (lambda m: rbd.lock_joints(m, {"nope": 0.0}), "no joint 'nope'"),
-        (lambda m: rbd.lock_joints(m, {"J5": 0.0}), "did you mean 'j5'"),
+        (lambda m: rbd.model.lock_joints(m, {"nope": 0.0}), "no joint 'nope'"),
+        (lambda m: rbd.model.lock_joints(m, {"J5": 0.0}), "did you mean 'j5'"),
         (
-            lambda m: rbd.lock_joints(m, {"j1": np.nan}),
+            lambda m: rbd.model.lock_joints(m, {"j1": np.nan}),
             r"'j1': configuration \[nan\] is not finite",
         ),
-        (lambda m: rbd.append_model(m, m, placement=np.eye(3)), r"shape \(3, 3\), expected \(4, 4"),
-        (lambda m: rbd.append_model(m, m.with_dissipation()), "other has its dissipation on"),
-        (lambda m: rbd.append_model(m.with_dissipation(), m), "model has its dissipation on"),
-        (lambda m: rbd.lock_joints(m, {"j2": 0.0}), r"'j2' follows \['j1'\]"),
-        (lambda m: rbd.lock_joints(m, {"j5": [0.0, 1.0]}), "shape \\(2,\\), expected \\(4,\\)"),
-        (lambda m: rbd.append_model(m, m, "nope"), "no frame 'nope'"),
-        (lambda m: rbd.append_model(m, m, "l1"), "taken"),
+        (
+            lambda m: rbd.model.append_model(m, m, placement=np.eye(3)),
+            r"shape \(3, 3\), expected \(4, 4",
+        ),
+        (lambda m: rbd.model.append_model(m, m.with_dissipation()), "other has its dissipation on"),
+        (lambda m: rbd.model.append_model(m.with_dissipation(), m), "model has its dissipation on"),
+        (lambda m: rbd.model.lock_joints(m, {"j2": 0.0}), r"'j2' follows \['j1'\]"),
+        (
+            lambda m: rbd.model.lock_joints(m, {"j5": [0.0, 1.0]}),
+            "shape \\(2,\\), expected \\(4,\\)",
+        ),
+        (lambda m: rbd.model.append_model(m, m, "nope"), "no frame 'nope'"),
+        (lambda m: rbd.model.append_model(m, m, "l1"), "taken"),
     ],
 )
 def test_bad_edits(edit, message):
@@ -388,7 +396,7 @@ def heavy(**changes):
     inertia = np.array([1.0, 0, 0, 0, 1, 0, 1, 0, 0, 1])
     for index, value in changes.items():
         inertia[int(index[1:])] = value
-    return rbd.Link("a", inertia)
+    return rbd.model.Link("a", inertia)
 
 
 def with_j(**fields):
@@ -412,7 +420,10 @@ REFUSED = {
     "a joint on itself": (([A], [joint("j", "a", "a")]), "links form a cycle: \\['a'\\]"),
     "negative mass": (([heavy(_0=-1.0)], [ON_WORLD]), "link 'a': mass -1 is negative"),
     "NaN inertia": (([heavy(_5=NAN)], [ON_WORLD]), "link 'a': inertia is not finite"),
-    "inertia of a wrong shape": (([rbd.Link("a", np.eye(3))], [ON_WORLD]), "shape \\(3, 3\\)"),
+    "inertia of a wrong shape": (
+        ([rbd.model.Link("a", np.eye(3))], [ON_WORLD]),
+        "shape \\(3, 3\\)",
+    ),
     "zero axis": (with_j(kind=Revolute((0, 0, 0))), "joint 'j': axis is zero"),
     "NaN axis": (with_j(kind=Prismatic((0, NAN, 1))), "joint 'j': axis .* not finite"),
     "short axis": (with_j(kind=Revolute((0, 1))), "axis has shape \\(2,\\), expected \\(3,\\)"),
@@ -427,12 +438,15 @@ REFUSED = {
     "infinite friction": (with_j(friction=np.inf), "friction .* is not finite"),
     "negative armature": (with_j(armature=-1), "armature .* is negative"),
     "negative effort": (with_j(effort_limit=-1), "effort_limit .* is negative"),
-    "mimic of nothing": (with_k(mimic=rbd.Mimic("x")), "joint 'k': mimics unknown joint 'x'"),
-    "mimic of itself": (with_k(mimic=rbd.Mimic("k")), "ring: \\['k'\\]"),
-    "mimic NaN": (with_k(mimic=rbd.Mimic("j", NAN)), "joint 'k': mimic is not finite"),
-    "a ball that mimics": (with_k(kind=Spherical(), mimic=rbd.Mimic("j")), "has 3"),
+    "mimic of nothing": (with_k(mimic=rbd.model.Mimic("x")), "joint 'k': mimics unknown joint 'x'"),
+    "mimic of itself": (with_k(mimic=rbd.model.Mimic("k")), "ring: \\['k'\\]"),
+    "mimic NaN": (with_k(mimic=rbd.model.Mimic("j", NAN)), "joint 'k': mimic is not finite"),
+    "a ball that mimics": (with_k(kind=Spherical(), mimic=rbd.model.Mimic("j")), "has 3"),
     "mimic of a ball": (
-        ([A, B], [joint("j", None, "a", Spherical()), joint("k", "a", "b", mimic=rbd.Mimic("j"))]),
+        (
+            [A, B],
+            [joint("j", None, "a", Spherical()), joint("k", "a", "b", mimic=rbd.model.Mimic("j"))],
+        ),
         "mimics joint 'j', which has not one dof",
     ),
 }
@@ -454,7 +468,7 @@ def test_bad_gravity(gravity):
 @pytest.mark.parametrize("sequence", ["", "xyw"])
 def test_bad_euler_sequence(sequence):
     with pytest.raises(rbd.ModelError, match="Euler sequence"):
-        rbd.euler(sequence)
+        rbd.model.euler(sequence)
 
 
 UNPHYSICAL = {
@@ -478,7 +492,7 @@ def test_an_impossible_inertia_warns_or_with_strict_is_refused(fault):
 def test_the_digits_that_are_left_to_files(excess, possible):
     """Principal moments may miss the triangle inequality, or zero, by a relative 1e-6."""
     for moments, message in (((1, 1, 2 * (1 + excess)), "triangle"), ((1, 1, -excess), "positive")):
-        part = rbd.Link("a", rbd.link_inertia(1.0, (0.1, 0.2, 0.3), np.diag(moments)))
+        part = rbd.model.Link("a", rbd.model.link_inertia(1.0, (0.1, 0.2, 0.3), np.diag(moments)))
         faults = inertia_faults([part])
         assert (faults == {}) == possible
         assert possible or message in faults["a"]
@@ -486,7 +500,9 @@ def test_the_digits_that_are_left_to_files(excess, possible):
 
 def test_a_point_mass_anywhere_is_possible(rng):
     for _ in range(200):
-        point = rbd.Link("a", rbd.link_inertia(rng.uniform(0.1, 10), 3 * rng.normal(size=3)))
+        point = rbd.model.Link(
+            "a", rbd.model.link_inertia(rng.uniform(0.1, 10), 3 * rng.normal(size=3))
+        )
         rbd.build_model([point], [ON_WORLD], strict=True)
 
 
@@ -504,11 +520,14 @@ def test_a_long_chain_and_a_wide_star_are_built():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: rbd.link_inertia(1.0, (0, 0)), "com has shape"),
-        (lambda: rbd.link_inertia(1.0, (0, 0, 1), np.ones(3)), "inertia_com has shape"),
-        (lambda: rbd.link_inertia(1.0, (0, 0, 1), np.eye(3), np.ones(3)), "rotation has shape"),
-        (lambda: rbd.pose_matrix((0, 0)), "xyz has shape"),
-        (lambda: rbd.pose_matrix((0, 0, 0), np.eye(3)), "rpy has shape"),
+        (lambda: rbd.model.link_inertia(1.0, (0, 0)), "com has shape"),
+        (lambda: rbd.model.link_inertia(1.0, (0, 0, 1), np.ones(3)), "inertia_com has shape"),
+        (
+            lambda: rbd.model.link_inertia(1.0, (0, 0, 1), np.eye(3), np.ones(3)),
+            "rotation has shape",
+        ),
+        (lambda: rbd.model.placement_matrix((0, 0)), "xyz has shape"),
+        (lambda: rbd.model.placement_matrix((0, 0, 0), np.eye(3)), "rpy has shape"),
     ],
 )
 def test_numbers_of_wrong_shape_are_named(call, message):

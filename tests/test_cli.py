@@ -94,7 +94,7 @@ def test_rollout_in_single_precision(small, capsys):
 def test_rollout_in_blocks_is_the_rollout_of_each(tmp_path, capsys, monkeypatch):
     runs = []
     for block in (128, 2):
-        monkeypatch.setattr("jaxrbd._rollout_command.BLOCK", block)
+        monkeypatch.setattr("jaxrbd.cli.rollout_command.BLOCK", block)
         out = tmp_path / str(block)
         options = ["--batch", "3", "--steps", "2", "--no-plot", "--undamped", "--out", str(out)]
         assert cli.main(["rollout", "pendulum", *options]) == 0

@@ -84,12 +84,15 @@ def test_the_joints_are_independent(drawn):
 
 def test_without_limits_angles_are_within_a_turn_and_lengths_within_a_metre():
     model = rbd.build_model(
-        [rbd.Link(f"l{i}", rbd.link_inertia(1.0, (0, 0, 1), np.eye(3))) for i in range(4)],
         [
-            rbd.JointSpec("j0", joints.Revolute((0, 0, 1)), None, "l0"),
-            rbd.JointSpec("j1", joints.Prismatic((0, 0, 1)), "l0", "l1", upper=-4),
-            rbd.JointSpec("j2", joints.FreeFlyer(), "l1", "l2"),
-            rbd.JointSpec("j3", joints.Planar(), "l2", "l3", lower=(0, -3, 2)),
+            rbd.model.Link(f"l{i}", rbd.model.link_inertia(1.0, (0, 0, 1), np.eye(3)))
+            for i in range(4)
+        ],
+        [
+            rbd.model.JointSpec("j0", joints.Revolute((0, 0, 1)), None, "l0"),
+            rbd.model.JointSpec("j1", joints.Prismatic((0, 0, 1)), "l0", "l1", upper=-4),
+            rbd.model.JointSpec("j2", joints.FreeFlyer(), "l1", "l2"),
+            rbd.model.JointSpec("j3", joints.Planar(), "l2", "l3", lower=(0, -3, 2)),
         ],
     )
     keys = jax.random.split(jax.random.key(0), 2000)

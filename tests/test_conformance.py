@@ -16,8 +16,8 @@ import pytest
 from jax import lax
 
 import jaxrbd as rbd
-from jaxrbd import testing
-from jaxrbd.testing import (
+from jaxrbd import conformance
+from jaxrbd.conformance import (
     ALL_TREES,
     CONDITIONS,
     KINDS,
@@ -31,9 +31,9 @@ from jaxrbd.testing import (
     true_derivatives,
     urdf,
 )
-from jaxrbd.testing.__main__ import _QUICK_KINDS, main
-from jaxrbd.testing.report import ERROR, NOT_FINITE
-from jaxrbd.testing.truth import stencil
+from jaxrbd.conformance.__main__ import _QUICK_KINDS, main
+from jaxrbd.conformance.report import ERROR, NOT_FINITE
+from jaxrbd.conformance.truth import stencil
 
 HINGES = tuple(Tree("revolute", place) for place in PLACES)
 
@@ -72,8 +72,8 @@ def test_differences_of_a_kink_are_known_to_be_nothing():
 def test_truth_of_a_pendulum_is_that_of_mpmath():
     """The acceleration -(g / l) sin(q) of a point mass, in the suite's way and exactly."""
     length = 0.7
-    bob = rbd.Link("bob", rbd.link_inertia(2.0, (0, 0, -length)))
-    hinge = rbd.JointSpec("hinge", rbd.joints.Revolute((0, 1, 0)), None, "bob")
+    bob = rbd.model.Link("bob", rbd.model.link_inertia(2.0, (0, 0, -length)))
+    hinge = rbd.model.JointSpec("hinge", rbd.joints.Revolute((0, 1, 0)), None, "bob")
     model = rbd.build_model([bob], [hinge])
     zero = jnp.zeros(1)
 
@@ -81,7 +81,7 @@ def test_truth_of_a_pendulum_is_that_of_mpmath():
         return rbd.forward_dynamics(model, jnp.reshape(angle + t, (1,)), zero, zero)[0]
 
     value = jax.jit(acceleration)
-    for angle in testing.ANGLES.values():
+    for angle in conformance.ANGLES.values():
         exact = mpmath.diffs(lambda t: -mpmath.mpf(9.81) / length * mpmath.sin(angle + t), 0, 3)
         expected = np.array([float(x) for x in exact])
         found, _ = true_derivatives(lambda t: np.asarray(value(angle, t)))
@@ -90,8 +90,10 @@ def test_truth_of_a_pendulum_is_that_of_mpmath():
 
 def test_truth_of_a_step_of_a_free_body_is_that_of_mpmath():
     """The quaternion [sin(|w| h/2) w/|w|, cos(|w| h/2)] after a step of h, w = a + t b."""
-    body = rbd.Link("body", rbd.link_inertia(1.0, (0, 0, 0), np.eye(3)))
-    model = rbd.build_model([body], [rbd.JointSpec("free", rbd.joints.FreeFlyer(), None, "body")])
+    body = rbd.model.Link("body", rbd.model.link_inertia(1.0, (0, 0, 0), np.eye(3)))
+    model = rbd.build_model(
+        [body], [rbd.model.JointSpec("free", rbd.joints.FreeFlyer(), None, "body")]
+    )
     axis, b, h = np.array([0.6, 0.0, 0.8]), np.array([0.3, -0.5, 0.2]), 0.5
 
     def quaternion(speed, t):
@@ -110,7 +112,7 @@ def test_truth_of_a_step_of_a_free_body_is_that_of_mpmath():
             return [float(x) for x in mpmath.diffs(entry, 0, 3)]
 
     value = jax.jit(quaternion)
-    for speed in (*testing.SPEEDS.values(), 1.0):
+    for speed in (*conformance.SPEEDS.values(), 1.0):
         expected = np.array([exact(i, speed) for i in range(4)]).T
         found, _ = true_derivatives(lambda t: np.asarray(value(speed, t)))
         tolerance = np.array([1e-14, 1e-13, 1e-12, 1e-10])[:, None]
@@ -173,7 +175,7 @@ def all_right(report):
     assert np.any(report.errors > 0)
 
 
-@pytest.mark.parametrize("quantity", testing.QUANTITIES)
+@pytest.mark.parametrize("quantity", conformance.QUANTITIES)
 def test_jaxrbd_is_right(quantity):
     """Every quantity of two kinds, in double precision: first and second derivatives."""
     all_right(run(trees=QUICK, quantities=(quantity,), order=2, precisions=("float64",)))
@@ -204,7 +206,7 @@ class Broken(Adapter):
 
     def load(self, robot):
         right = JaxRBD().load(robot)
-        return testing.Functions(
+        return conformance.Functions(
             placement=lambda q: right.placement(self.spoil_q(q)),
             step=lambda q, v: right.step(q, self.spoil_v(v)),
         )
@@ -258,7 +260,7 @@ def test_a_guard_that_cuts_the_derivative_at_small_angles_is_found():
         Broken(guarded), trees=HINGES, quantities=("placement",), order=1, precisions=("float64",)
     )
     small = states(lambda c: c.angle is not None and c.angle < 1e-8)
-    for mode in testing.MODES:
+    for mode in conformance.MODES:
         assert broken_at(report, order=1, mode=mode) == small
     assert broken_at(report, order=0) == states(lambda c: c.angle == 1e-9)
     assert broken_at(report, direction="v") == broken_at(report, order=0)
@@ -292,7 +294,7 @@ def test_a_wrong_sign_in_the_second_derivative_is_found():
         precisions=("float64",),
     )
     assert not broken_at(report, order=[0, 1])
-    for mode in testing.MODES:
+    for mode in conformance.MODES:
         found = broken_at(report, order=2, mode=mode, tree=HINGES[0], direction="q")
         # sin(q) is zero or next to it at a robot's neutral state, everything else is seen
         assert found == states(lambda c: not (c.whole and c.angle == 0))
@@ -373,7 +375,7 @@ class Off(Adapter):
             factor = jnp.asarray(1 + self.value, q.dtype)
             return factor * R, factor * p
 
-        return testing.Functions(placement=placement)
+        return conformance.Functions(placement=placement)
 
 
 @pytest.mark.parametrize(("size", "found"), [(4.0, True), (0.03, False)])
@@ -451,7 +453,7 @@ def test_the_quick_run_is_a_small_part_of_the_whole():
         raise Told(line)
 
     told = []
-    for trees, order in ((ALL_TREES, 3), (QUICK_TREES, testing.QUICK_ORDERS)):
+    for trees, order in ((ALL_TREES, 3), (QUICK_TREES, conformance.QUICK_ORDERS)):
         with pytest.raises(Told) as line:
             run(trees=trees, order=order, progress=tell)
         told.append(re.search(r"about (\d+) (\w+)$", str(line.value)).groups())

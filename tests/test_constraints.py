@@ -95,8 +95,8 @@ def test_equations_are_differentiated(model):
 def test_a_blade_does_not_slip_sideways():
     """A sleigh: its velocity is along the blade, and the force across it turns that velocity."""
     mass, speed, turn = 3.0, 0.8, 1.5
-    link = rbd.Link("sleigh", rbd.link_inertia(mass, (0, 0, 0), np.eye(3)))
-    joint = rbd.JointSpec("plane", rbd.joints.Planar(), None, "sleigh")
+    link = rbd.model.Link("sleigh", rbd.model.link_inertia(mass, (0, 0, 0), np.eye(3)))
+    joint = rbd.model.JointSpec("plane", rbd.joints.Planar(), None, "sleigh")
     model = rbd.build_model([link], [joint], gravity=(0.0, 0.0, 0.0))
     blade = con.Nonholonomic(lambda model, q: jnp.array([[0.0, 1.0, 0.0]]))
     # The same, with the blade stated in the world's axes: its rows turn.
@@ -248,9 +248,9 @@ def test_three_ways_to_follow():
             rbd.joints.Spherical(),
         ]
         rng = np.random.default_rng(0)
-        links = [rbd.Link(f"l{i}", zoo.random_inertia(rng)) for i in range(3)]
+        links = [rbd.model.Link(f"l{i}", zoo.random_inertia(rng)) for i in range(3)]
         specs = [
-            rbd.JointSpec(
+            rbd.model.JointSpec(
                 f"j{i}",
                 kind,
                 f"l{i - 1}" if i else None,
@@ -263,7 +263,7 @@ def test_three_ways_to_follow():
         ]
         return rbd.build_model(links, specs)
 
-    coupled, free = robot(rbd.Follow(("j0",), lead)), robot(None)
+    coupled, free = robot(rbd.model.Follow(("j0",), lead)), robot(None)
     y, y_dot, tau, _ = zoo.state(coupled)
 
     def gamma(angle):
@@ -314,11 +314,11 @@ def test_free_bodies_and_joint_constraints_move_like_the_robot(name):
     if name == "own":
         rng = np.random.default_rng(0)
         kinds = [rbd.joints.Custom(2, zoo.crank), rbd.joints.Revolute(rng.normal(size=3))]
-        links = [rbd.Link(f"l{i}", zoo.random_inertia(rng)) for i in range(2)]
+        links = [rbd.model.Link(f"l{i}", zoo.random_inertia(rng)) for i in range(2)]
         placement = zoo.random_placement(rng)
         specs = [
-            rbd.JointSpec("j0", kinds[0], None, "l0", placement),
-            rbd.JointSpec("j1", kinds[1], "l0", "l1", placement, armature=0.2),
+            rbd.model.JointSpec("j0", kinds[0], None, "l0", placement),
+            rbd.model.JointSpec("j1", kinds[1], "l0", "l1", placement, armature=0.2),
         ]
         model = rbd.build_model(links, specs)
     else:
@@ -406,7 +406,7 @@ def test_one_body_is_the_robot_of_one_body():
 JOINTS = {
     "hinge": (rbd.joints.Revolute((1.0, 2.0, 3.0)), lambda X: con.hinge("l0", "l1", (1, 2, 3), X)),
     "point": (rbd.joints.Spherical(), lambda X: con.point("l0", "l1", X.p)),
-    "weld": (rbd.Fixed(), lambda X: con.weld("l0", "l1", X)),
+    "weld": (rbd.model.Fixed(), lambda X: con.weld("l0", "l1", X)),
 }
 
 
@@ -414,11 +414,13 @@ JOINTS = {
 def test_a_joint_is_a_free_body_and_its_constraint(rng, kind):
     """The same two bodies, with a joint between them, or with its constraint on a flying one."""
     joint, constraint = JOINTS[kind]
-    links = [rbd.Link(f"l{i}", zoo.random_inertia(rng)) for i in range(2)]
+    links = [rbd.model.Link(f"l{i}", zoo.random_inertia(rng)) for i in range(2)]
     first, placement = zoo.random_placement(rng), zoo.random_placement(rng)
-    hinge = rbd.JointSpec("j0", rbd.joints.Revolute((0.0, 1.0, 0.5)), None, "l0", first)
-    joined = rbd.build_model(links, [hinge, rbd.JointSpec("j1", joint, "l0", "l1", placement)])
-    flying = rbd.JointSpec("j1", rbd.joints.FreeFlyer(), None, "l1")
+    hinge = rbd.model.JointSpec("j0", rbd.joints.Revolute((0.0, 1.0, 0.5)), None, "l0", first)
+    joined = rbd.build_model(
+        links, [hinge, rbd.model.JointSpec("j1", joint, "l0", "l1", placement)]
+    )
+    flying = rbd.model.JointSpec("j1", rbd.joints.FreeFlyer(), None, "l1")
     apart = rbd.build_model(links, [hinge, flying])
     q, v, tau, _ = zoo.state(joined)
     tau = tau.at[1:].set(0.0)

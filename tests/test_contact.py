@@ -70,9 +70,9 @@ def model():
 
 def body(joint, mass=2.0, radius=0.1, gravity=(0, 0, -G)):
     """One body, a ball."""
-    inertia = rbd.link_inertia(mass, (0, 0, 0), 0.4 * mass * radius**2 * np.eye(3))
-    spec = rbd.JointSpec("joint", joint, None, "ball")
-    return rbd.build_model([rbd.Link("ball", inertia)], [spec], gravity=gravity)
+    inertia = rbd.model.link_inertia(mass, (0, 0, 0), 0.4 * mass * radius**2 * np.eye(3))
+    spec = rbd.model.JointSpec("joint", joint, None, "ball")
+    return rbd.build_model([rbd.model.Link("ball", inertia)], [spec], gravity=gravity)
 
 
 POINT = body(rbd.joints.Translation())
@@ -130,7 +130,7 @@ def powers(model, scene, q, v, tau):
 
     still = jnp.zeros_like(v)
     f_ext = contact.contact_force(model, scene, q, still).f_ext
-    pushed = rbd.gravity_force(model, q) - rbd.static_torque(model, q, f_ext)
+    pushed = rbd.gravity_force(model, q) - rbd.algorithms.static_torque(model, q, f_ext)
     spring = rbd.gradient(model, lambda q: contact.contact_energy(model, scene, q))(q)
     return jax.jvp(energy, (0.0,), (1.0,))[1], spring, -pushed
 

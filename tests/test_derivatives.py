@@ -42,7 +42,7 @@ def values(model, q, v, u, f):
         "point": rbd.spatial.transform_point(X, POINT),
         "com": rbd.center_of_mass(model, q),
         "h": rbd.centroidal_momentum(model, q, v),
-        "hdot": rbd.centroidal_momentum_rate(model, q, v, u),
+        "hdot": rbd.algorithms.centroidal_momentum_rate(model, q, v, u),
     }
 
 
@@ -60,14 +60,14 @@ def first_derivatives(model, q, v, u, f):
     d = {
         "rnea": rbd.rnea_derivatives(model, q, v, u, f),
         "fd": rbd.forward_dynamics_derivatives(model, q, v, u, f),
-        "point": (rbd.point_jacobian(model, q, FRAME, POINT),),
+        "point": (rbd.algorithms.point_jacobian(model, q, FRAME, POINT),),
         "com": (rbd.com_jacobian(model, q),),
-        "h": (rbd.centroidal_derivatives(model, q, v, u).dh_dq,),
-        "hdot": rbd.centroidal_derivatives(model, q, v, u)[1:],
+        "h": (rbd.algorithms.centroidal_derivatives(model, q, v, u).dh_dq,),
+        "hdot": rbd.algorithms.centroidal_derivatives(model, q, v, u)[1:],
     }
     for r in references(model):
-        V = rbd.frame_velocity_derivatives(model, q, v, FRAME, r)
-        V_q, *A = rbd.frame_acceleration_derivatives(model, q, v, u, FRAME, r)
+        V = rbd.algorithms.frame_velocity_derivatives(model, q, v, FRAME, r)
+        V_q, *A = rbd.algorithms.frame_acceleration_derivatives(model, q, v, u, FRAME, r)
         d |= {f"V {r}": V, f"A {r}": A, f"V {r} again": (V_q,)}
     return d
 
@@ -166,11 +166,11 @@ def test_rates_are_the_derivatives_along_the_motion(name):
     model, (q, v, u, _), (_, rates) = case(name)
     for r in references(model):
         close(rbd.frame_jacobian_dot(model, q, v, FRAME, r), rates[f"J {r}"], 1e-10, r)
-    A_dot = rbd.centroidal_momentum_matrix_dot(model, q, v)
+    A_dot = rbd.algorithms.centroidal_momentum_matrix_dot(model, q, v)
     close(A_dot, rates["A"], 1e-10, "centroidal momentum matrix")
     A = rbd.centroidal_momentum_matrix(model, q)
     close(A @ v, rbd.centroidal_momentum(model, q, v), 1e-12)
-    close(A @ u + A_dot @ v, rbd.centroidal_momentum_rate(model, q, v, u), 1e-12)
+    close(A @ u + A_dot @ v, rbd.algorithms.centroidal_momentum_rate(model, q, v, u), 1e-12)
     for r in references(model):
         J = rbd.frame_jacobian(model, q, FRAME, r)
         J_dot = rbd.frame_jacobian_dot(model, q, v, FRAME, r)

@@ -86,7 +86,7 @@ def test_inertia(robot):
     close(rbd.mass_matrix_product(model, q, a), M @ a)
     close(rbd.kinetic_energy(model, q, v), v @ M @ v / 2)
     close(rbd.minverse(model, q) @ M, jnp.eye(model.nv), rounding_of_inverse(M))
-    close(rbd.aba_minverse(model, q) @ M, jnp.eye(model.nv), rounding_of_inverse(M))
+    close(rbd.algorithms.aba_minverse(model, q) @ M, jnp.eye(model.nv), rounding_of_inverse(M))
 
 
 @every_robot
@@ -112,7 +112,7 @@ def test_gravity(robot):
     f = jnp.where((jnp.arange(model.nb) % 5 == 0)[:, None], f, 0)
     V = [rbd.frame_velocity(model, q, d, model.body_names[i], "local") for i in some]
     virtual_work = sum(f[i] @ V_i for i, V_i in zip(some, V))
-    held = rbd.static_torque(model, q, f) - rbd.gravity_force(model, q)
+    held = rbd.algorithms.static_torque(model, q, f) - rbd.gravity_force(model, q)
     close(held @ d, -virtual_work, 1e-11)
 
 
@@ -172,9 +172,14 @@ def test_second_order(robot, inverse):
 @a_tree_and_followers
 def test_centroidal_derivatives(robot):
     model, (q, v, u, _), _ = robot
-    dh_dq, *dhdot, A = rbd.centroidal_derivatives(model, q, v, u)
+    dh_dq, *dhdot, A = rbd.algorithms.centroidal_derivatives(model, q, v, u)
     compare(lambda q, v, u: rbd.centroidal_momentum(model, q, v), robot, (dh_dq, A))
-    compare(lambda q, v, u: rbd.centroidal_momentum_rate(model, q, v, u), robot, (*dhdot, A), 1e-8)
+    compare(
+        lambda q, v, u: rbd.algorithms.centroidal_momentum_rate(model, q, v, u),
+        robot,
+        (*dhdot, A),
+        1e-8,
+    )
 
 
 @a_tree_and_followers
@@ -182,14 +187,14 @@ def test_centroidal_momentum(robot):
     model, (q, v, u, _), _ = robot
     A, A_dot = (
         rbd.centroidal_momentum_matrix(model, q),
-        rbd.centroidal_momentum_matrix_dot(model, q, v),
+        rbd.algorithms.centroidal_momentum_matrix_dot(model, q, v),
     )
     rate = slope(
         lambda t: rbd.centroidal_momentum_matrix(model, rbd.integrate(model, q, t * v)), 1e-3
     )
     close(A_dot, rate, 1e-9)
     close(rbd.centroidal_momentum(model, q, v), A @ v)
-    close(rbd.centroidal_momentum_rate(model, q, v, u), A @ u + A_dot @ v)
+    close(rbd.algorithms.centroidal_momentum_rate(model, q, v, u), A @ u + A_dot @ v)
     com, d = along(lambda q, v, u: rbd.center_of_mass(model, q), robot, 0)
     close(rbd.com_jacobian(model, q) @ d, com, 1e-9)
 
@@ -207,7 +212,7 @@ def test_motion_of_a_frame(robot, reference):
     close(J_dot, rate, 1e-9)
     close(rbd.frame_velocity(model, q, v, *frame), J @ v)
     close(rbd.frame_acceleration(model, q, v, u, *frame), J @ u + J_dot @ v)
-    V_q, *A = rbd.frame_acceleration_derivatives(model, q, v, u, *frame)
+    V_q, *A = rbd.algorithms.frame_acceleration_derivatives(model, q, v, u, *frame)
     compare(lambda q, v, u: rbd.frame_velocity(model, q, v, *frame), robot, (V_q, J))
     compare(lambda q, v, u: rbd.frame_acceleration(model, q, v, u, *frame), robot, A)
 
@@ -232,7 +237,7 @@ def test_position_of_a_frame(robot):
         return rbd.spatial.transform_point(rbd.frame_placement(model, q, FRAME), point)
 
     expected, d = along(of_body, robot, 0)
-    close(rbd.point_jacobian(model, q, FRAME, point) @ d, expected, 1e-9)
+    close(rbd.algorithms.point_jacobian(model, q, FRAME, point) @ d, expected, 1e-9)
 
 
 @a_tree_and_followers
@@ -242,5 +247,11 @@ def test_regressors(robot):
     light = eqx.tree_at(lambda m: m.armature, model, 0 * model.armature)
     inertias = model.inertia.ravel()
     close(rbd.joint_torque_regressor(model, q, v, a) @ inertias, rbd.rnea(light, q, v, a))
-    close(rbd.potential_energy_regressor(model, q) @ inertias, rbd.potential_energy(model, q))
-    close(rbd.kinetic_energy_regressor(model, q, v) @ inertias, rbd.kinetic_energy(light, q, v))
+    close(
+        rbd.algorithms.potential_energy_regressor(model, q) @ inertias,
+        rbd.potential_energy(model, q),
+    )
+    close(
+        rbd.algorithms.kinetic_energy_regressor(model, q, v) @ inertias,
+        rbd.kinetic_energy(light, q, v),
+    )

@@ -40,8 +40,8 @@ def states(batch):
 
 
 def saved_and_loaded(program, folder, **options):
-    rbd.save_program(program, folder / "program.jaxrbd", **options)
-    return rbd.load_program(folder / "program.jaxrbd")
+    rbd.io.save_program(program, folder / "program.jaxrbd", **options)
+    return rbd.io.load_program(folder / "program.jaxrbd")
 
 
 def test_every_function_of_a_model_is_in_the_sweep():
@@ -54,7 +54,7 @@ def test_every_function_of_a_model_is_in_the_sweep():
 def test_a_loaded_program_is_the_mapped_function(name, tmp_path):
     """For CPUs and GPUs at once, with the batch's size left open."""
     model, algorithm = zoo.small(), ALGORITHMS[name]
-    program = rbd.export_batched(algorithm, model, *zoo.state(model))
+    program = rbd.io.export_batched(algorithm, model, *zoo.state(model))
     assert program.platforms == ("cpu", "cuda")
     loaded = saved_and_loaded(program, tmp_path)
     assert all(str(x.shape[0]) == "b" for x in loaded.out_avals)
@@ -74,7 +74,7 @@ def test_a_loaded_program_is_the_mapped_function(name, tmp_path):
 def test_derivatives_of_a_loaded_program(name, tmp_path):
     """Reverse mode through the file, through `custom_linear_solve` and its symbolic batch."""
     model, algorithm = zoo.small(), ALGORITHMS[name]
-    program = rbd.export_batched(algorithm, model, *zoo.state(model))
+    program = rbd.io.export_batched(algorithm, model, *zoo.state(model))
     loaded = saved_and_loaded(program, tmp_path, vjp_order=1)
     operands = states(3)
     weights = jnp.sin(jnp.arange(3.0 * model.nv)).reshape(3, model.nv)
@@ -121,20 +121,22 @@ def test_an_order_that_is_none_is_refused(order, tmp_path):
     with pytest.raises(
         rbd.ArgumentError, match=r"vjp_order is .*, expected an integer of 0 or more"
     ):
-        inspect.unwrap(rbd.save_program)(tiny(), tmp_path / "program.jaxrbd", vjp_order=order)
+        inspect.unwrap(rbd.io.save_program)(tiny(), tmp_path / "program.jaxrbd", vjp_order=order)
     assert not [*tmp_path.iterdir()]
 
 
 def test_the_robots_numbers_as_an_argument(tmp_path):
     """One program for all masses; the leaves are those that `save_model` keeps."""
     model = zoo.small()
-    program = rbd.export_batched(
+    program = rbd.io.export_batched(
         rbd.gravity_force, model, rbd.neutral(model), model_as_argument=True
     )
     loaded = saved_and_loaded(program, tmp_path)
-    rbd.save_model(eqx.tree_at(lambda m: m.inertia, model, 2 * model.inertia), tmp_path / "heavy")
+    rbd.io.save_model(
+        eqx.tree_at(lambda m: m.inertia, model, 2 * model.inertia), tmp_path / "heavy"
+    )
     q = states(3)[0]
-    for robot in (model, rbd.load_model(tmp_path / "heavy")):
+    for robot in (model, rbd.io.load_model(tmp_path / "heavy")):
         expected = jax.vmap(rbd.gravity_force, (None, 0))(robot, q)
         close(jax.jit(loaded.call)(jax.tree.leaves(robot), q), expected, 1e-14)
 
@@ -142,7 +144,7 @@ def test_the_robots_numbers_as_an_argument(tmp_path):
 def test_single_precision_and_shapes_without_numbers():
     model = zoo.chain(3).astype("float32")
     q = jax.ShapeDtypeStruct((3,), np.float32)
-    program = rbd.export_batched(rbd.crba, model, q, platforms=("cpu", "cuda", "rocm", "tpu"))
+    program = rbd.io.export_batched(rbd.crba, model, q, platforms=("cpu", "cuda", "rocm", "tpu"))
     assert program.platforms == ("cpu", "cuda", "rocm", "tpu")
     assert [x.str_short() for x in program.out_avals] == ["float32[b,3,3]"]
 
@@ -164,8 +166,8 @@ print("done")
 def test_a_program_runs_where_there_is_no_jaxrbd(tmp_path):
     """In a process of its own, by the recipe of docs/saving.md."""
     model = zoo.small()
-    program = rbd.export_batched(rbd.rnea, model, *zoo.state(model))
-    rbd.save_program(program, tmp_path / "dynamics.jaxrbd")
+    program = rbd.io.export_batched(rbd.rnea, model, *zoo.state(model))
+    rbd.io.save_program(program, tmp_path / "dynamics.jaxrbd")
     operands = states(5)
     expected = jax.vmap(rbd.rnea, (None, 0, 0, 0, 0))(model, *operands)
     np.savez(tmp_path / "states.npz", *operands, expected)
@@ -186,19 +188,19 @@ def test_a_program_runs_where_there_is_no_jaxrbd(tmp_path):
 
 def tiny():
     model = zoo.chain(1)
-    return rbd.export_batched(rbd.gravity_force, model, rbd.neutral(model), platforms=("cpu",))
+    return rbd.io.export_batched(rbd.gravity_force, model, rbd.neutral(model), platforms=("cpu",))
 
 
 def test_what_is_no_program_is_refused_by_name(tmp_path):
     path = tmp_path / "program.jaxrbd"
-    rbd.save_program(tiny(), path)
+    rbd.io.save_program(tiny(), path)
     data = path.read_bytes()
     robot = tmp_path / "robot.jaxrbd"
-    rbd.save_model(zoo.chain(1), robot)
+    rbd.io.save_model(zoo.chain(1), robot)
     with pytest.raises(rbd.SavedFileError, match=r"robot.jaxrbd: it holds a 'model', expected a"):
-        rbd.load_program(robot)
+        rbd.io.load_program(robot)
     with pytest.raises(rbd.SavedFileError, match=r"program.jaxrbd: it holds a 'program', expected"):
-        rbd.load_model(path)
+        rbd.io.load_model(path)
     for content, message in (
         (data[:-1], "truncated"),
         (data[:-1] + b"\xff", "altered"),
@@ -206,12 +208,12 @@ def test_what_is_no_program_is_refused_by_name(tmp_path):
     ):
         path.write_bytes(content)
         with pytest.raises(rbd.SavedFileError, match=f"^{path}: {message}"):
-            rbd.load_program(path)
+            rbd.io.load_program(path)
 
 
 def test_a_program_that_jax_cannot_read_names_the_jax_that_wrote_it(tmp_path, monkeypatch):
     path = tmp_path / "program.jaxrbd"
-    rbd.save_program(tiny(), path)
+    rbd.io.save_program(tiny(), path)
 
     def of_the_future(_):
         raise ValueError("unsupported calling convention version 99")
@@ -221,22 +223,22 @@ def test_a_program_that_jax_cannot_read_names_the_jax_that_wrote_it(tmp_path, mo
     monkeypatch.setattr(jax, "__version__", "0.1")
     message = f"program.jaxrbd: JAX 0.1 cannot read the program, which is of JAX {written}: .* 99"
     with pytest.raises(rbd.SavedFileError, match=message):
-        rbd.load_program(path)
+        rbd.io.load_program(path)
 
 
 def test_what_cannot_be_exported_is_named(tmp_path):
     model = zoo.small()
     q, v, _, _ = zoo.state(model)
     with pytest.raises(rbd.ArgumentError, match="no argument to batch"):
-        rbd.export_batched(rbd.total_mass, model)
+        rbd.io.export_batched(rbd.total_mass, model)
     for platforms in ("cpu", (), ("cpu", "gpu")):
         with pytest.raises(rbd.ArgumentError, match=r"platforms is .*, expected some of \('cpu',"):
-            rbd.export_batched(rbd.crba, model, q, platforms=platforms)
+            rbd.io.export_batched(rbd.crba, model, q, platforms=platforms)
     with pytest.raises(rbd.ArgumentError, match="q has shape"):
-        rbd.export_batched(rbd.crba, model, v)
-    labelled = rbd.export_batched(lambda m, q: rbd.frames.State(m, q, v).momentum(), model, q)
+        rbd.io.export_batched(rbd.crba, model, v)
+    labelled = rbd.io.export_batched(lambda m, q: rbd.frames.State(m, q, v).momentum(), model, q)
     with pytest.raises(
         rbd.ArgumentError, match=r"the program cannot be saved: .*unregistered type"
     ):
-        rbd.save_program(labelled, tmp_path / "program.jaxrbd")
+        rbd.io.save_program(labelled, tmp_path / "program.jaxrbd")
     assert not [*tmp_path.iterdir()]

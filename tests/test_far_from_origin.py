@@ -208,7 +208,7 @@ WITH_KINEMATICS = {
     "com_jacobian": rbd.com_jacobian,
     "centroidal_momentum_matrix": rbd.centroidal_momentum_matrix,
     "frame_jacobian": lambda m, q: rbd.frame_jacobian(m, q, "l2"),
-    "point_jacobian": lambda m, q: rbd.point_jacobian(m, q, "l2", jnp.ones(3, m.dtype)),
+    "point_jacobian": lambda m, q: rbd.algorithms.point_jacobian(m, q, "l2", jnp.ones(3, m.dtype)),
     "external_force": lambda m, q: rbd.external_force(m, q, "l2", jnp.ones(6, m.dtype)),
     "contact_energy": lambda m, q: contact.contact_energy(m, SCENE, q),
 }

@@ -17,9 +17,9 @@ def robot(kinds, mimics=None, **options):
     mimics = mimics or {}
     links, joints = [], []
     for i, kind in enumerate([rbd.joints.FreeFlyer(), *kinds]):
-        links.append(rbd.Link(f"l{i}", zoo.random_inertia(rng)))
+        links.append(rbd.model.Link(f"l{i}", zoo.random_inertia(rng)))
         joints.append(
-            rbd.JointSpec(
+            rbd.model.JointSpec(
                 f"j{i}",
                 kind,
                 f"l{i - 1}" if i else None,
@@ -78,7 +78,7 @@ def test_a_joint_of_ones_own_is_the_chain_that_it_describes(tangent_map):
     options = {"armature": 0.1, "damping": 0.3, "friction": 0.2}
     hinge = rbd.joints.Revolute((1, 2, 3))
     own = robot([rbd.joints.Custom(2, universal, tangent_map), hinge], **options)
-    chain = robot([rbd.universal((1, 0, 0), (0, 0, 1)), hinge], **options)
+    chain = robot([rbd.model.universal((1, 0, 0), (0, 0, 1)), hinge], **options)
     assert (own.nq, own.nv, own.nb) == (chain.nq, chain.nv, chain.nb - 1)
     q, v, a, _ = zoo.state(chain)
     left, right = results(own, q, v, a), results(chain, q, v, a)
@@ -100,7 +100,7 @@ class Line(eqx.Module):
 def test_a_mimic_joint_stands_where_it_says():
     """`q = multiplier * q_leader + offset`, of a mimic of a mimic too; seen from the poses."""
     hinge = rbd.joints.Revolute((0, 0, 1))
-    mimics = {"j2": rbd.Mimic("j1", -0.7, 0.2), "j3": rbd.Mimic("j2", 1.5, -0.4)}
+    mimics = {"j2": rbd.model.Mimic("j1", -0.7, 0.2), "j3": rbd.model.Mimic("j2", 1.5, -0.4)}
     model = robot([hinge] * 3, mimics)
     q = zoo.state(model)[0]
     second = -0.7 * q[7] + 0.2
@@ -115,8 +115,8 @@ def test_following_linearly_is_mimicking():
     kinds = [rbd.joints.Revolute((1, 0, 2)), rbd.joints.Prismatic((0, 1, 1))]
     options = {"armature": 0.1, "damping": 0.3, "friction": 0.2}
     function = Line(np.array(-0.7), np.array(0.2))
-    follows = robot(kinds, {"j2": rbd.Follow(("j1",), function)}, **options)
-    mimics = robot(kinds, {"j2": rbd.Mimic("j1", -0.7, 0.2)}, **options)
+    follows = robot(kinds, {"j2": rbd.model.Follow(("j1",), function)}, **options)
+    mimics = robot(kinds, {"j2": rbd.model.Mimic("j1", -0.7, 0.2)}, **options)
     state = zoo.state(mimics)[:3]
     same(results(follows, *state), results(mimics, *state))
     for left, right in zip(
@@ -129,7 +129,7 @@ def test_following_linearly_is_mimicking():
 def test_derivative_in_the_numbers_of_a_coupling():
     """They are leaves of the model: the torque's derivative in the slope of a coupling."""
     kinds = [rbd.joints.Revolute((1, 0, 2)), rbd.joints.Prismatic((0, 1, 1))]
-    model = robot(kinds, {"j2": rbd.Follow(("j1",), Line(np.array(-0.7), np.array(0.2)))})
+    model = robot(kinds, {"j2": rbd.model.Follow(("j1",), Line(np.array(-0.7), np.array(0.2)))})
     q, v, a, _ = zoo.state(model)
 
     def torque(slope):
@@ -149,16 +149,16 @@ def test_derivative_in_the_numbers_of_a_coupling():
 def test_described_and_built_again():
     """`describe` gives couplings and joints of one's own back; a locked leader locks followers."""
     model = zoo.following()
-    again = rbd.build_model(*rbd.describe(model))
+    again = rbd.build_model(*rbd.model.describe(model))
     q, v, a, _ = zoo.state(model)
     close(rbd.rnea(again, q, v, a), rbd.rnea(model, q, v, a))
-    both = rbd.append_model(model, zoo.following(), prefix="other ")
+    both = rbd.model.append_model(model, zoo.following(), prefix="other ")
     assert both.nv == 2 * model.nv
     with pytest.raises(rbd.ArgumentError, match="follows \\['j4'\\] too"):
-        rbd.lock_joints(model, {"j2": 0.3})
+        rbd.model.lock_joints(model, {"j2": 0.3})
     with pytest.raises(rbd.ArgumentError, match="follows \\['j2', 'j4'\\]"):
-        rbd.lock_joints(model, {"j3": 0.3})
-    locked = rbd.lock_joints(model, {"j2": 0.3, "j4": -0.2})
+        rbd.model.lock_joints(model, {"j3": 0.3})
+    locked = rbd.model.lock_joints(model, {"j2": 0.3, "j4": -0.2})
     assert locked.nv == model.nv - 2
     at = {"j2": 0.3, "j4": -0.2}
     full = q
@@ -200,17 +200,37 @@ BAD = {
         None,
         "tangent_map gives \\(6, 3\\), expected \\(6, 2\\)",
     ),
-    "unknown": (rbd.joints.Revolute((1, 0, 0)), rbd.Follow(("j9",), jnp.sum), "unknown joint 'j9'"),
-    "nobody": (rbd.joints.Revolute((1, 0, 0)), rbd.Follow((), jnp.sum), "follows no joint"),
-    "wide leader": (rbd.joints.Revolute((1, 0, 0)), rbd.Follow(("j0",), jnp.sum), "not one dof"),
-    "itself": (rbd.joints.Revolute((1, 0, 0)), rbd.Follow(("j2",), jnp.sum), "follows others"),
+    "unknown": (
+        rbd.joints.Revolute((1, 0, 0)),
+        rbd.model.Follow(("j9",), jnp.sum),
+        "unknown joint 'j9'",
+    ),
+    "nobody": (rbd.joints.Revolute((1, 0, 0)), rbd.model.Follow((), jnp.sum), "follows no joint"),
+    "wide leader": (
+        rbd.joints.Revolute((1, 0, 0)),
+        rbd.model.Follow(("j0",), jnp.sum),
+        "not one dof",
+    ),
+    "itself": (
+        rbd.joints.Revolute((1, 0, 0)),
+        rbd.model.Follow(("j2",), jnp.sum),
+        "follows others",
+    ),
     "no number": (
         rbd.joints.Revolute((1, 0, 0)),
-        rbd.Follow(("j1",), lambda x: jnp.ones(2)),
+        rbd.model.Follow(("j1",), lambda x: jnp.ones(2)),
         "expected a finite number",
     ),
-    "infinite": (rbd.joints.Revolute((1, 0, 0)), rbd.Follow(("j1",), lambda x: 1 / x), "finite"),
-    "wide follower": (rbd.joints.Spherical(), rbd.Follow(("j1",), jnp.sum), "mimic needs a joint"),
+    "infinite": (
+        rbd.joints.Revolute((1, 0, 0)),
+        rbd.model.Follow(("j1",), lambda x: 1 / x),
+        "finite",
+    ),
+    "wide follower": (
+        rbd.joints.Spherical(),
+        rbd.model.Follow(("j1",), jnp.sum),
+        "mimic needs a joint",
+    ),
 }
 
 
@@ -225,7 +245,7 @@ def test_faults_name_the_joint(fault):
 
 def test_a_mimic_of_a_follower_is_refused():
     hinge = rbd.joints.Revolute((0, 0, 1))
-    chain = {"j2": rbd.Follow(("j1",), jnp.sum), "j3": rbd.Mimic("j2")}
+    chain = {"j2": rbd.model.Follow(("j1",), jnp.sum), "j3": rbd.model.Mimic("j2")}
     with pytest.raises(rbd.ModelError, match="state its own Follow"):
         robot([hinge, hinge, hinge], chain)
 

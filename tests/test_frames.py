@@ -227,7 +227,7 @@ def cloud(seed=0):
 
 
 def inertia_of(cloud, frame):
-    ten = sum(rbd.link_inertia(m, p) for m, p in zip(*cloud))
+    ten = sum(rbd.model.link_inertia(m, p) for m, p in zip(*cloud))
     return frames.SpatialInertia(ten, frame=frame)
 
 
@@ -802,7 +802,7 @@ def laws_of_mass(model, q, v, a):
         "centre of mass": (com, frames.Point(rbd.center_of_mass(model, q), frame="world")),
         "its frame": (to_last @ com, state.center_of_mass(last)),
         "inertia": (frames.center_of_mass(total(state.inertia)), state.center_of_mass(last)),
-        "weight": (rbd.static_torque(model, q, -weight_on_bodies), jnp.zeros(model.nv)),
+        "weight": (rbd.algorithms.static_torque(model, q, -weight_on_bodies), jnp.zeros(model.nv)),
         "power": (power, -jnp.sum(rbd.gravity_force(model, q) * v)),
         "energy": (energy, rbd.kinetic_energy(model, q, v)),
         "push": (
@@ -839,15 +839,18 @@ def test_a_welded_link_is_a_frame_and_a_fixed_one_is_a_base():
 
 
 def world_link(joint):
-    link, arm = rbd.Link("world"), rbd.Link("arm", rbd.link_inertia(1.0, (0.1, 0.0, 0.3)))
-    hinge = rbd.JointSpec("hinge", joints.Revolute((1, 0, 0)), "world", "arm")
-    placement = rbd.pose_matrix((1.0, 2.0, 3.0), (0.1, 0.2, 0.3))
-    fixed = rbd.JointSpec("base", joint, None, "world", placement)
+    link, arm = (
+        rbd.model.Link("world"),
+        rbd.model.Link("arm", rbd.model.link_inertia(1.0, (0.1, 0.0, 0.3))),
+    )
+    hinge = rbd.model.JointSpec("hinge", joints.Revolute((1, 0, 0)), "world", "arm")
+    placement = rbd.model.placement_matrix((1.0, 2.0, 3.0), (0.1, 0.2, 0.3))
+    fixed = rbd.model.JointSpec("base", joint, None, "world", placement)
     return rbd.build_model([link, arm], [fixed, hinge])
 
 
 def test_a_link_named_world_is_the_world_if_it_is_fixed():
-    model = world_link(rbd.Fixed())
+    model = world_link(rbd.model.Fixed())
     state = frames.State(model, jnp.array([0.4]), jnp.array([2.0]))
     close(state.relative_twist("arm", frame="world").array, jnp.array([0, 0, 0, 2.0, 0, 0]))
     expected = spatial.transform_point(

@@ -289,7 +289,7 @@ def load_damaged_urdf(path, data: bytes) -> str:
             assert told[-1].startswith(f"{path}:{refusal.line}: ")
             assert len(told[-1]) < 4000
     with no_hang():
-        faults = rbd.validate_urdf(path)
+        faults = rbd.io.validate_urdf(path)
     assert told[0] == "loaded" or told[0] in faults
     # What single precision alone cannot hold is no fault of the file.
     assert told[1] == told[0] or "float32" in told[1]
@@ -428,7 +428,7 @@ def load_damaged_save(load, path, data: bytes):
 
 def save_of_a_robot(folder) -> bytes:
     path = folder / "sound.jaxrbd"
-    rbd.save_model(zoo.coupled(), path)
+    rbd.io.save_model(zoo.coupled(), path)
     return path.read_bytes()
 
 
@@ -438,13 +438,13 @@ def check_saves(cases, folder) -> None:
     for case in cases:
         try:
             model = load_damaged_save(
-                rbd.load_model, folder / "damaged.jaxrbd", mutated_save(case, sound)
+                rbd.io.load_model, folder / "damaged.jaxrbd", mutated_save(case, sound)
             )
             if model is not None:
                 loaded += 1
                 assert isinstance(model, rbd.Model)
-                rbd.save_model(model, folder / "again.jaxrbd")
-                same(rbd.load_model(folder / "again.jaxrbd"), model)
+                rbd.io.save_model(model, folder / "again.jaxrbd")
+                same(rbd.io.load_model(folder / "again.jaxrbd"), model)
         except Exception as error:
             error.add_note(f"case {case}: mutated_save({case}, save_of_a_robot(folder))")
             raise
@@ -463,13 +463,15 @@ def test_much_damaged_save(tmp_path):
 def check_programs(cases, folder) -> None:
     """A program is refused, or it is one: what its bytes do is not known before it is compiled."""
     model = zoo.chain(1)
-    program = rbd.export_batched(rbd.gravity_force, model, rbd.neutral(model), platforms=("cpu",))
-    rbd.save_program(program, folder / "sound.jaxrbd")
+    program = rbd.io.export_batched(
+        rbd.gravity_force, model, rbd.neutral(model), platforms=("cpu",)
+    )
+    rbd.io.save_program(program, folder / "sound.jaxrbd")
     sound, loaded = (folder / "sound.jaxrbd").read_bytes(), 0
     for case in cases:
         try:
             found = load_damaged_save(
-                rbd.load_program, folder / "damaged.jaxrbd", mutated_save(case, sound)
+                rbd.io.load_program, folder / "damaged.jaxrbd", mutated_save(case, sound)
             )
             loaded += found is not None
             assert found is None or isinstance(found, jax.export.Exported)

@@ -74,10 +74,10 @@ def residuals(steps):
         def dynamics(q, v):
             return rbd.forward_dynamics(model, q, v, tau)
 
-        return rbd.semi_implicit_euler(model, dynamics, q, v, 0.1)
+        return rbd.integrators.semi_implicit_euler(model, dynamics, q, v, 0.1)
 
     def end(q, v):
-        return rbd.rollout(step, (q, v), steps=steps)[0][-1]
+        return rbd.integrators.rollout(step, (q, v), steps=steps)[0][-1]
 
     _, pull = jax.eval_shape(lambda q, v: jax.vjp(end, q, v), q, v)
     return sum(x.size for x in jax.tree.leaves(pull)), model.nq + model.nv
@@ -94,7 +94,7 @@ def test_blocks_are_compiled_apart_from_what_surrounds_them():
     mesh = jax.make_mesh((1,), ("batch",), devices=jax.devices()[:1])
 
     def barriers(block):
-        mapped = rbd.over_devices(lambda x: jnp.sin(2 * x), mesh, block=block)
+        mapped = rbd.sharding.over_devices(lambda x: jnp.sin(2 * x), mesh, block=block)
         return mapped.lower(jnp.ones(6)).as_text().count("stablehlo.optimization_barrier")
 
     assert barriers(2) == 2

@@ -79,14 +79,14 @@ def arm():
 @functools.cache
 def linear():
     stated, true = arm()
-    return rbd.identify_inertia(stated, *measure(true))
+    return rbd.identification.identify_inertia(stated, *measure(true))
 
 
 @functools.cache
 def consistent():
     stated, true = arm()
     noise = np.full(7, NOISE)
-    return rbd.identify_consistent_inertia(
+    return rbd.identification.identify_consistent_inertia(
         stated, *measure(true), noise=noise, regularization=WEIGHT
     )
 
@@ -108,12 +108,12 @@ COUNTS = {
     "name", [*list(COUNTS)[:-1], pytest.param("quadruped", marks=pytest.mark.slow)]
 )
 def test_number_of_base_parameters(name):
-    assert rbd.base_parameters(rbd.load_robot(name)).rank == COUNTS[name]
+    assert rbd.identification.base_parameters(rbd.load_robot(name)).rank == COUNTS[name]
 
 
 @pytest.mark.parametrize("n", [1, 4])
 def test_number_of_base_parameters_of_a_chain_of_skew_hinges(n):
-    assert rbd.base_parameters(zoo.chain(n)).rank == 7 * n - 4
+    assert rbd.identification.base_parameters(zoo.chain(n)).rank == 7 * n - 4
 
 
 @pytest.mark.parametrize("length", [1e-6, 1e-3, 1e3, 1e6])
@@ -122,9 +122,9 @@ def test_number_of_base_parameters_does_not_depend_on_the_size_of_the_robot(name
     """Gravity keeps its size: of a small robot it is all that is felt, of a large one nothing."""
     model = rbd.load_robot(name)
     model = eqx.tree_at(lambda m: m.placement.p, model, model.placement.p * length)
-    base = rbd.base_parameters(model)
+    base = rbd.identification.base_parameters(model)
     assert base.rank == COUNTS[name]
-    by_hand = rbd.base_parameters(rbd.load_robot(name)).independent
+    by_hand = rbd.identification.base_parameters(rbd.load_robot(name)).independent
     assert base.independent.tolist() == by_hand.tolist()
 
 
@@ -132,21 +132,28 @@ def test_number_of_base_parameters_does_not_depend_on_the_size_of_the_robot(name
 def test_number_of_base_parameters_of_very_different_links(lengths):
     model = zoo.chain(4)
     p = model.placement.p * np.array(lengths)[:, None]
-    assert rbd.base_parameters(eqx.tree_at(lambda m: m.placement.p, model, p)).rank == 7 * 4 - 4
+    assert (
+        rbd.identification.base_parameters(eqx.tree_at(lambda m: m.placement.p, model, p)).rank
+        == 7 * 4 - 4
+    )
 
 
 @pytest.mark.parametrize(("tilt", "rank"), [(0.0, 1), (1e-12, 1), (1e-10, 1), (1e-4, 3)])
 def test_an_axis_that_is_vertical_but_for_its_digits_is_vertical(tilt, rank):
     """In a hinge that leans by 1e-10 rad gravity moves less than the tolerance of what it could."""
-    joint = rbd.JointSpec(
-        "j", rbd.joints.Revolute((0, 0, 1)), None, "a", rbd.pose_matrix((1, 2, 3), (tilt, 0, 0))
+    joint = rbd.model.JointSpec(
+        "j",
+        rbd.joints.Revolute((0, 0, 1)),
+        None,
+        "a",
+        rbd.model.placement_matrix((1, 2, 3), (tilt, 0, 0)),
     )
-    link = rbd.Link("a", zoo.random_inertia(np.random.default_rng(0)))
-    assert rbd.base_parameters(rbd.build_model([link], [joint])).rank == rank
+    link = rbd.model.Link("a", zoo.random_inertia(np.random.default_rng(0)))
+    assert rbd.identification.base_parameters(rbd.build_model([link], [joint])).rank == rank
 
 
 def test_no_entry_of_the_regressor_is_larger_than_what_was_summed():
-    from jaxrbd._algorithms.regressors import summed_sizes
+    from jaxrbd.algorithms.regressors import summed_sizes
 
     for model in (zoo.chain(4), zoo.small()):
         q, v, a, _ = zoo.state(model)
@@ -160,7 +167,7 @@ def test_no_entry_of_the_regressor_is_larger_than_what_was_summed():
 def test_base_parameters_by_hand():
     """Of two parallel hinges, a distance l apart: the second's mass counts as the first's."""
     model = rbd.load_robot("double_pendulum")
-    base = rbd.base_parameters(model)
+    base = rbd.identification.base_parameters(model)
     l = np.asarray(model.placement.p[1])
     names = ["m", "hx", "hy", "hz", "xx", "xy", "yy", "xz", "yz", "zz"]
     assert [names[i % 10] for i in base.independent] == ["hx", "hz", "yy"] * 2  # both turn about y
@@ -171,7 +178,7 @@ def test_base_parameters_by_hand():
 @pytest.mark.parametrize("name", [pytest.param("coupled", marks=pytest.mark.slow), "arm7"])
 def test_base_parameters_are_all_that_forces_depend_on(name):
     model = zoo.coupled() if name == "coupled" else rbd.load_robot(name)
-    base = rbd.base_parameters(model)
+    base = rbd.identification.base_parameters(model)
     states = [zoo.state(model, seed)[:3] for seed in range(40)]
     Y = np.asarray(regressor(model, *map(jnp.stack, zip(*states)))).reshape(-1, 10 * model.nb)
     close(Y[:, base.independent] @ base.grouping, Y, 1e-11)
@@ -185,7 +192,7 @@ def test_base_parameters_are_all_that_forces_depend_on(name):
 
 def test_without_noise_the_base_parameters_are_exact():
     stated, true = arm()
-    found = rbd.identify_inertia(stated, *measure(true, noise=0))
+    found = rbd.identification.identify_inertia(stated, *measure(true, noise=0))
     close(found.base_parameters, found.base.grouping @ true.inertia.ravel(), 1e-10)
     assert found.residual_rms < 1e-11
 
@@ -224,7 +231,7 @@ def test_what_forces_do_not_tell_stays_at_the_prior():
     untold = np.linalg.svd(found.base.grouping * unit)[2][found.base.rank :]
     assert np.max(np.abs(untold @ (change / unit))) < 1e-12 < 1e-2 < np.max(np.abs(change))
     prior = jnp.array(np.random.default_rng(0).normal(size=(7, 10)))
-    other = rbd.identify_inertia(stated, *measure(arm()[1]), prior=prior)
+    other = rbd.identification.identify_inertia(stated, *measure(arm()[1]), prior=prior)
     change, unit = np.asarray(other.inertia - prior).ravel(), units(prior)
     untold = np.linalg.svd(found.base.grouping * unit)[2][found.base.rank :]
     assert np.max(np.abs(untold @ (change / unit))) < 1e-11
@@ -249,7 +256,7 @@ def test_regularization_draws_towards_the_prior():
     samples = measure(true)
     distances = []
     for regularization in (0.0, 1e2, 1e12):
-        found = rbd.identify_inertia(stated, *samples, regularization=regularization)
+        found = rbd.identification.identify_inertia(stated, *samples, regularization=regularization)
         distances.append(np.linalg.norm(found.inertia - stated.inertia))
     assert distances[0] > distances[1] > distances[2]
     assert distances[2] < 1e-6
@@ -260,7 +267,7 @@ def test_regularization_is_the_weight_that_it_says(weight):
     """Against the normal equations of all seventy numbers, which are regular with a weight."""
     stated, true = arm()
     q, v, a, tau = measure(true)
-    found = rbd.identify_inertia(stated, q, v, a, tau, regularization=weight)
+    found = rbd.identification.identify_inertia(stated, q, v, a, tau, regularization=weight)
     Y = np.asarray(regressor(stated, q, v, a)).reshape(-1, 70)
     missing = (tau - np.asarray(rnea(stated, q, v, a))).ravel()
     unit = units(stated.inertia)
@@ -295,7 +302,11 @@ def test_the_estimate_does_not_depend_on_units(units_of, consistent_ones):
     torque = mass * length**2
     q, v, a, tau = measure(true)
     noise = np.full(7, NOISE)
-    identify = rbd.identify_consistent_inertia if consistent_ones else rbd.identify_inertia
+    identify = (
+        rbd.identification.identify_consistent_inertia
+        if consistent_ones
+        else rbd.identification.identify_inertia
+    )
     expected = identify(stated, q, v, a, tau, noise=noise, regularization=2.0)
     model, scale = in_units(stated, mass, length)
     found = identify(model, q, v, a, tau * torque, noise=noise * torque, regularization=2.0)
@@ -317,7 +328,7 @@ def test_a_robot_at_rest_tells_as_much_in_any_units():
         model, scale = in_units(stated, mass, length)
         tau = rnea(with_inertia(model, true.inertia * scale), q, v, a)
         with pytest.raises(rbd.ArgumentError, match=r"tell 12 of the 43 base parameters"):
-            rbd.identify_inertia(model, q, v, a, tau)
+            rbd.identification.identify_inertia(model, q, v, a, tau)
 
 
 def test_dissipation_is_accounted_for_where_it_is_on():
@@ -331,7 +342,10 @@ def test_dissipation_is_accounted_for_where_it_is_on():
         for model in arm()
     )
     samples = measure(true, noise=0)
-    for identify in (rbd.identify_inertia, rbd.identify_consistent_inertia):
+    for identify in (
+        rbd.identification.identify_inertia,
+        rbd.identification.identify_consistent_inertia,
+    ):
         found = identify(stated, *samples, regularization=1e-9)
         expected = found.base.grouping @ np.asarray(true.inertia).ravel()
         close(found.base_parameters, expected, 1e-5)
@@ -348,13 +362,13 @@ def test_covariance_is_that_of_many_estimates():
     model = rbd.load_robot("double_pendulum")
     q, v, a = sine_sums(model, 6, 4)
     tau = np.asarray(rnea(model, q, v, a))
-    base = rbd.base_parameters(model)
+    base = rbd.identification.base_parameters(model)
     Y = np.asarray(regressor(model, q, v, a)).reshape(12, 20)[:, base.independent]
     exact = NOISE**2 * np.linalg.inv(Y.T @ Y)
     rng = np.random.default_rng(2)
     noise = NOISE * rng.normal(size=(3000, 6, 2))
     # The estimate is linear in tau: one call gives the covariance of a unit of residual.
-    found = rbd.identify_inertia(model, q, v, a, tau + noise[0])
+    found = rbd.identification.identify_inertia(model, q, v, a, tau + noise[0])
     unit = found.covariance / found.residual_rms**2
     residual = noise.reshape(-1, 12) @ (np.eye(12) - Y @ np.linalg.pinv(Y)).T
     stated = np.mean(residual**2) * unit
@@ -366,7 +380,10 @@ def correlation(covariance):
     return covariance / np.outer(deviation, deviation)
 
 
-@pytest.mark.parametrize("identify", [rbd.identify_inertia, rbd.identify_consistent_inertia])
+@pytest.mark.parametrize(
+    "identify",
+    [rbd.identification.identify_inertia, rbd.identification.identify_consistent_inertia],
+)
 @pytest.mark.parametrize("what", ["v", "a", "tau", "noise"])
 def test_huge_data_are_an_error(identify, what):
     model = rbd.load_robot("double_pendulum")
@@ -377,7 +394,10 @@ def test_huge_data_are_an_error(identify, what):
         identify(model, **given)
 
 
-@pytest.mark.parametrize("identify", [rbd.identify_inertia, rbd.identify_consistent_inertia])
+@pytest.mark.parametrize(
+    "identify",
+    [rbd.identification.identify_inertia, rbd.identification.identify_consistent_inertia],
+)
 @pytest.mark.parametrize(("what", "factor"), [("v", 1e20), ("v", 1e60), ("tau", 1e20), ("a", 1e30)])
 def test_large_data_are_an_error_or_explained(identify, what, factor):
     """Never an exception of NumPy, and no estimate that is worse than the prior."""
@@ -402,8 +422,10 @@ def test_large_data_are_an_error_or_explained(identify, what, factor):
 def test_large_and_small_data_are_explained(factor):
     model = rbd.load_robot("double_pendulum")
     q, v, a, tau = measure(model, samples=10)
-    expected = rbd.identify_inertia(model, q, v, a, tau)
-    found = rbd.identify_inertia(model, q, v, a, tau * factor, prior=model.inertia * factor)
+    expected = rbd.identification.identify_inertia(model, q, v, a, tau)
+    found = rbd.identification.identify_inertia(
+        model, q, v, a, tau * factor, prior=model.inertia * factor
+    )
     close(found.inertia / factor, expected.inertia, 1e-9)
     close(found.residual_rms / factor, expected.residual_rms, 1e-9)
 
@@ -415,10 +437,10 @@ def test_regularization_stands_in_for_motion_that_is_missing():
     v = a = np.zeros_like(v)
     tau = rnea(true, q, v, a)
     with pytest.raises(rbd.ArgumentError, match=r"tell 12 of the 43 base parameters"):
-        rbd.identify_inertia(stated, q, v, a, tau)
-    found = rbd.identify_inertia(stated, q, v, a, tau, regularization=1e-9)
+        rbd.identification.identify_inertia(stated, q, v, a, tau)
+    found = rbd.identification.identify_inertia(stated, q, v, a, tau, regularization=1e-9)
     assert found.residual_rms < 1e-5
-    found = rbd.identify_consistent_inertia(stated, q, v, a, tau)
+    found = rbd.identification.identify_consistent_inertia(stated, q, v, a, tau)
     assert found.converged
     assert found.residual_rms < 1e-3
     assert np.all(consistency_margin(found.inertia) > 0)
@@ -431,8 +453,8 @@ def test_noise_of_its_own_for_each_joint():
     q, v, a, tau = measure(true, noise=0)
     tau = tau + noise * np.random.default_rng(0).normal(size=tau.shape)
     expected = np.asarray(true.inertia).ravel()
-    weighed = rbd.identify_inertia(stated, q, v, a, tau, noise=noise)
-    equal = rbd.identify_inertia(stated, q, v, a, tau)
+    weighed = rbd.identification.identify_inertia(stated, q, v, a, tau, noise=noise)
+    equal = rbd.identification.identify_inertia(stated, q, v, a, tau)
     errors = [
         np.linalg.norm(x.base_parameters - x.base.grouping @ expected) for x in (weighed, equal)
     ]
@@ -462,7 +484,7 @@ def test_consistent_estimate_does_not_depend_on_the_frames():
 
     samples, noise = measure(true), np.full(7, NOISE)
     close(rnea(moved(true), *samples[:3]), rnea(true, *samples[:3]))
-    found = rbd.identify_consistent_inertia(
+    found = rbd.identification.identify_consistent_inertia(
         moved(stated), *samples, noise=noise, regularization=WEIGHT
     )
     close(found.inertia, moved(with_inertia(stated, consistent().inertia)).inertia, 1e-9)
@@ -507,7 +529,7 @@ def test_massless_links_stay_massless_and_mimic_joints_are_one():
     states = [zoo.state(model, seed)[:3] for seed in range(40)]
     q, v, a = map(jnp.stack, zip(*states))
     tau = rnea(true, q, v, a)
-    found = rbd.identify_consistent_inertia(model, q, v, a, tau, regularization=1e-6)
+    found = rbd.identification.identify_consistent_inertia(model, q, v, a, tau, regularization=1e-6)
     assert found.converged
     assert found.residual_rms < 1e-5
     close(found.inertia[4], jnp.zeros(10), 0)
@@ -518,7 +540,7 @@ def test_massless_links_stay_massless_and_mimic_joints_are_one():
 def test_single_precision():
     stated, true = arm()
     q, v, a, tau = (np.float32(x) for x in measure(true))
-    found = rbd.identify_inertia(stated.astype(jnp.float32), q, v, a, tau)
+    found = rbd.identification.identify_inertia(stated.astype(jnp.float32), q, v, a, tau)
     assert found.inertia.dtype == jnp.float32
     assert found.base.rank == 43
     error = np.abs(found.base_parameters - linear().base_parameters)
@@ -538,7 +560,10 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("identify", [rbd.identify_inertia, rbd.identify_consistent_inertia])
+@pytest.mark.parametrize(
+    "identify",
+    [rbd.identification.identify_inertia, rbd.identification.identify_consistent_inertia],
+)
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_arguments_are_named(identify, name):
     value, message = WRONG[name]
@@ -550,25 +575,35 @@ def test_wrong_arguments_are_named(identify, name):
 
 def test_one_state_is_no_batch():
     with pytest.raises(rbd.ArgumentError, match=r"q has shape \(7,\), expected \(7, 7\)"):
-        rbd.identify_inertia(arm()[0], *np.zeros((4, 7)))
+        rbd.identification.identify_inertia(arm()[0], *np.zeros((4, 7)))
 
 
 def test_a_robot_that_cannot_move():
     model = zoo.build([], [])
-    base = rbd.base_parameters(model)
+    base = rbd.identification.base_parameters(model)
     assert (base.rank, base.grouping.shape) == (0, (0, 0))
     with pytest.raises(rbd.ArgumentError, match="0 equations for 0 base parameters"):
-        rbd.identify_inertia(model, *np.zeros((4, 5, 0)))
+        rbd.identification.identify_inertia(model, *np.zeros((4, 5, 0)))
 
 
 def test_too_few_samples():
     with pytest.raises(rbd.ArgumentError, match="42 equations for 43 base parameters"):
-        rbd.identify_inertia(arm()[0], *measure(arm()[1], samples=6))
+        rbd.identification.identify_inertia(arm()[0], *measure(arm()[1], samples=6))
 
 
 def test_a_prior_that_no_body_has():
-    prior = arm()[0].inertia.at[2, 4].set(-1.0).at[4].set(jnp.array(rbd.link_inertia(1, (0, 0, 1))))
+    prior = (
+        arm()[0]
+        .inertia.at[2, 4]
+        .set(-1.0)
+        .at[4]
+        .set(jnp.array(rbd.model.link_inertia(1, (0, 0, 1))))
+    )
     with pytest.raises(rbd.ArgumentError, match=r"inertia of \['upper_arm', 'forearm'\]"):
-        rbd.identify_consistent_inertia(*(arm()[0], *np.zeros((4, 5, 7))), prior=prior)
+        rbd.identification.identify_consistent_inertia(
+            *(arm()[0], *np.zeros((4, 5, 7))), prior=prior
+        )
     with pytest.raises(rbd.ArgumentError, match="regularization is 0"):
-        rbd.identify_consistent_inertia(*(arm()[0], *np.zeros((4, 5, 7))), regularization=0.0)
+        rbd.identification.identify_consistent_inertia(
+            *(arm()[0], *np.zeros((4, 5, 7))), regularization=0.0
+        )

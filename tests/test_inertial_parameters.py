@@ -10,7 +10,7 @@ import pytest
 import jaxrbd as rbd
 import real_robots
 from jaxrbd import inertial_parameters as ip, se3, spatial
-from jaxrbd.checks import inertia_faults
+from jaxrbd.model.checks import inertia_faults
 from zoo import close, random_inertia
 
 N = 6  # stacked, so that every test is one of broadcasting too
@@ -67,7 +67,7 @@ def test_massless_numbers_stay_as_they_are():
 
 def test_pseudo_inertia_of_point_masses(rng):
     m, x = rng.uniform(0.1, 1, 7), np.c_[rng.normal(size=(7, 3)), np.ones(7)]
-    inertia = sum(rbd.link_inertia(mass, point) for mass, point in zip(m, x[:, :3]))
+    inertia = sum(rbd.model.link_inertia(mass, point) for mass, point in zip(m, x[:, :3]))
     close(ip.pseudo_inertia(jnp.array(inertia)), np.einsum("n,ni,nj", m, x, x), 1e-14)
 
 
@@ -135,10 +135,10 @@ def test_log_cholesky_is_not_finite_outside():
     """Of a point, of nothing, of what breaks the triangle inequality, of negative mass."""
     outside = jnp.array(
         [
-            rbd.link_inertia(1.0, (0, 0, 0)),
+            rbd.model.link_inertia(1.0, (0, 0, 0)),
             np.zeros(10),
-            rbd.link_inertia(1.0, (0, 0, 0), np.diag([1.0, 1.0, 2.5])),
-            -rbd.link_inertia(1.0, (0, 0, 0), np.diag([1.0, 1.0, 1.0])),
+            rbd.model.link_inertia(1.0, (0, 0, 0), np.diag([1.0, 1.0, 2.5])),
+            -rbd.model.link_inertia(1.0, (0, 0, 0), np.diag([1.0, 1.0, 1.0])),
         ]
     )
     assert not np.any(np.all(np.isfinite(ip.log_cholesky(outside)), axis=-1))
@@ -170,17 +170,21 @@ def test_margin_is_the_least_eigenvalue_about_the_centre(inertia, rng):
 
 I_PLATE = np.diag([1.0, 2.0, 3.0])
 MARGINS = {
-    "ball": (rbd.link_inertia(10.0, (0, 0, 0), np.eye(3)), 0.5, True),
-    "light ball": (rbd.link_inertia(0.1, (0, 0, 0), np.eye(3)), 0.1, True),
-    "plate": (rbd.link_inertia(10.0, (0, 0, 0), I_PLATE), 0.0, True),
-    "rod": (rbd.link_inertia(10.0, (0, 0, 0), np.diag([0.0, 1.0, 1.0])), 0.0, True),
-    "point far away": (rbd.link_inertia(10.0, (3, -4, 5)), 0.0, True),
-    "no triangle": (rbd.link_inertia(10.0, (0, 0, 0), np.diag([1.0, 1, 2.5])), -0.25, False),
-    "negative mass": (rbd.link_inertia(-1.0, (0, 0, 0), np.eye(3)), -1.0, False),
+    "ball": (rbd.model.link_inertia(10.0, (0, 0, 0), np.eye(3)), 0.5, True),
+    "light ball": (rbd.model.link_inertia(0.1, (0, 0, 0), np.eye(3)), 0.1, True),
+    "plate": (rbd.model.link_inertia(10.0, (0, 0, 0), I_PLATE), 0.0, True),
+    "rod": (rbd.model.link_inertia(10.0, (0, 0, 0), np.diag([0.0, 1.0, 1.0])), 0.0, True),
+    "point far away": (rbd.model.link_inertia(10.0, (3, -4, 5)), 0.0, True),
+    "no triangle": (rbd.model.link_inertia(10.0, (0, 0, 0), np.diag([1.0, 1, 2.5])), -0.25, False),
+    "negative mass": (rbd.model.link_inertia(-1.0, (0, 0, 0), np.eye(3)), -1.0, False),
     "nothing": (np.zeros(10), 0.0, True),
     "moment without mass": (np.eye(10)[2], -1.0, False),
-    "inertia without mass": (rbd.link_inertia(0.0, (0, 0, 0), np.eye(3)), -(3**0.5), False),
-    "rounded plate": (rbd.link_inertia(10.0, (0, 0, 0), I_PLATE * [1, 1, 1 + 1e-7]), -1.5e-7, True),
+    "inertia without mass": (rbd.model.link_inertia(0.0, (0, 0, 0), np.eye(3)), -(3**0.5), False),
+    "rounded plate": (
+        rbd.model.link_inertia(10.0, (0, 0, 0), I_PLATE * [1, 1, 1 + 1e-7]),
+        -1.5e-7,
+        True,
+    ),
 }
 
 
@@ -209,9 +213,9 @@ def test_what_rounding_leaves_of_a_plate_is_consistent(dtype, rng):
             spread = 0.1 * np.array(thickness) * rng.uniform(0.2, 1, 3)
             moments = np.diag(spread.sum() - spread)
             com = rng.normal(size=3)
-            inertias.append(rbd.link_inertia(1.0, com, moments, turn))
+            inertias.append(rbd.model.link_inertia(1.0, com, moments, turn))
             # as thin as can be, and then by a twentieth of its size thinner
-            wrong.append(rbd.link_inertia(1.0, com, moments - 0.005 * np.eye(3), turn))
+            wrong.append(rbd.model.link_inertia(1.0, com, moments - 0.005 * np.eye(3), turn))
     assert np.all(ip.is_physically_consistent(jnp.array(np.array(inertias), dtype)))
     assert not np.any(ip.is_physically_consistent(jnp.array(np.array(wrong), dtype)))
 
@@ -233,9 +237,9 @@ def test_consistent_is_what_loading_does_not_warn_of(rng):
     for _ in range(200):
         moments = np.diag(rng.dirichlet(np.ones(3)) - rng.choice([0.0, 0.2]))
         m, c = rng.uniform(0.5, 5), rng.normal(size=3)
-        inertias.append(rbd.link_inertia(m, c, moments.sum() * np.eye(3) - moments)[None])
+        inertias.append(rbd.model.link_inertia(m, c, moments.sum() * np.eye(3) - moments)[None])
     inertias = np.concatenate(inertias)
-    links = [rbd.Link(str(i), ten) for i, ten in enumerate(inertias)]
+    links = [rbd.model.Link(str(i), ten) for i, ten in enumerate(inertias)]
     faulty = np.array([link.name in inertia_faults([link]) for link in links])
     assert 50 < faulty.sum() < len(links) - 50
     np.testing.assert_array_equal(ip.is_physically_consistent(jnp.array(inertias)), ~faulty)

@@ -11,20 +11,21 @@ import pytest
 
 import jaxrbd as rbd
 import zoo
-from jaxrbd import integrators, joints, spatial
+from jaxrbd import joints, spatial
+from jaxrbd._math.root import find_root
 from zoo import close
 
 ORDERS = {
-    rbd.explicit_euler: 1,
-    rbd.semi_implicit_euler: 1,
-    rbd.variational_midpoint: 2,
-    rbd.runge_kutta_munthe_kaas: 4,
+    rbd.integrators.explicit_euler: 1,
+    rbd.integrators.semi_implicit_euler: 1,
+    rbd.integrators.variational_midpoint: 2,
+    rbd.integrators.runge_kutta_munthe_kaas: 4,
 }
 integrator = pytest.mark.parametrize("step", ORDERS, ids=lambda step: step.__name__)
 # The variational step keeps momenta, not velocities.
 of_velocities = pytest.mark.parametrize(
     "step",
-    [step for step in ORDERS if step is not rbd.variational_midpoint],
+    [step for step in ORDERS if step is not rbd.integrators.variational_midpoint],
     ids=lambda step: step.__name__,
 )
 
@@ -93,7 +94,9 @@ def driven_run(robot, step):
 def exact(robot):
     model = ROBOTS[robot]()
     start = *zoo.state(model)[:2], (jnp.zeros(()), jnp.zeros(()))
-    return start, driven_run(robot, rbd.runge_kutta_munthe_kaas)(start, DURATION / 1024, 1024)
+    return start, driven_run(robot, rbd.integrators.runge_kutta_munthe_kaas)(
+        start, DURATION / 1024, 1024
+    )
 
 
 DURATION = 0.25
@@ -134,7 +137,10 @@ def test_which_velocity_an_euler_step_goes_with():
     """The explicit one with that at its start, the semi-implicit one with that at its end."""
     model = top()
     q, v, a, _ = zoo.state(model)
-    velocities = {rbd.explicit_euler: v, rbd.semi_implicit_euler: v + 0.1 * a}
+    velocities = {
+        rbd.integrators.explicit_euler: v,
+        rbd.integrators.semi_implicit_euler: v + 0.1 * a,
+    }
     for step, velocity in velocities.items():
         reached, end, (time,) = step(model, lambda q, v, z: (a, (2.0,)), q, v, 0.1, (3.0,))
         close(reached, rbd.integrate(model, q, 0.1 * velocity), 1e-15)
@@ -161,9 +167,9 @@ def test_variational_steps_keep_momentum():
         in_root = rbd.mass_matrix_product(model, q, v)[:6]  # the free-flyer's: of the whole robot
         return spatial.transform_force(rbd.frame_placement(model, q, "l0"), in_root)
 
-    run = free_run("floating", rbd.variational_midpoint)
+    run = free_run("floating", rbd.integrators.variational_midpoint)
     close(momentum(*run(state, 0.01, 100)), momentum(*state), 1e-12)
-    other = free_run("floating", rbd.semi_implicit_euler)(state, 0.01, 100)
+    other = free_run("floating", rbd.integrators.semi_implicit_euler)(state, 0.01, 100)
     assert np.max(np.abs(momentum(*other) - momentum(*state))) > 1e-4
 
 
@@ -176,16 +182,16 @@ def test_variational_steps_keep_the_symmetry_of_a_top():
     def momentum(q, v):
         return rbd.frame_placement(model, q, "l0").R @ rbd.mass_matrix_product(model, q, v)
 
-    change = momentum(*free_run("top", rbd.variational_midpoint)(state, 0.01, 500)) - momentum(
-        *state
-    )
+    change = momentum(
+        *free_run("top", rbd.integrators.variational_midpoint)(state, 0.01, 500)
+    ) - momentum(*state)
     assert abs(change[2]) < 1e-13
     assert np.linalg.norm(change[:2]) > 1e-3
 
 
 def test_energy_of_variational_steps_is_bounded():
     model = top()
-    run = free_run("top", rbd.variational_midpoint)
+    run = free_run("top", rbd.integrators.variational_midpoint)
     of = jax.jit(functools.partial(energy, model))
     state = zoo.state(model)[:2]
     start = of(*state)
@@ -203,7 +209,7 @@ def test_energy_drift_over_ten_seconds(robot):
     model = top() if robot == "top" else rbd.load_robot(robot)
     if robot == "quadruped":
         model = eqx.tree_at(lambda m: m.gravity, model, jnp.zeros(3))
-    run = repeat(model, free(model), rbd.runge_kutta_munthe_kaas)
+    run = repeat(model, free(model), rbd.integrators.runge_kutta_munthe_kaas)
     q, v, _, _ = zoo.state(model)
     end = run((q, v), 1e-3, 10_000)
     drift = energy(model, *end) - energy(model, q, v)
@@ -214,7 +220,7 @@ def test_energy_drift_over_ten_seconds(robot):
 def test_variational_steps_go_back_where_they_came_from(robot):
     model = ROBOTS[robot]()
     q, v, _, _ = zoo.state(model)
-    run = free_run(robot, rbd.variational_midpoint)
+    run = free_run(robot, rbd.integrators.variational_midpoint)
     there = run((q, v), 0.01, 20)
     back = run(there, -0.01, 20)
     close(rbd.difference(model, q, back[0]), jnp.zeros(model.nv), 1e-12)
@@ -262,8 +268,10 @@ def test_derivatives(step):
 @pytest.mark.parametrize(
     "step",
     [
-        rbd.runge_kutta_munthe_kaas,
-        pytest.param(rbd.variational_midpoint, marks=pytest.mark.slow),  # minutes, without a cache
+        rbd.integrators.runge_kutta_munthe_kaas,
+        pytest.param(
+            rbd.integrators.variational_midpoint, marks=pytest.mark.slow
+        ),  # minutes, without a cache
     ],
 )
 def test_second_derivatives(step):
@@ -295,7 +303,9 @@ def test_batches_and_single_precision(step):
 def test_a_step_too_large_gives_nan_and_not_a_wrong_state():
     model = top()
     q, v, _, _ = zoo.state(model)
-    assert np.all(np.isnan(free_run("top", rbd.variational_midpoint)((q, v), 30.0, 1)[1]))
+    assert np.all(
+        np.isnan(free_run("top", rbd.integrators.variational_midpoint)((q, v), 30.0, 1)[1])
+    )
 
 
 def test_an_accepted_step_solves_its_equations():
@@ -308,7 +318,7 @@ def test_an_accepted_step_solves_its_equations():
             return rbd.frame_placement(model, q, "l0").R @ rbd.mass_matrix_product(model, q, v)
 
         start = momentum(q, v)
-        end = momentum(*rbd.variational_midpoint(model, free(model), q, v, dt))
+        end = momentum(*rbd.integrators.variational_midpoint(model, free(model), q, v, dt))
         return jnp.abs(end[2] - start[2]) / jnp.linalg.norm(end)
 
     over_all = jax.jit(jax.vmap(jax.vmap(change, (None, None, 0)), (0, 0, None)))
@@ -328,7 +338,7 @@ def test_fewer_digits_take_fewer_evaluations():
             jax.debug.callback(lambda: count.append(1))
             return (x[0] + jnp.sin(x[0]) / 10 - jnp.arange(1, 4, dtype=dtype),)
 
-        (x,) = jax.jit(lambda x: integrators._root(residual, (x,)))(jnp.ones(3, dtype))
+        (x,) = jax.jit(lambda x: find_root(residual, (x,)))(jnp.ones(3, dtype))
         jax.block_until_ready(x)
         jax.effects_barrier()
         close(x + jnp.sin(x) / 10, jnp.arange(1, 4, dtype=dtype), 4 * jnp.finfo(dtype).eps)
@@ -346,9 +356,9 @@ def test_rollout_is_the_steps_one_by_one():
         def dynamics(q, v):
             return rbd.forward_dynamics(model, q, v, tau)
 
-        return rbd.semi_implicit_euler(model, dynamics, q, v, 0.1)
+        return rbd.integrators.semi_implicit_euler(model, dynamics, q, v, 0.1)
 
-    qs, vs = rbd.rollout(step, (q, v), forces)
+    qs, vs = rbd.integrators.rollout(step, (q, v), forces)
     assert qs.shape == (4, 4)
     close(qs[0], q, 0)
     state = q, v
@@ -356,7 +366,7 @@ def test_rollout_is_the_steps_one_by_one():
         state = step(*state, tau)
         close(qs[i + 1], state[0], 1e-14)
         close(vs[i + 1], state[1], 1e-14)
-    unforced = rbd.rollout(lambda q, v: step(q, v, jnp.zeros(3)), (q, v), steps=2)
+    unforced = rbd.integrators.rollout(lambda q, v: step(q, v, jnp.zeros(3)), (q, v), steps=2)
     assert unforced[0].shape == (3, 4)
 
 
@@ -364,7 +374,7 @@ def test_bad_arguments():
     model = top()
     q, v, _, _ = zoo.state(model)
     dynamics = free(model)
-    euler = rbd.explicit_euler
+    euler = rbd.integrators.explicit_euler
     wrong: dict[str, Any] = {
         "q has shape": lambda: euler(model, dynamics, q[:3], v, 0.1),
         "v has dtype|v of shape": lambda: euler(model, dynamics, q, v.astype(jnp.float32), 0.1),
@@ -372,8 +382,8 @@ def test_bad_arguments():
         r"dynamics\(q, v\) has shape": lambda: euler(model, lambda q, v: q, q, v, 0.1),
         "returns two": lambda: euler(model, lambda q, v, z: v, q, v, 0.1, 0.0),
         "rate of z": lambda: euler(model, lambda q, v, z: (v, jnp.ones(2)), q, v, 0.1, 0.0),
-        "number of steps": lambda: rbd.rollout(lambda *s: s, (q, v)),
-        "either inputs": lambda: rbd.rollout(lambda *s: s, (q, v), v, steps=3),
+        "number of steps": lambda: rbd.integrators.rollout(lambda *s: s, (q, v)),
+        "either inputs": lambda: rbd.integrators.rollout(lambda *s: s, (q, v), v, steps=3),
     }
     for message, call in wrong.items():
         with pytest.raises(rbd.ArgumentError, match=message):
@@ -416,10 +426,10 @@ class Eccentric(joints.Joint):
 
 def eccentric():
     rng = np.random.default_rng(0)
-    links = [rbd.Link(name, zoo.random_inertia(rng)) for name in "ab"]
+    links = [rbd.model.Link(name, zoo.random_inertia(rng)) for name in "ab"]
     specs = [
-        rbd.JointSpec("ja", Eccentric(), None, "a", zoo.random_placement(rng)),
-        rbd.JointSpec("jb", joints.Planar(), "a", "b", zoo.random_placement(rng)),
+        rbd.model.JointSpec("ja", Eccentric(), None, "a", zoo.random_placement(rng)),
+        rbd.model.JointSpec("jb", joints.Planar(), "a", "b", zoo.random_placement(rng)),
     ]
     return rbd.build_model(links, specs)
 
@@ -433,7 +443,7 @@ def test_bracket(robot):
     @jax.jit
     def both(q, u, w, x):
         def b(u, w):
-            return rbd.velocity_bracket(model, u, w)
+            return rbd.configuration.velocity_bracket(model, u, w)
 
         def conjugated(s, t):
             """The motion t w, seen from where s u leads."""
@@ -456,7 +466,7 @@ def test_the_bracket_is_differentiable_in_the_joint():
     """Of a subspace with parameters: here they are of no effect, as turns are turns."""
     model = eccentric()
     _, u, w, _ = zoo.state(model)
-    slope = jax.grad(lambda m: jnp.sum(rbd.velocity_bracket(m, u, w)))(model)
+    slope = jax.grad(lambda m: jnp.sum(rbd.configuration.velocity_bracket(m, u, w)))(model)
     for leaf in jax.tree.leaves(slope):
         close(leaf, jnp.zeros_like(leaf), 1e-13)
 
@@ -466,7 +476,7 @@ def test_configuration_rate_is_the_rate_of_the_coordinates():
     q, v, _, _ = zoo.state(model)
     h = 1e-4
     ahead, behind = (rbd.integrate(model, q, s * v) for s in (h, -h))
-    close(rbd.configuration_rate(model, q, v), (ahead - behind) / (2 * h), 1e-7)
+    close(rbd.configuration.configuration_rate(model, q, v), (ahead - behind) / (2 * h), 1e-7)
 
 
 # ------------------------------------------------------------------------------------------ diffrax
@@ -495,7 +505,9 @@ def test_diffrax_agrees():
         return diffrax_adapter.normalized(model, jax.tree.map(lambda x: x[0], solution.ys))
 
     found = solve(y0)
-    expected = repeat(model, driven(model), rbd.runge_kutta_munthe_kaas)(y0, 0.25 / 512, 512)
+    expected = repeat(model, driven(model), rbd.integrators.runge_kutta_munthe_kaas)(
+        y0, 0.25 / 512, 512
+    )
     close(rbd.difference(model, expected[0], found[0]), jnp.zeros(model.nv), 1e-9)
     close(found[1], expected[1], 1e-9)
     close(found[2][1], expected[2][1], 1e-9)

@@ -188,9 +188,9 @@ class Cylindrical(joints.Joint):
 def test_a_new_joint_is_one_class():
     """No other line is needed: the algorithms take it, and agree with its chain of known joints."""
     z = (0, 0, 1)
-    known = rbd.Compound((joints.Prismatic(z), joints.Revolute(z)))
+    known = rbd.model.Compound((joints.Prismatic(z), joints.Revolute(z)))
     rng = np.random.default_rng(0)
-    links = [rbd.Link(name, zoo.random_inertia(rng)) for name in "abc"]
+    links = [rbd.model.Link(name, zoo.random_inertia(rng)) for name in "abc"]
     placements = [zoo.random_placement(rng) for _ in links]
 
     def robot(kind):
@@ -198,7 +198,7 @@ def test_a_new_joint_is_one_class():
         return rbd.build_model(
             links,
             [
-                rbd.JointSpec(f"j{i}", kinds[i], [None, "a", "b"][i], "abc"[i], placements[i])
+                rbd.model.JointSpec(f"j{i}", kinds[i], [None, "a", "b"][i], "abc"[i], placements[i])
                 for i in range(3)
             ],
         )

@@ -183,11 +183,14 @@ AXES = {"x": (1, 0, 0), "y": (0, 1, 0), "z": (0, 0, 1)}
 def two_links(kind) -> rbd.Model:
     """A link on a joint of the given kind, and a second one on a hinge."""
     rng = np.random.default_rng(7)
-    links = [rbd.Link("a", zoo.random_inertia(rng)), rbd.Link("b", zoo.random_inertia(rng))]
-    on_world = rbd.JointSpec("j", kind, None, "a", zoo.random_placement(rng))
+    links = [
+        rbd.model.Link("a", zoo.random_inertia(rng)),
+        rbd.model.Link("b", zoo.random_inertia(rng)),
+    ]
+    on_world = rbd.model.JointSpec("j", kind, None, "a", zoo.random_placement(rng))
     hinge = rbd.joints.Revolute((0.3, -1.0, 0.5))
     return rbd.build_model(
-        links, [on_world, rbd.JointSpec("k", hinge, "a", "b", zoo.random_placement(rng))]
+        links, [on_world, rbd.model.JointSpec("k", hinge, "a", "b", zoo.random_placement(rng))]
     )
 
 
@@ -198,7 +201,7 @@ def test_a_multi_dof_joint_is_its_chain_of_one_dof_joints(kind):
         (rbd.joints.Revolute if s.startswith("revolute") else rbd.joints.Prismatic)(AXES[s[-1]])
         for s in CHAINS[kind][0]
     ]
-    chain = two_links(rbd.Compound(tuple(stages)))
+    chain = two_links(rbd.model.Compound(tuple(stages)))
     joint = two_links(zoo.KINDS[kind](None))
     c, dc, ddc, _ = zoo.state(chain)
     c = 0.7 * c
@@ -239,9 +242,9 @@ def test_a_multi_dof_joint_is_its_chain_of_one_dof_joints(kind):
 
 def test_renaming_and_reordering_permutes_the_result():
     model, (q, v, a, _), x = case("connected")
-    links, specs = rbd.describe(model)
+    links, specs = rbd.model.describe(model)
     rename = {name: f"x{hash(name) % 97}_{name}" for name in model.body_names}
-    links = [rbd.Link(rename[link.name], link.inertia) for link in links][::-1]
+    links = [rbd.model.Link(rename[link.name], link.inertia) for link in links][::-1]
     specs = [
         dataclasses.replace(
             s, name=f"n_{s.name}", parent=rename.get(s.parent), child=rename[s.child]

@@ -6,7 +6,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from jaxrbd import _series, joints, se3, so3, spatial
+from jaxrbd import joints, se3, so3, spatial
+from jaxrbd._math import series
 from zoo import close
 
 ANGLES = [0.0, 1e-20, 1e-9, 1e-4, 0.3, 1.0, 1.99999, 2.00001, 3.0, np.pi - 1e-3, np.pi - 1e-7]
@@ -84,11 +85,11 @@ def test_jacobians_are_derivatives_of_exp(angle):
 
 
 SERIES = {
-    "cos": (_series.cos_sqrt, mpmath.cos),
-    "sinc": (_series.sinc, lambda t: mpmath.sin(t) / t),
-    "cosc": (_series.cosc, lambda t: (1 - mpmath.cos(t)) / t**2),
-    "sincc": (_series.sincc, lambda t: (t - mpmath.sin(t)) / t**3),
-    "half_cot": (_series.half_cot, lambda t: (1 - t / 2 * mpmath.cot(t / 2)) / t**2),
+    "cos": (series.cos_sqrt, mpmath.cos),
+    "sinc": (series.sinc, lambda t: mpmath.sin(t) / t),
+    "cosc": (series.cosc, lambda t: (1 - mpmath.cos(t)) / t**2),
+    "sincc": (series.sincc, lambda t: (t - mpmath.sin(t)) / t**3),
+    "half_cot": (series.half_cot, lambda t: (1 - t / 2 * mpmath.cot(t / 2)) / t**2),
 }
 
 
@@ -110,7 +111,7 @@ def test_series_and_three_derivatives_are_right_everywhere(name, x):
 
 
 def adjoint_coefficient(k):
-    return lambda x: _series.adjoint_coefficients(x)[k]
+    return lambda x: series.adjoint_coefficients(x)[k]
 
 
 ALL_SERIES = {

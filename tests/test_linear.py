@@ -6,7 +6,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from jaxrbd._linear import (
+from jaxrbd._math.linear import (
     complement,
     positive_inverse,
     positive_solve,

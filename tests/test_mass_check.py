@@ -11,23 +11,23 @@ import pytest
 import jaxrbd as rbd
 import real_robots
 import zoo
-from jaxrbd.checks import checked
 from jaxrbd.joints import Custom, FreeFlyer, Helical, Planar, Prismatic, Revolute, Spherical
-from jaxrbd.mass_check import singular_joints
+from jaxrbd.model.checks import checked
+from jaxrbd.model.mass_check import singular_joints
 from test_urdf_errors import SOUND
 
 X, Y, Z = np.eye(3)
-POINT, NOTHING = rbd.link_inertia(1.0), np.zeros(10)
-BALL = rbd.link_inertia(1.0, (0, 0, 0), np.eye(3))
-ROD = rbd.link_inertia(1.0, (0, 0, 0.5), np.diag([0.1, 0.1, 0]))
+POINT, NOTHING = rbd.model.link_inertia(1.0), np.zeros(10)
+BALL = rbd.model.link_inertia(1.0, (0, 0, 0), np.eye(3))
+ROD = rbd.model.link_inertia(1.0, (0, 0, 0.5), np.diag([0.1, 0.1, 0]))
 
 
 def robot(*parts):
     """Links a, b, ... in a chain of joints ja, jb, ...: (inertia, kind, fields of the joint)."""
     names = "abcdefgh"[: len(parts)]
-    links = [rbd.Link(name, inertia) for name, (inertia, *_) in zip(names, parts)]
+    links = [rbd.model.Link(name, inertia) for name, (inertia, *_) in zip(names, parts)]
     joints = [
-        rbd.JointSpec(f"j{name}", kind, parent, name, **dict(*fields))
+        rbd.model.JointSpec(f"j{name}", kind, parent, name, **dict(*fields))
         for name, parent, (_, kind, *fields) in zip(names, (None, *names), parts)
     ]
     return links, joints
@@ -40,17 +40,17 @@ def faults(links, joints):
 
 
 def at(xyz=(0, 0, 0), rpy=(0, 0, 0), **fields):
-    return {"placement": rbd.pose_matrix(xyz, rpy), **fields}
+    return {"placement": rbd.model.placement_matrix(xyz, rpy), **fields}
 
 
 def turned(R):
     """A point mass on an axis: whether it is seen to be there must not depend on rounding."""
-    return rbd.link_inertia(0.37, R @ Z * 0.7)
+    return rbd.model.link_inertia(0.37, R @ Z * 0.7)
 
 
 FAR = at((1.3, -0.2, 0.7), (0.3, 1.0, -2.0))
 BACK = np.linalg.inv(FAR["placement"])
-AXIS = rbd.pose_matrix((0, 0, 0), (0.7, -0.4, 1.1))[:3, :3]
+AXIS = rbd.model.placement_matrix((0, 0, 0), (0.7, -0.4, 1.1))[:3, :3]
 
 # name: (the chain, the joints that nothing resists)
 CASES = {
@@ -59,8 +59,8 @@ CASES = {
     "a massless leaf on a slide": ([(BALL, Revolute(X)), (NOTHING, Prismatic(X))], ["jb"]),
     "a massless robot": ([(NOTHING, FreeFlyer()), (NOTHING, Revolute(X))], ["ja", "jb"]),
     "armature": ([(BALL, Revolute(X)), (NOTHING, Revolute(X), {"armature": 1e-3})], []),
-    "a point mass on its axis": ([(rbd.link_inertia(1, (0, 0, 2)), Revolute(Z))], ["ja"]),
-    "a point mass beside its axis": ([(rbd.link_inertia(1, (1e-6, 0, 2)), Revolute(Z))], []),
+    "a point mass on its axis": ([(rbd.model.link_inertia(1, (0, 0, 2)), Revolute(Z))], ["ja"]),
+    "a point mass beside its axis": ([(rbd.model.link_inertia(1, (1e-6, 0, 2)), Revolute(Z))], []),
     "a point mass on a skew axis": ([(turned(AXIS), Revolute(AXIS @ Z))], ["ja"]),
     "a point mass on its slide": ([(POINT, Prismatic(Z))], []),
     "a point mass on its screw": ([(POINT, Helical(Z, 0.1))], []),
@@ -73,11 +73,11 @@ CASES = {
     "a rod that flies": ([(ROD, FreeFlyer())], ["ja"]),
     "a rod that flies with a body": ([(ROD, FreeFlyer()), (BALL, Revolute(X))], []),
     "a point mass in the plane": ([(POINT, Planar())], ["ja"]),
-    "a gimbal": ([(BALL, rbd.euler("zyx"))], []),
-    "a gimbal with a point mass in it": ([(POINT, rbd.universal(X, Y))], ["ja"]),
-    "a gimbal with armature": ([(POINT, rbd.universal(X, Y), {"armature": (1, 1)})], []),
+    "a gimbal": ([(BALL, rbd.model.euler("zyx"))], []),
+    "a gimbal with a point mass in it": ([(POINT, rbd.model.universal(X, Y))], ["ja"]),
+    "a gimbal with armature": ([(POINT, rbd.model.universal(X, Y), {"armature": (1, 1)})], []),
     "a gimbal with armature on one axis": (
-        [(POINT, rbd.universal(X, Y), {"armature": (1, 0)})],
+        [(POINT, rbd.model.universal(X, Y), {"armature": (1, 0)})],
         ["ja"],
     ),
     "two hinges on one axis": ([(NOTHING, Revolute(Z)), (BALL, Revolute(Z))], ["ja"]),
@@ -87,62 +87,69 @@ CASES = {
         [(NOTHING, Revolute(a)) for a in (X, Y, Z)] + [(BALL, Revolute(X))],
         ["ja"],
     ),
-    "a tool on a hinge": ([(NOTHING, Revolute(X)), (BALL, rbd.Fixed(), FAR)], []),
-    "a tool without mass": ([(BALL, Revolute(X)), (NOTHING, rbd.Fixed(), FAR)], []),
+    "a tool on a hinge": ([(NOTHING, Revolute(X)), (BALL, rbd.model.Fixed(), FAR)], []),
+    "a tool without mass": ([(BALL, Revolute(X)), (NOTHING, rbd.model.Fixed(), FAR)], []),
     "a point mass that is welded onto the axis": (
         [
             (NOTHING, Revolute(AXIS @ Z)),
-            (NOTHING, rbd.Fixed(), FAR),
-            (turned(AXIS), rbd.Fixed(), {"placement": BACK}),
+            (NOTHING, rbd.model.Fixed(), FAR),
+            (turned(AXIS), rbd.model.Fixed(), {"placement": BACK}),
         ],
         ["ja"],
     ),
     "a light finger on a heavy arm": (
         [
             (1e3 * BALL, Revolute(X)),
-            (rbd.link_inertia(1e-9, (0, 0, 0), 1e-15 * np.eye(3)), Revolute(Y), at((5, 5, 5))),
+            (
+                rbd.model.link_inertia(1e-9, (0, 0, 0), 1e-15 * np.eye(3)),
+                Revolute(Y),
+                at((5, 5, 5)),
+            ),
         ],
         [],
     ),
     "a follower gives its leader inertia": (
-        [(NOTHING, Revolute(X)), (BALL, Revolute(Y), {"mimic": rbd.Mimic("ja", 2.0)})],
+        [(NOTHING, Revolute(X)), (BALL, Revolute(Y), {"mimic": rbd.model.Mimic("ja", 2.0)})],
         [],
     ),
     "a follower without inertia": (
-        [(BALL, Revolute(X)), (NOTHING, Revolute(Y), {"mimic": rbd.Mimic("ja", 2.0)})],
+        [(BALL, Revolute(X)), (NOTHING, Revolute(Y), {"mimic": rbd.model.Mimic("ja", 2.0)})],
         [],
     ),
     "a follower that turns its leader's motion back": (
-        [(NOTHING, Revolute(X)), (BALL, Revolute(X), {"mimic": rbd.Mimic("ja", -1.0)})],
+        [(NOTHING, Revolute(X)), (BALL, Revolute(X), {"mimic": rbd.model.Mimic("ja", -1.0)})],
         ["ja"],
     ),
     "a follower that stands still": (
-        [(NOTHING, Revolute(X)), (NOTHING, Revolute(Y), {"mimic": rbd.Mimic("ja", 0.0)})],
+        [(NOTHING, Revolute(X)), (NOTHING, Revolute(Y), {"mimic": rbd.model.Mimic("ja", 0.0)})],
         ["ja"],
     ),
     "followers of a follower": (
         [
             (NOTHING, Revolute(X)),
-            (NOTHING, Revolute(Y), {"mimic": rbd.Mimic("jc", 2.0, 0.3)}),
-            (BALL, Revolute(Z), {"mimic": rbd.Mimic("ja", 2.0)}),
+            (NOTHING, Revolute(Y), {"mimic": rbd.model.Mimic("jc", 2.0, 0.3)}),
+            (BALL, Revolute(Z), {"mimic": rbd.model.Mimic("ja", 2.0)}),
         ],
         [],
     ),
     "a follower's armature": (
-        [(NOTHING, Revolute(X)), (NOTHING, Revolute(Y), {"mimic": rbd.Mimic("ja"), "armature": 1})],
+        [
+            (NOTHING, Revolute(X)),
+            (NOTHING, Revolute(Y), {"mimic": rbd.model.Mimic("ja"), "armature": 1}),
+        ],
         [],
     ),
     "a function that turns the motion back": (
         [
             (NOTHING, Revolute(X)),
-            (BALL, Revolute(X), {"mimic": rbd.Follow(("ja",), lambda x: -jnp.sin(x[0]))}),
+            (BALL, Revolute(X), {"mimic": rbd.model.Follow(("ja",), lambda x: -jnp.sin(x[0]))}),
         ],
         [],
     ),
     "a function that turns all of the motion back": (
         [
             (NOTHING, Revolute(X)),
-            (BALL, Revolute(X), {"mimic": rbd.Follow(("ja",), lambda x: -x[0])}),
+            (BALL, Revolute(X), {"mimic": rbd.model.Follow(("ja",), lambda x: -x[0])}),
         ],
         ["ja"],
     ),
@@ -175,7 +182,11 @@ TREES = {
     "coupled": (
         ["revolute", "revolute", "prismatic", "helical", "spherical", "revolute"],
         [-1, 0, 1, 2, 2, 0],
-        {2: rbd.Mimic("j5", -0.7, 0.2), 3: rbd.Mimic("j2", 1.5), 1: rbd.Mimic("j0", 0.4)},
+        {
+            2: rbd.model.Mimic("j5", -0.7, 0.2),
+            3: rbd.model.Mimic("j2", 1.5),
+            1: rbd.model.Mimic("j0", 0.4),
+        },
     ),
 }
 
@@ -189,7 +200,9 @@ def description(name):
         base = None if parent < 0 else f"l{parent}"
         place = zoo.random_placement(rng)
         joints.append(
-            rbd.JointSpec(f"j{i}", zoo.KINDS[kind](rng), base, f"l{i}", place, mimic=mimics.get(i))
+            rbd.model.JointSpec(
+                f"j{i}", zoo.KINDS[kind](rng), base, f"l{i}", place, mimic=mimics.get(i)
+            )
         )
     return joints
 
@@ -211,7 +224,7 @@ def test_against_the_eigenvalues_of_the_mass_matrix(name):
     for _ in range(60):
         shapes = rng.choice(4, size=len(joints), p=[0.25, 0.1, 0.1, 0.55])
         body = [NOTHING, POINT, ROD, zoo.random_inertia(rng)]
-        links = [rbd.Link(f"l{i}", body[k]) for i, k in enumerate(shapes)]
+        links = [rbd.model.Link(f"l{i}", body[k]) for i, k in enumerate(shapes)]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", rbd.InertiaWarning)
             M = np.asarray(mass_matrices(rbd.build_model(links, joints), keys))
@@ -253,14 +266,14 @@ def test_loading_warns_or_with_strict_refuses():
 
 def test_a_file_is_named_with_the_line_of_the_joint():
     """The wrist follows the shoulder; without that nothing resists it."""
-    assert rbd.validate_urdf(SOUND) == []
+    assert rbd.io.validate_urdf(SOUND) == []
     rbd.load_urdf(SOUND, strict=True)
     with pytest.warns(rbd.InertiaWarning, match="joint 'wrist'"):
         rbd.load_urdf(SOUND, mimic=False)
     with pytest.raises(rbd.RobotFileError, match=r"^<string>:19: the mass matrix .* joint 'wrist'"):
         rbd.load_urdf(SOUND, mimic=False, strict=True)
     free = SOUND.replace('<mimic joint="shoulder" multiplier="2" offset="0.5"/>', "")
-    (warning,) = rbd.validate_urdf(free)
+    (warning,) = rbd.io.validate_urdf(free)
     assert warning.startswith("<string>:19: warning: joint 'wrist': no link that moves with 'hand'")
 
 
@@ -271,12 +284,14 @@ def test_a_file_is_named_with_the_line_of_the_joint():
 def test_numbers_that_overflow_are_no_reason_to_fail(old, new):
     text = SOUND.replace(old, new, 1)
     assert text != SOUND
-    links, joints = rbd.parse_urdf(text, root_joint="free_flyer")[1:]
-    assert faults([*links, rbd.Link("far", BALL)], [*joints, on_hand()]) == {}
+    links, joints = rbd.io.parse_urdf(text, root_joint="free_flyer")[1:]
+    assert faults([*links, rbd.model.Link("far", BALL)], [*joints, on_hand()]) == {}
 
 
 def on_hand():
-    return rbd.JointSpec("far", Revolute(X), "hand", "far", rbd.pose_matrix((1e300, 1e300, 1)))
+    return rbd.model.JointSpec(
+        "far", Revolute(X), "hand", "far", rbd.model.placement_matrix((1e300, 1e300, 1))
+    )
 
 
 @pytest.mark.parametrize("name", rbd.robot_names())
@@ -293,7 +308,7 @@ def test_real_robots_are_named_exactly_where_their_mass_matrix_is_singular(root_
         pytest.skip("example-robot-data is not installed")
     singular = []
     for name in real_robots.ROBOTS:
-        _, links, joints = rbd.parse_urdf(
+        _, links, joints = rbd.io.parse_urdf(
             real_robots.path_of(name), root_joint=root_joint, mimic=name in real_robots.MIMIC
         )
         if faults(links, joints):

@@ -36,22 +36,24 @@ def our_shelf(model, state):
     results = {
         **jaxrbd.rnea_derivatives(model, q, v, a, f_ext)._asdict(),
         **jaxrbd.forward_dynamics_derivatives(model, q, v, tau, f_ext)._asdict(),
-        **jaxrbd.centroidal_derivatives(model, q, v, a)._asdict(),
+        **jaxrbd.algorithms.centroidal_derivatives(model, q, v, a)._asdict(),
         "coriolis_matrix": jaxrbd.coriolis_matrix(model, q, v),
-        "static_torque": jaxrbd.static_torque(model, q, f_ext),
+        "static_torque": jaxrbd.algorithms.static_torque(model, q, f_ext),
         "com_jacobian": jaxrbd.com_jacobian(model, kinematics),
         "centroidal_momentum": jaxrbd.centroidal_momentum(model, q, v),
-        "centroidal_momentum_rate": jaxrbd.centroidal_momentum_rate(model, q, v, a),
+        "centroidal_momentum_rate": jaxrbd.algorithms.centroidal_momentum_rate(model, q, v, a),
         "centroidal_momentum_matrix": jaxrbd.centroidal_momentum_matrix(model, kinematics),
-        "centroidal_momentum_matrix_dot": jaxrbd.centroidal_momentum_matrix_dot(model, q, v),
-        "aba_minverse": jaxrbd.aba_minverse(model, kinematics),
+        "centroidal_momentum_matrix_dot": jaxrbd.algorithms.centroidal_momentum_matrix_dot(
+            model, q, v
+        ),
+        "aba_minverse": jaxrbd.algorithms.aba_minverse(model, kinematics),
     }
     if "deepest" in model.frame_names:
         for ref in oracles.REFERENCES:
             J_dot = jaxrbd.frame_jacobian_dot(model, q, v, "deepest", ref)
             results[f"frame_jacobian_dot {ref}"] = J_dot
         for ref in ("local", "world"):  # in the third, ours is classical and Pinocchio's is not
-            of = jaxrbd.frame_acceleration_derivatives(model, q, v, a, "deepest", ref)
+            of = jaxrbd.algorithms.frame_acceleration_derivatives(model, q, v, a, "deepest", ref)
             results |= {f"{name} {ref}": x for name, x in of._asdict().items()}
     return results, identities(model, state, kinematics, M, results)
 
@@ -59,7 +61,7 @@ def our_shelf(model, state):
 def identities(model, state, kinematics, M, results):
     """Laws at one state: two sides of each, and what their rounding is relative to."""
     q, v, a, _, f_ext, _ = state
-    L, C = jaxrbd.ltl_factor(model, M), results["coriolis_matrix"]
+    L, C = jaxrbd.algorithms.ltl_factor(model, M), results["coriolis_matrix"]
     bias, gravity = jaxrbd.bias_force(model, q, v), jaxrbd.gravity_force(model, q)
     forces = jaxrbd.rnea(model, q, v, a, f_ext)
     free = jaxrbd.rnea(model, q, v, a)
@@ -71,7 +73,7 @@ def identities(model, state, kinematics, M, results):
             jaxrbd.crba(model, q),
         )
 
-    q_rate = jaxrbd.configuration_rate(model, q, v)
+    q_rate = jaxrbd.configuration.configuration_rate(model, q, v)
     fall, power, M_dot = jax.jvp(moving, (q, v), (q_rate, a))[1]
     pairs = {
         "L^T L = M": (L.T @ L, M, M),
@@ -206,8 +208,8 @@ def test_shelf(name, root_joint):
 # ------------------------------------------------------------------------- where Pinocchio is wrong
 
 WRONG = {
-    "JointModelSphericalZYX": jaxrbd.euler("zyx"),
-    "JointModelUniversal": jaxrbd.universal((1, 0, 0), (0, 1, 0)),
+    "JointModelSphericalZYX": jaxrbd.model.euler("zyx"),
+    "JointModelUniversal": jaxrbd.model.universal((1, 0, 0), (0, 1, 0)),
 }
 
 
@@ -223,8 +225,8 @@ def test_pinocchio_differentiates_joints_whose_subspace_moves_wrongly(kind):
     inertia = pin.Inertia(2.0, np.array([0.3, -0.2, 0.5]), np.diag([0.3, 0.4, 0.5]))
     oracle.appendBodyToJoint(index, inertia, pin.SE3.Identity())
     data = oracle.createData()
-    link = jaxrbd.Link("link", inertia.toDynamicParameters())
-    model = jaxrbd.build_model([link], [jaxrbd.JointSpec("joint", WRONG[kind], None, "link")])
+    link = jaxrbd.model.Link("link", inertia.toDynamicParameters())
+    model = jaxrbd.build_model([link], [jaxrbd.model.JointSpec("joint", WRONG[kind], None, "link")])
     q = np.array([0.4, -0.7, 0.9])[: model.nv]
     zero = np.zeros(model.nv)
 

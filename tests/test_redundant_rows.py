@@ -20,11 +20,11 @@ from zoo import close
 def bodies(*sizes, dtype):
     """Free bodies of these masses and moments of inertia."""
     links = [
-        rbd.Link(f"b{i}", rbd.link_inertia(mass, (0, 0, 0), moment * np.eye(3)))
+        rbd.model.Link(f"b{i}", rbd.model.link_inertia(mass, (0, 0, 0), moment * np.eye(3)))
         for i, (mass, moment) in enumerate(sizes)
     ]
     joints = [
-        rbd.JointSpec(f"j{i}", rbd.joints.FreeFlyer(), None, link.name)
+        rbd.model.JointSpec(f"j{i}", rbd.joints.FreeFlyer(), None, link.name)
         for i, link in enumerate(links)
     ]
     return rbd.build_model(links, joints).astype(dtype)
@@ -210,8 +210,8 @@ def test_a_point_on_the_axis_of_its_only_joint():
     placement[:3, :3] = np.asarray(so3.exp(jnp.array([0.3, -1.2, 0.7])))
     placement[:3, 3] = 0.1, 0.7, -0.3
     axis = np.array([1.0, 2.0, -0.7])
-    link = rbd.Link("l0", rbd.link_inertia(2.0, (0.3, 0.1, 0.0), 0.1 * np.eye(3)))
-    joint = rbd.JointSpec("j0", rbd.joints.Revolute(axis), None, "l0", placement)
+    link = rbd.model.Link("l0", rbd.model.link_inertia(2.0, (0.3, 0.1, 0.0), 0.1 * np.eye(3)))
+    joint = rbd.model.JointSpec("j0", rbd.joints.Revolute(axis), None, "l0", placement)
     model = rbd.build_model([link], [joint])
     q, v, tau = jnp.array([0.4]), jnp.array([1.3]), jnp.array([0.2])
     on_the_axis = con.point(None, "l0", (0.0, 0.0, 0.0), 0.37 * axis)

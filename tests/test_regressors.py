@@ -32,8 +32,8 @@ def case(name):
         bare = eqx.tree_at(lambda m: m.armature, model, jnp.zeros_like(model.armature))
         return {
             "Y": rbd.joint_torque_regressor(model, q, v, a),
-            "y_T": rbd.kinetic_energy_regressor(model, q, v),
-            "y_U": rbd.potential_energy_regressor(model, q),
+            "y_T": rbd.algorithms.kinetic_energy_regressor(model, q, v),
+            "y_U": rbd.algorithms.potential_energy_regressor(model, q),
             "tau": rbd.rnea(bare, q, v, a),
             "T": rbd.kinetic_energy(bare, q, v),
             "U": rbd.potential_energy(model, q),
@@ -69,7 +69,7 @@ def test_body_regressor_is_the_newton_euler_equation(rng):
     """For inertias that no body has, too: it is linear. Leading axes are broadcast."""
     V, A = jnp.array(rng.normal(size=(4, 1, 6))), jnp.array(rng.normal(size=(3, 6)))
     inertia = jnp.array(rng.normal(size=(4, 3, 10)))
-    Y = rbd.body_regressor(V, A)
+    Y = rbd.algorithms.body_regressor(V, A)
     assert Y.shape == (4, 3, 6, 10)
     force = spatial.apply_inertia(inertia, A) + spatial.gyroscopic_force(inertia, V)
     close(jnp.einsum("...ij,...j", Y, inertia), force, 1e-14)
@@ -122,8 +122,8 @@ def test_single_precision():
     x = case("connected")[1]
     pairs = (
         (rbd.joint_torque_regressor(single, q32, v32, a32), x["Y"]),
-        (rbd.kinetic_energy_regressor(single, q32, v32), x["y_T"]),
-        (rbd.potential_energy_regressor(single, q32), x["y_U"]),
+        (rbd.algorithms.kinetic_energy_regressor(single, q32, v32), x["y_T"]),
+        (rbd.algorithms.potential_energy_regressor(single, q32), x["y_U"]),
     )
     for ours, expected in pairs:
         assert ours.dtype == jnp.float32
@@ -142,7 +142,7 @@ def test_single_precision():
 )
 def test_wrong_motions(V, A, message):
     with pytest.raises(rbd.ArgumentError, match=message):
-        rbd.body_regressor(V, A)
+        rbd.algorithms.body_regressor(V, A)
 
 
 # ------------------------------------------------------------------------------------- Pinocchio
@@ -182,8 +182,8 @@ def test_regressors_are_those_of_pinocchio(name, root_joint):
 @jax.jit
 def regressors(model, q, v, a, V, A):
     return {
-        "body": rbd.body_regressor(V, A),
+        "body": rbd.algorithms.body_regressor(V, A),
         "torque": rbd.joint_torque_regressor(model, q, v, a),
-        "kinetic": rbd.kinetic_energy_regressor(model, q, v),
-        "potential": rbd.potential_energy_regressor(model, q),
+        "kinetic": rbd.algorithms.kinetic_energy_regressor(model, q, v),
+        "potential": rbd.algorithms.potential_energy_regressor(model, q),
     }

@@ -48,12 +48,12 @@ def work():
 def likenesses(tmp_path):
     """Robots of the structure of `zoo.small()`: with other numbers, and the same one come back."""
     model = zoo.small()
-    rbd.save_model(model, tmp_path / "robot.jaxrbd")
+    rbd.io.save_model(model, tmp_path / "robot.jaxrbd")
     return {
         "other numbers": zoo.build(KINDS, [-1, 0, 1], seed=7, armature=0.3, gravity=(1, 2, 3)),
         "built again": zoo.build(KINDS, [-1, 0, 1], seed=4),
         "copied": copy.deepcopy(model),
-        "loaded": rbd.load_model(tmp_path / "robot.jaxrbd"),
+        "loaded": rbd.io.load_model(tmp_path / "robot.jaxrbd"),
         "cast and back": model.astype("float32").astype("float64"),
         "with dissipation and without": model.with_dissipation().with_dissipation(False),
         "mapped and back": jax.tree.map(
@@ -144,7 +144,7 @@ import jaxrbd
 events = []
 jax.monitoring.register_event_listener(lambda event, **_: events.append(event))
 for robot in sys.argv[1:]:
-    model = jaxrbd.load_model(robot)
+    model = jaxrbd.io.load_model(robot)
     q = jaxrbd.neutral(model)
     for call in (jaxrbd.gravity_force, jax.jit(lambda _, q: jaxrbd.gravity_force(model, q))):
         events.clear()
@@ -163,9 +163,9 @@ def test_a_process_finds_what_another_compiled(tmp_path):
     )
     script = PROCESS.format(recipe=recipe.replace("/var/cache/robot", str(tmp_path / "cache")))
     model = zoo.chain(1)
-    rbd.save_model(model, tmp_path / "light")
+    rbd.io.save_model(model, tmp_path / "light")
     heavy = eqx.tree_at(lambda m: m.inertia, model, 2 * model.inertia)
-    rbd.save_model(dataclasses.replace(heavy, name="another"), tmp_path / "heavy")
+    rbd.io.save_model(dataclasses.replace(heavy, name="another"), tmp_path / "heavy")
     environment = {k: v for k, v in os.environ.items() if "CACHE" not in k}
 
     def events(*robots):

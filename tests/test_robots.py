@@ -43,7 +43,7 @@ def test_robot_is_sound(name):
     model = jaxrbd.load_robot(name)
     assert model.nv == dofs
     assert float(jaxrbd.total_mass(model)) == pytest.approx(mass)
-    assert jaxrbd.validate_urdf(robot_path(name)) == []
+    assert jaxrbd.io.validate_urdf(robot_path(name)) == []
     keys = jax.random.split(jax.random.key(0), 20)
     q = jax.vmap(jaxrbd.random_configuration, (None, 0))(model, keys)
     M = jax.vmap(jaxrbd.crba, (None, 0))(model, q)

@@ -64,27 +64,27 @@ def test_a_model_comes_back_to_the_bit(name, dtype, tmp_path):
     model = MODELS[name]()
     if dtype == "float32":
         model = model.astype(dtype)
-    rbd.save_model(model, tmp_path / "robot.jaxrbd")
-    found = rbd.load_model(tmp_path / "robot.jaxrbd")
+    rbd.io.save_model(model, tmp_path / "robot.jaxrbd")
+    found = rbd.io.load_model(tmp_path / "robot.jaxrbd")
     same(found, model)
     assert repr(found) == repr(model)
-    rbd.save_model(found, str(tmp_path / "again.jaxrbd"))
+    rbd.io.save_model(found, str(tmp_path / "again.jaxrbd"))
     assert (tmp_path / "again.jaxrbd").read_bytes() == (tmp_path / "robot.jaxrbd").read_bytes()
 
 
 @pytest.mark.parametrize("name", real_robots.mostly_slow())
 def test_real_robots_come_back(name, tmp_path):
     model = real_robots.load(name, "free_flyer", name in real_robots.MIMIC)
-    rbd.save_model(model, tmp_path / "robot.jaxrbd")
-    same(rbd.load_model(tmp_path / "robot.jaxrbd"), model)
+    rbd.io.save_model(model, tmp_path / "robot.jaxrbd")
+    same(rbd.io.load_model(tmp_path / "robot.jaxrbd"), model)
 
 
 def test_neither_the_robots_file_nor_any_other_is_needed(tmp_path):
     urdf, saved = tmp_path / "arm.urdf", tmp_path / "arm.jaxrbd"
     urdf.write_bytes(robot_path("arm7").read_bytes())
-    rbd.save_model(rbd.load_urdf(urdf), saved)
+    rbd.io.save_model(rbd.load_urdf(urdf), saved)
     urdf.unlink()
-    same(rbd.load_model(saved), rbd.load_robot("arm7"))
+    same(rbd.io.load_model(saved), rbd.load_robot("arm7"))
 
 
 def test_every_joint_kind_can_be_saved():
@@ -104,23 +104,29 @@ def test_every_joint_kind_can_be_saved():
 def test_functions_are_not_saved(tmp_path):
     path = tmp_path / "robot.jaxrbd"
     with pytest.raises(rbd.ArgumentError, match="joint 'j1' is a Custom"):
-        rbd.save_model(zoo.following(), path)
-    links = [rbd.Link(name, rbd.link_inertia(1.0, (0.1, 0.2, 0.3))) for name in ("a", "b")]
+        rbd.io.save_model(zoo.following(), path)
+    links = [
+        rbd.model.Link(name, rbd.model.link_inertia(1.0, (0.1, 0.2, 0.3))) for name in ("a", "b")
+    ]
     specs = [
-        rbd.JointSpec("first", joints.Revolute((0, 0, 1)), None, "a"),
-        rbd.JointSpec(
-            "second", joints.Revolute((0, 1, 0)), "a", "b", mimic=rbd.Follow(("first",), jnp.sum)
+        rbd.model.JointSpec("first", joints.Revolute((0, 0, 1)), None, "a"),
+        rbd.model.JointSpec(
+            "second",
+            joints.Revolute((0, 1, 0)),
+            "a",
+            "b",
+            mimic=rbd.model.Follow(("first",), jnp.sum),
         ),
     ]
     with pytest.raises(rbd.ArgumentError, match="joint 'second' follows others by a function"):
-        rbd.save_model(rbd.build_model(links, specs), path)
+        rbd.io.save_model(rbd.build_model(links, specs), path)
 
     class Own(joints.Revolute):
         pass
 
-    specs[1] = rbd.JointSpec("second", Own((0, 1, 0)), "a", "b")
+    specs[1] = rbd.model.JointSpec("second", Own((0, 1, 0)), "a", "b")
     with pytest.raises(rbd.ArgumentError, match=r"joint 'second' is a Own.*expected one of Revol"):
-        rbd.save_model(rbd.build_model(links, specs), path)
+        rbd.io.save_model(rbd.build_model(links, specs), path)
     assert not [*tmp_path.iterdir()]
 
 
@@ -144,7 +150,7 @@ def test_a_model_that_is_none_is_not_saved(change, message, tmp_path):
         is_leaf=lambda x: x is None,
     )
     with pytest.raises(rbd.ArgumentError, match=message):
-        rbd.save_model(wrong, tmp_path / "robot.jaxrbd")
+        rbd.io.save_model(wrong, tmp_path / "robot.jaxrbd")
     assert not [*tmp_path.iterdir()]
 
 
@@ -154,7 +160,7 @@ def test_a_model_that_is_none_is_not_saved(change, message, tmp_path):
 @pytest.mark.parametrize("failing", ["fsync", "replace", "write"])
 def test_a_write_that_fails_leaves_the_old_file_and_no_litter(failing, tmp_path, monkeypatch):
     path, other = tmp_path / "robot.jaxrbd", zoo.connected()
-    rbd.save_model(zoo.small(), path)
+    rbd.io.save_model(zoo.small(), path)
     before = path.read_bytes()
 
     def fail(*_):
@@ -167,7 +173,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_litter(failing, tmp_path,
         monkeypatch.setattr(pathlib.Path, "replace", fail)
     disk = full_disk() if failing == "write" else contextlib.nullcontext()
     with disk, pytest.raises(OSError, match=r"no space|too large"):
-        rbd.save_model(other, path)
+        rbd.io.save_model(other, path)
     assert path.read_bytes() == before
     assert [*tmp_path.iterdir()] == [path]
 
@@ -241,7 +247,7 @@ def test_what_a_killed_writer_leaves_is_removed_by_the_next(tmp_path):
     }
     for name, content in others.items():
         (tmp_path / name).write_bytes(content)
-    rbd.save_model(zoo.small(), path)
+    rbd.io.save_model(zoo.small(), path)
     assert not any(file.exists() for file in [empty, *left])
     assert sorted(file.name for file in tmp_path.iterdir()) == sorted([path.name, *others])
     assert all((tmp_path / name).read_bytes() == content for name, content in others.items())
@@ -261,9 +267,9 @@ def test_writers_at_once_leave_each_others_new_files(tmp_path, monkeypatch):
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", save_in_between)
-    rbd.save_model(zoo.small(), path)
+    rbd.io.save_model(zoo.small(), path)
     assert len(seen) == 2, "the new file of this writer is still there when the other has ended"
-    same(rbd.load_model(path), zoo.small())
+    same(rbd.io.load_model(path), zoo.small())
     assert [*tmp_path.iterdir()] == [path]
 
 
@@ -278,7 +284,7 @@ def test_a_new_file_that_another_removed_before_it_was_locked_is_made_again(tmp_
         return flock(file, how)
 
     monkeypatch.setattr(fcntl, "flock", remove_first)
-    rbd.save_model(zoo.small(), tmp_path / "robot.jaxrbd")
+    rbd.io.save_model(zoo.small(), tmp_path / "robot.jaxrbd")
     assert len(removed) == 1
     assert [*tmp_path.iterdir()] == [tmp_path / "robot.jaxrbd"]
 
@@ -287,15 +293,15 @@ def test_a_link_stays_a_link_and_a_new_file_has_the_usual_mode(tmp_path):
     target, link, plain = tmp_path / "target", tmp_path / "link", tmp_path / "plain"
     plain.write_bytes(b"")
     link.symlink_to(target)
-    rbd.save_model(zoo.small(), link)
+    rbd.io.save_model(zoo.small(), link)
     assert link.is_symlink()
     assert target.stat().st_mode == plain.stat().st_mode
-    same(rbd.load_model(link), zoo.small())
+    same(rbd.io.load_model(link), zoo.small())
 
 
 def test_a_folder_that_is_not_there(tmp_path):
     with pytest.raises(FileNotFoundError):
-        rbd.save_model(zoo.small(), tmp_path / "nowhere" / "robot.jaxrbd")
+        rbd.io.save_model(zoo.small(), tmp_path / "nowhere" / "robot.jaxrbd")
 
 
 # ----------------------------------------------------------------------------------- refused files
@@ -305,7 +311,7 @@ def test_a_folder_that_is_not_there(tmp_path):
 def saved(tmp_path_factory) -> bytes:
     """The file of a robot with joints that follow others."""
     path = tmp_path_factory.mktemp("saved") / "file"
-    rbd.save_model(zoo.coupled(), path)
+    rbd.io.save_model(zoo.coupled(), path)
     return path.read_bytes()
 
 
@@ -313,7 +319,7 @@ def refused(data: bytes, message: str, tmp_path) -> None:
     path = tmp_path / "robot.jaxrbd"
     path.write_bytes(data)
     with pytest.raises(rbd.SavedFileError, match=message) as error:
-        rbd.load_model(path)
+        rbd.io.load_model(path)
     assert str(error.value).startswith(f"{path}: ")
     assert error.value.file == str(path)
 
@@ -339,9 +345,9 @@ def test_a_foreign_file(data, message, tmp_path):
 
 def test_a_file_that_cannot_be_read(tmp_path):
     with pytest.raises(rbd.SavedFileError, match=r"nowhere: the file cannot be read: No such file"):
-        rbd.load_model(tmp_path / "nowhere")
+        rbd.io.load_model(tmp_path / "nowhere")
     with pytest.raises(rbd.SavedFileError, match="the file cannot be read"):
-        rbd.load_model(tmp_path)
+        rbd.io.load_model(tmp_path)
 
 
 def test_every_truncation_and_every_altered_byte_is_refused(saved, tmp_path):
@@ -442,27 +448,27 @@ def test_a_header_that_is_none(contents, tmp_path):
 def test_a_model_is_cast_on_request(tmp_path):
     path = tmp_path / "robot.jaxrbd"
     model = zoo.small()
-    rbd.save_model(model, path)
-    same(rbd.load_model(path, dtype="float32"), model.astype("float32"))
-    rbd.save_model(model.astype("float32"), path)
-    same(rbd.load_model(path, dtype=np.float64), model.astype("float32").astype("float64"))
+    rbd.io.save_model(model, path)
+    same(rbd.io.load_model(path, dtype="float32"), model.astype("float32"))
+    rbd.io.save_model(model.astype("float32"), path)
+    same(rbd.io.load_model(path, dtype=np.float64), model.astype("float32").astype("float64"))
     with pytest.raises(rbd.ArgumentError, match="dtype is float16, expected float32 or float64"):
-        rbd.load_model(path, dtype="float16")
+        rbd.io.load_model(path, dtype="float16")
 
 
 def test_doubles_are_not_made_singles_in_silence(tmp_path):
     path = tmp_path / "robot.jaxrbd"
-    rbd.save_model(zoo.small(), path)
+    rbd.io.save_model(zoo.small(), path)
     with jax.enable_x64(False):
         with pytest.raises(rbd.ArgumentError, match=r"robot.jaxrbd: .*jax_enable_x64"):
-            rbd.load_model(path)
-        assert rbd.load_model(path, dtype="float32").dtype == np.float32
+            rbd.io.load_model(path)
+        assert rbd.io.load_model(path, dtype="float32").dtype == np.float32
 
 
 def test_the_file_is_what_the_document_says(tmp_path):
     """Read by numpy and json alone, as docs/saving.md has it."""
     model = zoo.connected()
-    rbd.save_model(model, tmp_path / "robot.jaxrbd")
+    rbd.io.save_model(model, tmp_path / "robot.jaxrbd")
     document = pathlib.Path(__file__).parents[1] / "docs" / "saving.md"
     (recipe,) = [
         text.partition("```")[0]

@@ -218,43 +218,48 @@ def mesh():
 def test_over_devices_is_vmap(mesh):
     model, (q, v, a) = on_devices.samples()
     expected = jax.jit(jax.vmap(on_devices.motion, on_devices.SHARED))(model, q, v, a)
-    found = rbd.over_devices(on_devices.motion, mesh, on_devices.SHARED, block=5)(model, q, v, a)
+    found = rbd.sharding.over_devices(on_devices.motion, mesh, on_devices.SHARED, block=5)(
+        model, q, v, a
+    )
     jax.tree.map(close, found, expected)
 
 
 def test_pad_batch_repeats_samples():
     batch = {"q": jnp.arange(6.0).reshape(3, 2), "n": np.arange(3)}
-    padded, size = rbd.pad_batch(batch, 4)
+    padded, size = rbd.sharding.pad_batch(batch, 4)
     assert size == 3
     np.testing.assert_array_equal(padded["q"], [[0, 1], [2, 3], [4, 5], [0, 1]])
     np.testing.assert_array_equal(padded["n"], [0, 1, 2, 0])
-    padded, size = rbd.pad_batch(batch, 8)
+    padded, size = rbd.sharding.pad_batch(batch, 8)
     np.testing.assert_array_equal(padded["n"], [0, 1, 2, 0, 1, 2, 0, 1])
-    assert rbd.pad_batch(batch, 3)[0] is batch
+    assert rbd.sharding.pad_batch(batch, 3)[0] is batch
 
 
 def test_shares_of_one_process_are_the_batch(mesh):
     batch = (np.arange(6.0).reshape(3, 2), np.arange(3))
-    split = rbd.shard_batch(batch, mesh)
+    split = rbd.sharding.shard_batch(batch, mesh)
     assert all(x.sharding.spec == jax.P(("batch",)) for x in split)
-    jax.tree.map(np.testing.assert_array_equal, rbd.local_batch(split), batch)
+    jax.tree.map(np.testing.assert_array_equal, rbd.sharding.local_batch(split), batch)
 
 
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda f, mesh: rbd.over_devices(f, mesh, 1), "in_axes is 1"),
-        (lambda f, mesh: rbd.over_devices(f, mesh, block=0), "block is 0"),
+        (lambda f, mesh: rbd.sharding.over_devices(f, mesh, 1), "in_axes is 1"),
+        (lambda f, mesh: rbd.sharding.over_devices(f, mesh, block=0), "block is 0"),
         (
-            lambda f, mesh: rbd.over_devices(f, mesh, (0, None))(jnp.ones(2)),
+            lambda f, mesh: rbd.sharding.over_devices(f, mesh, (0, None))(jnp.ones(2)),
             "1 arguments, expected 2",
         ),
-        (lambda f, mesh: rbd.over_devices(f, mesh)(jnp.ones(2), jnp.ones(3)), "have no batch"),
-        (lambda f, mesh: rbd.over_devices(f, mesh)(jnp.ones(())), "have no batch"),
-        (lambda f, mesh: rbd.pad_batch({"q": jnp.ones((0, 3))}, 4), "have no batch"),
-        (lambda f, mesh: rbd.pad_batch(jnp.ones(3), 0), "multiple is 0"),
-        (lambda f, mesh: rbd.shard_batch(jnp.ones(()), mesh), "have no batch"),
-        (lambda f, mesh: rbd.local_batch({}), "have no batch"),
+        (
+            lambda f, mesh: rbd.sharding.over_devices(f, mesh)(jnp.ones(2), jnp.ones(3)),
+            "have no batch",
+        ),
+        (lambda f, mesh: rbd.sharding.over_devices(f, mesh)(jnp.ones(())), "have no batch"),
+        (lambda f, mesh: rbd.sharding.pad_batch({"q": jnp.ones((0, 3))}, 4), "have no batch"),
+        (lambda f, mesh: rbd.sharding.pad_batch(jnp.ones(3), 0), "multiple is 0"),
+        (lambda f, mesh: rbd.sharding.shard_batch(jnp.ones(()), mesh), "have no batch"),
+        (lambda f, mesh: rbd.sharding.local_batch({}), "have no batch"),
     ],
 )
 def test_wrong_arguments(mesh, call, words):

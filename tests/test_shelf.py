@@ -37,13 +37,13 @@ def case(name):
 def test_branch_sparse_factor(name):
     """`L^T L = M`, lower-triangular, with the zeros of M, and solving with it gives `M^-1 b`."""
     model, _, _, b, M = case(name)
-    L = rbd.ltl_factor(model, M)
+    L = rbd.algorithms.ltl_factor(model, M)
     close(L.T @ L, M, 1e-14)
     close(jnp.tril(L), L, 0)
     body = model.topology.dof_body
     apart = ~model.topology.supports[np.ix_(body, body)]
     assert not np.any(np.tril(np.array(L)) * (apart & apart.T))
-    x = rbd.ltl_solve(model, L, b)
+    x = rbd.algorithms.ltl_solve(model, L, b)
     close(M @ x, b, 1e-15 * np.linalg.cond(M))
 
 
@@ -53,7 +53,7 @@ def test_derivative_of_the_branch_sparse_solution():
     dM = M @ M
 
     def solution(M):
-        return rbd.ltl_solve(model, rbd.ltl_factor(model, M), b)
+        return rbd.algorithms.ltl_solve(model, rbd.algorithms.ltl_factor(model, M), b)
 
     x, dx = jax.jit(lambda M, dM: jax.jvp(solution, (M,), (dM,)))(M, dM)
     close(dx, -jnp.linalg.solve(M, dM @ x), 1e-14 * np.linalg.cond(M))
@@ -62,15 +62,15 @@ def test_derivative_of_the_branch_sparse_solution():
 def test_no_branches_where_joints_follow_others():
     model, _, _, b, M = case("coupled")
     with pytest.raises(rbd.ArgumentError, match="follow others"):
-        rbd.ltl_factor(model, M)
+        rbd.algorithms.ltl_factor(model, M)
     with pytest.raises(rbd.ArgumentError, match="follow others"):
-        rbd.ltl_solve(model, M, b)
+        rbd.algorithms.ltl_solve(model, M, b)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_inverse_by_the_dof_tree(name):
     model, q, _, _, M = case(name)
-    Minv = rbd.aba_minverse(model, q)
+    Minv = rbd.algorithms.aba_minverse(model, q)
     close(M @ Minv, jnp.eye(model.nv), 1e-14 * np.linalg.cond(M))
     close(Minv, Minv.T, 0)
 
@@ -82,36 +82,36 @@ def test_delassus_matrix_and_operational_space_inertia():
     model, q, _, _, M = case("connected")
     frames = ("l8", "l3")
     J = jnp.concatenate([rbd.frame_jacobian(model, q, name) for name in frames])
-    D = rbd.delassus_matrix(model, q, frames)
+    D = rbd.algorithms.delassus_matrix(model, q, frames)
     close(D, J @ jnp.linalg.solve(M, J.T), 1e-11)
-    Lambda = rbd.operational_space_inertia(model, q, frames)
+    Lambda = rbd.algorithms.operational_space_inertia(model, q, frames)
     close(Lambda @ D, jnp.eye(12), 1e-9)
-    damped = rbd.operational_space_inertia(model, q, frames, damping=0.5)
+    damped = rbd.algorithms.operational_space_inertia(model, q, frames, damping=0.5)
     close(damped @ (D + 0.5 * jnp.eye(12)), jnp.eye(12), 1e-11)
 
 
 def test_a_free_body_is_felt_as_its_own_inertia():
     model = zoo.build(["free_flyer"], [-1])
     q = zoo.state(model)[0]
-    felt = rbd.operational_space_inertia(model, q, ("l0",), "local")
+    felt = rbd.algorithms.operational_space_inertia(model, q, ("l0",), "local")
     close(felt, spatial.inertia_matrix(model.inertia[0]), 1e-12)
 
 
 def test_static_torque_balances_gravity_and_external_forces():
     model, q, _, _, _ = case("connected")
     f_ext = zoo.state(model)[3]
-    close(rbd.static_torque(model, q), rbd.gravity_force(model, q))
+    close(rbd.algorithms.static_torque(model, q), rbd.gravity_force(model, q))
     zero = jnp.zeros(model.nv)
-    close(rbd.static_torque(model, q, f_ext), rbd.rnea(model, q, zero, zero, f_ext))
+    close(rbd.algorithms.static_torque(model, q, f_ext), rbd.rnea(model, q, zero, zero, f_ext))
 
 
 def test_a_frame_welded_to_a_body():
     """Its velocity is the rate of its pose and is `J v`, and a force on it does its work."""
     rng = np.random.default_rng(4)
-    links = [rbd.Link(name, zoo.random_inertia(rng)) for name in ("arm", "tool")]
+    links = [rbd.model.Link(name, zoo.random_inertia(rng)) for name in ("arm", "tool")]
     specs = [
-        rbd.JointSpec("ball", rbd.joints.Spherical(), None, "arm", zoo.random_placement(rng)),
-        rbd.JointSpec("weld", rbd.Fixed(), "arm", "tool", zoo.random_placement(rng)),
+        rbd.model.JointSpec("ball", rbd.joints.Spherical(), None, "arm", zoo.random_placement(rng)),
+        rbd.model.JointSpec("weld", rbd.model.Fixed(), "arm", "tool", zoo.random_placement(rng)),
     ]
     model = rbd.build_model(links, specs)
     q, v, _, _ = zoo.state(model)
@@ -135,18 +135,21 @@ def test_a_frame_welded_to_a_body():
 
 
 def test_point_jacobian_of_a_frame_fixed_to_the_world():
-    base = rbd.Link("base")
-    arm = rbd.Link("arm", rbd.link_inertia(1.0, (0, 0, 1)))
+    base = rbd.model.Link("base")
+    arm = rbd.model.Link("arm", rbd.model.link_inertia(1.0, (0, 0, 1)))
     joints = [
-        rbd.JointSpec("weld", rbd.Fixed(), None, "base"),
-        rbd.JointSpec("hinge", rbd.joints.Revolute((0, 1, 0)), "base", "arm"),
+        rbd.model.JointSpec("weld", rbd.model.Fixed(), None, "base"),
+        rbd.model.JointSpec("hinge", rbd.joints.Revolute((0, 1, 0)), "base", "arm"),
     ]
     model = rbd.build_model([base, arm], joints)
     q = jnp.zeros(1)
-    close(rbd.point_jacobian(model, q, "base", jnp.ones(3)), jnp.zeros((3, 1)))
-    close(rbd.point_jacobian(model, q, "arm", jnp.array([0, 0, 2.0])), jnp.array([[2.0], [0], [0]]))
+    close(rbd.algorithms.point_jacobian(model, q, "base", jnp.ones(3)), jnp.zeros((3, 1)))
+    close(
+        rbd.algorithms.point_jacobian(model, q, "arm", jnp.array([0, 0, 2.0])),
+        jnp.array([[2.0], [0], [0]]),
+    )
     zero = jnp.zeros(1)
-    for found in rbd.frame_acceleration_derivatives(model, q, zero, zero, "base"):
+    for found in rbd.algorithms.frame_acceleration_derivatives(model, q, zero, zero, "base"):
         close(found, jnp.zeros((6, 1)))
     close(rbd.frame_jacobian_dot(model, q, zero, "base"), jnp.zeros((6, 1)))
 
@@ -160,8 +163,8 @@ def test_jacobian_rates_far_from_the_world():
         rbd.rnea_derivatives(model, q, v, a), rbd.rnea_derivatives(model, far, v, a)
     ):
         close(there, near, 1e-12)
-    A = rbd.centroidal_derivatives(model, q, v, a)
-    for near, there in zip(A, rbd.centroidal_derivatives(model, far, v, a)):
+    A = rbd.algorithms.centroidal_derivatives(model, q, v, a)
+    for near, there in zip(A, rbd.algorithms.centroidal_derivatives(model, far, v, a)):
         close(there, near, 1e-11)
 
 
@@ -232,15 +235,17 @@ SIZED = {
     "rnea_second_order": lambda m, q, v: rbd.rnea_second_order(m, q, v, v, v),
     "coriolis_matrix": rbd.coriolis_matrix,
     "frame_jacobian_dot": lambda m, q, v: rbd.frame_jacobian_dot(m, q, v, "l1"),
-    "frame_acceleration_derivatives": lambda m, q, v: rbd.frame_acceleration_derivatives(
+    "frame_acceleration_derivatives": lambda m, q, v: rbd.algorithms.frame_acceleration_derivatives(
         m, q, v, v, "l1"
     ),
-    "point_jacobian": lambda m, q, v: rbd.point_jacobian(m, q, "l1", jnp.ones(3)),
-    "centroidal_derivatives": lambda m, q, v: rbd.centroidal_derivatives(m, q, v, v),
-    "centroidal_momentum_matrix_dot": rbd.centroidal_momentum_matrix_dot,
-    "delassus_matrix": lambda m, q, v: rbd.delassus_matrix(m, q, ("l1",)),
-    "aba_minverse": lambda m, q, v: rbd.aba_minverse(m, q),
-    "ltl": lambda m, q, v: rbd.ltl_solve(m, rbd.ltl_factor(m, rbd.crba(m, q)), v),
+    "point_jacobian": lambda m, q, v: rbd.algorithms.point_jacobian(m, q, "l1", jnp.ones(3)),
+    "centroidal_derivatives": lambda m, q, v: rbd.algorithms.centroidal_derivatives(m, q, v, v),
+    "centroidal_momentum_matrix_dot": rbd.algorithms.centroidal_momentum_matrix_dot,
+    "delassus_matrix": lambda m, q, v: rbd.algorithms.delassus_matrix(m, q, ("l1",)),
+    "aba_minverse": lambda m, q, v: rbd.algorithms.aba_minverse(m, q),
+    "ltl": lambda m, q, v: rbd.algorithms.ltl_solve(
+        m, rbd.algorithms.ltl_factor(m, rbd.crba(m, q)), v
+    ),
     "joint_torque_regressor": lambda m, q, v: rbd.joint_torque_regressor(m, q, v, v),
 }
 

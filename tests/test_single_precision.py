@@ -9,10 +9,11 @@ import warnings
 import equinox, jax, jax.numpy as jnp, jaxtyping, lxml, numpy as np
 warnings.simplefilter("error")  # of jaxrbd; older packages may warn of each other
 import jaxrbd
+from jaxrbd.model import append_model, lock_joints
 
 model = jaxrbd.load_robot("humanoid")
-arm = jaxrbd.append_model(model, jaxrbd.load_robot("arm7"), model.frame_names[3], prefix="arm_")
-arm = jaxrbd.lock_joints(arm, {"arm_" + jaxrbd.load_robot("arm7").joint_names[2]: 0.3})
+arm = append_model(model, jaxrbd.load_robot("arm7"), model.frame_names[3], prefix="arm_")
+arm = lock_joints(arm, {"arm_" + jaxrbd.load_robot("arm7").joint_names[2]: 0.3})
 for robot in (model, arm):
     q = jaxrbd.random_configuration(robot, jax.random.key(0))
     v = jax.random.normal(jax.random.key(1), (robot.nv,))

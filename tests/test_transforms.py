@@ -201,8 +201,8 @@ def test_vmap_over_models():
 def test_pendulum_gradient_is_exact_at_every_angle(angle):
     """d(qdd)/dq of a point mass on a hinge is -(g / l) cos(q): never a false zero."""
     length = 0.7
-    bob = rbd.Link("bob", rbd.link_inertia(2.0, (0, 0, -length)))
-    hinge = rbd.JointSpec("hinge", rbd.joints.Revolute((0, 1, 0)), None, "bob")
+    bob = rbd.model.Link("bob", rbd.model.link_inertia(2.0, (0, 0, -length)))
+    hinge = rbd.model.JointSpec("hinge", rbd.joints.Revolute((0, 1, 0)), None, "bob")
     model = rbd.build_model([bob], [hinge])
     zero = jnp.zeros(1)
 
@@ -248,28 +248,30 @@ SHELF = {
         name: lambda m, q, v, u, f, name=name: getattr(rbd, name)(m, q)
         for name in "aba_minverse com_jacobian centroidal_momentum_matrix".split()
     },
-    "static_torque": lambda m, q, v, u, f: rbd.static_torque(m, q, f),
+    "static_torque": lambda m, q, v, u, f: rbd.algorithms.static_torque(m, q, f),
     "rnea": lambda m, q, v, u, f: rbd.rnea(m, q, v, u, f),
-    "ltl": lambda m, q, v, u, f: rbd.ltl_solve(m, rbd.ltl_factor(m, rbd.crba(m, q)), u),
+    "ltl": lambda m, q, v, u, f: rbd.algorithms.ltl_solve(
+        m, rbd.algorithms.ltl_factor(m, rbd.crba(m, q)), u
+    ),
     "rnea_second_order": lambda m, q, v, u, f: rbd.rnea_second_order(m, q, v, u, u),
-    "delassus_matrix": lambda m, q, v, u, f: rbd.delassus_matrix(m, q, ("l1", "l2")),
-    "operational_space_inertia": lambda m, q, v, u, f: rbd.operational_space_inertia(
+    "delassus_matrix": lambda m, q, v, u, f: rbd.algorithms.delassus_matrix(m, q, ("l1", "l2")),
+    "operational_space_inertia": lambda m, q, v, u, f: rbd.algorithms.operational_space_inertia(
         m, q, ("l2",), damping=0.1
     ),
     "frame_jacobian_dot": lambda m, q, v, u, f: rbd.frame_jacobian_dot(m, q, v, "l2"),
-    "frame_velocity_derivatives": lambda m, q, v, u, f: rbd.frame_velocity_derivatives(
+    "frame_velocity_derivatives": lambda m, q, v, u, f: rbd.algorithms.frame_velocity_derivatives(
         m, q, v, "l2"
     ),
-    "frame_acceleration_derivatives": lambda m, q, v, u, f: rbd.frame_acceleration_derivatives(
-        m, q, v, u, "l2"
+    "frame_acceleration_derivatives": lambda m, q, v, u, f: (
+        rbd.algorithms.frame_acceleration_derivatives(m, q, v, u, "l2")
     ),
-    "point_jacobian": lambda m, q, v, u, f: rbd.point_jacobian(m, q, "l2", u[:3]),
+    "point_jacobian": lambda m, q, v, u, f: rbd.algorithms.point_jacobian(m, q, "l2", u[:3]),
     "joint_torque_regressor": lambda m, q, v, u, f: rbd.joint_torque_regressor(m, q, v, u),
     "energy regressors": lambda m, q, v, u, f: (
-        rbd.kinetic_energy_regressor(m, q, v),
-        rbd.potential_energy_regressor(m, q),
+        rbd.algorithms.kinetic_energy_regressor(m, q, v),
+        rbd.algorithms.potential_energy_regressor(m, q),
     ),
-    "body_regressor": lambda m, q, v, u, f: rbd.body_regressor(v[:6], u[:6]),
+    "body_regressor": lambda m, q, v, u, f: rbd.algorithms.body_regressor(v[:6], u[:6]),
 }
 QUICK = ("rnea", "rnea_derivatives", "delassus_matrix")
 

@@ -8,7 +8,7 @@ import pytest
 import jaxrbd as rbd
 import zoo
 from jaxrbd import spatial, tree
-from jaxrbd.joint_space import joint_poses
+from jaxrbd.model.joint_space import joint_poses
 from jaxrbd.topology import Topology
 from zoo import close
 

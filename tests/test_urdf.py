@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrbd.description import Fixed, Link, Mimic, link_inertia, pose_matrix
 from jaxrbd.io.urdf import load_urdf, parse_urdf, validate_urdf
 from jaxrbd.joints import FreeFlyer, Planar, Prismatic, Revolute, Spherical, Translation
+from jaxrbd.model import Fixed, Link, Mimic, link_inertia, placement_matrix
 
 LIMIT = '<limit lower="-1" upper="2" effort="10" velocity="5"/>'
 INERTIA = '<inertia ixx="1" ixy="0.1" ixz="0.2" iyy="2" iyz="0.3" izz="2.5"/>'
@@ -52,7 +52,7 @@ def test_inertial_is_read_in_its_own_axes_about_the_centre_of_mass():
         '<inertial><origin xyz="0.1 0.2 0.3" rpy="0.4 0.5 0.6"/>'
         f'<mass value="3"/>{INERTIA}</inertial>'
     )
-    R = pose_matrix((0, 0, 0), (0.4, 0.5, 0.6))[:3, :3]
+    R = placement_matrix((0, 0, 0), (0.4, 0.5, 0.6))[:3, :3]
     expected = link_inertia(3.0, (0.1, 0.2, 0.3), INERTIA_MATRIX, R)
     np.testing.assert_array_equal(link.inertia, expected)
     # The rotation matters: without it the moments would be others.
@@ -90,7 +90,7 @@ def test_vectors_may_be_parted_by_any_blanks():
 
 def test_placement_turns_about_fixed_axes():
     spec = only_joint('<origin xyz="1 2 3" rpy="0.1 0.2 0.3"/>' + LIMIT)
-    np.testing.assert_array_equal(spec.placement, pose_matrix((1, 2, 3), (0.1, 0.2, 0.3)))
+    np.testing.assert_array_equal(spec.placement, placement_matrix((1, 2, 3), (0.1, 0.2, 0.3)))
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_placement_by_quaternion(version):
         )
         _, _, (_, spec) = parse_urdf(text)
         np.testing.assert_allclose(
-            spec.placement, pose_matrix((0, 0, 0), (0, 0, np.pi / 2)), atol=1e-15
+            spec.placement, placement_matrix((0, 0, 0), (0, 0, np.pi / 2)), atol=1e-15
         )
 
 
@@ -125,7 +125,9 @@ def test_quaternion_and_rpy_agree():
     )
     inside = f'<origin quat_xyzw="{" ".join(map(repr, map(float, quaternion)))}"/>' + LIMIT
     _, _, (_, spec) = parse_urdf(robot(joint("j", "a", "b", inside), attributes='version="1.2"'))
-    np.testing.assert_allclose(spec.placement, pose_matrix((0, 0, 0), (0.2, 0.3, 0.4)), atol=1e-15)
+    np.testing.assert_allclose(
+        spec.placement, placement_matrix((0, 0, 0), (0.2, 0.3, 0.4)), atol=1e-15
+    )
 
 
 @pytest.mark.parametrize("kind", ["revolute", "prismatic", "continuous"])
@@ -418,7 +420,7 @@ def test_lines_are_right_within_one_beyond_the_65535_that_libxml2_counts_exactly
 
 
 def test_a_description_can_be_changed_before_it_is_built():
-    from jaxrbd.builder import build_model
+    from jaxrbd.model.builder import build_model
 
     name, links, joints = parse_urdf(PLAIN)
     joints = [dataclasses.replace(spec, damping=0.5) for spec in joints]

@@ -19,24 +19,24 @@ KINDS = {
     "planar": lambda rng: joints.Planar(),
     "translation": lambda rng: joints.Translation(),
     "free_flyer": lambda rng: joints.FreeFlyer(),
-    "universal": lambda rng: rbd.universal((1, 0, 0), rng.normal(size=3)),
-    "euler": lambda rng: rbd.euler("zyx"),
+    "universal": lambda rng: rbd.model.universal((1, 0, 0), rng.normal(size=3)),
+    "euler": lambda rng: rbd.model.euler("zyx"),
 }
 
 
 def random_inertia(rng) -> np.ndarray:
     """The inertia of a random cloud of point masses: as physical as can be."""
     masses, points = rng.uniform(0.1, 0.5, 8), 0.2 * rng.normal(size=(8, 3))
-    return sum(rbd.link_inertia(m, p) for m, p in zip(masses, points))
+    return sum(rbd.model.link_inertia(m, p) for m, p in zip(masses, points))
 
 
 def random_placement(rng) -> np.ndarray:
-    return rbd.pose_matrix(0.3 * rng.normal(size=3), rng.uniform(-3, 3, size=3))
+    return rbd.model.placement_matrix(0.3 * rng.normal(size=3), rng.uniform(-3, 3, size=3))
 
 
 def widths(kind) -> tuple[int, int]:
     """The numbers of configuration coordinates and of dofs of a joint kind or compound."""
-    stages = rbd.description.stages(kind)
+    stages = rbd.model.description.stages(kind)
     return sum(stage.nq for stage in stages), sum(stage.nv for stage in stages)
 
 
@@ -63,10 +63,10 @@ def build(kinds, parents, seed=0, armature=0.0, mimics=None, **options) -> rbd.M
     mimics = mimics or {}
     links, specs = [], []
     for i, (kind, parent) in enumerate(zip(kinds, parents)):
-        links.append(rbd.Link(f"l{i}", random_inertia(rng)))
+        links.append(rbd.model.Link(f"l{i}", random_inertia(rng)))
         joint = KINDS[kind](rng)
         specs.append(
-            rbd.JointSpec(
+            rbd.model.JointSpec(
                 f"j{i}",
                 joint,
                 None if parent < 0 else f"l{parent}",
@@ -107,9 +107,9 @@ def coupled() -> rbd.Model:
     """A tree with mimic joints: of a sibling, of a descendant, of a joint that mimics itself."""
     kinds = ["free_flyer", "revolute", "revolute", "prismatic", "helical", "spherical", "revolute"]
     mimics = {
-        2: rbd.Mimic("j1", -0.7, 0.2),
-        3: rbd.Mimic("j6", 0.4, -0.1),
-        4: rbd.Mimic("j2", 1.5, 0.3),
+        2: rbd.model.Mimic("j1", -0.7, 0.2),
+        3: rbd.model.Mimic("j6", 0.4, -0.1),
+        4: rbd.model.Mimic("j2", 1.5, 0.3),
     }
     return build(kinds, [-1, 0, 0, 1, 2, 3, 3], seed=3, armature=0.1, mimics=mimics)
 
@@ -141,12 +141,15 @@ class Polynomial(eqx.Module):
 def following() -> rbd.Model:
     """A tree with joints that follow others nonlinearly, and joints of one's own."""
     rng, others = np.random.default_rng(8), np.random.default_rng([8, 1])
-    follow = {"j3": rbd.Follow(("j2", "j4"), Polynomial()), "j5": rbd.Mimic("j4", -0.5, 0.1)}
+    follow = {
+        "j3": rbd.model.Follow(("j2", "j4"), Polynomial()),
+        "j5": rbd.model.Mimic("j4", -0.5, 0.1),
+    }
     kinds = [joints.Revolute(rng.normal(size=3)) for _ in range(7)]
     kinds[1] = joints.Custom(2, crank)
-    links = [rbd.Link(f"l{i}", random_inertia(rng)) for i in range(len(kinds))]
+    links = [rbd.model.Link(f"l{i}", random_inertia(rng)) for i in range(len(kinds))]
     specs = [
-        rbd.JointSpec(
+        rbd.model.JointSpec(
             f"j{i}",
             kind,
             f"l{i - 1}" if i else None,

@@ -7,7 +7,7 @@ from brax.generalized.base import State
 from brax.io import mjcf as brax_mjcf
 
 from jaxrbd import so3
-from jaxrbd.testing import Adapter, Functions
+from jaxrbd.conformance import Adapter, Functions
 
 from .mjcf import Conversion, expressible, mjcf
 

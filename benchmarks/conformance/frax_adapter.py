@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from frax.core.robot import Robot as FraxRobot
 
-from jaxrbd.testing import STEP, Adapter, Functions, urdf
+from jaxrbd.conformance import STEP, Adapter, Functions, urdf
 
 # Its reader wants an inertia of the fixed link.
 WORLD = """<link name="world"><inertial><origin xyz="0 0 0" rpy="0 0 0"/><mass value="1"/>

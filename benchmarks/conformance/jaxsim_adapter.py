@@ -5,7 +5,7 @@ import jaxsim.api as js
 import numpy as np
 from jaxsim import VelRepr
 
-from jaxrbd.testing import STEP, Adapter, Functions
+from jaxrbd.conformance import STEP, Adapter, Functions
 
 from .mjcf import Conversion
 from .sdf import sdf

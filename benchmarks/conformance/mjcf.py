@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrbd import so3
-from jaxrbd.testing import Robot, Tree, about_com
+from jaxrbd.conformance import Robot, Tree, about_com
 
 # It has no planar and no helical joint, its mimic is a soft constraint, and links must have mass.
 MJCF_KINDS = (

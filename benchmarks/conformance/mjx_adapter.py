@@ -5,7 +5,7 @@ import mujoco
 from mujoco import mjx
 from mujoco.mjx._src import forward, smooth, support
 
-from jaxrbd.testing import STEP, Adapter, Functions
+from jaxrbd.conformance import STEP, Adapter, Functions
 
 from .mjcf import Conversion, expressible, mjcf
 

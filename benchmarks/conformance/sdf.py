@@ -5,8 +5,8 @@ from xml.etree import ElementTree
 import numpy as np
 
 from jaxrbd import joints
-from jaxrbd.testing import Unsupported, about_com
-from jaxrbd.testing.urdf import _rpy, _text
+from jaxrbd.conformance import Unsupported, about_com
+from jaxrbd.conformance.urdf import _rpy, _text
 
 
 def sdf(robot, floating):

@@ -70,10 +70,10 @@ class JaxRBD(_jax.Library):
             def dynamics(q, v):
                 return rbd.forward_dynamics(self.model, q, v, tau)
 
-            return rbd.semi_implicit_euler(self.model, dynamics, q, v, jobs.DT)
+            return rbd.integrators.semi_implicit_euler(self.model, dynamics, q, v, jobs.DT)
 
         def loss(taus):
-            _, vs = rbd.rollout(step, (q, v), taus)
+            _, vs = rbd.integrators.rollout(step, (q, v), taus)
             return 0.5 * jnp.sum(vs[-1] ** 2)
 
         return jax.grad(loss)(taus)

@@ -19,8 +19,9 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from .. import arguments
-from .._algorithms.kinematics import (
+from .._math.components import Mat3, Vec3
+from .._math.linear import complement, matmul
+from ..algorithms.kinematics import (
     RootedPose,
     body_columns,
     fixed_in_world,
@@ -29,12 +30,10 @@ from .._algorithms.kinematics import (
     root_centred,
     root_positions,
 )
-from .._components import Mat3, Vec3
-from .._linear import complement, matmul
 from ..errors import ArgumentError
-from ..joint_space import independent_force, motion_subspace
 from ..joints import as_module
-from ..model import Model
+from ..model import Model, arguments
+from ..model.joint_space import independent_force, motion_subspace
 from ..spatial import (
     Pose,
     compose,

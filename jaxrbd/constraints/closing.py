@@ -11,11 +11,10 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from .. import arguments
-from .._algorithms.crba import crba
-from .._linear import matmul, positive_solve, pseudo_inverse
+from .._math.linear import matmul, positive_solve, pseudo_inverse
+from ..algorithms.crba import crba
 from ..configuration import integrate
-from ..model import Model
+from ..model import Model, arguments
 from .implicit import constraint_rows, scaled_rows
 from .kinds import Constraint
 

@@ -11,12 +11,11 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from .. import arguments
-from .._algorithms.crba import crba
-from .._algorithms.rnea import rnea
-from .._linear import matmul, positive_inverse
+from .._math.linear import matmul, positive_inverse
+from ..algorithms.crba import crba
+from ..algorithms.rnea import rnea
 from ..configuration import difference
-from ..model import Model
+from ..model import Model, arguments
 
 
 class ExplicitDynamics(NamedTuple):

@@ -27,13 +27,12 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from .. import arguments
-from .._algorithms.crba import crba
-from .._algorithms.kinematics import Kinematics, body_motions, forward_kinematics
-from .._algorithms.rnea import bias_force
-from .._linear import REDUNDANT, inverse_factor, matmul, pseudo_inverse
+from .._math.linear import REDUNDANT, inverse_factor, matmul, pseudo_inverse
+from ..algorithms.crba import crba
+from ..algorithms.kinematics import Kinematics, body_motions, forward_kinematics
+from ..algorithms.rnea import bias_force
 from ..errors import ArgumentError
-from ..model import Model
+from ..model import Model, arguments
 from .between_frames import FrameConstraint, kind_of, rows_of_one_kind
 from .kinds import BodyMotion, Constraint, Rows
 

@@ -17,8 +17,8 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
-from .._algorithms.kinematics import Kinematics
-from .._linear import matmul
+from .._math.linear import matmul
+from ..algorithms.kinematics import Kinematics
 from ..configuration import integrate
 from ..errors import ArgumentError
 from ..joints import as_module

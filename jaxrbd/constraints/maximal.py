@@ -20,13 +20,13 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from .. import arguments
-from .._algorithms.kinematics import forward_kinematics, root_centred
-from .._algorithms.world import velocities
-from .._linear import complement, matmul, positive_inverse, solve
+from .._math.linear import complement, matmul, positive_inverse, solve
+from .._math.rows import merge_rows
+from ..algorithms.kinematics import forward_kinematics, root_centred
+from ..algorithms.world import velocities
 from ..errors import ArgumentError
-from ..joint_space import along_coordinates, resistance_force, subspaces_by_kind
-from ..model import Model, merge_rows
+from ..model import Model, arguments
+from ..model.joint_space import along_coordinates, resistance_force, subspaces_by_kind
 from ..spatial import (
     Pose,
     cross_force,

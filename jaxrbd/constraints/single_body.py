@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
-from .._linear import complement, matmul, positive_inverse, solve
+from .._math.linear import complement, matmul, positive_inverse, solve
 from ..errors import ArgumentError
 from ..spatial import apply_inertia, inertia_matrix
 

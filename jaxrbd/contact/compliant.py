@@ -9,9 +9,8 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from .. import arguments
-from .._algorithms.kinematics import Kinematics, forward_kinematics
-from ..model import Model
+from ..algorithms.kinematics import Kinematics, forward_kinematics
+from ..model import Model, arguments
 from ..spatial import inverse_rotate
 from .scene import Scene, contact_points, cross, tangential
 

@@ -25,15 +25,14 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from .. import arguments
-from .._algorithms.crba import crba
-from .._algorithms.kinematics import Kinematics, forward_kinematics, root_centred
-from .._algorithms.rnea import bias_force
-from .._algorithms.world import dof_columns
-from .._linear import matmul, positive_solve
+from .._math.linear import matmul, positive_solve
+from ..algorithms.crba import crba
+from ..algorithms.kinematics import Kinematics, forward_kinematics, root_centred
+from ..algorithms.rnea import bias_force
+from ..algorithms.world import dof_columns
 from ..configuration import integrate
-from ..joint_space import independent_force
-from ..model import Model
+from ..model import Model, arguments
+from ..model.joint_space import independent_force
 from ..spatial import rotate
 from .scene import Scene, contact_points, cross, tangential
 

@@ -19,18 +19,12 @@ from jax.core import Tracer
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Float
 
-from .. import arguments
-from .._algorithms.kinematics import (
-    Kinematics,
-    forward_kinematics,
-    root_centred,
-    root_positions,
-)
-from .._components import Vec3
+from .._math.components import Vec3
+from ..algorithms.kinematics import Kinematics, forward_kinematics, root_centred, root_positions
 from ..errors import ArgumentError
-from ..joint_space import joint_motion
 from ..joints import as_module
-from ..model import Model
+from ..model import Model, arguments
+from ..model.joint_space import joint_motion
 from ..spatial import inverse_rotate, rotate, transform_point
 from ..tree import propagate
 

@@ -12,9 +12,8 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from .. import arguments
-from .._algorithms.centroidal import centroidal_momentum_matrix
-from .._algorithms.kinematics import (
+from ..algorithms.centroidal import centroidal_momentum_matrix
+from ..algorithms.kinematics import (
     Kinematics,
     RootedPose,
     body_motions,
@@ -25,9 +24,9 @@ from .._algorithms.kinematics import (
     root_centred,
     root_positions,
 )
-from .._algorithms.mass import locate_center_of_mass
+from ..algorithms.mass import locate_center_of_mass
 from ..errors import ArgumentError
-from ..model import Model
+from ..model import Model, arguments
 from ..spatial import (
     Pose,
     apply_inertia,

@@ -1,1 +1,16 @@
-"""Files: readers of robots, and the package's own files of models and of programs."""
+"""Files: robots in URDF, and the package's own files of models and of compiled programs."""
+
+from .model_file import load_model, save_model
+from .program import export_batched, load_program, save_program
+from .urdf import load_urdf, parse_urdf, validate_urdf
+
+__all__ = [
+    "export_batched",
+    "load_model",
+    "load_program",
+    "load_urdf",
+    "parse_urdf",
+    "save_model",
+    "save_program",
+    "validate_urdf",
+]

@@ -9,8 +9,8 @@ import dataclasses
 
 import numpy as np
 
-from ..description import Fixed, JointSpec, Link, Mimic, link_inertia, pose_matrix
 from ..joints import FreeFlyer, Joint, Planar, Prismatic, Revolute
+from ..model.description import Fixed, JointSpec, Link, Mimic, link_inertia, placement_matrix
 from ._xml import Document, Element, clip
 
 VERSIONS = ("1.0", "1.1", "1.2")
@@ -61,7 +61,7 @@ def _read_origin(doc: Document, element: Element) -> np.ndarray:
     origin = doc.child(element, "origin")
     xyz = doc.numbers(origin, "xyz", (0.0, 0.0, 0.0))
     rpy = doc.numbers(origin, "rpy", (0.0, 0.0, 0.0))
-    pose = pose_matrix(xyz, rpy)
+    pose = placement_matrix(xyz, rpy)
     if origin is not None and "quat_xyzw" in origin.attrib:
         pose[:3, :3] = _read_quaternion(doc, origin)
     return pose

@@ -18,20 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 
-from .. import arguments
-from ..coupling import Coupling, independent_coordinates
 from ..errors import ArgumentError, ModelError, SavedFileError
-from ..joints import (
-    FreeFlyer,
-    Helical,
-    Joint,
-    Planar,
-    Prismatic,
-    Revolute,
-    Spherical,
-    Translation,
-)
-from ..model import Model
+from ..joints import FreeFlyer, Helical, Joint, Planar, Prismatic, Revolute, Spherical, Translation
+from ..model import Model, arguments
+from ..model.coupling import Coupling, independent_coordinates
 from ..spatial import Pose
 from ..topology import Topology
 from ._sealed import read_sealed, write_sealed

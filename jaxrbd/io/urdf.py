@@ -24,13 +24,13 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from ..builder import build_model, composed
-from ..checks import checked, inertia_faults
-from ..description import Fixed, JointSpec, Link, Mimic, Numbers
 from ..errors import ArgumentError, ModelError, RobotFileError
 from ..joints import FreeFlyer, Planar, Spherical, Translation
-from ..mass_check import singular_joints
 from ..model import Model
+from ..model.builder import build_model, composed
+from ..model.checks import checked, inertia_faults
+from ..model.description import Fixed, JointSpec, Link, Mimic, Numbers
+from ..model.mass_check import singular_joints
 from ._urdf_elements import VERSIONS, read_joint, read_link
 from ._xml import Document, Element, clip, local_name, parse_document
 

@@ -10,6 +10,16 @@ from pathlib import Path
 from ..errors import ArgumentError
 from ..io.urdf import load_urdf
 from ..model import Model
+from .linkages import Linkage, linkage_names, load_linkage
+
+__all__ = [
+    "Linkage",
+    "linkage_names",
+    "load_linkage",
+    "load_robot",
+    "robot_names",
+    "robot_path",
+]
 
 _ROOT_JOINT = {
     "pendulum": None,

@@ -10,14 +10,14 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
-from .._algorithms.kinematics import frame_placement
-from ..builder import build_model
+from ..algorithms.kinematics import frame_placement
 from ..configuration import neutral
 from ..constraints import Constraint, hinge, point
-from ..description import Fixed, JointSpec, Link, link_inertia, pose_matrix
 from ..errors import ArgumentError
 from ..joints import Revolute
 from ..model import Model
+from ..model.builder import build_model
+from ..model.description import Fixed, JointSpec, Link, link_inertia, placement_matrix
 from . import load_robot
 
 AXIS = (0.0, 1.0, 0.0)
@@ -111,11 +111,11 @@ def _planar(
         parent, at = None, (base, 0.0, 0.0)
         for bar, length in chain:
             links.append(Link(bar, _bar(length)))
-            joints.append(JointSpec(bar, Revolute(AXIS), parent, bar, pose_matrix(at)))
+            joints.append(JointSpec(bar, Revolute(AXIS), parent, bar, placement_matrix(at)))
             parent, at = bar, (length, 0.0, 0.0)
         tip = f"{parent}_tip"
         links.append(Link(tip))
-        joints.append(JointSpec(tip, Fixed(), parent, tip, pose_matrix(at)))
+        joints.append(JointSpec(tip, Fixed(), parent, tip, placement_matrix(at)))
     model = build_model(links, joints, name=name)
     first, second = (f"{chain[-1][0]}_tip" for chain in chains)
     return Linkage(model, (hinge(first, second, AXIS),), jnp.asarray(q, model.dtype))

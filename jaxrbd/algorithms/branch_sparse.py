@@ -1,0 +1,86 @@
+"""Factors of the mass matrix that keep its zeros: no entry across branches is touched.
+
+M[k, j] is zero unless one dof supports the other, and `M = L^T L` (leaves first) has a factor L
+with the same zeros, where Cholesky's `L L^T` fills them. Row k of L is nonzero at k and at its
+ancestors alone, so a step works on a path to the root and not on the whole matrix.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.typing import ArrayLike
+from jaxtyping import Float
+
+from ..errors import ArgumentError
+from ..model import Model, arguments
+
+
+@arguments.compiled
+def ltl_factor(model: Model, M: ArrayLike) -> Float[Array, "nv nv"]:
+    """Lower-triangular L with `M = L^T L` and the zeros of the tree, (nv, nv).
+
+    `M` (nv, nv): the mass matrix from `crba`, or any positive definite matrix with its zeros; only
+    its lower triangle is read. Where M is not positive definite the result is not finite. Raises
+    ArgumentError on a wrong shape or dtype, or for a model whose joints follow others (mimic),
+    whose M has no such zeros. Source: Featherstone, table 6.3 (LTL).
+    """
+    nv = arguments.robot(model).nv
+    M = arguments.array(model, M, "M", (nv, nv), "nv, nv")
+    ancestors = _ancestors(model)
+
+    def step(H, at):
+        k, above = at
+        row = H[k]
+        pivot = jnp.sqrt(row[k])
+        l = row[above] / pivot
+        H = H.at[above[:, None], above].add(-l[:, None] * l)
+        return H.at[k, above].set(l).at[k, k].set(pivot), None
+
+    padded = jnp.zeros((model.nv + 1, model.nv + 1), model.dtype)
+    padded = padded.at[: model.nv, : model.nv].set(jnp.tril(M))
+    H, _ = lax.scan(step, padded, (jnp.arange(model.nv), ancestors), reverse=True)
+    return jnp.tril(H[: model.nv, : model.nv])
+
+
+@arguments.compiled
+def ltl_solve(model: Model, L: ArrayLike, b: ArrayLike) -> Float[Array, " nv"]:
+    """x with `L^T L x = b`, (nv,), for L from `ltl_factor`.
+
+    `b` (nv,); a matrix of right-hand sides goes through `jax.vmap`. Raises ArgumentError as
+    `ltl_factor` does. Source: Featherstone, table 6.5.
+    """
+    nv = arguments.robot(model).nv
+    L = arguments.array(model, L, "L", (nv, nv), "nv, nv")
+    b = arguments.velocity(model, b, "b")
+    ancestors = _ancestors(model)
+    rows = jnp.take_along_axis(jnp.pad(L, ((0, 0), (0, 1))), ancestors, axis=1)
+    steps = (jnp.arange(model.nv), ancestors, rows, jnp.diagonal(L))
+
+    def to_root(y, at):
+        k, above, row, pivot = at
+        y_k = y[k] / pivot
+        return y.at[k].set(y_k).at[above].add(-row * y_k), None
+
+    def to_leaves(x, at):
+        k, above, row, pivot = at
+        return x.at[k].set((x[k] - jnp.sum(row * x[above])) / pivot), None
+
+    y, _ = lax.scan(to_root, jnp.pad(b, (0, 1)), steps, reverse=True)
+    x, _ = lax.scan(to_leaves, y.at[model.nv].set(0), steps)
+    return x[: model.nv]
+
+
+def _ancestors(model: Model) -> Array:
+    """The ancestors of each dof in the dof tree, nearest first; `nv` where there are no more."""
+    if not model.is_tree:
+        raise ArgumentError(f"{model!r} has joints that follow others: M has no zeros of a tree")
+    of_dofs = model.topology.dof_parent
+    parent = np.append(np.where(of_dofs < 0, model.nv, of_dofs), model.nv)
+    columns = []
+    above = parent[: model.nv]
+    while np.any(above < model.nv):
+        columns.append(above)
+        above = parent[above]
+    return jnp.asarray(np.array(columns, np.int32).reshape(len(columns), model.nv).T)

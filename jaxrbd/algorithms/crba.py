@@ -1,0 +1,70 @@
+"""The joint-space inertia matrix: by composite bodies, as an operator, and inverted."""
+
+from __future__ import annotations
+
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Float
+
+from .._math.linear import matmul, positive_inverse
+from ..model import Model, arguments
+from ..model.joint_space import (
+    armature_force,
+    joint_force,
+    joint_motion,
+    joint_poses,
+    joint_rates,
+    project,
+    rotor_inertia,
+)
+from ..spatial import apply_inertia, transform_inertia
+from ..tree import accumulate, propagate
+from .kinematics import Kinematics, forward_kinematics, root_centred
+from .world import dof_columns, subtree_sums, symmetric_product
+
+
+@arguments.compiled
+def crba(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "nv nv"]:
+    """Joint-space inertia matrix M(q), symmetric, armature on its diagonal, (nv, nv).
+
+    `q` (nq,) or its `Kinematics`. With all composite inertias and columns of S in world axes,
+    `M = S^T (Ic S)` wherever one dof supports the other: a masked matrix product. Raises
+    ArgumentError on a wrong shape or dtype. Source: Featherstone, table 6.2.
+    """
+    kinematics = forward_kinematics(model, q)
+    X = root_centred(kinematics)
+    (composite,) = subtree_sums(model, transform_inertia(X, model.inertia))
+    J = dof_columns(model, X)
+    M = symmetric_product(model, J, apply_inertia(composite, J))
+    return project(model, kinematics.q, M) + rotor_inertia(model, kinematics.q)
+
+
+@arguments.compiled
+def mass_matrix_product(model: Model, q: ArrayLike, x: ArrayLike) -> Float[Array, " nv"]:
+    """`M(q) x` without forming M: `S^T accumulate(I propagate(S x))`, in N or N m for x = a.
+
+    `q` (nq,), `x` (nv,). Raises ArgumentError on a wrong shape or dtype.
+    Source: Featherstone, section 6.1 (the differential inverse dynamics).
+    """
+    q, x = arguments.configuration(model, q), arguments.velocity(model, x, "x")
+    X = joint_poses(model, q)
+    A = propagate(model.topology, X, joint_motion(model, q, x))
+    F = accumulate(model.topology, X, apply_inertia(model.inertia, A))
+    return joint_force(model, q, F) + armature_force(model, q, joint_rates(model, q, x))
+
+
+@arguments.compiled
+def minverse(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "nv nv"]:
+    """Inverse of the joint-space inertia matrix, symmetric, (nv, nv).
+
+    `q` (nq,) or its `Kinematics`. Where M is singular (a massless last link without armature) the
+    result is not finite. Raises ArgumentError on a wrong shape or dtype.
+    """
+    inverse = positive_inverse(crba(model, q))
+    return (inverse + inverse.T) / 2
+
+
+def inverse_form(M: Float[Array, "n n"], B: Float[Array, "n m"]) -> Float[Array, "m m"]:
+    """`B^T M^-1 B` of a symmetric positive definite M, exactly symmetric; else not finite."""
+    form = matmul(B.T, matmul(positive_inverse(M), B))
+    return (form + form.T) / 2

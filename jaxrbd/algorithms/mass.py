@@ -1,0 +1,84 @@
+"""Mass, centre of mass and mechanical energy of the whole robot."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Float
+
+from ..model import Model, arguments
+from ..model.joint_space import armature_force, dissipation, joint_motion, joint_poses, joint_rates
+from ..spatial import Pose, apply_inertia, inertia_center_of_mass, transform_inertia
+from ..tree import propagate
+from .kinematics import Kinematics, RootedPose, first_root_centred, forward_kinematics
+
+
+@arguments.compiled
+def total_mass(model: Model) -> Float[Array, ""]:
+    """Mass of all moving bodies in kg; links welded to the world are no part of it."""
+    return jnp.sum(arguments.robot(model).inertia[:, 0])
+
+
+@arguments.compiled
+def center_of_mass(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "3"]:
+    """Centre of mass of all moving bodies, in the world, (3,) in m.
+
+    `q` (nq,) or its `Kinematics`. The origin where the total mass is zero. Raises ArgumentError on
+    a wrong shape or dtype.
+    """
+    return locate_center_of_mass(model, forward_kinematics(model, q)).X_WF.p
+
+
+def locate_center_of_mass(model: Model, kinematics: Kinematics) -> RootedPose:
+    """A frame in world axes at the centre of mass, its position relative to the first root body."""
+    inertia, origin = _mass_near_root(model, kinematics)
+    axes = jnp.eye(3, dtype=model.dtype)
+    origin = jnp.where(inertia[0] == 0, 0, origin)
+    return RootedPose(Pose(axes, inertia_center_of_mass(inertia)), origin)
+
+
+def _mass_near_root(
+    model: Model, kinematics: Kinematics
+) -> tuple[Float[Array, "10"], Float[Array, "3"]]:
+    """The inertia of all bodies about the first root body, in world axes, and its position."""
+    inertias = transform_inertia(first_root_centred(model, kinematics), model.inertia)
+    origin = kinematics.X_PB.p[0] if model.nb else jnp.zeros(3, model.dtype)
+    return jnp.sum(inertias, axis=0), origin
+
+
+@arguments.compiled
+def kinetic_energy(model: Model, q: ArrayLike, v: ArrayLike) -> Float[Array, ""]:
+    """Kinetic energy `v^T M v / 2` in J, the armature's included.
+
+    `q` (nq,), `v` (nv,). Raises ArgumentError on a wrong shape or dtype.
+    Source: Featherstone (2.67), summed over the bodies.
+    """
+    q, v = arguments.configuration(model, q), arguments.velocity(model, v)
+    V = propagate(model.topology, joint_poses(model, q), joint_motion(model, q, v))
+    bodies = jnp.sum(V * apply_inertia(model.inertia, V))
+    return (bodies + jnp.sum(v * armature_force(model, q, joint_rates(model, q, v)))) / 2
+
+
+@arguments.compiled
+def potential_energy(model: Model, q: ArrayLike | Kinematics) -> Float[Array, ""]:
+    """Potential energy of gravity in J, `-m g . c`, zero with the mass at the world's origin.
+
+    `q` (nq,) or its `Kinematics`. Raises ArgumentError on a wrong shape or dtype.
+    """
+    near, origin = _mass_near_root(model, forward_kinematics(model, q))
+    return -jnp.sum((near[1:4] + near[0] * origin) * model.gravity)
+
+
+@arguments.compiled
+def passive_force(model: Model, q: ArrayLike, v: ArrayLike) -> Float[Array, " nv"]:
+    """Joint forces of viscous damping and Coulomb friction, (nv,) in N or N m.
+
+    `-(damping v + friction sign(v))` of every joint, with sign(0) = 0; mimic joints' shares are
+    mapped to their leaders. `q` (nq,), `v` (nv,). The algorithms hold it only for a model made by
+    `Model.with_dissipation`; otherwise their results are Pinocchio's, and
+    `tau + passive_force(model, q, v)` is what to pass to `forward_dynamics`. The derivative of the
+    friction in v is zero, at v = 0 too, where it jumps. Raises ArgumentError on a wrong shape or
+    dtype.
+    """
+    return -dissipation(model, arguments.configuration(model, q), arguments.velocity(model, v))

@@ -1,0 +1,137 @@
+"""Forces and energies as linear functions of the inertial parameters.
+
+The parameters are the rows of `model.inertia`, one after the other: 10 nb numbers,
+`model.inertia.ravel()`. A regressor does not depend on their values.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Float
+
+from ..errors import ArgumentError
+from ..model import Model, arguments
+from ..model.joint_space import independent_force, joint_motion, joint_poses, motion_subspace
+from ..spatial import Pose, cross_force, inertia_regressor, inverse_rotate, transform_force
+from ..tree import propagate
+from .kinematics import Kinematics, body_motions, forward_kinematics, root_centred
+from .rnea import gravity_acceleration
+from .world import dof_columns, pairings
+
+
+@arguments.compiled
+def body_regressor(V: ArrayLike, A: ArrayLike) -> Float[Array, "... 6 10"]:
+    """The matrix Y with `Y @ inertia = I A + V x* (I V)`, the force that moves a rigid body.
+
+    `V`, `A` (..., 6): spatial velocity `[v; w]` and acceleration of the body, in m/s, rad/s, m/s^2
+    and rad/s^2, in the frame that the ten numbers are stated in; leading axes are broadcast.
+    Returns (..., 6, 10). Raises ArgumentError on a wrong shape or dtype.
+    Source: Featherstone (5.9), linear in the inertia; Atkeson, An and Hollerbach (1986).
+    """
+    V, A = _motion("V", V), _motion("A", A)
+    if V.dtype != A.dtype:
+        raise ArgumentError(f"V has dtype {V.dtype} and A has {A.dtype}, expected one for both")
+    try:
+        np.broadcast_shapes(V.shape, A.shape)
+    except ValueError:
+        raise ArgumentError(
+            f"V has shape {V.shape} and A has {A.shape}, expected what can be broadcast"
+        ) from None
+    momenta = jnp.swapaxes(inertia_regressor(V), -1, -2)  # (..., 10, 6): of a unit of each number
+    return inertia_regressor(A) + jnp.swapaxes(cross_force(V[..., None, :], momenta), -1, -2)
+
+
+@arguments.compiled
+def joint_torque_regressor(
+    model: Model, q: ArrayLike, v: ArrayLike, a: ArrayLike
+) -> Float[Array, "nv parameters"]:
+    """The matrix Y with `Y @ model.inertia.ravel() = rnea(model, q, v, a)`, armature not included.
+
+    `q` (nq,), `v` (nv,), `a` (nv,): configuration, velocity, acceleration. Returns (nv, 10 nb), in
+    N or N m over the unit of each parameter; gravity is in it. A dof bears the bodies that it
+    supports: with all body regressors and the columns of S in world axes, `Y = S^T Y_body` wherever
+    the dof supports the body. Raises ArgumentError on a wrong shape or dtype.
+    Source: Atkeson, An and Hollerbach (1986).
+    """
+    q = arguments.configuration(model, q)
+    v = arguments.velocity(model, v)
+    a = arguments.velocity(model, a, "a")
+    topology = model.topology
+    kinematics = forward_kinematics(model, q)
+    V, A = body_motions(model, kinematics, v, a, gravity_acceleration(model))
+    X = root_centred(kinematics)
+    forces = transform_force(  # (nb, 10, 6): of a unit of each number, in the world
+        Pose(X.R[:, None], X.p[:, None]), jnp.swapaxes(body_regressor(V, A), -1, -2)
+    )
+    Y = pairings(dof_columns(model, X), forces.reshape(-1, 6))
+    bears = np.repeat(topology.supports[topology.dof_body], 10, axis=1)
+    return independent_force(model, q, jnp.where(bears, Y, 0))
+
+
+def summed_sizes(
+    model: Model, q: Float[Array, " nq"], v: Float[Array, " nv"], a: Float[Array, " nv"]
+) -> Float[Array, "nv parameters"]:
+    """Bounds of what is summed in each entry of `joint_torque_regressor`, in the same units.
+
+    An entry that is much smaller than its bound is made of rounding, or of a geometry that is known
+    to few digits. The power of a force [f; n] on a body at p along the motion [v; w] of a dof at p0
+    is at most `|v| |f| + |w| |n| + |w| |f| (|p| + |p0|)`, with positions about the tree's root.
+    """
+    topology = model.topology
+    kinematics = forward_kinematics(model, q)
+    V, A = body_motions(model, kinematics, v, a, gravity_acceleration(model))
+    forces = body_regressor(V, A)  # (nb, 6, 10)
+    f, n = (jnp.linalg.norm(x, axis=1).ravel() for x in (forces[:, :3], forces[:, 3:]))
+    p = jnp.linalg.norm(root_centred(kinematics).p, axis=-1)
+    S, bodies = motion_subspace(model), topology.dof_body
+    linear, angular = (jnp.linalg.norm(x, axis=1)[:, None] for x in (S[:, :3], S[:, 3:]))
+    reach = p[bodies][:, None] + jnp.repeat(p, 10)
+    rows = linear * f + angular * (n + f * reach)
+    rows = jnp.where(np.repeat(topology.supports[bodies], 10, axis=1), rows, 0)
+    if model.is_tree:
+        return rows
+    G = independent_force(model, q, jnp.eye(len(S), dtype=model.dtype))
+    return jnp.matmul(jnp.abs(G), rows, precision="highest")
+
+
+@arguments.compiled
+def kinetic_energy_regressor(
+    model: Model, q: ArrayLike, v: ArrayLike
+) -> Float[Array, " parameters"]:
+    """The row y with `y @ model.inertia.ravel() = kinetic_energy(model, q, v)`, armature excepted.
+
+    `q` (nq,), `v` (nv,). Returns (10 nb,), in J over the unit of each parameter. Raises
+    ArgumentError on a wrong shape or dtype. Source: Featherstone (2.67), linear in the inertia.
+    """
+    q, v = arguments.configuration(model, q), arguments.velocity(model, v)
+    V = propagate(model.topology, joint_poses(model, q), joint_motion(model, q, v))
+    return jnp.sum(V[:, :, None] * inertia_regressor(V), axis=1).ravel() / 2
+
+
+@arguments.compiled
+def potential_energy_regressor(
+    model: Model, q: ArrayLike | Kinematics
+) -> Float[Array, " parameters"]:
+    """The row y with `y @ model.inertia.ravel() = potential_energy(model, q)`.
+
+    `q` (nq,) or its `Kinematics`. Returns (10 nb,), in J over the unit of each parameter:
+    `-g . p` a mass and `-R^T g` a mass moment. Raises ArgumentError on a wrong shape or dtype.
+    """
+    X_WB = forward_kinematics(model, q).X_WB
+    by_mass = -jnp.sum(X_WB.p * model.gravity, axis=-1, keepdims=True)
+    by_moment = -inverse_rotate(X_WB.R, model.gravity)
+    by_rotation = jnp.zeros((model.nb, 6), model.dtype)
+    return jnp.concatenate([by_mass, by_moment, by_rotation], axis=-1).ravel()
+
+
+def _motion(name: str, given: ArrayLike) -> Array:
+    """A spatial vector (..., 6) of a floating dtype."""
+    x = jnp.asarray(given)
+    if x.shape[-1:] != (6,):
+        raise ArgumentError(f"{name} has shape {x.shape}, expected (..., 6)")
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        raise ArgumentError(f"{name} has dtype {x.dtype}, expected a floating one")
+    return x

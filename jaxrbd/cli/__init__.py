@@ -1,0 +1,179 @@
+"""The command `jaxrbd`: simulate a robot, show it, check its file."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+
+import jax
+
+from .. import __version__
+from ..errors import ArgumentError, InertiaWarning, JaxRBDError
+from ..io.urdf import inspect_urdf, load_urdf
+from ..model import Model
+from ..robots import load_robot, robot_names, robot_path
+from . import rollout_command as _rollout_command
+from .overview import overview
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status: 0, or 1 after a message on standard error.
+
+    `argv`: the words after the program's name; None means those of this process. Like every
+    argparse program it raises SystemExit for `--help`, `--version` and unusable options.
+    """
+    options = _parser().parse_args(argv)
+    try:
+        status = options.run(options)
+        sys.stdout.flush()  # a reader that has left is noticed here and not at the exit
+        return status
+    except (JaxRBDError, OSError) as error:
+        if isinstance(error, BrokenPipeError):  # the reader, `head` for one, has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 1
+        print(f"jaxrbd: error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="jaxrbd", description="Rigid-body dynamics for JAX.")
+    parser.add_argument("--version", action="version", version=f"jaxrbd {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    _add_rollout(commands)
+    _add_info(commands)
+    _add_check(commands)
+    return parser
+
+
+def _add_rollout(commands) -> None:
+    command = commands.add_parser(
+        "rollout",
+        help="simulate a batch of random-torque trajectories and take their gradients",
+        description=(
+            "Simulate a batch of trajectories under random joint torques, take the gradient of a "
+            "cost with respect to every torque through the whole rollout, and check both. There "
+            "is no ground: a robot on a free-flyer falls."
+        ),
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    _add_robot(command, nargs="?", default="quadruped")
+    add = command.add_argument
+    add("--batch", type=_count, default=1024, metavar="N", help="trajectories")
+    add("--steps", type=_count, default=100, metavar="N", help="time steps of each")
+    add("--dt", type=_positive, default=2e-3, metavar="S", help="length of a step in seconds")
+    add("--torque", type=_positive, default=0.1, metavar="F", help="fraction of the effort limits")
+    add("--undamped", action="store_true", help="leave the joints' damping out")
+    add("--seed", type=_seed, default=0, metavar="N", help="seed of the random numbers")
+    add("--devices", type=_count, default=1, metavar="N", help="spread over N devices")
+    add("--float32", action="store_true", help="single precision instead of double")
+    add("--no-plot", action="store_true", help="write no plot (and need no matplotlib)")
+    add("--out", metavar="DIR", help="where to write (default: rollout-ROBOT)")
+    command.set_defaults(run=_rollout)
+
+
+def _add_info(commands) -> None:
+    command = commands.add_parser("info", help="show a robot: joints, bodies, frames, tree")
+    _add_robot(command)
+    command.set_defaults(run=_info)
+
+
+def _add_check(commands) -> None:
+    command = commands.add_parser(
+        "check", help="validate a robot file; exit status 1 if it has faults"
+    )
+    command.add_argument("robot", metavar="ROBOT", help="name of a bundled robot, or a URDF file")
+    command.add_argument(
+        "--strict", action="store_true", help="exit status 1 if there are only warnings, too"
+    )
+    command.set_defaults(run=_check)
+
+
+def _add_robot(command: argparse.ArgumentParser, **kwargs) -> None:
+    command.add_argument(
+        "robot", metavar="ROBOT", help="name of a bundled robot, or a URDF file", **kwargs
+    )
+    command.add_argument(
+        "--free-flyer", action="store_true", help="put the robot's root on a free-flyer"
+    )
+
+
+def _rollout(options: argparse.Namespace) -> int:
+    # This process is ours: the gradient check needs double precision, whatever the rollout uses.
+    jax.config.update("jax_enable_x64", True)
+    devices = _rollout_command.first_devices(options.devices)
+    model = _load(options.robot, options.free_flyer)
+    _rollout_command.run(model.astype("float32") if options.float32 else model, options, devices)
+    return 0
+
+
+def _info(options: argparse.Namespace) -> int:
+    print(overview(_load(options.robot, options.free_flyer)))
+    return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    path = _find(options.robot)
+    faults, warned = inspect_urdf(path)
+    for found in [*faults, *warned]:
+        print(found)
+    counts = ((len(faults), "fault"), (len(warned), "warning"))
+    summary = ", ".join(f"{n} {what}{'s' * (n > 1)}" for n, what in counts if n)
+    refused = bool(faults or (warned and options.strict))
+    if refused:
+        print(f"{path}: {summary}")
+    else:
+        print(f"ok: {path}" + f" ({summary})" * bool(warned))
+    return int(refused)
+
+
+def _load(robot: str, free_flyer: bool) -> Model:
+    """The model of a bundled robot or of a file, its warnings as lines on standard error."""
+    path = _find(robot)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", InertiaWarning)
+        if robot in robot_names() and not free_flyer:
+            model = load_robot(robot)
+        else:
+            model = load_urdf(path, root_joint="free_flyer" if free_flyer else None)
+    for warning in caught:
+        print(f"jaxrbd: warning: {warning.message}", file=sys.stderr)
+    return model
+
+
+def _find(robot: str) -> str:
+    """The file of a bundled robot, or the given path. Raises ArgumentError where it is neither."""
+    if robot in robot_names():
+        return str(robot_path(robot))
+    if not os.path.isfile(robot):
+        raise ArgumentError(f"no file {robot!r}, and no bundled robot: {', '.join(robot_names())}")
+    return robot
+
+
+def _count(text: str) -> int:
+    value = _number(text, int, "a whole number")
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"expected at least 1, found {text}")
+    return value
+
+
+def _seed(text: str) -> int:
+    return _number(text, int, "a whole number")
+
+
+def _positive(text: str) -> float:
+    value = _number(text, float, "a positive number")
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a positive number, found {text}")
+    return value
+
+
+def _number(text: str, kind: type, expected: str):
+    try:
+        return kind(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected {expected}, found {text!r}") from None

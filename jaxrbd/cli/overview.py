@@ -1,0 +1,94 @@
+"""A robot as text: its sizes, its tree, its joints and frames."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..algorithms.mass import total_mass
+from ..model import Model
+from ..model.description import Follow, JointSpec, Mimic, stages
+from ..model.editing import describe
+
+
+def overview(model: Model) -> str:
+    """The robot in lines of text: sizes and mass, then the tree, the joints and the frames."""
+    joints = describe(model)[1][: model.nb]  # one a body, in its order; the rest are welded
+    mimic = "" if model.coupling is None else f" ({model.topology.nv} with the mimic joints)"
+    sizes = (
+        f"{model.name}: {model.nb} bodies, {len(model.frame_names)} frames, "
+        f"nq = {model.nq}, nv = {model.nv}{mimic}, {float(total_mass(model)):.6g} kg"
+    )
+    return "\n\n".join([sizes, _tree(model, joints), _joints(joints), _frames(model)])
+
+
+def _tree(model: Model, joints: Sequence[JointSpec]) -> str:
+    """One line a body, under its parent: its name and mass, and the joint that moves it."""
+    parents = model.topology.parents
+    last_child = {parent: body for body, parent in enumerate(parents)}
+    masses = np.asarray(model.inertia[:, 0])
+    indent = {-1: ""}
+    lines = ["world"]
+    for body, (parent, joint) in enumerate(zip(parents, joints)):  # a parent always comes first
+        is_last = last_child[parent] == body
+        indent[body] = indent[parent] + ("    " if is_last else "|   ")
+        branch = "`-- " if is_last else "|-- "
+        what = f"{joint.child}  {masses[body]:.4g} kg  [{joint.name}: {_kind(joint)}]"
+        lines.append(indent[parent] + branch + what)
+    return "\n".join(lines)
+
+
+def _joints(joints: Sequence[JointSpec]) -> str:
+    """A table of the joints: kind, parent, places in q and v, and the limits of one-dof joints."""
+    rows = [
+        ["joint", "kind", "parent", "q", "v", "lower", "upper", "effort", "velocity", "damping"]
+    ]
+    q = v = 0
+    for joint in joints:
+        row = [joint.name, _kind(joint), joint.parent or "world"]
+        if isinstance(joint.mimic, Mimic):
+            row.append(f"= {joint.mimic.multiplier:g} {joint.mimic.joint} + {joint.mimic.offset:g}")
+        elif isinstance(joint.mimic, Follow):
+            row.append(f"= f({', '.join(joint.mimic.joints)})")
+        else:
+            (stage,) = stages(joint.kind)
+            nq, nv = stage.nq, stage.nv
+            row += [_span(q, nq), _span(v, nv)]
+            q, v = q + nq, v + nv
+            if nq == nv == 1:
+                limits = (joint.lower, joint.upper, joint.effort_limit, joint.velocity_limit)
+                row += [_number(x) for x in (*limits, joint.damping)]
+        rows.append(row)
+    return _table(rows)
+
+
+def _frames(model: Model) -> str:
+    """A table of the frames besides the bodies' own: the links that are welded to another."""
+    rows = [["frame", "welded to"]]
+    for name, body in zip(model.frame_names, model.frame_bodies):
+        if name not in model.body_names:
+            rows.append([name, "world" if body < 0 else model.body_names[body]])
+    return _table(rows) if len(rows) > 1 else "every frame is a body's own"
+
+
+def _kind(joint: JointSpec) -> str:
+    return type(joint.kind).__name__
+
+
+def _number(value: Any) -> str:
+    return f"{np.asarray(value).item():.4g}"
+
+
+def _span(start: int, count: int) -> str:
+    return f"{start}" if count == 1 else f"{start}-{start + count - 1}"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of text as columns two blanks apart; the last cell of a short row may be long."""
+    columns = len(rows[0])
+    sized = [row if len(row) == columns else row[:-1] for row in rows]
+    widths = [max(len(row[i]) for row in sized if i < len(row)) for i in range(columns)]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths)) for row in rows)
+    return "\n".join(line.rstrip() for line in lines)

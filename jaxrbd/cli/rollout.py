@@ -1,0 +1,95 @@
+"""One trajectory under given torques: its simulation, its energy balance, the cost of its end.
+
+Everything here is written for one trajectory and batched by `jax.vmap`; the command
+`jaxrbd rollout` does that.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float
+
+from ..algorithms.forward_dynamics import forward_dynamics
+from ..algorithms.mass import kinetic_energy, passive_force, potential_energy
+from ..configuration import difference, neutral
+from ..integrators import rollout, runge_kutta_munthe_kaas
+from ..model import Model
+
+
+class Trajectory(NamedTuple):
+    """`n` steps: configurations, velocities, and the work done on the robot since the start.
+
+    `q` (n + 1, nq), `v` (n + 1, nv), `work` (n + 1,) in J, by torques and damping.
+    """
+
+    q: Float[Array, "n_states nq"]
+    v: Float[Array, "n_states nv"]
+    work: Float[Array, " n_states"]
+
+
+def step(
+    model: Model,
+    q: Float[Array, " nq"],
+    v: Float[Array, " nv"],
+    work: Float[Array, ""],
+    tau: Float[Array, " nv"],
+    dt: Float[Array, ""],
+) -> tuple[Float[Array, " nq"], Float[Array, " nv"], Float[Array, ""]]:
+    """Advance the state by `dt` seconds under a constant joint force `tau`; fourth order.
+
+    The work (J) that `tau` and the passive forces do is summed by the quadrature of the state.
+    """
+
+    def dynamics(q, v, _):
+        force = tau + passive_force(model, q, v)
+        return forward_dynamics(model, q, v, force), jnp.sum(force * v)
+
+    return runge_kutta_munthe_kaas(model, dynamics, q, v, dt, work)
+
+
+def simulate(
+    model: Model,
+    q: Float[Array, " nq"],
+    v: Float[Array, " nv"],
+    tau: Float[Array, "n nv"],
+    dt: Float[Array, ""],
+) -> Trajectory:
+    """Simulate one step of `dt` seconds for each row of `tau`, from the state (q, v)."""
+    start = (q, v, jnp.zeros((), model.dtype))
+    states = rollout(lambda q, v, work, tau: step(model, q, v, work, tau, dt), start, tau)
+    return Trajectory(*states)
+
+
+def cost(
+    model: Model, trajectory: Trajectory, tau: Float[Array, "n nv"], dt: Float[Array, ""]
+) -> Float[Array, ""]:
+    """Half the squared distance of the end from neutral, plus `EFFORT_WEIGHT` times the effort.
+
+    The distance is that of the tangent space (`difference`); the effort is the integral of
+    |tau|^2 / 2 over time.
+    """
+    miss = difference(model, neutral(model), trajectory.q[-1])
+    return (jnp.sum(miss**2) + EFFORT_WEIGHT * dt * jnp.sum(tau**2)) / 2
+
+
+EFFORT_WEIGHT = 1e-3
+
+
+def energy_error(model: Model, trajectory: Trajectory) -> Float[Array, " n_states"]:
+    """`|energy - first energy - work|` at each state, over the energy that was in motion.
+
+    That scale is the largest kinetic energy plus the range of the potential energy, so it does not
+    depend on where the potential energy is zero.
+    """
+    kinetic = jax.vmap(kinetic_energy, (None, 0, 0))(model, trajectory.q, trajectory.v)
+    potential = jax.vmap(potential_energy, (None, 0))(model, trajectory.q)
+    energy = kinetic + potential
+    scale = jnp.max(kinetic) + jnp.max(potential) - jnp.min(potential)
+    return jnp.abs(energy - energy[0] - trajectory.work) / jnp.maximum(scale, TINY_ENERGY)
+
+
+TINY_ENERGY = 1e-12  # J: a robot that does not move has no scale of its own

@@ -1,0 +1,260 @@
+"""`jaxrbd rollout`: a batch of trajectories and their gradients, measured, checked and written."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import importlib.util
+import sys
+import time
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ..configuration import integrate, neutral
+from ..errors import JaxRBDError
+from ..model import Model
+from .rollout import Trajectory, cost, energy_error, simulate
+
+BLOCK = 128  # trajectories a call: enough to fill the vector units, few enough for the cache
+SPREAD = 0.3  # standard deviation of the first configuration about neutral, rad or m
+DIFFERENCE_STEP = 1e-5  # of the torques' scale, for the central difference
+
+
+class Inputs(NamedTuple):
+    """States to start from and torques: `q` (batch, nq), `v` (batch, nv), `tau` (batch, n, nv)."""
+
+    q: Array
+    v: Array
+    tau: Array
+
+
+class Outputs(NamedTuple):
+    """A batch's trajectories, and their `cost` (batch,) and `energy_error` (batch, n + 1)."""
+
+    trajectory: Trajectory
+    cost: Array
+    energy_error: Array
+
+
+def first_devices(count: int) -> list[Any]:
+    """The first so many devices; without an accelerator, the processor is split into so many.
+
+    Raises JaxRBDError where there are fewer: JAX was in use before, or the accelerators are fewer.
+    """
+    if count > 1:
+        with contextlib.suppress(RuntimeError):  # it says that JAX has started
+            jax.config.update("jax_num_cpu_devices", count)
+    found = jax.devices()
+    if len(found) < count:
+        raise JaxRBDError(
+            f"--devices {count}: JAX has {len(found)} of platform {found[0].platform}"
+        )
+    return found[:count]
+
+
+def run(model: Model, options: argparse.Namespace, devices: Sequence[Any]) -> None:
+    """Simulate, differentiate, check and write, with the options of the command's parser.
+
+    Blocks of the batch go to the devices in turn, so that results do not depend on their number.
+
+    Prints its measurements; writes `trajectories.npz` and `rollout.png`. Raises JaxRBDError where
+    matplotlib is missing or the trajectories do not stay finite, OSError where it cannot write.
+    """
+    if not options.no_plot and importlib.util.find_spec("matplotlib") is None:
+        raise JaxRBDError("the plot needs matplotlib: pip install 'jaxrbd[cli]', or --no-plot")
+    out = Path(options.out or f"rollout-{Path(options.robot).stem}")
+    out.mkdir(parents=True, exist_ok=True)
+
+    model = _smooth(model, options.undamped)
+    dt = jnp.asarray(options.dt, model.dtype)
+    scale = options.torque * effort_scale(model)
+    inputs = draw(model, scale, options)
+    _report_inputs(model, scale, options, devices)
+    model, inputs, dt = jax.device_put((model, inputs, dt), devices[0])
+
+    outputs = _timed("simulate", simulate_batch, model, inputs, dt, devices)
+    gradient = _timed("gradient", gradient_batch, model, inputs, dt, devices)
+    if not all(np.all(np.isfinite(x)) for x in jax.tree.leaves((outputs, gradient))):
+        raise JaxRBDError(
+            "the trajectories do not stay finite: try a smaller --dt or --torque, or --undamped"
+        )
+    worst, median = np.max(outputs.energy_error), np.median(outputs.energy_error[:, -1])
+    _say(
+        "energy", f"balance off by at most {worst:.1e} of the energy in motion, {median:.1e} median"
+    )
+    error = gradient_error(model, inputs, dt, gradient, scale, options.seed)
+    _say("check", f"gradient and central difference differ by {error:.1e} of it")
+
+    _write(out, model, options, inputs, outputs, gradient)
+
+
+def effort_scale(model: Model) -> np.ndarray:
+    """The effort limit of each degree of freedom, (nv,); 0 where the robot states none."""
+    effort = np.asarray(model.effort_limit, np.float64)
+    return np.where(np.isfinite(effort), effort, 0.0)
+
+
+def draw(model: Model, scale: np.ndarray, options: argparse.Namespace) -> Inputs:
+    """A random batch: configurations near neutral, at rest, torques uniform within `scale`."""
+    near, pushes = jax.random.split(jax.random.key(options.seed))
+    step = SPREAD * jax.random.normal(near, (options.batch, model.nv), model.dtype)
+    q = jax.vmap(integrate, (None, None, 0))(model, neutral(model), step)
+    shape = (options.batch, options.steps, model.nv)
+    tau = jax.random.uniform(pushes, shape, model.dtype, -1, 1) * jnp.asarray(scale, model.dtype)
+    return Inputs(q, jnp.zeros_like(step), tau)
+
+
+@jax.jit
+def simulate_batch(model: Model, inputs: Inputs, dt: Array) -> Outputs:
+    """Simulate every trajectory of a batch."""
+
+    def one(q, v, tau):
+        trajectory = simulate(model, q, v, tau, dt)
+        return Outputs(
+            trajectory, cost(model, trajectory, tau, dt), energy_error(model, trajectory)
+        )
+
+    return jax.vmap(one)(*inputs)
+
+
+@jax.jit
+def gradient_batch(model: Model, inputs: Inputs, dt: Array) -> Array:
+    """The gradient of each trajectory's cost with respect to its torques, (batch, n, nv)."""
+
+    def cost_of(tau, q, v):
+        return cost(model, simulate(model, q, v, tau, dt), tau, dt)
+
+    return jax.vmap(jax.grad(cost_of))(inputs.tau, inputs.q, inputs.v)
+
+
+def gradient_error(
+    model: Model, inputs: Inputs, dt: Array, gradient: np.ndarray, scale: np.ndarray, seed: int
+) -> float:
+    """How far the gradient's slope along a random direction is from a central difference.
+
+    The difference is taken in double precision on the first trajectories of the batch; returns the
+    largest error over the largest slope. Directions are measured in the torques' own `scale`.
+    """
+    model, first, dt = jax.tree.map(
+        lambda x: x.astype(jnp.float64), (model, jax.tree.map(lambda x: x[:BLOCK], inputs), dt)
+    )
+    fallback = np.mean(scale[scale > 0]) if np.any(scale > 0) else 1.0
+    direction = jax.random.normal(jax.random.key(seed + 1), first.tau.shape, jnp.float64)
+    direction = direction * np.where(scale > 0, scale, fallback)
+
+    def costs(step):
+        moved = first._replace(tau=first.tau + step * direction)
+        return simulate_batch(model, moved, dt).cost
+
+    difference = (costs(DIFFERENCE_STEP) - costs(-DIFFERENCE_STEP)) / (2 * DIFFERENCE_STEP)
+    slope = np.sum(gradient[:BLOCK] * np.asarray(direction), axis=(1, 2))
+    return float(np.max(np.abs(slope - difference)) / np.max(np.abs(difference)))
+
+
+def _smooth(model: Model, undamped: bool) -> Model:
+    """The model without dry friction, whose jumps no Runge-Kutta step can follow."""
+    if np.any(np.asarray(model.friction) > 0):
+        _say("note", "dry friction is left out")
+    damping = jnp.zeros_like(model.damping) if undamped else model.damping
+    return dataclasses.replace(model, friction=jnp.zeros_like(model.friction), damping=damping)
+
+
+def _timed(
+    label: str, function, model: Model, inputs: Inputs, dt: Array, devices: Sequence[Any]
+) -> Any:
+    """The function's value on the whole batch, in numpy, block by block; says how long it took.
+
+    The devices take the blocks in turn. Each runs the program of one device: one that splits its
+    batch over devices is compiled otherwise, and rounds otherwise.
+    """
+    batch, steps = inputs.tau.shape[:2]
+    blocks = _blocks(inputs)
+    started = time.perf_counter()
+    _progress(label, "compiling")
+    homes = devices[: len(blocks)]
+    constants = [jax.device_put((model, dt), home) for home in homes]
+
+    def arguments(i: int) -> tuple[Model, Inputs, Array]:
+        model, dt = constants[i % len(homes)]
+        return model, jax.device_put(blocks[i], homes[i % len(homes)]), dt
+
+    programs = [function.lower(*arguments(i)) for i in range(len(homes))]
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda program: program.compile(), programs))
+    compiled = time.perf_counter()
+    done, running = [], deque()
+    for i in range(len(blocks)):
+        running.append(function(*arguments(i)))
+        ahead = 2 * len(homes) if i + 1 < len(blocks) else 0
+        while len(running) > ahead:
+            done.append(jax.device_get(running.popleft()))
+            _progress(label, f"{len(done) / len(blocks):4.0%}")
+    seconds = time.perf_counter() - compiled
+    _say(
+        label,
+        f"{batch * steps} samples in {seconds:.2f} s, {batch * steps / seconds:.0f} samples/s "
+        f"(after {compiled - started:.1f} s of compilation)",
+    )
+    return jax.tree.map(lambda *parts: np.concatenate(parts)[:batch], *done)
+
+
+def _blocks(inputs: Inputs) -> list[Inputs]:
+    """The batch in blocks of one size; the last one repeats trajectories to fill it."""
+    batch = len(inputs.tau)
+    size = min(BLOCK, batch)
+    starts = range(0, batch, size)
+    return [jax.tree.map(lambda x, i=i: x[jnp.arange(i, i + size) % batch], inputs) for i in starts]
+
+
+def _write(
+    out: Path,
+    model: Model,
+    options: argparse.Namespace,
+    inputs: Inputs,
+    outputs: Outputs,
+    gradient: np.ndarray,
+) -> None:
+    path = out / "trajectories.npz"
+    grid = options.dt * np.arange(options.steps + 1)
+    q, v, _ = outputs.trajectory
+    np.savez(path, time=grid, q=q, v=v, tau=np.asarray(inputs.tau), cost=outputs.cost)
+    _say("wrote", str(path))
+    if not options.no_plot:
+        from .rollout_plot import plot_rollout
+
+        path = out / "rollout.png"
+        errors = np.asarray(outputs.energy_error)
+        plot_rollout(path, model, grid, outputs.trajectory, errors, gradient)
+        _say("wrote", str(path))
+
+
+def _report_inputs(
+    model: Model, scale: np.ndarray, options: argparse.Namespace, devices: Sequence[Any]
+) -> None:
+    where = devices[0].platform
+    if len(devices) > 1:
+        where = f"{len(devices)} {where} devices"
+    _say(
+        model.name,
+        f"{options.batch} trajectories of {options.steps} steps of {options.dt:g} s, "
+        f"{model.nv} dofs ({np.count_nonzero(scale)} driven), {model.dtype.name}, on {where}",
+    )
+
+
+def _say(label: str, text: str) -> None:
+    print(f"{label:<10} {text}", flush=True)
+
+
+def _progress(label: str, state: str) -> None:
+    """How far the work is, on standard error; on a terminal it is one line that changes."""
+    end = "\r" if sys.stderr.isatty() and state != "100%" else "\n"
+    print(f"{label:<10} {state:<10}", end=end, file=sys.stderr, flush=True)

@@ -1,0 +1,70 @@
+"""The picture that `jaxrbd rollout` writes: a trajectory, its energy, the errors, the gradient."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jax
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ..algorithms.mass import kinetic_energy, potential_energy
+from ..configuration import difference, neutral
+from ..model import Model
+from .rollout import Trajectory
+
+
+def plot_rollout(
+    path: Path,
+    model: Model,
+    time: np.ndarray,
+    trajectory: Trajectory,
+    energy_error: np.ndarray,
+    gradient: np.ndarray,
+) -> None:
+    """Draw a batch to a PNG file.
+
+    `time` (n + 1,), `trajectory` and `energy_error` (batch, n + 1, ...), `gradient` (batch, n, nv),
+    all in numpy. Raises OSError where the file cannot be written.
+    """
+    figure = Figure(figsize=(11, 7), layout="constrained")
+    axes = figure.subplots(2, 2)
+    first = Trajectory(*(x[0] for x in trajectory))
+    _coordinates(axes[0, 0], model, time, first)
+    _energy(axes[0, 1], model, time, first)
+    _quantiles(axes[1, 0], time[1:], energy_error[:, 1:], "energy balance error, relative")
+    sizes = np.linalg.norm(gradient, axis=-1)
+    _quantiles(axes[1, 1], time[:-1], sizes, "|d cost / d tau| of each step")
+    count = len(energy_error)
+    figure.suptitle(f"{model.name}: {count} trajectories; above, the first of them")
+    figure.savefig(path, dpi=120)
+
+
+def _coordinates(axes: Axes, model: Model, time: np.ndarray, one: Trajectory) -> None:
+    """The coordinates of one trajectory, in the tangent space at neutral."""
+    moved = jax.vmap(difference, (None, None, 0))(model, neutral(model), one.q)
+    axes.plot(time, np.asarray(moved), linewidth=1)
+    axes.set(xlabel="time [s]", ylabel="distance from neutral [rad, m]", title="coordinates")
+
+
+def _energy(axes: Axes, model: Model, time: np.ndarray, one: Trajectory) -> None:
+    """The energies of one trajectory, and the work that has to account for their sum."""
+    kinetic = np.asarray(jax.vmap(kinetic_energy, (None, 0, 0))(model, one.q, one.v))
+    potential = np.asarray(jax.vmap(potential_energy, (None, 0))(model, one.q))
+    potential = potential - potential[0]
+    axes.plot(time, kinetic, label="kinetic")
+    axes.plot(time, potential, label="potential, gained")
+    axes.plot(time, kinetic + potential, "k", linewidth=3, alpha=0.3, label="sum")
+    axes.plot(time, one.work, "k--", linewidth=1, label="work of torques and damping")
+    axes.set(xlabel="time [s]", ylabel="[J]", title="energy")
+    axes.legend()
+
+
+def _quantiles(axes: Axes, time: np.ndarray, values: np.ndarray, title: str) -> None:
+    """The median over the batch and the range of its middle 90 %, on a logarithmic scale."""
+    low, median, high = np.quantile(values, (0.05, 0.5, 0.95), axis=0)
+    axes.fill_between(time, low, high, alpha=0.25, label="5 % to 95 % of the batch")
+    axes.plot(time, median, label="median")
+    axes.set(xlabel="time [s]", yscale="log", title=title)
+    axes.legend()

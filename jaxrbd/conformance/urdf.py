@@ -1,0 +1,80 @@
+"""A conformance robot as URDF text, for libraries that read nothing else."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import numpy as np
+
+from ..joints import Prismatic, Revolute
+from ..model.description import Mimic
+from .adapters import Unsupported
+from .robots import Robot
+
+
+def urdf(robot: Robot) -> str:
+    """The robot as URDF: a link "world" and the trees on it. Gravity has no place in it.
+
+    Raises Unsupported where a joint is neither a hinge nor a slide, or has armature.
+    """
+    root = ElementTree.Element("robot", name="conformance")
+    ElementTree.SubElement(root, "link", name="world")
+    for link in robot.links:
+        element = ElementTree.SubElement(root, "link", name=link.name)
+        if link.inertia[0] > 0:
+            _inertial(element, link.inertia)
+    for joint in robot.joints:
+        if not isinstance(joint.kind, (Revolute, Prismatic)) or np.any(joint.armature):
+            raise Unsupported(f"URDF has no joint such as {joint.name}")
+        kind = "continuous" if isinstance(joint.kind, Revolute) else "prismatic"
+        element = ElementTree.SubElement(root, "joint", name=joint.name, type=kind)
+        ElementTree.SubElement(element, "parent", link=joint.parent or "world")
+        ElementTree.SubElement(element, "child", link=joint.child)
+        _origin(element, joint.placement[:3, 3], _rpy(joint.placement[:3, :3]))
+        axis = np.asarray(joint.kind.axis) / np.linalg.norm(joint.kind.axis)
+        ElementTree.SubElement(element, "axis", xyz=_text(axis))
+        limits = {"lower": "-100", "upper": "100", "effort": "1000", "velocity": "1000"}
+        ElementTree.SubElement(element, "limit", limits)
+        if isinstance(joint.mimic, Mimic):
+            ElementTree.SubElement(
+                element,
+                "mimic",
+                joint=joint.mimic.joint,
+                multiplier=repr(joint.mimic.multiplier),
+                offset=repr(joint.mimic.offset),
+            )
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def about_com(inertia: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+    """Mass, centre of mass (3,) and inertia (3, 3) about it, in the link's axes.
+
+    `inertia` (10,): the parameters of a link with mass, as in `jaxrbd.model.Link`.
+    """
+    mass, com, (xx, xy, yy, xz, yz, zz) = inertia[0], inertia[1:4] / inertia[0], inertia[4:]
+    I = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+    return float(mass), com, I - mass * (com @ com * np.eye(3) - np.outer(com, com))
+
+
+def _inertial(link: ElementTree.Element, inertia: np.ndarray) -> None:
+    mass, com, I = about_com(inertia)
+    element = ElementTree.SubElement(link, "inertial")
+    _origin(element, com, np.zeros(3))
+    ElementTree.SubElement(element, "mass", value=repr(mass))
+    at = [(i, j) for i in range(3) for j in range(i, 3)]
+    entries = {f"i{'xyz'[i]}{'xyz'[j]}": repr(float(I[i, j])) for i, j in at}
+    ElementTree.SubElement(element, "inertia", entries)
+
+
+def _origin(parent: ElementTree.Element, xyz: np.ndarray, rpy: np.ndarray) -> None:
+    ElementTree.SubElement(parent, "origin", xyz=_text(xyz), rpy=_text(rpy))
+
+
+def _rpy(R: np.ndarray) -> np.ndarray:
+    """Roll, pitch, yaw about fixed axes: `R = Rz(yaw) Ry(pitch) Rx(roll)`."""
+    pitch = np.arctan2(-R[2, 0], np.hypot(R[0, 0], R[1, 0]))
+    return np.array([np.arctan2(R[2, 1], R[2, 2]), pitch, np.arctan2(R[1, 0], R[0, 0])])
+
+
+def _text(numbers: np.ndarray) -> str:
+    return " ".join(repr(float(x)) for x in numbers)

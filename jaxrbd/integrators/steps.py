@@ -1,0 +1,199 @@
+"""One step of time: the integrators, and what they share."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.typing import ArrayLike
+from jaxtyping import PyTree
+
+from .. import se3
+from .._math.linear import matmul
+from .._math.root import find_root
+from ..algorithms.crba import mass_matrix_product, minverse
+from ..algorithms.forward_dynamics import solve_mass_matrix
+from ..configuration import integrate, lie_operation, velocity_bracket
+from ..errors import ArgumentError
+from ..model import Model, arguments
+
+Dynamics = Callable[..., Any]
+
+
+def explicit_euler(
+    model: Model, dynamics: Dynamics, q: ArrayLike, v: ArrayLike, dt: ArrayLike, z: PyTree = None
+) -> tuple:
+    """One step with the rates at its start: `q exp(dt v)`, `v + dt a(q, v)`; first order.
+
+    `q` (nq,), `v` (nv,), `dt` in s, `z` as the module says. Returns (q, v), or (q, v, z). Raises
+    ArgumentError on a wrong shape or dtype. Source: SE(3) sheet of Pinocchio, the joint integrator.
+    """
+    q, v, dt, z = _checked(model, q, v, dt, z)
+    a, rate = rates(model, dynamics, q, v, z)
+    return _state(integrate(model, q, dt * v), v + dt * a, _add(z, dt, rate))
+
+
+def semi_implicit_euler(
+    model: Model, dynamics: Dynamics, q: ArrayLike, v: ArrayLike, dt: ArrayLike, z: PyTree = None
+) -> tuple:
+    """One step with the velocity at its end: `v' = v + dt a(q, v)`, `q exp(dt v')`; first order.
+
+    Arguments, results and errors as of `explicit_euler`. What physics engines for games do. It is
+    symplectic where M is constant, and only there.
+    """
+    q, v, dt, z = _checked(model, q, v, dt, z)
+    a, rate = rates(model, dynamics, q, v, z)
+    v = v + dt * a
+    return _state(integrate(model, q, dt * v), v, _add(z, dt, rate))
+
+
+def runge_kutta_munthe_kaas(
+    model: Model, dynamics: Dynamics, q: ArrayLike, v: ArrayLike, dt: ArrayLike, z: PyTree = None
+) -> tuple:
+    """One step of the classical Runge-Kutta method in exponential coordinates; fourth order.
+
+    With `q(t) = integrate(q, u(t))` the motion is an ordinary differential equation of u, which
+    lies in a vector space: `du/dt = v + [u, v] / 2 + [u, [u, v]] / 12`. The next term has four
+    brackets and is of fifth order in a step; the signs are those of body velocities. Arguments,
+    results and errors as of `explicit_euler`.
+
+    The stages are a loop, for the sake of the time that a gradient takes to compile.
+    Source: Munthe-Kaas (1999), High order Runge-Kutta methods on manifolds.
+    """
+    q, v, dt, z = _checked(model, q, v, dt, z)
+
+    def slope(y):
+        u, v, z = y
+        twist = velocity_bracket(model, u, v)
+        du = v + twist / 2 + velocity_bracket(model, u, twist) / 12
+        return du, *rates(model, dynamics, integrate(model, q, u), v, z)
+
+    u, v, z = _runge_kutta_4(slope, (jnp.zeros_like(v), v, z), dt)
+    return _state(integrate(model, q, u), v, z)
+
+
+def variational_midpoint(
+    model: Model, dynamics: Dynamics, q: ArrayLike, v: ArrayLike, dt: ArrayLike, z: PyTree = None
+) -> tuple:
+    """One step of stationary action, with the Lagrangian at the middle of the step; second order.
+
+    The action of a step x is `dt L(integrate(q, x / 2), x / dt)`, and its derivatives in the two
+    ends are the momenta `p = M v` there:
+
+        2 M(middle) x / dt = J(x / 2)^T p + J(-x / 2)^T p'
+        p' = p + dt d(M v)/dt, at the middle with `v = x / dt` and the acceleration there
+
+    where J is the left Jacobian of the exponential. The first is solved for x. Without forces the
+    step is symplectic: the energy stays near its value however long the motion, and momenta whose
+    symmetry the model has are kept to rounding. The step is symmetric: `-dt` leads back. Forces
+    of all kinds are in `dynamics`, and enter as a virtual work in the middle. Arguments, results
+    and errors as of `explicit_euler`.
+
+    Derivatives are those of the implicit function, not of the iterations. The result is NaN where
+    the iterations do not converge: a step too large, or friction that jumps.
+    Source: Marsden and West (2001), Discrete mechanics and variational integrators, sections 1.5
+    and 3.2; on groups, Bou-Rabee and Marsden (2009), Hamilton-Pontryagin integrators on Lie groups.
+    """
+    q, v, dt, z = _checked(model, q, v, dt, z)
+
+    def middle(x, dz):
+        """The momentum of the middle, its rate, and what z gains in the step."""
+        v = x / dt
+        along = (dt / 2,), (jnp.ones_like(dt),)
+        at, at_rate = jax.jvp(lambda time: integrate(model, q, time * v), *along)
+        a, z_rate = rates(model, dynamics, at, v, _add(z, 0.5, dz))
+        momentum = functools.partial(mass_matrix_product, model)
+        return *jax.jvp(momentum, (at, v), (at_rate, a)), _scale(dt, z_rate)
+
+    p = mass_matrix_product(model, q, v)
+    as_step = lax.stop_gradient(dt * minverse(model, q))  # about the inverse of the slope in x
+
+    def residual(unknown):
+        x, dz = unknown
+        p_middle, p_rate, gained = middle(x, dz)
+        ends = _to_middle(model, x / 2, p) + _to_middle(model, -x / 2, p + dt * p_rate)
+        missing = matmul(as_step, p_middle - ends / 2)
+        return missing, _add(dz, -1, gained)
+
+    x, dz = find_root(residual, (dt * v, _scale(0, z)))
+    _, p_rate, _ = middle(x, dz)
+    q_next = integrate(model, q, x)
+    v_next = solve_mass_matrix(model, q_next, p + dt * p_rate)
+    return _state(q_next, v_next, _add(z, 1, dz))
+
+
+def _to_middle(model: Model, y: Array, p: Array) -> Array:
+    """`J(y)^T p`, with J the left Jacobian of the exponential on the configuration manifold."""
+
+    def less_one(xi, m):
+        return jnp.einsum("...ij,...j->...i", se3.left_jacobian(xi), m, precision="highest") - m
+
+    (change,) = jax.linear_transpose(lambda w: lie_operation(model, less_one, y, w), p)(p)
+    return p + change
+
+
+# --------------------------------------------------------------------------- what the steps share
+
+
+def _checked(model: Model, q, v, dt, z) -> tuple[Array, Array, Array, PyTree]:
+    """The arguments as arrays of the model's dtype, and shapes as they should be."""
+    q, v = arguments.configuration(model, q), arguments.velocity(model, v)
+    dt = arguments.number(model, dt, "dt")
+    return q, v, dt, jax.tree.map(lambda x: jnp.asarray(x, model.dtype), z)
+
+
+def rates(
+    model: Model, dynamics: Dynamics, q: Array, v: Array, z: PyTree = None
+) -> tuple[Array, PyTree]:
+    """The acceleration, and the rate of z; None where there is no z."""
+    if z is None:
+        return arguments.velocity(model, dynamics(q, v), "the result of dynamics(q, v)"), None
+    result = dynamics(q, v, z)
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise ArgumentError(
+            "with z, dynamics(q, v, z) returns two: the acceleration, the rate of z"
+        )
+    a, rate = result
+    rate = jax.tree.map(lambda x: jnp.asarray(x, model.dtype), rate)
+    expected, found = (jax.tree.map(jnp.shape, x) for x in (z, rate))
+    if expected != found:
+        raise ArgumentError(f"dynamics gives a rate of z of shape {found}, expected {expected}")
+    return arguments.velocity(model, a, "the acceleration of dynamics(q, v, z)"), rate
+
+
+def _state(q, v, z: PyTree) -> tuple[Any, ...]:
+    return (q, v) if z is None else (q, v, z)
+
+
+def _scale(factor, y: PyTree) -> PyTree:
+    return jax.tree.map(lambda y: factor * y, y)
+
+
+def _add(y: PyTree, factor, rate: PyTree) -> PyTree:
+    """`y + factor rate`, leaf by leaf."""
+    return jax.tree.map(lambda y, rate: y + factor * rate, y, rate)
+
+
+# A stage starts a part of the step, TIMES, along the rates of the stage before it.
+TIMES = np.array([0, 1, 1, 2]) / 2
+WEIGHTS = np.array([1, 2, 2, 1]) / 6
+
+
+def _runge_kutta_4(slope: Callable[[tuple], tuple], y: tuple, dt: Array) -> tuple:
+    """One step of `dy/dt = slope(y)` in a vector space, by the classical method of order four."""
+
+    def stage(carry, row):
+        rates, mean = carry
+        time, weight = row
+        rates = slope(_add(y, time * dt, rates))
+        return (rates, _add(mean, weight, rates)), None
+
+    rows = (jnp.asarray(TIMES, dt.dtype), jnp.asarray(WEIGHTS, dt.dtype))
+    zeros = jax.tree.map(jnp.zeros_like, y)
+    (_, mean), _ = lax.scan(stage, (zeros, zeros), rows)
+    return _add(y, dt, mean)

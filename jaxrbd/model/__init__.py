@@ -1,0 +1,41 @@
+"""A robot: its description, and the `Model` that the algorithms take.
+
+`build_model` makes a `Model` of `Link`s and `JointSpec`s; `describe` gives the description back;
+`lock_joints` and `append_model` edit a model. `load_urdf` and `load_robot` read files.
+"""
+
+from .builder import build_model
+from .description import (
+    Compound,
+    Fixed,
+    Follow,
+    JointSpec,
+    Link,
+    Mimic,
+    euler,
+    link_inertia,
+    placement_matrix,
+    universal,
+)
+from .editing import append_model, describe, lock_joints
+from .model import Model
+
+__all__ = [
+    "Model",
+    # descriptions of links and joints
+    "Compound",
+    "Fixed",
+    "Follow",
+    "JointSpec",
+    "Link",
+    "Mimic",
+    "euler",
+    "link_inertia",
+    "placement_matrix",
+    "universal",
+    # models from descriptions, and back
+    "append_model",
+    "build_model",
+    "describe",
+    "lock_joints",
+]

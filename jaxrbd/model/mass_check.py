@@ -1,0 +1,293 @@
+"""The joints that make the mass matrix singular in every configuration.
+
+The mass matrix is a sum of squares, `M = A^T A`: A has six rows per link, the square root of the
+link's inertia times the link's Jacobian, and one row per armature. The rank of A is the same in all
+configurations but special ones, so one fixed configuration with irregular values decides.
+
+A is never formed. From the leaves to the root, each link gets a matrix W whose rows map the link's
+velocity `[v; w]` to the square roots of the least kinetic energy of its subtree: W is a square root
+of the articulated-body inertia. A joint with the motion subspace S is unresisted in the null space
+of `W S^T`, if it has no armature there. Source: Featherstone, Rigid Body Dynamics Algorithms,
+section 7.1 (articulated-body inertia), with square roots so that rounding is not squared.
+
+A joint that others follow shares its coordinate with them. Each shared coordinate has a column of W
+behind the six of the velocity, up to the world.
+
+All of it is NumPy in double precision. JAX compiles nothing for the joints that files can state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..errors import ModelError
+from ..joints import Custom, Joint, subspace_rows
+from ..spatial import pose_matrix
+from .description import Follow, JointSpec, Link, Mimic, stages
+
+# A joint is unresisted where the square root of the inertia that it feels is at most this fraction
+# of the square roots that were summed: a link with 1e-18 of the inertia after a joint still counts.
+# JAX evaluates the functions of `Custom` and `Follow`, possibly in single precision.
+_ROUNDING, _SINGLE_ROUNDING = 1e-10, 1e-5
+# What moving an inertia to the centre of mass may leave where a principal moment is zero.
+_MOMENT_ROUNDING = 1e-12
+
+
+def singular_joints(links: Sequence[Link], joints: Sequence[JointSpec]) -> list[ModelError]:
+    """One ModelError, returned and not raised, per joint that makes M singular everywhere.
+
+    `links` and `joints` are those of a sound tree, the joints as `checks.checked` returns them. The
+    list is empty exactly where M can be inverted in all configurations but special ones. Of several
+    joints that can cancel each other's motion, the one nearest to the world is named. It is empty
+    too where numbers overflow, for they decide nothing.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        try:
+            return _singular_joints(links, joints)
+        except np.linalg.LinAlgError:
+            return []
+
+
+def _singular_joints(links: Sequence[Link], joints: Sequence[JointSpec]) -> list[ModelError]:
+    tree = _Tree(links, joints)
+    found = tree.unresisted({joint.name for joint in joints})
+    faults = []
+    for joint in joints:
+        if joint.name not in found:
+            continue
+        alone = tree.unresisted({joint.name}).get(joint.name, 0)  # with all other joints welded
+        nv = sum(stage.nv for stage in stages(joint.kind))
+        freedoms = "" if nv == 1 else f" ({alone or found[joint.name]} of {nv} degrees of freedom)"
+        why = (
+            f"no link that moves with {joint.child!r} has inertia along its motion{freedoms}"
+            if alone
+            else f"other joints can cancel its motion{freedoms} of every link with inertia"
+        )
+        message = f"joint {joint.name!r}: {why}, and it has no armature"
+        faults.append(ModelError(message, link=joint.child, joint=joint.name))
+    return faults
+
+
+class _Rows(NamedTuple):
+    """The rows W (k, 6 + shared coordinates), and a bound (columns,) of what each column summed."""
+
+    W: np.ndarray
+    bound: np.ndarray
+
+    def moved(self, H: np.ndarray) -> _Rows:
+        """For the velocity of a body to which this one is fixed with the pose H (4, 4)."""
+        R, p = H[:3, :3], H[:3, 3]
+        W, bound = self.W.copy(), self.bound.copy()
+        W[:, :3] = self.W[:, :3] @ R.T
+        W[:, 3:6] = self.W[:, 3:6] @ R.T - W[:, :3] @ _cross(p)
+        bound[3:6] += np.linalg.norm(p) * bound[:3]
+        return _Rows(W, bound)
+
+    def released(self, S: np.ndarray, armature: np.ndarray, rounding: float) -> tuple[_Rows, int]:
+        """Across a joint that moves freely, and the number of its unresisted freedoms."""
+        root = np.sqrt(armature)
+        columns = np.concatenate([self.W[:, :6] @ S.T, np.diag(root)])
+        bound = self.bound[:6] @ np.abs(S).T + root
+        U, s, _ = np.linalg.svd(_scaled(columns, bound), full_matrices=False)
+        felt = U[:, s > rounding]
+        W = np.concatenate([self.W, np.zeros((len(S), self.W.shape[1]))])
+        return _Rows(W - felt @ (felt.T @ W), self.bound), len(S) - felt.shape[1]
+
+    def shared(self, S: np.ndarray, armature: np.ndarray, slope: np.ndarray) -> _Rows:
+        """Across a joint of one freedom that moves at the rates `slope` of shared coordinates."""
+        root = np.sqrt(armature[0])
+        W = np.concatenate([self.W, np.zeros((1, self.W.shape[1]))])
+        W[:, 6:] += np.outer(np.append(self.W[:, :6] @ S[0], root), slope)
+        bound = self.bound.copy()
+        bound[6:] += (bound[:6] @ np.abs(S[0]) + root) * np.abs(slope)
+        return _Rows(W, bound)
+
+
+def _scaled(columns: np.ndarray, bound: np.ndarray) -> np.ndarray:
+    """The columns in units of what they summed. Raises LinAlgError where they overflow."""
+    scaled = columns / np.where(bound > 0, bound, 1)
+    if not np.all(np.isfinite(scaled)):
+        raise np.linalg.LinAlgError("overflow")
+    return scaled
+
+
+def _sum(parts: list[_Rows]) -> _Rows:
+    """The bodies as one, with no more rows than columns."""
+    W = np.concatenate([part.W for part in parts])
+    if len(W) > W.shape[1]:
+        W = np.asarray(np.linalg.qr(W, mode="r"))
+    return _Rows(W, np.sum([part.bound for part in parts], axis=0))
+
+
+class _Tree:
+    """A robot in one configuration: the rows of its links, and the motions of its joints."""
+
+    def __init__(self, links: Sequence[Link], joints: Sequence[JointSpec]):
+        self.joints = _parents_first(joints)
+        self.by_name = {joint.name: joint for joint in joints}
+        self.rounding = _ROUNDING
+        leading = {name for joint in joints for name in self._leaders(joint)}
+        self.shared = [joint.name for joint in joints if joint.name in leading]
+        self.rows = _link_rows(links, 6 + len(self.shared))
+        self._move(np.random.default_rng(0))
+
+    def unresisted(self, moving: set[str]) -> dict[str, int]:
+        """The joints with unresisted freedoms, and how many. Joints not in `moving` are welded."""
+        found: dict[str, int] = {}
+        mask = np.array([name in moving for name in self.shared], float)
+        parts: dict[str | None, list[_Rows]] = {name: [rows] for name, rows in self.rows.items()}
+        for joint in reversed(self.joints):
+            rows = _sum(parts.pop(joint.child))
+            all_armature = np.asarray(joint.armature, float)
+            last = len(all_armature)
+            for S, X in reversed(self.motions[joint.name]):
+                first, free = last - len(S), 0
+                armature = all_armature[first:last]
+                if joint.name in self.slopes:
+                    rows = rows.shared(S, armature, mask * self.slopes[joint.name])
+                elif joint.name in moving:
+                    rows, free = rows.released(S, armature, self.rounding)
+                if free:
+                    found[joint.name] = found.get(joint.name, 0) + free
+                rows, last = rows.moved(X), first
+            if joint.parent is not None or self.shared:
+                parts.setdefault(joint.parent, []).append(rows.moved(joint.placement))
+        return found | self._unresisted_shared(parts.get(None, []), mask)
+
+    def _unresisted_shared(self, parts: list[_Rows], mask: np.ndarray) -> dict[str, int]:
+        if not parts:
+            return {}
+        rows = _sum(parts)
+        columns, bound = rows.W[:, 6:][:, mask > 0], rows.bound[6:][mask > 0]
+        _, s, Vt = np.linalg.svd(_scaled(columns, bound))
+        free = np.linalg.norm(Vt[np.sum(s > self.rounding) :], axis=0)
+        moving = [name for name, moves in zip(self.shared, mask) if moves]
+        most = np.max(free, initial=0)
+        return {name: 1 for name, part in zip(moving, free) if part > most / 2}
+
+    def _move(self, rng: np.random.Generator) -> None:
+        """Choose the configuration: for each joint S and the pose of each stage, and the slopes."""
+        q = {joint.name: [_irregular(s, rng) for s in stages(joint.kind)] for joint in self.joints}
+        unit: dict[str, np.ndarray] = dict(zip(self.shared, np.eye(len(self.shared))))
+        self.slopes = dict(unit)
+        for joint in self.joints:
+            if joint.mimic is not None:
+                leaders = self._leaders(joint)
+                value, rates = self._follow(joint, np.array([q[name][0][0] for name in leaders]))
+                self.slopes[joint.name] = rates @ np.array([unit[name] for name in leaders])
+                q[joint.name] = [np.array([value])]
+        self.motions = {
+            joint.name: [self._motion(*stage) for stage in zip(stages(joint.kind), q[joint.name])]
+            for joint in self.joints
+        }
+
+    def _leaders(self, joint: JointSpec) -> tuple[str, ...]:
+        """The independent joints that a joint follows, if it follows any."""
+        if isinstance(joint.mimic, Follow):
+            return joint.mimic.joints
+        leader = joint
+        while isinstance(leader.mimic, Mimic):
+            leader = self.by_name[leader.mimic.joint]
+        return () if leader is joint else (leader.name,)
+
+    def _follow(self, joint: JointSpec, leaders: np.ndarray) -> tuple[float, np.ndarray]:
+        """The coordinate of a joint that follows others, and its slopes in their coordinates."""
+        if isinstance(follow := joint.mimic, Follow):
+            self.rounding = max(self.rounding, _jax_rounding())
+
+            def function(x):
+                return jnp.reshape(follow.function(x), ())
+
+            value = float(function(jnp.asarray(leaders)))
+            slopes = np.asarray(jax.jacfwd(function)(jnp.asarray(leaders)), float)
+            # Beyond where the function is defined, irregular values stand for those of a motion.
+            rates = np.where(np.isfinite(slopes), slopes, 1.0)
+            return value if np.isfinite(value) else 0.1, rates
+        chain, mimic = [], joint.mimic
+        while isinstance(mimic, Mimic):
+            chain.append(mimic)
+            mimic = self.by_name[mimic.joint].mimic
+        value, rate = leaders[0], 1.0
+        for mimic in reversed(chain):
+            value = mimic.multiplier * value + mimic.offset
+            rate = mimic.multiplier * rate
+        return value, np.array([rate])
+
+    def _motion(self, stage: Joint, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The rows (nv, 6) of S, and the pose (4, 4) of the child in the joint's fixed side."""
+        if isinstance(stage, Custom):
+            self.rounding = max(self.rounding, _jax_rounding())
+            at = jnp.asarray(q)
+            S, pose = stage.tangent(at), stage.motion(at)
+            return np.asarray(S, float), np.array(pose_matrix(pose), float)
+        S = subspace_rows(stage)
+        return S, _exponential(q @ S)
+
+
+def _parents_first(joints: Sequence[JointSpec]) -> list[JointSpec]:
+    children: dict[str | None, list[JointSpec]] = {}
+    for joint in joints:
+        children.setdefault(joint.parent, []).append(joint)
+    order, pending = [], list(children.get(None, []))
+    while pending:
+        joint = pending.pop()
+        order.append(joint)
+        pending.extend(children.get(joint.child, []))
+    return order
+
+
+def _link_rows(links: Sequence[Link], columns: int) -> dict[str, _Rows]:
+    """The square root of each link's inertia. Of an impossible moment the absolute value counts."""
+    I = np.array([link.inertia for link in links], float).reshape(-1, 10)
+    mass = I[:, 0]
+    com = I[:, 1:4] / np.where(mass > 0, mass, 1)[:, None]
+    xx, xy, yy, xz, yz, zz = I[:, 4:].T
+    about_origin = np.moveaxis(np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]), -1, 0)
+    arm = _cross(com)
+    about_com = about_origin + mass[:, None, None] * arm @ arm
+    moments, axes = np.linalg.eigh(about_com)
+    size = np.linalg.norm(about_origin, axis=(1, 2))
+    moments = np.where(np.abs(moments) > _MOMENT_ROUNDING * size[:, None], np.abs(moments), 0)
+    W = np.zeros((len(links), 6, columns))
+    W[:, :3, :3] = np.sqrt(mass)[:, None, None] * np.eye(3)
+    W[:, :3, 3:6] = -np.sqrt(mass)[:, None, None] * arm
+    W[:, 3:, 3:6] = np.sqrt(moments)[:, :, None] * np.swapaxes(axes, 1, 2)
+    bound = np.zeros((len(links), columns))
+    bound[:, :3], bound[:, 3:6] = np.sqrt(mass)[:, None], np.sqrt(size)[:, None]
+    return {link.name: _Rows(*rows) for link, *rows in zip(links, W, bound)}
+
+
+def _irregular(stage: Joint, rng: np.random.Generator) -> np.ndarray:
+    """Coordinates of a generic configuration; those of a `Custom` are known to be legal."""
+    if isinstance(stage, Custom):
+        return 0.3 * np.cos(np.arange(1.0, stage.nv + 1))
+    return rng.uniform(0.2, 1.2, stage.nv)
+
+
+def _jax_rounding() -> float:
+    return _SINGLE_ROUNDING if jnp.result_type(float) == jnp.float32 else _ROUNDING
+
+
+def _exponential(V: np.ndarray) -> np.ndarray:
+    """The pose (4, 4) that a body reaches in unit time with the constant velocity `[v; w]` (6,)."""
+    v, w = V[:3], V[3:]
+    angle, K, H = np.linalg.norm(w), _cross(w), np.eye(4)
+    if angle == 0:
+        H[:3, 3] = v
+        return H
+    sine, cosine = np.sin(angle) / angle, (1 - np.cos(angle)) / angle**2
+    H[:3, :3] += sine * K + cosine * K @ K
+    H[:3, 3] = v + cosine * K @ v + (1 - sine) / angle**2 * K @ K @ v
+    return H
+
+
+def _cross(p: np.ndarray) -> np.ndarray:
+    """The matrices (..., 3, 3) of the products `p x`."""
+    x, y, z = np.moveaxis(p, -1, 0)
+    o = np.zeros_like(x)
+    return np.moveaxis(np.array([[o, -z, y], [z, o, -x], [-y, x, o]]), (0, 1), (-2, -1))
