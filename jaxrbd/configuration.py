@@ -26,6 +26,16 @@ from .model import Model, arguments
 from .model.model import joint_groups
 from .spatial import cross_motion
 
+__all__ = [
+    "configuration_rate",
+    "difference",
+    "integrate",
+    "interpolate",
+    "neutral",
+    "random_configuration",
+    "velocity_bracket",
+]
+
 
 def neutral(model: Model) -> Float[Array, " nq"]:
     """The configuration with every child frame on its joint's placement: zeros, unit quaternions.

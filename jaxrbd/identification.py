@@ -26,6 +26,14 @@ from .inertial_parameters import consistency_margin, pseudo_inertia
 from .model import Model, arguments
 from .model.joint_space import own_force
 
+__all__ = [
+    "BaseParameters",
+    "Identification",
+    "base_parameters",
+    "identify_consistent_inertia",
+    "identify_inertia",
+]
+
 
 class BaseParameters(NamedTuple):
     """What joint forces depend on: the base parameters `beta = grouping @ inertia.ravel()`.

@@ -16,6 +16,13 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from .errors import ArgumentError
 
+__all__ = [
+    "local_batch",
+    "over_devices",
+    "pad_batch",
+    "shard_batch",
+]
+
 
 def over_devices(
     function: Callable[..., Any],

@@ -18,6 +18,12 @@ from .configuration import integrate
 from .errors import ArgumentError
 from .model import Model, arguments
 
+__all__ = [
+    "gradient",
+    "hessian",
+    "jacobian",
+]
+
 DEFINITIONS = ("retraction", "lie")
 
 

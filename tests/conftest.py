@@ -7,7 +7,7 @@ import itertools
 import os
 import pathlib
 
-import xla_flags
+from support import xla_flags
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 

@@ -16,10 +16,9 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-import zoo
-from algorithms import ALGORITHMS as EVERY
-from jaxrbd import constraints as con, contact
 from jaxrbd.model import arguments
+from support import zoo
+from support.algorithms import ALGORITHMS as EVERY, PUBLIC
 
 Q, V = zoo.small().nq, zoo.small().nv
 NEUTRAL = rbd.neutral(zoo.small())
@@ -161,8 +160,10 @@ import jax, jax.numpy as jnp
 import jaxrbd as rbd
 model, q = rbd.load_robot("double_pendulum"), jnp.zeros(2)
 given = {"frame": "upper_rod", "frames": ("upper_rod",)}
-for name in rbd.__all__:
-    function = getattr(rbd, name)
+modules = [
+    rbd, rbd.algorithms, rbd.configuration, rbd.identification, rbd.integrators, rbd.io, rbd.model
+]
+for name, function in {n: getattr(module, n) for module in modules for n in module.__all__}.items():
     if not callable(function) or inspect.isclass(function):
         continue
     parameters = list(inspect.signature(function).parameters.values())
@@ -227,10 +228,8 @@ WITHOUT_Q = {
 def test_the_functions_without_a_configuration_are_these():
     taken = {
         name
-        for module in (rbd, con, contact)
-        for name in module.__all__
-        if name in EVERY
-        and {"q", "q0", "q1"} & set(inspect.signature(getattr(module, name)).parameters)
+        for name in EVERY
+        if {"q", "q0", "q1"} & set(inspect.signature(PUBLIC[name]).parameters)
     }
     # These call a function that takes q, with the configuration that the user gives them.
     indirect = {"gradient", "jacobian", "hessian", "explicit_dynamics"}

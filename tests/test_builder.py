@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-import zoo
 from jaxrbd.joints import Prismatic, Revolute, Spherical
 from jaxrbd.model.checks import inertia_faults
-from zoo import close
+from support import zoo
+from support.zoo import close
 
 Z = Revolute((0, 0, 1))
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-import zoo
 from jaxrbd import joints
-from zoo import close
+from support import zoo
+from support.zoo import close
 
 COUNT = 20_000
 # A mean of so many independent numbers of variance s^2 is off by more than this times s in one of

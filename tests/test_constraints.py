@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-import zoo
 from jaxrbd import constraints as con, so3, spatial
 from jaxrbd.robots.linkages import linkage_names, load_linkage
-from zoo import close, slope
+from support import zoo
+from support.zoo import close, slope
 
 
 def pose(seed):

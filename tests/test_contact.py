@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-import zoo
 from jaxrbd import contact, spatial
 from jaxrbd.contact import Height, Material, Plane, Scene
-from zoo import close, slope
+from support import zoo
+from support.zoo import close, slope
 
 G = 9.81
 DT = 5e-3

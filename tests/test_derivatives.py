@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import pytest
 
 import jaxrbd as rbd
-import zoo
-from zoo import close
+from support import zoo
+from support.zoo import close
 
 MODELS = {
     "connected": lambda: zoo.connected().with_dissipation(),

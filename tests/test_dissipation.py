@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import pytest
 
 import jaxrbd as rbd
-import zoo
 from jaxrbd import constraints as con
-from zoo import close
+from support import zoo
+from support.zoo import close
 
 TREES = {"small": zoo.small, "connected": zoo.connected}
 MODELS = {**TREES, "coupled": zoo.coupled, "following": zoo.following}

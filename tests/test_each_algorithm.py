@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-import zoo
-from zoo import close, slope
+from support import zoo
+from support.zoo import close, slope
 
 ROBOTS = {
     "connected": lambda: zoo.connected().with_dissipation(),

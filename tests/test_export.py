@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-import zoo
-from algorithms import ALGORITHMS, ON_THE_HOST, functions_of_a_model
 from jaxrbd.io.program import _plain
-from zoo import close
+from support import zoo
+from support.algorithms import ALGORITHMS, ON_THE_HOST, functions_of_a_model
+from support.zoo import close
 
 DOCUMENT = pathlib.Path(__file__).parents[1] / "docs" / "saving.md"
 BATCHES = (1, 3, 7)

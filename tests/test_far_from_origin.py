@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-import zoo
-from algorithms import ALGORITHMS, SCENE
 from jaxrbd import constraints as con, contact, frames
+from support import zoo
+from support.algorithms import ALGORITHMS, SCENE
 
 # Horizontal offsets of the robot, in m. All are multiples of 1,000, see `anchor`.
 OFFSETS = np.array([[0, 0, 0], [1e3, 0, 0], [6e3, -8e3, 0], [8e5, 6e5, 0]])

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-import zoo
-from zoo import close
+from support import zoo
+from support.zoo import close
 
 
 def robot(kinds, mimics=None, **options):

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-import zoo
 from jaxrbd import frames, joints, se3, so3, spatial
-from zoo import close
+from support import zoo
+from support.zoo import close
 
 # A quantity of each type expressed in one frame; the relative ones are of "j" relative to "i".
 RELATIVE = {"body": "j", "base": "i"}

@@ -21,8 +21,8 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-import zoo
 from jaxrbd.robots import robot_path
+from support import zoo
 from test_saving import same
 
 FEW = range(100)

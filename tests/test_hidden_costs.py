@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import pytest
 
 import jaxrbd as rbd
-import zoo
-from algorithms import ALGORITHMS, ON_THE_HOST, functions_of_a_model
-from jaxrbd import constraints as con, contact, tree
+from jaxrbd import tree
 from jaxrbd.topology import Topology
+from support import zoo
+from support.algorithms import ALGORITHMS, ON_THE_HOST, PUBLIC, functions_of_a_model
 from test_retracing import work
 
 # They take a function of the caller's, which a jit here would trace again for every new closure.
@@ -28,14 +28,10 @@ TAKE_FUNCTIONS = {
 CONSTANTS = {"neutral"}
 
 
-def public(name):
-    return next(getattr(m, name) for m in (rbd, con, contact) if hasattr(m, name))
-
-
 def test_public_functions_are_compiled_by_themselves():
     """Without it, a call outside of a jit runs operation by operation: hundreds of times slower."""
     plain = {
-        name for name in functions_of_a_model() - ON_THE_HOST if not hasattr(public(name), "lower")
+        name for name in functions_of_a_model() - ON_THE_HOST if not hasattr(PUBLIC[name], "lower")
     }
     assert plain == TAKE_FUNCTIONS | CONSTANTS
 
@@ -107,7 +103,7 @@ def test_dof_columns_are_computed_once():
     q, v, a, _ = zoo.state(model)
     for name, count in {"crba": 3, "rnea_derivatives": 3, "frame_jacobian": 1}.items():
         operands = {"crba": (q,), "rnea_derivatives": (q, v, a), "frame_jacobian": (q, 1)}[name]
-        program = getattr(rbd, name).lower(model, *operands).as_text()
+        program = PUBLIC[name].lower(model, *operands).as_text()
         assert program.count("stablehlo.optimization_barrier") == count, name
 
 
@@ -123,7 +119,7 @@ def test_a_first_call_compiles_one_program():
     }
     for name, operands in calls.items():
         with work() as events:
-            getattr(rbd, name)(model, *operands)
+            PUBLIC[name](model, *operands)
         assert sum("backend_compile" in event for event in events) == 1, name
 
 
@@ -140,7 +136,7 @@ def test_one_sweep_a_quantity():
         "aba": ((q, v, a, f), 3),
     }
     for name, (operands, count) in sweeps.items():
-        program = getattr(rbd, name).lower(model, *operands).as_text()
+        program = PUBLIC[name].lower(model, *operands).as_text()
         assert program.count("stablehlo.while") == count, name
 
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-import zoo
 from jaxrbd.inertial_parameters import (
     consistency_margin,
     inertia_from_log_cholesky,
@@ -20,7 +19,8 @@ from jaxrbd.inertial_parameters import (
     log_cholesky,
     pseudo_inertia,
 )
-from zoo import close
+from support import zoo
+from support.zoo import close
 
 WEIGHT = 0.5  # of the prior among rigid bodies
 NOISE = 0.05  # N m: 0.1 % of what the arm's shoulder bears

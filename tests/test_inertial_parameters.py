@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-import real_robots
 from jaxrbd import inertial_parameters as ip, se3, spatial
 from jaxrbd.model.checks import inertia_faults
-from zoo import close, random_inertia
+from support import real_robots
+from support.zoo import close, random_inertia
 
 N = 6  # stacked, so that every test is one of broadcasting too
 

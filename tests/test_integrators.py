@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-import zoo
 from jaxrbd import joints, spatial
 from jaxrbd._math.root import find_root
-from zoo import close
+from support import zoo
+from support.zoo import close
 
 ORDERS = {
     rbd.integrators.explicit_euler: 1,

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-import zoo
 from jaxrbd import joints, se3, spatial
-from zoo import close
+from support import zoo
+from support.zoo import close
 
 KINDS = {
     "revolute": joints.Revolute((1.0, -2.0, 0.5)),

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import pytest
 
 import jaxrbd
-import zoo
-from algorithms import ALGORITHMS
+from support import zoo
+from support.algorithms import ALGORITHMS
 
 PACKAGE = pathlib.Path(jaxrbd.__file__).parent
 HERE = pathlib.Path(__file__).parent
@@ -79,7 +79,14 @@ def test_constraints_and_contact_do_not_hang(threads, devices):
     ours = ("XLA_FLAGS", "NPROC", "JAX_NUMPY_DTYPE_PROMOTION")
     environment = {name: x for name, x in os.environ.items() if name not in ours}
     environment["PYTHONPATH"] = str(HERE.parent)
-    command = [sys.executable, HERE / "stress.py", "--threads", threads, "--devices", devices]
+    command = [
+        sys.executable,
+        HERE / "support" / "stress.py",
+        "--threads",
+        threads,
+        "--devices",
+        devices,
+    ]
     done = subprocess.run(
         [*map(str, command), "--seconds", "2"],
         env=environment,

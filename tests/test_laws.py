@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-import zoo
 from jaxrbd.spatial import apply_inertia, transform_force, transform_motion
-from zoo import close
+from support import zoo
+from support.zoo import close
 
 MODELS = {"everywhere": zoo.everywhere, "connected": zoo.connected, "coupled": zoo.coupled}
 

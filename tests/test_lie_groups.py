@@ -8,7 +8,7 @@ import pytest
 
 from jaxrbd import joints, se3, so3, spatial
 from jaxrbd._math import series
-from zoo import close
+from support.zoo import close
 
 ANGLES = [0.0, 1e-20, 1e-9, 1e-4, 0.3, 1.0, 1.99999, 2.00001, 3.0, np.pi - 1e-3, np.pi - 1e-7]
 BEYOND = [np.pi, 4.0, 5.5, 2 * np.pi - 1e-3]

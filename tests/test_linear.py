@@ -15,7 +15,7 @@ from jaxrbd._math.linear import (
     solve,
     symmetric_eigenvalues,
 )
-from zoo import close
+from support.zoo import close
 
 inverse = jax.jit(positive_inverse)
 

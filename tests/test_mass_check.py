@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-import real_robots
-import zoo
 from jaxrbd.joints import Custom, FreeFlyer, Helical, Planar, Prismatic, Revolute, Spherical
 from jaxrbd.model.checks import checked
 from jaxrbd.model.mass_check import singular_joints
+from support import real_robots, zoo
 from test_urdf_errors import SOUND
 
 X, Y, Z = np.eye(3)

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-import oracles
-import real_robots
 from jaxrbd import constraints as con, spatial
+from support import oracles, real_robots
 from test_oracle_pinocchio import configuration, frame_id, load_oracle, pin
 
 TOLERANCE = 1e-8

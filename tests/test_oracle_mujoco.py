@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 from lxml import etree
 
-import oracles
-import real_robots
+from support import oracles, real_robots
 
 pytestmark = pytest.mark.skipif(not real_robots.FILES, reason="example-robot-data: no wheel here")
 

@@ -12,8 +12,7 @@ import pytest
 from lxml import etree
 
 import jaxrbd
-import oracles
-import real_robots
+from support import oracles, real_robots
 
 pin = pytest.importorskip("pinocchio", reason="Pinocchio has no wheel for this platform")
 

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 import jaxrbd
-import oracles
-import real_robots
+from support import oracles, real_robots
 from test_oracle_pinocchio import (  # which is skipped, and this with it, without Pinocchio
     REFERENCES,
     configuration,

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import pytest
 
 import jaxrbd as rbd
-from zoo import close
+from support.zoo import close
 
 
 def gradient(model, q, v, a):

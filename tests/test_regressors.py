@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-import oracles
-import real_robots
-import zoo
 from jaxrbd import spatial
-from zoo import close
+from support import oracles, real_robots, zoo
+from support.zoo import close
 
 MODELS = {"everywhere": zoo.everywhere, "connected": zoo.connected, "coupled": zoo.coupled}
 

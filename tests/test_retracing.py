@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import pytest
 
 import jaxrbd as rbd
-import zoo
-from algorithms import ALGORITHMS
+from support import zoo
+from support.algorithms import ALGORITHMS
 
 QUICK = ("rnea", "forward_dynamics", "integrate", "frame_jacobian")
 KINDS = ["free_flyer", "spherical", "revolute"]

@@ -17,11 +17,10 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-import real_robots
-import zoo
 from jaxrbd import joints
 from jaxrbd.io import _sealed, model_file
 from jaxrbd.robots import robot_path
+from support import real_robots, zoo
 
 
 def batch(model):

@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-import on_devices
 from jaxrbd import cli
-from zoo import close
+from support import on_devices
+from support.zoo import close
 
 HERE = pathlib.Path(__file__).parent
 
@@ -33,7 +33,7 @@ def environment(**changes) -> dict[str, str]:
     flags = os.environ.get("XLA_FLAGS", "")
     if platform.machine() in ("x86_64", "AMD64"):
         flags += " --xla_cpu_max_isa=AVX"
-    path = os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH", "")])
     return {**os.environ, "XLA_FLAGS": flags, "PYTHONPATH": path, **changes}
 
 
@@ -83,7 +83,7 @@ def same(first, second):
 @pytest.fixture(scope="module")
 def one(tmp_path_factory):
     folder = tmp_path_factory.mktemp("one")
-    run([HERE / "on_devices.py", "one", folder])
+    run(["-m", "support.on_devices", "one", folder])
     return load(folder / "one")
 
 
@@ -92,7 +92,7 @@ def two(tmp_path_factory):
     """Two processes, of one device each."""
     folder = tmp_path_factory.mktemp("two")
     port = free_port()
-    run(*([HERE / "on_devices.py", "part", folder, port, i] for i in range(2)))
+    run(*(["-m", "support.on_devices", "part", folder, port, i] for i in range(2)))
     return [load(folder / f"part{i}") for i in range(2)]
 
 
@@ -148,7 +148,7 @@ LOOPS = {
 
 @pytest.mark.slow
 def test_every_algorithm(tmp_path):
-    run([HERE / "on_devices.py", "every", tmp_path])
+    run(["-m", "support.on_devices", "every", tmp_path])
     _, found = load(tmp_path / "every")
     assert set(found) >= set(LOOPS)
     for name, case in found.items():

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-import zoo
 from jaxrbd import spatial
+from support import zoo
+from support.zoo import close
 from test_arguments import count_equations
-from zoo import close
 
 MODELS = {
     "everywhere": zoo.everywhere,

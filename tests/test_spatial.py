@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxrbd import se3, spatial
-from zoo import close, random_inertia
+from support.zoo import close, random_inertia
 
 N = 5  # stacked operands, so that every test is one of broadcasting too
 

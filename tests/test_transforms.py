@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-import zoo
 from jaxrbd import se3, spatial
-from zoo import close
+from support import zoo
+from support.algorithms import PUBLIC
+from support.zoo import close
 
 
 def at_frame(function):
@@ -237,15 +238,15 @@ def test_a_step_of_a_free_body_has_the_true_derivative_at_rest(speed):
 TORQUE = "rnea_derivatives forward_dynamics_derivatives centroidal_derivatives".split()
 SHELF = {
     **{
-        name: lambda m, q, v, u, f, name=name: getattr(rbd, name)(m, q, v, u)
+        name: lambda m, q, v, u, f, name=name: PUBLIC[name](m, q, v, u)
         for name in (*TORQUE, "centroidal_momentum_rate")
     },
     **{
-        name: lambda m, q, v, u, f, name=name: getattr(rbd, name)(m, q, v)
+        name: lambda m, q, v, u, f, name=name: PUBLIC[name](m, q, v)
         for name in "coriolis_matrix centroidal_momentum centroidal_momentum_matrix_dot".split()
     },
     **{
-        name: lambda m, q, v, u, f, name=name: getattr(rbd, name)(m, q)
+        name: lambda m, q, v, u, f, name=name: PUBLIC[name](m, q)
         for name in "aba_minverse com_jacobian centroidal_momentum_matrix".split()
     },
     "static_torque": lambda m, q, v, u, f: rbd.algorithms.static_torque(m, q, f),

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-import zoo
 from jaxrbd import spatial, tree
 from jaxrbd.model.joint_space import joint_poses
 from jaxrbd.topology import Topology
-from zoo import close
+from support import zoo
+from support.zoo import close
 
 TREES = {
     "everywhere": zoo.everywhere,

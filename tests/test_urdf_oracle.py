@@ -9,7 +9,7 @@ import pytest
 
 from jaxrbd.errors import InertiaWarning, RobotFileError
 from jaxrbd.io.urdf import load_urdf, validate_urdf
-from real_robots import SINGULAR
+from support.real_robots import SINGULAR
 
 pin = pytest.importorskip("pinocchio")
 

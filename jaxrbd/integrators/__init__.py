@@ -22,18 +22,14 @@ them.
 
 from .rollout import rollout
 from .steps import (
-    Dynamics,
     explicit_euler,
-    rates,
     runge_kutta_munthe_kaas,
     semi_implicit_euler,
     variational_midpoint,
 )
 
 __all__ = [
-    "Dynamics",
     "explicit_euler",
-    "rates",
     "rollout",
     "runge_kutta_munthe_kaas",
     "semi_implicit_euler",

@@ -18,7 +18,7 @@ from ..joints import Revolute
 from ..model import Model
 from ..model.builder import build_model
 from ..model.description import Fixed, JointSpec, Link, link_inertia, placement_matrix
-from . import load_robot
+from .bundled import load_robot
 
 AXIS = (0.0, 1.0, 0.0)
 DENSITY = 2.0  # kg/m, of the bars

@@ -34,13 +34,31 @@ def draw(model, q):
     return rbd.random_configuration(model, jax.random.fold_in(jax.random.key(0), seed))
 
 
+# The modules whose functions take a robot, and what they offer, by name.
+MODULES = (
+    rbd,
+    rbd.algorithms,
+    rbd.configuration,
+    rbd.constraints,
+    rbd.contact,
+    rbd.identification,
+    rbd.integrators,
+    rbd.io,
+    rbd.model,
+    rbd.robots,
+    rbd.sharding,
+    rbd.tangent,
+)
+PUBLIC = {name: getattr(module, name) for module in MODULES for name in module.__all__}
+
+
 def taking(names, **of):
     """By name, functions of the package that take these arguments after the model."""
 
     def one(name):
         def call(m, q, v, u, f):
             found = {"q": q, "v": v, "u": u, "f": f, "frame": "l2", "frames": FRAMES}
-            return getattr(rbd, name)(m, *(found[argument] for argument in of["by"].split()))
+            return PUBLIC[name](m, *(found[argument] for argument in of["by"].split()))
 
         return call
 
@@ -118,8 +136,7 @@ def functions_of_a_model():
     """The names of all public functions whose first argument is a model."""
     return {
         name
-        for module in (rbd, con, contact)
-        for name in module.__all__
-        if inspect.isfunction(inspect.unwrap(thing := getattr(module, name)))
+        for name, thing in PUBLIC.items()
+        if inspect.isfunction(inspect.unwrap(thing))
         and next(iter(inspect.signature(thing).parameters), None) == "model"
     }

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxrbd
-import xla_flags
+from support import xla_flags
 
 REFERENCES = ("local", "world", "local_world_aligned")
 # What comes of solving with the mass matrix M: its error grows with cond(M).

@@ -1,8 +1,8 @@
 """What tests/test_sharding.py runs in processes of their own: on many devices, or as one of many.
 
-    python on_devices.py one FOLDER             # eight devices of one process
-    python on_devices.py every FOLDER           # the same, of every algorithm by itself
-    python on_devices.py part FOLDER PORT 0     # one of two processes
+    python -m support.on_devices one FOLDER             # eight devices of one process
+    python -m support.on_devices every FOLDER           # the same, of every algorithm by itself
+    python -m support.on_devices part FOLDER PORT 0     # one of two processes
 
 Each writes what it computed, and what communication its programs have, into the folder.
 """
@@ -18,7 +18,7 @@ import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import jaxrbd as rbd
-import zoo
+from support import zoo
 from test_transforms import ALGORITHMS
 
 BATCH, BLOCK = 32, 4

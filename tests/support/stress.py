@@ -1,9 +1,9 @@
 """Calls batches of constrained dynamics, impacts and contact steps in a loop, from many threads.
 
-    python tests/stress.py [--seconds 8] [--threads 2] [--devices 2] [--runs 10]
+    python tests/support/stress.py [--seconds 8] [--threads 2] [--devices 2] [--runs 10]
 
 Prints how many calls each run made. A run that hangs prints nothing: tests/test_lapack.py gives up
-after a while, and `timeout 600 python tests/stress.py` does so by hand.
+after a while, and `timeout 600 python tests/support/stress.py` does so by hand.
 """
 
 import argparse

@@ -1,0 +1,1 @@
+"""What the tests share: robots, states, oracles, and scripts for processes of their own."""
