@@ -1,6 +1,6 @@
 """How long a fresh process waits for its first result, and what shortens that.
 
-    python benchmarks/compilation.py [ROBOT] [--batch N]
+    python benchmarks/studies/compilation.py [ROBOT] [--batch N]
 
 ROBOT is a URDF file, or the name of a bundled robot. The function is forward dynamics of a batch of
 states. Each row of the table is a process of its own; the figures in docs/compilation.md are from

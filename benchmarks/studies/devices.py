@@ -1,6 +1,6 @@
 """Measure what several processor devices gain over one core, at a batch of 8192.
 
-    python benchmarks/devices.py [--devices N] [--block K] [ROBOT]
+    python benchmarks/studies/devices.py [--devices N] [--block K] [ROBOT]
 
 ROBOT is the name of a bundled robot, or a URDF file of one that floats. One core runs one device;
 N cores run N devices of one process, with a thread each, so that a block of matrices must stay

@@ -1,7 +1,7 @@
 """Measure the integrators: orders of convergence, energy over ten seconds and over 100,000 steps.
 
-    python benchmarks/integrators.py            # writes docs/integrators.png and the tables
-    python benchmarks/integrators.py --quick    # a smaller measurement, printed only
+    python benchmarks/studies/integrators.py            # writes docs/integrators.png and the tables
+    python benchmarks/studies/integrators.py --quick    # a smaller measurement, printed only
 
 The tables of docs/integrators.md stand between its two marks, and are replaced there.
 """
@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 import jaxrbd as rbd
 from jaxrbd import joints
 
-DOCS = pathlib.Path(__file__).parents[1] / "docs"
+DOCS = pathlib.Path(__file__).parents[2] / "docs"
 MARKS = "<!-- measured -->", "<!-- end -->"
 INTEGRATORS = (
     rbd.integrators.explicit_euler,
