@@ -24,7 +24,7 @@ from .configuration import random_configuration
 from .errors import ArgumentError
 from .inertial_parameters import consistency_margin, pseudo_inertia
 from .model import Model, arguments
-from .model.joint_space import own_force
+from .model.joint_space import armature_and_dissipation_force
 
 __all__ = [
     "BaseParameters",
@@ -233,7 +233,7 @@ def _stacked(model: Model, q: Array, v: Array, a: Array) -> tuple[Array, Array, 
     entry, and the joints' own forces: of armature and, where it is on, dissipation."""
 
     def at(q, v, a):
-        own = own_force(model, q, v, a)
+        own = armature_and_dissipation_force(model, q, v, a)
         return joint_torque_regressor(model, q, v, a), summed_sizes(model, q, v, a), own
 
     Y, summed, own = jax.vmap(at)(q, v, a)

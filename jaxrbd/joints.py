@@ -29,7 +29,7 @@ from jaxtyping import Float, PRNGKeyArray
 from . import se3, so3
 from ._math import series as _series
 from ._math.components import Vec3, stack
-from ._math.linear import positive_inverse
+from ._math.linear import inverse_positive_definite
 from .spatial import Pose, compose, inverse_transform_point, rotate, transform_point
 
 Parameter = Array | np.ndarray
@@ -130,7 +130,7 @@ def lie_operation(
     if jax.tree.leaves(joint):
         S = joint.subspace()
         gram = jnp.einsum("...ik,...jk->...ij", S, S, precision="highest")
-        inverse = jnp.vectorize(positive_inverse, signature="(n,n)->(n,n)")(gram)
+        inverse = jnp.vectorize(inverse_positive_definite, signature="(n,n)->(n,n)")(gram)
         inverse = jnp.einsum("...ij,...jk->...ki", inverse, S, precision="highest")
     else:  # a kind without parameters: its subspace is a constant of the program
         constant = _constant_rows(type(joint))

@@ -27,9 +27,9 @@ from ._math.components import (
     Mat3,
     Vec3,
     columns,
-    combine,
     halves,
     join,
+    linear_combination,
     rows,
     second_moments,
     small_product,
@@ -70,12 +70,12 @@ def inverse_compose(X_AB: Pose, X_AC: Pose) -> Pose:
 
 def rotate(R: Float[Array, "... 3 3"], x: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
     """The free vector `R x`."""
-    return combine(Vec3.of(x), columns(R))
+    return linear_combination(Vec3.of(x), columns(R))
 
 
 def inverse_rotate(R: Float[Array, "... 3 3"], x: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
     """The free vector `R^T x`."""
-    return combine(Vec3.of(x), rows(R))
+    return linear_combination(Vec3.of(x), rows(R))
 
 
 def transform_point(X_AB: Pose, x_B: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
@@ -109,8 +109,8 @@ def transform_motion(X_AB: Pose, m_B: Float[Array, "... 6"]) -> Float[Array, "..
     Source: SE(3) sheet, section 3, the action of `X`.
     """
     R, p, (v, w) = columns(X_AB.R), Vec3.of(X_AB.p), halves(m_B)
-    Rw = combine(w, R)
-    return jnp.concatenate([combine(v, R) + p.cross(Vec3.of(Rw)).array(), Rw], axis=-1)
+    Rw = linear_combination(w, R)
+    return jnp.concatenate([linear_combination(v, R) + p.cross(Vec3.of(Rw)).array(), Rw], axis=-1)
 
 
 def inverse_transform_motion(X_AB: Pose, m_A: Float[Array, "... 6"]) -> Float[Array, "... 6"]:
@@ -119,7 +119,9 @@ def inverse_transform_motion(X_AB: Pose, m_A: Float[Array, "... 6"]) -> Float[Ar
     Source: SE(3) sheet, section 3, the action of `X^-1`.
     """
     Rt, p, (v, w) = rows(X_AB.R), Vec3.of(X_AB.p), halves(m_A)
-    return jnp.concatenate([combine(v + w.cross(p), Rt), combine(w, Rt)], axis=-1)
+    return jnp.concatenate(
+        [linear_combination(v + w.cross(p), Rt), linear_combination(w, Rt)], axis=-1
+    )
 
 
 def cross_motion(v: Float[Array, "... 6"], m: Float[Array, "... 6"]) -> Float[Array, "... 6"]:
@@ -140,8 +142,8 @@ def transform_force(X_AB: Pose, f_B: Float[Array, "... 6"]) -> Float[Array, "...
     Source: SE(3) sheet, section 4, the action of `X*`.
     """
     R, p, (f, n) = columns(X_AB.R), Vec3.of(X_AB.p), halves(f_B)
-    Rf = combine(f, R)
-    return jnp.concatenate([Rf, combine(n, R) + p.cross(Vec3.of(Rf)).array()], axis=-1)
+    Rf = linear_combination(f, R)
+    return jnp.concatenate([Rf, linear_combination(n, R) + p.cross(Vec3.of(Rf)).array()], axis=-1)
 
 
 def inverse_transform_force(X_AB: Pose, f_A: Float[Array, "... 6"]) -> Float[Array, "... 6"]:
@@ -150,7 +152,9 @@ def inverse_transform_force(X_AB: Pose, f_A: Float[Array, "... 6"]) -> Float[Arr
     Source: SE(3) sheet, section 4, the action of `X^-*`.
     """
     Rt, p, (f, n) = rows(X_AB.R), Vec3.of(X_AB.p), halves(f_A)
-    return jnp.concatenate([combine(f, Rt), combine(n + f.cross(p), Rt)], axis=-1)
+    return jnp.concatenate(
+        [linear_combination(f, Rt), linear_combination(n + f.cross(p), Rt)], axis=-1
+    )
 
 
 def cross_force(v: Float[Array, "... 6"], f: Float[Array, "... 6"]) -> Float[Array, "... 6"]:
@@ -199,7 +203,7 @@ def apply_inertia(inertia: Float[Array, "... 10"], v: Float[Array, "... 6"]):
     m, h, I_o = _split_inertia(inertia)
     linear, w = halves(v)
     force = m[..., None] * v[..., :3] + w.cross(h).array()
-    moment = h.cross(linear).array() + combine(w, [row.array() for row in I_o.rows])
+    moment = h.cross(linear).array() + linear_combination(w, [row.array() for row in I_o.rows])
     return jnp.concatenate([force, moment], axis=-1)
 
 
@@ -295,7 +299,7 @@ def _skew_squared(a: Vec3, b: Vec3) -> Mat3:
 # ----------------------------------------------------- inertia that moves: the velocity companion
 
 
-def velocity_companion(inertia: Float[Array, "... 10"], v: Float[Array, "... 6"]):
+def velocity_moments(inertia: Float[Array, "... 10"], v: Float[Array, "... 6"]):
     """The moments `[p, N]` (..., 12) of the velocity u of a moving body's matter.
 
     `p = int u dm = m v + w x mc` and `N = int u r^T dm = v mc^T + [w x] Sigma`, row by row, with
@@ -309,9 +313,9 @@ def velocity_companion(inertia: Float[Array, "... 10"], v: Float[Array, "... 6"]
     p = m[..., None] * v[..., :3] + w.cross(h).array()
     h, (a, b, c) = h.array(), [row.array() for row in second_moments(I_o).rows]
     N = (
-        combine(Vec3(linear.x, w.y, -w.z), (h, c, b)),
-        combine(Vec3(linear.y, w.z, -w.x), (h, a, c)),
-        combine(Vec3(linear.z, w.x, -w.y), (h, b, a)),
+        linear_combination(Vec3(linear.x, w.y, -w.z), (h, c, b)),
+        linear_combination(Vec3(linear.y, w.z, -w.x), (h, a, c)),
+        linear_combination(Vec3(linear.z, w.x, -w.y), (h, b, a)),
     )
     return jnp.concatenate([p, *N], axis=-1)
 
@@ -325,7 +329,9 @@ def apply_companion(companion: Float[Array, "... 12"], x: Float[Array, "... 6"])
     """
     p, N, trace = _split_companion(companion)
     w = halves(x)[1]
-    couple = trace[..., None] * x[..., 3:] - combine(w, [row.array() for row in N.T.rows])
+    couple = trace[..., None] * x[..., 3:] - linear_combination(
+        w, [row.array() for row in N.T.rows]
+    )
     return jnp.concatenate([w.cross(p).array(), couple], axis=-1)
 
 

@@ -69,7 +69,7 @@ def compose_poses(topology: Topology, X: Pose) -> Pose:
 
 def sum_to_leaves(topology: Topology, b: Float[Array, "nb n"]) -> Float[Array, "nb n"]:
     """`y_i = sum of b_j over the j that support i`: `propagate` where all share one frame."""
-    return _from_world(topology, None, b, None, _SHARED)
+    return _from_world(topology, None, b, None, _SAME_FRAME)
 
 
 def sum_to_root(topology: Topology, f: Float[Array, "nb n"]) -> Float[Array, "nb n"]:
@@ -77,13 +77,13 @@ def sum_to_root(topology: Topology, f: Float[Array, "nb n"]) -> Float[Array, "nb
 
     The transpose of `sum_to_leaves`.
     """
-    return _to_world(topology, None, f, _SHARED)
+    return _to_world(topology, None, f, _SAME_FRAME)
 
 
 # --------------------------------------------------------------- what one body hands to another
 
 
-class _Hand(NamedTuple):
+class _Transfer(NamedTuple):
     """What a parent hands its child through the child's pose, and the transpose of that."""
 
     down: Callable[[Any, Array], Array]
@@ -125,15 +125,15 @@ def _pose_to_parent(X: Pose, C: Array) -> Array:
     return H.reshape(*H.shape[:-2], 12)
 
 
-_MOTION = _Hand(inverse_transform_motion, transform_force)
-_POSE = _Hand(_pose_to_child, _pose_to_parent)
-_SHARED = _Hand(lambda _, x: x, lambda _, x: x)
+_MOTION = _Transfer(inverse_transform_motion, transform_force)
+_POSE = _Transfer(_pose_to_child, _pose_to_parent)
+_SAME_FRAME = _Transfer(lambda _, x: x, lambda _, x: x)
 
 
 # ------------------------------------------------------- the solves; the world is the last row
 
 
-def _from_world(topology: Topology, X: Pose | None, b: Array, world: Array | None, hand: _Hand):
+def _from_world(topology: Topology, X: Pose | None, b: Array, world: Array | None, hand: _Transfer):
     """Solve `(1 - L) y = b` below a world that is given; the bodies' rows of y."""
     world = jnp.zeros(b.shape[1:], b.dtype) if world is None else world
     y = lax.custom_linear_solve(
@@ -145,7 +145,7 @@ def _from_world(topology: Topology, X: Pose | None, b: Array, world: Array | Non
     return y[: topology.nb]
 
 
-def _to_world(topology: Topology, X: Pose | None, f: Array, hand: _Hand) -> Array:
+def _to_world(topology: Topology, X: Pose | None, f: Array, hand: _Transfer) -> Array:
     """Solve `(1 - L^T) F = f`, the transpose."""
     F = lax.custom_linear_solve(
         lambda F: F - _up(topology, X, F, hand),
@@ -156,13 +156,13 @@ def _to_world(topology: Topology, X: Pose | None, f: Array, hand: _Hand) -> Arra
     return F[: topology.nb]
 
 
-def _down(topology: Topology, X: Pose | None, y: Array, hand: _Hand) -> Array:
+def _down(topology: Topology, X: Pose | None, y: Array, hand: _Transfer) -> Array:
     """`L y`: what each body is handed by its parent; nothing is handed to the world."""
     at_parent = y[parent_rows(topology.parents)]
     return jnp.concatenate([hand.down(X, at_parent), jnp.zeros_like(y[:1])])
 
 
-def _up(topology: Topology, X: Pose | None, F: Array, hand: _Hand) -> Array:
+def _up(topology: Topology, X: Pose | None, F: Array, hand: _Transfer) -> Array:
     """`L^T F`: what each body, and the world, is handed by its children."""
     handed = hand.up(X, F[: topology.nb])
     return jnp.zeros_like(F).at[parent_rows(topology.parents)].add(handed)
@@ -177,7 +177,7 @@ def parent_rows(parents: Sequence[int] | np.ndarray) -> np.ndarray:
 # ------------------------------------------------------------------------- the sweeps, body by body
 
 
-def _sweep_down(topology: Topology, hand: _Hand):
+def _sweep_down(topology: Topology, hand: _Transfer):
     """The solver of `(1 - L) y = b`, from the roots down, as a function of X and b."""
 
     def body(y, step):
@@ -195,7 +195,7 @@ def _sweep_down(topology: Topology, hand: _Hand):
     return _solver(topology, hand, sweep, product)
 
 
-def _sweep_up(topology: Topology, hand: _Hand):
+def _sweep_up(topology: Topology, hand: _Transfer):
     """The solver of `(1 - L^T) F = f`, from the leaves up, as a function of X and f."""
 
     def body(F, step):
@@ -212,7 +212,7 @@ def _sweep_up(topology: Topology, hand: _Hand):
     return _solver(topology, hand, sweep, product)
 
 
-def _solver(topology: Topology, hand: _Hand, sweep: Callable, product: Callable):
+def _solver(topology: Topology, hand: _Transfer, sweep: Callable, product: Callable):
     """The sweep; or, where all share one frame, the product with a 0/1 matrix that it comes to.
 
     The product is one step where the sweep is nb. On a CPU the sweep, which has less to add, is the
@@ -220,7 +220,7 @@ def _solver(topology: Topology, hand: _Hand, sweep: Callable, product: Callable)
     """
 
     def faster(X, b):
-        if hand is not _SHARED or topology.nb > _DENSE:
+        if hand is not _SAME_FRAME or topology.nb > _DENSE:
             return sweep(X, b)
         if b.ndim == 2:
             return product(X, b)

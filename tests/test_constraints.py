@@ -338,7 +338,7 @@ def test_free_bodies_and_joint_constraints_move_like_the_robot(name):
         dofs = slice(start, start + model.joint_nvs[body])
         S = con.joint_subspaces(model, q, joint).S
         rotors = model.armature[dofs] * a[dofs]
-        close(S @ found.joint_force[body], tau[dofs] - rotors, 1e-9, f"force of {joint}")
+        close(S @ found.joint_wrench[body], tau[dofs] - rotors, 1e-9, f"force of {joint}")
 
 
 def test_maximal_coordinates_refuse_joints_that_follow():
@@ -400,7 +400,7 @@ def test_one_body_is_the_robot_of_one_body():
     found = con.constrained_body(
         inertia, J.T, S_rate, active, spatial.gyroscopic_force(inertia, V) - weight
     )
-    close(found.joint_acceleration, a, 1e-11)
+    close(found.relative_accelerations, a, 1e-11)
 
 
 JOINTS = {

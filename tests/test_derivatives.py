@@ -28,7 +28,7 @@ POINT = jnp.array([0.3, -0.2, 0.5])
 
 def references(model):
     """All of them, where the model is a tree; else the last, to compile less."""
-    return REFERENCES if model.is_tree else REFERENCES[2:]
+    return REFERENCES if model.velocity_map_is_identity else REFERENCES[2:]
 
 
 def values(model, q, v, u, f):

@@ -266,7 +266,7 @@ def test_mimic_is_the_projection_of_the_free_robot():
     """`G^T M G`, `G^T tau`: the coupled robot is the uncoupled one seen through G."""
     model, (q, v, a, f), x = case("coupled")
     free = eqx.tree_at(lambda m: m.coupling, model, None, is_leaf=lambda c: c is None)
-    G = jax.jacfwd(lambda v: model.coupling.motion(q, v))(jnp.zeros(model.nv))
+    G = jax.jacfwd(lambda v: model.coupling.velocity(q, v))(jnp.zeros(model.nv))
     q_free = model.coupling.position(q)
     close(G.T @ rbd.crba(free, q_free) @ G, x["M"])
     close(G.T @ rbd.rnea(free, q_free, G @ v, G @ a, f), x["tau"])

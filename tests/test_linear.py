@@ -8,16 +8,16 @@ import pytest
 
 from jaxrbd._math.linear import (
     complement,
-    positive_inverse,
-    positive_solve,
+    inverse_positive_definite,
     power_of_two,
     pseudo_inverse,
     solve,
+    solve_positive_definite,
     symmetric_eigenvalues,
 )
 from support.zoo import close
 
-inverse = jax.jit(positive_inverse)
+inverse = jax.jit(inverse_positive_definite)
 
 
 def positive(n, condition, rng):
@@ -53,7 +53,7 @@ def test_the_derivative_of_an_inverse(rng):
     difference = (inverse(jnp.array(M + step * dM)) - inverse(jnp.array(M - step * dM))) / (
         2 * step
     )
-    _, derivative = jax.jvp(positive_inverse, (jnp.array(M),), (jnp.array(dM),))
+    _, derivative = jax.jvp(inverse_positive_definite, (jnp.array(M),), (jnp.array(dM),))
     close(derivative, difference, 1e-6)
 
 
@@ -171,11 +171,11 @@ def test_a_positive_solve_and_its_derivatives(rng):
     M, dM = positive(9, 10.0, rng), positive(9, 10.0, rng)
     b, db = rng.normal(size=(9, 2)), rng.normal(size=(9, 2))
     operands, changes = (jnp.array(M), jnp.array(b)), (jnp.array(dM), jnp.array(db))
-    value, derivative = jax.jvp(positive_solve, operands, changes)
+    value, derivative = jax.jvp(solve_positive_definite, operands, changes)
     close(value, np.linalg.solve(M, b), 1e-13)
     close(derivative, np.linalg.solve(M, db - dM @ value), 1e-13)
     weights = jnp.array(rng.normal(size=(9, 2)))
-    _, pull = jax.vjp(positive_solve, *operands)
+    _, pull = jax.vjp(solve_positive_definite, *operands)
     reverse = sum(jnp.sum(x * y) for x, y in zip(pull(weights), changes))
     close(reverse, jnp.sum(weights * derivative), 1e-12)
 

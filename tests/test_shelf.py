@@ -176,7 +176,7 @@ def test_companion_is_the_velocity_dependent_part_of_a_body():
     rng = np.random.default_rng(3)
     inertia = jnp.array(zoo.random_inertia(rng))
     v, x, y = jnp.array(rng.normal(size=(3, 6)))
-    companion = spatial.velocity_companion(inertia, v)
+    companion = spatial.velocity_moments(inertia, v)
     I, cross = spatial.apply_inertia, spatial.cross_force
     Bx = spatial.apply_companion(companion, x)
     by_crosses = (

@@ -56,7 +56,7 @@ class JaxSim(Adapter):
             on_base, on_joints = js.model.inverse_dynamics(
                 model,
                 state(q, v),
-                joint_accelerations=a[nv:][to],
+                joint_rate_derivatives=a[nv:][to],
                 base_acceleration=a[:nv] if floating else None,
             )
             return jnp.concatenate([on_base[:nv], on_joints[back]])

@@ -64,7 +64,7 @@ class JaxSim(_jax.Library):
         on_base, on_joints = self.js.model.inverse_dynamics(
             self.model,
             self._state(q, v),
-            joint_accelerations=a[self.first :][self.to],
+            joint_rate_derivatives=a[self.first :][self.to],
             base_acceleration=a[:6] if self.floating else None,
         )
         return jnp.concatenate([on_base[: self.first], on_joints[self.back]])

@@ -116,7 +116,7 @@ class Mat3:
         return Mat3(*(r.x * r0 + r.y * r1 + r.z * r2 for r in self.rows))
 
 
-def combine(c: Vec3, vectors: Sequence[Array]) -> Array:
+def linear_combination(c: Vec3, vectors: Sequence[Array]) -> Array:
     """The vector `c.x a + c.y b + c.z d` of three vectors (..., 3), as an array.
 
     With the columns of a matrix it is a product with that matrix, with the rows one with the

@@ -37,7 +37,7 @@ def complement(S: Float[Array, "n m"]) -> Float[Array, "m_n m"]:
 
 
 @jax.custom_jvp
-def positive_inverse(M: Float[Array, "n n"]) -> Float[Array, "n n"]:
+def inverse_positive_definite(M: Float[Array, "n n"]) -> Float[Array, "n n"]:
     """Inverse of a symmetric positive definite matrix; not finite where M is singular.
 
     `W^T W`, with W the inverse of M's Cholesky factor: it and its products with vectors have the
@@ -47,9 +47,9 @@ def positive_inverse(M: Float[Array, "n n"]) -> Float[Array, "n n"]:
     return matmul(_transposed(W), W)
 
 
-@positive_inverse.defjvp
+@inverse_positive_definite.defjvp
 def _(primals, tangents):
-    inverse = positive_inverse(*primals)
+    inverse = inverse_positive_definite(*primals)
     return inverse, -matmul(matmul(inverse, tangents[0]), inverse)
 
 
@@ -62,7 +62,9 @@ def inverse_factor(M: Float[Array, "n n"]) -> Float[Array, "n n"]:
     return _factor_by_blocks(lax.stop_gradient(M), HALVINGS)
 
 
-def positive_solve(M: Float[Array, "n n"], b: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
+def solve_positive_definite(
+    M: Float[Array, "n n"], b: Float[Array, "n ..."]
+) -> Float[Array, "n ..."]:
     """`M^-1 b` for a symmetric positive definite M; not finite where M is singular."""
     W = inverse_factor(M)
     return lax.custom_linear_solve(

@@ -17,7 +17,12 @@ from jaxtyping import Float
 
 from .._math.linear import matmul
 from ..model import Model, arguments
-from ..model.joint_space import joint_motion, joint_poses, motion_subspace, resistance_force
+from ..model.joint_space import (
+    active_dissipative_force,
+    joint_poses,
+    motion_subspace,
+    relative_velocities,
+)
 from ..spatial import Pose, cross_motion, gyroscopic_force, inertia_matrix, inverse_motion_matrix
 from ..tree import parent_rows, propagate
 from .crba import minverse
@@ -49,13 +54,13 @@ def aba(
     and to differentiate; this is the better for long chains. Where joints follow others (mimic),
     and so the dofs are no tree, it is `forward_dynamics` itself. Source: Featherstone, table 7.1.
     """
-    if not arguments.robot(model).is_tree:
+    if not arguments.robot(model).velocity_map_is_identity:
         return forward_dynamics(model, q, v, tau, f_ext)
     q = arguments.configuration(model, q)
     v = arguments.velocity(model, v)
-    tau = arguments.velocity(model, tau, "tau") - resistance_force(model, q, v)
+    tau = arguments.velocity(model, tau, "tau") - active_dissipative_force(model, q, v)
     X = joint_poses(model, q)
-    vJ = joint_motion(model, q, v)
+    vJ = relative_velocities(model, q, v)
     V = propagate(model.topology, X, vJ)
     p = gyroscopic_force(model.inertia, V)
     if f_ext is not None:
@@ -74,7 +79,7 @@ def aba_minverse(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "nv nv
     faster for robots; this is the better for long chains. Where joints follow others (mimic) it is
     `minverse` itself. Raises ArgumentError on a wrong shape or dtype. Source: Carpentier (2018).
     """
-    if not arguments.robot(model).is_tree:
+    if not arguments.robot(model).velocity_map_is_identity:
         return minverse(model, q)
     X = forward_kinematics(model, q).X_PB
     at_rest = jnp.zeros((model.nb, 6), model.dtype)

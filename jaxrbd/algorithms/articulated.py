@@ -17,7 +17,7 @@ from .._math.rows import take_rows
 from ..model import Model
 from ..spatial import Pose, inertia_matrix, transform_inertia
 from ..tree import batched_behind_nodes, parent_rows, put_row, row_at, spread
-from .world import dof_columns
+from .common_frame import dof_columns
 
 
 class Articulated(NamedTuple):

@@ -74,7 +74,7 @@ def ltl_solve(model: Model, L: ArrayLike, b: ArrayLike) -> Float[Array, " nv"]:
 
 def _ancestors(model: Model) -> Array:
     """The ancestors of each dof in the dof tree, nearest first; `nv` where there are no more."""
-    if not model.is_tree:
+    if not model.velocity_map_is_identity:
         raise ArgumentError(f"{model!r} has joints that follow others: M has no zeros of a tree")
     of_dofs = model.topology.dof_parent
     parent = np.append(np.where(of_dofs < 0, model.nv, of_dofs), model.nv)

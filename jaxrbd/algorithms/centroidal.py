@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from ..model import Model, arguments
-from ..model.joint_space import independent_force, map_rate
+from ..model.joint_space import independent_force, velocity_map_rate
 from ..spatial import (
     Pose,
     apply_inertia,
@@ -24,19 +24,19 @@ from ..spatial import (
     gyroscopic_force,
     inertia_center_of_mass,
     transform_inertia,
-    velocity_companion,
+    velocity_moments,
+)
+from .common_frame import (
+    accelerations,
+    apply_chain_rule,
+    centred,
+    dof_columns,
+    subtree_sums,
+    velocities,
+    velocity_map_derivatives,
 )
 from .kinematics import Kinematics, first_root_centred, forward_kinematics
 from .rnea_derivatives import composites, force_columns
-from .world import (
-    accelerations,
-    centred,
-    chain,
-    dof_columns,
-    map_derivatives,
-    subtree_sums,
-    velocities,
-)
 
 
 class CentroidalDerivatives(NamedTuple):
@@ -117,7 +117,7 @@ def centroidal_momentum_matrix_dot(
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
     X, inertia = _about_com(model, forward_kinematics(model, q))
     motion = velocities(model, X, q, v)
-    composite, companion = subtree_sums(model, inertia, velocity_companion(inertia, motion.V))
+    composite, companion = subtree_sums(model, inertia, velocity_moments(inertia, motion.V))
     momentum = apply_inertia(composite, motion.J)
     h = jnp.sum(apply_inertia(inertia, motion.V), axis=0)
     columns = (
@@ -126,8 +126,8 @@ def centroidal_momentum_matrix_dot(
         - cross_force(_linear(_over_mass(model, h[:3])), momentum)
     )
     columns = independent_force(model, q, columns)
-    if model.varies:
-        G_dot, _ = map_rate(model, q, v)
+    if not model.velocity_map_is_constant:
+        G_dot, _ = velocity_map_rate(model, q, v)
         columns = columns + jnp.matmul(G_dot.T, momentum, precision="highest")
     return columns.T
 
@@ -157,9 +157,9 @@ def centroidal_derivatives(
     total = jnp.sum(apply_inertia(inertia, A) + gyroscopic_force(inertia, motion.V), axis=0)
     h_q = h_q - cross_force(c, jnp.sum(apply_inertia(inertia, motion.V), axis=0))
     in_q = in_q - cross_force(c, total)
-    through = map_derivatives(model, q, v, a)
-    dh_dq, _, _ = chain(model, q, through, h_q.T, in_a.T, jnp.zeros_like(in_a.T))
-    dhdot_dq, dhdot_dv, A_G = chain(model, q, through, in_q.T, in_v.T, in_a.T)
+    through = velocity_map_derivatives(model, q, v, a)
+    dh_dq, _, _ = apply_chain_rule(model, q, through, h_q.T, in_a.T, jnp.zeros_like(in_a.T))
+    dhdot_dq, dhdot_dv, A_G = apply_chain_rule(model, q, through, in_q.T, in_v.T, in_a.T)
     return CentroidalDerivatives(dh_dq, dhdot_dq, dhdot_dv, A_G)
 
 

@@ -8,23 +8,28 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from ..model import Model, arguments
-from ..model.joint_space import independent_force, independent_joint_force, map_rate, project
+from ..model.joint_space import (
+    independent_force,
+    independent_joint_force,
+    project,
+    velocity_map_rate,
+)
 from ..spatial import (
     apply_companion,
     apply_companion_transpose,
     apply_inertia,
     transform_inertia,
-    velocity_companion,
+    velocity_moments,
 )
-from .kinematics import forward_kinematics, root_centred
-from .world import (
+from .common_frame import (
     at_or_above,
-    pairings,
+    row_products,
     strictly_above,
     subtree_sums,
     symmetric_product,
     velocities,
 )
+from .kinematics import forward_kinematics, root_centred
 
 
 @arguments.compiled
@@ -41,20 +46,20 @@ def coriolis_matrix(model: Model, q: ArrayLike, v: ArrayLike) -> Float[Array, "n
     X = root_centred(forward_kinematics(model, q))
     motion = velocities(model, X, q, v)
     inertia = transform_inertia(X, model.inertia)
-    inertia, companion = subtree_sums(model, inertia, velocity_companion(inertia, motion.V))
+    inertia, companion = subtree_sums(model, inertia, velocity_moments(inertia, motion.V))
 
     J, J_dot = motion.J, motion.J_dot
     own = apply_inertia(inertia, J_dot) + apply_companion(companion, J)
     momentum = apply_inertia(inertia, J)
     left = jnp.concatenate([momentum, apply_companion_transpose(companion, J)], axis=-1)
     right = jnp.concatenate([J_dot, J[:, 3:]], axis=-1)
-    below = jnp.where(strictly_above(model).T, pairings(left, right), 0)
-    C = jnp.where(at_or_above(model), pairings(J, own), below)
-    if not model.varies:
+    below = jnp.where(strictly_above(model).T, row_products(left, right), 0)
+    C = jnp.where(at_or_above(model), row_products(J, own), below)
+    if model.velocity_map_is_constant:
         return project(model, q, C)
     # C_G = G^T (C G + M dG/dt), and the armature's share of the same.
     M = symmetric_product(model, J, momentum)
-    G_dot, joints_dot = map_rate(model, q, v)
+    G_dot, joints_dot = velocity_map_rate(model, q, v)
     C = project(model, q, C) + independent_force(
         model, q, jnp.matmul(M, G_dot, precision="highest")
     )

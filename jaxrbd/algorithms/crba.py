@@ -6,21 +6,21 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from .._math.linear import matmul, positive_inverse
+from .._math.linear import inverse_positive_definite, matmul
 from ..model import Model, arguments
 from ..model.joint_space import (
     armature_force,
-    joint_force,
-    joint_motion,
+    armature_inertia,
+    generalized_force,
     joint_poses,
     joint_rates,
     project,
-    rotor_inertia,
+    relative_velocities,
 )
 from ..spatial import apply_inertia, transform_inertia
 from ..tree import accumulate, propagate
+from .common_frame import dof_columns, subtree_sums, symmetric_product
 from .kinematics import Kinematics, forward_kinematics, root_centred
-from .world import dof_columns, subtree_sums, symmetric_product
 
 
 @arguments.compiled
@@ -36,7 +36,7 @@ def crba(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "nv nv"]:
     (composite,) = subtree_sums(model, transform_inertia(X, model.inertia))
     J = dof_columns(model, X)
     M = symmetric_product(model, J, apply_inertia(composite, J))
-    return project(model, kinematics.q, M) + rotor_inertia(model, kinematics.q)
+    return project(model, kinematics.q, M) + armature_inertia(model, kinematics.q)
 
 
 @arguments.compiled
@@ -48,9 +48,9 @@ def mass_matrix_product(model: Model, q: ArrayLike, x: ArrayLike) -> Float[Array
     """
     q, x = arguments.configuration(model, q), arguments.velocity(model, x, "x")
     X = joint_poses(model, q)
-    A = propagate(model.topology, X, joint_motion(model, q, x))
+    A = propagate(model.topology, X, relative_velocities(model, q, x))
     F = accumulate(model.topology, X, apply_inertia(model.inertia, A))
-    return joint_force(model, q, F) + armature_force(model, q, joint_rates(model, q, x))
+    return generalized_force(model, q, F) + armature_force(model, q, joint_rates(model, q, x))
 
 
 @arguments.compiled
@@ -60,11 +60,11 @@ def minverse(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "nv nv"]:
     `q` (nq,) or its `Kinematics`. Where M is singular (a massless last link without armature) the
     result is not finite. Raises ArgumentError on a wrong shape or dtype.
     """
-    inverse = positive_inverse(crba(model, q))
+    inverse = inverse_positive_definite(crba(model, q))
     return (inverse + inverse.T) / 2
 
 
 def inverse_form(M: Float[Array, "n n"], B: Float[Array, "n m"]) -> Float[Array, "m m"]:
     """`B^T M^-1 B` of a symmetric positive definite M, exactly symmetric; else not finite."""
-    form = matmul(B.T, matmul(positive_inverse(M), B))
+    form = matmul(B.T, matmul(inverse_positive_definite(M), B))
     return (form + form.T) / 2

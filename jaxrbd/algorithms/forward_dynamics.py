@@ -8,7 +8,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from .._math.linear import matmul, positive_inverse
+from .._math.linear import inverse_positive_definite, matmul
 from ..model import Model, arguments
 from .articulated import articulate, articulated_solve
 from .crba import crba, mass_matrix_product
@@ -48,8 +48,8 @@ def solve_mass_matrix(model: Model, q: Array, b: Float[Array, " nv"]) -> Float[A
 
 def mass_matrix_solver(model: Model, q: Array) -> Callable[[Array], Array]:
     """The function `b -> M(q)^-1 b`, b (nv,); what it shares is computed once."""
-    if not model.is_tree:
-        inverse = positive_inverse(crba(model, q))
+    if not model.velocity_map_is_identity:
+        inverse = inverse_positive_definite(crba(model, q))
         return lambda b: matmul(inverse, b)
     of = articulate(model, root_centred(forward_kinematics(model, q)))
     return lambda b: articulated_solve(model, of, b)

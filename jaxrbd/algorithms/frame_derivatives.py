@@ -10,18 +10,18 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from ..model import Model, arguments
-from ..model.joint_space import independent_force, map_rate
+from ..model.joint_space import independent_force, velocity_map_rate
 from ..spatial import Pose, cross_motion, inverse_rotate, transform_motion, transform_point
-from .kinematics import Kinematics, RootedPose, forward_kinematics, locate, root_centred
-from .world import (
+from .common_frame import (
     Velocities,
     accelerations,
+    apply_chain_rule,
     centred,
-    chain,
     dof_columns,
-    map_derivatives,
     velocities,
+    velocity_map_derivatives,
 )
+from .kinematics import Kinematics, RootedPose, find_frame, forward_kinematics, root_centred
 
 
 class FrameVelocityDerivatives(NamedTuple):
@@ -71,8 +71,8 @@ def frame_jacobian_dot(
     J_dot = at.motion.J_dot - cross_motion(_of_reference(V, reference), J)
     D = jnp.where(at.moves, _express(at, reference, J_dot), 0)
     columns = independent_force(model, q, D)
-    if model.varies:
-        G_dot, _ = map_rate(model, q, v)
+    if not model.velocity_map_is_constant:
+        G_dot, _ = velocity_map_rate(model, q, v)
         seen = jnp.where(at.moves, _express(at, reference, J), 0)
         columns = columns + jnp.matmul(G_dot.T, seen, precision="highest")
     return columns.T
@@ -135,9 +135,9 @@ def frame_acceleration_derivatives(
 
     rows = (dV_dq, dA_dq, dA_dv, J)
     dV_dq, dA_dq, dA_dv, J = (jnp.where(at.moves, _express(at, reference, x), 0).T for x in rows)
-    of = map_derivatives(model, q, v, a)
-    dV_dq, _, _ = chain(model, q, of, dV_dq, J, jnp.zeros_like(J))
-    return FrameAccelerationDerivatives(dV_dq, *chain(model, q, of, dA_dq, dA_dv, J))
+    of = velocity_map_derivatives(model, q, v, a)
+    dV_dq, _, _ = apply_chain_rule(model, q, of, dV_dq, J, jnp.zeros_like(J))
+    return FrameAccelerationDerivatives(dV_dq, *apply_chain_rule(model, q, of, dA_dq, dA_dv, J))
 
 
 @arguments.compiled(static_argnames="frame")
@@ -152,7 +152,7 @@ def point_jacobian(
     """
     point = arguments.array(model, point, "point", (3,), "3")
     kinematics = forward_kinematics(model, q)
-    body, _, at = locate(model, kinematics, frame)
+    body, _, at = find_frame(model, kinematics, frame)
     if body < 0:
         return jnp.zeros((3, model.nv), model.dtype)
     X_RB = root_centred(kinematics)
@@ -165,7 +165,7 @@ def point_jacobian(
 def _attach(model: Model, q: Array, v: Array, frame: str | int) -> _Frame | None:
     """The frame and all that moves it; None for one fixed to the world."""
     kinematics = forward_kinematics(model, q)
-    body, _, X = locate(model, kinematics, frame)
+    body, _, X = find_frame(model, kinematics, frame)
     if body < 0:
         return None
     motion = velocities(model, centred(root_centred(kinematics), X.X_RF.p), q, v)

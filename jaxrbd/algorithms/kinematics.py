@@ -13,7 +13,12 @@ from jaxtyping import Float
 
 from .._math.rows import take_rows
 from ..model import Model, arguments
-from ..model.joint_space import independent_force, joint_acceleration, joint_motion, joint_poses
+from ..model.joint_space import (
+    independent_force,
+    joint_poses,
+    relative_accelerations,
+    relative_velocities,
+)
 from ..spatial import (
     Pose,
     compose,
@@ -26,7 +31,7 @@ from ..spatial import (
 )
 from ..topology import Topology
 from ..tree import compose_poses, propagate
-from .world import centred, dof_columns
+from .common_frame import centred, dof_columns
 
 
 class Kinematics(NamedTuple):
@@ -137,13 +142,13 @@ def body_motions(
 
     `world` (6,): the acceleration of the world, in its axes (default zero).
     """
-    vJ = joint_motion(model, kinematics.q, v)
+    vJ = relative_velocities(model, kinematics.q, v)
     V = propagate(model.topology, kinematics.X_PB, vJ)
-    aJ = joint_acceleration(model, kinematics.q, v, a) + cross_motion(V, vJ)
+    aJ = relative_accelerations(model, kinematics.q, v, a) + cross_motion(V, vJ)
     return V, propagate(model.topology, kinematics.X_PB, aJ, world)
 
 
-def locate(
+def find_frame(
     model: Model, q: ArrayLike | Kinematics, frame: str | int
 ) -> tuple[int, Pose, RootedPose]:
     """A frame's body (-1: the world), its pose in the body and its pose in the world."""
@@ -174,7 +179,7 @@ def frame_placement(model: Model, q: ArrayLike | Kinematics, frame: str | int) -
     `q` (nq,) or its `Kinematics`; `frame`: name or index in `model.frame_names`. Raises
     ArgumentError on a wrong shape or dtype, or an unknown frame.
     """
-    return locate(model, q, frame)[2].X_WF
+    return find_frame(model, q, frame)[2].X_WF
 
 
 @arguments.compiled(static_argnames=("frame", "reference"))
@@ -196,11 +201,11 @@ def frame_velocity(
     """
     v = arguments.velocity(model, v)
     kinematics = forward_kinematics(model, q)
-    body, X_BF, at = locate(model, kinematics, frame)
+    body, X_BF, at = find_frame(model, kinematics, frame)
     X_RF = inverse_compose(_reference_pose(at, reference), at.X_RF)
     if body < 0:
         return jnp.zeros(6, model.dtype)
-    V = propagate(model.topology, kinematics.X_PB, joint_motion(model, kinematics.q, v))
+    V = propagate(model.topology, kinematics.X_PB, relative_velocities(model, kinematics.q, v))
     return transform_motion(X_RF, inverse_transform_motion(X_BF, V[body]))
 
 
@@ -222,7 +227,7 @@ def frame_acceleration(
     """
     v, a = arguments.velocity(model, v), arguments.velocity(model, a, "a")
     kinematics = forward_kinematics(model, q)
-    body, X_BF, at = locate(model, kinematics, frame)
+    body, X_BF, at = find_frame(model, kinematics, frame)
     X_RF = inverse_compose(_reference_pose(at, reference), at.X_RF)
     if body < 0:
         return jnp.zeros(6, model.dtype)
@@ -326,7 +331,7 @@ def external_force(
     world. Raises ArgumentError on a wrong shape or dtype, an unknown frame or reference.
     """
     wrench = arguments.array(model, wrench, "wrench", (6,), "6")
-    body, X_BF, at = locate(model, q, frame)
+    body, X_BF, at = find_frame(model, q, frame)
     X_FR = inverse_compose(at.X_RF, _reference_pose(at, reference))
     f_ext = jnp.zeros((model.nb, 6), model.dtype)
     if body < 0:

@@ -8,7 +8,13 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from ..model import Model, arguments
-from ..model.joint_space import armature_force, dissipation, joint_motion, joint_poses, joint_rates
+from ..model.joint_space import (
+    armature_force,
+    dissipative_force,
+    joint_poses,
+    joint_rates,
+    relative_velocities,
+)
 from ..spatial import Pose, apply_inertia, inertia_center_of_mass, transform_inertia
 from ..tree import propagate
 from .kinematics import Kinematics, RootedPose, first_root_centred, forward_kinematics
@@ -55,7 +61,7 @@ def kinetic_energy(model: Model, q: ArrayLike, v: ArrayLike) -> Float[Array, ""]
     Source: Featherstone (2.67), summed over the bodies.
     """
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
-    V = propagate(model.topology, joint_poses(model, q), joint_motion(model, q, v))
+    V = propagate(model.topology, joint_poses(model, q), relative_velocities(model, q, v))
     bodies = jnp.sum(V * apply_inertia(model.inertia, V))
     return (bodies + jnp.sum(v * armature_force(model, q, joint_rates(model, q, v)))) / 2
 
@@ -81,4 +87,5 @@ def passive_force(model: Model, q: ArrayLike, v: ArrayLike) -> Float[Array, " nv
     friction in v is zero, at v = 0 too, where it jumps. Raises ArgumentError on a wrong shape or
     dtype.
     """
-    return -dissipation(model, arguments.configuration(model, q), arguments.velocity(model, v))
+    q, v = arguments.configuration(model, q), arguments.velocity(model, v)
+    return -dissipative_force(model, q, v)

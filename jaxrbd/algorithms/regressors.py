@@ -14,12 +14,12 @@ from jaxtyping import Float
 
 from ..errors import ArgumentError
 from ..model import Model, arguments
-from ..model.joint_space import independent_force, joint_motion, joint_poses, motion_subspace
+from ..model.joint_space import independent_force, joint_poses, motion_subspace, relative_velocities
 from ..spatial import Pose, cross_force, inertia_regressor, inverse_rotate, transform_force
 from ..tree import propagate
+from .common_frame import dof_columns, row_products
 from .kinematics import Kinematics, body_motions, forward_kinematics, root_centred
 from .rnea import gravity_acceleration
-from .world import dof_columns, pairings
 
 
 @arguments.compiled
@@ -66,7 +66,7 @@ def joint_torque_regressor(
     forces = transform_force(  # (nb, 10, 6): of a unit of each number, in the world
         Pose(X.R[:, None], X.p[:, None]), jnp.swapaxes(body_regressor(V, A), -1, -2)
     )
-    Y = pairings(dof_columns(model, X), forces.reshape(-1, 6))
+    Y = row_products(dof_columns(model, X), forces.reshape(-1, 6))
     bears = np.repeat(topology.supports[topology.dof_body], 10, axis=1)
     return independent_force(model, q, jnp.where(bears, Y, 0))
 
@@ -91,7 +91,7 @@ def summed_sizes(
     reach = p[bodies][:, None] + jnp.repeat(p, 10)
     rows = linear * f + angular * (n + f * reach)
     rows = jnp.where(np.repeat(topology.supports[bodies], 10, axis=1), rows, 0)
-    if model.is_tree:
+    if model.velocity_map_is_identity:
         return rows
     G = independent_force(model, q, jnp.eye(len(S), dtype=model.dtype))
     return jnp.matmul(jnp.abs(G), rows, precision="highest")
@@ -107,7 +107,7 @@ def kinetic_energy_regressor(
     ArgumentError on a wrong shape or dtype. Source: Featherstone (2.67), linear in the inertia.
     """
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
-    V = propagate(model.topology, joint_poses(model, q), joint_motion(model, q, v))
+    V = propagate(model.topology, joint_poses(model, q), relative_velocities(model, q, v))
     return jnp.sum(V[:, :, None] * inertia_regressor(V), axis=1).ravel() / 2
 
 

@@ -9,11 +9,11 @@ from jaxtyping import Float
 
 from ..model import Model, arguments
 from ..model.joint_space import (
-    joint_acceleration,
-    joint_force,
-    joint_motion,
+    armature_and_dissipation_force,
+    generalized_force,
     joint_poses,
-    own_force,
+    relative_accelerations,
+    relative_velocities,
 )
 from ..spatial import apply_inertia, cross_motion, gyroscopic_force
 from ..tree import accumulate, propagate
@@ -36,15 +36,15 @@ def rnea(
     v = arguments.velocity(model, v)
     a = arguments.velocity(model, a, "a")
     X = joint_poses(model, q)
-    vJ = joint_motion(model, q, v)
+    vJ = relative_velocities(model, q, v)
     V = propagate(model.topology, X, vJ)
-    aJ = joint_acceleration(model, q, v, a) + cross_motion(V, vJ)
+    aJ = relative_accelerations(model, q, v, a) + cross_motion(V, vJ)
     A = propagate(model.topology, X, aJ, world=gravity_acceleration(model))
     f = apply_inertia(model.inertia, A) + gyroscopic_force(model.inertia, V)
     if f_ext is not None:
         f = f - arguments.wrenches(model, f_ext)
     F = accumulate(model.topology, X, f)
-    return joint_force(model, q, F) + own_force(model, q, v, a)
+    return generalized_force(model, q, F) + armature_and_dissipation_force(model, q, v, a)
 
 
 @arguments.compiled
@@ -71,7 +71,7 @@ def gravity_force(model: Model, q: ArrayLike) -> Float[Array, " nv"]:
     at_rest = jnp.zeros((model.nb, 6), model.dtype)
     A = propagate(model.topology, X, at_rest, world=gravity_acceleration(model))
     F = accumulate(model.topology, X, apply_inertia(model.inertia, A))
-    return joint_force(model, q, F)
+    return generalized_force(model, q, F)
 
 
 @arguments.compiled

@@ -15,9 +15,15 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from .._math.linear import matmul, positive_inverse
+from .._math.linear import inverse_positive_definite, matmul
 from ..model import Model, arguments
-from ..model.joint_space import along, independent_force, own_force, project_diagonal, rotor_inertia
+from ..model.joint_space import (
+    armature_and_dissipation_force,
+    armature_inertia,
+    displaced_coordinates,
+    independent_force,
+    project_diagonal,
+)
 from ..spatial import (
     apply_companion,
     apply_companion_transpose,
@@ -26,23 +32,23 @@ from ..spatial import (
     gyroscopic_force,
     transform_force,
     transform_inertia,
-    velocity_companion,
+    velocity_moments,
 )
-from .forward_dynamics import forward_dynamics
-from .kinematics import forward_kinematics, root_centred
-from .rnea import gravity_acceleration
-from .world import (
+from .common_frame import (
     Velocities,
     accelerations,
+    apply_chain_rule,
     at_or_above,
-    chain,
-    map_derivatives,
-    pairings,
+    row_products,
     strictly_above,
     subtree_sums,
     symmetric_product,
     velocities,
+    velocity_map_derivatives,
 )
+from .forward_dynamics import forward_dynamics
+from .kinematics import forward_kinematics, root_centred
+from .rnea import gravity_acceleration
 
 
 class RneaDerivatives(NamedTuple):
@@ -75,7 +81,7 @@ def composites(
     """Sums over the subtrees of the bodies' inertias (nb, 10), companions and forces."""
     force = apply_inertia(inertia, A) + gyroscopic_force(inertia, V)
     force = force if f_world is None else force - f_world
-    return Composites(*subtree_sums(model, inertia, velocity_companion(inertia, V), force))
+    return Composites(*subtree_sums(model, inertia, velocity_moments(inertia, V), force))
 
 
 def force_columns(
@@ -103,7 +109,7 @@ def rnea_derivatives(
     Returns `(dtau_dq, dtau_dv, M)`, each (nv, nv), in N or N m per unit of q, v and a; column j of
     the first is the derivative along `integrate(model, q, t e_j)`. Raises ArgumentError on a wrong
     shape or dtype. Source: Singh, Russell and Wensing (2022), for joints of any width and with the
-    companion of twelve numbers of `spatial.velocity_companion`.
+    companion of twelve numbers of `spatial.velocity_moments`.
     """
     q = arguments.configuration(model, q)
     v = arguments.velocity(model, v)
@@ -121,8 +127,8 @@ def rnea_derivatives(
     left = jnp.concatenate([in_a, turned], axis=-1)
     right_q = jnp.concatenate([psi_ddot, motion.psi_dot[:, 3:]], axis=-1)
     right_v = jnp.concatenate([motion.J_dot + motion.psi_dot, J[:, 3:]], axis=-1)
-    D_q = jnp.where(below, pairings(left, right_q), jnp.where(above, pairings(J, in_q), 0))
-    D_v = jnp.where(below, pairings(left, right_v), jnp.where(above, pairings(J, in_v), 0))
+    D_q = jnp.where(below, row_products(left, right_q), jnp.where(above, row_products(J, in_q), 0))
+    D_v = jnp.where(below, row_products(left, right_v), jnp.where(above, row_products(J, in_v), 0))
     M = symmetric_product(model, J, in_a)
 
     tau = jnp.sum(J * of.force, axis=-1)
@@ -133,18 +139,20 @@ def _in_independent(
     model: Model, q: Array, v: Array, a: Array, tau: Array, of_tree: RneaDerivatives
 ) -> RneaDerivatives:
     """From the tree's derivatives to those of `G^T tau`, with the armature's and the friction's."""
-    of_rates = chain(model, q, map_derivatives(model, q, v, a), *of_tree)
+    of_rates = apply_chain_rule(model, q, velocity_map_derivatives(model, q, v, a), *of_tree)
     D_q, D_v, M = (independent_force(model, q, D) for D in of_rates)
-    M = M + rotor_inertia(model, q)
-    if not model.varies:
+    M = M + armature_inertia(model, q)
+    if model.velocity_map_is_constant:
         # That of Coulomb friction is zero.
         damping = project_diagonal(model, q, model.damping) if model.dissipative else 0
         return RneaDerivatives(D_q, D_v + damping, M)
 
     def force(dq, dv):
         """What depends on q and v beside the tree's own forces."""
-        q_moved = along(model, q, dq)
-        return independent_force(model, q_moved, tau) + own_force(model, q_moved, v + dv, a)
+        q_moved = displaced_coordinates(model, q, dq)
+        return independent_force(model, q_moved, tau) + armature_and_dissipation_force(
+            model, q_moved, v + dv, a
+        )
 
     zero = jnp.zeros_like(v)
     extra_q, extra_v = jax.jacfwd(force, argnums=(0, 1))(zero, zero)
@@ -164,6 +172,6 @@ def forward_dynamics_derivatives(
     """
     qdd = forward_dynamics(model, q, v, tau, f_ext)
     dtau_dq, dtau_dv, M = rnea_derivatives(model, q, v, qdd, f_ext)
-    Minv = positive_inverse(M)
+    Minv = inverse_positive_definite(M)
     dqdd_dq, dqdd_dv = jnp.split(-matmul(Minv, jnp.concatenate([dtau_dq, dtau_dv], 1)), 2, axis=1)
     return ForwardDynamicsDerivatives(dqdd_dq, dqdd_dv, Minv)

@@ -28,7 +28,15 @@ from ..spatial import (
     cross_force,
     transform_force,
     transform_inertia,
-    velocity_companion,
+    velocity_moments,
+)
+from .common_frame import (
+    accelerations,
+    at_or_above,
+    row_products,
+    strictly_above,
+    subtree_sums,
+    velocities,
 )
 from .forward_dynamics import forward_dynamics
 from .kinematics import forward_kinematics, root_centred
@@ -39,7 +47,6 @@ from .rnea_derivatives import (
     forward_dynamics_derivatives,
     rnea_derivatives,
 )
-from .world import accelerations, at_or_above, pairings, strictly_above, subtree_sums, velocities
 
 
 class RneaSecondOrder(NamedTuple):
@@ -82,7 +89,7 @@ def rnea_second_order(
     v = arguments.velocity(model, v)
     a = arguments.velocity(model, a, "a")
     weights = arguments.velocity(model, weights, "weights")
-    if model.varies:
+    if not model.velocity_map_is_constant:
         return _by_forward_mode(model, q, v, a, weights, f_ext)
     X = root_centred(forward_kinematics(model, q))
     f_world = None if f_ext is None else transform_force(X, arguments.wrenches(model, f_ext))
@@ -95,8 +102,8 @@ def rnea_second_order(
     # The weights as a second velocity: its momenta P, its companion, and Q = 2 B(V)^T W.
     weighting = velocities(model, X, q, weights)
     W, omega = weighting.V, weighting.psi_dot
-    Q_bodies = 2 * apply_companion_transpose(velocity_companion(inertia, motion.V), W)
-    companion, Q = subtree_sums(model, velocity_companion(inertia, W), Q_bodies)
+    Q_bodies = 2 * apply_companion_transpose(velocity_moments(inertia, motion.V), W)
+    companion, Q = subtree_sums(model, velocity_moments(inertia, W), Q_bodies)
     P, Q = companion_momentum(companion), _moment(Q)
 
     J, psi_dot = motion.J, motion.psi_dot
@@ -110,7 +117,7 @@ def rnea_second_order(
     of_twist = 2 * cross_force(J, P) - 2 * apply_companion(companion, J)
 
     def product(upper: list[Array], lower: list[Array]) -> Array:
-        return pairings(jnp.concatenate(upper, axis=1), jnp.concatenate(lower, axis=1))
+        return row_products(jnp.concatenate(upper, axis=1), jnp.concatenate(lower, axis=1))
 
     dq_dq = product([omega, psi_ddot, psi_dot], [in_q, of_acceleration, of_velocity])
     dv_dv = product([J], [of_twist])

@@ -18,7 +18,7 @@ from .implicit import (
     impact,
     kkt_system,
 )
-from .kinds import Constraint, Equation, Nonholonomic, Rows
+from .kinds import Constraint, ConstraintRows, Equation, Nonholonomic
 from .maximal import MaximalDynamics, joint_subspaces, maximal_dynamics
 from .single_body import ConstrainedBody, apparent_inverse_inertia, constrained_body
 
@@ -28,7 +28,7 @@ __all__ = [
     "Equation",
     "FrameConstraint",
     "Nonholonomic",
-    "Rows",
+    "ConstraintRows",
     "hinge",
     "point",
     "weld",

@@ -24,8 +24,8 @@ from .._math.linear import complement, matmul
 from ..algorithms.kinematics import (
     RootedPose,
     body_columns,
+    find_frame,
     fixed_in_world,
-    locate,
     relative_pose,
     root_centred,
     root_positions,
@@ -45,7 +45,7 @@ from ..spatial import (
     transform_force,
     transform_motion,
 )
-from .kinds import BodyMotion, Constraint, Rows
+from .kinds import BodyMotion, Constraint, ConstraintRows
 
 
 class FrameConstraint(Constraint):
@@ -116,7 +116,7 @@ class FrameConstraint(Constraint):
             if frame is None:
                 ends.append((-1, X, fixed_in_world(X)))
             else:
-                body, X_PF, at = locate(model, q, frame)
+                body, X_PF, at = find_frame(model, q, frame)
                 there = RootedPose(compose(at.X_RF, X), at.p_WR)
                 ends.append((body, compose(X_PF, X), there))
         return ends
@@ -210,7 +210,7 @@ def kind_of(constraint: FrameConstraint) -> tuple:
 
 def rows_of_one_kind(
     model: Model, motion: BodyMotion, constraints: Sequence[FrameConstraint]
-) -> list[Rows]:
+) -> list[ConstraintRows]:
     """The rows of each of some constraints with one function."""
     for constraint in constraints:
         jax.eval_shape(lambda: constraint._checked_error(model, identity_pose(model.dtype)))
@@ -280,7 +280,7 @@ def _jacobian_terms(
     angular = jnp.broadcast_to(_length(S_angular), arm.shape)
     terms = jnp.stack([_length(S_linear) + arm * angular, angular], axis=-1)
     terms = jnp.where(moves[:, dof_body, None], terms, 0)
-    if model.is_tree:
+    if model.velocity_map_is_identity:
         return terms
     G_T = independent_force(model, q, jnp.eye(model.topology.nv, dtype=model.dtype))
     return matmul(jnp.abs(G_T), terms)
@@ -291,7 +291,7 @@ def _length(x: Array) -> Array:
     return jnp.sqrt(jnp.sum(x * x, axis=-1))
 
 
-def _relative_rows(error: Callable[[Pose], Array], a: _End, b: _End) -> Rows:
+def _relative_rows(error: Callable[[Pose], Array], a: _End, b: _End) -> ConstraintRows:
     X_AB, X_BA = relative_pose(a.X, b.X), relative_pose(b.X, a.X)
     J_a, V_a, A_a = (transform_motion(X_BA, x) for x in (a.J, a.V, a.A))
     V = b.V - V_a
@@ -299,11 +299,13 @@ def _relative_rows(error: Callable[[Pose], Array], a: _End, b: _End) -> Rows:
     A = b.A - A_a + cross_motion(V, V_a)
     K = jax.vmap(lambda x: _rate(error, X_AB, x), out_axes=1)(b.J - J_a)
     turned = jax.jvp(lambda X: _rate(error, X, V), (X_AB,), (_moving(X_AB, V),))[1]
-    return Rows(error(X_AB), K, _rate(error, X_AB, A) + turned, _row_terms(error, X_AB, a, b))
+    return ConstraintRows(
+        error(X_AB), K, _rate(error, X_AB, A) + turned, _row_terms(error, X_AB, a, b)
+    )
 
 
 def _row_terms(error: Callable[[Pose], Array], X_AB: Pose, a: _End, b: _End) -> Array:
-    """`Rows.K_terms`: the rate of the error times the terms of the motion of B relative to A."""
+    """`ConstraintRows.K_terms`: the rate of the error times the terms of the motion of B in A."""
     X_AB = lax.stop_gradient(X_AB)
     rates = jax.vmap(lambda x: _rate(error, X_AB, x))(jnp.eye(6, dtype=X_AB.p.dtype))
     by_linear, by_angular = (_length(x.T) for x in jnp.split(rates, 2))

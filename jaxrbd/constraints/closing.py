@@ -11,7 +11,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from .._math.linear import matmul, positive_solve, pseudo_inverse
+from .._math.linear import matmul, pseudo_inverse, solve_positive_definite
 from ..algorithms.crba import crba
 from ..configuration import integrate
 from ..model import Model, arguments
@@ -44,7 +44,7 @@ def close_loops(model: Model, q: ArrayLike, constraints: Sequence[Constraint]) -
     scaled = scaled_rows(M, rows)
     # The unknown y is in units of the scaled equations: its derivative starts as the identity.
     units = matmul(scaled.s[:, None] * scaled.inverse.T, scaled.inverse)
-    directions = matmul(positive_solve(M, rows.K.T), units)
+    directions = matmul(solve_positive_definite(M, rows.K.T), units)
     rounding = scaled.error * jnp.sqrt(jnp.sum(scaled.inverse**2))
 
     def displaced(y):

@@ -11,7 +11,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from .._math.linear import matmul, positive_inverse
+from .._math.linear import inverse_positive_definite, matmul
 from ..algorithms.crba import crba
 from ..algorithms.rnea import rnea
 from ..configuration import difference
@@ -68,5 +68,5 @@ def explicit_dynamics(
     v, g = jax.jvp(velocity, (jnp.zeros_like(one),), (one,))
     M = matmul(G.T, matmul(crba(model, q), G))
     C = matmul(G.T, rnea(model, q, v, g, f_ext))
-    y_accel = matmul(positive_inverse((M + M.T) / 2), matmul(G.T, tau) - C)
+    y_accel = matmul(inverse_positive_definite((M + M.T) / 2), matmul(G.T, tau) - C)
     return ExplicitDynamics(y_accel, q, v, matmul(G, y_accel) + g, G, M, C)

@@ -34,7 +34,7 @@ from ..algorithms.rnea import bias_force
 from ..errors import ArgumentError
 from ..model import Model, arguments
 from .between_frames import FrameConstraint, kind_of, rows_of_one_kind
-from .kinds import BodyMotion, Constraint, Rows
+from .kinds import BodyMotion, Constraint, ConstraintRows
 
 
 class ConstrainedDynamics(NamedTuple):
@@ -120,7 +120,7 @@ def impact(
 @arguments.compiled
 def constraint_rows(
     model: Model, q: ArrayLike, v: ArrayLike, constraints: Sequence[Constraint]
-) -> Rows:
+) -> ConstraintRows:
     """phi(q), its Jacobian K and `dK/dt v`, of all constraints one after the other.
 
     `q` (nq,), `v` (nv,). Raises ArgumentError on a wrong shape or dtype, or an unknown frame.
@@ -182,11 +182,13 @@ def _check(constraints: Sequence[Constraint]) -> None:
             raise ArgumentError(f"constraints[{i}] is {constraint!r}, expected a Constraint")
 
 
-def _rows(model: Model, q: Array, v: Array, constraints: Sequence[Constraint]) -> list[Rows]:
+def _rows(
+    model: Model, q: Array, v: Array, constraints: Sequence[Constraint]
+) -> list[ConstraintRows]:
     _check(constraints)
     kinematics = forward_kinematics(model, q)
     motion = BodyMotion(kinematics, v, *body_motions(model, kinematics, v, jnp.zeros_like(v)))
-    rows: dict[int, Rows] = {}
+    rows: dict[int, ConstraintRows] = {}
     alike: dict[Any, list[tuple[int, FrameConstraint]]] = {}
     for i, constraint in enumerate(constraints):
         if isinstance(constraint, FrameConstraint):
@@ -198,20 +200,20 @@ def _rows(model: Model, q: Array, v: Array, constraints: Sequence[Constraint]) -
     return [rows[i] for i in range(len(constraints))]
 
 
-def _with_terms(rows: Rows) -> Rows:
+def _with_terms(rows: ConstraintRows) -> ConstraintRows:
     if rows.K_terms is not None:
         return rows
     largest = jnp.max(jnp.abs(rows.K), axis=0, initial=0)
     return rows._replace(K_terms=jnp.broadcast_to(largest, rows.K.shape))
 
 
-def _stacked(model: Model, each: list[Rows]) -> Rows:
+def _stacked(model: Model, each: list[ConstraintRows]) -> ConstraintRows:
     shapes = ((0,), (0, model.nv), (0,), (0, model.nv))
-    none = Rows(*(jnp.zeros(shape, model.dtype) for shape in shapes))
+    none = ConstraintRows(*(jnp.zeros(shape, model.dtype) for shape in shapes))
     return jax.tree.map(lambda *x: jnp.concatenate(x), none, *each)
 
 
-def _split(x: Array, each: list[Rows]) -> tuple[Array, ...]:
+def _split(x: Array, each: list[ConstraintRows]) -> tuple[Array, ...]:
     parts, start = [], 0
     for rows in each:
         parts.append(x[start : start + len(rows.bias)])
@@ -236,7 +238,7 @@ class ScaledRows(NamedTuple):
     error: Float[Array, " m"]
 
 
-def scaled_rows(M: Float[Array, "nv nv"], rows: Rows) -> ScaledRows:
+def scaled_rows(M: Float[Array, "nv nv"], rows: ConstraintRows) -> ScaledRows:
     """The rows of constraints, scaled by the accelerations that they cause."""
     M, rows = lax.stop_gradient((M, rows))
     assert rows.K_terms is not None  # `constraint_rows` fills them in
@@ -256,7 +258,7 @@ def _weights(M: Array, K: Array) -> Array:
 
 
 def _constrain(
-    model: Model, q: Array, force: Array, rows: Rows, k: Array
+    model: Model, q: Array, force: Array, rows: ConstraintRows, k: Array
 ) -> tuple[Array, Array, Array]:
     """The x and lambda of `M x = force + K^T lambda`, `K x = k`, and the residual `K x - k`.
 

@@ -1,7 +1,8 @@
 """What an implicit constraint is, and constraints that are stated as equations.
 
 A constraint is m equations `phi(q) = 0`, or `K(q) v = 0` where they bind velocities alone. What the
-dynamics need of it are its `Rows`: phi itself, its Jacobian K in the tangent space, and `dK/dt v`.
+dynamics need of it are its `ConstraintRows`: phi itself, its Jacobian K in the tangent
+space, and `dK/dt v`.
 Constraints between two frames are in `between_frames.py`.
 """
 
@@ -25,7 +26,7 @@ from ..joints import as_module
 from ..model import Model
 
 
-class Rows(NamedTuple):
+class ConstraintRows(NamedTuple):
     """m constraint equations at a state: `K a + bias = 0` keeps them.
 
     `position` (m,) is phi(q); `K` (m, nv) its Jacobian, `K v` its rate; `bias` (m,) is `dK/dt v`.
@@ -59,7 +60,7 @@ class Constraint(eqx.Module):
     """m equations on the motion of a robot: `FrameConstraint`, `Equation` or `Nonholonomic`."""
 
     @abc.abstractmethod
-    def rows(self, model: Model, motion: BodyMotion) -> Rows:
+    def rows(self, model: Model, motion: BodyMotion) -> ConstraintRows:
         """The equations at a state."""
 
     @abc.abstractmethod
@@ -107,7 +108,7 @@ class Equation(Constraint):
             return jax.jvp(moved, (t * motion.v,), (motion.v,))[1]
 
         bias = jax.jvp(rate, (jnp.zeros((), model.dtype),), (jnp.ones((), model.dtype),))[1]
-        return Rows(moved(zero), jax.jacfwd(moved)(zero), bias)
+        return ConstraintRows(moved(zero), jax.jacfwd(moved)(zero), bias)
 
     def wrenches(self, model, q, multiplier):
         raise ArgumentError(f"{self!r} states no forces on bodies, expected a FrameConstraint")
@@ -137,7 +138,7 @@ class Nonholonomic(Constraint):
             return matmul(there, v)
 
         bias = jax.jvp(rate, (jnp.zeros((), model.dtype),), (jnp.ones((), model.dtype),))[1]
-        return Rows(self.position(model, q), self._matrix(model, q), bias)
+        return ConstraintRows(self.position(model, q), self._matrix(model, q), bias)
 
     def wrenches(self, model, q, multiplier):
         raise ArgumentError(f"{self!r} states no forces on bodies, expected a FrameConstraint")

@@ -20,13 +20,13 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from .._math.linear import complement, matmul, positive_inverse, solve
+from .._math.linear import complement, inverse_positive_definite, matmul, solve
 from .._math.rows import merge_rows
+from ..algorithms.common_frame import velocities
 from ..algorithms.kinematics import forward_kinematics, root_centred
-from ..algorithms.world import velocities
 from ..errors import ArgumentError
 from ..model import Model, arguments
-from ..model.joint_space import along_coordinates, resistance_force, subspaces_by_kind
+from ..model.joint_space import active_dissipative_force, coordinate_rates, subspaces_by_kind
 from ..spatial import (
     Pose,
     cross_force,
@@ -54,13 +54,13 @@ class MaximalDynamics(NamedTuple):
     """Motion from maximal coordinates, and the forces that the joints' constraints take.
 
     `body_acceleration` (nb, 6), spatial, each in its body's frame; `acceleration` (nv,) of the
-    joints; `joint_force` (nb, 6), the whole force `T_a tau + T lambda` that a body's joint puts on
+    joints; `joint_wrench` (nb, 6), the whole force `T_a tau + T lambda` that a body's joint puts on
     it, in the body's frame.
     """
 
     acceleration: Float[Array, " nv"]
     body_acceleration: Float[Array, "nb 6"]
-    joint_force: Float[Array, "nb 6"]
+    joint_wrench: Float[Array, "nb 6"]
 
 
 @arguments.compiled(static_argnames="joint")
@@ -93,7 +93,7 @@ def maximal_dynamics(
     if arguments.robot(model).coupling is not None:
         raise ArgumentError(f"{model!r} has joints that follow others, expected independent joints")
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
-    tau = arguments.velocity(model, tau, "tau") - resistance_force(model, q, v)
+    tau = arguments.velocity(model, tau, "tau") - active_dissipative_force(model, q, v)
     X = root_centred(forward_kinematics(model, q))
     V = velocities(model, X, q, v).V
     T, T_a = _joint_rows(model, q, v, X, V)
@@ -159,7 +159,7 @@ def _joint_rows(model: Model, q: Array, v: Array, X: Pose, V: Array) -> tuple[_R
     constraint_rows = [
         (start[group.bodies][:, None] + np.arange(6 - group.joint.nv)).ravel() for group in groups
     ]
-    own, own_rates = jax.jvp(subspaces, (q,), (along_coordinates(model, v),))
+    own, own_rates = jax.jvp(subspaces, (q,), (coordinate_rates(model, v),))
     joins = np.eye(model.nb)
     for body, parent in enumerate(model.topology.parents):
         joins[body, parent] -= parent >= 0
@@ -178,7 +178,7 @@ def _joint_rows(model: Model, q: Array, v: Array, X: Pose, V: Array) -> tuple[_R
 
 def _complete(S: Array) -> JointSubspaces:
     """T and T_a of independent rows S."""
-    return JointSubspaces(S, complement(S), matmul(positive_inverse(matmul(S, S.T)), S))
+    return JointSubspaces(S, complement(S), matmul(inverse_positive_definite(matmul(S, S.T)), S))
 
 
 def _flat(x: Array) -> Array:

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
-from .._math.linear import complement, matmul, positive_inverse, solve
+from .._math.linear import complement, inverse_positive_definite, matmul, solve
 from ..errors import ArgumentError
 from ..spatial import apply_inertia, inertia_matrix
 
@@ -27,7 +27,7 @@ class ConstrainedBody(NamedTuple):
 
     acceleration: Float[Array, "6"]
     constraint_force: Float[Array, "6"]
-    joint_acceleration: Float[Array, " n"]
+    relative_accelerations: Float[Array, " n"]
 
 
 @partial(jax.jit, static_argnames="method")
@@ -59,16 +59,16 @@ def constrained_body(
         system = jnp.block([[inertia_matrix(inertia), T.T], [T, corner]])
         solved = solve(system, jnp.concatenate([force - bias, matmul(T, S_rate)]))
         a = solved[:6]
-        q_accel = matmul(positive_inverse(matmul(S, S.T)), matmul(S, a - S_rate))
+        q_accel = matmul(inverse_positive_definite(matmul(S, S.T)), matmul(S, a - S_rate))
         return ConstrainedBody(a, -matmul(T.T, solved[6:]), q_accel)
     if method == "direct":
         Phi, b = apparent_inverse_inertia(inertia, S), S_rate
         b = b - matmul(Phi, apply_inertia(inertia, S_rate) + bias)
         a = matmul(Phi, force) + b
-        q_accel = matmul(positive_inverse(matmul(S, S.T)), matmul(S, a - S_rate))
+        q_accel = matmul(inverse_positive_definite(matmul(S, S.T)), matmul(S, a - S_rate))
     else:
         M, C = _joint_inertia(inertia, S), matmul(S, apply_inertia(inertia, S_rate) + bias)
-        q_accel = matmul(positive_inverse(M), matmul(S, force) - C)
+        q_accel = matmul(inverse_positive_definite(M), matmul(S, force) - C)
         a = matmul(S.T, q_accel) + S_rate
     return ConstrainedBody(a, apply_inertia(inertia, a) + bias - force, q_accel)
 
@@ -82,7 +82,7 @@ def apparent_inverse_inertia(
     `inertia` (10,), `S` (n, 6), a row a dof. The body's acceleration is `Phi f + b`.
     Source: Featherstone (3.54).
     """
-    return matmul(S.T, matmul(positive_inverse(_joint_inertia(inertia, S)), S))
+    return matmul(S.T, matmul(inverse_positive_definite(_joint_inertia(inertia, S)), S))
 
 
 def _joint_inertia(inertia: Array, S: Array) -> Array:

@@ -25,11 +25,11 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from .._math.linear import matmul, positive_solve
+from .._math.linear import matmul, solve_positive_definite
+from ..algorithms.common_frame import dof_columns
 from ..algorithms.crba import crba
 from ..algorithms.kinematics import Kinematics, forward_kinematics, root_centred
 from ..algorithms.rnea import bias_force
-from ..algorithms.world import dof_columns
 from ..configuration import integrate
 from ..model import Model, arguments
 from ..model.joint_space import independent_force
@@ -121,7 +121,7 @@ def contact_step(
     M = crba(model, kinematics)
     force = tau - bias_force(model, q, v, f_ext)
     columns = jnp.concatenate([force[:, None], J.reshape(-1, model.nv).T], axis=1)
-    solved = positive_solve(M, columns)
+    solved = solve_positive_definite(M, columns)
     free = v + dt * solved[:, 0]
     mobility = jnp.sum(J * solved[:, 1:].T.reshape(J.shape), axis=(1, 2)) / 3
     # A point on the axis of its only joint cannot move, and no impulse on it does anything.
@@ -132,7 +132,7 @@ def contact_step(
     problem = _Problem(M, free, J, normal, conductance, target, mu)
 
     def solve_tangent(linear, b):
-        return positive_solve(jax.jacfwd(linear)(jnp.zeros_like(b)), b)
+        return solve_positive_definite(jax.jacfwd(linear)(jnp.zeros_like(b)), b)
 
     v_next, residual = lax.custom_root(
         problem.gradient, v, lambda _, v: _minimum(problem, v), solve_tangent, has_aux=True
@@ -210,7 +210,7 @@ def _minimum(problem: _Problem, start: Array) -> tuple[Array, Array]:
     def newton(state):
         count, v, _ = state
         slope = problem.gradient(v)
-        step = -positive_solve(problem.hessian(v), slope)
+        step = -solve_positive_definite(problem.hessian(v), slope)
         decrement = -matmul(slope, step)
         growth = problem.increase(v, step, fractions)
         # Near the minimum the growth drowns in rounding, and the whole step is right.

@@ -24,7 +24,7 @@ from ..algorithms.kinematics import Kinematics, forward_kinematics, root_centred
 from ..errors import ArgumentError
 from ..joints import as_module
 from ..model import Model, arguments
-from ..model.joint_space import joint_motion
+from ..model.joint_space import relative_velocities
 from ..spatial import inverse_rotate, rotate, transform_point
 from ..tree import propagate
 
@@ -235,7 +235,9 @@ def contact_points(
     v, scene = arguments.velocity(model, v), scene.astype(model.dtype)
     kinematics = forward_kinematics(model, q)
     bodies, centres = scene.bodies(model), scene.centres(model)
-    V = propagate(model.topology, kinematics.X_PB, joint_motion(model, kinematics.q, v))[bodies]
+    V = propagate(model.topology, kinematics.X_PB, relative_velocities(model, kinematics.q, v))[
+        bodies
+    ]
     X_RB = jax.tree.map(lambda x: x[bodies], root_centred(kinematics))
 
     centres_W = transform_point(X_RB, centres) + root_positions(model, kinematics)[bodies]

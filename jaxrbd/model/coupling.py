@@ -85,7 +85,7 @@ class Coupling(eqx.Module):
             out = out.at[np.array(group.q)].set(group.position(q))
         return out
 
-    def motion(self, q: Array, v: Array) -> Array:
+    def velocity(self, q: Array, v: Array) -> Array:
         """The velocities of all joints: `G v`, (nv_joint,)."""
         out = self.v_multiplier * v[np.array(self.v_source)]
         for group in self.followers:

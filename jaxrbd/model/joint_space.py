@@ -1,10 +1,20 @@
-"""Between the joint space (q, v, tau) and the tree (poses, motions and forces of bodies).
+"""The maps between the joint space (q, v, tau) and the bodies of the tree.
 
-Here, and only here, joint kinds meet the tree: `joint_poses` turns q into the poses of the bodies
-in their parents, `joint_motion` turns a velocity into the bodies' relative motions (`S G v`), and
-`joint_force` is its transpose (`G^T S^T F`). The rows of S are constant, one a degree of freedom of
-the tree; G is all that depends on q, and it is the identity unless joints follow others (mimic) or
-have a subspace that depends on q (`joints.Custom`). No algorithm sees G.
+A velocity of the robot has four representations:
+
+    representation          shape        entries
+    v                       (nv,)        the independent velocities
+    joint rates             (nv_joint,)  the velocities of every joint, mimic joints included
+    tree rates              (nv_tree,)   one per row of S: the velocities of the tree's dofs
+    relative velocities     (nb, 6)      spatial velocity of each body relative to its parent
+
+The velocity map G turns v into tree rates. It is the identity for most robots. It is constant where
+joints mimic others, and it depends on q where joints follow others by a function (`Follow`) or have
+a motion subspace that depends on q (`joints.Custom`). The motion subspace S is constant: it turns
+tree rates into relative velocities. So the relative velocities are `S G v`, their time derivatives
+are `S (G a + dG/dt v)`, and forces on the bodies give generalized forces `G^T S^T F`.
+
+Only this module calls joint kinds, and no algorithm uses G.
 """
 
 from __future__ import annotations
@@ -80,21 +90,21 @@ def subspaces_by_kind(
     return found
 
 
-def joint_motion(
+def relative_velocities(
     model: Model, q: Float[Array, " nq"], v: Float[Array, " nv"]
 ) -> Float[Array, "nb 6"]:
     """`S G v`: the motion of each body relative to its parent, in the body's frame."""
     return _along_subspaces(model, tree_rates(model, q, v))
 
 
-def joint_acceleration(
+def relative_accelerations(
     model: Model, q: Float[Array, " nq"], v: Float[Array, " nv"], a: Float[Array, " nv"]
 ) -> Float[Array, "nb 6"]:
-    """`S (G a + dG/dt v)`: the rate of `joint_motion`, in the body's frame."""
-    return _along_subspaces(model, tree_accelerations(model, q, v, a))
+    """`S (G a + dG/dt v)`: the rate of `relative_velocities`, in the body's frame."""
+    return _along_subspaces(model, tree_rate_derivatives(model, q, v, a))
 
 
-def joint_force(
+def generalized_force(
     model: Model, q: Float[Array, " nq"], F: Float[Array, "nb 6"]
 ) -> Float[Array, " nv"]:
     """`G^T S^T F`: the generalised force of a force on each body, in the body's frame."""
@@ -145,7 +155,7 @@ def joint_rates(
     model: Model, q: Float[Array, " nq"], v: Float[Array, " nv"]
 ) -> Float[Array, " nv_joint"]:
     """The velocities of every joint from the independent ones."""
-    return v if model.coupling is None else model.coupling.motion(q, v)
+    return v if model.coupling is None else model.coupling.velocity(q, v)
 
 
 def tree_rates(
@@ -195,7 +205,7 @@ def project(
     model: Model, q: Float[Array, " nq"], A: Float[Array, "nv_tree nv_tree"]
 ) -> Float[Array, "nv nv"]:
     """`G^T A G`."""
-    if model.is_tree:
+    if model.velocity_map_is_identity:
         return A
     return independent_force(model, q, independent_force(model, q, A).T).T
 
@@ -207,7 +217,7 @@ def armature_force(
     return independent_joint_force(model, q, model.armature * rates)
 
 
-def rotor_inertia(model: Model, q: Float[Array, " nq"]) -> Float[Array, "nv nv"]:
+def armature_inertia(model: Model, q: Float[Array, " nq"]) -> Float[Array, "nv nv"]:
     """The armature's share of M."""
     return project_diagonal(model, q, model.armature)
 
@@ -220,7 +230,7 @@ def project_diagonal(
     return independent_joint_force(model, q, half.T).T
 
 
-def dissipation(
+def dissipative_force(
     model: Model, q: Float[Array, " nq"], v: Float[Array, " nv"]
 ) -> Float[Array, " nv"]:
     """Joint forces that overcome viscous damping and Coulomb friction."""
@@ -229,34 +239,36 @@ def dissipation(
     return independent_joint_force(model, q, forces)
 
 
-def own_force(
+def armature_and_dissipation_force(
     model: Model, q: Float[Array, " nq"], v: Float[Array, " nv"], a: Float[Array, " nv"]
 ) -> Float[Array, " nv"]:
     """What the joints themselves take: the armature's inertia, and dissipation where it is on."""
-    rotors = armature_force(model, q, joint_accelerations(model, q, v, a))
-    return rotors + resistance_force(model, q, v)
+    rotors = armature_force(model, q, joint_rate_derivatives(model, q, v, a))
+    return rotors + active_dissipative_force(model, q, v)
 
 
-def resistance_force(model: Model, q: Float[Array, " nq"], v: Float[Array, " nv"]) -> Array | int:
-    """`dissipation` where the model has it on, else 0."""
-    return dissipation(model, q, v) if model.dissipative else 0
+def active_dissipative_force(
+    model: Model, q: Float[Array, " nq"], v: Float[Array, " nv"]
+) -> Array | int:
+    """`dissipative_force` where the model has it on, else 0."""
+    return dissipative_force(model, q, v) if model.dissipative else 0
 
 
-def joint_accelerations(
+def joint_rate_derivatives(
     model: Model, q: Float[Array, " nq"], v: Float[Array, " nv"], a: Float[Array, " nv"]
 ) -> Float[Array, " nv_joint"]:
     """The rates of `joint_rates`."""
     return joint_rates(model, q, a) + _rate_of_map(joint_rates, model, q, v)
 
 
-def tree_accelerations(
+def tree_rate_derivatives(
     model: Model, q: Float[Array, " nq"], v: Float[Array, " nv"], a: Float[Array, " nv"]
 ) -> Float[Array, " nv_tree"]:
     """`G a + dG/dt v`: the rates of `tree_rates`."""
     return tree_rates(model, q, a) + _rate_of_map(tree_rates, model, q, v)
 
 
-def along_coordinates(model: Model, v: Float[Array, " nv"]) -> Float[Array, " nq"]:
+def coordinate_rates(model: Model, v: Float[Array, " nv"]) -> Float[Array, " nq"]:
     """dq/dt at the coordinates that G depends on, which have one velocity each; 0 elsewhere."""
     q_index, v_index = [], []
     for group in joint_groups(model):
@@ -271,12 +283,14 @@ def along_coordinates(model: Model, v: Float[Array, " nv"]) -> Float[Array, " nq
     return jnp.zeros(model.nq, v.dtype).at[np.array(q_index, int)].set(v[np.array(v_index, int)])
 
 
-def along(model: Model, q: Float[Array, " nq"], dq: Float[Array, " nv"]) -> Float[Array, " nq"]:
+def displaced_coordinates(
+    model: Model, q: Float[Array, " nq"], dq: Float[Array, " nv"]
+) -> Float[Array, " nq"]:
     """q moved by a small dq, for the coordinates that G depends on alone."""
-    return q + along_coordinates(model, dq)
+    return q + coordinate_rates(model, dq)
 
 
-def map_rate(
+def velocity_map_rate(
     model: Model, q: Float[Array, " nq"], v: Float[Array, " nv"]
 ) -> tuple[Float[Array, "nv_tree nv"], Float[Array, "nv_joint nv"]]:
     """Rates along v of the matrices of `tree_rates` (G) and `joint_rates`."""
@@ -286,14 +300,14 @@ def map_rate(
         columns = jax.vmap(lambda x: (tree_rates(model, q, x), joint_rates(model, q, x)))(one)
         return jax.tree.map(jnp.transpose, columns)
 
-    return jax.jvp(matrices, (q,), (along_coordinates(model, v),))[1]
+    return jax.jvp(matrices, (q,), (coordinate_rates(model, v),))[1]
 
 
 def _rate_of_map(rates: Callable, model: Model, q: Array, v: Array) -> Array | int:
     """`dG/dt v` of the map `rates`."""
-    if not model.varies:
+    if model.velocity_map_is_constant:
         return 0
-    return jax.jvp(lambda q: rates(model, q, v), (q,), (along_coordinates(model, v),))[1]
+    return jax.jvp(lambda q: rates(model, q, v), (q,), (coordinate_rates(model, v),))[1]
 
 
 def _merge_groups(model: Model, function: Callable, space: str, shape) -> Array:

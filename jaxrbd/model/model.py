@@ -121,8 +121,11 @@ class Model(eqx.Module):
         return tuple(widths.tolist())
 
     @property
-    def is_tree(self) -> bool:
-        """Whether v is the velocities of the tree's degrees of freedom: no joint follows others."""
+    def velocity_map_is_identity(self) -> bool:
+        """Whether v is the velocities of the tree's dofs: no joint follows others, none is Custom.
+
+        The velocity map G turns v into the velocities of the tree's dofs; see `joint_space`.
+        """
         return self.coupling is None and not self.has_custom_joints
 
     @property
@@ -131,9 +134,9 @@ class Model(eqx.Module):
         return any(isinstance(joint, Custom) for joint in self.joints)
 
     @property
-    def varies(self) -> bool:
-        """Whether the map from v to the velocities of the tree's dofs depends on q."""
-        return self.has_custom_joints or bool(self.coupling and self.coupling.followers)
+    def velocity_map_is_constant(self) -> bool:
+        """Whether the velocity map G does not depend on q."""
+        return not (self.has_custom_joints or (self.coupling and self.coupling.followers))
 
     @property
     def quaternions(self) -> tuple[tuple[str, int], ...]:

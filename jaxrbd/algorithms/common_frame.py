@@ -22,11 +22,11 @@ from .._math.linear import matmul
 from .._math.rows import take_rows
 from ..model import Model
 from ..model.joint_space import (
-    along,
+    displaced_coordinates,
     independent_force,
     motion_subspace,
     sum_dofs,
-    tree_accelerations,
+    tree_rate_derivatives,
     tree_rates,
 )
 from ..spatial import Pose, cross_motion
@@ -76,7 +76,7 @@ def accelerations(
     model: Model, q: Array, v: Array, a: Array, of: Velocities, world: Array | None = None
 ) -> tuple[Array, Array]:
     """Accelerations of the bodies (nb, 6) and psi_ddot; `world` is the world's own (6,)."""
-    second = tree_accelerations(model, q, v, a)
+    second = tree_rate_derivatives(model, q, v, a)
     aJ = sum_dofs(model.topology, second[:, None] * of.J + of.rates[:, None] * of.J_dot)
     A = sum_to_leaves(model.topology, aJ)
     A = A if world is None else A + world
@@ -110,7 +110,7 @@ def strictly_above(model: Model) -> np.ndarray:
     return at_or_above(model) & (body[:, None] != body)
 
 
-def pairings(a: Array, b: Array) -> Array:
+def row_products(a: Array, b: Array) -> Array:
     """`[k, j]` is the product of row k of `a` with row j of `b`."""
     return matmul(a, b.T)
 
@@ -118,7 +118,7 @@ def pairings(a: Array, b: Array) -> Array:
 def symmetric_product(model: Model, J: Array, F: Array) -> Array:
     """The symmetric matrix with `J_k . F_j` wherever dof k supports j, zero across branches."""
     above = at_or_above(model)
-    product = lax.optimization_barrier(pairings(J, F))  # else computed once more, in columns
+    product = lax.optimization_barrier(row_products(J, F))  # else computed once more, in columns
     lower = jnp.where(np.tril(above.T, -1), product.T, 0)
     return jnp.where(np.triu(above), product, lower)
 
@@ -126,7 +126,7 @@ def symmetric_product(model: Model, J: Array, F: Array) -> Array:
 # ------------------------------------------------------------------- the chain rule through v = G v
 
 
-class MapDerivatives(NamedTuple):
+class VelocityMapDerivatives(NamedTuple):
     """Of the map from (q, v, a) to the tree's rates and accelerations, where G depends on q.
 
     Derivatives (nv_tree, nv) of the rates in q, and of the accelerations in q and in v.
@@ -137,29 +137,31 @@ class MapDerivatives(NamedTuple):
     accelerations_v: Array
 
 
-def map_derivatives(model: Model, q: Array, v: Array, a: Array) -> MapDerivatives | None:
+def velocity_map_derivatives(
+    model: Model, q: Array, v: Array, a: Array
+) -> VelocityMapDerivatives | None:
     """None where G does not depend on q, and so has no derivatives."""
-    if not model.varies:
+    if model.velocity_map_is_constant:
         return None
 
     def mapped(dq, dv):
-        q_moved, v_moved = along(model, q, dq), v + dv
+        q_moved, v_moved = displaced_coordinates(model, q, dq), v + dv
         rates = tree_rates(model, q_moved, v_moved)
-        return rates, tree_accelerations(model, q_moved, v_moved, a)
+        return rates, tree_rate_derivatives(model, q_moved, v_moved, a)
 
     zero = jnp.zeros_like(v)
     (rates_q, _), (seconds_q, seconds_v) = jax.jacfwd(mapped, argnums=(0, 1))(zero, zero)
-    return MapDerivatives(rates_q, seconds_q, seconds_v)
+    return VelocityMapDerivatives(rates_q, seconds_q, seconds_v)
 
 
-def chain(
-    model: Model, q: Array, of: MapDerivatives | None, D_q: Array, D_v: Array, D_a: Array
+def apply_chain_rule(
+    model: Model, q: Array, of: VelocityMapDerivatives | None, D_q: Array, D_v: Array, D_a: Array
 ) -> tuple[Array, Array, Array]:
     """Derivatives in q, v and a from those in the tree's (q, rates, accelerations), row by row.
 
     With `rates = G v` and `accelerations = G a + dG/dt v`; the identity where the model is a tree.
     """
-    if model.is_tree:
+    if model.velocity_map_is_identity:
         return D_q, D_v, D_a
 
     def times_G(D):
