@@ -109,9 +109,9 @@ class _Rows(NamedTuple):
 
 
 def _scaled(columns: np.ndarray, bound: np.ndarray) -> np.ndarray:
-    """The columns in units of what they summed. Raises LinAlgError where they overflow."""
+    """The columns in units of what they summed. Raises LinAlgError where their squares overflow."""
     scaled = columns / np.where(bound > 0, bound, 1)
-    if not np.all(np.isfinite(scaled)):
+    if not (np.all(np.isfinite(scaled)) and np.all(np.isfinite(bound**2))):
         raise np.linalg.LinAlgError("overflow")
     return scaled
 
