@@ -1,15 +1,16 @@
-"""The sweeps over the tree, as the solves that they are.
+"""The passes over the kinematic tree, each stated to JAX as the solution of a linear system.
 
-Let L be the operator that hands each body its parent's motion: `(L y)_i = iX_p(i) y_p(i)`. A
-sweep from the root to the leaves solves `(1 - L) y = b`, one from the leaves to the root solves
-with the transpose, and composing the poses solves with a third such operator. Each is stated to
-JAX as a linear solve, with a `lax.scan` as the solver: JAX then differentiates the *solve*, in
-both modes and to any order, and never the scan. These scans are the only ones over the tree
-(the articulated-body recursion excepted), so the program's size does not depend on the number of
-bodies.
+A forward pass (root to leaves) computes `y_i = iX_p(i) y_p(i) + b_i`. Let L be the operator with
+`(L y)_i = iX_p(i) y_p(i)`: it transforms each parent's motion into the frame of the child. Then the
+forward pass solves `(1 - L) y = b`, and the backward pass (leaves to root) solves the same system
+with the transpose of `1 - L`. The composition of poses is a system of the same form.
 
-`lax.custom_linear_solve` trusts its operator: tests/test_tree.py checks that each solver inverts
-its operator, and that `propagate` and `accumulate` are transposes.
+Each pass is a `lax.custom_linear_solve` whose solver is a `lax.scan`. JAX differentiates the linear
+system, in both modes and to any order, and never the scan. The size of the program does not depend
+on the number of bodies. Only these scans, and the articulated-body recursions, run over the tree.
+
+`lax.custom_linear_solve` does not check that the solver belongs to the operator. tests/test_tree.py
+checks that each solver inverts its operator, and that `propagate` and `accumulate` are transposes.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from ._math.linear import matmul
 from .spatial import Pose, identity_pose, inverse_transform_motion, transform_force
 from .topology import Topology
 
-# Up to so many bodies, sums over the tree may be a product with a constant 0/1 matrix.
+# With more bodies, sums over the tree are never a product with a constant 0/1 matrix.
 _DENSE = 128
 
 
@@ -39,150 +40,152 @@ def propagate(
     b: Float[Array, "nb 6"],
     world: Float[Array, "6"] | None = None,
 ) -> Float[Array, "nb 6"]:
-    """Root to leaves: `y_i = iX_p(i) y_p(i) + b_i`, motions in each body's frame.
+    """Forward pass: `y_i = iX_p(i) y_p(i) + b_i`, (nb, 6), motions in the bodies' frames.
 
-    `X`: poses of the bodies in their parents; `world`: the world's own motion, in its axes
-    (default zero). Source: Featherstone (5.7), (5.8).
+    `X`: poses of the bodies in their parents; `b` (nb, 6); `world` (6,): the motion of the world,
+    in world axes (default zero). Source: Featherstone (5.7), (5.8).
     """
-    return _from_world(topology, X, b, world, _MOTION)
+    return _solve_forward(topology, X, b, world, _MOTION)
 
 
 def accumulate(topology: Topology, X: Pose, f: Float[Array, "nb 6"]) -> Float[Array, "nb 6"]:
-    """Leaves to root: `F_i = f_i + sum over children j of iX_j* F_j`, in each body's frame.
+    """Backward pass: `F_i = f_i + sum over children j of iX_j* F_j`, (nb, 6), in bodies' frames.
 
-    The transpose of `propagate`. `X`: poses of the bodies in their parents.
+    The transpose of `propagate`. `X`: poses of the bodies in their parents; `f` (nb, 6) forces.
     Source: Featherstone (5.20).
     """
-    return _to_world(topology, X, f, _MOTION)
+    return _solve_backward(topology, X, f, _MOTION)
 
 
 def compose_poses(topology: Topology, X: Pose) -> Pose:
     """Poses of the bodies in the world, `X_Wi = X_Wp(i) X_p(i)i`: R (nb, 3, 3) and p (nb, 3).
 
-    `compose` is linear in its first operand, so this too is a solve, for the numbers of the world
-    poses: what a body has beside what it is handed is nothing, and the world is the identity.
+    `compose` is linear in its first operand. So the entries of the world poses solve a linear
+    system whose right-hand side is zero for the bodies and the identity for the world.
     """
-    nothing = jnp.zeros((topology.nb, 12), X.p.dtype)
-    world = _numbers(identity_pose(X.p.dtype))
-    return _pose(_from_world(topology, X, nothing, world, _POSE))
+    zeros = jnp.zeros((topology.nb, 12), X.p.dtype)
+    world = _entries(identity_pose(X.p.dtype))
+    return _pose(_solve_forward(topology, X, zeros, world, _POSE))
 
 
 def sum_to_leaves(topology: Topology, b: Float[Array, "nb n"]) -> Float[Array, "nb n"]:
-    """`y_i = sum of b_j over the j that support i`: `propagate` where all share one frame."""
-    return _from_world(topology, None, b, None, _SAME_FRAME)
+    """`propagate` in one common frame: `y_i` is the sum of `b_j` over the j that support i."""
+    return _solve_forward(topology, None, b, None, _SAME_FRAME)
 
 
 def sum_to_root(topology: Topology, f: Float[Array, "nb n"]) -> Float[Array, "nb n"]:
-    """`F_i = sum of f_j over the j that i supports`: `accumulate` where all share one frame.
+    """`accumulate` in one common frame: `F_i` is the sum of `f_j` over the bodies j in i's subtree.
 
     The transpose of `sum_to_leaves`.
     """
-    return _to_world(topology, None, f, _SAME_FRAME)
+    return _solve_backward(topology, None, f, _SAME_FRAME)
 
 
-# --------------------------------------------------------------- what one body hands to another
+# -------------------------------------------------------- transforms between a body and its parent
 
 
-class _Transfer(NamedTuple):
-    """What a parent hands its child through the child's pose, and the transpose of that."""
+class _Transform(NamedTuple):
+    """A linear map from parent to child that depends on the child's pose, and its transpose."""
 
-    down: Callable[[Any, Array], Array]
-    up: Callable[[Any, Array], Array]
+    to_child: Callable[[Any, Array], Array]
+    to_parent: Callable[[Any, Array], Array]
 
 
-def _numbers(X: Pose) -> Array:
-    """The twelve numbers of a pose, `[R p]` row by row, (..., 12)."""
+def _entries(X: Pose) -> Array:
+    """The twelve entries of a pose, `[R p]` row by row, (..., 12)."""
     p = X.p[..., None]
-    if p.shape[:-2] != X.R.shape[:-2]:  # where a batch has one of them in common
+    if p.shape[:-2] != X.R.shape[:-2]:  # in a batch that shares either R or p
         p = p + jnp.zeros_like(X.R[..., :1])
     R = X.R if p.shape[:-1] == X.R.shape[:-1] else X.R + jnp.zeros_like(p)
     H = jnp.concatenate([R, p], axis=-1)
     return H.reshape(*H.shape[:-2], 12)
 
 
-def _matrix(numbers: Array) -> Array:
-    return numbers.reshape(*numbers.shape[:-1], 3, 4)
+def _matrix(entries: Array) -> Array:
+    return entries.reshape(*entries.shape[:-1], 3, 4)
 
 
-def _pose(numbers: Array) -> Pose:
-    H = _matrix(numbers)
+def _pose(entries: Array) -> Pose:
+    H = _matrix(entries)
     return Pose(H[..., :3], H[..., 3])
 
 
 def _pose_to_child(X: Pose, H: Array) -> Array:
-    """The numbers (..., 12) of the child's world pose from those of its parent's."""
+    """The entries (..., 12) of the child's world pose from the entries H of the parent's."""
     R, p = jnp.split(_matrix(H), [3], axis=-1)
-    turned = small_product(R, _matrix(_numbers(X)))
-    moved = p * jnp.array([0, 0, 0, 1], H.dtype)
-    return (turned + moved).reshape(*turned.shape[:-2], 12)
+    rotated = small_product(R, _matrix(_entries(X)))
+    translation = p * jnp.array([0, 0, 0, 1], H.dtype)
+    return (rotated + translation).reshape(*rotated.shape[:-2], 12)
 
 
 def _pose_to_parent(X: Pose, C: Array) -> Array:
     """The transpose of `_pose_to_child`: `[C c]` becomes `[C R^T + c p^T, c]`."""
     C = _matrix(C)
-    turned = small_product(C, jnp.swapaxes(_matrix(_numbers(X)), -1, -2))
-    H = jnp.concatenate([turned, jnp.broadcast_to(C[..., 3:], (*turned.shape[:-1], 1))], axis=-1)
+    rotated = small_product(C, jnp.swapaxes(_matrix(_entries(X)), -1, -2))
+    H = jnp.concatenate([rotated, jnp.broadcast_to(C[..., 3:], (*rotated.shape[:-1], 1))], axis=-1)
     return H.reshape(*H.shape[:-2], 12)
 
 
-_MOTION = _Transfer(inverse_transform_motion, transform_force)
-_POSE = _Transfer(_pose_to_child, _pose_to_parent)
-_SAME_FRAME = _Transfer(lambda _, x: x, lambda _, x: x)
+_MOTION = _Transform(inverse_transform_motion, transform_force)
+_POSE = _Transform(_pose_to_child, _pose_to_parent)
+_SAME_FRAME = _Transform(lambda _, x: x, lambda _, x: x)
 
 
-# ------------------------------------------------------- the solves; the world is the last row
+# ------------------------------------------------- the linear systems; the last row is the world
 
 
-def _from_world(topology: Topology, X: Pose | None, b: Array, world: Array | None, hand: _Transfer):
-    """Solve `(1 - L) y = b` below a world that is given; the bodies' rows of y."""
+def _solve_forward(
+    topology: Topology, X: Pose | None, b: Array, world: Array | None, transform: _Transform
+):
+    """The solution y (nb, n) of `(1 - L) y = b`, where `world` (n,) is the row of the world."""
     world = jnp.zeros(b.shape[1:], b.dtype) if world is None else world
     y = lax.custom_linear_solve(
-        lambda y: y - _down(topology, X, y, hand),
+        lambda y: y - _from_parents(topology, X, y, transform),
         jnp.concatenate([b, world[None]]),
-        lambda _, b: _sweep_down(topology, hand)(X, b),
-        lambda _, f: _sweep_up(topology, hand)(X, f),
+        lambda _, b: _forward_solver(topology, transform)(X, b),
+        lambda _, f: _backward_solver(topology, transform)(X, f),
     )
     return y[: topology.nb]
 
 
-def _to_world(topology: Topology, X: Pose | None, f: Array, hand: _Transfer) -> Array:
-    """Solve `(1 - L^T) F = f`, the transpose."""
+def _solve_backward(topology: Topology, X: Pose | None, f: Array, transform: _Transform) -> Array:
+    """The solution F (nb, n) of `(1 - L^T) F = f`."""
     F = lax.custom_linear_solve(
-        lambda F: F - _up(topology, X, F, hand),
+        lambda F: F - _from_children(topology, X, F, transform),
         jnp.pad(f, ((0, 1), (0, 0))),
-        lambda _, f: _sweep_up(topology, hand)(X, f),
-        lambda _, b: _sweep_down(topology, hand)(X, b),
+        lambda _, f: _backward_solver(topology, transform)(X, f),
+        lambda _, b: _forward_solver(topology, transform)(X, b),
     )
     return F[: topology.nb]
 
 
-def _down(topology: Topology, X: Pose | None, y: Array, hand: _Transfer) -> Array:
-    """`L y`: what each body is handed by its parent; nothing is handed to the world."""
-    at_parent = y[parent_rows(topology.parents)]
-    return jnp.concatenate([hand.down(X, at_parent), jnp.zeros_like(y[:1])])
+def _from_parents(topology: Topology, X: Pose | None, y: Array, transform: _Transform) -> Array:
+    """`L y`: the parent's row in the frame of each body; zero for the world."""
+    y_parent = y[parent_rows(topology.parents)]
+    return jnp.concatenate([transform.to_child(X, y_parent), jnp.zeros_like(y[:1])])
 
 
-def _up(topology: Topology, X: Pose | None, F: Array, hand: _Transfer) -> Array:
-    """`L^T F`: what each body, and the world, is handed by its children."""
-    handed = hand.up(X, F[: topology.nb])
-    return jnp.zeros_like(F).at[parent_rows(topology.parents)].add(handed)
+def _from_children(topology: Topology, X: Pose | None, F: Array, transform: _Transform) -> Array:
+    """`L^T F`: the sum of the children's rows in the frame of each body, and of the world."""
+    in_parents = transform.to_parent(X, F[: topology.nb])
+    return jnp.zeros_like(F).at[parent_rows(topology.parents)].add(in_parents)
 
 
 def parent_rows(parents: Sequence[int] | np.ndarray) -> np.ndarray:
-    """The row of each node's parent, (n,); the world's is the last, n."""
+    """The row of the parent of each node, (n,); n, the last row, for the world."""
     rows = np.array(parents, dtype=np.int32)
     return np.where(rows < 0, len(rows), rows)
 
 
-# ------------------------------------------------------------------------- the sweeps, body by body
+# ----------------------------------------------------------------------- the passes, body by body
 
 
-def _sweep_down(topology: Topology, hand: _Transfer):
-    """The solver of `(1 - L) y = b`, from the roots down, as a function of X and b."""
+def _forward_solver(topology: Topology, transform: _Transform):
+    """The solver of `(1 - L) y = b`: a forward pass, as a function of X and b."""
 
     def body(y, step):
         (i, parent, X_i), b_i = step
-        return put_row(y, i, hand.down(X_i, row_at(y, parent)) + b_i), None
+        return put_row(y, i, transform.to_child(X_i, row_at(y, parent)) + b_i), None
 
     def sweep(X, b):
         b = _spread(X, b)
@@ -192,16 +195,16 @@ def _sweep_down(topology: Topology, hand: _Transfer):
     def product(_, b):
         return _rows_by(_supports(topology).T, b)
 
-    return _solver(topology, hand, sweep, product)
+    return _solver(topology, transform, sweep, product)
 
 
-def _sweep_up(topology: Topology, hand: _Transfer):
-    """The solver of `(1 - L^T) F = f`, from the leaves up, as a function of X and f."""
+def _backward_solver(topology: Topology, transform: _Transform):
+    """The solver of `(1 - L^T) F = f`: a backward pass, as a function of X and f."""
 
     def body(F, step):
         i, parent, X_i = step
-        at_parent = row_at(F, parent) + hand.up(X_i, row_at(F, i))
-        return put_row(F, parent, at_parent), None
+        F_parent = row_at(F, parent) + transform.to_parent(X_i, row_at(F, i))
+        return put_row(F, parent, F_parent), None
 
     def sweep(X, f):
         return lax.scan(body, _spread(X, f), _steps(topology, X), reverse=True)[0]
@@ -209,33 +212,33 @@ def _sweep_up(topology: Topology, hand: _Transfer):
     def product(_, f):
         return _rows_by(_supports(topology), f)
 
-    return _solver(topology, hand, sweep, product)
+    return _solver(topology, transform, sweep, product)
 
 
-def _solver(topology: Topology, hand: _Transfer, sweep: Callable, product: Callable):
-    """The sweep; or, where all share one frame, the product with a 0/1 matrix that it comes to.
+def _solver(topology: Topology, transform: _Transform, sweep: Callable, product: Callable):
+    """The faster of two solvers: the pass, or in one common frame the product with a 0/1 matrix.
 
-    The product is one step where the sweep is nb. On a CPU the sweep, which has less to add, is the
-    faster as soon as there is a batch: crba by 15 %.
+    The product takes one step and the pass takes nb steps. On a CPU the pass is faster for batches,
+    because it adds fewer rows: `crba` of a batch is 15 % faster with the pass.
     """
 
     def faster(X, b):
-        if hand is not _SAME_FRAME or topology.nb > _DENSE:
+        if transform is not _SAME_FRAME or topology.nb > _DENSE:
             return sweep(X, b)
         if b.ndim == 2:
             return product(X, b)
         return lax.platform_dependent(X, b, cpu=sweep, default=product)
 
-    return batched_behind_nodes(faster)
+    return batch_axis_second(faster)
 
 
 def _supports(topology: Topology) -> np.ndarray:
-    """`[i, j]`: whether row i is j or supports it, (nb + 1, nb + 1); the world supports all."""
+    """`[i, j]`: whether row i supports row j, (nb + 1, nb + 1); the world supports all rows."""
     return np.vstack([np.pad(topology.supports, ((0, 0), (0, 1))), np.ones(topology.nb + 1)])
 
 
 def _rows_by(A: np.ndarray, rows: Array) -> Array:
-    """The rows (n, ...) that A (n, n) makes of rows (n, ...)."""
+    """The product of A (n, n) with rows (n, ...)."""
     return matmul(jnp.asarray(A, rows.dtype), rows.reshape(len(rows), -1)).reshape(rows.shape)
 
 
@@ -245,12 +248,12 @@ def _steps(topology: Topology, X: Pose | None):
 
 
 def row_at(x: Array, i: Array) -> Array:
-    """`x[i]`, in a scan that `batched_behind_nodes` batches."""
+    """Row i of x (n, ...), as a slice."""
     return lax.dynamic_index_in_dim(x, i, keepdims=False)
 
 
 def put_row(x: Array, i: Array, row: Array) -> Array:
-    """x with the row i replaced."""
+    """x (n, ...) with row i replaced."""
     return lax.dynamic_update_index_in_dim(x, row, i, 0)
 
 
@@ -259,21 +262,24 @@ def _spread(X: Pose | None, b: Array) -> Array:
 
 
 def spread(x: Array, like: Array) -> Array:
-    """x (n, ...), repeated along the batch's axes that `like` (n, ...) has and x has not.
+    """x (n, ...) repeated along the batch axes of `like` (n, ...) in which x has size 1.
 
-    By an addition, and not by a broadcast, so that it is split over devices as `like` is.
+    An addition of zeros repeats it, and not a broadcast: JAX then splits the result over devices
+    as it splits `like`.
     """
     axes = like.ndim
-    lacks = any(n != 1 and own == 1 for n, own in zip(like.shape[1:], x.shape[1:axes]))
-    return x + jnp.expand_dims(jnp.zeros_like(like[:1]), tuple(range(axes, x.ndim))) if lacks else x
+    repeats = any(n != 1 and size == 1 for n, size in zip(like.shape[1:], x.shape[1:axes]))
+    if not repeats:
+        return x
+    return x + jnp.expand_dims(jnp.zeros_like(like[:1]), tuple(range(axes, x.ndim)))
 
 
-def batched_behind_nodes(sweep: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of arrays with an axis of bodies (or dofs) in front, for scans over that axis.
+def batch_axis_second(sweep: Callable[..., Any]) -> Callable[..., Any]:
+    """The function `sweep`, with a rule for `vmap` that puts the batch axis second.
 
-    Under `vmap` it runs once, on arrays whose second axis is the batch's. The rows that a step
-    reads and writes then lie side by side, and it stays a slice of the buffer, where the batching
-    rules of JAX would make it a gather and a scatter. All results get the batch's axis.
+    `sweep` scans over the first axis of its operands, the axis of bodies or dofs. With the batch
+    axis second, each step reads and writes contiguous rows as a slice. With JAX's batching rules
+    each step would gather and scatter rows. All results get the batch axis.
     """
     batched_sweep = custom_vmap(sweep)
 

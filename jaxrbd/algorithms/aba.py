@@ -1,7 +1,8 @@
 """Forward dynamics by the articulated-body algorithm, on the tree of degrees of freedom.
 
-A joint of n dofs is n nodes in a chain: the first is handed the parent's motion, the last bears
-the body. So every node has one dof, each division is by a number, and no joint's width is seen.
+A joint of n dofs is a chain of n nodes. The first node has the pose of the joint; the last node has
+the inertia of the body. So every node has one dof, each division is by a scalar, and the recursion
+does not depend on the width of a joint.
 """
 
 from __future__ import annotations
@@ -17,28 +18,30 @@ from jaxtyping import Float
 
 from .._math.linear import matmul
 from ..model import Model, arguments
-from ..model.joint_space import (
-    active_dissipative_force,
-    joint_poses,
-    motion_subspace,
-    relative_velocities,
-)
+from ..model.joint_space import active_dissipative_force, motion_subspace, relative_velocities
 from ..spatial import Pose, cross_motion, gyroscopic_force, inertia_matrix, inverse_motion_matrix
-from ..tree import parent_rows, propagate
+from ..tree import parent_rows, propagate, put_row, row_at
+from .articulated import articulate, articulated_solve
 from .crba import minverse
 from .forward_dynamics import forward_dynamics
-from .kinematics import Kinematics, forward_kinematics
+from .kinematics import (
+    Kinematics,
+    configuration_of,
+    forward_kinematics,
+    poses_in_parents,
+    root_centred,
+)
 from .rnea import gravity_acceleration
 
 
 class _Nodes(NamedTuple):
-    """The dof tree: one row a node."""
+    """The dof tree, one row per node."""
 
-    parent: Array
-    X: Array  # (nv, 6, 6) motion of the parent node to this node
+    parent: Array  # (nv,) the row of the parent; nv for the world
+    X: Array  # (nv, 6, 6) transform of motions from the parent node to this node
     S: Array  # (nv, 6)
-    I: Array  # (nv, 6, 6) inertia borne by this node
-    p: Array  # (nv, 6) bias force borne by this node
+    I: Array  # (nv, 6, 6) rigid-body inertia
+    p: Array  # (nv, 6) bias force of the rigid body
     c: Array  # (nv, 6) bias acceleration
     tau: Array  # (nv,)
     armature: Array  # (nv,)
@@ -46,55 +49,54 @@ class _Nodes(NamedTuple):
 
 @arguments.compiled
 def aba(
-    model: Model, q: ArrayLike, v: ArrayLike, tau: ArrayLike, f_ext: ArrayLike | None = None
+    model: Model,
+    q: ArrayLike | Kinematics,
+    v: ArrayLike,
+    tau: ArrayLike,
+    f_ext: ArrayLike | None = None,
 ) -> Float[Array, " nv"]:
-    """Acceleration of the robot under the joint forces tau, in O(nb) operations.
+    """Acceleration of the robot under the joint forces tau, in O(nb) operations, (nv,).
 
-    Arguments, result and errors as for `forward_dynamics`, which is the faster up to some 50 dofs
-    and to differentiate; this is the better for long chains. Where joints follow others (mimic),
-    and so the dofs are no tree, it is `forward_dynamics` itself. Source: Featherstone, table 7.1.
+    Arguments, result and errors as for `forward_dynamics`, which is faster for robots of up to
+    about 50 dofs and has cheaper derivatives. Use `aba` for long chains. For a model whose joints
+    follow others (mimic), or with a `joints.Custom`, the result is computed by `forward_dynamics`.
+    Source: Featherstone, table 7.1.
     """
     if not arguments.robot(model).velocity_map_is_identity:
         return forward_dynamics(model, q, v, tau, f_ext)
-    q = arguments.configuration(model, q)
-    v = arguments.velocity(model, v)
+    X = poses_in_parents(model, q)
+    q, v = configuration_of(model, q), arguments.velocity(model, v)
     tau = arguments.velocity(model, tau, "tau") - active_dissipative_force(model, q, v)
-    X = joint_poses(model, q)
     vJ = relative_velocities(model, q, v)
     V = propagate(model.topology, X, vJ)
     p = gyroscopic_force(model.inertia, V)
     if f_ext is not None:
         p = p - arguments.wrenches(model, f_ext)
     nodes = _dof_tree(model, X, p, cross_motion(V, vJ), tau)
-    U, D, u = _articulate(nodes)
-    return _accelerate(nodes, U, D, u, gravity_acceleration(model))
+    U, D, u = _backward_pass(nodes)
+    return _forward_pass(nodes, U, D, u, gravity_acceleration(model))
 
 
 @arguments.compiled
 def aba_minverse(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "nv nv"]:
-    """Inverse of the mass matrix by the dof tree, without forming M, in O(nv^2), (nv, nv).
+    """Inverse of the mass matrix without forming M, in O(nv^2) operations, (nv, nv).
 
-    Each column is the response of the robot, at rest and weightless, to a unit force on one dof;
-    the articulated inertias are common to all. `q` (nq,) or its `Kinematics`. `minverse` is the
-    faster for robots; this is the better for long chains. Where joints follow others (mimic) it is
-    `minverse` itself. Raises ArgumentError on a wrong shape or dtype. Source: Carpentier (2018).
+    `q` (nq,) or its `Kinematics`. Column j is the acceleration of the robot, at rest and without
+    gravity, under a unit force on dof j. All columns share the articulated-body inertias.
+    `minverse` is faster for robots; use `aba_minverse` for long chains. For a model whose joints
+    follow others (mimic), or with a `joints.Custom`, the result is computed by `minverse`.
+    Source: Carpentier (2018).
     """
     if not arguments.robot(model).velocity_map_is_identity:
         return minverse(model, q)
-    X = forward_kinematics(model, q).X_PB
-    at_rest = jnp.zeros((model.nb, 6), model.dtype)
-    nodes = _dof_tree(model, X, at_rest, at_rest, jnp.zeros(model.nv, model.dtype))
-    U, D, _ = _articulate(nodes)
-
-    def response(tau):
-        return _accelerate(nodes, U, D, _bear(nodes, U, D, tau), jnp.zeros(6, model.dtype))
-
-    columns = jax.vmap(response)(jnp.eye(model.nv, dtype=model.dtype))
+    factors = articulate(model, root_centred(forward_kinematics(model, q)))
+    unit_forces = jnp.eye(model.nv, dtype=model.dtype)
+    columns = jax.vmap(lambda b: articulated_solve(model, factors, b))(unit_forces)
     return (columns + columns.T) / 2
 
 
 def _dof_tree(model: Model, X: Pose, p: Array, c: Array, tau: Array) -> _Nodes:
-    """Lay the bodies on the nodes: pose and bias on a joint's first node, inertia on its last."""
+    """The nodes: pose and bias acceleration on a joint's first node, inertia on its last."""
     topology = model.topology
     body = topology.dof_body
     first = np.isin(np.arange(topology.nv), topology.v_start)
@@ -115,58 +117,39 @@ def _dof_tree(model: Model, X: Pose, p: Array, c: Array, tau: Array) -> _Nodes:
     )
 
 
-def _articulate(nodes: _Nodes) -> tuple[Array, Array, Array]:
-    """Leaves to root: articulated inertias and bias forces; returns U (nv, 6), D and u (nv,).
+def _backward_pass(nodes: _Nodes) -> tuple[Array, Array, Array]:
+    """Leaves to root: articulated-body inertias and bias forces; returns U (nv, 6), D and u (nv,).
 
-    The buffer holds `[I_A | p_A]`, one row of it (6, 7) a node, the world's last.
+    The buffer has one row `[I_A | p_A]` (6, 7) per node. The last row belongs to the world.
     """
 
     def body(buffer, step):
         i, node = step
-        own = lax.dynamic_index_in_dim(buffer, i, keepdims=False)
-        IA, pA = own[:, :6], own[:, 6]
+        IA, pA = row_at(buffer, i)[:, :6], row_at(buffer, i)[:, 6]
         U = matmul(IA, node.S)
         D = matmul(node.S, U) + node.armature
         u = node.tau - matmul(node.S, pA)
         Ia = IA - U[:, None] * (U / D)
         pa = pA + matmul(Ia, node.c) + U * (u / D)
-        handed = matmul(node.X.T, jnp.concatenate([matmul(Ia, node.X), pa[:, None]], axis=1))
-        at_parent = lax.dynamic_index_in_dim(buffer, node.parent, keepdims=False) + handed
-        return lax.dynamic_update_index_in_dim(buffer, at_parent, node.parent, 0), (U, D, u)
+        in_parent = matmul(node.X.T, jnp.concatenate([matmul(Ia, node.X), pa[:, None]], axis=1))
+        return put_row(buffer, node.parent, row_at(buffer, node.parent) + in_parent), (U, D, u)
 
     nv = len(nodes.tau)
-    borne = jnp.concatenate([nodes.I, nodes.p[..., None]], axis=-1)
-    buffer = jnp.concatenate([borne, jnp.zeros((1, 6, 7), borne.dtype)])
+    rigid = jnp.concatenate([nodes.I, nodes.p[..., None]], axis=-1)
+    buffer = jnp.concatenate([rigid, jnp.zeros((1, 6, 7), rigid.dtype)])
     steps = (jnp.arange(nv, dtype=jnp.int32), nodes)
     return lax.scan(body, buffer, steps, reverse=True)[1]
 
 
-def _bear(nodes: _Nodes, U: Array, D: Array, tau: Array) -> Array:
-    """Leaves to root: what of the forces tau is left to move each node, u (nv,)."""
+def _forward_pass(nodes: _Nodes, U: Array, D: Array, u: Array, world: Array) -> Array:
+    """Root to leaves: accelerations of the nodes; returns the accelerations of the dofs, (nv,)."""
 
-    def body(p, step):
-        i, node, U, D, tau = step
-        pA = lax.dynamic_index_in_dim(p, i, keepdims=False)
-        u = tau - matmul(node.S, pA)
-        handed = matmul(node.X.T, pA + U * (u / D))
-        at_parent = lax.dynamic_index_in_dim(p, node.parent, keepdims=False) + handed
-        return lax.dynamic_update_index_in_dim(p, at_parent, node.parent, 0), u
-
-    nv = len(tau)
-    steps = (jnp.arange(nv, dtype=jnp.int32), nodes, U, D, tau)
-    return lax.scan(body, jnp.zeros((nv + 1, 6), tau.dtype), steps, reverse=True)[1]
-
-
-def _accelerate(nodes: _Nodes, U: Array, D: Array, u: Array, world: Array) -> Array:
-    """Root to leaves: accelerations of the nodes, and of the dofs, (nv,)."""
-
-    def body(buffer, step):
+    def body(A, step):
         i, node, U, D, u = step
-        above = lax.dynamic_index_in_dim(buffer, node.parent, keepdims=False)
-        a = matmul(node.X, above) + node.c
+        a = matmul(node.X, row_at(A, node.parent)) + node.c
         qdd = (u - matmul(U, a)) / D
-        return lax.dynamic_update_index_in_dim(buffer, a + node.S * qdd, i, 0), qdd
+        return put_row(A, i, a + node.S * qdd), qdd
 
     nv = len(nodes.tau)
-    buffer = jnp.zeros((nv + 1, 6), world.dtype).at[nv].set(world)
-    return lax.scan(body, buffer, (jnp.arange(nv, dtype=jnp.int32), nodes, U, D, u))[1]
+    A = jnp.zeros((nv + 1, 6), world.dtype).at[nv].set(world)
+    return lax.scan(body, A, (jnp.arange(nv, dtype=jnp.int32), nodes, U, D, u))[1]

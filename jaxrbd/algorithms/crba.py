@@ -1,4 +1,4 @@
-"""The joint-space inertia matrix: by composite bodies, as an operator, and inverted."""
+"""The joint-space inertia matrix M: by composite inertias, as an operator, and its inverse."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from ..model.joint_space import (
     armature_force,
     armature_inertia,
     generalized_force,
-    joint_poses,
     joint_rates,
     project,
     relative_velocities,
@@ -20,16 +19,22 @@ from ..model.joint_space import (
 from ..spatial import apply_inertia, transform_inertia
 from ..tree import accumulate, propagate
 from .common_frame import dof_columns, subtree_sums, symmetric_product
-from .kinematics import Kinematics, forward_kinematics, root_centred
+from .kinematics import (
+    Kinematics,
+    configuration_of,
+    forward_kinematics,
+    poses_in_parents,
+    root_centred,
+)
 
 
 @arguments.compiled
 def crba(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "nv nv"]:
-    """Joint-space inertia matrix M(q), symmetric, armature on its diagonal, (nv, nv).
+    """Joint-space inertia matrix M(q), symmetric, with the armature on its diagonal, (nv, nv).
 
-    `q` (nq,) or its `Kinematics`. With all composite inertias and columns of S in world axes,
-    `M = S^T (Ic S)` wherever one dof supports the other: a masked matrix product. Raises
-    ArgumentError on a wrong shape or dtype. Source: Featherstone, table 6.2.
+    `q` (nq,) or its `Kinematics`. All composite inertias Ic and all columns of S are expressed in
+    world axes. Then entry [k, j] is `S_k . (Ic_j S_j)` where dof k supports dof j, and zero across
+    branches: a masked matrix product. Source: Featherstone, table 6.2.
     """
     kinematics = forward_kinematics(model, q)
     X = root_centred(kinematics)
@@ -40,14 +45,16 @@ def crba(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "nv nv"]:
 
 
 @arguments.compiled
-def mass_matrix_product(model: Model, q: ArrayLike, x: ArrayLike) -> Float[Array, " nv"]:
+def mass_matrix_product(
+    model: Model, q: ArrayLike | Kinematics, x: ArrayLike
+) -> Float[Array, " nv"]:
     """`M(q) x` without forming M: `S^T accumulate(I propagate(S x))`, in N or N m for x = a.
 
-    `q` (nq,), `x` (nv,). Raises ArgumentError on a wrong shape or dtype.
+    `q` (nq,) or its `Kinematics`, `x` (nv,).
     Source: Featherstone, section 6.1 (the differential inverse dynamics).
     """
-    q, x = arguments.configuration(model, q), arguments.velocity(model, x, "x")
-    X = joint_poses(model, q)
+    X = poses_in_parents(model, q)
+    q, x = configuration_of(model, q), arguments.velocity(model, x, "x")
     A = propagate(model.topology, X, relative_velocities(model, q, x))
     F = accumulate(model.topology, X, apply_inertia(model.inertia, A))
     return generalized_force(model, q, F) + armature_force(model, q, joint_rates(model, q, x))
@@ -55,10 +62,10 @@ def mass_matrix_product(model: Model, q: ArrayLike, x: ArrayLike) -> Float[Array
 
 @arguments.compiled
 def minverse(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "nv nv"]:
-    """Inverse of the joint-space inertia matrix, symmetric, (nv, nv).
+    """Inverse of the joint-space inertia matrix M, symmetric, (nv, nv).
 
     `q` (nq,) or its `Kinematics`. Where M is singular (a massless last link without armature) the
-    result is not finite. Raises ArgumentError on a wrong shape or dtype.
+    result is not finite.
     """
     inverse = inverse_positive_definite(crba(model, q))
     return (inverse + inverse.T) / 2

@@ -70,6 +70,18 @@ def forward_kinematics(model: Model, q: ArrayLike | Kinematics) -> Kinematics:
     return Kinematics(q, X_PB, X_WB, X_RB.p)
 
 
+def configuration_of(model: Model, q: ArrayLike | Kinematics) -> Float[Array, " nq"]:
+    """The configuration (nq,), of itself or of its `Kinematics`."""
+    return q.q if isinstance(q, Kinematics) else arguments.configuration(model, q)
+
+
+def poses_in_parents(model: Model, q: ArrayLike | Kinematics) -> Pose:
+    """Poses `X_PB` of the bodies in their parents, of a configuration or of its `Kinematics`."""
+    if isinstance(q, Kinematics):
+        return q.X_PB
+    return joint_poses(model, arguments.configuration(model, q))
+
+
 def _compose_from_roots(topology: Topology, X_PB: Pose) -> Pose:
     """Poses of the bodies in world axes, relative to the root body of their tree.
 
@@ -286,11 +298,6 @@ def _poses_along(
     )
     X_PB = joint_poses(model, arguments.configuration(model, q), path)
     return _compose_from_roots(chain, X_PB), X_PB.p[0]
-
-
-def configuration_of(model: Model, q: ArrayLike | Kinematics) -> Array:
-    """q itself, (nq,)."""
-    return q.q if isinstance(q, Kinematics) else arguments.configuration(model, q)
 
 
 def _take(X: Pose, rows: np.ndarray) -> Pose:

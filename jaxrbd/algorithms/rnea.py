@@ -11,31 +11,54 @@ from ..model import Model, arguments
 from ..model.joint_space import (
     armature_and_dissipation_force,
     generalized_force,
-    joint_poses,
     relative_accelerations,
     relative_velocities,
 )
 from ..spatial import apply_inertia, cross_motion, gyroscopic_force
 from ..tree import accumulate, propagate
+from .kinematics import Kinematics, configuration_of, poses_in_parents
 
 
 @arguments.compiled
 def rnea(
-    model: Model, q: ArrayLike, v: ArrayLike, a: ArrayLike, f_ext: ArrayLike | None = None
+    model: Model,
+    q: ArrayLike | Kinematics,
+    v: ArrayLike,
+    a: ArrayLike,
+    f_ext: ArrayLike | None = None,
 ) -> Float[Array, " nv"]:
     """Joint forces that give the robot the acceleration a: `M(q) a + bias(q, v) - J^T f_ext`.
 
-    - `q` (nq,), `v` (nv,), `a` (nv,): configuration, velocity, acceleration;
-    - `f_ext` (nb, 6): external force on each body, [N; N m], in the *body's own* frame, acting on
-      the body; None is no force. `external_force` makes it from a force on a frame.
+    - `q` (nq,) or its `Kinematics`, `v` (nv,), `a` (nv,): configuration, velocity, acceleration;
+    - `f_ext` (nb, 6): external force on each body, [N; N m], in the body's frame (default zero).
+      `external_force` makes it from a force on a frame.
 
-    Returns tau (nv,), in N or N m; the armature's share is included, joint damping and friction
-    are not. Raises ArgumentError on a wrong shape or dtype. Source: Featherstone, table 5.1.
+    Returns tau (nv,), in N or N m. It includes the inertia of the armature. It includes damping and
+    friction only for a model made by `Model.with_dissipation`. Source: Featherstone, table 5.1.
     """
-    q = arguments.configuration(model, q)
-    v = arguments.velocity(model, v)
-    a = arguments.velocity(model, a, "a")
-    X = joint_poses(model, q)
+    F = joint_wrenches(model, q, v, a, f_ext)
+    q = configuration_of(model, q)
+    v, a = arguments.velocity(model, v), arguments.velocity(model, a, "a")
+    return generalized_force(model, q, F) + armature_and_dissipation_force(model, q, v, a)
+
+
+@arguments.compiled
+def joint_wrenches(
+    model: Model,
+    q: ArrayLike | Kinematics,
+    v: ArrayLike,
+    a: ArrayLike,
+    f_ext: ArrayLike | None = None,
+) -> Float[Array, "nb 6"]:
+    """Forces that the joints transmit from parent to child, `[N; N m]`, (nb, 6).
+
+    Row i is the whole spatial force that joint i applies to body i, in the frame of body i. It
+    includes the constraint force of the joint and the driving force of its motor. Arguments as for
+    `rnea`. Source: Featherstone, table 5.1: `f_i` after the backward pass.
+    """
+    X = poses_in_parents(model, q)
+    q = configuration_of(model, q)
+    v, a = arguments.velocity(model, v), arguments.velocity(model, a, "a")
     vJ = relative_velocities(model, q, v)
     V = propagate(model.topology, X, vJ)
     aJ = relative_accelerations(model, q, v, a) + cross_motion(V, vJ)
@@ -43,50 +66,48 @@ def rnea(
     f = apply_inertia(model.inertia, A) + gyroscopic_force(model.inertia, V)
     if f_ext is not None:
         f = f - arguments.wrenches(model, f_ext)
-    F = accumulate(model.topology, X, f)
-    return generalized_force(model, q, F) + armature_and_dissipation_force(model, q, v, a)
+    return accumulate(model.topology, X, f)
 
 
 @arguments.compiled
 def bias_force(
-    model: Model, q: ArrayLike, v: ArrayLike, f_ext: ArrayLike | None = None
+    model: Model, q: ArrayLike | Kinematics, v: ArrayLike, f_ext: ArrayLike | None = None
 ) -> Float[Array, " nv"]:
     """Joint forces at zero acceleration: Coriolis, centrifugal and gravity forces, (nv,).
 
-    The `C(q, v)` of Featherstone's (3.1), with gravity and `-J^T f_ext` in it. Arguments as for
-    `rnea`, in N or N m. Raises ArgumentError on a wrong shape or dtype.
+    Featherstone's C(q, v) of equation (3.1), with gravity and `-J^T f_ext` included. Arguments as
+    for `rnea`. The result is in N or N m.
     """
     return rnea(model, q, v, jnp.zeros(arguments.robot(model).nv, model.dtype), f_ext)
 
 
 @arguments.compiled
-def gravity_force(model: Model, q: ArrayLike) -> Float[Array, " nv"]:
-    """Joint forces that hold the robot at rest, (nv,) in N or N m.
+def gravity_force(model: Model, q: ArrayLike | Kinematics) -> Float[Array, " nv"]:
+    """Joint forces that hold the robot at rest against gravity, (nv,) in N or N m.
 
-    The gradient of `potential_energy` in the tangent space. `q` (nq,). Raises ArgumentError on a
-    wrong shape or dtype. Source: Featherstone, table 5.1 at v = a = 0.
+    `q` (nq,) or its `Kinematics`. The result is the gradient of `potential_energy` in the tangent
+    space. Source: Featherstone, table 5.1 at v = a = 0.
     """
-    q = arguments.configuration(model, q)
-    X = joint_poses(model, q)
+    X = poses_in_parents(model, q)
     at_rest = jnp.zeros((model.nb, 6), model.dtype)
     A = propagate(model.topology, X, at_rest, world=gravity_acceleration(model))
     F = accumulate(model.topology, X, apply_inertia(model.inertia, A))
-    return generalized_force(model, q, F)
+    return generalized_force(model, configuration_of(model, q), F)
 
 
 @arguments.compiled
 def static_torque(
-    model: Model, q: ArrayLike, f_ext: ArrayLike | None = None
+    model: Model, q: ArrayLike | Kinematics, f_ext: ArrayLike | None = None
 ) -> Float[Array, " nv"]:
-    """Joint forces that hold the robot at rest under external forces: `gravity - J^T f_ext`, (nv,).
+    """Joint forces that hold the robot at rest under external forces, `gravity - J^T f_ext`, (nv,).
 
-    `q` (nq,), `f_ext` (nb, 6) as in `rnea`; in N or N m. Raises ArgumentError on a wrong shape or
-    dtype. Source: Featherstone, table 5.1 at v = a = 0.
+    `q` (nq,) or its `Kinematics`; `f_ext` (nb, 6) as in `rnea`. The result is in N or N m.
+    Source: Featherstone, table 5.1 at v = a = 0.
     """
     at_rest = jnp.zeros(arguments.robot(model).nv, model.dtype)
     return rnea(model, q, at_rest, at_rest, f_ext)
 
 
 def gravity_acceleration(model: Model) -> Float[Array, "6"]:
-    """The acceleration `[-g; 0]` of the world that stands for gravity on every body."""
+    """The acceleration `[-g; 0]` of the world frame, which has the effect of gravity."""
     return jnp.concatenate([-model.gravity, jnp.zeros_like(model.gravity)])
