@@ -1,7 +1,8 @@
-"""Momentum about the centre of mass: its matrix, rate and derivatives; the Jacobian of the CoM.
+"""Centroidal momentum: its matrix, time derivative and derivatives; the Jacobian of the CoM.
 
-Everything is in world axes about the robot's centre of mass c, which moves: seen from c, a force or
-momentum of the bodies changes by its rate about a fixed point less `[dc/dt; 0] x*` of it.
+All quantities are in world axes about the centre of mass c of the robot, which moves. So the time
+derivative of a force or momentum F about c is its time derivative about a fixed point minus
+`[dc/dt; 0] x* F`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
+from .._math.linear import matmul
 from ..model import Model, arguments
 from ..model.joint_space import independent_force, velocity_map_rate
 from ..spatial import (
@@ -40,10 +42,10 @@ from .rnea_derivatives import composites, force_columns
 
 
 class CentroidalDerivatives(NamedTuple):
-    """Derivatives of the centroidal momentum h in q, and of its rate in q, v and a, each (6, nv).
+    """Derivatives of the centroidal momentum h in q, and of dh/dt in q, v and a, each (6, nv).
 
-    h's own derivative in v, and that of its rate in a, is the centroidal momentum matrix A. The
-    linear halves over the mass are the derivatives of the CoM's velocity and acceleration.
+    `A` is the centroidal momentum matrix: the derivative of h in v and of dh/dt in a. The linear
+    rows divided by the total mass are the derivatives of the velocity and acceleration of the CoM.
     """
 
     dh_dq: Array
@@ -54,20 +56,20 @@ class CentroidalDerivatives(NamedTuple):
 
 @arguments.compiled
 def com_jacobian(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "3 nv"]:
-    """Jacobian of the centre of mass: J with its velocity `J v` in world axes, (3, nv).
+    """Jacobian of the centre of mass, (3, nv): its velocity in world axes is `J v`.
 
-    The derivative of `center_of_mass` in the tangent space. `q` (nq,) or its `Kinematics`. Zero
-    where the total mass is zero. Raises ArgumentError on a wrong shape or dtype.
+    `q` (nq,) or its `Kinematics`. It is the derivative of `center_of_mass` in the tangent space,
+    and zero where the total mass is zero.
     """
     return _over_mass(model, centroidal_momentum_matrix(model, q)[:3])
 
 
 @arguments.compiled
 def centroidal_momentum_matrix(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "6 nv"]:
-    """The matrix A of the centroidal momentum: `h = A v`, (6, nv).
+    """Centroidal momentum matrix A, (6, nv): the centroidal momentum is `A v`.
 
-    `q` (nq,) or its `Kinematics`. World axes, about the centre of mass. Raises ArgumentError on a
-    wrong shape or dtype. Source: Orin, Goswami and Lee (2013), equation 24.
+    `q` (nq,) or its `Kinematics`. In world axes, about the centre of mass.
+    Source: Orin, Goswami and Lee (2013), equation 24.
     """
     kinematics = forward_kinematics(model, q)
     X, inertia = _about_com(model, kinematics)
@@ -77,94 +79,99 @@ def centroidal_momentum_matrix(model: Model, q: ArrayLike | Kinematics) -> Float
 
 
 @arguments.compiled
-def centroidal_momentum(model: Model, q: ArrayLike, v: ArrayLike) -> Float[Array, "6"]:
+def centroidal_momentum(model: Model, q: ArrayLike | Kinematics, v: ArrayLike) -> Float[Array, "6"]:
     """Momentum `[m dc/dt; L]` of all moving bodies about their centre of mass, (6,).
 
-    `q` (nq,), `v` (nv,). World axes, in N s and N m s; the rotors that armature stands for have no
-    share. Raises ArgumentError on a wrong shape or dtype. Source: Orin, Goswami and Lee (2013).
+    `q` (nq,) or its `Kinematics`, `v` (nv,). In world axes, in N s and N m s. The rotors of the
+    armature have no momentum here. Source: Orin, Goswami and Lee (2013).
     """
-    q, v = arguments.configuration(model, q), arguments.velocity(model, v)
-    X, inertia = _about_com(model, forward_kinematics(model, q))
-    return jnp.sum(apply_inertia(inertia, velocities(model, X, q, v).V), axis=0)
+    kinematics, v = forward_kinematics(model, q), arguments.velocity(model, v)
+    X, inertia = _about_com(model, kinematics)
+    return jnp.sum(apply_inertia(inertia, velocities(model, X, kinematics.q, v).V), axis=0)
 
 
 @arguments.compiled
 def centroidal_momentum_rate(
-    model: Model, q: ArrayLike, v: ArrayLike, a: ArrayLike
+    model: Model, q: ArrayLike | Kinematics, v: ArrayLike, a: ArrayLike
 ) -> Float[Array, "6"]:
-    """Rate of `centroidal_momentum`, `A a + dA/dt v`: what external forces and gravity sum to.
+    """Time derivative of `centroidal_momentum`, `A a + dA/dt v`, (6,).
 
-    `q` (nq,), `v` (nv,), `a` (nv,); the result (6,) in N and N m, in world axes, about the centre
-    of mass. Raises ArgumentError on a wrong shape or dtype. Source: Orin, Goswami and Lee (2013).
+    `q` (nq,) or its `Kinematics`, `v` (nv,), `a` (nv,). The result is the sum of all external
+    forces and gravity, in N and N m, in world axes, about the centre of mass.
+    Source: Orin, Goswami and Lee (2013).
     """
-    q, v = arguments.configuration(model, q), arguments.velocity(model, v)
-    a = arguments.velocity(model, a, "a")
-    X, inertia = _about_com(model, forward_kinematics(model, q))
-    motion = velocities(model, X, q, v)
-    A, _ = accelerations(model, q, v, a, motion)
-    return jnp.sum(apply_inertia(inertia, A) + gyroscopic_force(inertia, motion.V), axis=0)
+    kinematics = forward_kinematics(model, q)
+    v, a = arguments.velocity(model, v), arguments.velocity(model, a, "a")
+    X, inertia = _about_com(model, kinematics)
+    velocity = velocities(model, X, kinematics.q, v)
+    A, _ = accelerations(model, kinematics.q, v, a, velocity)
+    return jnp.sum(apply_inertia(inertia, A) + gyroscopic_force(inertia, velocity.V), axis=0)
 
 
 @arguments.compiled
 def centroidal_momentum_matrix_dot(
-    model: Model, q: ArrayLike, v: ArrayLike
+    model: Model, q: ArrayLike | Kinematics, v: ArrayLike
 ) -> Float[Array, "6 nv"]:
-    """Time derivative of `centroidal_momentum_matrix` along v, (6, nv).
+    """Time derivative of `centroidal_momentum_matrix` at velocity v, (6, nv).
 
-    `q` (nq,), `v` (nv,). Raises ArgumentError on a wrong shape or dtype.
-    Source: Wensing and Orin (2016).
+    `q` (nq,) or its `Kinematics`, `v` (nv,). Source: Wensing and Orin (2016).
     """
-    q, v = arguments.configuration(model, q), arguments.velocity(model, v)
-    X, inertia = _about_com(model, forward_kinematics(model, q))
-    motion = velocities(model, X, q, v)
-    composite, companion = subtree_sums(model, inertia, velocity_moments(inertia, motion.V))
-    momentum = apply_inertia(composite, motion.J)
-    h = jnp.sum(apply_inertia(inertia, motion.V), axis=0)
+    kinematics, v = forward_kinematics(model, q), arguments.velocity(model, v)
+    X, inertia = _about_com(model, kinematics)
+    velocity = velocities(model, X, kinematics.q, v)
+    composite, companion = subtree_sums(model, inertia, velocity_moments(inertia, velocity.V))
+    momentum = apply_inertia(composite, velocity.J)
+    h = jnp.sum(apply_inertia(inertia, velocity.V), axis=0)
     columns = (
-        apply_inertia(companion_inertia_rate(companion), motion.J)
-        + apply_inertia(composite, motion.J_dot)
+        apply_inertia(companion_inertia_rate(companion), velocity.J)
+        + apply_inertia(composite, velocity.J_dot)
         - cross_force(_linear(_over_mass(model, h[:3])), momentum)
     )
-    columns = independent_force(model, q, columns)
+    columns = independent_force(model, kinematics.q, columns)
     if not model.velocity_map_is_constant:
-        G_dot, _ = velocity_map_rate(model, q, v)
-        columns = columns + jnp.matmul(G_dot.T, momentum, precision="highest")
+        G_dot, _ = velocity_map_rate(model, kinematics.q, v)
+        columns = columns + matmul(G_dot.T, momentum)
     return columns.T
 
 
 @arguments.compiled
 def centroidal_derivatives(
-    model: Model, q: ArrayLike, v: ArrayLike, a: ArrayLike
+    model: Model, q: ArrayLike | Kinematics, v: ArrayLike, a: ArrayLike
 ) -> CentroidalDerivatives:
     """Derivatives of `centroidal_momentum` and of `centroidal_momentum_rate`.
 
-    `q` (nq,), `v` (nv,), `a` (nv,). Returns `(dh_dq, dhdot_dq, dhdot_dv, A)`, each (6, nv), those
-    in q in the tangent space. Raises ArgumentError on a wrong shape or dtype. Source: as for
-    `rnea_derivatives`; the composite forces of the dofs, seen from the centre of mass.
+    `q` (nq,) or its `Kinematics`, `v` (nv,), `a` (nv,). Returns `(dh_dq, dhdot_dq, dhdot_dv, A)`,
+    each (6, nv), with derivatives in q in the tangent space. Source: as for `rnea_derivatives`,
+    with the composite forces of the dofs about the centre of mass.
     """
-    q, v = arguments.configuration(model, q), arguments.velocity(model, v)
-    a = arguments.velocity(model, a, "a")
-    X, inertia = _about_com(model, forward_kinematics(model, q))
-    motion = velocities(model, X, q, v)
-    A, psi_ddot = accelerations(model, q, v, a, motion)
-    of = composites(model, inertia, motion.V, A, None)
-    in_q, in_v, in_a = force_columns(of, motion, psi_ddot)
-    h_of_dofs = companion_momentum(of.companion)
-    h_q = cross_force(motion.J, h_of_dofs) + apply_inertia(of.inertia, motion.psi_dot)
+    kinematics = forward_kinematics(model, q)
+    v, a = arguments.velocity(model, v), arguments.velocity(model, a, "a")
+    X, inertia = _about_com(model, kinematics)
+    velocity = velocities(model, X, kinematics.q, v)
+    A, psi_ddot = accelerations(model, kinematics.q, v, a, velocity)
+    composite = composites(model, inertia, velocity.V, A, None)
+    dF_dq, dF_dv, dF_da = force_columns(composite, velocity, psi_ddot)
+    composite_momentum = companion_momentum(composite.companion)
+    dh_dq = cross_force(velocity.J, composite_momentum)
+    dh_dq = dh_dq + apply_inertia(composite.inertia, velocity.psi_dot)
 
-    # The centre of mass moves along with dof j by c_j.
-    c = _linear(_over_mass(model, in_a[:, :3]))
-    total = jnp.sum(apply_inertia(inertia, A) + gyroscopic_force(inertia, motion.V), axis=0)
-    h_q = h_q - cross_force(c, jnp.sum(apply_inertia(inertia, motion.V), axis=0))
-    in_q = in_q - cross_force(c, total)
-    through = velocity_map_derivatives(model, q, v, a)
-    dh_dq, _, _ = apply_chain_rule(model, q, through, h_q.T, in_a.T, jnp.zeros_like(in_a.T))
-    dhdot_dq, dhdot_dv, A_G = apply_chain_rule(model, q, through, in_q.T, in_v.T, in_a.T)
-    return CentroidalDerivatives(dh_dq, dhdot_dq, dhdot_dv, A_G)
+    # A displacement of dof j moves the centre of mass by column j of c.
+    c = _linear(_over_mass(model, dF_da[:, :3]))
+    force = jnp.sum(apply_inertia(inertia, A) + gyroscopic_force(inertia, velocity.V), axis=0)
+    dh_dq = dh_dq - cross_force(c, jnp.sum(apply_inertia(inertia, velocity.V), axis=0))
+    dF_dq = dF_dq - cross_force(c, force)
+    in_map = velocity_map_derivatives(model, kinematics.q, v, a)
+
+    def in_velocities(*rows):
+        return apply_chain_rule(model, kinematics.q, in_map, *(x.T for x in rows))
+
+    return CentroidalDerivatives(
+        in_velocities(dh_dq, dF_da, jnp.zeros_like(dF_da))[0], *in_velocities(dF_dq, dF_dv, dF_da)
+    )
 
 
 def _about_com(model: Model, kinematics: Kinematics) -> tuple[Pose, Array]:
-    """The bodies' poses and inertias about the centre of mass of all, in world axes."""
+    """Poses and inertias of the bodies about the centre of mass of the robot, in world axes."""
     near = first_root_centred(model, kinematics)
     com = inertia_center_of_mass(jnp.sum(transform_inertia(near, model.inertia), axis=0))
     X = centred(near, com)
@@ -172,12 +179,12 @@ def _about_com(model: Model, kinematics: Kinematics) -> tuple[Pose, Array]:
 
 
 def _over_mass(model: Model, momentum: Array) -> Array:
-    """A linear momentum as the velocity of the centre of mass; zero where there is no mass."""
+    """The velocity of the centre of mass for a linear momentum; zero where the mass is zero."""
     mass = jnp.sum(model.inertia[:, 0])
     has_mass = mass != 0
     return jnp.where(has_mass, momentum / jnp.where(has_mass, mass, 1), 0)
 
 
 def _linear(v: Array) -> Array:
-    """The motion `[v; 0]`."""
+    """The spatial velocity `[v; 0]`."""
     return jnp.concatenate([v, jnp.zeros_like(v)], axis=-1)

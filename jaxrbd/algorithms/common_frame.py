@@ -1,12 +1,13 @@
-"""The tree in one frame: bodies and dof columns in world axes, about an origin of one's choice.
+"""Quantities of all bodies in one common frame: velocities, sums over subtrees, masked products.
 
-In one frame every sweep is a sum over the supporting or the supported bodies, and every matrix of
-the dynamics is a masked product of dof columns. The origin is instantaneous: a point fixed in the
-world that the poses are taken relative to. At a tree's root it costs no digits however far the
-robot is from the world's origin.
+The common frame has world axes. Its origin is a fixed point of the world, such as the present
+position of the root body; with that origin no digits are lost far from the world's origin. In one
+frame a forward pass is a sum over the supporting bodies, a backward pass is a sum over the
+subtree, and each matrix of the dynamics is a masked product of dof columns.
 
-Notation of Singh, Russell and Wensing (2022): J the dof columns, psi_dot and psi_ddot their rates
-as if they were fixed in the *parent* body, J_dot their rate.
+Notation of Singh, Russell and Wensing (2022): J are the dof columns, J_dot their time derivatives;
+psi_dot and psi_ddot are the first and second time derivatives of J for a column that is fixed in
+the *parent* body.
 """
 
 from __future__ import annotations
@@ -34,9 +35,11 @@ from ..tree import sum_to_leaves, sum_to_root
 
 
 class Velocities(NamedTuple):
-    """Velocities V of the bodies (nb, 6) and, a row a dof of the tree, J, J_dot and psi_dot.
+    """Spatial velocities of the bodies, and the dof columns with their time derivatives.
 
-    `rates` (nv_tree,) are those of the dofs: `V = sum of J * rates` over what supports a body.
+    `rates` (nv_tree,): the tree rates; `V` (nb, 6): the sum of `J * rates` over the dofs that
+    support each body. One row per dof: `J`, `J_dot`, `psi_dot` (nv_tree, 6), and `V_parent`
+    (nv_tree, 6), the velocity of the parent of the dof's body.
     """
 
     rates: Array
@@ -48,21 +51,22 @@ class Velocities(NamedTuple):
 
 
 def centred(X: Pose, origin: Array) -> Pose:
-    """Poses in world axes relative to a point (3,), which is stated in the frame of X."""
+    """The poses X relative to the point `origin` (3,), which is given in the frame of X."""
     return Pose(X.R, X.p - origin)
 
 
 def dof_columns(model: Model, X: Pose, bodies: np.ndarray | None = None) -> Array:
-    """J: the rows of S in the one frame, (nv_tree, 6), for poses X of the bodies in it.
+    """J: the rows of S in the common frame, (nv_tree, 6), for poses X of the bodies in it.
 
-    `bodies`: those of some of them, in increasing order, whose poses the rows of X then are.
+    `bodies`: indices in increasing order; then X has one row per listed body, and J has the rows
+    of their dofs only (default all bodies).
     """
-    # Used many times: without the barrier XLA computes them anew for each.
+    # Without the barrier XLA computes J again for each of its many uses.
     return lax.optimization_barrier(motion_subspace(model, X, bodies))
 
 
 def velocities(model: Model, X: Pose, q: Array, v: Array) -> Velocities:
-    """All that moves with velocity v, for poses X of the bodies in the one frame."""
+    """The velocities for v (nv,), for poses X of the bodies in the common frame."""
     J = dof_columns(model, X)
     rates = tree_rates(model, q, v)
     vJ = sum_dofs(model.topology, rates[:, None] * J)
@@ -73,21 +77,24 @@ def velocities(model: Model, X: Pose, q: Array, v: Array) -> Velocities:
 
 
 def accelerations(
-    model: Model, q: Array, v: Array, a: Array, of: Velocities, world: Array | None = None
+    model: Model, q: Array, v: Array, a: Array, velocity: Velocities, world: Array | None = None
 ) -> tuple[Array, Array]:
-    """Accelerations of the bodies (nb, 6) and psi_ddot; `world` is the world's own (6,)."""
-    second = tree_rate_derivatives(model, q, v, a)
-    aJ = sum_dofs(model.topology, second[:, None] * of.J + of.rates[:, None] * of.J_dot)
+    """Accelerations of the bodies (nb, 6) and psi_ddot; `world` (6,): acceleration of the world."""
+    rates_dot = tree_rate_derivatives(model, q, v, a)[:, None]
+    aJ = sum_dofs(model.topology, rates_dot * velocity.J + velocity.rates[:, None] * velocity.J_dot)
     A = sum_to_leaves(model.topology, aJ)
     A = A if world is None else A + world
     A_parent = _at_dofs(model, A - aJ)
-    return A, cross_motion(A_parent, of.J) + cross_motion(of.V_parent, of.psi_dot)
+    psi_ddot = cross_motion(A_parent, velocity.J) + cross_motion(
+        velocity.V_parent, velocity.psi_dot
+    )
+    return A, psi_ddot
 
 
-def subtree_sums(model: Model, *of_bodies: Array) -> list[Array]:
-    """For each dof, sums over its body's subtree of arrays (nb, n): rows (nv_tree, n)."""
-    summed = sum_to_root(model.topology, jnp.concatenate(of_bodies, axis=-1))
-    splits = np.cumsum([x.shape[-1] for x in of_bodies])[:-1]
+def subtree_sums(model: Model, *quantities: Array) -> list[Array]:
+    """The sums of the quantities (nb, n) over the subtree of each dof, (nv_tree, n) each."""
+    summed = sum_to_root(model.topology, jnp.concatenate(quantities, axis=-1))
+    splits = np.cumsum([x.shape[-1] for x in quantities])[:-1]
     return jnp.split(_at_dofs(model, summed), splits, axis=-1)
 
 
@@ -99,48 +106,46 @@ def _at_dofs(model: Model, x: Array) -> Array:
 
 
 def at_or_above(model: Model) -> np.ndarray:
-    """`[k, j]`: whether the body of dof k supports that of dof j, (nv_tree, nv_tree)."""
+    """`[k, j]`: whether the body of dof k supports the body of dof j, (nv_tree, nv_tree)."""
     body = model.topology.dof_body
     return model.topology.supports[np.ix_(body, body)]
 
 
 def strictly_above(model: Model) -> np.ndarray:
-    """The same, but for dofs of one joint."""
+    """As `at_or_above`, but False where both dofs move the same body."""
     body = model.topology.dof_body
     return at_or_above(model) & (body[:, None] != body)
 
 
 def row_products(a: Array, b: Array) -> Array:
-    """`[k, j]` is the product of row k of `a` with row j of `b`."""
+    """`[k, j]` is the scalar product of row k of `a` with row j of `b`."""
     return matmul(a, b.T)
 
 
 def symmetric_product(model: Model, J: Array, F: Array) -> Array:
-    """The symmetric matrix with `J_k . F_j` wherever dof k supports j, zero across branches."""
+    """The symmetric matrix with entries `J_k . F_j` where dof k supports dof j, else zero."""
     above = at_or_above(model)
-    product = lax.optimization_barrier(row_products(J, F))  # else computed once more, in columns
+    # Without the barrier XLA computes the product once more, transposed.
+    product = lax.optimization_barrier(row_products(J, F))
     lower = jnp.where(np.tril(above.T, -1), product.T, 0)
     return jnp.where(np.triu(above), product, lower)
 
 
-# ------------------------------------------------------------------- the chain rule through v = G v
+# -------------------------------------------------------- the chain rule through the velocity map G
 
 
 class VelocityMapDerivatives(NamedTuple):
-    """Of the map from (q, v, a) to the tree's rates and accelerations, where G depends on q.
+    """Derivatives (nv_tree, nv) of the tree rates r and their time derivatives r_dot in q and v."""
 
-    Derivatives (nv_tree, nv) of the rates in q, and of the accelerations in q and in v.
-    """
-
-    rates_q: Array
-    accelerations_q: Array
-    accelerations_v: Array
+    dr_dq: Array
+    dr_dot_dq: Array
+    dr_dot_dv: Array
 
 
 def velocity_map_derivatives(
     model: Model, q: Array, v: Array, a: Array
 ) -> VelocityMapDerivatives | None:
-    """None where G does not depend on q, and so has no derivatives."""
+    """The derivatives of the velocity map; None where G does not depend on q."""
     if model.velocity_map_is_constant:
         return None
 
@@ -150,16 +155,22 @@ def velocity_map_derivatives(
         return rates, tree_rate_derivatives(model, q_moved, v_moved, a)
 
     zero = jnp.zeros_like(v)
-    (rates_q, _), (seconds_q, seconds_v) = jax.jacfwd(mapped, argnums=(0, 1))(zero, zero)
-    return VelocityMapDerivatives(rates_q, seconds_q, seconds_v)
+    (dr_dq, _), (dr_dot_dq, dr_dot_dv) = jax.jacfwd(mapped, argnums=(0, 1))(zero, zero)
+    return VelocityMapDerivatives(dr_dq, dr_dot_dq, dr_dot_dv)
 
 
 def apply_chain_rule(
-    model: Model, q: Array, of: VelocityMapDerivatives | None, D_q: Array, D_v: Array, D_a: Array
+    model: Model,
+    q: Array,
+    in_map: VelocityMapDerivatives | None,
+    D_q: Array,
+    D_v: Array,
+    D_a: Array,
 ) -> tuple[Array, Array, Array]:
-    """Derivatives in q, v and a from those in the tree's (q, rates, accelerations), row by row.
+    """Derivatives (n, nv) in q, v, a from the derivatives D (n, nv_tree) in q, r and r_dot.
 
-    With `rates = G v` and `accelerations = G a + dG/dt v`; the identity where the model is a tree.
+    `r = G v` are the tree rates and `r_dot = G a + dG/dt v`. `in_map`: the derivatives of the
+    velocity map, or None where G is constant.
     """
     if model.velocity_map_is_identity:
         return D_q, D_v, D_a
@@ -168,7 +179,7 @@ def apply_chain_rule(
         return independent_force(model, q, D.T).T
 
     in_q, in_v, in_a = times_G(D_q), times_G(D_v), times_G(D_a)
-    if of is not None:
-        in_q = in_q + matmul(D_v, of.rates_q) + matmul(D_a, of.accelerations_q)
-        in_v = in_v + matmul(D_a, of.accelerations_v)
+    if in_map is not None:
+        in_q = in_q + matmul(D_v, in_map.dr_dq) + matmul(D_a, in_map.dr_dot_dq)
+        in_v = in_v + matmul(D_a, in_map.dr_dot_dv)
     return in_q, in_v, in_a

@@ -7,6 +7,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
+from .._math.linear import matmul
 from ..model import Model, arguments
 from ..model.joint_space import (
     independent_force,
@@ -29,38 +30,35 @@ from .common_frame import (
     symmetric_product,
     velocities,
 )
-from .kinematics import forward_kinematics, root_centred
+from .kinematics import Kinematics, configuration_and_poses
 
 
 @arguments.compiled
-def coriolis_matrix(model: Model, q: ArrayLike, v: ArrayLike) -> Float[Array, "nv nv"]:
-    """Coriolis matrix C(q, v) with `C v = bias_force - gravity_force` and `dM/dt - 2 C` skew.
+def coriolis_matrix(model: Model, q: ArrayLike | Kinematics, v: ArrayLike) -> Float[Array, "nv nv"]:
+    """Coriolis matrix C(q, v), (nv, nv): `C v = bias_force - gravity_force`, `dM/dt - 2 C` is skew.
 
-    `q` (nq,), `v` (nv,); the result (nv, nv) in N s or N m s. For joints of one dof its entries are
-    the Christoffel symbols of M contracted with v; for wider joints, whose v are no coordinate
-    rates, it is the matrix that the same body-level form gives. Joint damping is no part of it.
-    Raises ArgumentError on a wrong shape or dtype.
-    Source: Echeandia and Wensing (2021), algorithm 1.
+    `q` (nq,) or its `Kinematics`, `v` (nv,); the result is in N s or N m s. For joints of one dof
+    its entries are the Christoffel symbols of M contracted with v. The velocities of wider joints
+    are no coordinate rates; for them C is the matrix of the same body-level formula. C does not
+    include joint damping. Source: Echeandia and Wensing (2021), algorithm 1.
     """
-    q, v = arguments.configuration(model, q), arguments.velocity(model, v)
-    X = root_centred(forward_kinematics(model, q))
-    motion = velocities(model, X, q, v)
+    q, X = configuration_and_poses(model, q)
+    v = arguments.velocity(model, v)
+    velocity = velocities(model, X, q, v)
     inertia = transform_inertia(X, model.inertia)
-    inertia, companion = subtree_sums(model, inertia, velocity_moments(inertia, motion.V))
+    inertia, companion = subtree_sums(model, inertia, velocity_moments(inertia, velocity.V))
 
-    J, J_dot = motion.J, motion.J_dot
-    own = apply_inertia(inertia, J_dot) + apply_companion(companion, J)
+    J, J_dot = velocity.J, velocity.J_dot
+    force = apply_inertia(inertia, J_dot) + apply_companion(companion, J)
     momentum = apply_inertia(inertia, J)
     left = jnp.concatenate([momentum, apply_companion_transpose(companion, J)], axis=-1)
     right = jnp.concatenate([J_dot, J[:, 3:]], axis=-1)
     below = jnp.where(strictly_above(model).T, row_products(left, right), 0)
-    C = jnp.where(at_or_above(model), row_products(J, own), below)
+    C = jnp.where(at_or_above(model), row_products(J, force), below)
     if model.velocity_map_is_constant:
         return project(model, q, C)
-    # C_G = G^T (C G + M dG/dt), and the armature's share of the same.
+    # C_G = G^T (C G + M dG/dt), and the same for the inertia of the armature.
     M = symmetric_product(model, J, momentum)
-    G_dot, joints_dot = velocity_map_rate(model, q, v)
-    C = project(model, q, C) + independent_force(
-        model, q, jnp.matmul(M, G_dot, precision="highest")
-    )
-    return C + independent_joint_force(model, q, model.armature[:, None] * joints_dot)
+    G_dot, joint_rates_dot = velocity_map_rate(model, q, v)
+    C = project(model, q, C) + independent_force(model, q, matmul(M, G_dot))
+    return C + independent_joint_force(model, q, model.armature[:, None] * joint_rates_dot)

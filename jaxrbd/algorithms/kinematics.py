@@ -101,6 +101,12 @@ def root_centred(kinematics: Kinematics) -> Pose:
     return Pose(kinematics.X_WB.R, kinematics.p_RB)
 
 
+def configuration_and_poses(model: Model, q: ArrayLike | Kinematics) -> tuple[Array, Pose]:
+    """The configuration (nq,), and the poses of `root_centred`."""
+    kinematics = forward_kinematics(model, q)
+    return kinematics.q, root_centred(kinematics)
+
+
 def root_positions(model: Model, kinematics: Kinematics) -> Float[Array, "nb 3"]:
     """For each body the position of the root body of its tree in the world, (nb, 3) in m."""
     return take_rows(kinematics.X_PB.p, model.topology.root)

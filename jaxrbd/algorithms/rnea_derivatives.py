@@ -1,9 +1,11 @@
-"""Analytic derivatives of inverse and of forward dynamics, as masked matrix products.
+"""Analytic derivatives of inverse and forward dynamics, as masked matrix products.
 
-Move the configuration along dof j: its subtree turns rigidly by J_j, and all that the subtree sees
-change is the motion of the world around it. So each body's force changes by
-`J_j x* F + I psi_ddot_j + 2 B psi_dot_j`, and the forces of a subtree by the same with its
-composites; J_k rides along where k lies in the subtree, which cancels the first term there.
+A small displacement of dof j moves its subtree rigidly along J_j. Relative to the subtree, only the
+motion of the world changes: its velocity by psi_dot_j and its acceleration by psi_ddot_j. So the
+force F on a body of the subtree changes by `J_j x* F + I psi_ddot_j + 2 B psi_dot_j`. The composite
+force of the subtree changes by the same expression of the composite quantities. The entry [k, j] of
+the derivative is the change of `J_k . F_k`. Where dof k is in the subtree of dof j, the column J_k
+moves with the subtree, and the change of J_k cancels the first term.
 """
 
 from __future__ import annotations
@@ -47,12 +49,12 @@ from .common_frame import (
     velocity_map_derivatives,
 )
 from .forward_dynamics import forward_dynamics
-from .kinematics import forward_kinematics, root_centred
+from .kinematics import Kinematics, configuration_and_poses, forward_kinematics
 from .rnea import gravity_acceleration
 
 
 class RneaDerivatives(NamedTuple):
-    """Derivatives of tau = rnea(model, q, v, a), each (nv, nv); in a it is the mass matrix M."""
+    """Derivatives of tau = rnea(model, q, v, a), each (nv, nv); M is the derivative in a."""
 
     dtau_dq: Array
     dtau_dv: Array
@@ -68,7 +70,7 @@ class ForwardDynamicsDerivatives(NamedTuple):
 
 
 class Composites(NamedTuple):
-    """What the subtree of each dof amounts to, a row a dof: inertia, companion and force."""
+    """Composite quantities of the subtree of each dof, one row per dof."""
 
     inertia: Array
     companion: Array
@@ -78,77 +80,88 @@ class Composites(NamedTuple):
 def composites(
     model: Model, inertia: Array, V: Array, A: Array, f_world: Array | None
 ) -> Composites:
-    """Sums over the subtrees of the bodies' inertias (nb, 10), companions and forces."""
+    """Composite inertias, velocity moments and forces, for `inertia` (nb, 10) in the common frame.
+
+    `f_world` (nb, 6): external forces on the bodies in the common frame, or None.
+    """
     force = apply_inertia(inertia, A) + gyroscopic_force(inertia, V)
     force = force if f_world is None else force - f_world
     return Composites(*subtree_sums(model, inertia, velocity_moments(inertia, V), force))
 
 
 def force_columns(
-    of: Composites, motion: Velocities, psi_ddot: Array
+    composite: Composites, velocity: Velocities, psi_ddot: Array
 ) -> tuple[Array, Array, Array]:
-    """Derivatives of each dof's composite force in its q, v and a: rows (nv_tree, 6)."""
-    J, J_dot, psi_dot = motion.J, motion.J_dot, motion.psi_dot
-    in_q = (
-        cross_force(J, of.force)
-        + apply_inertia(of.inertia, psi_ddot)
-        + 2 * apply_companion(of.companion, psi_dot)
+    """Derivatives of the composite force of each dof in the q, v and a of the dof, (nv_tree, 6)."""
+    J, J_dot, psi_dot = velocity.J, velocity.J_dot, velocity.psi_dot
+    dF_dq = (
+        cross_force(J, composite.force)
+        + apply_inertia(composite.inertia, psi_ddot)
+        + 2 * apply_companion(composite.companion, psi_dot)
     )
-    in_v = apply_inertia(of.inertia, J_dot + psi_dot) + 2 * apply_companion(of.companion, J)
-    return in_q, in_v, apply_inertia(of.inertia, J)
+    dF_dv = apply_inertia(composite.inertia, J_dot + psi_dot)
+    dF_dv = dF_dv + 2 * apply_companion(composite.companion, J)
+    return dF_dq, dF_dv, apply_inertia(composite.inertia, J)
 
 
 @arguments.compiled
 def rnea_derivatives(
-    model: Model, q: ArrayLike, v: ArrayLike, a: ArrayLike, f_ext: ArrayLike | None = None
+    model: Model,
+    q: ArrayLike | Kinematics,
+    v: ArrayLike,
+    a: ArrayLike,
+    f_ext: ArrayLike | None = None,
 ) -> RneaDerivatives:
     """Derivatives of `rnea` in q (in the tangent space), v and a, by matrix products.
 
-    - `q` (nq,), `v` (nv,), `a` (nv,); `f_ext` (nb, 6), constant in the bodies' own frames.
+    - `q` (nq,) or its `Kinematics`, `v` (nv,), `a` (nv,);
+    - `f_ext` (nb, 6): external forces as in `rnea`, constant in the frames of the bodies.
 
-    Returns `(dtau_dq, dtau_dv, M)`, each (nv, nv), in N or N m per unit of q, v and a; column j of
-    the first is the derivative along `integrate(model, q, t e_j)`. Raises ArgumentError on a wrong
-    shape or dtype. Source: Singh, Russell and Wensing (2022), for joints of any width and with the
-    companion of twelve numbers of `spatial.velocity_moments`.
+    Returns `(dtau_dq, dtau_dv, M)`, each (nv, nv), in N or N m per unit of q, v and a. Column j of
+    dtau_dq is the derivative in t of the torque at `integrate(model, q, t e_j)`. Source: Singh,
+    Russell and Wensing (2022), for joints of any width and with the twelve velocity moments of
+    `spatial.velocity_moments`.
     """
-    q = arguments.configuration(model, q)
-    v = arguments.velocity(model, v)
-    a = arguments.velocity(model, a, "a")
-    X = root_centred(forward_kinematics(model, q))
+    q, X = configuration_and_poses(model, q)
+    v, a = arguments.velocity(model, v), arguments.velocity(model, a, "a")
     f_world = None if f_ext is None else transform_force(X, arguments.wrenches(model, f_ext))
-    motion = velocities(model, X, q, v)
-    A, psi_ddot = accelerations(model, q, v, a, motion, gravity_acceleration(model))
-    of = composites(model, transform_inertia(X, model.inertia), motion.V, A, f_world)
-    in_q, in_v, in_a = force_columns(of, motion, psi_ddot)
+    velocity = velocities(model, X, q, v)
+    A, psi_ddot = accelerations(model, q, v, a, velocity, gravity_acceleration(model))
+    composite = composites(model, transform_inertia(X, model.inertia), velocity.V, A, f_world)
+    dF_dq, dF_dv, dF_da = force_columns(composite, velocity, psi_ddot)
 
-    # Below dof j its columns meet the composites of dof k; above it, its own.
-    J, below, above = motion.J, at_or_above(model).T, strictly_above(model)
-    turned = 2 * apply_companion_transpose(of.companion, J)
-    left = jnp.concatenate([in_a, turned], axis=-1)
-    right_q = jnp.concatenate([psi_ddot, motion.psi_dot[:, 3:]], axis=-1)
-    right_v = jnp.concatenate([motion.J_dot + motion.psi_dot, J[:, 3:]], axis=-1)
-    D_q = jnp.where(below, row_products(left, right_q), jnp.where(above, row_products(J, in_q), 0))
-    D_v = jnp.where(below, row_products(left, right_v), jnp.where(above, row_products(J, in_v), 0))
-    M = symmetric_product(model, J, in_a)
+    # Entry [k, j]: the composites of dof k where k is in the subtree of j, and those of dof j
+    # where k supports j.
+    J, below, above = velocity.J, at_or_above(model).T, strictly_above(model)
+    couple = 2 * apply_companion_transpose(composite.companion, J)
+    left = jnp.concatenate([dF_da, couple], axis=-1)
+    right_q = jnp.concatenate([psi_ddot, velocity.psi_dot[:, 3:]], axis=-1)
+    right_v = jnp.concatenate([velocity.J_dot + velocity.psi_dot, J[:, 3:]], axis=-1)
+    D_q = jnp.where(below, row_products(left, right_q), jnp.where(above, row_products(J, dF_dq), 0))
+    D_v = jnp.where(below, row_products(left, right_v), jnp.where(above, row_products(J, dF_dv), 0))
+    M = symmetric_product(model, J, dF_da)
 
-    tau = jnp.sum(J * of.force, axis=-1)
-    return _in_independent(model, q, v, a, tau, RneaDerivatives(D_q, D_v, M))
+    tau = jnp.sum(J * composite.force, axis=-1)
+    return _in_independent_velocities(model, q, v, a, tau, RneaDerivatives(D_q, D_v, M))
 
 
-def _in_independent(
-    model: Model, q: Array, v: Array, a: Array, tau: Array, of_tree: RneaDerivatives
+def _in_independent_velocities(
+    model: Model, q: Array, v: Array, a: Array, tau: Array, tree: RneaDerivatives
 ) -> RneaDerivatives:
-    """From the tree's derivatives to those of `G^T tau`, with the armature's and the friction's."""
-    of_rates = apply_chain_rule(model, q, velocity_map_derivatives(model, q, v, a), *of_tree)
-    D_q, D_v, M = (independent_force(model, q, D) for D in of_rates)
+    """Derivatives of `G^T tau` plus armature and friction, from the derivatives of the tree's tau.
+
+    `tau` (nv_tree,): generalized forces on the dofs of the tree; `tree`: their derivatives.
+    """
+    columns = apply_chain_rule(model, q, velocity_map_derivatives(model, q, v, a), *tree)
+    D_q, D_v, M = (independent_force(model, q, D) for D in columns)
     M = M + armature_inertia(model, q)
     if model.velocity_map_is_constant:
-        # That of Coulomb friction is zero.
+        # The derivative of Coulomb friction is zero.
         damping = project_diagonal(model, q, model.damping) if model.dissipative else 0
         return RneaDerivatives(D_q, D_v + damping, M)
 
     def force(dq, dv):
-        """What depends on q and v beside the tree's own forces."""
+        """The terms that depend on q and v apart from tau: G^T, armature and friction."""
         q_moved = displaced_coordinates(model, q, dq)
         return independent_force(model, q_moved, tau) + armature_and_dissipation_force(
             model, q_moved, v + dv, a
@@ -161,17 +174,22 @@ def _in_independent(
 
 @arguments.compiled
 def forward_dynamics_derivatives(
-    model: Model, q: ArrayLike, v: ArrayLike, tau: ArrayLike, f_ext: ArrayLike | None = None
+    model: Model,
+    q: ArrayLike | Kinematics,
+    v: ArrayLike,
+    tau: ArrayLike,
+    f_ext: ArrayLike | None = None,
 ) -> ForwardDynamicsDerivatives:
     """Derivatives of `forward_dynamics` in q (in the tangent space), v and tau.
 
     Arguments as for `forward_dynamics`. Returns `(dqdd_dq, dqdd_dv, Minv)`, each (nv, nv):
-    `-M^-1 dtau_dq`, `-M^-1 dtau_dv` and `M^-1`, with the derivatives of `rnea` at the acceleration
-    that results. Where M is singular they are not finite. Raises ArgumentError on a wrong shape or
-    dtype. Source: Carpentier and Mansard (2018), equation 12.
+    `-M^-1 dtau_dq`, `-M^-1 dtau_dv` and `M^-1`, with the derivatives of `rnea` at the resulting
+    acceleration. Where M is singular they are not finite.
+    Source: Carpentier and Mansard (2018), equation 12.
     """
-    qdd = forward_dynamics(model, q, v, tau, f_ext)
-    dtau_dq, dtau_dv, M = rnea_derivatives(model, q, v, qdd, f_ext)
+    kinematics = forward_kinematics(model, q)
+    qdd = forward_dynamics(model, kinematics, v, tau, f_ext)
+    dtau_dq, dtau_dv, M = rnea_derivatives(model, kinematics, v, qdd, f_ext)
     Minv = inverse_positive_definite(M)
     dqdd_dq, dqdd_dv = jnp.split(-matmul(Minv, jnp.concatenate([dtau_dq, dtau_dv], 1)), 2, axis=1)
     return ForwardDynamicsDerivatives(dqdd_dq, dqdd_dv, Minv)

@@ -1,10 +1,12 @@
 """Second derivatives of weighted inverse and forward dynamics, as masked matrix products.
 
-With W the motions of the bodies for the velocity `weights`, the weighted torque is `sum W . F`.
-Moving along dof l turns its subtree by J_l; seen from there, only the world's motion has changed:
-its velocity by psi_dot_l, its acceleration by psi_ddot_l (and the velocity's share), its W by
-omega_l. What the first derivatives hold of a dof below is linear in those three, so the second ones
-are products of three columns of the upper dof with three of the lower, at the cost of the first.
+Let W be the spatial velocities of the bodies for the joint velocity `weights`. Then the weighted
+torque is the sum of `W . F` over the bodies. A small displacement of dof l moves its subtree
+rigidly along J_l. Relative to the subtree, only the motion of the world changes: its velocity by
+psi_dot_l, its acceleration by psi_ddot_l, and its W by omega_l. The first derivative for a dof j in
+the subtree is linear in these three changes. So each second derivative [l, j] is a sum of three
+products of a column of the upper dof l with a column of the lower dof j. The second derivatives
+cost about as much as the first ones.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ from .common_frame import (
     velocities,
 )
 from .forward_dynamics import forward_dynamics
-from .kinematics import forward_kinematics, root_centred
+from .kinematics import Kinematics, configuration_and_poses, forward_kinematics
 from .rnea import gravity_acceleration
 from .rnea_derivatives import (
     composites,
@@ -50,7 +52,7 @@ from .rnea_derivatives import (
 
 
 class RneaSecondOrder(NamedTuple):
-    """Second derivatives of `weights . rnea`, each (nv, nv); in (v, a) and (a, a) they are zero."""
+    """Second derivatives of `weights . rnea`, each (nv, nv); those in (v, a), (a, a) are zero."""
 
     dq_dq: Array
     dq_dv: Array
@@ -59,7 +61,7 @@ class RneaSecondOrder(NamedTuple):
 
 
 class ForwardDynamicsSecondOrder(NamedTuple):
-    """Second derivatives of `weights . forward_dynamics`, each (nv, nv); others are zero."""
+    """Second derivatives of `weights . forward_dynamics`, (nv, nv) each; the others are zero."""
 
     dq_dq: Array
     dq_dv: Array
@@ -70,61 +72,61 @@ class ForwardDynamicsSecondOrder(NamedTuple):
 @arguments.compiled
 def rnea_second_order(
     model: Model,
-    q: ArrayLike,
+    q: ArrayLike | Kinematics,
     v: ArrayLike,
     a: ArrayLike,
     weights: ArrayLike,
     f_ext: ArrayLike | None = None,
 ) -> RneaSecondOrder:
-    """Second derivatives of the number `weights . rnea(model, q, v, a, f_ext)`.
+    """Second derivatives of the scalar `weights . rnea(model, q, v, a, f_ext)`.
 
-    `q` (nq,), `v` (nv,), `a` (nv,), `weights` (nv,), `f_ext` (nb, 6) as in `rnea`. Returns `(dq_dq,
-    dq_dv, dv_dv, dq_da)`, each (nv, nv), rows for the variable named first. In q they are those of
-    `integrate(model, q, dq)` at dq = 0, the symmetric ones of `hessian`. Their cost is about that
-    of `rnea_derivatives`; with a `Follow` or `joints.Custom` they are by differentiating it.
-    Raises ArgumentError on a wrong shape or dtype. Source: the head of this module; compare Singh,
-    Russell and Wensing (2024), whose third-order tensors are contracted here before they arise.
+    `q` (nq,) or its `Kinematics`, `v` (nv,), `a` (nv,), `weights` (nv,), `f_ext` (nb, 6) as in
+    `rnea`. Returns `(dq_dq, dq_dv, dv_dv, dq_da)`, each (nv, nv), rows for the first variable.
+    Derivatives in q are taken of `integrate(model, q, dq)` at dq = 0, as in `hessian`. The cost is
+    about the cost of `rnea_derivatives`. For a model with a `Follow` or a `joints.Custom`, the
+    result is computed by forward-mode differentiation of `rnea_derivatives`. Source: the head of
+    this module. Singh, Russell and Wensing (2024) have the third-order tensors, which are
+    contracted with the weights here.
     """
-    q = arguments.configuration(model, q)
-    v = arguments.velocity(model, v)
-    a = arguments.velocity(model, a, "a")
+    q, X = configuration_and_poses(model, q)
+    v, a = arguments.velocity(model, v), arguments.velocity(model, a, "a")
     weights = arguments.velocity(model, weights, "weights")
     if not model.velocity_map_is_constant:
         return _by_forward_mode(model, q, v, a, weights, f_ext)
-    X = root_centred(forward_kinematics(model, q))
     f_world = None if f_ext is None else transform_force(X, arguments.wrenches(model, f_ext))
-    motion = velocities(model, X, q, v)
-    A, psi_ddot = accelerations(model, q, v, a, motion, gravity_acceleration(model))
+    velocity = velocities(model, X, q, v)
+    A, psi_ddot = accelerations(model, q, v, a, velocity, gravity_acceleration(model))
     inertia = transform_inertia(X, model.inertia)
-    of = composites(model, inertia, motion.V, A, f_world)
-    in_q, in_v, in_a = force_columns(of, motion, psi_ddot)
+    composite = composites(model, inertia, velocity.V, A, f_world)
+    dF_dq, dF_dv, dF_da = force_columns(composite, velocity, psi_ddot)
 
-    # The weights as a second velocity: its momenta P, its companion, and Q = 2 B(V)^T W.
+    # The weights as a second velocity: its momenta P, its velocity moments, and Q = 2 B(V)^T W.
     weighting = velocities(model, X, q, weights)
     W, omega = weighting.V, weighting.psi_dot
-    Q_bodies = 2 * apply_companion_transpose(velocity_moments(inertia, motion.V), W)
+    Q_bodies = 2 * apply_companion_transpose(velocity_moments(inertia, velocity.V), W)
     companion, Q = subtree_sums(model, velocity_moments(inertia, W), Q_bodies)
     P, Q = companion_momentum(companion), _moment(Q)
 
-    J, psi_dot = motion.J, motion.psi_dot
-    of_acceleration = apply_inertia(of.inertia, omega) + cross_force(J, P)
-    of_velocity = (
-        2 * _moment(apply_companion_transpose(of.companion, omega))
+    # The columns that a change of the world's acceleration, velocity and joint rate multiplies.
+    J, psi_dot = velocity.J, velocity.psi_dot
+    by_acceleration = apply_inertia(composite.inertia, omega) + cross_force(J, P)
+    by_velocity = (
+        2 * _moment(apply_companion_transpose(composite.companion, omega))
         + 2 * cross_force(psi_dot, P)
         + cross_force(J, Q)
         - 2 * apply_companion(companion, psi_dot)
     )
-    of_twist = 2 * cross_force(J, P) - 2 * apply_companion(companion, J)
+    by_rate = 2 * cross_force(J, P) - 2 * apply_companion(companion, J)
 
     def product(upper: list[Array], lower: list[Array]) -> Array:
         return row_products(jnp.concatenate(upper, axis=1), jnp.concatenate(lower, axis=1))
 
-    dq_dq = product([omega, psi_ddot, psi_dot], [in_q, of_acceleration, of_velocity])
-    dv_dv = product([J], [of_twist])
-    q_above_v = product([omega, psi_dot], [in_v, of_twist])
-    v_above_q = product([motion.J_dot + psi_dot, J], [of_acceleration, of_velocity])
-    q_above_a = product([omega], [in_a])
-    a_above_q = product([J], [of_acceleration])
+    dq_dq = product([omega, psi_ddot, psi_dot], [dF_dq, by_acceleration, by_velocity])
+    dv_dv = product([J], [by_rate])
+    q_above_v = product([omega, psi_dot], [dF_dv, by_rate])
+    v_above_q = product([velocity.J_dot + psi_dot, J], [by_acceleration, by_velocity])
+    q_above_a = product([omega], [dF_da])
+    a_above_q = product([J], [by_acceleration])
     above, below = at_or_above(model), strictly_above(model).T
     tree = RneaSecondOrder(
         dq_dq=_symmetric(model, dq_dq),
@@ -136,7 +138,10 @@ def rnea_second_order(
 
 
 def _symmetric(model: Model, upper: Array) -> Array:
-    """From the entries [l, j] with l above j, or of one joint, whose block is made symmetric."""
+    """The symmetric matrix of the entries [l, j] with dof l above dof j.
+
+    For two dofs of the same joint it has the mean of [l, j] and [j, l].
+    """
     strict = strictly_above(model)
     block = at_or_above(model) & ~strict
     one_side = jnp.where(strict, upper, 0) + jnp.where(block, upper / 2, 0)
@@ -149,10 +154,11 @@ def _moment(n: Array) -> Array:
 
 
 def _by_forward_mode(model: Model, q, v, a, weights, f_ext) -> RneaSecondOrder:
+    """`rnea_second_order` by forward-mode differentiation of `rnea_derivatives`."""
+
     def gradients(dq, dv, da):
-        of = rnea_derivatives(model, integrate(model, q, dq), v + dv, a + da, f_ext)
-        in_q, in_v, _ = (matmul(weights, x) for x in of)
-        return in_q, in_v
+        first = rnea_derivatives(model, integrate(model, q, dq), v + dv, a + da, f_ext)
+        return matmul(weights, first.dtau_dq), matmul(weights, first.dtau_dv)
 
     zero = jnp.zeros_like(v)
     (qq, qv, qa), (_, vv, _) = jax.jacfwd(gradients, argnums=(0, 1, 2))(zero, zero, zero)
@@ -162,28 +168,28 @@ def _by_forward_mode(model: Model, q, v, a, weights, f_ext) -> RneaSecondOrder:
 @arguments.compiled
 def forward_dynamics_second_order(
     model: Model,
-    q: ArrayLike,
+    q: ArrayLike | Kinematics,
     v: ArrayLike,
     tau: ArrayLike,
     weights: ArrayLike,
     f_ext: ArrayLike | None = None,
 ) -> ForwardDynamicsSecondOrder:
-    """Second derivatives of the number `weights . forward_dynamics(model, q, v, tau, f_ext)`.
+    """Second derivatives of the scalar `weights . forward_dynamics(model, q, v, tau, f_ext)`.
 
-    `q` (nq,), `v` (nv,), `tau` (nv,), `weights` (nv,), `f_ext` (nb, 6) as in `rnea`. Returns
-    `(dq_dq, dq_dv, dv_dv, dq_dtau)`, each (nv, nv), rows for the variable named first, in q as for
-    `rnea_second_order`. Where M is singular they are not finite. Raises ArgumentError on a wrong
-    shape or dtype. Source: the second derivative of `rnea(q, v, qdd) = tau`, weighted by
-    `M^-1 weights`.
+    `q` (nq,) or its `Kinematics`, `v` (nv,), `tau` (nv,), `weights` (nv,), `f_ext` (nb, 6) as in
+    `rnea`. Returns `(dq_dq, dq_dv, dv_dv, dq_dtau)`, each (nv, nv), with rows and derivatives in q
+    as for `rnea_second_order`. Where M is singular they are not finite. Source: the second
+    derivative of `rnea(q, v, qdd) = tau`, weighted by `M^-1 weights`.
     """
     weights = arguments.velocity(model, weights, "weights")
-    qdd = forward_dynamics(model, q, v, tau, f_ext)
-    in_q, in_v, Minv = forward_dynamics_derivatives(model, q, v, tau, f_ext)
-    of = rnea_second_order(model, q, v, qdd, matmul(Minv, weights), f_ext)
-    through_q = matmul(of.dq_da, in_q)
+    kinematics = forward_kinematics(model, q)
+    qdd = forward_dynamics(model, kinematics, v, tau, f_ext)
+    dqdd_dq, dqdd_dv, Minv = forward_dynamics_derivatives(model, kinematics, v, tau, f_ext)
+    second = rnea_second_order(model, kinematics, v, qdd, matmul(Minv, weights), f_ext)
+    by_acceleration = matmul(second.dq_da, dqdd_dq)
     return ForwardDynamicsSecondOrder(
-        dq_dq=-(of.dq_dq + through_q + through_q.T),
-        dq_dv=-(of.dq_dv + matmul(of.dq_da, in_v)),
-        dv_dv=-of.dv_dv,
-        dq_dtau=-matmul(of.dq_da, Minv),
+        dq_dq=-(second.dq_dq + by_acceleration + by_acceleration.T),
+        dq_dv=-(second.dq_dv + matmul(second.dq_da, dqdd_dv)),
+        dv_dv=-second.dv_dv,
+        dq_dtau=-matmul(second.dq_da, Minv),
     )
