@@ -1,8 +1,8 @@
-"""The kinematic tree as structure: parents and widths, in numpy, frozen and hashable.
+"""The structure of the kinematic tree: parents and joint widths, in NumPy, frozen and hashable.
 
-A `Topology` is static data: it travels in the tree definition of a `Model`, so JAX compiles one
-program for one topology. Bodies are numbered so that a parent comes before its children, and the
-world is parent -1; joint i moves body i. This module never imports jax.
+A `Topology` is static data of a `Model`, so JAX compiles one program per topology. A parent has a
+lower number than its children. The world is parent -1. Joint i moves body i. This module does not
+import JAX.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from .errors import ModelError
 class Topology:
     """Parents and joint widths of a tree of `nb` bodies.
 
-    Fields: `parents[i]` is the body that joint i hangs on (-1: the world); `nqs[i]`, `nvs[i]` are
-    the numbers of configuration and velocity coordinates of joint i.
+    Fields: `parents[i]` is the parent of body i (-1 for the world); `nqs[i]` and `nvs[i]` are the
+    numbers of configuration coordinates and degrees of freedom of joint i.
     Raises ModelError where the three lengths differ or a parent does not precede its child.
     Source: Featherstone, Rigid Body Dynamics Algorithms, section 4.1.2 (regular numbering).
     """
@@ -31,7 +31,7 @@ class Topology:
 
     def __post_init__(self):
         if not len(self.parents) == len(self.nqs) == len(self.nvs):
-            raise ModelError("parents, nqs and nvs must have one entry a body each")
+            raise ModelError("parents, nqs and nvs must have one entry per body")
         for body, parent in enumerate(self.parents):
             if not -1 <= parent < body:
                 raise ModelError(f"body {body} has parent {parent}: expected one in [-1, {body})")
@@ -52,7 +52,7 @@ class Topology:
 
     @property
     def nb(self) -> int:
-        """Number of bodies (moving links), the world not counted."""
+        """Number of moving bodies."""
         return len(self.parents)
 
     @cached_property
@@ -82,10 +82,10 @@ class Topology:
 
     @cached_property
     def dof_parent(self) -> np.ndarray:
-        """Parent of each node of the dof tree, (nv,): one node a degree of freedom, -1 the world.
+        """Parent of each node of the dof tree, (nv,), or -1 for the world. One node per dof.
 
-        A joint of n dofs is a chain of n nodes; its first node hangs on the last node of the
-        parent's joint.
+        A joint of n dofs is a chain of n nodes. The parent of its first node is the last node of
+        the joint of the parent body.
         """
         last = {-1: -1, **{i: s + n - 1 for i, (s, n) in enumerate(zip(self.v_start, self.nvs))}}
         inside = np.arange(self.nv) - 1
@@ -94,8 +94,16 @@ class Topology:
         return np.where(first, above, inside)
 
     @cached_property
+    def children(self) -> tuple[tuple[int, ...], ...]:
+        """The children of each body, in increasing order."""
+        return tuple(
+            tuple(i for i, parent in enumerate(self.parents) if parent == body)
+            for body in range(self.nb)
+        )
+
+    @cached_property
     def root(self) -> np.ndarray:
-        """The body next to the world on the path to each body, (nb,)."""
+        """The first body on the path from the world to each body, (nb,)."""
         root = np.arange(self.nb)
         for body, parent in enumerate(self.parents):
             if parent >= 0:

@@ -55,5 +55,5 @@ def test_a_parent_must_precede_its_child(parents):
 
 
 def test_lengths_must_agree():
-    with pytest.raises(rbd.ModelError, match="one entry a body"):
+    with pytest.raises(rbd.ModelError, match="one entry per body"):
         Topology((-1, 0), (1,), (1, 1))

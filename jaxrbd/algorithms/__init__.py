@@ -26,12 +26,15 @@ from .frame_derivatives import (
     point_jacobian,
 )
 from .kinematics import (
+    BodyMotions,
     Kinematics,
+    body_motions,
     external_force,
     forward_kinematics,
     frame_acceleration,
     frame_jacobian,
     frame_placement,
+    frame_placements,
     frame_velocity,
 )
 from .mass import center_of_mass, kinetic_energy, passive_force, potential_energy, total_mass
@@ -42,7 +45,7 @@ from .regressors import (
     kinetic_energy_regressor,
     potential_energy_regressor,
 )
-from .rnea import bias_force, gravity_force, rnea, static_torque
+from .rnea import bias_force, gravity_force, joint_wrenches, rnea, static_torque
 from .rnea_derivatives import (
     ForwardDynamicsDerivatives,
     RneaDerivatives,
@@ -57,6 +60,7 @@ from .second_order import (
 )
 
 __all__ = [
+    "BodyMotions",
     "CentroidalDerivatives",
     "ForwardDynamicsDerivatives",
     "ForwardDynamicsSecondOrder",
@@ -68,6 +72,7 @@ __all__ = [
     "aba",
     "aba_minverse",
     "bias_force",
+    "body_motions",
     "body_regressor",
     "center_of_mass",
     "centroidal_derivatives",
@@ -89,10 +94,12 @@ __all__ = [
     "frame_jacobian",
     "frame_jacobian_dot",
     "frame_placement",
+    "frame_placements",
     "frame_velocity",
     "frame_velocity_derivatives",
     "gravity_force",
     "joint_torque_regressor",
+    "joint_wrenches",
     "kinetic_energy",
     "kinetic_energy_regressor",
     "ltl_factor",

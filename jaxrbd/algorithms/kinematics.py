@@ -23,6 +23,7 @@ from ..spatial import (
     Pose,
     compose,
     cross_motion,
+    identity_pose,
     inverse_compose,
     inverse_rotate,
     inverse_transform_motion,
@@ -35,13 +36,15 @@ from .common_frame import centred, dof_columns
 
 
 class Kinematics(NamedTuple):
-    """The configuration as poses: what most algorithms compute first, to pass on instead of q.
+    """The poses of the bodies in a configuration. Algorithms take it in place of q.
 
-    `q` (nq,); `X_PB`: poses of the bodies in their parents; `X_WB`: in the world. R (nb, 3, 3),
-    p (nb, 3). `p_RB` (nb, 3): positions of the bodies relative to the root body of their tree, in
-    world axes, in m. They have all digits however far from the world's origin the robot is, where
-    `X_WB.p` is rounded to the digits of that distance; the algorithms use them. Where `p_RB` is
-    None, the functions that take a `Kinematics` compute it from `X_PB`.
+    - `q` (nq,): the configuration;
+    - `X_PB`: poses of the bodies in their parents; `X_WB`: poses in the world; R (nb, 3, 3) and
+      p (nb, 3) in m;
+    - `p_RB` (nb, 3): positions of the bodies relative to the root body of their tree, in world
+      axes, in m. The algorithms use them, because far from the world's origin `X_WB.p` is rounded
+      to the digits of that distance. Functions that take a `Kinematics` compute `p_RB` from `X_PB`
+      where it is None.
     """
 
     q: Float[Array, " nq"]
@@ -52,9 +55,10 @@ class Kinematics(NamedTuple):
 
 @arguments.compiled
 def forward_kinematics(model: Model, q: ArrayLike | Kinematics) -> Kinematics:
-    """Poses of all bodies in their parents and in the world, in m.
+    """Poses of all bodies in their parents and in the world, as `Kinematics`.
 
-    `q` (nq,). Raises ArgumentError on a wrong shape or dtype. Source: SE(3) sheet, section 8.
+    `q` (nq,). The result can be passed in place of q to every algorithm, so that several algorithms
+    share one forward pass. Source: SE(3) sheet, section 8.
     """
     if isinstance(q, Kinematics):
         if q.p_RB is not None:
@@ -62,8 +66,8 @@ def forward_kinematics(model: Model, q: ArrayLike | Kinematics) -> Kinematics:
         return q._replace(p_RB=_compose_from_roots(model.topology, q.X_PB).p)
     q = arguments.configuration(model, q)
     X_PB = joint_poses(model, q)
-    # The positions of the roots are large far from the origin, and cancel: the barrier keeps XLA
-    # from computing them twice, with another rounding.
+    # Far from the origin the positions of the roots are large, and cancel later. With the barrier
+    # XLA does not compute them twice with two different roundings.
     X_PB = Pose(X_PB.R, lax.optimization_barrier(X_PB.p))
     X_RB = _compose_from_roots(model.topology, X_PB)
     X_WB = Pose(X_RB.R, X_RB.p + take_rows(X_PB.p, model.topology.root))
@@ -85,15 +89,15 @@ def poses_in_parents(model: Model, q: ArrayLike | Kinematics) -> Pose:
 def _compose_from_roots(topology: Topology, X_PB: Pose) -> Pose:
     """Poses of the bodies in world axes, relative to the root body of their tree.
 
-    The position of a root body is left out before the poses are composed, and not subtracted
-    afterwards: far from the world's origin a difference of world positions has few digits left.
+    The positions of the root bodies are set to zero before the poses are composed. Subtracting them
+    afterwards would lose digits far from the world's origin.
     """
     is_root = np.array(topology.parents)[:, None] < 0
     return compose_poses(topology, Pose(X_PB.R, jnp.where(is_root, 0, X_PB.p)))
 
 
 def root_centred(kinematics: Kinematics) -> Pose:
-    """World poses of the bodies with each tree's origin moved to its root body, with all digits.
+    """Poses of the bodies in world axes relative to the root body of their tree, with all digits.
 
     `kinematics`: from `forward_kinematics`.
     """
@@ -108,12 +112,12 @@ def configuration_and_poses(model: Model, q: ArrayLike | Kinematics) -> tuple[Ar
 
 
 def root_positions(model: Model, kinematics: Kinematics) -> Float[Array, "nb 3"]:
-    """For each body the position of the root body of its tree in the world, (nb, 3) in m."""
+    """World position of the root body of the tree of each body, (nb, 3) in m."""
     return take_rows(kinematics.X_PB.p, model.topology.root)
 
 
 def first_root_centred(model: Model, kinematics: Kinematics) -> Pose:
-    """World poses of all bodies with the origin moved to the first root body, with all digits."""
+    """Poses of all bodies in world axes relative to the first root body, with all digits."""
     X = root_centred(kinematics)
     if not np.any(model.topology.root):
         return X
@@ -122,11 +126,11 @@ def first_root_centred(model: Model, kinematics: Kinematics) -> Pose:
 
 
 class RootedPose(NamedTuple):
-    """The pose of a frame in the world, its position in two parts so that no digit is lost.
+    """The pose of a frame in the world, with its position in two parts so that no digit is lost.
 
     `X_RF`: the pose in world axes relative to the point R; `p_WR` (3,): the position of R in the
-    world. R is the origin of the root body of the frame's tree, or of the frame itself where that
-    is fixed to the world.
+    world. R is the origin of the root body of the frame's tree. For a frame that is fixed to the
+    world, R is the origin of the frame.
     """
 
     X_RF: Pose
@@ -139,27 +143,44 @@ class RootedPose(NamedTuple):
 
 
 def fixed_in_world(X_WF: Pose) -> RootedPose:
-    """The pose of a frame that does not move."""
+    """The `RootedPose` of a frame that is fixed to the world."""
     return RootedPose(Pose(X_WF.R, jnp.zeros_like(X_WF.p)), X_WF.p)
 
 
 def relative_pose(a: RootedPose, b: RootedPose) -> Pose:
-    """The pose `X_AB` of frame B in frame A, with all digits of what lies between them."""
-    seen = Pose(b.X_RF.R, b.X_RF.p + (b.p_WR - a.p_WR))
-    return inverse_compose(a.X_RF, seen)
+    """The pose `X_AB` of frame B in frame A, with all digits of the distance between them."""
+    X_RB = Pose(b.X_RF.R, b.X_RF.p + (b.p_WR - a.p_WR))
+    return inverse_compose(a.X_RF, X_RB)
 
 
+class BodyMotions(NamedTuple):
+    """Spatial velocities and accelerations (nb, 6) of the bodies, in the frames of the bodies."""
+
+    velocity: Float[Array, "nb 6"]
+    acceleration: Float[Array, "nb 6"]
+
+
+@arguments.compiled
 def body_motions(
+    model: Model, q: ArrayLike | Kinematics, v: ArrayLike, a: ArrayLike
+) -> BodyMotions:
+    """Spatial velocities and accelerations of all bodies, (nb, 6) each, in the bodies' frames.
+
+    `q` (nq,) or its `Kinematics`, `v` (nv,), `a` (nv,). In m/s and rad/s, m/s^2 and rad/s^2. The
+    accelerations do not include gravity. Source: Featherstone (5.7), (5.8).
+    """
+    v, a = arguments.velocity(model, v), arguments.velocity(model, a, "a")
+    return BodyMotions(*motions(model, forward_kinematics(model, q), v, a))
+
+
+def motions(
     model: Model,
     kinematics: Kinematics,
     v: Float[Array, " nv"],
     a: Float[Array, " nv"],
     world: Float[Array, "6"] | None = None,
 ) -> tuple[Float[Array, "nb 6"], Float[Array, "nb 6"]]:
-    """Velocities and accelerations of the bodies, each in its own frame.
-
-    `world` (6,): the acceleration of the world, in its axes (default zero).
-    """
+    """`body_motions` with an acceleration `world` (6,) of the world, in world axes (default 0)."""
     vJ = relative_velocities(model, kinematics.q, v)
     V = propagate(model.topology, kinematics.X_PB, vJ)
     aJ = relative_accelerations(model, kinematics.q, v, a) + cross_motion(V, vJ)
@@ -169,7 +190,7 @@ def body_motions(
 def find_frame(
     model: Model, q: ArrayLike | Kinematics, frame: str | int
 ) -> tuple[int, Pose, RootedPose]:
-    """A frame's body (-1: the world), its pose in the body and its pose in the world."""
+    """A frame's body (-1 for the world), its pose in the body and its pose in the world."""
     kinematics = forward_kinematics(model, q)
     index = arguments.frame_index(model, frame)
     body = model.frame_bodies[index]
@@ -181,13 +202,13 @@ def find_frame(
     return body, X_BF, RootedPose(compose(X_RB, X_BF), p_WR)
 
 
-def _reference_pose(at: RootedPose, reference: str) -> Pose:
-    """The frame that a quantity of frame F is to be expressed in: its pose relative to R."""
+def _reference_pose(X: RootedPose, reference: str) -> Pose:
+    """Pose, relative to R, of the reference frame of quantities of the frame F with pose X."""
     arguments.reference_frame(reference)
     if reference == "local":
-        return at.X_RF
-    aligned = jnp.eye(3, dtype=at.p_WR.dtype)
-    return Pose(aligned, at.X_RF.p if reference == "local_world_aligned" else -at.p_WR)
+        return X.X_RF
+    aligned = jnp.eye(3, dtype=X.p_WR.dtype)
+    return Pose(aligned, X.X_RF.p if reference == "local_world_aligned" else -X.p_WR)
 
 
 @arguments.compiled(static_argnames="frame")
@@ -195,32 +216,48 @@ def frame_placement(model: Model, q: ArrayLike | Kinematics, frame: str | int) -
     """Pose of a frame in the world: R (3, 3), p (3,) in m.
 
     `q` (nq,) or its `Kinematics`; `frame`: name or index in `model.frame_names`. Raises
-    ArgumentError on a wrong shape or dtype, or an unknown frame.
+    ArgumentError for an unknown frame.
     """
     return find_frame(model, q, frame)[2].X_WF
+
+
+@arguments.compiled
+def frame_placements(model: Model, q: ArrayLike | Kinematics) -> Pose:
+    """Poses of all frames in the world, in the order of `model.frame_names`.
+
+    `q` (nq,) or its `Kinematics`. Returns R (nf, 3, 3) and p (nf, 3) in m.
+    """
+    X_WB = forward_kinematics(model, q).X_WB
+    world = identity_pose(model.dtype)
+    rows = np.array(model.frame_bodies, int)  # -1, the last row, is the world
+    X_WP = Pose(
+        jnp.concatenate([X_WB.R, world.R[None]])[rows],
+        jnp.concatenate([X_WB.p, world.p[None]])[rows],
+    )
+    return compose(X_WP, model.frame_pose)
 
 
 @arguments.compiled(static_argnames=("frame", "reference"))
 def frame_velocity(
     model: Model,
-    q: ArrayLike,
+    q: ArrayLike | Kinematics,
     v: ArrayLike,
     frame: str | int,
     reference: str = "local_world_aligned",
 ) -> Float[Array, "6"]:
     """Spatial velocity `[v; w]` of a frame relative to the world, in m/s and rad/s.
 
-    - `q` (nq,), `v` (nv,); `frame`: name or index in `model.frame_names`;
-    - `reference`: "local" (the frame's origin and axes), "local_world_aligned" (the frame's
-      origin, the world's axes) or "world" (the world's origin and axes: the linear part is the
-      velocity of the body point at the world's origin).
+    - `q` (nq,) or its `Kinematics`, `v` (nv,); `frame`: name or index in `model.frame_names`;
+    - `reference`: "local" (the frame's origin and axes), "local_world_aligned" (the frame's origin,
+      world axes) or "world" (the world's origin and axes; the linear part is the velocity of the
+      body's point at the world's origin).
 
-    Raises ArgumentError on a wrong shape or dtype, an unknown frame or reference.
+    Raises ArgumentError for an unknown frame or reference.
     """
     v = arguments.velocity(model, v)
     kinematics = forward_kinematics(model, q)
-    body, X_BF, at = find_frame(model, kinematics, frame)
-    X_RF = inverse_compose(_reference_pose(at, reference), at.X_RF)
+    body, X_BF, X = find_frame(model, kinematics, frame)
+    X_RF = inverse_compose(_reference_pose(X, reference), X.X_RF)
     if body < 0:
         return jnp.zeros(6, model.dtype)
     V = propagate(model.topology, kinematics.X_PB, relative_velocities(model, kinematics.q, v))
@@ -230,26 +267,26 @@ def frame_velocity(
 @arguments.compiled(static_argnames=("frame", "reference"))
 def frame_acceleration(
     model: Model,
-    q: ArrayLike,
+    q: ArrayLike | Kinematics,
     v: ArrayLike,
     a: ArrayLike,
     frame: str | int,
     reference: str = "local_world_aligned",
 ) -> Float[Array, "6"]:
-    """Acceleration of a frame relative to the world: `J a + dJ/dt v`, in m/s^2 and rad/s^2.
+    """Acceleration of a frame relative to the world, `J a + dJ/dt v`, in m/s^2 and rad/s^2.
 
     Arguments as for `frame_velocity`, and `a` (nv,). In "local" and "world" it is the spatial
-    acceleration; in "local_world_aligned" it is the classical one, whose linear part is the
-    second derivative of the frame's position. Gravity is not in it. Raises ArgumentError on a
-    wrong shape or dtype, an unknown frame or reference. Source: Featherstone, section 2.11.
+    acceleration. In "local_world_aligned" it is the classical acceleration, whose linear part is
+    the second time derivative of the frame's position. It does not include gravity. Raises
+    ArgumentError for an unknown frame or reference. Source: Featherstone, section 2.11.
     """
     v, a = arguments.velocity(model, v), arguments.velocity(model, a, "a")
     kinematics = forward_kinematics(model, q)
-    body, X_BF, at = find_frame(model, kinematics, frame)
-    X_RF = inverse_compose(_reference_pose(at, reference), at.X_RF)
+    body, X_BF, X = find_frame(model, kinematics, frame)
+    X_RF = inverse_compose(_reference_pose(X, reference), X.X_RF)
     if body < 0:
         return jnp.zeros(6, model.dtype)
-    V, A = body_motions(model, kinematics, v, a)
+    V, A = motions(model, kinematics, v, a)
     V_F = inverse_transform_motion(X_BF, V[body])
     A_F = inverse_transform_motion(X_BF, A[body])
     if reference == "local_world_aligned":
@@ -264,10 +301,10 @@ def frame_jacobian(
     frame: str | int,
     reference: str = "local_world_aligned",
 ) -> Float[Array, "6 nv"]:
-    """Geometric Jacobian of a frame: J with `frame_velocity = J v`, (6, nv).
+    """Geometric Jacobian of a frame, (6, nv): `frame_velocity` is `J v`.
 
-    Arguments as for `frame_velocity`; `q` may be its `Kinematics`. Raises ArgumentError on a
-    wrong shape or dtype, an unknown frame or reference. Source: Featherstone (2.5), section 4.5.
+    Arguments as for `frame_velocity`. Raises ArgumentError for an unknown frame or reference.
+    Source: Featherstone (2.5), section 4.5.
     """
     index = arguments.frame_index(model, frame)
     arguments.reference_frame(reference)
@@ -277,11 +314,11 @@ def frame_jacobian(
     path = np.flatnonzero(topology.supports[:, body])
     X_RB, p_WR = _poses_along(model, q, path)
     X_BF = jax.tree.map(lambda x: x[index], model.frame_pose)
-    at = RootedPose(compose(Pose(X_RB.R[-1], X_RB.p[-1]), X_BF), p_WR)
+    X = RootedPose(compose(Pose(X_RB.R[-1], X_RB.p[-1]), X_BF), p_WR)
     moved = np.flatnonzero(np.isin(topology.dof_body, path))
-    columns = dof_columns(model, centred(X_RB, _reference_pose(at, reference).p), path)
+    columns = dof_columns(model, centred(X_RB, _reference_pose(X, reference).p), path)
     if reference == "local":
-        columns = _in_axes(at.X_RF.R, columns)
+        columns = in_axes(X.X_RF.R, columns)
     place = np.full(topology.nv, len(moved))
     place[moved] = np.arange(len(moved))
     columns = take_rows(jnp.concatenate([columns, jnp.zeros_like(columns[:1])]), place)
@@ -291,19 +328,19 @@ def frame_jacobian(
 def _poses_along(
     model: Model, q: ArrayLike | Kinematics, path: np.ndarray
 ) -> tuple[Pose, Float[Array, "3"]]:
-    """Poses relative to the root of the bodies on a path from it, and the root's position.
+    """Poses, relative to the root, of the bodies on a path from the root; the root's position.
 
-    No other poses are composed, unless q is `Kinematics`.
+    Only the poses of these bodies are composed, unless q is `Kinematics`.
     """
     if isinstance(q, Kinematics):
         kinematics = forward_kinematics(model, q)
         return _take(root_centred(kinematics), path), kinematics.X_PB.p[path[0]]
-    chain = Topology(
+    path_topology = Topology(
         tuple(range(-1, len(path) - 1)),
         *(tuple(widths[i] for i in path) for widths in (model.topology.nqs, model.topology.nvs)),
     )
     X_PB = joint_poses(model, arguments.configuration(model, q), path)
-    return _compose_from_roots(chain, X_PB), X_PB.p[0]
+    return _compose_from_roots(path_topology, X_PB), X_PB.p[0]
 
 
 def _take(X: Pose, rows: np.ndarray) -> Pose:
@@ -313,17 +350,18 @@ def _take(X: Pose, rows: np.ndarray) -> Pose:
 def body_columns(
     model: Model, kinematics: Kinematics, moves: Array | np.ndarray, X_RF: Pose
 ) -> Float[Array, "nv 6"]:
-    """Columns of the Jacobian of a body in a frame F, as rows; `moves` (nb,): who supports it.
+    """Columns of the Jacobian of a body in a frame F, as rows (nv, 6).
 
-    `X_RF`: the pose of F relative to the root of the body's tree, in world axes.
+    `moves` (nb,): the bodies that support the body. `X_RF`: the pose of F relative to the root of
+    the body's tree, in world axes.
     """
     columns = dof_columns(model, centred(root_centred(kinematics), X_RF.p))
-    columns = jnp.where(moves[model.topology.dof_body, None], _in_axes(X_RF.R, columns), 0)
+    columns = jnp.where(moves[model.topology.dof_body, None], in_axes(X_RF.R, columns), 0)
     return independent_force(model, kinematics.q, columns)
 
 
-def _in_axes(R_WR: Array, motions: Array) -> Array:
-    """Motions (n, 6) in the world's axes, in those of a frame R."""
+def in_axes(R_WR: Array, motions: Array) -> Array:
+    """Motions (..., 6) in the axes of a frame R, from motions in world axes."""
     linear, angular = jnp.split(motions, 2, axis=-1)
     return jnp.concatenate([inverse_rotate(R_WR, linear), inverse_rotate(R_WR, angular)], axis=-1)
 
@@ -336,16 +374,16 @@ def external_force(
     wrench: ArrayLike,
     reference: str = "local_world_aligned",
 ) -> Float[Array, "nb 6"]:
-    """The `f_ext` of one wrench on one frame; add several for several.
+    """The `f_ext` (nb, 6) of one wrench on one frame. The sum of several is the `f_ext` of all.
 
-    `wrench` (6,) `[force; moment]` in N and N m, acting on the frame's body, its coordinates and
-    the point of its moment given by `reference` as in `frame_velocity`. Other arguments as for
-    `frame_jacobian`. Returns (nb, 6) in the bodies' own frames; zero for a frame fixed to the
-    world. Raises ArgumentError on a wrong shape or dtype, an unknown frame or reference.
+    `wrench` (6,) `[force; moment]` in N and N m acts on the frame's body. `reference` gives its
+    axes and the point of its moment, as in `frame_velocity`. Other arguments as for
+    `frame_jacobian`. The result is in the frames of the bodies, and zero for a frame that is fixed
+    to the world. Raises ArgumentError for an unknown frame or reference.
     """
     wrench = arguments.array(model, wrench, "wrench", (6,), "6")
-    body, X_BF, at = find_frame(model, q, frame)
-    X_FR = inverse_compose(at.X_RF, _reference_pose(at, reference))
+    body, X_BF, X = find_frame(model, q, frame)
+    X_FR = inverse_compose(X.X_RF, _reference_pose(X, reference))
     f_ext = jnp.zeros((model.nb, 6), model.dtype)
     if body < 0:
         return f_ext

@@ -11,18 +11,24 @@ from ..model import Model, arguments
 from ..model.joint_space import (
     armature_force,
     dissipative_force,
-    joint_poses,
     joint_rates,
     relative_velocities,
 )
 from ..spatial import Pose, apply_inertia, inertia_center_of_mass, transform_inertia
 from ..tree import propagate
-from .kinematics import Kinematics, RootedPose, first_root_centred, forward_kinematics
+from .kinematics import (
+    Kinematics,
+    RootedPose,
+    configuration_of,
+    first_root_centred,
+    forward_kinematics,
+    poses_in_parents,
+)
 
 
 @arguments.compiled
 def total_mass(model: Model) -> Float[Array, ""]:
-    """Mass of all moving bodies in kg; links welded to the world are no part of it."""
+    """Mass of all moving bodies in kg. Links that are welded to the world do not count."""
     return jnp.sum(arguments.robot(model).inertia[:, 0])
 
 
@@ -30,14 +36,13 @@ def total_mass(model: Model) -> Float[Array, ""]:
 def center_of_mass(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "3"]:
     """Centre of mass of all moving bodies, in the world, (3,) in m.
 
-    `q` (nq,) or its `Kinematics`. The origin where the total mass is zero. Raises ArgumentError on
-    a wrong shape or dtype.
+    `q` (nq,) or its `Kinematics`. The result is zero where the total mass is zero.
     """
-    return locate_center_of_mass(model, forward_kinematics(model, q)).X_WF.p
+    return center_of_mass_frame(model, forward_kinematics(model, q)).X_WF.p
 
 
-def locate_center_of_mass(model: Model, kinematics: Kinematics) -> RootedPose:
-    """A frame in world axes at the centre of mass, its position relative to the first root body."""
+def center_of_mass_frame(model: Model, kinematics: Kinematics) -> RootedPose:
+    """The frame with world axes at the centre of mass, relative to the first root body."""
     inertia, origin = _mass_near_root(model, kinematics)
     axes = jnp.eye(3, dtype=model.dtype)
     origin = jnp.where(inertia[0] == 0, 0, origin)
@@ -47,21 +52,21 @@ def locate_center_of_mass(model: Model, kinematics: Kinematics) -> RootedPose:
 def _mass_near_root(
     model: Model, kinematics: Kinematics
 ) -> tuple[Float[Array, "10"], Float[Array, "3"]]:
-    """The inertia of all bodies about the first root body, in world axes, and its position."""
+    """Inertia of all bodies about the first root body, in world axes, and that body's position."""
     inertias = transform_inertia(first_root_centred(model, kinematics), model.inertia)
     origin = kinematics.X_PB.p[0] if model.nb else jnp.zeros(3, model.dtype)
     return jnp.sum(inertias, axis=0), origin
 
 
 @arguments.compiled
-def kinetic_energy(model: Model, q: ArrayLike, v: ArrayLike) -> Float[Array, ""]:
-    """Kinetic energy `v^T M v / 2` in J, the armature's included.
+def kinetic_energy(model: Model, q: ArrayLike | Kinematics, v: ArrayLike) -> Float[Array, ""]:
+    """Kinetic energy `v^T M v / 2` in J, with the energy of the armature.
 
-    `q` (nq,), `v` (nv,). Raises ArgumentError on a wrong shape or dtype.
-    Source: Featherstone (2.67), summed over the bodies.
+    `q` (nq,) or its `Kinematics`, `v` (nv,). Source: Featherstone (2.67), summed over the bodies.
     """
-    q, v = arguments.configuration(model, q), arguments.velocity(model, v)
-    V = propagate(model.topology, joint_poses(model, q), relative_velocities(model, q, v))
+    X = poses_in_parents(model, q)
+    q, v = configuration_of(model, q), arguments.velocity(model, v)
+    V = propagate(model.topology, X, relative_velocities(model, q, v))
     bodies = jnp.sum(V * apply_inertia(model.inertia, V))
     return (bodies + jnp.sum(v * armature_force(model, q, joint_rates(model, q, v)))) / 2
 
@@ -70,22 +75,22 @@ def kinetic_energy(model: Model, q: ArrayLike, v: ArrayLike) -> Float[Array, ""]
 def potential_energy(model: Model, q: ArrayLike | Kinematics) -> Float[Array, ""]:
     """Potential energy of gravity in J, `-m g . c`, zero with the mass at the world's origin.
 
-    `q` (nq,) or its `Kinematics`. Raises ArgumentError on a wrong shape or dtype.
+    `q` (nq,) or its `Kinematics`.
     """
     near, origin = _mass_near_root(model, forward_kinematics(model, q))
     return -jnp.sum((near[1:4] + near[0] * origin) * model.gravity)
 
 
 @arguments.compiled
-def passive_force(model: Model, q: ArrayLike, v: ArrayLike) -> Float[Array, " nv"]:
+def passive_force(model: Model, q: ArrayLike | Kinematics, v: ArrayLike) -> Float[Array, " nv"]:
     """Joint forces of viscous damping and Coulomb friction, (nv,) in N or N m.
 
-    `-(damping v + friction sign(v))` of every joint, with sign(0) = 0; mimic joints' shares are
-    mapped to their leaders. `q` (nq,), `v` (nv,). The algorithms hold it only for a model made by
-    `Model.with_dissipation`; otherwise their results are Pinocchio's, and
-    `tau + passive_force(model, q, v)` is what to pass to `forward_dynamics`. The derivative of the
-    friction in v is zero, at v = 0 too, where it jumps. Raises ArgumentError on a wrong shape or
-    dtype.
+    `-(damping v + friction sign(v))` for each joint, with sign(0) = 0; forces of mimic joints are
+    mapped to the joints that they follow. `q` (nq,) or its `Kinematics`, `v` (nv,). The algorithms
+    include this force only for a model made by `Model.with_dissipation`. For other models their
+    results agree with Pinocchio's; then pass `tau + passive_force(model, q, v)` to
+    `forward_dynamics`. The derivative of the friction in v is zero, also at v = 0, where the
+    friction jumps.
     """
-    q, v = arguments.configuration(model, q), arguments.velocity(model, v)
+    q, v = configuration_of(model, q), arguments.velocity(model, v)
     return -dissipative_force(model, q, v)

@@ -1,4 +1,4 @@
-"""Inertia as it is felt at frames: the Delassus matrix and the operational-space inertia."""
+"""Inertia of the robot at its frames: the Delassus matrix and the operational-space inertia."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ def delassus_matrix(
     frames: tuple[str | int, ...],
     reference: str = "local_world_aligned",
 ) -> Float[Array, "m m"]:
-    """`J M^-1 J^T` of k frames: the accelerations that forces on the frames give them, (6k, 6k).
+    """Delassus matrix `J M^-1 J^T` of k frames, (6k, 6k).
+
+    It maps forces on the frames to the accelerations of the frames that they cause.
 
     - `q` (nq,) or its `Kinematics`; `frames`: a tuple of names or indices in `model.frame_names`;
-    - `reference`: of every Jacobian, as in `frame_jacobian`.
+    - `reference`: the reference of every Jacobian, as in `frame_jacobian`.
 
-    Symmetric, positive semidefinite, in the frames' order, six rows each. Where M is singular the
-    result is not finite. Raises ArgumentError on a wrong shape or dtype, an unknown frame or
-    reference. Source: Featherstone (8.5), as the inverse of the apparent inertia.
+    The matrix is symmetric and positive semidefinite, with six rows per frame in the order of
+    `frames`. Where M is singular the result is not finite. Raises ArgumentError for an unknown
+    frame or reference. Source: Featherstone (8.5), as the inverse of the apparent inertia.
     """
     kinematics = forward_kinematics(model, q)
     names = [arguments.frame_index(model, frame) for frame in frames]
@@ -43,11 +45,11 @@ def operational_space_inertia(
     reference: str = "local_world_aligned",
     damping: ArrayLike = 0.0,
 ) -> Float[Array, "m m"]:
-    """`(J M^-1 J^T + damping 1)^-1` of k frames: their apparent inertia, (6k, 6k).
+    """Operational-space inertia `(J M^-1 J^T + damping 1)^-1` of k frames, (6k, 6k).
 
-    Arguments as for `delassus_matrix`. Where the frames' Jacobian has not full row rank (fewer than
-    six dofs move a frame, or a singular configuration) the result is not finite unless `damping`, a
-    number in 1/kg on every row, is positive. Raises ArgumentError on a wrong shape or dtype, an
+    Arguments as for `delassus_matrix`; `damping` in 1/kg is added to each diagonal entry. Without
+    damping the result is not finite where the Jacobian of the frames has not full row rank: where
+    fewer than six dofs move a frame, or in a singular configuration. Raises ArgumentError for an
     unknown frame or reference. Source: Khatib (1987), equation 51.
     """
     damping = arguments.number(model, damping, "damping")

@@ -1,7 +1,7 @@
-"""Forces and energies as linear functions of the inertial parameters.
+"""Regressors: forces and energies as linear functions of the inertial parameters.
 
-The parameters are the rows of `model.inertia`, one after the other: 10 nb numbers,
-`model.inertia.ravel()`. A regressor does not depend on their values.
+The parameters are the entries of `model.inertia`, `model.inertia.ravel()`, (10 nb,). A regressor
+does not depend on their values.
 """
 
 from __future__ import annotations
@@ -12,23 +12,30 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
+from .._math.linear import matmul
 from ..errors import ArgumentError
 from ..model import Model, arguments
-from ..model.joint_space import independent_force, joint_poses, motion_subspace, relative_velocities
+from ..model.joint_space import independent_force, motion_subspace, relative_velocities
 from ..spatial import Pose, cross_force, inertia_regressor, inverse_rotate, transform_force
 from ..tree import propagate
 from .common_frame import dof_columns, row_products
-from .kinematics import Kinematics, body_motions, forward_kinematics, root_centred
+from .kinematics import (
+    Kinematics,
+    configuration_of,
+    forward_kinematics,
+    motions,
+    poses_in_parents,
+    root_centred,
+)
 from .rnea import gravity_acceleration
 
 
 @arguments.compiled
 def body_regressor(V: ArrayLike, A: ArrayLike) -> Float[Array, "... 6 10"]:
-    """The matrix Y with `Y @ inertia = I A + V x* (I V)`, the force that moves a rigid body.
+    """Regressor Y of one rigid body, (..., 6, 10): `Y @ inertia = I A + V x* (I V)`.
 
     `V`, `A` (..., 6): spatial velocity `[v; w]` and acceleration of the body, in m/s, rad/s, m/s^2
-    and rad/s^2, in the frame that the ten numbers are stated in; leading axes are broadcast.
-    Returns (..., 6, 10). Raises ArgumentError on a wrong shape or dtype.
+    and rad/s^2, in the frame of the inertia; leading axes are broadcast.
     Source: Featherstone (5.9), linear in the inertia; Atkeson, An and Hollerbach (1986).
     """
     V, A = _motion("V", V), _motion("A", A)
@@ -40,49 +47,48 @@ def body_regressor(V: ArrayLike, A: ArrayLike) -> Float[Array, "... 6 10"]:
         raise ArgumentError(
             f"V has shape {V.shape} and A has {A.shape}, expected what can be broadcast"
         ) from None
-    momenta = jnp.swapaxes(inertia_regressor(V), -1, -2)  # (..., 10, 6): of a unit of each number
+    momenta = jnp.swapaxes(
+        inertia_regressor(V), -1, -2
+    )  # (..., 10, 6), for a unit of each parameter
     return inertia_regressor(A) + jnp.swapaxes(cross_force(V[..., None, :], momenta), -1, -2)
 
 
 @arguments.compiled
 def joint_torque_regressor(
-    model: Model, q: ArrayLike, v: ArrayLike, a: ArrayLike
+    model: Model, q: ArrayLike | Kinematics, v: ArrayLike, a: ArrayLike
 ) -> Float[Array, "nv parameters"]:
-    """The matrix Y with `Y @ model.inertia.ravel() = rnea(model, q, v, a)`, armature not included.
+    """Regressor Y of inverse dynamics, (nv, 10 nb), without the armature.
 
-    `q` (nq,), `v` (nv,), `a` (nv,): configuration, velocity, acceleration. Returns (nv, 10 nb), in
-    N or N m over the unit of each parameter; gravity is in it. A dof bears the bodies that it
-    supports: with all body regressors and the columns of S in world axes, `Y = S^T Y_body` wherever
-    the dof supports the body. Raises ArgumentError on a wrong shape or dtype.
-    Source: Atkeson, An and Hollerbach (1986).
+    `Y @ model.inertia.ravel() = rnea(model, q, v, a)`. `q` (nq,) or its `Kinematics`, `v` (nv,),
+    `a` (nv,). The result is in N or N m over the unit of each parameter, and includes gravity. With
+    all body regressors and all columns of S in world axes, `Y = S^T Y_body` where the dof supports
+    the body, and zero elsewhere. Source: Atkeson, An and Hollerbach (1986).
     """
-    q = arguments.configuration(model, q)
-    v = arguments.velocity(model, v)
-    a = arguments.velocity(model, a, "a")
-    topology = model.topology
     kinematics = forward_kinematics(model, q)
-    V, A = body_motions(model, kinematics, v, a, gravity_acceleration(model))
+    v, a = arguments.velocity(model, v), arguments.velocity(model, a, "a")
+    topology = model.topology
+    V, A = motions(model, kinematics, v, a, gravity_acceleration(model))
     X = root_centred(kinematics)
-    forces = transform_force(  # (nb, 10, 6): of a unit of each number, in the world
+    forces = transform_force(  # (nb, 10, 6), for a unit of each parameter, in world axes
         Pose(X.R[:, None], X.p[:, None]), jnp.swapaxes(body_regressor(V, A), -1, -2)
     )
     Y = row_products(dof_columns(model, X), forces.reshape(-1, 6))
-    bears = np.repeat(topology.supports[topology.dof_body], 10, axis=1)
-    return independent_force(model, q, jnp.where(bears, Y, 0))
+    supports = np.repeat(topology.supports[topology.dof_body], 10, axis=1)
+    return independent_force(model, kinematics.q, jnp.where(supports, Y, 0))
 
 
 def summed_sizes(
     model: Model, q: Float[Array, " nq"], v: Float[Array, " nv"], a: Float[Array, " nv"]
 ) -> Float[Array, "nv parameters"]:
-    """Bounds of what is summed in each entry of `joint_torque_regressor`, in the same units.
+    """Bounds of the terms that each entry of `joint_torque_regressor` sums, in the same units.
 
-    An entry that is much smaller than its bound is made of rounding, or of a geometry that is known
-    to few digits. The power of a force [f; n] on a body at p along the motion [v; w] of a dof at p0
-    is at most `|v| |f| + |w| |n| + |w| |f| (|p| + |p0|)`, with positions about the tree's root.
+    An entry much smaller than its bound consists of rounding errors, or of the last digits of the
+    geometry. The power of a force [f; n] on a body at p, for a velocity [v; w] of a dof at p0, is
+    at most `|v| |f| + |w| |n| + |w| |f| (|p| + |p0|)`, with positions about the root of the tree.
     """
     topology = model.topology
     kinematics = forward_kinematics(model, q)
-    V, A = body_motions(model, kinematics, v, a, gravity_acceleration(model))
+    V, A = motions(model, kinematics, v, a, gravity_acceleration(model))
     forces = body_regressor(V, A)  # (nb, 6, 10)
     f, n = (jnp.linalg.norm(x, axis=1).ravel() for x in (forces[:, :3], forces[:, 3:]))
     p = jnp.linalg.norm(root_centred(kinematics).p, axis=-1)
@@ -94,20 +100,22 @@ def summed_sizes(
     if model.velocity_map_is_identity:
         return rows
     G = independent_force(model, q, jnp.eye(len(S), dtype=model.dtype))
-    return jnp.matmul(jnp.abs(G), rows, precision="highest")
+    return matmul(jnp.abs(G), rows)
 
 
 @arguments.compiled
 def kinetic_energy_regressor(
-    model: Model, q: ArrayLike, v: ArrayLike
+    model: Model, q: ArrayLike | Kinematics, v: ArrayLike
 ) -> Float[Array, " parameters"]:
-    """The row y with `y @ model.inertia.ravel() = kinetic_energy(model, q, v)`, armature excepted.
+    """Regressor y of the kinetic energy, (10 nb,), without the armature.
 
-    `q` (nq,), `v` (nv,). Returns (10 nb,), in J over the unit of each parameter. Raises
-    ArgumentError on a wrong shape or dtype. Source: Featherstone (2.67), linear in the inertia.
+    `y @ model.inertia.ravel() = kinetic_energy(model, q, v)`. `q` (nq,) or its `Kinematics`, `v`
+    (nv,). The result is in J over the unit of each parameter.
+    Source: Featherstone (2.67), linear in the inertia.
     """
-    q, v = arguments.configuration(model, q), arguments.velocity(model, v)
-    V = propagate(model.topology, joint_poses(model, q), relative_velocities(model, q, v))
+    X = poses_in_parents(model, q)
+    q, v = configuration_of(model, q), arguments.velocity(model, v)
+    V = propagate(model.topology, X, relative_velocities(model, q, v))
     return jnp.sum(V[:, :, None] * inertia_regressor(V), axis=1).ravel() / 2
 
 
@@ -115,10 +123,11 @@ def kinetic_energy_regressor(
 def potential_energy_regressor(
     model: Model, q: ArrayLike | Kinematics
 ) -> Float[Array, " parameters"]:
-    """The row y with `y @ model.inertia.ravel() = potential_energy(model, q)`.
+    """Regressor y of the potential energy, (10 nb,).
 
-    `q` (nq,) or its `Kinematics`. Returns (10 nb,), in J over the unit of each parameter:
-    `-g . p` a mass and `-R^T g` a mass moment. Raises ArgumentError on a wrong shape or dtype.
+    `y @ model.inertia.ravel() = potential_energy(model, q)`. `q` (nq,) or its `Kinematics`. The
+    result is in J over the unit of each parameter: `-g . p` per mass, `-R^T g` per first moment of
+    mass.
     """
     X_WB = forward_kinematics(model, q).X_WB
     by_mass = -jnp.sum(X_WB.p * model.gravity, axis=-1, keepdims=True)

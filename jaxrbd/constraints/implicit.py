@@ -29,7 +29,7 @@ from jaxtyping import Float
 
 from .._math.linear import REDUNDANT, inverse_factor, matmul, pseudo_inverse
 from ..algorithms.crba import crba
-from ..algorithms.kinematics import Kinematics, body_motions, forward_kinematics
+from ..algorithms.kinematics import Kinematics, forward_kinematics, motions
 from ..algorithms.rnea import bias_force
 from ..errors import ArgumentError
 from ..model import Model, arguments
@@ -187,7 +187,7 @@ def _rows(
 ) -> list[ConstraintRows]:
     _check(constraints)
     kinematics = forward_kinematics(model, q)
-    motion = BodyMotion(kinematics, v, *body_motions(model, kinematics, v, jnp.zeros_like(v)))
+    motion = BodyMotion(kinematics, v, *motions(model, kinematics, v, jnp.zeros_like(v)))
     rows: dict[int, ConstraintRows] = {}
     alike: dict[Any, list[tuple[int, FrameConstraint]]] = {}
     for i, constraint in enumerate(constraints):

@@ -16,15 +16,15 @@ from ..algorithms.centroidal import centroidal_momentum_matrix
 from ..algorithms.kinematics import (
     Kinematics,
     RootedPose,
-    body_motions,
     external_force,
     forward_kinematics,
     frame_jacobian,
+    motions,
     relative_pose,
     root_centred,
     root_positions,
 )
-from ..algorithms.mass import locate_center_of_mass
+from ..algorithms.mass import center_of_mass_frame
 from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..spatial import (
@@ -153,7 +153,7 @@ class State(eqx.Module):
 
     def center_of_mass(self, frame: str = WORLD) -> Point:
         """The centre of mass of all moving bodies."""
-        com = locate_center_of_mass(self.model, self.kinematics)
+        com = center_of_mass_frame(self.model, self.kinematics)
         X_FC = relative_pose(self._pose(frame), com)
         return Point(X_FC.p, frame=frame)
 
@@ -169,7 +169,7 @@ class State(eqx.Module):
     def momentum_matrix(self, frame: str = WORLD) -> MomentumMatrix:
         """The A (6, nv) with `A @ v == momentum(frame)`."""
         about_com = centroidal_momentum_matrix(self.model, self.kinematics)
-        com = locate_center_of_mass(self.model, self.kinematics)
+        com = center_of_mass_frame(self.model, self.kinematics)
         X_FC = relative_pose(self._pose(frame), com)
         return MomentumMatrix(transform_force(X_FC, about_com.T).T, frame=frame)
 
@@ -233,6 +233,6 @@ def _of_frames(model: Model, kinematics: Kinematics, v: Array, a: Array):
         still = jnp.zeros((1, 6), model.dtype)
         return inverse_transform_motion(X_BF, jnp.concatenate([motions, still])[bodies])
 
-    V, A = body_motions(model, kinematics, v, a)
+    V, A = motions(model, kinematics, v, a)
     X_RF = compose(jax.tree.map(lambda x: x[bodies], X_RB), X_BF)
     return RootedPose(X_RF, roots[bodies]), of_frames(V), of_frames(A)

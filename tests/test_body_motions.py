@@ -1,0 +1,88 @@
+"""Quantities of all bodies and all frames at once: velocities, joint forces, placements."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxrbd as rbd
+from jaxrbd import spatial
+from jaxrbd.model.joint_space import generalized_force, relative_velocities
+from support import zoo
+from support.zoo import close
+
+MODELS = [zoo.small, zoo.coupled, zoo.following]
+robots = pytest.mark.parametrize("make", MODELS, ids=lambda make: make.__name__)
+
+
+@robots
+def test_bodies_move_as_their_frames(make):
+    model = make()
+    q, v, a, _ = zoo.state(model)
+    V, A = rbd.body_motions(model, q, v, a)
+    bodies = np.array(model.frame_bodies)
+
+    def frames(index):
+        return (
+            rbd.frame_velocity(model, q, v, index, "local"),
+            rbd.frame_acceleration(model, q, v, a, index, "local"),
+        )
+
+    for index in np.flatnonzero(bodies >= 0)[::2]:
+        X_BF = jax.tree.map(lambda x: x[index], model.frame_pose)
+        found = frames(int(index))
+        for of_body, of_frame in zip((V, A), found):
+            close(spatial.inverse_transform_motion(X_BF, of_body[bodies[index]]), of_frame, 1e-12)
+
+
+@robots
+def test_joint_wrenches_carry_the_bodies(make):
+    """Newton and Euler, body by body: its joint, its children's joints, gravity and f_ext."""
+    model = make()
+    q, v, a, f_ext = zoo.state(model)
+    W = rbd.joint_wrenches(model, q, v, a, f_ext)
+    kinematics = rbd.forward_kinematics(model, q)
+    V, A = rbd.body_motions(model, kinematics, v, a)
+    weight = jnp.concatenate([model.gravity, jnp.zeros(3)])
+    for body in range(model.nb):
+        X_WB, I = (jax.tree.map(lambda x: x[body], x) for x in (kinematics.X_WB, model.inertia))
+        g = spatial.inverse_transform_motion(spatial.Pose(X_WB.R, 0 * X_WB.p), weight)
+        needed = spatial.apply_inertia(I, A[body] - g)
+        needed = needed + spatial.cross_force(V[body], spatial.apply_inertia(I, V[body]))
+        given = W[body] + f_ext[body]
+        for child in model.topology.children[body]:
+            X_BC = jax.tree.map(lambda x: x[child], kinematics.X_PB)
+            given = given - spatial.transform_force(X_BC, W[child])
+        close(given, needed, 1e-10)
+
+
+@robots
+def test_joint_wrenches_drive_the_joints(make):
+    """Their power over the joints is the power of tau, but for the armature's."""
+    model = make()
+    q, v, a, f_ext = zoo.state(model)
+    W = rbd.joint_wrenches(model, q, v, a, f_ext)
+    power = jnp.sum(W * relative_velocities(model, q, v))
+    close(power, generalized_force(model, q, W) @ v, 1e-10)
+    bare = jax.tree.map(lambda x: x, model)
+    bare = bare.__class__(**{**vars(bare), "armature": 0 * bare.armature})
+    close(power, rbd.rnea(bare, q, v, a, f_ext) @ v, 1e-10)
+
+
+@robots
+def test_all_frames_are_placed_as_each(make):
+    model = make()
+    q = zoo.state(model)[0]
+    all_frames = jax.jit(rbd.frame_placements)(model, q)
+    each = [rbd.frame_placement(model, q, index) for index in range(len(model.frame_names))]
+    chex.assert_trees_all_close(
+        all_frames, jax.tree.map(lambda *x: jnp.stack(x), *each), atol=1e-13
+    )
+
+
+def test_children_are_those_whose_parent_it_is():
+    topology = zoo.everywhere().topology
+    for body, children in enumerate(topology.children):
+        assert list(children) == [i for i, p in enumerate(topology.parents) if p == body]
+    assert sum(map(len, topology.children)) == sum(p >= 0 for p in topology.parents)

@@ -1,0 +1,57 @@
+"""Every algorithm takes the `Kinematics` of a configuration in place of q, and gives the same."""
+
+import inspect
+
+import chex
+import jax
+import pytest
+
+import jaxrbd as rbd
+from support import zoo
+from support.algorithms import ALGORITHMS, PUBLIC
+
+# These take a configuration to move it on its manifold, and compute no poses.
+ON_THE_MANIFOLD = {"configuration_rate", "integrate"}
+TAKE_Q = [
+    name
+    for name in rbd.algorithms.__all__
+    if "q" in getattr(inspect.signature(PUBLIC[name]), "parameters", ())
+    and not inspect.isclass(PUBLIC[name])
+]
+
+
+@pytest.mark.parametrize("name", TAKE_Q)
+def test_the_annotation_says_so(name):
+    assert "Kinematics" in str(inspect.signature(PUBLIC[name]).parameters["q"].annotation)
+
+
+@pytest.mark.parametrize("name", sorted(set(TAKE_Q) & set(ALGORITHMS)))
+def test_kinematics_in_place_of_the_configuration(name):
+    model = zoo.small()
+    q, *operands = zoo.state(model)
+
+    @jax.jit
+    def both(model, q, *operands):
+        kinematics = rbd.forward_kinematics(model, q)
+        return tuple(ALGORITHMS[name](model, x, *operands) for x in (q, kinematics))
+
+    chex.assert_trees_all_close(*both(model, q, *operands), rtol=1e-12, atol=1e-12)
+
+
+def loops(function, *operands):
+    return jax.jit(function).lower(*operands).as_text().count("stablehlo.while")
+
+
+def test_one_forward_pass_for_several_quantities():
+    """The poses are composed once, by whoever calls several algorithms, and by forward dynamics."""
+    model = zoo.small()
+    q, v, u, _ = zoo.state(model)
+
+    def several(q):
+        return rbd.crba(model, q), rbd.com_jacobian(model, q), rbd.rnea(model, q, v, u)
+
+    apart = loops(several, q)
+    assert loops(lambda q: several(rbd.forward_kinematics(model, q)), q) == apart - 1
+    kinematics = rbd.forward_kinematics(model, q)
+    apart = loops(lambda q: rbd.forward_dynamics(model, q, v, u), q)
+    assert loops(lambda k: rbd.forward_dynamics(model, k, v, u), kinematics) == apart - 1
