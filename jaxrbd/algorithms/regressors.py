@@ -38,7 +38,7 @@ def body_regressor(V: ArrayLike, A: ArrayLike) -> Float[Array, "... 6 10"]:
     and rad/s^2, in the frame of the inertia; leading axes are broadcast.
     Source: Featherstone (5.9), linear in the inertia; Atkeson, An and Hollerbach (1986).
     """
-    V, A = _motion("V", V), _motion("A", A)
+    V, A = _spatial_vector("V", V), _spatial_vector("A", A)
     if V.dtype != A.dtype:
         raise ArgumentError(f"V has dtype {V.dtype} and A has {A.dtype}, expected one for both")
     try:
@@ -136,7 +136,7 @@ def potential_energy_regressor(
     return jnp.concatenate([by_mass, by_moment, by_rotation], axis=-1).ravel()
 
 
-def _motion(name: str, given: ArrayLike) -> Array:
+def _spatial_vector(name: str, given: ArrayLike) -> Array:
     """A spatial vector (..., 6) of a floating dtype."""
     x = jnp.asarray(given)
     if x.shape[-1:] != (6,):
