@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -10,6 +11,8 @@ from ..joints import Prismatic, Revolute
 from ..model.description import Mimic
 from .adapters import Unsupported
 from .robots import Robot
+
+_TYPES = {Revolute: "continuous", Prismatic: "prismatic"}
 
 
 def urdf(robot: Robot) -> str:
@@ -24,14 +27,14 @@ def urdf(robot: Robot) -> str:
         if link.inertia[0] > 0:
             _inertial(element, link.inertia)
     for joint in robot.joints:
-        if not isinstance(joint.kind, (Revolute, Prismatic)) or np.any(joint.armature):
+        kind: Any = joint.kind
+        if type(kind) not in _TYPES or np.any(joint.armature):
             raise Unsupported(f"URDF has no joint such as {joint.name}")
-        kind = "continuous" if isinstance(joint.kind, Revolute) else "prismatic"
-        element = ElementTree.SubElement(root, "joint", name=joint.name, type=kind)
+        element = ElementTree.SubElement(root, "joint", name=joint.name, type=_TYPES[type(kind)])
         ElementTree.SubElement(element, "parent", link=joint.parent or "world")
         ElementTree.SubElement(element, "child", link=joint.child)
         _origin(element, joint.placement[:3, 3], _rpy(joint.placement[:3, :3]))
-        axis = np.asarray(joint.kind.axis) / np.linalg.norm(joint.kind.axis)
+        axis = np.asarray(kind.axis) / np.linalg.norm(kind.axis)
         ElementTree.SubElement(element, "axis", xyz=_text(axis))
         limits = {"lower": "-100", "upper": "100", "effort": "1000", "velocity": "1000"}
         ElementTree.SubElement(element, "limit", limits)

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import ArgumentError, InertiaWarning, ModelError
-from ..joints import Custom, Joint
+from ..joints import Joint
 from ..spatial import Pose
 from ..topology import Topology
 from .checks import checked, inertia_faults
@@ -257,7 +257,7 @@ def _stacked(bodies: list[_Body], frames: list[_Frame], gravity: np.ndarray, nam
     topology = Topology(
         parents=tuple(body.parent for body in bodies),
         nqs=tuple(kind.nq for kind in kinds),
-        nvs=tuple(6 if isinstance(kind, Custom) else kind.nv for kind in kinds),
+        nvs=tuple(kind.tree_nv for kind in kinds),
     )
     of_kind: dict[Any, list[int]] = {}
     for i, kind in enumerate(kinds):

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from ..errors import ModelError
-from ..joints import Custom, Joint
-from ..spatial import pose_matrix
+from ..joints import evaluate, is_rotation
 from .description import DOF_FIELDS, POSITION_FIELDS, Follow, JointSpec, Link, stages
 
 
@@ -87,7 +85,7 @@ def _check_joint(joint: JointSpec) -> JointSpec:
         numbers = {"placement": _rigid(joint.placement)}
         parts = stages(joint.kind)
         for stage in parts:
-            _check_parameters(stage)
+            stage.check_parameters()
         nq, nv = sum(s.nq for s in parts), sum(s.nv for s in parts)
         for field, default in POSITION_FIELDS.items():
             numbers[field] = _sized(joint, field, default, nq)
@@ -113,62 +111,9 @@ def _rigid(placement: np.ndarray) -> np.ndarray:
         raise ValueError(f"placement has shape {H.shape}, expected (4, 4)")
     if not np.all(np.isfinite(H)):
         raise ValueError("placement is not finite")
-    R = H[:3, :3]
-    rotation = np.allclose(R @ R.T, np.eye(3), atol=1e-6) and np.linalg.det(R) > 0
-    if not rotation or not np.array_equal(H[3], [0, 0, 0, 1]):
+    if not is_rotation(H[:3, :3]) or not np.array_equal(H[3], [0, 0, 0, 1]):
         raise ValueError("placement is no rigid pose [[R, p], [0, 0, 0, 1]] with R a rotation")
     return H
-
-
-def _check_parameters(stage: Joint) -> None:
-    if isinstance(stage, Custom):
-        _check_custom(stage)
-        return
-    for field, given in vars(stage).items():
-        value = np.asarray(given, dtype=float)
-        if not np.all(np.isfinite(value)):
-            raise ValueError(f"{field} {value} is not finite")
-        if field == "axis" and value.shape != (3,):
-            raise ValueError(f"axis has shape {value.shape}, expected (3,)")
-        if field == "axis" and not np.any(value):
-            raise ValueError("axis is zero")
-
-
-def _check_custom(joint: Custom) -> None:
-    """Its functions give a pose and the derivative of that pose, at two configurations."""
-    single = jnp.result_type(float) == jnp.float32
-    at_rest = jnp.asarray(joint.neutral())
-    for q in (at_rest, at_rest + 0.3 * jnp.cos(jnp.arange(1.0, joint.nv + 1))):
-        pose = _call(joint.motion, q, "motion")
-        shapes = tuple(np.shape(getattr(pose, part, ())) for part in "Rp")
-        if shapes != ((3, 3), (3,)):
-            raise ValueError(f"motion gives {pose!r}, expected a Pose of (3, 3) and (3,)")
-        _rigid(np.array(pose_matrix(pose), float))
-        if joint.tangent_map is None:
-            continue
-        expected = np.asarray(dataclasses.replace(joint, tangent_map=None).tangent(q)).T
-        tangent = np.asarray(_call(joint.tangent_map, q, "tangent_map"))
-        if tangent.shape != expected.shape:
-            raise ValueError(f"tangent_map gives {tangent.shape}, expected {expected.shape}")
-        if not np.allclose(tangent, expected, rtol=0, atol=1e-3 if single else 1e-8):
-            raise ValueError(
-                f"tangent_map is not the derivative of motion at q = {q}: "
-                f"{tangent.tolist()}, expected {expected.tolist()}"
-            )
-
-
-def _call(function: Callable, coordinates: Array, name: str):
-    """The function's value. Raises ValueError where it fails on coordinates of this number."""
-    try:
-        function(np.asarray(coordinates))  # NumPy minds an index out of range, which JAX clamps
-    except IndexError as fault:
-        raise ValueError(f"{name} fails on coordinates {coordinates.shape}: {fault}") from None
-    except Exception:  # it need not take NumPy's arrays
-        pass
-    try:
-        return function(coordinates)
-    except (TypeError, ValueError, AttributeError, IndexError) as fault:
-        raise ValueError(f"{name} fails on coordinates {coordinates.shape}: {fault}") from None
 
 
 def _sized(joint: JointSpec, field: str, default: float, size: int) -> np.ndarray:
@@ -270,7 +215,7 @@ def _check_follow(joint: JointSpec, follow: Follow, by_name: dict[str, JointSpec
             fault = f"follows joint {name!r}, which has not one dof"
     if fault is None:
         try:
-            value = np.asarray(_call(follow.function, jnp.zeros(len(follow.joints)), "function"))
+            value = np.asarray(evaluate(follow.function, jnp.zeros(len(follow.joints)), "function"))
         except ValueError as error:
             fault = str(error)
         else:

@@ -29,7 +29,6 @@ from jaxtyping import Float
 
 from .._math.components import halves
 from .._math.rows import merge_rows, take_rows
-from ..joints import Custom
 from ..spatial import Pose, transform_motion
 from ..topology import Topology
 from .model import JointGroup, Model, joint_groups, joint_groups_of
@@ -82,10 +81,10 @@ def subspaces_by_kind(
     coordinates = joint_coordinates(model, q)
     found = []
     for group in joint_groups(model):
-        if isinstance(group.joint, Custom):
-            S = group.joint.tangent(coordinates[group.index["q"]])
-        else:
+        if group.joint.tree_rates_are_velocities:
             S = jnp.asarray(group.joint.subspace(), model.dtype)
+        else:
+            S = group.joint.velocity_subspace(coordinates[group.index["q"]])
         found.append((group, jnp.broadcast_to(S, (len(group.bodies), group.joint.nv, 6))))
     return found
 
@@ -163,34 +162,33 @@ def tree_rates(
 ) -> Float[Array, " nv_tree"]:
     """`G v`: the velocities of the tree's degrees of freedom, one a row of S."""
     rates = joint_rates(model, q, v)
-    if not model.has_custom_joints:
+    if model.tree_rates_are_velocities:
         return rates
     coordinates = joint_coordinates(model, q)
 
-    def along_rows(group: JointGroup) -> Array:
-        own = take_rows(rates, group.index["v"])
-        if not isinstance(group.joint, Custom):
-            return own
-        return jnp.sum(group.joint.tangent(coordinates[group.index["q"]]) * own[..., None], axis=-2)
+    def group_rates(group: JointGroup) -> Array:
+        v_group = take_rows(rates, group.index["v"])
+        if group.joint.tree_rates_are_velocities:
+            return v_group
+        return group.joint.tree_rates(coordinates[group.index["q"]], v_group)
 
-    return _merge_groups(model, along_rows, "S", ())
+    return _merge_groups(model, group_rates, "S", ())
 
 
 def independent_force(
     model: Model, q: Float[Array, " nq"], rows: Float[Array, "nv_tree ..."]
 ) -> Float[Array, "nv ..."]:
     """`G^T rows`: from generalised forces on the tree's dofs, along the first axis."""
-    if model.has_custom_joints:
+    if not model.tree_rates_are_velocities:
         coordinates = joint_coordinates(model, q)
 
-        def along_joints(group: JointGroup) -> Array:
-            own = take_rows(rows, group.index["S"])
-            if not isinstance(group.joint, Custom):
-                return own
-            tangent = group.joint.tangent(coordinates[group.index["q"]])
-            return jnp.einsum("nij,nj...->ni...", tangent, own, precision="highest")
+        def group_forces(group: JointGroup) -> Array:
+            f_group = take_rows(rows, group.index["S"])
+            if group.joint.tree_rates_are_velocities:
+                return f_group
+            return group.joint.joint_force(coordinates[group.index["q"]], f_group)
 
-        rows = _merge_groups(model, along_joints, "v", rows.shape[1:])
+        rows = _merge_groups(model, group_forces, "v", rows.shape[1:])
     return rows if model.coupling is None else model.coupling.force(q, rows)
 
 

@@ -26,8 +26,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import ModelError
-from ..joints import Custom, Joint, subspace_rows
-from ..spatial import pose_matrix
+from ..joints import Joint, generic_coordinates, subspace_rows
+from ..spatial import Pose, pose_matrix
 from .description import Follow, JointSpec, Link, Mimic, stages
 
 # A joint is unresisted where the square root of the inertia that it feels is at most this fraction
@@ -220,13 +220,14 @@ class _Tree:
 
     def _motion(self, stage: Joint, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The rows (nv, 6) of S, and the pose (4, 4) of the child in the joint's fixed side."""
-        if isinstance(stage, Custom):
-            self.rounding = max(self.rounding, _jax_rounding())
-            at = jnp.asarray(q)
-            S, pose = stage.tangent(at), stage.motion(at)
-            return np.asarray(S, float), np.array(pose_matrix(pose), float)
-        S = subspace_rows(stage)
-        return S, _exponential(q @ S)
+        if stage.tree_rates_are_velocities:
+            S = subspace_rows(stage)
+            return S, _exponential(q @ S)
+        self.rounding = max(self.rounding, _jax_rounding())
+        q_jax = jnp.asarray(q)
+        origin = Pose(jnp.eye(3, dtype=q_jax.dtype), jnp.zeros(3, q_jax.dtype))
+        S, pose = stage.velocity_subspace(q_jax), stage.pose(origin, q_jax)
+        return np.asarray(S, float), np.array(pose_matrix(pose), float)
 
 
 def _parents_first(joints: Sequence[JointSpec]) -> list[JointSpec]:
@@ -263,10 +264,10 @@ def _link_rows(links: Sequence[Link], columns: int) -> dict[str, _Rows]:
 
 
 def _irregular(stage: Joint, rng: np.random.Generator) -> np.ndarray:
-    """Coordinates of a generic configuration; those of a `Custom` are known to be legal."""
-    if isinstance(stage, Custom):
-        return 0.3 * np.cos(np.arange(1.0, stage.nv + 1))
-    return rng.uniform(0.2, 1.2, stage.nv)
+    """Coordinates with irregular values, at which a `Custom` joint is known to be valid."""
+    if stage.tree_rates_are_velocities:
+        return rng.uniform(0.2, 1.2, stage.nv)
+    return generic_coordinates(stage.nv)
 
 
 def _jax_rounding() -> float:

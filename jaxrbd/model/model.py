@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from .._math.rows import take_rows
 from ..errors import ArgumentError, ModelError
-from ..joints import Custom, Joint
+from ..joints import Joint
 from ..spatial import Pose
 from ..topology import Topology
 from .coupling import Coupling
@@ -114,7 +114,7 @@ class Model(eqx.Module):
 
     @property
     def joint_nvs(self) -> tuple[int, ...]:
-        """Number of velocities of each joint: of rows of S, but for a `joints.Custom`."""
+        """Number of velocities of each joint; `topology.nvs` counts rows of S."""
         widths = np.zeros(self.nb, int)
         for joint, bodies in zip(self.joints, self.joint_bodies):
             widths[list(bodies)] = joint.nv
@@ -122,21 +122,23 @@ class Model(eqx.Module):
 
     @property
     def velocity_map_is_identity(self) -> bool:
-        """Whether v is the velocities of the tree's dofs: no joint follows others, none is Custom.
+        """Whether the velocity map G is the identity: the tree rates are v.
 
-        The velocity map G turns v into the velocities of the tree's dofs; see `joint_space`.
+        G turns v into the tree rates; see `joint_space`. It is the identity where no joint follows
+        others and no joint is a `joints.Custom`.
         """
-        return self.coupling is None and not self.has_custom_joints
+        return self.coupling is None and self.tree_rates_are_velocities
 
     @property
-    def has_custom_joints(self) -> bool:
-        """Whether a joint is a `joints.Custom`."""
-        return any(isinstance(joint, Custom) for joint in self.joints)
+    def tree_rates_are_velocities(self) -> bool:
+        """Whether the tree rates of every joint are its velocities; see `joints.Joint`."""
+        return all(joint.tree_rates_are_velocities for joint in self.joints)
 
     @property
     def velocity_map_is_constant(self) -> bool:
         """Whether the velocity map G does not depend on q."""
-        return not (self.has_custom_joints or (self.coupling and self.coupling.followers))
+        followers = self.coupling is not None and self.coupling.followers
+        return self.tree_rates_are_velocities and not followers
 
     @property
     def quaternions(self) -> tuple[tuple[str, int], ...]:
