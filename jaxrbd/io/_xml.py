@@ -14,13 +14,15 @@ import math
 import os
 import re
 from pathlib import Path
-from typing import TypeAlias
-
-import lxml.etree as etree  # spelt so, pyright finds the compiled module
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError, RobotFileError
 
-Element: TypeAlias = etree._Element
+# lxml is imported where a file is read: `import jaxrbd` does not need it.
+if TYPE_CHECKING:
+    from lxml.etree import XMLParser, _Element as Element
+else:
+    Element = Any
 
 # Possessive, so that a long prolog without a DOCTYPE is walked through once.
 _DOCTYPE = re.compile(r"(?:\s++|<\?.*?\?>|<!--.*?-->)*+<!DOCTYPE", re.DOTALL)
@@ -143,6 +145,8 @@ def parse_document(path_or_text: str | os.PathLike[str]) -> Document:
     Raises `ArgumentError` for anything but a path or a string, `RobotFileError` for a file that
     cannot be read, is not UTF-8, is not well-formed, holds a DOCTYPE or is unexpanded xacro.
     """
+    import lxml.etree as etree  # in this form pyright finds the compiled module
+
     file, text = _read(path_or_text)
     if not text.strip():
         raise RobotFileError("the file is empty", file=file, line=1)
@@ -170,7 +174,9 @@ def local_name(element: Element) -> str:
     return name if element.prefix is None else f"{element.prefix}:{name}"
 
 
-def _strict_parser() -> etree.XMLParser:
+def _strict_parser() -> XMLParser:
+    import lxml.etree as etree
+
     return etree.XMLParser(
         encoding="utf-8",
         resolve_entities=False,
