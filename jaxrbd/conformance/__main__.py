@@ -63,9 +63,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--order", type=int, choices=(1, 2, 3), help="the highest order of derivatives")
     add("--kinds", nargs="+", choices=tuple(KINDS), metavar="KIND", help=", ".join(KINDS))
-    add("--quantities", nargs="+", choices=QUANTITIES, default=QUANTITIES, metavar="QUANTITY")
-    add("--modes", nargs="+", choices=MODES, default=MODES, metavar="MODE")
-    add("--precisions", nargs="+", choices=PRECISIONS, default=PRECISIONS, metavar="PRECISION")
+    for option, labels, metavar in (
+        ("--quantities", QUANTITIES, "QUANTITY"),
+        ("--modes", MODES, "MODE"),
+        ("--precisions", PRECISIONS, "PRECISION"),
+    ):
+        help = ", ".join(labels)
+        add(option, nargs="+", choices=labels, default=labels, metavar=metavar, help=help)
     add("--state", default="", metavar="TEXT", help="only states whose name contains TEXT")
     add("--details", action="store_true", help="list every case that is not correct")
     add("--json", metavar="FILE", help="write all errors to FILE")
