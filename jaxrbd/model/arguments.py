@@ -280,10 +280,10 @@ def compiled(
         return functools.partial(compiled, static_argnames=static_argnames, checks=checks)
     jitted: Any = jax.jit(function, static_argnames=static_argnames)
     places = {name: place for place, name in enumerate(inspect.signature(function).parameters)}
-    by_name: dict[str, Check] = {n: unit_quaternions for n in CONFIGURATIONS if n in places}
-    by_name.update(checks or {})
-    each = [(places[name], name, check) for name, check in by_name.items()]
-    if not each:
+    named_checks: dict[str, Check] = {n: unit_quaternions for n in CONFIGURATIONS if n in places}
+    named_checks.update(checks or {})
+    placed_checks = [(places[name], name, check) for name, check in named_checks.items()]
+    if not placed_checks:
         return jitted
 
-    return Compiled(function, jitted, each)
+    return Compiled(function, jitted, placed_checks)

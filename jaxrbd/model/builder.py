@@ -221,14 +221,14 @@ def _check_range(bodies: list[_Body], frames: list[_Frame], dtype: np.dtype) -> 
     by_name = {joint.name: i for i, joint in enumerate(joints)}
     for body in bodies:
         joint = body.joint
-        numbers = {
+        values = {
             "placement": body.placement,
             **{field: getattr(joint, field) for field in ("damping", "friction", "armature")},
             **{field: getattr(body.kind, field, 0.0) for field in ("axis", "pitch")},
         }
         if isinstance(joint.mimic, Mimic):
-            _, *numbers["mimic, with the joints that it follows,"] = _leader(joints, by_name, joint)
-        for what, x in numbers.items():
+            _, *values["mimic, with the joints that it follows,"] = _leader(joints, by_name, joint)
+        for what, x in values.items():
             if not _fits(x, dtype):
                 raise ModelError(
                     f"joint {joint.name!r}: its {what} is beyond the range of {dtype.name}",
@@ -269,7 +269,7 @@ def _stacked(bodies: list[_Body], frames: list[_Frame], gravity: np.ndarray, nam
     for i, kind in enumerate(kinds):
         groups.setdefault(jax.tree.structure(kind), []).append(i)
     independent = [joint for joint in joints if joint.mimic is None]
-    numbers = {
+    values = {
         "placement": _poses([body.placement for body in bodies]),
         "inertia": np.array([body.inertia for body in bodies]).reshape(-1, 10),
         "joints": tuple(_stack([kinds[i] for i in index]) for index in groups.values()),
@@ -286,7 +286,7 @@ def _stacked(bodies: list[_Body], frames: list[_Frame], gravity: np.ndarray, nam
     }
     dtype = jnp.result_type(float)
     with np.errstate(over="ignore"):  # only limits can overflow: `_check_range` has run
-        leaves = jax.tree.map(lambda x: jnp.asarray(x, dtype), numbers)
+        leaves = jax.tree.map(lambda x: jnp.asarray(x, dtype), values)
     return Model(
         **leaves,
         topology=topology,

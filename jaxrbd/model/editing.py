@@ -113,9 +113,9 @@ def append_model(
     if frame is not None and frame not in model.frame_names:
         raise ArgumentError(unknown_name(model, "frame", str(frame), model.frame_names))
     if model.dissipative != other.dissipative:
-        on, off = ("model", "other") if model.dissipative else ("other", "model")
+        first, second = ("model", "other") if model.dissipative else ("other", "model")
         raise ArgumentError(
-            f"{on} has dissipation on and {off} has it off, expected both on or both off: see "
+            f"{first} has dissipation on and {second} has it off, expected the same of both: see "
             f"Model.with_dissipation"
         )
     mount = np.eye(4) if placement is None else np.asarray(placement, dtype=float)

@@ -31,7 +31,7 @@ from .._math.components import halves
 from .._math.rows import merge_rows, take_rows
 from ..spatial import Pose, transform_motion
 from ..topology import Topology
-from .model import JointGroup, Model, joint_groups, joint_groups_of
+from .model import JointGroup, Model, joint_groups, joint_groups_with_bodies
 
 
 def joint_poses(model: Model, q: Float[Array, " nq"], bodies: np.ndarray | None = None) -> Pose:
@@ -40,7 +40,7 @@ def joint_poses(model: Model, q: Float[Array, " nq"], bodies: np.ndarray | None 
     `bodies`: the bodies to include, in increasing order (default all).
     """
     q = joint_coordinates(model, q)
-    groups = joint_groups(model) if bodies is None else joint_groups_of(model, bodies)
+    groups = joint_groups(model) if bodies is None else joint_groups_with_bodies(model, bodies)
     R, p = [], []
     for group in groups:
         n = len(group.bodies)
@@ -61,7 +61,7 @@ def motion_subspace(
     - `bodies`: the bodies to include, in increasing order (default all). X has one pose per body in
       `bodies`.
     """
-    groups = joint_groups(model) if bodies is None else joint_groups_of(model, bodies)
+    groups = joint_groups(model) if bodies is None else joint_groups_with_bodies(model, bodies)
     rows, dofs = [], []
     for group in groups:
         n, width = group.index["S"].shape

@@ -173,8 +173,8 @@ class _Tree:
         _, s, Vt = np.linalg.svd(_scaled(columns, bound))
         free = np.linalg.norm(Vt[np.sum(s > self.rounding) :], axis=0)
         moving = [name for name, moves in zip(self.shared, mask) if moves]
-        most = np.max(free, initial=0)
-        return {name: 1 for name, part in zip(moving, free) if part > most / 2}
+        largest = np.max(free, initial=0)
+        return {name: 1 for name, part in zip(moving, free) if part > largest / 2}
 
     def _move(self, rng: np.random.Generator) -> None:
         """Choose the configuration; set S and the pose of each joint stage, and the slopes."""

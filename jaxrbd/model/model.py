@@ -246,7 +246,7 @@ def joint_groups(model: Model) -> list[JointGroup]:
     return groups
 
 
-def joint_groups_of(model: Model, bodies: np.ndarray) -> list[JointGroup]:
+def joint_groups_with_bodies(model: Model, bodies: np.ndarray) -> list[JointGroup]:
     """The joints that move the given bodies, by kind."""
     groups = []
     for group in joint_groups(model):
