@@ -135,7 +135,7 @@ def test_functions_are_not_saved(tmp_path):
         ({"gravity": jnp.zeros(3, jnp.float32)}, "gravity is float32, expected"),
         ({"gravity": jnp.zeros(2)}, r"gravity has shape \(2,\), expected \(3,\)"),
         ({"gravity": jnp.zeros(())}, r"gravity has shape \(\), expected \(3,\)"),
-        ({"damping": None}, "is not as build_model makes models"),
+        ({"damping": None}, "differs from models of build_model"),
         ({"gravity": jnp.zeros((2, 3)), "inertia": jnp.zeros((4, 3, 10))}, "leading axes"),
     ],
 )

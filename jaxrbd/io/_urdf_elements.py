@@ -32,9 +32,7 @@ def read_link(doc: Document, element: Element, name: str) -> Link:
         for attribute in ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")
     )
     about_com = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
-    with np.errstate(
-        over="ignore", invalid="ignore"
-    ):  # the builder rejects values that are not finite
+    with np.errstate(over="ignore", invalid="ignore"):  # the builder rejects infinity and NaN
         return Link(name, link_inertia(kilograms, pose[:3, 3], about_com, pose[:3, :3]))
 
 
