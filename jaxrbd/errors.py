@@ -1,4 +1,4 @@
-"""The package's own exceptions: each names the thing at fault and what was expected of it."""
+"""The exceptions of the package."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ class ArgumentError(JaxRBDError, ValueError):
 
 
 class FrameError(ArgumentError):
-    """Quantities of `jaxrbd.frames` do not fit together: the message names operation and frames."""
+    """The frames of quantities of `jaxrbd.frames` do not match in an operation."""
 
 
 class ModelError(JaxRBDError, ValueError):
     """A description of a robot is inconsistent.
 
-    `link` and `joint` hold the name of the element at fault where there is one, so that a reader
-    of files can add the line it stands on.
+    Attributes: `link` and `joint`, the name of the link or joint at fault, or None.
     """
 
     def __init__(self, message: str, *, link: str | None = None, joint: str | None = None):
@@ -51,9 +50,9 @@ class RobotFileError(ModelError):
 
 
 class SavedFileError(JaxRBDError, ValueError):
-    """A file is not what `save_model` or `save_program` wrote; the message starts with its path.
+    """A file is no valid file of `save_model` or `save_program`; the message starts with its path.
 
-    It is foreign, truncated, altered, of a newer version, or it contradicts itself.
+    It has another format, is truncated or altered, has a newer version, or contradicts itself.
     """
 
     def __init__(self, message: str, *, file: str):
@@ -62,8 +61,8 @@ class SavedFileError(JaxRBDError, ValueError):
 
 
 class InertiaWarning(UserWarning):
-    """The inertias of a robot are at fault, although it can be loaded.
+    """The inertias of a robot are wrong, but the model can be built.
 
-    Some links have an inertia that no rigid body can have; or the mass matrix is singular in every
-    configuration, and then forward dynamics gives NaN or meaningless values.
+    No rigid body can have the inertia of a link, or the mass matrix is singular in every
+    configuration. In the second case forward dynamics gives NaN or meaningless values.
     """

@@ -1,14 +1,14 @@
-"""The joint contract, and one class a kind.
+"""The joint contract, and one class per joint kind.
 
-A joint kind knows its pose, its motion subspace and its configuration manifold, and nothing of
-trees. An instance holds the parameters of one joint, or of n joints of that kind with its fields
-stacked along a leading axis; every method broadcasts, so both work. No algorithm asks for a kind:
-a new joint is one class here and, if files can name it, one line in their reader.
+A class defines the pose, the motion subspace and the configuration manifold of a joint kind. It
+does not use the tree. An instance holds the parameters of one joint, or of n joints of one kind
+with a leading axis in each field; every method broadcasts over leading axes. No algorithm tests for
+a kind: a new kind is one class here and, if files can name it, one line in the reader of files.
 
 The contract has one rule: in the child's frame the motion subspace S is *constant*. Then the
-joint's bias acceleration is zero and every derivative is simple. A joint without that property
-is built as a chain of joints that have it, see `jaxrbd.model.Compound`, or from two functions,
-see `Custom`: a body with all six freedoms, whose velocity follows the joint's coordinates.
+bias acceleration of the joint is zero, and every derivative is simple. A joint without this
+property is a chain of joints that have it (`jaxrbd.model.Compound`), or a body with six degrees of
+freedom whose velocity is a function of the joint's coordinates and velocities (`Custom`).
 """
 
 from __future__ import annotations
@@ -36,53 +36,101 @@ Parameter = Array | np.ndarray
 
 
 class Joint(eqx.Module):
-    """A joint of `nq` configuration coordinates and `nv` degrees of freedom.
+    """A joint with `nq` configuration coordinates and `nv` degrees of freedom.
 
-    Methods take coordinates `q` (..., nq) and velocities `v` (..., nv); the leading axes are those
-    of the stacked fields. SI units, radians.
+    Methods take coordinates `q` (..., nq) and velocities `v` (..., nv), with the leading axes of
+    the stacked fields. SI units, radians.
+
+    The subspace S has `tree_nv` rows, one per degree of freedom that the joint adds to the tree.
+    Their rates, the *tree rates*, are the velocities v of the joint in all kinds but `Custom`. A
+    kind with another map has `tree_rates_are_velocities = False` and overrides `tree_nv`,
+    `tree_rates`, `joint_force` and `velocity_subspace`.
     """
 
     nq: ClassVar[int]
     nv: ClassVar[int]
-    # The first coordinate of the joint's unit quaternion, where it has one.
+    # The first coordinate of the unit quaternion, if the joint has one.
     quaternion: ClassVar[int | None] = None
+    # Whether `tree_rates` is the identity.
+    tree_rates_are_velocities: ClassVar[bool] = True
 
     @abc.abstractmethod
     def pose(self, placement: Pose, q: Float[Array, "... nq"]) -> Pose:
-        """Pose of the child in the parent: the joint's fixed `placement`, then its motion.
+        """Pose of the child in the parent: the fixed `placement`, then the motion of the joint.
 
-        The two come together so that a kind may fold the constant into its own formula.
+        The method takes `placement` so that a kind can use it inside its formula.
         """
 
     @abc.abstractmethod
     def subspace(self) -> Float[Array, "... nv 6"]:
-        """Rows of S: the child's velocity relative to the parent is S^T v, in the child's frame."""
+        """Rows of S: the child's velocity relative to the parent is `S^T tree_rates`.
+
+        In the child's frame.
+        """
 
     @abc.abstractmethod
     def neutral(self) -> Float[np.ndarray, " nq"]:
-        """The configuration in which the child's frame lies on the placement."""
+        """The configuration in which the child's frame coincides with the placement."""
 
     @abc.abstractmethod
     def integrate(
         self, q: Float[Array, "... nq"], v: Float[Array, "... nv"]
     ) -> Float[Array, "... nq"]:
-        """Configuration reached from q in unit time with the constant velocity v."""
+        """Configuration after unit time at the constant velocity v, from q."""
 
     @abc.abstractmethod
     def difference(
         self, q0: Float[Array, "... nq"], q1: Float[Array, "... nq"]
     ) -> Float[Array, "... nv"]:
-        """Constant velocity that leads from q0 to q1 in unit time."""
+        """Constant velocity that moves the joint from q0 to q1 in unit time."""
 
     @abc.abstractmethod
     def random(
         self, key: PRNGKeyArray, lower: Float[Array, "... nq"], upper: Float[Array, "... nq"]
     ) -> Float[Array, "... nq"]:
-        """Random configuration, uniform; free of limits where these are infinite."""
+        """Random configuration, uniform between the limits; infinite limits are replaced."""
+
+    @property
+    def tree_nv(self) -> int:
+        """Number of rows of S."""
+        return self.nv
+
+    def tree_rates(
+        self, q: Float[Array, "... nq"], v: Float[Array, "... nv"]
+    ) -> Float[Array, "... tree_nv"]:
+        """Rates of the rows of S for the velocity v, linear in v."""
+        return v
+
+    def joint_force(
+        self, q: Float[Array, "n nq"], f: Float[Array, "n tree_nv ..."]
+    ) -> Float[Array, "n nv ..."]:
+        """Generalized force on v of the generalized force `f` on the rows of S.
+
+        The transpose of `tree_rates`, along the second axis.
+        """
+        return f
+
+    def velocity_subspace(self, q: Float[Array, "... nq"]) -> Float[Array, "... nv 6"]:
+        """The child's velocity relative to the parent for each unit velocity of the joint.
+
+        In the child's frame. It is S where the tree rates are the velocities.
+        """
+        return self.subspace()
+
+    def check_parameters(self) -> None:
+        """Raise ValueError where the parameters of this one joint are invalid."""
+        for field, given in vars(self).items():
+            value = np.asarray(given, dtype=float)
+            if not np.all(np.isfinite(value)):
+                raise ValueError(f"{field} {value} is not finite")
+            if field == "axis" and value.shape != (3,):
+                raise ValueError(f"axis has shape {value.shape}, expected (3,)")
+            if field == "axis" and not np.any(value):
+                raise ValueError("axis is zero")
 
 
 def _parameter(x: ArrayLike | Sequence[int | float]) -> Parameter:
-    """A parameter given as numbers is kept in float64 until the builder casts the whole model."""
+    """The parameter; other than JAX arrays become float64 until the builder casts the model."""
     return x if isinstance(x, Array) else np.asarray(x, dtype=float)
 
 
@@ -96,12 +144,12 @@ class _Constant(eqx.Module):
 
 
 def as_module(f: Callable) -> Any:
-    """A function as a pytree: an `eqx.Module` as it is, a plain function as one without leaves."""
+    """The function as a pytree: a plain function has no leaves, an `eqx.Module` is unchanged."""
     return f if isinstance(f, eqx.Module) else _Constant(f)
 
 
 class _Euclidean(Joint):
-    """Joints whose configurations are a vector space: velocities are rates of coordinates."""
+    """Joints whose configurations form a vector space: v is the rate of q."""
 
     def neutral(self):
         return np.zeros(self.nq)
@@ -119,11 +167,11 @@ def lie_operation(
     u: Float[Array, "... nv"],
     w: Float[Array, "... nv"],
 ) -> Float[Array, "... nv"]:
-    """An operation of motions, such as the bracket `cross_motion`, on velocities of a joint.
+    """The velocity x of a joint with `S x = operation(S u, S w)`.
 
-    `S x = operation(S u, S w)`, linear in its second operand. As S is constant, its motions are
-    closed under whatever is made of brackets. It is 0 where velocities are rates of coordinates,
-    since brackets are: state `Ad - 1`, and not `Ad`.
+    `operation`: a function of two motions, made of brackets (`cross_motion`) and linear in the
+    second motion. As S is constant, the motions of a joint are closed under brackets. The result is
+    zero where v is the rate of q, because all brackets are zero there: state `Ad - 1`, not `Ad`.
     """
     if isinstance(joint, _Euclidean):
         return jnp.zeros_like(w)
@@ -132,7 +180,7 @@ def lie_operation(
         gram = jnp.einsum("...ik,...jk->...ij", S, S, precision="highest")
         inverse = jnp.vectorize(inverse_positive_definite, signature="(n,n)->(n,n)")(gram)
         inverse = jnp.einsum("...ij,...jk->...ki", inverse, S, precision="highest")
-    else:  # a kind without parameters: its subspace is a constant of the program
+    else:  # a kind without parameters: its subspace is a constant of the compiled program
         constant = _constant_rows(type(joint))
         S, inverse = (jnp.asarray(x, w.dtype) for x in (constant, np.linalg.pinv(constant)))
     Su, Sw = (jnp.einsum("...j,...ji->...i", x, S, precision="highest") for x in (u, w))
@@ -142,7 +190,7 @@ def lie_operation(
 def subspace_rows(joint: Joint) -> np.ndarray:
     """The rows (nv, 6) of S of one joint, in NumPy and double precision.
 
-    Nothing is compiled for the joints that robot files can state: see `Joint.subspace`.
+    JAX compiles nothing for the kinds that robot files can name. Rows as in `Joint.subspace`.
     """
     if not isinstance(joint, (Revolute, Prismatic, Helical)):
         return (
@@ -163,7 +211,11 @@ def _constant_rows(kind: type[Joint]) -> np.ndarray:
 
 
 def _uniform(key, lower, upper, reach):
-    """Uniform between the limits; an infinite one is put `reach` away from 0 or from the other."""
+    """Uniform between the limits; `reach` replaces infinite limits.
+
+    Two infinite limits become -reach and reach. One infinite limit is placed beyond the finite
+    limit by `reach`, or at -reach or reach where that is farther.
+    """
     low = jnp.where(jnp.isfinite(lower), lower, jnp.minimum(-reach, jnp.nan_to_num(upper) - reach))
     high = jnp.where(jnp.isfinite(upper), upper, jnp.maximum(reach, low + reach))
     return low + (high - low) * jax.random.uniform(key, low.shape, low.dtype)
@@ -177,7 +229,7 @@ def _unit(axis: Parameter) -> Vec3:
 def _rotation_about(R0: Array, axis: Parameter, angle: Array) -> Array:
     """`R0 exp(angle axis) = R0 + sin R0 K + (1 - cos) R0 K^2`, elementwise in the angle.
 
-    `R0 K` and `R0 K^2` depend on the model alone: in a batch they are computed once.
+    `R0 K` and `R0 K^2` depend only on the model: a batch of angles computes them once.
     """
     a = _unit(axis)
     a = Vec3(*(c[..., None] for c in (a.x, a.y, a.z)))
@@ -190,7 +242,7 @@ def _rotation_about(R0: Array, axis: Parameter, angle: Array) -> Array:
 class Revolute(_Euclidean):
     """One rotation about `axis` (..., 3), fixed in parent and child; q is the angle in rad.
 
-    The axis is normalised where it is read. Source: Featherstone, table 4.1.
+    The methods normalize the axis. Source: Featherstone, table 4.1.
     """
 
     axis: Float[Parameter, "... 3"] = eqx.field(converter=_parameter)
@@ -212,7 +264,7 @@ class Revolute(_Euclidean):
 class Prismatic(_Euclidean):
     """One translation along `axis` (..., 3), fixed in parent and child; q is in metres.
 
-    The axis is normalised where it is read. Source: Featherstone, table 4.1.
+    The methods normalize the axis. Source: Featherstone, table 4.1.
     """
 
     axis: Float[Parameter, "... 3"] = eqx.field(converter=_parameter)
@@ -220,8 +272,8 @@ class Prismatic(_Euclidean):
     nv: ClassVar[int] = 1
 
     def pose(self, placement, q):
-        along = rotate(placement.R, _unit(self.axis).array())
-        return Pose(placement.R, placement.p + q * along)
+        direction = rotate(placement.R, _unit(self.axis).array())
+        return Pose(placement.R, placement.p + q * direction)
 
     def subspace(self):
         a = _unit(self.axis)
@@ -235,7 +287,7 @@ class Prismatic(_Euclidean):
 class Helical(_Euclidean):
     """A screw about `axis` (..., 3) with `pitch` (...) in metres per radian; q is the angle.
 
-    The axis is normalised where it is read. Source: Featherstone, table 4.1.
+    The methods normalize the axis. Source: Featherstone, table 4.1.
     """
 
     axis: Float[Parameter, "... 3"] = eqx.field(converter=_parameter)
@@ -304,10 +356,10 @@ class Spherical(Joint):
 
 
 class Planar(Joint):
-    """Motion in the x-y plane of the joint frame: `q = [x y theta]`, v in the moving frame.
+    """Planar motion in the x-y plane of the joint frame: `q = [x y theta]`.
 
-    The plane's positions are SE(2): `integrate` follows its exponential, and `difference` turns by
-    the shorter way, its angle in [-pi, pi].
+    v is in the child's frame. The configurations are SE(2): `integrate` is its exponential. The
+    angle of `difference` is in [-pi, pi].
     """
 
     nq: ClassVar[int] = 3
@@ -378,10 +430,10 @@ class FreeFlyer(Joint):
         return jnp.concatenate([rotate(so3.left_jacobian_inverse(w), p), w], axis=-1)
 
     def random(self, key, lower, upper):
-        at, turn = jax.random.split(key)
-        p = _uniform(at, lower[..., :3], upper[..., :3], 1.0)
-        turn = jax.random.normal(turn, lower[..., 3:].shape, lower.dtype)
-        return jnp.concatenate([p, so3.quaternion_normalize(turn)], axis=-1)
+        position_key, rotation_key = jax.random.split(key)
+        p = _uniform(position_key, lower[..., :3], upper[..., :3], 1.0)
+        quaternion = jax.random.normal(rotation_key, lower[..., 3:].shape, lower.dtype)
+        return jnp.concatenate([p, so3.quaternion_normalize(quaternion)], axis=-1)
 
     @staticmethod
     def _motion(q) -> Pose:
@@ -389,18 +441,20 @@ class FreeFlyer(Joint):
 
 
 class Custom(_Euclidean):
-    """A joint of your own: the child's pose as a function of `nv` coordinates.
+    """A joint that the user defines by the child's pose as a function of `nv` coordinates.
 
-    - `nv`: the number of coordinates, and of velocities, which are their rates;
-    - `motion(q)`: `Pose` of the child in the joint's fixed side, for q (nv,);
-    - `tangent_map(q)`: its derivative (6, nv), the child's velocity `[v; w]` in its own frame being
-      `tangent_map(q) @ dq/dt`. None derives it from `motion` by forward-mode differentiation.
+    - `nv`: the number of coordinates and of velocities; v is the rate of q;
+    - `motion(q)`: `Pose` of the child in the fixed frame of the joint, for q (nv,);
+    - `tangent_map(q)`: the matrix (6, nv) with `[v; w] = tangent_map(q) @ dq/dt`, the child's
+      velocity in the child's frame. None: forward-mode differentiation of `motion` gives it.
 
-    Each is a pure function of jax.numpy, or an `eqx.Module` with a `__call__`, whose arrays are
-    then leaves of the model. The subspace of such a joint may depend on q: it is a free body whose
-    six velocities follow the coordinates through the tangent map, in every algorithm and
-    derivative. Source: Featherstone, section 3.5.
+    Both are pure functions of jax.numpy, or `eqx.Module`s with a `__call__`; the arrays of a module
+    are leaves of the model. The map from v to the child's velocity may depend on q. In the tree the
+    child is a body with six degrees of freedom, and the tangent map gives its tree rates, in every
+    algorithm and derivative. Source: Featherstone, section 3.5.
     """
+
+    tree_rates_are_velocities: ClassVar[bool] = False
 
     nv: int = eqx.field(static=True)  # pyright: ignore[reportIncompatibleVariableOverride]
     motion: Callable[[Array], Pose] = eqx.field(converter=as_module)
@@ -412,6 +466,10 @@ class Custom(_Euclidean):
     def nq(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.nv
 
+    @property
+    def tree_nv(self):
+        return 6
+
     def pose(self, placement, q):
         return compose(placement, _each(lambda f, q: f(q), q.ndim - 1)(self.motion, q))
 
@@ -421,8 +479,13 @@ class Custom(_Euclidean):
     def neutral(self):
         return np.zeros(self.nv)
 
-    def tangent(self, q: Float[Array, "... nv"]) -> Float[Array, "... nv 6"]:
-        """The child's velocity for a unit rate of each coordinate, in its own frame."""
+    def tree_rates(self, q, v):
+        return jnp.sum(self.velocity_subspace(q) * v[..., None], axis=-2)
+
+    def joint_force(self, q, f):
+        return jnp.einsum("nij,nj...->ni...", self.velocity_subspace(q), f, precision="highest")
+
+    def velocity_subspace(self, q):
         if self.tangent_map is not None:
             columns = _each(lambda f, q: f(q), q.ndim - 1)(self.tangent_map, q)
         else:
@@ -432,26 +495,80 @@ class Custom(_Euclidean):
     def random(self, key, lower, upper):
         return _uniform(key, lower, upper, 1.0)
 
+    def check_parameters(self):
+        """Raise ValueError unless, at two configurations, both functions give valid results.
+
+        `motion` must give a pose, and `tangent_map` its derivative.
+        """
+        single = jnp.result_type(float) == jnp.float32
+        rest = jnp.asarray(self.neutral())
+        for q in (rest, jnp.asarray(generic_coordinates(self.nv), rest.dtype)):
+            pose = evaluate(self.motion, q, "motion")
+            shapes = tuple(np.shape(getattr(pose, part, ())) for part in "Rp")
+            if shapes != ((3, 3), (3,)):
+                raise ValueError(f"motion gives {pose!r}, expected a Pose of (3, 3) and (3,)")
+            R, p = (np.asarray(part, float) for part in pose)
+            if not (np.all(np.isfinite(R)) and np.all(np.isfinite(p))):
+                raise ValueError("motion gives a pose that is not finite")
+            if not is_rotation(R):
+                raise ValueError("motion gives no rigid pose (R, p) with R a rotation")
+            if self.tangent_map is None:
+                continue
+            derived = Custom(self.nv, self.motion)
+            expected = np.asarray(derived.velocity_subspace(q)).T
+            tangent = np.asarray(evaluate(self.tangent_map, q, "tangent_map"))
+            if tangent.shape != expected.shape:
+                raise ValueError(f"tangent_map gives {tangent.shape}, expected {expected.shape}")
+            if not np.allclose(tangent, expected, rtol=0, atol=1e-3 if single else 1e-8):
+                raise ValueError(
+                    f"tangent_map is not the derivative of motion at q = {q}: "
+                    f"{tangent.tolist()}, expected {expected.tolist()}"
+                )
+
+
+def generic_coordinates(nv: int) -> Float[np.ndarray, " nv"]:
+    """Coordinates with irregular values, at which `Custom.check_parameters` tests the functions."""
+    return 0.3 * np.cos(np.arange(1.0, nv + 1))
+
+
+def is_rotation(R: np.ndarray) -> bool:
+    """Whether R (3, 3) is a rotation matrix, to 1e-6."""
+    return np.allclose(R @ R.T, np.eye(3), atol=1e-6) and bool(np.linalg.det(R) > 0)
+
+
+def evaluate(function: Callable, coordinates: Array, name: str) -> Any:
+    """The function's value. Raises ValueError where it fails on an array of this shape."""
+    try:
+        function(np.asarray(coordinates))  # NumPy raises on an index out of range, JAX does not
+    except IndexError as fault:
+        raise ValueError(f"{name} fails on coordinates {coordinates.shape}: {fault}") from None
+    except Exception:  # the function need not accept NumPy arrays
+        pass
+    try:
+        return function(coordinates)
+    except (TypeError, ValueError, AttributeError, IndexError) as fault:
+        raise ValueError(f"{name} fails on coordinates {coordinates.shape}: {fault}") from None
+
 
 def _body_velocity(motion: Callable[[Array], Pose], q: Array) -> Array:
     """The tangent map (6, n) of a pose: `[R^T dp; vee(R^T dR)]`."""
     R = motion(q).R
     dR, dp = jax.jacfwd(lambda q: tuple(motion(q)))(q)
-    turn = jnp.einsum("ki,kjn->ijn", R, dR, precision="highest")
+    skew = jnp.einsum("ki,kjn->ijn", R, dR, precision="highest")
     linear = jnp.einsum("ki,kn->in", R, dp, precision="highest")
-    return jnp.concatenate([linear, jnp.stack([turn[2, 1], turn[0, 2], turn[1, 0]])])
+    return jnp.concatenate([linear, jnp.stack([skew[2, 1], skew[0, 2], skew[1, 0]])])
 
 
 def _each(function: Callable, depth: int) -> Callable:
-    """`function` mapped over so many leading axes."""
+    """`function` mapped over `depth` leading axes."""
     for _ in range(depth):
         function = jax.vmap(function)
     return function
 
 
 def _integrate_quaternion(q, w):
-    turned = so3.quaternion_multiply(so3.quaternion_normalize(q), so3.quaternion_exp(w))
-    return so3.quaternion_normalize(turned)
+    product = so3.quaternion_multiply(so3.quaternion_normalize(q), so3.quaternion_exp(w))
+    return so3.quaternion_normalize(product)
 
 
 def _quaternion_difference(q0, q1):

@@ -278,10 +278,10 @@ def test_a_checked_model_has_the_tree_definition_of_any_other():
     rbd.integrate(model, rbd.neutral(model), jnp.zeros(model.nv))
     assert jax.tree.structure(model) == before
     jax.tree.map(jnp.add, model, jax.tree.map(jnp.asarray, model))
-    known_models = len(arguments._asked)
+    known_models = len(arguments._quaternion_cache)
     del model
     gc.collect()
-    assert len(arguments._asked) < known_models
+    assert len(arguments._quaternion_cache) < known_models
 
 
 def test_values_that_are_known():

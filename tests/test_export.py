@@ -221,7 +221,7 @@ def test_a_program_that_jax_cannot_read_names_the_jax_that_wrote_it(tmp_path, mo
     monkeypatch.setattr("jax.export.deserialize", of_the_future)
     written = jax.__version__
     monkeypatch.setattr(jax, "__version__", "0.1")
-    message = f"program.jaxrbd: JAX 0.1 cannot read the program, which is of JAX {written}: .* 99"
+    message = f"program.jaxrbd: JAX 0.1 cannot read the program of JAX {written}: .* 99"
     with pytest.raises(rbd.SavedFileError, match=message):
         rbd.io.load_program(path)
 

@@ -243,10 +243,25 @@ def test_faults_name_the_joint(fault):
     assert "'j2'" in str(caught.value)
 
 
+@pytest.mark.parametrize("kind", ["Custom", "Mimic"])
+def test_the_branch_sparse_factor_names_the_joint_that_it_excludes(kind):
+    """The mass matrix of such a robot lacks the zeros of the tree; the message says why."""
+    hinge = rbd.joints.Revolute((0, 0, 1))
+    if kind == "Custom":
+        model, message = robot([rbd.joints.Custom(2, universal)]), "has a joints.Custom"
+    else:
+        model, message = (
+            robot([hinge, hinge], {"j2": rbd.model.Mimic("j1")}),
+            "has joints that follow others",
+        )
+    with pytest.raises(rbd.ArgumentError, match=message):
+        rbd.algorithms.ltl_factor(model, jnp.eye(model.nv))
+
+
 def test_a_mimic_of_a_follower_is_refused():
     hinge = rbd.joints.Revolute((0, 0, 1))
     chain = {"j2": rbd.model.Follow(("j1",), jnp.sum), "j3": rbd.model.Mimic("j2")}
-    with pytest.raises(rbd.ModelError, match="state its own Follow"):
+    with pytest.raises(rbd.ModelError, match="state a Follow"):
         robot([hinge, hinge, hinge], chain)
 
 

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from jaxrbd import joints
+
 ROOT = pathlib.Path(__file__).parents[1]
 PACKAGE = ROOT / "jaxrbd"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
@@ -121,6 +123,24 @@ def test_loops_over_the_tree_are_in_one_place(path):
         assert not is_loop or file in LOOPS_IN, f"{file}:{node.lineno}"
 
 
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_module_but_joints_tests_for_a_joint_kind(path):
+    """The others use the contract, `joints.Joint`, alone."""
+    kinds = {
+        name
+        for name, thing in vars(joints).items()
+        if isinstance(thing, type) and issubclass(thing, joints.Joint) and thing is not joints.Joint
+    }
+    assert {"Revolute", "Custom"} <= kinds
+    if path == PACKAGE / "joints.py":
+        return
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass"):
+            names = {n.id for n in ast.walk(node.args[1]) if isinstance(n, ast.Name)}
+            names |= {n.attr for n in ast.walk(node.args[1]) if isinstance(n, ast.Attribute)}
+            assert not names & kinds, f"{path.name}:{node.lineno}"
+
+
 def test_no_module_imports_itself_by_way_of_others():
     modules = {}
     for path in SOURCES:
@@ -153,7 +173,7 @@ import jax
 before = dict(jax.config.values)
 import jaxrbd
 assert dict(jax.config.values) == before, "a JAX setting changed"
-heavy = {"diffrax", "matplotlib", "beartype", "pytest", "scipy.optimize"} & set(sys.modules)
+heavy = {"diffrax", "lxml", "matplotlib", "beartype", "pytest", "scipy.optimize"} & set(sys.modules)
 assert not heavy, heavy
 jax.config.update("jax_platforms", "no_such_platform")
 try:

@@ -533,7 +533,7 @@ HUGE = {
         ),
         3,
         UPPER,
-        "inertia, with that of the links welded to it",
+        "inertia, summed with the links welded to it",
         "float64",
     ),
     "mimic of a mimic": (

@@ -1,4 +1,4 @@
-"""Rows of arrays, taken and merged by an index that is known while JAX traces."""
+"""Take and merge rows of arrays by indices that are known while JAX traces."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from jax import Array
 
 
 def take_rows(x: Array, index: np.ndarray) -> Array:
-    """`x[index]` along the first axis; by slices, which are cheaper, where a few of them do."""
+    """`x[index]` along the first axis.
+
+    Slices replace the gather if at most `_FEW_RUNS` of them suffice: they are cheaper.
+    """
     runs = _runs(index.ravel().tolist())
     if not 0 < len(runs) <= _FEW_RUNS:
         return x[index]
@@ -20,25 +23,29 @@ def take_rows(x: Array, index: np.ndarray) -> Array:
     return rows.reshape(*index.shape, *x.shape[1:])
 
 
-_FEW_RUNS = 8  # a floating base and the joints after it are two, a limb's rows among zeros four
+# A floating base and the joints after it are two runs. The rows of a limb among zeros are four.
+_FEW_RUNS = 8
 
 
 def _runs(index: list[int]) -> list[tuple[int, int, int]]:
-    """The index as runs `first, first + step, ...` of n, with a step of 1, or of 0: repeated."""
-    runs, at = [], 0
-    while at < len(index):
-        end = at + 1
-        step = index[end] - index[at] if end < len(index) else 1
+    """The index as runs (first, n, step): `first, first + step, ...`, n entries, step 0 or 1."""
+    runs, start = [], 0
+    while start < len(index):
+        end = start + 1
+        step = index[end] - index[start] if end < len(index) else 1
         step = step if step in (0, 1) else 1
         while end < len(index) and index[end] - index[end - 1] == step:
             end += 1
-        runs.append((index[at], end - at, step))
-        at = end
+        runs.append((index[start], end - start, step))
+        start = end
     return runs
 
 
 def merge_rows(parts: list[Array], places: list[np.ndarray], shape, dtype) -> Array:
-    """One array of the rows of all parts, each row at its place; `shape` is that of a row."""
+    """One array of the rows of all parts: row i of `parts[k]` becomes row `places[k][i]`.
+
+    `shape`: the shape of one row. The places are 0, 1, ..., each exactly once.
+    """
     if not parts:
         return jnp.zeros((0, *shape), dtype)
     stacked = parts[0] if len(parts) == 1 else jnp.concatenate(parts)

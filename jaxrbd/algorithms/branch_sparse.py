@@ -75,7 +75,8 @@ def ltl_solve(model: Model, L: ArrayLike, b: ArrayLike) -> Float[Array, " nv"]:
 def _ancestors(model: Model) -> Array:
     """The ancestors of each dof in the dof tree, nearest first; `nv` where there are no more."""
     if not model.velocity_map_is_identity:
-        raise ArgumentError(f"{model!r} has joints that follow others: M has no zeros of a tree")
+        cause = "a joints.Custom" if model.coupling is None else "joints that follow others"
+        raise ArgumentError(f"{model!r} has {cause}: M lacks the zeros of the tree")
     of_dofs = model.topology.dof_parent
     parent = np.append(np.where(of_dofs < 0, model.nv, of_dofs), model.nv)
     columns = []

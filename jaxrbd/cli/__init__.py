@@ -22,16 +22,16 @@ from .overview import overview
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status: 0, or 1 after a message on standard error.
 
-    `argv`: the words after the program's name; None means those of this process. Like every
-    argparse program it raises SystemExit for `--help`, `--version` and unusable options.
+    `argv`: the arguments of the program; None means the arguments of this process. Raises
+    SystemExit for `--help`, `--version` and invalid options, as argparse does.
     """
     options = _parser().parse_args(argv)
     try:
         status = options.run(options)
-        sys.stdout.flush()  # a reader that has left is noticed here and not at the exit
+        sys.stdout.flush()  # a closed pipe raises here, not at exit
         return status
     except (JaxRBDError, OSError) as error:
-        if isinstance(error, BrokenPipeError):  # the reader, `head` for one, has seen enough
+        if isinstance(error, BrokenPipeError):  # the reader, such as `head`, has ended
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 1
         print(f"jaxrbd: error: {error}", file=sys.stderr)
@@ -53,26 +53,26 @@ def _parser() -> argparse.ArgumentParser:
 def _add_rollout(commands) -> None:
     command = commands.add_parser(
         "rollout",
-        help="simulate a batch of random-torque trajectories and take their gradients",
+        help="simulate a batch of random-torque trajectories and compute their gradients",
         description=(
-            "Simulate a batch of trajectories under random joint torques, take the gradient of a "
-            "cost with respect to every torque through the whole rollout, and check both. There "
-            "is no ground: a robot on a free-flyer falls."
+            "Simulate a batch of trajectories under random joint torques, compute the gradient of "
+            "a cost with respect to every torque through the whole rollout, and check both. There "
+            "is no ground: a robot with a free-flyer joint falls."
         ),
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     _add_robot(command, nargs="?", default="quadruped")
     add = command.add_argument
-    add("--batch", type=_count, default=1024, metavar="N", help="trajectories")
-    add("--steps", type=_count, default=100, metavar="N", help="time steps of each")
+    add("--batch", type=_count, default=1024, metavar="N", help="number of trajectories")
+    add("--steps", type=_count, default=100, metavar="N", help="time steps per trajectory")
     add("--dt", type=_positive, default=2e-3, metavar="S", help="length of a step in seconds")
     add("--torque", type=_positive, default=0.1, metavar="F", help="fraction of the effort limits")
-    add("--undamped", action="store_true", help="leave the joints' damping out")
+    add("--undamped", action="store_true", help="set the joint damping to zero")
     add("--seed", type=_seed, default=0, metavar="N", help="seed of the random numbers")
-    add("--devices", type=_count, default=1, metavar="N", help="spread over N devices")
+    add("--devices", type=_count, default=1, metavar="N", help="use N devices")
     add("--float32", action="store_true", help="single precision instead of double")
-    add("--no-plot", action="store_true", help="write no plot (and need no matplotlib)")
-    add("--out", metavar="DIR", help="where to write (default: rollout-ROBOT)")
+    add("--no-plot", action="store_true", help="write no plot (matplotlib is not needed)")
+    add("--out", metavar="DIR", help="output folder (default: rollout-ROBOT)")
     command.set_defaults(run=_rollout)
 
 
@@ -87,9 +87,7 @@ def _add_check(commands) -> None:
         "check", help="validate a robot file; exit status 1 if it has faults"
     )
     command.add_argument("robot", metavar="ROBOT", help="name of a bundled robot, or a URDF file")
-    command.add_argument(
-        "--strict", action="store_true", help="exit status 1 if there are only warnings, too"
-    )
+    command.add_argument("--strict", action="store_true", help="exit status 1 for warnings, too")
     command.set_defaults(run=_check)
 
 
@@ -98,12 +96,14 @@ def _add_robot(command: argparse.ArgumentParser, **kwargs) -> None:
         "robot", metavar="ROBOT", help="name of a bundled robot, or a URDF file", **kwargs
     )
     command.add_argument(
-        "--free-flyer", action="store_true", help="put the robot's root on a free-flyer"
+        "--free-flyer",
+        action="store_true",
+        help="connect the root link to the world by a free-flyer joint",
     )
 
 
 def _rollout(options: argparse.Namespace) -> int:
-    # This process is ours: the gradient check needs double precision, whatever the rollout uses.
+    # The gradient check needs double precision, also if the rollout uses single precision.
     jax.config.update("jax_enable_x64", True)
     devices = _rollout_command.first_devices(options.devices)
     model = _load(options.robot, options.free_flyer)
@@ -132,7 +132,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _load(robot: str, free_flyer: bool) -> Model:
-    """The model of a bundled robot or of a file, its warnings as lines on standard error."""
+    """The model of a bundled robot or of a file; warnings go to standard error."""
     path = _find(robot)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", InertiaWarning)
@@ -146,7 +146,7 @@ def _load(robot: str, free_flyer: bool) -> Model:
 
 
 def _find(robot: str) -> str:
-    """The file of a bundled robot, or the given path. Raises ArgumentError where it is neither."""
+    """The path of a bundled robot, or the given path. Raises ArgumentError if neither exists."""
     if robot in robot_names():
         return str(robot_path(robot))
     if not os.path.isfile(robot):

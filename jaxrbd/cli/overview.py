@@ -14,8 +14,8 @@ from ..model.editing import describe
 
 
 def overview(model: Model) -> str:
-    """The robot in lines of text: sizes and mass, then the tree, the joints and the frames."""
-    joints = describe(model)[1][: model.nb]  # one a body, in its order; the rest are welded
+    """The robot as text: sizes and mass, then the tree, the joints and the frames."""
+    joints = describe(model)[1][: model.nb]  # one per body; the others are welds
     mimic = "" if model.coupling is None else f" ({model.topology.nv} with the mimic joints)"
     sizes = (
         f"{model.name}: {model.nb} bodies, {len(model.frame_names)} frames, "
@@ -25,13 +25,13 @@ def overview(model: Model) -> str:
 
 
 def _tree(model: Model, joints: Sequence[JointSpec]) -> str:
-    """One line a body, under its parent: its name and mass, and the joint that moves it."""
+    """One line per body, below its parent: its name and mass, and the joint that moves it."""
     parents = model.topology.parents
     last_child = {parent: body for body, parent in enumerate(parents)}
     masses = np.asarray(model.inertia[:, 0])
     indent = {-1: ""}
     lines = ["world"]
-    for body, (parent, joint) in enumerate(zip(parents, joints)):  # a parent always comes first
+    for body, (parent, joint) in enumerate(zip(parents, joints)):  # parents come first
         is_last = last_child[parent] == body
         indent[body] = indent[parent] + ("    " if is_last else "|   ")
         branch = "`-- " if is_last else "|-- "
@@ -41,7 +41,7 @@ def _tree(model: Model, joints: Sequence[JointSpec]) -> str:
 
 
 def _joints(joints: Sequence[JointSpec]) -> str:
-    """A table of the joints: kind, parent, places in q and v, and the limits of one-dof joints."""
+    """A table of the joints: kind, parent, indices in q and v, limits of joints with one dof."""
     rows = [
         ["joint", "kind", "parent", "q", "v", "lower", "upper", "effort", "velocity", "damping"]
     ]
@@ -65,12 +65,12 @@ def _joints(joints: Sequence[JointSpec]) -> str:
 
 
 def _frames(model: Model) -> str:
-    """A table of the frames besides the bodies' own: the links that are welded to another."""
+    """A table of the frames that are not body frames: links that are welded to other links."""
     rows = [["frame", "welded to"]]
     for name, body in zip(model.frame_names, model.frame_bodies):
         if name not in model.body_names:
             rows.append([name, "world" if body < 0 else model.body_names[body]])
-    return _table(rows) if len(rows) > 1 else "every frame is a body's own"
+    return _table(rows) if len(rows) > 1 else "every frame is a body frame"
 
 
 def _kind(joint: JointSpec) -> str:
@@ -86,7 +86,7 @@ def _span(start: int, count: int) -> str:
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of text as columns two blanks apart; the last cell of a short row may be long."""
+    """Rows of text in columns, two blanks apart; the last cell of a short row may be long."""
     columns = len(rows[0])
     sized = [row if len(row) == columns else row[:-1] for row in rows]
     widths = [max(len(row[i]) for row in sized if i < len(row)) for i in range(columns)]

@@ -1,7 +1,6 @@
-"""One trajectory under given torques: its simulation, its energy balance, the cost of its end.
+"""One trajectory under given torques: its simulation, its energy balance and its cost.
 
-Everything here is written for one trajectory and batched by `jax.vmap`; the command
-`jaxrbd rollout` does that.
+The functions are for one trajectory; the command `jaxrbd rollout` maps them over a batch.
 """
 
 from __future__ import annotations
@@ -21,9 +20,10 @@ from ..model import Model
 
 
 class Trajectory(NamedTuple):
-    """`n` steps: configurations, velocities, and the work done on the robot since the start.
+    """A trajectory of n steps.
 
-    `q` (n + 1, nq), `v` (n + 1, nv), `work` (n + 1,) in J, by torques and damping.
+    - `q` (n + 1, nq), `v` (n + 1, nv): configurations and velocities;
+    - `work` (n + 1,): work of torques and damping on the robot since the start, J.
     """
 
     q: Float[Array, "n_states nq"]
@@ -39,9 +39,9 @@ def step(
     tau: Float[Array, " nv"],
     dt: Float[Array, ""],
 ) -> tuple[Float[Array, " nq"], Float[Array, " nv"], Float[Array, ""]]:
-    """Advance the state by `dt` seconds under a constant joint force `tau`; fourth order.
+    """The state after one Runge-Kutta step of `dt` seconds under a constant joint force `tau`.
 
-    The work (J) that `tau` and the passive forces do is summed by the quadrature of the state.
+    `work`: the work of `tau` and the passive forces, J, integrated together with the state.
     """
 
     def dynamics(q, v, _):
@@ -69,21 +69,20 @@ def cost(
 ) -> Float[Array, ""]:
     """Half the squared distance of the end from neutral, plus `EFFORT_WEIGHT` times the effort.
 
-    The distance is that of the tangent space (`difference`); the effort is the integral of
-    |tau|^2 / 2 over time.
+    The distance is the norm of `difference`; the effort is the time integral of |tau|^2 / 2.
     """
-    miss = difference(model, neutral(model), trajectory.q[-1])
-    return (jnp.sum(miss**2) + EFFORT_WEIGHT * dt * jnp.sum(tau**2)) / 2
+    distance = difference(model, neutral(model), trajectory.q[-1])
+    return (jnp.sum(distance**2) + EFFORT_WEIGHT * dt * jnp.sum(tau**2)) / 2
 
 
 EFFORT_WEIGHT = 1e-3
 
 
 def energy_error(model: Model, trajectory: Trajectory) -> Float[Array, " n_states"]:
-    """`|energy - first energy - work|` at each state, over the energy that was in motion.
+    """`|energy - first energy - work| / scale` at each state.
 
-    That scale is the largest kinetic energy plus the range of the potential energy, so it does not
-    depend on where the potential energy is zero.
+    The scale is the largest kinetic energy plus the range of the potential energy. It does not
+    depend on the height at which the potential energy is zero.
     """
     kinetic = jax.vmap(kinetic_energy, (None, 0, 0))(model, trajectory.q, trajectory.v)
     potential = jax.vmap(potential_energy, (None, 0))(model, trajectory.q)
@@ -92,4 +91,4 @@ def energy_error(model: Model, trajectory: Trajectory) -> Float[Array, " n_state
     return jnp.abs(energy - energy[0] - trajectory.work) / jnp.maximum(scale, TINY_ENERGY)
 
 
-TINY_ENERGY = 1e-12  # J: a robot that does not move has no scale of its own
+TINY_ENERGY = 1e-12  # J, the smallest scale: a robot at rest has the scale 0

@@ -24,13 +24,13 @@ from ..errors import JaxRBDError
 from ..model import Model
 from .rollout import Trajectory, cost, energy_error, simulate
 
-BLOCK = 128  # trajectories a call: enough to fill the vector units, few enough for the cache
+BLOCK = 128  # trajectories per call: they fill the vector units and fit into the cache
 SPREAD = 0.3  # standard deviation of the first configuration about neutral, rad or m
-DIFFERENCE_STEP = 1e-5  # of the torques' scale, for the central difference
+DIFFERENCE_STEP = 1e-5  # step of the central difference, relative to the scale of the torques
 
 
 class Inputs(NamedTuple):
-    """States to start from and torques: `q` (batch, nq), `v` (batch, nv), `tau` (batch, n, nv)."""
+    """Start states and torques: `q` (batch, nq), `v` (batch, nv), `tau` (batch, n, nv)."""
 
     q: Array
     v: Array
@@ -38,7 +38,7 @@ class Inputs(NamedTuple):
 
 
 class Outputs(NamedTuple):
-    """A batch's trajectories, and their `cost` (batch,) and `energy_error` (batch, n + 1)."""
+    """Trajectories of a batch with their `cost` (batch,) and `energy_error` (batch, n + 1)."""
 
     trajectory: Trajectory
     cost: Array
@@ -46,12 +46,12 @@ class Outputs(NamedTuple):
 
 
 def first_devices(count: int) -> list[Any]:
-    """The first so many devices; without an accelerator, the processor is split into so many.
+    """The first `count` devices. Without an accelerator, JAX splits the CPU into `count` devices.
 
-    Raises JaxRBDError where there are fewer: JAX was in use before, or the accelerators are fewer.
+    Raises JaxRBDError if there are fewer: fewer accelerators, or JAX was in use before.
     """
     if count > 1:
-        with contextlib.suppress(RuntimeError):  # it says that JAX has started
+        with contextlib.suppress(RuntimeError):  # JAX has started
             jax.config.update("jax_num_cpu_devices", count)
     found = jax.devices()
     if len(found) < count:
@@ -62,12 +62,11 @@ def first_devices(count: int) -> list[Any]:
 
 
 def run(model: Model, options: argparse.Namespace, devices: Sequence[Any]) -> None:
-    """Simulate, differentiate, check and write, with the options of the command's parser.
+    """Simulate a batch, differentiate it, check the results and write files.
 
-    Blocks of the batch go to the devices in turn, so that results do not depend on their number.
-
-    Prints its measurements; writes `trajectories.npz` and `rollout.png`. Raises JaxRBDError where
-    matplotlib is missing or the trajectories do not stay finite, OSError where it cannot write.
+    Blocks of the batch go to the devices in turn, so the results do not depend on the number of
+    devices. Prints measurements; writes `trajectories.npz` and `rollout.png`. Raises JaxRBDError if
+    matplotlib is missing or the trajectories become infinite or NaN, OSError if it cannot write.
     """
     if not options.no_plot and importlib.util.find_spec("matplotlib") is None:
         raise JaxRBDError("the plot needs matplotlib: pip install 'jaxrbd[cli]', or --no-plot")
@@ -85,31 +84,34 @@ def run(model: Model, options: argparse.Namespace, devices: Sequence[Any]) -> No
     gradient = _timed("gradient", gradient_batch, model, inputs, dt, devices)
     if not all(np.all(np.isfinite(x)) for x in jax.tree.leaves((outputs, gradient))):
         raise JaxRBDError(
-            "the trajectories do not stay finite: try a smaller --dt or --torque, or --undamped"
+            "the trajectories become infinite or NaN: try a smaller --dt or --torque, or --undamped"
         )
     worst, median = np.max(outputs.energy_error), np.median(outputs.energy_error[:, -1])
     _say(
-        "energy", f"balance off by at most {worst:.1e} of the energy in motion, {median:.1e} median"
+        "energy",
+        f"relative error of the balance: largest {worst:.1e}, median at the end {median:.1e}",
     )
     error = gradient_error(model, inputs, dt, gradient, scale, options.seed)
-    _say("check", f"gradient and central difference differ by {error:.1e} of it")
+    _say("check", f"relative difference of gradient and central difference: {error:.1e}")
 
     _write(out, model, options, inputs, outputs, gradient)
 
 
 def effort_scale(model: Model) -> np.ndarray:
-    """The effort limit of each degree of freedom, (nv,); 0 where the robot states none."""
+    """The effort limit of each degree of freedom, (nv,); 0 without a limit."""
     effort = np.asarray(model.effort_limit, np.float64)
     return np.where(np.isfinite(effort), effort, 0.0)
 
 
 def draw(model: Model, scale: np.ndarray, options: argparse.Namespace) -> Inputs:
     """A random batch: configurations near neutral, at rest, torques uniform within `scale`."""
-    near, pushes = jax.random.split(jax.random.key(options.seed))
-    step = SPREAD * jax.random.normal(near, (options.batch, model.nv), model.dtype)
+    state_key, torque_key = jax.random.split(jax.random.key(options.seed))
+    step = SPREAD * jax.random.normal(state_key, (options.batch, model.nv), model.dtype)
     q = jax.vmap(integrate, (None, None, 0))(model, neutral(model), step)
     shape = (options.batch, options.steps, model.nv)
-    tau = jax.random.uniform(pushes, shape, model.dtype, -1, 1) * jnp.asarray(scale, model.dtype)
+    tau = jax.random.uniform(torque_key, shape, model.dtype, -1, 1) * jnp.asarray(
+        scale, model.dtype
+    )
     return Inputs(q, jnp.zeros_like(step), tau)
 
 
@@ -117,32 +119,32 @@ def draw(model: Model, scale: np.ndarray, options: argparse.Namespace) -> Inputs
 def simulate_batch(model: Model, inputs: Inputs, dt: Array) -> Outputs:
     """Simulate every trajectory of a batch."""
 
-    def one(q, v, tau):
+    def single(q, v, tau):
         trajectory = simulate(model, q, v, tau, dt)
         return Outputs(
             trajectory, cost(model, trajectory, tau, dt), energy_error(model, trajectory)
         )
 
-    return jax.vmap(one)(*inputs)
+    return jax.vmap(single)(*inputs)
 
 
 @jax.jit
 def gradient_batch(model: Model, inputs: Inputs, dt: Array) -> Array:
     """The gradient of each trajectory's cost with respect to its torques, (batch, n, nv)."""
 
-    def cost_of(tau, q, v):
+    def single_cost(tau, q, v):
         return cost(model, simulate(model, q, v, tau, dt), tau, dt)
 
-    return jax.vmap(jax.grad(cost_of))(inputs.tau, inputs.q, inputs.v)
+    return jax.vmap(jax.grad(single_cost))(inputs.tau, inputs.q, inputs.v)
 
 
 def gradient_error(
     model: Model, inputs: Inputs, dt: Array, gradient: np.ndarray, scale: np.ndarray, seed: int
 ) -> float:
-    """How far the gradient's slope along a random direction is from a central difference.
+    """The largest error of the gradient in random directions, relative to the largest slope.
 
-    The difference is taken in double precision on the first trajectories of the batch; returns the
-    largest error over the largest slope. Directions are measured in the torques' own `scale`.
+    The reference is a central difference in double precision on the first `BLOCK` trajectories.
+    `scale` (nv,) scales the directions.
     """
     model, first, dt = jax.tree.map(
         lambda x: x.astype(jnp.float64), (model, jax.tree.map(lambda x: x[:BLOCK], inputs), dt)
@@ -161,9 +163,9 @@ def gradient_error(
 
 
 def _smooth(model: Model, undamped: bool) -> Model:
-    """The model without dry friction, whose jumps no Runge-Kutta step can follow."""
+    """The model without dry friction: Runge-Kutta steps need continuous forces."""
     if np.any(np.asarray(model.friction) > 0):
-        _say("note", "dry friction is left out")
+        _say("note", "dry friction is set to zero")
     damping = jnp.zeros_like(model.damping) if undamped else model.damping
     return dataclasses.replace(model, friction=jnp.zeros_like(model.friction), damping=damping)
 
@@ -171,31 +173,31 @@ def _smooth(model: Model, undamped: bool) -> Model:
 def _timed(
     label: str, function, model: Model, inputs: Inputs, dt: Array, devices: Sequence[Any]
 ) -> Any:
-    """The function's value on the whole batch, in numpy, block by block; says how long it took.
+    """The function's values for the whole batch, in NumPy, block by block; prints the time.
 
-    The devices take the blocks in turn. Each runs the program of one device: one that splits its
-    batch over devices is compiled otherwise, and rounds otherwise.
+    The devices take the blocks in turn, and each runs the program of one device. A program that
+    splits its batch over devices would be compiled differently and round differently.
     """
     batch, steps = inputs.tau.shape[:2]
     blocks = _blocks(inputs)
     started = time.perf_counter()
     _progress(label, "compiling")
-    homes = devices[: len(blocks)]
-    constants = [jax.device_put((model, dt), home) for home in homes]
+    used = devices[: len(blocks)]
+    constants = [jax.device_put((model, dt), device) for device in used]
 
     def arguments(i: int) -> tuple[Model, Inputs, Array]:
-        model, dt = constants[i % len(homes)]
-        return model, jax.device_put(blocks[i], homes[i % len(homes)]), dt
+        model, dt = constants[i % len(used)]
+        return model, jax.device_put(blocks[i], used[i % len(used)]), dt
 
-    programs = [function.lower(*arguments(i)) for i in range(len(homes))]
+    programs = [function.lower(*arguments(i)) for i in range(len(used))]
     with ThreadPoolExecutor() as pool:
         list(pool.map(lambda program: program.compile(), programs))
     compiled = time.perf_counter()
     done, running = [], deque()
     for i in range(len(blocks)):
         running.append(function(*arguments(i)))
-        ahead = 2 * len(homes) if i + 1 < len(blocks) else 0
-        while len(running) > ahead:
+        limit = 2 * len(used) if i + 1 < len(blocks) else 0
+        while len(running) > limit:
             done.append(jax.device_get(running.popleft()))
             _progress(label, f"{len(done) / len(blocks):4.0%}")
     seconds = time.perf_counter() - compiled
@@ -208,7 +210,7 @@ def _timed(
 
 
 def _blocks(inputs: Inputs) -> list[Inputs]:
-    """The batch in blocks of one size; the last one repeats trajectories to fill it."""
+    """The batch in blocks of equal size; the last block repeats trajectories to fill it."""
     batch = len(inputs.tau)
     size = min(BLOCK, batch)
     starts = range(0, batch, size)
@@ -240,13 +242,13 @@ def _write(
 def _report_inputs(
     model: Model, scale: np.ndarray, options: argparse.Namespace, devices: Sequence[Any]
 ) -> None:
-    where = devices[0].platform
+    hardware = devices[0].platform
     if len(devices) > 1:
-        where = f"{len(devices)} {where} devices"
+        hardware = f"{len(devices)} {hardware} devices"
     _say(
         model.name,
         f"{options.batch} trajectories of {options.steps} steps of {options.dt:g} s, "
-        f"{model.nv} dofs ({np.count_nonzero(scale)} driven), {model.dtype.name}, on {where}",
+        f"{model.nv} dofs ({np.count_nonzero(scale)} driven), {model.dtype.name}, on {hardware}",
     )
 
 
@@ -255,6 +257,6 @@ def _say(label: str, text: str) -> None:
 
 
 def _progress(label: str, state: str) -> None:
-    """How far the work is, on standard error; on a terminal it is one line that changes."""
+    """Print the progress on standard error; on a terminal one line is updated."""
     end = "\r" if sys.stderr.isatty() and state != "100%" else "\n"
     print(f"{label:<10} {state:<10}", end=end, file=sys.stderr, flush=True)

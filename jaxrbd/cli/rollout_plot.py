@@ -1,4 +1,4 @@
-"""The picture that `jaxrbd rollout` writes: a trajectory, its energy, the errors, the gradient."""
+"""The figure of `jaxrbd rollout`: a trajectory, its energy, the errors, the gradient."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def plot_rollout(
     energy_error: np.ndarray,
     gradient: np.ndarray,
 ) -> None:
-    """Draw a batch to a PNG file.
+    """Write the figure of a batch to a PNG file.
 
     `time` (n + 1,), `trajectory` and `energy_error` (batch, n + 1, ...), `gradient` (batch, n, nv),
-    all in numpy. Raises OSError where the file cannot be written.
+    all in NumPy. Raises OSError if the file cannot be written.
     """
     figure = Figure(figsize=(11, 7), layout="constrained")
     axes = figure.subplots(2, 2)
@@ -37,32 +37,33 @@ def plot_rollout(
     sizes = np.linalg.norm(gradient, axis=-1)
     _quantiles(axes[1, 1], time[:-1], sizes, "|d cost / d tau| of each step")
     count = len(energy_error)
-    figure.suptitle(f"{model.name}: {count} trajectories; above, the first of them")
+    figure.suptitle(f"{model.name}: {count} trajectories; the first one in the upper row")
     figure.savefig(path, dpi=120)
 
 
-def _coordinates(axes: Axes, model: Model, time: np.ndarray, one: Trajectory) -> None:
+def _coordinates(axes: Axes, model: Model, time: np.ndarray, trajectory: Trajectory) -> None:
     """The coordinates of one trajectory, in the tangent space at neutral."""
-    moved = jax.vmap(difference, (None, None, 0))(model, neutral(model), one.q)
-    axes.plot(time, np.asarray(moved), linewidth=1)
+    distance = jax.vmap(difference, (None, None, 0))(model, neutral(model), trajectory.q)
+    axes.plot(time, np.asarray(distance), linewidth=1)
     axes.set(xlabel="time [s]", ylabel="distance from neutral [rad, m]", title="coordinates")
 
 
-def _energy(axes: Axes, model: Model, time: np.ndarray, one: Trajectory) -> None:
-    """The energies of one trajectory, and the work that has to account for their sum."""
-    kinetic = np.asarray(jax.vmap(kinetic_energy, (None, 0, 0))(model, one.q, one.v))
-    potential = np.asarray(jax.vmap(potential_energy, (None, 0))(model, one.q))
+def _energy(axes: Axes, model: Model, time: np.ndarray, trajectory: Trajectory) -> None:
+    """The energies of one trajectory, and the work, which must equal the change of their sum."""
+    q, v = trajectory.q, trajectory.v
+    kinetic = np.asarray(jax.vmap(kinetic_energy, (None, 0, 0))(model, q, v))
+    potential = np.asarray(jax.vmap(potential_energy, (None, 0))(model, q))
     potential = potential - potential[0]
     axes.plot(time, kinetic, label="kinetic")
     axes.plot(time, potential, label="potential, gained")
     axes.plot(time, kinetic + potential, "k", linewidth=3, alpha=0.3, label="sum")
-    axes.plot(time, one.work, "k--", linewidth=1, label="work of torques and damping")
+    axes.plot(time, trajectory.work, "k--", linewidth=1, label="work of torques and damping")
     axes.set(xlabel="time [s]", ylabel="[J]", title="energy")
     axes.legend()
 
 
 def _quantiles(axes: Axes, time: np.ndarray, values: np.ndarray, title: str) -> None:
-    """The median over the batch and the range of its middle 90 %, on a logarithmic scale."""
+    """The median over the batch and the range from 5 % to 95 %, on a logarithmic scale."""
     low, median, high = np.quantile(values, (0.05, 0.5, 0.95), axis=0)
     axes.fill_between(time, low, high, alpha=0.25, label="5 % to 95 % of the batch")
     axes.plot(time, median, label="median")

@@ -1,7 +1,7 @@
-"""Whether a library's derivatives are right, not merely finite, at singular-looking states.
+"""Tests of the derivatives of a dynamics library at states where derivatives often fail.
 
-`python -m jaxrbd.conformance` prints the table for jaxrbd itself, and with
-`--adapter module:object` for another library. This is the index of the names that an adapter needs.
+`python -m jaxrbd.conformance` tests jaxrbd and prints tables; with `--adapter module:object` it
+tests another library. This module exports the names that an adapter needs.
 """
 
 from .adapters import QUANTITIES, STEP, Adapter, Functions, JaxRBD, Unsupported
@@ -13,10 +13,10 @@ from .truth import true_derivatives
 from .urdf import about_com, urdf
 
 __all__ = [
-    # run it
+    # the suite
     "Report",
     "run",
-    # point it at a library
+    # adapters of libraries
     "Adapter",
     "Functions",
     "JaxRBD",
@@ -27,7 +27,7 @@ __all__ = [
     "about_com",
     "make_robot",
     "urdf",
-    # what there is to test
+    # the cases
     "ALL_TREES",
     "ANGLES",
     "CONDITIONS",
@@ -41,6 +41,6 @@ __all__ = [
     "QUICK_ORDERS",
     "SPEEDS",
     "TOLERANCE",
-    # the truth
+    # reference derivatives
     "true_derivatives",
 ]

@@ -1,4 +1,4 @@
-"""`python -m jaxrbd.conformance`: the table of what is right."""
+"""The command `python -m jaxrbd.conformance`: test derivatives and print tables."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from .robots import ALL_TREES, KINDS
 from .states import CONDITIONS
 from .suite import QUICK_ORDERS, run
 
-# What `--quick` tests: a hinge, and the joints whose exponentials are of SE(2) and of SE(3). Their
-# programs are compiled without optimisation, which would take half of the time.
+# The joint kinds of `--quick`: a hinge, and the joints with the exponentials of SE(2) and SE(3).
+# The programs are compiled without optimization, which would take half of the time.
 _QUICK_KINDS = ("revolute", "planar", "free_flyer")
 _QUICK_OPTIONS = {"xla_backend_optimization_level": 0}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the suite, print its tables, and return 0 if all is right, else 1.
+    """Run the suite, print its tables, and return 0 if all cases are correct, else 1.
 
-    `argv`: the words after the program's name; None means those of this process.
+    `argv`: the arguments of the program; None means the arguments of this process.
     """
     options = _parser().parse_args(argv)
     kinds = options.kinds or (_QUICK_KINDS if options.quick else tuple(KINDS))
@@ -50,24 +50,29 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m jaxrbd.conformance",
-        description="Compare a library's derivatives with the true ones.",
+        description="Compare a library's derivatives with central differences of its values, at "
+        "states where derivatives often fail.",
     )
     add = parser.add_argument
-    add("--adapter", metavar="MODULE:OBJECT", help="the library (default: jaxrbd itself)")
+    add("--adapter", metavar="MODULE:OBJECT", help="the adapter of a library (default: jaxrbd)")
     add(
         "--quick",
         action="store_true",
-        help="under a minute: three joint kinds, second "
-        "derivatives in forward mode and float64, first ones in reverse mode and float32",
+        help="less than a minute: three joint kinds; second derivatives in forward mode and "
+        "float64, first derivatives in reverse mode and in float32",
     )
-    add("--order", type=int, choices=(1, 2, 3), help="the highest derivative")
+    add("--order", type=int, choices=(1, 2, 3), help="the highest order of derivatives")
     add("--kinds", nargs="+", choices=tuple(KINDS), metavar="KIND", help=", ".join(KINDS))
-    add("--quantities", nargs="+", choices=QUANTITIES, default=QUANTITIES, metavar="QUANTITY")
-    add("--modes", nargs="+", choices=MODES, default=MODES, metavar="MODE")
-    add("--precisions", nargs="+", choices=PRECISIONS, default=PRECISIONS, metavar="PRECISION")
-    add("--state", default="", metavar="TEXT", help="only states with this in their name")
-    add("--details", action="store_true", help="list every case that is not right")
-    add("--json", metavar="FILE", help="write every error")
+    for option, labels, metavar in (
+        ("--quantities", QUANTITIES, "QUANTITY"),
+        ("--modes", MODES, "MODE"),
+        ("--precisions", PRECISIONS, "PRECISION"),
+    ):
+        help = ", ".join(labels)
+        add(option, nargs="+", choices=labels, default=labels, metavar=metavar, help=help)
+    add("--state", default="", metavar="TEXT", help="only states whose name contains TEXT")
+    add("--details", action="store_true", help="list every case that is not correct")
+    add("--json", metavar="FILE", help="write all errors to FILE")
     return parser
 
 

@@ -1,4 +1,4 @@
-"""How the suite sees a library: functions of a robot in jaxrbd's conventions, and jaxrbd's own."""
+"""Adapters: the functions of a library in jaxrbd's conventions, and the adapter of jaxrbd."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from .robots import Robot, Tree
 
 
 class Unsupported(JaxRBDError):
-    """A library cannot express a robot; the message says why."""
+    """A library does not support a robot; the message states the reason."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Functions:
-    """What a library computes of one robot, as functions that JAX traces; None where it does not.
+    """The functions of a library for one robot, which JAX traces; None for a missing function.
 
-    All are unbatched, of arrays of JAX's default float dtype at the time of `Adapter.load`, and in
-    jaxrbd's conventions: order of joints, quaternions xyzw, `v` of a free-flyer in the body's
-    frame; n is the number of the robot's trees.
+    The functions take one state, in arrays of JAX's default float dtype at the call of
+    `Adapter.load`, in jaxrbd's conventions: order of joints, quaternions xyzw, velocity of a
+    free-flyer in the body frame. n is the number of trees of the robot.
 
     - `inverse_dynamics(q, v, a)`: tau (nv,);
     - `forward_dynamics(q, v, tau)`: a (nv,);
-    - `placement(q)`: of the links `robot.tips` in the world, `(R, p)`, (n, 3, 3) and (n, 3);
-    - `step(q, v)`: the configuration (nq,) after a time of `STEP` at the velocity v, by whatever
-      rule the library integrates a configuration.
+    - `placement(q)`: poses `(R, p)` of the links `robot.tips` in the world, (n, 3, 3) and (n, 3);
+    - `step(q, v)`: the configuration (nq,) after the time `STEP` at the velocity v, by the
+      library's integration rule.
     """
 
     inverse_dynamics: Callable[[Array, Array, Array], Array] | None = None
@@ -47,27 +47,27 @@ STEP = 0.5  # s
 
 
 class Adapter:
-    """A library under test. Derive from it and define `name` and `load`."""
+    """The base class of adapters; a subclass defines `name` and `load`."""
 
     name: str = "unnamed"
 
     def robots(self, trees: Sequence[Tree]) -> list[list[Tree]]:
-        """The trees that the library can express, in groups that it can take as one robot.
+        """The supported trees, in groups; each group becomes one robot.
 
-        Trees that are in no group count as not supported. Default: one robot of all of them.
+        Trees in no group count as not supported. Default: one robot of all trees.
         """
         return [list(trees)]
 
     def load(self, robot: Robot) -> Functions:
-        """The library's functions of a robot; called anew for each precision.
+        """The library's functions for a robot; the suite calls this method for each precision.
 
-        Raises Unsupported where the library cannot express it.
+        Raises Unsupported if the library does not support the robot.
         """
         raise NotImplementedError
 
 
 class JaxRBD(Adapter):
-    """jaxrbd itself."""
+    """The adapter of jaxrbd."""
 
     name = "jaxrbd"
 

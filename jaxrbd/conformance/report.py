@@ -1,4 +1,4 @@
-"""What the suite found: the errors, and the tables that they are read from."""
+"""The report of the suite: the errors, and tables of them."""
 
 from __future__ import annotations
 
@@ -13,28 +13,29 @@ from .states import DIRECTIONS, Condition
 MODES = ("forward", "reverse")
 PRECISIONS = ("float64", "float32")
 
-# Of the value and of the derivatives of order 1 to 3, relative to the tree's largest of them over
-# all states. In float64 they are what the central differences can tell. In float32 they are about
-# what rounding, 1.2e-7, becomes in forward dynamics, with mass matrices of condition number up to
-# 200. A false zero is an error of the size of the derivative: orders of magnitude above.
+# Tolerances of the value and of the derivatives of order 1 to 3, relative to the largest of them in
+# the tree over all states. In float64 they are the accuracy of the central differences. In float32
+# they are about the effect of rounding, 1.2e-7, in forward dynamics with mass matrices of condition
+# number up to 200. A false zero has the error of the whole derivative, orders of magnitude more.
 TOLERANCE = {"float64": (1e-11, 1e-10, 1e-9, 1e-8), "float32": (1e-4, 1e-4, 1e-4, 1e-4)}
 
-# In place of an error; a case that is not tested has NaN.
+# Codes in place of an error. A case that is not tested has NaN.
 NOT_FINITE = np.inf
 ERROR = -1.0  # the library raised an exception
-UNSURE = -2.0  # the truth is not known well enough
+UNSURE = -2.0  # the reference derivative is too uncertain
 _WORDS = {NOT_FINITE: "nan", ERROR: "error", UNSURE: "unsure"}
 
 
 @dataclasses.dataclass
 class Report:
-    """The errors of one library, in every case.
+    """The errors of one library in all cases.
 
-    - `errors`: an array over the axes of `axes`. An entry is an error relative to the tree's
-      largest value or derivative of that order, or `NOT_FINITE`, `ERROR` or `UNSURE`; it is NaN
-      where nothing was tested;
-    - `uncertainty` (4,): the largest of the truth, order by order, on the same scale;
-    - `notes`: what the library could not do, and why.
+    - `errors`: an array with the axes of `axes`. An entry is the error relative to the tree's
+      largest value or derivative of that order, or `NOT_FINITE`, `ERROR` or `UNSURE`, or NaN for a
+      case that was not tested;
+    - `uncertainty` (4,): the largest uncertainty of the references of each order, relative as the
+      errors;
+    - `notes`: the failures of the library, with the reasons.
     """
 
     library: str
@@ -70,30 +71,31 @@ class Report:
 
     @property
     def wrong(self) -> np.ndarray:
-        """Which entries are tested and not right: an array of bool like `errors`."""
+        """Whether each case is tested and not correct, with the shape of `errors`."""
         with np.errstate(invalid="ignore"):
             right = (self.errors >= 0) & (self.errors <= self.tolerance)
         return ~np.isnan(self.errors) & ~right
 
     def select(self, **labels) -> tuple[np.ndarray, np.ndarray]:
-        """Errors and `wrong` of the cases with the given labels, flat.
+        """`errors` and `wrong` of the cases with the given labels, as flat arrays.
 
-        A keyword is the name of an axis, its value a label or a list of labels.
+        `labels`: from the name of an axis to a label or a list of labels.
         """
         index = []
         for name, known in self.axes.items():
-            asked = labels.pop(name, known)
-            asked = asked if isinstance(asked, (list, tuple)) else [asked]
-            index.append([known.index(label) for label in asked])
+            chosen = labels.pop(name, known)
+            chosen = chosen if isinstance(chosen, (list, tuple)) else [chosen]
+            index.append([known.index(label) for label in chosen])
         if labels:
             raise KeyError(f"no axis {sorted(labels)}; axes: {list(self.axes)}")
-        at = np.ix_(*index)
-        return self.errors[at].ravel(), self.wrong[at].ravel()
+        cases = np.ix_(*index)
+        return self.errors[cases].ravel(), self.wrong[cases].ravel()
 
     def verdict(self, **labels) -> str:
-        """A cell: "ok" and the largest error, how many cases are not right, or "-" for no case.
+        """The text of a table cell for the cases with the given labels; see `select`.
 
-        Labels as for `select`. A value that is not jaxrbd's "differs"; a derivative is "WRONG".
+        "ok" with the largest error, or the numbers of incorrect cases, or "-" without cases. A
+        value other than jaxrbd's "differs"; a wrong derivative is "WRONG".
         """
         errors, wrong = self.select(**labels)
         tested = int(np.sum(~np.isnan(errors)))
@@ -114,26 +116,26 @@ class Report:
     # -------------------------------------------------------------------------------- tables
 
     def by_condition(self, precision: str) -> str:
-        """A row for each condition, a column for each order and mode."""
+        """A table with one row per condition and one column per order and mode."""
         rows = {condition.name: {"condition": condition} for condition in self.conditions}
         return self._table("state", rows, self._derivatives(precision))
 
     def by_quantity(self, precision: str) -> str:
-        """A row for each quantity, a column for each order and mode."""
+        """A table with one row per quantity and one column per order and mode."""
         rows = {quantity.replace("_", " "): {"quantity": quantity} for quantity in self.quantities}
         return self._table("quantity", rows, self._derivatives(precision))
 
     def by_joint(self) -> str:
-        """A row for each joint kind, a column for each place: derivatives of all orders.
+        """A table with one row per joint kind and one column per place, for all orders.
 
-        States of the whole robot are left out: there, other joints may be at fault.
+        It excludes states of the whole robot, because other joints can cause errors there.
         """
-        own = [condition for condition in self.conditions if not condition.whole]
+        conditions = [condition for condition in self.conditions if not condition.whole]
         orders = list(range(1, self.order + 1))
         lines = []
         for kind in dict.fromkeys(tree.kind for tree in self.trees):
-            at = [[t for t in self.trees if t == Tree(kind, place)] for place in PLACES]
-            cells = [self.verdict(tree=tree, condition=own, order=orders) for tree in at]
+            trees = [[t for t in self.trees if t == Tree(kind, place)] for place in PLACES]
+            cells = [self.verdict(tree=t, condition=conditions, order=orders) for t in trees]
             lines.append([kind, *cells])
         return _markdown(["joint", "at the root", "in the middle", "at the leaf"], lines)
 
@@ -153,40 +155,42 @@ class Report:
         return _markdown([corner, *columns], lines)
 
     def tables(self) -> str:
-        """All tables and what stands below them, as Markdown."""
+        """All tables, the summary and the notes, as Markdown."""
         parts = [f"## {self.library}"]
         for precision in PRECISIONS:
             if np.all(np.isnan(self.select(precision=precision)[0])):
                 continue
             parts += [f"{precision}, by state:", self.by_condition(precision)]
             parts += [f"{precision}, by quantity:", self.by_quantity(precision)]
-        parts += ["Derivatives, by the joint that is in the state:", self.by_joint()]
+        parts += ["Derivatives, by the tested joint:", self.by_joint()]
         parts.append(self.summary())
         if self.notes:
             parts.append("\n".join(f"- {note}" for note in dict.fromkeys(self.notes)))
         return "\n\n".join(parts)
 
     def summary(self) -> str:
-        """The counts, the tolerances and the uncertainty of the truth."""
+        """The counts, the tolerances and the uncertainty of the references."""
         tested, wrong = int(np.sum(~np.isnan(self.errors))), int(np.sum(self.wrong))
-        numbers = " ".join(f"{x:.0e}" for x in self.uncertainty[: self.order + 1])
+        uncertainties = " ".join(f"{x:.0e}" for x in self.uncertainty[: self.order + 1])
         tolerances = [
             f"{precision} " + " ".join(f"{x:.0e}" for x in TOLERANCE[precision][: self.order + 1])
             for precision in PRECISIONS
         ]
         return (
-            f"{tested} cases, {wrong} not right. A value is compared with jaxrbd's, a derivative "
-            "with central differences of the library's own values; errors are relative. Tolerance "
-            f"by order, from 0: {'; '.join(tolerances)}. The differences are known to {numbers}."
+            f"{tested} cases, {wrong} not correct. The reference for values is jaxrbd; the "
+            "reference for derivatives is central differences of the library's values. Errors are "
+            "relative. "
+            f"Tolerances for order 0, 1, ...: {'; '.join(tolerances)}. Uncertainties of the "
+            f"references: {uncertainties}."
         )
 
     def details(self) -> str:
-        """A line for every case that is not right."""
+        """One line per case that is not correct."""
         lines = []
         axes = self.axes
-        for at in np.argwhere(self.wrong):
-            case = {name: labels[i] for (name, labels), i in zip(axes.items(), at)}
-            error = float(self.errors[tuple(at)])
+        for index in np.argwhere(self.wrong):
+            case = {name: labels[i] for (name, labels), i in zip(axes.items(), index)}
+            error = float(self.errors[tuple(index)])
             what = _WORDS.get(error, f"off by {error:.1e}")
             lines.append(
                 f"{case['quantity']}, {case['precision']}, {case['mode']}, order {case['order']}, "
@@ -195,7 +199,7 @@ class Report:
         return "\n".join(lines)
 
     def json(self) -> dict:
-        """The report as plain data: the axes, and the errors by their indices along these."""
+        """The report as plain data: the axes, and the errors by their indices."""
         return {
             "library": self.library,
             "axes": {
@@ -203,8 +207,8 @@ class Report:
                 for name, labels in self.axes.items()
             },
             "errors": {
-                " / ".join(str(i) for i in at): _WORDS.get(float(error), float(f"{error:.3g}"))
-                for at, error in np.ndenumerate(self.errors)
+                " / ".join(str(i) for i in index): _WORDS.get(float(error), float(f"{error:.3g}"))
+                for index, error in np.ndenumerate(self.errors)
                 if not np.isnan(error)
             },
             "tolerance": TOLERANCE,
@@ -214,7 +218,7 @@ class Report:
 
 
 def _markdown(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown whose columns line up."""
+    """A table in Markdown with aligned columns."""
     widths = [max(len(row[i]) for row in [header, *lines]) for i in range(len(header))]
     rule = ["-" * width for width in widths]
     rows = []

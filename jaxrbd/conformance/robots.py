@@ -1,9 +1,9 @@
-"""The robots that derivatives are tested on: a tree for each joint kind at each place of a tree.
+"""The robots of the suite: one tree per joint kind and per place of the joint in the tree.
 
-A tree is a chain of three joints. One, at the root, in the middle or at the leaf, is the tested
-one; the others are hinges. Trees do not interact, so that one robot can hold many of them and
-a library that takes only one tree can have a robot for each. A tree's numbers depend on its name
-alone.
+A tree is a chain of three joints. One of them, at the root, in the middle or at the leaf, is the
+tested joint; the others are hinges. Trees do not interact, so one robot can have many trees. For a
+library that supports only one tree, each tree is a robot. The parameters of a tree depend only on
+its name.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ PLACES = ("root", "middle", "leaf")
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """A joint kind: how to make one, and what its coordinates are.
+    """A joint kind: a function that makes a random joint, and the types of its coordinates.
 
-    `coordinates` is a letter for each: "a" an angle, "l" a length; "Q" is a unit quaternion, four
-    coordinates and three velocities.
+    `coordinates`: one letter per coordinate: "a" an angle, "l" a length. "Q" is a unit quaternion,
+    with four coordinates and three velocities.
     """
 
     make: Callable[[np.random.Generator], Joint | Compound]
@@ -59,13 +59,13 @@ KINDS = {
     "free_flyer": Kind(lambda rng: joints.FreeFlyer(), "lllQ"),
     "universal": Kind(lambda rng: universal((1, 0, 0), rng.normal(size=3)), "aa"),
     "euler": Kind(lambda rng: euler("zyx"), "aaa"),
-    "mimic": Kind(_hinge, ""),  # a hinge that follows another
+    "mimic": Kind(_hinge, ""),  # a hinge that mimics another hinge
     "massless": Kind(_hinge, "a"),  # a hinge that carries a massless link
 }
 
-# A mimic joint turns by so much of the angle of the hinge that it follows.
+# The multiplier of the mimic joints.
 _RATIO = -0.7
-# What a massless last link needs, lest the mass matrix be singular.
+# The armature of the joint of a massless last link. Without it the mass matrix would be singular.
 _ARMATURE = 0.2
 
 
@@ -91,7 +91,7 @@ class Tree:
         return f"{self.name}_link3"
 
     def rng(self, purpose: str) -> np.random.Generator:
-        """The tree's own random numbers, a stream for each purpose."""
+        """The random numbers of the tree, one stream per purpose."""
         return np.random.default_rng(zlib.crc32(f"{self.name} {purpose}".encode()))
 
 
@@ -100,9 +100,11 @@ ALL_TREES = tuple(Tree(kind, place) for kind in KINDS for place in PLACES)
 
 @dataclasses.dataclass(frozen=True)
 class Coordinate:
-    """An entry of q but for "Q", which is four of them, in the order of q.
+    """One coordinate of a robot: one entry of q, or the four entries of a quaternion.
 
-    `letter` as in `Kind`; `tested`: of the tested joint, whose coordinate is `ratio` times it.
+    - `letter`: the type, as in `Kind`;
+    - `tree`, `joint`: the index of the tree, and the index of the joint in the tree;
+    - `tested`: whether it determines the tested joint, whose coordinate is `ratio` times this one.
     """
 
     letter: str
@@ -114,9 +116,9 @@ class Coordinate:
 
 @dataclasses.dataclass(frozen=True)
 class Robot:
-    """A robot of trees: links and joints as `build_model` takes them, gravity, and its layout.
+    """A robot of trees: links, joints and gravity for `build_model`, and its coordinates.
 
-    `coordinates` are in jaxrbd's order, which is that of the joints as stated.
+    `coordinates`: in the order of q in jaxrbd, the order of `joints`.
     """
 
     trees: tuple[Tree, ...]
@@ -136,7 +138,7 @@ class Robot:
 
 
 def make_robot(trees: Sequence[Tree]) -> Robot:
-    """The robot of these trees."""
+    """The robot that consists of the given trees."""
     links: list[Link] = []
     specs: list[JointSpec] = []
     coordinates: list[Coordinate] = []
@@ -147,7 +149,7 @@ def make_robot(trees: Sequence[Tree]) -> Robot:
             kind = tree.kind if i == tested else "revolute"
             massless = kind == "massless"
             link = Link(f"{tree.name}_link{i + 1}", _inertia(rng) * (not massless))
-            # The hinge that a mimic joint follows stands in for it: its coordinate is the tested.
+            # The coordinate of a tested mimic joint is that of its leader.
             leads = tree.kind == "mimic" and i == (1 if tested == 0 else 0)
             specs.append(
                 JointSpec(

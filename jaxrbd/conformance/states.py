@@ -1,9 +1,9 @@
-"""The states that derivatives are taken at, and the curves that lead through them.
+"""The states of the suite, and the curves through them along which derivatives are taken.
 
-A curve moves the whole robot: `q(t) = A cos(r t) + B sin(r t) + C t`, entry by entry, and v and u
-(acceleration or force) in a straight line. With `B = q w / |w|` and `r = |w| / 2` a quaternion
-follows the geodesic of the angular velocity w, at whatever length it has; with `C` alone it leaves
-its sphere. These formulas are analytic and see no angle: they have no singular state themselves.
+A curve moves the whole robot: `q(t) = A cos(r t) + B sin(r t) + C t`, entry by entry, while v and u
+(acceleration or force) are linear in t. With `A = q`, `B = q w / |w|` and `r = |w| / 2` a
+quaternion q of any length follows the geodesic of the angular velocity w. With only A and C it
+leaves the sphere. These formulas are analytic and have no singular states.
 """
 
 from __future__ import annotations
@@ -22,15 +22,14 @@ SPEEDS = {"0": 0.0, "1e-20": 1e-20, "1e-9": 1e-9, "1e-4": 1e-4}
 
 @dataclasses.dataclass(frozen=True)
 class Condition:
-    """A singular-looking state of the tested joint, or of the `whole` robot.
+    """A state of the tested joint, or of the `whole` robot; all other joints have random states.
 
-    - `angle`: every angle of the joint in rad, and that of its rotation about a random axis where
-      it has a quaternion; None is random. Below 1, also every length of it in m;
-    - `speed`: length of the joint's velocity; None is random;
-    - `scale`: a factor on its quaternion. With another than 1 only joints that have one are tested;
-    - `smooth`: whether there is a derivative to speak of.
-
-    Whatever is not tested is random.
+    - `angle`: every angle of the joint in rad, and the angle of a quaternion about a random axis;
+      None is random. An angle below 1 is also the value of every length of the joint in m;
+    - `speed`: norm of the joint's velocity; None is random;
+    - `scale`: a factor on the quaternion. Other values than 1 apply only to joints with a
+      quaternion;
+    - `smooth`: whether the derivatives exist.
     """
 
     name: str
@@ -58,13 +57,13 @@ CONDITIONS = (
     Condition("quaternion zero", 0.0, scale=0.0, smooth=False),
 )
 
-# What moves along the curve: the configuration on its manifold, the velocity, everything, or the
-# bare numbers of q.
+# What changes along the curve: q on its manifold, v, all of q, v and u, or the entries of q without
+# the constraint of the manifold.
 DIRECTIONS = ("q", "v", "q v u", "raw q")
 
 
 class Curves(NamedTuple):
-    """Curves through states: each field (n, nq) or (n, nv); see the head of this file."""
+    """n curves; each field is (n, nq) or (n, nv). See the docstring of this module."""
 
     A: np.ndarray
     B: np.ndarray
@@ -77,21 +76,21 @@ class Curves(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Which tree each entry of q and of v belongs to, and which coordinate."""
+    """The index of the tree of each entry of q and of v."""
 
     q_tree: np.ndarray
     v_tree: np.ndarray
 
 
 def layout(robot: Robot) -> Layout:
-    """The trees of the entries of q and v."""
+    """The `Layout` of a robot."""
     q_tree = [c.tree for c in robot.coordinates for _ in range(4 if c.letter == "Q" else 1)]
     v_tree = [c.tree for c in robot.coordinates for _ in range(3 if c.letter == "Q" else 1)]
     return Layout(np.array(q_tree), np.array(v_tree))
 
 
 def applies(robot: Robot, condition: Condition) -> np.ndarray:
-    """(trees,): whether a condition means anything for the joint that the tree tests."""
+    """Whether a condition applies to the tested joint of each tree, (trees,)."""
     if condition.scale == 1:
         return np.ones(len(robot.trees), bool)
     found = {c.tree for c in robot.coordinates if c.tested and c.letter == "Q"}
@@ -99,7 +98,7 @@ def applies(robot: Robot, condition: Condition) -> np.ndarray:
 
 
 def curves(robot: Robot, conditions: Sequence[Condition]) -> Curves:
-    """The curves of all conditions in all directions, n = conditions x directions."""
+    """The curves for all conditions in all directions, n = conditions x directions."""
     rows = [_curve(robot, condition, d) for condition in conditions for d in DIRECTIONS]
     return Curves(*(np.stack(column) for column in zip(*rows)))
 
@@ -107,12 +106,14 @@ def curves(robot: Robot, conditions: Sequence[Condition]) -> Curves:
 def _curve(robot: Robot, condition: Condition, direction: str) -> Curves:
     """One curve: each field (nq,) or (nv,)."""
     streams = [(t.rng("state"), t.rng("tested"), t.rng(direction)) for t in robot.trees]
-    parts = [_through(c, condition, direction, *streams[c.tree]) for c in robot.coordinates]
+    parts = [
+        _coordinate_curve(c, condition, direction, *streams[c.tree]) for c in robot.coordinates
+    ]
     whole = Curves(*(np.concatenate(column) for column in zip(*parts)))
-    return whole._replace(v=_slowed(robot, condition, whole.v))
+    return whole._replace(v=_with_speed(robot, condition, whole.v))
 
 
-def _through(
+def _coordinate_curve(
     coordinate: Coordinate,
     condition: Condition,
     direction: str,
@@ -120,11 +121,11 @@ def _through(
     tested: np.random.Generator,
     moving: np.random.Generator,
 ) -> Curves:
-    """The curve of one coordinate. Every stream is read the same way in every condition."""
-    turns = coordinate.letter == "Q"
+    """The curve of one coordinate. The use of the random streams is the same in all conditions."""
+    is_quaternion = coordinate.letter == "Q"
     special = condition.whole or coordinate.tested
     angle = condition.angle if special else None
-    if turns:
+    if is_quaternion:
         quaternion, axis = state.normal(size=4), tested.normal(size=3)
         q = quaternion / np.linalg.norm(quaternion)
         if angle is not None:
@@ -136,9 +137,9 @@ def _through(
         q = state.uniform(-reach, reach, size=1)
         if angle is not None and (coordinate.letter == "a" or angle < 1):
             q = np.full(1, angle / coordinate.ratio)
-    n = 3 if turns else 1
+    n = 3 if is_quaternion else 1
     v, u = state.normal(size=n), state.normal(size=n)
-    # No entry is small: a derivative that is missing must show.
+    # No entry is small, so that a missing derivative is a large error.
     dq, dv, du = moving.uniform(0.3, 0.7, size=(3, n)) * moving.choice([-1, 1], size=(3, n))
     raw = moving.normal(size=len(q))
     moves_q, moves_v = direction in ("q", "q v u"), direction in ("v", "q v u")
@@ -146,7 +147,7 @@ def _through(
     B, C, r = zero, zero, zero
     if direction == "raw q":
         C = 0.5 * raw / np.linalg.norm(raw)
-    elif moves_q and turns:
+    elif moves_q and is_quaternion:
         rate = np.linalg.norm(dq)
         B, r = _multiply_by_vector(q, dq / rate), np.full(4, rate / 2)
     elif moves_q:
@@ -154,8 +155,8 @@ def _through(
     return Curves(q, B, C, r, v, dv * moves_v, u, du * (direction == "q v u"))
 
 
-def _slowed(robot: Robot, condition: Condition, v: np.ndarray) -> np.ndarray:
-    """The velocity with that of the tested joint, or of every joint, at the condition's speed."""
+def _with_speed(robot: Robot, condition: Condition, v: np.ndarray) -> np.ndarray:
+    """The velocity, scaled to the condition's speed in the tested joint or in every joint."""
     if condition.speed is None:
         return v
     v = v.copy()
@@ -163,8 +164,8 @@ def _slowed(robot: Robot, condition: Condition, v: np.ndarray) -> np.ndarray:
     joint = np.repeat([3 * c.tree + c.joint for c in robot.coordinates], width)
     special = np.repeat([c.tested or condition.whole for c in robot.coordinates], width)
     for number in np.unique(joint[special]):
-        own = joint == number
-        v[own] *= condition.speed / np.linalg.norm(v[own])
+        entries = joint == number
+        v[entries] *= condition.speed / np.linalg.norm(v[entries])
     return v
 
 

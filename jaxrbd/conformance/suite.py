@@ -1,8 +1,8 @@
-"""The suite: every derivative of a library's functions against the truth.
+"""The suite: derivatives of a library's functions against reference derivatives.
 
-Each quantity is contracted with random weights to one number a tree, and taken along the curves of
-`states.py`: a function of one parameter a tree. As trees do not interact, one program gives the
-derivatives of all trees, and a batch of curves those at all states.
+Each quantity is contracted with random weights to one scalar per tree and evaluated along the
+curves of `states.py`. This gives a function of one parameter per tree. Trees do not interact, so
+one program gives the derivatives for all trees, and a batch of curves gives them for all states.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ from .states import CONDITIONS, DIRECTIONS, Condition, Curves, applies, curves, 
 from .truth import true_derivatives
 
 Progress = Callable[[str], None]
-# The highest derivative for each (precision, mode) that is tested.
+# The highest order of derivatives for each tested (precision, mode).
 Orders = Mapping[tuple[str, str], int]
-# Enough to see a fault of any of the usual sorts. Second derivatives in reverse mode and those in
-# single precision take most of the time of a whole run, and rarely tell more.
+# These orders find all common faults. Second derivatives in reverse mode or in single precision
+# take most of the time of a whole run and rarely find more.
 QUICK_ORDERS: Orders = {
     ("float64", "forward"): 2,
     ("float64", "reverse"): 1,
     ("float32", "reverse"): 1,
 }
-# Of a parameter t (trees,) and one curve.
+# A function of the parameter t (trees,) and one curve, with values (trees,).
 Contracted = Callable[[Array, Curves], Array]
+# A function of t (trees,) that returns the value and some derivatives.
 Tower = Callable[[Array], tuple[Array, ...]]
 
 
@@ -57,25 +58,25 @@ def run(
     compiler_options: dict[str, Any] | None = None,
     progress: Progress = lambda line: None,
 ) -> Report:
-    """Compare a library's derivatives with the true ones.
+    """Compare a library's derivatives with reference derivatives.
 
-    - `adapter`: the library; None is jaxrbd itself;
-    - `trees`, `conditions`, `quantities`, `modes`, `precisions`: what to test, out of `ALL_TREES`,
-      `CONDITIONS`, `QUANTITIES`, `MODES` and `PRECISIONS`; all of it unless told otherwise;
-    - `order`: derivatives up to this one, at most 3; or a dict from (precision, mode) to the order
-      that is tested there, such as `QUICK_ORDERS`, where combinations that are left out are not
-      tested;
-    - `compiler_options`: of `jax.jit`, for the programs of the derivatives;
-    - `progress`: called with a line at the start, which estimates the time, and after each program.
+    - `adapter`: the adapter of the library (default: jaxrbd);
+    - `trees`, `conditions`, `quantities`, `modes`, `precisions`: the cases to test, from
+      `ALL_TREES`, `CONDITIONS`, `QUANTITIES`, `MODES` and `PRECISIONS` (default: all);
+    - `order`: the highest order of derivatives, at most 3; or a dict from (precision, mode) to this
+      order, such as `QUICK_ORDERS`, where missing combinations are not tested;
+    - `compiler_options`: the options of `jax.jit` for the programs of the derivatives;
+    - `progress`: a function of one line of text, called at the start with an estimate of the time,
+      and after each program.
 
-    The truth is that of the library's own values (see `truth.py`); the values themselves are
-    compared with jaxrbd's. JAX's settings are as they were when it returns.
+    The reference derivatives come from values of the library (see `truth.py`). The values are
+    compared with those of jaxrbd. The function does not change JAX's settings.
     """
     adapter = JaxRBD() if adapter is None else adapter
     if isinstance(order, int):
         order = dict.fromkeys(product(PRECISIONS, MODES), order)
     orders: dict[Any, int] = dict(order)
-    # In the order of `precisions`, so that JAX's setting changes once a robot for each.
+    # In the order of `precisions`, so that JAX's setting changes once per robot and precision.
     orders = {(p, m): orders[p, m] for p in precisions for m in modes if (p, m) in orders}
     highest = max(orders.values(), default=0)
     report = Report(adapter.name, tuple(trees), tuple(conditions), tuple(quantities), highest)
@@ -91,13 +92,14 @@ def run(
 
 
 class _Clock:
-    """Tells the user how much is done, and about how long the rest will take.
+    """Reports the progress and an estimate of the remaining time.
 
-    A program's cost is an estimate in seconds on one core of the year 2026, for jaxrbd. What is
-    left is scaled by how long the programs up to now have taken.
+    The cost of a program is an estimate in seconds for jaxrbd on one core of the year 2026. The
+    time of the finished programs scales the remaining cost.
     """
 
-    # Of a first derivative in forward mode of a robot of four joint kinds; the rest is relative.
+    # Seconds for a first derivative in forward mode of a robot with four joint kinds. The tables
+    # below are factors.
     _SECONDS: ClassVar = {
         "inverse_dynamics": 2.0,
         "forward_dynamics": 4.5,
@@ -125,7 +127,7 @@ class _Clock:
         progress(f"{programs} programs to compile and run, in about {_duration(self._total)}")
 
     def truth(self, group: Sequence[Tree], quantity: str) -> float:
-        """The cost of the values that the truth is made of."""
+        """The cost of the values for the reference derivatives."""
         return self._TRUTH * self._first(group, quantity)
 
     def derivatives(self, group: Sequence[Tree], quantity: str, mode: str, order: int) -> float:
@@ -137,7 +139,7 @@ class _Clock:
         return self._SECONDS.get(quantity, 1.0) * (0.5 + kinds / 8)
 
     def tick(self, cost: float, what: str, seconds: float) -> None:
-        """Say that a program of that cost is done."""
+        """Report that a program with this cost is finished."""
         self._done += cost
         elapsed = time.perf_counter() - self._start
         left = elapsed * max(self._total / self._done - 1, 0.0)
@@ -158,22 +160,22 @@ def _test(
     clock: _Clock,
 ) -> None:
     """Write the errors of one robot into the report."""
-    through, trees = curves(robot, report.conditions), len(robot.trees)
+    batch, trees = curves(robot, report.conditions), len(robot.trees)
     truths: dict[str, _Truth] = {}
     with jax.enable_x64(True):
         contracted = _contract_all(adapter.load(robot), robot, report.quantities)
         reference = _contract_all(JaxRBD().load(robot), robot, report.quantities)
         for quantity, function in contracted.items():
             start = time.perf_counter()
-            truth = _Truth(*true_derivatives(_values(function, through, trees)))
-            # Steps may differ: a body may follow a screw, or a straight line while it turns.
+            truth = _Truth(*true_derivatives(_values(function, batch, trees)))
+            # Integration rules differ: a body can follow a screw, or a line while it rotates.
             if quantity != "step" and not isinstance(adapter, JaxRBD):
-                truth.value[0] = _values(reference[quantity], through, trees)(0.0)
+                truth.value[0] = _values(reference[quantity], batch, trees)(0.0)
             truths[quantity] = truth
             cost, seconds = clock.truth(robot.trees, quantity), time.perf_counter() - start
             clock.tick(cost, f"{_names(robot)}: {quantity}, truth", seconds)
     for precision in dict.fromkeys(precision for precision, _ in orders):
-        inputs = Curves(*(np.asarray(x, precision) for x in through))
+        inputs = Curves(*(np.asarray(x, precision) for x in batch))
         modes = {mode: order for (known, mode), order in orders.items() if known == precision}
         with jax.enable_x64(precision == "float64"):
             contracted = _contract_all(adapter.load(robot), robot, report.quantities)
@@ -197,13 +199,13 @@ def _names(robot: Robot) -> str:
     return f"{first} and {len(rest)} more" if rest else first
 
 
-# --------------------------------------------------------------------------- one number a tree
+# ------------------------------------------------------------------------- one scalar per tree
 
 
 def _contract_all(
     functions: Functions, robot: Robot, quantities: Sequence[str]
 ) -> dict[str, Contracted]:
-    """The quantities that there are, as functions of t (trees,) and a curve."""
+    """The quantities that the library has, as functions of t (trees,) and a curve."""
     return {
         quantity: _contract(getattr(functions, quantity), robot, quantity)
         for quantity in quantities
@@ -217,8 +219,8 @@ def _contract(function: Callable, robot: Robot, quantity: str) -> Contracted:
     out_tree = {"placement": np.repeat(np.arange(n), 12), "step": q_tree}.get(quantity, v_tree)
     weights = np.empty(len(out_tree))
     for i, tree in enumerate(robot.trees):
-        own = out_tree == i
-        weights[own] = tree.rng(f"weights of {quantity}").normal(size=np.sum(own))
+        entries = out_tree == i
+        weights[entries] = tree.rng(f"weights of {quantity}").normal(size=np.sum(entries))
 
     def contracted(t: Array, curve: Curves) -> Array:
         t_q, t_v = t[q_tree], t[v_tree]
@@ -229,7 +231,7 @@ def _contract(function: Callable, robot: Robot, quantity: str) -> Contracted:
             out = jnp.concatenate([R.reshape(n, 9), p.reshape(n, 3)], axis=1).reshape(-1)
         else:
             out = function(q, v) if quantity == "step" else function(q, v, u)
-        # Summed by index: in a product with a 0/1 matrix, a NaN in one tree would reach all.
+        # A sum by index: in a product with a 0/1 matrix, a NaN in one tree would spread to all.
         return jnp.zeros_like(t).at[out_tree].add(jnp.asarray(weights, t.dtype) * out)
 
     return contracted
@@ -238,10 +240,10 @@ def _contract(function: Callable, robot: Robot, quantity: str) -> Contracted:
 # -------------------------------------------------------------------------- truth and derivatives
 
 
-def _values(function: Contracted, through: Curves, trees: int) -> Callable[[float], np.ndarray]:
-    """Values (curves, trees) in float64, all trees at the same t."""
+def _values(function: Contracted, batch: Curves, trees: int) -> Callable[[float], np.ndarray]:
+    """The function from t, the same for all trees, to the values (curves, trees) in float64."""
     program = jax.jit(jax.vmap(function, (None, 0)))
-    return lambda t: np.array(program(jnp.full(trees, t, jnp.float64), through))
+    return lambda t: np.array(program(jnp.full(trees, t, jnp.float64), batch))
 
 
 def _derivatives(
@@ -252,9 +254,9 @@ def _derivatives(
     order: int,
     compiler_options: dict[str, Any] | None,
 ) -> tuple[list[np.ndarray], str | None]:
-    """Derivatives of order 0, 1, ..., (curves, trees) each, and what stopped the next, if anything.
+    """Derivatives of order 0, 1, ..., each (curves, trees), and the last failure, or None.
 
-    All orders come out of one program; where it fails, of one for fewer orders.
+    One program gives all orders. If it fails, a program for fewer orders replaces it.
     """
     failure = None
     for n in range(order, -1, -1):
@@ -272,13 +274,13 @@ def _derivatives(
             program = jax.jit(jax.vmap(derivatives), compiler_options=compiler_options)
             results = program(inputs)
             return [np.asarray(x, np.float64) for x in results], failure
-        except Exception as error:  # a library under test may raise whatever it likes
+        except Exception as error:  # a library under test can raise any exception
             failure = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"
     return [], failure
 
 
 def _forward(tower: Tower) -> Tower:
-    """The tower with one more derivative on top, in forward mode."""
+    """The tower with one more derivative, in forward mode."""
 
     def higher(t: Array) -> tuple[Array, ...]:
         values, tangents = jax.jvp(tower, (t,), (jnp.ones_like(t),))
@@ -288,7 +290,7 @@ def _forward(tower: Tower) -> Tower:
 
 
 def _reverse(tower: Tower) -> Tower:
-    """The tower with one more derivative on top, in reverse mode."""
+    """The tower with one more derivative, in reverse mode."""
 
     def top(t: Array) -> tuple[Array, tuple[Array, ...]]:
         values = tower(t)
@@ -314,11 +316,11 @@ def _record(
     results: Sequence[np.ndarray],
     truth: _Truth,
 ) -> None:
-    """Write what came of one program, (quantity, precision, mode, order), into the report."""
+    """Write the errors of one program, (quantity, precision, mode, order), into the report."""
     conditions = report.conditions
     smooth = np.repeat([c.smooth for c in conditions], len(DIRECTIONS))
-    means = np.repeat([applies(robot, c) for c in conditions], len(DIRECTIONS), axis=0)
-    at = [report.trees.index(tree) for tree in robot.trees]
+    applicable = np.repeat([applies(robot, c) for c in conditions], len(DIRECTIONS), axis=0)
+    tree_index = [report.trees.index(tree) for tree in robot.trees]
     quantity, precision, mode = (
         labels.index(label) for labels, label in zip(list(report.axes.values())[:3], program)
     )
@@ -334,16 +336,16 @@ def _record(
             errors[unsure | ~np.isfinite(truth.value[n])] = UNSURE
             errors[~smooth] = 0.0
             errors[~np.isfinite(results[n])] = NOT_FINITE
-        tested = means & (smooth[:, None] | (n == 0))
+        tested = applicable & (smooth[:, None] | (n == 0))
         errors = np.where(tested, errors, np.nan)
-        rows = errors.reshape(len(conditions), len(DIRECTIONS), len(at))
-        report.errors[quantity, precision, mode, n][:, :, at] = rows
+        rows = errors.reshape(len(conditions), len(DIRECTIONS), len(tree_index))
+        report.errors[quantity, precision, mode, n][:, :, tree_index] = rows
         known = tested & smooth[:, None] & np.isfinite(uncertainty)
         report.uncertainty[n] = max(report.uncertainty[n], np.max(uncertainty[known], initial=0))
 
 
 def _scale(sizes: np.ndarray) -> np.ndarray:
-    """What the errors of a tree are relative to, (trees,): the largest finite number of it."""
+    """The scale of the errors of each tree, (trees,): the largest finite value."""
     sizes = np.abs(sizes)
     largest = np.max(np.where(np.isfinite(sizes), sizes, 0), axis=(0, 1))
     return np.maximum(largest, np.finfo(float).tiny)

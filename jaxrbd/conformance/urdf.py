@@ -1,7 +1,8 @@
-"""A conformance robot as URDF text, for libraries that read nothing else."""
+"""A robot of the conformance suite as URDF text, for libraries that read only URDF."""
 
 from __future__ import annotations
 
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -11,11 +12,13 @@ from ..model.description import Mimic
 from .adapters import Unsupported
 from .robots import Robot
 
+_TYPES = {Revolute: "continuous", Prismatic: "prismatic"}
+
 
 def urdf(robot: Robot) -> str:
-    """The robot as URDF: a link "world" and the trees on it. Gravity has no place in it.
+    """The robot as URDF text: a link "world" with the trees. URDF cannot state gravity.
 
-    Raises Unsupported where a joint is neither a hinge nor a slide, or has armature.
+    Raises Unsupported if a joint is neither revolute nor prismatic, or has armature.
     """
     root = ElementTree.Element("robot", name="conformance")
     ElementTree.SubElement(root, "link", name="world")
@@ -24,14 +27,14 @@ def urdf(robot: Robot) -> str:
         if link.inertia[0] > 0:
             _inertial(element, link.inertia)
     for joint in robot.joints:
-        if not isinstance(joint.kind, (Revolute, Prismatic)) or np.any(joint.armature):
-            raise Unsupported(f"URDF has no joint such as {joint.name}")
-        kind = "continuous" if isinstance(joint.kind, Revolute) else "prismatic"
-        element = ElementTree.SubElement(root, "joint", name=joint.name, type=kind)
+        kind: Any = joint.kind
+        if type(kind) not in _TYPES or np.any(joint.armature):
+            raise Unsupported(f"URDF cannot state the joint {joint.name}")
+        element = ElementTree.SubElement(root, "joint", name=joint.name, type=_TYPES[type(kind)])
         ElementTree.SubElement(element, "parent", link=joint.parent or "world")
         ElementTree.SubElement(element, "child", link=joint.child)
         _origin(element, joint.placement[:3, 3], _rpy(joint.placement[:3, :3]))
-        axis = np.asarray(joint.kind.axis) / np.linalg.norm(joint.kind.axis)
+        axis = np.asarray(kind.axis) / np.linalg.norm(kind.axis)
         ElementTree.SubElement(element, "axis", xyz=_text(axis))
         limits = {"lower": "-100", "upper": "100", "effort": "1000", "velocity": "1000"}
         ElementTree.SubElement(element, "limit", limits)
@@ -47,9 +50,9 @@ def urdf(robot: Robot) -> str:
 
 
 def about_com(inertia: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-    """Mass, centre of mass (3,) and inertia (3, 3) about it, in the link's axes.
+    """Mass, centre of mass (3,) and rotational inertia (3, 3) about it, in the link frame.
 
-    `inertia` (10,): the parameters of a link with mass, as in `jaxrbd.model.Link`.
+    `inertia` (10,): the parameters of a link with nonzero mass, as in `jaxrbd.model.Link`.
     """
     mass, com, (xx, xy, yy, xz, yz, zz) = inertia[0], inertia[1:4] / inertia[0], inertia[4:]
     I = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
@@ -61,8 +64,8 @@ def _inertial(link: ElementTree.Element, inertia: np.ndarray) -> None:
     element = ElementTree.SubElement(link, "inertial")
     _origin(element, com, np.zeros(3))
     ElementTree.SubElement(element, "mass", value=repr(mass))
-    at = [(i, j) for i in range(3) for j in range(i, 3)]
-    entries = {f"i{'xyz'[i]}{'xyz'[j]}": repr(float(I[i, j])) for i, j in at}
+    indices = [(i, j) for i in range(3) for j in range(i, 3)]
+    entries = {f"i{'xyz'[i]}{'xyz'[j]}": repr(float(I[i, j])) for i, j in indices}
     ElementTree.SubElement(element, "inertia", entries)
 
 

@@ -1,4 +1,4 @@
-"""Files: robots in URDF, and the package's own files of models and of compiled programs."""
+"""Files: robots in URDF, and saved models and compiled programs."""
 
 from .model_file import load_model, save_model
 from .program import export_batched, load_program, save_program

@@ -1,13 +1,13 @@
-"""Files that jaxrbd writes itself: whole, or not at all; and read back as written, or refused.
+"""Files with a checksum, written in one step.
 
-A file is two lines of ASCII and the bytes after them, of whose order and meaning the header tells:
+Format: two lines of ASCII, then the body. The header describes the body.
 
-    jaxrbd model 1 18234 9f86d081...    kind, version, size and SHA-256 of all after this line
+    jaxrbd model 1 18234 9f86d081...    kind, version, size and SHA-256 of all bytes after this line
     {"name": "arm7", ...}               the header, JSON
     ...                                 the body
 
-The checksum is against accidents. Who can write the file can write a checksum too, so whoever reads
-a header believes nothing that it says.
+The checksum detects damage. It does not detect a forged file, so readers check every entry of the
+header before they use it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MAGIC, _SUFFIX = b"jaxrbd ", ".tmp"
 def write_sealed(
     path: str | os.PathLike[str], kind: str, version: int, header: dict[str, Any], body: bytes
 ) -> None:
-    """Write a file of this kind; a failure at any moment leaves what was there before."""
+    """Write a file of this kind. After a failure at any moment, the previous file is unchanged."""
     content = json.dumps(header).encode("ascii") + b"\n" + body
     digest = hashlib.sha256(content).hexdigest()
     _replace(path, f"jaxrbd {kind} {version} {len(content)} {digest}\n".encode("ascii") + content)
@@ -45,9 +45,10 @@ def write_sealed(
 def read_sealed(
     path: str | os.PathLike[str], kind: str, version: int
 ) -> tuple[dict[str, Any], bytes]:
-    """The header and the body of a file of this kind, of this version or an older one.
+    """The header and the body of a file of this kind, of this version or an older version.
 
-    Raises SavedFileError where it cannot be read, is another's, truncated, altered or newer.
+    Raises SavedFileError if the file cannot be read, has another format or kind, is truncated or
+    altered, or has a newer version.
     """
 
     def refuse(why: str) -> SavedFileError:
@@ -65,20 +66,20 @@ def read_sealed(
         raise refuse("not a file that jaxrbd saved")
     words = first[:_LONGEST_FIRST_LINE].decode("ascii", "replace").split(" ")
     if not newline or len(words) != 5 or not (words[2].isdecimal() and words[3].isdecimal()):
-        raise refuse("its first line is truncated, or altered")
-    _, found, its_version, size, digest = words
-    if int(its_version) < 1:
-        raise refuse(f"version {its_version} of the format: the first one is 1")
+        raise refuse("its first line is truncated or altered")
+    _, found, file_version, size, digest = words
+    if int(file_version) < 1:
+        raise refuse(f"version {file_version} of the format: the first version is 1")
     if found != kind:
         raise refuse(f"it holds a {found!r}, expected a {kind!r}")
-    if int(its_version) > version:
+    if int(file_version) > version:
         raise refuse(
-            f"version {its_version} of the format is of a newer jaxrbd: this one knows {version}"
+            f"version {file_version} of the format needs a newer jaxrbd: this one reads {version}"
         )
     if len(content) < int(size):
-        raise refuse(f"truncated: {len(content)} of {size} bytes are left after the first line")
+        raise refuse(f"truncated: {len(content)} of {size} bytes remain after the first line")
     if len(content) > int(size) or hashlib.sha256(content).hexdigest() != digest:
-        raise refuse("altered: it has not the bytes that were saved")
+        raise refuse("altered: its bytes differ from the saved bytes")
     line, _, body = content.partition(b"\n")
     try:
         header = json.loads(line)
@@ -90,10 +91,11 @@ def read_sealed(
 
 
 def _replace(path: str | os.PathLike[str], data: bytes) -> None:
-    """Put a file in the place of another in one step, once it is on the disk.
+    """Replace a file in one step.
 
-    Until then it has a name that no other file has, and its writer holds a lock on it. The lock
-    ends with the writer: a new file without one was left by a writer that was killed.
+    The data first go to the disk in a temporary file with a unique name. The writer holds a lock on
+    this file. The lock ends with the process, so a temporary file without a lock is the remainder
+    of a process that was killed.
     """
     target = Path(os.path.realpath(path))
     prefix = f".{target.name[:100]}."
@@ -120,13 +122,13 @@ def _replace(path: str | os.PathLike[str], data: bytes) -> None:
 
 
 def _locked_file(folder: Path, prefix: str) -> tuple[Path, BinaryIO]:
-    """A new file with an unused name, open for writing and locked where the system has locks."""
+    """A new file with an unused name, open for writing, and locked if the system has locks."""
     while True:
         path = folder / f"{prefix}{secrets.token_hex(8)}{_SUFFIX}"
         file = path.open("xb")
         try:
             _lock(file, wait=True)
-            # Between the two lines above it looked abandoned to others.
+            # Before the lock another process may have removed the file as abandoned.
             if os.fstat(file.fileno()).st_nlink > 0:
                 return path, file
         except BaseException:
@@ -137,27 +139,27 @@ def _locked_file(folder: Path, prefix: str) -> tuple[Path, BinaryIO]:
 
 
 def _remove_abandoned(folder: Path, prefix: str) -> None:
-    """Remove the new files of writers that were killed before they put them in place."""
+    """Remove the temporary files of processes that were killed."""
     name = re.compile(re.escape(prefix) + "[0-9a-f]{16}" + re.escape(_SUFFIX))
     for path in [folder / found for found in os.listdir(folder) if name.fullmatch(found)]:
-        with contextlib.suppress(OSError), path.open("r+b") as file:  # or it is gone by now
+        with contextlib.suppress(OSError), path.open("r+b") as file:  # the file may be gone
             if _MAGIC.startswith(file.read(len(_MAGIC))) and _abandoned(file):
                 path.unlink()
 
 
 def _abandoned(file: BinaryIO) -> bool:
-    """Whether no writer has this file any more: it is not locked, or without locks a day old."""
+    """Whether no process writes this file: it is not locked, or, without locks, one day old."""
     if fcntl is None:
         return time.time() - os.fstat(file.fileno()).st_mtime > 86400
     return _lock(file, wait=False)
 
 
 def _lock(file: BinaryIO, *, wait: bool) -> bool:
-    """Whether this process has the lock on a file now, until it closes the file or ends."""
+    """Lock a file until it is closed or the process ends; whether this succeeded."""
     if fcntl is None:
         return False
     try:
         fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except OSError:  # another has it, or the file system knows no locks
+    except OSError:  # another process has the lock, or the file system has no locks
         return False
     return True

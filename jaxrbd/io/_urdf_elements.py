@@ -1,6 +1,6 @@
-"""What a single `<link>` or `<joint>` of a URDF file says; the robot as a whole is in `urdf.py`.
+"""Read a single `<link>` or `<joint>` of a URDF file; `urdf.py` reads the whole robot.
 
-Each reader notes its faults in the document and returns a harmless stand-in for what is wrong.
+Each function adds its faults to the document and returns a default value in place of a wrong one.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ _TYPES = (*_ONE_DOF, "fixed", "floating", "planar")
 
 
 def read_link(doc: Document, element: Element, name: str) -> Link:
-    """The link with the inertia (10,) that `<inertial>` states; massless without one."""
+    """The link with the inertia (10,) from `<inertial>`; massless without this element."""
     inertial = doc.child(element, "inertial")
     if inertial is None:
         return Link(name)
     pose = _read_origin(doc, inertial)
     mass = doc.child(inertial, "mass", required=True)
     inertia = doc.child(inertial, "inertia", required=True)
-    kilograms = doc.number(mass, "value", 0.0, required=True, at_least=0.0)
+    kilograms = doc.number(mass, "value", 0.0, required=True, minimum=0.0)
     xx, xy, xz, yy, yz, zz = (
         doc.number(inertia, attribute, 0.0, required=True)
         for attribute in ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")
     )
     about_com = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
-    with np.errstate(over="ignore", invalid="ignore"):  # the builder refuses what is not finite
+    with np.errstate(over="ignore", invalid="ignore"):  # the builder rejects infinity and NaN
         return Link(name, link_inertia(kilograms, pose[:3, 3], about_com, pose[:3, :3]))
 
 
 def read_joint(doc: Document, element: Element, name: str, *, mimic: bool) -> JointSpec:
-    """The joint that the element states; parent and child are "" where they are not named."""
+    """The joint of the element; parent and child are "" if the element does not name them."""
     joint_type = _read_type(doc, element)
     joint = JointSpec(
         name=name,
@@ -68,7 +68,7 @@ def _read_origin(doc: Document, element: Element) -> np.ndarray:
 
 
 def _read_quaternion(doc: Document, origin: Element) -> np.ndarray:
-    """The rotation (3, 3) in the attribute that version 1.1 set beside rpy."""
+    """The rotation (3, 3) in the attribute `quat_xyzw`, an alternative to rpy since version 1.1."""
     if doc.root.get("version", VERSIONS[0]) == VERSIONS[0]:
         doc.fault(origin, '<origin quat_xyzw> needs <robot version="1.1"> or later')
     if "rpy" in origin.attrib:
@@ -100,8 +100,8 @@ def _read_kind(doc: Document, element: Element, joint_type: str) -> Joint | Fixe
         if not np.allclose(_read_axis(doc, axis, (0.0, 0.0, 1.0)), (0, 0, 1)):
             doc.fault(
                 axis,
-                "<axis> of a planar joint: expected z, the normal of its x-y plane; turn <origin> "
-                "to bring the plane there",
+                "<axis> of a planar joint: expected z, the normal of its x-y plane; rotate it "
+                "with <origin>",
             )
         return Planar()
     return _ONE_DOF[joint_type](_read_axis(doc, axis, (1.0, 0.0, 0.0)))
@@ -110,7 +110,7 @@ def _read_kind(doc: Document, element: Element, joint_type: str) -> Joint | Fixe
 def _read_axis(
     doc: Document, axis: Element | None, default: tuple[float, float, float]
 ) -> np.ndarray:
-    """The unit vector (3,) in `<axis>`, in the joint's frame."""
+    """The unit vector (3,) in `<axis>`, in the joint frame."""
     xyz = np.array(doc.numbers(axis, "xyz", default, required=True))
     if np.any(xyz):
         return _unit(xyz)
@@ -119,7 +119,7 @@ def _read_axis(
 
 
 def _read_limit(doc: Document, element: Element, joint_type: str) -> dict[str, float | None]:
-    """The limits as fields of a JointSpec; those not stated are left out."""
+    """The limits as fields of a JointSpec, without the limits that the file does not state."""
     bounded = joint_type != "continuous"
     limit = doc.child(element, "limit", required=bounded)
     if limit is None:
@@ -127,7 +127,7 @@ def _read_limit(doc: Document, element: Element, joint_type: str) -> dict[str, f
     fields: dict[str, float | None] = {}
     for field, attribute in (("effort_limit", "effort"), ("velocity_limit", "velocity")):
         if bounded or attribute in limit.attrib:
-            fields[field] = doc.number(limit, attribute, 0.0, required=True, at_least=0.0)
+            fields[field] = doc.number(limit, attribute, 0.0, required=True, minimum=0.0)
     if bounded and ("lower" in limit.attrib or "upper" in limit.attrib):
         faults = len(doc.faults)
         lower, upper = (doc.number(limit, attribute, 0.0) for attribute in ("lower", "upper"))
@@ -140,7 +140,7 @@ def _read_limit(doc: Document, element: Element, joint_type: str) -> dict[str, f
 def _read_dynamics(doc: Document, element: Element) -> dict[str, float]:
     dynamics = doc.child(element, "dynamics")
     return {
-        attribute: doc.number(dynamics, attribute, 0.0, at_least=0.0)
+        attribute: doc.number(dynamics, attribute, 0.0, minimum=0.0)
         for attribute in ("damping", "friction")
     }
 
@@ -154,6 +154,6 @@ def _read_mimic(doc: Document, element: Element) -> Mimic | None:
 
 
 def _unit(vector: np.ndarray) -> np.ndarray:
-    """The vector over its length, formed without under- or overflow."""
+    """The vector divided by its length, without underflow and overflow."""
     vector = vector / np.max(np.abs(vector))
     return vector / np.linalg.norm(vector)

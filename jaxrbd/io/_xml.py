@@ -1,10 +1,11 @@
-"""A robot file as strict XML: elements, attributes, numbers, and every fault with its line.
+"""Robot files as strict XML: elements, attributes, numbers, and all faults with their lines.
 
-Robot files come from strangers, so the parser is allowed nothing: no DOCTYPE and hence no entity
-of the file's own, no network, no recovery from errors, no document deeper than 256 elements.
+Robot files can come from untrusted sources. The parser allows no DOCTYPE, and so no entities that
+the file defines, no network access, no recovery from errors, and no document deeper than 256
+elements.
 
-A fault is noted and reading goes on with a harmless stand-in value, so that one pass finds all
-faults of a file; whoever reads the document decides whether to raise the first or to list them.
+At a fault the reader adds an error to a list and continues with a default value, so one pass finds
+all faults of a file. The caller raises the first error or lists all of them.
 """
 
 from __future__ import annotations
@@ -14,15 +15,17 @@ import math
 import os
 import re
 from pathlib import Path
-from typing import TypeAlias
-
-import lxml.etree as etree  # spelt so, pyright finds the compiled module
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError, RobotFileError
 
-Element: TypeAlias = etree._Element
+# The functions that read a file import lxml, so that `import jaxrbd` does not.
+if TYPE_CHECKING:
+    from lxml.etree import XMLParser, _Element as Element
+else:
+    Element = Any
 
-# Possessive, so that a long prolog without a DOCTYPE is walked through once.
+# Possessive quantifiers: the search passes once over a long prolog without a DOCTYPE.
 _DOCTYPE = re.compile(r"(?:\s++|<\?.*?\?>|<!--.*?-->)*+<!DOCTYPE", re.DOTALL)
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
@@ -31,11 +34,11 @@ _XACRO = "this is xacro, not yet a robot: expand it first with `xacro FILE > rob
 
 @dataclasses.dataclass
 class Document:
-    """A parsed robot file: `root`, its outermost element, and the `faults` found up to now.
+    """A parsed robot file: its name, its outermost element `root`, and the `faults` found so far.
 
-    The line of an element is the one on which its start tag ends; beyond 65,535, where libxml2
-    stops counting, it may be the one after. The readers below accept None for an element that is
-    absent and then return their default.
+    The line of an element is the line on which its start tag ends. Beyond line 65,535, the limit of
+    libxml2, it can be the next line. The methods that read values accept None for an absent element
+    and then return the default.
     """
 
     file: str
@@ -43,7 +46,7 @@ class Document:
     faults: list[RobotFileError] = dataclasses.field(default_factory=list)
 
     def fault(self, element: Element, message: str) -> None:
-        """Note that `element` is at fault; the link or joint around it is named for the reader."""
+        """Add a fault of `element`; the message names the link or joint that contains it."""
         owner = self._owner(element)
         who = "" if owner is None else f"{owner.tag} {owner.get('name')!r}: "
         self.faults.append(
@@ -60,7 +63,7 @@ class Document:
         return [child for child in element if local_name(child) == tag]
 
     def child(self, element: Element, tag: str, *, required: bool = False) -> Element | None:
-        """The one child called `tag`; a second one is a fault, and so is none if `required`."""
+        """The child called `tag`. A second one is a fault; a missing one is, if `required`."""
         found = self.children(element, tag)
         for extra in found[1:]:
             self.fault(extra, f"<{tag}> is given twice, first on line {found[0].sourceline}")
@@ -71,7 +74,7 @@ class Document:
     def text(
         self, element: Element | None, attribute: str, *, required: bool = False
     ) -> str | None:
-        """The text of an attribute; None where it is absent or unusable."""
+        """The text of an attribute; None if it is absent or holds an xacro expression."""
         if element is None:
             return None
         text = element.get(attribute)
@@ -80,15 +83,15 @@ class Document:
                 self.fault(element, f"<{local_name(element)}> has no attribute {attribute!r}")
             return None
         if "${" in text or "$(" in text:
-            self._fault_of(element, attribute, text, _XACRO)
+            self._attribute_fault(element, attribute, text, _XACRO)
             return None
         return text
 
     def name(self, element: Element | None, attribute: str = "name") -> str | None:
-        """The text of an attribute that has to be there and has to name something."""
+        """The text of a required attribute that may not be blank; None at a fault."""
         text = self.text(element, attribute, required=True)
         if text is not None and not text.strip():
-            self._fault_of(element, attribute, text, "a name may not be empty")
+            self._attribute_fault(element, attribute, text, "a name may not be empty")
             return None
         return text
 
@@ -99,17 +102,17 @@ class Document:
         default: tuple[float, ...],
         *,
         required: bool = False,
-        at_least: float = -math.inf,
+        minimum: float = -math.inf,
     ) -> tuple[float, ...]:
-        """As many finite numbers, parted by blanks, as `default` has; at a fault, `default`."""
+        """Finite numbers separated by blanks, as many as `default` has; `default` at a fault."""
         text = self.text(element, attribute, required=required)
         if text is None:
             return default
         words = text.split()
-        wrong = _number_fault(words, len(default), at_least)
+        wrong = _number_fault(words, len(default), minimum)
         if wrong is None:
             return tuple(float(word) for word in words)
-        self._fault_of(element, attribute, text, wrong)
+        self._attribute_fault(element, attribute, text, wrong)
         return default
 
     def number(
@@ -119,15 +122,13 @@ class Document:
         default: float,
         *,
         required: bool = False,
-        at_least: float = -math.inf,
+        minimum: float = -math.inf,
     ) -> float:
         """One finite number; see `numbers`."""
-        (value,) = self.numbers(
-            element, attribute, (default,), required=required, at_least=at_least
-        )
+        (value,) = self.numbers(element, attribute, (default,), required=required, minimum=minimum)
         return value
 
-    def _fault_of(self, element: Element, attribute: str, text: str, wrong: str) -> None:
+    def _attribute_fault(self, element: Element, attribute: str, text: str, wrong: str) -> None:
         self.fault(element, f'<{local_name(element)} {attribute}="{clip(text)}">: {wrong}')
 
     def _owner(self, element: Element) -> Element | None:
@@ -138,11 +139,13 @@ class Document:
 
 
 def parse_document(path_or_text: str | os.PathLike[str]) -> Document:
-    """The document in a file, or in a string whose first character besides blanks is '<'.
+    """The document in a file, or in a string that starts with '<' after blanks.
 
-    Raises `ArgumentError` for anything but a path or a string, `RobotFileError` for a file that
-    cannot be read, is not UTF-8, is not well-formed, holds a DOCTYPE or is unexpanded xacro.
+    Raises `RobotFileError` for a file that cannot be read, is not UTF-8, is not well-formed, has a
+    DOCTYPE or is unexpanded xacro.
     """
+    import lxml.etree as etree  # pyright finds the compiled module only in this form
+
     file, text = _read(path_or_text)
     if not text.strip():
         raise RobotFileError("the file is empty", file=file, line=1)
@@ -155,7 +158,7 @@ def parse_document(path_or_text: str | os.PathLike[str]) -> Document:
         what = error.msg.partition(", line ")[0].strip()
         message = _XACRO if "xacro" in what else f"not well-formed XML: {what}"
         raise RobotFileError(message, file=file, line=error.lineno) from error
-    if root.getroottree().docinfo.internalDTD is not None:  # should the pattern ever miss one
+    if root.getroottree().docinfo.internalDTD is not None:  # if the pattern missed it
         raise RobotFileError("a robot file may not have a DOCTYPE", file=file, line=1)
     for element in root.iter():
         namespace, _, _ = element.tag.rpartition("}")
@@ -165,12 +168,14 @@ def parse_document(path_or_text: str | os.PathLike[str]) -> Document:
 
 
 def local_name(element: Element) -> str:
-    """The tag as the file spells it: without a default namespace, but with a prefix if any."""
+    """The tag as written in the file: without a default namespace, with a prefix if it has one."""
     name = element.tag.rpartition("}")[2]
     return name if element.prefix is None else f"{element.prefix}:{name}"
 
 
-def _strict_parser() -> etree.XMLParser:
+def _strict_parser() -> XMLParser:
+    import lxml.etree as etree
+
     return etree.XMLParser(
         encoding="utf-8",
         resolve_entities=False,
@@ -185,7 +190,7 @@ def _strict_parser() -> etree.XMLParser:
 
 
 def _read(path_or_text: str | os.PathLike[str]) -> tuple[str, str]:
-    """The name to print for the file, and its text."""
+    """The name of the file for messages, and its text."""
     if not isinstance(path_or_text, (str, os.PathLike)):
         raise ArgumentError(
             f"path_or_text: expected a path or a text, found {type(path_or_text).__name__}"
@@ -208,8 +213,8 @@ def _read(path_or_text: str | os.PathLike[str]) -> tuple[str, str]:
         ) from error
 
 
-def _number_fault(words: list[str], count: int, at_least: float) -> str | None:
-    """What keeps `words` from being `count` finite numbers, none below `at_least`."""
+def _number_fault(words: list[str], count: int, minimum: float) -> str | None:
+    """The reason why `words` are not `count` finite numbers of at least `minimum`, or None."""
     for word in words:
         if not _NUMBER.fullmatch(word) and not _NOT_FINITE.fullmatch(word):
             return f"{clip(word)!r} is not a number"
@@ -218,11 +223,11 @@ def _number_fault(words: list[str], count: int, at_least: float) -> str | None:
     for word in words:
         if not math.isfinite(float(word)):
             return f"{clip(word)!r} is not finite"
-        if float(word) < at_least:
-            return f"expected at least {at_least:g}"
+        if float(word) < minimum:
+            return f"expected at least {minimum:g}"
     return None
 
 
 def clip(text: str, length: int = 60) -> str:
-    """The text, cut short where it is long, for a message."""
+    """The text, cut to `length` characters, for a message."""
     return text if len(text) <= length else text[: length - 3] + "..."

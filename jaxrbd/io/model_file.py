@@ -1,9 +1,9 @@
-"""A `Model` as one file, exact to the bit, without pickle: `save_model` and `load_model`.
+"""Save a `Model` to one file, and load it.
 
-The file is of the form that `docs/saving.md` describes: a line that seals it, a line of JSON that
-is the structure, and the arrays, one after another, in little-endian order. Structure that follows
-from other structure (widths, the order of the kinds, who is independent) is not in the file, so it
-cannot contradict it there.
+The file has a line with a checksum, a line of JSON with the structure, and the arrays, one after
+another, in little-endian order; `docs/saving.md` describes the format. Structure that follows from
+other structure (numbers of coordinates, the order of the kinds, the independent coordinates) is not
+in the file, so the file cannot contradict itself there.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from ._sealed import read_sealed, write_sealed
 
 VERSION = 1
 
-# The joints that a file may name, and the shapes of their parameters.
+# The joint kinds that a file can name, and the shapes of their parameters.
 _KINDS: dict[str, type[Joint]] = {
     kind.__name__: kind
     for kind in (Revolute, Prismatic, Helical, Spherical, Planar, Translation, FreeFlyer)
 }
 _PARAMETERS = {"axis": (3,), "pitch": ()}
 
-# What the header holds. A joint's leader is the joint that it follows, itself where it follows
-# none; a parent or body of -1 is the world.
+# The entries of the header. The leader of a joint is the index of the joint that it follows, or the
+# index of the joint itself if it follows none. The parent or body -1 is the world.
 _HEADER = {
     "name": str,
     "dissipative": bool,
@@ -49,25 +49,25 @@ _JOINT = {"name": str, "kind": str, "parent": int, "body": str, "leader": int}
 _FRAME = {"name": str, "body": int}
 _ARRAY = {"name": str, "shape": list}
 _DTYPES = ("float32", "float64")
-_MOST_AXES = 64  # of a numpy array
+_MOST_AXES = 64  # of a NumPy array
 
 
 def save_model(model: Model, path: str | os.PathLike[str]) -> None:
-    """Save a robot to a file from which `load_model` makes it again, exactly.
+    """Save a robot to a file, which `load_model` reads.
 
-    Every array to the bit, in its dtype (float32 or float64), and all structure. Of a batch of
-    models, made by `jax.vmap` or by stacking, arrays may have a leading axis more. The file appears
-    whole or not at all: a failure leaves the one that was there.
+    The file holds every array exactly, in its dtype (float32 or float64), and all structure. The
+    arrays of a batch of models, from `jax.vmap` or from stacking, may have leading axes. If saving
+    fails, the previous file is unchanged. Format: `docs/saving.md`.
 
-    Raises ArgumentError, naming the joint, for a `joints.Custom`, a `Follow` or a joint kind of
-    your own, which hold functions: save what builds such a robot, or export its programs with
-    `export_batched`. Raises it too for arrays that are not all of one dtype and of the shapes that
-    `Model` states, and OSError where the file cannot be written. Format: `docs/saving.md`.
+    Raises ArgumentError, which names the joint, for a `joints.Custom`, a `Follow` or a joint kind
+    outside of `jaxrbd.joints`, because they hold functions: save the program that builds such a
+    robot, or export its algorithms with `export_batched`. Raises ArgumentError if the arrays differ
+    in dtype or do not have the shapes of a `Model`, and OSError if the file cannot be written.
     """
     header = _header(arguments.robot(model))
     expected = _skeleton(header)
     if jax.tree.structure(expected) != jax.tree.structure(model):
-        raise ArgumentError(f"{model!r} is not as build_model makes models: it cannot be saved")
+        raise ArgumentError(f"{model!r} differs from models of build_model: it cannot be saved")
     arrays = {name: np.asarray(x) for name, x in _named(model).items()}
     for name, x in arrays.items():
         if x.dtype != model.dtype or x.dtype.name not in _DTYPES:
@@ -80,15 +80,14 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
 
 
 def load_model(path: str | os.PathLike[str], *, dtype: DTypeLike | None = None) -> Model:
-    """The robot that `save_model` wrote to a file; nothing else is read, and nothing executed.
+    """Load a robot from a file of `save_model`. No other file is read, and no code is executed.
 
-    `dtype`: float32 or float64, to cast the arrays to; None keeps them as they were saved. The
-    result is of the same structure as what was saved, so programs compiled for that serve it.
+    `dtype`: float32 or float64, to cast the arrays to; None keeps the saved dtype. The result has
+    the structure of the saved model, so JAX reuses programs that it compiled for that model.
 
-    Raises SavedFileError, which names the file, where it cannot be read, is not a model of
-    `save_model`'s, truncated, altered, of a newer version, names an unknown joint kind, or
-    contradicts itself. Raises ArgumentError where dtype is none of the two, or where doubles are
-    wanted while JAX has them switched off (`jax_enable_x64`).
+    Raises SavedFileError, which names the file, if it cannot be read, is no file of `save_model`,
+    is truncated or altered, has a newer version, names an unknown joint kind, or contradicts
+    itself. Raises ArgumentError for float64 if double precision is off in JAX (`jax_enable_x64`).
     """
     header, body = read_sealed(path, "model", VERSION)
     try:
@@ -100,7 +99,9 @@ def load_model(path: str | os.PathLike[str], *, dtype: DTypeLike | None = None) 
         sizes = [math.prod(shape) for shape in shapes.values()]
         saved = np.dtype(header["dtype"]).newbyteorder("<")
         if sum(sizes) * saved.itemsize != len(body):
-            raise ModelError(f"its arrays are {len(body)} bytes, but their shapes say otherwise")
+            raise ModelError(
+                f"its arrays are {len(body)} bytes, but their shapes need another size"
+            )
     except ModelError as error:
         raise SavedFileError(str(error), file=os.fspath(path)) from error
     wanted = np.dtype(header["dtype"] if dtype is None else dtype)
@@ -108,12 +109,12 @@ def load_model(path: str | os.PathLike[str], *, dtype: DTypeLike | None = None) 
         raise ArgumentError(f"dtype is {wanted}, expected float32 or float64")
     if wanted == np.float64 and jnp.result_type(float) != np.float64:
         raise ArgumentError(
-            f"{os.fspath(path)}: the robot is in double precision, which JAX has switched off: "
+            f"{os.fspath(path)}: the robot is in double precision, which is off in JAX: "
             'call jax.config.update("jax_enable_x64", True) first, or pass dtype="float32"'
         )
-    numbers = np.split(np.frombuffer(body, saved), np.cumsum(sizes)[:-1])
+    parts = np.split(np.frombuffer(body, saved), np.cumsum(sizes)[:-1])
     leaves = [
-        jnp.array(x.reshape(shape).astype(wanted)) for x, shape in zip(numbers, shapes.values())
+        jnp.array(x.reshape(shape).astype(wanted)) for x, shape in zip(parts, shapes.values())
     ]
     return jax.tree.unflatten(jax.tree.structure(expected), leaves)
 
@@ -122,8 +123,9 @@ def load_model(path: str | os.PathLike[str], *, dtype: DTypeLike | None = None) 
 
 
 def _header(model: Model) -> dict[str, Any]:
-    """The structure of a model, the arrays' shapes excepted. Raises ArgumentError."""
-    kinds = {i: type(kind) for kind, at in zip(model.joints, model.joint_bodies) for i in at}
+    """The structure of a model, without the shapes of the arrays. Raises ArgumentError."""
+    groups = zip(model.joints, model.joint_bodies)
+    kinds = {body: type(joint) for joint, bodies in groups for body in bodies}
     leaders = _leaders(model)
     for i, name in enumerate(model.joint_names):
         if _KINDS.get(kinds[i].__name__) is not kinds[i]:
@@ -157,32 +159,35 @@ def _header(model: Model) -> dict[str, Any]:
 
 
 def _leaders(model: Model) -> list[int | None]:
-    """The joint that each joint follows, itself where none; None where by a function of several."""
+    """The index of the joint that each joint follows.
+
+    It is the joint's index if it follows none, and None if it follows others by a function.
+    """
     coupling = model.coupling
     if coupling is None:
         return [*range(model.nb)]
     first = [int(q) for q in model.topology.q_start]
-    joint_at = dict(zip(first, range(model.nb)))
+    joint_index = dict(zip(first, range(model.nb)))
     by_function = {q for group in coupling.followers for q in group.q}
     return [
-        None if q in by_function else joint_at[coupling.q_independent[coupling.q_source[q]]]
+        None if q in by_function else joint_index[coupling.q_independent[coupling.q_source[q]]]
         for q in first
     ]
 
 
 def _skeleton(header: dict[str, Any]) -> Model:
-    """The model of this structure with shapes in the place of its arrays."""
+    """The model of this structure, with shapes in place of the arrays."""
     joints, frames = header["joints"], header["frames"]
     kinds = [_KINDS[joint["kind"]] for joint in joints]
     leaders = [joint["leader"] for joint in joints]
     nqs, nvs = tuple(kind.nq for kind in kinds), tuple(kind.nv for kind in kinds)
-    of_kind: dict[type[Joint], list[int]] = {}
+    groups: dict[type[Joint], list[int]] = {}
     for i, kind in enumerate(kinds):
-        of_kind.setdefault(kind, []).append(i)
+        groups.setdefault(kind, []).append(i)
     topology = Topology(tuple(joint["parent"] for joint in joints), nqs, nvs)
     space = independent_coordinates(leaders, nqs, nvs)
     nb, nf, nq, nv = len(joints), len(frames), topology.nq, topology.nv
-    q_own, v_own = len(space["q_independent"]), len(space["v_independent"])
+    nq_free, nv_free = len(space["q_independent"]), len(space["v_independent"])
     zeros = jnp.zeros
 
     def stacked(kind: type[Joint], n: int) -> Joint:
@@ -194,19 +199,19 @@ def _skeleton(header: dict[str, Any]) -> Model:
         return Model(
             placement=Pose(zeros((nb, 3, 3)), zeros((nb, 3))),
             inertia=zeros((nb, 10)),
-            joints=tuple(stacked(kind, len(at)) for kind, at in of_kind.items()),
+            joints=tuple(stacked(kind, len(bodies)) for kind, bodies in groups.items()),
             frame_pose=Pose(zeros((nf, 3, 3)), zeros((nf, 3))),
             gravity=zeros(3),
             armature=zeros(nv),
             damping=zeros(nv),
             friction=zeros(nv),
-            lower_position_limit=zeros(q_own),
-            upper_position_limit=zeros(q_own),
-            velocity_limit=zeros(v_own),
-            effort_limit=zeros(v_own),
+            lower_position_limit=zeros(nq_free),
+            upper_position_limit=zeros(nq_free),
+            velocity_limit=zeros(nv_free),
+            effort_limit=zeros(nv_free),
             coupling=None if leaders == [*range(nb)] else coupling,
             topology=topology,
-            joint_bodies=tuple(tuple(at) for at in of_kind.values()),
+            joint_bodies=tuple(tuple(bodies) for bodies in groups.values()),
             joint_names=tuple(joint["name"] for joint in joints),
             body_names=tuple(joint["body"] for joint in joints),
             frame_names=tuple(frame["name"] for frame in frames),
@@ -219,13 +224,13 @@ def _skeleton(header: dict[str, Any]) -> Model:
 
 
 def _named(model: Model) -> dict[str, Any]:
-    """The leaves by name, such as "placement.R" or "joints.0.axis", in their order."""
+    """The leaves by name, such as "placement.R" or "joints.0.axis", in tree order."""
     leaves, _ = jax.tree.flatten_with_path(model)
     return {jax.tree_util.keystr(path, simple=True, separator="."): x for path, x in leaves}
 
 
 def _shape_fault(expected: Model, found: dict[str, tuple[int, ...]]) -> str | None:
-    """What is wrong with the shapes of the arrays, if anything; a batch may lead them."""
+    """The fault in the shapes of the arrays, or None. Arrays may have leading batch axes."""
     wanted = {name: x.shape for name, x in _named(expected).items()}
     if [*found] != [*wanted]:
         return f"its arrays are {[*found]}, expected {[*wanted]}"
@@ -240,15 +245,15 @@ def _shape_fault(expected: Model, found: dict[str, tuple[int, ...]]) -> str | No
     return None
 
 
-# ------------------------------------------------------------------------------- what is not true
+# ------------------------------------------------------------------------------ checks of a header
 
 
 def _check(header: dict[str, Any]) -> None:
-    """Refuse a header that no model has. Raises ModelError."""
-    _has(header, _HEADER, "its header")
+    """Raise ModelError if no model has this header."""
+    _check_record(header, _HEADER, "its header")
     for key, fields in (("joints", _JOINT), ("frames", _FRAME), ("arrays", _ARRAY)):
         for i, record in enumerate(header[key]):
-            _has(record, fields, f"number {i} of its {key}")
+            _check_record(record, fields, f"entry {i} of its {key}")
     if header["dtype"] not in _DTYPES:
         raise ModelError(f"its arrays are {header['dtype']!r}, expected float32 or float64")
     joints, frames, arrays = header["joints"], header["frames"], header["arrays"]
@@ -270,7 +275,7 @@ def _check(header: dict[str, Any]) -> None:
         ("arrays", [array["name"] for array in arrays]),
     ):
         if len(set(names)) < len(names):
-            raise ModelError(f"two of its {what} have one name")
+            raise ModelError(f"two of its {what} have the same name")
     for frame in frames:
         if not -1 <= (body := frame["body"]) < len(joints):
             raise ModelError(f"frame {frame['name']!r} is on body {body} of {len(joints)}")
@@ -284,13 +289,14 @@ def _check_leader(joints: list[dict[str, Any]], i: int, leader: int) -> None:
     name = joints[i]["name"]
     if not 0 <= leader < len(joints) or joints[leader]["leader"] != leader:
         raise ModelError(f"joint {name!r} follows joint {leader}, expected an independent one")
-    for kind in (_KINDS[joints[at]["kind"]] for at in (i, leader)):
+    for kind in (_KINDS[joints[j]["kind"]] for j in (i, leader)):
         if (kind.nq, kind.nv) != (1, 1):
             raise ModelError(f"joint {name!r} follows joint {leader}: expected one dof each")
 
 
-def _has(record: Any, fields: dict[str, type], what: str) -> None:
+def _check_record(record: Any, fields: dict[str, type], what: str) -> None:
+    """Raise ModelError if the record is no object with these fields; `what` names the record."""
     found = {k: type(x) for k, x in record.items()} if isinstance(record, dict) else type(record)
     if found != fields:
         names = {name: kind.__name__ for name, kind in fields.items()}
-        raise ModelError(f"{what} is not of the form {names}")
+        raise ModelError(f"{what} has not the form {names}")

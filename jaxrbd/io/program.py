@@ -1,8 +1,8 @@
-"""Algorithms as programs for any batch size and several platforms, saved without Python.
+"""Export algorithms as compiled programs for any batch size and for several platforms.
 
-`export_batched` makes a `jax.export.Exported` of an algorithm and a robot; `save_program` and
-`load_program` keep it in a file. What calls the program needs neither the robot's file nor the
-robot, and jaxrbd only to load: `docs/saving.md` says how to load it with JAX alone.
+`export_batched` makes a `jax.export.Exported` from an algorithm and a robot; `save_program` and
+`load_program` write and read a file of it. The caller of the program needs neither the robot nor
+its file, and needs jaxrbd only for loading; `docs/saving.md` shows how to load it with JAX alone.
 """
 
 from __future__ import annotations
@@ -31,37 +31,38 @@ def export_batched(
     platforms: Sequence[str] = ("cpu", "cuda"),
     model_as_argument: bool = False,
 ) -> export.Exported:
-    """An algorithm of a robot as a program that takes batches of any size.
+    """An algorithm with a robot as a program for batches of any size.
 
-    - `function(model, *arguments)`: of one state, such as `rnea`; names of frames and the like are
-      fixed by a lambda;
-    - `arguments`: of one state, arrays or `jax.ShapeDtypeStruct`s, for their shapes and dtypes;
-    - `platforms`: what it is compiled for, of which this machine need have none;
-    - `model_as_argument`: if False, the robot's numbers are constants of the program; if True the
-      program takes them as its first argument, `jax.tree.leaves(model)`, of this or any model of
-      the same structure, and of no other: that is not checked.
+    - `function(model, *arguments)`: a function of one state, such as `rnea`. A lambda fixes other
+      arguments, such as the name of a frame;
+    - `arguments`: example arguments for one state, arrays or `jax.ShapeDtypeStruct`s; only shapes
+      and dtypes are used;
+    - `platforms`: the platforms of the program; this machine need not have them;
+    - `model_as_argument`: if False, the parameters of the robot are constants of the program. If
+      True, the first argument of the program is `jax.tree.leaves(model)`, of this model or of any
+      model with the same structure. The program does not check the structure.
 
-    Returns a program whose `call` takes the arguments with one leading axis, the batch, of one or
-    more. Its result has the same axis, and dicts where the function returns a named tuple. Call it
-    through `jax.jit(program.call)`. Raises ArgumentError where there is no argument to batch or a
-    platform is unknown, and what `function` raises.
+    Returns a program whose `call` takes the arguments with a leading batch axis, of size 1 or more.
+    The result has the same axis; dicts replace named tuples. Call it through
+    `jax.jit(program.call)`. Raises ArgumentError without an argument to batch and for an unknown
+    platform.
     """
     if not jax.tree.leaves(arguments):
-        raise ArgumentError("no argument to batch: expected those of one state after the model")
+        raise ArgumentError("no argument to batch: expected arguments of one state after the model")
     if not platforms or isinstance(platforms, str) or not set(platforms) <= set(PLATFORMS):
         raise ArgumentError(f"platforms is {platforms!r}, expected some of {PLATFORMS}")
     leaves, structure = jax.tree.flatten(model)
 
-    def of_one(numbers, arguments):
-        return _plain(function(jax.tree.unflatten(structure, numbers), *arguments))
+    def single(leaves, arguments):
+        return _plain(function(jax.tree.unflatten(structure, leaves), *arguments))
 
-    def of_batch(numbers, arguments):
-        return jax.vmap(of_one, (None, 0))(numbers, arguments)
+    def batched(leaves, arguments):
+        return jax.vmap(single, (None, 0))(leaves, arguments)
 
     def program(*operands):
         if model_as_argument:
-            return of_batch(operands[0], operands[1:])
-        return of_batch(leaves, operands)
+            return batched(operands[0], operands[1:])
+        return batched(leaves, operands)
 
     (batch,) = export.symbolic_shape("b")
     operands = jax.tree.map(lambda x: _spec(x, batch), arguments)
@@ -76,13 +77,11 @@ def save_program(
 ) -> None:
     """Save an exported program to a file, for `load_program` or for JAX alone.
 
-    `vjp_order`: how often the loaded program can be differentiated, by reverse mode; every order
-    more than doubles the file. The file appears whole or not at all: a failure leaves the one that
-    was there.
+    `vjp_order`: how many times the loaded program can be differentiated in reverse mode; each order
+    more than doubles the size of the file. If saving fails, the previous file is unchanged.
 
-    Raises ArgumentError for what JAX cannot serialize and for a `vjp_order` that is no integer of 0
-    or more, OSError where the file cannot be written, and ImportError without the package
-    flatbuffers (`pip install 'jaxrbd[export]'`).
+    Raises ArgumentError if JAX cannot serialize the program, OSError if the file cannot be written,
+    and ImportError without the package flatbuffers (`pip install 'jaxrbd[export]'`).
     """
     if isinstance(vjp_order, bool) or not isinstance(vjp_order, int) or vjp_order < 0:
         raise ArgumentError(f"vjp_order is {vjp_order!r}, expected an integer of 0 or more")
@@ -101,34 +100,33 @@ def save_program(
 
 
 def load_program(path: str | os.PathLike[str]) -> export.Exported:
-    """The program that `save_program` wrote to a file. A program is code: load what you trust.
+    """Load a program from a file of `save_program`. Load only files that you trust: it is code.
 
-    JAX reads programs of versions up to six months older, and some weeks newer, than itself.
-    Raises SavedFileError, which names the file, where it cannot be read, is not a program of
-    `save_program`'s, truncated, altered, or of a version that this one or JAX does not know.
-    Raises ImportError without the package flatbuffers (`pip install 'jaxrbd[export]'`).
+    JAX reads programs of JAX versions up to six months older than itself, and a few weeks newer.
+    Raises SavedFileError, which names the file, if it cannot be read, is no file of `save_program`,
+    is truncated or altered, or has a version that jaxrbd or JAX cannot read. Raises ImportError
+    without the package flatbuffers (`pip install 'jaxrbd[export]'`).
     """
     header, body = read_sealed(path, "program", VERSION)
     try:
         return export.deserialize(bytearray(body))
     except ImportError:
         raise
-    except Exception as error:  # JAX promises no kind
+    except Exception as error:  # JAX documents no exception class
         raise SavedFileError(
-            f"JAX {jax.__version__} cannot read the program, which is of JAX {header.get('jax')}: "
-            f"{error}",
+            f"JAX {jax.__version__} cannot read the program of JAX {header.get('jax')}: {error}",
             file=os.fspath(path),
         ) from error
 
 
 def _spec(x: Any, *batch: Any) -> jax.ShapeDtypeStruct:
-    """The shape and dtype of an example, with the batch's axis before it."""
+    """The shape and dtype of an example, with the batch axis first."""
     x = x if isinstance(x, jax.ShapeDtypeStruct) else jnp.asarray(x)
     return jax.ShapeDtypeStruct((*batch, *x.shape), x.dtype)
 
 
 def _plain(x: PyTree) -> PyTree:
-    """Named tuples as dicts, which a file can hold and who loads it need not know."""
+    """The tree with dicts in place of named tuples, whose classes a file cannot hold."""
 
     def named(x: Any) -> bool:
         return hasattr(x, "_asdict")

@@ -1,20 +1,21 @@
-"""URDF to a `Model`: what of the format concerns dynamics, and a line number for every fault.
+"""From URDF to a `Model`: the elements that concern dynamics, with a line number for every fault.
 
-Source: the URDF specification (wiki.ros.org/urdf/XML, versions 1.0 to 1.2) as urdfdom 6 and
-Pinocchio read it, so that a robot has the same coordinates here and there. Where those differ:
+Source: the URDF specification (wiki.ros.org/urdf/XML, versions 1.0 to 1.2), as urdfdom 6 and
+Pinocchio read it, so a robot has the same coordinates in jaxrbd and in Pinocchio. Rules where these
+sources differ:
 
-- what urdfdom reports and then reads as zero (an inertial without mass, an axis without xyz) is an
-  error here;
-- a revolute or prismatic joint needs `<limit>` with effort and velocity. With neither lower nor
-  upper it is unlimited, where the specification means 0 and 0, a joint that cannot move; with one
-  of them the other is 0. A continuous joint may have effort and velocity limits, or none;
-- a planar joint moves in the x-y plane of its frame, as in Pinocchio. An `<axis>` other than z is
-  refused: nothing says which directions its coordinates would then count along;
-- floating and planar joints have no use for `<limit>`, `<dynamics>` and `<mimic>`, nor have fixed
-  ones: there these elements are skipped;
-- the root link hangs on the world by a joint called `root_joint`.
+- An inertial without mass and an axis without xyz are errors. (urdfdom reports them and reads
+  zero.)
+- A revolute or prismatic joint needs `<limit>` with effort and velocity. Without lower and upper it
+  is unlimited. (By the specification both are 0, and the joint cannot move.) With only one of them,
+  the other is 0. A continuous joint may have effort and velocity limits.
+- A planar joint moves in the x-y plane of its frame, as in Pinocchio. An `<axis>` other than z is
+  an error, because no source defines the directions of the coordinates in that case.
+- In floating, planar and fixed joints the reader skips `<limit>`, `<dynamics>` and `<mimic>`.
+- The joint between the world and the root link is called `root_joint`.
 
-Everything without a part in dynamics (visual, collision, gazebo, transmission, ...) is skipped.
+The reader skips elements without influence on dynamics (visual, collision, gazebo, transmission,
+...).
 """
 
 from __future__ import annotations
@@ -54,17 +55,17 @@ def load_urdf(
 ) -> Model:
     """Load a robot from a URDF file.
 
-    - `path_or_text`: a path, or the text itself: a string whose first character is '<';
-    - `root_joint`: what the root link hangs on the world by: None (welded to it), "free_flyer",
+    - `path_or_text`: a path, or the text of the file: a string that starts with '<';
+    - `root_joint`: the joint between the world and the root link: None (welded), "free_flyer",
       "planar", "spherical" or "translation";
-    - `mimic`: whether `<mimic>` couples joints; if False it is not read at all;
-    - `strict`: whether an inertia that no rigid body can have, or a mass matrix that is singular in
-      every configuration, is an error rather than a warning;
-    - `gravity`: (3,), m/s^2, in the world's axes.
+    - `mimic`: whether to read `<mimic>`, which couples joints;
+    - `strict`: raise an error, instead of a warning, for an inertia that no rigid body can have and
+      for a mass matrix that is singular in every configuration;
+    - `gravity`: (3,), m/s^2, in the world frame.
 
-    Returns the model, its joints depth-first with siblings by name, as Pinocchio numbers them.
-    Raises RobotFileError, which names file and line, where the file is at fault, and ArgumentError
-    where an argument is. Warns with InertiaWarning. Source: the URDF specification.
+    Returns the model with its joints in depth-first order and siblings in the order of their names,
+    as in Pinocchio. Raises RobotFileError, which names file and line, for a fault in the file.
+    Warns with InertiaWarning. Source: the URDF specification.
     """
     robot = _Robot(parse_document(path_or_text), root_joint=root_joint, mimic=mimic)
     robot.raise_first_fault()
@@ -82,12 +83,12 @@ def parse_urdf(
     root_joint: str | None = None,
     mimic: bool = True,
 ) -> tuple[str, list[Link], list[JointSpec]]:
-    """Read a URDF file into what `build_model` takes, so that it can be changed before that.
+    """Read the description of a robot from a URDF file, to edit it before `build_model`.
 
     Arguments as in `load_urdf`. Returns the robot's name, its links in the order of the file, and
-    its joints: the root joint, then the others by name.
-    Raises RobotFileError and ArgumentError; links with two parents, cycles apart from the root and
-    rings of mimic joints are left to `build_model`. Source: the URDF specification.
+    its joints: the root joint, then the others sorted by name. Raises RobotFileError. `build_model`
+    finds links with two parents, cycles apart from the root and rings of mimic joints. Source: the
+    URDF specification.
     """
     robot = _Robot(parse_document(path_or_text), root_joint=root_joint, mimic=mimic)
     robot.raise_first_fault()
@@ -95,13 +96,12 @@ def parse_urdf(
 
 
 def validate_urdf(path_or_text: str | os.PathLike[str]) -> list[str]:
-    """List the faults of a URDF file as "file:line: ...", by line; none for a sound file.
+    """The faults of a URDF file as "file:line: ...", sorted by line; empty for a valid file.
 
-    A fault that `load_urdf` only warns about is listed as "file:line: warning: ...": an inertia
-    that no rigid body can have, and a joint that makes the mass matrix singular in every
-    configuration, with the root link welded to the world. Whether the joints form a tree is judged
-    once each of them is sound, and the mass matrix once they form one. Raises ArgumentError where
-    `path_or_text` is neither.
+    The list has the warnings of `load_urdf` as "file:line: warning: ...": an inertia that no rigid
+    body can have, and a joint that makes the mass matrix singular in every configuration with the
+    root link welded to the world. The tree is checked if every link and joint is valid, and the
+    mass matrix if the tree is valid.
     """
     faults, warnings = inspect_urdf(path_or_text)
     return [str(fault) for fault in _by_line([*faults, *warnings])]
@@ -110,16 +110,13 @@ def validate_urdf(path_or_text: str | os.PathLike[str]) -> list[str]:
 def inspect_urdf(
     path_or_text: str | os.PathLike[str],
 ) -> tuple[list[RobotFileError], list[RobotFileError]]:
-    """The faults for which `load_urdf` raises, and those for which it warns, each by line.
-
-    Arguments and errors as in `validate_urdf`.
-    """
+    """The errors and the warnings of `load_urdf`, each sorted by line; see `validate_urdf`."""
     try:
         robot = _Robot(parse_document(path_or_text), root_joint=None, mimic=True)
     except RobotFileError as error:
         return [error], []
     faults = robot.doc.faults or robot.tree_faults()
-    # A link with another fault holds stand-in numbers: what they add up to means nothing.
+    # A link with another fault has default values in its inertia: a warning would be meaningless.
     faulty = {fault.link for fault in faults}
     sound = [link for link in robot.links if link.name not in faulty]
     warnings = [ModelError(why, link=link) for link, why in inertia_faults(sound).items()]
@@ -130,7 +127,7 @@ def inspect_urdf(
 
 
 class _Robot:
-    """A URDF document as links and joints; these are complete only where `doc` has no faults."""
+    """A URDF document as links and joints; they are complete only if `doc` has no faults."""
 
     def __init__(self, doc: Document, *, root_joint: str | None, mimic: bool):
         if root_joint not in _ROOTS:
@@ -149,10 +146,10 @@ class _Robot:
         if names_are_sound:
             self._check_references()
         if not doc.faults:
-            self._hang_on_world(root_joint)
+            self._add_root_joint(root_joint)
 
     def raise_first_fault(self) -> None:
-        """Raise the fault that comes first in the file, if any."""
+        """Raise the first fault in the file, if there is one."""
         faults = _by_line(self.doc.faults)
         if len(faults) > 1:
             faults[0].add_note(f"{len(faults) - 1} more; `jaxrbd check` lists all faults")
@@ -160,7 +157,7 @@ class _Robot:
             raise faults[0]
 
     def located(self, error: ModelError, mark: str = "") -> RobotFileError:
-        """The builder's error after a mark, with the line of the joint or link that it names."""
+        """The builder's error with the line of its joint or link; `mark` starts the message."""
         link, joint = error.link or "", error.joint or ""
         element = self._joint_elements.get(joint, self._link_elements.get(link))
         return RobotFileError(
@@ -172,7 +169,7 @@ class _Robot:
         )
 
     def tree_faults(self) -> list[RobotFileError]:
-        """What only shows once the parts are put together: one fault, or none."""
+        """The fault of the tree as a whole: a list with one error, or empty."""
         try:
             composed(self.links, checked(self.links, self.joints), np.dtype(float))
         except ModelError as error:
@@ -180,7 +177,7 @@ class _Robot:
         return []
 
     def _check_references(self) -> None:
-        """Every link and joint that a joint names has to be in the file."""
+        """Check that every link and joint that a joint names is in the file."""
         for joint in self.joints:
             self._check_known(joint, "parent", "link", joint.parent)
             self._check_known(joint, "child", "link", joint.child)
@@ -196,8 +193,8 @@ class _Robot:
                 element, f'<{tag} {refers_to}="{clip(name)}">: no {refers_to} has this name{hint}'
             )
 
-    def _hang_on_world(self, root_joint: str | None) -> None:
-        """Put the joint between the world and the root link before the others."""
+    def _add_root_joint(self, root_joint: str | None) -> None:
+        """Insert the joint between the world and the root link before the other joints."""
         root_link = self._find_root()
         name = _ROOT_NAME
         if name in self._joint_elements and root_joint is not None:
@@ -206,7 +203,7 @@ class _Robot:
                 f"root_joint={root_joint!r} makes a joint of this name; rename the one in the file",
             )
         while name in self._joint_elements:
-            name += "_"  # a weld: nobody will look it up
+            name += "_"  # this name is of a weld, so it appears in no model
         if root_link is not None:
             self.joints.insert(0, JointSpec(name, _ROOTS[root_joint](), None, root_link))
 
@@ -256,7 +253,7 @@ def _by_name(doc: Document, tag: str) -> dict[str, Element]:
 
 
 def _ring(parents: dict[str, str], start: str) -> list[str]:
-    """The cycle that the ancestors of a link end in, each link before its child."""
+    """The cycle that the ancestors of a link reach, each link before its child."""
     path: dict[str, None] = {}  # an ordered set
     link = start
     while link not in path:
@@ -271,5 +268,5 @@ def _by_line(faults: Iterable[RobotFileError]) -> list[RobotFileError]:
 
 
 def _some(names: Sequence[str]) -> str:
-    """A list of names, cut short where it is long."""
+    """A list of at most eight names, for a message."""
     return ", ".join(map(repr, names[:8])) + (", ..." if len(names) > 8 else "")

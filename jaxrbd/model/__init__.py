@@ -1,6 +1,6 @@
-"""A robot: its description, and the `Model` that the algorithms take.
+"""Robots: their descriptions, and the `Model` that the algorithms take.
 
-`build_model` makes a `Model` of `Link`s and `JointSpec`s; `describe` gives the description back;
+`build_model` makes a `Model` from `Link`s and `JointSpec`s, and `describe` returns them again.
 `lock_joints` and `append_model` edit a model. `load_urdf` and `load_robot` read files.
 """
 
@@ -33,7 +33,7 @@ __all__ = [
     "link_inertia",
     "placement_matrix",
     "universal",
-    # models from descriptions, and back
+    # between descriptions and models
     "append_model",
     "build_model",
     "describe",

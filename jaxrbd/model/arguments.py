@@ -1,7 +1,7 @@
-"""Checks of what a caller passes, made while tracing: what is wrong is named, never guessed at.
+"""Checks of arguments: shapes and dtypes while JAX traces, values at each call.
 
-Shapes and dtypes are known while JAX traces. Values are not: `compiled` checks them outside of the
-compiled program, at each call, where `known` can read them.
+Values are unknown while JAX traces. `compiled` checks them before each call of the compiled
+program, if `known` can read them.
 """
 
 from __future__ import annotations
@@ -28,24 +28,29 @@ from .model import Model
 def configuration(model: Model, q: ArrayLike, name: str = "q") -> Array:
     """`q` as an array (nq,) of the model's dtype.
 
-    Raises ArgumentError where its shape or dtype is another, and where `model` is no Model; batches
-    go through `jax.vmap`.
+    Raises ArgumentError for another shape or dtype, and if `model` is no Model.
     """
     return array(model, q, name, (robot(model).nq,), "nq")
 
 
 def velocity(model: Model, v: ArrayLike, name: str = "v") -> Array:
-    """A vector over the degrees of freedom (v, a, tau, ...) as an array (nv,); see above."""
+    """`v`, or another vector over the degrees of freedom, as an array (nv,).
+
+    Errors as in `configuration`.
+    """
     return array(model, v, name, (robot(model).nv,), "nv")
 
 
 def wrenches(model: Model, f_ext: ArrayLike, name: str = "f_ext") -> Array:
-    """One spatial force a body as an array (nb, 6); see above."""
+    """Spatial forces, one per body, as an array (nb, 6); errors as in `configuration`."""
     return array(model, f_ext, name, (robot(model).nb, 6), "nb, 6")
 
 
 def array(model: Model, x: ArrayLike, name: str, shape: tuple[int, ...], sizes: str) -> Array:
-    """`x` as an array of the given shape and the model's dtype; see `configuration`."""
+    """`x` as an array of the given shape and of the model's dtype.
+
+    `sizes`: the names of the sizes, for the message. Errors as in `configuration`.
+    """
     x = jnp.asarray(_not_a_model(robot(model), x, name))
     if x.shape != shape:
         hint = "; batch with jax.vmap" if x.ndim > len(shape) else ""
@@ -55,22 +60,19 @@ def array(model: Model, x: ArrayLike, name: str, shape: tuple[int, ...], sizes: 
     if x.dtype != model.dtype:
         raise ArgumentError(
             f"{name} of shape {x.shape} has dtype {x.dtype}, expected {model.dtype} for {model!r}; "
-            f"cast it, or the model with model.astype"
+            f"cast it, or cast the model with model.astype"
         )
     return x
 
 
 def number(model: Model, x: ArrayLike, name: str) -> Array:
-    """A number as an array () of the model's dtype; see `configuration`."""
+    """`x` as an array () of the model's dtype; errors as in `configuration`."""
     x = jnp.asarray(_not_a_model(robot(model), x, name), model.dtype)
     return array(model, x, name, (), "a number")
 
 
 def robot(model: Model, place: str = "the first argument") -> Model:
-    """The model, once it is known to be one: arguments given in another order end here.
-
-    Raises ArgumentError where it is something else.
-    """
+    """The model itself. Raises ArgumentError if it is no Model; `place` names the argument."""
     if isinstance(model, Model):
         return model
     raise ArgumentError(f"{place} is {_described(model)}, expected the Model of a robot")
@@ -83,16 +85,16 @@ def _not_a_model(model: Model, x: Any, name: str) -> Any:
 
 
 def _described(x: Any) -> str:
-    """What was given instead of something else; a tracer as the array that it stands for."""
+    """The description of an argument for a message: an array or a tracer by its shape."""
     if isinstance(x, (jax.Array, np.ndarray)):
         return f"an array of shape {x.shape}"
     return f"{type(x).__name__!r}"
 
 
 def frame_index(model: Model, frame: str | int) -> int:
-    """Index of a frame given by name or by index; negative indices count from the last frame.
+    """Index of a frame, given by name or by index. Negative indices count from the end.
 
-    Raises ArgumentError where the model has no such frame.
+    Raises ArgumentError if the model has no such frame.
     """
     names = robot(model).frame_names
     if isinstance(frame, str):
@@ -113,7 +115,7 @@ def frame_index(model: Model, frame: str | int) -> int:
 
 
 def unknown_name(model: Model, kind: str, name: str, names: Sequence[str]) -> str:
-    """The message for a name that the model lacks, with the names that look most like it."""
+    """The message for an unknown name, with the most similar known names."""
     close = [known for known in names if name and name.lower() in known.lower()]
     close += difflib.get_close_matches(name, [n for n in names if n not in close])
     hint = f"; did you mean {' or '.join(map(repr, close[:3]))}?" if close else ""
@@ -124,10 +126,7 @@ REFERENCES = ("local", "world", "local_world_aligned")
 
 
 def reference_frame(reference: str) -> str:
-    """Check the name of a reference frame.
-
-    Raises ArgumentError where it is not one of `REFERENCES`.
-    """
+    """The name itself. Raises ArgumentError if it is not in `REFERENCES`."""
     if reference not in REFERENCES:
         raise ArgumentError(f"reference is {reference!r}, expected one of {REFERENCES}")
     return reference
@@ -137,12 +136,11 @@ def reference_frame(reference: str) -> str:
 
 
 def known(x: Any) -> np.ndarray | None:
-    """The values of an argument that can be read without a transfer, else None.
+    """The values of an argument, if they can be read without a transfer; else None.
 
-    They are those of numbers, of lists of numbers, of numpy arrays and of JAX arrays in the memory
-    of a CPU (a call waits for such an array). None for a tracer: the values of an argument of a
-    function under `jit`, `vmap` or `grad` are unknown; and for an array on another device, where
-    reading would make every call wait for the device.
+    They can be read for scalars, lists of scalars, NumPy arrays and JAX arrays in the memory of a
+    CPU (the call waits for such an array). They are unknown for a tracer (under `jit`, `vmap` or
+    `grad`). An array on another device is not read: every call would wait for the device.
     """
     if isinstance(x, Array):
         if isinstance(x, Tracer) or not x.is_fully_addressable:
@@ -156,21 +154,25 @@ def known(x: Any) -> np.ndarray | None:
 
 
 class Requirement(NamedTuple):
-    """What a number must satisfy. Another shape than a number's is left to the function.
+    """A condition on a scalar argument. Arrays of other shapes are not tested.
 
-    `expected` says it in words, after "expected"; `holds` tells it of a numpy or JAX array ().
+    - `expected`: the condition in words, for the message;
+    - `holds`: whether a NumPy or JAX array () satisfies the condition.
     """
 
     expected: str
     holds: Callable[[Any], Any]
 
     def __call__(self, name: str, values: np.ndarray, model: Any = None) -> None:
-        """Raise ArgumentError where a number does not satisfy the requirement; NaN never does."""
+        """Raise ArgumentError if the scalar does not satisfy the condition; NaN never does."""
         if values.shape == () and values.dtype.kind in "fiu" and not self.holds(values):
             raise ArgumentError(f"{name} is {values}, expected {self.expected}")
 
     def or_nan(self, x: Array) -> Array:
-        """`x` with NaN for each value that does not satisfy the requirement, for traced values."""
+        """`x` with NaN in place of each value that does not satisfy the condition.
+
+        For traced values.
+        """
         return jnp.where(self.holds(x), x, jnp.nan)
 
 
@@ -180,10 +182,10 @@ FRACTION = Requirement("a number from 0 to 1", lambda x: (x >= 0) & (x <= 1))
 
 
 def unit_quaternions(name: str, values: np.ndarray, model: Any) -> None:
-    """Raise ArgumentError where a quaternion of a configuration (nq,) is zero, and so no rotation.
+    """Raise ArgumentError if a quaternion in a configuration (nq,) is zero.
 
-    Quaternions of any other length are normalised where they are read. `configuration` tells of a
-    wrong shape or dtype.
+    Quaternions of any other length are valid: the joints normalize them. `configuration` checks the
+    shape and the dtype.
     """
     if values.ndim != 1 or not isinstance(model, Model):
         return
@@ -198,22 +200,22 @@ def unit_quaternions(name: str, values: np.ndarray, model: Any) -> None:
             )
 
 
-# By id, models that were asked about, and their `quaternions`: looking them up by structure would
-# take longer than all else that a check does.
-_asked: dict[int, tuple[weakref.ref, tuple[tuple[str, int], ...]]] = {}
+# The `quaternions` of each model, by the model's id. A look-up by structure would take longer than
+# the rest of the check.
+_quaternion_cache: dict[int, tuple[weakref.ref, tuple[tuple[str, int], ...]]] = {}
 
 
 def _quaternions(model: Model) -> tuple[tuple[str, int], ...]:
-    """`model.quaternions`, found once for each model."""
+    """`model.quaternions`, computed once per model."""
     key = id(model)
-    entry = _asked.get(key)
+    entry = _quaternion_cache.get(key)
     if entry is None or entry[0]() is not model:
-        entry = weakref.ref(model, lambda _: _asked.pop(key, None)), model.quaternions
-        _asked[key] = entry
+        entry = weakref.ref(model, lambda _: _quaternion_cache.pop(key, None)), model.quaternions
+        _quaternion_cache[key] = entry
     return entry[1]
 
 
-# A parameter of these names is a configuration, in every function of the package.
+# In every function of the package, a parameter with one of these names is a configuration.
 CONFIGURATIONS = ("q", "q0", "q1")
 
 Check = Callable[[str, np.ndarray, Any], None]
@@ -222,7 +224,7 @@ Check = Callable[[str, np.ndarray, Any], None]
 class Compiled:
     """A jitted function that checks the values of its arguments at each call; see `compiled`."""
 
-    # Not in __dict__, which JAX copies to what it makes of a function (jit, vmap, grad).
+    # Not in __dict__, because JAX copies __dict__ to transformed functions (jit, vmap, grad).
     __slots__ = ("__dict__", "__weakref__", "_checks", "_jitted")
     __qualname__: str
     __wrapped__: Callable
@@ -241,19 +243,19 @@ class Compiled:
         return self._jitted(*args, **kwargs)
 
     def lower(self, *args, **kwargs):
-        """As of a jitted function; like the two that follow, without checks of values."""
+        """As for a jitted function, without checks of values."""
         return self._jitted.lower(*args, **kwargs)
 
     def trace(self, *args, **kwargs):
-        """As of a jitted function."""
+        """As for a jitted function, without checks of values."""
         return self._jitted.trace(*args, **kwargs)
 
     def eval_shape(self, *args, **kwargs):
-        """As of a jitted function."""
+        """As for a jitted function, without checks of values."""
         return self._jitted.eval_shape(*args, **kwargs)
 
     def __reduce__(self):
-        return self.__qualname__  # pickled by its name, like a function
+        return self.__qualname__  # pickled by name, as functions are
 
     def __repr__(self):
         return repr(self.__wrapped__)
@@ -265,25 +267,23 @@ def compiled(
     static_argnames: str | Iterable[str] = (),
     checks: Mapping[str, Check] | None = None,
 ) -> Any:
-    """`jax.jit` of a public function, with checks of the values that its arguments have.
+    """`jax.jit` of a public function, with checks of the values of its arguments.
 
     - `static_argnames`: as for `jax.jit`;
-    - `checks`: by name of the parameter, a `Requirement` or another function of (name, values,
-      model) that raises ArgumentError. It is called before the compiled function is, where `known`
-      finds values, and not while JAX traces. Parameters that are configurations (`CONFIGURATIONS`)
-      have the check `unit_quaternions`.
+    - `checks`: from the name of a parameter to a `Requirement` or another function of (name,
+      values, model) that raises ArgumentError. It is called before the compiled function, if
+      `known` can read the values. Configurations (`CONFIGURATIONS`) have `unit_quaternions`.
 
-    The result has the methods of a jitted function (`lower`, `trace`, `eval_shape`). The function
-    itself says what it returns for values that are known to the device alone.
+    The result has the methods of a jitted function (`lower`, `trace`, `eval_shape`).
     """
     if function is None:
         return functools.partial(compiled, static_argnames=static_argnames, checks=checks)
     jitted: Any = jax.jit(function, static_argnames=static_argnames)
     places = {name: place for place, name in enumerate(inspect.signature(function).parameters)}
-    by_name: dict[str, Check] = {n: unit_quaternions for n in CONFIGURATIONS if n in places}
-    by_name.update(checks or {})
-    each = [(places[name], name, check) for name, check in by_name.items()]
-    if not each:
+    named_checks: dict[str, Check] = {n: unit_quaternions for n in CONFIGURATIONS if n in places}
+    named_checks.update(checks or {})
+    placed_checks = [(places[name], name, check) for name, check in named_checks.items()]
+    if not placed_checks:
         return jitted
 
-    return Compiled(function, jitted, each)
+    return Compiled(function, jitted, placed_checks)

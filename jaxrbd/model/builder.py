@@ -1,11 +1,10 @@
-"""Links and joints, by name, to a `Model`.
+"""From links and joints to a `Model`.
 
-Every reader of files, and anyone who builds a robot by hand, states links and joints here; the
-builder checks the tree, expands compound joints, welds fixed ones, numbers the bodies depth-first
-and stacks the joints by kind. All of it is numpy in float64, before JAX sees a number.
+The builder checks the tree, expands compound joints, welds fixed joints, numbers the bodies in
+depth-first order and stacks the joints by kind. It uses NumPy in float64.
 
-Siblings are numbered in the order in which their joints are stated. A reader that wants
-Pinocchio's numbering states them by name, as `load_urdf` does.
+Siblings are numbered in the order of the joints in the list. `load_urdf` sorts the joints by name,
+which gives the numbering of Pinocchio.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import ArgumentError, InertiaWarning, ModelError
-from ..joints import Custom, Joint
+from ..joints import Joint
 from ..spatial import Pose
 from ..topology import Topology
 from .checks import checked, inertia_faults
@@ -49,20 +48,24 @@ def build_model(
 ) -> Model:
     """The model of a tree of links and joints.
 
-    Every link hangs on exactly one joint, and through joints on the world (parent None). A link
-    whose inertia no rigid body can have gives one `InertiaWarning` that lists all such links, or
-    with `strict=True` a ModelError. Joints without armature that move no inertia make the mass
-    matrix singular in every configuration: they give another warning, or with `strict` a
-    ModelError. `gravity` (3,) in m/s^2 in the world's axes. The arrays are of JAX's default float
-    dtype: float64 where `jax_enable_x64` is set, else float32.
+    - `links`, `joints`: each link is the child of exactly one joint. The parent None is the world;
+    - `gravity`: (3,), m/s^2, in the world frame;
+    - `strict`: raise ModelError instead of a warning.
 
-    Raises ArgumentError where gravity is not three finite numbers, and ModelError, naming the link
-    or joint, for: unknown, duplicate or empty names, a link with two parents or none, a cycle, a
-    number that is not finite, a negative mass, limit, damping, friction or armature, inverted
-    limits, a zero axis, an array of the wrong size, a mimic of an unknown joint, of itself, in a
-    ring, or by or of a joint of several dofs, and a function of a `joints.Custom` or a `Follow`
-    that does not give what it has to, and a number beyond the range of the arrays' dtype. A finite
-    limit beyond that range becomes infinite: no limit.
+    Warns with `InertiaWarning`, once for all links, if no rigid body can have the inertia of a
+    link; and once if joints make the mass matrix singular in every configuration, because they have
+    no armature and move no inertia. The arrays have JAX's default float dtype: float64 if
+    `jax_enable_x64` is set, else float32.
+
+    Raises ModelError, which names the link or the joint, for:
+
+    - an unknown, duplicate or empty name, a link with two parents or none, a cycle;
+    - a value that is not finite, a negative mass, velocity or effort limit, damping, friction or
+      armature, a lower limit above the upper limit, a zero axis, an array of the wrong size;
+    - a mimic of an unknown joint, of itself or in a ring, and a follower or a leader with several
+      dofs;
+    - a function of a `joints.Custom` or a `Follow` that gives an invalid result;
+    - a value beyond the range of the dtype. Only limits may exceed it: they become infinite.
     """
     g = np.asarray(gravity)
     if g.shape != (3,) or g.dtype.kind not in "fiu" or not np.all(np.isfinite(g)):
@@ -96,17 +99,17 @@ def build_model(
 def assemble(
     links: Sequence[Link], joints: list[JointSpec], gravity: np.ndarray, name: str
 ) -> Model:
-    """The model of links and joints that `checks.checked` has returned; see `build_model`."""
+    """The model of links and of joints that `checks.checked` has returned; see `build_model`."""
     return _stacked(*composed(links, joints, jnp.result_type(float)), gravity, name)
 
 
 def composed(
     links: Sequence[Link], joints: list[JointSpec], dtype: np.dtype
 ) -> tuple[list[_Body], list[_Frame]]:
-    """The moving bodies and the frames of links and joints that `checks.checked` has passed.
+    """The moving bodies and the frames of links and of joints that `checks.checked` has returned.
 
-    Raises ModelError, naming link or joint, where a number is beyond the range of `dtype`, as it is
-    stated or once inertias are summed and poses and mimic joints composed.
+    Raises ModelError, which names the link or the joint, for a value beyond the range of `dtype`,
+    before or after inertias are summed and poses and mimic joints are composed.
     """
     links, joints = _expand(links, joints)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -119,7 +122,7 @@ def composed(
 
 
 def _expand(links: Sequence[Link], joints: list[JointSpec]) -> tuple[list[Link], list[JointSpec]]:
-    """Replace each compound joint by its chain; stage k of joint j is named `j.k`, from 1."""
+    """Replace each compound joint by its chain; stage k of joint j is named `j.k`, k = 1, 2, ..."""
     links, expanded = list(links), []
     for joint in joints:
         if not isinstance(joint.kind, Compound):
@@ -131,12 +134,13 @@ def _expand(links: Sequence[Link], joints: list[JointSpec]) -> tuple[list[Link],
             child = joint.child if last else f"{joint.name}.{k}"
             if not last:
                 links.append(Link(child))
-            own = {f: getattr(joint, f)[q : q + stage.nq] for f in POSITION_FIELDS}
-            own |= {f: getattr(joint, f)[v : v + stage.nv] for f in DOF_FIELDS}
-            own |= {} if k == 1 else {"placement": np.eye(4)}
+            fields = {f: getattr(joint, f)[q : q + stage.nq] for f in POSITION_FIELDS}
+            fields |= {f: getattr(joint, f)[v : v + stage.nv] for f in DOF_FIELDS}
+            fields |= {} if k == 1 else {"placement": np.eye(4)}
+            name = f"{joint.name}.{k}"
             expanded.append(
                 dataclasses.replace(
-                    joint, name=f"{joint.name}.{k}", kind=stage, parent=parent, child=child, **own
+                    joint, name=name, kind=stage, parent=parent, child=child, **fields
                 )
             )
             parent, q, v = child, q + stage.nq, v + stage.nv
@@ -145,7 +149,7 @@ def _expand(links: Sequence[Link], joints: list[JointSpec]) -> tuple[list[Link],
 
 @dataclasses.dataclass
 class _Body:
-    """A moving body: its joint, its parent body, and the inertia of all links welded to it."""
+    """A moving body: its joint, its parent body, and the summed inertia of its welded links."""
 
     joint: JointSpec
     kind: Joint
@@ -156,7 +160,7 @@ class _Body:
 
 @dataclasses.dataclass
 class _Frame:
-    """A link's frame: the body it is welded to (-1: the world) and its pose there."""
+    """The frame of a link: the body that it is welded to (-1: the world), and its pose there."""
 
     name: str
     body: int
@@ -164,23 +168,23 @@ class _Frame:
 
 
 def _weld(links: list[Link], joints: list[JointSpec]) -> tuple[list[_Body], list[_Frame]]:
-    """Walk the tree depth-first; number the bodies and give every link a frame on one."""
+    """Number the bodies in depth-first order, and give every link a frame on its body."""
     inertias = {link.name: np.asarray(link.inertia, dtype=float) for link in links}
     children: dict[str | None, list[JointSpec]] = {}
     for joint in joints:
         children.setdefault(joint.parent, []).append(joint)
-    at: dict[str | None, tuple[int, np.ndarray]] = {None: (-1, np.eye(4))}
+    poses: dict[str | None, tuple[int, np.ndarray]] = {None: (-1, np.eye(4))}
     bodies: list[_Body] = []
     frames: list[_Frame] = []
     pending = children.get(None, [])[::-1]
     while pending:
         joint = pending.pop()
-        body, H = at[joint.parent]
+        body, H = poses[joint.parent]
         H = H @ joint.placement
         if isinstance(joint.kind, Joint):
             bodies.append(_Body(joint, joint.kind, body, H, np.zeros(10)))
             body, H = len(bodies) - 1, np.eye(4)
-        at[joint.child] = (body, H)
+        poses[joint.child] = (body, H)
         frames.append(_Frame(joint.child, body, H))
         if body >= 0:
             bodies[body].inertia += _move_inertia(H, inertias[joint.child])
@@ -189,7 +193,10 @@ def _weld(links: list[Link], joints: list[JointSpec]) -> tuple[list[_Body], list
 
 
 def _move_inertia(H: np.ndarray, inertia: np.ndarray) -> np.ndarray:
-    """The ten parameters in the frame that H leads to, through the 4x4 pseudo-inertia."""
+    """The ten parameters in the frame in which the link has the pose H (4, 4).
+
+    The 4x4 pseudo-inertia J transforms as `H J H^T`.
+    """
     m, hx, hy, hz, xx, xy, yy, xz, yz, zz = inertia
     half = (xx + yy + zz) / 2
     J = np.array(
@@ -209,19 +216,19 @@ def _move_inertia(H: np.ndarray, inertia: np.ndarray) -> np.ndarray:
 
 
 def _check_range(bodies: list[_Body], frames: list[_Frame], dtype: np.dtype) -> None:
-    """Raise ModelError for the first number that `dtype` cannot hold. Limits may be infinite."""
+    """Raise ModelError for the first value that `dtype` cannot hold. Limits may be infinite."""
     joints = [body.joint for body in bodies]
     by_name = {joint.name: i for i, joint in enumerate(joints)}
     for body in bodies:
         joint = body.joint
-        numbers = {
+        values = {
             "placement": body.placement,
             **{field: getattr(joint, field) for field in ("damping", "friction", "armature")},
             **{field: getattr(body.kind, field, 0.0) for field in ("axis", "pitch")},
         }
         if isinstance(joint.mimic, Mimic):
-            _, *numbers["mimic, with those that it follows,"] = _leader(joints, by_name, joint)
-        for what, x in numbers.items():
+            _, *values["mimic, with the joints that it follows,"] = _leader(joints, by_name, joint)
+        for what, x in values.items():
             if not _fits(x, dtype):
                 raise ModelError(
                     f"joint {joint.name!r}: its {what} is beyond the range of {dtype.name}",
@@ -230,15 +237,14 @@ def _check_range(bodies: list[_Body], frames: list[_Frame], dtype: np.dtype) -> 
     for frame in frames:
         if not _fits(frame.pose, dtype):
             raise ModelError(
-                f"link {frame.name!r}: its pose on the body that it is welded to is beyond the "
-                f"range of {dtype.name}",
+                f"link {frame.name!r}: its pose on its body is beyond the range of {dtype.name}",
                 link=frame.name,
             )
     for body in bodies:
         if not _fits(body.inertia, dtype):
             link = body.joint.child
             raise ModelError(
-                f"link {link!r}: its inertia, with that of the links welded to it, is beyond the "
+                f"link {link!r}: its inertia, summed with the links welded to it, is beyond the "
                 f"range of {dtype.name}",
                 link=link,
             )
@@ -257,34 +263,34 @@ def _stacked(bodies: list[_Body], frames: list[_Frame], gravity: np.ndarray, nam
     topology = Topology(
         parents=tuple(body.parent for body in bodies),
         nqs=tuple(kind.nq for kind in kinds),
-        nvs=tuple(6 if isinstance(kind, Custom) else kind.nv for kind in kinds),
+        nvs=tuple(kind.tree_nv for kind in kinds),
     )
-    of_kind: dict[Any, list[int]] = {}
+    groups: dict[Any, list[int]] = {}
     for i, kind in enumerate(kinds):
-        of_kind.setdefault(jax.tree.structure(kind), []).append(i)
+        groups.setdefault(jax.tree.structure(kind), []).append(i)
     independent = [joint for joint in joints if joint.mimic is None]
-    numbers = {
+    values = {
         "placement": _poses([body.placement for body in bodies]),
         "inertia": np.array([body.inertia for body in bodies]).reshape(-1, 10),
-        "joints": tuple(_stack([kinds[i] for i in index]) for index in of_kind.values()),
+        "joints": tuple(_stack([kinds[i] for i in index]) for index in groups.values()),
         "frame_pose": _poses([frame.pose for frame in frames]),
         "gravity": gravity,
-        "armature": _over(joints, "armature"),
-        "damping": _over(joints, "damping"),
-        "friction": _over(joints, "friction"),
-        "lower_position_limit": _over(independent, "lower"),
-        "upper_position_limit": _over(independent, "upper"),
-        "velocity_limit": _over(independent, "velocity_limit"),
-        "effort_limit": _over(independent, "effort_limit"),
+        "armature": _concatenate(joints, "armature"),
+        "damping": _concatenate(joints, "damping"),
+        "friction": _concatenate(joints, "friction"),
+        "lower_position_limit": _concatenate(independent, "lower"),
+        "upper_position_limit": _concatenate(independent, "upper"),
+        "velocity_limit": _concatenate(independent, "velocity_limit"),
+        "effort_limit": _concatenate(independent, "effort_limit"),
         "coupling": _couple(joints, kinds),
     }
     dtype = jnp.result_type(float)
-    with np.errstate(over="ignore"):  # of limits alone: the rest has been found to fit
-        leaves = jax.tree.map(lambda x: jnp.asarray(x, dtype), numbers)
+    with np.errstate(over="ignore"):  # only limits can overflow: `_check_range` has run
+        leaves = jax.tree.map(lambda x: jnp.asarray(x, dtype), values)
     return Model(
         **leaves,
         topology=topology,
-        joint_bodies=tuple(tuple(index) for index in of_kind.values()),
+        joint_bodies=tuple(tuple(index) for index in groups.values()),
         joint_names=tuple(joint.name for joint in joints),
         body_names=tuple(joint.child for joint in joints),
         frame_names=tuple(frame.name for frame in frames),
@@ -303,19 +309,19 @@ def _stack(modules: list):
     return jax.tree.map(lambda *fields: np.stack(fields), *modules)
 
 
-def _over(joints: list[JointSpec], field: str) -> np.ndarray:
+def _concatenate(joints: list[JointSpec], field: str) -> np.ndarray:
     return np.concatenate([np.zeros(0), *(getattr(joint, field) for joint in joints)])
 
 
 def _couple(joints: list[JointSpec], kinds: list[Joint]) -> Coupling | None:
-    """The joints that follow others as one map from the independent coordinates, or None."""
+    """The map from the independent coordinates to those of all joints; None if no joint follows."""
     if not any(joint.mimic for joint in joints):
         return None
     q_width, v_width = [kind.nq for kind in kinds], [kind.nv for kind in kinds]
     follows = np.array([joint.mimic is not None for joint in joints])
-    # Where the coordinates of each joint start among the independent ones, and among all.
+    # First index of each joint among the independent coordinates, and among all coordinates.
     q_start, v_start = (_starts(np.where(follows, 0, w)) for w in (q_width, v_width))
-    q_own, v_own = _starts(q_width), _starts(v_width)
+    q_joint, v_joint = _starts(q_width), _starts(v_width)
     by_name = {joint.name: i for i, joint in enumerate(joints)}
     leaders, scales, shifts = [], [], []
     groups: dict[Any, list[tuple[int, Follow]]] = {}
@@ -333,8 +339,8 @@ def _couple(joints: list[JointSpec], kinds: list[Joint]) -> Coupling | None:
         leaders = [[by_name[name] for name in follow.joints] for _, follow in group]
         return Followers(
             function=_stack([follow.function for _, follow in group]),
-            q=tuple(int(q_own[i]) for i, _ in group),
-            v=tuple(int(v_own[i]) for i, _ in group),
+            q=tuple(int(q_joint[i]) for i, _ in group),
+            v=tuple(int(v_joint[i]) for i, _ in group),
             q_leaders=tuple(tuple(int(q_start[j]) for j in row) for row in leaders),
             v_leaders=tuple(tuple(int(v_start[j]) for j in row) for row in leaders),
         )
@@ -351,7 +357,7 @@ def _couple(joints: list[JointSpec], kinds: list[Joint]) -> Coupling | None:
 def _leader(
     joints: list[JointSpec], by_name: dict[str, int], joint: JointSpec
 ) -> tuple[int, float, float]:
-    """The joint that `joint` follows in the end, itself where none; the multiplier, the offset."""
+    """The last joint in the chain of mimics from `joint`, with the total multiplier and offset."""
     leader, scale, shift = by_name[joint.name], 1.0, 0.0
     while isinstance(mimic := joints[leader].mimic, Mimic):
         shift += scale * mimic.offset
@@ -361,5 +367,5 @@ def _leader(
 
 
 def _starts(widths) -> np.ndarray:
-    """Where each run of so many coordinates starts."""
+    """The first index of each run, for consecutive runs of the given widths."""
     return np.cumsum([0, *widths])[:-1]

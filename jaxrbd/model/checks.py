@@ -1,24 +1,22 @@
-"""Whether a description is one of a robot: names, tree, numbers, and inertias that can exist."""
+"""Checks of a description: names, the tree, parameters, and inertias."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from ..errors import ModelError
-from ..joints import Custom, Joint
-from ..spatial import pose_matrix
+from ..joints import evaluate, is_rotation
 from .description import DOF_FIELDS, POSITION_FIELDS, Follow, JointSpec, Link, stages
 
 
 def checked(links: Sequence[Link], joints: Sequence[JointSpec]) -> list[JointSpec]:
-    """The joints with their numbers as arrays over their coordinates, once everything is checked.
+    """The joints with arrays of full size in their fields, after all checks.
 
-    Raises ModelError as `jaxrbd.model.builder.build_model` documents it.
+    Raises ModelError; `jaxrbd.model.build_model` lists the causes.
     """
     for link in links:
         _check_link(link)
@@ -31,11 +29,11 @@ def checked(links: Sequence[Link], joints: Sequence[JointSpec]) -> list[JointSpe
 
 
 def inertia_faults(links: Sequence[Link]) -> dict[str, str]:
-    """The links whose inertia no rigid body can have, each with the reason and the numbers.
+    """For each link whose inertia no rigid body can have, a message with the reason.
 
     About the centre of mass, the principal moments must be non-negative and satisfy the triangle
-    inequality; a massless link must have no inertia at all. A relative 1e-6 is left to the digits
-    that files are written with.
+    inequality. A massless link must have zero inertia. The relative tolerance is 1e-6, because
+    files hold rounded values.
     """
     faults = {}
     for link in links:
@@ -56,7 +54,7 @@ def _inertia_fault(inertia: np.ndarray) -> str | None:
         about_com = about_com - mass * (c @ c * np.eye(3) - np.outer(c, c))
     if not np.all(np.isfinite(about_com)):
         return f"mass {mass:.4g} kg does not go with mass moment {h} kg m and inertia"
-    # What the subtraction above may leave where the true moment is zero, as for a point mass.
+    # The rounding error of the subtraction, for a moment that is zero (a point mass).
     rounding = 1e-12 * (xx + yy + zz)
     small, middle, large = (
         0.0 if abs(x) <= rounding else x for x in np.linalg.eigvalsh(about_com).tolist()
@@ -84,27 +82,27 @@ def _check_link(link: Link) -> None:
 
 def _check_joint(joint: JointSpec) -> JointSpec:
     try:
-        numbers = {"placement": _rigid(joint.placement)}
+        values = {"placement": _rigid(joint.placement)}
         parts = stages(joint.kind)
         for stage in parts:
-            _check_parameters(stage)
+            stage.check_parameters()
         nq, nv = sum(s.nq for s in parts), sum(s.nv for s in parts)
         for field, default in POSITION_FIELDS.items():
-            numbers[field] = _sized(joint, field, default, nq)
+            values[field] = _sized(joint, field, default, nq)
         for field, default in DOF_FIELDS.items():
-            numbers[field] = _sized(joint, field, default, nv)
-            if np.any(numbers[field] < 0):
-                raise ValueError(f"{field} {numbers[field]} is negative")
+            values[field] = _sized(joint, field, default, nv)
+            if np.any(values[field] < 0):
+                raise ValueError(f"{field} {values[field]} is negative")
         for field in ("damping", "friction", "armature"):
-            if not np.all(np.isfinite(numbers[field])):
-                raise ValueError(f"{field} {numbers[field]} is not finite")
-        if np.any(numbers["lower"] > numbers["upper"]):
-            raise ValueError(f"lower limit {numbers['lower']} above upper limit {numbers['upper']}")
+            if not np.all(np.isfinite(values[field])):
+                raise ValueError(f"{field} {values[field]} is not finite")
+        if np.any(values["lower"] > values["upper"]):
+            raise ValueError(f"lower limit {values['lower']} above upper limit {values['upper']}")
         if joint.mimic is not None and (nq, nv) != (1, 1):
             raise ValueError(f"mimic needs a joint of one dof, this one has {nv}")
     except ValueError as fault:
         raise ModelError(f"joint {joint.name!r}: {fault}", joint=joint.name) from None
-    return dataclasses.replace(joint, **numbers)
+    return dataclasses.replace(joint, **values)
 
 
 def _rigid(placement: np.ndarray) -> np.ndarray:
@@ -113,69 +111,16 @@ def _rigid(placement: np.ndarray) -> np.ndarray:
         raise ValueError(f"placement has shape {H.shape}, expected (4, 4)")
     if not np.all(np.isfinite(H)):
         raise ValueError("placement is not finite")
-    R = H[:3, :3]
-    rotation = np.allclose(R @ R.T, np.eye(3), atol=1e-6) and np.linalg.det(R) > 0
-    if not rotation or not np.array_equal(H[3], [0, 0, 0, 1]):
+    if not is_rotation(H[:3, :3]) or not np.array_equal(H[3], [0, 0, 0, 1]):
         raise ValueError("placement is no rigid pose [[R, p], [0, 0, 0, 1]] with R a rotation")
     return H
-
-
-def _check_parameters(stage: Joint) -> None:
-    if isinstance(stage, Custom):
-        _check_custom(stage)
-        return
-    for field, given in vars(stage).items():
-        value = np.asarray(given, dtype=float)
-        if not np.all(np.isfinite(value)):
-            raise ValueError(f"{field} {value} is not finite")
-        if field == "axis" and value.shape != (3,):
-            raise ValueError(f"axis has shape {value.shape}, expected (3,)")
-        if field == "axis" and not np.any(value):
-            raise ValueError("axis is zero")
-
-
-def _check_custom(joint: Custom) -> None:
-    """Its functions give a pose and the derivative of that pose, at two configurations."""
-    single = jnp.result_type(float) == jnp.float32
-    at_rest = jnp.asarray(joint.neutral())
-    for q in (at_rest, at_rest + 0.3 * jnp.cos(jnp.arange(1.0, joint.nv + 1))):
-        pose = _call(joint.motion, q, "motion")
-        shapes = tuple(np.shape(getattr(pose, part, ())) for part in "Rp")
-        if shapes != ((3, 3), (3,)):
-            raise ValueError(f"motion gives {pose!r}, expected a Pose of (3, 3) and (3,)")
-        _rigid(np.array(pose_matrix(pose), float))
-        if joint.tangent_map is None:
-            continue
-        expected = np.asarray(dataclasses.replace(joint, tangent_map=None).tangent(q)).T
-        tangent = np.asarray(_call(joint.tangent_map, q, "tangent_map"))
-        if tangent.shape != expected.shape:
-            raise ValueError(f"tangent_map gives {tangent.shape}, expected {expected.shape}")
-        if not np.allclose(tangent, expected, rtol=0, atol=1e-3 if single else 1e-8):
-            raise ValueError(
-                f"tangent_map is not the derivative of motion at q = {q}: "
-                f"{tangent.tolist()}, expected {expected.tolist()}"
-            )
-
-
-def _call(function: Callable, coordinates: Array, name: str):
-    """The function's value. Raises ValueError where it fails on coordinates of this number."""
-    try:
-        function(np.asarray(coordinates))  # NumPy minds an index out of range, which JAX clamps
-    except IndexError as fault:
-        raise ValueError(f"{name} fails on coordinates {coordinates.shape}: {fault}") from None
-    except Exception:  # it need not take NumPy's arrays
-        pass
-    try:
-        return function(coordinates)
-    except (TypeError, ValueError, AttributeError, IndexError) as fault:
-        raise ValueError(f"{name} fails on coordinates {coordinates.shape}: {fault}") from None
 
 
 def _sized(joint: JointSpec, field: str, default: float, size: int) -> np.ndarray:
     given = getattr(joint, field)
     value = np.asarray(default if given is None else given, dtype=float)
     if value.shape not in ((), (size,)):
-        raise ValueError(f"{field} has shape {value.shape}, expected a number or ({size},)")
+        raise ValueError(f"{field} has shape {value.shape}, expected () or ({size},)")
     if np.any(np.isnan(value)):
         raise ValueError(f"{field} is NaN")
     return np.broadcast_to(value, (size,))
@@ -188,7 +133,7 @@ def _check_tree(links: Sequence[Link], joints: Sequence[JointSpec]) -> None:
             raise ModelError(f"link name {link.name!r} is empty or taken", link=link.name)
         known.add(link.name)
     taken: set[str] = set()
-    hangs_on: dict[str, JointSpec] = {}
+    parent_joints: dict[str, JointSpec] = {}
     for joint in joints:
         fault = None
         if not joint.name or joint.name in taken:
@@ -197,33 +142,36 @@ def _check_tree(links: Sequence[Link], joints: Sequence[JointSpec]) -> None:
             fault = f"parent link {joint.parent!r} is unknown"
         elif joint.child not in known or joint.child is None:
             fault = f"child link {joint.child!r} is unknown"
-        elif joint.child in hangs_on:
-            fault = f"link {joint.child!r} is already the child of {hangs_on[joint.child].name!r}"
+        elif joint.child in parent_joints:
+            fault = (
+                f"link {joint.child!r} is already the child of {parent_joints[joint.child].name!r}"
+            )
         if fault:
             raise ModelError(f"joint {joint.name!r}: {fault}", joint=joint.name)
         taken.add(joint.name)
-        hangs_on[joint.child] = joint
+        parent_joints[joint.child] = joint
     for link in links:
-        if link.name not in hangs_on:
+        if link.name not in parent_joints:
             raise ModelError(
-                f"link {link.name!r} hangs on no joint; to weld it to the world, state a Fixed "
-                f"joint with parent None",
+                f"link {link.name!r} is the child of no joint; to weld it to the world, add a "
+                f"Fixed joint with parent None",
                 link=link.name,
             )
-    _check_cycles(links, hangs_on)
+    _check_cycles(links, parent_joints)
 
 
-def _check_cycles(links: Sequence[Link], hangs_on: dict[str, JointSpec]) -> None:
+def _check_cycles(links: Sequence[Link], parent_joints: dict[str, JointSpec]) -> None:
     rooted: set[str] = set()
     for link in links:
         path: dict[str, None] = {}  # an ordered set
-        at: str | None = link.name
-        while at is not None and at not in rooted:
-            if at in path:
-                ring = list(path)[list(path).index(at) :]
-                raise ModelError(f"links form a cycle: {ring}", link=at, joint=hangs_on[at].name)
-            path[at] = None
-            at = hangs_on[at].parent
+        name: str | None = link.name
+        while name is not None and name not in rooted:
+            if name in path:
+                ring = list(path)[list(path).index(name) :]
+                joint = parent_joints[name].name
+                raise ModelError(f"links form a cycle: {ring}", link=name, joint=joint)
+            path[name] = None
+            name = parent_joints[name].parent
         rooted.update(path)
 
 
@@ -232,30 +180,31 @@ def _check_mimic(joint: JointSpec, by_name: dict[str, JointSpec]) -> None:
         _check_follow(joint, joint.mimic, by_name)
         return
     seen = [joint.name]
-    at = joint
-    while at.mimic is not None:
-        if isinstance(at.mimic, Follow):
+    follower = joint
+    while follower.mimic is not None:
+        if isinstance(follower.mimic, Follow):
             raise ModelError(
-                f"joint {joint.name!r}: mimics {at.name!r}, which is a function of others; state "
-                f"its own Follow of {list(at.mimic.joints)}",
+                f"joint {joint.name!r}: mimics {follower.name!r}, which is a function of others; "
+                f"state a Follow of {list(follower.mimic.joints)}",
                 joint=joint.name,
             )
-        leader = by_name.get(at.mimic.joint)
+        leader = by_name.get(follower.mimic.joint)
         if leader is None:
             raise ModelError(
-                f"joint {at.name!r}: mimics unknown joint {at.mimic.joint!r}", joint=at.name
+                f"joint {follower.name!r}: mimics unknown joint {follower.mimic.joint!r}",
+                joint=follower.name,
             )
-        if not np.all(np.isfinite([at.mimic.multiplier, at.mimic.offset])):
-            raise ModelError(f"joint {at.name!r}: mimic is not finite", joint=at.name)
+        if not np.all(np.isfinite([follower.mimic.multiplier, follower.mimic.offset])):
+            raise ModelError(f"joint {follower.name!r}: mimic is not finite", joint=follower.name)
         if leader.name in seen:
-            raise ModelError(f"joints mimic each other in a ring: {seen}", joint=at.name)
+            raise ModelError(f"joints mimic each other in a ring: {seen}", joint=follower.name)
         if sum(s.nv for s in stages(leader.kind)) != 1:
             raise ModelError(
-                f"joint {at.name!r}: mimics joint {leader.name!r}, which has not one dof",
-                joint=at.name,
+                f"joint {follower.name!r}: mimics joint {leader.name!r}, which has not one dof",
+                joint=follower.name,
             )
         seen.append(leader.name)
-        at = leader
+        follower = leader
 
 
 def _check_follow(joint: JointSpec, follow: Follow, by_name: dict[str, JointSpec]) -> None:
@@ -270,7 +219,7 @@ def _check_follow(joint: JointSpec, follow: Follow, by_name: dict[str, JointSpec
             fault = f"follows joint {name!r}, which has not one dof"
     if fault is None:
         try:
-            value = np.asarray(_call(follow.function, jnp.zeros(len(follow.joints)), "function"))
+            value = np.asarray(evaluate(follow.function, jnp.zeros(len(follow.joints)), "function"))
         except ValueError as error:
             fault = str(error)
         else:

@@ -1,9 +1,10 @@
-"""Joints that follow others: the map from the independent coordinates to those of every joint.
+"""Joints that follow others: the map from independent coordinates to the coordinates of all joints.
 
-A mimic joint follows one coordinate linearly; a `Follow` joint is any smooth function of some.
-With `q_joint = gamma(q)` and G its derivative, velocities are `G v`, accelerations `G a + dG/dt v`
-and forces `G^T tau`: the explicit constraints of Featherstone's section 3.2. Followers and their
-leaders have one dof each, so that a leader's velocity is the rate of its coordinate.
+The coordinate of a mimic joint is a linear function of one coordinate. The coordinate of a `Follow`
+joint is a smooth function of several. With `q_joint = gamma(q)` and the derivative G of gamma, the
+joint velocities are `G v`, the joint accelerations `G a + dG/dt v`, and the generalized force on
+the independent velocities is `G^T tau` (explicit constraints, Featherstone, section 3.2). Followers
+and their leaders have one dof each, so the velocity of a leader is the rate of its coordinate.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from jaxtyping import Float
 
 
 class Followers(eqx.Module):
-    """n joints whose coordinates are functions of one form of m leading coordinates each.
+    """n joints; the same function, with different parameters, gives each from m leaders.
 
-    `function`: its arrays stacked over the joints; the static fields say which coordinates of all
-    joints it gives, (n,), and of which independent ones, (n, m).
+    - `function`: the function, its arrays stacked over the n joints;
+    - `q`, `v`: (n,), indices of the followers among the coordinates and velocities of all joints;
+    - `q_leaders`, `v_leaders`: (n, m), indices of the leaders among the independent ones.
     """
 
     function: Callable[[Array], Array]
@@ -36,7 +38,7 @@ class Followers(eqx.Module):
         return self._each(lambda f, x: jnp.reshape(f(x), ()), q)
 
     def slope(self, q: Array) -> Array:
-        """The derivative of each follower's coordinate in its leaders', (n, m)."""
+        """The derivative of each follower's coordinate in the leaders' coordinates, (n, m)."""
         return self._each(lambda f, x: jax.jacfwd(lambda x: jnp.reshape(f(x), ()))(x), q)
 
     def _each(self, evaluate: Callable, q: Array) -> Array:
@@ -46,27 +48,29 @@ class Followers(eqx.Module):
 def independent_coordinates(
     leaders: Sequence[int], nqs: Sequence[int], nvs: Sequence[int]
 ) -> dict[str, tuple[int, ...]]:
-    """The static fields of a `Coupling`: which coordinates are independent, and who follows which.
+    """The static fields of a `Coupling`: the independent coordinates and the leader of each joint.
 
-    `leaders[i]` is the independent joint whose coordinates joint i follows, i itself where it is
-    independent; `nqs`, `nvs` are the joints' widths, a follower's being those of its leader.
+    - `leaders[i]`: the independent joint that joint i follows, or i if joint i is independent;
+    - `nqs`, `nvs`: number of coordinates and of velocities of each joint. A follower has as many as
+      its leader.
     """
-    own = np.asarray(leaders, int) == np.arange(len(leaders))
+    independent = np.asarray(leaders, int) == np.arange(len(leaders))
     fields: dict[str, tuple[int, ...]] = {}
     for space, widths in (("q", nqs), ("v", nvs)):
-        starts = np.cumsum([0, *np.where(own, widths, 0)])
+        starts = np.cumsum([0, *np.where(independent, widths, 0)])
         source = [starts[leader] + np.arange(n) for leader, n in zip(leaders, widths)]
         fields[f"{space}_source"] = tuple(np.concatenate([np.zeros(0, int), *source]).tolist())
-        fields[f"{space}_independent"] = tuple(np.flatnonzero(np.repeat(own, widths)).tolist())
+        entries = np.flatnonzero(np.repeat(independent, widths))
+        fields[f"{space}_independent"] = tuple(entries.tolist())
     return fields
 
 
 class Coupling(eqx.Module):
-    """How the joints' coordinates follow the independent ones.
+    """The coordinates of all joints as functions of the independent coordinates.
 
-    `q_joint = multiplier * q[q_source] + offset`, `v_joint = v_multiplier * v[v_source]`: an
-    independent coordinate is its own source, with multiplier 1 and offset 0. The coordinates that
-    `followers` give are set by them (their multiplier is 0).
+    `q_joint = q_multiplier * q[q_source] + q_offset` and `v_joint = v_multiplier * v[v_source]`.
+    For an independent coordinate the source is the coordinate itself, with multiplier 1 and
+    offset 0. `followers` then set the coordinates of `Follow` joints, whose multiplier is 0.
     """
 
     q_multiplier: Float[Array, " nq_joint"]
@@ -94,7 +98,7 @@ class Coupling(eqx.Module):
         return out
 
     def force(self, q: Array, tau: Array) -> Array:
-        """Generalised force on the independent coordinates: `G^T tau`, along the first axis."""
+        """Generalized force on the independent velocities: `G^T tau`, along the first axis."""
         columns = (1,) * (tau.ndim - 1)
         weighted = self.v_multiplier.reshape(-1, *columns) * tau
         out = jnp.zeros((len(self.v_independent), *tau.shape[1:]), tau.dtype)

@@ -1,7 +1,7 @@
-"""What a robot is, in words and numbers: links, joints, and how each is stated.
+"""The description of a robot: links and joints.
 
-A description is plain data in numpy and float64; `jaxrbd.build_model` makes a `Model` of
-it. Every reader of files produces one, and a robot is built by hand by writing one.
+A description is plain data in NumPy and float64. Readers of files return one, or a program writes
+one; `jaxrbd.build_model` makes a `Model` from it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ Numbers = int | float | Sequence[int | float] | np.ndarray
 
 @dataclasses.dataclass(frozen=True)
 class Link:
-    """A rigid link: a name and its ten inertial parameters in the link's own frame.
+    """A rigid link: its name and its ten inertial parameters.
 
-    `inertia`: (10,), `[m, m c, Ixx, Ixy, Iyy, Ixz, Iyz, Izz]`, rotational part about the frame's
-    origin (kg, kg m, kg m^2); see `link_inertia`. Default: a massless link.
+    `inertia`: (10,), `[m, m c, Ixx, Ixy, Iyy, Ixz, Iyz, Izz]` in the link frame, the rotational
+    inertia about the origin of this frame (kg, kg m, kg m^2); see `link_inertia`. Default: a
+    massless link.
     """
 
     name: str
@@ -33,14 +34,15 @@ class Link:
 
 @dataclasses.dataclass(frozen=True)
 class Fixed:
-    """The joint that allows no motion: the builder welds its child to its parent."""
+    """A joint without motion: the builder welds the child to the parent."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Compound:
-    """A joint built as a chain of others, with massless links between: exact in every derivative.
+    """A joint built as a chain of joints with massless links between them.
 
-    For joints whose motion subspace depends on q. Its coordinates are those of `stages`, in order.
+    For joints whose motion subspace depends on q; every derivative is exact. The coordinates are
+    those of `stages`, in order.
     """
 
     stages: tuple[Joint, ...]
@@ -52,9 +54,9 @@ def universal(axis1: Numbers, axis2: Numbers) -> Compound:
 
 
 def euler(sequence: str) -> Compound:
-    """Rotations in turn about the moving axes named in `sequence`, such as "zyx", in rad.
+    """Rotations about the moving axes in `sequence`, such as "zyx", one after another, in rad.
 
-    Raises ModelError where a letter is not x, y or z.
+    Raises ModelError for a letter other than x, y and z.
     """
     axes = {"x": (1, 0, 0), "y": (0, 1, 0), "z": (0, 0, 1)}
     unknown = set(sequence) - set(axes)
@@ -65,7 +67,7 @@ def euler(sequence: str) -> Compound:
 
 @dataclasses.dataclass(frozen=True)
 class Mimic:
-    """The coordinate of a one-dof joint follows another: `q = multiplier * q_leader + offset`."""
+    """The coordinate of a joint with one dof is `q = multiplier * q_leader + offset`."""
 
     joint: str
     multiplier: float = 1.0
@@ -73,11 +75,12 @@ class Mimic:
 
 
 class Follow(eqx.Module):
-    """The coordinate of a one-dof joint is a smooth function of others: `q = function(q_leaders)`.
+    """The coordinate of a joint with one dof is a smooth function, `q = function(q_leaders)`.
 
-    - `joints`: the names of the m leading joints, of one dof each, that follow no others;
-    - `function`: from their coordinates (m,) to this joint's, a number: a pure function of
-      jax.numpy, or an `eqx.Module` with a `__call__`, whose arrays are then leaves of the model.
+    - `joints`: the names of the m leaders. Each has one dof and follows no other joint;
+    - `function`: maps the leaders' coordinates (m,) to the coordinate (). A pure function of
+      jax.numpy, or an `eqx.Module` with a `__call__`; the arrays of a module are leaves of the
+      model.
 
     Source: Featherstone, section 3.2 (explicit constraints).
     """
@@ -93,11 +96,11 @@ class JointSpec:
     - `kind`: an instance of a class of `jaxrbd.joints`, such as `Revolute(axis)`, or `Fixed()`, or
       a `Compound`;
     - `parent`: the name of the parent link; None is the world;
-    - `placement`: (4, 4), pose of the joint's fixed side in the parent link's frame. The child
-      link's frame is the joint's moving side;
-    - `lower`, `upper`: configuration limits, a number or (nq,); `velocity_limit`, `effort_limit`,
-      `damping`, `friction`, `armature`: a number or (nv,). SI units. None means unlimited;
-    - `mimic`: how its coordinate follows others, if it does.
+    - `placement`: (4, 4), pose of the joint's fixed frame in the frame of the parent link. The
+      frame of the child link is the joint's moving frame;
+    - `lower`, `upper`: configuration limits, () or (nq,); `velocity_limit`, `effort_limit`,
+      `damping`, `friction`, `armature`: () or (nv,). SI units. None means unlimited;
+    - `mimic`: the rule by which the coordinate follows other joints, or None.
     """
 
     name: str
@@ -115,7 +118,7 @@ class JointSpec:
     mimic: Mimic | Follow | None = None
 
 
-# The fields over configuration coordinates and over dofs, with the number that None stands for.
+# The fields over configuration coordinates and over dofs, with the value that replaces None.
 POSITION_FIELDS = {"lower": -np.inf, "upper": np.inf}
 DOF_FIELDS = {
     "velocity_limit": np.inf,
@@ -127,7 +130,7 @@ DOF_FIELDS = {
 
 
 def stages(kind: Joint | Fixed | Compound) -> tuple[Joint, ...]:
-    """The joints with freedom that a kind consists of: none, one, or a chain."""
+    """The moving joints of a kind: none for `Fixed`, the chain of a `Compound`, else one."""
     if isinstance(kind, Fixed):
         return ()
     return kind.stages if isinstance(kind, Compound) else (kind,)
@@ -141,9 +144,13 @@ def link_inertia(
 ) -> np.ndarray:
     """The ten inertial parameters (10,) of a link.
 
-    `mass` in kg; `com` (3,) in m in the link's frame; `inertia_com` (3, 3) in kg m^2 about the
-    centre of mass, in axes turned by `rotation` (3, 3) from the link's (defaults: a point mass,
-    the link's axes). Raises ArgumentError on a wrong shape. Source: Featherstone (2.63).
+    - `mass`: kg;
+    - `com`: (3,), centre of mass in the link frame, m;
+    - `inertia_com`: (3, 3), rotational inertia about the centre of mass, kg m^2 (default: zero);
+    - `rotation`: (3, 3), orientation in the link frame of the axes of `inertia_com` (default: the
+      identity).
+
+    Source: Featherstone (2.63).
     """
     c = _shaped(com, "com", (3,))
     turn = np.eye(3) if rotation is None else _shaped(rotation, "rotation", (3, 3))
@@ -154,10 +161,9 @@ def link_inertia(
 
 
 def placement_matrix(xyz: Numbers = (0, 0, 0), rpy: Numbers = (0, 0, 0)) -> np.ndarray:
-    """The (4, 4) pose of a position in m and roll, pitch, yaw in rad about fixed axes.
+    """The pose (4, 4) with a position in m and roll, pitch, yaw in rad about fixed axes.
 
-    `R = Rz(yaw) Ry(pitch) Rx(roll)`. Raises ArgumentError on a wrong shape. Source: the URDF
-    specification, element origin.
+    `R = Rz(yaw) Ry(pitch) Rx(roll)`. Source: the URDF specification, element origin.
     """
     xyz, rpy = _shaped(xyz, "xyz", (3,)), _shaped(rpy, "rpy", (3,))
     (sr, sp, sy), (cr, cp, cy) = np.sin(rpy), np.cos(rpy)

@@ -1,7 +1,7 @@
-"""New robots from old: lock joints, append one robot to another.
+"""Edit models: lock joints, append one robot to another.
 
-A model is taken back to its description, which is edited and built again. That is work in numpy,
-done once and outside of any JAX transformation.
+A function here edits the description of a model and builds it again, in NumPy and outside of JAX
+transformations.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from .model import Model
 
 
 def describe(model: Model) -> tuple[list[Link], list[JointSpec]]:
-    """The links and joints of which `build_model` makes this model again.
+    """The links and joints from which `build_model` makes this model again.
 
-    A link that was welded to another comes back as a massless link on a Fixed joint: its inertia
-    is with the body that carries it.
+    A welded link comes back as a massless link on a Fixed joint; its inertia is part of the link
+    that it is welded to.
     """
     placements = np.array(pose_matrix(robot(model).placement), float)
     frames = np.array(pose_matrix(model.frame_pose), float)
@@ -42,7 +42,7 @@ def describe(model: Model) -> tuple[list[Link], list[JointSpec]]:
             child=model.body_names[i],
             placement=placements[i],
             mimic=_mimic(model, i),
-            **_numbers(model, i),
+            **_parameters(model, i),
         )
         for i in range(model.nb)
     ]
@@ -54,13 +54,14 @@ def describe(model: Model) -> tuple[list[Link], list[JointSpec]]:
 
 
 def lock_joints(model: Model, configuration: Mapping[str, Numbers | Array]) -> Model:
-    """The robot with some joints welded, each at the configuration given for it.
+    """The robot with some joints welded at given coordinates.
 
-    `configuration`: joint name to its coordinates, a number or (nq of the joint,), in rad or m.
-    The links stay as frames. Joints that follow locked ones are welded where those put them. The
-    dtype, gravity and `dissipative` are the model's.
-    Raises ArgumentError where `configuration` is no mapping, for an unknown joint, one that follows
-    others, one of several that another joint follows, a wrong size or a number that is not finite.
+    `configuration`: a mapping from joint names to coordinates, () or (nq of the joint,), in rad or
+    m. The links of locked joints remain as frames. Joints that follow locked joints are locked at
+    the coordinates that follow. The result has the dtype, gravity and `dissipative` of `model`.
+
+    Raises ArgumentError for an unknown joint, for a joint that follows others, for a value that is
+    not finite, and if only some leaders of a `Follow` joint are locked.
     """
     robot(model)
     if not isinstance(configuration, Mapping):
@@ -69,21 +70,23 @@ def lock_joints(model: Model, configuration: Mapping[str, Numbers | Array]) -> M
             f"names to coordinates, such as {{{next(iter(model.joint_names), 'joint')!r}: 0.0}}"
         )
     links, joints = describe(model)
-    at: dict[str, np.ndarray] = {}
+    locked: dict[str, np.ndarray] = {}
     for name, given in configuration.items():
         if name not in model.joint_names:
             raise ArgumentError(unknown_name(model, "joint", str(name), model.joint_names))
         body = model.joint_names.index(name)
         if (mimic := joints[body].mimic) is not None:
-            raise ArgumentError(f"joint {name!r} follows {_leaders(mimic)}: lock what it follows")
-        at[name] = _coordinates(name, model.topology.nqs[body], given)
+            raise ArgumentError(
+                f"joint {name!r} follows {_leaders(mimic)}: lock these joints instead"
+            )
+        locked[name] = _coordinates(name, model.topology.nqs[body], given)
     for body, joint in enumerate(joints[: model.nb]):
-        if isinstance(mimic := joint.mimic, Mimic) and mimic.joint in at:
-            at[joint.name] = mimic.multiplier * at[mimic.joint] + mimic.offset
-        if isinstance(mimic, Follow) and at.keys() & set(mimic.joints):
-            at[joint.name] = _followed(joint.name, mimic, at)
-        if joint.name in at:
-            joints[body] = _welded(joint, _joint(model, body), at[joint.name])
+        if isinstance(mimic := joint.mimic, Mimic) and mimic.joint in locked:
+            locked[joint.name] = mimic.multiplier * locked[mimic.joint] + mimic.offset
+        if isinstance(mimic, Follow) and locked.keys() & set(mimic.joints):
+            locked[joint.name] = _followed(joint.name, mimic, locked)
+        if joint.name in locked:
+            joints[body] = _welded(joint, _joint(model, body), locked[joint.name])
     return _rebuild(model, links, joints)
 
 
@@ -94,25 +97,25 @@ def append_model(
     placement: np.ndarray | None = None,
     prefix: str = "",
 ) -> Model:
-    """The robot with another one mounted on one of its frames.
+    """The robot `model` with the robot `other` mounted on one of its frames.
 
-    - `frame`: the frame of `model` that `other`'s world is welded to; None is the world;
-    - `placement`: (4, 4) pose of that world in the frame (default: the identity);
-    - `prefix`: put before every joint and link name of `other`, to keep names apart.
+    - `frame`: the frame of `model` to which the world frame of `other` is welded (default: the
+      world);
+    - `placement`: (4, 4), pose of the world frame of `other` in this frame (default: the identity);
+    - `prefix`: put before every joint name and link name of `other`, to avoid equal names.
 
-    Gravity, dtype and name are `model`'s. Raises ArgumentError for an unknown frame, for a
-    placement of a wrong shape, and where one robot has its dissipation on and the other has not,
-    because the result can only have it on for all joints or for none. Raises ModelError where names
-    clash.
+    The result has the gravity, dtype and name of `model`. Raises ArgumentError for an unknown
+    frame, and if only one of the robots has dissipation on, because a model has it for all joints
+    or for none. Raises ModelError if the robots have a name in common.
     """
     robot(model)
     robot(other, "the second argument")
     if frame is not None and frame not in model.frame_names:
         raise ArgumentError(unknown_name(model, "frame", str(frame), model.frame_names))
     if model.dissipative != other.dissipative:
-        on, off = ("model", "other") if model.dissipative else ("other", "model")
+        first, second = ("model", "other") if model.dissipative else ("other", "model")
         raise ArgumentError(
-            f"{on} has its dissipation on and {off} has it off, expected the same of both: see "
+            f"{first} has dissipation on and {second} has it off, expected the same of both: see "
             f"Model.with_dissipation"
         )
     mount = np.eye(4) if placement is None else np.asarray(placement, dtype=float)
@@ -137,14 +140,14 @@ def append_model(
 
 
 def _rebuild(model: Model, links: list[Link], joints: list[JointSpec]) -> Model:
-    """The edited robot, with all else as it was. Of its inertias loading has warned already."""
+    """The model of the edited description, without the warnings about inertias."""
     gravity = np.array(model.gravity, float)
     edited = assemble(links, checked(links, joints), gravity, model.name)
     return edited.astype(model.dtype).with_dissipation(model.dissipative)
 
 
 def _joint(model: Model, body: int) -> Joint:
-    """The joint of one body, on its own."""
+    """The joint of one body, without the leading axis of its group."""
     for joint, bodies in zip(model.joints, model.joint_bodies):
         if body in bodies:
             return jax.tree.map(lambda x: np.array(x[bodies.index(body)], float), joint)
@@ -157,8 +160,9 @@ def _mimic(model: Model, body: int) -> Mimic | Follow | None:
         return None
 
     def name(independent: int) -> str:
-        at = coupling.q_independent[independent]
-        return model.joint_names[int(np.searchsorted(model.topology.q_start, at, "right")) - 1]
+        q_joint = coupling.q_independent[independent]
+        body = int(np.searchsorted(model.topology.q_start, q_joint, "right")) - 1
+        return model.joint_names[body]
 
     for group in coupling.followers:
         if q in group.q:
@@ -184,32 +188,32 @@ def _renamed(mimic: Mimic | Follow | None, prefix: str) -> Mimic | Follow | None
     return None
 
 
-def _followed(name: str, follow: Follow, at: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The coordinate (1,) of a joint, all of whose leaders are locked."""
-    if missing := set(follow.joints) - at.keys():
+def _followed(name: str, follow: Follow, locked: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The coordinate (1,) of a joint whose leaders are all locked. Raises ArgumentError."""
+    if missing := set(follow.joints) - locked.keys():
         raise ArgumentError(f"joint {name!r} follows {sorted(missing)} too: lock them as well")
-    leaders = jnp.asarray(np.concatenate([at[leader] for leader in follow.joints]))
+    leaders = jnp.asarray(np.concatenate([locked[leader] for leader in follow.joints]))
     return np.array(follow.function(leaders), float).reshape(1)
 
 
-def _numbers(model: Model, body: int) -> dict[str, np.ndarray]:
-    """A joint's limits, where it has coordinates of its own, and its dissipation and armature."""
+def _parameters(model: Model, body: int) -> dict[str, np.ndarray]:
+    """The damping, friction and armature of a joint; its limits if it follows no other joint."""
     topology = model.topology
     q = topology.q_start[body] + np.arange(topology.nqs[body])
     widths = model.joint_nvs
     v = sum(widths[:body]) + np.arange(widths[body])
-    of_tree = {"damping": model.damping, "friction": model.friction, "armature": model.armature}
-    numbers = {field: np.array(x, float)[v] for field, x in of_tree.items()}
+    joint_fields = ("damping", "friction", "armature")
+    parameters = {field: np.array(getattr(model, field), float)[v] for field in joint_fields}
     if model.coupling is not None:
         if q[0] not in model.coupling.q_independent:
-            return numbers
+            return parameters
         q = np.array([model.coupling.q_source[i] for i in q])
         v = np.array([model.coupling.v_source[i] for i in v])
-    numbers["lower"] = np.array(model.lower_position_limit, float)[q]
-    numbers["upper"] = np.array(model.upper_position_limit, float)[q]
-    numbers["velocity_limit"] = np.array(model.velocity_limit, float)[v]
-    numbers["effort_limit"] = np.array(model.effort_limit, float)[v]
-    return numbers
+    parameters["lower"] = np.array(model.lower_position_limit, float)[q]
+    parameters["upper"] = np.array(model.upper_position_limit, float)[q]
+    parameters["velocity_limit"] = np.array(model.velocity_limit, float)[v]
+    parameters["effort_limit"] = np.array(model.effort_limit, float)[v]
+    return parameters
 
 
 def _coordinates(name: str, nq: int, given: Numbers | Array) -> np.ndarray:
@@ -229,7 +233,7 @@ def _coordinates(name: str, nq: int, given: Numbers | Array) -> np.ndarray:
 
 
 def _welded(joint: JointSpec, kind: Joint, q: np.ndarray) -> JointSpec:
-    """The joint frozen at its configuration: the pose of its child becomes the placement."""
+    """A Fixed joint whose placement is the pose of the child at the coordinates q."""
     placement = pose_from_matrix(jnp.asarray(joint.placement))
     child = pose_matrix(kind.pose(placement, jnp.asarray(q)))
     return JointSpec(joint.name, Fixed(), joint.parent, joint.child, np.array(child, float))

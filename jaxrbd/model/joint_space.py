@@ -8,13 +8,13 @@ A velocity of the robot has four representations:
     tree rates              (nv_tree,)   one per row of S: the velocities of the tree's dofs
     relative velocities     (nb, 6)      spatial velocity of each body relative to its parent
 
-The velocity map G turns v into tree rates. It is the identity for most robots. It is constant where
-joints mimic others, and it depends on q where joints follow others by a function (`Follow`) or have
-a motion subspace that depends on q (`joints.Custom`). The motion subspace S is constant: it turns
-tree rates into relative velocities. So the relative velocities are `S G v`, their time derivatives
-are `S (G a + dG/dt v)`, and forces on the bodies give generalized forces `G^T S^T F`.
+The velocity map G maps v to the tree rates. For most robots it is the identity. It is constant if
+joints mimic others. It depends on q if joints follow others by a function (`Follow`) or are
+`joints.Custom`. The motion subspace S is constant and maps the tree rates to relative velocities.
+So the relative velocities are `S G v`, their time derivatives are `S (G a + dG/dt v)`, and the
+forces F on the bodies give the generalized force `G^T S^T F`.
 
-Only this module calls joint kinds, and no algorithm uses G.
+Algorithms call these functions; they use neither the joint kinds nor G directly.
 """
 
 from __future__ import annotations
@@ -29,19 +29,18 @@ from jaxtyping import Float
 
 from .._math.components import halves
 from .._math.rows import merge_rows, take_rows
-from ..joints import Custom
 from ..spatial import Pose, transform_motion
 from ..topology import Topology
-from .model import JointGroup, Model, joint_groups, joint_groups_of
+from .model import JointGroup, Model, joint_groups, joint_groups_with_bodies
 
 
 def joint_poses(model: Model, q: Float[Array, " nq"], bodies: np.ndarray | None = None) -> Pose:
-    """Poses `X_PB` of the bodies in their parents, R (nb, 3, 3) and p (nb, 3) in m.
+    """Poses `X_PB` of the bodies in their parents: R (nb, 3, 3) and p (nb, 3) in m.
 
-    `bodies`: some of them, in increasing order (default all).
+    `bodies`: the bodies to include, in increasing order (default all).
     """
     q = joint_coordinates(model, q)
-    groups = joint_groups(model) if bodies is None else joint_groups_of(model, bodies)
+    groups = joint_groups(model) if bodies is None else joint_groups_with_bodies(model, bodies)
     R, p = [], []
     for group in groups:
         n = len(group.bodies)
@@ -56,20 +55,21 @@ def joint_poses(model: Model, q: Float[Array, " nq"], bodies: np.ndarray | None 
 def motion_subspace(
     model: Model, X: Pose | None = None, bodies: np.ndarray | None = None
 ) -> Float[Array, "nv_tree 6"]:
-    """Rows of S, one a degree of freedom of the tree, each in its body's own frame.
+    """Rows of S, one per degree of freedom of the tree, each in the frame of its body.
 
-    Or, given the bodies' poses X in one frame, in that. `bodies`: those of some of them, in
-    increasing order, whose poses the rows of X then are (default all).
+    - `X`: poses of the bodies in one common frame; the rows of S are then in this frame;
+    - `bodies`: the bodies to include, in increasing order (default all). X has one pose per body in
+      `bodies`.
     """
-    groups = joint_groups(model) if bodies is None else joint_groups_of(model, bodies)
+    groups = joint_groups(model) if bodies is None else joint_groups_with_bodies(model, bodies)
     rows, dofs = [], []
     for group in groups:
         n, width = group.index["S"].shape
         S = jnp.asarray(group.joint.subspace(), model.dtype)
         if X is not None:
-            own = group.bodies if bodies is None else np.searchsorted(bodies, group.bodies)
-            at = jax.tree.map(lambda x: take_rows(x, own)[:, None], X)
-            S = transform_motion(at, S)
+            index = group.bodies if bodies is None else np.searchsorted(bodies, group.bodies)
+            X_group = jax.tree.map(lambda x: take_rows(x, index)[:, None], X)
+            S = transform_motion(X_group, S)
         rows.append(jnp.broadcast_to(S, (n, width, 6)).reshape(n * width, 6))
         dofs.append(group.index["S"].ravel())
     return merge_rows(rows, dofs, (6,), model.dtype)
@@ -78,14 +78,17 @@ def motion_subspace(
 def subspaces_by_kind(
     model: Model, q: Float[Array, " nq"]
 ) -> list[tuple[JointGroup, Float[Array, "n nv 6"]]]:
-    """The joints' motion subspaces kind by kind, a row a velocity, in their bodies' frames."""
+    """For each joint kind, the velocity subspaces of its joints, in the frames of their bodies.
+
+    One row per velocity of the joint: see `joints.Joint.velocity_subspace`.
+    """
     coordinates = joint_coordinates(model, q)
     found = []
     for group in joint_groups(model):
-        if isinstance(group.joint, Custom):
-            S = group.joint.tangent(coordinates[group.index["q"]])
-        else:
+        if group.joint.tree_rates_are_velocities:
             S = jnp.asarray(group.joint.subspace(), model.dtype)
+        else:
+            S = group.joint.velocity_subspace(coordinates[group.index["q"]])
         found.append((group, jnp.broadcast_to(S, (len(group.bodies), group.joint.nv, 6))))
     return found
 
@@ -93,21 +96,21 @@ def subspaces_by_kind(
 def relative_velocities(
     model: Model, q: Float[Array, " nq"], v: Float[Array, " nv"]
 ) -> Float[Array, "nb 6"]:
-    """`S G v`: the motion of each body relative to its parent, in the body's frame."""
-    return _along_subspaces(model, tree_rates(model, q, v))
+    """`S G v`: the spatial velocity of each body relative to its parent, in the body's frame."""
+    return _map_rates(model, tree_rates(model, q, v))
 
 
 def relative_accelerations(
     model: Model, q: Float[Array, " nq"], v: Float[Array, " nv"], a: Float[Array, " nv"]
 ) -> Float[Array, "nb 6"]:
-    """`S (G a + dG/dt v)`: the rate of `relative_velocities`, in the body's frame."""
-    return _along_subspaces(model, tree_rate_derivatives(model, q, v, a))
+    """`S (G a + dG/dt v)`: the time derivative of `relative_velocities`, in the body's frame."""
+    return _map_rates(model, tree_rate_derivatives(model, q, v, a))
 
 
 def generalized_force(
     model: Model, q: Float[Array, " nq"], F: Float[Array, "nb 6"]
 ) -> Float[Array, " nv"]:
-    """`G^T S^T F`: the generalised force of a force on each body, in the body's frame."""
+    """`G^T S^T F`: the generalized force of one spatial force per body, in the body's frame."""
 
     def rows(group: JointGroup) -> Array:
         force, moment = halves(take_rows(F, group.bodies)[:, None])
@@ -117,15 +120,15 @@ def generalized_force(
     return independent_force(model, q, _merge_groups(model, rows, "S", ()))
 
 
-def _along_subspaces(model: Model, rates: Float[Array, " nv_tree"]) -> Float[Array, "nb 6"]:
-    """`S rates`, by joints and not as a matrix product: each joint has a few rows of S."""
+def _map_rates(model: Model, rates: Float[Array, " nv_tree"]) -> Float[Array, "nb 6"]:
+    """`S rates`, joint by joint: S as one matrix would be mostly zero."""
     groups = joint_groups(model)
 
     def motion(group: JointGroup) -> Array:
         S = jnp.asarray(group.joint.subspace(), model.dtype)
-        of = take_rows(rates, group.index["S"])[..., None]
+        group_rates = take_rows(rates, group.index["S"])[..., None]
         n, width = group.index["S"].shape
-        rows = [of[:, k] * S[..., k, :] for k in range(width)]
+        rows = [group_rates[:, k] * S[..., k, :] for k in range(width)]
         return sum(rows[1:], start=rows[0]) if rows else jnp.zeros((n, 6), model.dtype)
 
     bodies = [group.bodies for group in groups]
@@ -133,17 +136,17 @@ def _along_subspaces(model: Model, rates: Float[Array, " nv_tree"]) -> Float[Arr
 
 
 def sum_dofs(topology: Topology, rows: Array) -> Array:
-    """Sum the rows (nv, 6) of each body's dofs, (nb, 6)."""
+    """For each body the sum of the rows (nv, 6) of its dofs, (nb, 6)."""
     widths = sorted(set(topology.nvs))
-    bodies = [np.flatnonzero(np.array(topology.nvs) == width) for width in widths]
+    groups = [np.flatnonzero(np.array(topology.nvs) == width) for width in widths]
     sums = []
-    for width, at in zip(widths, bodies):
-        index = topology.v_start[at][:, None] + np.arange(width)
+    for width, bodies in zip(widths, groups):
+        index = topology.v_start[bodies][:, None] + np.arange(width)
         sums.append(jnp.sum(take_rows(rows, index), axis=1))
-    return merge_rows(sums, bodies, (6,), rows.dtype)
+    return merge_rows(sums, groups, (6,), rows.dtype)
 
 
-# ---------------------------------------------- G: from the independent velocities to the tree's
+# ------------------------------------------------ G: from independent velocities to tree rates
 
 
 def joint_coordinates(model: Model, q: Float[Array, " nq"]) -> Float[Array, " nq_joint"]:
@@ -161,43 +164,45 @@ def joint_rates(
 def tree_rates(
     model: Model, q: Float[Array, " nq"], v: Float[Array, " nv"]
 ) -> Float[Array, " nv_tree"]:
-    """`G v`: the velocities of the tree's degrees of freedom, one a row of S."""
+    """`G v`: the velocities of the tree's degrees of freedom, one per row of S."""
     rates = joint_rates(model, q, v)
-    if not model.has_custom_joints:
+    if model.tree_rates_are_velocities:
         return rates
     coordinates = joint_coordinates(model, q)
 
-    def along_rows(group: JointGroup) -> Array:
-        own = take_rows(rates, group.index["v"])
-        if not isinstance(group.joint, Custom):
-            return own
-        return jnp.sum(group.joint.tangent(coordinates[group.index["q"]]) * own[..., None], axis=-2)
+    def group_rates(group: JointGroup) -> Array:
+        v_group = take_rows(rates, group.index["v"])
+        if group.joint.tree_rates_are_velocities:
+            return v_group
+        return group.joint.tree_rates(coordinates[group.index["q"]], v_group)
 
-    return _merge_groups(model, along_rows, "S", ())
+    return _merge_groups(model, group_rates, "S", ())
 
 
 def independent_force(
     model: Model, q: Float[Array, " nq"], rows: Float[Array, "nv_tree ..."]
 ) -> Float[Array, "nv ..."]:
-    """`G^T rows`: from generalised forces on the tree's dofs, along the first axis."""
-    if model.has_custom_joints:
+    """`G^T rows`: generalized force on v of the generalized force on the tree's dofs.
+
+    The map acts on the first axis.
+    """
+    if not model.tree_rates_are_velocities:
         coordinates = joint_coordinates(model, q)
 
-        def along_joints(group: JointGroup) -> Array:
-            own = take_rows(rows, group.index["S"])
-            if not isinstance(group.joint, Custom):
-                return own
-            tangent = group.joint.tangent(coordinates[group.index["q"]])
-            return jnp.einsum("nij,nj...->ni...", tangent, own, precision="highest")
+        def group_forces(group: JointGroup) -> Array:
+            f_group = take_rows(rows, group.index["S"])
+            if group.joint.tree_rates_are_velocities:
+                return f_group
+            return group.joint.joint_force(coordinates[group.index["q"]], f_group)
 
-        rows = _merge_groups(model, along_joints, "v", rows.shape[1:])
+        rows = _merge_groups(model, group_forces, "v", rows.shape[1:])
     return rows if model.coupling is None else model.coupling.force(q, rows)
 
 
 def independent_joint_force(
     model: Model, q: Float[Array, " nq"], forces: Float[Array, "nv_joint ..."]
 ) -> Float[Array, "nv ..."]:
-    """Generalised forces on the independent velocities, from those on every joint's."""
+    """Generalized force on the independent velocities of the generalized force on every joint."""
     return forces if model.coupling is None else model.coupling.force(q, forces)
 
 
@@ -213,19 +218,19 @@ def project(
 def armature_force(
     model: Model, q: Float[Array, " nq"], rates: Float[Array, " nv_joint"]
 ) -> Float[Array, " nv"]:
-    """Generalised force of the armature for accelerations of every joint."""
+    """Generalized force of the armature for the accelerations `rates` of every joint."""
     return independent_joint_force(model, q, model.armature * rates)
 
 
 def armature_inertia(model: Model, q: Float[Array, " nq"]) -> Float[Array, "nv nv"]:
-    """The armature's share of M."""
+    """The armature's term in the mass matrix M."""
     return project_diagonal(model, q, model.armature)
 
 
 def project_diagonal(
     model: Model, q: Float[Array, " nq"], diagonal: Float[Array, " nv_joint"]
 ) -> Float[Array, "nv nv"]:
-    """A diagonal matrix over every joint's velocities as a matrix over the independent ones."""
+    """`J^T diag(diagonal) J`, where J is the matrix of `joint_rates`."""
     half = independent_joint_force(model, q, jnp.diag(diagonal))
     return independent_joint_force(model, q, half.T).T
 
@@ -233,7 +238,7 @@ def project_diagonal(
 def dissipative_force(
     model: Model, q: Float[Array, " nq"], v: Float[Array, " nv"]
 ) -> Float[Array, " nv"]:
-    """Joint forces that overcome viscous damping and Coulomb friction."""
+    """Generalized force that balances viscous damping and Coulomb friction."""
     rates = joint_rates(model, q, v)
     forces = model.damping * rates + model.friction * jnp.sign(rates)
     return independent_joint_force(model, q, forces)
@@ -242,7 +247,7 @@ def dissipative_force(
 def armature_and_dissipation_force(
     model: Model, q: Float[Array, " nq"], v: Float[Array, " nv"], a: Float[Array, " nv"]
 ) -> Float[Array, " nv"]:
-    """What the joints themselves take: the armature's inertia, and dissipation where it is on."""
+    """Generalized force of the armature, plus the dissipation if the model has it on."""
     rotors = armature_force(model, q, joint_rate_derivatives(model, q, v, a))
     return rotors + active_dissipative_force(model, q, v)
 
@@ -250,35 +255,39 @@ def armature_and_dissipation_force(
 def active_dissipative_force(
     model: Model, q: Float[Array, " nq"], v: Float[Array, " nv"]
 ) -> Array | int:
-    """`dissipative_force` where the model has it on, else 0."""
+    """`dissipative_force` if the model has dissipation on, else 0."""
     return dissipative_force(model, q, v) if model.dissipative else 0
 
 
 def joint_rate_derivatives(
     model: Model, q: Float[Array, " nq"], v: Float[Array, " nv"], a: Float[Array, " nv"]
 ) -> Float[Array, " nv_joint"]:
-    """The rates of `joint_rates`."""
+    """The time derivative of `joint_rates`."""
     return joint_rates(model, q, a) + _rate_of_map(joint_rates, model, q, v)
 
 
 def tree_rate_derivatives(
     model: Model, q: Float[Array, " nq"], v: Float[Array, " nv"], a: Float[Array, " nv"]
 ) -> Float[Array, " nv_tree"]:
-    """`G a + dG/dt v`: the rates of `tree_rates`."""
+    """`G a + dG/dt v`: the time derivative of `tree_rates`."""
     return tree_rates(model, q, a) + _rate_of_map(tree_rates, model, q, v)
 
 
 def coordinate_rates(model: Model, v: Float[Array, " nv"]) -> Float[Array, " nq"]:
-    """dq/dt at the coordinates that G depends on, which have one velocity each; 0 elsewhere."""
+    """dq/dt of the coordinates that G can depend on; the other entries have no meaning.
+
+    G depends only on coordinates of joints of one dof and of `joints.Custom`. Their velocities are
+    the rates of their coordinates.
+    """
     q_index, v_index = [], []
     for group in joint_groups(model):
         if group.joint.nq == group.joint.nv:
             q_index += group.index["q"].ravel().tolist()
             v_index += group.index["v"].ravel().tolist()
     if model.coupling is not None:
-        q_of = {own: i for i, own in enumerate(model.coupling.q_independent)}
-        v_of = {own: i for i, own in enumerate(model.coupling.v_independent)}
-        pairs = [(q_of[i], v_of[j]) for i, j in zip(q_index, v_index) if i in q_of]
+        q_place = {joint_i: i for i, joint_i in enumerate(model.coupling.q_independent)}
+        v_place = {joint_i: i for i, joint_i in enumerate(model.coupling.v_independent)}
+        pairs = [(q_place[i], v_place[j]) for i, j in zip(q_index, v_index) if i in q_place]
         q_index, v_index = [i for i, _ in pairs], [j for _, j in pairs]
     return jnp.zeros(model.nq, v.dtype).at[np.array(q_index, int)].set(v[np.array(v_index, int)])
 
@@ -286,32 +295,32 @@ def coordinate_rates(model: Model, v: Float[Array, " nv"]) -> Float[Array, " nq"
 def displaced_coordinates(
     model: Model, q: Float[Array, " nq"], dq: Float[Array, " nv"]
 ) -> Float[Array, " nq"]:
-    """q moved by a small dq, for the coordinates that G depends on alone."""
+    """q plus a small dq, in the coordinates that G can depend on."""
     return q + coordinate_rates(model, dq)
 
 
 def velocity_map_rate(
     model: Model, q: Float[Array, " nq"], v: Float[Array, " nv"]
 ) -> tuple[Float[Array, "nv_tree nv"], Float[Array, "nv_joint nv"]]:
-    """Rates along v of the matrices of `tree_rates` (G) and `joint_rates`."""
+    """Time derivatives at the velocity v of the matrices of `tree_rates` (G) and `joint_rates`."""
 
     def matrices(q):
-        one = jnp.eye(model.nv, dtype=model.dtype)
-        columns = jax.vmap(lambda x: (tree_rates(model, q, x), joint_rates(model, q, x)))(one)
+        identity = jnp.eye(model.nv, dtype=model.dtype)
+        columns = jax.vmap(lambda x: (tree_rates(model, q, x), joint_rates(model, q, x)))(identity)
         return jax.tree.map(jnp.transpose, columns)
 
     return jax.jvp(matrices, (q,), (coordinate_rates(model, v),))[1]
 
 
 def _rate_of_map(rates: Callable, model: Model, q: Array, v: Array) -> Array | int:
-    """`dG/dt v` of the map `rates`."""
+    """`dG/dt v`, where G is the matrix of the map `rates`."""
     if model.velocity_map_is_constant:
         return 0
     return jax.jvp(lambda q: rates(model, q, v), (q,), (coordinate_rates(model, v),))[1]
 
 
 def _merge_groups(model: Model, function: Callable, space: str, shape) -> Array:
-    """One array over all joints' "q", "v" or "S" of a function of each group; see `merge_rows`."""
+    """Values of `function` for every group, merged in the order of all "q", "v" or "S" entries."""
     groups = joint_groups(model)
     rows = [function(group).reshape(-1, *shape) for group in groups]
     return merge_rows(rows, [group.index[space].ravel() for group in groups], shape, model.dtype)

@@ -2,18 +2,18 @@
 
 The mass matrix is a sum of squares, `M = A^T A`: A has six rows per link, the square root of the
 link's inertia times the link's Jacobian, and one row per armature. The rank of A is the same in all
-configurations but special ones, so one fixed configuration with irregular values decides.
+configurations except special ones, so the check uses one configuration with irregular values.
 
-A is never formed. From the leaves to the root, each link gets a matrix W whose rows map the link's
-velocity `[v; w]` to the square roots of the least kinetic energy of its subtree: W is a square root
-of the articulated-body inertia. A joint with the motion subspace S is unresisted in the null space
-of `W S^T`, if it has no armature there. Source: Featherstone, Rigid Body Dynamics Algorithms,
-section 7.1 (articulated-body inertia), with square roots so that rounding is not squared.
+The check does not form A. From the leaves to the root, each link gets a matrix W: the least kinetic
+energy of its subtree at the link's velocity `V = [v; w]` is `|W V|^2 / 2`. So `W^T W` is the
+articulated-body inertia. A joint with the motion subspace S is unresisted in the null space of
+`W S^T`, if it has no armature there. Source: Featherstone, Rigid Body Dynamics Algorithms, section
+7.1 (articulated-body inertia), here with square roots so that rounding errors are not squared.
 
-A joint that others follow shares its coordinate with them. Each shared coordinate has a column of W
-behind the six of the velocity, up to the world.
+A joint that others follow shares its coordinate with them. In W each shared coordinate has a column
+after the six columns of the velocity.
 
-All of it is NumPy in double precision. JAX compiles nothing for the joints that files can state.
+The check uses NumPy in double precision. JAX compiles nothing for the joints that files can name.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import ModelError
-from ..joints import Custom, Joint, subspace_rows
-from ..spatial import pose_matrix
+from ..joints import Joint, generic_coordinates, subspace_rows
+from ..spatial import Pose, pose_matrix
 from .description import Follow, JointSpec, Link, Mimic, stages
 
-# A joint is unresisted where the square root of the inertia that it feels is at most this fraction
-# of the square roots that were summed: a link with 1e-18 of the inertia after a joint still counts.
+# A joint is unresisted if the square root of the inertia along its motion is at most this fraction
+# of the summed square roots. A link with 1e-18 of the inertia after a joint is above this limit.
 # JAX evaluates the functions of `Custom` and `Follow`, possibly in single precision.
 _ROUNDING, _SINGLE_ROUNDING = 1e-10, 1e-5
-# What moving an inertia to the centre of mass may leave where a principal moment is zero.
+# The relative rounding error of principal moments after the change to the centre of mass.
 _MOMENT_ROUNDING = 1e-12
 
 
 def singular_joints(links: Sequence[Link], joints: Sequence[JointSpec]) -> list[ModelError]:
     """One ModelError, returned and not raised, per joint that makes M singular everywhere.
 
-    `links` and `joints` are those of a sound tree, the joints as `checks.checked` returns them. The
-    list is empty exactly where M can be inverted in all configurations but special ones. Of several
-    joints that can cancel each other's motion, the one nearest to the world is named. It is empty
-    too where numbers overflow, for they decide nothing.
+    `joints`: the joints of a valid tree, as `checks.checked` returns them. The list is empty if M
+    is invertible in all configurations except special ones. Of several joints that can cancel each
+    other's motion, the list holds the joint nearest to the world. If values overflow the list is
+    empty, because the check has no result.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         try:
@@ -74,13 +74,13 @@ def _singular_joints(links: Sequence[Link], joints: Sequence[JointSpec]) -> list
 
 
 class _Rows(NamedTuple):
-    """The rows W (k, 6 + shared coordinates), and a bound (columns,) of what each column summed."""
+    """W (k, 6 + shared coordinates), and a bound (columns,) on the summed terms of each column."""
 
     W: np.ndarray
     bound: np.ndarray
 
     def moved(self, H: np.ndarray) -> _Rows:
-        """For the velocity of a body to which this one is fixed with the pose H (4, 4)."""
+        """As functions of the velocity of another body, in which this one has the pose H (4, 4)."""
         R, p = H[:3, :3], H[:3, 3]
         W, bound = self.W.copy(), self.bound.copy()
         W[:, :3] = self.W[:, :3] @ R.T
@@ -89,17 +89,20 @@ class _Rows(NamedTuple):
         return _Rows(W, bound)
 
     def released(self, S: np.ndarray, armature: np.ndarray, rounding: float) -> tuple[_Rows, int]:
-        """Across a joint that moves freely, and the number of its unresisted freedoms."""
+        """The rows on the parent's side of a free joint, and the number of unresisted freedoms."""
         root = np.sqrt(armature)
         columns = np.concatenate([self.W[:, :6] @ S.T, np.diag(root)])
         bound = self.bound[:6] @ np.abs(S).T + root
         U, s, _ = np.linalg.svd(_scaled(columns, bound), full_matrices=False)
-        felt = U[:, s > rounding]
+        resisted = U[:, s > rounding]
         W = np.concatenate([self.W, np.zeros((len(S), self.W.shape[1]))])
-        return _Rows(W - felt @ (felt.T @ W), self.bound), len(S) - felt.shape[1]
+        return _Rows(W - resisted @ (resisted.T @ W), self.bound), len(S) - resisted.shape[1]
 
     def shared(self, S: np.ndarray, armature: np.ndarray, slope: np.ndarray) -> _Rows:
-        """Across a joint of one freedom that moves at the rates `slope` of shared coordinates."""
+        """The rows on the parent's side of a joint that follows shared coordinates.
+
+        `slope`: the derivative of the joint's one coordinate in the shared coordinates.
+        """
         root = np.sqrt(armature[0])
         W = np.concatenate([self.W, np.zeros((1, self.W.shape[1]))])
         W[:, 6:] += np.outer(np.append(self.W[:, :6] @ S[0], root), slope)
@@ -109,7 +112,7 @@ class _Rows(NamedTuple):
 
 
 def _scaled(columns: np.ndarray, bound: np.ndarray) -> np.ndarray:
-    """The columns in units of what they summed. Raises LinAlgError where their squares overflow."""
+    """The columns divided by their bounds. Raises LinAlgError if the squares overflow."""
     scaled = columns / np.where(bound > 0, bound, 1)
     if not (np.all(np.isfinite(scaled)) and np.all(np.isfinite(bound**2))):
         raise np.linalg.LinAlgError("overflow")
@@ -117,7 +120,7 @@ def _scaled(columns: np.ndarray, bound: np.ndarray) -> np.ndarray:
 
 
 def _sum(parts: list[_Rows]) -> _Rows:
-    """The bodies as one, with no more rows than columns."""
+    """The rows of several bodies that move as one, reduced to at most as many rows as columns."""
     W = np.concatenate([part.W for part in parts])
     if len(W) > W.shape[1]:
         W = np.asarray(np.linalg.qr(W, mode="r"))
@@ -125,7 +128,7 @@ def _sum(parts: list[_Rows]) -> _Rows:
 
 
 class _Tree:
-    """A robot in one configuration: the rows of its links, and the motions of its joints."""
+    """A robot in one configuration: the rows W of its links, and the motions of its joints."""
 
     def __init__(self, links: Sequence[Link], joints: Sequence[JointSpec]):
         self.joints = _parents_first(joints)
@@ -137,7 +140,10 @@ class _Tree:
         self._move(np.random.default_rng(0))
 
     def unresisted(self, moving: set[str]) -> dict[str, int]:
-        """The joints with unresisted freedoms, and how many. Joints not in `moving` are welded."""
+        """The number of unresisted freedoms of each joint that has some.
+
+        Joints that are not in `moving` are welded.
+        """
         found: dict[str, int] = {}
         mask = np.array([name in moving for name in self.shared], float)
         parts: dict[str | None, list[_Rows]] = {name: [rows] for name, rows in self.rows.items()}
@@ -167,11 +173,11 @@ class _Tree:
         _, s, Vt = np.linalg.svd(_scaled(columns, bound))
         free = np.linalg.norm(Vt[np.sum(s > self.rounding) :], axis=0)
         moving = [name for name, moves in zip(self.shared, mask) if moves]
-        most = np.max(free, initial=0)
-        return {name: 1 for name, part in zip(moving, free) if part > most / 2}
+        largest = np.max(free, initial=0)
+        return {name: 1 for name, part in zip(moving, free) if part > largest / 2}
 
     def _move(self, rng: np.random.Generator) -> None:
-        """Choose the configuration: for each joint S and the pose of each stage, and the slopes."""
+        """Choose the configuration; set S and the pose of each joint stage, and the slopes."""
         q = {joint.name: [_irregular(s, rng) for s in stages(joint.kind)] for joint in self.joints}
         unit: dict[str, np.ndarray] = dict(zip(self.shared, np.eye(len(self.shared))))
         self.slopes = dict(unit)
@@ -196,7 +202,7 @@ class _Tree:
         return () if leader is joint else (leader.name,)
 
     def _follow(self, joint: JointSpec, leaders: np.ndarray) -> tuple[float, np.ndarray]:
-        """The coordinate of a joint that follows others, and its slopes in their coordinates."""
+        """The coordinate of a joint that follows others, and its derivatives in the leaders."""
         if isinstance(follow := joint.mimic, Follow):
             self.rounding = max(self.rounding, _jax_rounding())
 
@@ -205,7 +211,7 @@ class _Tree:
 
             value = float(function(jnp.asarray(leaders)))
             slopes = np.asarray(jax.jacfwd(function)(jnp.asarray(leaders)), float)
-            # Beyond where the function is defined, irregular values stand for those of a motion.
+            # Outside of the function's domain, irregular values replace value and slopes.
             rates = np.where(np.isfinite(slopes), slopes, 1.0)
             return value if np.isfinite(value) else 0.1, rates
         chain, mimic = [], joint.mimic
@@ -219,14 +225,15 @@ class _Tree:
         return value, np.array([rate])
 
     def _motion(self, stage: Joint, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The rows (nv, 6) of S, and the pose (4, 4) of the child in the joint's fixed side."""
-        if isinstance(stage, Custom):
-            self.rounding = max(self.rounding, _jax_rounding())
-            at = jnp.asarray(q)
-            S, pose = stage.tangent(at), stage.motion(at)
-            return np.asarray(S, float), np.array(pose_matrix(pose), float)
-        S = subspace_rows(stage)
-        return S, _exponential(q @ S)
+        """The rows (nv, 6) of S, and the pose (4, 4) of the child in the joint's fixed frame."""
+        if stage.tree_rates_are_velocities:
+            S = subspace_rows(stage)
+            return S, _exponential(q @ S)
+        self.rounding = max(self.rounding, _jax_rounding())
+        q_jax = jnp.asarray(q)
+        origin = Pose(jnp.eye(3, dtype=q_jax.dtype), jnp.zeros(3, q_jax.dtype))
+        S, pose = stage.velocity_subspace(q_jax), stage.pose(origin, q_jax)
+        return np.asarray(S, float), np.array(pose_matrix(pose), float)
 
 
 def _parents_first(joints: Sequence[JointSpec]) -> list[JointSpec]:
@@ -242,7 +249,7 @@ def _parents_first(joints: Sequence[JointSpec]) -> list[JointSpec]:
 
 
 def _link_rows(links: Sequence[Link], columns: int) -> dict[str, _Rows]:
-    """The square root of each link's inertia. Of an impossible moment the absolute value counts."""
+    """The square root of each link's inertia, with absolute values of negative moments."""
     I = np.array([link.inertia for link in links], float).reshape(-1, 10)
     mass = I[:, 0]
     com = I[:, 1:4] / np.where(mass > 0, mass, 1)[:, None]
@@ -263,10 +270,10 @@ def _link_rows(links: Sequence[Link], columns: int) -> dict[str, _Rows]:
 
 
 def _irregular(stage: Joint, rng: np.random.Generator) -> np.ndarray:
-    """Coordinates of a generic configuration; those of a `Custom` are known to be legal."""
-    if isinstance(stage, Custom):
-        return 0.3 * np.cos(np.arange(1.0, stage.nv + 1))
-    return rng.uniform(0.2, 1.2, stage.nv)
+    """Coordinates with irregular values, at which a `Custom` joint is known to be valid."""
+    if stage.tree_rates_are_velocities:
+        return rng.uniform(0.2, 1.2, stage.nv)
+    return generic_coordinates(stage.nv)
 
 
 def _jax_rounding() -> float:
@@ -274,7 +281,7 @@ def _jax_rounding() -> float:
 
 
 def _exponential(V: np.ndarray) -> np.ndarray:
-    """The pose (4, 4) that a body reaches in unit time with the constant velocity `[v; w]` (6,)."""
+    """The pose (4, 4) of a body after unit time at the constant velocity `[v; w]` (6,)."""
     v, w = V[:3], V[3:]
     angle, K, H = np.linalg.norm(w), _cross(w), np.eye(4)
     if angle == 0:
@@ -287,7 +294,7 @@ def _exponential(V: np.ndarray) -> np.ndarray:
 
 
 def _cross(p: np.ndarray) -> np.ndarray:
-    """The matrices (..., 3, 3) of the products `p x`."""
+    """The matrices (..., 3, 3) of the cross products `p x`."""
     x, y, z = np.moveaxis(p, -1, 0)
     o = np.zeros_like(x)
     return np.moveaxis(np.array([[o, -z, y], [z, o, -x], [-y, x, o]]), (0, 1), (-2, -1))

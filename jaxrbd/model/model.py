@@ -1,4 +1,4 @@
-"""The robot as a pytree: every number a differentiable leaf, every structure static."""
+"""The robot as a pytree: the parameters are differentiable leaves, the structure is static."""
 
 from __future__ import annotations
 
@@ -15,30 +15,31 @@ from jaxtyping import Float
 
 from .._math.rows import take_rows
 from ..errors import ArgumentError, ModelError
-from ..joints import Custom, Joint
+from ..joints import Joint
 from ..spatial import Pose
 from ..topology import Topology
 from .coupling import Coupling
 
 
 class Model(eqx.Module):
-    """A robot: `nb` moving bodies, `nq` configuration coordinates, `nv` degrees of freedom.
+    """A robot with `nb` moving bodies, `nq` configuration coordinates, `nv` degrees of freedom.
 
-    Made by `load_urdf`, `load_robot` or `build_model`; a pytree, so `vmap` and `grad` over its
-    masses, inertias, placements, axes or gravity work. Bodies are in depth-first order, joint i
-    moves body i. Lengths in m, masses in kg, angles in rad.
+    `load_urdf`, `load_robot` and `build_model` return models. A model is a pytree, so `vmap` and
+    `grad` work over its masses, inertias, placements, axes and gravity. Bodies are in depth-first
+    order; joint i moves body i. Lengths in m, masses in kg, angles in rad.
 
     Leaves:
-    - `placement`: (nb,) poses of each joint's fixed side in the parent body's frame;
-    - `inertia`: (nb, 10), about each body frame's origin, see `jaxrbd.spatial`;
-    - `joints`: the joints, stacked by kind (`joint_bodies` says which body each moves);
-    - `frame_pose`: (nf,) poses of the named frames (one a link) in their bodies;
-    - `gravity`: (3,), acceleration of free fall in the world's axes;
-    - `armature`, `damping`, `friction`: one a velocity of each joint, mimic joints included.
-      Armature enters every algorithm as inertia on the diagonal of M; damping and friction enter
-      them only in a model made by `with_dissipation`, see `passive_force`;
+    - `placement`: (nb,) poses of the joints' fixed frames in the frames of the parent bodies;
+    - `inertia`: (nb, 10), about the origin of each body frame, see `jaxrbd.spatial`;
+    - `joints`: the joints, one entry per kind; `joint_bodies` lists the bodies that each entry
+      moves;
+    - `frame_pose`: (nf,) poses of the named frames, one per link, in the frames of their bodies;
+    - `gravity`: (3,), acceleration of free fall in the world frame, m/s^2;
+    - `armature`, `damping`, `friction`: (nv_joint,), one entry per velocity of every joint,
+      including mimic joints. Armature is inertia on the diagonal of M in every algorithm. Damping
+      and friction are part of the dynamics only after `with_dissipation`, see `passive_force`;
     - `lower_position_limit`, `upper_position_limit` (nq,), `velocity_limit`, `effort_limit` (nv,):
-      infinite where there is none. No algorithm enforces them;
+      infinite where there is no limit. No algorithm enforces the limits;
     - `coupling`: the joints that follow others, or None.
     """
 
@@ -65,10 +66,10 @@ class Model(eqx.Module):
     dissipative: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self):
-        """Raise ModelError, which names the field, where a shape does not fit the structure.
+        """Raise ModelError, which names the field, if a shape does not match the structure.
 
-        Of a batch of robots an array has further axes in front. What is no array (None, the axes of
-        a `vmap`) is let through. JAX makes models of new leaves without this check.
+        Arrays may have leading batch axes. Leaves that are not arrays, such as None or the axes of
+        a `vmap`, are accepted. JAX creates models from new leaves without this check.
         """
         nb, nf, nv_joint = self.topology.nb, len(self.frame_names), sum(self.joint_nvs)
         shapes = {
@@ -104,17 +105,17 @@ class Model(eqx.Module):
 
     @property
     def nq(self) -> int:
-        """Number of independent configuration coordinates: the length of q."""
+        """Number of independent configuration coordinates, the length of q."""
         return self.topology.nq if self.coupling is None else len(self.coupling.q_independent)
 
     @property
     def nv(self) -> int:
-        """Number of independent degrees of freedom: the length of v, a and tau."""
+        """Number of independent degrees of freedom, the length of v, a and tau."""
         return sum(self.joint_nvs) if self.coupling is None else len(self.coupling.v_independent)
 
     @property
     def joint_nvs(self) -> tuple[int, ...]:
-        """Number of velocities of each joint: of rows of S, but for a `joints.Custom`."""
+        """Number of velocities of each joint; `topology.nvs` counts rows of S."""
         widths = np.zeros(self.nb, int)
         for joint, bodies in zip(self.joints, self.joint_bodies):
             widths[list(bodies)] = joint.nv
@@ -122,39 +123,40 @@ class Model(eqx.Module):
 
     @property
     def velocity_map_is_identity(self) -> bool:
-        """Whether v is the velocities of the tree's dofs: no joint follows others, none is Custom.
+        """Whether the velocity map G is the identity: the tree rates are v.
 
-        The velocity map G turns v into the velocities of the tree's dofs; see `joint_space`.
+        G turns v into the tree rates; see `joint_space`. It is the identity where no joint follows
+        others and no joint is a `joints.Custom`.
         """
-        return self.coupling is None and not self.has_custom_joints
+        return self.coupling is None and self.tree_rates_are_velocities
 
     @property
-    def has_custom_joints(self) -> bool:
-        """Whether a joint is a `joints.Custom`."""
-        return any(isinstance(joint, Custom) for joint in self.joints)
+    def tree_rates_are_velocities(self) -> bool:
+        """Whether the tree rates of every joint are its velocities; see `joints.Joint`."""
+        return all(joint.tree_rates_are_velocities for joint in self.joints)
 
     @property
     def velocity_map_is_constant(self) -> bool:
         """Whether the velocity map G does not depend on q."""
-        return not (self.has_custom_joints or (self.coupling and self.coupling.followers))
+        followers = self.coupling is not None and self.coupling.followers
+        return self.tree_rates_are_velocities and not followers
 
     @property
     def quaternions(self) -> tuple[tuple[str, int], ...]:
-        """The joints whose coordinates hold a unit quaternion, each with its first place in q."""
+        """Names of the joints with a unit quaternion, each with its first index in q."""
         places = tuple(joint.quaternion for joint in self.joints)
         independent = None if self.coupling is None else self.coupling.q_independent
         return _quaternions(self.topology, self.joint_bodies, self.joint_names, places, independent)
 
     @property
     def dtype(self) -> np.dtype:
-        """The floating dtype of all leaves, and so of all results."""
+        """The floating dtype of all leaves and of all results."""
         return np.dtype(self.inertia.dtype)
 
     def astype(self, dtype: DTypeLike) -> Model:
-        """The same robot with every array cast to `dtype` (float32 or float64).
+        """The same robot with every array cast to `dtype`, float32 or float64.
 
-        Raises ArgumentError where dtype is not floating, and for float64 while JAX has double
-        precision switched off (`jax_enable_x64`).
+        Raises ArgumentError for float64 if double precision is off in JAX (`jax_enable_x64`).
         """
         try:
             wanted = np.dtype(dtype)
@@ -170,10 +172,11 @@ class Model(eqx.Module):
         return jax.tree.map(lambda x: jnp.asarray(x, dtype), self)
 
     def with_dissipation(self, on: bool = True) -> Model:
-        """The same robot, its joints' damping and Coulomb friction part of its dynamics or not.
+        """The same robot with damping and Coulomb friction in its dynamics (`on`) or without.
 
-        When on, `rnea`, `bias_force` and their derivatives hold the joint forces that overcome
-        them, and forward dynamics is slowed by them; see `passive_force`. Off is the default.
+        With them, `rnea`, `bias_force` and their derivatives include the joint forces that balance
+        damping and friction, and forward dynamics includes their effect; see `passive_force`.
+        Models are built without them.
         """
         return dataclasses.replace(self, dissipative=on)
 
@@ -185,10 +188,10 @@ class Model(eqx.Module):
         return f"{self._named[:-1]}, frames={len(self.frame_names)}, dtype={self.dtype.name})"
 
 
-# ------------------------------------------------------------------------ joints in their places
+# ---------------------------------------------------------------------------- joints in the tree
 
 
-# Cached here, because a value that is cached in a pytree changes its structure.
+# Cached outside the model: a value cached inside a pytree would change its structure.
 @functools.lru_cache(maxsize=256)
 def _quaternions(
     topology: Topology,
@@ -212,11 +215,13 @@ def _quaternions(
 
 @dataclasses.dataclass(frozen=True)
 class JointGroup:
-    """The joints of one kind and their places in the tree.
+    """The joints of one kind and their indices in the tree.
 
-    `bodies` (n,) are moved by them; `index["q"]` (n, nq) and `index["v"]` (n, nv) are their
-    coordinates and velocities among those of all joints, `index["S"]` (n, rows) their rows of S;
-    `number` is the kind's place in `model.joints`.
+    - `number`: the index of the kind in `model.joints`;
+    - `joint`: the n joints, stacked;
+    - `bodies`: (n,), the bodies that the joints move;
+    - `index["q"]` (n, nq), `index["v"]` (n, nv): indices of the joints' coordinates and velocities
+      among those of all joints; `index["S"]` (n, tree_nv): indices of their rows of S.
     """
 
     number: int
@@ -226,28 +231,28 @@ class JointGroup:
 
 
 def joint_groups(model: Model) -> list[JointGroup]:
-    """The joints by kind; all of it is known while tracing."""
+    """The joints by kind; all indices are known while JAX traces."""
     topology = model.topology
     v_start = np.cumsum([0, *model.joint_nvs])[:-1]
     groups = []
     for number, (joint, bodies) in enumerate(zip(model.joints, model.joint_bodies)):
-        at = np.array(bodies)
+        moved = np.array(bodies)
         index = {
-            "q": topology.q_start[at][:, None] + np.arange(joint.nq),
-            "v": v_start[at][:, None] + np.arange(joint.nv),
-            "S": topology.v_start[at][:, None] + np.arange(topology.nvs[bodies[0]]),
+            "q": topology.q_start[moved][:, None] + np.arange(joint.nq),
+            "v": v_start[moved][:, None] + np.arange(joint.nv),
+            "S": topology.v_start[moved][:, None] + np.arange(topology.nvs[bodies[0]]),
         }
-        groups.append(JointGroup(number, joint, at, index))
+        groups.append(JointGroup(number, joint, moved, index))
     return groups
 
 
-def joint_groups_of(model: Model, bodies: np.ndarray) -> list[JointGroup]:
-    """The joints that move some bodies, by kind."""
+def joint_groups_with_bodies(model: Model, bodies: np.ndarray) -> list[JointGroup]:
+    """The joints that move the given bodies, by kind."""
     groups = []
     for group in joint_groups(model):
-        at = np.flatnonzero(np.isin(group.bodies, bodies))
-        if at.size:
-            joint = jax.tree.map(lambda x: take_rows(x, at), group.joint)
-            index = {space: rows[at] for space, rows in group.index.items()}
-            groups.append(JointGroup(group.number, joint, group.bodies[at], index))
+        chosen = np.flatnonzero(np.isin(group.bodies, bodies))
+        if chosen.size:
+            joint = jax.tree.map(lambda x: take_rows(x, chosen), group.joint)
+            index = {space: rows[chosen] for space, rows in group.index.items()}
+            groups.append(JointGroup(group.number, joint, group.bodies[chosen], index))
     return groups

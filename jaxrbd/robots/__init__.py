@@ -1,6 +1,6 @@
-"""The robots that ship with the package, made of boxes, cylinders and spheres.
+"""The robots of the package, made of boxes, cylinders and spheres.
 
-`_generate.py` states them and writes the URDF files of this folder.
+`_generate.py` defines them and writes the URDF files of this folder.
 """
 
 from .bundled import load_robot, robot_names, robot_path

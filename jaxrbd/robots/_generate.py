@@ -1,7 +1,7 @@
-"""Writes the robot files of this folder: `python -m jaxrbd.robots._generate`.
+"""Write the robot files of this folder: `python -m jaxrbd.robots._generate`.
 
-A robot is stated once, as solids and joints, with left and right limbs from one function. A test
-checks that the files are what this module writes.
+A robot is a list of solids and joints; one function makes the left and the right limb. A test
+compares the files with the output of this module.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def double_pendulum() -> Robot:
 
 
 def cart_pole() -> Robot:
-    """A pole on a cart on a rail; the pole's joint has no motor."""
+    """A cart on a rail with a pole; the joint of the pole has no motor."""
     names = ("slide", "prismatic", "rail", "cart")
     slide = Joint(*names, (0.0, 0.0, 0.06), X, (-2.4, 2.4), 50.0, 5.0)
     return Robot(
@@ -72,8 +72,9 @@ def cart_pole() -> Robot:
 
 
 def arm7() -> Robot:
-    """An arm of seven joints, 20 kg, which reaches 0.85 m from its shoulder."""
-    # link, mass, shape, height of its centre; joint, height over the last, axis, limit, strength
+    """An arm with seven joints and 20 kg, which reaches 0.85 m from its shoulder."""
+    # link, mass, shape, height of the centre; joint, height above the previous joint, axis, limit,
+    # effort and velocity limits
     chain = [
         ("shoulder_1", 3.6, Cylinder(0.06, 0.16), -0.05, "joint_1", 0.28, Z, 2.9, 90.0, 2.1),
         ("shoulder_2", 3.4, Cylinder(0.06, 0.2), 0.08, "joint_2", 0.05, Y, 1.9, 90.0, 2.1),
@@ -85,17 +86,17 @@ def arm7() -> Robot:
     ]
     parts: list[Link | Frame | Joint] = [Link("base", 4.0, Cylinder(0.08, 0.15), (0.0, 0.0, 0.075))]
     parent = "base"
-    for child, mass, shape, center, joint, height, axis, limit, *strength in chain:
+    for child, mass, shape, center, joint, height, axis, limit, *effort_velocity in chain:
         names, place = (joint, "revolute", parent, child), (0.0, 0.0, height)
         parts.append(Link(child, mass, shape, (0.0, 0.0, center)))
-        parts.append(Joint(*names, place, axis, (-limit, limit), *strength))
+        parts.append(Joint(*names, place, axis, (-limit, limit), *effort_velocity))
         parent = child
     parts += [Frame("tool"), Joint("tool_mount", "fixed", "flange", "tool", (0.0, 0.0, 0.04))]
     return Robot("arm7", "An arm of seven joints: 20 kg, straight up at zero, reach 0.85 m.", parts)
 
 
 def quadruped() -> Robot:
-    """A dog-sized robot: twelve joints, 15 kg."""
+    """A robot with four legs, twelve joints and 15 kg."""
     parts: list[Link | Frame | Joint] = [
         Link("trunk", 7.4, Box((0.38, 0.12, 0.11))),
         Frame("imu"),
@@ -129,7 +130,7 @@ def _quadruped_leg(leg: str, front: int, left: int) -> list[Link | Frame | Joint
 
 
 def humanoid() -> Robot:
-    """A person-sized robot: 29 joints, 66 kg, left and right alike."""
+    """A humanoid with 29 joints and 66 kg, symmetric in the x-z plane."""
 
     def joint(name, parent, child, height, axis, limits, effort):
         names = (name, "revolute", parent, child)
@@ -198,25 +199,28 @@ def _humanoid_arm(side: str, left: int) -> list[Link | Frame | Joint]:
 
 
 def _names(side: str):
-    """A `Link` whose name carries the side it is on."""
+    """A function that makes a `Link` with the side in its name."""
     return lambda name, *rest: Link(f"{side}_{name}", *rest)
 
 
 def _limb(side: str, left: int):
-    """A `Joint` of a limb, stated for the left side and mirrored in the x-z plane for the right."""
+    """A function that makes a `Joint` of a limb from data of the left side.
+
+    For the right side, it mirrors the joint in the x-z plane.
+    """
 
     def joint(name, parent, child, xyz, axis, limits, effort):
-        above = parent if parent in ("pelvis", "torso") else f"{side}_{parent}"
-        names = (f"{side}_{name}", "revolute", above, f"{side}_{child}")
-        place = (xyz[0], left * xyz[1], xyz[2])
-        here = limits if axis == Y else _mirrored(limits, left)
-        return Joint(*names, place, axis, here, effort, 12.0)
+        parent_name = parent if parent in ("pelvis", "torso") else f"{side}_{parent}"
+        names = (f"{side}_{name}", "revolute", parent_name, f"{side}_{child}")
+        position = (xyz[0], left * xyz[1], xyz[2])
+        side_limits = limits if axis == Y else _mirrored(limits, left)
+        return Joint(*names, position, axis, side_limits, effort, 12.0)
 
     return joint
 
 
 def _mirrored(limits: tuple[float, float], left: int) -> tuple[float, float]:
-    """The limits of a rotation about x or z as the mirror in the x-z plane leaves them."""
+    """The limits of a rotation about x or z, for `left` = -1 mirrored in the x-z plane."""
     lower, upper = limits
     return (lower, upper) if left > 0 else (-upper, -lower)
 
@@ -234,7 +238,7 @@ ROBOTS = (pendulum, double_pendulum, cart_pole, arm7, quadruped, humanoid)
 
 
 def main() -> None:
-    """Write every robot beside this module."""
+    """Write the files of all robots into this folder."""
     for build in ROBOTS:
         robot = build()
         (FOLDER / f"{robot.name}.urdf").write_text(robot.xml(), encoding="ascii")

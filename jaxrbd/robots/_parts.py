@@ -1,7 +1,7 @@
 """The parts of a robot file: solids, links, joints, and the URDF text of each.
 
-A link is one solid of uniform density. The solid gives the link its visual, its collision geometry
-and its inertia, so the three agree.
+A link is one solid of uniform density. The solid is the visual and the collision geometry of the
+link and gives its inertia.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ ZERO: Triple = (0.0, 0.0, 0.0)
 X: Triple = (1.0, 0.0, 0.0)
 Y: Triple = (0.0, 1.0, 0.0)
 Z: Triple = (0.0, 0.0, 1.0)
-ALONG_X: Triple = (0.0, math.pi / 2, 0.0)  # roll, pitch, yaw that lay a cylinder's axis along x
+ALONG_X: Triple = (0.0, math.pi / 2, 0.0)  # roll, pitch, yaw of a cylinder with its axis in x
 ALONG_Y: Triple = (math.pi / 2, 0.0, 0.0)
-DAMPING = 0.002  # of a joint's effort limit, per unit of velocity
+DAMPING = 0.002  # damping of a joint divided by its effort limit
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,15 +37,15 @@ class Box:
 
 @dataclasses.dataclass(frozen=True)
 class Cylinder:
-    """A cylinder of the given radius and length (m) about its own z axis."""
+    """A cylinder of the given radius and length (m) about its z axis."""
 
     radius: float
     length: float
 
     def inertia(self, mass: float) -> Triple:
         """Principal moments about the centre (kg m^2)."""
-        across = mass * (3 * self.radius**2 + self.length**2) / 12
-        return (across, across, mass * self.radius**2 / 2)
+        moment = mass * (3 * self.radius**2 + self.length**2) / 12
+        return (moment, moment, mass * self.radius**2 / 2)
 
     def xml(self) -> str:
         """The shape as a URDF geometry."""
@@ -70,7 +70,7 @@ class Sphere:
 
 @dataclasses.dataclass(frozen=True)
 class Link:
-    """A solid of the given mass (kg), its centre and orientation in the link's frame."""
+    """A solid with its mass (kg), and its centre (m) and orientation (rad) in the link frame."""
 
     name: str
     mass: float
@@ -104,7 +104,7 @@ class Link:
 
 @dataclasses.dataclass(frozen=True)
 class Frame:
-    """A link without mass: a named place."""
+    """A link without mass: a named frame."""
 
     name: str
 
@@ -115,9 +115,9 @@ class Frame:
 
 @dataclasses.dataclass(frozen=True)
 class Joint:
-    """A joint at `xyz` (m) of the parent link; `limits` and the rest in the joint's SI units.
+    """A joint at `xyz` (m) in the parent link; `limits`, `effort` and `velocity` in SI units.
 
-    Its damping is in proportion to its strength, so that small joints are not stiff.
+    The damping is proportional to the effort limit.
     """
 
     name: str
@@ -142,10 +142,10 @@ class Joint:
             bounds = ""
             if self.limits is not None:
                 bounds = 'lower="{}" upper="{}" '.format(*map(_numbers, self.limits))
-            strength = f'effort="{_numbers(self.effort)}" velocity="{_numbers(self.velocity)}"'
+            bounds += f'effort="{_numbers(self.effort)}" velocity="{_numbers(self.velocity)}"'
             lines += [
                 f'  <axis xyz="{_numbers(*self.axis)}"/>',
-                f"  <limit {bounds}{strength}/>",
+                f"  <limit {bounds}/>",
                 f'  <dynamics damping="{_numbers(DAMPING * self.effort)}" friction="0"/>',
             ]
         lines.append("</joint>")
@@ -154,7 +154,7 @@ class Joint:
 
 @dataclasses.dataclass(frozen=True)
 class Robot:
-    """A named robot: what it is, and its links and joints in the order of the file."""
+    """A robot: its name, a description, and its links and joints in the order of the file."""
 
     name: str
     about: str

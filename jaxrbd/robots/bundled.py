@@ -1,4 +1,4 @@
-"""The robots that ship with the package as URDF files of this folder."""
+"""The bundled robots: URDF files in this folder."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _ROOT_JOINT = {
 
 
 def robot_names() -> tuple[str, ...]:
-    """The names of the robots that ship with the package, smallest first."""
+    """The names of the bundled robots, smallest first."""
     return tuple(_ROOT_JOINT)
 
 
 def robot_path(name: str) -> Path:
-    """The URDF file of a robot that ships with the package. Raises `ArgumentError`."""
+    """The URDF file of a bundled robot. Raises `ArgumentError` for an unknown name."""
     if name not in _ROOT_JOINT:
         raise ArgumentError(f"name: expected one of {', '.join(_ROOT_JOINT)}; found {name!r}")
     return Path(__file__).with_name(f"{name}.urdf")
 
 
 def load_robot(name: str) -> Model:
-    """Load a robot that ships with the package: see `robot_names`.
+    """Load a bundled robot; `robot_names` lists the names.
 
-    The quadruped and the humanoid stand on a free-flyer, the others are fixed to the world.
-    Raises `ArgumentError` for an unknown name.
+    The quadruped and the humanoid have a free-flyer as root joint; the other robots are welded to
+    the world. Raises `ArgumentError` for an unknown name.
     """
     return load_urdf(robot_path(name), root_joint=_ROOT_JOINT[name])

@@ -1,4 +1,4 @@
-"""Mechanisms with closed loops and contacts: a tree, and the constraints that close it."""
+"""Mechanisms with closed loops or contacts: a tree, and the constraints that close it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FOOT_RADIUS = 0.02  # m, of the quadruped
 
 
 class Linkage(NamedTuple):
-    """A robot, the constraints on it, and a configuration that satisfies them, (nq,)."""
+    """A robot, its constraints, and a configuration (nq,) that satisfies them."""
 
     model: Model
     constraints: tuple[Constraint, ...]
@@ -34,18 +34,18 @@ class Linkage(NamedTuple):
 
 
 def linkage_names() -> tuple[str, ...]:
-    """The names of the mechanisms that ship with the package."""
+    """The names of the bundled mechanisms."""
     return tuple(_LINKAGES)
 
 
 def load_linkage(name: str) -> Linkage:
-    """A mechanism that ships with the package, in JAX's default float.
+    """A bundled mechanism, in JAX's default float dtype.
 
     - "four_bar": a crank (0.3 m), a coupler (0.9 m) and a rocker (0.7 m) on a base of 1 m, in the
-      vertical plane. Its loop is closed by a hinge: 5 equations of which 2 are independent;
-    - "five_bar": a parallel robot, two arms of 0.4 m and 0.6 m on bases 0.3 m apart;
-    - "standing_quadruped": the bundled quadruped, the centre of each foot fixed above the ground,
-      which is at height 0.
+      vertical plane. A hinge closes the loop: 5 equations, of which 2 are independent;
+    - "five_bar": a parallel robot with two arms of 0.4 m and 0.6 m on bases 0.3 m apart;
+    - "standing_quadruped": the bundled quadruped on the ground at height 0, with a fixed point at
+      the centre of each foot.
 
     Raises ArgumentError for an unknown name.
     """
@@ -55,22 +55,23 @@ def load_linkage(name: str) -> Linkage:
 
 
 def _four_bar() -> Linkage:
-    """Closed with the crank up and the rocker to the right."""
+    """The four-bar linkage with the crank up and the rocker to the right."""
     crank, coupler, rocker = 0.3, 0.9, 0.7
-    base, turned = np.array([1.0, 0.0]), -np.pi / 3
-    bar, other = _meet(_tip(crank, turned), coupler, base, rocker)
+    base, crank_angle = np.array([1.0, 0.0]), -np.pi / 3
+    coupler_angle, rocker_angle = _meet(_tip(crank, crank_angle), coupler, base, rocker)
     chains = [("crank", crank), ("coupler", coupler)], [("rocker", rocker)]
-    return _planar("four_bar", chains, (0.0, 1.0), (turned, bar - turned, other))
+    q = (crank_angle, coupler_angle - crank_angle, rocker_angle)
+    return _planar("four_bar", chains, (0.0, 1.0), q)
 
 
 def _five_bar() -> Linkage:
-    """Closed with the elbows out and the tip up."""
+    """The five-bar linkage with the elbows out and the tip up."""
     arm, forearm, base = 0.4, 0.6, np.array([0.15, 0.0])
     left, right = -2.2, -0.9
     elbows = _tip(arm, left) - base, _tip(arm, right) + base
-    bar, other = _meet(elbows[0], forearm, elbows[1], forearm)
+    left_forearm, right_forearm = _meet(elbows[0], forearm, elbows[1], forearm)
     chains = [[(f"{side}_arm", arm), (f"{side}_forearm", forearm)] for side in ("left", "right")]
-    q = (left, bar - left, right, other - right)
+    q = (left, left_forearm - left, right, right_forearm - right)
     return _planar("five_bar", chains, (-0.15, 0.15), q)
 
 
@@ -84,18 +85,18 @@ def _standing_quadruped() -> Linkage:
 
 
 def _tip(length: float, angle: float) -> np.ndarray:
-    """Where in the plane (x, z) a bar ends that is turned from x about y."""
+    """The end (x, z) of a bar from the origin, rotated by `angle` from x about y."""
     return length * np.array([np.cos(angle), -np.sin(angle)])
 
 
-def _meet(p: np.ndarray, length: float, o: np.ndarray, other: float) -> tuple[float, float]:
-    """The angles of bars that start at p and o and meet, on the left of the way from p to o."""
-    way = o - p
-    distance = np.hypot(*way)
-    along = (distance**2 + length**2 - other**2) / (2 * distance)
-    across = np.sqrt(length**2 - along**2)
-    tip = p + (along * way + across * np.array([-way[1], way[0]])) / distance
-    first, second = tip - p, tip - o
+def _meet(p1: np.ndarray, length1: float, p2: np.ndarray, length2: float) -> tuple[float, float]:
+    """The angles of two bars that start at p1 and p2 and meet, on the left of the line p1 p2."""
+    line = p2 - p1
+    distance = np.hypot(*line)
+    parallel = (distance**2 + length1**2 - length2**2) / (2 * distance)
+    normal = np.sqrt(length1**2 - parallel**2)
+    tip = p1 + (parallel * line + normal * np.array([-line[1], line[0]])) / distance
+    first, second = tip - p1, tip - p2
     return float(np.arctan2(-first[1], first[0])), float(np.arctan2(-second[1], second[0]))
 
 
@@ -105,27 +106,27 @@ def _planar(
     bases: Sequence[float],
     q: Sequence[float],
 ) -> Linkage:
-    """Two chains of bars along their own x axes, whose tips a hinge joins."""
+    """Two chains of bars, each along the x axis of its link, whose tips a hinge connects."""
     links, joints = [], []
     for chain, base in zip(chains, bases):
-        parent, at = None, (base, 0.0, 0.0)
+        parent, xyz = None, (base, 0.0, 0.0)
         for bar, length in chain:
             links.append(Link(bar, _bar(length)))
-            joints.append(JointSpec(bar, Revolute(AXIS), parent, bar, placement_matrix(at)))
-            parent, at = bar, (length, 0.0, 0.0)
+            joints.append(JointSpec(bar, Revolute(AXIS), parent, bar, placement_matrix(xyz)))
+            parent, xyz = bar, (length, 0.0, 0.0)
         tip = f"{parent}_tip"
         links.append(Link(tip))
-        joints.append(JointSpec(tip, Fixed(), parent, tip, placement_matrix(at)))
+        joints.append(JointSpec(tip, Fixed(), parent, tip, placement_matrix(xyz)))
     model = build_model(links, joints, name=name)
     first, second = (f"{chain[-1][0]}_tip" for chain in chains)
     return Linkage(model, (hinge(first, second, AXIS),), jnp.asarray(q, model.dtype))
 
 
 def _bar(length: float) -> np.ndarray:
-    """The inertia of a thin bar from its origin along x."""
+    """The inertia of a thin bar from the origin in the direction of x."""
     mass = DENSITY * length
-    across = mass * length**2 / 12
-    return link_inertia(mass, (length / 2, 0.0, 0.0), np.diag([1e-4 * mass, across, across]))
+    moment = mass * length**2 / 12
+    return link_inertia(mass, (length / 2, 0.0, 0.0), np.diag([1e-4 * mass, moment, moment]))
 
 
 _LINKAGES: dict[str, Callable[[], Linkage]] = {
