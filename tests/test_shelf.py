@@ -11,7 +11,6 @@ import jaxrbd as rbd
 from jaxrbd import spatial
 from support import zoo
 from support.zoo import close
-from test_arguments import count_equations
 
 MODELS = {
     "everywhere": zoo.everywhere,
@@ -224,48 +223,3 @@ def test_tangent_functions_say_what_is_wrong():
         rbd.hessian(model, lambda q: q[0], "newton")
     with pytest.raises(rbd.ArgumentError, match="q has shape"):
         rbd.gradient(model, lambda q: q[0])(jnp.zeros(3))
-
-
-# ------------------------------------------------------------------------ size of the programs
-
-
-SIZED = {
-    "rnea_derivatives": lambda m, q, v: rbd.rnea_derivatives(m, q, v, v),
-    "forward_dynamics_derivatives": lambda m, q, v: rbd.forward_dynamics_derivatives(m, q, v, v),
-    "rnea_second_order": lambda m, q, v: rbd.rnea_second_order(m, q, v, v, v),
-    "coriolis_matrix": rbd.coriolis_matrix,
-    "frame_jacobian_dot": lambda m, q, v: rbd.frame_jacobian_dot(m, q, v, "l1"),
-    "frame_acceleration_derivatives": lambda m, q, v: rbd.algorithms.frame_acceleration_derivatives(
-        m, q, v, v, "l1"
-    ),
-    "point_jacobian": lambda m, q, v: rbd.algorithms.point_jacobian(m, q, "l1", jnp.ones(3)),
-    "centroidal_derivatives": lambda m, q, v: rbd.algorithms.centroidal_derivatives(m, q, v, v),
-    "centroidal_momentum_matrix_dot": rbd.algorithms.centroidal_momentum_matrix_dot,
-    "delassus_matrix": lambda m, q, v: rbd.algorithms.delassus_matrix(m, q, ("l1",)),
-    "aba_minverse": lambda m, q, v: rbd.algorithms.aba_minverse(m, q),
-    "ltl": lambda m, q, v: rbd.algorithms.ltl_solve(
-        m, rbd.algorithms.ltl_factor(m, rbd.crba(m, q)), v
-    ),
-    "joint_torque_regressor": lambda m, q, v: rbd.joint_torque_regressor(m, q, v, v),
-}
-
-
-def size(function, model) -> int:
-    program = jax.make_jaxpr(function)(model, rbd.neutral(model), jnp.zeros(model.nv))
-    return count_equations(program.jaxpr)
-
-
-@pytest.mark.parametrize("name", SIZED)
-def test_program_size_does_not_depend_on_the_robot(name):
-    # An inverse halves a matrix three times, if there is something to halve: so from 16 on.
-    short, long, very_long = (size(SIZED[name], zoo.chain(n)) for n in (16, 40, 150))
-    assert short == long
-    assert very_long <= 1.5 * short  # sums over supports are sweeps and not products
-
-
-def test_derivatives_are_little_more_to_compile_than_the_value():
-    """Equations stand for the time: `rnea_derivatives` is to take no more than thrice `rnea`'s."""
-    model = rbd.load_robot("humanoid")
-    of_value = size(lambda m, q, v: rbd.rnea(m, q, v, v), model)
-    assert size(SIZED["rnea_derivatives"], model) < 2 * of_value
-    assert size(SIZED["rnea_second_order"], model) < 3 * of_value
