@@ -253,3 +253,18 @@ def test_two_robots_far_from_the_origin_see_each_other():
     double = program(pair.astype("float64"), far.astype(float), v.astype(float))
     for a, b in zip(jax.tree.leaves(single), jax.tree.leaves(double)):
         zoo.close(a.astype(float), b, 20 * EPS)
+
+
+def test_double_precision_two_kilometers_away():
+    """Coriolis matrix and derivatives: the same to 1e-11 or better."""
+    model = zoo.connected()
+    q, v, a, _ = zoo.state(model)
+    far = q.at[:3].add(jnp.array([1000.0, -2000.0, 500.0]))
+    zoo.close(rbd.coriolis_matrix(model, far, v), rbd.coriolis_matrix(model, q, v), 1e-12)
+    for near, there in zip(
+        rbd.rnea_derivatives(model, q, v, a), rbd.rnea_derivatives(model, far, v, a)
+    ):
+        zoo.close(there, near, 1e-12)
+    A = rbd.algorithms.centroidal_derivatives(model, q, v, a)
+    for near, there in zip(A, rbd.algorithms.centroidal_derivatives(model, far, v, a)):
+        zoo.close(there, near, 1e-11)

@@ -124,6 +124,14 @@ def test_external_forces_act_through_the_jacobians(law):
     close(x["unloaded tau"] - rbd.rnea(model, q, v, a, some), through_jacobians)
 
 
+def test_static_torque_balances_gravity_and_external_forces():
+    model = zoo.connected()
+    q, _, _, f_ext = zoo.state(model)
+    close(rbd.algorithms.static_torque(model, q), rbd.gravity_force(model, q))
+    zero = jnp.zeros(model.nv)
+    close(rbd.algorithms.static_torque(model, q, f_ext), rbd.rnea(model, q, zero, zero, f_ext))
+
+
 def momentum(model, q, v):
     """Total momentum of the bodies about the world's origin, (6,)."""
     X_WB = rbd.forward_kinematics(model, q).X_WB
