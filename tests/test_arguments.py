@@ -10,6 +10,7 @@ import pickle
 import subprocess
 import sys
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -332,30 +333,23 @@ def test_a_checked_function_is_a_jitted_function():
 
 
 def test_the_hundredth_call_traces_no_more_than_the_first():
-    model, traces = zoo.small(), 0
-
     @jax.jit
-    def counted(model, q, v, a):
-        nonlocal traces
-        traces += 1
+    @chex.assert_max_traces(n=1)
+    def program(model, q, v, a):
         return rbd.rnea(model, q, v, a)
 
-    for seed in range(100):
-        q, v, a, _ = zoo.state(model, 0)
-        counted(model, q + seed, v, a)
-    assert traces == 1
+    model = zoo.small()
+    q, v, a, _ = zoo.state(model)
+    for k in range(100):
+        program(model, q + k, v, a)
 
 
 def test_an_equal_model_built_again_is_not_traced_again():
-    traces = 0
-
     @jax.jit
-    def counted(model, q):
-        nonlocal traces
-        traces += 1
+    @chex.assert_max_traces(n=1)
+    def program(model, q):
         return rbd.crba(model, q)
 
     for _ in range(3):
         model = zoo.build(["free_flyer", "revolute"], [-1, 0])
-        counted(model, rbd.neutral(model))
-    assert traces == 1
+        program(model, rbd.neutral(model))

@@ -23,7 +23,7 @@ import pytest
 import jaxrbd as rbd
 from jaxrbd.robots import robot_path
 from support import zoo
-from test_saving import same
+from support.zoo import assert_identical
 
 FEW = range(100)
 MANY = range(100, 2100)
@@ -444,7 +444,7 @@ def check_saves(cases, folder) -> None:
                 loaded += 1
                 assert isinstance(model, rbd.Model)
                 rbd.io.save_model(model, folder / "again.jaxrbd")
-                same(rbd.io.load_model(folder / "again.jaxrbd"), model)
+                assert_identical(rbd.io.load_model(folder / "again.jaxrbd"), model)
         except Exception as error:
             error.add_note(f"case {case}: mutated_save({case}, save_of_a_robot(folder))")
             raise

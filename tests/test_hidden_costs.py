@@ -12,7 +12,7 @@ from jaxrbd import tree
 from jaxrbd.topology import Topology
 from support import zoo
 from support.algorithms import ALGORITHMS, ON_THE_HOST, PUBLIC, functions_of_a_model, operands
-from test_retracing import work
+from support.jax_events import work
 
 # They take a function of the caller's, which a jit here would trace again for every new closure.
 TAKE_FUNCTIONS = {

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -239,7 +240,7 @@ def test_shares_of_one_process_are_the_batch(mesh):
     batch = (np.arange(6.0).reshape(3, 2), np.arange(3))
     split = rbd.sharding.shard_batch(batch, mesh)
     assert all(x.sharding.spec == jax.P(("batch",)) for x in split)
-    jax.tree.map(np.testing.assert_array_equal, rbd.sharding.local_batch(split), batch)
+    chex.assert_trees_all_equal(rbd.sharding.local_batch(split), batch)
 
 
 @pytest.mark.parametrize(

@@ -201,6 +201,14 @@ def close(actual, expected, tolerance=1e-12, what=""):
     assert error <= tolerance, f"{what}: error {error:.3g} above {tolerance:g}"
 
 
+def assert_identical(actual, expected):
+    """The trees have one structure, and their arrays one dtype, one shape and the same bits."""
+    assert jax.tree.structure(actual) == jax.tree.structure(expected)
+    for x, y in zip(jax.tree.leaves(actual), jax.tree.leaves(expected)):
+        assert (x.dtype, x.shape, x.weak_type) == (y.dtype, y.shape, y.weak_type)
+        assert np.asarray(x).tobytes() == np.asarray(y).tobytes()
+
+
 def slope(function, h=1e-4):
     """The derivative of a function of a number at 0, to h^4."""
     far, near, ahead, beyond = (function(jnp.asarray(h * t)) for t in (-2.0, -1.0, 1.0, 2.0))
