@@ -8,6 +8,7 @@ import json
 import math
 import re
 
+import chex
 import jax
 import jax.numpy as jnp
 import mpmath
@@ -144,8 +145,7 @@ def test_urdf_of_a_robot_is_the_robot(kind):
     robot = make_robot([Tree(kind, "middle")])
     read, built = rbd.load_urdf(urdf(robot)), robot.model()
     assert read.joint_names == built.joint_names
-    for a, b in zip(jax.tree.leaves(read.placement), jax.tree.leaves(built.placement)):
-        np.testing.assert_allclose(a, b, atol=1e-14)
+    chex.assert_trees_all_close(read.placement, built.placement, rtol=0, atol=1e-14)
     np.testing.assert_allclose(read.inertia, built.inertia, atol=1e-14)
     for a, b in zip(read.joints, built.joints):
         np.testing.assert_allclose(_unit(a.axis), _unit(b.axis), atol=1e-14)

@@ -248,22 +248,9 @@ def test_three_ways_to_follow():
             rbd.joints.Spherical(),
         ]
         rng = np.random.default_rng(0)
-        links = [rbd.model.Link(f"l{i}", zoo.random_inertia(rng)) for i in range(3)]
-        specs = [
-            rbd.model.JointSpec(
-                f"j{i}",
-                kind,
-                f"l{i - 1}" if i else None,
-                f"l{i}",
-                zoo.random_placement(rng),
-                armature=0.1,
-                mimic=follow if i == 1 else None,
-            )
-            for i, kind in enumerate(kinds)
-        ]
-        return rbd.build_model(links, specs)
+        return zoo.serial(kinds, rng, follow, lambda kind: {"armature": 0.1})
 
-    coupled, free = robot(rbd.model.Follow(("j0",), lead)), robot(None)
+    coupled, free = robot({"j1": rbd.model.Follow(("j0",), lead)}), robot({})
     y, y_dot, tau, _ = zoo.state(coupled)
 
     def gamma(angle):

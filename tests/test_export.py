@@ -4,7 +4,9 @@ import inspect
 import pathlib
 import subprocess
 import sys
+from functools import partial
 
+import chex
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -63,11 +65,9 @@ def test_a_loaded_program_is_the_mapped_function(name, tmp_path):
     for batch in BATCHES:
         operands = states(batch)
         found, wanted = called(*operands), expected(*operands)
-        assert jax.tree.structure(found) == jax.tree.structure(wanted)
-        for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(wanted)):
-            assert x.dtype == y.dtype
-            assert bool(jnp.all(jnp.isfinite(y)))
-            close(x, y, TOLERANCE.get(name, 1e-14), f"{name}, batch of {batch}")
+        chex.assert_trees_all_equal_dtypes(found, wanted)
+        chex.assert_tree_all_finite(wanted)
+        jax.tree.map(partial(close, tolerance=TOLERANCE.get(name, 1e-14)), found, wanted)
 
 
 @pytest.mark.parametrize("name", ["rnea", "forward_dynamics"])

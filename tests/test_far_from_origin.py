@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-from jaxrbd import constraints as con, contact, frames
+from jaxrbd import constraints as con, frames
 from support import zoo
-from support.algorithms import ALGORITHMS, SCENE
+from support.algorithms import ALGORITHMS
 
 # Horizontal offsets of the robot, in m. All are multiples of 1,000, see `anchor`.
 OFFSETS = np.array([[0, 0, 0], [1e3, 0, 0], [6e3, -8e3, 0], [8e5, 6e5, 0]])
@@ -81,6 +81,7 @@ def labelled(m, q, v, u, f):
 
 CASES = {
     **ALGORITHMS,
+    # The points of the table's constraint are near the world's origin. These are near the robot.
     "constrained_dynamics": lambda m, q, v, u, f: con.constrained_dynamics(
         m, q, v, u, loop(q), f, 5.0
     ),
@@ -96,7 +97,7 @@ CASES = {
         m, lambda q: rbd.forward_dynamics(m, q, v, u, f)
     )(q),
 }
-# No functions of the configuration, or of the place of the robot alone.
+# Either not a function of the robot's position, or nothing else.
 for _name in (
     "difference interpolate neutral total_mass random_configuration velocity_bracket"
 ).split():
@@ -203,15 +204,10 @@ def test_references_at_the_origin_of_the_world():
         assert np.all(angular <= 2 * angular[0] + 2 * EPS * scale[0])
 
 
-WITH_KINEMATICS = {
-    "crba": rbd.crba,
-    "com_jacobian": rbd.com_jacobian,
-    "centroidal_momentum_matrix": rbd.centroidal_momentum_matrix,
-    "frame_jacobian": lambda m, q: rbd.frame_jacobian(m, q, "l2"),
-    "point_jacobian": lambda m, q: rbd.algorithms.point_jacobian(m, q, "l2", jnp.ones(3, m.dtype)),
-    "external_force": lambda m, q: rbd.external_force(m, q, "l2", jnp.ones(6, m.dtype)),
-    "contact_energy": lambda m, q: contact.contact_energy(m, SCENE, q),
-}
+WITH_KINEMATICS = """
+    crba com_jacobian centroidal_momentum_matrix frame_jacobian point_jacobian external_force
+    contact_energy
+""".split()
 
 
 def test_kinematics_are_as_good_as_the_configuration():
@@ -223,7 +219,11 @@ def test_kinematics_are_as_good_as_the_configuration():
         kinematics = rbd.forward_kinematics(model, q)
         by_hand = rbd.Kinematics(q, kinematics.X_PB, kinematics.X_WB)
         given = (q, kinematics, by_hand)
-        return {name: [f(model, x) for x in given] for name, f in WITH_KINEMATICS.items()}
+        ones = jnp.ones(model.nv, model.dtype)
+        return {
+            name: [ALGORITHMS[name](model, x, ones, ones, None) for x in given]
+            for name in WITH_KINEMATICS
+        }
 
     for name, (expected, *found) in program(model(), q).items():
         for x in found:
@@ -253,3 +253,18 @@ def test_two_robots_far_from_the_origin_see_each_other():
     double = program(pair.astype("float64"), far.astype(float), v.astype(float))
     for a, b in zip(jax.tree.leaves(single), jax.tree.leaves(double)):
         zoo.close(a.astype(float), b, 20 * EPS)
+
+
+def test_double_precision_two_kilometers_away():
+    """Coriolis matrix and derivatives: the same to 1e-11 or better."""
+    model = zoo.connected()
+    q, v, a, _ = zoo.state(model)
+    far = q.at[:3].add(jnp.array([1000.0, -2000.0, 500.0]))
+    zoo.close(rbd.coriolis_matrix(model, far, v), rbd.coriolis_matrix(model, q, v), 1e-12)
+    for near, there in zip(
+        rbd.rnea_derivatives(model, q, v, a), rbd.rnea_derivatives(model, far, v, a)
+    ):
+        zoo.close(there, near, 1e-12)
+    A = rbd.algorithms.centroidal_derivatives(model, q, v, a)
+    for near, there in zip(A, rbd.algorithms.centroidal_derivatives(model, far, v, a)):
+        zoo.close(there, near, 1e-11)

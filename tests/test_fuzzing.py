@@ -1,7 +1,7 @@
-"""Damaged files: each is refused by name, or loads into a model of finite numbers.
+"""Damaged files: each raises an error that names the file, or loads as a model of finite values.
 
-The number of a case seeds the choice of a sound file and of a few changes to it. A failure notes
-the call that makes the file of that case again.
+The number of a case is the seed of the choice of a sound file and of a few changes to it. A failure
+shows the call that makes the damaged file again.
 """
 
 import contextlib
@@ -23,67 +23,18 @@ import pytest
 import jaxrbd as rbd
 from jaxrbd.robots import robot_path
 from support import zoo
-from test_saving import same
+from support.urdf_text import EVERYTHING
+from support.zoo import assert_identical
 
 FEW = range(100)
 MANY = range(100, 2100)
 # Loading takes milliseconds; this allows for a machine under load.
 LIMIT = 10.0  # s
 
-EVERYTHING = """\
-<?xml version="1.0" encoding="utf-8"?>
-<!-- a robot with every element that the reader knows -->
-<robot name="all" version="1.2" xmlns:xacro="http://ros.org/wiki/other">
-  <material name="grey"><color rgba="0.5 0.5 0.5 1"/></material>
-  <link name="base">
-    <visual><geometry><box size="1 1 1"/></geometry></visual>
-  </link>
-  <link name="upper">
-    <inertial>
-      <origin xyz="0 0 0.1" rpy="0.3 0 0"/>
-      <mass value="2"/>
-      <inertia ixx="0.3" ixy="0" ixz="0" iyy="0.4" iyz="0" izz="0.5"/>
-    </inertial>
-  </link>
-  <link name="lower">
-    <inertial>
-      <origin xyz="0.1 0 0" quat_xyzw="0.5 0.5 0.5 0.5"/>
-      <mass value="1.5"/>
-      <inertia ixx="0.02" ixy="0.001" ixz="0" iyy="0.03" iyz="0" izz="0.04"/>
-    </inertial>
-  </link>
-  <link name="hand"><inertial><mass value="0"/>
-    <inertia ixx="0" ixy="0" ixz="0" iyy="0" iyz="0" izz="0"/></inertial></link>
-  <link name="ball"/>
-  <link name="sheet"/>
-  <joint name="shoulder" type="revolute">
-    <parent link="base"/><child link="upper"/>
-    <origin xyz="0 0 1" rpy="0 0 0"/>
-    <axis xyz="0 0 1"/>
-    <limit lower="-1" upper="1" effort="10" velocity="5"/>
-    <dynamics damping="0.1" friction="0.2"/>
-  </joint>
-  <joint name="elbow" type="prismatic">
-    <parent link="upper"/><child link="lower"/><axis xyz="1 2 3"/>
-    <limit effort="10" velocity="5"/>
-    <mimic joint="shoulder" multiplier="-2" offset="0.5"/>
-  </joint>
-  <joint name="wrist" type="continuous">
-    <parent link="lower"/><child link="hand"/><axis xyz="-1 0 0"/>
-    <mimic joint="elbow" multiplier="3"/>
-  </joint>
-  <joint name="air" type="floating"><parent link="base"/><child link="ball"/></joint>
-  <joint name="table" type="planar">
-    <parent link="ball"/><child link="sheet"/><axis xyz="0 0 1"/>
-  </joint>
-  <gazebo reference="hand"/>
-</robot>
-"""
-
 
 @contextlib.contextmanager
 def no_hang():
-    """Fail after `LIMIT`: by an alarm where there are alarms, else once the work is done."""
+    """Fail after `LIMIT`: by an alarm, or at the end of the work if the system has no alarms."""
     alarms = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
 
     def ring(*_):
@@ -102,13 +53,28 @@ def no_hang():
     assert time.monotonic() - start < LIMIT
 
 
+def share_of_loaded(cases, load, recipe) -> float:
+    """The share of the cases for which `load(case)` is true.
+
+    An exception gets a note with the number of the case, and how to make its file again.
+    """
+    loaded = 0
+    for case in cases:
+        try:
+            loaded += load(case)
+        except Exception as error:
+            error.add_note(f"case {case}: {recipe}")
+            raise
+    return loaded / len(cases)
+
+
 # ------------------------------------------------------------------------------------------- URDF
 
 NUMBERS = """
     nan NaN inf -inf 1e999 -1e999 -0 0 1e308 -1e308 1e200 -1e200 1e155 1e39 -1e39 1e20 1e-20 1e-46
     5e-324 1e-320 0x10 1_000 1,5 1e +-1 --1 1f 1e99999999999999 -1 3.14159 1e-9 pi 0.1. .5 5.
 """.split()
-# Numbers that JAX, in double precision, can hold; what is computed from them may not be.
+# Numbers within the range of double precision. Results computed from them may be outside of it.
 EXTREME = "-0 0 1e308 -1e308 1e200 -1e200 1e155 1e39 1e20 1e-20 1e-46 5e-324 1e-160 -1 1 7".split()
 NUMERIC = "origin mass inertia axis limit dynamics mimic".split()
 NUMBERS += ["", " ", "1 2", "0 0 0", "\u0661", "\u00bd", "\u221e", "9" * 400, "0" * 5000 + "1"]
@@ -155,7 +121,7 @@ def sound_urdfs() -> list[str]:
 
 
 def nasty(draw: random.Random, root: etree._Element) -> str:
-    """A value for an attribute: a number, several, a name, or what another attribute says."""
+    """A value for an attribute: numbers, a name, or the value of another attribute."""
     kind = draw.randrange(5)
     if kind == 0:
         return draw.choice(NAMES)
@@ -210,7 +176,7 @@ def storable(text: str) -> str:
 
 
 def change_text(draw: random.Random, text: str) -> str:
-    """One change that need not leave XML."""
+    """One change of the text. The result may no longer be XML."""
     start, end = sorted(draw.randrange(len(text) + 1) for _ in range(2))
     change = draw.randrange(7)
     if change == 0:
@@ -232,7 +198,7 @@ def change_text(draw: random.Random, text: str) -> str:
 
 
 def change_bytes(draw: random.Random, data: bytes) -> bytes:
-    """One change that need not leave text."""
+    """One change of the bytes. The result may no longer be text."""
     if not data:
         return data
     place = draw.randrange(len(data))
@@ -248,7 +214,7 @@ def change_bytes(draw: random.Random, data: bytes) -> bytes:
 
 
 def mutated_urdf(case: int) -> bytes:
-    """The damaged URDF file of that number."""
+    """The damaged URDF file of a case."""
     draw = random.Random(f"urdf {case}")
     root = etree.fromstring(draw.choice(sound_urdfs()).encode())
     for _ in range(draw.choice((0, 1, 1, 2, 3, 5))):
@@ -263,7 +229,7 @@ def mutated_urdf(case: int) -> bytes:
 
 
 def finite(model: rbd.Model) -> None:
-    """All numbers of a model: only limits may be infinite, and none is NaN."""
+    """No value of the model is NaN, and only limits are infinite."""
     for path, leaf in jax.tree.flatten_with_path(model)[0]:
         name, x = jax.tree_util.keystr(path), np.asarray(leaf)
         good = ~np.isnan(x) if "limit" in name else np.isfinite(x)
@@ -271,9 +237,9 @@ def finite(model: rbd.Model) -> None:
 
 
 def load_damaged_urdf(path, data: bytes) -> str:
-    """Load a damaged file in both precisions: "loaded", or the message that refuses it."""
+    """Load a damaged file in both precisions: "loaded", or the error message."""
     path.write_bytes(data)
-    told = []
+    results = []
     for double in (True, False):
         refusal = None
         with jax.enable_x64(double), warnings.catch_warnings(), no_hang():
@@ -282,29 +248,27 @@ def load_damaged_urdf(path, data: bytes) -> str:
                 finite(rbd.load_urdf(path))
             except rbd.RobotFileError as error:
                 refusal = error
-        told.append("loaded" if refusal is None else str(refusal))
+        results.append("loaded" if refusal is None else str(refusal))
         if refusal is not None:
             assert refusal.line is not None
             assert 1 <= refusal.line <= data.count(b"\n") + data.count(b"\r") + 1
-            assert told[-1].startswith(f"{path}:{refusal.line}: ")
-            assert len(told[-1]) < 4000
+            assert results[-1].startswith(f"{path}:{refusal.line}: ")
+            assert len(results[-1]) < 4000
     with no_hang():
         faults = rbd.io.validate_urdf(path)
-    assert told[0] == "loaded" or told[0] in faults
-    # What single precision alone cannot hold is no fault of the file.
-    assert told[1] == told[0] or "float32" in told[1]
-    return told[0]
+    double, single = results
+    assert double == "loaded" or double in faults
+    # A number beyond the range of float32 is not a fault of the file.
+    assert single == double or "float32" in single
+    return double
 
 
 def check_urdfs(cases, tmp_path) -> None:
-    loaded = 0
-    for case in cases:
-        try:
-            loaded += load_damaged_urdf(tmp_path / "damaged.urdf", mutated_urdf(case)) == "loaded"
-        except Exception as error:
-            error.add_note(f"case {case}: mutated_urdf({case})")
-            raise
-    assert 0.1 < loaded / len(cases) < 0.6, "the damage is too small or too large to tell anything"
+    def load(case):
+        return load_damaged_urdf(tmp_path / "damaged.urdf", mutated_urdf(case)) == "loaded"
+
+    share = share_of_loaded(cases, load, "mutated_urdf(case)")
+    assert 0.1 < share < 0.6, "the damage is too small or too large to test the reader"
 
 
 def test_damaged_urdf(tmp_path):
@@ -333,7 +297,7 @@ VALUES += ["l1", "j1", [], {}, [1], [[]], [1] * 70, [0], {"name": "x"}, float("n
 
 
 def places(value: object, way: tuple = ()) -> list[tuple]:
-    """The way to every list or dict in the value, and to every entry of one."""
+    """The paths of all entries of the lists and dictionaries in a value."""
     inner = value.items() if isinstance(value, dict) else enumerate(value)
     found = []
     for key, x in inner:
@@ -367,7 +331,7 @@ def holds_records(table: object) -> bool:
 
 
 def change_entry(draw: random.Random, header: dict) -> None:
-    """One change that leaves the form of the header as it is, in place."""
+    """One change of an entry, in place, that keeps the structure of the header."""
     tables = [name for name in ("joints", "frames", "arrays") if holds_records(header.get(name))]
     if not tables:
         return
@@ -390,7 +354,7 @@ def change_entry(draw: random.Random, header: dict) -> None:
 
 
 def mutated_save(case: int, data: bytes) -> bytes:
-    """The damaged file of that number, made of a sound one; most have a true checksum."""
+    """The damaged file of a case, made from a sound file. Most have a correct checksum."""
     draw = random.Random(f"saved {case}")
     seal, line, body = data.split(b"\n", 2)
     if draw.random() < 0.2:
@@ -414,7 +378,7 @@ def mutated_save(case: int, data: bytes) -> bytes:
 
 
 def load_damaged_save(load, path, data: bytes):
-    """What `load` gives, or None where it refuses the file."""
+    """The result of `load`, or None if it raises SavedFileError."""
     path.write_bytes(data)
     with no_hang():
         try:
@@ -433,22 +397,21 @@ def save_of_a_robot(folder) -> bytes:
 
 
 def check_saves(cases, folder) -> None:
-    """What is not refused is a model: saved and loaded again, it is the same."""
-    sound, loaded = save_of_a_robot(folder), 0
-    for case in cases:
-        try:
-            model = load_damaged_save(
-                rbd.io.load_model, folder / "damaged.jaxrbd", mutated_save(case, sound)
-            )
-            if model is not None:
-                loaded += 1
-                assert isinstance(model, rbd.Model)
-                rbd.io.save_model(model, folder / "again.jaxrbd")
-                same(rbd.io.load_model(folder / "again.jaxrbd"), model)
-        except Exception as error:
-            error.add_note(f"case {case}: mutated_save({case}, save_of_a_robot(folder))")
-            raise
-    assert 0.05 < loaded / len(cases) < 0.6
+    """A file that is not refused is a model, and saving and loading it again changes nothing."""
+    sound = save_of_a_robot(folder)
+
+    def load(case):
+        data = mutated_save(case, sound)
+        model = load_damaged_save(rbd.io.load_model, folder / "damaged.jaxrbd", data)
+        if model is None:
+            return False
+        assert isinstance(model, rbd.Model)
+        rbd.io.save_model(model, folder / "again.jaxrbd")
+        assert_identical(rbd.io.load_model(folder / "again.jaxrbd"), model)
+        return True
+
+    share = share_of_loaded(cases, load, "mutated_save(case, save_of_a_robot(folder))")
+    assert 0.05 < share < 0.6
 
 
 def test_damaged_save(tmp_path):
@@ -460,25 +423,26 @@ def test_much_damaged_save(tmp_path):
     check_saves(MANY, tmp_path)
 
 
+def save_of_a_program(folder) -> bytes:
+    path, model = folder / "sound.jaxrbd", zoo.chain(1)
+    state = rbd.neutral(model)
+    program = rbd.io.export_batched(rbd.gravity_force, model, state, platforms=("cpu",))
+    rbd.io.save_program(program, path)
+    return path.read_bytes()
+
+
 def check_programs(cases, folder) -> None:
-    """A program is refused, or it is one: what its bytes do is not known before it is compiled."""
-    model = zoo.chain(1)
-    program = rbd.io.export_batched(
-        rbd.gravity_force, model, rbd.neutral(model), platforms=("cpu",)
-    )
-    rbd.io.save_program(program, folder / "sound.jaxrbd")
-    sound, loaded = (folder / "sound.jaxrbd").read_bytes(), 0
-    for case in cases:
-        try:
-            found = load_damaged_save(
-                rbd.io.load_program, folder / "damaged.jaxrbd", mutated_save(case, sound)
-            )
-            loaded += found is not None
-            assert found is None or isinstance(found, jax.export.Exported)
-        except Exception as error:
-            error.add_note(f"case {case}")
-            raise
-    assert 0.05 < loaded / len(cases) < 0.95
+    """A file that is not refused is a program. Its content is checked only when it is compiled."""
+    sound = save_of_a_program(folder)
+
+    def load(case):
+        data = mutated_save(case, sound)
+        program = load_damaged_save(rbd.io.load_program, folder / "damaged.jaxrbd", data)
+        assert program is None or isinstance(program, jax.export.Exported)
+        return program is not None
+
+    share = share_of_loaded(cases, load, "mutated_save(case, save_of_a_program(folder))")
+    assert 0.05 < share < 0.95
 
 
 def test_damaged_program(tmp_path):

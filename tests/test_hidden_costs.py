@@ -11,8 +11,8 @@ import jaxrbd as rbd
 from jaxrbd import tree
 from jaxrbd.topology import Topology
 from support import zoo
-from support.algorithms import ALGORITHMS, ON_THE_HOST, PUBLIC, functions_of_a_model
-from test_retracing import work
+from support.algorithms import ALGORITHMS, ON_THE_HOST, PUBLIC, functions_of_a_model, operands
+from support.jax_events import work
 
 # They take a function of the caller's, which a jit here would trace again for every new closure.
 TAKE_FUNCTIONS = {
@@ -100,43 +100,34 @@ def test_blocks_are_compiled_apart_from_what_surrounds_them():
 def test_dof_columns_are_computed_once():
     """Barriers around what is used many times, which XLA would compute anew for each use."""
     model = zoo.small()
-    q, v, a, _ = zoo.state(model)
     for name, count in {"crba": 3, "rnea_derivatives": 3, "frame_jacobian": 1}.items():
-        operands = {"crba": (q,), "rnea_derivatives": (q, v, a), "frame_jacobian": (q, 1)}[name]
-        program = PUBLIC[name].lower(model, *operands).as_text()
+        program = PUBLIC[name].lower(model, *operands(name, *zoo.state(model))).as_text()
         assert program.count("stablehlo.optimization_barrier") == count, name
 
 
 def test_a_first_call_compiles_one_program():
     """And nothing beside it, operation by operation, before or after."""
     model = zoo.build(["helical", "planar", "spherical"], [-1, 0, 0], seed=12)
-    q, v, a, f = zoo.state(model)
-    calls = {
-        "rnea": (q, v, a, f),
-        "crba": (q,),
-        "integrate": (q, v),
-        "frame_velocity": (q, v, "l2"),
-    }
-    for name, operands in calls.items():
+    state = zoo.state(model)
+    for name in ("rnea", "crba", "integrate", "frame_velocity"):
         with work() as events:
-            PUBLIC[name](model, *operands)
+            PUBLIC[name](model, *operands(name, *state))
         assert sum("backend_compile" in event for event in events) == 1, name
 
 
 def test_one_sweep_a_quantity():
     """So many loops has a program as the algorithm has sweeps."""
     model = zoo.small()
-    q, v, a, f = zoo.state(model)
     sweeps = {
-        "forward_kinematics": ((q,), 1),
-        "gravity_force": ((q,), 2),
-        "rnea": ((q, v, a, f), 3),
-        "mass_matrix_product": ((q, a), 2),
-        "kinetic_energy": ((q, v), 1),
-        "aba": ((q, v, a, f), 3),
+        "forward_kinematics": 1,
+        "gravity_force": 2,
+        "rnea": 3,
+        "mass_matrix_product": 2,
+        "kinetic_energy": 1,
+        "aba": 3,
     }
-    for name, (operands, count) in sweeps.items():
-        program = PUBLIC[name].lower(model, *operands).as_text()
+    for name, count in sweeps.items():
+        program = PUBLIC[name].lower(model, *operands(name, *zoo.state(model))).as_text()
         assert program.count("stablehlo.while") == count, name
 
 

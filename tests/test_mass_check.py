@@ -13,7 +13,7 @@ from jaxrbd.joints import Custom, FreeFlyer, Helical, Planar, Prismatic, Revolut
 from jaxrbd.model.checks import checked
 from jaxrbd.model.mass_check import singular_joints
 from support import real_robots, zoo
-from test_urdf_errors import SOUND
+from support.urdf_text import SOUND
 
 X, Y, Z = np.eye(3)
 POINT, NOTHING = rbd.model.link_inertia(1.0), np.zeros(10)

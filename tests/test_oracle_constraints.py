@@ -8,7 +8,7 @@ import pytest
 import jaxrbd as rbd
 from jaxrbd import constraints as con, spatial
 from support import oracles, real_robots
-from test_oracle_pinocchio import configuration, frame_id, load_oracle, pin
+from support.pinocchio_models import configuration, frame_id, load_oracle, pin
 
 TOLERANCE = 1e-8
 HYQ = "hyq_description/robots/hyq_no_sensors.urdf"

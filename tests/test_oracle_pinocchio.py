@@ -4,8 +4,6 @@ Both number the joints alike, so vectors and matrices are compared as they stand
 relative to the largest entry; of what is solved with the mass matrix M it may grow with cond(M).
 """
 
-import functools
-
 import jax
 import numpy as np
 import pytest
@@ -13,22 +11,17 @@ from lxml import etree
 
 import jaxrbd
 from support import oracles, real_robots
-
-pin = pytest.importorskip("pinocchio", reason="Pinocchio has no wheel for this platform")
+from support.pinocchio_models import (
+    REFERENCES,
+    ROOT_JOINTS,
+    configuration,
+    frame_id,
+    load_oracle,
+    pin,
+    symmetric,
+)
 
 SEEDS = range(3)
-REFERENCES = {
-    "local": pin.ReferenceFrame.LOCAL,
-    "world": pin.ReferenceFrame.WORLD,
-    "local_world_aligned": pin.ReferenceFrame.LOCAL_WORLD_ALIGNED,
-}
-ROOT_JOINTS = {
-    "free_flyer": pin.JointModelFreeFlyer,
-    "planar": pin.JointModelPlanar,
-    "spherical": pin.JointModelSpherical,
-    "translation": pin.JointModelTranslation,
-}
-
 both_bases = pytest.mark.parametrize(
     "root_joint", [None, "free_flyer"], ids=["fixed", "free_flyer"]
 )
@@ -219,28 +212,10 @@ def spread(ranges):
 # ------------------------------------------------------------------------------------- Pinocchio
 
 
-@functools.cache
-def load_oracle(name, root_joint, mimic=False):
-    root = [ROOT_JOINTS[root_joint]()] if root_joint else []
-    return pin.buildModelFromUrdf(str(real_robots.path_of(name)), *root, mimic=mimic)
-
-
 def as_pinocchio(joints, ours):
     """Our results with configurations as Pinocchio's."""
     q = {key: configuration(joints, ours[key]) for key in ("integrate", "neutral")}
     return ours | q
-
-
-def configuration(joints, q):
-    """Pinocchio's configuration: (cos, sin) in place of an angle that is never limited."""
-    parts, start = [np.zeros(0)], 0
-    for joint in joints:
-        turns = (joint.nq, joint.nv) in {(2, 1), (4, 3)} and "Spherical" not in joint.shortname()
-        own = q[start : start + joint.nq - turns]
-        start += len(own)
-        parts.append([*own[:-1], np.cos(own[-1]), np.sin(own[-1])] if turns else own)
-    assert start == len(q)
-    return np.concatenate(parts)
 
 
 def results_with_mimic(oracle, model, state):
@@ -297,14 +272,6 @@ def pinocchio_results(oracle, model, state):
         for ref in oracles.references(probe):
             results[f"frame_jacobian of {probe}, {ref}"] = frame_jacobian(*at, ref)
     return results
-
-
-def symmetric(upper):
-    return np.triu(upper) + np.triu(upper, 1).T
-
-
-def frame_id(oracle, name):
-    return oracle.getFrameId(name, pin.FrameType.BODY)
 
 
 def motion(oracle, data, frame, ref):

@@ -1,7 +1,7 @@
-"""How large the programs are: what is lowered has to be compiled, in a time like its size.
+"""Sizes of programs: the larger the program, the longer its compilation.
 
-The bounds are a third above what each algorithm needed when they were set. A program does not grow
-with the robot (tests/test_arguments.py), so any robot will do.
+The size of a program is the same for robots of any size, so the bounds are checked on one robot.
+Each bound was set a third above the size at the time.
 """
 
 import pathlib
@@ -11,7 +11,51 @@ import jax.numpy as jnp
 import pytest
 
 import jaxrbd as rbd
+from support import zoo
+from support.algorithms import ALGORITHMS
 from support.zoo import close
+
+
+def count_equations(jaxpr) -> int:
+    """Equations of a jaxpr and of all jaxprs inside it."""
+    count = 0
+    for equation in jaxpr.eqns:
+        count += 1
+        for inner in jax.tree.leaves(
+            list(equation.params.values()), is_leaf=lambda x: hasattr(x, "eqns")
+        ):
+            if hasattr(inner, "eqns"):
+                count += count_equations(getattr(inner, "jaxpr", inner))
+    return count
+
+
+def size(function, model) -> int:
+    return count_equations(jax.make_jaxpr(function)(model, *zoo.state(model)).jaxpr)
+
+
+SIZED = """
+    rnea bias_force gravity_force crba minverse aba forward_dynamics forward_kinematics
+    joint_torque_regressor kinetic_energy_regressor potential_energy_regressor center_of_mass
+    kinetic_energy integrate difference rnea_derivatives forward_dynamics_derivatives
+    rnea_second_order coriolis_matrix frame_jacobian_dot frame_acceleration_derivatives
+    point_jacobian centroidal_derivatives centroidal_momentum_matrix_dot delassus_matrix
+    aba_minverse ltl_solve
+""".split()
+
+
+@pytest.mark.parametrize("name", SIZED)
+def test_program_size_does_not_depend_on_the_robot(name):
+    # The inverse of a matrix halves it three times, if it is large enough: from 16 dofs on.
+    short, long, very_long = (size(ALGORITHMS[name], zoo.chain(n)) for n in (16, 40, 150))
+    assert short == long > 1
+    assert very_long <= 1.5 * short  # sums over large trees are sweeps and not products
+
+
+def test_derivatives_have_few_more_equations_than_the_value():
+    model = rbd.load_robot("humanoid")
+    of_value = size(ALGORITHMS["rnea"], model)
+    assert size(ALGORITHMS["rnea_derivatives"], model) < 2 * of_value
+    assert size(ALGORITHMS["rnea_second_order"], model) < 3 * of_value
 
 
 def gradient(model, q, v, a):

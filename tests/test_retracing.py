@@ -1,6 +1,5 @@
 """Nothing is traced twice: a program depends on a robot's structure and not on its numbers."""
 
-import contextlib
 import copy
 import dataclasses
 import os
@@ -8,6 +7,7 @@ import pathlib
 import subprocess
 import sys
 
+import chex
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -16,33 +16,10 @@ import pytest
 import jaxrbd as rbd
 from support import zoo
 from support.algorithms import ALGORITHMS
+from support.jax_events import work
 
 QUICK = ("rnea", "forward_dynamics", "integrate", "frame_jacobian")
 KINDS = ["free_flyer", "spherical", "revolute"]
-
-
-_heard: list[list[str]] = []  # where `work` keeps the events of now
-
-
-def _listen(event: str, duration: float, **_) -> None:
-    if event.endswith(("jaxpr_trace_duration", "backend_compile_duration")):
-        for events in _heard:
-            events.append(event)
-
-
-# For good: the oldest JAX that is allowed cannot forget a listener.
-jax.monitoring.register_event_duration_secs_listener(_listen)
-
-
-@contextlib.contextmanager
-def work():
-    """What JAX traces and compiles meanwhile, by name of the event."""
-    events: list[str] = []
-    _heard.append(events)
-    try:
-        yield events
-    finally:
-        _heard.pop()
 
 
 def likenesses(tmp_path):
@@ -66,29 +43,27 @@ def likenesses(tmp_path):
     "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in ALGORITHMS]
 )
 def test_one_trace_for_all_robots_of_a_structure(name, tmp_path):
-    """Called as it is and mapped: the first call works, and no later one does."""
-    algorithm, traces = ALGORITHMS[name], 0
+    """Called directly and mapped: only the first call traces and compiles."""
+    chex.clear_trace_counter()  # it counts all cases of this test together
 
     @jax.jit
-    def counted(model, *state):
-        nonlocal traces
-        traces += 1
-        return algorithm(model, *state)
+    @chex.assert_max_traces(n=1)
+    def program(model, *state):
+        return ALGORITHMS[name](model, *state)
 
-    mapped = jax.jit(jax.vmap(counted, (None, 0, 0, 0, 0)))
+    mapped = jax.jit(jax.vmap(program, (None, 0, 0, 0, 0)))
     models = likenesses(tmp_path)
     states = {what: zoo.state(model, seed) for seed, (what, model) in enumerate(models.items())}
     batches = {what: jax.tree.map(lambda x: jnp.stack([x, x]), s) for what, s in states.items()}
     with work() as first:
-        counted(zoo.small(), *states["copied"])
+        program(zoo.small(), *states["copied"])
         mapped(zoo.small(), *batches["copied"])
-    assert first, "JAX no longer tells what it traces and compiles"
+    assert first, "JAX reports no event of a trace or a compilation"
     for what, model in models.items():
         with work() as events:
-            counted(model, *states[what])
+            program(model, *states[what])
             mapped(model, *batches[what])
         assert not events, what
-    assert traces == 1
 
 
 def test_public_functions_are_called_as_they_are(tmp_path):

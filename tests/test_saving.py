@@ -21,6 +21,7 @@ from jaxrbd import joints
 from jaxrbd.io import _sealed, model_file
 from jaxrbd.robots import robot_path
 from support import real_robots, zoo
+from support.zoo import assert_identical
 
 
 def batch(model):
@@ -49,14 +50,6 @@ MODELS = {
 }
 
 
-def same(found, expected):
-    """Of one structure, and the arrays equal to the bit."""
-    assert jax.tree.structure(found) == jax.tree.structure(expected)
-    for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(expected)):
-        assert (x.dtype, x.shape, x.weak_type) == (y.dtype, y.shape, y.weak_type)
-        assert np.asarray(x).tobytes() == np.asarray(y).tobytes()
-
-
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_comes_back_to_the_bit(name, dtype, tmp_path):
@@ -65,7 +58,7 @@ def test_a_model_comes_back_to_the_bit(name, dtype, tmp_path):
         model = model.astype(dtype)
     rbd.io.save_model(model, tmp_path / "robot.jaxrbd")
     found = rbd.io.load_model(tmp_path / "robot.jaxrbd")
-    same(found, model)
+    assert_identical(found, model)
     assert repr(found) == repr(model)
     rbd.io.save_model(found, str(tmp_path / "again.jaxrbd"))
     assert (tmp_path / "again.jaxrbd").read_bytes() == (tmp_path / "robot.jaxrbd").read_bytes()
@@ -75,7 +68,7 @@ def test_a_model_comes_back_to_the_bit(name, dtype, tmp_path):
 def test_real_robots_come_back(name, tmp_path):
     model = real_robots.load(name, "free_flyer", name in real_robots.MIMIC)
     rbd.io.save_model(model, tmp_path / "robot.jaxrbd")
-    same(rbd.io.load_model(tmp_path / "robot.jaxrbd"), model)
+    assert_identical(rbd.io.load_model(tmp_path / "robot.jaxrbd"), model)
 
 
 def test_neither_the_robots_file_nor_any_other_is_needed(tmp_path):
@@ -83,7 +76,7 @@ def test_neither_the_robots_file_nor_any_other_is_needed(tmp_path):
     urdf.write_bytes(robot_path("arm7").read_bytes())
     rbd.io.save_model(rbd.load_urdf(urdf), saved)
     urdf.unlink()
-    same(rbd.io.load_model(saved), rbd.load_robot("arm7"))
+    assert_identical(rbd.io.load_model(saved), rbd.load_robot("arm7"))
 
 
 def test_every_joint_kind_can_be_saved():
@@ -268,7 +261,7 @@ def test_writers_at_once_leave_each_others_new_files(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", save_in_between)
     rbd.io.save_model(zoo.small(), path)
     assert len(seen) == 2, "the new file of this writer is still there when the other has ended"
-    same(rbd.io.load_model(path), zoo.small())
+    assert_identical(rbd.io.load_model(path), zoo.small())
     assert [*tmp_path.iterdir()] == [path]
 
 
@@ -295,7 +288,7 @@ def test_a_link_stays_a_link_and_a_new_file_has_the_usual_mode(tmp_path):
     rbd.io.save_model(zoo.small(), link)
     assert link.is_symlink()
     assert target.stat().st_mode == plain.stat().st_mode
-    same(rbd.io.load_model(link), zoo.small())
+    assert_identical(rbd.io.load_model(link), zoo.small())
 
 
 def test_a_folder_that_is_not_there(tmp_path):
@@ -448,9 +441,11 @@ def test_a_model_is_cast_on_request(tmp_path):
     path = tmp_path / "robot.jaxrbd"
     model = zoo.small()
     rbd.io.save_model(model, path)
-    same(rbd.io.load_model(path, dtype="float32"), model.astype("float32"))
+    assert_identical(rbd.io.load_model(path, dtype="float32"), model.astype("float32"))
     rbd.io.save_model(model.astype("float32"), path)
-    same(rbd.io.load_model(path, dtype=np.float64), model.astype("float32").astype("float64"))
+    assert_identical(
+        rbd.io.load_model(path, dtype=np.float64), model.astype("float32").astype("float64")
+    )
     with pytest.raises(rbd.ArgumentError, match="dtype is float16, expected float32 or float64"):
         rbd.io.load_model(path, dtype="float16")
 

@@ -1,67 +1,57 @@
 """Every algorithm under every transformation, and every derivative against finite differences.
 
-Derivatives are taken in the tangent space: of `f(integrate(q, dq), v + dv, ...)` at zero. Each
-algorithm is a function of (dq, v, u), u being its last vector argument, and its values are
-contracted with fixed weights where a scalar is wanted.
+Derivatives are taken in the tangent space: they are the derivatives of
+`f(integrate(q, dq), v + dv, u + du)` at zero. `grad` and `hessian` need a scalar, which is the
+weighted sum of all values.
 """
 
 import dataclasses
 import functools
 
+import chex
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.flatten_util import ravel_pytree
 
 import jaxrbd as rbd
 from jaxrbd import se3, spatial
 from support import zoo
-from support.algorithms import PUBLIC
+from support.algorithms import ALGORITHMS
 from support.zoo import close
 
+# Tested at every state of `states`.
+AT_EVERY_STATE = """
+    forward_kinematics frame_placement frame_velocity frame_acceleration frame_jacobian
+    external_force rnea bias_force gravity_force crba mass_matrix_product minverse aba
+    forward_dynamics center_of_mass kinetic_energy potential_energy passive_force
+    integrate difference interpolate
+""".split()
 
-def at_frame(function):
-    return lambda m, *args: function(m, *args, "l2")
+
+def flat(name):
+    """An algorithm as a function of (model, q, v, u) that returns one vector.
+
+    The external forces are a function of v and u, so that they are differentiated, too.
+    """
+
+    def function(model, q, v, u):
+        result = ALGORITHMS[name](model, q, v, u, jnp.outer(v[: model.nb], u[:6]))
+        return ravel_pytree(result)[0]
+
+    return function
 
 
-def stack_pose(X):
-    return jnp.concatenate([X.R.ravel(), X.p.ravel()])
-
-
-# name: function of (model, q, v, u)
-ALGORITHMS = {
-    "forward_kinematics": lambda m, q, v, u: stack_pose(rbd.forward_kinematics(m, q).X_WB),
-    "frame_placement": lambda m, q, v, u: stack_pose(rbd.frame_placement(m, q, "l2")),
-    "frame_velocity": lambda m, q, v, u: rbd.frame_velocity(m, q, v, "l2"),
-    "frame_acceleration": lambda m, q, v, u: rbd.frame_acceleration(m, q, v, u, "l2"),
-    "frame_jacobian": lambda m, q, v, u: rbd.frame_jacobian(m, q, "l2", "local"),
-    "external_force": lambda m, q, v, u: rbd.external_force(m, q, "l2", u[:6]),
-    "rnea": lambda m, q, v, u: rbd.rnea(m, q, v, u, jnp.outer(v[: m.nb], u[:6])),
-    "bias_force": lambda m, q, v, u: rbd.bias_force(m, q, v),
-    "gravity_force": lambda m, q, v, u: rbd.gravity_force(m, q),
-    "crba": lambda m, q, v, u: rbd.crba(m, q),
-    "mass_matrix_product": lambda m, q, v, u: rbd.mass_matrix_product(m, q, u),
-    "minverse": lambda m, q, v, u: rbd.minverse(m, q),
-    "aba": lambda m, q, v, u: rbd.aba(m, q, v, u, jnp.outer(v[: m.nb], u[:6])),
-    "forward_dynamics": lambda m, q, v, u: rbd.forward_dynamics(
-        m, q, v, u, jnp.outer(v[: m.nb], u[:6])
-    ),
-    "center_of_mass": lambda m, q, v, u: rbd.center_of_mass(m, q),
-    "kinetic_energy": lambda m, q, v, u: rbd.kinetic_energy(m, q, v),
-    "potential_energy": lambda m, q, v, u: rbd.potential_energy(m, q),
-    # Without Coulomb friction, which jumps at rest.
-    "passive_force": lambda m, q, v, u: (
-        rbd.passive_force(dataclasses.replace(m, friction=0 * m.friction), q, v) * u
-    ),
-    "integrate": lambda m, q, v, u: rbd.integrate(m, q, v),
-    "difference": lambda m, q, v, u: rbd.difference(m, q, rbd.integrate(m, q, 0.1 * v)),
-    "interpolate": lambda m, q, v, u: rbd.interpolate(m, q, rbd.integrate(m, q, 0.1 * v), 0.3),
-}
+def smooth_robot():
+    """`zoo.small()` without Coulomb friction, which is not continuous at rest."""
+    model = zoo.small()
+    return dataclasses.replace(model, friction=0 * model.friction)
 
 
 def states(model):
-    """The configurations that derivatives are compared at, with v and u."""
+    """States (q, v, u) at which derivatives are compared."""
     q, v, u, _ = zoo.state(model)
     unit = rbd.neutral(model)
     negated = jnp.where(unit == 1, -1.0, unit)
@@ -77,15 +67,14 @@ def states(model):
 @functools.cache
 def programs(name: str):
     """One compiled program of all derivatives, and one of the value, shared by all states."""
-    model = zoo.small()
-    algorithm = ALGORITHMS[name]
+    model, algorithm = smooth_robot(), flat(name)
 
     def value(x, q, v, u):
         dq, dv, du = jnp.split(x, 3)
         return algorithm(model, rbd.integrate(model, q, dq), v + dv, u + du)
 
     out = jax.eval_shape(value, jnp.zeros(3 * model.nv), *zoo.state(model)[:3])
-    weights = jnp.sin(jnp.arange(1.0, out.size + 1)).reshape(out.shape)
+    weights = jnp.sin(jnp.arange(1.0, out.size + 1))
 
     def scalar(x, *state):
         return jnp.sum(weights * value(x, *state))
@@ -113,27 +102,26 @@ def central_differences(batch, x, state, step):
     return jnp.moveaxis((a - 8 * b + 8 * c - d) / (12 * step), 0, -1)
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", AT_EVERY_STATE)
 def test_all_transformations_agree_and_are_right(name):
-    model = zoo.small()
+    model = smooth_robot()
     weights, derivatives, batch, gradients = programs(name)
     x = jnp.zeros(3 * model.nv)
     for where, state in states(model).items():
         d = derivatives(x, *state)
-        assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(d)), where
+        chex.assert_tree_all_finite(d, custom_message=where)
         numerical = central_differences(batch, x, state, 1e-3)
         close(d["jacfwd"], numerical, 1e-9, f"{name}, {where}: jacfwd")
         close(d["jacrev"], d["jacfwd"], 1e-12, f"{name}, {where}: jacrev")
-        contracted = jnp.tensordot(weights, d["jacfwd"], weights.ndim)
+        contracted = weights @ d["jacfwd"]
         close(d["grad"], contracted, 1e-12, f"{name}, {where}: grad")
         curvature = central_differences(gradients, x, state, 1e-3)
         close(d["hessian"], curvature, 1e-8, f"{name}, {where}: hessian")
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", AT_EVERY_STATE)
 def test_jit_and_vmap_change_nothing(name):
-    model = zoo.small()
-    algorithm = ALGORITHMS[name]
+    model, algorithm = smooth_robot(), flat(name)
     singles = [zoo.state(model, seed)[:3] for seed in range(3)]
     batched = jax.vmap(lambda q, v, u: algorithm(model, q, v, u))(
         *(jnp.stack(x) for x in zip(*singles))
@@ -233,58 +221,34 @@ def test_a_step_of_a_free_body_has_the_true_derivative_at_rest(speed):
     close(quaternion, dt / 2 * jnp.eye(3), 1e-9)
 
 
-# ------------------------------------------------- everything else, in every argument and number
+# ----------------------------------------- the other algorithms, in all operands and parameters
 
-TORQUE = "rnea_derivatives forward_dynamics_derivatives centroidal_derivatives".split()
-SHELF = {
-    **{
-        name: lambda m, q, v, u, f, name=name: PUBLIC[name](m, q, v, u)
-        for name in (*TORQUE, "centroidal_momentum_rate")
-    },
-    **{
-        name: lambda m, q, v, u, f, name=name: PUBLIC[name](m, q, v)
-        for name in "coriolis_matrix centroidal_momentum centroidal_momentum_matrix_dot".split()
-    },
-    **{
-        name: lambda m, q, v, u, f, name=name: PUBLIC[name](m, q)
-        for name in "aba_minverse com_jacobian centroidal_momentum_matrix".split()
-    },
-    "static_torque": lambda m, q, v, u, f: rbd.algorithms.static_torque(m, q, f),
-    "rnea": lambda m, q, v, u, f: rbd.rnea(m, q, v, u, f),
-    "ltl": lambda m, q, v, u, f: rbd.algorithms.ltl_solve(
-        m, rbd.algorithms.ltl_factor(m, rbd.crba(m, q)), u
-    ),
-    "rnea_second_order": lambda m, q, v, u, f: rbd.rnea_second_order(m, q, v, u, u),
-    "delassus_matrix": lambda m, q, v, u, f: rbd.algorithms.delassus_matrix(m, q, ("l1", "l2")),
-    "operational_space_inertia": lambda m, q, v, u, f: rbd.algorithms.operational_space_inertia(
-        m, q, ("l2",), damping=0.1
-    ),
-    "frame_jacobian_dot": lambda m, q, v, u, f: rbd.frame_jacobian_dot(m, q, v, "l2"),
-    "frame_velocity_derivatives": lambda m, q, v, u, f: rbd.algorithms.frame_velocity_derivatives(
-        m, q, v, "l2"
-    ),
-    "frame_acceleration_derivatives": lambda m, q, v, u, f: (
-        rbd.algorithms.frame_acceleration_derivatives(m, q, v, u, "l2")
-    ),
-    "point_jacobian": lambda m, q, v, u, f: rbd.algorithms.point_jacobian(m, q, "l2", u[:3]),
-    "joint_torque_regressor": lambda m, q, v, u, f: rbd.joint_torque_regressor(m, q, v, u),
-    "energy regressors": lambda m, q, v, u, f: (
-        rbd.algorithms.kinetic_energy_regressor(m, q, v),
-        rbd.algorithms.potential_energy_regressor(m, q),
-    ),
-    "body_regressor": lambda m, q, v, u, f: rbd.algorithms.body_regressor(v[:6], u[:6]),
+IN_ALL_OPERANDS = {
+    name: ALGORITHMS[name]
+    for name in """
+        rnea_derivatives forward_dynamics_derivatives centroidal_derivatives
+        centroidal_momentum_rate coriolis_matrix centroidal_momentum centroidal_momentum_matrix_dot
+        aba_minverse com_jacobian centroidal_momentum_matrix static_torque rnea ltl_solve
+        rnea_second_order delassus_matrix operational_space_inertia frame_jacobian_dot
+        frame_velocity_derivatives frame_acceleration_derivatives point_jacobian
+        joint_torque_regressor kinetic_energy_regressor potential_energy_regressor
+    """.split()
 }
+# A function of two motions, and not of a model: it has no entry in the table.
+IN_ALL_OPERANDS["body_regressor"] = lambda m, q, v, u, f: rbd.algorithms.body_regressor(
+    v[:6], u[:6]
+)
 QUICK = ("rnea", "rnea_derivatives", "delassus_matrix")
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in SHELF]
+    "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in IN_ALL_OPERANDS]
 )
 def test_derivatives_in_all_arguments_and_numbers(name):
-    """Of the whole shelf in (model, q, v, u, f_ext): reverse, forward, and forward over reverse.
+    """Derivatives along one curve in (model, q, v, u, f_ext): forward, reverse, second order.
 
-    The robot's joints have damping, which its dynamics hold. Configurations move through numbers
-    that are no unit quaternions; the rotations of placements turn.
+    The robot has damped joints and dissipation is part of its dynamics. Along the curve the
+    quaternions of q do not stay unit quaternions, and the placements rotate.
     """
     model = zoo.build(["free_flyer", "helical", "spherical"], [-1, 0, 1], seed=4, armature=0.1)
     model = eqx.tree_at(lambda m: m.damping, model, 0.3 + model.damping).with_dissipation()
@@ -298,8 +262,8 @@ def test_derivatives_in_all_arguments_and_numbers(name):
         moved = jax.tree.map(lambda x, dx: x + jnp.where(dx == 0, 0, t * dx), operands, direction)
         turned = spatial.compose(model.placement, se3.exp(t * jnp.pad(spin, ((0, 0), (3, 0)))))
         robot = eqx.tree_at(lambda m: m.placement.R, moved[0], turned.R)
-        values = SHELF[name](robot, *moved[1:])
-        values = jnp.concatenate([x.ravel() for x in jax.tree.leaves(values)])
+        values = IN_ALL_OPERANDS[name](robot, *moved[1:])
+        values = ravel_pytree(values)[0]
         return jnp.sum(jnp.sin(jnp.arange(1.0, values.size + 1)) * values)
 
     @jax.jit

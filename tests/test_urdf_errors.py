@@ -15,33 +15,7 @@ import pytest
 from jaxrbd.errors import ArgumentError, InertiaWarning, RobotFileError
 from jaxrbd.io import _xml
 from jaxrbd.io.urdf import load_urdf, parse_urdf, validate_urdf
-
-SOUND = """\
-<robot name="arm" version="1.0">
-  <link name="base"/>
-  <link name="upper">
-    <inertial>
-      <origin xyz="0 0 0.1" rpy="0.3 0 0"/>
-      <mass value="2"/>
-      <inertia ixx="0.3" ixy="0" ixz="0" iyy="0.4" iyz="0" izz="0.5"/>
-    </inertial>
-  </link>
-  <joint name="shoulder" type="revolute">
-    <parent link="base"/>
-    <child link="upper"/>
-    <origin xyz="0 0 1" rpy="0 0 0"/>
-    <axis xyz="0 0 1"/>
-    <limit lower="-1" upper="1" effort="10" velocity="5"/>
-    <dynamics damping="0.1" friction="0.2"/>
-  </joint>
-  <link name="hand"/>
-  <joint name="wrist" type="continuous">
-    <parent link="upper"/>
-    <child link="hand"/>
-    <mimic joint="shoulder" multiplier="2" offset="0.5"/>
-  </joint>
-</robot>
-"""
+from support.urdf_text import SOUND
 
 LIMIT = '<limit lower="-1" upper="1" effort="10" velocity="5"/>'
 SECOND_INERTIAL = (

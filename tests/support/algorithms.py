@@ -1,7 +1,7 @@
-"""Every algorithm of the package as one function of (model, q, v, u, f), for sweeps over them all.
+"""Every algorithm of the package as a function of (model, q, v, u, f), for tests of all of them.
 
-u is an acceleration or a torque, f the external forces; the model is `zoo.small()` or has its
-structure.
+u is an acceleration or a torque, f the external forces. The model has the frames l1 and l2 and the
+joint j1, as the robots of `zoo.build` do. The entries with contact points also need the frame l0.
 """
 
 import inspect
@@ -34,7 +34,7 @@ def draw(model, q):
     return rbd.random_configuration(model, jax.random.fold_in(jax.random.key(0), seed))
 
 
-# The modules whose functions take a robot, and what they offer, by name.
+# The modules whose functions take a robot, and their public names.
 MODULES = (
     rbd,
     rbd.algorithms,
@@ -52,44 +52,50 @@ MODULES = (
 PUBLIC = {name: getattr(module, name) for module in MODULES for name in module.__all__}
 
 
-def taking(names, **of):
-    """By name, functions of the package that take these arguments after the model."""
+# The arguments after the model, of the functions that take nothing but these.
+ARGUMENTS = {
+    name: arguments.split()
+    for arguments, names in {
+        "q v u f": "rnea aba forward_dynamics rnea_derivatives forward_dynamics_derivatives",
+        "q v u u f": "rnea_second_order forward_dynamics_second_order",
+        "q v u": "centroidal_derivatives centroidal_momentum_rate joint_torque_regressor",
+        "q v": "bias_force coriolis_matrix passive_force kinetic_energy kinetic_energy_regressor"
+        " centroidal_momentum centroidal_momentum_matrix_dot configuration_rate integrate",
+        "q": "crba minverse aba_minverse gravity_force forward_kinematics potential_energy"
+        " potential_energy_regressor center_of_mass com_jacobian centroidal_momentum_matrix",
+        "q f": "static_torque",
+        "q u": "mass_matrix_product",
+        "u v": "velocity_bracket",
+        "q frame": "frame_placement frame_jacobian",
+        "q v frame": "frame_velocity frame_jacobian_dot frame_velocity_derivatives",
+        "q v u frame": "frame_acceleration frame_acceleration_derivatives",
+        "q frames": "delassus_matrix",
+    }.items()
+    for name in names.split()
+}
 
-    def one(name):
-        def call(m, q, v, u, f):
-            found = {"q": q, "v": v, "u": u, "f": f, "frame": "l2", "frames": FRAMES}
-            return PUBLIC[name](m, *(found[argument] for argument in of["by"].split()))
 
-        return call
-
-    return {name: one(name) for name in names.split()}
+def operands(name, q, v, u, f):
+    """The arguments after the model, for a function of `ARGUMENTS`."""
+    values = {"q": q, "v": v, "u": u, "f": f, "frame": "l2", "frames": FRAMES}
+    return [values[argument] for argument in ARGUMENTS[name]]
 
 
+def public(name):
+    return lambda model, *state: PUBLIC[name](model, *operands(name, *state))
+
+
+# Each entry may return a pytree.
 ALGORITHMS = {
-    **taking("rnea aba forward_dynamics", by="q v u f"),
-    **taking("rnea_derivatives forward_dynamics_derivatives", by="q v u f"),
-    **taking("rnea_second_order forward_dynamics_second_order", by="q v u u f"),
-    **taking("centroidal_derivatives centroidal_momentum_rate joint_torque_regressor", by="q v u"),
-    **taking("bias_force coriolis_matrix passive_force kinetic_energy", by="q v"),
-    **taking("centroidal_momentum centroidal_momentum_matrix_dot", by="q v"),
-    **taking("kinetic_energy_regressor configuration_rate integrate", by="q v"),
-    **taking("crba minverse aba_minverse gravity_force static_torque", by="q"),
-    **taking("center_of_mass com_jacobian centroidal_momentum_matrix potential_energy", by="q"),
-    **taking("potential_energy_regressor forward_kinematics", by="q"),
-    **taking("mass_matrix_product", by="q u"),
-    **taking("velocity_bracket", by="u v"),
-    **taking("frame_placement frame_jacobian", by="q frame"),
-    **taking("frame_velocity frame_jacobian_dot frame_velocity_derivatives", by="q v frame"),
-    **taking("frame_acceleration frame_acceleration_derivatives", by="q v u frame"),
-    **taking("delassus_matrix", by="q frames"),
+    **{name: public(name) for name in ARGUMENTS},
     "operational_space_inertia": lambda m, q, v, u, f: rbd.algorithms.operational_space_inertia(
         m, q, FRAMES, damping=0.1
     ),
     "total_mass": lambda m, q, v, u, f: rbd.total_mass(m) + q[0],
     "neutral": lambda m, q, v, u, f: rbd.neutral(m) + q,
     "random_configuration": lambda m, q, v, u, f: draw(m, q),
-    "difference": lambda m, q, v, u, f: rbd.difference(m, q, rbd.neutral(m)),
-    "interpolate": lambda m, q, v, u, f: rbd.interpolate(m, q, rbd.neutral(m), v[0]),
+    "difference": lambda m, q, v, u, f: rbd.difference(m, q, rbd.integrate(m, q, 0.1 * v)),
+    "interpolate": lambda m, q, v, u, f: rbd.interpolate(m, q, rbd.integrate(m, q, 0.1 * v), u[0]),
     "external_force": lambda m, q, v, u, f: rbd.external_force(m, q, "l2", u[:6]),
     "point_jacobian": lambda m, q, v, u, f: rbd.algorithms.point_jacobian(m, q, "l2", u[:3]),
     "ltl_factor": lambda m, q, v, u, f: rbd.algorithms.ltl_factor(m, rbd.crba(m, q)),
@@ -120,7 +126,7 @@ ALGORITHMS = {
     "contact_step": lambda m, q, v, u, f: contact.contact_step(m, SCENE, q, v, u, 0.01, f),
 }
 
-# Functions of a model that no program can hold: they work in numpy, on the host.
+# Functions of a model that cannot be part of a compiled program: they use NumPy.
 ON_THE_HOST = {
     "append_model",
     "base_parameters",
@@ -133,7 +139,7 @@ ON_THE_HOST = {
 
 
 def functions_of_a_model():
-    """The names of all public functions whose first argument is a model."""
+    """The names of the public functions whose first argument is a model."""
     return {
         name
         for name, thing in PUBLIC.items()

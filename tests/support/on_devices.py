@@ -1,10 +1,10 @@
-"""What tests/test_sharding.py runs in processes of their own: on many devices, or as one of many.
+"""Programs that tests/test_sharding.py runs in separate processes.
 
     python -m support.on_devices one FOLDER             # eight devices of one process
-    python -m support.on_devices every FOLDER           # the same, of every algorithm by itself
+    python -m support.on_devices every FOLDER           # eight devices, one algorithm after another
     python -m support.on_devices part FOLDER PORT 0     # one of two processes
 
-Each writes what it computed, and what communication its programs have, into the folder.
+Each writes its results, and the names of the communication operations of its programs, into FOLDER.
 """
 
 import json
@@ -19,7 +19,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import jaxrbd as rbd
 from support import zoo
-from test_transforms import ALGORITHMS
+from support.algorithms import ALGORITHMS
 
 BATCH, BLOCK = 32, 4
 SHARED = (None, 0, 0, 0)
@@ -44,9 +44,10 @@ def total(efforts):
     return lambda model, *batch: jnp.sum(efforts(model, *batch))
 
 
-def samples():
+def samples(operands=3):
+    """A robot, and a batch of (q, v, a), or of (q, v, a, f) with `operands=4`."""
     model = zoo.small()
-    states = [zoo.state(model, seed)[:3] for seed in range(BATCH)]
+    states = [zoo.state(model, seed)[:operands] for seed in range(BATCH)]
     return model, tuple(jnp.stack(x) for x in zip(*states))
 
 
@@ -55,7 +56,7 @@ def mesh_of(count, kind="auto"):
 
 
 def sent(program, *args):
-    """What the devices send one another in a compiled program."""
+    """The communication operations between devices in a compiled program."""
     text = program.lower(*args).compile().as_text()
     return sorted({match[0] for match in SENDS.findall(text)})
 
@@ -105,60 +106,37 @@ def one(folder):
     write(folder / "one", values, talk)
 
 
+def inverse_inertia(model, q, v, u, f):
+    """M(q)^-1, as the derivative of the acceleration."""
+    return jax.jacrev(lambda u: rbd.forward_dynamics(model, q, v, u, f))(u)
+
+
 def algorithms():
-    """Functions of (model, q, v, u), by name: those of test_transforms, and what is not in it."""
-    scene = rbd.contact.Scene(("l0", "l2"), 0.1)
-    loops = [rbd.constraints.point("l0", "l2")]
-
-    def fall(m, q, v, u):
-        return rbd.forward_dynamics(m, q, v, u)
-
-    def step(integrator):
-        return lambda m, q, v, u: integrator(m, lambda q, v: fall(m, q, v, u), q, v, 1e-3)
-
-    def solve(m, q, v, u):
-        return rbd.algorithms.ltl_solve(m, rbd.algorithms.ltl_factor(m, rbd.crba(m, q)), u)
-
-    return {
-        **ALGORITHMS,
-        "aba_minverse": lambda m, q, v, u: rbd.algorithms.aba_minverse(m, q),
-        "joint_torque_regressor": lambda m, q, v, u: rbd.joint_torque_regressor(m, q, v, u),
-        "centroidal_derivatives": rbd.algorithms.centroidal_derivatives,
-        "centroidal_momentum": lambda m, q, v, u: rbd.centroidal_momentum(m, q, v),
-        "close_loops": lambda m, q, v, u: rbd.constraints.close_loops(m, q, loops),
-        "constrained_dynamics": lambda m, q, v, u: rbd.constraints.constrained_dynamics(
-            m, q, v, u, loops
-        ),
-        "contact_force": lambda m, q, v, u: rbd.contact.contact_force(m, scene, q, v),
-        "contact_step": lambda m, q, v, u: rbd.contact.contact_step(m, scene, q, v, u, 1e-3),
-        "coriolis_matrix": lambda m, q, v, u: rbd.coriolis_matrix(m, q, v),
-        "forward_dynamics_derivatives": rbd.forward_dynamics_derivatives,
-        "forward_dynamics_second_order": lambda m, q, v, u: rbd.forward_dynamics_second_order(
-            m, q, v, u, u
-        ),
-        "frame_jacobian_dot": lambda m, q, v, u: rbd.frame_jacobian_dot(m, q, v, "l2"),
-        "gradient": lambda m, q, v, u: jax.grad(lambda u: jnp.sum(fall(m, q, v, u)))(u),
-        "ltl_solve": solve,
-        "operational_space_inertia": lambda m, q, v, u: rbd.algorithms.operational_space_inertia(
-            m, q, ("l2",)
-        ),
-        "rnea_derivatives": rbd.rnea_derivatives,
-        "rnea_second_order": lambda m, q, v, u: rbd.rnea_second_order(m, q, v, u, u),
-        "runge_kutta_munthe_kaas": step(rbd.integrators.runge_kutta_munthe_kaas),
-        "variational_midpoint": step(rbd.integrators.variational_midpoint),
-    }
+    """Functions of (model, q, v, u, f) by name."""
+    names = """
+        aba aba_minverse bias_force center_of_mass centroidal_derivatives centroidal_momentum
+        close_loops constrained_dynamics contact_force contact_step coriolis_matrix crba difference
+        external_force forward_dynamics forward_dynamics_derivatives forward_dynamics_second_order
+        forward_kinematics frame_acceleration frame_jacobian frame_jacobian_dot frame_placement
+        frame_velocity gravity_force integrate interpolate joint_torque_regressor kinetic_energy
+        ltl_solve mass_matrix_product minverse operational_space_inertia passive_force
+        potential_energy rnea rnea_derivatives rnea_second_order runge_kutta_munthe_kaas
+        variational_midpoint
+    """.split()
+    return {**{name: ALGORITHMS[name] for name in names}, "inverse_inertia": inverse_inertia}
 
 
 def every(folder):
-    """For each algorithm: what its programs send, and whether it is the same on 1, 2 and 8."""
-    model, batch = samples()
+    """For each algorithm: what its programs send, and whether 1, 2 and 8 devices agree exactly."""
+    model, batch = samples(operands=4)
+    axes = (None, 0, 0, 0, 0)
     found = {}
     for name, algorithm in algorithms().items():
-        plain = jax.jit(jax.vmap(algorithm, SHARED))
+        plain = jax.jit(jax.vmap(algorithm, axes))
         parts = [plain(model, *(x[i : i + BLOCK] for x in batch)) for i in range(0, BATCH, BLOCK)]
         alone = jax.tree.map(lambda *x: np.concatenate(x), *parts)
         blocks = {
-            n: rbd.sharding.over_devices(algorithm, mesh_of(n), SHARED, block=BLOCK) for n in (2, 8)
+            n: rbd.sharding.over_devices(algorithm, mesh_of(n), axes, block=BLOCK) for n in (2, 8)
         }
         values = [blocks[n](model, *batch) for n in blocks]
         found[name] = {

@@ -137,6 +137,28 @@ class Polynomial(eqx.Module):
         return self.c[0] * jnp.sin(x[0]) * x[1] + self.c[1] * x[0] ** 2
 
 
+def serial(kinds, rng, follow, options) -> rbd.Model:
+    """A chain of links l0, l1, ... on joints j0, j1, ... of the given kinds; l0 is on the world.
+
+    `follow` has the rules of the joints that follow others, by name. `options(kind)` are other
+    arguments of `JointSpec`.
+    """
+    links = [rbd.model.Link(f"l{i}", random_inertia(rng)) for i in range(len(kinds))]
+    specs = [
+        rbd.model.JointSpec(
+            f"j{i}",
+            kind,
+            f"l{i - 1}" if i else None,
+            f"l{i}",
+            random_placement(rng),
+            mimic=follow.get(f"j{i}"),
+            **options(kind),
+        )
+        for i, kind in enumerate(kinds)
+    ]
+    return rbd.build_model(links, specs)
+
+
 @functools.cache
 def following() -> rbd.Model:
     """A tree with joints that follow others nonlinearly, and joints of one's own."""
@@ -147,20 +169,7 @@ def following() -> rbd.Model:
     }
     kinds = [joints.Revolute(rng.normal(size=3)) for _ in range(7)]
     kinds[1] = joints.Custom(2, crank)
-    links = [rbd.model.Link(f"l{i}", random_inertia(rng)) for i in range(len(kinds))]
-    specs = [
-        rbd.model.JointSpec(
-            f"j{i}",
-            kind,
-            f"l{i - 1}" if i else None,
-            f"l{i}",
-            random_placement(rng),
-            mimic=follow.get(f"j{i}"),
-            **of_every_dof(kind, others, 0.1),
-        )
-        for i, kind in enumerate(kinds)
-    ]
-    return rbd.build_model(links, specs)
+    return serial(kinds, rng, follow, lambda kind: of_every_dof(kind, others, 0.1))
 
 
 @functools.cache
@@ -199,6 +208,14 @@ def close(actual, expected, tolerance=1e-12, what=""):
     scale = max(1.0, float(jnp.max(jnp.abs(expected), initial=0.0)))
     error = float(jnp.max(jnp.abs(actual - expected), initial=0.0)) / scale
     assert error <= tolerance, f"{what}: error {error:.3g} above {tolerance:g}"
+
+
+def assert_identical(actual, expected):
+    """The trees have one structure, and their arrays one dtype, one shape and the same bits."""
+    assert jax.tree.structure(actual) == jax.tree.structure(expected)
+    for x, y in zip(jax.tree.leaves(actual), jax.tree.leaves(expected)):
+        assert (x.dtype, x.shape, x.weak_type) == (y.dtype, y.shape, y.weak_type)
+        assert np.asarray(x).tobytes() == np.asarray(y).tobytes()
 
 
 def slope(function, h=1e-4):

@@ -1,7 +1,8 @@
-"""The algorithm shelf and the analytic derivatives against Pinocchio, and where Pinocchio errs.
+"""Analytic derivatives, time derivatives and centroidal quantities against Pinocchio.
 
-Errors are relative to the largest entry; those of what is solved with M may grow with cond(M). By
-default some robots of every shape; `-m slow` takes all of them.
+The same program also checks laws that relate these quantities. Errors are relative to the largest
+entry. The errors of quantities that are solved with the mass matrix M may grow with cond(M). The
+default run takes a few robots of different shapes; `-m slow` takes the others.
 """
 
 from functools import partial
@@ -13,7 +14,7 @@ import pytest
 
 import jaxrbd
 from support import oracles, real_robots
-from test_oracle_pinocchio import (  # which is skipped, and this with it, without Pinocchio
+from support.pinocchio_models import (
     REFERENCES,
     configuration,
     frame_id,
@@ -28,7 +29,7 @@ SOLVED = ("dqdd_dq", "dqdd_dv", "Minv", "aba_minverse", *INVERSES)
 
 
 @partial(jax.jit, compiler_options=oracles.QUICKLY)
-def our_shelf(model, state):
+def our_quantities(model, state):
     q, v, a, tau, f_ext, _ = state
     kinematics = jaxrbd.forward_kinematics(model, q)
     M = jaxrbd.crba(model, kinematics)
@@ -51,14 +52,14 @@ def our_shelf(model, state):
         for ref in oracles.REFERENCES:
             J_dot = jaxrbd.frame_jacobian_dot(model, q, v, "deepest", ref)
             results[f"frame_jacobian_dot {ref}"] = J_dot
-        for ref in ("local", "world"):  # in the third, ours is classical and Pinocchio's is not
+        for ref in ("local", "world"):  # in the third, only ours is the classical acceleration
             of = jaxrbd.algorithms.frame_acceleration_derivatives(model, q, v, a, "deepest", ref)
             results |= {f"{name} {ref}": x for name, x in of._asdict().items()}
     return results, identities(model, state, kinematics, M, results)
 
 
 def identities(model, state, kinematics, M, results):
-    """Laws at one state: two sides of each, and what their rounding is relative to."""
+    """Laws at one state: by name, two sides, and the terms that give the scale of the rounding."""
     q, v, a, _, f_ext, _ = state
     L, C = jaxrbd.algorithms.ltl_factor(model, M), results["coriolis_matrix"]
     bias, gravity = jaxrbd.bias_force(model, q, v), jaxrbd.gravity_force(model, q)
@@ -94,7 +95,7 @@ def identities(model, state, kinematics, M, results):
         "forward_dynamics(rnea) = a": (jaxrbd.forward_dynamics(model, q, v, forces, f_ext), a, a),
     }
     if model.joint_names[0] == "root_joint":
-        # The world holds the robot by this joint and by gravity alone.
+        # The only external forces on the robot are gravity and the force of this joint.
         X_WB = jax.tree.map(lambda x: x[0], kinematics.X_WB)
         about_com = X_WB._replace(p=X_WB.p - jaxrbd.center_of_mass(model, kinematics))
         held = jaxrbd.spatial.transform_force(about_com, free[:6])
@@ -104,7 +105,7 @@ def identities(model, state, kinematics, M, results):
     return pairs
 
 
-def pinocchio_shelf(oracle, model, state):
+def pinocchio_quantities(oracle, model, state):
     data = oracle.createData()
     q, v, a = configuration(oracle.joints[1:], state.q), state.v, state.a
     f_ext = pin.StdVec_Force([pin.Force.Zero(), *map(pin.Force, state.f_ext)])
@@ -148,8 +149,8 @@ def pinocchio_shelf(oracle, model, state):
     return results
 
 
-# Some of these vanish on some robots, because what they sum cancels. Their rounding is that of the
-# terms: of a matrix of the dynamics times a velocity.
+# The terms of these quantities cancel on some robots. Their rounding is relative to the terms,
+# which are as large as this matrix times a velocity.
 RATE_OF = {
     "dtau_dv": "M",
     "coriolis_matrix": "M",
@@ -163,7 +164,7 @@ RATE_OF = {
 
 
 def scale(what: str, theirs, v) -> np.ndarray:
-    """What an error is relative to: the expected value, or the terms that cancelled in it."""
+    """The scale of an error: the expected value, or the terms that cancel in it."""
     if what == "dqdd_dv":
         return np.append(theirs[what], v)
     if what in RATE_OF and RATE_OF[what] in theirs:
@@ -173,7 +174,7 @@ def scale(what: str, theirs, v) -> np.ndarray:
 
 @pytest.mark.parametrize("root_joint", [None, "free_flyer"], ids=["fixed", "free_flyer"])
 @pytest.mark.parametrize("name", real_robots.mostly_slow())
-def test_shelf(name, root_joint):
+def test_derivatives_and_momentum(name, root_joint):
     model, oracle = real_robots.load(name, root_joint), load_oracle(name, root_joint)
     if model.nv == 0:
         pytest.skip("Pinocchio's algorithms crash without a degree of freedom")
@@ -182,9 +183,9 @@ def test_shelf(name, root_joint):
     for seed in range(2):
         state = oracles.random_state(model, seed)
         results, laws = jax.tree.map(
-            np.asarray, our_shelf(oracles.nameless(model), jax.tree.map(jnp.asarray, state))
+            np.asarray, our_quantities(oracles.nameless(model), jax.tree.map(jnp.asarray, state))
         )
-        theirs = pinocchio_shelf(oracle, model, state)
+        theirs = pinocchio_quantities(oracle, model, state)
         assert set(theirs) == set(results)
         condition = oracles.condition(theirs["M"])
         found = {
@@ -214,9 +215,9 @@ WRONG = {
 
 @pytest.mark.parametrize("kind", WRONG)
 def test_pinocchio_differentiates_joints_whose_subspace_moves_wrongly(kind):
-    """Its gradient of gravity is not the derivative of its gravity; the chain's here is.
+    """Pinocchio's gravity derivative is not the derivative of its gravity force; jaxrbd's is.
 
-    Gravity forces agree, and so does the Hessian of its potential energy with the derivative here.
+    The gravity forces agree. jaxrbd's derivative equals the Hessian of the potential energy.
     """
     joint = pin.JointModelUniversal(np.eye(3)[0], np.eye(3)[1]) if "Univ" in kind else None
     oracle = pin.Model()
@@ -240,4 +241,4 @@ def test_pinocchio_differentiates_joints_whose_subspace_moves_wrongly(kind):
     np.testing.assert_allclose(jaxrbd.gravity_force(model, q), gravity(q), atol=1e-12)
     np.testing.assert_allclose(ours, truth, atol=1e-8)
     np.testing.assert_allclose(ours, of_energy, atol=1e-12)
-    assert np.max(np.abs(theirs - truth)) > 0.1, "Pinocchio has mended this: use it as an oracle"
+    assert np.max(np.abs(theirs - truth)) > 0.1, "Pinocchio has corrected this: use it as an oracle"

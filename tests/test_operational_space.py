@@ -1,0 +1,29 @@
+"""The Delassus matrix and the operational-space inertia."""
+
+import jax.numpy as jnp
+
+import jaxrbd as rbd
+from jaxrbd import spatial
+from support import zoo
+from support.zoo import close
+
+
+def test_delassus_matrix_and_operational_space_inertia():
+    model = zoo.connected()
+    q, _, _, _ = zoo.state(model)
+    M = rbd.crba(model, q)
+    frames = ("l8", "l3")
+    J = jnp.concatenate([rbd.frame_jacobian(model, q, name) for name in frames])
+    D = rbd.algorithms.delassus_matrix(model, q, frames)
+    close(D, J @ jnp.linalg.solve(M, J.T), 1e-11)
+    Lambda = rbd.algorithms.operational_space_inertia(model, q, frames)
+    close(Lambda @ D, jnp.eye(12), 1e-9)
+    damped = rbd.algorithms.operational_space_inertia(model, q, frames, damping=0.5)
+    close(damped @ (D + 0.5 * jnp.eye(12)), jnp.eye(12), 1e-11)
+
+
+def test_inertia_of_a_free_body():
+    model = zoo.build(["free_flyer"], [-1])
+    q = zoo.state(model)[0]
+    inertia = rbd.algorithms.operational_space_inertia(model, q, ("l0",), "local")
+    close(inertia, spatial.inertia_matrix(model.inertia[0]), 1e-12)
