@@ -296,17 +296,18 @@ def _skew_squared(a: Vec3, b: Vec3) -> Mat3:
     return Mat3.symmetric(-(yy + zz), xy, -(xx + zz), xz, yz, -(xx + yy))
 
 
-# ----------------------------------------------------- inertia that moves: the velocity companion
+# ----------------------------------------------------------------------------- velocity moments
 
 
 def velocity_moments(inertia: Float[Array, "... 10"], v: Float[Array, "... 6"]):
-    """The moments `[p, N]` (..., 12) of the velocity u of a moving body's matter.
+    """The first moments `[p, N]` (..., 12) of the velocity field of a moving body.
 
-    `p = int u dm = m v + w x mc` and `N = int u r^T dm = v mc^T + [w x] Sigma`, row by row, with
-    `Sigma = int r r^T dm = tr(I)/2 1 - I`. They add over bodies, like inertias, and hold all that
-    derivatives of the dynamics need of the velocity: the matrix B of `apply_companion`, the
-    momentum, and the rate of the inertia. Source: Echeandia and Wensing (2021), equation 15, whose
-    B of 36 numbers this is.
+    With `u = v + w x r` the velocity of the point r of the body, `p = int u dm = m v + w x mc`
+    (3 entries) and `N = int u r^T dm = v mc^T + [w x] Sigma` (9 entries, row by row), where
+    `Sigma = int r r^T dm = tr(I)/2 1 - I`. Velocity moments of several bodies in one frame add, as
+    inertias do. They determine all velocity terms in derivatives of the dynamics: the matrix B of
+    `apply_velocity_moments`, the momentum and the rate of the inertia.
+    Source: Echeandia and Wensing (2021), equation 15, which states B with 36 entries.
     """
     m, h, I_o = _split_inertia(inertia)
     linear, w = halves(v)
@@ -320,44 +321,44 @@ def velocity_moments(inertia: Float[Array, "... 10"], v: Float[Array, "... 6"]):
     return jnp.concatenate([p, *N], axis=-1)
 
 
-def apply_companion(companion: Float[Array, "... 12"], x: Float[Array, "... 6"]):
-    """Force `B x` (..., 6): half the Coriolis force on matter that a motion x turns.
+def apply_velocity_moments(moments: Float[Array, "... 12"], x: Float[Array, "... 6"]):
+    """Force `B x` (..., 6): half the Coriolis force on the body in a frame that turns with x.
 
-    `B x = int [w x u; r x (w x u)] dm = [w x p; tr(N) w - N w]`, with w the angular part of x: the
-    linear part has no effect. `2 B(I, v) x = v x* I x - I (v x x) + x x* I v`, so that
-    `B(I, v) v = v x* I v`.
+    `B x = int [w x u; r x (w x u)] dm = [w x p; tr(N) w - N w]`, with w the angular part of the
+    motion x. The linear part of x has no effect. B satisfies
+    `2 B(I, v) x = v x* I x - I (v x x) + x x* I v` and `B(I, v) v = v x* I v`.
     """
-    p, N, trace = _split_companion(companion)
+    p, N, trace = _split_moments(moments)
     w = halves(x)[1]
-    couple = trace[..., None] * x[..., 3:] - linear_combination(
+    moment = trace[..., None] * x[..., 3:] - linear_combination(
         w, [row.array() for row in N.T.rows]
     )
-    return jnp.concatenate([w.cross(p).array(), couple], axis=-1)
+    return jnp.concatenate([w.cross(p).array(), moment], axis=-1)
 
 
-def apply_companion_transpose(companion: Float[Array, "... 12"], x: Float[Array, "... 6"]):
-    """The angular half (..., 3) of `B^T x`, `p x v + tr(N) w - N^T w`; the linear half is zero."""
-    p, N, trace = _split_companion(companion)
+def apply_velocity_moments_transpose(moments: Float[Array, "... 12"], x: Float[Array, "... 6"]):
+    """Angular part (..., 3) of `B^T x`: `p x v + tr(N) w - N^T w`. The linear part is zero."""
+    p, N, trace = _split_moments(moments)
     v, w = halves(x)
     return (p.cross(v) + (trace * w - N.T @ w)).array()
 
 
-def companion_inertia_rate(companion: Float[Array, "... 12"]) -> Float[Array, "... 10"]:
-    """Rate of the inertia (..., 10) in the fixed frame in which the body moves: `B + B^T`."""
-    p, N, trace = _split_companion(companion)
+def inertia_rate_from_moments(moments: Float[Array, "... 12"]) -> Float[Array, "... 10"]:
+    """Rate of the inertia (..., 10) in the frame in which the body moves: `dI/dt = B + B^T`."""
+    p, N, trace = _split_moments(moments)
     return _join_inertia(jnp.zeros_like(trace), p, _from_second_moments(N + N.T))
 
 
-def companion_momentum(companion: Float[Array, "... 12"]) -> Float[Array, "... 6"]:
-    """Momentum `I v` (..., 6) of the body."""
-    p, N, _ = _split_companion(companion)
+def momentum_from_moments(moments: Float[Array, "... 12"]) -> Float[Array, "... 6"]:
+    """Momentum `I v` (..., 6) of the body with these velocity moments."""
+    p, N, _ = _split_moments(moments)
     a, b, c = N.rows
     return join(p, Vec3(c.y - b.z, a.z - c.x, b.x - a.y))
 
 
-def _split_companion(companion: Array) -> tuple[Vec3, Mat3, Array]:
-    """p, N and the trace of N."""
-    c = jnp.unstack(companion, axis=-1)
+def _split_moments(moments: Array) -> tuple[Vec3, Mat3, Array]:
+    """The parts p and N of velocity moments, and the trace of N."""
+    c = jnp.unstack(moments, axis=-1)
     N = Mat3(Vec3(*c[3:6]), Vec3(*c[6:9]), Vec3(*c[9:12]))
     return Vec3(*c[:3]), N, c[3] + c[7] + c[11]
 

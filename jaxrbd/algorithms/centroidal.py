@@ -18,11 +18,11 @@ from ..model.joint_space import independent_force, velocity_map_rate
 from ..spatial import (
     Pose,
     apply_inertia,
-    companion_inertia_rate,
-    companion_momentum,
     cross_force,
     gyroscopic_force,
     inertia_center_of_mass,
+    inertia_rate_from_moments,
+    momentum_from_moments,
     transform_inertia,
     velocity_moments,
 )
@@ -117,11 +117,11 @@ def centroidal_momentum_matrix_dot(
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
     X, inertia = _about_com(model, forward_kinematics(model, q))
     motion = velocities(model, X, q, v)
-    composite, companion = subtree_sums(model, inertia, velocity_moments(inertia, motion.V))
+    composite, moments = subtree_sums(model, inertia, velocity_moments(inertia, motion.V))
     momentum = apply_inertia(composite, motion.J)
     h = jnp.sum(apply_inertia(inertia, motion.V), axis=0)
     columns = (
-        apply_inertia(companion_inertia_rate(companion), motion.J)
+        apply_inertia(inertia_rate_from_moments(moments), motion.J)
         + apply_inertia(composite, motion.J_dot)
         - cross_force(_linear(_over_mass(model, h[:3])), momentum)
     )
@@ -149,7 +149,7 @@ def centroidal_derivatives(
     A, psi_ddot = accelerations(model, q, v, a, motion)
     of = composites(model, inertia, motion.V, A, None)
     in_q, in_v, in_a = force_columns(of, motion, psi_ddot)
-    h_of_dofs = companion_momentum(of.companion)
+    h_of_dofs = momentum_from_moments(of.moments)
     h_q = cross_force(motion.J, h_of_dofs) + apply_inertia(of.inertia, motion.psi_dot)
 
     # The centre of mass moves along with dof j by c_j.

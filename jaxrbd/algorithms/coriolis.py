@@ -15,9 +15,9 @@ from ..model.joint_space import (
     velocity_map_rate,
 )
 from ..spatial import (
-    apply_companion,
-    apply_companion_transpose,
     apply_inertia,
+    apply_velocity_moments,
+    apply_velocity_moments_transpose,
     transform_inertia,
     velocity_moments,
 )
@@ -46,12 +46,12 @@ def coriolis_matrix(model: Model, q: ArrayLike, v: ArrayLike) -> Float[Array, "n
     X = root_centred(forward_kinematics(model, q))
     motion = velocities(model, X, q, v)
     inertia = transform_inertia(X, model.inertia)
-    inertia, companion = subtree_sums(model, inertia, velocity_moments(inertia, motion.V))
+    inertia, moments = subtree_sums(model, inertia, velocity_moments(inertia, motion.V))
 
     J, J_dot = motion.J, motion.J_dot
-    own = apply_inertia(inertia, J_dot) + apply_companion(companion, J)
+    own = apply_inertia(inertia, J_dot) + apply_velocity_moments(moments, J)
     momentum = apply_inertia(inertia, J)
-    left = jnp.concatenate([momentum, apply_companion_transpose(companion, J)], axis=-1)
+    left = jnp.concatenate([momentum, apply_velocity_moments_transpose(moments, J)], axis=-1)
     right = jnp.concatenate([J_dot, J[:, 3:]], axis=-1)
     below = jnp.where(strictly_above(model).T, row_products(left, right), 0)
     C = jnp.where(at_or_above(model), row_products(J, own), below)

@@ -25,9 +25,9 @@ from ..model.joint_space import (
     project_diagonal,
 )
 from ..spatial import (
-    apply_companion,
-    apply_companion_transpose,
     apply_inertia,
+    apply_velocity_moments,
+    apply_velocity_moments_transpose,
     cross_force,
     gyroscopic_force,
     transform_force,
@@ -68,17 +68,17 @@ class ForwardDynamicsDerivatives(NamedTuple):
 
 
 class Composites(NamedTuple):
-    """What the subtree of each dof amounts to, a row a dof: inertia, companion and force."""
+    """What the subtree of each dof amounts to, a row a dof: inertia, velocity moments and force."""
 
     inertia: Array
-    companion: Array
+    moments: Array
     force: Array
 
 
 def composites(
     model: Model, inertia: Array, V: Array, A: Array, f_world: Array | None
 ) -> Composites:
-    """Sums over the subtrees of the bodies' inertias (nb, 10), companions and forces."""
+    """Sums over the subtrees of the bodies' inertias (nb, 10), velocity moments and forces."""
     force = apply_inertia(inertia, A) + gyroscopic_force(inertia, V)
     force = force if f_world is None else force - f_world
     return Composites(*subtree_sums(model, inertia, velocity_moments(inertia, V), force))
@@ -92,9 +92,9 @@ def force_columns(
     in_q = (
         cross_force(J, of.force)
         + apply_inertia(of.inertia, psi_ddot)
-        + 2 * apply_companion(of.companion, psi_dot)
+        + 2 * apply_velocity_moments(of.moments, psi_dot)
     )
-    in_v = apply_inertia(of.inertia, J_dot + psi_dot) + 2 * apply_companion(of.companion, J)
+    in_v = apply_inertia(of.inertia, J_dot + psi_dot) + 2 * apply_velocity_moments(of.moments, J)
     return in_q, in_v, apply_inertia(of.inertia, J)
 
 
@@ -109,7 +109,7 @@ def rnea_derivatives(
     Returns `(dtau_dq, dtau_dv, M)`, each (nv, nv), in N or N m per unit of q, v and a; column j of
     the first is the derivative along `integrate(model, q, t e_j)`. Raises ArgumentError on a wrong
     shape or dtype. Source: Singh, Russell and Wensing (2022), for joints of any width and with the
-    companion of twelve numbers of `spatial.velocity_moments`.
+    twelve `spatial.velocity_moments` per body.
     """
     q = arguments.configuration(model, q)
     v = arguments.velocity(model, v)
@@ -123,7 +123,7 @@ def rnea_derivatives(
 
     # Below dof j its columns meet the composites of dof k; above it, its own.
     J, below, above = motion.J, at_or_above(model).T, strictly_above(model)
-    turned = 2 * apply_companion_transpose(of.companion, J)
+    turned = 2 * apply_velocity_moments_transpose(of.moments, J)
     left = jnp.concatenate([in_a, turned], axis=-1)
     right_q = jnp.concatenate([psi_ddot, motion.psi_dot[:, 3:]], axis=-1)
     right_v = jnp.concatenate([motion.J_dot + motion.psi_dot, J[:, 3:]], axis=-1)

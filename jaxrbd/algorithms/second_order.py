@@ -21,11 +21,11 @@ from ..configuration import integrate
 from ..model import Model, arguments
 from ..model.joint_space import project
 from ..spatial import (
-    apply_companion,
-    apply_companion_transpose,
     apply_inertia,
-    companion_momentum,
+    apply_velocity_moments,
+    apply_velocity_moments_transpose,
     cross_force,
+    momentum_from_moments,
     transform_force,
     transform_inertia,
     velocity_moments,
@@ -99,22 +99,22 @@ def rnea_second_order(
     of = composites(model, inertia, motion.V, A, f_world)
     in_q, in_v, in_a = force_columns(of, motion, psi_ddot)
 
-    # The weights as a second velocity: its momenta P, its companion, and Q = 2 B(V)^T W.
+    # The weights as a second velocity: its momenta P, its velocity moments, and Q = 2 B(V)^T W.
     weighting = velocities(model, X, q, weights)
     W, omega = weighting.V, weighting.psi_dot
-    Q_bodies = 2 * apply_companion_transpose(velocity_moments(inertia, motion.V), W)
-    companion, Q = subtree_sums(model, velocity_moments(inertia, W), Q_bodies)
-    P, Q = companion_momentum(companion), _moment(Q)
+    Q_bodies = 2 * apply_velocity_moments_transpose(velocity_moments(inertia, motion.V), W)
+    moments, Q = subtree_sums(model, velocity_moments(inertia, W), Q_bodies)
+    P, Q = momentum_from_moments(moments), _moment(Q)
 
     J, psi_dot = motion.J, motion.psi_dot
     of_acceleration = apply_inertia(of.inertia, omega) + cross_force(J, P)
     of_velocity = (
-        2 * _moment(apply_companion_transpose(of.companion, omega))
+        2 * _moment(apply_velocity_moments_transpose(of.moments, omega))
         + 2 * cross_force(psi_dot, P)
         + cross_force(J, Q)
-        - 2 * apply_companion(companion, psi_dot)
+        - 2 * apply_velocity_moments(moments, psi_dot)
     )
-    of_twist = 2 * cross_force(J, P) - 2 * apply_companion(companion, J)
+    of_twist = 2 * cross_force(J, P) - 2 * apply_velocity_moments(moments, J)
 
     def product(upper: list[Array], lower: list[Array]) -> Array:
         return row_products(jnp.concatenate(upper, axis=1), jnp.concatenate(lower, axis=1))
