@@ -138,10 +138,10 @@ def lie_operation(
 ) -> Float[Array, " nv"]:
     """An operation of motions on velocities, joint by joint: see `joints.lie_operation`."""
 
-    def of(group, u, w):
+    def apply(group, u, w):
         return joints.lie_operation(group.joint, operation, u, w)
 
-    return _by_kind(model, of, (u, "v"), (w, "v"), gives="v")
+    return _by_kind(model, apply, (u, "v"), (w, "v"), gives="v")
 
 
 def _by_kind(model: Model, function: Callable, *operands: tuple[Array, str], gives: str) -> Array:
@@ -154,8 +154,8 @@ def _by_kind(model: Model, function: Callable, *operands: tuple[Array, str], giv
     spread = [(_spread(model, x, space), space) for x, space in operands]
     rows = []
     for group in groups:
-        own = [take_rows(x, group.index[space]) for x, space in spread]
-        rows.append(function(group, *own).reshape(-1))
+        coordinates = [take_rows(x, group.index[space]) for x, space in spread]
+        rows.append(function(group, *coordinates).reshape(-1))
     all_joints = merge_rows(rows, [g.index[gives].ravel() for g in groups], (), model.dtype)
     return take_rows(all_joints, _independent(model, gives))
 

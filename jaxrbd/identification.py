@@ -232,13 +232,13 @@ def _stacked(model: Model, q: Array, v: Array, a: Array) -> tuple[Array, Array, 
     """Regressors (n nv, 10 nb) of n states under one another, the sizes of what was summed in each
     entry, and the joints' own forces: of armature and, where it is on, dissipation."""
 
-    def at(q, v, a):
-        own = armature_and_dissipation_force(model, q, v, a)
-        return joint_torque_regressor(model, q, v, a), summed_sizes(model, q, v, a), own
+    def sample(q, v, a):
+        joint_force = armature_and_dissipation_force(model, q, v, a)
+        return joint_torque_regressor(model, q, v, a), summed_sizes(model, q, v, a), joint_force
 
-    Y, summed, own = jax.vmap(at)(q, v, a)
-    shape = own.size, 10 * model.nb
-    return Y.reshape(shape), summed.reshape(shape), own.ravel()
+    Y, summed, joint_force = jax.vmap(sample)(q, v, a)
+    shape = joint_force.size, 10 * model.nb
+    return Y.reshape(shape), summed.reshape(shape), joint_force.ravel()
 
 
 def _sizes(summed: np.ndarray, nv: int) -> tuple[np.ndarray, np.ndarray]:
@@ -275,11 +275,11 @@ def _measurements(model, q, v, a, tau, noise) -> tuple[np.ndarray, np.ndarray, n
             raise ArgumentError(f"{name} is not finite")
     if np.any(deviation <= 0):
         raise ArgumentError(f"noise is {deviation}, expected numbers above 0")
-    Y, summed, own = (np.asarray(x, float) for x in _stacked(model, q, v, a))
+    Y, summed, joint_force = (np.asarray(x, float) for x in _stacked(model, q, v, a))
     unit = np.tile(deviation, n)
     with np.errstate(over="ignore", invalid="ignore"):
         Y, summed = Y / unit[:, None], summed / unit[:, None]
-        forces = (np.asarray(tau, float).ravel() - own) / unit
+        forces = (np.asarray(tau, float).ravel() - joint_force) / unit
         fit = {"q, v, a, noise": np.sum(summed**2), "tau, noise": np.sum(forces**2)}
     for names, squares in fit.items():
         if not np.isfinite(squares):

@@ -87,7 +87,7 @@ def log_cholesky(inertia: Float[Array, "... 10"]) -> Float[Array, "... 10"]:
     """
     m, com, I_com = inertia_to_com(inertia)
     t1, t2, t3 = jnp.unstack(com, axis=-1)
-    sxx, sxy, syy, sxz, syz, szz = (s / m for s in second_moments(Mat3.of(I_com)).upper())
+    sxx, sxy, syy, sxz, syz, szz = (s / m for s in second_moments(Mat3.from_array(I_com)).upper())
     u33 = jnp.sqrt(szz)
     s13, s23 = sxz / u33, syz / u33
     u22 = jnp.sqrt(syy - s23 * s23)
@@ -110,7 +110,7 @@ def consistency_margin(inertia: Float[Array, "... 10"]) -> Float[Array, "..."]:
     none of the other nine numbers; otherwise its margin is minus the norm of those.
     """
     m, _, I_com = inertia_to_com(inertia)
-    least = symmetric_eigenvalues(second_moments(Mat3.of(I_com)).array())[..., 0]
+    least = symmetric_eigenvalues(second_moments(Mat3.from_array(I_com)).array())[..., 0]
     rest = jnp.where((m == 0)[..., None], inertia[..., 1:], 0)
     return jnp.where(m == 0, -_norm(rest), jnp.minimum(m, least))
 
@@ -126,7 +126,7 @@ def is_physically_consistent(
     physical consistent inertial parameters using optimization on manifolds".
     """
     m, _, I_com = inertia_to_com(inertia)
-    moments = symmetric_eigenvalues(second_moments(Mat3.of(I_com)).array())
+    moments = symmetric_eigenvalues(second_moments(Mat3.from_array(I_com)).array())
     least, *others = jnp.unstack(moments, axis=-1)
     largest_moment = jnp.abs(sum(others))
     about_origin = inertia[..., 4] + inertia[..., 6] + inertia[..., 9]

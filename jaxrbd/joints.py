@@ -170,7 +170,7 @@ def _uniform(key, lower, upper, reach):
 
 
 def _unit(axis: Parameter) -> Vec3:
-    a = Vec3.of(jnp.asarray(axis))
+    a = Vec3.from_array(jnp.asarray(axis))
     return 1 / jnp.sqrt(a.dot(a)) * a
 
 
@@ -181,7 +181,7 @@ def _rotation_about(R0: Array, axis: Parameter, angle: Array) -> Array:
     """
     a = _unit(axis)
     a = Vec3(*(c[..., None] for c in (a.x, a.y, a.z)))
-    R1 = Vec3.of(R0).cross(a)  # r K = r x a for each row r
+    R1 = Vec3.from_array(R0).cross(a)  # r K = r x a for each row r
     R2 = R1.cross(a)
     s, c = jnp.sin(angle)[..., None, None], jnp.cos(angle)[..., None, None]
     return R0 + s * R1.array() + (1 - c) * R2.array()

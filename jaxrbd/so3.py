@@ -68,7 +68,7 @@ def right_jacobian_inverse(w: Float[Array, "... 3"]) -> Float[Array, "... 3 3"]:
 
 def _polynomial(w: Array, a: Array, b: Array) -> Array:
     """`1 + a [w x] + b [w x]^2`."""
-    K = Mat3.skew(Vec3.of(w))
+    K = Mat3.skew(Vec3.from_array(w))
     KK = K @ K
     rows = (a * k + b * kk for k, kk in zip(K.rows, KK.rows))
     return jnp.eye(3, dtype=w.dtype) + Mat3(*rows).array()
@@ -140,7 +140,7 @@ def quaternion_from_matrix(R: Float[Array, "... 3 3"]) -> Float[Array, "... 4"]:
 
     `4 q q^T` is linear in R; its row with the largest diagonal, normalised, is q or -q.
     """
-    a, b, c = Mat3.of(R).rows
+    a, b, c = Mat3.from_array(R).rows
     outer = jnp.stack(
         [
             stack(1 + a.x - b.y - c.z, a.y + b.x, a.z + c.x, c.y - b.z),
@@ -168,12 +168,12 @@ def quaternion_log(q: Float[Array, "... 4"]) -> Float[Array, "... 3"]:
     q = jnp.where(q[..., 3:] < 0, -q, q)
     u, w = q[..., :3], q[..., 3]
     s2 = jnp.sum(u * u, axis=-1)
-    near = s2 < _ASIN_SWITCH
+    small = s2 < _ASIN_SWITCH
     series = jnp.polyval(
-        jnp.array(_ASIN_SERIES[::-1], q.dtype), jnp.where(near, s2, 0), unroll=len(_ASIN_SERIES)
+        jnp.array(_ASIN_SERIES[::-1], q.dtype), jnp.where(small, s2, 0), unroll=len(_ASIN_SERIES)
     )
-    s = jnp.sqrt(jnp.where(near, 1, s2))
-    ratio = jnp.where(near, series, jnp.arctan2(s, jnp.where(near, 1, w)) / s)
+    s = jnp.sqrt(jnp.where(small, 1, s2))
+    ratio = jnp.where(small, series, jnp.arctan2(s, jnp.where(small, 1, w)) / s)
     return 2 * ratio[..., None] * u
 
 

@@ -58,8 +58,8 @@ def compose(X_AB: Pose, X_BC: Pose) -> Pose:
 
 def inverse(X_AB: Pose) -> Pose:
     """Pose `X_BA`, of A in B. Source: SE(3) sheet, section 1."""
-    R_BA = Mat3.of(X_AB.R).T
-    return Pose(R_BA.array(), (-(R_BA @ Vec3.of(X_AB.p))).array())
+    R_BA = Mat3.from_array(X_AB.R).T
+    return Pose(R_BA.array(), (-(R_BA @ Vec3.from_array(X_AB.p))).array())
 
 
 def inverse_compose(X_AB: Pose, X_AC: Pose) -> Pose:
@@ -70,12 +70,12 @@ def inverse_compose(X_AB: Pose, X_AC: Pose) -> Pose:
 
 def rotate(R: Float[Array, "... 3 3"], x: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
     """The free vector `R x`."""
-    return linear_combination(Vec3.of(x), columns(R))
+    return linear_combination(Vec3.from_array(x), columns(R))
 
 
 def inverse_rotate(R: Float[Array, "... 3 3"], x: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
     """The free vector `R^T x`."""
-    return linear_combination(Vec3.of(x), rows(R))
+    return linear_combination(Vec3.from_array(x), rows(R))
 
 
 def transform_point(X_AB: Pose, x_B: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
@@ -108,9 +108,11 @@ def transform_motion(X_AB: Pose, m_B: Float[Array, "... 6"]) -> Float[Array, "..
 
     Source: SE(3) sheet, section 3, the action of `X`.
     """
-    R, p, (v, w) = columns(X_AB.R), Vec3.of(X_AB.p), halves(m_B)
+    R, p, (v, w) = columns(X_AB.R), Vec3.from_array(X_AB.p), halves(m_B)
     Rw = linear_combination(w, R)
-    return jnp.concatenate([linear_combination(v, R) + p.cross(Vec3.of(Rw)).array(), Rw], axis=-1)
+    return jnp.concatenate(
+        [linear_combination(v, R) + p.cross(Vec3.from_array(Rw)).array(), Rw], axis=-1
+    )
 
 
 def inverse_transform_motion(X_AB: Pose, m_A: Float[Array, "... 6"]) -> Float[Array, "... 6"]:
@@ -118,7 +120,7 @@ def inverse_transform_motion(X_AB: Pose, m_A: Float[Array, "... 6"]) -> Float[Ar
 
     Source: SE(3) sheet, section 3, the action of `X^-1`.
     """
-    Rt, p, (v, w) = rows(X_AB.R), Vec3.of(X_AB.p), halves(m_A)
+    Rt, p, (v, w) = rows(X_AB.R), Vec3.from_array(X_AB.p), halves(m_A)
     return jnp.concatenate(
         [linear_combination(v + w.cross(p), Rt), linear_combination(w, Rt)], axis=-1
     )
@@ -141,9 +143,11 @@ def transform_force(X_AB: Pose, f_B: Float[Array, "... 6"]) -> Float[Array, "...
 
     Source: SE(3) sheet, section 4, the action of `X*`.
     """
-    R, p, (f, n) = columns(X_AB.R), Vec3.of(X_AB.p), halves(f_B)
+    R, p, (f, n) = columns(X_AB.R), Vec3.from_array(X_AB.p), halves(f_B)
     Rf = linear_combination(f, R)
-    return jnp.concatenate([Rf, linear_combination(n, R) + p.cross(Vec3.of(Rf)).array()], axis=-1)
+    return jnp.concatenate(
+        [Rf, linear_combination(n, R) + p.cross(Vec3.from_array(Rf)).array()], axis=-1
+    )
 
 
 def inverse_transform_force(X_AB: Pose, f_A: Float[Array, "... 6"]) -> Float[Array, "... 6"]:
@@ -151,7 +155,7 @@ def inverse_transform_force(X_AB: Pose, f_A: Float[Array, "... 6"]) -> Float[Arr
 
     Source: SE(3) sheet, section 4, the action of `X^-*`.
     """
-    Rt, p, (f, n) = rows(X_AB.R), Vec3.of(X_AB.p), halves(f_A)
+    Rt, p, (f, n) = rows(X_AB.R), Vec3.from_array(X_AB.p), halves(f_A)
     return jnp.concatenate(
         [linear_combination(f, Rt), linear_combination(n + f.cross(p), Rt)], axis=-1
     )
@@ -177,7 +181,7 @@ def inertia_from_com(
     `mass` (...) in kg, `com` (..., 3) in m, `I_com` (..., 3, 3), symmetric, in kg m^2, all in the
     frame's axes. Source: SE(3) sheet, section 5.1; Featherstone (2.63).
     """
-    c, I_c = Vec3.of(com), Mat3.of(I_com)
+    c, I_c = Vec3.from_array(com), Mat3.from_array(I_com)
     I_o = I_c - Mat3(*(mass * r for r in _skew_squared(c, c).rows))
     return _join_inertia(mass, mass * c, I_o)
 
@@ -192,7 +196,7 @@ def inertia_to_com(
     """
     m, h, I_o = _split_inertia(inertia)
     com = inertia_center_of_mass(inertia)
-    return m, com, (I_o + _skew_squared(h, Vec3.of(com))).array()
+    return m, com, (I_o + _skew_squared(h, Vec3.from_array(com))).array()
 
 
 def apply_inertia(inertia: Float[Array, "... 10"], v: Float[Array, "... 6"]):
@@ -236,14 +240,18 @@ def transform_inertia(X_AB: Pose, inertia_B: Float[Array, "... 10"]) -> Float[Ar
         + p[..., :, None] * h_A[..., None, :]
         + h[..., :, None] * p[..., None, :]
     )
-    return _join_inertia(m, Vec3.of(h_A), _from_second_moments(Mat3.of(Sigma)))
+    return _join_inertia(m, Vec3.from_array(h_A), _from_second_moments(Mat3.from_array(Sigma)))
 
 
 def inverse_transform_inertia(
     X_AB: Pose, inertia_A: Float[Array, "... 10"]
 ) -> Float[Array, "... 10"]:
     """Inertia in B from its coordinates in A; inverse of `transform_inertia`."""
-    R, p, (m, h_A, I_A) = Mat3.of(X_AB.R), Vec3.of(X_AB.p), _split_inertia(inertia_A)
+    R, p, (m, h_A, I_A) = (
+        Mat3.from_array(X_AB.R),
+        Vec3.from_array(X_AB.p),
+        _split_inertia(inertia_A),
+    )
     mp = m * p
     centred = I_A + _skew_squared(p, h_A + h_A - mp)
     return _join_inertia(m, R.T @ (h_A - mp), R.T @ centred @ R)
@@ -368,7 +376,7 @@ def _split_moments(moments: Array) -> tuple[Vec3, Mat3, Array]:
 
 def skew(a: Float[Array, "... 3"]) -> Float[Array, "... 3 3"]:
     """The matrix of the cross product: `skew(a) @ b == a x b`."""
-    return Mat3.skew(Vec3.of(a)).array()
+    return Mat3.skew(Vec3.from_array(a)).array()
 
 
 def motion_matrix(X_AB: Pose) -> Float[Array, "... 6 6"]:
@@ -424,7 +432,7 @@ def inertia_matrix(inertia: Float[Array, "... 10"]) -> Float[Array, "... 6 6"]:
 
 
 def _rotation_and_lever(X: Pose) -> tuple[Array, Array]:
-    pR = Mat3.skew(Vec3.of(X.p)) @ Mat3.of(X.R)
+    pR = Mat3.skew(Vec3.from_array(X.p)) @ Mat3.from_array(X.R)
     return X.R, pR.array()
 
 

@@ -34,11 +34,11 @@ def gradient(model: Model, function: Callable[..., Array]) -> Callable[..., Arra
     Raises ArgumentError, when called, on a q of wrong shape or dtype.
     """
 
-    def of(q: ArrayLike, *args, **kwargs):
-        q, zero = _at(model, q)
+    def derivative(q: ArrayLike, *args, **kwargs):
+        q, zero = _origin(model, q)
         return jax.grad(lambda dq: function(integrate(model, q, dq), *args, **kwargs))(zero)
 
-    return of
+    return derivative
 
 
 def jacobian(model: Model, function: Callable[..., Array]) -> Callable[..., Array]:
@@ -48,11 +48,11 @@ def jacobian(model: Model, function: Callable[..., Array]) -> Callable[..., Arra
     size nv. Raises ArgumentError, when called, on a q of wrong shape or dtype.
     """
 
-    def of(q: ArrayLike, *args, **kwargs):
-        q, zero = _at(model, q)
+    def derivative(q: ArrayLike, *args, **kwargs):
+        q, zero = _origin(model, q)
         return jax.jacfwd(lambda dq: function(integrate(model, q, dq), *args, **kwargs))(zero)
 
-    return of
+    return derivative
 
 
 def hessian(
@@ -72,15 +72,15 @@ def hessian(
     if definition not in DEFINITIONS:
         raise ArgumentError(f"definition is {definition!r}, expected one of {DEFINITIONS}")
 
-    def of(q: ArrayLike, *args, **kwargs):
-        q, zero = _at(model, q)
+    def derivative(q: ArrayLike, *args, **kwargs):
+        q, zero = _origin(model, q)
         if definition == "lie":
             return jacobian(model, gradient(model, function))(q, *args, **kwargs)
         return jax.hessian(lambda dq: function(integrate(model, q, dq), *args, **kwargs))(zero)
 
-    return of
+    return derivative
 
 
-def _at(model: Model, q: ArrayLike) -> tuple[Array, Array]:
+def _origin(model: Model, q: ArrayLike) -> tuple[Array, Array]:
     """The configuration, checked, and the zero of its tangent space."""
     return arguments.configuration(model, q), jnp.zeros(model.nv, model.dtype)

@@ -180,7 +180,7 @@ def test_a_change_of_frame_keeps_what_has_no_frame():
 
     def vectors(p, f, I, T, h, w, J, A):
         found = [frames.center_of_mass(I), I @ T, J @ v, A @ v, p + f, f + p, p - f, p - (p + f)]
-        found += [w.linear, T.angular, frames.point_velocity(T, p), frames.Wrench.of_force(f, p)]
+        found += [w.linear, T.angular, frames.point_velocity(T, p), frames.Wrench.from_force(f, p)]
         return [*found, h + 2 * h, w - w / 2, -f, I + I * 0.5, A - 2.0 * A]
 
     @jax.jit
@@ -249,10 +249,10 @@ def test_wrench_is_the_sum_of_forces_with_their_moments():
     forces, points = np.random.default_rng(0).normal(size=(2, 3, 3))
     total = sum(
         (
-            frames.Wrench.of_force(frames.FreeVector(f, frame="k"), frames.Point(r, frame="k"))
+            frames.Wrench.from_force(frames.FreeVector(f, frame="k"), frames.Point(r, frame="k"))
             for f, r in zip(forces[1:], points[1:])
         ),
-        start=frames.Wrench.of_force(
+        start=frames.Wrench.from_force(
             frames.FreeVector(forces[0], frame="k"), frames.Point(points[0], frame="k")
         ),
     )
@@ -445,7 +445,7 @@ MISMATCHES = [
     *one_frame("kinetic_energy", frames.kinetic_energy, "spatial inertia", "twist"),
     *one_frame("dot", frames.dot, "wrench", "twist"),
     *one_frame("point_velocity", frames.point_velocity, "twist", "point"),
-    *one_frame("of_force", frames.Wrench.of_force, "free vector", "point"),
+    *one_frame("from_force", frames.Wrench.from_force, "free vector", "point"),
     *(("transform", frames.transform, [make(x), placed("odd", "n")], {"k", "odd"}) for x in MAKE),
     *(("transform", operator.matmul, [placed("odd", "n"), make(x)], {"k", "odd"}) for x in MAKE),
     ("composition", operator.matmul, [placed("a", "b"), placed("c", "d")], {"a", "d"}),

@@ -26,7 +26,7 @@ class Vec3:
         self.x, self.y, self.z = x, y, z
 
     @classmethod
-    def of(cls, a: Array) -> Vec3:
+    def from_array(cls, a: Array) -> Vec3:
         """Take a `(..., 3)` array apart."""
         return cls(*jnp.unstack(a, axis=-1))
 
@@ -66,7 +66,7 @@ class Mat3:
         self.rows = (r0, r1, r2)
 
     @classmethod
-    def of(cls, a: Array) -> Mat3:
+    def from_array(cls, a: Array) -> Mat3:
         """Take a `(..., 3, 3)` array apart."""
         c = jnp.unstack(a.reshape(*a.shape[:-2], 9), axis=-1)
         return cls(Vec3(*c[0:3]), Vec3(*c[3:6]), Vec3(*c[6:9]))

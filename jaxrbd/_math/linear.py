@@ -102,17 +102,17 @@ def _eliminated(M: Array) -> Array:
     The rows of `[M 1]` that are above are subtracted from those below. What becomes of the columns
     of 1 is kept where those of M are done with.
     """
-    at = np.arange(len(M))
+    index = np.arange(len(M))
 
     def eliminate(A, i):
-        own, row = at == i, lax.dynamic_index_in_dim(A, i, keepdims=False)
+        is_pivot, row = index == i, lax.dynamic_index_in_dim(A, i, keepdims=False)
         pivot = lax.dynamic_index_in_dim(row, i, keepdims=False)
-        of_row = jnp.where(at > i, row / pivot, 0)  # the column, by symmetry
-        row = jnp.where(own, 1, row)
-        below = jnp.where(own, 0, A) - of_row[:, None] * row
-        return jnp.where(own[:, None], row / jnp.sqrt(pivot), below), None
+        factors = jnp.where(index > i, row / pivot, 0)  # the column, by symmetry
+        row = jnp.where(is_pivot, 1, row)
+        below = jnp.where(is_pivot, 0, A) - factors[:, None] * row
+        return jnp.where(is_pivot[:, None], row / jnp.sqrt(pivot), below), None
 
-    return jnp.tril(lax.scan(eliminate, M, jnp.asarray(at))[0])
+    return jnp.tril(lax.scan(eliminate, M, jnp.asarray(index))[0])
 
 
 def solve(A: Float[Array, "n n"], b: Float[Array, "n ..."]) -> Float[Array, "n ..."]:

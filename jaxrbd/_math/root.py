@@ -42,8 +42,10 @@ def find_root(residual: Callable[[tuple], tuple], guess: tuple) -> tuple:
             x, step, f_before, H, (last, _), count = carry
             f = flat(x)
             change = matmul(H, f - f_before)
-            along = matmul(step, change)
-            H = H + jnp.outer(step - change, matmul(step, H)) / jnp.where(along == 0, 1, along)
+            projection = matmul(step, change)
+            H = H + jnp.outer(step - change, matmul(step, H)) / jnp.where(
+                projection == 0, 1, projection
+            )
             step = -matmul(H, f)
             return x + step, step, f, H, (largest(step), last), count + 1
 

@@ -20,11 +20,11 @@ _SWITCH = 4.0
 
 
 def _evaluate(x: Array, series: tuple[float, ...], closed: Callable[[Array], Array]) -> Array:
-    near = x < _SWITCH
+    small = x < _SWITCH
     return jnp.where(
-        near,
-        jnp.polyval(jnp.array(series[::-1], x.dtype), jnp.where(near, x, 0), unroll=_TERMS),
-        closed(jnp.sqrt(jnp.where(near, _SWITCH, x))),
+        small,
+        jnp.polyval(jnp.array(series[::-1], x.dtype), jnp.where(small, x, 0), unroll=_TERMS),
+        closed(jnp.sqrt(jnp.where(small, _SWITCH, x))),
     )
 
 

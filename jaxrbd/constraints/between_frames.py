@@ -116,9 +116,9 @@ class FrameConstraint(Constraint):
             if frame is None:
                 ends.append((-1, X, fixed_in_world(X)))
             else:
-                body, X_PF, at = find_frame(model, q, frame)
-                there = RootedPose(compose(at.X_RF, X), at.p_WR)
-                ends.append((body, compose(X_PF, X), there))
+                body, X_PF, X_WF = find_frame(model, q, frame)
+                X_WE = RootedPose(compose(X_WF.X_RF, X), X_WF.p_WR)
+                ends.append((body, compose(X_PF, X), X_WE))
         return ends
 
 
@@ -186,17 +186,17 @@ class _Hinge(eqx.Module):
     def __call__(self, X: Pose) -> Array:
         axis = jnp.asarray(self.axis, X.p.dtype)
         axis = axis / jnp.sqrt(jnp.sum(axis * axis))
-        across = complement(axis[None])
-        return jnp.concatenate([X.p, jnp.sum(across * rotate(X.R, axis), axis=-1)])
+        normals = complement(axis[None])
+        return jnp.concatenate([X.p, jnp.sum(normals * rotate(X.R, axis), axis=-1)])
 
 
 def _place(p: ArrayLike | Sequence[int | float] = (0.0, 0.0, 0.0)) -> Pose:
     """A translation; numbers are kept in float64 until the model's dtype is known."""
-    at: Any = p if isinstance(p, Array) else np.asarray(p, float)
-    if at.shape != (3,):
-        raise ArgumentError(f"a point has shape {at.shape}, expected (3,)")
+    position: Any = p if isinstance(p, Array) else np.asarray(p, float)
+    if position.shape != (3,):
+        raise ArgumentError(f"a point has shape {position.shape}, expected (3,)")
     axes: Any = np.eye(3)
-    return Pose(axes, at)
+    return Pose(axes, position)
 
 
 # ------------------------------------------------------------------ rows of many constraints
@@ -242,15 +242,15 @@ def _moving_ends(
     frames = [-1 if f is None else arguments.frame_index(model, f) for f, _ in places]
     bodies = np.array([-1 if i < 0 else model.frame_bodies[i] for i in frames], int)
 
-    def at(rows, last, index):
+    def select(rows, last, index):
         return jnp.concatenate([rows, last[None]])[np.array(index)]
 
     X = jax.tree.map(lambda x: jnp.asarray(x, model.dtype), _stacked([X for _, X in places]))
-    X_BF = compose(jax.tree.map(lambda x, w: at(x, w, frames), model.frame_pose, world), X)
+    X_BF = compose(jax.tree.map(lambda x, w: select(x, w, frames), model.frame_pose, world), X)
     kinematics = motion.kinematics
-    X_RB = jax.tree.map(lambda x, w: at(x, w, bodies), root_centred(kinematics), world)
+    X_RB = jax.tree.map(lambda x, w: select(x, w, bodies), root_centred(kinematics), world)
     X_RF = compose(X_RB, X_BF)
-    p_WR = at(root_positions(model, kinematics), world.p, bodies)
+    p_WR = select(root_positions(model, kinematics), world.p, bodies)
     # The position of a frame that is fixed to the world counts as that of a root.
     fixed = (bodies < 0)[:, None]
     p_WR = jnp.where(fixed, X_RF.p, p_WR)
@@ -258,7 +258,7 @@ def _moving_ends(
     moves = model.topology.supports[:, bodies] & (bodies >= 0)
     J = jax.vmap(lambda moves, X: body_columns(model, kinematics, moves, X))(moves.T, X_RF)
     V, A = (
-        inverse_transform_motion(X_BF, at(x, jnp.zeros_like(x[0]), bodies))
+        inverse_transform_motion(X_BF, select(x, jnp.zeros_like(x[0]), bodies))
         for x in (motion.V, motion.A)
     )
     p_RB = root_centred(kinematics).p
@@ -326,5 +326,6 @@ def _stacked(trees: Sequence[Any]) -> Any:
 def _moving(X: Pose, V: Array) -> Pose:
     """Rate of a pose that moves with velocity V, in its own frame."""
     return Pose(
-        (Mat3.of(X.R) @ Mat3.of(skew(V[3:]))).array(), (Mat3.of(X.R) @ Vec3.of(V[:3])).array()
+        (Mat3.from_array(X.R) @ Mat3.from_array(skew(V[3:]))).array(),
+        (Mat3.from_array(X.R) @ Vec3.from_array(V[:3])).array(),
     )

@@ -51,9 +51,9 @@ def close_loops(model: Model, q: ArrayLike, constraints: Sequence[Constraint]) -
         return integrate(model, q, matmul(directions, y))
 
     def position(y):
-        there = displaced(y)
-        each = [constraint.position(model, there) for constraint in constraints]
-        return jnp.concatenate([jnp.zeros(0, model.dtype), *each])
+        q_displaced = displaced(y)
+        positions = [constraint.position(model, q_displaced) for constraint in constraints]
+        return jnp.concatenate([jnp.zeros(0, model.dtype), *positions])
 
     def newton(function, start):
         return _newton(function, start, rounding)
@@ -85,24 +85,29 @@ def _newton(function: Callable[[Array], Array], start: Array, rounding: Array) -
     `rounding` (m,): the rounding errors of the rows of the function's derivative.
     """
 
-    def step(at):
-        whole = matmul(pseudo_inverse(jax.jacfwd(function)(at.y), rounding), function(at.y))
-        y = at.y - at.fraction * whole
+    def step(search):
+        whole = matmul(pseudo_inverse(jax.jacfwd(function)(search.y), rounding), function(search.y))
+        y = search.y - search.fraction * whole
         error = jnp.sum(function(y) ** 2)
-        better = error < at.error
-        moved = jnp.max(jnp.abs(y - at.y), initial=0.0)
+        better = error < search.error
+        moved = jnp.max(jnp.abs(y - search.y), initial=0.0)
         moves = ~better | (moved > 4 * jnp.finfo(y.dtype).eps * jnp.max(jnp.abs(y), initial=0.0))
         return _Search(
-            at.steps + 1,
-            jnp.where(better, y, at.y),
-            jnp.where(better, error, at.error),
-            jnp.where(better, jnp.minimum(1, 2 * at.fraction), at.fraction / 4),
+            search.steps + 1,
+            jnp.where(better, y, search.y),
+            jnp.where(better, error, search.error),
+            jnp.where(better, jnp.minimum(1, 2 * search.fraction), search.fraction / 4),
             moves,
         )
 
-    def goes_on(at):
-        return (at.steps < ITERATIONS) & (at.error > 0) & (at.fraction > SHORTEST) & at.moves
+    def unfinished(search):
+        return (
+            (search.steps < ITERATIONS)
+            & (search.error > 0)
+            & (search.fraction > SHORTEST)
+            & search.moves
+        )
 
     one = jnp.ones((), start.dtype)
-    at = _Search(jnp.zeros((), jnp.int32), start, jnp.sum(function(start) ** 2), one, one > 0)
-    return lax.while_loop(goes_on, step, at).y
+    search = _Search(jnp.zeros((), jnp.int32), start, jnp.sum(function(start) ** 2), one, one > 0)
+    return lax.while_loop(unfinished, step, search).y

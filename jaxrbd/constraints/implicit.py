@@ -85,11 +85,11 @@ def constrained_dynamics(
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
     tau = arguments.velocity(model, tau, "tau")
     rate = arguments.NOT_NEGATIVE.or_nan(arguments.number(model, stabilisation, "stabilisation"))
-    each = _rows(model, q, v, constraints)
-    rows = _stacked(model, each)
+    blocks = _rows(model, q, v, constraints)
+    rows = _stacked(model, blocks)
     k = -rows.bias - 2 * rate * matmul(rows.K, v) - rate * rate * rows.position
     a, *by_row = _constrain(model, q, tau - bias_force(model, q, v, f_ext), rows, k)
-    return ConstrainedDynamics(a, *(_split(x, each) for x in by_row))
+    return ConstrainedDynamics(a, *(_split(x, blocks) for x in by_row))
 
 
 @arguments.compiled(checks={"restitution": arguments.FRACTION})
@@ -110,11 +110,11 @@ def impact(
     """
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
     e = arguments.FRACTION.or_nan(arguments.number(model, restitution, "restitution"))
-    each = _rows(model, q, jnp.zeros_like(v), constraints)
-    rows = _stacked(model, each)
+    blocks = _rows(model, q, jnp.zeros_like(v), constraints)
+    rows = _stacked(model, blocks)
     k = -(1 + e) * matmul(rows.K, v)
     change, *by_row = _constrain(model, q, jnp.zeros_like(v), rows, k)
-    return Impact(v + change, *(_split(x, each) for x in by_row))
+    return Impact(v + change, *(_split(x, blocks) for x in by_row))
 
 
 @arguments.compiled
@@ -189,14 +189,14 @@ def _rows(
     kinematics = forward_kinematics(model, q)
     motion = BodyMotion(kinematics, v, *body_motions(model, kinematics, v, jnp.zeros_like(v)))
     rows: dict[int, ConstraintRows] = {}
-    alike: dict[Any, list[tuple[int, FrameConstraint]]] = {}
+    kinds: dict[Any, list[tuple[int, FrameConstraint]]] = {}
     for i, constraint in enumerate(constraints):
         if isinstance(constraint, FrameConstraint):
-            alike.setdefault(kind_of(constraint), []).append((i, constraint))
+            kinds.setdefault(kind_of(constraint), []).append((i, constraint))
         else:
             rows[i] = _with_terms(constraint.rows(model, motion))
-    for places, of_one_kind in (zip(*pairs) for pairs in alike.values()):
-        rows |= zip(places, rows_of_one_kind(model, motion, of_one_kind))
+    for places, same_kind in (zip(*pairs) for pairs in kinds.values()):
+        rows |= zip(places, rows_of_one_kind(model, motion, same_kind))
     return [rows[i] for i in range(len(constraints))]
 
 
@@ -207,15 +207,15 @@ def _with_terms(rows: ConstraintRows) -> ConstraintRows:
     return rows._replace(K_terms=jnp.broadcast_to(largest, rows.K.shape))
 
 
-def _stacked(model: Model, each: list[ConstraintRows]) -> ConstraintRows:
+def _stacked(model: Model, blocks: list[ConstraintRows]) -> ConstraintRows:
     shapes = ((0,), (0, model.nv), (0,), (0, model.nv))
     none = ConstraintRows(*(jnp.zeros(shape, model.dtype) for shape in shapes))
-    return jax.tree.map(lambda *x: jnp.concatenate(x), none, *each)
+    return jax.tree.map(lambda *x: jnp.concatenate(x), none, *blocks)
 
 
-def _split(x: Array, each: list[ConstraintRows]) -> tuple[Array, ...]:
+def _split(x: Array, blocks: list[ConstraintRows]) -> tuple[Array, ...]:
     parts, start = [], 0
-    for rows in each:
+    for rows in blocks:
         parts.append(x[start : start + len(rows.bias)])
         start += len(rows.bias)
     return tuple(parts)

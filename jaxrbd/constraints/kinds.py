@@ -134,8 +134,8 @@ class Nonholonomic(Constraint):
         q, v = motion.kinematics.q, motion.v
 
         def rate(t):
-            there = self._matrix(model, integrate(model, q, t * v))
-            return matmul(there, v)
+            K = self._matrix(model, integrate(model, q, t * v))
+            return matmul(K, v)
 
         bias = jax.jvp(rate, (jnp.zeros((), model.dtype),), (jnp.ones((), model.dtype),))[1]
         return ConstraintRows(self.position(model, q), self._matrix(model, q), bias)

@@ -105,8 +105,8 @@ def maximal_dynamics(
         p = p - transform_force(X, arguments.wrenches(model, f_ext))
 
     size = 6 * model.nb
-    each = np.arange(model.nb)
-    mass = jnp.zeros((model.nb, 6, model.nb, 6), model.dtype).at[each, :, each].set(I)
+    bodies = np.arange(model.nb)
+    mass = jnp.zeros((model.nb, 6, model.nb, 6), model.dtype).at[bodies, :, bodies].set(I)
     active, constraint = T_a.on_bodies.reshape(-1, size), T.on_bodies.reshape(-1, size)
     # The rotors' inertia resists the joints' accelerations, T_a a_J + dT_a/dt v_J.
     rotors = matmul(active.T, model.armature[:, None] * active)
@@ -146,10 +146,10 @@ def _joint_rows(model: Model, q: Array, v: Array, X: Pose, V: Array) -> tuple[_R
     def subspaces(q):
         """T and T_a of all joints, in their bodies' frames."""
         S = [S for _, S in subspaces_by_kind(model, q)]
-        each = [jax.vmap(_complete)(S) for S in S]
+        completed = [jax.vmap(_complete)(S) for S in S]
         return [
-            merge_rows([_flat(getattr(s, name)) for s in each], at, (6,), model.dtype)
-            for name, at in (("T", constraint_rows), ("T_a", active_rows))
+            merge_rows([_flat(getattr(s, name)) for s in completed], places, (6,), model.dtype)
+            for name, places in (("T", constraint_rows), ("T_a", active_rows))
         ]
 
     groups = [group for group, _ in subspaces_by_kind(model, q)]
@@ -159,17 +159,17 @@ def _joint_rows(model: Model, q: Array, v: Array, X: Pose, V: Array) -> tuple[_R
     constraint_rows = [
         (start[group.bodies][:, None] + np.arange(6 - group.joint.nv)).ravel() for group in groups
     ]
-    own, own_rates = jax.jvp(subspaces, (q,), (coordinate_rates(model, v),))
+    subspace_rows, subspace_rates = jax.jvp(subspaces, (q,), (coordinate_rates(model, v),))
     joins = np.eye(model.nb)
     for body, parent in enumerate(model.topology.parents):
         joins[body, parent] -= parent >= 0
     joins = jnp.asarray(joins, model.dtype)
     v_J = matmul(joins, V)
     found = []
-    for rows, rates, numbers in zip(own, own_rates, (6 - widths, widths)):
+    for rows, rates, numbers in zip(subspace_rows, subspace_rates, (6 - widths, widths)):
         body = np.repeat(np.arange(model.nb), numbers)
-        at = jax.tree.map(lambda x: x[body], X)
-        rows, rates = transform_force(at, rows), transform_force(at, rates)
+        X_joint = jax.tree.map(lambda x: x[body], X)
+        rows, rates = transform_force(X_joint, rows), transform_force(X_joint, rates)
         rates = rates + cross_force(V[body], rows)
         on_bodies = joins[body][..., None] * rows[:, None]
         found.append(_Rows(rows, body, on_bodies, jnp.sum(rates * v_J[body], axis=-1)))

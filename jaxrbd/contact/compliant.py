@@ -54,24 +54,24 @@ def contact_force(model: Model, scene: Scene, q: ArrayLike, v: ArrayLike) -> Con
     unknown frame.
     """
     kinematics = forward_kinematics(model, q)
-    at = contact_points(model, scene, kinematics, v)
+    points = contact_points(model, scene, kinematics, v)
     scene = scene.astype(model.dtype)
     material = scene.material
-    depth = jnp.maximum(-at.distance, 0)
-    damping = -jnp.sum(at.gradient * at.velocity, axis=-1) * material.dissipation
+    depth = jnp.maximum(-points.distance, 0)
+    damping = -jnp.sum(points.gradient * points.velocity, axis=-1) * material.dissipation
     push = depth**2 * material.stiffness * (damping + jnp.sqrt(1 + damping**2))
 
-    normal = at.normal
-    normal_force = push * jnp.sum(normal * at.gradient, axis=-1)
-    slip = tangential(normal, at.velocity)
+    normal = points.normal
+    normal_force = push * jnp.sum(normal * points.gradient, axis=-1)
+    slip = tangential(normal, points.velocity)
     speed = jnp.sqrt(jnp.sum(slip * slip, axis=-1) + material.slip_speed**2)
     friction = -(normal_force * material.friction / speed)[:, None] * slip
 
     bodies = scene.bodies(model)
-    f = inverse_rotate(kinematics.X_WB.R[bodies], push[:, None] * at.gradient + friction)
-    wrenches = jnp.concatenate([f, cross(at.arm, f)], axis=-1)
+    f = inverse_rotate(kinematics.X_WB.R[bodies], push[:, None] * points.gradient + friction)
+    wrenches = jnp.concatenate([f, cross(points.arm, f)], axis=-1)
     f_ext = jnp.zeros((model.nb, 6), model.dtype).at[bodies].add(wrenches)
-    return ContactForce(f_ext, at.distance, normal_force, friction)
+    return ContactForce(f_ext, points.distance, normal_force, friction)
 
 
 @arguments.compiled
@@ -82,6 +82,6 @@ def contact_energy(model: Model, scene: Scene, q: ArrayLike | Kinematics) -> Flo
     rest; the rest of that force takes energy. Raises ArgumentError on a wrong shape or dtype, or an
     unknown frame.
     """
-    at = contact_points(model, scene, q, jnp.zeros(arguments.robot(model).nv, model.dtype))
+    points = contact_points(model, scene, q, jnp.zeros(arguments.robot(model).nv, model.dtype))
     stiffness = arguments.number(model, scene.material.stiffness, "stiffness")
-    return stiffness * jnp.sum(jnp.maximum(-at.distance, 0) ** 3) / 3
+    return stiffness * jnp.sum(jnp.maximum(-points.distance, 0) ** 3) / 3

@@ -113,11 +113,11 @@ def contact_step(
     recovery = arguments.NOT_NEGATIVE.or_nan(arguments.number(model, recovery, "recovery"))
     dt = jnp.where(jnp.isnan(recovery), recovery, dt)  # it counts also where nothing touches
     kinematics = forward_kinematics(model, q)
-    at = contact_points(model, scene, kinematics, v)
-    normal, length = at.normal, jnp.sqrt(jnp.sum(at.gradient**2, axis=-1))
+    points = contact_points(model, scene, kinematics, v)
+    normal, length = points.normal, jnp.sqrt(jnp.sum(points.gradient**2, axis=-1))
     mu = arguments.number(model, scene.material.friction, "friction")
 
-    J = _jacobian(model, scene, kinematics, at.arm)
+    J = _jacobian(model, scene, kinematics, points.arm)
     M = crba(model, kinematics)
     force = tau - bias_force(model, q, v, f_ext)
     columns = jnp.concatenate([force[:, None], J.reshape(-1, model.nv).T], axis=1)
@@ -127,8 +127,8 @@ def contact_step(
     # A point on the axis of its only joint cannot move, and no impulse on it does anything.
     moves = mobility > 0
     conductance = jnp.where(moves, 1 / (regularisation * jnp.where(moves, mobility, 1)), 0)
-    slack = jnp.where(at.distance < 0, dt + recovery, dt)
-    target = (-at.distance / (length * slack))[:, None] * normal
+    slack = jnp.where(points.distance < 0, dt + recovery, dt)
+    target = (-points.distance / (length * slack))[:, None] * normal
     problem = _Problem(M, free, J, normal, conductance, target, mu)
 
     def solve_tangent(linear, b):
@@ -138,7 +138,7 @@ def contact_step(
         problem.gradient, v, lambda _, v: _minimum(problem, v), solve_tangent, has_aux=True
     )
     impulse = problem.impulses(matmul(J, v_next))
-    return ContactStep(integrate(model, q, dt * v_next), v_next, at.distance, impulse, residual)
+    return ContactStep(integrate(model, q, dt * v_next), v_next, points.distance, impulse, residual)
 
 
 class _Problem(NamedTuple):

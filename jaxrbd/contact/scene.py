@@ -82,10 +82,10 @@ class Height(Ground):
         self.height = as_module(height)
 
     def distance(self, x):
-        h, slope = jax.value_and_grad(self._at)(x[:2])
+        h, slope = jax.value_and_grad(self._checked_height)(x[:2])
         return (x[2] - h) / jnp.sqrt(1 + jnp.sum(slope * slope))
 
-    def _at(self, xy: Array) -> Array:
+    def _checked_height(self, xy: Array) -> Array:
         h = jnp.asarray(self.height(xy))
         if h.shape != () or h.dtype != xy.dtype:
             raise ArgumentError(
@@ -163,9 +163,9 @@ class Scene(eqx.Module):
             raise ArgumentError(f"frames is {frames!r}, expected a sequence of frames")
         self.frames = tuple(frames)
         n = len(self.frames)
-        each = np.ndim(radii) > 0
-        self.radii = _numbers(radii, "radii", (n,) if each else ())
-        if not each:
+        per_sphere = np.ndim(radii) > 0
+        self.radii = _numbers(radii, "radii", (n,) if per_sphere else ())
+        if not per_sphere:
             self.radii = self.radii * np.ones(n, self.radii.dtype)
         self.offsets = _numbers(np.zeros((n, 3)) if offsets is None else offsets, "offsets", (n, 3))
         ground = Plane() if ground is None else ground
@@ -185,8 +185,8 @@ class Scene(eqx.Module):
 
     def centres(self, model: Model) -> Float[Array, "n 3"]:
         """The centres in the bodies' frames, in m."""
-        at = self._indices(model)
-        X_BF = jax.tree.map(lambda x: x[at], model.frame_pose)
+        indices = self._indices(model)
+        X_BF = jax.tree.map(lambda x: x[indices], model.frame_pose)
         return transform_point(X_BF, jnp.asarray(self.offsets, model.dtype))
 
     def astype(self, dtype: DTypeLike) -> Scene:
@@ -250,7 +250,7 @@ def contact_points(
 
 def cross(a: Float[Array, "... 3"], b: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
     """`a x b`."""
-    return Vec3.of(a).cross(Vec3.of(b)).array()
+    return Vec3.from_array(a).cross(Vec3.from_array(b)).array()
 
 
 def tangential(normal: Float[Array, "... 3"], x: Float[Array, "... 3"]) -> Float[Array, "... 3"]:

@@ -342,11 +342,11 @@ class Wrench(_Additive, _Spatial):
     _noun: ClassVar[str] = "wrench"
 
     @classmethod
-    def of_force(cls, force: FreeVector, at: Point) -> Wrench:
+    def from_force(cls, force: FreeVector, point: Point) -> Wrench:
         """The wrench `[f; r x f]` of one force with its point of application."""
-        require_types("of_force", (force, FreeVector), (at, Point))
-        require_one_frame("of_force", force, at)
-        moment = jnp.cross(at.array, force.array)
+        require_types("from_force", (force, FreeVector), (point, Point))
+        require_one_frame("from_force", force, point)
+        moment = jnp.cross(point.array, force.array)
         return cls(jnp.concatenate([force.array, moment]), frame=force.frame)
 
     def _moved(self, X):

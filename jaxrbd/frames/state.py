@@ -92,7 +92,7 @@ class State(eqx.Module):
         a = jnp.zeros_like(v) if a is None else arguments.velocity(model, a, "a")
         self.model = model
         self.kinematics = forward_kinematics(model, q)
-        self.placement, self.V, self.A = _of_frames(model, self.kinematics, v, a)
+        self.placement, self.V, self.A = _frame_motions(model, self.kinematics, v, a)
 
     @property
     def X(self) -> Pose:
@@ -163,8 +163,8 @@ class State(eqx.Module):
         roots = root_positions(self.model, self.kinematics)
         at_bodies = RootedPose(root_centred(self.kinematics), roots)
         X_FB = relative_pose(self._pose(frame), at_bodies)
-        of_bodies = transform_force(X_FB, apply_inertia(self.model.inertia, V))
-        return Momentum(jnp.sum(of_bodies, axis=0), frame=frame)
+        momenta = transform_force(X_FB, apply_inertia(self.model.inertia, V))
+        return Momentum(jnp.sum(momenta, axis=0), frame=frame)
 
     def momentum_matrix(self, frame: str = WORLD) -> MomentumMatrix:
         """The A (6, nv) with `A @ v == momentum(frame)`."""
@@ -218,7 +218,7 @@ class State(eqx.Module):
 
 
 @jax.jit
-def _of_frames(model: Model, kinematics: Kinematics, v: Array, a: Array):
+def _frame_motions(model: Model, kinematics: Kinematics, v: Array, a: Array):
     """Poses, velocities and accelerations of all frames, the world last; see `State`."""
     world = identity_pose(model.dtype)
 
@@ -229,10 +229,10 @@ def _of_frames(model: Model, kinematics: Kinematics, v: Array, a: Array):
     roots = jnp.concatenate([root_positions(model, kinematics), world.p[None]])
     bodies = np.array([*model.frame_bodies, -1])  # -1 is the world, and the last row
 
-    def of_frames(motions: Array) -> Array:
+    def in_frames(motions: Array) -> Array:
         still = jnp.zeros((1, 6), model.dtype)
         return inverse_transform_motion(X_BF, jnp.concatenate([motions, still])[bodies])
 
     V, A = body_motions(model, kinematics, v, a)
     X_RF = compose(jax.tree.map(lambda x: x[bodies], X_RB), X_BF)
-    return RootedPose(X_RF, roots[bodies]), of_frames(V), of_frames(A)
+    return RootedPose(X_RF, roots[bodies]), in_frames(V), in_frames(A)

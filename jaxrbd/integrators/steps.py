@@ -104,11 +104,11 @@ def variational_midpoint(
     def middle(x, dz):
         """The momentum of the middle, its rate, and what z gains in the step."""
         v = x / dt
-        along = (dt / 2,), (jnp.ones_like(dt),)
-        at, at_rate = jax.jvp(lambda time: integrate(model, q, time * v), *along)
-        a, z_rate = rates(model, dynamics, at, v, _add(z, 0.5, dz))
+        times = (dt / 2,), (jnp.ones_like(dt),)
+        q_middle, q_rate = jax.jvp(lambda time: integrate(model, q, time * v), *times)
+        a, z_rate = rates(model, dynamics, q_middle, v, _add(z, 0.5, dz))
         momentum = functools.partial(mass_matrix_product, model)
-        return *jax.jvp(momentum, (at, v), (at_rate, a)), _scale(dt, z_rate)
+        return *jax.jvp(momentum, (q_middle, v), (q_rate, a)), _scale(dt, z_rate)
 
     p = mass_matrix_product(model, q, v)
     as_step = lax.stop_gradient(dt * minverse(model, q))  # about the inverse of the slope in x
