@@ -40,10 +40,27 @@ from ._math.components import (
 
 
 class Pose(NamedTuple):
-    """A rigid placement: rotation `R` (..., 3, 3) and position `p` (..., 3) in metres."""
+    """A pose `X_AB` of frame B in frame A: rotation `R` (..., 3, 3), position `p` (..., 3) in m.
+
+    `X_AB @ X_BC` is `compose(X_AB, X_BC)`, `X_AB.inverse()` is `inverse(X_AB)` and `X_AB.matrix` is
+    `pose_matrix(X_AB)`.
+    """
 
     R: Float[Array, "... 3 3"]
     p: Float[Array, "... 3"]
+
+    def __matmul__(self, X_BC: Pose) -> Pose:
+        """The pose `X_AC` of C in A: the function `compose`."""
+        return compose(self, X_BC) if isinstance(X_BC, Pose) else NotImplemented
+
+    def inverse(self) -> Pose:
+        """The pose `X_BA` of A in B: the function `inverse`."""
+        return inverse(self)
+
+    @property
+    def matrix(self) -> Float[Array, "... 4 4"]:
+        """The homogeneous matrix `[[R, p], [0, 1]]` (..., 4, 4): the function `pose_matrix`."""
+        return pose_matrix(self)
 
 
 def identity_pose(dtype: DTypeLike | None = None) -> Pose:
