@@ -8,6 +8,7 @@ quantities of a robot.
 
 from .operations import (
     center_of_mass,
+    cross,
     dot,
     exp,
     kinetic_energy,
@@ -29,6 +30,7 @@ from .quantities import (
     Transform,
     Twist,
     Wrench,
+    check,
     transform,
 )
 from .state import WORLD, State
@@ -49,10 +51,12 @@ __all__ = [
     "Transform",
     "Twist",
     "Wrench",
-    # change of frame
+    # checks and changes of frame
+    "check",
     "transform",
     # what is computed from them
     "center_of_mass",
+    "cross",
     "dot",
     "exp",
     "kinetic_energy",

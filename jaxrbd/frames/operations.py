@@ -6,6 +6,8 @@ argument is of another type. That a base is inertial is the caller's word: label
 
 from __future__ import annotations
 
+from typing import overload
+
 import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
@@ -13,6 +15,7 @@ from jaxtyping import Float
 from .. import se3, spatial
 from .quantities import (
     FreeVector,
+    Momentum,
     Point,
     SpatialAcceleration,
     SpatialInertia,
@@ -44,6 +47,43 @@ def dot(wrench: Wrench, twist: Twist) -> Float[Array, ""]:
     require_types("dot", (wrench, Wrench), (twist, Twist))
     require_one_frame("dot", wrench, twist)
     return jnp.sum(wrench.array * twist.array)
+
+
+@overload
+def cross(x: Twist, y: Twist) -> SpatialAcceleration: ...
+
+
+@overload
+def cross(x: Twist, y: Momentum) -> Wrench: ...
+
+
+@overload
+def cross(x: FreeVector, y: FreeVector) -> FreeVector: ...
+
+
+def cross(
+    x: Twist | FreeVector, y: Twist | Momentum | FreeVector
+) -> SpatialAcceleration | Wrench | FreeVector:
+    """The cross product of two quantities that are expressed in one frame.
+
+    - of twists, `T x U`: the rate of the twist U where it moves with the twist T, as a spatial
+      acceleration of U's body relative to U's base;
+    - of a twist and a momentum, `T x* h`: the rate of the momentum where it moves with T, a wrench;
+    - of free vectors, `a x b`.
+
+    Source: SE(3) sheet of Pinocchio, section 6.
+    """
+    if not isinstance(x, Twist) or isinstance(y, FreeVector):
+        require_types("cross", (x, FreeVector), (y, FreeVector))
+        require_one_frame("cross", x, y)
+        return FreeVector(jnp.cross(x.array, y.array), frame=x.frame)
+    if isinstance(y, Momentum):
+        require_one_frame("cross", x, y)
+        return Wrench(spatial.cross_force(x.array, y.array), frame=x.frame)
+    require_types("cross", (y, Twist))
+    require_one_frame("cross", x, y)
+    rate = spatial.cross_motion(x.array, y.array)
+    return SpatialAcceleration(rate, body=y.body, base=y.base, frame=y.frame)
 
 
 def newton_euler(

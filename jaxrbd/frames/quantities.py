@@ -61,6 +61,29 @@ def require_one_frame(operation: str, x: Any, y: Any) -> None:
     require(x.frame == y.frame, operation, "both in one frame", x, y)
 
 
+def check(frame: Quantity | str, *allowed: Quantity | str) -> None:
+    """Raise FrameError, which names all of the frames, unless `frame` is one of those allowed.
+
+    Each argument is a frame or a labelled quantity. A quantity stands for the frame in which it is
+    expressed. The check is made in Python, so a compiled program contains nothing of it. Raises
+    ArgumentError where an argument is no frame, or no frame is allowed.
+    Source: the macro @framecheck of RigidBodyDynamics.jl.
+    """
+    if not allowed:
+        raise ArgumentError("check: no frame is allowed, expected at least one")
+    if _frame(frame) not in [_frame(x) for x in allowed]:
+        found, *expected = (_described(x) for x in (frame, *allowed))
+        raise FrameError(f"check: {found}: expected {' or '.join(expected)}")
+
+
+def _frame(x: Quantity | str) -> Frame:
+    return x.frame if isinstance(x, Quantity) else label(x)
+
+
+def _described(x: Quantity | str) -> str:
+    return x.described if isinstance(x, Quantity) else f'"{x}"'
+
+
 def require_types(operation: str, *pairs: tuple[Any, type]) -> None:
     """Raise ArgumentError unless each argument is of its type."""
     for x, kind in pairs:
@@ -128,7 +151,11 @@ class Quantity(eqx.Module):
 
 
 class _Linear(Quantity):
-    """What may be multiplied by a number."""
+    """Quantities that may be multiplied by a number, and that `sum` adds."""
+
+    def __radd__(self, other):
+        """`0 + x`, with which `sum` starts."""
+        return self if type(other) is int and other == 0 else NotImplemented
 
     def __mul__(self, s):
         return dataclasses.replace(self, array=s * self.array) if _scalar(s) else NotImplemented
@@ -284,6 +311,24 @@ class SpatialInertia(_Additive):
 
     array: Float[Array, "10"] = eqx.field(converter=_numbers("spatial inertia", "10"))
     _noun: ClassVar[str] = "spatial inertia"
+
+    @classmethod
+    def from_mass(
+        cls, mass: ArrayLike, center_of_mass: Point, moment: ArrayLike, *, frame: str
+    ) -> SpatialInertia:
+        """The spatial inertia of a body from its mass, centre of mass and rotational inertia.
+
+        `mass` () in kg; `center_of_mass`, a point expressed in `frame`; `moment` (3, 3), symmetric,
+        in kg m^2: the rotational inertia about the centre of mass, in the axes of `frame`. Raises
+        FrameError where the point is expressed in another frame.
+        """
+        require_types("from_mass", (center_of_mass, Point))
+        expected = f'it expressed in "{label(frame)}"'
+        require(center_of_mass.frame == frame, "from_mass", expected, center_of_mass)
+        com = center_of_mass.array
+        mass = _numbers("mass", "")(jnp.asarray(mass, com.dtype))
+        moment = _numbers("moment", "3 3")(jnp.asarray(moment, com.dtype))
+        return cls(spatial.inertia_from_com(mass, com, moment), frame=frame)
 
     def __matmul__(self, twist):
         if not isinstance(twist, Twist):

@@ -39,6 +39,7 @@ from ..spatial import (
     transform_inertia,
     transform_motion,
 )
+from .operations import newton_euler
 from .quantities import (
     Frame,
     GeometricJacobian,
@@ -172,6 +173,16 @@ class State(eqx.Module):
         com = locate_center_of_mass(self.model, self.kinematics)
         X_FC = relative_pose(self._pose(frame), com)
         return MomentumMatrix(transform_force(X_FC, about_com.T).T, frame=frame)
+
+    def newton_euler(self, body: str, frame: str | None = None) -> Wrench:
+        """The sum of all wrenches on a moving body, gravity's included: `d(I T)/dt`.
+
+        The rate of the momentum of `body`, one of `model.body_names`, relative to the world. The
+        frame may be any frame of the robot, such as one that is welded to the body.
+        """
+        inertia, frame = self.inertia(body), body if frame is None else frame
+        A, T = self.relative_acceleration(body), self.relative_twist(body)
+        return self.transform(newton_euler(inertia, A, T), frame)
 
     def gravity_wrench(self, body: str, frame: str | None = None) -> Wrench:
         """Gravity's wrench on a moving body, one of `model.body_names`."""
