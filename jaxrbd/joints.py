@@ -29,7 +29,7 @@ from jaxtyping import Float, PRNGKeyArray
 from . import se3, so3
 from ._math import series as _series
 from ._math.components import Vec3, stack
-from ._math.linear import inverse_positive_definite
+from ._math.linear import einsum, inverse_positive_definite
 from .spatial import Pose, compose, inverse_transform_point, rotate, transform_point
 
 Parameter = Array | np.ndarray
@@ -129,14 +129,14 @@ def lie_operation(
         return jnp.zeros_like(w)
     if jax.tree.leaves(joint):
         S = joint.subspace()
-        gram = jnp.einsum("...ik,...jk->...ij", S, S, precision="highest")
+        gram = einsum("...ik,...jk->...ij", S, S)
         inverse = jnp.vectorize(inverse_positive_definite, signature="(n,n)->(n,n)")(gram)
-        inverse = jnp.einsum("...ij,...jk->...ki", inverse, S, precision="highest")
+        inverse = einsum("...ij,...jk->...ki", inverse, S)
     else:  # a kind without parameters: its subspace is a constant of the program
         constant = _constant_rows(type(joint))
         S, inverse = (jnp.asarray(x, w.dtype) for x in (constant, np.linalg.pinv(constant)))
-    Su, Sw = (jnp.einsum("...j,...ji->...i", x, S, precision="highest") for x in (u, w))
-    return jnp.einsum("...i,...ij->...j", operation(Su, Sw), inverse, precision="highest")
+    Su, Sw = (einsum("...j,...ji->...i", x, S) for x in (u, w))
+    return einsum("...i,...ij->...j", operation(Su, Sw), inverse)
 
 
 def subspace_rows(joint: Joint) -> np.ndarray:
@@ -437,8 +437,8 @@ def _body_velocity(motion: Callable[[Array], Pose], q: Array) -> Array:
     """The tangent map (6, n) of a pose: `[R^T dp; vee(R^T dR)]`."""
     R = motion(q).R
     dR, dp = jax.jacfwd(lambda q: tuple(motion(q)))(q)
-    turn = jnp.einsum("ki,kjn->ijn", R, dR, precision="highest")
-    linear = jnp.einsum("ki,kn->in", R, dp, precision="highest")
+    turn = einsum("ki,kjn->ijn", R, dR)
+    linear = einsum("ki,kn->in", R, dp)
     return jnp.concatenate([linear, jnp.stack([turn[2, 1], turn[0, 2], turn[1, 0]])])
 
 

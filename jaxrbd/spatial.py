@@ -117,6 +117,19 @@ def pose_from_matrix(H: Float[Array, "... 4 4"]) -> Pose:
     return Pose(H[..., :3, :3], H[..., :3, 3])
 
 
+# ---------------------------------------------------------------------- vectors with one part zero
+
+
+def from_linear(x: Float[Array, "... 3"]) -> Float[Array, "... 6"]:
+    """The spatial vector `[x; 0]` (..., 6) with the linear part x and no angular part."""
+    return jnp.concatenate([x, jnp.zeros_like(x)], axis=-1)
+
+
+def from_angular(x: Float[Array, "... 3"]) -> Float[Array, "... 6"]:
+    """The spatial vector `[0; x]` (..., 6) with the angular part x and no linear part."""
+    return jnp.concatenate([jnp.zeros_like(x), x], axis=-1)
+
+
 # --------------------------------------------------------------------------------------- motion
 
 

@@ -139,6 +139,14 @@ def test_a_pose_composes_with_poses_alone(other):
         spatial.identity_pose() @ other
 
 
+def test_vectors_with_one_part_zero(vectors):
+    x = vectors[0]
+    linear, angular = spatial.from_linear(x[:, :3]), spatial.from_angular(x[:, 3:])
+    close(linear + angular, x, 0)
+    close(linear[:, 3:], jnp.zeros((N, 3)), 0)
+    close(angular[:, :3], jnp.zeros((N, 3)), 0)
+
+
 def test_points(poses, rng):
     x = jnp.array(rng.normal(size=(N, 3)))
     H = spatial.pose_matrix(poses[0])

@@ -14,8 +14,13 @@ from jaxtyping import Float
 
 
 def matmul(a: Array, b: Array) -> Array:
-    """The product `a @ b` of matrices or vectors in the dtype's own precision, on GPUs too."""
+    """The product `a @ b` of arrays in the full precision of the dtype, on GPUs too."""
     return jnp.matmul(a, b, precision="highest")
+
+
+def einsum(subscripts: str, *operands: Array) -> Array:
+    """`jnp.einsum` in the full precision of the dtype, on GPUs too."""
+    return jnp.einsum(subscripts, *operands, precision="highest")
 
 
 def complement(S: Float[Array, "n m"]) -> Float[Array, "m_n m"]:

@@ -30,6 +30,7 @@ from ..model.joint_space import active_dissipative_force, coordinate_rates, subs
 from ..spatial import (
     Pose,
     cross_force,
+    from_linear,
     gyroscopic_force,
     inertia_matrix,
     inverse_transform_force,
@@ -99,7 +100,7 @@ def maximal_dynamics(
     T, T_a = _joint_rows(model, q, v, X, V)
 
     I = inertia_matrix(transform_inertia(X, model.inertia))
-    gravity = jnp.concatenate([model.gravity, jnp.zeros_like(model.gravity)])
+    gravity = from_linear(model.gravity)
     p = gyroscopic_force(transform_inertia(X, model.inertia), V) - matmul(I, gravity)
     if f_ext is not None:
         p = p - transform_force(X, arguments.wrenches(model, f_ext))

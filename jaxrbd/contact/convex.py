@@ -25,7 +25,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from .._math.linear import matmul, solve_positive_definite
+from .._math.linear import einsum, matmul, solve_positive_definite
 from ..algorithms.common_frame import dof_columns
 from ..algorithms.crba import crba
 from ..algorithms.kinematics import Kinematics, forward_kinematics, root_centred
@@ -183,7 +183,7 @@ class _Problem(NamedTuple):
         return fractions * linear + fractions**2 * quadratic + contacts
 
     def _joint_impulse(self, impulse: Array) -> Array:
-        return jnp.einsum("nij,ni->j", self.J, impulse, precision="highest")
+        return einsum("nij,ni->j", self.J, impulse)
 
 
 def _on_cone(y: Array, normal: Array, mu: Array) -> Array:

@@ -13,6 +13,7 @@ from jax import Array
 from jaxtyping import Float
 
 from .. import se3, spatial
+from .._math.linear import matmul
 from .quantities import (
     FreeVector,
     Momentum,
@@ -162,7 +163,7 @@ def log_with_time_derivative(t: Transform, twist: Twist) -> tuple[Twist, Spatial
     xi = log(t)
     in_body = twist.frame == twist.body
     inverse = se3.right_jacobian_inverse if in_body else se3.left_jacobian_inverse
-    rate = jnp.matmul(inverse(xi.array), twist.array, precision="highest")
+    rate = matmul(inverse(xi.array), twist.array)
     return xi, SpatialAcceleration(rate, body=xi.body, base=xi.base, frame=xi.frame)
 
 

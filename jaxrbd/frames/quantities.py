@@ -24,6 +24,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from .. import spatial
+from .._math.linear import matmul
 from ..errors import ArgumentError, FrameError
 from ..spatial import Pose
 
@@ -432,7 +433,7 @@ def _times_velocity(matrix: GeometricJacobian | MomentumMatrix, v: ArrayLike) ->
     v, nv = jnp.asarray(v), matrix.array.shape[1]
     if v.shape != (nv,):
         raise ArgumentError(f"{matrix.described}: v has shape {v.shape}, expected ({nv},)")
-    return jnp.matmul(matrix.array, v, precision="highest")
+    return matmul(matrix.array, v)
 
 
 # ---------------------------------------------------------------------------------- change of frame

@@ -32,6 +32,7 @@ from ..spatial import (
     apply_inertia,
     compose,
     cross_motion,
+    from_linear,
     identity_pose,
     inverse_rotate,
     inverse_transform_motion,
@@ -188,8 +189,7 @@ class State(eqx.Module):
         """Gravity's wrench on a moving body, one of `model.body_names`."""
         inertia = self.inertia(body, frame)
         g = inverse_rotate(self._pose(inertia.frame).X_RF.R, self.model.gravity)
-        falling = jnp.concatenate([g, jnp.zeros_like(g)])
-        return Wrench(apply_inertia(inertia.array, falling), frame=inertia.frame)
+        return Wrench(apply_inertia(inertia.array, from_linear(g)), frame=inertia.frame)
 
     def external_force(self, wrench: Wrench, body: str) -> Float[Array, "nb 6"]:
         """The `f_ext` (nb, 6) for `rnea` and others of a wrench on a body; add several for several.

@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 from jaxtyping import PyTree
 
 from .. import se3
-from .._math.linear import matmul
+from .._math.linear import einsum, matmul
 from .._math.root import find_root
 from ..algorithms.crba import mass_matrix_product, minverse
 from ..algorithms.forward_dynamics import solve_mass_matrix
@@ -131,7 +131,7 @@ def _to_middle(model: Model, y: Array, p: Array) -> Array:
     """`J(y)^T p`, with J the left Jacobian of the exponential on the configuration manifold."""
 
     def less_one(xi, m):
-        return jnp.einsum("...ij,...j->...i", se3.left_jacobian(xi), m, precision="highest") - m
+        return einsum("...ij,...j->...i", se3.left_jacobian(xi), m) - m
 
     (change,) = jax.linear_transpose(lambda w: lie_operation(model, less_one, y, w), p)(p)
     return p + change

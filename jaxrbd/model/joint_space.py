@@ -28,6 +28,7 @@ from jax import Array
 from jaxtyping import Float
 
 from .._math.components import halves
+from .._math.linear import einsum
 from .._math.rows import merge_rows, take_rows
 from ..joints import Custom
 from ..spatial import Pose, transform_motion
@@ -188,7 +189,7 @@ def independent_force(
             if not isinstance(group.joint, Custom):
                 return own
             tangent = group.joint.tangent(coordinates[group.index["q"]])
-            return jnp.einsum("nij,nj...->ni...", tangent, own, precision="highest")
+            return einsum("nij,nj...->ni...", tangent, own)
 
         rows = _merge_groups(model, along_joints, "v", rows.shape[1:])
     return rows if model.coupling is None else model.coupling.force(q, rows)
