@@ -1,17 +1,18 @@
-"""Spatial vector algebra on stacked arrays; the conventions of the package, said once.
+"""Spatial vector algebra on stacked arrays, and the conventions of the package.
 
-- A spatial vector is `(..., 6)`: `[linear; angular]`. A motion's linear part is the velocity of
-  the body point at the frame's origin; a force's angular part is the moment about it.
-- A pose `X_AB = (R_AB, p_AB)` takes coordinates in B to coordinates in A: `x_A = R x_B + p`. The
-  names are read as in Drake's monogram notation, so that adjacent frames cancel:
-  `compose(X_AB, X_BC)` is `X_AC`.
+- A spatial vector is `(..., 6)`: `[linear; angular]`. The linear part of a spatial velocity is the
+  velocity of the body point at the frame's origin. The angular part of a spatial force is its
+  moment about that origin.
+- A pose `X_AB = (R_AB, p_AB)` maps coordinates in B to coordinates in A: `x_A = R x_B + p`. Names
+  follow Drake's monogram notation, in which adjacent frames cancel: `compose(X_AB, X_BC)` is
+  `X_AC`.
 - An inertia is `(..., 10)`: `[m, m c, Ixx, Ixy, Iyy, Ixz, Iyz, Izz]`, with c the centre of mass
-  and I the rotational inertia about the frame's *origin* (not the centre of mass). Inertias of
-  one frame add as arrays, and no operator divides by mass.
+  and I the rotational inertia about the frame's *origin* (not the centre of mass). Inertias in
+  one frame add as arrays. No operator divides by the mass.
 
-Every function broadcasts over leading axes and keeps its operands' dtype. SI units. The sources
-are Mansard's SE(3) sheet of Pinocchio and Featherstone's chapter 2, whose order is angular-first:
-see the converters at the end.
+Every function broadcasts over leading axes and keeps the dtype of its operands. SI units. Sources:
+Mansard's SE(3) sheet of Pinocchio; Featherstone, chapter 2, whose order is angular-first. The last
+section of this module converts between the two orders.
 """
 
 from __future__ import annotations
@@ -74,13 +75,13 @@ def compose(X_AB: Pose, X_BC: Pose) -> Pose:
 
 
 def inverse(X_AB: Pose) -> Pose:
-    """Pose `X_BA`, of A in B. Source: SE(3) sheet, section 1."""
+    """Pose `X_BA` of A in B. Source: SE(3) sheet, section 1."""
     R_BA = Mat3.from_array(X_AB.R).T
     return Pose(R_BA.array(), (-(R_BA @ Vec3.from_array(X_AB.p))).array())
 
 
 def inverse_compose(X_AB: Pose, X_AC: Pose) -> Pose:
-    """Pose `X_BC = X_AB^-1 X_AC`, of C in B. Source: SE(3) sheet, section 2."""
+    """Pose `X_BC = X_AB^-1 X_AC` of C in B. Source: SE(3) sheet, section 2."""
     R_BA = jnp.swapaxes(X_AB.R, -1, -2)
     return Pose(small_product(R_BA, X_AC.R), inverse_transform_point(X_AB, X_AC.p))
 
@@ -113,7 +114,7 @@ def pose_matrix(X: Pose) -> Float[Array, "... 4 4"]:
 
 
 def pose_from_matrix(H: Float[Array, "... 4 4"]) -> Pose:
-    """The pose of a homogeneous matrix; its last row is taken to be (0, 0, 0, 1)."""
+    """The pose of a homogeneous matrix, whose last row must be (0, 0, 0, 1)."""
     return Pose(H[..., :3, :3], H[..., :3, 3])
 
 
@@ -157,7 +158,7 @@ def inverse_transform_motion(X_AB: Pose, m_A: Float[Array, "... 6"]) -> Float[Ar
 
 
 def cross_motion(v: Float[Array, "... 6"], m: Float[Array, "... 6"]) -> Float[Array, "... 6"]:
-    """Motion-motion product `v x m`: the rate of a motion vector m that moves with velocity v.
+    """Cross product `v x m` (..., 6): the rate of a motion vector m that moves with velocity v.
 
     Source: SE(3) sheet, section 6; Featherstone (2.31) with the halves exchanged.
     """
@@ -192,7 +193,7 @@ def inverse_transform_force(X_AB: Pose, f_A: Float[Array, "... 6"]) -> Float[Arr
 
 
 def cross_force(v: Float[Array, "... 6"], f: Float[Array, "... 6"]) -> Float[Array, "... 6"]:
-    """Motion-force product `v x* f`: the rate of a force vector f that moves with velocity v.
+    """Cross product `v x* f` (..., 6): the rate of a force vector f that moves with velocity v.
 
     Source: SE(3) sheet, section 6; Featherstone (2.32) with the halves exchanged.
     """
@@ -206,10 +207,11 @@ def cross_force(v: Float[Array, "... 6"], f: Float[Array, "... 6"]) -> Float[Arr
 def inertia_from_com(
     mass: Float[Array, "..."], com: Float[Array, "... 3"], I_com: Float[Array, "... 3 3"]
 ) -> Float[Array, "... 10"]:
-    """Inertia of a body from its mass, centre of mass and rotational inertia *about that centre*.
+    """Inertia (..., 10) of a body from its mass, centre of mass and central rotational inertia.
 
-    `mass` (...) in kg, `com` (..., 3) in m, `I_com` (..., 3, 3), symmetric, in kg m^2, all in the
-    frame's axes. Source: SE(3) sheet, section 5.1; Featherstone (2.63).
+    `mass` (...) in kg; `com` (..., 3) in m; `I_com` (..., 3, 3), symmetric, in kg m^2: the
+    rotational inertia about the centre of mass. All are in the axes of the frame.
+    Source: SE(3) sheet, section 5.1; Featherstone (2.63).
     """
     c, I_c = Vec3.from_array(com), Mat3.from_array(I_com)
     I_o = I_c - Mat3(*(mass * r for r in _skew_squared(c, c).rows))
@@ -219,10 +221,10 @@ def inertia_from_com(
 def inertia_to_com(
     inertia: Float[Array, "... 10"],
 ) -> tuple[Float[Array, "..."], Float[Array, "... 3"], Float[Array, "... 3 3"]]:
-    """Mass, centre of mass and rotational inertia about it; inverse of `inertia_from_com`.
+    """Mass, centre of mass and rotational inertia about it: the inverse of `inertia_from_com`.
 
     Returns `mass` (...) in kg, `com` (..., 3) in m, `I_com` (..., 3, 3) in kg m^2. Where the mass
-    is zero, the centre is the origin and the rotational inertia is returned as it is.
+    is zero, `com` is the origin, and `I_com` is the rotational inertia about the origin.
     """
     m, h, I_o = _split_inertia(inertia)
     com = inertia_center_of_mass(inertia)
@@ -230,7 +232,7 @@ def inertia_to_com(
 
 
 def apply_inertia(inertia: Float[Array, "... 10"], v: Float[Array, "... 6"]):
-    """Force `I v` (momentum, or inertial force): `[m v - mc x w; mc x v + I w]`, (..., 6).
+    """Force vector `I v` (..., 6), `[m v - mc x w; mc x v + I w]`, for example the momentum.
 
     Source: SE(3) sheet, section 5.1, with I about the origin.
     """
@@ -242,8 +244,9 @@ def apply_inertia(inertia: Float[Array, "... 10"], v: Float[Array, "... 6"]):
 
 
 def gyroscopic_force(inertia: Float[Array, "... 10"], v: Float[Array, "... 6"]):
-    """Velocity-product force `v x* (I v)`, (..., 6): 5 crosses, 1 matrix product, 3 additions.
+    """Velocity-product force `v x* (I v)` (..., 6).
 
+    It takes 5 cross products, 1 matrix product and 3 additions.
     Source: SE(3) sheet, section 6, the special form, with `beta = w x mc`.
     """
     m, h, I_o = _split_inertia(inertia)
@@ -256,9 +259,9 @@ def gyroscopic_force(inertia: Float[Array, "... 10"], v: Float[Array, "... 6"]):
 def transform_inertia(X_AB: Pose, inertia_B: Float[Array, "... 10"]) -> Float[Array, "... 10"]:
     """Inertia in A from its coordinates in B.
 
-    By the second moments of mass, `Sigma = int r r^T dm = tr(I)/2 1 - I`, which become
-    `R Sigma R^T + p (h + m p)^T + h p^T` with `h = R mc`.
-    Source: SE(3) sheet, section 5.1, in a form that does not divide by mass.
+    The second moments of mass `Sigma = int r r^T dm = tr(I)/2 1 - I` transform to
+    `R Sigma R^T + p (h + m p)^T + h p^T`, with `h = R mc`.
+    Source: SE(3) sheet, section 5.1, in a form that does not divide by the mass.
     """
     (R, p), (m, h_B, I_B) = X_AB, _split_inertia(inertia_B)
     moments = jnp.concatenate([second_moments(I_B).array(), h_B.array()[..., None]], axis=-1)
@@ -288,23 +291,23 @@ def inverse_transform_inertia(
 
 
 def inertia_regressor(v: Float[Array, "... 6"]) -> Float[Array, "... 6 10"]:
-    """The matrix Y with `Y @ inertia == apply_inertia(inertia, v)`, for any inertia.
+    """The matrix Y (..., 6, 10) with `Y @ inertia == apply_inertia(inertia, v)` for any inertia.
 
-    Its rows are `[v, w x, 0]` and `[0, -v x, L]`, with `L(w)` that of the rotational inertia.
-    Source: apply_inertia, read as a linear function of the ten numbers.
+    Its block rows are `[v, w x, 0]` and `[0, -v x, L(w)]`. The matrix L(w) maps the six entries of
+    the rotational inertia to `I w`.
     """
     linear, w = halves(v)
     o = jnp.zeros_like(w.x)
     none = (o, o, o, o, o, o)
-    by_w, by_v = Mat3.skew(w).rows, Mat3.skew(-linear).rows
-    by_I = ((w.x, w.y, o, w.z, o, o), (o, w.x, w.y, o, w.z, o), (o, o, o, w.x, w.y, w.z))
-    force = ((m, r.x, r.y, r.z, *none) for m, r in zip((linear.x, linear.y, linear.z), by_w))
-    moment = ((o, r.x, r.y, r.z, *by) for r, by in zip(by_v, by_I))
+    wx, vx = Mat3.skew(w).rows, Mat3.skew(-linear).rows
+    L = ((w.x, w.y, o, w.z, o, o), (o, w.x, w.y, o, w.z, o), (o, o, o, w.x, w.y, w.z))
+    force = ((v, r.x, r.y, r.z, *none) for v, r in zip((linear.x, linear.y, linear.z), wx))
+    moment = ((o, r.x, r.y, r.z, *row) for r, row in zip(vx, L))
     return jnp.stack([stack(*row) for row in (*force, *moment)], axis=-2)
 
 
 def inertia_center_of_mass(inertia: Float[Array, "... 10"]) -> Float[Array, "... 3"]:
-    """Centre of mass in the inertia's frame, (..., 3) in m; the origin where the mass is zero."""
+    """Centre of mass (..., 3) in m, in the frame of the inertia; the origin for a mass of zero."""
     m = inertia[..., 0:1]
     has_mass = m != 0
     return jnp.where(has_mass, inertia[..., 1:4] / jnp.where(has_mass, m, 1), 0)
@@ -320,7 +323,7 @@ def _join_inertia(m, h: Vec3, I_o: Mat3) -> Array:
 
 
 def _from_second_moments(Sigma: Mat3) -> Mat3:
-    """`tr(Sigma) 1 - Sigma`: the rotational inertia with these second moments of mass."""
+    """The rotational inertia `tr(Sigma) 1 - Sigma` with the second moments of mass Sigma."""
     xx, xy, yy, xz, yz, zz = Sigma.upper()
     return Mat3.symmetric(yy + zz, -xy, xx + zz, -xz, -yz, xx + yy)
 
@@ -446,7 +449,7 @@ def cross_motion_matrix(v: Float[Array, "... 6"]) -> Float[Array, "... 6 6"]:
 
 
 def cross_force_matrix(v: Float[Array, "... 6"]) -> Float[Array, "... 6 6"]:
-    """`[[w x, 0], [v x, w x]]`, minus the transpose of `cross_motion_matrix`: that of `v x*`."""
+    """`[[w x, 0], [v x, w x]]`: the matrix of `v x*`, minus the transpose of that of `v x`."""
     return -_t(cross_motion_matrix(v))
 
 
@@ -476,30 +479,31 @@ def _blocks(a: Array, b: Array, c: Array, d: Array) -> Array:
     return jnp.concatenate([top, bottom], axis=-2)
 
 
-# -------------------------------------------------------- Featherstone's order and his transform
+# ----------------------------------------------------- Featherstone's order and his transforms
 
 
 def swap_halves(x: Float[Array, "... 6"]) -> Float[Array, "... 6"]:
-    """A spatial vector from linear-first to angular-first order, or back: its own inverse."""
+    """A spatial vector changed from linear-first to angular-first order, or back."""
     return jnp.concatenate([x[..., 3:], x[..., :3]], axis=-1)
 
 
 def swap_blocks(A: Float[Array, "... 6 6"]) -> Float[Array, "... 6 6"]:
-    """A 6x6 matrix on spatial vectors from linear-first to angular-first order, or back."""
+    """A 6x6 matrix on spatial vectors changed from linear-first to angular-first order, or back."""
     return _blocks(A[..., 3:, 3:], A[..., 3:, :3], A[..., :3, 3:], A[..., :3, :3])
 
 
 def pose_to_featherstone(
     X_AB: Pose,
 ) -> tuple[Float[Array, "... 3 3"], Float[Array, "... 3"]]:
-    """His `(E, r)`: `E = R^T` turns A's coordinates into B's, `r = p` is B's origin in A.
+    """Featherstone's `(E, r)` of a pose: `E = R^T` and `r = p`.
 
-    The matrix `[[E, 0], [-E r x, E]]` of his (2.24) is then the angular-first form of
-    `inverse_motion_matrix(X_AB)`.
+    E maps coordinates in the axes of A to the axes of B, and r is the origin of B in A. The matrix
+    `[[E, 0], [-E r x, E]]` of Featherstone (2.24) is `inverse_motion_matrix(X_AB)` in angular-first
+    order.
     """
     return _t(X_AB.R), X_AB.p
 
 
 def pose_from_featherstone(E: Float[Array, "... 3 3"], r: Float[Array, "... 3"]) -> Pose:
-    """The pose `X_AB` of his `(E, r)`; inverse of `pose_to_featherstone`."""
+    """The pose `X_AB` of Featherstone's `(E, r)`: the inverse of `pose_to_featherstone`."""
     return Pose(_t(E), r)
