@@ -15,11 +15,12 @@ MAX_ITERATIONS = 30
 
 
 def find_root(residual: Callable[[tuple], tuple], guess: tuple) -> tuple:
-    """The solution of `residual(x) = 0`, whose slope is about one; NaN if it is not found.
+    """The solution of `residual(x) = 0`; NaN where the iterations do not converge.
 
-    By Broyden's method, which needs no derivatives: a few evaluations more than Newton's, and a
-    program of a fifth of the size. It ends when the next correction would be lost in rounding, or
-    when rounding stops its progress. Derivatives are those of the implicit function.
+    The derivative of the residual must be near the identity. Broyden's method needs no derivatives:
+    it takes a few evaluations more than Newton's method, in a program of a fifth of the size. It
+    ends when the next correction would be below rounding, or when rounding stops the convergence.
+    Derivatives of the result are those of the implicit function.
     Source: Dennis and Schnabel (1996), Numerical methods for unconstrained optimization, section 8.
     """
     start, unravel = ravel_pytree(guess)
