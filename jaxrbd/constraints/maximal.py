@@ -1,12 +1,13 @@
-"""The robot in maximal coordinates: free bodies, with every joint a constraint between two.
+"""Dynamics in maximal coordinates: free bodies, and each joint as a constraint between two bodies.
 
-The textbook's form, dense and slow, kept for what it shows: the joints' constraint forces, and an
-independent way to the motion. In world axes, relative to each tree's root,
+The system of equations of the textbook is dense and slow to solve. It gives the constraint forces
+of the joints, and an independent computation of the motion. In world axes, relative to the root of
+each tree, it is
 
     [  I     P T ] [   a   ]   [ P T_a tau - p ]
     [T^T P^T  0  ] [-lambda] = [-dT^T/dt P^T v ]      (3.74)
 
-where P takes forces at joints to the bodies that they join.
+where P maps joint forces to forces on the bodies that the joints connect.
 """
 
 from __future__ import annotations
@@ -41,9 +42,13 @@ from ..spatial import (
 
 
 class JointSubspaces(NamedTuple):
-    """Of one joint of n dofs, in its body's frame: rows S (n, 6), T (6 - n, 6) and T_a (n, 6).
+    """Subspaces of one joint of n dofs in its body frame, as rows.
 
-    Motion `S^T rates`; force `T_a^T tau + T^T lambda`; `T_a S^T = 1`, `T S^T = 0`.
+    - `S` (n, 6): motion, the joint velocity is `S^T rates`;
+    - `T` (6 - n, 6) and `T_a` (n, 6): constraint force and active force, the joint force is
+      `T_a^T tau + T^T lambda`.
+
+    `T S^T = 0` and `T_a S^T = 1`.
     """
 
     S: Float[Array, "n 6"]
@@ -52,11 +57,12 @@ class JointSubspaces(NamedTuple):
 
 
 class MaximalDynamics(NamedTuple):
-    """Motion from maximal coordinates, and the forces that the joints' constraints take.
+    """Accelerations from maximal coordinates, and the forces of the joints.
 
-    `body_acceleration` (nb, 6), spatial, each in its body's frame; `acceleration` (nv,) of the
-    joints; `joint_wrench` (nb, 6), the whole force `T_a tau + T lambda` that a body's joint puts on
-    it, in the body's frame.
+    - `acceleration` (nv,) of the joints;
+    - `body_acceleration` (nb, 6): spatial accelerations in the body frames;
+    - `joint_wrench` (nb, 6): the force `T_a tau + T lambda` of each joint on its body, active and
+      constraint force together, in the body frame.
     """
 
     acceleration: Float[Array, " nv"]
@@ -66,11 +72,11 @@ class MaximalDynamics(NamedTuple):
 
 @arguments.compiled(static_argnames="joint")
 def joint_subspaces(model: Model, q: ArrayLike, joint: str) -> JointSubspaces:
-    """Motion, constraint-force and active-force subspaces of a joint.
+    """Motion subspace, constraint-force subspace and active-force subspace of a joint.
 
-    `q` (nq,), which only a `joints.Custom` depends on; `joint`: name in `model.joint_names`. T is
-    the orthonormal complement of S, and T_a its pseudo-inverse, the least active force that does
-    the work of tau. Raises ArgumentError on a wrong shape or dtype, or an unknown joint.
+    `q` (nq,), which matters for a `joints.Custom` alone; `joint`: a name in `model.joint_names`. T
+    is an orthonormal basis of the complement of S. T_a is the pseudo-inverse of S: `T_a^T tau` is
+    the smallest force that does the work of tau. Raises ArgumentError for an unknown joint.
     Source: Featherstone (3.33), (3.34).
     """
     q = arguments.configuration(model, q)
@@ -85,11 +91,11 @@ def joint_subspaces(model: Model, q: ArrayLike, joint: str) -> JointSubspaces:
 def maximal_dynamics(
     model: Model, q: ArrayLike, v: ArrayLike, tau: ArrayLike, f_ext: ArrayLike | None = None
 ) -> MaximalDynamics:
-    """Forward dynamics from (3.74): every body free, every joint a constraint.
+    """Forward dynamics from (3.74): every body is free, and every joint is a constraint.
 
-    Arguments as for `forward_dynamics`, which gives the same acceleration in a fraction of the
-    time. Raises ArgumentError on a wrong shape or dtype, and for a robot with joints that follow
-    others, which no subspace of one joint describes. Source: Featherstone (3.66) to (3.74).
+    The arguments are those of `forward_dynamics`, which gives the same acceleration in a fraction
+    of the time. Raises ArgumentError for a robot with mimic joints, whose motion is no subspace of
+    one joint. Source: Featherstone (3.66) to (3.74).
     """
     if arguments.robot(model).coupling is not None:
         raise ArgumentError(f"{model!r} has joints that follow others, expected independent joints")
@@ -109,7 +115,7 @@ def maximal_dynamics(
     bodies = np.arange(model.nb)
     mass = jnp.zeros((model.nb, 6, model.nb, 6), model.dtype).at[bodies, :, bodies].set(I)
     active, constraint = T_a.on_bodies.reshape(-1, size), T.on_bodies.reshape(-1, size)
-    # The rotors' inertia resists the joints' accelerations, T_a a_J + dT_a/dt v_J.
+    # The armature resists the joint accelerations T_a a_J + dT_a/dt v_J.
     rotors = matmul(active.T, model.armature[:, None] * active)
     force = matmul(active.T, tau - model.armature * T_a.velocity_product) - p.reshape(size)
     corner = jnp.zeros((len(constraint), len(constraint)), model.dtype)
@@ -129,10 +135,11 @@ def maximal_dynamics(
 
 
 class _Rows(NamedTuple):
-    """Rows of T^T or T_a^T of all joints, in world axes, and their products with motions.
+    """Rows of T^T or T_a^T of all joints, in world axes, and products of the rows.
 
-    `rows` (r, 6) with `body` (r,) whose joint each is of; `on_bodies` (r, nb, 6), its product with
-    P^T; `velocity_product` (r,), its rate times v_J.
+    - `rows` (r, 6), and `body` (r,): the body of the joint of a row;
+    - `on_bodies` (r, nb, 6): the rows times P^T;
+    - `velocity_product` (r,): the rates of the rows times the joint velocities v_J.
     """
 
     rows: Array
@@ -142,10 +149,10 @@ class _Rows(NamedTuple):
 
 
 def _joint_rows(model: Model, q: Array, v: Array, X: Pose, V: Array) -> tuple[_Rows, _Rows]:
-    """T^T and T_a^T of all joints; those of T_a in the order of v."""
+    """T^T and T_a^T of all joints; the rows of T_a^T are in the order of v."""
 
     def subspaces(q):
-        """T and T_a of all joints, in their bodies' frames."""
+        """T and T_a of all joints, in the body frames."""
         S = [S for _, S in subspaces_by_kind(model, q)]
         completed = [jax.vmap(_complete)(S) for S in S]
         return [
@@ -178,7 +185,7 @@ def _joint_rows(model: Model, q: Array, v: Array, X: Pose, V: Array) -> tuple[_R
 
 
 def _complete(S: Array) -> JointSubspaces:
-    """T and T_a of independent rows S."""
+    """T and T_a for independent rows S."""
     return JointSubspaces(S, complement(S), matmul(inverse_positive_definite(matmul(S, S.T)), S))
 
 
