@@ -2,7 +2,7 @@
 
 A velocity (nv,) is a tangent vector of the manifold: the body velocity for a free-flyer, the
 angular velocity in the child frame for a ball joint. Configurations and velocities contain the
-independent coordinates alone. The positions of mimic joints are functions of these.
+independent coordinates alone. Joints that follow others, such as mimic joints, have none.
 
 Every function normalises the quaternions in q, whatever their length. A zero quaternion is no
 rotation. Where the values of q are known (`arguments.known`), ArgumentError names its joint. Where
@@ -145,7 +145,7 @@ def _by_kind(model: Model, function: Callable, *operands: tuple[Array, str], giv
     """Apply a function to the coordinates of all joints of one kind, for each kind of joint.
 
     An operand is an array over the independent coordinates with its space, "q" or "v"; `gives` is
-    the space of the result. Mimic joints get zeros, and their results are left out.
+    the space of the result. Joints that follow others get zeros, and their results are dropped.
     """
     groups = joint_groups(model)
     spread = [(_spread(model, x, space), space) for x, space in operands]
