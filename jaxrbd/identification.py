@@ -89,7 +89,7 @@ def base_parameters(model: Model, tolerance: float | None = None) -> BaseParamet
     `model.inertia`.
     Source: Gautier (1991), "Numerical calculation of the base inertial parameters of robots".
     """
-    samples = 20 + 40 * arguments.robot(model).nb // max(model.nv, 1)  # 4 equations per number
+    samples = 20 + 40 * arguments.robot(model).nb // max(model.nv, 1)  # 4 equations per parameter
     if tolerance is None:
         tolerance = float(np.sqrt(np.finfo(model.dtype).eps))
     key_q, key_v, key_a = jax.random.split(jax.random.key(0), 3)
@@ -101,7 +101,7 @@ def base_parameters(model: Model, tolerance: float | None = None) -> BaseParamet
     independent, basis = [], np.zeros((len(scaled), 0))
     for k, column in enumerate(scaled.T):
         rest = column - basis @ (basis.T @ column)
-        rest = rest - basis @ (basis.T @ rest)  # again, because the first projection rounds
+        rest = rest - basis @ (basis.T @ rest)  # again, to correct the rounding errors of the first
         if (size := np.linalg.norm(rest)) > tolerance:
             independent.append(k)
             basis = np.column_stack([basis, rest / size])
@@ -157,10 +157,10 @@ def identify_inertia(
     b = np.concatenate([forces - Y @ start, np.zeros(len(lift))])
     size = np.linalg.norm(A, axis=0)
     size = np.where(size > 0, size, 1)
-    change, _, told, _ = np.linalg.lstsq(A / size, b, rcond=max(A.shape) * eps)
-    if told < base.rank:
+    change, _, rank, _ = np.linalg.lstsq(A / size, b, rcond=max(A.shape) * eps)
+    if rank < base.rank:
         raise ArgumentError(
-            f"q, v, a: the samples tell {told} of the {base.rank} base parameters of {model!r}; "
+            f"q, v, a: the samples tell {rank} of the {base.rank} base parameters of {model!r}; "
             f"move more joints, or pass a regularization above 0"
         )
     half = np.linalg.inv(np.linalg.qr(A / size, mode="r")) / size[:, None]
@@ -189,7 +189,7 @@ def identify_consistent_inertia(
     and J0 of its prior. D is a divergence that does not depend on frames and units. It grows
     without bound at the border of the physically consistent inertias.
 
-    The arguments are those of `identify_inertia`, except that
+    The arguments are the same as for `identify_inertia`, except that
 
     - `prior` must be strictly consistent (see `jaxrbd.inertial_parameters`), apart from massless
       links, which stay massless;

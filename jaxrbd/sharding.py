@@ -1,6 +1,6 @@
 """Batches over several devices: a function of one sample, mapped over a batch split over a mesh.
 
-Devices, meshes and processes are those of JAX (`jax.make_mesh`, `jax.distributed`). docs/devices.md
+JAX provides devices, meshes and processes (`jax.make_mesh`, `jax.distributed`). docs/devices.md
 has examples with several devices and several processes, and lists the results that are equal bit
 for bit.
 """

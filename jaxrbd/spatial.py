@@ -65,7 +65,7 @@ class Pose(NamedTuple):
 
 
 def identity_pose(dtype: DTypeLike | None = None) -> Pose:
-    """The pose of a frame in itself; `dtype` defaults to JAX's default float."""
+    """The identity pose; `dtype` defaults to JAX's default float."""
     return Pose(jnp.eye(3, dtype=dtype), jnp.zeros(3, dtype=dtype))
 
 
@@ -265,11 +265,11 @@ def transform_inertia(X_AB: Pose, inertia_B: Float[Array, "... 10"]) -> Float[Ar
     """
     (R, p), (m, h_B, I_B) = X_AB, _split_inertia(inertia_B)
     moments = jnp.concatenate([second_moments(I_B).array(), h_B.array()[..., None]], axis=-1)
-    turned = small_product(R, moments)
-    h = turned[..., 3]
+    rotated = small_product(R, moments)
+    h = rotated[..., 3]
     h_A = h + m[..., None] * p
     Sigma = (
-        small_product(turned[..., :3], jnp.swapaxes(R, -1, -2))
+        small_product(rotated[..., :3], jnp.swapaxes(R, -1, -2))
         + p[..., :, None] * h_A[..., None, :]
         + h[..., :, None] * p[..., None, :]
     )
@@ -449,7 +449,7 @@ def cross_motion_matrix(v: Float[Array, "... 6"]) -> Float[Array, "... 6 6"]:
 
 
 def cross_force_matrix(v: Float[Array, "... 6"]) -> Float[Array, "... 6 6"]:
-    """`[[w x, 0], [v x, w x]]`: the matrix of `v x*`, minus the transpose of that of `v x`."""
+    """`[[w x, 0], [v x, w x]] = -cross_motion_matrix(v)^T`: the matrix of `v x*`."""
     return -_t(cross_motion_matrix(v))
 
 

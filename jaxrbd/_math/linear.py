@@ -279,8 +279,8 @@ _SWEEPS = 5
 @_eigen.defjvp
 def _(primals, tangents):
     values, V = _eigen(*primals)
-    turned = matmul(jnp.swapaxes(V, -1, -2), matmul(tangents[0], V))
+    rotated = matmul(jnp.swapaxes(V, -1, -2), matmul(tangents[0], V))
     gaps = values[..., None, :] - values[..., :, None]
     equal = gaps == 0
-    turn = jnp.where(equal, 0, turned / jnp.where(equal, 1, gaps))
-    return (values, V), (jnp.diagonal(turned, axis1=-2, axis2=-1), matmul(V, turn))
+    rates = jnp.where(equal, 0, rotated / jnp.where(equal, 1, gaps))
+    return (values, V), (jnp.diagonal(rotated, axis1=-2, axis2=-1), matmul(V, rates))

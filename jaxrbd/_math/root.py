@@ -20,7 +20,7 @@ def find_root(residual: Callable[[tuple], tuple], guess: tuple) -> tuple:
     The derivative of the residual must be near the identity. Broyden's method needs no derivatives:
     it takes a few evaluations more than Newton's method, in a program of a fifth of the size. It
     ends when the next correction would be below rounding, or when rounding stops the convergence.
-    Derivatives of the result are those of the implicit function.
+    The result has the derivatives of the implicit function.
     Source: Dennis and Schnabel (1996), Numerical methods for unconstrained optimization, section 8.
     """
     start, unravel = ravel_pytree(guess)

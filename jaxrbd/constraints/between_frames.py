@@ -304,9 +304,9 @@ def _relative_rows(error: Callable[[Pose], Array], a: _End, b: _End) -> Constrai
     # A motion that is fixed in A moves with velocity -V relative to B.
     A = b.A - A_a + cross_motion(V, V_a)
     K = jax.vmap(lambda x: _rate(error, X_AB, x), out_axes=1)(b.J - J_a)
-    turned = jax.jvp(lambda X: _rate(error, X, V), (X_AB,), (_moving(X_AB, V),))[1]
+    velocity_product = jax.jvp(lambda X: _rate(error, X, V), (X_AB,), (_moving(X_AB, V),))[1]
     return ConstraintRows(
-        error(X_AB), K, _rate(error, X_AB, A) + turned, _row_terms(error, X_AB, a, b)
+        error(X_AB), K, _rate(error, X_AB, A) + velocity_product, _row_terms(error, X_AB, a, b)
     )
 
 

@@ -35,8 +35,8 @@ def close_loops(model: Model, q: ArrayLike, constraints: Sequence[Constraint]) -
     are scaled by the accelerations that their forces cause, so their units do not matter. The
     residual stays large where no configuration near q satisfies the constraints: check it.
 
-    Derivatives with respect to q, the model and the constraints are those of the solution; no
-    iteration is differentiated. Raises ArgumentError for an unknown frame.
+    The result has the derivatives of the solution with respect to q, the model and the constraints;
+    no iteration is differentiated. Raises ArgumentError for an unknown frame.
     Source: Ryckaert, Ciccotti and Berendsen (1977), for the displacement.
     """
     q = arguments.configuration(model, q)

@@ -170,8 +170,8 @@ def kkt_system(
 ) -> tuple[Float[Array, "n n"], Float[Array, " n"]]:
     """Matrix (n, n) and right-hand side (n,) of (3.17), whose solution is `[a, -multipliers]`.
 
-    The arguments are those of `constrained_dynamics`, which solves the system; n is nv plus the
-    number of equations. Raises ArgumentError for an unknown frame.
+    Same arguments as `constrained_dynamics`, which solves the system; n is nv plus the number of
+    equations. Raises ArgumentError for an unknown frame.
     """
     tau = arguments.velocity(model, tau, "tau")
     rows = constraint_rows(model, q, v, constraints)

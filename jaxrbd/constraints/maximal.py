@@ -93,8 +93,8 @@ def maximal_dynamics(
 ) -> MaximalDynamics:
     """Forward dynamics from (3.74): every body is free, and every joint is a constraint.
 
-    The arguments are those of `forward_dynamics`, which gives the same acceleration in a fraction
-    of the time. Raises ArgumentError for a robot with joints that follow others: no motion subspace
+    Same arguments as `forward_dynamics`, which gives the same acceleration in a fraction of the
+    time. Raises ArgumentError for a robot with joints that follow others: no motion subspace
     of one joint describes them. Source: Featherstone (3.66) to (3.74).
     """
     if arguments.robot(model).coupling is not None:

@@ -100,7 +100,7 @@ def contact_step(
     - the impulses dissipate kinetic energy, except for at most `gamma_n u_target` of a sphere in
       the ground; there is no restitution.
 
-    Derivatives with respect to all arguments, of any order, are those of the minimum
+    The result has the derivatives of the minimum with respect to all arguments, to any order
     (`lax.custom_root`); no iteration is differentiated. They jump where a contact changes from
     sticking to sliding or to leaving, and the derivative of one side is returned. They jump also at
     the distance 0, because `u_target` has different slopes inside and outside the ground. Raises

@@ -118,8 +118,8 @@ def point_acceleration(twist: Twist, acceleration: SpatialAcceleration, point: P
     """Acceleration in m/s^2, relative to the base, of a point p fixed to the body.
 
     It is `A_v + A_w x p + w x (v + w x p)`, the second derivative of the position of the point in
-    the base, in the axes of the frame. The conditions on the frames of twist and acceleration are
-    those of `newton_euler`.
+    the base, in the axes of the frame. The frames of twist and acceleration must satisfy the
+    conditions of `newton_euler`.
     """
     types = (twist, Twist), (acceleration, SpatialAcceleration), (point, Point)
     require_types("point_acceleration", *types)

@@ -43,7 +43,7 @@ def semi_implicit_euler(
 ) -> tuple:
     """One step with the velocity at its end: `v' = v + dt a(q, v)`, `q exp(dt v')`; first order.
 
-    Arguments and results are those of `explicit_euler`. Many physics engines use this step. It is
+    Same arguments and results as `explicit_euler`. Many physics engines use this step. It is
     symplectic only where M is constant.
     """
     q, v, dt, z = _checked(model, q, v, dt, z)
@@ -59,7 +59,7 @@ def runge_kutta_munthe_kaas(
 
     With `q(t) = integrate(q, u(t))` the motion is an ordinary differential equation of u in a
     vector space: `du/dt = v + [u, v] / 2 + [u, [u, v]] / 12`. The next term has four brackets and
-    is of fifth order in dt. The signs are for body velocities. Arguments and results are those of
+    is of fifth order in dt. The signs are for body velocities. Same arguments and results as
     `explicit_euler`.
 
     The stages are a loop, which shortens the compilation of gradients.
@@ -92,9 +92,9 @@ def variational_midpoint(
     forces the step is symplectic: the energy stays near its initial value for any number of steps,
     and momenta of the symmetries of the model are preserved to rounding. The step is symmetric: a
     step with `-dt` leads back. Forces are part of `dynamics`, and act as virtual work at the
-    midpoint. Arguments and results are those of `explicit_euler`.
+    midpoint. Same arguments and results as `explicit_euler`.
 
-    Derivatives are those of the implicit function, not of the iterations. The result is NaN where
+    Derivatives are taken of the implicit function, not of the iterations. The result is NaN where
     the iterations do not converge: for large time steps, or for discontinuous friction.
     Source: Marsden and West (2001), Discrete mechanics and variational integrators, sections 1.5
     and 3.2; on groups, Bou-Rabee and Marsden (2009), Hamilton-Pontryagin integrators on Lie groups.
