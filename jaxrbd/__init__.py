@@ -3,6 +3,9 @@
 The names below are the most used ones. Everything else is in the module that it belongs to, such as
 `jaxrbd.algorithms`, `jaxrbd.model`, `jaxrbd.integrators` or `jaxrbd.io`. Every algorithm is already
 compiled by `jax.jit`. Importing the package changes no setting of JAX and runs nothing.
+
+Every function raises ArgumentError, which names the argument, where an argument has a wrong shape
+or dtype or a configuration contains a zero quaternion. Docstrings state other errors only.
 """
 
 from . import (

@@ -1,12 +1,12 @@
-"""The configuration manifold: neutral and random points, steps along it, differences, rates.
+"""The configuration manifold: neutral and random configurations, integration, differences, rates.
 
-Velocities are tangent vectors (nv,) as everywhere: body velocities for a free-flyer, angular
-velocity in the child's frame for a ball joint. Mimic joints need no care here: they are functions
-of the independent coordinates, which all of these take and return.
+A velocity (nv,) is a tangent vector of the manifold: the body velocity for a free-flyer, the
+angular velocity in the child frame for a ball joint. Configurations and velocities contain the
+independent coordinates alone. Joints that follow others, such as mimic joints, have none.
 
-Quaternions in q are normalised where they are read, whatever their length. A zero quaternion is no
-rotation: ArgumentError names its joint where the values of q are known (`arguments.known`), and a
-traced one is read as the identity.
+Every function normalises the quaternions in q, whatever their length. A zero quaternion is no
+rotation. Where the values of q are known (`arguments.known`), ArgumentError names its joint. Where
+JAX traces q, a zero quaternion is read as the identity.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ __all__ = [
 
 
 def neutral(model: Model) -> Float[Array, " nq"]:
-    """The configuration with every child frame on its joint's placement: zeros, unit quaternions.
+    """The configuration (nq,) of zeros and identity quaternions.
 
-    Limits are not consulted.
+    Every child frame coincides with the placement of its joint. Position limits are ignored.
     """
     q = np.zeros(arguments.robot(model).topology.nq)
     for group in joint_groups(model):
@@ -50,10 +50,10 @@ def neutral(model: Model) -> Float[Array, " nq"]:
 
 @arguments.compiled
 def random_configuration(model: Model, key: PRNGKeyArray) -> Float[Array, " nq"]:
-    """A random configuration (nq,), uniform within the limits.
+    """A random configuration (nq,), uniform within the position limits.
 
-    Where a limit is infinite: angles within pi of zero, lengths within 1 m; rotations are uniform
-    on SO(3). `key`: a `jax.random` key.
+    `key`: a `jax.random` key. An infinite limit is replaced: angles are within pi of zero, lengths
+    within 1 m. Rotations are uniform on SO(3).
     """
     keys = jax.random.split(key, max(len(arguments.robot(model).joints), 1))
 
@@ -67,10 +67,10 @@ def random_configuration(model: Model, key: PRNGKeyArray) -> Float[Array, " nq"]
 
 @arguments.compiled
 def integrate(model: Model, q: ArrayLike, dv: ArrayLike) -> Float[Array, " nq"]:
-    """The configuration (nq,) reached from q in unit time with the constant velocity dv.
+    """The configuration (nq,) that the robot reaches from q in unit time with the velocity dv.
 
-    `q` (nq,), `dv` (nv,), that is velocity times time; exact on each joint's manifold, and the
-    result's quaternions are unit. Raises ArgumentError on a wrong shape or dtype.
+    `q` (nq,); `dv` (nv,): velocity times time, constant. The result is exact on the manifold of
+    each joint, and its quaternions have unit length.
     """
     q, dv = arguments.configuration(model, q), arguments.velocity(model, dv, "dv")
 
@@ -82,10 +82,9 @@ def integrate(model: Model, q: ArrayLike, dv: ArrayLike) -> Float[Array, " nq"]:
 
 @arguments.compiled
 def difference(model: Model, q0: ArrayLike, q1: ArrayLike) -> Float[Array, " nv"]:
-    """The constant velocity (nv,) that leads from q0 to q1 in unit time: inverse of `integrate`.
+    """The constant velocity (nv,) from q0 to q1 in unit time: the inverse of `integrate`.
 
-    `q0` and `q1` (nq,). Rotations of balls, planes and free-flyers go the shorter way. Raises
-    ArgumentError on a wrong shape or dtype.
+    `q0`, `q1` (nq,). Ball joints, planar joints and free-flyers rotate by the smaller angle.
     """
     q0 = arguments.configuration(model, q0, "q0")
     q1 = arguments.configuration(model, q1, "q1")
@@ -98,10 +97,9 @@ def difference(model: Model, q0: ArrayLike, q1: ArrayLike) -> Float[Array, " nv"
 
 @arguments.compiled
 def interpolate(model: Model, q0: ArrayLike, q1: ArrayLike, alpha: ArrayLike):
-    """The configuration (nq,) at the fraction `alpha` of the way from q0 to q1.
+    """The configuration (nq,) at the fraction `alpha` of the motion from q0 to q1.
 
-    `q0`, `q1` (nq,), `alpha` a number: 0 gives q0, 1 gives q1. Raises ArgumentError on a wrong
-    shape or dtype.
+    `q0`, `q1` (nq,); `alpha` (): 0 gives q0, 1 gives q1.
     """
     alpha = arguments.number(model, alpha, "alpha")
     return integrate(model, q0, alpha * difference(model, q0, q1))
@@ -111,9 +109,8 @@ def interpolate(model: Model, q0: ArrayLike, q1: ArrayLike, alpha: ArrayLike):
 def configuration_rate(model: Model, q: ArrayLike, v: ArrayLike) -> Float[Array, " nq"]:
     """The rate dq/dt (nq,) of the coordinates of a robot that moves with the velocity v.
 
-    `q` (nq,), `v` (nv,): the derivative of `integrate(model, q, t v)` at t = 0. For an ordinary
-    differential equation in q; adding `dt` times it to q leaves the manifold. Raises ArgumentError
-    on a wrong shape or dtype.
+    `q` (nq,), `v` (nv,). The rate is the derivative of `integrate(model, q, t v)` at t = 0, for
+    ordinary differential equations in q. A finite step `q + dt dq/dt` leaves the manifold.
     """
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
     return jax.jvp(lambda dv: integrate(model, q, dv), (jnp.zeros_like(v),), (v,))[1]
@@ -121,10 +118,10 @@ def configuration_rate(model: Model, q: ArrayLike, v: ArrayLike) -> Float[Array,
 
 @arguments.compiled
 def velocity_bracket(model: Model, u: ArrayLike, w: ArrayLike) -> Float[Array, " nv"]:
-    """The Lie bracket [u, w] (nv,) of two velocities: by how much the motions do not commute.
+    """The Lie bracket [u, w] (nv,) of two velocities.
 
-    `u`, `w` (nv,): to second order, moving with u, w, -u, -w in turn is moving with [u, w]. It is 0
-    where velocities are rates of coordinates. Raises ArgumentError on a wrong shape or dtype.
+    `u`, `w` (nv,). To second order, the motions with u, w, -u and -w one after another are the
+    motion with [u, w]. The bracket is 0 for joints whose velocities are rates of coordinates.
     """
     u, w = arguments.velocity(model, u, "u"), arguments.velocity(model, w, "w")
     return lie_operation(model, cross_motion, u, w)
@@ -136,39 +133,39 @@ def lie_operation(
     u: Float[Array, " nv"],
     w: Float[Array, " nv"],
 ) -> Float[Array, " nv"]:
-    """An operation of motions on velocities, joint by joint: see `joints.lie_operation`."""
+    """An operation on motions, applied to velocities joint by joint: see `joints.lie_operation`."""
 
-    def of(group, u, w):
+    def apply(group, u, w):
         return joints.lie_operation(group.joint, operation, u, w)
 
-    return _by_kind(model, of, (u, "v"), (w, "v"), gives="v")
+    return _by_kind(model, apply, (u, "v"), (w, "v"), gives="v")
 
 
 def _by_kind(model: Model, function: Callable, *operands: tuple[Array, str], gives: str) -> Array:
-    """Apply a function of the joints of one kind to their coordinates, kind by kind.
+    """Apply a function to the coordinates of all joints of one kind, for each kind of joint.
 
-    An operand is an array over the independent coordinates and "q" or "v", the space it lies in;
-    `gives` is the space of the result. Joints that follow others get zeros, and are dropped.
+    An operand is an array over the independent coordinates with its space, "q" or "v"; `gives` is
+    the space of the result. Joints that follow others get zeros, and their results are dropped.
     """
     groups = joint_groups(model)
     spread = [(_spread(model, x, space), space) for x, space in operands]
     rows = []
     for group in groups:
-        own = [take_rows(x, group.index[space]) for x, space in spread]
-        rows.append(function(group, *own).reshape(-1))
+        coordinates = [take_rows(x, group.index[space]) for x, space in spread]
+        rows.append(function(group, *coordinates).reshape(-1))
     all_joints = merge_rows(rows, [g.index[gives].ravel() for g in groups], (), model.dtype)
     return take_rows(all_joints, _independent(model, gives))
 
 
 def _independent(model: Model, space: str) -> np.ndarray:
-    """The places of the independent coordinates among those of all joints, in "q" or in "v"."""
+    """The indices of the independent coordinates among all joint coordinates, in "q" or "v"."""
     if model.coupling is None:
         return np.arange(model.nq if space == "q" else model.nv)
     return np.array(getattr(model.coupling, f"{space}_independent"), int)
 
 
 def _spread(model: Model, x: Array, space: str) -> Array:
-    """An array over the independent coordinates as one over those of all joints."""
+    """An array over all joint coordinates from one over the independent coordinates."""
     if model.coupling is None:
         return x
     size = model.topology.nq if space == "q" else sum(model.joint_nvs)

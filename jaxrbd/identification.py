@@ -1,11 +1,11 @@
-"""The inertias of a robot from measurements: its motion, and the forces in its joints.
+"""Identification of the inertias of a robot from measured motion and joint forces.
 
-Joint forces are linear in the inertias, `tau = Y pi` with `Y = joint_torque_regressor(...)` and
-pi = `inertia.ravel()`, but no motion tells all of pi: the forces depend on fewer numbers, the base
-parameters `beta = grouping @ pi`. `identify_inertia` estimates these by least squares and leaves
-the rest where a prior has it. `identify_consistent_inertia` does so among the inertias that rigid
-bodies can have. How many base parameters there are is decided by numbers, so these functions run
-outside jit, on the host and in double precision; samples are stacked along the first axis.
+Joint forces are linear in the inertias: `tau = Y pi` with `Y = joint_torque_regressor(...)` and
+pi = `inertia.ravel()`. No motion determines all of pi. The forces depend on fewer values, the base
+parameters `beta = grouping @ pi`. `identify_inertia` estimates beta by least squares and takes the
+remaining directions of pi from a prior. `identify_consistent_inertia` does the same with physically
+consistent inertias only. The number of base parameters depends on array values, so these functions
+run outside jit, on the host and in double precision. Samples are stacked along the first axis.
 """
 
 from __future__ import annotations
@@ -36,11 +36,13 @@ __all__ = [
 
 
 class BaseParameters(NamedTuple):
-    """What joint forces depend on: the base parameters `beta = grouping @ inertia.ravel()`.
+    """The base parameters `beta = grouping @ inertia.ravel()`, which determine the joint forces.
 
-    `independent` (rank,): the places in `inertia.ravel()` of the numbers that head a group each;
-    `grouping` (rank, 10 nb): each group's number, once, and its multiples of later numbers that
-    cannot be told from it. For every regressor, `Y = Y[:, independent] @ grouping`.
+    - `independent` (rank,): indices into `inertia.ravel()`, the first parameter of each group;
+    - `grouping` (rank, 10 nb): row i has the coefficient 1 for the first parameter of group i, and
+      the coefficients of later parameters whose effect on the forces is a multiple of its effect.
+
+    For every regressor, `Y = Y[:, independent] @ grouping`.
     """
 
     independent: Int[np.ndarray, " rank"]
@@ -48,18 +50,19 @@ class BaseParameters(NamedTuple):
 
     @property
     def rank(self) -> int:
-        """How many base parameters there are."""
+        """The number of base parameters."""
         return len(self.independent)
 
 
 class Identification(NamedTuple):
-    """Estimated inertias, and how sure the base parameters are.
+    """Estimated inertias, and the covariance of the base parameters.
 
-    - `inertia` (nb, 10): the estimate, to put into a model with `equinox.tree_at`;
-    - `base`: which numbers the forces tell, and `base_parameters` (rank,): the estimate of them;
-    - `covariance` (rank, rank) of the base parameters, for the noise that the residual shows;
+    - `inertia` (nb, 10): the estimate. `equinox.tree_at` replaces the inertia of a model by it;
+    - `base`: the definition of the base parameters;
+    - `base_parameters` (rank,): the estimate of the base parameters;
+    - `covariance` (rank, rank) of the base parameters, for noise of the size of the residual;
     - `residual_rms`: root mean square of `(tau - predicted) / noise`;
-    - `converged`: whether it is the minimum that is asked for.
+    - `converged`: whether the estimate is the required minimum.
     """
 
     inertia: Float[Array, "nb 10"]
@@ -76,16 +79,17 @@ class Identification(NamedTuple):
 
 
 def base_parameters(model: Model, tolerance: float | None = None) -> BaseParameters:
-    """The combinations of the inertias that joint forces can tell, for any motion.
+    """The combinations of the inertias on which joint forces depend, for any motion.
 
-    A number belongs to another's group where its column of the regressor, at random states, is a
-    combination of those before it to within `tolerance` times the size of what was summed in the
-    column; default: the square root of the dtype's rounding, and so double precision sees more than
-    single. Each column and each dof is measured by its own size, so that units, lengths and other
-    links do not matter. Does not depend on `model.inertia`.
+    A parameter is dependent where its column of the regressor, at random states, is a linear
+    combination of the columns before it, to within `tolerance` times the size of the terms in the
+    column. The default tolerance is the square root of the rounding of the dtype, so double
+    precision finds more base parameters than single precision. Columns and dofs are scaled to unit
+    size, so units, lengths and other links have no effect. The result does not depend on
+    `model.inertia`.
     Source: Gautier (1991), "Numerical calculation of the base inertial parameters of robots".
     """
-    samples = 20 + 40 * arguments.robot(model).nb // max(model.nv, 1)  # 4 equations per number
+    samples = 20 + 40 * arguments.robot(model).nb // max(model.nv, 1)  # 4 equations per parameter
     if tolerance is None:
         tolerance = float(np.sqrt(np.finfo(model.dtype).eps))
     key_q, key_v, key_a = jax.random.split(jax.random.key(0), 3)
@@ -97,7 +101,7 @@ def base_parameters(model: Model, tolerance: float | None = None) -> BaseParamet
     independent, basis = [], np.zeros((len(scaled), 0))
     for k, column in enumerate(scaled.T):
         rest = column - basis @ (basis.T @ column)
-        rest = rest - basis @ (basis.T @ rest)  # again, because the first projection rounds
+        rest = rest - basis @ (basis.T @ rest)  # again, to correct the rounding errors of the first
         if (size := np.linalg.norm(rest)) > tolerance:
             independent.append(k)
             basis = np.column_stack([basis, rest / size])
@@ -117,22 +121,23 @@ def identify_inertia(
     noise: ArrayLike | None = None,
     regularization: float = 0.0,
 ) -> Identification:
-    """Inertias by least squares: those closest to a prior that explain the joint forces best.
+    """Inertias by least squares: the closest to a prior of those that explain the forces best.
 
-    - `q` (n, nq), `v`, `a`, `tau` (n, nv): n samples of the motion, and of the joint forces as
-      `rnea` has them: armature as the model states it, damping and friction only where the model
-      has them on (else, of motors that overcome them, pass `tau + passive_force(model, q, v)`);
-    - `prior` (nb, 10), default `model.inertia`: what the forces do not tell is taken from there,
-      which is to say that the sum of squares of all changes of the ten numbers is the least. Each
-      change is divided by the size of the body in the prior: its mass m for the mass, `m r` for the
-      first moments, `m r^2` for the moments of inertia, with the radius r of
-      `2 m r^2 = |Ixx| + |Iyy| + |Izz|`. A body whose m or r is 0 has the mean of the others;
+    - `q` (n, nq), `v`, `a`, `tau` (n, nv): n samples of the motion and of the joint forces, with
+      the forces of `rnea`: they include the armature of the model, and damping and friction where
+      dissipation is on. If tau is the torque of motors that also overcome dissipation which is off
+      in the model, pass `tau + passive_force(model, q, v)`;
+    - `prior` (nb, 10), default `model.inertia`: the estimate differs from it by the least sum of
+      squares of the changes of all parameters. Each change is divided by the size of the body in
+      the prior: the mass m for the mass, `m r` for the first moments, `m r^2` for the moments of
+      inertia, with the radius r of `2 m r^2 = |Ixx| + |Iyy| + |Izz|`. A body whose m or r is 0 has
+      the mean m or r of the other bodies;
     - `noise` (nv,), default 1: standard deviations of tau, up to a common factor;
-    - `regularization`: weight of that sum against that of `((tau - predicted) / noise)^2`.
+    - `regularization`: weight of that sum relative to the sum of `((tau - predicted) / noise)^2`.
 
-    It holds n nv rows of 10 nb numbers in memory, and does not know which inertias a rigid body
-    can have: see `identify_consistent_inertia`. Raises ArgumentError on a wrong shape, dtype or
-    value, and where the samples do not tell all base parameters.
+    The function stores n nv rows of 10 nb values. The estimate may be physically inconsistent: see
+    `identify_consistent_inertia`. Raises ArgumentError for invalid values, and where the samples do
+    not determine all base parameters.
     Source: Atkeson, An and Hollerbach (1986); Gautier (1991).
     """
     weight = _non_negative("regularization", regularization)
@@ -142,7 +147,7 @@ def identify_inertia(
     base = base_parameters(model)
     _check_count(len(forces), base)
     heads = unit[base.independent]
-    # The least change of pi, in units of the bodies, for a change of beta.
+    # The smallest change of pi, in units of the bodies, for a change of beta.
     lift = np.linalg.pinv(base.grouping * unit / heads[:, None]) / heads
     eps = float(np.finfo(model.dtype).eps)
     columns = Y[:, base.independent]
@@ -152,10 +157,10 @@ def identify_inertia(
     b = np.concatenate([forces - Y @ start, np.zeros(len(lift))])
     size = np.linalg.norm(A, axis=0)
     size = np.where(size > 0, size, 1)
-    change, _, told, _ = np.linalg.lstsq(A / size, b, rcond=max(A.shape) * eps)
-    if told < base.rank:
+    change, _, rank, _ = np.linalg.lstsq(A / size, b, rcond=max(A.shape) * eps)
+    if rank < base.rank:
         raise ArgumentError(
-            f"q, v, a: the samples tell {told} of the {base.rank} base parameters of {model!r}; "
+            f"q, v, a: the samples tell {rank} of the {base.rank} base parameters of {model!r}; "
             f"move more joints, or pass a regularization above 0"
         )
     half = np.linalg.inv(np.linalg.qr(A / size, mode="r")) / size[:, None]
@@ -176,23 +181,24 @@ def identify_consistent_inertia(
     regularization: float = 1e-3,
     max_steps: int = 1000,
 ) -> Identification:
-    """The inertias, of all that rigid bodies can have, that explain the joint forces best.
+    """The physically consistent inertias that explain the joint forces best.
 
-    The one minimum of the sum of squares of `(tau - predicted) / noise` plus `2 regularization D`,
-    a convex function of the inertias. D sums `trace(J0^-1 J) - log det(J0^-1 J) - 4` over the
-    links, with pseudo-inertias J and, of the prior, J0: a distance between bodies, whatever the
-    frames and units. It grows without bound where an inertia ceases to be one of a rigid body.
+    They are the unique minimum of the sum of squares of `(tau - predicted) / noise` plus
+    `2 regularization D`, a convex function of the inertias. D is the sum of
+    `trace(J0^-1 J) - log det(J0^-1 J) - 4` over the links, with the pseudo-inertia J of the link
+    and J0 of its prior. D is a divergence that does not depend on frames and units. It grows
+    without bound at the border of the physically consistent inertias.
 
-    Arguments as for `identify_inertia`, but
+    The arguments are the same as for `identify_inertia`, except that
 
-    - `prior` must be strictly consistent itself (see `jaxrbd.inertial_parameters`); links that are
-      massless in it stay so;
-    - `regularization`, above 0: near the prior 2 D is `trace((J0^-1 dJ)^2)`, so that `1 / r^2`
-      expects changes by a fraction r, where `noise` is the standard deviation itself;
-    - `max_steps`: of Newton's method, some tens of which are usual; `converged` says whether they
-      were enough.
+    - `prior` must be strictly consistent (see `jaxrbd.inertial_parameters`), apart from massless
+      links, which stay massless;
+    - `regularization` must be above 0. Near the prior, 2 D is `trace((J0^-1 dJ)^2)`. If `noise` is
+      the standard deviation itself, `1 / r^2` is the weight for expected changes by a fraction r;
+    - `max_steps`: the limit on the steps of Newton's method. Some tens of steps are usual.
+      `converged` tells whether the limit was enough.
 
-    `covariance` is that of the problem linearised at the estimate. Raises ArgumentError as
+    `covariance` is for the problem linearised at the estimate. Raises ArgumentError as
     `identify_inertia` does, and where the prior is not consistent. Source: Lee, Wensing and Park
     (2020), "Geometric robot dynamic identification: a convex programming approach".
     """
@@ -206,9 +212,9 @@ def identify_consistent_inertia(
     _check_count(len(forces), base)
     free = np.any(inertia, axis=1)  # the links with mass
     columns = np.repeat(free, 10)
-    # In units of the bodies, which D does not depend on, all numbers are near 1.
+    # In units of the bodies all parameters are near 1. D does not depend on the units.
     unit = _units(inertia[free]).reshape(-1, 10)
-    # All that the samples say, in as many rows as there are numbers to find.
+    # The least-squares problem of all samples, reduced to one row per unknown.
     samples = np.linalg.qr(np.column_stack([Y[:, columns] * unit.ravel(), forces]), mode="r")
     try:
         found, triangle, converged = _newton(samples, inertia[free] / unit, weight, max_steps)
@@ -229,22 +235,22 @@ def identify_consistent_inertia(
 
 @jax.jit
 def _stacked(model: Model, q: Array, v: Array, a: Array) -> tuple[Array, Array, Array]:
-    """Regressors (n nv, 10 nb) of n states under one another, the sizes of what was summed in each
-    entry, and the joints' own forces: of armature and, where it is on, dissipation."""
+    """Regressors (n nv, 10 nb) of n states, concatenated; the sizes of the terms of each entry; and
+    the forces (n nv,) of armature and, where it is on, of dissipation."""
 
-    def at(q, v, a):
-        own = armature_and_dissipation_force(model, q, v, a)
-        return joint_torque_regressor(model, q, v, a), summed_sizes(model, q, v, a), own
+    def sample(q, v, a):
+        joint_force = armature_and_dissipation_force(model, q, v, a)
+        return joint_torque_regressor(model, q, v, a), summed_sizes(model, q, v, a), joint_force
 
-    Y, summed, own = jax.vmap(at)(q, v, a)
-    shape = own.size, 10 * model.nb
-    return Y.reshape(shape), summed.reshape(shape), own.ravel()
+    Y, summed, joint_force = jax.vmap(sample)(q, v, a)
+    shape = joint_force.size, 10 * model.nb
+    return Y.reshape(shape), summed.reshape(shape), joint_force.ravel()
 
 
 def _sizes(summed: np.ndarray, nv: int) -> tuple[np.ndarray, np.ndarray]:
-    """Units of the dofs (nv,) and of the columns, in which the entries of a regressor are near 1.
+    """Units of the dofs (nv,) and of the columns (10 nb,) in which regressor entries are near 1.
 
-    A column or a dof without any entry has the unit 1.
+    A column or a dof of zeros has the unit 1.
     """
     columns = np.max(summed, axis=0, initial=0)
     columns = np.where(columns > 0, columns, 1)
@@ -258,8 +264,8 @@ def _sizes(summed: np.ndarray, nv: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _measurements(model, q, v, a, tau, noise) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The regressor (n nv, 10 nb), the sizes of what was summed in it, and the bodies' share of tau
-    (n nv,), all in units of the noise."""
+    """The regressor (n nv, 10 nb), the sizes of the terms of its entries, and the part of tau
+    (n nv,) that is due to the inertias, all divided by the noise."""
     arguments.robot(model)
     n = len(jnp.atleast_1d(jnp.asarray(q)))
     q = arguments.array(model, q, "q", (n, model.nq), "samples, nq")
@@ -275,11 +281,11 @@ def _measurements(model, q, v, a, tau, noise) -> tuple[np.ndarray, np.ndarray, n
             raise ArgumentError(f"{name} is not finite")
     if np.any(deviation <= 0):
         raise ArgumentError(f"noise is {deviation}, expected numbers above 0")
-    Y, summed, own = (np.asarray(x, float) for x in _stacked(model, q, v, a))
+    Y, summed, joint_force = (np.asarray(x, float) for x in _stacked(model, q, v, a))
     unit = np.tile(deviation, n)
     with np.errstate(over="ignore", invalid="ignore"):
         Y, summed = Y / unit[:, None], summed / unit[:, None]
-        forces = (np.asarray(tau, float).ravel() - own) / unit
+        forces = (np.asarray(tau, float).ravel() - joint_force) / unit
         fit = {"q, v, a, noise": np.sum(summed**2), "tau, noise": np.sum(forces**2)}
     for names, squares in fit.items():
         if not np.isfinite(squares):
@@ -291,7 +297,7 @@ def _measurements(model, q, v, a, tau, noise) -> tuple[np.ndarray, np.ndarray, n
 
 
 def _units(inertia: np.ndarray) -> np.ndarray:
-    """The units (10 n,) of inertias (n, 10) in which they are near 1: see `identify_inertia`."""
+    """The units (10 n,) in which inertias (n, 10) are near 1: see `identify_inertia`."""
     mass = _filled(np.abs(inertia[:, 0]))
     radius = _filled(np.sqrt(np.sum(np.abs(inertia[:, [4, 6, 9]]), axis=1) / (2 * mass)))
     powers = np.array([0, 1, 1, 1, 2, 2, 2, 2, 2, 2])
@@ -299,13 +305,13 @@ def _units(inertia: np.ndarray) -> np.ndarray:
 
 
 def _filled(sizes: np.ndarray) -> np.ndarray:
-    """The sizes, with the mean of the others for each that is 0, and 1 where all are."""
+    """The sizes, with zeros replaced by the mean of the positive sizes, or by 1 if all are zero."""
     known = sizes[sizes > 0]
     return np.where(sizes > 0, sizes, np.mean(known) if known.size else 1.0)
 
 
 def _prior(model: Model, prior: ArrayLike | None) -> np.ndarray:
-    """The ten numbers of each body that are the estimate where the forces tell nothing."""
+    """The inertias (nb, 10) of the prior, checked."""
     given = model.inertia if prior is None else prior
     inertia = arguments.array(model, given, "prior", (model.nb, 10), "nb, 10")
     if not np.all(np.isfinite(inertia)):
@@ -329,7 +335,7 @@ def _check_count(equations: int, base: BaseParameters) -> None:
 def _check_fit(model, Y, summed, forces, start, parameters) -> None:
     """Raise ArgumentError where an estimate explains the forces worse than the prior does.
 
-    A minimum cannot, but for rounding: then values of very different sizes have lost all digits.
+    Only rounding errors can cause this: values of very different sizes have lost all digits.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         finite = np.all(np.isfinite(parameters.astype(model.dtype)))
@@ -360,20 +366,20 @@ def _identification(model, base, parameters, Y, forces, half, converged=True) ->
 
 # ----------------------------------------------------------------------- the convex minimisation
 
-# Sizes of a step, as the largest relative change of a pseudo-inertia: from which on the next value
-# of the prior's weight is due, and the search has ended. Newton's method squares the second one.
+# Sizes of a step, as the largest relative change of a pseudo-inertia. Below _NEAR the weight of the
+# prior is reduced; below _SMALL the search ends. Newton's method converges quadratically there.
 _NEAR, _SMALL = 0.3, 1e-6
 
 
 def _newton(samples, prior, weight, max_steps) -> tuple[np.ndarray, np.ndarray, bool]:
-    """The minimum (n, 10), a triangular factor of the second derivative there, and whether it is.
+    """The minimum (n, 10), a triangular factor of the second derivative, and the convergence.
 
-    The prior's weight comes down to its own from one that holds the inertias near it. With
-    `J = C C^T`, the second derivative of D is the sum of squares of `W = C^-1 dJ C^-T`, so that
-    Newton's step is a least-squares solution.
+    The weight of the prior starts large, so the inertias stay near the prior, and is reduced to
+    `weight`. With `J = C C^T`, the second derivative of D is the sum of squares of
+    `W = C^-1 dJ C^-T`. So Newton's step is the solution of a least-squares problem.
     """
     Y, forces = samples[:, :-1], samples[:, -1]
-    basis = np.asarray(pseudo_inertia(jnp.eye(10)), float)  # J of each of the ten numbers
+    basis = np.asarray(pseudo_inertia(jnp.eye(10)), float)  # dJ for each of the ten parameters
     inverse = np.linalg.inv(_combine(prior.ravel(), basis))
     parameters, triangle = prior.ravel(), np.eye(prior.size)
     heavy = np.sum((forces - Y @ parameters) ** 2)
@@ -399,13 +405,13 @@ def _newton(samples, prior, weight, max_steps) -> tuple[np.ndarray, np.ndarray, 
 
 
 def _step_length(Y_step, missing, weight, W_step, downhill) -> float:
-    """The part of a step, or the multiple of it, to the minimum along its line."""
+    """The factor of a step that leads to the minimum along its direction."""
     stretch = np.linalg.eigvalsh(W_step)
     linear = Y_step @ missing - weight * np.sum((np.eye(4) - downhill) * W_step)
     square = Y_step @ Y_step
 
     def slope(length):
-        """The rate at which what is minimised falls; it falls with the length itself."""
+        """The rate of decrease of the function, which itself decreases with the length."""
         return linear - length * square + weight * np.sum(stretch / (1 + length * stretch))
 
     shortest = -float(np.min(stretch, initial=0))
@@ -423,7 +429,7 @@ def _combine(parameters: np.ndarray, basis: np.ndarray) -> np.ndarray:
 
 
 def _block_diagonal(blocks: np.ndarray) -> np.ndarray:
-    """The matrix of (n, i, j) blocks on its diagonal, (n i, n j)."""
+    """The block-diagonal matrix (n i, n j) of n blocks (n, i, j)."""
     n, i, j = blocks.shape
     return np.einsum("bij,bc->bicj", blocks, np.eye(n)).reshape(n * i, n * j)
 

@@ -1,13 +1,13 @@
-"""Other coordinates of an inertia, and whether a rigid body can have it.
+"""Parameterizations of an inertia, and tests of its physical consistency.
 
 An inertia is `(..., 10)`, `[m, m c, Ixx, Ixy, Iyy, Ixz, Iyz, Izz]` about the frame's origin, as in
 `jaxrbd.spatial`. Its pseudo-inertia is the 4x4 matrix of second moments of the mass,
 
-    J = integral of [x; 1] [x; 1]^T dm = [[Sigma, h], [h^T, m]],    Sigma = tr(I)/2 1 - I,
+    J = integral of [x; 1] [x; 1]^T dm = [[Sigma, h], [h^T, m]],    Sigma = tr(I)/2 1 - I.
 
-which is linear in the ten numbers, and positive definite exactly for the inertias that a body with
-mass everywhere around some point can have. Its triangular factor gives ten numbers without any
-constraint. Every function broadcasts over leading axes, keeps its operand's dtype and can be
+J is linear in the ten parameters. It is positive definite if and only if a rigid body whose mass
+does not lie in one plane has the inertia. The triangular factor of J has ten parameters without
+constraints. Every function broadcasts over leading axes, keeps the dtype of its operand and can be
 differentiated. SI units. Sources: Wensing, Kim and Slotine (2018), "Linear matrix inequalities for
 physically consistent inertial parameter identification"; Rucker and Wensing (2022), "Smooth
 parameterization of rigid-body inertia".
@@ -23,7 +23,7 @@ from ._math.components import Mat3, Vec3, second_moments, stack
 from ._math.linear import symmetric_eigenvalues
 from .spatial import inertia_to_com
 
-# In units of the rounding of the operands: what moving an inertia to its centre of mass may leave.
+# Rounding error of moving an inertia to its centre of mass, in units of the rounding of one entry.
 _ROUNDING = 64
 
 
@@ -42,7 +42,7 @@ def pseudo_inertia(inertia: Float[Array, "... 10"]) -> Float[Array, "... 4 4"]:
 
 
 def inertia_from_pseudo(J: Float[Array, "... 4 4"]) -> Float[Array, "... 10"]:
-    """The inertia of a pseudo-inertia, of which the symmetric part is read.
+    """The inertia (..., 10) of the symmetric part of a pseudo-inertia.
 
     Inverse of `pseudo_inertia`: `I = tr(Sigma) 1 - Sigma`.
     """
@@ -57,20 +57,20 @@ def inertia_from_pseudo(J: Float[Array, "... 4 4"]) -> Float[Array, "... 10"]:
 
 
 def inertia_from_log_cholesky(theta: Float[Array, "... 10"]) -> Float[Array, "... 10"]:
-    """The inertia of log-Cholesky parameters: any ten numbers give one that a rigid body can have.
+    """The inertia (..., 10) of log-Cholesky parameters, which is always physically consistent.
 
-    `theta` (..., 10) is `[alpha, d1, d2, d3, s12, s23, s13, t1, t2, t3]`. The pseudo-inertia is
-    `U U^T` with
+    `theta` (..., 10) is `[alpha, d1, d2, d3, s12, s23, s13, t1, t2, t3]`, ten finite values. The
+    pseudo-inertia is `U U^T` with
 
         U = e^alpha [[e^d1, s12, s13, t1], [0, e^d2, s23, t2], [0, 0, e^d3, t3], [0, 0, 0, 1]],
 
-    so that the mass is `e^(2 alpha)` and t (m) is the centre of mass. It is smooth, and so is its
-    inverse `log_cholesky`. Source: Rucker and Wensing (2022).
+    so the mass is `e^(2 alpha)` in kg, and t is the centre of mass in m. The function and its
+    inverse `log_cholesky` are smooth. Source: Rucker and Wensing (2022).
     """
     alpha, d1, d2, d3, s12, s23, s13, t1, t2, t3 = jnp.unstack(theta, axis=-1)
     o = jnp.zeros_like(alpha)
     r1, r2, r3 = Vec3(jnp.exp(d1), s12, s13), Vec3(o, jnp.exp(d2), s23), Vec3(o, o, jnp.exp(d3))
-    # The rows of U without e^alpha: the second moments of a unit of mass are their products.
+    # The rows of U without e^alpha. Their products are the second moments for a mass of 1 kg.
     xx, yy, zz = r1.dot(r1) + t1 * t1, r2.dot(r2) + t2 * t2, r3.dot(r3) + t3 * t3
     xy, xz, yz = r1.dot(r2) + t1 * t2, r1.dot(r3) + t1 * t3, r2.dot(r3) + t2 * t3
     unit = stack(jnp.ones_like(o), t1, t2, t3, yy + zz, -xy, xx + zz, -xz, -yz, xx + yy)
@@ -80,14 +80,14 @@ def inertia_from_log_cholesky(theta: Float[Array, "... 10"]) -> Float[Array, "..
 def log_cholesky(inertia: Float[Array, "... 10"]) -> Float[Array, "... 10"]:
     """The log-Cholesky parameters (..., 10) of an inertia; inverse of `inertia_from_log_cholesky`.
 
-    Like a logarithm, they are not finite where the pseudo-inertia is not positive definite: of a
-    point, a rod, a plate, a massless link, and of what no rigid body can have. They are finite
-    where `consistency_margin` is positive by more than rounding.
-    Source: Rucker and Wensing (2022), solved from the last row of U up.
+    They are finite where `consistency_margin` is positive by more than rounding errors. They are
+    not finite where the pseudo-inertia is not positive definite: for a point mass, a rod, a plate,
+    a massless link, and for inertias that are not physically consistent. Source: Rucker and Wensing
+    (2022), solved from the last row of U to the first.
     """
     m, com, I_com = inertia_to_com(inertia)
     t1, t2, t3 = jnp.unstack(com, axis=-1)
-    sxx, sxy, syy, sxz, syz, szz = (s / m for s in second_moments(Mat3.of(I_com)).upper())
+    sxx, sxy, syy, sxz, syz, szz = (s / m for s in second_moments(Mat3.from_array(I_com)).upper())
     u33 = jnp.sqrt(szz)
     s13, s23 = sxz / u33, syz / u33
     u22 = jnp.sqrt(syy - s23 * s23)
@@ -101,16 +101,15 @@ def log_cholesky(inertia: Float[Array, "... 10"]) -> Float[Array, "... 10"]:
 
 
 def consistency_margin(inertia: Float[Array, "... 10"]) -> Float[Array, "..."]:
-    """How far inside the inertias that a rigid body can have this one is; negative: outside.
+    """The smallest eigenvalue of the pseudo-inertia about the centre of mass (...).
 
-    The smallest eigenvalue of the pseudo-inertia about the centre of mass, and so the smaller of
-    the mass (kg) and of the least second moment of mass about a plane through that centre (kg m^2,
-    the least half of `I_1 + I_2 - I_3` of the principal moments). It does not depend on the frame.
-    A point, a rod and a plate are on the border, with margin zero. So is a massless link that has
-    none of the other nine numbers; otherwise its margin is minus the norm of those.
+    It is the smaller of two values: the mass in kg, and the least `(I_1 + I_2 - I_3) / 2` in kg m^2
+    of the principal moments of inertia, in any order. It does not depend on the frame. It is
+    negative for an inertia that is not physically consistent, and zero for a point mass, a rod and
+    a plate. For a link with zero mass it is minus the norm of the other nine parameters.
     """
     m, _, I_com = inertia_to_com(inertia)
-    least = symmetric_eigenvalues(second_moments(Mat3.of(I_com)).array())[..., 0]
+    least = symmetric_eigenvalues(second_moments(Mat3.from_array(I_com)).array())[..., 0]
     rest = jnp.where((m == 0)[..., None], inertia[..., 1:], 0)
     return jnp.where(m == 0, -_norm(rest), jnp.minimum(m, least))
 
@@ -118,15 +117,16 @@ def consistency_margin(inertia: Float[Array, "... 10"]) -> Float[Array, "..."]:
 def is_physically_consistent(
     inertia: Float[Array, "... 10"], tolerance: float = 1e-6
 ) -> Bool[Array, "..."]:
-    """Whether a rigid body can have the inertia: the test that loading a robot warns by.
+    """Whether a rigid body can have the inertia, (...): the test behind `InertiaWarning`.
 
-    About the centre of mass, the principal moments must be non-negative and satisfy the triangle
-    inequality, up to `tolerance` (a number without unit) times the largest of them; a link without
-    mass must have no inertia at all. Source: Traversaro et al. (2016), "Identification of fully
-    physical consistent inertial parameters using optimization on manifolds".
+    The principal moments of inertia about the centre of mass must be non-negative and must satisfy
+    the triangle inequality, up to `tolerance` (without unit) times the largest moment. For a link
+    with zero mass the other nine parameters must be zero.
+    Source: Traversaro et al. (2016), "Identification of fully physical consistent inertial
+    parameters using optimization on manifolds".
     """
     m, _, I_com = inertia_to_com(inertia)
-    moments = symmetric_eigenvalues(second_moments(Mat3.of(I_com)).array())
+    moments = symmetric_eigenvalues(second_moments(Mat3.from_array(I_com)).array())
     least, *others = jnp.unstack(moments, axis=-1)
     largest_moment = jnp.abs(sum(others))
     about_origin = inertia[..., 4] + inertia[..., 6] + inertia[..., 9]
@@ -137,7 +137,7 @@ def is_physically_consistent(
 
 
 def _norm(x: Array) -> Array:
-    """Norm along the last axis, with derivative zero at zero."""
+    """Euclidean norm along the last axis, whose derivative at zero is zero."""
     square = jnp.sum(x * x, axis=-1)
     zero = square == 0
     return jnp.where(zero, 0, jnp.sqrt(jnp.where(zero, 1, square)))

@@ -29,7 +29,7 @@ from jaxtyping import Float, PRNGKeyArray
 from . import se3, so3
 from ._math import series as _series
 from ._math.components import Vec3, stack
-from ._math.linear import inverse_positive_definite
+from ._math.linear import einsum, inverse_positive_definite
 from .spatial import Pose, compose, inverse_transform_point, rotate, transform_point
 
 Parameter = Array | np.ndarray
@@ -177,14 +177,14 @@ def lie_operation(
         return jnp.zeros_like(w)
     if jax.tree.leaves(joint):
         S = joint.subspace()
-        gram = jnp.einsum("...ik,...jk->...ij", S, S, precision="highest")
+        gram = einsum("...ik,...jk->...ij", S, S)
         inverse = jnp.vectorize(inverse_positive_definite, signature="(n,n)->(n,n)")(gram)
-        inverse = jnp.einsum("...ij,...jk->...ki", inverse, S, precision="highest")
+        inverse = einsum("...ij,...jk->...ki", inverse, S)
     else:  # a kind without parameters: its subspace is a constant of the compiled program
         constant = _constant_rows(type(joint))
         S, inverse = (jnp.asarray(x, w.dtype) for x in (constant, np.linalg.pinv(constant)))
-    Su, Sw = (jnp.einsum("...j,...ji->...i", x, S, precision="highest") for x in (u, w))
-    return jnp.einsum("...i,...ij->...j", operation(Su, Sw), inverse, precision="highest")
+    Su, Sw = (einsum("...j,...ji->...i", x, S) for x in (u, w))
+    return einsum("...i,...ij->...j", operation(Su, Sw), inverse)
 
 
 def subspace_rows(joint: Joint) -> np.ndarray:
@@ -222,7 +222,7 @@ def _uniform(key, lower, upper, reach):
 
 
 def _unit(axis: Parameter) -> Vec3:
-    a = Vec3.of(jnp.asarray(axis))
+    a = Vec3.from_array(jnp.asarray(axis))
     return 1 / jnp.sqrt(a.dot(a)) * a
 
 
@@ -233,7 +233,7 @@ def _rotation_about(R0: Array, axis: Parameter, angle: Array) -> Array:
     """
     a = _unit(axis)
     a = Vec3(*(c[..., None] for c in (a.x, a.y, a.z)))
-    R1 = Vec3.of(R0).cross(a)  # r K = r x a for each row r
+    R1 = Vec3.from_array(R0).cross(a)  # r K = r x a for each row r
     R2 = R1.cross(a)
     s, c = jnp.sin(angle)[..., None, None], jnp.cos(angle)[..., None, None]
     return R0 + s * R1.array() + (1 - c) * R2.array()
@@ -483,7 +483,7 @@ class Custom(_Euclidean):
         return jnp.sum(self.velocity_subspace(q) * v[..., None], axis=-2)
 
     def joint_force(self, q, f):
-        return jnp.einsum("nij,nj...->ni...", self.velocity_subspace(q), f, precision="highest")
+        return einsum("nij,nj...->ni...", self.velocity_subspace(q), f)
 
     def velocity_subspace(self, q):
         if self.tangent_map is not None:
@@ -554,8 +554,8 @@ def _body_velocity(motion: Callable[[Array], Pose], q: Array) -> Array:
     """The tangent map (6, n) of a pose: `[R^T dp; vee(R^T dR)]`."""
     R = motion(q).R
     dR, dp = jax.jacfwd(lambda q: tuple(motion(q)))(q)
-    skew = jnp.einsum("ki,kjn->ijn", R, dR, precision="highest")
-    linear = jnp.einsum("ki,kn->in", R, dp, precision="highest")
+    skew = einsum("ki,kjn->ijn", R, dR)
+    linear = einsum("ki,kn->in", R, dp)
     return jnp.concatenate([linear, jnp.stack([skew[2, 1], skew[0, 2], skew[1, 0]])])
 
 

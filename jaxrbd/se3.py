@@ -1,8 +1,9 @@
-"""Rigid placements: exponential, logarithm and their Jacobians on SE(3).
+"""Poses: exponential, logarithm and their Jacobians on SE(3).
 
-Exponential coordinates are a motion vector `xi = [v; w]` (..., 6), linear part first: `exp(xi)`
-is where a body gets in unit time when it moves with the constant velocity xi, in its own frame.
-Every function broadcasts over leading axes and has all its derivatives, also at the identity.
+Exponential coordinates are a motion vector `xi = [v; w]` (..., 6), linear part first. `exp(xi)` is
+the pose that a body reaches in unit time with the constant body velocity xi, from the identity.
+Every function broadcasts over leading axes. Its derivatives of any order are finite, also at the
+identity.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from .spatial import Pose, cross_motion_matrix, rotate
 
 
 def exp(xi: Float[Array, "... 6"]) -> Pose:
-    """Pose reached in unit time with the constant velocity xi: `R = exp(w)`, `p = J_l(w) v`.
+    """The pose after unit time with the constant body velocity xi: `R = exp(w)`, `p = J_l(w) v`.
 
     Source: Sola, Deray and Atchuthan (2018), equation 172.
     """
@@ -38,7 +39,8 @@ def log(X: Pose) -> Float[Array, "... 6"]:
 def left_jacobian(xi: Float[Array, "... 6"]) -> Float[Array, "... 6 6"]:
     """J with `exp(xi + d) = exp(J d) exp(xi)` to first order: `sum ad^k / (k+1)!`.
 
-    Evaluated as a polynomial of degree four in `ad = (xi x)`, see `adjoint_coefficients`.
+    It is evaluated as a polynomial of degree four in `ad = (xi x)`: see
+    `_math.series.adjoint_coefficients`.
     """
     ad = cross_motion_matrix(xi)
     ad2 = matmul(ad, ad)
@@ -55,7 +57,7 @@ def right_jacobian(xi: Float[Array, "... 6"]) -> Float[Array, "... 6 6"]:
 
 
 def left_jacobian_inverse(xi: Float[Array, "... 6"]) -> Float[Array, "... 6 6"]:
-    """Inverse of `left_jacobian`, by its block-triangular shape; infinite at angle 2 pi."""
+    """Inverse of `left_jacobian`, from its triangular blocks; infinite at the angle 2 pi."""
     Q = left_jacobian(xi)[..., :3, 3:]
     J = so3.left_jacobian_inverse(xi[..., 3:])
     corner = -matmul(J, matmul(Q, J))

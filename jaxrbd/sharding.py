@@ -1,7 +1,8 @@
-"""Batches over many devices: a function of one sample, mapped over a batch that a mesh splits.
+"""Batches over several devices: a function of one sample, mapped over a batch split over a mesh.
 
-Devices, meshes and processes are JAX's own (`jax.make_mesh`, `jax.distributed`). docs/devices.md
-has both worked out, and says what is the same bit for bit.
+JAX provides devices, meshes and processes (`jax.make_mesh`, `jax.distributed`). docs/devices.md
+has examples with several devices and several processes, and lists the results that are equal bit
+for bit.
 """
 
 from __future__ import annotations
@@ -33,20 +34,21 @@ def over_devices(
 ) -> Callable[..., Any]:
     """Map a function of one sample over a batch that is split over the devices of a mesh.
 
-    It is `jax.jit(jax.vmap(function, in_axes))`, each device with its share of the batch.
+    The result is `jax.jit(jax.vmap(function, in_axes))`, where each device computes its part of the
+    batch.
 
-    - `mesh`: the batch is split over all its axes, be they of type Auto or Explicit;
-    - `in_axes`: 0, or for each argument 0 where the samples are its first axis and None where all
-      samples share it, as they do the model;
-    - `block`: how many samples a device works on at a time, or None for all of its share. Results
-      in blocks do not depend on the number of devices, if they are two or more.
+    - `mesh`: the batch is split over all axes of the mesh, of type Auto or Explicit;
+    - `in_axes`: 0, or for each argument 0 where its first axis is the batch, and None where all
+      samples share the argument, for example the model;
+    - `block`: the number of samples that a device computes at a time, or None for all of its part.
+      With blocks, the results are the same bit for bit for any number of devices from two on.
 
-    The results have the samples as their first axis, split over the devices. Nothing is sent
-    between devices, with two exceptions: a batch that does not divide by their number (times
-    `block`) is padded by `pad_batch` and its results are cut, and a derivative with respect to what
-    the samples share is a sum over devices. Raises ArgumentError where `in_axes` or `block` is none
-    of these, and in a call where arguments are not as many as `in_axes` or have no batch of one
-    size.
+    The first axis of the results is the batch, split over the devices. There are two communications
+    between devices. First, if the size of the batch is not a multiple of the number of devices
+    (times `block`), the batch is padded by `pad_batch` and its results are cut. Second, derivatives
+    with respect to shared arguments are sums over the devices. Raises ArgumentError for another
+    `in_axes` or `block`. A call raises ArgumentError where the number of arguments differs from
+    `in_axes`, or the arguments have no batch of one size.
     """
     if any(axis not in (0, None) for axis in _tuple(in_axes, 1)):
         raise ArgumentError(f"in_axes is {in_axes}, expected 0 or None for each argument")
@@ -73,7 +75,7 @@ def over_devices(
         size = _batch_size(rows)
         if size % multiple:
             rows, _ = pad_batch(_placed(rows, mesh, whole), multiple)
-        # Not check_vma: it refuses the constants that the scans of tree.py start from.
+        # check_vma is off: it rejects the constants that are initial values of scans in tree.py.
         out = jax.shard_map(
             share, mesh=mesh, in_specs=(split, whole), out_specs=split, check_vma=False
         )(_placed(rows, mesh, split), _placed(shared, mesh, whole))
@@ -85,11 +87,12 @@ def over_devices(
 
 
 def pad_batch(tree: Any, multiple: int) -> tuple[Any, int]:
-    """Pad a batch to a multiple of a number of samples: `(padded, size)`, `size` what it was.
+    """Pad a batch to a multiple of `multiple` samples: `(padded, size)`, with the original size.
 
-    The samples are the first axis of every array of the tree. They are repeated from the first on,
-    so that padding is as valid as they are; `jax.tree.map(lambda x: x[:size], padded)` goes back.
-    Raises ArgumentError where the arrays have no batch of one size, or `multiple` is less than 1.
+    The samples are the first axis of every array of the tree. The padding repeats the samples from
+    the first on, so it consists of valid samples. `jax.tree.map(lambda x: x[:size], padded)`
+    removes it. Raises ArgumentError where the arrays have no batch of one size, or `multiple` is
+    below 1.
     """
     if multiple < 1:
         raise ArgumentError(f"multiple is {multiple}, expected at least 1")
@@ -101,9 +104,10 @@ def pad_batch(tree: Any, multiple: int) -> tuple[Any, int]:
 def shard_batch(tree: Any, mesh: Mesh) -> Any:
     """Split a batch, the first axis of every array of the tree, over the devices of a mesh.
 
-    Where there are several processes, each of them passes its own share, all of one size, and the
-    batch is that of all processes in their order. Raises ArgumentError where the arrays have no
-    batch of one size, or one that does not divide by the number of this process's devices.
+    With several processes, each process passes its part of the batch. All parts have one size, and
+    the batch is the concatenation of the parts in the order of the processes. Raises ArgumentError
+    where the arrays have no batch of one size, or the size is not a multiple of the number of
+    devices of this process.
     """
     size, devices = _batch_size(tree), len(mesh.local_devices)
     if size % devices:
@@ -113,10 +117,10 @@ def shard_batch(tree: Any, mesh: Mesh) -> Any:
 
 
 def local_batch(tree: Any) -> Any:
-    """The samples of a split batch that are on this process's devices, in their order, in numpy.
+    """The samples of a split batch on the devices of this process, in order, as NumPy arrays.
 
-    The inverse of `shard_batch`; in a single process, the whole batch. Raises ArgumentError where
-    the arrays have no batch of one size.
+    The inverse of `shard_batch`. With a single process it is the whole batch. Raises ArgumentError
+    where the arrays have no batch of one size.
     """
     _batch_size(tree)
 
@@ -128,13 +132,13 @@ def local_batch(tree: Any) -> Any:
 
 
 def _in_blocks(function: Callable, rows: Any, shared: Any, block: int | None) -> Any:
-    """`function(rows, shared)`, so many rows at a time."""
+    """`function(rows, shared)`, computed for `block` rows at a time."""
     if block is None:
         return function(rows, shared)
 
     def step(rows):
-        # The barriers keep what surrounds a block out of its program, which is then the same for
-        # any number of blocks: XLA would unroll a loop of one and fuse it with its surroundings.
+        # The barriers prevent fusion of a block with the operations around it. The program of a
+        # block is then the same for any number of blocks: XLA would unroll a loop of one block.
         return lax.optimization_barrier(function(*lax.optimization_barrier((rows, shared))))
 
     blocks = jax.tree.map(lambda x: x.reshape(-1, block, *x.shape[1:]), rows)
@@ -142,7 +146,7 @@ def _in_blocks(function: Callable, rows: Any, shared: Any, block: int | None) ->
 
 
 def _placed(tree: Any, mesh: Mesh, spec: PartitionSpec) -> Any:
-    """The arrays so split, for a mesh whose splits are part of their types; else as they are."""
+    """The arrays, resharded to `spec` where the mesh has axes of type Explicit."""
     if AxisType.Explicit not in mesh.axis_types:
         return tree
     return jax.tree.map(lambda x: jax.sharding.reshard(x, NamedSharding(mesh, spec)), tree)

@@ -1,9 +1,10 @@
 """Rotations: exponential, logarithm, their Jacobians, and unit quaternions xyzw.
 
-A rotation vector `w` (..., 3) has the angle |w| in radians about w. Quaternions (..., 4) are
-`[x y z w]`; a function that reads one normalises it, so that scaling it changes nothing, and q
-and -q are the same rotation. The zero quaternion is read as the identity. Every function
-broadcasts over leading axes and has all its derivatives, also at the identity.
+A rotation vector `w` (..., 3) is a rotation about the axis w by the angle |w| in radians.
+Quaternions (..., 4) are `[x y z w]`. A function that takes a quaternion normalises it, so the
+length of a quaternion has no effect; q and -q are the same rotation. The zero quaternion is read as
+the identity. Every function broadcasts over leading axes. Its derivatives of any order are finite,
+also at the identity.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def exp(w: Float[Array, "... 3"]) -> Float[Array, "... 3 3"]:
 def log(R: Float[Array, "... 3 3"]) -> Float[Array, "... 3"]:
     """Rotation vector of a rotation matrix, with angle in [0, pi]; inverse of `exp` below pi.
 
-    At pi, where both signs are right, one is chosen.
+    At the angle pi, w and -w are the same rotation, and the function returns one of them.
     """
     return quaternion_log(quaternion_from_matrix(R))
 
@@ -48,7 +49,7 @@ def left_jacobian(w: Float[Array, "... 3"]) -> Float[Array, "... 3 3"]:
 
 
 def right_jacobian(w: Float[Array, "... 3"]) -> Float[Array, "... 3 3"]:
-    """J with `exp(w + dw) = exp(w) exp(J dw)` to first order: the transpose of the left one."""
+    """J with `exp(w + dw) = exp(w) exp(J dw)` to first order: `left_jacobian(w)^T`."""
     return left_jacobian(-w)
 
 
@@ -68,7 +69,7 @@ def right_jacobian_inverse(w: Float[Array, "... 3"]) -> Float[Array, "... 3 3"]:
 
 def _polynomial(w: Array, a: Array, b: Array) -> Array:
     """`1 + a [w x] + b [w x]^2`."""
-    K = Mat3.skew(Vec3.of(w))
+    K = Mat3.skew(Vec3.from_array(w))
     KK = K @ K
     rows = (a * k + b * kk for k, kk in zip(K.rows, KK.rows))
     return jnp.eye(3, dtype=w.dtype) + Mat3(*rows).array()
@@ -78,12 +79,12 @@ def _polynomial(w: Array, a: Array, b: Array) -> Array:
 
 
 def quaternion_identity(dtype=None) -> Float[Array, "4"]:
-    """`[0 0 0 1]`."""
+    """The quaternion `[0 0 0 1]` of the identity."""
     return jnp.array([0, 0, 0, 1], dtype=dtype or jnp.result_type(float))
 
 
 def quaternion_normalize(q: Float[Array, "... 4"]) -> Float[Array, "... 4"]:
-    """The unit quaternion along q; the identity where q is zero (with zero derivatives)."""
+    """The unit quaternion `q / |q|`; where q is zero, the identity with zero derivatives."""
     q, zero = _scaled(q)
     q = jnp.where(zero, quaternion_identity(q.dtype), q)
     return q / jnp.sqrt(jnp.sum(q * q, axis=-1, keepdims=True))
@@ -92,9 +93,9 @@ def quaternion_normalize(q: Float[Array, "... 4"]) -> Float[Array, "... 4"]:
 def _scaled(q: Array) -> tuple[Array, Array]:
     """A multiple of q (..., 4) whose largest entry is from 2 to 4, and whether q is zero (..., 1).
 
-    Its square neither overflows nor vanishes. The factor is a power of two, so that no digit is
-    lost. What is made of the multiple must not depend on the factor: its derivatives, of any order,
-    are then right although they take the factor for a constant.
+    The squares of the result neither overflow nor underflow. The factor is a power of two, so the
+    multiplication has no rounding error. Derivatives treat the factor as a constant. They are right
+    to any order where the caller's result does not depend on the factor.
     """
     x, y, z, w = jnp.split(jnp.abs(q), 4, axis=-1)
     largest = jnp.maximum(jnp.maximum(x, y), jnp.maximum(z, w))
@@ -104,7 +105,7 @@ def _scaled(q: Array) -> tuple[Array, Array]:
 
 
 def quaternion_multiply(q: Float[Array, "... 4"], r: Float[Array, "... 4"]):
-    """Hamilton product `q r`, (..., 4): the rotation r, then q. Not normalised."""
+    """Hamilton product `q r` (..., 4), not normalised: the rotation r followed by q."""
     x, y, z, w = jnp.unstack(q, axis=-1)
     rx, ry, rz, rw = jnp.unstack(r, axis=-1)
     u, s = Vec3(x, y, z), Vec3(rx, ry, rz)
@@ -118,10 +119,10 @@ def quaternion_conjugate(q: Float[Array, "... 4"]) -> Float[Array, "... 4"]:
 
 
 def quaternion_to_matrix(q: Float[Array, "... 4"]) -> Float[Array, "... 3 3"]:
-    """Rotation matrix of a quaternion of any length but zero; the identity where it is zero."""
+    """Rotation matrix of a quaternion of any length; the identity where the quaternion is zero."""
     q, zero = _scaled(q)
     u, w = q[..., :3, None], q[..., 3:, None]
-    # A sum of matrices, and not nine expressions, of which XLA would make a kernel each.
+    # A sum of matrices. For nine separate entries XLA would compile nine kernels.
     one, Kx, Ky, Kz = jnp.asarray(_ONE_AND_CROSSES, q.dtype)
     x, y, z = jnp.split(u, 3, axis=-2)
     norm2 = x * x + y * y + z * z + w * w
@@ -131,16 +132,16 @@ def quaternion_to_matrix(q: Float[Array, "... 4"]) -> Float[Array, "... 3 3"]:
     return one + s * (squares + w * (x * Kx + y * Ky + z * Kz))
 
 
-# The unit matrix, and those of the cross products with the axes.
+# The identity matrix, and the matrices of the cross products with the three axes.
 _ONE_AND_CROSSES = np.array([np.eye(3), *(np.cross(np.eye(3), axis) for axis in np.eye(3))])
 
 
 def quaternion_from_matrix(R: Float[Array, "... 3 3"]) -> Float[Array, "... 4"]:
-    """Unit quaternion of a rotation matrix, one of the two.
+    """One of the two unit quaternions of a rotation matrix.
 
-    `4 q q^T` is linear in R; its row with the largest diagonal, normalised, is q or -q.
+    `4 q q^T` is linear in R. Its row with the largest diagonal entry, normalised, is q or -q.
     """
-    a, b, c = Mat3.of(R).rows
+    a, b, c = Mat3.from_array(R).rows
     outer = jnp.stack(
         [
             stack(1 + a.x - b.y - c.z, a.y + b.x, a.z + c.x, c.y - b.z),
@@ -168,12 +169,12 @@ def quaternion_log(q: Float[Array, "... 4"]) -> Float[Array, "... 3"]:
     q = jnp.where(q[..., 3:] < 0, -q, q)
     u, w = q[..., :3], q[..., 3]
     s2 = jnp.sum(u * u, axis=-1)
-    near = s2 < _ASIN_SWITCH
+    small = s2 < _ASIN_SWITCH
     series = jnp.polyval(
-        jnp.array(_ASIN_SERIES[::-1], q.dtype), jnp.where(near, s2, 0), unroll=len(_ASIN_SERIES)
+        jnp.array(_ASIN_SERIES[::-1], q.dtype), jnp.where(small, s2, 0), unroll=len(_ASIN_SERIES)
     )
-    s = jnp.sqrt(jnp.where(near, 1, s2))
-    ratio = jnp.where(near, series, jnp.arctan2(s, jnp.where(near, 1, w)) / s)
+    s = jnp.sqrt(jnp.where(small, 1, s2))
+    ratio = jnp.where(small, series, jnp.arctan2(s, jnp.where(small, 1, w)) / s)
     return 2 * ratio[..., None] * u
 
 

@@ -1,17 +1,18 @@
-"""Spatial vector algebra on stacked arrays; the conventions of the package, said once.
+"""Spatial vector algebra on stacked arrays, and the conventions of the package.
 
-- A spatial vector is `(..., 6)`: `[linear; angular]`. A motion's linear part is the velocity of
-  the body point at the frame's origin; a force's angular part is the moment about it.
-- A pose `X_AB = (R_AB, p_AB)` takes coordinates in B to coordinates in A: `x_A = R x_B + p`. The
-  names are read as in Drake's monogram notation, so that adjacent frames cancel:
-  `compose(X_AB, X_BC)` is `X_AC`.
+- A spatial vector is `(..., 6)`: `[linear; angular]`. The linear part of a spatial velocity is the
+  velocity of the body point at the frame's origin. The angular part of a spatial force is its
+  moment about that origin.
+- A pose `X_AB = (R_AB, p_AB)` maps coordinates in B to coordinates in A: `x_A = R x_B + p`. Names
+  follow Drake's monogram notation, in which adjacent frames cancel: `compose(X_AB, X_BC)` is
+  `X_AC`.
 - An inertia is `(..., 10)`: `[m, m c, Ixx, Ixy, Iyy, Ixz, Iyz, Izz]`, with c the centre of mass
-  and I the rotational inertia about the frame's *origin* (not the centre of mass). Inertias of
-  one frame add as arrays, and no operator divides by mass.
+  and I the rotational inertia about the frame's *origin* (not the centre of mass). Inertias in
+  one frame add as arrays. No operator divides by the mass.
 
-Every function broadcasts over leading axes and keeps its operands' dtype. SI units. The sources
-are Mansard's SE(3) sheet of Pinocchio and Featherstone's chapter 2, whose order is angular-first:
-see the converters at the end.
+Every function broadcasts over leading axes and keeps the dtype of its operands. SI units. Sources:
+Mansard's SE(3) sheet of Pinocchio; Featherstone, chapter 2, whose order is angular-first. The last
+section of this module converts between the two orders.
 """
 
 from __future__ import annotations
@@ -40,14 +41,31 @@ from ._math.components import (
 
 
 class Pose(NamedTuple):
-    """A rigid placement: rotation `R` (..., 3, 3) and position `p` (..., 3) in metres."""
+    """A pose `X_AB` of frame B in frame A: rotation `R` (..., 3, 3), position `p` (..., 3) in m.
+
+    `X_AB @ X_BC` is `compose(X_AB, X_BC)`, `X_AB.inverse()` is `inverse(X_AB)` and `X_AB.matrix` is
+    `pose_matrix(X_AB)`.
+    """
 
     R: Float[Array, "... 3 3"]
     p: Float[Array, "... 3"]
 
+    def __matmul__(self, X_BC: Pose) -> Pose:
+        """The pose `X_AC` of C in A: the function `compose`."""
+        return compose(self, X_BC) if isinstance(X_BC, Pose) else NotImplemented
+
+    def inverse(self) -> Pose:
+        """The pose `X_BA` of A in B: the function `inverse`."""
+        return inverse(self)
+
+    @property
+    def matrix(self) -> Float[Array, "... 4 4"]:
+        """The homogeneous matrix `[[R, p], [0, 1]]` (..., 4, 4): the function `pose_matrix`."""
+        return pose_matrix(self)
+
 
 def identity_pose(dtype: DTypeLike | None = None) -> Pose:
-    """The pose of a frame in itself; `dtype` defaults to JAX's default float."""
+    """The identity pose; `dtype` defaults to JAX's default float."""
     return Pose(jnp.eye(3, dtype=dtype), jnp.zeros(3, dtype=dtype))
 
 
@@ -57,25 +75,25 @@ def compose(X_AB: Pose, X_BC: Pose) -> Pose:
 
 
 def inverse(X_AB: Pose) -> Pose:
-    """Pose `X_BA`, of A in B. Source: SE(3) sheet, section 1."""
-    R_BA = Mat3.of(X_AB.R).T
-    return Pose(R_BA.array(), (-(R_BA @ Vec3.of(X_AB.p))).array())
+    """Pose `X_BA` of A in B. Source: SE(3) sheet, section 1."""
+    R_BA = Mat3.from_array(X_AB.R).T
+    return Pose(R_BA.array(), (-(R_BA @ Vec3.from_array(X_AB.p))).array())
 
 
 def inverse_compose(X_AB: Pose, X_AC: Pose) -> Pose:
-    """Pose `X_BC = X_AB^-1 X_AC`, of C in B. Source: SE(3) sheet, section 2."""
+    """Pose `X_BC = X_AB^-1 X_AC` of C in B. Source: SE(3) sheet, section 2."""
     R_BA = jnp.swapaxes(X_AB.R, -1, -2)
     return Pose(small_product(R_BA, X_AC.R), inverse_transform_point(X_AB, X_AC.p))
 
 
 def rotate(R: Float[Array, "... 3 3"], x: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
     """The free vector `R x`."""
-    return linear_combination(Vec3.of(x), columns(R))
+    return linear_combination(Vec3.from_array(x), columns(R))
 
 
 def inverse_rotate(R: Float[Array, "... 3 3"], x: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
     """The free vector `R^T x`."""
-    return linear_combination(Vec3.of(x), rows(R))
+    return linear_combination(Vec3.from_array(x), rows(R))
 
 
 def transform_point(X_AB: Pose, x_B: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
@@ -96,8 +114,21 @@ def pose_matrix(X: Pose) -> Float[Array, "... 4 4"]:
 
 
 def pose_from_matrix(H: Float[Array, "... 4 4"]) -> Pose:
-    """The pose of a homogeneous matrix; its last row is taken to be (0, 0, 0, 1)."""
+    """The pose of a homogeneous matrix, whose last row must be (0, 0, 0, 1)."""
     return Pose(H[..., :3, :3], H[..., :3, 3])
+
+
+# ---------------------------------------------------------------------- vectors with one part zero
+
+
+def from_linear(x: Float[Array, "... 3"]) -> Float[Array, "... 6"]:
+    """The spatial vector `[x; 0]` (..., 6) with the linear part x and no angular part."""
+    return jnp.concatenate([x, jnp.zeros_like(x)], axis=-1)
+
+
+def from_angular(x: Float[Array, "... 3"]) -> Float[Array, "... 6"]:
+    """The spatial vector `[0; x]` (..., 6) with the angular part x and no linear part."""
+    return jnp.concatenate([jnp.zeros_like(x), x], axis=-1)
 
 
 # --------------------------------------------------------------------------------------- motion
@@ -108,9 +139,11 @@ def transform_motion(X_AB: Pose, m_B: Float[Array, "... 6"]) -> Float[Array, "..
 
     Source: SE(3) sheet, section 3, the action of `X`.
     """
-    R, p, (v, w) = columns(X_AB.R), Vec3.of(X_AB.p), halves(m_B)
+    R, p, (v, w) = columns(X_AB.R), Vec3.from_array(X_AB.p), halves(m_B)
     Rw = linear_combination(w, R)
-    return jnp.concatenate([linear_combination(v, R) + p.cross(Vec3.of(Rw)).array(), Rw], axis=-1)
+    return jnp.concatenate(
+        [linear_combination(v, R) + p.cross(Vec3.from_array(Rw)).array(), Rw], axis=-1
+    )
 
 
 def inverse_transform_motion(X_AB: Pose, m_A: Float[Array, "... 6"]) -> Float[Array, "... 6"]:
@@ -118,14 +151,14 @@ def inverse_transform_motion(X_AB: Pose, m_A: Float[Array, "... 6"]) -> Float[Ar
 
     Source: SE(3) sheet, section 3, the action of `X^-1`.
     """
-    Rt, p, (v, w) = rows(X_AB.R), Vec3.of(X_AB.p), halves(m_A)
+    Rt, p, (v, w) = rows(X_AB.R), Vec3.from_array(X_AB.p), halves(m_A)
     return jnp.concatenate(
         [linear_combination(v + w.cross(p), Rt), linear_combination(w, Rt)], axis=-1
     )
 
 
 def cross_motion(v: Float[Array, "... 6"], m: Float[Array, "... 6"]) -> Float[Array, "... 6"]:
-    """Motion-motion product `v x m`: the rate of a motion vector m that moves with velocity v.
+    """Cross product `v x m` (..., 6): the rate of a motion vector m that moves with velocity v.
 
     Source: SE(3) sheet, section 6; Featherstone (2.31) with the halves exchanged.
     """
@@ -141,9 +174,11 @@ def transform_force(X_AB: Pose, f_B: Float[Array, "... 6"]) -> Float[Array, "...
 
     Source: SE(3) sheet, section 4, the action of `X*`.
     """
-    R, p, (f, n) = columns(X_AB.R), Vec3.of(X_AB.p), halves(f_B)
+    R, p, (f, n) = columns(X_AB.R), Vec3.from_array(X_AB.p), halves(f_B)
     Rf = linear_combination(f, R)
-    return jnp.concatenate([Rf, linear_combination(n, R) + p.cross(Vec3.of(Rf)).array()], axis=-1)
+    return jnp.concatenate(
+        [Rf, linear_combination(n, R) + p.cross(Vec3.from_array(Rf)).array()], axis=-1
+    )
 
 
 def inverse_transform_force(X_AB: Pose, f_A: Float[Array, "... 6"]) -> Float[Array, "... 6"]:
@@ -151,14 +186,14 @@ def inverse_transform_force(X_AB: Pose, f_A: Float[Array, "... 6"]) -> Float[Arr
 
     Source: SE(3) sheet, section 4, the action of `X^-*`.
     """
-    Rt, p, (f, n) = rows(X_AB.R), Vec3.of(X_AB.p), halves(f_A)
+    Rt, p, (f, n) = rows(X_AB.R), Vec3.from_array(X_AB.p), halves(f_A)
     return jnp.concatenate(
         [linear_combination(f, Rt), linear_combination(n + f.cross(p), Rt)], axis=-1
     )
 
 
 def cross_force(v: Float[Array, "... 6"], f: Float[Array, "... 6"]) -> Float[Array, "... 6"]:
-    """Motion-force product `v x* f`: the rate of a force vector f that moves with velocity v.
+    """Cross product `v x* f` (..., 6): the rate of a force vector f that moves with velocity v.
 
     Source: SE(3) sheet, section 6; Featherstone (2.32) with the halves exchanged.
     """
@@ -172,12 +207,13 @@ def cross_force(v: Float[Array, "... 6"], f: Float[Array, "... 6"]) -> Float[Arr
 def inertia_from_com(
     mass: Float[Array, "..."], com: Float[Array, "... 3"], I_com: Float[Array, "... 3 3"]
 ) -> Float[Array, "... 10"]:
-    """Inertia of a body from its mass, centre of mass and rotational inertia *about that centre*.
+    """Inertia (..., 10) of a body from its mass, centre of mass and central rotational inertia.
 
-    `mass` (...) in kg, `com` (..., 3) in m, `I_com` (..., 3, 3), symmetric, in kg m^2, all in the
-    frame's axes. Source: SE(3) sheet, section 5.1; Featherstone (2.63).
+    `mass` (...) in kg; `com` (..., 3) in m; `I_com` (..., 3, 3), symmetric, in kg m^2: the
+    rotational inertia about the centre of mass. All are in the axes of the frame.
+    Source: SE(3) sheet, section 5.1; Featherstone (2.63).
     """
-    c, I_c = Vec3.of(com), Mat3.of(I_com)
+    c, I_c = Vec3.from_array(com), Mat3.from_array(I_com)
     I_o = I_c - Mat3(*(mass * r for r in _skew_squared(c, c).rows))
     return _join_inertia(mass, mass * c, I_o)
 
@@ -185,18 +221,18 @@ def inertia_from_com(
 def inertia_to_com(
     inertia: Float[Array, "... 10"],
 ) -> tuple[Float[Array, "..."], Float[Array, "... 3"], Float[Array, "... 3 3"]]:
-    """Mass, centre of mass and rotational inertia about it; inverse of `inertia_from_com`.
+    """Mass, centre of mass and rotational inertia about it: the inverse of `inertia_from_com`.
 
     Returns `mass` (...) in kg, `com` (..., 3) in m, `I_com` (..., 3, 3) in kg m^2. Where the mass
-    is zero, the centre is the origin and the rotational inertia is returned as it is.
+    is zero, `com` is the origin, and `I_com` is the rotational inertia about the origin.
     """
     m, h, I_o = _split_inertia(inertia)
     com = inertia_center_of_mass(inertia)
-    return m, com, (I_o + _skew_squared(h, Vec3.of(com))).array()
+    return m, com, (I_o + _skew_squared(h, Vec3.from_array(com))).array()
 
 
 def apply_inertia(inertia: Float[Array, "... 10"], v: Float[Array, "... 6"]):
-    """Force `I v` (momentum, or inertial force): `[m v - mc x w; mc x v + I w]`, (..., 6).
+    """Force vector `I v` (..., 6), `[m v - mc x w; mc x v + I w]`, for example the momentum.
 
     Source: SE(3) sheet, section 5.1, with I about the origin.
     """
@@ -208,8 +244,9 @@ def apply_inertia(inertia: Float[Array, "... 10"], v: Float[Array, "... 6"]):
 
 
 def gyroscopic_force(inertia: Float[Array, "... 10"], v: Float[Array, "... 6"]):
-    """Velocity-product force `v x* (I v)`, (..., 6): 5 crosses, 1 matrix product, 3 additions.
+    """Velocity-product force `v x* (I v)` (..., 6).
 
+    It takes 5 cross products, 1 matrix product and 3 additions.
     Source: SE(3) sheet, section 6, the special form, with `beta = w x mc`.
     """
     m, h, I_o = _split_inertia(inertia)
@@ -222,51 +259,55 @@ def gyroscopic_force(inertia: Float[Array, "... 10"], v: Float[Array, "... 6"]):
 def transform_inertia(X_AB: Pose, inertia_B: Float[Array, "... 10"]) -> Float[Array, "... 10"]:
     """Inertia in A from its coordinates in B.
 
-    By the second moments of mass, `Sigma = int r r^T dm = tr(I)/2 1 - I`, which become
-    `R Sigma R^T + p (h + m p)^T + h p^T` with `h = R mc`.
-    Source: SE(3) sheet, section 5.1, in a form that does not divide by mass.
+    The second moments of mass `Sigma = int r r^T dm = tr(I)/2 1 - I` transform to
+    `R Sigma R^T + p (h + m p)^T + h p^T`, with `h = R mc`.
+    Source: SE(3) sheet, section 5.1, in a form that does not divide by the mass.
     """
     (R, p), (m, h_B, I_B) = X_AB, _split_inertia(inertia_B)
     moments = jnp.concatenate([second_moments(I_B).array(), h_B.array()[..., None]], axis=-1)
-    turned = small_product(R, moments)
-    h = turned[..., 3]
+    rotated = small_product(R, moments)
+    h = rotated[..., 3]
     h_A = h + m[..., None] * p
     Sigma = (
-        small_product(turned[..., :3], jnp.swapaxes(R, -1, -2))
+        small_product(rotated[..., :3], jnp.swapaxes(R, -1, -2))
         + p[..., :, None] * h_A[..., None, :]
         + h[..., :, None] * p[..., None, :]
     )
-    return _join_inertia(m, Vec3.of(h_A), _from_second_moments(Mat3.of(Sigma)))
+    return _join_inertia(m, Vec3.from_array(h_A), _from_second_moments(Mat3.from_array(Sigma)))
 
 
 def inverse_transform_inertia(
     X_AB: Pose, inertia_A: Float[Array, "... 10"]
 ) -> Float[Array, "... 10"]:
     """Inertia in B from its coordinates in A; inverse of `transform_inertia`."""
-    R, p, (m, h_A, I_A) = Mat3.of(X_AB.R), Vec3.of(X_AB.p), _split_inertia(inertia_A)
+    R, p, (m, h_A, I_A) = (
+        Mat3.from_array(X_AB.R),
+        Vec3.from_array(X_AB.p),
+        _split_inertia(inertia_A),
+    )
     mp = m * p
     centred = I_A + _skew_squared(p, h_A + h_A - mp)
     return _join_inertia(m, R.T @ (h_A - mp), R.T @ centred @ R)
 
 
 def inertia_regressor(v: Float[Array, "... 6"]) -> Float[Array, "... 6 10"]:
-    """The matrix Y with `Y @ inertia == apply_inertia(inertia, v)`, for any inertia.
+    """The matrix Y (..., 6, 10) with `Y @ inertia == apply_inertia(inertia, v)` for any inertia.
 
-    Its rows are `[v, w x, 0]` and `[0, -v x, L]`, with `L(w)` that of the rotational inertia.
-    Source: apply_inertia, read as a linear function of the ten numbers.
+    Its block rows are `[v, w x, 0]` and `[0, -v x, L(w)]`. The matrix L(w) maps the six entries of
+    the rotational inertia to `I w`.
     """
     linear, w = halves(v)
     o = jnp.zeros_like(w.x)
     none = (o, o, o, o, o, o)
-    by_w, by_v = Mat3.skew(w).rows, Mat3.skew(-linear).rows
-    by_I = ((w.x, w.y, o, w.z, o, o), (o, w.x, w.y, o, w.z, o), (o, o, o, w.x, w.y, w.z))
-    force = ((m, r.x, r.y, r.z, *none) for m, r in zip((linear.x, linear.y, linear.z), by_w))
-    moment = ((o, r.x, r.y, r.z, *by) for r, by in zip(by_v, by_I))
+    wx, vx = Mat3.skew(w).rows, Mat3.skew(-linear).rows
+    L = ((w.x, w.y, o, w.z, o, o), (o, w.x, w.y, o, w.z, o), (o, o, o, w.x, w.y, w.z))
+    force = ((v, r.x, r.y, r.z, *none) for v, r in zip((linear.x, linear.y, linear.z), wx))
+    moment = ((o, r.x, r.y, r.z, *row) for r, row in zip(vx, L))
     return jnp.stack([stack(*row) for row in (*force, *moment)], axis=-2)
 
 
 def inertia_center_of_mass(inertia: Float[Array, "... 10"]) -> Float[Array, "... 3"]:
-    """Centre of mass in the inertia's frame, (..., 3) in m; the origin where the mass is zero."""
+    """Centre of mass (..., 3) in m, in the frame of the inertia; the origin for a mass of zero."""
     m = inertia[..., 0:1]
     has_mass = m != 0
     return jnp.where(has_mass, inertia[..., 1:4] / jnp.where(has_mass, m, 1), 0)
@@ -282,7 +323,7 @@ def _join_inertia(m, h: Vec3, I_o: Mat3) -> Array:
 
 
 def _from_second_moments(Sigma: Mat3) -> Mat3:
-    """`tr(Sigma) 1 - Sigma`: the rotational inertia with these second moments of mass."""
+    """The rotational inertia `tr(Sigma) 1 - Sigma` with the second moments of mass Sigma."""
     xx, xy, yy, xz, yz, zz = Sigma.upper()
     return Mat3.symmetric(yy + zz, -xy, xx + zz, -xz, -yz, xx + yy)
 
@@ -296,17 +337,18 @@ def _skew_squared(a: Vec3, b: Vec3) -> Mat3:
     return Mat3.symmetric(-(yy + zz), xy, -(xx + zz), xz, yz, -(xx + yy))
 
 
-# ----------------------------------------------------- inertia that moves: the velocity companion
+# ----------------------------------------------------------------------------- velocity moments
 
 
 def velocity_moments(inertia: Float[Array, "... 10"], v: Float[Array, "... 6"]):
-    """The moments `[p, N]` (..., 12) of the velocity u of a moving body's matter.
+    """The first moments `[p, N]` (..., 12) of the velocity field of a moving body.
 
-    `p = int u dm = m v + w x mc` and `N = int u r^T dm = v mc^T + [w x] Sigma`, row by row, with
-    `Sigma = int r r^T dm = tr(I)/2 1 - I`. They add over bodies, like inertias, and hold all that
-    derivatives of the dynamics need of the velocity: the matrix B of `apply_companion`, the
-    momentum, and the rate of the inertia. Source: Echeandia and Wensing (2021), equation 15, whose
-    B of 36 numbers this is.
+    With `u = v + w x r` the velocity of the point r of the body, `p = int u dm = m v + w x mc`
+    (3 entries) and `N = int u r^T dm = v mc^T + [w x] Sigma` (9 entries, row by row), where
+    `Sigma = int r r^T dm = tr(I)/2 1 - I`. Velocity moments of several bodies in one frame add, as
+    inertias do. They determine all velocity terms in derivatives of the dynamics: the matrix B of
+    `apply_velocity_moments`, the momentum and the rate of the inertia.
+    Source: Echeandia and Wensing (2021), equation 15, which states B with 36 entries.
     """
     m, h, I_o = _split_inertia(inertia)
     linear, w = halves(v)
@@ -320,44 +362,44 @@ def velocity_moments(inertia: Float[Array, "... 10"], v: Float[Array, "... 6"]):
     return jnp.concatenate([p, *N], axis=-1)
 
 
-def apply_companion(companion: Float[Array, "... 12"], x: Float[Array, "... 6"]):
-    """Force `B x` (..., 6): half the Coriolis force on matter that a motion x turns.
+def apply_velocity_moments(moments: Float[Array, "... 12"], x: Float[Array, "... 6"]):
+    """Force `B x` (..., 6): half the Coriolis force on the body in a frame that turns with x.
 
-    `B x = int [w x u; r x (w x u)] dm = [w x p; tr(N) w - N w]`, with w the angular part of x: the
-    linear part has no effect. `2 B(I, v) x = v x* I x - I (v x x) + x x* I v`, so that
-    `B(I, v) v = v x* I v`.
+    `B x = int [w x u; r x (w x u)] dm = [w x p; tr(N) w - N w]`, with w the angular part of the
+    motion x. The linear part of x has no effect. B satisfies
+    `2 B(I, v) x = v x* I x - I (v x x) + x x* I v` and `B(I, v) v = v x* I v`.
     """
-    p, N, trace = _split_companion(companion)
+    p, N, trace = _split_moments(moments)
     w = halves(x)[1]
-    couple = trace[..., None] * x[..., 3:] - linear_combination(
+    moment = trace[..., None] * x[..., 3:] - linear_combination(
         w, [row.array() for row in N.T.rows]
     )
-    return jnp.concatenate([w.cross(p).array(), couple], axis=-1)
+    return jnp.concatenate([w.cross(p).array(), moment], axis=-1)
 
 
-def apply_companion_transpose(companion: Float[Array, "... 12"], x: Float[Array, "... 6"]):
-    """The angular half (..., 3) of `B^T x`, `p x v + tr(N) w - N^T w`; the linear half is zero."""
-    p, N, trace = _split_companion(companion)
+def apply_velocity_moments_transpose(moments: Float[Array, "... 12"], x: Float[Array, "... 6"]):
+    """Angular part (..., 3) of `B^T x`: `p x v + tr(N) w - N^T w`. The linear part is zero."""
+    p, N, trace = _split_moments(moments)
     v, w = halves(x)
     return (p.cross(v) + (trace * w - N.T @ w)).array()
 
 
-def companion_inertia_rate(companion: Float[Array, "... 12"]) -> Float[Array, "... 10"]:
-    """Rate of the inertia (..., 10) in the fixed frame in which the body moves: `B + B^T`."""
-    p, N, trace = _split_companion(companion)
+def inertia_rate_from_moments(moments: Float[Array, "... 12"]) -> Float[Array, "... 10"]:
+    """Rate of the inertia (..., 10) in the frame in which the body moves: `dI/dt = B + B^T`."""
+    p, N, trace = _split_moments(moments)
     return _join_inertia(jnp.zeros_like(trace), p, _from_second_moments(N + N.T))
 
 
-def companion_momentum(companion: Float[Array, "... 12"]) -> Float[Array, "... 6"]:
-    """Momentum `I v` (..., 6) of the body."""
-    p, N, _ = _split_companion(companion)
+def momentum_from_moments(moments: Float[Array, "... 12"]) -> Float[Array, "... 6"]:
+    """Momentum `I v` (..., 6) of the body with these velocity moments."""
+    p, N, _ = _split_moments(moments)
     a, b, c = N.rows
     return join(p, Vec3(c.y - b.z, a.z - c.x, b.x - a.y))
 
 
-def _split_companion(companion: Array) -> tuple[Vec3, Mat3, Array]:
-    """p, N and the trace of N."""
-    c = jnp.unstack(companion, axis=-1)
+def _split_moments(moments: Array) -> tuple[Vec3, Mat3, Array]:
+    """The parts p and N of velocity moments, and the trace of N."""
+    c = jnp.unstack(moments, axis=-1)
     N = Mat3(Vec3(*c[3:6]), Vec3(*c[6:9]), Vec3(*c[9:12]))
     return Vec3(*c[:3]), N, c[3] + c[7] + c[11]
 
@@ -367,7 +409,7 @@ def _split_companion(companion: Array) -> tuple[Vec3, Mat3, Array]:
 
 def skew(a: Float[Array, "... 3"]) -> Float[Array, "... 3 3"]:
     """The matrix of the cross product: `skew(a) @ b == a x b`."""
-    return Mat3.skew(Vec3.of(a)).array()
+    return Mat3.skew(Vec3.from_array(a)).array()
 
 
 def motion_matrix(X_AB: Pose) -> Float[Array, "... 6 6"]:
@@ -407,7 +449,7 @@ def cross_motion_matrix(v: Float[Array, "... 6"]) -> Float[Array, "... 6 6"]:
 
 
 def cross_force_matrix(v: Float[Array, "... 6"]) -> Float[Array, "... 6 6"]:
-    """`[[w x, 0], [v x, w x]]`, minus the transpose of `cross_motion_matrix`: that of `v x*`."""
+    """`[[w x, 0], [v x, w x]] = -cross_motion_matrix(v)^T`: the matrix of `v x*`."""
     return -_t(cross_motion_matrix(v))
 
 
@@ -423,7 +465,7 @@ def inertia_matrix(inertia: Float[Array, "... 10"]) -> Float[Array, "... 6 6"]:
 
 
 def _rotation_and_lever(X: Pose) -> tuple[Array, Array]:
-    pR = Mat3.skew(Vec3.of(X.p)) @ Mat3.of(X.R)
+    pR = Mat3.skew(Vec3.from_array(X.p)) @ Mat3.from_array(X.R)
     return X.R, pR.array()
 
 
@@ -437,30 +479,31 @@ def _blocks(a: Array, b: Array, c: Array, d: Array) -> Array:
     return jnp.concatenate([top, bottom], axis=-2)
 
 
-# -------------------------------------------------------- Featherstone's order and his transform
+# ----------------------------------------------------- Featherstone's order and his transforms
 
 
 def swap_halves(x: Float[Array, "... 6"]) -> Float[Array, "... 6"]:
-    """A spatial vector from linear-first to angular-first order, or back: its own inverse."""
+    """A spatial vector changed from linear-first to angular-first order, or back."""
     return jnp.concatenate([x[..., 3:], x[..., :3]], axis=-1)
 
 
 def swap_blocks(A: Float[Array, "... 6 6"]) -> Float[Array, "... 6 6"]:
-    """A 6x6 matrix on spatial vectors from linear-first to angular-first order, or back."""
+    """A 6x6 matrix on spatial vectors changed from linear-first to angular-first order, or back."""
     return _blocks(A[..., 3:, 3:], A[..., 3:, :3], A[..., :3, 3:], A[..., :3, :3])
 
 
 def pose_to_featherstone(
     X_AB: Pose,
 ) -> tuple[Float[Array, "... 3 3"], Float[Array, "... 3"]]:
-    """His `(E, r)`: `E = R^T` turns A's coordinates into B's, `r = p` is B's origin in A.
+    """Featherstone's `(E, r)` of a pose: `E = R^T` and `r = p`.
 
-    The matrix `[[E, 0], [-E r x, E]]` of his (2.24) is then the angular-first form of
-    `inverse_motion_matrix(X_AB)`.
+    E maps coordinates in the axes of A to the axes of B, and r is the origin of B in A. The matrix
+    `[[E, 0], [-E r x, E]]` of Featherstone (2.24) is `inverse_motion_matrix(X_AB)` in angular-first
+    order.
     """
     return _t(X_AB.R), X_AB.p
 
 
 def pose_from_featherstone(E: Float[Array, "... 3 3"], r: Float[Array, "... 3"]) -> Pose:
-    """The pose `X_AB` of his `(E, r)`; inverse of `pose_to_featherstone`."""
+    """The pose `X_AB` of Featherstone's `(E, r)`: the inverse of `pose_to_featherstone`."""
     return Pose(_t(E), r)

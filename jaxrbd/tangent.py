@@ -1,8 +1,8 @@
-"""Derivatives of a function of the configuration, in the tangent space: nv numbers and not nq.
+"""Derivatives with respect to the configuration in the tangent space, of nv dimensions.
 
-A configuration lives on a manifold. Its tangent vectors are velocities, and the derivative of f
-along one is that of `f(integrate(model, q, t v))` at t = 0; a quaternion's fourth number, along
-which nothing moves, does not appear.
+The configuration manifold has velocities as tangent vectors. The derivative of a function f along a
+velocity v is the derivative of `f(integrate(model, q, t v))` with respect to t at t = 0. A gradient
+thus has nv entries. The length of a quaternion, which does not affect f, has no entry.
 """
 
 from __future__ import annotations
@@ -28,59 +28,60 @@ DEFINITIONS = ("retraction", "lie")
 
 
 def gradient(model: Model, function: Callable[..., Array]) -> Callable[..., Array]:
-    """The gradient (nv,) of a number `function(q, ...)` in q, by reverse mode.
+    """The gradient (nv,) of a scalar `function(q, ...)` with respect to q, by reverse mode.
 
-    Like `jax.grad`, the result is a function of the same arguments; it can be transformed further.
-    Raises ArgumentError, when called, on a q of wrong shape or dtype.
+    Like `jax.grad`, it returns a function of the same arguments, which JAX can transform further.
     """
 
-    def of(q: ArrayLike, *args, **kwargs):
-        q, zero = _at(model, q)
+    def derivative(q: ArrayLike, *args, **kwargs):
+        q, zero = _origin(model, q)
         return jax.grad(lambda dq: function(integrate(model, q, dq), *args, **kwargs))(zero)
 
-    return of
+    return derivative
 
 
 def jacobian(model: Model, function: Callable[..., Array]) -> Callable[..., Array]:
-    """The Jacobian of an array (or pytree) `function(q, ...)` in q, by forward mode.
+    """The Jacobian of an array or pytree `function(q, ...)` with respect to q, by forward mode.
 
-    The result is a function of the same arguments; its arrays have one more axis, the last, of
-    size nv. Raises ArgumentError, when called, on a q of wrong shape or dtype.
+    It returns a function of the same arguments. Each array of its result has an additional last
+    axis of size nv.
     """
 
-    def of(q: ArrayLike, *args, **kwargs):
-        q, zero = _at(model, q)
+    def derivative(q: ArrayLike, *args, **kwargs):
+        q, zero = _origin(model, q)
         return jax.jacfwd(lambda dq: function(integrate(model, q, dq), *args, **kwargs))(zero)
 
-    return of
+    return derivative
 
 
 def hessian(
     model: Model, function: Callable[..., Array], definition: str = "retraction"
 ) -> Callable[..., Array]:
-    """The Hessian (nv, nv) of a number `function(q, ...)` in q, by either of two definitions.
+    """The Hessian (nv, nv) of a scalar `function(q, ...)` with respect to q.
 
-    - "retraction": the second derivatives of `function(integrate(model, q, dq))` in dq at zero,
-      which are symmetric; Newton's method with steps `integrate(model, q, dq)` wants these;
-    - "lie": entry [i, j] is the derivative along dof j of the gradient's entry i: iterated Lie
-      derivatives. They do not commute within a joint that rotates, so this one is not symmetric.
-      Its symmetric part is the other.
+    `definition` is one of two:
 
-    For joints of one dof the two are the same. The result is a function of the same arguments.
-    Raises ArgumentError on another definition and, when called, on a q of wrong shape or dtype.
+    - "retraction": the second derivatives of `function(integrate(model, q, dq))` with respect to dq
+      at zero. They are symmetric. Newton's method with steps `integrate(model, q, dq)` uses them;
+    - "lie": iterated Lie derivatives. Entry [i, j] is the derivative along dof j of entry i of the
+      gradient. Lie derivatives along the dofs of one rotating joint do not commute, so the matrix
+      is not symmetric. Its symmetric part is the Hessian of "retraction".
+
+    For joints of one dof the two definitions agree. The result is a function of the same arguments.
+    Raises ArgumentError on another definition.
     """
     if definition not in DEFINITIONS:
         raise ArgumentError(f"definition is {definition!r}, expected one of {DEFINITIONS}")
 
-    def of(q: ArrayLike, *args, **kwargs):
-        q, zero = _at(model, q)
+    def derivative(q: ArrayLike, *args, **kwargs):
+        q, zero = _origin(model, q)
         if definition == "lie":
             return jacobian(model, gradient(model, function))(q, *args, **kwargs)
         return jax.hessian(lambda dq: function(integrate(model, q, dq), *args, **kwargs))(zero)
 
-    return of
+    return derivative
 
 
-def _at(model: Model, q: ArrayLike) -> tuple[Array, Array]:
-    """The configuration, checked, and the zero of its tangent space."""
+def _origin(model: Model, q: ArrayLike) -> tuple[Array, Array]:
+    """The configuration, checked, and the zero vector of its tangent space."""
     return arguments.configuration(model, q), jnp.zeros(model.nv, model.dtype)

@@ -180,7 +180,7 @@ def test_a_change_of_frame_keeps_what_has_no_frame():
 
     def vectors(p, f, I, T, h, w, J, A):
         found = [frames.center_of_mass(I), I @ T, J @ v, A @ v, p + f, f + p, p - f, p - (p + f)]
-        found += [w.linear, T.angular, frames.point_velocity(T, p), frames.Wrench.of_force(f, p)]
+        found += [w.linear, T.angular, frames.point_velocity(T, p), frames.Wrench.from_force(f, p)]
         return [*found, h + 2 * h, w - w / 2, -f, I + I * 0.5, A - 2.0 * A]
 
     @jax.jit
@@ -249,15 +249,65 @@ def test_wrench_is_the_sum_of_forces_with_their_moments():
     forces, points = np.random.default_rng(0).normal(size=(2, 3, 3))
     total = sum(
         (
-            frames.Wrench.of_force(frames.FreeVector(f, frame="k"), frames.Point(r, frame="k"))
+            frames.Wrench.from_force(frames.FreeVector(f, frame="k"), frames.Point(r, frame="k"))
             for f, r in zip(forces[1:], points[1:])
         ),
-        start=frames.Wrench.of_force(
+        start=frames.Wrench.from_force(
             frames.FreeVector(forces[0], frame="k"), frames.Point(points[0], frame="k")
         ),
     )
     page = np.concatenate([np.cross(points, forces).sum(0), forces.sum(0)])
     close(spatial.swap_halves(total.array), page)
+
+
+def test_sum_adds_what_adds_in_one_frame_or_along_a_chain():
+    for name in MAKE:
+        if name == "point":
+            continue
+        if hasattr(make(name), "body"):
+            parts = [
+                dataclasses.replace(make(name, seed=i), body=body, base=base)
+                for i, (body, base) in enumerate(["ba", "cb", "dc"])
+            ]
+        else:
+            parts = [make(name, seed=i) for i in range(3)]
+        same(sum(parts), parts[0] + parts[1] + parts[2])
+        same(sum(parts[:1]), parts[0])
+        with pytest.raises(rbd.FrameError, match=r"^addition: "):
+            sum([*parts, dataclasses.replace(parts[0], frame="odd")])
+        for number in (1, 0.0, False, np.float64(0), None):
+            with pytest.raises(TypeError):
+                number + parts[0]
+    with pytest.raises(TypeError):
+        sum([make("point"), make("point")])
+
+
+def test_an_inertia_from_its_mass_and_centre_of_mass():
+    masses, points = cloud()
+    com = masses @ points / masses.sum()
+    arms = points - com
+    moment = sum(m * (r @ r * np.eye(3) - np.outer(r, r)) for m, r in zip(masses, arms))
+    com = frames.Point(com, frame="j")
+    inertia = frames.SpatialInertia.from_mass(masses.sum(), com, moment, frame="j")
+    same(inertia, inertia_of((masses, points), "j"))
+    single = jax.tree.map(lambda x: x.astype(jnp.float32), com)
+    assert frames.SpatialInertia.from_mass(2.0, single, moment, frame="j").array.dtype == "float32"
+    same(
+        jax.vmap(lambda m: frames.SpatialInertia.from_mass(m, com, m * moment, frame="j"))(
+            jnp.ones(1)
+        ).array[0],
+        frames.SpatialInertia.from_mass(1.0, com, moment, frame="j").array,
+    )
+    with pytest.raises(rbd.FrameError, match=r'^from_mass: point expressed in "j": .* in "k"'):
+        frames.SpatialInertia.from_mass(1.0, com, moment, frame="k")
+    make_inertia = inspect.unwrap(frames.SpatialInertia.from_mass.__func__)
+    kind = frames.SpatialInertia
+    with pytest.raises(rbd.ArgumentError, match=r"^from_mass: found a ndarray, expected a Point"):
+        make_inertia(kind, 1.0, np.zeros(3), moment, frame="k")
+    with pytest.raises(rbd.ArgumentError, match=r"^mass has shape \(2,\), expected \(\)"):
+        make_inertia(kind, np.ones(2), com, moment, frame="j")
+    with pytest.raises(rbd.ArgumentError, match=r"^moment has shape \(3,\), expected \(3, 3\)"):
+        make_inertia(kind, 1.0, com, np.ones(3), frame="j")
 
 
 X_Wi, X_Wj, X_Wk, X_Wn = (curve(seed) for seed in range(1, 5))
@@ -321,6 +371,41 @@ def test_accelerations_are_rates_of_twists_and_change_frame_with_two_twists():
 
     for actual, expected in laws(0.3):
         same(actual, expected, 1e-10)
+
+
+def test_cross_products_are_rates_of_what_moves_with_a_twist():
+    """Of a twist and of a momentum that are constant in j, expressed in i."""
+    U = twist("n", "j", "j", seed=5)
+    h, f = make("momentum", "j", 6), make("free vector", "j", 7)
+
+    @jax.jit
+    def laws(t):
+        T = by_definition("j", "i", "i", t)
+
+        def seen(x, t):
+            return between("j", "i", t) @ x
+
+        rates = [rate(lambda t: seen(x, t).array, t) for x in (U, h, f)]
+        labels = {"body": "n", "base": "j", "frame": "i"}
+        # The acceleration of n relative to i is the sum along the chain.
+        total = by_definition("j", "i", "i", t) + seen(U, t)
+        A = frames.SpatialAcceleration(
+            rate(lambda t: by_definition("j", "i", "i", t).array, t), body="j", base="i", frame="i"
+        )
+        A_total = rate(lambda t: (by_definition("j", "i", "i", t) + seen(U, t)).array, t)
+        A_total = frames.SpatialAcceleration(A_total, body="n", base="i", frame="i")
+        I = make("spatial inertia", "i")
+        gyroscopic = frames.Wrench(spatial.gyroscopic_force(I.array, total.array), frame="i")
+        return [
+            (frames.cross(T, seen(U, t)), frames.SpatialAcceleration(rates[0], **labels)),
+            (frames.cross(T, seen(h, t)), frames.Wrench(rates[1], frame="i")),
+            (frames.cross(T.angular, seen(f, t)), frames.FreeVector(rates[2], frame="i")),
+            (A + frames.cross(T, seen(U, t)), A_total),
+            (frames.cross(total, I @ total), gyroscopic),
+        ]
+
+    for actual, expected in laws(0.3):
+        same(actual, expected, 1e-11)
 
 
 @pytest.mark.parametrize("frame", ["i", "j"])
@@ -444,8 +529,11 @@ MISMATCHES = [
     *one_frame("product", operator.matmul, "spatial inertia", "twist"),
     *one_frame("kinetic_energy", frames.kinetic_energy, "spatial inertia", "twist"),
     *one_frame("dot", frames.dot, "wrench", "twist"),
+    *one_frame("cross", frames.cross, "twist", "twist"),
+    *one_frame("cross", frames.cross, "twist", "momentum"),
+    *one_frame("cross", frames.cross, "free vector", "free vector"),
     *one_frame("point_velocity", frames.point_velocity, "twist", "point"),
-    *one_frame("of_force", frames.Wrench.of_force, "free vector", "point"),
+    *one_frame("from_force", frames.Wrench.from_force, "free vector", "point"),
     *(("transform", frames.transform, [make(x), placed("odd", "n")], {"k", "odd"}) for x in MAKE),
     *(("transform", operator.matmul, [placed("odd", "n"), make(x)], {"k", "odd"}) for x in MAKE),
     ("composition", operator.matmul, [placed("a", "b"), placed("c", "d")], {"a", "d"}),
@@ -543,6 +631,30 @@ def test_an_error_reads_well():
     )
 
 
+def test_check_accepts_the_allowed_frames_and_names_all_others():
+    point, hand = make("point"), frames.Frame("hand")
+    for allowed in (["k"], ["hand", "k"], ["k", "hand"], [hand, make("wrench")]):
+        frames.check("k", *allowed)
+        frames.check(point, *allowed)
+    frames.check(twist(frame="hand"), hand)
+
+    with pytest.raises(rbd.FrameError) as error:
+        jax.eval_shape(lambda p: frames.check(p, "hand", make("wrench", "n")), point)
+    assert str(error.value) == (
+        'check: point expressed in "k": expected "hand" or wrench expressed in "n"'
+    )
+    with pytest.raises(rbd.FrameError, match=r'^check: "hand": expected "k"$'):
+        frames.check(hand, "k")
+    with pytest.raises(rbd.FrameError):
+        frames.check(frames.Frame(), frames.Frame())
+    bare_check = inspect.unwrap(frames.check)
+    for call in (lambda: bare_check("", "k"), lambda: bare_check("k", "k", None)):
+        with pytest.raises(rbd.ArgumentError, match=r"^frame is .*, expected"):
+            call()
+    with pytest.raises(rbd.ArgumentError, match=r"^check: no frame is allowed"):
+        frames.check("k")
+
+
 def test_an_acceleration_needs_its_twists_and_nothing_else_takes_any():
     with pytest.raises(rbd.ArgumentError, match=r'acceleration of "j".* needs twist_of_current'):
         TO_N @ acceleration()
@@ -554,6 +666,10 @@ def test_an_acceleration_needs_its_twists_and_nothing_else_takes_any():
 WRONG_TYPES = [
     (frames.dot, [make("momentum"), twist()], "Wrench"),
     (frames.dot, [make("wrench"), acceleration()], "Twist"),
+    (frames.cross, [twist(), acceleration()], "Twist"),
+    (frames.cross, [make("momentum"), make("momentum")], "FreeVector"),
+    (frames.cross, [make("free vector"), twist()], "FreeVector"),
+    (frames.cross, [twist(), make("free vector")], "FreeVector"),
     (frames.kinetic_energy, [make("spatial inertia"), acceleration()], "Twist"),
     (frames.newton_euler, [make("spatial inertia"), twist(), acceleration()], "Spatial"),
     (frames.point_acceleration, [acceleration(), twist(), make("point")], "Twist"),
@@ -796,6 +912,11 @@ def laws_of_mass(model, q, v, a):
     rate_of_momentum = frames.Wrench(rate(momentum, 0.0), frame="world")
     return {
         "Newton-Euler": (total(force), to_last @ rate_of_momentum),
+        "sum of forces": (
+            sum(state.newton_euler(b, last) for b in bodies),
+            to_last @ rate_of_momentum,
+        ),
+        "force in the body": (state.newton_euler(last), force(last)),
         "momentum": (total(lambda b: state.inertia(b) @ twists[b]), h),
         "momentum matrix": (state.momentum_matrix(last) @ v, h),
         "centroidal momentum": (to_com @ state.momentum(), centroidal),
@@ -834,6 +955,13 @@ def test_a_welded_link_is_a_frame_and_a_fixed_one_is_a_base():
     expected = rbd.external_force(arm, state.kinematics, "tool", push.array, "local")
     close(state.external_force(push, "tool"), expected)
     close(state.external_force(push, "base"), jnp.zeros((arm.nb, 6)), 0)
+    link = arm.body_names[-1]
+    assert link != "tool"
+    T, A = state.relative_twist(link), state.relative_acceleration(link)
+    force = frames.newton_euler(state.inertia(link), A, T)
+    to_tool = state.relative_transform(link, "tool")
+    same(state.newton_euler(link, "tool"), to_tool @ force)
+    same(state.newton_euler(link), force)
     J = state.jacobian("tool", frame="tool").array
     close(J, rbd.frame_jacobian(arm, state.kinematics, "tool", "local"))
 
@@ -881,7 +1009,11 @@ def test_a_state_names_what_a_robot_has_not():
     ):
         with pytest.raises(rbd.ArgumentError, match=r"^no frame 'l7' in Model.*; frames: \['l0'"):
             call()
-    for call in (lambda: state.inertia("world"), lambda: state.gravity_wrench("world")):
+    for call in (
+        lambda: state.inertia("world"),
+        lambda: state.gravity_wrench("world"),
+        lambda: state.newton_euler("world"),
+    ):
         with pytest.raises(
             rbd.ArgumentError, match=r"^no moving body 'world' in .*; bodies: \['l0'"
         ):

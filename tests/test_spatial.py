@@ -94,6 +94,59 @@ def test_composition_is_the_product_of_homogeneous_matrices(poses):
     jax.tree.map(lambda a, b: close(a, b, 0), round_trip, A)
 
 
+def test_methods_of_poses_are_products_and_inverses_of_matrices(poses):
+    A, B, C = poses
+    H_A, H_B, H_C = A.matrix, B.matrix, C.matrix
+    close(H_A, spatial.pose_matrix(A), 0)
+    close(H_A[:, :3, :3], A.R, 0)
+    close(H_A[:, :3, 3], A.p, 0)
+    close(H_A[:, 3], jnp.broadcast_to(jnp.array([0.0, 0.0, 0.0, 1.0]), (N, 4)), 0)
+    close((A @ B).matrix, H_A @ H_B, 1e-14)
+    close((A @ B @ C).matrix, H_A @ H_B @ H_C, 1e-14)
+    close(A.inverse().matrix, jnp.linalg.inv(H_A), 1e-13)
+    assert type(A @ B) is type(A.inverse()) is spatial.Pose
+
+
+def test_methods_of_poses_under_vmap_broadcasting_and_grad(poses):
+    A, B, _ = poses
+
+    def product(a, b):
+        return (a @ b.inverse()).matrix
+
+    expected = A.matrix @ jnp.linalg.inv(B.matrix)
+    close(jax.vmap(product)(A, B), expected, 1e-13)
+    first = jax.tree.map(lambda x: x[0], B)
+    broadcast = A.matrix @ jnp.linalg.inv(first.matrix)
+    close(product(A, first), broadcast, 1e-13)
+    close(jax.vmap(product, in_axes=(0, None))(A, first), broadcast, 1e-13)
+
+    xi, eta = jnp.array(np.random.default_rng(1).normal(size=(2, 6)))
+    weights = jnp.array(np.random.default_rng(2).normal(size=(4, 4)))
+
+    def by_methods(xi):
+        return jnp.sum(weights * (se3.exp(xi) @ se3.exp(eta).inverse()).matrix)
+
+    def by_matrices(xi):
+        inverse = jnp.linalg.inv(spatial.pose_matrix(se3.exp(eta)))
+        return jnp.sum(weights * (spatial.pose_matrix(se3.exp(xi)) @ inverse))
+
+    close(jax.grad(by_methods)(xi), jax.grad(by_matrices)(xi), 1e-13)
+
+
+@pytest.mark.parametrize("other", [2.0, np.eye(4), None])
+def test_a_pose_composes_with_poses_alone(other):
+    with pytest.raises((TypeError, ValueError)):
+        spatial.identity_pose() @ other
+
+
+def test_vectors_with_one_part_zero(vectors):
+    x = vectors[0]
+    linear, angular = spatial.from_linear(x[:, :3]), spatial.from_angular(x[:, 3:])
+    close(linear + angular, x, 0)
+    close(linear[:, 3:], jnp.zeros((N, 3)), 0)
+    close(angular[:, :3], jnp.zeros((N, 3)), 0)
+
+
 def test_points(poses, rng):
     x = jnp.array(rng.normal(size=(N, 3)))
     H = spatial.pose_matrix(poses[0])

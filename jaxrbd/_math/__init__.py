@@ -1,1 +1,1 @@
-"""Arithmetic that knows nothing of robots: components, series, rows, linear algebra, roots."""
+"""Arithmetic without robots: components, series, rows of arrays, linear algebra, roots."""

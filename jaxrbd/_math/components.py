@@ -1,9 +1,9 @@
-"""Three-vectors and 3x3 matrices as bundles of component arrays.
+"""Three-vectors and 3x3 matrices as tuples of component arrays.
 
-Rigid-body formulas are written with these inside an operator and never stored: an operator takes
-its operands apart once, works on the components elementwise (which XLA fuses), and puts the result
-together once. `jnp.unstack` is used because its transpose is one concatenation, where slicing a
-component at a time would be transposed to a pad each.
+The operators of rigid-body algebra use these types inside; no data structure contains them. An
+operator splits its operands once, works on the components elementwise, which XLA fuses, and joins
+the result once. `jnp.unstack` splits, because its transpose is one concatenation. The transpose of
+a slice for each component would be one padding for each.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class Vec3:
         self.x, self.y, self.z = x, y, z
 
     @classmethod
-    def of(cls, a: Array) -> Vec3:
-        """Take a `(..., 3)` array apart."""
+    def from_array(cls, a: Array) -> Vec3:
+        """The components of an array (..., 3)."""
         return cls(*jnp.unstack(a, axis=-1))
 
     def array(self) -> Array:
-        """The `(..., 3)` array."""
+        """The array (..., 3)."""
         return join(self)
 
     def __add__(self, b: Vec3) -> Vec3:
@@ -66,8 +66,8 @@ class Mat3:
         self.rows = (r0, r1, r2)
 
     @classmethod
-    def of(cls, a: Array) -> Mat3:
-        """Take a `(..., 3, 3)` array apart."""
+    def from_array(cls, a: Array) -> Mat3:
+        """The components of an array (..., 3, 3)."""
         c = jnp.unstack(a.reshape(*a.shape[:-2], 9), axis=-1)
         return cls(Vec3(*c[0:3]), Vec3(*c[3:6]), Vec3(*c[6:9]))
 
@@ -77,12 +77,12 @@ class Mat3:
 
     @classmethod
     def skew(cls, a: Vec3) -> Mat3:
-        """The matrix of `a x`."""
+        """The matrix of the cross product `a x`."""
         o = jnp.zeros_like(a.x)
         return cls(Vec3(o, -a.z, a.y), Vec3(a.z, o, -a.x), Vec3(-a.y, a.x, o))
 
     def array(self) -> Array:
-        """The `(..., 3, 3)` array."""
+        """The array (..., 3, 3)."""
         flat = join(*self.rows)
         return flat.reshape(*flat.shape[:-1], 3, 3)
 
@@ -117,10 +117,10 @@ class Mat3:
 
 
 def linear_combination(c: Vec3, vectors: Sequence[Array]) -> Array:
-    """The vector `c.x a + c.y b + c.z d` of three vectors (..., 3), as an array.
+    """The array `c.x a + c.y b + c.z d` (..., 3) of three vectors (..., 3).
 
-    With the columns of a matrix it is a product with that matrix, with the rows one with the
-    transpose. Written so, XLA keeps the three components of the result in one loop.
+    For the columns of a matrix it is the product of the matrix with c; for the rows, the product of
+    the transpose with c. In this form XLA computes the three components of the result in one loop.
     """
     a, b, d = vectors
     return c.x[..., None] * a + c.y[..., None] * b + c.z[..., None] * d
@@ -137,30 +137,30 @@ def rows(A: Array) -> Sequence[Array]:
 
 
 def small_product(A: Array, B: Array) -> Array:
-    """`A @ B` of small matrices (..., l, m) and (..., m, n): a sum of m outer products."""
+    """`A @ B` of small matrices (..., l, m) and (..., m, n), as a sum of m outer products."""
     pairs = zip(jnp.split(A, A.shape[-1], axis=-1), jnp.split(B, B.shape[-2], axis=-2))
     return functools.reduce(operator.add, (column * row for column, row in pairs))
 
 
 def second_moments(I: Mat3) -> Mat3:
-    """`tr(I)/2 1 - I`: the second moments of mass of a rotational inertia."""
+    """The second moments of mass `tr(I)/2 1 - I` of a rotational inertia I."""
     xx, xy, yy, xz, yz, zz = I.upper()
     return Mat3.symmetric((yy + zz - xx) / 2, -xy, (xx + zz - yy) / 2, -xz, -yz, (xx + yy - zz) / 2)
 
 
 def join(*vectors: Vec3) -> Array:
-    """Vectors side by side on a new last axis."""
+    """The components of all vectors, concatenated on a new last axis."""
     return stack(*(c for v in vectors for c in (v.x, v.y, v.z)))
 
 
 def stack(*components) -> Array:
-    """Components, broadcast against each other, on a new last axis."""
-    # Not jnp.stack: in JAX 0.10 its batching rule forgets to split a component without a batch on a
-    # mesh of Explicit axes.
+    """Components, broadcast to a common shape, on a new last axis."""
+    # Not jnp.stack: in JAX 0.10 its batching rule does not shard a component without a batch axis
+    # on a mesh of Explicit axes.
     return jnp.concatenate([c[..., None] for c in jnp.broadcast_arrays(*components)], axis=-1)
 
 
 def halves(a: Array) -> tuple[Vec3, Vec3]:
-    """Take a `(..., 6)` array apart: linear part, angular part."""
+    """The linear part and the angular part of an array (..., 6)."""
     c = jnp.unstack(a, axis=-1)
     return Vec3(*c[:3]), Vec3(*c[3:])

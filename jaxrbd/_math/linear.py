@@ -1,7 +1,7 @@
 """Linear algebra of small matrices: products at full precision, inverses, eigenvalues.
 
-Nothing here calls LAPACK. XLA cuts a batch of LAPACK calls into tasks of its thread pool, and the
-tasks of two such calls can wait for each other forever.
+No function calls LAPACK. XLA splits a batch of LAPACK calls into tasks of its thread pool, and the
+tasks of two such batches can block each other forever.
 """
 
 from __future__ import annotations
@@ -14,15 +14,21 @@ from jaxtyping import Float
 
 
 def matmul(a: Array, b: Array) -> Array:
-    """The product `a @ b` of matrices or vectors in the dtype's own precision, on GPUs too."""
+    """The product `a @ b` of arrays in the full precision of the dtype, on GPUs too."""
     return jnp.matmul(a, b, precision="highest")
 
 
-def complement(S: Float[Array, "n m"]) -> Float[Array, "m_n m"]:
-    """Orthonormal rows T, (m - n, m), that with n independent rows S span all: `T S^T = 0`.
+def einsum(subscripts: str, *operands: Array) -> Array:
+    """`jnp.einsum` in the full precision of the dtype, on GPUs too."""
+    return jnp.einsum(subscripts, *operands, precision="highest")
 
-    They are the last columns of a product of Householder reflections. T is smooth in S, but where a
-    reflection changes its sign: there, as a basis of the same space.
+
+def complement(S: Float[Array, "n m"]) -> Float[Array, "m_n m"]:
+    """Orthonormal rows T (m - n, m) of the orthogonal complement of n independent rows S.
+
+    `T S^T = 0`. The rows of T are the last columns of a product of Householder reflections. T is
+    smooth in S except where a reflection changes its sign. There T jumps to another basis of the
+    same space.
     """
     n, m = S.shape
     rest, Q = S.T, jnp.eye(m, dtype=S.dtype)
@@ -40,8 +46,8 @@ def complement(S: Float[Array, "n m"]) -> Float[Array, "m_n m"]:
 def inverse_positive_definite(M: Float[Array, "n n"]) -> Float[Array, "n n"]:
     """Inverse of a symmetric positive definite matrix; not finite where M is singular.
 
-    `W^T W`, with W the inverse of M's Cholesky factor: it and its products with vectors have the
-    error of a solve, like M's condition number.
+    It is `W^T W`, with W the inverse of the Cholesky factor of M. Its error, and the error of its
+    products with vectors, grow as the condition number of M, as for a solve.
     """
     W = _factor_by_blocks(M, HALVINGS)
     return matmul(_transposed(W), W)
@@ -54,10 +60,10 @@ def _(primals, tangents):
 
 
 def inverse_factor(M: Float[Array, "n n"]) -> Float[Array, "n n"]:
-    """W, lower triangular, with `W M W^T = 1`: the inverse of the Cholesky factor of M.
+    """The inverse W of the Cholesky factor of M: lower triangular, with `W M W^T = 1`.
 
-    M is symmetric positive definite. W is not finite where M is singular. It has no derivative: use
-    it in solvers, whose derivatives are those of the equations that they solve.
+    M is symmetric positive definite. W is not finite where M is singular. W has no derivative. It
+    is for solvers, where the derivatives follow from the equations that are solved.
     """
     return _factor_by_blocks(lax.stop_gradient(M), HALVINGS)
 
@@ -75,10 +81,10 @@ def solve_positive_definite(
 def _factor_by_blocks(M: Array, halvings: int) -> Array:
     """The inverse W of the Cholesky factor of `M = [[A, B], [B^T, D]]`, lower triangular.
 
-    With W_A that of A, `G = W_A B`, and W_S that of `D - G^T G`, it is
-    `[[W_A, 0], [-W_S G^T W_A, W_S]]`. Most of the work is then in products, which for a batch of
-    small matrices are many times faster than LAPACK's solves. The number of halvings does not
-    depend on the size, so the program does not grow with it.
+    With W_A for A, `G = W_A B` and W_S for `D - G^T G`, it is `[[W_A, 0], [-W_S G^T W_A, W_S]]`.
+    Most of the work is in matrix products. For a batch of small matrices they are many times faster
+    than the solves of LAPACK. The number of halvings does not depend on the size of M, and so the
+    size of the program does not either.
     """
     half = len(M) // 2
     if not halvings or not half:
@@ -91,28 +97,28 @@ def _factor_by_blocks(M: Array, halvings: int) -> Array:
     return jnp.block([[W_A, jnp.zeros_like(B)], [-matmul(matmul(W_S, G_T), W_A), W_S]])
 
 
-# Of mass matrices. A block costs a loop of about 15 kernels, and a halving about as many. Three
-# halvings double the program, and pay from about 50 dofs on.
+# Halvings of a mass matrix. A block costs a loop of about 15 kernels, and a halving costs about as
+# many. Three halvings double the program and are faster from about 50 dofs on.
 HALVINGS = 2
 
 
 def _eliminated(M: Array) -> Array:
-    """The factor by Gaussian elimination; each pivot is positive, so none is exchanged.
+    """The inverse factor by Gaussian elimination without pivoting; all pivots are positive.
 
-    The rows of `[M 1]` that are above are subtracted from those below. What becomes of the columns
-    of 1 is kept where those of M are done with.
+    Multiples of the upper rows of `[M 1]` are subtracted from the rows below. The columns of 1
+    replace the columns of M that are eliminated.
     """
-    at = np.arange(len(M))
+    index = np.arange(len(M))
 
     def eliminate(A, i):
-        own, row = at == i, lax.dynamic_index_in_dim(A, i, keepdims=False)
+        is_pivot, row = index == i, lax.dynamic_index_in_dim(A, i, keepdims=False)
         pivot = lax.dynamic_index_in_dim(row, i, keepdims=False)
-        of_row = jnp.where(at > i, row / pivot, 0)  # the column, by symmetry
-        row = jnp.where(own, 1, row)
-        below = jnp.where(own, 0, A) - of_row[:, None] * row
-        return jnp.where(own[:, None], row / jnp.sqrt(pivot), below), None
+        factors = jnp.where(index > i, row / pivot, 0)  # the column, by symmetry
+        row = jnp.where(is_pivot, 1, row)
+        below = jnp.where(is_pivot, 0, A) - factors[:, None] * row
+        return jnp.where(is_pivot[:, None], row / jnp.sqrt(pivot), below), None
 
-    return jnp.tril(lax.scan(eliminate, M, jnp.asarray(at))[0])
+    return jnp.tril(lax.scan(eliminate, M, jnp.asarray(index))[0])
 
 
 def solve(A: Float[Array, "n n"], b: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
@@ -126,7 +132,7 @@ def solve(A: Float[Array, "n n"], b: Float[Array, "n ..."]) -> Float[Array, "n .
 
 
 def _gauss_jordan(A: Array, b: Array) -> Array:
-    """Elimination with one pivot per column: the entry that is largest beside its row of A."""
+    """Elimination with row pivoting: the pivot has the largest ratio to the entries of its row."""
     if not len(A):
         return b
     size = jnp.max(jnp.abs(A), axis=1)
@@ -148,26 +154,26 @@ def _gauss_jordan(A: Array, b: Array) -> Array:
     return matmul(pivots.astype(b.dtype), rows[:, len(A) :]).reshape(b.shape)
 
 
-# A row is redundant where its distance from the span of the others is below so many of its own
-# rounding errors. Of 600 random states of robots with constraints stated twice, rounding left 0.4
-# of them at most, and the smallest row that counts was 40.
+# A row is redundant where its distance from the span of the other rows is below this multiple of
+# its rounding error. In 600 random states of robots with duplicate constraints, the distance of a
+# redundant row was at most 0.4 rounding errors, and that of an independent row at least 40.
 REDUNDANT = 10
 
 
 def pseudo_inverse(A: Float[Array, "m n"], error: Float[Array, " m"]) -> Float[Array, "n m"]:
-    """The Moore-Penrose inverse of a matrix whose rows may be redundant.
+    """The Moore-Penrose inverse (n, m) of a matrix whose rows may be redundant.
 
-    `error` (m,), positive: the Euclidean size of the rounding errors in each row of A. It decides
-    the rank: a row is redundant where its distance from the span of the rows eliminated before it
-    is below `REDUNDANT` errors. The rows are eliminated in the order of distance over error. The
-    inverse has no derivative, as `inverse_factor` has none.
+    `error` (m,), positive: the Euclidean norm of the rounding errors in each row of A. It
+    determines the rank. A row is redundant where its distance from the span of the rows eliminated
+    before it is below `REDUNDANT` errors. The rows are eliminated in the order of distance over
+    error, the largest first. The result has no derivative.
     """
     A, error = lax.stop_gradient((A, error))
     if 0 in A.shape:
         return A.T
     R, L, kept = _eliminated_rows(A, error)
-    # A = L R, with orthogonal rows of R. The columns of L have entries near 1, so L^T L is well
-    # conditioned and the result has the rounding errors of a solve.
+    # A = L R, with orthogonal rows of R. The largest entries of the columns of L are near 1, so
+    # L^T L is well conditioned, and the result has the rounding errors of a solve.
     G = matmul(L.T, L) + jnp.diag(jnp.where(kept, 0, 1).astype(A.dtype))
     squares = jnp.where(kept, jnp.sum(R * R, axis=1), 1)
     W = _factor_by_blocks(G, 1)
@@ -175,11 +181,12 @@ def pseudo_inverse(A: Float[Array, "m n"], error: Float[Array, " m"]) -> Float[A
 
 
 def _eliminated_rows(A: Array, error: Array) -> tuple[Array, Array, Array]:
-    """`A = L R` by Gram and Schmidt's elimination, for k = min(m, n) pivots.
+    """`A = L R` by Gram-Schmidt elimination with k = min(m, n) pivots.
 
-    R (k, n): the pivot rows, orthogonal, each as it is when its turn comes; L (m, k): how much of
-    a pivot row each row contains; kept (k,): whether the pivot is more than rounding. A row of R
-    and a column of L are zero where it is not.
+    - R (k, n): the pivot rows, orthogonal, as they are when they become pivots;
+    - L (m, k): the coefficients of the rows of A in the pivot rows;
+    - kept (k,): whether the pivot row is larger than rounding errors. Where it is not, the row of R
+      and the column of L are zero.
     """
     m, n = A.shape
     weight = 1 / error**2
@@ -200,7 +207,7 @@ def _eliminated_rows(A: Array, error: Array) -> tuple[Array, Array, Array]:
 
 
 def _transposed(A: Array) -> Array:
-    """`A^T` in memory: a product with A read across takes twice as long on a CPU."""
+    """`A^T`, stored in memory: a product that reads A by columns takes twice as long on a CPU."""
     return lax.optimization_barrier(A.T)
 
 
@@ -208,9 +215,10 @@ def _transposed(A: Array) -> Array:
 
 
 def power_of_two(x: Array) -> Array:
-    """A power of two p with x / p from 2 to 4, for x above 0; 0 for 0. A constant to derivatives.
+    """The power of two p with x / p from 2 to 4, for x above 0; 0 for x = 0.
 
-    Dividing by it changes no digit. Its inverse is a normal number too.
+    A division by p has no rounding error, and 1 / p is a normal number. Derivatives treat p as a
+    constant.
     """
     return lax.reduce_precision(
         0.375 * lax.stop_gradient(x), int(jnp.finfo(x.dtype).nexp), mantissa_bits=0
@@ -218,12 +226,13 @@ def power_of_two(x: Array) -> Array:
 
 
 def symmetric_eigenvalues(A: Float[Array, "... 3 3"]) -> Float[Array, "... 3"]:
-    """Eigenvalues of symmetric 3x3 matrices in increasing order, (..., 3).
+    """Eigenvalues (..., 3) of symmetric 3x3 matrices in increasing order.
 
-    Their errors are of the order of the rounding of the largest, whatever the scale of A. The
-    derivative of an eigenvalue is `x^T dA x` with its unit eigenvector x. Eigenvalues that coincide
-    have many eigenvectors: the derivatives are finite, those for one orthonormal choice of them,
-    and their sum is right. Second derivatives leave out the quotients by differences of zero.
+    Their errors are of the order of the rounding of the largest eigenvalue, for any scale of A. The
+    derivative of an eigenvalue is `x^T dA x`, with its unit eigenvector x. For equal eigenvalues
+    the derivatives are finite: they are the derivatives for one choice of orthonormal eigenvectors,
+    and their sum is right. Second derivatives omit the terms with a difference of zero in the
+    denominator.
     """
     largest = jnp.max(jnp.abs(A), axis=(-2, -1), keepdims=True)
     scale = power_of_two(largest)
@@ -250,7 +259,7 @@ def _eigen(A: Array) -> tuple[Array, Array]:
         ca, bc = cosine * ca - sine * bc, sine * ca + cosine * bc
         cosine, sine = cosine[..., None], sine[..., None]
         x, y = cosine * x - sine * y, sine * x + cosine * y
-        # The axes b, c are next: they take the places of a, b.
+        # The next rotation is about the axes b and c, which take the places of a and b.
         return ((b + change, c, a - change, bc, ca, jnp.zeros_like(ab)), (y, z, x)), None
 
     diagonal = jnp.unstack(jnp.diagonal(A, axis1=-2, axis2=-1), axis=-1)
@@ -263,15 +272,15 @@ def _eigen(A: Array) -> tuple[Array, Array]:
     return jnp.take_along_axis(values, order, axis=-1), vectors
 
 
-# They converge quadratically: after four the rotations are below the rounding of float64.
+# Sweeps converge quadratically: after four, the rotations are below the rounding of float64.
 _SWEEPS = 5
 
 
 @_eigen.defjvp
 def _(primals, tangents):
     values, V = _eigen(*primals)
-    turned = matmul(jnp.swapaxes(V, -1, -2), matmul(tangents[0], V))
+    rotated = matmul(jnp.swapaxes(V, -1, -2), matmul(tangents[0], V))
     gaps = values[..., None, :] - values[..., :, None]
     equal = gaps == 0
-    turn = jnp.where(equal, 0, turned / jnp.where(equal, 1, gaps))
-    return (values, V), (jnp.diagonal(turned, axis1=-2, axis2=-1), matmul(V, turn))
+    rates = jnp.where(equal, 0, rotated / jnp.where(equal, 1, gaps))
+    return (values, V), (jnp.diagonal(rotated, axis1=-2, axis2=-1), matmul(V, rates))

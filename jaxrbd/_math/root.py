@@ -15,11 +15,12 @@ MAX_ITERATIONS = 30
 
 
 def find_root(residual: Callable[[tuple], tuple], guess: tuple) -> tuple:
-    """The solution of `residual(x) = 0`, whose slope is about one; NaN if it is not found.
+    """The solution of `residual(x) = 0`; NaN where the iterations do not converge.
 
-    By Broyden's method, which needs no derivatives: a few evaluations more than Newton's, and a
-    program of a fifth of the size. It ends when the next correction would be lost in rounding, or
-    when rounding stops its progress. Derivatives are those of the implicit function.
+    The derivative of the residual must be near the identity. Broyden's method needs no derivatives:
+    it takes a few evaluations more than Newton's method, in a program of a fifth of the size. It
+    ends when the next correction would be below rounding, or when rounding stops the convergence.
+    The result has the derivatives of the implicit function.
     Source: Dennis and Schnabel (1996), Numerical methods for unconstrained optimization, section 8.
     """
     start, unravel = ravel_pytree(guess)
@@ -42,8 +43,10 @@ def find_root(residual: Callable[[tuple], tuple], guess: tuple) -> tuple:
             x, step, f_before, H, (last, _), count = carry
             f = flat(x)
             change = matmul(H, f - f_before)
-            along = matmul(step, change)
-            H = H + jnp.outer(step - change, matmul(step, H)) / jnp.where(along == 0, 1, along)
+            projection = matmul(step, change)
+            H = H + jnp.outer(step - change, matmul(step, H)) / jnp.where(
+                projection == 0, 1, projection
+            )
             step = -matmul(H, f)
             return x + step, step, f, H, (largest(step), last), count + 1
 

@@ -1,9 +1,9 @@
-"""Trigonometric quotients such as `sin(t)/t`, exact to rounding everywhere, with all derivatives.
+"""Trigonometric quotients such as `sin(t)/t`, accurate to rounding, with derivatives of any order.
 
-Each is an entire function of `x = t^2`. Below `x = 4` its power series is summed, with as many
-terms as float64 can see; above, its closed form has no cancellation left. There is thus no
-epsilon to tune, and any derivative in x, at 0 or anywhere, is that of the function. The switch
-is on the *input* of each branch, so that no branch ever sees a value it cannot take.
+Each is an entire function of `x = t^2`. Below `x = 4` its power series is summed, with all terms
+that matter in float64. Above, its closed form has no cancellation. There is no tolerance to choose,
+and derivatives with respect to x are right everywhere, also at 0. `jnp.where` selects the *input*
+of each branch, so a branch is never evaluated outside its domain.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _SWITCH = 4.0
 
 
 def _evaluate(x: Array, series: tuple[float, ...], closed: Callable[[Array], Array]) -> Array:
-    near = x < _SWITCH
+    small = x < _SWITCH
     return jnp.where(
-        near,
-        jnp.polyval(jnp.array(series[::-1], x.dtype), jnp.where(near, x, 0), unroll=_TERMS),
-        closed(jnp.sqrt(jnp.where(near, _SWITCH, x))),
+        small,
+        jnp.polyval(jnp.array(series[::-1], x.dtype), jnp.where(small, x, 0), unroll=_TERMS),
+        closed(jnp.sqrt(jnp.where(small, _SWITCH, x))),
     )
 
 

@@ -20,8 +20,8 @@ from ..model.joint_space import independent_force, velocity_map_rate
 from ..spatial import (
     Pose,
     apply_inertia,
-    companion_inertia_rate,
-    companion_momentum,
+    inertia_rate_from_moments,
+    momentum_from_moments,
     cross_force,
     gyroscopic_force,
     inertia_center_of_mass,
@@ -119,11 +119,11 @@ def centroidal_momentum_matrix_dot(
     kinematics, v = forward_kinematics(model, q), arguments.velocity(model, v)
     X, inertia = _about_com(model, kinematics)
     velocity = velocities(model, X, kinematics.q, v)
-    composite, companion = subtree_sums(model, inertia, velocity_moments(inertia, velocity.V))
+    composite, moments = subtree_sums(model, inertia, velocity_moments(inertia, velocity.V))
     momentum = apply_inertia(composite, velocity.J)
     h = jnp.sum(apply_inertia(inertia, velocity.V), axis=0)
     columns = (
-        apply_inertia(companion_inertia_rate(companion), velocity.J)
+        apply_inertia(inertia_rate_from_moments(moments), velocity.J)
         + apply_inertia(composite, velocity.J_dot)
         - cross_force(_linear(_over_mass(model, h[:3])), momentum)
     )
@@ -151,7 +151,7 @@ def centroidal_derivatives(
     A, psi_ddot = accelerations(model, kinematics.q, v, a, velocity)
     composite = composites(model, inertia, velocity.V, A, None)
     dF_dq, dF_dv, dF_da = force_columns(composite, velocity, psi_ddot)
-    composite_momentum = companion_momentum(composite.companion)
+    composite_momentum = momentum_from_moments(composite.moments)
     dh_dq = cross_force(velocity.J, composite_momentum)
     dh_dq = dh_dq + apply_inertia(composite.inertia, velocity.psi_dot)
 

@@ -16,8 +16,8 @@ from ..model.joint_space import (
     velocity_map_rate,
 )
 from ..spatial import (
-    apply_companion,
-    apply_companion_transpose,
+    apply_velocity_moments,
+    apply_velocity_moments_transpose,
     apply_inertia,
     transform_inertia,
     velocity_moments,
@@ -46,12 +46,12 @@ def coriolis_matrix(model: Model, q: ArrayLike | Kinematics, v: ArrayLike) -> Fl
     v = arguments.velocity(model, v)
     velocity = velocities(model, X, q, v)
     inertia = transform_inertia(X, model.inertia)
-    inertia, companion = subtree_sums(model, inertia, velocity_moments(inertia, velocity.V))
+    inertia, moments = subtree_sums(model, inertia, velocity_moments(inertia, velocity.V))
 
     J, J_dot = velocity.J, velocity.J_dot
-    force = apply_inertia(inertia, J_dot) + apply_companion(companion, J)
+    force = apply_inertia(inertia, J_dot) + apply_velocity_moments(moments, J)
     momentum = apply_inertia(inertia, J)
-    left = jnp.concatenate([momentum, apply_companion_transpose(companion, J)], axis=-1)
+    left = jnp.concatenate([momentum, apply_velocity_moments_transpose(moments, J)], axis=-1)
     right = jnp.concatenate([J_dot, J[:, 3:]], axis=-1)
     below = jnp.where(strictly_above(model).T, row_products(left, right), 0)
     C = jnp.where(at_or_above(model), row_products(J, force), below)

@@ -27,8 +27,8 @@ from ..model.joint_space import (
     project_diagonal,
 )
 from ..spatial import (
-    apply_companion,
-    apply_companion_transpose,
+    apply_velocity_moments,
+    apply_velocity_moments_transpose,
     apply_inertia,
     cross_force,
     gyroscopic_force,
@@ -73,7 +73,7 @@ class Composites(NamedTuple):
     """Composite quantities of the subtree of each dof, one row per dof."""
 
     inertia: Array
-    companion: Array
+    moments: Array
     force: Array
 
 
@@ -97,10 +97,10 @@ def force_columns(
     dF_dq = (
         cross_force(J, composite.force)
         + apply_inertia(composite.inertia, psi_ddot)
-        + 2 * apply_companion(composite.companion, psi_dot)
+        + 2 * apply_velocity_moments(composite.moments, psi_dot)
     )
     dF_dv = apply_inertia(composite.inertia, J_dot + psi_dot)
-    dF_dv = dF_dv + 2 * apply_companion(composite.companion, J)
+    dF_dv = dF_dv + 2 * apply_velocity_moments(composite.moments, J)
     return dF_dq, dF_dv, apply_inertia(composite.inertia, J)
 
 
@@ -133,7 +133,7 @@ def rnea_derivatives(
     # Entry [k, j]: the composites of dof k where k is in the subtree of j, and those of dof j
     # where k supports j.
     J, below, above = velocity.J, at_or_above(model).T, strictly_above(model)
-    couple = 2 * apply_companion_transpose(composite.companion, J)
+    couple = 2 * apply_velocity_moments_transpose(composite.moments, J)
     left = jnp.concatenate([dF_da, couple], axis=-1)
     right_q = jnp.concatenate([psi_ddot, velocity.psi_dot[:, 3:]], axis=-1)
     right_v = jnp.concatenate([velocity.J_dot + velocity.psi_dot, J[:, 3:]], axis=-1)

@@ -23,10 +23,10 @@ from ..configuration import integrate
 from ..model import Model, arguments
 from ..model.joint_space import project
 from ..spatial import (
-    apply_companion,
-    apply_companion_transpose,
+    apply_velocity_moments,
+    apply_velocity_moments_transpose,
     apply_inertia,
-    companion_momentum,
+    momentum_from_moments,
     cross_force,
     transform_force,
     transform_inertia,
@@ -103,20 +103,20 @@ def rnea_second_order(
     # The weights as a second velocity: its momenta P, its velocity moments, and Q = 2 B(V)^T W.
     weighting = velocities(model, X, q, weights)
     W, omega = weighting.V, weighting.psi_dot
-    Q_bodies = 2 * apply_companion_transpose(velocity_moments(inertia, velocity.V), W)
-    companion, Q = subtree_sums(model, velocity_moments(inertia, W), Q_bodies)
-    P, Q = companion_momentum(companion), _moment(Q)
+    Q_bodies = 2 * apply_velocity_moments_transpose(velocity_moments(inertia, velocity.V), W)
+    moments, Q = subtree_sums(model, velocity_moments(inertia, W), Q_bodies)
+    P, Q = momentum_from_moments(moments), _moment(Q)
 
     # The columns that a change of the world's acceleration, velocity and joint rate multiplies.
     J, psi_dot = velocity.J, velocity.psi_dot
     by_acceleration = apply_inertia(composite.inertia, omega) + cross_force(J, P)
     by_velocity = (
-        2 * _moment(apply_companion_transpose(composite.companion, omega))
+        2 * _moment(apply_velocity_moments_transpose(composite.moments, omega))
         + 2 * cross_force(psi_dot, P)
         + cross_force(J, Q)
-        - 2 * apply_companion(companion, psi_dot)
+        - 2 * apply_velocity_moments(moments, psi_dot)
     )
-    by_rate = 2 * cross_force(J, P) - 2 * apply_companion(companion, J)
+    by_rate = 2 * cross_force(J, P) - 2 * apply_velocity_moments(moments, J)
 
     def product(upper: list[Array], lower: list[Array]) -> Array:
         return row_products(jnp.concatenate(upper, axis=1), jnp.concatenate(lower, axis=1))

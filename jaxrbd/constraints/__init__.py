@@ -1,9 +1,11 @@
-"""Motion constraints: what they are, and the dynamics of robots that obey them.
+"""Motion constraints, and the dynamics of robots under them.
 
-Implicit constraints `phi(q) = 0`: `kinds.py` and, for closed loops and contacts,
-`between_frames.py` state them; `implicit.py` solves for the motion, its forces and its impulses.
-Explicit ones `q = gamma(y)`: `explicit.py`. One body on one joint: `single_body.py`. All joints as
-constraints on free bodies: `maximal.py`.
+- Implicit constraints `phi(q) = 0`: `kinds.py` defines them, and `between_frames.py` defines closed
+  loops and contacts. `implicit.py` solves for acceleration, constraint forces and impulses, and
+  `closing.py` for configurations that satisfy the constraints.
+- Explicit constraints `q = gamma(y)`: `explicit.py`.
+- One body on one joint: `single_body.py`.
+- Maximal coordinates, with all joints as constraints between free bodies: `maximal.py`.
 """
 
 from .between_frames import FrameConstraint, hinge, point, weld

@@ -1,9 +1,9 @@
 """Constraints between two frames: closed loops, and contacts with the world.
 
-The equations are a function of the pose of one frame in the other, and nothing else. Their rows
-follow from it and from the motion of the two bodies by the chain rule, so a new kind of loop is one
-function of a pose. All constraints of one function are evaluated as one: the program's size does
-not depend on how many there are.
+The equations are a function of the relative pose of the two frames. The rows follow from this
+function and from the motion of the two bodies by the chain rule. A new kind of loop thus needs one
+function of a pose. All constraints with the same function are evaluated in one batch, so the size
+of the program does not depend on their number.
 """
 
 from __future__ import annotations
@@ -51,12 +51,13 @@ from .kinds import BodyMotion, Constraint, ConstraintRows
 class FrameConstraint(Constraint):
     """Equations `error(X_AB) = 0` on the pose of a frame B relative to a frame A.
 
-    - `error`: from a `Pose` to (m,); `point`, `hinge` and `weld` have theirs. A plain function or,
-      where it has numbers of its own, an `eqx.Module`;
+    - `error`: a function from a `Pose` to (m,): a plain function or, if it has parameters, an
+      `eqx.Module`. `point`, `hinge` and `weld` make constraints with given errors;
     - `frame_a`, `frame_b`: names of frames of the model; None is the world;
-    - `X_a`, `X_b`: poses of A and B in those frames (default: the frames themselves).
+    - `X_a`, `X_b`: poses of A and B in those frames (default: the identity).
 
-    The multiplier of a row is the force on B, against A, that does the work of that row's error.
+    The multiplier of a row is the generalized force on B relative to A that is conjugate to the
+    error of the row: their product is a work.
     """
 
     error: Callable[[Pose], Array]
@@ -109,16 +110,16 @@ class FrameConstraint(Constraint):
         return value
 
     def _ends(self, model: Model, q) -> list[tuple[int, Pose, RootedPose]]:
-        """Of A and B: the body (-1: the world), the pose in it, the pose in the world."""
+        """For A and B: the body (-1: the world), the pose in the body, the pose in the world."""
         ends = []
         for frame, X in ((self.frame_a, self.X_a), (self.frame_b, self.X_b)):
             X = jax.tree.map(lambda x: jnp.asarray(x, model.dtype), X)
             if frame is None:
                 ends.append((-1, X, fixed_in_world(X)))
             else:
-                body, X_PF, at = find_frame(model, q, frame)
-                there = RootedPose(compose(at.X_RF, X), at.p_WR)
-                ends.append((body, compose(X_PF, X), there))
+                body, X_PF, X_WF = find_frame(model, q, frame)
+                X_WE = RootedPose(compose(X_WF.X_RF, X), X_WF.p_WR)
+                ends.append((body, compose(X_PF, X), X_WE))
         return ends
 
 
@@ -128,10 +129,11 @@ def point(
     p_a: ArrayLike | Sequence[int | float] = (0.0, 0.0, 0.0),
     p_b: ArrayLike | Sequence[int | float] = (0.0, 0.0, 0.0),
 ) -> FrameConstraint:
-    """A point of one frame stays on a point of another: 3 equations, a ball joint or a contact.
+    """A point fixed in frame A coincides with a point fixed in frame B: 3 equations.
 
-    `p_a`, `p_b` (3,) in m, in the frames; None is the world. The multiplier is the force on B at
-    the point, in A's axes.
+    It is a ball joint, or a contact that sticks. `frame_a`, `frame_b`: names, or None for the
+    world; `p_a`, `p_b` (3,) in m, in these frames. The multiplier (3,) is the force on B at the
+    point, in the axes of A.
     """
     return FrameConstraint(_position, frame_a, frame_b, _place(p_a), _place(p_b))
 
@@ -143,10 +145,11 @@ def hinge(
     X_a: Pose | None = None,
     X_b: Pose | None = None,
 ) -> FrameConstraint:
-    """Two frames share their origin and an axis: 5 equations, the closure of a revolute joint.
+    """Two frames A and B share their origin and an axis: 5 equations, a revolute joint.
 
-    `axis` (3,), of any length, has the same coordinates in A and B; `X_a`, `X_b` are the poses of A
-    and B in the frames. The turn between them is free, at any angle.
+    `frame_a`, `frame_b`: names, or None for the world; `axis` (3,), of any length, has the same
+    coordinates in A and B; `X_a`, `X_b`: poses of A and B in the named frames. The rotation about
+    the axis is free.
     """
     return FrameConstraint(_Hinge(axis), frame_a, frame_b, X_a, X_b)
 
@@ -157,10 +160,11 @@ def weld(
     X_a: Pose | None = None,
     X_b: Pose | None = None,
 ) -> FrameConstraint:
-    """Two frames coincide: 6 equations.
+    """Two frames A and B coincide: 6 equations, a weld.
 
-    `X_a`, `X_b` are the poses of A and B in the frames. The rotation enters as `2 tan(angle / 2)`
-    along its axis, the Rodrigues vector: the rotation vector to second order, with no other zero.
+    `frame_a`, `frame_b`: names, or None for the world; `X_a`, `X_b`: poses of A and B in the named
+    frames. The error of the rotation is the Rodrigues vector, `2 tan(angle / 2)` along the axis. It
+    equals the rotation vector to second order and has no other zero.
     """
     return FrameConstraint(_coincide, frame_a, frame_b, X_a, X_b)
 
@@ -186,24 +190,24 @@ class _Hinge(eqx.Module):
     def __call__(self, X: Pose) -> Array:
         axis = jnp.asarray(self.axis, X.p.dtype)
         axis = axis / jnp.sqrt(jnp.sum(axis * axis))
-        across = complement(axis[None])
-        return jnp.concatenate([X.p, jnp.sum(across * rotate(X.R, axis), axis=-1)])
+        normals = complement(axis[None])
+        return jnp.concatenate([X.p, jnp.sum(normals * rotate(X.R, axis), axis=-1)])
 
 
 def _place(p: ArrayLike | Sequence[int | float] = (0.0, 0.0, 0.0)) -> Pose:
-    """A translation; numbers are kept in float64 until the model's dtype is known."""
-    at: Any = p if isinstance(p, Array) else np.asarray(p, float)
-    if at.shape != (3,):
-        raise ArgumentError(f"a point has shape {at.shape}, expected (3,)")
+    """The pose of a point; constants are kept in float64 until the model's dtype is known."""
+    position: Any = p if isinstance(p, Array) else np.asarray(p, float)
+    if position.shape != (3,):
+        raise ArgumentError(f"a point has shape {position.shape}, expected (3,)")
     axes: Any = np.eye(3)
-    return Pose(axes, at)
+    return Pose(axes, position)
 
 
 # ------------------------------------------------------------------ rows of many constraints
 
 
 def kind_of(constraint: FrameConstraint) -> tuple:
-    """What two constraints have in common that `rows_of_one_kind` may evaluate together."""
+    """A key that is equal for constraints that `rows_of_one_kind` can evaluate together."""
     leaves, structure = jax.tree.flatten(constraint.error)
     return structure, tuple((jnp.shape(x), jnp.result_type(x)) for x in leaves)
 
@@ -211,7 +215,7 @@ def kind_of(constraint: FrameConstraint) -> tuple:
 def rows_of_one_kind(
     model: Model, motion: BodyMotion, constraints: Sequence[FrameConstraint]
 ) -> list[ConstraintRows]:
-    """The rows of each of some constraints with one function."""
+    """The rows of each constraint, for constraints with the same error function."""
     for constraint in constraints:
         jax.eval_shape(lambda: constraint._checked_error(model, identity_pose(model.dtype)))
     errors = _stacked([constraint.error for constraint in constraints])
@@ -222,9 +226,10 @@ def rows_of_one_kind(
 
 
 class _End(NamedTuple):
-    """Of a frame: its pose in the world; in the frame, its Jacobian (nv, 6), V, and A at a = 0.
+    """One end of a constraint: a frame and its motion, expressed in the frame.
 
-    `J_terms` (nv, 2): sums of the lengths of the terms of J's linear and angular parts.
+    `X`: pose in the world; `J` (nv, 6): Jacobian; `V` (6,): velocity; `A` (6,): acceleration for
+    a = 0; `J_terms` (nv, 2): sums of the lengths of the terms in the linear and angular parts of J.
     """
 
     X: RootedPose
@@ -237,28 +242,28 @@ class _End(NamedTuple):
 def _moving_ends(
     model: Model, motion: BodyMotion, places: Sequence[tuple[str | None, Pose]]
 ) -> _End:
-    """The ends of n constraints, stacked; the world's row is the last of frames and bodies."""
+    """The ends of n constraints, stacked. The last row of frames and bodies is the world."""
     world = identity_pose(model.dtype)
     frames = [-1 if f is None else arguments.frame_index(model, f) for f, _ in places]
     bodies = np.array([-1 if i < 0 else model.frame_bodies[i] for i in frames], int)
 
-    def at(rows, last, index):
+    def select(rows, last, index):
         return jnp.concatenate([rows, last[None]])[np.array(index)]
 
     X = jax.tree.map(lambda x: jnp.asarray(x, model.dtype), _stacked([X for _, X in places]))
-    X_BF = compose(jax.tree.map(lambda x, w: at(x, w, frames), model.frame_pose, world), X)
+    X_BF = compose(jax.tree.map(lambda x, w: select(x, w, frames), model.frame_pose, world), X)
     kinematics = motion.kinematics
-    X_RB = jax.tree.map(lambda x, w: at(x, w, bodies), root_centred(kinematics), world)
+    X_RB = jax.tree.map(lambda x, w: select(x, w, bodies), root_centred(kinematics), world)
     X_RF = compose(X_RB, X_BF)
-    p_WR = at(root_positions(model, kinematics), world.p, bodies)
-    # The position of a frame that is fixed to the world counts as that of a root.
+    p_WR = select(root_positions(model, kinematics), world.p, bodies)
+    # A frame that is fixed to the world has its position as the position of its root.
     fixed = (bodies < 0)[:, None]
     p_WR = jnp.where(fixed, X_RF.p, p_WR)
     X_RF = Pose(X_RF.R, jnp.where(fixed, 0, X_RF.p))
     moves = model.topology.supports[:, bodies] & (bodies >= 0)
     J = jax.vmap(lambda moves, X: body_columns(model, kinematics, moves, X))(moves.T, X_RF)
     V, A = (
-        inverse_transform_motion(X_BF, at(x, jnp.zeros_like(x[0]), bodies))
+        inverse_transform_motion(X_BF, select(x, jnp.zeros_like(x[0]), bodies))
         for x in (motion.V, motion.A)
     )
     p_RB = root_centred(kinematics).p
@@ -269,10 +274,11 @@ def _moving_ends(
 def _jacobian_terms(
     model: Model, q: Array, moves: np.ndarray, p_RF: Array, p_RB: Array
 ) -> Float[Array, "n nv 2"]:
-    """The `J_terms` of n frames at `p_RF` (n, 3); `moves` (n, nb) says which bodies move each.
+    """The `J_terms` of n frames at `p_RF` (n, 3).
 
+    `moves` (n, nb): whether the joint of a body moves a frame; `p_RB` (nb, 3): the bodies' origins.
     The linear part of a column is `S_linear + (p_F - p_dof) x S_angular`. Both positions are sums
-    over the links from the root, so their terms are about as long as the distances from the root.
+    over the links from the root, so the lengths of their terms are about the distances to the root.
     """
     dof_body = model.topology.dof_body
     S_linear, S_angular = jnp.split(motion_subspace(model), 2, axis=-1)
@@ -295,17 +301,17 @@ def _relative_rows(error: Callable[[Pose], Array], a: _End, b: _End) -> Constrai
     X_AB, X_BA = relative_pose(a.X, b.X), relative_pose(b.X, a.X)
     J_a, V_a, A_a = (transform_motion(X_BA, x) for x in (a.J, a.V, a.A))
     V = b.V - V_a
-    # What is fixed in A moves, seen from B, with velocity -V.
+    # A motion that is fixed in A moves with velocity -V relative to B.
     A = b.A - A_a + cross_motion(V, V_a)
     K = jax.vmap(lambda x: _rate(error, X_AB, x), out_axes=1)(b.J - J_a)
-    turned = jax.jvp(lambda X: _rate(error, X, V), (X_AB,), (_moving(X_AB, V),))[1]
+    velocity_product = jax.jvp(lambda X: _rate(error, X, V), (X_AB,), (_moving(X_AB, V),))[1]
     return ConstraintRows(
-        error(X_AB), K, _rate(error, X_AB, A) + turned, _row_terms(error, X_AB, a, b)
+        error(X_AB), K, _rate(error, X_AB, A) + velocity_product, _row_terms(error, X_AB, a, b)
     )
 
 
 def _row_terms(error: Callable[[Pose], Array], X_AB: Pose, a: _End, b: _End) -> Array:
-    """`ConstraintRows.K_terms`: the rate of the error times the terms of the motion of B in A."""
+    """`ConstraintRows.K_terms`: the derivative of the error times the terms of the Jacobians."""
     X_AB = lax.stop_gradient(X_AB)
     rates = jax.vmap(lambda x: _rate(error, X_AB, x))(jnp.eye(6, dtype=X_AB.p.dtype))
     by_linear, by_angular = (_length(x.T) for x in jnp.split(rates, 2))
@@ -315,7 +321,7 @@ def _row_terms(error: Callable[[Pose], Array], X_AB: Pose, a: _End, b: _End) -> 
 
 
 def _rate(error: Callable[[Pose], Array], X: Pose, V: Array) -> Array:
-    """Rate of the error where B moves with velocity V, in its own frame."""
+    """Rate of the error for the velocity V of B relative to A, expressed in B."""
     return jax.jvp(error, (X,), (_moving(X, V),))[1]
 
 
@@ -324,7 +330,8 @@ def _stacked(trees: Sequence[Any]) -> Any:
 
 
 def _moving(X: Pose, V: Array) -> Pose:
-    """Rate of a pose that moves with velocity V, in its own frame."""
+    """Rate of a pose for the body velocity V."""
     return Pose(
-        (Mat3.of(X.R) @ Mat3.of(skew(V[3:]))).array(), (Mat3.of(X.R) @ Vec3.of(V[:3])).array()
+        (Mat3.from_array(X.R) @ Mat3.from_array(skew(V[3:]))).array(),
+        (Mat3.from_array(X.R) @ Vec3.from_array(V[:3])).array(),
     )

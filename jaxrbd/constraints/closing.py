@@ -20,7 +20,7 @@ from .kinds import Constraint
 
 
 class Closure(NamedTuple):
-    """A configuration `q` (nq,) and what is left of the constraints at it, `max |phi|`."""
+    """A configuration `q` (nq,), and the `residual` () `max |phi|` of the constraints at q."""
 
     q: Float[Array, " nq"]
     residual: Float[Array, ""]
@@ -28,21 +28,22 @@ class Closure(NamedTuple):
 
 @arguments.compiled
 def close_loops(model: Model, q: ArrayLike, constraints: Sequence[Constraint]) -> Closure:
-    """The configuration near q that satisfies the constraints.
+    """The configuration near q that satisfies the constraints, and its residual.
 
-    From `q` (nq,) the robot is displaced along the forces of the constraints there, by
-    `M^-1 K^T` times multipliers, until `phi = 0`: Newton's method for the multipliers. Equations
-    are scaled by the accelerations that their forces cause, so their units do not matter. Look at
-    the residual: where nothing near q is closed it stays large. Derivatives, in q, the model and
-    the constraints, are those of the solution; no step is differentiated. Raises ArgumentError on a
-    wrong shape or dtype, or an unknown frame. Source: Ryckaert, Ciccotti and Berendsen (1977),
-    whose displacement this is.
+    `q` (nq,). The robot is displaced from q by `M^-1 K^T` times multipliers, that is along the
+    constraint forces at q, until `phi = 0`. Newton's method solves for the multipliers. Equations
+    are scaled by the accelerations that their forces cause, so their units do not matter. The
+    residual stays large where no configuration near q satisfies the constraints: check it.
+
+    The result has the derivatives of the solution with respect to q, the model and the constraints;
+    no iteration is differentiated. Raises ArgumentError for an unknown frame.
+    Source: Ryckaert, Ciccotti and Berendsen (1977), for the displacement.
     """
     q = arguments.configuration(model, q)
     rows = constraint_rows(model, q, jnp.zeros(model.nv, model.dtype), constraints)
     M = crba(model, q)
     scaled = scaled_rows(M, rows)
-    # The unknown y is in units of the scaled equations: its derivative starts as the identity.
+    # The unknown y is in units of the scaled equations: at q, their derivative is the identity.
     units = matmul(scaled.s[:, None] * scaled.inverse.T, scaled.inverse)
     directions = matmul(solve_positive_definite(M, rows.K.T), units)
     rounding = scaled.error * jnp.sqrt(jnp.sum(scaled.inverse**2))
@@ -51,9 +52,9 @@ def close_loops(model: Model, q: ArrayLike, constraints: Sequence[Constraint]) -
         return integrate(model, q, matmul(directions, y))
 
     def position(y):
-        there = displaced(y)
-        each = [constraint.position(model, there) for constraint in constraints]
-        return jnp.concatenate([jnp.zeros(0, model.dtype), *each])
+        q_displaced = displaced(y)
+        positions = [constraint.position(model, q_displaced) for constraint in constraints]
+        return jnp.concatenate([jnp.zeros(0, model.dtype), *positions])
 
     def newton(function, start):
         return _newton(function, start, rounding)
@@ -67,7 +68,7 @@ def close_loops(model: Model, q: ArrayLike, constraints: Sequence[Constraint]) -
 
 
 ITERATIONS = 100
-# Newton's step is cut to a quarter until it helps, and no further than this.
+# A Newton step that does not reduce the error is cut to a quarter, down to this fraction.
 SHORTEST = 1e-4
 
 
@@ -80,29 +81,34 @@ class _Search(NamedTuple):
 
 
 def _newton(function: Callable[[Array], Array], start: Array, rounding: Array) -> Array:
-    """The solution near `start` by Newton's method, with steps that lessen the error.
+    """The solution near `start` by Newton's method, with steps that reduce the error.
 
-    `rounding` (m,): the rounding errors of the rows of the function's derivative.
+    `rounding` (m,): the rounding errors of the rows of the derivative of `function`.
     """
 
-    def step(at):
-        whole = matmul(pseudo_inverse(jax.jacfwd(function)(at.y), rounding), function(at.y))
-        y = at.y - at.fraction * whole
+    def step(search):
+        whole = matmul(pseudo_inverse(jax.jacfwd(function)(search.y), rounding), function(search.y))
+        y = search.y - search.fraction * whole
         error = jnp.sum(function(y) ** 2)
-        better = error < at.error
-        moved = jnp.max(jnp.abs(y - at.y), initial=0.0)
+        better = error < search.error
+        moved = jnp.max(jnp.abs(y - search.y), initial=0.0)
         moves = ~better | (moved > 4 * jnp.finfo(y.dtype).eps * jnp.max(jnp.abs(y), initial=0.0))
         return _Search(
-            at.steps + 1,
-            jnp.where(better, y, at.y),
-            jnp.where(better, error, at.error),
-            jnp.where(better, jnp.minimum(1, 2 * at.fraction), at.fraction / 4),
+            search.steps + 1,
+            jnp.where(better, y, search.y),
+            jnp.where(better, error, search.error),
+            jnp.where(better, jnp.minimum(1, 2 * search.fraction), search.fraction / 4),
             moves,
         )
 
-    def goes_on(at):
-        return (at.steps < ITERATIONS) & (at.error > 0) & (at.fraction > SHORTEST) & at.moves
+    def unfinished(search):
+        return (
+            (search.steps < ITERATIONS)
+            & (search.error > 0)
+            & (search.fraction > SHORTEST)
+            & search.moves
+        )
 
     one = jnp.ones((), start.dtype)
-    at = _Search(jnp.zeros((), jnp.int32), start, jnp.sum(function(start) ** 2), one, one > 0)
-    return lax.while_loop(goes_on, step, at).y
+    search = _Search(jnp.zeros((), jnp.int32), start, jnp.sum(function(start) ** 2), one, one > 0)
+    return lax.while_loop(unfinished, step, search).y

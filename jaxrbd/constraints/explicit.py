@@ -1,4 +1,4 @@
-"""Dynamics under explicit constraints: the robot's coordinates as functions of fewer."""
+"""Dynamics under explicit constraints: the configuration as a function of fewer coordinates."""
 
 from __future__ import annotations
 
@@ -19,10 +19,13 @@ from ..model import Model, arguments
 
 
 class ExplicitDynamics(NamedTuple):
-    """Motion of a robot whose configuration is `gamma(y)`, for n coordinates y.
+    """Motion of a robot with the configuration `gamma(y)`, for n coordinates y.
 
-    `q` (nq,), `v` (nv,), `a` (nv,) of the robot, `y_accel` (n,) of the coordinates; `G` (nv, n)
-    with `v = G dy/dt`, `M` (n, n) = `G^T M G` and `C` (n,) = `G^T (bias + M g)`.
+    - `y_accel` (n,): the acceleration of y;
+    - `q` (nq,), `v` (nv,), `a` (nv,): configuration, velocity and acceleration of the robot;
+    - `G` (nv, n), with `v = G dy/dt`;
+    - `M` (n, n): `G^T M G`, with the mass matrix M of the robot;
+    - `C` (n,): `G^T (bias + M g)`, with `g = dG/dt dy/dt`.
     """
 
     y_accel: Float[Array, " n"]
@@ -47,9 +50,9 @@ def explicit_dynamics(
     - `gamma`: a smooth function from y (n,) to configurations (nq,), differentiated twice;
     - `y` (n,), `y_dot` (n,); `tau` (nv,), `f_ext` (nb, 6): as for `forward_dynamics`.
 
-    With `a = G y_accel + g` the equations of motion become `M y_accel + C = G^T tau`; the
-    constraint forces, which do no work on G, have gone. Raises ArgumentError on a wrong shape or
-    dtype. Source: Featherstone (3.18) to (3.21).
+    With `a = G y_accel + g` the equations of motion become `M y_accel + C = G^T tau`. They do not
+    contain the constraint forces, which do no work for velocities `G dy/dt`.
+    Source: Featherstone (3.18) to (3.21).
     """
     y = arguments.array(model, y, "y", (jnp.size(y),), "n")
     y_dot = arguments.array(model, y_dot, "y_dot", y.shape, "n")
@@ -57,7 +60,7 @@ def explicit_dynamics(
     q = arguments.configuration(model, gamma(y), "gamma(y)")
 
     def moved(dy):
-        """What leads from q to gamma(y + dy): at dy = 0 its rate is v, and its second a."""
+        """The difference from q to gamma(y + dy); at dy = 0 its time derivatives are v and a."""
         return difference(model, q, gamma(y + dy))
 
     def velocity(t):

@@ -1,19 +1,20 @@
 """Dynamics under implicit constraints: motion, constraint forces and impulses.
 
-With `K a = k` the robot's acceleration and the multipliers solve the KKT system (3.17),
+For constraints `K a = k`, the acceleration a of the robot and the multipliers solve the KKT system
+(3.17),
 
     [M  K^T] [    a    ]   [tau - bias]
     [K   0 ] [-lambda  ] = [     k    ].
 
-Let `W M W^T = 1`, and let numbers s scale the rows of K: `A = s K W^T`. Then
+Let `W M W^T = 1`, and let s be scales of the rows of K, `A = s K W^T`. Then
 `a = M^-1 (tau - bias) + W^T x` with `A x = s (k - K M^-1 (tau - bias))`, and the pseudo-inverse of
-A gives x. Rows may be redundant (a planar linkage closed in space, a door on two hinges). Then the
-acceleration is still unique, and the multipliers are those with the least `|lambda / s|`. A row is
-redundant where the part of it that is independent of the other rows is as small as the rounding
-errors of K. So masses, units and the scaling of an equation do not matter.
+A gives x. Rows may be redundant, as for a planar linkage closed in space, or a door on two hinges.
+The acceleration is then still unique. The multipliers are the ones with the least `|lambda / s|`. A
+row is redundant where its part independent of the other rows is as small as the rounding errors of
+K. So masses, units and the scaling of an equation do not matter.
 
-Derivatives are those of the equations, not of their solver: right to any order wherever the rank of
-K does not change.
+Derivatives are computed from the equations, not from the solver. They are right to any order where
+the rank of K does not change.
 """
 
 from __future__ import annotations
@@ -40,8 +41,9 @@ from .kinds import BodyMotion, Constraint, ConstraintRows
 class ConstrainedDynamics(NamedTuple):
     """Acceleration (nv,) and, for each constraint, its multipliers and residuals (m,).
 
-    The joints feel `K^T multiplier` of each: `M a + bias = tau + sum of K^T multiplier`. The
-    residuals are `K a - k`. They are rounding errors, unless constraints contradict one another.
+    The generalized force of a constraint is `K^T multiplier`:
+    `M a + bias = tau + sum of K^T multiplier`. The residuals are `K a - k`. They are rounding
+    errors, unless constraints contradict each other.
     """
 
     acceleration: Float[Array, " nv"]
@@ -50,10 +52,10 @@ class ConstrainedDynamics(NamedTuple):
 
 
 class Impact(NamedTuple):
-    """Velocity (nv,) after an impact, and each constraint's impulses (m,) in N s or N m s.
+    """Velocity (nv,) after an impact and, for each constraint, its impulses and residuals (m,).
 
-    The residuals (m,) of each constraint are `K v+ + e K v`. They are rounding errors, unless
-    constraints contradict one another.
+    Impulses are in N s or N m s. The residuals are `K v+ + e K v`. They are rounding errors, unless
+    constraints contradict each other.
     """
 
     velocity: Float[Array, " nv"]
@@ -71,25 +73,25 @@ def constrained_dynamics(
     f_ext: ArrayLike | None = None,
     stabilisation: ArrayLike = 0.0,
 ) -> ConstrainedDynamics:
-    """Acceleration and constraint forces of a robot whose loops or contacts do not yield.
+    """Acceleration and constraint forces of a robot with rigid loops or contacts.
 
     - `q` (nq,), `v` (nv,), `tau` (nv,), `f_ext` (nb, 6): as for `forward_dynamics`;
     - `constraints`: from `point`, `hinge`, `weld`, or any `Constraint`; rows may be redundant;
-    - `stabilisation` in 1/s: the rate at which errors of position and velocity die out, critically
-      damped (Baumgarte): `K a + dK/dt v = -2 s K v - s^2 phi`. At 0 they persist.
+    - `stabilisation` s in 1/s, 0 or more: errors of position and velocity decay at this rate,
+      critically damped (Baumgarte): `K a + dK/dt v = -2 s K v - s^2 phi`. At s = 0 they persist.
 
-    Raises ArgumentError on a wrong shape or dtype, an unknown frame, or a negative stabilisation; a
-    traced one gives NaN.
+    Raises ArgumentError for an unknown frame or a negative stabilisation; a traced negative
+    stabilisation gives NaN.
     Source: Featherstone (3.17), in the form of his section 8.
     """
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
     tau = arguments.velocity(model, tau, "tau")
     rate = arguments.NOT_NEGATIVE.or_nan(arguments.number(model, stabilisation, "stabilisation"))
-    each = _rows(model, q, v, constraints)
-    rows = _stacked(model, each)
+    blocks = _rows(model, q, v, constraints)
+    rows = _stacked(model, blocks)
     k = -rows.bias - 2 * rate * matmul(rows.K, v) - rate * rate * rows.position
     a, *by_row = _constrain(model, q, tau - bias_force(model, q, v, f_ext), rows, k)
-    return ConstrainedDynamics(a, *(_split(x, each) for x in by_row))
+    return ConstrainedDynamics(a, *(_split(x, blocks) for x in by_row))
 
 
 @arguments.compiled(checks={"restitution": arguments.FRACTION})
@@ -100,30 +102,34 @@ def impact(
     constraints: Sequence[Constraint],
     restitution: ArrayLike = 0.0,
 ) -> Impact:
-    """Velocity after the instant in which constraints begin to act, and their impulses.
+    """Velocity after an impact in which constraints begin to act, and the impulses.
 
-    `M (v+ - v) = K^T impulse` with `K v+ = -e K v`. `q` (nq,), `v` (nv,) before; `restitution` e, a
-    number from 0 to 1: 0 and the constraints hold from then on, 1 and no energy is lost. Rows may
-    be redundant. Raises ArgumentError on a wrong shape or dtype, an unknown frame, or a restitution
-    out of its range; a traced one gives NaN.
-    Source: Featherstone (11.62) at e = 0.
+    The velocity v+ after the impact satisfies `M (v+ - v) = K^T impulse` and `K v+ = -e K v`.
+
+    - `q` (nq,), `v` (nv,): the state before the impact;
+    - `constraints`: as for `constrained_dynamics`; rows may be redundant;
+    - `restitution` e, from 0 to 1: at 0 the constraints hold after the impact, at 1 the kinetic
+      energy is kept.
+
+    Raises ArgumentError for an unknown frame or a restitution out of its range; a traced
+    restitution out of its range gives NaN. Source: Featherstone (11.62) at e = 0.
     """
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
     e = arguments.FRACTION.or_nan(arguments.number(model, restitution, "restitution"))
-    each = _rows(model, q, jnp.zeros_like(v), constraints)
-    rows = _stacked(model, each)
+    blocks = _rows(model, q, jnp.zeros_like(v), constraints)
+    rows = _stacked(model, blocks)
     k = -(1 + e) * matmul(rows.K, v)
     change, *by_row = _constrain(model, q, jnp.zeros_like(v), rows, k)
-    return Impact(v + change, *(_split(x, each) for x in by_row))
+    return Impact(v + change, *(_split(x, blocks) for x in by_row))
 
 
 @arguments.compiled
 def constraint_rows(
     model: Model, q: ArrayLike, v: ArrayLike, constraints: Sequence[Constraint]
 ) -> ConstraintRows:
-    """phi(q), its Jacobian K and `dK/dt v`, of all constraints one after the other.
+    """phi(q), its Jacobian K and `dK/dt v` of all constraints, concatenated in their order.
 
-    `q` (nq,), `v` (nv,). Raises ArgumentError on a wrong shape or dtype, or an unknown frame.
+    `q` (nq,), `v` (nv,). Raises ArgumentError for an unknown frame.
     """
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
     return _stacked(model, _rows(model, q, v, constraints))
@@ -136,12 +142,12 @@ def constraint_wrenches(
     constraints: Sequence[Constraint],
     multipliers: Sequence[ArrayLike],
 ) -> Float[Array, "nb 6"]:
-    """The forces of constraints on the bodies: an `f_ext` (nb, 6), each in its body's own frame.
+    """The constraint forces on the bodies: an `f_ext` (nb, 6) in the body frames.
 
-    `q` (nq,) or its `Kinematics`; `multipliers`: for each constraint (m,), as the dynamics return
-    them. Under these external forces the free robot moves as the constrained one does. Raises
-    ArgumentError on a wrong shape or dtype, an unknown frame, or a constraint that is
-    not between frames.
+    `q` (nq,) or its `Kinematics`; `multipliers`: for each constraint (m,), as
+    `constrained_dynamics` returns them. With these external forces the robot without constraints
+    has the acceleration of the constrained robot. Raises ArgumentError for an unknown frame or a
+    constraint that is not between frames.
     """
     _check(constraints)
     kinematics = forward_kinematics(model, q)
@@ -162,10 +168,10 @@ def kkt_system(
     constraints: Sequence[Constraint],
     f_ext: ArrayLike | None = None,
 ) -> tuple[Float[Array, "n n"], Float[Array, " n"]]:
-    """Matrix and right-hand side of (3.17), whose solution is `[a, -multipliers]`.
+    """Matrix (n, n) and right-hand side (n,) of (3.17), whose solution is `[a, -multipliers]`.
 
-    Arguments as for `constrained_dynamics`, which is the way to solve it; n is nv and the number
-    of equations. Raises ArgumentError on a wrong shape or dtype, or an unknown frame.
+    Same arguments as `constrained_dynamics`, which solves the system; n is nv plus the number of
+    equations. Raises ArgumentError for an unknown frame.
     """
     tau = arguments.velocity(model, tau, "tau")
     rows = constraint_rows(model, q, v, constraints)
@@ -189,14 +195,14 @@ def _rows(
     kinematics = forward_kinematics(model, q)
     motion = BodyMotion(kinematics, v, *motions(model, kinematics, v, jnp.zeros_like(v)))
     rows: dict[int, ConstraintRows] = {}
-    alike: dict[Any, list[tuple[int, FrameConstraint]]] = {}
+    kinds: dict[Any, list[tuple[int, FrameConstraint]]] = {}
     for i, constraint in enumerate(constraints):
         if isinstance(constraint, FrameConstraint):
-            alike.setdefault(kind_of(constraint), []).append((i, constraint))
+            kinds.setdefault(kind_of(constraint), []).append((i, constraint))
         else:
             rows[i] = _with_terms(constraint.rows(model, motion))
-    for places, of_one_kind in (zip(*pairs) for pairs in alike.values()):
-        rows |= zip(places, rows_of_one_kind(model, motion, of_one_kind))
+    for places, same_kind in (zip(*pairs) for pairs in kinds.values()):
+        rows |= zip(places, rows_of_one_kind(model, motion, same_kind))
     return [rows[i] for i in range(len(constraints))]
 
 
@@ -207,28 +213,29 @@ def _with_terms(rows: ConstraintRows) -> ConstraintRows:
     return rows._replace(K_terms=jnp.broadcast_to(largest, rows.K.shape))
 
 
-def _stacked(model: Model, each: list[ConstraintRows]) -> ConstraintRows:
+def _stacked(model: Model, blocks: list[ConstraintRows]) -> ConstraintRows:
     shapes = ((0,), (0, model.nv), (0,), (0, model.nv))
     none = ConstraintRows(*(jnp.zeros(shape, model.dtype) for shape in shapes))
-    return jax.tree.map(lambda *x: jnp.concatenate(x), none, *each)
+    return jax.tree.map(lambda *x: jnp.concatenate(x), none, *blocks)
 
 
-def _split(x: Array, each: list[ConstraintRows]) -> tuple[Array, ...]:
+def _split(x: Array, blocks: list[ConstraintRows]) -> tuple[Array, ...]:
     parts, start = [], 0
-    for rows in each:
+    for rows in blocks:
         parts.append(x[start : start + len(rows.bias)])
         start += len(rows.bias)
     return tuple(parts)
 
 
 class ScaledRows(NamedTuple):
-    """Rows of K, scaled, and in coordinates in which the mass matrix is the identity.
+    """Rows of K, scaled, in coordinates in which the mass matrix is the identity.
 
-    - `A` (m, nv): `s K W^T`, with `W` (nv, nv) the inverse factor of M;
-    - `s` (m,): the scale of a row, 0 for a row that is rounding errors alone;
-    - `inverse` (nv, m): the pseudo-inverse of A; `error` (m,): the rounding errors of A's rows.
+    - `A` (m, nv): `s K W^T`, with `W` (nv, nv) the inverse of the Cholesky factor of M;
+    - `s` (m,): the scale of a row, 0 for a row that consists of rounding errors;
+    - `inverse` (nv, m): the pseudo-inverse of A;
+    - `error` (m,): the rounding errors of the rows of A.
 
-    None of them has a derivative.
+    The values have no derivatives.
     """
 
     A: Float[Array, "m nv"]
@@ -253,7 +260,7 @@ def scaled_rows(M: Float[Array, "nv nv"], rows: ConstraintRows) -> ScaledRows:
 
 
 def _weights(M: Array, K: Array) -> Array:
-    """`1 / s^2`: the acceleration of each row per unit of its force, with M's diagonal for M."""
+    """`1 / s^2`: the acceleration of a row for a unit multiplier, with the diagonal of M for M."""
     return jnp.sum(K * K / jnp.diagonal(M), axis=1)
 
 
@@ -262,8 +269,9 @@ def _constrain(
 ) -> tuple[Array, Array, Array]:
     """The x and lambda of `M x = force + K^T lambda`, `K x = k`, and the residual `K x - k`.
 
-    Redundant rows make lambda ambiguous. The shortest one is `s^2 K y` for some y, and a third
-    equation says so: its unknown z (m,) gives y as a combination of the rows that K has here.
+    For redundant rows lambda is not unique. The lambda with the least `|lambda / s|` is `s^2 K y`
+    for some y, which is the third equation. Its unknown z (m,) states y as a combination of the
+    rows of K, without the derivative of K.
     """
     M, K = crba(model, q), rows.K
     weights = _weights(M, K)
@@ -285,7 +293,7 @@ def _constrain(
         force, k, rest = parts(right)
         x = matmul(W.T, matmul(W, force))
         change = jnp.zeros_like(x)
-        for _ in range(2):  # the second time for the digits that the first has lost
+        for _ in range(2):  # the second step corrects the rounding errors of the first
             step = matmul(inverse, s * (k - matmul(K, x)))
             x, change = x + matmul(W.T, step), change + step
         independent = matmul(A, matmul(inverse, s * rest))

@@ -1,8 +1,7 @@
-"""What an implicit constraint is, and constraints that are stated as equations.
+"""Implicit constraints: the interface, and constraints that are stated as equations.
 
-A constraint is m equations `phi(q) = 0`, or `K(q) v = 0` where they bind velocities alone. What the
-dynamics need of it are its `ConstraintRows`: phi itself, its Jacobian K in the tangent
-space, and `dK/dt v`.
+A constraint is m equations `phi(q) = 0`, or `K(q) v = 0` where it restricts velocities alone. The
+dynamics use its `ConstraintRows`: phi, its Jacobian K in the tangent space, and `dK/dt v`.
 Constraints between two frames are in `between_frames.py`.
 """
 
@@ -27,14 +26,14 @@ from ..model import Model
 
 
 class ConstraintRows(NamedTuple):
-    """m constraint equations at a state: `K a + bias = 0` keeps them.
+    """m constraint equations at a state. Accelerations with `K a + bias = 0` satisfy them.
 
-    `position` (m,) is phi(q); `K` (m, nv) its Jacobian, `K v` its rate; `bias` (m,) is `dK/dt v`.
-    Lengths in m, angles in rad.
-
-    `K_terms` (m, nv): the absolute values of the terms that each entry of K is the sum of. The
-    rounding error of an entry is a few eps of it. Where it is None, the terms are taken to be as
-    large as the largest entry of K in the same column.
+    - `position` (m,): phi(q), in m and rad;
+    - `K` (m, nv): the Jacobian of phi, so that `K v` is the rate of phi;
+    - `bias` (m,): `dK/dt v`;
+    - `K_terms` (m, nv): for each entry of K, the sum of the absolute values of its terms. The
+      rounding error of the entry is a few eps of this sum. Where `K_terms` is None, the sums are
+      taken to be as large as the largest entry of K in the same column.
     """
 
     position: Float[Array, " m"]
@@ -44,10 +43,10 @@ class ConstraintRows(NamedTuple):
 
 
 class BodyMotion(NamedTuple):
-    """The state that constraints are evaluated at.
+    """The state at which constraints are evaluated.
 
-    `V` (nb, 6) are the velocities of the bodies and `A` (nb, 6) their accelerations at a = 0, each
-    in its body's own frame.
+    `kinematics` at q; `v` (nv,); `V` (nb, 6), the spatial velocities of the bodies; `A` (nb, 6),
+    their spatial accelerations for a = 0. V and A are in the body frames.
     """
 
     kinematics: Kinematics
@@ -61,25 +60,25 @@ class Constraint(eqx.Module):
 
     @abc.abstractmethod
     def rows(self, model: Model, motion: BodyMotion) -> ConstraintRows:
-        """The equations at a state."""
+        """The constraint equations at a state."""
 
     @abc.abstractmethod
     def position(self, model: Model, q: Float[Array, " nq"] | Kinematics) -> Float[Array, " m"]:
-        """phi(q) alone."""
+        """The values phi(q) (m,)."""
 
     @abc.abstractmethod
     def wrenches(
         self, model: Model, q: Float[Array, " nq"] | Kinematics, multiplier: Float[Array, " m"]
     ) -> Float[Array, "nb 6"]:
-        """The forces on the bodies that the multipliers stand for, each in its body's frame."""
+        """The constraint forces (nb, 6) on the bodies for multipliers (m,), in the body frames."""
 
 
 class Equation(Constraint):
-    """Any equations `function(model, q) = 0` with values (m,): their rows by differentiation.
+    """Equations `function(model, q) = 0` with values (m,), differentiated automatically.
 
-    `function` is a plain function or, where it has numbers of its own, an `eqx.Module`. Its m
-    values are compared with one another where rows are redundant: state quantities of very
-    different size, or in different units, as several equations.
+    `function` is a plain function or, if it has parameters, an `eqx.Module`. The detection of
+    redundant rows compares the m values with each other. Use several `Equation` for quantities of
+    very different size or in different units.
     """
 
     function: Callable[[Model, Array], Array]
@@ -103,7 +102,7 @@ class Equation(Constraint):
         def moved(dq):
             return self.position(model, integrate(model, q, dq))
 
-        # A curve with constant v is a geodesic of `integrate`: its second derivative is the bias.
+        # The bias is the second derivative along `integrate(model, q, t v)`, a curve of constant v.
         def rate(t):
             return jax.jvp(moved, (t * motion.v,), (motion.v,))[1]
 
@@ -115,10 +114,10 @@ class Equation(Constraint):
 
 
 class Nonholonomic(Constraint):
-    """Any equations `matrix(model, q) @ v = 0` that bind velocities and no configuration.
+    """Equations `matrix(model, q) @ v = 0`, which restrict velocities but not the configuration.
 
-    `matrix` gives K (m, nv), as a plain function or an `eqx.Module`: a blade that does not slip
-    sideways, a wheel that rolls. The position of its rows is zero.
+    `matrix` is a plain function or an `eqx.Module` that returns K (m, nv). Examples are a blade
+    that does not slip sideways and a wheel that rolls. The `position` of the rows is zero.
     """
 
     matrix: Callable[[Model, Array], Array]
@@ -134,8 +133,8 @@ class Nonholonomic(Constraint):
         q, v = motion.kinematics.q, motion.v
 
         def rate(t):
-            there = self._matrix(model, integrate(model, q, t * v))
-            return matmul(there, v)
+            K = self._matrix(model, integrate(model, q, t * v))
+            return matmul(K, v)
 
         bias = jax.jvp(rate, (jnp.zeros((), model.dtype),), (jnp.ones((), model.dtype),))[1]
         return ConstraintRows(self.position(model, q), self._matrix(model, q), bias)

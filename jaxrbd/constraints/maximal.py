@@ -1,12 +1,13 @@
-"""The robot in maximal coordinates: free bodies, with every joint a constraint between two.
+"""Dynamics in maximal coordinates: free bodies, and each joint as a constraint between two bodies.
 
-The textbook's form, dense and slow, kept for what it shows: the joints' constraint forces, and an
-independent way to the motion. In world axes, relative to each tree's root,
+The system of equations of the textbook is dense and slow to solve. It gives the constraint forces
+of the joints, and an independent computation of the motion. In world axes, relative to the root of
+each tree, it is
 
     [  I     P T ] [   a   ]   [ P T_a tau - p ]
     [T^T P^T  0  ] [-lambda] = [-dT^T/dt P^T v ]      (3.74)
 
-where P takes forces at joints to the bodies that they join.
+where P maps joint forces to forces on the bodies that the joints connect.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from ..model.joint_space import active_dissipative_force, coordinate_rates, subs
 from ..spatial import (
     Pose,
     cross_force,
+    from_linear,
     gyroscopic_force,
     inertia_matrix,
     inverse_transform_force,
@@ -40,9 +42,13 @@ from ..spatial import (
 
 
 class JointSubspaces(NamedTuple):
-    """Of one joint of n dofs, in its body's frame: rows S (n, 6), T (6 - n, 6) and T_a (n, 6).
+    """Subspaces of one joint of n dofs in its body frame, as rows.
 
-    Motion `S^T rates`; force `T_a^T tau + T^T lambda`; `T_a S^T = 1`, `T S^T = 0`.
+    - `S` (n, 6): motion, the joint velocity is `S^T rates`;
+    - `T` (6 - n, 6) and `T_a` (n, 6): constraint force and active force, the joint force is
+      `T_a^T tau + T^T lambda`.
+
+    `T S^T = 0` and `T_a S^T = 1`.
     """
 
     S: Float[Array, "n 6"]
@@ -51,11 +57,12 @@ class JointSubspaces(NamedTuple):
 
 
 class MaximalDynamics(NamedTuple):
-    """Motion from maximal coordinates, and the forces that the joints' constraints take.
+    """Accelerations from maximal coordinates, and the forces of the joints.
 
-    `body_acceleration` (nb, 6), spatial, each in its body's frame; `acceleration` (nv,) of the
-    joints; `joint_wrench` (nb, 6), the whole force `T_a tau + T lambda` that a body's joint puts on
-    it, in the body's frame.
+    - `acceleration` (nv,) of the joints;
+    - `body_acceleration` (nb, 6): spatial accelerations in the body frames;
+    - `joint_wrench` (nb, 6): the force `T_a tau + T lambda` of each joint on its body, active and
+      constraint force together, in the body frame.
     """
 
     acceleration: Float[Array, " nv"]
@@ -65,11 +72,11 @@ class MaximalDynamics(NamedTuple):
 
 @arguments.compiled(static_argnames="joint")
 def joint_subspaces(model: Model, q: ArrayLike, joint: str) -> JointSubspaces:
-    """Motion, constraint-force and active-force subspaces of a joint.
+    """Motion subspace, constraint-force subspace and active-force subspace of a joint.
 
-    `q` (nq,), which only a `joints.Custom` depends on; `joint`: name in `model.joint_names`. T is
-    the orthonormal complement of S, and T_a its pseudo-inverse, the least active force that does
-    the work of tau. Raises ArgumentError on a wrong shape or dtype, or an unknown joint.
+    `q` (nq,), which matters for a `joints.Custom` alone; `joint`: a name in `model.joint_names`. T
+    is an orthonormal basis of the complement of S. T_a is the pseudo-inverse of S: `T_a^T tau` is
+    the smallest force that does the work of tau. Raises ArgumentError for an unknown joint.
     Source: Featherstone (3.33), (3.34).
     """
     q = arguments.configuration(model, q)
@@ -84,11 +91,11 @@ def joint_subspaces(model: Model, q: ArrayLike, joint: str) -> JointSubspaces:
 def maximal_dynamics(
     model: Model, q: ArrayLike, v: ArrayLike, tau: ArrayLike, f_ext: ArrayLike | None = None
 ) -> MaximalDynamics:
-    """Forward dynamics from (3.74): every body free, every joint a constraint.
+    """Forward dynamics from (3.74): every body is free, and every joint is a constraint.
 
-    Arguments as for `forward_dynamics`, which gives the same acceleration in a fraction of the
-    time. Raises ArgumentError on a wrong shape or dtype, and for a robot with joints that follow
-    others, which no subspace of one joint describes. Source: Featherstone (3.66) to (3.74).
+    Same arguments as `forward_dynamics`, which gives the same acceleration in a fraction of the
+    time. Raises ArgumentError for a robot with joints that follow others: no motion subspace
+    of one joint describes them. Source: Featherstone (3.66) to (3.74).
     """
     if arguments.robot(model).coupling is not None:
         raise ArgumentError(f"{model!r} has joints that follow others, expected independent joints")
@@ -99,16 +106,16 @@ def maximal_dynamics(
     T, T_a = _joint_rows(model, q, v, X, V)
 
     I = inertia_matrix(transform_inertia(X, model.inertia))
-    gravity = jnp.concatenate([model.gravity, jnp.zeros_like(model.gravity)])
+    gravity = from_linear(model.gravity)
     p = gyroscopic_force(transform_inertia(X, model.inertia), V) - matmul(I, gravity)
     if f_ext is not None:
         p = p - transform_force(X, arguments.wrenches(model, f_ext))
 
     size = 6 * model.nb
-    each = np.arange(model.nb)
-    mass = jnp.zeros((model.nb, 6, model.nb, 6), model.dtype).at[each, :, each].set(I)
+    bodies = np.arange(model.nb)
+    mass = jnp.zeros((model.nb, 6, model.nb, 6), model.dtype).at[bodies, :, bodies].set(I)
     active, constraint = T_a.on_bodies.reshape(-1, size), T.on_bodies.reshape(-1, size)
-    # The rotors' inertia resists the joints' accelerations, T_a a_J + dT_a/dt v_J.
+    # The armature resists the joint accelerations T_a a_J + dT_a/dt v_J.
     rotors = matmul(active.T, model.armature[:, None] * active)
     force = matmul(active.T, tau - model.armature * T_a.velocity_product) - p.reshape(size)
     corner = jnp.zeros((len(constraint), len(constraint)), model.dtype)
@@ -128,10 +135,11 @@ def maximal_dynamics(
 
 
 class _Rows(NamedTuple):
-    """Rows of T^T or T_a^T of all joints, in world axes, and their products with motions.
+    """Rows of T^T or T_a^T of all joints, in world axes, and products of the rows.
 
-    `rows` (r, 6) with `body` (r,) whose joint each is of; `on_bodies` (r, nb, 6), its product with
-    P^T; `velocity_product` (r,), its rate times v_J.
+    - `rows` (r, 6), and `body` (r,): the body of the joint of a row;
+    - `on_bodies` (r, nb, 6): the rows times P^T;
+    - `velocity_product` (r,): the rates of the rows times the joint velocities v_J.
     """
 
     rows: Array
@@ -141,15 +149,15 @@ class _Rows(NamedTuple):
 
 
 def _joint_rows(model: Model, q: Array, v: Array, X: Pose, V: Array) -> tuple[_Rows, _Rows]:
-    """T^T and T_a^T of all joints; those of T_a in the order of v."""
+    """T^T and T_a^T of all joints; the rows of T_a^T are in the order of v."""
 
     def subspaces(q):
-        """T and T_a of all joints, in their bodies' frames."""
+        """T and T_a of all joints, in the body frames."""
         S = [S for _, S in subspaces_by_kind(model, q)]
-        each = [jax.vmap(_complete)(S) for S in S]
+        completed = [jax.vmap(_complete)(S) for S in S]
         return [
-            merge_rows([_flat(getattr(s, name)) for s in each], at, (6,), model.dtype)
-            for name, at in (("T", constraint_rows), ("T_a", active_rows))
+            merge_rows([_flat(getattr(s, name)) for s in completed], places, (6,), model.dtype)
+            for name, places in (("T", constraint_rows), ("T_a", active_rows))
         ]
 
     groups = [group for group, _ in subspaces_by_kind(model, q)]
@@ -159,17 +167,17 @@ def _joint_rows(model: Model, q: Array, v: Array, X: Pose, V: Array) -> tuple[_R
     constraint_rows = [
         (start[group.bodies][:, None] + np.arange(6 - group.joint.nv)).ravel() for group in groups
     ]
-    own, own_rates = jax.jvp(subspaces, (q,), (coordinate_rates(model, v),))
+    subspace_rows, subspace_rates = jax.jvp(subspaces, (q,), (coordinate_rates(model, v),))
     joins = np.eye(model.nb)
     for body, parent in enumerate(model.topology.parents):
         joins[body, parent] -= parent >= 0
     joins = jnp.asarray(joins, model.dtype)
     v_J = matmul(joins, V)
     found = []
-    for rows, rates, numbers in zip(own, own_rates, (6 - widths, widths)):
+    for rows, rates, numbers in zip(subspace_rows, subspace_rates, (6 - widths, widths)):
         body = np.repeat(np.arange(model.nb), numbers)
-        at = jax.tree.map(lambda x: x[body], X)
-        rows, rates = transform_force(at, rows), transform_force(at, rates)
+        X_joint = jax.tree.map(lambda x: x[body], X)
+        rows, rates = transform_force(X_joint, rows), transform_force(X_joint, rates)
         rates = rates + cross_force(V[body], rows)
         on_bodies = joins[body][..., None] * rows[:, None]
         found.append(_Rows(rows, body, on_bodies, jnp.sum(rates * v_J[body], axis=-1)))
@@ -177,7 +185,7 @@ def _joint_rows(model: Model, q: Array, v: Array, X: Pose, V: Array) -> tuple[_R
 
 
 def _complete(S: Array) -> JointSubspaces:
-    """T and T_a of independent rows S."""
+    """T and T_a for independent rows S."""
     return JointSubspaces(S, complement(S), matmul(inverse_positive_definite(matmul(S, S.T)), S))
 
 

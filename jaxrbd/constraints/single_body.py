@@ -1,8 +1,8 @@
-"""One rigid body on one joint, by three methods that must agree.
+"""One rigid body on one joint, by three methods that give the same result.
 
-All in one frame: inertia I, motion subspace S, active force f, bias force `p = v x* I v - f_g`, and
-the constraint force f_c that makes `f + f_c = I a + p` with `a = S q_accel + b_S`, where
-`b_S = dS/dt q_rate`, and `S^T f_c = 0`.
+All quantities are in one frame: inertia I, motion subspace S, active force f, bias force
+`p = v x* I v - f_g`, and constraint force f_c. The equations are `f + f_c = I a + p`,
+`a = S q_accel + b_S` with `b_S = dS/dt q_rate`, and `S^T f_c = 0`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ METHODS = ("direct", "multipliers", "projection")
 
 
 class ConstrainedBody(NamedTuple):
-    """Acceleration a (6,) of a body, its constraint force (6,), joint acceleration (n,)."""
+    """Acceleration (6,) of a body, constraint force (6,) and joint accelerations (n,)."""
 
     acceleration: Float[Array, "6"]
     constraint_force: Float[Array, "6"]
@@ -39,17 +39,18 @@ def constrained_body(
     bias: Float[Array, "6"],
     method: str = "direct",
 ) -> ConstrainedBody:
-    """Motion of one body on one joint, and the force of the joint that constrains it.
+    """Acceleration of one body on one joint, and the constraint force of the joint.
 
-    - `inertia` (10,); `S` (n, 6), the motion subspace, a row a dof;
+    - `inertia` (10,), positive definite;
+    - `S` (n, 6): the motion subspace, one row per dof;
     - `S_rate` (6,): `dS/dt q_rate`, in m/s^2 and rad/s^2;
-    - `force` (6,): the active force; `bias` (6,): `v x* I v` minus gravity's force, N and N m;
-    - `method`: "direct" eliminates the constraint force; "multipliers" solves for it and the
-      acceleration at once, with `f_c = T lambda` and T the complement of S; "projection" writes the
-      equation of motion in the joint's coordinates.
+    - `force` (6,): the active force; `bias` (6,): `v x* I v` minus the force of gravity, in N, N m;
+    - `method`: "direct" eliminates the constraint force; "multipliers" solves for acceleration and
+      constraint force together, with `f_c = T lambda` and T the complement of S; "projection"
+      solves the equation of motion in the coordinates of the joint.
 
-    The three agree. All of it in one frame of one's choice, the inertia positive definite. Raises
-    ArgumentError on another method. Source: Featherstone, section 3.6: (3.51) and its like.
+    All arguments are in one frame, which may be any frame. The three methods agree. Raises
+    ArgumentError for another method. Source: Featherstone, section 3.6, (3.51) and following.
     """
     if method not in METHODS:
         raise ArgumentError(f"method is {method!r}, expected one of {METHODS}")
@@ -77,14 +78,14 @@ def constrained_body(
 def apparent_inverse_inertia(
     inertia: Float[Array, "10"], S: Float[Array, "n 6"]
 ) -> Float[Array, "6 6"]:
-    """`Phi = S (S^T I S)^-1 S^T`: what a force accelerates of a body on a joint, (6, 6).
+    """The apparent inverse inertia `Phi = S (S^T I S)^-1 S^T` (6, 6) of a body on a joint.
 
-    `inertia` (10,), `S` (n, 6), a row a dof. The body's acceleration is `Phi f + b`.
-    Source: Featherstone (3.54).
+    `inertia` (10,); `S` (n, 6), one row per dof. The acceleration of the body for a force f is
+    `Phi f + b`. Source: Featherstone (3.54).
     """
     return matmul(S.T, matmul(inverse_positive_definite(_joint_inertia(inertia, S)), S))
 
 
 def _joint_inertia(inertia: Array, S: Array) -> Array:
-    """`S^T I S`."""
+    """The joint-space inertia `S^T I S` (n, n)."""
     return matmul(S, jax.vmap(lambda s: apply_inertia(inertia, s), out_axes=1)(S))

@@ -1,9 +1,10 @@
-"""Contact of a robot's points and spheres with the ground, for simulation and for learning.
+"""Contact of points and spheres on a robot with the ground, for simulation and for learning.
 
-`scene.py` states what may touch, the ground, and the material. Two models move the robot on it:
-`compliant.py` has a force, smooth enough for gradients at touch-down and at rest, which any
-integrator takes as `f_ext`; `convex.py` has a time step in which nothing yields, by one convex
-problem.
+`scene.py` describes the spheres, the ground and the material. There are two models of contact:
+
+- `compliant.py`: a contact force `f_ext` for any integrator. It is smooth enough for gradients at
+  touch-down and at rest;
+- `convex.py`: a time step on rigid ground, which solves one convex problem.
 """
 
 from .compliant import ContactForce, contact_energy, contact_force

@@ -1,17 +1,17 @@
-"""Contact as a time step: the velocity after it is the minimum of one convex function.
+"""Rigid contact: a time step whose velocity is the minimum of one convex function.
 
-Nothing yields, and no complementarity is solved for. With M the mass matrix, `u = J v` the
-velocities of the contact points, and free the velocity that the robot would have without contact,
+There is no complementarity problem. Let M be the mass matrix, `u = J v` the velocities of the
+contact points, and free the velocity after the step without contact. Then
 
     v+ = argmin  (v - free)^T M (v - free) / 2 + sum over contacts of l(u).
 
-l is convex and once differentiable, and its negative gradient is the contact's impulse
+The function l is convex and once differentiable. Its negative gradient is the contact impulse
 
-    gamma = projection on Coulomb's cone of  y = (u_target n - u) / R,     l = R |gamma|^2 / 2,
+    gamma = projection on Coulomb's cone of  y = (u_target n - u) / R,     l = R |gamma|^2 / 2.
 
-which is zero for a point that leaves, R y for one that sticks, and on the cone's edge for one that
-slides. R is what makes the minimum smooth: a small compliance, a fraction of the contact's own
-inverse inertia.
+The impulse is zero for a point that leaves the ground, y for a point that sticks, and on the edge
+of the cone for a point that slides. R is a small compliance that makes the minimum smooth: a
+fraction of the inverse inertia at the contact.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from .._math.linear import matmul, solve_positive_definite
+from .._math.linear import einsum, matmul, solve_positive_definite
 from ..algorithms.common_frame import dof_columns
 from ..algorithms.crba import crba
 from ..algorithms.kinematics import Kinematics, forward_kinematics, root_centred
@@ -38,11 +38,13 @@ from .scene import Scene, contact_points, cross, tangential
 
 
 class ContactStep(NamedTuple):
-    """The state after a time step, and what the ground did in it.
+    """The state after a time step, and the contact impulses in the step.
 
-    `q` (nq,), `v` (nv,); of each sphere its `distance` (n,) in m before the step and its `impulse`
-    (n, 3) in N s, in world axes; `residual` (): the last Newton step over the velocity, both
-    measured by kinetic energy. It is below `TOLERANCE` eps of the dtype where the solver converged.
+    - `q` (nq,), `v` (nv,): the state after the step;
+    - `distance` (n,) in m: of each sphere from the ground before the step;
+    - `impulse` (n, 3) in N s: on each sphere, in world axes;
+    - `residual` (): the size of the last Newton step relative to the velocity, both in the norm of
+      the kinetic energy. It is below `TOLERANCE` eps of the dtype where the solver converged.
     """
 
     q: Float[Array, " nq"]
@@ -75,35 +77,37 @@ def contact_step(
     regularisation: ArrayLike = 1e-3,
     recovery: ArrayLike = 0.02,
 ) -> ContactStep:
-    """One step of a robot on a ground that does not yield, with Coulomb friction.
+    """One time step of a robot on rigid ground with Coulomb friction.
 
     - `q` (nq,), `v` (nv,), `tau` (nv,), `f_ext` (nb, 6): as for `forward_dynamics`;
     - `dt` in s, more than 0;
-    - `regularisation`, more than 0: R of a contact over its inverse inertia, the mean of the
-      diagonal of `J M^-1 J^T`;
-    - `recovery` in s, 0 or more: a sphere in the ground is let out of it with the time constant
+    - `regularisation`, more than 0: R of a contact divided by the inverse inertia at the contact,
+      which is the mean of the diagonal of `J M^-1 J^T`;
+    - `recovery` in s, 0 or more: the depth of a sphere in the ground decays with the time constant
       `dt + recovery`.
 
-    The velocity is the module's minimum, and `q+ = integrate(q, dt v+)`. The target is
-    `u_target = -distance / dt` outside the ground and `-distance / (dt + recovery)` in it. Of the
-    material, only the friction coefficient mu counts. What follows, to first order in dt:
+    The velocity v+ after the step is the minimum of the function in the module's docstring, and
+    `q+ = integrate(q, dt v+)`. The target is `u_target = -distance / dt` outside the ground and
+    `-distance / (dt + recovery)` in the ground. Of the material, only the friction coefficient mu
+    is used. Consequences, to first order in dt:
 
-    - the distance after a step is no less than `-dt R gamma_n` for a sphere outside before, and at
-      rest a sphere is `(dt + recovery) R gamma_n` deep;
+    - the distance after a step is at least `-dt R gamma_n` for a sphere that was outside the
+      ground; at rest, the depth of a sphere is `(dt + recovery) R gamma_n`;
     - a contact that sticks creeps at the speed `R gamma_t`;
-    - a sphere that slides at the speed u hovers at `dt mu u` over the ground, and one that lands
-      sliding leaves it with up to mu u: the artefacts of making friction convex;
-    - the impulses take kinetic energy, but for at most `gamma_n u_target` of a sphere in the
-      ground; there is no restitution.
+    - a sphere that slides at the speed u stays at the distance `dt mu u` above the ground, and a
+      sphere that lands while sliding leaves the ground with a speed of up to mu u: these are errors
+      of the convex form of friction;
+    - the impulses dissipate kinetic energy, except for at most `gamma_n u_target` of a sphere in
+      the ground; there is no restitution.
 
-    Derivatives in all arguments, of any order, are those of the minimum (`lax.custom_root`): no
-    iteration is differentiated. Where a contact turns from sticking to sliding or leaving they
-    jump, and one side's is given. They jump at distance 0 too, because `u_target` has another slope
-    inside the ground than outside. Raises ArgumentError on a wrong shape or dtype, an unknown
-    frame, or a number out of its range; traced numbers out of their range give NaN. Source: Todorov
-    (2014), Convex and analytically-invertible dynamics with contacts and constraints; Castro,
-    Permenter and Han (2022), An unconstrained convex formulation of compliant contact, with an
-    isotropic R.
+    The result has the derivatives of the minimum with respect to all arguments, to any order
+    (`lax.custom_root`); no iteration is differentiated. They jump where a contact changes from
+    sticking to sliding or to leaving, and the derivative of one side is returned. They jump also at
+    the distance 0, because `u_target` has different slopes inside and outside the ground. Raises
+    ArgumentError for an unknown frame or a parameter out of its range; traced parameters out of
+    their range give NaN. Source: Todorov (2014), Convex and analytically-invertible dynamics with
+    contacts and constraints; Castro, Permenter and Han (2022), An unconstrained convex formulation
+    of compliant contact, with an isotropic R.
     """
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
     tau = arguments.velocity(model, tau, "tau")
@@ -111,24 +115,24 @@ def contact_step(
     regularisation = arguments.number(model, regularisation, "regularisation")
     regularisation = arguments.POSITIVE.or_nan(regularisation)
     recovery = arguments.NOT_NEGATIVE.or_nan(arguments.number(model, recovery, "recovery"))
-    dt = jnp.where(jnp.isnan(recovery), recovery, dt)  # it counts also where nothing touches
+    dt = jnp.where(jnp.isnan(recovery), recovery, dt)  # also where no sphere touches
     kinematics = forward_kinematics(model, q)
-    at = contact_points(model, scene, kinematics, v)
-    normal, length = at.normal, jnp.sqrt(jnp.sum(at.gradient**2, axis=-1))
+    points = contact_points(model, scene, kinematics, v)
+    normal, length = points.normal, jnp.sqrt(jnp.sum(points.gradient**2, axis=-1))
     mu = arguments.number(model, scene.material.friction, "friction")
 
-    J = _jacobian(model, scene, kinematics, at.arm)
+    J = _jacobian(model, scene, kinematics, points.arm)
     M = crba(model, kinematics)
     force = tau - bias_force(model, q, v, f_ext)
     columns = jnp.concatenate([force[:, None], J.reshape(-1, model.nv).T], axis=1)
     solved = solve_positive_definite(M, columns)
     free = v + dt * solved[:, 0]
     mobility = jnp.sum(J * solved[:, 1:].T.reshape(J.shape), axis=(1, 2)) / 3
-    # A point on the axis of its only joint cannot move, and no impulse on it does anything.
+    # A point on the axis of its only joint cannot move, and an impulse on it has no effect.
     moves = mobility > 0
     conductance = jnp.where(moves, 1 / (regularisation * jnp.where(moves, mobility, 1)), 0)
-    slack = jnp.where(at.distance < 0, dt + recovery, dt)
-    target = (-at.distance / (length * slack))[:, None] * normal
+    slack = jnp.where(points.distance < 0, dt + recovery, dt)
+    target = (-points.distance / (length * slack))[:, None] * normal
     problem = _Problem(M, free, J, normal, conductance, target, mu)
 
     def solve_tangent(linear, b):
@@ -138,11 +142,11 @@ def contact_step(
         problem.gradient, v, lambda _, v: _minimum(problem, v), solve_tangent, has_aux=True
     )
     impulse = problem.impulses(matmul(J, v_next))
-    return ContactStep(integrate(model, q, dt * v_next), v_next, at.distance, impulse, residual)
+    return ContactStep(integrate(model, q, dt * v_next), v_next, points.distance, impulse, residual)
 
 
 class _Problem(NamedTuple):
-    """The convex function, of nv velocities and n contacts."""
+    """The convex function of nv velocities, with n contacts."""
 
     M: Array
     free: Array
@@ -153,11 +157,11 @@ class _Problem(NamedTuple):
     mu: Array
 
     def impulses(self, u: Array) -> Array:
-        """gamma (n, 3) at velocities u (n, 3) of the contact points."""
+        """The impulses gamma (n, 3) for velocities u (n, 3) of the contact points."""
         return _on_cone(self.conductance[:, None] * (self.target - u), self.normal, self.mu)
 
     def gradient(self, v: Array) -> Array:
-        """The change of momentum that the contacts do not account for."""
+        """The gradient (nv,): the change of momentum minus the impulses of the contacts."""
         return matmul(self.M, v - self.free) - self._joint_impulse(self.impulses(matmul(self.J, v)))
 
     def hessian(self, v: Array) -> Array:
@@ -169,7 +173,7 @@ class _Problem(NamedTuple):
         return self.M + matmul(self.J.reshape(-1, n).T, GJ.reshape(-1, n))
 
     def increase(self, v: Array, step: Array, fractions: Array) -> Array:
-        """How much the function grows along fractions of a step."""
+        """The increase of the function for fractions (k,) of a step."""
         u, du = matmul(self.J, v), matmul(self.J, step)
         M_step = matmul(self.M, step)
         linear, quadratic = matmul(M_step, v - self.free), matmul(M_step, step) / 2
@@ -183,11 +187,11 @@ class _Problem(NamedTuple):
         return fractions * linear + fractions**2 * quadratic + contacts
 
     def _joint_impulse(self, impulse: Array) -> Array:
-        return jnp.einsum("nij,ni->j", self.J, impulse, precision="highest")
+        return einsum("nij,ni->j", self.J, impulse)
 
 
 def _on_cone(y: Array, normal: Array, mu: Array) -> Array:
-    """The point of the cone `|tangential| <= mu normal` nearest to y, all (..., 3)."""
+    """The point (..., 3) of the cone `|tangential| <= mu normal` with the least distance to y."""
     y_n = jnp.sum(normal * y, axis=-1, keepdims=True)
     y_t = tangential(normal, y)
     square = jnp.sum(y_t * y_t, axis=-1, keepdims=True)
@@ -199,7 +203,7 @@ def _on_cone(y: Array, normal: Array, mu: Array) -> Array:
 
 
 def _minimum(problem: _Problem, start: Array) -> tuple[Array, Array]:
-    """Newton's method with the first of the halved steps that goes down by enough."""
+    """Newton's method; each step is halved until the function decreases by enough."""
     eps = float(jnp.finfo(start.dtype).eps)
     fractions = jnp.asarray(0.5 ** np.arange(HALVINGS), start.dtype)
 
@@ -213,7 +217,7 @@ def _minimum(problem: _Problem, start: Array) -> tuple[Array, Array]:
         step = -solve_positive_definite(problem.hessian(v), slope)
         decrement = -matmul(slope, step)
         growth = problem.increase(v, step, fractions)
-        # Near the minimum the growth drowns in rounding, and the whole step is right.
+        # Near the minimum the growth is below rounding errors, and the whole step is right.
         energy = jnp.maximum(_energy(problem, v), _energy(problem, problem.free))
         enough = growth <= -0.1 * fractions * decrement + 10 * eps * energy
         v = v + fractions[jnp.argmax(enough)] * step
@@ -231,7 +235,7 @@ def _energy(problem: _Problem, v: Array) -> Array:
 
 
 def _jacobian(model: Model, scene: Scene, kinematics: Kinematics, arm: Array) -> Array:
-    """Rows of the velocities of the contact points in world axes, (n, 3, nv)."""
+    """The Jacobians (n, 3, nv) of the velocities of the contact points in world axes."""
     bodies, dof_body = scene.bodies(model), model.topology.dof_body
     X = root_centred(kinematics)
     columns = dof_columns(model, X)[:, None]

@@ -1,7 +1,8 @@
-"""What touches what: points and spheres on a robot's frames, a ground, and a material.
+"""Contact scenes: points and spheres on frames of a robot, a ground, and a material.
 
-A scene is a pytree whose numbers are all leaves, so that `grad` and `vmap` over the heights of a
-ground, the radii of feet or the friction work. Its numbers are used in the model's dtype.
+A scene is a pytree, and all of its parameters are leaves. So `grad` and `vmap` work with respect to
+the height of the ground, the radii of feet or the friction. Parameters are cast to the model's
+dtype.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ Number = Array | np.ndarray
 
 
 class Ground(eqx.Module):
-    """A surface, stated by the distance of a point from it, positive outside.
+    """A surface, defined by the distance of a point from the surface, positive outside.
 
-    For a ground of one's own state `distance`; its gradient, which must not vanish near the
-    surface, gives the normal.
+    A subclass defines `distance`. The gradient of the distance gives the normal; it must not be
+    zero near the surface.
     """
 
     @abc.abstractmethod
@@ -48,8 +49,8 @@ class Ground(eqx.Module):
 class Plane(Ground):
     """The plane `normal . x = offset`: by default z = 0.
 
-    `normal` (3,), of any length, points outwards; `offset` () in m is measured along it. Raises
-    ArgumentError on a wrong shape, or a normal of zeros.
+    `normal` (3,), of any length, points outwards; `offset` () in m is measured along the normal.
+    Raises ArgumentError for a normal of zeros.
     """
 
     normal: Float[Number, "3"]
@@ -68,12 +69,13 @@ class Plane(Ground):
 
 
 class Height(Ground):
-    """The surface `z = height(xy)`, of any smooth function; the world's z axis points outwards.
+    """The surface `z = height(xy)` of a smooth function; the z axis of the world points outwards.
 
-    `height` takes (2,) in m and gives a number in m; a plain function or, where it has numbers of
-    its own, an `eqx.Module`. The distance is that of first order, `(z - h) / sqrt(1 + |dh|^2)`:
-    exact for planes, elsewhere wrong by the order of the surface's curvature times the square of
-    the distance. For a sphere that is the distance of its centre: small spheres see it best.
+    `height` maps xy (2,) in m to a height () in m: a plain function or, if it has parameters, an
+    `eqx.Module`. The distance is `(z - h) / sqrt(1 + |dh|^2)`, right to first order. It is exact
+    for planes. On other surfaces its error is of the order of the curvature times the square of the
+    distance. The distance is evaluated at the centre of a sphere, so errors are smallest for small
+    spheres.
     """
 
     height: Callable[[Array], Array]
@@ -82,10 +84,10 @@ class Height(Ground):
         self.height = as_module(height)
 
     def distance(self, x):
-        h, slope = jax.value_and_grad(self._at)(x[:2])
+        h, slope = jax.value_and_grad(self._checked_height)(x[:2])
         return (x[2] - h) / jnp.sqrt(1 + jnp.sum(slope * slope))
 
-    def _at(self, xy: Array) -> Array:
+    def _checked_height(self, xy: Array) -> Array:
         h = jnp.asarray(self.height(xy))
         if h.shape != () or h.dtype != xy.dtype:
             raise ArgumentError(
@@ -98,14 +100,14 @@ class Height(Ground):
 
 
 class Material(eqx.Module):
-    """The numbers of contact, each (); `contact_force` states the law, and `contact_step` too.
+    """The parameters of contact, each (): see `contact_force` and `contact_step` for the equations.
 
     - `stiffness` in N/m^2 and `dissipation` in s/m: of the compliant normal force;
     - `friction`: Coulomb's coefficient;
-    - `slip_speed` in m/s: below it, friction is viscous (compliant contact).
+    - `slip_speed` in m/s: for speeds below it, compliant friction is about proportional to speed.
 
-    The defaults suit a robot of some tens of kg and steps of 0.5 ms. Raises ArgumentError on a
-    wrong shape, a negative number, or a slip speed of zero.
+    The defaults suit a robot of some tens of kg and time steps of 0.5 ms. Raises ArgumentError for
+    a negative parameter or a slip speed of zero.
     """
 
     stiffness: Float[Number, ""]
@@ -133,16 +135,16 @@ class Material(eqx.Module):
 
 
 class Scene(eqx.Module):
-    """n spheres fixed in frames of a robot, the ground below them, and their material.
+    """n spheres fixed in frames of a robot, the ground, and the material.
 
-    - `frames`: for each sphere the name or index of its frame; a frame may have several;
-    - `radii`: (n,) in m, or one number for all; a point is a sphere of radius 0;
-    - `offsets`: (n, 3) in m, the centres in their frames (default: the frames' origins);
-    - `ground`: a `Ground`, or a function that is the height of one (default: the plane z = 0);
+    - `frames`: for each sphere the name or index of its frame; a frame may have several spheres;
+    - `radii`: (n,) in m, or () for all spheres; a point is a sphere of radius 0;
+    - `offsets`: (n, 3) in m, the centres in their frames (default: the origins of the frames);
+    - `ground`: a `Ground`, or the function of a `Height` (default: the plane z = 0);
     - `material`: a `Material`.
 
-    Raises ArgumentError on a wrong shape or a negative radius; functions that take a scene raise it
-    for a frame that the model has not, or that is fixed to the world.
+    Raises ArgumentError for a negative radius. Functions that take a scene raise ArgumentError for
+    an unknown frame or a frame that is fixed to the world.
     """
 
     frames: tuple[str | int, ...] = eqx.field(static=True)
@@ -163,9 +165,9 @@ class Scene(eqx.Module):
             raise ArgumentError(f"frames is {frames!r}, expected a sequence of frames")
         self.frames = tuple(frames)
         n = len(self.frames)
-        each = np.ndim(radii) > 0
-        self.radii = _numbers(radii, "radii", (n,) if each else ())
-        if not each:
+        per_sphere = np.ndim(radii) > 0
+        self.radii = _numbers(radii, "radii", (n,) if per_sphere else ())
+        if not per_sphere:
             self.radii = self.radii * np.ones(n, self.radii.dtype)
         self.offsets = _numbers(np.zeros((n, 3)) if offsets is None else offsets, "offsets", (n, 3))
         ground = Plane() if ground is None else ground
@@ -174,7 +176,7 @@ class Scene(eqx.Module):
         _require(self.radii, lambda x: bool(np.all(x >= 0)), "radii", "0 or more")
 
     def bodies(self, model: Model) -> np.ndarray:
-        """For each sphere the body that carries it, (n,)."""
+        """The body of each sphere, (n,)."""
         bodies = np.array([model.frame_bodies[i] for i in self._indices(model)], int)
         for frame, body in zip(self.frames, bodies):
             if body < 0:
@@ -184,13 +186,13 @@ class Scene(eqx.Module):
         return bodies
 
     def centres(self, model: Model) -> Float[Array, "n 3"]:
-        """The centres in the bodies' frames, in m."""
-        at = self._indices(model)
-        X_BF = jax.tree.map(lambda x: x[at], model.frame_pose)
+        """The centres of the spheres (n, 3) in m, in the body frames."""
+        indices = self._indices(model)
+        X_BF = jax.tree.map(lambda x: x[indices], model.frame_pose)
         return transform_point(X_BF, jnp.asarray(self.offsets, model.dtype))
 
     def astype(self, dtype: DTypeLike) -> Scene:
-        """The same scene with every floating-point number cast to `dtype`."""
+        """The scene with all floating-point parameters cast to `dtype`."""
 
         def cast(x):
             return jnp.asarray(x, dtype) if jnp.issubdtype(jnp.result_type(x), jnp.floating) else x
@@ -202,13 +204,13 @@ class Scene(eqx.Module):
 
 
 class ContactPoints(NamedTuple):
-    """Where the spheres are, each by its point that is next to the ground.
+    """The contact point of each sphere: the point of the sphere with the least distance to ground.
 
     - `distance` (n,) in m: of the spheres from the ground, negative where they overlap;
-    - `gradient` (n, 3): of that distance in the point's position; a plane's unit normal;
-    - `position` (n, 3) in m and `velocity` (n, 3) in m/s: of the points, in world axes. The
-      velocity is that of the body's matter there; `gradient . velocity` is the distance's rate;
-    - `arm` (n, 3) in m: the points in their bodies' frames.
+    - `gradient` (n, 3): of the distance with respect to the position; for a plane, its unit normal;
+    - `position` (n, 3) in m and `velocity` (n, 3) in m/s: of the contact points, in world axes. The
+      velocity is that of the body point; `gradient . velocity` is the rate of the distance;
+    - `arm` (n, 3) in m: the contact points in the body frames.
     """
 
     distance: Float[Array, " n"]
@@ -227,10 +229,9 @@ class ContactPoints(NamedTuple):
 def contact_points(
     model: Model, scene: Scene, q: ArrayLike | Kinematics, v: ArrayLike
 ) -> ContactPoints:
-    """Distances from the ground, and the points that may touch it.
+    """The distances of the spheres from the ground, and their contact points.
 
-    `q` (nq,) or its `Kinematics`, `v` (nv,). Raises ArgumentError on a wrong shape or dtype, or an
-    unknown frame.
+    `q` (nq,) or its `Kinematics`, `v` (nv,). Raises ArgumentError for an unknown frame.
     """
     v, scene = arguments.velocity(model, v), scene.astype(model.dtype)
     kinematics = forward_kinematics(model, q)
@@ -249,12 +250,12 @@ def contact_points(
 
 
 def cross(a: Float[Array, "... 3"], b: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
-    """`a x b`."""
-    return Vec3.of(a).cross(Vec3.of(b)).array()
+    """The cross product `a x b` (..., 3)."""
+    return Vec3.from_array(a).cross(Vec3.from_array(b)).array()
 
 
 def tangential(normal: Float[Array, "... 3"], x: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
-    """The part of x across a unit normal."""
+    """The part of x (..., 3) that is orthogonal to a unit normal."""
     return x - jnp.sum(normal * x, axis=-1, keepdims=True) * normal
 
 
@@ -263,7 +264,7 @@ def _length(x: Array) -> Array:
 
 
 def _numbers(x, name: str, shape: tuple[int, ...]) -> Number:
-    """Numbers are kept in float64 until the model's dtype is known."""
+    """A checked parameter; constants are kept in float64 until the model's dtype is known."""
     x = x if isinstance(x, Array) else np.asarray(x, float)
     if x.shape != shape or not jnp.issubdtype(x.dtype, jnp.floating):
         raise ArgumentError(
@@ -273,6 +274,6 @@ def _numbers(x, name: str, shape: tuple[int, ...]) -> Number:
 
 
 def _require(x: Number, test: Callable[[np.ndarray], bool], name: str, expected: str) -> None:
-    """Check numbers that are known already, which they are not while JAX traces."""
+    """Check the value of a parameter, unless JAX traces it."""
     if not isinstance(x, Tracer) and not test(np.asarray(x)):
         raise ArgumentError(f"{name} is {x}, expected {expected}")

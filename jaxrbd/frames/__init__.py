@@ -1,13 +1,14 @@
-"""Quantities that carry their frames, checked while JAX traces and free in the compiled program.
+"""Labelled quantities: arrays with their frames, which are checked while JAX traces.
 
 `Twist(V, body="hand", base="world", frame="hand")` is an array with its frames as static metadata.
-Sums, products and changes of frame check them and raise a FrameError that names the operation and
-all frames; `jit`, `vmap` and `grad` take the types as they are. `State` hands out the labelled
-quantities of a robot.
+Sums, products and changes of frame check the frames and raise a FrameError that names the operation
+and all frames. The compiled program contains no checks. `jit`, `vmap` and `grad` accept labelled
+quantities as arguments and results. A `State` computes the labelled quantities of a robot.
 """
 
 from .operations import (
     center_of_mass,
+    cross,
     dot,
     exp,
     kinetic_energy,
@@ -29,12 +30,13 @@ from .quantities import (
     Transform,
     Twist,
     Wrench,
+    check,
     transform,
 )
 from .state import WORLD, State
 
 __all__ = [
-    # a robot's
+    # the state of a robot
     "State",
     "WORLD",
     # the types
@@ -49,10 +51,12 @@ __all__ = [
     "Transform",
     "Twist",
     "Wrench",
-    # change of frame
+    # checks and changes of frame
+    "check",
     "transform",
-    # what is computed from them
+    # functions of quantities
     "center_of_mass",
+    "cross",
     "dot",
     "exp",
     "kinetic_energy",

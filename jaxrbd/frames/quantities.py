@@ -1,10 +1,9 @@
-"""Labelled quantities: an array, and the names of its frames as static metadata.
+"""Labelled quantities: arrays with the names of their frames as static metadata.
 
-The labels are part of the pytree's structure, so JAX sees arrays alone: a mismatch is a FrameError
-while tracing, and the compiled program is the one without labels. The arrays are those of
-`jaxrbd.spatial`: [linear; angular], ten numbers an inertia; SI units. Each is the quantity of one
-state and is batched by `jax.vmap`; shapes and dtypes are checked where a quantity is made, by its
-constructor or by an operation, with ArgumentError.
+The labels are part of the structure of the pytree. A mismatch raises FrameError while JAX traces,
+and the compiled program is the same as without labels. The arrays follow `jaxrbd.spatial`: order
+[linear; angular], inertias (10,), SI units. A quantity belongs to one state; `jax.vmap` gives
+batches. Shapes and dtypes are checked when a quantity is made, by its constructor or an operation.
 
 Source: the spatial vector algebra of RigidBodyDynamics.jl, whose order is angular-first.
 """
@@ -24,16 +23,17 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from .. import spatial
+from .._math.linear import matmul
 from ..errors import ArgumentError, FrameError
 from ..spatial import Pose
 
 
 class Frame(str):
-    """The name of a Cartesian frame; frames of one name are one frame.
+    """The name of a Cartesian frame. Frames with equal names are the same frame.
 
-    `Frame("hand")`, or the plain string wherever a frame is asked for. `Frame()` is anonymous: its
-    name is random and no other frame's, so it equals itself alone. Raises ArgumentError where the
-    name is not a string or is empty.
+    A plain string "hand" may be used instead of `Frame("hand")`. `Frame()` is anonymous: it has a
+    random name, and equals no other frame. Raises ArgumentError where the name is not a string or
+    is empty.
     """
 
     __slots__ = ()
@@ -43,26 +43,49 @@ class Frame(str):
 
 
 def label(name: Any) -> Frame:
-    """A frame's name as a `Frame`. Raises ArgumentError where it is no string, or empty."""
+    """The `Frame` of a name. Raises ArgumentError where the name is not a string or is empty."""
     if not isinstance(name, str) or not name:
         raise ArgumentError(f"frame is {name!r}, expected a jaxrbd.frames.Frame or its name")
     return str.__new__(Frame, name)
 
 
 def require(fits: bool, operation: str, expected: str, *quantities: Any) -> None:
-    """Raise FrameError, naming the operation and the quantities' frames, unless they fit."""
+    """Raise FrameError, which names the operation and the quantities, unless the frames fit."""
     if not fits:
         found = " and ".join(x.described for x in quantities)
         raise FrameError(f"{operation}: {found}: expected {expected}")
 
 
 def require_one_frame(operation: str, x: Any, y: Any) -> None:
-    """Raise FrameError unless both are expressed in one frame."""
+    """Raise FrameError unless both quantities are expressed in the same frame."""
     require(x.frame == y.frame, operation, "both in one frame", x, y)
 
 
+def check(frame: Quantity | str, *allowed: Quantity | str) -> None:
+    """Raise FrameError, which names all of the frames, unless `frame` is one of those allowed.
+
+    Each argument is a frame or a labelled quantity. A quantity stands for the frame in which it is
+    expressed. The check is made in Python, so a compiled program contains nothing of it. Raises
+    ArgumentError where an argument is no frame, or no frame is allowed.
+    Source: the macro @framecheck of RigidBodyDynamics.jl.
+    """
+    if not allowed:
+        raise ArgumentError("check: no frame is allowed, expected at least one")
+    if _frame(frame) not in [_frame(x) for x in allowed]:
+        found, *expected = (_described(x) for x in (frame, *allowed))
+        raise FrameError(f"check: {found}: expected {' or '.join(expected)}")
+
+
+def _frame(x: Quantity | str) -> Frame:
+    return x.frame if isinstance(x, Quantity) else label(x)
+
+
+def _described(x: Quantity | str) -> str:
+    return x.described if isinstance(x, Quantity) else f'"{x}"'
+
+
 def require_types(operation: str, *pairs: tuple[Any, type]) -> None:
-    """Raise ArgumentError unless each argument is of its type."""
+    """Raise ArgumentError unless each argument has its type."""
     for x, kind in pairs:
         if not isinstance(x, kind):
             found = type(x).__name__
@@ -70,7 +93,7 @@ def require_types(operation: str, *pairs: tuple[Any, type]) -> None:
 
 
 def _numbers(noun: str, sizes: str) -> Callable[[Any], Array]:
-    """A converter to a floating array of these sizes, "6 nv" say: nv is any number."""
+    """A converter to a floating-point array of these sizes, such as "6 nv"; nv is any size."""
     wanted = sizes.split()
 
     def convert(x: Any) -> Array:
@@ -89,7 +112,7 @@ def _numbers(noun: str, sizes: str) -> Callable[[Any], Array]:
 
 
 def _pose(X: Any) -> Pose:
-    """A converter to a pose of one frame in another."""
+    """A converter to a `Pose` without batch axes."""
     require_types("Transform", (X, Pose))
     return Pose(_numbers("R of a transform", "3 3")(X.R), _numbers("p of a transform", "3")(X.p))
 
@@ -99,36 +122,40 @@ def _scalar(x: Any) -> bool:
 
 
 def _require_alike(operation: str, x: Quantity, y: Quantity) -> None:
-    """Raise FrameError unless both are in one frame, ArgumentError unless of one size."""
+    """Raise FrameError unless the frames are equal, ArgumentError unless the shapes are equal."""
     require_one_frame(operation, x, y)
     if x.array.shape != y.array.shape:
         shapes = f"{x.array.shape} and {y.array.shape}"
         raise ArgumentError(f"{operation}: {x.described}: shapes {shapes}, expected one")
 
 
-# ------------------------------------------------------------------------------- what they share
+# --------------------------------------------------------------------------------- base classes
 
 
 class Quantity(eqx.Module):
-    """An array and the frame that it is expressed in."""
+    """An array and the frame in which it is expressed."""
 
     array: eqx.AbstractVar[Array]
     frame: Frame = eqx.field(static=True, converter=label, kw_only=True)
     _noun: ClassVar[str]
-    __array_ufunc__: ClassVar[None] = None  # a numpy number times a quantity is ours to compute
+    __array_ufunc__: ClassVar[None] = None  # NumPy leaves the product with a quantity to this class
 
     @property
     def described(self) -> str:
-        """What it is and its frames, for messages."""
+        """The type and the frames in words, for error messages."""
         return f'{self._noun} expressed in "{self.frame}"'
 
     @abc.abstractmethod
     def _moved(self, X: Pose) -> Array:
-        """The array in the frame in which X is the pose of this one."""
+        """The array expressed in a new frame, in which X is the pose of the frame of this one."""
 
 
 class _Linear(Quantity):
-    """What may be multiplied by a number."""
+    """Quantities that may be multiplied by a number, and that `sum` adds."""
+
+    def __radd__(self, other):
+        """`0 + x`, with which `sum` starts."""
+        return self if type(other) is int and other == 0 else NotImplemented
 
     def __mul__(self, s):
         return dataclasses.replace(self, array=s * self.array) if _scalar(s) else NotImplemented
@@ -141,7 +168,7 @@ class _Linear(Quantity):
 
 
 class _Additive(_Linear):
-    """What adds up in one frame."""
+    """Quantities that add in one frame."""
 
     def __add__(self, other):
         if type(other) is not type(self):
@@ -160,7 +187,7 @@ class _Additive(_Linear):
 
 
 class _Relative(_Linear):
-    """What a body has relative to a base: it adds along a chain of bodies, in one frame."""
+    """Motion of a body relative to a base, which adds along a chain of bodies in one frame."""
 
     body: Frame = eqx.field(static=True, converter=label, kw_only=True)
     base: Frame = eqx.field(static=True, converter=label, kw_only=True)
@@ -194,7 +221,7 @@ class _Relative(_Linear):
 
 
 class _Spatial(Quantity):
-    """A spatial vector: its halves as free vectors."""
+    """Spatial vectors, with their linear part and angular part as free vectors."""
 
     @property
     def linear(self) -> FreeVector:
@@ -209,10 +236,10 @@ class _Spatial(Quantity):
 
 
 class Transform(eqx.Module):
-    """The pose of frame `from_` in frame `to`: it takes coordinates in `from_` to those in `to`.
+    """The pose of frame `from_` in frame `to`, which maps coordinates in `from_` to `to`.
 
-    `pose`: a `jaxrbd.Pose`, `X_AB` from B to A. `t @ s` composes transforms (first s, then t),
-    `t @ x` is `transform(x, t)`.
+    `pose`: the `jaxrbd.Pose` `X_AB`, from B = `from_` to A = `to`. `t @ s` composes transforms
+    (first s, then t), and `t @ x` is `transform(x, t)`.
     """
 
     pose: Pose = eqx.field(converter=_pose)
@@ -221,7 +248,7 @@ class Transform(eqx.Module):
 
     @property
     def described(self) -> str:
-        """What it is and its frames, for messages."""
+        """The type and the frames in words, for error messages."""
         return f'transform from "{self.from_}" to "{self.to}"'
 
     def inverse(self) -> Transform:
@@ -239,7 +266,7 @@ class Transform(eqx.Module):
 
 
 class Point(Quantity):
-    """Coordinates (3,) of a point, in m: turned and shifted by a transform."""
+    """Coordinates (3,) of a point in m; a transform rotates and translates them."""
 
     array: Float[Array, "3"] = eqx.field(converter=_numbers("point", "3"))
     _noun: ClassVar[str] = "point"
@@ -266,7 +293,7 @@ class Point(Quantity):
 
 
 class FreeVector(_Additive):
-    """Coordinates (3,) of a displacement, a velocity of a point or a force: only turned."""
+    """Coordinates (3,) of a displacement, a point velocity or a force; a transform rotates them."""
 
     array: Float[Array, "3"] = eqx.field(converter=_numbers("free vector", "3"))
     _noun: ClassVar[str] = "free vector"
@@ -276,14 +303,32 @@ class FreeVector(_Additive):
 
 
 class SpatialInertia(_Additive):
-    """The ten numbers of a spatial inertia, about the frame's origin; see `jaxrbd.spatial`.
+    """A spatial inertia (10,) about the origin of its frame: see `jaxrbd.spatial`.
 
-    Inertias of several bodies, or of the parts of one, add in one frame. `inertia @ twist` is the
-    momentum, where the twist is relative to an inertial frame.
+    Inertias of several bodies, or of the parts of a body, add in one frame. `inertia @ twist` is
+    the momentum; the base of the twist must be inertial.
     """
 
     array: Float[Array, "10"] = eqx.field(converter=_numbers("spatial inertia", "10"))
     _noun: ClassVar[str] = "spatial inertia"
+
+    @classmethod
+    def from_mass(
+        cls, mass: ArrayLike, center_of_mass: Point, moment: ArrayLike, *, frame: str
+    ) -> SpatialInertia:
+        """The spatial inertia of a body from its mass, centre of mass and rotational inertia.
+
+        `mass` () in kg; `center_of_mass`, a point expressed in `frame`; `moment` (3, 3), symmetric,
+        in kg m^2: the rotational inertia about the centre of mass, in the axes of `frame`. Raises
+        FrameError where the point is expressed in another frame.
+        """
+        require_types("from_mass", (center_of_mass, Point))
+        expected = f'it expressed in "{label(frame)}"'
+        require(center_of_mass.frame == frame, "from_mass", expected, center_of_mass)
+        com = center_of_mass.array
+        mass = _numbers("mass", "")(jnp.asarray(mass, com.dtype))
+        moment = _numbers("moment", "3 3")(jnp.asarray(moment, com.dtype))
+        return cls(spatial.inertia_from_com(mass, com, moment), frame=frame)
 
     def __matmul__(self, twist):
         if not isinstance(twist, Twist):
@@ -298,9 +343,10 @@ class SpatialInertia(_Additive):
 class Twist(_Relative, _Spatial):
     """The velocity `[v; w]` (6,) of `body` relative to `base`, expressed in `frame`.
 
-    v is the velocity, relative to the base, of the body's point at the origin of `frame`: that of
-    the body's own origin only where `frame` is the body's. Twists add along a chain, the base of
-    one being the body of the other; `-twist` is that of the base relative to the body.
+    v is the velocity, relative to the base, of the body point at the origin of `frame`. It is the
+    velocity of the origin of the body frame only where `frame` is the body frame. Twists add along
+    a chain: the base of one is the body of the other. `-twist` is the twist of the base relative to
+    the body.
     """
 
     array: Float[Array, "6"] = eqx.field(converter=_numbers("twist", "6"))
@@ -313,9 +359,9 @@ class Twist(_Relative, _Spatial):
 class SpatialAcceleration(_Relative, _Spatial):
     """The time derivative (6,) of a twist's coordinates in its `frame`, which may move.
 
-    Hence accelerations add as twists do, and change frames with one more term, see `transform`. In
-    a frame fixed to the body or to the base it is the spatial acceleration of the literature, in
-    that frame's coordinates.
+    Accelerations add along a chain as twists do. A change of frame has one more term: see
+    `transform`. In a frame fixed to the body or to the base, this is the spatial acceleration of
+    the literature, in the coordinates of that frame.
     """
 
     array: Float[Array, "6"] = eqx.field(converter=_numbers("spatial acceleration", "6"))
@@ -326,7 +372,7 @@ class SpatialAcceleration(_Relative, _Spatial):
 
 
 class Momentum(_Additive, _Spatial):
-    """The momentum `[l; k]` (6,) of one or more bodies, k about the frame's origin."""
+    """The momentum `[l; k]` (6,) of one or more bodies, with k about the origin of the frame."""
 
     array: Float[Array, "6"] = eqx.field(converter=_numbers("momentum", "6"))
     _noun: ClassVar[str] = "momentum"
@@ -336,17 +382,17 @@ class Momentum(_Additive, _Spatial):
 
 
 class Wrench(_Additive, _Spatial):
-    """A system of forces `[f; n]` (6,), n its moment about the frame's origin, in N and N m."""
+    """A wrench `[f; n]` (6,) in N and N m, with the moment n about the origin of the frame."""
 
     array: Float[Array, "6"] = eqx.field(converter=_numbers("wrench", "6"))
     _noun: ClassVar[str] = "wrench"
 
     @classmethod
-    def of_force(cls, force: FreeVector, at: Point) -> Wrench:
-        """The wrench `[f; r x f]` of one force with its point of application."""
-        require_types("of_force", (force, FreeVector), (at, Point))
-        require_one_frame("of_force", force, at)
-        moment = jnp.cross(at.array, force.array)
+    def from_force(cls, force: FreeVector, point: Point) -> Wrench:
+        """The wrench `[f; r x f]` of a force f that acts at a point r."""
+        require_types("from_force", (force, FreeVector), (point, Point))
+        require_one_frame("from_force", force, point)
+        moment = jnp.cross(point.array, force.array)
         return cls(jnp.concatenate([force.array, moment]), frame=force.frame)
 
     def _moved(self, X):
@@ -354,9 +400,9 @@ class Wrench(_Additive, _Spatial):
 
 
 class GeometricJacobian(_Relative):
-    """The matrix (6, nv) from joint velocities v to a twist: `jacobian @ v`.
+    """The matrix (6, nv) that maps joint velocities v to a twist: `jacobian @ v`.
 
-    It adds and changes frames as that twist does.
+    Geometric Jacobians add and change frames as twists do.
     """
 
     array: Float[Array, "6 nv"] = eqx.field(converter=_numbers("geometric Jacobian", "6 nv"))
@@ -371,7 +417,7 @@ class GeometricJacobian(_Relative):
 
 
 class MomentumMatrix(_Additive):
-    """The matrix (6, nv) from joint velocities v to a momentum: `matrix @ v`."""
+    """The matrix (6, nv) that maps joint velocities v to a momentum: `matrix @ v`."""
 
     array: Float[Array, "6 nv"] = eqx.field(converter=_numbers("momentum matrix", "6 nv"))
     _noun: ClassVar[str] = "momentum matrix"
@@ -387,7 +433,7 @@ def _times_velocity(matrix: GeometricJacobian | MomentumMatrix, v: ArrayLike) ->
     v, nv = jnp.asarray(v), matrix.array.shape[1]
     if v.shape != (nv,):
         raise ArgumentError(f"{matrix.described}: v has shape {v.shape}, expected ({nv},)")
-    return jnp.matmul(matrix.array, v, precision="highest")
+    return matmul(matrix.array, v)
 
 
 # ---------------------------------------------------------------------------------- change of frame
@@ -403,13 +449,13 @@ def transform(
 ) -> _Q:
     """x expressed in `t.to`, for any labelled quantity x expressed in `t.from_`.
 
-    A spatial acceleration, and nothing else, takes two twists, both expressed in `t.from_`: that of
-    `t.from_` relative to `t.to`, and that of the acceleration's body relative to its base. Its rule
-    is the time derivative of the twist's: with C the current frame and N the new one,
-    `A_N = X_NC (A_C + T_C/N x T)`.
+    Only a spatial acceleration needs the two twists, both expressed in `t.from_`: the twist of
+    `t.from_` relative to `t.to`, and the twist T of the body of x relative to its base. The rule is
+    the time derivative of the rule of a twist: `A_N = X_NC (A_C + T_C/N x T)`, with the current
+    frame C and the new frame N.
 
-    Raises FrameError where the frames do not fit, ArgumentError where x is of another type or the
-    two twists are missing or too many.
+    Raises FrameError where the frames do not fit. Raises ArgumentError where x has another type,
+    where an acceleration lacks the twists, and where another quantity is given twists.
     """
     require_types("transform", (x, Quantity), (t, Transform))
     require(x.frame == t.from_, "transform", f'a transform from "{x.frame}"', x, t)
@@ -421,7 +467,7 @@ def transform(
 
 
 def _steady(A: SpatialAcceleration, t: Transform, current: Any, twist: Any):
-    """A as it would be if its frame were at rest in the new one."""
+    """The acceleration A with the correction for the motion of its frame in the new frame."""
     if current is None or twist is None:
         needed = "twist_of_current_wrt_new and twist_of_body_wrt_base"
         raise ArgumentError(f"transform: {A.described} needs {needed}")
@@ -436,6 +482,6 @@ def _steady(A: SpatialAcceleration, t: Transform, current: Any, twist: Any):
 
 
 def require_same_motion(operation: str, A: SpatialAcceleration, twist: Twist) -> None:
-    """Raise FrameError unless the acceleration is of the same body, base and frame as the twist."""
+    """Raise FrameError unless the acceleration and the twist have one body, base and frame."""
     fits = (A.body, A.base, A.frame) == (twist.body, twist.base, twist.frame)
     require(fits, operation, "one body, one base and one frame", A, twist)

@@ -1,4 +1,4 @@
-"""The labelled quantities of a robot."""
+"""The state of a robot, and its labelled quantities."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ from ..spatial import (
     apply_inertia,
     compose,
     cross_motion,
+    from_linear,
     identity_pose,
     inverse_rotate,
     inverse_transform_motion,
@@ -39,6 +40,7 @@ from ..spatial import (
     transform_inertia,
     transform_motion,
 )
+from .operations import newton_euler
 from .quantities import (
     Frame,
     GeometricJacobian,
@@ -62,19 +64,21 @@ _Q = TypeVar("_Q", bound=Quantity)
 
 
 class State(eqx.Module):
-    """A robot at a configuration and a velocity, which hands out labelled quantities.
+    """A robot at a configuration, velocity and acceleration, which gives labelled quantities.
 
-    `State(model, q, v, a)`: `q` (nq,) or its `Kinematics`, `v` (nv,) and, if accelerations are
-    wanted, `a` (nv,), by default zero. What follows from them for the frames is computed once.
+    `State(model, q, v, a)`: `q` (nq,) or its `Kinematics`; `v` (nv,); `a` (nv,), zero by default.
+    The constructor computes pose, velocity and acceleration of all frames.
 
-    Frames are those of `model.frame_names`, each fixed to its body, and "world". A link that is
-    welded to another is a frame of that one's body, and its mass is the body's. Where a frame is
-    left out, it is "world" for a base and for the whole robot, else the body's own. Methods raise
-    ArgumentError where the robot has no such frame; the constructor on a wrong shape or dtype, or
-    where a link named "world" moves. One that does not is the "world" of all methods.
+    The frames are `model.frame_names`, each fixed to its body, and "world". A link that is welded
+    to another link is a frame of one body with it, and the body has the mass of both. The default
+    of a `frame` or `base` is "world" for a base and for quantities of the whole robot, and the body
+    frame otherwise. A link named "world" must be fixed; it is then the "world" of all methods.
 
-    Leaves: `model`, `kinematics`, and for each frame, the world last, its pose `placement` and
-    its velocity `V` and acceleration `A` (nf + 1, 6) relative to the world, in its own coordinates.
+    The constructor raises ArgumentError where a link named "world" moves. Methods raise
+    ArgumentError for an unknown frame.
+
+    Leaves: `model`, `kinematics` and, for each frame with the world last, the pose `placement` and
+    the velocity `V` and acceleration `A` (nf + 1, 6) relative to the world, expressed in the frame.
     """
 
     model: Model
@@ -92,22 +96,22 @@ class State(eqx.Module):
         a = jnp.zeros_like(v) if a is None else arguments.velocity(model, a, "a")
         self.model = model
         self.kinematics = forward_kinematics(model, q)
-        self.placement, self.V, self.A = _of_frames(model, self.kinematics, v, a)
+        self.placement, self.V, self.A = _frame_motions(model, self.kinematics, v, a)
 
     @property
     def X(self) -> Pose:
-        """The poses of the frames in the world, the world's last: R (nf + 1, 3, 3), p in m."""
+        """The poses of the frames in the world, the world last: R (nf + 1, 3, 3), p in m."""
         return self.placement.X_WF
 
     # ---------------------------------------------------------------------------- change of frame
 
     def relative_transform(self, from_: str, to: str = WORLD) -> Transform:
-        """The transform from a frame to another."""
+        """The transform from frame `from_` to frame `to`."""
         pose = relative_pose(self._pose(to), self._pose(from_))
         return Transform(pose, from_=from_, to=to)
 
     def transform(self, x: _Q, to: str) -> _Q:
-        """x, whatever its type, expressed in a frame; the frames of x must be the robot's."""
+        """The quantity x expressed in frame `to`. The frames of x must be frames of the robot."""
         t = self.relative_transform(x.frame, to)
         if not isinstance(x, SpatialAcceleration):
             return transform(x, t)
@@ -117,7 +121,7 @@ class State(eqx.Module):
     # ------------------------------------------------------------------------------------- motion
 
     def relative_twist(self, body: str, base: str = WORLD, frame: str | None = None) -> Twist:
-        """The twist of a body relative to another, expressed in a frame."""
+        """The twist of `body` relative to `base`, expressed in `frame`."""
         frame = body if frame is None else frame
         V = self._in(frame, body, self.V) - self._in(frame, base, self.V)
         return Twist(V, body=body, base=base, frame=frame)
@@ -125,16 +129,16 @@ class State(eqx.Module):
     def relative_acceleration(
         self, body: str, base: str = WORLD, frame: str | None = None
     ) -> SpatialAcceleration:
-        """The time derivative of `relative_twist`; gravity is not in it."""
+        """The time derivative of `relative_twist(body, base, frame)`, without gravity."""
         frame = body if frame is None else frame
         twist = self.relative_twist(body, base, frame)
         at_rest = self._in(frame, body, self.A) - self._in(frame, base, self.A)
-        # Seen from a frame that moves, the twist turns the other way.
+        # In a frame with velocity V the rate of the coordinates has the additional term -V x T.
         A = at_rest - cross_motion(self.V[self._index(frame)], twist.array)
         return SpatialAcceleration(A, body=body, base=base, frame=frame)
 
     def jacobian(self, body: str, base: str = WORLD, frame: str | None = None) -> GeometricJacobian:
-        """The J (6, nv) with `J @ v == relative_twist(body, base, frame)`."""
+        """The Jacobian J (6, nv) with `J @ v == relative_twist(body, base, frame)`."""
         frame = body if frame is None else frame
         J = self._columns(body, frame) - self._columns(base, frame)
         return GeometricJacobian(J.T, body=body, base=base, frame=frame)
@@ -163,27 +167,37 @@ class State(eqx.Module):
         roots = root_positions(self.model, self.kinematics)
         at_bodies = RootedPose(root_centred(self.kinematics), roots)
         X_FB = relative_pose(self._pose(frame), at_bodies)
-        of_bodies = transform_force(X_FB, apply_inertia(self.model.inertia, V))
-        return Momentum(jnp.sum(of_bodies, axis=0), frame=frame)
+        momenta = transform_force(X_FB, apply_inertia(self.model.inertia, V))
+        return Momentum(jnp.sum(momenta, axis=0), frame=frame)
 
     def momentum_matrix(self, frame: str = WORLD) -> MomentumMatrix:
-        """The A (6, nv) with `A @ v == momentum(frame)`."""
+        """The momentum matrix A (6, nv) with `A @ v == momentum(frame)`."""
         about_com = centroidal_momentum_matrix(self.model, self.kinematics)
         com = center_of_mass_frame(self.model, self.kinematics)
         X_FC = relative_pose(self._pose(frame), com)
         return MomentumMatrix(transform_force(X_FC, about_com.T).T, frame=frame)
 
+    def newton_euler(self, body: str, frame: str | None = None) -> Wrench:
+        """The sum of all wrenches on a moving body, gravity's included: `d(I T)/dt`.
+
+        The rate of the momentum of `body`, one of `model.body_names`, relative to the world. The
+        frame may be any frame of the robot, such as one that is welded to the body.
+        """
+        inertia, frame = self.inertia(body), body if frame is None else frame
+        A, T = self.relative_acceleration(body), self.relative_twist(body)
+        return self.transform(newton_euler(inertia, A, T), frame)
+
     def gravity_wrench(self, body: str, frame: str | None = None) -> Wrench:
-        """Gravity's wrench on a moving body, one of `model.body_names`."""
+        """The wrench of gravity on a moving body, one of `model.body_names`."""
         inertia = self.inertia(body, frame)
         g = inverse_rotate(self._pose(inertia.frame).X_RF.R, self.model.gravity)
-        falling = jnp.concatenate([g, jnp.zeros_like(g)])
-        return Wrench(apply_inertia(inertia.array, falling), frame=inertia.frame)
+        return Wrench(apply_inertia(inertia.array, from_linear(g)), frame=inertia.frame)
 
     def external_force(self, wrench: Wrench, body: str) -> Float[Array, "nb 6"]:
-        """The `f_ext` (nb, 6) for `rnea` and others of a wrench on a body; add several for several.
+        """The external force `f_ext` (nb, 6) of a wrench on a body, for `rnea` and `aba`.
 
-        The wrench may be expressed in any frame of the robot's. Zero for a body fixed to the world.
+        The wrench may be expressed in any frame of the robot. The result is zero for a body that is
+        fixed to the world. For several wrenches, add the results.
         """
         require_types("external_force", (wrench, Wrench))
         local = self.transform(wrench, body).array
@@ -194,7 +208,7 @@ class State(eqx.Module):
     # --------------------------------------------------------------------------- frames by name
 
     def _is_the_world(self, frame: str) -> bool:
-        """Whether it is the world, and the model has no frame of that name."""
+        """Whether the frame is "world" and the model has no frame of this name."""
         return label(frame) == WORLD and WORLD not in self.model.frame_names
 
     def _index(self, frame: str) -> int:
@@ -205,12 +219,12 @@ class State(eqx.Module):
         return jax.tree.map(lambda x: x[i], self.placement)
 
     def _in(self, frame: str, body: str, motions: Array) -> Array:
-        """The body's own of the motions relative to the world, in a frame's coordinates."""
+        """The motion of `body` relative to the world, expressed in `frame`, from all `motions`."""
         X_FB = relative_pose(self._pose(frame), self._pose(body))
         return transform_motion(X_FB, motions[self._index(body)])
 
     def _columns(self, body: str, frame: str) -> Array:
-        """The columns (nv, 6) of the body's Jacobian relative to the world, in a frame."""
+        """The columns (nv, 6) of the Jacobian of `body` relative to the world, in `frame`."""
         if self._is_the_world(body):
             return jnp.zeros((self.model.nv, 6), self.model.dtype)
         J = frame_jacobian(self.model, self.kinematics, body, "local")
@@ -218,7 +232,7 @@ class State(eqx.Module):
 
 
 @jax.jit
-def _of_frames(model: Model, kinematics: Kinematics, v: Array, a: Array):
+def _frame_motions(model: Model, kinematics: Kinematics, v: Array, a: Array):
     """Poses, velocities and accelerations of all frames, the world last; see `State`."""
     world = identity_pose(model.dtype)
 
@@ -229,10 +243,10 @@ def _of_frames(model: Model, kinematics: Kinematics, v: Array, a: Array):
     roots = jnp.concatenate([root_positions(model, kinematics), world.p[None]])
     bodies = np.array([*model.frame_bodies, -1])  # -1 is the world, and the last row
 
-    def of_frames(motions: Array) -> Array:
+    def in_frames(motions: Array) -> Array:
         still = jnp.zeros((1, 6), model.dtype)
         return inverse_transform_motion(X_BF, jnp.concatenate([motions, still])[bodies])
 
     V, A = motions(model, kinematics, v, a)
     X_RF = compose(jax.tree.map(lambda x: x[bodies], X_RB), X_BF)
-    return RootedPose(X_RF, roots[bodies]), of_frames(V), of_frames(A)
+    return RootedPose(X_RF, roots[bodies]), in_frames(V), in_frames(A)

@@ -1,9 +1,9 @@
-"""Motion as a differential equation for the solvers of diffrax: `pip install 'jaxrbd[diffrax]'`.
+"""The equations of motion for the solvers of diffrax: `pip install 'jaxrbd[diffrax]'`.
 
-The state is (q, v), or (q, v, z) as in `jaxrbd.integrators`. A solver adds multiples of dq/dt to
-q, so that quaternions leave their unit sphere by the solver's own error; nothing here reads their
-length, and `normalized` takes it away. Adaptive steps and dense output are what this is for; at
-a fixed step, `jaxrbd.integrators.runge_kutta_munthe_kaas` stays on the manifold.
+The state is (q, v), or (q, v, z) as in `jaxrbd.integrators`. A solver adds multiples of dq/dt to q,
+so the length of a quaternion changes by the error of the solver. The dynamics do not depend on the
+length, and `normalized` restores it. Use this module for adaptive steps and dense output. For a
+fixed step, `jaxrbd.integrators.runge_kutta_munthe_kaas` stays on the manifold.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from .steps import Dynamics, rates
 def ode_term(model: Model, dynamics: Dynamics) -> diffrax.ODETerm:
     """The equation `d(q, v)/dt = (N(q) v, dynamics(q, v))` as a term of diffrax.
 
-    `dynamics` as in `jaxrbd.integrators`. For `diffrax.diffeqsolve(ode_term(model, dynamics),
-    solver, t0, t1, dt0, (q, v), ...)`; a y0 of (q, v, z) integrates z along. Raises ArgumentError
-    when solved with a wrong shape or dtype.
+    `dynamics` as in `jaxrbd.integrators`. Use it as
+    `diffrax.diffeqsolve(ode_term(model, dynamics), solver, t0, t1, dt0, (q, v), ...)`. With the
+    initial state (q, v, z), z is integrated too.
     """
 
     def field(t, y, args):
@@ -33,6 +33,6 @@ def ode_term(model: Model, dynamics: Dynamics) -> diffrax.ODETerm:
 
 
 def normalized(model: Model, y: tuple) -> tuple:
-    """The state with unit quaternions: the same configuration; for batches, `jax.vmap` it."""
+    """The state (q, v) or (q, v, z) with unit quaternions; for batches use `jax.vmap`."""
     q, *rest = y
     return integrate(model, q, jnp.zeros(model.nv, model.dtype)), *rest

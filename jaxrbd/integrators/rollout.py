@@ -1,4 +1,4 @@
-"""Many steps of time."""
+"""Rollouts: many time steps."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from ..errors import ArgumentError
 def rollout(
     step: Callable[..., tuple], state: tuple, inputs: PyTree = None, steps: int | None = None
 ) -> tuple:
-    """The states of many steps, the first included: each array has one more axis, the first.
+    """The states before and after each of n steps: each array has a new first axis of size n + 1.
 
-    - `step(*state)` or, with inputs, `step(*state, row)` returns the next state: a closure over
-      one of the integrators, the model and dt;
-    - `state`: (q, v), (q, v, z), or whatever the step takes;
-    - `inputs`: an array (n, ...) or a pytree of them, one row a step, such as the joint forces;
-    - `steps`: their number, where there are no inputs.
+    - `step(*state)` or, with inputs, `step(*state, row)` returns the next state. It is usually a
+      closure over an integrator, the model and dt;
+    - `state`: the initial state, (q, v), (q, v, z), or any other tuple that `step` accepts;
+    - `inputs`: an array (n, ...) or a pytree of arrays, one row per step, such as joint forces;
+    - `steps`: the number n of steps, where there are no inputs.
 
-    Reverse mode keeps the states alone and computes the inside of each step again, so its memory
-    is that of the states. Raises ArgumentError unless exactly one of `inputs` and `steps` is given.
+    Reverse mode stores only the states and recomputes the intermediate values of each step. Raises
+    ArgumentError unless exactly one of `inputs` and `steps` is given.
     """
     if (inputs is None) == (steps is None):
-        raise ArgumentError("rollout takes either inputs, one row a step, or the number of steps")
+        raise ArgumentError("rollout takes either inputs, one row per step, or the number of steps")
 
     @jax.checkpoint
     def advance(state, row):

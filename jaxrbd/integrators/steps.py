@@ -1,4 +1,4 @@
-"""One step of time: the integrators, and what they share."""
+"""The integrators: one time step each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 from jaxtyping import PyTree
 
 from .. import se3
-from .._math.linear import matmul
+from .._math.linear import einsum, matmul
 from .._math.root import find_root
 from ..algorithms.crba import mass_matrix_product, minverse
 from ..algorithms.forward_dynamics import solve_mass_matrix
@@ -30,8 +30,8 @@ def explicit_euler(
 ) -> tuple:
     """One step with the rates at its start: `q exp(dt v)`, `v + dt a(q, v)`; first order.
 
-    `q` (nq,), `v` (nv,), `dt` in s, `z` as the module says. Returns (q, v), or (q, v, z). Raises
-    ArgumentError on a wrong shape or dtype. Source: SE(3) sheet of Pinocchio, the joint integrator.
+    `q` (nq,), `v` (nv,), `dt` () in s; `dynamics` and `z` as described in `jaxrbd.integrators`.
+    Returns (q, v), or (q, v, z). Source: SE(3) sheet of Pinocchio, the joint integrator.
     """
     q, v, dt, z = _checked(model, q, v, dt, z)
     a, rate = rates(model, dynamics, q, v, z)
@@ -43,8 +43,8 @@ def semi_implicit_euler(
 ) -> tuple:
     """One step with the velocity at its end: `v' = v + dt a(q, v)`, `q exp(dt v')`; first order.
 
-    Arguments, results and errors as of `explicit_euler`. What physics engines for games do. It is
-    symplectic where M is constant, and only there.
+    Same arguments and results as `explicit_euler`. Many physics engines use this step. It is
+    symplectic only where M is constant.
     """
     q, v, dt, z = _checked(model, q, v, dt, z)
     a, rate = rates(model, dynamics, q, v, z)
@@ -57,12 +57,12 @@ def runge_kutta_munthe_kaas(
 ) -> tuple:
     """One step of the classical Runge-Kutta method in exponential coordinates; fourth order.
 
-    With `q(t) = integrate(q, u(t))` the motion is an ordinary differential equation of u, which
-    lies in a vector space: `du/dt = v + [u, v] / 2 + [u, [u, v]] / 12`. The next term has four
-    brackets and is of fifth order in a step; the signs are those of body velocities. Arguments,
-    results and errors as of `explicit_euler`.
+    With `q(t) = integrate(q, u(t))` the motion is an ordinary differential equation of u in a
+    vector space: `du/dt = v + [u, v] / 2 + [u, [u, v]] / 12`. The next term has four brackets and
+    is of fifth order in dt. The signs are for body velocities. Same arguments and results as
+    `explicit_euler`.
 
-    The stages are a loop, for the sake of the time that a gradient takes to compile.
+    The stages are a loop, which shortens the compilation of gradients.
     Source: Munthe-Kaas (1999), High order Runge-Kutta methods on manifolds.
     """
     q, v, dt, z = _checked(model, q, v, dt, z)
@@ -80,38 +80,38 @@ def runge_kutta_munthe_kaas(
 def variational_midpoint(
     model: Model, dynamics: Dynamics, q: ArrayLike, v: ArrayLike, dt: ArrayLike, z: PyTree = None
 ) -> tuple:
-    """One step of stationary action, with the Lagrangian at the middle of the step; second order.
+    """One step of stationary action, with the Lagrangian at the midpoint of the step; second order.
 
-    The action of a step x is `dt L(integrate(q, x / 2), x / dt)`, and its derivatives in the two
-    ends are the momenta `p = M v` there:
+    The action of a step x is `dt L(integrate(q, x / 2), x / dt)`. Its derivatives with respect to
+    the two ends of the step are the momenta `p = M v` and `p' = M v'`:
 
         2 M(middle) x / dt = J(x / 2)^T p + J(-x / 2)^T p'
-        p' = p + dt d(M v)/dt, at the middle with `v = x / dt` and the acceleration there
+        p' = p + dt d(M v)/dt, at the midpoint, with `v = x / dt` and the acceleration there
 
-    where J is the left Jacobian of the exponential. The first is solved for x. Without forces the
-    step is symplectic: the energy stays near its value however long the motion, and momenta whose
-    symmetry the model has are kept to rounding. The step is symmetric: `-dt` leads back. Forces
-    of all kinds are in `dynamics`, and enter as a virtual work in the middle. Arguments, results
-    and errors as of `explicit_euler`.
+    where J is the left Jacobian of the exponential. The first equation is solved for x. Without
+    forces the step is symplectic: the energy stays near its initial value for any number of steps,
+    and momenta of the symmetries of the model are preserved to rounding. The step is symmetric: a
+    step with `-dt` leads back. Forces are part of `dynamics`, and act as virtual work at the
+    midpoint. Same arguments and results as `explicit_euler`.
 
-    Derivatives are those of the implicit function, not of the iterations. The result is NaN where
-    the iterations do not converge: a step too large, or friction that jumps.
+    Derivatives are taken of the implicit function, not of the iterations. The result is NaN where
+    the iterations do not converge: for large time steps, or for discontinuous friction.
     Source: Marsden and West (2001), Discrete mechanics and variational integrators, sections 1.5
     and 3.2; on groups, Bou-Rabee and Marsden (2009), Hamilton-Pontryagin integrators on Lie groups.
     """
     q, v, dt, z = _checked(model, q, v, dt, z)
 
     def middle(x, dz):
-        """The momentum of the middle, its rate, and what z gains in the step."""
+        """The momentum at the midpoint, its rate, and the change of z in the step."""
         v = x / dt
-        along = (dt / 2,), (jnp.ones_like(dt),)
-        at, at_rate = jax.jvp(lambda time: integrate(model, q, time * v), *along)
-        a, z_rate = rates(model, dynamics, at, v, _add(z, 0.5, dz))
+        times = (dt / 2,), (jnp.ones_like(dt),)
+        q_middle, q_rate = jax.jvp(lambda time: integrate(model, q, time * v), *times)
+        a, z_rate = rates(model, dynamics, q_middle, v, _add(z, 0.5, dz))
         momentum = functools.partial(mass_matrix_product, model)
-        return *jax.jvp(momentum, (at, v), (at_rate, a)), _scale(dt, z_rate)
+        return *jax.jvp(momentum, (q_middle, v), (q_rate, a)), _scale(dt, z_rate)
 
     p = mass_matrix_product(model, q, v)
-    as_step = lax.stop_gradient(dt * minverse(model, q))  # about the inverse of the slope in x
+    as_step = lax.stop_gradient(dt * minverse(model, q))  # about the inverse derivative in x
 
     def residual(unknown):
         x, dz = unknown
@@ -131,17 +131,17 @@ def _to_middle(model: Model, y: Array, p: Array) -> Array:
     """`J(y)^T p`, with J the left Jacobian of the exponential on the configuration manifold."""
 
     def less_one(xi, m):
-        return jnp.einsum("...ij,...j->...i", se3.left_jacobian(xi), m, precision="highest") - m
+        return einsum("...ij,...j->...i", se3.left_jacobian(xi), m) - m
 
     (change,) = jax.linear_transpose(lambda w: lie_operation(model, less_one, y, w), p)(p)
     return p + change
 
 
-# --------------------------------------------------------------------------- what the steps share
+# ----------------------------------------------------------------------------- shared functions
 
 
 def _checked(model: Model, q, v, dt, z) -> tuple[Array, Array, Array, PyTree]:
-    """The arguments as arrays of the model's dtype, and shapes as they should be."""
+    """The arguments as arrays of the model's dtype, with checked shapes."""
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
     dt = arguments.number(model, dt, "dt")
     return q, v, dt, jax.tree.map(lambda x: jnp.asarray(x, model.dtype), z)
@@ -150,13 +150,13 @@ def _checked(model: Model, q, v, dt, z) -> tuple[Array, Array, Array, PyTree]:
 def rates(
     model: Model, dynamics: Dynamics, q: Array, v: Array, z: PyTree = None
 ) -> tuple[Array, PyTree]:
-    """The acceleration, and the rate of z; None where there is no z."""
+    """The acceleration, and the rate of z or, without z, None."""
     if z is None:
         return arguments.velocity(model, dynamics(q, v), "the result of dynamics(q, v)"), None
     result = dynamics(q, v, z)
     if not isinstance(result, tuple) or len(result) != 2:
         raise ArgumentError(
-            "with z, dynamics(q, v, z) returns two: the acceleration, the rate of z"
+            "with z, dynamics(q, v, z) returns two results: the acceleration and the rate of z"
         )
     a, rate = result
     rate = jax.tree.map(lambda x: jnp.asarray(x, model.dtype), rate)
@@ -175,11 +175,11 @@ def _scale(factor, y: PyTree) -> PyTree:
 
 
 def _add(y: PyTree, factor, rate: PyTree) -> PyTree:
-    """`y + factor rate`, leaf by leaf."""
+    """`y + factor rate`, for each leaf."""
     return jax.tree.map(lambda y, rate: y + factor * rate, y, rate)
 
 
-# A stage starts a part of the step, TIMES, along the rates of the stage before it.
+# A stage starts at the fraction TIMES of the step, with the rates of the previous stage.
 TIMES = np.array([0, 1, 1, 2]) / 2
 WEIGHTS = np.array([1, 2, 2, 1]) / 6
 
