@@ -56,14 +56,14 @@ class Joint(eqx.Module):
 
     @abc.abstractmethod
     def pose(self, placement: Pose, q: Float[Array, "... nq"]) -> Pose:
-        """Pose of the child in the parent: the fixed `placement`, then the motion of the joint.
+        """Pose of the child in the parent: the fixed `placement`, then the pose at q.
 
         The method takes `placement` so that a kind can use it inside its formula.
         """
 
     @abc.abstractmethod
     def subspace(self) -> Float[Array, "... nv 6"]:
-        """Rows of S: the child's velocity relative to the parent is `S^T tree_rates`.
+        """Rows of S: `S^T tree_rates` is the child's velocity relative to the parent.
 
         In the child's frame.
         """
@@ -88,7 +88,7 @@ class Joint(eqx.Module):
     def random(
         self, key: PRNGKeyArray, lower: Float[Array, "... nq"], upper: Float[Array, "... nq"]
     ) -> Float[Array, "... nq"]:
-        """Random configuration, uniform between the limits; infinite limits are replaced."""
+        """Random configuration, uniform between the limits or, without them, in a default range."""
 
     @property
     def tree_nv(self) -> int:
@@ -104,9 +104,9 @@ class Joint(eqx.Module):
     def joint_force(
         self, q: Float[Array, "n nq"], f: Float[Array, "n tree_nv ..."]
     ) -> Float[Array, "n nv ..."]:
-        """Generalized force on v of the generalized force `f` on the rows of S.
+        """Generalized force on v for the generalized force `f` on the rows of S.
 
-        The transpose of `tree_rates`, along the second axis.
+        It is the transpose of `tree_rates`, applied to the second axis.
         """
         return f
 
@@ -118,7 +118,7 @@ class Joint(eqx.Module):
         return self.subspace()
 
     def check_parameters(self) -> None:
-        """Raise ValueError where the parameters of this one joint are invalid."""
+        """Raise ValueError if the parameters of this joint, a single one, are invalid."""
         for field, given in vars(self).items():
             value = np.asarray(given, dtype=float)
             if not np.all(np.isfinite(value)):
@@ -130,7 +130,7 @@ class Joint(eqx.Module):
 
 
 def _parameter(x: ArrayLike | Sequence[int | float]) -> Parameter:
-    """The parameter; other than JAX arrays become float64 until the builder casts the model."""
+    """The parameter as an array: a JAX array unchanged, otherwise a NumPy array in float64."""
     return x if isinstance(x, Array) else np.asarray(x, dtype=float)
 
 
@@ -411,7 +411,7 @@ class FreeFlyer(Joint):
     quaternion: ClassVar[int | None] = 3
 
     def pose(self, placement, q):
-        return compose(placement, self._motion(q))
+        return compose(placement, self._displacement(q))
 
     def subspace(self):
         return jnp.asarray(np.eye(6))
@@ -421,12 +421,12 @@ class FreeFlyer(Joint):
 
     def integrate(self, q, v):
         step = se3.exp(v)
-        p = compose(self._motion(q), step).p
+        p = compose(self._displacement(q), step).p
         return jnp.concatenate([p, _integrate_quaternion(q[..., 3:], v[..., 3:])], axis=-1)
 
     def difference(self, q0, q1):
         w = _quaternion_difference(q0[..., 3:], q1[..., 3:])
-        p = inverse_transform_point(self._motion(q0), q1[..., :3])
+        p = inverse_transform_point(self._displacement(q0), q1[..., :3])
         return jnp.concatenate([rotate(so3.left_jacobian_inverse(w), p), w], axis=-1)
 
     def random(self, key, lower, upper):
@@ -436,7 +436,7 @@ class FreeFlyer(Joint):
         return jnp.concatenate([p, so3.quaternion_normalize(quaternion)], axis=-1)
 
     @staticmethod
-    def _motion(q) -> Pose:
+    def _displacement(q) -> Pose:
         return Pose(so3.quaternion_to_matrix(q[..., 3:]), q[..., :3])
 
 
@@ -446,7 +446,8 @@ class Custom(_Euclidean):
     - `nv`: the number of coordinates and of velocities; v is the rate of q;
     - `motion(q)`: `Pose` of the child in the fixed frame of the joint, for q (nv,);
     - `tangent_map(q)`: the matrix (6, nv) with `[v; w] = tangent_map(q) @ dq/dt`, the child's
-      velocity in the child's frame. None: forward-mode differentiation of `motion` gives it.
+      velocity relative to the fixed frame, in the child's frame. None: forward-mode differentiation
+      of `motion` gives it.
 
     Both are pure functions of jax.numpy, or `eqx.Module`s with a `__call__`; the arrays of a module
     are leaves of the model. The map from v to the child's velocity may depend on q. In the tree the
@@ -537,7 +538,7 @@ def is_rotation(R: np.ndarray) -> bool:
 
 
 def evaluate(function: Callable, coordinates: Array, name: str) -> Any:
-    """The function's value. Raises ValueError where it fails on an array of this shape."""
+    """The function's value at the coordinates. Raises ValueError if the function fails there."""
     try:
         function(np.asarray(coordinates))  # NumPy raises on an index out of range, JAX does not
     except IndexError as fault:

@@ -410,9 +410,9 @@ def with_k(**fields):
 REFUSED = {
     "unknown parent": (with_k(parent="x"), "joint 'k': parent link 'x' is unknown"),
     "unknown child": (with_k(child="x"), "joint 'k': child link 'x' is unknown"),
-    "two links of a name": (([A, A], [ON_WORLD]), "link name 'a' is empty or taken"),
+    "two links of a name": (([A, A], [ON_WORLD]), "link name 'a' is empty or used twice"),
     "empty link name": (([A, link("")], [ON_WORLD]), "link name '' is empty"),
-    "two joints of a name": (with_k(name="j"), "joint 'j': its name is empty or taken"),
+    "two joints of a name": (with_k(name="j"), "joint 'j': its name is empty or used twice"),
     "empty joint name": (with_k(name=""), "joint '': its name is empty"),
     "two parents": (([A, B], [ON_WORLD, ON_A, joint("l", None, "b")]), "already the child of 'k'"),
     "a loose link": (([A, B], [ON_WORLD]), "link 'b' is the child of no joint"),
@@ -447,7 +447,7 @@ REFUSED = {
             [A, B],
             [joint("j", None, "a", Spherical()), joint("k", "a", "b", mimic=rbd.model.Mimic("j"))],
         ),
-        "mimics joint 'j', which has not one dof",
+        "mimics joint 'j', which does not have one dof",
     ),
 }
 

@@ -209,7 +209,7 @@ BAD = {
     "wide leader": (
         rbd.joints.Revolute((1, 0, 0)),
         rbd.model.Follow(("j0",), jnp.sum),
-        "not one dof",
+        "not have one dof",
     ),
     "itself": (
         rbd.joints.Revolute((1, 0, 0)),

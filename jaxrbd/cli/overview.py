@@ -16,7 +16,7 @@ from ..model.editing import describe
 def overview(model: Model) -> str:
     """The robot as text: sizes and mass, then the tree, the joints and the frames."""
     joints = describe(model)[1][: model.nb]  # one per body; the others are welds
-    mimic = "" if model.coupling is None else f" ({model.topology.nv} with the mimic joints)"
+    mimic = "" if model.coupling is None else f" ({sum(model.joint_nvs)} with the mimic joints)"
     sizes = (
         f"{model.name}: {model.nb} bodies, {len(model.frame_names)} frames, "
         f"nq = {model.nq}, nv = {model.nv}{mimic}, {float(total_mass(model)):.6g} kg"

@@ -200,10 +200,10 @@ class _Robot:
         if name in self._joint_elements and root_joint is not None:
             self.doc.fault(
                 self._joint_elements[name],
-                f"root_joint={root_joint!r} makes a joint of this name; rename the one in the file",
+                f"root_joint={root_joint!r} adds a joint with this name; rename it in the file",
             )
         while name in self._joint_elements:
-            name += "_"  # this name is of a weld, so it appears in no model
+            name += "_"  # the name of a weld, which is not in the model
         if root_link is not None:
             self.joints.insert(0, JointSpec(name, _ROOTS[root_joint](), None, root_link))
 

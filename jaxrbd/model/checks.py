@@ -53,7 +53,7 @@ def _inertia_fault(inertia: np.ndarray) -> str | None:
         about_com = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
         about_com = about_com - mass * (c @ c * np.eye(3) - np.outer(c, c))
     if not np.all(np.isfinite(about_com)):
-        return f"mass {mass:.4g} kg does not go with mass moment {h} kg m and inertia"
+        return f"mass {mass:.4g} kg does not fit mass moment {h} kg m and inertia"
     # The rounding error of the subtraction, for a moment that is zero (a point mass).
     rounding = 1e-12 * (xx + yy + zz)
     small, middle, large = (
@@ -99,7 +99,7 @@ def _check_joint(joint: JointSpec) -> JointSpec:
         if np.any(values["lower"] > values["upper"]):
             raise ValueError(f"lower limit {values['lower']} above upper limit {values['upper']}")
         if joint.mimic is not None and (nq, nv) != (1, 1):
-            raise ValueError(f"mimic needs a joint of one dof, this one has {nv}")
+            raise ValueError(f"mimic needs a joint with one dof, this joint has {nv}")
     except ValueError as fault:
         raise ModelError(f"joint {joint.name!r}: {fault}", joint=joint.name) from None
     return dataclasses.replace(joint, **values)
@@ -130,14 +130,14 @@ def _check_tree(links: Sequence[Link], joints: Sequence[JointSpec]) -> None:
     known: set[str | None] = {None}
     for link in links:
         if not link.name or link.name in known:
-            raise ModelError(f"link name {link.name!r} is empty or taken", link=link.name)
+            raise ModelError(f"link name {link.name!r} is empty or used twice", link=link.name)
         known.add(link.name)
     taken: set[str] = set()
     parent_joints: dict[str, JointSpec] = {}
     for joint in joints:
         fault = None
         if not joint.name or joint.name in taken:
-            fault = "its name is empty or taken"
+            fault = "its name is empty or used twice"
         elif joint.parent not in known:
             fault = f"parent link {joint.parent!r} is unknown"
         elif joint.child not in known or joint.child is None:
@@ -200,7 +200,8 @@ def _check_mimic(joint: JointSpec, by_name: dict[str, JointSpec]) -> None:
             raise ModelError(f"joints mimic each other in a ring: {seen}", joint=follower.name)
         if sum(s.nv for s in stages(leader.kind)) != 1:
             raise ModelError(
-                f"joint {follower.name!r}: mimics joint {leader.name!r}, which has not one dof",
+                f"joint {follower.name!r}: mimics joint {leader.name!r}, which does not have one "
+                f"dof",
                 joint=follower.name,
             )
         seen.append(leader.name)
@@ -214,9 +215,9 @@ def _check_follow(joint: JointSpec, follow: Follow, by_name: dict[str, JointSpec
         if leader is None:
             fault = f"follows unknown joint {name!r}"
         elif leader.mimic is not None:
-            fault = f"follows joint {name!r}, which follows others itself"
+            fault = f"follows joint {name!r}, which also follows others"
         elif sum(s.nv for s in stages(leader.kind)) != 1:
-            fault = f"follows joint {name!r}, which has not one dof"
+            fault = f"follows joint {name!r}, which does not have one dof"
     if fault is None:
         try:
             value = np.asarray(evaluate(follow.function, jnp.zeros(len(follow.joints)), "function"))

@@ -34,7 +34,7 @@ class Link:
 
 @dataclasses.dataclass(frozen=True)
 class Fixed:
-    """A joint without motion: the builder welds the child to the parent."""
+    """A joint with zero dofs: the builder welds the child to the parent."""
 
 
 @dataclasses.dataclass(frozen=True)

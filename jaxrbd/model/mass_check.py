@@ -128,7 +128,7 @@ def _sum(parts: list[_Rows]) -> _Rows:
 
 
 class _Tree:
-    """A robot in one configuration: the rows W of its links, and the motions of its joints."""
+    """A robot in one configuration: W of each link, S and the pose of each joint stage."""
 
     def __init__(self, links: Sequence[Link], joints: Sequence[JointSpec]):
         self.joints = _parents_first(joints)
@@ -137,7 +137,7 @@ class _Tree:
         leading = {name for joint in joints for name in self._leaders(joint)}
         self.shared = [joint.name for joint in joints if joint.name in leading]
         self.rows = _link_rows(links, 6 + len(self.shared))
-        self._move(np.random.default_rng(0))
+        self._choose_configuration(np.random.default_rng(0))
 
     def unresisted(self, moving: set[str]) -> dict[str, int]:
         """The number of unresisted freedoms of each joint that has some.
@@ -151,7 +151,7 @@ class _Tree:
             rows = _sum(parts.pop(joint.child))
             all_armature = np.asarray(joint.armature, float)
             last = len(all_armature)
-            for S, X in reversed(self.motions[joint.name]):
+            for S, X in reversed(self.stage_data[joint.name]):
                 first, free = last - len(S), 0
                 armature = all_armature[first:last]
                 if joint.name in self.slopes:
@@ -176,7 +176,7 @@ class _Tree:
         largest = np.max(free, initial=0)
         return {name: 1 for name, part in zip(moving, free) if part > largest / 2}
 
-    def _move(self, rng: np.random.Generator) -> None:
+    def _choose_configuration(self, rng: np.random.Generator) -> None:
         """Choose the configuration; set S and the pose of each joint stage, and the slopes."""
         q = {joint.name: [_irregular(s, rng) for s in stages(joint.kind)] for joint in self.joints}
         unit: dict[str, np.ndarray] = dict(zip(self.shared, np.eye(len(self.shared))))
@@ -187,8 +187,10 @@ class _Tree:
                 value, rates = self._follow(joint, np.array([q[name][0][0] for name in leaders]))
                 self.slopes[joint.name] = rates @ np.array([unit[name] for name in leaders])
                 q[joint.name] = [np.array([value])]
-        self.motions = {
-            joint.name: [self._motion(*stage) for stage in zip(stages(joint.kind), q[joint.name])]
+        self.stage_data = {
+            joint.name: [
+                self._subspace_and_pose(*stage) for stage in zip(stages(joint.kind), q[joint.name])
+            ]
             for joint in self.joints
         }
 
@@ -224,7 +226,7 @@ class _Tree:
             rate = mimic.multiplier * rate
         return value, np.array([rate])
 
-    def _motion(self, stage: Joint, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _subspace_and_pose(self, stage: Joint, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The rows (nv, 6) of S, and the pose (4, 4) of the child in the joint's fixed frame."""
         if stage.tree_rates_are_velocities:
             S = subspace_rows(stage)
