@@ -53,6 +53,8 @@ class Joint(eqx.Module):
     quaternion: ClassVar[int | None] = None
     # Whether `tree_rates` is the identity.
     tree_rates_are_velocities: ClassVar[bool] = True
+    # Whether a motor can drive the joint; see `Model.actuated`.
+    actuated: ClassVar[bool] = True
 
     @abc.abstractmethod
     def pose(self, placement: Pose, q: Float[Array, "... nq"]) -> Pose:
@@ -408,6 +410,7 @@ class FreeFlyer(Joint):
 
     nq: ClassVar[int] = 7
     nv: ClassVar[int] = 6
+    actuated: ClassVar[bool] = False
     quaternion: ClassVar[int | None] = 3
 
     def pose(self, placement, q):

@@ -20,11 +20,11 @@ from ..model.joint_space import independent_force, velocity_map_rate
 from ..spatial import (
     Pose,
     apply_inertia,
-    inertia_rate_from_moments,
-    momentum_from_moments,
     cross_force,
     gyroscopic_force,
     inertia_center_of_mass,
+    inertia_rate_from_moments,
+    momentum_from_moments,
     transform_inertia,
     velocity_moments,
 )

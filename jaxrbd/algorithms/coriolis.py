@@ -16,9 +16,9 @@ from ..model.joint_space import (
     velocity_map_rate,
 )
 from ..spatial import (
+    apply_inertia,
     apply_velocity_moments,
     apply_velocity_moments_transpose,
-    apply_inertia,
     transform_inertia,
     velocity_moments,
 )

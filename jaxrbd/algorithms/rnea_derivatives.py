@@ -27,9 +27,9 @@ from ..model.joint_space import (
     project_diagonal,
 )
 from ..spatial import (
+    apply_inertia,
     apply_velocity_moments,
     apply_velocity_moments_transpose,
-    apply_inertia,
     cross_force,
     gyroscopic_force,
     transform_force,

@@ -23,11 +23,11 @@ from ..configuration import integrate
 from ..model import Model, arguments
 from ..model.joint_space import project
 from ..spatial import (
+    apply_inertia,
     apply_velocity_moments,
     apply_velocity_moments_transpose,
-    apply_inertia,
-    momentum_from_moments,
     cross_force,
+    momentum_from_moments,
     transform_force,
     transform_inertia,
     velocity_moments,

@@ -32,6 +32,7 @@ from ..model.builder import build_model, composed
 from ..model.checks import checked, inertia_faults
 from ..model.description import Fixed, JointSpec, Link, Mimic, Numbers
 from ..model.mass_check import singular_joints
+from ..model.model import ROOT_JOINT
 from ._urdf_elements import VERSIONS, read_joint, read_link
 from ._xml import Document, Element, clip, local_name, parse_document
 
@@ -42,7 +43,6 @@ _ROOTS: dict[str | None, type] = {
     "spherical": Spherical,
     "translation": Translation,
 }
-_ROOT_NAME = "root_joint"
 
 
 def load_urdf(
@@ -196,7 +196,7 @@ class _Robot:
     def _add_root_joint(self, root_joint: str | None) -> None:
         """Insert the joint between the world and the root link before the other joints."""
         root_link = self._find_root()
-        name = _ROOT_NAME
+        name = ROOT_JOINT
         if name in self._joint_elements and root_joint is not None:
             self.doc.fault(
                 self._joint_elements[name],

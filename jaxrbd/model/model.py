@@ -4,21 +4,38 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.typing import DTypeLike
+from jax.core import Tracer
+from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Float
 
 from .._math.rows import take_rows
 from ..errors import ArgumentError, ModelError
 from ..joints import Joint
-from ..spatial import Pose
+from ..spatial import Pose, inertia_from_com, transform_inertia
 from ..topology import Topology
 from .coupling import Coupling
+
+# The joint that `load_urdf` adds between the world and the root link.
+ROOT_JOINT = "root_joint"
+
+
+class JointPlace(NamedTuple):
+    """Where a joint is: its slices of q (nq,) and of v (nv,), and the index of the moved body.
+
+    The slices are empty for a joint that follows others (mimic).
+    """
+
+    q: slice
+    v: slice
+    body: int
 
 
 class Model(eqx.Module):
@@ -180,6 +197,93 @@ class Model(eqx.Module):
         """
         return dataclasses.replace(self, dissipative=on)
 
+    def joint(self, name: str) -> JointPlace:
+        """Where the coordinates, velocities and body of a joint are: `q[model.joint(name).q]`.
+
+        `name`: a joint, or a compound joint by its own name. Raises ArgumentError for an unknown
+        joint.
+        """
+        stages = [f"{name}.{k}" for k in range(1, self.nb + 1)]
+        names = [name] if name in self.joint_names else stages
+        bodies = [self.joint_names.index(n) for n in names if n in self.joint_names]
+        if not bodies:
+            known = list(self.joint_names)
+            raise ArgumentError(f"no joint {name!r} in {self!r}; joints: {known}")
+        q_all, v_all = np.cumsum([0, *self.topology.nqs]), np.cumsum([0, *self.joint_nvs])
+        q = _independent_slice(self.coupling and self.coupling.q_independent, q_all, bodies)
+        v = _independent_slice(self.coupling and self.coupling.v_independent, v_all, bodies)
+        return JointPlace(q, v, bodies[-1])
+
+    @property
+    def actuated(self) -> np.ndarray:
+        """Whether a motor drives each degree of freedom, (nv,) of bool.
+
+        A dof has no motor if its effort limit is 0, if it belongs to a `joints.FreeFlyer`, or if it
+        belongs to the `root_joint` of `load_urdf`. Raises ArgumentError where JAX traces the effort
+        limits.
+        """
+        if isinstance(self.effort_limit, Tracer):
+            raise ArgumentError("effort_limit is traced; ask for actuated dofs outside of jit")
+        driven = np.asarray(self.effort_limit) != 0
+        for group in joint_groups(self):
+            for body in group.bodies:
+                name = self.joint_names[body]
+                if not group.joint.actuated or name == ROOT_JOINT:
+                    driven[self.joint(name).v] = False
+        return driven
+
+    @property
+    def selection_matrix(self) -> np.ndarray:
+        """B (nv, n), n the number of actuated dofs: joint forces `tau = B u` of motor forces u."""
+        return np.eye(self.nv, dtype=self.dtype)[:, self.actuated]
+
+    def with_mass(self, body: str, mass: ArrayLike) -> Model:
+        """The same robot with another mass of one body, in kg.
+
+        The density is scaled: the centre of mass stays, the rotational inertia changes in
+        proportion. `body`: a name in `body_names`. Raises ArgumentError for an unknown body, or one
+        without mass.
+        """
+        i = self._body(body)
+        given = self.inertia[i, 0]
+        if not isinstance(given, Tracer) and given == 0:
+            raise ArgumentError(f"body {body!r} has no mass that could be scaled; use with_payload")
+        scaled = self.inertia[i] * (jnp.asarray(mass, self.dtype) / given)
+        return dataclasses.replace(self, inertia=self.inertia.at[i].set(scaled))
+
+    def with_payload(
+        self,
+        frame: str,
+        mass: ArrayLike,
+        center_of_mass: ArrayLike | Sequence[float] = (0.0, 0.0, 0.0),
+        inertia_com: ArrayLike | None = None,
+    ) -> Model:
+        """The same robot with a rigid payload attached to a frame.
+
+        `frame`: a name in `frame_names`; `mass` in kg; `center_of_mass` (3,) in m in the frame;
+        `inertia_com` (3, 3) in kg m^2 about the centre of mass, in the axes of the frame (default
+        zero: a point mass). Raises ArgumentError for an unknown frame, or one that is fixed to the
+        world.
+        """
+        if frame not in self.frame_names:
+            raise ArgumentError(f"no frame {frame!r} in {self!r}; frames: {list(self.frame_names)}")
+        index = self.frame_names.index(frame)
+        body = self.frame_bodies[index]
+        if body < 0:
+            raise ArgumentError(f"frame {frame!r} is fixed to the world; expected a moving one")
+        zero = jnp.zeros((3, 3), self.dtype)
+        I_com = zero if inertia_com is None else jnp.asarray(inertia_com, self.dtype)
+        com = jnp.asarray(center_of_mass, self.dtype)
+        payload = inertia_from_com(jnp.asarray(mass, self.dtype), com, I_com)
+        X_BF = jax.tree.map(lambda x: x[index], self.frame_pose)
+        inertia = self.inertia.at[body].add(transform_inertia(X_BF, payload))
+        return dataclasses.replace(self, inertia=inertia)
+
+    def _body(self, name: str) -> int:
+        if name not in self.body_names:
+            raise ArgumentError(f"no body {name!r} in {self!r}; bodies: {list(self.body_names)}")
+        return self.body_names.index(name)
+
     @property
     def _named(self) -> str:
         return f"Model({self.name!r}, nb={self.nb}, nq={self.nq}, nv={self.nv})"
@@ -189,6 +293,16 @@ class Model(eqx.Module):
 
 
 # ---------------------------------------------------------------------------- joints in the tree
+
+
+def _independent_slice(
+    independent: tuple[int, ...] | None, starts: np.ndarray, bodies: list[int]
+) -> slice:
+    """The slice of a vector over the independent entries that belongs to the joints of bodies."""
+    first, end = int(starts[bodies[0]]), int(starts[bodies[-1] + 1])
+    if independent is None:
+        return slice(first, end)
+    return slice(*(sum(i < bound for i in independent) for bound in (first, end)))
 
 
 # Cached outside the model: a value cached inside a pytree would change its structure.
