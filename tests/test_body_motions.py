@@ -86,3 +86,32 @@ def test_children_are_those_whose_parent_it_is():
     for body, children in enumerate(topology.children):
         assert list(children) == [i for i, p in enumerate(topology.parents) if p == body]
     assert sum(map(len, topology.children)) == sum(p >= 0 for p in topology.parents)
+
+
+@robots
+def test_each_joint_by_its_name(make):
+    """M and the placement make the pose in the parent; S, v and c the motion across the joint."""
+    model = make()
+    q, v, _, _ = zoo.state(model)
+    kinematics = rbd.forward_kinematics(model, q)
+
+    def moved(name):
+        def velocity(t):
+            q_moved = rbd.integrate(model, q, t * v)
+            return rbd.algorithms.joint_calc(model, q_moved, v, name).v
+
+        return jax.jvp(velocity, (0.0,), (1.0,))
+
+    for body, name in list(enumerate(model.joint_names))[::2]:
+        M, S, velocity, bias = rbd.algorithms.joint_calc(model, kinematics, v, name)
+        X_PJ, X_PB = (
+            jax.tree.map(lambda x: x[body], X) for X in (model.placement, kinematics.X_PB)
+        )
+        chex.assert_trees_all_close(spatial.compose(X_PJ, M), X_PB, atol=1e-13)
+        place = model.joint(name)
+        if place.v.stop > place.v.start:
+            close(velocity, v[place.v] @ S, 1e-12)
+        close(moved(name)[0], velocity, 1e-12)
+        close(moved(name)[1], bias, 1e-11)
+    with pytest.raises(rbd.ArgumentError, match="no joint 'elbow'"):
+        rbd.algorithms.joint_calc(model, q, v, "elbow")

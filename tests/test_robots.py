@@ -139,3 +139,32 @@ def test_sizes_are_as_the_files_say(name):
     else:
         crown = 0.11 + 0.1  # centre of the head over its joint, and its radius
         assert (at("head") - at("left_sole"))[2] + crown == pytest.approx(1.75)
+
+
+@pytest.mark.parametrize("name", jaxrbd.robot_names())
+def test_home_posture(name):
+    """Within the limits; who walks stands with all soles on the ground, none below it."""
+    model, q = jaxrbd.load_robot(name), jaxrbd.robots.home_posture(name)
+    assert np.all((q >= model.lower_position_limit) & (q <= model.upper_position_limit))
+    standing = {"quadruped": ("_foot", 4, 0.02), "humanoid": ("_sole", 2, 0.0)}
+    if name not in standing:
+        return
+    end, count, clearance = standing[name]
+    X = jaxrbd.frame_placements(model, q)
+    soles = [i for i, frame in enumerate(model.frame_names) if frame.endswith(end)]
+    assert len(soles) == count
+    np.testing.assert_allclose(X.p[np.array(soles), 2], clearance, atol=1e-12)
+    assert np.min(X.p[:, 2]) > clearance - 1e-12
+    if name == "humanoid":  # its soles are flat
+        np.testing.assert_allclose(X.R[np.array(soles), 2], [[0, 0, 1]] * count, atol=1e-12)
+    com = jaxrbd.center_of_mass(model, q)
+    assert np.min(X.p[np.array(soles), 0]) - 0.1 < com[0] < np.max(X.p[np.array(soles), 0]) + 0.1
+
+
+def test_neutral_pendulums_are_where_the_documentation_says():
+    hanging = {"pendulum": "rod", "double_pendulum": "lower_rod"}
+    for name in (*hanging, "cart_pole"):
+        model = jaxrbd.load_robot(name)
+        q = jaxrbd.robots.home_posture(name)
+        stiffness = jaxrbd.jacobian(model, lambda q, model=model: jaxrbd.gravity_force(model, q))(q)
+        assert np.all(np.diag(stiffness)[-1:] > 0) == (name in hanging)

@@ -27,6 +27,7 @@ from .frame_derivatives import (
 )
 from .kinematics import (
     BodyMotions,
+    JointCalc,
     Kinematics,
     body_motions,
     external_force,
@@ -36,6 +37,7 @@ from .kinematics import (
     frame_placement,
     frame_placements,
     frame_velocity,
+    joint_calc,
 )
 from .mass import center_of_mass, kinetic_energy, passive_force, potential_energy, total_mass
 from .operational_space import delassus_matrix, operational_space_inertia
@@ -66,6 +68,7 @@ __all__ = [
     "ForwardDynamicsSecondOrder",
     "FrameAccelerationDerivatives",
     "FrameVelocityDerivatives",
+    "JointCalc",
     "Kinematics",
     "RneaDerivatives",
     "RneaSecondOrder",
@@ -98,6 +101,7 @@ __all__ = [
     "frame_velocity",
     "frame_velocity_derivatives",
     "gravity_force",
+    "joint_calc",
     "joint_torque_regressor",
     "joint_wrenches",
     "kinetic_energy",

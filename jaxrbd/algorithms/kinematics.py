@@ -18,6 +18,7 @@ from ..model.joint_space import (
     joint_poses,
     relative_accelerations,
     relative_velocities,
+    subspaces_by_kind,
 )
 from ..spatial import (
     Pose,
@@ -123,6 +124,42 @@ def first_root_centred(model: Model, kinematics: Kinematics) -> Pose:
         return X
     roots = root_positions(model, kinematics)
     return Pose(X.R, X.p + (roots - roots[:1]))
+
+
+class JointCalc(NamedTuple):
+    """One joint: its transform M, motion subspace S, and velocity and bias acceleration across it.
+
+    `M`: pose of the joint's moving side in its fixed side, R (3, 3) and p (3,) in m; `S` (n, 6):
+    one row per velocity of the joint; `v` (6,), `c` (6,): spatial velocity `S^T v_J` of the child
+    relative to the parent, and its time derivative at zero joint acceleration. S, v and c are in
+    the frame of the child.
+    """
+
+    M: Pose
+    S: Float[Array, "n 6"]
+    v: Float[Array, "6"]
+    c: Float[Array, "6"]
+
+
+@arguments.compiled(static_argnames="joint")
+def joint_calc(model: Model, q: ArrayLike | Kinematics, v: ArrayLike, joint: str) -> JointCalc:
+    """Transform, motion subspace, velocity and bias acceleration of one joint.
+
+    `q` (nq,) or its `Kinematics`, `v` (nv,); `joint`: a name in `model.joint_names`. The bias
+    acceleration is zero except for a `joints.Custom` and for a joint that follows others. Raises
+    ArgumentError for an unknown joint. Source: SE(3) sheet, section 7 (`j.calc`).
+    """
+    X_PB = poses_in_parents(model, q)
+    q, v = configuration_of(model, q), arguments.velocity(model, v)
+    body = arguments.joint_body(model, joint)
+    X_PJ, X_PB = (jax.tree.map(lambda x: x[body], X) for X in (model.placement, X_PB))
+    group, S = next(pair for pair in subspaces_by_kind(model, q) if body in pair[0].bodies)
+    return JointCalc(
+        inverse_compose(X_PJ, X_PB),
+        S[group.bodies.tolist().index(body)],
+        relative_velocities(model, q, v)[body],
+        relative_accelerations(model, q, v, jnp.zeros_like(v))[body],
+    )
 
 
 class RootedPose(NamedTuple):

@@ -3,11 +3,12 @@
 `_generate.py` defines them and writes the URDF files of this folder.
 """
 
-from .bundled import load_robot, robot_names, robot_path
+from .bundled import home_posture, load_robot, robot_names, robot_path
 from .linkages import Linkage, linkage_names, load_linkage
 
 __all__ = [
     "Linkage",
+    "home_posture",
     "linkage_names",
     "load_linkage",
     "load_robot",

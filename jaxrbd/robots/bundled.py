@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float
+
+from ..algorithms.kinematics import frame_placements
+from ..configuration import neutral
 from ..errors import ArgumentError
 from ..io.urdf import load_urdf
 from ..model import Model
@@ -37,3 +43,34 @@ def load_robot(name: str) -> Model:
     the world. Raises `ArgumentError` for an unknown name.
     """
     return load_urdf(robot_path(name), root_joint=_ROOT_JOINT[name])
+
+
+# Joint angles in rad, by the end of the joint's name; all other joints are at 0.
+_HOME = {
+    "arm7": {"joint_2": 0.5, "joint_4": -1.5, "joint_6": 1.0},
+    "quadruped": {"_thigh_joint": 0.7, "_knee_joint": -1.4},
+    "humanoid": {"_hip_pitch": -0.3, "_knee": 0.6, "_ankle_pitch": -0.3, "_elbow": -0.5},
+}
+# The end of the names of the frames that touch the ground, and their distance from it in m.
+_SOLES = {"quadruped": ("_foot", 0.02), "humanoid": ("_sole", 0.0)}
+
+
+def home_posture(name: str) -> Float[Array, " nq"]:
+    """The posture (nq,) from which a bundled robot starts to work, within its joint limits.
+
+    The quadruped and the humanoid stand on the plane z = 0 with bent knees; `q[2]` is their
+    standing height in m. The arm bends its elbow. The posture of the other robots is their neutral
+    configuration: the pendulum and the double pendulum hang, the pole of the cart-pole points up.
+    Raises `ArgumentError` for an unknown name.
+    """
+    model = load_robot(name)
+    q = neutral(model)
+    for end, angle in _HOME.get(name, {}).items():
+        for joint in model.joint_names:
+            if joint.endswith(end):
+                q = q.at[model.joint(joint).q].set(angle)
+    if name not in _SOLES:
+        return q
+    end, clearance = _SOLES[name]
+    soles = [i for i, frame in enumerate(model.frame_names) if frame.endswith(end)]
+    return q.at[2].set(clearance - jnp.min(frame_placements(model, q).p[jnp.array(soles), 2]))
