@@ -377,7 +377,7 @@ def test_a_model_is_cast_to_floats_only(dtype):
             "shape \\(2,\\), expected \\(4,\\)",
         ),
         (lambda m: rbd.model.append_model(m, m, "nope"), "no frame 'nope'"),
-        (lambda m: rbd.model.append_model(m, m, "l1"), "taken"),
+        (lambda m: rbd.model.append_model(m, m, "l1"), "used twice"),
     ],
 )
 def test_bad_edits(edit, message):
