@@ -1,4 +1,4 @@
-"""Every public name exists, is documented, and stands in the README, whose example runs."""
+"""Every public name exists, is documented, and is in the reference; the example of README runs."""
 
 import inspect
 import pathlib
@@ -12,7 +12,10 @@ import pytest
 
 import jaxrbd
 
-README = (pathlib.Path(__file__).parents[1] / "README.md").read_text()
+ROOT = pathlib.Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+DERIVATIVES = (ROOT / "docs" / "derivatives.md").read_text()
+REFERENCE = (ROOT / "docs" / "reference" / "index.md").read_text()
 
 # What other people's code may rely on; a name leaves this list only with a note in the changelog.
 PROMISED = """
@@ -46,8 +49,8 @@ def test_public_functions_say_what_they_take(name):
 
 
 @pytest.mark.parametrize("name", jaxrbd.__all__)
-def test_readme_has_every_public_name(name):
-    assert f"`{name}`" in README
+def test_reference_has_every_public_name(name):
+    assert f"`{name}`" in REFERENCE
 
 
 def test_nothing_is_public_by_accident():
@@ -64,6 +67,16 @@ def test_annotations_are_advertised():
     assert pathlib.Path(jaxrbd.__file__).with_name("py.typed").exists()
 
 
+def test_readme_is_short_and_begins_with_the_two_commands():
+    assert len(README.splitlines()) <= 120
+    commands = re.findall(r"```sh\n(.*?)\n```", README, re.DOTALL)
+    venv = "python3 -m venv .venv && .venv/bin/pip install -q"
+    assert commands == [
+        f'{venv} ".[cli]" && .venv/bin/jaxrbd rollout',
+        f'{venv} -e ".[test]" && .venv/bin/python -m pytest -n auto',
+    ]
+
+
 def test_readme_example_runs():
     (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     names = {}
@@ -74,9 +87,9 @@ def test_readme_example_runs():
     assert any(np.any(x != 0) for x in jax.tree.leaves(names["by_placement"]))
 
 
-def test_readme_recipe_for_a_derivative_in_the_tangent_space():
+def test_recipe_for_a_derivative_in_the_tangent_space():
     recipe = "jax.grad(lambda dq: f(jaxrbd.integrate(model, q, dq)))(jnp.zeros(model.nv))"
-    assert recipe in README
+    assert recipe in DERIVATIVES
     model = jaxrbd.load_robot("arm7")
     q = jaxrbd.random_configuration(model, jax.random.key(0))
 
