@@ -1,5 +1,7 @@
 """Every public name exists, is documented, and is in the reference; the example of README runs."""
 
+import importlib
+import importlib.util
 import inspect
 import pathlib
 import re
@@ -16,6 +18,12 @@ ROOT = pathlib.Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 DERIVATIVES = (ROOT / "docs" / "derivatives.md").read_text()
 REFERENCE = (ROOT / "docs" / "reference" / "index.md").read_text()
+
+MODULES = [
+    *(f"jaxrbd.{n}" for n in jaxrbd.__all__ if isinstance(getattr(jaxrbd, n), types.ModuleType)),
+    "jaxrbd.conformance",
+    "jaxrbd.integrators.diffrax_adapter",
+]
 
 # What other people's code may rely on; a name leaves this list only with a note in the changelog.
 PROMISED = """
@@ -51,6 +59,48 @@ def test_public_functions_say_what_they_take(name):
 @pytest.mark.parametrize("name", jaxrbd.__all__)
 def test_reference_has_every_public_name(name):
     assert f"`{name}`" in REFERENCE
+
+
+def public_names(module):
+    """Its `__all__`; without one, the functions and classes that it defines."""
+    return getattr(module, "__all__", None) or [
+        name
+        for name, thing in vars(module).items()
+        if not name.startswith("_") and getattr(thing, "__module__", None) == module.__name__
+    ]
+
+
+def site_pages():
+    """The module of docs/ that makes the pages of the site."""
+    spec = importlib.util.spec_from_file_location("site_pages", ROOT / "docs" / "site_pages.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def documented():
+    """The names and the objects that the directives of docs/reference/ document."""
+    return [
+        (name, getattr(importlib.import_module(module), name))
+        for module, names in site_pages().directives()
+        for name in names
+    ]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_site_documents_every_public_name_of(name, documented):
+    module = importlib.import_module(name)
+    for public in public_names(module):
+        thing = getattr(module, public)
+        assert any(n == public and x is thing for n, x in documented), f"{name}.{public}"
+
+
+def test_every_name_of_the_index_of_the_reference_is_documented():
+    paths, modules = site_pages().documented_names(), {n.partition(".")[2] for n in MODULES}
+    names = set(re.findall(r"`([\w.]+)`", REFERENCE)) - modules - {"jaxrbd", "import jaxrbd"}
+    names -= {"jax.vmap", "jax.jit", "jaxrbd.rnea", "jaxrbd.algorithms.rnea"}
+    assert not names - set(paths) - {f"jaxrbd.{path}" for path in paths}
 
 
 def test_nothing_is_public_by_accident():
