@@ -5,6 +5,7 @@ work there too. This hook adds the documents outside `docs/` to the site and ada
 notebook becomes a page with its stored outputs; nothing is executed.
 """
 
+import ast
 import base64
 import json
 import pathlib
@@ -78,7 +79,19 @@ def directives():
     """The modules and the names in them that the pages of the reference document, in order."""
     for page in sorted((ROOT / "docs" / "reference").glob("*.md")):
         for module, options in DIRECTIVE.findall(page.read_text(encoding="utf-8") + "\n"):
-            yield module, MEMBER.findall(options)
+            yield module, MEMBER.findall(options) or public_names(module)
+
+
+def public_names(module):
+    """`__all__` of a module, else its public functions and classes; nothing is imported."""
+    path = ROOT.joinpath(*module.split("."))
+    path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    for node in body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return ast.literal_eval(node.value)
+    definitions = [node for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    return [node.name for node in definitions if not node.name.startswith("_")]
 
 
 def documented_names():

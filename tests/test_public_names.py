@@ -61,15 +61,6 @@ def test_reference_has_every_public_name(name):
     assert f"`{name}`" in REFERENCE
 
 
-def public_names(module):
-    """Its `__all__`; without one, the functions and classes that it defines."""
-    return getattr(module, "__all__", None) or [
-        name
-        for name, thing in vars(module).items()
-        if not name.startswith("_") and getattr(thing, "__module__", None) == module.__name__
-    ]
-
-
 def site_pages():
     """The module of docs/ that makes the pages of the site."""
     spec = importlib.util.spec_from_file_location("site_pages", ROOT / "docs" / "site_pages.py")
@@ -91,7 +82,7 @@ def documented():
 @pytest.mark.parametrize("name", MODULES)
 def test_the_site_documents_every_public_name_of(name, documented):
     module = importlib.import_module(name)
-    for public in public_names(module):
+    for public in site_pages().public_names(name):
         thing = getattr(module, public)
         assert any(n == public and x is thing for n, x in documented), f"{name}.{public}"
 
