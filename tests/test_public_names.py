@@ -1,5 +1,7 @@
-"""Every public name exists, is documented, and stands in the README, whose example runs."""
+"""Every public name exists, is documented, and is in the reference; the example of README runs."""
 
+import importlib
+import importlib.util
 import inspect
 import pathlib
 import re
@@ -12,7 +14,16 @@ import pytest
 
 import jaxrbd
 
-README = (pathlib.Path(__file__).parents[1] / "README.md").read_text()
+ROOT = pathlib.Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+DERIVATIVES = (ROOT / "docs" / "derivatives.md").read_text()
+REFERENCE = (ROOT / "docs" / "reference" / "index.md").read_text()
+
+MODULES = [
+    *(f"jaxrbd.{n}" for n in jaxrbd.__all__ if isinstance(getattr(jaxrbd, n), types.ModuleType)),
+    "jaxrbd.conformance",
+    "jaxrbd.integrators.diffrax_adapter",
+]
 
 # What other people's code may rely on; a name leaves this list only with a note in the changelog.
 PROMISED = """
@@ -46,8 +57,41 @@ def test_public_functions_say_what_they_take(name):
 
 
 @pytest.mark.parametrize("name", jaxrbd.__all__)
-def test_readme_has_every_public_name(name):
-    assert f"`{name}`" in README
+def test_reference_has_every_public_name(name):
+    assert f"`{name}`" in REFERENCE
+
+
+def site_pages():
+    """The module of docs/ that makes the pages of the site."""
+    spec = importlib.util.spec_from_file_location("site_pages", ROOT / "docs" / "site_pages.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def documented():
+    """The names and the objects that the directives of docs/reference/ document."""
+    return [
+        (name, getattr(importlib.import_module(module), name))
+        for module, names in site_pages().directives()
+        for name in names
+    ]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_site_documents_every_public_name_of(name, documented):
+    module = importlib.import_module(name)
+    for public in site_pages().public_names(name):
+        thing = getattr(module, public)
+        assert any(n == public and x is thing for n, x in documented), f"{name}.{public}"
+
+
+def test_every_name_of_the_index_of_the_reference_is_documented():
+    paths, modules = site_pages().documented_names(), {n.partition(".")[2] for n in MODULES}
+    names = set(re.findall(r"`([\w.]+)`", REFERENCE)) - modules - {"jaxrbd", "import jaxrbd"}
+    names -= {"jax.vmap", "jax.jit", "jaxrbd.rnea", "jaxrbd.algorithms.rnea"}
+    assert not names - set(paths) - {f"jaxrbd.{path}" for path in paths}
 
 
 def test_nothing_is_public_by_accident():
@@ -64,6 +108,16 @@ def test_annotations_are_advertised():
     assert pathlib.Path(jaxrbd.__file__).with_name("py.typed").exists()
 
 
+def test_readme_is_short_and_begins_with_the_two_commands():
+    assert len(README.splitlines()) <= 120
+    commands = re.findall(r"```sh\n(.*?)\n```", README, re.DOTALL)
+    venv = "python3 -m venv .venv && .venv/bin/pip install -q"
+    assert commands == [
+        f'{venv} ".[cli]" && .venv/bin/jaxrbd rollout',
+        f'{venv} -e ".[test]" && .venv/bin/python -m pytest -n auto',
+    ]
+
+
 def test_readme_example_runs():
     (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     names = {}
@@ -74,9 +128,9 @@ def test_readme_example_runs():
     assert any(np.any(x != 0) for x in jax.tree.leaves(names["by_placement"]))
 
 
-def test_readme_recipe_for_a_derivative_in_the_tangent_space():
+def test_recipe_for_a_derivative_in_the_tangent_space():
     recipe = "jax.grad(lambda dq: f(jaxrbd.integrate(model, q, dq)))(jnp.zeros(model.nv))"
-    assert recipe in README
+    assert recipe in DERIVATIVES
     model = jaxrbd.load_robot("arm7")
     q = jaxrbd.random_configuration(model, jax.random.key(0))
 

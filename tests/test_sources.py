@@ -1,10 +1,13 @@
-"""docs/sources.md: no row is empty, and every function and every test that it names exists."""
+"""docs/sources.md: its functions and tests exist, and the tests of a row use its functions."""
 
 import ast
 import functools
 import importlib
+import json
 import pathlib
 import re
+
+import jaxrbd
 
 TESTS = pathlib.Path(__file__).parent
 DOCUMENT = (TESTS.parent / "docs" / "sources.md").read_text(encoding="utf-8")
@@ -33,9 +36,22 @@ def functions_of(file):
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
+@functools.cache
+def words_of(file):
+    """The words in the source of a test module; for test_notebooks.py, of the notebooks."""
+    paths = [TESTS / file]
+    text = paths[0].read_text(encoding="utf-8")
+    if file == "test_notebooks.py":
+        paths = sorted((TESTS.parent / "notebooks").glob("*.ipynb"))
+        notebooks = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+        cells = [cell for notebook in notebooks for cell in notebook["cells"]]
+        text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    return set(re.findall(r"\w+", text))
+
+
 def find(name):
     """The thing that a dotted name means, relative to the package; AttributeError if nothing."""
-    thing = importlib.import_module("jaxrbd")
+    thing = jaxrbd
     for part in name.split("."):
         if not hasattr(thing, part) and hasattr(thing, "__path__"):
             importlib.import_module(f"{thing.__name__}.{part}")
@@ -68,3 +84,19 @@ def test_every_test_exists():
         for name in names(tests):
             file, _, function = name.partition("::")
             assert function in functions_of(file), f"{item}: no test {name}"
+
+
+def test_the_tests_of_a_row_use_its_functions():
+    for item, _, functions, tests in ROWS:
+        words = set().union(*(words_of(name.partition("::")[0]) for name in names(tests)))
+        unused = [name for name in names(functions) if name.split(".")[-1] not in words]
+        assert not unused, f"{item}: no test uses {unused}"
+
+
+def test_functions_are_public():
+    # The passes over the tree and its structure have no public function.
+    internal = {"tree.accumulate", "tree.compose_poses", "tree.propagate", "topology.Topology"}
+    for _, _, functions, _ in ROWS:
+        for name in set(names(functions)) - internal:
+            assert name.split(".")[0] in jaxrbd.__all__, name
+            assert "joint_space" not in name

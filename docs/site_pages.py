@@ -1,0 +1,135 @@
+"""A hook of MkDocs: pages of the site from files outside `docs/`, and links between all of them.
+
+The documents of the repository link to each other by their paths in the repository, so these links
+work there too. This hook adds the documents outside `docs/` to the site and adapts the links. A
+notebook becomes a page with its stored outputs; nothing is executed.
+"""
+
+import ast
+import base64
+import json
+import pathlib
+import posixpath
+import re
+
+ROOT = pathlib.Path(__file__).parents[1]
+
+# files of the repository and their places in the site
+PLACES = {
+    "README.md": "index.md",
+    "ARCHITECTURE.md": "architecture.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "LICENSE": "LICENSE.txt",
+    "benchmarks/README.md": "benchmarks/index.md",
+    "benchmarks/NOTES.md": "benchmarks/notes.md",
+    "benchmarks/results.png": "benchmarks/results.png",
+    "benchmarks/conformance/README.md": "benchmarks/conformance/index.md",
+    "benchmarks/conformance/RESULTS.md": "benchmarks/conformance/results.md",
+    "tests/mutants/README.md": "mutants.md",
+}
+NOTEBOOKS = {
+    path.relative_to(ROOT).as_posix(): f"notebooks/{path.stem}.md"
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb"))
+}
+SOURCES = {place: source for source, place in (PLACES | NOTEBOOKS).items()}
+
+LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
+DIRECTIVE = re.compile(r"^::: (\S+)\n((?: +.*\n)*)", re.MULTILINE)
+MEMBER = re.compile(r"^ +- (\w+)$", re.MULTILINE)
+
+
+def on_files(files, config):
+    """Add the files of PLACES and the notebooks."""
+    from mkdocs.structure.files import File  # the tests use the rest of this module without MkDocs
+
+    for source, place in PLACES.items():
+        content = (ROOT / source).read_bytes()
+        files.append(File.generated(config, place, content=content))
+    for source, place in NOTEBOOKS.items():
+        for added, content in notebook_files(ROOT / source, place).items():
+            files.append(File.generated(config, added, content=content))
+    return files
+
+
+def on_page_markdown(markdown, page, config, files):
+    """Adapt the links, and link the names in the index of the reference."""
+    place = page.file.src_uri
+    source = SOURCES.get(place, f"docs/{place}")
+    if place == "reference/index.md":
+        paths = documented_names()
+        markdown = re.sub(
+            r"`([\w.]+)`",
+            lambda name: f"[{name[0]}][{paths[name[1]]}]" if name[1] in paths else name[0],
+            markdown,
+        )
+    return LINK.sub(lambda link: f"]({site_link(link[1], source, place)}{link[2] or ''})", markdown)
+
+
+def site_link(target, source, place):
+    """A link from the page at `place` that was written as `target` in the file `source`."""
+    if ":" in target:
+        return target
+    path = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
+    found = (PLACES | NOTEBOOKS).get(path, path.removeprefix("docs/"))
+    return posixpath.relpath(found, posixpath.dirname(place) or ".")
+
+
+def directives():
+    """The modules and the names in them that the pages of the reference document, in order."""
+    for page in sorted((ROOT / "docs" / "reference").glob("*.md")):
+        for module, options in DIRECTIVE.findall(page.read_text(encoding="utf-8") + "\n"):
+            yield module, MEMBER.findall(options) or public_names(module)
+
+
+def public_names(module):
+    """`__all__` of a module, else its public functions and classes; nothing is imported."""
+    path = ROOT.joinpath(*module.split("."))
+    path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    for node in body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return ast.literal_eval(node.value)
+    definitions = [node for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    return [node.name for node in definitions if not node.name.startswith("_")]
+
+
+def documented_names():
+    """The full path of each documented name, by the name relative to `jaxrbd` or to its module."""
+    paths = {}
+    for module, names in directives():
+        parts = module.split(".")[1:]
+        for name in names:
+            for n in range(len(parts) + 1):
+                paths.setdefault(".".join([*parts[:n], name]), f"{module}.{name}")
+    return paths
+
+
+def notebook_files(path, place):
+    """The page of a notebook and its pictures: content by place in the site."""
+    files, blocks = {}, []
+    for number, cell in enumerate(json.loads(path.read_text(encoding="utf-8"))["cells"]):
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            blocks.append(source)
+            continue
+        blocks.append(fenced(source, "python"))
+        printed = ""
+        for output in cell["outputs"]:
+            data = output.get("data", {})
+            if "image/png" in data:
+                picture = f"{place.removesuffix('.md')}_{number}.png"
+                files[picture] = base64.b64decode("".join(data["image/png"]))
+                blocks.append(f"![The plot of the code above]({posixpath.basename(picture)})")
+            else:
+                text = output.get("text") or data.get("text/plain") or output.get("traceback", ())
+                printed += "".join(text)
+        if printed:
+            blocks.append(fenced(printed, "text"))
+    files[place] = "\n\n".join(blocks) + "\n"
+    return files
+
+
+def fenced(text, language):
+    """A block of code."""
+    return f"```{language}\n{text.rstrip()}\n```"
