@@ -1,8 +1,8 @@
-"""Each algorithm called by itself, against others and against differences of values.
+"""Each algorithm in a separate call, against other algorithms and differences of values.
 
-A derivative is compared along one direction in q, in v and in the last argument, with differences
-of the values of the function that it is of. Each function is a program of its own, small and kept
-by the compilation cache, so that this file tells in seconds which function is at fault.
+A derivative is compared along one direction in q, one in v and one in the last argument, with
+differences of the function's values. Each function is a separate small program in the compilation
+cache, so that this file finds a faulty function in seconds.
 """
 
 import functools
@@ -40,7 +40,7 @@ def robot(request):
 
 
 def along(function, robot, which):
-    """The derivative of `function(q, v, u)` in one argument along its direction, by differences."""
+    """The derivative of `function(q, v, u)` along the direction of one argument, by differences."""
     model, (q, v, u, _), directions = robot
     d = directions[which]
     moved = (
@@ -52,7 +52,7 @@ def along(function, robot, which):
 
 
 def rounding_of_inverse(M):
-    """A tolerance, of robots whose M is far from singular: else it would say nothing."""
+    """A tolerance for results of solving with M. M must be far from singular."""
     condition = np.linalg.cond(M)
     assert condition < 1e4
     return 1e-14 * condition
@@ -91,7 +91,7 @@ def test_inertia(robot):
 
 @every_robot
 def test_power(robot):
-    """The power of tau is the rate of the energy, and what is lost to damping and friction."""
+    """The power of tau is the rate of the energy plus the power lost to damping and friction."""
     model, (q, v, a, _), _ = robot
 
     def energy(t):
@@ -146,7 +146,7 @@ def test_forward_dynamics_derivatives(robot):
 @pytest.mark.parametrize("inverse", [True, False], ids=["rnea", "forward_dynamics"])
 @pytest.mark.parametrize("robot", ["connected", "coupled"], indirect=True)
 def test_second_order(robot, inverse):
-    """Against differences of the first derivatives, which have their own test above."""
+    """Compared with differences of the first derivatives, which are tested above."""
     model, (q, v, u, f), _ = robot
     weights = jnp.cos(jnp.arange(1.0, model.nv + 1))
     first = rbd.rnea_derivatives if inverse else rbd.forward_dynamics_derivatives
@@ -219,7 +219,7 @@ def test_motion_of_a_frame(robot, reference):
 
 @a_tree_and_followers
 def test_position_of_a_frame(robot):
-    """The classical acceleration is the second derivative of the position, the world at rest."""
+    """The classical acceleration is the second time derivative of the position in the world."""
     model, (q, v, a, _), _ = robot
 
     def velocity(t):

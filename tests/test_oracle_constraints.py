@@ -13,7 +13,7 @@ from support.pinocchio_models import configuration, frame_id, load_oracle, pin
 TOLERANCE = 1e-8
 HYQ = "hyq_description/robots/hyq_no_sensors.urdf"
 TALOS = "talos_data/robots/talos_reduced.urdf"
-# Robot, frames that stand on the ground, and pairs of frames that are joined, all with their rows.
+# Robot; frames on the ground and joined pairs of frames, with the numbers of their rows.
 CASES = {
     "four feet": (HYQ, {"lf_foot": 3, "lh_foot": 3, "rf_foot": 3, "rh_foot": 3}, {}),
     "ball between legs": (HYQ, {"rh_foot": 3}, {("lf_foot", "rf_foot"): 3}),
@@ -28,14 +28,14 @@ CASES = {
 
 @jax.jit
 def ours(model, q, v, tau, constraints):
-    """Dynamics at a velocity that the constraints allow, and an impact at any."""
+    """Dynamics at a velocity that the constraints allow, and an impact at the given velocity."""
     impact = con.impact(model, q, v, constraints, 0.3)
     allowed = con.impact(model, q, v, constraints).velocity
     return allowed, con.constrained_dynamics(model, q, allowed, tau, constraints), impact
 
 
 def closed_as_it_is(model, q, a, b, rows):
-    """The constraint of so many rows that the present configuration satisfies."""
+    """A constraint with the given number of rows that the present configuration satisfies."""
     X_WA, X_WB = (rbd.frame_placement(model, q, x) for x in (a, b))
     X_AB = spatial.inverse_compose(X_WA, X_WB)
     return con.point(a, b, X_AB.p) if rows == 3 else con.weld(a, b, X_AB)
@@ -78,7 +78,7 @@ def test_constrained_dynamics(case):
     check(impact.velocity, pin.impulseDynamics(oracle, data, state.v, J, 0.3, 0.0), "velocity")
     theirs = pin.impulseDynamics(oracle, data, at, state.v, models, datas, 0.3, exact)
     if loops:
-        # Given the loops themselves, it does not do what it says: J v+ = -e J v, with its own J.
+        # Pinocchio's impulse with loops does not satisfy J v+ = -e J v for its own J.
         left = np.abs(J @ theirs + 0.3 * J @ state.v)
         assert np.max(left) > 0.1, "Pinocchio has mended this: use it as an oracle"
     else:
@@ -97,10 +97,10 @@ def rigid(oracle, rows, first, at=None, second=None):
 
 
 def compare_forces(model, q, constraints, multipliers, datas, what):
-    """What the constraint does to its first body, in that end's own axes, as Pinocchio states it.
+    """The constraint's wrench on its first body, in that end's axes, equals Pinocchio's.
 
-    The rows of a weld here are rates of the error, and those of Pinocchio velocities, so forces are
-    compared as wrenches.
+    The rows of a weld are rates of the error here and velocities in Pinocchio, so wrenches are
+    compared in place of constraint forces.
     """
     for i, (constraint, multiplier, data) in enumerate(zip(constraints, multipliers, datas)):
         on_bodies = con.constraint_wrenches(model, q, [constraint], [multiplier])

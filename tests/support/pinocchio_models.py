@@ -29,7 +29,7 @@ def load_oracle(name, root_joint, mimic=False):
 
 
 def configuration(joints, q):
-    """Pinocchio's configuration: (cos, sin) in place of an angle that is never limited."""
+    """Pinocchio's configuration: (cos, sin) in place of the angle of a continuous joint."""
     parts, start = [np.zeros(0)], 0
     for joint in joints:
         turns = (joint.nq, joint.nv) in {(2, 1), (4, 3)} and "Spherical" not in joint.shortname()
