@@ -161,14 +161,14 @@ def test_locking_joints_is_holding_them():
     model = zoo.connected()
     q, _, _, _ = zoo.state(model)
     held = ["j1", "j4", "j9.1"]
-    at = {}
+    positions = {}
     keep_q, keep_v = np.ones(model.nq, bool), np.ones(model.nv, bool)
     for name in held:
         i = model.joint_names.index(name)
         q_of = model.topology.q_start[i] + np.arange(model.topology.nqs[i])
         v_of = model.topology.v_start[i] + np.arange(model.topology.nvs[i])
-        at[name], keep_q[q_of], keep_v[v_of] = q[q_of], False, False
-    locked = rbd.model.lock_joints(model, at)
+        positions[name], keep_q[q_of], keep_v[v_of] = q[q_of], False, False
+    locked = rbd.model.lock_joints(model, positions)
     assert locked.joint_names == tuple(n for n in model.joint_names if n not in held)
     assert set(locked.frame_names) == set(model.frame_names)
     close(rbd.crba(locked, q[keep_q]), rbd.crba(model, q)[np.ix_(keep_v, keep_v)])

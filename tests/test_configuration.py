@@ -32,14 +32,14 @@ def drawn():
 def numbers(model, names, q):
     """The coordinates with a uniform distribution, scaled to -1 .. 1; (COUNT, n)."""
     found = []
-    for i, own in enumerate(q):
-        n = {"spherical": 0, "free_flyer": 3}.get(names[i % len(names)], own.shape[1])
+    for i, coordinates in enumerate(q):
+        n = {"spherical": 0, "free_flyer": 3}.get(names[i % len(names)], coordinates.shape[1])
         rows = model.topology.q_start[i] + np.arange(n)
         lower, upper = (
             np.asarray(limit)[rows]
             for limit in (model.lower_position_limit, model.upper_position_limit)
         )
-        found.append((2 * own[:, :n] - lower - upper) / (upper - lower))
+        found.append((2 * coordinates[:, :n] - lower - upper) / (upper - lower))
     return np.concatenate(found, axis=1)
 
 

@@ -203,20 +203,20 @@ def test_derivatives_in_everything_are_the_true_ones(model, one_more):
     q, v, tau, _ = zoo.state(model)
     operands = (model, q, v, tau, (LINE, one_more))
     direction = jax.tree.map(lambda x: jnp.asarray(0.1 * rng.normal(size=np.shape(x))), operands)
-    alike, poses = direction[4][0], lambda c: (c.X_a, c.X_b)
+    shared, poses = direction[4][0], lambda c: (c.X_a, c.X_b)
     still = jax.tree.map(jnp.zeros_like, operands[4])
-    direction = (*direction[:4], tuple(eqx.tree_at(poses, c, poses(alike)) for c in still))
+    direction = (*direction[:4], tuple(eqx.tree_at(poses, c, poses(shared)) for c in still))
     # Limits are infinite.
     still = {name: jnp.zeros_like(getattr(model, name)) for name in LIMITS}
     direction = (dataclasses.replace(direction[0], **still), *direction[1:])
     operands = jax.tree.map(jnp.asarray, operands)
     reverse, forward = both_modes(operands, direction)
 
-    def along(t):
+    def moved_value(t):
         return value(*jax.tree.map(lambda x, dx: x + t * dx, operands, direction))
 
     close(reverse, forward, 1e-9, "reverse and forward")
-    close(forward, slope(along), 1e-6, "the true derivative")
+    close(forward, slope(moved_value), 1e-6, "the true derivative")
 
 
 def test_second_derivatives_with_redundant_rows():
@@ -225,8 +225,8 @@ def test_second_derivatives_with_redundant_rows():
 
     @jax.jit
     def gradient(t):
-        along = (model, q + t * tau, v, tau, constraints)
-        return jax.grad(number, argnums=2)(*along)
+        operands = (model, q + t * tau, v, tau, constraints)
+        return jax.grad(number, argnums=2)(*operands)
 
     second = jax.jit(jax.jacfwd(gradient))(jnp.zeros(()))
     close(second, slope(gradient), 1e-6)
@@ -259,20 +259,20 @@ def test_three_ways_to_follow():
     @jax.jit
     def accelerations(y, y_dot, tau):
         # The ball joint is fixed in these coordinates: gamma returns its present configuration.
-        own = con.explicit_dynamics(free, gamma, y[:1], y_dot[:1], spread(tau))
+        explicit = con.explicit_dynamics(free, gamma, y[:1], y_dot[:1], spread(tau))
         held = con.Equation(lambda model, q: rbd.difference(model, gamma(q[:1]), q)[1:])
-        implicit = con.constrained_dynamics(free, own.q, own.v, spread(tau), [held])
+        implicit = con.constrained_dynamics(free, explicit.q, explicit.v, spread(tau), [held])
         follows = con.Equation(lambda model, q: q[1:2] - lead(q[:1])[None])
-        v = jnp.concatenate([own.v[:2], y_dot[1:]])
-        whole = con.constrained_dynamics(free, own.q, v, spread(tau), [follows])
-        return own, implicit, whole, rbd.forward_dynamics(coupled, y, y_dot, tau)
+        v = jnp.concatenate([explicit.v[:2], y_dot[1:]])
+        whole = con.constrained_dynamics(free, explicit.q, v, spread(tau), [follows])
+        return explicit, implicit, whole, rbd.forward_dynamics(coupled, y, y_dot, tau)
 
     def spread(tau):
         return jnp.concatenate([tau[:1], jnp.zeros(1), tau[1:]])
 
-    own, implicit, whole, of_model = accelerations(y, y_dot, tau)
-    close(implicit.acceleration, own.a, 1e-11, "explicit and implicit")
-    close(own.M @ own.y_accel + own.C, own.G.T @ spread(tau), 1e-11, "(3.21)")
+    explicit, implicit, whole, of_model = accelerations(y, y_dot, tau)
+    close(implicit.acceleration, explicit.a, 1e-11, "explicit and implicit")
+    close(explicit.M @ explicit.y_accel + explicit.C, explicit.G.T @ spread(tau), 1e-11, "(3.21)")
     independent = whole.acceleration[np.array([0, 2, 3, 4])]
     close(independent, of_model, 1e-11, "implicit and the model's own")
 

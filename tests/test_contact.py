@@ -85,7 +85,7 @@ ON_PLANE = Scene(("ball",), material=Material(1e4, 0.5, 0.6, 0.05))
 @jax.jit
 def evaluate(model, scene, q, v, tau, f_ext):
     """All quantities in the laws of forces and impulses, in one program."""
-    at = contact.contact_points(model, scene, q, v)
+    points = contact.contact_points(model, scene, q, v)
     force = contact.contact_force(model, scene, q, v)
     step = contact.contact_step(model, scene, q, v, tau, DT, f_ext)
 
@@ -94,18 +94,18 @@ def evaluate(model, scene, q, v, tau, f_ext):
         """The same forces by `external_force`, one frame after another."""
         total = jnp.zeros((model.nb, 6))
         for i, frame in enumerate(scene.frames):
-            lever = at.position[i] - rbd.frame_placement(model, q, frame).p
+            lever = points.position[i] - rbd.frame_placement(model, q, frame).p
             wrench = jnp.concatenate([forces[i], jnp.cross(lever, forces[i])])
             total = total + rbd.external_force(model, q, frame, wrench)
         return total
 
-    world = force.normal_force[:, None] * at.normal + force.friction_force
+    world = force.normal_force[:, None] * points.normal + force.friction_force
     forces, impulses = on_bodies(jnp.stack([world, step.impulse]))
     wrenches = jnp.stack([f_ext, f_ext + impulses / DT])
     a = jax.vmap(rbd.forward_dynamics, (None, None, None, None, 0))(model, q, v, tau, wrenches)
     free, again = v + DT * a
     return {
-        "at": at,
+        "points": points,
         "force": force,
         "step": step,
         "f_ext": forces,
@@ -139,28 +139,30 @@ def powers(model, scene, q, v, tau):
 def motion(model, scene, q, v):
     """The points, the rates of distances and centers along the motion, velocities at the points."""
 
-    def there(t):
-        at = contact.contact_points(model, scene, rbd.integrate(model, q, t * v), v)
-        return at.distance, at.position + scene.radii[:, None] * at.normal
+    def centers(t):
+        points = contact.contact_points(model, scene, rbd.integrate(model, q, t * v), v)
+        return points.distance, points.position + scene.radii[:, None] * points.normal
 
-    at = contact.contact_points(model, scene, q, v)
-    of_points, of_centres = [], []
+    points = contact.contact_points(model, scene, q, v)
+    point_velocities, center_velocities = [], []
     for i, frame in enumerate(scene.frames):
         V = rbd.frame_velocity(model, q, v, frame)
-        lever = at.position[i] - rbd.frame_placement(model, q, frame).p
-        of_points.append(V[:3] + jnp.cross(V[3:], lever))
-        of_centres.append(V[:3] + jnp.cross(V[3:], lever + scene.radii[i] * at.normal[i]))
-    rates = jax.jvp(there, (0.0,), (1.0,))[1]
-    return at, rates, jnp.stack(of_points), jnp.stack(of_centres)
+        lever = points.position[i] - rbd.frame_placement(model, q, frame).p
+        point_velocities.append(V[:3] + jnp.cross(V[3:], lever))
+        center_velocities.append(
+            V[:3] + jnp.cross(V[3:], lever + scene.radii[i] * points.normal[i])
+        )
+    rates = jax.jvp(centers, (0.0,), (1.0,))[1]
+    return points, rates, jnp.stack(point_velocities), jnp.stack(center_velocities)
 
 
 @pytest.mark.parametrize("ground", [FLAT, Height(BUMPS)], ids=["plane", "height"])
 def test_distances_change_as_the_points_move(model, ground):
     q, v, *_, scene = scenes(model, ground)
-    at, (rate, centre_rate), velocity, centre_velocity = motion(model, scene, q, v)
-    close(jnp.sum(at.gradient * at.velocity, axis=-1), rate, 1e-12, "rate of the distance")
-    close(at.velocity, velocity, 1e-12, "velocity")
-    close(centre_rate, centre_velocity, 1e-12, "velocity of the centre")
+    points, (rate, center_rate), velocity, center_velocity = motion(model, scene, q, v)
+    close(jnp.sum(points.gradient * points.velocity, axis=-1), rate, 1e-12, "rate of the distance")
+    close(points.velocity, velocity, 1e-12, "velocity")
+    close(center_rate, center_velocity, 1e-12, "velocity of the centre")
 
 
 CASES = [("small", Height(BUMPS)), ("following", FLAT)]
@@ -172,11 +174,14 @@ def test_the_laws_of_both_models(robot, ground):
     for seed in range(4):
         q, v, tau, f_ext, scene = scenes(model, ground, seed, 1 + seed % 2)
         found = evaluate(model, scene, q, v, tau, f_ext)
-        at, force, step = found["at"], found["force"], found["step"]
-        depth = jnp.maximum(-at.distance, 0)
-        length = jnp.linalg.norm(at.gradient, axis=-1)
-        rate = jnp.sum(at.gradient * at.velocity, axis=-1)
-        slip = at.velocity - jnp.sum(at.normal * at.velocity, axis=-1)[:, None] * at.normal
+        points, force, step = found["points"], found["force"], found["step"]
+        depth = jnp.maximum(-points.distance, 0)
+        length = jnp.linalg.norm(points.gradient, axis=-1)
+        rate = jnp.sum(points.gradient * points.velocity, axis=-1)
+        slip = (
+            points.velocity
+            - jnp.sum(points.normal * points.velocity, axis=-1)[:, None] * points.normal
+        )
 
         # The compliant law: bodies and frames, Coulomb's cone, energy never increases.
         close(force.f_ext, found["f_ext"], 1e-12, "on the bodies")
@@ -186,7 +191,7 @@ def test_the_laws_of_both_models(robot, ground):
         smooth = speed / jnp.sqrt(speed**2 + 0.2**2)
         close(size, 0.6 * force.normal_force * smooth, 1e-12, "friction")
         damping = (force.normal_force / length - 3e3 * depth**2) * rate
-        friction = jnp.sum(force.friction_force * at.velocity, axis=-1)
+        friction = jnp.sum(force.friction_force * points.velocity, axis=-1)
         assert jnp.all(damping <= 0)
         assert jnp.all(friction <= 0)
         if robot == "small":
@@ -199,10 +204,10 @@ def test_the_laws_of_both_models(robot, ground):
         assert step.residual < 1e-12
         close(found["again"], step.v, 1e-10, "the impulses make the step")
         close(step.q, rbd.integrate(model, q, DT * step.v), 1e-14, "q")
-        normal = jnp.sum(step.impulse * at.normal, axis=-1)
-        across = jnp.linalg.norm(step.impulse - normal[:, None] * at.normal, axis=-1)
+        normal = jnp.sum(step.impulse * points.normal, axis=-1)
+        across = jnp.linalg.norm(step.impulse - normal[:, None] * points.normal, axis=-1)
         assert jnp.all(across <= 0.6 * normal + 1e-12)
-        target = -at.distance / (length * jnp.where(at.distance < 0, DT + 0.02, DT))
+        target = -points.distance / (length * jnp.where(points.distance < 0, DT + 0.02, DT))
         power = jnp.sum(step.impulse * found["after"], axis=-1)
         assert jnp.all(power <= normal * jnp.maximum(target, 0) + 1e-12)
         free, after = found["kinetic"]
@@ -228,22 +233,25 @@ def test_a_ball_rests_at_the_depth_that_the_laws_predict():
     scene = eqx.tree_at(lambda s: s.radii, ON_PLANE, np.array([0.1]))
     rest, still = rbd.neutral(ball), jnp.zeros(6)
 
-    def at(depth):
+    def lowered(depth):
         return rest.at[2].set(0.1 - depth)
 
-    force, a = compliant(ball, scene, at(np.sqrt(2 * G / 1e4)), still)
+    force, a = compliant(ball, scene, lowered(np.sqrt(2 * G / 1e4)), still)
     close(a, still, 1e-13, "rest")
     close(force.normal_force, jnp.array([2 * G]), 1e-12, "weight")
 
     mobility = (3 / 2 + 2 * 0.1**2 / (0.4 * 2 * 0.1**2)) / 3  # 1 / m three times, r^2 / I twice
     depth = (DT + 0.02) * 1e-3 * mobility * 2 * G * DT
-    step = rigid(ball, scene, at(depth), still)
+    step = rigid(ball, scene, lowered(depth), still)
     close(step.v, still, 1e-13, "rest")
     close(step.impulse, jnp.array([[0, 0, 2 * G * DT]]), 1e-12, "weight")
 
     # Friction accelerates a spinning ball against the motion of its lowest point, horizontally.
     spinning = still.at[4].set(3.0)
-    for x in (compliant(ball, scene, at(0.02), spinning)[1], rigid(ball, scene, at(0), spinning).v):
+    for x in (
+        compliant(ball, scene, lowered(0.02), spinning)[1],
+        rigid(ball, scene, lowered(0), spinning).v,
+    ):
         assert x[0] > 0 > x[4] - 3
 
 
@@ -414,11 +422,11 @@ def derivative_check(function):
         return value, sum(jax.tree.leaves(terms))
 
     def check(operands, direction, h):
-        def along(t):
+        def moved_value(t):
             moved = jax.tree.map(lambda x, dx: x + t * dx, operands, direction)
             return both(moved, direction)[0]
 
-        close(both(operands, direction)[1], slope(along, h), 1e-6, "the true derivative")
+        close(both(operands, direction)[1], slope(moved_value, h), 1e-6, "the true derivative")
 
     return check
 

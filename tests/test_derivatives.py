@@ -202,9 +202,9 @@ def second_orders(model, q, v, u, weights, f):
     """The analytic second derivatives, and differences of the analytic first derivatives."""
 
     def gradients(q, v, u):
-        of_rnea = rbd.rnea_derivatives(model, q, v, u, f)
-        of_fd = rbd.forward_dynamics_derivatives(model, q, v, u, f)
-        return [[weights @ x for x in of] for of in (of_rnea, of_fd)]
+        rnea = rbd.rnea_derivatives(model, q, v, u, f)
+        forward_dynamics = rbd.forward_dynamics_derivatives(model, q, v, u, f)
+        return [[weights @ x for x in first] for first in (rnea, forward_dynamics)]
 
     numerical = in_three(differences, gradients, model, q, v, u)
     return (

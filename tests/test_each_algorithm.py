@@ -39,7 +39,7 @@ def robot(request):
     return case(request.param)
 
 
-def along(function, robot, which):
+def directional_derivative(function, robot, which):
     """The derivative of `function(q, v, u)` along the direction of one argument, by differences."""
     model, (q, v, u, _), directions = robot
     d = directions[which]
@@ -60,7 +60,7 @@ def rounding_of_inverse(M):
 
 def compare(function, robot, derivatives, tolerance=1e-8):
     for which, derivative in enumerate(derivatives):
-        expected, d = along(function, robot, which)
+        expected, d = directional_derivative(function, robot, which)
         close(derivative @ d, expected, tolerance, f"in {'qvu'[which]}")
 
 
@@ -106,7 +106,7 @@ def test_power(robot):
 @a_tree_and_followers
 def test_gravity(robot):
     model, (q, _, _, f), _ = robot
-    expected, d = along(lambda q, v, u: rbd.potential_energy(model, q), robot, 0)
+    expected, d = directional_derivative(lambda q, v, u: rbd.potential_energy(model, q), robot, 0)
     close(rbd.gravity_force(model, q) @ d, expected, 1e-9)
     some = range(0, model.nb, 5)
     f = jnp.where((jnp.arange(model.nb) % 5 == 0)[:, None], f, 0)
@@ -156,7 +156,7 @@ def test_second_order(robot, inverse):
     def gradient(k):
         return lambda *state: weights @ first(model, *state, f)[k]
 
-    in_q, d = along(gradient(0), robot, 0)
+    in_q, d = directional_derivative(gradient(0), robot, 0)
     close(d @ dq_dq @ d, d @ in_q, 1e-7, "q q")
     close(dq_dq, dq_dq.T, 1e-12)
     for name, k, which, derivative in (
@@ -165,7 +165,7 @@ def test_second_order(robot, inverse):
         ("v v", 1, 1, dv_dv),
         ("q u", 0, 2, dq_du),
     ):
-        expected, d = along(gradient(k), robot, which)
+        expected, d = directional_derivative(gradient(k), robot, which)
         close(derivative @ d, expected, 1e-7, name)
 
 
@@ -195,7 +195,7 @@ def test_centroidal_momentum(robot):
     close(A_dot, rate, 1e-9)
     close(rbd.centroidal_momentum(model, q, v), A @ v)
     close(rbd.algorithms.centroidal_momentum_rate(model, q, v, u), A @ u + A_dot @ v)
-    com, d = along(lambda q, v, u: rbd.center_of_mass(model, q), robot, 0)
+    com, d = directional_derivative(lambda q, v, u: rbd.center_of_mass(model, q), robot, 0)
     close(rbd.com_jacobian(model, q) @ d, com, 1e-9)
 
 
@@ -223,8 +223,8 @@ def test_position_of_a_frame(robot):
     model, (q, v, a, _), _ = robot
 
     def velocity(t):
-        at, speed = rbd.integrate(model, q, t * v), v + t * a
-        return rbd.frame_velocity(model, at, speed, FRAME)[:3]
+        q_t, v_t = rbd.integrate(model, q, t * v), v + t * a
+        return rbd.frame_velocity(model, q_t, v_t, FRAME)[:3]
 
     def position(t):
         return rbd.frame_placement(model, rbd.integrate(model, q, t * v), FRAME).p
@@ -233,10 +233,10 @@ def test_position_of_a_frame(robot):
     close(rbd.frame_acceleration(model, q, v, a, FRAME)[:3], slope(velocity), 1e-9)
     point = jnp.array([0.3, -0.2, 0.5])
 
-    def of_body(q, v, u):
+    def position_of_point(q, v, u):
         return rbd.spatial.transform_point(rbd.frame_placement(model, q, FRAME), point)
 
-    expected, d = along(of_body, robot, 0)
+    expected, d = directional_derivative(position_of_point, robot, 0)
     close(rbd.algorithms.point_jacobian(model, q, FRAME, point) @ d, expected, 1e-9)
 
 

@@ -193,13 +193,13 @@ def test_variational_steps_keep_the_symmetry_of_a_top():
 def test_energy_of_variational_steps_is_bounded():
     model = top()
     run = free_run("top", rbd.integrators.variational_midpoint)
-    of = jax.jit(functools.partial(energy, model))
+    energy_at = jax.jit(functools.partial(energy, model))
     state = zoo.state(model)[:2]
-    start = of(*state)
+    start = energy_at(*state)
     errors = []
     for _ in range(40):
         state = run(state, 0.01, 250)
-        errors.append(abs(of(*state) - start) / start)
+        errors.append(abs(energy_at(*state) - start) / start)
     early, late = np.max(errors[:10]), np.max(errors[-10:])
     assert 1e-7 < late < 2 * early < 1e-3
 
@@ -448,8 +448,8 @@ def test_bracket(robot):
 
         def conjugated(s, t):
             """The velocity t w, expressed in the frame that is reached with s u."""
-            at = rbd.integrate(model, rbd.integrate(model, q, s * u), t * w)
-            return rbd.difference(model, q, rbd.integrate(model, at, -s * u))
+            q_st = rbd.integrate(model, rbd.integrate(model, q, s * u), t * w)
+            return rbd.difference(model, q, rbd.integrate(model, q_st, -s * u))
 
         jacobi = b(u, b(w, x)) + b(w, b(x, u)) + b(x, b(u, w))
         commutator = jax.jacfwd(jax.jacfwd(conjugated), 1)(0.0, 0.0)

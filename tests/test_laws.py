@@ -220,13 +220,13 @@ def test_a_multi_dof_joint_is_its_chain_of_one_dof_joints(kind):
         X = rbd.frame_placement(chain, c, "a")
         X_0 = jax.tree.map(lambda x: x[0], joint.placement)
         R, p = rbd.spatial.inverse_compose(X_0, X)
-        own = {
+        joint_q = {
             "translation": lambda: p,
             "planar": lambda: jnp.array([p[0], p[1], jnp.arctan2(R[1, 0], R[0, 0])]),
             "spherical": lambda: rbd.so3.quaternion_from_matrix(R),
             "free_flyer": lambda: jnp.concatenate([p, rbd.so3.quaternion_from_matrix(R)]),
         }[kind]()
-        return jnp.concatenate([own, c[-1:]])
+        return jnp.concatenate([joint_q, c[-1:]])
 
     @jax.jit
     def compare(c, dc, ddc):

@@ -101,8 +101,8 @@ def test_series_and_three_derivatives_are_right_everywhere(name, x):
     value, order = function, 0
     while order <= 3:
         with mpmath.workdps(60):
-            at = mpmath.mpf(x) if x > 1e-12 else mpmath.mpf("1e-12")
-            expected = float(mpmath.diff(lambda y: closed(mpmath.sqrt(y)), at, order))
+            point = mpmath.mpf(x) if x > 1e-12 else mpmath.mpf("1e-12")
+            expected = float(mpmath.diff(lambda y: closed(mpmath.sqrt(y)), point, order))
         assert float(value(jnp.array(x))) == pytest.approx(expected, rel=3e-11, abs=1e-12), (
             order,
             x,

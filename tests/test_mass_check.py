@@ -38,7 +38,7 @@ def faults(links, joints):
     }
 
 
-def at(xyz=(0, 0, 0), rpy=(0, 0, 0), **fields):
+def placed(xyz=(0, 0, 0), rpy=(0, 0, 0), **fields):
     return {"placement": rbd.model.placement_matrix(xyz, rpy), **fields}
 
 
@@ -47,7 +47,7 @@ def turned(R):
     return rbd.model.link_inertia(0.37, R @ Z * 0.7)
 
 
-FAR = at((1.3, -0.2, 0.7), (0.3, 1.0, -2.0))
+FAR = placed((1.3, -0.2, 0.7), (0.3, 1.0, -2.0))
 BACK = np.linalg.inv(FAR["placement"])
 AXIS = rbd.model.placement_matrix((0, 0, 0), (0.7, -0.4, 1.1))[:3, :3]
 
@@ -102,7 +102,7 @@ CASES = {
             (
                 rbd.model.link_inertia(1e-9, (0, 0, 0), 1e-15 * np.eye(3)),
                 Revolute(Y),
-                at((5, 5, 5)),
+                placed((5, 5, 5)),
             ),
         ],
         [],

@@ -59,37 +59,37 @@ def test_constrained_dynamics(case):
         models.append(rigid(oracle, rows, frame))
     for pair, rows in loops.items():
         X = closed_as_it_is(model, q, *pair, rows).X_a
-        at = pin.SE3(np.asarray(X.R), np.asarray(X.p))
-        models.append(rigid(oracle, rows, pair[0], at, pair[1]))
+        place = pin.SE3(np.asarray(X.R), np.asarray(X.p))
+        models.append(rigid(oracle, rows, pair[0], place, pair[1]))
     for one in models:
         datas.append(one.createData())
     data = oracle.createData()
     pin.initConstraintDynamics(oracle, data, models, datas)
-    exact = pin.ProximalSettings(1e-14, 0.0, 1)
-    at = configuration(oracle.joints[1:], state.q)
+    settings = pin.ProximalSettings(1e-14, 0.0, 1)
+    q_pin = configuration(oracle.joints[1:], state.q)
     theirs = pin.constraintDynamics(
-        oracle, data, at, np.asarray(allowed), state.tau, models, datas, exact
+        oracle, data, q_pin, np.asarray(allowed), state.tau, models, datas, settings
     )
     check(dynamics.acceleration, theirs, "acceleration")
     compare_forces(model, q, constraints, dynamics.multipliers, datas, "force")
 
-    pin.computeAllTerms(oracle, data, at, state.v)
+    pin.computeAllTerms(oracle, data, q_pin, state.v)
     J = pin.getConstraintsJacobian(oracle, data, models, datas)
     check(impact.velocity, pin.impulseDynamics(oracle, data, state.v, J, 0.3, 0.0), "velocity")
-    theirs = pin.impulseDynamics(oracle, data, at, state.v, models, datas, 0.3, exact)
+    theirs = pin.impulseDynamics(oracle, data, q_pin, state.v, models, datas, 0.3, settings)
     if loops:
         # Pinocchio's impulse with loops does not satisfy J v+ = -e J v for its own J.
         left = np.abs(J @ theirs + 0.3 * J @ state.v)
-        assert np.max(left) > 0.1, "Pinocchio has mended this: use it as an oracle"
+        assert np.max(left) > 0.1, "Pinocchio has corrected this: use it as an oracle"
     else:
         compare_forces(model, q, constraints, impact.impulses, datas, "impulse")
 
 
-def rigid(oracle, rows, first, at=None, second=None):
+def rigid(oracle, rows, first, place=None, second=None):
     """Pinocchio's constraint between a place in one frame and another frame, or the world."""
     kind = getattr(pin.ContactType, f"CONTACT_{rows}D")
     ends = []
-    for frame, X in ((first, at or pin.SE3.Identity()), (second, pin.SE3.Identity())):
+    for frame, X in ((first, place or pin.SE3.Identity()), (second, pin.SE3.Identity())):
         if frame is not None:
             known = oracle.frames[frame_id(oracle, frame)]
             ends += [known.parentJoint, known.placement * X]

@@ -269,10 +269,10 @@ def pinocchio_results(oracle, model, state):
     pin.computeJointJacobians(oracle, data, q)
     pin.updateFramePlacements(oracle, data)
     for probe, name in oracles.probe_names(model).items():
-        at = (oracle, data, frame_id(oracle, name))
-        results[f"frame_jacobian of {probe}"] = frame_jacobian(*at, "local_world_aligned")
+        arguments = (oracle, data, frame_id(oracle, name))
+        results[f"frame_jacobian of {probe}"] = frame_jacobian(*arguments, "local_world_aligned")
         for ref in oracles.references(probe):
-            results[f"frame_jacobian of {probe}, {ref}"] = frame_jacobian(*at, ref)
+            results[f"frame_jacobian of {probe}, {ref}"] = frame_jacobian(*arguments, ref)
     return results
 
 
@@ -280,8 +280,8 @@ def motion(oracle, data, frame, ref):
     """Velocity and acceleration of a frame, a classical one in `local_world_aligned`."""
     classical = ref == "local_world_aligned"
     acceleration = pin.getFrameClassicalAcceleration if classical else pin.getFrameAcceleration
-    at = (oracle, data, frame, REFERENCES[ref])
-    return pin.getFrameVelocity(*at).vector, acceleration(*at).vector
+    arguments = (oracle, data, frame, REFERENCES[ref])
+    return pin.getFrameVelocity(*arguments).vector, acceleration(*arguments).vector
 
 
 # For a robot without dofs, Pinocchio's center of mass is 0/0 and its frame Jacobian crashes.
@@ -292,8 +292,8 @@ def center_of_mass(oracle, data, q):
 
 
 def frame_jacobian(oracle, data, frame, ref):
-    at = (oracle, data, frame, REFERENCES[ref])
-    return pin.getFrameJacobian(*at) if oracle.nv else np.zeros((6, 0))
+    arguments = (oracle, data, frame, REFERENCES[ref])
+    return pin.getFrameJacobian(*arguments) if oracle.nv else np.zeros((6, 0))
 
 
 EVERY_JOINT = """\

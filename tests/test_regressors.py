@@ -81,17 +81,17 @@ def test_derivatives_are_those_of_inverse_dynamics():
 
     @jax.jit
     def derivatives(q, v, a):
-        def at(function):
+        def in_tangent_space(function):
             return lambda x: function(model, rbd.integrate(model, q, x[0]), v + x[1], a + x[2])
 
         def by_regressor(*args):
             return rbd.joint_torque_regressor(*args) @ model.inertia.ravel()
 
         x, dx = jnp.zeros((3, model.nv)), jnp.sin(jnp.arange(3.0 * model.nv)).reshape(3, -1)
-        _, pull = jax.vjp(at(by_regressor), x)
+        _, pull = jax.vjp(in_tangent_space(by_regressor), x)
         weights = jnp.cos(jnp.arange(1.0 * model.nv))
-        expected = jax.jvp(at(rbd.rnea), (x,), (dx,))
-        forward = jax.jvp(at(by_regressor), (x,), (dx,))
+        expected = jax.jvp(in_tangent_space(rbd.rnea), (x,), (dx,))
+        forward = jax.jvp(in_tangent_space(by_regressor), (x,), (dx,))
         return expected, forward, (weights @ expected[1], jnp.sum(pull(weights)[0] * dx))
 
     for state in (random, at_rest):

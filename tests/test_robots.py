@@ -129,13 +129,13 @@ def test_sizes_are_as_the_files_say(name):
     model = jaxrbd.load_robot(name)
     q = jaxrbd.neutral(model)
 
-    def at(frame):
+    def position(frame):
         return np.asarray(jaxrbd.frame_placement(model, q, frame).p)
 
     if name == "arm7":
-        assert np.linalg.norm(at("tool") - at("shoulder_2")) == pytest.approx(0.85)
+        assert np.linalg.norm(position("tool") - position("shoulder_2")) == pytest.approx(0.85)
     elif name == "quadruped":
-        np.testing.assert_allclose(at("front_left_foot"), [0.18, 0.13, -0.4], atol=1e-12)
+        np.testing.assert_allclose(position("front_left_foot"), [0.18, 0.13, -0.4], atol=1e-12)
     else:
         crown = 0.11 + 0.1  # center of the head above its joint, and its radius
-        assert (at("head") - at("left_sole"))[2] + crown == pytest.approx(1.75)
+        assert (position("head") - position("left_sole"))[2] + crown == pytest.approx(1.75)

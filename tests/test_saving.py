@@ -374,10 +374,10 @@ def put(*path):
     """A change of the header: the last item of `path` replaces the entry at the other items."""
 
     def change(header):
-        *way, at, value = path
+        *way, entry, value = path
         for key in way:
             header = header[key]
-        header[at] = value
+        header[entry] = value
 
     return change
 

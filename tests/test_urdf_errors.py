@@ -342,8 +342,8 @@ def test_random_damage_gives_a_model_or_a_named_fault(rng):
     refused = 0
     for _ in range(300):
         damaged = list(words)
-        for at in rng.integers(len(words), size=2):
-            damaged[at] = str(rng.choice([*scraps, *words]))
+        for index in rng.integers(len(words), size=2):
+            damaged[index] = str(rng.choice([*scraps, *words]))
         text = "".join(damaged)
         faults = validate_urdf(text)
         if all(": warning: " in fault for fault in faults):

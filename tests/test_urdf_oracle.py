@@ -108,7 +108,7 @@ def assert_same_bodies(model, oracle):
     assert model.topology.parents == tuple(parent - 1 for parent in oracle.parents[1:])
     if model.nb == 0:
         return
-    R, p = stacked(*((at.rotation, at.translation) for at in oracle.jointPlacements[1:]))
+    R, p = stacked(*((X.rotation, X.translation) for X in oracle.jointPlacements[1:]))
     inertia = np.array([inertia.toDynamicParameters() for inertia in oracle.inertias[1:]])
     np.testing.assert_allclose(model.placement.R, R, atol=1e-15)
     np.testing.assert_allclose(model.placement.p, p, atol=1e-15)

@@ -48,8 +48,8 @@ def random_state(model: jaxrbd.Model, seed: int) -> State:
         if nq in (4, 7):  # a ball or a free-flyer
             for configuration in (q, q1):
                 quaternion = rng.normal(size=4)
-                at = slice(start + nq - 4, start + nq)
-                configuration[at] = quaternion / np.linalg.norm(quaternion)
+                part = slice(start + nq - 4, start + nq)
+                configuration[part] = quaternion / np.linalg.norm(quaternion)
     v, a, tau = rng.uniform(-2, 2, (3, model.nv))
     return State(q, v, a, tau, rng.uniform(-5, 5, (model.nb, 6)), q1)
 

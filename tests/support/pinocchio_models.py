@@ -33,9 +33,9 @@ def configuration(joints, q):
     parts, start = [np.zeros(0)], 0
     for joint in joints:
         turns = (joint.nq, joint.nv) in {(2, 1), (4, 3)} and "Spherical" not in joint.shortname()
-        own = q[start : start + joint.nq - turns]
-        start += len(own)
-        parts.append([*own[:-1], np.cos(own[-1]), np.sin(own[-1])] if turns else own)
+        part = q[start : start + joint.nq - turns]
+        start += len(part)
+        parts.append([*part[:-1], np.cos(part[-1]), np.sin(part[-1])] if turns else part)
     assert start == len(q)
     return np.concatenate(parts)
 
