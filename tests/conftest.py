@@ -1,6 +1,6 @@
-"""How the tests see JAX: double precision, no silent promotion, checked shapes, one shared cache.
+"""Settings of JAX for the tests: double precision, strict promotion, checked shapes, one cache.
 
-The environment is set before JAX is imported, so processes that a test starts inherit it too.
+The environment is set before JAX is imported. Processes that a test starts inherit it.
 """
 
 import itertools
@@ -14,17 +14,17 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ["JAX_ENABLE_X64"] = "1"
 os.environ["JAX_NUMPY_DTYPE_PROMOTION"] = "strict"
-# Keep every compiled program, shared by the workers and by the next run.
+# Store every compiled program, for all workers and for the next run.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "jax"))
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
-# Most of a run is compilation: see xla_flags.py. JAXRBD_TEST_OPTIMIZED=1 (the nightly run) tests
-# the programs as users compile them.
+# Compile quickly, see xla_flags.py. With JAXRBD_TEST_OPTIMIZED=1, as in the nightly run, programs
+# are compiled as for users.
 if "JAXRBD_TEST_OPTIMIZED" not in os.environ:
     cheap = " ".join(xla_flags.as_arguments(xla_flags.known_flags(xla_flags.QUICK_COMPILATION)))
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {cheap}"
 if "PYTEST_XDIST_WORKER" in os.environ:
-    # One worker a core: the threads of a single matrix product would only get in each other's way.
+    # Each worker has one core, so a single matrix product should use one thread.
     os.environ["XLA_FLAGS"] = (
         f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false"
     )
@@ -43,9 +43,9 @@ _counter = itertools.count(1)
 
 @pytest.fixture(autouse=True)
 def _room_for_programs():
-    """Forget compiled programs before there are too many.
+    """Remove compiled programs from memory before there are too many.
 
-    Each takes memory maps of the process, of which Linux allows 65,530: beyond, XLA crashes.
+    Each program takes memory maps of the process. Linux allows 65,530, and XLA crashes beyond.
     """
     yield
     maps = pathlib.Path("/proc/self/maps")

@@ -1,4 +1,4 @@
-"""What a caller may get wrong: every mistake is an error that names the argument."""
+"""Wrong arguments: every mistake is an error that names the argument."""
 
 import copy
 import functools
@@ -44,7 +44,7 @@ def sizes(name):
 
 
 def call(name, **changed):
-    """Call a public function with vectors of the right sizes, but for those that are given."""
+    """Call a public function with vectors of the right sizes, except the given arguments."""
     good = {argument: NEUTRAL if n == Q else jnp.zeros(n) for argument, n in sizes(name).items()}
     frame = {"frame": "l1"} if "frame" in inspect.signature(PUBLIC[name]).parameters else {}
     return PUBLIC[name](zoo.small(), **{**good, **frame, **changed})
@@ -105,7 +105,7 @@ def test_an_unknown_frame(name, frame, message):
 
 
 def test_frames_by_index():
-    """From the first to the last, or backwards from the last; an index beyond wraps never."""
+    """An index counts from the first frame, or backwards if negative. It is never wrapped."""
     from jaxrbd.model.arguments import frame_index
 
     model = zoo.small()
@@ -176,7 +176,7 @@ except rbd.ArgumentError as error:
 
 
 def test_swapped_arguments_are_told_what_is_expected():
-    """All public functions that begin with a model, without the tests' type checker."""
+    """All public functions whose first argument is a model, without the tests' type checker."""
     root = pathlib.Path(__file__).parents[1]
     done = subprocess.run(
         [sys.executable, "-c", SWAPPED], capture_output=True, text=True, cwd=root, check=False
@@ -217,7 +217,7 @@ def test_the_functions_without_a_configuration_are_these():
         for name in ALGORITHMS
         if {"q", "q0", "q1"} & set(inspect.signature(PUBLIC[name]).parameters)
     }
-    # These call a function that takes q, with the configuration that the user gives them.
+    # These pass the configuration to a function of the caller.
     indirect = {"gradient", "jacobian", "hessian", "explicit_dynamics"}
     assert set(ALGORITHMS) - taken == WITHOUT_Q | indirect
 
@@ -258,7 +258,7 @@ def test_quaternions_are_found_among_the_independent_coordinates():
 
 
 def test_a_checked_model_has_the_tree_definition_of_any_other():
-    """What a check finds out about a model is not kept in it: it would be traced again."""
+    """The result of a check is not stored in the model, which would then be traced again."""
     model = zoo.build(["free_flyer", "revolute"], [-1, 0])
     before = jax.tree.structure(model)
     rbd.integrate(model, rbd.neutral(model), jnp.zeros(model.nv))
@@ -308,7 +308,7 @@ def test_a_value_that_satisfies_a_requirement():
 
 
 def test_a_checked_function_is_a_jitted_function():
-    """It is documented, it has the methods of one, and it traces once."""
+    """It has the documentation and the methods of a jitted function, and it is traced once."""
     traces = []
 
     @arguments.compiled(static_argnames="power")
@@ -324,7 +324,7 @@ def test_a_checked_function_is_a_jitted_function():
     assert traces == [2]
     assert root.lower(jnp.array([4.0])).compile()(jnp.array([9.0])) == 3
     assert root.eval_shape(jnp.array([4.0])).shape == (1,)
-    # What JAX makes of it has its own methods.
+    # A transformed function has the methods of JAX.
     mapped = jax.jit(jax.vmap(root)).lower(jnp.array([4.0, 9.0])).compile()
     np.testing.assert_array_equal(mapped(jnp.array([4.0, 9.0])), [2, 3])
     assert pickle.loads(pickle.dumps(rbd.crba)) is copy.deepcopy(rbd.crba) is rbd.crba

@@ -1,4 +1,4 @@
-"""The benchmark: results are compared before they are timed, and the tables say what was found."""
+"""The benchmark: results are compared before they are timed, and the tables are right."""
 
 import argparse
 import json
@@ -39,7 +39,7 @@ def make_checker(name, folder) -> Checker:
 
 
 def test_jaxrbd_at_work(checker):
-    """The worker of jaxrbd, in this process: every job is right and is timed."""
+    """The worker of jaxrbd, in this process: every job is correct and is timed."""
     np.savez(checker.folder / "pinocchio.npz", **checker.native("pinocchio"))
     ours = worker.Worker("jaxrbd", checker.folder, "float64")
     assert set(ours.peer.versions()) == {"jaxrbd", "jax", "jaxlib"}
@@ -60,7 +60,7 @@ def test_jaxrbd_at_work(checker):
 
 
 def test_conventions(tmp_path):
-    """MuJoCo's forces and their derivatives on a floating base, converted, are Pinocchio's."""
+    """On a floating base, MuJoCo's converted forces and derivatives equal Pinocchio's."""
     checker = make_checker("quadruped", tmp_path)
     model = mujoco.MjModel.from_xml_path(str(tmp_path / "robot.xml"))
     data, nv = mujoco.MjData(model), model.nv
@@ -81,7 +81,7 @@ def test_conventions(tmp_path):
 
 
 class Stub:
-    """A library's process that gives the given arrays and remembers what it was asked."""
+    """A stand-in for a library's process: returns the given arrays and records the requests."""
 
     def __init__(self, arrays):
         self.arrays, self.asked = arrays, []
@@ -111,13 +111,13 @@ def test_wrong_results_are_not_timed(checker):
     assert wrong["failed"].startswith("wrong: ")
     assert "min_us" not in wrong
     assert team.workers["brax"].asked == ["prepare"]
-    # NaN, and arrays of another shape or number, are wrong too.
+    # NaN, and arrays of another shape or another count, are wrong too.
     for arrays in ([np.full_like(M, np.nan)], [M[:, 0]], [M, M]):
         assert checker.error("crba", "pinocchio", 2, arrays) == np.inf
 
 
 def test_a_library_that_cannot(checker):
-    """What is not installed, and loops over very large batches, say so."""
+    """A library that is not installed, or that loops over a very large batch, is reported."""
     options = argparse.Namespace(seconds=0.1, limit=1.0)
     pythons = {"jaxsim": None, "mujoco": None}
     team = session.Team(pythons, checker.folder, "float64", checker, options, None)
@@ -136,7 +136,7 @@ def test_states_repeat():
 
 
 def recorded() -> dict:
-    """What a run writes, in short."""
+    """A short version of the results that a run writes."""
     common = {"robot": "hyq", "dtype": "float64", "batch": 64}
     times = {"cpu_min_us": 1.5, "cpu_median_us": 1.75, "share": 0.75}
     return {
@@ -158,7 +158,7 @@ def recorded() -> dict:
 
 
 def test_tables():
-    """What a run found, in words."""
+    """The tables show the results of a run."""
     text = report.Tables(recorded(), "wall").markdown()
     for line in (
         "2026-01-02, `python -m benchmarks`",
@@ -176,7 +176,7 @@ def test_tables():
 
 
 def test_limits():
-    """Parts of a GPU's limits: half the bandwidth, a tenth of the arithmetic."""
+    """Fractions of a GPU's limits: half of the bandwidth, a tenth of the arithmetic."""
     cell = {"device": "NVIDIA H200", "platform": "gpu", "dtype": "float32", "batch": 1000}
     cell |= {"min_us": 1.0, "bytes": 2.4e9, "flops": 6.7e9, "robot": "hyq", "job": "rnea"}
     assert limits.fractions(cell) == pytest.approx((0.5, 0.1))
@@ -187,7 +187,7 @@ def test_limits():
 
 
 def test_files(tmp_path):
-    """What is written beside results.json; and every library has its requirements."""
+    """The files beside results.json, and the requirements of every library."""
     report.write(recorded(), tmp_path)
     assert (tmp_path / "results.md").read_text().startswith("2026-01-02")
     assert (tmp_path / "results.png").stat().st_size > 1000

@@ -1,4 +1,4 @@
-"""Descriptions to models: welding, expansion, numbering, editing, and what is refused."""
+"""Building a model from a description: welding, expansion, numbering, editing, errors."""
 
 import dataclasses
 import json
@@ -51,7 +51,7 @@ def test_bodies_are_numbered_depth_first_in_the_order_stated():
 
 
 def test_welded_links_add_their_inertia_and_stay_as_frames():
-    """One body of three welded links moves as the three did, wherever each of them stands."""
+    """A body of three welded links moves as three separate welded links, for any placements."""
     placements = [zoo.random_placement(np.random.default_rng(s)) for s in range(3)]
     links = [link("a", 1), link("b", 2), link("c", 3)]
     joints = [
@@ -157,18 +157,18 @@ def test_a_description_builds_the_same_model(make):
 
 
 def test_locking_joints_is_holding_them():
-    """M of the locked robot is the block of M that the other joints have; frames stay put."""
+    """M of the locked robot is the block of the other joints in M; the frames do not move."""
     model = zoo.connected()
     q, _, _, _ = zoo.state(model)
     held = ["j1", "j4", "j9.1"]
-    at = {}
+    positions = {}
     keep_q, keep_v = np.ones(model.nq, bool), np.ones(model.nv, bool)
     for name in held:
         i = model.joint_names.index(name)
         q_of = model.topology.q_start[i] + np.arange(model.topology.nqs[i])
         v_of = model.topology.v_start[i] + np.arange(model.topology.nvs[i])
-        at[name], keep_q[q_of], keep_v[v_of] = q[q_of], False, False
-    locked = rbd.model.lock_joints(model, at)
+        positions[name], keep_q[q_of], keep_v[v_of] = q[q_of], False, False
+    locked = rbd.model.lock_joints(model, positions)
     assert locked.joint_names == tuple(n for n in model.joint_names if n not in held)
     assert set(locked.frame_names) == set(model.frame_names)
     close(rbd.crba(locked, q[keep_q]), rbd.crba(model, q)[np.ix_(keep_v, keep_v)])
@@ -238,7 +238,7 @@ def test_an_edited_robot_keeps_gravity_name_dissipation_and_dtype(edit, dissipat
 
 
 def test_appending_keeps_the_numbers_of_both():
-    """Limits, damping, friction and armature come from the robot that the joint is of."""
+    """Limits, damping, friction and armature are those of the joint's own robot."""
     fields = ("damping", "friction", "armature", "lower", "upper", "velocity_limit", "effort_limit")
     robots = []
     for k, name in enumerate("ab"):
@@ -253,7 +253,7 @@ def test_appending_keeps_the_numbers_of_both():
 
 
 def test_editing_does_not_warn_again():
-    """Of what is wrong with the inertias loading has warned."""
+    """Loading has already warned of wrong inertias."""
     links, joints = [rbd.model.Link("a"), link("b")], [joint("j", None, "a"), joint("k", None, "b")]
     with pytest.warns(rbd.InertiaWarning, match="joint 'j'"):
         model = rbd.build_model(links, joints)
@@ -312,7 +312,7 @@ except rbd.ArgumentError as error:
 
 
 def test_wrong_types_shapes_and_dtypes_are_errors_that_name_the_field():
-    """In a process of its own: without the type checker of the tests, and in single precision."""
+    """In a separate process, without the tests' type checker, in single precision."""
     environment = {k: v for k, v in os.environ.items() if k != "JAX_ENABLE_X64"}
     command = [sys.executable, "-c", REPLACE]
     root = pathlib.Path(__file__).parents[1]
@@ -490,7 +490,7 @@ def test_an_impossible_inertia_warns_or_with_strict_is_refused(fault):
 
 @pytest.mark.parametrize(("excess", "possible"), [(1e-7, True), (1e-5, False), (1e-3, False)])
 def test_the_digits_that_are_left_to_files(excess, possible):
-    """Principal moments may miss the triangle inequality, or zero, by a relative 1e-6."""
+    """Principal moments may violate the triangle inequality, or be negative, by 1e-6, relative."""
     for moments, message in (((1, 1, 2 * (1 + excess)), "triangle"), ((1, 1, -excess), "positive")):
         part = rbd.model.Link("a", rbd.model.link_inertia(1.0, (0.1, 0.2, 0.3), np.diag(moments)))
         faults = inertia_faults([part])
@@ -507,7 +507,7 @@ def test_a_point_mass_anywhere_is_possible(rng):
 
 
 def test_a_long_chain_and_a_wide_star_are_built():
-    """Without recursion, and in time that grows with the number of links alone."""
+    """The builder does not recurse, and its time is linear in the number of links."""
     n = 1000
     links = [link(f"l{i}") for i in range(n)]
     for parents in (range(-1, n - 1), [-1] + [0] * (n - 1)):

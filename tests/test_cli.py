@@ -1,4 +1,4 @@
-"""The command line, called in this process: what it prints, writes, and answers to bad input."""
+"""The command line, called in this process: its output, its files, its answers to bad input."""
 
 import importlib.util
 import os
@@ -43,13 +43,13 @@ HEAVY_ON_ONE_SIDE = """<robot name="odd">
 
 
 def number_after(words: str, text: str) -> float:
-    """The number that follows the given words."""
+    """The number after the given words in a text."""
     return float(re.search(words + r" ([-+.\de]+)", text).group(1))
 
 
 @pytest.fixture
 def small(tmp_path):
-    """The options of a rollout that takes no time, and the folder it writes to."""
+    """The options of a very short rollout, and its output folder."""
     out = tmp_path / "out"
     return ["--batch", "3", "--steps", "5", "--out", str(out)], out
 
@@ -61,7 +61,7 @@ def test_rollout_of_the_default_robot(small, capsys):
     assert "quadruped  3 trajectories of 5 steps" in text
     assert "18 dofs (12 driven), float64" in text
     assert len(re.findall(r"15 samples in .* samples/s \(after .* of compilation\)", text)) == 2
-    assert number_after("largest", text) < 1e-4  # from rest, little energy is in motion yet
+    assert number_after("largest", text) < 1e-4  # the start is at rest
     assert number_after("central difference:", text) < 1e-7
 
     assert (out / "rollout.png").read_bytes().startswith(b"\x89PNG")
@@ -118,7 +118,7 @@ def test_rollout_of_a_file(small, tmp_path, capsys):
 @pytest.mark.slow
 @pytest.mark.parametrize("robot", jaxrbd.robot_names())
 def test_rollout_of_every_bundled_robot(robot, tmp_path, capsys):
-    # The torques turn the arm's light wrist too fast for the default step.
+    # The torques make the arm's light wrist too fast for the default step.
     step = {"arm7": "2.5e-4"}.get(robot, "2e-3")
     options = ["--batch", "8", "--dt", step, "--out", str(tmp_path / "out")]
     assert cli.main(["rollout", robot, *options]) == 0
@@ -172,7 +172,7 @@ def test_info(capsys):
     assert cli.main(["info", "quadruped"]) == 0
     text = capsys.readouterr().out
     assert "quadruped: 13 bodies, 18 frames, nq = 19, nv = 18, 15 kg" in text
-    assert "|   |-- " not in text  # the legs are chains: no body but the trunk has two children
+    assert "|   |-- " not in text  # the legs are chains: only the trunk has more than one child
     lines = text.splitlines()
     assert "`-- trunk  7.4 kg  [root_joint: FreeFlyer]" in lines
     assert "    |-- front_left_hip  0.6 kg  [front_left_hip_joint: Revolute]" in lines
@@ -218,7 +218,7 @@ def test_check_lists_the_faults(tmp_path, capsys):
 
 
 def test_check_separates_warnings_from_faults(tmp_path, capsys):
-    """With warnings alone the status is 0, with --strict 1; faults come first."""
+    """The status is 0 with only warnings, 1 with --strict. Errors are printed before warnings."""
     path = tmp_path / "odd.urdf"
     path.write_text(HEAVY_ON_ONE_SIDE)
     warning = f"{path}:3: warning: link 'arm': triangle inequality violated"
@@ -250,7 +250,7 @@ def test_check_lists_joints_that_nothing_resists(tmp_path, capsys):
 
 
 def test_check_prints_rounding_as_zero(tmp_path, capsys):
-    """A rod of inertia 0 about its own axis, stated about a distant centre of mass."""
+    """A rod with inertia 0 about its own axis and a distant center of mass."""
     path = tmp_path / "rod.urdf"
     path.write_text(
         HEAVY_ON_ONE_SIDE.replace("<mass", '<origin xyz="0.3 0.7 0.1" rpy="1 2 3"/><mass').replace(

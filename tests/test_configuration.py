@@ -1,4 +1,4 @@
-"""Random configurations: their statistics, and neutral, steps and differences of whole robots."""
+"""Configurations: statistics of random ones; neutral, integrate and difference of robots."""
 
 import itertools
 
@@ -13,14 +13,14 @@ from support import zoo
 from support.zoo import close
 
 COUNT = 20_000
-# A mean of so many independent numbers of variance s^2 is off by more than this times s in one of
-# 10^7 cases; the key is fixed, so that it either is or is not.
+# The mean of COUNT independent values of variance s^2 has an error above OFF * s in one of 10^7
+# cases. The key is fixed, so the result is always the same.
 OFF = 5.5 / np.sqrt(COUNT)
 
 
 @pytest.fixture(scope="module")
 def drawn():
-    """Samples of a robot of two joints of each kind: coordinates by joint, (COUNT, nq)."""
+    """Samples of a robot with two joints of each kind: coordinates by joint, (COUNT, nq)."""
     names = ["revolute", "spherical", "free_flyer", "prismatic", "planar", "translation", "helical"]
     kinds = [*names, *names]
     model = zoo.build(kinds, range(-1, len(kinds) - 1), seed=11)
@@ -30,16 +30,16 @@ def drawn():
 
 
 def numbers(model, names, q):
-    """The coordinates that are drawn uniformly between limits, mapped to -1 .. 1; (COUNT, n)."""
+    """The coordinates with a uniform distribution, scaled to -1 .. 1; (COUNT, n)."""
     found = []
-    for i, own in enumerate(q):
-        n = {"spherical": 0, "free_flyer": 3}.get(names[i % len(names)], own.shape[1])
+    for i, coordinates in enumerate(q):
+        n = {"spherical": 0, "free_flyer": 3}.get(names[i % len(names)], coordinates.shape[1])
         rows = model.topology.q_start[i] + np.arange(n)
         lower, upper = (
             np.asarray(limit)[rows]
             for limit in (model.lower_position_limit, model.upper_position_limit)
         )
-        found.append((2 * own[:, :n] - lower - upper) / (upper - lower))
+        found.append((2 * coordinates[:, :n] - lower - upper) / (upper - lower))
     return np.concatenate(found, axis=1)
 
 
@@ -57,7 +57,7 @@ def test_coordinates_are_uniform_between_their_limits(drawn):
 
 
 def test_rotations_are_uniform(drawn):
-    """The moments of unit quaternions on the sphere: of order 2, and of order 4."""
+    """Moments of order 2 and 4 of unit quaternions with a uniform distribution."""
     for quaternion in quaternions(*drawn[1:]):
         np.testing.assert_allclose(np.linalg.norm(quaternion, axis=1), 1, atol=1e-14)
         np.testing.assert_allclose(np.mean(quaternion, axis=0), 0, atol=OFF / 2)
@@ -71,7 +71,7 @@ def test_rotations_are_uniform(drawn):
 
 
 def test_the_joints_are_independent(drawn):
-    """No two coordinates have to do with one another, nor have their squares, nor two rotations."""
+    """No correlation between coordinates, between their squares, or between two rotations."""
     x = np.concatenate([numbers(*drawn), *quaternions(*drawn[1:])], axis=1)
     owner = np.concatenate(
         [np.arange(numbers(*drawn).shape[1]), *([100 + i] * 4 for i in range(4))]

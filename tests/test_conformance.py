@@ -1,6 +1,6 @@
-"""The conformance suite: jaxrbd passes it, and what is broken on purpose does not.
+"""The conformance suite: jaxrbd passes it, and libraries with planted faults do not.
 
-The truth that it compares with is checked against mpmath.
+The suite's reference derivatives are compared with mpmath.
 """
 
 import dataclasses
@@ -71,7 +71,7 @@ def test_differences_of_a_kink_are_known_to_be_nothing():
 
 
 def test_truth_of_a_pendulum_is_that_of_mpmath():
-    """The acceleration -(g / l) sin(q) of a point mass, in the suite's way and exactly."""
+    """The acceleration -(g / l) sin(q) of a point mass: the suite's derivatives and exact ones."""
     length = 0.7
     bob = rbd.model.Link("bob", rbd.model.link_inertia(2.0, (0, 0, -length)))
     hinge = rbd.model.JointSpec("hinge", rbd.joints.Revolute((0, 1, 0)), None, "bob")
@@ -130,7 +130,7 @@ def test_every_kind_stands_at_every_place():
     model = make_robot(ALL_TREES).model()
     assert {type(joint).__name__ for joint in model.joints} == {
         name for name in vars(rbd.joints) if name[0].isupper() and _is_joint(name)
-    } - {"Custom"}  # whatever its author makes it
+    } - {"Custom"}  # a user defines it
     assert model.coupling is not None
     assert np.sum(np.asarray(model.inertia)[:, 0] == 0) >= 3
 
@@ -198,7 +198,7 @@ def test_jaxrbd_is_right_everywhere():
 
 @dataclasses.dataclass
 class Broken(Adapter):
-    """jaxrbd, with q and v going through something first."""
+    """jaxrbd with q and v changed by given functions first."""
 
     spoil_q: object = staticmethod(lambda q: q)
     spoil_v: object = staticmethod(lambda v: v)
@@ -247,7 +247,7 @@ def looped(q):
 
 
 def broken_at(report, **labels):
-    """The names of the states at which some case is not right."""
+    """The names of the states with a wrong case."""
     return {c.name for c in report.conditions if report.select(condition=c, **labels)[1].any()}
 
 
@@ -296,7 +296,7 @@ def test_a_wrong_sign_in_the_second_derivative_is_found():
     assert not broken_at(report, order=[0, 1])
     for mode in conformance.MODES:
         found = broken_at(report, order=2, mode=mode, tree=HINGES[0], direction="q")
-        # sin(q) is zero or next to it at a robot's neutral state, everything else is seen
+        # At the neutral state sin(q) is zero or close to it. All other states show the fault.
         assert found == states(lambda c: not (c.whole and c.angle == 0))
 
 
@@ -339,7 +339,7 @@ def test_what_a_library_does_not_have_is_not_tested():
 
 
 def off_by(first, second=0.0, third=0.0):
-    """The identity, with errors of so much in its first, second and third derivative."""
+    """The identity, with given errors in its first, second and third derivative."""
 
     @jax.custom_jvp
     def curvature(q):
@@ -361,7 +361,7 @@ def off_by(first, second=0.0, third=0.0):
 
 @dataclasses.dataclass
 class Off(Adapter):
-    """jaxrbd with planted errors: of the values, relative, and of the derivatives in q."""
+    """jaxrbd with planted relative errors in the values and in the derivatives in q."""
 
     value: float
     derivatives: object
@@ -381,9 +381,9 @@ class Off(Adapter):
 @pytest.mark.parametrize(("size", "found"), [(4.0, True), (0.03, False)])
 @pytest.mark.parametrize("precision", ["float64", "float32"])
 def test_an_error_just_above_the_tolerance_is_found_and_one_below_it_is_not(precision, size, found):
-    """In every order, in both precisions: the tolerances that the documents state are in force."""
+    """For every order and both precisions, the tolerances are those of the documents."""
     stated = {"float64": (1e-11, 1e-10, 1e-9, 1e-8), "float32": (1e-4, 1e-4, 1e-4, 1e-4)}
-    # A coordinate moves by about a half along the curve: its powers make the errors smaller.
+    # A coordinate changes by about 0.5 along the curve, and its powers reduce the errors.
     sizes = np.array([1, 2, 5, 15]) * size
     value, *derivatives = (float(x) for x in sizes * stated[precision])
     if precision == "float32":
@@ -419,7 +419,7 @@ GUARD = Broken(guarded)
     ],
 )
 def test_the_quick_run_finds_the_usual_faults(fault, quantity, words, capsys):
-    """Of one joint kind and one quantity, to be quicker still: the orders and modes are its own."""
+    """With the quick run's orders and modes, and one joint kind and one quantity to save time."""
     few = ["--kinds", "revolute", "--quantities", quantity, "--details"]
     assert main(["--quick", *few, "--adapter", f"test_conformance:{fault}"]) == 1
     out = capsys.readouterr().out
@@ -443,11 +443,11 @@ def test_the_quick_run_says_how_long_it_will_take_and_how_far_it_is(capsys):
 
 
 class Told(Exception):
-    """Raised in the place of the work, once the estimate is told."""
+    """Raised after the estimate is printed, in place of the work."""
 
 
 def test_the_quick_run_is_a_small_part_of_the_whole():
-    """By the estimates of both, which are told before the work starts."""
+    """The estimates of both, which are printed before the work starts, are compared."""
 
     def tell(line):
         raise Told(line)

@@ -1,4 +1,4 @@
-"""Constrained motion: the book's ways agree, redundant rows do no harm, derivatives are right."""
+"""Constrained motion: agreement of the book's methods, redundant rows, derivatives."""
 
 import dataclasses
 import functools
@@ -22,7 +22,7 @@ def pose(seed):
 
 
 class Planes(eqx.Module):
-    """A point stays on some planes: `normals @ p = 0`, with normals (m, 3)."""
+    """A point stays on m planes: `normals @ p = 0`, with normals (m, 3)."""
 
     normals: jax.Array
 
@@ -31,7 +31,7 @@ class Planes(eqx.Module):
 
 
 def slide(X):
-    """A kind of one's own: B's origin stays on a plane of A that turns with B's axes."""
+    """A user-defined kind: B's origin stays on a plane of A that rotates with B's axes."""
     return jnp.sum(X.R[:, :1] * X.p[:, None], axis=0)
 
 
@@ -44,7 +44,7 @@ KINDS = {
 }
 EACH = tuple(KINDS.values())
 CONTACT = KINDS["contact"]
-# A point on a line, and on a third plane: one across the line, or one that contains it.
+# A point on a line, and on a third plane that crosses the line or contains it.
 NORMALS = jnp.array([[1.0, 2.0, 0.5], [-1.0, 0.3, 0.8]])
 LINE = con.FrameConstraint(Planes(NORMALS), "l3", "l2", pose(4), pose(5))
 ACROSS, THROUGH = (
@@ -80,7 +80,7 @@ def test_rows_are_the_derivatives_of_the_equations(model):
 
 
 def test_equations_are_differentiated(model):
-    """The rows of the same equations, from the motion of bodies and from the function of q."""
+    """Rows of the same equations, from the motion of the bodies and from a function of q."""
     q, v, *_ = zoo.state(model)
     names = ("l2", "l5")
     equation = con.Equation(
@@ -93,13 +93,13 @@ def test_equations_are_differentiated(model):
 
 
 def test_a_blade_does_not_slip_sideways():
-    """A sleigh: its velocity is along the blade, and the force across it turns that velocity."""
+    """A sleigh: the velocity is along the blade, and the force across the blade rotates it."""
     mass, speed, turn = 3.0, 0.8, 1.5
     link = rbd.model.Link("sleigh", rbd.model.link_inertia(mass, (0, 0, 0), np.eye(3)))
     joint = rbd.model.JointSpec("plane", rbd.joints.Planar(), None, "sleigh")
     model = rbd.build_model([link], [joint], gravity=(0.0, 0.0, 0.0))
     blade = con.Nonholonomic(lambda model, q: jnp.array([[0.0, 1.0, 0.0]]))
-    # The same, with the blade stated in the world's axes: its rows turn.
+    # The same with the blade in the world's axes: the rows rotate.
     heading = con.Nonholonomic(
         lambda model, q: (
             jnp.array([[-jnp.sin(q[2]), jnp.cos(q[2])]])
@@ -175,7 +175,7 @@ def test_stabilisation_is_a_critically_damped_return(model):
 
 
 def number(model, q, v, tau, constraints):
-    """A number that depends on all that the dynamics give."""
+    """A scalar that depends on all results of the dynamics."""
     found = con.constrained_dynamics(model, q, v, tau, constraints, None, 2.0)
     parts = jnp.concatenate([found.acceleration, *found.multipliers])
     return jnp.sum(jnp.cos(jnp.arange(len(parts)).astype(parts.dtype)) * parts)
@@ -195,28 +195,28 @@ LIMITS = ("lower_position_limit", "upper_position_limit", "velocity_limit", "eff
 
 @ONE_MORE
 def test_derivatives_in_everything_are_the_true_ones(model, one_more):
-    """In q, v, tau, and every number of the model and of the constraints; both modes.
+    """Derivatives in q, v, tau and all parameters of the model and the constraints; both modes.
 
-    Redundant rows stay so: the frames of both constraints move alike, and the normals do not.
+    Redundant rows stay redundant: both constraints' frames move equally, the normals do not move.
     """
     rng = np.random.default_rng(3)
     q, v, tau, _ = zoo.state(model)
     operands = (model, q, v, tau, (LINE, one_more))
     direction = jax.tree.map(lambda x: jnp.asarray(0.1 * rng.normal(size=np.shape(x))), operands)
-    alike, poses = direction[4][0], lambda c: (c.X_a, c.X_b)
+    shared, poses = direction[4][0], lambda c: (c.X_a, c.X_b)
     still = jax.tree.map(jnp.zeros_like, operands[4])
-    direction = (*direction[:4], tuple(eqx.tree_at(poses, c, poses(alike)) for c in still))
+    direction = (*direction[:4], tuple(eqx.tree_at(poses, c, poses(shared)) for c in still))
     # Limits are infinite.
     still = {name: jnp.zeros_like(getattr(model, name)) for name in LIMITS}
     direction = (dataclasses.replace(direction[0], **still), *direction[1:])
     operands = jax.tree.map(jnp.asarray, operands)
     reverse, forward = both_modes(operands, direction)
 
-    def along(t):
+    def moved_value(t):
         return value(*jax.tree.map(lambda x, dx: x + t * dx, operands, direction))
 
     close(reverse, forward, 1e-9, "reverse and forward")
-    close(forward, slope(along), 1e-6, "the true derivative")
+    close(forward, slope(moved_value), 1e-6, "the true derivative")
 
 
 def test_second_derivatives_with_redundant_rows():
@@ -225,8 +225,8 @@ def test_second_derivatives_with_redundant_rows():
 
     @jax.jit
     def gradient(t):
-        along = (model, q + t * tau, v, tau, constraints)
-        return jax.grad(number, argnums=2)(*along)
+        operands = (model, q + t * tau, v, tau, constraints)
+        return jax.grad(number, argnums=2)(*operands)
 
     second = jax.jit(jax.jacfwd(gradient))(jnp.zeros(()))
     close(second, slope(gradient), 1e-6)
@@ -236,7 +236,7 @@ def test_second_derivatives_with_redundant_rows():
 
 
 def test_three_ways_to_follow():
-    """A joint that follows another by a function: in the model, explicitly, and implicitly."""
+    """One joint is a function of another: as part of the model, explicitly, and implicitly."""
 
     def lead(x):
         return jnp.sin(2 * x[0]) + 0.3 * x[0] ** 2
@@ -258,27 +258,27 @@ def test_three_ways_to_follow():
 
     @jax.jit
     def accelerations(y, y_dot, tau):
-        # The ball does not move in these coordinates: gamma holds it where it is.
-        own = con.explicit_dynamics(free, gamma, y[:1], y_dot[:1], spread(tau))
+        # The ball joint is fixed in these coordinates: gamma returns its present configuration.
+        explicit = con.explicit_dynamics(free, gamma, y[:1], y_dot[:1], spread(tau))
         held = con.Equation(lambda model, q: rbd.difference(model, gamma(q[:1]), q)[1:])
-        implicit = con.constrained_dynamics(free, own.q, own.v, spread(tau), [held])
+        implicit = con.constrained_dynamics(free, explicit.q, explicit.v, spread(tau), [held])
         follows = con.Equation(lambda model, q: q[1:2] - lead(q[:1])[None])
-        v = jnp.concatenate([own.v[:2], y_dot[1:]])
-        whole = con.constrained_dynamics(free, own.q, v, spread(tau), [follows])
-        return own, implicit, whole, rbd.forward_dynamics(coupled, y, y_dot, tau)
+        v = jnp.concatenate([explicit.v[:2], y_dot[1:]])
+        whole = con.constrained_dynamics(free, explicit.q, v, spread(tau), [follows])
+        return explicit, implicit, whole, rbd.forward_dynamics(coupled, y, y_dot, tau)
 
     def spread(tau):
         return jnp.concatenate([tau[:1], jnp.zeros(1), tau[1:]])
 
-    own, implicit, whole, of_model = accelerations(y, y_dot, tau)
-    close(implicit.acceleration, own.a, 1e-11, "explicit and implicit")
-    close(own.M @ own.y_accel + own.C, own.G.T @ spread(tau), 1e-11, "(3.21)")
+    explicit, implicit, whole, of_model = accelerations(y, y_dot, tau)
+    close(implicit.acceleration, explicit.a, 1e-11, "explicit and implicit")
+    close(explicit.M @ explicit.y_accel + explicit.C, explicit.G.T @ spread(tau), 1e-11, "(3.21)")
     independent = whole.acceleration[np.array([0, 2, 3, 4])]
     close(independent, of_model, 1e-11, "implicit and the model's own")
 
 
 def test_explicit_dynamics_without_a_constraint():
-    """Where every coordinate is its own, they are those of the robot, external forces included."""
+    """With all coordinates independent they equal forward_dynamics, with external forces."""
     model = zoo.build(["revolute", "prismatic", "helical"], [-1, 0, 1], seed=5, armature=0.1)
     model = model.with_dissipation()
     q, v, tau, f_ext = zoo.state(model)
@@ -318,7 +318,7 @@ def test_free_bodies_and_joint_constraints_move_like_the_robot(name):
         name = model.body_names[body]
         expected = rbd.frame_acceleration(model, q, v, a, name, "local")
         close(found.body_acceleration[body], expected, 1e-10, f"acceleration of {name}")
-    # What a joint puts on its body does the work of tau, its armature's share taken away.
+    # The power of a joint's wrench is that of tau without the armature's part.
     for joint in model.joint_names[:2]:
         body = model.joint_names.index(joint)
         start = sum(model.joint_nvs[:body])
@@ -399,7 +399,7 @@ JOINTS = {
 
 @pytest.mark.parametrize("kind", JOINTS)
 def test_a_joint_is_a_free_body_and_its_constraint(rng, kind):
-    """The same two bodies, with a joint between them, or with its constraint on a flying one."""
+    """Two bodies with a joint between them equal two free bodies with the joint's constraint."""
     joint, constraint = JOINTS[kind]
     links = [rbd.model.Link(f"l{i}", zoo.random_inertia(rng)) for i in range(2)]
     first, placement = zoo.random_placement(rng), zoo.random_placement(rng)
@@ -462,7 +462,7 @@ def simulate(linkage, v, dt, steps, stabilisation):
 
 
 def crank_speed(linkage, speed):
-    """The velocity that the loop allows at which the first joint turns so fast."""
+    """The velocity that the loop allows and that has the given speed of the first joint."""
     model, constraints, q = linkage
     K = con.constraint_rows(model, q, jnp.zeros(model.nv), constraints).K
     first = jnp.zeros((1, model.nv)).at[0, 0].set(1.0)

@@ -1,4 +1,4 @@
-"""Contact: the laws of both models, their energy, their derivatives, and a robot that lands."""
+"""Contact: the laws, energy and derivatives of both models, and a robot that lands."""
 
 import dataclasses
 
@@ -19,7 +19,7 @@ DT = 5e-3
 
 
 class Bumps(eqx.Module):
-    """A wavy ground with numbers of its own."""
+    """A wavy ground with parameters."""
 
     size: jax.Array
     waves: jax.Array
@@ -34,7 +34,7 @@ FLAT = Plane((0.3, -0.2, 2.0))
 
 
 def shifted(scene, by):
-    """The scene with its ground moved outwards."""
+    """The scene with its ground moved along the outward normal."""
     if isinstance(scene.ground, Plane):
         return eqx.tree_at(lambda s: s.ground.offset, scene, scene.ground.offset + by)
     return eqx.tree_at(
@@ -56,7 +56,7 @@ def distances(model, scene, q):
 
 
 def scenes(model, ground, seed=0, touching=2):
-    """A state, and a scene in which so many of the three spheres are in the ground."""
+    """A state, and a scene in which the given number of the three spheres penetrate the ground."""
     q, v, tau, f_ext = zoo.state(model, seed)
     scene = spheres(model, ground, seed)
     order = jnp.sort(distances(model, scene, q))
@@ -84,28 +84,28 @@ ON_PLANE = Scene(("ball",), material=Material(1e4, 0.5, 0.6, 0.05))
 
 @jax.jit
 def evaluate(model, scene, q, v, tau, f_ext):
-    """All that the laws of forces and impulses need, in one program."""
-    at = contact.contact_points(model, scene, q, v)
+    """All quantities in the laws of forces and impulses, in one program."""
+    points = contact.contact_points(model, scene, q, v)
     force = contact.contact_force(model, scene, q, v)
     step = contact.contact_step(model, scene, q, v, tau, DT, f_ext)
 
     @jax.vmap
     def on_bodies(forces):
-        """The same forces by `external_force`, frame by frame."""
+        """The same forces by `external_force`, one frame after another."""
         total = jnp.zeros((model.nb, 6))
         for i, frame in enumerate(scene.frames):
-            lever = at.position[i] - rbd.frame_placement(model, q, frame).p
+            lever = points.position[i] - rbd.frame_placement(model, q, frame).p
             wrench = jnp.concatenate([forces[i], jnp.cross(lever, forces[i])])
             total = total + rbd.external_force(model, q, frame, wrench)
         return total
 
-    world = force.normal_force[:, None] * at.normal + force.friction_force
+    world = force.normal_force[:, None] * points.normal + force.friction_force
     forces, impulses = on_bodies(jnp.stack([world, step.impulse]))
     wrenches = jnp.stack([f_ext, f_ext + impulses / DT])
     a = jax.vmap(rbd.forward_dynamics, (None, None, None, None, 0))(model, q, v, tau, wrenches)
     free, again = v + DT * a
     return {
-        "at": at,
+        "points": points,
         "force": force,
         "step": step,
         "f_ext": forces,
@@ -119,7 +119,7 @@ def evaluate(model, scene, q, v, tau, f_ext):
 
 @jax.jit
 def powers(model, scene, q, v, tau):
-    """Of a robot on compliant ground, the rate of its energy; and the ground as a spring."""
+    """The rate of a robot's energy on compliant ground, and the power of the ground's spring."""
     f_ext = contact.contact_force(model, scene, q, v).f_ext
     a = rbd.forward_dynamics(model, q, v, tau, f_ext)
 
@@ -137,30 +137,32 @@ def powers(model, scene, q, v, tau):
 
 @jax.jit
 def motion(model, scene, q, v):
-    """The points; rates of distances and centres along the motion; velocities at the points."""
+    """The points, the rates of distances and centers along the motion, velocities at the points."""
 
-    def there(t):
-        at = contact.contact_points(model, scene, rbd.integrate(model, q, t * v), v)
-        return at.distance, at.position + scene.radii[:, None] * at.normal
+    def centers(t):
+        points = contact.contact_points(model, scene, rbd.integrate(model, q, t * v), v)
+        return points.distance, points.position + scene.radii[:, None] * points.normal
 
-    at = contact.contact_points(model, scene, q, v)
-    of_points, of_centres = [], []
+    points = contact.contact_points(model, scene, q, v)
+    point_velocities, center_velocities = [], []
     for i, frame in enumerate(scene.frames):
         V = rbd.frame_velocity(model, q, v, frame)
-        lever = at.position[i] - rbd.frame_placement(model, q, frame).p
-        of_points.append(V[:3] + jnp.cross(V[3:], lever))
-        of_centres.append(V[:3] + jnp.cross(V[3:], lever + scene.radii[i] * at.normal[i]))
-    rates = jax.jvp(there, (0.0,), (1.0,))[1]
-    return at, rates, jnp.stack(of_points), jnp.stack(of_centres)
+        lever = points.position[i] - rbd.frame_placement(model, q, frame).p
+        point_velocities.append(V[:3] + jnp.cross(V[3:], lever))
+        center_velocities.append(
+            V[:3] + jnp.cross(V[3:], lever + scene.radii[i] * points.normal[i])
+        )
+    rates = jax.jvp(centers, (0.0,), (1.0,))[1]
+    return points, rates, jnp.stack(point_velocities), jnp.stack(center_velocities)
 
 
 @pytest.mark.parametrize("ground", [FLAT, Height(BUMPS)], ids=["plane", "height"])
 def test_distances_change_as_the_points_move(model, ground):
     q, v, *_, scene = scenes(model, ground)
-    at, (rate, centre_rate), velocity, centre_velocity = motion(model, scene, q, v)
-    close(jnp.sum(at.gradient * at.velocity, axis=-1), rate, 1e-12, "rate of the distance")
-    close(at.velocity, velocity, 1e-12, "velocity")
-    close(centre_rate, centre_velocity, 1e-12, "velocity of the centre")
+    points, (rate, center_rate), velocity, center_velocity = motion(model, scene, q, v)
+    close(jnp.sum(points.gradient * points.velocity, axis=-1), rate, 1e-12, "rate of the distance")
+    close(points.velocity, velocity, 1e-12, "velocity")
+    close(center_rate, center_velocity, 1e-12, "velocity of the centre")
 
 
 CASES = [("small", Height(BUMPS)), ("following", FLAT)]
@@ -172,13 +174,16 @@ def test_the_laws_of_both_models(robot, ground):
     for seed in range(4):
         q, v, tau, f_ext, scene = scenes(model, ground, seed, 1 + seed % 2)
         found = evaluate(model, scene, q, v, tau, f_ext)
-        at, force, step = found["at"], found["force"], found["step"]
-        depth = jnp.maximum(-at.distance, 0)
-        length = jnp.linalg.norm(at.gradient, axis=-1)
-        rate = jnp.sum(at.gradient * at.velocity, axis=-1)
-        slip = at.velocity - jnp.sum(at.normal * at.velocity, axis=-1)[:, None] * at.normal
+        points, force, step = found["points"], found["force"], found["step"]
+        depth = jnp.maximum(-points.distance, 0)
+        length = jnp.linalg.norm(points.gradient, axis=-1)
+        rate = jnp.sum(points.gradient * points.velocity, axis=-1)
+        slip = (
+            points.velocity
+            - jnp.sum(points.normal * points.velocity, axis=-1)[:, None] * points.normal
+        )
 
-        # The compliant law: right bodies and frames, Coulomb's cone, energy only lost.
+        # The compliant law: bodies and frames, Coulomb's cone, energy never increases.
         close(force.f_ext, found["f_ext"], 1e-12, "on the bodies")
         assert jnp.all((force.normal_force > 0) == (depth > 0))
         size = jnp.linalg.norm(force.friction_force, axis=-1)
@@ -186,7 +191,7 @@ def test_the_laws_of_both_models(robot, ground):
         smooth = speed / jnp.sqrt(speed**2 + 0.2**2)
         close(size, 0.6 * force.normal_force * smooth, 1e-12, "friction")
         damping = (force.normal_force / length - 3e3 * depth**2) * rate
-        friction = jnp.sum(force.friction_force * at.velocity, axis=-1)
+        friction = jnp.sum(force.friction_force * points.velocity, axis=-1)
         assert jnp.all(damping <= 0)
         assert jnp.all(friction <= 0)
         if robot == "small":
@@ -195,14 +200,14 @@ def test_the_laws_of_both_models(robot, ground):
             close(power, work, 1e-11, "power")
             close(spring, pushed, 1e-11, "the spring's potential")
 
-        # The step: its momentum, Coulomb's cone, no penetration, energy only lost.
+        # The step: momentum, Coulomb's cone, no penetration, energy never increases.
         assert step.residual < 1e-12
         close(found["again"], step.v, 1e-10, "the impulses make the step")
         close(step.q, rbd.integrate(model, q, DT * step.v), 1e-14, "q")
-        normal = jnp.sum(step.impulse * at.normal, axis=-1)
-        across = jnp.linalg.norm(step.impulse - normal[:, None] * at.normal, axis=-1)
+        normal = jnp.sum(step.impulse * points.normal, axis=-1)
+        across = jnp.linalg.norm(step.impulse - normal[:, None] * points.normal, axis=-1)
         assert jnp.all(across <= 0.6 * normal + 1e-12)
-        target = -at.distance / (length * jnp.where(at.distance < 0, DT + 0.02, DT))
+        target = -points.distance / (length * jnp.where(points.distance < 0, DT + 0.02, DT))
         power = jnp.sum(step.impulse * found["after"], axis=-1)
         assert jnp.all(power <= normal * jnp.maximum(target, 0) + 1e-12)
         free, after = found["kinetic"]
@@ -228,34 +233,37 @@ def test_a_ball_rests_at_the_depth_that_the_laws_predict():
     scene = eqx.tree_at(lambda s: s.radii, ON_PLANE, np.array([0.1]))
     rest, still = rbd.neutral(ball), jnp.zeros(6)
 
-    def at(depth):
+    def lowered(depth):
         return rest.at[2].set(0.1 - depth)
 
-    force, a = compliant(ball, scene, at(np.sqrt(2 * G / 1e4)), still)
+    force, a = compliant(ball, scene, lowered(np.sqrt(2 * G / 1e4)), still)
     close(a, still, 1e-13, "rest")
     close(force.normal_force, jnp.array([2 * G]), 1e-12, "weight")
 
-    mobility = (3 / 2 + 2 * 0.1**2 / (0.4 * 2 * 0.1**2)) / 3  # 1 / m thrice, r^2 / I twice
+    mobility = (3 / 2 + 2 * 0.1**2 / (0.4 * 2 * 0.1**2)) / 3  # 1 / m three times, r^2 / I twice
     depth = (DT + 0.02) * 1e-3 * mobility * 2 * G * DT
-    step = rigid(ball, scene, at(depth), still)
+    step = rigid(ball, scene, lowered(depth), still)
     close(step.v, still, 1e-13, "rest")
     close(step.impulse, jnp.array([[0, 0, 2 * G * DT]]), 1e-12, "weight")
 
-    # A spinning ball is pushed the way its lowest point does not go, and not into the ground.
+    # Friction accelerates a spinning ball against the motion of its lowest point, horizontally.
     spinning = still.at[4].set(3.0)
-    for x in (compliant(ball, scene, at(0.02), spinning)[1], rigid(ball, scene, at(0), spinning).v):
+    for x in (
+        compliant(ball, scene, lowered(0.02), spinning)[1],
+        rigid(ball, scene, lowered(0), spinning).v,
+    ):
         assert x[0] > 0 > x[4] - 3
 
 
 def tilted(angle):
-    """Gravity as on a slope that falls along x, so that the plane may stay z = 0."""
+    """The gravity of a slope that descends along x, so that the plane stays z = 0."""
     down = jnp.array([np.sin(angle), 0, -np.cos(angle)])
     return dataclasses.replace(POINT, gravity=G * down)
 
 
 def test_friction_on_a_slope():
     below, above, weight = 0.4, 0.7, 2 * G  # the friction angle is atan 0.6 = 0.54
-    # Compliant: the creep that the docstring states, and Coulomb's deceleration above.
+    # Compliant: the creep of the docstring below the friction angle, Coulomb friction above it.
     f, limit = weight * np.sin(below), 0.6 * weight * np.cos(below)
     depth = np.sqrt(weight * np.cos(below) / 1e4)
     creep = 0.05 * f / np.sqrt(limit**2 - f**2)
@@ -267,8 +275,8 @@ def test_friction_on_a_slope():
     expected = G * (np.sin(above) - 0.6 * smooth * np.cos(above))
     close(a, jnp.array([expected, 0, 0]), 1e-12, "slides")
 
-    # Rigid: sticking creeps by the regularisation alone; sliding hovers, and has Coulomb's
-    # acceleration once it does so steadily.
+    # Rigid: a sticking body creeps only by the regularization. A sliding body hovers, and has
+    # Coulomb's acceleration once the motion is steady.
     R, target = 1e-3 / 2, DT + 0.02
     for angle, start in ((below, 0.0), (above, 0.3)):
         model = tilted(angle)
@@ -293,7 +301,7 @@ def test_friction_on_a_slope():
 
 
 def test_a_bounce_returns_what_the_damping_leaves():
-    """With D(u) the damping factor, `v D(-v)` over the approach is `v D(v)` over the return."""
+    """With the damping factor D(u), `v D(-v)` of the approach equals `v D(v)` of the return."""
     model = dataclasses.replace(POINT, gravity=jnp.zeros(3))
     dt, c = 1e-5, 0.5
 
@@ -316,7 +324,7 @@ def test_a_bounce_returns_what_the_damping_leaves():
 
 
 def test_moving_the_world_changes_nothing():
-    """Gravity, plane and robot moved together; and a height function that is the plane."""
+    """Gravity, plane and robot moved together; and a height function that describes the plane."""
     model = zoo.following()
     q, v, tau, f_ext, scene = scenes(model, FLAT, 3)
     turn = spatial.pose_from_matrix(jnp.asarray(zoo.random_placement(np.random.default_rng(5))))
@@ -353,7 +361,7 @@ def test_moving_the_world_changes_nothing():
 
 
 def test_derivatives_at_touch_down_and_at_rest():
-    """Of the force on a point, in its position and velocity, against differences and limits."""
+    """Derivatives of the force on a point in its position and velocity: differences and limits."""
     soft = eqx.tree_at(lambda s: s.material, ON_PLANE, Material(2.0, 0.5, 0.6, 0.05))
 
     @jax.jit
@@ -364,7 +372,7 @@ def test_derivatives_at_touch_down_and_at_rest():
     second = jax.jit(jax.jacfwd(jax.jacrev(force)))
     down, aside = jnp.array([0, 0, -0.3]), jnp.array([0.1, 0.2, 0])
     for v in (jnp.zeros(3), down, -down, aside, down + aside):
-        # Touch-down: all derivatives are zero, from both sides, and continuously.
+        # Touch-down: all derivatives are zero from both sides, and continuous.
         there = jnp.concatenate([jnp.zeros(3), v])
         for derivative in derivatives:
             close(derivative(there), jnp.zeros((3, 6)), 0.0, "touch-down")
@@ -374,7 +382,7 @@ def test_derivatives_at_touch_down_and_at_rest():
         for h in (1e-7, -1e-7):
             close((force(there.at[2].set(h)) - force(there)) / h, jnp.zeros(3), 1e-6, "one side")
         assert jnp.all(jnp.isfinite(second(there)))
-        # In contact, and at rest in contact: those of differences.
+        # In contact, moving and at rest: compared with differences.
         inside = there.at[2].set(-0.1)
         for x in (inside, inside.at[2].set(0.1)):
             columns = [slope(lambda t: force(x + t * e)) for e in jnp.eye(6)]
@@ -390,12 +398,12 @@ LIMITS = ("lower_position_limit", "upper_position_limit", "velocity_limit", "eff
 
 
 def direction_of(operands, seed, size=0.1):
-    """A random direction in all numbers of some operands, the first of which is a model."""
+    """A random direction for all values of the operands, the first of which is a model."""
     rng = np.random.default_rng(seed)
     direction = jax.tree.map(lambda x: jnp.asarray(size * rng.normal(size=np.shape(x))), operands)
 
     def turning(X, dX):
-        """Rotations stay rotations."""
+        """A change of the pose that keeps its rotation matrix orthogonal."""
         return spatial.Pose(jnp.matmul(X.R, spatial.skew(dX.R[..., 0])), dX.p)
 
     changes = {name: jnp.zeros_like(getattr(operands[0], name)) for name in LIMITS}  # infinite
@@ -405,7 +413,7 @@ def direction_of(operands, seed, size=0.1):
 
 
 def derivative_check(function):
-    """A check of the derivative along a direction against differences of the values."""
+    """A check of the derivative along a direction with differences of the values."""
 
     @jax.jit
     def both(operands, direction):
@@ -414,17 +422,17 @@ def derivative_check(function):
         return value, sum(jax.tree.leaves(terms))
 
     def check(operands, direction, h):
-        def along(t):
+        def moved_value(t):
             moved = jax.tree.map(lambda x, dx: x + t * dx, operands, direction)
             return both(moved, direction)[0]
 
-        close(both(operands, direction)[1], slope(along, h), 1e-6, "the true derivative")
+        close(both(operands, direction)[1], slope(moved_value, h), 1e-6, "the true derivative")
 
     return check
 
 
 def test_a_gradient_through_a_bounce_is_the_true_one():
-    """In the start, the body, the scene and the ground, through touch-down, sliding and flight."""
+    """In the initial state, body, scene and ground, through touch-down, sliding and flight."""
     ball = body(rbd.joints.FreeFlyer())
     scene = Scene(("ball",), 0.1, None, Height(BUMPS), Material(3e4, 0.3, 0.5, 0.1))
     q = rbd.neutral(ball).at[:3].set(jnp.array([0.3, 0.1, 0.35]))
@@ -449,7 +457,7 @@ def test_a_gradient_through_a_bounce_is_the_true_one():
     assert jnp.max(pushes) > 100
     assert pushes[-1] == 0
     direction = direction_of(operands, 2)
-    # Stiffness in its own scale.
+    # The direction in the stiffness has the scale of the stiffness.
     direction = eqx.tree_at(lambda d: d[1].material.stiffness, direction, jnp.asarray(3e3))
     derivative_check(lambda *x: end(*x)[0])(operands, direction, 1e-5)
 
@@ -462,7 +470,7 @@ def regimes(scene, at, impulse):
 
 
 def test_derivatives_of_the_step_are_the_true_ones(model):
-    """In q, v, tau, dt and every number of model and scene, whatever the contacts do."""
+    """In q, v, tau, dt and all parameters of model and scene, for all kinds of contact."""
 
     def number(model, scene, q, v, tau, dt, regularisation, recovery):
         step = contact.contact_step(model, scene, q, v, tau, dt, None, regularisation, recovery)
@@ -489,7 +497,7 @@ KP, KD = 100.0, 3.0
 
 @pytest.fixture(scope="module")
 def quadruped():
-    """The robot with its rotors, 5 cm over the ground, legs bent, and the scene of its feet."""
+    """The quadruped with rotors, 5 cm above the ground with bent legs; the scene of its feet."""
     model = rbd.load_robot("quadruped")
     model = dataclasses.replace(model, armature=model.armature.at[6:].set(0.03))
     scene = Scene([name for name in model.frame_names if name.endswith("_foot")], 0.02)
@@ -501,7 +509,7 @@ def quadruped():
 
 
 def posture(model, q0, q, v):
-    """Torques of springs and dampers at the joints, and the springs' energy."""
+    """Torques of springs and dampers at the joints, and the energy of the springs."""
     stretch = rbd.difference(model, q0, q).at[:6].set(0)
     return -KP * stretch - KD * v.at[:6].set(0), KP / 2 * jnp.sum(stretch**2)
 
@@ -535,12 +543,12 @@ def test_a_quadruped_lands_on_compliant_ground(quadruped):
     weight = rbd.total_mass(model) * G
     assert speed[-1] < 1e-3
     close(normal_force[-1] / weight, 1.0, 1e-3)
-    # The deepest it may ever be: all of its energy of falling in one foot's spring.
+    # The bound of the depth: one foot's spring stores all of the energy of the fall.
     fall = weight * 0.06
     assert jnp.max(depth) < (3 * fall / 1e7) ** (1 / 3)
-    # At rest no foot carries more than half of the weight.
+    # At rest no foot supports more than half of the weight.
     assert depth[-1] < np.sqrt(weight / 2 / 1e7)
-    # Springs included, energy only falls, but for the integrator's error.
+    # With the springs the energy decreases, up to the integrator's error.
     assert jnp.max(jnp.diff(energy)) < 1e-4 * fall
     assert jnp.max(energy) < energy[0] + 1e-4 * fall
     assert energy[0] - energy[-1] > fall / 2
@@ -559,7 +567,7 @@ def test_a_quadruped_lands_on_rigid_ground(quadruped):
     assert speed[-1] < 1e-3
     close(normal_force[-1] / weight, 1.0, 1e-3)
     assert jnp.max(depth) < 5e-5
-    # Energy falls in every step.
+    # The energy decreases in every step.
     assert jnp.max(jnp.diff(energy)) < 0
     assert energy[0] - energy[-1] > weight * 0.03
 
@@ -568,7 +576,7 @@ def test_a_quadruped_lands_on_rigid_ground(quadruped):
 
 
 def test_second_derivatives_of_the_step():
-    """Of a point that sticks, slides or leaves, in its state and in the friction."""
+    """Of a point that sticks, slides or separates, in its state and in the friction coefficient."""
 
     direction = jnp.array([0.3, -0.2, 1e-3, 0.5, 0.4, -0.6, 0.2])
 
@@ -587,7 +595,7 @@ def test_second_derivatives_of_the_step():
 
 
 def test_batches_and_single_precision(model):
-    """Over states, grounds and materials; and float32 gives float32, right to its precision."""
+    """Batches of states, grounds and materials; float32 gives correct results in float32."""
     q, v, tau, f_ext, scene = scenes(model, Height(BUMPS), 2)
     factors = jnp.array([0.5, 1.0, 2.0])
 
@@ -622,7 +630,7 @@ def test_the_program_does_not_grow_with_the_number_of_spheres(model):
         return contact.contact_step(model, scene, q, v, tau, DT)
 
     for function in (contact.contact_force, step):
-        # Not 1: what is printed once where shapes agree by chance is printed twice elsewhere.
+        # With one sphere, shapes agree by chance, and a subprogram is printed once, not twice.
         assert size(function, 3) == size(function, 20) > 1
 
 

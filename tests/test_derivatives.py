@@ -1,8 +1,8 @@
-"""The analytic derivatives and rates, each against central differences and autodifferentiation.
+"""Analytic derivatives and rates, compared with central differences and automatic derivatives.
 
-Central differences of order eight are good to 1e-11 here, say nothing of JAX's rules, and compile
-in no time: everything of every robot is compared with them. Automatic derivatives of everything are
-compared on one small robot, and those of the dynamics on all.
+Central differences of order eight have errors of 1e-11 here, are independent of JAX's rules and
+compile quickly, so all quantities of all robots are compared with them. Automatic derivatives are
+compared for all quantities on one small robot, and for the dynamics on all robots.
 """
 
 import functools
@@ -27,12 +27,12 @@ POINT = jnp.array([0.3, -0.2, 0.5])
 
 
 def references(model):
-    """All of them, where the model is a tree; else the last, to compile less."""
+    """All references if no joint follows another; else only the last, to save compilation."""
     return REFERENCES if model.velocity_map_is_identity else REFERENCES[2:]
 
 
 def values(model, q, v, u, f):
-    """What is differentiated; u is an acceleration, or the torque of forward dynamics."""
+    """The quantities that are differentiated; u is an acceleration, or forward dynamics' torque."""
     X = rbd.frame_placement(model, q, FRAME)
     return {
         "rnea": rbd.rnea(model, q, v, u, f),
@@ -47,7 +47,7 @@ def values(model, q, v, u, f):
 
 
 def matrices(model, q):
-    """What is differentiated along the motion."""
+    """The matrices whose time derivatives are compared."""
     return {
         **{f"J {r}": rbd.frame_jacobian(model, q, FRAME, r) for r in references(model)},
         "A": rbd.centroidal_momentum_matrix(model, q),
@@ -56,7 +56,7 @@ def matrices(model, q):
 
 
 def first_derivatives(model, q, v, u, f):
-    """By the analytic functions: what they return, with the automatic derivatives' names."""
+    """The results of the analytic functions, with the names of `values`."""
     d = {
         "rnea": rbd.rnea_derivatives(model, q, v, u, f),
         "fd": rbd.forward_dynamics_derivatives(model, q, v, u, f),
@@ -90,7 +90,7 @@ def differences(function, n):
 
 
 def in_three(differentiate, function, model, q, v, u):
-    """Derivatives of function(q, v, u) in all three at once, by any means, split again."""
+    """Derivatives of function(q, v, u) in q, v and u, by the function `differentiate`."""
 
     def of_all(x):
         dq, dv, du = jnp.split(x, 3)
@@ -179,7 +179,7 @@ def test_rates_are_the_derivatives_along_the_motion(name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_coriolis_matrix(name):
-    """`dM/dt - 2 C` is skew, and `C v` the velocity's share of the bias."""
+    """`dM/dt - 2 C` is skew-symmetric, and `C v` is the velocity part of the bias force."""
     model, (q, v, _, _), (_, rates) = case(name)
     C = rbd.coriolis_matrix(model, q, v)
     skew = rates["M"] - 2 * C
@@ -199,12 +199,12 @@ def test_coriolis_matrix_is_made_of_christoffel_symbols():
 
 @jax.jit
 def second_orders(model, q, v, u, weights, f):
-    """The analytic second derivatives, and the differences of the analytic first ones."""
+    """The analytic second derivatives, and differences of the analytic first derivatives."""
 
     def gradients(q, v, u):
-        of_rnea = rbd.rnea_derivatives(model, q, v, u, f)
-        of_fd = rbd.forward_dynamics_derivatives(model, q, v, u, f)
-        return [[weights @ x for x in of] for of in (of_rnea, of_fd)]
+        rnea = rbd.rnea_derivatives(model, q, v, u, f)
+        forward_dynamics = rbd.forward_dynamics_derivatives(model, q, v, u, f)
+        return [[weights @ x for x in first] for first in (rnea, forward_dynamics)]
 
     numerical = in_three(differences, gradients, model, q, v, u)
     return (
@@ -228,7 +228,7 @@ def test_second_derivatives_are_those_of_the_first(name):
 
 
 def test_second_derivatives_are_the_hessian_of_the_values():
-    """With nothing analytic between: on a robot with a free-flyer, a ball and a hinge."""
+    """Compared with automatic derivatives of the values on a small robot."""
     model = zoo.small()
     q, v, u, f = zoo.state(model)
     weights = jnp.cos(jnp.arange(1.0, model.nv + 1))
@@ -244,9 +244,9 @@ def test_second_derivatives_are_the_hessian_of_the_values():
 
 
 def test_at_rest():
-    """The derivatives at rest are right: no term is lost with v = 0 at the neutral quaternion.
+    """Derivatives at v = 0 and the neutral configuration.
 
-    Without friction, which jumps there.
+    The robot has no friction, which is not continuous there.
     """
     model = zoo.connected().with_dissipation()
     model = eqx.tree_at(lambda m: m.friction, model, 0 * model.friction)

@@ -1,4 +1,4 @@
-"""Joint damping and Coulomb friction: what they are, and that all of the dynamics hold them."""
+"""Joint damping and Coulomb friction: their values, and their effect in all dynamics."""
 
 import functools
 
@@ -18,7 +18,7 @@ MODELS = {**TREES, "coupled": zoo.coupled, "following": zoo.following}
 
 @jax.jit
 def lost_power(model, q, v):
-    """From the configurations of the joints: `sum of damping rate^2 + friction |rate|`, in W."""
+    """The lost power, from rates of the joints: sum of `damping rate^2 + friction |rate|`, in W."""
     free = eqx.tree_at(lambda m: m.coupling, model, None, is_leaf=lambda c: c is None)
 
     def coordinates(t):
@@ -32,7 +32,7 @@ def lost_power(model, q, v):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_power_of_the_passive_force_is_what_the_joints_lose(name):
-    """Also that of joints which follow others, whose rates are multiples of their leaders'."""
+    """Also for joints that follow others, with velocities that are multiples of their leaders'."""
     model = MODELS[name]()
     q, v, _, _ = zoo.state(model)
     close(v @ rbd.passive_force(model, q, v), -lost_power(model, q, v), 1e-10)
@@ -81,7 +81,7 @@ def test_maximal_coordinates_have_it():
 
 @pytest.mark.parametrize("name", ["small", "coupled"])
 def test_derivatives_are_the_differences_of_values(name):
-    """Of rnea in v: nothing analytic and nothing automatic is in the differences."""
+    """Derivatives of rnea in v against differences of its values."""
     model = MODELS[name]().with_dissipation()
     q, v, u, _ = zoo.state(model)
     h = 1e-3

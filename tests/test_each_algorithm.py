@@ -1,8 +1,8 @@
-"""Each algorithm called by itself, against others and against differences of values.
+"""Each algorithm in a separate call, against other algorithms and differences of values.
 
-A derivative is compared along one direction in q, in v and in the last argument, with differences
-of the values of the function that it is of. Each function is a program of its own, small and kept
-by the compilation cache, so that this file tells in seconds which function is at fault.
+A derivative is compared along one direction in q, one in v and one in the last argument, with
+differences of the function's values. Each function is a separate small program in the compilation
+cache, so that this file finds a faulty function in seconds.
 """
 
 import functools
@@ -39,8 +39,8 @@ def robot(request):
     return case(request.param)
 
 
-def along(function, robot, which):
-    """The derivative of `function(q, v, u)` in one argument along its direction, by differences."""
+def directional_derivative(function, robot, which):
+    """The derivative of `function(q, v, u)` along the direction of one argument, by differences."""
     model, (q, v, u, _), directions = robot
     d = directions[which]
     moved = (
@@ -52,7 +52,7 @@ def along(function, robot, which):
 
 
 def rounding_of_inverse(M):
-    """A tolerance, of robots whose M is far from singular: else it would say nothing."""
+    """A tolerance for results of solving with M. M must be far from singular."""
     condition = np.linalg.cond(M)
     assert condition < 1e4
     return 1e-14 * condition
@@ -60,7 +60,7 @@ def rounding_of_inverse(M):
 
 def compare(function, robot, derivatives, tolerance=1e-8):
     for which, derivative in enumerate(derivatives):
-        expected, d = along(function, robot, which)
+        expected, d = directional_derivative(function, robot, which)
         close(derivative @ d, expected, tolerance, f"in {'qvu'[which]}")
 
 
@@ -91,7 +91,7 @@ def test_inertia(robot):
 
 @every_robot
 def test_power(robot):
-    """The power of tau is the rate of the energy, and what is lost to damping and friction."""
+    """The power of tau is the rate of the energy plus the power lost to damping and friction."""
     model, (q, v, a, _), _ = robot
 
     def energy(t):
@@ -106,7 +106,7 @@ def test_power(robot):
 @a_tree_and_followers
 def test_gravity(robot):
     model, (q, _, _, f), _ = robot
-    expected, d = along(lambda q, v, u: rbd.potential_energy(model, q), robot, 0)
+    expected, d = directional_derivative(lambda q, v, u: rbd.potential_energy(model, q), robot, 0)
     close(rbd.gravity_force(model, q) @ d, expected, 1e-9)
     some = range(0, model.nb, 5)
     f = jnp.where((jnp.arange(model.nb) % 5 == 0)[:, None], f, 0)
@@ -146,7 +146,7 @@ def test_forward_dynamics_derivatives(robot):
 @pytest.mark.parametrize("inverse", [True, False], ids=["rnea", "forward_dynamics"])
 @pytest.mark.parametrize("robot", ["connected", "coupled"], indirect=True)
 def test_second_order(robot, inverse):
-    """Against differences of the first derivatives, which have their own test above."""
+    """Compared with differences of the first derivatives, which are tested above."""
     model, (q, v, u, f), _ = robot
     weights = jnp.cos(jnp.arange(1.0, model.nv + 1))
     first = rbd.rnea_derivatives if inverse else rbd.forward_dynamics_derivatives
@@ -156,7 +156,7 @@ def test_second_order(robot, inverse):
     def gradient(k):
         return lambda *state: weights @ first(model, *state, f)[k]
 
-    in_q, d = along(gradient(0), robot, 0)
+    in_q, d = directional_derivative(gradient(0), robot, 0)
     close(d @ dq_dq @ d, d @ in_q, 1e-7, "q q")
     close(dq_dq, dq_dq.T, 1e-12)
     for name, k, which, derivative in (
@@ -165,7 +165,7 @@ def test_second_order(robot, inverse):
         ("v v", 1, 1, dv_dv),
         ("q u", 0, 2, dq_du),
     ):
-        expected, d = along(gradient(k), robot, which)
+        expected, d = directional_derivative(gradient(k), robot, which)
         close(derivative @ d, expected, 1e-7, name)
 
 
@@ -195,7 +195,7 @@ def test_centroidal_momentum(robot):
     close(A_dot, rate, 1e-9)
     close(rbd.centroidal_momentum(model, q, v), A @ v)
     close(rbd.algorithms.centroidal_momentum_rate(model, q, v, u), A @ u + A_dot @ v)
-    com, d = along(lambda q, v, u: rbd.center_of_mass(model, q), robot, 0)
+    com, d = directional_derivative(lambda q, v, u: rbd.center_of_mass(model, q), robot, 0)
     close(rbd.com_jacobian(model, q) @ d, com, 1e-9)
 
 
@@ -219,12 +219,12 @@ def test_motion_of_a_frame(robot, reference):
 
 @a_tree_and_followers
 def test_position_of_a_frame(robot):
-    """The classical acceleration is the second derivative of the position, the world at rest."""
+    """The classical acceleration is the second time derivative of the position in the world."""
     model, (q, v, a, _), _ = robot
 
     def velocity(t):
-        at, speed = rbd.integrate(model, q, t * v), v + t * a
-        return rbd.frame_velocity(model, at, speed, FRAME)[:3]
+        q_t, v_t = rbd.integrate(model, q, t * v), v + t * a
+        return rbd.frame_velocity(model, q_t, v_t, FRAME)[:3]
 
     def position(t):
         return rbd.frame_placement(model, rbd.integrate(model, q, t * v), FRAME).p
@@ -233,10 +233,10 @@ def test_position_of_a_frame(robot):
     close(rbd.frame_acceleration(model, q, v, a, FRAME)[:3], slope(velocity), 1e-9)
     point = jnp.array([0.3, -0.2, 0.5])
 
-    def of_body(q, v, u):
+    def position_of_point(q, v, u):
         return rbd.spatial.transform_point(rbd.frame_placement(model, q, FRAME), point)
 
-    expected, d = along(of_body, robot, 0)
+    expected, d = directional_derivative(position_of_point, robot, 0)
     close(rbd.algorithms.point_jacobian(model, q, FRAME, point) @ d, expected, 1e-9)
 
 

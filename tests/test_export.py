@@ -1,4 +1,4 @@
-"""Every algorithm as a program of any batch size: saved, loaded, called, differentiated."""
+"""Every algorithm as an exported program of any batch size: saved, loaded, differentiated."""
 
 import inspect
 import pathlib
@@ -22,8 +22,9 @@ from support.zoo import close
 DOCUMENT = pathlib.Path(__file__).parents[1] / "docs" / "saving.md"
 BATCHES = (1, 3, 7)
 QUICK = ("rnea", "frame_placement")
-# XLA optimises the two programs apart, so they agree to rounding; where a matrix is inverted, to
-# that times its condition number; where steps are repeated, to what ends them.
+# XLA optimizes the two programs separately, so they agree up to rounding. Where a matrix is
+# inverted, the condition number multiplies the rounding. Where steps are repeated, the tolerance
+# of the iteration counts.
 SOLVED = """
     aba aba_minverse constrained_dynamics delassus_matrix explicit_dynamics explicit_euler
     forward_dynamics forward_dynamics_derivatives forward_dynamics_second_order impact
@@ -37,7 +38,7 @@ TOLERANCE = {
 
 
 def states(batch):
-    """So many states of the small robot, stacked."""
+    """A batch of states of the small robot."""
     return jax.tree.map(lambda *x: jnp.stack(x), *(zoo.state(zoo.small(), k) for k in range(batch)))
 
 
@@ -54,7 +55,7 @@ def test_every_function_of_a_model_is_in_the_sweep():
     "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in ALGORITHMS]
 )
 def test_a_loaded_program_is_the_mapped_function(name, tmp_path):
-    """For CPUs and GPUs at once, with the batch's size left open."""
+    """The program is for CPUs and GPUs, and for any batch size."""
     model, algorithm = zoo.small(), ALGORITHMS[name]
     program = rbd.io.export_batched(algorithm, model, *zoo.state(model))
     assert program.platforms == ("cpu", "cuda")
@@ -72,7 +73,7 @@ def test_a_loaded_program_is_the_mapped_function(name, tmp_path):
 
 @pytest.mark.parametrize("name", ["rnea", "forward_dynamics"])
 def test_derivatives_of_a_loaded_program(name, tmp_path):
-    """Reverse mode through the file, through `custom_linear_solve` and its symbolic batch."""
+    """Reverse mode of the loaded program, with `custom_linear_solve` and a symbolic batch size."""
     model, algorithm = zoo.small(), ALGORITHMS[name]
     program = rbd.io.export_batched(algorithm, model, *zoo.state(model))
     loaded = saved_and_loaded(program, tmp_path, vjp_order=1)
@@ -94,7 +95,7 @@ def test_derivatives_of_a_loaded_program(name, tmp_path):
 
 @pytest.mark.parametrize("order", [0, 1, 2])
 def test_a_loaded_program_is_differentiated_as_often_as_was_asked(order, tmp_path):
-    """And not once more. The force of gravity on a pendulum is a sine: no derivative vanishes."""
+    """One more derivative is an error. No derivative of a pendulum's gravity force is zero."""
     model = zoo.chain(1)
     loaded = saved_and_loaded(tiny(), tmp_path, vjp_order=order)
     assert loaded.has_vjp() == (order > 0)
@@ -117,7 +118,7 @@ def test_a_loaded_program_is_differentiated_as_often_as_was_asked(order, tmp_pat
 
 @pytest.mark.parametrize("order", [-1, 1.5, True, "1", None])
 def test_an_order_that_is_none_is_refused(order, tmp_path):
-    # Without the tests' type checker it is the function that speaks.
+    # Without the tests' type checker, the function raises the error.
     with pytest.raises(
         rbd.ArgumentError, match=r"vjp_order is .*, expected an integer of 0 or more"
     ):
@@ -126,7 +127,7 @@ def test_an_order_that_is_none_is_refused(order, tmp_path):
 
 
 def test_the_robots_numbers_as_an_argument(tmp_path):
-    """One program for all masses; the leaves are those that `save_model` keeps."""
+    """One program for all masses. The leaves are those that `save_model` stores."""
     model = zoo.small()
     program = rbd.io.export_batched(
         rbd.gravity_force, model, rbd.neutral(model), model_as_argument=True
@@ -164,7 +165,7 @@ print("done")
 
 
 def test_a_program_runs_where_there_is_no_jaxrbd(tmp_path):
-    """In a process of its own, by the recipe of docs/saving.md."""
+    """In a separate process, by the recipe of docs/saving.md."""
     model = zoo.small()
     program = rbd.io.export_batched(rbd.rnea, model, *zoo.state(model))
     rbd.io.save_program(program, tmp_path / "dynamics.jaxrbd")

@@ -1,9 +1,9 @@
-"""Single precision far from the world's origin: the digits of the robot, and not of the distance.
+"""Single precision far from the world's origin: the distance does not reduce the precision.
 
-Each algorithm runs in float32 with the robot at the origin and 1, 10 and 1,000 km away, and is
-compared with float64 at the same configuration, as float32 rounds it. No error may grow with the
-distance, but for positions in the world, which float32 cannot hold with more digits, and what is
-made of them: their errors are compared with the rounding of the distance.
+Each algorithm runs in float32 with the robot at the origin and 1, 10 and 1,000 km away. It is
+compared with float64 at the same configuration, which is rounded to float32. No error may grow
+with the distance, except for positions in the world and quantities that are computed from them:
+their errors are compared with the rounding of the distance.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ EPS = float(jnp.finfo(jnp.float32).eps)
 
 @functools.cache
 def model():
-    """`zoo.small()` with its base at the world's origin for q = 0, as float32 has it."""
+    """`zoo.small()` in float32, with its base at the world's origin for q = 0."""
     small = zoo.small()
     R, p = small.placement
     placement = rbd.Pose(R.at[0].set(jnp.eye(3)), p.at[0].set(0))
@@ -36,7 +36,7 @@ def model():
 
 @functools.cache
 def states():
-    """Configurations at all offsets (offsets, states, nq) as float32 has them, and v, u, f."""
+    """Configurations in float32 at all offsets, (offsets, states, nq), and v, u, f."""
     q, v, u, f = (
         jnp.stack(x).astype(jnp.float32)
         for x in zip(*(zoo.state(zoo.small(), seed) for seed in range(STATES)))
@@ -46,7 +46,7 @@ def states():
 
 
 def anchor(q):
-    """A point of the world near the robot, of which float32 has all digits: its offset."""
+    """The offset of the robot: a point near the robot that is exact in float32."""
     return 1000 * jnp.round(q[:3] / 1000)
 
 
@@ -58,14 +58,14 @@ def loop(q):
 def nearby(m, q):
     """The origin of the last link held within 6 cm of where it is.
 
-    Its coordinates are multiples of 1/16 m, of which float32 has all digits up to 1,000 km.
+    Its coordinates are multiples of 1/16 m, which are exact in float32 up to 1,000 km.
     """
     from_anchor = q[:3] - anchor(q) + rbd.forward_kinematics(m, q).p_RB[-1]
     return (con.point(None, "l2", anchor(q) + jnp.round(16 * from_anchor) / 16),)
 
 
 def labelled(m, q, v, u, f):
-    """Quantities of `frames.State` that lie between frames of the robot."""
+    """Quantities of `frames.State` between frames of the robot."""
     state = frames.State(m, q, v, u)
     return (
         state.relative_transform("l0", "l2"),
@@ -97,7 +97,7 @@ CASES = {
         m, lambda q: rbd.forward_dynamics(m, q, v, u, f)
     )(q),
 }
-# Either not a function of the robot's position, or nothing else.
+# Not tested here: their results do not depend on the robot's position, or are a configuration.
 for _name in (
     "difference interpolate neutral total_mass random_configuration velocity_bracket"
 ).split():
@@ -113,7 +113,7 @@ def position(q):
     return q[..., :3]
 
 
-# By name, what of a result is a position in the world, and what is not.
+# By name, the parts of a result that are not positions in the world, and those that are.
 POSITIONS = {
     "forward_kinematics": lambda r: ((r.X_WB.R, r.p_RB, r.X_PB.R, r.X_PB.p[..., 1:, :]), r.X_WB.p),
     "frame_placement": lambda r: (r.R, r.p),
@@ -121,7 +121,7 @@ POSITIONS = {
     "contact_points": lambda r: ((r.distance, r.gradient, r.velocity, r.arm), r.position),
     "contact_step": lambda r: ((after_position(r.q), r[1:]), position(r.q)),
     "integrate": lambda q: (after_position(q), position(q)),
-    # The joints close the loops with the base where its rounded position is.
+    # The loops are closed for the rounded position of the base, so all results depend on it.
     "close_loops": lambda r: ((), (r.q, r.residual)),
     "explicit_dynamics": lambda r: ((r.y_accel, r.v, r.a, r.G, r.M, r.C), position(r.q)),
     **dict.fromkeys(
@@ -144,7 +144,7 @@ def errors(actual, expected):
 
 @functools.cache
 def results(name):
-    """Of an algorithm: in float32, and in float64 at the same states."""
+    """The results of an algorithm in float32, and in float64 at the same states."""
     q, *rest = states()
 
     def program(model, q, *rest):
@@ -178,7 +178,7 @@ def test_no_error_grows_with_the_distance(name):
 
 
 def test_references_at_the_origin_of_the_world():
-    """What is taken about the world's origin has a lever arm: errors of its rounding, no larger."""
+    """Quantities about the world's origin have a lever arm, and errors of its rounding."""
     q, v, u, _ = states()
 
     def program(model, q, v, wrench):
@@ -187,7 +187,7 @@ def test_references_at_the_origin_of_the_world():
             return (
                 rbd.frame_velocity(model, q, v, "l2", "world"),
                 rbd.frame_jacobian(model, q, "l2", "world").T,
-                # About the body: the force first, and the moment has the arm.
+                # The moment comes first: it has the lever arm, and the force is exact.
                 jnp.concatenate([f_ext[..., 3:], f_ext[..., :3]], axis=-1),
             )
 
@@ -211,7 +211,7 @@ WITH_KINEMATICS = """
 
 
 def test_kinematics_are_as_good_as_the_configuration():
-    """Those of `forward_kinematics`, and those made by hand from the poses alone."""
+    """The kinematics of `forward_kinematics`, and kinematics from the poses alone."""
     q = states()[0][-1, 0]
 
     @jax.jit
@@ -233,7 +233,7 @@ def test_kinematics_are_as_good_as_the_configuration():
 
 
 def test_two_robots_far_from_the_origin_see_each_other():
-    """A constraint between the links of two trees, each with its own root."""
+    """A constraint between links of two trees, which have different roots."""
     kinds = ["free_flyer", "revolute"] * 2
     pair = zoo.build(kinds, [-1, 0, -1, 2], seed=2)
     R, p = pair.placement

@@ -28,7 +28,7 @@ from support.zoo import assert_identical
 
 FEW = range(100)
 MANY = range(100, 2100)
-# Loading takes milliseconds; this allows for a machine under load.
+# Loading takes milliseconds. The limit is for a machine under load.
 LIMIT = 10.0  # s
 
 

@@ -1,4 +1,4 @@
-"""What costs time or memory and changes no result, read from the programs and not from clocks."""
+"""Causes of wasted time and memory. They are read from the programs, not measured."""
 
 import re
 from functools import partial
@@ -14,7 +14,7 @@ from support import zoo
 from support.algorithms import ALGORITHMS, ON_THE_HOST, PUBLIC, functions_of_a_model, operands
 from support.jax_events import work
 
-# They take a function of the caller's, which a jit here would trace again for every new closure.
+# They take a function of the caller. A jit here would trace each new closure again.
 TAKE_FUNCTIONS = {
     "explicit_dynamics",
     "explicit_euler",
@@ -29,7 +29,7 @@ CONSTANTS = {"neutral"}
 
 
 def test_public_functions_are_compiled_by_themselves():
-    """Without it, a call outside of a jit runs operation by operation: hundreds of times slower."""
+    """Otherwise a call outside of a jit runs one operation after another, 100 times slower."""
     plain = {
         name for name in functions_of_a_model() - ON_THE_HOST if not hasattr(PUBLIC[name], "lower")
     }
@@ -41,7 +41,7 @@ SWEEPS = "forward_kinematics rnea crba forward_dynamics rnea_derivatives corioli
 
 @pytest.mark.parametrize("name", SWEEPS)
 def test_a_batch_of_sweeps_gathers_and_scatters_nothing(name):
-    """The rows of a batch lie side by side, and a step of a sweep reads and writes a slice."""
+    """The samples of a batch are contiguous: a step of a sweep reads and writes a slice."""
     model = zoo.small()
     batch = jax.tree.map(lambda x: jnp.stack([x, x]), zoo.state(model))
     mapped = jax.vmap(ALGORITHMS[name], (None, 0, 0, 0, 0))
@@ -52,7 +52,7 @@ def test_a_batch_of_sweeps_gathers_and_scatters_nothing(name):
 
 
 def test_sums_over_large_trees_are_sweeps():
-    """A product with the matrix of all supports would grow with the square of the robot's size."""
+    """The cost of a product with the support matrix grows with the square of the robot's size."""
     for bodies, sweeps in {8: 0, 200: 1}.items():
         topology = Topology(tuple(range(-1, bodies - 1)), (1,) * bodies, (1,) * bodies)
         for sums in (tree.sum_to_root, tree.sum_to_leaves):
@@ -62,7 +62,7 @@ def test_sums_over_large_trees_are_sweeps():
 
 
 def residuals(steps):
-    """The numbers that reverse mode keeps of a rollout of so many steps."""
+    """The number of values that reverse mode stores for a rollout, and the size of a state."""
     model = zoo.small()
     q, v, tau, _ = zoo.state(model)
 
@@ -86,7 +86,7 @@ def test_reverse_mode_of_a_rollout_keeps_the_states_alone():
 
 
 def test_blocks_are_compiled_apart_from_what_surrounds_them():
-    """Two barriers a block: so their program, and its rounding, is one for any number of blocks."""
+    """With two barriers per block, the program of a block and its rounding are always the same."""
     mesh = jax.make_mesh((1,), ("batch",), devices=jax.devices()[:1])
 
     def barriers(block):
@@ -98,7 +98,7 @@ def test_blocks_are_compiled_apart_from_what_surrounds_them():
 
 
 def test_dof_columns_are_computed_once():
-    """Barriers around what is used many times, which XLA would compute anew for each use."""
+    """Barriers around values that are used many times, which XLA would compute for each use."""
     model = zoo.small()
     for name, count in {"crba": 3, "rnea_derivatives": 3, "frame_jacobian": 1}.items():
         program = PUBLIC[name].lower(model, *operands(name, *zoo.state(model))).as_text()
@@ -106,7 +106,7 @@ def test_dof_columns_are_computed_once():
 
 
 def test_a_first_call_compiles_one_program():
-    """And nothing beside it, operation by operation, before or after."""
+    """No operation before or after it is compiled separately."""
     model = zoo.build(["helical", "planar", "spherical"], [-1, 0, 0], seed=12)
     state = zoo.state(model)
     for name in ("rnea", "crba", "integrate", "frame_velocity"):
@@ -116,7 +116,7 @@ def test_a_first_call_compiles_one_program():
 
 
 def test_one_sweep_a_quantity():
-    """So many loops has a program as the algorithm has sweeps."""
+    """A program has as many loops as the algorithm has sweeps."""
     model = zoo.small()
     sweeps = {
         "forward_kinematics": 1,
@@ -132,7 +132,7 @@ def test_one_sweep_a_quantity():
 
 
 def test_kinematics_are_not_computed_again():
-    """An algorithm that gets the poses composes none."""
+    """An algorithm with kinematics as its argument does not compute poses."""
     model = zoo.small()
     kinematics = rbd.forward_kinematics(model, zoo.state(model)[0])
     for function in (rbd.center_of_mass, rbd.potential_energy, rbd.forward_kinematics):

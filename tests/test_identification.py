@@ -1,4 +1,4 @@
-"""Inertias from measurements: how many numbers there are, and that noise is all that stays."""
+"""Inertias from measurements: the number of base parameters, and errors as large as the noise."""
 
 import functools
 import re
@@ -22,8 +22,8 @@ from jaxrbd.inertial_parameters import (
 from support import zoo
 from support.zoo import close
 
-WEIGHT = 0.5  # of the prior among rigid bodies
-NOISE = 0.05  # N m: 0.1 % of what the arm's shoulder bears
+WEIGHT = 0.5  # of the prior
+NOISE = 0.05  # N m: 0.1 % of the torque at the arm's shoulder
 
 
 class Samples(NamedTuple):
@@ -34,7 +34,7 @@ class Samples(NamedTuple):
 
 
 def sine_sums(model, samples, seed):
-    """A smooth motion about zero, each coordinate a sum of five sines: q, v, a over 20 s."""
+    """A smooth trajectory about zero, a sum of five sines per coordinate: q, v, a over 20 s."""
     rng = np.random.default_rng(seed)
     amplitude, rate, phase = (
         rng.uniform(low, high, (model.nv, 5)) for low, high in ((0.1, 0.5), (0.5, 4), (0, 6))
@@ -50,7 +50,7 @@ regressor = jax.jit(jax.vmap(rbd.joint_torque_regressor, (None, 0, 0, 0)))
 
 
 def measure(model, samples=400, seed=0, noise=NOISE):
-    """A motion of the robot, with the forces that its joints need and Gaussian noise."""
+    """A trajectory of the robot, and its joint forces with Gaussian noise."""
     q, v, a = sine_sums(model, samples, seed)
     tau = np.asarray(rnea(model, q, v, a))
     return Samples(q, v, a, tau + noise * np.random.default_rng(seed + 1).normal(size=tau.shape))
@@ -61,7 +61,7 @@ def with_inertia(model, inertia):
 
 
 def changed(inertia, size=0.2, seed=3):
-    """Other bodies, all numbers by about 40 %: each mass distribution is stretched and moved."""
+    """Changed bodies: each mass distribution is stretched and moved by about 40 %."""
     theta = size * jax.random.normal(jax.random.key(seed), inertia.shape)
     C = jnp.linalg.cholesky(pseudo_inertia(inertia))
     J = pseudo_inertia(inertia_from_log_cholesky(theta))
@@ -70,7 +70,7 @@ def changed(inertia, size=0.2, seed=3):
 
 @functools.cache
 def arm():
-    """The arm as its file has it, with armature, and the true one: all its inertias are others."""
+    """The arm of the file with armature, and the true arm, which has other inertias."""
     stated = rbd.load_robot("arm7")
     stated = eqx.tree_at(lambda m: m.armature, stated, jnp.linspace(0.1, 0.4, 7))
     return stated, with_inertia(stated, changed(stated.inertia))
@@ -93,8 +93,8 @@ def consistent():
 
 # ------------------------------------------------------------------------------ base parameters
 
-# Their number. A first hinge tells 3 numbers, or 1 where it is vertical; each further one tells 7,
-# or 3 where it is parallel to all before it; a first slide tells 1; a free-flyer all 10.
+# The number of base parameters. A first hinge adds 3, or 1 if it is vertical. Each other hinge adds
+# 7, or 3 if it is parallel to all hinges before it. A first slide adds 1, a free-flyer 10.
 COUNTS = {
     "pendulum": 3,
     "double_pendulum": 3 + 3,
@@ -119,7 +119,7 @@ def test_number_of_base_parameters_of_a_chain_of_skew_hinges(n):
 @pytest.mark.parametrize("length", [1e-6, 1e-3, 1e3, 1e6])
 @pytest.mark.parametrize("name", ["cart_pole", "arm7"])
 def test_number_of_base_parameters_does_not_depend_on_the_size_of_the_robot(name, length):
-    """Gravity keeps its size: of a small robot it is all that is felt, of a large one nothing."""
+    """Gravity does not scale: it dominates the forces of a small robot, but not of a large one."""
     model = rbd.load_robot(name)
     model = eqx.tree_at(lambda m: m.placement.p, model, model.placement.p * length)
     base = rbd.identification.base_parameters(model)
@@ -140,7 +140,7 @@ def test_number_of_base_parameters_of_very_different_links(lengths):
 
 @pytest.mark.parametrize(("tilt", "rank"), [(0.0, 1), (1e-12, 1), (1e-10, 1), (1e-4, 3)])
 def test_an_axis_that_is_vertical_but_for_its_digits_is_vertical(tilt, rank):
-    """In a hinge that leans by 1e-10 rad gravity moves less than the tolerance of what it could."""
+    """In a hinge inclined by 1e-10 rad the effect of gravity is below the tolerance."""
     joint = rbd.model.JointSpec(
         "j",
         rbd.joints.Revolute((0, 0, 1)),
@@ -165,12 +165,16 @@ def test_no_entry_of_the_regressor_is_larger_than_what_was_summed():
 
 
 def test_base_parameters_by_hand():
-    """Of two parallel hinges, a distance l apart: the second's mass counts as the first's."""
+    """Two parallel hinges at a distance l: the second mass acts as a mass of the first link."""
     model = rbd.load_robot("double_pendulum")
     base = rbd.identification.base_parameters(model)
     l = np.asarray(model.placement.p[1])
     names = ["m", "hx", "hy", "hz", "xx", "xy", "yy", "xz", "yz", "zz"]
-    assert [names[i % 10] for i in base.independent] == ["hx", "hz", "yy"] * 2  # both turn about y
+    assert [names[i % 10] for i in base.independent] == [
+        "hx",
+        "hz",
+        "yy",
+    ] * 2  # both rotate about y
     mass_of_second = np.array([l[0], l[2], l @ l, 0, 0, 0])
     close(base.grouping[:, 10], mass_of_second, 1e-12)
 
@@ -199,7 +203,7 @@ def test_without_noise_the_base_parameters_are_exact():
 
 @pytest.mark.parametrize("estimate", [linear, consistent])
 def test_base_parameters_are_within_their_deviations(estimate):
-    """None of the 43 errors is beyond 4 deviations; nor is their chi-squared."""
+    """None of the 43 errors is above 4 standard deviations, nor is their chi-squared."""
     true = arm()[1]
     found = estimate()
     error = found.base_parameters - found.base.grouping @ np.asarray(true.inertia).ravel()
@@ -239,7 +243,7 @@ def test_what_forces_do_not_tell_stays_at_the_prior():
 
 
 def units(inertia):
-    """The sizes of bodies, by which the changes of their ten numbers are divided."""
+    """The scales of the bodies' ten inertial parameters."""
     m = np.abs(inertia[:, 0])
     r = np.sqrt(np.sum(np.abs(inertia[:, np.array([4, 6, 9])]), axis=1) / (2 * m))
     m, r = m[:, None], r[:, None]
@@ -264,7 +268,7 @@ def test_regularization_draws_towards_the_prior():
 
 @pytest.mark.parametrize("weight", [1e-2, 1e2, 1e6])
 def test_regularization_is_the_weight_that_it_says(weight):
-    """Against the normal equations of all seventy numbers, which are regular with a weight."""
+    """Compared with the normal equations of all 70 parameters, which are regular with a weight."""
     stated, true = arm()
     q, v, a, tau = measure(true)
     found = rbd.identification.identify_inertia(stated, q, v, a, tau, regularization=weight)
@@ -276,7 +280,7 @@ def test_regularization_is_the_weight_that_it_says(weight):
     close(np.asarray(found.inertia - stated.inertia).ravel() / unit, change, 1e-9)
 
 
-# Units of mass and of length. Time keeps its unit, so that gravity is a length.
+# Units of mass and length. The unit of time stays, so gravity scales like a length.
 UNITS = {"a thousand metres": (1.0, 1e3), "milligrams": (1e-6, 1.0), "both": (1e-6, 1e3)}
 
 
@@ -332,7 +336,7 @@ def test_a_robot_at_rest_tells_as_much_in_any_units():
 
 
 def test_dissipation_is_accounted_for_where_it_is_on():
-    """Damping and friction of the model, exactly; with it off they are the inertias' to explain."""
+    """Damping and friction are exact with dissipation. Without it they disturb the inertias."""
     stated, true = (
         eqx.tree_at(
             lambda m: (m.damping, m.friction),
@@ -354,10 +358,10 @@ def test_dissipation_is_accounted_for_where_it_is_on():
 
 
 def test_covariance_is_that_of_many_estimates():
-    """Of 3,000 estimates from few samples: their spread is the covariance that each states.
+    """The spread of 3,000 estimates from few samples is the covariance that each returns.
 
-    Twelve equations for six numbers: dividing by twelve instead of by their difference, six, would
-    halve it. The mean of 3,000 variances is known to about 1 %.
+    There are 12 equations for 6 parameters: dividing by 12 in place of 12 - 6 would halve the
+    covariance. The mean of 3,000 variances has an error of about 1 %.
     """
     model = rbd.load_robot("double_pendulum")
     q, v, a = sine_sums(model, 6, 4)
@@ -400,7 +404,7 @@ def test_huge_data_are_an_error(identify, what):
 )
 @pytest.mark.parametrize(("what", "factor"), [("v", 1e20), ("v", 1e60), ("tau", 1e20), ("a", 1e30)])
 def test_large_data_are_an_error_or_explained(identify, what, factor):
-    """Never an exception of NumPy, and no estimate that is worse than the prior."""
+    """There is no exception of NumPy, and no estimate worse than the prior."""
     model = rbd.load_robot("double_pendulum")
     q, v, a, tau = measure(model, samples=10, noise=0)
     given = {"q": q, "v": v, "a": a, "tau": tau}
@@ -431,7 +435,7 @@ def test_large_and_small_data_are_explained(factor):
 
 
 def test_regularization_stands_in_for_motion_that_is_missing():
-    """Of a robot at rest, gravity is all that is told: an error, or the prior."""
+    """A robot at rest measures only gravity: an error, or the prior with regularization."""
     stated, true = arm()
     q, v, a = sine_sums(stated, 400, 0)
     v = a = np.zeros_like(v)
@@ -447,7 +451,7 @@ def test_regularization_stands_in_for_motion_that_is_missing():
 
 
 def test_noise_of_its_own_for_each_joint():
-    """Weighed by their noise, exact joints are worth more than noisy ones."""
+    """Weights from the noise make exact joints count more than noisy joints."""
     stated, true = arm()
     noise = np.array([5.0, 1e-3, 5.0, 1e-3, 1e-3, 1e-3, 1e-3])
     q, v, a, tau = measure(true, noise=0)
@@ -464,7 +468,7 @@ def test_noise_of_its_own_for_each_joint():
 
 @pytest.mark.slow
 def test_consistent_estimate_does_not_depend_on_the_frames():
-    """The last link's frame moved along and about its joint's axis: the same body is found."""
+    """The last link's frame moves along and about its joint's axis: the body is the same."""
     stated, true = arm()
     X = rbd.se3.exp(jnp.array([0, 0, 0.7, 0, 0, 1.1]))
     last = jnp.arange(7)[:, None] == 6
@@ -491,7 +495,7 @@ def test_consistent_estimate_does_not_depend_on_the_frames():
 
 
 def test_consistent_estimate_is_the_minimum():
-    """The gradient of what is minimised vanishes, by automatic differentiation."""
+    """The gradient of the objective is zero, by automatic differentiation."""
     stated, true = arm()
     q, v, a, tau = measure(true)
     J0 = pseudo_inertia(stated.inertia)
@@ -515,7 +519,7 @@ def test_consistent_estimate_is_the_minimum():
 
 @pytest.mark.slow
 def test_massless_links_stay_massless_and_mimic_joints_are_one():
-    """A floating robot with coupled joints and a massless link; q of quaternions."""
+    """A floating robot with coupled joints and a massless link."""
     model = zoo.coupled()
     model = with_inertia(model, model.inertia.at[4].set(0))
     true = with_inertia(

@@ -1,4 +1,4 @@
-"""Pseudo-inertia, log-Cholesky parameters, physical consistency, numbers about the centre."""
+"""Pseudo-inertia, log-Cholesky parameters, physical consistency, central inertia."""
 
 import warnings
 
@@ -14,7 +14,7 @@ from jaxrbd.model.checks import inertia_faults
 from support import real_robots
 from support.zoo import close, random_inertia
 
-N = 6  # stacked, so that every test is one of broadcasting too
+N = 6  # stacked, so that every test also tests broadcasting
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def theta(rng):
 
 
 def jacobians(function, x):
-    """The Jacobians of a function of one inertia at each of a stack of them."""
+    """The Jacobians of a function of one inertia at each inertia of a stack."""
     return jax.jit(jax.vmap(jax.jacfwd(function)))(x)
 
 
@@ -43,7 +43,7 @@ def differences(function, x, step=1e-3):
 
 
 def test_numbers_about_the_centre_of_mass(rng):
-    """Of (masses, centres, inertias) to the ten numbers and back."""
+    """From (masses, centers, inertias) to the ten parameters and back."""
     m, c = jnp.array(rng.uniform(1, 2, N)), jnp.array(rng.normal(size=(N, 3)))
     half = jnp.array(rng.normal(size=(N, 3, 3)))
     I = half + jnp.swapaxes(half, -1, -2)
@@ -54,7 +54,7 @@ def test_numbers_about_the_centre_of_mass(rng):
 
 
 def test_massless_numbers_stay_as_they_are():
-    ten = jnp.arange(10.0)  # no mass; everything else
+    ten = jnp.arange(10.0)  # only the mass is zero
     m, c, I = spatial.inertia_to_com(ten)
     close(m, jnp.array(0.0), 0)
     close(c, jnp.zeros(3), 0)
@@ -114,7 +114,7 @@ def test_log_cholesky_derivatives(inertia):
     )
     close(forward @ backward, jnp.broadcast_to(jnp.eye(10), (N, 10, 10)), 1e-11)
     close(forward, differences(ip.inertia_from_log_cholesky, theta), 1e-10)
-    # Steps small against the smallest of the ten numbers: relative ones, along each number.
+    # The step along each of the ten parameters is relative to its value.
     scale = jnp.abs(inertia[:, :, None] * jnp.eye(10))
     relative = differences(lambda k: ip.log_cholesky(inertia[:, None] * (1 + k)), 0 * inertia, 1e-4)
     close(backward @ scale, relative * jnp.sign(inertia)[:, None], 1e-7)
@@ -132,7 +132,7 @@ def test_every_theta_is_consistent(rng):
 
 
 def test_log_cholesky_is_not_finite_outside():
-    """Of a point, of nothing, of what breaks the triangle inequality, of negative mass."""
+    """For a point mass, zero, a violated triangle inequality, and negative mass."""
     outside = jnp.array(
         [
             rbd.model.link_inertia(1.0, (0, 0, 0)),
@@ -205,7 +205,7 @@ def test_consistency_in_single_precision():
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_what_rounding_leaves_of_a_plate_is_consistent(dtype, rng):
-    """Plates, rods and points on the border, far from the frame: the digits of the dtype count."""
+    """Plates, rods and points on the border, far from the frame, for both dtypes."""
     inertias, wrong = [], []
     for thickness in ((1, 1, 0), (1, 0, 0), (0, 0, 0)):
         for _ in range(50):
@@ -214,7 +214,7 @@ def test_what_rounding_leaves_of_a_plate_is_consistent(dtype, rng):
             moments = np.diag(spread.sum() - spread)
             com = rng.normal(size=3)
             inertias.append(rbd.model.link_inertia(1.0, com, moments, turn))
-            # as thin as can be, and then by a twentieth of its size thinner
+            # the thinnest possible body, and one thinner by a twentieth of its size
             wrong.append(rbd.model.link_inertia(1.0, com, moments - 0.005 * np.eye(3), turn))
     assert np.all(ip.is_physically_consistent(jnp.array(np.array(inertias), dtype)))
     assert not np.any(ip.is_physically_consistent(jnp.array(np.array(wrong), dtype)))
@@ -226,7 +226,7 @@ def test_nan_is_not_consistent():
 
 
 def test_consistent_is_what_loading_does_not_warn_of(rng):
-    """The verdicts on the bodies of real robots that warn, and on random ones about the border."""
+    """The same bodies as in the warnings of real robots, and random bodies near the border."""
     inertias = []
     for name in real_robots.UNPHYSICAL[::4]:
         with warnings.catch_warnings():
@@ -246,7 +246,7 @@ def test_consistent_is_what_loading_does_not_warn_of(rng):
 
 
 def test_gradient_of_the_margin(inertia):
-    """The margin grows with the mass density at the thin end; also where two moments are equal."""
+    """The gradient equals differences, and is finite where moments are equal."""
     gradient = jax.jit(jax.vmap(jax.grad(ip.consistency_margin)))(inertia)
     numerical = differences(
         lambda k: ip.consistency_margin(inertia[:, None] + k)[..., None], 0 * inertia, 1e-6

@@ -1,4 +1,4 @@
-"""The integrators: their orders, what they keep, their derivatives; and the bracket."""
+"""The integrators: orders, conserved quantities, derivatives; the velocity bracket."""
 
 import functools
 from typing import Any, ClassVar
@@ -23,7 +23,7 @@ ORDERS = {
     rbd.integrators.runge_kutta_munthe_kaas: 4,
 }
 integrator = pytest.mark.parametrize("step", ORDERS, ids=lambda step: step.__name__)
-# The variational step keeps momenta, not velocities.
+# The variational step conserves momenta, not velocities.
 of_velocities = pytest.mark.parametrize(
     "step",
     [step for step in ORDERS if step is not rbd.integrators.variational_midpoint],
@@ -33,13 +33,13 @@ of_velocities = pytest.mark.parametrize(
 
 @functools.cache
 def top():
-    """A body on a ball joint, in gravity, whose centre of mass lies elsewhere."""
+    """A body on a ball joint in gravity, with its center of mass away from the joint."""
     return zoo.build(["spherical"], [-1], seed=6)
 
 
 @functools.cache
 def floating():
-    """Every joint kind on a free-flyer, in no gravity."""
+    """Every joint kind on a free-flyer, without gravity."""
     return zoo.build(
         ["free_flyer", "spherical", "planar", "helical", "translation", "universal", "revolute"],
         [-1, 0, 1, 2, 1, 0, 5],
@@ -56,7 +56,7 @@ def free(model):
 
 
 def driven(model):
-    """Forces that vary with time, and friction; z is the time and the work that they do."""
+    """Forces that depend on time, and friction; z holds the time and the work of the forces."""
 
     def dynamics(q, v, z):
         time, _ = z
@@ -107,7 +107,7 @@ STEPS = 32, 64
 @integrator
 @pytest.mark.parametrize("robot", ROBOTS)
 def test_order_of_convergence(robot, step):
-    """Of the configuration, the velocity, and what is integrated along: work in a driven motion."""
+    """Orders of the configuration, the velocity, and the work of the forces."""
     model = ROBOTS[robot]()
     start, (q, v, (_, work)) = exact(robot)
 
@@ -120,7 +120,7 @@ def test_order_of_convergence(robot, step):
         )
 
     (coarse, _), (fine, off) = errors(STEPS[0]), errors(STEPS[1])
-    assert np.all(fine > 1e-12)  # else rounding hides the order
+    assert np.all(fine > 1e-12)  # otherwise rounding hides the order
     np.testing.assert_allclose(np.log2(coarse / fine), ORDERS[step], atol=0.2)
     assert off < 3 * np.max(fine)
 
@@ -135,7 +135,7 @@ def test_a_constant_velocity_is_followed_exactly(step):
 
 
 def test_which_velocity_an_euler_step_goes_with():
-    """The explicit one with that at its start, the semi-implicit one with that at its end."""
+    """Explicit Euler uses the velocity at the start, semi-implicit Euler that at the end."""
     model = top()
     q, v, a, _ = zoo.state(model)
     velocities = {
@@ -159,13 +159,13 @@ def free_run(robot, step):
 
 
 def test_variational_steps_keep_momentum():
-    """Without gravity, the momentum in the world: about its origin, and so of the whole robot."""
+    """Without gravity, the whole robot's momentum about the world's origin is constant."""
     model = floating()
     state = zoo.state(model)[:2]
 
     @jax.jit
     def momentum(q, v):
-        in_root = rbd.mass_matrix_product(model, q, v)[:6]  # the free-flyer's: of the whole robot
+        in_root = rbd.mass_matrix_product(model, q, v)[:6]  # at the free-flyer: of the whole robot
         return spatial.transform_force(rbd.frame_placement(model, q, "l0"), in_root)
 
     run = free_run("floating", rbd.integrators.variational_midpoint)
@@ -175,7 +175,7 @@ def test_variational_steps_keep_momentum():
 
 
 def test_variational_steps_keep_the_symmetry_of_a_top():
-    """Gravity is blind to turns about the vertical: that angular momentum is kept, and no other."""
+    """Gravity has no moment about the vertical: only that angular momentum is constant."""
     model = top()
     state = zoo.state(model)[:2]
 
@@ -193,20 +193,20 @@ def test_variational_steps_keep_the_symmetry_of_a_top():
 def test_energy_of_variational_steps_is_bounded():
     model = top()
     run = free_run("top", rbd.integrators.variational_midpoint)
-    of = jax.jit(functools.partial(energy, model))
+    energy_at = jax.jit(functools.partial(energy, model))
     state = zoo.state(model)[:2]
-    start = of(*state)
+    start = energy_at(*state)
     errors = []
     for _ in range(40):
         state = run(state, 0.01, 250)
-        errors.append(abs(of(*state) - start) / start)
+        errors.append(abs(energy_at(*state) - start) / start)
     early, late = np.max(errors[:10]), np.max(errors[-10:])
     assert 1e-7 < late < 2 * early < 1e-3
 
 
 @pytest.mark.parametrize("robot", ["top", "quadruped"])
 def test_energy_drift_over_ten_seconds(robot):
-    """At 1 ms, relative to the energy of the motion: the robot is thrown in no gravity."""
+    """A robot in free motion without gravity, with steps of 1 ms; relative to its energy."""
     model = top() if robot == "top" else rbd.load_robot(robot)
     if robot == "quadruped":
         model = eqx.tree_at(lambda m: m.gravity, model, jnp.zeros(3))
@@ -232,7 +232,7 @@ def test_variational_steps_go_back_where_they_came_from(robot):
 
 
 def spring(model, target, gain):
-    """An acceleration that is cheap to compile: towards a configuration, and bent by velocity."""
+    """An acceleration towards a configuration that depends on the velocity; it compiles quickly."""
 
     def dynamics(q, v):
         return gain * rbd.difference(model, target, q) + jnp.sin(v) - v[::-1]
@@ -241,7 +241,7 @@ def spring(model, target, gain):
 
 
 def along_a_line(step):
-    """A number made of one step, as a function of the state, the step and the dynamics at once."""
+    """A scalar result of one step, as a function of state, step size and dynamics along a line."""
     model = top()
     q, v, u, _ = zoo.state(model)
     weights = jnp.sin(jnp.arange(1.0, 2 * model.nv + 1))
@@ -272,7 +272,7 @@ def test_derivatives(step):
         rbd.integrators.runge_kutta_munthe_kaas,
         pytest.param(
             rbd.integrators.variational_midpoint, marks=pytest.mark.slow
-        ),  # minutes, without a cache
+        ),  # takes minutes without a cache
     ],
 )
 def test_second_derivatives(step):
@@ -310,7 +310,7 @@ def test_a_step_too_large_gives_nan_and_not_a_wrong_state():
 
 
 def test_an_accepted_step_solves_its_equations():
-    """A variational step of any size keeps the vertical momentum of a top, or it is NaN."""
+    """A variational step of any size conserves a top's vertical momentum, or it is NaN."""
     model = top()
     states = [zoo.state(model, seed)[:2] for seed in range(6)]
 
@@ -330,7 +330,7 @@ def test_an_accepted_step_solves_its_equations():
 
 
 def test_fewer_digits_take_fewer_evaluations():
-    """An implicit step in float32 ends when float32 has no digits left to find."""
+    """The iteration of an implicit step in float32 ends at the precision of float32."""
 
     def evaluations(dtype):
         count = []
@@ -395,7 +395,7 @@ def test_bad_arguments():
 
 
 class Eccentric(joints.Joint):
-    """A ball joint whose child turns about a point of its own: a subspace with a parameter."""
+    """A ball joint with its center away from the child's frame: a subspace with a parameter."""
 
     arm: jax.Array | np.ndarray = eqx.field(default_factory=lambda: np.array([0.3, -0.2, 0.5]))
     nq: ClassVar[int] = 4
@@ -447,9 +447,9 @@ def test_bracket(robot):
             return rbd.configuration.velocity_bracket(model, u, w)
 
         def conjugated(s, t):
-            """The motion t w, seen from where s u leads."""
-            at = rbd.integrate(model, rbd.integrate(model, q, s * u), t * w)
-            return rbd.difference(model, q, rbd.integrate(model, at, -s * u))
+            """The velocity t w, expressed in the frame that is reached with s u."""
+            q_st = rbd.integrate(model, rbd.integrate(model, q, s * u), t * w)
+            return rbd.difference(model, q, rbd.integrate(model, q_st, -s * u))
 
         jacobi = b(u, b(w, x)) + b(w, b(x, u)) + b(x, b(u, w))
         commutator = jax.jacfwd(jax.jacfwd(conjugated), 1)(0.0, 0.0)
@@ -464,7 +464,7 @@ def test_bracket(robot):
 
 
 def test_the_bracket_is_differentiable_in_the_joint():
-    """Of a subspace with parameters: here they are of no effect, as turns are turns."""
+    """The subspace has parameters, but they do not change the bracket of two rotations."""
     model = eccentric()
     _, u, w, _ = zoo.state(model)
     slope = jax.grad(lambda m: jnp.sum(rbd.configuration.velocity_bracket(m, u, w)))(model)
@@ -484,7 +484,7 @@ def test_configuration_rate_is_the_rate_of_the_coordinates():
 
 
 def test_diffrax_agrees():
-    """An adaptive solver, with z along, against many steps of fourth order."""
+    """An adaptive solver that also integrates z equals many steps of fourth order."""
     diffrax = pytest.importorskip("diffrax")
     from jaxrbd import diffrax_adapter
 

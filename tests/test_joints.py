@@ -1,4 +1,4 @@
-"""The joint contract, kept by every kind."""
+"""The joint contract, for every joint kind."""
 
 from typing import ClassVar
 
@@ -44,7 +44,7 @@ def test_every_kind_of_the_module_is_tested():
         for x in vars(joints).values()
         if isinstance(x, type) and issubclass(x, joints.Joint) and not x.__name__.startswith("_")
     }
-    elsewhere = {joints.Joint, joints.Custom}  # the latter in test_following.py
+    elsewhere = {joints.Joint, joints.Custom}  # the second is in test_following.py
     assert public - elsewhere == {type(kind) for kind in KINDS.values()}
 
 
@@ -72,14 +72,14 @@ def test_difference_inverts_integrate(joint):
 
 
 def test_integrate_is_a_one_parameter_group(joint):
-    """Moving for s, then for t, with one velocity is moving for s + t."""
+    """A step of s and a step of t with the same velocity equal one step of s + t."""
     q, v, _ = sample(joint)
     in_two = joint.integrate(joint.integrate(q, 0.3 * v), 0.7 * v)
     close(in_two, joint.integrate(q, v), 1e-13)
 
 
 def test_the_subspace_is_the_derivative_of_the_pose(joint):
-    """Child's velocity relative to its parent, in the child's frame: S^T v, at any q."""
+    """The child's velocity relative to its parent, in the child's frame, is S^T v at any q."""
     q, v, _ = sample(joint)
 
     def pose(t):
@@ -160,7 +160,7 @@ def test_zoo_covers_every_kind_in_every_place():
 
 
 class Cylindrical(joints.Joint):
-    """A joint of a user's own: slides along z and turns about it, q = v = (slide, angle)."""
+    """A user-defined joint: slides along z and rotates about z, q = (distance, angle)."""
 
     nq: ClassVar[int] = 2
     nv: ClassVar[int] = 2
@@ -186,7 +186,7 @@ class Cylindrical(joints.Joint):
 
 
 def test_a_new_joint_is_one_class():
-    """No other line is needed: the algorithms take it, and agree with its chain of known joints."""
+    """The algorithms accept it without other code, and agree with a chain of known joints."""
     z = (0, 0, 1)
     known = rbd.model.Compound((joints.Prismatic(z), joints.Revolute(z)))
     rng = np.random.default_rng(0)
@@ -212,7 +212,7 @@ def test_a_new_joint_is_one_class():
 
 
 class Tilted(joints.Joint):
-    """A ball joint with parameters: its velocities are about three axes of any length, as rows."""
+    """A ball joint with parameters: its angular velocities are about three rows of any length."""
 
     axes: jax.Array
     nq: ClassVar[int] = 4

@@ -1,6 +1,6 @@
 """No program calls LAPACK, and programs with constraints and contact never hang.
 
-XLA cuts a large batch of LAPACK calls into tasks of its thread pool. The tasks of two calls can
+XLA divides a large batch of LAPACK calls into tasks of its thread pool. The tasks of two calls can
 wait for each other forever.
 """
 
@@ -22,7 +22,7 @@ from support.algorithms import ALGORITHMS
 PACKAGE = pathlib.Path(jaxrbd.__file__).parent
 HERE = pathlib.Path(__file__).parent
 
-# Operations that a CPU computes by LAPACK, as they are named in a lowered program.
+# The names, in a lowered program, of operations that a CPU computes with LAPACK.
 BY_LAPACK = ("lapack", "cholesky", "triangular_solve", "eigh", "Eigh", "Qr", "svd")
 
 
@@ -61,7 +61,7 @@ def test_such_a_call_is_noticed(batch):
 
 
 def test_the_package_names_no_linear_algebra_of_jax():
-    """Also where no algorithm of `algorithms.ALGORITHMS` leads."""
+    """Also in code that no algorithm of `algorithms.ALGORITHMS` calls."""
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             name = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
@@ -75,7 +75,7 @@ def test_the_package_names_no_linear_algebra_of_jax():
 
 @pytest.mark.parametrize(("threads", "devices"), [(1, 1), (2, 1), (1, 2)])
 def test_constraints_and_contact_do_not_hang(threads, devices):
-    """As a user runs them: with the default flags of JAX, and the default size of its pool."""
+    """With JAX's default flags and default thread pool, as a user runs them."""
     ours = ("XLA_FLAGS", "NPROC", "JAX_NUMPY_DTYPE_PROMOTION")
     environment = {name: x for name, x in os.environ.items() if name not in ours}
     environment["PYTHONPATH"] = str(HERE.parent)

@@ -20,7 +20,7 @@ MODELS = {"everywhere": zoo.everywhere, "connected": zoo.connected, "coupled": z
 
 @functools.cache
 def case(name: str):
-    """A model, a random state of it, and everything the laws compare, in one compiled program."""
+    """A model, a random state, and all quantities in the laws, from one compiled program."""
     model = MODELS[name]()
     q, v, a, f = zoo.state(model)
 
@@ -72,7 +72,7 @@ def test_mass_matrix_is_symmetric_positive_definite(law):
 
 def test_mass_matrix_times_its_inverse_is_one(law):
     _, _, x = law
-    assert np.linalg.cond(x["M"]) < 1e4  # else the tolerance would say nothing
+    assert np.linalg.cond(x["M"]) < 1e4  # otherwise the tolerance would be meaningless
     close(x["M"] @ x["Minv"], jnp.eye(len(x["M"])), 1e-12 * np.linalg.cond(x["M"]))
     close(x["Minv"], x["Minv"].T, 0)
 
@@ -141,7 +141,7 @@ def momentum(model, q, v):
 
 
 def test_total_wrench_is_the_rate_of_momentum():
-    """On a free-flyer, the root's joint force and gravity are all that changes the momentum."""
+    """On a free-flyer, only the root's joint force and gravity change the momentum."""
     model = zoo.small()
     q, v, a, f = zoo.state(model)
 
@@ -158,7 +158,7 @@ def test_total_wrench_is_the_rate_of_momentum():
 
 
 def test_moving_the_world_changes_nothing():
-    """All roots moved by one pose, and gravity turned with them: the same M, the same forces."""
+    """All roots are moved by one pose, and gravity is rotated: M and the forces are the same."""
     model, (q, v, a, f), x = case("everywhere")
     X = rbd.se3.exp(jnp.array([3.0, -2.0, 5.0, 0.4, -1.0, 0.7]))
     roots = np.array(model.topology.parents) < 0
@@ -205,7 +205,7 @@ def two_links(kind) -> rbd.Model:
 
 @pytest.mark.parametrize("kind", CHAINS)
 def test_a_multi_dof_joint_is_its_chain_of_one_dof_joints(kind):
-    """With coordinates c of the chain, q = f(c) and v = E dc/dt: M_chain = E^T M E, and forces."""
+    """With the chain's coordinates c, q = f(c) and v = E dc/dt: M_chain = E^T M E, and forces."""
     stages = [
         (rbd.joints.Revolute if s.startswith("revolute") else rbd.joints.Prismatic)(AXES[s[-1]])
         for s in CHAINS[kind][0]
@@ -216,17 +216,17 @@ def test_a_multi_dof_joint_is_its_chain_of_one_dof_joints(kind):
     c = 0.7 * c
 
     def coordinates(c):
-        """The multi-dof joint's q that puts its link where the chain's stands."""
+        """The multi-dof joint's q that gives its link the same pose as the chain's link."""
         X = rbd.frame_placement(chain, c, "a")
         X_0 = jax.tree.map(lambda x: x[0], joint.placement)
         R, p = rbd.spatial.inverse_compose(X_0, X)
-        own = {
+        joint_q = {
             "translation": lambda: p,
             "planar": lambda: jnp.array([p[0], p[1], jnp.arctan2(R[1, 0], R[0, 0])]),
             "spherical": lambda: rbd.so3.quaternion_from_matrix(R),
             "free_flyer": lambda: jnp.concatenate([p, rbd.so3.quaternion_from_matrix(R)]),
         }[kind]()
-        return jnp.concatenate([own, c[-1:]])
+        return jnp.concatenate([joint_q, c[-1:]])
 
     @jax.jit
     def compare(c, dc, ddc):
@@ -272,7 +272,7 @@ def test_renaming_and_reordering_permutes_the_result():
 
 
 def test_mimic_is_the_projection_of_the_free_robot():
-    """`G^T M G`, `G^T tau`: the coupled robot is the uncoupled one seen through G."""
+    """With v_free = G v: M and tau of the coupled robot are `G^T M G`, `G^T tau`."""
     model, (q, v, a, f), x = case("coupled")
     free = eqx.tree_at(lambda m: m.coupling, model, None, is_leaf=lambda c: c is None)
     G = jax.jacfwd(lambda v: model.coupling.velocity(q, v))(jnp.zeros(model.nv))

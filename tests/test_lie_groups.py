@@ -44,7 +44,7 @@ def test_log_inverts_exp(angle):
     w = rotation_vector(angle)
     scale = max(angle, 1e-300)
     assert np.abs(so3.log(so3.exp(w)) - w).max() <= 1e-12 * max(1, scale)
-    # Through the quaternion, also the smallest angles keep all their digits.
+    # The quaternion is accurate also for the smallest angles.
     assert np.abs(so3.quaternion_log(so3.quaternion_exp(w)) - w).max() <= 1e-14 * scale
     xi = jnp.concatenate([jnp.array([0.3, -2.0, 1.0]), w])
     close(se3.log(se3.exp(xi)), xi, 1e-12)
@@ -96,13 +96,13 @@ SERIES = {
 @pytest.mark.parametrize("name", SERIES)
 @pytest.mark.parametrize("x", [0.0, 1e-40, 1e-18, 1e-8, 0.5, 3.999999, 4.000001, 9.0, 30.0])
 def test_series_and_three_derivatives_are_right_everywhere(name, x):
-    """Against mpmath's derivatives of the closed form, on both sides of the switch."""
+    """Compared with mpmath's derivatives of the closed form, on both sides of the switch."""
     function, closed = SERIES[name]
     value, order = function, 0
     while order <= 3:
         with mpmath.workdps(60):
-            at = mpmath.mpf(x) if x > 1e-12 else mpmath.mpf("1e-12")
-            expected = float(mpmath.diff(lambda y: closed(mpmath.sqrt(y)), at, order))
+            point = mpmath.mpf(x) if x > 1e-12 else mpmath.mpf("1e-12")
+            expected = float(mpmath.diff(lambda y: closed(mpmath.sqrt(y)), point, order))
         assert float(value(jnp.array(x))) == pytest.approx(expected, rel=3e-11, abs=1e-12), (
             order,
             x,
@@ -137,7 +137,7 @@ ALL_SERIES = {
 
 @pytest.mark.parametrize("name", ALL_SERIES)
 def test_series_and_three_derivatives_have_all_digits(name):
-    """Where the closed form would lose some, and the more of them the higher the derivative."""
+    """Where the closed form loses digits, and more digits in higher derivatives."""
     function, closed = ALL_SERIES[name]
     x = np.array([1e-3, 0.06, 0.26, 0.5, 1.0, 2.0, 3.9])
     derivatives = [function]
@@ -150,16 +150,16 @@ def test_series_and_three_derivatives_have_all_digits(name):
             for a in x
         ]
     expected = np.array(expected, float)
-    # The cosine crosses zero: its digits are those of its largest value.
+    # The cosine crosses zero: its error is relative to its largest value.
     scale = np.max(np.abs(expected), axis=0) if name == "cos" else np.abs(expected)
-    # The series of the cotangent ends where x is 4 pi^2, and converges the slower.
+    # The radius of convergence of the cotangent's series is 4 pi^2, so it converges more slowly.
     tolerance = 1e-12 if name == "half_cot" else 1e-13
     assert np.max(np.abs(found - expected) / scale) < tolerance
 
 
 @pytest.mark.parametrize("angle", [0.3, 0.5, 0.505, 0.51, 0.7, 1.0, 1.04, 1.05, 2.0, 3.0])
 def test_logarithm_and_its_derivatives_have_all_digits(angle):
-    """About the switch between the series and the closed form, along one axis."""
+    """Near the switch between the series and the closed form, along one axis."""
 
     def turn(t):
         return so3.quaternion_log(jnp.stack([jnp.sin(t), 0 * t, 0 * t, jnp.cos(t)]))[0]
@@ -176,8 +176,8 @@ LENGTHS["float32"] = [1e-36, 1e-20, 0.7, 1.0, -1.0, 1e20, 3.4e38]
 
 @pytest.mark.parametrize(("dtype", "length"), [(t, x) for t in LENGTHS for x in LENGTHS[t]])
 def test_quaternion_reading_ignores_length_and_sign(dtype, length):
-    """For all lengths that the dtype has, also where the square of one is not a number."""
-    # Its largest entry is 1, and so times a length it is no more than that length.
+    """For all lengths in the range of the dtype, also where the square of a length overflows."""
+    # The largest entry is 1, so that its product with a length is in the range of the dtype.
     q = so3.quaternion_exp(rotation_vector(1.2)).astype(dtype)
     q = q / jnp.max(jnp.abs(q))
     unit, longer = so3.quaternion_normalize(q), jnp.asarray(length, dtype) * q
@@ -188,7 +188,7 @@ def test_quaternion_reading_ignores_length_and_sign(dtype, length):
 
 
 def test_lengths_of_a_power_of_two_change_no_digit():
-    """And neither does the reading of a unit quaternion: its digits are not rounded twice."""
+    """The rotation matrix of a unit quaternion is also exact: there is no second rounding."""
     q = so3.quaternion_exp(rotation_vector(1.2))
     for length in (2.0**-900, 0.25, 2.0, 2.0**900):
         np.testing.assert_array_equal(
@@ -197,7 +197,7 @@ def test_lengths_of_a_power_of_two_change_no_digit():
 
 
 def plain_matrix(q):
-    """The formula as it stands in books, for its derivatives."""
+    """The formula of textbooks, for its derivatives."""
     x, y, z, w = q
     rows = [
         [w * w + x * x - y * y - z * z, 2 * (x * y - w * z), 2 * (x * z + w * y)],
@@ -209,7 +209,7 @@ def plain_matrix(q):
 
 @pytest.mark.parametrize("mode", [jax.jacfwd, jax.jacrev])
 def test_three_derivatives_of_quaternion_reading(mode):
-    """Those of the plain formulas, along the quaternion too, where nothing changes."""
+    """They equal those of the plain formula, also along the quaternion, where they are zero."""
     plain = {
         so3.quaternion_to_matrix: plain_matrix,
         so3.quaternion_normalize: lambda q: q / jnp.sqrt(jnp.sum(q * q)),
@@ -222,13 +222,13 @@ def test_three_derivatives_of_quaternion_reading(mode):
             close(jax.jit(function)(q), jax.jit(formula)(q), 1e-13)
     first = jax.jit(mode(so3.quaternion_to_matrix))
     close(first(q) @ q, jnp.zeros((3, 3)), 1e-15)
-    # Far from unit length they go with the inverse of the length, as they must.
+    # For other lengths they are divided by the length.
     for length in (1e-300, 1e-160, 1e160, 1e300):
         close(first(length * q) * length, first(q), 1e-13)
 
 
 def test_differences_of_quaternions_of_any_length():
-    """In single precision, where a product of two of them overflows or vanishes."""
+    """In single precision, where the product of two quaternions overflows or underflows."""
     ball = joints.Spherical()
     q0, q1 = (so3.quaternion_exp(rotation_vector(x, x)).astype("float32") for x in (1, 2))
     expected = ball.difference(q0, q1)
@@ -256,7 +256,7 @@ def test_quaternion_product_is_the_product_of_rotations(rng):
 
 
 def test_quaternion_from_matrix_in_every_branch():
-    """Near each of the four unit quaternions, where each of the four rows is the largest."""
+    """Near each of the four basis quaternions, where each of the four rows is the largest."""
     for branch in range(4):
         q = so3.quaternion_normalize(jnp.eye(4)[branch] + 0.1)
         found = so3.quaternion_from_matrix(so3.quaternion_to_matrix(q))
@@ -290,7 +290,7 @@ def test_derivatives_of_log_are_the_inverse_jacobian(angle, mode):
 
 @pytest.mark.parametrize("angle", [0.0, 1e-9, 1e-4, 1.5, np.pi - 1e-3])
 def test_rate_of_the_logarithm_of_a_pose(angle):
-    """Of a pose that moves with a body velocity: the inverse of the right Jacobian, times it."""
+    """For a pose with a body velocity: the inverse right Jacobian times the velocity."""
     xi = jnp.concatenate([jnp.array([0.3, -2.0, 1.0]), rotation_vector(angle)])
     twist = jnp.array([0.5, 1.0, -0.7, 0.2, -1.1, 0.4])
 

@@ -1,4 +1,4 @@
-"""Inverses by blocks, as accurate as the condition allows; eigenvalues; their derivatives."""
+"""Inverses by blocks, as accurate as the condition number allows; eigenvalues; derivatives."""
 
 import jax
 import jax.numpy as jnp
@@ -36,7 +36,7 @@ def exactly(M, b):
 
 @pytest.mark.parametrize("n", [1, 2, 7, 24])
 def test_the_error_of_a_product_with_the_inverse_is_like_the_condition(n, rng):
-    """Also of vectors with which it nearly cancels."""
+    """Also for vectors whose product with the inverse nearly cancels."""
     for condition in (1.0, 1e3, 1e6, 1e9):
         M = positive(n, condition, rng)
         X = np.array(inverse(jnp.array(M)))
@@ -80,7 +80,7 @@ SPECTRA = {
 
 
 def symmetric(spectrum, rng, n=20):
-    """Random symmetric matrices (n, 3, 3) with these eigenvalues, the first of them diagonal."""
+    """Random symmetric matrices (n, 3, 3) with the given eigenvalues. The first one is diagonal."""
     Q, _ = np.linalg.qr(rng.normal(size=(n, 3, 3)))
     Q[0] = np.eye(3)[[2, 0, 1]]
     A = (Q * np.array(spectrum)) @ np.swapaxes(Q, -1, -2)
@@ -95,7 +95,7 @@ def test_eigenvalues_are_those_of_numpy(name, scale, dtype, rng):
     found, expected = eigenvalues(A), np.linalg.eigvalsh(A.astype(float))
     assert found.dtype == dtype
     error = np.max(np.abs(np.asarray(found) - expected))
-    # In float64 the error of numpy itself is in it.
+    # In float64 this includes the error of numpy.
     digits = {"float32": 2, "float64": 10}[dtype] * np.finfo(dtype).eps
     assert error <= digits * scale * np.max(np.abs(SPECTRA[name]))
     assert np.all(np.diff(found, axis=-1) >= 0)
@@ -117,7 +117,7 @@ def test_eigenvalues_of_what_is_not_a_number():
 @pytest.mark.parametrize("name", ["apart", "of both signs", "far apart"])
 @pytest.mark.parametrize("mode", [jax.jacfwd, jax.jacrev])
 def test_derivatives_of_eigenvalues_that_differ(name, mode, rng):
-    """The first against the eigenvectors of numpy, the second against differences of the first."""
+    """First derivatives against numpy's eigenvectors, second against differences of the first."""
     A = jnp.array(symmetric(SPECTRA[name], rng, 4)[1])
     dA = jnp.array(symmetric((1.0, -0.3, 0.7), rng, 4)[1])
 
@@ -125,7 +125,7 @@ def test_derivatives_of_eigenvalues_that_differ(name, mode, rng):
         return jnp.sum(mode(symmetric_eigenvalues)(A + t * dA) * dA, axis=(-2, -1))
 
     X = np.linalg.eigh(A)[1]
-    # The error of an eigenvector is like the inverse of the gap between the eigenvalues.
+    # The error of an eigenvector is inverse to the gap between the eigenvalues.
     gap = np.min(np.diff(SPECTRA[name]))
     close(jax.jit(first)(0.0), np.diagonal(X.T @ dA @ X), 1e-14 / min(gap, 0.1))
     if name != "far apart":  # whose second derivatives are 1e5
@@ -136,7 +136,7 @@ def test_derivatives_of_eigenvalues_that_differ(name, mode, rng):
 
 @pytest.mark.parametrize("name", SPECTRA)
 def test_derivatives_of_eigenvalues_are_finite(name, rng):
-    """Also of those that coincide, for which the sum of the derivatives is that of the trace."""
+    """Also for equal eigenvalues: the sum of their derivatives is the derivative of the trace."""
     A = jnp.array(symmetric(SPECTRA[name], rng, 6))
     first = jax.jit(jax.vmap(jax.jacrev(symmetric_eigenvalues)))(A)
     close(jnp.sum(first, axis=1), jnp.broadcast_to(jnp.eye(3), A.shape), 1e-14)
@@ -182,7 +182,7 @@ def test_a_positive_solve_and_its_derivatives(rng):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_the_solution_for_any_square_matrix(dtype, rng):
-    """Pivots that are zero until rows are exchanged, and rows of very different size."""
+    """Zero pivots that need an exchange of rows, and rows of very different size."""
     A = rng.normal(size=(8, 8))
     A[np.arange(8), np.arange(8)] = 0
     A[:2, :2] = 0
@@ -227,7 +227,7 @@ def test_a_pseudo_inverse_has_the_error_of_a_solve(case, dtype, rng):
 
 
 def test_the_rounding_errors_of_rows_decide_the_rank():
-    """The same small difference of two rows counts, or it is rounding."""
+    """The stated rounding error decides whether a small difference of two rows counts."""
     A = jnp.array([[1.0, 0.0, 0.0], [1.0, 1e-9, 0.0], [0.0, 0.0, 1e-20]])
     counts = rank_inverse(A, jnp.array([1e-16, 1e-16, 1e-36]))
     close(counts @ A, np.eye(3), 1e-6)

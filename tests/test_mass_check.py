@@ -1,4 +1,4 @@
-"""Which joints make the mass matrix singular: against its eigenvalues, and case by case."""
+"""Joints that make the mass matrix singular: single cases, and comparison with eigenvalues."""
 
 import functools
 import warnings
@@ -38,20 +38,20 @@ def faults(links, joints):
     }
 
 
-def at(xyz=(0, 0, 0), rpy=(0, 0, 0), **fields):
+def placed(xyz=(0, 0, 0), rpy=(0, 0, 0), **fields):
     return {"placement": rbd.model.placement_matrix(xyz, rpy), **fields}
 
 
 def turned(R):
-    """A point mass on an axis: whether it is seen to be there must not depend on rounding."""
+    """A point mass on an axis: the result must not depend on rounding."""
     return rbd.model.link_inertia(0.37, R @ Z * 0.7)
 
 
-FAR = at((1.3, -0.2, 0.7), (0.3, 1.0, -2.0))
+FAR = placed((1.3, -0.2, 0.7), (0.3, 1.0, -2.0))
 BACK = np.linalg.inv(FAR["placement"])
 AXIS = rbd.model.placement_matrix((0, 0, 0), (0.7, -0.4, 1.1))[:3, :3]
 
-# name: (the chain, the joints that nothing resists)
+# name: (the chain, the joints without inertia along their motion)
 CASES = {
     "a massless leaf": ([(BALL, Revolute(X)), (NOTHING, Revolute(X))], ["jb"]),
     "a massless link in between": ([(NOTHING, Revolute(X)), (BALL, Revolute(Y))], []),
@@ -102,7 +102,7 @@ CASES = {
             (
                 rbd.model.link_inertia(1e-9, (0, 0, 0), 1e-15 * np.eye(3)),
                 Revolute(Y),
-                at((5, 5, 5)),
+                placed((5, 5, 5)),
             ),
         ],
         [],
@@ -216,7 +216,7 @@ def mass_matrices(model, keys):
 
 @pytest.mark.parametrize("name", TREES)
 def test_against_the_eigenvalues_of_the_mass_matrix(name):
-    """Links with nothing, a point, a rod or a body: a joint is named where M is singular."""
+    """Massless links, points, rods and bodies: a joint is named exactly where M is singular."""
     joints, rng = description(name), np.random.default_rng(7)
     keys = jax.random.split(jax.random.key(0), 4)
     counts = {True: 0, False: 0}
@@ -230,7 +230,7 @@ def test_against_the_eigenvalues_of_the_mass_matrix(name):
         values = np.linalg.eigvalsh(M)
         least = np.max(values[:, 0]) / np.max(values, initial=1.0)
         singular = bool(least < 1e-13)
-        assert singular or least > 1e-9  # the cases are clear ones
+        assert singular or least > 1e-9  # no case is close to singular
         assert bool(faults(links, joints)) == singular
         counts[singular] += 1
     assert min(counts.values()) > 5
@@ -264,7 +264,7 @@ def test_loading_warns_or_with_strict_refuses():
 
 
 def test_a_file_is_named_with_the_line_of_the_joint():
-    """The wrist follows the shoulder; without that nothing resists it."""
+    """Without the mimic of the shoulder, the wrist has no inertia."""
     assert rbd.io.validate_urdf(SOUND) == []
     rbd.load_urdf(SOUND, strict=True)
     with pytest.warns(rbd.InertiaWarning, match="joint 'wrist'"):
@@ -302,7 +302,7 @@ def test_bundled_robots_can_be_inverted(name):
 
 @pytest.mark.parametrize("root_joint", [None, "free_flyer"])
 def test_real_robots_are_named_exactly_where_their_mass_matrix_is_singular(root_joint):
-    """All robots of example-robot-data: `real_robots.SINGULAR` is what the oracles found."""
+    """All robots of example-robot-data. `real_robots.SINGULAR` has the results of the oracles."""
     if not real_robots.ROBOTS:
         pytest.skip("example-robot-data is not installed")
     singular = []

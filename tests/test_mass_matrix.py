@@ -24,13 +24,13 @@ def case(name):
     model = MODELS[name]()
     q, v, a, _ = zoo.state(model)
     M = rbd.crba(model, q)
-    assert np.linalg.cond(M) < 1e4  # else the tolerances of its inverse would say nothing
+    assert np.linalg.cond(M) < 1e4  # otherwise the tolerances of the inverse would be meaningless
     return model, q, v, a, M
 
 
 @pytest.mark.parametrize("name", ["everywhere", "connected", "chain"])
 def test_branch_sparse_factor(name):
-    """`L^T L = M`, lower-triangular, with the zeros of M, and solving with it gives `M^-1 b`."""
+    """`L^T L = M`; L is lower triangular and has the zeros of M; its solution is `M^-1 b`."""
     model, _, _, b, M = case(name)
     L = rbd.algorithms.ltl_factor(model, M)
     close(L.T @ L, M, 1e-14)

@@ -1,4 +1,4 @@
-"""The planted faults of tests/mutants/ apply, and the command that plants them tells them apart."""
+"""The planted faults of tests/mutants/ apply, and the command that runs them is correct."""
 
 import collections
 import os
@@ -26,7 +26,7 @@ def test_every_fault_applies(area):
 
 
 def test_names_are_unique():
-    names = collections.Counter(map(str, FAULTS))  # with the area before it
+    names = collections.Counter(map(str, FAULTS))  # the area is part of the name
     assert not [name for name, count in names.items() if count > 1]
 
 
@@ -41,7 +41,7 @@ def test_the_named_tests_exist():
                 assert f"def {name.partition('[')[0]}(" in text, f"{fault}: {selected}"
             if "-k" in options:
                 words = re.findall(r"\w+", options[options.index("-k") + 1])
-                # Not each of them: some are parts of the names of parameters.
+                # One is enough: other words may be parts of parameters.
                 assert any(w in text for w in set(words) - {"and", "or", "not"}), (
                     f"{fault}: {tests}"
                 )
@@ -160,7 +160,7 @@ def outcome(name, file, verdict, equivalent=None):
 
 
 def test_the_table_of_kill_rates(tmp_path):
-    """Of a module that was run in full the row is new; of others it stays, while they have any."""
+    """Rows of modules that ran in full are replaced. Rows of other modules with faults stay."""
     readme = tmp_path / "README.md"
     readme.write_text(
         f"before\n{mutants.BEGIN}\n| `a.py` | 9 | 9 | 9 | x |\n| `c.py` | 2 | 0 | 2 | x |\n"

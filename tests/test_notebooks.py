@@ -1,4 +1,4 @@
-"""Every notebook runs from top to bottom, and what is stored in it is fit to be read."""
+"""Every notebook runs from top to bottom, and its stored outputs are fit to be read."""
 
 import pathlib
 import re
@@ -8,14 +8,14 @@ import pytest
 from nbclient import NotebookClient
 
 NOTEBOOKS = sorted((pathlib.Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
-# From a machine's root, two names or more; not the path of an address, nor a quotient of units.
+# An absolute path of two names or more; not the path of an address, not a quotient of units.
 ABSOLUTE = re.compile(r"(?<![\w/:.)\]])/(?:\w[\w.-]*/)+\w|\b[A-Z]:\\\w")
 
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
 def texts(node):
-    """All strings of a notebook, or of a part of it, its pictures excepted."""
+    """All strings of a notebook or of a part of it, except pictures."""
     if isinstance(node, str):
         yield node
     elif isinstance(node, dict | list):
@@ -32,7 +32,7 @@ def test_there_are_notebooks():
 
 @each_notebook
 def test_notebook_runs(path, monkeypatch):
-    # The kernel of this interpreter, though the user may have one of the same name.
+    # The kernel of this interpreter, even if the user has one of the same name.
     monkeypatch.setenv("JUPYTER_PREFER_ENV_PATH", "1")
     notebook = nbformat.read(path, as_version=4)
     where = {"metadata": {"path": str(path.parent)}}
@@ -41,7 +41,7 @@ def test_notebook_runs(path, monkeypatch):
 
 @each_notebook
 def test_what_is_stored(path):
-    """Outputs of one run in order, without times; no traceback but a meant one; no path."""
+    """Outputs are of one run, in order, without times and paths. Tracebacks are intended ones."""
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     assert path.read_text(encoding="utf-8").isascii()

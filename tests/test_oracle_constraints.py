@@ -13,7 +13,7 @@ from support.pinocchio_models import configuration, frame_id, load_oracle, pin
 TOLERANCE = 1e-8
 HYQ = "hyq_description/robots/hyq_no_sensors.urdf"
 TALOS = "talos_data/robots/talos_reduced.urdf"
-# Robot, frames that stand on the ground, and pairs of frames that are joined, all with their rows.
+# Robot; frames on the ground and joined pairs of frames, with the numbers of their rows.
 CASES = {
     "four feet": (HYQ, {"lf_foot": 3, "lh_foot": 3, "rf_foot": 3, "rh_foot": 3}, {}),
     "ball between legs": (HYQ, {"rh_foot": 3}, {("lf_foot", "rf_foot"): 3}),
@@ -28,14 +28,14 @@ CASES = {
 
 @jax.jit
 def ours(model, q, v, tau, constraints):
-    """Dynamics at a velocity that the constraints allow, and an impact at any."""
+    """Dynamics at a velocity that the constraints allow, and an impact at the given velocity."""
     impact = con.impact(model, q, v, constraints, 0.3)
     allowed = con.impact(model, q, v, constraints).velocity
     return allowed, con.constrained_dynamics(model, q, allowed, tau, constraints), impact
 
 
 def closed_as_it_is(model, q, a, b, rows):
-    """The constraint of so many rows that the present configuration satisfies."""
+    """A constraint with the given number of rows that the present configuration satisfies."""
     X_WA, X_WB = (rbd.frame_placement(model, q, x) for x in (a, b))
     X_AB = spatial.inverse_compose(X_WA, X_WB)
     return con.point(a, b, X_AB.p) if rows == 3 else con.weld(a, b, X_AB)
@@ -59,37 +59,37 @@ def test_constrained_dynamics(case):
         models.append(rigid(oracle, rows, frame))
     for pair, rows in loops.items():
         X = closed_as_it_is(model, q, *pair, rows).X_a
-        at = pin.SE3(np.asarray(X.R), np.asarray(X.p))
-        models.append(rigid(oracle, rows, pair[0], at, pair[1]))
+        place = pin.SE3(np.asarray(X.R), np.asarray(X.p))
+        models.append(rigid(oracle, rows, pair[0], place, pair[1]))
     for one in models:
         datas.append(one.createData())
     data = oracle.createData()
     pin.initConstraintDynamics(oracle, data, models, datas)
-    exact = pin.ProximalSettings(1e-14, 0.0, 1)
-    at = configuration(oracle.joints[1:], state.q)
+    settings = pin.ProximalSettings(1e-14, 0.0, 1)
+    q_pin = configuration(oracle.joints[1:], state.q)
     theirs = pin.constraintDynamics(
-        oracle, data, at, np.asarray(allowed), state.tau, models, datas, exact
+        oracle, data, q_pin, np.asarray(allowed), state.tau, models, datas, settings
     )
     check(dynamics.acceleration, theirs, "acceleration")
     compare_forces(model, q, constraints, dynamics.multipliers, datas, "force")
 
-    pin.computeAllTerms(oracle, data, at, state.v)
+    pin.computeAllTerms(oracle, data, q_pin, state.v)
     J = pin.getConstraintsJacobian(oracle, data, models, datas)
     check(impact.velocity, pin.impulseDynamics(oracle, data, state.v, J, 0.3, 0.0), "velocity")
-    theirs = pin.impulseDynamics(oracle, data, at, state.v, models, datas, 0.3, exact)
+    theirs = pin.impulseDynamics(oracle, data, q_pin, state.v, models, datas, 0.3, settings)
     if loops:
-        # Given the loops themselves, it does not do what it says: J v+ = -e J v, with its own J.
+        # Pinocchio's impulse with loops does not satisfy J v+ = -e J v for its own J.
         left = np.abs(J @ theirs + 0.3 * J @ state.v)
-        assert np.max(left) > 0.1, "Pinocchio has mended this: use it as an oracle"
+        assert np.max(left) > 0.1, "Pinocchio has corrected this: use it as an oracle"
     else:
         compare_forces(model, q, constraints, impact.impulses, datas, "impulse")
 
 
-def rigid(oracle, rows, first, at=None, second=None):
+def rigid(oracle, rows, first, place=None, second=None):
     """Pinocchio's constraint between a place in one frame and another frame, or the world."""
     kind = getattr(pin.ContactType, f"CONTACT_{rows}D")
     ends = []
-    for frame, X in ((first, at or pin.SE3.Identity()), (second, pin.SE3.Identity())):
+    for frame, X in ((first, place or pin.SE3.Identity()), (second, pin.SE3.Identity())):
         if frame is not None:
             known = oracle.frames[frame_id(oracle, frame)]
             ends += [known.parentJoint, known.placement * X]
@@ -97,10 +97,10 @@ def rigid(oracle, rows, first, at=None, second=None):
 
 
 def compare_forces(model, q, constraints, multipliers, datas, what):
-    """What the constraint does to its first body, in that end's own axes, as Pinocchio states it.
+    """The constraint's wrench on its first body, in that end's axes, equals Pinocchio's.
 
-    The rows of a weld here are rates of the error, and those of Pinocchio velocities, so forces are
-    compared as wrenches.
+    The rows of a weld are rates of the error here and velocities in Pinocchio, so wrenches are
+    compared in place of constraint forces.
     """
     for i, (constraint, multiplier, data) in enumerate(zip(constraints, multipliers, datas)):
         on_bodies = con.constraint_wrenches(model, q, [constraint], [multiplier])

@@ -53,8 +53,10 @@ def our_quantities(model, state):
             J_dot = jaxrbd.frame_jacobian_dot(model, q, v, "deepest", ref)
             results[f"frame_jacobian_dot {ref}"] = J_dot
         for ref in ("local", "world"):  # in the third, only ours is the classical acceleration
-            of = jaxrbd.algorithms.frame_acceleration_derivatives(model, q, v, a, "deepest", ref)
-            results |= {f"{name} {ref}": x for name, x in of._asdict().items()}
+            derivatives = jaxrbd.algorithms.frame_acceleration_derivatives(
+                model, q, v, a, "deepest", ref
+            )
+            results |= {f"{name} {ref}": x for name, x in derivatives._asdict().items()}
     return results, identities(model, state, kinematics, M, results)
 
 
@@ -144,8 +146,10 @@ def pinocchio_quantities(oracle, model, state):
         pin.computeForwardKinematicsDerivatives(oracle, data, q, v, a)
         pin.updateFramePlacements(oracle, data)
         for ref in ("local", "world"):
-            of = pin.getFrameAccelerationDerivatives(oracle, data, frame, REFERENCES[ref])
-            results |= dict(zip([f"{n} {ref}" for n in ("dV_dq", "dA_dq", "dA_dv", "J")], of))
+            derivatives = pin.getFrameAccelerationDerivatives(oracle, data, frame, REFERENCES[ref])
+            results |= dict(
+                zip([f"{n} {ref}" for n in ("dV_dq", "dA_dq", "dA_dv", "J")], derivatives)
+            )
     return results
 
 

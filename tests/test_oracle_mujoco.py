@@ -1,10 +1,10 @@
-"""Oracle two: MuJoCo, on ten robots: a mistake shaped like Pinocchio's cannot pass here too.
+"""Comparison with MuJoCo on ten robots. It finds errors that Pinocchio and jaxrbd may share.
 
-MuJoCo reads the file itself; only meshes, which need other files, and mimic joints are taken out.
-Its joints come in the order of the file and are matched by name. Its free joint has quaternions
-wxyz and the linear velocity, unlike the angular one, in the world's axes, so that with R the base's
-rotation `v = G v_mujoco`, `tau_mujoco = G^T tau` where `G = blkdiag(R^T, 1)`, and
-`a = G a_mujoco - [w x v; 0]`: the base's acceleration is the classical one there.
+MuJoCo reads the file itself, without mimic joints and without meshes, which need other files. Its
+joints have the order of the file and are matched by name. Its free joint has quaternions wxyz, the
+linear velocity in the world's axes and the angular velocity in the base's axes. With R the base's
+rotation and `G = blkdiag(R^T, 1)`, `v = G v_mujoco` and `tau_mujoco = G^T tau`. The acceleration of
+the base is the classical one in MuJoCo: `a = G a_mujoco - [w x v; 0]`.
 """
 
 import functools
@@ -45,7 +45,7 @@ def test_every_quantity(name, root_joint):
 
 
 class MuJoCo:
-    """A robot in MuJoCo; what it takes and returns is in our order and axes."""
+    """A robot in MuJoCo. Arguments and results are in our order and axes."""
 
     def __init__(self, name, ours, *, floating):
         self.ours, self.floating = ours, floating
@@ -58,7 +58,7 @@ class MuJoCo:
         self.frames = [self.model.body(frame).id for frame in ours.frame_names]
 
     def results(self, state):
-        """Quantities by the names of `oracles.our_results`; MuJoCo steps q in its own way."""
+        """Quantities by the names of `oracles.our_results`, without integration steps."""
         forward_dynamics = self._forward_dynamics(state)
         model, data = self.model, self.data
         M, Minv = self._matrices()
@@ -85,7 +85,7 @@ class MuJoCo:
         return results
 
     def _forward_dynamics(self, state):
-        """Go to a state, with its forces: from here on `data` holds all that depends on it."""
+        """Set the state and its forces, so that `data` has all quantities of the state."""
         data = self.data
         data.qpos[self.q_index] = state.q
         if self.floating:
@@ -108,7 +108,7 @@ class MuJoCo:
         return self._from(self.data.qfrc_bias)
 
     def _external_force(self, state):
-        """The generalised force of our `f_ext`, which is in the bodies' frames."""
+        """The generalized force of our `f_ext`, which is in the bodies' frames."""
         total = np.zeros(self.model.nv)
         for body, wrench in zip(self.bodies, state.f_ext):
             R, p = self.data.xmat[body].reshape(3, 3), self.data.xpos[body]
@@ -135,7 +135,7 @@ class MuJoCo:
         return np.roll(out, 3)  # MuJoCo's are [angular; linear]
 
     def _matrices(self):
-        """M and its inverse, row by row: MuJoCo multiplies by them."""
+        """M and its inverse, row by row, by MuJoCo's products."""
         unit = np.eye(self.model.nv)
         M, Minv = np.zeros_like(unit), np.zeros_like(unit)
         for row, column in zip(M, unit):
@@ -144,7 +144,7 @@ class MuJoCo:
         return [self._from(self._from(matrix).T) for matrix in (M, Minv)]
 
     def _from(self, x):
-        """From MuJoCo's dofs, along the last axis, to ours: G for motions and forces alike."""
+        """From MuJoCo's dofs, along the last axis, to ours: by G for motions and forces."""
         x = x[..., self.v_index]
         if self.floating:
             x[..., :3] = x[..., :3] @ self.R
@@ -159,7 +159,7 @@ class MuJoCo:
         return out
 
     def _turning(self, v):
-        """`[w x v; 0]`: what the base's classical acceleration has over the spatial one."""
+        """`[w x v; 0]`: the base's classical acceleration minus its spatial acceleration."""
         out = np.zeros_like(v)
         if self.floating:
             out[:3] = np.cross(v[3:6], v[:3])
@@ -168,7 +168,7 @@ class MuJoCo:
 
 @functools.cache
 def load_oracle(name, floating):
-    """MuJoCo's own reading of a file."""
+    """The model that MuJoCo reads from a file."""
     robot = etree.parse(real_robots.path_of(name)).getroot()
     for element in [*robot.iter("visual", "collision", "mimic"), *robot.findall("mujoco")]:
         element.getparent().remove(element)

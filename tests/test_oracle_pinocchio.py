@@ -1,7 +1,8 @@
-"""Oracle one: Pinocchio, on every real robot, with its base fixed and on a free-flyer.
+"""Comparison with Pinocchio on every real robot, with a fixed base and on a free-flyer.
 
-Both number the joints alike, so vectors and matrices are compared as they stand. An error is
-relative to the largest entry; of what is solved with the mass matrix M it may grow with cond(M).
+Both libraries have the same order of joints, so vectors and matrices are compared directly. An
+error is relative to the largest entry. For quantities that are solved with the mass matrix M, it
+may grow with cond(M).
 """
 
 import jax
@@ -36,7 +37,7 @@ def test_every_quantity_of_every_robot(name, root_joint):
 
 @pytest.mark.parametrize("root_joint", ["planar", "spherical", "translation"])
 def test_every_joint_of_the_specification(root_joint):
-    """What no real robot here has: floating and planar joints in the tree, other root joints."""
+    """Joints that no real robot here has: floating and planar ones, and other root joints."""
     model = jaxrbd.load_urdf(EVERY_JOINT, root_joint=root_joint)
     oracle = pin.buildModelFromXML(EVERY_JOINT, ROOT_JOINTS[root_joint]())
     assert_same_results(f"every joint, {root_joint}", model, oracle, singular=False)
@@ -71,7 +72,7 @@ def test_neither_reads_what_is_no_robot(name):
 @both_bases
 @pytest.mark.parametrize("name", real_robots.mostly_slow())
 def test_single_precision(name, root_joint):
-    """To 1e-4 where cond(M) < 1e4; beyond, forward dynamics to the rounding unit times cond(M)."""
+    """Errors below 1e-4 if cond(M) < 1e4. Else forward dynamics' error may be 1e-7 cond(M)."""
     model, oracle = real_robots.load(name, root_joint), load_oracle(name, root_joint)
     single = model.astype(np.float32)
     for seed in SEEDS:
@@ -94,7 +95,7 @@ def test_single_precision(name, root_joint):
 @both_bases
 @pytest.mark.parametrize("name", real_robots.MIMIC)
 def test_mimic_joints(name, root_joint):
-    """Pinocchio's results without mimic, taken through `v_tree = G v` with G from the file."""
+    """Pinocchio's results without mimic, converted by `v_tree = G v` with G from the file."""
     model, oracle = real_robots.load(name, root_joint, mimic=True), load_oracle(name, root_joint)
     coupling = Coupling(name, oracle)
     for seed in SEEDS:
@@ -112,7 +113,7 @@ def test_mimic_joints(name, root_joint):
     "name", [name for name in real_robots.MIMIC if name not in real_robots.LEADER_COMES_LATER]
 )
 def test_mimic_joints_as_pinocchio_has_them(name, root_joint):
-    """Pinocchio's own mimic joints, in the robots and the algorithms for which it has them."""
+    """Pinocchio's own mimic joints, for the robots and the algorithms that support them."""
     model, oracle = (load(name, root_joint, mimic=True) for load in (real_robots.load, load_oracle))
     for seed in SEEDS:
         state = oracles.random_state(model, seed)
@@ -136,9 +137,10 @@ def test_neither_reads_a_mimic_of_no_joint(name):
 
 
 class Coupling:
-    """The map from independent coordinates to all of a tree's, from the text of a URDF file.
+    """The map from independent coordinates to the coordinates of the tree, from a URDF file.
 
-    `v_tree = G v`; with one coordinate a dof, `q_tree = G q + offset`, and the base as it is.
+    `v_tree = G v`. For joints with one coordinate per dof, `q_tree = G q + offset`. The base's
+    configuration is the same in both.
     """
 
     def __init__(self, name, oracle):
@@ -166,7 +168,7 @@ class Coupling:
         return np.concatenate([q[: 7 * base], tree[6 * base :]])
 
     def results(self, state, tree):
-        """What the tree's results are in the independent coordinates."""
+        """The tree's results, converted to the independent coordinates."""
         G = self.G
         M, rnea = G.T @ tree["crba"] @ G, G.T @ tree["rnea"]
         singular = oracles.condition(M) > oracles.SINGULAR
@@ -188,7 +190,7 @@ class Coupling:
 
 
 def read_mimics(name, oracle):
-    """Joint: (leader, multiplier, offset), for the joints of a file that move."""
+    """`joint: (leader, multiplier, offset)` for the moving mimic joints of a file."""
     mimics = {}
     for joint in etree.parse(real_robots.path_of(name)).getroot().iterfind("joint"):
         mimic = joint.find("mimic")
@@ -213,13 +215,13 @@ def spread(ranges):
 
 
 def as_pinocchio(joints, ours):
-    """Our results with configurations as Pinocchio's."""
+    """Our results, with configurations in Pinocchio's coordinates."""
     q = {key: configuration(joints, ours[key]) for key in ("integrate", "neutral")}
     return ours | q
 
 
 def results_with_mimic(oracle, model, state):
-    """What Pinocchio computes of every robot, under the names of `oracles.our_results`."""
+    """Pinocchio's results for any robot, under the names of `oracles.our_results`."""
     data = oracle.createData()
     q, q1 = (configuration(oracle.joints[1:], x) for x in (state.q, state.q1))
     v, a = state.v, state.a
@@ -252,7 +254,7 @@ def results_with_mimic(oracle, model, state):
 
 
 def pinocchio_results(oracle, model, state):
-    """What Pinocchio computes of a robot without mimic joints."""
+    """Pinocchio's results for a robot without mimic joints."""
     data = oracle.createData()
     q, v = configuration(oracle.joints[1:], state.q), state.v
     f_ext = pin.StdVec_Force([pin.Force.Zero(), *map(pin.Force, state.f_ext)])
@@ -267,22 +269,22 @@ def pinocchio_results(oracle, model, state):
     pin.computeJointJacobians(oracle, data, q)
     pin.updateFramePlacements(oracle, data)
     for probe, name in oracles.probe_names(model).items():
-        at = (oracle, data, frame_id(oracle, name))
-        results[f"frame_jacobian of {probe}"] = frame_jacobian(*at, "local_world_aligned")
+        arguments = (oracle, data, frame_id(oracle, name))
+        results[f"frame_jacobian of {probe}"] = frame_jacobian(*arguments, "local_world_aligned")
         for ref in oracles.references(probe):
-            results[f"frame_jacobian of {probe}, {ref}"] = frame_jacobian(*at, ref)
+            results[f"frame_jacobian of {probe}, {ref}"] = frame_jacobian(*arguments, ref)
     return results
 
 
 def motion(oracle, data, frame, ref):
-    """Velocity and acceleration of a frame; the latter classical in `local_world_aligned`."""
+    """Velocity and acceleration of a frame, a classical one in `local_world_aligned`."""
     classical = ref == "local_world_aligned"
     acceleration = pin.getFrameClassicalAcceleration if classical else pin.getFrameAcceleration
-    at = (oracle, data, frame, REFERENCES[ref])
-    return pin.getFrameVelocity(*at).vector, acceleration(*at).vector
+    arguments = (oracle, data, frame, REFERENCES[ref])
+    return pin.getFrameVelocity(*arguments).vector, acceleration(*arguments).vector
 
 
-# Of a robot that cannot move, Pinocchio's centre of mass is 0/0 and its frame Jacobian crashes.
+# For a robot without dofs, Pinocchio's center of mass is 0/0 and its frame Jacobian crashes.
 
 
 def center_of_mass(oracle, data, q):
@@ -290,8 +292,8 @@ def center_of_mass(oracle, data, q):
 
 
 def frame_jacobian(oracle, data, frame, ref):
-    at = (oracle, data, frame, REFERENCES[ref])
-    return pin.getFrameJacobian(*at) if oracle.nv else np.zeros((6, 0))
+    arguments = (oracle, data, frame, REFERENCES[ref])
+    return pin.getFrameJacobian(*arguments) if oracle.nv else np.zeros((6, 0))
 
 
 EVERY_JOINT = """\

@@ -1,6 +1,6 @@
-"""Redundant rows do no harm, and small rows count: whatever the masses, units and scalings.
+"""Redundant rows have no effect, and small rows count, for any masses, units and scalings.
 
-Each test fails where the rank is decided by the eigenvalues of `K M^-1 K^T` as it stands.
+Each test fails if the rank is the number of large eigenvalues of the unscaled `K M^-1 K^T`.
 """
 
 import functools
@@ -18,7 +18,7 @@ from support.zoo import close
 
 
 def bodies(*sizes, dtype):
-    """Free bodies of these masses and moments of inertia."""
+    """Free bodies with the given masses and moments of inertia."""
     links = [
         rbd.model.Link(f"b{i}", rbd.model.link_inertia(mass, (0, 0, 0), moment * np.eye(3)))
         for i, (mass, moment) in enumerate(sizes)
@@ -41,7 +41,7 @@ WELDED = {
 @pytest.mark.parametrize("which", WELDED)
 @pytest.mark.parametrize("offset", [0.0, 1.0])
 def test_welded_bodies_do_not_fall(which, offset, dtype):
-    """Whatever their masses and inertias, and wherever they are welded."""
+    """For any masses, inertias and places of the welds."""
     model = bodies(*WELDED[which], dtype=dtype)
     place = spatial.Pose(np.eye(3), np.array([offset, 0.0, 0.0]))
     welds = [con.weld(None, name, place, place) for name in model.body_names]
@@ -57,7 +57,7 @@ def test_welded_bodies_do_not_fall(which, offset, dtype):
 
 @functools.partial(jax.jit, static_argnames="scale")
 def scaled_equations(model, q, v, scale):
-    """Two equations, of which the second is multiplied by a number."""
+    """Two equations. The second is multiplied by a factor."""
     equations = (
         con.Equation(lambda model, q: q[:1] - 0.3),
         con.Equation(lambda model, q: scale * (q[1:] - 0.2)),
@@ -79,7 +79,7 @@ def test_the_scaling_of_an_equation_does_not_matter(scale, dtype):
 
 @EACH_DTYPE
 def test_a_constraint_stated_twice_is_shared(dtype):
-    """Also where it is stated in other units: each statement bears half the force."""
+    """Also in other units: each of the two constraints carries half of the force."""
     model = rbd.load_robot("quadruped").astype(dtype)
     q, v, tau, _ = zoo.state(model)
     feet = [name for name in model.frame_names if name.endswith("foot")][:2]
@@ -105,7 +105,7 @@ def test_a_constraint_stated_twice_is_shared(dtype):
 
 
 def test_contradicting_constraints_show_in_the_residual():
-    """One coordinate is driven with two accelerations: the mean of them is the result."""
+    """One coordinate has two prescribed accelerations: the result is their mean."""
     model = rbd.load_robot("double_pendulum")
     zero = jnp.zeros(2)
     there = [con.Equation(lambda model, q, x=x: q[:1] - x) for x in (0.1, 0.3)]
@@ -117,7 +117,7 @@ def test_contradicting_constraints_show_in_the_residual():
 
 @jax.jit
 def held(model, q, v, tau):
-    """A humanoid with hands and feet welded where they are, and the relative size of `K a - k`."""
+    """A humanoid with hands and feet welded at their places, and the relative size of `K a - k`."""
     places = [name for name in model.frame_names if name.endswith(("_hand", "_foot"))]
     welds = [con.weld(None, name, rbd.frame_placement(model, q, name)) for name in places]
     found = con.constrained_dynamics(model, q, v, tau, welds)
@@ -130,7 +130,7 @@ def held(model, q, v, tau):
 
 @EACH_DTYPE
 def test_a_humanoid_held_by_hands_and_feet(dtype):
-    """Every one of many random states satisfies all 24 equations."""
+    """The acceleration at each of many random states satisfies all 24 equations."""
     model = rbd.load_robot("humanoid").astype(dtype)
     keys = jax.random.split(jax.random.key(0), 64)
     q = jax.vmap(rbd.random_configuration, (None, 0))(model, keys)
@@ -155,7 +155,7 @@ def test_linkages_move_alike_in_both_precisions(name):
 
 @jax.jit
 def reached(model, q, displacement):
-    """What is left of a weld of the arm's tool to a place that it can reach, near q."""
+    """The residual of a weld of the arm's tool to a reachable place, from a start near q."""
     there = rbd.frame_placement(model, rbd.integrate(model, q, displacement), "tool")
     return con.close_loops(model, q, [con.weld(None, "tool", there)]).residual
 
@@ -185,7 +185,7 @@ def test_a_restitution_out_of_its_range(restitution):
 
 
 def test_an_impact_keeps_a_part_of_the_speed():
-    """Restitution 0.3: the speed along the constraint is -0.3 times what it was."""
+    """With restitution 0.3 the speed along the constraint is multiplied by -0.3."""
     model = rbd.load_robot("double_pendulum")
     q, v = jnp.array([0.3, -0.5]), jnp.array([1.0, 2.0])
     hit = con.impact(model, q, v, [con.Equation(lambda model, q: q[1:])], 0.3)
@@ -205,7 +205,7 @@ def test_a_negative_stabilisation():
 
 
 def test_a_point_on_the_axis_of_its_only_joint():
-    """It cannot move, so it constrains nothing: its rows are rounding errors, however scaled."""
+    """The point cannot move: its rows are rounding errors of any scale, and constrain nothing."""
     placement = np.eye(4)
     placement[:3, :3] = np.asarray(so3.exp(jnp.array([0.3, -1.2, 0.7])))
     placement[:3, 3] = 0.1, 0.7, -0.3
@@ -216,7 +216,7 @@ def test_a_point_on_the_axis_of_its_only_joint():
     q, v, tau = jnp.array([0.4]), jnp.array([1.3]), jnp.array([0.2])
     on_the_axis = con.point(None, "l0", (0.0, 0.0, 0.0), 0.37 * axis)
     rows = con.constraint_rows(model, q, v, [on_the_axis])
-    assert 0 < np.max(np.abs(rows.K)) < 1e-15  # else this shows nothing
+    assert 0 < np.max(np.abs(rows.K)) < 1e-15  # otherwise the test is meaningless
     found = con.constrained_dynamics(model, q, v, tau, [on_the_axis])
     close(found.acceleration, rbd.forward_dynamics(model, q, v, tau), 1e-13)
     close(found.multipliers[0], np.zeros(3))
@@ -232,7 +232,7 @@ def test_the_length_of_a_hinge_axis_does_not_matter():
 
 
 def test_the_derivatives_of_a_closed_loop():
-    """The robot moves along the forces at q, which turn as q moves."""
+    """The robot moves along the constraint forces at q, which depend on q."""
     model = rbd.load_robot("arm7")
     q, displacement, *_ = zoo.state(model)
     there = rbd.frame_placement(model, rbd.integrate(model, q, 0.05 * displacement), "tool").p
@@ -248,7 +248,7 @@ def test_the_derivatives_of_a_closed_loop():
 
 
 def test_external_forces_act_on_explicit_dynamics():
-    """A force on a body is the same as the joint forces that it causes."""
+    """A force on a body has the same effect as its generalized force."""
     model = rbd.load_robot("double_pendulum")
     _, _, tau, f_ext = zoo.state(model)
 

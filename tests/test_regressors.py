@@ -1,4 +1,4 @@
-"""What is linear in the inertias: the laws of the regressors, and Pinocchio's."""
+"""Regressors: their laws, and comparison with Pinocchio."""
 
 import functools
 
@@ -18,7 +18,7 @@ MODELS = {"everywhere": zoo.everywhere, "connected": zoo.connected, "coupled": z
 
 @functools.cache
 def case(name):
-    """A model, and all that the laws compare, in one compiled program."""
+    """A model, and all quantities in the laws, from one compiled program."""
     model = MODELS[name]()
     q, v, a, _ = zoo.state(model)
 
@@ -64,7 +64,7 @@ def test_a_dof_bears_what_it_supports_and_nothing_else():
 
 
 def test_body_regressor_is_the_newton_euler_equation(rng):
-    """For inertias that no body has, too: it is linear. Leading axes are broadcast."""
+    """Also for inertias of no rigid body, because it is linear. Leading axes are broadcast."""
     V, A = jnp.array(rng.normal(size=(4, 1, 6))), jnp.array(rng.normal(size=(3, 6)))
     inertia = jnp.array(rng.normal(size=(4, 3, 10)))
     Y = rbd.algorithms.body_regressor(V, A)
@@ -74,24 +74,24 @@ def test_body_regressor_is_the_newton_euler_equation(rng):
 
 
 def test_derivatives_are_those_of_inverse_dynamics():
-    """In q, v and a, forward and reverse; at rest and at the identity too."""
+    """Derivatives in q, v and a, forward and reverse, also at rest and at the identity."""
     model = zoo.small()
     random = zoo.state(model)[:3]
     at_rest = (rbd.neutral(model), *jnp.zeros((2, model.nv)))
 
     @jax.jit
     def derivatives(q, v, a):
-        def at(function):
+        def in_tangent_space(function):
             return lambda x: function(model, rbd.integrate(model, q, x[0]), v + x[1], a + x[2])
 
         def by_regressor(*args):
             return rbd.joint_torque_regressor(*args) @ model.inertia.ravel()
 
         x, dx = jnp.zeros((3, model.nv)), jnp.sin(jnp.arange(3.0 * model.nv)).reshape(3, -1)
-        _, pull = jax.vjp(at(by_regressor), x)
+        _, pull = jax.vjp(in_tangent_space(by_regressor), x)
         weights = jnp.cos(jnp.arange(1.0 * model.nv))
-        expected = jax.jvp(at(rbd.rnea), (x,), (dx,))
-        forward = jax.jvp(at(by_regressor), (x,), (dx,))
+        expected = jax.jvp(in_tangent_space(rbd.rnea), (x,), (dx,))
+        forward = jax.jvp(in_tangent_space(by_regressor), (x,), (dx,))
         return expected, forward, (weights @ expected[1], jnp.sum(pull(weights)[0] * dx))
 
     for state in (random, at_rest):
@@ -101,15 +101,15 @@ def test_derivatives_are_those_of_inverse_dynamics():
 
 
 def test_a_robot_far_away_loses_no_digits():
-    """A tree a thousand kilometres from the world's origin has the forces that it has here."""
+    """A tree 1,000 km from the world's origin has the same forces as at the origin."""
     model = rbd.load_robot("arm7")
     q, v, a, _ = zoo.state(model)
     roots = np.array(model.topology.parents) < 0
     p = jnp.where(roots[:, None], model.placement.p + 1e6, model.placement.p)
     far = eqx.tree_at(lambda m: m.placement.p, model, p)
     here, there = (rbd.joint_torque_regressor(m, q, v, a) for m in (model, far))
-    close(there, here, 1e-9)  # the poses' own digits: 1e6 eps
-    close(there[:, :10], here[:, :10], 1e-15)  # the root, to which the others are referred
+    close(there, here, 1e-9)  # the rounding of the poses: 1e6 eps
+    close(there[:, :10], here[:, :10], 1e-15)  # of the root, to which the other poses are relative
 
 
 def test_single_precision():

@@ -1,4 +1,4 @@
-"""Nothing is traced twice: a program depends on a robot's structure and not on its numbers."""
+"""Nothing is traced twice: a program depends on a robot's structure, not on its parameters."""
 
 import copy
 import dataclasses
@@ -23,7 +23,7 @@ KINDS = ["free_flyer", "spherical", "revolute"]
 
 
 def likenesses(tmp_path):
-    """Robots of the structure of `zoo.small()`: with other numbers, and the same one come back."""
+    """Robots with the structure of `zoo.small()`: other parameters, or the same again."""
     model = zoo.small()
     rbd.io.save_model(model, tmp_path / "robot.jaxrbd")
     return {
@@ -67,7 +67,7 @@ def test_one_trace_for_all_robots_of_a_structure(name, tmp_path):
 
 
 def test_public_functions_are_called_as_they_are(tmp_path):
-    """Without a jit around them: their own is enough, and a `vmap` around them is."""
+    """Public functions without a jit, and with a `vmap` alone, are not traced again."""
     models = likenesses(tmp_path)
     q, v, a, f = zoo.state(zoo.small())
     qs, vs = jnp.stack([q, q]), jnp.stack([v, v])
@@ -96,7 +96,7 @@ def test_two_loads_of_one_file_share_their_programs():
 
 
 def test_what_is_traced_again():
-    """Structure, and so names too; dtypes; shapes."""
+    """The structure, which includes names; dtypes; shapes."""
     model = zoo.chain(2)
     q = rbd.neutral(model)
     rbd.gravity_force(model, q)
@@ -129,7 +129,7 @@ for robot in sys.argv[1:]:
 
 
 def test_a_process_finds_what_another_compiled(tmp_path):
-    """By the recipe of docs/compilation.md: other masses and names hit, unless as constants."""
+    """By the recipe of docs/compilation.md: robots with other masses and names hit the cache."""
     document = pathlib.Path(__file__).parents[1] / "docs" / "compilation.md"
     recipe = next(
         text.partition("```")[0]
@@ -144,7 +144,7 @@ def test_a_process_finds_what_another_compiled(tmp_path):
     environment = {k: v for k, v in os.environ.items() if "CACHE" not in k}
 
     def events(*robots):
-        """Of each robot: what the cache has of it as an argument, and as a constant."""
+        """The cache's answers for each robot as an argument and as a constant."""
         done = subprocess.run(
             [sys.executable, "-c", script, *robots],
             env=environment,

@@ -1,4 +1,4 @@
-"""The bundled robots: their sizes, their symmetry, and that their inertias are their shapes'."""
+"""The bundled robots: sizes, symmetry, and inertias that agree with the shapes."""
 
 import xml.etree.ElementTree as ElementTree
 
@@ -10,7 +10,7 @@ import pytest
 import jaxrbd
 from jaxrbd.robots import _generate, robot_path
 
-# degrees of freedom, and the mass in kg of what moves
+# degrees of freedom, and the moving mass in kg
 ROBOTS = {
     "pendulum": (1, 1.0),
     "double_pendulum": (2, 2.0),
@@ -62,7 +62,7 @@ def test_neutral_is_within_the_limits(name):
 
 
 def second_moments(geometry: ElementTree.Element) -> np.ndarray:
-    """The mean of x^2, y^2, z^2 over a uniform solid about its centre."""
+    """The mean of x^2, y^2, z^2 over a uniform solid about its center."""
     (shape,) = geometry
     number = {key: np.array(text.split(), float) for key, text in shape.attrib.items()}
     if shape.tag == "box":
@@ -94,7 +94,7 @@ def test_inertias_are_those_of_the_visuals(name):
 
 
 def mirrored_coordinates(model: jaxrbd.Model, q: np.ndarray) -> np.ndarray:
-    """The joint coordinates that the mirror in the x-z plane makes of q; the base is left alone."""
+    """The joint coordinates of the robot's mirror image in the x-z plane. The base stays."""
     axes = {}
     for joint, bodies in zip(model.joints, model.joint_bodies):
         if isinstance(joint, jaxrbd.joints.Revolute):
@@ -129,16 +129,16 @@ def test_sizes_are_as_the_files_say(name):
     model = jaxrbd.load_robot(name)
     q = jaxrbd.neutral(model)
 
-    def at(frame):
+    def position(frame):
         return np.asarray(jaxrbd.frame_placement(model, q, frame).p)
 
     if name == "arm7":
-        assert np.linalg.norm(at("tool") - at("shoulder_2")) == pytest.approx(0.85)
+        assert np.linalg.norm(position("tool") - position("shoulder_2")) == pytest.approx(0.85)
     elif name == "quadruped":
-        np.testing.assert_allclose(at("front_left_foot"), [0.18, 0.13, -0.4], atol=1e-12)
+        np.testing.assert_allclose(position("front_left_foot"), [0.18, 0.13, -0.4], atol=1e-12)
     else:
-        crown = 0.11 + 0.1  # centre of the head over its joint, and its radius
-        assert (at("head") - at("left_sole"))[2] + crown == pytest.approx(1.75)
+        crown = 0.11 + 0.1  # center of the head above its joint, and its radius
+        assert (position("head") - position("left_sole"))[2] + crown == pytest.approx(1.75)
 
 
 @pytest.mark.parametrize("name", jaxrbd.robot_names())

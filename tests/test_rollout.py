@@ -1,4 +1,4 @@
-"""The integrator of `jaxrbd rollout`: its order, and its account of energy."""
+"""The integrator of `jaxrbd rollout`: its order and its energy balance."""
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ from jaxrbd.robots import robot_path
 
 @pytest.fixture(scope="module")
 def tumbling():
-    """A pendulum on a free-flyer: a body whose rotations do not commute."""
+    """A pendulum on a free-flyer, whose rotations do not commute."""
     return jaxrbd.load_urdf(robot_path("pendulum"), root_joint="free_flyer")
 
 
@@ -35,13 +35,13 @@ def test_order_is_four(tumbling):
         return np.array([np.linalg.norm(dq), np.linalg.norm(run.v[-1] - exact.v[-1]), energy])
 
     coarse, fine = errors(thrown(32)), errors(thrown(64))
-    assert np.all(fine > 1e-10)  # else rounding hides the order
+    assert np.all(fine > 1e-10)  # otherwise rounding hides the order
     assert np.all(np.log2(coarse / fine) > 3.7)
 
 
 @pytest.fixture(scope="module")
 def coasting():
-    """A double pendulum and its free motion, which damping alone slows down."""
+    """A double pendulum and its free motion, in which only damping takes energy."""
     model = jaxrbd.load_robot("double_pendulum")
     q, v, tau = jaxrbd.neutral(model), jnp.array([2.0, -1.0]), jnp.zeros((32, 2))
     return model, rollout.simulate(model, q, v, tau, jnp.asarray(0.01))

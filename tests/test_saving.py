@@ -1,4 +1,4 @@
-"""Models in files: back to the bit, in the programs that were compiled for them, or refused."""
+"""Models in files: loaded with the same bits and the same programs, or refused."""
 
 import contextlib
 import dataclasses
@@ -25,13 +25,13 @@ from support.zoo import assert_identical
 
 
 def batch(model):
-    """Robots that differ in their inertias alone: of the other arrays there is one for all."""
+    """Robots that differ only in their inertias. The other arrays have no batch axis."""
     scales = jnp.arange(1.0, 4.0)[:, None, None]
     return eqx.tree_at(lambda m: m.inertia, model, scales * model.inertia)
 
 
 def odd(model):
-    """What a text would not keep: a payload of a NaN, a negative zero, a subnormal; two lines."""
+    """Values that a text file would lose: a NaN's payload, -0, a subnormal; a name of two lines."""
     bits = np.array([0x7FF8000000000123, 1 << 63, 1], np.uint64)
     gravity = jnp.asarray(bits.view(float))
     return dataclasses.replace(model, gravity=gravity, name="\u00e9\n{} \ud800")
@@ -80,7 +80,7 @@ def test_neither_the_robots_file_nor_any_other_is_needed(tmp_path):
 
 
 def test_every_joint_kind_can_be_saved():
-    """A new kind of `jaxrbd.joints` has to be named in `io/model_file.py` too."""
+    """A new kind of `jaxrbd.joints` must also be named in `io/model_file.py`."""
     kinds = {
         name: thing
         for name, thing in vars(joints).items()
@@ -172,7 +172,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_litter(failing, tmp_path,
 
 @contextlib.contextmanager
 def full_disk():
-    """Of every file this process writes, the disk takes a thousand bytes and no more."""
+    """The disk accepts 1,000 bytes of every file that this process writes."""
     resource = pytest.importorskip("resource")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
@@ -192,7 +192,7 @@ for i in range(10**6):
 
 
 def test_a_reader_and_a_crash_see_a_whole_file(tmp_path):
-    """A process writes again and again; another reads all the while; the first is killed."""
+    """One process writes repeatedly, another one reads, and the first one is killed."""
     path = tmp_path / "file"
     command = [sys.executable, "-c", WRITER, str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
@@ -217,7 +217,7 @@ LEFT = "0123456789abcdef"
 
 
 def test_what_a_killed_writer_leaves_is_removed_by_the_next(tmp_path):
-    """A writer killed while it writes, and one before its first byte; others' files stay."""
+    """Writers killed during the writing or before the first byte. Files of others stay."""
     path = tmp_path / "robot.jaxrbd"
     command = [sys.executable, "-c", WRITER, str(path)]
     while not (left := [*tmp_path.glob(".robot.jaxrbd.*.tmp")]):
@@ -231,9 +231,9 @@ def test_what_a_killed_writer_leaves_is_removed_by_the_next(tmp_path):
     empty = tmp_path / f".robot.jaxrbd.{LEFT}.tmp"
     empty.write_bytes(b"")
     others = {
-        ".robot.jaxrbd.0123.tmp": b"jaxrbd ",  # not a name that jaxrbd gives
+        ".robot.jaxrbd.0123.tmp": b"jaxrbd ",  # not a name of a temporary file of jaxrbd
         f".robot.jaxrbd.{LEFT.upper()}.tmp": b"jaxrbd ",
-        f".arm.jaxrbd.{LEFT}.tmp": b"jaxrbd model",  # of another file
+        f".arm.jaxrbd.{LEFT}.tmp": b"jaxrbd model",  # a temporary file of another file
         f".robot.jaxrbd.{LEFT[::-1]}.tmp": b"something else",
         f"robot.jaxrbd.{LEFT}.tmp": b"jaxrbd model",
     }
@@ -246,7 +246,7 @@ def test_what_a_killed_writer_leaves_is_removed_by_the_next(tmp_path):
 
 
 def test_writers_at_once_leave_each_others_new_files(tmp_path, monkeypatch):
-    """While one writer is at work, another one saves and looks for what was left."""
+    """While one writer is active, another one saves and removes remains of killed writers."""
     pytest.importorskip("fcntl")
     path, fsync, seen = tmp_path / "robot.jaxrbd", os.fsync, []
 
@@ -301,7 +301,7 @@ def test_a_folder_that_is_not_there(tmp_path):
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory) -> bytes:
-    """The file of a robot with joints that follow others."""
+    """The saved file of a robot with joints that follow others."""
     path = tmp_path_factory.mktemp("saved") / "file"
     rbd.io.save_model(zoo.coupled(), path)
     return path.read_bytes()
@@ -357,7 +357,7 @@ def test_every_truncation_and_every_altered_byte_is_refused(saved, tmp_path):
 
 
 def sealed(header, body) -> bytes:
-    """A file whose checksum is right, whatever it says."""
+    """A file with any content and a correct checksum."""
     content = json.dumps(header).encode() + b"\n" + body
     digest = hashlib.sha256(content).hexdigest()
     return f"jaxrbd model 1 {len(content)} {digest}\n".encode() + content
@@ -365,19 +365,19 @@ def sealed(header, body) -> bytes:
 
 @pytest.fixture
 def contents(saved):
-    """The header of that file, to be changed, and its body."""
+    """The header of that file, as a dictionary, and its body."""
     _, line, body = saved.split(b"\n", 2)
     return json.loads(line), body
 
 
 def put(*path):
-    """A change of the header: the last of `path` is put at the place that the others lead to."""
+    """A change of the header: the last item of `path` replaces the entry at the other items."""
 
     def change(header):
-        *way, at, value = path
+        *way, entry, value = path
         for key in way:
             header = header[key]
-        header[at] = value
+        header[entry] = value
 
     return change
 
@@ -460,7 +460,7 @@ def test_doubles_are_not_made_singles_in_silence(tmp_path):
 
 
 def test_the_file_is_what_the_document_says(tmp_path):
-    """Read by numpy and json alone, as docs/saving.md has it."""
+    """A file can be read with numpy and json alone, as docs/saving.md shows."""
     model = zoo.connected()
     rbd.io.save_model(model, tmp_path / "robot.jaxrbd")
     document = pathlib.Path(__file__).parents[1] / "docs" / "saving.md"

@@ -1,6 +1,6 @@
-"""Batches over devices: eight that a processor is split into, and two processes.
+"""Batches over devices: eight devices on one processor, and two processes.
 
-What needs more than the one device of the tests runs in processes of its own (on_devices.py).
+Tests that need more than one device run in separate processes (on_devices.py).
 """
 
 import json
@@ -27,9 +27,9 @@ HERE = pathlib.Path(__file__).parent
 
 
 def environment(**changes) -> dict[str, str]:
-    """This process's, without fused multiply-adds, so that all programs round alike.
+    """The environment without fused multiply-adds, so that all programs have the same rounding.
 
-    XLA places them otherwise in a program of one device than in one of many.
+    XLA uses them in different places in programs of one device and of many.
     """
     flags = os.environ.get("XLA_FLAGS", "")
     if platform.machine() in ("x86_64", "AMD64"):
@@ -45,7 +45,7 @@ def free_port() -> int:
 
 
 def run(*commands, folder=None, **changes):
-    """Run programs side by side; all must succeed."""
+    """Run programs in parallel. All must succeed."""
     started = [
         subprocess.Popen(
             [sys.executable, *map(str, command)],
@@ -67,7 +67,7 @@ def run(*commands, folder=None, **changes):
 
 
 def load(path):
-    """What a process of on_devices.py has written: values by name, and what its programs send."""
+    """The results of a process of on_devices.py: values, and communication operations, by name."""
     values = {}
     with np.load(path.with_suffix(".npz")) as found:
         for name in found:
@@ -90,7 +90,7 @@ def one(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
-    """Two processes, of one device each."""
+    """Two processes with one device each."""
     folder = tmp_path_factory.mktemp("two")
     port = free_port()
     run(*(["-m", "support.on_devices", "part", folder, port, i] for i in range(2)))

@@ -1,4 +1,4 @@
-"""JAX as it comes: single precision by default, in a process of its own, promotion still strict."""
+"""JAX's default precision, which is single, in a separate process with strict promotion."""
 
 import os
 import subprocess

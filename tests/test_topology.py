@@ -1,4 +1,4 @@
-"""The tree as structure: derived arrays, equality, and what is refused."""
+"""The structure of a tree: derived arrays, equality, errors."""
 
 import numpy as np
 import pytest

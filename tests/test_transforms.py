@@ -1,4 +1,4 @@
-"""Every algorithm under every transformation, and every derivative against finite differences.
+"""Algorithms under all transformations; their derivatives against finite differences.
 
 Derivatives are taken in the tangent space: they are the derivatives of
 `f(integrate(q, dq), v + dv, u + du)` at zero. `grad` and `hessian` need a scalar, which is the
@@ -66,7 +66,7 @@ def states(model):
 
 @functools.cache
 def programs(name: str):
-    """One compiled program of all derivatives, and one of the value, shared by all states."""
+    """The weights, and compiled programs of derivatives, values and gradients for all states."""
     model, algorithm = smooth_robot(), flat(name)
 
     def value(x, q, v, u):
@@ -151,7 +151,7 @@ def leaf_directions(model):
 
 
 def test_derivatives_in_every_number_of_the_model():
-    """Forward dynamics of a robot with every kind of parameter: jvp and central difference."""
+    """Forward dynamics of a robot with every kind of parameter: jvp and central differences."""
     model = zoo.coupled()
     q, v, u, f = zoo.state(model)
 
@@ -173,7 +173,7 @@ def test_derivatives_in_every_number_of_the_model():
 
 
 def test_vmap_over_models():
-    """A batch of robots that differ in every mass, in one program."""
+    """A batch of robots with different masses, in one program."""
     model = zoo.small()
     q, v, a, _ = zoo.state(model)
     scales = jnp.array([0.5, 1.0, 2.0])
@@ -188,7 +188,7 @@ def test_vmap_over_models():
 
 @pytest.mark.parametrize("angle", [0.0, 1e-20, 1e-9, 1e-4, np.pi, 2 * np.pi])
 def test_pendulum_gradient_is_exact_at_every_angle(angle):
-    """d(qdd)/dq of a point mass on a hinge is -(g / l) cos(q): never a false zero."""
+    """d(qdd)/dq of a point mass on a hinge is -(g / l) cos(q) at every angle."""
     length = 0.7
     bob = rbd.model.Link("bob", rbd.model.link_inertia(2.0, (0, 0, -length)))
     hinge = rbd.model.JointSpec("hinge", rbd.joints.Revolute((0, 1, 0)), None, "bob")
@@ -234,7 +234,7 @@ IN_ALL_OPERANDS = {
         joint_torque_regressor kinetic_energy_regressor potential_energy_regressor
     """.split()
 }
-# A function of two motions, and not of a model: it has no entry in the table.
+# It takes two motions and no model, so it has no entry in the table.
 IN_ALL_OPERANDS["body_regressor"] = lambda m, q, v, u, f: rbd.algorithms.body_regressor(
     v[:6], u[:6]
 )

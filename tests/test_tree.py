@@ -1,4 +1,4 @@
-"""The sweeps: each solver inverts its operator, and up is the transpose of down."""
+"""The sweeps: each solver inverts its operator, and the upward sweep is the downward transpose."""
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +25,7 @@ TREES = {
 
 @pytest.fixture(params=TREES)
 def swept(request, rng):
-    """A topology, poses of its bodies in their parents, and two random right-hand sides."""
+    """A topology, the bodies' poses in their parents, and two random right-hand sides."""
     model = TREES[request.param]()
     X = jax.jit(joint_poses)(model, zoo.state(model)[0])
     b, c = (jnp.array(rng.normal(size=(model.nb, 6))) for _ in range(2))
@@ -33,7 +33,7 @@ def swept(request, rng):
 
 
 def parent_of(topology, y, world):
-    """Each body's parent's row, one by one."""
+    """The row of each body's parent."""
     return jnp.stack([world if p < 0 else y[p] for p in topology.parents])
 
 
@@ -76,7 +76,7 @@ def test_compose_poses_composes(swept):
 
 @pytest.mark.parametrize("mode", [jax.jacfwd, jax.jacrev])
 def test_derivatives_are_those_of_the_solution(mode, rng):
-    """By both modes, in the poses and the right-hand side, against central differences."""
+    """Both modes, in the poses and the right-hand side, against central differences."""
     model = zoo.connected()
     q, v, _, _ = zoo.state(model)
     weights = jnp.array(rng.normal(size=(model.nb, 6)))
@@ -96,7 +96,7 @@ def test_derivatives_are_those_of_the_solution(mode, rng):
 
 @pytest.mark.parametrize("n", [7, 8, 64])
 def test_the_lowered_program_of_a_chain_does_not_grow(n):
-    """No sweep unrolls over the bodies: a serial chain compiles to the same size of program."""
+    """No sweep is unrolled over the bodies: chains of any length have programs of the same size."""
 
     def size(n):
         topology = Topology((-1, *range(n - 1)), (1,) * n, (1,) * n)
@@ -113,7 +113,7 @@ def test_the_lowered_program_of_a_chain_does_not_grow(n):
 
 @pytest.mark.parametrize("sweep", [tree.propagate, tree.accumulate, tree.compose_poses])
 def test_a_batch_of_sweeps_is_the_sweep_of_each(sweep, rng):
-    """Whichever of the operands vary, and in batches of batches."""
+    """For any choice of batched operands, and for batches of batches."""
     model = zoo.connected()
     topology, nb = model.topology, model.nb
     R = jax.vmap(jax.vmap(rbd.so3.exp))(jnp.array(rng.normal(size=(2, 3, nb, 3))))
@@ -121,8 +121,8 @@ def test_a_batch_of_sweeps_is_the_sweep_of_each(sweep, rng):
 
     def numbers(R, p, b):
         X = spatial.Pose(R, p)
-        of = sweep(topology, X) if sweep is tree.compose_poses else sweep(topology, X, b)
-        return jnp.concatenate([x.reshape(nb, -1) for x in jax.tree.leaves(of)], axis=1)
+        result = sweep(topology, X) if sweep is tree.compose_poses else sweep(topology, X, b)
+        return jnp.concatenate([x.reshape(nb, -1) for x in jax.tree.leaves(result)], axis=1)
 
     for varying in [(0, 0, 0), (0, None, None), (None, 0, None), (None, None, 0), (0, None, 0)]:
         for outer in [(0, 0, 0), varying]:
@@ -132,15 +132,15 @@ def test_a_batch_of_sweeps_is_the_sweep_of_each(sweep, rng):
                 operands.append(x if i == 0 else x[:, 0] if o == 0 else x[0])
             batched = jax.vmap(jax.vmap(numbers, varying), outer)(*operands)
             for j, k in np.ndindex(2, 3):
-                at = [
+                sample = [
                     x[tuple(n for n, axis in ((j, o), (k, i)) if axis == 0)]
                     for x, o, i in zip(operands, outer, varying)
                 ]
-                close(batched[j, k], numbers(*at), 1e-13)
+                close(batched[j, k], numbers(*sample), 1e-13)
 
 
 def test_sums_over_the_tree_alone_in_batches_and_transposed(swept, rng):
-    """By a product for one state, by a sweep for a batch; each is the transpose of the other."""
+    """A product for one state and a sweep for a batch; each sum is the other's transpose."""
     topology, _, b, c = swept
     batch = jnp.array(rng.normal(size=(2, 3, topology.nb, 4)))
     above = topology.supports.astype(float)

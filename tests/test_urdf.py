@@ -1,4 +1,4 @@
-"""What a sound URDF file means: inertias, placements, axes, limits, mimic, order, root joint."""
+"""Reading of correct URDF files: inertias, placements, axes, limits, mimic, order, root joint."""
 
 import dataclasses
 import pathlib
@@ -32,7 +32,7 @@ def robot(*elements: str, links="ab", attributes="") -> str:
 
 
 def only_joint(inside=LIMIT, kind="revolute", **options):
-    """The joint j of a robot of two links, as it reaches the builder."""
+    """The description of the joint j of a robot of two links."""
     _, _, joints = parse_urdf(robot(joint("j", "a", "b", inside, kind)), **options)
     assert len(joints) == 2
     return joints[1]
@@ -55,7 +55,7 @@ def test_inertial_is_read_in_its_own_axes_about_the_centre_of_mass():
     R = placement_matrix((0, 0, 0), (0.4, 0.5, 0.6))[:3, :3]
     expected = link_inertia(3.0, (0.1, 0.2, 0.3), INERTIA_MATRIX, R)
     np.testing.assert_array_equal(link.inertia, expected)
-    # The rotation matters: without it the moments would be others.
+    # Without the rotation the moments would differ.
     unturned = link_inertia(3.0, (0.1, 0.2, 0.3), INERTIA_MATRIX)
     assert np.max(np.abs(expected - unturned)) > 0.1
 
@@ -115,7 +115,7 @@ def test_placement_by_quaternion(version):
 
 
 def test_quaternion_and_rpy_agree():
-    # About x, y and z in turn: 0.2, 0.3 and 0.4 rad.
+    # About x, then y, then z: 0.2, 0.3 and 0.4 rad.
     (sx, sy, sz), (cx, cy, cz) = np.sin([0.1, 0.15, 0.2]), np.cos([0.1, 0.15, 0.2])
     quaternion = (
         sx * cy * cz - cx * sy * sz,
@@ -190,7 +190,7 @@ def limits(spec):
         ('<limit upper="2" effort="0" velocity="0"/>', (0, 2, 0, 0)),
         ('<limit lower="-2" effort="1" velocity="1"/>', (-2, 0, 1, 1)),
         ('<limit lower="0" upper="0" effort="1" velocity="1"/>', (0, 0, 1, 1)),
-        # Where neither is stated the joint is free: the wheels of a real robot are written so.
+        # A joint without both limits is free: a real robot has such wheels.
         ('<limit effort="1" velocity="1"/>', (None, None, 1, 1)),
     ],
 )
@@ -359,7 +359,7 @@ PLAIN = robot(
 
 
 def described(*args, **options):
-    """A description in a form that compares with ==."""
+    """A description in a form that can be compared with ==."""
     name, links, joints = parse_urdf(*args, **options)
     specs = [
         (spec.name, spec.parent, spec.child, spec.placement.tolist(), spec.lower, spec.damping)
@@ -452,7 +452,7 @@ for parent in (lambda i: i - 1, lambda i: 0):
 
 
 def test_a_chain_and_a_star_of_three_thousand_links_load_in_ten_seconds():
-    # In a process of its own: the type checker of the tests would triple the time.
+    # In a separate process: the type checker of the tests would triple the time.
     done = subprocess.run(
         [sys.executable, "-c", BIG], capture_output=True, text=True, check=True, timeout=60
     )

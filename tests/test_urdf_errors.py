@@ -1,6 +1,6 @@
-"""Every fault of a URDF file gets an error that names the file, the line and what is wrong there.
+"""Every fault of a URDF file raises an error that names the file, the line and the fault.
 
-The first table breaks one place of a sound robot; the second has whole documents.
+The first table changes one place of a correct file. The second one has whole documents.
 """
 
 import inspect
@@ -342,8 +342,8 @@ def test_random_damage_gives_a_model_or_a_named_fault(rng):
     refused = 0
     for _ in range(300):
         damaged = list(words)
-        for at in rng.integers(len(words), size=2):
-            damaged[at] = str(rng.choice([*scraps, *words]))
+        for index in rng.integers(len(words), size=2):
+            damaged[index] = str(rng.choice([*scraps, *words]))
         text = "".join(damaged)
         faults = validate_urdf(text)
         if all(": warning: " in fault for fault in faults):
@@ -396,7 +396,7 @@ DOCUMENTS = {
         "DOCTYPE",
     ),
     "billion laughs": (BILLION, 1, "DOCTYPE"),
-    # The comment of two lines: the pattern must see past it.
+    # The pattern must skip the comment of two lines.
     "DOCTYPE after a long comment": (
         "<!-- a\nb -->\n<?pi a\nb?>\n" + BILLION,
         5,
@@ -525,7 +525,7 @@ HUGE = {
 
 @pytest.mark.parametrize("what", HUGE)
 def test_numbers_that_are_too_large_together_are_refused(what):
-    """Each is finite where it is stated; what is computed from them is not."""
+    """Each number is finite in the file, but values computed from them are not."""
     old, new, line, *words = HUGE[what]
     text = SOUND.replace(old, new, 1).replace('multiplier="2"', 'multiplier="2e10"')
     if line is None:
@@ -550,7 +550,7 @@ def test_numbers_that_are_too_large_together_are_refused(what):
 def test_numbers_that_single_precision_cannot_hold_are_refused(old, new, words):
     text = SOUND.replace(old, new, 1)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", InertiaWarning)  # next to such a mass, inertias are nothing
+        warnings.simplefilter("ignore", InertiaWarning)  # inertias are negligible here
         load_urdf(text)
     with jax.enable_x64(False):
         message = str(error_of(text))
@@ -622,7 +622,7 @@ def test_a_file_that_cannot_be_read_is_named(path):
 def test_only_paths_and_texts_are_taken(given):
     with pytest.raises(jaxtyping.TypeCheckError):
         load_urdf(given)
-    # Without the tests' type checker it is the reader that speaks.
+    # Without the tests' type checker, the reader raises the error.
     with pytest.raises(ArgumentError, match=f"path_or_text.*found {type(given).__name__}"):
         inspect.unwrap(_xml._read)(given)
 

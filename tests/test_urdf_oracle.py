@@ -1,4 +1,4 @@
-"""Every URDF of example-robot-data, here and in Pinocchio: the same robot, number by number."""
+"""Every URDF file of example-robot-data has the same values here and in Pinocchio."""
 
 import importlib.metadata
 import pathlib
@@ -13,20 +13,20 @@ from support.real_robots import SINGULAR
 
 pin = pytest.importorskip("pinocchio")
 
-# What is refused, with the reason given.
+# Files that are refused, with the message.
 REFUSED = {
-    # An empty shell: no name, no link. Pinocchio refuses it too.
+    # A robot without name and links. Pinocchio refuses it, too.
     "ur_description/urdf/ur3.urdf": "<robot> has no attribute 'name'",
-    # Fingers mimic joints that are not in the file. Pinocchio refuses them too, unless mimic=False.
+    # Fingers mimic joints that do not exist. Pinocchio refuses them, too, unless mimic=False.
     "alex_description/urdf/alex_psyonic_hands.urdf": "no joint has this name; mimic=False skips it",
 }
-# Read here; Pinocchio wants a leader to be numbered before the joints that mimic it.
+# Files that Pinocchio refuses, because a joint comes before the joint that it mimics.
 FOLLOWER_BEFORE_LEADER = {
     "romeo_description/urdf/romeo.urdf",
     "talos_data/robots/talos_full_v2.urdf",
     "talos_data/robots/talos_full_v2_box.urdf",
 }
-# Inertias that no rigid body can have: how many links.
+# The numbers of links with inertias that no rigid body can have.
 UNPHYSICAL = {
     "alex_description/urdf/alex_psyonic_hands.urdf": 4,
     "allegro_hand_description/urdf/allegro_left_hand.urdf": 4,
@@ -46,17 +46,17 @@ UNPHYSICAL = {
     "tiago_description/robots/tiago_dual.urdf": 2,
     "tiago_description/robots/tiago_no_hand.urdf": 2,
 }
-# Some revolute joints have a <limit> without bounds: free here, 0 and 0 for Pinocchio.
+# Some revolute joints have a <limit> without bounds: free here, from 0 to 0 in Pinocchio.
 WITHOUT_BOUNDS = {
     "centauro_description/urdf/centauro.urdf",
     "quadruped_description/urdf/quadruped.urdf",
 }
-# Moments of 1e-17 to 1e-35 kg m^2, of either sign: whether they can exist is a matter of rounding.
+# Moments of 1e-17 to 1e-35 kg m^2 of either sign. Rounding decides whether they are possible.
 NOISE = {"icub_description/robots/icub.urdf", "icub_description/robots/icub_reduced.urdf"}
 
 
 def robot_files() -> dict[str, pathlib.Path]:
-    """The files, by their path below the folder of all robots."""
+    """The files by their path in the folder of all robots."""
     try:
         files = importlib.metadata.files("example-robot-data") or []
     except importlib.metadata.PackageNotFoundError:
@@ -70,7 +70,7 @@ in_every_file = pytest.mark.parametrize("file", sorted({*FILES} - {"ur_descripti
 
 
 def load(file, **options):
-    """The model; only the files known for it may warn about their inertias."""
+    """The model of a file. Only the files of the lists above may warn about inertias."""
     with warnings.catch_warnings():
         if file in {*UNPHYSICAL, *NOISE, *SINGULAR}:
             warnings.simplefilter("ignore", InertiaWarning)
@@ -108,7 +108,7 @@ def assert_same_bodies(model, oracle):
     assert model.topology.parents == tuple(parent - 1 for parent in oracle.parents[1:])
     if model.nb == 0:
         return
-    R, p = stacked(*((at.rotation, at.translation) for at in oracle.jointPlacements[1:]))
+    R, p = stacked(*((X.rotation, X.translation) for X in oracle.jointPlacements[1:]))
     inertia = np.array([inertia.toDynamicParameters() for inertia in oracle.inertias[1:]])
     np.testing.assert_allclose(model.placement.R, R, atol=1e-15)
     np.testing.assert_allclose(model.placement.p, p, atol=1e-15)
@@ -132,7 +132,7 @@ def assert_same_limits(model, oracle, file):
     np.testing.assert_array_equal(model.velocity_limit, oracle.upperVelocityLimit)
     first = [joint.idx_q for joint in oracle.joints[1:]]
     lower, upper = oracle.lowerPositionLimit[first], oracle.upperPositionLimit[first]
-    # Pinocchio keeps cos and sin of a continuous joint, bounded by 1.01.
+    # Pinocchio has cos and sin of a continuous joint, with the bound 1.01.
     free = np.array([joint.nq == 2 for joint in oracle.joints[1:]], dtype=bool)
     if file in WITHOUT_BOUNDS:
         free |= (lower == 0) & (upper == 0)

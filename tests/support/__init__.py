@@ -1,1 +1,1 @@
-"""What the tests share: robots, states, oracles, and scripts for processes of their own."""
+"""Shared by the tests: robots, states, oracles, and scripts for separate processes."""

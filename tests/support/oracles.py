@@ -1,7 +1,7 @@
-"""What every comparison with another library shares: states, our results at them, and the verdict.
+"""Comparison with another library: states, our results, and the check of all quantities.
 
-All quantities of a robot are one compiled program, and the tests spend their time compiling. So a
-model first loses its names: robots of the same tree then share a program, and so do the tests.
+One compiled program returns all quantities of a robot. Compilation takes most of the time. So the
+names of a model are removed first, and robots with the same tree share one program.
 """
 
 import dataclasses
@@ -17,19 +17,19 @@ import jaxrbd
 from support import xla_flags
 
 REFERENCES = ("local", "world", "local_world_aligned")
-# What comes of solving with the mass matrix M: its error grows with cond(M).
+# Quantities that are solved with the mass matrix M: their errors grow with cond(M).
 SOLVED = ("aba", "forward_dynamics", "minverse")
-# The condition number from which on M counts as singular.
+# M counts as singular above this condition number.
 SINGULAR = 1e12
-# The forces whose largest entry may be zero: their error is relative to all forces together.
+# Forces that may be zero: their errors are relative to the result of rnea.
 PART_OF_RNEA = ("bias_force", "gravity_force")
 
-# Compile quickly rather than well: each program runs a few times only.
+# Compile quickly, without optimization: each program runs only a few times.
 QUICKLY = xla_flags.known_flags(xla_flags.QUICK_COMPILATION)
 
 
 class State(NamedTuple):
-    """Where quantities are compared; `q1` is a second configuration, for `difference`."""
+    """The arguments of all quantities; `q1` is a second configuration, for `difference`."""
 
     q: np.ndarray
     v: np.ndarray
@@ -40,7 +40,7 @@ class State(NamedTuple):
 
 
 def random_state(model: jaxrbd.Model, seed: int) -> State:
-    """Coordinates within 2 of zero, those of q and q1 within 1 of each other; any quaternion."""
+    """A random state: |q| < 2, |q1 - q| < 1, and uniform quaternions."""
     rng = np.random.default_rng(seed)
     q = rng.uniform(-2, 2, model.nq)
     q1 = q + rng.uniform(-1, 1, model.nq)
@@ -48,8 +48,8 @@ def random_state(model: jaxrbd.Model, seed: int) -> State:
         if nq in (4, 7):  # a ball or a free-flyer
             for configuration in (q, q1):
                 quaternion = rng.normal(size=4)
-                at = slice(start + nq - 4, start + nq)
-                configuration[at] = quaternion / np.linalg.norm(quaternion)
+                part = slice(start + nq - 4, start + nq)
+                configuration[part] = quaternion / np.linalg.norm(quaternion)
     v, a, tau = rng.uniform(-2, 2, (3, model.nv))
     return State(q, v, a, tau, rng.uniform(-5, 5, (model.nb, 6)), q1)
 
@@ -58,9 +58,9 @@ def random_state(model: jaxrbd.Model, seed: int) -> State:
 
 
 def probes(model: jaxrbd.Model) -> dict[str, int]:
-    """The frames whose kinematics are compared, as indices: each is the last one of its body.
+    """Indices of the frames whose kinematics are compared. Each is the last frame of its body.
 
-    They are on the deepest body, on the one in the middle, and fixed to the world, if one is.
+    They are on the deepest body, on the body in the middle, and, if there is one, on the world.
     """
     depth = model.topology.supports.sum(axis=0)
     bodies = {"deepest": int(np.argmax(depth)), "middle": model.nb // 2} if model.nb else {}
@@ -75,7 +75,7 @@ def probe_names(model: jaxrbd.Model) -> dict[str, str]:
 
 
 def references(probe: str) -> tuple[str, ...]:
-    """Where a probe's motion is expressed. It is dear to compile: all of it for one probe only."""
+    """The references for the motion of a probe: all for one probe only, to save compilation."""
     return {"deepest": REFERENCES, "middle": (), "fixed": ("local",)}[probe]
 
 
@@ -97,7 +97,7 @@ _trees: set = set()
 
 
 def make_room(model: jaxrbd.Model) -> None:
-    """Forget all programs after those of ten trees: they are 80 MB each, and else kept for good."""
+    """Remove all programs from memory after those of ten trees. Each takes 80 MB."""
     tree = jax.tree.structure(nameless(model))
     if tree not in _trees and len(_trees) == 10:
         jax.clear_caches()
@@ -149,7 +149,7 @@ def _results(model: jaxrbd.Model, state: State) -> dict[str, jax.Array]:
 
 
 def our_dynamics(model: jaxrbd.Model, state: State) -> dict[str, np.ndarray]:
-    """What single precision is tried on."""
+    """The quantities that are compared in single precision."""
     make_room(model)
     return jax.tree.map(np.asarray, _dynamics(nameless(model), state))
 
@@ -170,7 +170,7 @@ def _matrices(X: jaxrbd.Pose) -> jax.Array:
 
 
 def _place_frames(model: jaxrbd.Model, X_WB: np.ndarray) -> np.ndarray:
-    """Poses (nf, 3, 4) of all frames in the world, by what the model says of them."""
+    """Poses (nf, 3, 4) of all frames in the world, from the model's frames and the body poses."""
     X_WB = np.concatenate([X_WB, np.eye(3, 4)[None]])[np.array(model.frame_bodies)]  # -1: the world
     X_BF = np.asarray(_matrices(model.frame_pose))
     R, p = X_WB[..., :3] @ X_BF[..., :3], X_WB[..., :3] @ X_BF[..., 3:]
@@ -191,7 +191,7 @@ def assert_agree(
 ) -> None:
     """Every quantity of `theirs` equals ours within `direct`, relative to its largest entry.
 
-    What is SOLVED may differ by `solved(cond(M))`, and is left out where M is said to be singular.
+    Quantities in SOLVED may differ by `solved(cond(M))`. They are skipped if M is singular.
     """
     M_condition = condition(theirs["crba"])
     assert (M_condition > SINGULAR) == singular, f"{robot}: cond(M) = {M_condition:.1e}"
@@ -208,7 +208,7 @@ def assert_agree(
 
 
 def condition(M: np.ndarray) -> float:
-    """The condition number of a mass matrix; 1 of an empty one."""
+    """The condition number of a mass matrix, 1 for an empty one."""
     return float(np.linalg.cond(M)) if M.size else 1.0
 
 

@@ -29,13 +29,13 @@ def load_oracle(name, root_joint, mimic=False):
 
 
 def configuration(joints, q):
-    """Pinocchio's configuration: (cos, sin) in place of an angle that is never limited."""
+    """Pinocchio's configuration: (cos, sin) in place of the angle of a continuous joint."""
     parts, start = [np.zeros(0)], 0
     for joint in joints:
         turns = (joint.nq, joint.nv) in {(2, 1), (4, 3)} and "Spherical" not in joint.shortname()
-        own = q[start : start + joint.nq - turns]
-        start += len(own)
-        parts.append([*own[:-1], np.cos(own[-1]), np.sin(own[-1])] if turns else own)
+        part = q[start : start + joint.nq - turns]
+        start += len(part)
+        parts.append([*part[:-1], np.cos(part[-1]), np.sin(part[-1])] if turns else part)
     assert start == len(q)
     return np.concatenate(parts)
 

@@ -1,7 +1,7 @@
-"""The real robots that the oracles are asked about: every URDF file of example-robot-data.
+"""The real robots of the comparisons: every URDF file of example-robot-data.
 
-What is special about a file is named here, with the reason; whatever is not named is ordinary, and
-the tests fail where a file is not what this module says it is.
+The lists below name all files that are special, with the reason. The tests fail if a file is not as
+these lists say.
 """
 
 import functools
@@ -21,14 +21,14 @@ UNREADABLE = {
 
 # Robots whose mass matrix is singular at every configuration: their forward dynamics is undefined,
 # and `load_urdf` warns.
-# (That of icub is singular at its neutral configuration, but not at random ones.)
+# (The mass matrix of icub is singular only at the neutral configuration.)
 SINGULAR = {
     "romeo_description/urdf/romeo.urdf": "no link of a finger has mass",
     "romeo_description/urdf/romeo_laas_small.urdf": "neither gripper has mass",
 }
 
-# Files whose joints mimic others. The first three Pinocchio reads without its mimic joints only: it
-# wants a joint numbered before those that mimic it.
+# Files whose joints mimic others. Pinocchio reads the first three only without mimic joints,
+# because a joint comes before the joint that it mimics.
 LEADER_COMES_LATER = (
     "romeo_description/urdf/romeo.urdf",
     "talos_data/robots/talos_full_v2.urdf",
@@ -43,12 +43,12 @@ MIMIC = (
     "tiago_pro_description/robots/tiago_pro.urdf",
 )
 
-# Files that both read without their mimic joints only.
+# Files that both libraries read only without mimic joints.
 UNREADABLE_MIMIC = {
     "alex_description/urdf/alex_psyonic_hands.urdf": "they mimic joints that the file has not",
 }
 
-# Files for which `load_urdf` warns: at least one link's inertia is none that a rigid body can have.
+# Files for which `load_urdf` warns: no rigid body has the inertia of at least one link.
 UNPHYSICAL = (
     "alex_description/urdf/alex_psyonic_hands.urdf",
     "allegro_hand_description/urdf/allegro_left_hand.urdf",
@@ -69,7 +69,7 @@ UNPHYSICAL = (
     "tiago_description/robots/tiago_no_hand.urdf",
 )
 
-# What long sweeps ask about where time is short: a toy, an arm, a quadruped, a mobile manipulator.
+# The robots of long tests in the default run: a toy, an arm, a quadruped, a mobile manipulator.
 SOME = (
     "double_pendulum_description/urdf/double_pendulum.urdf",
     "panda_description/urdf/panda.urdf",
@@ -95,7 +95,7 @@ def _root() -> pathlib.Path | None:
 
 
 def _moving_joints(name: str) -> int:
-    """Their number, roughly: comments are not read."""
+    """The approximate number of moving joints. Joints in comments count, too."""
     types = rb"""type=["'](?:revolute|continuous|prismatic)"""
     return len(re.findall(types, path_of(name).read_bytes()))
 
@@ -107,7 +107,7 @@ def path_of(name: str) -> pathlib.Path:
 ROOT = _root()
 # The names of all files, relative to the folder of robots.
 FILES = sorted(file.relative_to(ROOT).as_posix() for file in ROOT.rglob("*.urdf")) if ROOT else []
-# Small robots first, so that those of the same tree, which share their programs, come in a row.
+# Small robots first, so that robots with the same tree, which share programs, are neighbors.
 ROBOTS = sorted((name for name in FILES if name not in UNREADABLE), key=_moving_joints)
 
 
@@ -118,7 +118,7 @@ def mostly_slow() -> list:
 
 @functools.cache
 def load(name: str, root_joint: str | None, mimic: bool = False) -> jaxrbd.Model:
-    """The model of a file, once it has warned exactly as UNPHYSICAL and SINGULAR say."""
+    """The model of a file, after a check that the warnings are those of UNPHYSICAL and SINGULAR."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = jaxrbd.load_urdf(path_of(name), root_joint=root_joint, mimic=mimic)

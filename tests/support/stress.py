@@ -2,8 +2,8 @@
 
     python tests/support/stress.py [--seconds 8] [--threads 2] [--devices 2] [--runs 10]
 
-Prints how many calls each run made. A run that hangs prints nothing: tests/test_lapack.py gives up
-after a while, and `timeout 600 python tests/support/stress.py` does so by hand.
+Prints the number of calls of each run. A run that hangs prints nothing; tests/test_lapack.py has a
+time limit. By hand, use `timeout 600 python tests/support/stress.py`.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def program(devices):
 
 
 def run(function, operands, seconds, threads):
-    """The number of calls that all threads made in so many seconds."""
+    """The number of calls of all threads in the given time."""
     counts = [0] * threads
     end = time.monotonic() + seconds
 

@@ -1,4 +1,4 @@
-"""Robots made for the laws: every joint kind in every place of a tree, with random parameters."""
+"""Robots for tests: every joint kind at every place of a tree, with random parameters."""
 
 import dataclasses
 import functools
@@ -25,7 +25,7 @@ KINDS = {
 
 
 def random_inertia(rng) -> np.ndarray:
-    """The inertia of a random cloud of point masses: as physical as can be."""
+    """The inertia of a random cloud of point masses, which is physically consistent."""
     masses, points = rng.uniform(0.1, 0.5, 8), 0.2 * rng.normal(size=(8, 3))
     return sum(rbd.model.link_inertia(m, p) for m, p in zip(masses, points))
 
@@ -41,7 +41,7 @@ def widths(kind) -> tuple[int, int]:
 
 
 def of_every_dof(kind, rng, armature=0.0) -> dict[str, np.ndarray]:
-    """What a joint has beside its geometry: another value for every coordinate and every dof.
+    """The parameters of a joint except its geometry, different for every coordinate and dof.
 
     The armature is drawn about `armature`; limits are finite.
     """
@@ -81,7 +81,7 @@ def build(kinds, parents, seed=0, armature=0.0, mimics=None, **options) -> rbd.M
 
 @functools.cache
 def everywhere() -> rbd.Model:
-    """A forest in which each kind is once the root, once the middle and once the leaf of a tree.
+    """A forest with each kind at the root of a tree, in the middle of a tree and at a leaf.
 
     Tree t has the kinds t, t + 1 and t + 3: the first carries the second and a revolute joint, the
     second carries the third.
@@ -104,7 +104,7 @@ def connected() -> rbd.Model:
 
 @functools.cache
 def coupled() -> rbd.Model:
-    """A tree with mimic joints: of a sibling, of a descendant, of a joint that mimics itself."""
+    """A tree with joints that mimic a sibling, a descendant, and another mimic joint."""
     kinds = ["free_flyer", "revolute", "revolute", "prismatic", "helical", "spherical", "revolute"]
     mimics = {
         2: rbd.model.Mimic("j1", -0.7, 0.2),
@@ -129,7 +129,7 @@ def crank(q) -> rbd.Pose:
 
 
 class Polynomial(eqx.Module):
-    """A coupling with numbers of its own: `c0 sin(x0) x1 + c1 x0^2`."""
+    """A coupling with parameters: `c0 sin(x0) x1 + c1 x0^2`."""
 
     c: jax.Array | np.ndarray = eqx.field(default_factory=lambda: np.array([0.7, 0.3]))
 
@@ -161,7 +161,7 @@ def serial(kinds, rng, follow, options) -> rbd.Model:
 
 @functools.cache
 def following() -> rbd.Model:
-    """A tree with joints that follow others nonlinearly, and joints of one's own."""
+    """A tree with joints that are nonlinear functions of others, and a user-defined joint."""
     rng, others = np.random.default_rng(8), np.random.default_rng([8, 1])
     follow = {
         "j3": rbd.model.Follow(("j2", "j4"), Polynomial()),
@@ -174,7 +174,7 @@ def following() -> rbd.Model:
 
 @functools.cache
 def small() -> rbd.Model:
-    """A free-flyer with a ball and a hinge: small, and with both kinds of quaternion."""
+    """A free-flyer, a ball joint and a hinge: a small robot with both kinds of quaternion."""
     return build(["free_flyer", "spherical", "revolute"], [-1, 0, 1], seed=4)
 
 
@@ -185,7 +185,7 @@ def chain(n: int, kind: str = "revolute", seed: int = 5) -> rbd.Model:
 def state(model: rbd.Model, seed: int = 0):
     """A random configuration, velocity, acceleration and external forces.
 
-    Joints may be beyond their limits, which no algorithm enforces.
+    Joints may be outside of their limits, which no algorithm enforces.
     """
     unlimited = {
         "lower_position_limit": jnp.full(model.nq, -jnp.inf, model.dtype),
@@ -219,7 +219,7 @@ def assert_identical(actual, expected):
 
 
 def slope(function, h=1e-4):
-    """The derivative of a function of a number at 0, to h^4."""
+    """The derivative of a function of a scalar at 0, with an error of order h^4."""
     far, near, ahead, beyond = (function(jnp.asarray(h * t)) for t in (-2.0, -1.0, 1.0, 2.0))
     return jax.tree.map(
         lambda a, b, c, d: (a - 8 * b + 8 * c - d) / (12 * h), far, near, ahead, beyond
