@@ -387,7 +387,7 @@ def test_one_body_is_the_robot_of_one_body():
     found = con.constrained_body(
         inertia, J.T, S_rate, active, spatial.gyroscopic_force(inertia, V) - weight
     )
-    close(found.relative_accelerations, a, 1e-11)
+    close(found.joint_acceleration, a, 1e-11)
 
 
 JOINTS = {
@@ -507,6 +507,20 @@ def test_closing_is_the_solution_and_has_its_derivative():
     close(slope.q, (ahead.q - back.q) / 2e-5, 1e-9)
     apart = (*constraints, con.point(None, "rocker_tip", (5.0, 0.0, 0.0)))
     assert con.close_loops(model, q, apart).residual > 0.1
+
+
+def test_explicit_dynamics_of_a_closed_loop_need_its_second_derivative():
+    """The coordinates as a function of the crank angle: projected, and by the KKT system."""
+    model, loop, q = load_linkage("four_bar")
+
+    def gamma(y):
+        crank = con.Equation(lambda model, q: q[:1] - y)
+        return con.close_loops(model, q, (*loop, crank)).q
+
+    y, y_rate, tau = q[:1], jnp.array([3.0]), jnp.array([2.0, 0.0, 0.0])
+    _, v = jax.jvp(gamma, (y,), (y_rate,))
+    found = con.explicit_dynamics(model, gamma, y, y_rate, tau)
+    close(found.a, con.constrained_dynamics(model, q, v, tau, loop).acceleration, 1e-9)
 
 
 # ------------------------------------------------------------------------------------ wrong input

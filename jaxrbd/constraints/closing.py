@@ -60,7 +60,11 @@ def close_loops(model: Model, q: ArrayLike, constraints: Sequence[Constraint]) -
         return _newton(function, start, rounding)
 
     def solve_linear(function, b):
-        return matmul(pseudo_inverse(jax.jacobian(function)(jnp.zeros_like(b)), rounding), b)
+        # pseudo_inverse has no derivative: JAX differentiates the solve instead, to any order.
+        inverse = pseudo_inverse(jax.jacobian(function)(jnp.zeros_like(b)), rounding)
+        return lax.custom_linear_solve(
+            function, b, lambda _, b: matmul(inverse, b), lambda _, b: matmul(inverse.T, b)
+        )
 
     y = jnp.zeros_like(rows.position)
     y = lax.custom_root(lambda y: scaled.s * position(y), y, newton, solve_linear)

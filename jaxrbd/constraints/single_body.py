@@ -27,7 +27,7 @@ class ConstrainedBody(NamedTuple):
 
     acceleration: Float[Array, "6"]
     constraint_force: Float[Array, "6"]
-    relative_accelerations: Float[Array, " n"]
+    joint_acceleration: Float[Array, " n"]
 
 
 @partial(jax.jit, static_argnames="method")
