@@ -11,7 +11,10 @@ import pytest
 
 import jaxrbd as rbd
 from jaxrbd import constraints as con, so3, spatial
+from jaxrbd.algorithms.kinematics import root_centred
+from jaxrbd.model import JointSpec, Link, euler, link_inertia, universal
 from jaxrbd.robots.linkages import linkage_names, load_linkage
+from jaxrbd.spatial import transform_motion
 from support import zoo
 from support.zoo import close, slope
 
@@ -333,6 +336,36 @@ def test_maximal_coordinates_refuse_joints_that_follow():
     q, v, *_ = zoo.state(model)
     with pytest.raises(rbd.ArgumentError, match="follow others"):
         con.maximal_dynamics(model, q, v, v)
+
+
+def test_the_subspaces_of_a_compound_joint_by_its_own_name():
+    """S of Euler angles and of a universal joint: the velocity of the child for each rate."""
+    links = [Link(name, link_inertia(1.0, (0.0, 0.1, 0.2), np.eye(3))) for name in "abc"]
+    specs = [
+        JointSpec("base", rbd.joints.Spherical(), None, "a"),
+        JointSpec("wrist", euler("zyx"), "a", "b"),
+        JointSpec("gimbal", universal((1, 0, 0), (0, 1, 0.2)), "b", "c"),
+    ]
+    model = rbd.build_model(links, specs)
+    q, v, *_ = zoo.state(model)
+    for joint, link in (("wrist", "b"), ("gimbal", "c")):
+        S, T, _ = con.joint_subspaces(model, q, joint)
+        place = model.joint(joint)
+        alone = jnp.zeros(model.nv).at[place.v].set(v[place.v])
+        close(v[place.v] @ S, rbd.frame_velocity(model, q, alone, link, "local"), 1e-13, joint)
+        assert T.shape == (6 - len(S), 6)
+
+
+def test_the_system_of_maximal_coordinates_has_the_multipliers():
+    """(3.74) is solved by the accelerations of the bodies and by the multipliers."""
+    model = zoo.small()
+    q, v, tau, f_ext = zoo.state(model)
+    A, b = con.maximal_system(model, q, v, tau, f_ext)
+    found = con.maximal_dynamics(model, q, v, tau, f_ext)
+    X = root_centred(rbd.forward_kinematics(model, q))
+    a = transform_motion(X, found.body_acceleration).ravel()
+    close(A @ jnp.concatenate([a, -found.multipliers]), b, 1e-11)
+    assert len(b) == 12 * model.nb - model.nv
 
 
 def test_subspaces_of_every_joint_are_complements():

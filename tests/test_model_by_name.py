@@ -18,7 +18,7 @@ def test_a_joint_moves_what_its_slices_say():
     q = zoo.state(model)[0]
     for body, name in enumerate(model.joint_names):
         place = model.joint(name)
-        assert place.body == body
+        assert place.bodies == (body,)
         v = jnp.zeros(model.nv).at[place.v].set(0.3)
         after = rbd.integrate(model, q, v)
         moved = np.flatnonzero(np.abs(after - q) > 1e-9)
@@ -39,10 +39,11 @@ def test_compound_and_following_joints():
     ]
     model = rbd.build_model(links, specs)
     assert model.joint("wrist")[:2] == (slice(1, 4), slice(1, 4))
+    assert [model.body_names[i] for i in model.joint("wrist").bodies] == ["wrist.1", "wrist.2", "b"]
     assert model.joint("wrist.2")[:2] == (slice(2, 3), slice(2, 3))
     tail = model.joint("tail")
     assert tail.q.start == tail.q.stop
-    assert model.body_names[tail.body] == "c"
+    assert model.body_names[tail.bodies[-1]] == "c"
     with pytest.raises(rbd.ArgumentError, match=r"no joint 'elbow'.*joints: .*'base'"):
         model.joint("elbow")
 

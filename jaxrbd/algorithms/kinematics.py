@@ -145,13 +145,14 @@ class JointCalc(NamedTuple):
 def joint_calc(model: Model, q: ArrayLike | Kinematics, v: ArrayLike, joint: str) -> JointCalc:
     """Transform, motion subspace, velocity and bias acceleration of one joint.
 
-    `q` (nq,) or its `Kinematics`, `v` (nv,); `joint`: a name in `model.joint_names`. The bias
-    acceleration is zero except for a `joints.Custom` and for a joint that follows others. Raises
-    ArgumentError for an unknown joint. Source: SE(3) sheet, section 7 (`j.calc`).
+    `q` (nq,) or its `Kinematics`, `v` (nv,); `joint`: a name in `model.joint_names`; of a compound
+    joint by its own name, the last stage. The bias acceleration is zero except for a
+    `joints.Custom` and for a joint that follows others. Raises ArgumentError for an unknown joint.
+    Source: SE(3) sheet, section 7 (`j.calc`).
     """
     X_PB = poses_in_parents(model, q)
     q, v = configuration_of(model, q), arguments.velocity(model, v)
-    body = arguments.joint_body(model, joint)
+    body = model.joint(joint).bodies[-1]
     X_PJ, X_PB = (jax.tree.map(lambda x: x[body], X) for X in (model.placement, X_PB))
     group, S = next(pair for pair in subspaces_by_kind(model, q) if body in pair[0].bodies)
     return JointCalc(

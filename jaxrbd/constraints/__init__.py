@@ -21,7 +21,7 @@ from .implicit import (
     kkt_system,
 )
 from .kinds import Constraint, ConstraintRows, Equation, Nonholonomic
-from .maximal import MaximalDynamics, joint_subspaces, maximal_dynamics
+from .maximal import MaximalDynamics, joint_subspaces, maximal_dynamics, maximal_system
 from .single_body import ConstrainedBody, apparent_inverse_inertia, constrained_body
 
 __all__ = [
@@ -54,4 +54,5 @@ __all__ = [
     "constrained_body",
     "joint_subspaces",
     "maximal_dynamics",
+    "maximal_system",
 ]

@@ -66,7 +66,7 @@ class Impact(NamedTuple):
 @arguments.compiled(checks={"stabilisation": arguments.NOT_NEGATIVE})
 def constrained_dynamics(
     model: Model,
-    q: ArrayLike,
+    q: ArrayLike | Kinematics,
     v: ArrayLike,
     tau: ArrayLike,
     constraints: Sequence[Constraint],
@@ -75,7 +75,8 @@ def constrained_dynamics(
 ) -> ConstrainedDynamics:
     """Acceleration and constraint forces of a robot with rigid loops or contacts.
 
-    - `q` (nq,), `v` (nv,), `tau` (nv,), `f_ext` (nb, 6): as for `forward_dynamics`;
+    - `q` (nq,) or its `Kinematics`, `v` (nv,), `tau` (nv,), `f_ext` (nb, 6): as for
+      `forward_dynamics`;
     - `constraints`: from `point`, `hinge`, `weld`, or any `Constraint`; rows may be redundant;
     - `stabilisation` s in 1/s, 0 or more: errors of position and velocity decay at this rate,
       critically damped (Baumgarte): `K a + dK/dt v = -2 s K v - s^2 phi`. At s = 0 they persist.
@@ -84,20 +85,21 @@ def constrained_dynamics(
     stabilisation gives NaN.
     Source: Featherstone (3.17), in the form of his section 8.
     """
-    q, v = arguments.configuration(model, q), arguments.velocity(model, v)
-    tau = arguments.velocity(model, tau, "tau")
+    kinematics = forward_kinematics(model, q)
+    v, tau = arguments.velocity(model, v), arguments.velocity(model, tau, "tau")
     rate = arguments.NOT_NEGATIVE.or_nan(arguments.number(model, stabilisation, "stabilisation"))
-    blocks = _rows(model, q, v, constraints)
+    blocks = _rows(model, kinematics, v, constraints)
     rows = _stacked(model, blocks)
     k = -rows.bias - 2 * rate * matmul(rows.K, v) - rate * rate * rows.position
-    a, *by_row = _constrain(model, q, tau - bias_force(model, q, v, f_ext), rows, k)
+    force = tau - bias_force(model, kinematics, v, f_ext)
+    a, *by_row = _constrain(model, kinematics, force, rows, k)
     return ConstrainedDynamics(a, *(_split(x, blocks) for x in by_row))
 
 
 @arguments.compiled(checks={"restitution": arguments.FRACTION})
 def impact(
     model: Model,
-    q: ArrayLike,
+    q: ArrayLike | Kinematics,
     v: ArrayLike,
     constraints: Sequence[Constraint],
     restitution: ArrayLike = 0.0,
@@ -106,7 +108,7 @@ def impact(
 
     The velocity v+ after the impact satisfies `M (v+ - v) = K^T impulse` and `K v+ = -e K v`.
 
-    - `q` (nq,), `v` (nv,): the state before the impact;
+    - `q` (nq,) or its `Kinematics`, `v` (nv,): the state before the impact;
     - `constraints`: as for `constrained_dynamics`; rows may be redundant;
     - `restitution` e, from 0 to 1: at 0 the constraints hold after the impact, at 1 the kinetic
       energy is kept.
@@ -114,25 +116,25 @@ def impact(
     Raises ArgumentError for an unknown frame or a restitution out of its range; a traced
     restitution out of its range gives NaN. Source: Featherstone (11.62) at e = 0.
     """
-    q, v = arguments.configuration(model, q), arguments.velocity(model, v)
+    kinematics, v = forward_kinematics(model, q), arguments.velocity(model, v)
     e = arguments.FRACTION.or_nan(arguments.number(model, restitution, "restitution"))
-    blocks = _rows(model, q, jnp.zeros_like(v), constraints)
+    blocks = _rows(model, kinematics, jnp.zeros_like(v), constraints)
     rows = _stacked(model, blocks)
     k = -(1 + e) * matmul(rows.K, v)
-    change, *by_row = _constrain(model, q, jnp.zeros_like(v), rows, k)
+    change, *by_row = _constrain(model, kinematics, jnp.zeros_like(v), rows, k)
     return Impact(v + change, *(_split(x, blocks) for x in by_row))
 
 
 @arguments.compiled
 def constraint_rows(
-    model: Model, q: ArrayLike, v: ArrayLike, constraints: Sequence[Constraint]
+    model: Model, q: ArrayLike | Kinematics, v: ArrayLike, constraints: Sequence[Constraint]
 ) -> ConstraintRows:
     """phi(q), its Jacobian K and `dK/dt v` of all constraints, concatenated in their order.
 
-    `q` (nq,), `v` (nv,). Raises ArgumentError for an unknown frame.
+    `q` (nq,) or its `Kinematics`, `v` (nv,). Raises ArgumentError for an unknown frame.
     """
-    q, v = arguments.configuration(model, q), arguments.velocity(model, v)
-    return _stacked(model, _rows(model, q, v, constraints))
+    kinematics, v = forward_kinematics(model, q), arguments.velocity(model, v)
+    return _stacked(model, _rows(model, kinematics, v, constraints))
 
 
 @arguments.compiled
@@ -162,7 +164,7 @@ def constraint_wrenches(
 @arguments.compiled
 def kkt_system(
     model: Model,
-    q: ArrayLike,
+    q: ArrayLike | Kinematics,
     v: ArrayLike,
     tau: ArrayLike,
     constraints: Sequence[Constraint],
@@ -173,11 +175,11 @@ def kkt_system(
     Same arguments as `constrained_dynamics`, which solves the system; n is nv plus the number of
     equations. Raises ArgumentError for an unknown frame.
     """
-    tau = arguments.velocity(model, tau, "tau")
-    rows = constraint_rows(model, q, v, constraints)
+    kinematics, tau = forward_kinematics(model, q), arguments.velocity(model, tau, "tau")
+    rows = constraint_rows(model, kinematics, v, constraints)
     corner = jnp.zeros((len(rows.K), len(rows.K)), model.dtype)
-    A = jnp.block([[crba(model, q), rows.K.T], [rows.K, corner]])
-    return A, jnp.concatenate([tau - bias_force(model, q, v, f_ext), -rows.bias])
+    A = jnp.block([[crba(model, kinematics), rows.K.T], [rows.K, corner]])
+    return A, jnp.concatenate([tau - bias_force(model, kinematics, v, f_ext), -rows.bias])
 
 
 def _check(constraints: Sequence[Constraint]) -> None:
@@ -189,10 +191,9 @@ def _check(constraints: Sequence[Constraint]) -> None:
 
 
 def _rows(
-    model: Model, q: Array, v: Array, constraints: Sequence[Constraint]
+    model: Model, kinematics: Kinematics, v: Array, constraints: Sequence[Constraint]
 ) -> list[ConstraintRows]:
     _check(constraints)
-    kinematics = forward_kinematics(model, q)
     motion = BodyMotion(kinematics, v, *motions(model, kinematics, v, jnp.zeros_like(v)))
     rows: dict[int, ConstraintRows] = {}
     kinds: dict[Any, list[tuple[int, FrameConstraint]]] = {}
@@ -265,7 +266,7 @@ def _weights(M: Array, K: Array) -> Array:
 
 
 def _constrain(
-    model: Model, q: Array, force: Array, rows: ConstraintRows, k: Array
+    model: Model, kinematics: Kinematics, force: Array, rows: ConstraintRows, k: Array
 ) -> tuple[Array, Array, Array]:
     """The x and lambda of `M x = force + K^T lambda`, `K x = k`, and the residual `K x - k`.
 
@@ -273,7 +274,7 @@ def _constrain(
     for some y, which is the third equation. Its unknown z (m,) states y as a combination of the
     rows of K, without the derivative of K.
     """
-    M, K = crba(model, q), rows.K
+    M, K = crba(model, kinematics), rows.K
     weights = _weights(M, K)
     A, W, s, inverse, _ = scaled_rows(M, rows)
 

@@ -24,7 +24,12 @@ from jaxtyping import Float
 from .._math.linear import complement, inverse_positive_definite, matmul, solve
 from .._math.rows import merge_rows
 from ..algorithms.common_frame import velocities
-from ..algorithms.kinematics import forward_kinematics, root_centred
+from ..algorithms.kinematics import (
+    Kinematics,
+    configuration_and_poses,
+    configuration_of,
+    poses_in_parents,
+)
 from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.joint_space import active_dissipative_force, coordinate_rates, subspaces_by_kind
@@ -60,6 +65,8 @@ class MaximalDynamics(NamedTuple):
     """Accelerations from maximal coordinates, and the forces of the joints.
 
     - `acceleration` (nv,) of the joints;
+    - `multipliers` (6 nb - nv,): lambda, the coordinates of the constraint forces in the rows of T,
+      joint by joint;
     - `body_acceleration` (nb, 6): spatial accelerations in the body frames;
     - `joint_wrench` (nb, 6): the force `T_a tau + T lambda` of each joint on its body, active and
       constraint force together, in the body frame.
@@ -68,10 +75,11 @@ class MaximalDynamics(NamedTuple):
     acceleration: Float[Array, " nv"]
     body_acceleration: Float[Array, "nb 6"]
     joint_wrench: Float[Array, "nb 6"]
+    multipliers: Float[Array, " c"]
 
 
 @arguments.compiled(static_argnames="joint")
-def joint_subspaces(model: Model, q: ArrayLike, joint: str) -> JointSubspaces:
+def joint_subspaces(model: Model, q: ArrayLike | Kinematics, joint: str) -> JointSubspaces:
     """Motion subspace, constraint-force subspace and active-force subspace of a joint.
 
     `q` (nq,), which matters for a `joints.Custom` alone; `joint`: a name in `model.joint_names`. T
@@ -79,17 +87,24 @@ def joint_subspaces(model: Model, q: ArrayLike, joint: str) -> JointSubspaces:
     the smallest force that does the work of tau. Raises ArgumentError for an unknown joint.
     Source: Featherstone (3.33), (3.34).
     """
-    q = arguments.configuration(model, q)
-    if joint not in model.joint_names:
-        raise ArgumentError(f"no joint {joint!r} in {model!r}; joints: {list(model.joint_names)}")
-    body = model.joint_names.index(joint)
-    group, S = next(pair for pair in subspaces_by_kind(model, q) if body in pair[0].bodies)
-    return _complete(S[group.bodies.tolist().index(body)])
+    bodies = arguments.robot(model).joint(joint).bodies
+    X_PB = poses_in_parents(model, q)
+    groups = subspaces_by_kind(model, configuration_of(model, q))
+    rows = jnp.zeros((0, 6), model.dtype)
+    for body in bodies:  # the stages of a compound joint, or the one body of another joint
+        group, S = next(pair for pair in groups if body in pair[0].bodies)
+        rows = inverse_transform_motion(jax.tree.map(lambda x: x[body], X_PB), rows)
+        rows = jnp.concatenate([rows, S[group.bodies.tolist().index(body)]])
+    return _complete(rows)
 
 
 @arguments.compiled
 def maximal_dynamics(
-    model: Model, q: ArrayLike, v: ArrayLike, tau: ArrayLike, f_ext: ArrayLike | None = None
+    model: Model,
+    q: ArrayLike | Kinematics,
+    v: ArrayLike,
+    tau: ArrayLike,
+    f_ext: ArrayLike | None = None,
 ) -> MaximalDynamics:
     """Forward dynamics from (3.74): every body is free, and every joint is a constraint.
 
@@ -97,11 +112,57 @@ def maximal_dynamics(
     time. Raises ArgumentError for a robot with joints that follow others: no motion subspace
     of one joint describes them. Source: Featherstone (3.66) to (3.74).
     """
+    found = _maximal_equations(model, q, v, tau, f_ext)
+    X, T, T_a, tau, size = found.X, found.T, found.T_a, found.tau, 6 * model.nb
+    solved = solve(found.matrix, found.right)
+    a, multipliers = solved[:size], -solved[size:]
+    acceleration = matmul(T_a.on_bodies.reshape(-1, size), a) + T_a.velocity_product
+    active = T_a.rows * (tau - model.armature * acceleration)[:, None]
+    f_J = jnp.zeros_like(X.p, shape=(model.nb, 6)).at[T_a.body].add(active)
+    f_J = f_J.at[T.body].add(T.rows * multipliers[:, None])
+    return MaximalDynamics(
+        acceleration,
+        inverse_transform_motion(X, a.reshape(model.nb, 6)),
+        inverse_transform_force(X, f_J),
+        multipliers,
+    )
+
+
+@arguments.compiled
+def maximal_system(
+    model: Model,
+    q: ArrayLike | Kinematics,
+    v: ArrayLike,
+    tau: ArrayLike,
+    f_ext: ArrayLike | None = None,
+) -> tuple[Float[Array, "n n"], Float[Array, " n"]]:
+    """Matrix (n, n) and right-hand side (n,) of (3.74), whose solution is `[a, -lambda]`.
+
+    Same arguments and errors as `maximal_dynamics`, which solves the system. The unknown a (6 nb,)
+    has the spatial accelerations of the bodies in world axes, about the root of each tree; lambda
+    are the multipliers; n = 12 nb - nv.
+    """
+    found = _maximal_equations(model, q, v, tau, f_ext)
+    return found.matrix, found.right
+
+
+class _MaximalEquations(NamedTuple):
+    """The system (3.74), and the quantities that its solution is read with."""
+
+    matrix: Array
+    right: Array
+    X: Pose
+    T: _Rows
+    T_a: _Rows
+    tau: Array
+
+
+def _maximal_equations(model: Model, q, v, tau, f_ext) -> _MaximalEquations:
     if arguments.robot(model).coupling is not None:
         raise ArgumentError(f"{model!r} has joints that follow others, expected independent joints")
-    q, v = arguments.configuration(model, q), arguments.velocity(model, v)
+    q, X = configuration_and_poses(model, q)
+    v = arguments.velocity(model, v)
     tau = arguments.velocity(model, tau, "tau") - active_dissipative_force(model, q, v)
-    X = root_centred(forward_kinematics(model, q))
     V = velocities(model, X, q, v).V
     T, T_a = _joint_rows(model, q, v, X, V)
 
@@ -119,19 +180,9 @@ def maximal_dynamics(
     rotors = matmul(active.T, model.armature[:, None] * active)
     force = matmul(active.T, tau - model.armature * T_a.velocity_product) - p.reshape(size)
     corner = jnp.zeros((len(constraint), len(constraint)), model.dtype)
-    system = jnp.block([[mass.reshape(size, size) + rotors, constraint.T], [constraint, corner]])
-    solved = solve(system, jnp.concatenate([force, -T.velocity_product]))
-    a, multiplier = solved[:size], -solved[size:]
-
-    acceleration = matmul(active, a) + T_a.velocity_product
-    at_joints = T_a.rows * (tau - model.armature * acceleration)[:, None]
-    f_J = jnp.zeros_like(V).at[T_a.body].add(at_joints)
-    f_J = f_J.at[T.body].add(T.rows * multiplier[:, None])
-    return MaximalDynamics(
-        acceleration,
-        inverse_transform_motion(X, a.reshape(model.nb, 6)),
-        inverse_transform_force(X, f_J),
-    )
+    matrix = jnp.block([[mass.reshape(size, size) + rotors, constraint.T], [constraint, corner]])
+    right = jnp.concatenate([force, -T.velocity_product])
+    return _MaximalEquations(matrix, right, X, T, T_a, tau)
 
 
 class _Rows(NamedTuple):

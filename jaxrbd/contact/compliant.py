@@ -31,7 +31,9 @@ class ContactForce(NamedTuple):
 
 
 @arguments.compiled
-def contact_force(model: Model, scene: Scene, q: ArrayLike, v: ArrayLike) -> ContactForce:
+def contact_force(
+    model: Model, scene: Scene, q: ArrayLike | Kinematics, v: ArrayLike
+) -> ContactForce:
     """Contact forces of compliant ground: a stiffening spring, damping and smoothed friction.
 
     `q` (nq,), `v` (nv,). Let d be the depth of a sphere in the ground, 0 outside, and d' its rate.

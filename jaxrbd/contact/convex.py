@@ -69,7 +69,7 @@ HALVINGS = 12
 def contact_step(
     model: Model,
     scene: Scene,
-    q: ArrayLike,
+    q: ArrayLike | Kinematics,
     v: ArrayLike,
     tau: ArrayLike,
     dt: ArrayLike,
@@ -109,8 +109,7 @@ def contact_step(
     contacts and constraints; Castro, Permenter and Han (2022), An unconstrained convex formulation
     of compliant contact, with an isotropic R.
     """
-    q, v = arguments.configuration(model, q), arguments.velocity(model, v)
-    tau = arguments.velocity(model, tau, "tau")
+    v, tau = arguments.velocity(model, v), arguments.velocity(model, tau, "tau")
     dt = arguments.POSITIVE.or_nan(arguments.number(model, dt, "dt"))
     regularisation = arguments.number(model, regularisation, "regularisation")
     regularisation = arguments.POSITIVE.or_nan(regularisation)
@@ -123,7 +122,7 @@ def contact_step(
 
     J = _jacobian(model, scene, kinematics, points.arm)
     M = crba(model, kinematics)
-    force = tau - bias_force(model, q, v, f_ext)
+    force = tau - bias_force(model, kinematics, v, f_ext)
     columns = jnp.concatenate([force[:, None], J.reshape(-1, model.nv).T], axis=1)
     solved = solve_positive_definite(M, columns)
     free = v + dt * solved[:, 0]
@@ -142,7 +141,9 @@ def contact_step(
         problem.gradient, v, lambda _, v: _minimum(problem, v), solve_tangent, has_aux=True
     )
     impulse = problem.impulses(matmul(J, v_next))
-    return ContactStep(integrate(model, q, dt * v_next), v_next, points.distance, impulse, residual)
+    return ContactStep(
+        integrate(model, kinematics.q, dt * v_next), v_next, points.distance, impulse, residual
+    )
 
 
 class _Problem(NamedTuple):

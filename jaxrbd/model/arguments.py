@@ -114,16 +114,6 @@ def frame_index(model: Model, frame: str | int) -> int:
     return index % len(names)
 
 
-def joint_body(model: Model, joint: str) -> int:
-    """Index of the body that a joint moves.
-
-    Raises ArgumentError where the model has no such joint.
-    """
-    if joint not in robot(model).joint_names:
-        raise ArgumentError(unknown_name(model, "joint", joint, model.joint_names))
-    return model.joint_names.index(joint)
-
-
 def unknown_name(model: Model, kind: str, name: str, names: Sequence[str]) -> str:
     """The message for an unknown name, with the most similar known names."""
     close = [known for known in names if name and name.lower() in known.lower()]

@@ -28,14 +28,15 @@ ROOT_JOINT = "root_joint"
 
 
 class JointPlace(NamedTuple):
-    """Where a joint is: its slices of q (nq,) and of v (nv,), and the index of the moved body.
+    """Where a joint is: its slices of q (nq,) and of v (nv,), and the indices of its bodies.
 
-    The slices are empty for a joint that follows others (mimic).
+    The slices are empty for a joint that follows others (mimic). A compound joint has one body per
+    stage; the last is its child link.
     """
 
     q: slice
     v: slice
-    body: int
+    bodies: tuple[int, ...]
 
 
 class Model(eqx.Module):
@@ -198,7 +199,7 @@ class Model(eqx.Module):
         return dataclasses.replace(self, dissipative=on)
 
     def joint(self, name: str) -> JointPlace:
-        """Where the coordinates, velocities and body of a joint are: `q[model.joint(name).q]`.
+        """Where the coordinates, velocities and bodies of a joint are: `q[model.joint(name).q]`.
 
         `name`: a joint, or a compound joint by its own name. Raises ArgumentError for an unknown
         joint.
@@ -212,7 +213,7 @@ class Model(eqx.Module):
         q_all, v_all = np.cumsum([0, *self.topology.nqs]), np.cumsum([0, *self.joint_nvs])
         q = _independent_slice(self.coupling and self.coupling.q_independent, q_all, bodies)
         v = _independent_slice(self.coupling and self.coupling.v_independent, v_all, bodies)
-        return JointPlace(q, v, bodies[-1])
+        return JointPlace(q, v, tuple(bodies))
 
     @property
     def actuated(self) -> np.ndarray:

@@ -56,19 +56,22 @@ PUBLIC = {name: getattr(module, name) for module in MODULES for name in module._
 ARGUMENTS = {
     name: arguments.split()
     for arguments, names in {
-        "q v u f": "rnea aba forward_dynamics rnea_derivatives forward_dynamics_derivatives",
+        "q v u f": "rnea joint_wrenches aba forward_dynamics rnea_derivatives"
+        " forward_dynamics_derivatives",
         "q v u u f": "rnea_second_order forward_dynamics_second_order",
-        "q v u": "centroidal_derivatives centroidal_momentum_rate joint_torque_regressor",
+        "q v u": "body_motions centroidal_derivatives centroidal_momentum_rate"
+        " joint_torque_regressor",
         "q v": "bias_force coriolis_matrix passive_force kinetic_energy kinetic_energy_regressor"
         " centroidal_momentum centroidal_momentum_matrix_dot configuration_rate integrate",
-        "q": "crba minverse aba_minverse gravity_force forward_kinematics potential_energy"
-        " potential_energy_regressor center_of_mass com_jacobian centroidal_momentum_matrix",
+        "q": "frame_placements crba minverse aba_minverse gravity_force forward_kinematics"
+        " potential_energy potential_energy_regressor center_of_mass com_jacobian centroidal_momentum_matrix",
         "q f": "static_torque",
         "q u": "mass_matrix_product",
         "u v": "velocity_bracket",
         "q frame": "frame_placement frame_jacobian",
         "q v frame": "frame_velocity frame_jacobian_dot frame_velocity_derivatives",
         "q v u frame": "frame_acceleration frame_acceleration_derivatives",
+        "q v joint": "joint_calc",
         "q frames": "delassus_matrix",
     }.items()
     for name in names.split()
@@ -77,7 +80,7 @@ ARGUMENTS = {
 
 def operands(name, q, v, u, f):
     """The arguments after the model, for a function of `ARGUMENTS`."""
-    values = {"q": q, "v": v, "u": u, "f": f, "frame": "l2", "frames": FRAMES}
+    values = {"q": q, "v": v, "u": u, "f": f, "frame": "l2", "frames": FRAMES, "joint": "j2"}
     return [values[argument] for argument in ARGUMENTS[name]]
 
 
@@ -119,6 +122,7 @@ ALGORITHMS = {
         m, lambda y: rbd.integrate(m, q, jnp.outer(v, y)[:, 0]), u[:1], v[:1], u, f
     ),
     "maximal_dynamics": lambda m, q, v, u, f: con.maximal_dynamics(m, q, v, u, f),
+    "maximal_system": lambda m, q, v, u, f: con.maximal_system(m, q, v, u, f),
     "joint_subspaces": lambda m, q, v, u, f: con.joint_subspaces(m, q, "j1"),
     "contact_points": lambda m, q, v, u, f: contact.contact_points(m, SCENE, q, v),
     "contact_energy": lambda m, q, v, u, f: contact.contact_energy(m, SCENE, q),
