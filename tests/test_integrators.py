@@ -486,7 +486,7 @@ def test_configuration_rate_is_the_rate_of_the_coordinates():
 def test_diffrax_agrees():
     """An adaptive solver that also integrates z equals many steps of fourth order."""
     diffrax = pytest.importorskip("diffrax")
-    from jaxrbd import diffrax_adapter
+    from jaxrbd.integrators import diffrax_adapter
 
     model = zoo.small()
     q, v, _, _ = zoo.state(model)
