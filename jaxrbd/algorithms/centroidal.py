@@ -21,6 +21,7 @@ from ..spatial import (
     Pose,
     apply_inertia,
     cross_force,
+    from_linear,
     gyroscopic_force,
     inertia_center_of_mass,
     inertia_rate_from_moments,
@@ -125,7 +126,7 @@ def centroidal_momentum_matrix_dot(
     columns = (
         apply_inertia(inertia_rate_from_moments(moments), velocity.J)
         + apply_inertia(composite, velocity.J_dot)
-        - cross_force(_linear(_over_mass(model, h[:3])), momentum)
+        - cross_force(from_linear(_over_mass(model, h[:3])), momentum)
     )
     columns = independent_force(model, kinematics.q, columns)
     if not model.velocity_map_is_constant:
@@ -156,7 +157,7 @@ def centroidal_derivatives(
     dh_dq = dh_dq + apply_inertia(composite.inertia, velocity.psi_dot)
 
     # A displacement of dof j moves the centre of mass by column j of c.
-    c = _linear(_over_mass(model, dF_da[:, :3]))
+    c = from_linear(_over_mass(model, dF_da[:, :3]))
     force = jnp.sum(apply_inertia(inertia, A) + gyroscopic_force(inertia, velocity.V), axis=0)
     dh_dq = dh_dq - cross_force(c, jnp.sum(apply_inertia(inertia, velocity.V), axis=0))
     dF_dq = dF_dq - cross_force(c, force)
@@ -183,8 +184,3 @@ def _over_mass(model: Model, momentum: Array) -> Array:
     mass = jnp.sum(model.inertia[:, 0])
     has_mass = mass != 0
     return jnp.where(has_mass, momentum / jnp.where(has_mass, mass, 1), 0)
-
-
-def _linear(v: Array) -> Array:
-    """The spatial velocity `[v; 0]`."""
-    return jnp.concatenate([v, jnp.zeros_like(v)], axis=-1)

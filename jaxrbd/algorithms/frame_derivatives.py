@@ -12,7 +12,7 @@ from jaxtyping import Float
 from .._math.linear import matmul
 from ..model import Model, arguments
 from ..model.joint_space import independent_force, velocity_map_rate
-from ..spatial import Pose, cross_motion, transform_motion, transform_point
+from ..spatial import Pose, cross_motion, from_linear, transform_motion, transform_point
 from .common_frame import (
     Velocities,
     accelerations,
@@ -207,4 +207,4 @@ def _centripetal(V: Array, dV: Array) -> Array:
     """Derivative, as rows (n, 6), of `w x v`: the classical minus the spatial acceleration."""
     v, w = V[:3], V[3:]
     linear = jnp.cross(dV[:, 3:], v) + jnp.cross(w, dV[:, :3])
-    return jnp.concatenate([linear, jnp.zeros_like(linear)], axis=-1)
+    return from_linear(linear)

@@ -24,6 +24,7 @@ from ..spatial import (
     Pose,
     compose,
     cross_motion,
+    from_linear,
     identity_pose,
     inverse_compose,
     inverse_rotate,
@@ -328,7 +329,7 @@ def frame_acceleration(
     V_F = inverse_transform_motion(X_BF, V[body])
     A_F = inverse_transform_motion(X_BF, A[body])
     if reference == "local_world_aligned":
-        A_F = A_F + jnp.concatenate([jnp.cross(V_F[3:], V_F[:3]), jnp.zeros_like(V_F[3:])])
+        A_F = A_F + from_linear(jnp.cross(V_F[3:], V_F[:3]))
     return transform_motion(X_RF, A_F)
 
 

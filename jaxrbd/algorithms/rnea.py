@@ -14,7 +14,7 @@ from ..model.joint_space import (
     relative_accelerations,
     relative_velocities,
 )
-from ..spatial import apply_inertia, cross_motion, gyroscopic_force
+from ..spatial import apply_inertia, cross_motion, from_linear, gyroscopic_force
 from ..tree import accumulate, propagate
 from .kinematics import Kinematics, configuration_of, poses_in_parents
 
@@ -110,4 +110,4 @@ def static_torque(
 
 def gravity_acceleration(model: Model) -> Float[Array, "6"]:
     """The acceleration `[-g; 0]` of the world frame, which has the effect of gravity."""
-    return jnp.concatenate([-model.gravity, jnp.zeros_like(model.gravity)])
+    return from_linear(-model.gravity)

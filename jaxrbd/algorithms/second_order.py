@@ -27,6 +27,7 @@ from ..spatial import (
     apply_velocity_moments,
     apply_velocity_moments_transpose,
     cross_force,
+    from_angular,
     momentum_from_moments,
     transform_force,
     transform_inertia,
@@ -105,13 +106,13 @@ def rnea_second_order(
     W, omega = weighting.V, weighting.psi_dot
     Q_bodies = 2 * apply_velocity_moments_transpose(velocity_moments(inertia, velocity.V), W)
     moments, Q = subtree_sums(model, velocity_moments(inertia, W), Q_bodies)
-    P, Q = momentum_from_moments(moments), _moment(Q)
+    P, Q = momentum_from_moments(moments), from_angular(Q)
 
     # The columns that a change of the world's acceleration, velocity and joint rate multiplies.
     J, psi_dot = velocity.J, velocity.psi_dot
     by_acceleration = apply_inertia(composite.inertia, omega) + cross_force(J, P)
     by_velocity = (
-        2 * _moment(apply_velocity_moments_transpose(composite.moments, omega))
+        2 * from_angular(apply_velocity_moments_transpose(composite.moments, omega))
         + 2 * cross_force(psi_dot, P)
         + cross_force(J, Q)
         - 2 * apply_velocity_moments(moments, psi_dot)
@@ -146,11 +147,6 @@ def _symmetric(model: Model, upper: Array) -> Array:
     block = at_or_above(model) & ~strict
     one_side = jnp.where(strict, upper, 0) + jnp.where(block, upper / 2, 0)
     return one_side + one_side.T
-
-
-def _moment(n: Array) -> Array:
-    """The force `[0; n]`."""
-    return jnp.concatenate([jnp.zeros_like(n), n], axis=-1)
 
 
 def _by_forward_mode(model: Model, q, v, a, weights, f_ext) -> RneaSecondOrder:

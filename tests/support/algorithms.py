@@ -64,7 +64,8 @@ ARGUMENTS = {
         "q v": "bias_force coriolis_matrix passive_force kinetic_energy kinetic_energy_regressor"
         " centroidal_momentum centroidal_momentum_matrix_dot configuration_rate integrate",
         "q": "frame_placements crba minverse aba_minverse gravity_force forward_kinematics"
-        " potential_energy potential_energy_regressor center_of_mass com_jacobian centroidal_momentum_matrix",
+        " potential_energy potential_energy_regressor center_of_mass com_jacobian"
+        " centroidal_momentum_matrix",
         "q f": "static_torque",
         "q u": "mass_matrix_product",
         "u v": "velocity_bracket",
