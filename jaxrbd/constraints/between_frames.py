@@ -283,8 +283,10 @@ def _jacobian_terms(
     dof_body = model.topology.dof_body
     S_linear, S_angular = jnp.split(motion_subspace(model), 2, axis=-1)
     arm = _length(p_RF)[:, None] + _length(p_RB)[dof_body]
-    angular = jnp.broadcast_to(_length(S_angular), arm.shape)
-    terms = jnp.stack([_length(S_linear) + arm * angular, angular], axis=-1)
+    linear, angular = _length(S_linear), _length(S_angular)
+    # A sum, and not a stack: JAX splits it over devices although S has no batch axis.
+    with_arm = jnp.stack([angular, jnp.zeros_like(angular)], axis=-1)
+    terms = jnp.stack([linear, angular], axis=-1) + arm[..., None] * with_arm
     terms = jnp.where(moves[:, dof_body, None], terms, 0)
     if model.velocity_map_is_identity:
         return terms

@@ -18,9 +18,10 @@ from .description import (
     universal,
 )
 from .editing import append_model, describe, lock_joints
-from .model import Model
+from .model import JointPlace, Model
 
 __all__ = [
+    "JointPlace",
     "Model",
     # descriptions of links and joints
     "Compound",
