@@ -10,6 +10,7 @@ run outside jit, on the host and in double precision. Samples are stacked along 
 
 from __future__ import annotations
 
+import dataclasses
 from typing import NamedTuple
 
 import jax
@@ -57,7 +58,8 @@ class BaseParameters(NamedTuple):
 class Identification(NamedTuple):
     """Estimated inertias, and the covariance of the base parameters.
 
-    - `inertia` (nb, 10): the estimate. `equinox.tree_at` replaces the inertia of a model by it;
+    - `model`: the robot with the estimated inertias;
+    - `inertia` (nb, 10): the estimated inertias;
     - `base`: the definition of the base parameters;
     - `base_parameters` (rank,): the estimate of the base parameters;
     - `covariance` (rank, rank) of the base parameters, for noise of the size of the residual;
@@ -65,6 +67,7 @@ class Identification(NamedTuple):
     - `converged`: whether the estimate is the required minimum.
     """
 
+    model: Model
     inertia: Float[Array, "nb 10"]
     base: BaseParameters
     base_parameters: Float[np.ndarray, " rank"]
@@ -354,8 +357,10 @@ def _identification(model, base, parameters, Y, forces, half, converged=True) ->
     """The result of an estimate; `half half^T` is the covariance for noise of unit size."""
     residual = forces - Y @ parameters
     square = float(residual @ residual)
+    inertia = jnp.asarray(parameters.reshape(model.nb, 10), model.dtype)
     return Identification(
-        inertia=jnp.asarray(parameters.reshape(model.nb, 10), model.dtype),
+        model=dataclasses.replace(model, inertia=inertia),
+        inertia=inertia,
         base=base,
         base_parameters=base.grouping @ parameters,
         covariance=square / (len(residual) - base.rank) * (half @ half.T),

@@ -219,7 +219,7 @@ def test_forces_of_another_motion_are_predicted_to_the_noise(estimate, unit):
     found = estimate()
     assert abs(found.residual_rms / unit - 1) < 0.05
     q, v, a, tau = measure(true, seed=10)
-    predicted = rnea(with_inertia(stated, found.inertia), q, v, a)
+    predicted = rnea(found.model, q, v, a)
     before = np.sqrt(np.mean((rnea(stated, q, v, a) - tau) ** 2))
     after = np.sqrt(np.mean((predicted - tau) ** 2))
     assert after < 1.05 * NOISE < before / 20
