@@ -120,7 +120,7 @@ class Joint(eqx.Module):
         return self.subspace()
 
     def check_parameters(self) -> None:
-        """Raise ValueError if the parameters of this joint, a single one, are invalid."""
+        """Raise ValueError if a parameter of this one joint (no leading axes) is invalid."""
         for field, given in vars(self).items():
             value = np.asarray(given, dtype=float)
             if not np.all(np.isfinite(value)):

@@ -7,7 +7,8 @@ with the transpose of `1 - L`. The composition of poses is a system of the same 
 
 Each pass is a `lax.custom_linear_solve` whose solver is a `lax.scan`. JAX differentiates the linear
 system, in both modes and to any order, and never the scan. The size of the program does not depend
-on the number of bodies. Only these scans, and the articulated-body recursions, run over the tree.
+on the number of bodies. Only these scans, the articulated-body recursions and the LTL factorisation
+run over the tree.
 
 `lax.custom_linear_solve` does not check that the solver belongs to the operator. tests/test_tree.py
 checks that each solver inverts its operator, and that `propagate` and `accumulate` are transposes.
@@ -30,7 +31,7 @@ from ._math.linear import matmul
 from .spatial import Pose, identity_pose, inverse_transform_motion, transform_force
 from .topology import Topology
 
-# With more bodies, sums over the tree are never a product with a constant 0/1 matrix.
+# The largest number of bodies for which a sum over the tree may be a product with a 0/1 matrix.
 _DENSE = 128
 
 
@@ -85,7 +86,7 @@ def sum_to_root(topology: Topology, f: Float[Array, "nb n"]) -> Float[Array, "nb
 
 
 class _Transform(NamedTuple):
-    """A linear map from parent to child that depends on the child's pose, and its transpose."""
+    """A linear map from parent to child, and its transpose. Both depend on the child's pose."""
 
     to_child: Callable[[Any, Array], Array]
     to_parent: Callable[[Any, Array], Array]
@@ -166,13 +167,13 @@ def _from_parents(topology: Topology, X: Pose | None, y: Array, transform: _Tran
 
 
 def _from_children(topology: Topology, X: Pose | None, F: Array, transform: _Transform) -> Array:
-    """`L^T F`: the sum of the children's rows in the frame of each body, and of the world."""
+    """`L^T F`: for each body and the world, the sum of its children's rows, in its frame."""
     in_parents = transform.to_parent(X, F[: topology.nb])
     return jnp.zeros_like(F).at[parent_rows(topology.parents)].add(in_parents)
 
 
 def parent_rows(parents: Sequence[int] | np.ndarray) -> np.ndarray:
-    """The row of the parent of each node, (n,); n, the last row, for the world."""
+    """For each node the row of its parent, (n,). The row of the world is n, the last one."""
     rows = np.array(parents, dtype=np.int32)
     return np.where(rows < 0, len(rows), rows)
 
@@ -216,7 +217,9 @@ def _backward_solver(topology: Topology, transform: _Transform):
 
 
 def _solver(topology: Topology, transform: _Transform, sweep: Callable, product: Callable):
-    """The faster of two solvers: the pass, or in one common frame the product with a 0/1 matrix.
+    """The faster of two solvers: the pass, or the product with a 0/1 matrix.
+
+    The product is possible only if all rows are in one common frame.
 
     The product takes one step and the pass takes nb steps. On a CPU the pass is faster for batches,
     because it adds fewer rows: `crba` of a batch is 15 % faster with the pass.
@@ -264,8 +267,8 @@ def _spread(X: Pose | None, b: Array) -> Array:
 def spread(x: Array, like: Array) -> Array:
     """x (n, ...) repeated along the batch axes of `like` (n, ...) in which x has size 1.
 
-    An addition of zeros repeats it, and not a broadcast: JAX then splits the result over devices
-    as it splits `like`.
+    x is repeated by adding zeros of the shape of `like`, and not by a broadcast. Then JAX splits
+    the result over devices as it splits `like`.
     """
     axes = like.ndim
     repeats = any(n != 1 and size == 1 for n, size in zip(like.shape[1:], x.shape[1:axes]))
@@ -285,11 +288,11 @@ def batch_axis_second(sweep: Callable[..., Any]) -> Callable[..., Any]:
 
     @batched_sweep.def_vmap
     def rule(_, batched, *operands):
-        def behind_nodes(x, is_batched):
+        def batch_to_second(x, is_batched):
             return jnp.moveaxis(x, 0, 1) if is_batched else x[:, None]
 
-        results = batched_sweep(*jax.tree.map(behind_nodes, operands, tuple(batched)))
-        in_front = jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), results)
-        return in_front, jax.tree.map(lambda _: True, results)
+        results = batched_sweep(*jax.tree.map(batch_to_second, operands, tuple(batched)))
+        batch_first = jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), results)
+        return batch_first, jax.tree.map(lambda _: True, results)
 
     return batched_sweep

@@ -83,9 +83,9 @@ def aba_minverse(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "nv nv
 
     `q` (nq,) or its `Kinematics`. Column j is the acceleration of the robot, at rest and without
     gravity, under a unit force on dof j. All columns share the articulated-body inertias.
-    `minverse` is faster for robots; use `aba_minverse` for long chains. For a model whose joints
-    follow others (mimic), or with a `joints.Custom`, the result is computed by `minverse`.
-    Source: Carpentier (2018).
+    `minverse` is faster for robots of usual size; use `aba_minverse` for chains of many dofs. For a
+    model whose joints follow others (mimic), or with a `joints.Custom`, the result is computed by
+    `minverse`. Source: Carpentier (2018).
     """
     if not arguments.robot(model).velocity_map_is_identity:
         return minverse(model, q)
@@ -123,7 +123,7 @@ def _backward_pass(nodes: _Nodes) -> tuple[Array, Array, Array]:
     The buffer has one row `[I_A | p_A]` (6, 7) per node. The last row belongs to the world.
     """
 
-    def body(buffer, step):
+    def eliminate(buffer, step):
         i, node = step
         IA, pA = row_at(buffer, i)[:, :6], row_at(buffer, i)[:, 6]
         U = matmul(IA, node.S)
@@ -138,13 +138,13 @@ def _backward_pass(nodes: _Nodes) -> tuple[Array, Array, Array]:
     rigid = jnp.concatenate([nodes.I, nodes.p[..., None]], axis=-1)
     buffer = jnp.concatenate([rigid, jnp.zeros((1, 6, 7), rigid.dtype)])
     steps = (jnp.arange(nv, dtype=jnp.int32), nodes)
-    return lax.scan(body, buffer, steps, reverse=True)[1]
+    return lax.scan(eliminate, buffer, steps, reverse=True)[1]
 
 
 def _forward_pass(nodes: _Nodes, U: Array, D: Array, u: Array, world: Array) -> Array:
     """Root to leaves: accelerations of the nodes; returns the accelerations of the dofs, (nv,)."""
 
-    def body(A, step):
+    def accelerate(A, step):
         i, node, U, D, u = step
         a = matmul(node.X, row_at(A, node.parent)) + node.c
         qdd = (u - matmul(U, a)) / D
@@ -152,4 +152,4 @@ def _forward_pass(nodes: _Nodes, U: Array, D: Array, u: Array, world: Array) -> 
 
     nv = len(nodes.tau)
     A = jnp.zeros((nv + 1, 6), world.dtype).at[nv].set(world)
-    return lax.scan(body, A, (jnp.arange(nv, dtype=jnp.int32), nodes, U, D, u))[1]
+    return lax.scan(accelerate, A, (jnp.arange(nv, dtype=jnp.int32), nodes, U, D, u))[1]

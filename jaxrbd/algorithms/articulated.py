@@ -25,9 +25,9 @@ class ArticulatedFactors(NamedTuple):
     """A factorisation of M: for each dof its column J and, in one row, `U = IA J` and 1/D.
 
     IA is the articulated-body inertia that the dof moves. U is the force per unit of acceleration
-    of the dof, and `D = J . U` plus the armature. U and 1/D share a row so that a step of the pass
-    has eight kernels. XLA runs up to eight kernels on a CPU without a scheduler, which would take a
-    fifth of the time of a single call.
+    of the dof, and `D = J . U` plus the armature. U and 1/D share a row so that one step compiles
+    to eight kernels. On a CPU, XLA runs up to eight kernels without its scheduler. With more
+    kernels, the scheduler would take a fifth of the time of a single call.
     """
 
     J: Float[Array, "nv 6"]
@@ -45,8 +45,8 @@ class ArticulatedFactors(NamedTuple):
 def articulate(model: Model, X: Pose) -> ArticulatedFactors:
     """The factorisation of M by a backward pass, for poses X (nb,) of the bodies in one frame.
 
-    The velocity map of `model` is the identity. Source: Featherstone, table 7.1, with all bodies in
-    one frame.
+    Requires a model whose velocity map is the identity. Source: Featherstone, table 7.1, with all
+    bodies in one frame.
     """
     topology = model.topology
     is_last = np.append(np.diff(topology.dof_body) > 0, True)[: topology.nv]

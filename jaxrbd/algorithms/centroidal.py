@@ -105,8 +105,8 @@ def centroidal_momentum_rate(
     v, a = arguments.velocity(model, v), arguments.velocity(model, a, "a")
     X, inertia = _about_com(model, kinematics)
     velocity = velocities(model, X, kinematics.q, v)
-    A, _ = accelerations(model, kinematics.q, v, a, velocity)
-    return jnp.sum(apply_inertia(inertia, A) + gyroscopic_force(inertia, velocity.V), axis=0)
+    A_bodies, _ = accelerations(model, kinematics.q, v, a, velocity)
+    return jnp.sum(apply_inertia(inertia, A_bodies) + gyroscopic_force(inertia, velocity.V), axis=0)
 
 
 @arguments.compiled
@@ -149,22 +149,24 @@ def centroidal_derivatives(
     v, a = arguments.velocity(model, v), arguments.velocity(model, a, "a")
     X, inertia = _about_com(model, kinematics)
     velocity = velocities(model, X, kinematics.q, v)
-    A, psi_ddot = accelerations(model, kinematics.q, v, a, velocity)
-    composite = composites(model, inertia, velocity.V, A, None)
+    A_bodies, psi_ddot = accelerations(model, kinematics.q, v, a, velocity)
+    composite = composites(model, inertia, velocity.V, A_bodies, None)
     dF_dq, dF_dv, dF_da = force_columns(composite, velocity, psi_ddot)
     composite_momentum = momentum_from_moments(composite.moments)
     dh_dq = cross_force(velocity.J, composite_momentum)
     dh_dq = dh_dq + apply_inertia(composite.inertia, velocity.psi_dot)
 
-    # A displacement of dof j moves the centre of mass by column j of c.
-    c = from_linear(_over_mass(model, dF_da[:, :3]))
-    force = jnp.sum(apply_inertia(inertia, A) + gyroscopic_force(inertia, velocity.V), axis=0)
-    dh_dq = dh_dq - cross_force(c, jnp.sum(apply_inertia(inertia, velocity.V), axis=0))
-    dF_dq = dF_dq - cross_force(c, force)
-    in_map = velocity_map_derivatives(model, kinematics.q, v, a)
+    # The linear part of row j of dc_dq: the displacement of the centre of mass by dof j.
+    dc_dq = from_linear(_over_mass(model, dF_da[:, :3]))
+    force = jnp.sum(
+        apply_inertia(inertia, A_bodies) + gyroscopic_force(inertia, velocity.V), axis=0
+    )
+    dh_dq = dh_dq - cross_force(dc_dq, jnp.sum(apply_inertia(inertia, velocity.V), axis=0))
+    dF_dq = dF_dq - cross_force(dc_dq, force)
+    map_derivatives = velocity_map_derivatives(model, kinematics.q, v, a)
 
     def in_velocities(*rows):
-        return apply_chain_rule(model, kinematics.q, in_map, *(x.T for x in rows))
+        return apply_chain_rule(model, kinematics.q, map_derivatives, *(x.T for x in rows))
 
     return CentroidalDerivatives(
         in_velocities(dh_dq, dF_da, jnp.zeros_like(dF_da))[0], *in_velocities(dF_dq, dF_dv, dF_da)
@@ -173,9 +175,9 @@ def centroidal_derivatives(
 
 def _about_com(model: Model, kinematics: Kinematics) -> tuple[Pose, Array]:
     """Poses and inertias of the bodies about the centre of mass of the robot, in world axes."""
-    near = first_root_centred(model, kinematics)
-    com = inertia_center_of_mass(jnp.sum(transform_inertia(near, model.inertia), axis=0))
-    X = centred(near, com)
+    X_root = first_root_centred(model, kinematics)
+    com = inertia_center_of_mass(jnp.sum(transform_inertia(X_root, model.inertia), axis=0))
+    X = centred(X_root, com)
     return X, transform_inertia(X, model.inertia)
 
 

@@ -5,9 +5,9 @@ position of the root body; with that origin no digits are lost far from the worl
 frame a forward pass is a sum over the supporting bodies, a backward pass is a sum over the
 subtree, and each matrix of the dynamics is a masked product of dof columns.
 
-Notation of Singh, Russell and Wensing (2022): J are the dof columns, J_dot their time derivatives;
-psi_dot and psi_ddot are the first and second time derivatives of J for a column that is fixed in
-the *parent* body.
+Notation of Singh, Russell and Wensing (2022): J are the dof columns. J_dot are their time
+derivatives, with each column fixed in its body. psi_dot and psi_ddot are the first and second time
+derivatives that the columns would have if they were fixed in the *parent* body.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Velocities(NamedTuple):
     """Spatial velocities of the bodies, and the dof columns with their time derivatives.
 
     `rates` (nv_tree,): the tree rates; `V` (nb, 6): the sum of `J * rates` over the dofs that
-    support each body. One row per dof: `J`, `J_dot`, `psi_dot` (nv_tree, 6), and `V_parent`
-    (nv_tree, 6), the velocity of the parent of the dof's body.
+    support each body. The dof columns are stored as rows, one per dof: `J`, `J_dot`,
+    `psi_dot` (nv_tree, 6). `V_parent` (nv_tree, 6): the velocity of the parent of the dof's body.
     """
 
     rates: Array
@@ -51,12 +51,12 @@ class Velocities(NamedTuple):
 
 
 def centred(X: Pose, origin: Array) -> Pose:
-    """The poses X relative to the point `origin` (3,), which is given in the frame of X."""
+    """The poses X with the origin moved to a point (3,) in the frame in which X is expressed."""
     return Pose(X.R, X.p - origin)
 
 
 def dof_columns(model: Model, X: Pose, bodies: np.ndarray | None = None) -> Array:
-    """J: the rows of S in the common frame, (nv_tree, 6), for poses X of the bodies in it.
+    """J (nv_tree, 6): the rows of S in the common frame. X: poses of the bodies in that frame.
 
     `bodies`: indices in increasing order; then X has one row per listed body, and J has the rows
     of their dofs only (default all bodies).
@@ -135,7 +135,7 @@ def symmetric_product(model: Model, J: Array, F: Array) -> Array:
 
 
 class VelocityMapDerivatives(NamedTuple):
-    """Derivatives (nv_tree, nv) of the tree rates r and their time derivatives r_dot in q and v."""
+    """Derivatives in q and v, (nv_tree, nv) each, of the tree rates r and of `r_dot = dr/dt`."""
 
     dr_dq: Array
     dr_dot_dq: Array
@@ -162,15 +162,15 @@ def velocity_map_derivatives(
 def apply_chain_rule(
     model: Model,
     q: Array,
-    in_map: VelocityMapDerivatives | None,
+    map_derivatives: VelocityMapDerivatives | None,
     D_q: Array,
     D_v: Array,
     D_a: Array,
 ) -> tuple[Array, Array, Array]:
     """Derivatives (n, nv) in q, v, a from the derivatives D (n, nv_tree) in q, r and r_dot.
 
-    `r = G v` are the tree rates and `r_dot = G a + dG/dt v`. `in_map`: the derivatives of the
-    velocity map, or None where G is constant.
+    `r = G v` are the tree rates and `r_dot = G a + dG/dt v`. `map_derivatives`: the derivatives of
+    the velocity map, or None where G is constant.
     """
     if model.velocity_map_is_identity:
         return D_q, D_v, D_a
@@ -179,7 +179,7 @@ def apply_chain_rule(
         return independent_force(model, q, D.T).T
 
     in_q, in_v, in_a = times_G(D_q), times_G(D_v), times_G(D_a)
-    if in_map is not None:
-        in_q = in_q + matmul(D_v, in_map.dr_dq) + matmul(D_a, in_map.dr_dot_dq)
-        in_v = in_v + matmul(D_a, in_map.dr_dot_dv)
+    if map_derivatives is not None:
+        in_q = in_q + matmul(D_v, map_derivatives.dr_dq) + matmul(D_a, map_derivatives.dr_dot_dq)
+        in_v = in_v + matmul(D_a, map_derivatives.dr_dot_dv)
     return in_q, in_v, in_a

@@ -27,8 +27,8 @@ from .kinematics import (
     RootedPose,
     find_frame,
     forward_kinematics,
-    in_axes,
     root_centred,
+    rotate_to_axes,
 )
 
 
@@ -68,8 +68,8 @@ def frame_jacobian_dot(
     """Time derivative of `frame_jacobian` at velocity v, (6, nv).
 
     `frame_acceleration` is `J a + dJ/dt v`. Arguments as for `frame_velocity`. Raises ArgumentError
-    for an unknown frame or reference. Source: Featherstone (2.45), for a column that moves with its
-    body and a reference frame that moves.
+    for an unknown frame or reference. Source: Featherstone (2.45), applied to a column that is
+    fixed in its body; the reference frame also moves.
     """
     kinematics, v = forward_kinematics(model, q), arguments.velocity(model, v)
     placed = _place(model, kinematics, v, frame)
@@ -144,10 +144,12 @@ def frame_acceleration_derivatives(
     dV_dq, dA_dq, dA_dv, J = (
         jnp.where(placed.moves, _express(placed, reference, x), 0).T for x in rows
     )
-    in_map = velocity_map_derivatives(model, kinematics.q, v, a)
-    dV_dq, _, _ = apply_chain_rule(model, kinematics.q, in_map, dV_dq, J, jnp.zeros_like(J))
+    map_derivatives = velocity_map_derivatives(model, kinematics.q, v, a)
+    dV_dq, _, _ = apply_chain_rule(
+        model, kinematics.q, map_derivatives, dV_dq, J, jnp.zeros_like(J)
+    )
     return FrameAccelerationDerivatives(
-        dV_dq, *apply_chain_rule(model, kinematics.q, in_map, dA_dq, dA_dv, J)
+        dV_dq, *apply_chain_rule(model, kinematics.q, map_derivatives, dA_dq, dA_dv, J)
     )
 
 
@@ -197,14 +199,14 @@ def _reference_velocity(V: Array, reference: str) -> Array:
 def _express(placed: _Frame, reference: str, rows: Array) -> Array:
     """Motions in world axes about the frame's origin, expressed in the reference frame."""
     if reference == "local":
-        return in_axes(placed.X.X_RF.R, rows)
+        return rotate_to_axes(placed.X.X_RF.R, rows)
     if reference == "world":
         return transform_motion(Pose(jnp.eye(3, dtype=rows.dtype), placed.X.X_WF.p), rows)
     return rows
 
 
 def _centripetal(V: Array, dV: Array) -> Array:
-    """Derivative, as rows (n, 6), of `w x v`: the classical minus the spatial acceleration."""
+    """Derivative of `w x v`, the classical minus the spatial acceleration, as rows (n, 6)."""
     v, w = V[:3], V[3:]
     linear = jnp.cross(dV[:, 3:], v) + jnp.cross(w, dV[:, :3])
     return from_linear(linear)

@@ -44,9 +44,9 @@ class Kinematics(NamedTuple):
     - `X_PB`: poses of the bodies in their parents; `X_WB`: poses in the world; R (nb, 3, 3) and
       p (nb, 3) in m;
     - `p_RB` (nb, 3): positions of the bodies relative to the root body of their tree, in world
-      axes, in m. The algorithms use them, because far from the world's origin `X_WB.p` is rounded
-      to the digits of that distance. Functions that take a `Kinematics` compute `p_RB` from `X_PB`
-      where it is None.
+      axes, in m. The algorithms use them, because far from the world's origin the rounding errors
+      of `X_WB.p` are large. Functions that take a `Kinematics` compute `p_RB` from `X_PB` where it
+      is None.
     """
 
     q: Float[Array, " nq"]
@@ -68,8 +68,9 @@ def forward_kinematics(model: Model, q: ArrayLike | Kinematics) -> Kinematics:
         return q._replace(p_RB=_compose_from_roots(model.topology, q.X_PB).p)
     q = arguments.configuration(model, q)
     X_PB = joint_poses(model, q)
-    # Far from the origin the positions of the roots are large, and cancel later. With the barrier
-    # XLA does not compute them twice with two different roundings.
+    # Far from the origin the root positions are large, and later they are subtracted from each
+    # other. If XLA computed them twice, with two different roundings, the difference would be
+    # wrong.
     X_PB = Pose(X_PB.R, lax.optimization_barrier(X_PB.p))
     X_RB = _compose_from_roots(model.topology, X_PB)
     X_WB = Pose(X_RB.R, X_RB.p + take_rows(X_PB.p, model.topology.root))
@@ -77,7 +78,7 @@ def forward_kinematics(model: Model, q: ArrayLike | Kinematics) -> Kinematics:
 
 
 def configuration_of(model: Model, q: ArrayLike | Kinematics) -> Float[Array, " nq"]:
-    """The configuration (nq,), of itself or of its `Kinematics`."""
+    """The configuration (nq,), for q that is a configuration or a `Kinematics`."""
     return q.q if isinstance(q, Kinematics) else arguments.configuration(model, q)
 
 
@@ -146,8 +147,8 @@ class JointCalc(NamedTuple):
 def joint_calc(model: Model, q: ArrayLike | Kinematics, v: ArrayLike, joint: str) -> JointCalc:
     """Transform, motion subspace, velocity and bias acceleration of one joint.
 
-    `q` (nq,) or its `Kinematics`, `v` (nv,); `joint`: a name in `model.joint_names`; of a compound
-    joint by its own name, the last stage. The bias acceleration is zero except for a
+    `q` (nq,) or its `Kinematics`, `v` (nv,); `joint`: a name in `model.joint_names`. The name of a
+    compound joint selects its last stage. The bias acceleration is zero except for a
     `joints.Custom` and for a joint that follows others. Raises ArgumentError for an unknown joint.
     Source: SE(3) sheet, section 7 (`j.calc`).
     """
@@ -242,7 +243,7 @@ def find_frame(
 
 
 def _reference_pose(X: RootedPose, reference: str) -> Pose:
-    """Pose, relative to R, of the reference frame of quantities of the frame F with pose X."""
+    """The pose of the frame that `reference` names, for a frame with the `RootedPose` X."""
     arguments.reference_frame(reference)
     if reference == "local":
         return X.X_RF
@@ -357,7 +358,7 @@ def frame_jacobian(
     moved = np.flatnonzero(np.isin(topology.dof_body, path))
     columns = dof_columns(model, centred(X_RB, _reference_pose(X, reference).p), path)
     if reference == "local":
-        columns = in_axes(X.X_RF.R, columns)
+        columns = rotate_to_axes(X.X_RF.R, columns)
     place = np.full(topology.nv, len(moved))
     place[moved] = np.arange(len(moved))
     columns = take_rows(jnp.concatenate([columns, jnp.zeros_like(columns[:1])]), place)
@@ -391,18 +392,18 @@ def body_columns(
 ) -> Float[Array, "nv 6"]:
     """Columns of the Jacobian of a body in a frame F, as rows (nv, 6).
 
-    `moves` (nb,): the bodies that support the body. `X_RF`: the pose of F relative to the root of
-    the body's tree, in world axes.
+    `moves` (nb,) of bool: whether a body supports the body. `X_RF`: the pose of F relative to the
+    root of the body's tree, in world axes.
     """
     columns = dof_columns(model, centred(root_centred(kinematics), X_RF.p))
-    columns = jnp.where(moves[model.topology.dof_body, None], in_axes(X_RF.R, columns), 0)
+    columns = jnp.where(moves[model.topology.dof_body, None], rotate_to_axes(X_RF.R, columns), 0)
     return independent_force(model, kinematics.q, columns)
 
 
-def in_axes(R_WR: Array, motions: Array) -> Array:
-    """Motions (..., 6) in the axes of a frame R, from motions in world axes."""
+def rotate_to_axes(R_WA: Array, motions: Array) -> Array:
+    """Motions (..., 6) in the axes of a frame A, from motions in world axes; R_WA (3, 3)."""
     linear, angular = jnp.split(motions, 2, axis=-1)
-    return jnp.concatenate([inverse_rotate(R_WR, linear), inverse_rotate(R_WR, angular)], axis=-1)
+    return jnp.concatenate([inverse_rotate(R_WA, linear), inverse_rotate(R_WA, angular)], axis=-1)
 
 
 @arguments.compiled(static_argnames=("frame", "reference"))
@@ -413,7 +414,7 @@ def external_force(
     wrench: ArrayLike,
     reference: str = "local_world_aligned",
 ) -> Float[Array, "nb 6"]:
-    """The `f_ext` (nb, 6) of one wrench on one frame. The sum of several is the `f_ext` of all.
+    """The `f_ext` (nb, 6) of one wrench on one frame. To apply several wrenches, add their `f_ext`.
 
     `wrench` (6,) `[force; moment]` in N and N m acts on the frame's body. `reference` gives its
     axes and the point of its moment, as in `frame_velocity`. Other arguments as for

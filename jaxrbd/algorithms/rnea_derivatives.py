@@ -1,11 +1,12 @@
 """Analytic derivatives of inverse and forward dynamics, as masked matrix products.
 
 A small displacement of dof j moves its subtree rigidly along J_j. Relative to the subtree, only the
-motion of the world changes: its velocity by psi_dot_j and its acceleration by psi_ddot_j. So the
-force F on a body of the subtree changes by `J_j x* F + I psi_ddot_j + 2 B psi_dot_j`. The composite
-force of the subtree changes by the same expression of the composite quantities. The entry [k, j] of
-the derivative is the change of `J_k . F_k`. Where dof k is in the subtree of dof j, the column J_k
-moves with the subtree, and the change of J_k cancels the first term.
+motion of the world changes: its velocity by psi_dot_j and its acceleration by psi_ddot_j (see
+common_frame.py). So the force F on a body of the subtree changes by `J_j x* F + I psi_ddot_j + 2 B
+psi_dot_j`, with the matrix B of `spatial.apply_velocity_moments`. The composite force of the
+subtree changes by the same formula, with the composite force, inertia and B in place of F, I and B.
+The entry [k, j] of the derivative is the change of `J_k . F_k`. Where dof k is in the subtree of
+dof j, the column J_k moves with the subtree, and the change of J_k cancels the first term.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def composites(
 def force_columns(
     composite: Composites, velocity: Velocities, psi_ddot: Array
 ) -> tuple[Array, Array, Array]:
-    """Derivatives of the composite force of each dof in the q, v and a of the dof, (nv_tree, 6)."""
+    """For each dof, derivatives (nv_tree, 6) of its composite force in its q, v and a."""
     J, J_dot, psi_dot = velocity.J, velocity.J_dot, velocity.psi_dot
     dF_dq = (
         cross_force(J, composite.force)
@@ -119,8 +120,8 @@ def rnea_derivatives(
 
     Returns `(dtau_dq, dtau_dv, M)`, each (nv, nv), in N or N m per unit of q, v and a. Column j of
     dtau_dq is the derivative in t of the torque at `integrate(model, q, t e_j)`. Source: Singh,
-    Russell and Wensing (2022), for joints of any width and with the twelve velocity moments of
-    `spatial.velocity_moments`.
+    Russell and Wensing (2022). Here joints may have any number of dofs, and twelve velocity moments
+    represent B.
     """
     q, X = configuration_and_poses(model, q)
     v, a = arguments.velocity(model, v), arguments.velocity(model, a, "a")
@@ -130,8 +131,8 @@ def rnea_derivatives(
     composite = composites(model, transform_inertia(X, model.inertia), velocity.V, A, f_world)
     dF_dq, dF_dv, dF_da = force_columns(composite, velocity, psi_ddot)
 
-    # Entry [k, j]: the composites of dof k where k is in the subtree of j, and those of dof j
-    # where k supports j.
+    # Entry [k, j] uses the composites of dof k if k is in the subtree of j, its own body
+    # included. It uses the composites of dof j if the body of k strictly supports the body of j.
     J, below, above = velocity.J, at_or_above(model).T, strictly_above(model)
     couple = 2 * apply_velocity_moments_transpose(composite.moments, J)
     left = jnp.concatenate([dF_da, couple], axis=-1)
@@ -161,7 +162,7 @@ def _in_independent_velocities(
         return RneaDerivatives(D_q, D_v + damping, M)
 
     def force(dq, dv):
-        """The terms that depend on q and v apart from tau: G^T, armature and friction."""
+        """The generalized force for constant tau: G^T, armature and friction depend on q, v."""
         q_moved = displaced_coordinates(model, q, dq)
         return independent_force(model, q_moved, tau) + armature_and_dissipation_force(
             model, q_moved, v + dv, a

@@ -3,10 +3,10 @@
 Let W be the spatial velocities of the bodies for the joint velocity `weights`. Then the weighted
 torque is the sum of `W . F` over the bodies. A small displacement of dof l moves its subtree
 rigidly along J_l. Relative to the subtree, only the motion of the world changes: its velocity by
-psi_dot_l, its acceleration by psi_ddot_l, and its W by omega_l. The first derivative for a dof j in
-the subtree is linear in these three changes. So each second derivative [l, j] is a sum of three
-products of a column of the upper dof l with a column of the lower dof j. The second derivatives
-cost about as much as the first ones.
+psi_dot_l, its acceleration by psi_ddot_l, and its W by omega_l, which is psi_dot_l for W in place
+of V. The first derivative for a dof j in the subtree is linear in these three changes. So each
+second derivative [l, j] is a sum of three products of a column of the upper dof l with a column of
+the lower dof j. The second derivatives cost about as much as the first ones.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ def rnea_second_order(
 
     `q` (nq,) or its `Kinematics`, `v` (nv,), `a` (nv,), `weights` (nv,), `f_ext` (nb, 6) as in
     `rnea`. Returns `(dq_dq, dq_dv, dv_dv, dq_da)`, each (nv, nv), rows for the first variable.
-    Derivatives in q are taken of `integrate(model, q, dq)` at dq = 0, as in `hessian`. The cost is
+    Derivatives in q are derivatives in dq at dq = 0, with `integrate(model, q, dq)` in place
+    of q, as in `hessian`. The cost is
     about the cost of `rnea_derivatives`. For a model with a `Follow` or a `joints.Custom`, the
     result is computed by forward-mode differentiation of `rnea_derivatives`. Source: the head of
     this module. Singh, Russell and Wensing (2024) have the third-order tensors, which are
@@ -101,14 +102,16 @@ def rnea_second_order(
     composite = composites(model, inertia, velocity.V, A, f_world)
     dF_dq, dF_dv, dF_da = force_columns(composite, velocity, psi_ddot)
 
-    # The weights as a second velocity: its momenta P, its velocity moments, and Q = 2 B(V)^T W.
+    # The weights are a second joint velocity. W are its body velocities, P its composite
+    # momenta, `moments` its velocity moments, and Q the subtree sums of 2 B(V)^T W.
     weighting = velocities(model, X, q, weights)
     W, omega = weighting.V, weighting.psi_dot
     Q_bodies = 2 * apply_velocity_moments_transpose(velocity_moments(inertia, velocity.V), W)
     moments, Q = subtree_sums(model, velocity_moments(inertia, W), Q_bodies)
     P, Q = momentum_from_moments(moments), from_angular(Q)
 
-    # The columns that a change of the world's acceleration, velocity and joint rate multiplies.
+    # The factors of a change of the world's acceleration and velocity, where the lower dof is
+    # differentiated in q, and of a change of velocity, where it is differentiated in v.
     J, psi_dot = velocity.J, velocity.psi_dot
     by_acceleration = apply_inertia(composite.inertia, omega) + cross_force(J, P)
     by_velocity = (

@@ -94,7 +94,7 @@ def run(
 class _Clock:
     """Reports the progress and an estimate of the remaining time.
 
-    The cost of a program is an estimate in seconds for jaxrbd on one core of the year 2026. The
+    The cost of a program is an estimate in seconds, for jaxrbd on one core of a CPU of 2026. The
     time of the finished programs scales the remaining cost.
     """
 
@@ -168,7 +168,7 @@ def _test(
         for quantity, function in contracted.items():
             start = time.perf_counter()
             truth = _Truth(*true_derivatives(_values(function, batch, trees)))
-            # Integration rules differ: a body can follow a screw, or a line while it rotates.
+            # Libraries integrate poses differently: along a screw, or rotation and line separately.
             if quantity != "step" and not isinstance(adapter, JaxRBD):
                 truth.value[0] = _values(reference[quantity], batch, trees)(0.0)
             truths[quantity] = truth
@@ -241,7 +241,7 @@ def _contract(function: Callable, robot: Robot, quantity: str) -> Contracted:
 
 
 def _values(function: Contracted, batch: Curves, trees: int) -> Callable[[float], np.ndarray]:
-    """The function from t, the same for all trees, to the values (curves, trees) in float64."""
+    """A function of one number t, used for all trees, that returns values (curves, trees)."""
     program = jax.jit(jax.vmap(function, (None, 0)))
     return lambda t: np.array(program(jnp.full(trees, t, jnp.float64), batch))
 

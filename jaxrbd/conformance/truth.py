@@ -1,10 +1,10 @@
 """Reference derivatives of a smooth curve, by central differences of its values.
 
 The curve is sampled at `+-(k - 1/2) h`, k = 1, ..., 8. The derivatives at 0 of the polynomial of
-degree 15 through these points are the result. This is done for five steps h. Of the two neighboring
-steps with the smallest difference, the larger step gives the result, because its rounding error is
-smaller. No sample is near 0, so special cases of a library for small angles or for zero have no
-influence.
+degree 15 through these points are the result. This is done for five steps h. Of all pairs of
+neighboring steps, the pair whose results differ least is used. The larger step of the pair gives
+the result, because its rounding error is smaller. No sample is near 0, so special cases of a
+library for small angles or for zero have no influence.
 """
 
 from __future__ import annotations

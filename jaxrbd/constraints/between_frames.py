@@ -56,8 +56,8 @@ class FrameConstraint(Constraint):
     - `frame_a`, `frame_b`: names of frames of the model; None is the world;
     - `X_a`, `X_b`: poses of A and B in those frames (default: the identity).
 
-    The multiplier of a row is the generalized force on B relative to A that is conjugate to the
-    error of the row: their product is a work.
+    The multiplier of a row is the generalized force on B, with the opposite
+    force on A. The multiplier times a change of the error is work.
     """
 
     error: Callable[[Pose], Array]
@@ -228,8 +228,10 @@ def rows_of_one_kind(
 class _End(NamedTuple):
     """One end of a constraint: a frame and its motion, expressed in the frame.
 
-    `X`: pose in the world; `J` (nv, 6): Jacobian; `V` (6,): velocity; `A` (6,): acceleration for
-    a = 0; `J_terms` (nv, 2): sums of the lengths of the terms in the linear and angular parts of J.
+    `X`: pose in the world; `J` (nv, 6): Jacobian; `V` (6,): velocity; `A` (6,): acceleration for a
+    = 0; `J_terms` (nv, 2): each column of J is a sum of vectors; these are the sums of their
+    lengths,
+      for the linear and the angular part. They bound the rounding errors.
     """
 
     X: RootedPose
@@ -256,7 +258,7 @@ def _moving_ends(
     X_RB = jax.tree.map(lambda x, w: select(x, w, bodies), root_centred(kinematics), world)
     X_RF = compose(X_RB, X_BF)
     p_WR = select(root_positions(model, kinematics), world.p, bodies)
-    # A frame that is fixed to the world has its position as the position of its root.
+    # For a frame that is fixed to the world, the root position is the position of the frame.
     fixed = (bodies < 0)[:, None]
     p_WR = jnp.where(fixed, X_RF.p, p_WR)
     X_RF = Pose(X_RF.R, jnp.where(fixed, 0, X_RF.p))
@@ -278,13 +280,14 @@ def _jacobian_terms(
 
     `moves` (n, nb): whether the joint of a body moves a frame; `p_RB` (nb, 3): the bodies' origins.
     The linear part of a column is `S_linear + (p_F - p_dof) x S_angular`. Both positions are sums
-    over the links from the root, so the lengths of their terms are about the distances to the root.
+    of link vectors from the root; the distance to the root is taken as the size of such a sum.
     """
     dof_body = model.topology.dof_body
     S_linear, S_angular = jnp.split(motion_subspace(model), 2, axis=-1)
     arm = _length(p_RF)[:, None] + _length(p_RB)[dof_body]
     linear, angular = _length(S_linear), _length(S_angular)
-    # A sum, and not a stack: JAX splits it over devices although S has no batch axis.
+    # The batched arm is added, and not stacked: JAX can split the sum over devices, although S
+    # has no batch axis.
     with_arm = jnp.stack([angular, jnp.zeros_like(angular)], axis=-1)
     terms = jnp.stack([linear, angular], axis=-1) + arm[..., None] * with_arm
     terms = jnp.where(moves[:, dof_body, None], terms, 0)
@@ -303,7 +306,7 @@ def _relative_rows(error: Callable[[Pose], Array], a: _End, b: _End) -> Constrai
     X_AB, X_BA = relative_pose(a.X, b.X), relative_pose(b.X, a.X)
     J_a, V_a, A_a = (transform_motion(X_BA, x) for x in (a.J, a.V, a.A))
     V = b.V - V_a
-    # A motion that is fixed in A moves with velocity -V relative to B.
+    # Relative to B, a motion vector that is constant in A has the velocity -V.
     A = b.A - A_a + cross_motion(V, V_a)
     K = jax.vmap(lambda x: _rate(error, X_AB, x), out_axes=1)(b.J - J_a)
     velocity_product = jax.jvp(lambda X: _rate(error, X, V), (X_AB,), (_moving(X_AB, V),))[1]

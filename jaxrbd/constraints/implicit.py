@@ -1,7 +1,7 @@
 """Dynamics under implicit constraints: motion, constraint forces and impulses.
 
-For constraints `K a = k`, the acceleration a of the robot and the multipliers solve the KKT system
-(3.17),
+For constraints `K a = k`, the acceleration a of the robot and the multipliers solve the KKT system,
+Featherstone (3.17),
 
     [M  K^T] [    a    ]   [tau - bias]
     [K   0 ] [-lambda  ] = [     k    ].
@@ -184,7 +184,7 @@ def kkt_system(
 
 def _check(constraints: Sequence[Constraint]) -> None:
     if isinstance(constraints, Constraint):
-        raise ArgumentError(f"constraints is {constraints!r}, expected a sequence of them")
+        raise ArgumentError(f"constraints is {constraints!r}, expected a sequence of constraints")
     for i, constraint in enumerate(constraints):
         if not isinstance(constraint, Constraint):
             raise ArgumentError(f"constraints[{i}] is {constraint!r}, expected a Constraint")
@@ -247,7 +247,7 @@ class ScaledRows(NamedTuple):
 
 
 def scaled_rows(M: Float[Array, "nv nv"], rows: ConstraintRows) -> ScaledRows:
-    """The rows of constraints, scaled by the accelerations that they cause."""
+    """The rows, scaled so that a unit multiplier causes an acceleration of the row of about one."""
     M, rows = lax.stop_gradient((M, rows))
     assert rows.K_terms is not None  # `constraint_rows` fills them in
     W = inverse_factor(M)
@@ -261,7 +261,7 @@ def scaled_rows(M: Float[Array, "nv nv"], rows: ConstraintRows) -> ScaledRows:
 
 
 def _weights(M: Array, K: Array) -> Array:
-    """`1 / s^2`: the acceleration of a row for a unit multiplier, with the diagonal of M for M."""
+    """`1 / s^2`: acceleration of a row for a unit multiplier, with M replaced by its diagonal."""
     return jnp.sum(K * K / jnp.diagonal(M), axis=1)
 
 
@@ -271,8 +271,8 @@ def _constrain(
     """The x and lambda of `M x = force + K^T lambda`, `K x = k`, and the residual `K x - k`.
 
     For redundant rows lambda is not unique. The lambda with the least `|lambda / s|` is `s^2 K y`
-    for some y, which is the third equation. Its unknown z (m,) states y as a combination of the
-    rows of K, without the derivative of K.
+    for some y, which is the third equation. There y is `W^T A^+ z` with the
+    unknown z (m,), where W and the pseudo-inverse A^+ are constants for JAX.
     """
     M, K = crba(model, kinematics), rows.K
     weights = _weights(M, K)

@@ -76,9 +76,10 @@ class Constraint(eqx.Module):
 class Equation(Constraint):
     """Equations `function(model, q) = 0` with values (m,), differentiated automatically.
 
-    `function` is a plain function or, if it has parameters, an `eqx.Module`. The detection of
-    redundant rows compares the m values with each other. Use several `Equation` for quantities of
-    very different size or in different units.
+    `function` is a plain function or, if it has parameters, an `eqx.Module`. Redundant rows are
+    detected by the rounding errors of K, which are estimated from the largest entry of each column
+    over the m rows. Use several `Equation` for quantities of very different size or in different
+    units.
     """
 
     function: Callable[[Model, Array], Array]

@@ -147,7 +147,7 @@ class Quantity(eqx.Module):
 
     @abc.abstractmethod
     def _moved(self, X: Pose) -> Array:
-        """The array expressed in a new frame, in which X is the pose of the frame of this one."""
+        """The array in a new frame, in which X is the pose of the present frame."""
 
 
 class _Linear(Quantity):

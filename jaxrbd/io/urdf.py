@@ -86,9 +86,9 @@ def parse_urdf(
     """Read the description of a robot from a URDF file, to edit it before `build_model`.
 
     Arguments as in `load_urdf`. Returns the robot's name, its links in the order of the file, and
-    its joints: the root joint, then the others sorted by name. Raises RobotFileError. `build_model`
-    finds links with two parents, cycles apart from the root and rings of mimic joints. Source: the
-    URDF specification.
+    its joints: the root joint, then the others sorted by name. Raises RobotFileError. Links with
+    two parents, cycles that are not connected to the root and rings of mimic joints are found by
+    `build_model` only. Source: the URDF specification.
     """
     robot = _Robot(parse_document(path_or_text), root_joint=root_joint, mimic=mimic)
     robot.raise_first_fault()
@@ -99,9 +99,9 @@ def validate_urdf(path_or_text: str | os.PathLike[str]) -> list[str]:
     """The faults of a URDF file as "file:line: ...", sorted by line; empty for a valid file.
 
     The list has the warnings of `load_urdf` as "file:line: warning: ...": an inertia that no rigid
-    body can have, and a joint that makes the mass matrix singular in every configuration with the
-    root link welded to the world. The tree is checked if every link and joint is valid, and the
-    mass matrix if the tree is valid.
+    body can have, and a joint that makes the mass matrix singular in every configuration. For this
+    check the root link is welded to the world. The tree is checked if every link and joint is
+    valid, and the mass matrix if the tree is valid.
     """
     faults, warnings = inspect_urdf(path_or_text)
     return [str(fault) for fault in _by_line([*faults, *warnings])]
@@ -203,7 +203,7 @@ class _Robot:
                 f"root_joint={root_joint!r} adds a joint with this name; rename it in the file",
             )
         while name in self._joint_elements:
-            name += "_"  # the name of a weld, which is not in the model
+            name += "_"  # the name of a weld; the model does not keep it
         if root_link is not None:
             self.joints.insert(0, JointSpec(name, _ROOTS[root_joint](), None, root_link))
 

@@ -1,7 +1,7 @@
 """Checks of arguments: shapes and dtypes while JAX traces, values at each call.
 
 Values are unknown while JAX traces. `compiled` checks them before each call of the compiled
-program, if `known` can read them.
+program, if the function `known` can read them.
 """
 
 from __future__ import annotations
@@ -271,8 +271,9 @@ def compiled(
 
     - `static_argnames`: as for `jax.jit`;
     - `checks`: from the name of a parameter to a `Requirement` or another function of (name,
-      values, model) that raises ArgumentError. It is called before the compiled function, if
-      `known` can read the values. Configurations (`CONFIGURATIONS`) have `unit_quaternions`.
+      values, model) that raises ArgumentError. The check is called before the compiled function, if
+      `known` can read the values. Parameters named in `CONFIGURATIONS` get the check
+      `unit_quaternions`.
 
     The result has the methods of a jitted function (`lower`, `trace`, `eval_shape`).
     """

@@ -218,7 +218,7 @@ def project(
 def armature_force(
     model: Model, q: Float[Array, " nq"], rates: Float[Array, " nv_joint"]
 ) -> Float[Array, " nv"]:
-    """Generalized force of the armature for the accelerations `rates` of every joint."""
+    """Generalized force that accelerates the armature, for joint accelerations (nv_joint,)."""
     return independent_joint_force(model, q, model.armature * rates)
 
 
@@ -276,8 +276,8 @@ def tree_rate_derivatives(
 def coordinate_rates(model: Model, v: Float[Array, " nv"]) -> Float[Array, " nq"]:
     """dq/dt of the coordinates that G can depend on; the other entries have no meaning.
 
-    G depends only on coordinates of joints of one dof and of `joints.Custom`. Their velocities are
-    the rates of their coordinates.
+    G depends only on the coordinates of one-dof joints and of `joints.Custom`. For these joints the
+    velocities are dq/dt.
     """
     q_index, v_index = [], []
     for group in joint_groups(model):

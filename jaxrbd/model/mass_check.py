@@ -1,8 +1,9 @@
 """The joints that make the mass matrix singular in every configuration.
 
-The mass matrix is a sum of squares, `M = A^T A`: A has six rows per link, the square root of the
-link's inertia times the link's Jacobian, and one row per armature. The rank of A is the same in all
-configurations except special ones, so the check uses one configuration with irregular values.
+The mass matrix is a sum of squares, `M = A^T A`: A has six rows per link: the square root of the
+link's inertia times the link's Jacobian. It also has one row per armature entry. The rank of A is
+the same in all configurations except special ones, so the check uses one configuration with
+irregular values.
 
 The check does not form A. From the leaves to the root, each link gets a matrix W: the least kinetic
 energy of its subtree at the link's velocity `V = [v; w]` is `|W V|^2 / 2`. So `W^T W` is the

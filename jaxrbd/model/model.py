@@ -141,7 +141,7 @@ class Model(eqx.Module):
 
     @property
     def velocity_map_is_identity(self) -> bool:
-        """Whether the velocity map G is the identity: the tree rates are v.
+        """Whether the velocity map G is the identity, so that v are the rates of the tree's dofs.
 
         G turns v into the tree rates; see `joint_space`. It is the identity where no joint follows
         others and no joint is a `joints.Custom`.
@@ -235,7 +235,7 @@ class Model(eqx.Module):
 
     @property
     def selection_matrix(self) -> np.ndarray:
-        """B (nv, n), n the number of actuated dofs: joint forces `tau = B u` of motor forces u."""
+        """B (nv, n) for n actuated dofs: it maps motor forces u to joint forces `tau = B u`."""
         return np.eye(self.nv, dtype=self.dtype)[:, self.actuated]
 
     def with_mass(self, body: str, mass: ArrayLike) -> Model:
@@ -299,7 +299,7 @@ class Model(eqx.Module):
 def _independent_slice(
     independent: tuple[int, ...] | None, starts: np.ndarray, bodies: list[int]
 ) -> slice:
-    """The slice of a vector over the independent entries that belongs to the joints of bodies."""
+    """The slice of q (or v) for the joints that move `bodies`."""
     first, end = int(starts[bodies[0]]), int(starts[bodies[-1] + 1])
     if independent is None:
         return slice(first, end)
