@@ -363,9 +363,7 @@ def velocity_moments(inertia: Float[Array, "... 10"], v: Float[Array, "... 6"]):
 
 
 def apply_velocity_moments(moments: Float[Array, "... 12"], x: Float[Array, "... 6"]):
-    """Force `B x` (..., 6): half the force that balances the Coriolis force.
-
-    The Coriolis force is that in a frame with the angular velocity of x.
+    """Force `B x` (..., 6) of a body with the given velocity moments, for a motion x.
 
     `B x = int [w x u; r x (w x u)] dm = [w x p; tr(N) w - N w]`, with w the angular part of the
     motion x. The linear part of x has no effect. B satisfies

@@ -133,13 +133,17 @@ def rnea_derivatives(
 
     # Entry [k, j] uses the composites of dof k if k is in the subtree of j, its own body
     # included. It uses the composites of dof j if the body of k strictly supports the body of j.
-    J, below, above = velocity.J, at_or_above(model).T, strictly_above(model)
+    J, in_subtree, supports = velocity.J, at_or_above(model).T, strictly_above(model)
     couple = 2 * apply_velocity_moments_transpose(composite.moments, J)
     left = jnp.concatenate([dF_da, couple], axis=-1)
     right_q = jnp.concatenate([psi_ddot, velocity.psi_dot[:, 3:]], axis=-1)
     right_v = jnp.concatenate([velocity.J_dot + velocity.psi_dot, J[:, 3:]], axis=-1)
-    D_q = jnp.where(below, row_products(left, right_q), jnp.where(above, row_products(J, dF_dq), 0))
-    D_v = jnp.where(below, row_products(left, right_v), jnp.where(above, row_products(J, dF_dv), 0))
+    D_q = jnp.where(
+        in_subtree, row_products(left, right_q), jnp.where(supports, row_products(J, dF_dq), 0)
+    )
+    D_v = jnp.where(
+        in_subtree, row_products(left, right_v), jnp.where(supports, row_products(J, dF_dv), 0)
+    )
     M = symmetric_product(model, J, dF_da)
 
     tau = jnp.sum(J * composite.force, axis=-1)

@@ -131,12 +131,12 @@ def rnea_second_order(
     v_above_q = product([velocity.J_dot + psi_dot, J], [by_acceleration, by_velocity])
     q_above_a = product([omega], [dF_da])
     a_above_q = product([J], [by_acceleration])
-    above, below = at_or_above(model), strictly_above(model).T
+    supports, in_subtree = at_or_above(model), strictly_above(model).T
     tree = RneaSecondOrder(
         dq_dq=_symmetric(model, dq_dq),
-        dq_dv=jnp.where(above, q_above_v, jnp.where(below, v_above_q.T, 0)),
+        dq_dv=jnp.where(supports, q_above_v, jnp.where(in_subtree, v_above_q.T, 0)),
         dv_dv=_symmetric(model, dv_dv),
-        dq_da=jnp.where(above, q_above_a, jnp.where(below, a_above_q.T, 0)),
+        dq_da=jnp.where(supports, q_above_a, jnp.where(in_subtree, a_above_q.T, 0)),
     )
     return RneaSecondOrder(*(project(model, q, x) for x in tree))
 
