@@ -81,8 +81,8 @@ def _ancestors(model: Model) -> Array:
     dof_parent = model.topology.dof_parent
     parent = np.append(np.where(dof_parent < 0, model.nv, dof_parent), model.nv)
     columns = []
-    above = parent[: model.nv]
-    while np.any(above < model.nv):
-        columns.append(above)
-        above = parent[above]
+    ancestor = parent[: model.nv]
+    while np.any(ancestor < model.nv):
+        columns.append(ancestor)
+        ancestor = parent[ancestor]
     return jnp.asarray(np.array(columns, np.int32).reshape(len(columns), model.nv).T)

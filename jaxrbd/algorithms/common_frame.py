@@ -105,16 +105,16 @@ def _at_dofs(model: Model, x: Array) -> Array:
 # ------------------------------------------------------------------------------- masked products
 
 
-def at_or_above(model: Model) -> np.ndarray:
+def dof_supports(model: Model) -> np.ndarray:
     """`[k, j]`: whether the body of dof k supports the body of dof j, (nv_tree, nv_tree)."""
     body = model.topology.dof_body
     return model.topology.supports[np.ix_(body, body)]
 
 
-def strictly_above(model: Model) -> np.ndarray:
-    """As `at_or_above`, but False where both dofs move the same body."""
+def dof_strictly_supports(model: Model) -> np.ndarray:
+    """As `dof_supports`, but False where both dofs move the same body."""
     body = model.topology.dof_body
-    return at_or_above(model) & (body[:, None] != body)
+    return dof_supports(model) & (body[:, None] != body)
 
 
 def row_products(a: Array, b: Array) -> Array:
@@ -124,11 +124,11 @@ def row_products(a: Array, b: Array) -> Array:
 
 def symmetric_product(model: Model, J: Array, F: Array) -> Array:
     """The symmetric matrix with entries `J_k . F_j` where dof k supports dof j, else zero."""
-    above = at_or_above(model)
+    supports = dof_supports(model)
     # Without the barrier XLA computes the product once more, transposed.
     product = lax.optimization_barrier(row_products(J, F))
-    lower = jnp.where(np.tril(above.T, -1), product.T, 0)
-    return jnp.where(np.triu(above), product, lower)
+    lower = jnp.where(np.tril(supports.T, -1), product.T, 0)
+    return jnp.where(np.triu(supports), product, lower)
 
 
 # -------------------------------------------------------- the chain rule through the velocity map G

@@ -23,9 +23,9 @@ from ..spatial import (
     velocity_moments,
 )
 from .common_frame import (
-    at_or_above,
+    dof_strictly_supports,
+    dof_supports,
     row_products,
-    strictly_above,
     subtree_sums,
     symmetric_product,
     velocities,
@@ -53,8 +53,8 @@ def coriolis_matrix(model: Model, q: ArrayLike | Kinematics, v: ArrayLike) -> Fl
     momentum = apply_inertia(inertia, J)
     left = jnp.concatenate([momentum, apply_velocity_moments_transpose(moments, J)], axis=-1)
     right = jnp.concatenate([J_dot, J[:, 3:]], axis=-1)
-    below = jnp.where(strictly_above(model).T, row_products(left, right), 0)
-    C = jnp.where(at_or_above(model), row_products(J, force), below)
+    in_subtree = jnp.where(dof_strictly_supports(model).T, row_products(left, right), 0)
+    C = jnp.where(dof_supports(model), row_products(J, force), in_subtree)
     if model.velocity_map_is_constant:
         return project(model, q, C)
     # C_G = G^T (C G + M dG/dt), and the same for the inertia of the armature.

@@ -41,9 +41,9 @@ from .common_frame import (
     Velocities,
     accelerations,
     apply_chain_rule,
-    at_or_above,
+    dof_strictly_supports,
+    dof_supports,
     row_products,
-    strictly_above,
     subtree_sums,
     symmetric_product,
     velocities,
@@ -133,7 +133,7 @@ def rnea_derivatives(
 
     # Entry [k, j] uses the composites of dof k if k is in the subtree of j, its own body
     # included. It uses the composites of dof j if the body of k strictly supports the body of j.
-    J, in_subtree, supports = velocity.J, at_or_above(model).T, strictly_above(model)
+    J, in_subtree, supports = velocity.J, dof_supports(model).T, dof_strictly_supports(model)
     couple = 2 * apply_velocity_moments_transpose(composite.moments, J)
     left = jnp.concatenate([dF_da, couple], axis=-1)
     right_q = jnp.concatenate([psi_ddot, velocity.psi_dot[:, 3:]], axis=-1)

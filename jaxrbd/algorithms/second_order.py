@@ -35,9 +35,9 @@ from ..spatial import (
 )
 from .common_frame import (
     accelerations,
-    at_or_above,
+    dof_strictly_supports,
+    dof_supports,
     row_products,
-    strictly_above,
     subtree_sums,
     velocities,
 )
@@ -131,7 +131,7 @@ def rnea_second_order(
     v_above_q = product([velocity.J_dot + psi_dot, J], [by_acceleration, by_velocity])
     q_above_a = product([omega], [dF_da])
     a_above_q = product([J], [by_acceleration])
-    supports, in_subtree = at_or_above(model), strictly_above(model).T
+    supports, in_subtree = dof_supports(model), dof_strictly_supports(model).T
     tree = RneaSecondOrder(
         dq_dq=_symmetric(model, dq_dq),
         dq_dv=jnp.where(supports, q_above_v, jnp.where(in_subtree, v_above_q.T, 0)),
@@ -146,8 +146,8 @@ def _symmetric(model: Model, upper: Array) -> Array:
 
     For two dofs of the same joint it has the mean of [l, j] and [j, l].
     """
-    strict = strictly_above(model)
-    block = at_or_above(model) & ~strict
+    strict = dof_strictly_supports(model)
+    block = dof_supports(model) & ~strict
     one_side = jnp.where(strict, upper, 0) + jnp.where(block, upper / 2, 0)
     return one_side + one_side.T
 
