@@ -172,8 +172,9 @@ def lie_operation(
     """The velocity x of a joint with `S x = operation(S u, S w)`.
 
     `operation`: a function of two motions, made of brackets (`cross_motion`) and linear in the
-    second motion. As S is constant, the motions of a joint are closed under brackets. The result is
-    zero where v is the rate of q, because all brackets are zero there: state `Ad - 1`, not `Ad`.
+    second motion. As S is constant, the motions of a joint are closed under brackets. For Euclidean
+    joints the result is zero, because their brackets are zero. So `operation` must not contain the
+    identity: pass `Ad - 1` in place of `Ad`, and add w to the result.
     """
     if isinstance(joint, _Euclidean):
         return jnp.zeros_like(w)
@@ -215,8 +216,8 @@ def _constant_rows(kind: type[Joint]) -> np.ndarray:
 def _uniform(key, lower, upper, reach):
     """Uniform between the limits; `reach` replaces infinite limits.
 
-    Two infinite limits become -reach and reach. One infinite limit is placed beyond the finite
-    limit by `reach`, or at -reach or reach where that is farther.
+    An infinite lower limit becomes -reach, or `upper - reach` if that is less. An infinite upper
+    limit becomes reach, or `lower + reach` if that is more.
     """
     low = jnp.where(jnp.isfinite(lower), lower, jnp.minimum(-reach, jnp.nan_to_num(upper) - reach))
     high = jnp.where(jnp.isfinite(upper), upper, jnp.maximum(reach, low + reach))
@@ -542,16 +543,17 @@ def is_rotation(R: np.ndarray) -> bool:
 
 def evaluate(function: Callable, coordinates: Array, name: str) -> Any:
     """The function's value at the coordinates. Raises ValueError if the function fails there."""
+    shape = coordinates.shape
     try:
         function(np.asarray(coordinates))  # NumPy raises on an index out of range, JAX does not
     except IndexError as fault:
-        raise ValueError(f"{name} fails on coordinates {coordinates.shape}: {fault}") from None
+        raise ValueError(f"{name} fails on coordinates of shape {shape}: {fault}") from None
     except Exception:  # the function need not accept NumPy arrays
         pass
     try:
         return function(coordinates)
     except (TypeError, ValueError, AttributeError, IndexError) as fault:
-        raise ValueError(f"{name} fails on coordinates {coordinates.shape}: {fault}") from None
+        raise ValueError(f"{name} fails on coordinates of shape {shape}: {fault}") from None
 
 
 def _body_velocity(motion: Callable[[Array], Pose], q: Array) -> Array:

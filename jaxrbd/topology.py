@@ -87,11 +87,14 @@ class Topology:
         A joint of n dofs is a chain of n nodes. The parent of its first node is the last node of
         the joint of the parent body.
         """
-        last = {-1: -1, **{i: s + n - 1 for i, (s, n) in enumerate(zip(self.v_start, self.nvs))}}
-        inside = np.arange(self.nv) - 1
-        first = np.isin(np.arange(self.nv), self.v_start)
-        above = np.array([last[self.parents[b]] for b in self.dof_body], dtype=int)
-        return np.where(first, above, inside)
+        last_node = {
+            -1: -1,
+            **{i: s + n - 1 for i, (s, n) in enumerate(zip(self.v_start, self.nvs))},
+        }
+        previous_node = np.arange(self.nv) - 1
+        is_first = np.isin(np.arange(self.nv), self.v_start)
+        parent_node = np.array([last_node[self.parents[b]] for b in self.dof_body], dtype=int)
+        return np.where(is_first, parent_node, previous_node)
 
     @cached_property
     def children(self) -> tuple[tuple[int, ...], ...]:

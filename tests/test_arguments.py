@@ -184,7 +184,7 @@ def test_swapped_arguments_are_told_what_is_expected():
     assert done.returncode == 0, done.stderr
     said = dict(map(json.loads, done.stdout.splitlines()))
     robot = "Model('double_pendulum', nb=2, nq=2, nv=2, frames=3, dtype=float64)"
-    assert said.pop("model as v") == f"v is {robot}, expected an array; {robot} came before it"
+    assert said.pop("model as v") == f"v is {robot}, expected an array; the model was given before"
     wanted = "expected the name or the index of a frame of"
     assert said.pop("frame") == f"frame is 'float', {wanted} {robot}"
     assert len(said) > 50

@@ -114,7 +114,7 @@ def test_a_blade_does_not_slip_sideways():
         found = con.constrained_dynamics(model, q, v, zero, [constraint])
         close(found.acceleration, zero, 1e-14, "in the body's axes")
         close(found.multipliers[0], [mass * speed * turn], 1e-14, "the force across")
-    with pytest.raises(rbd.ArgumentError, match="states no forces on bodies"):
+    with pytest.raises(rbd.ArgumentError, match="has no forces on bodies"):
         con.constraint_wrenches(model, q, [blade], found.multipliers)
 
 

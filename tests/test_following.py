@@ -189,7 +189,11 @@ def wrong_tangent(q):
 BAD = {
     "no rotation": (rbd.joints.Custom(1, nowhere), None, "no rigid pose"),
     "no pose": (rbd.joints.Custom(1, flat), None, "expected a Pose"),
-    "fails": (rbd.joints.Custom(1, universal), None, "motion fails on coordinates \\(1,\\)"),
+    "fails": (
+        rbd.joints.Custom(1, universal),
+        None,
+        "motion fails on coordinates of shape \\(1,\\)",
+    ),
     "tangent": (
         rbd.joints.Custom(2, universal, wrong_tangent),
         None,

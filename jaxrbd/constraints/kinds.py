@@ -111,7 +111,7 @@ class Equation(Constraint):
         return ConstraintRows(moved(zero), jax.jacfwd(moved)(zero), bias)
 
     def wrenches(self, model, q, multiplier):
-        raise ArgumentError(f"{self!r} states no forces on bodies, expected a FrameConstraint")
+        raise ArgumentError(f"{self!r} has no forces on bodies, expected a FrameConstraint")
 
 
 class Nonholonomic(Constraint):
@@ -141,7 +141,7 @@ class Nonholonomic(Constraint):
         return ConstraintRows(self.position(model, q), self._matrix(model, q), bias)
 
     def wrenches(self, model, q, multiplier):
-        raise ArgumentError(f"{self!r} states no forces on bodies, expected a FrameConstraint")
+        raise ArgumentError(f"{self!r} has no forces on bodies, expected a FrameConstraint")
 
     def _matrix(self, model: Model, q: Array) -> Array:
         K = jnp.asarray(self.matrix(model, q))

@@ -66,11 +66,11 @@ def check(frame: Quantity | str, *allowed: Quantity | str) -> None:
 
     Each argument is a frame or a labelled quantity. A quantity stands for the frame in which it is
     expressed. The check is made in Python, so a compiled program contains nothing of it. Raises
-    ArgumentError where an argument is no frame, or no frame is allowed.
+    ArgumentError where an argument is no frame, or where the allowed frames are missing.
     Source: the macro @framecheck of RigidBodyDynamics.jl.
     """
     if not allowed:
-        raise ArgumentError("check: no frame is allowed, expected at least one")
+        raise ArgumentError("check: the allowed frames are missing, expected at least one")
     if _frame(frame) not in [_frame(x) for x in allowed]:
         found, *expected = (_described(x) for x in (frame, *allowed))
         raise FrameError(f"check: {found}: expected {' or '.join(expected)}")
@@ -126,7 +126,7 @@ def _require_alike(operation: str, x: Quantity, y: Quantity) -> None:
     require_one_frame(operation, x, y)
     if x.array.shape != y.array.shape:
         shapes = f"{x.array.shape} and {y.array.shape}"
-        raise ArgumentError(f"{operation}: {x.described}: shapes {shapes}, expected one")
+        raise ArgumentError(f"{operation}: {x.described}: shapes {shapes}, expected equal ones")
 
 
 # --------------------------------------------------------------------------------- base classes

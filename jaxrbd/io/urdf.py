@@ -200,7 +200,8 @@ class _Robot:
         if name in self._joint_elements and root_joint is not None:
             self.doc.fault(
                 self._joint_elements[name],
-                f"root_joint={root_joint!r} adds a joint with this name; rename it in the file",
+                f"root_joint={root_joint!r} adds a joint {name!r}, and the file has one too; "
+                "rename the joint in the file",
             )
         while name in self._joint_elements:
             name += "_"  # the name of a weld; the model does not keep it
@@ -215,7 +216,7 @@ class _Robot:
         if roots:
             self.doc.fault(
                 self._link_elements[roots[1]],
-                f"a robot has one root link, but none of these is a child: {_some(roots)}",
+                f"several root links, expected one: no joint has these as child: {_some(roots)}",
             )
         elif self.links:
             ring = _ring(parents, self.links[0].name)

@@ -80,7 +80,7 @@ def robot(model: Model, place: str = "the first argument") -> Model:
 
 def _not_a_model(model: Model, x: Any, name: str) -> Any:
     if isinstance(x, Model):
-        raise ArgumentError(f"{name} is {x!r}, expected an array; {model!r} came before it")
+        raise ArgumentError(f"{name} is {x!r}, expected an array; the model was given before")
     return x
 
 
