@@ -48,7 +48,7 @@ def over_devices(
     (times `block`), the batch is padded by `pad_batch` and its results are cut. Second, derivatives
     with respect to shared arguments are sums over the devices. Raises ArgumentError for another
     `in_axes` or `block`. A call raises ArgumentError where the number of arguments differs from
-    `in_axes`, or the arguments have no batch of one size.
+    `in_axes`, or the first axes of the batched arguments are empty or differ in size.
     """
     if any(axis not in (0, None) for axis in _tuple(in_axes, 1)):
         raise ArgumentError(f"in_axes is {in_axes}, expected 0 or None for each argument")
@@ -91,8 +91,8 @@ def pad_batch(tree: Any, multiple: int) -> tuple[Any, int]:
 
     The samples are the first axis of every array of the tree. The padding repeats the samples from
     the first on, so it consists of valid samples. `jax.tree.map(lambda x: x[:size], padded)`
-    removes it. Raises ArgumentError where the arrays have no batch of one size, or `multiple` is
-    below 1.
+    removes it. Raises ArgumentError where the first axes of the arrays are empty or differ in size,
+    or `multiple` is below 1.
     """
     if multiple < 1:
         raise ArgumentError(f"multiple is {multiple}, expected at least 1")
@@ -106,8 +106,8 @@ def shard_batch(tree: Any, mesh: Mesh) -> Any:
 
     With several processes, each process passes its part of the batch. All parts have one size, and
     the batch is the concatenation of the parts in the order of the processes. Raises ArgumentError
-    where the arrays have no batch of one size, or the size is not a multiple of the number of
-    devices of this process.
+    where the first axes of the arrays are empty or differ in size, or the size is not a multiple of
+    the number of devices of this process.
     """
     size, devices = _batch_size(tree), len(mesh.local_devices)
     if size % devices:
@@ -120,7 +120,7 @@ def local_batch(tree: Any) -> Any:
     """The samples of a split batch on the devices of this process, in order, as NumPy arrays.
 
     The inverse of `shard_batch`. With a single process it is the whole batch. Raises ArgumentError
-    where the arrays have no batch of one size.
+    where the first axes of the arrays are empty or differ in size.
     """
     _batch_size(tree)
 
@@ -157,7 +157,7 @@ def _batch_size(tree: Any) -> int:
     sizes = {shape[0] if shape else 0 for shape in shapes}
     if len(sizes) != 1 or 0 in sizes:
         raise ArgumentError(
-            f"arrays of shapes {shapes} have no batch: expected one size of first axis, not 0"
+            f"arrays of shapes {shapes} are no batch: expected first axes of one size above 0"
         )
     return sizes.pop()
 

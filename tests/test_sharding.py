@@ -254,13 +254,13 @@ def test_shares_of_one_process_are_the_batch(mesh):
         ),
         (
             lambda f, mesh: rbd.sharding.over_devices(f, mesh)(jnp.ones(2), jnp.ones(3)),
-            "have no batch",
+            "are no batch",
         ),
-        (lambda f, mesh: rbd.sharding.over_devices(f, mesh)(jnp.ones(())), "have no batch"),
-        (lambda f, mesh: rbd.sharding.pad_batch({"q": jnp.ones((0, 3))}, 4), "have no batch"),
+        (lambda f, mesh: rbd.sharding.over_devices(f, mesh)(jnp.ones(())), "are no batch"),
+        (lambda f, mesh: rbd.sharding.pad_batch({"q": jnp.ones((0, 3))}, 4), "are no batch"),
         (lambda f, mesh: rbd.sharding.pad_batch(jnp.ones(3), 0), "multiple is 0"),
-        (lambda f, mesh: rbd.sharding.shard_batch(jnp.ones(()), mesh), "have no batch"),
-        (lambda f, mesh: rbd.sharding.local_batch({}), "have no batch"),
+        (lambda f, mesh: rbd.sharding.shard_batch(jnp.ones(()), mesh), "are no batch"),
+        (lambda f, mesh: rbd.sharding.local_batch({}), "are no batch"),
     ],
 )
 def test_wrong_arguments(mesh, call, words):

@@ -81,7 +81,8 @@ def solve_positive_definite(
 def _factor_by_blocks(M: Array, halvings: int) -> Array:
     """The inverse W of the Cholesky factor of `M = [[A, B], [B^T, D]]`, lower triangular.
 
-    With W_A for A, `G = W_A B` and W_S for `D - G^T G`, it is `[[W_A, 0], [-W_S G^T W_A, W_S]]`.
+    W is `[[W_A, 0], [-W_S G^T W_A, W_S]]`,
+    with `G = W_A B` and the inverse factors W_A of A and W_S of `D - G^T G`.
     Most of the work is in matrix products. For a batch of small matrices they are many times faster
     than the solves of LAPACK. The number of halvings does not depend on the size of M, and so the
     size of the program does not either.
@@ -105,8 +106,8 @@ HALVINGS = 2
 def _eliminated(M: Array) -> Array:
     """The inverse factor by Gaussian elimination without pivoting; all pivots are positive.
 
-    Multiples of the upper rows of `[M 1]` are subtracted from the rows below. The columns of 1
-    replace the columns of M that are eliminated.
+    Multiples of the upper rows of `[M 1]` are subtracted from the rows below. The columns of the
+    identity are stored in place of the eliminated columns of M.
     """
     index = np.arange(len(M))
 
@@ -132,7 +133,7 @@ def solve(A: Float[Array, "n n"], b: Float[Array, "n ..."]) -> Float[Array, "n .
 
 
 def _gauss_jordan(A: Array, b: Array) -> Array:
-    """Elimination with row pivoting: the pivot has the largest ratio to the entries of its row."""
+    """Elimination with row pivoting, relative to the largest entry of each row of A."""
     if not len(A):
         return b
     size = jnp.max(jnp.abs(A), axis=1)
@@ -164,9 +165,9 @@ def pseudo_inverse(A: Float[Array, "m n"], error: Float[Array, " m"]) -> Float[A
     """The Moore-Penrose inverse (n, m) of a matrix whose rows may be redundant.
 
     `error` (m,), positive: the Euclidean norm of the rounding errors in each row of A. It
-    determines the rank. A row is redundant where its distance from the span of the rows eliminated
-    before it is below `REDUNDANT` errors. The rows are eliminated in the order of distance over
-    error, the largest first. The result has no derivative.
+    determines the rank. A row is redundant if its distance from the span of the previously
+    eliminated rows is less than `REDUNDANT` times its error. The rows are eliminated in the
+    order of distance over error, the largest first. The result has no derivative.
     """
     A, error = lax.stop_gradient((A, error))
     if 0 in A.shape:
@@ -183,7 +184,7 @@ def pseudo_inverse(A: Float[Array, "m n"], error: Float[Array, " m"]) -> Float[A
 def _eliminated_rows(A: Array, error: Array) -> tuple[Array, Array, Array]:
     """`A = L R` by Gram-Schmidt elimination with k = min(m, n) pivots.
 
-    - R (k, n): the pivot rows, orthogonal, as they are when they become pivots;
+    - R (k, n): the pivot rows, each as it was when it became the pivot; they are orthogonal;
     - L (m, k): the coefficients of the rows of A in the pivot rows;
     - kept (k,): whether the pivot row is larger than rounding errors. Where it is not, the row of R
       and the column of L are zero.
@@ -259,7 +260,7 @@ def _eigen(A: Array) -> tuple[Array, Array]:
         ca, bc = cosine * ca - sine * bc, sine * ca + cosine * bc
         cosine, sine = cosine[..., None], sine[..., None]
         x, y = cosine * x - sine * y, sine * x + cosine * y
-        # The next rotation is about the axes b and c, which take the places of a and b.
+        # The next rotation is in the plane of the axes b and c, which move to the places a and b.
         return ((b + change, c, a - change, bc, ca, jnp.zeros_like(ab)), (y, z, x)), None
 
     diagonal = jnp.unstack(jnp.diagonal(A, axis1=-2, axis2=-1), axis=-1)

@@ -87,9 +87,9 @@ def passive_force(model: Model, q: ArrayLike | Kinematics, v: ArrayLike) -> Floa
 
     `-(damping v + friction sign(v))` for each joint, with sign(0) = 0; forces of mimic joints are
     mapped to the joints that they follow. `q` (nq,) or its `Kinematics`, `v` (nv,). The algorithms
-    include this force only for a model made by `Model.with_dissipation`. For other models their
-    results agree with Pinocchio's; then pass `tau + passive_force(model, q, v)` to
-    `forward_dynamics`. The derivative of the friction in v is zero, also at v = 0, where the
+    include this force only for a model made by `Model.with_dissipation`. For other models the
+    algorithms agree with Pinocchio; to include this force, pass `tau + passive_force(model, q, v)`
+    to `forward_dynamics`. The derivative of the friction in v is zero, also at v = 0, where the
     friction jumps.
     """
     q, v = configuration_of(model, q), arguments.velocity(model, v)

@@ -1,12 +1,13 @@
 """Analytic derivatives of inverse and forward dynamics, as masked matrix products.
 
-A small displacement of dof j moves its subtree rigidly along J_j. Relative to the subtree, only the
-motion of the world changes: its velocity by psi_dot_j and its acceleration by psi_ddot_j (see
-common_frame.py). So the force F on a body of the subtree changes by `J_j x* F + I psi_ddot_j + 2 B
-psi_dot_j`, with the matrix B of `spatial.apply_velocity_moments`. The composite force of the
-subtree changes by the same formula, with the composite force, inertia and B in place of F, I and B.
-The entry [k, j] of the derivative is the change of `J_k . F_k`. Where dof k is in the subtree of
-dof j, the column J_k moves with the subtree, and the change of J_k cancels the first term.
+A small displacement of dof j moves its subtree rigidly along J_j. Seen from a frame that moves with
+the subtree, only the motion of the world changes: its velocity by psi_dot_j and its acceleration by
+psi_ddot_j (see common_frame.py). So the force F on a body of the subtree changes by `J_j x* F + I
+psi_ddot_j + 2 B psi_dot_j`, with the matrix B of `spatial.apply_velocity_moments`. The composite
+force of the subtree changes by the same formula, with the composite force, inertia and B in place
+of F, I and B. The entry [k, j] of the derivative is the change of `J_k . F_k`. Where dof k is in
+the subtree of dof j, the column J_k moves with the subtree, and the change of J_k cancels the first
+term.
 """
 
 from __future__ import annotations

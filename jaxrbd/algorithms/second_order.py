@@ -2,7 +2,8 @@
 
 Let W be the spatial velocities of the bodies for the joint velocity `weights`. Then the weighted
 torque is the sum of `W . F` over the bodies. A small displacement of dof l moves its subtree
-rigidly along J_l. Relative to the subtree, only the motion of the world changes: its velocity by
+rigidly along J_l. Seen from a frame that moves with the subtree, only the motion of
+the world changes: its velocity by
 psi_dot_l, its acceleration by psi_ddot_l, and its W by omega_l, which is psi_dot_l for W in place
 of V. The first derivative for a dof j in the subtree is linear in these three changes. So each
 second derivative [l, j] is a sum of three products of a column of the upper dof l with a column of

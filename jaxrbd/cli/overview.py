@@ -86,7 +86,7 @@ def _span(start: int, count: int) -> str:
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of text in columns, two blanks apart; the last cell of a short row may be long."""
+    """Rows of text in columns, two blanks apart; the last cell of a short row widens no column."""
     columns = len(rows[0])
     sized = [row if len(row) == columns else row[:-1] for row in rows]
     widths = [max(len(row[i]) for row in sized if i < len(row)) for i in range(columns)]

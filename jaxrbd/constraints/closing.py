@@ -30,10 +30,11 @@ class Closure(NamedTuple):
 def close_loops(model: Model, q: ArrayLike, constraints: Sequence[Constraint]) -> Closure:
     """The configuration near q that satisfies the constraints, and its residual.
 
-    `q` (nq,). The robot is displaced from q by `M^-1 K^T` times multipliers, that is along the
-    constraint forces at q, until `phi = 0`. Newton's method solves for the multipliers. Equations
-    are scaled by the accelerations that their forces cause, so their units do not matter. The
-    residual stays large where no configuration near q satisfies the constraints: check it.
+    `q` (nq,). The robot is displaced from q by `M^-1 K^T` times multipliers, with the Jacobian K of
+    the constraints at q, until `phi = 0`. These are accelerations that constraint forces cause.
+    Newton's method solves for the multipliers. Equations are scaled by the accelerations that their
+    forces cause, so their units do not matter. The residual stays large where no configuration near
+    q satisfies the constraints: check it.
 
     The result has the derivatives of the solution with respect to q, the model and the constraints;
     no iteration is differentiated. Raises ArgumentError for an unknown frame.
@@ -43,7 +44,8 @@ def close_loops(model: Model, q: ArrayLike, constraints: Sequence[Constraint]) -
     rows = constraint_rows(model, q, jnp.zeros(model.nv, model.dtype), constraints)
     M = crba(model, q)
     scaled = scaled_rows(M, rows)
-    # The unknown y is in units of the scaled equations: at q, their derivative is the identity.
+    # The unknown y is in units of the scaled equations: at q, the derivative of these equations in
+    # y is the identity.
     units = matmul(scaled.s[:, None] * scaled.inverse.T, scaled.inverse)
     directions = matmul(solve_positive_definite(M, rows.K.T), units)
     rounding = scaled.error * jnp.sqrt(jnp.sum(scaled.inverse**2))

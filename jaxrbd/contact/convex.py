@@ -44,7 +44,8 @@ class ContactStep(NamedTuple):
     - `distance` (n,) in m: of each sphere from the ground before the step;
     - `impulse` (n, 3) in N s: on each sphere, in world axes;
     - `residual` (): the size of the last Newton step relative to the velocity, both in the norm of
-      the kinetic energy. It is below `TOLERANCE` eps of the dtype where the solver converged.
+      the kinetic energy. It is below `TOLERANCE` times the eps of the dtype if the solver
+      converged.
     """
 
     q: Float[Array, " nq"]
@@ -97,8 +98,8 @@ def contact_step(
     - a sphere that slides at the speed u stays at the distance `dt mu u` above the ground, and a
       sphere that lands while sliding leaves the ground with a speed of up to mu u: these are errors
       of the convex form of friction;
-    - the impulses dissipate kinetic energy, except for at most `gamma_n u_target` of a sphere in
-      the ground; there is no restitution.
+    - the impulses dissipate kinetic energy, but on a sphere in the ground they can add at most
+      `gamma_n u_target`; there is no restitution.
 
     The result has the derivatives of the minimum with respect to all arguments, to any order
     (`lax.custom_root`); no iteration is differentiated. They jump where a contact changes from
@@ -114,7 +115,7 @@ def contact_step(
     regularisation = arguments.number(model, regularisation, "regularisation")
     regularisation = arguments.POSITIVE.or_nan(regularisation)
     recovery = arguments.NOT_NEGATIVE.or_nan(arguments.number(model, recovery, "recovery"))
-    dt = jnp.where(jnp.isnan(recovery), recovery, dt)  # also where no sphere touches
+    dt = jnp.where(jnp.isnan(recovery), recovery, dt)  # NaN even if no sphere touches
     kinematics = forward_kinematics(model, q)
     points = contact_points(model, scene, kinematics, v)
     normal, length = points.normal, jnp.sqrt(jnp.sum(points.gradient**2, axis=-1))

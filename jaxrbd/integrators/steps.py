@@ -111,7 +111,7 @@ def variational_midpoint(
         return *jax.jvp(momentum, (q_middle, v), (q_rate, a)), _scale(dt, z_rate)
 
     p = mass_matrix_product(model, q, v)
-    as_step = lax.stop_gradient(dt * minverse(model, q))  # about the inverse derivative in x
+    as_step = lax.stop_gradient(dt * minverse(model, q))  # about the inverse of the derivative in x
 
     def residual(unknown):
         x, dz = unknown
