@@ -145,7 +145,7 @@ import inspect, json
 import jax, jax.numpy as jnp
 import jaxrbd as rbd
 model, q = rbd.load_robot("double_pendulum"), jnp.zeros(2)
-given = {"frame": "upper_rod", "frames": ("upper_rod",)}
+given = {"frame": "upper_rod", "frames": ("upper_rod",), "joint": "elbow"}
 modules = [
     rbd, rbd.algorithms, rbd.configuration, rbd.identification, rbd.integrators, rbd.io, rbd.model
 ]

@@ -117,6 +117,7 @@ def position(q):
 POSITIONS = {
     "forward_kinematics": lambda r: ((r.X_WB.R, r.p_RB, r.X_PB.R, r.X_PB.p[..., 1:, :]), r.X_WB.p),
     "frame_placement": lambda r: (r.R, r.p),
+    "frame_placements": lambda r: (r.R, r.p),
     "center_of_mass": lambda r: ((), r),
     "contact_points": lambda r: ((r.distance, r.gradient, r.velocity, r.arm), r.position),
     "contact_step": lambda r: ((after_position(r.q), r[1:]), position(r.q)),

@@ -32,11 +32,15 @@ def find_root(residual: Callable[[tuple], tuple], guess: tuple) -> tuple:
     def flat(x):
         return ravel_pytree(residual(unravel(x)))[0]
 
-    def unfinished(carry):
-        x, *_, (last, before), count = carry
+    def finished(x, last, before):
+        """Whether the next correction is lost in rounding, or rounding stops the progress."""
         rounding = eps * (largest(x) + eps)
         stopped = (last >= before) & (last**2 <= rounding * largest(x))
-        return (last**2 > rounding * before) & ~stopped & (count < MAX_ITERATIONS)
+        return (last**2 <= rounding * before) | stopped
+
+    def unfinished(carry):
+        x, *_, corrections, count = carry
+        return ~finished(x, *corrections) & (count < MAX_ITERATIONS)
 
     def broyden(flat, start):
         def iterate(carry):
@@ -53,8 +57,9 @@ def find_root(residual: Callable[[tuple], tuple], guess: tuple) -> tuple:
         zero, one = jnp.zeros_like(start), jnp.eye(start.size, dtype=start.dtype)
         unknown = jnp.ones((), start.dtype)
         carry = start, zero, zero, one, (unknown, unknown), 0
-        x, *_, (last, _), _ = lax.while_loop(unfinished, iterate, carry)
-        return jnp.where(last <= jnp.sqrt(eps) * (largest(x) + eps), x, jnp.nan)
+        x, *_, (last, before), _ = lax.while_loop(unfinished, iterate, carry)
+        small = last <= jnp.sqrt(eps) * (largest(x) + eps)
+        return jnp.where(small & finished(x, last, before), x, jnp.nan)
 
     def tangent_solve(linear, b):
         return solve(jax.jacfwd(linear)(jnp.zeros_like(b)), b)

@@ -21,15 +21,13 @@ from ..model import Model, arguments
 from ..model.joint_space import active_dissipative_force, motion_subspace, relative_velocities
 from ..spatial import Pose, cross_motion, gyroscopic_force, inertia_matrix, inverse_motion_matrix
 from ..tree import parent_rows, propagate, put_row, row_at
-from .articulated import articulate, articulated_solve
 from .crba import minverse
-from .forward_dynamics import forward_dynamics
+from .forward_dynamics import forward_dynamics, solve_mass_matrix
 from .kinematics import (
     Kinematics,
     configuration_of,
     forward_kinematics,
     poses_in_parents,
-    root_centred,
 )
 from .rnea import gravity_acceleration
 
@@ -89,9 +87,9 @@ def aba_minverse(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "nv nv
     """
     if not arguments.robot(model).velocity_map_is_identity:
         return minverse(model, q)
-    factors = articulate(model, root_centred(forward_kinematics(model, q)))
+    kinematics = forward_kinematics(model, q)
     unit_forces = jnp.eye(model.nv, dtype=model.dtype)
-    columns = jax.vmap(lambda b: articulated_solve(model, factors, b))(unit_forces)
+    columns = jax.vmap(lambda b: solve_mass_matrix(model, kinematics, b))(unit_forces)
     return (columns + columns.T) / 2
 
 
