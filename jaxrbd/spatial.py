@@ -36,6 +36,7 @@ from ._math.components import (
     small_product,
     stack,
 )
+from ._math.linear import matmul
 
 # ---------------------------------------------------------------------------------------- poses
 
@@ -462,6 +463,23 @@ def inertia_matrix(inertia: Float[Array, "... 10"]) -> Float[Array, "... 6 6"]:
     hx = Mat3.skew(h).array()
     m1 = m[..., None, None] * jnp.eye(3, dtype=inertia.dtype)
     return _blocks(m1, -hx, hx, I_o.array())
+
+
+def inverse_inertia_matrix(inertia: Float[Array, "... 10"]) -> Float[Array, "... 6 6"]:
+    """The inverse of `inertia_matrix`, (..., 6, 6): it maps a force to the acceleration at rest.
+
+    With the mass m, the centre of mass c and the central rotational inertia I_c it is
+    `[[1/m - [c x] I_c^-1 [c x], [c x] I_c^-1], [-I_c^-1 [c x], I_c^-1]]`. Not finite where the mass
+    is zero or I_c is singular. Source: Featherstone, section 2.13.
+    """
+    m, c, I_c = inertia_to_com(inertia)
+    a, b, d = (I_c[..., i, :] for i in range(3))
+    adjugate = jnp.stack([jnp.cross(b, d), jnp.cross(d, a), jnp.cross(a, b)], axis=-1)
+    inverse = adjugate / jnp.sum(a * adjugate[..., :, 0], axis=-1)[..., None, None]
+    cx = skew(c)
+    cx_inverse = matmul(cx, inverse)
+    one = jnp.eye(3, dtype=inertia.dtype) / m[..., None, None]
+    return _blocks(one - matmul(cx_inverse, cx), cx_inverse, _t(cx_inverse), inverse)
 
 
 def _rotation_and_lever(X: Pose) -> tuple[Array, Array]:

@@ -364,3 +364,14 @@ def test_momentum_and_its_rate(inertia, vectors):
         return spatial.transform_force(se3.exp(t * v), spatial.apply_inertia(inertia, v + t * a))
 
     close(jax.jvp(momentum_in_world, (0.0,), (1.0,))[1], ours, 1e-13)
+
+
+def test_the_inverse_inertia(rng):
+    """Against the matrix inverse; as a map from a force to the acceleration of a body at rest."""
+    inertia = jnp.stack([jnp.asarray(random_inertia(rng)) for _ in range(3)])
+    inverse = spatial.inverse_inertia_matrix(inertia)
+    close(spatial.inertia_matrix(inertia) @ inverse, jnp.broadcast_to(jnp.eye(6), (3, 6, 6)), 1e-11)
+    force = jnp.asarray(rng.normal(size=(3, 6)))
+    acceleration = jnp.einsum("nij,nj->ni", inverse, force)
+    close(spatial.apply_inertia(inertia, acceleration), force, 1e-11)
+    assert not np.any(np.isfinite(spatial.inverse_inertia_matrix(jnp.zeros(10))))
