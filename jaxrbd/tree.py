@@ -95,7 +95,7 @@ class _Transform(NamedTuple):
 def _entries(X: Pose) -> Array:
     """The twelve entries of a pose, `[R p]` row by row, (..., 12)."""
     p = X.p[..., None]
-    if p.shape[:-2] != X.R.shape[:-2]:  # in a batch that shares either R or p
+    if p.shape[:-2] != X.R.shape[:-2]:  # where only one of R and p is batched
         p = p + jnp.zeros_like(X.R[..., :1])
     R = X.R if p.shape[:-1] == X.R.shape[:-1] else X.R + jnp.zeros_like(p)
     H = jnp.concatenate([R, p], axis=-1)

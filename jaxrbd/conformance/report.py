@@ -13,10 +13,11 @@ from .states import DIRECTIONS, Condition
 MODES = ("forward", "reverse")
 PRECISIONS = ("float64", "float32")
 
-# Tolerances of the value and of the derivatives of order 1 to 3, relative to the largest of them in
-# the tree over all states. In float64 they are the accuracy of the central differences. In float32
-# they are about the effect of rounding, 1.2e-7, in forward dynamics with mass matrices of condition
-# number up to 200. A false zero has the error of the whole derivative, orders of magnitude more.
+# Tolerances of the value and of the derivatives of order 1 to 3, relative to the largest value or
+# derivative of that order in the tree, over all states. In float64 they are the accuracy of the
+# central differences. In float32 they are about the effect of rounding, 1.2e-7, in forward dynamics
+# with mass matrices of condition number up to 200. A derivative that is wrongly zero has a relative
+# error of about 1.
 TOLERANCE = {"float64": (1e-11, 1e-10, 1e-9, 1e-8), "float32": (1e-4, 1e-4, 1e-4, 1e-4)}
 
 # Codes in place of an error. A case that is not tested has NaN.
@@ -33,8 +34,8 @@ class Report:
     - `errors`: an array with the axes of `axes`. An entry is the error relative to the tree's
       largest value or derivative of that order, or `NOT_FINITE`, `ERROR` or `UNSURE`, or NaN for a
       case that was not tested;
-    - `uncertainty` (4,): the largest uncertainty of the references of each order, relative as the
-      errors;
+    - `uncertainty` (4,): the largest uncertainty of the references of each order, in the same scale
+      as the errors;
     - `notes`: the failures of the library, with the reasons.
     """
 
@@ -94,8 +95,8 @@ class Report:
     def verdict(self, **labels) -> str:
         """The text of a table cell for the cases with the given labels; see `select`.
 
-        "ok" with the largest error, or the numbers of incorrect cases, or "-" without cases. A
-        value other than jaxrbd's "differs"; a wrong derivative is "WRONG".
+        "ok" with the largest error, or the numbers of incorrect cases, or "-" without cases.
+        "differs" marks a value unequal to jaxrbd's; "WRONG" marks a wrong derivative.
         """
         errors, wrong = self.select(**labels)
         tested = int(np.sum(~np.isnan(errors)))

@@ -80,8 +80,8 @@ def apparent_inverse_inertia(
 ) -> Float[Array, "6 6"]:
     """The apparent inverse inertia `Phi = S (S^T I S)^-1 S^T` (6, 6) of a body on a joint.
 
-    `inertia` (10,); `S` (n, 6), one row per dof. The acceleration of the body for a force f is
-    `Phi f + b`. Source: Featherstone (3.54).
+    `inertia` (10,); `S` (n, 6), one row per dof. A force f accelerates the body by `Phi f + b`,
+    where b does not depend on f. Source: Featherstone (3.54).
     """
     return matmul(S.T, matmul(inverse_positive_definite(_joint_inertia(inertia, S)), S))
 

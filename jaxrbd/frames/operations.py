@@ -130,7 +130,7 @@ def point_acceleration(twist: Twist, acceleration: SpatialAcceleration, point: P
 
 
 def exp(twist: Twist) -> Transform:
-    """The transform from body to base after unit time with a constant twist, from the identity.
+    """The transform from body to base that a constant twist reaches from the identity in unit time.
 
     The twist must be expressed in its base.
     """

@@ -187,7 +187,7 @@ class _Additive(_Linear):
 
 
 class _Relative(_Linear):
-    """Motion of a body relative to a base, which adds along a chain of bodies in one frame."""
+    """Motion of a body relative to a base. Motions in one frame add along a chain of bodies."""
 
     body: Frame = eqx.field(static=True, converter=label, kw_only=True)
     base: Frame = eqx.field(static=True, converter=label, kw_only=True)
@@ -212,7 +212,7 @@ class _Relative(_Linear):
             return NotImplemented
         _require_alike("subtraction", self, other)
         from_base, to_body = self.base == other.base, self.body == other.body
-        require(from_base or to_body, "subtraction", "one base or one body", self, other)
+        require(from_base or to_body, "subtraction", "the same base or the same body", self, other)
         body, base = (self.body, other.body) if from_base else (other.base, self.base)
         return dataclasses.replace(self, array=self.array - other.array, body=body, base=base)
 

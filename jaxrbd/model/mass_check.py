@@ -1,20 +1,22 @@
 """The joints that make the mass matrix singular in every configuration.
 
-The mass matrix is a sum of squares, `M = A^T A`: A has six rows per link: the square root of the
-link's inertia times the link's Jacobian. It also has one row per armature entry. The rank of A is
+The mass matrix is a sum of squares, `M = A^T A`. For each link, A has six rows, the square root of
+its inertia times its Jacobian. A also has one row per armature entry. The rank of A is
 the same in all configurations except special ones, so the check uses one configuration with
 irregular values.
 
-The check does not form A. From the leaves to the root, each link gets a matrix W: the least kinetic
-energy of its subtree at the link's velocity `V = [v; w]` is `|W V|^2 / 2`. So `W^T W` is the
-articulated-body inertia. A joint with the motion subspace S is unresisted in the null space of
-`W S^T`, if it has no armature there. Source: Featherstone, Rigid Body Dynamics Algorithms, section
-7.1 (articulated-body inertia), here with square roots so that rounding errors are not squared.
+The check does not form A. From the leaves to the root, each link gets a matrix W such that
+`|W V|^2 / 2` is the least kinetic energy of its subtree when the link has the velocity
+`V = [v; w]`. So `W^T W` is the articulated-body inertia. A joint with the motion subspace S is
+unresisted in the null space of `W S^T`, if it has no armature there. Source: Featherstone, Rigid
+Body Dynamics Algorithms, section 7.1 (articulated-body inertia), here with square roots so that
+rounding errors are not squared.
 
 A joint that others follow shares its coordinate with them. In W each shared coordinate has a column
 after the six columns of the velocity.
 
-The check uses NumPy in double precision. JAX compiles nothing for the joints that files can name.
+The check uses NumPy in double precision. For joint kinds that files can contain, JAX compiles
+nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ from ..spatial import Pose, pose_matrix
 from .description import Follow, JointSpec, Link, Mimic, stages
 
 # A joint is unresisted if the square root of the inertia along its motion is at most this fraction
-# of the summed square roots. A link with 1e-18 of the inertia after a joint is above this limit.
+# of the summed square roots. A link with 1e-18 of the inertia that a joint moves is above this
+# limit.
 # JAX evaluates the functions of `Custom` and `Follow`, possibly in single precision.
 _ROUNDING, _SINGLE_ROUNDING = 1e-10, 1e-5
 # The relative rounding error of principal moments after the change to the centre of mass.
@@ -81,7 +84,7 @@ class _Rows(NamedTuple):
     bound: np.ndarray
 
     def moved(self, H: np.ndarray) -> _Rows:
-        """As functions of the velocity of another body, in which this one has the pose H (4, 4)."""
+        """The rows as functions of the velocity of another body, where this body has the pose H."""
         R, p = H[:3, :3], H[:3, 3]
         W, bound = self.W.copy(), self.bound.copy()
         W[:, :3] = self.W[:, :3] @ R.T
