@@ -14,11 +14,11 @@ from jaxtyping import Float
 from .._math.rows import take_rows
 from ..model import Model, arguments
 from ..model.joint_space import (
+    body_subspace,
     independent_force,
     joint_poses,
     relative_accelerations,
     relative_velocities,
-    subspaces_by_kind,
 )
 from ..spatial import (
     Pose,
@@ -70,7 +70,7 @@ def forward_kinematics(model: Model, q: ArrayLike | Kinematics) -> Kinematics:
     X_PB = joint_poses(model, q)
     # Far from the origin the root positions are large, and later they are subtracted from each
     # other. If XLA computed them twice, with two different roundings, the difference would be
-    # wrong.
+    # wrong. The barrier prevents this.
     X_PB = Pose(X_PB.R, lax.optimization_barrier(X_PB.p))
     X_RB = _compose_from_roots(model.topology, X_PB)
     X_WB = Pose(X_RB.R, X_RB.p + take_rows(X_PB.p, model.topology.root))
@@ -156,10 +156,9 @@ def joint_calc(model: Model, q: ArrayLike | Kinematics, v: ArrayLike, joint: str
     q, v = configuration_of(model, q), arguments.velocity(model, v)
     body = model.joint(joint).bodies[-1]
     X_PJ, X_PB = (jax.tree.map(lambda x: x[body], X) for X in (model.placement, X_PB))
-    group, S = next(pair for pair in subspaces_by_kind(model, q) if body in pair[0].bodies)
     return JointCalc(
         inverse_compose(X_PJ, X_PB),
-        S[group.bodies.tolist().index(body)],
+        body_subspace(model, q, body),
         relative_velocities(model, q, v)[body],
         relative_accelerations(model, q, v, jnp.zeros_like(v))[body],
     )

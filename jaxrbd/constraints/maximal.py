@@ -32,7 +32,12 @@ from ..algorithms.kinematics import (
 )
 from ..errors import ArgumentError
 from ..model import Model, arguments
-from ..model.joint_space import active_dissipative_force, coordinate_rates, subspaces_by_kind
+from ..model.joint_space import (
+    active_dissipative_force,
+    body_subspace,
+    coordinate_rates,
+    subspaces_by_kind,
+)
 from ..spatial import (
     Pose,
     cross_force,
@@ -89,12 +94,11 @@ def joint_subspaces(model: Model, q: ArrayLike | Kinematics, joint: str) -> Join
     """
     bodies = arguments.robot(model).joint(joint).bodies
     X_PB = poses_in_parents(model, q)
-    groups = subspaces_by_kind(model, configuration_of(model, q))
+    q = configuration_of(model, q)
     rows = jnp.zeros((0, 6), model.dtype)
     for body in bodies:  # the stages of a compound joint, or the one body of another joint
-        group, S = next(pair for pair in groups if body in pair[0].bodies)
         rows = inverse_transform_motion(jax.tree.map(lambda x: x[body], X_PB), rows)
-        rows = jnp.concatenate([rows, S[group.bodies.tolist().index(body)]])
+        rows = jnp.concatenate([rows, body_subspace(model, q, body)])
     return _complete(rows)
 
 
@@ -118,7 +122,7 @@ def maximal_dynamics(
     a, multipliers = solved[:size], -solved[size:]
     acceleration = matmul(T_a.on_bodies.reshape(-1, size), a) + T_a.velocity_product
     active = T_a.rows * (tau - model.armature * acceleration)[:, None]
-    f_J = jnp.zeros_like(X.p, shape=(model.nb, 6)).at[T_a.body].add(active)
+    f_J = jnp.zeros((model.nb, 6), model.dtype).at[T_a.body].add(active)
     f_J = f_J.at[T.body].add(T.rows * multipliers[:, None])
     return MaximalDynamics(
         acceleration,

@@ -93,6 +93,12 @@ def subspaces_by_kind(
     return found
 
 
+def body_subspace(model: Model, q: Float[Array, " nq"], body: int) -> Float[Array, "n 6"]:
+    """The motion subspace of the joint of one body, one row per velocity, in the body's frame."""
+    group, S = next(pair for pair in subspaces_by_kind(model, q) if body in pair[0].bodies)
+    return S[group.bodies.tolist().index(body)]
+
+
 def relative_velocities(
     model: Model, q: Float[Array, " nq"], v: Float[Array, " nv"]
 ) -> Float[Array, "nb 6"]:
