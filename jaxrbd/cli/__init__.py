@@ -1,4 +1,4 @@
-"""The command `jaxrbd`: simulate a robot, show it, check its file."""
+"""The command `jaxrbd`: simulate a robot, show a robot, check a robot file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ from .overview import overview
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status: 0, or 1 after a message on standard error.
+    """Run one command and return its exit status.
+
+    The status is 0 for success. It is 1 for an error, with a message on standard error, and for
+    faults that `jaxrbd check` finds. It is 130 after an interrupt from the keyboard.
 
     `argv`: the arguments of the program; None means the arguments of this process. Raises
     SystemExit for `--help`, `--version` and invalid options, as argparse does.
@@ -55,9 +58,9 @@ def _add_rollout(commands) -> None:
         "rollout",
         help="simulate a batch of random-torque trajectories and compute their gradients",
         description=(
-            "Simulate a batch of trajectories under random joint torques, compute the gradient of "
-            "a cost with respect to every torque through the whole rollout, and check both. There "
-            "is no ground: a robot with a free-flyer joint falls."
+            "Simulate a batch of trajectories under random joint torques, and compute the gradient "
+            "of a cost of each trajectory with respect to its torques. Check the energy balance "
+            "and the gradient. There is no ground: a robot with a free-flyer joint falls."
         ),
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
@@ -150,7 +153,9 @@ def _find(robot: str) -> str:
     if robot in robot_names():
         return str(robot_path(robot))
     if not os.path.isfile(robot):
-        raise ArgumentError(f"no file {robot!r}, and no bundled robot: {', '.join(robot_names())}")
+        raise ArgumentError(
+            f"no file and no bundled robot {robot!r}; bundled: {', '.join(robot_names())}"
+        )
     return robot
 
 

@@ -14,8 +14,8 @@ from ..model.editing import describe
 
 
 def overview(model: Model) -> str:
-    """The robot as text: sizes and mass, then the tree, the joints and the frames."""
-    joints = describe(model)[1][: model.nb]  # one per body; the others are welds
+    """The text of `jaxrbd info`: sizes and mass, then the tree, the joints and the frames."""
+    joints = describe(model)[1][: model.nb]  # one per body; the other joints are welds
     mimic = "" if model.coupling is None else f" ({sum(model.joint_nvs)} with the mimic joints)"
     sizes = (
         f"{model.name}: {model.nb} bodies, {len(model.frame_names)} frames, "
@@ -41,7 +41,11 @@ def _tree(model: Model, joints: Sequence[JointSpec]) -> str:
 
 
 def _joints(joints: Sequence[JointSpec]) -> str:
-    """A table of the joints: kind, parent, indices in q and v, limits of joints with one dof."""
+    """A table of the joints: kind, parent, and indices in q and v.
+
+    A joint with one degree of freedom also has its limits and damping. A joint that follows others
+    has its equation in place of the indices.
+    """
     rows = [
         ["joint", "kind", "parent", "q", "v", "lower", "upper", "effort", "velocity", "damping"]
     ]
@@ -86,7 +90,10 @@ def _span(start: int, count: int) -> str:
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of text in columns, two blanks apart; the last cell of a short row widens no column."""
+    """The rows as text in aligned columns, two blanks apart.
+
+    The last cell of a row with fewer cells than columns does not affect the width of its column.
+    """
     columns = len(rows[0])
     sized = [row if len(row) == columns else row[:-1] for row in rows]
     widths = [max(len(row[i]) for row in sized if i < len(row)) for i in range(columns)]

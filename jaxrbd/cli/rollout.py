@@ -1,6 +1,6 @@
-"""One trajectory under given torques: its simulation, its energy balance and its cost.
+"""Simulation, energy balance and cost of one trajectory under given torques.
 
-The functions are for one trajectory; the command `jaxrbd rollout` maps them over a batch.
+The command `jaxrbd rollout` applies these functions to a batch of trajectories with `jax.vmap`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Trajectory(NamedTuple):
     """A trajectory of n steps.
 
     - `q` (n + 1, nq), `v` (n + 1, nv): configurations and velocities;
-    - `work` (n + 1,): work of torques and damping on the robot since the start, J.
+    - `work` (n + 1,): work of torques and damping on the robot since the start, in J.
     """
 
     q: Float[Array, "n_states nq"]
@@ -41,7 +41,7 @@ def step(
 ) -> tuple[Float[Array, " nq"], Float[Array, " nv"], Float[Array, ""]]:
     """The state after one Runge-Kutta step of `dt` seconds under a constant joint force `tau`.
 
-    `work`: the work of `tau` and the passive forces, J, integrated together with the state.
+    `work`: the work in J of `tau` and of the passive forces, integrated together with the state.
     """
 
     def dynamics(q, v, _):
@@ -67,9 +67,10 @@ def simulate(
 def cost(
     model: Model, trajectory: Trajectory, tau: Float[Array, "n nv"], dt: Float[Array, ""]
 ) -> Float[Array, ""]:
-    """Half the squared distance of the end from neutral, plus `EFFORT_WEIGHT` times the effort.
+    """Half the squared distance from neutral at the end, plus `EFFORT_WEIGHT` times the effort.
 
-    The distance is the norm of `difference`; the effort is the time integral of |tau|^2 / 2.
+    The distance is the norm of `difference` from the neutral to the last configuration. The effort
+    is the time integral of |tau|^2 / 2.
     """
     distance = difference(model, neutral(model), trajectory.q[-1])
     return (jnp.sum(distance**2) + EFFORT_WEIGHT * dt * jnp.sum(tau**2)) / 2
@@ -79,10 +80,10 @@ EFFORT_WEIGHT = 1e-3
 
 
 def energy_error(model: Model, trajectory: Trajectory) -> Float[Array, " n_states"]:
-    """`|energy - first energy - work| / scale` at each state.
+    """The relative error `|energy - first energy - work| / scale` at each state.
 
-    The scale is the largest kinetic energy plus the range of the potential energy. It does not
-    depend on the height at which the potential energy is zero.
+    The scale is the largest kinetic energy plus the range of the potential energy. So the scale
+    does not depend on the height at which the potential energy is zero.
     """
     kinetic = jax.vmap(kinetic_energy, (None, 0, 0))(model, trajectory.q, trajectory.v)
     potential = jax.vmap(potential_energy, (None, 0))(model, trajectory.q)
@@ -91,4 +92,4 @@ def energy_error(model: Model, trajectory: Trajectory) -> Float[Array, " n_state
     return jnp.abs(energy - energy[0] - trajectory.work) / jnp.maximum(scale, TINY_ENERGY)
 
 
-TINY_ENERGY = 1e-12  # J, the smallest scale: a robot at rest has the scale 0
+TINY_ENERGY = 1e-12  # J, the smallest scale; prevents a division by 0 for a robot at rest

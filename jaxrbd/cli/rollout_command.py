@@ -1,4 +1,4 @@
-"""`jaxrbd rollout`: a batch of trajectories and their gradients, measured, checked and written."""
+"""`jaxrbd rollout`: simulate and differentiate a batch, measure, check and write the results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ..errors import JaxRBDError
 from ..model import Model
 from .rollout import Trajectory, cost, energy_error, simulate
 
-BLOCK = 128  # trajectories per call: they fill the vector units and fit into the cache
+BLOCK = 128  # trajectories per call; a block fills the vector units and fits into the cache
 SPREAD = 0.3  # standard deviation of the first configuration about neutral, rad or m
 DIFFERENCE_STEP = 1e-5  # step of the central difference, relative to the scale of the torques
 
@@ -48,10 +48,11 @@ class Outputs(NamedTuple):
 def first_devices(count: int) -> list[Any]:
     """The first `count` devices. Without an accelerator, JAX splits the CPU into `count` devices.
 
-    Raises JaxRBDError if there are fewer: fewer accelerators, or JAX was in use before.
+    Raises JaxRBDError if JAX has fewer devices: the machine has fewer accelerators, or JAX had
+    started before this call and cannot split the CPU any more.
     """
     if count > 1:
-        with contextlib.suppress(RuntimeError):  # JAX has started
+        with contextlib.suppress(RuntimeError):  # raised if JAX has already started
             jax.config.update("jax_num_cpu_devices", count)
     found = jax.devices()
     if len(found) < count:
@@ -64,9 +65,10 @@ def first_devices(count: int) -> list[Any]:
 def run(model: Model, options: argparse.Namespace, devices: Sequence[Any]) -> None:
     """Simulate a batch, differentiate it, check the results and write files.
 
-    Blocks of the batch go to the devices in turn, so the results do not depend on the number of
-    devices. Prints measurements; writes `trajectories.npz` and `rollout.png`. Raises JaxRBDError if
-    matplotlib is missing or the trajectories become infinite or NaN, OSError if it cannot write.
+    The function divides the batch into blocks, and the devices compute the blocks in turn. So the
+    results do not depend on the number of devices. The function prints measurements, and writes
+    `trajectories.npz` and `rollout.png`. Raises JaxRBDError if matplotlib is missing or the
+    trajectories become infinite or NaN, and OSError if a file cannot be written.
     """
     if not options.no_plot and importlib.util.find_spec("matplotlib") is None:
         raise JaxRBDError("the plot needs matplotlib: pip install 'jaxrbd[cli]', or --no-plot")
@@ -104,7 +106,7 @@ def effort_scale(model: Model) -> np.ndarray:
 
 
 def draw(model: Model, scale: np.ndarray, options: argparse.Namespace) -> Inputs:
-    """A random batch: configurations near neutral, at rest, torques uniform within `scale`."""
+    """A random batch: configurations near neutral, at rest; torques within +- `scale` (nv,)."""
     state_key, torque_key = jax.random.split(jax.random.key(options.seed))
     step = SPREAD * jax.random.normal(state_key, (options.batch, model.nv), model.dtype)
     q = jax.vmap(integrate, (None, None, 0))(model, neutral(model), step)
@@ -141,10 +143,12 @@ def gradient_batch(model: Model, inputs: Inputs, dt: Array) -> Array:
 def gradient_error(
     model: Model, inputs: Inputs, dt: Array, gradient: np.ndarray, scale: np.ndarray, seed: int
 ) -> float:
-    """The largest error of the gradient in random directions, relative to the largest slope.
+    """The largest error of the slopes of the cost, relative to the largest reference slope.
 
-    The reference is a central difference in double precision on the first `BLOCK` trajectories.
-    `scale` (nv,) scales the directions.
+    The slope of a trajectory is the derivative of its cost along a random direction of its torques,
+    from `gradient`. The reference slope is a central difference in double precision. The function
+    uses the first `BLOCK` trajectories. `scale` (nv,) scales the directions; the mean of the
+    positive entries replaces entries of 0.
     """
     model, first, dt = jax.tree.map(
         lambda x: x.astype(jnp.float64), (model, jax.tree.map(lambda x: x[:BLOCK], inputs), dt)
@@ -173,10 +177,10 @@ def _smooth(model: Model, undamped: bool) -> Model:
 def _timed(
     label: str, function, model: Model, inputs: Inputs, dt: Array, devices: Sequence[Any]
 ) -> Any:
-    """The function's values for the whole batch, in NumPy, block by block; prints the time.
+    """The results of `function` for the whole batch, as NumPy arrays. Prints the time.
 
-    The devices take the blocks in turn, and each runs the program of one device. A program that
-    splits its batch over devices would be compiled differently and round differently.
+    The devices compute the blocks of the batch in turn. Every program is compiled for one device: a
+    program that splits its batch over devices would be compiled differently and round differently.
     """
     batch, steps = inputs.tau.shape[:2]
     blocks = _blocks(inputs)
@@ -210,7 +214,7 @@ def _timed(
 
 
 def _blocks(inputs: Inputs) -> list[Inputs]:
-    """The batch in blocks of equal size; the last block repeats trajectories to fill it."""
+    """The batch in blocks of equal size. Trajectories from the start fill up the last block."""
     batch = len(inputs.tau)
     size = min(BLOCK, batch)
     starts = range(0, batch, size)
@@ -257,6 +261,6 @@ def _say(label: str, text: str) -> None:
 
 
 def _progress(label: str, state: str) -> None:
-    """Print the progress on standard error; on a terminal one line is updated."""
+    """Print the progress on standard error; on a terminal, overwrite one line."""
     end = "\r" if sys.stderr.isatty() and state != "100%" else "\n"
     print(f"{label:<10} {state:<10}", end=end, file=sys.stderr, flush=True)

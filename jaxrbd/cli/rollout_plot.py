@@ -1,4 +1,4 @@
-"""The figure of `jaxrbd rollout`: a trajectory, its energy, the errors, the gradient."""
+"""The figure of `jaxrbd rollout`: coordinates, energy, energy errors, gradients."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def plot_rollout(
 
 
 def _coordinates(axes: Axes, model: Model, time: np.ndarray, trajectory: Trajectory) -> None:
-    """The coordinates of one trajectory, in the tangent space at neutral."""
+    """Plot the configurations of one trajectory in the tangent space at neutral."""
     distance = jax.vmap(difference, (None, None, 0))(model, neutral(model), trajectory.q)
     axes.plot(time, np.asarray(distance), linewidth=1)
     axes.set(xlabel="time [s]", ylabel="distance from neutral [rad, m]", title="coordinates")
 
 
 def _energy(axes: Axes, model: Model, time: np.ndarray, trajectory: Trajectory) -> None:
-    """The energies of one trajectory, and the work, which must equal the change of their sum."""
+    """Plot the energies and the work; the work must equal the change of the sum of energies."""
     q, v = trajectory.q, trajectory.v
     kinetic = np.asarray(jax.vmap(kinetic_energy, (None, 0, 0))(model, q, v))
     potential = np.asarray(jax.vmap(potential_energy, (None, 0))(model, q))
@@ -63,7 +63,7 @@ def _energy(axes: Axes, model: Model, time: np.ndarray, trajectory: Trajectory) 
 
 
 def _quantiles(axes: Axes, time: np.ndarray, values: np.ndarray, title: str) -> None:
-    """The median over the batch and the range from 5 % to 95 %, on a logarithmic scale."""
+    """Plot the median over the batch and the range from 5 % to 95 %, on a logarithmic scale."""
     low, median, high = np.quantile(values, (0.05, 0.5, 0.95), axis=0)
     axes.fill_between(time, low, high, alpha=0.25, label="5 % to 95 % of the batch")
     axes.plot(time, median, label="median")

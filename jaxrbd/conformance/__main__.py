@@ -16,7 +16,7 @@ from .states import CONDITIONS
 from .suite import QUICK_ORDERS, run
 
 # The joint kinds of `--quick`: a hinge, and the joints with the exponentials of SE(2) and SE(3).
-# The programs are compiled without optimization, which would take half of the time.
+# `--quick` compiles without optimization, because optimization would take half of the time.
 _QUICK_KINDS = ("revolute", "planar", "free_flyer")
 _QUICK_OPTIONS = {"xla_backend_optimization_level": 0}
 
@@ -58,8 +58,8 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--quick",
         action="store_true",
-        help="less than a minute: three joint kinds; second derivatives in forward mode and "
-        "float64, first derivatives in reverse mode and in float32",
+        help="test three joint kinds in less than a minute: second derivatives in forward mode in "
+        "float64, first derivatives in reverse mode in float64 and in float32",
     )
     add("--order", type=int, choices=(1, 2, 3), help="the highest order of derivatives")
     add("--kinds", nargs="+", choices=tuple(KINDS), metavar="KIND", help=", ".join(KINDS))

@@ -1,4 +1,4 @@
-"""Adapters: the functions of a library in jaxrbd's conventions, and the adapter of jaxrbd."""
+"""Adapters give a library's functions in the conventions of jaxrbd. `JaxRBD` adapts jaxrbd."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ class Unsupported(JaxRBDError):
 
 @dataclasses.dataclass(frozen=True)
 class Functions:
-    """The functions of a library for one robot, which JAX traces; None for a missing function.
+    """The functions of a library for one robot. None stands for a function that is missing.
 
-    The functions take one state, in arrays of JAX's default float dtype at the call of
-    `Adapter.load`, in jaxrbd's conventions: order of joints, quaternions xyzw, velocity of a
-    free-flyer in the body frame. n is the number of trees of the robot.
+    JAX must be able to trace the functions. They take one state, not a batch. The dtype of the
+    arrays is JAX's default float dtype at the time when the suite calls `Adapter.load`. The
+    conventions are jaxrbd's: order of joints, quaternions xyzw, velocity of a free-flyer in the
+    body frame. n is the number of trees of the robot.
 
     - `inverse_dynamics(q, v, a)`: tau (nv,);
     - `forward_dynamics(q, v, tau)`: a (nv,);
     - `placement(q)`: poses `(R, p)` of the links `robot.tips` in the world, (n, 3, 3) and (n, 3);
-    - `step(q, v)`: the configuration (nq,) after the time `STEP` at the velocity v, by the
+    - `step(q, v)`: the configuration (nq,) after the time `STEP` at the constant velocity v, by the
       library's integration rule.
     """
 
@@ -54,14 +55,15 @@ class Adapter:
     def robots(self, trees: Sequence[Tree]) -> list[list[Tree]]:
         """The supported trees, in groups; each group becomes one robot.
 
-        Trees in no group count as not supported. Default: one robot of all trees.
+        The suite does not test a tree that is in no group. Default: one robot of all trees.
         """
         return [list(trees)]
 
     def load(self, robot: Robot) -> Functions:
-        """The library's functions for a robot; the suite calls this method for each precision.
+        """The library's functions for a robot.
 
-        Raises Unsupported if the library does not support the robot.
+        The suite calls this method several times per robot, with `jax_enable_x64` on or off. Raises
+        Unsupported if the library does not support the robot.
         """
         raise NotImplementedError
 

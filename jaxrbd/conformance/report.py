@@ -1,4 +1,4 @@
-"""The report of the suite: the errors, and tables of them."""
+"""The report of the suite: the errors of all cases, and tables of the errors."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .states import DIRECTIONS, Condition
 MODES = ("forward", "reverse")
 PRECISIONS = ("float64", "float32")
 
-# Tolerances of the value and of the derivatives of order 1 to 3, relative to the largest value or
-# derivative of that order in the tree, over all states. In float64 they are the accuracy of the
-# central differences. In float32 they are about the effect of rounding, 1.2e-7, in forward dynamics
-# with mass matrices of condition number up to 200. A derivative that is wrongly zero has a relative
-# error of about 1.
+# Tolerances of the value (order 0) and of the derivatives of order 1 to 3. Errors are relative to a
+# scale per tree, quantity and order n: the maximum of the value and of the n-th derivative over all
+# states. In float64 the tolerances are the accuracy of the central differences. In float32 they
+# allow for rounding errors (1.2e-7) in forward dynamics, which mass matrices with condition numbers
+# up to 200 amplify. A derivative that is wrongly zero has a relative error of about 1.
 TOLERANCE = {"float64": (1e-11, 1e-10, 1e-9, 1e-8), "float32": (1e-4, 1e-4, 1e-4, 1e-4)}
 
-# Codes in place of an error. A case that is not tested has NaN.
+# Codes in `Report.errors` in place of an error. The entry of a case that is not tested is NaN.
 NOT_FINITE = np.inf
 ERROR = -1.0  # the library raised an exception
 UNSURE = -2.0  # the reference derivative is too uncertain
@@ -31,11 +31,12 @@ _WORDS = {NOT_FINITE: "nan", ERROR: "error", UNSURE: "unsure"}
 class Report:
     """The errors of one library in all cases.
 
-    - `errors`: an array with the axes of `axes`. An entry is the error relative to the tree's
-      largest value or derivative of that order, or `NOT_FINITE`, `ERROR` or `UNSURE`, or NaN for a
-      case that was not tested;
-    - `uncertainty` (4,): the largest uncertainty of the references of each order, in the same scale
-      as the errors;
+    - `errors`: an array with the axes of `axes`. An entry is the relative error of a case; or
+      `NOT_FINITE`, `ERROR` or `UNSURE`; or NaN for a case that was not tested. The scale of the
+      errors of a tree is the maximum, over all states, of the value and of the derivative of the
+      same order;
+    - `uncertainty` (4,): the largest uncertainty of the reference derivatives of each order,
+      divided by the scale of the errors;
     - `notes`: the failures of the library, with the reasons.
     """
 
@@ -80,7 +81,8 @@ class Report:
     def select(self, **labels) -> tuple[np.ndarray, np.ndarray]:
         """`errors` and `wrong` of the cases with the given labels, as flat arrays.
 
-        `labels`: from the name of an axis to a label or a list of labels.
+        `labels`: a label or a list of labels for an axis, by the name of the axis. An axis that is
+        not given includes all its labels.
         """
         index = []
         for name, known in self.axes.items():
@@ -95,8 +97,9 @@ class Report:
     def verdict(self, **labels) -> str:
         """The text of a table cell for the cases with the given labels; see `select`.
 
-        "ok" with the largest error, or the numbers of incorrect cases, or "-" without cases.
-        "differs" marks a value unequal to jaxrbd's; "WRONG" marks a wrong derivative.
+        If all cases are correct: "ok" with the largest error. Otherwise: the count of each kind of
+        incorrect case. If no case was tested: "-". "differs" counts wrong values (order 0), and
+        "WRONG" counts wrong derivatives.
         """
         errors, wrong = self.select(**labels)
         tested = int(np.sum(~np.isnan(errors)))
@@ -129,7 +132,8 @@ class Report:
     def by_joint(self) -> str:
         """A table with one row per joint kind and one column per place, for all orders.
 
-        It excludes states of the whole robot, because other joints can cause errors there.
+        The table excludes the conditions that set the state of the whole robot, because joints
+        other than the tested joint can cause errors in these states.
         """
         conditions = [condition for condition in self.conditions if not condition.whole]
         orders = list(range(1, self.order + 1))
@@ -170,7 +174,7 @@ class Report:
         return "\n\n".join(parts)
 
     def summary(self) -> str:
-        """The counts, the tolerances and the uncertainty of the references."""
+        """The counts of cases, the tolerances, and the uncertainty of the reference derivatives."""
         tested, wrong = int(np.sum(~np.isnan(self.errors))), int(np.sum(self.wrong))
         uncertainties = " ".join(f"{x:.0e}" for x in self.uncertainty[: self.order + 1])
         tolerances = [
@@ -178,9 +182,9 @@ class Report:
             for precision in PRECISIONS
         ]
         return (
-            f"{tested} cases, {wrong} not correct. The reference for values is jaxrbd; the "
-            "reference for derivatives is central differences of the library's values. Errors are "
-            "relative. "
+            f"{tested} cases, {wrong} not correct. The reference for values is jaxrbd, except for "
+            "the quantity step; the reference for derivatives is central differences of the "
+            "library's values. Errors are relative. "
             f"Tolerances for order 0, 1, ...: {'; '.join(tolerances)}. Uncertainties of the "
             f"references: {uncertainties}."
         )
@@ -200,7 +204,7 @@ class Report:
         return "\n".join(lines)
 
     def json(self) -> dict:
-        """The report as plain data: the axes, and the errors by their indices."""
+        """The report as data for JSON. The keys of the errors are indices along the axes."""
         return {
             "library": self.library,
             "axes": {

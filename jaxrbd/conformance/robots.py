@@ -1,9 +1,9 @@
 """The robots of the suite: one tree per joint kind and per place of the joint in the tree.
 
-A tree is a chain of three joints. One of them, at the root, in the middle or at the leaf, is the
-tested joint; the others are hinges. Trees do not interact, so one robot can have many trees. For a
-library that supports only one tree, each tree is a robot. The parameters of a tree depend only on
-its name.
+A tree is a chain of three joints. The tested joint is at the root, in the middle or at the leaf;
+the two other joints are hinges. A robot can have many trees, because the trees do not interact. For
+a library that supports only one tree, each tree is a robot. The parameters of a tree are random,
+and depend only on the name of the tree.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ PLACES = ("root", "middle", "leaf")
 class Kind:
     """A joint kind: a function that makes a random joint, and the types of its coordinates.
 
-    `coordinates`: one letter per coordinate: "a" an angle, "l" a length. "Q" is a unit quaternion,
-    with four coordinates and three velocities.
+    `coordinates`: one letter per `Coordinate`. "a" is an angle, and "l" is a length. "Q" is a unit
+    quaternion, with four entries in q and three entries in v.
     """
 
     make: Callable[[np.random.Generator], Joint | Compound]
@@ -65,7 +65,7 @@ KINDS = {
 
 # The multiplier of the mimic joints.
 _RATIO = -0.7
-# The armature of the joint of a massless last link. Without it the mass matrix would be singular.
+# The armature of the joint of a massless last link. Without armature the mass matrix is singular.
 _ARMATURE = 0.2
 
 
@@ -91,7 +91,7 @@ class Tree:
         return f"{self.name}_link3"
 
     def rng(self, purpose: str) -> np.random.Generator:
-        """The random numbers of the tree, one stream per purpose."""
+        """A random generator whose seed depends only on the name of the tree and the purpose."""
         return np.random.default_rng(zlib.crc32(f"{self.name} {purpose}".encode()))
 
 
@@ -104,7 +104,8 @@ class Coordinate:
 
     - `letter`: the type, as in `Kind`;
     - `tree`, `joint`: the index of the tree, and the index of the joint in the tree;
-    - `tested`: whether it determines the tested joint, whose coordinate is `ratio` times this one.
+    - `tested`: whether this coordinate determines the position of the tested joint;
+    - `ratio`: 1, or the multiplier of the tested joint if it mimics the joint of this coordinate.
     """
 
     letter: str
@@ -118,7 +119,7 @@ class Coordinate:
 class Robot:
     """A robot of trees: links, joints and gravity for `build_model`, and its coordinates.
 
-    `coordinates`: in the order of q in jaxrbd, the order of `joints`.
+    `coordinates` are in the order of q in jaxrbd, which is the order of `joints`.
     """
 
     trees: tuple[Tree, ...]
@@ -149,7 +150,8 @@ def make_robot(trees: Sequence[Tree]) -> Robot:
             kind = tree.kind if i == tested else "revolute"
             massless = kind == "massless"
             link = Link(f"{tree.name}_link{i + 1}", _inertia(rng) * (not massless))
-            # The coordinate of a tested mimic joint is that of its leader.
+            # A mimic joint has no coordinate: the coordinate of the joint that it follows counts as
+            # the tested coordinate.
             leads = tree.kind == "mimic" and i == (1 if tested == 0 else 0)
             specs.append(
                 JointSpec(

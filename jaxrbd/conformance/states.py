@@ -1,9 +1,13 @@
 """The states of the suite, and the curves through them along which derivatives are taken.
 
-A curve moves the whole robot: `q(t) = A cos(r t) + B sin(r t) + C t`, entry by entry, while v and u
-(acceleration or force) are linear in t. With `A = q`, `B = q w / |w|` and `r = |w| / 2` a
-quaternion q of any length follows the geodesic of the angular velocity w. With only A and C it
-leaves the sphere. These formulas are analytic and have no singular states.
+A curve moves the whole robot. Each entry of the configuration is
+`q(t) = A cos(r t) + B sin(r t) + C t`. The velocity v and the input u, an acceleration or a force,
+are linear in t.
+
+A is the configuration at t = 0. Let A be a quaternion of any length. With the quaternion product
+`B = A w / |w|`, `r = |w| / 2` and C = 0, q(t) rotates with the constant angular velocity w in the
+body frame, and the length of q(t) is constant. With B = 0 and r = 0, q(t) is a straight line, and
+the length of q(t) changes. The formulas are analytic in t at every state.
 """
 
 from __future__ import annotations
@@ -24,11 +28,12 @@ SPEEDS = {"0": 0.0, "1e-20": 1e-20, "1e-9": 1e-9, "1e-4": 1e-4}
 class Condition:
     """A state of the tested joint, or of the `whole` robot; all other joints have random states.
 
-    - `angle`: every angle of the joint in rad, and the angle of a quaternion about a random axis;
-      None is random. An angle below 1 is also the value of every length of the joint in m;
-    - `speed`: norm of the joint's velocity; None is random;
-    - `scale`: a factor on the quaternion. Other values than 1 apply only to joints with a
-      quaternion;
+    - `angle`: the value in rad of every angle of the joint, and the rotation angle of a quaternion,
+      about a random axis. If `angle` is below 1, it is also the value in m of every length of the
+      joint. None means random values;
+    - `speed`: the norm of the velocity of the joint. None means a random velocity;
+    - `scale`: a factor on the quaternion. A condition with a factor other than 1 is tested only for
+      joints with a quaternion;
     - `smooth`: whether the derivatives exist.
     """
 
@@ -57,13 +62,13 @@ CONDITIONS = (
     Condition("quaternion zero", 0.0, scale=0.0, smooth=False),
 )
 
-# What changes along the curve: q on its manifold, v, all of q, v and u, or the entries of q without
-# the constraint of the manifold.
+# What changes along a curve: "q": q on the configuration manifold; "v": only v; "q v u": q on the
+# manifold, v and u; "raw q": the entries of q as independent values, off the manifold.
 DIRECTIONS = ("q", "v", "q v u", "raw q")
 
 
 class Curves(NamedTuple):
-    """n curves; each field is (n, nq) or (n, nv). See the docstring of this module."""
+    """n curves: A, B, C, r (n, nq), and v, u with their rates dv, du (n, nv). See the module."""
 
     A: np.ndarray
     B: np.ndarray
@@ -98,13 +103,13 @@ def applies(robot: Robot, condition: Condition) -> np.ndarray:
 
 
 def curves(robot: Robot, conditions: Sequence[Condition]) -> Curves:
-    """The curves for all conditions in all directions, n = conditions x directions."""
+    """The curves for all conditions and directions; n is the product of their counts."""
     rows = [_curve(robot, condition, d) for condition in conditions for d in DIRECTIONS]
     return Curves(*(np.stack(column) for column in zip(*rows)))
 
 
 def _curve(robot: Robot, condition: Condition, direction: str) -> Curves:
-    """One curve: each field (nq,) or (nv,)."""
+    """The curve of the robot for one condition and one direction: fields (nq,) or (nv,)."""
     streams = [(t.rng("state"), t.rng("tested"), t.rng(direction)) for t in robot.trees]
     parts = [
         _coordinate_curve(c, condition, direction, *streams[c.tree]) for c in robot.coordinates
@@ -121,7 +126,10 @@ def _coordinate_curve(
     tested: np.random.Generator,
     moving: np.random.Generator,
 ) -> Curves:
-    """The curve of one coordinate. The use of the random streams is the same in all conditions."""
+    """The curve of one coordinate.
+
+    The function draws the same values from the random generators for every condition.
+    """
     is_quaternion = coordinate.letter == "Q"
     special = condition.whole or coordinate.tested
     angle = condition.angle if special else None
@@ -139,7 +147,7 @@ def _coordinate_curve(
             q = np.full(1, angle / coordinate.ratio)
     n = 3 if is_quaternion else 1
     v, u = state.normal(size=n), state.normal(size=n)
-    # No entry is small, so that a missing derivative is a large error.
+    # No entry is small, so a missing derivative causes a large error.
     dq, dv, du = moving.uniform(0.3, 0.7, size=(3, n)) * moving.choice([-1, 1], size=(3, n))
     raw = moving.normal(size=len(q))
     moves_q, moves_v = direction in ("q", "q v u"), direction in ("v", "q v u")

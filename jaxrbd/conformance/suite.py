@@ -1,8 +1,9 @@
-"""The suite: derivatives of a library's functions against reference derivatives.
+"""The suite: compare derivatives of a library's functions with reference derivatives.
 
-Each quantity is contracted with random weights to one scalar per tree and evaluated along the
-curves of `states.py`. This gives a function of one parameter per tree. Trees do not interact, so
-one program gives the derivatives for all trees, and a batch of curves gives them for all states.
+For each quantity and tree, the suite computes one scalar: the sum of the entries, multiplied by
+random weights. Along a curve of `states.py`, this scalar is a function of one parameter t per tree.
+Trees do not interact, so one program computes the derivatives of all trees with respect to t. A
+batch of curves gives the derivatives at all states.
 """
 
 from __future__ import annotations
@@ -26,21 +27,24 @@ from .truth import true_derivatives
 Progress = Callable[[str], None]
 # The highest order of derivatives for each tested (precision, mode).
 Orders = Mapping[tuple[str, str], int]
-# These orders find all common faults. Second derivatives in reverse mode or in single precision
-# take most of the time of a whole run and rarely find more.
+# The orders of `--quick` find all common faults. Second derivatives in reverse mode or in single
+# precision take most of the time of a full run, and rarely find more faults.
 QUICK_ORDERS: Orders = {
     ("float64", "forward"): 2,
     ("float64", "reverse"): 1,
     ("float32", "reverse"): 1,
 }
-# A function of the parameter t (trees,) and one curve, with values (trees,).
+# A function of the parameters t (trees,) and one curve, with values (trees,).
 Contracted = Callable[[Array, Curves], Array]
-# A function of t (trees,) that returns the value and some derivatives.
+# A function of t (trees,) that returns the value and the derivatives up to some order.
 Tower = Callable[[Array], tuple[Array, ...]]
 
 
 class _Truth(NamedTuple):
-    """Derivatives of order 0 to 3 and their uncertainty, (4, curves, trees)."""
+    """The reference derivatives `value` of order 0 to 3, and their uncertainty `gap`.
+
+    Both have the shape (4, curves, trees).
+    """
 
     value: np.ndarray
     gap: np.ndarray
@@ -63,20 +67,21 @@ def run(
     - `adapter`: the adapter of the library (default: jaxrbd);
     - `trees`, `conditions`, `quantities`, `modes`, `precisions`: the cases to test, from
       `ALL_TREES`, `CONDITIONS`, `QUANTITIES`, `MODES` and `PRECISIONS` (default: all);
-    - `order`: the highest order of derivatives, at most 3; or a dict from (precision, mode) to this
-      order, such as `QUICK_ORDERS`, where missing combinations are not tested;
+    - `order`: the highest order of derivatives, at most 3; or a dict from (precision, mode) to the
+      highest order, such as `QUICK_ORDERS`. Combinations that are not in the dict are not tested;
     - `compiler_options`: the options of `jax.jit` for the programs of the derivatives;
-    - `progress`: a function of one line of text, called at the start with an estimate of the time,
-      and after each program.
+    - `progress`: a function of one line of text. The suite calls it at the start with an estimate
+      of the time, and after each program.
 
-    The reference derivatives come from values of the library (see `truth.py`). The values are
-    compared with those of jaxrbd. The function does not change JAX's settings.
+    The reference derivatives are central differences of the library's values in float64 (see
+    `truth.py`). The reference values are jaxrbd's values in float64; for `step` they are the
+    library's values in float64. The function does not change JAX's settings.
     """
     adapter = JaxRBD() if adapter is None else adapter
     if isinstance(order, int):
         order = dict.fromkeys(product(PRECISIONS, MODES), order)
     orders: dict[Any, int] = dict(order)
-    # In the order of `precisions`, so that JAX's setting changes once per robot and precision.
+    # In the order of `precisions`, so `jax_enable_x64` changes once per robot and precision.
     orders = {(p, m): orders[p, m] for p in precisions for m in modes if (p, m) in orders}
     highest = max(orders.values(), default=0)
     report = Report(adapter.name, tuple(trees), tuple(conditions), tuple(quantities), highest)
@@ -94,12 +99,13 @@ def run(
 class _Clock:
     """Reports the progress and an estimate of the remaining time.
 
-    The cost of a program is an estimate in seconds, for jaxrbd on one core of a CPU of 2026. The
-    time of the finished programs scales the remaining cost.
+    The cost of a program is an estimate of its time in seconds, for jaxrbd on one core of a CPU of
+    2026. The remaining time is the cost of the remaining programs, multiplied by the ratio of time
+    to cost of the finished programs.
     """
 
-    # Seconds for a first derivative in forward mode of a robot with four joint kinds. The tables
-    # below are factors.
+    # Seconds for a first derivative in forward mode of a robot with four joint kinds. `_TRUTH` and
+    # `_BY_ORDER` are factors on these times.
     _SECONDS: ClassVar = {
         "inverse_dynamics": 2.0,
         "forward_dynamics": 4.5,
@@ -168,7 +174,8 @@ def _test(
         for quantity, function in contracted.items():
             start = time.perf_counter()
             truth = _Truth(*true_derivatives(_values(function, batch, trees)))
-            # Libraries integrate poses differently: along a screw, or rotation and line separately.
+            # Libraries integrate a free-flyer by different rules: along a screw, or position and
+            # rotation separately. So jaxrbd's value is no reference for `step`.
             if quantity != "step" and not isinstance(adapter, JaxRBD):
                 truth.value[0] = _values(reference[quantity], batch, trees)(0.0)
             truths[quantity] = truth
@@ -205,7 +212,7 @@ def _names(robot: Robot) -> str:
 def _contract_all(
     functions: Functions, robot: Robot, quantities: Sequence[str]
 ) -> dict[str, Contracted]:
-    """The quantities that the library has, as functions of t (trees,) and a curve."""
+    """The `Contracted` function of each quantity that the library has."""
     return {
         quantity: _contract(getattr(functions, quantity), robot, quantity)
         for quantity in quantities
@@ -231,7 +238,7 @@ def _contract(function: Callable, robot: Robot, quantity: str) -> Contracted:
             out = jnp.concatenate([R.reshape(n, 9), p.reshape(n, 3)], axis=1).reshape(-1)
         else:
             out = function(q, v) if quantity == "step" else function(q, v, u)
-        # A sum by index: in a product with a 0/1 matrix, a NaN in one tree would spread to all.
+        # In a product with a 0/1 matrix, a NaN of one tree would spread to all trees.
         return jnp.zeros_like(t).at[out_tree].add(jnp.asarray(weights, t.dtype) * out)
 
     return contracted
@@ -241,7 +248,7 @@ def _contract(function: Callable, robot: Robot, quantity: str) -> Contracted:
 
 
 def _values(function: Contracted, batch: Curves, trees: int) -> Callable[[float], np.ndarray]:
-    """A function of one number t, used for all trees, that returns values (curves, trees)."""
+    """A function of a scalar t, the parameter of all trees, with values (curves, trees)."""
     program = jax.jit(jax.vmap(function, (None, 0)))
     return lambda t: np.array(program(jnp.full(trees, t, jnp.float64), batch))
 
@@ -256,7 +263,7 @@ def _derivatives(
 ) -> tuple[list[np.ndarray], str | None]:
     """Derivatives of order 0, 1, ..., each (curves, trees), and the last failure, or None.
 
-    One program gives all orders. If it fails, a program for fewer orders replaces it.
+    One program computes all orders. If it fails, the function tries again with one order less.
     """
     failure = None
     for n in range(order, -1, -1):
@@ -345,7 +352,7 @@ def _record(
 
 
 def _scale(sizes: np.ndarray) -> np.ndarray:
-    """The scale of the errors of each tree, (trees,): the largest finite value."""
+    """The scale of the errors of each tree, (trees,): the largest finite entry of `sizes`."""
     sizes = np.abs(sizes)
     largest = np.max(np.where(np.isfinite(sizes), sizes, 0), axis=(0, 1))
     return np.maximum(largest, np.finfo(float).tiny)

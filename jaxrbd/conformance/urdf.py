@@ -16,7 +16,7 @@ _TYPES = {Revolute: "continuous", Prismatic: "prismatic"}
 
 
 def urdf(robot: Robot) -> str:
-    """The robot as URDF text: a link "world" with the trees. URDF cannot state gravity.
+    """The robot as URDF text: the trees on a root link "world". URDF has no element for gravity.
 
     Raises Unsupported if a joint is neither revolute nor prismatic, or has armature.
     """
@@ -50,9 +50,10 @@ def urdf(robot: Robot) -> str:
 
 
 def about_com(inertia: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-    """Mass, centre of mass (3,) and rotational inertia (3, 3) about it, in the link frame.
+    """Mass, centre of mass (3,), and rotational inertia (3, 3) about the centre of mass.
 
-    `inertia` (10,): the parameters of a link with nonzero mass, as in `jaxrbd.model.Link`.
+    Both are in the link frame. `inertia` (10,): the parameters of a link with nonzero mass, as in
+    `jaxrbd.model.Link`.
     """
     mass, com, (xx, xy, yy, xz, yz, zz) = inertia[0], inertia[1:4] / inertia[0], inertia[4:]
     I = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])

@@ -1,8 +1,8 @@
 """Functions of labelled quantities: energy, power, wrenches, point motion, exp and log.
 
-Every function raises FrameError where the frames of its arguments do not fit, and ArgumentError
-where an argument has another type. Labels do not say which frames are inertial: where a function
-needs an inertial base, the caller must pass one.
+Every function raises FrameError if the frames of its arguments do not fit, and ArgumentError if an
+argument has the wrong type. The labels do not state whether a frame is inertial. If a docstring
+requires an inertial base, the function does not check this requirement.
 """
 
 from __future__ import annotations
@@ -32,20 +32,23 @@ from .quantities import (
 
 
 def center_of_mass(inertia: SpatialInertia) -> Point:
-    """The centre of mass, in the frame of the inertia; the origin where the mass is zero."""
+    """The centre of mass in the frame of the inertia. It is the origin if the mass is zero."""
     require_types("center_of_mass", (inertia, SpatialInertia))
     return Point(spatial.inertia_center_of_mass(inertia.array), frame=inertia.frame)
 
 
 def kinetic_energy(inertia: SpatialInertia, twist: Twist) -> Float[Array, ""]:
-    """Kinetic energy `T . I T / 2` () in J of a body; the base of its twist T must be inertial."""
+    """Kinetic energy `T . I T / 2` () in J of a body with spatial inertia I and twist T.
+
+    The base of the twist must be an inertial frame.
+    """
     require_types("kinetic_energy", (inertia, SpatialInertia), (twist, Twist))
     require_one_frame("kinetic_energy", inertia, twist)
     return jnp.sum(twist.array * spatial.apply_inertia(inertia.array, twist.array)) / 2
 
 
 def dot(wrench: Wrench, twist: Twist) -> Float[Array, ""]:
-    """Power `f . v + n . w` () in W of a wrench on a body with the twist `[v; w]`."""
+    """Power `f . v + n . w` () in W of a wrench `[f; n]` on a body with the twist `[v; w]`."""
     require_types("dot", (wrench, Wrench), (twist, Twist))
     require_one_frame("dot", wrench, twist)
     return jnp.sum(wrench.array * twist.array)
@@ -66,12 +69,13 @@ def cross(x: FreeVector, y: FreeVector) -> FreeVector: ...
 def cross(
     x: Twist | FreeVector, y: Twist | Momentum | FreeVector
 ) -> SpatialAcceleration | Wrench | FreeVector:
-    """The cross product of two quantities that are expressed in one frame.
+    """The cross product of two quantities that are expressed in the same frame.
 
-    - of twists, `T x U`: the rate of the twist U where it moves with the twist T, as a spatial
-      acceleration of U's body relative to U's base;
-    - of a twist and a momentum, `T x* h`: the rate of the momentum where it moves with T, a wrench;
-    - of free vectors, `a x b`.
+    - Two twists: `T x U`, the rate of a twist U with constant coordinates in a frame that moves
+      with the twist T. The result is a spatial acceleration with the body and the base of U.
+    - A twist and a momentum: `T x* h`, the rate of a momentum h with constant coordinates in a
+      frame that moves with the twist T. The result is a wrench.
+    - Two free vectors: `a x b`.
 
     Source: SE(3) sheet of Pinocchio, section 6.
     """
@@ -91,12 +95,15 @@ def cross(
 def newton_euler(
     inertia: SpatialInertia, acceleration: SpatialAcceleration, twist: Twist
 ) -> Wrench:
-    """The sum `I A + T x* (I T)` of all wrenches on a body, gravity's included.
+    """The sum `I A + T x* (I T)` of all wrenches on a body, including gravity.
 
-    `acceleration` A and `twist` T are of the body relative to a base, which must be inertial. The
-    wrench is then the rate of the momentum of the body. Both must be expressed in the body frame or
-    the base frame. In a third frame, which may move, the rate of the coordinates of the twist is
-    not the spatial acceleration of the body, and FrameError is raised: use `transform` first.
+    I is the `inertia` of the body. A and T are the `acceleration` and the `twist` of the body
+    relative to an inertial base. The result is the rate of the momentum of the body.
+
+    I, A and T must be expressed in the same frame, which must be the body frame or the base frame.
+    Any other frame raises FrameError, because in a third frame, which may move, the rate of the
+    coordinates of the twist is not the spatial acceleration of the body. Use `transform` to change
+    to the body frame or the base frame.
     """
     types = (inertia, SpatialInertia), (acceleration, SpatialAcceleration), (twist, Twist)
     require_types("newton_euler", *types)
@@ -117,9 +124,10 @@ def point_velocity(twist: Twist, point: Point) -> FreeVector:
 def point_acceleration(twist: Twist, acceleration: SpatialAcceleration, point: Point) -> FreeVector:
     """Acceleration in m/s^2, relative to the base, of a point p fixed to the body.
 
-    It is `A_v + A_w x p + w x (v + w x p)`, the second derivative of the position of the point in
-    the base, in the axes of the frame. The frames of twist and acceleration must satisfy the
-    conditions of `newton_euler`.
+    For a twist `[v; w]` and an acceleration `[A_v; A_w]` this is `A_v + A_w x p + w x (v + w x p)`:
+    the second time derivative of the position of the point in the base, expressed in the frame of
+    the twist. Twist and acceleration must have the same body and the same base. Twist, acceleration
+    and point must be expressed in the same frame, which must be the body frame or the base frame.
     """
     types = (twist, Twist), (acceleration, SpatialAcceleration), (point, Point)
     require_types("point_acceleration", *types)
@@ -132,10 +140,10 @@ def point_acceleration(twist: Twist, acceleration: SpatialAcceleration, point: P
 def exp(twist: Twist) -> Transform:
     """The transform from body to base that a constant twist reaches from the identity in unit time.
 
-    The twist must be expressed in its base.
+    The twist must be expressed in the base frame.
     """
     require_types("exp", (twist, Twist))
-    require(twist.frame == twist.base, "exp", "it expressed in its base", twist)
+    require(twist.frame == twist.base, "exp", "the base frame", twist)
     return Transform(se3.exp(twist.array), from_=twist.body, to=twist.base)
 
 
@@ -152,8 +160,10 @@ def log(t: Transform) -> Twist:
 def log_with_time_derivative(t: Transform, twist: Twist) -> tuple[Twist, SpatialAcceleration]:
     """`log(t)` and its time derivative, for the twist of `t.from_` relative to `t.to`.
 
-    The twist T may be expressed in its body or in its base. The results are expressed in `t.to`.
-    The derivative is `J_r(log)^-1 T` for T in the body, and `J_l(log)^-1 T` for T in the base.
+    The twist T must be expressed in the body frame `t.from_` or in the base frame `t.to`. Both
+    results are expressed in `t.to`. With the right and left Jacobians J_r and J_l of SE(3), the
+    derivative is `J_r(log(t))^-1 T` for T in the body frame, and `J_l(log(t))^-1 T` for T in the
+    base frame.
     Source: Bullo and Murray (1995), section 2; Sola, Deray and Atchuthan (2018), section III-B.
     """
     operation = "log_with_time_derivative"
@@ -180,4 +190,4 @@ def _require_motion(operation: str, acceleration: SpatialAcceleration, twist: Tw
 
 def _require_expressed_at_an_end(operation: str, x: Twist | SpatialAcceleration) -> None:
     at_an_end = x.frame in (x.body, x.base)
-    require(at_an_end, operation, "it expressed in its body or its base", x)
+    require(at_an_end, operation, "the body frame or the base frame", x)

@@ -2,8 +2,8 @@
 
 The labels are part of the structure of the pytree. A mismatch raises FrameError while JAX traces,
 and the compiled program is the same as without labels. The arrays follow `jaxrbd.spatial`: order
-[linear; angular], inertias (10,), SI units. A quantity belongs to one state; `jax.vmap` gives
-batches. Shapes and dtypes are checked when a quantity is made, by its constructor or an operation.
+[linear; angular], inertias (10,), SI units. A quantity has no batch axis; use `jax.vmap` for a
+batch. The constructor and the operations of a quantity check its shape and dtype.
 
 Source: the spatial vector algebra of RigidBodyDynamics.jl, whose order is angular-first.
 """
@@ -31,9 +31,9 @@ from ..spatial import Pose
 class Frame(str):
     """The name of a Cartesian frame. Frames with equal names are the same frame.
 
-    A plain string "hand" may be used instead of `Frame("hand")`. `Frame()` is anonymous: it has a
-    random name, and equals no other frame. Raises ArgumentError where the name is not a string or
-    is empty.
+    A plain string "hand" may be used instead of `Frame("hand")`. `Frame()` is an anonymous frame:
+    its name is random, so it differs from every other frame. Raises ArgumentError if the name is
+    not a string or is empty.
     """
 
     __slots__ = ()
@@ -43,14 +43,14 @@ class Frame(str):
 
 
 def label(name: Any) -> Frame:
-    """The `Frame` of a name. Raises ArgumentError where the name is not a string or is empty."""
+    """The `Frame` of a name. Raises ArgumentError if the name is not a string or is empty."""
     if not isinstance(name, str) or not name:
         raise ArgumentError(f"frame is {name!r}, expected a jaxrbd.frames.Frame or its name")
     return str.__new__(Frame, name)
 
 
 def require(fits: bool, operation: str, expected: str, *quantities: Any) -> None:
-    """Raise FrameError, which names the operation and the quantities, unless the frames fit."""
+    """Raise FrameError unless `fits`. The message names the operation and the quantities."""
     if not fits:
         found = " and ".join(x.described for x in quantities)
         raise FrameError(f"{operation}: {found}: expected {expected}")
@@ -62,11 +62,12 @@ def require_one_frame(operation: str, x: Any, y: Any) -> None:
 
 
 def check(frame: Quantity | str, *allowed: Quantity | str) -> None:
-    """Raise FrameError, which names all of the frames, unless `frame` is one of those allowed.
+    """Raise FrameError, which names all frames, unless `frame` is one of the `allowed` frames.
 
     Each argument is a frame or a labelled quantity. A quantity stands for the frame in which it is
-    expressed. The check is made in Python, so a compiled program contains nothing of it. Raises
-    ArgumentError where an argument is no frame, or where the allowed frames are missing.
+    expressed. The check runs in Python while JAX traces, so the compiled program does not contain
+    it. Raises ArgumentError if an argument is neither a frame nor a quantity, or if `allowed` is
+    empty.
     Source: the macro @framecheck of RigidBodyDynamics.jl.
     """
     if not allowed:
@@ -93,7 +94,11 @@ def require_types(operation: str, *pairs: tuple[Any, type]) -> None:
 
 
 def _numbers(noun: str, sizes: str) -> Callable[[Any], Array]:
-    """A converter to a floating-point array of these sizes, such as "6 nv"; nv is any size."""
+    """A function that converts its argument to a floating-point array and checks the shape.
+
+    `sizes`: the shape as text, such as "6 nv", where nv matches any size. `noun`: the name of the
+    argument in messages.
+    """
     wanted = sizes.split()
 
     def convert(x: Any) -> Array:
@@ -112,7 +117,7 @@ def _numbers(noun: str, sizes: str) -> Callable[[Any], Array]:
 
 
 def _pose(X: Any) -> Pose:
-    """A converter to a `Pose` without batch axes."""
+    """The `Pose` X with its arrays converted. Raises ArgumentError for batch axes."""
     require_types("Transform", (X, Pose))
     return Pose(_numbers("R of a transform", "3 3")(X.R), _numbers("p of a transform", "3")(X.p))
 
@@ -126,7 +131,7 @@ def _require_alike(operation: str, x: Quantity, y: Quantity) -> None:
     require_one_frame(operation, x, y)
     if x.array.shape != y.array.shape:
         shapes = f"{x.array.shape} and {y.array.shape}"
-        raise ArgumentError(f"{operation}: {x.described}: shapes {shapes}, expected equal ones")
+        raise ArgumentError(f"{operation}: {x.described}: shapes {shapes}, expected equal shapes")
 
 
 # --------------------------------------------------------------------------------- base classes
@@ -147,14 +152,14 @@ class Quantity(eqx.Module):
 
     @abc.abstractmethod
     def _moved(self, X: Pose) -> Array:
-        """The array in a new frame, in which X is the pose of the present frame."""
+        """The array in a new frame. X is the pose of the current frame in the new frame."""
 
 
 class _Linear(Quantity):
-    """Quantities that may be multiplied by a number, and that `sum` adds."""
+    """Quantities that can be multiplied by a scalar and added by Python's `sum`."""
 
     def __radd__(self, other):
-        """`0 + x`, with which `sum` starts."""
+        """Return x for `0 + x`, because Python's `sum` starts with 0."""
         return self if type(other) is int and other == 0 else NotImplemented
 
     def __mul__(self, s):
@@ -168,7 +173,7 @@ class _Linear(Quantity):
 
 
 class _Additive(_Linear):
-    """Quantities that add in one frame."""
+    """Quantities of one type that can be added if they are expressed in the same frame."""
 
     def __add__(self, other):
         if type(other) is not type(self):
@@ -187,7 +192,11 @@ class _Additive(_Linear):
 
 
 class _Relative(_Linear):
-    """Motion of a body relative to a base. Motions in one frame add along a chain of bodies."""
+    """Quantities of the motion of `body` relative to `base`.
+
+    They add along a chain of bodies: two quantities that are expressed in the same frame can be
+    added if the base of one quantity is the body of the other quantity.
+    """
 
     body: Frame = eqx.field(static=True, converter=label, kw_only=True)
     base: Frame = eqx.field(static=True, converter=label, kw_only=True)
@@ -221,7 +230,7 @@ class _Relative(_Linear):
 
 
 class _Spatial(Quantity):
-    """Spatial vectors, with their linear part and angular part as free vectors."""
+    """Spatial vectors. The properties give the linear and the angular part as free vectors."""
 
     @property
     def linear(self) -> FreeVector:
@@ -236,10 +245,11 @@ class _Spatial(Quantity):
 
 
 class Transform(eqx.Module):
-    """The pose of frame `from_` in frame `to`, which maps coordinates in `from_` to `to`.
+    """The pose of frame `from_` in frame `to`.
 
-    `pose`: the `jaxrbd.Pose` `X_AB`, from B = `from_` to A = `to`. `t @ s` composes transforms
-    (first s, then t), and `t @ x` is `transform(x, t)`.
+    It maps coordinates in `from_` to coordinates in `to`. `pose`: the `jaxrbd.Pose` `X_AB` with
+    A = `to` and B = `from_`. `t @ s` composes transforms (first s, then t), and `t @ x` is
+    `transform(x, t)`.
     """
 
     pose: Pose = eqx.field(converter=_pose)
@@ -260,7 +270,7 @@ class Transform(eqx.Module):
             return transform(other, self)
         if not isinstance(other, Transform):
             return NotImplemented
-        expected = f'the second to lead to "{self.from_}"'
+        expected = f'the second transform to lead to "{self.from_}"'
         require(self.from_ == other.to, "composition", expected, self, other)
         return Transform(spatial.compose(self.pose, other.pose), from_=other.from_, to=self.to)
 
@@ -305,8 +315,8 @@ class FreeVector(_Additive):
 class SpatialInertia(_Additive):
     """A spatial inertia (10,) about the origin of its frame: see `jaxrbd.spatial`.
 
-    Inertias of several bodies, or of the parts of a body, add in one frame. `inertia @ twist` is
-    the momentum; the base of the twist must be inertial.
+    Inertias of several bodies, or of the parts of a body, can be added if they are expressed in the
+    same frame. `inertia @ twist` is the momentum; the base of the twist must be inertial.
     """
 
     array: Float[Array, "10"] = eqx.field(converter=_numbers("spatial inertia", "10"))
@@ -318,12 +328,15 @@ class SpatialInertia(_Additive):
     ) -> SpatialInertia:
         """The spatial inertia of a body from its mass, centre of mass and rotational inertia.
 
-        `mass` () in kg; `center_of_mass`, a point expressed in `frame`; `moment` (3, 3), symmetric,
-        in kg m^2: the rotational inertia about the centre of mass, in the axes of `frame`. Raises
-        FrameError where the point is expressed in another frame.
+        - `mass` () in kg;
+        - `center_of_mass`: a point expressed in `frame`;
+        - `moment` (3, 3), symmetric, in kg m^2: the rotational inertia about the centre of mass, in
+          the axes of `frame`.
+
+        Raises FrameError if the point is expressed in another frame.
         """
         require_types("from_mass", (center_of_mass, Point))
-        expected = f'it expressed in "{label(frame)}"'
+        expected = f'a point expressed in "{label(frame)}"'
         require(center_of_mass.frame == frame, "from_mass", expected, center_of_mass)
         com = center_of_mass.array
         mass = _numbers("mass", "")(jnp.asarray(mass, com.dtype))
@@ -343,10 +356,11 @@ class SpatialInertia(_Additive):
 class Twist(_Relative, _Spatial):
     """The velocity `[v; w]` (6,) of `body` relative to `base`, expressed in `frame`.
 
-    v is the velocity, relative to the base, of the body point at the origin of `frame`. It is the
-    velocity of the origin of the body frame only where `frame` is the body frame. Twists add along
-    a chain: the base of one is the body of the other. `-twist` is the twist of the base relative to
-    the body.
+    w is the angular velocity of the body. v is the velocity, relative to the base, of the
+    body-fixed point that coincides with the origin of `frame`. If `frame` is not the body frame, v
+    is in general not the velocity of the origin of the body frame. Twists in the same frame add
+    along a chain: the base of one twist is the body of the other twist. `-twist` is the twist of
+    the base relative to the body.
     """
 
     array: Float[Array, "6"] = eqx.field(converter=_numbers("twist", "6"))
@@ -357,11 +371,11 @@ class Twist(_Relative, _Spatial):
 
 
 class SpatialAcceleration(_Relative, _Spatial):
-    """The time derivative (6,) of a twist's coordinates in its `frame`, which may move.
+    """The time derivative (6,) of the coordinates of a twist in `frame`, which may be moving.
 
-    Accelerations add along a chain as twists do. A change of frame has one more term: see
-    `transform`. In a frame fixed to the body or to the base, this is the spatial acceleration of
-    the literature, in the coordinates of that frame.
+    If `frame` is fixed to the body or to the base, the derivative is the spatial acceleration of
+    the literature, expressed in `frame`. Accelerations add along a chain as twists do. A change of
+    frame adds a term that twists do not have: see `transform`.
     """
 
     array: Float[Array, "6"] = eqx.field(converter=_numbers("spatial acceleration", "6"))
@@ -449,13 +463,18 @@ def transform(
 ) -> _Q:
     """x expressed in `t.to`, for any labelled quantity x expressed in `t.from_`.
 
-    Only a spatial acceleration needs the two twists, both expressed in `t.from_`: the twist of
-    `t.from_` relative to `t.to`, and the twist T of the body of x relative to its base. The rule is
-    the time derivative of the rule of a twist: `A_N = X_NC (A_C + T_C/N x T)`, with the current
-    frame C and the new frame N.
+    Only a spatial acceleration needs the two twists, both expressed in `t.from_`:
 
-    Raises FrameError where the frames do not fit. Raises ArgumentError where x has another type,
-    where an acceleration lacks the twists, and where another quantity is given twists.
+    - `twist_of_current_wrt_new`: the twist of `t.from_` relative to `t.to`;
+    - `twist_of_body_wrt_base`: the twist T of the body of x relative to the base of x.
+
+    A twist transforms as `T_N = X_NC T_C` from the current frame C to the new frame N. The time
+    derivative of this equation is `A_N = X_NC (A_C + T_C/N x T)`, with the twist T_C/N of C
+    relative to N.
+
+    Raises FrameError if the frames do not fit. Raises ArgumentError if x is not a labelled
+    quantity, if a twist is missing for a spatial acceleration, or if a twist is given for a
+    quantity of another type.
     """
     require_types("transform", (x, Quantity), (t, Transform))
     require(x.frame == t.from_, "transform", f'a transform from "{x.frame}"', x, t)
@@ -467,7 +486,7 @@ def transform(
 
 
 def _steady(A: SpatialAcceleration, t: Transform, current: Any, twist: Any):
-    """The acceleration A with the correction for the motion of its frame in the new frame."""
+    """A plus the term for the motion of the current frame in the new frame; see `transform`."""
     if current is None or twist is None:
         needed = "twist_of_current_wrt_new and twist_of_body_wrt_base"
         raise ArgumentError(f"transform: {A.described} needs {needed}")
@@ -482,6 +501,6 @@ def _steady(A: SpatialAcceleration, t: Transform, current: Any, twist: Any):
 
 
 def require_same_motion(operation: str, A: SpatialAcceleration, twist: Twist) -> None:
-    """Raise FrameError unless the acceleration and the twist have one body, base and frame."""
+    """Raise FrameError unless A and the twist have the same body, base and frame."""
     fits = (A.body, A.base, A.frame) == (twist.body, twist.base, twist.frame)
     require(fits, operation, "one body, one base and one frame", A, twist)

@@ -64,21 +64,23 @@ _Q = TypeVar("_Q", bound=Quantity)
 
 
 class State(eqx.Module):
-    """A robot at a configuration, velocity and acceleration, which gives labelled quantities.
+    """A robot at one configuration, velocity and acceleration. Methods give labelled quantities.
 
-    `State(model, q, v, a)`: `q` (nq,) or its `Kinematics`; `v` (nv,); `a` (nv,), zero by default.
-    The constructor computes pose, velocity and acceleration of all frames.
+    `State(model, q, v, a)`: `q` (nq,) or the `Kinematics` of a configuration; `v` (nv,); `a` (nv,),
+    zero by default. The constructor computes pose, velocity and acceleration of all frames.
 
-    The frames are `model.frame_names`, each fixed to its body, and "world". A link that is welded
-    to another link is a frame of one body with it, and the body has the mass of both. The default
-    of a `frame` or `base` is "world" for a base and for quantities of the whole robot, and the body
-    frame otherwise. A link named "world" must be fixed; it is then the "world" of all methods.
+    The frames are "world" and `model.frame_names`: one frame per link, fixed to the body of the
+    link. Links that are welded together form one body, which has the mass of all these links. The
+    default of `base` and `to` is "world". The default of `frame` is "world" for a quantity of the
+    whole robot, and the body frame for a quantity of one body. If a link is named "world", it must
+    be fixed to the world, and the methods use the frame of this link as "world".
 
-    The constructor raises ArgumentError where a link named "world" moves. Methods raise
-    ArgumentError for an unknown frame.
+    The constructor raises ArgumentError if a link named "world" moves. Methods raise ArgumentError
+    for an unknown frame.
 
-    Leaves: `model`, `kinematics` and, for each frame with the world last, the pose `placement` and
-    the velocity `V` and acceleration `A` (nf + 1, 6) relative to the world, expressed in the frame.
+    Leaves: `model`, `kinematics`, `placement`, `V` and `A`. `placement` has the pose of each frame
+    in the world. `V` and `A` (nf + 1, 6) have the velocity and the acceleration of each frame
+    relative to the world, expressed in that frame. The last row of all three is for the world.
     """
 
     model: Model
@@ -100,7 +102,10 @@ class State(eqx.Module):
 
     @property
     def X(self) -> Pose:
-        """The poses of the frames in the world, the world last: R (nf + 1, 3, 3), p in m."""
+        """The poses of the frames in the world: R (nf + 1, 3, 3), p (nf + 1, 3) in m.
+
+        The last row is for the world.
+        """
         return self.placement.X_WF
 
     # ---------------------------------------------------------------------------- change of frame
@@ -111,7 +116,7 @@ class State(eqx.Module):
         return Transform(pose, from_=from_, to=to)
 
     def transform(self, x: _Q, to: str) -> _Q:
-        """The quantity x expressed in frame `to`. The frames of x must be frames of the robot."""
+        """The quantity x expressed in frame `to`. All frames of x must be frames of the robot."""
         t = self.relative_transform(x.frame, to)
         if not isinstance(x, SpatialAcceleration):
             return transform(x, t)
@@ -133,7 +138,8 @@ class State(eqx.Module):
         frame = body if frame is None else frame
         twist = self.relative_twist(body, base, frame)
         at_rest = self._in(frame, body, self.A) - self._in(frame, base, self.A)
-        # In a frame with velocity V the rate of the coordinates has the additional term -V x T.
+        # In a frame with velocity V, the rate of the coordinates of a twist T has the additional
+        # term -V x T.
         A = at_rest - cross_motion(self.V[self._index(frame)], twist.array)
         return SpatialAcceleration(A, body=body, base=base, frame=frame)
 
@@ -178,10 +184,10 @@ class State(eqx.Module):
         return MomentumMatrix(transform_force(X_FC, about_com.T).T, frame=frame)
 
     def newton_euler(self, body: str, frame: str | None = None) -> Wrench:
-        """The sum of all wrenches on a moving body, gravity's included: `d(I T)/dt`.
+        """The sum of all wrenches on a moving body, including gravity: `d(I T)/dt`.
 
-        The rate of the momentum of `body`, one of `model.body_names`, relative to the world. The
-        frame may be any frame of the robot, such as one that is welded to the body.
+        This is the rate of the momentum of `body` relative to the world. `body`: one of
+        `model.body_names`; `frame`: any frame of the robot.
         """
         inertia, frame = self.inertia(body), body if frame is None else frame
         A, T = self.relative_acceleration(body), self.relative_twist(body)
@@ -196,8 +202,8 @@ class State(eqx.Module):
     def external_force(self, wrench: Wrench, body: str) -> Float[Array, "nb 6"]:
         """The external force `f_ext` (nb, 6) of a wrench on a body, for `rnea` and `aba`.
 
-        The wrench may be expressed in any frame of the robot. The result is zero for a body that is
-        fixed to the world. For several wrenches, add the results.
+        The wrench may be expressed in any frame of the robot. `body` may be any frame of the robot;
+        if it is fixed to the world, the result is zero. For several wrenches, add the results.
         """
         require_types("external_force", (wrench, Wrench))
         local = self.transform(wrench, body).array
@@ -208,7 +214,7 @@ class State(eqx.Module):
     # --------------------------------------------------------------------------- frames by name
 
     def _is_the_world(self, frame: str) -> bool:
-        """Whether the frame is "world" and the model has no frame of this name."""
+        """Whether `frame` is "world" and the model has no link of this name."""
         return label(frame) == WORLD and WORLD not in self.model.frame_names
 
     def _index(self, frame: str) -> int:
@@ -219,7 +225,7 @@ class State(eqx.Module):
         return jax.tree.map(lambda x: x[i], self.placement)
 
     def _in(self, frame: str, body: str, motions: Array) -> Array:
-        """The motion of `body` relative to the world, expressed in `frame`, from all `motions`."""
+        """The row of `motions` for `body`, expressed in `frame`; `motions` is `V` or `A`."""
         X_FB = relative_pose(self._pose(frame), self._pose(body))
         return transform_motion(X_FB, motions[self._index(body)])
 
@@ -233,7 +239,7 @@ class State(eqx.Module):
 
 @jax.jit
 def _frame_motions(model: Model, kinematics: Kinematics, v: Array, a: Array):
-    """Poses, velocities and accelerations of all frames, the world last; see `State`."""
+    """`placement`, `V` and `A` of a `State`."""
     world = identity_pose(model.dtype)
 
     def with_world(X: Pose) -> Pose:

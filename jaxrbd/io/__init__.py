@@ -1,4 +1,4 @@
-"""Files: robots in URDF, and saved models and compiled programs."""
+"""Read and write files: URDF robots, saved models and exported programs."""
 
 from .model_file import load_model, save_model
 from .program import export_batched, load_program, save_program

@@ -1,6 +1,6 @@
-"""Files with a checksum, written in one step.
+"""Files with a checksum, written atomically.
 
-Format: two lines of ASCII, then the body. The header describes the body.
+Format: two lines of ASCII, then the body. The second line is the header, which describes the body.
 
     jaxrbd model 1 18234 9f86d081...    kind, version, size and SHA-256 of all bytes after this line
     {"name": "arm7", ...}               the header, JSON
@@ -36,7 +36,7 @@ _MAGIC, _SUFFIX = b"jaxrbd ", ".tmp"
 def write_sealed(
     path: str | os.PathLike[str], kind: str, version: int, header: dict[str, Any], body: bytes
 ) -> None:
-    """Write a file of this kind. After a failure at any moment, the previous file is unchanged."""
+    """Write a file of this kind. If writing fails, the previous file is unchanged."""
     content = json.dumps(header).encode("ascii") + b"\n" + body
     digest = hashlib.sha256(content).hexdigest()
     _replace(path, f"jaxrbd {kind} {version} {len(content)} {digest}\n".encode("ascii") + content)
@@ -91,11 +91,11 @@ def read_sealed(
 
 
 def _replace(path: str | os.PathLike[str], data: bytes) -> None:
-    """Replace a file in one step.
+    """Replace a file atomically.
 
-    The data first go to the disk in a temporary file with a unique name. The writer holds a lock on
-    this file. The lock ends with the process, so a temporary file without a lock is the remainder
-    of a process that was killed.
+    The function writes the data to a temporary file with a unique name, and then renames this file.
+    It holds a lock on the temporary file. The lock ends with the process, so a temporary file
+    without a lock is left from a process that was killed. The function deletes such files.
     """
     target = Path(os.path.realpath(path))
     prefix = f".{target.name[:100]}."
@@ -128,7 +128,7 @@ def _locked_file(folder: Path, prefix: str) -> tuple[Path, BinaryIO]:
         file = path.open("xb")
         try:
             _lock(file, wait=True)
-            # Before the lock another process may have removed the file as abandoned.
+            # Before the lock, another process may have deleted the file in `_remove_abandoned`.
             if os.fstat(file.fileno()).st_nlink > 0:
                 return path, file
         except BaseException:
@@ -139,7 +139,7 @@ def _locked_file(folder: Path, prefix: str) -> tuple[Path, BinaryIO]:
 
 
 def _remove_abandoned(folder: Path, prefix: str) -> None:
-    """Remove the temporary files of processes that were killed."""
+    """Delete the temporary files of processes that were killed."""
     name = re.compile(re.escape(prefix) + "[0-9a-f]{16}" + re.escape(_SUFFIX))
     for path in [folder / found for found in os.listdir(folder) if name.fullmatch(found)]:
         with contextlib.suppress(OSError), path.open("r+b") as file:  # the file may be gone
@@ -148,14 +148,18 @@ def _remove_abandoned(folder: Path, prefix: str) -> None:
 
 
 def _abandoned(file: BinaryIO) -> bool:
-    """Whether no process writes this file: it is not locked, or, without locks, one day old."""
+    """Whether no process writes this file any more.
+
+    This is true if no process has locked the file. On a system without locks, it is true if the
+    file is more than one day old.
+    """
     if fcntl is None:
         return time.time() - os.fstat(file.fileno()).st_mtime > 86400
     return _lock(file, wait=False)
 
 
 def _lock(file: BinaryIO, *, wait: bool) -> bool:
-    """Lock a file until it is closed or the process ends; whether this succeeded."""
+    """Lock a file until it is closed or the process ends. Returns whether this succeeded."""
     if fcntl is None:
         return False
     try:

@@ -1,6 +1,7 @@
 """Read a single `<link>` or `<joint>` of a URDF file; `urdf.py` reads the whole robot.
 
-Each function adds its faults to the document and returns a default value in place of a wrong one.
+Each function adds the faults that it finds to `doc.faults`, and returns a default value in place of
+a wrong value.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def read_joint(doc: Document, element: Element, name: str, *, mimic: bool) -> Jo
 
 
 def _read_origin(doc: Document, element: Element) -> np.ndarray:
-    """The pose (4, 4) in `<origin>`; without one, the identity."""
+    """The pose (4, 4) in `<origin>`; the identity without this element."""
     origin = doc.child(element, "origin")
     xyz = doc.numbers(origin, "xyz", (0.0, 0.0, 0.0))
     rpy = doc.numbers(origin, "rpy", (0.0, 0.0, 0.0))
@@ -100,8 +101,8 @@ def _read_kind(doc: Document, element: Element, joint_type: str) -> Joint | Fixe
         if not np.allclose(_read_axis(doc, axis, (0.0, 0.0, 1.0)), (0, 0, 1)):
             doc.fault(
                 axis,
-                "<axis> of a planar joint: expected z, the normal of its x-y plane; rotate it "
-                "with <origin>",
+                "<axis> of a planar joint: expected z, the normal of its x-y plane; rotate the "
+                "joint with <origin>",
             )
         return Planar()
     return _ONE_DOF[joint_type](_read_axis(doc, axis, (1.0, 0.0, 0.0)))
@@ -119,7 +120,7 @@ def _read_axis(
 
 
 def _read_limit(doc: Document, element: Element, joint_type: str) -> dict[str, float | None]:
-    """The limits as fields of a JointSpec, without the limits that the file does not state."""
+    """The limits in the file, by field of a JointSpec; limits not in the file are left out."""
     bounded = joint_type != "continuous"
     limit = doc.child(element, "limit", required=bounded)
     if limit is None:

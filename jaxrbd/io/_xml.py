@@ -1,11 +1,12 @@
 """Robot files as strict XML: elements, attributes, numbers, and all faults with their lines.
 
-Robot files can come from untrusted sources. The parser allows no DOCTYPE, and so no entities that
-the file defines, no network access, no recovery from errors, and no document deeper than 256
-elements.
+Robot files can come from untrusted sources. The parser rejects a DOCTYPE, so a file cannot define
+entities. It has no network access, does not recover from errors of syntax, and rejects elements
+nested more than 256 deep.
 
-At a fault the reader adds an error to a list and continues with a default value, so one pass finds
-all faults of a file. The caller raises the first error or lists all of them.
+A fault is a `RobotFileError`. At a fault the reader adds the error to a list and continues with a
+default value, so one pass finds all faults of a file. The caller raises the first error or lists
+all errors.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError, RobotFileError
 
-# The functions that read a file import lxml, so that `import jaxrbd` does not.
+# Only the functions that read a file import lxml: `import jaxrbd` must not import it.
 if TYPE_CHECKING:
     from lxml.etree import XMLParser, _Element as Element
 else:
     Element = Any
 
-# Possessive quantifiers: the search passes once over a long prolog without a DOCTYPE.
+# The possessive quantifiers prevent backtracking in a long prolog without a DOCTYPE.
 _DOCTYPE = re.compile(r"(?:\s++|<\?.*?\?>|<!--.*?-->)*+<!DOCTYPE", re.DOTALL)
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
@@ -37,8 +38,8 @@ class Document:
     """A parsed robot file: its name, its outermost element `root`, and the `faults` found so far.
 
     The line of an element is the line on which its start tag ends. Beyond line 65,535, the limit of
-    libxml2, it can be the next line. The methods that read values accept None for an absent element
-    and then return the default.
+    libxml2, the reported line can be the line after. The methods that read values accept None for
+    an absent element, and then return the default.
     """
 
     file: str
@@ -63,7 +64,10 @@ class Document:
         return [child for child in element if local_name(child) == tag]
 
     def child(self, element: Element, tag: str, *, required: bool = False) -> Element | None:
-        """The child called `tag`. A second one is a fault; a missing one is, if `required`."""
+        """The first child called `tag`, or None.
+
+        A second child with this tag is a fault. A missing child is a fault if `required`.
+        """
         found = self.children(element, tag)
         for extra in found[1:]:
             self.fault(extra, f"<{tag}> is given twice, first on line {found[0].sourceline}")
@@ -88,7 +92,7 @@ class Document:
         return text
 
     def name(self, element: Element | None, attribute: str = "name") -> str | None:
-        """The text of a required attribute that may not be blank; None at a fault."""
+        """The text of a required attribute; None at a fault. A blank text is a fault."""
         text = self.text(element, attribute, required=True)
         if text is not None and not text.strip():
             self._attribute_fault(element, attribute, text, "a name may not be empty")
@@ -104,7 +108,10 @@ class Document:
         required: bool = False,
         minimum: float = -math.inf,
     ) -> tuple[float, ...]:
-        """Finite numbers separated by blanks, as many as `default` has; `default` at a fault."""
+        """The finite values in an attribute, separated by blanks; `default` at a fault.
+
+        The attribute must have as many values as `default`, each at least `minimum`.
+        """
         text = self.text(element, attribute, required=required)
         if text is None:
             return default
@@ -124,7 +131,7 @@ class Document:
         required: bool = False,
         minimum: float = -math.inf,
     ) -> float:
-        """One finite number; see `numbers`."""
+        """The single finite value in an attribute; see `numbers`."""
         (value,) = self.numbers(element, attribute, (default,), required=required, minimum=minimum)
         return value
 
@@ -168,7 +175,7 @@ def parse_document(path_or_text: str | os.PathLike[str]) -> Document:
 
 
 def local_name(element: Element) -> str:
-    """The tag as written in the file: without a default namespace, with a prefix if it has one."""
+    """The tag as written in the file: with its prefix, if any, and without a default namespace."""
     name = element.tag.rpartition("}")[2]
     return name if element.prefix is None else f"{element.prefix}:{name}"
 

@@ -1,9 +1,9 @@
 """Save a `Model` to one file, and load it.
 
 The file has a line with a checksum, a line of JSON with the structure, and the arrays, one after
-another, in little-endian order; `docs/saving.md` describes the format. Structure that follows from
-other structure (numbers of coordinates, the order of the kinds, the independent coordinates) is not
-in the file, so the file cannot contradict itself there.
+another, in little-endian order; `docs/saving.md` describes the format. `load_model` computes the
+sizes nq and nv, the groups of joints of one kind, and the independent coordinates from the joints.
+The file does not contain them, so they cannot contradict the joints.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _KINDS: dict[str, type[Joint]] = {
 }
 _PARAMETERS = {"axis": (3,), "pitch": ()}
 
-# The entries of the header. The leader of a joint is the index of the joint that it follows, or the
-# index of the joint itself if it follows none. The parent or body -1 is the world.
+# The entries of the header. The leader of joint i is the index of the joint that it follows. The
+# leader is i if joint i follows no joint. The parent or body -1 is the world.
 _HEADER = {
     "name": str,
     "dissipative": bool,
@@ -56,13 +56,14 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
     """Save a robot to a file, which `load_model` reads.
 
     The file holds every array exactly, in its dtype (float32 or float64), and all structure. The
-    arrays of a batch of models, from `jax.vmap` or from stacking, may have leading axes. If saving
-    fails, the previous file is unchanged. Format: `docs/saving.md`.
+    model may be a batch of models from `jax.vmap` or from stacking, whose arrays have leading axes.
+    If saving fails, the previous file is unchanged. Format: `docs/saving.md`.
 
-    Raises ArgumentError, which names the joint, for a `joints.Custom`, a `Follow` or a joint kind
-    outside of `jaxrbd.joints`, because they hold functions: save the program that builds such a
-    robot, or export its algorithms with `export_batched`. Raises ArgumentError if the arrays differ
-    in dtype or do not have the shapes of a `Model`, and OSError if the file cannot be written.
+    A file cannot hold functions. For a `joints.Custom`, a `Follow` or a joint kind outside of
+    `jaxrbd.joints`, this function therefore raises ArgumentError, which names the joint. Keep the
+    Python code that builds such a robot, or export its algorithms with `export_batched`. Raises
+    ArgumentError also if the arrays differ in dtype or do not have the shapes of a `Model`, and
+    OSError if the file cannot be written.
     """
     header = _header(arguments.robot(model))
     expected = _skeleton(header)
@@ -80,14 +81,16 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
 
 
 def load_model(path: str | os.PathLike[str], *, dtype: DTypeLike | None = None) -> Model:
-    """Load a robot from a file of `save_model`. No other file is read, and no code is executed.
+    """Load a robot from a file of `save_model`.
 
     `dtype`: float32 or float64, to cast the arrays to; None keeps the saved dtype. The result has
-    the structure of the saved model, so JAX reuses programs that it compiled for that model.
+    the structure of the saved model, so JAX reuses programs that it compiled for that model. The
+    function opens only this file, and executes no code from it.
 
-    Raises SavedFileError, which names the file, if it cannot be read, is no file of `save_model`,
-    is truncated or altered, has a newer version, names an unknown joint kind, or contradicts
-    itself. Raises ArgumentError for float64 if double precision is off in JAX (`jax_enable_x64`).
+    Raises SavedFileError, which names the file, if the file cannot be read, is no file of
+    `save_model`, is truncated or altered, has a newer version, names an unknown joint kind, or
+    contradicts itself. Raises ArgumentError for float64 if double precision is off in JAX
+    (`jax_enable_x64`).
     """
     header, body = read_sealed(path, "model", VERSION)
     try:
@@ -123,7 +126,10 @@ def load_model(path: str | os.PathLike[str], *, dtype: DTypeLike | None = None) 
 
 
 def _header(model: Model) -> dict[str, Any]:
-    """The structure of a model, without the shapes of the arrays. Raises ArgumentError."""
+    """The header of a model without its entry "arrays".
+
+    Raises ArgumentError for a joint that a file cannot hold.
+    """
     groups = zip(model.joints, model.joint_bodies)
     kinds = {body: type(joint) for joint, bodies in groups for body in bodies}
     leaders = _leaders(model)
@@ -159,9 +165,9 @@ def _header(model: Model) -> dict[str, Any]:
 
 
 def _leaders(model: Model) -> list[int | None]:
-    """The index of the joint that each joint follows.
+    """For each joint i, the index of the joint that it follows.
 
-    It is the joint's index if it follows none, and None if it follows others by a function.
+    The entry is i if the joint follows no joint, and None if it follows others by a function.
     """
     coupling = model.coupling
     if coupling is None:
@@ -176,7 +182,7 @@ def _leaders(model: Model) -> list[int | None]:
 
 
 def _skeleton(header: dict[str, Any]) -> Model:
-    """The model of this structure, with shapes in place of the arrays."""
+    """The model that the header describes, with a `jax.ShapeDtypeStruct` for each array."""
     joints, frames = header["joints"], header["frames"]
     kinds = [_KINDS[joint["kind"]] for joint in joints]
     leaders = [joint["leader"] for joint in joints]
@@ -230,7 +236,7 @@ def _named(model: Model) -> dict[str, Any]:
 
 
 def _shape_fault(expected: Model, found: dict[str, tuple[int, ...]]) -> str | None:
-    """The fault in the shapes of the arrays, or None. Arrays may have leading batch axes."""
+    """A message about the first wrong name or shape, or None. Arrays may have batch axes."""
     wanted = {name: x.shape for name, x in _named(expected).items()}
     if [*found] != [*wanted]:
         return f"its arrays are {[*found]}, expected {[*wanted]}"
@@ -249,7 +255,7 @@ def _shape_fault(expected: Model, found: dict[str, tuple[int, ...]]) -> str | No
 
 
 def _check(header: dict[str, Any]) -> None:
-    """Raise ModelError if no model has this header."""
+    """Raise ModelError unless the header describes a model."""
     _check_record(header, _HEADER, "its header")
     for key, fields in (("joints", _JOINT), ("frames", _FRAME), ("arrays", _ARRAY)):
         for i, record in enumerate(header[key]):
@@ -295,7 +301,7 @@ def _check_leader(joints: list[dict[str, Any]], i: int, leader: int) -> None:
 
 
 def _check_record(record: Any, fields: dict[str, type], what: str) -> None:
-    """Raise ModelError if the record is no object with these fields; `what` names the record."""
+    """Raise ModelError unless the record is a dict with these fields; `what` names the record."""
     found = {k: type(x) for k, x in record.items()} if isinstance(record, dict) else type(record)
     if found != fields:
         names = {name: kind.__name__ for name, kind in fields.items()}

@@ -1,8 +1,8 @@
-"""Export algorithms as compiled programs for any batch size and for several platforms.
+"""Export algorithms as programs for any batch size and for several platforms.
 
-`export_batched` makes a `jax.export.Exported` from an algorithm and a robot; `save_program` and
-`load_program` write and read a file of it. The caller of the program needs neither the robot nor
-its file, and needs jaxrbd only for loading; `docs/saving.md` shows how to load it with JAX alone.
+`export_batched` makes a `jax.export.Exported` from an algorithm and a model. `save_program` writes
+it to a file, and `load_program` reads the file. By default the program contains the parameters of
+the robot. `docs/saving.md` shows how to load a program with JAX alone, without jaxrbd.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ def export_batched(
     platforms: Sequence[str] = ("cpu", "cuda"),
     model_as_argument: bool = False,
 ) -> export.Exported:
-    """An algorithm with a robot as a program for batches of any size.
+    """A program that applies an algorithm to a batch of states of one robot.
 
-    - `function(model, *arguments)`: a function of one state, such as `rnea`. A lambda fixes other
-      arguments, such as the name of a frame;
+    - `function(model, *arguments)`: a function of one state, such as `rnea`. Fix arguments that are
+      not arrays, such as the name of a frame, with a lambda;
     - `arguments`: example arguments for one state, arrays or `jax.ShapeDtypeStruct`s; only shapes
       and dtypes are used;
-    - `platforms`: the platforms of the program; this machine need not have them;
+    - `platforms`: the platforms of the program; the exporting machine need not have them;
     - `model_as_argument`: if False, the parameters of the robot are constants of the program. If
       True, the first argument of the program is `jax.tree.leaves(model)`, of this model or of any
       model with the same structure. The program does not check the structure.
 
     Returns a program whose `call` takes the arguments with a leading batch axis, of size 1 or more.
-    The result has the same axis; dicts replace named tuples. Call it through
-    `jax.jit(program.call)`. Raises ArgumentError without an argument to batch and for an unknown
-    platform.
+    The result has the same batch axis; dicts replace named tuples. Call the program through
+    `jax.jit(program.call)`. Raises ArgumentError if there is no argument after the model, and for
+    an unknown platform.
     """
     if not jax.tree.leaves(arguments):
         raise ArgumentError("no argument to batch: expected arguments of one state after the model")
@@ -100,12 +100,14 @@ def save_program(
 
 
 def load_program(path: str | os.PathLike[str]) -> export.Exported:
-    """Load a program from a file of `save_program`. Load only files that you trust: it is code.
+    """Load a program from a file of `save_program`. A program is code: load only trusted files.
 
-    JAX reads programs of JAX versions up to six months older than itself, and a few weeks newer.
-    Raises SavedFileError, which names the file, if it cannot be read, is no file of `save_program`,
-    is truncated or altered, or has a version that jaxrbd or JAX cannot read. Raises ImportError
-    without the package flatbuffers (`pip install 'jaxrbd[export]'`).
+    JAX reads a program if the exporting JAX version is at most six months older, or at most a few
+    weeks newer, than the installed version.
+
+    Raises SavedFileError, which names the file, if the file cannot be read, is no file of
+    `save_program`, is truncated or altered, or has a version that jaxrbd or JAX cannot read. Raises
+    ImportError without the package flatbuffers (`pip install 'jaxrbd[export]'`).
     """
     header, body = read_sealed(path, "program", VERSION)
     try:
@@ -120,13 +122,13 @@ def load_program(path: str | os.PathLike[str]) -> export.Exported:
 
 
 def _spec(x: Any, *batch: Any) -> jax.ShapeDtypeStruct:
-    """The shape and dtype of an example, with the batch axis first."""
+    """The shape and dtype of the example x, with the axes `batch` first."""
     x = x if isinstance(x, jax.ShapeDtypeStruct) else jnp.asarray(x)
     return jax.ShapeDtypeStruct((*batch, *x.shape), x.dtype)
 
 
 def _plain(x: PyTree) -> PyTree:
-    """The tree with dicts in place of named tuples, whose classes a file cannot hold."""
+    """The pytree with a dict for each named tuple, because a file cannot hold its class."""
 
     def named(x: Any) -> bool:
         return hasattr(x, "_asdict")

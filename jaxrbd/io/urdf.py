@@ -1,20 +1,21 @@
-"""From URDF to a `Model`: the elements that concern dynamics, with a line number for every fault.
+"""Read a `Model` from the elements of a URDF file that affect dynamics. Faults have line numbers.
 
 Source: the URDF specification (wiki.ros.org/urdf/XML, versions 1.0 to 1.2), as urdfdom 6 and
-Pinocchio read it, so a robot has the same coordinates in jaxrbd and in Pinocchio. Rules where these
-sources differ:
+Pinocchio read it, so a robot has the same coordinates in jaxrbd and in Pinocchio. Where these
+sources differ, or define nothing, the rules are:
 
-- An inertial without mass and an axis without xyz are errors. (urdfdom reports them and reads
-  zero.)
-- A revolute or prismatic joint needs `<limit>` with effort and velocity. Without lower and upper it
-  is unlimited. (By the specification both are 0, and the joint cannot move.) With only one of them,
-  the other is 0. A continuous joint may have effort and velocity limits.
+- An `<inertial>` without mass and an `<axis>` without xyz are errors. (urdfdom reports them and
+  reads zero.)
+- A revolute or prismatic joint needs `<limit>` with effort and velocity. A joint without lower and
+  upper is unlimited. (By the specification both are 0, and the joint cannot move.) If the file
+  states only lower or only upper, the missing limit is 0. A continuous joint may have effort and
+  velocity limits.
 - A planar joint moves in the x-y plane of its frame, as in Pinocchio. An `<axis>` other than z is
   an error, because no source defines the directions of the coordinates in that case.
 - In floating, planar and fixed joints the reader skips `<limit>`, `<dynamics>` and `<mimic>`.
 - The joint between the world and the root link is called `root_joint`.
 
-The reader skips elements without influence on dynamics (visual, collision, gazebo, transmission,
+The reader skips elements that do not affect dynamics (visual, collision, gazebo, transmission,
 ...).
 """
 
@@ -59,13 +60,14 @@ def load_urdf(
     - `root_joint`: the joint between the world and the root link: None (welded), "free_flyer",
       "planar", "spherical" or "translation";
     - `mimic`: whether to read `<mimic>`, which couples joints;
-    - `strict`: raise an error, instead of a warning, for an inertia that no rigid body can have and
-      for a mass matrix that is singular in every configuration;
+    - `strict`: whether to raise an error, instead of a warning, for an inertia that no rigid body
+      can have and for a mass matrix that is singular in every configuration;
     - `gravity`: (3,), m/s^2, in the world frame.
 
     Returns the model with its joints in depth-first order and siblings in the order of their names,
     as in Pinocchio. Raises RobotFileError, which names file and line, for a fault in the file.
-    Warns with InertiaWarning. Source: the URDF specification.
+    Without `strict`, an inertia that no rigid body can have and a singular mass matrix give an
+    InertiaWarning. Source: the URDF specification.
     """
     robot = _Robot(parse_document(path_or_text), root_joint=root_joint, mimic=mimic)
     robot.raise_first_fault()
@@ -85,10 +87,10 @@ def parse_urdf(
 ) -> tuple[str, list[Link], list[JointSpec]]:
     """Read the description of a robot from a URDF file, to edit it before `build_model`.
 
-    Arguments as in `load_urdf`. Returns the robot's name, its links in the order of the file, and
-    its joints: the root joint, then the others sorted by name. Raises RobotFileError. Links with
-    two parents, cycles that are not connected to the root and rings of mimic joints are found by
-    `build_model` only. Source: the URDF specification.
+    Arguments as in `load_urdf`. Returns the name of the robot, the links in the order of the file,
+    and the joints: the root joint, then the other joints sorted by name. Raises RobotFileError for
+    a fault in the file. Only `build_model` detects links with two parents, cycles that are not
+    connected to the root, and cycles of mimic joints. Source: the URDF specification.
     """
     robot = _Robot(parse_document(path_or_text), root_joint=root_joint, mimic=mimic)
     robot.raise_first_fault()
@@ -98,10 +100,10 @@ def parse_urdf(
 def validate_urdf(path_or_text: str | os.PathLike[str]) -> list[str]:
     """The faults of a URDF file as "file:line: ...", sorted by line; empty for a valid file.
 
-    The list has the warnings of `load_urdf` as "file:line: warning: ...": an inertia that no rigid
-    body can have, and a joint that makes the mass matrix singular in every configuration. For this
-    check the root link is welded to the world. The tree is checked if every link and joint is
-    valid, and the mass matrix if the tree is valid.
+    The list also has the warnings of `load_urdf` as "file:line: warning: ...": an inertia that no
+    rigid body can have, and a joint that makes the mass matrix singular in every configuration. The
+    function checks the tree only if every link and joint is valid, and the mass matrix only if the
+    tree is valid. In the check of the mass matrix, the root link is welded to the world.
     """
     faults, warnings = inspect_urdf(path_or_text)
     return [str(fault) for fault in _by_line([*faults, *warnings])]
@@ -116,7 +118,7 @@ def inspect_urdf(
     except RobotFileError as error:
         return [error], []
     faults = robot.doc.faults or robot.tree_faults()
-    # A link with another fault has default values in its inertia: a warning would be meaningless.
+    # A link with another fault can have default values in its inertia, so it gets no warning.
     faulty = {fault.link for fault in faults}
     sound = [link for link in robot.links if link.name not in faulty]
     warnings = [ModelError(why, link=link) for link, why in inertia_faults(sound).items()]
@@ -157,7 +159,7 @@ class _Robot:
             raise faults[0]
 
     def located(self, error: ModelError, mark: str = "") -> RobotFileError:
-        """The builder's error with the line of its joint or link; `mark` starts the message."""
+        """An error of the builder, with `mark`, the file, and the line of the joint or link."""
         link, joint = error.link or "", error.joint or ""
         element = self._joint_elements.get(joint, self._link_elements.get(link))
         return RobotFileError(
@@ -169,7 +171,7 @@ class _Robot:
         )
 
     def tree_faults(self) -> list[RobotFileError]:
-        """The fault of the tree as a whole: a list with one error, or empty."""
+        """The first fault in the tree of links and joints, as a list; empty without a fault."""
         try:
             composed(self.links, checked(self.links, self.joints), np.dtype(float))
         except ModelError as error:
@@ -216,13 +218,15 @@ class _Robot:
         if roots:
             self.doc.fault(
                 self._link_elements[roots[1]],
-                f"several root links, expected one: no joint has these as child: {_some(roots)}",
+                "several root links, expected one: no joint has these links as child: "
+                f"{_some(roots)}",
             )
         elif self.links:
             ring = _ring(parents, self.links[0].name)
             self.doc.fault(
                 self._link_elements[ring[0]],
-                f"there is no root link; these form a cycle, parent before child: {_some(ring)}",
+                "there is no root link; these links form a cycle, parent before child: "
+                f"{_some(ring)}",
             )
         else:
             self.doc.fault(self.doc.root, "<robot> has no <link>")
@@ -254,7 +258,7 @@ def _by_name(doc: Document, tag: str) -> dict[str, Element]:
 
 
 def _ring(parents: dict[str, str], start: str) -> list[str]:
-    """The cycle that the ancestors of a link reach, each link before its child."""
+    """The cycle among the ancestors of the link `start`, each link before its child."""
     path: dict[str, None] = {}  # an ordered set
     link = start
     while link not in path:

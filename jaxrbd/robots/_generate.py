@@ -1,7 +1,7 @@
 """Write the robot files of this folder: `python -m jaxrbd.robots._generate`.
 
-A robot is a list of solids and joints; one function makes the left and the right limb. A test
-compares the files with the output of this module.
+A robot is a list of links, frames and joints. One function makes both the left and the right limb.
+A test compares the files with the output of this module.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def cart_pole() -> Robot:
 
 def arm7() -> Robot:
     """An arm with seven joints and 20 kg, which reaches 0.85 m from its shoulder."""
-    # link, mass, shape, height of the centre; joint, height above the previous joint, axis, limit,
-    # effort and velocity limits
+    # For each link: name, mass, shape, height of the centre above the joint. For the joint of each
+    # link: name, height above the previous joint, axis, position, effort and velocity limit.
     chain = [
         ("shoulder_1", 3.6, Cylinder(0.06, 0.16), -0.05, "joint_1", 0.28, Z, 2.9, 90.0, 2.1),
         ("shoulder_2", 3.4, Cylinder(0.06, 0.2), 0.08, "joint_2", 0.05, Y, 1.9, 90.0, 2.1),
@@ -220,7 +220,7 @@ def _limb(side: str, left: int):
 
 
 def _mirrored(limits: tuple[float, float], left: int) -> tuple[float, float]:
-    """The limits of a rotation about x or z, for `left` = -1 mirrored in the x-z plane."""
+    """The limits of a rotation about x or z; if `left` is -1, mirrored in the x-z plane."""
     lower, upper = limits
     return (lower, upper) if left > 0 else (-upper, -lower)
 

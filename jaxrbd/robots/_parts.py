@@ -1,7 +1,7 @@
 """The parts of a robot file: solids, links, joints, and the URDF text of each.
 
-A link is one solid of uniform density. The solid is the visual and the collision geometry of the
-link and gives its inertia.
+A link is one solid of uniform density. The solid is the visual geometry and the collision geometry
+of the link, and determines the inertia of the link.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Sphere:
 
 @dataclasses.dataclass(frozen=True)
 class Link:
-    """A solid with its mass (kg), and its centre (m) and orientation (rad) in the link frame."""
+    """A link: one solid, its mass (kg), and its centre (m) and rpy angles (rad) in the link."""
 
     name: str
     mass: float
@@ -115,9 +115,10 @@ class Frame:
 
 @dataclasses.dataclass(frozen=True)
 class Joint:
-    """A joint at `xyz` (m) in the parent link; `limits`, `effort` and `velocity` in SI units.
+    """A joint at `xyz` (m) in the parent link frame.
 
-    The damping is proportional to the effort limit.
+    `limits` (position), `effort` and `velocity` are the limits in SI units. The damping is
+    proportional to the effort limit.
     """
 
     name: str

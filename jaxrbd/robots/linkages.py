@@ -1,4 +1,4 @@
-"""Mechanisms with closed loops or contacts: a tree, and the constraints that close it."""
+"""Mechanisms with closed loops or contacts: each is a tree with constraints."""
 
 from __future__ import annotations
 
@@ -43,9 +43,10 @@ def load_linkage(name: str) -> Linkage:
 
     - "four_bar": a crank (0.3 m), a coupler (0.9 m) and a rocker (0.7 m) on a base of 1 m, in the
       vertical plane. A hinge closes the loop: 5 equations, of which 2 are independent;
-    - "five_bar": a parallel robot with two arms of 0.4 m and 0.6 m on bases 0.3 m apart;
-    - "standing_quadruped": the bundled quadruped on the ground at height 0, with a fixed point at
-      the centre of each foot.
+    - "five_bar": a parallel robot with two arms, whose bases are 0.3 m apart. Each arm has two bars
+      of 0.4 m and 0.6 m. A hinge connects the tips of the arms;
+    - "standing_quadruped": the bundled quadruped on the ground, the plane z = 0. A constraint per
+      foot fixes the centre of the foot in the world.
 
     Raises ArgumentError for an unknown name.
     """
@@ -90,7 +91,10 @@ def _tip(length: float, angle: float) -> np.ndarray:
 
 
 def _meet(p1: np.ndarray, length1: float, p2: np.ndarray, length2: float) -> tuple[float, float]:
-    """The angles of two bars that start at p1 and p2 and meet, on the left of the line p1 p2."""
+    """The angles of two bars that start at p1 and p2 and meet to the left of the line p1 p2.
+
+    Points are (x, z) with x to the right and z up.
+    """
     line = p2 - p1
     distance = np.hypot(*line)
     parallel = (distance**2 + length1**2 - length2**2) / (2 * distance)
@@ -106,7 +110,11 @@ def _planar(
     bases: Sequence[float],
     q: Sequence[float],
 ) -> Linkage:
-    """Two chains of bars, each along the x axis of its link, whose tips a hinge connects."""
+    """Two chains of bars; a hinge connects their tips. Each bar is on the x axis of its link.
+
+    `chains`: for each chain, the name and the length of every bar; `bases`: for each chain, the x
+    coordinate of the start; `q`: a configuration that closes the loop.
+    """
     links, joints = [], []
     for chain, base in zip(chains, bases):
         parent, xyz = None, (base, 0.0, 0.0)
@@ -123,7 +131,7 @@ def _planar(
 
 
 def _bar(length: float) -> np.ndarray:
-    """The inertia of a thin bar from the origin in the direction of x."""
+    """The inertia (10,) of a thin bar from the origin along the x axis."""
     mass = DENSITY * length
     moment = mass * length**2 / 12
     return link_inertia(mass, (length / 2, 0.0, 0.0), np.diag([1e-4 * mass, moment, moment]))
