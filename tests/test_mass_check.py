@@ -249,7 +249,7 @@ def test_the_message_names_joint_link_and_freedoms():
     }
     cancelled = faults(*robot((NOTHING, Revolute(Z)), (BALL, Revolute(Z))))
     assert cancelled == {
-        "ja": "joint 'ja': other joints can cancel its motion of every link with inertia, and it "
+        "ja": "joint 'ja': other joints can cancel its effect on every link with inertia, and it "
         "has no armature"
     }
 

@@ -1,8 +1,8 @@
 """Motion constraints, and the dynamics of robots under them.
 
 - Implicit constraints `phi(q) = 0`: `kinds.py` defines them, and `between_frames.py` defines closed
-  loops and contacts. `implicit.py` solves for acceleration, constraint forces and impulses, and
-  `closing.py` for configurations that satisfy the constraints.
+  loops and contacts. `implicit.py` solves for acceleration, constraint forces and impulses.
+  `closing.py` solves for configurations that satisfy the constraints.
 - Explicit constraints `q = gamma(y)`: `explicit.py`.
 - One body on one joint: `single_body.py`.
 - Maximal coordinates, with all joints as constraints between free bodies: `maximal.py`.

@@ -1,9 +1,9 @@
 """Constraints between two frames: closed loops, and contacts with the world.
 
-The equations are a function of the relative pose of the two frames. The rows follow from this
-function and from the motion of the two bodies by the chain rule. A new kind of loop thus needs one
-function of a pose. All constraints with the same function are evaluated in one batch, so the size
-of the program does not depend on their number.
+The equations are a function of the relative pose of the two frames. The `ConstraintRows` follow
+from this function and from the motion of the two bodies by the chain rule. A new kind of loop thus
+needs one function of a pose. All constraints with the same function are evaluated in one batch, so
+the size of the program does not depend on the number of constraints.
 """
 
 from __future__ import annotations
@@ -52,12 +52,13 @@ class FrameConstraint(Constraint):
     """Equations `error(X_AB) = 0` on the pose of a frame B relative to a frame A.
 
     - `error`: a function from a `Pose` to (m,): a plain function or, if it has parameters, an
-      `eqx.Module`. `point`, `hinge` and `weld` make constraints with given errors;
-    - `frame_a`, `frame_b`: names of frames of the model; None is the world;
-    - `X_a`, `X_b`: poses of A and B in those frames (default: the identity).
+      `eqx.Module`. `point`, `hinge` and `weld` return constraints with given errors;
+    - `frame_a`, `frame_b`: names of the frames of the model in which A and B are fixed; None is the
+      world;
+    - `X_a`, `X_b`: poses of A and B in these frames (default: the identity).
 
-    The multiplier of a row is the generalized force on B, with the opposite
-    force on A. The multiplier times a change of the error is work.
+    The multiplier of a row is a generalized force on B, with the opposite force on A. The work of
+    these forces is the multiplier times the change of the error.
     """
 
     error: Callable[[Pose], Array]
@@ -131,9 +132,9 @@ def point(
 ) -> FrameConstraint:
     """A point fixed in frame A coincides with a point fixed in frame B: 3 equations.
 
-    It is a ball joint, or a contact that sticks. `frame_a`, `frame_b`: names, or None for the
-    world; `p_a`, `p_b` (3,) in m, in these frames. The multiplier (3,) is the force on B at the
-    point, in the axes of A.
+    It is a ball joint, or a contact that sticks. `frame_a`, `frame_b`: names of A and B, or None
+    for the world; `p_a`, `p_b` (3,): the points in A and B, in m. The multiplier (3,) is the force
+    on B at the point, in the axes of A.
     """
     return FrameConstraint(_position, frame_a, frame_b, _place(p_a), _place(p_b))
 
@@ -147,9 +148,9 @@ def hinge(
 ) -> FrameConstraint:
     """Two frames A and B share their origin and an axis: 5 equations, a revolute joint.
 
-    `frame_a`, `frame_b`: names, or None for the world; `axis` (3,), of any length, has the same
-    coordinates in A and B; `X_a`, `X_b`: poses of A and B in the named frames. The rotation about
-    the axis is free.
+    `frame_a`, `frame_b`: names of frames, or None for the world; `axis` (3,), of any length, has
+    the same coordinates in A and B; `X_a`, `X_b`: poses of A and B in the named frames (default:
+    the identity). The rotation about the axis is free.
     """
     return FrameConstraint(_Hinge(axis), frame_a, frame_b, X_a, X_b)
 
@@ -162,9 +163,10 @@ def weld(
 ) -> FrameConstraint:
     """Two frames A and B coincide: 6 equations, a weld.
 
-    `frame_a`, `frame_b`: names, or None for the world; `X_a`, `X_b`: poses of A and B in the named
-    frames. The error of the rotation is the Rodrigues vector, `2 tan(angle / 2)` along the axis. It
-    equals the rotation vector to second order and has no other zero.
+    `frame_a`, `frame_b`: names of frames, or None for the world; `X_a`, `X_b`: poses of A and B in
+    the named frames (default: the identity). The error of the rotation is the Rodrigues vector,
+    `2 tan(angle / 2)` along the axis. This error equals the rotation vector to second order, and is
+    zero only at the identity.
     """
     return FrameConstraint(_coincide, frame_a, frame_b, X_a, X_b)
 
@@ -195,7 +197,10 @@ class _Hinge(eqx.Module):
 
 
 def _place(p: ArrayLike | Sequence[int | float] = (0.0, 0.0, 0.0)) -> Pose:
-    """The pose of a point; constants are kept in float64 until the model's dtype is known."""
+    """A pose at the position p with the identity rotation.
+
+    Constants stay in float64 until the model's dtype is known.
+    """
     position: Any = p if isinstance(p, Array) else np.asarray(p, float)
     if position.shape != (3,):
         raise ArgumentError(f"a point has shape {position.shape}, expected (3,)")
@@ -228,10 +233,11 @@ def rows_of_one_kind(
 class _End(NamedTuple):
     """One end of a constraint: a frame and its motion, expressed in the frame.
 
-    `X`: pose in the world; `J` (nv, 6): Jacobian; `V` (6,): velocity; `A` (6,): acceleration for a
-    = 0; `J_terms` (nv, 2): each column of J is a sum of vectors; these are the sums of their
-    lengths,
-      for the linear and the angular part. They bound the rounding errors.
+    - `X`: the pose in the world;
+    - `J` (nv, 6): the Jacobian, one row per velocity in v;
+    - `V` (6,): the spatial velocity; `A` (6,): the spatial acceleration for a = 0;
+    - `J_terms` (nv, 2): the linear part and the angular part of each row of J are sums of vectors,
+      and `J_terms` has the sums of the lengths of these vectors. They bound the rounding errors.
     """
 
     X: RootedPose
@@ -244,7 +250,11 @@ class _End(NamedTuple):
 def _moving_ends(
     model: Model, motion: BodyMotion, places: Sequence[tuple[str | None, Pose]]
 ) -> _End:
-    """The ends of n constraints, stacked. The last row of frames and bodies is the world."""
+    """One end of each of n constraints, stacked.
+
+    `places`: for each constraint, the name of a frame and the pose of the end in this frame. The
+    arrays of frames and bodies get a last row for the world, so the index of the world is -1.
+    """
     world = identity_pose(model.dtype)
     frames = [-1 if f is None else arguments.frame_index(model, f) for f, _ in places]
     bodies = np.array([-1 if i < 0 else model.frame_bodies[i] for i in frames], int)
@@ -279,15 +289,16 @@ def _jacobian_terms(
     """The `J_terms` of n frames at `p_RF` (n, 3).
 
     `moves` (n, nb): whether the joint of a body moves a frame; `p_RB` (nb, 3): the bodies' origins.
-    The linear part of a column is `S_linear + (p_F - p_dof) x S_angular`. Both positions are sums
-    of link vectors from the root; the distance to the root is taken as the size of such a sum.
+    The linear part of a row of J is `S_linear + (p_F - p_dof) x S_angular`. Both positions are sums
+    of link vectors from the root body. The distance from the root body estimates the size of the
+    terms of each sum.
     """
     dof_body = model.topology.dof_body
     S_linear, S_angular = jnp.split(motion_subspace(model), 2, axis=-1)
     arm = _length(p_RF)[:, None] + _length(p_RB)[dof_body]
     linear, angular = _length(S_linear), _length(S_angular)
-    # The batched arm is added, and not stacked: JAX can split the sum over devices, although S
-    # has no batch axis.
+    # `arm` has a batch axis under vmap, and S has none. The terms with `arm` are added and not
+    # stacked, because JAX can then split the computation over devices.
     with_arm = jnp.stack([angular, jnp.zeros_like(angular)], axis=-1)
     terms = jnp.stack([linear, angular], axis=-1) + arm[..., None] * with_arm
     terms = jnp.where(moves[:, dof_body, None], terms, 0)
@@ -306,7 +317,7 @@ def _relative_rows(error: Callable[[Pose], Array], a: _End, b: _End) -> Constrai
     X_AB, X_BA = relative_pose(a.X, b.X), relative_pose(b.X, a.X)
     J_a, V_a, A_a = (transform_motion(X_BA, x) for x in (a.J, a.V, a.A))
     V = b.V - V_a
-    # Relative to B, a motion vector that is constant in A has the velocity -V.
+    # In the axes of B, a motion vector m that is constant in A changes at the rate -V x m.
     A = b.A - A_a + cross_motion(V, V_a)
     K = jax.vmap(lambda x: _rate(error, X_AB, x), out_axes=1)(b.J - J_a)
     velocity_product = jax.jvp(lambda X: _rate(error, X, V), (X_AB,), (_moving(X_AB, V),))[1]
@@ -316,7 +327,7 @@ def _relative_rows(error: Callable[[Pose], Array], a: _End, b: _End) -> Constrai
 
 
 def _row_terms(error: Callable[[Pose], Array], X_AB: Pose, a: _End, b: _End) -> Array:
-    """`ConstraintRows.K_terms`: the derivative of the error times the terms of the Jacobians."""
+    """`ConstraintRows.K_terms`: the derivative of the error times the `J_terms` of both ends."""
     X_AB = lax.stop_gradient(X_AB)
     rates = jax.vmap(lambda x: _rate(error, X_AB, x))(jnp.eye(6, dtype=X_AB.p.dtype))
     by_linear, by_angular = (_length(x.T) for x in jnp.split(rates, 2))

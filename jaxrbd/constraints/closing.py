@@ -30,11 +30,11 @@ class Closure(NamedTuple):
 def close_loops(model: Model, q: ArrayLike, constraints: Sequence[Constraint]) -> Closure:
     """The configuration near q that satisfies the constraints, and its residual.
 
-    `q` (nq,). The robot is displaced from q by `M^-1 K^T` times multipliers, with the Jacobian K of
-    the constraints at q, until `phi = 0`. These are accelerations that constraint forces cause.
-    Newton's method solves for the multipliers. Equations are scaled by the accelerations that their
-    forces cause, so their units do not matter. The residual stays large where no configuration near
-    q satisfies the constraints: check it.
+    `q` (nq,). The result is `integrate(q, M^-1 K^T lambda)`, with the Jacobian K of the constraints
+    at q. So the robot is displaced as constraint forces accelerate it from rest. Newton's method
+    finds the multipliers lambda for which `phi = 0`. Each equation is scaled by the acceleration
+    that its constraint force causes, so the units of the equations do not matter. Check the
+    residual: it is large if no configuration near q satisfies the constraints.
 
     The result has the derivatives of the solution with respect to q, the model and the constraints;
     no iteration is differentiated. Raises ArgumentError for an unknown frame.
@@ -74,7 +74,8 @@ def close_loops(model: Model, q: ArrayLike, constraints: Sequence[Constraint]) -
 
 
 ITERATIONS = 100
-# A Newton step that does not reduce the error is cut to a quarter, down to this fraction.
+# A Newton step that does not reduce the error is cut to a quarter. The search ends at this fraction
+# of the whole step.
 SHORTEST = 1e-4
 
 

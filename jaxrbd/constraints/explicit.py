@@ -23,9 +23,10 @@ class ExplicitDynamics(NamedTuple):
 
     - `y_accel` (n,): the acceleration of y;
     - `q` (nq,), `v` (nv,), `a` (nv,): configuration, velocity and acceleration of the robot;
-    - `G` (nv, n), with `v = G dy/dt`;
-    - `M` (n, n): `G^T M G`, with the mass matrix M of the robot;
-    - `C` (n,): `G^T (bias + M g)`, with `g = dG/dt dy/dt`.
+    - `G` (nv, n): the derivative of gamma, with `v = G dy/dt`;
+    - `M` (n, n): the mass matrix over y, `G^T H G`, with the mass matrix H of the robot;
+    - `C` (n,): the bias force over y, `G^T (bias + H g)`, with `g = dG/dt dy/dt` and the bias force
+      of the robot.
     """
 
     y_accel: Float[Array, " n"]
@@ -50,8 +51,9 @@ def explicit_dynamics(
     - `gamma`: a smooth function from y (n,) to configurations (nq,), differentiated twice;
     - `y` (n,), `y_dot` (n,); `tau` (nv,), `f_ext` (nb, 6): as for `forward_dynamics`.
 
-    With `a = G y_accel + g` the equations of motion become `M y_accel + C = G^T tau`. They do not
-    contain the constraint forces, which do no work for velocities `G dy/dt`.
+    With `a = G y_accel + g` the equations of motion become `M y_accel + C = G^T tau`, with the
+    symbols of `ExplicitDynamics`. These equations do not contain the constraint forces, which do no
+    work for velocities `G dy/dt`.
     Source: Featherstone (3.18) to (3.21).
     """
     y = arguments.array(model, y, "y", (jnp.size(y),), "n")

@@ -1,20 +1,23 @@
 """Dynamics under implicit constraints: motion, constraint forces and impulses.
 
-For constraints `K a = k`, the acceleration a of the robot and the multipliers solve the KKT system,
-Featherstone (3.17),
+For constraints `K a = k`, the acceleration a of the robot and the multipliers lambda solve the KKT
+system, Featherstone (3.17),
 
     [M  K^T] [    a    ]   [tau - bias]
     [K   0 ] [-lambda  ] = [     k    ].
 
-Let `W M W^T = 1`, and let s be scales of the rows of K, `A = s K W^T`. Then
-`a = M^-1 (tau - bias) + W^T x` with `A x = s (k - K M^-1 (tau - bias))`, and the pseudo-inverse of
-A gives x. Rows may be redundant, as for a planar linkage closed in space, or a door on two hinges.
-The acceleration is then still unique. The multipliers are the ones with the least `|lambda / s|`. A
-row is redundant where its part independent of the other rows is as small as the rounding errors of
-K. So masses, units and the scaling of an equation do not matter.
+Let W be the inverse of the Cholesky factor of M, so that `W M W^T = 1`. Let s be scales of the rows
+of K, and `A = s K W^T`. Then `a = M^-1 (tau - bias) + W^T x` with
+`A x = s (k - K M^-1 (tau - bias))`, and the pseudo-inverse of A gives x.
 
-Derivatives are computed from the equations, not from the solver. They are right to any order where
-the rank of K does not change.
+Rows may be redundant, as for a planar linkage closed in space, or a door on two hinges. The
+acceleration is then still unique. Of all possible multipliers, the solver returns the multipliers
+with the least `|lambda / s|`. A row is redundant if the part of the row that is independent of the
+other rows is as small as the rounding errors of K. So masses, units and the scaling of an equation
+do not matter.
+
+Derivatives are computed from the equations, not from the solver. The derivatives are right to any
+order where the rank of K does not change.
 """
 
 from __future__ import annotations
@@ -42,8 +45,8 @@ class ConstrainedDynamics(NamedTuple):
     """Acceleration (nv,) and, for each constraint, its multipliers and residuals (m,).
 
     The generalized force of a constraint is `K^T multiplier`:
-    `M a + bias = tau + sum of K^T multiplier`. The residuals are `K a - k`. They are rounding
-    errors, unless constraints contradict each other.
+    `M a + bias = tau + sum of K^T multiplier`. The residuals are `K a - k`. The residuals are
+    rounding errors, unless constraints contradict each other.
     """
 
     acceleration: Float[Array, " nv"]
@@ -54,8 +57,9 @@ class ConstrainedDynamics(NamedTuple):
 class Impact(NamedTuple):
     """Velocity (nv,) after an impact and, for each constraint, its impulses and residuals (m,).
 
-    Impulses are in N s or N m s. The residuals are `K v+ + e K v`. They are rounding errors, unless
-    constraints contradict each other.
+    Impulses are in N s or N m s. The residuals are `K v+ + e K v`, with the velocities v before and
+    v+ after the impact and the restitution e. The residuals are rounding errors, unless constraints
+    contradict each other.
     """
 
     velocity: Float[Array, " nv"]
@@ -79,11 +83,12 @@ def constrained_dynamics(
       `forward_dynamics`;
     - `constraints`: from `point`, `hinge`, `weld`, or any `Constraint`; rows may be redundant;
     - `stabilisation` s in 1/s, 0 or more: errors of position and velocity decay at this rate,
-      critically damped (Baumgarte): `K a + dK/dt v = -2 s K v - s^2 phi`. At s = 0 they persist.
+      critically damped (Baumgarte): `K a + dK/dt v = -2 s K v - s^2 phi`. At s = 0 the errors
+      persist.
 
     Raises ArgumentError for an unknown frame or a negative stabilisation; a traced negative
     stabilisation gives NaN.
-    Source: Featherstone (3.17), in the form of his section 8.
+    Source: Featherstone (3.17), and chapter 8 (closed loops).
     """
     kinematics = forward_kinematics(model, q)
     v, tau = arguments.velocity(model, v), arguments.velocity(model, tau, "tau")
@@ -170,10 +175,11 @@ def kkt_system(
     constraints: Sequence[Constraint],
     f_ext: ArrayLike | None = None,
 ) -> tuple[Float[Array, "n n"], Float[Array, " n"]]:
-    """Matrix (n, n) and right-hand side (n,) of (3.17), whose solution is `[a, -multipliers]`.
+    """Matrix (n, n) and right-hand side (n,) of the KKT system with solution `[a, -multipliers]`.
 
-    Same arguments as `constrained_dynamics`, which solves the system; n is nv plus the number of
-    equations. Raises ArgumentError for an unknown frame.
+    The arguments are as for `constrained_dynamics`, which solves the system; n is nv plus the
+    number of constraint equations. Raises ArgumentError for an unknown frame. Source: Featherstone
+    (3.17).
     """
     kinematics, tau = forward_kinematics(model, q), arguments.velocity(model, tau, "tau")
     rows = constraint_rows(model, kinematics, v, constraints)
@@ -232,11 +238,11 @@ class ScaledRows(NamedTuple):
     """Rows of K, scaled, in coordinates in which the mass matrix is the identity.
 
     - `A` (m, nv): `s K W^T`, with `W` (nv, nv) the inverse of the Cholesky factor of M;
-    - `s` (m,): the scale of a row, 0 for a row that consists of rounding errors;
+    - `s` (m,): the scale of each row, 0 for a row that consists of rounding errors;
     - `inverse` (nv, m): the pseudo-inverse of A;
-    - `error` (m,): the rounding errors of the rows of A.
+    - `error` (m,): for each row of A, an estimate of the norm of the rounding errors.
 
-    The values have no derivatives.
+    JAX treats these arrays as constants.
     """
 
     A: Float[Array, "m nv"]
@@ -247,7 +253,7 @@ class ScaledRows(NamedTuple):
 
 
 def scaled_rows(M: Float[Array, "nv nv"], rows: ConstraintRows) -> ScaledRows:
-    """The rows, scaled so that a unit multiplier causes an acceleration of the row of about one."""
+    """The rows of K, scaled so that a unit multiplier causes about a unit acceleration `K a`."""
     M, rows = lax.stop_gradient((M, rows))
     assert rows.K_terms is not None  # `constraint_rows` fills them in
     W = inverse_factor(M)
@@ -261,7 +267,7 @@ def scaled_rows(M: Float[Array, "nv nv"], rows: ConstraintRows) -> ScaledRows:
 
 
 def _weights(M: Array, K: Array) -> Array:
-    """`1 / s^2`: acceleration of a row for a unit multiplier, with M replaced by its diagonal."""
+    """`1 / s^2`: for each row of K, `K M^-1 K^T` with M replaced by the diagonal of M."""
     return jnp.sum(K * K / jnp.diagonal(M), axis=1)
 
 
@@ -271,8 +277,8 @@ def _constrain(
     """The x and lambda of `M x = force + K^T lambda`, `K x = k`, and the residual `K x - k`.
 
     For redundant rows lambda is not unique. The lambda with the least `|lambda / s|` is `s^2 K y`
-    for some y, which is the third equation. There y is `W^T A^+ z` with the
-    unknown z (m,), where W and the pseudo-inverse A^+ are constants for JAX.
+    for some y (nv,). The third equation of the system states this: `lambda / s^2 = K y` with
+    `y = W^T A^+ z` and the unknown z (m,). JAX treats W and the pseudo-inverse A^+ as constants.
     """
     M, K = crba(model, kinematics), rows.K
     weights = _weights(M, K)

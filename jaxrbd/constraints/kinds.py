@@ -1,8 +1,8 @@
 """Implicit constraints: the interface, and constraints that are stated as equations.
 
-A constraint is m equations `phi(q) = 0`, or `K(q) v = 0` where it restricts velocities alone. The
-dynamics use its `ConstraintRows`: phi, its Jacobian K in the tangent space, and `dK/dt v`.
-Constraints between two frames are in `between_frames.py`.
+A constraint is m equations `phi(q) = 0`, or m equations `K(q) v = 0` if it restricts velocities but
+not the configuration. The dynamics use the `ConstraintRows` of a constraint: phi, the Jacobian K of
+phi in the tangent space, and `dK/dt v`. Constraints between two frames are in `between_frames.py`.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ from ..model import Model
 
 
 class ConstraintRows(NamedTuple):
-    """m constraint equations at a state. Accelerations with `K a + bias = 0` satisfy them.
+    """m constraint equations at a state. The accelerations a must satisfy `K a + bias = 0`.
 
     - `position` (m,): phi(q), in m and rad;
     - `K` (m, nv): the Jacobian of phi, so that `K v` is the rate of phi;
     - `bias` (m,): `dK/dt v`;
-    - `K_terms` (m, nv): for each entry of K, the sum of the absolute values of its terms. The
-      rounding error of the entry is a few eps of this sum. Where `K_terms` is None, the sums are
-      taken to be as large as the largest entry of K in the same column.
+    - `K_terms` (m, nv): each entry of K is computed as a sum of terms. The entry of `K_terms` is
+      the sum of the absolute values of these terms. The rounding error of the entry of K is a few
+      eps of this sum. If `K_terms` is None, the largest absolute value in each column of K replaces
+      the sums of this column.
     """
 
     position: Float[Array, " m"]
@@ -46,7 +47,7 @@ class BodyMotion(NamedTuple):
     """The state at which constraints are evaluated.
 
     `kinematics` at q; `v` (nv,); `V` (nb, 6), the spatial velocities of the bodies; `A` (nb, 6),
-    their spatial accelerations for a = 0. V and A are in the body frames.
+    the spatial accelerations of the bodies for a = 0. V and A are in the body frames.
     """
 
     kinematics: Kinematics
@@ -77,9 +78,9 @@ class Equation(Constraint):
     """Equations `function(model, q) = 0` with values (m,), differentiated automatically.
 
     `function` is a plain function or, if it has parameters, an `eqx.Module`. Redundant rows are
-    detected by the rounding errors of K, which are estimated from the largest entry of each column
-    over the m rows. Use several `Equation` for quantities of very different size or in different
-    units.
+    detected by the rounding errors of K. These errors are estimated from the largest entry of each
+    column of K over the m rows. So use separate `Equation`s for quantities of very different size
+    or in different units.
     """
 
     function: Callable[[Model, Array], Array]
@@ -103,7 +104,8 @@ class Equation(Constraint):
         def moved(dq):
             return self.position(model, integrate(model, q, dq))
 
-        # The bias is the second derivative along `integrate(model, q, t v)`, a curve of constant v.
+        # The bias is the second derivative of phi in t along the curve `integrate(model, q, t v)`,
+        # on which v is constant.
         def rate(t):
             return jax.jvp(moved, (t * motion.v,), (motion.v,))[1]
 
@@ -118,7 +120,7 @@ class Nonholonomic(Constraint):
     """Equations `matrix(model, q) @ v = 0`, which restrict velocities but not the configuration.
 
     `matrix` is a plain function or an `eqx.Module` that returns K (m, nv). Examples are a blade
-    that does not slip sideways and a wheel that rolls. The `position` of the rows is zero.
+    that does not slip sideways and a wheel that rolls. `position` returns zeros.
     """
 
     matrix: Callable[[Model, Array], Array]

@@ -1,13 +1,16 @@
 """Dynamics in maximal coordinates: free bodies, and each joint as a constraint between two bodies.
 
-The system of equations of the textbook is dense and slow to solve. It gives the constraint forces
-of the joints, and an independent computation of the motion. In world axes, relative to the root of
-each tree, it is
+The system of equations of Featherstone's book is dense and slow to solve. It gives the constraint
+forces of the joints, and accelerations that are computed independently of `forward_dynamics`. In
+world axes, relative to the root of each tree, the system is
 
     [  I     P T ] [   a   ]   [ P T_a tau - p ]
     [T^T P^T  0  ] [-lambda] = [-dT^T/dt P^T v ]      (3.74)
 
-where P maps joint forces to forces on the bodies that the joints connect.
+where I are the inertias of all bodies, a and v their spatial accelerations and velocities, and p
+their bias forces. T and T_a are the subspaces of constraint force and of active force of all joints
+(`JointSubspaces`, but with columns). P maps joint forces to forces on the bodies that the joints
+connect.
 """
 
 from __future__ import annotations
@@ -52,11 +55,11 @@ from ..spatial import (
 
 
 class JointSubspaces(NamedTuple):
-    """Subspaces of one joint of n dofs in its body frame, as rows.
+    """Subspaces of one joint of n dofs in the frame of the joint's body, as rows.
 
-    - `S` (n, 6): motion, the joint velocity is `S^T rates`;
-    - `T` (6 - n, 6) and `T_a` (n, 6): constraint force and active force, the joint force is
-      `T_a^T tau + T^T lambda`.
+    - `S` (n, 6): the motion subspace. The joint velocity is `S^T rates`;
+    - `T` (6 - n, 6): the subspace of constraint force; `T_a` (n, 6): the subspace of active force.
+      The joint force is `T_a^T tau + T^T lambda`.
 
     `T S^T = 0` and `T_a S^T = 1`.
     """
@@ -69,12 +72,13 @@ class JointSubspaces(NamedTuple):
 class MaximalDynamics(NamedTuple):
     """Accelerations from maximal coordinates, and the forces of the joints.
 
-    - `acceleration` (nv,) of the joints;
+    - `acceleration` (nv,): the joint accelerations;
+    - `body_acceleration` (nb, 6): the spatial accelerations in the body frames;
+    - `joint_wrench` (nb, 6): the force of each joint on its body, in the body frame. It is the
+      active force `T_a tau'` plus the constraint force `T lambda`, where tau' is tau without the
+      joint forces that accelerate the armature and balance the dissipation;
     - `multipliers` (6 nb - nv,): lambda, the coordinates of the constraint forces in the rows of T,
-      joint by joint;
-    - `body_acceleration` (nb, 6): spatial accelerations in the body frames;
-    - `joint_wrench` (nb, 6): the force `T_a tau + T lambda` of each joint on its body, active and
-      constraint force together, in the body frame.
+      joint by joint.
     """
 
     acceleration: Float[Array, " nv"]
@@ -87,10 +91,11 @@ class MaximalDynamics(NamedTuple):
 def joint_subspaces(model: Model, q: ArrayLike | Kinematics, joint: str) -> JointSubspaces:
     """Motion subspace, constraint-force subspace and active-force subspace of a joint.
 
-    `q` (nq,), which matters for a `joints.Custom` alone; `joint`: a name in `model.joint_names`. T
-    is an orthonormal basis of the complement of S. T_a is the pseudo-inverse of S: `T_a^T tau` is
-    the smallest force that does the work of tau. Raises ArgumentError for an unknown joint.
-    Source: Featherstone (3.33), (3.34).
+    `q` (nq,) or its `Kinematics`. The subspaces depend on q only for compound joints and
+    `joints.Custom`. `joint`: the name of a joint, as for `Model.joint`. The rows of T are an
+    orthonormal basis of the complement of S. T_a is the transpose of the pseudo-inverse of S:
+    `T_a^T tau` is the force of least norm that does the work of tau. Raises ArgumentError for an
+    unknown joint. Source: Featherstone (3.33), (3.34).
     """
     bodies = arguments.robot(model).joint(joint).bodies
     X_PB = poses_in_parents(model, q)
@@ -112,9 +117,9 @@ def maximal_dynamics(
 ) -> MaximalDynamics:
     """Forward dynamics from (3.74): every body is free, and every joint is a constraint.
 
-    Same arguments as `forward_dynamics`, which gives the same acceleration in a fraction of the
-    time. Raises ArgumentError for a robot with joints that follow others: no motion subspace
-    of one joint describes them. Source: Featherstone (3.66) to (3.74).
+    The arguments are as for `forward_dynamics`, which gives the same acceleration in a fraction of
+    the time. Raises ArgumentError for a robot with joints that follow others, because a constraint
+    between two bodies cannot describe such a joint. Source: Featherstone (3.66) to (3.74).
     """
     found = _maximal_equations(model, q, v, tau, f_ext)
     X, T, T_a, tau, size = found.X, found.T, found.T_a, found.tau, 6 * model.nb
@@ -142,16 +147,16 @@ def maximal_system(
 ) -> tuple[Float[Array, "n n"], Float[Array, " n"]]:
     """Matrix (n, n) and right-hand side (n,) of (3.74), whose solution is `[a, -lambda]`.
 
-    Same arguments and errors as `maximal_dynamics`, which solves the system. The unknown a (6 nb,)
-    has the spatial accelerations of the bodies in world axes, about the root of each tree; lambda
-    are the multipliers; n = 12 nb - nv.
+    The arguments and errors are as for `maximal_dynamics`, which solves the system. The unknown a
+    (6 nb,) contains the spatial accelerations of the bodies in world axes, about the root of each
+    tree. The unknown lambda (6 nb - nv,) contains the multipliers. So n = 12 nb - nv.
     """
     found = _maximal_equations(model, q, v, tau, f_ext)
     return found.matrix, found.right
 
 
 class _MaximalEquations(NamedTuple):
-    """The system (3.74), and the quantities that its solution is read with."""
+    """The system (3.74), and the quantities with which `maximal_dynamics` reads the solution."""
 
     matrix: Array
     right: Array
@@ -180,7 +185,8 @@ def _maximal_equations(model: Model, q, v, tau, f_ext) -> _MaximalEquations:
     bodies = np.arange(model.nb)
     mass = jnp.zeros((model.nb, 6, model.nb, 6), model.dtype).at[bodies, :, bodies].set(I)
     active, constraint = T_a.on_bodies.reshape(-1, size), T.on_bodies.reshape(-1, size)
-    # The armature resists the joint accelerations T_a a_J + dT_a/dt v_J.
+    # The armature resists the joint accelerations T_a a_J + dT_a/dt v_J, where a_J and v_J are the
+    # spatial acceleration and velocity of a body relative to the parent body.
     rotors = matmul(active.T, model.armature[:, None] * active)
     force = matmul(active.T, tau - model.armature * T_a.velocity_product) - p.reshape(size)
     corner = jnp.zeros((len(constraint), len(constraint)), model.dtype)
@@ -192,9 +198,10 @@ def _maximal_equations(model: Model, q, v, tau, f_ext) -> _MaximalEquations:
 class _Rows(NamedTuple):
     """Rows of T^T or T_a^T of all joints, in world axes, and products of the rows.
 
-    - `rows` (r, 6), and `body` (r,): the body of the joint of a row;
+    - `rows` (r, 6); `body` (r,): for each row, the body that the joint moves;
     - `on_bodies` (r, nb, 6): the rows times P^T;
-    - `velocity_product` (r,): the rates of the rows times the joint velocities v_J.
+    - `velocity_product` (r,): the time derivatives of the rows times the velocities v_J of the
+      bodies relative to their parents.
     """
 
     rows: Array

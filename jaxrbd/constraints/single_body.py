@@ -1,8 +1,9 @@
 """One rigid body on one joint, by three methods that give the same result.
 
-All quantities are in one frame: inertia I, motion subspace S, active force f, bias force
-`p = v x* I v - f_g`, and constraint force f_c. The equations are `f + f_c = I a + p`,
-`a = S q_accel + b_S` with `b_S = dS/dt q_rate`, and `S^T f_c = 0`.
+All quantities are in one frame: inertia I, motion subspace S (6, n), active force f, force of
+gravity f_g, bias force `p = v x* I v - f_g`, and constraint force f_c. The equations are
+`f + f_c = I a + p`, `a = S q_accel + b_S` with `b_S = dS/dt q_rate`, and `S^T f_c = 0`. The
+functions take S with one row per dof, (n, 6).
 """
 
 from __future__ import annotations
@@ -46,11 +47,12 @@ def constrained_body(
     - `S_rate` (6,): `dS/dt q_rate`, in m/s^2 and rad/s^2;
     - `force` (6,): the active force; `bias` (6,): `v x* I v` minus the force of gravity, in N, N m;
     - `method`: "direct" eliminates the constraint force; "multipliers" solves for acceleration and
-      constraint force together, with `f_c = T lambda` and T the complement of S; "projection"
+      constraint force together, with `f_c = T lambda` and the complement T of S; "projection"
       solves the equation of motion in the coordinates of the joint.
 
-    All arguments are in one frame, which may be any frame. The three methods agree. Raises
-    ArgumentError for another method. Source: Featherstone, section 3.6, (3.51) and following.
+    All arguments are in one frame, which may be any frame. The three methods give the same result.
+    Raises ArgumentError for another method. Source: Featherstone, section 3.6, (3.51) and
+    following.
     """
     if method not in METHODS:
         raise ArgumentError(f"method is {method!r}, expected one of {METHODS}")

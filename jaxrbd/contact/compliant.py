@@ -19,9 +19,9 @@ class ContactForce(NamedTuple):
     """The forces of the ground on a robot.
 
     - `f_ext` (nb, 6): external forces in the body frames, for `forward_dynamics` and `rnea`;
-    - `distance` (n,) in m: of each sphere from the ground;
-    - `normal_force` (n,) in N, 0 or more: on each sphere, along the normal of the ground;
-    - `friction_force` (n, 3) in N: on each sphere, in world axes.
+    - `distance` (n,): the distance of each sphere from the ground, in m;
+    - `normal_force` (n,): the force on each sphere along the normal of the ground, in N, 0 or more;
+    - `friction_force` (n, 3): the friction force on each sphere, in N, in world axes.
     """
 
     f_ext: Float[Array, "nb 6"]
@@ -36,29 +36,30 @@ def contact_force(
 ) -> ContactForce:
     """Contact forces of compliant ground: a stiffening spring, damping and smoothed friction.
 
-    `q` (nq,), `v` (nv,). Let d be the depth of a sphere in the ground, 0 outside, and d' its rate.
-    With the stiffness k, dissipation c, friction coefficient mu and slip speed s of
-    `scene.material`,
+    `q` (nq,) or its `Kinematics`, `v` (nv,). Let d be the depth of a sphere in the ground, which is
+    0 outside the ground, and d' the rate of d. With the stiffness k, dissipation c, friction
+    coefficient mu and slip speed s of `scene.material`,
 
         f_n = k d^2 (c d' + sqrt(1 + (c d')^2)),     f_t = -mu f_n v_t / sqrt(|v_t|^2 + s^2),
 
     where v_t is the velocity of the contact point along the ground. To first order the factor in
-    brackets is 1 + c d', as in Hunt and Crossley (1975). It is positive at any speed, so the ground
-    never pulls. Its product with the factor at -d' is 1, so damping always dissipates energy. Both
-    forces are once continuously differentiable in q, v and all parameters, also at touch-down and
-    at rest, and twice everywhere except at touch-down.
+    brackets is 1 + c d', as in Hunt and Crossley (1975). The factor is positive at any speed, so
+    the ground never pulls. The factor is above 1 while the depth grows and below 1 while the depth
+    shrinks, so damping always dissipates energy. Both forces are once continuously differentiable
+    in q, v and all parameters, also at touch-down and at rest. Except at touch-down they are twice
+    continuously differentiable.
 
     Consequences:
 
     - a sphere rests at the depth sqrt(weight / k);
-    - under a force f along the ground with f < mu f_n a sphere creeps at the speed
+    - under a force f along the ground with f < mu f_n, a sphere creeps at the speed
       `s f / sqrt((mu f_n)^2 - f^2)`;
-    - for a mass m, semi-implicit Euler is stable for time steps below `2 m s / (mu f_n)` and
+    - for a mass m, semi-implicit Euler is stable for time steps below both `2 m s / (mu f_n)` and
       `2 sqrt(m / (2 k d))`.
 
     The gradient of the distance may have a length other than 1, as for a `Height` away from its
-    surface. The force is then along the gradient, and f_n is multiplied by this length. So the
-    elastic force has the potential `contact_energy` on any ground. Raises ArgumentError for an
+    surface. The normal force is then along the gradient, and f_n is multiplied by this length. So
+    the elastic force has the potential `contact_energy` on any ground. Raises ArgumentError for an
     unknown frame.
     """
     kinematics = forward_kinematics(model, q)
@@ -86,9 +87,9 @@ def contact_force(
 def contact_energy(model: Model, scene: Scene, q: ArrayLike | Kinematics) -> Float[Array, ""]:
     """Elastic energy of the ground in J: `k d^3 / 3`, summed over the spheres.
 
-    `q` (nq,) or its `Kinematics`. The negative gradient is the generalized force of `contact_force`
-    at v = 0. The other part of that force dissipates energy. Raises ArgumentError for an unknown
-    frame.
+    `q` (nq,) or its `Kinematics`. The negative gradient in q is the generalized force of
+    `contact_force` at v = 0. The damping and the friction, which `contact_force` adds at other v,
+    dissipate energy. Raises ArgumentError for an unknown frame.
     """
     points = contact_points(model, scene, q, jnp.zeros(arguments.robot(model).nv, model.dtype))
     stiffness = arguments.number(model, scene.material.stiffness, "stiffness")

@@ -1,17 +1,19 @@
-"""Rigid contact: a time step whose velocity is the minimum of one convex function.
+"""Rigid contact: a time step whose velocity minimizes one convex function.
 
 There is no complementarity problem. Let M be the mass matrix, `u = J v` the velocities of the
-contact points, and free the velocity after the step without contact. Then
+contact points, and `free` the velocity after the step without contact. The velocity after the step
+is
 
     v+ = argmin  (v - free)^T M (v - free) / 2 + sum over contacts of l(u).
 
 The function l is convex and once differentiable. Its negative gradient is the contact impulse
 
-    gamma = projection on Coulomb's cone of  y = (u_target n - u) / R,     l = R |gamma|^2 / 2.
+    gamma = projection on Coulomb's cone of  y = (u_target n - u) / R,     l = R |gamma|^2 / 2,
 
-The impulse is zero for a point that leaves the ground, y for a point that sticks, and on the edge
-of the cone for a point that slides. R is a small compliance that makes the minimum smooth: a
-fraction of the inverse inertia at the contact.
+where n is the normal of the ground. `contact_step` defines `u_target`. The impulse is zero for a
+point that leaves the ground, y for a point that sticks, and on the edge of the cone for a point
+that slides. R is a small compliance, a fraction of the inverse inertia at the contact. R makes l
+finite and differentiable.
 """
 
 from __future__ import annotations
@@ -41,8 +43,8 @@ class ContactStep(NamedTuple):
     """The state after a time step, and the contact impulses in the step.
 
     - `q` (nq,), `v` (nv,): the state after the step;
-    - `distance` (n,) in m: of each sphere from the ground before the step;
-    - `impulse` (n, 3) in N s: on each sphere, in world axes;
+    - `distance` (n,): the distance of each sphere from the ground before the step, in m;
+    - `impulse` (n, 3): the contact impulse on each sphere, in N s, in world axes;
     - `residual` (): the size of the last Newton step relative to the velocity, both in the norm of
       the kinetic energy. It is below `TOLERANCE` times the eps of the dtype if the solver
       converged.
@@ -87,28 +89,32 @@ def contact_step(
     - `recovery` in s, 0 or more: the depth of a sphere in the ground decays with the time constant
       `dt + recovery`.
 
-    The velocity v+ after the step is the minimum of the function in the module's docstring, and
-    `q+ = integrate(q, dt v+)`. The target is `u_target = -distance / dt` outside the ground and
-    `-distance / (dt + recovery)` in the ground. Of the material, only the friction coefficient mu
-    is used. Consequences, to first order in dt:
+    The velocity v+ after the step minimizes the convex function at the head of the module
+    `contact/convex.py`, and `q+ = integrate(q, dt v+)`. The target velocity along the normal is
+    `u_target = -distance / dt` for a sphere outside the ground, and `-distance / (dt + recovery)`
+    for a sphere in the ground. In `u_target`, the distance is divided by the length of its
+    gradient. Of the material, only the friction coefficient mu is used.
+
+    Consequences, to first order in dt:
 
     - the distance after a step is at least `-dt R gamma_n` for a sphere that was outside the
       ground; at rest, the depth of a sphere is `(dt + recovery) R gamma_n`;
     - a contact that sticks creeps at the speed `R gamma_t`;
-    - a sphere that slides at the speed u stays at the distance `dt mu u` above the ground, and a
-      sphere that lands while sliding leaves the ground with a speed of up to mu u: these are errors
-      of the convex form of friction;
-    - the impulses dissipate kinetic energy, but on a sphere in the ground they can add at most
-      `gamma_n u_target`; there is no restitution.
+    - the convex form of friction has two errors: a sphere that slides at the speed u stays at the
+      distance `dt mu u` above the ground, and a sphere that lands while sliding leaves the ground
+      with a speed of up to mu u;
+    - the impulses dissipate kinetic energy, except that the impulse on a sphere in the ground can
+      add an energy of at most `gamma_n u_target`;
+    - there is no restitution.
 
-    The result has the derivatives of the minimum with respect to all arguments, to any order
-    (`lax.custom_root`); no iteration is differentiated. They jump where a contact changes from
-    sticking to sliding or to leaving, and the derivative of one side is returned. They jump also at
-    the distance 0, because `u_target` has different slopes inside and outside the ground. Raises
-    ArgumentError for an unknown frame or a parameter out of its range; traced parameters out of
-    their range give NaN. Source: Todorov (2014), Convex and analytically-invertible dynamics with
-    contacts and constraints; Castro, Permenter and Han (2022), An unconstrained convex formulation
-    of compliant contact, with an isotropic R.
+    The result has the derivatives of the minimizing velocity with respect to all arguments, to any
+    order (`lax.custom_root`); no iteration is differentiated. The derivatives jump where a contact
+    changes from sticking to sliding or to leaving. There, the derivative of one side is returned.
+    The derivatives also jump at the distance 0, because `u_target` has different slopes inside and
+    outside the ground. Raises ArgumentError for an unknown frame or a parameter out of its range;
+    traced parameters out of their range give NaN. Source: Todorov (2014), Convex and
+    analytically-invertible dynamics with contacts and constraints; Castro, Permenter and Han
+    (2022), An unconstrained convex formulation of compliant contact. Here R is isotropic.
     """
     v, tau = arguments.velocity(model, v), arguments.velocity(model, tau, "tau")
     dt = arguments.POSITIVE.or_nan(arguments.number(model, dt, "dt"))
@@ -148,7 +154,10 @@ def contact_step(
 
 
 class _Problem(NamedTuple):
-    """The convex function of nv velocities, with n contacts."""
+    """The convex function of the velocities v (nv,), with n contacts; see the head of the module.
+
+    `conductance` (n,): 1 / R, or 0 for a point that cannot move; `target` (n, 3): `u_target n`.
+    """
 
     M: Array
     free: Array
@@ -175,7 +184,7 @@ class _Problem(NamedTuple):
         return self.M + matmul(self.J.reshape(-1, n).T, GJ.reshape(-1, n))
 
     def increase(self, v: Array, step: Array, fractions: Array) -> Array:
-        """The increase of the function for fractions (k,) of a step."""
+        """The increase (k,) of the function from v to v + fraction * step, for k fractions."""
         u, du = matmul(self.J, v), matmul(self.J, step)
         M_step = matmul(self.M, step)
         linear, quadratic = matmul(M_step, v - self.free), matmul(M_step, step) / 2
@@ -205,7 +214,10 @@ def _on_cone(y: Array, normal: Array, mu: Array) -> Array:
 
 
 def _minimum(problem: _Problem, start: Array) -> tuple[Array, Array]:
-    """Newton's method; each step is halved until the function decreases by enough."""
+    """The minimizing velocity (nv,) and the residual of `ContactStep`, by Newton's method.
+
+    Each step is halved until the function decreases by enough.
+    """
     eps = float(jnp.finfo(start.dtype).eps)
     fractions = jnp.asarray(0.5 ** np.arange(HALVINGS), start.dtype)
 
@@ -219,7 +231,8 @@ def _minimum(problem: _Problem, start: Array) -> tuple[Array, Array]:
         step = -solve_positive_definite(problem.hessian(v), slope)
         decrement = -matmul(slope, step)
         growth = problem.increase(v, step, fractions)
-        # Near the minimum the growth is below rounding errors, and the whole step is right.
+        # Near the minimum the growth is below rounding errors. The last term then accepts the whole
+        # step.
         energy = jnp.maximum(_energy(problem, v), _energy(problem, problem.free))
         enough = growth <= -0.1 * fractions * decrement + 10 * eps * energy
         v = v + fractions[jnp.argmax(enough)] * step

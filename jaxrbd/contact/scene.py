@@ -1,8 +1,7 @@
 """Contact scenes: points and spheres on frames of a robot, a ground, and a material.
 
-A scene is a pytree, and all of its parameters are leaves. So `grad` and `vmap` work with respect to
-the height of the ground, the radii of feet or the friction. Parameters are cast to the model's
-dtype.
+A scene is a pytree, and all of its parameters are leaves. So `grad` and `vmap` work over the height
+of the ground, the radii of feet or the friction. Parameters are cast to the model's dtype.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ Number = Array | np.ndarray
 class Ground(eqx.Module):
     """A surface, defined by the distance of a point from the surface, positive outside.
 
-    A subclass defines `distance`. The gradient of the distance gives the normal; it must not be
-    zero near the surface.
+    A subclass defines `distance`. The gradient of the distance gives the normal, so the gradient
+    must not be zero near the surface.
     """
 
     @abc.abstractmethod
@@ -72,10 +71,10 @@ class Height(Ground):
     """The surface `z = height(xy)` of a smooth function; the z axis of the world points outwards.
 
     `height` maps xy (2,) in m to a height () in m: a plain function or, if it has parameters, an
-    `eqx.Module`. The distance is `(z - h) / sqrt(1 + |dh|^2)`, right to first order. It is exact
-    for planes. On other surfaces its error is of the order of the curvature times the square of the
-    distance. The distance is evaluated at the centre of a sphere, so errors are smallest for small
-    spheres.
+    `eqx.Module`. With the height h and the gradient dh of the height, `distance` returns
+    `(z - h) / sqrt(1 + |dh|^2)`. This value is exact for planes. On other surfaces the error is of
+    the order of the curvature times the square of the distance. The distance is evaluated at the
+    centre of a sphere, so the error is smallest for small spheres.
     """
 
     height: Callable[[Array], Array]
@@ -100,11 +99,11 @@ class Height(Ground):
 
 
 class Material(eqx.Module):
-    """The parameters of contact, each (): see `contact_force` and `contact_step` for the equations.
+    """The parameters of contact, each (). `contact_force` and `contact_step` state the equations.
 
-    - `stiffness` in N/m^2 and `dissipation` in s/m: of the compliant normal force;
+    - `stiffness` in N/m^2 and `dissipation` in s/m: parameters of the compliant normal force;
     - `friction`: Coulomb's coefficient;
-    - `slip_speed` in m/s: for speeds below it, compliant friction is about proportional to speed.
+    - `slip_speed` in m/s: below this speed, compliant friction is about proportional to the speed.
 
     The defaults suit a robot of some tens of kg and time steps of 0.5 ms. Raises ArgumentError for
     a negative parameter or a slip speed of zero.
@@ -140,7 +139,7 @@ class Scene(eqx.Module):
     - `frames`: for each sphere the name or index of its frame; a frame may have several spheres;
     - `radii`: (n,) in m, or () for all spheres; a point is a sphere of radius 0;
     - `offsets`: (n, 3) in m, the centres in their frames (default: the origins of the frames);
-    - `ground`: a `Ground`, or the function of a `Height` (default: the plane z = 0);
+    - `ground`: a `Ground`, or a function `height` for a `Height` (default: the plane z = 0);
     - `material`: a `Material`.
 
     Raises ArgumentError for a negative radius. Functions that take a scene raise ArgumentError for
@@ -181,7 +180,7 @@ class Scene(eqx.Module):
         for frame, body in zip(self.frames, bodies):
             if body < 0:
                 raise ArgumentError(
-                    f"frame {frame!r} of {model!r} is fixed to the world, expected one that moves"
+                    f"frame {frame!r} of {model!r} is fixed to the world, expected a moving frame"
                 )
         return bodies
 
@@ -206,11 +205,14 @@ class Scene(eqx.Module):
 class ContactPoints(NamedTuple):
     """The contact point of each sphere: the point of the sphere with the least distance to ground.
 
-    - `distance` (n,) in m: of the spheres from the ground, negative where they overlap;
-    - `gradient` (n, 3): of the distance with respect to the position; for a plane, its unit normal;
-    - `position` (n, 3) in m and `velocity` (n, 3) in m/s: of the contact points, in world axes. The
-      velocity is that of the body point; `gradient . velocity` is the rate of the distance;
-    - `arm` (n, 3) in m: the contact points in the body frames.
+    - `distance` (n,) in m: the distances of the spheres from the ground, negative for a sphere that
+      overlaps the ground;
+    - `gradient` (n, 3): the gradients of the distance with respect to the position; for a plane,
+      the unit normal;
+    - `position` (n, 3) in m: the contact points, in world axes;
+    - `velocity` (n, 3) in m/s: the velocities, in world axes, of the body points that are at the
+      contact points; `gradient . velocity` is the rate of the distance;
+    - `arm` (n, 3) in m: the positions of the contact points in the body frames.
     """
 
     distance: Float[Array, " n"]
@@ -231,7 +233,8 @@ def contact_points(
 ) -> ContactPoints:
     """The distances of the spheres from the ground, and their contact points.
 
-    `q` (nq,) or its `Kinematics`, `v` (nv,). Raises ArgumentError for an unknown frame.
+    `q` (nq,) or its `Kinematics`, `v` (nv,). Raises ArgumentError for an unknown frame or a frame
+    that is fixed to the world.
     """
     v, scene = arguments.velocity(model, v), scene.astype(model.dtype)
     kinematics = forward_kinematics(model, q)
@@ -264,7 +267,7 @@ def _length(x: Array) -> Array:
 
 
 def _numbers(x, name: str, shape: tuple[int, ...]) -> Number:
-    """A checked parameter; constants are kept in float64 until the model's dtype is known."""
+    """A checked parameter. Constants stay in float64 until the model's dtype is known."""
     x = x if isinstance(x, Array) else np.asarray(x, float)
     if x.shape != shape or not jnp.issubdtype(x.dtype, jnp.floating):
         raise ArgumentError(

@@ -1,7 +1,8 @@
 """Robots: their descriptions, and the `Model` that the algorithms take.
 
-`build_model` makes a `Model` from `Link`s and `JointSpec`s, and `describe` returns them again.
-`lock_joints` and `append_model` edit a model. `load_urdf` and `load_robot` read files.
+`build_model` makes a `Model` from `Link`s and `JointSpec`s. `describe` returns the `Link`s and
+`JointSpec`s of a `Model`. `lock_joints` and `append_model` edit a model. `load_urdf` and
+`load_robot` read files.
 """
 
 from .builder import build_model

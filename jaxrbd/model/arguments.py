@@ -1,7 +1,7 @@
 """Checks of arguments: shapes and dtypes while JAX traces, values at each call.
 
-Values are unknown while JAX traces. `compiled` checks them before each call of the compiled
-program, if the function `known` can read them.
+Values are unknown while JAX traces. So `compiled` checks the values of arguments before each call
+of the compiled program, if the function `known` can read the values.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def wrenches(model: Model, f_ext: ArrayLike, name: str = "f_ext") -> Array:
 def array(model: Model, x: ArrayLike, name: str, shape: tuple[int, ...], sizes: str) -> Array:
     """`x` as an array of the given shape and of the model's dtype.
 
-    `sizes`: the names of the sizes, for the message. Errors as in `configuration`.
+    `sizes`: the shape in symbols, such as "nb, 6", for the message. Errors as in `configuration`.
     """
     x = jnp.asarray(_not_a_model(robot(model), x, name))
     if x.shape != shape:
@@ -72,7 +72,10 @@ def number(model: Model, x: ArrayLike, name: str) -> Array:
 
 
 def robot(model: Model, place: str = "the first argument") -> Model:
-    """The model itself. Raises ArgumentError if it is no Model; `place` names the argument."""
+    """`model`, if it is a Model; else raises ArgumentError.
+
+    `place`: the words for the argument in the message.
+    """
     if isinstance(model, Model):
         return model
     raise ArgumentError(f"{place} is {_described(model)}, expected the Model of a robot")
@@ -85,7 +88,7 @@ def _not_a_model(model: Model, x: Any, name: str) -> Any:
 
 
 def _described(x: Any) -> str:
-    """The description of an argument for a message: an array or a tracer by its shape."""
+    """An argument in words, for a message: the shape of an array or a tracer, else the type."""
     if isinstance(x, (jax.Array, np.ndarray)):
         return f"an array of shape {x.shape}"
     return f"{type(x).__name__!r}"
@@ -126,7 +129,7 @@ REFERENCES = ("local", "world", "local_world_aligned")
 
 
 def reference_frame(reference: str) -> str:
-    """The name itself. Raises ArgumentError if it is not in `REFERENCES`."""
+    """`reference`, if it is in `REFERENCES`; else raises ArgumentError."""
     if reference not in REFERENCES:
         raise ArgumentError(f"reference is {reference!r}, expected one of {REFERENCES}")
     return reference
@@ -138,9 +141,10 @@ def reference_frame(reference: str) -> str:
 def known(x: Any) -> np.ndarray | None:
     """The values of an argument, if they can be read without a transfer; else None.
 
-    They can be read for scalars, lists of scalars, NumPy arrays and JAX arrays in the memory of a
-    CPU (the call waits for such an array). They are unknown for a tracer (under `jit`, `vmap` or
-    `grad`). An array on another device is not read: every call would wait for the device.
+    The values of scalars, lists of scalars, NumPy arrays and JAX arrays in the memory of a CPU can
+    be read (the call waits until JAX has computed the array). The values of a tracer (under `jit`,
+    `vmap` or `grad`) are unknown. An array on another device is not read, because every call would
+    wait for the device. An array that is spread over several processes is not read either.
     """
     if isinstance(x, Array):
         if isinstance(x, Tracer) or not x.is_fully_addressable:
@@ -154,7 +158,7 @@ def known(x: Any) -> np.ndarray | None:
 
 
 class Requirement(NamedTuple):
-    """A condition on a scalar argument. Arrays of other shapes are not tested.
+    """A condition on a scalar argument. Only arrays of shape () are tested.
 
     - `expected`: the condition in words, for the message;
     - `holds`: whether a NumPy or JAX array () satisfies the condition.
@@ -164,14 +168,14 @@ class Requirement(NamedTuple):
     holds: Callable[[Any], Any]
 
     def __call__(self, name: str, values: np.ndarray, model: Any = None) -> None:
-        """Raise ArgumentError if the scalar does not satisfy the condition; NaN never does."""
+        """Raise ArgumentError if the scalar does not satisfy the condition, or is NaN."""
         if values.shape == () and values.dtype.kind in "fiu" and not self.holds(values):
             raise ArgumentError(f"{name} is {values}, expected {self.expected}")
 
     def or_nan(self, x: Array) -> Array:
         """`x` with NaN in place of each value that does not satisfy the condition.
 
-        For traced values.
+        It is for traced values, which cannot raise an error.
         """
         return jnp.where(self.holds(x), x, jnp.nan)
 
@@ -184,8 +188,8 @@ FRACTION = Requirement("a number from 0 to 1", lambda x: (x >= 0) & (x <= 1))
 def unit_quaternions(name: str, values: np.ndarray, model: Any) -> None:
     """Raise ArgumentError if a quaternion in a configuration (nq,) is zero.
 
-    Quaternions of any other length are valid: the joints normalize them. `configuration` checks the
-    shape and the dtype.
+    Quaternions of any other length are valid: the joints normalize them. The function
+    `configuration` checks the shape and the dtype.
     """
     if values.ndim != 1 or not isinstance(model, Model):
         return
@@ -200,8 +204,8 @@ def unit_quaternions(name: str, values: np.ndarray, model: Any) -> None:
             )
 
 
-# The `quaternions` of each model, by the model's id. A look-up by structure would take longer than
-# the rest of the check.
+# `Model.quaternions` of each model. The key is the id of the model, because a look-up by the
+# structure of the model would take longer than the rest of the check.
 _quaternion_cache: dict[int, tuple[weakref.ref, tuple[tuple[str, int], ...]]] = {}
 
 
@@ -224,7 +228,8 @@ Check = Callable[[str, np.ndarray, Any], None]
 class Compiled:
     """A jitted function that checks the values of its arguments at each call; see `compiled`."""
 
-    # Not in __dict__, because JAX copies __dict__ to transformed functions (jit, vmap, grad).
+    # `_checks` and `_jitted` are not in __dict__, because JAX copies __dict__ to transformed
+    # functions (jit, vmap, grad).
     __slots__ = ("__dict__", "__weakref__", "_checks", "_jitted")
     __qualname__: str
     __wrapped__: Callable
@@ -243,15 +248,15 @@ class Compiled:
         return self._jitted(*args, **kwargs)
 
     def lower(self, *args, **kwargs):
-        """As for a jitted function, without checks of values."""
+        """`lower` of the jitted function, without checks of values."""
         return self._jitted.lower(*args, **kwargs)
 
     def trace(self, *args, **kwargs):
-        """As for a jitted function, without checks of values."""
+        """`trace` of the jitted function, without checks of values."""
         return self._jitted.trace(*args, **kwargs)
 
     def eval_shape(self, *args, **kwargs):
-        """As for a jitted function, without checks of values."""
+        """`eval_shape` of the jitted function, without checks of values."""
         return self._jitted.eval_shape(*args, **kwargs)
 
     def __reduce__(self):
@@ -270,10 +275,10 @@ def compiled(
     """`jax.jit` of a public function, with checks of the values of its arguments.
 
     - `static_argnames`: as for `jax.jit`;
-    - `checks`: from the name of a parameter to a `Requirement` or another function of (name,
-      values, model) that raises ArgumentError. The check is called before the compiled function, if
-      `known` can read the values. Parameters named in `CONFIGURATIONS` get the check
-      `unit_quaternions`.
+    - `checks`: maps the name of a parameter to a check, which is a `Requirement` or another
+      function of (name, values, model) that raises ArgumentError. The check is called before the
+      compiled function, if `known` can read the values. The default check of a parameter in
+      `CONFIGURATIONS` is `unit_quaternions`.
 
     The result has the methods of a jitted function (`lower`, `trace`, `eval_shape`).
     """

@@ -1,10 +1,10 @@
 """From links and joints to a `Model`.
 
 The builder checks the tree, expands compound joints, welds fixed joints, numbers the bodies in
-depth-first order and stacks the joints by kind. It uses NumPy in float64.
+depth-first order and stacks the joints of each kind. It uses NumPy in float64.
 
 Siblings are numbered in the order of the joints in the list. `load_urdf` sorts the joints by name,
-which gives the numbering of Pinocchio.
+so its models have the numbering of Pinocchio.
 """
 
 from __future__ import annotations
@@ -52,20 +52,26 @@ def build_model(
     - `gravity`: (3,), m/s^2, in the world frame;
     - `strict`: raise ModelError instead of a warning.
 
-    Warns with `InertiaWarning`, once for all links, if no rigid body can have the inertia of a
-    link; and once if joints make the mass matrix singular in every configuration, because they have
-    no armature and move no inertia. The arrays have JAX's default float dtype: float64 if
-    `jax_enable_x64` is set, else float32.
+    Warns with one `InertiaWarning` for each of these cases:
+
+    - links have an inertia that no rigid body can have;
+    - joints without armature make the mass matrix singular in every configuration, because such a
+      joint moves no inertia, or because other joints can cancel its effect on every link with
+      inertia.
+
+    The arrays have JAX's default float dtype: float64 if `jax_enable_x64` is set, else float32.
 
     Raises ModelError, which names the link or the joint, for:
 
     - an unknown, duplicate or empty name, a link with two parents or none, a cycle;
     - a value that is not finite, a negative mass, velocity or effort limit, damping, friction or
-      armature, a lower limit above the upper limit, a zero axis, an array of the wrong size;
-    - a mimic of an unknown joint, of itself or in a ring, and a follower or a leader with several
-      dofs;
+      armature, a lower limit above the upper limit, a zero axis, an array of the wrong size, a
+      placement that is not a rigid pose;
+    - a joint that follows an unknown joint, itself, or others in a ring; a follower or a leader
+      that does not have exactly one dof; a `Mimic` of a `Follow` joint; a `Follow` of a joint that
+      follows others;
     - a function of a `joints.Custom` or a `Follow` that gives an invalid result;
-    - a value beyond the range of the dtype. Only limits may exceed it: they become infinite.
+    - a value beyond the range of the dtype. Limits beyond this range become infinite instead.
     """
     g = np.asarray(gravity)
     if g.shape != (3,) or g.dtype.kind not in "fiu" or not np.all(np.isfinite(g)):
@@ -99,17 +105,18 @@ def build_model(
 def assemble(
     links: Sequence[Link], joints: list[JointSpec], gravity: np.ndarray, name: str
 ) -> Model:
-    """The model of links and of joints that `checks.checked` has returned; see `build_model`."""
+    """As `build_model`, without its checks. `joints`: as `checks.checked` returns them."""
     return _stacked(*composed(links, joints, jnp.result_type(float)), gravity, name)
 
 
 def composed(
     links: Sequence[Link], joints: list[JointSpec], dtype: np.dtype
 ) -> tuple[list[_Body], list[_Frame]]:
-    """The moving bodies and the frames of links and of joints that `checks.checked` has returned.
+    """The moving bodies and the frames of a robot. `joints`: as `checks.checked` returns them.
 
-    Raises ModelError, which names the link or the joint, for a value beyond the range of `dtype`,
-    before or after inertias are summed and poses and mimic joints are composed.
+    Raises ModelError, which names the link or the joint, for a value beyond the range of `dtype`.
+    The range is checked after the inertias of welded links are summed, and after poses and mimic
+    joints are composed.
     """
     links, joints = _expand(links, joints)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -160,7 +167,7 @@ class _Body:
 
 @dataclasses.dataclass
 class _Frame:
-    """The frame of a link: the body that it is welded to (-1: the world), and its pose there."""
+    """The frame of a link: the body of the link (-1: the world), and the pose in the body frame."""
 
     name: str
     body: int
@@ -193,7 +200,7 @@ def _weld(links: list[Link], joints: list[JointSpec]) -> tuple[list[_Body], list
 
 
 def _move_inertia(H: np.ndarray, inertia: np.ndarray) -> np.ndarray:
-    """The ten parameters in the frame in which the link has the pose H (4, 4).
+    """The ten inertial parameters of a link in the frame in which the link has the pose H (4, 4).
 
     The 4x4 pseudo-inertia J transforms as `H J H^T`.
     """
@@ -227,7 +234,7 @@ def _check_range(bodies: list[_Body], frames: list[_Frame], dtype: np.dtype) -> 
             **{field: getattr(body.kind, field, 0.0) for field in ("axis", "pitch")},
         }
         if isinstance(joint.mimic, Mimic):
-            _, *values["mimic, with the joints that it follows,"] = _leader(joints, by_name, joint)
+            _, *values["total mimic multiplier or offset"] = _leader(joints, by_name, joint)
         for what, x in values.items():
             if not _fits(x, dtype):
                 raise ModelError(
@@ -305,7 +312,7 @@ def _poses(matrices: list[np.ndarray]) -> Pose:
 
 
 def _stack(modules: list):
-    """Modules of one structure as one, their arrays stacked."""
+    """One module that stacks the arrays of several modules of the same structure."""
     return jax.tree.map(lambda *fields: np.stack(fields), *modules)
 
 
@@ -314,7 +321,7 @@ def _concatenate(joints: list[JointSpec], field: str) -> np.ndarray:
 
 
 def _couple(joints: list[JointSpec], kinds: list[Joint]) -> Coupling | None:
-    """The map from the independent coordinates to those of all joints; None if no joint follows."""
+    """The map from independent coordinates to all joint coordinates; None if no joint follows."""
     if not any(joint.mimic for joint in joints):
         return None
     q_width, v_width = [kind.nq for kind in kinds], [kind.nv for kind in kinds]
@@ -357,7 +364,10 @@ def _couple(joints: list[JointSpec], kinds: list[Joint]) -> Coupling | None:
 def _leader(
     joints: list[JointSpec], by_name: dict[str, int], joint: JointSpec
 ) -> tuple[int, float, float]:
-    """The last joint in the chain of mimics from `joint`, with the total multiplier and offset."""
+    """The index of the last joint in the chain of `Mimic` leaders from `joint`.
+
+    The second and third result are the total multiplier and the total offset of the chain.
+    """
     leader, scale, shift = by_name[joint.name], 1.0, 0.0
     while isinstance(mimic := joints[leader].mimic, Mimic):
         shift += scale * mimic.offset

@@ -14,7 +14,7 @@ from .description import DOF_FIELDS, POSITION_FIELDS, Follow, JointSpec, Link, s
 
 
 def checked(links: Sequence[Link], joints: Sequence[JointSpec]) -> list[JointSpec]:
-    """The joints with arrays of full size in their fields, after all checks.
+    """The joints after all checks, with limits and other parameters as arrays (nq,) or (nv,).
 
     Raises ModelError; `jaxrbd.model.build_model` lists the causes.
     """
@@ -54,7 +54,7 @@ def _inertia_fault(inertia: np.ndarray) -> str | None:
         about_com = about_com - mass * (c @ c * np.eye(3) - np.outer(c, c))
     if not np.all(np.isfinite(about_com)):
         return f"mass {mass:.4g} kg does not fit mass moment {h} kg m and inertia"
-    # The rounding error of the subtraction, for a moment that is zero (a point mass).
+    # The rounding error of the subtraction. A smaller moment counts as zero (a point mass).
     rounding = 1e-12 * (xx + yy + zz)
     small, middle, large = (
         0.0 if abs(x) <= rounding else x for x in np.linalg.eigvalsh(about_com).tolist()

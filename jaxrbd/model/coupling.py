@@ -1,10 +1,11 @@
 """Joints that follow others: the map from independent coordinates to the coordinates of all joints.
 
 The coordinate of a mimic joint is a linear function of one coordinate. The coordinate of a `Follow`
-joint is a smooth function of several. With `q_joint = gamma(q)` and the derivative G of gamma, the
-joint velocities are `G v`, the joint accelerations `G a + dG/dt v`, and the generalized force on
-the independent velocities is `G^T tau` (explicit constraints, Featherstone, section 3.2). Followers
-and their leaders have one dof each, so the velocity of a leader is the rate of its coordinate.
+joint is a smooth function of several coordinates. Let `q_joint = gamma(q)` be the coordinates of
+all joints, and G the derivative of gamma. Then the joint velocities are `G v` and the joint
+accelerations are `G a + dG/dt v`. The joint forces tau give the generalized force `G^T tau` on the
+independent velocities (explicit constraints, Featherstone, section 3.2). Followers and their
+leaders have one dof each, so the velocity of a leader is the rate of its coordinate.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from jaxtyping import Float
 
 
 class Followers(eqx.Module):
-    """n joints; the same function, with different parameters, gives each from m leaders.
+    """n joints that follow m leaders each, by one function with different parameters.
 
-    - `function`: the function, its arrays stacked over the n joints;
+    - `function`: the function, with its arrays stacked over the n joints;
     - `q`, `v`: (n,), indices of the followers among the coordinates and velocities of all joints;
-    - `q_leaders`, `v_leaders`: (n, m), indices of the leaders among the independent ones.
+    - `q_leaders`, `v_leaders`: (n, m), indices of the leaders among the independent coordinates and
+      velocities.
     """
 
     function: Callable[[Array], Array]
@@ -50,7 +52,8 @@ def independent_coordinates(
 ) -> dict[str, tuple[int, ...]]:
     """The static fields of a `Coupling`: the independent coordinates and the leader of each joint.
 
-    - `leaders[i]`: the independent joint that joint i follows, or i if joint i is independent;
+    - `leaders[i]`: the independent joint that joint i follows (the first leader of a `Follow`), or
+      i if joint i is independent;
     - `nqs`, `nvs`: number of coordinates and of velocities of each joint. A follower has as many as
       its leader.
     """

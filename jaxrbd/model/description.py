@@ -1,7 +1,7 @@
 """The description of a robot: links and joints.
 
-A description is plain data in NumPy and float64. Readers of files return one, or a program writes
-one; `jaxrbd.build_model` makes a `Model` from it.
+A description is plain data in NumPy and float64. Readers of files return descriptions, and users
+can write descriptions in Python. `jaxrbd.build_model` makes a `Model` from a description.
 """
 
 from __future__ import annotations
@@ -41,20 +41,24 @@ class Fixed:
 class Compound:
     """A joint built as a chain of joints with massless links between them.
 
-    For joints whose motion subspace depends on q; every derivative is exact. The coordinates are
-    those of `stages`, in order.
+    The motion subspace of such a joint depends on q, but the motion subspaces of its `stages` are
+    constant. So every derivative is exact. The coordinates of the joint are the coordinates of the
+    stages, in order.
     """
 
     stages: tuple[Joint, ...]
 
 
 def universal(axis1: Numbers, axis2: Numbers) -> Compound:
-    """Universal joint: a rotation about `axis1` of the parent, then one about `axis2`, in rad."""
+    """Universal joint: a rotation about `axis1`, then a rotation about `axis2`, in rad.
+
+    `axis1` (3,) is fixed in the parent, and `axis2` (3,) is fixed in the child.
+    """
     return Compound((Revolute(axis1), Revolute(axis2)))
 
 
 def euler(sequence: str) -> Compound:
-    """Rotations about the moving axes in `sequence`, such as "zyx", one after another, in rad.
+    """Euler joint: successive rotations in rad about the moving axes in `sequence`, such as "zyx".
 
     Raises ModelError for a letter other than x, y and z.
     """
@@ -67,7 +71,10 @@ def euler(sequence: str) -> Compound:
 
 @dataclasses.dataclass(frozen=True)
 class Mimic:
-    """The coordinate of a joint with one dof is `q = multiplier * q_leader + offset`."""
+    """The coordinate of a joint with one dof is `q = multiplier * q_leader + offset`.
+
+    `joint`: the name of the leader, which has one dof too.
+    """
 
     joint: str
     multiplier: float = 1.0
@@ -78,8 +85,8 @@ class Follow(eqx.Module):
     """The coordinate of a joint with one dof is a smooth function, `q = function(q_leaders)`.
 
     - `joints`: the names of the m leaders. Each has one dof and follows no other joint;
-    - `function`: maps the leaders' coordinates (m,) to the coordinate (). A pure function of
-      jax.numpy, or an `eqx.Module` with a `__call__`; the arrays of a module are leaves of the
+    - `function`: maps the leaders' coordinates (m,) to the coordinate (). It is a pure function in
+      jax.numpy, or an `eqx.Module` with a `__call__`. The arrays of a module are leaves of the
       model.
 
     Source: Featherstone, section 3.2 (explicit constraints).
@@ -118,7 +125,8 @@ class JointSpec:
     mimic: Mimic | Follow | None = None
 
 
-# The fields over configuration coordinates and over dofs, with the value that replaces None.
+# The fields with one entry per configuration coordinate, and the fields with one entry per dof. The
+# values replace None.
 POSITION_FIELDS = {"lower": -np.inf, "upper": np.inf}
 DOF_FIELDS = {
     "velocity_limit": np.inf,
@@ -130,7 +138,7 @@ DOF_FIELDS = {
 
 
 def stages(kind: Joint | Fixed | Compound) -> tuple[Joint, ...]:
-    """The moving joints of a kind: none for `Fixed`, the chain of a `Compound`, else one."""
+    """The moving joints of a kind: none for `Fixed`, the stages of a `Compound`, else `kind`."""
     if isinstance(kind, Fixed):
         return ()
     return kind.stages if isinstance(kind, Compound) else (kind,)

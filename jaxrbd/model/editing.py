@@ -1,7 +1,7 @@
 """Edit models: lock joints, append one robot to another.
 
-A function here edits the description of a model and builds it again, in NumPy and outside of JAX
-transformations.
+The functions edit the description of a model and build the edited model. They use NumPy, so they
+do not work inside JAX transformations.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from .model import Model
 def describe(model: Model) -> tuple[list[Link], list[JointSpec]]:
     """The links and joints from which `build_model` makes this model again.
 
-    A welded link comes back as a massless link on a Fixed joint; its inertia is part of the link
-    that it is welded to.
+    `build_model` adds the inertia of a welded link to the body that carries the link. So a welded
+    link is returned as a massless link on a Fixed joint.
     """
     placements = np.array(pose_matrix(robot(model).placement), float)
     frames = np.array(pose_matrix(model.frame_pose), float)
@@ -57,8 +57,9 @@ def lock_joints(model: Model, configuration: Mapping[str, Numbers | Array]) -> M
     """The robot with some joints welded at given coordinates.
 
     `configuration`: a mapping from joint names to coordinates, () or (nq of the joint,), in rad or
-    m. The links of locked joints remain as frames. Joints that follow locked joints are locked at
-    the coordinates that follow. The result has the dtype, gravity and `dissipative` of `model`.
+    m. The links of locked joints remain as frames. A joint that follows locked joints is locked
+    too, at the coordinate that its `Mimic` or `Follow` gives. The result has the dtype, gravity and
+    `dissipative` of `model`.
 
     Raises ArgumentError for an unknown joint, for a joint that follows others, for a value that is
     not finite, and if only some leaders of a `Follow` joint are locked.
@@ -97,7 +98,7 @@ def append_model(
     placement: np.ndarray | None = None,
     prefix: str = "",
 ) -> Model:
-    """The robot `model` with the robot `other` mounted on one of its frames.
+    """The robot `model` with the robot `other` mounted on a frame of `model`.
 
     - `frame`: the frame of `model` to which the world frame of `other` is welded (default: the
       world);
@@ -105,8 +106,9 @@ def append_model(
     - `prefix`: put before every joint name and link name of `other`, to avoid equal names.
 
     The result has the gravity, dtype and name of `model`. Raises ArgumentError for an unknown
-    frame, and if only one of the robots has dissipation on, because a model has it for all joints
-    or for none. Raises ModelError if the robots have a name in common.
+    frame. Raises ArgumentError if dissipation is on in only one of the robots, because dissipation
+    is on for all joints of a model or for none. Raises ModelError if the robots have a name in
+    common.
     """
     robot(model)
     robot(other, "the second argument")
@@ -115,8 +117,8 @@ def append_model(
     if model.dissipative != other.dissipative:
         first, second = ("model", "other") if model.dissipative else ("other", "model")
         raise ArgumentError(
-            f"{first} has dissipation on and {second} has it off, expected the same of both: see "
-            f"Model.with_dissipation"
+            f"{first} has dissipation on and {second} has it off, expected both on or both off: "
+            f"see Model.with_dissipation"
         )
     mount = np.eye(4) if placement is None else np.asarray(placement, dtype=float)
     if mount.shape != (4, 4):
@@ -189,7 +191,10 @@ def _renamed(mimic: Mimic | Follow | None, prefix: str) -> Mimic | Follow | None
 
 
 def _followed(name: str, follow: Follow, locked: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The coordinate (1,) of a joint whose leaders are all locked. Raises ArgumentError."""
+    """The coordinate (1,) of a joint that follows locked joints.
+
+    Raises ArgumentError if a leader is not locked.
+    """
     if missing := set(follow.joints) - locked.keys():
         raise ArgumentError(f"joint {name!r} follows {sorted(missing)} too: lock them as well")
     leaders = jnp.asarray(np.concatenate([locked[leader] for leader in follow.joints]))

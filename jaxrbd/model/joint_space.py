@@ -156,14 +156,14 @@ def sum_dofs(topology: Topology, rows: Array) -> Array:
 
 
 def joint_coordinates(model: Model, q: Float[Array, " nq"]) -> Float[Array, " nq_joint"]:
-    """The coordinates of every joint from the independent ones."""
+    """The coordinates of all joints, from the independent coordinates q."""
     return q if model.coupling is None else model.coupling.position(q)
 
 
 def joint_rates(
     model: Model, q: Float[Array, " nq"], v: Float[Array, " nv"]
 ) -> Float[Array, " nv_joint"]:
-    """The velocities of every joint from the independent ones."""
+    """The velocities of all joints, from the independent velocities v."""
     return v if model.coupling is None else model.coupling.velocity(q, v)
 
 
@@ -188,9 +188,9 @@ def tree_rates(
 def independent_force(
     model: Model, q: Float[Array, " nq"], rows: Float[Array, "nv_tree ..."]
 ) -> Float[Array, "nv ..."]:
-    """`G^T rows`: generalized force on v of the generalized force on the tree's dofs.
+    """`G^T rows`: the generalized force on v that does the same work as `rows`.
 
-    The map acts on the first axis.
+    `rows` (nv_tree, ...): generalized forces on the tree's dofs, along the first axis.
     """
     if not model.tree_rates_are_velocities:
         coordinates = joint_coordinates(model, q)
@@ -208,14 +208,17 @@ def independent_force(
 def independent_joint_force(
     model: Model, q: Float[Array, " nq"], forces: Float[Array, "nv_joint ..."]
 ) -> Float[Array, "nv ..."]:
-    """Generalized force on the independent velocities of the generalized force on every joint."""
+    """The generalized force on v that does the same work as `forces`.
+
+    `forces` (nv_joint, ...): generalized forces on all joints, along the first axis.
+    """
     return forces if model.coupling is None else model.coupling.force(q, forces)
 
 
 def project(
     model: Model, q: Float[Array, " nq"], A: Float[Array, "nv_tree nv_tree"]
 ) -> Float[Array, "nv nv"]:
-    """`G^T A G`."""
+    """`G^T A G`: the matrix A over the tree's dofs as a matrix over the velocities v."""
     if model.velocity_map_is_identity:
         return A
     return independent_force(model, q, independent_force(model, q, A).T).T
@@ -224,7 +227,7 @@ def project(
 def armature_force(
     model: Model, q: Float[Array, " nq"], rates: Float[Array, " nv_joint"]
 ) -> Float[Array, " nv"]:
-    """Generalized force that accelerates the armature, for joint accelerations (nv_joint,)."""
+    """Generalized force that accelerates the armature; `rates` are accelerations of all joints."""
     return independent_joint_force(model, q, model.armature * rates)
 
 
@@ -236,7 +239,7 @@ def armature_inertia(model: Model, q: Float[Array, " nq"]) -> Float[Array, "nv n
 def project_diagonal(
     model: Model, q: Float[Array, " nq"], diagonal: Float[Array, " nv_joint"]
 ) -> Float[Array, "nv nv"]:
-    """`J^T diag(diagonal) J`, where J is the matrix of `joint_rates`."""
+    """`J^T diag(diagonal) J`, where J is the matrix of the map `joint_rates` from v."""
     half = independent_joint_force(model, q, jnp.diag(diagonal))
     return independent_joint_force(model, q, half.T).T
 
@@ -253,7 +256,7 @@ def dissipative_force(
 def armature_and_dissipation_force(
     model: Model, q: Float[Array, " nq"], v: Float[Array, " nv"], a: Float[Array, " nv"]
 ) -> Float[Array, " nv"]:
-    """Generalized force of the armature, plus the dissipation if the model has it on."""
+    """Generalized force that accelerates the armature, plus `active_dissipative_force`."""
     rotors = armature_force(model, q, joint_rate_derivatives(model, q, v, a))
     return rotors + active_dissipative_force(model, q, v)
 
@@ -280,10 +283,10 @@ def tree_rate_derivatives(
 
 
 def coordinate_rates(model: Model, v: Float[Array, " nv"]) -> Float[Array, " nq"]:
-    """dq/dt of the coordinates that G can depend on; the other entries have no meaning.
+    """dq/dt (nq,), valid only for the coordinates that G can depend on.
 
-    G depends only on the coordinates of one-dof joints and of `joints.Custom`. For these joints the
-    velocities are dq/dt.
+    G depends only on the coordinates of one-dof joints and of `joints.Custom`. The velocities of
+    these joints are dq/dt.
     """
     q_index, v_index = [], []
     for group in joint_groups(model):
@@ -301,14 +304,17 @@ def coordinate_rates(model: Model, v: Float[Array, " nv"]) -> Float[Array, " nq"
 def displaced_coordinates(
     model: Model, q: Float[Array, " nq"], dq: Float[Array, " nv"]
 ) -> Float[Array, " nq"]:
-    """q plus a small dq, in the coordinates that G can depend on."""
+    """q plus a small displacement dq, valid only for the coordinates that G can depend on."""
     return q + coordinate_rates(model, dq)
 
 
 def velocity_map_rate(
     model: Model, q: Float[Array, " nq"], v: Float[Array, " nv"]
 ) -> tuple[Float[Array, "nv_tree nv"], Float[Array, "nv_joint nv"]]:
-    """Time derivatives at the velocity v of the matrices of `tree_rates` (G) and `joint_rates`."""
+    """Time derivatives of G (the matrix of `tree_rates`), and of the matrix of `joint_rates`.
+
+    The configuration q moves with the velocity v.
+    """
 
     def matrices(q):
         identity = jnp.eye(model.nv, dtype=model.dtype)
@@ -326,7 +332,10 @@ def _rate_of_map(rates: Callable, model: Model, q: Array, v: Array) -> Array | i
 
 
 def _merge_groups(model: Model, function: Callable, space: str, shape) -> Array:
-    """Values of `function` for every group, merged in the order of all "q", "v" or "S" entries."""
+    """Values of `function` for every joint group, merged in the order of the whole robot.
+
+    `space`: "q" for values of joint coordinates, "v" of joint velocities, "S" of the rows of S.
+    """
     groups = joint_groups(model)
     rows = [function(group).reshape(-1, *shape) for group in groups]
     return merge_rows(rows, [group.index[space].ravel() for group in groups], shape, model.dtype)

@@ -1,19 +1,20 @@
 """The joints that make the mass matrix singular in every configuration.
 
-The mass matrix is a sum of squares, `M = A^T A`. For each link, A has six rows, the square root of
-its inertia times its Jacobian. A also has one row per armature entry. The rank of A is
-the same in all configurations except special ones, so the check uses one configuration with
+The mass matrix is a sum of squares, `M = A^T A`. A has six rows per link, which are the square root
+of the link's inertia times the link's Jacobian. A also has one row per armature entry. The rank of
+A is the same in all configurations except special ones. So the check uses one configuration, with
 irregular values.
 
-The check does not form A. From the leaves to the root, each link gets a matrix W such that
-`|W V|^2 / 2` is the least kinetic energy of its subtree when the link has the velocity
-`V = [v; w]`. So `W^T W` is the articulated-body inertia. A joint with the motion subspace S is
-unresisted in the null space of `W S^T`, if it has no armature there. Source: Featherstone, Rigid
-Body Dynamics Algorithms, section 7.1 (articulated-body inertia), here with square roots so that
-rounding errors are not squared.
+The check does not form A. It goes through the links from the leaves to the root, and computes for
+each link a matrix W such that `|W V|^2 / 2` is the least kinetic energy of the link's subtree when
+the link has the velocity `V = [v; w]`. So `W^T W` is the articulated-body inertia. A motion of a
+joint is unresisted if it needs no kinetic energy: if it is in the null space of `W S^T`, where the
+rows of S span the joint's motion subspace, and if it moves no armature. Source: Featherstone, Rigid
+Body Dynamics Algorithms, section 7.1 (articulated-body inertia). Here the recursion computes the
+square root W, so rounding errors are not squared.
 
-A joint that others follow shares its coordinate with them. In W each shared coordinate has a column
-after the six columns of the velocity.
+A coordinate of a joint that other joints follow is called shared. In W each shared coordinate has a
+column after the six columns of the velocity.
 
 The check uses NumPy in double precision. For joint kinds that files can contain, JAX compiles
 nothing.
@@ -34,11 +35,12 @@ from ..spatial import Pose, pose_matrix
 from .description import Follow, JointSpec, Link, Mimic, stages
 
 # A joint is unresisted if the square root of the inertia along its motion is at most this fraction
-# of the summed square roots. A link with 1e-18 of the inertia that a joint moves is above this
-# limit.
-# JAX evaluates the functions of `Custom` and `Follow`, possibly in single precision.
+# of the sum of the square roots of the inertias that the joint moves. A link with 1e-18 of these
+# inertias is above the limit `_ROUNDING`. `_SINGLE_ROUNDING` is the limit if JAX evaluates the
+# functions of `Custom` or `Follow` in single precision.
 _ROUNDING, _SINGLE_ROUNDING = 1e-10, 1e-5
-# The relative rounding error of principal moments after the change to the centre of mass.
+# The relative rounding error of principal moments about the centre of mass, which are computed from
+# the inertia about the origin of the link frame.
 _MOMENT_ROUNDING = 1e-12
 
 
@@ -47,8 +49,8 @@ def singular_joints(links: Sequence[Link], joints: Sequence[JointSpec]) -> list[
 
     `joints`: the joints of a valid tree, as `checks.checked` returns them. The list is empty if M
     is invertible in all configurations except special ones. Of several joints that can cancel each
-    other's motion, the list holds the joint nearest to the world. If values overflow the list is
-    empty, because the check has no result.
+    other's motion, the list has only the joint nearest to the world. The list is also empty if
+    values overflow, because the check then has no result.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         try:
@@ -70,7 +72,7 @@ def _singular_joints(links: Sequence[Link], joints: Sequence[JointSpec]) -> list
         why = (
             f"no link that moves with {joint.child!r} has inertia along its motion{freedoms}"
             if alone
-            else f"other joints can cancel its motion{freedoms} of every link with inertia"
+            else f"other joints can cancel its effect{freedoms} on every link with inertia"
         )
         message = f"joint {joint.name!r}: {why}, and it has no armature"
         faults.append(ModelError(message, link=joint.child, joint=joint.name))
@@ -78,13 +80,17 @@ def _singular_joints(links: Sequence[Link], joints: Sequence[JointSpec]) -> list
 
 
 class _Rows(NamedTuple):
-    """W (k, 6 + shared coordinates), and a bound (columns,) on the summed terms of each column."""
+    """W (k, c), where c is 6 plus the number of shared coordinates, and the `bound` (c,).
+
+    `bound`: for each column of W, a bound on the sum of the sizes of the terms of the column. The
+    rounding errors of the column are a fraction of the bound.
+    """
 
     W: np.ndarray
     bound: np.ndarray
 
     def moved(self, H: np.ndarray) -> _Rows:
-        """The rows as functions of the velocity of another body, where this body has the pose H."""
+        """The rows for the velocity in another frame, in which the present frame has the pose H."""
         R, p = H[:3, :3], H[:3, 3]
         W, bound = self.W.copy(), self.bound.copy()
         W[:, :3] = self.W[:, :3] @ R.T
@@ -93,7 +99,11 @@ class _Rows(NamedTuple):
         return _Rows(W, bound)
 
     def released(self, S: np.ndarray, armature: np.ndarray, rounding: float) -> tuple[_Rows, int]:
-        """The rows on the parent's side of a free joint, and the number of unresisted freedoms."""
+        """The rows without the motion of a free joint, and the joint's number of unresisted dofs.
+
+        The motion is eliminated, so the rows are functions of the velocity on the parent's side of
+        the joint.
+        """
         root = np.sqrt(armature)
         columns = np.concatenate([self.W[:, :6] @ S.T, np.diag(root)])
         bound = self.bound[:6] @ np.abs(S).T + root
@@ -103,9 +113,10 @@ class _Rows(NamedTuple):
         return _Rows(W - resisted @ (resisted.T @ W), self.bound), len(S) - resisted.shape[1]
 
     def shared(self, S: np.ndarray, armature: np.ndarray, slope: np.ndarray) -> _Rows:
-        """The rows on the parent's side of a joint that follows shared coordinates.
+        """The rows with the motion of a joint as a function of the shared coordinates.
 
-        `slope`: the derivative of the joint's one coordinate in the shared coordinates.
+        `slope`: the derivative of the joint's one coordinate in the shared coordinates. The joint
+        follows these coordinates, or its coordinate is one of them.
         """
         root = np.sqrt(armature[0])
         W = np.concatenate([self.W, np.zeros((1, self.W.shape[1]))])
@@ -144,7 +155,7 @@ class _Tree:
         self._choose_configuration(np.random.default_rng(0))
 
     def unresisted(self, moving: set[str]) -> dict[str, int]:
-        """The number of unresisted freedoms of each joint that has some.
+        """The number of unresisted dofs of each joint that has unresisted dofs.
 
         Joints that are not in `moving` are welded.
         """
@@ -181,7 +192,11 @@ class _Tree:
         return {name: 1 for name, part in zip(moving, free) if part > largest / 2}
 
     def _choose_configuration(self, rng: np.random.Generator) -> None:
-        """Choose the configuration; set S and the pose of each joint stage, and the slopes."""
+        """Choose a configuration; set `stage_data` (S and pose of each stage) and `slopes`.
+
+        `slopes`: for each joint with shared coordinates, the derivative of the joint's coordinate
+        in the shared coordinates.
+        """
         q = {joint.name: [_irregular(s, rng) for s in stages(joint.kind)] for joint in self.joints}
         unit: dict[str, np.ndarray] = dict(zip(self.shared, np.eye(len(self.shared))))
         self.slopes = dict(unit)
@@ -217,7 +232,7 @@ class _Tree:
 
             value = float(function(jnp.asarray(leaders)))
             slopes = np.asarray(jax.jacfwd(function)(jnp.asarray(leaders)), float)
-            # Outside of the function's domain, irregular values replace value and slopes.
+            # Fixed values replace a value or a slope of the function that is not finite.
             rates = np.where(np.isfinite(slopes), slopes, 1.0)
             return value if np.isfinite(value) else 0.1, rates
         chain, mimic = [], joint.mimic
@@ -255,7 +270,7 @@ def _parents_first(joints: Sequence[JointSpec]) -> list[JointSpec]:
 
 
 def _link_rows(links: Sequence[Link], columns: int) -> dict[str, _Rows]:
-    """The square root of each link's inertia, with absolute values of negative moments."""
+    """The square root of each link's inertia; negative principal moments count as positive."""
     I = np.array([link.inertia for link in links], float).reshape(-1, 10)
     mass = I[:, 0]
     com = I[:, 1:4] / np.where(mass > 0, mass, 1)[:, None]

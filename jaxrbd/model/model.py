@@ -31,7 +31,7 @@ class JointPlace(NamedTuple):
     """Where a joint is: its slices of q (nq,) and of v (nv,), and the indices of its bodies.
 
     The slices are empty for a joint that follows others (mimic). A compound joint has one body per
-    stage; the last is its child link.
+    stage. The last of these bodies is the child link of the compound joint.
     """
 
     q: slice
@@ -47,6 +47,7 @@ class Model(eqx.Module):
     order; joint i moves body i. Lengths in m, masses in kg, angles in rad.
 
     Leaves:
+
     - `placement`: (nb,) poses of the joints' fixed frames in the frames of the parent bodies;
     - `inertia`: (nb, 10), about the origin of each body frame, see `jaxrbd.spatial`;
     - `joints`: the joints, one entry per kind; `joint_bodies` lists the bodies that each entry
@@ -54,8 +55,8 @@ class Model(eqx.Module):
     - `frame_pose`: (nf,) poses of the named frames, one per link, in the frames of their bodies;
     - `gravity`: (3,), acceleration of free fall in the world frame, m/s^2;
     - `armature`, `damping`, `friction`: (nv_joint,), one entry per velocity of every joint,
-      including mimic joints. Armature is inertia on the diagonal of M in every algorithm. Damping
-      and friction are part of the dynamics only after `with_dissipation`, see `passive_force`;
+      including mimic joints. Every algorithm includes the armature in the mass matrix. Damping and
+      friction are part of the dynamics only after `with_dissipation`, see `passive_force`;
     - `lower_position_limit`, `upper_position_limit` (nq,), `velocity_limit`, `effort_limit` (nv,):
       infinite where there is no limit. No algorithm enforces the limits;
     - `coupling`: the joints that follow others, or None.
@@ -143,8 +144,8 @@ class Model(eqx.Module):
     def velocity_map_is_identity(self) -> bool:
         """Whether the velocity map G is the identity, so that v are the rates of the tree's dofs.
 
-        G turns v into the tree rates; see `joint_space`. It is the identity where no joint follows
-        others and no joint is a `joints.Custom`.
+        G maps v to the tree rates; see `joint_space`. G is the identity if no joint follows others
+        and no joint is a `joints.Custom`.
         """
         return self.coupling is None and self.tree_rates_are_velocities
 
@@ -192,17 +193,17 @@ class Model(eqx.Module):
     def with_dissipation(self, on: bool = True) -> Model:
         """The same robot with damping and Coulomb friction in its dynamics (`on`) or without.
 
-        With them, `rnea`, `bias_force` and their derivatives include the joint forces that balance
-        damping and friction, and forward dynamics includes their effect; see `passive_force`.
-        Models are built without them.
+        If `on`, `rnea`, `bias_force` and their derivatives include the joint forces that balance
+        damping and friction, and forward dynamics includes `passive_force`. `build_model` and the
+        readers of files return models without damping and friction in the dynamics.
         """
         return dataclasses.replace(self, dissipative=on)
 
     def joint(self, name: str) -> JointPlace:
         """Where the coordinates, velocities and bodies of a joint are: `q[model.joint(name).q]`.
 
-        `name`: a joint, or a compound joint by its own name. Raises ArgumentError for an unknown
-        joint.
+        `name`: the name of a joint. For a compound joint j, "j" means all stages and "j.1" means
+        the first stage. Raises ArgumentError for an unknown joint.
         """
         stages = [f"{name}.{k}" for k in range(1, self.nb + 1)]
         names = [name] if name in self.joint_names else stages
@@ -220,11 +221,11 @@ class Model(eqx.Module):
         """Whether a motor drives each degree of freedom, (nv,) of bool.
 
         A dof has no motor if its effort limit is 0, if it belongs to a `joints.FreeFlyer`, or if it
-        belongs to the `root_joint` of `load_urdf`. Raises ArgumentError where JAX traces the effort
+        belongs to the `root_joint` of `load_urdf`. Raises ArgumentError if JAX traces the effort
         limits.
         """
         if isinstance(self.effort_limit, Tracer):
-            raise ArgumentError("effort_limit is traced; ask for actuated dofs outside of jit")
+            raise ArgumentError("effort_limit is traced; use Model.actuated outside of jit")
         driven = np.asarray(self.effort_limit) != 0
         for group in joint_groups(self):
             for body in group.bodies:
@@ -242,8 +243,8 @@ class Model(eqx.Module):
         """The same robot with another mass of one body, in kg.
 
         The density is scaled: the centre of mass stays, the rotational inertia changes in
-        proportion. `body`: a name in `body_names`. Raises ArgumentError for an unknown body, or one
-        without mass.
+        proportion. `body`: a name in `body_names`. Raises ArgumentError for an unknown body or a
+        body without mass.
         """
         i = self._body(body)
         given = self.inertia[i, 0]
@@ -263,15 +264,15 @@ class Model(eqx.Module):
 
         `frame`: a name in `frame_names`; `mass` in kg; `center_of_mass` (3,) in m in the frame;
         `inertia_com` (3, 3) in kg m^2 about the centre of mass, in the axes of the frame (default
-        zero: a point mass). Raises ArgumentError for an unknown frame, or one that is fixed to the
-        world.
+        zero: a point mass). Raises ArgumentError for an unknown frame or a frame that is fixed to
+        the world.
         """
         if frame not in self.frame_names:
             raise ArgumentError(f"no frame {frame!r} in {self!r}; frames: {list(self.frame_names)}")
         index = self.frame_names.index(frame)
         body = self.frame_bodies[index]
         if body < 0:
-            raise ArgumentError(f"frame {frame!r} is fixed to the world; expected a moving one")
+            raise ArgumentError(f"frame {frame!r} is fixed to the world; expected a moving frame")
         zero = jnp.zeros((3, 3), self.dtype)
         I_com = zero if inertia_com is None else jnp.asarray(inertia_com, self.dtype)
         com = jnp.asarray(center_of_mass, self.dtype)
@@ -336,7 +337,8 @@ class JointGroup:
     - `joint`: the n joints, stacked;
     - `bodies`: (n,), the bodies that the joints move;
     - `index["q"]` (n, nq), `index["v"]` (n, nv): indices of the joints' coordinates and velocities
-      among those of all joints; `index["S"]` (n, tree_nv): indices of their rows of S.
+      among the coordinates and velocities of all joints;
+    - `index["S"]` (n, tree_nv): indices of the joints' rows of S.
     """
 
     number: int
@@ -346,7 +348,7 @@ class JointGroup:
 
 
 def joint_groups(model: Model) -> list[JointGroup]:
-    """The joints by kind; all indices are known while JAX traces."""
+    """One group of joints per kind. All indices are known while JAX traces."""
     topology = model.topology
     v_start = np.cumsum([0, *model.joint_nvs])[:-1]
     groups = []
