@@ -1,11 +1,11 @@
 """Rigid-body dynamics for JAX. The index of the public names.
 
-The names below are the most used ones. Everything else is in the module that it belongs to, such as
-`jaxrbd.algorithms`, `jaxrbd.model`, `jaxrbd.integrators` or `jaxrbd.io`. Every algorithm is already
-compiled by `jax.jit`. Importing the package changes no setting of JAX and runs nothing.
+The package exports the names that are used most. The other public names are in the modules, such
+as `jaxrbd.algorithms`, `jaxrbd.model`, `jaxrbd.integrators` or `jaxrbd.io`. Every algorithm is
+already compiled by `jax.jit`. Importing the package changes no setting of JAX and computes nothing.
 
-Every function raises ArgumentError, which names the argument, where an argument has a wrong shape
-or dtype or a configuration contains a zero quaternion. Docstrings state other errors only.
+Every function raises ArgumentError, which names the argument, if an argument has a wrong shape or
+dtype, or if a configuration contains a zero quaternion. The docstrings state only other errors.
 """
 
 from . import (
@@ -94,7 +94,7 @@ __all__ = [
     "interpolate",
     "neutral",
     "random_configuration",
-    # derivatives in a configuration
+    # derivatives with respect to a configuration
     "gradient",
     "hessian",
     "jacobian",

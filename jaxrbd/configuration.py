@@ -2,11 +2,12 @@
 
 A velocity (nv,) is a tangent vector of the manifold: the body velocity for a free-flyer, the
 angular velocity in the child frame for a ball joint. Configurations and velocities contain the
-independent coordinates alone. Joints that follow others, such as mimic joints, have none.
+independent coordinates alone. Joints that follow others, such as mimic joints, have no independent
+coordinates.
 
-Every function normalises the quaternions in q, whatever their length. A zero quaternion is no
-rotation. Where the values of q are known (`arguments.known`), ArgumentError names its joint. Where
-JAX traces q, a zero quaternion is read as the identity.
+Every function normalises the quaternions in q, whatever their length. A zero quaternion is not a
+rotation. Where the values of q are known (`arguments.known`), a zero quaternion raises
+ArgumentError, which names the joint. Where JAX traces q, a zero quaternion is read as the identity.
 """
 
 from __future__ import annotations
@@ -69,8 +70,8 @@ def random_configuration(model: Model, key: PRNGKeyArray) -> Float[Array, " nq"]
 def integrate(model: Model, q: ArrayLike, dv: ArrayLike) -> Float[Array, " nq"]:
     """The configuration (nq,) that the robot reaches from q in unit time with the velocity dv.
 
-    `q` (nq,); `dv` (nv,): velocity times time, constant. The result is exact on the manifold of
-    each joint, and its quaternions have unit length.
+    `q` (nq,); `dv` (nv,): the constant velocity times the time. The result is exact on the manifold
+    of each joint, and its quaternions have unit length.
     """
     q, dv = arguments.configuration(model, q), arguments.velocity(model, dv, "dv")
 
@@ -109,8 +110,9 @@ def interpolate(model: Model, q0: ArrayLike, q1: ArrayLike, alpha: ArrayLike):
 def configuration_rate(model: Model, q: ArrayLike, v: ArrayLike) -> Float[Array, " nq"]:
     """The rate dq/dt (nq,) of the coordinates of a robot that moves with the velocity v.
 
-    `q` (nq,), `v` (nv,). The rate is the derivative of `integrate(model, q, t v)` at t = 0, for
-    ordinary differential equations in q. A finite step `q + dt dq/dt` leaves the manifold.
+    `q` (nq,), `v` (nv,). The rate is the derivative of `integrate(model, q, t v)` at t = 0. It is
+    for solvers of ordinary differential equations in q. A finite step `q + dt dq/dt` leaves the
+    manifold.
     """
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
     return jax.jvp(lambda dv: integrate(model, q, dv), (jnp.zeros_like(v),), (v,))[1]
@@ -120,8 +122,9 @@ def configuration_rate(model: Model, q: ArrayLike, v: ArrayLike) -> Float[Array,
 def velocity_bracket(model: Model, u: ArrayLike, w: ArrayLike) -> Float[Array, " nv"]:
     """The Lie bracket [u, w] (nv,) of two velocities.
 
-    `u`, `w` (nv,). To second order, the motions with u, w, -u and -w one after another are the
-    motion with [u, w]. The bracket is 0 for joints whose velocities are rates of coordinates.
+    `u`, `w` (nv,). Let a robot move with u, w, -u and -w, each for unit time. To second order, the
+    robot reaches the same configuration as with [u, w] in unit time. The bracket is 0 for joints
+    whose velocities are rates of coordinates.
     """
     u, w = arguments.velocity(model, u, "u"), arguments.velocity(model, w, "w")
     return lie_operation(model, cross_motion, u, w)
@@ -144,8 +147,9 @@ def lie_operation(
 def _by_kind(model: Model, function: Callable, *operands: tuple[Array, str], gives: str) -> Array:
     """Apply a function to the coordinates of all joints of one kind, for each kind of joint.
 
-    An operand is an array over the independent coordinates with its space, "q" or "v"; `gives` is
-    the space of the result. Joints that follow others get zeros, and their results are dropped.
+    Each operand is a pair: an array over the independent coordinates, and the space of the array,
+    "q" or "v". `gives` is the space of the result. The function gets zeros for joints that follow
+    others, and the results for these joints are dropped.
     """
     groups = joint_groups(model)
     spread = [(_spread(model, x, space), space) for x, space in operands]
@@ -165,7 +169,10 @@ def _independent(model: Model, space: str) -> np.ndarray:
 
 
 def _spread(model: Model, x: Array, space: str) -> Array:
-    """An array over all joint coordinates from one over the independent coordinates."""
+    """The array x over the independent coordinates as an array over all joint coordinates.
+
+    The entries of joints that follow others are zero.
+    """
     if model.coupling is None:
         return x
     size = model.topology.nq if space == "q" else sum(model.joint_nvs)

@@ -18,7 +18,7 @@ class FrameError(ArgumentError):
 class ModelError(JaxRBDError, ValueError):
     """A description of a robot is inconsistent.
 
-    Attributes: `link` and `joint`, the name of the link or joint at fault, or None.
+    Attributes: `link` and `joint`: the name of the link or joint that causes the error, or None.
     """
 
     def __init__(self, message: str, *, link: str | None = None, joint: str | None = None):
@@ -50,9 +50,10 @@ class RobotFileError(ModelError):
 
 
 class SavedFileError(JaxRBDError, ValueError):
-    """A file is no valid file of `save_model` or `save_program`; the message starts with its path.
+    """A file is not a valid file of `save_model` or `save_program`.
 
-    It has another format, is truncated or altered, has a newer version, or contradicts itself.
+    The file has another format, is truncated or altered, has a newer version, or has contradictory
+    entries. The message starts with the path of the file.
     """
 
     def __init__(self, message: str, *, file: str):
@@ -63,6 +64,7 @@ class SavedFileError(JaxRBDError, ValueError):
 class InertiaWarning(UserWarning):
     """The inertias of a robot are wrong, but the model can be built.
 
-    No rigid body can have the inertia of a link, or the mass matrix is singular in every
-    configuration. In the second case forward dynamics gives NaN or meaningless values.
+    There are two cases. In the first case a link has an inertia that no rigid body can have. In the
+    second case the mass matrix is singular in every configuration, and forward dynamics gives NaN
+    or meaningless values.
     """

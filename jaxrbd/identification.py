@@ -2,10 +2,11 @@
 
 Joint forces are linear in the inertias: `tau = Y pi` with `Y = joint_torque_regressor(...)` and
 pi = `inertia.ravel()`. No motion determines all of pi. The forces depend on fewer values, the base
-parameters `beta = grouping @ pi`. `identify_inertia` estimates beta by least squares and takes the
-remaining directions of pi from a prior. `identify_consistent_inertia` does the same with physically
-consistent inertias only. The number of base parameters depends on array values, so these functions
-run outside jit, on the host and in double precision. Samples are stacked along the first axis.
+parameters `beta = grouping @ pi`. `identify_inertia` estimates beta by least squares, and chooses
+the pi with this beta that is closest to a prior. `identify_consistent_inertia` allows only
+physically consistent inertias. The number of base parameters depends on array values. So these
+functions do not run under jit; they solve in numpy, in double precision. Samples are stacked along
+the first axis.
 """
 
 from __future__ import annotations
@@ -39,9 +40,13 @@ __all__ = [
 class BaseParameters(NamedTuple):
     """The base parameters `beta = grouping @ inertia.ravel()`, which determine the joint forces.
 
-    - `independent` (rank,): indices into `inertia.ravel()`, the first parameter of each group;
-    - `grouping` (rank, 10 nb): row i has the coefficient 1 for the first parameter of group i, and
-      the coefficients of later parameters whose effect on the forces is a multiple of its effect.
+    Each base parameter is the sum of one independent parameter and multiples of dependent
+    parameters. The regressor column of a dependent parameter is a linear combination of the columns
+    of independent parameters.
+
+    - `independent` (rank,): the indices of the independent parameters in `inertia.ravel()`;
+    - `grouping` (rank, 10 nb): row i has the coefficients of base parameter i: 1 for independent
+      parameter i, 0 for the other independent parameters.
 
     For every regressor, `Y = Y[:, independent] @ grouping`.
     """
@@ -62,9 +67,9 @@ class Identification(NamedTuple):
     - `inertia` (nb, 10): the estimated inertias;
     - `base`: the definition of the base parameters;
     - `base_parameters` (rank,): the estimate of the base parameters;
-    - `covariance` (rank, rank) of the base parameters, for noise of the size of the residual;
+    - `covariance` (rank, rank) of the base parameters; the residual gives the size of the noise;
     - `residual_rms`: root mean square of `(tau - predicted) / noise`;
-    - `converged`: whether the estimate is the required minimum.
+    - `converged`: whether the search for the minimum converged (True for `identify_inertia`).
     """
 
     model: Model
@@ -82,14 +87,14 @@ class Identification(NamedTuple):
 
 
 def base_parameters(model: Model, tolerance: float | None = None) -> BaseParameters:
-    """The combinations of the inertias on which joint forces depend, for any motion.
+    """The combinations of the inertial parameters on which joint forces depend, for any motion.
 
-    A parameter is dependent where its column of the regressor, at random states, is a linear
-    combination of the columns before it, to within `tolerance` times the size of the terms in the
-    column. The default tolerance is the square root of the rounding of the dtype, so double
-    precision finds more base parameters than single precision. Columns and dofs are scaled to unit
-    size, so units, lengths and other links have no effect. The result does not depend on
-    `model.inertia`.
+    The regressor is computed at random states. A parameter is dependent if its column of the
+    regressor is a linear combination of the columns before it, to within `tolerance` times the size
+    of the terms in the column. The default tolerance is the square root of the machine epsilon of
+    the dtype, so double precision can find more base parameters than single precision. Columns and
+    rows are scaled to unit size, so the units and the sizes of the links do not change which
+    parameters are dependent. The result does not depend on `model.inertia`.
     Source: Gautier (1991), "Numerical calculation of the base inertial parameters of robots".
     """
     samples = 20 + 40 * arguments.robot(model).nb // max(model.nv, 1)  # 4 equations per parameter
@@ -124,23 +129,25 @@ def identify_inertia(
     noise: ArrayLike | None = None,
     regularization: float = 0.0,
 ) -> Identification:
-    """Inertias by least squares: the closest to a prior of those that explain the forces best.
+    """The inertias that explain the joint forces best in least squares and are closest to a prior.
 
-    - `q` (n, nq), `v`, `a`, `tau` (n, nv): n samples of the motion and of the joint forces, with
-      the forces of `rnea`: they include the armature of the model, and damping and friction where
-      dissipation is on. If tau is the torque of motors that also overcome dissipation which is off
-      in the model, pass `tau + passive_force(model, q, v)`;
-    - `prior` (nb, 10), default `model.inertia`: the estimate differs from it by the least sum of
-      squares of the changes of all parameters. Each change is divided by the size of the body in
-      the prior: the mass m for the mass, `m r` for the first moments, `m r^2` for the moments of
-      inertia, with the radius r of `2 m r^2 = |Ixx| + |Iyy| + |Izz|`. A body whose m or r is 0 has
-      the mean m or r of the other bodies;
+    - `q` (n, nq), `v`, `a`, `tau` (n, nv): n samples of the motion and of the joint forces. tau
+      includes the same forces as the result of `rnea`: the armature of the model always, and
+      damping and friction only for a model made by `Model.with_dissipation`. If the measured tau
+      includes damping and friction and the model does not, add `passive_force(model, q, v)` to tau;
+    - `prior` (nb, 10), default `model.inertia`: of all inertias that explain the forces equally
+      well, the estimate has the least distance from the prior. The distance is the sum of squares
+      of the scaled changes of all parameters. With the mass m of the body in the prior and the
+      radius r of `2 m r^2 = |Ixx| + |Iyy| + |Izz|`, changes of the mass are divided by m, of the
+      first moments by `m r`, and of the moments of inertia by `m r^2`. If m or r of a body is 0,
+      the mean m or r of the other bodies takes its place;
     - `noise` (nv,), default 1: standard deviations of tau, up to a common factor;
-    - `regularization`: weight of that sum relative to the sum of `((tau - predicted) / noise)^2`.
+    - `regularization`: the estimate minimises the sum of `((tau - predicted) / noise)^2` plus
+      `regularization` times the distance from the prior (default 0).
 
-    The function stores n nv rows of 10 nb values. The estimate may be physically inconsistent: see
-    `identify_consistent_inertia`. Raises ArgumentError for invalid values, and where the samples do
-    not determine all base parameters.
+    The function stores a matrix of n nv rows and 10 nb columns. The estimate may be physically
+    inconsistent: see `identify_consistent_inertia`. Raises ArgumentError for invalid values, and
+    where the samples do not determine all base parameters.
     Source: Atkeson, An and Hollerbach (1986); Gautier (1991).
     """
     weight = _non_negative("regularization", regularization)
@@ -150,7 +157,7 @@ def identify_inertia(
     base = base_parameters(model)
     _check_count(len(forces), base)
     heads = unit[base.independent]
-    # The smallest change of pi, in units of the bodies, for a change of beta.
+    # The matrix from a change of beta to the smallest change of pi, divided by `unit`.
     lift = np.linalg.pinv(base.grouping * unit / heads[:, None]) / heads
     eps = float(np.finfo(model.dtype).eps)
     columns = Y[:, base.independent]
@@ -163,7 +170,7 @@ def identify_inertia(
     change, _, rank, _ = np.linalg.lstsq(A / size, b, rcond=max(A.shape) * eps)
     if rank < base.rank:
         raise ArgumentError(
-            f"q, v, a: the samples tell {rank} of the {base.rank} base parameters of {model!r}; "
+            f"q, v, a: the samples determine {rank} of the {base.rank} base parameters of {model!r}; "
             f"move more joints, or pass a regularization above 0"
         )
     half = np.linalg.inv(np.linalg.qr(A / size, mode="r")) / size[:, None]
@@ -186,28 +193,30 @@ def identify_consistent_inertia(
 ) -> Identification:
     """The physically consistent inertias that explain the joint forces best.
 
-    They are the unique minimum of the sum of squares of `(tau - predicted) / noise` plus
-    `2 regularization D`, a convex function of the inertias. D is the sum of
+    The estimate is the unique minimum of a convex function of the inertias: the sum of squares of
+    `(tau - predicted) / noise` plus `2 regularization D`. D is the sum of
     `trace(J0^-1 J) - log det(J0^-1 J) - 4` over the links, with the pseudo-inertia J of the link
-    and J0 of its prior. D is a divergence that does not depend on frames and units. It grows
-    without bound at the border of the physically consistent inertias.
+    and the pseudo-inertia J0 of the link in the prior. D does not depend on frames and units. D
+    grows without bound at the border of the physically consistent inertias.
 
-    The arguments are the same as for `identify_inertia`, except that
+    The arguments are the same as for `identify_inertia`, with these differences:
 
     - `prior` must be strictly consistent (see `jaxrbd.inertial_parameters`), apart from massless
       links, which stay massless;
-    - `regularization` must be above 0. Near the prior, 2 D is `trace((J0^-1 dJ)^2)`. If `noise` is
-      the standard deviation itself, `1 / r^2` is the weight for expected changes by a fraction r;
+    - `regularization` must be above 0. Near the prior, 2 D is the sum of `trace((J0^-1 dJ)^2)` with
+      `dJ = J - J0`. If `noise` is the standard deviation of tau without a factor, and you expect
+      the inertias to differ from the prior by a fraction r, pass `1 / r^2`;
     - `max_steps`: the limit on the steps of Newton's method. Some tens of steps are usual.
-      `converged` tells whether the limit was enough.
+      `converged` is False if the search did not end within the limit.
 
-    `covariance` is for the problem linearised at the estimate. Raises ArgumentError as
-    `identify_inertia` does, and where the prior is not consistent. Source: Lee, Wensing and Park
-    (2020), "Geometric robot dynamic identification: a convex programming approach".
+    `covariance` is for the problem linearised at the estimate. Raises ArgumentError for invalid
+    values, for too few samples, where the prior is not consistent, and where double precision is
+    too low for the given values. Source: Lee, Wensing and Park (2020), "Geometric robot dynamic
+    identification: a convex programming approach".
     """
     weight = _non_negative("regularization", regularization)
     if weight == 0:
-        raise ArgumentError("regularization is 0, expected a number above it")
+        raise ArgumentError("regularization is 0, expected a number above 0")
     Y, summed, forces = _measurements(model, q, v, a, tau, noise)
     inertia = _prior(model, prior)
     _check_consistent(model, inertia)
@@ -215,7 +224,7 @@ def identify_consistent_inertia(
     _check_count(len(forces), base)
     free = np.any(inertia, axis=1)  # the links with mass
     columns = np.repeat(free, 10)
-    # In units of the bodies all parameters are near 1. D does not depend on the units.
+    # Divided by `unit`, all parameters are near 1. D does not depend on the units.
     unit = _units(inertia[free]).reshape(-1, 10)
     # The least-squares problem of all samples, reduced to one row per unknown.
     samples = np.linalg.qr(np.column_stack([Y[:, columns] * unit.ravel(), forces]), mode="r")
@@ -225,7 +234,7 @@ def identify_consistent_inertia(
     except np.linalg.LinAlgError:
         raise ArgumentError(
             "tau, prior: the inertias that explain the forces are too far from the prior for "
-            "double precision, expected a prior of the size of the bodies"
+            "double precision, expected a prior that is closer to them"
         ) from None
     estimate = inertia.copy()
     estimate[free] = found * unit
@@ -238,8 +247,8 @@ def identify_consistent_inertia(
 
 @jax.jit
 def _stacked(model: Model, q: Array, v: Array, a: Array) -> tuple[Array, Array, Array]:
-    """Regressors (n nv, 10 nb) of n states, concatenated; the sizes of the terms of each entry; and
-    the forces (n nv,) of armature and, where it is on, of dissipation."""
+    """The regressors of n states, one below another, (n nv, 10 nb); the bounds of their entries from
+    `summed_sizes`; the forces (n nv,) of the armature and, if the model has it on, dissipation."""
 
     def sample(q, v, a):
         joint_force = armature_and_dissipation_force(model, q, v, a)
@@ -251,9 +260,9 @@ def _stacked(model: Model, q: Array, v: Array, a: Array) -> tuple[Array, Array, 
 
 
 def _sizes(summed: np.ndarray, nv: int) -> tuple[np.ndarray, np.ndarray]:
-    """Units of the dofs (nv,) and of the columns (10 nb,) in which regressor entries are near 1.
+    """Units of the dofs (nv,) and of the columns (10 nb,) in which columns of `summed` have norm 1.
 
-    A column or a dof of zeros has the unit 1.
+    `summed` (n nv, 10 nb): bounds of regressor entries. A column or a dof of zeros has the unit 1.
     """
     columns = np.max(summed, axis=0, initial=0)
     columns = np.where(columns > 0, columns, 1)
@@ -267,8 +276,8 @@ def _sizes(summed: np.ndarray, nv: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _measurements(model, q, v, a, tau, noise) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The regressor (n nv, 10 nb), the sizes of the terms of its entries, and the part of tau
-    (n nv,) that is due to the inertias, all divided by the noise."""
+    """The regressor (n nv, 10 nb), the bounds of its entries, and the part of tau (n nv,) that is
+    due to the inertias, all divided by the noise."""
     arguments.robot(model)
     n = len(jnp.atleast_1d(jnp.asarray(q)))
     q = arguments.array(model, q, "q", (n, model.nq), "samples, nq")
@@ -324,7 +333,7 @@ def _prior(model: Model, prior: ArrayLike | None) -> np.ndarray:
 
 def _non_negative(name: str, value: float) -> float:
     if not (np.isfinite(value) and value >= 0):
-        raise ArgumentError(f"{name} is {value}, expected a number from 0 on")
+        raise ArgumentError(f"{name} is {value}, expected 0 or more")
     return float(value)
 
 
@@ -338,7 +347,7 @@ def _check_count(equations: int, base: BaseParameters) -> None:
 def _check_fit(model, Y, summed, forces, start, parameters) -> None:
     """Raise ArgumentError where an estimate explains the forces worse than the prior does.
 
-    Only rounding errors can cause this: values of very different sizes have lost all digits.
+    Only rounding errors can cause this, where the given values have very different sizes.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         finite = np.all(np.isfinite(parameters.astype(model.dtype)))
@@ -347,9 +356,9 @@ def _check_fit(model, Y, summed, forces, start, parameters) -> None:
         explained = after <= (1 + 1e-6) * before + 1e-8 * summed
     if not (finite and explained):
         raise ArgumentError(
-            f"q, v, a, tau: values of too different sizes, so that rounding in {model.dtype} "
-            f"leaves an error of {after:.3g} in place of the prior's {before:.3g} (in units of the "
-            f"noise), expected smaller values"
+            f"q, v, a, tau: values of too different sizes: by rounding in {model.dtype} the "
+            f"estimate has an error of {after:.3g} and the prior an error of {before:.3g} (in units "
+            f"of the noise), expected smaller values"
         )
 
 
@@ -371,17 +380,18 @@ def _identification(model, base, parameters, Y, forces, half, converged=True) ->
 
 # ----------------------------------------------------------------------- the convex minimisation
 
-# Sizes of a step, as the largest relative change of a pseudo-inertia. Below _NEAR the weight of the
-# prior is reduced; below _SMALL the search ends. Newton's method converges quadratically there.
+# The size of a step is the largest relative change of a pseudo-inertia. After a step below _NEAR the
+# weight of the prior is reduced. With a step below _SMALL the search ends: Newton's method converges
+# quadratically, so the next step would be below rounding.
 _NEAR, _SMALL = 0.3, 1e-6
 
 
 def _newton(samples, prior, weight, max_steps) -> tuple[np.ndarray, np.ndarray, bool]:
-    """The minimum (n, 10), a triangular factor of the second derivative, and the convergence.
+    """The minimum (n, 10), a triangular factor of the second derivative, and whether it converged.
 
-    The weight of the prior starts large, so the inertias stay near the prior, and is reduced to
-    `weight`. With `J = C C^T`, the second derivative of D is the sum of squares of
-    `W = C^-1 dJ C^-T`. So Newton's step is the solution of a least-squares problem.
+    The weight of the prior starts large, so that the inertias stay near the prior, and is reduced
+    to `weight`. With `J = C C^T`, the second derivative of D along dJ is the sum of the squared
+    entries of `W = C^-1 dJ C^-T`. So Newton's step is the solution of a least-squares problem.
     """
     Y, forces = samples[:, :-1], samples[:, -1]
     basis = np.asarray(pseudo_inertia(jnp.eye(10)), float)  # dJ for each of the ten parameters
@@ -410,13 +420,13 @@ def _newton(samples, prior, weight, max_steps) -> tuple[np.ndarray, np.ndarray, 
 
 
 def _step_length(Y_step, missing, weight, W_step, downhill) -> float:
-    """The factor of a step that leads to the minimum along its direction."""
+    """The factor by which a step is multiplied to reach the minimum along its direction."""
     stretch = np.linalg.eigvalsh(W_step)
     linear = Y_step @ missing - weight * np.sum((np.eye(4) - downhill) * W_step)
     square = Y_step @ Y_step
 
     def slope(length):
-        """The rate of decrease of the function, which itself decreases with the length."""
+        """The rate at which the function decreases; the rate is smaller at a larger length."""
         return linear - length * square + weight * np.sum(stretch / (1 + length * stretch))
 
     shortest = -float(np.min(stretch, initial=0))
@@ -449,6 +459,6 @@ def _check_consistent(model: Model, prior: np.ndarray) -> None:
     if np.any(faulty):
         names = [model.body_names[i] for i in np.flatnonzero(faulty)]
         raise ArgumentError(
-            f"prior: no rigid body, or only a point, a rod or a plate, has the inertia of {names}; "
-            f"expected pseudo-inertias that are positive definite"
+            f"prior: the inertia of {names} belongs to no rigid body, or only to a point, a rod or "
+            f"a plate; expected pseudo-inertias that are positive definite"
         )

@@ -3,14 +3,15 @@
 An inertia is `(..., 10)`, `[m, m c, Ixx, Ixy, Iyy, Ixz, Iyz, Izz]` about the frame's origin, as in
 `jaxrbd.spatial`. Its pseudo-inertia is the 4x4 matrix of second moments of the mass,
 
-    J = integral of [x; 1] [x; 1]^T dm = [[Sigma, h], [h^T, m]],    Sigma = tr(I)/2 1 - I.
+    J = integral of [x; 1] [x; 1]^T dm = [[Sigma, h], [h^T, m]],    Sigma = tr(I)/2 1 - I, h = m c.
 
-J is linear in the ten parameters. It is positive definite if and only if a rigid body whose mass
-does not lie in one plane has the inertia. The triangular factor of J has ten parameters without
-constraints. Every function broadcasts over leading axes, keeps the dtype of its operand and can be
-differentiated. SI units. Sources: Wensing, Kim and Slotine (2018), "Linear matrix inequalities for
-physically consistent inertial parameter identification"; Rucker and Wensing (2022), "Smooth
-parameterization of rigid-body inertia".
+J is linear in the ten parameters. J is positive definite if and only if a rigid body whose mass
+does not lie in one plane can have the inertia. The log-Cholesky parameters describe a triangular
+factor of J by ten values without constraints. Every function broadcasts over leading axes, keeps
+the dtype of its operand and can be differentiated. All quantities are in SI units. Sources:
+Wensing, Kim and Slotine (2018), "Linear matrix inequalities for physically consistent inertial
+parameter identification"; Rucker and Wensing (2022), "Smooth parameterization of rigid-body
+inertia".
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from ._math.components import Mat3, Vec3, second_moments, stack
 from ._math.linear import symmetric_eigenvalues
 from .spatial import inertia_to_com
 
-# Rounding error of moving an inertia to its centre of mass, in units of the rounding of one entry.
+# A bound on the rounding error of an inertia that is moved to its centre of mass, in units of eps
+# times the trace of the rotational inertia about the origin.
 _ROUNDING = 64
 
 
@@ -80,10 +82,10 @@ def inertia_from_log_cholesky(theta: Float[Array, "... 10"]) -> Float[Array, "..
 def log_cholesky(inertia: Float[Array, "... 10"]) -> Float[Array, "... 10"]:
     """The log-Cholesky parameters (..., 10) of an inertia; inverse of `inertia_from_log_cholesky`.
 
-    They are finite where `consistency_margin` is positive by more than rounding errors. They are
-    not finite where the pseudo-inertia is not positive definite: for a point mass, a rod, a plate,
-    a massless link, and for inertias that are not physically consistent. Source: Rucker and Wensing
-    (2022), solved from the last row of U to the first.
+    The parameters are finite where `consistency_margin` is positive by more than rounding errors.
+    The parameters are not finite where the pseudo-inertia is not positive definite: for a point
+    mass, a rod, a plate, a massless link, and for inertias that are not physically consistent.
+    Source: Rucker and Wensing (2022); the equations are solved from the last row of U to the first.
     """
     m, com, I_com = inertia_to_com(inertia)
     t1, t2, t3 = jnp.unstack(com, axis=-1)
@@ -103,10 +105,11 @@ def log_cholesky(inertia: Float[Array, "... 10"]) -> Float[Array, "... 10"]:
 def consistency_margin(inertia: Float[Array, "... 10"]) -> Float[Array, "..."]:
     """The smallest eigenvalue of the pseudo-inertia about the centre of mass (...).
 
-    It is the smaller of two values: the mass in kg, and the least `(I_1 + I_2 - I_3) / 2` in kg m^2
-    of the principal moments of inertia, in any order. It does not depend on the frame. It is
-    negative for an inertia that is not physically consistent, and zero for a point mass, a rod and
-    a plate. For a link with zero mass it is minus the norm of the other nine parameters.
+    The margin is the smaller of two values. The first value is the mass in kg. The second value is
+    `(I_1 + I_2 - I_3) / 2` in kg m^2, where I_3 is the largest principal moment of inertia and I_1
+    and I_2 are the others. The margin does not depend on the frame. The margin is negative for an
+    inertia that is not physically consistent, and zero for a point mass, a rod and a plate. For a
+    link with zero mass the margin is minus the norm of the other nine parameters.
     """
     m, _, I_com = inertia_to_com(inertia)
     least = symmetric_eigenvalues(second_moments(Mat3.from_array(I_com)).array())[..., 0]
@@ -117,7 +120,7 @@ def consistency_margin(inertia: Float[Array, "... 10"]) -> Float[Array, "..."]:
 def is_physically_consistent(
     inertia: Float[Array, "... 10"], tolerance: float = 1e-6
 ) -> Bool[Array, "..."]:
-    """Whether a rigid body can have the inertia, (...): the test behind `InertiaWarning`.
+    """Whether a rigid body can have the inertia, (...). `InertiaWarning` uses the same criterion.
 
     The principal moments of inertia about the centre of mass must be non-negative and must satisfy
     the triangle inequality, up to `tolerance` (without unit) times the largest moment. For a link

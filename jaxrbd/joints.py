@@ -1,14 +1,16 @@
-"""The joint contract, and one class per joint kind.
+"""The base class of joints, and one class per joint kind.
 
 A class defines the pose, the motion subspace and the configuration manifold of a joint kind. It
-does not use the tree. An instance holds the parameters of one joint, or of n joints of one kind
-with a leading axis in each field; every method broadcasts over leading axes. No algorithm tests for
-a kind: a new kind is one class here and, if files can name it, one line in the reader of files.
+does not use the kinematic tree. An instance holds the parameters of one joint, or of n joints of
+one kind with a leading axis in each field. Every method broadcasts over leading axes. No algorithm
+has a case for a joint kind. So a new kind is one class here and, if robot files can name the kind,
+one line in the file reader.
 
-The contract has one rule: in the child's frame the motion subspace S is *constant*. Then the
-bias acceleration of the joint is zero, and every derivative is simple. A joint without this
-property is a chain of joints that have it (`jaxrbd.model.Compound`), or a body with six degrees of
-freedom whose velocity is a function of the joint's coordinates and velocities (`Custom`).
+Every class obeys one rule: in the child's frame the motion subspace S is *constant*. Then the bias
+acceleration of the joint is zero, and every derivative is simple. A joint whose S depends on q is
+modelled in one of two ways: as a chain of joints with constant S (`jaxrbd.model.Compound`), or as a
+body with six degrees of freedom whose velocity is a function of the joint's coordinates and
+velocities (`Custom`).
 """
 
 from __future__ import annotations
@@ -39,12 +41,13 @@ class Joint(eqx.Module):
     """A joint with `nq` configuration coordinates and `nv` degrees of freedom.
 
     Methods take coordinates `q` (..., nq) and velocities `v` (..., nv), with the leading axes of
-    the stacked fields. SI units, radians.
+    the stacked fields, in SI units and radians. Spatial vectors are [linear; angular].
 
     The subspace S has `tree_nv` rows, one per degree of freedom that the joint adds to the tree.
-    Their rates, the *tree rates*, are the velocities v of the joint in all kinds but `Custom`. A
-    kind with another map has `tree_rates_are_velocities = False` and overrides `tree_nv`,
-    `tree_rates`, `joint_force` and `velocity_subspace`.
+    The velocities of these degrees of freedom are the *tree rates*. In all kinds but `Custom` the
+    tree rates are the velocities v of the joint. A kind in which they differ from v has
+    `tree_rates_are_velocities = False` and overrides `tree_nv`, `tree_rates`, `joint_force` and
+    `velocity_subspace`.
     """
 
     nq: ClassVar[int]
@@ -58,16 +61,17 @@ class Joint(eqx.Module):
 
     @abc.abstractmethod
     def pose(self, placement: Pose, q: Float[Array, "... nq"]) -> Pose:
-        """Pose of the child in the parent: the fixed `placement`, then the pose at q.
+        """Pose of the child in the parent: the fixed `placement` composed with the pose at q.
 
-        The method takes `placement` so that a kind can use it inside its formula.
+        The method takes `placement` as an argument, because some kinds combine the two poses in one
+        formula that is cheaper than `compose`.
         """
 
     @abc.abstractmethod
     def subspace(self) -> Float[Array, "... nv 6"]:
-        """Rows of S: `S^T tree_rates` is the child's velocity relative to the parent.
+        """Rows of S, in the child's frame.
 
-        In the child's frame.
+        `S^T tree_rates` is the spatial velocity of the child relative to the parent.
         """
 
     @abc.abstractmethod
@@ -100,27 +104,28 @@ class Joint(eqx.Module):
     def tree_rates(
         self, q: Float[Array, "... nq"], v: Float[Array, "... nv"]
     ) -> Float[Array, "... tree_nv"]:
-        """Rates of the rows of S for the velocity v, linear in v."""
+        """The tree rates for the velocity v; they are linear in v."""
         return v
 
     def joint_force(
         self, q: Float[Array, "n nq"], f: Float[Array, "n tree_nv ..."]
     ) -> Float[Array, "n nv ..."]:
-        """Generalized force on v for the generalized force `f` on the rows of S.
+        """Generalized force for the velocity v, from the generalized force `f` for the tree rates.
 
-        It is the transpose of `tree_rates`, applied to the second axis.
+        The map is the transpose of `tree_rates`, applied to the second axis.
         """
         return f
 
     def velocity_subspace(self, q: Float[Array, "... nq"]) -> Float[Array, "... nv 6"]:
-        """The child's velocity relative to the parent for each unit velocity of the joint.
+        """The child's spatial velocity relative to the parent for each unit velocity of the joint.
 
-        In the child's frame. It is S where the tree rates are the velocities.
+        The rows are in the child's frame. They are the rows of S if the tree rates are the
+        velocities of the joint.
         """
         return self.subspace()
 
     def check_parameters(self) -> None:
-        """Raise ValueError if a parameter of this one joint (no leading axes) is invalid."""
+        """Raise ValueError if a parameter is invalid. The fields must have no leading axes."""
         for field, given in vars(self).items():
             value = np.asarray(given, dtype=float)
             if not np.all(np.isfinite(value)):
@@ -172,9 +177,10 @@ def lie_operation(
     """The velocity x of a joint with `S x = operation(S u, S w)`.
 
     `operation`: a function of two motions, made of brackets (`cross_motion`) and linear in the
-    second motion. As S is constant, the motions of a joint are closed under brackets. For Euclidean
-    joints the result is zero, because their brackets are zero. So `operation` must not contain the
-    identity: pass `Ad - 1` in place of `Ad`, and add w to the result.
+    second motion. S is constant, so the bracket of two motions `S u` and `S w` of a joint is a
+    motion `S x` of the joint. For Euclidean joints the brackets are zero, and the function returns
+    zero. So each term of `operation` must contain a bracket. For the map `Ad`, pass `Ad - 1`, and
+    add w to the result.
     """
     if isinstance(joint, _Euclidean):
         return jnp.zeros_like(w)
@@ -193,7 +199,8 @@ def lie_operation(
 def subspace_rows(joint: Joint) -> np.ndarray:
     """The rows (nv, 6) of S of one joint, in NumPy and double precision.
 
-    JAX compiles nothing for the kinds that robot files can name. Rows as in `Joint.subspace`.
+    The rows are the rows of `Joint.subspace`. JAX compiles nothing for the kinds that robot files
+    can name.
     """
     if not isinstance(joint, (Revolute, Prismatic, Helical)):
         return (
@@ -216,8 +223,8 @@ def _constant_rows(kind: type[Joint]) -> np.ndarray:
 def _uniform(key, lower, upper, reach):
     """Uniform between the limits; `reach` replaces infinite limits.
 
-    An infinite lower limit becomes -reach, or `upper - reach` if that is less. An infinite upper
-    limit becomes reach, or `lower + reach` if that is more.
+    An infinite lower limit becomes the smaller of `-reach` and `upper - reach`. An infinite upper
+    limit becomes the larger of `reach` and `lower + reach`.
     """
     low = jnp.where(jnp.isfinite(lower), lower, jnp.minimum(-reach, jnp.nan_to_num(upper) - reach))
     high = jnp.where(jnp.isfinite(upper), upper, jnp.maximum(reach, low + reach))
@@ -230,9 +237,9 @@ def _unit(axis: Parameter) -> Vec3:
 
 
 def _rotation_about(R0: Array, axis: Parameter, angle: Array) -> Array:
-    """`R0 exp(angle axis) = R0 + sin R0 K + (1 - cos) R0 K^2`, elementwise in the angle.
+    """`R0 exp(angle axis) = R0 + sin(angle) R0 K + (1 - cos(angle)) R0 K^2`, with `K = [axis x]`.
 
-    `R0 K` and `R0 K^2` depend only on the model: a batch of angles computes them once.
+    `R0 K` and `R0 K^2` depend only on the model, so they are computed once for a batch of angles.
     """
     a = _unit(axis)
     a = Vec3(*(c[..., None] for c in (a.x, a.y, a.z)))
@@ -288,7 +295,7 @@ class Prismatic(_Euclidean):
 
 
 class Helical(_Euclidean):
-    """A screw about `axis` (..., 3) with `pitch` (...) in metres per radian; q is the angle.
+    """A screw about `axis` (..., 3) with `pitch` (...) in metres per radian; q is the angle in rad.
 
     The methods normalize the axis. Source: Featherstone, table 4.1.
     """
@@ -361,8 +368,8 @@ class Spherical(Joint):
 class Planar(Joint):
     """Planar motion in the x-y plane of the joint frame: `q = [x y theta]`.
 
-    v is in the child's frame. The configurations are SE(2): `integrate` is its exponential. The
-    angle of `difference` is in [-pi, pi].
+    `v = [vx vy w]` is in the child's frame. The configuration manifold is SE(2), and `integrate`
+    uses the exponential of SE(2). The angle of `difference` is in [-pi, pi].
     """
 
     nq: ClassVar[int] = 3
@@ -404,9 +411,10 @@ class Planar(Joint):
 
 
 class FreeFlyer(Joint):
-    """No constraint: `q = [x y z qx qy qz qw]`, `v = [v; w]` in the *child's* (body) frame.
+    """Free motion: `q = [x y z qx qy qz qw]`, `v = [v; w]` in the *child's* (body) frame.
 
-    The configurations are SE(3): `integrate` and `difference` are its exponential and logarithm.
+    The configuration manifold is SE(3). `integrate` and `difference` use the exponential and the
+    logarithm of SE(3).
     """
 
     nq: ClassVar[int] = 7
@@ -448,15 +456,15 @@ class Custom(_Euclidean):
     """A joint that the user defines by the child's pose as a function of `nv` coordinates.
 
     - `nv`: the number of coordinates and of velocities; v is the rate of q;
-    - `motion(q)`: `Pose` of the child in the fixed frame of the joint, for q (nv,);
-    - `tangent_map(q)`: the matrix (6, nv) with `[v; w] = tangent_map(q) @ dq/dt`, the child's
-      velocity relative to the fixed frame, in the child's frame. None: forward-mode differentiation
-      of `motion` gives it.
+    - `motion(q)`: `Pose` of the child in the placement of the joint, for q (nv,);
+    - `tangent_map(q)`: the matrix (6, nv) with `[v; w] = tangent_map(q) @ dq/dt`, where [v; w] is
+      the child's velocity relative to the placement, in the child's frame. If it is None,
+      forward-mode differentiation of `motion` gives the matrix.
 
     Both are pure functions of jax.numpy, or `eqx.Module`s with a `__call__`; the arrays of a module
     are leaves of the model. The map from v to the child's velocity may depend on q. In the tree the
-    child is a body with six degrees of freedom, and the tangent map gives its tree rates, in every
-    algorithm and derivative. Source: Featherstone, section 3.5.
+    child is a body with six degrees of freedom. All algorithms and derivatives compute the tree
+    rates of the child by the tangent map. Source: Featherstone, section 3.5.
     """
 
     tree_rates_are_velocities: ClassVar[bool] = False
@@ -501,9 +509,10 @@ class Custom(_Euclidean):
         return _uniform(key, lower, upper, 1.0)
 
     def check_parameters(self):
-        """Raise ValueError unless, at two configurations, both functions give valid results.
+        """Raise ValueError if `motion` or `tangent_map` gives an invalid result.
 
-        `motion` must give a pose, and `tangent_map` its derivative.
+        Both functions are tested at two configurations. `motion` must give a pose, and
+        `tangent_map` must give the derivative of `motion`.
         """
         single = jnp.result_type(float) == jnp.float32
         rest = jnp.asarray(self.neutral())
@@ -557,7 +566,7 @@ def evaluate(function: Callable, coordinates: Array, name: str) -> Any:
 
 
 def _body_velocity(motion: Callable[[Array], Pose], q: Array) -> Array:
-    """The tangent map (6, n) of a pose: `[R^T dp; vee(R^T dR)]`."""
+    """The tangent map (6, n) of the function `motion` at q (n,): `[R^T dp; vee(R^T dR)]`."""
     R = motion(q).R
     dR, dp = jax.jacfwd(lambda q: tuple(motion(q)))(q)
     skew = einsum("ki,kjn->ijn", R, dR)

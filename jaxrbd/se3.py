@@ -2,7 +2,7 @@
 
 Exponential coordinates are a motion vector `xi = [v; w]` (..., 6), linear part first. `exp(xi)` is
 the pose that a body reaches in unit time with the constant body velocity xi, from the identity.
-Every function broadcasts over leading axes. Its derivatives of any order are finite, also at the
+Every function broadcasts over leading axes, and has finite derivatives of any order, also at the
 identity.
 """
 
@@ -39,8 +39,8 @@ def log(X: Pose) -> Float[Array, "... 6"]:
 def left_jacobian(xi: Float[Array, "... 6"]) -> Float[Array, "... 6 6"]:
     """J with `exp(xi + d) = exp(J d) exp(xi)` to first order: `sum ad^k / (k+1)!`.
 
-    It is evaluated as a polynomial of degree four in `ad = (xi x)`: see
-    `_math.series.adjoint_coefficients`.
+    `ad = (xi x)` is the matrix of the cross product of motions. The sum equals a polynomial of
+    degree four in `ad`: see `_math.series.adjoint_coefficients`.
     """
     ad = cross_motion_matrix(xi)
     ad2 = matmul(ad, ad)
@@ -57,7 +57,7 @@ def right_jacobian(xi: Float[Array, "... 6"]) -> Float[Array, "... 6 6"]:
 
 
 def left_jacobian_inverse(xi: Float[Array, "... 6"]) -> Float[Array, "... 6 6"]:
-    """Inverse of `left_jacobian`, from its triangular blocks; infinite at the angle 2 pi."""
+    """Inverse of `left_jacobian`, computed by 3x3 blocks; infinite at the angle 2 pi."""
     Q = left_jacobian(xi)[..., :3, 3:]
     J = so3.left_jacobian_inverse(xi[..., 3:])
     corner = -matmul(J, matmul(Q, J))

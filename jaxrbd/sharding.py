@@ -1,4 +1,4 @@
-"""Batches over several devices: a function of one sample, mapped over a batch split over a mesh.
+"""Batches over several devices: map a function of one sample over a batch split over a mesh.
 
 JAX provides devices, meshes and processes (`jax.make_mesh`, `jax.distributed`). docs/devices.md
 has examples with several devices and several processes, and lists the results that are equal bit
@@ -34,21 +34,23 @@ def over_devices(
 ) -> Callable[..., Any]:
     """Map a function of one sample over a batch that is split over the devices of a mesh.
 
-    The result is `jax.jit(jax.vmap(function, in_axes))`, where each device computes its part of the
-    batch.
+    The result is a function like `jax.jit(jax.vmap(function, in_axes))`. Each device computes its
+    part of the batch.
 
-    - `mesh`: the batch is split over all axes of the mesh, of type Auto or Explicit;
-    - `in_axes`: 0, or for each argument 0 where its first axis is the batch, and None where all
-      samples share the argument, for example the model;
-    - `block`: the number of samples that a device computes at a time, or None for all of its part.
-      With blocks, the results are the same bit for bit for any number of devices from two on.
+    - `mesh`: the batch is split over all axes of the mesh. The axes have the type Auto or Explicit;
+    - `in_axes`: 0, or a tuple with one entry per argument. The entry is 0 if the first axis of the
+      argument is the batch, and None if all samples share the argument, for example the model;
+    - `block`: the number of samples that a device computes at a time. None: a device computes its
+      whole part of the batch at once. With blocks, the results are the same bit for bit for all
+      numbers of devices from two on.
 
-    The first axis of the results is the batch, split over the devices. There are two communications
-    between devices. First, if the size of the batch is not a multiple of the number of devices
-    (times `block`), the batch is padded by `pad_batch` and its results are cut. Second, derivatives
-    with respect to shared arguments are sums over the devices. Raises ArgumentError for another
-    `in_axes` or `block`. A call raises ArgumentError where the number of arguments differs from
-    `in_axes`, or the first axes of the batched arguments are empty or differ in size.
+    The first axis of the results is the batch, split over the devices. Devices communicate in two
+    cases. First, if the size of the batch is not a multiple of the number of devices (times
+    `block`), the batch is padded by `pad_batch`, and the padding is cut from the results. Second,
+    derivatives with respect to shared arguments are sums over the devices. Raises ArgumentError if
+    an entry of `in_axes` is not 0 or None, or if `block` is below 1. A call raises ArgumentError if
+    the number of arguments differs from `in_axes`, or if the first axes of the batched arguments
+    are empty or differ in size.
     """
     if any(axis not in (0, None) for axis in _tuple(in_axes, 1)):
         raise ArgumentError(f"in_axes is {in_axes}, expected 0 or None for each argument")
@@ -61,7 +63,7 @@ def over_devices(
     def mapped(*args):
         axes = _tuple(in_axes, len(args))
         if len(axes) != len(args):
-            raise ArgumentError(f"{len(args)} arguments, expected {len(axes)}, as in_axes has")
+            raise ArgumentError(f"{len(args)} arguments, expected {len(axes)}, as many as in_axes")
         rows = tuple(x for x, axis in zip(args, axes) if axis == 0)
         shared = tuple(x for x, axis in zip(args, axes) if axis is None)
 
@@ -75,7 +77,8 @@ def over_devices(
         size = _batch_size(rows)
         if size % multiple:
             rows, _ = pad_batch(_placed(rows, mesh, whole), multiple)
-        # check_vma is off: it rejects the constants that are initial values of scans in tree.py.
+        # check_vma is off, because the check rejects the constants that are initial values of the
+        # scans in tree.py.
         out = jax.shard_map(
             share, mesh=mesh, in_specs=(split, whole), out_specs=split, check_vma=False
         )(_placed(rows, mesh, split), _placed(shared, mesh, whole))
@@ -89,10 +92,10 @@ def over_devices(
 def pad_batch(tree: Any, multiple: int) -> tuple[Any, int]:
     """Pad a batch to a multiple of `multiple` samples: `(padded, size)`, with the original size.
 
-    The samples are the first axis of every array of the tree. The padding repeats the samples from
-    the first on, so it consists of valid samples. `jax.tree.map(lambda x: x[:size], padded)`
-    removes it. Raises ArgumentError where the first axes of the arrays are empty or differ in size,
-    or `multiple` is below 1.
+    `tree`: a pytree of arrays, whose first axes are the samples. The padding repeats the samples
+    from the first on, so it consists of valid samples. `jax.tree.map(lambda x: x[:size], padded)`
+    removes the padding. Raises ArgumentError if the first axes of the arrays are empty or differ in
+    size, or if `multiple` is below 1.
     """
     if multiple < 1:
         raise ArgumentError(f"multiple is {multiple}, expected at least 1")
@@ -102,12 +105,13 @@ def pad_batch(tree: Any, multiple: int) -> tuple[Any, int]:
 
 
 def shard_batch(tree: Any, mesh: Mesh) -> Any:
-    """Split a batch, the first axis of every array of the tree, over the devices of a mesh.
+    """Split a batch over the devices of a mesh.
 
-    With several processes, each process passes its part of the batch. All parts have one size, and
-    the batch is the concatenation of the parts in the order of the processes. Raises ArgumentError
-    where the first axes of the arrays are empty or differ in size, or the size is not a multiple of
-    the number of devices of this process.
+    `tree`: a pytree of arrays, whose first axes are the samples. With several processes, each
+    process passes its part of the batch. All parts have the same size, and the batch is the
+    concatenation of the parts in the order of the processes. Raises ArgumentError if the first axes
+    of the arrays are empty or differ in size, or if the size is not a multiple of the number of
+    devices of this process.
     """
     size, devices = _batch_size(tree), len(mesh.local_devices)
     if size % devices:
@@ -119,8 +123,8 @@ def shard_batch(tree: Any, mesh: Mesh) -> Any:
 def local_batch(tree: Any) -> Any:
     """The samples of a split batch on the devices of this process, in order, as NumPy arrays.
 
-    The inverse of `shard_batch`. With a single process it is the whole batch. Raises ArgumentError
-    where the first axes of the arrays are empty or differ in size.
+    `local_batch` is the inverse of `shard_batch`. With a single process the result is the whole
+    batch. Raises ArgumentError if the first axes of the arrays are empty or differ in size.
     """
     _batch_size(tree)
 
@@ -137,8 +141,8 @@ def _in_blocks(function: Callable, rows: Any, shared: Any, block: int | None) ->
         return function(rows, shared)
 
     def step(rows):
-        # The barriers prevent fusion of a block with the operations around it. The program of a
-        # block is then the same for any number of blocks: XLA would unroll a loop of one block.
+        # XLA unrolls a loop of one block. The barriers prevent fusion of the block with the
+        # operations around it. So the program of a block is the same for any number of blocks.
         return lax.optimization_barrier(function(*lax.optimization_barrier((rows, shared))))
 
     blocks = jax.tree.map(lambda x: x.reshape(-1, block, *x.shape[1:]), rows)
@@ -157,7 +161,7 @@ def _batch_size(tree: Any) -> int:
     sizes = {shape[0] if shape else 0 for shape in shapes}
     if len(sizes) != 1 or 0 in sizes:
         raise ArgumentError(
-            f"arrays of shapes {shapes} are no batch: expected first axes of one size above 0"
+            f"arrays of shapes {shapes} are no batch: expected first axes of equal size, not empty"
         )
     return sizes.pop()
 

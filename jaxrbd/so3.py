@@ -3,8 +3,9 @@
 A rotation vector `w` (..., 3) is a rotation about the axis w by the angle |w| in radians.
 Quaternions (..., 4) are `[x y z w]`. A function that takes a quaternion normalises it, so the
 length of a quaternion has no effect; q and -q are the same rotation. The zero quaternion is read as
-the identity. Every function broadcasts over leading axes. Its derivatives of any order are finite,
-also at the identity.
+the identity. Every function broadcasts over leading axes, and has finite derivatives of any order,
+also at the identity. The formulas below use the angle t = |w| and `A = sin(t) / t`,
+`B = (1 - cos t) / t^2`, `C = (t - sin t) / t^3`, `D = (1 - (t/2) cot(t/2)) / t^2`.
 """
 
 from __future__ import annotations
@@ -93,9 +94,9 @@ def quaternion_normalize(q: Float[Array, "... 4"]) -> Float[Array, "... 4"]:
 def _scaled(q: Array) -> tuple[Array, Array]:
     """A multiple of q (..., 4) whose largest entry is from 2 to 4, and whether q is zero (..., 1).
 
-    The squares of the result neither overflow nor underflow. The factor is a power of two, so the
-    multiplication has no rounding error. Derivatives treat the factor as a constant. They are right
-    to any order where the caller's result does not depend on the factor.
+    The squares of the entries neither overflow nor underflow. The factor is a power of two, so the
+    multiplication has no rounding error. JAX treats the factor as a constant in derivatives. So the
+    derivatives are right to any order if the caller's result does not depend on the factor.
     """
     x, y, z, w = jnp.split(jnp.abs(q), 4, axis=-1)
     largest = jnp.maximum(jnp.maximum(x, y), jnp.maximum(z, w))
@@ -122,7 +123,7 @@ def quaternion_to_matrix(q: Float[Array, "... 4"]) -> Float[Array, "... 3 3"]:
     """Rotation matrix of a quaternion of any length; the identity where the quaternion is zero."""
     q, zero = _scaled(q)
     u, w = q[..., :3, None], q[..., 3:, None]
-    # A sum of matrices. For nine separate entries XLA would compile nine kernels.
+    # The result is a sum of matrices. For nine separate entries XLA would compile nine kernels.
     one, Kx, Ky, Kz = jnp.asarray(_ONE_AND_CROSSES, q.dtype)
     x, y, z = jnp.split(u, 3, axis=-2)
     norm2 = x * x + y * y + z * z + w * w
@@ -139,7 +140,8 @@ _ONE_AND_CROSSES = np.array([np.eye(3), *(np.cross(np.eye(3), axis) for axis in 
 def quaternion_from_matrix(R: Float[Array, "... 3 3"]) -> Float[Array, "... 4"]:
     """One of the two unit quaternions of a rotation matrix.
 
-    `4 q q^T` is linear in R. Its row with the largest diagonal entry, normalised, is q or -q.
+    The matrix `4 q q^T` is linear in R. The row of this matrix with the largest diagonal entry,
+    normalised, is q or -q.
     """
     a, b, c = Mat3.from_array(R).rows
     outer = jnp.stack(
@@ -179,7 +181,7 @@ def quaternion_log(q: Float[Array, "... 4"]) -> Float[Array, "... 3"]:
 
 
 def rotation_from_rpy(rpy: Float[Array, "... 3"]) -> Float[Array, "... 3 3"]:
-    """Rotation of roll, pitch, yaw in radians about fixed axes: `Rz(yaw) Ry(pitch) Rx(roll)`.
+    """Rotation matrix of roll, pitch and yaw in rad about fixed axes: `Rz(yaw) Ry(pitch) Rx(roll)`.
 
     Source: the URDF specification, element origin.
     """

@@ -1,8 +1,8 @@
 """Spatial vector algebra on stacked arrays, and the conventions of the package.
 
 - A spatial vector is `(..., 6)`: `[linear; angular]`. The linear part of a spatial velocity is the
-  velocity of the body point at the frame's origin. The angular part of a spatial force is its
-  moment about that origin.
+  velocity of the body point that is at the frame's origin. The angular part of a spatial force is
+  the moment of the force about the frame's origin.
 - A pose `X_AB = (R_AB, p_AB)` maps coordinates in B to coordinates in A: `x_A = R x_B + p`. Names
   follow Drake's monogram notation, in which adjacent frames cancel: `compose(X_AB, X_BC)` is
   `X_AC`.
@@ -10,9 +10,10 @@
   and I the rotational inertia about the frame's *origin* (not the centre of mass). Inertias in
   one frame add as arrays. No operator divides by the mass.
 
-Every function broadcasts over leading axes and keeps the dtype of its operands. SI units. Sources:
-Mansard's SE(3) sheet of Pinocchio; Featherstone, chapter 2, whose order is angular-first. The last
-section of this module converts between the two orders.
+Every function broadcasts over leading axes and keeps the dtype of its operands. All quantities are
+in SI units. Sources: Mansard's SE(3) sheet of Pinocchio; Featherstone, chapter 2. Featherstone puts
+the angular part of a spatial vector first. The last section of this module converts between the two
+orders.
 """
 
 from __future__ import annotations
@@ -211,7 +212,7 @@ def inertia_from_com(
     """Inertia (..., 10) of a body from its mass, centre of mass and central rotational inertia.
 
     `mass` (...) in kg; `com` (..., 3) in m; `I_com` (..., 3, 3), symmetric, in kg m^2: the
-    rotational inertia about the centre of mass. All are in the axes of the frame.
+    rotational inertia about the centre of mass. `com` and `I_com` are in the axes of the frame.
     Source: SE(3) sheet, section 5.1; Featherstone (2.63).
     """
     c, I_c = Vec3.from_array(com), Mat3.from_array(I_com)
@@ -247,8 +248,8 @@ def apply_inertia(inertia: Float[Array, "... 10"], v: Float[Array, "... 6"]):
 def gyroscopic_force(inertia: Float[Array, "... 10"], v: Float[Array, "... 6"]):
     """Velocity-product force `v x* (I v)` (..., 6).
 
-    It takes 5 cross products, 1 matrix product and 3 additions.
-    Source: SE(3) sheet, section 6, the special form, with `beta = w x mc`.
+    The computation takes 5 cross products, 1 matrix product and 3 additions.
+    Source: SE(3) sheet, section 6, the form with `beta`, here `beta = w x mc`.
     """
     m, h, I_o = _split_inertia(inertia)
     linear, w = halves(v)
@@ -260,7 +261,7 @@ def gyroscopic_force(inertia: Float[Array, "... 10"], v: Float[Array, "... 6"]):
 def transform_inertia(X_AB: Pose, inertia_B: Float[Array, "... 10"]) -> Float[Array, "... 10"]:
     """Inertia in A from its coordinates in B.
 
-    The second moments of mass `Sigma = int r r^T dm = tr(I)/2 1 - I` transform to
+    In A the second moments of mass `Sigma = int r r^T dm = tr(I)/2 1 - I` are
     `R Sigma R^T + p (h + m p)^T + h p^T`, with `h = R mc`.
     Source: SE(3) sheet, section 5.1, in a form that does not divide by the mass.
     """
@@ -344,11 +345,12 @@ def _skew_squared(a: Vec3, b: Vec3) -> Mat3:
 def velocity_moments(inertia: Float[Array, "... 10"], v: Float[Array, "... 6"]):
     """The first moments `[p, N]` (..., 12) of the velocity field of a moving body.
 
-    With `u = v + w x r` the velocity of the point r of the body, `p = int u dm = m v + w x mc`
-    (3 entries) and `N = int u r^T dm = v mc^T + [w x] Sigma` (9 entries, row by row), where
-    `Sigma = int r r^T dm = tr(I)/2 1 - I`. Velocity moments of several bodies in one frame add, as
-    inertias do. They determine all velocity terms in derivatives of the dynamics: the matrix B of
-    `apply_velocity_moments`, the momentum and the rate of the inertia.
+    The point r of the body has the velocity `u = v + w x r`. The moments are
+    `p = int u dm = m v + w x mc` (3 entries) and `N = int u r^T dm = v mc^T + [w x] Sigma`
+    (9 entries, row by row), where `Sigma = int r r^T dm = tr(I)/2 1 - I`. Velocity moments of
+    several bodies in one frame add, as inertias do. The moments determine all velocity terms in the
+    derivatives of the dynamics: the matrix B of `apply_velocity_moments`, the momentum and the rate
+    of the inertia.
     Source: Echeandia and Wensing (2021), equation 15, which states B with 36 entries.
     """
     m, h, I_o = _split_inertia(inertia)
@@ -367,8 +369,8 @@ def apply_velocity_moments(moments: Float[Array, "... 12"], x: Float[Array, "...
     """Force `B x` (..., 6) of a body with the given velocity moments, for a motion x.
 
     `B x = int [w x u; r x (w x u)] dm = [w x p; tr(N) w - N w]`, with w the angular part of the
-    motion x. The linear part of x has no effect. B satisfies
-    `2 B(I, v) x = v x* I x - I (v x x) + x x* I v` and `B(I, v) v = v x* I v`.
+    motion x. The linear part of x has no effect. For the moments of a body with the inertia I and
+    the velocity v, `2 B x = v x* I x - I (v x x) + x x* I v` and `B v = v x* I v`.
     """
     p, N, trace = _split_moments(moments)
     w = halves(x)[1]
@@ -379,14 +381,17 @@ def apply_velocity_moments(moments: Float[Array, "... 12"], x: Float[Array, "...
 
 
 def apply_velocity_moments_transpose(moments: Float[Array, "... 12"], x: Float[Array, "... 6"]):
-    """Angular part (..., 3) of `B^T x`: `p x v + tr(N) w - N^T w`. The linear part is zero."""
+    """Angular part (..., 3) of `B^T x`, `p x v + tr(N) w - N^T w`, for x = [v; w].
+
+    B is the matrix of `apply_velocity_moments`. The linear part of `B^T x` is zero.
+    """
     p, N, trace = _split_moments(moments)
     v, w = halves(x)
     return (p.cross(v) + (trace * w - N.T @ w)).array()
 
 
 def inertia_rate_from_moments(moments: Float[Array, "... 12"]) -> Float[Array, "... 10"]:
-    """Rate of the inertia (..., 10) in the frame in which the body moves: `dI/dt = B + B^T`."""
+    """Rate `dI/dt = B + B^T` (..., 10) of the inertia of the moving body, in the fixed frame."""
     p, N, trace = _split_moments(moments)
     return _join_inertia(jnp.zeros_like(trace), p, _from_second_moments(N + N.T))
 
@@ -468,9 +473,10 @@ def inertia_matrix(inertia: Float[Array, "... 10"]) -> Float[Array, "... 6 6"]:
 def inverse_inertia_matrix(inertia: Float[Array, "... 10"]) -> Float[Array, "... 6 6"]:
     """The inverse of `inertia_matrix`, (..., 6, 6): it maps a force to the acceleration at rest.
 
-    With the mass m, the centre of mass c and the central rotational inertia I_c it is
-    `[[1/m - [c x] I_c^-1 [c x], [c x] I_c^-1], [-I_c^-1 [c x], I_c^-1]]`. Not finite where the mass
-    is zero or I_c is singular. Source: Featherstone, section 2.13.
+    With the mass m, the centre of mass c and the rotational inertia I_c about the centre of mass,
+    the inverse is `[[1/m - [c x] I_c^-1 [c x], [c x] I_c^-1], [-I_c^-1 [c x], I_c^-1]]`. The
+    inverse is not finite where the mass is zero or I_c is singular.
+    Source: Featherstone, section 2.13.
     """
     m, c, I_c = inertia_to_com(inertia)
     a, b, d = (I_c[..., i, :] for i in range(3))

@@ -1,8 +1,9 @@
-"""Derivatives with respect to the configuration in the tangent space, of nv dimensions.
+"""Derivatives with respect to the configuration, as vectors and matrices over the nv velocities.
 
-The configuration manifold has velocities as tangent vectors. The derivative of a function f along a
-velocity v is the derivative of `f(integrate(model, q, t v))` with respect to t at t = 0. A gradient
-thus has nv entries. The length of a quaternion, which does not affect f, has no entry.
+The velocities are the tangent vectors of the configuration manifold. The derivative of a function f
+along a velocity v is the derivative of `f(integrate(model, q, t v))` with respect to t at t = 0. So
+a gradient has nv entries, one per velocity. The derivative with respect to the length of a
+quaternion is not an entry, because this length does not affect f.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ def gradient(model: Model, function: Callable[..., Array]) -> Callable[..., Arra
 def jacobian(model: Model, function: Callable[..., Array]) -> Callable[..., Array]:
     """The Jacobian of an array or pytree `function(q, ...)` with respect to q, by forward mode.
 
-    It returns a function of the same arguments. Each array of its result has an additional last
-    axis of size nv.
+    Like `jax.jacfwd`, it returns a function of the same arguments. Each array of the derivative has
+    an additional last axis of size nv.
     """
 
     def derivative(q: ArrayLike, *args, **kwargs):
@@ -62,13 +63,14 @@ def hessian(
     `definition` is one of two:
 
     - "retraction": the second derivatives of `function(integrate(model, q, dq))` with respect to dq
-      at zero. They are symmetric. Newton's method with steps `integrate(model, q, dq)` uses them;
+      at zero. This matrix is symmetric. It is the matrix for Newton's method with steps
+      `integrate(model, q, dq)`;
     - "lie": iterated Lie derivatives. Entry [i, j] is the derivative along dof j of entry i of the
       gradient. Lie derivatives along the dofs of one rotating joint do not commute, so the matrix
       is not symmetric. Its symmetric part is the Hessian of "retraction".
 
-    For joints of one dof the two definitions agree. The result is a function of the same arguments.
-    Raises ArgumentError on another definition.
+    The two definitions agree if every joint has one dof. Like `jax.hessian`, it returns a function
+    of the same arguments. Raises ArgumentError for another definition.
     """
     if definition not in DEFINITIONS:
         raise ArgumentError(f"definition is {definition!r}, expected one of {DEFINITIONS}")

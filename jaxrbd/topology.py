@@ -1,8 +1,8 @@
-"""The structure of the kinematic tree: parents and joint widths, in NumPy, frozen and hashable.
+"""The structure of the kinematic tree: the parents of the bodies and the sizes of the joints.
 
-A `Topology` is static data of a `Model`, so JAX compiles one program per topology. A parent has a
-lower number than its children. The world is parent -1. Joint i moves body i. This module does not
-import JAX.
+A `Topology` is hashable, static data of a `Model`, so JAX compiles one program per topology. A
+parent has a lower number than its children. The world is parent -1. Joint i moves body i. This
+module uses NumPy and does not import JAX.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .errors import ModelError
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Topology:
-    """Parents and joint widths of a tree of `nb` bodies.
+    """Parents and joint sizes of a tree of `nb` bodies.
 
     Fields: `parents[i]` is the parent of body i (-1 for the world); `nqs[i]` and `nvs[i]` are the
     numbers of configuration coordinates and degrees of freedom of joint i.
@@ -82,10 +82,10 @@ class Topology:
 
     @cached_property
     def dof_parent(self) -> np.ndarray:
-        """Parent of each node of the dof tree, (nv,), or -1 for the world. One node per dof.
+        """Parent of each node of the dof tree, (nv,), or -1 for the world.
 
-        A joint of n dofs is a chain of n nodes. The parent of its first node is the last node of
-        the joint of the parent body.
+        The dof tree has one node per dof. A joint of n dofs is a chain of n nodes. The parent of
+        the first node of the chain is the last node of the joint of the parent body.
         """
         last_node = {
             -1: -1,

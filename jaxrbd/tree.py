@@ -1,17 +1,18 @@
-"""The passes over the kinematic tree, each stated to JAX as the solution of a linear system.
+"""The passes over the kinematic tree, each defined for JAX as the solution of a linear system.
 
-A forward pass (root to leaves) computes `y_i = iX_p(i) y_p(i) + b_i`. Let L be the operator with
-`(L y)_i = iX_p(i) y_p(i)`: it transforms each parent's motion into the frame of the child. Then the
-forward pass solves `(1 - L) y = b`, and the backward pass (leaves to root) solves the same system
-with the transpose of `1 - L`. The composition of poses is a system of the same form.
+A forward pass (root to leaves) computes `y_i = iX_p(i) y_p(i) + b_i`, where p(i) is the parent of
+body i. Let L be the operator with `(L y)_i = iX_p(i) y_p(i)`: L transforms each parent's motion
+into the frame of the child. Then the forward pass solves `(1 - L) y = b`, and the backward pass
+(leaves to root) solves `(1 - L)^T F = f`. The poses of the bodies in the world solve a system of
+the same form.
 
 Each pass is a `lax.custom_linear_solve` whose solver is a `lax.scan`. JAX differentiates the linear
-system, in both modes and to any order, and never the scan. The size of the program does not depend
-on the number of bodies. Only these scans, the articulated-body recursions and the LTL factorisation
-run over the tree.
+system, in forward and reverse mode and to any order, and never the scan. The size of the program
+does not depend on the number of bodies. No other code loops over the tree, except the
+articulated-body recursions and the LTL factorisation.
 
-`lax.custom_linear_solve` does not check that the solver belongs to the operator. tests/test_tree.py
-checks that each solver inverts its operator, and that `propagate` and `accumulate` are transposes.
+`lax.custom_linear_solve` does not check that the solver inverts the operator. tests/test_tree.py
+checks this for each solver, and checks that `propagate` and `accumulate` are transposes.
 """
 
 from __future__ import annotations
@@ -41,19 +42,19 @@ def propagate(
     b: Float[Array, "nb 6"],
     world: Float[Array, "6"] | None = None,
 ) -> Float[Array, "nb 6"]:
-    """Forward pass: `y_i = iX_p(i) y_p(i) + b_i`, (nb, 6), motions in the bodies' frames.
+    """Forward pass: the motions `y_i = iX_p(i) y_p(i) + b_i`, (nb, 6), in the bodies' frames.
 
-    `X`: poses of the bodies in their parents; `b` (nb, 6); `world` (6,): the motion of the world,
-    in world axes (default zero). Source: Featherstone (5.7), (5.8).
+    `X`: poses of the bodies in their parents; `b` (nb, 6): motions in the bodies' frames; `world`
+    (6,): the motion of the world, in world axes (default zero). Source: Featherstone (5.7), (5.8).
     """
     return _solve_forward(topology, X, b, world, _MOTION)
 
 
 def accumulate(topology: Topology, X: Pose, f: Float[Array, "nb 6"]) -> Float[Array, "nb 6"]:
-    """Backward pass: `F_i = f_i + sum over children j of iX_j* F_j`, (nb, 6), in bodies' frames.
+    """Backward pass: the forces `F_i = f_i + sum over children j of iX_j* F_j`, (nb, 6).
 
-    The transpose of `propagate`. `X`: poses of the bodies in their parents; `f` (nb, 6) forces.
-    Source: Featherstone (5.20).
+    It is the transpose of `propagate`. `X`: poses of the bodies in their parents; `f` (nb, 6):
+    forces. F and f are in the bodies' frames. Source: Featherstone (5.20).
     """
     return _solve_backward(topology, X, f, _MOTION)
 
@@ -70,7 +71,7 @@ def compose_poses(topology: Topology, X: Pose) -> Pose:
 
 
 def sum_to_leaves(topology: Topology, b: Float[Array, "nb n"]) -> Float[Array, "nb n"]:
-    """`propagate` in one common frame: `y_i` is the sum of `b_j` over the j that support i."""
+    """`propagate` in one common frame: `y_i` is the sum of `b_j` over the bodies that support i."""
     return _solve_forward(topology, None, b, None, _SAME_FRAME)
 
 
@@ -86,7 +87,10 @@ def sum_to_root(topology: Topology, f: Float[Array, "nb n"]) -> Float[Array, "nb
 
 
 class _Transform(NamedTuple):
-    """A linear map from parent to child, and its transpose. Both depend on the child's pose."""
+    """A linear map from a parent's row to a child's row, and the transpose of the map.
+
+    Both are functions of the pose of the child in the parent, and of the row.
+    """
 
     to_child: Callable[[Any, Array], Array]
     to_parent: Callable[[Any, Array], Array]
@@ -167,7 +171,7 @@ def _from_parents(topology: Topology, X: Pose | None, y: Array, transform: _Tran
 
 
 def _from_children(topology: Topology, X: Pose | None, F: Array, transform: _Transform) -> Array:
-    """`L^T F`: for each body and the world, the sum of its children's rows, in its frame."""
+    """`L^T F`: for each body and the world, the sum of its children's rows in the body's frame."""
     in_parents = transform.to_parent(X, F[: topology.nb])
     return jnp.zeros_like(F).at[parent_rows(topology.parents)].add(in_parents)
 
@@ -219,10 +223,9 @@ def _backward_solver(topology: Topology, transform: _Transform):
 def _solver(topology: Topology, transform: _Transform, sweep: Callable, product: Callable):
     """The faster of two solvers: the pass, or the product with a 0/1 matrix.
 
-    The product is possible only if all rows are in one common frame.
-
-    The product takes one step and the pass takes nb steps. On a CPU the pass is faster for batches,
-    because it adds fewer rows: `crba` of a batch is 15 % faster with the pass.
+    The product is possible only if all rows are in one common frame. The product takes one step,
+    and the pass takes nb steps. On a CPU the pass is faster for batches, because the pass adds
+    fewer rows: `crba` of a batch is 15 % faster with the pass.
     """
 
     def faster(X, b):
@@ -267,8 +270,8 @@ def _spread(X: Pose | None, b: Array) -> Array:
 def spread(x: Array, like: Array) -> Array:
     """x (n, ...) repeated along the batch axes of `like` (n, ...) in which x has size 1.
 
-    x is repeated by adding zeros of the shape of `like`, and not by a broadcast. Then JAX splits
-    the result over devices as it splits `like`.
+    The function adds zeros of the shape of `like`, and does not use a broadcast. Then JAX splits
+    the result over devices in the same way as `like`.
     """
     axes = like.ndim
     repeats = any(n != 1 and size == 1 for n, size in zip(like.shape[1:], x.shape[1:axes]))
@@ -281,8 +284,8 @@ def batch_axis_second(sweep: Callable[..., Any]) -> Callable[..., Any]:
     """The function `sweep`, with a rule for `vmap` that puts the batch axis second.
 
     `sweep` scans over the first axis of its operands, the axis of bodies or dofs. With the batch
-    axis second, each step reads and writes contiguous rows as a slice. With JAX's batching rules
-    each step would gather and scatter rows. All results get the batch axis.
+    axis second, each step reads and writes contiguous rows as slices. With JAX's own batching rules
+    each step would gather and scatter rows. All results of the batched function have a batch axis.
     """
     batched_sweep = custom_vmap(sweep)
 

@@ -1,9 +1,10 @@
 """Three-vectors and 3x3 matrices as tuples of component arrays.
 
-The operators of rigid-body algebra use these types inside; no data structure contains them. An
-operator splits its operands once, works on the components elementwise, which XLA fuses, and joins
-the result once. `jnp.unstack` splits, because its transpose is one concatenation. The transpose of
-a slice for each component would be one padding for each.
+The functions of rigid-body algebra use these types only for intermediate values; no data structure
+contains them. An operator splits its operands once, computes elementwise with the components, and
+joins the result once. XLA fuses the elementwise operations. The operators split with `jnp.unstack`,
+because the transpose of `jnp.unstack` (in reverse mode) is one concatenation. The transpose of a
+slice per component would be one padding per component.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from jax import Array
 
 
 class Vec3:
-    """Components x, y, z: arrays of one common, broadcastable shape."""
+    """Components x, y, z: arrays whose shapes broadcast to one common shape."""
 
     __slots__ = ("x", "y", "z")
 
@@ -58,7 +59,7 @@ class Vec3:
 
 
 class Mat3:
-    """A 3x3 matrix by its rows."""
+    """A 3x3 matrix, stored as three rows."""
 
     __slots__ = ("rows",)
 
@@ -119,8 +120,9 @@ class Mat3:
 def linear_combination(c: Vec3, vectors: Sequence[Array]) -> Array:
     """The array `c.x a + c.y b + c.z d` (..., 3) of three vectors (..., 3).
 
-    For the columns of a matrix it is the product of the matrix with c; for the rows, the product of
-    the transpose with c. In this form XLA computes the three components of the result in one loop.
+    For the columns of a matrix, the result is the product of the matrix with c. For the rows of a
+    matrix, the result is the product of the transpose with c. In this form XLA computes the three
+    components of the result in one loop.
     """
     a, b, d = vectors
     return c.x[..., None] * a + c.y[..., None] * b + c.z[..., None] * d
@@ -155,8 +157,8 @@ def join(*vectors: Vec3) -> Array:
 
 def stack(*components) -> Array:
     """Components, broadcast to a common shape, on a new last axis."""
-    # Not jnp.stack: in JAX 0.10 its batching rule does not shard a component without a batch axis
-    # on a mesh of Explicit axes.
+    # jnp.stack is not used. In JAX 0.10 its batching rule does not shard a component without a
+    # batch axis on a mesh with axes of type Explicit.
     return jnp.concatenate([c[..., None] for c in jnp.broadcast_arrays(*components)], axis=-1)
 
 

@@ -27,8 +27,8 @@ def complement(S: Float[Array, "n m"]) -> Float[Array, "m_n m"]:
     """Orthonormal rows T (m - n, m) of the orthogonal complement of n independent rows S.
 
     `T S^T = 0`. The rows of T are the last columns of a product of Householder reflections. T is
-    smooth in S except where a reflection changes its sign. There T jumps to another basis of the
-    same space.
+    smooth in S, except where a reflection changes the sign of its vector. There T jumps to another
+    basis of the same space.
     """
     n, m = S.shape
     rest, Q = S.T, jnp.eye(m, dtype=S.dtype)
@@ -46,8 +46,8 @@ def complement(S: Float[Array, "n m"]) -> Float[Array, "m_n m"]:
 def inverse_positive_definite(M: Float[Array, "n n"]) -> Float[Array, "n n"]:
     """Inverse of a symmetric positive definite matrix; not finite where M is singular.
 
-    It is `W^T W`, with W the inverse of the Cholesky factor of M. Its error, and the error of its
-    products with vectors, grow as the condition number of M, as for a solve.
+    The inverse is `W^T W`, where W is the inverse of the Cholesky factor of M. The errors of the
+    inverse and of its products with vectors grow as the condition number of M, as for a solve.
     """
     W = _factor_by_blocks(M, HALVINGS)
     return matmul(_transposed(W), W)
@@ -62,8 +62,9 @@ def _(primals, tangents):
 def inverse_factor(M: Float[Array, "n n"]) -> Float[Array, "n n"]:
     """The inverse W of the Cholesky factor of M: lower triangular, with `W M W^T = 1`.
 
-    M is symmetric positive definite. W is not finite where M is singular. W has no derivative. It
-    is for solvers, where the derivatives follow from the equations that are solved.
+    M is symmetric positive definite. W is not finite where M is singular. The derivative of W is
+    zero for JAX. So use W only inside a solver whose derivatives follow from the solved equations,
+    such as the solver of a `lax.custom_linear_solve`.
     """
     return _factor_by_blocks(lax.stop_gradient(M), HALVINGS)
 
@@ -81,11 +82,10 @@ def solve_positive_definite(
 def _factor_by_blocks(M: Array, halvings: int) -> Array:
     """The inverse W of the Cholesky factor of `M = [[A, B], [B^T, D]]`, lower triangular.
 
-    W is `[[W_A, 0], [-W_S G^T W_A, W_S]]`,
-    with `G = W_A B` and the inverse factors W_A of A and W_S of `D - G^T G`.
-    Most of the work is in matrix products. For a batch of small matrices they are many times faster
-    than the solves of LAPACK. The number of halvings does not depend on the size of M, and so the
-    size of the program does not either.
+    W is `[[W_A, 0], [-W_S G^T W_A, W_S]]`, with `G = W_A B` and the inverse factors W_A of A and
+    W_S of `D - G^T G`. Most of the work is in matrix products. For a batch of small matrices, the
+    products are many times faster than the solves of LAPACK. The number of halvings does not depend
+    on the size of M. So the size of the program does not depend on the size of M.
     """
     half = len(M) // 2
     if not halvings or not half:
@@ -98,8 +98,9 @@ def _factor_by_blocks(M: Array, halvings: int) -> Array:
     return jnp.block([[W_A, jnp.zeros_like(B)], [-matmul(matmul(W_S, G_T), W_A), W_S]])
 
 
-# Halvings of a mass matrix. A block costs a loop of about 15 kernels, and a halving costs about as
-# many. Three halvings double the program and are faster from about 50 dofs on.
+# The number of times that `_factor_by_blocks` halves a matrix. The program has a loop of about 15
+# kernels per smallest diagonal block, and about 15 kernels per halving. With three halvings in
+# place of two, the program would be twice as large, and faster from about 50 dofs on.
 HALVINGS = 2
 
 
@@ -156,25 +157,27 @@ def _gauss_jordan(A: Array, b: Array) -> Array:
 
 
 # A row is redundant where its distance from the span of the other rows is below this multiple of
-# its rounding error. In 600 random states of robots with duplicate constraints, the distance of a
-# redundant row was at most 0.4 rounding errors, and that of an independent row at least 40.
+# the rounding error of the row. In 600 random states of robots with duplicate constraints, the
+# distance of a redundant row was at most 0.4 rounding errors. The distance of an independent row
+# was at least 40 rounding errors.
 REDUNDANT = 10
 
 
 def pseudo_inverse(A: Float[Array, "m n"], error: Float[Array, " m"]) -> Float[Array, "n m"]:
     """The Moore-Penrose inverse (n, m) of a matrix whose rows may be redundant.
 
-    `error` (m,), positive: the Euclidean norm of the rounding errors in each row of A. It
-    determines the rank. A row is redundant if its distance from the span of the previously
-    eliminated rows is less than `REDUNDANT` times its error. The rows are eliminated in the
-    order of distance over error, the largest first. The result has no derivative.
+    `error` (m,), positive: the Euclidean norm of the rounding errors in each row of A. The errors
+    determine the rank. In each step of an elimination, the row with the largest ratio of distance
+    to error is the pivot row. The distance is the distance from the span of the previous pivot
+    rows. Rows with a distance of less than `REDUNDANT` times the error are redundant. The
+    derivative of the result is zero for JAX.
     """
     A, error = lax.stop_gradient((A, error))
     if 0 in A.shape:
         return A.T
     R, L, kept = _eliminated_rows(A, error)
-    # A = L R, with orthogonal rows of R. The largest entries of the columns of L are near 1, so
-    # L^T L is well conditioned, and the result has the rounding errors of a solve.
+    # A = L R, and the rows of R are orthogonal. The largest entries of the columns of L are near 1.
+    # So L^T L is well conditioned, and the result has the rounding errors of a solve.
     G = matmul(L.T, L) + jnp.diag(jnp.where(kept, 0, 1).astype(A.dtype))
     squares = jnp.where(kept, jnp.sum(R * R, axis=1), 1)
     W = _factor_by_blocks(G, 1)
@@ -184,10 +187,11 @@ def pseudo_inverse(A: Float[Array, "m n"], error: Float[Array, " m"]) -> Float[A
 def _eliminated_rows(A: Array, error: Array) -> tuple[Array, Array, Array]:
     """`A = L R` by Gram-Schmidt elimination with k = min(m, n) pivots.
 
-    - R (k, n): the pivot rows, each as it was when it became the pivot; they are orthogonal;
+    - R (k, n): the pivot rows. A pivot row is a row of A minus its projections on the previous
+      pivot rows, so the pivot rows are orthogonal;
     - L (m, k): the coefficients of the rows of A in the pivot rows;
-    - kept (k,): whether the pivot row is larger than rounding errors. Where it is not, the row of R
-      and the column of L are zero.
+    - kept (k,): whether the pivot row is larger than rounding errors. Where `kept` is False, the
+      row of R and the column of L are zero.
     """
     m, n = A.shape
     weight = 1 / error**2
@@ -218,8 +222,8 @@ def _transposed(A: Array) -> Array:
 def power_of_two(x: Array) -> Array:
     """The power of two p with x / p from 2 to 4, for x above 0; 0 for x = 0.
 
-    A division by p has no rounding error, and 1 / p is a normal number. Derivatives treat p as a
-    constant.
+    A division by p has no rounding error, and 1 / p is a normal floating-point number. JAX treats p
+    as a constant in derivatives.
     """
     return lax.reduce_precision(
         0.375 * lax.stop_gradient(x), int(jnp.finfo(x.dtype).nexp), mantissa_bits=0
@@ -229,11 +233,12 @@ def power_of_two(x: Array) -> Array:
 def symmetric_eigenvalues(A: Float[Array, "... 3 3"]) -> Float[Array, "... 3"]:
     """Eigenvalues (..., 3) of symmetric 3x3 matrices in increasing order.
 
-    Their errors are of the order of the rounding of the largest eigenvalue, for any scale of A. The
-    derivative of an eigenvalue is `x^T dA x`, with its unit eigenvector x. For equal eigenvalues
-    the derivatives are finite: they are the derivatives for one choice of orthonormal eigenvectors,
-    and their sum is right. Second derivatives omit the terms with a difference of zero in the
-    denominator.
+    The errors of the eigenvalues are of the order of the rounding error of the largest eigenvalue,
+    for any scale of A. The derivative of an eigenvalue is `x^T dA x`, where x is the unit
+    eigenvector. For equal eigenvalues the derivatives are finite: they are the derivatives for one
+    choice of orthonormal eigenvectors, and their sum is right. Second derivatives have terms with
+    the difference of two eigenvalues in the denominator. The terms of equal eigenvalues are
+    omitted.
     """
     largest = jnp.max(jnp.abs(A), axis=(-2, -1), keepdims=True)
     scale = power_of_two(largest)
@@ -260,7 +265,8 @@ def _eigen(A: Array) -> tuple[Array, Array]:
         ca, bc = cosine * ca - sine * bc, sine * ca + cosine * bc
         cosine, sine = cosine[..., None], sine[..., None]
         x, y = cosine * x - sine * y, sine * x + cosine * y
-        # The next rotation is in the plane of the axes b and c, which move to the places a and b.
+        # Every rotation is in the plane of the first two axes, a and b. The axes are exchanged in a
+        # cycle, so the next rotation is in the plane of the present axes b and c.
         return ((b + change, c, a - change, bc, ca, jnp.zeros_like(ab)), (y, z, x)), None
 
     diagonal = jnp.unstack(jnp.diagonal(A, axis1=-2, axis2=-1), axis=-1)

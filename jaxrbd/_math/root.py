@@ -17,10 +17,10 @@ MAX_ITERATIONS = 30
 def find_root(residual: Callable[[tuple], tuple], guess: tuple) -> tuple:
     """The solution of `residual(x) = 0`; NaN where the iterations do not converge.
 
-    The derivative of the residual must be near the identity. Broyden's method needs no derivatives:
-    it takes a few evaluations more than Newton's method, in a program of a fifth of the size. It
-    ends when the next correction would be below rounding, or when rounding stops the convergence.
-    The result has the derivatives of the implicit function.
+    The derivative of the residual must be near the identity. Broyden's method needs no derivatives.
+    It needs a few evaluations more than Newton's method, but the program is smaller. The iterations
+    end when the next correction would be below the rounding error of x, or when rounding errors
+    stop the convergence. JAX differentiates the result as an implicit function.
     Source: Dennis and Schnabel (1996), Numerical methods for unconstrained optimization, section 8.
     """
     start, unravel = ravel_pytree(guess)
@@ -33,7 +33,7 @@ def find_root(residual: Callable[[tuple], tuple], guess: tuple) -> tuple:
         return ravel_pytree(residual(unravel(x)))[0]
 
     def finished(x, last, before):
-        """Whether the next correction is lost in rounding, or rounding stops the progress."""
+        """Whether the next correction is below rounding, or rounding stops the convergence."""
         rounding = eps * (largest(x) + eps)
         stopped = (last >= before) & (last**2 <= rounding * largest(x))
         return (last**2 <= rounding * before) | stopped

@@ -10,7 +10,8 @@ from jax import Array
 def take_rows(x: Array, index: np.ndarray) -> Array:
     """`x[index]` along the first axis.
 
-    Slices replace the gather if at most `_FEW_RUNS` of them suffice: they are cheaper.
+    Slices are cheaper than a gather. So the function uses slices if the index consists of at most
+    `_FEW_RUNS` runs of consecutive or of equal indices.
     """
     runs = _runs(index.ravel().tolist())
     if not 0 < len(runs) <= _FEW_RUNS:
@@ -23,12 +24,13 @@ def take_rows(x: Array, index: np.ndarray) -> Array:
     return rows.reshape(*index.shape, *x.shape[1:])
 
 
-# A floating base and the joints after it are two runs. The rows of a limb among zeros are four.
+# The rows of a floating base and of the joints after it are two runs. The Jacobian of a frame on
+# one limb has four runs: the base, zeros, the limb, zeros.
 _FEW_RUNS = 8
 
 
 def _runs(index: list[int]) -> list[tuple[int, int, int]]:
-    """The index as runs (first, n, step): `first, first + step, ...`, n entries, step 0 or 1."""
+    """The index as runs (first, n, step): n entries `first, first + step, ...`, step 0 or 1."""
     runs, start = [], 0
     while start < len(index):
         end = start + 1
@@ -44,7 +46,7 @@ def _runs(index: list[int]) -> list[tuple[int, int, int]]:
 def merge_rows(parts: list[Array], places: list[np.ndarray], shape, dtype) -> Array:
     """One array of the rows of all parts: row i of `parts[k]` becomes row `places[k][i]`.
 
-    `shape`: the shape of one row. The places are 0, 1, ..., each exactly once.
+    `shape`: the shape of one row. All places together are 0, 1, ..., each exactly once.
     """
     if not parts:
         return jnp.zeros((0, *shape), dtype)

@@ -1,9 +1,9 @@
 """Trigonometric quotients such as `sin(t)/t`, accurate to rounding, with derivatives of any order.
 
-Each is an entire function of `x = t^2`. Below `x = 4` its power series is summed, with all terms
-that matter in float64. Above, its closed form has no cancellation. There is no tolerance to choose,
-and derivatives with respect to x are right everywhere, also at 0. `jnp.where` selects the *input*
-of each branch, so a branch is never evaluated outside its domain.
+Each quotient is an analytic function of `x = t^2`. For `x < 4` its power series is summed, with all
+terms that matter in float64. For larger x its closed form has no cancellation. There is no
+tolerance to choose, and derivatives with respect to x are right everywhere, also at 0. `jnp.where`
+selects the *input* of each branch, so a branch is never evaluated outside its domain.
 """
 
 from __future__ import annotations
@@ -87,12 +87,14 @@ def half_cot(x: Array) -> Array:
 
 
 def adjoint_coefficients(x: Array) -> tuple[Array, Array, Array, Array]:
-    """a_1 to a_4 of `sum ad^k / (k+1)! = 1 + sum a_k ad^k`, where `ad (ad^2 + t^2)^2 = 0`.
+    """The coefficients a_1 to a_4 of `sum ad^k / (k+1)! = 1 + sum a_k ad^k`.
 
-    Closed forms for t^2 = x: `(4 - t sin t - 4 cos t) / 2 t^2`,
-    `(4 t - 5 sin t + t cos t) / 2 t^3`, `(2 - t sin t - 2 cos t) / 2 t^4`,
-    `(2 t - 3 sin t + t cos t) / 2 t^5`. Source: Selig, Geometric Fundamentals of Robotics,
-    section 7.6 (the exponential's differential on SE(3)).
+    `ad` is the matrix of the cross product with a motion of angle t = sqrt(x). It satisfies
+    `ad (ad^2 + t^2)^2 = 0`, so the powers of ad up to the fourth suffice. The closed forms are
+    `(4 - t sin t - 4 cos t) / 2 t^2`, `(4 t - 5 sin t + t cos t) / 2 t^3`,
+    `(2 - t sin t - 2 cos t) / 2 t^4`, `(2 t - 3 sin t + t cos t) / 2 t^5`.
+    Source: Selig, Geometric Fundamentals of Robotics, section 7.6 (the differential of the
+    exponential on SE(3)).
     """
     s, c = jnp.sin, jnp.cos
     return (
