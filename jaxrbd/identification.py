@@ -45,8 +45,8 @@ class BaseParameters(NamedTuple):
     of independent parameters.
 
     - `independent` (rank,): the indices of the independent parameters in `inertia.ravel()`;
-    - `grouping` (rank, 10 nb): row i has the coefficients of base parameter i: 1 for independent
-      parameter i, 0 for the other independent parameters.
+    - `grouping` (rank, 10 nb): row i has the coefficients of base parameter i: 1 for the
+      parameter `independent[i]`, and 0 for the other independent parameters.
 
     For every regressor, `Y = Y[:, independent] @ grouping`.
     """
@@ -109,7 +109,7 @@ def base_parameters(model: Model, tolerance: float | None = None) -> BaseParamet
     independent, basis = [], np.zeros((len(scaled), 0))
     for k, column in enumerate(scaled.T):
         rest = column - basis @ (basis.T @ column)
-        rest = rest - basis @ (basis.T @ rest)  # again, to correct the rounding errors of the first
+        rest = rest - basis @ (basis.T @ rest)  # again, because of rounding errors
         if (size := np.linalg.norm(rest)) > tolerance:
             independent.append(k)
             basis = np.column_stack([basis, rest / size])
@@ -129,18 +129,18 @@ def identify_inertia(
     noise: ArrayLike | None = None,
     regularization: float = 0.0,
 ) -> Identification:
-    """The inertias that explain the joint forces best in least squares and are closest to a prior.
+    """Inertias that fit the joint forces in least squares and, of these, are closest to a prior.
 
     - `q` (n, nq), `v`, `a`, `tau` (n, nv): n samples of the motion and of the joint forces. tau
       includes the same forces as the result of `rnea`: the armature of the model always, and
       damping and friction only for a model made by `Model.with_dissipation`. If the measured tau
       includes damping and friction and the model does not, add `passive_force(model, q, v)` to tau;
-    - `prior` (nb, 10), default `model.inertia`: of all inertias that explain the forces equally
-      well, the estimate has the least distance from the prior. The distance is the sum of squares
-      of the scaled changes of all parameters. With the mass m of the body in the prior and the
-      radius r of `2 m r^2 = |Ixx| + |Iyy| + |Izz|`, changes of the mass are divided by m, of the
-      first moments by `m r`, and of the moments of inertia by `m r^2`. If m or r of a body is 0,
-      the mean m or r of the other bodies takes its place;
+    - `prior` (nb, 10), default `model.inertia`: of all inertias with the best fit, the estimate
+      has the least distance from the prior. The distance is the sum of squares of the scaled
+      changes of all parameters. A change of the mass is divided by the mass m of the body in the
+      prior, a change of a first moment by `m r`, and a change of a moment of inertia by `m r^2`.
+      The radius r satisfies `2 m r^2 = |Ixx| + |Iyy| + |Izz|`. If m or r of a body is 0, the mean m
+      or r of the other bodies takes its place;
     - `noise` (nv,), default 1: standard deviations of tau, up to a common factor;
     - `regularization`: the estimate minimises the sum of `((tau - predicted) / noise)^2` plus
       `regularization` times the distance from the prior (default 0).
@@ -170,8 +170,8 @@ def identify_inertia(
     change, _, rank, _ = np.linalg.lstsq(A / size, b, rcond=max(A.shape) * eps)
     if rank < base.rank:
         raise ArgumentError(
-            f"q, v, a: the samples determine {rank} of the {base.rank} base parameters of {model!r}; "
-            f"move more joints, or pass a regularization above 0"
+            f"q, v, a: the samples determine {rank} of the {base.rank} base parameters of "
+            f"{model!r}; move more joints, or pass a regularization above 0"
         )
     half = np.linalg.inv(np.linalg.qr(A / size, mode="r")) / size[:, None]
     parameters = start + unit * (lift @ (change / size))
@@ -191,7 +191,7 @@ def identify_consistent_inertia(
     regularization: float = 1e-3,
     max_steps: int = 1000,
 ) -> Identification:
-    """The physically consistent inertias that explain the joint forces best.
+    """Physically consistent inertias that fit the joint forces and stay near a prior.
 
     The estimate is the unique minimum of a convex function of the inertias: the sum of squares of
     `(tau - predicted) / noise` plus `2 regularization D`. D is the sum of
@@ -203,9 +203,10 @@ def identify_consistent_inertia(
 
     - `prior` must be strictly consistent (see `jaxrbd.inertial_parameters`), apart from massless
       links, which stay massless;
-    - `regularization` must be above 0. Near the prior, 2 D is the sum of `trace((J0^-1 dJ)^2)` with
-      `dJ = J - J0`. If `noise` is the standard deviation of tau without a factor, and you expect
-      the inertias to differ from the prior by a fraction r, pass `1 / r^2`;
+    - `regularization` must be above 0. Near the prior, 2 D is about the sum of
+      `trace((J0^-1 dJ)^2)` with `dJ = J - J0`. If `noise` is the standard deviation of tau without
+      a factor, and you expect the inertias to differ from the prior by a fraction r, pass
+      `1 / r^2`;
     - `max_steps`: the limit on the steps of Newton's method. Some tens of steps are usual.
       `converged` is False if the search did not end within the limit.
 
@@ -247,8 +248,10 @@ def identify_consistent_inertia(
 
 @jax.jit
 def _stacked(model: Model, q: Array, v: Array, a: Array) -> tuple[Array, Array, Array]:
-    """The regressors of n states, one below another, (n nv, 10 nb); the bounds of their entries from
-    `summed_sizes`; the forces (n nv,) of the armature and, if the model has it on, dissipation."""
+    """Regressors, bounds of their entries, and forces of armature and active dissipation.
+
+    Regressors and bounds (`summed_sizes`) are (n nv, 10 nb) for n states; the forces are (n nv,).
+    """
 
     def sample(q, v, a):
         joint_force = armature_and_dissipation_force(model, q, v, a)
@@ -357,8 +360,8 @@ def _check_fit(model, Y, summed, forces, start, parameters) -> None:
     if not (finite and explained):
         raise ArgumentError(
             f"q, v, a, tau: values of too different sizes: by rounding in {model.dtype} the "
-            f"estimate has an error of {after:.3g} and the prior an error of {before:.3g} (in units "
-            f"of the noise), expected smaller values"
+            f"estimate has an error of {after:.3g} and the prior an error of {before:.3g} (in "
+            f"units of the noise), expected smaller values"
         )
 
 
@@ -380,14 +383,14 @@ def _identification(model, base, parameters, Y, forces, half, converged=True) ->
 
 # ----------------------------------------------------------------------- the convex minimisation
 
-# The size of a step is the largest relative change of a pseudo-inertia. After a step below _NEAR the
-# weight of the prior is reduced. With a step below _SMALL the search ends: Newton's method converges
-# quadratically, so the next step would be below rounding.
+# The size of a step is the largest relative change of a pseudo-inertia. After a step below _NEAR
+# the weight of the prior is reduced. A step below _SMALL ends the search: Newton's method converges
+# quadratically, so the next step would be about _SMALL^2.
 _NEAR, _SMALL = 0.3, 1e-6
 
 
 def _newton(samples, prior, weight, max_steps) -> tuple[np.ndarray, np.ndarray, bool]:
-    """The minimum (n, 10), a triangular factor of the second derivative, and whether it converged.
+    """The minimum (n, 10), a triangular factor of the second derivative, whether steps converged.
 
     The weight of the prior starts large, so that the inertias stay near the prior, and is reduced
     to `weight`. With `J = C C^T`, the second derivative of D along dJ is the sum of the squared

@@ -133,7 +133,7 @@ def test_single_precision():
     [
         (jnp.zeros(5), jnp.zeros(6), r"V has shape \(5,\), expected \(..., 6\)"),
         (jnp.zeros(6), jnp.zeros((6, 1)), r"A has shape \(6, 1\), expected"),
-        (jnp.zeros(6, int), jnp.zeros(6), "V has dtype int64, expected a floating one"),
+        (jnp.zeros(6, int), jnp.zeros(6), "V has dtype int64, expected a floating dtype"),
         (jnp.zeros(6), jnp.zeros(6, jnp.float32), "V has dtype float64 and A has float32"),
         (jnp.zeros((2, 6)), jnp.zeros((3, 6)), r"V has shape \(2, 6\) and A has \(3, 6\)"),
     ],

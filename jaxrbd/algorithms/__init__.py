@@ -1,6 +1,6 @@
 """The algorithms: pure functions of a `Model` and one state, each compiled at its first call.
 
-The most used of them are at the top of the package as well.
+The most used algorithms are also names of the package `jaxrbd` itself.
 """
 
 from .aba import aba, aba_minverse

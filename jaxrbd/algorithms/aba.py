@@ -1,8 +1,9 @@
 """Forward dynamics by the articulated-body algorithm, on the tree of degrees of freedom.
 
-A joint of n dofs is a chain of n nodes. The first node has the pose of the joint; the last node has
-the inertia of the body. So every node has one dof, each division is by a scalar, and the recursion
-does not depend on the width of a joint.
+A joint of n dofs is a chain of n nodes, each with one dof. The first node has the pose of the body
+in its parent; the last node has the inertia of the body. The other nodes have the identity
+transform and no inertia. So each division is by a scalar, and the recursion is the same for all
+joints.
 """
 
 from __future__ import annotations
@@ -53,11 +54,11 @@ def aba(
     tau: ArrayLike,
     f_ext: ArrayLike | None = None,
 ) -> Float[Array, " nv"]:
-    """Acceleration of the robot under the joint forces tau, in O(nb) operations, (nv,).
+    """Acceleration of the robot under the joint forces tau, in O(nv) operations, (nv,).
 
-    Arguments, result and errors as for `forward_dynamics`, which is faster for robots of up to
-    about 50 dofs and has cheaper derivatives. Use `aba` for long chains. For a model whose joints
-    follow others (mimic), or with a `joints.Custom`, the result is computed by `forward_dynamics`.
+    Arguments, result and errors as for `forward_dynamics`. `forward_dynamics` is faster for robots
+    of up to about 50 dofs, and its derivatives cost less. Use `aba` for long chains. If joints of
+    the model follow others (mimic) or are `joints.Custom`, `aba` calls `forward_dynamics`.
     Source: Featherstone, table 7.1.
     """
     if not arguments.robot(model).velocity_map_is_identity:
@@ -80,10 +81,10 @@ def aba_minverse(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "nv nv
     """Inverse of the mass matrix without forming M, in O(nv^2) operations, (nv, nv).
 
     `q` (nq,) or its `Kinematics`. Column j is the acceleration of the robot, at rest and without
-    gravity, under a unit force on dof j. All columns share the articulated-body inertias.
-    `minverse` is faster for robots of usual size; use `aba_minverse` for chains of many dofs. For a
-    model whose joints follow others (mimic), or with a `joints.Custom`, the result is computed by
-    `minverse`. Source: Carpentier (2018).
+    gravity, under a unit force on dof j. The articulated-body inertias are computed once for all
+    columns. `minverse` is faster for robots of usual size; use `aba_minverse` for chains of many
+    dofs. If joints of the model follow others (mimic) or are `joints.Custom`, `aba_minverse`
+    calls `minverse`. Source: Carpentier (2018).
     """
     if not arguments.robot(model).velocity_map_is_identity:
         return minverse(model, q)
@@ -94,7 +95,11 @@ def aba_minverse(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "nv nv
 
 
 def _dof_tree(model: Model, X: Pose, p: Array, c: Array, tau: Array) -> _Nodes:
-    """The nodes: pose and bias acceleration on a joint's first node, inertia on its last."""
+    """The nodes, from the poses X in the parents, bias forces p and bias accelerations c of bodies.
+
+    The first node of a joint has the pose and the bias acceleration of the body. The last node has
+    the inertia and the bias force of the body.
+    """
     topology = model.topology
     body = topology.dof_body
     first = np.isin(np.arange(topology.nv), topology.v_start)
@@ -118,7 +123,9 @@ def _dof_tree(model: Model, X: Pose, p: Array, c: Array, tau: Array) -> _Nodes:
 def _backward_pass(nodes: _Nodes) -> tuple[Array, Array, Array]:
     """Leaves to root: articulated-body inertias and bias forces; returns U (nv, 6), D and u (nv,).
 
-    The buffer has one row `[I_A | p_A]` (6, 7) per node. The last row belongs to the world.
+    `U = IA S`, `D = S . U + armature` and `u = tau - S . pA` for each node, with the
+    articulated-body inertia IA and bias force pA. The buffer has one row `[IA | pA]` (6, 7) per
+    node. The last row belongs to the world.
     """
 
     def eliminate(buffer, step):
@@ -140,7 +147,10 @@ def _backward_pass(nodes: _Nodes) -> tuple[Array, Array, Array]:
 
 
 def _forward_pass(nodes: _Nodes, U: Array, D: Array, u: Array, world: Array) -> Array:
-    """Root to leaves: accelerations of the nodes; returns the accelerations of the dofs, (nv,)."""
+    """Root to leaves: accelerations of the nodes; returns the accelerations of the dofs, (nv,).
+
+    `world` (6,): the acceleration of the world.
+    """
 
     def accelerate(A, step):
         i, node, U, D, u = step

@@ -1,8 +1,8 @@
 """Articulated-body inertias, and solves with the mass matrix by one backward and one forward pass.
 
-All quantities are in one common frame, so that no transform stands between a body and its parent.
-The passes run over the tree of degrees of freedom: a joint of n dofs is a chain of n nodes, and the
-last node of the chain has the inertia of the joint's body.
+All quantities are in one common frame, so the passes need no transforms between a body and its
+parent. The passes run over the tree of degrees of freedom: a joint of n dofs is a chain of n nodes,
+and the last node of the chain has the inertia of the joint's body.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from .common_frame import dof_columns
 
 
 class ArticulatedFactors(NamedTuple):
-    """A factorisation of M: for each dof its column J and, in one row, `U = IA J` and 1/D.
+    """A factorisation of the mass matrix M, one row per dof: J, and U with 1/D.
 
-    IA is the articulated-body inertia that the dof moves. U is the force per unit of acceleration
-    of the dof, and `D = J . U` plus the armature. U and 1/D share a row so that one step compiles
-    to eight kernels. On a CPU, XLA runs up to eight kernels without its scheduler. With more
-    kernels, the scheduler would take a fifth of the time of a single call.
+    J is the spatial vector of the dof in the common frame. `U = IA J` is the force per unit of
+    acceleration of the dof, where IA is the articulated-body inertia that the dof moves. D is
+    `J . U` plus the armature. U and 1/D share one array so that one step of a pass compiles to
+    eight kernels. On a CPU, XLA runs up to eight kernels without its scheduler. With more kernels,
+    the scheduler would take a fifth of the time of a single call.
     """
 
     J: Float[Array, "nv 6"]
@@ -45,8 +46,8 @@ class ArticulatedFactors(NamedTuple):
 def articulate(model: Model, X: Pose) -> ArticulatedFactors:
     """The factorisation of M by a backward pass, for poses X (nb,) of the bodies in one frame.
 
-    Requires a model whose velocity map is the identity. Source: Featherstone, table 7.1, with all
-    bodies in one frame.
+    Requires a model whose velocity map G is the identity: no joint follows others, and no joint is
+    a `joints.Custom`. Source: Featherstone, table 7.1, with all bodies in one frame.
     """
     topology = model.topology
     is_last = np.append(np.diff(topology.dof_body) > 0, True)[: topology.nv]
@@ -73,7 +74,7 @@ def articulate(model: Model, X: Pose) -> ArticulatedFactors:
 def articulated_solve(
     model: Model, factors: ArticulatedFactors, b: Float[Array, " nv"]
 ) -> Float[Array, " nv"]:
-    """`M^-1 b`, in units of acceleration for b in N or N m, by a backward and a forward pass."""
+    """The acceleration `M^-1 b` (nv,) for a generalized force b (nv,), by two passes."""
 
     def subtract_bias(p, step):
         i, parent, dof, b = step
@@ -99,6 +100,9 @@ def articulated_solve(
 
 
 def _node_rows(model: Model) -> tuple[Array, Array]:
-    """The row of each dof and the row of its parent, (nv,) each."""
+    """The row of each dof, and the row of its parent in the tree of dofs, (nv,) each.
+
+    A parent row of nv is the row of the world.
+    """
     i = jnp.arange(model.topology.nv, dtype=jnp.int32)
     return i, jnp.asarray(parent_rows(model.topology.dof_parent))

@@ -1,9 +1,9 @@
 """Factors of the mass matrix with the same zeros as the mass matrix.
 
-M[k, j] is zero unless one dof supports the other. The factor L of `M = L^T L`, computed from the
-leaves, has the same zeros. In the usual Cholesky factor, `M = L L^T`, they become nonzero. Row k of
-L is nonzero at k and at its ancestors alone, so a step works on a path to the root and not on the
-whole matrix.
+M[k, j] is zero unless dof k supports dof j or dof j supports dof k. The lower-triangular factor L
+of `M = L^T L`, computed from the leaves to the root, has the same zeros. The usual Cholesky factor
+of `M = L L^T` has nonzero entries there. Row k of L is nonzero only at k and at the ancestors of
+dof k. So each step works on one path to the root and not on the whole matrix.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from ..model import Model, arguments
 
 @arguments.compiled
 def ltl_factor(model: Model, M: ArrayLike) -> Float[Array, "nv nv"]:
-    """Lower-triangular L with `M = L^T L` and the zeros of the tree, (nv, nv).
+    """Lower-triangular factor L with `M = L^T L` and with the zeros of M, (nv, nv).
 
-    `M` (nv, nv): the mass matrix from `crba`, or any positive definite matrix with its zeros; only
-    its lower triangle is read. Where M is not positive definite the result is not finite. Raises
-    ArgumentError for a model whose joints follow others (mimic) or with a `joints.Custom`: its M
-    does not have these zeros. Source: Featherstone, table 6.3 (LTL).
+    `M` (nv, nv): the mass matrix from `crba`, or another positive definite matrix with the same
+    zeros. Only the lower triangle of M is read. Where M is not positive definite the result is not
+    finite. Raises ArgumentError if joints of the model follow others (mimic) or are
+    `joints.Custom`: the mass matrix of such a model does not have these zeros.
+    Source: Featherstone, table 6.3 (LTL).
     """
     nv = arguments.robot(model).nv
     M = arguments.array(model, M, "M", (nv, nv), "nv, nv")
@@ -47,10 +48,10 @@ def ltl_factor(model: Model, M: ArrayLike) -> Float[Array, "nv nv"]:
 
 @arguments.compiled
 def ltl_solve(model: Model, L: ArrayLike, b: ArrayLike) -> Float[Array, " nv"]:
-    """x with `L^T L x = b`, (nv,), for L from `ltl_factor`.
+    """The solution x (nv,) of `L^T L x = b`, for L from `ltl_factor`.
 
-    `b` (nv,); a matrix of right-hand sides goes through `jax.vmap`. Raises ArgumentError as
-    `ltl_factor` does. Source: Featherstone, table 6.5.
+    `b` (nv,). For several right-hand sides use `jax.vmap`. Raises ArgumentError as `ltl_factor`
+    does. Source: Featherstone, table 6.5.
     """
     nv = arguments.robot(model).nv
     L = arguments.array(model, L, "L", (nv, nv), "nv, nv")
@@ -74,10 +75,10 @@ def ltl_solve(model: Model, L: ArrayLike, b: ArrayLike) -> Float[Array, " nv"]:
 
 
 def _ancestors(model: Model) -> Array:
-    """The ancestors of each dof in the dof tree, nearest first; `nv` where there are no more."""
+    """The ancestors of each dof in the tree of dofs, nearest first: (nv, depth), padded with nv."""
     if not model.velocity_map_is_identity:
         cause = "a joints.Custom" if model.coupling is None else "joints that follow others"
-        raise ArgumentError(f"{model!r} has {cause}: M lacks the zeros of the tree")
+        raise ArgumentError(f"{model!r} has {cause}, so M is not zero between branches")
     dof_parent = model.topology.dof_parent
     parent = np.append(np.where(dof_parent < 0, model.nv, dof_parent), model.nv)
     columns = []

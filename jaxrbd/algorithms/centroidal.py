@@ -1,8 +1,8 @@
-"""Centroidal momentum: its matrix, time derivative and derivatives; the Jacobian of the CoM.
+"""Centroidal momentum, its matrix, and their derivatives; the Jacobian of the centre of mass.
 
-All quantities are in world axes about the centre of mass c of the robot, which moves. So the time
-derivative of a force or momentum F about c is its time derivative about a fixed point minus
-`[dc/dt; 0] x* F`.
+All quantities are in world axes about the centre of mass c of the robot. As c moves, the time
+derivative of a spatial force or momentum F about c is the time derivative of F about the fixed
+point at the present c, minus `[dc/dt; 0] x* F`.
 """
 
 from __future__ import annotations
@@ -45,8 +45,9 @@ from .rnea_derivatives import composites, force_columns
 class CentroidalDerivatives(NamedTuple):
     """Derivatives of the centroidal momentum h in q, and of dh/dt in q, v and a, each (6, nv).
 
-    `A` is the centroidal momentum matrix: the derivative of h in v and of dh/dt in a. The linear
-    rows divided by the total mass are the derivatives of the velocity and acceleration of the CoM.
+    `A` is the centroidal momentum matrix: the derivative of h in v and of dh/dt in a. The first
+    three rows of each matrix (linear), divided by the total mass, are the same derivatives of the
+    velocity and the acceleration of the centre of mass.
     """
 
     dh_dq: Array
@@ -57,10 +58,10 @@ class CentroidalDerivatives(NamedTuple):
 
 @arguments.compiled
 def com_jacobian(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "3 nv"]:
-    """Jacobian of the centre of mass, (3, nv): its velocity in world axes is `J v`.
+    """Jacobian J of the centre of mass, (3, nv).
 
-    `q` (nq,) or its `Kinematics`. It is the derivative of `center_of_mass` in the tangent space,
-    and zero where the total mass is zero.
+    `q` (nq,) or its `Kinematics`. `J v` is the velocity of the centre of mass in world axes. J is
+    the derivative of `center_of_mass` in the tangent space. J is zero where the total mass is zero.
     """
     return _over_mass(model, centroidal_momentum_matrix(model, q)[:3])
 
@@ -69,7 +70,7 @@ def com_jacobian(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "3 nv"
 def centroidal_momentum_matrix(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "6 nv"]:
     """Centroidal momentum matrix A, (6, nv): the centroidal momentum is `A v`.
 
-    `q` (nq,) or its `Kinematics`. In world axes, about the centre of mass.
+    `q` (nq,) or its `Kinematics`. The momentum is in world axes, about the centre of mass.
     Source: Orin, Goswami and Lee (2013), equation 24.
     """
     kinematics = forward_kinematics(model, q)
@@ -83,8 +84,9 @@ def centroidal_momentum_matrix(model: Model, q: ArrayLike | Kinematics) -> Float
 def centroidal_momentum(model: Model, q: ArrayLike | Kinematics, v: ArrayLike) -> Float[Array, "6"]:
     """Momentum `[m dc/dt; L]` of all moving bodies about their centre of mass, (6,).
 
-    `q` (nq,) or its `Kinematics`, `v` (nv,). In world axes, in N s and N m s. The rotors of the
-    armature have no momentum here. Source: Orin, Goswami and Lee (2013).
+    `q` (nq,) or its `Kinematics`, `v` (nv,). c is the centre of mass and L the angular momentum, in
+    world axes, in N s and N m s. The armature does not contribute.
+    Source: Orin, Goswami and Lee (2013).
     """
     kinematics, v = forward_kinematics(model, q), arguments.velocity(model, v)
     X, inertia = _about_com(model, kinematics)
@@ -97,8 +99,8 @@ def centroidal_momentum_rate(
 ) -> Float[Array, "6"]:
     """Time derivative of `centroidal_momentum`, `A a + dA/dt v`, (6,).
 
-    `q` (nq,) or its `Kinematics`, `v` (nv,), `a` (nv,). The result is the sum of all external
-    forces and gravity, in N and N m, in world axes, about the centre of mass.
+    `q` (nq,) or its `Kinematics`, `v` (nv,), `a` (nv,). The result equals the sum of gravity and
+    all external forces, in N and N m, in world axes, about the centre of mass.
     Source: Orin, Goswami and Lee (2013).
     """
     kinematics = forward_kinematics(model, q)
@@ -142,8 +144,8 @@ def centroidal_derivatives(
     """Derivatives of `centroidal_momentum` and of `centroidal_momentum_rate`.
 
     `q` (nq,) or its `Kinematics`, `v` (nv,), `a` (nv,). Returns `(dh_dq, dhdot_dq, dhdot_dv, A)`,
-    each (6, nv), with derivatives in q in the tangent space. Source: as for `rnea_derivatives`,
-    with the composite forces of the dofs about the centre of mass.
+    each (6, nv); derivatives in q are in the tangent space. Source: the source of
+    `rnea_derivatives`, for the composite forces about the centre of mass.
     """
     kinematics = forward_kinematics(model, q)
     v, a = arguments.velocity(model, v), arguments.velocity(model, a, "a")
@@ -156,7 +158,7 @@ def centroidal_derivatives(
     dh_dq = cross_force(velocity.J, composite_momentum)
     dh_dq = dh_dq + apply_inertia(composite.inertia, velocity.psi_dot)
 
-    # The linear part of row j of dc_dq: the displacement of the centre of mass by dof j.
+    # Row j of dc_dq is `[c_j; 0]`: a unit displacement of dof j moves the centre of mass by c_j.
     dc_dq = from_linear(_over_mass(model, dF_da[:, :3]))
     force = jnp.sum(
         apply_inertia(inertia, A_bodies) + gyroscopic_force(inertia, velocity.V), axis=0
@@ -182,7 +184,7 @@ def _about_com(model: Model, kinematics: Kinematics) -> tuple[Pose, Array]:
 
 
 def _over_mass(model: Model, momentum: Array) -> Array:
-    """The velocity of the centre of mass for a linear momentum; zero where the mass is zero."""
+    """A linear momentum divided by the total mass; zero where the total mass is zero."""
     mass = jnp.sum(model.inertia[:, 0])
     has_mass = mass != 0
     return jnp.where(has_mass, momentum / jnp.where(has_mass, mass, 1), 0)

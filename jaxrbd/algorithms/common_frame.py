@@ -1,13 +1,17 @@
 """Quantities of all bodies in one common frame: velocities, sums over subtrees, masked products.
 
-The common frame has world axes. Its origin is a fixed point of the world, such as the present
-position of the root body; with that origin no digits are lost far from the world's origin. In one
-frame a forward pass is a sum over the supporting bodies, a backward pass is a sum over the
-subtree, and each matrix of the dynamics is a masked product of dof columns.
+The common frame has world axes. Its origin is a point fixed in the world, usually the present
+position of the root body of the tree. With this origin no digits are lost far from the world's
+origin. In the common frame a forward pass is a sum over the supporting bodies, and a backward pass
+is a sum over the subtree.
 
-Notation of Singh, Russell and Wensing (2022): J are the dof columns. J_dot are their time
-derivatives, with each column fixed in its body. psi_dot and psi_ddot are the first and second time
-derivatives that the columns would have if they were fixed in the *parent* body.
+The dof column of a dof is its motion vector, a column of S, in the common frame. Dof k supports
+dof j if the body of dof k supports the body of dof j. Each matrix of the dynamics is a masked
+product: a product of dof columns with other columns, set to zero where no dof supports the other.
+
+Notation of Singh, Russell and Wensing (2022): J are the dof columns. J_dot are the time derivatives
+of the dof columns; each column is fixed in its body. psi_dot and psi_ddot are the first and second
+time derivatives that the columns would have if they were fixed in the *parent* body.
 """
 
 from __future__ import annotations
@@ -37,9 +41,10 @@ from ..tree import sum_to_leaves, sum_to_root
 class Velocities(NamedTuple):
     """Spatial velocities of the bodies, and the dof columns with their time derivatives.
 
-    `rates` (nv_tree,): the tree rates; `V` (nb, 6): the sum of `J * rates` over the dofs that
-    support each body. The dof columns are stored as rows, one per dof: `J`, `J_dot`,
-    `psi_dot` (nv_tree, 6). `V_parent` (nv_tree, 6): the velocity of the parent of the dof's body.
+    - `rates` (nv_tree,): the tree rates `G v`, which are the velocities of the tree's dofs;
+    - `J`, `J_dot`, `psi_dot` (nv_tree, 6): the dof columns and their derivatives, one row per dof;
+    - `V` (nb, 6): for each body, the sum of `J * rates` over the dofs that support the body;
+    - `V_parent` (nv_tree, 6): for each dof, the velocity of the parent of the dof's body.
     """
 
     rates: Array
@@ -51,22 +56,22 @@ class Velocities(NamedTuple):
 
 
 def centred(X: Pose, origin: Array) -> Pose:
-    """The poses X with the origin moved to a point (3,) in the frame in which X is expressed."""
+    """The poses X in a frame with the same axes and another origin (3,), given in the old frame."""
     return Pose(X.R, X.p - origin)
 
 
 def dof_columns(model: Model, X: Pose, bodies: np.ndarray | None = None) -> Array:
-    """J (nv_tree, 6): the rows of S in the common frame. X: poses of the bodies in that frame.
+    """The dof columns J as rows (nv_tree, 6), for poses X of the bodies in the common frame.
 
-    `bodies`: indices in increasing order; then X has one row per listed body, and J has the rows
-    of their dofs only (default all bodies).
+    `bodies`: indices of bodies in increasing order (default all bodies). X then has one row per
+    listed body, and J has only the rows of the dofs of these bodies.
     """
     # Without the barrier XLA computes J again for each of its many uses.
     return lax.optimization_barrier(motion_subspace(model, X, bodies))
 
 
 def velocities(model: Model, X: Pose, q: Array, v: Array) -> Velocities:
-    """The velocities for v (nv,), for poses X of the bodies in the common frame."""
+    """The `Velocities` at the velocity v (nv,), for poses X of the bodies in the common frame."""
     J = dof_columns(model, X)
     rates = tree_rates(model, q, v)
     vJ = sum_dofs(model.topology, rates[:, None] * J)
@@ -79,7 +84,10 @@ def velocities(model: Model, X: Pose, q: Array, v: Array) -> Velocities:
 def accelerations(
     model: Model, q: Array, v: Array, a: Array, velocity: Velocities, world: Array | None = None
 ) -> tuple[Array, Array]:
-    """Accelerations of the bodies (nb, 6) and psi_ddot; `world` (6,): acceleration of the world."""
+    """Accelerations of the bodies (nb, 6) and psi_ddot (nv_tree, 6).
+
+    `world` (6,): the acceleration of the world (default 0).
+    """
     rates_dot = tree_rate_derivatives(model, q, v, a)[:, None]
     aJ = sum_dofs(model.topology, rates_dot * velocity.J + velocity.rates[:, None] * velocity.J_dot)
     A = sum_to_leaves(model.topology, aJ)
@@ -123,7 +131,10 @@ def row_products(a: Array, b: Array) -> Array:
 
 
 def symmetric_product(model: Model, J: Array, F: Array) -> Array:
-    """The symmetric matrix with entries `J_k . F_j` where dof k supports dof j, else zero."""
+    """The symmetric matrix with [k, j] = [j, k] = `J_k . F_j` where dof k supports dof j.
+
+    All entries between branches are zero.
+    """
     supports = dof_supports(model)
     # Without the barrier XLA computes the product once more, transposed.
     product = lax.optimization_barrier(row_products(J, F))
@@ -135,7 +146,7 @@ def symmetric_product(model: Model, J: Array, F: Array) -> Array:
 
 
 class VelocityMapDerivatives(NamedTuple):
-    """Derivatives in q and v, (nv_tree, nv) each, of the tree rates r and of `r_dot = dr/dt`."""
+    """Derivatives of the tree rates r in q, and of `r_dot = dr/dt` in q and v, (nv_tree, nv)."""
 
     dr_dq: Array
     dr_dot_dq: Array
@@ -145,7 +156,7 @@ class VelocityMapDerivatives(NamedTuple):
 def velocity_map_derivatives(
     model: Model, q: Array, v: Array, a: Array
 ) -> VelocityMapDerivatives | None:
-    """The derivatives of the velocity map; None where G does not depend on q."""
+    """Derivatives of the tree rates `r = G v` and of r_dot; None if G does not depend on q."""
     if model.velocity_map_is_constant:
         return None
 
@@ -167,10 +178,10 @@ def apply_chain_rule(
     D_v: Array,
     D_a: Array,
 ) -> tuple[Array, Array, Array]:
-    """Derivatives (n, nv) in q, v, a from the derivatives D (n, nv_tree) in q, r and r_dot.
+    """Derivatives (n, nv) in q, v and a, from derivatives D (n, nv_tree) in the dofs of the tree.
 
-    `r = G v` are the tree rates and `r_dot = G a + dG/dt v`. `map_derivatives`: the derivatives of
-    the velocity map, or None where G is constant.
+    D_q are derivatives in displacements of the tree's dofs, D_v in the tree rates `r = G v`, and
+    D_a in `r_dot = G a + dG/dt v`. `map_derivatives`: from `velocity_map_derivatives`.
     """
     if model.velocity_map_is_identity:
         return D_q, D_v, D_a

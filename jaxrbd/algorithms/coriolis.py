@@ -37,10 +37,11 @@ from .kinematics import Kinematics, configuration_and_poses
 def coriolis_matrix(model: Model, q: ArrayLike | Kinematics, v: ArrayLike) -> Float[Array, "nv nv"]:
     """Coriolis matrix C(q, v), (nv, nv): `C v = bias_force - gravity_force`, `dM/dt - 2 C` is skew.
 
-    `q` (nq,) or its `Kinematics`, `v` (nv,); the result is in N s or N m s. For joints of one dof
-    its entries are the Christoffel symbols of M contracted with v. The velocities of wider joints
-    are no coordinate rates; for them C is the matrix of the same body-level formula. C does not
-    include joint damping. Source: Echeandia and Wensing (2021), algorithm 1.
+    `q` (nq,) or its `Kinematics`, `v` (nv,). An entry is a force (N or N m) per unit of velocity.
+    If all joints have one dof, the entries are the Christoffel symbols of M contracted with v. The
+    velocities of a joint of several dofs are not coordinate rates, so M has no Christoffel symbols
+    for them; for these joints the same sum over the bodies defines C. C does not include joint
+    damping. Source: Echeandia and Wensing (2021), algorithm 1.
     """
     q, X = configuration_and_poses(model, q)
     v = arguments.velocity(model, v)
@@ -57,7 +58,8 @@ def coriolis_matrix(model: Model, q: ArrayLike | Kinematics, v: ArrayLike) -> Fl
     C = jnp.where(dof_supports(model), row_products(J, force), in_subtree)
     if model.velocity_map_is_constant:
         return project(model, q, C)
-    # C_G = G^T (C G + M dG/dt), and the same for the inertia of the armature.
+    # For the independent velocities the matrix is G^T (C G + M dG/dt). The armature has the same
+    # formula, with C = 0 and the map to the joint rates in place of G.
     M = symmetric_product(model, J, momentum)
     G_dot, joint_rates_dot = velocity_map_rate(model, q, v)
     C = project(model, q, C) + independent_force(model, q, matmul(M, G_dot))

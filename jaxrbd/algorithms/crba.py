@@ -1,4 +1,4 @@
-"""The joint-space inertia matrix M: by composite inertias, as an operator, and its inverse."""
+"""The joint-space inertia matrix M, the product of M with a vector, and the inverse of M."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ from .kinematics import (
 
 @arguments.compiled
 def crba(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "nv nv"]:
-    """Joint-space inertia matrix M(q), symmetric, with the armature on its diagonal, (nv, nv).
+    """Joint-space inertia matrix M(q), symmetric, including the armature, (nv, nv).
 
     `q` (nq,) or its `Kinematics`. All composite inertias Ic and all columns of S are expressed in
-    world axes. Then entry [k, j] is `S_k . (Ic_j S_j)` where dof k supports dof j, and zero across
-    branches: a masked matrix product. Source: Featherstone, table 6.2.
+    one frame with world axes. Then entries [k, j] and [j, k] are `S_k . (Ic_j S_j)` where dof k
+    supports dof j, and zero between branches: one matrix product with a mask.
+    Source: Featherstone, table 6.2.
     """
     kinematics = forward_kinematics(model, q)
     X = root_centred(kinematics)
@@ -48,9 +49,10 @@ def crba(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "nv nv"]:
 def mass_matrix_product(
     model: Model, q: ArrayLike | Kinematics, x: ArrayLike
 ) -> Float[Array, " nv"]:
-    """`M(q) x` without forming M: `S^T accumulate(I propagate(S x))`, in N or N m for x = a.
+    """The product `M(q) x` (nv,) without forming M: `S^T accumulate(I propagate(S x))`.
 
-    `q` (nq,) or its `Kinematics`, `x` (nv,).
+    `q` (nq,) or its `Kinematics`, `x` (nv,). If x is an acceleration, the result is in N or N m.
+    `propagate` is the forward pass and `accumulate` the backward pass of `tree.py`.
     Source: Featherstone, section 6.1 (the differential inverse dynamics).
     """
     X = poses_in_parents(model, q)
@@ -72,6 +74,6 @@ def minverse(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "nv nv"]:
 
 
 def inverse_form(M: Float[Array, "n n"], B: Float[Array, "n m"]) -> Float[Array, "m m"]:
-    """`B^T M^-1 B` of a symmetric positive definite M, exactly symmetric; else not finite."""
+    """`B^T M^-1 B`, exactly symmetric; not finite where M is not positive definite."""
     form = matmul(B.T, matmul(inverse_positive_definite(M), B))
     return (form + form.T) / 2

@@ -1,4 +1,4 @@
-"""Forward dynamics as the implicit function of inverse dynamics."""
+"""Forward dynamics, differentiated as the implicit function that inverse dynamics defines."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ def forward_dynamics(
     - `q` (nq,) or its `Kinematics`, `v` (nv,), `tau` (nv,) in N or N m;
     - `f_ext` (nb, 6): external forces as in `rnea`.
 
-    The result is in rad/s^2 or m/s^2. The solver uses articulated-body inertias and takes O(nv)
-    operations. JAX differentiates the equation `M a = tau - bias`, with the operator
-    `M x = S^T accumulate(I propagate(S x))`, and not the solver. So the derivative is
-    `M^-1 (dtau - d rnea)`, and the value and all derivatives share one factorisation. Where M is
-    singular (a massless last link without armature) the result is not finite.
+    The result is in rad/s^2 or m/s^2; `bias` is `bias_force(model, q, v, f_ext)`. The solver uses
+    articulated-body inertias and takes O(nv) operations. JAX differentiates the equation
+    `M a = tau - bias` and not the solver; `mass_matrix_product` computes `M a`. So the derivative
+    is `M^-1 (dtau - d rnea)`, where d rnea is the derivative of `rnea` at constant a. The value and
+    all derivatives share one factorisation of M. Where M is singular (a massless last link without
+    armature) the result is not finite.
     Source: Featherstone, section 6.1 and table 7.1.
     """
     kinematics = forward_kinematics(model, q)
@@ -44,7 +45,7 @@ def forward_dynamics(
 def solve_mass_matrix(
     model: Model, q: Array | Kinematics, b: Float[Array, " nv"]
 ) -> Float[Array, " nv"]:
-    """`M(q)^-1 b` (nv,), for b in N or N m, as an implicit function of its arguments."""
+    """`M(q)^-1 b` (nv,) for a generalized force b, differentiated as an implicit function."""
     kinematics = forward_kinematics(model, q)
     solve = mass_matrix_solver(*lax.stop_gradient((model, kinematics)))
     return lax.custom_linear_solve(

@@ -1,4 +1,4 @@
-"""Time derivatives of frame Jacobians; derivatives of frame velocities and accelerations."""
+"""Time derivatives of frame Jacobians; derivatives of frame motions in q, v and a."""
 
 from __future__ import annotations
 
@@ -33,14 +33,17 @@ from .kinematics import (
 
 
 class FrameVelocityDerivatives(NamedTuple):
-    """Derivatives of a frame's velocity in q and in v, each (6, nv); J is the frame's Jacobian."""
+    """Derivatives of a frame's velocity in q and in v (the Jacobian J), each (6, nv)."""
 
     dV_dq: Array
     J: Array
 
 
 class FrameAccelerationDerivatives(NamedTuple):
-    """Derivatives of a frame's velocity in q and of its acceleration in q, v, a, each (6, nv)."""
+    """Derivatives of a frame's velocity in q and of its acceleration in q, v, a, each (6, nv).
+
+    The derivative in a is the frame's Jacobian J.
+    """
 
     dV_dq: Array
     dA_dq: Array
@@ -68,8 +71,8 @@ def frame_jacobian_dot(
     """Time derivative of `frame_jacobian` at velocity v, (6, nv).
 
     `frame_acceleration` is `J a + dJ/dt v`. Arguments as for `frame_velocity`. Raises ArgumentError
-    for an unknown frame or reference. Source: Featherstone (2.45), applied to a column that is
-    fixed in its body; the reference frame also moves.
+    for an unknown frame or reference. Source: Featherstone (2.45), applied to each column of J,
+    which is fixed in a body, in a reference frame that moves.
     """
     kinematics, v = forward_kinematics(model, q), arguments.velocity(model, v)
     placed = _place(model, kinematics, v, frame)
@@ -96,9 +99,10 @@ def frame_velocity_derivatives(
 ) -> FrameVelocityDerivatives:
     """Derivatives of `frame_velocity` in q (in the tangent space) and in v.
 
-    Arguments as for `frame_velocity`. Returns `(dV_dq, J)`, each (6, nv). J is also the derivative
-    of the placement of the frame: in "local" its columns are `X^-1 dX`. Raises ArgumentError for an
-    unknown frame or reference. Source: Carpentier and Mansard (2018), section III.
+    Arguments as for `frame_velocity`. Returns `(dV_dq, J)`, each (6, nv). The derivative in v is
+    the Jacobian J. J is also the derivative in q of the placement X of the frame: with "local",
+    column j of J is the motion vector of `X^-1 dX/dq_j`. Raises ArgumentError for an unknown frame
+    or reference. Source: Carpentier and Mansard (2018), section III.
     """
     zero = jnp.zeros(arguments.robot(model).nv, model.dtype)
     derivatives = frame_acceleration_derivatives(model, q, v, zero, frame, reference)
@@ -116,10 +120,10 @@ def frame_acceleration_derivatives(
 ) -> FrameAccelerationDerivatives:
     """Derivatives of `frame_velocity` in q and of `frame_acceleration` in q, v and a.
 
-    Arguments as for `frame_acceleration`. The acceleration is spatial in "local" and "world" and
-    classical in "local_world_aligned". Returns `(dV_dq, dA_dq, dA_dv, J)`, each (6, nv), with
-    derivatives in q in the tangent space. Raises ArgumentError for an unknown frame or reference.
-    Source: Carpentier and Mansard (2018), section III.
+    Arguments as for `frame_acceleration`. The acceleration is spatial with "local" and "world"
+    and classical with "local_world_aligned". Returns `(dV_dq, dA_dq, dA_dv, J)`, each (6, nv).
+    Derivatives in q are in the tangent space. Raises ArgumentError for an unknown frame or
+    reference. Source: Carpentier and Mansard (2018), section III.
     """
     kinematics = forward_kinematics(model, q)
     v, a = arguments.velocity(model, v), arguments.velocity(model, a, "a")
@@ -131,7 +135,8 @@ def frame_acceleration_derivatives(
     A_bodies, psi_ddot = accelerations(model, kinematics.q, v, a, velocity)
     J, V, A = velocity.J, velocity.V[placed.body], A_bodies[placed.body]
 
-    # A displacement of a dof moves the frame by J, and moves some reference frames as well.
+    # A displacement of a dof moves the frame by J. It also moves the reference frame, if that is
+    # not the world frame.
     relative = J - _reference_velocity(J, reference)
     dV_dq = cross_motion(relative, V) + velocity.psi_dot
     dA_dq = cross_motion(relative, A) + cross_motion(velocity.psi_dot, V) + psi_ddot
@@ -176,7 +181,7 @@ def point_jacobian(
 
 
 def _place(model: Model, kinematics: Kinematics, v: Array, frame: str | int) -> _Frame | None:
-    """The frame and the velocities about it; None for a frame that is fixed to the world."""
+    """The `_Frame` of a frame; None for a frame that is fixed to the world."""
     body, _, X = find_frame(model, kinematics, frame)
     if body < 0:
         return None
@@ -187,7 +192,10 @@ def _place(model: Model, kinematics: Kinematics, v: Array, frame: str | int) -> 
 
 
 def _reference_velocity(V: Array, reference: str) -> Array:
-    """Velocity of the reference frame for velocity V (..., 6) of the frame, in world axes."""
+    """Velocity of the reference frame, for the velocity V (..., 6) of the frame.
+
+    Both are in world axes about the origin of the frame.
+    """
     arguments.reference_frame(reference)
     if reference == "local":
         return V
@@ -206,7 +214,10 @@ def _express(placed: _Frame, reference: str, rows: Array) -> Array:
 
 
 def _centripetal(V: Array, dV: Array) -> Array:
-    """Derivative of `w x v`, the classical minus the spatial acceleration, as rows (n, 6)."""
+    """Derivatives of `[w x v; 0]` as rows (n, 6), for V = [v; w] and its derivatives dV (n, 6).
+
+    `w x v` is the classical acceleration minus the spatial acceleration.
+    """
     v, w = V[:3], V[3:]
     linear = jnp.cross(dV[:, 3:], v) + jnp.cross(w, dV[:, :3])
     return from_linear(linear)

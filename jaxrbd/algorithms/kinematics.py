@@ -38,15 +38,14 @@ from .common_frame import centred, dof_columns
 
 
 class Kinematics(NamedTuple):
-    """The poses of the bodies in a configuration. Algorithms take it in place of q.
+    """The poses of the bodies in a configuration. Algorithms take a `Kinematics` in place of q.
 
     - `q` (nq,): the configuration;
-    - `X_PB`: poses of the bodies in their parents; `X_WB`: poses in the world; R (nb, 3, 3) and
-      p (nb, 3) in m;
+    - `X_PB`: poses of the bodies in their parents; `X_WB`: poses in the world. Both have
+      R (nb, 3, 3) and p (nb, 3) in m;
     - `p_RB` (nb, 3): positions of the bodies relative to the root body of their tree, in world
-      axes, in m. The algorithms use them, because far from the world's origin the rounding errors
-      of `X_WB.p` are large. Functions that take a `Kinematics` compute `p_RB` from `X_PB` where it
-      is None.
+      axes, in m. The algorithms use `p_RB`, because far from the world's origin the rounding errors
+      of `X_WB.p` are large. If `p_RB` is None, the algorithms compute it from `X_PB`.
     """
 
     q: Float[Array, " nq"]
@@ -59,8 +58,9 @@ class Kinematics(NamedTuple):
 def forward_kinematics(model: Model, q: ArrayLike | Kinematics) -> Kinematics:
     """Poses of all bodies in their parents and in the world, as `Kinematics`.
 
-    `q` (nq,). The result can be passed in place of q to every algorithm, so that several algorithms
-    share one forward pass. Source: SE(3) sheet, section 8.
+    `q` (nq,), or a `Kinematics`, which is returned with `p_RB`. The result can be passed in place
+    of q to every algorithm, so that several algorithms share one forward pass.
+    Source: SE(3) sheet, section 8.
     """
     if isinstance(q, Kinematics):
         if q.p_RB is not None:
@@ -83,7 +83,7 @@ def configuration_of(model: Model, q: ArrayLike | Kinematics) -> Float[Array, " 
 
 
 def poses_in_parents(model: Model, q: ArrayLike | Kinematics) -> Pose:
-    """Poses `X_PB` of the bodies in their parents, of a configuration or of its `Kinematics`."""
+    """Poses `X_PB` of the bodies in their parents, for q (nq,) or its `Kinematics`."""
     if isinstance(q, Kinematics):
         return q.X_PB
     return joint_poses(model, arguments.configuration(model, q))
@@ -100,9 +100,10 @@ def _compose_from_roots(topology: Topology, X_PB: Pose) -> Pose:
 
 
 def root_centred(kinematics: Kinematics) -> Pose:
-    """Poses of the bodies in world axes relative to the root body of their tree, with all digits.
+    """Poses of the bodies in world axes, with positions relative to the root body of their tree.
 
-    `kinematics`: from `forward_kinematics`.
+    The positions lose no digits far from the world's origin. `kinematics`: a result of
+    `forward_kinematics`, so that `p_RB` is not None.
     """
     assert kinematics.p_RB is not None
     return Pose(kinematics.X_WB.R, kinematics.p_RB)
@@ -120,7 +121,7 @@ def root_positions(model: Model, kinematics: Kinematics) -> Float[Array, "nb 3"]
 
 
 def first_root_centred(model: Model, kinematics: Kinematics) -> Pose:
-    """Poses of all bodies in world axes relative to the first root body, with all digits."""
+    """Poses of all bodies in world axes, with positions relative to the first root body."""
     X = root_centred(kinematics)
     if not np.any(model.topology.root):
         return X
@@ -129,12 +130,15 @@ def first_root_centred(model: Model, kinematics: Kinematics) -> Pose:
 
 
 class JointCalc(NamedTuple):
-    """One joint: its transform M, motion subspace S, and velocity and bias acceleration across it.
+    """Transform M, motion subspace S, velocity v and bias acceleration c of one joint.
 
-    `M`: pose of the joint's moving side in its fixed side, R (3, 3) and p (3,) in m; `S` (n, 6):
-    one row per velocity of the joint; `v` (6,), `c` (6,): spatial velocity `S^T v_J` of the child
-    relative to the parent, and its time derivative at zero joint acceleration. S, v and c are in
-    the frame of the child.
+    - `M`: pose of the child body in the joint's frame on the parent, R (3, 3) and p (3,) in m;
+    - `S` (n, 6): one row per velocity of the joint;
+    - `v` (6,): spatial velocity `S^T v_J` of the child relative to the parent, where v_J (n,) are
+      the velocities of the joint;
+    - `c` (6,): time derivative of v at zero joint acceleration.
+
+    S, v and c are in the frame of the child.
     """
 
     M: Pose
@@ -148,7 +152,7 @@ def joint_calc(model: Model, q: ArrayLike | Kinematics, v: ArrayLike, joint: str
     """Transform, motion subspace, velocity and bias acceleration of one joint.
 
     `q` (nq,) or its `Kinematics`, `v` (nv,); `joint`: a name in `model.joint_names`. The name of a
-    compound joint selects its last stage. The bias acceleration is zero except for a
+    compound joint selects the last joint of its chain. The bias acceleration is zero except for a
     `joints.Custom` and for a joint that follows others. Raises ArgumentError for an unknown joint.
     Source: SE(3) sheet, section 7 (`j.calc`).
     """
@@ -165,11 +169,11 @@ def joint_calc(model: Model, q: ArrayLike | Kinematics, v: ArrayLike, joint: str
 
 
 class RootedPose(NamedTuple):
-    """The pose of a frame in the world, with its position in two parts so that no digit is lost.
+    """The pose of a frame F in the world. The position has two parts, so that no digit is lost.
 
-    `X_RF`: the pose in world axes relative to the point R; `p_WR` (3,): the position of R in the
-    world. R is the origin of the root body of the frame's tree. For a frame that is fixed to the
-    world, R is the origin of the frame.
+    `X_RF`: the pose of F in world axes, with the position relative to a point R; `p_WR` (3,): the
+    position of R in the world. R is the origin of the root body of the tree of F. For a frame that
+    is fixed to the world, R is the origin of the frame.
     """
 
     X_RF: Pose
@@ -187,7 +191,7 @@ def fixed_in_world(X_WF: Pose) -> RootedPose:
 
 
 def relative_pose(a: RootedPose, b: RootedPose) -> Pose:
-    """The pose `X_AB` of frame B in frame A, with all digits of the distance between them."""
+    """The pose `X_AB` of frame B in frame A; no digits are lost far from the world's origin."""
     X_RB = Pose(b.X_RF.R, b.X_RF.p + (b.p_WR - a.p_WR))
     return inverse_compose(a.X_RF, X_RB)
 
@@ -205,8 +209,8 @@ def body_motions(
 ) -> BodyMotions:
     """Spatial velocities and accelerations of all bodies, (nb, 6) each, in the bodies' frames.
 
-    `q` (nq,) or its `Kinematics`, `v` (nv,), `a` (nv,). In m/s and rad/s, m/s^2 and rad/s^2. The
-    accelerations do not include gravity. Source: Featherstone (5.7), (5.8).
+    `q` (nq,) or its `Kinematics`, `v` (nv,), `a` (nv,). The results are in m/s, rad/s,
+    m/s^2 and rad/s^2. The accelerations do not include gravity. Source: Featherstone (5.7), (5.8).
     """
     v, a = arguments.velocity(model, v), arguments.velocity(model, a, "a")
     return BodyMotions(*motions(model, forward_kinematics(model, q), v, a))
@@ -229,7 +233,7 @@ def motions(
 def find_frame(
     model: Model, q: ArrayLike | Kinematics, frame: str | int
 ) -> tuple[int, Pose, RootedPose]:
-    """A frame's body (-1 for the world), its pose in the body and its pose in the world."""
+    """The body of a frame (-1 for the world), the frame's pose in the body and in the world."""
     kinematics = forward_kinematics(model, q)
     index = arguments.frame_index(model, frame)
     body = model.frame_bodies[index]
@@ -242,7 +246,10 @@ def find_frame(
 
 
 def _reference_pose(X: RootedPose, reference: str) -> Pose:
-    """The pose of the frame that `reference` names, for a frame with the `RootedPose` X."""
+    """The pose of the reference frame for a frame with the pose X.
+
+    The pose is in world axes, with the position relative to the point R of X.
+    """
     arguments.reference_frame(reference)
     if reference == "local":
         return X.X_RF
@@ -314,10 +321,10 @@ def frame_acceleration(
 ) -> Float[Array, "6"]:
     """Acceleration of a frame relative to the world, `J a + dJ/dt v`, in m/s^2 and rad/s^2.
 
-    Arguments as for `frame_velocity`, and `a` (nv,). In "local" and "world" it is the spatial
-    acceleration. In "local_world_aligned" it is the classical acceleration, whose linear part is
-    the second time derivative of the frame's position. It does not include gravity. Raises
-    ArgumentError for an unknown frame or reference. Source: Featherstone, section 2.11.
+    Arguments as for `frame_velocity`, and `a` (nv,). With "local" and "world" the result is the
+    spatial acceleration. With "local_world_aligned" the result is the classical acceleration, whose
+    linear part is the second time derivative of the frame's position. Gravity is not included.
+    Raises ArgumentError for an unknown frame or reference. Source: Featherstone, section 2.11.
     """
     v, a = arguments.velocity(model, v), arguments.velocity(model, a, "a")
     kinematics = forward_kinematics(model, q)
@@ -367,9 +374,9 @@ def frame_jacobian(
 def _poses_along(
     model: Model, q: ArrayLike | Kinematics, path: np.ndarray
 ) -> tuple[Pose, Float[Array, "3"]]:
-    """Poses, relative to the root, of the bodies on a path from the root; the root's position.
+    """Poses of the bodies on a path from the root, as in `root_centred`; the root's world position.
 
-    Only the poses of these bodies are composed, unless q is `Kinematics`.
+    Only the poses of these bodies are computed, unless q is a `Kinematics`, which has all poses.
     """
     if isinstance(q, Kinematics):
         kinematics = forward_kinematics(model, q)
@@ -391,8 +398,8 @@ def body_columns(
 ) -> Float[Array, "nv 6"]:
     """Columns of the Jacobian of a body in a frame F, as rows (nv, 6).
 
-    `moves` (nb,) of bool: whether a body supports the body. `X_RF`: the pose of F relative to the
-    root of the body's tree, in world axes.
+    `moves` (nb,) of bool: for each body, whether it supports the body of the Jacobian. `X_RF`: the
+    pose of F in world axes, with the position relative to the root of the tree of that body.
     """
     columns = dof_columns(model, centred(root_centred(kinematics), X_RF.p))
     columns = jnp.where(moves[model.topology.dof_body, None], rotate_to_axes(X_RF.R, columns), 0)
@@ -415,10 +422,11 @@ def external_force(
 ) -> Float[Array, "nb 6"]:
     """The `f_ext` (nb, 6) of one wrench on one frame. To apply several wrenches, add their `f_ext`.
 
-    `wrench` (6,) `[force; moment]` in N and N m acts on the frame's body. `reference` gives its
-    axes and the point of its moment, as in `frame_velocity`. Other arguments as for
-    `frame_jacobian`. The result is in the frames of the bodies, and zero for a frame that is fixed
-    to the world. Raises ArgumentError for an unknown frame or reference.
+    `wrench` (6,) `[force; moment]` in N and N m acts on the frame's body. `reference` gives the
+    axes of the wrench and the point about which the moment is taken, as in `frame_velocity`. Other
+    arguments as for `frame_jacobian`. Row i of the result is in the frame of body i. The result is
+    zero for a frame that is fixed to the world. Raises ArgumentError for an unknown frame or
+    reference.
     """
     wrench = arguments.array(model, wrench, "wrench", (6,), "6")
     body, X_BF, X = find_frame(model, q, frame)

@@ -42,7 +42,10 @@ def center_of_mass(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "3"]
 
 
 def center_of_mass_frame(model: Model, kinematics: Kinematics) -> RootedPose:
-    """The frame with world axes at the centre of mass, relative to the first root body."""
+    """The frame with world axes at the centre of mass.
+
+    The point R of the `RootedPose` is the origin of the first root body.
+    """
     inertia, origin = _mass_near_root(model, kinematics)
     axes = jnp.eye(3, dtype=model.dtype)
     origin = jnp.where(inertia[0] == 0, 0, origin)
@@ -52,7 +55,10 @@ def center_of_mass_frame(model: Model, kinematics: Kinematics) -> RootedPose:
 def _mass_near_root(
     model: Model, kinematics: Kinematics
 ) -> tuple[Float[Array, "10"], Float[Array, "3"]]:
-    """Inertia of all bodies about the first root body, in world axes, and that body's position."""
+    """Inertia of all bodies together and the position of the first root body in the world.
+
+    The inertia is in world axes, about the origin of the first root body.
+    """
     inertias = transform_inertia(first_root_centred(model, kinematics), model.inertia)
     origin = kinematics.X_PB.p[0] if model.nb else jnp.zeros(3, model.dtype)
     return jnp.sum(inertias, axis=0), origin
@@ -73,9 +79,10 @@ def kinetic_energy(model: Model, q: ArrayLike | Kinematics, v: ArrayLike) -> Flo
 
 @arguments.compiled
 def potential_energy(model: Model, q: ArrayLike | Kinematics) -> Float[Array, ""]:
-    """Potential energy of gravity in J, `-m g . c`, zero with the mass at the world's origin.
+    """Potential energy of gravity in J, `-m g . c`.
 
-    `q` (nq,) or its `Kinematics`.
+    `q` (nq,) or its `Kinematics`. The energy is zero if the centre of mass c is at the world's
+    origin.
     """
     near, origin = _mass_near_root(model, forward_kinematics(model, q))
     return -jnp.sum((near[1:4] + near[0] * origin) * model.gravity)
@@ -85,12 +92,12 @@ def potential_energy(model: Model, q: ArrayLike | Kinematics) -> Float[Array, ""
 def passive_force(model: Model, q: ArrayLike | Kinematics, v: ArrayLike) -> Float[Array, " nv"]:
     """Joint forces of viscous damping and Coulomb friction, (nv,) in N or N m.
 
-    `-(damping v + friction sign(v))` for each joint, with sign(0) = 0; forces of mimic joints are
-    mapped to the joints that they follow. `q` (nq,) or its `Kinematics`, `v` (nv,). The algorithms
-    include this force only for a model made by `Model.with_dissipation`. For other models the
-    algorithms agree with Pinocchio; to include this force, pass `tau + passive_force(model, q, v)`
-    to `forward_dynamics`. The derivative of the friction in v is zero, also at v = 0, where the
-    friction jumps.
+    The force of each joint is `-(damping v + friction sign(v))`, with sign(0) = 0. The forces of
+    mimic joints are mapped to the joints that they follow. `q` (nq,) or its `Kinematics`, `v`
+    (nv,). The algorithms include this force only for a model made by `Model.with_dissipation`. For
+    other models the algorithms leave this force out, as Pinocchio does; to include it, pass
+    `tau + passive_force(model, q, v)` to `forward_dynamics`. The derivative of the friction in v is
+    zero, also at v = 0, where the friction jumps.
     """
     q, v = configuration_of(model, q), arguments.velocity(model, v)
     return -dissipative_force(model, q, v)

@@ -21,10 +21,11 @@ def delassus_matrix(
 ) -> Float[Array, "m m"]:
     """Delassus matrix `J M^-1 J^T` of k frames, (6k, 6k).
 
-    It maps forces on the frames to the accelerations of the frames that they cause.
+    The matrix maps forces on the frames to the accelerations of the frames that the forces cause.
+    J has the Jacobians of the frames, one below another.
 
     - `q` (nq,) or its `Kinematics`; `frames`: a tuple of names or indices in `model.frame_names`;
-    - `reference`: the reference of every Jacobian, as in `frame_jacobian`.
+    - `reference`: the reference frame of every Jacobian, as in `frame_jacobian`.
 
     The matrix is symmetric and positive semidefinite, with six rows per frame in the order of
     `frames`. Where M is singular the result is not finite. Raises ArgumentError for an unknown
@@ -47,10 +48,11 @@ def operational_space_inertia(
 ) -> Float[Array, "m m"]:
     """Operational-space inertia `(J M^-1 J^T + damping 1)^-1` of k frames, (6k, 6k).
 
-    Arguments as for `delassus_matrix`; `damping` in 1/kg is added to each diagonal entry. Without
-    damping the result is not finite where the Jacobian of the frames has not full row rank: where
-    fewer than six dofs move a frame, or in a singular configuration. Raises ArgumentError for an
-    unknown frame or reference. Source: Khatib (1987), equation 51.
+    Arguments as for `delassus_matrix`; `damping` is added to each diagonal entry, in 1/kg in linear
+    and in 1/(kg m^2) in angular rows. Without damping the result is not finite where J does not
+    have full row rank, for example where fewer than six dofs move a frame, or in a singular
+    configuration. Raises ArgumentError for an unknown frame or reference.
+    Source: Khatib (1987), equation 51.
     """
     damping = arguments.number(model, damping, "damping")
     D = delassus_matrix(model, q, frames, reference)

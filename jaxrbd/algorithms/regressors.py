@@ -1,7 +1,7 @@
 """Regressors: forces and energies as linear functions of the inertial parameters.
 
-The parameters are the entries of `model.inertia`, `model.inertia.ravel()`, (10 nb,). A regressor
-does not depend on their values.
+The parameters are `model.inertia.ravel()`, (10 nb,). A regressor does not depend on the values of
+the parameters.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ def body_regressor(V: ArrayLike, A: ArrayLike) -> Float[Array, "... 6 10"]:
     """
     V, A = _spatial_vector("V", V), _spatial_vector("A", A)
     if V.dtype != A.dtype:
-        raise ArgumentError(f"V has dtype {V.dtype} and A has {A.dtype}, expected one for both")
+        raise ArgumentError(f"V has dtype {V.dtype} and A has {A.dtype}, expected the same dtype")
     try:
         np.broadcast_shapes(V.shape, A.shape)
     except ValueError:
         raise ArgumentError(
-            f"V has shape {V.shape} and A has {A.shape}, expected what can be broadcast"
+            f"V has shape {V.shape} and A has {A.shape}, expected shapes that broadcast"
         ) from None
     momenta = jnp.swapaxes(
         inertia_regressor(V), -1, -2
@@ -59,10 +59,11 @@ def joint_torque_regressor(
 ) -> Float[Array, "nv parameters"]:
     """Regressor Y of inverse dynamics, (nv, 10 nb), without the armature.
 
-    `Y @ model.inertia.ravel() = rnea(model, q, v, a)`. `q` (nq,) or its `Kinematics`, `v` (nv,),
-    `a` (nv,). The result is in N or N m over the unit of each parameter, and includes gravity. With
-    all body regressors and all columns of S in world axes, `Y = S^T Y_body` where the dof supports
-    the body, and zero elsewhere. Source: Atkeson, An and Hollerbach (1986).
+    `Y @ model.inertia.ravel() = rnea(model, q, v, a)` for a model without armature and dissipation.
+    `q` (nq,) or its `Kinematics`, `v` (nv,), `a` (nv,). The entries are in N or N m per unit of the
+    parameter, and include gravity. With the columns of S and the body regressors in world axes, the
+    block of Y for one dof and one body is `S^T Y_body` if the dof supports the body, else zero.
+    Source: Atkeson, An and Hollerbach (1986).
     """
     kinematics = forward_kinematics(model, q)
     v, a = arguments.velocity(model, v), arguments.velocity(model, a, "a")
@@ -80,11 +81,13 @@ def joint_torque_regressor(
 def summed_sizes(
     model: Model, q: Float[Array, " nq"], v: Float[Array, " nv"], a: Float[Array, " nv"]
 ) -> Float[Array, "nv parameters"]:
-    """Bounds of the terms that each entry of `joint_torque_regressor` sums, in the same units.
+    """Bounds of the terms whose sums are the entries of `joint_torque_regressor`, (nv, 10 nb).
 
-    An entry much smaller than its bound consists of rounding errors, or of the last digits of the
-    geometry. The power of a force [f; n] on a body at p, for a velocity [v; w] of a dof at p0, is
-    at most `|v| |f| + |w| |n| + |w| |f| (|p| + |p0|)`, with positions about the root of the tree.
+    The units are the same. An entry much smaller than its bound has few correct digits, because the
+    sum and the placements of the model are rounded. The bound is
+    `|v| |f| + |w| |n| + |w| |f| (|p| + |p0|)`. This is the largest power of a force [f; n] on the
+    body at p, for the motion [v; w] of a dof of the body at p0. The positions p and p0 are relative
+    to the root body of the tree.
     """
     topology = model.topology
     kinematics = forward_kinematics(model, q)
@@ -109,8 +112,8 @@ def kinetic_energy_regressor(
 ) -> Float[Array, " parameters"]:
     """Regressor y of the kinetic energy, (10 nb,), without the armature.
 
-    `y @ model.inertia.ravel() = kinetic_energy(model, q, v)`. `q` (nq,) or its `Kinematics`, `v`
-    (nv,). The result is in J over the unit of each parameter.
+    `y @ model.inertia.ravel() = kinetic_energy(model, q, v)` for a model without armature.
+    `q` (nq,) or its `Kinematics`, `v` (nv,). The entries are in J per unit of the parameter.
     Source: Featherstone (2.67), linear in the inertia.
     """
     X = poses_in_parents(model, q)
@@ -126,8 +129,8 @@ def potential_energy_regressor(
     """Regressor y of the potential energy, (10 nb,).
 
     `y @ model.inertia.ravel() = potential_energy(model, q)`. `q` (nq,) or its `Kinematics`. The
-    result is in J over the unit of each parameter: `-g . p` per mass, `-R^T g` per first moment of
-    mass.
+    entries are in J per unit of the parameter: `-g . p` for the mass of a body with the world pose
+    R, p, `-R^T g` for its first moments of mass, and zero for its moments of inertia.
     """
     X_WB = forward_kinematics(model, q).X_WB
     by_mass = -jnp.sum(X_WB.p * model.gravity, axis=-1, keepdims=True)
@@ -142,5 +145,5 @@ def _spatial_vector(name: str, given: ArrayLike) -> Array:
     if x.shape[-1:] != (6,):
         raise ArgumentError(f"{name} has shape {x.shape}, expected (..., 6)")
     if not jnp.issubdtype(x.dtype, jnp.floating):
-        raise ArgumentError(f"{name} has dtype {x.dtype}, expected a floating one")
+        raise ArgumentError(f"{name} has dtype {x.dtype}, expected a floating dtype")
     return x

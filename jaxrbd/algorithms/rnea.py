@@ -31,10 +31,11 @@ def rnea(
 
     - `q` (nq,) or its `Kinematics`, `v` (nv,), `a` (nv,): configuration, velocity, acceleration;
     - `f_ext` (nb, 6): external force on each body, [N; N m], in the body's frame (default zero).
-      `external_force` makes it from a force on a frame.
+      `external_force` computes `f_ext` from a wrench on a frame.
 
-    Returns tau (nv,), in N or N m. It includes the inertia of the armature. It includes damping and
-    friction only for a model made by `Model.with_dissipation`. Source: Featherstone, table 5.1.
+    Returns tau (nv,), in N or N m. tau includes the forces that accelerate the armature. tau
+    includes damping and friction only for a model made by `Model.with_dissipation`.
+    Source: Featherstone, table 5.1.
     """
     F = joint_wrenches(model, q, v, a, f_ext)
     q = configuration_of(model, q)
@@ -75,8 +76,8 @@ def bias_force(
 ) -> Float[Array, " nv"]:
     """Joint forces at zero acceleration: Coriolis, centrifugal and gravity forces, (nv,).
 
-    Featherstone's C(q, v) of equation (3.1), with gravity and `-J^T f_ext` included. Arguments as
-    for `rnea`. The result is in N or N m.
+    The result is Featherstone's C(q, v) of equation (3.1). It includes gravity and `-J^T f_ext`.
+    Arguments as for `rnea`. The result is in N or N m.
     """
     return rnea(model, q, v, jnp.zeros(arguments.robot(model).nv, model.dtype), f_ext)
 
@@ -109,5 +110,5 @@ def static_torque(
 
 
 def gravity_acceleration(model: Model) -> Float[Array, "6"]:
-    """The acceleration `[-g; 0]` of the world frame, which has the effect of gravity."""
+    """The acceleration `[-g; 0]` of the world frame, which has the same effect as gravity."""
     return from_linear(-model.gravity)

@@ -1,13 +1,18 @@
 """Analytic derivatives of inverse and forward dynamics, as masked matrix products.
 
-A small displacement of dof j moves its subtree rigidly along J_j. Seen from a frame that moves with
-the subtree, only the motion of the world changes: its velocity by psi_dot_j and its acceleration by
-psi_ddot_j (see common_frame.py). So the force F on a body of the subtree changes by `J_j x* F + I
-psi_ddot_j + 2 B psi_dot_j`, with the matrix B of `spatial.apply_velocity_moments`. The composite
-force of the subtree changes by the same formula, with the composite force, inertia and B in place
-of F, I and B. The entry [k, j] of the derivative is the change of `J_k . F_k`. Where dof k is in
-the subtree of dof j, the column J_k moves with the subtree, and the change of J_k cancels the first
-term.
+A small displacement of dof j moves the subtree of dof j rigidly along J_j. In a frame that moves
+with the subtree, the motion of the bodies of the subtree changes as if the world moved: the
+velocity of the world changes by psi_dot_j, and the acceleration of the world by psi_ddot_j (see
+common_frame.py). So the force F on a body of the subtree changes by `J_j x* F + I psi_ddot_j + 2 B
+psi_dot_j`, where B is the matrix of `spatial.apply_velocity_moments`. The first term is due to the
+displacement of the body, and the others are due to the change of its motion. The composite force of
+the subtree changes by the same formula, with the composite force, inertia and B in place of F, I
+and B.
+
+Entry [k, j] of the derivative is the change of `J_k . F_k`, where F_k is the composite force of the
+subtree of dof k. Where dof k strictly supports dof j, J_k does not change, and F_k changes by the
+change of F_j. Where dof k is in the subtree of dof j, J_k moves with the subtree, and the change of
+J_k cancels the first term.
 """
 
 from __future__ import annotations
@@ -94,7 +99,7 @@ def composites(
 def force_columns(
     composite: Composites, velocity: Velocities, psi_ddot: Array
 ) -> tuple[Array, Array, Array]:
-    """For each dof, derivatives (nv_tree, 6) of its composite force in its q, v and a."""
+    """For each dof j, derivatives (nv_tree, 6) of its composite force in q_j, v_j and a_j."""
     J, J_dot, psi_dot = velocity.J, velocity.J_dot, velocity.psi_dot
     dF_dq = (
         cross_force(J, composite.force)
@@ -120,9 +125,9 @@ def rnea_derivatives(
     - `f_ext` (nb, 6): external forces as in `rnea`, constant in the frames of the bodies.
 
     Returns `(dtau_dq, dtau_dv, M)`, each (nv, nv), in N or N m per unit of q, v and a. Column j of
-    dtau_dq is the derivative in t of the torque at `integrate(model, q, t e_j)`. Source: Singh,
-    Russell and Wensing (2022). Here joints may have any number of dofs, and twelve velocity moments
-    represent B.
+    dtau_dq is the derivative, with respect to t at t = 0, of tau at `integrate(model, q, t e_j)`,
+    where e_j is the unit vector of dof j. Source: Singh, Russell and Wensing (2022). Here joints
+    may have any number of dofs, and twelve velocity moments represent the matrix B of the source.
     """
     q, X = configuration_and_poses(model, q)
     v, a = arguments.velocity(model, v), arguments.velocity(model, a, "a")
@@ -132,8 +137,8 @@ def rnea_derivatives(
     composite = composites(model, transform_inertia(X, model.inertia), velocity.V, A, f_world)
     dF_dq, dF_dv, dF_da = force_columns(composite, velocity, psi_ddot)
 
-    # Entry [k, j] uses the composites of dof k if k is in the subtree of j, its own body
-    # included. It uses the composites of dof j if the body of k strictly supports the body of j.
+    # Entry [k, j] uses the composites of dof k if dof k moves the body of dof j or a body of the
+    # subtree below. It uses the composites of dof j if dof k strictly supports dof j.
     J, in_subtree, supports = velocity.J, dof_supports(model).T, dof_strictly_supports(model)
     couple = 2 * apply_velocity_moments_transpose(composite.moments, J)
     left = jnp.concatenate([dF_da, couple], axis=-1)
@@ -154,9 +159,10 @@ def rnea_derivatives(
 def _in_independent_velocities(
     model: Model, q: Array, v: Array, a: Array, tau: Array, tree: RneaDerivatives
 ) -> RneaDerivatives:
-    """Derivatives of `G^T tau` plus armature and friction, from the derivatives of the tree's tau.
+    """Derivatives in q, v and a of `G^T tau` plus the forces of armature and dissipation.
 
-    `tau` (nv_tree,): generalized forces on the dofs of the tree; `tree`: their derivatives.
+    `tau` (nv_tree,): generalized forces on the dofs of the tree; `tree`: the derivatives of tau in
+    the displacements, rates and rate derivatives of these dofs.
     """
     columns = apply_chain_rule(model, q, velocity_map_derivatives(model, q, v, a), *tree)
     D_q, D_v, M = (independent_force(model, q, D) for D in columns)
@@ -167,7 +173,7 @@ def _in_independent_velocities(
         return RneaDerivatives(D_q, D_v + damping, M)
 
     def force(dq, dv):
-        """The generalized force for constant tau: G^T, armature and friction depend on q, v."""
+        """The generalized force for constant tau, in which G^T, armature and dissipation vary."""
         q_moved = displaced_coordinates(model, q, dq)
         return independent_force(model, q_moved, tau) + armature_and_dissipation_force(
             model, q_moved, v + dv, a
@@ -190,7 +196,7 @@ def forward_dynamics_derivatives(
 
     Arguments as for `forward_dynamics`. Returns `(dqdd_dq, dqdd_dv, Minv)`, each (nv, nv):
     `-M^-1 dtau_dq`, `-M^-1 dtau_dv` and `M^-1`, with the derivatives of `rnea` at the resulting
-    acceleration. Where M is singular they are not finite.
+    acceleration. Where M is singular the results are not finite.
     Source: Carpentier and Mansard (2018), equation 12.
     """
     kinematics = forward_kinematics(model, q)

@@ -1,13 +1,14 @@
 """Second derivatives of weighted inverse and forward dynamics, as masked matrix products.
 
 Let W be the spatial velocities of the bodies for the joint velocity `weights`. Then the weighted
-torque is the sum of `W . F` over the bodies. A small displacement of dof l moves its subtree
-rigidly along J_l. Seen from a frame that moves with the subtree, only the motion of
-the world changes: its velocity by
-psi_dot_l, its acceleration by psi_ddot_l, and its W by omega_l, which is psi_dot_l for W in place
-of V. The first derivative for a dof j in the subtree is linear in these three changes. So each
-second derivative [l, j] is a sum of three products of a column of the upper dof l with a column of
-the lower dof j. The second derivatives cost about as much as the first ones.
+torque `weights . tau` is the sum of `W . F` over the bodies, where F is the force on a body. A
+small displacement of dof l moves the subtree of dof l rigidly along J_l. In a frame that moves with
+the subtree, the effect is the same as three changes of the motion of the world (see
+rnea_derivatives.py): the velocity changes by psi_dot_l, the acceleration by psi_ddot_l, and W by
+omega_l, which is psi_dot_l computed with W in place of V. The first derivative for a dof j in the
+subtree is linear in these three changes. So each second derivative [l, j] is a sum of three
+products of a column of the upper dof l with a column of the lower dof j. The upper dof is nearer to
+the root. The second derivatives cost about as much as the first derivatives.
 """
 
 from __future__ import annotations
@@ -54,7 +55,10 @@ from .rnea_derivatives import (
 
 
 class RneaSecondOrder(NamedTuple):
-    """Second derivatives of `weights . rnea`, each (nv, nv); those in (v, a), (a, a) are zero."""
+    """Second derivatives of `weights . rnea`, each (nv, nv).
+
+    The second derivatives in (v, a) and in (a, a) are zero.
+    """
 
     dq_dq: Array
     dq_dv: Array
@@ -63,7 +67,10 @@ class RneaSecondOrder(NamedTuple):
 
 
 class ForwardDynamicsSecondOrder(NamedTuple):
-    """Second derivatives of `weights . forward_dynamics`, (nv, nv) each; the others are zero."""
+    """Second derivatives of `weights . forward_dynamics`, each (nv, nv).
+
+    The second derivatives in (v, tau) and in (tau, tau) are zero.
+    """
 
     dq_dq: Array
     dq_dv: Array
@@ -83,13 +90,12 @@ def rnea_second_order(
     """Second derivatives of the scalar `weights . rnea(model, q, v, a, f_ext)`.
 
     `q` (nq,) or its `Kinematics`, `v` (nv,), `a` (nv,), `weights` (nv,), `f_ext` (nb, 6) as in
-    `rnea`. Returns `(dq_dq, dq_dv, dv_dv, dq_da)`, each (nv, nv), rows for the first variable.
-    Derivatives in q are derivatives in dq at dq = 0, with `integrate(model, q, dq)` in place
-    of q, as in `hessian`. The cost is
-    about the cost of `rnea_derivatives`. For a model with a `Follow` or a `joints.Custom`, the
-    result is computed by forward-mode differentiation of `rnea_derivatives`. Source: the head of
-    this module. Singh, Russell and Wensing (2024) have the third-order tensors, which are
-    contracted with the weights here.
+    `rnea`. Returns `(dq_dq, dq_dv, dv_dv, dq_da)`, each (nv, nv). The rows belong to the first
+    variable. Derivatives in q are derivatives in dq at dq = 0, with `integrate(model, q, dq)` in
+    place of q, as in `hessian`. The function costs about as much as `rnea_derivatives`. For a model
+    with a `Follow` or a `joints.Custom`, it differentiates `rnea_derivatives` in forward mode.
+    Source: the head of this module. Singh, Russell and Wensing (2024) give the third-order tensors;
+    here the tensors are contracted with the weights.
     """
     q, X = configuration_and_poses(model, q)
     v, a = arguments.velocity(model, v), arguments.velocity(model, a, "a")
@@ -103,16 +109,18 @@ def rnea_second_order(
     composite = composites(model, inertia, velocity.V, A, f_world)
     dF_dq, dF_dv, dF_da = force_columns(composite, velocity, psi_ddot)
 
-    # The weights are a second joint velocity. W are its body velocities, P its composite
-    # momenta, `moments` its velocity moments, and Q the subtree sums of 2 B(V)^T W.
+    # The weights act as a second joint velocity. W, P and `moments` are the body velocities, the
+    # composite momenta and the composite velocity moments at this joint velocity. Q are the
+    # subtree sums of 2 B(V)^T W.
     weighting = velocities(model, X, q, weights)
     W, omega = weighting.V, weighting.psi_dot
     Q_bodies = 2 * apply_velocity_moments_transpose(velocity_moments(inertia, velocity.V), W)
     moments, Q = subtree_sums(model, velocity_moments(inertia, W), Q_bodies)
     P, Q = momentum_from_moments(moments), from_angular(Q)
 
-    # The factors of a change of the world's acceleration and velocity, where the lower dof is
-    # differentiated in q, and of a change of velocity, where it is differentiated in v.
+    # Columns of the lower dof. Where the lower dof is differentiated in q, by_acceleration and
+    # by_velocity multiply the changes of acceleration and velocity that the upper dof causes. Where
+    # the lower dof is differentiated in v, by_rate multiplies the change of velocity.
     J, psi_dot = velocity.J, velocity.psi_dot
     by_acceleration = apply_inertia(composite.inertia, omega) + cross_force(J, P)
     by_velocity = (
@@ -143,9 +151,9 @@ def rnea_second_order(
 
 
 def _symmetric(model: Model, upper: Array) -> Array:
-    """The symmetric matrix of the entries [l, j] with dof l above dof j.
+    """The symmetric matrix of the entries [l, j] of `upper` where dof l strictly supports dof j.
 
-    For two dofs of the same joint it has the mean of [l, j] and [j, l].
+    The entry for two dofs of the same joint is the mean of the entries [l, j] and [j, l].
     """
     strict = dof_strictly_supports(model)
     block = dof_supports(model) & ~strict
@@ -178,7 +186,7 @@ def forward_dynamics_second_order(
 
     `q` (nq,) or its `Kinematics`, `v` (nv,), `tau` (nv,), `weights` (nv,), `f_ext` (nb, 6) as in
     `rnea`. Returns `(dq_dq, dq_dv, dv_dv, dq_dtau)`, each (nv, nv), with rows and derivatives in q
-    as for `rnea_second_order`. Where M is singular they are not finite. Source: the second
+    as for `rnea_second_order`. Where M is singular the results are not finite. Source: the second
     derivative of `rnea(q, v, qdd) = tau`, weighted by `M^-1 weights`.
     """
     weights = arguments.velocity(model, weights, "weights")

@@ -6,15 +6,15 @@ seconds. `dynamics(q, v)` returns the acceleration (nv,). Examples are
 model defines the manifold. Configurations change by `jaxrbd.integrate` alone, so they stay on the
 manifold.
 
-Other quantities can be integrated with the state: time, work, the state of a motor. They are `z`,
-an array or a pytree of arrays. With z, `dynamics(q, v, z)` returns the acceleration and the rate of
-z, and the step returns (q, v, z), with z in the model's dtype. Time is a z with the rate 1.
+Other quantities can be integrated with the state: time, work, the state of a motor. Pass them as
+`z`, an array or a pytree of arrays. With z, `dynamics(q, v, z)` returns the acceleration and the
+rate of z, and the step returns (q, v, z), with z in the model's dtype. For time, the rate is 1.
 
     integrator                  order   evaluations   preserves
     explicit_euler              1       1             nothing
-    semi_implicit_euler         1       1             energy near its value where M is constant
-    runge_kutta_munthe_kaas     4       4             everything, to the fourth order
-    variational_midpoint        2       implicit      momenta; energy near its value; symmetric
+    semi_implicit_euler         1       1             energy approximately, if M is constant
+    runge_kutta_munthe_kaas     4       4             energy and momenta, to the fourth order
+    variational_midpoint        2       implicit      momenta; energy approximately; time symmetry
 
 A negative `dt` integrates backward in time. The steps are not compiled: apply `jax.jit` to the
 function that calls them.

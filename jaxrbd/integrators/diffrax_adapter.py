@@ -2,8 +2,8 @@
 
 The state is (q, v), or (q, v, z) as in `jaxrbd.integrators`. A solver adds multiples of dq/dt to q,
 so the length of a quaternion changes by the error of the solver. The dynamics do not depend on the
-length, and `normalized` restores it. Use this module for adaptive steps and dense output. For a
-fixed step, `jaxrbd.integrators.runge_kutta_munthe_kaas` stays on the manifold.
+length, and `normalized` restores unit length. Use this module for adaptive steps and dense output.
+For a fixed step, `jaxrbd.integrators.runge_kutta_munthe_kaas` stays on the manifold.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .steps import Dynamics, rates
 def ode_term(model: Model, dynamics: Dynamics) -> diffrax.ODETerm:
     """The equation `d(q, v)/dt = (N(q) v, dynamics(q, v))` as a term of diffrax.
 
-    `dynamics` as in `jaxrbd.integrators`. Use it as
+    `N(q) v` is `configuration_rate(model, q, v)`; `dynamics` as in `jaxrbd.integrators`. Example:
     `diffrax.diffeqsolve(ode_term(model, dynamics), solver, t0, t1, dt0, (q, v), ...)`. With the
     initial state (q, v, z), z is integrated too.
     """

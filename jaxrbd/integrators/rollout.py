@@ -15,19 +15,23 @@ from ..errors import ArgumentError
 def rollout(
     step: Callable[..., tuple], state: tuple, inputs: PyTree = None, steps: int | None = None
 ) -> tuple:
-    """The states before and after each of n steps: each array has a new first axis of size n + 1.
+    """The initial state and the states after each of n steps.
 
-    - `step(*state)` or, with inputs, `step(*state, row)` returns the next state. It is usually a
-      closure over an integrator, the model and dt;
+    Each array of the state gets a new first axis of size n + 1.
+
+    - `step(*state)` or, with inputs, `step(*state, row)` returns the next state. `step` is usually
+      a closure over an integrator, the model and dt;
     - `state`: the initial state, (q, v), (q, v, z), or any other tuple that `step` accepts;
     - `inputs`: an array (n, ...) or a pytree of arrays, one row per step, such as joint forces;
-    - `steps`: the number n of steps, where there are no inputs.
+    - `steps`: the number n of steps, if there are no inputs.
 
-    Reverse mode stores only the states and recomputes the intermediate values of each step. Raises
-    ArgumentError unless exactly one of `inputs` and `steps` is given.
+    Reverse-mode differentiation stores only the states and recomputes the intermediate values of
+    each step. Raises ArgumentError unless exactly one of `inputs` and `steps` is given.
     """
     if (inputs is None) == (steps is None):
-        raise ArgumentError("rollout takes either inputs, one row per step, or the number of steps")
+        raise ArgumentError(
+            "rollout takes either inputs (one row per step) or steps (the number of steps)"
+        )
 
     @jax.checkpoint
     def advance(state, row):

@@ -28,10 +28,11 @@ Dynamics = Callable[..., Any]
 def explicit_euler(
     model: Model, dynamics: Dynamics, q: ArrayLike, v: ArrayLike, dt: ArrayLike, z: PyTree = None
 ) -> tuple:
-    """One step with the rates at its start: `q exp(dt v)`, `v + dt a(q, v)`; first order.
+    """One step with the rates at its start: `q' = q exp(dt v)`, `v' = v + dt a(q, v)`; first order.
 
-    `q` (nq,), `v` (nv,), `dt` () in s; `dynamics` and `z` as described in `jaxrbd.integrators`.
-    Returns (q, v), or (q, v, z). Source: SE(3) sheet of Pinocchio, the joint integrator.
+    `q exp(u)` is `integrate(model, q, u)`, and a is the acceleration from `dynamics`. `q` (nq,),
+    `v` (nv,), `dt` () in s; `dynamics` and `z` as described in `jaxrbd.integrators`. Returns
+    (q, v), or (q, v, z). Source: SE(3) sheet of Pinocchio, the joint integrator.
     """
     q, v, dt, z = _checked(model, q, v, dt, z)
     a, rate = rates(model, dynamics, q, v, z)
@@ -41,10 +42,10 @@ def explicit_euler(
 def semi_implicit_euler(
     model: Model, dynamics: Dynamics, q: ArrayLike, v: ArrayLike, dt: ArrayLike, z: PyTree = None
 ) -> tuple:
-    """One step with the velocity at its end: `v' = v + dt a(q, v)`, `q exp(dt v')`; first order.
+    """One step with the velocity at its end: `v' = v + dt a(q, v)`, `q' = q exp(dt v')`.
 
-    Same arguments and results as `explicit_euler`. Many physics engines use this step. It is
-    symplectic only where M is constant.
+    First order. Same arguments, notation and results as `explicit_euler`. Many physics engines use
+    this step. It is symplectic only where M is constant.
     """
     q, v, dt, z = _checked(model, q, v, dt, z)
     a, rate = rates(model, dynamics, q, v, z)
@@ -57,12 +58,12 @@ def runge_kutta_munthe_kaas(
 ) -> tuple:
     """One step of the classical Runge-Kutta method in exponential coordinates; fourth order.
 
-    With `q(t) = integrate(q, u(t))` the motion is an ordinary differential equation of u in a
-    vector space: `du/dt = v + [u, v] / 2 + [u, [u, v]] / 12`. The next term has four brackets and
-    is of fifth order in dt. The signs are for body velocities. Same arguments and results as
-    `explicit_euler`.
+    With `q(t) = integrate(q, u(t))`, the vector u (nv,) satisfies the differential equation
+    `du/dt = v + [u, v] / 2 + [u, [u, v]] / 12`, where [u, v] is the Lie bracket of two velocities.
+    The next term of the series has four brackets and changes the step only to fifth order in dt.
+    The signs are for velocities in the body frame. Same arguments and results as `explicit_euler`.
 
-    The stages are a loop, which shortens the compilation of gradients.
+    The stages are a `lax.scan`, which shortens the compilation of gradients.
     Source: Munthe-Kaas (1999), High order Runge-Kutta methods on manifolds.
     """
     q, v, dt, z = _checked(model, q, v, dt, z)
@@ -82,27 +83,30 @@ def variational_midpoint(
 ) -> tuple:
     """One step of stationary action, with the Lagrangian at the midpoint of the step; second order.
 
-    The action of a step x is `dt L(integrate(q, x / 2), x / dt)`. Its derivatives with respect to
-    the two ends of the step are the momenta `p = M v` and `p' = M v'`:
+    The step moves the configuration from q by a displacement x (nv,) to `integrate(q, x)`. The
+    midpoint is `integrate(q, x / 2)`. The action of the step is dt times the Lagrangian at the
+    midpoint and at the velocity `x / dt`. The derivatives of the action with respect to the two
+    ends of the step give equations for x and for the momenta `p = M v` and `p' = M v'` at the ends:
 
-        2 M(middle) x / dt = J(x / 2)^T p + J(-x / 2)^T p'
-        p' = p + dt d(M v)/dt, at the midpoint, with `v = x / dt` and the acceleration there
+        2 M(midpoint) x / dt = J(x / 2)^T p + J(-x / 2)^T p'
+        p' = p + dt d(M v)/dt
 
-    where J is the left Jacobian of the exponential. The first equation is solved for x. Without
-    forces the step is symplectic: the energy stays near its initial value for any number of steps,
-    and momenta of the symmetries of the model are preserved to rounding. The step is symmetric: a
-    step with `-dt` leads back. Forces are part of `dynamics`, and act as virtual work at the
-    midpoint. Same arguments and results as `explicit_euler`.
+    J is the left Jacobian of the exponential. The rate `d(M v)/dt` is evaluated at the midpoint,
+    with the velocity `x / dt` and the acceleration from `dynamics`. The equations are solved for x.
+    Without forces the step is symplectic: the energy stays near its initial value for any number of
+    steps, and momenta of the symmetries of the model are preserved to rounding. The step is
+    symmetric: a second step with `-dt` returns to the start. Forces are part of `dynamics`; their
+    virtual work is evaluated at the midpoint. Same arguments and results as `explicit_euler`.
 
-    Derivatives are taken of the implicit function, not of the iterations. The result is NaN where
-    the iterations do not converge: for large time steps, or for discontinuous friction.
+    JAX differentiates the implicit function and not the iterations. The result is NaN where the
+    iterations do not converge, for example for large time steps or for discontinuous friction.
     Source: Marsden and West (2001), Discrete mechanics and variational integrators, sections 1.5
     and 3.2; on groups, Bou-Rabee and Marsden (2009), Hamilton-Pontryagin integrators on Lie groups.
     """
     q, v, dt, z = _checked(model, q, v, dt, z)
 
     def middle(x, dz):
-        """The momentum at the midpoint, its rate, and the change of z in the step."""
+        """The momentum at the midpoint, the rate of this momentum, and the change of z."""
         v = x / dt
         times = (dt / 2,), (jnp.ones_like(dt),)
         q_middle, q_rate = jax.jvp(lambda time: integrate(model, q, time * v), *times)
@@ -150,19 +154,20 @@ def _checked(model: Model, q, v, dt, z) -> tuple[Array, Array, Array, PyTree]:
 def rates(
     model: Model, dynamics: Dynamics, q: Array, v: Array, z: PyTree = None
 ) -> tuple[Array, PyTree]:
-    """The acceleration, and the rate of z or, without z, None."""
+    """The acceleration (nv,) and the rate of z; the rate is None if z is None."""
     if z is None:
         return arguments.velocity(model, dynamics(q, v), "the result of dynamics(q, v)"), None
     result = dynamics(q, v, z)
     if not isinstance(result, tuple) or len(result) != 2:
         raise ArgumentError(
-            "with z, dynamics(q, v, z) returns two results: the acceleration and the rate of z"
+            "expected that dynamics(q, v, z) returns two results: the acceleration and the rate "
+            "of z"
         )
     a, rate = result
     rate = jax.tree.map(lambda x: jnp.asarray(x, model.dtype), rate)
     expected, found = (jax.tree.map(jnp.shape, x) for x in (z, rate))
     if expected != found:
-        raise ArgumentError(f"dynamics gives a rate of z of shape {found}, expected {expected}")
+        raise ArgumentError(f"the rate of z from dynamics has shape {found}, expected {expected}")
     return arguments.velocity(model, a, "the acceleration of dynamics(q, v, z)"), rate
 
 
@@ -179,7 +184,8 @@ def _add(y: PyTree, factor, rate: PyTree) -> PyTree:
     return jax.tree.map(lambda y, rate: y + factor * rate, y, rate)
 
 
-# A stage starts at the fraction TIMES of the step, with the rates of the previous stage.
+# A stage evaluates the rates at the fraction TIMES of the step. The stage reaches this point with
+# the rates of the previous stage. WEIGHTS are the weights of the stages in the mean rates.
 TIMES = np.array([0, 1, 1, 2]) / 2
 WEIGHTS = np.array([1, 2, 2, 1]) / 6
 
