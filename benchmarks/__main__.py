@@ -1,7 +1,7 @@
-"""The same jobs on the same robots for jaxrbd and its peers: `python -m benchmarks`.
+"""Time the same jobs on the same robots with jaxrbd and other libraries: `python -m benchmarks`.
 
-Every result is compared with Pinocchio's before it is timed. The libraries take turns in short
-bursts, all on one core. See benchmarks/README.md.
+Every result is compared with the result of Pinocchio before it is timed. On a CPU, all libraries
+run on one core, in turns of 50 ms. benchmarks/README.md describes the method.
 """
 
 from __future__ import annotations
@@ -22,31 +22,35 @@ GPU_BATCHES = (65536, 1_000_000)
 
 
 def arguments() -> argparse.Namespace:
-    """The command line, with what it leaves open filled in."""
+    """The options of the command line; options that it omits get their default values."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     names = {"type": lambda text: tuple(text.split(",")), "metavar": "A,B"}
-    parser.add_argument("--robots", **names, help=f"of {','.join(robots.NAMES)}")
+    parser.add_argument("--robots", **names, help=f"some of {','.join(robots.NAMES)}")
     parser.add_argument(
-        "--jobs", **names, default=tuple(jobs.JOBS), help=f"of {','.join(jobs.JOBS)}"
+        "--jobs", **names, default=tuple(jobs.JOBS), help=f"some of {','.join(jobs.JOBS)}"
     )
     parser.add_argument("--batches", type=lambda text: tuple(map(int, text.split(","))))
-    parser.add_argument("--dtypes", **names, help="of float64,float32")
-    parser.add_argument("--peers", **names, help=f"of {','.join(peers.PEERS)}")
+    parser.add_argument("--dtypes", **names, help="some of float64,float32")
+    parser.add_argument("--peers", **names, help=f"libraries: some of {','.join(peers.PEERS)}")
     parser.add_argument("--all", action="store_true", help="every robot, batch and precision: days")
-    parser.add_argument("--seconds", type=float, default=0.5, help="of timing, a cell")
+    parser.add_argument("--seconds", type=float, default=0.5, help="time of timing per cell")
     parser.add_argument("--limit", type=float, default=300, help="seconds to compile a cell")
-    parser.add_argument("--core", type=int, help="that all run on; default: the last")
+    parser.add_argument("--core", type=int, help="core of all processes; default: the last one")
     parser.add_argument("--platform", choices=("cpu", "gpu"), help="default: gpu if there is one")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("benchmarks/results"))
-    parser.add_argument("--install", action="store_true", help="make the environments and stop")
+    parser.add_argument("--install", action="store_true", help="only make the environments")
     parser.add_argument(
         "--environments",
         type=pathlib.Path,
         default=environments.FOLDER,
-        help="folder with the libraries' environments, NAME/bin/python",
+        help="folder with an environment for each library: NAME/bin/python",
     )
     parser.add_argument(
-        "--environment", action="append", default=[], metavar="NAME=PYTHON", help="one of them"
+        "--environment",
+        action="append",
+        default=[],
+        metavar="NAME=PYTHON",
+        help="the Python interpreter of one library",
     )
     options = parser.parse_args()
     options.platform = options.platform or ("gpu" if environments.cuda() else "cpu")

@@ -1,8 +1,9 @@
-"""States in a library's conventions, and its results back in ours.
+"""Conversion of states to the conventions of a library, and of its results to those of jaxrbd.
 
-Values are converted by `conformance/mjcf.py`. A derivative is converted without a formula of its
-own: the library's function is replaced by its linearisation, which is known, and jaxrbd's function
-is that one between two conversions; JAX differentiates the whole.
+`conformance/mjcf.py` converts values. The conversion of a derivative needs no further formula: the
+Jacobians that the library returns define a linear function, which replaces the library's function.
+This module composes the linear function with the conversions of its arguments and of its value, and
+JAX differentiates the composition.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from .robots import Robot
 
 
 class Ours:
-    """jaxrbd's and Pinocchio's own conventions: nothing changes."""
+    """The identity conversion, for libraries with the conventions of jaxrbd and Pinocchio."""
 
     def position(self, q):
         return q
@@ -40,14 +41,18 @@ class Ours:
 
 
 class Checker:
-    """Converts and compares for one robot. `model`: the robot in jaxrbd, in double precision."""
+    """Compares the results of libraries for one robot with the reference.
+
+    - `model`: the robot in jaxrbd, in double precision;
+    - `reference`: the arrays that `reference.py` writes.
+    """
 
     def __init__(self, robot: Robot, model: jaxrbd.Model, reference: dict[str, np.ndarray]):
         self.robot, self.model, self.reference = robot, model, reference
         self.states = jobs.states(model.nq, model.nv, robot.floating)
 
     def native(self, convention: str) -> dict[str, np.ndarray]:
-        """All states as the library takes them."""
+        """All states of `jobs.states` in the convention of a library."""
         convert = self._conversion(convention)
 
         def one(q, v, a, tau):
@@ -63,7 +68,10 @@ class Checker:
         return {**{name: np.asarray(x) for name, x in found.items()}, "taus": taus}
 
     def error(self, job: str, convention: str, batch: int, found: list[np.ndarray]) -> float:
-        """The largest error of a library's arrays of the checked samples: see `jobs.error`."""
+        """The largest relative error of a library's arrays; see `jobs.error`.
+
+        `found` has the arrays of the job for the samples `jobs.checked(batch)`.
+        """
         rows = jobs.checked(batch) % jobs.UNIQUE
         expected = []
         while f"{job}_{len(expected)}" in self.reference:
@@ -83,7 +91,7 @@ class Checker:
         return max(jobs.error(x, y) for x, y in zip(found, expected))
 
     def other_steps(self, convention: str) -> bool:
-        """Whether a library of this convention takes other steps than ours of the same size."""
+        """Whether an Euler step of this convention differs from the step of jaxrbd."""
         return convention == "mujoco" and self.robot.floating
 
     def _conversion(self, convention: str):
@@ -91,7 +99,10 @@ class Checker:
 
     @functools.cache  # noqa: B019
     def _back(self, job: str, convention: str, widths: tuple[int, ...]):
-        """The compiled conversion of a batch of results; None where there is nothing to convert."""
+        """The compiled conversion of a batch of results; None if they need no conversion.
+
+        `widths` has the size of the last axis of each array.
+        """
         convert, model = self._conversion(convention), self.model
         if job in ("fk", "rollout_grad"):
             return None
@@ -123,7 +134,7 @@ class Checker:
             start = arguments(jnp.zeros(model.nv), at_v, at_x)[1:]
 
             def change(dq, v, x):
-                """The library's function less its value, to first order."""
+                """q, and the first-order change of the library's function from the state."""
                 q, *at = arguments(dq, v, x)
                 moved = [y - y0 for y, y0 in zip(at, start)]
                 if widths[0] == model.nv:
@@ -148,7 +159,7 @@ class Checker:
         return jax.jit(jax.vmap(one))
 
     def _tangent(self, convention: str, start, end):
-        """The velocity that leads from one configuration to another nearby in a unit of time."""
+        """The velocity from configuration `start` to the nearby `end` in unit time, first order."""
         assert convention == "mujoco"
         if not self.robot.floating:
             return end - start

@@ -1,4 +1,7 @@
-"""An environment for each library: `python -m benchmarks --install`. Their requirements clash."""
+"""One Python environment per library, because their requirements conflict.
+
+`python -m benchmarks --install` makes the environments.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,9 @@ def cuda() -> bool:
 
 
 def install(names: tuple[str, ...], folder: pathlib.Path) -> None:
-    """Make the environments that are missing, from `peers/NAME.txt`; say which could not be made.
+    """Make the missing environments from `peers/NAME.txt`, and print which installations failed.
 
-    On a machine with an NVIDIA GPU, JAX comes with CUDA.
+    On a machine with an NVIDIA GPU, install JAX for CUDA.
     """
     for name in names:
         requirements = HERE / "peers" / f"{name}.txt"
@@ -48,7 +51,11 @@ def install(names: tuple[str, ...], folder: pathlib.Path) -> None:
 
 
 def interpreter(name: str, folder: pathlib.Path, stated: dict[str, str]) -> str | None:
-    """The Python that has a library: the one stated, that of its environment, or this one."""
+    """The Python interpreter for a library, or None if no interpreter has the library.
+
+    It is the interpreter in `stated`, else the interpreter of the library's environment in
+    `folder`, else this interpreter if the library is installed here.
+    """
     if name in stated:
         return stated[name]
     own = folder / name / "bin" / "python"

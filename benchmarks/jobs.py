@@ -1,10 +1,10 @@
-"""The jobs of the benchmark, the states they are done at, and how close a result has to be.
+"""The jobs of the benchmark, their states, and the tolerances of their results.
 
-Needs numpy alone: the workers of all libraries import it.
+The processes of all libraries import this module, so it needs only numpy.
 
-A job takes arrays of states, the sample first, in jaxrbd's (and Pinocchio's) conventions:
-q (B, nq), v, a, tau (B, nv), and taus (B, STEPS, motors), the forces of the joints that have a
-motor: all but a free-flyer.
+A job takes arrays of B states, in the conventions of jaxrbd and Pinocchio: q (B, nq); v, a, tau
+(B, nv); and taus (B, STEPS, motors), the motor forces in each step of a rollout. Every joint has a
+motor, except a free-flyer.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ STEPS, DT = 50, 1e-3  # of the rollout: semi-implicit Euler
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What is computed.
+    """A quantity that the libraries compute.
 
-    - `inputs`: names of the arrays it takes;
-    - `solves`: whether M is inverted, so that errors grow with its condition number.
+    - `inputs`: the names of the arrays that the job takes;
+    - `solves`: whether the job inverts M, so that errors grow with the condition number of M.
     """
 
     title: str
@@ -38,15 +38,16 @@ JOBS = {
     "crba": Job("mass matrix", ("q",)),
     # a (nv,)
     "fd": Job("forward dynamics", ("q", "v", "tau"), solves=True),
-    # J (6, nv) of the link furthest from the root; its origin, the world's axes; [linear; angular]
+    # J (6, nv) of the link farthest from the root: about its origin, in the axes of the world
     "jacobian": Job("frame Jacobian", ("q",)),
     # d tau / dq, dv, da: each (nv, nv)
     "drnea": Job("d(tau)/d(q, v, a)", ("q", "v", "a")),
     # d a / dq, dv, dtau: each (nv, nv)
     "dfd": Job("d(qdd)/d(q, v, tau)", ("q", "v", "tau"), solves=True),
-    # of |tau|^2 / 2 in q, v, a: each (nv,). The norm is the same in every convention.
+    # Gradient of |tau|^2 / 2 with respect to q, v and a: each (nv,). |tau| is the same in every
+    # convention.
     "grad": Job("gradient of rnea", ("q", "v", "a")),
-    # of |v|^2 / 2 after STEPS steps, in the motors' forces: (STEPS, motors)
+    # Gradient of |v|^2 / 2 after STEPS steps, with respect to the motor forces: (STEPS, motors)
     "rollout_grad": Job("gradient of 50 steps", ("q", "v", "taus"), solves=True),
 }
 
@@ -55,7 +56,7 @@ CHECKED = 16  # states whose results are compared
 
 
 def states(nq: int, nv: int, floating: bool, seed: int = 0) -> dict[str, np.ndarray]:
-    """UNIQUE random states of a robot: coordinates within 1 of zero, any orientation."""
+    """UNIQUE random states of a robot: entries in [-1, 1], and any orientation of the base."""
     rng = np.random.default_rng(seed)
     q = rng.uniform(-1, 1, (UNIQUE, nq))
     if floating:
@@ -67,7 +68,7 @@ def states(nq: int, nv: int, floating: bool, seed: int = 0) -> dict[str, np.ndar
 
 
 def directions(motors: int) -> np.ndarray:
-    """Two directions (2, STEPS, motors) along which a gradient is checked."""
+    """Two directions (2, STEPS, motors) for the directional derivatives of a rollout."""
     return np.random.default_rng(1).normal(size=(2, STEPS, motors))
 
 
@@ -77,7 +78,11 @@ def batch_of(array: np.ndarray, batch: int) -> np.ndarray:
 
 
 def checked(batch: int) -> np.ndarray:
-    """The samples whose results are compared: the first and, of repeated states, the last."""
+    """The indices of the samples whose results are compared.
+
+    These are the first CHECKED samples. If the batch repeats all states, they are also the samples
+    of the last complete repetition that have the same states.
+    """
     first = np.arange(min(batch, CHECKED))
     if batch < 2 * UNIQUE:
         return first
@@ -85,10 +90,10 @@ def checked(batch: int) -> np.ndarray:
 
 
 def tolerance(job: str, dtype: str, condition: float, finite_differences: bool) -> float:
-    """How far, relative to the largest entry of a sample, a result may be from the reference.
+    """The largest allowed error of a result, relative to the largest entry of its sample.
 
-    - `condition`: of the mass matrix, which matters where it is inverted;
-    - `finite_differences`: whether the result, or the reference, comes of such.
+    - `condition`: the condition number of the mass matrix, for jobs that invert this matrix;
+    - `finite_differences`: whether the result or the reference is a finite difference.
     """
     if finite_differences:
         return 1e-3 if dtype == "float64" else 1e-2
@@ -97,7 +102,10 @@ def tolerance(job: str, dtype: str, condition: float, finite_differences: bool) 
 
 
 def error(found: np.ndarray, expected: np.ndarray) -> float:
-    """The largest difference over the largest entry of the sample, of all samples."""
+    """The largest relative error of all samples.
+
+    The error of a sample is its largest difference, divided by its largest expected entry.
+    """
     if found.shape != expected.shape:
         return float("inf")
     axes = tuple(range(1, found.ndim))

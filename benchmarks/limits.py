@@ -1,8 +1,9 @@
-"""How fast a GPU can be: what its maker states, against what XLA counts in a program."""
+"""The fractions of a GPU's memory bandwidth and arithmetic rate that a program reaches."""
 
 from __future__ import annotations
 
-# Memory in GB/s; arithmetic in float32 and float64, without tensor cores, in TFLOP/s.
+# The manufacturer's values: memory bandwidth in GB/s; arithmetic in float32 and in float64, without
+# tensor cores, in TFLOP/s.
 GPUS = {
     "H200": (4800, 67.0, 34.0),
     "H100 PCIe": (2039, 51.0, 26.0),
@@ -19,10 +20,11 @@ GPUS = {
 
 
 def fractions(cell: dict) -> tuple[float, float] | None:
-    """Of the memory's and of the arithmetic's limit, at a cell's fastest; None where not known.
+    """The fractions of the limits of memory and arithmetic, for the fastest call of a cell.
 
-    Bytes and operations are those that XLA counts in the compiled program: what its kernels read
-    and write, whether that comes from memory or from a cache.
+    None if the limits of the device or the counts of the program are not known. XLA counts the
+    bytes and operations in the compiled program. It counts all bytes that a kernel reads or writes,
+    also those in a cache.
     """
     peak = next((peak for name, peak in GPUS.items() if name in cell.get("device", "")), None)
     if peak is None or not cell.get("bytes") or not cell.get("flops") or "min_us" not in cell:

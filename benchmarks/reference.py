@@ -1,12 +1,13 @@
-"""What Pinocchio's Python interface gives for every job: `python -m benchmarks.reference FOLDER`.
+"""The reference results of every job, by the Python interface of Pinocchio.
 
-Reads robot.urdf, robot.json and states.npz of a folder and writes reference.npz: the arrays of job
-J as J_0, J_1, ..., for the first jobs.CHECKED states; and `condition`, the largest condition number
-of their mass matrices.
+`python -m benchmarks.reference FOLDER` reads robot.urdf, robot.json and states.npz in FOLDER. It
+writes reference.npz with results for the first jobs.CHECKED states: the arrays of job J as J_0,
+J_1, ...; and `condition`, the largest condition number of the mass matrices.
 
-MuJoCo's rule moves a floating base by its velocity in the world's axes, so that its steps are other
-steps. There `rollout_grad_along` holds the derivatives of what they lead to, along the directions
-of `jobs.directions`, by central differences.
+MuJoCo integrates the linear velocity of a floating base in the axes of the world, so its step
+differs from the step of jaxrbd and Pinocchio. For robots with a floating base, `rollout_grad_along`
+has the derivatives of the result of MuJoCo's rollout along `jobs.directions`, by central
+differences.
 """
 
 import json
@@ -43,7 +44,7 @@ def main(folder: pathlib.Path) -> None:
 
 
 def outputs(model: pin.Model, robot: dict, state: dict) -> dict[str, tuple[np.ndarray, ...]]:
-    """Every job's arrays at one state."""
+    """The arrays of every job at one state."""
     q, v, a, tau = (state[key] for key in ("q", "v", "a", "tau"))
     data = model.createData()
     pin.forwardKinematics(model, data, q)
@@ -70,7 +71,7 @@ def outputs(model: pin.Model, robot: dict, state: dict) -> dict[str, tuple[np.nd
 
 
 def _rollout_gradient(model, data, q, v, taus) -> np.ndarray:
-    """By the adjoint of semi-implicit Euler, step by step."""
+    """The gradient (STEPS, motors) of a rollout, by the adjoint of semi-implicit Euler."""
     steps = []
     for row in taus:
         tau = np.concatenate([np.zeros(model.nv - len(row)), row])
@@ -91,7 +92,7 @@ def _rollout_gradient(model, data, q, v, taus) -> np.ndarray:
 
 
 def _along(model, state) -> list[float]:
-    """Derivatives of the end of MuJoCo's rollout along each direction."""
+    """Derivatives of |v|^2 / 2 after MuJoCo's rollout, along each of `jobs.directions`."""
     h, data = 1e-2, model.createData()
     found = []
     for direction in jobs.directions(state["taus"].shape[1]):
@@ -106,7 +107,7 @@ def _along(model, state) -> list[float]:
 
 
 def _mujoco_rollout(model, data, q, v, taus) -> float:
-    """Half the squared velocity after semi-implicit Euler by MuJoCo's rule."""
+    """|v|^2 / 2 after semi-implicit Euler, with the linear velocity in the axes of the world."""
     q, v = q.copy(), v.copy()
     for row in taus:
         a = pin.aba(model, data, q, v, np.concatenate([np.zeros(6), row]))
@@ -122,7 +123,7 @@ def _mujoco_rollout(model, data, q, v, taus) -> float:
 
 
 def _symmetric(M: np.ndarray) -> np.ndarray:
-    """The matrix whose upper triangle is M's."""
+    """The symmetric matrix with the upper triangle of M."""
     upper = np.triu(M)
     return upper + np.triu(M, 1).T
 

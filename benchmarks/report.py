@@ -1,7 +1,7 @@
-"""What a run found, as Markdown tables and a plot: `python -m benchmarks.report results.json`.
+"""The results of a run as Markdown tables and a plot: `python -m benchmarks.report results.json`.
 
-`--clock cpu` shows the time of the process's own clock instead of that on the wall: see `session.
-summary`. `--readme` puts the tables into benchmarks/README.md and the plot beside it.
+`--clock cpu` shows CPU times of the processes instead of wall-clock times; see `session.summary`.
+`--readme` writes the tables into benchmarks/README.md and the plot into the same folder.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pathlib
 
 from . import jobs, limits
 
-# What a cell says where a library has no such function or cannot express the robot.
+# The text of a cell if the library has no such function or cannot express the robot.
 NONE = "-"
 README = pathlib.Path(__file__).with_name("README.md")
 MARKS = "<!-- measured -->", "<!-- end -->"
@@ -21,7 +21,7 @@ CLOCKS = {"wall": ("min_us", "median_us"), "cpu": ("cpu_min_us", "cpu_median_us"
 
 
 def write(results: dict, out: pathlib.Path, clock: str = "wall") -> None:
-    """results.md and, where matplotlib is installed, results.png, beside results.json."""
+    """Write results.md into `out` and, if matplotlib is installed, results.png."""
     (out / "results.md").write_text(Tables(results, clock).markdown())
     print(f"wrote {out / 'results.md'}")
     if importlib.util.find_spec("matplotlib"):
@@ -41,12 +41,16 @@ def number(x: float) -> str:
 
 
 def short(reason: str) -> str:
-    """What a cell that failed says: wrong results, limits of time and memory in words."""
+    """The text of a cell that failed: the reason if it is short, else NONE.
+
+    Short reasons are wrong results and exceeded limits of time and memory. `Tables.reasons` prints
+    the other reasons below the table.
+    """
     return reason if reason.startswith(("wrong", ">", "needs")) else NONE
 
 
 def rows_of(cells: list[dict], *keys: str) -> dict[tuple, dict[str, dict]]:
-    """The cells of each row by library; a row is what its keys say."""
+    """The cells of each row, by library. Cells with the same values of `keys` are in one row."""
     rows: dict[tuple, dict[str, dict]] = {}
     for cell in cells:
         rows.setdefault(tuple(cell[key] for key in keys), {})[cell["peer"]] = cell
@@ -62,7 +66,7 @@ class Tables:
         self.clock = clock
 
     def markdown(self) -> str:
-        """All of them."""
+        """All tables, with the head, as one text."""
         parts = [self.head()]
         cells = self.results["cells"]
         for dtype in dict.fromkeys(cell["dtype"] for cell in cells):
@@ -77,7 +81,7 @@ class Tables:
         return "\n".join(part for part in parts if part)
 
     def head(self) -> str:
-        """When, how, where; and what a reader should beware of."""
+        """The date, the command, the machine, the versions, and a note if the machine was busy."""
         results, machine = self.results, self.results["machine"]
         versions: dict[str, str] = {}
         for peer, found in results["versions"].items():
@@ -97,14 +101,15 @@ class Tables:
             own = sorted(shares)[len(shares) // 2]
             if own < 0.9:
                 lines.append(
-                    f"The machine was busy: the libraries had {own:.0%} of their core (median)."
+                    f"The machine was busy: the libraries had {own:.0%} of their core's time "
+                    "(median)."
                 )
             if self.clock == "cpu":
-                lines.append("Times are of the processes' own clocks.")
+                lines.append("The times are CPU times of the processes.")
         return "\n\n".join(lines) + "\n"
 
     def ratios(self, cells: list[dict]) -> str:
-        """jaxrbd's time over Pinocchio's."""
+        """The table of jaxrbd's time divided by Pinocchio's time."""
         rows = rows_of(cells, "job", "robot", "batch")
         columns = list(dict.fromkeys((robot, batch) for _, robot, batch in rows))
 
@@ -118,7 +123,8 @@ class Tables:
         if all(text == NONE for row in body for text in row[1:]):
             return ""
         head = ["job", *(f"{robot}, {batch}" for robot, batch in columns)]
-        return "jaxrbd's time over Pinocchio's (robot, batch):\n\n" + table(head, body)
+        title = "Time of jaxrbd, divided by the time of Pinocchio (robot, batch):"
+        return f"{title}\n\n" + table(head, body)
 
     def times(self, cells: list[dict]) -> str:
         body = [
@@ -126,7 +132,7 @@ class Tables:
             for (job, batch), row in rows_of(cells, "job", "batch").items()
         ]
         head = ["job", "batch", *self.peers]
-        return "Microseconds a sample, minimum (median):\n\n" + table(head, body)
+        return "Microseconds per sample, minimum (median):\n\n" + table(head, body)
 
     def time(self, cell: dict | None) -> str:
         if cell is None:
@@ -137,7 +143,7 @@ class Tables:
         return f"{number(cell[self.least])} ({number(cell[self.median])}{note})"
 
     def reasons(self, cells: list[dict]) -> str:
-        """Why cells are empty."""
+        """The list of the reasons of the empty cells."""
         why: dict[tuple[str, str], dict] = {}
         for cell in cells:
             if "failed" in cell and short(cell["failed"]) == NONE:
@@ -150,22 +156,22 @@ class Tables:
         return "\n".join(lines) + "\n" if lines else ""
 
     def compilation(self, cells: list[dict]) -> str:
-        """The longest of all batches."""
+        """The table of the compilation times: the longest time of all batches."""
         body = self._largest(cells, lambda cell: cell.get("compile_s"), lambda x: f"{x:.1f}")
         return body and "#### Trace and compile, seconds\n\n" + body
 
     def memory(self, cells: list[dict]) -> str:
-        """Temporary memory, the most of all batches."""
+        """The table of the temporary memory per sample: the largest value of all batches."""
 
         def of(cell):
             size = cell.get("temp_bytes")
             return None if size is None else size / cell["batch"] / 1e3
 
         body = self._largest(cells, of, number)
-        return body and "#### Temporary memory, kB a sample\n\n" + body
+        return body and "#### Temporary memory, kB per sample\n\n" + body
 
     def limits(self, cells: list[dict]) -> str:
-        """What part of a GPU's limits is reached, at the largest batch."""
+        """The table of the fractions of a GPU's limits, at the largest batch; see limits.py."""
         cells = [cell for cell in cells if cell.get("platform") == "gpu" and "failed" not in cell]
         if not cells:
             return ""
@@ -177,8 +183,8 @@ class Tables:
                 texts = [f"{x:.1%}" for x in found] if found else ["unknown device"] * 2
                 title = jobs.JOBS[cell["job"]].title
                 body.append([cell["robot"], title, cell["peer"], f"{largest:,}", *texts])
-        head = ["robot", "job", "library", "batch", "of the memory", "of the arithmetic"]
-        return "#### Part of the GPU's limits that is reached\n\n" + table(head, body)
+        head = ["robot", "job", "library", "batch", "memory bandwidth", "arithmetic rate"]
+        return "#### Fraction of the limits of the GPU\n\n" + table(head, body)
 
     def _largest(self, cells: list[dict], of, text) -> str:
         shown = [p for p in self.peers if any(of(c) is not None for c in cells if c["peer"] == p)]
@@ -195,7 +201,10 @@ class Tables:
 
 
 def plot(results: dict, path: pathlib.Path, clock: str) -> None:
-    """Every library's time over jaxrbd's: a row a precision, a column a robot."""
+    """Plot the time of every library, divided by jaxrbd's time.
+
+    There is one row of plots per precision, and one column per robot.
+    """
     from matplotlib.figure import Figure
 
     cells = [cell for cell in results["cells"] if "failed" not in cell]
@@ -234,11 +243,11 @@ def plot(results: dict, path: pathlib.Path, clock: str) -> None:
 
 
 def into_readme(results: dict, clock: str) -> None:
-    """Replace what stands between the marks of benchmarks/README.md."""
+    """Replace the text between the two MARKS of benchmarks/README.md."""
     text = README.read_text()
     before, rest = text.split(MARKS[0])
     _, after = rest.split(MARKS[1])
-    picture = "![The libraries' times over jaxrbd's](results.png)"
+    picture = "![Time of each library, divided by the time of jaxrbd](results.png)"
     body = f"\n\n{picture}\n\n{Tables(results, clock).markdown()}\n"
     README.write_text(before + MARKS[0] + body + MARKS[1] + after)
     plot(results, README.with_name("results.png"), clock)

@@ -1,9 +1,9 @@
-"""The robots of the benchmark: joints that move and nothing else, the same for every library.
+"""The robots of the benchmark, written in the file format of each library.
 
-A robot is read by jaxrbd, its fixed joints are welded, its geometry, limits, damping and armature
-left out, and what remains is written down for all: as URDF, MJCF, SDF and as plain numbers. Joints
-and links are called by their numbers, so that every library that sorts them by name or depth-first
-finds the same order, and q and v mean the same.
+jaxrbd reads a robot and welds its fixed joints. Geometry, limits, damping and armature are omitted.
+The result is written as URDF, MJCF, SDF and JSON. The names of joints and links contain their
+indices in depth-first order. So every library has the same order of q and v, whether it sorts the
+joints by name or depth-first.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .conformance.mjcf import mjcf
 from .conformance.sdf import sdf
 
 GRAVITY = (0.0, 0.0, -9.81)
-# In example-robot-data: the file, whether the base floats, joints to weld at zero.
+# Robots of example-robot-data: the file, whether the base floats, the joint to lock at zero.
 FILES = {
     "panda": ("panda_description/urdf/panda.urdf", False, "panda_finger_joint1"),
     "hyq": ("hyq_description/robots/hyq_no_sensors.urdf", True, ""),
@@ -38,9 +38,10 @@ NAMES = ("arm7", "panda", "hyq", "g1", "talos", "chain8", "chain32", "chain128",
 
 @dataclasses.dataclass(frozen=True)
 class Robot:
-    """Links and joints in jaxrbd's order, which is that of the conformance robots too.
+    """A robot as links and joints, in the order of jaxrbd: joint i moves link i.
 
-    `frame`: the joint whose link is furthest from the root; its Jacobian is asked for.
+    `frame` is the index of the link that is farthest from the root, by the number of joints. The
+    job "jacobian" computes the Jacobian of this link.
     """
 
     name: str
@@ -63,7 +64,7 @@ class Robot:
 
     @property
     def parents(self) -> list[int]:
-        """The number of the parent of each link; -1 is the world."""
+        """The index of the parent of each link; -1 is the world."""
         names = {link.name: i for i, link in enumerate(self.links)}
         return [names.get(joint.parent, -1) for joint in self.joints]
 
@@ -76,7 +77,7 @@ class Robot:
 
 
 def make(name: str) -> Robot:
-    """The robot of that name. Raises FileNotFoundError without example-robot-data."""
+    """The robot with this name. Raises FileNotFoundError if example-robot-data is missing."""
     if name.startswith("chain"):
         return _tree(name, [i - 1 for i in range(int(name[5:]))])
     if name.startswith("tree"):
@@ -94,7 +95,7 @@ def make(name: str) -> Robot:
 
 
 def plain(name: str, model: jaxrbd.Model) -> Robot:
-    """The robot of a model: what moves, renamed."""
+    """The moving links and the joints of a model, named by index."""
     links, specs = jaxrbd.model.describe(model)
     links, specs = links[: model.nb], specs[: model.nb]
     number = {link.name: i for i, link in enumerate(links)}
@@ -117,7 +118,10 @@ def plain(name: str, model: jaxrbd.Model) -> Robot:
 
 
 def _tree(name: str, parents: list[int]) -> Robot:
-    """Rods of 0.3 m on hinges about x, y and z in turn; not numbered depth-first as yet."""
+    """A tree of rods of 0.3 m on hinges, whose axes are x, y and z in turn.
+
+    `parents` need not be in depth-first order; `build_model` sorts the bodies.
+    """
     rod = jaxrbd.model.link_inertia(0.5, (0.02, 0.0, 0.15), np.diag([0.004, 0.005, 0.001]))
     links = [jaxrbd.model.Link(f"link{i:03}", rod) for i in range(len(parents))]
     specs = []
@@ -131,7 +135,10 @@ def _tree(name: str, parents: list[int]) -> Robot:
 
 
 def _physical(inertia: np.ndarray) -> np.ndarray:
-    """The inertia, made such that a rigid body can have it: MuJoCo takes no other."""
+    """The inertia, increased until its principal moments satisfy the triangle inequality.
+
+    MuJoCo refuses other inertias, which no rigid body can have.
+    """
     mass, com, I = about_com(inertia)
     low, middle, high = np.linalg.eigvalsh(I)
     more = max(0.0, 1.0001 * high - middle - low)
@@ -139,7 +146,7 @@ def _physical(inertia: np.ndarray) -> np.ndarray:
 
 
 def _folder() -> pathlib.Path:
-    """Of example-robot-data's robots."""
+    """The folder of the robots of example-robot-data."""
     marker = "example-robot-data/robots/"
     try:
         files = importlib.metadata.files("example-robot-data") or []
@@ -152,11 +159,11 @@ def _folder() -> pathlib.Path:
     raise FileNotFoundError("the robots of example-robot-data: pip install example-robot-data")
 
 
-# ------------------------------------------------------------------------- what the libraries read
+# --------------------------------------------------------------------------- files of the libraries
 
 
 def write(robot: Robot, folder: pathlib.Path) -> None:
-    """The files of a robot: robot.urdf, robot.xml (MJCF), robot.sdf and robot.json."""
+    """Write the files of a robot: robot.urdf, robot.xml (MJCF), robot.sdf and robot.json."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "robot.urdf").write_text(urdf(robot))
     (folder / "robot.xml").write_text(mjcf(robot))
@@ -165,7 +172,10 @@ def write(robot: Robot, folder: pathlib.Path) -> None:
 
 
 def numbers(robot: Robot) -> dict:
-    """The robot as plain numbers, for programs that build their model themselves."""
+    """The content of robot.json, which every worker reads.
+
+    The loop of Pinocchio builds its model from these values.
+    """
     kinds = {joints.FreeFlyer: "free_flyer", joints.Revolute: "revolute"}
     kinds[joints.Prismatic] = "prismatic"
     rows = []
@@ -201,7 +211,7 @@ def _axis(joint: jaxrbd.model.JointSpec) -> np.ndarray:
 
 
 def urdf(robot: Robot) -> str:
-    """The robot as URDF; its root link floats, or is `world`, which does not."""
+    """The robot as URDF text. If the base does not float, the root link is `world`."""
     root = ElementTree.Element("robot", name=robot.name)
     if not robot.floating:
         ElementTree.SubElement(root, "link", name="world")

@@ -1,4 +1,8 @@
-"""A run: workers are started, jobs prepared and checked, and timed in turn."""
+"""A run of the benchmark: start the workers, prepare and check the jobs, and time them in turns.
+
+A worker is the process of one library. A cell is one job of one robot, at one batch size and in one
+precision, by one library.
+"""
 
 from __future__ import annotations
 
@@ -27,18 +31,18 @@ from .environments import interpreter
 from .peers import PEERS
 
 ROOT = pathlib.Path(__file__).parents[1]
-BURST = 0.05  # s, of one library before the next has its turn
+BURST = 0.05  # s, the length of a turn of one library
 BURST_COMMAND = {"do": "time", "seconds": BURST}
-START, LOOP = 180, 1200  # s, that a library may take to start, and its loop to be compiled
-LONGEST_LOOP = 8192  # samples that show what a loop over them takes
+START, LOOP = 180, 1200  # s, time limits to start a library and to compile its C++ loop
+LONGEST_LOOP = 8192  # largest batch for loops over samples, whose time per sample is constant
 
 
 class Failed(Exception):
-    """A worker's answer was that it could not, or there was none in time."""
+    """A worker answered that it failed, or did not answer in time."""
 
 
 class Worker:
-    """A library's process; see `worker.py`."""
+    """The process of a library; see `worker.py`."""
 
     def __init__(self, peer: str, python: str, folder: pathlib.Path, dtype: str, options, log):
         self.process = subprocess.Popen(
@@ -54,13 +58,13 @@ class Worker:
         self.hello = self._answer(START + LOOP * PEERS[peer].loop)
 
     def ask(self, limit: float, **command) -> dict:
-        """The answer to a command; Failed after `limit` seconds."""
+        """The answer to a command. Raises Failed after `limit` seconds."""
         self.process.stdin.write((json.dumps(command) + "\n").encode())
         self.process.stdin.flush()
         return self._answer(limit)
 
     def _answer(self, limit: float) -> dict:
-        # An answer is one line, written at once.
+        # The worker writes a whole line at once, so readline does not wait for the rest.
         if not self.selector.select(limit):
             self.stop()
             raise Failed(f"> {limit:.0f} s")
@@ -79,7 +83,7 @@ class Worker:
 
 
 def environment(peer: str, options: argparse.Namespace) -> dict[str, str]:
-    """The variables of a library's process: one thread on one core, or the GPU."""
+    """The environment variables of a worker: one thread on one core, or the GPU."""
     gpu = options.platform == "gpu" and not PEERS[peer].loop
     own = dict(PEERS[peer].environment)
     one_thread = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
@@ -87,14 +91,14 @@ def environment(peer: str, options: argparse.Namespace) -> dict[str, str]:
     found = {**os.environ, "NPROC": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), **own}
     found |= {"XLA_FLAGS": flags, "BENCHMARK_CORE": "" if gpu else str(options.core)}
     found["JAX_PLATFORMS"] = "" if gpu else "cpu"
-    # What is compiled is compiled anew, and nobody takes a GPU's memory before it is needed.
+    # Every program is compiled again. No process reserves the memory of the GPU in advance.
     found.pop("JAX_COMPILATION_CACHE_DIR", None)
     found["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
     return found
 
 
 def run(options: argparse.Namespace) -> dict:
-    """All cells; see `report.py` for what the result looks like."""
+    """The results of all cells, as a dict; after every row it is also written to results.json."""
     jax.config.update("jax_enable_x64", True)
     jax.config.update("jax_platforms", "cpu")
     pythons = {peer: _python(peer, options) for peer in options.peers}
@@ -136,7 +140,7 @@ def _python(peer: str, options: argparse.Namespace) -> str | None:
 
 
 def prepare_robot(name: str, folder: pathlib.Path, options: argparse.Namespace) -> Checker:
-    """A robot's files, its states and Pinocchio's results."""
+    """Write the files and the states of a robot, and return a Checker with Pinocchio's results."""
     robot = robots.make(name)
     robots.write(robot, folder)
     path, root_joint = folder / "robot.urdf", "free_flyer" if robot.floating else None
@@ -144,7 +148,7 @@ def prepare_robot(name: str, folder: pathlib.Path, options: argparse.Namespace) 
     np.savez(folder / "states.npz", **jobs.states(model.nq, model.nv, robot.floating))
     python = _python("pinocchio", options)
     if python is None:
-        raise SystemExit("no Pinocchio to compare results with: pip install pin")
+        raise SystemExit("Pinocchio, the reference of all results, is missing: pip install pin")
     command = [python, "-m", "benchmarks.reference", str(folder)]
     subprocess.run(command, check=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
     with np.load(folder / "reference.npz") as file:
@@ -152,13 +156,13 @@ def prepare_robot(name: str, folder: pathlib.Path, options: argparse.Namespace) 
 
 
 class Team:
-    """The workers of all libraries for a robot and a precision."""
+    """The workers of all libraries for one robot and one precision."""
 
     def __init__(self, pythons, folder, dtype, checker, options, log):
         self.pythons, self.folder, self.dtype = pythons, folder, dtype
         self.checker, self.options, self.log = checker, options, log
         self.workers: dict[str, Worker] = {}
-        self.hopeless: dict[tuple[str, str | None], str] = {}  # of a job; None: of the robot
+        self.hopeless: dict[tuple[str, str | None], str] = {}  # reasons; job None: all jobs
         self.versions: dict[str, dict] = {}
         for convention in {peer.convention for peer in PEERS.values()}:
             np.savez(folder / f"{convention}.npz", **checker.native(convention))
@@ -168,7 +172,7 @@ class Team:
             worker.stop()
 
     def measure(self, job: str, batch: int) -> list[dict]:
-        """A cell for each library: checked, and timed in turn with the others."""
+        """The cells of all libraries for one job and batch: checked, then timed in turns."""
         cells = [self._prepare(peer, job, batch) for peer in self.pythons]
         bursts: dict[str, list[dict]] = {c["peer"]: [] for c in cells if "failed" not in c}
         for _ in range(max(3, round(self.options.seconds / BURST))):
@@ -199,7 +203,7 @@ class Team:
         }
         why = self.hopeless.get((peer, None)) or self.hopeless.get((peer, job))
         if PEERS[peer].loop and batch > LONGEST_LOOP:
-            why = f"a loop over samples: as at {LONGEST_LOOP}"
+            why = f"a loop over samples, not measured above a batch of {LONGEST_LOOP}"
         if why is None:
             try:
                 return cell | self._checked(peer, job, batch)
@@ -243,10 +247,11 @@ class Team:
 
 
 def summary(bursts: list[dict], batch: int) -> dict:
-    """Microseconds a sample.
+    """The times of a cell, in microseconds per sample, and the fraction of the core's time.
 
-    By the wall, of each call; and by the process's own clock, of each burst: on a busy machine the
-    process waits for the core now and then, and what a long call takes by the wall says little.
+    `min_us` and `median_us` are wall-clock times of single calls. `cpu_min_us` and `cpu_median_us`
+    are CPU times of the process, as means over each burst. On a busy machine the process sometimes
+    waits for the core, so the wall-clock time of a long call is not reliable there.
     """
     calls = [seconds for burst in bursts for seconds in burst["seconds"]]
     own = [burst["cpu"] / len(burst["seconds"]) for burst in bursts]
@@ -262,7 +267,7 @@ def summary(bursts: list[dict], batch: int) -> dict:
 
 
 def machine() -> dict:
-    """What this runs on."""
+    """The processor, the number of cores, the operating system and the Python version."""
     model = platform.processor() or platform.machine()
     cpuinfo = pathlib.Path("/proc/cpuinfo")
     if cpuinfo.exists():
@@ -277,7 +282,7 @@ def machine() -> dict:
 
 
 def show(cells: list[dict]) -> None:
-    """A line a row, as it comes."""
+    """Print one line with the minimum times, or the failures, of all libraries."""
     first = cells[0]
     parts = [
         f"{c['peer']} {c['failed'] if 'failed' in c else format(c['min_us'], '.3g')}" for c in cells

@@ -1,12 +1,13 @@
-"""One library at work, in its own interpreter: `python -m benchmarks.worker PEER FOLDER DTYPE`.
+"""The process of one library: `python -m benchmarks.worker PEER FOLDER DTYPE`.
 
-Takes commands from its standard input, a JSON object a line, and answers each with one line:
+It runs in the interpreter that has the library. It reads commands from the standard input, one JSON
+object per line, and answers each command with one line:
 
     {"do": "prepare", "job": ..., "batch": ..., "inputs": states.npz, "outputs": where to write}
         -> {"compile_s": ..., "temp_bytes": ..., "note": ..., ...}   or   {"failed": why}
-    {"do": "time", "seconds": s} -> {"seconds": [...], ...}, a number a call, together about s
+    {"do": "time", "seconds": s} -> {"seconds": [...], ...}: the times of calls, in total about s
 
-Needs numpy and the library alone. What libraries print goes to the standard error.
+It needs only numpy and the library. Text that a library prints goes to the standard error.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import sys
 import time
 import traceback
 
-# Before any library is imported: one thread.
+# Restrict the process to one core before a library is imported and starts threads.
 if os.environ.get("BENCHMARK_CORE"):
     os.sched_setaffinity(0, {int(os.environ["BENCHMARK_CORE"])})
 
@@ -30,7 +31,7 @@ from .peers import Unsupported
 
 
 class Worker:
-    """A library with a robot loaded, and the job at hand."""
+    """A library with a loaded robot, and the prepared job."""
 
     def __init__(self, peer: str, folder: pathlib.Path, dtype: str):
         self.dtype = np.dtype(dtype)
@@ -50,12 +51,16 @@ class Worker:
         return self.prepared.facts
 
     def time(self, seconds: float) -> dict:
-        """As many calls as fit, one at the least; `cpu` is the process's own share of that."""
+        """Run at least one call, and further calls for about `seconds`.
+
+        Returns the seconds of each call, and the wall-clock and CPU time of all calls together.
+        """
         assert self.prepared is not None
         start, cpu = time.perf_counter(), time.process_time()
         taken = list(self.prepared.time(1))
         while (left := start + seconds - time.perf_counter()) > 0:
-            # In one go what a third of the time left holds: Python stays out of short calls.
+            # Request the calls of a third of the remaining time at once: for short calls, Python
+            # code between the calls would take too much of the time.
             taken += self.prepared.time(max(1, int(left / 3 / np.median(taken))))
         return {
             "seconds": taken,
@@ -65,7 +70,7 @@ class Worker:
 
 
 def answer(worker: Worker, command: dict) -> dict:
-    """What a command gives, failures included."""
+    """The answer to a command; `{"failed": reason}` if the library cannot do it or raises."""
     do = command.pop("do")
     try:
         return getattr(worker, do)(**command)
@@ -78,7 +83,7 @@ def answer(worker: Worker, command: dict) -> dict:
 
 
 def main() -> None:
-    # The pipe is for answers alone.
+    # Only answers go to the original standard output; all other output goes to the standard error.
     pipe = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 

@@ -1,8 +1,8 @@
-"""A hook of MkDocs: pages of the site from files outside `docs/`, and links between all of them.
+"""A hook of MkDocs: it adds files outside `docs/` to the site and adapts the links between pages.
 
-The documents of the repository link to each other by their paths in the repository, so these links
-work there too. This hook adds the documents outside `docs/` to the site and adapts the links. A
-notebook becomes a page with its stored outputs; nothing is executed.
+The documents link to each other by their paths in the repository, so that the links work there too.
+This hook replaces these links by links of the site. A notebook becomes a page with its stored
+outputs; no cell is executed.
 """
 
 import ast
@@ -53,7 +53,7 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Adapt the links, and link the names in the index of the reference."""
+    """Adapt the links of a page, and turn names in the index of the reference into links."""
     place = page.file.src_uri
     source = SOURCES.get(place, f"docs/{place}")
     if place == "reference/index.md":
@@ -67,7 +67,7 @@ def on_page_markdown(markdown, page, config, files):
 
 
 def site_link(target, source, place):
-    """A link from the page at `place` that was written as `target` in the file `source`."""
+    """The link on the page at `place` for the link `target` in the file `source`."""
     if ":" in target:
         return target
     path = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
@@ -76,14 +76,14 @@ def site_link(target, source, place):
 
 
 def directives():
-    """The modules and the names in them that the pages of the reference document, in order."""
+    """Each module that a page of the reference documents, with the documented names, in order."""
     for page in sorted((ROOT / "docs" / "reference").glob("*.md")):
         for module, options in DIRECTIVE.findall(page.read_text(encoding="utf-8") + "\n"):
             yield module, MEMBER.findall(options) or public_names(module)
 
 
 def public_names(module):
-    """`__all__` of a module, else its public functions and classes; nothing is imported."""
+    """`__all__` of a module, or else its public functions and classes, without importing it."""
     path = ROOT.joinpath(*module.split("."))
     path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     body = ast.parse(path.read_text(encoding="utf-8")).body
@@ -95,7 +95,10 @@ def public_names(module):
 
 
 def documented_names():
-    """The full path of each documented name, by the name relative to `jaxrbd` or to its module."""
+    """The full path of each documented name, for each form of the name that the index can use.
+
+    Examples of forms of `jaxrbd.algorithms.rnea.rnea` are `rnea` and `algorithms.rnea`.
+    """
     paths = {}
     for module, names in directives():
         parts = module.split(".")[1:]
@@ -106,7 +109,7 @@ def documented_names():
 
 
 def notebook_files(path, place):
-    """The page of a notebook and its pictures: content by place in the site."""
+    """The page of a notebook and its pictures: a dict from the place in the site to the content."""
     files, blocks = {}, []
     for number, cell in enumerate(json.loads(path.read_text(encoding="utf-8"))["cells"]):
         source = "".join(cell["source"])
@@ -131,5 +134,5 @@ def notebook_files(path, place):
 
 
 def fenced(text, language):
-    """A block of code."""
+    """A Markdown block of code."""
     return f"```{language}\n{text.rstrip()}\n```"

@@ -1,5 +1,6 @@
 """The command line, called in this process: its output, its files, its answers to bad input."""
 
+import dataclasses
 import importlib.util
 import os
 import re
@@ -11,6 +12,7 @@ import pytest
 
 import jaxrbd
 from jaxrbd import cli
+from jaxrbd.cli.overview import overview
 from jaxrbd.robots import robot_path
 
 BAD = """<robot name="bad">
@@ -179,6 +181,26 @@ def test_info(capsys):
     (knee,) = [line.split() for line in lines if line.startswith("hind_right_knee_joint")]
     assert knee[1:] == "Revolute hind_right_thigh 18 17 -2.7 0 36 18 0.072".split()
     assert "front_left_foot" in text
+
+
+@pytest.mark.parametrize(
+    ("robot", "where"),
+    [
+        ("cart_pole", "(0, 0, 0.15) m, 0.09 m above the joint slide"),
+        ("double_pendulum", "(0, 0, -1) m, 1 m below the joint shoulder"),
+    ],
+)
+def test_info_shows_which_way_neutral_points(robot, where, capsys):
+    assert cli.main(["info", robot]) == 0
+    assert f"neutral configuration: centre of mass at {where}\n" in capsys.readouterr().out
+
+
+def test_info_without_gravity_or_mass():
+    model = jaxrbd.load_robot("cart_pole")
+    weightless = overview(dataclasses.replace(model, gravity=0 * model.gravity)).splitlines()
+    assert weightless[1] == "neutral configuration: centre of mass at (0, 0, 0.15) m"
+    massless = overview(dataclasses.replace(model, inertia=0 * model.inertia)).splitlines()
+    assert massless[1] == "neutral configuration: no moving mass"
 
 
 def test_info_of_a_robot_on_a_free_flyer(capsys):

@@ -64,9 +64,12 @@ def entry(path: pathlib.Path) -> str:
 
 
 def imports(path: pathlib.Path) -> set[tuple[int, str]]:
-    """What a file imports: (number of leading dots, dotted name)."""
+    """What a file imports: (number of leading dots, dotted name).
+
+    Imports under `if TYPE_CHECKING:` are left out, because they never run.
+    """
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             found |= {(0, alias.name) for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -74,6 +77,16 @@ def imports(path: pathlib.Path) -> set[tuple[int, str]]:
         elif isinstance(node, ast.ImportFrom):
             found |= {(node.level, alias.name) for alias in node.names}
     return found
+
+
+def nodes(path: pathlib.Path):
+    """The nodes of the syntax tree of a file, without the blocks `if TYPE_CHECKING:`."""
+    tree = ast.parse(path.read_text())
+    types = [
+        n for n in tree.body if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING"
+    ]
+    tree.body = [node for node in tree.body if node not in types]
+    return ast.walk(tree)
 
 
 def own_imports(path: pathlib.Path) -> set[str]:
@@ -150,7 +163,7 @@ def test_no_module_imports_itself_by_way_of_others():
     def imported(name, path):
         """The modules that a module imports; of a package, the file of its index."""
         package = name if path.name == "__init__.py" else name[:-1]
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             if isinstance(node, ast.ImportFrom) and node.level:
                 base = package[: len(package) - node.level + 1]
                 base += tuple(node.module.split(".")) if node.module else ()

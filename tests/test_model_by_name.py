@@ -100,3 +100,50 @@ def test_a_payload_is_a_body_welded_to_the_frame(rng):
         arm.with_payload(arm.frame_names[0], 1.0)
     with pytest.raises(rbd.ArgumentError, match="no frame 'hook'"):
         arm.with_payload("hook", 1.0)
+    with pytest.raises(rbd.ArgumentError, match=r"center_of_mass has shape \(2,\), expected"):
+        arm.with_payload(frame, 1.0, (0.1, 0.2))
+    with pytest.raises(rbd.ArgumentError, match=r"mass has shape \(1,\), expected \(\)"):
+        arm.with_mass(arm.body_names[0], jnp.ones(1))
+
+
+def test_the_frame_of_a_joint_is_the_frame_of_its_child():
+    """In every function that takes a frame by name; as the frames of joints in Pinocchio."""
+    model = zoo.everywhere()
+    q, v, _, _ = zoo.state(model)
+    for body, joint in enumerate(model.joint_names):
+        assert model.frame_index(joint) == model.frame_names.index(model.body_names[body])
+    joint, link = model.joint_names[-1], model.body_names[-1]
+    assert joint != link
+    for function in (rbd.frame_placement, rbd.frame_jacobian):
+        by_joint, by_link = function(model, q, joint), function(model, q, link)
+        jax.tree.map(np.testing.assert_array_equal, by_joint, by_link)
+    state = rbd.frames.State(model, q, v)
+    twist = state.relative_twist(joint)
+    np.testing.assert_array_equal(twist.array, state.relative_twist(link).array)
+    assert twist.body == joint
+    loaded = model.with_payload(joint, 1.0)
+    np.testing.assert_array_equal(loaded.inertia, model.with_payload(link, 1.0).inertia)
+
+
+def test_joint_frames_of_compound_joints_and_of_equal_names():
+    links = [Link(name, link_inertia(1.0, (0.0, 0.1, 0.2), np.eye(3))) for name in "abc"]
+    hinge = joints.Revolute((0.0, 0.0, 1.0))
+    specs = [
+        JointSpec("b", hinge, None, "a"),  # the name of the next link
+        JointSpec("wrist", euler("zyx"), "a", "b"),
+        JointSpec("tail", hinge, "b", "c"),
+    ]
+    model = rbd.build_model(links, specs)
+    frames = {name: model.frame_names[model.frame_index(name)] for name in ("b", "wrist", "tail")}
+    assert frames == {"b": "b", "wrist": "b", "tail": "c"}
+    assert model.frame_names[model.frame_index("wrist.2")] == "wrist.2"
+    mounted = rbd.model.append_model(model, rbd.load_robot("pendulum"), "tail", prefix="on_")
+    (pendulum, *_) = mounted.joint(f"on_{rbd.load_robot('pendulum').joint_names[0]}").bodies
+    parent = mounted.topology.parents[pendulum]
+    assert mounted.body_names[parent] == "c"
+    with pytest.raises(rbd.ArgumentError, match=r"no frame 'tial'.*did you mean 'tail'.*frames: "):
+        model.frame_index("tial")
+    with pytest.raises(rbd.ArgumentError, match=r"no joint 'wirst'.*did you mean 'wrist.3'"):
+        model.joint("wirst")
+    with pytest.raises(rbd.ArgumentError, match=r"no body 'B'.*did you mean 'b'.*bodies: "):
+        model.with_mass("B", 1.0)

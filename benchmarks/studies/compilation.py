@@ -1,10 +1,10 @@
-"""How long a fresh process waits for its first result, and what shortens that.
+"""Measure the time from the start of a process to its first result, with and without caches.
 
     python benchmarks/studies/compilation.py [ROBOT] [--batch N]
 
 ROBOT is a URDF file, or the name of a bundled robot. The function is forward dynamics of a batch of
-states. Each row of the table is a process of its own; the figures in docs/compilation.md are from
-this program.
+states. Each row of the table is measured in a fresh process. The table in docs/compilation.md is
+from this program.
 """
 
 import argparse

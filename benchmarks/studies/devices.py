@@ -1,11 +1,10 @@
-"""Measure what several processor devices gain over one core, at a batch of 8192.
+"""Compare the speed of N CPU devices on N cores and of one device on one core, at a batch of 8192.
 
     python benchmarks/studies/devices.py [--devices N] [--block K] [ROBOT]
 
-ROBOT is the name of a bundled robot, or a URDF file of one that floats. One core runs one device;
-N cores run N devices of one process, with a thread each, so that a block of matrices must stay
-below what jaxlib cuts (docs/devices.md): up to 21 dofs in blocks of 64. Rounds of both alternate,
-and the best call of each counts.
+ROBOT is the name of a bundled robot, or a URDF file of a robot with a floating base. Each device
+has one thread. Rounds with one device and with N devices alternate. The result is the rate of the
+fastest call.
 """
 
 import argparse
@@ -20,7 +19,7 @@ BATCH, ROUNDS, DURATION = 8192, 3, 5.0  # s of each round and function
 
 
 def measure(robot, devices, block):
-    """Samples a second of each function, over the devices of this process."""
+    """Print the samples per second of each function on the devices of this process, as JSON."""
     import time
 
     import jax
@@ -56,7 +55,7 @@ def main():
     parser.add_argument("robot", nargs="?", default="quadruped")
     parser.add_argument("--devices", type=int, default=os.cpu_count())
     parser.add_argument("--block", type=int, default=64)
-    parser.add_argument("--here", action="store_true", help="measure in this process, and no more")
+    parser.add_argument("--here", action="store_true", help="measure in this process and stop")
     options = parser.parse_args()
     if options.here:
         measure(options.robot, options.devices, options.block)

@@ -1,9 +1,9 @@
-"""Measure the integrators: orders of convergence, energy over ten seconds and over 100,000 steps.
+"""Measure the integrators: orders of convergence, energy errors in 10 s and in 100,000 steps.
 
     python benchmarks/studies/integrators.py            # writes docs/integrators.png and the tables
     python benchmarks/studies/integrators.py --quick    # a smaller measurement, printed only
 
-The tables of docs/integrators.md stand between its two marks, and are replaced there.
+The program replaces the text between the two marks of docs/integrators.md by the new tables.
 """
 
 import argparse
@@ -29,11 +29,14 @@ INTEGRATORS = (
     rbd.integrators.variational_midpoint,
     rbd.integrators.runge_kutta_munthe_kaas,
 )
-DURATION = 0.25  # s, of the orders of convergence
+DURATION = 0.25  # s, simulated for the orders of convergence
 
 
 def top():
-    """A body of 1 kg on a ball joint, its centre of mass 0.2 m away, spinning in gravity."""
+    """A body of 1 kg that spins on a ball joint in gravity: the model, q and v.
+
+    The centre of mass is 0.2 m from the joint.
+    """
     inertia = rbd.model.link_inertia(1.0, (0.05, 0.0, 0.2), np.diag([0.02, 0.03, 0.01]))
     link = rbd.model.Link("body", inertia)
     ball = rbd.model.JointSpec("ball", joints.Spherical(), None, "body")
@@ -42,14 +45,14 @@ def top():
 
 
 def thrown(name):
-    """A bundled robot in no gravity, every velocity 1 rad/s or m/s up or down."""
+    """A bundled robot without gravity: the model, q and v; the entries of v are 1 or -1."""
     model = rbd.load_robot(name)
     model = dataclasses.replace(model, gravity=jnp.zeros(3))
     return model, rbd.neutral(model), (-1.0) ** jnp.arange(model.nv)
 
 
 def pendulum():
-    """The double pendulum, let go so high that its motion is chaotic."""
+    """The double pendulum, released so high that its motion is chaotic: the model, q and v."""
     model = rbd.load_robot("double_pendulum")
     return model, rbd.neutral(model) + jnp.array([2.0, 1.0]), jnp.zeros(2)
 
@@ -59,7 +62,7 @@ def free(model):
 
 
 def held(model, target):
-    """Springs and dampers at every joint but the free-flyer, in gravity: a feedback law."""
+    """Dynamics with springs and dampers at every joint except the free-flyer, in gravity."""
 
     def dynamics(q, v):
         tau = -2 * rbd.difference(model, target, q) - 0.01 * v
@@ -76,7 +79,10 @@ def energy(model, q, v):
 
 
 def convergence(model, dynamics, q, v, counts, reference):
-    """Errors of the state after `DURATION`, one a number of steps, of each integrator."""
+    """For each integrator, the errors of the state after `DURATION`, one per number of steps.
+
+    The reference is Munthe-Kaas with `reference` steps.
+    """
 
     def end(step):
         @jax.jit
@@ -97,7 +103,7 @@ def convergence(model, dynamics, q, v, counts, reference):
 
 
 def order(counts, errors):
-    """The slope between the two finest steps whose errors rounding does not reach."""
+    """The slope between the two finest steps whose errors are above 1e-10, so above rounding."""
     a, b = np.flatnonzero(errors > 1e-10)[-2:]
     return np.log(errors[a] / errors[b]) / np.log(counts[b] / counts[a])
 
@@ -106,9 +112,9 @@ def order(counts, errors):
 
 
 def energy_errors(step, model, q, v, dt, steps, parts):
-    """The largest error of the energy in each of `parts` equal parts of a free motion.
+    """The energy errors of a free motion: at its end, and the largest in each of `parts` parts.
 
-    Relative to the energy in motion: the largest kinetic energy of the run.
+    The parts have equal length. The errors are divided by the largest kinetic energy.
     """
 
     @jax.jit
@@ -154,7 +160,7 @@ def name_of(step):
 
 def main():
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="less of it, printed, not written")
+    parser.add_argument("--quick", action="store_true", help="measure less, and write no files")
     quick = parser.parse_args().quick
     jax.config.update("jax_enable_x64", True)
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..algorithms.mass import total_mass
+from ..algorithms.kinematics import forward_kinematics
+from ..algorithms.mass import center_of_mass, total_mass
+from ..configuration import neutral
 from ..model import Model
 from ..model.description import Follow, JointSpec, Mimic, stages
 from ..model.editing import describe
@@ -21,7 +23,25 @@ def overview(model: Model) -> str:
         f"{model.name}: {model.nb} bodies, {len(model.frame_names)} frames, "
         f"nq = {model.nq}, nv = {model.nv}{mimic}, {float(total_mass(model)):.6g} kg"
     )
-    return "\n\n".join([sizes, _tree(model, joints), _joints(joints), _frames(model)])
+    return "\n\n".join(
+        [f"{sizes}\n{_neutral(model)}", _tree(model, joints), _joints(joints), _frames(model)]
+    )
+
+
+def _neutral(model: Model) -> str:
+    """The centre of mass of the neutral configuration, and its height over the first joint."""
+    if model.nb == 0 or not np.any(np.asarray(model.inertia[:, 0])):
+        return "neutral configuration: no moving mass"
+    kinematics = forward_kinematics(model, neutral(model))
+    com = np.asarray(center_of_mass(model, kinematics), float)
+    position = ", ".join(f"{x:g}" for x in np.round(com, 3) + 0.0)  # + 0.0 turns -0 into 0
+    text = f"neutral configuration: centre of mass at ({position}) m"
+    gravity = np.asarray(model.gravity, float)
+    if not np.any(gravity):
+        return text
+    height = (com - np.asarray(kinematics.X_WB.p[0])) @ -gravity / np.linalg.norm(gravity)
+    side = "above" if height >= 0 else "below"
+    return f"{text}, {abs(height):.3g} m {side} the joint {model.joint_names[0]}"
 
 
 def _tree(model: Model, joints: Sequence[JointSpec]) -> str:

@@ -19,7 +19,8 @@ from .description import (
     universal,
 )
 from .editing import append_model, describe, lock_joints
-from .model import JointPlace, Model
+from .model import Model
+from .names import JointPlace
 
 __all__ = [
     "JointPlace",

@@ -6,12 +6,10 @@ of the compiled program, if the function `known` can read the values.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
-import operator
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -23,6 +21,7 @@ from jax.typing import ArrayLike
 
 from ..errors import ArgumentError
 from .model import Model
+from .names import described
 
 
 def configuration(model: Model, q: ArrayLike, name: str = "q") -> Array:
@@ -78,7 +77,7 @@ def robot(model: Model, place: str = "the first argument") -> Model:
     """
     if isinstance(model, Model):
         return model
-    raise ArgumentError(f"{place} is {_described(model)}, expected the Model of a robot")
+    raise ArgumentError(f"{place} is {described(model)}, expected the Model of a robot")
 
 
 def _not_a_model(model: Model, x: Any, name: str) -> Any:
@@ -87,42 +86,9 @@ def _not_a_model(model: Model, x: Any, name: str) -> Any:
     return x
 
 
-def _described(x: Any) -> str:
-    """An argument in words, for a message: the shape of an array or a tracer, else the type."""
-    if isinstance(x, (jax.Array, np.ndarray)):
-        return f"an array of shape {x.shape}"
-    return f"{type(x).__name__!r}"
-
-
 def frame_index(model: Model, frame: str | int) -> int:
-    """Index of a frame, given by name or by index. Negative indices count from the end.
-
-    Raises ArgumentError if the model has no such frame.
-    """
-    names = robot(model).frame_names
-    if isinstance(frame, str):
-        if frame in names:
-            return names.index(frame)
-        raise ArgumentError(unknown_name(model, "frame", frame, names))
-    try:
-        index = operator.index(frame)
-    except TypeError:
-        raise ArgumentError(
-            f"frame is {_described(frame)}, expected the name or the index of a frame of {model!r}"
-        ) from None
-    if not -len(names) <= index < len(names):
-        raise ArgumentError(
-            f"frame {index} out of range: {model!r} has frames {-len(names)} to {len(names) - 1}"
-        )
-    return index % len(names)
-
-
-def unknown_name(model: Model, kind: str, name: str, names: Sequence[str]) -> str:
-    """The message for an unknown name, with the most similar known names."""
-    close = [known for known in names if name and name.lower() in known.lower()]
-    close += difflib.get_close_matches(name, [n for n in names if n not in close])
-    hint = f"; did you mean {' or '.join(map(repr, close[:3]))}?" if close else ""
-    return f"no {kind} {name!r} in {model!r}{hint}; {kind}s: {list(names)}"
+    """`Model.frame_index`, for a model that is checked to be a Model."""
+    return robot(model).frame_index(frame)
 
 
 REFERENCES = ("local", "world", "local_world_aligned")

@@ -17,11 +17,12 @@ from jax import Array
 from ..errors import ArgumentError
 from ..joints import Joint
 from ..spatial import pose_from_matrix, pose_matrix
-from .arguments import robot, unknown_name
+from .arguments import robot
 from .builder import assemble
 from .checks import checked
 from .description import Fixed, Follow, JointSpec, Link, Mimic, Numbers
 from .model import Model
+from .names import unknown_name
 
 
 def describe(model: Model) -> tuple[list[Link], list[JointSpec]]:
@@ -74,7 +75,7 @@ def lock_joints(model: Model, configuration: Mapping[str, Numbers | Array]) -> M
     locked: dict[str, np.ndarray] = {}
     for name, given in configuration.items():
         if name not in model.joint_names:
-            raise ArgumentError(unknown_name(model, "joint", str(name), model.joint_names))
+            raise ArgumentError(unknown_name(model, "joint", name, model.joint_names))
         body = model.joint_names.index(name)
         if (mimic := joints[body].mimic) is not None:
             raise ArgumentError(
@@ -94,7 +95,7 @@ def lock_joints(model: Model, configuration: Mapping[str, Numbers | Array]) -> M
 def append_model(
     model: Model,
     other: Model,
-    frame: str | None = None,
+    frame: str | int | None = None,
     placement: np.ndarray | None = None,
     prefix: str = "",
 ) -> Model:
@@ -112,8 +113,8 @@ def append_model(
     """
     robot(model)
     robot(other, "the second argument")
-    if frame is not None and frame not in model.frame_names:
-        raise ArgumentError(unknown_name(model, "frame", str(frame), model.frame_names))
+    if frame is not None:
+        frame = model.frame_names[model.frame_index(frame)]
     if model.dissipative != other.dissipative:
         first, second = ("model", "other") if model.dissipative else ("other", "model")
         raise ArgumentError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -22,21 +21,10 @@ from ..joints import Joint
 from ..spatial import Pose, inertia_from_com, transform_inertia
 from ..topology import Topology
 from .coupling import Coupling
+from .names import JointPlace, body_index, frame_index, joint_place
 
 # The joint that `load_urdf` adds between the world and the root link.
 ROOT_JOINT = "root_joint"
-
-
-class JointPlace(NamedTuple):
-    """Where a joint is: its slices of q (nq,) and of v (nv,), and the indices of its bodies.
-
-    The slices are empty for a joint that follows others (mimic). A compound joint has one body per
-    stage. The last of these bodies is the child link of the compound joint.
-    """
-
-    q: slice
-    v: slice
-    bodies: tuple[int, ...]
 
 
 class Model(eqx.Module):
@@ -205,16 +193,17 @@ class Model(eqx.Module):
         `name`: the name of a joint. For a compound joint j, "j" means all stages and "j.1" means
         the first stage. Raises ArgumentError for an unknown joint.
         """
-        stages = [f"{name}.{k}" for k in range(1, self.nb + 1)]
-        names = [name] if name in self.joint_names else stages
-        bodies = [self.joint_names.index(n) for n in names if n in self.joint_names]
-        if not bodies:
-            known = list(self.joint_names)
-            raise ArgumentError(f"no joint {name!r} in {self!r}; joints: {known}")
-        q_all, v_all = np.cumsum([0, *self.topology.nqs]), np.cumsum([0, *self.joint_nvs])
-        q = _independent_slice(self.coupling and self.coupling.q_independent, q_all, bodies)
-        v = _independent_slice(self.coupling and self.coupling.v_independent, v_all, bodies)
-        return JointPlace(q, v, tuple(bodies))
+        return joint_place(self, name)
+
+    def frame_index(self, frame: str | int) -> int:
+        """Index in `frame_names` of a frame, given by the name of a link or a joint, or by index.
+
+        The frame of a joint is its moving frame, which is the frame of its child link. If a link
+        and a joint have the same name, the name is the frame of the link. Negative indices count
+        from the end. Every function with an argument `frame` accepts the same names and indices.
+        Raises ArgumentError if the model has no such frame.
+        """
+        return frame_index(self, frame)
 
     @property
     def actuated(self) -> np.ndarray:
@@ -246,7 +235,9 @@ class Model(eqx.Module):
         proportion. `body`: a name in `body_names`. Raises ArgumentError for an unknown body or a
         body without mass.
         """
-        i = self._body(body)
+        i = body_index(self, body)
+        if np.shape(mass) != ():
+            raise ArgumentError(f"mass has shape {np.shape(mass)}, expected ()")
         given = self.inertia[i, 0]
         if not isinstance(given, Tracer) and given == 0:
             raise ArgumentError(f"body {body!r} has no mass that could be scaled; use with_payload")
@@ -255,36 +246,32 @@ class Model(eqx.Module):
 
     def with_payload(
         self,
-        frame: str,
+        frame: str | int,
         mass: ArrayLike,
         center_of_mass: ArrayLike | Sequence[float] = (0.0, 0.0, 0.0),
         inertia_com: ArrayLike | None = None,
     ) -> Model:
         """The same robot with a rigid payload attached to a frame.
 
-        `frame`: a name in `frame_names`; `mass` in kg; `center_of_mass` (3,) in m in the frame;
+        `frame`: as in `frame_index`; `mass` in kg; `center_of_mass` (3,) in m in the frame;
         `inertia_com` (3, 3) in kg m^2 about the centre of mass, in the axes of the frame (default
-        zero: a point mass). Raises ArgumentError for an unknown frame or a frame that is fixed to
-        the world.
+        zero: a point mass). Raises ArgumentError for an unknown frame, a frame that is fixed to
+        the world, or a wrong shape.
         """
-        if frame not in self.frame_names:
-            raise ArgumentError(f"no frame {frame!r} in {self!r}; frames: {list(self.frame_names)}")
-        index = self.frame_names.index(frame)
+        index = frame_index(self, frame)
         body = self.frame_bodies[index]
         if body < 0:
             raise ArgumentError(f"frame {frame!r} is fixed to the world; expected a moving frame")
-        zero = jnp.zeros((3, 3), self.dtype)
-        I_com = zero if inertia_com is None else jnp.asarray(inertia_com, self.dtype)
-        com = jnp.asarray(center_of_mass, self.dtype)
-        payload = inertia_from_com(jnp.asarray(mass, self.dtype), com, I_com)
+        I_com = np.zeros((3, 3)) if inertia_com is None else inertia_com
+        given = {"mass": (mass, ()), "center_of_mass": (center_of_mass, (3,))}
+        given["inertia_com"] = I_com, (3, 3)
+        for name, (x, shape) in given.items():
+            if np.shape(x) != shape:
+                raise ArgumentError(f"{name} has shape {np.shape(x)}, expected {shape}")
+        payload = inertia_from_com(*(jnp.asarray(x, self.dtype) for x, _ in given.values()))
         X_BF = jax.tree.map(lambda x: x[index], self.frame_pose)
         inertia = self.inertia.at[body].add(transform_inertia(X_BF, payload))
         return dataclasses.replace(self, inertia=inertia)
-
-    def _body(self, name: str) -> int:
-        if name not in self.body_names:
-            raise ArgumentError(f"no body {name!r} in {self!r}; bodies: {list(self.body_names)}")
-        return self.body_names.index(name)
 
     @property
     def _named(self) -> str:
@@ -295,16 +282,6 @@ class Model(eqx.Module):
 
 
 # ---------------------------------------------------------------------------- joints in the tree
-
-
-def _independent_slice(
-    independent: tuple[int, ...] | None, starts: np.ndarray, bodies: list[int]
-) -> slice:
-    """The slice of q (or v) for the joints that move `bodies`."""
-    first, end = int(starts[bodies[0]]), int(starts[bodies[-1] + 1])
-    if independent is None:
-        return slice(first, end)
-    return slice(*(sum(i < bound for i in independent) for bound in (first, end)))
 
 
 # Cached outside the model: a value cached inside a pytree would change its structure.
