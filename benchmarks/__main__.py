@@ -32,6 +32,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--batches", type=lambda text: tuple(map(int, text.split(","))))
     parser.add_argument("--dtypes", **names, help="some of float64,float32")
     parser.add_argument("--peers", **names, help=f"libraries: some of {','.join(peers.PEERS)}")
+    parser.add_argument(
+        "--baseline",
+        type=pathlib.Path,
+        metavar="FOLDER",
+        help="a checkout of another version of jaxrbd, which takes part as the library 'baseline'",
+    )
     parser.add_argument("--all", action="store_true", help="every robot, batch and precision: days")
     parser.add_argument("--seconds", type=float, default=0.5, help="time of timing per cell")
     parser.add_argument("--limit", type=float, default=300, help="seconds to compile a cell")
@@ -61,7 +67,17 @@ def arguments() -> argparse.Namespace:
     options.batches = tuple(sorted(options.batches))
     if options.peers is None:
         there = {name: gpu or not peer.optional for name, peer in peers.PEERS.items()}
+        there[peers.BASELINE] = False
         options.peers = tuple(name for name in there if there[name])
+    if options.baseline is not None:
+        if not (options.baseline / "benchmarks" / "worker.py").is_file():
+            parser.error(
+                f"--baseline: {options.baseline} is not a checkout with benchmarks/worker.py"
+            )
+        options.baseline = options.baseline.resolve()
+        options.peers = tuple(dict.fromkeys((*options.peers, peers.BASELINE)))
+    elif peers.BASELINE in options.peers:
+        parser.error("--peers: baseline needs --baseline FOLDER")
     for name, known in (("robots", robots.NAMES), ("jobs", jobs.JOBS), ("peers", peers.PEERS)):
         unknown = set(getattr(options, name)) - set(known)
         if unknown:

@@ -12,6 +12,7 @@ import json
 import pathlib
 
 from . import jobs, limits
+from .peers import BASELINE
 
 # The text of a cell if the library has no such function or cannot express the robot.
 NONE = "-"
@@ -71,7 +72,8 @@ class Tables:
         cells = self.results["cells"]
         for dtype in dict.fromkeys(cell["dtype"] for cell in cells):
             of = [cell for cell in cells if cell["dtype"] == dtype]
-            parts += [f"### {dtype}\n", self.ratios(of)]
+            parts += [f"### {dtype}\n", self.ratios(of, "pinocchio", "Pinocchio")]
+            parts += [self.ratios(of, BASELINE, "the baseline")]
             for robot, facts in self.results["robots"].items():
                 here = [cell for cell in of if cell["robot"] == robot]
                 if here:
@@ -108,14 +110,14 @@ class Tables:
                 lines.append("The times are CPU times of the processes.")
         return "\n\n".join(lines) + "\n"
 
-    def ratios(self, cells: list[dict]) -> str:
-        """The table of jaxrbd's time divided by Pinocchio's time."""
+    def ratios(self, cells: list[dict], other: str, name: str) -> str:
+        """The table of jaxrbd's time divided by the time of the library `other`."""
         rows = rows_of(cells, "job", "robot", "batch")
         columns = list(dict.fromkeys((robot, batch) for _, robot, batch in rows))
 
         def ratio(job, column):
             row = rows.get((job, *column), {})
-            pair = [row.get(peer, {}).get(self.least) for peer in ("jaxrbd", "pinocchio")]
+            pair = [row.get(peer, {}).get(self.least) for peer in ("jaxrbd", other)]
             return f"{pair[0] / pair[1]:.2f}" if all(pair) else NONE
 
         names = list(dict.fromkeys(job for job, _, _ in rows))
@@ -123,7 +125,7 @@ class Tables:
         if all(text == NONE for row in body for text in row[1:]):
             return ""
         head = ["job", *(f"{robot}, {batch}" for robot, batch in columns)]
-        title = "Time of jaxrbd, divided by the time of Pinocchio (robot, batch):"
+        title = f"Time of jaxrbd, divided by the time of {name} (robot, batch):"
         return f"{title}\n\n" + table(head, body)
 
     def times(self, cells: list[dict]) -> str:

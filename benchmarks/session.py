@@ -28,7 +28,7 @@ import jaxrbd
 from . import jobs, robots
 from .conventions import Checker
 from .environments import interpreter
-from .peers import PEERS
+from .peers import BASELINE, PEERS
 
 ROOT = pathlib.Path(__file__).parents[1]
 BURST = 0.05  # s, the length of a turn of one library
@@ -45,13 +45,14 @@ class Worker:
     """The process of a library; see `worker.py`."""
 
     def __init__(self, peer: str, python: str, folder: pathlib.Path, dtype: str, options, log):
+        adapter = "jaxrbd" if peer == BASELINE else peer
         self.process = subprocess.Popen(
-            [python, "-m", "benchmarks.worker", peer, str(folder), dtype],
+            [python, "-m", "benchmarks.worker", adapter, str(folder), dtype],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
             env=environment(peer, options),
-            cwd=ROOT,
+            cwd=checkout(peer, options),
         )
         self.selector = selectors.DefaultSelector()
         self.selector.register(self.process.stdout, selectors.EVENT_READ)
@@ -82,13 +83,19 @@ class Worker:
         self.selector.close()
 
 
+def checkout(peer: str, options: argparse.Namespace) -> pathlib.Path:
+    """The folder of the benchmarks and of the jaxrbd that a worker imports."""
+    return options.baseline if peer == BASELINE else ROOT
+
+
 def environment(peer: str, options: argparse.Namespace) -> dict[str, str]:
     """The environment variables of a worker: one thread on one core, or the GPU."""
     gpu = options.platform == "gpu" and not PEERS[peer].loop
     own = dict(PEERS[peer].environment)
     one_thread = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     flags = f"{'' if gpu else one_thread} {'' if gpu else own.pop('XLA_FLAGS', '')}".strip()
-    found = {**os.environ, "NPROC": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), **own}
+    path = str(checkout(peer, options))
+    found = {**os.environ, "NPROC": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": path, **own}
     found |= {"XLA_FLAGS": flags, "BENCHMARK_CORE": "" if gpu else str(options.core)}
     found["JAX_PLATFORMS"] = "" if gpu else "cpu"
     # Every program is compiled again. No process reserves the memory of the GPU in advance.

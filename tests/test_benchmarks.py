@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import jaxrbd
-from benchmarks import jobs, limits, report, robots, session, worker
+from benchmarks import __main__ as command_line, jobs, limits, report, robots, session, worker
 from benchmarks.conventions import Checker
-from benchmarks.peers import PEERS
+from benchmarks.peers import BASELINE, PEERS
 
 JOBS = ("fk", "rnea", "crba", "fd", "jacobian", "drnea")
 
@@ -175,6 +175,38 @@ def test_tables():
     assert "| 1.5 (1.75) |" in report.Tables(recorded() | {"peers": ["jaxrbd"]}, "cpu").markdown()
 
 
+def test_a_baseline_is_another_checkout(tmp_path, monkeypatch, capsys):
+    """Its worker imports the benchmarks and the jaxrbd of the checkout, and the tables have it."""
+    options = argparse.Namespace(baseline=tmp_path, platform="cpu", core=0)
+    folders = {peer: session.environment(peer, options)["PYTHONPATH"] for peer in PEERS}
+    assert folders.pop("baseline") == str(session.checkout("baseline", options)) == str(tmp_path)
+    assert set(folders.values()) == {str(session.ROOT)}
+
+    started = []
+    monkeypatch.setattr(session.subprocess, "Popen", lambda command, **_: started.append(command))
+    with pytest.raises(AttributeError):  # no process, so no pipe to read
+        session.Worker("baseline", "python", tmp_path, "float64", options, None)
+    assert started[0][2:4] == ["benchmarks.worker", "jaxrbd"]
+
+    results = recorded()
+    older = {
+        **results["cells"][0],
+        "peer": "baseline",
+        "min_us": 2.0 * results["cells"][0]["min_us"],
+    }
+    results["cells"].append(older)
+    results["peers"] = [*results["peers"], "baseline"]
+    text = report.Tables(results, "wall").markdown()
+    assert "Time of jaxrbd, divided by the time of the baseline" in text
+    assert "| inverse dynamics | 0.50 |" in text
+
+    for words in (["--baseline", str(tmp_path)], ["--peers", "jaxrbd,baseline"]):
+        monkeypatch.setattr("sys.argv", ["benchmarks", *words])
+        with pytest.raises(SystemExit):
+            command_line.arguments()
+        assert words[0] in capsys.readouterr().err
+
+
 def test_limits():
     """Fractions of a GPU's limits: half of the bandwidth, a tenth of the arithmetic."""
     cell = {"device": "NVIDIA H200", "platform": "gpu", "dtype": "float32", "batch": 1000}
@@ -192,7 +224,7 @@ def test_files(tmp_path):
     assert (tmp_path / "results.md").read_text().startswith("2026-01-02")
     assert (tmp_path / "results.png").stat().st_size > 1000
     json.dumps(recorded())
-    for peer in PEERS:
+    for peer in set(PEERS) - {BASELINE}:
         text = session.ROOT / "benchmarks" / "peers"
         assert (text / f"{peer}.py").exists()
         assert (text / f"{peer}.txt").exists() == (peer != "jaxrbd")

@@ -53,9 +53,12 @@ FRAX = {
     "OPENBLAS_NUM_THREADS": "1",
     "XLA_FLAGS": "--xla_cpu_scheduler_type=CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED",
 }
+# Another version of jaxrbd: the checkout that `--baseline FOLDER` gives.
+BASELINE = "baseline"
 # In the order of the tables.
 PEERS = {
     "jaxrbd": Peer("jaxrbd", "pinocchio"),
+    BASELINE: Peer("jaxrbd", "pinocchio", optional=True),
     "pinocchio": Peer("pinocchio", "pinocchio", loop=True),
     "mujoco": Peer("mujoco", "mujoco", loop=True),
     "mjx": Peer("mujoco.mjx", "mujoco"),

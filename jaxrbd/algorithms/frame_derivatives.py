@@ -164,7 +164,7 @@ def point_jacobian(
 ) -> Float[Array, "3 nv"]:
     """Jacobian of a point fixed in a frame, (3, nv): the velocity of the point is `J v`.
 
-    `q` (nq,) or its `Kinematics`; `frame`: name or index in `model.frame_names`; `point` (3,) in m,
+    `q` (nq,) or its `Kinematics`; `frame`: as in `Model.frame_index`; `point` (3,) in m,
     in the frame. The velocity is in world axes, in m/s. Raises ArgumentError for an unknown frame.
     Source: Featherstone (2.7).
     """

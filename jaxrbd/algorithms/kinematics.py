@@ -261,7 +261,7 @@ def _reference_pose(X: RootedPose, reference: str) -> Pose:
 def frame_placement(model: Model, q: ArrayLike | Kinematics, frame: str | int) -> Pose:
     """Pose of a frame in the world: R (3, 3), p (3,) in m.
 
-    `q` (nq,) or its `Kinematics`; `frame`: name or index in `model.frame_names`. Raises
+    `q` (nq,) or its `Kinematics`; `frame`: as in `Model.frame_index`. Raises
     ArgumentError for an unknown frame.
     """
     return find_frame(model, q, frame)[2].X_WF
@@ -293,7 +293,7 @@ def frame_velocity(
 ) -> Float[Array, "6"]:
     """Spatial velocity `[v; w]` of a frame relative to the world, in m/s and rad/s.
 
-    - `q` (nq,) or its `Kinematics`, `v` (nv,); `frame`: name or index in `model.frame_names`;
+    - `q` (nq,) or its `Kinematics`, `v` (nv,); `frame`: as in `Model.frame_index`;
     - `reference`: "local" (the frame's origin and axes), "local_world_aligned" (the frame's origin,
       world axes) or "world" (the world's origin and axes; the linear part is the velocity of the
       body's point at the world's origin).

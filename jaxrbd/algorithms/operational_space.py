@@ -24,7 +24,7 @@ def delassus_matrix(
     The matrix maps forces on the frames to the accelerations of the frames that the forces cause.
     J has the Jacobians of the frames, one below another.
 
-    - `q` (nq,) or its `Kinematics`; `frames`: a tuple of names or indices in `model.frame_names`;
+    - `q` (nq,) or its `Kinematics`; `frames`: a tuple of frames, each as in `Model.frame_index`;
     - `reference`: the reference frame of every Jacobian, as in `frame_jacobian`.
 
     The matrix is symmetric and positive semidefinite, with six rows per frame in the order of
