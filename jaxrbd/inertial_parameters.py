@@ -5,13 +5,13 @@ An inertia is `(..., 10)`, `[m, m c, Ixx, Ixy, Iyy, Ixz, Iyz, Izz]` about the fr
 
     J = integral of [x; 1] [x; 1]^T dm = [[Sigma, h], [h^T, m]],    Sigma = tr(I)/2 1 - I, h = m c.
 
-J is linear in the ten parameters. J is positive definite if and only if a rigid body whose mass
-does not lie in one plane can have the inertia. The log-Cholesky parameters describe a triangular
-factor of J by ten values without constraints. Every function broadcasts over leading axes, keeps
-the dtype of its operand and can be differentiated. All quantities are in SI units. Sources:
-Wensing, Kim and Slotine (2018), "Linear matrix inequalities for physically consistent inertial
-parameter identification"; Rucker and Wensing (2022), "Smooth parameterization of rigid-body
-inertia".
+J is linear in the ten parameters. J is positive definite if and only if the inertia is the inertia
+of some rigid body whose mass does not lie in one plane. The log-Cholesky parameters describe a
+triangular factor of J by ten values without constraints. Every function broadcasts over leading
+axes, keeps the dtype of its operand and can be differentiated. All quantities are in SI units.
+Sources: Wensing, Kim and Slotine (2018), "Linear matrix inequalities for physically consistent
+inertial parameter identification"; Rucker and Wensing (2022), "Smooth parameterization of
+rigid-body inertia".
 """
 
 from __future__ import annotations

@@ -268,7 +268,7 @@ def _spread(X: Pose | None, b: Array) -> Array:
 
 
 def spread(x: Array, like: Array) -> Array:
-    """x (n, ...) repeated along the batch axes of `like` (n, ...) in which x has size 1.
+    """x (n, ...), repeated along its batch axes of size 1 to their sizes in `like` (n, ...).
 
     The function adds zeros of the shape of `like`, and does not use a broadcast. Then JAX splits
     the result over devices in the same way as `like`.

@@ -112,7 +112,7 @@ def _span(start: int, count: int) -> str:
 def _table(rows: Sequence[Sequence[str]]) -> str:
     """The rows as text in aligned columns, two blanks apart.
 
-    The last cell of a row with fewer cells than columns does not affect the width of its column.
+    If a row has fewer cells than the table has columns, its last cell may be wider than the column.
     """
     columns = len(rows[0])
     sized = [row if len(row) == columns else row[:-1] for row in rows]

@@ -94,8 +94,8 @@ def _replace(path: str | os.PathLike[str], data: bytes) -> None:
     """Replace a file atomically.
 
     The function writes the data to a temporary file with a unique name, and then renames this file.
-    It holds a lock on the temporary file. The lock ends with the process, so a temporary file
-    without a lock is left from a process that was killed. The function deletes such files.
+    It holds a lock on the temporary file. The lock ends with the process. So if a temporary file
+    has no lock, the process that wrote it was killed. The function deletes such files.
     """
     target = Path(os.path.realpath(path))
     prefix = f".{target.name[:100]}."

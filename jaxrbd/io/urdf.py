@@ -118,7 +118,7 @@ def inspect_urdf(
     except RobotFileError as error:
         return [error], []
     faults = robot.doc.faults or robot.tree_faults()
-    # A link with another fault can have default values in its inertia, so it gets no warning.
+    # If a link has an error, its inertia can contain default values, so the inertia is not checked.
     faulty = {fault.link for fault in faults}
     sound = [link for link in robot.links if link.name not in faulty]
     warnings = [ModelError(why, link=link) for link, why in inertia_faults(sound).items()]
