@@ -24,8 +24,9 @@ def take_rows(x: Array, index: np.ndarray) -> Array:
     return rows.reshape(*index.shape, *x.shape[1:])
 
 
-# The rows of a floating base and of the joints after it are two runs. The Jacobian of a frame on
-# one limb has four runs: the base, zeros, the limb, zeros.
+# For a floating base with hinges after it, the body of each dof is two runs: 0 six times, then 1,
+# 2, 3 and so on. The Jacobian of a frame on one limb has four runs: the base, zeros, the limb,
+# zeros.
 _FEW_RUNS = 8
 
 

@@ -43,7 +43,7 @@ from .rnea_derivatives import composites, force_columns
 
 
 class CentroidalDerivatives(NamedTuple):
-    """Derivatives of the centroidal momentum h in q, and of dh/dt in q, v and a, each (6, nv).
+    """Derivatives of the centroidal momentum h by q, and of dh/dt by q, v and a, each (6, nv).
 
     `A` is the centroidal momentum matrix: the derivative of h in v and of dh/dt in a. The first
     three rows of each matrix (linear), divided by the total mass, are the same derivatives of the

@@ -146,7 +146,7 @@ def symmetric_product(model: Model, J: Array, F: Array) -> Array:
 
 
 class VelocityMapDerivatives(NamedTuple):
-    """Derivatives of the tree rates r in q, and of `r_dot = dr/dt` in q and v, (nv_tree, nv)."""
+    """Derivatives (nv_tree, nv) of the tree rates r and of `r_dot = dr/dt`, by q and v."""
 
     dr_dq: Array
     dr_dot_dq: Array
@@ -178,10 +178,11 @@ def apply_chain_rule(
     D_v: Array,
     D_a: Array,
 ) -> tuple[Array, Array, Array]:
-    """Derivatives (n, nv) in q, v and a, from derivatives D (n, nv_tree) in the dofs of the tree.
+    """Derivatives (n, nv) of n quantities by q, v and a, from derivatives by the dofs of the tree.
 
-    D_q are derivatives in displacements of the tree's dofs, D_v in the tree rates `r = G v`, and
-    D_a in `r_dot = G a + dG/dt v`. `map_derivatives`: from `velocity_map_derivatives`.
+    The given derivatives D (n, nv_tree) are: D_q by the displacements of the dofs of the tree, D_v
+    by the tree rates `r = G v`, and D_a by `r_dot = G a + dG/dt v`. `map_derivatives`: from
+    `velocity_map_derivatives`.
     """
     if model.velocity_map_is_identity:
         return D_q, D_v, D_a

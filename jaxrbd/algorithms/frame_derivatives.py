@@ -1,4 +1,4 @@
-"""Time derivatives of frame Jacobians; derivatives of frame motions in q, v and a."""
+"""Time derivatives of frame Jacobians; derivatives of frame motions with respect to q, v and a."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class FrameVelocityDerivatives(NamedTuple):
 
 
 class FrameAccelerationDerivatives(NamedTuple):
-    """Derivatives of a frame's velocity in q and of its acceleration in q, v, a, each (6, nv).
+    """Derivatives of a frame's velocity and acceleration with respect to q, v, a, each (6, nv).
 
     The derivative in a is the frame's Jacobian J.
     """
@@ -97,7 +97,7 @@ def frame_velocity_derivatives(
     frame: str | int,
     reference: str = "local_world_aligned",
 ) -> FrameVelocityDerivatives:
-    """Derivatives of `frame_velocity` in q (in the tangent space) and in v.
+    """Derivatives of `frame_velocity` with respect to q (in the tangent space) and v.
 
     Arguments as for `frame_velocity`. Returns `(dV_dq, J)`, each (6, nv). The derivative in v is
     the Jacobian J. J is also the derivative in q of the placement X of the frame: with "local",
@@ -118,7 +118,7 @@ def frame_acceleration_derivatives(
     frame: str | int,
     reference: str = "local_world_aligned",
 ) -> FrameAccelerationDerivatives:
-    """Derivatives of `frame_velocity` in q and of `frame_acceleration` in q, v and a.
+    """Derivatives of `frame_velocity` and `frame_acceleration` with respect to q, v and a.
 
     Arguments as for `frame_acceleration`. The acceleration is spatial with "local" and "world"
     and classical with "local_world_aligned". Returns `(dV_dq, dA_dq, dA_dv, J)`, each (6, nv).

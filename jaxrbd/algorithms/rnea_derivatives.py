@@ -119,7 +119,7 @@ def rnea_derivatives(
     a: ArrayLike,
     f_ext: ArrayLike | None = None,
 ) -> RneaDerivatives:
-    """Derivatives of `rnea` in q (in the tangent space), v and a, by matrix products.
+    """Derivatives of `rnea` by q (in the tangent space), v and a, with matrix products.
 
     - `q` (nq,) or its `Kinematics`, `v` (nv,), `a` (nv,);
     - `f_ext` (nb, 6): external forces as in `rnea`, constant in the frames of the bodies.
@@ -159,7 +159,7 @@ def rnea_derivatives(
 def _in_independent_velocities(
     model: Model, q: Array, v: Array, a: Array, tau: Array, tree: RneaDerivatives
 ) -> RneaDerivatives:
-    """Derivatives in q, v and a of `G^T tau` plus the forces of armature and dissipation.
+    """Derivatives by q, v and a of `G^T tau` plus the forces of armature and dissipation.
 
     `tau` (nv_tree,): generalized forces on the dofs of the tree; `tree`: the derivatives of tau in
     the displacements, rates and rate derivatives of these dofs.
@@ -192,7 +192,7 @@ def forward_dynamics_derivatives(
     tau: ArrayLike,
     f_ext: ArrayLike | None = None,
 ) -> ForwardDynamicsDerivatives:
-    """Derivatives of `forward_dynamics` in q (in the tangent space), v and tau.
+    """Derivatives of `forward_dynamics` by q (in the tangent space), v and tau.
 
     Arguments as for `forward_dynamics`. Returns `(dqdd_dq, dqdd_dv, Minv)`, each (nv, nv):
     `-M^-1 dtau_dq`, `-M^-1 dtau_dv` and `M^-1`, with the derivatives of `rnea` at the resulting

@@ -4,10 +4,11 @@ A curve moves the whole robot. Each entry of the configuration is
 `q(t) = A cos(r t) + B sin(r t) + C t`. The velocity v and the input u, an acceleration or a force,
 are linear in t.
 
-A is the configuration at t = 0. Let A be a quaternion of any length. With the quaternion product
-`B = A w / |w|`, `r = |w| / 2` and C = 0, q(t) rotates with the constant angular velocity w in the
-body frame, and the length of q(t) is constant. With B = 0 and r = 0, q(t) is a straight line, and
-the length of q(t) changes. The formulas are analytic in t at every state.
+A is the configuration at t = 0. For a quaternion, A, B and C are its four entries, and A has any
+length. With the quaternion product `B = A w / |w|`, `r = |w| / 2` and C = 0, q(t) rotates with the
+constant angular velocity w in the body frame, and the length of q(t) is constant. With B = 0 and r
+= 0, q(t) is a straight line, and the length of q(t) changes. The formulas are analytic in t at
+every state.
 """
 
 from __future__ import annotations

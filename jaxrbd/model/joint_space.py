@@ -80,7 +80,9 @@ def subspaces_by_kind(
 ) -> list[tuple[JointGroup, Float[Array, "n nv 6"]]]:
     """For each joint kind, the velocity subspaces of its joints, in the frames of their bodies.
 
-    One row per velocity of the joint: see `joints.Joint.velocity_subspace`.
+    There is one row per velocity of the joint: the spatial velocity of the body relative to the
+    parent at unit velocity. The rows are rows of S, except for a `joints.Custom`, whose tree rates
+    are not its velocities.
     """
     coordinates = joint_coordinates(model, q)
     found = []
@@ -94,7 +96,8 @@ def subspaces_by_kind(
 
 
 def body_subspace(model: Model, q: Float[Array, " nq"], body: int) -> Float[Array, "n 6"]:
-    """The motion subspace of the joint of one body, one row per velocity, in the body's frame."""
+    """The velocity subspace of the joint of one body, in the body frame; see
+    `subspaces_by_kind`."""
     group, S = next(pair for pair in subspaces_by_kind(model, q) if body in pair[0].bodies)
     return S[group.bodies.tolist().index(body)]
 
