@@ -182,7 +182,7 @@ def main():
         + [f"{of[step][-1]:.1e}" for of in errors.values()]
         for step in INTEGRATORS
     ]
-    finest = f"error at {DURATION / counts[-1] * 1e3:.2g} ms"
+    finest = f"error with steps of {DURATION / counts[-1] * 1e3:.2g} ms"
     head = [
         "integrator",
         "order, top",
@@ -198,7 +198,7 @@ def main():
     for step in INTEGRATORS:
         ends = [energy_errors(step, *robot, dt, steps, 1) for robot in robots.values()]
         drift.append([name_of(step), *(size(at_end) for at_end, _ in ends)])
-    text += f"\n\nDrift of the energy over {steps * dt:g} s at 1 ms:\n\n"
+    text += f"\n\nDrift of the energy over {steps * dt:g} s, with steps of 1 ms:\n\n"
     text += table(["integrator", *robots], drift)
 
     steps = 2_000 if quick else 100_000
