@@ -8,6 +8,7 @@ cache, so that this file finds a faulty function in seconds.
 import functools
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -141,6 +142,17 @@ def test_forward_dynamics_derivatives(robot):
     model, (q, v, u, f), _ = robot
     found = rbd.forward_dynamics_derivatives(model, q, v, u, f)
     compare(lambda *state: rbd.forward_dynamics(model, *state, f), robot, found, 1e-7)
+
+
+def test_forward_dynamics_derivatives_of_a_long_chain():
+    """The mass matrix is ill-conditioned: the acceleration comes from a solve, not the inverse."""
+    model = zoo.chain(64)
+    for seed in range(3):
+        q = rbd.random_configuration(model, jax.random.key(seed))
+        v, u = jax.random.normal(jax.random.key(seed + 50), (2, model.nv))
+        found = rbd.forward_dynamics_derivatives(model, q, v, u).dqdd_dq
+        expected = rbd.jacobian(model, lambda q: rbd.forward_dynamics(model, q, v, u))(q)
+        assert np.abs(found - expected).max() < 5e-12 * np.abs(expected).max()
 
 
 @pytest.mark.parametrize("inverse", [True, False], ids=["rnea", "forward_dynamics"])

@@ -42,20 +42,27 @@ def complement(S: Float[Array, "n m"]) -> Float[Array, "m_n m"]:
     return Q[:, n:].T
 
 
-@jax.custom_jvp
-def inverse_positive_definite(M: Float[Array, "n n"]) -> Float[Array, "n n"]:
+def inverse_positive_definite(
+    M: Float[Array, "n n"], W: Float[Array, "n n"] | None = None
+) -> Float[Array, "n n"]:
     """Inverse of a symmetric positive definite matrix; not finite where M is singular.
+
+    `W`: the `inverse_factor` of M, where the caller has computed it.
 
     The inverse is `W^T W`, where W is the inverse of the Cholesky factor of M. The errors of the
     inverse and of its products with vectors grow as the condition number of M, as for a solve.
     """
-    W = _factor_by_blocks(M, HALVINGS)
+    return _inverse(M, inverse_factor(M) if W is None else W)
+
+
+@jax.custom_jvp
+def _inverse(M: Array, W: Array) -> Array:
     return matmul(_transposed(W), W)
 
 
-@inverse_positive_definite.defjvp
+@_inverse.defjvp
 def _(primals, tangents):
-    inverse = inverse_positive_definite(*primals)
+    inverse = _inverse(*primals)
     return inverse, -matmul(matmul(inverse, tangents[0]), inverse)
 
 
@@ -70,10 +77,13 @@ def inverse_factor(M: Float[Array, "n n"]) -> Float[Array, "n n"]:
 
 
 def solve_positive_definite(
-    M: Float[Array, "n n"], b: Float[Array, "n ..."]
+    M: Float[Array, "n n"], b: Float[Array, "n ..."], W: Float[Array, "n n"] | None = None
 ) -> Float[Array, "n ..."]:
-    """`M^-1 b` for a symmetric positive definite M; not finite where M is singular."""
-    W = inverse_factor(M)
+    """`M^-1 b` for a symmetric positive definite M; not finite where M is singular.
+
+    `W`: the `inverse_factor` of M, where the caller has computed it.
+    """
+    W = inverse_factor(M) if W is None else W
     return lax.custom_linear_solve(
         lambda x: matmul(M, x), b, lambda _, b: matmul(W.T, matmul(W, b)), symmetric=True
     )

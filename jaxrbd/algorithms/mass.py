@@ -44,7 +44,8 @@ def center_of_mass(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "3"]
 def center_of_mass_frame(model: Model, kinematics: Kinematics) -> RootedPose:
     """The frame with world axes at the centre of mass.
 
-    The point R of the `RootedPose` is the origin of the first root body.
+    In the `RootedPose`, positions are relative to the origin of body 0, the root body of the first
+    tree.
     """
     inertia, origin = _mass_near_root(model, kinematics)
     axes = jnp.eye(3, dtype=model.dtype)

@@ -84,9 +84,10 @@ def summed_sizes(
     """Bounds of the terms whose sums are the entries of `joint_torque_regressor`, (nv, 10 nb).
 
     The units are the same. An entry much smaller than its bound has few correct digits, because the
-    sum and the placements of the model are rounded. The bound is
-    `|v| |f| + |w| |n| + |w| |f| (|p| + |p0|)`. This is the largest power of a force [f; n] on the
-    body at p, for the motion [v; w] of a dof of the body at p0. The positions p and p0 are relative
+    sum and the placements of the model are rounded. The bound is `|v| |f| + |w| |n| + |w| |f| (|p|
+    + |p0|)`. For an entry of the regressor, [f; n] is the force on a body with origin p, and [v; w]
+    is the motion of a dof whose body has its origin at p0. The bound is the largest power of the
+    force for this motion, over all directions of the vectors. The positions p and p0 are relative
     to the root body of the tree.
     """
     topology = model.topology

@@ -24,13 +24,19 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from .._math.linear import inverse_positive_definite, matmul
+from .._math.linear import (
+    inverse_factor,
+    inverse_positive_definite,
+    matmul,
+    solve_positive_definite,
+)
 from ..model import Model, arguments
 from ..model.joint_space import (
     armature_and_dissipation_force,
     armature_inertia,
     displaced_coordinates,
     independent_force,
+    project,
     project_diagonal,
 )
 from ..spatial import (
@@ -55,8 +61,7 @@ from .common_frame import (
     velocities,
     velocity_map_derivatives,
 )
-from .forward_dynamics import forward_dynamics
-from .kinematics import Kinematics, configuration_and_poses, forward_kinematics
+from .kinematics import Kinematics, configuration_and_poses
 from .rnea import gravity_acceleration
 
 
@@ -135,6 +140,22 @@ def rnea_derivatives(
     velocity = velocities(model, X, q, v)
     A, psi_ddot = accelerations(model, q, v, a, velocity, gravity_acceleration(model))
     composite = composites(model, transform_inertia(X, model.inertia), velocity.V, A, f_world)
+    return _derivatives(model, q, v, a, velocity, psi_ddot, composite)
+
+
+def _derivatives(
+    model: Model,
+    q: Array,
+    v: Array,
+    a: Array,
+    velocity: Velocities,
+    psi_ddot: Array,
+    composite: Composites,
+) -> RneaDerivatives:
+    """The derivatives of `rnea` at q, v and a.
+
+    `velocity`, `psi_ddot` and `composite`: from `velocities`, `accelerations` and `composites`.
+    """
     dF_dq, dF_dv, dF_da = force_columns(composite, velocity, psi_ddot)
 
     # Entry [k, j] uses the composites of dof k if dof k moves the body of dof j or a body of the
@@ -199,9 +220,30 @@ def forward_dynamics_derivatives(
     acceleration. Where M is singular the results are not finite.
     Source: Carpentier and Mansard (2018), equation 12.
     """
-    kinematics = forward_kinematics(model, q)
-    qdd = forward_dynamics(model, kinematics, v, tau, f_ext)
-    dtau_dq, dtau_dv, M = rnea_derivatives(model, kinematics, v, qdd, f_ext)
-    Minv = inverse_positive_definite(M)
+    q, X = configuration_and_poses(model, q)
+    v, tau = arguments.velocity(model, v), arguments.velocity(model, tau, "tau")
+    f_world = None if f_ext is None else transform_force(X, arguments.wrenches(model, f_ext))
+    inertia, gravity = transform_inertia(X, model.inertia), gravity_acceleration(model)
+    velocity = velocities(model, X, q, v)
+
+    # The composites at zero acceleration give M and the bias force, and so the acceleration.
+    zero = jnp.zeros_like(v)
+    A, _ = accelerations(model, q, v, zero, velocity, gravity)
+    composite = composites(model, inertia, velocity.V, A, f_world)
+    J = velocity.J
+    M = symmetric_product(model, J, apply_inertia(composite.inertia, J))
+    M = project(model, q, M) + armature_inertia(model, q)
+    bias = independent_force(model, q, jnp.sum(J * composite.force, axis=-1))
+    bias = bias + armature_and_dissipation_force(model, q, v, zero)
+    # The product of M^-1 with the force would be less accurate than the solve. For a chain of 64
+    # links in float32, the derivatives would lose two digits.
+    W = inverse_factor(M)
+    qdd = solve_positive_definite(M, tau - bias, W)
+    Minv = inverse_positive_definite(M, W)
+
+    A_qdd, psi_ddot = accelerations(model, q, v, qdd, velocity, gravity)
+    (added_force,) = subtree_sums(model, apply_inertia(inertia, A_qdd - A))
+    composite = composite._replace(force=composite.force + added_force)
+    dtau_dq, dtau_dv, _ = _derivatives(model, q, v, qdd, velocity, psi_ddot, composite)
     dqdd_dq, dqdd_dv = jnp.split(-matmul(Minv, jnp.concatenate([dtau_dq, dtau_dv], 1)), 2, axis=1)
     return ForwardDynamicsDerivatives(dqdd_dq, dqdd_dv, Minv)

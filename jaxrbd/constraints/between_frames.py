@@ -290,15 +290,16 @@ def _jacobian_terms(
 
     `moves` (n, nb): whether the joint of a body moves a frame; `p_RB` (nb, 3): the bodies' origins.
     The linear part of a row of J is `S_linear + (p_F - p_dof) x S_angular`. Both positions are sums
-    of link vectors from the root body. The distance from the root body estimates the size of the
-    terms of each sum.
+    of link vectors from the root body. The terms of these sums are not computed. The distances from
+    the root body estimate the sums of their lengths.
     """
     dof_body = model.topology.dof_body
     S_linear, S_angular = jnp.split(motion_subspace(model), 2, axis=-1)
     arm = _length(p_RF)[:, None] + _length(p_RB)[dof_body]
     linear, angular = _length(S_linear), _length(S_angular)
-    # `arm` has a batch axis under vmap, and S has none. The terms with `arm` are added and not
-    # stacked, because JAX can then split the computation over devices.
+    # Under vmap `arm` has a batch axis, and S has none. On a mesh with axes of type Explicit,
+    # JAX cannot stack arrays of which only some have a batch axis. So the terms with `arm` are
+    # added and not stacked.
     with_arm = jnp.stack([angular, jnp.zeros_like(angular)], axis=-1)
     terms = jnp.stack([linear, angular], axis=-1) + arm[..., None] * with_arm
     terms = jnp.where(moves[:, dof_body, None], terms, 0)

@@ -1,16 +1,17 @@
 """Dynamics in maximal coordinates: free bodies, and each joint as a constraint between two bodies.
 
-The system of equations of Featherstone's book is dense and slow to solve. It gives the constraint
-forces of the joints, and accelerations that are computed independently of `forward_dynamics`. In
-world axes, relative to the root of each tree, the system is
+This module solves the system (3.74) of Featherstone's book. The unknowns are the accelerations of
+all bodies and the constraint forces of all joints. The system is dense and slow to solve, but its
+solution is independent of `forward_dynamics`. In world axes, relative to the root of each tree, the
+system is
 
     [  I     P T ] [   a   ]   [ P T_a tau - p ]
     [T^T P^T  0  ] [-lambda] = [-dT^T/dt P^T v ]      (3.74)
 
 where I are the inertias of all bodies, a and v their spatial accelerations and velocities, and p
-their bias forces. T and T_a are the subspaces of constraint force and of active force of all joints
-(`JointSubspaces`, but with columns). P maps joint forces to forces on the bodies that the joints
-connect.
+their bias forces. T and T_a are the subspaces of constraint force and of active force of all
+joints. Their basis vectors are columns here, and rows in the arrays of this module. P maps joint
+forces to forces on the bodies that the joints connect.
 """
 
 from __future__ import annotations
@@ -75,8 +76,9 @@ class MaximalDynamics(NamedTuple):
     - `acceleration` (nv,): the joint accelerations;
     - `body_acceleration` (nb, 6): the spatial accelerations in the body frames;
     - `joint_wrench` (nb, 6): the force of each joint on its body, in the body frame. It is the
-      active force `T_a tau'` plus the constraint force `T lambda`, where tau' is tau without the
-      joint forces that accelerate the armature and balance the dissipation;
+      active force `T_a^T tau'` plus the constraint force `T^T lambda`, with rows as in
+      `JointSubspaces`. tau' is tau without the joint forces that accelerate the armature and
+      balance the dissipation;
     - `multipliers` (6 nb - nv,): lambda, the coordinates of the constraint forces in the rows of T,
       joint by joint.
     """
@@ -101,7 +103,7 @@ def joint_subspaces(model: Model, q: ArrayLike | Kinematics, joint: str) -> Join
     X_PB = poses_in_parents(model, q)
     q = configuration_of(model, q)
     rows = jnp.zeros((0, 6), model.dtype)
-    for body in bodies:  # the stages of a compound joint, or the one body of another joint
+    for body in bodies:  # one body per stage of a compound joint, otherwise one body
         rows = inverse_transform_motion(jax.tree.map(lambda x: x[body], X_PB), rows)
         rows = jnp.concatenate([rows, body_subspace(model, q, body)])
     return _complete(rows)
@@ -185,8 +187,8 @@ def _maximal_equations(model: Model, q, v, tau, f_ext) -> _MaximalEquations:
     bodies = np.arange(model.nb)
     mass = jnp.zeros((model.nb, 6, model.nb, 6), model.dtype).at[bodies, :, bodies].set(I)
     active, constraint = T_a.on_bodies.reshape(-1, size), T.on_bodies.reshape(-1, size)
-    # The armature resists the joint accelerations T_a a_J + dT_a/dt v_J, where a_J and v_J are the
-    # spatial acceleration and velocity of a body relative to the parent body.
+    # With T_a as rows, the joint accelerations are T_a a_J + dT_a/dt v_J, where a_J and v_J are the
+    # spatial acceleration and velocity of a body relative to its parent. The armature resists them.
     rotors = matmul(active.T, model.armature[:, None] * active)
     force = matmul(active.T, tau - model.armature * T_a.velocity_product) - p.reshape(size)
     corner = jnp.zeros((len(constraint), len(constraint)), model.dtype)

@@ -60,8 +60,9 @@ def runge_kutta_munthe_kaas(
 
     With `q(t) = integrate(q, u(t))`, the vector u (nv,) satisfies the differential equation
     `du/dt = v + [u, v] / 2 + [u, [u, v]] / 12`, where [u, v] is the Lie bracket of two velocities.
-    The next term of the series has four brackets and changes the step only to fifth order in dt.
-    The signs are for velocities in the body frame. Same arguments and results as `explicit_euler`.
+    The next term of the series has four brackets. It would change the result of a step only by
+    terms of order dt^5, which do not matter for a method of fourth order. The signs are for
+    velocities in the body frame. Same arguments and results as `explicit_euler`.
 
     The stages are a `lax.scan`, which shortens the compilation of gradients.
     Source: Munthe-Kaas (1999), High order Runge-Kutta methods on manifolds.
@@ -115,7 +116,7 @@ def variational_midpoint(
         return *jax.jvp(momentum, (q_middle, v), (q_rate, a)), _scale(dt, z_rate)
 
     p = mass_matrix_product(model, q, v)
-    as_step = lax.stop_gradient(dt * minverse(model, q))  # about the inverse of the derivative in x
+    as_step = lax.stop_gradient(dt * minverse(model, q))  # approximates the inverse of M / dt
 
     def residual(unknown):
         x, dz = unknown
