@@ -90,3 +90,14 @@ def test_derivatives_are_the_differences_of_values(name):
     values = jax.jit(jax.vmap(jax.vmap(lambda dv: torque(q, v + dv, u))))(steps)
     slope = (values[0] - 8 * values[1] + 8 * values[2] - values[3]) / (12 * h)
     close(rbd.rnea_derivatives(model, q, v, u).dtau_dv, slope.T, 1e-9)
+
+
+def test_derivatives_of_forward_dynamics_are_taken_at_its_acceleration():
+    """In q: as without dissipation, at the joint forces that give the same acceleration."""
+    model = zoo.small()
+    q, v, u, f = zoo.state(model)
+    pushed = u + rbd.passive_force(model, q, v)
+    found = rbd.forward_dynamics_derivatives(model.with_dissipation(), q, v, u, f)
+    free = rbd.forward_dynamics_derivatives(model, q, v, pushed, f)
+    close(found.dqdd_dq, free.dqdd_dq, 1e-10)
+    assert jnp.abs(found.dqdd_dv - free.dqdd_dv).max() > 1e-3  # the damping is differentiated
