@@ -23,8 +23,8 @@ def exp(xi: Float[Array, "... 6"]) -> Pose:
 
     Source: Sola, Deray and Atchuthan (2018), equation 172.
     """
-    v, w = xi[..., :3], xi[..., 3:]
-    return Pose(so3.exp(w), rotate(so3.left_jacobian(w), v))
+    w = xi[..., 3:]
+    return Pose(so3.exp(w), so3.left_jacobian_product(w, xi[..., :3]))
 
 
 def log(X: Pose) -> Float[Array, "... 6"]:

@@ -49,6 +49,17 @@ def left_jacobian(w: Float[Array, "... 3"]) -> Float[Array, "... 3 3"]:
     return _polynomial(w, _series.cosc(x), _series.sincc(x))
 
 
+def left_jacobian_product(
+    w: Float[Array, "... 3"], v: Float[Array, "... 3"]
+) -> Float[Array, "... 3"]:
+    """The vector `left_jacobian(w) v`, (..., 3), without the matrix."""
+    x = jnp.sum(w * w, axis=-1)
+    a, b = Vec3.from_array(w), Vec3.from_array(v)
+    ab = a.cross(b)
+    B, C = _series.cosc(x)[..., None], _series.sincc(x)[..., None]
+    return v + B * ab.array() + C * a.cross(ab).array()
+
+
 def right_jacobian(w: Float[Array, "... 3"]) -> Float[Array, "... 3 3"]:
     """J with `exp(w + dw) = exp(w) exp(J dw)` to first order: `left_jacobian(w)^T`."""
     return left_jacobian(-w)
@@ -70,10 +81,11 @@ def right_jacobian_inverse(w: Float[Array, "... 3"]) -> Float[Array, "... 3 3"]:
 
 def _polynomial(w: Array, a: Array, b: Array) -> Array:
     """`1 + a [w x] + b [w x]^2`."""
-    K = Mat3.skew(Vec3.from_array(w))
-    KK = K @ K
-    rows = (a * k + b * kk for k, kk in zip(K.rows, KK.rows))
-    return jnp.eye(3, dtype=w.dtype) + Mat3(*rows).array()
+    # A sum of matrices. For nine separate entries XLA would compile nine kernels.
+    one, Kx, Ky, Kz = jnp.asarray(_ONE_AND_CROSSES, w.dtype)
+    x, y, z = jnp.split(w[..., None], 3, axis=-2)
+    KK = w[..., None] * w[..., None, :] - (x * x + y * y + z * z) * one
+    return one + a[..., None, None] * (x * Kx + y * Ky + z * Kz) + b[..., None, None] * KK
 
 
 # ---------------------------------------------------------------------------------- quaternions

@@ -261,9 +261,9 @@ def gyroscopic_force(inertia: Float[Array, "... 10"], v: Float[Array, "... 6"]):
 def transform_inertia(X_AB: Pose, inertia_B: Float[Array, "... 10"]) -> Float[Array, "... 10"]:
     """Inertia in A from its coordinates in B.
 
-    In A the second moments of mass `Sigma = int r r^T dm = tr(I)/2 1 - I` are
-    `R Sigma R^T + p (h + m p)^T + h p^T`, with `h = R mc`.
-    Source: SE(3) sheet, section 5.1, in a form that does not divide by the mass.
+    The second moments of mass are `Sigma = int r r^T dm = tr(I)/2 1 - I`. With the moments Sigma_B
+    in B, the moments in A are `R Sigma_B R^T + p (h + m p)^T + h p^T`, where `h = R mc`. Source:
+    SE(3) sheet, section 5.1, in a form that does not divide by the mass.
     """
     (R, p), (m, h_B, I_B) = X_AB, _split_inertia(inertia_B)
     moments = jnp.concatenate([second_moments(I_B).array(), h_B.array()[..., None]], axis=-1)
@@ -275,7 +275,16 @@ def transform_inertia(X_AB: Pose, inertia_B: Float[Array, "... 10"]) -> Float[Ar
         + p[..., :, None] * h_A[..., None, :]
         + h[..., :, None] * p[..., None, :]
     )
-    return _join_inertia(m, Vec3.from_array(h_A), _from_second_moments(Mat3.from_array(Sigma)))
+    trace = Sigma[..., 0, 0] + Sigma[..., 1, 1] + Sigma[..., 2, 2]
+    I_A = trace[..., None, None] * jnp.eye(3, dtype=Sigma.dtype) - Sigma
+    # Slices of the flat matrix: for its components XLA would compile more kernels.
+    flat = I_A.reshape(*I_A.shape[:-2], 9)
+    upper = [flat[..., i : i + 1] for i in _UPPER]
+    return jnp.concatenate([m[..., None], h_A, *upper], axis=-1)
+
+
+# The entries xx, xy, yy, xz, yz, zz of a 3x3 matrix, row by row.
+_UPPER = (0, 1, 4, 2, 5, 8)
 
 
 def inverse_transform_inertia(
@@ -370,7 +379,8 @@ def apply_velocity_moments(moments: Float[Array, "... 12"], x: Float[Array, "...
 
     `B x = int [w x u; r x (w x u)] dm = [w x p; tr(N) w - N w]`, with w the angular part of the
     motion x. The linear part of x has no effect. For the moments of a body with the inertia I and
-    the velocity v, `2 B x = v x* I x - I (v x x) + x x* I v` and `B v = v x* I v`.
+    the velocity v, `2 B x = cross_force(v, I x) - I cross_motion(v, x) + cross_force(x, I v)`, and
+    `B v = cross_force(v, I v)`.
     """
     p, N, trace = _split_moments(moments)
     w = halves(x)[1]
@@ -391,7 +401,10 @@ def apply_velocity_moments_transpose(moments: Float[Array, "... 12"], x: Float[A
 
 
 def inertia_rate_from_moments(moments: Float[Array, "... 12"]) -> Float[Array, "... 10"]:
-    """Rate `dI/dt = B + B^T` (..., 10) of the inertia of the moving body, in the fixed frame."""
+    """Rate (..., 10) of the inertia of the moving body, in a frame that is fixed in the world.
+
+    As a matrix, the rate is `B + B^T`.
+    """
     p, N, trace = _split_moments(moments)
     return _join_inertia(jnp.zeros_like(trace), p, _from_second_moments(N + N.T))
 

@@ -61,8 +61,8 @@ def test_sums_over_large_trees_are_sweeps():
             assert program.count("stablehlo.dot_general") == 1 - sweeps
 
 
-def residuals(steps):
-    """The number of values that reverse mode stores for a rollout, and the size of a state."""
+def residuals(steps, integrator):
+    """The number of values that reverse mode stores for a rollout, nq and nv."""
     model = zoo.small()
     q, v, tau, _ = zoo.state(model)
 
@@ -70,19 +70,31 @@ def residuals(steps):
         def dynamics(q, v):
             return rbd.forward_dynamics(model, q, v, tau)
 
-        return rbd.integrators.semi_implicit_euler(model, dynamics, q, v, 0.1)
+        return integrator(model, dynamics, q, v, 0.1)
 
     def end(q, v):
+        if steps is None:
+            return step(q, v)
         return rbd.integrators.rollout(step, (q, v), steps=steps)[0][-1]
 
     _, pull = jax.eval_shape(lambda q, v: jax.vjp(end, q, v), q, v)
-    return sum(x.size for x in jax.tree.leaves(pull)), model.nq + model.nv
+    return sum(x.size for x in jax.tree.leaves(pull)), model.nq, model.nv
 
 
 def test_reverse_mode_of_a_rollout_keeps_the_states_alone():
-    few, state = residuals(10)
-    many, _ = residuals(110)
-    assert state <= (many - few) / 100 <= state + 2
+    few, nq, nv = residuals(10, rbd.integrators.semi_implicit_euler)
+    many, *_ = residuals(110, rbd.integrators.semi_implicit_euler)
+    assert nq + nv <= (many - few) / 100 <= nq + nv + 2
+
+
+def test_reverse_mode_of_runge_kutta_keeps_the_rates_of_the_stages():
+    """In a rollout with the states, so that a step is not computed again; and in one step."""
+    few, nq, nv = residuals(10, rbd.integrators.runge_kutta_munthe_kaas)
+    many, *_ = residuals(110, rbd.integrators.runge_kutta_munthe_kaas)
+    rates = 4 * 2 * nv
+    assert nq + nv + rates <= (many - few) / 100 <= nq + nv + rates + 2
+    one_step, *_ = residuals(None, rbd.integrators.runge_kutta_munthe_kaas)
+    assert one_step < few + rates
 
 
 def test_blocks_are_compiled_apart_from_what_surrounds_them():

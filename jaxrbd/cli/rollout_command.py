@@ -65,10 +65,11 @@ def first_devices(count: int) -> list[Any]:
 def run(model: Model, options: argparse.Namespace, devices: Sequence[Any]) -> None:
     """Simulate a batch, differentiate it, check the results and write files.
 
-    The function divides the batch into blocks, and the devices compute the blocks in turn. So the
-    results do not depend on the number of devices. The function prints measurements, and writes
-    `trajectories.npz` and `rollout.png`. Raises JaxRBDError if matplotlib is missing or the
-    trajectories become infinite or NaN, and OSError if a file cannot be written.
+    The function divides the batch into blocks of equal size. Block i goes to device i modulo the
+    number of devices, and the devices work at the same time. So the results do not depend on the
+    number of devices. The function prints measurements, and writes `trajectories.npz` and
+    `rollout.png`. Raises JaxRBDError if matplotlib is missing or the trajectories become infinite
+    or NaN, and OSError if a file cannot be written.
     """
     if not options.no_plot and importlib.util.find_spec("matplotlib") is None:
         raise JaxRBDError("the plot needs matplotlib: pip install 'jaxrbd[cli]', or --no-plot")
@@ -179,8 +180,9 @@ def _timed(
 ) -> Any:
     """The results of `function` for the whole batch, as NumPy arrays. Prints the time.
 
-    The devices compute the blocks of the batch in turn. Every program is compiled for one device: a
-    program that splits its batch over devices would be compiled differently and round differently.
+    Block i goes to device i modulo the number of devices, and the devices work at the same time.
+    Every program is compiled for one device: a program that splits its batch over devices would be
+    compiled differently and round differently.
     """
     batch, steps = inputs.tau.shape[:2]
     blocks = _blocks(inputs)
@@ -214,7 +216,10 @@ def _timed(
 
 
 def _blocks(inputs: Inputs) -> list[Inputs]:
-    """The batch in blocks of equal size. Trajectories from the start fill up the last block."""
+    """The batch in blocks of equal size.
+
+    If the last block is not full, the first trajectories of the batch are repeated to fill it.
+    """
     batch = len(inputs.tau)
     size = min(BLOCK, batch)
     starts = range(0, batch, size)

@@ -52,8 +52,8 @@ def urdf(robot: Robot) -> str:
 def about_com(inertia: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
     """Mass, centre of mass (3,), and rotational inertia (3, 3) about the centre of mass.
 
-    Both are in the link frame. `inertia` (10,): the parameters of a link with nonzero mass, as in
-    `jaxrbd.model.Link`.
+    The position and the axes are in the link frame. `inertia` (10,): the parameters of a link with
+    nonzero mass, as in `jaxrbd.model.Link`.
     """
     mass, com, (xx, xy, yy, xz, yz, zz) = inertia[0], inertia[1:4] / inertia[0], inertia[4:]
     I = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])

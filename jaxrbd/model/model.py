@@ -75,8 +75,9 @@ class Model(eqx.Module):
     def __check_init__(self):
         """Raise ModelError, which names the field, if a shape does not match the structure.
 
-        Arrays may have leading batch axes. Leaves that are not arrays, such as None or the axes of
-        a `vmap`, are accepted. JAX creates models from new leaves without this check.
+        Arrays may have leading batch axes. Leaves that are not arrays are accepted: None, or the
+        integers of a model that is an argument `in_axes` of `vmap`. JAX creates models from new
+        leaves without this check.
         """
         nb, nf, nv_joint = self.topology.nb, len(self.frame_names), sum(self.joint_nvs)
         shapes = {
@@ -150,7 +151,7 @@ class Model(eqx.Module):
 
     @property
     def quaternions(self) -> tuple[tuple[str, int], ...]:
-        """Names of the joints with a unit quaternion, each with its first index in q."""
+        """The joints with a unit quaternion, each with the first index of its quaternion in q."""
         places = tuple(joint.quaternion for joint in self.joints)
         independent = None if self.coupling is None else self.coupling.q_independent
         return _quaternions(self.topology, self.joint_bodies, self.joint_names, places, independent)

@@ -84,9 +84,9 @@ def unknown_name(
     names: Sequence[str],
     candidates: Sequence[str] | None = None,
 ) -> str:
-    """The message for an unknown name: the most similar candidates (by default `names`), `names`.
+    """The message for an unknown name, with the most similar `candidates` and all `names`.
 
-    `kind`: "frame", "joint" or "body".
+    `kind`: "frame", "joint" or "body"; `candidates`: by default the names.
     """
     candidates = names if candidates is None else candidates
     name = str(name)
