@@ -248,7 +248,7 @@ def identify_consistent_inertia(
 
 @jax.jit
 def _stacked(model: Model, q: Array, v: Array, a: Array) -> tuple[Array, Array, Array]:
-    """Regressors, bounds of their entries, and forces of armature and active dissipation.
+    """Regressors, bounds of their entries, and the forces of armature and of dissipation, if on.
 
     Regressors and bounds (`summed_sizes`) are (n nv, 10 nb) for n states; the forces are (n nv,).
     """

@@ -261,9 +261,9 @@ def gyroscopic_force(inertia: Float[Array, "... 10"], v: Float[Array, "... 6"]):
 def transform_inertia(X_AB: Pose, inertia_B: Float[Array, "... 10"]) -> Float[Array, "... 10"]:
     """Inertia in A from its coordinates in B.
 
-    The second moments of mass are `Sigma = int r r^T dm = tr(I)/2 1 - I`. With the moments Sigma_B
-    in B, the moments in A are `R Sigma_B R^T + p (h + m p)^T + h p^T`, where `h = R mc`. Source:
-    SE(3) sheet, section 5.1, in a form that does not divide by the mass.
+    The second moments of mass are `Sigma = int r r^T dm = (tr(I)/2) E - I`; E is the 3x3 identity.
+    With the moments Sigma_B in B, the moments in A are `R Sigma_B R^T + p (h + m p)^T + h p^T`,
+    where `h = R mc`. Source: SE(3) sheet, section 5.1, in a form that does not divide by the mass.
     """
     (R, p), (m, h_B, I_B) = X_AB, _split_inertia(inertia_B)
     moments = jnp.concatenate([second_moments(I_B).array(), h_B.array()[..., None]], axis=-1)
@@ -277,13 +277,13 @@ def transform_inertia(X_AB: Pose, inertia_B: Float[Array, "... 10"]) -> Float[Ar
     )
     trace = Sigma[..., 0, 0] + Sigma[..., 1, 1] + Sigma[..., 2, 2]
     I_A = trace[..., None, None] * jnp.eye(3, dtype=Sigma.dtype) - Sigma
-    # Slices of the flat matrix: for its components XLA would compile more kernels.
+    # The flat matrix is sliced and not split by `Mat3.from_array`, which gives more kernels.
     flat = I_A.reshape(*I_A.shape[:-2], 9)
     upper = [flat[..., i : i + 1] for i in _UPPER]
     return jnp.concatenate([m[..., None], h_A, *upper], axis=-1)
 
 
-# The entries xx, xy, yy, xz, yz, zz of a 3x3 matrix, row by row.
+# The positions of the entries xx, xy, yy, xz, yz, zz in a 3x3 matrix, flattened by rows.
 _UPPER = (0, 1, 4, 2, 5, 8)
 
 
@@ -356,11 +356,11 @@ def velocity_moments(inertia: Float[Array, "... 10"], v: Float[Array, "... 6"]):
 
     The point r of the body has the velocity `u = v + w x r`. The moments are
     `p = int u dm = m v + w x mc` (3 entries) and `N = int u r^T dm = v mc^T + [w x] Sigma`
-    (9 entries, row by row), where `Sigma = int r r^T dm = tr(I)/2 1 - I`. Velocity moments of
-    several bodies in one frame add, as inertias do. The moments determine all velocity terms in the
-    derivatives of the dynamics: the matrix B of `apply_velocity_moments`, the momentum and the rate
-    of the inertia.
-    Source: Echeandia and Wensing (2021), equation 15, which states B with 36 entries.
+    (9 entries, row by row), where `Sigma = int r r^T dm = (tr(I)/2) E - I`; E is the 3x3 identity.
+    Velocity moments of several bodies in one frame add, as inertias do. The moments determine
+    all velocity terms in the derivatives of the dynamics: the matrix B of `apply_velocity_moments`,
+    the momentum and the rate of the inertia. Source: Echeandia and Wensing (2021), equation 15,
+    which states B with 36 entries.
     """
     m, h, I_o = _split_inertia(inertia)
     linear, w = halves(v)

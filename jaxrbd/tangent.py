@@ -65,9 +65,9 @@ def hessian(
     - "retraction": the second derivatives of `function(integrate(model, q, dq))` with respect to dq
       at zero. This matrix is symmetric. It is the matrix for Newton's method with steps
       `integrate(model, q, dq)`;
-    - "lie": iterated Lie derivatives. Entry [i, j] is the derivative along dof j of entry i of the
-      gradient. Lie derivatives along the dofs of one rotating joint do not commute, so the matrix
-      is not symmetric. Its symmetric part is the Hessian of "retraction".
+    - "lie": iterated Lie derivatives. Entry [i, j] is entry i of the gradient, differentiated along
+      dof j. Lie derivatives along the dofs of one rotating joint do not commute, so the matrix is
+      not symmetric. Its symmetric part is the Hessian of "retraction".
 
     The two definitions agree if every joint has one dof. Like `jax.hessian`, it returns a function
     of the same arguments. Raises ArgumentError for another definition.

@@ -329,6 +329,21 @@ def test_an_accepted_step_solves_its_equations():
     assert np.max(accepted) < 1e-12
 
 
+def test_a_root_is_accepted_only_if_the_iterations_end():
+    """Linear equations, from well to badly conditioned: some need more than the allowed steps."""
+    B = np.random.default_rng(0).normal(size=(24, 24))
+    B /= np.linalg.norm(B, 2)
+    b = np.random.default_rng(1).normal(size=24)
+
+    def error(scale):
+        (x,) = find_root(lambda x: (x[0] + scale * (B @ x[0]) - b,), (jnp.zeros(24),))
+        return jnp.max(jnp.abs(x + scale * (B @ x) - b))
+
+    errors = jax.jit(jax.vmap(error))(jnp.linspace(0.2, 2.0, 60))
+    assert 0.2 < np.mean(np.isnan(errors)) < 0.8
+    assert np.nanmax(errors) < 1e-14
+
+
 def test_fewer_digits_take_fewer_evaluations():
     """The iteration of an implicit step in float32 ends at the precision of float32."""
 

@@ -3,8 +3,8 @@
 The functions of rigid-body algebra use these types only for intermediate values; no data structure
 contains them. An operator splits its operands once, computes elementwise with the components, and
 joins the result once. XLA fuses the elementwise operations. The operators split with `jnp.unstack`,
-because the transpose of `jnp.unstack` (in reverse mode) is one concatenation. The transpose of a
-slice per component would be one padding per component.
+because the transpose of `jnp.unstack` (in reverse mode) is one concatenation. If each component
+were a separate slice, reverse mode would have one padding for each component.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def small_product(A: Array, B: Array) -> Array:
 
 
 def second_moments(I: Mat3) -> Mat3:
-    """The second moments of mass `tr(I)/2 1 - I` of a rotational inertia I."""
+    """The second moments of mass `(tr(I)/2) E - I` of a rotational inertia I; E is the identity."""
     xx, xy, yy, xz, yz, zz = I.upper()
     return Mat3.symmetric((yy + zz - xx) / 2, -xy, (xx + zz - yy) / 2, -xz, -yz, (xx + yy - zz) / 2)
 

@@ -1,8 +1,8 @@
 """Centroidal momentum, its matrix, and their derivatives; the Jacobian of the centre of mass.
 
-All quantities are in world axes about the centre of mass c of the robot. As c moves, the time
-derivative of a spatial force or momentum F about c is the time derivative of F about the fixed
-point at the present c, minus `[dc/dt; 0] x* F`.
+All quantities are in world axes about the centre of mass c of the robot. The point c moves. Let o
+be the fixed point that coincides with c at this instant. The time derivative of a spatial force or
+momentum F about c is its time derivative about o, minus `[dc/dt; 0] x* F`.
 """
 
 from __future__ import annotations
@@ -144,8 +144,8 @@ def centroidal_derivatives(
     """Derivatives of `centroidal_momentum` and of `centroidal_momentum_rate`.
 
     `q` (nq,) or its `Kinematics`, `v` (nv,), `a` (nv,). Returns `(dh_dq, dhdot_dq, dhdot_dv, A)`,
-    each (6, nv); derivatives in q are in the tangent space. Source: the source of
-    `rnea_derivatives`, for the composite forces about the centre of mass.
+    each (6, nv); derivatives in q are in the tangent space. Source: Singh, Russell and Wensing
+    (2022), as for `rnea_derivatives`, with the centre of mass as the origin.
     """
     kinematics = forward_kinematics(model, q)
     v, a = arguments.velocity(model, v), arguments.velocity(model, a, "a")

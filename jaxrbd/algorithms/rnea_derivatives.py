@@ -158,8 +158,9 @@ def _derivatives(
     """
     dF_dq, dF_dv, dF_da = force_columns(composite, velocity, psi_ddot)
 
-    # Entry [k, j] uses the composites of dof k if dof k moves the body of dof j or a body of the
-    # subtree below. It uses the composites of dof j if dof k strictly supports dof j.
+    # Entry [k, j] uses the composites of dof k if the body of dof k is the body of dof j or a
+    # descendant of it. It uses the composites of dof j if the body of dof k is an ancestor of the
+    # body of dof j.
     J, in_subtree, supports = velocity.J, dof_supports(model).T, dof_strictly_supports(model)
     couple = 2 * apply_velocity_moments_transpose(composite.moments, J)
     left = jnp.concatenate([dF_da, couple], axis=-1)

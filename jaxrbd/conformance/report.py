@@ -132,8 +132,9 @@ class Report:
     def by_joint(self) -> str:
         """A table with one row per joint kind and one column per place, for all orders.
 
-        The table excludes the conditions that set the state of the whole robot, because joints
-        other than the tested joint can cause errors in these states.
+        A condition is a special state of the tested joint alone, or of all joints
+        (`states.Condition`). The table leaves out the conditions of all joints, because there
+        another joint can cause the error.
         """
         conditions = [condition for condition in self.conditions if not condition.whole]
         orders = list(range(1, self.order + 1))
