@@ -178,10 +178,10 @@ def lie_operation(
 
     `operation`: a function of two motions, made of brackets (`cross_motion`) and linear in the
     second motion. S is constant, so the bracket of two motions `S u` and `S w` of a joint is a
-    motion `S x` of the joint. For Euclidean joints the brackets are zero, and the function returns
-    zero. So each term of `operation` must contain a bracket. For an operation that contains the
-    term w itself, such as `w + u x w + ...`, pass the operation without this term, and add w to the
-    result.
+    motion `S x` of the joint. For Euclidean joints the brackets are zero, and `lie_operation`
+    returns zero without a call of `operation`. So each term of `operation` must contain a bracket.
+    For an operation that contains the term w itself, such as `w + u x w + ...`, pass the operation
+    without this term, and add w to the result.
     """
     if isinstance(joint, _Euclidean):
         return jnp.zeros_like(w)
@@ -200,8 +200,8 @@ def lie_operation(
 def subspace_rows(joint: Joint) -> np.ndarray:
     """The rows (nv, 6) of S of one joint, in NumPy and double precision.
 
-    The rows are the rows of `Joint.subspace`. For the joint kinds of robot files, the subspace is a
-    constant, so the call compiles nothing.
+    The rows are the rows of `Joint.subspace`. For the joint kinds of robot files, NumPy computes
+    the rows, so the call compiles nothing.
     """
     if not isinstance(joint, (Revolute, Prismatic, Helical)):
         return (

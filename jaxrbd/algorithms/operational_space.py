@@ -48,11 +48,11 @@ def operational_space_inertia(
 ) -> Float[Array, "m m"]:
     """Operational-space inertia `(J M^-1 J^T + damping 1)^-1` of k frames, (6k, 6k).
 
-    Arguments as for `delassus_matrix`; `damping` is added to each diagonal entry, in 1/kg in linear
-    and in 1/(kg m^2) in angular rows. Without damping the result is not finite where J does not
-    have full row rank, for example where fewer than six dofs move a frame, or in a singular
-    configuration. Raises ArgumentError for an unknown frame or reference.
-    Source: Khatib (1987), equation 51.
+    Arguments as for `delassus_matrix`; `damping` is added to each diagonal entry of `J M^-1 J^T`.
+    The unit of `damping` is 1/kg in linear rows and 1/(kg m^2) in angular rows. Without damping the
+    result is not finite where J does not have full row rank, for example where fewer than six dofs
+    move a frame, or in a singular configuration. Raises ArgumentError for an unknown frame or
+    reference. Source: Khatib (1987), equation 51.
     """
     damping = arguments.number(model, damping, "damping")
     D = delassus_matrix(model, q, frames, reference)

@@ -36,7 +36,8 @@ def body_regressor(V: ArrayLike, A: ArrayLike) -> Float[Array, "... 6 10"]:
 
     `V`, `A` (..., 6): spatial velocity `[v; w]` and acceleration of the body, in m/s, rad/s, m/s^2
     and rad/s^2, in the frame of the inertia; leading axes are broadcast.
-    Source: Featherstone (5.9), linear in the inertia; Atkeson, An and Hollerbach (1986).
+    Source: Featherstone (5.9), as a matrix times the inertial parameters; Atkeson, An and
+    Hollerbach (1986).
     """
     V, A = _spatial_vector("V", V), _spatial_vector("A", A)
     if V.dtype != A.dtype:
@@ -81,14 +82,14 @@ def joint_torque_regressor(
 def summed_sizes(
     model: Model, q: Float[Array, " nq"], v: Float[Array, " nv"], a: Float[Array, " nv"]
 ) -> Float[Array, "nv parameters"]:
-    """Bounds of the terms whose sums are the entries of `joint_torque_regressor`, (nv, 10 nb).
+    """Bounds of the sizes of the terms in each entry of `joint_torque_regressor`, (nv, 10 nb).
 
-    The units are the same. An entry much smaller than its bound has few correct digits, because the
-    sum and the placements of the model are rounded. The bound is `|v| |f| + |w| |n| + |w| |f| (|p|
-    + |p0|)`. For an entry of the regressor, [f; n] is the force on a body with origin p, and [v; w]
-    is the motion of a dof whose body has its origin at p0. The bound is the largest power of the
-    force for this motion, over all directions of the vectors. The positions p and p0 are relative
-    to the root body of the tree.
+    The units are the units of the entries. An entry much smaller than its bound has few correct
+    digits, because the sum and the placements of the model are rounded. The bound is
+    `|v| |f| + |w| |n| + |w| |f| (|p| + |p0|)`. For an entry of the regressor, [f; n] is the force
+    on a body with origin p, and [v; w] is the motion of a dof whose body has its origin at p0. The
+    bound is the largest power of the force for this motion, if the vectors keep their lengths and
+    can have any direction. The positions p and p0 are relative to the root body of the tree.
     """
     topology = model.topology
     kinematics = forward_kinematics(model, q)

@@ -237,7 +237,8 @@ class _End(NamedTuple):
     - `J` (nv, 6): the Jacobian, one row per velocity in v;
     - `V` (6,): the spatial velocity; `A` (6,): the spatial acceleration for a = 0;
     - `J_terms` (nv, 2): the linear part and the angular part of each row of J are sums of vectors,
-      and `J_terms` has the sums of the lengths of these vectors. They bound the rounding errors.
+      and `J_terms` has the sums of the lengths of these vectors. The rounding error of each part is
+      a few eps times its sum.
     """
 
     X: RootedPose
@@ -289,9 +290,9 @@ def _jacobian_terms(
     """The `J_terms` of n frames at `p_RF` (n, 3).
 
     `moves` (n, nb): whether the joint of a body moves a frame; `p_RB` (nb, 3): the bodies' origins.
-    The linear part of a row of J is `S_linear + (p_F - p_dof) x S_angular`. Both positions are sums
-    of link vectors from the root body. The terms of these sums are not computed. The distances from
-    the root body estimate the sums of their lengths.
+    The linear part of a row of J is `S_linear + S_angular x (p_F - p_dof)`. Both positions are sums
+    of link vectors from the root body. The sum of the lengths of these vectors is estimated by the
+    distance of the position from the root body.
     """
     dof_body = model.topology.dof_body
     S_linear, S_angular = jnp.split(motion_subspace(model), 2, axis=-1)

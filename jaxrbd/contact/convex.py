@@ -92,8 +92,9 @@ def contact_step(
     The velocity v+ after the step minimizes the convex function at the head of the module
     `contact/convex.py`, and `q+ = integrate(q, dt v+)`. The target velocity along the normal is
     `u_target = -distance / dt` for a sphere outside the ground, and `-distance / (dt + recovery)`
-    for a sphere in the ground. In `u_target`, the distance is divided by the length of its
-    gradient. Of the material, only the friction coefficient mu is used.
+    for a sphere in the ground. If the gradient of the distance does not have the length 1, the
+    distance in these formulas is divided by the length of the gradient. Of the material, only the
+    friction coefficient mu is used.
 
     Consequences, to first order in dt:
 
@@ -107,14 +108,15 @@ def contact_step(
       add an energy of at most `gamma_n u_target`;
     - there is no restitution.
 
-    The result has the derivatives of the minimizing velocity with respect to all arguments, to any
-    order (`lax.custom_root`); no iteration is differentiated. The derivatives jump where a contact
-    changes from sticking to sliding or to leaving. There, the derivative of one side is returned.
-    The derivatives also jump at the distance 0, because `u_target` has different slopes inside and
-    outside the ground. Raises ArgumentError for an unknown frame or a parameter out of its range;
-    traced parameters out of their range give NaN. Source: Todorov (2014), Convex and
-    analytically-invertible dynamics with contacts and constraints; Castro, Permenter and Han
-    (2022), An unconstrained convex formulation of compliant contact. Here R is isotropic.
+    JAX can differentiate the result with respect to all arguments, to any order. It differentiates
+    the minimizing velocity as an implicit function (`lax.custom_root`), and not the iterations. The
+    derivatives jump where a contact changes from sticking to sliding or to leaving. There, the
+    derivative of one side is returned. The derivatives also jump at the distance 0, because
+    `u_target` has different slopes inside and outside the ground. Raises ArgumentError for an
+    unknown frame or a parameter out of its range; traced parameters out of their range give NaN.
+    Source: Todorov (2014), Convex and analytically-invertible dynamics with contacts and
+    constraints; Castro, Permenter and Han (2022), An unconstrained convex formulation of compliant
+    contact. Here R is isotropic.
     """
     v, tau = arguments.velocity(model, v), arguments.velocity(model, tau, "tau")
     dt = arguments.POSITIVE.or_nan(arguments.number(model, dt, "dt"))

@@ -179,7 +179,7 @@ class _Robot:
         return []
 
     def _check_references(self) -> None:
-        """Check that every link and joint that a joint names is in the file."""
+        """Check that the file has the parent, child and mimicked joint of every joint."""
         for joint in self.joints:
             self._check_known(joint, "parent", "link", joint.parent)
             self._check_known(joint, "child", "link", joint.child)
