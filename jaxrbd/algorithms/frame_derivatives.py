@@ -71,8 +71,8 @@ def frame_jacobian_dot(
     """Time derivative of `frame_jacobian` at velocity v, (6, nv).
 
     `frame_acceleration` is `J a + dJ/dt v`. Arguments as for `frame_velocity`. Raises ArgumentError
-    for an unknown frame or reference. Source: Featherstone (2.45), applied to each column of J,
-    which is fixed in a body, in a reference frame that moves.
+    for an unknown frame or reference. Each column of J is a motion vector that is fixed in a body.
+    Source: Featherstone (2.45), the rate of such a vector in a moving frame.
     """
     kinematics, v = forward_kinematics(model, q), arguments.velocity(model, v)
     placed = _place(model, kinematics, v, frame)

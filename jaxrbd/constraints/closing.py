@@ -20,7 +20,7 @@ from .kinds import Constraint
 
 
 class Closure(NamedTuple):
-    """A configuration `q` (nq,), and the `residual` () `max |phi|` of the constraints at q."""
+    """A configuration `q` (nq,), and its `residual` (): the largest error of the constraints."""
 
     q: Float[Array, " nq"]
     residual: Float[Array, ""]
@@ -31,10 +31,11 @@ def close_loops(model: Model, q: ArrayLike, constraints: Sequence[Constraint]) -
     """The configuration near q that satisfies the constraints, and its residual.
 
     `q` (nq,). The result is `integrate(q, M^-1 K^T lambda)`, with the Jacobian K of the constraints
-    at q. So the robot is displaced as constraint forces accelerate it from rest. Newton's method
-    finds the multipliers lambda for which `phi = 0`. Each equation is scaled by the acceleration
-    that its constraint force causes, so the units of the equations do not matter. Check the
-    residual: it is large if no configuration near q satisfies the constraints.
+    at q. So the displacement has the form of the acceleration that constraint forces give to a
+    robot at rest. Newton's method finds the multipliers lambda for which `phi = 0`. Each equation
+    is scaled by the acceleration that its constraint force causes, so the units of the equations do
+    not matter. Check the residual: it is large if no configuration near q satisfies the
+    constraints.
 
     The result has the derivatives of the solution with respect to q, the model and the constraints;
     no iteration is differentiated. Raises ArgumentError for an unknown frame.

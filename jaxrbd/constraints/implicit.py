@@ -10,11 +10,11 @@ Let W be the inverse of the Cholesky factor of M, so that `W M W^T = 1`. Let s b
 of K, and `A = s K W^T`. Then `a = M^-1 (tau - bias) + W^T x` with
 `A x = s (k - K M^-1 (tau - bias))`, and the pseudo-inverse of A gives x.
 
-Rows may be redundant, as for a planar linkage closed in space, or a door on two hinges. The
-acceleration is then still unique. Of all possible multipliers, the solver returns the multipliers
-with the least `|lambda / s|`. A row is redundant if the part of the row that is independent of the
-other rows is as small as the rounding errors of K. So masses, units and the scaling of an equation
-do not matter.
+Rows may be redundant, as for a planar linkage with a hinge (five equations) as its loop constraint,
+or for a door on two hinges. The acceleration is then still unique. Of all possible multipliers, the
+solver returns the multipliers with the least `|lambda / s|`. A row is redundant if the part of the
+row that is independent of the other rows is as small as the rounding errors of K. So masses, units
+and the scaling of an equation do not matter.
 
 Derivatives are computed from the equations, not from the solver. The derivatives are right to any
 order where the rank of K does not change.
@@ -57,9 +57,9 @@ class ConstrainedDynamics(NamedTuple):
 class Impact(NamedTuple):
     """Velocity (nv,) after an impact and, for each constraint, its impulses and residuals (m,).
 
-    Impulses are in N s or N m s. The residuals are `K v+ + e K v`, with the velocities v before and
-    v+ after the impact and the restitution e. The residuals are rounding errors, unless constraints
-    contradict each other.
+    Impulses are in N s or N m s. The residuals are `K v+ + e K v`: v is the velocity before the
+    impact, v+ is the velocity after the impact, and e is the restitution. The residuals are
+    rounding errors, unless constraints contradict each other.
     """
 
     velocity: Float[Array, " nv"]

@@ -38,7 +38,7 @@ class Document:
     """A parsed robot file: its name, its outermost element `root`, and the `faults` found so far.
 
     The line of an element is the line on which its start tag ends. Beyond line 65,535, the limit of
-    libxml2, the reported line can be the line after. The methods that read values accept None for
+    libxml2, the reported line can be too large by one. The methods that read values accept None for
     an absent element, and then return the default.
     """
 
