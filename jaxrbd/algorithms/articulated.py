@@ -102,7 +102,7 @@ def articulated_solve(
 def _node_rows(model: Model) -> tuple[Array, Array]:
     """The row of each dof, and the row of its parent in the tree of dofs, (nv,) each.
 
-    A parent row of nv is the row of the world.
+    If a dof has no parent, its parent row is nv, the last row, which stands for the world.
     """
     i = jnp.arange(model.topology.nv, dtype=jnp.int32)
     return i, jnp.asarray(parent_rows(model.topology.dof_parent))

@@ -40,7 +40,7 @@ def coriolis_matrix(model: Model, q: ArrayLike | Kinematics, v: ArrayLike) -> Fl
     `q` (nq,) or its `Kinematics`, `v` (nv,). An entry is a force (N or N m) per unit of velocity.
     If all joints have one dof, the entries are the Christoffel symbols of M contracted with v. The
     velocities of a joint of several dofs are not coordinate rates, so M has no Christoffel symbols
-    for them; for these joints the same sum over the bodies defines C. C does not include joint
+    for them. For these joints the formula of the source defines C. C does not include joint
     damping. Source: Echeandia and Wensing (2021), algorithm 1.
     """
     q, X = configuration_and_poses(model, q)

@@ -3,12 +3,14 @@
 Let W be the spatial velocities of the bodies for the joint velocity `weights`. Then the weighted
 torque `weights . tau` is the sum of `W . F` over the bodies, where F is the force on a body. A
 small displacement of dof l moves the subtree of dof l rigidly along J_l. In a frame that moves with
-the subtree, the effect is the same as three changes of the motion of the world (see
-rnea_derivatives.py): the velocity changes by psi_dot_l, the acceleration by psi_ddot_l, and W by
-omega_l, which is psi_dot_l computed with W in place of V. The first derivative for a dof j in the
-subtree is linear in these three changes. So each second derivative [l, j] is a sum of three
-products of a column of the upper dof l with a column of the lower dof j. The upper dof is nearer to
-the root. The second derivatives cost about as much as the first derivatives.
+the subtree, the bodies of the subtree move as if the world moved (see rnea_derivatives.py): the
+velocity of the world changes by psi_dot_l, and its acceleration by psi_ddot_l (defined in
+common_frame.py). The velocities W change in the same way by omega_l: this is psi_dot_l, computed
+with W in place of the body velocities V. The first derivative of the weighted torque by q, v or a
+of a dof j in the subtree changes by a linear function of these three changes. So each second
+derivative [l, j] is a sum of three products of a column of the upper dof l with a column of the
+lower dof j. The upper dof is nearer to the root. The second derivatives cost about as much as the
+first derivatives.
 """
 
 from __future__ import annotations
@@ -118,9 +120,9 @@ def rnea_second_order(
     moments, Q = subtree_sums(model, velocity_moments(inertia, W), Q_bodies)
     P, Q = momentum_from_moments(moments), from_angular(Q)
 
-    # Columns of the lower dof. Where the lower dof is differentiated in q, by_acceleration and
-    # by_velocity multiply the changes of acceleration and velocity that the upper dof causes. Where
-    # the lower dof is differentiated in v, by_rate multiplies the change of velocity.
+    # Columns of the lower dof. In a derivative by q of the lower dof, by_acceleration and
+    # by_velocity multiply the changes of acceleration and velocity that the upper dof causes. In a
+    # derivative by v of the lower dof, by_rate multiplies the change of velocity.
     J, psi_dot = velocity.J, velocity.psi_dot
     by_acceleration = apply_inertia(composite.inertia, omega) + cross_force(J, P)
     by_velocity = (

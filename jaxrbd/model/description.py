@@ -42,8 +42,8 @@ class Compound:
     """A joint built as a chain of joints with massless links between them.
 
     The motion subspace of such a joint depends on q, but the motion subspaces of its `stages` are
-    constant. So every derivative is exact. The coordinates of the joint are the coordinates of the
-    stages, in order.
+    constant. So the algorithms need no special case for it. The coordinates of the joint are the
+    coordinates of the stages, in order.
     """
 
     stages: tuple[Joint, ...]

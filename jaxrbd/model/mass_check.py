@@ -35,9 +35,10 @@ from ..spatial import Pose, pose_matrix
 from .description import Follow, JointSpec, Link, Mimic, stages
 
 # A joint is unresisted if the square root of the inertia along its motion is at most this fraction
-# of the sum of the square roots of the inertias that the joint moves. A link with 1e-18 of these
-# inertias is above the limit `_ROUNDING`. `_SINGLE_ROUNDING` is the limit if JAX evaluates the
-# functions of `Custom` or `Follow` in single precision.
+# of the sum of the square roots of the inertias that the joint moves. So a link with 1e-18 of these
+# inertias still counts as an inertia: the square root, 1e-9, is above `_ROUNDING`.
+# `_SINGLE_ROUNDING` is the limit if JAX evaluates the functions of `Custom` or `Follow` in single
+# precision.
 _ROUNDING, _SINGLE_ROUNDING = 1e-10, 1e-5
 # The relative rounding error of principal moments about the centre of mass, which are computed from
 # the inertia about the origin of the link frame.
@@ -82,8 +83,8 @@ def _singular_joints(links: Sequence[Link], joints: Sequence[JointSpec]) -> list
 class _Rows(NamedTuple):
     """W (k, c), where c is 6 plus the number of shared coordinates, and the `bound` (c,).
 
-    `bound`: for each column of W, a bound on the sum of the sizes of the terms of the column. The
-    rounding errors of the column are a fraction of the bound.
+    `bound`: for each column of W, the sum of the sizes of the terms that were added to compute the
+    column. The rounding errors of the column are a fraction of the bound.
     """
 
     W: np.ndarray
@@ -291,7 +292,7 @@ def _link_rows(links: Sequence[Link], columns: int) -> dict[str, _Rows]:
 
 
 def _irregular(stage: Joint, rng: np.random.Generator) -> np.ndarray:
-    """Coordinates with irregular values, at which a `Custom` joint is known to be valid."""
+    """Irregular coordinates, at which `check_parameters` has tested a `Custom` joint."""
     if stage.tree_rates_are_velocities:
         return rng.uniform(0.2, 1.2, stage.nv)
     return generic_coordinates(stage.nv)
