@@ -58,9 +58,10 @@ def contact_force(
       `2 sqrt(m / (2 k d))`.
 
     The gradient of the distance may have a length other than 1. For example, the distance from a
-    `Height`, the ground `z = height(xy)`, is exact only on the surface. The normal force is then
-    along the gradient, and f_n is multiplied by this length. So the elastic force has the potential
-    `contact_energy` on any ground. Raises ArgumentError for an unknown frame.
+    `Height`, the ground `z = height(xy)`, is approximate, and its gradient has the length 1 only on
+    the surface. The normal force is then along the gradient, and f_n is multiplied by this length.
+    So the elastic force has the potential `contact_energy` on any ground. Raises ArgumentError for
+    an unknown frame.
     """
     kinematics = forward_kinematics(model, q)
     points = contact_points(model, scene, kinematics, v)

@@ -72,9 +72,9 @@ class State(eqx.Module):
     The frames are "world" and `model.frame_names`: one frame per link, fixed to the body of the
     link. Links that are welded together form one body, which has the mass of all these links. In
     the methods, the default of `base`, and of `to` in `relative_transform`, is "world". The default
-    of `frame` is "world" for a quantity of the whole robot, and the body frame for a quantity of
-    one body. If a link is named "world", it must be fixed to the world, and the methods use the
-    frame of this link as "world".
+    of `frame` is "world" for a quantity of the whole robot. For a method with an argument `body`,
+    it is the frame named by `body`. If a link is named "world", it must be fixed to the world, and
+    the methods use the frame of this link as "world".
 
     The constructor raises ArgumentError if a link named "world" moves. Methods raise ArgumentError
     for an unknown frame.

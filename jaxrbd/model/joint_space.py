@@ -80,9 +80,9 @@ def subspaces_by_kind(
 ) -> list[tuple[JointGroup, Float[Array, "n nv 6"]]]:
     """For each joint kind, the velocity subspaces of its joints, in the frames of their bodies.
 
-    There is one row per velocity of the joint: the spatial velocity of the body relative to the
-    parent at unit velocity. The rows are rows of S, except for a `joints.Custom`, whose tree rates
-    are not its velocities.
+    There is one row per entry of the joint's velocity: the spatial velocity of the body relative to
+    its parent if this entry is 1 and the other entries are 0. The rows are rows of S, except for a
+    `joints.Custom`, whose tree rates are not its velocities.
     """
     coordinates = joint_coordinates(model, q)
     found = []
@@ -337,7 +337,8 @@ def _rate_of_map(rates: Callable, model: Model, q: Array, v: Array) -> Array | i
 def _merge_groups(model: Model, function: Callable, space: str, shape) -> Array:
     """Values of `function` for every joint group, merged in the order of the whole robot.
 
-    `space`: "q" for values of joint coordinates, "v" of joint velocities, "S" of the rows of S.
+    `space`: "q" if `function` gives one value per joint coordinate, "v" for one value per joint
+    velocity, "S" for one value per row of S.
     """
     groups = joint_groups(model)
     rows = [function(group).reshape(-1, *shape) for group in groups]
