@@ -468,9 +468,9 @@ def transform(
     - `twist_of_current_wrt_new`: the twist of `t.from_` relative to `t.to`;
     - `twist_of_body_wrt_base`: the twist T of the body of x relative to the base of x.
 
-    A twist transforms as `T_N = X_NC T_C` from the current frame C to the new frame N. The time
-    derivative of this equation is `A_N = X_NC (A_C + T_C/N x T)`, with the twist T_C/N of C
-    relative to N.
+    A twist T changes from the current frame C to the new frame N by `T_N = X_NC T_C`. Let W be the
+    twist of C relative to N, expressed in C. Then the time derivative of this equation is
+    `A_N = X_NC (A_C + W x T_C)`.
 
     Raises FrameError if the frames do not fit. Raises ArgumentError if x is not a labelled
     quantity, if a twist is missing for a spatial acceleration, or if a twist is given for a
