@@ -24,9 +24,9 @@ def take_rows(x: Array, index: np.ndarray) -> Array:
     return rows.reshape(*index.shape, *x.shape[1:])
 
 
-# For a floating base with hinges after it, the body of each dof is two runs: 0 six times, then 1,
-# 2, 3 and so on. The Jacobian of a frame on one limb has four runs: the base, zeros, the limb,
-# zeros.
+# For a floating base with hinges after it, the index that gives the body of each dof has two runs:
+# 0 six times, then 1, 2, 3 and so on. In the Jacobian of a frame on one limb, the columns have an
+# index with four runs: the base, a zero column, the limb, a zero column.
 _FEW_RUNS = 8
 
 

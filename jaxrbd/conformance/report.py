@@ -16,8 +16,8 @@ PRECISIONS = ("float64", "float32")
 # Tolerances of the value (order 0) and of the derivatives of order 1 to 3. Errors are relative to a
 # scale per tree, quantity and order n: the maximum of the value and of the n-th derivative over all
 # states. In float64 the tolerances are the accuracy of the central differences. In float32 they
-# allow for rounding errors (1.2e-7) in forward dynamics, which mass matrices with condition numbers
-# up to 200 amplify. A derivative that is wrongly zero has a relative error of about 1.
+# allow for the rounding errors of forward dynamics: mass matrices with condition numbers up to 200
+# amplify the rounding (1.2e-7). A derivative that is wrongly zero has a relative error of about 1.
 TOLERANCE = {"float64": (1e-11, 1e-10, 1e-9, 1e-8), "float32": (1e-4, 1e-4, 1e-4, 1e-4)}
 
 # Codes in `Report.errors` in place of an error. The entry of a case that is not tested is NaN.
@@ -133,8 +133,8 @@ class Report:
         """A table with one row per joint kind and one column per place, for all orders.
 
         A condition is a special state of the tested joint alone, or of all joints
-        (`states.Condition`). The table leaves out the conditions of all joints, because there
-        another joint can cause the error.
+        (`states.Condition`). The table leaves out the conditions that set the state of all joints,
+        because in such a state another joint can cause the error.
         """
         conditions = [condition for condition in self.conditions if not condition.whole]
         orders = list(range(1, self.order + 1))
@@ -184,7 +184,7 @@ class Report:
         ]
         return (
             f"{tested} cases, {wrong} not correct. The reference for values is jaxrbd, except for "
-            "the quantity step; the reference for derivatives is central differences of the "
+            "the quantity named step; the reference for derivatives is central differences of the "
             "library's values. Errors are relative. "
             f"Tolerances for order 0, 1, ...: {'; '.join(tolerances)}. Uncertainties of the "
             f"references: {uncertainties}."
