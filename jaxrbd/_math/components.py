@@ -157,8 +157,8 @@ def join(*vectors: Vec3) -> Array:
 
 def stack(*components) -> Array:
     """Components, broadcast to a common shape, on a new last axis."""
-    # jnp.stack is not used. In JAX 0.10 its batching rule does not shard a component without a
-    # batch axis on a mesh with axes of type Explicit.
+    # jnp.stack is not used. On a mesh with axes of type Explicit, its batching rule in JAX 0.10
+    # fails if only some components have a batch axis.
     return jnp.concatenate([c[..., None] for c in jnp.broadcast_arrays(*components)], axis=-1)
 
 

@@ -46,8 +46,8 @@ class CentroidalDerivatives(NamedTuple):
     """Derivatives of the centroidal momentum h by q, and of dh/dt by q, v and a, each (6, nv).
 
     `A` is the centroidal momentum matrix: the derivative of h in v and of dh/dt in a. The first
-    three rows of each matrix (linear), divided by the total mass, are the same derivatives of the
-    velocity and the acceleration of the centre of mass.
+    three rows of a matrix are the linear part. Divided by the total mass, they are the derivatives
+    of the velocity of the centre of mass (for h) or of its acceleration (for dh/dt).
     """
 
     dh_dq: Array
