@@ -26,10 +26,10 @@ def einsum(subscripts: str, *operands: Array) -> Array:
 def complement(S: Float[Array, "n m"]) -> Float[Array, "m_n m"]:
     """Orthonormal rows T (m - n, m) of the orthogonal complement of n independent rows S.
 
-    `T S^T = 0`. The rows of T are the last columns of a product of Householder reflections. Step j
-    reflects column j of S^T, as the previous reflections left it, to axis j. T is smooth in S,
-    except where entry j of this column passes through zero. There the sign in the reflection
-    changes, and T jumps to another basis of the same space.
+    `T S^T = 0`. The rows of T are the last columns of a product of Householder reflections. The
+    previous steps have already reflected S^T. Step j reflects column j of the result to axis j. T
+    is smooth in S, except where entry j of this column passes through zero. There the sign in the
+    reflection changes, and T jumps to another basis of the same space.
     """
     n, m = S.shape
     rest, Q = S.T, jnp.eye(m, dtype=S.dtype)
@@ -181,10 +181,10 @@ def pseudo_inverse(A: Float[Array, "m n"], error: Float[Array, " m"]) -> Float[A
     """The Moore-Penrose inverse (n, m) of a matrix whose rows may be redundant.
 
     `error` (m,), positive: the Euclidean norm of the rounding errors in each row of A. The errors
-    determine the rank. In each step of an elimination, the row with the largest ratio of distance
-    to error is the pivot row. The distance is the distance from the span of the previous pivot
-    rows. Rows with a distance of less than `REDUNDANT` times the error are redundant. The
-    derivative of the result is zero for JAX.
+    determine the rank. Let d be the distance of a row from the span of the previous pivot rows.
+    Each step of an elimination takes the row with the largest d / error as the pivot row. Rows with
+    d less than `REDUNDANT` times the error are redundant. The derivative of the result is zero for
+    JAX.
     """
     A, error = lax.stop_gradient((A, error))
     if 0 in A.shape:

@@ -33,9 +33,9 @@ def close_loops(model: Model, q: ArrayLike, constraints: Sequence[Constraint]) -
     `q` (nq,). The result is `integrate(q, M^-1 K^T lambda)`, with the Jacobian K of the constraints
     at q. So the displacement has the form of the acceleration that constraint forces give to a
     robot at rest. Newton's method finds the multipliers lambda for which `phi = 0`. Each equation
-    is scaled by the acceleration that its constraint force causes, so the units of the equations do
-    not matter. Check the residual: it is large if no configuration near q satisfies the
-    constraints.
+    is scaled so that a unit multiplier causes about a unit acceleration, so the units of the
+    equations do not matter. Check the residual: it is large if no configuration near q satisfies
+    the constraints.
 
     The result has the derivatives of the solution with respect to q, the model and the constraints;
     no iteration is differentiated. Raises ArgumentError for an unknown frame.
@@ -45,8 +45,8 @@ def close_loops(model: Model, q: ArrayLike, constraints: Sequence[Constraint]) -
     rows = constraint_rows(model, q, jnp.zeros(model.nv, model.dtype), constraints)
     M = crba(model, q)
     scaled = scaled_rows(M, rows)
-    # The unknown y is in units of the scaled equations: at q, the derivative of these equations in
-    # y is the identity.
+    # The unknown y is chosen so that, at y = 0, the derivative of the scaled equations with respect
+    # to y is the identity.
     units = matmul(scaled.s[:, None] * scaled.inverse.T, scaled.inverse)
     directions = matmul(solve_positive_definite(M, rows.K.T), units)
     rounding = scaled.error * jnp.sqrt(jnp.sum(scaled.inverse**2))

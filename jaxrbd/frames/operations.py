@@ -101,9 +101,10 @@ def newton_euler(
     relative to an inertial base. The result is the rate of the momentum of the body.
 
     I, A and T must be expressed in the same frame, which must be the body frame or the base frame.
-    Any other frame raises FrameError. A `SpatialAcceleration` is the rate of the coordinates of a
-    twist in its frame. In a third frame, which may move, this rate is not the spatial acceleration
-    A of the formula. Use `transform` to change to the body frame or the base frame.
+    Any other frame raises FrameError. A `SpatialAcceleration` is the time derivative of the
+    coordinates of a twist in a frame. In a third frame, which may move, this rate is not the
+    spatial acceleration A of the formula. Use `transform` to change to the body frame or the base
+    frame.
     """
     types = (inertia, SpatialInertia), (acceleration, SpatialAcceleration), (twist, Twist)
     require_types("newton_euler", *types)
