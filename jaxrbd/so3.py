@@ -81,11 +81,18 @@ def right_jacobian_inverse(w: Float[Array, "... 3"]) -> Float[Array, "... 3 3"]:
 
 def _polynomial(w: Array, a: Array, b: Array) -> Array:
     """`1 + a [w x] + b [w x]^2`."""
-    # A sum of matrices. For nine separate entries XLA would compile nine kernels.
+    K, KK, _ = _skew_and_square(w)
+    return jnp.eye(3, dtype=w.dtype) + a[..., None, None] * K + b[..., None, None] * KK
+
+
+def _skew_and_square(w: Array) -> tuple[Array, Array, Array]:
+    """The matrix `[w x]` (..., 3, 3) of a cross product, its square, and |w|^2 (..., 1, 1)."""
+    # Sums of matrices. For nine separate entries XLA would compile nine kernels.
     one, Kx, Ky, Kz = jnp.asarray(_ONE_AND_CROSSES, w.dtype)
     x, y, z = jnp.split(w[..., None], 3, axis=-2)
-    KK = w[..., None] * w[..., None, :] - (x * x + y * y + z * z) * one
-    return one + a[..., None, None] * (x * Kx + y * Ky + z * Kz) + b[..., None, None] * KK
+    length2 = x * x + y * y + z * z
+    square = w[..., None] * w[..., None, :] - length2 * one
+    return x * Kx + y * Ky + z * Kz, square, length2
 
 
 # ---------------------------------------------------------------------------------- quaternions
@@ -134,15 +141,10 @@ def quaternion_conjugate(q: Float[Array, "... 4"]) -> Float[Array, "... 4"]:
 def quaternion_to_matrix(q: Float[Array, "... 4"]) -> Float[Array, "... 3 3"]:
     """Rotation matrix of a quaternion of any length; the identity where the quaternion is zero."""
     q, zero = _scaled(q)
-    u, w = q[..., :3, None], q[..., 3:, None]
-    # The result is a sum of matrices. For nine separate entries XLA would compile nine kernels.
-    one, Kx, Ky, Kz = jnp.asarray(_ONE_AND_CROSSES, q.dtype)
-    x, y, z = jnp.split(u, 3, axis=-2)
-    norm2 = x * x + y * y + z * z + w * w
-    zero = zero[..., None]
-    s = jnp.where(zero, 0, 2 / jnp.where(zero, 1, norm2))
-    squares = u * jnp.swapaxes(u, -1, -2) - (x * x + y * y + z * z) * one
-    return one + s * (squares + w * (x * Kx + y * Ky + z * Kz))
+    w, zero = q[..., 3:, None], zero[..., None]
+    K, KK, length2 = _skew_and_square(q[..., :3])
+    s = jnp.where(zero, 0, 2 / jnp.where(zero, 1, length2 + w * w))
+    return jnp.eye(3, dtype=q.dtype) + s * (KK + w * K)
 
 
 # The identity matrix, and the matrices of the cross products with the three axes.

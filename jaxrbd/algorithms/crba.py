@@ -40,9 +40,18 @@ def crba(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "nv nv"]:
     kinematics = forward_kinematics(model, q)
     X = root_centred(kinematics)
     (composite,) = subtree_sums(model, transform_inertia(X, model.inertia))
-    J = dof_columns(model, X)
+    return mass_matrix(model, kinematics.q, dof_columns(model, X), composite)
+
+
+def mass_matrix(
+    model: Model,
+    q: Float[Array, " nq"],
+    J: Float[Array, "nv_tree 6"],
+    composite: Float[Array, "nv_tree 10"],
+) -> Float[Array, "nv nv"]:
+    """M(q) from the dof columns J and the composite inertia of each dof, in one frame."""
     M = symmetric_product(model, J, apply_inertia(composite, J))
-    return project(model, kinematics.q, M) + armature_inertia(model, kinematics.q)
+    return project(model, q, M) + armature_inertia(model, q)
 
 
 @arguments.compiled

@@ -36,7 +36,6 @@ from ..model.joint_space import (
     armature_inertia,
     displaced_coordinates,
     independent_force,
-    project,
     project_diagonal,
 )
 from ..spatial import (
@@ -61,6 +60,7 @@ from .common_frame import (
     velocities,
     velocity_map_derivatives,
 )
+from .crba import mass_matrix
 from .kinematics import Kinematics, configuration_and_poses
 from .rnea import gravity_acceleration
 
@@ -232,8 +232,7 @@ def forward_dynamics_derivatives(
     A, _ = accelerations(model, q, v, zero, velocity, gravity)
     composite = composites(model, inertia, velocity.V, A, f_world)
     J = velocity.J
-    M = symmetric_product(model, J, apply_inertia(composite.inertia, J))
-    M = project(model, q, M) + armature_inertia(model, q)
+    M = mass_matrix(model, q, J, composite.inertia)
     bias = independent_force(model, q, jnp.sum(J * composite.force, axis=-1))
     bias = bias + armature_and_dissipation_force(model, q, v, zero)
     # The product of M^-1 with the force would be less accurate than the solve. For a chain of 64
