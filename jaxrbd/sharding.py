@@ -41,8 +41,8 @@ def over_devices(
     - `in_axes`: 0, or a tuple with one entry per argument. The entry is 0 if the first axis of the
       argument is the batch, and None if all samples share the argument, for example the model;
     - `block`: the number of samples that a device computes at a time. None: a device computes its
-      whole part of the batch at once. With blocks, the results on two devices and on any larger
-      number of devices are identical, bit for bit.
+      whole part of the batch at once. With blocks, the results are identical, bit for bit, for
+      every number of devices from two up. On one device they can differ by rounding.
 
     The first axis of the results is the batch, split over the devices. Devices communicate in two
     cases. First, if the size of the batch is not a multiple of the number of devices (times

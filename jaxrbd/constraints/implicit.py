@@ -277,8 +277,9 @@ def _constrain(
     """The x and lambda of `M x = force + K^T lambda`, `K x = k`, and the residual `K x - k`.
 
     For redundant rows lambda is not unique. The lambda with the least `|lambda / s|` is `s^2 K y`
-    for some y (nv,). The third equation of the system states this: `lambda / s^2 = K y` with
-    `y = W^T A^+ z` and the unknown z (m,). JAX treats W and the pseudo-inverse A^+ as constants.
+    for some y (nv,). To select this lambda, the function `equations` below adds a third equation,
+    `lambda / s^2 = K y` with `y = W^T A^+ z`, and a third unknown, z (m,). JAX treats W and the
+    pseudo-inverse A^+ as constants.
     """
     M, K = crba(model, kinematics), rows.K
     weights = _weights(M, K)

@@ -2,8 +2,8 @@
 
 This module solves the system (3.74) of Featherstone's book. The unknowns are the accelerations of
 all bodies and the constraint forces of all joints. The system is dense and slow to solve, but its
-solution is independent of `forward_dynamics`. In world axes, relative to the root of each tree, the
-system is
+solution is independent of `forward_dynamics`. All quantities are in world axes, with the origin at
+the root body of each tree. Accelerations are relative to the world. The system is
 
     [  I     P T ] [   a   ]   [ P T_a tau - p ]
     [T^T P^T  0  ] [-lambda] = [-dT^T/dt P^T v ]      (3.74)

@@ -115,8 +115,9 @@ def composed(
     """The moving bodies and the frames of a robot. `joints`: as `checks.checked` returns them.
 
     Raises ModelError, which names the link or the joint, for a value beyond the range of `dtype`.
-    The range is checked after the inertias of welded links are summed, and after poses and mimic
-    joints are composed.
+    The range is checked after the inertias of welded links are summed, the poses across welded
+    joints are multiplied, and each chain of mimic joints is reduced to one total multiplier and
+    offset.
     """
     links, joints = _expand(links, joints)
     with np.errstate(over="ignore", invalid="ignore"):
