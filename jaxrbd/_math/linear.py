@@ -26,10 +26,10 @@ def einsum(subscripts: str, *operands: Array) -> Array:
 def complement(S: Float[Array, "n m"]) -> Float[Array, "m_n m"]:
     """Orthonormal rows T (m - n, m) of the orthogonal complement of n independent rows S.
 
-    `T S^T = 0`. The rows of T are the last columns of a product of Householder reflections. The
-    previous steps have already reflected S^T. Step j reflects column j of the result to axis j. T
-    is smooth in S, except where entry j of this column passes through zero. There the sign in the
-    reflection changes, and T jumps to another basis of the same space.
+    `T S^T = 0`. The rows of T are the last columns of a product of Householder reflections. Step j
+    takes column j of S^T, as the reflections of steps 0 to j - 1 have left it, and reflects it to
+    axis j. T is smooth in S, except where entry j of this column passes through zero. There the
+    sign in the reflection changes, and T jumps to another basis of the same space.
     """
     n, m = S.shape
     rest, Q = S.T, jnp.eye(m, dtype=S.dtype)

@@ -84,12 +84,13 @@ def summed_sizes(
 ) -> Float[Array, "nv parameters"]:
     """Bounds of the sizes of the terms in each entry of `joint_torque_regressor`, (nv, 10 nb).
 
-    The units are the units of the entries. An entry much smaller than its bound has few correct
-    digits, because the sum and the placements of the model are rounded. The bound is
-    `|v| |f| + |w| |n| + |w| |f| (|p| + |p0|)`. For an entry of the regressor, [f; n] is the force
-    on a body with origin p, and [v; w] is the motion of a dof whose body has its origin at p0. The
-    bound is the largest power of the force for this motion, if the vectors keep their lengths and
-    can have any direction. The positions p and p0 are relative to the root body of the tree.
+    The units are the units of the entries. Each entry is a sum of terms. The terms, their sum and
+    the placements of the model are rounded, so an entry much smaller than its bound has few correct
+    digits. The bound is `|v| |f| + |w| |n| + |w| |f| (|p| + |p0|)`. For an entry of the regressor,
+    [f; n] is the force on a body with origin p, and [v; w] is the motion of a dof whose body has
+    its origin at p0. The bound is the largest power of the force for this motion, if the vectors
+    keep their lengths and can have any direction. The positions p and p0 are relative to the root
+    body of the tree.
     """
     topology = model.topology
     kinematics = forward_kinematics(model, q)
@@ -131,8 +132,8 @@ def potential_energy_regressor(
     """Regressor y of the potential energy, (10 nb,).
 
     `y @ model.inertia.ravel() = potential_energy(model, q)`. `q` (nq,) or its `Kinematics`. The
-    entries are in J per unit of the parameter: `-g . p` for the mass of a body with the world pose
-    R, p, `-R^T g` for its first moments of mass, and zero for its moments of inertia.
+    entries are in J per unit of the parameter. For a body with the world pose (R, p) they are `-g .
+    p` for the mass, `-R^T g` for the first moments of mass, and zero for the moments of inertia.
     """
     X_WB = forward_kinematics(model, q).X_WB
     by_mass = -jnp.sum(X_WB.p * model.gravity, axis=-1, keepdims=True)

@@ -1,10 +1,10 @@
 """Analytic derivatives of inverse and forward dynamics, as masked matrix products.
 
 A small displacement of dof j moves the subtree of dof j rigidly along J_j. In a frame that is
-displaced with the subtree, the poses of its bodies do not change. Their velocities and
-accelerations change as they would without the displacement if the world, the base of the tree, had
-an additional velocity psi_dot_j and an additional acceleration psi_ddot_j (defined in
-common_frame.py). So the force F on a body of the subtree changes by `J_j x* F + I psi_ddot_j + 2 B
+displaced with the subtree, the poses of its bodies do not change. The displacement has the same
+effect on their velocities and accelerations as an additional velocity psi_dot_j and an additional
+acceleration psi_ddot_j of the world, which is the base of the tree (common_frame.py defines psi_dot
+and psi_ddot). So the force F on a body of the subtree changes by `J_j x* F + I psi_ddot_j + 2 B
 psi_dot_j`, where B is the matrix of `spatial.apply_velocity_moments`. The first term is due to the
 displacement of the body, and the others are due to the change of its motion. The composite force of
 the subtree changes by the same formula, with the composite force, inertia and B in place of F, I

@@ -19,7 +19,7 @@ class ContactForce(NamedTuple):
     """The forces of the ground on a robot.
 
     - `f_ext` (nb, 6): external forces in the body frames, for `forward_dynamics` and `rnea`;
-    - `distance` (n,): the distance of each sphere from the ground, in m;
+    - `distance` (n,): the distance of each contact sphere of the scene from the ground, in m;
     - `normal_force` (n,): the force on each sphere along the normal of the ground, in N, 0 or more;
     - `friction_force` (n, 3): the friction force on each sphere, in N, in world axes.
     """
