@@ -88,9 +88,9 @@ def summed_sizes(
     the placements of the model are rounded, so an entry much smaller than its bound has few correct
     digits. The bound is `|v| |f| + |w| |n| + |w| |f| (|p| + |p0|)`. For an entry of the regressor,
     [f; n] is the force on a body with origin p, and [v; w] is the motion of a dof whose body has
-    its origin at p0. The bound is the largest power of the force for this motion, if the vectors
-    keep their lengths and can have any direction. The positions p and p0 are relative to the root
-    body of the tree.
+    its origin at p0. The entry is the power `f . (v + w x (p - p0)) + n . w`. The bound is the
+    largest value of this power over all directions of f, n, v, w, p and p0, at their given lengths.
+    The positions p and p0 are relative to the root body of the tree.
     """
     topology = model.topology
     kinematics = forward_kinematics(model, q)

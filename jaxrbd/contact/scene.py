@@ -46,7 +46,7 @@ class Ground(eqx.Module):
 
 
 class Plane(Ground):
-    """The plane `normal . x = offset`: by default z = 0.
+    """The plane `n . x = offset`, where n is the unit vector along `normal`; by default z = 0.
 
     `normal` (3,), of any length, points outwards; `offset` () in m is measured along the normal.
     Raises ArgumentError for a normal of zeros.

@@ -7,11 +7,11 @@ irregular values.
 
 The check does not form A. It goes through the links from the leaves to the root, and computes for
 each link a matrix W such that `|W V|^2 / 2` is the least kinetic energy of the link's subtree when
-the link has the velocity `V = [v; w]`. So `W^T W` is the articulated-body inertia. A motion of a
-joint is unresisted if it needs no kinetic energy: if it is in the null space of `W S^T`, where the
-rows of S span the joint's motion subspace, and if it moves no armature. Source: Featherstone, Rigid
-Body Dynamics Algorithms, section 7.1 (articulated-body inertia). Here the recursion computes the
-square root W, so rounding errors are not squared.
+the link has the velocity `V = [v; w]`. So `W^T W` is the articulated-body inertia. A velocity qd of
+a joint is unresisted if it needs no kinetic energy, that is, if `W S^T qd = 0` and qd moves no
+armature. The rows of S span the joint's motion subspace. Source: Featherstone, Rigid Body Dynamics
+Algorithms, section 7.1 (articulated-body inertia). Here the recursion computes the square root W,
+so rounding errors are not squared.
 
 A coordinate of a joint that other joints follow is called shared. In W each shared coordinate has a
 column after the six columns of the velocity.
@@ -35,10 +35,10 @@ from ..spatial import Pose, pose_matrix
 from .description import Follow, JointSpec, Link, Mimic, stages
 
 # A joint is unresisted if the square root of the inertia along its motion is at most this fraction
-# of the sum of the square roots of the inertias that the joint moves. So a link with 1e-18 of these
-# inertias still counts as an inertia: the square root, 1e-9, is above `_ROUNDING`.
-# `_SINGLE_ROUNDING` is the limit if JAX evaluates the functions of `Custom` or `Follow` in single
-# precision.
+# of the sum of the square roots of the inertias that the joint moves. So a link still resists the
+# joint if its inertia is 1e-18 times these inertias: the square root of this ratio, 1e-9, is above
+# `_ROUNDING`. `_SINGLE_ROUNDING` is the limit if JAX evaluates the functions of `Custom` or
+# `Follow` in single precision.
 _ROUNDING, _SINGLE_ROUNDING = 1e-10, 1e-5
 # The relative rounding error of principal moments about the centre of mass, which are computed from
 # the inertia about the origin of the link frame.
@@ -100,7 +100,7 @@ class _Rows(NamedTuple):
         return _Rows(W, bound)
 
     def released(self, S: np.ndarray, armature: np.ndarray, rounding: float) -> tuple[_Rows, int]:
-        """The rows without the motion of a free joint, and the joint's number of unresisted dofs.
+        """The rows without the motion of the joint, and the joint's number of unresisted dofs.
 
         The motion is eliminated, so the rows are functions of the velocity on the parent's side of
         the joint.
@@ -292,7 +292,11 @@ def _link_rows(links: Sequence[Link], columns: int) -> dict[str, _Rows]:
 
 
 def _irregular(stage: Joint, rng: np.random.Generator) -> np.ndarray:
-    """Irregular coordinates, at which `check_parameters` has tested a `Custom` joint."""
+    """Irregular coordinates of a joint.
+
+    For a `Custom` joint they are `generic_coordinates`, because `Custom.check_parameters` has
+    tested the joint's functions there.
+    """
     if stage.tree_rates_are_velocities:
         return rng.uniform(0.2, 1.2, stage.nv)
     return generic_coordinates(stage.nv)
