@@ -1,10 +1,11 @@
 """Rotations: exponential, logarithm, their Jacobians, and unit quaternions xyzw.
 
 A rotation vector `w` (..., 3) is a rotation about the axis w by the angle |w| in radians.
-Quaternions (..., 4) are `[x y z w]`. A function that takes a quaternion normalises it, so the
-length of a quaternion has no effect; q and -q are the same rotation. The zero quaternion is read as
-the identity. Every function broadcasts over leading axes, and has finite derivatives of any order,
-also at the identity. The formulas below use the angle t = |w| and `A = sin(t) / t`,
+Quaternions (..., 4) are `[x y z w]`. A function that computes a rotation matrix or a rotation
+vector from a quaternion gives the same result for a quaternion of any length. `quaternion_multiply`
+and `quaternion_conjugate` do not normalise. q and -q are the same rotation. The zero quaternion is
+read as the identity. Every function broadcasts over leading axes, and has finite derivatives of any
+order, also at the identity. The formulas below use the angle t = |w| and `A = sin(t) / t`,
 `B = (1 - cos t) / t^2`, `C = (t - sin t) / t^3`, `D = (1 - (t/2) cot(t/2)) / t^2`.
 """
 

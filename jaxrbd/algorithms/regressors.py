@@ -82,7 +82,7 @@ def joint_torque_regressor(
 def summed_sizes(
     model: Model, q: Float[Array, " nq"], v: Float[Array, " nv"], a: Float[Array, " nv"]
 ) -> Float[Array, "nv parameters"]:
-    """Bounds of the sizes of the terms in each entry of `joint_torque_regressor`, (nv, 10 nb).
+    """Bounds on the sizes of the entries of `joint_torque_regressor`, (nv, 10 nb).
 
     The units are the units of the entries. Each entry is a sum of terms. The terms, their sum and
     the placements of the model are rounded, so an entry much smaller than its bound has few correct

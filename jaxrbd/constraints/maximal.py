@@ -188,7 +188,8 @@ def _maximal_equations(model: Model, q, v, tau, f_ext) -> _MaximalEquations:
     mass = jnp.zeros((model.nb, 6, model.nb, 6), model.dtype).at[bodies, :, bodies].set(I)
     active, constraint = T_a.on_bodies.reshape(-1, size), T.on_bodies.reshape(-1, size)
     # With T_a as rows, the joint accelerations are T_a a_J + dT_a/dt v_J, where a_J and v_J are the
-    # spatial acceleration and velocity of a body relative to its parent. The armature resists them.
+    # spatial acceleration and velocity of a body relative to its parent. The armature resists the
+    # joint accelerations.
     rotors = matmul(active.T, model.armature[:, None] * active)
     force = matmul(active.T, tau - model.armature * T_a.velocity_product) - p.reshape(size)
     corner = jnp.zeros((len(constraint), len(constraint)), model.dtype)
