@@ -78,7 +78,7 @@ def over_devices(
         if size % multiple:
             rows, _ = pad_batch(_placed(rows, mesh, whole), multiple)
         # check_vma is off, because the check rejects the constants that are initial values of the
-        # scans in tree.py.
+        # scans in tree/passes.py.
         out = jax.shard_map(
             share, mesh=mesh, in_specs=(split, whole), out_specs=split, check_vma=False
         )(_placed(rows, mesh, split), _placed(shared, mesh, whole))

@@ -44,9 +44,7 @@ LOOPS = {"scan", "fori_loop", "while_loop", "map"}
 # The sweeps over the tree and, by index, over its dofs; time, with what a step of it repeats;
 # Newton's steps; the blocks of a batch; the pivots of a matrix.
 LOOPS_IN = {
-    "tree.py",
-    "algorithms/aba.py",
-    "algorithms/articulated.py",
+    "tree/passes.py",
     "algorithms/branch_sparse.py",
     "_math/linear.py",
     "_math/root.py",

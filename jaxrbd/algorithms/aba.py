@@ -13,7 +13,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
@@ -21,7 +21,7 @@ from .._math.linear import matmul
 from ..model import Model, arguments
 from ..model.joint_space import active_dissipative_force, motion_subspace, relative_velocities
 from ..spatial import Pose, cross_motion, gyroscopic_force, inertia_matrix, inverse_motion_matrix
-from ..tree import parent_rows, propagate, put_row, row_at
+from ..tree import backward_pass, forward_pass, propagate
 from .crba import minverse
 from .forward_dynamics import forward_dynamics, solve_mass_matrix
 from .kinematics import (
@@ -36,7 +36,6 @@ from .rnea import gravity_acceleration
 class _Nodes(NamedTuple):
     """The dof tree, one row per node."""
 
-    parent: Array  # (nv,) the row of the parent; nv for the world
     X: Array  # (nv, 6, 6) transform of motions from the parent node to this node
     S: Array  # (nv, 6)
     I: Array  # (nv, 6, 6) rigid-body inertia
@@ -72,8 +71,9 @@ def aba(
     if f_ext is not None:
         p = p - arguments.wrenches(model, f_ext)
     nodes = _dof_tree(model, X, p, cross_motion(V, vJ), tau)
-    U, D, u = _backward_pass(nodes)
-    return _forward_pass(nodes, U, D, u, gravity_acceleration(model))
+    parents = model.topology.dof_parent
+    U, D, u = _backward_pass(parents, nodes)
+    return _forward_pass(parents, nodes, U, D, u, gravity_acceleration(model))
 
 
 @arguments.compiled
@@ -105,7 +105,6 @@ def _dof_tree(model: Model, X: Pose, p: Array, c: Array, tau: Array) -> _Nodes:
     first = np.isin(np.arange(topology.nv), topology.v_start)
     last = np.append(body[1:] != body[:-1], True)[: topology.nv]
     return _Nodes(
-        parent=jnp.asarray(parent_rows(topology.dof_parent)),
         X=jnp.where(
             first[:, None, None],
             inverse_motion_matrix(Pose(X.R[body], X.p[body])),
@@ -120,7 +119,7 @@ def _dof_tree(model: Model, X: Pose, p: Array, c: Array, tau: Array) -> _Nodes:
     )
 
 
-def _backward_pass(nodes: _Nodes) -> tuple[Array, Array, Array]:
+def _backward_pass(parents: np.ndarray, nodes: _Nodes) -> tuple[Array, Array, Array]:
     """Leaves to root: articulated-body inertias and bias forces; returns U (nv, 6), D and u (nv,).
 
     `U = IA S`, `D = S . U + armature` and `u = tau - S . pA` for each node, with the
@@ -128,36 +127,34 @@ def _backward_pass(nodes: _Nodes) -> tuple[Array, Array, Array]:
     node. The last row belongs to the world.
     """
 
-    def eliminate(buffer, step):
-        i, node = step
-        IA, pA = row_at(buffer, i)[:, :6], row_at(buffer, i)[:, 6]
+    def eliminate(row, node):
+        IA, pA = row[:, :6], row[:, 6]
         U = matmul(IA, node.S)
         D = matmul(node.S, U) + node.armature
         u = node.tau - matmul(node.S, pA)
         Ia = IA - U[:, None] * (U / D)
         pa = pA + matmul(Ia, node.c) + U * (u / D)
         in_parent = matmul(node.X.T, jnp.concatenate([matmul(Ia, node.X), pa[:, None]], axis=1))
-        return put_row(buffer, node.parent, row_at(buffer, node.parent) + in_parent), (U, D, u)
+        return in_parent, (U, D, u)
 
-    nv = len(nodes.tau)
     rigid = jnp.concatenate([nodes.I, nodes.p[..., None]], axis=-1)
-    buffer = jnp.concatenate([rigid, jnp.zeros((1, 6, 7), rigid.dtype)])
-    steps = (jnp.arange(nv, dtype=jnp.int32), nodes)
-    return lax.scan(eliminate, buffer, steps, reverse=True)[1]
+    rows = jnp.pad(rigid, ((0, 1), (0, 0), (0, 0)))
+    return backward_pass(parents, eliminate, rows, nodes, differentiable=True)[1]
 
 
-def _forward_pass(nodes: _Nodes, U: Array, D: Array, u: Array, world: Array) -> Array:
+def _forward_pass(
+    parents: np.ndarray, nodes: _Nodes, U: Array, D: Array, u: Array, world: Array
+) -> Array:
     """Root to leaves: accelerations of the nodes; returns the accelerations of the dofs, (nv,).
 
     `world` (6,): the acceleration of the world.
     """
 
     def accelerate(A, step):
-        i, node, U, D, u = step
-        a = matmul(node.X, row_at(A, node.parent)) + node.c
+        node, U, D, u = step
+        a = matmul(node.X, A) + node.c
         qdd = (u - matmul(U, a)) / D
-        return put_row(A, i, a + node.S * qdd), qdd
+        return a + node.S * qdd, qdd
 
-    nv = len(nodes.tau)
-    A = jnp.zeros((nv + 1, 6), world.dtype).at[nv].set(world)
-    return lax.scan(accelerate, A, (jnp.arange(nv, dtype=jnp.int32), nodes, U, D, u))[1]
+    steps = (nodes, U, D, u)
+    return forward_pass(parents, accelerate, world, steps, differentiable=True)[1]

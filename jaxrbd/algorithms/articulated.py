@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 from jaxtyping import Float
 
 from .._math.rows import take_rows
 from ..model import Model
 from ..spatial import Pose, inertia_matrix, transform_inertia
-from ..tree import batch_axis_second, parent_rows, put_row, row_at, spread
+from ..tree import backward_pass, forward_pass
 from .common_frame import dof_columns
 
 
@@ -55,20 +55,16 @@ def articulate(model: Model, X: Pose) -> ArticulatedFactors:
     inertia = jnp.where(is_last[:, None, None], take_rows(bodies, topology.dof_body), 0)
     J = dof_columns(model, X)
 
-    def eliminate(IA, step):
-        i, parent, J, armature = step
-        IA_i = row_at(IA, i)
-        U = jnp.sum(IA_i * J[..., None, :], axis=-1)
-        inverse_D = 1 / (jnp.sum(J * U, axis=-1, keepdims=True) + armature[..., None])
-        Ia = IA_i - U[..., None] * (U * inverse_D)[..., None, :]
-        return put_row(IA, parent, row_at(IA, parent) + Ia), jnp.concatenate([U, inverse_D], -1)
+    def eliminate(IA, node):
+        J, armature = node
+        U = jnp.sum(IA * J, axis=-1)
+        inverse_D = 1 / (jnp.sum(J * U, keepdims=True) + armature)
+        Ia = IA - U[:, None] * (U * inverse_D)
+        return Ia, jnp.concatenate([U, inverse_D])
 
-    def backward_pass(inertia, J, armature):
-        inertia = spread(inertia, J[..., 0] + armature)
-        IA = jnp.pad(inertia, ((0, 1), *((0, 0),) * (inertia.ndim - 1)))
-        return lax.scan(eliminate, IA, (*_node_rows(model), J, armature), reverse=True)[1]
-
-    return ArticulatedFactors(J, batch_axis_second(backward_pass)(inertia, J, model.armature))
+    rows = jnp.pad(inertia, ((0, 1), (0, 0), (0, 0)))
+    _, U_and_inverse = backward_pass(topology.dof_parent, eliminate, rows, (J, model.armature))
+    return ArticulatedFactors(J, U_and_inverse)
 
 
 def articulated_solve(
@@ -76,33 +72,17 @@ def articulated_solve(
 ) -> Float[Array, " nv"]:
     """The acceleration `M^-1 b` (nv,) for a generalized force b (nv,), by two passes."""
 
-    def subtract_bias(p, step):
-        i, parent, dof, b = step
-        p_i = row_at(p, i)
-        u = b - jnp.sum(dof.J * p_i, axis=-1)
-        p_parent = row_at(p, parent) + p_i + dof.U * (u * dof.inverse_D)[..., None]
-        return put_row(p, parent, p_parent), u
+    def subtract_bias(p, node):
+        dof, b = node
+        u = b - jnp.sum(dof.J * p)
+        return p + dof.U * (u * dof.inverse_D), u
 
-    def accelerate(A, step):
-        i, parent, dof, u = step
-        A_parent = row_at(A, parent)
-        a = (u - jnp.sum(dof.U * A_parent, axis=-1)) * dof.inverse_D
-        return put_row(A, i, A_parent + dof.J * a[..., None]), a
+    def accelerate(A, node):
+        dof, u = node
+        a = (u - jnp.sum(dof.U * A)) * dof.inverse_D
+        return A + dof.J * a, a
 
-    def both_passes(factors, b):
-        rows = jnp.zeros_like(factors.J * (b + factors.inverse_D)[..., None])
-        zeros = jnp.pad(rows, ((0, 1), *((0, 0),) * (rows.ndim - 1)))
-        i, parent = _node_rows(model)
-        u = lax.scan(subtract_bias, zeros, (i, parent, factors, b), reverse=True)[1]
-        return lax.scan(accelerate, zeros, (i, parent, factors, u))[1]
-
-    return batch_axis_second(both_passes)(factors, b)
-
-
-def _node_rows(model: Model) -> tuple[Array, Array]:
-    """The row of each dof, and the row of its parent in the tree of dofs, (nv,) each.
-
-    If a dof has no parent, its parent row is nv, the last row, which stands for the world.
-    """
-    i = jnp.arange(model.topology.nv, dtype=jnp.int32)
-    return i, jnp.asarray(parent_rows(model.topology.dof_parent))
+    parents = model.topology.dof_parent
+    zeros = jnp.zeros((model.nv + 1, 6), model.dtype)
+    _, u = backward_pass(parents, subtract_bias, zeros, (factors, b))
+    return forward_pass(parents, accelerate, zeros[0], (factors, u))[1]

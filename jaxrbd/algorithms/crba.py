@@ -61,7 +61,7 @@ def mass_matrix_product(
     """The product `M(q) x` (nv,) without forming M: `S^T accumulate(I propagate(S x))`.
 
     `q` (nq,) or its `Kinematics`, `x` (nv,). If x is an acceleration, the result is in N or N m.
-    `propagate` is the forward pass and `accumulate` the backward pass of `tree.py`.
+    `propagate` is the forward pass and `accumulate` the backward pass of `tree/`.
     Source: Featherstone, section 6.1 (the differential inverse dynamics).
     """
     X = poses_in_parents(model, q)

@@ -6,10 +6,9 @@ into the frame of the child. Then the forward pass solves `(1 - L) y = b`, and t
 (leaves to root) solves `(1 - L)^T F = f`. The poses of the bodies in the world solve a system of
 the same form.
 
-Each pass is a `lax.custom_linear_solve` whose solver is a `lax.scan`. JAX differentiates the linear
-system, in forward and reverse mode and to any order, and never the scan. The size of the program
-does not depend on the number of bodies. No other code loops over the tree, except the
-articulated-body recursions and the LTL factorisation.
+Each pass is a `lax.custom_linear_solve` whose solver is a pass of passes.py. JAX differentiates the
+linear system, in forward and reverse mode and to any order, and never the solver. The size of the
+program does not depend on the number of bodies.
 
 `lax.custom_linear_solve` does not check that the solver inverts the operator. tests/test_tree.py
 checks this for each solver, and checks that `propagate` and `accumulate` are transposes.
@@ -17,20 +16,25 @@ checks this for each solver, and checks that `propagate` and `accumulate` are tr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.custom_batching import custom_vmap
 from jaxtyping import Float
 
-from ._math.components import small_product
-from ._math.linear import matmul
-from .spatial import Pose, identity_pose, inverse_transform_motion, transform_force
-from .topology import Topology
+from .._math.components import small_product
+from .._math.linear import matmul
+from ..spatial import Pose, identity_pose, inverse_transform_motion, transform_force
+from ..topology import Topology
+from .passes import (
+    backward_pass_of_batch,
+    forward_pass_of_batch,
+    in_batches,
+    parent_rows,
+)
 
 # The largest number of bodies for which a sum over the tree may be a product with a 0/1 matrix.
 _DENSE = 128
@@ -176,51 +180,42 @@ def _from_children(topology: Topology, X: Pose | None, F: Array, transform: _Tra
     return jnp.zeros_like(F).at[parent_rows(topology.parents)].add(in_parents)
 
 
-def parent_rows(parents: Sequence[int] | np.ndarray) -> np.ndarray:
-    """For each node the row of its parent, (n,). The row of the world is n, the last one."""
-    rows = np.array(parents, dtype=np.int32)
-    return np.where(rows < 0, len(rows), rows)
-
-
 # ----------------------------------------------------------------------- the passes, body by body
 
 
 def _forward_solver(topology: Topology, transform: _Transform):
     """The solver of `(1 - L) y = b`: a forward pass, as a function of X and b."""
 
-    def body(y, step):
-        (i, parent, X_i), b_i = step
-        return put_row(y, i, transform.to_child(X_i, row_at(y, parent)) + b_i), None
+    def step(y_parent, body):
+        X_i, b_i = body
+        return transform.to_child(X_i, y_parent) + b_i, None
 
-    def sweep(X, b):
-        b = _spread(X, b)
-        y = jnp.concatenate([jnp.zeros_like(b[: topology.nb]), b[topology.nb :]])
-        return lax.scan(body, y, (_steps(topology, X), b[: topology.nb]))[0]
+    def forward(batch_axes, X, b):
+        nodes = (X, b[: topology.nb])
+        return forward_pass_of_batch(topology.parents, step, batch_axes, b[topology.nb :], nodes)[0]
 
     def product(_, b):
         return _rows_by(_supports(topology).T, b)
 
-    return _solver(topology, transform, sweep, product)
+    return _solver(topology, transform, forward, product)
 
 
 def _backward_solver(topology: Topology, transform: _Transform):
     """The solver of `(1 - L^T) F = f`: a backward pass, as a function of X and f."""
 
-    def body(F, step):
-        i, parent, X_i = step
-        F_parent = row_at(F, parent) + transform.to_parent(X_i, row_at(F, i))
-        return put_row(F, parent, F_parent), None
+    def step(F_i, X_i):
+        return transform.to_parent(X_i, F_i), None
 
-    def sweep(X, f):
-        return lax.scan(body, _spread(X, f), _steps(topology, X), reverse=True)[0]
+    def backward(batch_axes, X, f):
+        return backward_pass_of_batch(topology.parents, step, batch_axes, f, X)[0]
 
     def product(_, f):
         return _rows_by(_supports(topology), f)
 
-    return _solver(topology, transform, sweep, product)
+    return _solver(topology, transform, backward, product)
 
 
-def _solver(topology: Topology, transform: _Transform, sweep: Callable, product: Callable):
+def _solver(topology: Topology, transform: _Transform, one_pass: Callable, product: Callable):
     """The faster of two solvers: the pass, or the product with a 0/1 matrix.
 
     The product is possible only if all rows are in one common frame. The product takes one step,
@@ -228,14 +223,15 @@ def _solver(topology: Topology, transform: _Transform, sweep: Callable, product:
     fewer rows: `crba` of a batch is 15 % faster with the pass.
     """
 
-    def faster(X, b):
+    def faster(batch_axes, X, b):
+        by_pass = functools.partial(one_pass, batch_axes)
         if transform is not _SAME_FRAME or topology.nb > _DENSE:
-            return sweep(X, b)
-        if b.ndim == 2:
+            return by_pass(X, b)
+        if not batch_axes:
             return product(X, b)
-        return lax.platform_dependent(X, b, cpu=sweep, default=product)
+        return lax.platform_dependent(X, b, cpu=by_pass, default=product)
 
-    return batch_axis_second(faster)
+    return in_batches(faster)
 
 
 def _supports(topology: Topology) -> np.ndarray:
@@ -246,56 +242,3 @@ def _supports(topology: Topology) -> np.ndarray:
 def _rows_by(A: np.ndarray, rows: Array) -> Array:
     """The product of A (n, n) with rows (n, ...)."""
     return matmul(jnp.asarray(A, rows.dtype), rows.reshape(len(rows), -1)).reshape(rows.shape)
-
-
-def _steps(topology: Topology, X: Pose | None):
-    i = np.arange(topology.nb, dtype=np.int32)
-    return jnp.asarray(i), jnp.asarray(parent_rows(topology.parents)), X
-
-
-def row_at(x: Array, i: Array) -> Array:
-    """Row i of x (n, ...), as a slice."""
-    return lax.dynamic_index_in_dim(x, i, keepdims=False)
-
-
-def put_row(x: Array, i: Array, row: Array) -> Array:
-    """x (n, ...) with row i replaced."""
-    return lax.dynamic_update_index_in_dim(x, row, i, 0)
-
-
-def _spread(X: Pose | None, b: Array) -> Array:
-    return b if X is None else spread(b, X.R[..., 0, 0] + X.p[..., 0])
-
-
-def spread(x: Array, like: Array) -> Array:
-    """x (n, ...), repeated along its batch axes of size 1 to their sizes in `like` (n, ...).
-
-    The function adds zeros of the shape of `like`, and does not use a broadcast. Then JAX splits
-    the result over devices in the same way as `like`.
-    """
-    axes = like.ndim
-    repeats = any(n != 1 and size == 1 for n, size in zip(like.shape[1:], x.shape[1:axes]))
-    if not repeats:
-        return x
-    return x + jnp.expand_dims(jnp.zeros_like(like[:1]), tuple(range(axes, x.ndim)))
-
-
-def batch_axis_second(sweep: Callable[..., Any]) -> Callable[..., Any]:
-    """The function `sweep`, with a rule for `vmap` that puts the batch axis second.
-
-    `sweep` scans over the first axis of its operands, the axis of bodies or dofs. With the batch
-    axis second, each step reads and writes contiguous rows as slices. With JAX's own batching rules
-    each step would gather and scatter rows. All results of the batched function have a batch axis.
-    """
-    batched_sweep = custom_vmap(sweep)
-
-    @batched_sweep.def_vmap
-    def rule(_, batched, *operands):
-        def batch_to_second(x, is_batched):
-            return jnp.moveaxis(x, 0, 1) if is_batched else x[:, None]
-
-        results = batched_sweep(*jax.tree.map(batch_to_second, operands, tuple(batched)))
-        batch_first = jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), results)
-        return batch_first, jax.tree.map(lambda _: True, results)
-
-    return batched_sweep

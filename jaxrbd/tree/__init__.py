@@ -1,0 +1,18 @@
+"""Forward and backward passes over the kinematic tree.
+
+- `linear_systems.py`: the passes over the bodies, each stated as the solution of a linear system;
+- `passes.py`: the passes node by node, over bodies or dofs, for one state or a batch.
+"""
+
+from .linear_systems import accumulate, compose_poses, propagate, sum_to_leaves, sum_to_root
+from .passes import backward_pass, forward_pass
+
+__all__ = [
+    "accumulate",
+    "backward_pass",
+    "compose_poses",
+    "forward_pass",
+    "propagate",
+    "sum_to_leaves",
+    "sum_to_root",
+]

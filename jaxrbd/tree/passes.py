@@ -1,0 +1,173 @@
+"""Forward and backward passes over a tree, node by node, for one state or a batch of states.
+
+The nodes of the tree are bodies or dofs. A step of a pass computes one row of the result from the
+row of the parent and from the data of the node. The algorithm states the step for a single state.
+
+All rows are in one buffer with a row per node. The last row belongs to the world. `lax.scan` runs
+the steps in order, so the size of the program does not depend on the number of nodes.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.custom_batching import custom_vmap
+
+# A step has two arguments, a row and the data of a node, and two results, a row and an output.
+Step = Callable[[Array, Any], tuple[Array, Any]]
+
+
+def forward_pass(
+    parents: Sequence[int] | np.ndarray,
+    step: Step,
+    world: Array,
+    nodes: Any,
+    differentiable: bool = False,
+) -> tuple[Array, Any]:
+    """Forward pass, from the root to the leaves: `row_i, output_i = step(row_p(i), nodes_i)`.
+
+    `parents`: the parent p(i) of each of the n nodes, or -1 for the world; `world`: the row of the
+    world; `nodes`: a pytree of arrays (n, ...), with the data of the nodes; `differentiable`:
+    whether JAX can differentiate the pass in reverse mode, which makes batches slower. Returns the
+    rows (n + 1, ...), of which the last is `world`, and the outputs (n, ...).
+    """
+
+    run = functools.partial(forward_pass_of_batch, parents, step)
+    return (functools.partial(run, 0) if differentiable else in_batches(run))(world[None], nodes)
+
+
+def backward_pass(
+    parents: Sequence[int] | np.ndarray,
+    step: Step,
+    rows: Array,
+    nodes: Any,
+    differentiable: bool = False,
+) -> tuple[Array, Any]:
+    """Backward pass, from the leaves to the root: each node adds a row to the row of its parent.
+
+    `addend_i, output_i = step(row_i, nodes_i)`, then `row_p(i) += addend_i`. `rows` (n + 1, ...):
+    the rows before the pass, of which the last belongs to the world. Other arguments as for
+    `forward_pass`. Returns the rows after the pass, (n + 1, ...), and the outputs (n, ...).
+    """
+
+    run = functools.partial(backward_pass_of_batch, parents, step)
+    return (functools.partial(run, 0) if differentiable else in_batches(run))(rows, nodes)
+
+
+def forward_pass_of_batch(
+    parents: Sequence[int] | np.ndarray, step: Step, batch_axes: int, world: Array, nodes: Any
+) -> tuple[Array, Any]:
+    """`forward_pass` with batch axes after the first axis of each array; `world` (1, ...)."""
+
+    def body(rows, x):
+        i, parent, node = x
+        row, output = _step_of_batch(step, batch_axes)(row_at(rows, parent), node)
+        return put_row(rows, i, row), output
+
+    rows = jnp.broadcast_to(world, (len(parents) + 1, *world.shape[1:]))
+    rows = _over_batch(rows, nodes, batch_axes)
+    return lax.scan(body, rows, (*_steps(parents), nodes))
+
+
+def backward_pass_of_batch(
+    parents: Sequence[int] | np.ndarray, step: Step, batch_axes: int, rows: Array, nodes: Any
+) -> tuple[Array, Any]:
+    """`backward_pass` with batch axes after the first axis of each array."""
+
+    def body(rows, x):
+        i, parent, node = x
+        addend, output = _step_of_batch(step, batch_axes)(row_at(rows, i), node)
+        return put_row(rows, parent, row_at(rows, parent) + addend), output
+
+    rows = _over_batch(rows, nodes, batch_axes)
+    return lax.scan(body, rows, (*_steps(parents), nodes), reverse=True)
+
+
+def parent_rows(parents: Sequence[int] | np.ndarray) -> np.ndarray:
+    """For each node the row of its parent, (n,). The row of the world is n, the last one."""
+    rows = np.array(parents, dtype=np.int32)
+    return np.where(rows < 0, len(rows), rows)
+
+
+def row_at(x: Array, i: Array) -> Array:
+    """Row i of x (n, ...), as a slice."""
+    return lax.dynamic_index_in_dim(x, i, keepdims=False)
+
+
+def put_row(x: Array, i: Array, row: Array) -> Array:
+    """x (n, ...) with row i replaced."""
+    return lax.dynamic_update_index_in_dim(x, row, i, 0)
+
+
+def _steps(parents: Sequence[int] | np.ndarray) -> tuple[Array, Array]:
+    i = np.arange(len(parents), dtype=np.int32)
+    return jnp.asarray(i), jnp.asarray(parent_rows(parents))
+
+
+# ------------------------------------------------------------------------------ batches of states
+
+
+def in_batches(run: Callable[..., Any]) -> Callable[..., Any]:
+    """The function `run(0, *operands)`, with a rule for `vmap` that puts the batch axis second.
+
+    The first axis of the operands is the axis of the nodes. `run(k, ...)` computes a pass of
+    operands that have k batch axes after the first axis. The size of a batch axis is 1 in operands
+    that all states share. With the batch axes there, a step reads and writes contiguous rows as
+    slices. With JAX's own batching rules a step would gather and scatter rows.
+    """
+
+    def at(batch_axes: int):
+        batched = custom_vmap(functools.partial(run, batch_axes))
+
+        @batched.def_vmap
+        def rule(_, is_batched, *operands):
+            def batch_to_second(x, is_batched):
+                return jnp.moveaxis(x, 0, 1) if is_batched else x[:, None]
+
+            operands = jax.tree.map(batch_to_second, operands, tuple(is_batched))
+            results = jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), at(batch_axes + 1)(*operands))
+            return results, jax.tree.map(lambda _: True, results)
+
+        return batched
+
+    return at(0)
+
+
+def _step_of_batch(step: Step, batch_axes: int) -> Step:
+    """The step for a row and a node with leading batch axes, of which some have the size 1."""
+    if not batch_axes:
+        return step
+
+    def of_batch(*operands):
+        axes = jax.tree.map(lambda x: None if x.shape[0] == 1 else 0, operands)
+        if not jax.tree.leaves(axes):  # every size is 1
+            axes = 0
+        else:
+            operands = jax.tree.map(lambda x: x[0] if x.shape[0] == 1 else x, operands)
+        return jax.vmap(_step_of_batch(step, batch_axes - 1), axes)(*operands)
+
+    return of_batch
+
+
+def _over_batch(rows: Array, nodes: Any, batch_axes: int) -> Array:
+    """The rows (n + 1, ...), repeated along batch axes of size 1 to the sizes in `nodes`.
+
+    The function adds zeros of the shape of the nodes' data, and does not use a broadcast. Then JAX
+    splits the rows over devices in the same way as that data.
+    """
+
+    def first_entries(x):
+        return x[(..., *(0,) * (x.ndim - 1 - batch_axes))]
+
+    leaves = [first_entries(x) for x in jax.tree.leaves(nodes)]
+    sizes = [x.shape[1:] for x in leaves]
+    if all(n == 1 or n == m for size in sizes for n, m in zip(size, rows.shape[1:])):
+        return rows
+    zeros = jnp.pad(jnp.zeros_like(sum(leaves)), ((0, 1), *((0, 0),) * batch_axes))
+    return rows + zeros.reshape(*zeros.shape, *(1,) * (rows.ndim - zeros.ndim))
