@@ -45,6 +45,7 @@ LOOPS = {"scan", "fori_loop", "while_loop", "map"}
 # Newton's steps; the blocks of a batch; the pivots of a matrix.
 LOOPS_IN = {
     "tree/passes.py",
+    "tree/kernels.py",
     "algorithms/branch_sparse.py",
     "_math/linear.py",
     "_math/root.py",

@@ -20,24 +20,30 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jaxtyping import Float
 
 from .._math.components import small_product
-from .._math.linear import matmul
 from ..spatial import Pose, identity_pose, inverse_transform_motion, transform_force
 from ..topology import Topology
 from .passes import (
     backward_pass_of_batch,
+    current_implementation,
     forward_pass_of_batch,
     in_batches,
     parent_rows,
+    states,
 )
+from .products import backward_by_products, forward_by_products, rows_by
 
 # The largest number of bodies for which a sum over the tree may be a product with a 0/1 matrix.
 _DENSE = 128
+# On a GPU, for more states than this, a pass body by body is expected to be faster than products:
+# the products read and write twice as many bytes.
+_MANY_STATES = 100_000
 
 
 def propagate(
@@ -194,8 +200,10 @@ def _forward_solver(topology: Topology, transform: _Transform):
         nodes = (X, b[: topology.nb])
         return forward_pass_of_batch(topology.parents, step, batch_axes, b[topology.nb :], nodes)[0]
 
-    def product(_, b):
-        return _rows_by(_supports(topology).T, b)
+    def product(X, b):
+        if transform is _SAME_FRAME:
+            return rows_by(_supports(topology).T, b)
+        return forward_by_products(topology, transform.to_child, X, b)
 
     return _solver(topology, transform, forward, product)
 
@@ -209,8 +217,10 @@ def _backward_solver(topology: Topology, transform: _Transform):
     def backward(batch_axes, X, f):
         return backward_pass_of_batch(topology.parents, step, batch_axes, f, X)[0]
 
-    def product(_, f):
-        return _rows_by(_supports(topology), f)
+    def product(X, f):
+        if transform is _SAME_FRAME:
+            return rows_by(_supports(topology), f)
+        return backward_by_products(topology, transform.to_parent, X, f)
 
     return _solver(topology, transform, backward, product)
 
@@ -218,27 +228,31 @@ def _backward_solver(topology: Topology, transform: _Transform):
 def _solver(topology: Topology, transform: _Transform, one_pass: Callable, product: Callable):
     """The faster of two solvers: the pass, or the product with a 0/1 matrix.
 
-    The product is possible only if all rows are in one common frame. The product takes one step,
-    and the pass takes nb steps. On a CPU the pass is faster for batches, because the pass adds
-    fewer rows: `crba` of a batch is 15 % faster with the pass.
+    The product takes one step, and the pass takes nb steps. On a GPU a step costs some launches of
+    kernels. On a CPU the pass is faster for batches, because the pass adds fewer rows: `crba` of a
+    batch is 15 % faster with the pass. There the product is faster for one state if all rows are in
+    one common frame, because it needs no transforms.
     """
 
-    def faster(batch_axes, X, b):
+    def chosen(batch_axes, X, b):
         by_pass = functools.partial(one_pass, batch_axes)
-        if transform is not _SAME_FRAME or topology.nb > _DENSE:
-            return by_pass(X, b)
-        if not batch_axes:
+        way = current_implementation()
+        if way == "products":
             return product(X, b)
+        if way != "automatic" or topology.nb > _DENSE:
+            return by_pass(X, b)
+        if transform is _SAME_FRAME and not batch_axes:
+            return product(X, b)
+        if transform is not _SAME_FRAME:
+            # Where no GPU is in use, do not trace what only a GPU would run.
+            on_cpu = jax.default_backend() == "cpu"
+            if on_cpu or states(batch_axes, X, b) > _MANY_STATES:
+                return by_pass(X, b)
         return lax.platform_dependent(X, b, cpu=by_pass, default=product)
 
-    return in_batches(faster)
+    return in_batches(chosen)
 
 
 def _supports(topology: Topology) -> np.ndarray:
     """`[i, j]`: whether row i supports row j, (nb + 1, nb + 1); the world supports all rows."""
     return np.vstack([np.pad(topology.supports, ((0, 0), (0, 1))), np.ones(topology.nb + 1)])
-
-
-def _rows_by(A: np.ndarray, rows: Array) -> Array:
-    """The product of A (n, n) with rows (n, ...)."""
-    return matmul(jnp.asarray(A, rows.dtype), rows.reshape(len(rows), -1)).reshape(rows.shape)

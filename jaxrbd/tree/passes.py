@@ -3,13 +3,17 @@
 The nodes of the tree are bodies or dofs. A step of a pass computes one row of the result from the
 row of the parent and from the data of the node. The algorithm states the step for a single state.
 
-All rows are in one buffer with a row per node. The last row belongs to the world. `lax.scan` runs
-the steps in order, so the size of the program does not depend on the number of nodes.
+All rows are in one buffer with a row per node. The last row belongs to the world. A `lax.scan` or a
+GPU kernel (kernels.py) runs the steps in order, so the size of the program does not depend on the
+number of nodes.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import importlib
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,6 +22,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jax.custom_batching import custom_vmap
+
+from ..errors import ArgumentError
+from .kernels import pass_by_kernel
+
+IMPLEMENTATIONS = ("automatic", "scan", "products", "kernels", "interpreted kernels")
+_implementation = jax.make_user_context("automatic")
 
 # A step has two arguments, a row and the data of a node, and two results, a row and an output.
 Step = Callable[[Array, Any], tuple[Array, Any]]
@@ -70,9 +80,12 @@ def forward_pass_of_batch(
         row, output = _step_of_batch(step, batch_axes)(row_at(rows, parent), node)
         return put_row(rows, i, row), output
 
-    rows = jnp.broadcast_to(world, (len(parents) + 1, *world.shape[1:]))
-    rows = _over_batch(rows, nodes, batch_axes)
-    return lax.scan(body, rows, (*_steps(parents), nodes))
+    def scan(world, nodes):
+        rows = jnp.broadcast_to(world, (len(parents) + 1, *world.shape[1:]))
+        rows = _over_batch(rows, nodes, batch_axes)
+        return lax.scan(body, rows, (*_steps(parents), nodes))
+
+    return _chosen(scan, parents, step, batch_axes, world, nodes, backward=False)
 
 
 def backward_pass_of_batch(
@@ -85,8 +98,66 @@ def backward_pass_of_batch(
         addend, output = _step_of_batch(step, batch_axes)(row_at(rows, i), node)
         return put_row(rows, parent, row_at(rows, parent) + addend), output
 
-    rows = _over_batch(rows, nodes, batch_axes)
-    return lax.scan(body, rows, (*_steps(parents), nodes), reverse=True)
+    def scan(rows, nodes):
+        rows = _over_batch(rows, nodes, batch_axes)
+        return lax.scan(body, rows, (*_steps(parents), nodes), reverse=True)
+
+    return _chosen(scan, parents, step, batch_axes, rows, nodes, backward=True)
+
+
+def implementation(name: str) -> contextlib.AbstractContextManager[None]:
+    """A context in which JAX compiles the passes over the tree in one way.
+
+    - `"automatic"`, the default: the products on GPUs for up to 100,000 states, else the loops. If
+      the default device of JAX is a CPU, programs for other devices have the loops too;
+    - `"scan"`: loops of XLA, on all devices;
+    - `"products"`: products with 0/1 matrices, on all devices. They need fewer kernels than the
+      loops, and about twice the memory traffic. The recursions over dofs remain loops;
+    - `"kernels"`: on NVIDIA GPUs of the Hopper generation and newer, one Pallas kernel per pass. On
+      other devices loops. Experimental: it has been compiled for GPUs and compared with the loops
+      on CPUs, and has not been run on a GPU;
+    - `"interpreted kernels"`: the same kernels, interpreted on any device. Slow, for tests.
+
+    The context applies where JAX traces a function, for example in
+    `with implementation("kernels"): a = jax.jit(jax.vmap(dynamics))(q, v, tau)`.
+    The results are equal to rounding. A program with kernels cannot be exported. Raises
+    ArgumentError for another name, or if a package is missing that JAX needs for the kernels.
+    """
+    if name not in IMPLEMENTATIONS:
+        raise ArgumentError(f"implementation is {name!r}, expected one of {IMPLEMENTATIONS}")
+    if name == "kernels":
+        try:
+            importlib.import_module("jax.experimental.pallas.mosaic_gpu")
+        except ImportError as error:
+            wanted = "pip install 'jaxrbd[kernels]'"
+            raise ArgumentError(f"implementation {name!r} needs {error.name}: {wanted}") from error
+    return _implementation(name)
+
+
+def current_implementation() -> str:
+    """The name of the implementation in the present context."""
+    return _implementation.value
+
+
+def states(batch_axes: int, *operands: Any) -> int | float:
+    """The number of states of a batch; infinite if a size is symbolic, as in some exports."""
+    leaves = jax.tree.leaves(operands)
+    if not all(isinstance(n, int) for x in leaves for n in x.shape[1 : 1 + batch_axes]):
+        return math.inf
+    return math.prod(np.broadcast_shapes(*(x.shape[1 : 1 + batch_axes] for x in leaves)))
+
+
+def _chosen(scan, parents, step: Step, batch_axes: int, rows: Array, nodes: Any, backward: bool):
+    """The results of `scan(rows, nodes)`, or of a kernel that does the same."""
+    way = current_implementation()
+    if not way.endswith("kernels") or states(batch_axes, rows, nodes) == math.inf:
+        return scan(rows, nodes)
+    kernel = functools.partial(
+        pass_by_kernel, parent_rows(parents), step, batch_axes, backward=backward
+    )
+    if way == "interpreted kernels":
+        return kernel(rows, nodes, interpret=True)
+    return lax.platform_dependent(rows, nodes, cuda=kernel, default=scan)
 
 
 def parent_rows(parents: Sequence[int] | np.ndarray) -> np.ndarray:

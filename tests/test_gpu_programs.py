@@ -1,0 +1,105 @@
+"""Programs for a GPU, compiled without a GPU: kernels, loops and bytes per sample.
+
+The tests need the plug-in of JAX for CUDA (180 MB), which benchmarks/studies/gpu_programs.py
+describes. Without it they are skipped.
+"""
+
+import importlib.util
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+STUDY = pathlib.Path(__file__).parents[1] / "benchmarks" / "studies" / "gpu_programs.py"
+BATCH = 65536
+# Bounds for the humanoid in float32: kernels, and kB per sample. No program has loops, but for
+# forward dynamics by products and the inverse of the mass matrix.
+BOUNDS = {
+    ("fk", "products"): (25, 45),
+    ("fk", "kernels"): (16, 15),
+    ("rnea", "products"): (47, 62),
+    ("rnea", "kernels"): (27, 22),
+    ("crba", "products"): (36, 72),
+    ("crba", "kernels"): (26, 54),
+    ("fd", "kernels"): (46, 80),
+    ("drnea", "products"): (92, 300),
+    ("drnea", "kernels"): (78, 235),
+    ("gradient", "products"): (68, 92),
+    ("gradient", "kernels"): (35, 35),
+}
+MISSING = importlib.util.find_spec("jax_cuda12_plugin") is None
+needs_plugin = pytest.mark.skipif(MISSING, reason="jax-cuda12-plugin is not installed")
+
+
+def counted(robot, jobs, implementations):
+    """Counts by job and implementation; another process, because JAX reads its settings once."""
+    words = ["--robot", robot, "--jobs", ",".join(sorted(jobs)), "--json"]
+    words += ["--implementations", ",".join(sorted(implementations)), "--batch", str(BATCH)]
+    command = [sys.executable, str(STUDY), *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    return {(row.pop("job"), row.pop("implementation")): row for row in rows}
+
+
+@needs_plugin
+def test_kernels_and_bytes_have_bounds():
+    jobs, implementations = ({key[k] for key in BOUNDS} for k in (0, 1))
+    found = counted("humanoid", jobs, implementations)
+    for key, (kernels, kilobytes) in BOUNDS.items():
+        assert found[key]["steps"] == 0, key
+        assert found[key]["kernels"] <= kernels, key
+        assert found[key]["bytes"] / BATCH / 1000 <= kilobytes, key
+
+
+@needs_plugin
+def test_kernels_do_not_depend_on_the_number_of_bodies():
+    jobs = {"rnea", "crba", "fd", "drnea"}
+    small, large = (counted(f"chain{n}", jobs, {"kernels"}) for n in (30, 33))
+    assert {k: x["kernels"] for k, x in small.items()} == {
+        k: x["kernels"] for k, x in large.items()
+    }
+
+
+PROGRAM = """
+HloModule jit_f
+
+%fused_a (param_0: f32[10,4], param_1: s32[]) -> f32[1,4] {
+  %param_0 = f32[10,4]{1,0} parameter(0)
+  %param_1 = s32[] parameter(1)
+  %zero = s32[] constant(0)
+  %row = f32[1,4]{1,0} dynamic-slice(%param_0, %param_1, %zero), dynamic_slice_sizes={1,4}
+  ROOT %double = f32[1,4]{1,0} add(%row, %row)
+}
+
+%body (state: (s32[], f32[10,4])) -> (s32[], f32[10,4]) {
+  %state = (s32[], f32[10,4]{1,0}) parameter(0)
+  %i = s32[] get-tuple-element(%state), index=0
+  %x = f32[10,4]{1,0} get-tuple-element(%state), index=1
+  %row.1 = f32[1,4]{1,0} fusion(%x, %i), kind=kLoop, calls=%fused_a
+  %zero.1 = s32[] constant(0)
+  %y = f32[10,4]{1,0} dynamic-update-slice(%x, %row.1, %i, %zero.1)
+  ROOT %next = (s32[], f32[10,4]{1,0}) tuple(%i, %y)
+}
+
+ENTRY %main (x: f32[10,4]) -> f32[10,4] {
+  %x.1 = f32[10,4]{1,0} parameter(0)
+  %start = s32[] constant(0)
+  %both = (s32[], f32[10,4]{1,0}) tuple(%start, %x.1)
+  %loop = (s32[], f32[10,4]{1,0}) while(%both), body=%body, config={"known_trip_count":{"n":"10"}}
+  %z = f32[10,4]{1,0} get-tuple-element(%loop), index=1
+  ROOT %copy = f32[10,4]{1,0} copy(%z)
+}
+"""
+
+
+def test_the_counts_of_a_program():
+    """Ten steps, each with a kernel that reads and writes one row, and a write of one row."""
+    specification = importlib.util.spec_from_file_location("gpu_programs", STUDY)
+    study = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(study)
+    row, scalar, whole = 16, 4, 160
+    steps = 10 * ((row + scalar + row) + 2 * row)
+    assert study.count(PROGRAM) == {"kernels": 21, "steps": 10, "bytes": steps + 2 * whole}

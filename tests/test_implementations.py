@@ -1,0 +1,237 @@
+"""The passes by loops, by products and by GPU kernels give the same results."""
+
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxrbd as rbd
+from jaxrbd import spatial, tree
+from jaxrbd.errors import ArgumentError
+from jaxrbd.model.joint_space import joint_poses
+from jaxrbd.tree import kernels, lanes
+from support import zoo
+from support.zoo import close
+
+OTHERS = ["products", "interpreted kernels"]
+# All joint kinds in all places, with several trees; and a chain, the deepest tree.
+ROBOTS = {"everywhere": zoo.everywhere, "chain of 9": lambda: zoo.chain(9)}
+BATCH = 130  # a full block of lanes, and two lanes of the next
+
+
+def states(model, batch):
+    keys = jax.random.split(jax.random.key(0), batch)
+    q = jax.vmap(rbd.random_configuration, (None, 0))(model, keys)
+    v, a = np.random.default_rng(0).normal(size=(2, batch, model.nv))
+    return q, jnp.asarray(v, model.dtype), jnp.asarray(a, model.dtype)
+
+
+def quantities(model, q, v, a):
+    """What the passes compute, and a gradient through the transposed passes."""
+
+    def work(q):
+        return jnp.sum(jnp.sin(rbd.rnea(model, q, v, a)))
+
+    solved = rbd.forward_dynamics(model, q, v, a)
+    return (
+        rbd.forward_kinematics(model, q).X_WB,
+        rbd.rnea(model, q, v, a),
+        rbd.crba(model, q),
+        # Some mass matrices are nearly singular. There the accelerations are large and inexact.
+        rbd.rnea(model, q, v, solved) / (1 + jnp.max(jnp.abs(solved))),
+        jax.grad(work)(q),
+    )
+
+
+@pytest.mark.parametrize("robot", ROBOTS)
+def test_the_implementations_agree(robot):
+    model = ROBOTS[robot]()
+    operands = states(model, BATCH)
+    with tree.implementation("scan"):
+        expected = jax.jit(jax.vmap(quantities, (None, 0, 0, 0)))(model, *operands)
+    for name in OTHERS:
+        with tree.implementation(name):
+            found = jax.jit(jax.vmap(quantities, (None, 0, 0, 0)))(model, *operands)
+        jax.tree.map(lambda x, y: close(x, y, 1e-12), found, expected)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_the_implementations_agree_for_one_state(name):
+    model = zoo.connected()
+    operands = [x[0] for x in states(model, 1)]
+    with tree.implementation("scan"):
+        expected = jax.jit(quantities)(model, *operands)
+    with tree.implementation(name):
+        found = jax.jit(quantities)(model, *operands)
+    jax.tree.map(lambda x, y: close(x, y, 1e-12), found, expected)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("sweep", [tree.propagate, tree.accumulate])
+def test_batches_of_batches_and_shared_operands(sweep, name, rng):
+    """The poses have one batch axis, the motions another, and the pass is mapped over both."""
+    model = zoo.connected()
+    topology, nb = model.topology, model.nb
+    q = states(model, 3)[0]
+    X = jax.vmap(joint_poses, (None, 0))(model, q)
+    b = jnp.array(rng.normal(size=(2, nb, 6)))
+
+    def each(X):
+        return jax.vmap(lambda b: sweep(topology, X, b))(b)
+
+    found = []
+    for way in ("scan", name):
+        with tree.implementation(way):
+            found.append(jax.jit(jax.vmap(each))(X))
+    close(found[1], found[0], 1e-13)
+    with tree.implementation(name):
+        close(jax.jit(lambda b: each(jax.tree.map(lambda x: x[0], X)))(b), found[0][0], 1e-13)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_the_motion_of_the_world(name, rng):
+    """A forward pass starts with the row of the world, and a backward pass ends there."""
+    model = zoo.everywhere()
+    X = joint_poses(model, zoo.state(model)[0])
+    b, world = (jnp.array(rng.normal(size=s)) for s in ((model.nb, 6), (6,)))
+
+    def total(world):
+        return jnp.sum(tree.propagate(model.topology, X, b, world) ** 2)
+
+    expected = jax.jit(jax.value_and_grad(total))(world)
+    with tree.implementation(name):
+        found = jax.jit(jax.value_and_grad(total))(world)
+    jax.tree.map(lambda x, y: close(x, y, 1e-12), found, expected)
+
+
+def test_products_lose_no_digits_far_from_the_world(rng):
+    """The common frame of a tree is its root body, so the distance of the root does not matter."""
+    model = rbd.load_robot("quadruped")
+    q = np.array(zoo.state(model)[0])
+    b = jnp.array(rng.normal(size=(model.nb, 6)))
+    q[:3] = [1e9, -2e9, 1e9]
+    X = joint_poses(model, jnp.array(q))
+    expected = tree.propagate(model.topology, X, b)
+    with tree.implementation("products"):
+        close(jax.jit(lambda X: tree.propagate(model.topology, X, b))(X), expected, 1e-13)
+
+
+def test_single_precision():
+    model = jax.tree.map(lambda x: x.astype(jnp.float32), rbd.load_robot("quadruped"))
+    operands = states(model, 2)
+    expected = jax.jit(jax.vmap(rbd.rnea, (None, 0, 0, 0)))(model, *operands)
+    for name in OTHERS:
+        with tree.implementation(name):
+            found = jax.jit(jax.vmap(rbd.rnea, (None, 0, 0, 0)))(model, *operands)
+        assert found.dtype == jnp.float32
+        close(found, expected, 1e-5)
+
+
+def test_products_have_no_loops_over_the_bodies():
+    model = zoo.chain(9)
+    operands = states(model, 2)
+    with tree.implementation("products"):
+        program = jax.jit(jax.vmap(rbd.rnea, (None, 0, 0, 0))).lower(model, *operands).as_text()
+    assert "stablehlo.while" not in program
+
+
+def test_the_number_of_states_decides_on_a_gpu(monkeypatch):
+    """For many states a pass reads and writes less than the products."""
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    model = zoo.chain(9)
+    X = joint_poses(model, zoo.state(model)[0])
+
+    def program(batch):
+        mapped = jax.vmap(lambda b: tree.propagate(model.topology, X, b))
+        jax.clear_caches()
+        traced = jax.jit(mapped).trace(jax.ShapeDtypeStruct((batch, 9, 6), X.p.dtype))
+        return traced.lower(lowering_platforms=("cuda",)).as_text()
+
+    assert "stablehlo.while" not in program(4096)
+    assert "stablehlo.while" in program(1_000_000)
+    monkeypatch.undo()
+    assert "stablehlo.while" in program(4096)
+
+
+def test_another_name_is_refused():
+    with pytest.raises(ArgumentError, match=r"'loops', expected one of .*'products'"):
+        tree.implementation("loops")
+
+
+def test_kernels_need_a_package(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jax.experimental.pallas.mosaic_gpu", None)
+    with pytest.raises(ArgumentError, match=r"'kernels' needs .*jaxrbd\[kernels\]"):
+        tree.implementation("kernels")
+
+
+def test_kernels_on_a_cpu_are_loops():
+    model = zoo.chain(9)
+    operands = states(model, 2)
+    expected = jax.jit(jax.vmap(rbd.rnea, (None, 0, 0, 0)))(model, *operands)
+    with tree.implementation("kernels"):
+        found = jax.jit(jax.vmap(rbd.rnea, (None, 0, 0, 0)))(model, *operands)
+    np.testing.assert_array_equal(found, expected)
+
+
+# ------------------------------------------------------------------------------------------- lanes
+
+
+def by_lanes(function, *operands):
+    """The function of each column of operands (..., batch), by one evaluation for all columns."""
+    arrays = []
+    for x in operands:
+        flat = x.reshape(-1, x.shape[-1])
+        arrays.append(lanes.entries(x.shape[:-1], flat.__getitem__))
+    like = [jax.ShapeDtypeStruct(x.shape[:-1], x.dtype) for x in operands]
+    result = lanes.evaluate(function, like, *arrays)
+    return np.array([np.asarray(x) for x in result.reshape(-1)]).reshape(*result.shape, -1)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda A, x: jnp.sum(A * x, axis=-1),
+        lambda A, x: jnp.concatenate([A.T, -A[::1, 1:2]], axis=1) / (2 + x[:, None] * x[:, None]),
+        lambda A, x: jnp.stack(jnp.split(x, 3)) * A[None, 0, 1] - jnp.ones((3, 1)),
+        lambda A, x: jnp.sum(jnp.outer(x, x).reshape(9)[2:8:3]) + jnp.unstack(A, axis=1)[2],
+        lambda A, x: spatial.inverse_transform_motion(
+            spatial.Pose(A, x), jnp.concatenate([x, A[0]])
+        ),
+    ],
+)
+def test_lanes_evaluate_each_state(function, rng):
+    A, x = jnp.array(rng.normal(size=(3, 3, 5))), jnp.array(rng.normal(size=(3, 5)))
+    found = by_lanes(function, A, x)
+    expected = jnp.stack([function(A[..., k], x[..., k]) for k in range(5)], axis=-1)
+    close(found, expected, 1e-15)
+
+
+def test_lanes_name_an_unknown_operation(rng):
+    with pytest.raises(NotImplementedError, match="'sort'"):
+        by_lanes(jnp.sort, jnp.array(rng.normal(size=(3, 5))))
+
+
+def test_a_kernel_repeats_no_shared_data():
+    """Data that all states share is one value per node in the kernel's operands."""
+    n, batch = 4, 256
+    rows = jnp.zeros((1, batch, 2))
+    shared = jnp.ones((n, 1, 2))
+
+    def step(row, x):
+        return row + x, None
+
+    found, _ = jax.jit(
+        lambda rows, x: kernels.pass_by_kernel(
+            np.array([4, 0, 1, 2]), step, 1, rows, x, backward=False, interpret=True
+        )
+    )(rows, shared)
+    close(found[3], jnp.full((batch, 2), 4.0), 1e-15)
+    program = jax.make_jaxpr(
+        lambda x: kernels.pass_by_kernel(
+            np.array([4, 0, 1, 2]), step, 1, rows, x, backward=False, interpret=True
+        )
+    )(shared)
+    (call,) = [e for e in program.eqns if e.primitive.name == "pallas_call"]
+    assert (n, 2, 1) in [v.aval.shape for v in call.invars]
