@@ -138,8 +138,7 @@ def _backward_pass(parents: np.ndarray, nodes: _Nodes) -> tuple[Array, Array, Ar
         return in_parent, (U, D, u)
 
     rigid = jnp.concatenate([nodes.I, nodes.p[..., None]], axis=-1)
-    rows = jnp.pad(rigid, ((0, 1), (0, 0), (0, 0)))
-    return backward_pass(parents, eliminate, rows, nodes, differentiable=True)[1]
+    return backward_pass(parents, eliminate, rigid, nodes, differentiable=True)[1]
 
 
 def _forward_pass(

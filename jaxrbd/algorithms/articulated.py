@@ -62,8 +62,7 @@ def articulate(model: Model, X: Pose) -> ArticulatedFactors:
         Ia = IA - U[:, None] * (U * inverse_D)
         return Ia, jnp.concatenate([U, inverse_D])
 
-    rows = jnp.pad(inertia, ((0, 1), (0, 0), (0, 0)))
-    _, U_and_inverse = backward_pass(topology.dof_parent, eliminate, rows, (J, model.armature))
+    _, U_and_inverse = backward_pass(topology.dof_parent, eliminate, inertia, (J, model.armature))
     return ArticulatedFactors(J, U_and_inverse)
 
 

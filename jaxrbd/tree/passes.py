@@ -62,8 +62,9 @@ def backward_pass(
     """Backward pass, from the leaves to the root: each node adds a row to the row of its parent.
 
     `addend_i, output_i = step(row_i, nodes_i)`, then `row_p(i) += addend_i`. `rows` (n + 1, ...):
-    the rows before the pass, of which the last belongs to the world. Other arguments as for
-    `forward_pass`. Returns the rows after the pass, (n + 1, ...), and the outputs (n, ...).
+    the rows before the pass, of which the last belongs to the world; or (n, ...) without the row of
+    the world, which is then zero. Other arguments as for `forward_pass`. Returns the rows after the
+    pass, (n + 1, ...), and the outputs (n, ...).
     """
 
     run = functools.partial(backward_pass_of_batch, parents, step)
@@ -101,6 +102,9 @@ def backward_pass_of_batch(
     def scan(rows, nodes):
         rows = _over_batch(rows, nodes, batch_axes)
         return lax.scan(body, rows, (*_steps(parents), nodes), reverse=True)
+
+    without_world = len(rows) == len(parents)
+    rows = jnp.pad(rows, ((0, without_world), *((0, 0),) * (rows.ndim - 1)))
 
     return _chosen(scan, parents, step, batch_axes, rows, nodes, backward=True)
 
