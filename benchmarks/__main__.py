@@ -44,6 +44,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--core", type=int, help="core of all processes; default: the last one")
     parser.add_argument("--platform", choices=("cpu", "gpu"), help="default: gpu if there is one")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("benchmarks/results"))
+    parser.add_argument(
+        "--gpu-day",
+        action="store_true",
+        help="eight minutes on a GPU: the implementations of the passes beside each other",
+    )
     parser.add_argument("--install", action="store_true", help="only make the environments")
     parser.add_argument(
         "--environments",
@@ -89,6 +94,11 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     options = arguments()
+    if options.gpu_day:
+        from . import gpu_day
+
+        gpu_day.run(options.out)
+        return None
     if options.install:
         return environments.install(options.peers, options.environments)
     from . import report, session

@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 
 import jaxrbd
-from benchmarks import __main__ as command_line, jobs, limits, report, robots, session, worker
+from benchmarks import (
+    __main__ as command_line,
+    gpu_day,
+    jobs,
+    limits,
+    report,
+    robots,
+    session,
+    worker,
+)
 from benchmarks.conventions import Checker
 from benchmarks.peers import BASELINE, PEERS
 
@@ -216,6 +225,28 @@ def test_limits():
     results = recorded()
     results["cells"] = [cell | {"peer": "jaxrbd", "median_us": 1.0}]
     assert "| 1,000 | 50.0% | 10.0% |" in report.Tables(results, "wall").markdown()
+
+
+def test_a_day_with_a_gpu(tmp_path, capsys):
+    """On the CPU: the command stops in time, continues, and times no wrong result."""
+    options = {"robot": "double_pendulum", "batches": (3,), "duration": 0.001}
+    options |= {"implementations": ("scan", "products"), "job_names": ("rnea", "fk")}
+    (limits_row,) = gpu_day.run(tmp_path, minutes=0, **options)
+    assert min(limits_row[key] for key in ("call_us", "copy_GB_per_s")) > 0
+    assert "4 rows are missing" in capsys.readouterr().err
+
+    rows = gpu_day.run(tmp_path, **{**options, "job_names": ("rnea",)})
+    assert [x["implementation"] for x in rows[1:]] == ["scan", "products"]
+    assert all(x["us"] > 0 and x["error"] < 1e-5 for x in rows[1:])
+
+    path = tmp_path / "reference_double_pendulum.npz"
+    with np.load(path) as arrays:
+        wrong = {key: x * (1.01 if key.startswith("fk") else 1) for key, x in arrays.items()}
+    np.savez(path, **wrong)
+    rows = gpu_day.run(tmp_path, **options)
+    assert len((tmp_path / "gpu_day.jsonl").read_text().splitlines()) == len(rows) == 5
+    assert {x["failed"] for x in rows[3:]} == {"the result is wrong"}
+    assert "| fk | 3 | the result is wrong |" in (tmp_path / "gpu_day.md").read_text()
 
 
 def test_files(tmp_path):

@@ -12,7 +12,9 @@ import sys
 
 import pytest
 
-STUDY = pathlib.Path(__file__).parents[1] / "benchmarks" / "studies" / "gpu_programs.py"
+from benchmarks.studies import gpu_programs
+
+STUDY = pathlib.Path(gpu_programs.__file__)
 BATCH = 65536
 # Bounds for the humanoid in float32: kernels, and kB per sample. No program has loops, but for
 # forward dynamics by products and the inverse of the mass matrix.
@@ -97,9 +99,6 @@ ENTRY %main (x: f32[10,4]) -> f32[10,4] {
 
 def test_the_counts_of_a_program():
     """Ten steps, each with a kernel that reads and writes one row, and a write of one row."""
-    specification = importlib.util.spec_from_file_location("gpu_programs", STUDY)
-    study = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(study)
     row, scalar, whole = 16, 4, 160
     steps = 10 * ((row + scalar + row) + 2 * row)
-    assert study.count(PROGRAM) == {"kernels": 21, "steps": 10, "bytes": steps + 2 * whole}
+    assert gpu_programs.count(PROGRAM) == {"kernels": 21, "steps": 10, "bytes": steps + 2 * whole}
