@@ -176,4 +176,5 @@ def _spread(model: Model, x: Array, space: str) -> Array:
     if model.coupling is None:
         return x
     size = model.topology.nq if space == "q" else sum(model.joint_nvs)
-    return jnp.zeros(size, x.dtype).at[_independent(model, space)].set(x)
+    places = _independent(model, space)
+    return jnp.zeros(size, x.dtype).at[places].set(x, unique_indices=True)

@@ -222,6 +222,17 @@ def forward_dynamics_derivatives(
     acceleration. Where M is singular the results are not finite.
     Source: Carpentier and Mansard (2018), equation 12.
     """
+    return acceleration_and_derivatives(model, q, v, tau, f_ext)[1]
+
+
+def acceleration_and_derivatives(
+    model: Model,
+    q: ArrayLike | Kinematics,
+    v: ArrayLike,
+    tau: ArrayLike,
+    f_ext: ArrayLike | None = None,
+) -> tuple[Array, ForwardDynamicsDerivatives]:
+    """The acceleration (nv,) of `forward_dynamics`, and `forward_dynamics_derivatives`."""
     q, X = configuration_and_poses(model, q)
     v, tau = arguments.velocity(model, v), arguments.velocity(model, tau, "tau")
     f_world = None if f_ext is None else transform_force(X, arguments.wrenches(model, f_ext))
@@ -247,4 +258,4 @@ def forward_dynamics_derivatives(
     composite = composite._replace(force=composite.force + added_force)
     dtau_dq, dtau_dv, _ = _derivatives(model, q, v, qdd, velocity, psi_ddot, composite)
     dqdd_dq, dqdd_dv = jnp.split(-matmul(Minv, jnp.concatenate([dtau_dq, dtau_dv], 1)), 2, axis=1)
-    return ForwardDynamicsDerivatives(dqdd_dq, dqdd_dv, Minv)
+    return qdd, ForwardDynamicsDerivatives(dqdd_dq, dqdd_dv, Minv)

@@ -16,11 +16,12 @@ rate of z, and the step returns (q, v, z), with z in the model's dtype. For time
     runge_kutta_munthe_kaas     4       4             energy and momenta, to the fourth order
     variational_midpoint        2       implicit      momenta; energy approximately; time symmetry
 
-A negative `dt` integrates backward in time. The steps are not compiled: apply `jax.jit` to the
-function that calls them.
+`step_derivatives` computes a step and its derivatives. A negative `dt` integrates backward in time.
+The steps are not compiled: apply `jax.jit` to the function that calls them.
 """
 
 from .rollout import rollout
+from .step_derivatives import StepDerivatives, step_derivatives
 from .steps import (
     explicit_euler,
     runge_kutta_munthe_kaas,
@@ -29,9 +30,11 @@ from .steps import (
 )
 
 __all__ = [
+    "StepDerivatives",
     "explicit_euler",
     "rollout",
     "runge_kutta_munthe_kaas",
     "semi_implicit_euler",
+    "step_derivatives",
     "variational_midpoint",
 ]

@@ -1,0 +1,103 @@
+"""Derivatives of one time step: the linear model of trajectory optimization."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.custom_derivatives import SymbolicZero
+from jax.typing import ArrayLike
+from jaxtyping import Float
+
+from .._math.linear import matmul
+from ..algorithms.forward_dynamics import forward_dynamics
+from ..algorithms.rnea_derivatives import acceleration_and_derivatives
+from ..configuration import difference, integrate
+from ..model import Model, arguments
+
+
+class StepDerivatives(NamedTuple):
+    """A time step `(q', v') = step(q, v, tau)` and its derivatives in the tangent space.
+
+    `q` (nq,), `v` (nv,): the state after the step. `A` (2 nv, 2 nv): the derivative of (q', v') by
+    (q, v). `B` (2 nv, nv): the derivative of (q', v') by tau. Changes of q and of q' are vectors
+    (nv,): the change dq moves q to `integrate(model, q, dq)`.
+    """
+
+    q: Float[Array, " nq"]
+    v: Float[Array, " nv"]
+    A: Float[Array, "n n"]
+    B: Float[Array, "n nv"]
+
+
+def step_derivatives(
+    model: Model,
+    integrator: Callable[..., Any],
+    q: ArrayLike,
+    v: ArrayLike,
+    tau: ArrayLike,
+    dt: ArrayLike,
+    f_ext: ArrayLike | None = None,
+) -> StepDerivatives:
+    """One step of an integrator under constant joint forces, and its derivatives.
+
+    - `integrator`: a step of this module, for example `semi_implicit_euler`;
+    - `q` (nq,), `v` (nv,): the state before the step; `tau` (nv,) in N or N m; `dt` () in s;
+    - `f_ext` (nb, 6): external forces as in `forward_dynamics`, constant in the body frames.
+
+    The derivatives of the acceleration are analytic (`forward_dynamics_derivatives`), once per
+    evaluation of the dynamics. JAX differentiates the remaining formulas of the step in forward
+    mode. The result can be differentiated again.
+    """
+    q, v = arguments.configuration(model, q), arguments.velocity(model, v)
+    tau, dt = arguments.velocity(model, tau, "tau"), arguments.number(model, dt, "dt")
+    f_ext = None if f_ext is None else arguments.wrenches(model, f_ext)
+
+    def step(dq, v, tau):
+        def dynamics(q, v):
+            return _acceleration((model, f_ext), q, v, tau)
+
+        ends = integrator(model, dynamics, integrate(model, q, dq), v, dt)
+        return ends, ends
+
+    columns, (q_next, v_next) = jax.jacfwd(step, (0, 1, 2), has_aux=True)(jnp.zeros_like(v), v, tau)
+    dq, dv = (jnp.concatenate(blocks, axis=1) for blocks in columns)
+    dq = jax.vmap(lambda q_dot: _displacement(model, q_next, q_dot), 1, 1)(dq)
+    AB = jnp.concatenate([dq, dv])
+    return StepDerivatives(q_next, v_next, AB[:, : 2 * model.nv], AB[:, 2 * model.nv :])
+
+
+def _displacement(model: Model, q: Array, q_dot: Array) -> Array:
+    """The vector (nv,) in the tangent space at q that changes q (nq,) as q_dot does."""
+    return jax.jvp(lambda moved: difference(model, q, moved), (q,), (q_dot,))[1]
+
+
+@jax.custom_jvp
+def _acceleration(constants: tuple[Model, Array | None], q: Array, v: Array, tau: Array) -> Array:
+    """`forward_dynamics`, with the analytic derivatives by q, v and tau in forward mode.
+
+    `constants`: the model and the external forces. `step_derivatives` does not differentiate by
+    them. If its caller does, JAX differentiates the analytic derivatives.
+    """
+    model, f_ext = constants
+    return forward_dynamics(model, q, v, tau, f_ext)
+
+
+def _acceleration_jvp(primals, tangents):
+    (model, f_ext), q, v, tau = primals
+    _, q_dot, v_dot, tau_dot = tangents
+    a, derivatives = acceleration_and_derivatives(model, q, v, tau, f_ext)
+    a_dot = jnp.zeros_like(a)
+    if not isinstance(q_dot, SymbolicZero):
+        a_dot = a_dot + matmul(derivatives.dqdd_dq, _displacement(model, q, q_dot))
+    if not isinstance(v_dot, SymbolicZero):
+        a_dot = a_dot + matmul(derivatives.dqdd_dv, v_dot)
+    if not isinstance(tau_dot, SymbolicZero):
+        a_dot = a_dot + matmul(derivatives.Minv, tau_dot)
+    return a, a_dot
+
+
+_acceleration.defjvp(_acceleration_jvp, symbolic_zeros=True)
