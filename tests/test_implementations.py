@@ -155,6 +155,20 @@ def test_the_number_of_states_decides_on_a_gpu(monkeypatch):
     assert "stablehlo.while" in program(4096)
 
 
+@pytest.mark.parametrize("name", OTHERS)
+def test_recursions_that_jax_differentiates_remain_loops(name):
+    """A kernel has no derivative, and JAX differentiates the recursion of `aba`."""
+    model = zoo.chain(3)
+    q, v, tau = (x[0] for x in states(model, 1))
+
+    def work(tau):
+        return jnp.sum(jnp.sin(rbd.aba(model, q, v, tau)))
+
+    expected = jax.jit(jax.grad(work))(tau)
+    with tree.implementation(name):
+        close(jax.jit(jax.grad(work))(tau), expected, 1e-13)
+
+
 def test_another_name_is_refused():
     with pytest.raises(ArgumentError, match=r"'loops', expected one of .*'products'"):
         tree.implementation("loops")

@@ -44,12 +44,11 @@ def forward_pass(
 
     `parents`: the parent p(i) of each of the n nodes, or -1 for the world; `world`: the row of the
     world; `nodes`: a pytree of arrays (n, ...), with the data of the nodes; `differentiable`:
-    whether JAX can differentiate the pass in reverse mode, which makes batches slower. Returns the
-    rows (n + 1, ...), of which the last is `world`, and the outputs (n, ...).
+    whether JAX can differentiate the pass. A differentiable pass is always a loop, and slower in
+    batches. Returns the rows (n + 1, ...), of which the last is `world`, and the outputs (n, ...).
     """
-
     run = functools.partial(forward_pass_of_batch, parents, step)
-    return (functools.partial(run, 0) if differentiable else in_batches(run))(world[None], nodes)
+    return (_loop(run) if differentiable else in_batches(run))(world[None], nodes)
 
 
 def backward_pass(
@@ -66,9 +65,18 @@ def backward_pass(
     the world, which is then zero. Other arguments as for `forward_pass`. Returns the rows after the
     pass, (n + 1, ...), and the outputs (n, ...).
     """
-
     run = functools.partial(backward_pass_of_batch, parents, step)
-    return (functools.partial(run, 0) if differentiable else in_batches(run))(rows, nodes)
+    return (_loop(run) if differentiable else in_batches(run))(rows, nodes)
+
+
+def _loop(run: Callable[..., Any]) -> Callable[..., Any]:
+    """The pass of one state as a loop, which JAX batches and differentiates by its own rules."""
+
+    def loop(*operands):
+        with _implementation("scan"):
+            return run(0, *operands)
+
+    return loop
 
 
 def forward_pass_of_batch(
