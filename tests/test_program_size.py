@@ -88,12 +88,25 @@ def test_the_lowered_program_is_small(function):
     assert "lapack" not in program  # one call a matrix; and several at once can wait for ever
 
 
+def run_recipe(number: int) -> dict:
+    """The names that a recipe of docs/speed.md defines."""
+    document = pathlib.Path(__file__).parents[1] / "docs" / "speed.md"
+    recipes = [text.partition("```")[0] for text in document.read_text().split("```python\n")[1:]]
+    assert len(recipes) == 2
+    found = {}
+    exec(recipes[number], found)
+    return found
+
+
+def test_the_recipe_of_another_implementation():
+    """By docs/speed.md, the mass matrices by products with 0/1 matrices."""
+    found = run_recipe(1)
+    close(found["M"], jax.jit(jax.vmap(rbd.crba, (None, 0)))(found["model"], found["q"]), 1e-13)
+
+
 def test_a_large_batch_in_blocks_needs_the_memory_of_a_block():
     """By the recipe of docs/speed.md, and with the results of the whole batch."""
-    document = pathlib.Path(__file__).parents[1] / "docs" / "speed.md"
-    (recipe,) = (text.partition("```")[0] for text in document.read_text().split("```python\n")[1:])
-    found = {}
-    exec(recipe, found)
+    found = run_recipe(0)
     model, q, M = found["model"], found["q"], found["M"]
     close(M[-3:], jax.vmap(rbd.crba, (None, 0))(model, q[-3:]), 1e-13)
     in_blocks = found["mass_matrices"].lower(model, q).compile().memory_analysis()
