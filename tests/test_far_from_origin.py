@@ -125,6 +125,7 @@ POSITIONS = {
     # The loops are closed for the rounded position of the base, so all results depend on it.
     "close_loops": lambda r: ((), (r.q, r.residual)),
     "explicit_dynamics": lambda r: ((r.y_accel, r.v, r.a, r.G, r.M, r.C), position(r.q)),
+    "step_derivatives": lambda r: ((after_position(r.q), r.v, r.A, r.B), position(r.q)),
     **dict.fromkeys(
         "explicit_euler semi_implicit_euler runge_kutta_munthe_kaas variational_midpoint".split(),
         lambda r: ((after_position(r[0]), r[1]), position(r[0])),
@@ -160,7 +161,7 @@ def results(name):
 # Their programs take long to compile.
 SLOW = (
     "close_loops explicit_dynamics forward_dynamics_gradient forward_dynamics_second_order hessian "
-    "runge_kutta_munthe_kaas variational_midpoint"
+    "runge_kutta_munthe_kaas step_derivatives variational_midpoint"
 ).split()
 
 

@@ -23,6 +23,7 @@ TAKE_FUNCTIONS = {
     "jacobian",
     "runge_kutta_munthe_kaas",
     "semi_implicit_euler",
+    "step_derivatives",
     "variational_midpoint",
 }
 CONSTANTS = {"neutral"}

@@ -113,6 +113,9 @@ ALGORITHMS = {
     "semi_implicit_euler": step(rbd.integrators.semi_implicit_euler),
     "runge_kutta_munthe_kaas": step(rbd.integrators.runge_kutta_munthe_kaas),
     "variational_midpoint": step(rbd.integrators.variational_midpoint),
+    "step_derivatives": lambda m, q, v, u, f: rbd.integrators.step_derivatives(
+        m, rbd.integrators.semi_implicit_euler, q, v, u, 0.01, f
+    ),
     "constrained_dynamics": lambda m, q, v, u, f: con.constrained_dynamics(m, q, v, u, LOOP, f),
     "constraint_rows": lambda m, q, v, u, f: con.constraint_rows(m, q, v, LOOP),
     "constraint_wrenches": lambda m, q, v, u, f: con.constraint_wrenches(m, q, LOOP, (u[:3],)),
