@@ -11,6 +11,7 @@ of the program, and `share` is the part of this bound in the time of the call.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -19,7 +20,7 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -37,8 +38,8 @@ GRAPH = {
 }
 
 
-def states(model, batch: int) -> list[np.ndarray]:
-    """Configurations (batch, nq) and two sets of random vectors (batch, nv); SAMPLES repeat."""
+def states(model) -> tuple[np.ndarray, ...]:
+    """Configurations (SAMPLES, nq) and two sets of random vectors (SAMPLES, nv)."""
     import jax
 
     import jaxrbd as rbd
@@ -46,8 +47,7 @@ def states(model, batch: int) -> list[np.ndarray]:
     keys = jax.random.split(jax.random.key(0), SAMPLES)
     q = jax.vmap(rbd.random_configuration, (None, 0))(model, keys)
     v, a = np.random.default_rng(0).normal(size=(2, SAMPLES, model.nv))
-    repeats = -(-batch // SAMPLES)
-    return [np.tile(np.asarray(x), (repeats, 1))[:batch] for x in (q, v, a)]
+    return np.asarray(q), v, a
 
 
 def write_reference(path: pathlib.Path, robot: str) -> None:
@@ -57,7 +57,7 @@ def write_reference(path: pathlib.Path, robot: str) -> None:
     import jaxrbd as rbd
 
     model = rbd.load_robot(robot)
-    q, v, a = states(model, SAMPLES)
+    q, v, a = states(model)
     found = {"q": q, "v": v, "a": a}
     for job, (function, vectors) in gpu_programs.programs().items():
         operands = (q, v, a)[: 1 + vectors]
@@ -159,13 +159,6 @@ def row(job: str, implementation: str, batch: int, model, known: dict, measured:
     return found | ({"share": found["bound_us"] / us} if on_gpu else {})
 
 
-def plan(batches, implementations, job_names) -> Iterator[tuple[str, str, int]]:
-    for batch in batches:
-        for job in job_names:
-            for implementation in implementations:
-                yield job, implementation, batch
-
-
 def run(
     folder: pathlib.Path,
     *,
@@ -204,13 +197,14 @@ def run(
     elif measured["device"] != device:
         raise SystemExit(f"{path} has rows of {measured['device']}, and this is {device}")
     missing = []
-    for key in plan(batches, implementations, job_names or tuple(gpu_programs.programs())):
+    names = job_names or tuple(gpu_programs.programs())
+    for batch, job, implementation in itertools.product(batches, names, implementations):
+        key = (job, implementation, batch)
         if key in done:
             continue
         if time.monotonic() > end:
             missing.append(key)
             continue
-        job, implementation, batch = key
         found = {"job": job, "implementation": implementation, "batch": batch}
         try:
             found |= row(*key, model, known, measured, duration)

@@ -123,8 +123,7 @@ def _backward_pass(parents: np.ndarray, nodes: _Nodes) -> tuple[Array, Array, Ar
     """Leaves to root: articulated-body inertias and bias forces; returns U (nv, 6), D and u (nv,).
 
     `U = IA S`, `D = S . U + armature` and `u = tau - S . pA` for each node, with the
-    articulated-body inertia IA and bias force pA. The buffer has one row `[IA | pA]` (6, 7) per
-    node. The last row belongs to the world.
+    articulated-body inertia IA and bias force pA. The row of a node is `[IA | pA]` (6, 7).
     """
 
     def eliminate(row, node):

@@ -1,4 +1,4 @@
-"""Derivatives of one time step: the linear model of trajectory optimization."""
+"""Derivatives of one time step: the linear model of trajectory optimisation."""
 
 from __future__ import annotations
 
