@@ -11,6 +11,7 @@ import pytest
 import jaxrbd as rbd
 from jaxrbd import contact, spatial
 from jaxrbd.contact import Height, Material, Plane, Scene
+from jaxrbd.contact.coulomb import ContactLaw
 from support import zoo
 from support.zoo import close, slope
 
@@ -212,6 +213,65 @@ def test_the_laws_of_both_models(robot, ground):
         assert jnp.all(power <= normal * jnp.maximum(target, 0) + 1e-12)
         free, after = found["kinetic"]
         assert after <= free + jnp.sum(power) + 1e-12
+
+
+def test_the_inverse_inertia_is_the_mean_over_the_sphere(model):
+    """Of the inverse inertia at single points, in the neutral configuration."""
+    scene = spheres(model, FLAT, 3)
+    found = contact.inverse_inertias(model, scene)
+    q, M = rbd.neutral(model), rbd.crba(model, rbd.neutral(model))
+    # The corners of an octahedron have the second moments of the sphere.
+    corners = np.concatenate([np.eye(3), -np.eye(3)])
+    for i, frame in enumerate(scene.frames):
+        J = rbd.frame_jacobian(model, q, frame, "world")
+        pose = rbd.frame_placement(model, q, frame)
+        centre = spatial.transform_point(pose, jnp.asarray(scene.offsets[i]))
+        means = []
+        for corner in corners:
+            position = centre + scene.radii[i] * corner
+            at_point = J[:3] + jnp.cross(J[3:].T, position).T
+            means.append(jnp.trace(at_point @ jnp.linalg.inv(M) @ at_point.T) / 3)
+        close(found[i], sum(means) / 6, 1e-12)
+
+
+def test_a_prepared_scene_gives_the_same_step(model):
+    q, v, tau, f_ext, scene = scenes(model, FLAT, 1)
+    scales = contact.inverse_inertias(model, scene)
+    prepared = dataclasses.replace(scene, inverse_inertia=scales)
+    step = contact.contact_step(model, scene, q, v, tau, DT, f_ext)
+    same = contact.contact_step(model, prepared, q, v, tau, DT, f_ext)
+    assert jnp.any(step.impulse != 0)
+    for x, y in zip(same, step):
+        close(x, y, 1e-12)
+    # Twice the inverse inertia has the effect of twice the regularisation.
+    soft = dataclasses.replace(prepared, inverse_inertia=2 * prepared.inverse_inertia)
+    step = contact.contact_step(model, scene, q, v, tau, DT, f_ext, regularisation=2e-3)
+    close(contact.contact_step(model, soft, q, v, tau, DT, f_ext).v, step.v, 1e-12)
+
+
+def test_the_hessian_of_the_contact_law(rng):
+    """Against the derivative of the impulses: sticking, sliding, leaving, immobile points."""
+    n = 40
+    normal = rng.normal(size=(n, 3))
+    normal = normal / np.linalg.norm(normal, axis=1, keepdims=True)
+    conductance = np.abs(rng.normal(size=n)) * (np.arange(n) > 3)
+    numbers = normal, conductance, rng.normal(size=(n, 3)), np.asarray(0.7)
+    law, u = ContactLaw(*map(jnp.asarray, numbers)), jnp.asarray(rng.normal(size=(n, 3)))
+    impulse = law.impulses(u)
+    gamma_n = jnp.sum(impulse * normal, axis=1)
+    gamma_t = jnp.linalg.norm(impulse - gamma_n[:, None] * normal, axis=1)
+    on_edge = jnp.abs(gamma_t - 0.7 * gamma_n) < 1e-12
+    assert {*zip(np.array(gamma_n > 1e-9), np.array(on_edge))} == {
+        (True, True),
+        (True, False),
+        (False, True),
+    }
+
+    vectors = jnp.asarray(rng.normal(size=(n, 3, 5)))
+    full = -jax.jacfwd(law.impulses)(u)[np.arange(n), :, np.arange(n)]
+    close(law.hessian_product(u, vectors), full @ vectors, 1e-12)
+    # The impulse is the negative gradient of the penalty.
+    close(impulse, -jax.grad(law.penalty)(u), 1e-12)
 
 
 # ------------------------------------------------------------------------- one body, closed forms
@@ -646,6 +706,8 @@ WRONG = {
     "frames is 'ball'": lambda: Scene("ball"),
     "radii has shape (2,)": lambda: Scene(("ball",), [0.1, 0.2]),
     "radii is": lambda: Scene(("ball",), -0.1),
+    "inverse_inertia has shape (2,)": lambda: Scene(("ball",), inverse_inertia=np.ones(2)),
+    "inverse_inertia is [-1.], expected": lambda: Scene(("ball",), inverse_inertia=[-1.0]),
     "offsets has shape (3,)": lambda: Scene(("ball",), 0.1, (0.0, 0.0, 0.1)),
     "normal has shape (2,)": lambda: Plane((0.0, 1.0)),
     "normal is": lambda: Plane((0.0, 0.0, 0.0)),

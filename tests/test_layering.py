@@ -52,7 +52,7 @@ LOOPS_IN = {
     "integrators/rollout.py",
     "integrators/steps.py",
     "constraints/closing.py",
-    "contact/convex.py",
+    "contact/newton.py",
     "sharding.py",
 }
 

@@ -8,6 +8,7 @@ import pytest
 
 from jaxrbd._math.linear import (
     complement,
+    inverse_factor,
     inverse_positive_definite,
     power_of_two,
     pseudo_inverse,
@@ -45,6 +46,25 @@ def test_the_error_of_a_product_with_the_inverse_is_like_the_condition(n, rng):
             size = np.abs(expected).max()
             allowed = 10 * np.finfo(float).eps * condition
             close(X @ b / size, expected / size, allowed)
+
+
+@pytest.mark.parametrize("n", [3, 30, 50])
+@pytest.mark.parametrize("batch", [(5,), (130,), (3, 50)], ids=str)
+def test_inverses_of_batches(n, batch, rng):
+    """A batch with more matrices than a tile, and batches of batches."""
+    M = np.stack([positive(n, 1e3, rng) for _ in range(np.prod(batch))]).reshape(*batch, n, n)
+    run = inverse_positive_definite
+    for _ in batch:
+        run = jax.vmap(run)
+    close(jax.jit(run)(jnp.array(M)), np.linalg.inv(M), 1e-11)
+
+
+def test_the_inverse_factor_is_lower_triangular(rng):
+    for n in (1, 9, 30):
+        M = positive(n, 1e3, rng)
+        W = inverse_factor(jnp.array(M))
+        close(W @ M @ W.T, np.eye(n), 1e-12)
+        close(W, jnp.tril(W), 0.0)
 
 
 def test_the_derivative_of_an_inverse(rng):

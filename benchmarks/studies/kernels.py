@@ -59,6 +59,8 @@ def programs(robot: str, batch: int) -> dict:
         -1:
     ]
     scene = contact.Scene(tuple(ends))
+    scales = contact.inverse_inertias(model, scene)
+    scene = contact.Scene(tuple(ends), inverse_inertia=scales)
 
     def step(integrator):
         def one(q, v, tau):

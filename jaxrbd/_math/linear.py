@@ -6,10 +6,13 @@ tasks of two such batches can block each other forever.
 
 from __future__ import annotations
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.custom_batching import custom_vmap
 from jaxtyping import Float
 
 
@@ -74,7 +77,7 @@ def inverse_factor(M: Float[Array, "n n"]) -> Float[Array, "n n"]:
     zero for JAX. So use W only inside a solver whose derivatives follow from the solved equations,
     such as the solver of a `lax.custom_linear_solve`.
     """
-    return _factor_by_blocks(lax.stop_gradient(M), HALVINGS)
+    return _factor(lax.stop_gradient(M))
 
 
 def solve_positive_definite(
@@ -90,17 +93,20 @@ def solve_positive_definite(
     )
 
 
-def _factor_by_blocks(M: Array, halvings: int) -> Array:
+def _factor(M: Array) -> Array:
     """The inverse W of the Cholesky factor of `M = [[A, B], [B^T, D]]`, lower triangular.
 
-    W is `[[W_A, 0], [-W_S G^T W_A, W_S]]`, with `G = W_A B` and the inverse factors W_A of A and
-    W_S of `D - G^T G`. Most of the work is in matrix products. For a batch of small matrices, the
-    products are many times faster than the solves of LAPACK. The number of halvings does not depend
-    on the size of M. So the size of the program does not depend on the size of M.
+    A large M is halved twice. W is then `[[W_A, 0], [-W_S G^T W_A, W_S]]`, with `G = W_A B` and the
+    inverse factors W_A of A and W_S of `D - G^T G`. Products of large matrices are faster than the
+    elimination.
     """
-    half = len(M) // 2
-    if not halvings or not half:
+    return _factor_by_blocks(M, 0 if len(M) <= LARGEST_WHOLE else 2)
+
+
+def _factor_by_blocks(M: Array, halvings: int) -> Array:
+    if not halvings:
         return _eliminated(M) if len(M) else M
+    half = len(M) // 2
     A, B, D = M[:half, :half], M[:half, half:], M[half:, half:]
     W_A = _factor_by_blocks(A, halvings - 1)
     G = matmul(W_A, B)
@@ -109,32 +115,82 @@ def _factor_by_blocks(M: Array, halvings: int) -> Array:
     return jnp.block([[W_A, jnp.zeros_like(B)], [-matmul(matmul(W_S, G_T), W_A), W_S]])
 
 
-# The number of times that `_factor_by_blocks` halves a matrix. Two levels give four smallest
-# diagonal blocks and three splits. Each smallest block is a loop of 8 kernels, and each split is
-# about 7 kernels. With three halvings in place of two, the program would be twice as large, and
-# faster from about 50 dofs on.
-HALVINGS = 2
+# For a batch of matrices of up to this size, the elimination takes at most 1.2 times the time of
+# the halves. With halves the program is three times as large.
+LARGEST_WHOLE = 40
+# The number of matrices that one loop on a CPU eliminates. The matrices then fit into the cache.
+TILE = 64
 
 
+@custom_vmap
 def _eliminated(M: Array) -> Array:
-    """The inverse factor by Gaussian elimination without pivoting; all pivots are positive.
+    """The inverse factors of matrices (..., n, n) by Gaussian elimination; all pivots are positive.
 
-    Multiples of the upper rows of `[M 1]` are subtracted from the rows below. The columns of the
-    identity are stored in place of the eliminated columns of M.
+    The loop has the batch axis last. Then each of its operations is on contiguous entries of many
+    matrices.
+    """
+    *batch, n, _ = M.shape
+    count = math.prod(batch)
+
+    def eliminate(M):
+        return jnp.moveaxis(_elimination(jnp.moveaxis(M, 0, -1)), -1, 0)
+
+    if not batch:
+        return _elimination(M)
+    if not isinstance(count, int) or count <= TILE:
+        return eliminate(M.reshape(count, n, n)).reshape(M.shape)
+
+    def eliminate_tiles(M):
+        """The result for one tile of the batch after the other."""
+        tiles = -(-count // TILE)
+        size = -(-count // tiles)
+        padded = jnp.pad(M, ((0, tiles * size - count), (0, 0), (0, 0)), "edge")
+        return lax.map(eliminate, padded.reshape(tiles, size, n, n)).reshape(-1, n, n)[:count]
+
+    flat = M.reshape(count, n, n)
+    factors = lax.platform_dependent(flat, cpu=eliminate_tiles, default=eliminate)
+    return factors.reshape(M.shape)
+
+
+@_eliminated.def_vmap
+def _(_, is_batched, M):
+    return _eliminated(M), True
+
+
+def _elimination(M: Array) -> Array:
+    """Subtract multiples of the upper rows of M (n, n, ...) from the rows below.
+
+    With the pivots d and the unit triangular factor L, `M = L diag(d) L^T`. The columns of
+    `L^-1 diag(d)` are stored in place of the eliminated columns of M.
     """
     index = np.arange(len(M))
+    row, column = (np.expand_dims(index, [*axes, *range(2, M.ndim)]) for axes in ([1], [0]))
 
-    def eliminate(A, i):
-        is_pivot, row = index == i, lax.dynamic_index_in_dim(A, i, keepdims=False)
-        pivot = lax.dynamic_index_in_dim(row, i, keepdims=False)
-        scale = 1 / jnp.sqrt(pivot)
-        factors = jnp.where(index > i, row, 0) * (scale * scale)  # the column, by symmetry
-        row = jnp.where(is_pivot, 1, row)
-        below = jnp.where(is_pivot, 0, A) - factors[:, None] * row
-        finished = jnp.where(index > i, 0, row) * scale
-        return jnp.where(is_pivot[:, None], finished, below), None
+    def pivot(A, i):
+        """The pivot row of step i, and the multiples of it that the rows below subtract.
 
-    return lax.scan(eliminate, M, jnp.asarray(index))[0]
+        The pivot d in the row is doubled. So the change of A, an outer product, turns the entries
+        `m d` of column i into `-m d`, where m is the multiple. The multiples are computed from the
+        column. The row is equal only up to rounding errors, which may be larger than d.
+        """
+        pivot_row = lax.dynamic_index_in_dim(A, i, keepdims=False)
+        pivot_column = lax.dynamic_index_in_dim(A, i, axis=1, keepdims=False)
+        d = lax.dynamic_index_in_dim(pivot_row, i, keepdims=False)
+        multiples = jnp.where(row[:, 0] > i, pivot_column / d, 0)
+        return jnp.where(row[:, 0] == i, 2 * pivot_row, pivot_row), multiples
+
+    def eliminate(state, i):
+        # The row and the multiples are part of the state. So XLA computes them once, and changes A
+        # in place. No row is below the last pivot, so its change is zero.
+        A, pivot_row, multiples = state
+        A = A - multiples[:, None] * pivot_row
+        return (A, *pivot(A, i)), None
+
+    none = jnp.zeros_like(M[0])
+    (A, _, _), _ = lax.scan(eliminate, (M, none, none), jnp.asarray(index))
+    d = A[index, index]
+    lower = jnp.where(row > column, A / d, (row == column).astype(A.dtype))
+    return lower / jnp.sqrt(d)[:, None]
 
 
 def solve(A: Float[Array, "n n"], b: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
@@ -196,7 +252,7 @@ def pseudo_inverse(A: Float[Array, "m n"], error: Float[Array, " m"]) -> Float[A
     # rounding errors of a solve.
     G = matmul(L.T, L) + jnp.diag(jnp.where(kept, 0, 1).astype(A.dtype))
     squares = jnp.where(kept, jnp.sum(R * R, axis=1), 1)
-    W = _factor_by_blocks(G, 1)
+    W = _factor(G)
     return matmul((R / squares[:, None]).T, matmul(W.T, matmul(W, L.T)))
 
 

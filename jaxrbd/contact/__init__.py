@@ -9,6 +9,7 @@
 
 from .compliant import ContactForce, contact_energy, contact_force
 from .convex import ContactStep, contact_step
+from .inverse_inertia import inverse_inertias
 from .scene import ContactPoints, Ground, Height, Material, Plane, Scene, contact_points
 
 __all__ = [
@@ -27,4 +28,5 @@ __all__ = [
     # a time step
     "ContactStep",
     "contact_step",
+    "inverse_inertias",
 ]

@@ -140,10 +140,13 @@ class Scene(eqx.Module):
     - `radii`: (n,) in m, or () for all spheres; a point is a sphere of radius 0;
     - `offsets`: (n, 3) in m, the centres in their frames (default: the origins of the frames);
     - `ground`: a `Ground`, or a function `height` for a `Height` (default: the plane z = 0);
-    - `material`: a `Material`.
+    - `material`: a `Material`;
+    - `inverse_inertia`: (n,) in 1/kg, the inverse inertia of the robot at each sphere, which is a
+      scale for `contact_step`. `inverse_inertias` computes it. If it is None, each step computes
+      it.
 
-    Raises ArgumentError for a negative radius. Functions that take a scene raise ArgumentError for
-    an unknown frame or a frame that is fixed to the world.
+    Raises ArgumentError for a negative radius or inverse inertia. Functions that take a scene raise
+    ArgumentError for an unknown frame or a frame that is fixed to the world.
     """
 
     frames: tuple[str | int, ...] = eqx.field(static=True)
@@ -151,6 +154,7 @@ class Scene(eqx.Module):
     radii: Float[Number, " n"]
     ground: Ground
     material: Material
+    inverse_inertia: Float[Number, " n"] | None
 
     def __init__(
         self,
@@ -159,6 +163,7 @@ class Scene(eqx.Module):
         offsets: ArrayLike | Sequence | None = None,
         ground: Ground | Callable[[Array], Array] | None = None,
         material: Material | None = None,
+        inverse_inertia: ArrayLike | Sequence[int | float] | None = None,
     ):
         if isinstance(frames, str):
             raise ArgumentError(f"frames is {frames!r}, expected a sequence of frames")
@@ -173,6 +178,10 @@ class Scene(eqx.Module):
         self.ground = ground if isinstance(ground, Ground) else Height(ground)
         self.material = Material() if material is None else material
         _require(self.radii, lambda x: bool(np.all(x >= 0)), "radii", "0 or more")
+        self.inverse_inertia = None
+        if inverse_inertia is not None:
+            x = self.inverse_inertia = _numbers(inverse_inertia, "inverse_inertia", (n,))
+            _require(x, lambda x: bool(np.all(x >= 0)), "inverse_inertia", "0 or more")
 
     def bodies(self, model: Model) -> np.ndarray:
         """The body of each sphere, (n,)."""

@@ -131,6 +131,7 @@ ALGORITHMS = {
     "contact_points": lambda m, q, v, u, f: contact.contact_points(m, SCENE, q, v),
     "contact_energy": lambda m, q, v, u, f: contact.contact_energy(m, SCENE, q),
     "contact_force": lambda m, q, v, u, f: contact.contact_force(m, SCENE, q, v),
+    "inverse_inertias": lambda m, q, v, u, f: contact.inverse_inertias(m, SCENE),
     "contact_step": lambda m, q, v, u, f: contact.contact_step(m, SCENE, q, v, u, 0.01, f),
 }
 
