@@ -433,9 +433,10 @@ class FreeFlyer(Joint):
         return np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
 
     def integrate(self, q, v):
-        step = se3.exp(v)
-        p = compose(self._displacement(q), step).p
-        return jnp.concatenate([p, _integrate_quaternion(q[..., 3:], v[..., 3:])], axis=-1)
+        rotation = so3.quaternion_normalize(q[..., 3:])
+        p, step = se3.quaternion_exp(v)
+        p = q[..., :3] + so3.quaternion_rotate(rotation, p)
+        return jnp.concatenate([p, so3.quaternion_multiply(rotation, step)], axis=-1)
 
     def difference(self, q0, q1):
         w = _quaternion_difference(q0[..., 3:], q1[..., 3:])
@@ -583,8 +584,7 @@ def _each(function: Callable, depth: int) -> Callable:
 
 
 def _integrate_quaternion(q, w):
-    product = so3.quaternion_multiply(so3.quaternion_normalize(q), so3.quaternion_exp(w))
-    return so3.quaternion_normalize(product)
+    return so3.quaternion_multiply(so3.quaternion_normalize(q), so3.quaternion_exp(w))
 
 
 def _quaternion_difference(q0, q1):

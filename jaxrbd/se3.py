@@ -27,6 +27,17 @@ def exp(xi: Float[Array, "... 6"]) -> Pose:
     return Pose(so3.exp(w), so3.left_jacobian_product(w, xi[..., :3]))
 
 
+def quaternion_exp(
+    xi: Float[Array, "... 6"],
+) -> tuple[Float[Array, "... 3"], Float[Array, "... 4"]]:
+    """The position (..., 3) and the rotation of `exp(xi)`, as a unit quaternion (..., 4)."""
+    w = xi[..., 3:]
+    # Stumpff's functions of half the angle t give those of t: c_2(t) and c_3(t).
+    c0, c1, c2, c3 = jnp.unstack(_series.stumpff(jnp.sum(w * w, axis=-1) / 4, 4), axis=-1)
+    p = so3.double_cross(w, xi[..., :3], c1 * c1 / 2, (c2 + c0 * c3) / 4)
+    return p, jnp.concatenate([(c1 / 2)[..., None] * w, c0[..., None]], axis=-1)
+
+
 def log(X: Pose) -> Float[Array, "... 6"]:
     """Exponential coordinates of a pose, with angle in [0, pi]; inverse of `exp` below pi.
 

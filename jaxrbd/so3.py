@@ -30,7 +30,8 @@ for _k in range(1, 14):
 def exp(w: Float[Array, "... 3"]) -> Float[Array, "... 3 3"]:
     """Rotation matrix of a rotation vector: `1 + A [w x] + B [w x]^2` (Rodrigues)."""
     x = jnp.sum(w * w, axis=-1)
-    return _polynomial(w, _series.sinc(x), _series.cosc(x))
+    _, A, B = jnp.unstack(_series.stumpff(x, 3), axis=-1)
+    return _polynomial(w, A, B)
 
 
 def log(R: Float[Array, "... 3 3"]) -> Float[Array, "... 3"]:
@@ -47,18 +48,23 @@ def left_jacobian(w: Float[Array, "... 3"]) -> Float[Array, "... 3 3"]:
     Source: Sola, Deray and Atchuthan (2018), equation 145.
     """
     x = jnp.sum(w * w, axis=-1)
-    return _polynomial(w, _series.cosc(x), _series.sincc(x))
+    _, _, B, C = jnp.unstack(_series.stumpff(x, 4), axis=-1)
+    return _polynomial(w, B, C)
 
 
 def left_jacobian_product(
     w: Float[Array, "... 3"], v: Float[Array, "... 3"]
 ) -> Float[Array, "... 3"]:
     """The vector `left_jacobian(w) v`, (..., 3), without the matrix."""
-    x = jnp.sum(w * w, axis=-1)
-    a, b = Vec3.from_array(w), Vec3.from_array(v)
-    ab = a.cross(b)
-    B, C = _series.cosc(x)[..., None], _series.sincc(x)[..., None]
-    return v + B * ab.array() + C * a.cross(ab).array()
+    _, _, B, C = jnp.unstack(_series.stumpff(jnp.sum(w * w, axis=-1), 4), axis=-1)
+    return double_cross(w, v, B, C)
+
+
+def double_cross(w: Float[Array, "... 3"], v: Float[Array, "... 3"], a, b):
+    """`v + a (w x v) + b (w x (w x v))` (..., 3), for factors a and b (...)."""
+    axis, vector = Vec3.from_array(w), Vec3.from_array(v)
+    cross = axis.cross(vector)
+    return (vector + a * cross + b * axis.cross(cross)).array()
 
 
 def right_jacobian(w: Float[Array, "... 3"]) -> Float[Array, "... 3 3"]:
@@ -134,6 +140,11 @@ def quaternion_multiply(q: Float[Array, "... 4"], r: Float[Array, "... 4"]):
     return stack(vector.x, vector.y, vector.z, w * rw - u.dot(s))
 
 
+def quaternion_rotate(q: Float[Array, "... 4"], x: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
+    """The vector x (..., 3), rotated by a unit quaternion."""
+    return double_cross(q[..., :3], x, 2 * q[..., 3], 2)
+
+
 def quaternion_conjugate(q: Float[Array, "... 4"]) -> Float[Array, "... 4"]:
     """`[-x -y -z w]`: the inverse of a unit quaternion."""
     return q * jnp.array([-1, -1, -1, 1], q.dtype)
@@ -175,9 +186,9 @@ def quaternion_from_matrix(R: Float[Array, "... 3 3"]) -> Float[Array, "... 4"]:
 
 def quaternion_exp(w: Float[Array, "... 3"]) -> Float[Array, "... 4"]:
     """Unit quaternion of a rotation vector: `[sin(t/2) w/t, cos(t/2)]`, t = |w|."""
-    x = jnp.sum(w * w, axis=-1) / 4
-    half_sinc = _series.sinc(x) / 2
-    return jnp.concatenate([half_sinc[..., None] * w, _series.cos_sqrt(x)[..., None]], axis=-1)
+    x = jnp.sum(w * w, axis=-1, keepdims=True) / 4
+    cosine, sinc = jnp.split(_series.stumpff(x[..., 0], 2), 2, axis=-1)
+    return jnp.concatenate([sinc / 2 * w, cosine], axis=-1)
 
 
 def quaternion_log(q: Float[Array, "... 4"]) -> Float[Array, "... 3"]:

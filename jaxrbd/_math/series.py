@@ -1,89 +1,87 @@
 """Trigonometric quotients such as `sin(t)/t`, accurate to rounding, with derivatives of any order.
 
-Each quotient is an analytic function of `x = t^2`. For `x < 4` its power series is summed, with all
-terms that matter in float64. For larger x its closed form has no cancellation. There is no
-tolerance to choose, and derivatives with respect to x are right everywhere, also at 0. `jnp.where`
-selects the *input* of each branch, so a branch is never evaluated outside its domain.
+All quotients follow from Stumpff's functions of `x = t^2`,
+
+    c_k(x) = 1 / k! - x / (k + 2)! + x^2 / (k + 4)! - ...,
+
+which are `cos t`, `sin(t) / t`, `(1 - cos t) / t^2` and `(t - sin t) / t^3` for k = 0 to 3. They
+satisfy
+
+    x c_(k+2) = 1 / k! - c_k,         dc_k/dx = (k c_(k+2) - c_(k+1)) / 2.
+
+For small x the power series is summed, with all terms that matter in float64. For larger x the
+first relation has no cancellation. There is no tolerance to choose, and derivatives with respect to
+x are right everywhere, also at 0. Source: Stumpff (1947).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from fractions import Fraction
+import functools
 from math import factorial
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
+from jaxtyping import Float
 
 _TERMS = 18
 _SWITCH = 4.0
 
 
-def _evaluate(x: Array, series: tuple[float, ...], closed: Callable[[Array], Array]) -> Array:
-    small = x < _SWITCH
-    return jnp.where(
-        small,
-        jnp.polyval(jnp.array(series[::-1], x.dtype), jnp.where(small, x, 0), unroll=_TERMS),
-        closed(jnp.sqrt(jnp.where(small, _SWITCH, x))),
-    )
+@functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
+def stumpff(x: Float[Array, "..."], n: int) -> Float[Array, "... n"]:
+    """Stumpff's functions c_0 to c_(n-1) at x >= 0, on a new last axis."""
+    k = np.arange(n)
+    terms = [[(-1) ** j / factorial(2 * j + i) for i in k] for j in range(_TERMS)]
+    # From these x on, the first two terms of the series are of equal size.
+    small = x[..., None] < jnp.asarray(np.maximum(_SWITCH, k * (k - 1)), x.dtype)
+    within = jnp.where(small, x[..., None], 0)
+    series = jnp.asarray(terms[-1], x.dtype)
+    for row in reversed(terms[:-1]):
+        series = series * within + jnp.asarray(row, x.dtype)
+
+    half = jnp.sqrt(jnp.where(x < _SWITCH, _SWITCH, x)) / 2
+    inverse = 1 / half
+    s, c = jnp.sin(half), jnp.cos(half)
+    closed = [1 - 2 * s * s, s * inverse * c, (s * inverse) ** 2 / 2]
+    for i in range(3, n):
+        closed.append((1 / factorial(i - 2) - closed[i - 2]) * (inverse * inverse / 4))
+    return jnp.where(small, series, jnp.stack(closed[:n], axis=-1))
 
 
-def _alternating(start: int, weight: Callable[[int], int] = lambda k: 1) -> tuple[float, ...]:
-    """Coefficients `weight(k) (-1)^k / (2k + start)!` of x^k."""
-    return tuple((-1) ** k * weight(k) / factorial(2 * k + start) for k in range(_TERMS))
-
-
-def _derivative_of_double_root(start: int) -> tuple[float, ...]:
-    """Coefficients of x^(k-1), k >= 1, in `sum k (-x)^(k-1) / (2k + start)!`."""
-    return tuple((-1) ** k * (k + 1) / factorial(2 * k + 2 + start) for k in range(_TERMS))
-
-
-def _half_cotangent() -> tuple[float, ...]:
-    """Coefficients of `(1 - (t/2) cot(t/2)) / t^2`: 1/12 + x/720 + x^2/30240 + ..."""
-    n = _TERMS + 1
-    numerator = [Fraction((-1) ** k, factorial(2 * k + 1)) for k in range(n)]
-    denominator = [Fraction(2 * (-1) ** k, factorial(2 * k + 2)) for k in range(n)]
-    quotient: list[Fraction] = []
-    for k in range(n):
-        rest = sum((quotient[j] * denominator[k - j] for j in range(k)), Fraction(0))
-        quotient.append((numerator[k] - rest) / denominator[0])
-    return tuple(float(-c) for c in quotient[1:])
-
-
-_SINC = _alternating(1)
-_COSC = _alternating(2)
-_SINCC = _alternating(3)
-_HALF_COT = _half_cotangent()
-_COS = _alternating(0)
-_AD1 = _alternating(2, lambda k: 1 - k)
-_AD2 = _alternating(3, lambda k: 1 - k)
-_AD3 = _derivative_of_double_root(2)
-_AD4 = _derivative_of_double_root(3)
+@stumpff.defjvp
+def _(n, primals, tangents):
+    c = stumpff(primals[0], n + 2)
+    k = jnp.arange(n, dtype=c.dtype)
+    rates = (k * c[..., 2:] - c[..., 1:-1]) / 2
+    return c[..., :n], rates * tangents[0][..., None]
 
 
 def cos_sqrt(x: Array) -> Array:
     """`cos t`, with t^2 = x."""
-    return _evaluate(x, _COS, jnp.cos)
+    return stumpff(x, 1)[..., 0]
 
 
 def sinc(x: Array) -> Array:
     """`sin(t) / t`, with t^2 = x."""
-    return _evaluate(x, _SINC, lambda t: jnp.sin(t) / t)
+    return stumpff(x, 2)[..., 1]
 
 
 def cosc(x: Array) -> Array:
     """`(1 - cos t) / t^2`, with t^2 = x."""
-    return _evaluate(x, _COSC, lambda t: 2 * (jnp.sin(t / 2) / t) ** 2)
+    return stumpff(x, 3)[..., 2]
 
 
 def sincc(x: Array) -> Array:
     """`(t - sin t) / t^3`, with t^2 = x."""
-    return _evaluate(x, _SINCC, lambda t: (t - jnp.sin(t)) / t**3)
+    return stumpff(x, 4)[..., 3]
 
 
 def half_cot(x: Array) -> Array:
     """`(1 - (t/2) cot(t/2)) / t^2`, with t^2 = x; infinite at t = 2 pi."""
-    return _evaluate(x, _HALF_COT, lambda t: (1 - t / 2 / jnp.tan(t / 2)) / t**2)
+    _, c1, c2, c3 = jnp.unstack(stumpff(x / 4, 4), axis=-1)
+    return (c2 - c3) / (4 * c1)
 
 
 def adjoint_coefficients(x: Array) -> tuple[Array, Array, Array, Array]:
@@ -96,10 +94,9 @@ def adjoint_coefficients(x: Array) -> tuple[Array, Array, Array, Array]:
     Source: Selig, Geometric Fundamentals of Robotics, section 7.6 (the differential of the
     exponential on SE(3)).
     """
-    s, c = jnp.sin, jnp.cos
-    return (
-        _evaluate(x, _AD1, lambda t: (4 - t * s(t) - 4 * c(t)) / (2 * t**2)),
-        _evaluate(x, _AD2, lambda t: (4 * t - 5 * s(t) + t * c(t)) / (2 * t**3)),
-        _evaluate(x, _AD3, lambda t: (2 - t * s(t) - 2 * c(t)) / (2 * t**4)),
-        _evaluate(x, _AD4, lambda t: (2 * t - 3 * s(t) + t * c(t)) / (2 * t**5)),
-    )
+    _, c1, c2, c3, c4, c5, c6, c7 = jnp.unstack(stumpff(x, 8), axis=-1)
+    # Equal expressions. At 0 the derivatives of the simple ones are differences of equal terms.
+    small = x < _SWITCH
+    a1 = jnp.where(small, (1 + x * x * (4 * c6 - c5)) / 2, (4 * c2 - c1) / 2)
+    a2 = jnp.where(small, 1 / 6 + x * x * (5 * c7 - c6) / 2, (5 * c3 - c2) / 2)
+    return a1, a2, (c3 - 2 * c4) / 2, (c4 - 3 * c5) / 2

@@ -28,7 +28,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from .._math.linear import inverse_factor, matmul
+from .._math.linear import einsum, inverse_factor, matmul
 from ..algorithms.equation_of_motion import equation_of_motion
 from ..algorithms.kinematics import Kinematics, forward_kinematics
 from ..algorithms.rnea import rnea
@@ -194,8 +194,8 @@ def _solve(
     motion = equation_of_motion(model, kinematics, v, f_ext)
     J = point_jacobians(model, kinematics, motion.columns, bodies, arm)[:, :3]
     W = inverse_factor(motion.M)
-    rows, u_before = matmul(J, W.T), matmul(J, v)
-    push = dt * matmul(W, tau - motion.bias)
+    rows, u_before = einsum("nik,jk->nij", J, W), matmul(J.reshape(-1, model.nv), v).reshape(-1, 3)
+    push = matmul(W, dt * (tau - motion.bias))
     energy = jnp.sum(v * matmul(motion.M, v)) / 2
     x, residual = minimise(law, rows, u_before, push, energy)
     u = u_before + matmul(rows, x)

@@ -53,7 +53,7 @@ class ContactLaw(NamedTuple):
         has one part along the edge, and one part along the circle of the cone.
         """
         at, mu = self._projection(u), self.mu
-        n, d = Vec3.from_array(self.normal), (1 / at.size) * at.y_t
+        n, d = Vec3.from_array(self.normal), at.inverse * at.y_t
         n, d = (Vec3(*(c[:, None] for c in (a.x, a.y, a.z))) for a in (n, d))
         a = Vec3(*rows(x))
         turning = _select(at, 1, 0, at.height * at.slope)[:, None]
@@ -73,17 +73,16 @@ class ContactLaw(NamedTuple):
         positive = square > 0
         size = jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1)), 0)
         height = (y_n + mu * size) / (1 + mu * mu)
-        divisor = jnp.where(positive, size, 1)
-        return _Projection(
-            y, y_n, y_t, divisor, height, mu / divisor, size <= mu * y_n, mu * size <= -y_n
-        )
+        inverse = 1 / jnp.where(positive, size, 1)
+        sticks, leaves = size <= mu * y_n, mu * size <= -y_n
+        return _Projection(y, y_n, y_t, inverse, height, mu * inverse, sticks, leaves)
 
 
 class _Projection(NamedTuple):
     """The parts of y, and where the nearest point of the cone is.
 
     - `y_n`, `y_t`: the normal and the tangential part of y;
-    - `size`: the length of y_t, or 1 where y_t is zero; `slope`: mu / size;
+    - `inverse`: 1 / |y_t|, or 1 where y_t is zero; `slope`: mu / |y_t|;
     - `height`: the normal component of the nearest point on the edge of the cone;
     - `sticks`, `leaves`: whether y is in the cone, and whether zero is the nearest point.
     """
@@ -91,7 +90,7 @@ class _Projection(NamedTuple):
     y: Vec3
     y_n: Array
     y_t: Vec3
-    size: Array
+    inverse: Array
     height: Array
     slope: Array
     sticks: Array

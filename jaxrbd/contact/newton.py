@@ -52,28 +52,25 @@ def minimise(
     # The first fraction, zero, gives the value before the step.
     fractions = jnp.asarray([0, *(0.5 ** np.arange(HALVINGS))], push.dtype)
 
-    def velocities(x):
-        return matmul(stacked, x).reshape(u_0.shape)
-
     def unfinished(state):
         count, solution = state
         return (count < MAX_STEPS) & (solution.residual > TOLERANCE * eps)
 
     def newton(state):
         count, (x, _) = state
-        u = u_0 + velocities(x)
+        u = (u_0.ravel() + matmul(stacked, x)).reshape(-1, 3)
         gradient = x - push - matmul(law.impulses(u).ravel(), stacked)
         W = hessian_factor(law, rows, u)
-        descent = -matmul(W, gradient)
-        step, decrement = matmul(descent, W), jnp.sum(descent**2)
-
-        du = velocities(step)
-        linear, quadratic = jnp.sum(step * (x - push)), jnp.sum(step**2) / 2
+        descent = matmul(W, -gradient)
+        step = matmul(descent, W)
+        du = matmul(stacked, step).reshape(-1, 3)
+        products = [descent * descent, step * (x - push), step * step / 2, x * x]
+        decrement, linear, quadratic, square = jnp.sum(jnp.stack(products), axis=1)
         penalty = law.penalty(u + fractions[:, None, None] * du)
         growth = fractions * linear + fractions**2 * quadratic + (penalty - penalty[0])
         # Near the minimum the growth is below rounding errors. The last term then accepts the whole
         # step.
-        scale = jnp.sum(x * x) + 2 * energy
+        scale = square + 2 * energy
         enough = growth <= -0.1 * fractions * decrement + 10 * eps * scale
         x = x + jnp.max(jnp.where(enough, fractions, fractions[-1])) * step
         residual = jnp.sqrt(decrement / jnp.maximum(scale, tiny))
@@ -89,4 +86,5 @@ def hessian_factor(
     """The inverse factor of the Hessian of the function at the velocities u of the points."""
     nv = rows.shape[-1]
     stiff = law.hessian_product(u, rows).reshape(-1, nv)
-    return inverse_factor(jnp.eye(nv, dtype=rows.dtype) + matmul(rows.reshape(-1, nv).T, stiff))
+    one = jnp.asarray(np.eye(nv), rows.dtype)
+    return inverse_factor(one + matmul(rows.reshape(-1, nv).T, stiff))
