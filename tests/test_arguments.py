@@ -202,6 +202,7 @@ def test_an_unknown_reference(reference):
 
 # The algorithms without a configuration among their arguments.
 WITHOUT_Q = {
+    "inverse_inertias",
     "ltl_factor",
     "ltl_solve",
     "neutral",
