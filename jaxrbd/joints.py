@@ -56,6 +56,8 @@ class Joint(eqx.Module):
     quaternion: ClassVar[int | None] = None
     # Whether `tree_rates` is the identity.
     tree_rates_are_velocities: ClassVar[bool] = True
+    # Whether dq/dt is v, as for joints whose configurations form a vector space.
+    velocities_are_coordinate_rates: ClassVar[bool] = False
     # Whether a motor can drive the joint; see `Model.actuated`.
     actuated: ClassVar[bool] = True
 
@@ -157,6 +159,8 @@ def as_module(f: Callable) -> Any:
 
 class _Euclidean(Joint):
     """Joints whose configurations form a vector space: v is the rate of q."""
+
+    velocities_are_coordinate_rates: ClassVar[bool] = True
 
     def neutral(self):
         return np.zeros(self.nq)

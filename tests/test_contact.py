@@ -12,6 +12,7 @@ import jaxrbd as rbd
 from jaxrbd import contact, spatial
 from jaxrbd.contact import Height, Material, Plane, Scene
 from jaxrbd.contact.coulomb import ContactLaw
+from jaxrbd.model.joint_space import independent_joint_force
 from support import zoo
 from support.zoo import close, slope
 
@@ -103,12 +104,15 @@ def evaluate(model, scene, q, v, tau, f_ext):
     world = force.normal_force[:, None] * points.normal + force.friction_force
     forces, impulses = on_bodies(jnp.stack([world, step.impulse]))
     wrenches = jnp.stack([f_ext, f_ext + impulses / DT])
-    a = jax.vmap(rbd.forward_dynamics, (None, None, None, None, 0))(model, q, v, tau, wrenches)
+    on_joints = independent_joint_force(model, q, step.joint_impulse.total)
+    taus = jnp.stack([tau, tau + on_joints / DT])
+    a = jax.vmap(rbd.forward_dynamics, (None, None, None, 0, 0))(model, q, v, taus, wrenches)
     free, again = v + DT * a
     return {
         "points": points,
         "force": force,
         "step": step,
+        "joint power": jnp.sum(on_joints * step.v),
         "f_ext": forces,
         "again": again,
         "after": contact.contact_points(model, scene, q, step.v).velocity,
@@ -212,14 +216,15 @@ def test_the_laws_of_both_models(robot, ground):
         power = jnp.sum(step.impulse * found["after"], axis=-1)
         assert jnp.all(power <= normal * jnp.maximum(target, 0) + 1e-12)
         free, after = found["kinetic"]
-        assert after <= free + jnp.sum(power) + 1e-12
+        assert after <= free + jnp.sum(power) + found["joint power"] + 1e-12
 
 
 def test_the_inverse_inertia_is_the_mean_over_the_sphere(model):
     """Of the inverse inertia at single points, in the neutral configuration."""
     scene = spheres(model, FLAT, 3)
-    found = contact.inverse_inertias(model, scene)
+    found, joints = contact.inverse_inertias(model, scene)
     q, M = rbd.neutral(model), rbd.crba(model, rbd.neutral(model))
+    close(joints, jnp.diag(jnp.linalg.inv(M)), 1e-12)
     # The corners of an octahedron have the second moments of the sphere.
     corners = np.concatenate([np.eye(3), -np.eye(3)])
     for i, frame in enumerate(scene.frames):
@@ -241,10 +246,10 @@ def test_a_prepared_scene_gives_the_same_step(model):
     step = contact.contact_step(model, scene, q, v, tau, DT, f_ext)
     same = contact.contact_step(model, prepared, q, v, tau, DT, f_ext)
     assert jnp.any(step.impulse != 0)
-    for x, y in zip(same, step):
+    for x, y in zip(jax.tree.leaves(same), jax.tree.leaves(step), strict=True):
         close(x, y, 1e-12)
     # Twice the inverse inertia has the effect of twice the regularisation.
-    soft = dataclasses.replace(prepared, inverse_inertia=2 * prepared.inverse_inertia)
+    soft = dataclasses.replace(prepared, inverse_inertia=jax.tree.map(lambda x: 2 * x, scales))
     step = contact.contact_step(model, scene, q, v, tau, DT, f_ext, regularisation=2e-3)
     close(contact.contact_step(model, soft, q, v, tau, DT, f_ext).v, step.v, 1e-12)
 
@@ -706,8 +711,10 @@ WRONG = {
     "frames is 'ball'": lambda: Scene("ball"),
     "radii has shape (2,)": lambda: Scene(("ball",), [0.1, 0.2]),
     "radii is": lambda: Scene(("ball",), -0.1),
-    "inverse_inertia has shape (2,)": lambda: Scene(("ball",), inverse_inertia=np.ones(2)),
-    "inverse_inertia is [-1.], expected": lambda: Scene(("ball",), inverse_inertia=[-1.0]),
+    "inverse_inertia.spheres has shape (2,)": lambda: scaled(np.ones(2), np.ones(3)),
+    "inverse_inertia.spheres is [-1.], expected": lambda: scaled([-1.0], np.ones(3)),
+    "inverse_inertia.joints is": lambda: scaled([1.0], [1.0, -2.0, 3.0]),
+    "inverse_inertia.joints has shape (2,)": lambda: rest_in(scaled([1.0], [1.0, 2.0])),
     "offsets has shape (3,)": lambda: Scene(("ball",), 0.1, (0.0, 0.0, 0.1)),
     "normal has shape (2,)": lambda: Plane((0.0, 1.0)),
     "normal is": lambda: Plane((0.0, 0.0, 0.0)),
@@ -724,6 +731,10 @@ WRONG = {
     "dt has shape (1,)": lambda: rest_in(ON_PLANE, dt=jnp.zeros(1)),
     "fixed to the world": lambda: rest_in(Scene(("base",)), model=rbd.load_robot("arm7")),
 }
+
+
+def scaled(spheres, joints):
+    return Scene(("ball",), inverse_inertia=contact.InverseInertias(spheres, joints))
 
 
 def rest_in(scene, model=POINT, q=None, tau=None, dt=DT):

@@ -10,7 +10,17 @@
 from .compliant import ContactForce, contact_energy, contact_force
 from .convex import ContactStep, contact_step
 from .inverse_inertia import inverse_inertias
-from .scene import ContactPoints, Ground, Height, Material, Plane, Scene, contact_points
+from .joint_terms import JointImpulses, Servo
+from .scene import (
+    ContactPoints,
+    Ground,
+    Height,
+    InverseInertias,
+    Material,
+    Plane,
+    Scene,
+    contact_points,
+)
 
 __all__ = [
     # the scene
@@ -27,6 +37,9 @@ __all__ = [
     "contact_force",
     # a time step
     "ContactStep",
+    "InverseInertias",
+    "JointImpulses",
+    "Servo",
     "contact_step",
     "inverse_inertias",
 ]

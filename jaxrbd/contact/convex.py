@@ -4,7 +4,7 @@ There is no complementarity problem. Let M be the mass matrix, `u = J v` the vel
 contact points, and `free` the velocity after the step without contact. The velocity after the step
 is
 
-    v+ = argmin  (v - free)^T M (v - free) / 2 + sum over contacts of l(u).
+    v+ = argmin  (v - free)^T M (v - free) / 2 + sum over contacts of l(u) + sum over joints of l_j.
 
 The function l is convex and once differentiable. Its negative gradient is the contact impulse
 
@@ -15,13 +15,18 @@ point that leaves the ground, y for a point that sticks, and on the edge of the 
 that slides. R is a small compliance, a fraction of the inverse inertia of the robot at the contact.
 R makes l finite and differentiable.
 
-`coulomb.py` computes the impulses, `newton.py` the minimum, `inverse_inertia.py` the scale of R.
+The functions l_j of the joint velocities give the impulses of position limits, dry friction,
+damping and servos.
+
+`coulomb.py` computes the impulses of contacts, `joint_terms.py` the impulses on joints, `newton.py`
+the minimum, and `inverse_inertia.py` the scale of R.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -34,10 +39,12 @@ from ..algorithms.kinematics import Kinematics, forward_kinematics
 from ..algorithms.rnea import rnea
 from ..configuration import integrate
 from ..model import Model, arguments
+from ..model.joint_space import independent_joint_force, joint_rates
 from ..spatial import inverse_rotate
 from .coulomb import ContactLaw
-from .inverse_inertia import inverse_inertias, point_jacobians, point_velocities
-from .newton import hessian_factor, minimise
+from .inverse_inertia import inverse_inertias, joint_rows, point_jacobians, point_velocities
+from .joint_terms import JointImpulses, JointLaw, Servo, joint_law
+from .newton import Term, hessian_factor, minimise, stacked_rows
 from .scene import Scene, contact_points, cross
 
 
@@ -47,6 +54,7 @@ class ContactStep(NamedTuple):
     - `q` (nq,), `v` (nv,): the state after the step;
     - `distance` (n,): the distance of each sphere from the ground before the step, in m;
     - `impulse` (n, 3): the contact impulse on each sphere, in N s, in world axes;
+    - `joint_impulse`: the impulses of limits, dissipation and servo on the joints;
     - `residual` (): the size of the last Newton step relative to the velocity before the step and
       to its change, in the norm of the kinetic energy. It is below `TOLERANCE` of newton.py times
       the eps of the dtype if the solver converged.
@@ -56,6 +64,7 @@ class ContactStep(NamedTuple):
     v: Float[Array, " nv"]
     distance: Float[Array, " n"]
     impulse: Float[Array, "n 3"]
+    joint_impulse: JointImpulses
     residual: Float[Array, ""]
 
 
@@ -76,15 +85,17 @@ def contact_step(
     f_ext: ArrayLike | None = None,
     regularisation: ArrayLike = 1e-3,
     recovery: ArrayLike = 0.02,
+    servo: Servo | None = None,
 ) -> ContactStep:
-    """One time step of a robot on rigid ground with Coulomb friction.
+    """One time step of a robot with rigid contact, joint limits, dissipation and servos.
 
     - `q` (nq,), `v` (nv,), `tau` (nv,), `f_ext` (nb, 6): as for `forward_dynamics`;
     - `dt` in s, more than 0;
     - `regularisation`, more than 0: R of a contact divided by the inverse inertia of the robot at
       the sphere. `inverse_inertias` computes this inverse inertia once for many steps;
     - `recovery` in s, 0 or more: the depth of a sphere in the ground decays with the time constant
-      `dt + recovery`.
+      `dt + recovery`; likewise the excess of a joint beyond its limit;
+    - `servo`: a `Servo` that drives the joints, in addition to tau (default none).
 
     The velocity v+ after the step minimizes the convex function at the head of the module
     `contact/convex.py`, and `q+ = integrate(q, dt v+)`. The target velocity along the normal is
@@ -93,17 +104,25 @@ def contact_step(
     distance in these formulas is divided by the length of the gradient. Of the material, only the
     friction coefficient mu is used.
 
+    The position limits of all joints act whose velocity is the rate of their coordinate. The limits
+    of planar, spherical and free joints are only used by `random_configuration`. Damping and dry
+    friction act on a model made by `Model.with_dissipation`. All impulses on joints are computed
+    with the velocity after the step, so stiff gains and damping are stable.
+    `contact/joint_terms.py` states the impulses.
+
     Consequences, to first order in dt:
 
     - the distance after a step is at least `-dt R gamma_n` for a sphere that was outside the
       ground; at rest, the depth of a sphere is `(dt + recovery) R gamma_n`;
-    - a contact that sticks creeps at the speed `R gamma_t`;
+    - a contact that sticks creeps at the speed `R gamma_t`, and likewise a joint that dry friction
+      holds;
     - the convex form of friction has two errors: a sphere that slides at the speed u stays at the
       distance `dt mu u` above the ground, and a sphere that lands while sliding leaves the ground
       with a speed of up to mu u;
     - the impulses dissipate kinetic energy, except that the impulse on a sphere in the ground can
       add an energy of at most `gamma_n u_target`;
-    - there is no restitution.
+    - there is no restitution: it is not a function of the velocity after the step alone, and would
+      need a second solve per step.
 
     JAX can differentiate the result with respect to all arguments, to any order. It differentiates
     the minimizing velocity as an implicit function (`lax.custom_root`), and not the iterations. The
@@ -130,28 +149,43 @@ def contact_step(
     slack = jnp.where(points.distance < 0, dt + recovery, dt)
     target = (-points.distance / (length * slack))[:, None] * points.normal
 
-    scale = scene.inverse_inertia
-    scale = inverse_inertias(model, scene) if scale is None else jnp.asarray(scale, model.dtype)
-    # A point on the axis of its only joint cannot move, and an impulse on it has no effect.
-    moves = scale > 0
-    conductance = jnp.where(moves, 1 / (regularisation * jnp.where(moves, scale, 1)), 0)
-    law = ContactLaw(points.normal, conductance, target, mu)
+    scales = scene.inverse_inertia
+    scales = inverse_inertias(model, scene) if scales is None else scales
+    spheres = _conductance(regularisation, jnp.asarray(scales.spheres, model.dtype))
+    scale = arguments.array(
+        model,
+        jnp.asarray(scales.joints, model.dtype),
+        "inverse_inertia.joints",
+        model.armature.shape,
+        "nv_joint",
+    )
+    contacts = ContactLaw(points.normal, spheres, target, mu)
+    joints = joint_law(
+        model, kinematics.q, dt, recovery, _conductance(regularisation, scale), servo
+    )
+    # The law of the joints has all dissipation.
+    conservative = model.with_dissipation(False)
 
     # JAX differentiates the equation `unbalanced(v_next) = 0`, and not the solver.
     solved = _solve(
-        bodies, *lax.stop_gradient((model, kinematics, points.arm, law, v, tau, dt, f_ext))
+        bodies,
+        *lax.stop_gradient((conservative, kinematics, points.arm, contacts, joints)),
+        *lax.stop_gradient((v, tau, dt, f_ext)),
     )
 
     def impulses(v_next):
-        return law.impulses(point_velocities(model, kinematics, bodies, points.arm, v_next))
+        u = point_velocities(model, kinematics, bodies, points.arm, v_next)
+        return contacts.impulses(u), joints.impulses(joint_rates(model, kinematics.q, v_next))
 
     def unbalanced(v_next):
         """The change of momentum minus all impulses, (nv,): zero at the solution."""
-        f = inverse_rotate(kinematics.X_WB.R[bodies], impulses(v_next))
+        by_contact, by_joint = impulses(v_next)
+        f = inverse_rotate(kinematics.X_WB.R[bodies], by_contact)
         wrenches = jnp.concatenate([f, cross(points.arm, f)], axis=-1)
         others = jnp.zeros((model.nb, 6), model.dtype) if f_ext is None else f_ext
         forces = others.at[bodies].add(wrenches / dt)
-        return dt * (rnea(model, kinematics, v, (v_next - v) / dt, forces) - tau)
+        momentum = dt * (rnea(conservative, kinematics, v, (v_next - v) / dt, forces) - tau)
+        return momentum - independent_joint_force(model, kinematics.q, by_joint.total)
 
     def solve_tangent(linear, b):
         W = solved.hessian_factor
@@ -162,19 +196,30 @@ def contact_step(
     v_next = lax.custom_root(unbalanced, solved.v, lambda _, v: v, solve_tangent)
     q_next = integrate(model, kinematics.q, dt * v_next)
     # The value of the solver, with the derivative of `impulses`.
-    impulse = impulses(v_next)
-    impulse = solved.impulse + (impulse - lax.stop_gradient(impulse))
-    return ContactStep(q_next, v_next, points.distance, impulse, solved.residual)
+    impulse, joint_impulse = jax.tree.map(
+        lambda value, x: value + (x - lax.stop_gradient(x)), solved.impulses, impulses(v_next)
+    )
+    return ContactStep(q_next, v_next, points.distance, impulse, joint_impulse, solved.residual)
+
+
+def _conductance(regularisation: Array, inverse_inertia: Array) -> Array:
+    """1 / R. It is 0 for a point that cannot move, such as a point on the axis of its only joint.
+
+    An impulse on such a point has no effect.
+    """
+    moves = inverse_inertia > 0
+    return jnp.where(moves, 1 / (regularisation * jnp.where(moves, inverse_inertia, 1)), 0)
 
 
 class _Solved(NamedTuple):
-    """The velocity (nv,) after the step, the impulses (n, 3) and the residual of the solver.
+    """The velocity (nv,) after the step, the impulses and the residual of the solver.
 
-    `hessian_factor` (nv, nv): the inverse factor of the Hessian of the convex function in v.
+    - `impulses`: on the contacts, (n, 3), and on the joints;
+    - `hessian_factor` (nv, nv): the inverse factor of the Hessian of the convex function in v.
     """
 
     v: Float[Array, " nv"]
-    impulse: Float[Array, "n 3"]
+    impulses: tuple[Float[Array, "n 3"], JointImpulses]
     residual: Float[Array, ""]
     hessian_factor: Float[Array, "nv nv"]
 
@@ -184,7 +229,8 @@ def _solve(
     model: Model,
     kinematics: Kinematics,
     arm: Array,
-    law: ContactLaw,
+    contacts: ContactLaw,
+    joints: JointLaw,
     v: Array,
     tau: Array,
     dt: Array,
@@ -194,10 +240,17 @@ def _solve(
     motion = equation_of_motion(model, kinematics, v, f_ext)
     J = point_jacobians(model, kinematics, motion.columns, bodies, arm)[:, :3]
     W = inverse_factor(motion.M)
-    rows, u_before = einsum("nik,jk->nij", J, W), matmul(J.reshape(-1, model.nv), v).reshape(-1, 3)
+    u_contacts = matmul(J.reshape(-1, model.nv), v).reshape(-1, 3)
+    u_joints = joint_rates(model, kinematics.q, v)
+    terms = [
+        Term(contacts, einsum("nik,jk->nij", J, W), u_contacts),
+        Term(joints.together(), joint_rows(model, kinematics.q, W), u_joints),
+    ]
     push = matmul(W, dt * (tau - motion.bias))
     energy = jnp.sum(v * matmul(motion.M, v)) / 2
-    x, residual = minimise(law, rows, u_before, push, energy)
-    u = u_before + matmul(rows, x)
-    factor = matmul(hessian_factor(law, rows, u), W)
-    return _Solved(v + matmul(x, W), law.impulses(u), residual, factor)
+    x, residual = minimise(terms, push, energy)
+    u_contacts, u_joints = (term.u_0 + matmul(term.rows, x) for term in terms)
+    u = jnp.concatenate([u_contacts.ravel(), u_joints])
+    factor = matmul(hessian_factor(terms, stacked_rows(terms), u), W)
+    impulses = contacts.impulses(u_contacts), joints.impulses(u_joints)
+    return _Solved(v + matmul(x, W), impulses, residual, factor)

@@ -29,6 +29,11 @@ class ContactLaw(NamedTuple):
     target: Float[Array, "n 3"]
     mu: Float[Array, ""]
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of u."""
+        return self.normal.shape
+
     def impulses(self, u: Float[Array, "n 3"]) -> Float[Array, "n 3"]:
         """The impulses gamma (n, 3) in N s."""
         at = self._projection(u)

@@ -4,14 +4,16 @@ The unknown x (nv,) is the change of the velocity in coordinates in which the ma
 identity. With the inverse factor W of M, `W M W^T = 1`, the velocity after the step is
 `v + W^T x`. The function is
 
-    |x|^2 / 2 - push . x + sum over contacts of l(u),     u = u_0 + rows x,
+    |x|^2 / 2 - push . x + sum over all laws of l(u),     u = u_0 + rows x,
 
-where `push = dt W (tau - bias)` is x without contact, u_0 are the velocities of the contact points
-before the step, and `rows = J W^T`. The square |x|^2 is twice the kinetic energy of the change.
+where `push = dt W (tau - bias)` is x without impulses, u_0 are velocities before the step, such as
+the velocities of contact points, and `rows = J W^T` with the Jacobian J of u. The square |x|^2 is
+twice the kinetic energy of the change.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -21,10 +23,24 @@ from jaxtyping import Float
 
 from .._math.linear import inverse_factor, matmul
 from .coulomb import ContactLaw
+from .joint_terms import ClippedLaw
 
 TOLERANCE = 1000
 MAX_STEPS = 50
 HALVINGS = 12
+
+
+# A convex function of velocities u, and the impulses that are its negative gradient. Both classes
+# have a property `shape`, the shape of u, and the methods `impulses`, `penalty`, `hessian_product`.
+Law = ContactLaw | ClippedLaw
+
+
+class Term(NamedTuple):
+    """A law, the rows of its velocities (..., nv), and the velocities before the step."""
+
+    law: Law
+    rows: Float[Array, "... nv"]
+    u_0: Float[Array, "..."]
 
 
 class Minimum(NamedTuple):
@@ -34,13 +50,7 @@ class Minimum(NamedTuple):
     residual: Float[Array, ""]
 
 
-def minimise(
-    law: ContactLaw,
-    rows: Float[Array, "n 3 nv"],
-    u_0: Float[Array, "n 3"],
-    push: Float[Array, " nv"],
-    energy: Float[Array, ""],
-) -> Minimum:
+def minimise(terms: Sequence[Term], push: Float[Array, " nv"], energy: Float[Array, ""]) -> Minimum:
     """The minimum of the function at the head of the module, from `x = push`.
 
     `energy` (): the kinetic energy before the step, a scale for rounding errors. Each step is
@@ -48,7 +58,8 @@ def minimise(
     """
     eps = float(jnp.finfo(push.dtype).eps)
     tiny = float(jnp.finfo(push.dtype).tiny)
-    stacked = rows.reshape(-1, len(push))
+    stacked = stacked_rows(terms)
+    u_0 = jnp.concatenate([term.u_0.ravel() for term in terms])
     # The first fraction, zero, gives the value before the step.
     fractions = jnp.asarray([0, *(0.5 ** np.arange(HALVINGS))], push.dtype)
 
@@ -58,15 +69,18 @@ def minimise(
 
     def newton(state):
         count, (x, _) = state
-        u = (u_0.ravel() + matmul(stacked, x)).reshape(-1, 3)
-        gradient = x - push - matmul(law.impulses(u).ravel(), stacked)
-        W = hessian_factor(law, rows, u)
+        u = u_0 + matmul(stacked, x)
+        impulses = [law.impulses(part).ravel() for law, part in _parts(terms, u)]
+        gradient = x - push - matmul(jnp.concatenate(impulses), stacked)
+        W = hessian_factor(terms, stacked, u)
         descent = matmul(W, -gradient)
         step = matmul(descent, W)
-        du = matmul(stacked, step).reshape(-1, 3)
+        du = matmul(stacked, step)
         products = [descent * descent, step * (x - push), step * step / 2, x * x]
         decrement, linear, quadratic, square = jnp.sum(jnp.stack(products), axis=1)
-        penalty = law.penalty(u + fractions[:, None, None] * du)
+        trials = u + fractions[:, None] * du
+        penalties = [law.penalty(part) for law, part in _parts(terms, trials)]
+        penalty = sum(penalties, start=jnp.zeros_like(fractions))
         growth = fractions * linear + fractions**2 * quadratic + (penalty - penalty[0])
         # Near the minimum the growth is below rounding errors. The last term then accepts the whole
         # step.
@@ -80,11 +94,26 @@ def minimise(
     return lax.while_loop(unfinished, newton, (jnp.zeros((), int), start))[1]
 
 
+def stacked_rows(terms: Sequence[Term]) -> Float[Array, "m nv"]:
+    """The rows of all terms, below each other."""
+    return jnp.concatenate([term.rows.reshape(-1, term.rows.shape[-1]) for term in terms])
+
+
 def hessian_factor(
-    law: ContactLaw, rows: Float[Array, "n 3 nv"], u: Float[Array, "n 3"]
+    terms: Sequence[Term], stacked: Float[Array, "m nv"], u: Float[Array, " m"]
 ) -> Float[Array, "nv nv"]:
-    """The inverse factor of the Hessian of the function at the velocities u of the points."""
-    nv = rows.shape[-1]
-    stiff = law.hessian_product(u, rows).reshape(-1, nv)
-    one = jnp.asarray(np.eye(nv), rows.dtype)
-    return inverse_factor(one + matmul(rows.reshape(-1, nv).T, stiff))
+    """The inverse factor of the Hessian of the function, for all velocities u."""
+    nv = stacked.shape[-1]
+    stiff = [
+        term.law.hessian_product(part, term.rows).reshape(-1, nv)
+        for term, (_, part) in zip(terms, _parts(terms, u))
+    ]
+    one = jnp.asarray(np.eye(nv), stacked.dtype)
+    return inverse_factor(one + matmul(stacked.T, jnp.concatenate(stiff)))
+
+
+def _parts(terms: Sequence[Term], u: Float[Array, "... m"]) -> list[tuple[Law, Array]]:
+    """The laws, each with the part of u (..., m) that belongs to the law."""
+    ends = np.cumsum([term.u_0.size for term in terms])[:-1]
+    parts = jnp.split(u, ends, axis=-1)
+    return [(t.law, x.reshape(*u.shape[:-1], *t.law.shape)) for t, x in zip(terms, parts)]

@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.core import Tracer
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Float
 
@@ -27,8 +26,7 @@ from ..model import Model, arguments
 from ..model.joint_space import relative_velocities
 from ..spatial import inverse_rotate, rotate, transform_point
 from ..tree import propagate
-
-Number = Array | np.ndarray
+from .parameters import Number, check, parameter
 
 # --------------------------------------------------------------------------------------- ground
 
@@ -58,9 +56,9 @@ class Plane(Ground):
     def __init__(
         self, normal: ArrayLike | Sequence[int | float] = (0.0, 0.0, 1.0), offset: ArrayLike = 0.0
     ):
-        self.normal = _numbers(normal, "normal", (3,))
-        self.offset = _numbers(offset, "offset", ())
-        _require(self.normal, lambda x: bool(np.any(x != 0)), "normal", "not zero")
+        self.normal = parameter(normal, "normal", (3,))
+        self.offset = parameter(offset, "offset", ())
+        check(self.normal, lambda x: bool(np.any(x != 0)), "normal", "not zero")
 
     def distance(self, x):
         normal = jnp.asarray(self.normal)
@@ -121,16 +119,27 @@ class Material(eqx.Module):
         friction: ArrayLike = 0.8,
         slip_speed: ArrayLike = 0.1,
     ):
-        self.stiffness = _numbers(stiffness, "stiffness", ())
-        self.dissipation = _numbers(dissipation, "dissipation", ())
-        self.friction = _numbers(friction, "friction", ())
-        self.slip_speed = _numbers(slip_speed, "slip_speed", ())
+        self.stiffness = parameter(stiffness, "stiffness", ())
+        self.dissipation = parameter(dissipation, "dissipation", ())
+        self.friction = parameter(friction, "friction", ())
+        self.slip_speed = parameter(slip_speed, "slip_speed", ())
         for name in ("stiffness", "dissipation", "friction"):
-            _require(getattr(self, name), lambda x: bool(x >= 0), name, "0 or more")
-        _require(self.slip_speed, lambda x: bool(x > 0), "slip_speed", "more than 0")
+            check(getattr(self, name), lambda x: bool(x >= 0), name, "0 or more")
+        check(self.slip_speed, lambda x: bool(x > 0), "slip_speed", "more than 0")
 
 
 # ---------------------------------------------------------------------------------------- scene
+
+
+class InverseInertias(NamedTuple):
+    """Scales of the compliance in `contact_step`; `inverse_inertias` computes them.
+
+    - `spheres` (n,) in 1/kg: the inverse inertia of the robot at each sphere of the scene;
+    - `joints` (nv_joint,) in 1/kg or 1/(kg m^2): the inverse inertia of each joint velocity.
+    """
+
+    spheres: Float[Number, " n"]
+    joints: Float[Number, " nv_joint"]
 
 
 class Scene(eqx.Module):
@@ -141,9 +150,8 @@ class Scene(eqx.Module):
     - `offsets`: (n, 3) in m, the centres in their frames (default: the origins of the frames);
     - `ground`: a `Ground`, or a function `height` for a `Height` (default: the plane z = 0);
     - `material`: a `Material`;
-    - `inverse_inertia`: (n,) in 1/kg, the inverse inertia of the robot at each sphere, which is a
-      scale for `contact_step`. `inverse_inertias` computes it. If it is None, each step computes
-      it.
+    - `inverse_inertia`: the `InverseInertias` of a robot, the scales of the compliance in
+      `contact_step`. `inverse_inertias` computes them. If it is None, each step computes them.
 
     Raises ArgumentError for a negative radius or inverse inertia. Functions that take a scene raise
     ArgumentError for an unknown frame or a frame that is fixed to the world.
@@ -154,7 +162,7 @@ class Scene(eqx.Module):
     radii: Float[Number, " n"]
     ground: Ground
     material: Material
-    inverse_inertia: Float[Number, " n"] | None
+    inverse_inertia: InverseInertias | None
 
     def __init__(
         self,
@@ -163,25 +171,30 @@ class Scene(eqx.Module):
         offsets: ArrayLike | Sequence | None = None,
         ground: Ground | Callable[[Array], Array] | None = None,
         material: Material | None = None,
-        inverse_inertia: ArrayLike | Sequence[int | float] | None = None,
+        inverse_inertia: InverseInertias | None = None,
     ):
         if isinstance(frames, str):
             raise ArgumentError(f"frames is {frames!r}, expected a sequence of frames")
         self.frames = tuple(frames)
         n = len(self.frames)
         per_sphere = np.ndim(radii) > 0
-        self.radii = _numbers(radii, "radii", (n,) if per_sphere else ())
+        self.radii = parameter(radii, "radii", (n,) if per_sphere else ())
         if not per_sphere:
             self.radii = self.radii * np.ones(n, self.radii.dtype)
-        self.offsets = _numbers(np.zeros((n, 3)) if offsets is None else offsets, "offsets", (n, 3))
+        self.offsets = parameter(
+            np.zeros((n, 3)) if offsets is None else offsets, "offsets", (n, 3)
+        )
         ground = Plane() if ground is None else ground
         self.ground = ground if isinstance(ground, Ground) else Height(ground)
         self.material = Material() if material is None else material
-        _require(self.radii, lambda x: bool(np.all(x >= 0)), "radii", "0 or more")
+        check(self.radii, lambda x: bool(np.all(x >= 0)), "radii", "0 or more")
         self.inverse_inertia = None
         if inverse_inertia is not None:
-            x = self.inverse_inertia = _numbers(inverse_inertia, "inverse_inertia", (n,))
-            _require(x, lambda x: bool(np.all(x >= 0)), "inverse_inertia", "0 or more")
+            shapes = [(n,), (np.size(inverse_inertia.joints),)]
+            names = [f"inverse_inertia.{name}" for name in InverseInertias._fields]
+            self.inverse_inertia = InverseInertias(*map(parameter, inverse_inertia, names, shapes))
+            for x, name in zip(self.inverse_inertia, names):
+                check(x, lambda x: bool(np.all(x >= 0)), name, "0 or more")
 
     def bodies(self, model: Model) -> np.ndarray:
         """The body of each sphere, (n,)."""
@@ -273,19 +286,3 @@ def tangential(normal: Float[Array, "... 3"], x: Float[Array, "... 3"]) -> Float
 
 def _length(x: Array) -> Array:
     return jnp.sqrt(jnp.sum(x * x, axis=-1))
-
-
-def _numbers(x, name: str, shape: tuple[int, ...]) -> Number:
-    """A checked parameter. Constants stay in float64 until the model's dtype is known."""
-    x = x if isinstance(x, Array) else np.asarray(x, float)
-    if x.shape != shape or not jnp.issubdtype(x.dtype, jnp.floating):
-        raise ArgumentError(
-            f"{name} has shape {x.shape} and dtype {x.dtype}, expected {shape} of floats"
-        )
-    return x
-
-
-def _require(x: Number, test: Callable[[np.ndarray], bool], name: str, expected: str) -> None:
-    """Check the value of a parameter, unless JAX traces it."""
-    if not isinstance(x, Tracer) and not test(np.asarray(x)):
-        raise ArgumentError(f"{name} is {x}, expected {expected}")

@@ -285,15 +285,14 @@ def tree_rate_derivatives(
     return tree_rates(model, q, a) + _rate_of_map(tree_rates, model, q, v)
 
 
-def coordinate_rates(model: Model, v: Float[Array, " nv"]) -> Float[Array, " nq"]:
-    """dq/dt (nq,), valid only for the coordinates that G can depend on.
+def coordinates_with_rates(model: Model) -> tuple[np.ndarray, np.ndarray]:
+    """The independent coordinates whose rates are velocities, as indices of q and of v.
 
-    G depends only on the coordinates of one-dof joints and of `joints.Custom`. The velocities of
-    these joints are dq/dt.
+    These are the coordinates of all joints whose configurations form a vector space.
     """
     q_index, v_index = [], []
     for group in joint_groups(model):
-        if group.joint.nq == group.joint.nv:
+        if group.joint.velocities_are_coordinate_rates:
             q_index += group.index["q"].ravel().tolist()
             v_index += group.index["v"].ravel().tolist()
     if model.coupling is not None:
@@ -301,7 +300,18 @@ def coordinate_rates(model: Model, v: Float[Array, " nv"]) -> Float[Array, " nq"
         v_place = {joint_i: i for i, joint_i in enumerate(model.coupling.v_independent)}
         pairs = [(q_place[i], v_place[j]) for i, j in zip(q_index, v_index) if i in q_place]
         q_index, v_index = [i for i, _ in pairs], [j for _, j in pairs]
-    return jnp.zeros(model.nq, v.dtype).at[np.array(q_index, int)].set(v[np.array(v_index, int)])
+    order = np.argsort(np.array(v_index, int))
+    return np.array(q_index, int)[order], np.array(v_index, int)[order]
+
+
+def coordinate_rates(model: Model, v: Float[Array, " nv"]) -> Float[Array, " nq"]:
+    """dq/dt (nq,), valid only for the coordinates that G can depend on.
+
+    G depends only on the coordinates of one-dof joints and of `joints.Custom`. The velocities of
+    these joints are dq/dt.
+    """
+    q_index, v_index = coordinates_with_rates(model)
+    return jnp.zeros(model.nq, v.dtype).at[q_index].set(v[v_index])
 
 
 def displaced_coordinates(
@@ -341,5 +351,5 @@ def _merge_groups(model: Model, function: Callable, space: str, shape) -> Array:
     velocity, "S" for one value per row of S.
     """
     groups = joint_groups(model)
-    rows = [function(group).reshape(-1, *shape) for group in groups]
+    rows = [function(group).reshape(group.index[space].size, *shape) for group in groups]
     return merge_rows(rows, [group.index[space].ravel() for group in groups], shape, model.dtype)

@@ -46,7 +46,7 @@ class Model(eqx.Module):
       including mimic joints. Every algorithm includes the armature in the mass matrix. Damping and
       friction are part of the dynamics only after `with_dissipation`, see `passive_force`;
     - `lower_position_limit`, `upper_position_limit` (nq,), `velocity_limit`, `effort_limit` (nv,):
-      infinite where there is no limit. No algorithm enforces the limits;
+      infinite where there is no limit. Only `contact_step` enforces limits: the position limits;
     - `coupling`: the joints that follow others, or None.
     """
 

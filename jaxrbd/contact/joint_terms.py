@@ -1,0 +1,230 @@
+"""Impulses of position limits, dissipation and servos on the joints of a robot.
+
+Each term acts on the velocity u of one joint with the impulse
+
+    gamma = clip(conductance (target - u), lower, upper),
+
+which is the negative derivative of a convex function of u:
+
+    term            conductance        target                               lower, upper
+    lower limit     1 / R              -gap / slack                         0, inf
+    upper limit     1 / R              gap / slack                          -inf, 0
+    dry friction    1 / R              0                                    -dt f, dt f
+    damping         dt d               0                                    -inf, inf
+    servo           dt (k_d + dt k_p)  (k_p e + k_d u_d) / (k_d + dt k_p)   -dt effort, dt effort
+
+The gap is the distance of the joint from its limit. The slack is dt for a joint within its limits
+and `dt + recovery` for a joint beyond a limit. R is a fraction of the inverse inertia of the joint.
+The friction force is f, the damping coefficient is d, and `Servo` defines the other symbols.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Float
+
+from .._math.rows import take_rows
+from ..configuration import difference
+from ..model import Model, arguments
+from ..model.joint_space import coordinates_with_rates
+from .parameters import Number, check, parameter
+
+
+class Servo(eqx.Module):
+    """Proportional-derivative control of the joints, with the velocity after the time step.
+
+    The joint force of the servo, constant in the step, is
+
+        tau = clip(k_p (e - dt v+) + k_d (u_d - v+), -effort, effort),
+
+    where v+ is the velocity after the step, and e = `difference(model, q, position)` is the error
+    before the step. To first order, `e - dt v+` is the error after the step. So a step is stable
+    for any gains and any dt.
+
+    - `position` (nq,): the configuration that the servo tracks;
+    - `stiffness` k_p (nv,) in N/m or N m/rad; 0 for a joint without a motor;
+    - `damping` k_d (nv,) in N s/m or N m s/rad;
+    - `velocity` u_d (nv,): the velocity that the servo tracks (default zero);
+    - `effort` (nv,) in N or N m: the largest joint force (default no limit).
+
+    Raises ArgumentError for a negative stiffness, damping or effort.
+    """
+
+    position: Float[Number, " nq"]
+    stiffness: Float[Number, " nv"]
+    damping: Float[Number, " nv"]
+    velocity: Float[Number, " nv"]
+    effort: Float[Number, " nv"]
+
+    def __init__(
+        self,
+        position: ArrayLike | Sequence[int | float],
+        stiffness: ArrayLike | Sequence[int | float],
+        damping: ArrayLike | Sequence[int | float],
+        velocity: ArrayLike | Sequence[int | float] | None = None,
+        effort: ArrayLike | Sequence[int | float] | None = None,
+    ):
+        nv = (np.size(stiffness),)
+        self.position = parameter(position, "position", (np.size(position),))
+        self.stiffness = parameter(stiffness, "stiffness", nv)
+        self.damping = parameter(damping, "damping", nv)
+        self.velocity = parameter(np.zeros(nv) if velocity is None else velocity, "velocity", nv)
+        self.effort = parameter(np.full(nv, np.inf) if effort is None else effort, "effort", nv)
+        for name in ("stiffness", "damping", "effort"):
+            check(getattr(self, name), lambda x: bool(np.all(x >= 0)), name, "0 or more")
+
+
+class JointImpulses(NamedTuple):
+    """The impulses of a time step on the joints, (nv_joint,) each, in N s or N m s.
+
+    - `limit`: from the position limits;
+    - `dissipation`: from dry friction and damping;
+    - `servo`: from the servo.
+    """
+
+    limit: Float[Array, " nv_joint"]
+    dissipation: Float[Array, " nv_joint"]
+    servo: Float[Array, " nv_joint"]
+
+    @property
+    def total(self) -> Float[Array, " nv_joint"]:
+        """The sum of all impulses on each joint."""
+        return self.limit + self.dissipation + self.servo
+
+
+class ClippedLaw(NamedTuple):
+    """k impulses on each of n velocities u (n,): `clip(conductance (target - u), lower, upper)`.
+
+    All fields are (k, n). A conductance of zero means no impulse.
+    """
+
+    conductance: Float[Array, "k n"]
+    target: Float[Array, "k n"]
+    lower: Float[Array, "k n"]
+    upper: Float[Array, "k n"]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of u."""
+        return self.target.shape[1:]
+
+    def impulses(self, u: Float[Array, " n"]) -> Float[Array, " n"]:
+        """The sum of the k impulses on each velocity."""
+        return jnp.sum(self._parts(u)[1], axis=0)
+
+    def penalty(self, u: Float[Array, "... n"]) -> Float[Array, "..."]:
+        """The sum of the convex functions in J, at any number of points u.
+
+        With `y = conductance (target - u)` and gamma = y after the clip, the function of one
+        impulse is `gamma (2 y - gamma) / (2 conductance)`.
+        """
+        y, gamma = self._parts(u[..., None, :])
+        resistance = jnp.where(self.conductance > 0, 1 / self.conductance, 0)
+        return jnp.sum(resistance * gamma * (2 * y - gamma), axis=(-2, -1)) / 2
+
+    def hessian_product(self, u: Float[Array, " n"], x: Float[Array, "n m"]) -> Float[Array, "n m"]:
+        """The product of the Hessian of the penalty, which is diagonal, with m vectors x."""
+        y, gamma = self._parts(u)
+        return jnp.sum(jnp.where(y == gamma, self.conductance, 0), axis=0)[:, None] * x
+
+    def _parts(self, u: Array) -> tuple[Array, Array]:
+        y = self.conductance * (self.target - u)
+        return y, jnp.clip(y, self.lower, self.upper)
+
+
+class JointLaw(NamedTuple):
+    """The laws of the limits, of the dissipation and of the servo, for all joint velocities."""
+
+    limit: ClippedLaw
+    dissipation: ClippedLaw
+    servo: ClippedLaw
+
+    def impulses(self, u: Float[Array, " nv_joint"]) -> JointImpulses:
+        """The impulses of each law at the velocities u of all joints."""
+        return JointImpulses(*(law.impulses(u) for law in self))
+
+    def together(self) -> ClippedLaw:
+        """The three laws as one."""
+        return ClippedLaw(*(jnp.concatenate(fields) for fields in zip(*self)))
+
+
+def joint_law(
+    model: Model,
+    q: Float[Array, " nq"],
+    dt: Float[Array, ""],
+    recovery: Float[Array, ""],
+    conductance: Float[Array, " nv_joint"],
+    servo: Servo | None,
+) -> JointLaw:
+    """The impulses of the table at the head of the module; `conductance`: 1 / R of each joint."""
+    none = ClippedLaw(*(jnp.zeros((0, *conductance.shape), model.dtype),) * 4)
+    return JointLaw(
+        _limit_law(model, q, dt, recovery, conductance),
+        _dissipation_law(model, dt, conductance) if model.dissipative else none,
+        none if servo is None else _servo_law(model, q, dt, servo),
+    )
+
+
+def _limit_law(model: Model, q: Array, dt: Array, recovery: Array, conductance: Array):
+    coordinates, velocities = coordinates_with_rates(model)
+    place = np.full(model.nv, model.nq)  # the appended entry, which has no limit
+    place[velocities] = coordinates
+    q, lower, upper = (
+        take_rows(jnp.append(x, fill), place)
+        for x, fill in (
+            (q, 0),
+            (model.lower_position_limit, -jnp.inf),
+            (model.upper_position_limit, jnp.inf),
+        )
+    )
+    gap = _of_all_joints(model, jnp.stack([q - lower, upper - q]), jnp.inf)
+    limited = jnp.isfinite(gap)
+    gap = jnp.where(limited, gap, 0)
+    sign = jnp.asarray([[-1], [1]], gap.dtype)
+    return ClippedLaw(
+        jnp.where(limited, conductance, 0),
+        sign * gap / jnp.where(gap < 0, dt + recovery, dt),
+        jnp.where(sign < 0, 0, -jnp.inf) * jnp.ones_like(gap),
+        jnp.where(sign < 0, jnp.inf, 0) * jnp.ones_like(gap),
+    )
+
+
+def _dissipation_law(model: Model, dt: Array, conductance: Array) -> ClippedLaw:
+    zero, unbounded = jnp.zeros_like(model.friction), jnp.full_like(model.friction, jnp.inf)
+    friction = dt * model.friction
+    rows = [
+        (jnp.where(friction > 0, conductance, 0), zero, -friction, friction),
+        (dt * model.damping, zero, -unbounded, unbounded),
+    ]
+    return ClippedLaw(*map(jnp.stack, zip(*rows)))
+
+
+def _servo_law(model: Model, q: Array, dt: Array, servo: Servo) -> ClippedLaw:
+    stiffness, damping, velocity, effort = (
+        arguments.velocity(model, jnp.asarray(getattr(servo, name), model.dtype), f"servo.{name}")
+        for name in ("stiffness", "damping", "velocity", "effort")
+    )
+    position = jnp.asarray(servo.position, model.dtype)
+    error = difference(model, q, arguments.configuration(model, position, "servo.position"))
+    gain = damping + dt * stiffness
+    driven = gain > 0
+    target = (stiffness * error + damping * velocity) / jnp.where(driven, gain, 1)
+    bounded = jnp.isfinite(effort)
+    bound = jnp.where(bounded, dt * jnp.where(bounded, effort, 0), jnp.inf)
+    rows = [dt * gain, jnp.where(driven, target, 0), -bound, bound]
+    return ClippedLaw(*(_of_all_joints(model, x, 0)[None] for x in rows))
+
+
+def _of_all_joints(model: Model, x: Array, fill: ArrayLike) -> Array:
+    """x (..., nv), extended to all joints, (..., nv_joint), with `fill` for joints that follow."""
+    if model.coupling is None:
+        return x
+    out = jnp.full((*x.shape[:-1], len(model.armature)), fill, x.dtype)
+    return out.at[..., np.array(model.coupling.v_independent, int)].set(x)

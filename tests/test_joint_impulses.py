@@ -1,0 +1,286 @@
+"""The impulses of position limits, dissipation and servos in `contact_step`."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxrbd as rbd
+from jaxrbd.contact import Scene, Servo, contact_step
+from jaxrbd.contact.joint_terms import ClippedLaw
+from support import zoo
+from support.zoo import close
+from test_contact import derivative_check, direction_of
+
+DT, RECOVERY, REGULARISATION = 4e-3, 0.02, 1e-3
+step = jax.jit(contact_step)
+NOTHING = Scene(())
+
+
+def with_parameters(model, seed=0):
+    """Damping, friction, and limits around the middle of the robot's range."""
+    rng = np.random.default_rng(seed)
+    n = len(model.armature)
+    return dataclasses.replace(
+        model,
+        damping=jnp.asarray(rng.uniform(0, 3, n)),
+        friction=jnp.asarray(rng.uniform(0, 4, n) * (rng.uniform(size=n) > 0.3)),
+    ).with_dissipation()
+
+
+def servo_of(model, seed=0):
+    rng = np.random.default_rng(seed)
+    position = rbd.random_configuration(model, jax.random.key(seed))
+    gains = rng.uniform(0, 300, model.nv), rng.uniform(0, 10, model.nv)
+    effort = np.where(rng.uniform(size=model.nv) < 0.5, 20.0, np.inf)
+    return Servo(position, *gains, rng.normal(size=model.nv), effort)
+
+
+def joint_matrix(model, q):
+    """The matrix of the map from v to the velocities of all joints."""
+    return jax.vmap(lambda v: rbd.model.joint_space.joint_rates(model, q, v), out_axes=1)(
+        jnp.eye(model.nv)
+    )
+
+
+@jax.jit
+def laws(model, q, v, tau, servo, f_ext):
+    """A step, and the quantities in its laws."""
+    result = contact_step(model, NOTHING, q, v, tau, DT, f_ext, REGULARISATION, RECOVERY, servo)
+    free = model.with_dissipation(False)
+    momentum = rbd.crba(free, q) @ (result.v - v)
+    momentum = momentum + DT * (rbd.bias_force(free, q, v, f_ext) - tau)
+    J = joint_matrix(model, q)
+    q_0 = rbd.neutral(model)
+    J_0 = joint_matrix(model, q_0)
+    inverse = jnp.diag(J_0 @ jnp.linalg.inv(rbd.crba(free, q_0)) @ J_0.T)
+    return result, momentum, J, inverse, rbd.difference(model, q, servo.position)
+
+
+@pytest.mark.parametrize("robot", ["small", "following"])
+def test_the_laws_of_joint_impulses(robot):
+    """Momentum; and each impulse is its formula at the velocity after the step."""
+    model = with_parameters(getattr(zoo, robot)())
+    coordinates, velocities = rbd.model.joint_space.coordinates_with_rates(model)
+    independent = np.arange(model.nv)
+    if model.coupling is not None:
+        independent = np.array(model.coupling.v_independent)
+    touched = 0
+    for seed in range(3):
+        q, v, tau, f_ext = zoo.state(model, seed)
+        servo = servo_of(model, seed)
+        result, momentum, J, inverse, error = laws(model, q, v, tau, servo, f_ext)
+        found = result.joint_impulse
+        assert result.residual < 1e-12
+        close(J.T @ found.total, momentum, 1e-10, "momentum")
+        u = J @ result.v
+
+        R = REGULARISATION * inverse
+        friction = jnp.clip(-u / R, -DT * model.friction, DT * model.friction)
+        close(found.dissipation, friction - DT * model.damping * u, 1e-9, "dissipation")
+        assert jnp.sum(found.dissipation * u) <= 0
+
+        force = servo.stiffness * (error - DT * result.v)
+        force = force + servo.damping * (servo.velocity - result.v)
+        force = DT * jnp.clip(force, -servo.effort, servo.effort)
+        close(found.servo[independent], force, 1e-10, "servo")
+
+        limit = np.zeros(len(u))
+        for i, j in zip(coordinates, velocities):
+            for sign, bound in ((1, model.lower_position_limit), (-1, model.upper_position_limit)):
+                gap = sign * (q[i] - bound[i])
+                target = -gap / (DT + RECOVERY if gap < 0 else DT)
+                k = independent[j]
+                limit[k] += sign * max(0.0, (target - sign * result.v[j]) / R[k])
+        close(found.limit, limit, 1e-9, "limit")
+        touched += np.count_nonzero(limit)
+    assert touched > 0
+
+
+def test_the_hessian_of_the_law(rng):
+    shape = (3, 4)
+    law = ClippedLaw(
+        *(jnp.asarray(rng.uniform(0.5, 2, shape)), jnp.asarray(rng.normal(size=shape))),
+        *(jnp.asarray(x * rng.uniform(0.1, 2, shape)) for x in (-1, 1)),
+    )
+    for _ in range(5):
+        u = jnp.asarray(2 * rng.normal(size=4))
+        close(law.impulses(u), -jax.grad(law.penalty)(u), 1e-13)
+        close(law.hessian_product(u, jnp.eye(4)), jax.hessian(law.penalty)(u), 1e-13)
+
+
+def one_joint(joint, inertia=0.5, mass=2.0, lever=0.3, gravity=9.81, **parameters):
+    """A body on one joint. The x axis of the joint is horizontal."""
+    body = rbd.model.link_inertia(mass, (0, 0, -lever), inertia * np.eye(3))
+    spec = rbd.model.JointSpec("joint", joint, None, "body", **parameters)
+    return rbd.build_model([rbd.model.Link("body", body)], [spec], gravity=(0, 0, -gravity))
+
+
+def simulate(model, q, v, steps, dt, servo=None, tau=None):
+    """The states after each step, q (steps, nq) and v (steps, nv), and the joint impulses."""
+    tau = jnp.zeros(model.nv) if tau is None else tau
+
+    def body(state, _):
+        result = contact_step(model, NOTHING, *state, tau, dt, servo=servo)
+        return (result.q, result.v), (result.q, result.v, result.joint_impulse)
+
+    return jax.lax.scan(body, (q, v), length=steps)[1]
+
+
+run = jax.jit(simulate, static_argnums=(3,))
+
+
+def test_a_pendulum_rests_on_its_limit():
+    """At rest, the joint is beyond its limit by `(dt + recovery) R gamma`."""
+    limit = -0.4
+    model = one_joint(rbd.joints.Revolute((1, 0, 0)), lower=limit, upper=2.0)
+    mass_matrix = float(rbd.crba(model, jnp.zeros(1))[0, 0])
+    torque, R = 3.0, REGULARISATION / mass_matrix
+    q, v, impulse = run(model, jnp.zeros(1), jnp.zeros(1), 2000, DT, None, jnp.array([-torque]))
+    assert abs(float(v[-1, 0])) < 1e-9
+    at_rest = float(rbd.gravity_force(model, q[-1])[0])
+    gamma = DT * (torque + at_rest)
+    close(impulse.limit[-1], jnp.array([gamma]), 1e-9)
+    close(q[-1], jnp.array([limit - (DT + RECOVERY) * R * gamma]), 1e-9)
+    # The joint does not bounce. Its depth decays, except for the compliance.
+    landed = int(jnp.argmax(impulse.limit[:, 0] > 0)) + 1
+    before, after = (limit - q[i:j, 0] for i, j in ((landed, -1), (landed + 1, None)))
+    gammas = impulse.limit[landed + 1 :, 0]
+    assert jnp.all(gammas > 0)
+    close(after, before * RECOVERY / (DT + RECOVERY) + DT * R * gammas, 1e-12)
+    # Without the torque the pendulum leaves the limit: the limit does not pull.
+    q, _, impulse = run(model, q[-1], v[-1], 2000, DT, None, jnp.array([torque]))
+    assert jnp.max(q) > 0
+    assert jnp.all(impulse.limit >= 0)
+
+
+def test_dry_friction_sticks_and_slips():
+    mass, friction = 2.0, 5.0
+    slider = rbd.joints.Prismatic((1, 0, 0))
+    model = one_joint(slider, mass=mass, friction=friction).with_dissipation()
+    zero = jnp.zeros(1)
+    # Below the friction force, the joint creeps at the speed R gamma.
+    _, v, impulse = run(model, zero, zero, 200, DT, None, jnp.array([0.9 * friction]))
+    gamma = DT * 0.9 * friction
+    close(v[-1], jnp.array([REGULARISATION / mass * gamma]), 1e-9)
+    close(impulse.dissipation[-1], jnp.array([-gamma]), 1e-9)
+    # Above the friction force, the joint accelerates under the difference of the forces.
+    _, v, _ = run(model, zero, zero, 200, DT, None, jnp.array([1.5 * friction]))
+    close(v[-1], jnp.array([200 * DT * 0.5 * friction / mass]), 1e-9)
+    # Without a force, friction stops the joint after the time `m v / f`, and does not reverse it.
+    _, v, _ = run(model, zero, jnp.array([1.0]), 200, DT, None, zero)
+    stop = int(mass / friction / DT)
+    assert v[stop - 3, 0] > 0.01
+    assert jnp.all(jnp.abs(v[stop + 2 :]) < 1e-12)
+
+
+def test_a_servo_holds_an_arm_at_any_gain():
+    """At a time step of 4 ms. Explicit control is unstable from a gain of about 1e4 on."""
+    arm = rbd.load_robot("arm7")
+    target = jnp.asarray(0.3 * np.cos(np.arange(arm.nq)))
+    still = jnp.zeros(arm.nv)
+    for gain in (10.0, 1e3, 1e5):
+        servo = Servo(target, np.full(arm.nv, gain), np.full(arm.nv, 2 * np.sqrt(gain)))
+        q, v, impulse = run(arm, target, still, 1500, DT, servo)
+        assert jnp.max(jnp.abs(v[-1])) < (1e-3 if gain < 100 else 1e-6)
+        # At rest, the servo carries the weight.
+        if gain > 100:
+            close(impulse.servo[-1] / DT, rbd.gravity_force(arm, q[-1]), 1e-5)
+            close(gain * (target - q[-1]), rbd.gravity_force(arm, q[-1]), 1e-5)
+
+
+def test_the_error_of_a_servo_is_of_first_order():
+    """Against steps of 1/80 of the size: half the step, half the error."""
+    model = one_joint(rbd.joints.Revolute((1, 0, 0)))
+    servo = Servo([1.0], [400.0], [5.0])
+    start, still = jnp.array([0.2]), jnp.array([0.5])
+    fine = run(model, start, still, 8000, DT / 80, servo)[0][-1]
+    errors = [
+        float(run(model, start, still, 100 * n, DT / n, servo)[0][-1, 0] - fine[0]) for n in (1, 2)
+    ]
+    assert abs(errors[0]) < 0.1
+    assert 1.7 < errors[0] / errors[1] < 2.4
+
+
+def test_derivatives_in_everything():
+    """In q, v, tau, dt, the servo and all parameters of the model, gains and limits included."""
+    model = with_parameters(zoo.small())
+
+    def number(model, servo, q, v, tau, dt, regularisation, recovery):
+        result = contact_step(model, NOTHING, q, v, tau, dt, None, regularisation, recovery, servo)
+        parts = [result.q, result.v, *result.joint_impulse]
+        parts = jnp.concatenate(parts)
+        return jnp.sum(jnp.cos(jnp.arange(len(parts)).astype(parts.dtype)) * parts)
+
+    kinds, check = set(), derivative_check(number)
+    for seed in range(3):
+        q, v, tau, _ = zoo.state(model, seed)
+        operands = (model, servo_of(model, seed), q, v, tau, DT, 0.1, RECOVERY)
+        operands = jax.tree.map(jnp.asarray, operands)
+        direction = direction_of(operands, seed, 1e-2)
+        limits = {
+            name: jnp.where(jnp.isfinite(getattr(model, name)), 0.01, 0.0)
+            for name in ("lower_position_limit", "upper_position_limit")
+        }
+        # Friction has a kink at zero.
+        limits["friction"] = jnp.where(model.friction > 0, direction[0].friction, 0)
+        effort = jnp.where(jnp.isfinite(operands[1].effort), 0.3, 0.0)
+        direction = (
+            dataclasses.replace(direction[0], **limits),
+            eqx.tree_at(lambda servo: servo.effort, direction[1], effort),
+            *direction[2:5],
+            *(0.1 * x for x in operands[5:]),
+        )
+        check(operands, direction, 1e-4)
+        result = step(*operands[:1], NOTHING, *operands[2:6], None, *operands[6:], operands[1])
+        impulse = result.joint_impulse
+        kinds |= {name for name, x in impulse._asdict().items() if jnp.any(x != 0)}
+    assert kinds == {"limit", "dissipation", "servo"}
+
+
+def test_batches_and_single_precision():
+    model = with_parameters(zoo.small())
+    states = [zoo.state(model, seed)[:3] for seed in range(3)]
+    servos = [servo_of(model, seed) for seed in range(3)]
+    stacked, servo = jax.tree.map(lambda *x: jnp.stack(x), *zip(states, servos))
+    batch = jax.jit(
+        jax.vmap(
+            lambda q, v, tau, servo: contact_step(
+                model.astype(q.dtype), NOTHING, q, v, tau, DT, servo=servo
+            )
+        )
+    )
+    double = batch(*stacked, servo)
+    for i in range(3):
+        single = step(model, NOTHING, *states[i], DT, servo=servos[i])
+        close(double.v[i], single.v, 1e-11)
+    low = batch(*jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), (*stacked, servo)))
+    assert low.v.dtype == jnp.float32
+    close(low.v.astype(float), double.v, 1e-4)
+    assert jnp.all(low.residual < 1e-3)
+
+
+ONE = one_joint(rbd.joints.Revolute((1, 0, 0)))
+WRONG = {
+    "stiffness is [-1.], expected 0 or more": lambda: Servo([0.0], [-1.0], [0.0]),
+    "damping is [nan], expected 0 or more": lambda: Servo([0.0], [1.0], [np.nan]),
+    "effort is [-2.], expected 0 or more": lambda: Servo([0.0], [1.0], [1.0], effort=[-2.0]),
+    "damping has shape (2,)": lambda: Servo([0.0], [1.0], [1.0, 2.0]),
+    "servo.position has shape (2,)": lambda: use(Servo([0.0, 1.0], [1.0], [1.0])),
+    "servo.stiffness has shape (2,)": lambda: use(Servo([0.0], [1.0, 2.0], [1.0, 2.0])),
+}
+
+
+def use(servo):
+    zero = jnp.zeros(1)
+    return contact_step(ONE, NOTHING, zero, zero, zero, DT, servo=servo)
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_what_is_wrong_is_named(message):
+    with pytest.raises(rbd.ArgumentError) as error:
+        WRONG[message]()
+    assert message in str(error.value)
