@@ -1,6 +1,7 @@
-"""Contact of points and spheres on a robot with the ground, for simulation and for learning.
+"""Contact of a robot with the ground and between shapes, for simulation and for learning.
 
-`scene.py` describes the spheres, the ground and the material. There are two models of contact:
+`scene.py` describes the spheres, the ground and the material, and `shapes.py` pairs of shapes.
+There are two models of contact:
 
 - `compliant.py`: a contact force `f_ext` for any integrator. It is smooth enough for gradients at
   touch-down and at rest;
@@ -21,6 +22,7 @@ from .scene import (
     Scene,
     contact_points,
 )
+from .shapes import Box, Capsule, CollisionPairs, collision_pairs, sphere
 
 __all__ = [
     # the scene
@@ -31,6 +33,12 @@ __all__ = [
     "Scene",
     "ContactPoints",
     "contact_points",
+    # shapes that touch each other
+    "Box",
+    "Capsule",
+    "CollisionPairs",
+    "collision_pairs",
+    "sphere",
     # a force
     "ContactForce",
     "contact_energy",

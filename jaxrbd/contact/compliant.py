@@ -11,23 +11,25 @@ from jaxtyping import Float
 
 from ..algorithms.kinematics import Kinematics, forward_kinematics
 from ..model import Model, arguments
-from ..spatial import inverse_rotate
-from .scene import Scene, contact_points, cross, tangential
+from .contacts import contact_bodies, find_contacts, opposed, relative
+from .points import body_wrenches, point_velocities
+from .scene import Scene, tangential
 
 
 class ContactForce(NamedTuple):
-    """The forces of the ground on a robot.
+    """The forces of contacts on a robot: of n spheres with the ground, then of m pairs of shapes.
 
     - `f_ext` (nb, 6): external forces in the body frames, for `forward_dynamics` and `rnea`;
-    - `distance` (n,): the distance of each contact sphere of the scene from the ground, in m;
-    - `normal_force` (n,): the force on each sphere along the normal of the ground, in N, 0 or more;
-    - `friction_force` (n, 3): the friction force on each sphere, in N, in world axes.
+    - `distance` (n + m,): the distances, in m;
+    - `normal_force` (n + m,): the force on each sphere along the normal of the ground, or on the
+      first shape of a pair along the normal of the contact, in N, 0 or more;
+    - `friction_force` (n + m, 3): the friction forces on the same shapes, in N, in world axes.
     """
 
     f_ext: Float[Array, "nb 6"]
-    distance: Float[Array, " n"]
-    normal_force: Float[Array, " n"]
-    friction_force: Float[Array, "n 3"]
+    distance: Float[Array, " contacts"]
+    normal_force: Float[Array, " contacts"]
+    friction_force: Float[Array, "contacts 3"]
 
 
 @arguments.compiled
@@ -63,35 +65,35 @@ def contact_force(
     So the elastic force has the potential `contact_energy` on any ground. Raises ArgumentError for
     an unknown frame.
     """
-    kinematics = forward_kinematics(model, q)
-    points = contact_points(model, scene, kinematics, v)
+    v, kinematics = arguments.velocity(model, v), forward_kinematics(model, q)
     scene = scene.astype(model.dtype)
     material = scene.material
-    depth = jnp.maximum(-points.distance, 0)
-    damping = -jnp.sum(points.gradient * points.velocity, axis=-1) * material.dissipation
+    found, bodies = find_contacts(model, scene, kinematics), contact_bodies(model, scene)
+    velocity = relative(scene, point_velocities(model, kinematics, bodies, found.arm, v))
+    depth = jnp.maximum(-found.distance, 0)
+    damping = -jnp.sum(found.gradient * velocity, axis=-1) * material.dissipation
     push = depth**2 * material.stiffness * (damping + jnp.sqrt(1 + damping**2))
 
-    normal = points.normal
-    normal_force = push * jnp.sum(normal * points.gradient, axis=-1)
-    slip = tangential(normal, points.velocity)
+    length = jnp.sqrt(jnp.sum(found.gradient**2, axis=-1))
+    normal_force = push * length
+    slip = tangential(found.gradient / length[:, None], velocity)
     speed = jnp.sqrt(jnp.sum(slip * slip, axis=-1) + material.slip_speed**2)
     friction = -(normal_force * material.friction / speed)[:, None] * slip
 
-    bodies = scene.bodies(model)
-    f = inverse_rotate(kinematics.X_WB.R[bodies], push[:, None] * points.gradient + friction)
-    wrenches = jnp.concatenate([f, cross(points.arm, f)], axis=-1)
-    f_ext = jnp.zeros((model.nb, 6), model.dtype).at[bodies].add(wrenches)
-    return ContactForce(f_ext, points.distance, normal_force, friction)
+    f = opposed(scene, push[:, None] * found.gradient + friction)
+    f_ext = body_wrenches(model, kinematics, bodies, found.arm, f)
+    return ContactForce(f_ext, found.distance, normal_force, friction)
 
 
 @arguments.compiled
 def contact_energy(model: Model, scene: Scene, q: ArrayLike | Kinematics) -> Float[Array, ""]:
-    """Elastic energy of the ground in J: `k d^3 / 3`, summed over the spheres.
+    """Elastic energy of the ground in J: `k d^3 / 3`, summed over all contacts.
 
     `q` (nq,) or its `Kinematics`. The negative gradient in q is the generalized force of
     `contact_force` at v = 0. The damping and the friction, which `contact_force` adds at other v,
     dissipate energy. Raises ArgumentError for an unknown frame.
     """
-    points = contact_points(model, scene, q, jnp.zeros(arguments.robot(model).nv, model.dtype))
+    scene = scene.astype(arguments.robot(model).dtype)
+    found = find_contacts(model, scene, forward_kinematics(model, q))
     stiffness = arguments.number(model, scene.material.stiffness, "stiffness")
-    return stiffness * jnp.sum(jnp.maximum(-points.distance, 0) ** 3) / 3
+    return stiffness * jnp.sum(jnp.maximum(-found.distance, 0) ** 3) / 3

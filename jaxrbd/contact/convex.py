@@ -40,20 +40,23 @@ from ..algorithms.rnea import rnea
 from ..configuration import integrate
 from ..model import Model, arguments
 from ..model.joint_space import independent_joint_force, joint_rates
-from ..spatial import inverse_rotate
+from .contacts import contact_bodies, find_contacts, opposed, relative
 from .coulomb import ContactLaw
-from .inverse_inertia import inverse_inertias, joint_rows, point_jacobians, point_velocities
+from .inverse_inertia import inverse_inertias, joint_rows
 from .joint_terms import JointImpulses, JointLaw, Servo, joint_law
 from .newton import Term, hessian_factor, minimise, stacked_rows
-from .scene import Scene, contact_points, cross
+from .points import body_wrenches, point_jacobians, point_velocities
+from .scene import Scene
 
 
 class ContactStep(NamedTuple):
     """The state after a time step, and the contact impulses in the step.
 
     - `q` (nq,), `v` (nv,): the state after the step;
-    - `distance` (n,): the distance of each sphere from the ground before the step, in m;
-    - `impulse` (n, 3): the contact impulse on each sphere, in N s, in world axes;
+    - `distance` (n + m,): the distance of each of n spheres from the ground, and of each of m pairs
+      of shapes, before the step, in m;
+    - `impulse` (n + m, 3): the impulse on each sphere, and on the first shape of each pair, in N s,
+      in world axes;
     - `joint_impulse`: the impulses of limits, dissipation and servo on the joints;
     - `residual` (): the size of the last Newton step relative to the velocity before the step and
       to its change, in the norm of the kinetic energy. It is below `TOLERANCE` of newton.py times
@@ -62,8 +65,8 @@ class ContactStep(NamedTuple):
 
     q: Float[Array, " nq"]
     v: Float[Array, " nv"]
-    distance: Float[Array, " n"]
-    impulse: Float[Array, "n 3"]
+    distance: Float[Array, " contacts"]
+    impulse: Float[Array, "contacts 3"]
     joint_impulse: JointImpulses
     residual: Float[Array, ""]
 
@@ -142,16 +145,15 @@ def contact_step(
     dt = jnp.where(jnp.isnan(recovery), recovery, dt)  # NaN even if no sphere touches
     f_ext = None if f_ext is None else arguments.wrenches(model, f_ext)
     mu = arguments.number(model, scene.material.friction, "friction")
-    kinematics = forward_kinematics(model, q)
-    points = contact_points(model, scene, kinematics, v)
-    bodies = scene.bodies(model)
-    length = jnp.sqrt(jnp.sum(points.gradient**2, axis=-1))
-    slack = jnp.where(points.distance < 0, dt + recovery, dt)
-    target = (-points.distance / (length * slack))[:, None] * points.normal
+    kinematics, scene = forward_kinematics(model, q), scene.astype(model.dtype)
+    found, bodies = find_contacts(model, scene, kinematics), contact_bodies(model, scene)
+    length = jnp.sqrt(jnp.sum(found.gradient**2, axis=-1))
+    normal = found.gradient / length[:, None]
+    slack = jnp.where(found.distance < 0, dt + recovery, dt)
+    target = (-found.distance / (length * slack))[:, None] * normal
 
     scales = scene.inverse_inertia
     scales = inverse_inertias(model, scene) if scales is None else scales
-    spheres = _conductance(regularisation, jnp.asarray(scales.spheres, model.dtype))
     scale = arguments.array(
         model,
         jnp.asarray(scales.joints, model.dtype),
@@ -159,7 +161,8 @@ def contact_step(
         model.armature.shape,
         "nv_joint",
     )
-    contacts = ContactLaw(points.normal, spheres, target, mu)
+    conductance = _conductance(regularisation, jnp.asarray(scales.contacts, model.dtype))
+    contacts = ContactLaw(normal, conductance, target, mu)
     joints = joint_law(
         model, kinematics.q, dt, recovery, _conductance(regularisation, scale), servo
     )
@@ -169,21 +172,21 @@ def contact_step(
     # JAX differentiates the equation `unbalanced(v_next) = 0`, and not the solver.
     solved = _solve(
         bodies,
-        *lax.stop_gradient((conservative, kinematics, points.arm, contacts, joints)),
+        *lax.stop_gradient((scene, conservative, kinematics, found.arm, contacts, joints)),
         *lax.stop_gradient((v, tau, dt, f_ext)),
     )
 
     def impulses(v_next):
-        u = point_velocities(model, kinematics, bodies, points.arm, v_next)
-        return contacts.impulses(u), joints.impulses(joint_rates(model, kinematics.q, v_next))
+        u = point_velocities(model, kinematics, bodies, found.arm, v_next)
+        on_contacts = contacts.impulses(relative(scene, u))
+        return on_contacts, joints.impulses(joint_rates(model, kinematics.q, v_next))
 
     def unbalanced(v_next):
         """The change of momentum minus all impulses, (nv,): zero at the solution."""
         by_contact, by_joint = impulses(v_next)
-        f = inverse_rotate(kinematics.X_WB.R[bodies], by_contact)
-        wrenches = jnp.concatenate([f, cross(points.arm, f)], axis=-1)
-        others = jnp.zeros((model.nb, 6), model.dtype) if f_ext is None else f_ext
-        forces = others.at[bodies].add(wrenches / dt)
+        f = opposed(scene, by_contact / dt)
+        forces = body_wrenches(model, kinematics, bodies, found.arm, f)
+        forces = forces if f_ext is None else forces + f_ext
         momentum = dt * (rnea(conservative, kinematics, v, (v_next - v) / dt, forces) - tau)
         return momentum - independent_joint_force(model, kinematics.q, by_joint.total)
 
@@ -199,7 +202,7 @@ def contact_step(
     impulse, joint_impulse = jax.tree.map(
         lambda value, x: value + (x - lax.stop_gradient(x)), solved.impulses, impulses(v_next)
     )
-    return ContactStep(q_next, v_next, points.distance, impulse, joint_impulse, solved.residual)
+    return ContactStep(q_next, v_next, found.distance, impulse, joint_impulse, solved.residual)
 
 
 def _conductance(regularisation: Array, inverse_inertia: Array) -> Array:
@@ -226,6 +229,7 @@ class _Solved(NamedTuple):
 
 def _solve(
     bodies: np.ndarray,
+    scene: Scene,
     model: Model,
     kinematics: Kinematics,
     arm: Array,
@@ -239,6 +243,7 @@ def _solve(
     """The minimum of the convex function, for contact points at `arm` on `bodies`."""
     motion = equation_of_motion(model, kinematics, v, f_ext)
     J = point_jacobians(model, kinematics, motion.columns, bodies, arm)[:, :3]
+    J = relative(scene, J)
     W = inverse_factor(motion.M)
     u_contacts = matmul(J.reshape(-1, model.nv), v).reshape(-1, 3)
     u_joints = joint_rates(model, kinematics.q, v)

@@ -32,3 +32,10 @@ def check(x: Number, test: Callable[[np.ndarray], bool], name: str, expected: st
     """Raise ArgumentError if `test(x)` is false, unless JAX traces x."""
     if not isinstance(x, Tracer) and not test(np.asarray(x)):
         raise ArgumentError(f"{name} is {x}, expected {expected}")
+
+
+def stacked(values: list[Number], shape: tuple[int, ...]) -> Any:
+    """Parameters of this shape as the rows of one array."""
+    if not values:
+        return np.zeros((0, *shape))
+    return (jnp if any(isinstance(x, Array) for x in values) else np).stack(values)

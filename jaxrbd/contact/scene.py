@@ -7,7 +7,7 @@ of the ground, the radii of feet or the friction. Parameters are cast to the mod
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import equinox as eqx
@@ -26,7 +26,8 @@ from ..model import Model, arguments
 from ..model.joint_space import relative_velocities
 from ..spatial import inverse_rotate, rotate, transform_point
 from ..tree import propagate
-from .parameters import Number, check, parameter
+from .parameters import Number, check, parameter, stacked
+from .shapes import CollisionPairs, Shape, collision_pairs
 
 # --------------------------------------------------------------------------------------- ground
 
@@ -134,16 +135,17 @@ class Material(eqx.Module):
 class InverseInertias(NamedTuple):
     """Scales of the compliance in `contact_step`; `inverse_inertias` computes them.
 
-    - `spheres` (n,) in 1/kg: the inverse inertia of the robot at each sphere of the scene;
+    - `contacts` (n + m,) in 1/kg: the inverse inertia of the robot at each sphere of the scene, and
+      for each pair;
     - `joints` (nv_joint,) in 1/kg or 1/(kg m^2): the inverse inertia of each joint velocity.
     """
 
-    spheres: Float[Number, " n"]
+    contacts: Float[Number, " contacts"]
     joints: Float[Number, " nv_joint"]
 
 
 class Scene(eqx.Module):
-    """n spheres fixed in frames of a robot, the ground, and the material.
+    """n spheres fixed in frames of a robot, the ground, m pairs of shapes, and the material.
 
     - `frames`: for each sphere the name or index of its frame; a frame may have several spheres;
     - `radii`: (n,) in m, or () for all spheres; a point is a sphere of radius 0;
@@ -151,7 +153,9 @@ class Scene(eqx.Module):
     - `ground`: a `Ground`, or a function `height` for a `Height` (default: the plane z = 0);
     - `material`: a `Material`;
     - `inverse_inertia`: the `InverseInertias` of a robot, the scales of the compliance in
-      `contact_step`. `inverse_inertias` computes them. If it is None, each step computes them.
+      `contact_step`. `inverse_inertias` computes them. If it is None, each step computes them;
+    - `pairs`: pairs of shapes that may touch, from `collision_pairs` (default none). The shapes are
+      on the robot or in the world. All contacts have the same material.
 
     Raises ArgumentError for a negative radius or inverse inertia. Functions that take a scene raise
     ArgumentError for an unknown frame or a frame that is fixed to the world.
@@ -163,6 +167,7 @@ class Scene(eqx.Module):
     ground: Ground
     material: Material
     inverse_inertia: InverseInertias | None
+    pairs: CollisionPairs | None
 
     def __init__(
         self,
@@ -172,6 +177,7 @@ class Scene(eqx.Module):
         ground: Ground | Callable[[Array], Array] | None = None,
         material: Material | None = None,
         inverse_inertia: InverseInertias | None = None,
+        pairs: CollisionPairs | None = None,
     ):
         if isinstance(frames, str):
             raise ArgumentError(f"frames is {frames!r}, expected a sequence of frames")
@@ -188,13 +194,39 @@ class Scene(eqx.Module):
         self.ground = ground if isinstance(ground, Ground) else Height(ground)
         self.material = Material() if material is None else material
         check(self.radii, lambda x: bool(np.all(x >= 0)), "radii", "0 or more")
+        self.pairs = pairs if pairs is not None and len(pairs) else None
         self.inverse_inertia = None
         if inverse_inertia is not None:
-            shapes = [(n,), (np.size(inverse_inertia.joints),)]
+            contacts = n + (0 if self.pairs is None else len(self.pairs))
+            shapes = [(contacts,), (np.size(inverse_inertia.joints),)]
             names = [f"inverse_inertia.{name}" for name in InverseInertias._fields]
             self.inverse_inertia = InverseInertias(*map(parameter, inverse_inertia, names, shapes))
             for x, name in zip(self.inverse_inertia, names):
                 check(x, lambda x: bool(np.all(x >= 0)), name, "0 or more")
+
+    @classmethod
+    def from_shapes(
+        cls,
+        shapes: Iterable[Shape],
+        pairs: Iterable[tuple[Shape, Shape]] = (),
+        ground: Ground | Callable[[Array], Array] | None = None,
+        material: Material | None = None,
+    ) -> Scene:
+        """A scene in which all `shapes` may touch the ground, and the `pairs` each other.
+
+        Capsules touch the ground with the spheres at their ends, boxes with the spheres in their
+        corners. Other arguments as for `Scene`, `collision_pairs` for the pairs. Raises
+        ArgumentError for a shape that is fixed to the world by `frame=None`.
+        """
+        spheres = [ball for shape in shapes for ball in shape.spheres]
+        frames = [ball.frame for ball in spheres if ball.frame is not None]
+        if len(frames) < len(spheres):
+            raise ArgumentError("shapes has a shape in the world, expected shapes on the robot")
+        radii, centres = (
+            stacked([getattr(ball, name) for ball in spheres], shape)
+            for name, shape in (("radius", ()), ("start", (3,)))
+        )
+        return cls(frames, radii, centres, ground, material, pairs=collision_pairs(pairs))
 
     def bodies(self, model: Model) -> np.ndarray:
         """The body of each sphere, (n,)."""

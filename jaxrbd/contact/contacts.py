@@ -1,0 +1,243 @@
+"""All contacts of a robot: of spheres with the ground, and of pairs of shapes.
+
+A contact acts on a point a of one body and, for a pair, on a point b of another body. The points
+are listed as `[a of all contacts, b of the pairs]`. For n spheres on the ground and m pairs there
+are n + m contacts and n + 2 m points. The body of a point is -1 if the point is fixed to the world.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Float
+
+from ..algorithms.kinematics import Kinematics, first_root_centred, root_positions
+from ..errors import ArgumentError
+from ..model import Model, arguments
+from ..spatial import (
+    Pose,
+    compose,
+    inverse_transform_point,
+    rotate,
+    transform_point,
+)
+from .scene import Scene, contact_points
+from .shapes import CapsulePairs, SphereBoxPairs
+
+
+class Contacts(NamedTuple):
+    """The geometry of n + m contacts.
+
+    - `distance` (n + m,) in m: negative where the shapes overlap;
+    - `gradient` (n + m, 3): the gradients of the distances with respect to the points a, in world
+      axes; for pairs, unit vectors from b to a;
+    - `arm` (n + 2 m, 3) in m: the points in the frames of their bodies.
+    """
+
+    distance: Float[Array, " k"]
+    gradient: Float[Array, "k 3"]
+    arm: Float[Array, "points 3"]
+
+
+def contact_bodies(model: Model, scene: Scene) -> np.ndarray:
+    """The body of each point, (n + 2 m,), or -1. Raises ArgumentError for an unknown frame."""
+    bodies = scene.bodies(model)
+    if scene.pairs is None:
+        return bodies
+    a, b = (_bodies(model, frames) for frames in (scene.pairs.frames_a, scene.pairs.frames_b))
+    for i in np.flatnonzero(a == b):
+        frames = scene.pairs.frames_a[i], scene.pairs.frames_b[i]
+        raise ArgumentError(
+            f"the shapes of a pair in frames {frames!r} do not move relative to each other"
+        )
+    return np.concatenate([bodies, a, b])
+
+
+def find_contacts(model: Model, scene: Scene, kinematics: Kinematics) -> Contacts:
+    """The contacts of a scene, whose parameters have the dtype of the model."""
+    ground = contact_points(model, scene, kinematics, jnp.zeros(model.nv, model.dtype))
+    contacts = Contacts(ground.distance, ground.gradient, ground.arm)
+    if scene.pairs is None:
+        return contacts
+    pairs = scene.pairs
+    X_a, X_b = (
+        _frame_poses(model, kinematics, frames) for frames in (pairs.frames_a, pairs.frames_b)
+    )
+    m = len(pairs.capsules.radius_a)
+    found = [
+        _capsules(pairs.capsules, *(jax.tree.map(lambda x: x[:m], X) for X in (X_a, X_b))),
+        _spheres_and_boxes(pairs.boxes, *(jax.tree.map(lambda x: x[m:], X) for X in (X_a, X_b))),
+    ]
+    distance, normal, a, b = (jnp.concatenate(parts) for parts in zip(*found))
+    arms = []
+    for X, frames, point in ((X_a, pairs.frames_a, a), (X_b, pairs.frames_b, b)):
+        X_BF = _poses_in_bodies(model, frames)
+        arms.append(transform_point(X_BF, inverse_transform_point(X, point)))
+    return Contacts(
+        jnp.concatenate([contacts.distance, distance]),
+        jnp.concatenate([contacts.gradient, normal]),
+        jnp.concatenate([contacts.arm, *arms]),
+    )
+
+
+def reference_spheres(
+    model: Model, scene: Scene
+) -> tuple[Float[Array, "points 3"], Float[Array, " points"]]:
+    """For each point, the centre of its shape in the body frame, and the size of the shape in m.
+
+    The sizes at the points b are negative. The scene has the dtype of the model.
+    """
+    if scene.pairs is None:
+        return scene.centres(model), jnp.asarray(scene.radii)
+    capsules, boxes = scene.pairs.capsules, scene.pairs.boxes
+    half_lengths = [
+        _direction((end - start) / 2)[0]
+        for start, end in ((capsules.start_a, capsules.end_a), (capsules.start_b, capsules.end_b))
+    ]
+    a = jnp.concatenate([(capsules.start_a + capsules.end_a) / 2, boxes.centre])
+    b = jnp.concatenate([(capsules.start_b + capsules.end_b) / 2, boxes.box_centre])
+    size_a = jnp.concatenate([capsules.radius_a + half_lengths[0], boxes.radius])
+    box_size = jnp.mean(boxes.half_sizes, axis=-1) + boxes.rounding
+    size_b = jnp.concatenate([capsules.radius_b + half_lengths[1], box_size])
+    X_a, X_b = (
+        _poses_in_bodies(model, frames) for frames in (scene.pairs.frames_a, scene.pairs.frames_b)
+    )
+    return (
+        jnp.concatenate([scene.centres(model), transform_point(X_a, a), transform_point(X_b, b)]),
+        jnp.concatenate([scene.radii, size_a, -size_b]),
+    )
+
+
+def relative(scene: Scene, x: Float[Array, "points ..."]) -> Float[Array, "contacts ..."]:
+    """The values at the points a, minus, for pairs, the values at the points b."""
+    m = 0 if scene.pairs is None else len(scene.pairs)
+    if m == 0:
+        return x
+    n = len(x) - 2 * m
+    return jnp.concatenate([x[:n], x[n : n + m] - x[n + m :]])
+
+
+def opposed(scene: Scene, f: Float[Array, "contacts 3"]) -> Float[Array, "points 3"]:
+    """Forces on the points: f at the points a and -f at the points b."""
+    m = 0 if scene.pairs is None else len(scene.pairs)
+    return f if m == 0 else jnp.concatenate([f, -f[len(f) - m :]])
+
+
+def _bodies(model: Model, frames: tuple) -> np.ndarray:
+    """The bodies of frames, -1 for the world."""
+    indices = [-1 if f is None else arguments.frame_index(model, f) for f in frames]
+    return np.array([-1 if i < 0 else model.frame_bodies[i] for i in indices], int)
+
+
+def _poses_in_bodies(model: Model, frames: tuple) -> Pose:
+    """The poses of frames in their bodies, (m,). The world is the last row, the identity."""
+    index = np.array([-1 if f is None else arguments.frame_index(model, f) for f in frames], int)
+    R, p = model.frame_pose
+    return Pose(
+        jnp.concatenate([R, jnp.eye(3, dtype=R.dtype)[None]])[index],
+        jnp.concatenate([p, jnp.zeros((1, 3), p.dtype)])[index],
+    )
+
+
+def _frame_poses(model: Model, kinematics: Kinematics, frames: tuple) -> Pose:
+    """The poses of frames in world axes, with positions relative to the first root body."""
+    bodies = [
+        -1 if f is None else model.frame_bodies[arguments.frame_index(model, f)] for f in frames
+    ]
+    X = first_root_centred(model, kinematics)
+    world = -root_positions(model, kinematics)[:1]
+    bodies = np.array(bodies, int)
+    X_B = Pose(
+        jnp.concatenate([X.R, jnp.eye(3, dtype=X.R.dtype)[None]])[bodies],
+        jnp.concatenate([X.p, world])[bodies],
+    )
+    return compose(X_B, _poses_in_bodies(model, frames))
+
+
+def _capsules(pairs: CapsulePairs, X_a: Pose, X_b: Pose):
+    """Distances, normals and contact points of pairs of capsules."""
+    a_0, a_1 = transform_point(X_a, pairs.start_a), transform_point(X_a, pairs.end_a)
+    b_0, b_1 = transform_point(X_b, pairs.start_b), transform_point(X_b, pairs.end_b)
+    s, t = closest_points(a_0, a_1, b_0, b_1)
+    a, b = a_0 + s[:, None] * (a_1 - a_0), b_0 + t[:, None] * (b_1 - b_0)
+    length, normal = _direction(a - b)
+    distance = length - pairs.radius_a - pairs.radius_b
+    return (
+        distance,
+        normal,
+        a - pairs.radius_a[:, None] * normal,
+        b + pairs.radius_b[:, None] * normal,
+    )
+
+
+def closest_points(
+    a_0: Float[Array, "m 3"],
+    a_1: Float[Array, "m 3"],
+    b_0: Float[Array, "m 3"],
+    b_1: Float[Array, "m 3"],
+) -> tuple[Float[Array, " m"], Float[Array, " m"]]:
+    """The fractions s and t, from 0 to 1, of the closest points of segments a and b.
+
+    The closest points are `a_0 + s (a_1 - a_0)` and `b_0 + t (b_1 - b_0)`. For parallel segments
+    the points are in the middle of the part in which the segments face each other. Each segment
+    may be a point. Source: Ericson (2005), Real-time collision detection, section 5.1.9.
+    """
+    da, db, r = a_1 - a_0, b_1 - b_0, b_0 - a_0
+    aa, bb, ab = _dot(da, da), _dot(db, db), _dot(da, db)
+    ar, br = _dot(da, r), _dot(db, r)
+    # The fractions of a that are closest to the two ends of b.
+    first, second = _fraction(ar, aa), _fraction(ar + ab, aa)
+    determinant = aa * bb - ab * ab
+    crossing = determinant > 16 * jnp.finfo(aa.dtype).eps * aa * bb
+    s = jnp.where(
+        crossing,
+        _fraction(ar * bb - br * ab, jnp.where(crossing, determinant, 0)),
+        (first + second) / 2,
+    )
+    t = _fraction(s * ab - br, bb)
+    # The t of the closest point may lie outside of b. Then the end of b decides.
+    return _fraction(ar + t * ab, aa), t
+
+
+def _spheres_and_boxes(pairs: SphereBoxPairs, X_a: Pose, X_b: Pose):
+    """Distances, normals and contact points of pairs of a sphere and a box."""
+    X_box = compose(X_b, Pose(pairs.rotation, pairs.box_centre))
+    centre = inverse_transform_point(X_box, transform_point(X_a, pairs.centre))
+    half = pairs.half_sizes
+    outside = jnp.any(jnp.abs(centre) > half, axis=-1)
+    length, away = _direction(centre - jnp.clip(centre, -half, half))
+    # In the box, the closest face decides.
+    depth = half - jnp.abs(centre)
+    face = jnp.argmin(depth, axis=-1)[:, None] == np.arange(3)
+    to_face = jnp.where(face, jnp.where(centre < 0, -1, 1).astype(depth.dtype), 0)
+    gap = jnp.where(outside, length, -jnp.min(depth, axis=-1))
+    normal = jnp.where(outside[:, None], away, to_face)
+    a = centre - pairs.radius[:, None] * normal
+    b = centre - (gap - pairs.rounding)[:, None] * normal
+    distance = gap - pairs.rounding - pairs.radius
+    a, b = transform_point(X_box, a), transform_point(X_box, b)
+    return distance, rotate(X_box.R, normal), a, b
+
+
+def _fraction(x: Array, y: Array) -> Array:
+    """x / y, limited to the range from 0 to 1; 0 where y is 0."""
+    positive = y > 0
+    return jnp.clip(jnp.where(positive, x / jnp.where(positive, y, 1), 0), 0, 1)
+
+
+def _dot(a: Array, b: Array) -> Array:
+    return jnp.sum(a * b, axis=-1)
+
+
+def _direction(x: Array) -> tuple[Array, Array]:
+    """The lengths and directions of vectors; the direction of a zero vector is the z axis."""
+    square = _dot(x, x)
+    positive = square > 0
+    length = jnp.sqrt(jnp.where(positive, square, 1))
+    z = jnp.asarray([0, 0, 1], x.dtype)
+    direction = jnp.where(positive[:, None], x / length[:, None], z)
+    return jnp.where(positive, length, 0), direction

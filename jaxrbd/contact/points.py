@@ -1,0 +1,69 @@
+"""Points on the bodies of a robot: velocities, Jacobians, and the wrenches of forces on them.
+
+The points are given by the indices of their bodies, `bodies` (n,), and by their positions in the
+body frames, `arm` (n, 3). The body of a point that is fixed to the world is -1.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Float
+
+from ..algorithms.kinematics import Kinematics, root_centred
+from ..model import Model
+from ..model.joint_space import independent_force, relative_velocities
+from ..spatial import inverse_rotate, rotate
+from ..tree import propagate
+from .scene import cross
+
+
+def point_velocities(
+    model: Model,
+    kinematics: Kinematics,
+    bodies: np.ndarray,
+    arm: Float[Array, "n 3"],
+    v: Float[Array, " nv"],
+) -> Float[Array, "n 3"]:
+    """The velocities (n, 3) of the points, in world axes."""
+    V = propagate(model.topology, kinematics.X_PB, relative_velocities(model, kinematics.q, v))
+    V = V[bodies]
+    u = rotate(kinematics.X_WB.R[bodies], V[:, :3] + cross(V[:, 3:], arm))
+    return u if np.all(bodies >= 0) else jnp.where(bodies[:, None] >= 0, u, 0)
+
+
+def point_jacobians(
+    model: Model,
+    kinematics: Kinematics,
+    columns: Float[Array, "nv_tree 6"],
+    bodies: np.ndarray,
+    arm: Float[Array, "n 3"],
+) -> Float[Array, "n 6 nv"]:
+    """The Jacobians of the velocities of the points, and of the angular velocities of the bodies.
+
+    The velocities are in world axes. `columns` (nv_tree, 6): the dof columns in the frame of
+    `root_centred`.
+    """
+    X = root_centred(kinematics)
+    positions = X.p[bodies] + rotate(X.R[bodies], arm)
+    linear, angular = columns[:, None, :3], columns[:, None, 3:]
+    linear, angular = jnp.broadcast_arrays(linear + cross(angular, positions), angular)
+    moves = model.topology.supports[np.ix_(model.topology.dof_body, bodies)] & (bodies >= 0)
+    by_dof = jnp.where(moves[..., None], jnp.concatenate([linear, angular], axis=-1), 0)
+    return jnp.transpose(independent_force(model, kinematics.q, by_dof), (1, 2, 0))
+
+
+def body_wrenches(
+    model: Model,
+    kinematics: Kinematics,
+    bodies: np.ndarray,
+    arm: Float[Array, "n 3"],
+    f: Float[Array, "n 3"],
+) -> Float[Array, "nb 6"]:
+    """The sum of the forces f, in world axes, on the points of each body, as `f_ext`."""
+    moving = np.flatnonzero(bodies >= 0)
+    bodies, arm, f = bodies[moving], arm[moving], f[moving]
+    f = inverse_rotate(kinematics.X_WB.R[bodies], f)
+    wrenches = jnp.concatenate([f, cross(arm, f)], axis=-1)
+    return jnp.zeros((model.nb, 6), model.dtype).at[bodies].add(wrenches)

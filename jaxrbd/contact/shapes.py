@@ -1,0 +1,199 @@
+"""Shapes on frames of a robot, and pairs of shapes that may touch.
+
+A capsule is all points within a radius of a segment. A sphere is a capsule whose segment is a
+point. A box may have round edges and corners. There are two kinds of pairs:
+
+- two capsules, with one contact at the closest points of the two segments;
+- a sphere and a box, with one contact at the closest point of the box.
+
+`collision_pairs` makes pairs of these kinds from shapes. A capsule against a box gives two pairs,
+one for each end of the capsule. A box against a box gives 16 pairs, one for each corner of both
+boxes. So the contact of an edge of a box with another edge, or with the middle of a capsule, is not
+found.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import equinox as eqx
+import numpy as np
+from jax import Array
+from jax.core import Tracer
+from jax.typing import ArrayLike
+from jaxtyping import Float
+
+from ..errors import ArgumentError
+from .parameters import Number, check, parameter, stacked
+
+Vector = ArrayLike | Sequence[int | float]
+
+
+class Capsule(eqx.Module):
+    """All points within `radius` () of the segment from `start` (3,) to `end` (3,), in m.
+
+    `frame`: the name or index of the frame of start and end, or None for the world. Raises
+    ArgumentError for a negative radius.
+    """
+
+    frame: str | int | None = eqx.field(static=True)
+    radius: Float[Number, ""]
+    start: Float[Number, "3"]
+    end: Float[Number, "3"]
+
+    def __init__(self, frame: str | int | None, radius: ArrayLike, start: Vector, end: Vector):
+        self.frame = frame
+        self.radius = parameter(radius, "radius", ())
+        self.start = parameter(start, "start", (3,))
+        self.end = parameter(end, "end", (3,))
+        check(self.radius, lambda x: bool(x >= 0), "radius", "0 or more")
+
+    @property
+    def spheres(self) -> tuple[Capsule, ...]:
+        """The spheres at the two ends, or one sphere if the ends are known to be equal."""
+        known = not isinstance(self.start, Tracer) and not isinstance(self.end, Tracer)
+        if known and np.array_equal(self.start, self.end):
+            return (self,)
+        return tuple(Capsule(self.frame, self.radius, x, x) for x in (self.start, self.end))
+
+
+def sphere(frame: str | int | None, radius: ArrayLike, centre: Vector = (0.0, 0.0, 0.0)) -> Capsule:
+    """A sphere as a `Capsule`, in a frame or in the world (None); radius and centre (3,) in m."""
+    return Capsule(frame, radius, centre, centre)
+
+
+class Box(eqx.Module):
+    """A box in a frame.
+
+    - `frame`: the name or index of a frame, or None for the world;
+    - `half_sizes` (3,) in m: half the lengths of the sides, including the rounding;
+    - `centre` (3,) in m, and `rotation` (3, 3), the axes of the box as columns, in the frame;
+    - `rounding` () in m: the radius of edges and corners, at most the smallest half size. A small
+      rounding makes the normal of a contact near an edge continuous.
+
+    Raises ArgumentError for a negative size or rounding, or a rounding above a half size.
+    """
+
+    frame: str | int | None = eqx.field(static=True)
+    half_sizes: Float[Number, "3"]
+    centre: Float[Number, "3"]
+    rotation: Float[Number, "3 3"]
+    rounding: Float[Number, ""]
+
+    def __init__(
+        self,
+        frame: str | int | None,
+        half_sizes: Vector,
+        centre: Vector = (0.0, 0.0, 0.0),
+        rotation: ArrayLike | None = None,
+        rounding: ArrayLike = 0.0,
+    ):
+        self.frame = frame
+        self.half_sizes = parameter(half_sizes, "half_sizes", (3,))
+        self.centre = parameter(centre, "centre", (3,))
+        self.rotation = parameter(np.eye(3) if rotation is None else rotation, "rotation", (3, 3))
+        self.rounding = parameter(rounding, "rounding", ())
+        check(self.rounding, lambda x: bool(x >= 0), "rounding", "0 or more")
+        if not isinstance(self.rounding, Tracer):
+            least = float(self.rounding)
+            expected = f"{least} or more, the rounding"
+            check(self.half_sizes, lambda x: bool(np.all(x >= least)), "half_sizes", expected)
+
+    @property
+    def spheres(self) -> tuple[Capsule, ...]:
+        """The eight spheres in the corners, with the rounding as radius."""
+        signs = itertools.product((-1.0, 1.0), repeat=3)
+        inner = self.half_sizes - self.rounding
+        centres = [
+            self.centre + sum(s * x * column for s, x, column in zip(sign, inner, self.rotation.T))
+            for sign in signs
+        ]
+        return tuple(Capsule(self.frame, self.rounding, x, x) for x in centres)
+
+
+Shape = Capsule | Box
+
+
+class CapsulePairs(NamedTuple):
+    """m pairs of capsules a and b: radii (m,) and the ends of the segments (m, 3), in m."""
+
+    radius_a: Float[Array, " m"]
+    start_a: Float[Array, "m 3"]
+    end_a: Float[Array, "m 3"]
+    radius_b: Float[Array, " m"]
+    start_b: Float[Array, "m 3"]
+    end_b: Float[Array, "m 3"]
+
+
+class SphereBoxPairs(NamedTuple):
+    """m pairs of a sphere a and a box b.
+
+    - `radius` (m,), `centre` (m, 3) of the spheres, in m;
+    - `half_sizes` (m, 3) without the rounding, `rounding` (m,), `box_centre` (m, 3), in m, and
+      `rotation` (m, 3, 3) of the boxes.
+    """
+
+    radius: Float[Array, " m"]
+    centre: Float[Array, "m 3"]
+    half_sizes: Float[Array, "m 3"]
+    rounding: Float[Array, " m"]
+    box_centre: Float[Array, "m 3"]
+    rotation: Float[Array, "m 3 3"]
+
+
+class CollisionPairs(eqx.Module):
+    """Pairs of shapes that may touch, from `collision_pairs`: first the pairs of capsules.
+
+    `frames_a`, `frames_b`: the frames of the shapes of all pairs; None is the world.
+    """
+
+    capsules: CapsulePairs
+    boxes: SphereBoxPairs
+    frames_a: tuple[str | int | None, ...] = eqx.field(static=True)
+    frames_b: tuple[str | int | None, ...] = eqx.field(static=True)
+
+    def __len__(self) -> int:
+        return len(self.frames_a)
+
+
+def collision_pairs(pairs: Iterable[tuple[Shape, Shape]]) -> CollisionPairs:
+    """The pairs of a `Scene` from pairs of shapes.
+
+    A pair of a capsule and a capsule gives one contact, a capsule and a box two contacts, a sphere
+    and a box one contact, a box and a box 16 contacts. Raises ArgumentError for two shapes that are
+    both fixed in the world by `frame=None`.
+    """
+    capsules, boxes = [], []
+    for a, b in pairs:
+        if a.frame is None and b.frame is None:
+            raise ArgumentError(f"both shapes of the pair {(a, b)!r} are fixed to the world")
+        if isinstance(a, Capsule) and isinstance(b, Capsule):
+            capsules.append((a, b))
+        for round_shape, box in ((a, b), (b, a)):
+            if isinstance(box, Box):
+                boxes += [(ball, box) for ball in round_shape.spheres]
+    fields = (("radius", ()), ("start", (3,)), ("end", (3,)))
+    frames = [(a.frame, b.frame) for a, b in capsules + boxes]
+    balls, blocks = [a for a, _ in boxes], [b for _, b in boxes]
+    inner = [b.half_sizes - b.rounding for b in blocks]
+    return CollisionPairs(
+        CapsulePairs(
+            *(
+                stacked([getattr(pair[i], name) for pair in capsules], shape)
+                for i in (0, 1)
+                for name, shape in fields
+            )
+        ),
+        SphereBoxPairs(
+            stacked([a.radius for a in balls], ()),
+            stacked([a.start for a in balls], (3,)),
+            stacked(inner, (3,)),
+            stacked([b.rounding for b in blocks], ()),
+            stacked([b.centre for b in blocks], (3,)),
+            stacked([b.rotation for b in blocks], (3, 3)),
+        ),
+        tuple(a for a, _ in frames),
+        tuple(b for _, b in frames),
+    )

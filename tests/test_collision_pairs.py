@@ -1,0 +1,329 @@
+"""Contact between shapes on the bodies of a robot and in the world."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.optimize
+
+import jaxrbd as rbd
+from jaxrbd import contact
+from jaxrbd.contact import Box, Capsule, Material, Plane, Scene, collision_pairs, sphere
+from jaxrbd.contact.contacts import closest_points, contact_bodies, find_contacts
+from jaxrbd.model.joint_space import independent_joint_force
+from support import zoo
+from support.zoo import close
+from test_contact import derivative_check, direction_of
+
+DT = 4e-3
+FAR = Plane(offset=-100.0)
+
+
+@jax.jit
+def closest(*ends):
+    return closest_points(*ends)
+
+
+def test_the_closest_points_of_segments(rng):
+    """Against a minimization, for segments that cross, are parallel, or are points."""
+    n = 60
+    ends = rng.normal(size=(4, n, 3))
+    ends[1, :10] = ends[0, :10]  # a is a point
+    ends[3, 5:15] = ends[2, 5:15]  # b is a point, or both
+    ends[3, 15:30] = ends[2, 15:30] + rng.uniform(0.2, 1.5, (15, 1)) * (
+        ends[1, 15:30] - ends[0, 15:30]
+    )
+    s, t = closest(*jnp.asarray(ends))
+    assert jnp.all((s >= 0) & (s <= 1) & (t >= 0) & (t <= 1))
+    for i in range(n):
+        a_0, a_1, b_0, b_1 = ends[:, i]
+
+        def square(x):
+            d = a_0 + x[0] * (a_1 - a_0) - b_0 - x[1] * (b_1 - b_0)
+            return d @ d
+
+        best = min(
+            scipy.optimize.minimize(square, start, bounds=[(0, 1)] * 2, tol=1e-14).fun
+            for start in ((0.2, 0.7), (0.9, 0.1))
+        )
+        assert square((s[i], t[i])) <= best + 1e-8
+
+
+def test_parallel_segments_touch_in_the_middle():
+    a = jnp.array([[[0.0, 0, 0]], [[2.0, 0, 0]]])
+    b = jnp.array([[[3.0, 0, 1]], [[1.0, 0, 1]]])
+    s, t = closest(*a, *b)
+    close(s, jnp.array([0.75]))
+    close(t, jnp.array([0.75]))
+
+
+def two_bodies(*inertias):
+    """Bodies that move freely, in frames "body0", "body1" and so on."""
+    links, specs = [], []
+    for i, (mass, size) in enumerate(inertias):
+        inertia = rbd.model.link_inertia(mass, (0, 0, 0), mass * size**2 / 6 * np.eye(3))
+        links.append(rbd.model.Link(f"body{i}", inertia))
+        specs.append(rbd.model.JointSpec(f"joint{i}", rbd.joints.FreeFlyer(), None, f"body{i}"))
+    return rbd.build_model(links, specs)
+
+
+PAIRS = collision_pairs(
+    [
+        (
+            Capsule("l0", 0.2, (-0.3, 0, 0.1), (0.4, 0.1, 0)),
+            Capsule("l2", 0.1, (0, 0, 0), (0, 0.5, 0)),
+        ),
+        (sphere(None, 0.4, (0.3, 0.2, -0.1)), Capsule("l2", 0.3, (0, 0, -0.2), (0, 0, 0.3))),
+        (
+            sphere("l2", 0.4, (0.1, 0, 0)),
+            Box("l0", (0.4, 0.5, 0.6), (0.1, 0.0, 0.2), rounding=0.05),
+        ),
+        (Box(None, (0.7, 0.6, 0.8)), sphere("l1", 0.3)),
+    ]
+)
+
+
+@jax.jit
+def close_to_neutral(model, q):
+    """A configuration in which the bodies overlap."""
+    neutral = rbd.neutral(model)
+    return rbd.integrate(model, neutral, 0.3 * rbd.difference(model, neutral, q))
+
+
+@jax.jit
+def evaluate(model, scene, q, v, tau):
+    """A step, and the same step by `forward_dynamics` with the impulses as forces on frames."""
+    step = contact.contact_step(model, scene, q, v, tau, DT)
+    kinematics = rbd.forward_kinematics(model, q)
+    found = find_contacts(model, scene.astype(float), kinematics)
+    bodies = contact_bodies(model, scene)
+    X = kinematics.X_WB
+    f_ext = jnp.zeros((model.nb, 6))
+    impulses = jnp.concatenate([step.impulse, -step.impulse])
+    points = []
+    for body, arm, impulse in zip(bodies, found.arm, impulses):
+        points.append(arm if body < 0 else X.R[body] @ arm + X.p[body])
+        if body >= 0:
+            force = X.R[body].T @ impulse / DT
+            wrench = jnp.concatenate([force, jnp.cross(arm, force)])
+            f_ext = f_ext.at[body].add(wrench)
+    joint = independent_joint_force(model, q, step.joint_impulse.total) / DT
+    again = v + DT * rbd.forward_dynamics(model, q, v, tau + joint, f_ext)
+    return step, found, jnp.stack(points), again
+
+
+def test_the_laws_of_pairs():
+    """Momentum, opposite impulses, geometry of the contact points, Coulomb's cone."""
+    model = zoo.small()
+    scene = Scene((), ground=FAR, material=Material(friction=0.6), pairs=PAIRS)
+    m = len(PAIRS)
+    touching = 0
+    for seed in range(5):
+        q, v, tau, _ = zoo.state(model, seed)
+        q = close_to_neutral(model, q)
+        step, found, points, again = evaluate(model, scene, q, v, tau)
+        close(again, step.v, 1e-10, "momentum")
+        a, b = points[:m], points[m:]
+        # The points of a contact are on one line along the normal, at the distance.
+        close(a - b, found.distance[:, None] * found.gradient, 1e-12, "the contact points")
+        normal = jnp.sum(step.impulse * found.gradient, axis=-1)
+        across = jnp.linalg.norm(step.impulse - normal[:, None] * found.gradient, axis=-1)
+        assert jnp.all(across <= 0.6 * normal + 1e-12)
+        touching += np.count_nonzero(normal > 0)
+        force = contact.contact_force(model, scene, q, v)
+        assert jnp.all((force.normal_force > 0) == (found.distance < 0))
+    assert touching > 5
+
+
+def test_the_distance_changes_with_the_relative_velocity():
+    """The Jacobian of the distance is the normal times the relative velocity of the points."""
+    model = zoo.small()
+    scene = Scene((), ground=FAR, pairs=PAIRS).astype(float)
+
+    @jax.jit
+    def both(q, v):
+        kinematics = rbd.forward_kinematics(model, q)
+        found, bodies = find_contacts(model, scene, kinematics), contact_bodies(model, scene)
+        u = contact.points.point_velocities(model, kinematics, bodies, found.arm, v)
+        u = contact.contacts.relative(scene, u)
+
+        def distance(t):
+            X = rbd.forward_kinematics(model, rbd.integrate(model, q, t * v))
+            return find_contacts(model, scene, X).distance
+
+        return jnp.sum(found.gradient * u, axis=-1), jax.jvp(distance, (0.0,), (1.0,))[1]
+
+    for seed in range(4):
+        q, v, *_ = zoo.state(model, seed)
+        speeds, rates = both(q, v)
+        close(speeds, rates, 1e-12)
+
+
+run = jax.jit(
+    lambda model, scene, q, v, steps, tau: jax.lax.scan(
+        lambda state, _: (
+            (step := contact.contact_step(model, scene, *state, tau, DT))[:2],
+            (step.q, step.v, step.impulse, step.distance),
+        ),
+        (q, v),
+        length=steps,
+    )[1],
+    static_argnums=4,
+)
+
+
+def test_two_spheres_collide_without_restitution():
+    """Momentum is kept, and the spheres move on with one velocity."""
+    model = two_bodies((1.0, 0.2), (3.0, 0.2))
+    model = dataclasses.replace(model, gravity=jnp.zeros(3))
+    pairs = collision_pairs([(sphere("body0", 0.1), sphere("body1", 0.2))])
+    scene = Scene((), ground=FAR, pairs=pairs)
+    q = rbd.neutral(model).at[7].set(1.0)
+    v = jnp.zeros(12).at[0].set(2.0)
+    q, v, impulse, distance = run(model, scene, q, v, 300, jnp.zeros(12))
+    close(v[-1, 0] + 3 * v[-1, 6], jnp.asarray(2.0), 1e-10)
+    close(v[-1, [0, 6]], jnp.array([0.5, 0.5]), 1e-3)
+    assert jnp.min(distance) > -1e-3
+    close(jnp.sum(impulse, axis=0), jnp.array([[-1.5, 0, 0]]), 2e-3)
+
+
+def test_a_stack_of_two_boxes():
+    """The ground carries both weights, the lower box the weight of the upper box."""
+    model = two_bodies((4.0, 0.4), (1.0, 0.2))
+    lower, upper = (
+        Box("body0", (0.2, 0.2, 0.2), rounding=0.02),
+        Box("body1", (0.1, 0.1, 0.1), rounding=0.02),
+    )
+    scene = Scene.from_shapes([lower], [(lower, upper)])
+    q = rbd.neutral(model).at[2].set(0.2).at[9].set(0.51).at[7].set(0.03)
+    q, v, impulse, _ = run(model, scene, q, jnp.zeros(12), 500, jnp.zeros(12))
+    assert jnp.max(jnp.abs(v[-1])) < 1e-8
+    total = jnp.sum(impulse[-1, :8], axis=0) / DT
+    between = jnp.sum(impulse[-1, 8:], axis=0) / DT
+    close(total, jnp.array([0, 0, 5 * 9.81]), 1e-7)
+    close(jnp.abs(between), jnp.array([0, 0, 9.81]), 1e-7)
+    close(q[-1, [2, 9]], jnp.array([0.2, 0.5]), 1e-3)
+    close(q[-1, [0, 1, 7, 8]], jnp.array([0, 0, 0.03, 0]), 1e-4)
+    # On a slope below the friction angle, the stack stays; gravity is tilted instead.
+    tilt = 0.4
+    slope = dataclasses.replace(model, gravity=9.81 * jnp.array([np.sin(tilt), 0, -np.cos(tilt)]))
+    _, v2, *_ = run(slope, scene, q[-1], v[-1], 250, jnp.zeros(12))
+    assert jnp.max(jnp.abs(v2[-1])) < 1e-2
+    assert np.tan(tilt) < 0.8
+
+
+def test_a_capsule_lies_across_a_capsule():
+    """A capsule at rest on two capsules that are fixed in the world."""
+    model = two_bodies((2.0, 0.3))
+    rails = [Capsule(None, 0.05, (x, -1, 0), (x, 1, 0)) for x in (-0.3, 0.2)]
+    rod = Capsule("body0", 0.1, (-0.5, 0, 0), (0.5, 0, 0))
+    scene = Scene((), ground=FAR, pairs=collision_pairs([(rod, rail) for rail in rails]))
+    q = rbd.neutral(model).at[2].set(0.16)
+    q, v, impulse, _ = run(model, scene, q, jnp.zeros(6), 500, jnp.zeros(6))
+    assert jnp.max(jnp.abs(v[-1])) < 1e-6
+    close(q[-1, 2], jnp.asarray(0.15), 1e-3)
+    # The lever rule.
+    close(impulse[-1, :, 2] / DT, 2 * 9.81 * jnp.array([0.4, 0.6]), 1e-4)
+
+
+def test_derivatives_are_the_true_ones():
+    """In the state and in all parameters of the model and of the shapes."""
+    model = zoo.small()
+
+    def number(model, scene, q, v, tau):
+        step = contact.contact_step(model, scene, q, v, tau, DT, regularisation=0.1)
+        force = contact.contact_force(model, scene, q, v)
+        parts = jnp.concatenate(
+            [step.q, step.v, step.impulse.ravel(), 1e-3 * force.friction_force.ravel()]
+        )
+        return jnp.sum(jnp.cos(jnp.arange(len(parts)).astype(parts.dtype)) * parts)
+
+    check = derivative_check(number)
+    touching = 0
+    for seed in range(3):
+        q, v, tau, _ = zoo.state(model, seed)
+        q = close_to_neutral(model, q)
+        scene = Scene((), ground=FAR, pairs=PAIRS, material=Material(1e3, 0.5, 0.6, 0.3))
+        operands = jax.tree.map(jnp.asarray, (model, scene, q, v, tau))
+        direction = direction_of(operands, seed, 1e-3)
+        direction = eqx.tree_at(
+            lambda d: d[1].pairs.boxes.rotation,
+            direction,
+            replace_fn=lambda x: operands[1].pairs.boxes.rotation @ (x - jnp.swapaxes(x, 1, 2)),
+        )
+        check(operands, direction, 1e-3)
+        touching += np.count_nonzero(contact.contact_step(*operands, DT).impulse[:, 0])
+    assert touching > 3
+
+
+def test_degenerate_pairs_are_finite():
+    """Equal centres, parallel capsules, a sphere in the centre of a box, float32."""
+    model = two_bodies((1.0, 0.2), (1.0, 0.2))
+    rod = [(0, 0, -0.5), (0, 0, 0.5)]
+    pairs = collision_pairs(
+        [
+            (sphere("body0", 0.1), sphere("body1", 0.1)),
+            (Capsule("body0", 0.1, *rod), Capsule("body1", 0.1, *rod)),
+            (sphere("body0", 0.1), Box("body1", (0.3, 0.3, 0.3))),
+            (sphere("body0", 0.1, (0.3, 0, 0)), Box("body1", (0.3, 0.3, 0.3))),
+        ]
+    )
+    scene = Scene((), ground=FAR, pairs=pairs)
+
+    def number(model, scene, q, v):
+        step = contact.contact_step(model, scene, q, v, jnp.zeros_like(v), DT)
+        return jnp.sum(step.q) + jnp.sum(step.v) + jnp.sum(step.impulse)
+
+    for dtype in (jnp.float64, jnp.float32):
+        operands = jax.tree.map(
+            lambda x: jnp.asarray(x, dtype), (model, scene, rbd.neutral(model), jnp.zeros(12))
+        )
+        value, gradient = jax.jit(jax.value_and_grad(number, (0, 1, 2, 3)))(*operands)
+        assert all(jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves((value, gradient)))
+
+
+def test_the_program_does_not_grow_with_the_number_of_pairs():
+    model = two_bodies((1.0, 0.2), (1.0, 0.2))
+
+    def size(n):
+        pairs = [(Capsule("body0", 0.1, (0, 0, 0), (0, 0, 1)), sphere("body1", 0.2))] * n
+        pairs += [(sphere("body0", 0.1), Box("body1", (1, 1, 1)))] * n
+        scene = Scene((), pairs=collision_pairs(pairs))
+        zero = jnp.zeros(12)
+        step = jax.make_jaxpr(lambda q: contact.contact_step(model, scene, q, zero, zero, DT))
+        return str(step(rbd.neutral(model))).count(" = ")
+
+    assert size(2) == size(7) > 1
+
+
+WRONG = {
+    "radius is -0.1, expected 0 or more": lambda: sphere("body0", -0.1),
+    "start has shape (2,)": lambda: Capsule("body0", 0.1, (0, 0), (0, 0, 1)),
+    "half_sizes is [0.1 0.2 0.3], expected 0.15 or more": lambda: Box(
+        "body0", (0.1, 0.2, 0.3), rounding=0.15
+    ),
+    "rounding is -1.0": lambda: Box("body0", (1, 1, 1), rounding=-1),
+    "both shapes of the pair": lambda: collision_pairs([(sphere(None, 0.1), sphere(None, 0.1))]),
+    "expected shapes on the robot": lambda: Scene.from_shapes([sphere(None, 0.1)]),
+    "no frame 'leg'": lambda: use([(sphere("leg", 0.1), sphere("body0", 0.1))]),
+    "do not move relative to each other": lambda: use(
+        [(sphere("body0", 0.1), sphere("body0", 0.2))]
+    ),
+}
+
+
+def use(pairs):
+    model = two_bodies((1.0, 0.2))
+    zero = jnp.zeros(6)
+    scene = Scene((), pairs=collision_pairs(pairs))
+    return contact.contact_step(model, scene, rbd.neutral(model), zero, zero, DT)
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_what_is_wrong_is_named(message):
+    with pytest.raises(rbd.ArgumentError) as error:
+        WRONG[message]()
+    assert message in str(error.value)
