@@ -25,6 +25,7 @@ LAYERS = (
     ("configuration",),
     ("tangent",),
     ("algorithms",),
+    ("actuators",),
     ("io", "identification", "frames", "constraints", "contact", "integrators"),
     ("robots",),
     ("__init__",),

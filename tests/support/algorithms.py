@@ -37,6 +37,7 @@ def draw(model, q):
 # The modules whose functions take a robot, and their public names.
 MODULES = (
     rbd,
+    rbd.actuators,
     rbd.algorithms,
     rbd.configuration,
     rbd.constraints,
