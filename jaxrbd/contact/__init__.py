@@ -1,6 +1,7 @@
 """Contact of points and spheres on a robot with the ground, for simulation and for learning.
 
-`scene.py` describes the spheres, the ground and the material. There are two models of contact:
+`scene.py` describes the spheres, the ground and the material, and `height_grid.py` a ground of
+measured heights. There are two models of contact:
 
 - `compliant.py`: a contact force `f_ext` for any integrator. It is smooth enough for gradients at
   touch-down and at rest;
@@ -9,16 +10,19 @@
 
 from .compliant import ContactForce, contact_energy, contact_force
 from .convex import ContactStep, contact_step
+from .height_grid import HeightGrid
 from .inverse_inertia import inverse_inertias
-from .scene import ContactPoints, Ground, Height, Material, Plane, Scene, contact_points
+from .scene import ContactPoints, Ground, Height, Material, Plane, Scene, Terrain, contact_points
 
 __all__ = [
     # the scene
     "Ground",
     "Height",
+    "HeightGrid",
     "Material",
     "Plane",
     "Scene",
+    "Terrain",
     "ContactPoints",
     "contact_points",
     # a force

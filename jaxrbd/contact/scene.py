@@ -45,7 +45,18 @@ class Ground(eqx.Module):
         """Distance in m of the point x, in world axes, from the surface."""
 
 
-class Plane(Ground):
+class Terrain(Ground):
+    """A ground whose surface has one point above each xy, so that it has an elevation.
+
+    A subclass defines `distance` and `elevation`. The z axis of the world points outwards.
+    """
+
+    @abc.abstractmethod
+    def elevation(self, xy: Float[Array, "2"]) -> Float[Array, ""]:
+        """The z in m of the point of the surface at xy, in world axes."""
+
+
+class Plane(Terrain):
     """The plane `n . x = offset`, where n is the unit vector along `normal`; by default z = 0.
 
     `normal` (3,), of any length, points outwards; `offset` () in m is measured along the normal.
@@ -66,8 +77,15 @@ class Plane(Ground):
         normal = jnp.asarray(self.normal)
         return jnp.sum(normal * x) / _length(normal) - self.offset
 
+    def elevation(self, xy):
+        """The z of the plane at xy; NaN if the z component of the normal is not positive."""
+        normal = jnp.asarray(self.normal)
+        rises = normal[2] > 0
+        z = self.offset * _length(normal) - jnp.sum(normal[:2] * xy)
+        return jnp.where(rises, z / jnp.where(rises, normal[2], 1), jnp.nan)
 
-class Height(Ground):
+
+class Height(Terrain):
     """The surface `z = height(xy)` of a smooth function; the z axis of the world points outwards.
 
     `height` maps xy (2,) in m to a height () in m: a plain function or, if it has parameters, an
@@ -85,6 +103,9 @@ class Height(Ground):
     def distance(self, x):
         h, slope = jax.value_and_grad(self._checked_height)(x[:2])
         return (x[2] - h) / jnp.sqrt(1 + jnp.sum(slope * slope))
+
+    def elevation(self, xy):
+        return self._checked_height(xy)
 
     def _checked_height(self, xy: Array) -> Array:
         h = jnp.asarray(self.height(xy))
@@ -201,14 +222,19 @@ class Scene(eqx.Module):
 
     def astype(self, dtype: DTypeLike) -> Scene:
         """The scene with all floating-point parameters cast to `dtype`."""
-
-        def cast(x):
-            return jnp.asarray(x, dtype) if jnp.issubdtype(jnp.result_type(x), jnp.floating) else x
-
-        return jax.tree.map(cast, self)
+        return cast(self, dtype)
 
     def _indices(self, model: Model) -> np.ndarray:
         return np.array([arguments.frame_index(model, frame) for frame in self.frames], int)
+
+
+def cast(tree, dtype: DTypeLike):
+    """The pytree with all floating-point leaves cast to `dtype`."""
+
+    def converted(x):
+        return jnp.asarray(x, dtype) if jnp.issubdtype(jnp.result_type(x), jnp.floating) else x
+
+    return jax.tree.map(converted, tree)
 
 
 class ContactPoints(NamedTuple):
