@@ -234,9 +234,8 @@ class Noise(eqx.Module):
       0, or None for a sensor without quantisation (default).
 
     Each is () for all values of the sensor, or has the shape of the measured array; the units are
-    those of the sensor. All fields are leaves: with `vmap` each environment has its own bias. A
-    bias that differs between environments is drawn once per environment by the user. Raises
-    ArgumentError for a parameter that is not finite, a negative standard deviation and a resolution
+    those of the sensor. All fields are leaves, so with `vmap` each environment has its own bias.
+    Raises ArgumentError for a parameter that is not finite, a negative standard deviation and a resolution
     that is not positive.
     """
 

@@ -1,5 +1,8 @@
 """Actuators: PD control, DC motors and delays: their laws, their derivatives and their errors."""
 
+import pathlib
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -108,6 +111,30 @@ def test_the_default_has_no_limit_and_no_target_velocity():
     pd = PD([1.0, 2.0], [0.0, 0.5])
     np.testing.assert_array_equal(pd.effort, [np.inf, np.inf])
     assert pd.effort.shape == pd.damping.shape == (2,)
+
+
+def test_the_largest_stable_time_step_of_the_guide():
+    """One joint with semi-implicit Euler: just below and just above `dt^2 K + 2 dt D = 4 M`."""
+    mass, dt = 2.0, 0.01
+    spec = rbd.model.JointSpec("joint", rbd.joints.Prismatic((1, 0, 0)), None, "body")
+    body = rbd.model.Link("body", rbd.model.link_inertia(mass, (0, 0, 0), np.eye(3)))
+    model = rbd.build_model([body], [spec], gravity=(0, 0, 0))
+
+    @jax.jit
+    def last(stiffness, damping):
+        pd = PD(stiffness[None], damping[None])
+
+        def step(state, _):
+            q, v = state
+            v = v + dt * rbd.forward_dynamics(model, q, v, pd(model, q, v, jnp.zeros(1)))
+            return (q + dt * v, v), None
+
+        return jnp.abs(jax.lax.scan(step, (jnp.ones(1), jnp.zeros(1)), length=2000)[0][0][0])
+
+    for part in (0.1, 0.5, 0.9):
+        stiffness, damping = part * 4 * mass / dt**2, (1 - part) * 2 * mass / dt
+        assert last(jnp.asarray(0.99 * stiffness), jnp.asarray(0.99 * damping)) < 1e-3
+        assert last(jnp.asarray(1.01 * stiffness), jnp.asarray(1.01 * damping)) > 1e3
 
 
 def test_gains_are_batched_and_differentiated(model):
@@ -320,6 +347,28 @@ def test_a_command_may_be_a_pytree():
     assert second["velocity"] == 2
     assert second["velocity"].dtype == jnp.float32
     zoo.assert_identical(delay.push(past, command)[1], command)
+
+
+# ------------------------------------------------------------------------------------ the guide
+
+
+def test_the_examples_of_the_guide_run():
+    guide = pathlib.Path(__file__).parents[1] / "docs" / "actuators_and_sensors.md"
+    names = {}
+    examples = re.findall(r"```python\n(.*?)```", guide.read_text(), re.DOTALL)
+    assert len(examples) == 2
+    for example in examples:
+        exec(example, names)
+    model, measured = names["model"], names["measured"]
+    assert names["q"].shape == (model.nq,)
+    assert measured["joints"].position.shape == (model.nv - 6,)
+    assert measured["heights"].shape == (6,)
+    assert names["scans"].shape == (8, 6)
+    assert len(np.unique(names["scans"])) == 48
+    for x in jax.tree.leaves([names["q"], names["v"], names["past"], measured]):
+        assert jnp.all(jnp.isfinite(x))
+    # The base has no stiffness, and the delayed target is the initial configuration.
+    close(names["past"][-1], names["past"][0], 0.0)
 
 
 # ------------------------------------------------------------------------------------------ errors
