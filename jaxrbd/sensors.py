@@ -235,8 +235,8 @@ class Noise(eqx.Module):
 
     Each is () for all values of the sensor, or has the shape of the measured array; the units are
     those of the sensor. All fields are leaves, so with `vmap` each environment has its own bias.
-    Raises ArgumentError for a parameter that is not finite, a negative standard deviation and a resolution
-    that is not positive.
+    Raises ArgumentError for a parameter that is not finite, a negative standard deviation and a
+    resolution that is not positive.
     """
 
     std: Float[arguments.Parameter, "..."]
