@@ -9,6 +9,7 @@ dtype, or if a configuration contains a zero quaternion. The docstrings state on
 """
 
 from . import (
+    actuators,
     algorithms,
     configuration,
     constraints,
@@ -23,6 +24,7 @@ from . import (
     model,
     robots,
     se3,
+    sensors,
     sharding,
     so3,
     spatial,
@@ -137,6 +139,7 @@ __all__ = [
     "potential_energy",
     "total_mass",
     # modules
+    "actuators",
     "algorithms",
     "configuration",
     "constraints",
@@ -151,6 +154,7 @@ __all__ = [
     "model",
     "robots",
     "se3",
+    "sensors",
     "sharding",
     "so3",
     "spatial",

@@ -162,6 +162,35 @@ def test_the_distance_changes_with_the_relative_velocity():
         close(speeds, rates, 1e-12)
 
 
+def test_the_inverse_inertia_of_a_pair():
+    """The mean over all directions of the inverse inertia of two points on opposite sides."""
+    model = zoo.small()
+    a = Capsule("l0", 0.2, (-0.3, 0, 0.1), (0.4, 0.1, 0))
+    b = Box("l2", (0.4, 0.5, 0.6), (0.1, 0.0, 0.2), rounding=0.05)
+    c = Capsule("l2", 0.1, (0, 0, 0), (0, 0.5, 0))
+    scene = Scene((), pairs=collision_pairs([(a, c), (sphere("l0", 0.3, (0.1, 0, 0)), b)]))
+    found = contact.inverse_inertias(model, scene).contacts
+    q = rbd.neutral(model)
+    inverse = jnp.linalg.inv(rbd.crba(model, q))
+    length = np.linalg.norm([0.7, 0.1, -0.1])
+    shapes = [
+        (("l0", (0.05, 0.05, 0.05), 0.2 + length / 2), ("l2", (0, 0.25, 0), 0.1 + 0.25)),
+        (("l0", (0.1, 0, 0), 0.3), ("l2", (0.1, 0.0, 0.2), 0.45 + 0.05)),
+    ]
+
+    def jacobian(frame, centre, lever):
+        J = rbd.frame_jacobian(model, q, frame)
+        pose = rbd.frame_placement(model, q, frame)
+        return J[:3] + jnp.cross(J[3:].T, pose.R @ jnp.asarray(centre) + lever).T
+
+    for value, ((f_a, x_a, r_a), (f_b, x_b, r_b)) in zip(found, shapes):
+        means = []
+        for n in np.concatenate([np.eye(3), -np.eye(3)]):
+            J = jacobian(f_a, x_a, r_a * n) - jacobian(f_b, x_b, -r_b * n)
+            means.append(jnp.trace(J @ inverse @ J.T) / 3)
+        close(value, sum(means) / 6, 1e-12)
+
+
 run = jax.jit(
     lambda model, scene, q, v, steps, tau: jax.lax.scan(
         lambda state, _: (

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
+from jaxrbd.actuators import PD
 from jaxrbd.contact import Scene, Servo, contact_step
 from jaxrbd.contact.joint_terms import ClippedLaw
 from support import zoo
@@ -36,7 +37,7 @@ def servo_of(model, seed=0):
     position = rbd.random_configuration(model, jax.random.key(seed))
     gains = rng.uniform(0, 300, model.nv), rng.uniform(0, 10, model.nv)
     effort = np.where(rng.uniform(size=model.nv) < 0.5, 20.0, np.inf)
-    return Servo(position, *gains, rng.normal(size=model.nv), effort)
+    return Servo(PD(*gains, effort), position, jnp.asarray(rng.normal(size=model.nv)))
 
 
 def joint_matrix(model, q):
@@ -83,9 +84,9 @@ def test_the_laws_of_joint_impulses(robot):
         close(found.dissipation, friction - DT * model.damping * u, 1e-9, "dissipation")
         assert jnp.sum(found.dissipation * u) <= 0
 
-        force = servo.stiffness * (error - DT * result.v)
-        force = force + servo.damping * (servo.velocity - result.v)
-        force = DT * jnp.clip(force, -servo.effort, servo.effort)
+        force = servo.control.stiffness * (error - DT * result.v)
+        force = force + servo.control.damping * (servo.velocity - result.v)
+        force = DT * jnp.clip(force, -servo.control.effort, servo.control.effort)
         close(found.servo[independent], force, 1e-10, "servo")
 
         limit = np.zeros(len(u))
@@ -183,7 +184,8 @@ def test_a_servo_holds_an_arm_at_any_gain():
     target = jnp.asarray(0.3 * np.cos(np.arange(arm.nq)))
     still = jnp.zeros(arm.nv)
     for gain in (10.0, 1e3, 1e5):
-        servo = Servo(target, np.full(arm.nv, gain), np.full(arm.nv, 2 * np.sqrt(gain)))
+        control = PD(np.full(arm.nv, gain), np.full(arm.nv, 2 * np.sqrt(gain)))
+        servo = Servo(control, target)
         q, v, impulse = run(arm, target, still, 1500, DT, servo)
         assert jnp.max(jnp.abs(v[-1])) < (1e-3 if gain < 100 else 1e-6)
         # At rest, the servo carries the weight.
@@ -195,7 +197,7 @@ def test_a_servo_holds_an_arm_at_any_gain():
 def test_the_error_of_a_servo_is_of_first_order():
     """Against steps of 1/80 of the size: half the step, half the error."""
     model = one_joint(rbd.joints.Revolute((1, 0, 0)))
-    servo = Servo([1.0], [400.0], [5.0])
+    servo = Servo(PD([400.0], [5.0]), jnp.ones(1))
     start, still = jnp.array([0.2]), jnp.array([0.5])
     fine = run(model, start, still, 8000, DT / 80, servo)[0][-1]
     errors = [
@@ -227,10 +229,10 @@ def test_derivatives_in_everything():
         }
         # Friction has a kink at zero.
         limits["friction"] = jnp.where(model.friction > 0, direction[0].friction, 0)
-        effort = jnp.where(jnp.isfinite(operands[1].effort), 0.3, 0.0)
+        effort = jnp.where(jnp.isfinite(operands[1].control.effort), 0.3, 0.0)
         direction = (
             dataclasses.replace(direction[0], **limits),
-            eqx.tree_at(lambda servo: servo.effort, direction[1], effort),
+            eqx.tree_at(lambda servo: servo.control.effort, direction[1], effort),
             *direction[2:5],
             *(0.1 * x for x in operands[5:]),
         )
@@ -264,19 +266,16 @@ def test_batches_and_single_precision():
 
 
 ONE = one_joint(rbd.joints.Revolute((1, 0, 0)))
+ZERO = jnp.zeros(1)
 WRONG = {
-    "stiffness is [-1.], expected 0 or more": lambda: Servo([0.0], [-1.0], [0.0]),
-    "damping is [nan], expected 0 or more": lambda: Servo([0.0], [1.0], [np.nan]),
-    "effort is [-2.], expected 0 or more": lambda: Servo([0.0], [1.0], [1.0], effort=[-2.0]),
-    "damping has shape (2,)": lambda: Servo([0.0], [1.0], [1.0, 2.0]),
-    "servo.position has shape (2,)": lambda: use(Servo([0.0, 1.0], [1.0], [1.0])),
-    "servo.stiffness has shape (2,)": lambda: use(Servo([0.0], [1.0, 2.0], [1.0, 2.0])),
+    "servo.position has shape (2,)": lambda: use(Servo(PD([1.0], [1.0]), jnp.zeros(2))),
+    "servo.velocity has shape (2,)": lambda: use(Servo(PD([1.0], [1.0]), ZERO, jnp.zeros(2))),
+    "servo.control.stiffness has shape (2,)": lambda: use(Servo(PD([1.0, 2.0], [1.0, 2.0]), ZERO)),
 }
 
 
 def use(servo):
-    zero = jnp.zeros(1)
-    return contact_step(ONE, NOTHING, zero, zero, zero, DT, servo=servo)
+    return contact_step(ONE, NOTHING, ZERO, ZERO, ZERO, DT, servo=servo)
 
 
 @pytest.mark.parametrize("message", WRONG)

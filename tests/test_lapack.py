@@ -50,6 +50,7 @@ def test_no_program_calls_lapack(name, batch):
 
     for program in (lowered(function, batch), lowered(gradient, batch)):
         assert "stablehlo" in program
+        program = program.replace("height", "")  # the name of a function contains "eigh"
         assert not [word for word in BY_LAPACK if word in program]
 
 

@@ -1,7 +1,7 @@
 """Contact of a robot with the ground and between shapes, for simulation and for learning.
 
-`scene.py` describes the spheres, the ground and the material, and `shapes.py` pairs of shapes.
-There are two models of contact:
+`scene.py` describes the spheres, the ground and the material, `height_grid.py` a ground of measured
+heights, and `shapes.py` pairs of shapes. There are two models of contact:
 
 - `compliant.py`: a contact force `f_ext` for any integrator. It is smooth enough for gradients at
   touch-down and at rest;
@@ -10,6 +10,7 @@ There are two models of contact:
 
 from .compliant import ContactForce, contact_energy, contact_force
 from .convex import ContactStep, contact_step
+from .height_grid import HeightGrid
 from .inverse_inertia import inverse_inertias
 from .joint_terms import JointImpulses, Servo
 from .scene import (
@@ -20,6 +21,7 @@ from .scene import (
     Material,
     Plane,
     Scene,
+    Terrain,
     contact_points,
 )
 from .shapes import Box, Capsule, CollisionPairs, collision_pairs, sphere
@@ -28,9 +30,11 @@ __all__ = [
     # the scene
     "Ground",
     "Height",
+    "HeightGrid",
     "Material",
     "Plane",
     "Scene",
+    "Terrain",
     "ContactPoints",
     "contact_points",
     # shapes that touch each other

@@ -20,10 +20,8 @@ The friction force is f, the damping coefficient is d, and `Servo` defines the o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -31,14 +29,14 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from .._math.rows import take_rows
+from ..actuators import PD
 from ..configuration import difference
 from ..model import Model, arguments
 from ..model.joint_space import coordinates_with_rates
-from .parameters import Number, check, parameter
 
 
-class Servo(eqx.Module):
-    """Proportional-derivative control of the joints, with the velocity after the time step.
+class Servo(NamedTuple):
+    """PD control of the joints in a time step, with the velocity after the step.
 
     The joint force of the servo, constant in the step, is
 
@@ -48,37 +46,14 @@ class Servo(eqx.Module):
     before the step. To first order, `e - dt v+` is the error after the step. So a step is stable
     for any gains and any dt.
 
+    - `control`: the stiffness k_p, the damping k_d and the effort of a `PD`;
     - `position` (nq,): the configuration that the servo tracks;
-    - `stiffness` k_p (nv,) in N/m or N m/rad; 0 for a joint without a motor;
-    - `damping` k_d (nv,) in N s/m or N m s/rad;
-    - `velocity` u_d (nv,): the velocity that the servo tracks (default zero);
-    - `effort` (nv,) in N or N m: the largest joint force (default no limit).
-
-    Raises ArgumentError for a negative stiffness, damping or effort.
+    - `velocity` u_d (nv,): the velocity that the servo tracks (default zero).
     """
 
-    position: Float[Number, " nq"]
-    stiffness: Float[Number, " nv"]
-    damping: Float[Number, " nv"]
-    velocity: Float[Number, " nv"]
-    effort: Float[Number, " nv"]
-
-    def __init__(
-        self,
-        position: ArrayLike | Sequence[int | float],
-        stiffness: ArrayLike | Sequence[int | float],
-        damping: ArrayLike | Sequence[int | float],
-        velocity: ArrayLike | Sequence[int | float] | None = None,
-        effort: ArrayLike | Sequence[int | float] | None = None,
-    ):
-        nv = (np.size(stiffness),)
-        self.position = parameter(position, "position", (np.size(position),))
-        self.stiffness = parameter(stiffness, "stiffness", nv)
-        self.damping = parameter(damping, "damping", nv)
-        self.velocity = parameter(np.zeros(nv) if velocity is None else velocity, "velocity", nv)
-        self.effort = parameter(np.full(nv, np.inf) if effort is None else effort, "effort", nv)
-        for name in ("stiffness", "damping", "effort"):
-            check(getattr(self, name), lambda x: bool(np.all(x >= 0)), name, "0 or more")
+    control: PD
+    position: ArrayLike
+    velocity: ArrayLike | None = None
 
 
 class JointImpulses(NamedTuple):
@@ -207,12 +182,13 @@ def _dissipation_law(model: Model, dt: Array, conductance: Array) -> ClippedLaw:
 
 
 def _servo_law(model: Model, q: Array, dt: Array, servo: Servo) -> ClippedLaw:
-    stiffness, damping, velocity, effort = (
-        arguments.velocity(model, jnp.asarray(getattr(servo, name), model.dtype), f"servo.{name}")
-        for name in ("stiffness", "damping", "velocity", "effort")
+    stiffness, damping, effort = (
+        arguments.velocity(model, jnp.asarray(x, model.dtype), f"servo.control.{name}")
+        for name, x in vars(servo.control).items()
     )
-    position = jnp.asarray(servo.position, model.dtype)
-    error = difference(model, q, arguments.configuration(model, position, "servo.position"))
+    velocity = jnp.zeros_like(stiffness) if servo.velocity is None else servo.velocity
+    velocity = arguments.velocity(model, velocity, "servo.velocity")
+    error = difference(model, q, arguments.configuration(model, servo.position, "servo.position"))
     gain = damping + dt * stiffness
     driven = gain > 0
     target = (stiffness * error + damping * velocity) / jnp.where(driven, gain, 1)

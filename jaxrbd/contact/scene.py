@@ -26,8 +26,7 @@ from ..model import Model, arguments
 from ..model.joint_space import relative_velocities
 from ..spatial import inverse_rotate, rotate, transform_point
 from ..tree import propagate
-from .parameters import Number, check, parameter, stacked
-from .shapes import CollisionPairs, Shape, collision_pairs
+from .shapes import CollisionPairs, Shape, collision_pairs, stacked
 
 # --------------------------------------------------------------------------------------- ground
 
@@ -44,29 +43,47 @@ class Ground(eqx.Module):
         """Distance in m of the point x, in world axes, from the surface."""
 
 
-class Plane(Ground):
+class Terrain(Ground):
+    """A ground whose surface has one point above each xy, so that it has an elevation.
+
+    A subclass defines `distance` and `elevation`. The z axis of the world points outwards.
+    """
+
+    @abc.abstractmethod
+    def elevation(self, xy: Float[Array, "2"]) -> Float[Array, ""]:
+        """The z in m of the point of the surface at xy, in world axes."""
+
+
+class Plane(Terrain):
     """The plane `n . x = offset`, where n is the unit vector along `normal`; by default z = 0.
 
     `normal` (3,), of any length, points outwards; `offset` () in m is measured along the normal.
     Raises ArgumentError for a normal of zeros.
     """
 
-    normal: Float[Number, "3"]
-    offset: Float[Number, ""]
+    normal: Float[arguments.Parameter, "3"]
+    offset: Float[arguments.Parameter, ""]
 
     def __init__(
         self, normal: ArrayLike | Sequence[int | float] = (0.0, 0.0, 1.0), offset: ArrayLike = 0.0
     ):
-        self.normal = parameter(normal, "normal", (3,))
-        self.offset = parameter(offset, "offset", ())
-        check(self.normal, lambda x: bool(np.any(x != 0)), "normal", "not zero")
+        self.normal = arguments.parameter(normal, "normal", (3,))
+        self.offset = arguments.parameter(offset, "offset", ())
+        arguments.require(self.normal, lambda x: np.any(x != 0), "normal", "not zero")
 
     def distance(self, x):
         normal = jnp.asarray(self.normal)
         return jnp.sum(normal * x) / _length(normal) - self.offset
 
+    def elevation(self, xy):
+        """The z of the plane at xy; NaN if the z component of the normal is not positive."""
+        normal = jnp.asarray(self.normal)
+        rises = normal[2] > 0
+        z = self.offset * _length(normal) - jnp.sum(normal[:2] * xy)
+        return jnp.where(rises, z / jnp.where(rises, normal[2], 1), jnp.nan)
 
-class Height(Ground):
+
+class Height(Terrain):
     """The surface `z = height(xy)` of a smooth function; the z axis of the world points outwards.
 
     `height` maps xy (2,) in m to a height () in m: a plain function or, if it has parameters, an
@@ -84,6 +101,9 @@ class Height(Ground):
     def distance(self, x):
         h, slope = jax.value_and_grad(self._checked_height)(x[:2])
         return (x[2] - h) / jnp.sqrt(1 + jnp.sum(slope * slope))
+
+    def elevation(self, xy):
+        return self._checked_height(xy)
 
     def _checked_height(self, xy: Array) -> Array:
         h = jnp.asarray(self.height(xy))
@@ -108,10 +128,10 @@ class Material(eqx.Module):
     a negative parameter or a slip speed of zero.
     """
 
-    stiffness: Float[Number, ""]
-    dissipation: Float[Number, ""]
-    friction: Float[Number, ""]
-    slip_speed: Float[Number, ""]
+    stiffness: Float[arguments.Parameter, ""]
+    dissipation: Float[arguments.Parameter, ""]
+    friction: Float[arguments.Parameter, ""]
+    slip_speed: Float[arguments.Parameter, ""]
 
     def __init__(
         self,
@@ -120,13 +140,13 @@ class Material(eqx.Module):
         friction: ArrayLike = 0.8,
         slip_speed: ArrayLike = 0.1,
     ):
-        self.stiffness = parameter(stiffness, "stiffness", ())
-        self.dissipation = parameter(dissipation, "dissipation", ())
-        self.friction = parameter(friction, "friction", ())
-        self.slip_speed = parameter(slip_speed, "slip_speed", ())
+        self.stiffness = arguments.parameter(stiffness, "stiffness", ())
+        self.dissipation = arguments.parameter(dissipation, "dissipation", ())
+        self.friction = arguments.parameter(friction, "friction", ())
+        self.slip_speed = arguments.parameter(slip_speed, "slip_speed", ())
         for name in ("stiffness", "dissipation", "friction"):
-            check(getattr(self, name), lambda x: bool(x >= 0), name, "0 or more")
-        check(self.slip_speed, lambda x: bool(x > 0), "slip_speed", "more than 0")
+            arguments.require(getattr(self, name), lambda x: x >= 0, name, "0 or more")
+        arguments.require(self.slip_speed, lambda x: x > 0, "slip_speed", "more than 0")
 
 
 # ---------------------------------------------------------------------------------------- scene
@@ -140,8 +160,8 @@ class InverseInertias(NamedTuple):
     - `joints` (nv_joint,) in 1/kg or 1/(kg m^2): the inverse inertia of each joint velocity.
     """
 
-    contacts: Float[Number, " contacts"]
-    joints: Float[Number, " nv_joint"]
+    contacts: Float[arguments.Parameter, " contacts"]
+    joints: Float[arguments.Parameter, " nv_joint"]
 
 
 class Scene(eqx.Module):
@@ -162,8 +182,8 @@ class Scene(eqx.Module):
     """
 
     frames: tuple[str | int, ...] = eqx.field(static=True)
-    offsets: Float[Number, "n 3"]
-    radii: Float[Number, " n"]
+    offsets: Float[arguments.Parameter, "n 3"]
+    radii: Float[arguments.Parameter, " n"]
     ground: Ground
     material: Material
     inverse_inertia: InverseInertias | None
@@ -184,25 +204,27 @@ class Scene(eqx.Module):
         self.frames = tuple(frames)
         n = len(self.frames)
         per_sphere = np.ndim(radii) > 0
-        self.radii = parameter(radii, "radii", (n,) if per_sphere else ())
+        self.radii = arguments.parameter(radii, "radii", (n,) if per_sphere else ())
         if not per_sphere:
             self.radii = self.radii * np.ones(n, self.radii.dtype)
-        self.offsets = parameter(
+        self.offsets = arguments.parameter(
             np.zeros((n, 3)) if offsets is None else offsets, "offsets", (n, 3)
         )
         ground = Plane() if ground is None else ground
         self.ground = ground if isinstance(ground, Ground) else Height(ground)
         self.material = Material() if material is None else material
-        check(self.radii, lambda x: bool(np.all(x >= 0)), "radii", "0 or more")
+        arguments.require(self.radii, lambda x: x >= 0, "radii", "0 or more")
         self.pairs = pairs if pairs is not None and len(pairs) else None
         self.inverse_inertia = None
         if inverse_inertia is not None:
             contacts = n + (0 if self.pairs is None else len(self.pairs))
             shapes = [(contacts,), (np.size(inverse_inertia.joints),)]
             names = [f"inverse_inertia.{name}" for name in InverseInertias._fields]
-            self.inverse_inertia = InverseInertias(*map(parameter, inverse_inertia, names, shapes))
+            self.inverse_inertia = InverseInertias(
+                *map(arguments.parameter, inverse_inertia, names, shapes)
+            )
             for x, name in zip(self.inverse_inertia, names):
-                check(x, lambda x: bool(np.all(x >= 0)), name, "0 or more")
+                arguments.require(x, lambda x: x >= 0, name, "0 or more")
 
     @classmethod
     def from_shapes(
@@ -246,14 +268,19 @@ class Scene(eqx.Module):
 
     def astype(self, dtype: DTypeLike) -> Scene:
         """The scene with all floating-point parameters cast to `dtype`."""
-
-        def cast(x):
-            return jnp.asarray(x, dtype) if jnp.issubdtype(jnp.result_type(x), jnp.floating) else x
-
-        return jax.tree.map(cast, self)
+        return cast(self, dtype)
 
     def _indices(self, model: Model) -> np.ndarray:
         return np.array([arguments.frame_index(model, frame) for frame in self.frames], int)
+
+
+def cast(tree, dtype: DTypeLike):
+    """The pytree with all floating-point leaves cast to `dtype`."""
+
+    def converted(x):
+        return jnp.asarray(x, dtype) if jnp.issubdtype(jnp.result_type(x), jnp.floating) else x
+
+    return jax.tree.map(converted, tree)
 
 
 class ContactPoints(NamedTuple):

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.core import Tracer
@@ -26,7 +27,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from ..errors import ArgumentError
-from .parameters import Number, check, parameter, stacked
+from ..model import arguments
 
 Vector = ArrayLike | Sequence[int | float]
 
@@ -39,16 +40,16 @@ class Capsule(eqx.Module):
     """
 
     frame: str | int | None = eqx.field(static=True)
-    radius: Float[Number, ""]
-    start: Float[Number, "3"]
-    end: Float[Number, "3"]
+    radius: Float[arguments.Parameter, ""]
+    start: Float[arguments.Parameter, "3"]
+    end: Float[arguments.Parameter, "3"]
 
     def __init__(self, frame: str | int | None, radius: ArrayLike, start: Vector, end: Vector):
         self.frame = frame
-        self.radius = parameter(radius, "radius", ())
-        self.start = parameter(start, "start", (3,))
-        self.end = parameter(end, "end", (3,))
-        check(self.radius, lambda x: bool(x >= 0), "radius", "0 or more")
+        self.radius = arguments.parameter(radius, "radius", ())
+        self.start = arguments.parameter(start, "start", (3,))
+        self.end = arguments.parameter(end, "end", (3,))
+        arguments.require(self.radius, lambda x: x >= 0, "radius", "0 or more")
 
     @property
     def spheres(self) -> tuple[Capsule, ...]:
@@ -77,10 +78,10 @@ class Box(eqx.Module):
     """
 
     frame: str | int | None = eqx.field(static=True)
-    half_sizes: Float[Number, "3"]
-    centre: Float[Number, "3"]
-    rotation: Float[Number, "3 3"]
-    rounding: Float[Number, ""]
+    half_sizes: Float[arguments.Parameter, "3"]
+    centre: Float[arguments.Parameter, "3"]
+    rotation: Float[arguments.Parameter, "3 3"]
+    rounding: Float[arguments.Parameter, ""]
 
     def __init__(
         self,
@@ -91,15 +92,17 @@ class Box(eqx.Module):
         rounding: ArrayLike = 0.0,
     ):
         self.frame = frame
-        self.half_sizes = parameter(half_sizes, "half_sizes", (3,))
-        self.centre = parameter(centre, "centre", (3,))
-        self.rotation = parameter(np.eye(3) if rotation is None else rotation, "rotation", (3, 3))
-        self.rounding = parameter(rounding, "rounding", ())
-        check(self.rounding, lambda x: bool(x >= 0), "rounding", "0 or more")
+        self.half_sizes = arguments.parameter(half_sizes, "half_sizes", (3,))
+        self.centre = arguments.parameter(centre, "centre", (3,))
+        self.rotation = arguments.parameter(
+            np.eye(3) if rotation is None else rotation, "rotation", (3, 3)
+        )
+        self.rounding = arguments.parameter(rounding, "rounding", ())
+        arguments.require(self.rounding, lambda x: x >= 0, "rounding", "0 or more")
         if not isinstance(self.rounding, Tracer):
             least = float(self.rounding)
             expected = f"{least} or more, the rounding"
-            check(self.half_sizes, lambda x: bool(np.all(x >= least)), "half_sizes", expected)
+            arguments.require(self.half_sizes, lambda x: x >= least, "half_sizes", expected)
 
     @property
     def spheres(self) -> tuple[Capsule, ...]:
@@ -197,3 +200,10 @@ def collision_pairs(pairs: Iterable[tuple[Shape, Shape]]) -> CollisionPairs:
         tuple(a for a, _ in frames),
         tuple(b for _, b in frames),
     )
+
+
+def stacked(values: list[arguments.Parameter], shape: tuple[int, ...]) -> Any:
+    """Parameters of this shape as the rows of one array."""
+    if not values:
+        return np.zeros((0, *shape))
+    return (jnp if any(isinstance(x, Array) for x in values) else np).stack(values)

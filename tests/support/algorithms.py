@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 import jaxrbd as rbd
-from jaxrbd import constraints as con, contact
+from jaxrbd import constraints as con, contact, sensors
 
 LOOP = (con.point(None, "l2", (0.1, 0.2, 0.3)),)
 SCENE = contact.Scene(("l0", "l2"), 0.1)
@@ -37,6 +37,7 @@ def draw(model, q):
 # The modules whose functions take a robot, and their public names.
 MODULES = (
     rbd,
+    rbd.actuators,
     rbd.algorithms,
     rbd.configuration,
     rbd.constraints,
@@ -46,6 +47,7 @@ MODULES = (
     rbd.io,
     rbd.model,
     rbd.robots,
+    rbd.sensors,
     rbd.sharding,
     rbd.tangent,
 )
@@ -69,9 +71,9 @@ ARGUMENTS = {
         "q f": "static_torque",
         "q u": "mass_matrix_product",
         "u v": "velocity_bracket",
-        "q frame": "frame_placement frame_jacobian",
+        "q frame": "frame_placement frame_jacobian projected_gravity",
         "q v frame": "frame_velocity frame_jacobian_dot frame_velocity_derivatives",
-        "q v u frame": "frame_acceleration frame_acceleration_derivatives",
+        "q v u frame": "frame_acceleration frame_acceleration_derivatives imu",
         "q v joint": "joint_calc",
         "q frames": "delassus_matrix",
     }.items()
@@ -133,6 +135,15 @@ ALGORITHMS = {
     "contact_force": lambda m, q, v, u, f: contact.contact_force(m, SCENE, q, v),
     "inverse_inertias": lambda m, q, v, u, f: contact.inverse_inertias(m, SCENE),
     "contact_step": lambda m, q, v, u, f: contact.contact_step(m, SCENE, q, v, u, 0.01, f),
+    "joint_encoders": lambda m, q, v, u, f: sensors.joint_encoders(m, q, v, ("j2",)),
+    "touch": lambda m, q, v, u, f: (
+        sensors.touch(
+            m, SCENE, q, contact.contact_step(m, SCENE, q, v, u, 0.01, f), 0.01
+        ).normal_force
+    ),
+    "height_scan": lambda m, q, v, u, f: sensors.height_scan(
+        m, q, contact.Plane(), "l2", [[0.0, 0.0], [0.2, 0.1]]
+    ),
 }
 
 # Functions of a model that cannot be part of a compiled program: they use NumPy.

@@ -1,0 +1,102 @@
+"""A delay of commands: a buffer of past commands, read a traced number of steps ago."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.typing import ArrayLike
+from jaxtyping import Float, PyTree
+
+from ..errors import ArgumentError
+from ..model import arguments
+
+
+class Delay(eqx.Module):
+    """A delay of commands by a number of steps.
+
+    - `lag`: (), the delay in steps, from 0 to `length`. A delay of t seconds has the lag t / dt,
+      where dt is the time between two commands. Between two commands the delay interpolates
+      linearly, so the lag may be a fraction. The lag is a leaf: with `vmap` each environment has
+      its own lag, and the lag may change from step to step;
+    - `length`: the largest lag in steps, an int of 1 or more. It is static.
+
+    A command is an array of floats or a pytree of arrays of floats, such as (position, velocity).
+    `init` returns the past of a command that has been constant; `push` adds one command to the past
+    and returns the delayed command:
+
+        past = delay.init(command)
+        past, delayed = delay.push(past, command)  # once per step
+
+    The interpolation is entry by entry, so commands are joint positions, velocities or torques, but
+    not quaternions. The derivative with respect to the lag is the difference between two successive
+    commands; where the lag is an integer, it is the derivative towards larger lags. Raises
+    ArgumentError for a lag or a length out of its range. A traced lag out of its range gives NaN.
+    """
+
+    lag: Float[arguments.Parameter, ""]
+    length: int = eqx.field(static=True)
+
+    def __init__(self, lag: ArrayLike, length: int):
+        if isinstance(length, bool) or not isinstance(length, (int, np.integer)) or length < 1:
+            raise ArgumentError(f"length is {length!r}, expected an integer of 1 or more")
+        self.lag, self.length = arguments.parameter(lag, "lag", ()), int(length)
+        expected = f"from 0 to the length {length}"
+        arguments.require(self.lag, lambda x: (x >= 0) & (x <= length), "lag", expected)
+
+    def init(self, command: PyTree) -> PyTree:
+        """The past of a command that has been constant for `length` steps or more.
+
+        It has the structure of the command. Each array of shape s becomes an array (length + 1, *s)
+        of commands, the newest first. Raises ArgumentError for a command that has no floats.
+        """
+        command = jax.tree.map(jnp.asarray, command)
+        for path, x in jax.tree_util.tree_leaves_with_path(command):
+            if not jnp.issubdtype(x.dtype, jnp.floating):
+                raise ArgumentError(f"{_named(path)} has dtype {x.dtype}, expected floats")
+        return jax.tree.map(lambda x: jnp.broadcast_to(x, (self.length + 1, *x.shape)), command)
+
+    def push(self, past: PyTree, command: PyTree) -> tuple[PyTree, PyTree]:
+        """The past with a new command, and the command of `lag` steps ago.
+
+        `past`: a result of `init` or `push`; `command`: of the structure, shapes and dtypes that
+        `init` got. With the lag 0, the delayed command is the new command. Raises ArgumentError for
+        a command that does not match the past.
+        """
+        command = jax.tree.map(jnp.asarray, command)
+        if jax.tree.structure(past) != jax.tree.structure(command):
+            raise ArgumentError(
+                f"command is {jax.tree.structure(command)}, expected the structure of the past, "
+                f"{jax.tree.structure(past)}"
+            )
+        leaves = jax.tree_util.tree_leaves_with_path(command)
+        for (path, x), commands in zip(leaves, jax.tree.leaves(past)):
+            expected = (self.length + 1, *x.shape), x.dtype
+            if (commands.shape, commands.dtype) != expected:
+                raise ArgumentError(
+                    f"{_named(path)} has shape {x.shape} and dtype {x.dtype}, expected one row of "
+                    f"the past, which has shape {commands.shape} and dtype {commands.dtype} and "
+                    f"{self.length + 1} rows"
+                )
+        return _push(self, past, command)
+
+
+@jax.jit
+def _push(delay: Delay, past: PyTree, command: PyTree) -> tuple[PyTree, PyTree]:
+    past = jax.tree.map(lambda p, x: jnp.concatenate([x[None], p[:-1]]), past, command)
+
+    def delayed(commands: Array) -> Array:
+        lag = jnp.asarray(delay.lag, commands.dtype)
+        lag = jnp.where((lag >= 0) & (lag <= delay.length), lag, jnp.nan)
+        newer = jnp.clip(lag.astype(int), 0, delay.length - 1)
+        pair = lax.dynamic_slice_in_dim(commands, newer, 2)
+        fraction = lag - newer.astype(lag.dtype)
+        return (1 - fraction) * pair[0] + fraction * pair[1]
+
+    return past, jax.tree.map(delayed, past)
+
+
+def _named(path) -> str:
+    return "command" + jax.tree_util.keystr(path)

@@ -1,0 +1,50 @@
+"""Parameters per degree of freedom, from values per joint."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from ..errors import ArgumentError
+from ..model import Model, arguments
+
+
+def joints_of_dofs(model: Model, joints: Sequence[str]) -> np.ndarray:
+    """For each degree of freedom the index of its joint in `joints`, or len(joints); (nv,).
+
+    Raises ArgumentError for an unknown joint, a joint that is named twice, and a joint that follows
+    others and has no velocity in v.
+    """
+    if isinstance(joints, str):
+        raise ArgumentError(f"joints is {joints!r}, expected a sequence of names of joints")
+    owner = np.full(arguments.robot(model).nv, len(joints))
+    for i, name in enumerate(joints):
+        dofs = model.joint(name).v
+        if dofs.start == dofs.stop:
+            raise ArgumentError(
+                f"joint {name!r} of {model!r} has no velocity in v, because it is fixed or follows "
+                f"other joints; expected a joint with an independent velocity"
+            )
+        if np.any(owner[dofs] != len(joints)):
+            raise ArgumentError(f"joint {name!r} is twice in joints, expected each joint once")
+        owner[dofs] = i
+    return owner
+
+
+def values_of_dofs(
+    owner: np.ndarray, x: ArrayLike | Sequence, n: int, name: str, rest: float
+) -> arguments.Parameter:
+    """One value per degree of freedom, (nv,), from one value for all n joints or one per joint.
+
+    - `owner` (nv,): the result of `joints_of_dofs` for n joints;
+    - `x`: () or (n,); `name`: the name of x for the message of an error;
+    - `rest`: the value of the degrees of freedom of all other joints.
+    """
+    x = arguments.parameter(x, name, (n,) if np.ndim(x) else ())
+    xp = jnp if isinstance(x, Array) else np
+    per_joint = xp.broadcast_to(x, (n,))
+    return xp.concatenate([per_joint, xp.asarray([rest], x.dtype)])[owner]

@@ -1,0 +1,123 @@
+"""PD control of joint positions, with a limit of the effort."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Float
+
+from ..configuration import difference
+from ..model import Model, arguments
+from .joint_values import joints_of_dofs, values_of_dofs
+
+
+class PD(eqx.Module):
+    """PD control: a spring to a target position and a damper to a target velocity, per dof.
+
+    - `stiffness`: (nv,), in N m/rad (N/m for a dof that is a translation), 0 or more;
+    - `damping`: (nv,), in N m s/rad (N s/m), 0 or more;
+    - `effort`: (nv,), the largest absolute value of the joint force in N m (N), 0 or more, infinite
+      where there is no limit (the default). `model.effort_limit` has the limits of a robot file.
+
+    A dof with zero stiffness and zero damping gets no force. All fields are leaves, so `vmap` and
+    `grad` work over the gains. A call casts them to the model's dtype. Raises ArgumentError for a
+    negative, NaN or infinite stiffness or damping, and for a negative or NaN effort.
+    """
+
+    stiffness: Float[arguments.Parameter, " nv"]
+    damping: Float[arguments.Parameter, " nv"]
+    effort: Float[arguments.Parameter, " nv"]
+
+    def __init__(
+        self,
+        stiffness: ArrayLike | Sequence[int | float],
+        damping: ArrayLike | Sequence[int | float],
+        effort: ArrayLike | Sequence[int | float] | None = None,
+    ):
+        self.stiffness = arguments.parameter(stiffness, "stiffness", (None,))
+        shape = self.stiffness.shape
+        self.damping = arguments.parameter(damping, "damping", shape)
+        effort = np.full(shape, np.inf) if effort is None else effort
+        self.effort = arguments.parameter(effort, "effort", shape)
+        for name in ("stiffness", "damping"):
+            arguments.require(
+                getattr(self, name), lambda x: (x >= 0) & np.isfinite(x), name, "finite, 0 or more"
+            )
+        arguments.require(self.effort, lambda x: x >= 0, "effort", "0 or more")
+
+    @classmethod
+    def for_joints(
+        cls,
+        model: Model,
+        joints: Sequence[str],
+        stiffness: ArrayLike | Sequence[int | float],
+        damping: ArrayLike | Sequence[int | float],
+        effort: ArrayLike | Sequence[int | float] | None = None,
+    ) -> PD:
+        """The PD control of the named joints of a robot; all other dofs get no force.
+
+        - `joints`: n names of joints. A joint with several dofs has the same values for each dof;
+        - `stiffness`, `damping`, `effort`: () for all joints or (n,), one value per joint.
+
+        Raises ArgumentError for an unknown joint, a joint that is named twice, and a joint that
+        follows others.
+        """
+        owner, n = joints_of_dofs(model, joints), len(joints)
+        return cls(
+            values_of_dofs(owner, stiffness, n, "stiffness", 0.0),
+            values_of_dofs(owner, damping, n, "damping", 0.0),
+            None if effort is None else values_of_dofs(owner, effort, n, "effort", np.inf),
+        )
+
+    def __call__(
+        self,
+        model: Model,
+        q: ArrayLike,
+        v: ArrayLike,
+        position: ArrayLike,
+        velocity: ArrayLike | None = None,
+    ) -> Float[Array, " nv"]:
+        """The joint forces (nv,) in N m (N), for `forward_dynamics` or `contact_step`.
+
+        - `q` (nq,), `v` (nv,): the state;
+        - `position` (nq,): the target configuration;
+        - `velocity` (nv,): the target velocity (default 0).
+
+        With the stiffness K, the damping D and the effort e, the result is
+
+            clip(K difference(model, q, position) + D (velocity - v), -e, e).
+
+        So the position error of a ball joint or a floating base is a rotation vector or a twist in
+        the child frame, and needs no special case. A force at its limit has the derivative zero
+        with respect to the state and the gains. Raises ArgumentError if the fields are not (nv,).
+        """
+        return _pd_force(model, self, q, v, position, velocity)
+
+
+@arguments.compiled(checks={"position": arguments.unit_quaternions})
+def _pd_force(
+    model: Model,
+    pd: PD,
+    q: ArrayLike,
+    v: ArrayLike,
+    position: ArrayLike,
+    velocity: ArrayLike | None,
+) -> Float[Array, " nv"]:
+    q, v = arguments.configuration(model, q), arguments.velocity(model, v)
+    position = arguments.configuration(model, position, "position")
+    stiffness, damping, effort = (
+        arguments.velocity(model, jnp.asarray(x, model.dtype), name)
+        for x, name in (
+            (pd.stiffness, "stiffness"),
+            (pd.damping, "damping"),
+            (pd.effort, "effort"),
+        )
+    )
+    target = 0 if velocity is None else arguments.velocity(model, velocity, "velocity")
+    force = stiffness * difference(model, q, position) + damping * (target - v)
+    return jnp.clip(force, -effort, effort)
