@@ -1,5 +1,9 @@
-"""Read and write files: URDF robots, saved models and exported programs."""
+"""Read and write files: URDF robots, saved models and exported programs.
 
+The module `jaxrbd.io.pinocchio` converts models of Pinocchio.
+"""
+
+from . import pinocchio as pinocchio
 from .model_file import load_model, save_model
 from .program import export_batched, load_program, save_program
 from .urdf import load_urdf, parse_urdf, validate_urdf
