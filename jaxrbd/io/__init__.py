@@ -7,6 +7,7 @@ from . import pinocchio as pinocchio
 from .model_file import load_model, save_model
 from .program import export_batched, load_program, save_program
 from .urdf import load_urdf, parse_urdf, validate_urdf
+from .urdf_writer import save_urdf, urdf_text
 
 __all__ = [
     "export_batched",
@@ -16,5 +17,7 @@ __all__ = [
     "parse_urdf",
     "save_model",
     "save_program",
+    "save_urdf",
+    "urdf_text",
     "validate_urdf",
 ]
