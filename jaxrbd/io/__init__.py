@@ -6,13 +6,29 @@ The module `jaxrbd.io.pinocchio` converts models of Pinocchio.
 from . import pinocchio as pinocchio
 from .model_file import load_model, save_model
 from .program import export_batched, load_program, save_program
+from .srdf import (
+    DisabledCollision,
+    EndEffector,
+    Group,
+    GroupState,
+    SemanticDescription,
+    VirtualJoint,
+    load_srdf,
+)
 from .urdf import load_urdf, parse_urdf, validate_urdf
 from .urdf_writer import save_urdf, urdf_text
 
 __all__ = [
+    "DisabledCollision",
+    "EndEffector",
+    "Group",
+    "GroupState",
+    "SemanticDescription",
+    "VirtualJoint",
     "export_batched",
     "load_model",
     "load_program",
+    "load_srdf",
     "load_urdf",
     "parse_urdf",
     "save_model",
