@@ -5,6 +5,7 @@ The module `jaxrbd.io.pinocchio` converts models of Pinocchio.
 
 from . import pinocchio as pinocchio
 from .model_file import load_model, save_model
+from .packages import find_package_file
 from .program import export_batched, load_program, save_program
 from .srdf import (
     DisabledCollision,
@@ -26,6 +27,7 @@ __all__ = [
     "SemanticDescription",
     "VirtualJoint",
     "export_batched",
+    "find_package_file",
     "load_model",
     "load_program",
     "load_srdf",
