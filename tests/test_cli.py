@@ -4,6 +4,7 @@ import dataclasses
 import importlib.util
 import os
 import re
+import shlex
 import subprocess
 import sys
 
@@ -317,3 +318,13 @@ def test_a_reader_that_leaves_early_is_no_error():
     assert result.returncode == 1
     assert "Traceback" not in result.stderr
     assert "BrokenPipe" not in result.stderr
+
+
+@pytest.mark.parametrize("command", ["info", "check", "rollout"])
+def test_a_xacro_file_is_refused_with_the_command_for_it(tmp_path, capsys, command):
+    path = tmp_path / "arm.urdf.xacro"
+    path.write_text('<robot name="r" xmlns:xacro="http://ros.org/wiki/xacro"><xacro:arm/></robot>')
+    assert cli.main([command, str(path)]) == 1
+    written = capsys.readouterr()
+    expected = f"`xacro {shlex.quote(str(path))} > {shlex.quote(str(tmp_path / 'arm.urdf'))}`"
+    assert expected in written.out + written.err

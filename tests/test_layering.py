@@ -186,7 +186,8 @@ import jax
 before = dict(jax.config.values)
 import jaxrbd
 assert dict(jax.config.values) == before, "a JAX setting changed"
-heavy = {"diffrax", "lxml", "matplotlib", "beartype", "pytest", "scipy.optimize"} & set(sys.modules)
+heavy = {"diffrax", "lxml", "matplotlib", "mujoco", "pinocchio", "beartype", "pytest"}
+heavy = (heavy | {"scipy.optimize"}) & set(sys.modules)
 assert not heavy, heavy
 jax.config.update("jax_platforms", "no_such_platform")
 try:

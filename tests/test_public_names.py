@@ -23,6 +23,7 @@ MODULES = [
     *(f"jaxrbd.{n}" for n in jaxrbd.__all__ if isinstance(getattr(jaxrbd, n), types.ModuleType)),
     "jaxrbd.conformance",
     "jaxrbd.integrators.diffrax_adapter",
+    "jaxrbd.io.pinocchio",
 ]
 
 # What other people's code may rely on; a name leaves this list only with a note in the changelog.

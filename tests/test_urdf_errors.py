@@ -5,6 +5,7 @@ The first table changes one place of a correct file. The second one has whole do
 
 import inspect
 import re
+import shlex
 import warnings
 
 import jax
@@ -616,6 +617,40 @@ def test_a_file_that_cannot_be_read_is_named(path):
     assert len(str(error)) < 500
     assert error.line is None
     assert validate_urdf(path) == [str(error)]
+
+
+@pytest.mark.parametrize(
+    ("name", "expanded"),
+    [
+        ("arm.urdf.xacro", "arm.urdf"),
+        ("arm.xacro", "arm.urdf"),
+        ("my arm.urdf.xacro", "my arm.urdf"),
+        ("arm.urdf", "arm_expanded.urdf"),
+        ("arm.srdf.xacro", "arm.srdf"),
+        ("arm.xml", "arm_expanded.xml"),
+    ],
+)
+def test_the_command_for_a_xacro_file_has_its_name(tmp_path, name, expanded):
+    path = tmp_path / name
+    path.write_text(f"<robot name='r' {XACRO}>\n<xacro:property name='m' value='1'/></robot>")
+    error = error_of(path)
+    command = re.search("`(.*)`", str(error))[1]
+    assert shlex.split(command) == ["xacro", str(path), ">", str(tmp_path / expanded)]
+    assert error.line == 2
+    # An expression in an attribute has the same advice.
+    path.write_text(SOUND.replace('"2"', '"${m}"', 1))
+    assert f"`{command}`" in str(error_of(path))
+
+
+def test_a_file_named_xacro_is_refused(tmp_path):
+    path = tmp_path / "arm.urdf.xacro"
+    path.write_text(SOUND)
+    assert "expand it first with `xacro " in str(error_of(path))
+    assert validate_urdf(path) == [str(error_of(path))]
+    # Files that xacro wrote declare its prefix, too.
+    path = tmp_path / "arm.urdf"
+    path.write_text(SOUND.replace('<robot name="arm"', f'<robot {XACRO} name="arm"'))
+    assert not [fault for fault in validate_urdf(path) if "warning" not in fault]
 
 
 @pytest.mark.parametrize("given", [SOUND.encode(), None, 3, ["a.urdf"]])

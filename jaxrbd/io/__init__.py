@@ -1,16 +1,41 @@
-"""Read and write files: URDF robots, saved models and exported programs."""
+"""Read and write files: URDF robots, saved models and exported programs.
 
+The module `jaxrbd.io.pinocchio` converts models of Pinocchio.
+"""
+
+from . import pinocchio as pinocchio
 from .model_file import load_model, save_model
+from .packages import find_package_file
 from .program import export_batched, load_program, save_program
+from .srdf import (
+    DisabledCollision,
+    EndEffector,
+    Group,
+    GroupState,
+    SemanticDescription,
+    VirtualJoint,
+    load_srdf,
+)
 from .urdf import load_urdf, parse_urdf, validate_urdf
+from .urdf_writer import save_urdf, urdf_text
 
 __all__ = [
+    "DisabledCollision",
+    "EndEffector",
+    "Group",
+    "GroupState",
+    "SemanticDescription",
+    "VirtualJoint",
     "export_batched",
+    "find_package_file",
     "load_model",
     "load_program",
+    "load_srdf",
     "load_urdf",
     "parse_urdf",
     "save_model",
     "save_program",
+    "save_urdf",
+    "urdf_text",
     "validate_urdf",
 ]

@@ -39,7 +39,9 @@ def write_sealed(
     """Write a file of this kind. If writing fails, the previous file is unchanged."""
     content = json.dumps(header).encode("ascii") + b"\n" + body
     digest = hashlib.sha256(content).hexdigest()
-    _replace(path, f"jaxrbd {kind} {version} {len(content)} {digest}\n".encode("ascii") + content)
+    replace_file(
+        path, f"jaxrbd {kind} {version} {len(content)} {digest}\n".encode("ascii") + content
+    )
 
 
 def read_sealed(
@@ -90,8 +92,8 @@ def read_sealed(
     return header, body
 
 
-def _replace(path: str | os.PathLike[str], data: bytes) -> None:
-    """Replace a file atomically.
+def replace_file(path: str | os.PathLike[str], data: bytes) -> None:
+    """Replace a file atomically: if writing fails, the previous file is unchanged.
 
     The function writes the data to a temporary file with a unique name, and then renames this file.
     It holds a lock on the temporary file. The lock ends with the process. So if a temporary file

@@ -15,6 +15,7 @@ import dataclasses
 import math
 import os
 import re
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,6 @@ else:
 _DOCTYPE = re.compile(r"(?:\s++|<\?.*?\?>|<!--.*?-->)*+<!DOCTYPE", re.DOTALL)
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
-_XACRO = "this is xacro, not yet a robot: expand it first with `xacro FILE > robot.urdf`"
 
 
 @dataclasses.dataclass
@@ -87,7 +87,7 @@ class Document:
                 self.fault(element, f"<{local_name(element)}> has no attribute {attribute!r}")
             return None
         if "${" in text or "$(" in text:
-            self._attribute_fault(element, attribute, text, _XACRO)
+            self._attribute_fault(element, attribute, text, xacro_advice(self.file))
             return None
         return text
 
@@ -149,7 +149,7 @@ def parse_document(path_or_text: str | os.PathLike[str]) -> Document:
     """The document in a file, or in a string that starts with '<' after blanks.
 
     Raises `RobotFileError` for a file that cannot be read, is not UTF-8, is not well-formed, has a
-    DOCTYPE or is unexpanded xacro.
+    DOCTYPE or is unexpanded xacro: it has elements of xacro, or its name ends in ".xacro".
     """
     import lxml.etree as etree  # pyright finds the compiled module only in this form
 
@@ -163,15 +163,31 @@ def parse_document(path_or_text: str | os.PathLike[str]) -> Document:
         root = etree.fromstring(text.encode("utf-8", "surrogatepass"), _strict_parser())
     except etree.XMLSyntaxError as error:
         what = error.msg.partition(", line ")[0].strip()
-        message = _XACRO if "xacro" in what else f"not well-formed XML: {what}"
+        message = xacro_advice(file) if "xacro" in what else f"not well-formed XML: {what}"
         raise RobotFileError(message, file=file, line=error.lineno) from error
     if root.getroottree().docinfo.internalDTD is not None:  # if the pattern missed it
         raise RobotFileError("a robot file may not have a DOCTYPE", file=file, line=1)
     for element in root.iter():
         namespace, _, _ = element.tag.rpartition("}")
         if element.prefix == "xacro" or "xacro" in namespace:
-            raise RobotFileError(_XACRO, file=file, line=element.sourceline)
+            raise RobotFileError(xacro_advice(file), file=file, line=element.sourceline)
+    if file.endswith(".xacro"):
+        raise RobotFileError(xacro_advice(file), file=file, line=root.sourceline)
     return Document(file, root)
+
+
+def xacro_advice(file: str) -> str:
+    """The message for a file of xacro, with the command that expands it to another file."""
+    source, target = "FILE", "robot.urdf"
+    if file != "<string>":
+        path = Path(file)
+        name = path.name.removesuffix(".xacro")
+        stem, suffix = os.path.splitext(name)
+        if name == path.name:  # the command may not overwrite its source
+            stem += "_expanded"
+        expanded = path.with_name(f"{stem}{suffix or '.urdf'}")
+        source, target = shlex.quote(file), shlex.quote(str(expanded))
+    return f"this is xacro, not yet a robot: expand it first with `xacro {source} > {target}`"
 
 
 def local_name(element: Element) -> str:

@@ -155,6 +155,8 @@ ON_THE_HOST = {
     "identify_inertia",
     "lock_joints",
     "save_model",
+    "save_urdf",
+    "urdf_text",
 }
 
 

@@ -1,0 +1,128 @@
+"""Files that a robot file names, such as meshes: `package://` and `file://` URIs, and paths.
+
+jaxrbd does not read meshes: the URDF reader skips `<visual>` and `<collision>`. The function is for
+viewers and collision libraries, which need the files that these elements name.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from urllib.parse import unquote, urlsplit
+
+from ..errors import ArgumentError
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+# Variables whose folders have packages in share/, and a variable with folders of packages.
+_PREFIXES = ("AMENT_PREFIX_PATH", "COLCON_PREFIX_PATH", "CMAKE_PREFIX_PATH")
+_SOURCES = "ROS_PACKAGE_PATH"
+
+
+def find_package_file(
+    uri: str,
+    packages: Mapping[str, str | os.PathLike[str]] | None = None,
+    urdf_path: str | os.PathLike[str] | None = None,
+    *,
+    search_environment: bool = False,
+) -> Path:
+    """The path of the file that a URI in a robot file names, such as a mesh.
+
+    - `uri`: "package://PACKAGE/PATH", "file:///PATH", or a path, relative to the folder of
+      `urdf_path`;
+    - `packages`: the folders of packages, by the name of the package;
+    - `urdf_path`: the robot file that contains the URI;
+    - `search_environment`: whether to search the folders in the environment variables
+      AMENT_PREFIX_PATH, COLCON_PREFIX_PATH, CMAKE_PREFIX_PATH and ROS_PACKAGE_PATH too.
+
+    The folder of a package is searched in this order; the first folder that has the file is taken:
+
+    1. the folder in `packages`;
+    2. the folders that contain `urdf_path`, from the inside to the outside: a folder with the name
+       of the package, or a folder in it with this name;
+    3. with `search_environment`: `share/PACKAGE` in the folders of the first three variables, and
+       PACKAGE in the folders of ROS_PACKAGE_PATH.
+
+    Raises ArgumentError, which lists all paths that were tried, if the file does not exist. Raises
+    ArgumentError also for another scheme, such as http, for a URI without a package or a path, for
+    a path with ".." in a package, and for a relative path without `urdf_path`.
+    """
+    scheme = _SCHEME.match(uri)
+    if scheme is None:
+        candidates = [_beside(uri, urdf_path)]
+    elif scheme[1] == "package":
+        candidates = list(_in_packages(uri, packages or {}, urdf_path, search_environment))
+    elif scheme[1] == "file":
+        parts = urlsplit(uri)
+        if parts.netloc not in ("", "localhost"):
+            raise ArgumentError(
+                f"uri is {uri!r}, which names the host {parts.netloc!r}, expected file:///PATH"
+            )
+        path = unquote(uri.partition("://")[2].removeprefix("localhost"))
+        # On Windows the path of file:///C:/robot is C:/robot.
+        candidates = [Path(path[1:] if re.match("/[A-Za-z]:", path) and os.name == "nt" else path)]
+    else:
+        raise ArgumentError(
+            f"uri is {uri!r}, expected a path or a URI of the scheme package or file"
+        )
+    for path in candidates:
+        if path.is_file():
+            return path
+    tried = "".join(f"\n  {path}" for path in candidates) or " nowhere: there is no folder to try"
+    hint = ""
+    if scheme is not None and scheme[1] == "package":
+        package = _package_and_path(uri)[0]
+        hint = f"; give the folder of the package, packages={{{package!r}: FOLDER}}"
+    raise ArgumentError(f"uri is {uri!r}, but there is no such file{hint}; looked for:{tried}")
+
+
+def _beside(uri: str, urdf_path: str | os.PathLike[str] | None) -> Path:
+    """A path, relative to the folder of the robot file."""
+    if not uri.strip():
+        raise ArgumentError("uri is empty, expected a path or a URI")
+    if Path(uri).is_absolute():
+        return Path(uri)
+    if urdf_path is None:
+        raise ArgumentError(
+            f"uri is the relative path {uri!r}, so urdf_path, the robot file, must be given"
+        )
+    return Path(os.path.normpath(Path(urdf_path).absolute().parent / uri))
+
+
+def _in_packages(
+    uri: str,
+    packages: Mapping[str, str | os.PathLike[str]],
+    urdf_path: str | os.PathLike[str] | None,
+    search_environment: bool,
+) -> Iterator[Path]:
+    """The paths to try for a `package://` URI, without repetition."""
+    package, inside = _package_and_path(uri)
+    folders = []
+    if package in packages:
+        folders.append(Path(packages[package]))
+    if urdf_path is not None:
+        # The folders as written and, where links lead elsewhere, the real folders.
+        for file in (Path(os.path.abspath(urdf_path)), Path(os.path.realpath(urdf_path))):
+            for folder in file.parents:
+                folders += [folder] * (folder.name == package) + [folder / package]
+    if search_environment:
+        for variable in _PREFIXES:
+            folders += [folder / "share" / package for folder in _folders(variable)]
+        for folder in _folders(_SOURCES):
+            folders += [folder] * (folder.name == package) + [folder / package]
+    yield from dict.fromkeys(folder / inside for folder in folders)
+
+
+def _package_and_path(uri: str) -> tuple[str, PurePosixPath]:
+    package, _, path = uri.partition("://")[2].partition("/")
+    inside = PurePosixPath(path.lstrip("/"))
+    if not package or not inside.parts:
+        raise ArgumentError(f"uri is {uri!r}, expected package://PACKAGE/PATH")
+    if ".." in (package, *inside.parts):
+        raise ArgumentError(f"uri is {uri!r}, expected a path inside the package, without '..'")
+    return package, inside
+
+
+def _folders(variable: str) -> list[Path]:
+    return [Path(folder) for folder in os.environ.get(variable, "").split(os.pathsep) if folder]

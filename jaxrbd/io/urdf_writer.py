@@ -1,0 +1,461 @@
+"""Write a `Model` as a URDF file that `load_urdf` reads as the same robot.
+
+A URDF file is a tree of links. `load_urdf` numbers the children of a link in the order of the names
+of their joints. The names of fixed joints are not part of a model, so this module chooses the names
+of fixed joints, and the links to which links are fixed, such that the order of joints and frames is
+the order of the model.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+import re
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+
+from ..errors import ArgumentError, ModelError
+from ..joints import FreeFlyer, Planar, Prismatic, Revolute, Spherical, Translation
+from ..model import Model
+from ..model.arguments import robot
+from ..model.description import Fixed, JointSpec, Link, Mimic
+from ..model.editing import describe
+from ..model.model import ROOT_JOINT
+from ._sealed import replace_file
+
+_ROOT_KINDS: dict[type, str] = {
+    FreeFlyer: "free_flyer",
+    Planar: "planar",
+    Spherical: "spherical",
+    Translation: "translation",
+}
+_TYPES: dict[type, str] = {
+    Revolute: "revolute",
+    Prismatic: "prismatic",
+    FreeFlyer: "floating",
+    Planar: "planar",
+    Fixed: "fixed",
+}
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_ROOT_LINK = "world"
+
+
+def save_urdf(
+    model: Model,
+    path: str | os.PathLike[str],
+    *,
+    unlimited: float | None = None,
+    reorder: bool = False,
+) -> None:
+    """Save a robot to a URDF file, which `load_urdf` reads as the same robot.
+
+    The arguments, the errors and the content are those of `urdf_text`. If saving fails, the
+    previous file is unchanged. Raises OSError if the file cannot be written.
+    """
+    text = urdf_text(model, unlimited=unlimited, reorder=reorder)
+    replace_file(path, text.encode("utf-8"))
+
+
+def urdf_text(model: Model, *, unlimited: float | None = None, reorder: bool = False) -> str:
+    """The robot as the text of a URDF file, which `load_urdf` reads as the same robot.
+
+    - `unlimited`: the value to write for an infinite limit where URDF needs a number: the effort
+      and velocity limits of a joint with position limits and of a prismatic joint, and the other
+      limit of a joint with one position limit. None: such a limit is an error;
+    - `reorder`: whether `load_urdf` may read the joints in another order, because it numbers the
+      joints of a body by their names. If False, such an order is an error.
+
+    The file has the links, joints and frames by their names, inertias, limits, damping, friction
+    and linear mimic joints. Numbers have all digits; `load_urdf` normalizes the axes. A frame other
+    than the frame of a body is a massless link on a fixed joint. A joint that follows another joint
+    has the limits that its leader implies.
+
+    If the joint `root_joint` moves the root body, the root body is the root link of the file. Then
+    load the file with the same argument `root_joint`, which a comment in the file states.
+    Otherwise, the root link is the first frame of the world, if this frame is at the origin. If
+    there is no such frame, the file has a root link "world", which is one more frame of the loaded
+    model.
+
+    Raises ModelError, which names the joint or the link, for what URDF cannot state:
+
+    - a joint that is helical or user-defined; a spherical or translation joint other than
+      `root_joint`; a nonlinear follower (`Follow`);
+    - armature; limits, damping or friction of a floating, planar or root joint; infinite limits,
+      see `unlimited`; the order of joints, see `reorder`;
+    - a mass moment without mass, and names that XML or `load_urdf` does not accept.
+
+    Raises ArgumentError for a batch of models, for dissipation (use
+    `model.with_dissipation(False)`), and for a gravity other than (0, 0, -9.81): it is an argument
+    of `load_urdf`. Source: the URDF specification.
+    """
+    if np.ndim(robot(model).inertia) != 2:
+        raise ArgumentError(f"{model!r} is a batch of models, expected one model")
+    if model.dissipative:
+        raise ArgumentError(
+            "dissipation is on, which a URDF file cannot state: save model.with_dissipation(False)"
+        )
+    if not np.array_equal(model.gravity, np.array([0, 0, -9.81], model.dtype)):
+        raise ArgumentError(
+            f"gravity is {np.asarray(model.gravity).tolist()}, which a URDF file cannot state, "
+            "expected (0, 0, -9.81): set it, and pass the gravity to load_urdf"
+        )
+    if unlimited is not None and not (np.isfinite(unlimited) and unlimited >= 0):
+        raise ArgumentError(f"unlimited is {unlimited}, expected a finite number of at least 0")
+    links, joints, root_joint = _rooted(model)
+    joints = _arranged(model, links, joints, reorder=reorder)
+    root = ElementTree.Element("robot", name=_checked_name(model.name, "robot"))
+    if root_joint is not None:
+        root.append(ElementTree.Comment(f' load_urdf(..., root_joint="{root_joint}") '))
+    for link in links:
+        _add_link(root, link)
+    by_name = {joint.name: joint for joint in joints}
+    for joint in joints:
+        _add_joint(root, joint, by_name, unlimited)
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="unicode", xml_declaration=False) + "\n"
+
+
+# ----------------------------------------------------------------------------------- tree of links
+
+
+def _rooted(model: Model) -> tuple[list[Link], list[JointSpec], str | None]:
+    """The links, root link first, the joints between links, and the `root_joint` of `load_urdf`."""
+    links, joints = describe(model)
+    order = {name: place for place, name in enumerate(model.frame_names)}
+    links.sort(key=lambda link: order.get(link.name, len(order)))
+    on_world = [joint for joint in joints if joint.parent is None]
+    if len(on_world) == 1:
+        (joint,) = on_world
+        at_origin = np.array_equal(joint.placement, np.eye(4))
+        if joint.name == ROOT_JOINT and type(joint.kind) in _ROOT_KINDS and at_origin:
+            _check_free(joint)
+            _check_armature(joint)
+            others = [other for other in joints if other is not joint]
+            return links, others, _ROOT_KINDS[type(joint.kind)]
+    world = [name for name, body in zip(model.frame_names, model.frame_bodies) if body < 0]
+    poses = {joint.child: joint.placement for joint in on_world}
+    if world and links[0].name == world[0] and np.array_equal(poses[world[0]], np.eye(4)):
+        root = world[0]
+        joints = [joint for joint in joints if joint.child != root]
+    else:
+        root = _unused(_ROOT_LINK, {link.name for link in links})
+        links.insert(0, Link(root))
+    joints = [
+        dataclasses.replace(joint, parent=root) if joint.parent is None else joint
+        for joint in joints
+    ]
+    return links, joints, None
+
+
+def _arranged(
+    model: Model, links: list[Link], joints: list[JointSpec], *, reorder: bool
+) -> list[JointSpec]:
+    """The joints, attached and named such that `load_urdf` reads them in the order of the model."""
+    by_child = {joint.child: joint for joint in joints}
+    bodies: dict[str | None, list[JointSpec]] = {}
+    for link in links:
+        if link.name in by_child:
+            bodies.setdefault(by_child[link.name].parent, []).append(by_child[link.name])
+    taken = {joint.name for joint in joints if _moves(joint)}
+    arranged: dict[str, JointSpec] = {}
+    for children in bodies.values():
+        names = [joint.name for joint in children if _moves(joint)]
+        attached = [*children] if names == sorted(names) else _nested(children)
+        if attached is None and not reorder:
+            first, second = next(pair for pair in itertools.pairwise(names) if pair[0] > pair[1])
+            raise ModelError(
+                f"joint {second!r}: it comes after joint {first!r} of the same body, and load_urdf "
+                "reads the joints of a body in the order of their names; rename a joint, or use "
+                "reorder=True",
+                joint=second,
+            )
+        if attached is None:
+            attached = sorted(children, key=lambda joint: (_moves(joint), joint.name))
+        siblings: dict[str | None, list[JointSpec]] = {}
+        for joint in attached:
+            siblings.setdefault(joint.parent, []).append(joint)
+        for group in siblings.values():
+            arranged |= {joint.child: joint for joint in _with_names(group, taken)}
+    return [arranged[link.name] for link in links if link.name in arranged]
+
+
+def _nested(children: list[JointSpec]) -> list[JointSpec] | None:
+    """The children of a body, some attached to welded links of this body; None if impossible.
+
+    The children of one link must have increasing names, and the links are visited depth-first. Each
+    welded link is attached to the last open link, so that it opens another sequence of names. A
+    moving link is attached to the last open link whose children have smaller names.
+    """
+    opened: list[tuple[str | None, np.ndarray]] = [(children[0].parent, np.eye(4))]
+    last = [""]
+    attached = []
+    for joint in children:
+        while _moves(joint) and last[-1] >= joint.name:
+            opened.pop()
+            last.pop()
+            if not opened:
+                return None
+        parent, pose = opened[-1]
+        placement = np.linalg.inv(pose) @ joint.placement if len(opened) > 1 else joint.placement
+        attached.append(dataclasses.replace(joint, parent=parent, placement=placement))
+        if _moves(joint):
+            last[-1] = joint.name
+        else:
+            opened.append((joint.child, joint.placement))
+            last.append("")
+    return attached
+
+
+def _with_names(children: list[JointSpec], taken: set[str]) -> list[JointSpec]:
+    """The children of one link, with names of the fixed joints between their neighbours' names."""
+    named: list[JointSpec] = []
+    gap: list[JointSpec] = []
+    before = ""
+    following: list[JointSpec | None] = [*children, None]
+    for joint in following:
+        if joint is not None and not _moves(joint):
+            gap.append(joint)
+            continue
+        names = _names_between(
+            before, None if joint is None else joint.name, [weld.child for weld in gap], taken
+        )
+        taken |= set(names)
+        named += [dataclasses.replace(weld, name=name) for weld, name in zip(gap, names)]
+        gap = []
+        if joint is not None:
+            named.append(joint)
+            before = joint.name
+    return named
+
+
+def _names_between(before: str, after: str | None, links: list[str], taken: set[str]) -> list[str]:
+    """Unused increasing names of the joints that weld these links, between two other names."""
+    numbered = [f"{k:04d}_{link}" for k, link in enumerate(links, start=1)]
+    stems = ("fixed_", f"{before}_fixed_", f"{before}_", f"{before}.", f"{before}!", "0_", "!")
+    for names in (
+        [f"{link}_fixed" for link in links],
+        *([stem + number for number in numbered] for stem in stems),
+    ):
+        increasing = all(x < y for x, y in zip([before, *names], names))
+        below = after is None or not names or names[-1] < after
+        if increasing and below and not taken & set(names):
+            return names
+    raise ModelError(
+        f"joint {after!r}: no names are between the names {before!r} and {after!r} for the joints "
+        f"that weld {links} to the same body; rename a joint",
+        joint=after,
+    )
+
+
+def _moves(joint: JointSpec) -> bool:
+    return not isinstance(joint.kind, Fixed)
+
+
+def _unused(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name
+
+
+# ---------------------------------------------------------------------------------------- elements
+
+
+def _add_link(root: ElementTree.Element, link: Link) -> None:
+    element = ElementTree.SubElement(root, "link", name=_checked_name(link.name, "link"))
+    mass, h, (xx, xy, yy, xz, yz, zz) = link.inertia[0], link.inertia[1:4], link.inertia[4:]
+    if not np.any(link.inertia):
+        return
+    if mass == 0 and np.any(h):
+        raise ModelError(
+            f"link {link.name!r}: it has the mass moment {h.tolist()} kg m and no mass, which URDF "
+            "cannot state",
+            link=link.name,
+        )
+    com = h / mass if mass else h
+    about_com = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+    about_com = about_com - mass * (com @ com * np.eye(3) - np.outer(com, com))
+    inertial = ElementTree.SubElement(element, "inertial")
+    _add_origin(inertial, com, np.zeros(3))
+    ElementTree.SubElement(inertial, "mass", value=_text(mass))
+    entries = {
+        f"i{'xyz'[i]}{'xyz'[j]}": _text(about_com[i, j]) for i in range(3) for j in range(i, 3)
+    }
+    ElementTree.SubElement(inertial, "inertia", entries)
+
+
+def _add_joint(
+    root: ElementTree.Element,
+    joint: JointSpec,
+    by_name: dict[str, JointSpec],
+    unlimited: float | None,
+) -> None:
+    kind = type(joint.kind)
+    if kind not in _TYPES:
+        only = f", except as {ROOT_JOINT!r}" if kind in _ROOT_KINDS else ""
+        raise ModelError(
+            f"joint {joint.name!r}: URDF has no joint of the kind {kind.__name__}{only}",
+            joint=joint.name,
+        )
+    limits: dict[str, str] = {}
+    if kind in (Revolute, Prismatic):
+        limits = _limits(_with_implied_limits(joint, by_name), unlimited)
+    bounded = kind is not Revolute or limits.keys() >= {"effort", "velocity", "lower"}
+    element = ElementTree.SubElement(
+        root,
+        "joint",
+        name=_checked_name(joint.name, "joint"),
+        type=_TYPES[kind] if bounded else "continuous",
+    )
+    ElementTree.SubElement(element, "parent", link=joint.parent or "")
+    ElementTree.SubElement(element, "child", link=joint.child)
+    _add_origin(element, joint.placement[:3, 3], _roll_pitch_yaw(joint.placement[:3, :3]))
+    if kind is Fixed:
+        return
+    _check_armature(joint)
+    if kind is Planar:
+        ElementTree.SubElement(element, "axis", xyz="0 0 1")
+    if kind in (FreeFlyer, Planar):
+        _check_free(joint)
+        return
+    kind_with_axis: Any = joint.kind
+    ElementTree.SubElement(element, "axis", xyz=_text(*np.asarray(kind_with_axis.axis)))
+    if limits:
+        ElementTree.SubElement(element, "limit", limits)
+    damping, friction = (np.max(x, initial=0.0) for x in (joint.damping, joint.friction))
+    if damping or friction:
+        dynamics = {"damping": _text(damping), "friction": _text(friction)}
+        ElementTree.SubElement(element, "dynamics", dynamics)
+    if joint.mimic is not None:
+        mimic = _linear(joint)
+        ElementTree.SubElement(
+            element,
+            "mimic",
+            joint=mimic.joint,
+            multiplier=_text(mimic.multiplier),
+            offset=_text(mimic.offset),
+        )
+
+
+def _with_implied_limits(joint: JointSpec, by_name: dict[str, JointSpec]) -> JointSpec:
+    """A joint that mimics another, with the limits that its leader implies; else the joint."""
+    if joint.mimic is None:
+        return joint
+    mimic = _linear(joint)
+    leader = by_name[mimic.joint]
+    scale = mimic.multiplier
+    if scale == 0:
+        ends = np.full(2, mimic.offset)
+    else:
+        ends = np.sort([scale * _number(x) + mimic.offset for x in (leader.lower, leader.upper)])
+    velocity = abs(scale) * _number(leader.velocity_limit) if scale else 0.0
+    return dataclasses.replace(
+        joint,
+        lower=ends[0],
+        upper=ends[1],
+        velocity_limit=velocity,
+        effort_limit=_number(leader.effort_limit),
+    )
+
+
+def _linear(joint: JointSpec) -> Mimic:
+    if isinstance(joint.mimic, Mimic):
+        return joint.mimic
+    raise ModelError(
+        f"joint {joint.name!r}: it is a function of other joints (Follow), and URDF has only "
+        "linear mimic joints",
+        joint=joint.name,
+    )
+
+
+def _limits(joint: JointSpec, unlimited: float | None) -> dict[str, str]:
+    """The attributes of `<limit>`; no attribute "lower" means a joint without position limits."""
+    lower, upper = _number(joint.lower), _number(joint.upper)
+    values = {"effort": _number(joint.effort_limit), "velocity": _number(joint.velocity_limit)}
+    bounded = np.isfinite(lower) or np.isfinite(upper)
+    if bounded:
+        values |= {"lower": lower, "upper": upper}
+    if type(joint.kind) is Revolute and not bounded:
+        values = {name: value for name, value in values.items() if np.isfinite(value)}
+    for name, value in values.items():
+        if np.isfinite(value):
+            continue
+        if unlimited is None:
+            raise ModelError(
+                f"joint {joint.name!r}: its {name} limit is {value}, and URDF needs a finite "
+                "number; set the limit, or give the argument `unlimited`",
+                joint=joint.name,
+            )
+        values[name] = float(np.copysign(unlimited, value))
+    if "lower" in values and values["lower"] > values["upper"]:
+        raise ModelError(
+            f"joint {joint.name!r}: unlimited={unlimited} is beyond its other position limit",
+            joint=joint.name,
+        )
+    return {name: _text(value) for name, value in values.items()}
+
+
+def _check_free(joint: JointSpec) -> None:
+    """Raise ModelError if a joint whose limits and dynamics URDF does not state has some."""
+    for field in ("lower", "upper", "velocity_limit", "effort_limit"):
+        if np.any(np.isfinite(np.asarray(getattr(joint, field), float))):
+            _refuse(joint, field)
+    for field in ("damping", "friction"):
+        if np.any(getattr(joint, field)):
+            _refuse(joint, field)
+
+
+def _check_armature(joint: JointSpec) -> None:
+    if np.any(joint.armature):
+        _refuse(joint, "armature")
+
+
+def _refuse(joint: JointSpec, field: str) -> None:
+    raise ModelError(
+        f"joint {joint.name!r} of the kind {type(joint.kind).__name__}: its {field} is "
+        f"{np.asarray(getattr(joint, field)).tolist()}, which URDF cannot state",
+        joint=joint.name,
+    )
+
+
+def _checked_name(name: str, what: str) -> str:
+    wrong = None
+    if not name.strip():
+        wrong = "is empty"
+    elif _NOT_XML.search(name):
+        wrong = "has a character that XML cannot hold"
+    elif "${" in name or "$(" in name:
+        wrong = "is an xacro expression for load_urdf"
+    if wrong is None:
+        return name
+    where = {what: name} if what in ("link", "joint") else {}
+    raise ModelError(f"{what} {name!r}: its name {wrong}", **where)
+
+
+def _number(x: Any) -> float:
+    """The value of an array of one entry."""
+    return float(np.asarray(x).reshape(()))
+
+
+def _add_origin(parent: ElementTree.Element, xyz: np.ndarray, rpy: np.ndarray) -> None:
+    if np.any(xyz) or np.any(rpy):
+        ElementTree.SubElement(parent, "origin", xyz=_text(*xyz), rpy=_text(*rpy))
+
+
+def _roll_pitch_yaw(R: np.ndarray) -> np.ndarray:
+    """Angles about fixed axes with `R = Rz(yaw) Ry(pitch) Rx(roll)`, accurate for every pitch.
+
+    At a pitch of 90 degrees, R has only the sum or the difference of roll and yaw. So the roll is
+    computed from `Rz(-yaw) R`, for the rounded yaw.
+    """
+    yaw = np.arctan2(R[1, 0], R[0, 0])
+    c, s = np.cos(yaw), np.sin(yaw)
+    pitch = np.arctan2(-R[2, 0], c * R[0, 0] + s * R[1, 0])
+    roll = np.arctan2(s * R[0, 2] - c * R[1, 2], c * R[1, 1] - s * R[0, 1])
+    return np.array([roll, pitch, yaw])
+
+
+def _text(*numbers: float | np.floating) -> str:
+    return " ".join(repr(float(x)) for x in numbers)
