@@ -9,6 +9,7 @@ dtype, or if a configuration contains a zero quaternion. The docstrings state on
 """
 
 from . import (
+    actuators,
     algorithms,
     configuration,
     constraints,
@@ -137,6 +138,7 @@ __all__ = [
     "potential_energy",
     "total_mass",
     # modules
+    "actuators",
     "algorithms",
     "configuration",
     "constraints",

@@ -25,7 +25,8 @@ LAYERS = (
     ("configuration",),
     ("tangent",),
     ("algorithms",),
-    ("io", "identification", "frames", "constraints", "contact", "integrators"),
+    ("identification", "frames", "constraints", "contact", "actuators", "integrators"),
+    ("io",),
     ("robots",),
     ("__init__",),
     ("conformance",),
@@ -39,7 +40,7 @@ STRANGERS = {
     "algorithms": {"joints"},  # no algorithm knows a joint kind
 }
 ANYWHERE = {"jax", "jaxtyping", "equinox", "numpy"}
-ONLY_IN = {"lxml": "io", "matplotlib": "cli", "diffrax": "integrators"}
+ONLY_IN = {"lxml": "io", "mujoco": "io", "matplotlib": "cli", "diffrax": "integrators"}
 LOOPS = {"scan", "fori_loop", "while_loop", "map"}
 # The sweeps over the tree and, by index, over its dofs; time, with what a step of it repeats;
 # Newton's steps; the blocks of a batch; the pivots of a matrix.
@@ -185,7 +186,8 @@ import jax
 before = dict(jax.config.values)
 import jaxrbd
 assert dict(jax.config.values) == before, "a JAX setting changed"
-heavy = {"diffrax", "lxml", "matplotlib", "beartype", "pytest", "scipy.optimize"} & set(sys.modules)
+heavy = {"diffrax", "lxml", "matplotlib", "mujoco", "beartype", "pytest", "scipy.optimize"}
+heavy &= set(sys.modules)
 assert not heavy, heavy
 jax.config.update("jax_platforms", "no_such_platform")
 try:

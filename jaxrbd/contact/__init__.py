@@ -9,6 +9,7 @@
 
 from .compliant import ContactForce, contact_energy, contact_force
 from .convex import ContactStep, contact_step
+from .height_grid import HeightGrid
 from .inverse_inertia import inverse_inertias
 from .scene import ContactPoints, Ground, Height, Material, Plane, Scene, contact_points
 
@@ -16,6 +17,7 @@ __all__ = [
     # the scene
     "Ground",
     "Height",
+    "HeightGrid",
     "Material",
     "Plane",
     "Scene",
