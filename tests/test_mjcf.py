@@ -2,6 +2,7 @@
 
 import functools
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import mujoco
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-from jaxrbd.io.mujoco import from_mujoco
+from jaxrbd.io.mujoco import from_mujoco, mujoco_pose, pose_from_mujoco
 from support import mjcf
 
 
@@ -103,3 +104,363 @@ def test_every_quantity_agrees_with_mujoco(seed):
         i = names.index(name)
         assert_close(placements.R[i], R, 1e-12, name)
         assert_close(placements.p[i], p, 1e-12, name)
+
+
+# ----------------------------------------------------------------------------------- coordinates
+
+
+def test_velocities_of_the_bodies_agree_with_mujoco():
+    """The bridges give the motion that MuJoCo computes, with accelerations."""
+    compiled, found = imported(mjcf.TREES)
+    state = mjcf.random_state(compiled, np.random.default_rng(11))
+    qacc = np.array(state.qacc)
+    mujoco.mj_forward(compiled, state)
+    state.qacc[:] = qacc
+    mujoco.mj_rnePostConstraint(compiled, state)
+    model, coordinates = found.model, found.coordinates
+
+    @jax.jit
+    def motions(qpos, qvel, qacc):
+        q = coordinates.q(model, qpos)
+        v = coordinates.v(model, q, qvel)
+        a = coordinates.a(model, q, v, qacc)
+        state = "camera", "local_world_aligned"
+        V = rbd.frame_velocity(model, q, v, *state)
+        return V, rbd.frame_acceleration(model, q, v, a, *state)
+
+    V, A = motions(np.array(state.qpos), np.array(state.qvel), qacc)
+    expected = np.zeros(6)
+    site = compiled.site("camera").id
+    kind = mujoco.mjtObj.mjOBJ_SITE
+    mujoco.mj_objectVelocity(compiled, state, kind, site, expected, 0)
+    assert_close(V, np.roll(expected, 3), 1e-12)
+    mujoco.mj_objectAcceleration(compiled, state, kind, site, expected, 0)
+    expected = np.roll(expected, 3)
+    expected[:3] += compiled.opt.gravity  # the world of MuJoCo accelerates upwards
+    assert_close(A, expected, 1e-11)
+
+
+def test_coordinates_are_differentiable_and_batched(rng):
+    """The rate of `qpos` along v is MuJoCo's velocity, with quaternions by mj_integratePos."""
+    compiled, found = imported(mjcf.TREES)
+    model, coordinates = found.model, found.coordinates
+    qs = jnp.stack([rbd.random_configuration(model, jax.random.key(i)) for i in range(3)])
+    vs = jnp.asarray(rng.normal(size=(3, model.nv)))
+    rates = jax.jit(
+        jax.vmap(
+            lambda q, v: (
+                jax.jvp(
+                    lambda t: coordinates.qpos(model, rbd.integrate(model, q, t * v)),
+                    (jnp.zeros(()),),
+                    (jnp.ones(()),),
+                ),
+                coordinates.qvel(model, q, v),
+            )
+        )
+    )
+    (qpos, dqpos), qvel = rates(qs, vs)
+    for i in range(3):
+        ends = []
+        for h in (1e-6, -1e-6):
+            end = np.array(qpos[i])
+            mujoco.mj_integratePos(compiled, end, np.array(qvel[i]), h)
+            ends.append(end)
+        assert_close(dqpos[i], (ends[0] - ends[1]) / 2e-6, 1e-8)
+
+
+def test_poses_to_and_from_mujoco(rng):
+    xquat = rng.normal(size=(5, 4))
+    xquat /= np.linalg.norm(xquat, axis=1, keepdims=True)
+    xpos = rng.normal(size=(5, 3))
+    X = pose_from_mujoco(xpos, xquat)
+    for R, q in zip(X.R, xquat):
+        expected = np.zeros(9)
+        mujoco.mju_quat2Mat(expected, q)
+        assert_close(R, expected.reshape(3, 3), 1e-14)
+    back = mujoco_pose(X)
+    assert_close(back.xpos, xpos, 0)
+    assert_close(back.xquat * np.sign(back.xquat[:, :1] * xquat[:, :1]), xquat, 1e-14)
+
+
+def test_keyframes_sites_and_the_first_configuration():
+    compiled, found = imported(mjcf.TREES)
+    model, coordinates = found.model, found.coordinates
+    (name, key), *rest = found.keyframes.items()
+    assert name == "home" and not rest
+    data = mujoco.MjData(compiled)
+    mujoco.mj_resetDataKeyframe(compiled, data, 0)
+    assert_close(coordinates.qpos(model, key.q), data.qpos, 1e-14)
+    assert_close(coordinates.qvel(model, key.q, key.v), data.qvel, 1e-13)
+    assert_close(key.control, data.ctrl, 0)
+    assert_close(coordinates.qpos(model, found.q0), compiled.qpos0, 0)
+    assert found.sites == {"mark": "mark", "camera": "camera", "leg": "leg.site"}
+    assert found.actuators.names == ("push", "aim", "spin", "both", "lift")
+    assert (model.name, found.omitted) == ("trees", ())
+
+
+def test_limits_and_parameters_of_joints():
+    model = imported(mjcf.TREES)[1].model
+    place = {name: model.joint(name) for name in ("yaw", "mast", "a0", "ankle", "root")}
+    assert model.lower_position_limit[place["yaw"].q] == -1
+    assert model.upper_position_limit[place["mast"].q] == 0.6
+    assert not np.isfinite(model.upper_position_limit[place["a0"].q])
+    assert_close(model.armature[place["ankle"].v], 3 * [0.02], 0)
+    assert_close(model.damping[place["root"].v], 6 * [0.7], 0)
+    assert_close(model.gravity, [0.3, -0.2, -9.7], 0)
+
+
+DRIVES = """
+<mujoco>
+  <worldbody>
+    <body name="a"><joint name="a" damping="0.1" armature="0.2" frictionloss="0.3"
+        actuatorfrcrange="-1 3" actuatorfrclimited="true"/>
+      <geom size="0.1" pos="0.1 0 0"/></body>
+    <body name="b"><joint name="b" type="slide" damping="0.4" stiffness="2"/>
+      <geom size="0.1"/></body>
+  </worldbody>
+  <actuator>
+    <motor joint="a" gear="2"/>
+    <motor name="second" joint="a" gear="-3"/>
+    <motor name="off" joint="b" group="2"/>
+    <position joint="b" kp="3" dampratio="0.5" inheritrange="0" {extra}/>
+    <motor joint="b" ctrlrange="-0.1 0.1" ctrllimited="true"/>
+  </actuator>
+</mujoco>
+"""
+
+
+@functools.cache
+def flagged(**flags):
+    """`DRIVES` with changed options of the compiled model."""
+    compiled = mujoco.MjModel.from_xml_string(DRIVES.format(extra=""))
+    compiled.opt.disableactuator = 1 << 2
+    for flag in flags:
+        compiled.opt.disableflags |= getattr(mujoco.mjtDisableBit, f"mjDSBL_{flag}")
+    return compiled, from_mujoco(compiled)
+
+
+@pytest.mark.parametrize("flag", ["", "CLAMPCTRL", "SPRING", "DAMPER", "GRAVITY", "FRICTIONLOSS"])
+def test_options_that_disable_features(flag, rng):
+    if flag and not hasattr(mujoco.mjtDisableBit, f"mjDSBL_{flag}"):
+        pytest.skip("this version of MuJoCo has no such flag")
+    compiled, found = flagged(**{flag: 1} if flag else {})
+    for _ in range(3):
+        state = mjcf.random_state(compiled, rng)
+        state.ctrl[:] *= 2
+        ours, theirs, _ = results(parts(found), evaluate(compiled, state))
+        for name in ("bias force", "actuator force"):
+            assert_close(ours[name], theirs[name], 1e-12, name)
+    model = found.model
+    friction = model.friction[model.joint("a").v]
+    assert_close(friction, [0.0 if flag == "FRICTIONLOSS" else 0.3], 0)
+    assert model.effort_limit.tolist() == [3, np.inf]
+    assert found.springs.joints == (() if flag == "SPRING" else ("b",))
+    assert bool(model.damping.any()) == (flag != "DAMPER")
+
+
+@pytest.mark.skipif(
+    not hasattr(mujoco.MjModel, "actuator_armature"), reason="a newer attribute of MuJoCo"
+)
+def test_armature_and_damping_of_actuators(rng):
+    text = DRIVES.format(extra='armature="0.7" damping="0.9" gear="3"')
+    text = text.replace('frictionloss="0.3"', "")
+    compiled, found = imported(text)
+    state = mjcf.random_state(compiled, rng)
+    ours, theirs, _ = results(parts(found), evaluate(compiled, state))
+    for name in ours:
+        assert_close(ours[name], theirs[name], 1e-11, name)
+
+
+# ------------------------------------------------------------------------------------ equalities
+
+
+def equality_errors(compiled, state):
+    """MuJoCo's errors by name of the equality, with its two bodies' rotations for frames."""
+    mujoco.mj_forward(compiled, state)
+    rows = {}
+    for row in range(state.nefc):
+        if state.efc_type[row] == int(mujoco.mjtConstraint.mjCNSTR_EQUALITY):
+            name = mujoco.mj_id2name(compiled, mujoco.mjtObj.mjOBJ_EQUALITY, state.efc_id[row])
+            rows.setdefault(name, []).append(state.efc_pos[row])
+    return {name: np.array(values) for name, values in rows.items()}
+
+
+def test_equality_constraints_agree_with_mujoco(rng):
+    compiled, found = imported(mjcf.LOOPS)
+    model, coordinates = found.model, found.coordinates
+    assert len(found.constraints) == 9 and len(found.inactive_constraints) == 1
+
+    @eqx.filter_jit
+    def errors(qpos):
+        q = coordinates.q(model, qpos)
+        constraints = found.constraints + found.inactive_constraints
+        return [c.position(model, q) for c in constraints]
+
+    names = [mujoco.mj_id2name(compiled, mujoco.mjtObj.mjOBJ_EQUALITY, i) for i in range(10)]
+    for _ in range(3):
+        state = mjcf.random_state(compiled, rng)
+        expected = equality_errors(compiled, state)
+        ours = dict(zip(names, errors(np.array(state.qpos))))
+        R = {i: state.body(i).xmat.reshape(3, 3) for i in "abcd"}
+        relative = np.zeros(9)
+        mujoco.mju_quat2Mat(relative, compiled.eq_data[3, 6:10])
+        first = {  # the axes of the first frame, in which our error is expressed
+            "pin": R["a"],
+            "fixed pin": R["c"],
+            "site pin": state.site("sa").xmat.reshape(3, 3),
+            "weld": R["b"] @ relative.reshape(3, 3),
+            "world weld": None,
+            "site weld": state.site("sd").xmat.reshape(3, 3),
+        }
+        mujoco.mju_quat2Mat(relative, compiled.eq_data[4, 6:10])
+        first["world weld"] = R["c"] @ relative.reshape(3, 3)
+        for name, axes in first.items():
+            assert_close(ours[name][:3], -axes.T @ expected[name][:3], 1e-12, name)
+            if "weld" in name:
+                half = -expected[name][3:] / (0.5 if name == "weld" else 1)
+                tangent = ours[name][3:] / 2  # of half of the angle
+                sine = tangent / np.sqrt(1 + tangent @ tangent)
+                assert_close(sine, half * np.sign(half @ sine), 1e-12, name)
+        for name in ("affine", "quartic", "constant"):
+            assert_close(ours[name], expected[name], 1e-13, name)
+        joints = [compiled.joint(name) for name in ("j4", "j1")]
+        x, y = (state.qpos[joint.qposadr[0]] for joint in joints)
+        assert_close(ours["sleeping"], [x - (y - 0.3)], 1e-13)
+
+
+def test_equalities_of_joints_as_followers(rng):
+    """M, bias and inverse dynamics are MuJoCo's on the motions that the followers allow."""
+    compiled = imported(mjcf.LOOPS)[0]
+    found = from_mujoco(compiled, mimic=True)
+    model, coordinates = found.model, found.coordinates
+    assert (model.nv, compiled.nv) == (8, 10)
+    assert len(found.constraints) == 7
+
+    @jax.jit
+    def inverse(q, v, a):
+        state = (
+            coordinates.qpos(model, q),
+            coordinates.qvel(model, q, v),
+            coordinates.qacc(model, q, v, a),
+        )
+        back = coordinates.q(model, state[0]), coordinates.v(model, q, state[1])
+        back += (coordinates.a(model, q, v, state[2]),)
+        return state, back, rbd.rnea(model, q, v, a), rbd.crba(model, q)
+
+    q = rbd.random_configuration(model, jax.random.key(3))
+    v, a = jnp.asarray(rng.normal(size=(2, model.nv)))
+    (qpos, qvel, qacc), back, tau, M = inverse(q, v, a)
+    for found_value, expected in zip(back, (q, v, a)):
+        assert_close(found_value, expected, 1e-13)
+    state = mujoco.MjData(compiled)
+    state.qpos[:], state.qvel[:] = qpos, qvel
+    mujoco.mj_forward(compiled, state)
+    M_mujoco = mjcf.mass_matrix(compiled, state)
+    errors = equality_errors(compiled, state)
+    assert_close(errors["affine"], [0], 1e-14)
+    assert_close(errors["quartic"], [0], 1e-14)
+    qfrc = M_mujoco @ qacc + state.qfrc_bias
+    assert_close(tau, coordinates.tau(model, q, qfrc), 1e-10)
+    assert_close(M, coordinates.mass_matrix(model, q, M_mujoco), 1e-11)
+    assert_close(coordinates.tau(model, q, coordinates.qfrc(model, q, tau)), tau, 1e-12)
+    with pytest.raises(rbd.ArgumentError, match="follow others"):
+        coordinates.mujoco_mass_matrix(model, q, M)
+
+
+# --------------------------------------------------------------------------------------- contact
+
+
+@pytest.mark.parametrize("filterparent", ["enable", "disable"])
+def test_the_geoms_that_can_touch(filterparent):
+    compiled = mujoco.MjModel.from_xml_string(mjcf.CROWD.format(filterparent=filterparent))
+    found = from_mujoco(compiled, strict=False)
+    data = mujoco.MjData(compiled)
+    mujoco.mj_forward(compiled, data)
+    touching = {
+        frozenset(compiled.geom(geom).name for geom in contact.geom) for contact in data.contact
+    }
+    assert len(touching) > 10
+    ground = {pair for pair in touching if "floor" in pair}
+    other = touching - ground
+    assert {frozenset(pair) for pair in found.pairs} == other
+    assert len(found.pairs) == len(other)
+    centres = {tuple(x) for x in np.array(found.scene.offsets)}
+    names = [name for pair in ground for name in pair - {"floor"}]
+    assert len(found.scene.frames) == len(names)
+    assert centres == {tuple(compiled.geom(name).pos) for name in names}
+
+
+def test_spheres_of_the_scene_agree_with_mujoco():
+    compiled, found = imported(mjcf.SHAPES)
+    rng = np.random.default_rng(5)
+    model, coordinates = found.model, found.coordinates
+    assert found.scene.material.friction == 0.6
+    assert found.scene.frames == ("ball", *2 * ["rod"], *8 * ["brick"])
+
+    @jax.jit
+    def points(qpos):
+        q = coordinates.q(model, qpos)
+        found_points = rbd.contact.contact_points(model, found.scene, q, jnp.zeros(model.nv))
+        return found_points.distance, found_points.position, found_points.normal
+
+    for _ in range(3):
+        state = mjcf.random_state(compiled, rng)
+        mujoco.mj_forward(compiled, state)
+        distance, position, normal = points(np.array(state.qpos))
+        # MuJoCo puts the position of a contact in the middle between both surfaces.
+        ours = np.array(position - distance[:, None] * normal / 2)
+        ground = [c for c in state.contact if compiled.geom("floor").id in c.geom]
+        assert len(ground) == 1 + 2 + 4  # a box has at most four contacts
+        for contact in ground:
+            error = np.linalg.norm(ours - contact.pos, axis=1)
+            nearest = int(np.argmin(error))
+            assert error[nearest] < 1e-12
+            assert abs(distance[nearest] - contact.dist) < 1e-12
+            assert_close(normal[nearest], contact.frame[:3], 1e-12)
+
+
+HILLS = """
+<mujoco>
+  <asset><hfield name="hills" nrow="3" ncol="4" size="2 1.5 0.5 0.1"
+    elevation="0 1 2 3  5 2 4 1  3 2 1 0"/></asset>
+  <worldbody>
+    <body name="ground" pos="0.1 0.2 0.3">
+      <geom name="hills" type="hfield" hfield="hills" pos="0.2 -0.1 0.4" {turn}/></body>
+    <body name="ball" pos="0 0 2"><freejoint/><geom size="0.1"/></body>
+  </worldbody>
+</mujoco>
+"""
+
+
+def test_a_height_field_has_the_surface_of_mujoco(rng):
+    compiled, found = imported(HILLS.format(turn=""))
+    data = mujoco.MjData(compiled)
+    mujoco.mj_forward(compiled, data)
+    grid = found.scene.ground.height
+    assert grid.heights.shape == (4, 3)
+    xy = np.array([0.3, 0.1]) + rng.uniform(-1, 1, size=(60, 2)) * [1.99, 1.49]
+    heights = jax.jit(jax.vmap(grid))(xy)
+    geom = np.zeros(1, np.int32)
+    for point, height in zip(xy, heights):
+        start = np.array([*point, 1.6])
+        hit = mujoco.mj_ray(compiled, data, start, np.array([0.0, 0, -1]), None, 1, -1, geom)
+        assert geom[0] == compiled.geom("hills").id
+        assert abs(1.6 - hit - height) < 1e-7  # MuJoCo stores the heights in single precision
+    border = jax.vmap(grid)(jnp.array([[-9.0, 0.1], [9.0, 9.0]]))
+    inside = jax.vmap(grid)(jnp.array([[0.3 - 2, 0.1], [0.3 + 2, 0.1 + 1.5]]))
+    assert_close(border, inside, 1e-15)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"heights": np.zeros(3)}, r"heights has shape \(3,\)"),
+        ({"heights": np.zeros((1, 3))}, "at least 2 x 2"),
+        ({"corner": (0, 0, 0)}, "corner has shape"),
+        ({"spacing": (1, 0)}, "spacing is .* expected above 0"),
+    ],
+)
+def test_a_wrong_height_grid(change, message):
+    good = {"heights": np.zeros((2, 3)), "corner": (0, 0), "spacing": (1, 1)}
+    with pytest.raises(rbd.ArgumentError, match=message):
+        rbd.contact.HeightGrid(**good | change)

@@ -98,3 +98,94 @@ def frame_poses(model, data, imported):
     for site, frame in imported.sites.items():
         poses[frame] = data.site(site).xmat.reshape(3, 3).copy(), data.site(site).xpos.copy()
     return poses
+
+
+# Equality constraints of every kind between two trees, sites and the world.
+LOOPS = """
+<mujoco model="loops">
+  <compiler angle="radian"/>
+  <default><geom contype="0" conaffinity="0"/></default>
+  <worldbody>
+    <site name="hook" pos="0.5 0.2 0.3" quat="1 0.2 0 0.3"/>
+    <body name="a" pos="0.1 0 0">
+      <freejoint name="fa"/>
+      <geom size="0.1" pos="0.1 0.05 0.02"/>
+      <site name="sa" pos="0.2 0.1 0.3" quat="1 1 0.5 0"/>
+      <body name="b" pos="0.3 0 0.1" quat="1 0.1 0 0.4">
+        <joint name="j1" axis="0 1 0.2" pos="0.05 0 0.1" ref="0.3"/>
+        <geom size="0.1" pos="0 0.1 0"/>
+        <body name="c" pos="0 0.3 0">
+          <joint name="j2" type="slide" axis="1 0 0" ref="-0.2"/>
+          <geom size="0.1" pos="0 0 0.1"/>
+          <body name="d" pos="0 0.1 0.2" quat="0 1 0 1">
+            <joint name="j3" axis="1 0 1"/>
+            <joint name="j4" type="slide" axis="0 1 0" pos="0.1 0.2 0"/>
+            <geom size="0.1" pos="0.1 0 0"/>
+            <site name="sd" pos="0.1 0 0.1" quat="1 0 0.5 0"/>
+          </body>
+        </body>
+      </body>
+    </body>
+  </worldbody>
+  <equality>
+    <connect name="pin" body1="a" body2="d" anchor="0.1 0.2 0.3"/>
+    <connect name="fixed pin" body1="c" anchor="0.2 0 0.1"/>
+    <connect name="site pin" site1="sa" site2="hook"/>
+    <weld name="weld" body1="b" body2="d" relpose="0.1 0.2 0.3 1 0.4 0.2 0" anchor="0.1 0 0.2"
+          torquescale="0.5"/>
+    <weld name="world weld" body1="c"/>
+    <weld name="site weld" site1="sd" site2="sa"/>
+    <joint name="affine" joint1="j1" joint2="j2" polycoef="0.1 0.7 0 0 0"/>
+    <joint name="quartic" joint1="j3" joint2="j2" polycoef="0.2 0.3 -0.4 0.5 0.6"/>
+    <joint name="constant" joint1="j4" polycoef="0.25 0 0 0 0"/>
+    <joint name="sleeping" joint1="j4" joint2="j1" active="false"/>
+  </equality>
+</mujoco>
+"""
+
+# Spheres so large that all of them overlap, and touch the ground: contacts are what the filters of
+# MuJoCo allow.
+CROWD = """
+<mujoco>
+  <option><flag filterparent="{filterparent}"/></option>
+  <worldbody>
+    <geom name="floor" type="plane" size="1 1 1" pos="0 0 5" quat="1 0.1 0.05 0"/>
+    <body name="post" pos="0 0 0.1"><geom name="post" size="0.5" contype="0" conaffinity="4"/></body>
+    <body name="a"><joint/><geom name="a1" size="3"/><geom name="a2" size="3.1" contype="2"/>
+      <body name="welded"><geom name="welded" size="2.9"/></body>
+      <body name="b"><joint/><geom name="b" size="3" pos="0.1 0 0"/>
+        <body name="c"><joint axis="1 0 0"/><geom name="c" size="3" pos="0 0.1 0"/></body>
+        <body name="d"><joint axis="0 1 0"/>
+          <geom name="d" size="3" contype="2" conaffinity="2" pos="0.1 0.1 0"/></body>
+      </body>
+    </body>
+    <body name="e"><freejoint/><geom name="e" size="3" pos="0 0.2 0"/></body>
+    <body name="f"><freejoint/><geom name="f" size="3" contype="0" conaffinity="0"/></body>
+    <body name="g"><freejoint/><geom name="g" size="3" pos="0 0.3 0"/></body>
+  </worldbody>
+  <contact>
+    <exclude body1="e" body2="c"/>
+    <exclude body1="world" body2="g"/>
+    <pair geom1="f" geom2="a1"/>
+    <pair geom1="b" geom2="e"/>
+  </contact>
+</mujoco>
+"""
+
+# Shapes on a tilted ground of a welded body.
+SHAPES = """
+<mujoco>
+  <worldbody>
+    <body name="slope" pos="0.2 0.1 0.7" quat="1 0.2 0.1 0">
+      <body pos="0 0 0.3" quat="1 0 0.1 0"><geom name="floor" type="plane" size="1 1 1" pos="0 0 2"
+        friction="0.6"/></body>
+    </body>
+    <body name="ball"><freejoint/><geom name="sphere" size="0.2" pos="0.1 0.2 0.3" friction="0.5"/>
+    </body>
+    <body name="rod"><freejoint/><geom name="rod" type="capsule" size="0.1 0.4" pos="0.1 0.2 0.3"
+      quat="1 2 3 4" friction="0.5"/></body>
+    <body name="brick"><freejoint/><geom name="box" type="box" size="0.1 0.2 0.3" pos="0.3 0.2 0.1"
+      quat="1 2 0 4" friction="0.6"/></body>
+  </worldbody>
+</mujoco>
+"""
