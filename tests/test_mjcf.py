@@ -186,7 +186,8 @@ def test_keyframes_sites_and_the_first_configuration():
     compiled, found = imported(mjcf.TREES)
     model, coordinates = found.model, found.coordinates
     (name, key), *rest = found.keyframes.items()
-    assert name == "home" and not rest
+    assert name == "home"
+    assert not rest
     data = mujoco.MjData(compiled)
     mujoco.mj_resetDataKeyframe(compiled, data, 0)
     assert_close(coordinates.qpos(model, key.q), data.qpos, 1e-14)
@@ -288,7 +289,8 @@ def equality_errors(compiled, state):
 def test_equality_constraints_agree_with_mujoco(rng):
     compiled, found = imported(mjcf.LOOPS)
     model, coordinates = found.model, found.coordinates
-    assert len(found.constraints) == 9 and len(found.inactive_constraints) == 1
+    assert len(found.constraints) == 9
+    assert len(found.inactive_constraints) == 1
 
     @eqx.filter_jit
     def errors(qpos):

@@ -150,7 +150,7 @@ CROWD = """
   <option><flag filterparent="{filterparent}"/></option>
   <worldbody>
     <geom name="floor" type="plane" size="1 1 1" pos="0 0 5" quat="1 0.1 0.05 0"/>
-    <body name="post" pos="0 0 0.1"><geom name="post" size="0.5" contype="0" conaffinity="4"/></body>
+    <body name="post" pos="0 0 1"><geom name="post" size="1" contype="0" conaffinity="4"/></body>
     <body name="a"><joint/><geom name="a1" size="3"/><geom name="a2" size="3.1" contype="2"/>
       <body name="welded"><geom name="welded" size="2.9"/></body>
       <body name="b"><joint/><geom name="b" size="3" pos="0.1 0 0"/>

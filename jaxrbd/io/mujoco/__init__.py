@@ -5,7 +5,7 @@ includes, orientations and meshes have the meaning that they have in MuJoCo.
 """
 
 from .coordinates import MujocoCoordinates, MujocoPose, mujoco_pose, pose_from_mujoco
-from .imported import Imported, Keyframe, from_mujoco, load_mjcf
+from .imported import Imported, Keyframe, from_mujoco, inspect_mjcf, is_mjcf, load_mjcf
 
 __all__ = [
     "Imported",
@@ -13,6 +13,8 @@ __all__ = [
     "MujocoCoordinates",
     "MujocoPose",
     "from_mujoco",
+    "inspect_mjcf",
+    "is_mjcf",
     "load_mjcf",
     "mujoco_pose",
     "pose_from_mujoco",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -13,7 +14,7 @@ from jaxtyping import Float
 from ...actuators import AffineActuators, JointSprings
 from ...constraints import Constraint
 from ...contact import Scene
-from ...errors import ModelError, RobotFileError
+from ...errors import InertiaWarning, ModelError, RobotFileError
 from ...model import Model, build_model
 from .actuation import read_actuators, read_springs
 from .coordinates import MujocoCoordinates, read_coordinates
@@ -93,6 +94,33 @@ def load_mjcf(
         return from_mujoco(compiled, strict, mimic=mimic)
     except ModelError as error:
         raise RobotFileError(str(error), file=file, link=error.link, joint=error.joint) from error
+
+
+def is_mjcf(path: str | os.PathLike[str]) -> bool:
+    """Whether the outermost element of a file is `<mujoco>`; False if it is not well-formed."""
+    try:
+        return outermost_element(path) == "mujoco"
+    except RobotFileError:
+        return False
+
+
+def inspect_mjcf(
+    path: str | os.PathLike[str],
+) -> tuple[list[RobotFileError], list[RobotFileError]]:
+    """The errors of `load_mjcf`, and the warnings: features without a counterpart, and inertias.
+
+    Raises ArgumentError, which names the extra, if mujoco is not installed.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", InertiaWarning)
+        try:
+            found = load_mjcf(path, strict=False)
+        except RobotFileError as error:
+            return [error], []
+    texts = [f"no counterpart for {feature}" for feature in found.omitted]
+    texts += [str(warning.message) for warning in caught]
+    file = os.fspath(path)
+    return [], [RobotFileError(f"warning: {text}", file=file) for text in texts]
 
 
 def from_mujoco(mj_model: Any, strict: bool = True, *, mimic: bool = False) -> Imported:
