@@ -1,6 +1,7 @@
 """MJCF files: every quantity of the imported model agrees with MuJoCo."""
 
 import functools
+import warnings
 
 import equinox as eqx
 import jax
@@ -11,7 +12,7 @@ import pytest
 
 import jaxrbd as rbd
 from jaxrbd.io.mujoco import from_mujoco, mujoco_pose, pose_from_mujoco
-from support import mjcf
+from support import mjcf, mjcf_table
 
 
 def assert_close(found, expected, tolerance, name=""):
@@ -466,3 +467,85 @@ def test_a_wrong_height_grid(change, message):
     good = {"heights": np.zeros((2, 3)), "corner": (0, 0), "spacing": (1, 1)}
     with pytest.raises(rbd.ArgumentError, match=message):
         rbd.contact.HeightGrid(**good | change)
+
+
+# ----------------------------------------------------------------------- the files of the wheels
+
+FILES = mjcf_table.files()
+# MuJoCo takes the mass matrix of a free body as diagonal if its centre of mass is about 1e-9 m from
+# its origin, as for the meshes of this file.
+LOOSER = {"mjx/test_data/convex.xml": 1e-8}
+
+
+@jax.jit
+def mass_and_bias(model, coordinates, data):
+    """M and the bias force: ours, and MuJoCo's in our coordinates."""
+    q = coordinates.q(model, data["qpos"])
+    v = coordinates.v(model, q, data["qvel"])
+    M = coordinates.mass_matrix(model, q, data["M"])
+    turning = coordinates.a(model, q, v, jnp.zeros_like(data["qvel"]))
+    bias = coordinates.tau(model, q, data["qfrc_bias"]) - M @ turning
+    placements = rbd.frame_placements(model, q)
+    return (rbd.crba(model, q), M), (rbd.bias_force(model, q, v), bias), placements
+
+
+def check_file(name):
+    """The row of the page is right, and what is carried over agrees with MuJoCo."""
+    stated = mjcf_table.stated_rows()
+    if mjcf_table.stated_versions() == mjcf_table.VERSIONS:
+        assert mjcf_table.row(name, FILES[name]) == stated[name]
+    else:
+        assert mjcf_table.row(name, FILES[name])
+    try:
+        compiled = mujoco.MjModel.from_xml_path(str(FILES[name]))
+    except ValueError:
+        return
+    if "tendon_armature" in dir(compiled):
+        compiled.tendon_armature[:] = 0  # the importer omits tendons
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", rbd.InertiaWarning)
+        found = from_mujoco(compiled, strict=False)
+    state = mjcf.random_state(compiled, np.random.default_rng(0))
+    mujoco.mj_forward(compiled, state)
+    data = {name: np.array(getattr(state, name)) for name in ("qpos", "qvel", "qfrc_bias")}
+    data["M"] = mjcf.mass_matrix(compiled, state)
+    *pairs, placements = mass_and_bias(found.model, found.coordinates, data)
+    for ours, theirs in pairs:
+        assert_close(ours, theirs, LOOSER.get(name, 1e-12), name)
+    for frame, (R, p) in mjcf.frame_poses(compiled, state, found).items():
+        i = found.model.frame_names.index(frame)
+        assert_close(placements.R[i], R, 1e-12, frame)
+        assert_close(placements.p[i], p, 1e-12, frame)
+
+
+SOME = [
+    "testdata/model.xml",
+    "testdata/msh.xml",
+    "mjx/test_data/humanoid/humanoid.xml",
+    "mjx/test_data/barkour_v0/assets/barkour_v0_mjx.xml",
+]
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_some_files(name, tmp_path, monkeypatch):
+    if name not in FILES:
+        pytest.skip("mujoco-mjx is not installed")
+    monkeypatch.chdir(tmp_path)  # MuJoCo writes a log of its warnings
+    check_file(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in FILES if name not in SOME])
+def test_every_file(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    check_file(name)
+
+
+def test_the_page_has_every_file():
+    stated = mjcf_table.stated_rows()
+    assert len(stated) > 35
+    assert {name.partition("/")[0] for name in stated} == {"mjx", "testdata"}
+    if mjcf_table.stated_versions() == mjcf_table.VERSIONS:
+        assert set(stated) == set(FILES)
+    elif mjcf_table.VERSIONS[0] == mjcf_table.stated_versions()[0]:
+        assert set(FILES) <= set(stated)

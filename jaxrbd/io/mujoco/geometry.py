@@ -27,11 +27,13 @@ def read_scene(source: Source) -> tuple[Scene | None, tuple[tuple[str, str], ...
     m = source.m
     if source.disabled("CONTACT", "CONSTRAINT"):
         return None, ()
-    moves = m.body_weldid[m.geom_bodyid] != 0
+    moves = source.moving_bodies()[m.geom_bodyid]
     pairs: list[tuple[str, str]] = []
     touching: list[tuple[int, Candidate]] = []  # a moving geom, and its contact with the ground
     ground: int | None = None
     for contact in _candidates(source):
+        if not moves[contact.geom1] and not moves[contact.geom2]:
+            continue  # a mocap body, which is welded to the world
         if moves[contact.geom1] and moves[contact.geom2]:
             pairs.append((source.geoms[contact.geom1], source.geoms[contact.geom2]))
             continue

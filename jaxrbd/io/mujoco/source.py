@@ -112,6 +112,13 @@ class Source:
         H[:3, 3] = position
         return H
 
+    def moving_bodies(self) -> np.ndarray:
+        """Whether a joint moves each body, (nbody,). Mocap bodies do not move."""
+        moves = np.array(self.m.body_jntnum) > 0
+        for body in range(1, self.m.nbody):
+            moves[body] |= moves[self.m.body_parentid[body]]
+        return moves
+
     def static_pose(self, body: int) -> np.ndarray:
         """The pose (4, 4) in the world of a body that no joint moves."""
         H = np.eye(4)
