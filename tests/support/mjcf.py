@@ -55,11 +55,11 @@ TREES = """
   </worldbody>
   <actuator>
     <motor name="push" joint="mast" gear="3" ctrlrange="-1 1"/>
-    <position name="aim" joint="yaw" kp="20" kv="2" gear="0.5" forcerange="-3 3"/>
+    <position name="aim" joint="yaw" kp="20" kv="2" gear="0.5" forcerange="-12 12"/>
     <velocity name="spin" joint="roll" kv="4" ctrlrange="-0.5 0.5" ctrllimited="false"/>
     <general name="both" joint="yaw" gaintype="affine" gainprm="1 0.2 0.3" biastype="affine"
              biasprm="0.5 -0.1 0.2" ctrlrange="-2 2"/>
-    <motor name="lift" joint="a0" gear="-1.5"/>
+    <general name="lift" joint="a0" gear="-1.5" gainprm="1 3 4" biasprm="1 2 3"/>
   </actuator>
   <keyframe>
     <key name="home" qpos="1 2 3 0 1 0 0  0.1 0.2 0.3 0.4 1 0 0 0  0.5 0.6 0 0 1 0 0.7"
@@ -152,12 +152,12 @@ CROWD = """
     <geom name="floor" type="plane" size="1 1 1" pos="0 0 5" quat="1 0.1 0.05 0"/>
     <body name="post" pos="0 0 1"><geom name="post" size="1" contype="0" conaffinity="4"/></body>
     <body name="a"><joint/><geom name="a1" size="3"/><geom name="a2" size="3.1" contype="2"/>
-      <body name="welded"><geom name="welded" size="2.9"/></body>
       <body name="b"><joint/><geom name="b" size="3" pos="0.1 0 0"/>
         <body name="c"><joint axis="1 0 0"/><geom name="c" size="3" pos="0 0.1 0"/></body>
         <body name="d"><joint axis="0 1 0"/>
           <geom name="d" size="3" contype="2" conaffinity="2" pos="0.1 0.1 0"/></body>
       </body>
+      <body name="welded"><geom name="welded" size="2.9"/></body>
     </body>
     <body name="e"><freejoint/><geom name="e" size="3" pos="0 0.2 0"/></body>
     <body name="f"><freejoint/><geom name="f" size="3" contype="0" conaffinity="0"/></body>

@@ -56,7 +56,7 @@ def _outcome(path):
             return False, reason
         return False, summary(found.omitted)
     contacts = "" if found.scene is None else f", {len(found.scene.frames)} spheres"
-    pairs = f", {len(found.pairs)} pairs of geoms" if found.pairs else ""
+    pairs = f", pairs of geoms: {len(found.pairs)}" if found.pairs else ""
     model = found.model
     return True, f"nv = {model.nv}, {len(found.actuators.names)} actuators{contacts}{pairs}"
 

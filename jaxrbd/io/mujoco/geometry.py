@@ -103,9 +103,8 @@ def _candidates(source: Source) -> list[Candidate]:
 
 def _ground(source: Source, geom: int) -> Ground | None:
     m = source.m
-    H = source.static_pose(int(m.geom_bodyid[geom])) @ source.pose(
-        m.geom_pos[geom], m.geom_quat[geom]
-    )
+    body = source.static_pose(int(m.geom_bodyid[geom]))
+    H = body @ source.pose(m.geom_pos[geom], m.geom_quat[geom])
     if _kind(source, geom) == "plane":
         normal = H[:3, 2]
         return Plane(normal, normal @ H[:3, 3])
