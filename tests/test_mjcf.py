@@ -387,6 +387,9 @@ def test_the_geoms_that_can_touch(filterparent):
     other = touching - ground
     assert {frozenset(pair) for pair in found.pairs} == other
     assert len(found.pairs) == len(other)
+    count = f"contacts between moving bodies (pairs of geoms: {len(other)})"
+    assert found.omitted == (count,)
+    assert from_mujoco(compiled).omitted == ()
     centres = {tuple(x) for x in np.array(found.scene.offsets)}
     names = [name for pair in ground for name in pair - {"floor"}]
     assert len(found.scene.frames) == len(names)

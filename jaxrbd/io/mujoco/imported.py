@@ -129,7 +129,8 @@ def from_mujoco(mj_model: Any, strict: bool = True, *, mimic: bool = False) -> I
     - `mj_model`: a `mujoco.MjModel`;
     - `strict`: whether to raise ModelError for features that cannot be carried over. Otherwise the
       result has texts about these features in `omitted`, and everything else. One feature is no
-      error: contacts between two moving bodies, which are listed in `pairs`;
+      error: contacts between two moving bodies. `pairs` lists them, and without `strict` one text
+      in `omitted` counts them;
     - `mimic`: whether an equality of two joints makes the first joint follow the second joint, with
       a `Mimic` or a `Follow`. Otherwise the equality is one of `constraints`.
 
@@ -163,6 +164,8 @@ def from_mujoco(mj_model: Any, strict: bool = True, *, mimic: bool = False) -> I
     scene, pairs = read_scene(source)
     if strict and source.omitted:
         raise ModelError(f"no counterpart for {'; '.join(source.omitted)}")
+    if pairs and not strict:
+        source.omit(f"contacts between moving bodies (pairs of geoms: {len(pairs)})")
     model = build_model(tree.links, tree.joints, gravity=gravity, name=name)
     coordinates = read_coordinates(source, model)
     keyframes = {
