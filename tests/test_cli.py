@@ -118,6 +118,47 @@ def test_rollout_of_a_file(small, tmp_path, capsys):
     assert "arm" in printed.err
 
 
+MJCF = """<mujoco model="swing">
+  <worldbody>
+    <body name="rod"><joint name="pivot" axis="0 1 0" damping="0.1" {joint}/>
+      <geom type="capsule" size="0.1" fromto="0 0 0 0 0 -1"/></body>
+  </worldbody>
+</mujoco>
+"""
+
+
+def test_mjcf_files(tmp_path, capsys, monkeypatch):
+    path = tmp_path / "swing.xml"
+    path.write_text(MJCF.format(joint=""))
+    assert cli.main(["check", str(path)]) == 0
+    assert capsys.readouterr().out == f"ok: {path}\n"
+    assert cli.main(["info", str(path)]) == 0
+    printed = capsys.readouterr()
+    assert "swing: 1 bodies" in printed.out
+    assert "pivot  Revolute" in printed.out
+    assert printed.err == ""
+
+    path.write_text(
+        MJCF.format(joint="").replace("<worldbody>", "<option density='2'/><worldbody>")
+    )
+    assert cli.main(["check", str(path)]) == 0
+    warning = f"{path}: warning: no counterpart for option density 2 (fluid forces)\n"
+    assert capsys.readouterr().out == f"{warning}ok: {path} (1 warning)\n"
+    assert cli.main(["check", "--strict", str(path)]) == 1
+    assert cli.main(["info", str(path)]) == 0
+    assert "no counterpart for option density 2" in capsys.readouterr().err
+
+    path.write_text(MJCF.format(joint="colour='red'"))
+    assert cli.main(["check", str(path)]) == 1
+    assert "colour" in capsys.readouterr().out
+    assert cli.main(["info", "--free-flyer", str(path)]) == 1
+    assert "--free-flyer is for URDF files" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "mujoco", None)
+    for command in ("check", "info"):
+        assert cli.main([command, str(path)]) == 1
+        assert "pip install 'jaxrbd[mujoco]'" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("robot", jaxrbd.robot_names())
 def test_rollout_of_every_bundled_robot(robot, tmp_path, capsys):

@@ -26,7 +26,8 @@ LAYERS = (
     ("tangent",),
     ("algorithms",),
     ("actuators",),
-    ("io", "identification", "frames", "constraints", "contact", "integrators"),
+    ("identification", "frames", "constraints", "contact", "integrators"),
+    ("io",),
     ("robots", "sensors"),
     ("__init__",),
     ("conformance",),
@@ -40,7 +41,7 @@ STRANGERS = {
     "algorithms": {"joints"},  # no algorithm knows a joint kind
 }
 ANYWHERE = {"jax", "jaxtyping", "equinox", "numpy"}
-ONLY_IN = {"lxml": "io", "matplotlib": "cli", "diffrax": "integrators"}
+ONLY_IN = {"lxml": "io", "mujoco": "io", "matplotlib": "cli", "diffrax": "integrators"}
 LOOPS = {"scan", "fori_loop", "while_loop", "map"}
 # The sweeps over the tree and, by index, over its dofs; time, with what a step of it repeats;
 # Newton's steps; the blocks of a batch; the pivots of a matrix.

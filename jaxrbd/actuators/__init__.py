@@ -1,7 +1,13 @@
-"""Actuators: the joint forces that motors and their controllers give."""
+"""Joint forces: actuators with their controllers, and springs.
 
+An actuator is a pytree, and all of its parameters are leaves. A call returns the generalized force
+tau (nv,) for `forward_dynamics` or `contact_step`.
+"""
+
+from .affine import AffineActuators
 from .dc_motor import DCMotor
 from .delay import Delay
 from .pd import PD
+from .springs import JointSprings
 
-__all__ = ["PD", "DCMotor", "Delay"]
+__all__ = ["PD", "AffineActuators", "DCMotor", "Delay", "JointSprings"]

@@ -12,11 +12,14 @@ import jax
 
 from .. import __version__
 from ..errors import ArgumentError, InertiaWarning, JaxRBDError
+from ..io.mujoco import inspect_mjcf, is_mjcf, load_mjcf
 from ..io.urdf import inspect_urdf, load_urdf
 from ..model import Model
 from ..robots import load_robot, robot_names, robot_path
 from . import rollout_command as _rollout_command
 from .overview import overview
+
+_ROBOT = "name of a bundled robot, a URDF file, or an MJCF file"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -89,19 +92,17 @@ def _add_check(commands) -> None:
     command = commands.add_parser(
         "check", help="validate a robot file; exit status 1 if it has faults"
     )
-    command.add_argument("robot", metavar="ROBOT", help="name of a bundled robot, or a URDF file")
+    command.add_argument("robot", metavar="ROBOT", help=_ROBOT)
     command.add_argument("--strict", action="store_true", help="exit status 1 for warnings, too")
     command.set_defaults(run=_check)
 
 
 def _add_robot(command: argparse.ArgumentParser, **kwargs) -> None:
-    command.add_argument(
-        "robot", metavar="ROBOT", help="name of a bundled robot, or a URDF file", **kwargs
-    )
+    command.add_argument("robot", metavar="ROBOT", help=_ROBOT, **kwargs)
     command.add_argument(
         "--free-flyer",
         action="store_true",
-        help="connect the root link to the world by a free-flyer joint",
+        help="connect the root link to the world by a free-flyer joint; for URDF files",
     )
 
 
@@ -121,7 +122,7 @@ def _info(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> int:
     path = _find(options.robot)
-    faults, warned = inspect_urdf(path)
+    faults, warned = inspect_mjcf(path) if is_mjcf(path) else inspect_urdf(path)
     for found in [*faults, *warned]:
         print(found)
     counts = ((len(faults), "fault"), (len(warned), "warning"))
@@ -137,14 +138,23 @@ def _check(options: argparse.Namespace) -> int:
 def _load(robot: str, free_flyer: bool) -> Model:
     """The model of a bundled robot or of a file; warnings go to standard error."""
     path = _find(robot)
+    mjcf = is_mjcf(path)
+    if mjcf and free_flyer:
+        raise ArgumentError(f"{path}: --free-flyer is for URDF files; an MJCF file has its joints")
+    omitted: tuple[str, ...] = ()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", InertiaWarning)
         if robot in robot_names() and not free_flyer:
             model = load_robot(robot)
+        elif mjcf:
+            found = load_mjcf(path, strict=False)
+            model, omitted = found.model, found.omitted
         else:
             model = load_urdf(path, root_joint="free_flyer" if free_flyer else None)
     for warning in caught:
         print(f"jaxrbd: warning: {warning.message}", file=sys.stderr)
+    for feature in omitted:
+        print(f"jaxrbd: warning: {path}: no counterpart for {feature}", file=sys.stderr)
     return model
 
 

@@ -1,10 +1,11 @@
-"""Read and write files: URDF robots, saved models and exported programs.
+"""Read and write files: URDF and MJCF robots, saved models and exported programs.
 
 The module `jaxrbd.io.pinocchio` converts models of Pinocchio.
 """
 
 from . import pinocchio as pinocchio
 from .model_file import load_model, save_model
+from .mujoco import from_mujoco, load_mjcf
 from .packages import find_package_file
 from .program import export_batched, load_program, save_program
 from .srdf import (
@@ -27,6 +28,8 @@ __all__ = [
     "SemanticDescription",
     "VirtualJoint",
     "export_batched",
+    "from_mujoco",
+    "load_mjcf",
     "find_package_file",
     "load_model",
     "load_program",

@@ -1,0 +1,50 @@
+"""Places of joints with one degree of freedom, and checked parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from ..errors import ArgumentError
+from ..model import Model, arguments
+
+
+class Places(NamedTuple):
+    """Indices of joints among the coordinates `q` and the velocities `v` of all joints."""
+
+    q: np.ndarray
+    v: np.ndarray
+
+
+def scalar_joints(model: Model, joints: Sequence[str]) -> Places:
+    """The places of joints with one coordinate and one velocity, (n,) each.
+
+    Raises ArgumentError for an unknown joint or a joint of another size.
+    """
+    v_start = np.cumsum([0, *model.joint_nvs])
+    q, v = [], []
+    for name in joints:
+        bodies = model.joint(name).bodies
+        nv = v_start[bodies[-1] + 1] - v_start[bodies[0]]
+        if len(bodies) != 1 or nv != 1 or model.topology.nqs[bodies[0]] != 1:
+            raise ArgumentError(f"joint {name!r} has {nv} degrees of freedom, expected one")
+        q.append(int(model.topology.q_start[bodies[0]]))
+        v.append(int(v_start[bodies[0]]))
+    return Places(np.array(q, int), np.array(v, int))
+
+
+def parameters(
+    x: ArrayLike | Sequence | None, name: str, default: np.ndarray
+) -> arguments.Parameter:
+    """`x`, or `default` if it is None, as an array with the shape of `default`.
+
+    Raises ArgumentError for another shape, a dtype other than float, and NaN.
+    """
+    if x is None:
+        return default
+    array = arguments.parameter(x, name, default.shape)
+    arguments.require(array, lambda x: ~np.isnan(x), name, "no NaN")
+    return array

@@ -1,0 +1,21 @@
+"""Read MJCF files and compiled models of MuJoCo: `pip install 'jaxrbd[mujoco]'`.
+
+MuJoCo reads and compiles the file, and this package converts the compiled model. So defaults,
+includes, orientations and meshes have the meaning that they have in MuJoCo.
+"""
+
+from .coordinates import MujocoCoordinates, MujocoPose, mujoco_pose, pose_from_mujoco
+from .imported import Imported, Keyframe, from_mujoco, inspect_mjcf, is_mjcf, load_mjcf
+
+__all__ = [
+    "Imported",
+    "Keyframe",
+    "MujocoCoordinates",
+    "MujocoPose",
+    "from_mujoco",
+    "inspect_mjcf",
+    "is_mjcf",
+    "load_mjcf",
+    "mujoco_pose",
+    "pose_from_mujoco",
+]

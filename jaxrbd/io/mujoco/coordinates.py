@@ -1,0 +1,224 @@
+"""The map between the coordinates of MuJoCo and of jaxrbd."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Float
+
+from ... import so3
+from ..._math.components import Vec3
+from ..._math.linear import matmul
+from ...errors import ArgumentError
+from ...model import Model, arguments
+from ...model.joint_space import (
+    independent_joint_force,
+    joint_coordinates,
+    joint_rate_derivatives,
+    joint_rates,
+)
+from ...spatial import Pose, inverse_rotate, rotate
+from .source import Source
+
+
+class MujocoCoordinates(eqx.Module):
+    """The map between the coordinates of MuJoCo and of a model of `from_mujoco`.
+
+    The names of methods are the names of their results: `qpos`, `qvel`, `qacc` and `qfrc` have the
+    order and axes of MuJoCo, and `q`, `v`, `a` and `tau` have the order and axes of jaxrbd. All
+    methods are pure functions for `jit`, `vmap` and `grad`. `model` is the model of the same
+    import, with any values of its parameters.
+
+    The differences are:
+
+    - a quaternion is wxyz in MuJoCo and xyzw in jaxrbd;
+    - the linear velocity of a free joint is the velocity of the origin of the body. It has world
+      axes in MuJoCo and body axes in jaxrbd. The angular velocity has body axes in both;
+    - the linear acceleration of a free joint is the classical acceleration of the origin in MuJoCo.
+      It is `R (a + w x v)`, with the spatial acceleration `[a; alpha]` of jaxrbd and the rotation R
+      of the body;
+    - joints that follow others (`mimic=True`) have entries in MuJoCo, and none in jaxrbd;
+    - the order of the joints can differ.
+
+    Static fields: `q_index` (nq_mujoco,) and `v_index` (nv_mujoco,) are the indices in MuJoCo of
+    the coordinates and velocities of all joints of the model, in order; `free` has, for each free
+    joint, the first index of the quaternion and the first velocity among these.
+    """
+
+    q_index: tuple[int, ...] = eqx.field(static=True)
+    v_index: tuple[int, ...] = eqx.field(static=True)
+    free: tuple[tuple[int, int], ...] = eqx.field(static=True)
+
+    # ------------------------------------------------------------------------------- to MuJoCo
+
+    def qpos(self, model: Model, q: ArrayLike) -> Float[Array, " nq_mujoco"]:
+        """MuJoCo's configuration for q (nq,)."""
+        return joint_coordinates(model, arguments.configuration(model, q))[_inverse(self.q_index)]
+
+    def qvel(self, model: Model, q: ArrayLike, v: ArrayLike) -> Float[Array, " nv_mujoco"]:
+        """MuJoCo's velocity for q (nq,) and v (nv,)."""
+        q, v = arguments.configuration(model, q), arguments.velocity(model, v)
+        return self._world_axes(model, q, joint_rates(model, q, v))[_inverse(self.v_index)]
+
+    def qacc(
+        self, model: Model, q: ArrayLike, v: ArrayLike, a: ArrayLike
+    ) -> Float[Array, " nv_mujoco"]:
+        """MuJoCo's acceleration for q (nq,), v (nv,) and a (nv,)."""
+        q, v = arguments.configuration(model, q), arguments.velocity(model, v)
+        rates = joint_rate_derivatives(model, q, v, arguments.velocity(model, a, "a"))
+        classical = rates + self._turning(joint_rates(model, q, v))
+        return self._world_axes(model, q, classical)[_inverse(self.v_index)]
+
+    def qfrc(self, model: Model, q: ArrayLike, tau: ArrayLike) -> Float[Array, " nv_mujoco"]:
+        """A generalized force of MuJoCo for q (nq,) and tau (nv,).
+
+        The force of joints that follow others is zero.
+        """
+        q, tau = arguments.configuration(model, q), arguments.velocity(model, tau, "tau")
+        if model.coupling is not None:
+            independent = np.array(model.coupling.v_independent, int)
+            tau = jnp.zeros(len(self.v_index), model.dtype).at[independent].set(tau)
+        return self._world_axes(model, q, tau)[_inverse(self.v_index)]
+
+    def mujoco_mass_matrix(
+        self, model: Model, q: ArrayLike, M: ArrayLike
+    ) -> Float[Array, "nv_mujoco nv_mujoco"]:
+        """MuJoCo's mass matrix for q (nq,) and M (nv, nv).
+
+        Raises ArgumentError if joints of the model follow others, because M has no entries for
+        these joints.
+        """
+        q = arguments.configuration(model, q)
+        M = arguments.array(model, M, "M", (model.nv, model.nv), "nv, nv")
+        if model.coupling is not None:
+            raise ArgumentError(f"joints of {model!r} follow others: M lacks their entries")
+        half = self._world_axes(model, q, M)
+        index = _inverse(self.v_index)
+        return self._world_axes(model, q, half.T)[index][:, index]
+
+    # ----------------------------------------------------------------------------- from MuJoCo
+
+    def q(self, model: Model, qpos: ArrayLike) -> Float[Array, " nq"]:
+        """The configuration (nq,) for MuJoCo's configuration."""
+        all_joints = self._sized(model, qpos, "qpos", self.q_index)[np.array(self.q_index, int)]
+        if model.coupling is None:
+            return all_joints
+        return all_joints[np.array(model.coupling.q_independent, int)]
+
+    def v(self, model: Model, q: ArrayLike, qvel: ArrayLike) -> Float[Array, " nv"]:
+        """The velocity (nv,) for q (nq,) and MuJoCo's velocity."""
+        q = arguments.configuration(model, q)
+        all_joints = self._sized(model, qvel, "qvel", self.v_index)[np.array(self.v_index, int)]
+        return _independent(model, self._body_axes(model, q, all_joints))
+
+    def a(self, model: Model, q: ArrayLike, v: ArrayLike, qacc: ArrayLike) -> Float[Array, " nv"]:
+        """The acceleration (nv,) for q (nq,), v (nv,) and MuJoCo's acceleration."""
+        q, v = arguments.configuration(model, q), arguments.velocity(model, v)
+        all_joints = self._sized(model, qacc, "qacc", self.v_index)[np.array(self.v_index, int)]
+        classical = self._body_axes(model, q, all_joints)
+        return _independent(model, classical - self._turning(joint_rates(model, q, v)))
+
+    def tau(self, model: Model, q: ArrayLike, qfrc: ArrayLike) -> Float[Array, " nv"]:
+        """The generalized force (nv,) for q (nq,) and a generalized force of MuJoCo.
+
+        The forces of joints that follow others are mapped to the joints that they follow.
+        """
+        q = arguments.configuration(model, q)
+        all_joints = self._sized(model, qfrc, "qfrc", self.v_index)[np.array(self.v_index, int)]
+        return independent_joint_force(model, q, self._body_axes(model, q, all_joints))
+
+    def mass_matrix(self, model: Model, q: ArrayLike, M_mujoco: ArrayLike) -> Float[Array, "nv nv"]:
+        """The mass matrix (nv, nv) for q (nq,) and MuJoCo's mass matrix (`mj_fullM`)."""
+        q = arguments.configuration(model, q)
+        n, index = len(self.v_index), np.array(self.v_index, int)
+        M = arguments.array(model, M_mujoco, "M_mujoco", (n, n), "nv_mujoco, nv_mujoco")
+        half = self._body_axes(model, q, M[index][:, index])
+        M = self._body_axes(model, q, half.T)
+        return independent_joint_force(model, q, independent_joint_force(model, q, M).T)
+
+    # ------------------------------------------------------------------------------ free joints
+
+    def _sized(self, model: Model, x: ArrayLike, name: str, index: tuple[int, ...]) -> Array:
+        return arguments.array(model, x, name, (len(index),), f"the length of MuJoCo's {name}")
+
+    def _rotations(self, model: Model, q: Array) -> Float[Array, "n 3 3"]:
+        start = np.array([place for place, _ in self.free], int)[:, None] + np.arange(4)
+        return so3.quaternion_to_matrix(joint_coordinates(model, q)[start])
+
+    def _linear(self, offset: int = 0) -> np.ndarray:
+        """The indices (n, 3) of the linear velocities of the free joints."""
+        return np.array([first for _, first in self.free], int)[:, None] + offset + np.arange(3)
+
+    def _world_axes(self, model: Model, q: Array, x: Array) -> Array:
+        """`x`, along its first axis, with the linear parts of the free joints in world axes."""
+        if not self.free:
+            return x
+        R, index = self._rotations(model, q), self._linear()
+        return x.at[index].set(matmul(R, x[index]) if x.ndim > 1 else rotate(R, x[index]))
+
+    def _body_axes(self, model: Model, q: Array, x: Array) -> Array:
+        """The inverse of `_world_axes`."""
+        if not self.free:
+            return x
+        R, index = self._rotations(model, q), self._linear()
+        turned = matmul(jnp.swapaxes(R, 1, 2), x[index]) if x.ndim > 1 else None
+        return x.at[index].set(inverse_rotate(R, x[index]) if turned is None else turned)
+
+    def _turning(self, rates: Array) -> Array:
+        """`w x v` in the linear parts of the free joints, and zero elsewhere."""
+        if not self.free:
+            return jnp.zeros_like(rates)
+        linear, angular = (Vec3.from_array(rates[self._linear(k)]) for k in (0, 3))
+        product = angular.cross(linear)
+        return jnp.zeros_like(rates).at[self._linear()].set(product.array())
+
+
+class MujocoPose(NamedTuple):
+    """A pose as in MuJoCo: the position `xpos` (3,) in m and the quaternion `xquat` (4,) wxyz."""
+
+    xpos: Float[Array, "... 3"]
+    xquat: Float[Array, "... 4"]
+
+
+def mujoco_pose(X: Pose) -> MujocoPose:
+    """The position and the quaternion wxyz of a pose. Leading axes are allowed."""
+    return MujocoPose(X.p, jnp.roll(so3.quaternion_from_matrix(X.R), 1, axis=-1))
+
+
+def pose_from_mujoco(xpos: Float[ArrayLike, "... 3"], xquat: Float[ArrayLike, "... 4"]) -> Pose:
+    """The pose with a position (3,) in m and a quaternion (4,) wxyz. Leading axes are allowed."""
+    xpos, xquat = jnp.asarray(xpos), jnp.asarray(xquat)
+    return Pose(so3.quaternion_to_matrix(jnp.roll(xquat, -1, axis=-1)), xpos)
+
+
+def read_coordinates(source: Source, model: Model) -> MujocoCoordinates:
+    """The map for a model that has all joints of the source."""
+    m, joint_ids = source.m, {name: joint for joint, name in enumerate(source.joints)}
+    q_index, v_index, free = [], [], []
+    for name in model.joint_names:
+        joint = joint_ids[name]
+        if source.is_free(joint):
+            free.append((len(q_index) + 3, len(v_index)))
+        q, v = int(m.jnt_qposadr[joint]), int(m.jnt_dofadr[joint])
+        if source.is_scalar(joint):
+            widths, order = 1, [0]
+        elif source.is_free(joint):
+            widths, order = 6, [0, 1, 2, 4, 5, 6, 3]
+        else:
+            widths, order = 3, [1, 2, 3, 0]
+        q_index += [q + k for k in order]
+        v_index += [v + k for k in range(widths)]
+    return MujocoCoordinates(tuple(q_index), tuple(v_index), tuple(free))
+
+
+def _inverse(index: tuple[int, ...]) -> np.ndarray:
+    return np.argsort(np.array(index, int))
+
+
+def _independent(model: Model, x: Array) -> Array:
+    return x if model.coupling is None else x[np.array(model.coupling.v_independent, int)]

@@ -1,0 +1,224 @@
+"""Models of MuJoCo: from an MJCF file, or from a compiled model."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Float
+
+from ...actuators import AffineActuators, JointSprings
+from ...constraints import Constraint
+from ...contact import Scene
+from ...errors import InertiaWarning, ModelError, RobotFileError
+from ...model import Model, build_model
+from .actuation import read_actuators, read_springs
+from .coordinates import MujocoCoordinates, read_coordinates
+from .equalities import FollowerRules, read_constraints, read_followers
+from .geometry import read_scene
+from .source import Source, mujoco_module
+from .tree import read_tree
+
+
+class Keyframe(NamedTuple):
+    """A keyframe: `q` (nq,), `v` (nv,) and `control` (one value per actuator)."""
+
+    q: Float[Array, " nq"]
+    v: Float[Array, " nv"]
+    control: Float[Array, " n"]
+
+
+class Imported(NamedTuple):
+    """The parts of a model of MuJoCo.
+
+    - `model`: the robot. Every body except the world, and every site, is a frame of the model;
+    - `scene`: the spheres that can touch the ground, with the ground, or None;
+    - `actuators`, `springs`: joint forces, as functions of the state and the control;
+    - `constraints`: the equality constraints that are active at the start;
+    - `inactive_constraints`: the equality constraints that are not active at the start;
+    - `pairs`: the pairs of geoms of two moving bodies that can touch each other, by name. `scene`
+      does not have these contacts;
+    - `keyframes`: the keyframes by name;
+    - `sites`: for each site the name of its frame;
+    - `q0` (nq,): the configuration that the file states, MuJoCo's `qpos0`;
+    - `coordinates`: the map between the coordinates of MuJoCo and of the model;
+    - `omitted`: one text per feature that is not carried over; empty if the import was strict.
+    """
+
+    model: Model
+    scene: Scene | None
+    actuators: AffineActuators
+    springs: JointSprings
+    constraints: tuple[Constraint, ...]
+    inactive_constraints: tuple[Constraint, ...]
+    pairs: tuple[tuple[str, str], ...]
+    keyframes: dict[str, Keyframe]
+    sites: dict[str, str]
+    q0: Float[Array, " nq"]
+    coordinates: MujocoCoordinates
+    omitted: tuple[str, ...]
+
+
+def load_mjcf(
+    path_or_text: str | os.PathLike[str], strict: bool = True, *, mimic: bool = False
+) -> Imported:
+    """The robot, its actuators and its surroundings from an MJCF file, read by MuJoCo.
+
+    `path_or_text`: a path, or the text of the file: a string that starts with '<'. The other
+    arguments, the result and the errors are as in `from_mujoco`; `docs/mjcf.md` has a table of
+    features. Needs the package mujoco (`pip install 'jaxrbd[mujoco]'`).
+
+    Raises RobotFileError, which starts with the name of the file, for a file that MuJoCo cannot
+    read, for a file whose outermost element is not `<mujoco>`, and for features that cannot be
+    carried over. Source: the XML reference of MuJoCo, as compiled by MuJoCo.
+    """
+    mujoco = mujoco_module()
+    file, read = "<string>", mujoco.MjModel.from_xml_string
+    text = path_or_text if isinstance(path_or_text, str) else ""
+    if not text.lstrip().startswith("<"):
+        file, read = os.fspath(path_or_text), mujoco.MjModel.from_xml_path
+    root = outermost_element(path_or_text)
+    if root != "mujoco":
+        raise RobotFileError(
+            f"expected <mujoco> as the outermost element, found {root!r}", file=file
+        )
+    try:
+        compiled = read(os.fspath(path_or_text))
+    except ValueError as error:
+        raise RobotFileError(f"MuJoCo cannot read the file: {error}", file=file) from error
+    try:
+        return from_mujoco(compiled, strict, mimic=mimic)
+    except ModelError as error:
+        raise RobotFileError(str(error), file=file, link=error.link, joint=error.joint) from error
+
+
+def is_mjcf(path: str | os.PathLike[str]) -> bool:
+    """Whether the outermost element of a file is `<mujoco>`; False if it is not well-formed."""
+    try:
+        return outermost_element(path) == "mujoco"
+    except RobotFileError:
+        return False
+
+
+def inspect_mjcf(
+    path: str | os.PathLike[str],
+) -> tuple[list[RobotFileError], list[RobotFileError]]:
+    """The errors of `load_mjcf`, and the warnings: features without a counterpart, and inertias.
+
+    Raises ArgumentError, which names the extra, if mujoco is not installed.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", InertiaWarning)
+        try:
+            found = load_mjcf(path, strict=False)
+        except RobotFileError as error:
+            return [error], []
+    texts = [f"no counterpart for {feature}" for feature in found.omitted]
+    texts += [str(warning.message) for warning in caught]
+    file = os.fspath(path)
+    return [], [RobotFileError(f"warning: {text}", file=file) for text in texts]
+
+
+def from_mujoco(mj_model: Any, strict: bool = True, *, mimic: bool = False) -> Imported:
+    """The robot, its actuators and its surroundings from a compiled model of MuJoCo.
+
+    - `mj_model`: a `mujoco.MjModel`;
+    - `strict`: whether to raise ModelError for features that cannot be carried over. Otherwise the
+      result has texts about these features in `omitted`, and everything else. One feature is no
+      error: contacts between two moving bodies. `pairs` lists them, and without `strict` one text
+      in `omitted` counts them;
+    - `mimic`: whether an equality of two joints makes the first joint follow the second joint, with
+      a `Mimic` or a `Follow`. Otherwise the equality is one of `constraints`.
+
+    The generalized forces of MuJoCo without contacts and constraints are
+
+        tau = actuators(model, q, v, control) + springs(model, q)
+        a = forward_dynamics(model.with_dissipation(), q, v, tau)
+
+    if no joint has `frictionloss`. The following parameters have another meaning in MuJoCo:
+
+    - `Model.friction` is MuJoCo's `frictionloss`. MuJoCo treats it as a soft constraint, and jaxrbd
+      as Coulomb friction, `-friction sign(v)`, in `passive_force`;
+    - `Model.effort_limit` is the largest absolute value of `actuatorfrcrange`. `actuators` hold
+      both bounds of the range;
+    - equality constraints are soft in MuJoCo and hard in `jaxrbd.constraints`;
+    - `Material` has the friction of MuJoCo. Its other parameters have their defaults, because the
+      softness of contacts (`solref`, `solimp`) has no counterpart.
+
+    Raises ArgumentError for an object of another type, and ModelError, which names every feature
+    and its element, for features that cannot be carried over.
+    """
+    source = Source(mj_model)
+    _omit_unsupported(source)
+    followers = read_followers(source) if mimic else FollowerRules({}, set())
+    tree = read_tree(source, followers.rules)
+    gravity = np.zeros(3) if source.disabled("GRAVITY") else np.array(source.m.opt.gravity)
+    name = source.m.names[: source.m.names.find(b"\0")].decode() or "robot"
+    actuators, controls = read_actuators(source)
+    springs = read_springs(source)
+    active, inactive = read_constraints(source, followers.equalities, tree.sites)
+    scene, pairs = read_scene(source)
+    if strict and source.omitted:
+        raise ModelError(f"no counterpart for {'; '.join(source.omitted)}")
+    if pairs and not strict:
+        source.omit(f"contacts between moving bodies (pairs of geoms: {len(pairs)})")
+    model = build_model(tree.links, tree.joints, gravity=gravity, name=name)
+    coordinates = read_coordinates(source, model)
+    keyframes = {
+        key: _keyframe(source, model, coordinates, i, controls) for i, key in enumerate(source.keys)
+    }
+    q0 = coordinates.q(model, jnp.asarray(source.m.qpos0, model.dtype))
+    return Imported(
+        model=model,
+        scene=scene,
+        actuators=actuators,
+        springs=springs,
+        constraints=active,
+        inactive_constraints=inactive,
+        pairs=pairs,
+        keyframes=keyframes,
+        sites=tree.sites,
+        q0=q0,
+        coordinates=coordinates,
+        omitted=tuple(source.omitted),
+    )
+
+
+def outermost_element(path_or_text: str | os.PathLike[str]) -> str:
+    """The tag of the outermost element of an XML file or of a text that starts with '<'.
+
+    Raises RobotFileError for a file that is not well-formed, as `load_urdf` does.
+    """
+    from .._xml import local_name, parse_document
+
+    return local_name(parse_document(path_or_text).root)
+
+
+def _keyframe(
+    source: Source, model: Model, coordinates: MujocoCoordinates, key: int, controls: list[int]
+) -> Keyframe:
+    m = source.m
+    q = coordinates.q(model, jnp.asarray(m.key_qpos[key], model.dtype))
+    v = coordinates.v(model, q, jnp.asarray(m.key_qvel[key], model.dtype))
+    return Keyframe(q, v, jnp.asarray(m.key_ctrl[key][controls], model.dtype))
+
+
+def _omit_unsupported(source: Source) -> None:
+    """Features of the whole model. The other readers add features of their elements."""
+    m = source.m
+    if m.opt.density:
+        source.omit(f"option density {m.opt.density:g} (fluid forces)")
+    if m.opt.viscosity:
+        source.omit(f"option viscosity {m.opt.viscosity:g} (fluid forces)")
+    if source.enabled("OVERRIDE"):
+        source.omit("option flag override (parameters of contacts)")
+    for name in source.tendons:
+        source.omit(f"tendon {name!r}")
+    for kind, count in (("flex", m.nflex), ("plugin", m.nplugin)):
+        object_type = getattr(source.mj.mjtObj, f"mjOBJ_{kind.upper()}")
+        for i in range(count):
+            source.omit(f"{kind} {source.mj.mj_id2name(m, object_type, i) or f'{kind}{i}'!r}")

@@ -1,0 +1,143 @@
+"""A compiled MuJoCo model with names for all elements, and a list of the features to refuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...errors import ArgumentError
+
+
+def mujoco_module() -> Any:
+    """The module `mujoco`. Raises ArgumentError, which names the extra, if it is not installed."""
+    try:
+        import mujoco
+    except ImportError as error:
+        raise ArgumentError(
+            "MJCF files need the package mujoco: pip install 'jaxrbd[mujoco]'"
+        ) from error
+    return mujoco
+
+
+class Source:
+    """A compiled model `m`, the module `mj`, and texts about features without a counterpart.
+
+    - `bodies`, `joints`, `geoms`, `sites`, `actuators`, `equalities`, `keys`, `tendons`: the names
+      of the elements by id. An element without a name is called by its kind and id, such as
+      "joint3";
+    - `omitted`: one text per feature that is not carried over. A text names the feature and the
+      element.
+    """
+
+    def __init__(self, mj_model: Any):
+        self.mj = mujoco_module()
+        if not isinstance(mj_model, self.mj.MjModel):
+            raise ArgumentError(
+                f"mj_model is {type(mj_model).__name__!r}, expected a mujoco.MjModel"
+            )
+        self.m = mj_model
+        self.omitted: list[str] = []
+        m = mj_model
+        self.bodies = self._names("body", m.nbody)
+        self.joints = self._names("joint", m.njnt)
+        self.geoms = self._names("geom", m.ngeom)
+        self.sites = self._names("site", m.nsite)
+        self.actuators = self._names("actuator", len(m.actuator_trntype))
+        self.equalities = self._names("equality", m.neq)
+        self.keys = self._names("key", m.nkey)
+        self.tendons = self._names("tendon", m.ntendon)
+
+    def _names(self, kind: str, count: int) -> list[str]:
+        object_type = getattr(self.mj.mjtObj, f"mjOBJ_{kind.upper()}")
+        given = [self.mj.mj_id2name(self.m, object_type, i) for i in range(count)]
+        taken = {name for name in given if name}
+        return [name or fresh_name(f"{kind}{i}", taken) for i, name in enumerate(given)]
+
+    def omit(self, text: str) -> None:
+        """Add a text to `omitted`, once."""
+        if text not in self.omitted:
+            self.omitted.append(text)
+
+    def disabled(self, *flags: str) -> bool:
+        """Whether one of the flags `mjDSBL_...` is set. Versions of MuJoCo have different flags."""
+        bits = [getattr(self.mj.mjtDisableBit, f"mjDSBL_{flag}", 0) for flag in flags]
+        return any(int(bit) & self.m.opt.disableflags for bit in bits)
+
+    def enabled(self, flag: str) -> bool:
+        """Whether the flag `mjENBL_...` is set."""
+        bit = getattr(self.mj.mjtEnableBit, f"mjENBL_{flag}", 0)
+        return bool(int(bit) & self.m.opt.enableflags)
+
+    def field(self, name: str, default: Any = 0) -> np.ndarray:
+        """A field of the compiled model; `default` if this version of MuJoCo lacks the field."""
+        return np.asarray(getattr(self.m, name, default))
+
+    def kind(self, enumeration: str, value: Any) -> str:
+        """The name of a constant: `kind("Joint", 3)` is "hinge", from `mjtJoint.mjJNT_HINGE`."""
+        constant = getattr(self.mj, f"mjt{enumeration}")(int(value))
+        return constant.name.partition("_")[2].lower()
+
+    def is_free(self, joint: int) -> bool:
+        """Whether a joint is a free joint."""
+        return self.kind("Joint", self.m.jnt_type[joint]) == "free"
+
+    def is_scalar(self, joint: int) -> bool:
+        """Whether a joint is a hinge or a slide, with one coordinate and one velocity."""
+        return self.kind("Joint", self.m.jnt_type[joint]) in ("hinge", "slide")
+
+    def driven_joint(self, actuator: int) -> int | None:
+        """The hinge or slide that an actuator drives; None for every other transmission."""
+        transmission = self.kind("Trn", self.m.actuator_trntype[actuator])
+        if transmission in ("joint", "jointinparent"):
+            joint = int(self.m.actuator_trnid[actuator, 0])
+            return joint if self.is_scalar(joint) else None
+        return None
+
+    def gear(self, actuator: int) -> float:
+        """The first gear ratio of an actuator."""
+        outputs = self.field("actuator_outadr", np.arange(len(self.actuators)))
+        return float(self.m.actuator_gear[outputs[actuator], 0])
+
+    def rotation(self, quaternion: np.ndarray) -> np.ndarray:
+        """The matrix (3, 3) of a quaternion in MuJoCo's order, wxyz."""
+        R = np.zeros(9)
+        self.mj.mju_quat2Mat(R, np.asarray(quaternion, float))
+        return R.reshape(3, 3)
+
+    def pose(self, position: np.ndarray, quaternion: np.ndarray) -> np.ndarray:
+        """The pose (4, 4) with a position and a quaternion wxyz."""
+        H = np.eye(4)
+        H[:3, :3] = self.rotation(quaternion)
+        H[:3, 3] = position
+        return H
+
+    def moving_bodies(self) -> np.ndarray:
+        """Whether a joint moves each body, (nbody,). Mocap bodies do not move."""
+        moves = np.array(self.m.body_jntnum) > 0
+        for body in range(1, self.m.nbody):
+            moves[body] |= moves[self.m.body_parentid[body]]
+        return moves
+
+    def static_pose(self, body: int) -> np.ndarray:
+        """The pose (4, 4) in the world of a body that no joint moves."""
+        H = np.eye(4)
+        while body > 0:
+            H = self.pose(self.m.body_pos[body], self.m.body_quat[body]) @ H
+            body = int(self.m.body_parentid[body])
+        return H
+
+
+def fresh_name(name: str, taken: set[str]) -> str:
+    """`name`, with underscores appended until it is not in `taken`; it is added to `taken`."""
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    return name
+
+
+def translation(p: np.ndarray) -> np.ndarray:
+    """The pose (4, 4) with the identity rotation."""
+    H = np.eye(4)
+    H[:3, 3] = p
+    return H

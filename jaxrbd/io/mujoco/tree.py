@@ -1,0 +1,168 @@
+"""Bodies, joints and sites of a compiled MuJoCo model as links and joints.
+
+The frame of a link is the frame of MuJoCo's body. The frame of a joint is at the anchor of the
+joint. If the anchor of the last joint of a body is not at the origin of the body, then the moving
+link is a massless link at the anchor, and the link of the body is welded to it. Several joints of
+one body become a chain of joints with massless links between them.
+
+MuJoCo's coordinate of a hinge or a slide is `qpos0` in the pose that the file states. The placement
+of the joint includes the motion by `-qpos0`, so the coordinates of both libraries are equal.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import numpy as np
+
+from ...joints import FreeFlyer, Joint, Prismatic, Revolute, Spherical
+from ...model import Fixed, JointSpec, Link, Mimic, link_inertia
+from ...model.description import Follow
+from .source import Source, fresh_name, translation
+
+
+class Tree(NamedTuple):
+    """Links and joints for `build_model`; `sites` maps the name of a site to its frame."""
+
+    links: list[Link]
+    joints: list[JointSpec]
+    sites: dict[str, str]
+
+
+def read_tree(source: Source, followers: dict[str, Mimic | Follow]) -> Tree:
+    """The links, joints and sites. `followers`: the rule of each joint that follows another one."""
+    m = source.m
+    tree = Tree([], [], {})
+    frames = {*source.bodies[1:]}  # the names of links in use
+    joints = {*source.joints}
+    armature, damping = _armature(source), _damping(source)
+    for body in range(1, m.nbody):
+        name, parent = source.bodies[body], _link(source, int(m.body_parentid[body]))
+        place = source.pose(m.body_pos[body], m.body_quat[body])
+        anchor = np.zeros(3)
+        if m.body_gravcomp[body] != 0:
+            source.omit(f"body {name!r}: gravcomp {m.body_gravcomp[body]:g}")
+        if m.body_mocapid[body] >= 0:
+            source.omit(f"body {name!r}: mocap (the body is welded to the world)")
+        first, count = int(m.body_jntadr[body]), int(m.body_jntnum[body])
+        for joint in range(first, first + count):
+            kind, motion = _kind(source, joint)
+            if source.is_free(joint):  # MuJoCo ignores the position of the body
+                place = np.eye(4)
+            else:
+                place = place @ translation(m.jnt_pos[joint] - anchor) @ motion
+                anchor = m.jnt_pos[joint].copy()
+            spec = _joint(source, joint, kind, armature, damping)
+            last = joint == first + count - 1
+            if last and not anchor.any():
+                child = name
+            else:
+                child = fresh_name(f"{spec.name}.anchor", frames)
+                tree.links.append(Link(child))
+            tree.joints.append(
+                dataclasses.replace(
+                    spec,
+                    parent=parent,
+                    child=child,
+                    placement=place,
+                    mimic=followers.get(spec.name),
+                )
+            )
+            parent, place = child, np.eye(4)
+        if parent != name:
+            weld = fresh_name(f"{name}.weld", joints)
+            place = place @ translation(-anchor)
+            tree.joints.append(JointSpec(weld, Fixed(), parent, name, place))
+        inertia = link_inertia(
+            m.body_mass[body],
+            m.body_ipos[body],
+            np.diag(m.body_inertia[body]),
+            source.rotation(m.body_iquat[body]),
+        )
+        tree.links.append(Link(name, inertia))
+    for site, name in enumerate(source.sites):
+        frame = name if name not in frames else f"{name}.site"
+        frame = tree.sites[name] = fresh_name(frame, frames)
+        place = source.pose(m.site_pos[site], m.site_quat[site])
+        weld = fresh_name(f"{frame}.weld", joints)
+        parent = _link(source, int(m.site_bodyid[site]))
+        tree.links.append(Link(frame))
+        tree.joints.append(JointSpec(weld, Fixed(), parent, frame, place))
+    return tree
+
+
+def _link(source: Source, body: int) -> str | None:
+    return source.bodies[body] if body > 0 else None
+
+
+def _kind(source: Source, joint: int) -> tuple[Joint, np.ndarray]:
+    """The joint, and the motion (4, 4) by minus its reference coordinate."""
+    m, kind = source.m, source.kind("Joint", source.m.jnt_type[joint])
+    axis = m.jnt_axis[joint].copy()
+    reference = m.qpos0[m.jnt_qposadr[joint]]
+    if kind == "hinge":
+        quaternion = np.zeros(4)
+        source.mj.mju_axisAngle2Quat(quaternion, axis, -reference)
+        return Revolute(axis), source.pose(np.zeros(3), quaternion)
+    if kind == "slide":
+        return Prismatic(axis), translation(-reference * axis)
+    return Spherical() if kind == "ball" else FreeFlyer(), np.eye(4)
+
+
+def _joint(
+    source: Source, joint: int, kind: Joint, armature: np.ndarray, damping: np.ndarray
+) -> JointSpec:
+    """The parameters of a joint; its links and its placement are not set."""
+    m, name = source.m, source.joints[joint]
+    dofs = slice(m.jnt_dofadr[joint], m.jnt_dofadr[joint] + kind.nv)
+    armature, damping = armature[dofs], damping[dofs]
+    friction = np.array(m.dof_frictionloss[dofs])
+    if source.disabled("FRICTIONLOSS", "CONSTRAINT"):
+        friction[:] = 0
+    if source.is_free(joint):
+        # The linear velocities of a free joint have world axes in MuJoCo, body axes in jaxrbd.
+        if armature[:3].any():
+            source.omit(f"joint {name!r}: armature of the translation of a free joint")
+            armature = np.concatenate([np.zeros(3), armature[3:]])
+        if friction[:3].any():
+            source.omit(f"joint {name!r}: frictionloss of the translation of a free joint")
+            friction[:3] = 0
+        if np.ptp(damping[:3]) > 0:
+            source.omit(f"joint {name!r}: different damping along the axes of a free joint")
+            damping = np.concatenate([np.zeros(3), damping[3:]])
+    if source.field("dof_dampingpoly", np.zeros(m.nv))[dofs].any():
+        source.omit(f"joint {name!r}: polynomial damping")
+    limits = {}
+    if m.jnt_limited[joint] and not source.disabled("LIMIT", "CONSTRAINT"):
+        if kind.nq == kind.nv == 1:
+            limits["lower"], limits["upper"] = m.jnt_range[joint].tolist()
+        else:
+            source.omit(f"joint {name!r}: range of a ball joint")
+    if m.jnt_actfrclimited[joint] and kind.nv == 1:
+        limits["effort_limit"] = float(np.max(np.abs(m.jnt_actfrcrange[joint])))
+    return JointSpec(
+        name, kind, None, "", damping=damping, friction=friction, armature=armature, **limits
+    )
+
+
+def _armature(source: Source) -> np.ndarray:
+    """The armature (nv,), with the armature of the actuators."""
+    return source.m.dof_armature + _reflected(source, source.field("actuator_armature"))
+
+
+def _damping(source: Source) -> np.ndarray:
+    """The damping (nv,), with the damping of the actuators."""
+    if source.disabled("DAMPER", "PASSIVE"):
+        return np.zeros(source.m.nv)
+    return source.m.dof_damping + _reflected(source, source.field("actuator_damping"))
+
+
+def _reflected(source: Source, values: np.ndarray) -> np.ndarray:
+    """Armature or damping (nv,) that actuators add to their joints: the value times gear^2."""
+    out = np.zeros(source.m.nv)
+    for actuator, value in enumerate(values if values.ndim else []):
+        joint = source.driven_joint(actuator)
+        if joint is not None:
+            out[source.m.jnt_dofadr[joint]] += value * source.gear(actuator) ** 2
+    return out

@@ -1,0 +1,166 @@
+"""Affine actuators and joint springs: laws, derivatives and wrong arguments."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxrbd as rbd
+from jaxrbd.actuators import AffineActuators, JointSprings
+from jaxrbd.joints import Prismatic, Revolute, Spherical
+from jaxrbd.model import JointSpec, Link, Mimic, link_inertia
+
+
+def chain(mimic=None):
+    """A revolute, a prismatic, a spherical and a revolute joint in a chain."""
+    kinds = {"a": Revolute((0, 1, 1)), "b": Prismatic((1, 0, 1)), "c": Spherical()}
+    kinds["d"] = Revolute((1, 0, 0))
+    links = [Link(f"l{name}", link_inertia(1.0, (0.1, 0.2, 0.3), np.eye(3))) for name in kinds]
+    joints, parent = [], None
+    for name, kind in kinds.items():
+        follow = mimic if name == "d" else None
+        joints.append(JointSpec(name, kind, parent, f"l{name}", mimic=follow))
+        parent = f"l{name}"
+    return rbd.build_model(links, joints)
+
+
+MODEL = chain()
+COUPLED = chain(Mimic("b", 2.0, 0.1))
+ACTUATORS = AffineActuators(
+    ("a", "d", "a"),
+    gain=[[1, 0, 0], [2, 0.5, 0.3], [1, 0, 0]],
+    bias=[[0, 0, 0], [0.1, -3, -0.4], [0, 0, 0]],
+    gear=[2, 1, -1],
+    control_range=[[-1, 1], [-np.inf, np.inf], [-5, 5]],
+    force_range=[[-9, 9], [-2, 3], [-9, 9]],
+    joint_force_range=[[-4, 6], [-np.inf, np.inf]],
+)
+SPRINGS = JointSprings(
+    ("a", "b", "d"), (1.0, 2.0, 3.0), (0.1, 0.2, -0.3), ("c",), (4.0,), [[0.1, 0.2, 0.3, 2]]
+)
+
+
+def state(model, seed=0):
+    q = rbd.random_configuration(model, jax.random.key(seed))
+    return q, jnp.asarray(np.random.default_rng(seed).normal(size=model.nv))
+
+
+def expected(q, v, control):
+    """The formula of the class, with numbers of the joints a and d of `MODEL`."""
+    u = np.clip(control, [-1, -np.inf, -5], [1, np.inf, 5])
+    f = (2 + 0.5 * q[-1] + 0.3 * v[-1]) * u[1] + 0.1 - 3 * q[-1] - 0.4 * v[-1]
+    tau = np.zeros(6)
+    tau[0] = np.clip(2 * np.clip(u[0], -9, 9) - np.clip(u[2], -9, 9), -4, 6)
+    tau[-1] = np.clip(f, -2, 3)
+    return tau
+
+
+@pytest.mark.parametrize("control", [(0.5, 0.2, 0.1), (3, -2, -7), (-1, 4, 3), (0, 0.4, -9)])
+def test_the_formula_with_all_ranges(control):
+    q, v = state(MODEL)
+    control = np.array(control, float)
+    found = ACTUATORS(MODEL, q, v, control)
+    np.testing.assert_allclose(found, expected(np.array(q), np.array(v), control), atol=1e-14)
+
+
+def test_a_motor_is_the_default():
+    q, v = state(MODEL)
+    motors = AffineActuators(("d", "b"))
+    assert motors.names == motors.driven_joints == ("d", "b")
+    np.testing.assert_array_equal(motors(MODEL, q, v, jnp.array([2.0, 3])), [0, 3, 0, 0, 0, 2])
+
+
+def test_derivatives_follow_the_parameters_and_stop_at_the_ranges():
+    q, v = state(MODEL)
+
+    def force(actuators, control):
+        return actuators(MODEL, q, v, control)[0]
+
+    inside, beyond = jnp.array([0.5, 0.0, 0.1]), jnp.array([3.0, 0.0, 0.1])
+    gradient = eqx.filter_grad(force)(ACTUATORS, inside)
+    np.testing.assert_allclose(gradient.gear, [0.5, 0, 0.1], atol=1e-15)
+    np.testing.assert_allclose(gradient.bias[:, 0], [2, 0, -1], atol=1e-15)
+    slopes = [jax.grad(lambda u: force(ACTUATORS, u))(u) for u in (inside, beyond)]
+    np.testing.assert_allclose(slopes, [[2, 0, -1], [0, 0, -1]], atol=1e-15)
+
+
+def test_forces_of_followers_act_on_their_leaders():
+    q, v = state(COUPLED)
+    control = jnp.array([0.5, 0.2, 0.1])
+    tau = ACTUATORS(COUPLED, q, v, control)
+    q_all = np.array([*q, 2 * q[1] + 0.1])
+    by_joint = expected(q_all, np.array([*v, 2 * v[1]]), np.array(control))
+    by_joint[1] += 2 * by_joint[-1]
+    np.testing.assert_allclose(tau, by_joint[:-1], atol=1e-14)
+
+
+@pytest.mark.parametrize("model", [MODEL, COUPLED], ids=["independent", "coupled"])
+def test_springs_have_an_energy(model):
+    """The force is minus the gradient of the energy, and zero at rest."""
+    for seed in range(3):
+        q, _ = state(model, seed)
+        slope = rbd.gradient(model, lambda q: SPRINGS.energy(model, q))(q)
+        np.testing.assert_allclose(SPRINGS(model, q), -slope, atol=1e-12)
+    ball = np.array([0.1, 0.2, 0.3, 2])
+    rest = jnp.array([0.1, 0.2, *ball / np.linalg.norm(ball), -0.3])
+    if model is MODEL:
+        np.testing.assert_allclose(SPRINGS(model, rest), np.zeros(6), atol=1e-15)
+        np.testing.assert_allclose(SPRINGS.energy(model, rest), 0, atol=1e-15)
+
+
+def test_single_precision():
+    model = MODEL.astype("float32")
+    q, v = (x.astype("float32") for x in state(MODEL))
+    control = jnp.array([0.5, 0.2, 0.1], "float32")
+    assert ACTUATORS(model, q, v, control).dtype == "float32"
+    assert SPRINGS(model, q).dtype == SPRINGS.energy(model, q).dtype == "float32"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"joints": "a"}, "joints is 'a', expected a sequence"),
+        ({"gain": [1.0]}, r"gain has shape \(1,\) .* expected \(1, 3\)"),
+        ({"gear": [[1.0]]}, r"gear has shape \(1, 1\)"),
+        ({"gear": jnp.ones(1, int)}, "gear .* expected .* of floats"),
+        ({"bias": [[np.nan, 0, 0]]}, "bias is .* expected no NaN"),
+        ({"control_range": [[1, -1]]}, "control_range has a lower bound above the upper"),
+        ({"joint_force_range": [[0, 1], [0, 1]]}, r"joint_force_range has shape \(2, 2\)"),
+        ({"names": ("x", "y")}, "names has 2 entries, expected 1"),
+    ],
+)
+def test_wrong_parameters_of_actuators(change, message):
+    with pytest.raises(rbd.ArgumentError, match=message):
+        AffineActuators(**{"joints": ("a",)} | change)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"joints": "a"}, "joints is 'a'"),
+        ({"balls": "c"}, "balls is 'c'"),
+        ({"stiffness": (1.0, 2.0)}, r"stiffness has shape \(2,\)"),
+        ({"ball_rest": [[0.0, 1]]}, "ball_rest has shape"),
+    ],
+)
+def test_wrong_parameters_of_springs(change, message):
+    with pytest.raises(rbd.ArgumentError, match=message):
+        JointSprings(**{"joints": ("a",), "stiffness": (1.0,)} | change)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda q, v: AffineActuators(("x",))(MODEL, q, v, jnp.ones(1)), "no joint 'x'"),
+        (lambda q, v: AffineActuators(("c",))(MODEL, q, v, jnp.ones(1)), "'c' has 3 degrees"),
+        (lambda q, v: AffineActuators(("a",))(MODEL, q, v, jnp.ones(2)), "control has shape"),
+        (lambda q, v: AffineActuators(("a",))(MODEL, q[1:], v, jnp.ones(1)), "q has shape"),
+        (lambda q, v: JointSprings(("c",), (1.0,))(MODEL, q), "'c' has 3 degrees"),
+        (lambda q, v: JointSprings(balls=("a",), ball_stiffness=(1.0,))(MODEL, q), "'a' is no"),
+        (lambda q, v: SPRINGS(MODEL, 0 * q), "zero quaternion"),
+    ],
+)
+def test_wrong_calls(call, message):
+    with pytest.raises(rbd.ArgumentError, match=message):
+        call(*state(MODEL))

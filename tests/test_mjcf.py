@@ -1,0 +1,544 @@
+"""MJCF files: every quantity of the imported model agrees with MuJoCo."""
+
+import functools
+import warnings
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+import pytest
+
+import jaxrbd as rbd
+from jaxrbd.io.mujoco import from_mujoco, mujoco_pose, pose_from_mujoco
+from support import mjcf, mjcf_table
+
+
+def assert_close(found, expected, tolerance, name=""):
+    """The largest error is below the tolerance times the scale of the expected values."""
+    scale = max(1.0, float(np.max(np.abs(expected), initial=0)))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * scale, err_msg=name)
+
+
+@functools.cache
+def imported(text):
+    """MuJoCo's model of a text, and our import."""
+    compiled = mujoco.MjModel.from_xml_string(text)
+    return compiled, from_mujoco(compiled)
+
+
+@jax.jit
+def results(parts, data):
+    """Our results at a state of MuJoCo, in our coordinates, and MuJoCo's results in them."""
+    model, coordinates, actuators, springs = parts
+    q = coordinates.q(model, data["qpos"])
+    v = coordinates.v(model, q, data["qvel"])
+    a = coordinates.a(model, q, v, data["qacc"])
+    classical = coordinates.a(model, q, v, jnp.zeros_like(data["qacc"]))
+    M = coordinates.mass_matrix(model, q, data["M"])
+    force = coordinates.tau(model, q, data["qfrc_bias"])
+    tau = actuators(model, q, v, data["ctrl"])
+    spring = springs(model, q)
+    damped = model.with_dissipation()
+    ours = {
+        "M": rbd.crba(model, q),
+        "bias force": rbd.bias_force(model, q, v),
+        "inverse dynamics": rbd.rnea(model, q, v, a),
+        "actuator force": tau,
+        "spring and damping force": spring + rbd.passive_force(model, q, v),
+        "forward dynamics": rbd.forward_dynamics(damped, q, v, tau + spring),
+        "back to qpos": coordinates.qpos(model, q),
+        "back to qvel": coordinates.qvel(model, q, v),
+        "back to qacc": coordinates.qacc(model, q, v, a),
+        "back to qfrc": coordinates.qfrc(model, q, force),
+        "back to M": coordinates.mujoco_mass_matrix(model, q, M),
+    }
+    theirs = {
+        "M": M,
+        "bias force": force + M @ classical * -1,
+        "inverse dynamics": coordinates.tau(model, q, data["inverse"]),
+        "actuator force": coordinates.tau(model, q, data["qfrc_actuator"]),
+        "spring and damping force": coordinates.tau(model, q, data["qfrc_passive"]),
+        "forward dynamics": coordinates.a(model, q, v, data["qacc_smooth"]),
+        "back to qpos": data["qpos"],
+        "back to qvel": data["qvel"],
+        "back to qacc": data["qacc"],
+        "back to qfrc": data["qfrc_bias"],
+        "back to M": data["M"],
+    }
+    frames = rbd.forward_kinematics(model, q), rbd.frame_placements(model, q)
+    return ours, theirs, frames
+
+
+def evaluate(compiled, state):
+    """MuJoCo's results at a state."""
+    found = {name: np.array(getattr(state, name)) for name in ("qpos", "qvel", "qacc", "ctrl")}
+    mujoco.mj_forward(compiled, state)
+    found["M"] = mjcf.mass_matrix(compiled, state)
+    # Inverse dynamics without the passive forces, which rnea leaves out.
+    found["inverse"] = found["M"] @ found["qacc"] + state.qfrc_bias
+    for name in ("qfrc_bias", "qfrc_actuator", "qfrc_passive", "qacc_smooth"):
+        found[name] = np.array(getattr(state, name))
+    return found
+
+
+def parts(found):
+    return found.model, found.coordinates, found.actuators, found.springs
+
+
+TOLERANCES = {"forward dynamics": 1e-8}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_quantity_agrees_with_mujoco(seed):
+    compiled, found = imported(mjcf.TREES)
+    state = mjcf.random_state(compiled, np.random.default_rng(seed))
+    ours, theirs, (_, placements) = results(parts(found), evaluate(compiled, state))
+    for name in ours:
+        tolerance = 1e-12 if name.startswith("back") else TOLERANCES.get(name, 1e-9)
+        assert_close(ours[name], theirs[name], tolerance, name)
+    expected = mjcf.frame_poses(compiled, state, found)
+    names = found.model.frame_names
+    assert set(expected) <= set(names)
+    for name, (R, p) in expected.items():
+        i = names.index(name)
+        assert_close(placements.R[i], R, 1e-12, name)
+        assert_close(placements.p[i], p, 1e-12, name)
+
+
+# ----------------------------------------------------------------------------------- coordinates
+
+
+def test_velocities_of_the_bodies_agree_with_mujoco():
+    """The bridges give the motion that MuJoCo computes, with accelerations."""
+    compiled, found = imported(mjcf.TREES)
+    state = mjcf.random_state(compiled, np.random.default_rng(11))
+    qacc = np.array(state.qacc)
+    mujoco.mj_forward(compiled, state)
+    state.qacc[:] = qacc
+    mujoco.mj_rnePostConstraint(compiled, state)
+    model, coordinates = found.model, found.coordinates
+
+    @jax.jit
+    def motions(qpos, qvel, qacc):
+        q = coordinates.q(model, qpos)
+        v = coordinates.v(model, q, qvel)
+        a = coordinates.a(model, q, v, qacc)
+        state = "camera", "local_world_aligned"
+        V = rbd.frame_velocity(model, q, v, *state)
+        return V, rbd.frame_acceleration(model, q, v, a, *state)
+
+    V, A = motions(np.array(state.qpos), np.array(state.qvel), qacc)
+    expected = np.zeros(6)
+    site = compiled.site("camera").id
+    kind = mujoco.mjtObj.mjOBJ_SITE
+    mujoco.mj_objectVelocity(compiled, state, kind, site, expected, 0)
+    assert_close(V, np.roll(expected, 3), 1e-12)
+    mujoco.mj_objectAcceleration(compiled, state, kind, site, expected, 0)
+    expected = np.roll(expected, 3)
+    expected[:3] += compiled.opt.gravity  # the world of MuJoCo accelerates upwards
+    assert_close(A, expected, 1e-11)
+
+
+def test_coordinates_are_differentiable_and_batched(rng):
+    """The rate of `qpos` along v is MuJoCo's velocity, with quaternions by mj_integratePos."""
+    compiled, found = imported(mjcf.TREES)
+    model, coordinates = found.model, found.coordinates
+    qs = jnp.stack([rbd.random_configuration(model, jax.random.key(i)) for i in range(3)])
+    vs = jnp.asarray(rng.normal(size=(3, model.nv)))
+    rates = jax.jit(
+        jax.vmap(
+            lambda q, v: (
+                jax.jvp(
+                    lambda t: coordinates.qpos(model, rbd.integrate(model, q, t * v)),
+                    (jnp.zeros(()),),
+                    (jnp.ones(()),),
+                ),
+                coordinates.qvel(model, q, v),
+            )
+        )
+    )
+    (qpos, dqpos), qvel = rates(qs, vs)
+    for i in range(3):
+        ends = []
+        for h in (1e-6, -1e-6):
+            end = np.array(qpos[i])
+            mujoco.mj_integratePos(compiled, end, np.array(qvel[i]), h)
+            ends.append(end)
+        assert_close(dqpos[i], (ends[0] - ends[1]) / 2e-6, 1e-8)
+
+
+def test_poses_to_and_from_mujoco(rng):
+    xquat = rng.normal(size=(5, 4))
+    xquat /= np.linalg.norm(xquat, axis=1, keepdims=True)
+    xpos = rng.normal(size=(5, 3))
+    X = pose_from_mujoco(xpos, xquat)
+    for R, q in zip(X.R, xquat):
+        expected = np.zeros(9)
+        mujoco.mju_quat2Mat(expected, q)
+        assert_close(R, expected.reshape(3, 3), 1e-14)
+    back = mujoco_pose(X)
+    assert_close(back.xpos, xpos, 0)
+    assert_close(back.xquat * np.sign(back.xquat[:, :1] * xquat[:, :1]), xquat, 1e-14)
+
+
+def test_keyframes_sites_and_the_first_configuration():
+    compiled, found = imported(mjcf.TREES)
+    model, coordinates = found.model, found.coordinates
+    (name, key), *rest = found.keyframes.items()
+    assert name == "home"
+    assert not rest
+    data = mujoco.MjData(compiled)
+    mujoco.mj_resetDataKeyframe(compiled, data, 0)
+    assert_close(coordinates.qpos(model, key.q), data.qpos, 1e-14)
+    assert_close(coordinates.qvel(model, key.q, key.v), data.qvel, 1e-13)
+    assert_close(key.control, data.ctrl, 0)
+    assert_close(coordinates.qpos(model, found.q0), compiled.qpos0, 0)
+    assert found.sites == {"mark": "mark", "camera": "camera", "leg": "leg.site"}
+    assert found.actuators.names == ("push", "aim", "spin", "both", "lift")
+    assert (model.name, found.omitted) == ("trees", ())
+
+
+def test_limits_and_parameters_of_joints():
+    model = imported(mjcf.TREES)[1].model
+    place = {name: model.joint(name) for name in ("yaw", "mast", "a0", "ankle", "root")}
+    assert model.lower_position_limit[place["yaw"].q] == -1
+    assert model.upper_position_limit[place["mast"].q] == 0.6
+    assert not np.isfinite(model.upper_position_limit[place["a0"].q])
+    assert_close(model.armature[place["ankle"].v], 3 * [0.02], 0)
+    assert_close(model.damping[place["root"].v], 6 * [0.7], 0)
+    assert_close(model.gravity, [0.3, -0.2, -9.7], 0)
+
+
+DRIVES = """
+<mujoco>
+  <worldbody>
+    <body name="a"><joint name="a" damping="0.1" armature="0.2" frictionloss="0.3"
+        actuatorfrcrange="-1 3" actuatorfrclimited="true"/>
+      <geom size="0.1" pos="0.1 0 0"/></body>
+    <body name="b"><joint name="b" type="slide" damping="0.4" stiffness="2"/>
+      <geom size="0.1"/></body>
+  </worldbody>
+  <actuator>
+    <motor joint="a" gear="2"/>
+    <motor name="second" joint="a" gear="-3"/>
+    <motor name="off" joint="b" group="2"/>
+    <position joint="b" kp="3" dampratio="0.5" inheritrange="0" {extra}/>
+    <motor joint="b" ctrlrange="-0.1 0.1" ctrllimited="true"/>
+  </actuator>
+</mujoco>
+"""
+
+
+@functools.cache
+def flagged(**flags):
+    """`DRIVES` with changed options of the compiled model."""
+    compiled = mujoco.MjModel.from_xml_string(DRIVES.format(extra=""))
+    compiled.opt.disableactuator = 1 << 2
+    for flag in flags:
+        compiled.opt.disableflags |= getattr(mujoco.mjtDisableBit, f"mjDSBL_{flag}")
+    return compiled, from_mujoco(compiled)
+
+
+@pytest.mark.parametrize("flag", ["", "CLAMPCTRL", "SPRING", "DAMPER", "GRAVITY", "FRICTIONLOSS"])
+def test_options_that_disable_features(flag, rng):
+    if flag and not hasattr(mujoco.mjtDisableBit, f"mjDSBL_{flag}"):
+        pytest.skip("this version of MuJoCo has no such flag")
+    compiled, found = flagged(**{flag: 1} if flag else {})
+    for _ in range(3):
+        state = mjcf.random_state(compiled, rng)
+        state.ctrl[:] *= 2
+        ours, theirs, _ = results(parts(found), evaluate(compiled, state))
+        for name in ("bias force", "actuator force"):
+            assert_close(ours[name], theirs[name], 1e-12, name)
+    model = found.model
+    friction = model.friction[model.joint("a").v]
+    assert_close(friction, [0.0 if flag == "FRICTIONLOSS" else 0.3], 0)
+    assert model.effort_limit.tolist() == [3, np.inf]
+    assert found.springs.joints == (() if flag == "SPRING" else ("b",))
+    assert bool(model.damping.any()) == (flag != "DAMPER")
+
+
+@pytest.mark.skipif(
+    not hasattr(mujoco.MjModel, "actuator_armature"), reason="a newer attribute of MuJoCo"
+)
+def test_armature_and_damping_of_actuators(rng):
+    text = DRIVES.format(extra='armature="0.7" damping="0.9" gear="3"')
+    text = text.replace('frictionloss="0.3"', "")
+    compiled, found = imported(text)
+    state = mjcf.random_state(compiled, rng)
+    ours, theirs, _ = results(parts(found), evaluate(compiled, state))
+    for name in ours:
+        assert_close(ours[name], theirs[name], 1e-11, name)
+
+
+# ------------------------------------------------------------------------------------ equalities
+
+
+def equality_errors(compiled, state):
+    """MuJoCo's errors by name of the equality, with its two bodies' rotations for frames."""
+    mujoco.mj_forward(compiled, state)
+    rows = {}
+    for row in range(state.nefc):
+        if state.efc_type[row] == int(mujoco.mjtConstraint.mjCNSTR_EQUALITY):
+            name = mujoco.mj_id2name(compiled, mujoco.mjtObj.mjOBJ_EQUALITY, state.efc_id[row])
+            rows.setdefault(name, []).append(state.efc_pos[row])
+    return {name: np.array(values) for name, values in rows.items()}
+
+
+def test_equality_constraints_agree_with_mujoco(rng):
+    compiled, found = imported(mjcf.LOOPS)
+    model, coordinates = found.model, found.coordinates
+    assert len(found.constraints) == 9
+    assert len(found.inactive_constraints) == 1
+
+    @eqx.filter_jit
+    def errors(qpos):
+        q = coordinates.q(model, qpos)
+        constraints = found.constraints + found.inactive_constraints
+        return [c.position(model, q) for c in constraints]
+
+    names = [mujoco.mj_id2name(compiled, mujoco.mjtObj.mjOBJ_EQUALITY, i) for i in range(10)]
+    for _ in range(3):
+        state = mjcf.random_state(compiled, rng)
+        expected = equality_errors(compiled, state)
+        ours = dict(zip(names, errors(np.array(state.qpos))))
+        R = {i: state.body(i).xmat.reshape(3, 3) for i in "abcd"}
+        relative = np.zeros(9)
+        mujoco.mju_quat2Mat(relative, compiled.eq_data[3, 6:10])
+        first = {  # the axes of the first frame, in which our error is expressed
+            "pin": R["a"],
+            "fixed pin": R["c"],
+            "site pin": state.site("sa").xmat.reshape(3, 3),
+            "weld": R["b"] @ relative.reshape(3, 3),
+            "world weld": None,
+            "site weld": state.site("sd").xmat.reshape(3, 3),
+        }
+        mujoco.mju_quat2Mat(relative, compiled.eq_data[4, 6:10])
+        first["world weld"] = R["c"] @ relative.reshape(3, 3)
+        for name, axes in first.items():
+            assert_close(ours[name][:3], -axes.T @ expected[name][:3], 1e-12, name)
+            if "weld" in name:
+                half = -expected[name][3:] / (0.5 if name == "weld" else 1)
+                tangent = ours[name][3:] / 2  # of half of the angle
+                sine = tangent / np.sqrt(1 + tangent @ tangent)
+                assert_close(sine, half * np.sign(half @ sine), 1e-12, name)
+        for name in ("affine", "quartic", "constant"):
+            assert_close(ours[name], expected[name], 1e-13, name)
+        joints = [compiled.joint(name) for name in ("j4", "j1")]
+        x, y = (state.qpos[joint.qposadr[0]] for joint in joints)
+        assert_close(ours["sleeping"], [x - (y - 0.3)], 1e-13)
+
+
+def test_equalities_of_joints_as_followers(rng):
+    """M, bias and inverse dynamics are MuJoCo's on the motions that the followers allow."""
+    compiled = imported(mjcf.LOOPS)[0]
+    found = from_mujoco(compiled, mimic=True)
+    model, coordinates = found.model, found.coordinates
+    assert (model.nv, compiled.nv) == (8, 10)
+    assert len(found.constraints) == 7
+
+    @jax.jit
+    def inverse(q, v, a):
+        state = (
+            coordinates.qpos(model, q),
+            coordinates.qvel(model, q, v),
+            coordinates.qacc(model, q, v, a),
+        )
+        back = coordinates.q(model, state[0]), coordinates.v(model, q, state[1])
+        back += (coordinates.a(model, q, v, state[2]),)
+        return state, back, rbd.rnea(model, q, v, a), rbd.crba(model, q)
+
+    q = rbd.random_configuration(model, jax.random.key(3))
+    v, a = jnp.asarray(rng.normal(size=(2, model.nv)))
+    (qpos, qvel, qacc), back, tau, M = inverse(q, v, a)
+    for found_value, expected in zip(back, (q, v, a)):
+        assert_close(found_value, expected, 1e-13)
+    state = mujoco.MjData(compiled)
+    state.qpos[:], state.qvel[:] = qpos, qvel
+    mujoco.mj_forward(compiled, state)
+    M_mujoco = mjcf.mass_matrix(compiled, state)
+    errors = equality_errors(compiled, state)
+    assert_close(errors["affine"], [0], 1e-14)
+    assert_close(errors["quartic"], [0], 1e-14)
+    qfrc = M_mujoco @ qacc + state.qfrc_bias
+    assert_close(tau, coordinates.tau(model, q, qfrc), 1e-10)
+    assert_close(M, coordinates.mass_matrix(model, q, M_mujoco), 1e-11)
+    assert_close(coordinates.tau(model, q, coordinates.qfrc(model, q, tau)), tau, 1e-12)
+    with pytest.raises(rbd.ArgumentError, match="follow others"):
+        coordinates.mujoco_mass_matrix(model, q, M)
+
+
+# --------------------------------------------------------------------------------------- contact
+
+
+@pytest.mark.parametrize("filterparent", ["enable", "disable"])
+def test_the_geoms_that_can_touch(filterparent):
+    compiled = mujoco.MjModel.from_xml_string(mjcf.CROWD.format(filterparent=filterparent))
+    found = from_mujoco(compiled, strict=False)
+    data = mujoco.MjData(compiled)
+    mujoco.mj_forward(compiled, data)
+    touching = {
+        frozenset(compiled.geom(geom).name for geom in contact.geom) for contact in data.contact
+    }
+    assert len(touching) > 10
+    ground = {pair for pair in touching if "floor" in pair}
+    other = touching - ground
+    assert {frozenset(pair) for pair in found.pairs} == other
+    assert len(found.pairs) == len(other)
+    count = f"contacts between moving bodies (pairs of geoms: {len(other)})"
+    assert found.omitted == (count,)
+    assert from_mujoco(compiled).omitted == ()
+    centres = {tuple(x) for x in np.array(found.scene.offsets)}
+    names = [name for pair in ground for name in pair - {"floor"}]
+    assert len(found.scene.frames) == len(names)
+    assert centres == {tuple(compiled.geom(name).pos) for name in names}
+
+
+def test_spheres_of_the_scene_agree_with_mujoco():
+    compiled, found = imported(mjcf.SHAPES)
+    rng = np.random.default_rng(5)
+    model, coordinates = found.model, found.coordinates
+    assert found.scene.material.friction == 0.6
+    assert found.scene.frames == ("ball", *2 * ["rod"], *8 * ["brick"])
+
+    @jax.jit
+    def points(qpos):
+        q = coordinates.q(model, qpos)
+        found_points = rbd.contact.contact_points(model, found.scene, q, jnp.zeros(model.nv))
+        return found_points.distance, found_points.position, found_points.normal
+
+    for _ in range(3):
+        state = mjcf.random_state(compiled, rng)
+        mujoco.mj_forward(compiled, state)
+        distance, position, normal = points(np.array(state.qpos))
+        # MuJoCo puts the position of a contact in the middle between both surfaces.
+        ours = np.array(position - distance[:, None] * normal / 2)
+        ground = [c for c in state.contact if compiled.geom("floor").id in c.geom]
+        assert len(ground) == 1 + 2 + 4  # a box has at most four contacts
+        for contact in ground:
+            error = np.linalg.norm(ours - contact.pos, axis=1)
+            nearest = int(np.argmin(error))
+            assert error[nearest] < 1e-12
+            assert abs(distance[nearest] - contact.dist) < 1e-12
+            assert_close(normal[nearest], contact.frame[:3], 1e-12)
+
+
+HILLS = """
+<mujoco>
+  <asset><hfield name="hills" nrow="4" ncol="5" size="2 1.5 0.5 0.1"
+    elevation="0 1 2 3 1  5 2 4 1 2  3 2 1 0 4  1 1 0 2 3"/></asset>
+  <worldbody>
+    <body name="ground" pos="0.1 0.2 0.3">
+      <geom name="hills" type="hfield" hfield="hills" pos="0.2 -0.1 0.4" {turn}/></body>
+    <body name="ball" pos="0 0 2"><freejoint/><geom size="0.1"/></body>
+  </worldbody>
+</mujoco>
+"""
+
+
+def test_a_height_field_has_the_points_of_mujoco():
+    """Between its points, the surface of MuJoCo consists of triangles, and ours is smooth."""
+    compiled, found = imported(HILLS.format(turn=""))
+    data = mujoco.MjData(compiled)
+    mujoco.mj_forward(compiled, data)
+    grid = found.scene.ground
+    assert grid.heights.shape == (5, 4)
+    geom = np.zeros(1, np.int32)
+    inner = [(x, y) for x in (-1.0, 0.0, 1.0) for y in (-0.5, 0.5)]
+    xy = np.array([0.3, 0.1]) + np.array(inner)
+    heights = jax.jit(jax.vmap(grid.elevation))(xy)
+    for point, height in zip(xy, heights):
+        start = np.array([*(point + 1e-9), 1.6])
+        hit = mujoco.mj_ray(compiled, data, start, np.array([0.0, 0, -1]), None, 1, -1, geom)
+        assert geom[0] == compiled.geom("hills").id
+        assert abs(1.6 - hit - height) < 1e-7  # MuJoCo stores the heights in single precision
+
+
+def test_a_height_field_of_few_points_is_refused():
+    text = HILLS.format(turn="").replace('nrow="4" ncol="5"', 'nrow="2" ncol="10"')
+    with pytest.raises(rbd.JaxRBDError, match="geom 'hills': a height field of less than 4 x 4"):
+        rbd.io.load_mjcf(text)
+
+
+# ----------------------------------------------------------------------- the files of the wheels
+
+FILES = mjcf_table.files()
+# MuJoCo takes the mass matrix of a free body as diagonal if its centre of mass is about 1e-9 m from
+# its origin, as for the meshes of this file.
+LOOSER = {"mjx/test_data/convex.xml": 1e-8}
+
+
+@jax.jit
+def mass_and_bias(model, coordinates, data):
+    """M and the bias force: ours, and MuJoCo's in our coordinates."""
+    q = coordinates.q(model, data["qpos"])
+    v = coordinates.v(model, q, data["qvel"])
+    M = coordinates.mass_matrix(model, q, data["M"])
+    turning = coordinates.a(model, q, v, jnp.zeros_like(data["qvel"]))
+    bias = coordinates.tau(model, q, data["qfrc_bias"]) - M @ turning
+    placements = rbd.frame_placements(model, q)
+    return (rbd.crba(model, q), M), (rbd.bias_force(model, q, v), bias), placements
+
+
+def check_file(name):
+    """The row of the page is right, and what is carried over agrees with MuJoCo."""
+    stated = mjcf_table.stated_rows()
+    if mjcf_table.stated_versions() == mjcf_table.VERSIONS:
+        assert mjcf_table.row(name, FILES[name]) == stated[name]
+    else:
+        assert mjcf_table.row(name, FILES[name])
+    try:
+        compiled = mujoco.MjModel.from_xml_path(str(FILES[name]))
+    except ValueError:
+        return
+    if "tendon_armature" in dir(compiled):
+        compiled.tendon_armature[:] = 0  # the importer omits tendons
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", rbd.InertiaWarning)
+        found = from_mujoco(compiled, strict=False)
+    state = mjcf.random_state(compiled, np.random.default_rng(0))
+    mujoco.mj_forward(compiled, state)
+    data = {name: np.array(getattr(state, name)) for name in ("qpos", "qvel", "qfrc_bias")}
+    data["M"] = mjcf.mass_matrix(compiled, state)
+    *pairs, placements = mass_and_bias(found.model, found.coordinates, data)
+    for ours, theirs in pairs:
+        assert_close(ours, theirs, LOOSER.get(name, 1e-12), name)
+    for frame, (R, p) in mjcf.frame_poses(compiled, state, found).items():
+        i = found.model.frame_names.index(frame)
+        assert_close(placements.R[i], R, 1e-12, frame)
+        assert_close(placements.p[i], p, 1e-12, frame)
+
+
+SOME = [
+    "testdata/model.xml",
+    "testdata/msh.xml",
+    "mjx/test_data/humanoid/humanoid.xml",
+    "mjx/test_data/barkour_v0/assets/barkour_v0_mjx.xml",
+]
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_some_files(name, tmp_path, monkeypatch):
+    if name not in FILES:
+        pytest.skip("mujoco-mjx is not installed")
+    monkeypatch.chdir(tmp_path)  # MuJoCo writes a log of its warnings
+    check_file(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in FILES if name not in SOME])
+def test_every_file(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    check_file(name)
+
+
+def test_the_page_has_every_file():
+    stated = mjcf_table.stated_rows()
+    assert len(stated) > 35
+    assert {name.partition("/")[0] for name in stated} == {"mjx", "testdata"}
+    if mjcf_table.stated_versions() == mjcf_table.VERSIONS:
+        assert set(stated) == set(FILES)
+    elif mjcf_table.VERSIONS[0] == mjcf_table.stated_versions()[0]:
+        assert set(FILES) <= set(stated)

@@ -1,0 +1,308 @@
+"""MJCF files: every feature without a counterpart is named, and faults of files are errors."""
+
+import sys
+
+import mujoco
+import numpy as np
+import pytest
+
+import jaxrbd as rbd
+from jaxrbd.io.mujoco import from_mujoco, load_mjcf
+
+# The places of a small model that a case fills; the rest has a counterpart.
+TEXT = """
+<mujoco>
+  <compiler angle="radian"/>
+  <option {option}><flag {flag}/></option>
+  {top}
+  <worldbody>
+    <geom name="floor" type="plane" size="1 1 1" {floor}/>
+    {world}
+    <body name="base" pos="0 0 1" {base}>
+      {base_joint}
+      <geom name="hull" {hull}/>
+      <site name="s0"/>
+      <body name="arm" {arm}>
+        <joint name="hinge" {hinge}/>
+        <geom name="link" size="0.1" pos="0.1 0 0" {link}/>
+        <site name="s1"/>
+        <body name="wrist">
+          <joint name="ball" type="ball" {ball}/>
+          <geom name="tip" type="sphere" size="0.1" pos="0 0.1 0" contype="0" conaffinity="0"/>
+        </body>
+      </body>
+    </body>
+  </worldbody>
+  {bottom}
+</mujoco>
+"""
+PLACES = dict.fromkeys(
+    "option flag top floor world base base_joint hull arm hinge link ball bottom".split(), ""
+)
+PLACES["hull"] = "size='0.1'"
+PLACES["base_joint"] = "<freejoint name='free'/>"
+MUSCLE = "0.75 1.05 1 200 0.5 1.6 1.5 1.3 1.2"
+TENDON = "<tendon><fixed name='t'><joint joint='hinge' coef='1'/></fixed></tendon>"
+
+
+def text(**places):
+    return TEXT.format(**PLACES | places)
+
+
+def actuator(what):
+    return f"<actuator>{what}</actuator>"
+
+
+def general(attributes):
+    return actuator(f"<general name='m' joint='hinge' {attributes}/>")
+
+
+# name: (the changed places, the text in `omitted`)
+REFUSED = {
+    "density": ({"option": "density='1.2'"}, "option density 1.2 (fluid forces)"),
+    "viscosity": ({"option": "viscosity='0.1'"}, "option viscosity 0.1 (fluid forces)"),
+    "override": ({"flag": "override='enable'"}, "option flag override (parameters of contacts)"),
+    "tendon": ({"bottom": TENDON}, "tendon 't'"),
+    "gravcomp": ({"arm": "gravcomp='0.5'"}, "body 'arm': gravcomp 0.5"),
+    "mocap": (
+        {"world": "<body name='target' mocap='true'/>"},
+        "body 'target': mocap (the body is welded to the world)",
+    ),
+    "armature": (
+        {"base_joint": "<joint name='free' type='free' armature='1'/>"},
+        "joint 'free': armature of the translation of a free joint",
+    ),
+    "frictionloss": (
+        {"base_joint": "<joint name='free' type='free' frictionloss='1'/>"},
+        "joint 'free': frictionloss of the translation of a free joint",
+    ),
+    "free stiffness": (
+        {"base_joint": "<joint name='free' type='free' stiffness='1'/>"},
+        "joint 'free': stiffness of a free joint",
+    ),
+    "ball range": (
+        {"ball": "limited='true' range='0 1'"},
+        "joint 'ball': range of a ball joint",
+    ),
+    "dynamics": ({"bottom": general("dyntype='integrator'")}, "actuator 'm': dyntype integrator"),
+    "filter": (
+        {"bottom": general("dyntype='filter' dynprm='0.1'")},
+        "actuator 'm': dyntype filter",
+    ),
+    "muscle": (
+        {"bottom": general(f"gaintype='muscle' gainprm='{MUSCLE}' lengthrange='0 1'")},
+        "actuator 'm': gaintype muscle",
+    ),
+    "bias": (
+        {"bottom": general(f"biastype='muscle' biasprm='{MUSCLE}' lengthrange='0 1'")},
+        "actuator 'm': biastype muscle",
+    ),
+    "ball motor": (
+        {"bottom": actuator("<motor name='m' joint='ball'/>")},
+        "actuator 'm': transmission to the ball or free joint 'ball'",
+    ),
+    "site motor": (
+        {"bottom": actuator("<motor name='m' site='s1' gear='0 0 1 0 0 0'/>")},
+        "actuator 'm': transmission to a site",
+    ),
+    "body": (
+        {"bottom": actuator("<adhesion name='m' body='arm' ctrlrange='0 1'/>")},
+        "actuator 'm': transmission to a body",
+    ),
+    "tendon equality": (
+        {
+            "bottom": TENDON + "<equality><tendon name='e' tendon1='t'/></equality>",
+        },
+        "equality 'e': tendon",
+    ),
+    "obstacle": (
+        {"world": "<geom name='step' type='box' size='1 1 1'/>"},
+        "geom 'step': a box of the world as ground",
+    ),
+    "two grounds": (
+        {"world": "<geom name='wall' type='plane' size='1 1 1' euler='1 0 0'/>"},
+        "geom 'wall': a second ground, besides 'floor'",
+    ),
+    "cylinder": (
+        {"hull": "type='cylinder' size='0.1 0.1'"},
+        "geom 'hull': contact of a cylinder with the ground",
+    ),
+    "condim": (
+        {"hull": "size='0.1' condim='4'"},
+        "geom 'hull': torsional or rolling friction (condim 4)",
+    ),
+    "margin": (
+        {"hull": "size='0.1' margin='0.01'"},
+        "geom 'hull': margin 0.01 of the contact with the ground",
+    ),
+    "friction": (
+        {"hull": "size='0.1' friction='2'"},
+        "geom 'link': friction 1 with the ground, where geom 'hull' has 2",
+    ),
+    "smooth": (
+        {"floor": "condim='1'", "hull": "size='0.1' condim='1'"},
+        "geom 'link': friction 1 with the ground, where geom 'hull' has 0",
+    ),
+    "anisotropic": (
+        {"bottom": "<contact><pair geom1='floor' geom2='link' friction='1 0.5'/></contact>"},
+        "pair of the geoms 'floor' and 'link': anisotropic friction",
+    ),
+    "turned hills": (
+        {
+            "floor": "contype='0' conaffinity='0'",
+            "top": "<asset><hfield name='h' nrow='2' ncol='2' size='1 1 1 1'/></asset>",
+            "world": "<geom name='hills' type='hfield' hfield='h' euler='0.1 0 0'/>",
+        },
+        "geom 'hills': a height field that is turned",
+    ),
+    "plugin": (
+        {
+            "top": "<extension><plugin plugin='mujoco.pid'><instance name='pid'>"
+            "<config key='kp' value='1'/></instance></plugin></extension>",
+            "bottom": actuator("<plugin name='m' joint='hinge' instance='pid'/>"),
+        },
+        "plugin 'pid'",
+    ),
+    "flex": (
+        {
+            "world": "<flexcomp name='cloth' type='grid' count='2 2 1' spacing='.1 .1 .1' dim='2'>"
+            "<contact contype='0' conaffinity='0'/></flexcomp>"
+        },
+        "flex 'cloth'",
+    ),
+    # attributes of newer versions of MuJoCo
+    "damping": ({"hinge": "damping='1 2'"}, "joint 'hinge': polynomial damping"),
+    "stiffness": ({"hinge": "stiffness='1 2'"}, "joint 'hinge': polynomial stiffness"),
+    "plastic": (
+        {"hinge": "stiffness='1' springyield='0.1'"},
+        "joint 'hinge': springyield",
+    ),
+    "delay": (
+        {"bottom": general("delay='0.01' nsample='8'")},
+        "actuator 'm': delay of the control",
+    ),
+    "actuator damping": (
+        {"bottom": general("damping='1 2'")},
+        "actuator 'm': polynomial damping",
+    ),
+    "surfacevel": (
+        {"floor": "surfacevel='1 0 0 0 0 0'"},
+        "geom 'hull': surfacevel of the contact with the ground",
+    ),
+    "adhesion": (
+        {"hull": "size='0.1' adhesion='1'"},
+        "geom 'hull': adhesion of the contact with the ground",
+    ),
+}
+
+
+def compiled(places):
+    """MuJoCo's model, or a skipped test if this version of MuJoCo does not know an attribute."""
+    try:
+        return mujoco.MjModel.from_xml_string(text(**places))
+    except ValueError as error:
+        if mujoco.__version__ < "4":
+            pytest.skip(f"MuJoCo {mujoco.__version__}: {error}")
+        raise
+
+
+def test_the_model_without_changes_is_loaded():
+    found = load_mjcf(text())
+    assert (found.omitted, found.model.nv) == ((), 10)
+    assert len(found.scene.frames) == 2
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_feature_without_counterpart_is_named(name):
+    places, expected = REFUSED[name]
+    mj_model = compiled(places)
+    with pytest.raises(rbd.ModelError) as error:
+        from_mujoco(mj_model)
+    assert str(error.value).startswith("no counterpart for ")
+    assert expected in str(error.value)
+    found = from_mujoco(mj_model, strict=False)
+    assert expected in found.omitted
+    assert found.model.nv >= 10
+    assert all(np.all(np.isfinite(x)) for x in found.q0)
+
+
+def test_one_message_names_all_features():
+    places = {"option": "density='1'", "arm": "gravcomp='1'", "bottom": TENDON}
+    with pytest.raises(rbd.RobotFileError) as error:
+        load_mjcf(text(**places))
+    assert str(error.value) == (
+        "<string>: no counterpart for option density 1 (fluid forces); tendon 't'; "
+        "body 'arm': gravcomp 1"
+    )
+    assert error.value.file == "<string>"
+
+
+def test_a_file_is_named_in_its_errors(tmp_path):
+    path = tmp_path / "robot.xml"
+    path.write_text(text(option="density='1'"))
+    with pytest.raises(rbd.RobotFileError, match=r"robot\.xml: no counterpart for option density"):
+        load_mjcf(path)
+    path.write_text(text(arm="colour='red'"))
+    with pytest.raises(rbd.RobotFileError, match=r"robot\.xml: MuJoCo cannot read .*colour"):
+        load_mjcf(path)
+    path.write_text(text())
+    assert load_mjcf(str(path)).model.nv == 10
+    with pytest.raises(rbd.RobotFileError, match="nowhere"):
+        load_mjcf(tmp_path / "nowhere.xml")
+
+
+@pytest.mark.parametrize(
+    ("faulty", "message"),
+    [
+        ("<robot name='r'><link name='a'/></robot>", "expected <mujoco> .* found 'robot'"),
+        ("<mujoco><worldbody></mujoco>", "not well-formed"),
+        ("<mujoco><worldbody><body><joint/></body></worldbody></mujoco>", "MuJoCo cannot read"),
+    ],
+)
+def test_a_text_that_is_no_mjcf(faulty, message):
+    with pytest.raises(rbd.RobotFileError, match=f"<string>.*{message}"):
+        load_mjcf(faulty)
+
+
+def test_an_object_that_is_no_model():
+    with pytest.raises(rbd.ArgumentError, match=r"mj_model is 'str', expected a mujoco\.MjModel"):
+        from_mujoco("robot.xml")
+
+
+def test_the_extra_is_named_if_mujoco_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "mujoco", None)
+    for load in (load_mjcf, from_mujoco):
+        with pytest.raises(rbd.ArgumentError, match=r"pip install 'jaxrbd\[mujoco\]'"):
+            load("<mujoco/>")
+
+
+def test_elements_without_names_and_names_in_use():
+    found = load_mjcf(
+        """
+        <mujoco>
+          <worldbody>
+            <body><joint pos="0.1 0 0"/><geom size="1"/>
+              <body name="body1.site"><joint name="hinge"/><joint pos="0 1 0"/><geom size="1"/>
+                <site name="body1"/><site/></body>
+            </body>
+            <body name="joint0"><joint name="body2" type="ball"/><geom size="1"/></body>
+          </worldbody>
+          <actuator><motor joint="hinge"/></actuator>
+        </mujoco>
+        """
+    )
+    model = found.model
+    assert model.joint_names == ("joint0", "hinge", "joint2", "body2")
+    assert found.sites == {"body1": "body1.site_", "site1": "site1"}
+    frames = {"body1", "body1.site", "joint0", "joint0.anchor", "hinge.anchor", "joint2.anchor"}
+    assert {*model.frame_names} == frames | {"body1.site_", "site1"}
+    assert found.actuators.names == ("actuator0",)
+    # All geoms without names are in contact only with each other.
+    assert found.pairs == (("geom0", "geom2"), ("geom1", "geom2"))
+
+
+def test_a_mocap_body_stays_where_it_is():
+    world = "<body name='target' pos='1 2 3' quat='1 0 0 1' mocap='true'/>"
+    found = load_mjcf(text(world=world), strict=False)
+    pose = rbd.frame_placement(found.model, found.q0, "target")
+    np.testing.assert_allclose(pose.p, [1, 2, 3], atol=1e-15)
