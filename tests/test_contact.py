@@ -254,13 +254,41 @@ def test_a_prepared_scene_gives_the_same_step(model):
     close(contact.contact_step(model, soft, q, v, tau, DT, f_ext).v, step.v, 1e-12)
 
 
+def test_friction_of_each_contact(model):
+    """One coefficient per contact: the coefficient of all contacts, and its effect on one."""
+    q, v, tau, f_ext, scene = scenes(model, FLAT, 1)
+    step = contact.contact_step(model, scene, q, v, tau, DT, f_ext)
+    force = contact.contact_force(model, scene, q, v)
+    sliding = np.flatnonzero(
+        [
+            x == "slips"
+            for x in regimes(scene, contact.contact_points(model, scene, q, v), step.impulse)
+        ]
+    )
+    assert len(sliding)
+
+    def with_friction(mu):
+        return dataclasses.replace(scene, material=dataclasses.replace(MATERIAL, friction=mu))
+
+    same = with_friction(np.full(3, 0.6))
+    close(contact.contact_step(model, same, q, v, tau, DT, f_ext).v, step.v, 1e-13)
+    close(contact.contact_force(model, same, q, v).f_ext, force.f_ext, 1e-13)
+    mu = np.full(3, 0.6)
+    mu[sliding[0]] = 0.1
+    other = contact.contact_step(model, with_friction(mu), q, v, tau, DT, f_ext)
+    points = contact.contact_points(model, scene, q, v)
+    normal = jnp.sum(other.impulse * points.normal, axis=-1)
+    across = jnp.linalg.norm(other.impulse - normal[:, None] * points.normal, axis=-1)
+    close(across[sliding[0]], 0.1 * normal[sliding[0]], 1e-12)
+
+
 def test_the_hessian_of_the_contact_law(rng):
     """Against the derivative of the impulses: sticking, sliding, leaving, immobile points."""
     n = 40
     normal = rng.normal(size=(n, 3))
     normal = normal / np.linalg.norm(normal, axis=1, keepdims=True)
     conductance = np.abs(rng.normal(size=n)) * (np.arange(n) > 3)
-    numbers = normal, conductance, rng.normal(size=(n, 3)), np.asarray(0.7)
+    numbers = normal, conductance, rng.normal(size=(n, 3)), np.full(n, 0.7)
     law, u = ContactLaw(*map(jnp.asarray, numbers)), jnp.asarray(rng.normal(size=(n, 3)))
     impulse = law.impulses(u)
     gamma_n = jnp.sum(impulse * normal, axis=1)
@@ -277,6 +305,52 @@ def test_the_hessian_of_the_contact_law(rng):
     close(law.hessian_product(u, vectors), full @ vectors, 1e-12)
     # The impulse is the negative gradient of the penalty.
     close(impulse, -jax.grad(law.penalty)(u), 1e-12)
+
+
+# ------------------------------------------------------------------- derivatives before touch-down
+
+
+@jax.jit
+def falling(height, v, smoothing, vertical):
+    """The vertical velocity after a step of a falling ball, in one direction of derivatives."""
+
+    def after(scale):
+        at = jnp.array([0.0, 0.0, height]) + scale * (1 - vertical) * jnp.array([0, 0, 1.0])
+        speed = jnp.array([0.2, 0.0, v]) + scale * vertical * jnp.array([0, 0, 1.0])
+        still = jnp.zeros(3)
+        return contact.contact_step(POINT, ON_PLANE, at, speed, still, DT, smoothing=smoothing)
+
+    step, rate = jax.jvp(after, (0.0,), (1.0,))
+    return step, rate.v, jax.grad(lambda scale: after(scale).v[2])(0.0)
+
+
+def test_smoothed_derivatives_before_touch_down():
+    """The share exp(-d / smoothing), in both modes; the step itself does not change."""
+    regularisation, length = 1e-3, 0.05
+    for height, v in ((0.01, 0.4), (0.1, -1.0), (0.5, -1.0), (-0.001, 0.7)):
+        step, rate, gradient = falling(height, v, length, 1.0)
+        plain = contact.contact_step(
+            POINT, ON_PLANE, jnp.array([0.0, 0, height]), jnp.array([0.2, 0, v]), jnp.zeros(3), DT
+        )
+        close(step.v, plain.v, 1e-15)
+        assert jnp.all(step.impulse == 0)
+        share = np.exp(-max(height + DT * float(step.v[2]), 0) / length)
+        if height < 0:
+            share = np.exp(-DT / (DT + 0.02) * (height + (DT + 0.02) * float(step.v[2])) / length)
+        expected = 1 - share / (1 + regularisation * share)
+        close(rate, jnp.array([0, 0, expected]), 1e-9)
+        close(gradient, expected, 1e-9)
+    # In contact, the smoothing has no effect on the derivatives.
+    plain = jax.jvp(
+        lambda v: (
+            contact.contact_step(
+                POINT, ON_PLANE, jnp.zeros(3), jnp.array([0.2, 0.0, v]), jnp.zeros(3), DT
+            ).v
+        ),
+        (-1.0,),
+        (1.0,),
+    )[1]
+    close(falling(0.0, -1.0, length, 1.0)[1], plain, 1e-12)
 
 
 # ------------------------------------------------------------------------- one body, closed forms
@@ -725,6 +799,9 @@ WRONG = {
     "stiffness has shape () and dtype int": lambda: Material(stiffness=jnp.asarray(3)),
     "no frame 'foot'": lambda: rest_in(Scene(("foot",))),
     "frame 1 out of range": lambda: rest_in(Scene((1,))),
+    "friction has shape (2,), expected () or (1,)": lambda: rest_in(
+        Scene(("ball",), material=Material(friction=[0.5, 0.6]))
+    ),
     "height gives shape (2,)": lambda: rest_in(Scene(("ball",), ground=lambda xy: xy)),
     "q has shape (2,)": lambda: rest_in(ON_PLANE, q=jnp.zeros(2)),
     "tau has shape (2,)": lambda: rest_in(ON_PLANE, tau=jnp.zeros(2)),
@@ -759,6 +836,7 @@ def test_what_is_wrong_is_named(message):
         ("regularisation", 0.0),
         ("regularisation", -1.0),
         ("recovery", -0.1),
+        ("smoothing", 0.0),
     ],
 )
 def test_a_number_out_of_range(model, name, value):

@@ -78,7 +78,7 @@ def contact_force(
     normal_force = push * length
     slip = tangential(found.gradient / length[:, None], velocity)
     speed = jnp.sqrt(jnp.sum(slip * slip, axis=-1) + material.slip_speed**2)
-    friction = -(normal_force * material.friction / speed)[:, None] * slip
+    friction = -(normal_force * scene.friction / speed)[:, None] * slip
 
     f = opposed(scene, push[:, None] * found.gradient + friction)
     f_ext = body_wrenches(model, kinematics, bodies, found.arm, f)

@@ -24,6 +24,7 @@ the minimum, and `inverse_inertia.py` the scale of R.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -33,17 +34,19 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from .._math.linear import einsum, inverse_factor, matmul
+from .._math.linear import einsum, inverse_factor, inverse_positive_definite, matmul
+from ..algorithms.crba import crba
 from ..algorithms.equation_of_motion import equation_of_motion
 from ..algorithms.kinematics import Kinematics, forward_kinematics
 from ..algorithms.rnea import rnea
 from ..configuration import integrate
+from ..constraints import Constraint, ConstraintRows, constraint_rows
 from ..model import Model, arguments
 from ..model.joint_space import independent_joint_force, joint_rates
 from .contacts import contact_bodies, find_contacts, opposed, relative
 from .coulomb import ContactLaw
 from .inverse_inertia import inverse_inertias, joint_rows
-from .joint_terms import JointImpulses, JointLaw, Servo, joint_law
+from .joint_terms import ClippedLaw, JointImpulses, JointLaw, Servo, joint_law
 from .newton import Term, hessian_factor, minimise, stacked_rows
 from .points import body_wrenches, point_jacobians, point_velocities
 from .scene import Scene
@@ -58,6 +61,7 @@ class ContactStep(NamedTuple):
     - `impulse` (n + m, 3): the impulse on each sphere, and on the first shape of each pair, in N s,
       in world axes;
     - `joint_impulse`: the impulses of limits, dissipation and servo on the joints;
+    - `constraint_impulse` (m,): the impulses of the constraints, in the order of `constraint_rows`;
     - `residual` (): the size of the last Newton step relative to the velocity before the step and
       to its change, in the norm of the kinetic energy. It is below `TOLERANCE` of newton.py times
       the eps of the dtype if the solver converged.
@@ -68,6 +72,7 @@ class ContactStep(NamedTuple):
     distance: Float[Array, " contacts"]
     impulse: Float[Array, "contacts 3"]
     joint_impulse: JointImpulses
+    constraint_impulse: Float[Array, " rows"]
     residual: Float[Array, ""]
 
 
@@ -76,6 +81,7 @@ class ContactStep(NamedTuple):
         "dt": arguments.POSITIVE,
         "regularisation": arguments.POSITIVE,
         "recovery": arguments.NOT_NEGATIVE,
+        "smoothing": arguments.POSITIVE,
     }
 )
 def contact_step(
@@ -89,6 +95,8 @@ def contact_step(
     regularisation: ArrayLike = 1e-3,
     recovery: ArrayLike = 0.02,
     servo: Servo | None = None,
+    constraints: Sequence[Constraint] = (),
+    smoothing: ArrayLike | None = None,
 ) -> ContactStep:
     """One time step of a robot with rigid contact, joint limits, dissipation and servos.
 
@@ -98,7 +106,12 @@ def contact_step(
       the sphere. `inverse_inertias` computes this inverse inertia once for many steps;
     - `recovery` in s, 0 or more: the depth of a sphere in the ground decays with the time constant
       `dt + recovery`; likewise the excess of a joint beyond its limit;
-    - `servo`: a `Servo` that drives the joints, in addition to tau (default none).
+    - `servo`: a `Servo` that drives the joints, in addition to tau (default none);
+    - `constraints`: constraints such as closed loops, from `jaxrbd.constraints`; rows may be
+      redundant. An error phi decays with the time constant `dt + recovery`. The inverse inertia of
+      a row is the diagonal entry of `K M^-1 K^T` plus 1e-4 times the mean of the diagonal;
+    - `smoothing` in m, more than 0: a length for the derivatives before touch-down (default none).
+      It has no effect on the step.
 
     The velocity v+ after the step minimizes the convex function at the head of the module
     `contact/convex.py`, and `q+ = integrate(q, dt v+)`. The target velocity along the normal is
@@ -131,7 +144,14 @@ def contact_step(
     the minimizing velocity as an implicit function (`lax.custom_root`), and not the iterations. The
     derivatives jump where a contact changes from sticking to sliding or to leaving. There, the
     derivative of one side is returned. The derivatives also jump at the distance 0, because
-    `u_target` has different slopes inside and outside the ground. Raises ArgumentError for an
+    `u_target` has different slopes inside and outside the ground.
+
+    Before touch-down, the true derivatives do not depend on the ground, so an optimizer does not
+    find a contact. With `smoothing`, a contact that is at the distance d after the step takes part
+    in the derivatives, and only there: along its normal it takes the share `exp(-d / smoothing)` of
+    a change of the velocity. So for one point mass the derivative of the normal velocity is
+    multiplied by `1 - exp(-d / smoothing)`, to first order in `regularisation`. This factor is the
+    bias of the smoothed derivatives; at d = 5 smoothing it is 0.993. Raises ArgumentError for an
     unknown frame or a parameter out of its range; traced parameters out of their range give NaN.
     Source: Todorov (2014), Convex and analytically-invertible dynamics with contacts and
     constraints; Castro, Permenter and Han (2022), An unconstrained convex formulation of compliant
@@ -142,11 +162,85 @@ def contact_step(
     regularisation = arguments.number(model, regularisation, "regularisation")
     regularisation = arguments.POSITIVE.or_nan(regularisation)
     recovery = arguments.NOT_NEGATIVE.or_nan(arguments.number(model, recovery, "recovery"))
+    if smoothing is not None:
+        smoothing = arguments.POSITIVE.or_nan(arguments.number(model, smoothing, "smoothing"))
+        dt = jnp.where(jnp.isnan(smoothing), smoothing, dt)
     dt = jnp.where(jnp.isnan(recovery), recovery, dt)  # NaN even if no sphere touches
     f_ext = None if f_ext is None else arguments.wrenches(model, f_ext)
-    mu = arguments.number(model, scene.material.friction, "friction")
     kinematics, scene = forward_kinematics(model, q), scene.astype(model.dtype)
-    found, bodies = find_contacts(model, scene, kinematics), contact_bodies(model, scene)
+    laws = _laws(model, scene, kinematics, v, dt, regularisation, recovery, servo, constraints)
+    # The law of the joints has all dissipation.
+    conservative = model.with_dissipation(False)
+    solved = _solve(*lax.stop_gradient((conservative, scene, kinematics, laws, v, tau, dt, f_ext)))
+    approach, factor = None, solved.hessian_factor
+    if smoothing is not None:
+        smoothed = _smoothed(laws, solved, jnp.asarray(smoothing), dt, regularisation)
+        approach, factor = lax.stop_gradient(smoothed)
+
+    def unbalanced(v_next):
+        """The change of momentum minus all impulses, (nv,): zero at the solution."""
+        impulses = _impulses(model, scene, kinematics, laws, v_next, approach)
+        f = opposed(scene, impulses.contacts / dt)
+        forces = body_wrenches(model, kinematics, contact_bodies(model, scene), laws.arm, f)
+        forces = forces if f_ext is None else forces + f_ext
+        momentum = dt * (rnea(conservative, kinematics, v, (v_next - v) / dt, forces) - tau)
+        on_joints = independent_joint_force(model, kinematics.q, impulses.joints.total)
+        return momentum - on_joints - matmul(impulses.constraints, laws.K)
+
+    def solve_tangent(linear, b):
+        return lax.custom_linear_solve(
+            linear, b, lambda _, b: matmul(matmul(factor, b), factor), symmetric=True
+        )
+
+    # JAX differentiates the equation `unbalanced(v_next) = 0`, and not the solver.
+    v_next = lax.custom_root(unbalanced, solved.v, lambda _, v: v, solve_tangent)
+    q_next = integrate(model, kinematics.q, dt * v_next)
+    # The value of the solver, with the derivative of `_impulses`.
+    impulses = jax.tree.map(
+        lambda value, x: value + (x - lax.stop_gradient(x)),
+        solved.impulses,
+        _impulses(model, scene, kinematics, laws, v_next, approach),
+    )
+    on_contacts, on_joints, of_constraints = impulses
+    return ContactStep(
+        q_next, v_next, laws.distance, on_contacts, on_joints, of_constraints, solved.residual
+    )
+
+
+class _Laws(NamedTuple):
+    """The laws of all impulses of a step, and the geometry of contacts and constraints.
+
+    - `distance`, `arm`: as in `Contacts`; `K` (m, nv): the rows of the constraints.
+    """
+
+    distance: Float[Array, " contacts"]
+    arm: Float[Array, "points 3"]
+    contacts: ContactLaw
+    joints: JointLaw
+    constraints: ClippedLaw
+    K: Float[Array, "m nv"]
+
+
+class _Impulses(NamedTuple):
+    """The impulses on the contacts, on the joints, and of the constraints."""
+
+    contacts: Float[Array, "contacts 3"]
+    joints: JointImpulses
+    constraints: Float[Array, " m"]
+
+
+def _laws(
+    model: Model,
+    scene: Scene,
+    kinematics: Kinematics,
+    v: Array,
+    dt: Array,
+    regularisation: Array,
+    recovery: Array,
+    servo: Servo | None,
+    constraints: Sequence[Constraint],
+) -> _Laws:
+    found = find_contacts(model, scene, kinematics)
     length = jnp.sqrt(jnp.sum(found.gradient**2, axis=-1))
     normal = found.gradient / length[:, None]
     slack = jnp.where(found.distance < 0, dt + recovery, dt)
@@ -154,55 +248,48 @@ def contact_step(
 
     scales = scene.inverse_inertia
     scales = inverse_inertias(model, scene) if scales is None else scales
-    scale = arguments.array(
-        model,
-        jnp.asarray(scales.joints, model.dtype),
-        "inverse_inertia.joints",
-        model.armature.shape,
-        "nv_joint",
-    )
-    conductance = _conductance(regularisation, jnp.asarray(scales.contacts, model.dtype))
-    contacts = ContactLaw(normal, conductance, target, mu)
-    joints = joint_law(
-        model, kinematics.q, dt, recovery, _conductance(regularisation, scale), servo
-    )
-    # The law of the joints has all dissipation.
-    conservative = model.with_dissipation(False)
-
-    # JAX differentiates the equation `unbalanced(v_next) = 0`, and not the solver.
-    solved = _solve(
-        bodies,
-        *lax.stop_gradient((scene, conservative, kinematics, found.arm, contacts, joints)),
-        *lax.stop_gradient((v, tau, dt, f_ext)),
-    )
-
-    def impulses(v_next):
-        u = point_velocities(model, kinematics, bodies, found.arm, v_next)
-        on_contacts = contacts.impulses(relative(scene, u))
-        return on_contacts, joints.impulses(joint_rates(model, kinematics.q, v_next))
-
-    def unbalanced(v_next):
-        """The change of momentum minus all impulses, (nv,): zero at the solution."""
-        by_contact, by_joint = impulses(v_next)
-        f = opposed(scene, by_contact / dt)
-        forces = body_wrenches(model, kinematics, bodies, found.arm, f)
-        forces = forces if f_ext is None else forces + f_ext
-        momentum = dt * (rnea(conservative, kinematics, v, (v_next - v) / dt, forces) - tau)
-        return momentum - independent_joint_force(model, kinematics.q, by_joint.total)
-
-    def solve_tangent(linear, b):
-        W = solved.hessian_factor
-        return lax.custom_linear_solve(
-            linear, b, lambda _, b: matmul(matmul(W, b), W), symmetric=True
+    of_contacts, of_joints = (
+        _conductance(regularisation, arguments.array(model, jnp.asarray(x), name, shape, size))
+        for x, name, shape, size in (
+            (scales.contacts, "inverse_inertia.contacts", (scene.size,), "n + m"),
+            (scales.joints, "inverse_inertia.joints", model.armature.shape, "nv_joint"),
         )
-
-    v_next = lax.custom_root(unbalanced, solved.v, lambda _, v: v, solve_tangent)
-    q_next = integrate(model, kinematics.q, dt * v_next)
-    # The value of the solver, with the derivative of `impulses`.
-    impulse, joint_impulse = jax.tree.map(
-        lambda value, x: value + (x - lax.stop_gradient(x)), solved.impulses, impulses(v_next)
     )
-    return ContactStep(q_next, v_next, found.distance, impulse, joint_impulse, solved.residual)
+    rows = constraint_rows(model, kinematics, v, constraints)
+    return _Laws(
+        found.distance,
+        found.arm,
+        ContactLaw(normal, of_contacts, target, scene.friction),
+        joint_law(model, kinematics.q, dt, recovery, of_joints, servo),
+        _constraint_law(model, kinematics, rows, dt, regularisation, recovery),
+        rows.K,
+    )
+
+
+def _constraint_law(
+    model: Model,
+    kinematics: Kinematics,
+    rows: ConstraintRows,
+    dt: Array,
+    regularisation: Array,
+    recovery: Array,
+) -> ClippedLaw:
+    """Impulses in both directions, with the target velocity `-phi / (dt + recovery)`."""
+    if not len(rows.K):
+        return ClippedLaw(*(jnp.zeros((1, 0), model.dtype),) * 4)
+    inverse_M = inverse_positive_definite(crba(model, kinematics))
+    inverse_inertia = jnp.sum(rows.K * matmul(rows.K, inverse_M), axis=1)
+    # Some rows are zero, for example in a planar loop. A bounded conductance of these rows keeps
+    # the step continuous in the placements of the joints.
+    inverse_inertia = inverse_inertia + 1e-4 * jnp.mean(inverse_inertia)
+    bound = jnp.full_like(rows.position, jnp.inf)
+    fields = (
+        _conductance(regularisation, inverse_inertia),
+        -rows.position / (dt + recovery),
+        -bound,
+        bound,
+    )
+    return ClippedLaw(*(x[None] for x in fields))
 
 
 def _conductance(regularisation: Array, inverse_inertia: Array) -> Array:
@@ -214,48 +301,106 @@ def _conductance(regularisation: Array, inverse_inertia: Array) -> Array:
     return jnp.where(moves, 1 / (regularisation * jnp.where(moves, inverse_inertia, 1)), 0)
 
 
+def _impulses(
+    model: Model,
+    scene: Scene,
+    kinematics: Kinematics,
+    laws: _Laws,
+    v_next: Array,
+    approach: Array | None,
+) -> _Impulses:
+    """The impulses at the velocity v_next; `approach`: the result of `_smoothed`, or None."""
+    bodies = contact_bodies(model, scene)
+    u = relative(scene, point_velocities(model, kinematics, bodies, laws.arm, v_next))
+    on_contacts = laws.contacts.impulses(u)
+    if approach is not None:
+        normal = laws.contacts.normal
+        push = approach * jnp.sum((laws.contacts.target - u) * normal, axis=-1)
+        on_contacts = on_contacts + (push - lax.stop_gradient(push))[:, None] * normal
+    return _Impulses(
+        on_contacts,
+        laws.joints.impulses(joint_rates(model, kinematics.q, v_next)),
+        laws.constraints.impulses(matmul(laws.K, v_next)),
+    )
+
+
 class _Solved(NamedTuple):
     """The velocity (nv,) after the step, the impulses and the residual of the solver.
 
-    - `impulses`: on the contacts, (n, 3), and on the joints;
-    - `hessian_factor` (nv, nv): the inverse factor of the Hessian of the convex function in v.
+    - `hessian_factor` (nv, nv): the inverse factor of the Hessian of the convex function in v;
+    - `u` (contacts, 3): the velocities of the contacts after the step; `J` (contacts, 3, nv): their
+      Jacobian.
     """
 
     v: Float[Array, " nv"]
-    impulses: tuple[Float[Array, "n 3"], JointImpulses]
+    impulses: _Impulses
     residual: Float[Array, ""]
     hessian_factor: Float[Array, "nv nv"]
+    u: Float[Array, "contacts 3"]
+    J: Float[Array, "contacts 3 nv"]
 
 
 def _solve(
-    bodies: np.ndarray,
-    scene: Scene,
     model: Model,
+    scene: Scene,
     kinematics: Kinematics,
-    arm: Array,
-    contacts: ContactLaw,
-    joints: JointLaw,
+    laws: _Laws,
     v: Array,
     tau: Array,
     dt: Array,
     f_ext: Array | None,
 ) -> _Solved:
-    """The minimum of the convex function, for contact points at `arm` on `bodies`."""
+    """The minimum of the convex function."""
     motion = equation_of_motion(model, kinematics, v, f_ext)
-    J = point_jacobians(model, kinematics, motion.columns, bodies, arm)[:, :3]
+    bodies = contact_bodies(model, scene)
+    J = point_jacobians(model, kinematics, motion.columns, bodies, laws.arm)[:, :3]
     J = relative(scene, J)
     W = inverse_factor(motion.M)
-    u_contacts = matmul(J.reshape(-1, model.nv), v).reshape(-1, 3)
-    u_joints = joint_rates(model, kinematics.q, v)
     terms = [
-        Term(contacts, einsum("nik,jk->nij", J, W), u_contacts),
-        Term(joints.together(), joint_rows(model, kinematics.q, W), u_joints),
+        Term(
+            laws.contacts,
+            einsum("nik,jk->nij", J, W),
+            matmul(J.reshape(-1, model.nv), v).reshape(-1, 3),
+        ),
+        Term(
+            laws.joints.together(),
+            joint_rows(model, kinematics.q, W),
+            joint_rates(model, kinematics.q, v),
+        ),
     ]
+    if len(laws.K):
+        terms.append(Term(laws.constraints, matmul(laws.K, W.T), matmul(laws.K, v)))
     push = matmul(W, dt * (tau - motion.bias))
     energy = jnp.sum(v * matmul(motion.M, v)) / 2
     x, residual = minimise(terms, push, energy)
-    u_contacts, u_joints = (term.u_0 + matmul(term.rows, x) for term in terms)
-    u = jnp.concatenate([u_contacts.ravel(), u_joints])
-    factor = matmul(hessian_factor(terms, stacked_rows(terms), u), W)
-    impulses = contacts.impulses(u_contacts), joints.impulses(u_joints)
-    return _Solved(v + matmul(x, W), impulses, residual, factor)
+    u = [term.u_0 + matmul(term.rows, x) for term in terms]
+    together = jnp.concatenate([part.ravel() for part in u])
+    factor = matmul(hessian_factor(terms, stacked_rows(terms), together), W)
+    v_next = v + matmul(x, W)
+    impulses = _Impulses(
+        laws.contacts.impulses(u[0]),
+        laws.joints.impulses(u[1]),
+        laws.constraints.impulses(matmul(laws.K, v_next)),
+    )
+    return _Solved(v_next, impulses, residual, factor, u[0], J)
+
+
+def _smoothed(
+    laws: _Laws, solved: _Solved, length: Array, dt: Array, regularisation: Array
+) -> tuple[Array, Array]:
+    """The conductance (contacts,) of the smoothing, and the factor of the Hessian with it.
+
+    A contact with the distance d after the step has the share `rho = exp(-d / length)`. In the
+    derivative, an impulse along its normal takes the share rho of a change of the velocity of a
+    free point. So its resistance is R plus `1 / rho - 1` times the inverse inertia.
+    """
+    law, normal = laws.contacts, laws.contacts.normal
+    # A contact that leaves has no impulse.
+    leaves = jnp.all(solved.impulses.contacts == 0, axis=-1)
+    gap = dt * jnp.sum((solved.u - law.target) * normal, axis=-1)
+    share = jnp.where(leaves, jnp.exp(-jnp.maximum(gap, 0) / length), 0)
+    approach = law.conductance * regularisation * share / (regularisation * share + 1 - share)
+    W = solved.hessian_factor
+    rows = matmul(jnp.sum(solved.J * normal[..., None], axis=1), W.T)
+    one = jnp.asarray(np.eye(len(W)), W.dtype)
+    return approach, matmul(inverse_factor(one + matmul(rows.T, approach[:, None] * rows)), W)

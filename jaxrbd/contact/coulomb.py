@@ -21,13 +21,13 @@ class ContactLaw(NamedTuple):
     - `normal` (n, 3): unit normals of the ground;
     - `conductance` (n,): 1 / R in kg, or 0 for a point that cannot move;
     - `target` (n, 3): the target velocities `u_target normal` in m/s;
-    - `mu` (): the friction coefficient.
+    - `mu` (n,): the friction coefficients.
     """
 
     normal: Float[Array, "n 3"]
     conductance: Float[Array, " n"]
     target: Float[Array, "n 3"]
-    mu: Float[Array, ""]
+    mu: Float[Array, " n"]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -57,7 +57,7 @@ class ContactLaw(NamedTuple):
         part of y, the edge of the cone is along `n + mu d`. For a contact that slides, the Hessian
         has one part along the edge, and one part along the circle of the cone.
         """
-        at, mu = self._projection(u), self.mu
+        at, mu = self._projection(u), self.mu[:, None]
         n, d = Vec3.from_array(self.normal), at.inverse * at.y_t
         n, d = (Vec3(*(c[:, None] for c in (a.x, a.y, a.z))) for a in (n, d))
         a = Vec3(*rows(x))

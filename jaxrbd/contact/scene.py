@@ -118,31 +118,31 @@ class Height(Terrain):
 
 
 class Material(eqx.Module):
-    """The parameters of contact, each (). `contact_force` and `contact_step` state the equations.
+    """The parameters of contact. `contact_force` and `contact_step` state the equations.
 
     - `stiffness` in N/m^2 and `dissipation` in s/m: parameters of the compliant normal force;
-    - `friction`: Coulomb's coefficient;
+    - `friction`: Coulomb's coefficient for all contacts, (), or for each contact, (n + m,);
     - `slip_speed` in m/s: below this speed, compliant friction is about proportional to the speed.
 
-    The defaults suit a robot of some tens of kg and time steps of 0.5 ms. Raises ArgumentError for
-    a negative parameter or a slip speed of zero.
+    The other parameters are (). The defaults suit a robot of some tens of kg and time steps of
+    0.5 ms. Raises ArgumentError for a negative parameter or a slip speed of zero.
     """
 
     stiffness: Float[arguments.Parameter, ""]
     dissipation: Float[arguments.Parameter, ""]
-    friction: Float[arguments.Parameter, ""]
+    friction: Float[arguments.Parameter, "..."]
     slip_speed: Float[arguments.Parameter, ""]
 
     def __init__(
         self,
         stiffness: ArrayLike = 1e7,
         dissipation: ArrayLike = 2.0,
-        friction: ArrayLike = 0.8,
+        friction: ArrayLike | Sequence[int | float] = 0.8,
         slip_speed: ArrayLike = 0.1,
     ):
         self.stiffness = arguments.parameter(stiffness, "stiffness", ())
         self.dissipation = arguments.parameter(dissipation, "dissipation", ())
-        self.friction = arguments.parameter(friction, "friction", ())
+        self.friction = arguments.parameter(friction, "friction", (None,) * np.ndim(friction))
         self.slip_speed = arguments.parameter(slip_speed, "slip_speed", ())
         for name in ("stiffness", "dissipation", "friction"):
             arguments.require(getattr(self, name), lambda x: x >= 0, name, "0 or more")
@@ -217,14 +217,30 @@ class Scene(eqx.Module):
         self.pairs = pairs if pairs is not None and len(pairs) else None
         self.inverse_inertia = None
         if inverse_inertia is not None:
-            contacts = n + (0 if self.pairs is None else len(self.pairs))
-            shapes = [(contacts,), (np.size(inverse_inertia.joints),)]
+            shapes = [(self.size,), (np.size(inverse_inertia.joints),)]
             names = [f"inverse_inertia.{name}" for name in InverseInertias._fields]
             self.inverse_inertia = InverseInertias(
                 *map(arguments.parameter, inverse_inertia, names, shapes)
             )
             for x, name in zip(self.inverse_inertia, names):
                 arguments.require(x, lambda x: x >= 0, name, "0 or more")
+
+    @property
+    def size(self) -> int:
+        """The number of contacts: n spheres on the ground and m pairs."""
+        return len(self.frames) + (0 if self.pairs is None else len(self.pairs))
+
+    @property
+    def friction(self) -> Array:
+        """The friction coefficient of each contact, (n + m,). Raises ArgumentError for another
+        number of coefficients in the material."""
+        mu = jnp.asarray(self.material.friction)
+        if mu.shape not in ((), (self.size,)):
+            raise ArgumentError(
+                f"friction has shape {mu.shape}, expected () or ({self.size},), one coefficient "
+                f"per contact"
+            )
+        return jnp.broadcast_to(mu, (self.size,))
 
     @classmethod
     def from_shapes(
