@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
+from jaxrbd.contact.contacts import contact_bodies, find_contacts
 from jaxrbd.io.mujoco import from_mujoco, mujoco_pose, pose_from_mujoco
 from support import mjcf, mjcf_table
 
@@ -387,9 +388,8 @@ def test_the_geoms_that_can_touch(filterparent):
     other = touching - ground
     assert {frozenset(pair) for pair in found.pairs} == other
     assert len(found.pairs) == len(other)
-    count = f"contacts between moving bodies (pairs of geoms: {len(other)})"
-    assert found.omitted == (count,)
-    assert from_mujoco(compiled).omitted == ()
+    assert found.omitted == ()
+    assert len(found.scene.pairs) == len(other)
     centres = {tuple(x) for x in np.array(found.scene.offsets)}
     names = [name for pair in ground for name in pair - {"floor"}]
     assert len(found.scene.frames) == len(names)
@@ -400,7 +400,7 @@ def test_spheres_of_the_scene_agree_with_mujoco():
     compiled, found = imported(mjcf.SHAPES)
     rng = np.random.default_rng(5)
     model, coordinates = found.model, found.coordinates
-    assert found.scene.material.friction == 0.6
+    assert_close(found.scene.friction[:11], np.full(11, 0.6), 0)
     assert found.scene.frames == ("ball", *2 * ["rod"], *8 * ["brick"])
 
     @jax.jit
@@ -423,6 +423,73 @@ def test_spheres_of_the_scene_agree_with_mujoco():
             assert error[nearest] < 1e-12
             assert abs(distance[nearest] - contact.dist) < 1e-12
             assert_close(normal[nearest], contact.frame[:3], 1e-12)
+
+
+COLLISIONS = """
+<mujoco>
+  <worldbody>
+    <body pos="0.1 0.2 0.3" quat="1 0.1 0.2 0.3">
+      <geom name="block" type="box" size="0.5 0.4 0.3" pos="0.1 0 0" quat="1 0 0.2 0"/>
+      <geom name="rail" type="capsule" size="0.2 0.7" pos="0 0.1 0" friction="0.3"/></body>
+    <body name="ball"><freejoint/>
+      <geom name="ball" size="0.4" pos="0.1 0 0.1" friction="0.9"/></body>
+    <body name="rod"><freejoint/>
+      <geom name="rod" type="capsule" size="0.3 0.5" quat="1 1 0 0" pos="0 0.1 0"/></body>
+  </worldbody>
+  <contact><exclude body1="world" body2="ball"/>
+    <pair geom1="block" geom2="ball"/><pair geom1="rail" geom2="ball" friction="0.2 0.2"/>
+  </contact>
+</mujoco>
+"""
+
+
+def test_pairs_of_the_scene_agree_with_mujoco():
+    """Distances, normals and positions of spheres, capsules and a box, and their friction."""
+    compiled, found = imported(COLLISIONS)
+    rng = np.random.default_rng(3)
+    model, coordinates, scene = found.model, found.coordinates, found.scene
+    names = [frozenset(pair) for pair in found.pairs]
+    assert {tuple(sorted(pair)) for pair in names} == {
+        ("ball", "block"),
+        ("ball", "rail"),
+        ("ball", "rod"),
+        ("block", "rod"),
+        ("rail", "rod"),
+    }
+    # First the pairs of capsules and spheres, in their order; then the box, with one and two.
+    contacts = [pair for pair in names if "block" not in pair]
+    contacts += [p for pair in names if "block" in pair for p in (1 + ("rod" in pair)) * [pair]]
+    friction = {("ball", "rail"): 0.2, ("ball", "rod"): 1.0, ("ball", "block"): 1.0}
+    expected = [friction.get(tuple(sorted(pair)), 1.0) for pair in contacts]
+    assert_close(scene.friction, expected, 0)
+
+    @jax.jit
+    def points(qpos):
+        kinematics = rbd.forward_kinematics(model, coordinates.q(model, qpos))
+        geometry = find_contacts(model, scene.astype(float), kinematics)
+        bodies = contact_bodies(model, scene)
+        X = kinematics.X_WB
+        inside = (X.R[bodies] @ geometry.arm[..., None])[..., 0] + X.p[bodies]
+        positions = jnp.where(bodies[:, None] < 0, geometry.arm, inside)
+        return geometry.distance, geometry.gradient, positions
+
+    seen = set()
+    for _ in range(30):
+        state = mujoco.MjData(compiled)
+        state.qpos[:] = rng.normal(size=compiled.nq) * (2 * ([0.4] * 3 + [1.0] * 4))
+        mujoco.mj_forward(compiled, state)
+        distance, normal, position = points(np.array(state.qpos))
+        middle = (position[: len(contacts)] + position[len(contacts) :]) / 2
+        for contact in state.contact:
+            pair = frozenset(compiled.geom(geom).name for geom in contact.geom)
+            if pair == {"block", "rod"}:
+                continue  # MuJoCo also finds points between the ends of a capsule
+            seen.add(pair)
+            (i,) = [i for i, other in enumerate(contacts) if other == pair]
+            assert abs(distance[i] - contact.dist) < 1e-10
+            assert_close(abs(normal[i] @ contact.frame[:3]), 1, 1e-10)
+            assert_close(middle[i], contact.pos, 1e-10)
+    assert len(seen) == 4
 
 
 HILLS = """

@@ -116,8 +116,8 @@ REFUSED = {
         "equality 'e': tendon",
     ),
     "obstacle": (
-        {"world": "<geom name='step' type='box' size='1 1 1'/>"},
-        "geom 'step': a box of the world as ground",
+        {"world": "<geom name='step' type='cylinder' size='1 1'/>"},
+        "geom 'step': contact of a cylinder with the geom 'hull'",
     ),
     "two grounds": (
         {"world": "<geom name='wall' type='plane' size='1 1 1' euler='1 0 0'/>"},
@@ -129,19 +129,11 @@ REFUSED = {
     ),
     "condim": (
         {"hull": "size='0.1' condim='4'"},
-        "geom 'hull': torsional or rolling friction (condim 4)",
+        "contact of the geoms 'floor' and 'hull': torsional or rolling friction (condim 4)",
     ),
     "margin": (
         {"hull": "size='0.1' margin='0.01'"},
-        "geom 'hull': margin 0.01 of the contact with the ground",
-    ),
-    "friction": (
-        {"hull": "size='0.1' friction='2'"},
-        "geom 'link': friction 1 with the ground, where geom 'hull' has 2",
-    ),
-    "smooth": (
-        {"floor": "condim='1'", "hull": "size='0.1' condim='1'"},
-        "geom 'link': friction 1 with the ground, where geom 'hull' has 0",
+        "contact of the geoms 'floor' and 'hull': margin 0.01",
     ),
     "anisotropic": (
         {"bottom": "<contact><pair geom1='floor' geom2='link' friction='1 0.5'/></contact>"},
@@ -187,11 +179,11 @@ REFUSED = {
     ),
     "surfacevel": (
         {"floor": "surfacevel='1 0 0 0 0 0'"},
-        "geom 'hull': surfacevel of the contact with the ground",
+        "contact of the geoms 'floor' and 'hull': surfacevel",
     ),
     "adhesion": (
         {"hull": "size='0.1' adhesion='1'"},
-        "geom 'hull': adhesion of the contact with the ground",
+        "contact of the geoms 'floor' and 'hull': adhesion",
     ),
 }
 

@@ -1,4 +1,4 @@
-"""Contact geometry of a compiled MuJoCo model: spheres on moving bodies, and one ground."""
+"""Contact geometry of a compiled MuJoCo model: shapes on bodies and in the world, and a ground."""
 
 from __future__ import annotations
 
@@ -6,7 +6,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...contact import Ground, HeightGrid, Material, Plane, Scene
+from ...contact import (
+    Box,
+    Capsule,
+    Ground,
+    HeightGrid,
+    Material,
+    Plane,
+    Scene,
+    collision_pairs,
+)
 from ...contact.height_grid import NODES
 from .source import Source
 
@@ -20,30 +29,27 @@ class Candidate(NamedTuple):
 
 
 def read_scene(source: Source) -> tuple[Scene | None, tuple[tuple[str, str], ...]]:
-    """The contacts with the ground, and the names of pairs of geoms on two moving bodies.
+    """The scene of all geoms that can touch, and the names of the geoms of its pairs.
 
-    A sphere is a sphere of the scene, a capsule is two spheres at its ends, and a box is eight
-    points at its corners.
+    The ground is the plane or the height field of the world. Spheres, capsules and boxes touch the
+    ground as in `Scene.from_shapes`, and each other as in `collision_pairs`.
     """
     m = source.m
     if source.disabled("CONTACT", "CONSTRAINT"):
         return None, ()
     moves = source.moving_bodies()[m.geom_bodyid]
-    pairs: list[tuple[str, str]] = []
+    pairs: list[Candidate] = []
     touching: list[tuple[int, Candidate]] = []  # a moving geom, and its contact with the ground
     ground: int | None = None
     for contact in _candidates(source):
         if not moves[contact.geom1] and not moves[contact.geom2]:
             continue  # a mocap body, which is welded to the world
-        if moves[contact.geom1] and moves[contact.geom2]:
-            pairs.append((source.geoms[contact.geom1], source.geoms[contact.geom2]))
-            continue
         moving, fixed = contact.geom1, contact.geom2
         if not moves[moving]:
             moving, fixed = fixed, moving
-        kind = _kind(source, fixed)
-        if kind not in ("plane", "hfield"):
-            source.omit(f"geom {source.geoms[fixed]!r}: a {kind} of the world as ground")
+        if moves[fixed] or _kind(source, fixed) not in ("plane", "hfield"):
+            if _has_shapes(source, contact):
+                pairs.append(contact)
             continue
         if ground is None:
             ground = fixed
@@ -52,22 +58,54 @@ def read_scene(source: Source) -> tuple[Scene | None, tuple[tuple[str, str], ...
             source.omit(f"geom {source.geoms[fixed]!r}: a second ground, besides {first!r}")
             continue
         kind = _kind(source, moving)
-        if kind not in ("sphere", "capsule", "box"):
+        if kind not in SHAPES:
             source.omit(f"geom {source.geoms[moving]!r}: contact of a {kind} with the ground")
             continue
         touching.append((moving, contact))
     surface = None if ground is None else _ground(source, ground)
-    if surface is None or not touching:
-        return None, tuple(pairs)
-    frames, radii, offsets = [], [], []
-    for geom, _ in touching:
-        radius, centres = _spheres(source, geom)
-        frames += len(centres) * [source.bodies[m.geom_bodyid[geom]]]
-        radii += len(centres) * [radius]
-        offsets += centres
-    friction = _friction(source, touching)
-    scene = Scene(frames, radii, np.array(offsets), surface, Material(friction=friction))
-    return scene, tuple(pairs)
+    if surface is None:
+        touching = []
+    if not touching and not pairs:
+        return None, ()
+    on_ground = [_shape(source, geom, moves) for geom, _ in touching]
+    collisions = [
+        (_shape(source, pair.geom1, moves), _shape(source, pair.geom2, moves)) for pair in pairs
+    ]
+    friction = _frictions(
+        source, [contact for _, contact in touching], on_ground, pairs, collisions
+    )
+    scene = Scene.from_shapes(on_ground, collisions, surface, Material(friction=friction))
+    return scene, tuple((source.geoms[pair.geom1], source.geoms[pair.geom2]) for pair in pairs)
+
+
+SHAPES = ("sphere", "capsule", "box")
+
+
+def _has_shapes(source: Source, contact: Candidate) -> bool:
+    """Whether both geoms of a contact are spheres, capsules or boxes; other geoms are omitted."""
+    geoms = [contact.geom1, contact.geom2]
+    kinds = [_kind(source, geom) for geom in geoms]
+    for geom, kind, other in zip(geoms, kinds, reversed(geoms)):
+        if kind not in SHAPES:
+            name, partner = source.geoms[geom], source.geoms[other]
+            source.omit(f"geom {name!r}: contact of a {kind} with the geom {partner!r}")
+    return all(kind in SHAPES for kind in kinds)
+
+
+def _shape(source: Source, geom: int, moves: np.ndarray) -> Capsule | Box:
+    """A geom in the frame of its body, or in the world if the geom does not move."""
+    m = source.m
+    body = int(m.geom_bodyid[geom])
+    H = source.pose(m.geom_pos[geom], m.geom_quat[geom])
+    frame = source.bodies[body]
+    if not moves[geom]:
+        frame, H = None, source.static_pose(body) @ H
+    size, centre = np.array(m.geom_size[geom]), H[:3, 3]
+    kind = _kind(source, geom)
+    if kind == "box":
+        return Box(frame, size, centre, H[:3, :3])
+    half = size[1] * H[:3, 2] if kind == "capsule" else np.zeros(3)
+    return Capsule(frame, size[0], centre - half, centre + half)
 
 
 def _kind(source: Source, geom: int) -> str:
@@ -124,19 +162,6 @@ def _ground(source: Source, geom: int) -> Ground | None:
     return HeightGrid(H[2, 3] + size_z * data.T, spacing, corner)
 
 
-def _spheres(source: Source, geom: int) -> tuple[float, list[np.ndarray]]:
-    """The radius and the centres, in the frame of the body, of the spheres of a geom."""
-    m = source.m
-    position, size = np.array(m.geom_pos[geom]), np.array(m.geom_size[geom])
-    R = source.rotation(m.geom_quat[geom])
-    if _kind(source, geom) == "sphere":
-        return float(size[0]), [position]
-    if _kind(source, geom) == "capsule":
-        return float(size[0]), [position + sign * size[1] * R[:, 2] for sign in (-1, 1)]
-    signs = np.array(np.meshgrid(*3 * [[-1, 1]], indexing="ij")).reshape(3, 8).T
-    return 0.0, [position + R @ (sign * size) for sign in signs]
-
-
 class _Surface(NamedTuple):
     """The parameters of one contact."""
 
@@ -164,29 +189,41 @@ def _surface(source: Source, contact: Candidate) -> _Surface:
     return _Surface(float(friction), int(condim), margin)
 
 
-def _friction(source: Source, touching: list[tuple[int, Candidate]]) -> float:
-    """The coefficient of friction of the contacts with the ground."""
+def _frictions(
+    source: Source,
+    on_ground: list[Candidate],
+    shapes: list[Capsule | Box],
+    pairs: list[Candidate],
+    collisions: list[tuple[Capsule | Box, Capsule | Box]],
+) -> np.ndarray:
+    """The coefficient of friction of each contact of the scene, in the order of the scene."""
+    found = []
+    for contact, shape in zip(on_ground, shapes):
+        found += len(shape.spheres) * [_friction(source, contact)]
+    by_kind: tuple[list[float], list[float]] = ([], [])  # first the pairs of capsules
+    for contact, pair in zip(pairs, collisions):
+        friction = _friction(source, contact)
+        with_box = any(isinstance(shape, Box) for shape in pair)
+        by_kind[with_box].extend(len(collision_pairs([pair])) * [friction])
+    return np.array(found + by_kind[0] + by_kind[1])
+
+
+def _friction(source: Source, contact: Candidate) -> float:
+    """The coefficient of friction of a contact; features without a counterpart are omitted."""
     m = source.m
-    coefficients: list[float] = []
     velocity = source.field("geom_surfacevel", np.zeros((m.ngeom, 6)))
     adhesion = source.field("geom_adhesion", np.zeros(m.ngeom))
     pair_adhesion = source.field("pair_adhesion", np.zeros(m.npair))
-    for geom, contact in touching:
-        surface, name = _surface(source, contact), source.geoms[geom]
-        if surface.condim > 3:
-            source.omit(f"geom {name!r}: torsional or rolling friction (condim {surface.condim})")
-        if surface.margin != 0:
-            source.omit(f"geom {name!r}: margin {surface.margin:g} of the contact with the ground")
-        geoms = [contact.geom1, contact.geom2]
-        stick = adhesion[geoms].any() if contact.pair is None else pair_adhesion[contact.pair] != 0
-        for feature, present in (("surfacevel", velocity[geoms].any()), ("adhesion", stick)):
-            if present:
-                source.omit(f"geom {name!r}: {feature} of the contact with the ground")
-        coefficients.append(float(surface.friction) if surface.condim > 1 else 0.0)
-    for (geom, _), coefficient in zip(touching, coefficients):
-        if coefficient != coefficients[0]:
-            source.omit(
-                f"geom {source.geoms[geom]!r}: friction {coefficient:g} with the ground, where "
-                f"geom {source.geoms[touching[0][0]]!r} has {coefficients[0]:g}"
-            )
-    return coefficients[0]
+    surface, geoms = _surface(source, contact), [contact.geom1, contact.geom2]
+    first, second = (source.geoms[geom] for geom in geoms)
+    stick = adhesion[geoms].any() if contact.pair is None else pair_adhesion[contact.pair] != 0
+    features = {
+        f"torsional or rolling friction (condim {surface.condim})": surface.condim > 3,
+        f"margin {surface.margin:g}": surface.margin != 0,
+        "surfacevel": velocity[geoms].any(),
+        "adhesion": stick,
+    }
+    for feature, present in features.items():
+        if present:
+            source.omit(f"contact of the geoms {first!r} and {second!r}: {feature}")
+    return float(surface.friction) if surface.condim > 1 else 0.0

@@ -36,12 +36,13 @@ class Imported(NamedTuple):
     """The parts of a model of MuJoCo.
 
     - `model`: the robot. Every body except the world, and every site, is a frame of the model;
-    - `scene`: the spheres that can touch the ground, with the ground, or None;
+    - `scene`: the ground, the shapes that can touch the ground, and the pairs of shapes that can
+      touch each other, or None if nothing can touch;
     - `actuators`, `springs`: joint forces, as functions of the state and the control;
     - `constraints`: the equality constraints that are active at the start;
     - `inactive_constraints`: the equality constraints that are not active at the start;
-    - `pairs`: the pairs of geoms of two moving bodies that can touch each other, by name. `scene`
-      does not have these contacts;
+    - `pairs`: the names of the geoms of the pairs of `scene`. For a robot with many pairs,
+      `dataclasses.replace(scene, pairs=None)` makes a faster scene without them;
     - `keyframes`: the keyframes by name;
     - `sites`: for each site the name of its frame;
     - `q0` (nq,): the configuration that the file states, MuJoCo's `qpos0`;
@@ -128,9 +129,7 @@ def from_mujoco(mj_model: Any, strict: bool = True, *, mimic: bool = False) -> I
 
     - `mj_model`: a `mujoco.MjModel`;
     - `strict`: whether to raise ModelError for features that cannot be carried over. Otherwise the
-      result has texts about these features in `omitted`, and everything else. One feature is no
-      error: contacts between two moving bodies. `pairs` lists them, and without `strict` one text
-      in `omitted` counts them;
+      result has texts about these features in `omitted`, and everything else;
     - `mimic`: whether an equality of two joints makes the first joint follow the second joint, with
       a `Mimic` or a `Follow`. Otherwise the equality is one of `constraints`.
 
@@ -164,8 +163,6 @@ def from_mujoco(mj_model: Any, strict: bool = True, *, mimic: bool = False) -> I
     scene, pairs = read_scene(source)
     if strict and source.omitted:
         raise ModelError(f"no counterpart for {'; '.join(source.omitted)}")
-    if pairs and not strict:
-        source.omit(f"contacts between moving bodies (pairs of geoms: {len(pairs)})")
     model = build_model(tree.links, tree.joints, gravity=gravity, name=name)
     coordinates = read_coordinates(source, model)
     keyframes = {
