@@ -333,6 +333,29 @@ def test_an_unknown_robot(command, capsys):
     assert "quadruped" in error
 
 
+def test_convert(tmp_path, capsys):
+    """MJCF to URDF, URDF to a model file, and back: the same robot."""
+    path, urdf, saved = tmp_path / "swing.xml", tmp_path / "swing.urdf", tmp_path / "arm.jaxrbd"
+    path.write_text(MJCF.format(joint="range='-90 90'"))
+    assert cli.main(["convert", str(path), str(urdf)]) == 1
+    assert "unlimited" in capsys.readouterr().err
+    assert cli.main(["convert", str(path), str(urdf), "--unlimited", "50"]) == 0
+    assert capsys.readouterr().out == f"ok: {urdf}\n"
+    ours, again = jaxrbd.io.load_mjcf(path).model, jaxrbd.load_urdf(urdf)
+    assert again.joint_names == ours.joint_names
+    np.testing.assert_allclose(again.inertia, ours.inertia, rtol=0, atol=1e-14)
+
+    assert cli.main(["convert", "arm7", str(saved)]) == 0
+    loaded = jaxrbd.io.load_model(saved)
+    assert loaded.dtype == np.float64
+    np.testing.assert_array_equal(loaded.inertia, jaxrbd.load_robot("arm7").inertia)
+
+    capsys.readouterr()
+    assert cli.main(["convert", "arm7", str(tmp_path / "arm.txt")]) == 1
+    assert "expected a name that ends in .urdf or .jaxrbd" in capsys.readouterr().err
+    assert not (tmp_path / "arm.txt").exists()
+
+
 def test_a_bad_file_is_a_message(tmp_path, capsys):
     path = tmp_path / "bad.urdf"
     path.write_text(BAD)

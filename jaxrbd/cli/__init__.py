@@ -1,4 +1,4 @@
-"""The command `jaxrbd`: simulate a robot, show a robot, check a robot file."""
+"""The command `jaxrbd`: simulate a robot, show a robot, check or convert a robot file."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ import jax
 
 from .. import __version__
 from ..errors import ArgumentError, InertiaWarning, JaxRBDError
+from ..io.model_file import save_model
 from ..io.mujoco import inspect_mjcf, is_mjcf, load_mjcf
 from ..io.urdf import inspect_urdf, load_urdf
+from ..io.urdf_writer import save_urdf
 from ..model import Model
 from ..robots import load_robot, robot_names, robot_path
 from . import rollout_command as _rollout_command
@@ -53,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_rollout(commands)
     _add_info(commands)
     _add_check(commands)
+    _add_convert(commands)
     return parser
 
 
@@ -97,6 +100,28 @@ def _add_check(commands) -> None:
     command.set_defaults(run=_check)
 
 
+def _add_convert(commands) -> None:
+    command = commands.add_parser(
+        "convert",
+        help="write a robot as a URDF file or as a model file of jaxrbd",
+        description=(
+            "Write a robot in another format: as a URDF file if OUT ends in .urdf, and as a model "
+            "file of jaxrbd, which load_model reads, if OUT ends in .jaxrbd."
+        ),
+    )
+    _add_robot(command)
+    add = command.add_argument
+    add("out", metavar="OUT", help="the file to write: NAME.urdf or NAME.jaxrbd")
+    add(
+        "--unlimited",
+        type=_positive,
+        metavar="X",
+        help="the limit to write where URDF needs a limit and the robot has none",
+    )
+    add("--reorder", action="store_true", help="accept another order of joints in the URDF file")
+    command.set_defaults(run=_convert)
+
+
 def _add_robot(command: argparse.ArgumentParser, **kwargs) -> None:
     command.add_argument("robot", metavar="ROBOT", help=_ROBOT, **kwargs)
     command.add_argument(
@@ -133,6 +158,22 @@ def _check(options: argparse.Namespace) -> int:
     else:
         print(f"ok: {path}" + f" ({summary})" * bool(warned))
     return int(refused)
+
+
+def _convert(options: argparse.Namespace) -> int:
+    jax.config.update("jax_enable_x64", True)  # files have all digits
+    ending = os.path.splitext(options.out)[1]
+    if ending not in (".urdf", ".jaxrbd"):
+        raise ArgumentError(
+            f"OUT is {options.out!r}, expected a name that ends in .urdf or .jaxrbd"
+        )
+    model = _load(options.robot, options.free_flyer)
+    if ending == ".jaxrbd":
+        save_model(model, options.out)
+    else:
+        save_urdf(model, options.out, unlimited=options.unlimited, reorder=options.reorder)
+    print(f"ok: {options.out}")
+    return 0
 
 
 def _load(robot: str, free_flyer: bool) -> Model:
