@@ -1,6 +1,8 @@
 """Contact between shapes on the bodies of a robot and in the world."""
 
 import dataclasses
+import pathlib
+import re
 
 import equinox as eqx
 import jax
@@ -356,3 +358,13 @@ def test_what_is_wrong_is_named(message):
     with pytest.raises(rbd.ArgumentError) as error:
         WRONG[message]()
     assert message in str(error.value)
+
+
+def test_the_examples_of_the_guide_run():
+    guide = pathlib.Path(__file__).parents[1] / "docs" / "contact.md"
+    names = {}
+    examples = re.findall(r"```python\n(.*?)```", guide.read_text(), re.DOTALL)
+    assert len(examples) == 3
+    for example in examples:
+        exec(example, names)
+    assert names["step"].residual < 1e-9
