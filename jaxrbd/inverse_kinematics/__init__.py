@@ -6,6 +6,7 @@
 - `differential.py`: `differential_inverse_kinematics`, one velocity; `box_qp.py` solves it.
 """
 
+from .differential import differential_inverse_kinematics
 from .solution import IkSolution, inverse_kinematics, search_inverse_kinematics
 from .tasks import ComTask, FrameTask, PostureTask, Task, TaskErrors
 
@@ -16,6 +17,7 @@ __all__ = [
     "PostureTask",
     "Task",
     "TaskErrors",
+    "differential_inverse_kinematics",
     "inverse_kinematics",
     "search_inverse_kinematics",
 ]
