@@ -27,7 +27,7 @@ LAYERS = (
     ("algorithms",),
     ("actuators",),
     ("io", "identification", "frames", "constraints", "contact", "integrators"),
-    ("robots", "sensors"),
+    ("robots", "sensors", "inverse_kinematics"),
     ("__init__",),
     ("conformance",),
     ("cli",),
@@ -43,7 +43,7 @@ ANYWHERE = {"jax", "jaxtyping", "equinox", "numpy"}
 ONLY_IN = {"lxml": "io", "matplotlib": "cli", "diffrax": "integrators"}
 LOOPS = {"scan", "fori_loop", "while_loop", "map"}
 # The sweeps over the tree and, by index, over its dofs; time, with what a step of it repeats;
-# Newton's steps; the blocks of a batch; the pivots of a matrix.
+# Newton's steps; starts of a search; the blocks of a batch; the pivots of a matrix.
 LOOPS_IN = {
     "tree/passes.py",
     "tree/kernels.py",
@@ -54,6 +54,9 @@ LOOPS_IN = {
     "integrators/steps.py",
     "constraints/closing.py",
     "contact/newton.py",
+    "inverse_kinematics/box_qp.py",
+    "inverse_kinematics/solution.py",
+    "inverse_kinematics/solver.py",
     "sharding.py",
 }
 

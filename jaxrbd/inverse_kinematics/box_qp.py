@@ -3,8 +3,8 @@
 The function is `g . d + d . H d / 2` with `lower <= d <= upper` and `K d = k`. Projected Newton
 steps minimise it in the box (Bertsekas 1982, SIAM Journal on Control and Optimization 20): entries
 at a bound with a gradient that points outwards are fixed, a Newton step is taken in the others, and
-the step is shortened until the function decreases along its projection into the box. The equations
-are added by the method of multipliers. A last solve with the entries at their bounds fixed gives
+the step is shortened until the function decreases along its projection into the box, or ends at the
+first bound. The equations are added by the method of multipliers. A last solve with the entries at their bounds fixed gives
 the minimum to rounding errors, and its derivatives.
 """
 
@@ -20,10 +20,10 @@ from jaxtyping import Bool, Float
 from .._math.linear import inverse_factor, matmul, pseudo_inverse
 
 MAX_STEPS = 100
-MAX_ROUNDS = 30
+MAX_ROUNDS = 50
 HALVINGS = 12
 # The weight of the equations, relative to the largest entry of H.
-EQUATIONS = 1e3
+EQUATIONS = 10.0
 # The multipliers are found when the errors of the equations are below this multiple of eps.
 EXACT = 1000
 
@@ -67,30 +67,41 @@ def _projected_newton(H: Array, g: Array, lower: Array, upper: Array, start: Arr
         return ((d <= lower) & (gradient >= 0)) | ((d >= upper) & (gradient <= 0))
 
     def unfinished(state):
-        count, *_, done = state
-        return (count < MAX_STEPS) & ~done
+        return (state[0] < MAX_STEPS) & ~state[-1]
 
     def step(state):
-        count, d, fixed, _ = state
+        count, d, _, blocked, _ = state
         gradient = g + matmul(H, d)
-        fixed = at_bound(d, gradient)
+        fixed = at_bound(d, gradient) | blocked
         newton = _masked_solve(H, ~fixed, -gradient)
         trials = jnp.clip(d + fractions[:, None] * newton, lower, upper)
         moves = trials - d
         # The change of the function, without the cancellation of two values.
-        growth = matmul(moves, gradient) + jnp.sum(moves * matmul(moves, H), axis=1) / 2
-        enough = growth <= 0.1 * matmul(moves, gradient)
-        best = jnp.argmax(enough)
-        found = jnp.where(jnp.any(enough), trials[best], d)
-        whole = jnp.any(enough) & (best == 0) & jnp.all(trials[0] == d + newton)
-        # A whole Newton step without a new bound ends the search, if no fixed entry has to move.
+        slopes = matmul(moves, gradient)
+        growth = slopes + jnp.sum(moves * matmul(moves, H), axis=1) / 2
+        enough = growth <= 0.1 * slopes
+        shortened = trials[jnp.argmax(enough)]
+        # If the projected steps do not decrease the function, the step ends at the first bound, and
+        # the entries at this bound are fixed in the next step.
+        room = jnp.where(newton > 0, upper - d, lower - d)
+        ratios = jnp.where(newton == 0, jnp.inf, room / jnp.where(newton == 0, 1, newton))
+        first = jnp.minimum(1, jnp.min(ratios))
+        to_bound = jnp.clip(d + first * newton, lower, upper)
+        reached = ratios <= first
+        to_bound = jnp.where(reached, jnp.where(newton > 0, upper, lower), to_bound)
+        whole = jnp.all(trials[0] == d + newton)
+        projected = jnp.any(enough) & ~jnp.any(blocked) | whole
+        found = jnp.where(whole, trials[0], jnp.where(projected, shortened, to_bound))
+        blocked = ~projected & (blocked | reached)
+        # A whole Newton step ends the search, if no fixed entry has to move.
         stays = jnp.all(at_bound(found, g + matmul(H, found)) | ~fixed)
         small = jnp.max(jnp.abs(newton)) <= 10 * eps * jnp.max(jnp.abs(d), initial=0)
-        done = (whole & stays) | small | ~jnp.any(enough)
-        return count + 1, found, fixed, done
+        done = (whole | small) & stays
+        return count + 1, found, fixed, blocked, done
 
-    begin = jnp.zeros((), jnp.int32), start, jnp.zeros(len(g), bool), jnp.zeros((), bool)
-    _, d, fixed, _ = lax.while_loop(unfinished, step, begin)
+    none = jnp.zeros(len(g), bool)
+    begin = jnp.zeros((), jnp.int32), start, none, none, jnp.zeros((), bool)
+    _, d, fixed, _, _ = lax.while_loop(unfinished, step, begin)
     return d, fixed
 
 

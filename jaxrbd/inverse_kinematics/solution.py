@@ -43,7 +43,8 @@ class IkSolution(NamedTuple):
     - `converged`: whether the errors of all tasks but the posture tasks are within the tolerance;
     - `stationary`: whether q is a minimum to rounding errors, or converged. A solution that is
       stationary and not converged is a local minimum: the targets are out of reach, or another
-      start is needed;
+      start is needed. For a target far out of reach the steps converge slowly, and `max_iterations`
+      may end them before;
     - `iterations`: the number of steps.
 
     A solution that is not converged is finite and within the limits.
@@ -131,8 +132,6 @@ def search_inverse_kinematics(
         q0 = _middle(model)
     q0 = arguments.configuration(model, q0, "q0")
     _check_start(model, q0)
-    if not jnp.issubdtype(jnp.result_type(key), jax.dtypes.prng_key):
-        raise ArgumentError(f"key has dtype {jnp.result_type(key)}, expected a jax.random.key")
     return _search(
         model, tasks, key, q0, _tolerance(model, tolerance), dofs, seeds, parallel, max_iterations
     )
