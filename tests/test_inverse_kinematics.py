@@ -142,7 +142,7 @@ def test_every_kind_of_joint(robot):
     model = getattr(zoo, robot)()
     wanted = rbd.random_configuration(model, jax.random.key(1))
     last = model.frame_names[-1]
-    place, velocities = coordinates_with_rates(model)
+    place, _ = coordinates_with_rates(model)
     dv = 0.1 * jnp.sin(jnp.arange(1.0, model.nv + 1))
     q0 = rbd.integrate(model, wanted, dv)
     lower, upper = (x[place] for x in (model.lower_position_limit, model.upper_position_limit))
@@ -169,9 +169,7 @@ def test_several_tasks_of_a_humanoid():
     feet = [name for name in model.frame_names if name.endswith("_foot")]
     (hand, *_) = [name for name in model.frame_names if "hand" in name or "forearm" in name]
     tasks = [ik.FrameTask(foot, rbd.frame_placement(model, q0, foot)) for foot in feet]
-    tasks.append(
-        ik.FrameTask.position(hand, rbd.frame_placement(model, q0, hand).p + 0.05)
-    )
+    tasks.append(ik.FrameTask.position(hand, rbd.frame_placement(model, q0, hand).p + 0.05))
     com = rbd.center_of_mass(model, q0)
     tasks += [ik.ComTask(com - jnp.array([0.0, 0.0, 0.05]))]
     free = solve(model, tasks, q0)
@@ -339,7 +337,9 @@ def test_derivatives_with_a_joint_at_its_limit(arm):
 
     @jax.jit
     def derivatives(t):
-        q = lambda t: problem(t).q
+        def q(t):
+            return problem(t).q
+
         return jax.jacfwd(q)(t), jax.jacrev(q)(t), problem(t)
 
     forward, reverse, solution = derivatives(0 * leaves)
@@ -430,7 +430,9 @@ def test_box_qp_is_the_minimum():
     gradient = np.einsum("bij,bj->bi", qp.H, d) + qp.g
     assert np.all((d >= qp.lower) & (d <= qp.upper))
     # d is the projection of a gradient step.
-    projected = np.clip(d - gradient / np.max(np.abs(qp.H), axis=(1, 2))[:, None], qp.lower, qp.upper)
+    projected = np.clip(
+        d - gradient / np.max(np.abs(qp.H), axis=(1, 2))[:, None], qp.lower, qp.upper
+    )
     np.testing.assert_allclose(projected, d, atol=1e-10)
     scale = np.max(np.abs(qp.g), axis=1, keepdims=True)
     inside = (d > qp.lower) & (d < qp.upper)
@@ -484,7 +486,7 @@ def test_velocities_and_positions_stay_within_the_limits(robot):
     """Floating bases and user-defined joints, with the KKT conditions of the program."""
     model = getattr(zoo, robot)()
     q = rbd.random_configuration(model, jax.random.key(0))
-    place, velocities = coordinates_with_rates(model)
+    place, _ = coordinates_with_rates(model)
     near = model.upper_position_limit[place[-1]] - 1e-4
     q = q.at[place[-1]].set(near)
     tasks = [ik.FrameTask("l2", random_pose(3)), ik.PostureTask(model.upper_position_limit * 0 + q)]
@@ -560,15 +562,17 @@ def test_wrong_tasks(arm):
     nan = rbd.Pose(X.R, X.p.at[0].set(jnp.nan))
     with pytest.raises(rbd.ArgumentError, match=r"target.p of the FrameTask of 'tool' .* finite"):
         ik.FrameTask("tool", nan)
-    with pytest.raises(rbd.ArgumentError, match=r"(?s)target.R of the FrameTask of 'tool' .*rotation"):
+    with pytest.raises(
+        rbd.ArgumentError, match=r"(?s)target.R of the FrameTask of 'tool' .*rotation"
+    ):
         ik.FrameTask("tool", rbd.Pose(-X.R, X.p))
-    with pytest.raises(rbd.ArgumentError, match="weights of the FrameTask of 'tool' .* 0 or more"):
+    with pytest.raises(rbd.ArgumentError, match=r"weights of the FrameTask of 'tool' .* 0 or more"):
         ik.FrameTask("tool", X, -1.0)
     with pytest.raises(rbd.ArgumentError, match=r"weights .* shape \(3,\).* expected \(6,\)"):
         ik.FrameTask("tool", X, [1.0, 1.0, 1.0])
-    with pytest.raises(rbd.ArgumentError, match="target of the ComTask .* finite"):
+    with pytest.raises(rbd.ArgumentError, match=r"target of the ComTask .* finite"):
         ik.ComTask([0.0, np.inf, 0.0])
-    with pytest.raises(rbd.ArgumentError, match="target of the PostureTask .* finite"):
+    with pytest.raises(rbd.ArgumentError, match=r"target of the PostureTask .* finite"):
         ik.PostureTask([0.0, np.nan])
     cases = {
         "no frame 'tol'.*did you mean 'tool'": [ik.FrameTask("tol", X)],
@@ -586,8 +590,8 @@ def test_wrong_tasks(arm):
     for message, tasks in cases.items():
         with pytest.raises(rbd.ArgumentError, match=message):
             ik.inverse_kinematics(arm, tasks, q0)
+    base = next(f for f, b in zip(arm.frame_names, arm.frame_bodies) if b < 0)
     with pytest.raises(rbd.ArgumentError, match="is fixed to the world, expected a moving frame"):
-        base = next(f for f, b in zip(arm.frame_names, arm.frame_bodies) if b < 0)
         ik.inverse_kinematics(arm, [ik.FrameTask(base, X)], q0)
     zero = ik.PostureTask(np.zeros(zoo.small().nq))
     with pytest.raises(rbd.ArgumentError, match=r"tasks\[0\].*zero quaternion"):
@@ -601,13 +605,11 @@ def test_wrong_arguments(arm):
     outside = q0.at[2].set(arm.upper_position_limit[2] + 0.1)
     with pytest.raises(rbd.ArgumentError, match=f"q0 has .* for joint '{joint}', .* its limits"):
         ik.inverse_kinematics(arm, tasks, outside)
-    with pytest.raises(rbd.ArgumentError, match="q0 is .*expected finite"):
+    with pytest.raises(rbd.ArgumentError, match=r"q0 is .*expected finite"):
         ik.inverse_kinematics(arm, tasks, q0.at[0].set(jnp.nan))
     with pytest.raises(rbd.ArgumentError, match=r"q0 has shape \(6,\), expected \(7,\)"):
         ik.inverse_kinematics(arm, tasks, q0[:6])
-    crossed = dataclasses.replace(
-        arm, lower_position_limit=arm.lower_position_limit.at[2].set(9.0)
-    )
+    crossed = dataclasses.replace(arm, lower_position_limit=arm.lower_position_limit.at[2].set(9.0))
     for function in (
         lambda: ik.inverse_kinematics(crossed, tasks, q0),
         lambda: ik.search_inverse_kinematics(crossed, tasks, jax.random.key(0)),
@@ -622,7 +624,7 @@ def test_wrong_arguments(arm):
         ik.inverse_kinematics(arm, tasks, q0, locked=["elbw"])
     with pytest.raises(rbd.ArgumentError, match="locked is 'elbow', expected a sequence"):
         ik.inverse_kinematics(arm, tasks, q0, locked="elbow")
-    with pytest.raises(rbd.ArgumentError, match="tolerance is 0.*above 0"):
+    with pytest.raises(rbd.ArgumentError, match=r"tolerance is 0.*above 0"):
         ik.inverse_kinematics(arm, tasks, q0, tolerance=0.0)
     for name in ("max_iterations", "seeds", "parallel"):
         with pytest.raises(rbd.ArgumentError, match=f"{name} is 0, expected an integer"):

@@ -76,9 +76,7 @@ def measure(name: str, targets: int) -> str:
     alone = jax.jit(lambda *problems: jax.lax.map(lambda problem: solve(*problem), problems))
     found, single = elapsed(alone, X, keys[1])
     whole = targets // BATCH * BATCH
-    batches = jax.tree.map(
-        lambda x: x[:whole].reshape(-1, BATCH, *x.shape[1:]), (X, keys[1])
-    )
+    batches = jax.tree.map(lambda x: x[:whole].reshape(-1, BATCH, *x.shape[1:]), (X, keys[1]))
     _, batched = elapsed(
         jax.jit(lambda *b: jax.lax.map(lambda b: jax.vmap(solve)(*b).q, b)), *batches
     )

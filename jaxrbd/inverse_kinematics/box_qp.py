@@ -4,8 +4,8 @@ The function is `g . d + d . H d / 2` with `lower <= d <= upper` and `K d = k`. 
 steps minimise it in the box (Bertsekas 1982, SIAM Journal on Control and Optimization 20): entries
 at a bound with a gradient that points outwards are fixed, a Newton step is taken in the others, and
 the step is shortened until the function decreases along its projection into the box, or ends at the
-first bound. The equations are added by the method of multipliers. A last solve with the entries at their bounds fixed gives
-the minimum to rounding errors, and its derivatives.
+first bound. The equations are added by the method of multipliers. A last solve, with the entries at
+their bounds fixed, gives the minimum to rounding errors, and its derivatives.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ from .tasks import Task, TaskErrors, checked_tasks, has_to_hold, rows, task_erro
 
 # The tolerance in m and rad for each dtype.
 TOLERANCES = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 2e-5}
-# A search gives each start this number of steps. For 2,000 random targets of three arms, nine of ten
-# successful starts needed at most 24 steps.
+# A search gives each start this number of steps. For 2,000 random targets of three arms, nine of
+# ten successful starts needed at most 24 steps.
 STEPS_OF_A_START = 32
 # Each random start is the best of this number of random configurations. One more configuration
 # costs about as much as half a step. With 1, 8 and 32 configurations, 16 starts failed for 5, 1 and

@@ -161,9 +161,7 @@ def stacked(found: Rows, shift: Float[Array, " k"]) -> tuple[Array, Array, Array
     )
 
 
-def blocked(
-    box: Box, q: Float[Array, " nq"], gradient: Float[Array, " nv"]
-) -> Bool[Array, " nv"]:
+def blocked(box: Box, q: Float[Array, " nq"], gradient: Float[Array, " nv"]) -> Bool[Array, " nv"]:
     """Which dofs are at a limit and would leave it against the gradient, or are locked."""
     least, most = box.gaps(q)
     return ((least >= 0) & (gradient >= 0)) | ((most <= 0) & (gradient <= 0)) | box.locked

@@ -9,7 +9,7 @@ free.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -274,9 +274,8 @@ def checked_tasks(
 def rows(model: Model, tasks: Sequence[Task | Constraint], q: Float[Array, " nq"]) -> Rows:
     """The errors, Jacobians and equations of all tasks at q, in the order of `_order`."""
     kinematics = forward_kinematics(model, q)
-    frames, coms, postures, constraints = (
-        [tasks[i] for i in indices] for indices in _order(tasks)
-    )
+    by_kind: list[list[Any]] = [[tasks[i] for i in indices] for indices in _order(tasks)]
+    frames, coms, postures, constraints = by_kind
     blocks = []
     if frames:
         error, J, weights = _frame_rows(model, kinematics, frames)

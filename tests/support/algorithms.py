@@ -153,9 +153,9 @@ ALGORITHMS = {
 }
 ALGORITHMS |= {
     "inverse_kinematics": lambda m, q, v, u, f: ik.inverse_kinematics(m, tasks(m, q), q).q,
-    "search_inverse_kinematics": lambda m, q, v, u, f: ik.search_inverse_kinematics(
-        m, tasks(m, q), jax.random.key(0), 2, q
-    ).q,
+    "search_inverse_kinematics": lambda m, q, v, u, f: (
+        ik.search_inverse_kinematics(m, tasks(m, q), jax.random.key(0), 2, q).q
+    ),
     "differential_inverse_kinematics": lambda m, q, v, u, f: ik.differential_inverse_kinematics(
         m, q, tasks(m, q), 0.1
     ),
