@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 import jaxrbd as rbd
-from jaxrbd import constraints as con, contact, sensors
+from jaxrbd import constraints as con, contact, inverse_kinematics as ik, sensors
 
 LOOP = (con.point(None, "l2", (0.1, 0.2, 0.3)),)
 SCENE = contact.Scene(("l0", "l2"), 0.1)
@@ -29,6 +29,11 @@ def scalar(model, v):
     return lambda q: rbd.kinetic_energy(model, q, v)
 
 
+def tasks(model, q):
+    """A posture is the target, so the solution is unique."""
+    return [ik.PostureTask(q, 1.0), ik.FrameTask.position("l2", [0.1, 0.2, 0.3]), *LOOP]
+
+
 def draw(model, q):
     seed = (1000 * jnp.abs(q[0])).astype(jnp.uint32)
     return rbd.random_configuration(model, jax.random.fold_in(jax.random.key(0), seed))
@@ -44,6 +49,7 @@ MODULES = (
     rbd.contact,
     rbd.identification,
     rbd.integrators,
+    rbd.inverse_kinematics,
     rbd.io,
     rbd.model,
     rbd.robots,
@@ -143,6 +149,15 @@ ALGORITHMS = {
     ),
     "height_scan": lambda m, q, v, u, f: sensors.height_scan(
         m, q, contact.Plane(), "l2", [[0.0, 0.0], [0.2, 0.1]]
+    ),
+}
+ALGORITHMS |= {
+    "inverse_kinematics": lambda m, q, v, u, f: ik.inverse_kinematics(m, tasks(m, q), q).q,
+    "search_inverse_kinematics": lambda m, q, v, u, f: (
+        ik.search_inverse_kinematics(m, tasks(m, q), jax.random.key(0), 2, q).q
+    ),
+    "differential_inverse_kinematics": lambda m, q, v, u, f: ik.differential_inverse_kinematics(
+        m, q, tasks(m, q), 0.1
     ),
 }
 

@@ -1,0 +1,23 @@
+"""Inverse kinematics: configurations and velocities that reach targets within joint limits.
+
+- `tasks.py`: targets of frames, of the centre of mass and of the configuration;
+- `solution.py`: `inverse_kinematics` from one start and `search_inverse_kinematics` from many;
+  `solver.py` has the iterations, `implicit.py` the derivatives of a solution;
+- `differential.py`: `differential_inverse_kinematics`, one velocity; `box_qp.py` solves it.
+"""
+
+from .differential import differential_inverse_kinematics
+from .solution import IkSolution, inverse_kinematics, search_inverse_kinematics
+from .tasks import ComTask, FrameTask, PostureTask, Task, TaskErrors
+
+__all__ = [
+    "ComTask",
+    "FrameTask",
+    "IkSolution",
+    "PostureTask",
+    "Task",
+    "TaskErrors",
+    "differential_inverse_kinematics",
+    "inverse_kinematics",
+    "search_inverse_kinematics",
+]

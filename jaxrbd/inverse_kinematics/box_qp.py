@@ -1,0 +1,183 @@
+"""The minimum of a strictly convex quadratic function in a box, with linear equations.
+
+The function is `g . d + d . H d / 2` with `lower <= d <= upper` and `K d = k`. Projected Newton
+steps minimise it in the box (Bertsekas 1982, SIAM Journal on Control and Optimization 20): entries
+at a bound with a gradient that points outwards are fixed, a Newton step is taken in the others, and
+the step is shortened until the function decreases along its projection into the box, or ends at the
+first bound. The equations are added by the method of multipliers. A last solve, with the entries at
+their bounds fixed, gives the minimum to rounding errors, and its derivatives.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jaxtyping import Bool, Float
+
+from .._math.linear import inverse_factor, matmul, pseudo_inverse
+
+MAX_STEPS = 100
+MAX_ROUNDS = 50
+HALVINGS = 12
+# The weight of the equations, relative to the largest entry of H.
+EQUATIONS = 10.0
+# The multipliers are found when the errors of the equations are below this multiple of eps.
+EXACT = 1000
+
+
+class BoxQP(NamedTuple):
+    """The function, the box and the equations: H (n, n), g, lower, upper (n,), K (m, n), k (m,)."""
+
+    H: Float[Array, "n n"]
+    g: Float[Array, " n"]
+    lower: Float[Array, " n"]
+    upper: Float[Array, " n"]
+    K: Float[Array, "m n"]
+    k: Float[Array, " m"]
+
+
+def minimise(qp: BoxQP) -> Float[Array, " n"]:
+    """The minimum d (n,). Where the equations have no solution in the box, their error is least.
+
+    Entries of d at a bound are exactly at the bound. The derivatives assume that they stay there.
+    """
+    still = lax.stop_gradient(qp)
+    d, at_bound = _search(still) if len(qp.k) == 0 else _with_equations(still)
+    bound = jnp.where(d >= still.upper, qp.upper, qp.lower)
+    fixed = jnp.where(at_bound, jnp.where(jnp.isfinite(bound), bound, 0), 0)
+    solved = _solve_free(qp, at_bound, fixed, d)
+    # Rounding errors of the solve, and of entries that are at a bound without being fixed.
+    return jnp.clip(jnp.where(at_bound, fixed, solved), qp.lower, qp.upper)
+
+
+def _search(qp: BoxQP) -> tuple[Float[Array, " n"], Bool[Array, " n"]]:
+    """The minimum without equations, and which entries are fixed at a bound."""
+    start = jnp.clip(jnp.zeros_like(qp.g), qp.lower, qp.upper)
+    return _projected_newton(qp.H, qp.g, qp.lower, qp.upper, start)
+
+
+def _projected_newton(H: Array, g: Array, lower: Array, upper: Array, start: Array):
+    eps = float(jnp.finfo(g.dtype).eps)
+    fractions = jnp.asarray(0.5 ** np.arange(HALVINGS), g.dtype)
+
+    def at_bound(d, gradient):
+        return ((d <= lower) & (gradient >= 0)) | ((d >= upper) & (gradient <= 0))
+
+    def unfinished(state):
+        return (state[0] < MAX_STEPS) & ~state[-1]
+
+    def step(state):
+        count, d, _, blocked, _ = state
+        gradient = g + matmul(H, d)
+        fixed = at_bound(d, gradient) | blocked
+        newton = _masked_solve(H, ~fixed, -gradient)
+        trials = jnp.clip(d + fractions[:, None] * newton, lower, upper)
+        moves = trials - d
+        # The change of the function, without the cancellation of two values.
+        slopes = matmul(moves, gradient)
+        growth = slopes + jnp.sum(moves * matmul(moves, H), axis=1) / 2
+        enough = growth <= 0.1 * slopes
+        shortened = trials[jnp.argmax(enough)]
+        # If the projected steps do not decrease the function, the step ends at the first bound, and
+        # the entries at this bound are fixed in the next step.
+        room = jnp.where(newton > 0, upper - d, lower - d)
+        ratios = jnp.where(newton == 0, jnp.inf, room / jnp.where(newton == 0, 1, newton))
+        first = jnp.minimum(1, jnp.min(ratios))
+        to_bound = jnp.clip(d + first * newton, lower, upper)
+        reached = ratios <= first
+        to_bound = jnp.where(reached, jnp.where(newton > 0, upper, lower), to_bound)
+        whole = jnp.all(trials[0] == d + newton)
+        projected = jnp.any(enough) & ~jnp.any(blocked) | whole
+        found = jnp.where(whole, trials[0], jnp.where(projected, shortened, to_bound))
+        blocked = ~projected & (blocked | reached)
+        # A whole Newton step ends the search, if no fixed entry has to move.
+        stays = jnp.all(at_bound(found, g + matmul(H, found)) | ~fixed)
+        small = jnp.max(jnp.abs(newton)) <= 10 * eps * jnp.max(jnp.abs(d), initial=0)
+        done = (whole | small) & stays
+        return count + 1, found, fixed, blocked, done
+
+    none = jnp.zeros(len(g), bool)
+    begin = jnp.zeros((), jnp.int32), start, none, none, jnp.zeros((), bool)
+    _, d, fixed, _, _ = lax.while_loop(unfinished, step, begin)
+    return d, fixed
+
+
+def _with_equations(qp: BoxQP) -> tuple[Float[Array, " n"], Bool[Array, " n"]]:
+    """The minimum with equations, and which entries are fixed at a bound."""
+    eps = float(jnp.finfo(qp.g.dtype).eps)
+    largest = jnp.maximum(jnp.max(jnp.sum(qp.K**2, axis=1)), float(jnp.finfo(qp.g.dtype).tiny))
+    rho = EQUATIONS * jnp.max(jnp.abs(qp.H)) / largest
+    H = qp.H + rho * matmul(qp.K.T, qp.K)
+
+    def unfinished(state):
+        count, d, _, _ = state
+        error = jnp.max(jnp.abs(matmul(qp.K, d) - qp.k))
+        scale = jnp.max(jnp.abs(qp.k)) + jnp.max(jnp.abs(qp.K)) * jnp.max(jnp.abs(d))
+        return (count < MAX_ROUNDS) & (error > EXACT * eps * scale)
+
+    def next_round(state):
+        count, d, shift, _ = state
+        shift = shift + matmul(qp.K, d) - qp.k
+        return count + 1, *minimum(d, shift)
+
+    def minimum(d, shift):
+        g = qp.g + rho * matmul(shift - qp.k, qp.K)
+        d, fixed = _projected_newton(H, g, qp.lower, qp.upper, d)
+        return d, shift, fixed
+
+    start = jnp.clip(jnp.zeros_like(qp.g), qp.lower, qp.upper)
+    first = jnp.ones((), jnp.int32), *minimum(start, jnp.zeros_like(qp.k))
+    _, d, _, fixed = lax.while_loop(unfinished, next_round, first)
+    return d, fixed
+
+
+def _masked_solve(H: Array, free: Array, b: Array) -> Array:
+    """The solution of `H x = b` over the free entries; 0 for the others."""
+    A = jnp.where(free[:, None] & free, H, 0) + jnp.diag((~free).astype(H.dtype))
+    W = inverse_factor(A)
+    return matmul(matmul(W, jnp.where(free, b, 0)), W)
+
+
+def _solve_free(qp: BoxQP, at_bound: Array, fixed: Array, near: Array) -> Float[Array, " n"]:
+    """The entries that are not at a bound, from the equations of the minimum.
+
+    The unknowns are the change of d from `near` and the multipliers of the equations.
+    """
+    n, m = len(qp.g), len(qp.k)
+    free = ~at_bound
+    near = jnp.where(at_bound, fixed, near)
+    gradient = jnp.where(free, qp.g + matmul(qp.H, near), 0)
+    right = jnp.concatenate([-gradient, qp.k - matmul(qp.K, near)])
+
+    def equations(x):
+        d, multipliers = jnp.where(free, x[:n], 0), x[n:]
+        top = jnp.where(free, matmul(qp.H, d) + matmul(multipliers, qp.K), x[:n])
+        return jnp.concatenate([top, matmul(qp.K, d)])
+
+    still = lax.stop_gradient(qp)
+    if m:
+        inverse = _kkt_inverse(still, free)
+
+    def solve(_, b):
+        if m:
+            return matmul(inverse, b)
+        return _masked_solve(still.H, free, b) + jnp.where(free, 0, b)
+
+    x = lax.custom_linear_solve(equations, right, solve, symmetric=True)
+    return near + x[:n]
+
+
+def _kkt_inverse(qp: BoxQP, free: Array) -> Array:
+    """The pseudo-inverse of the matrix of `equations` in `_solve_free`."""
+    n, m = len(qp.g), len(qp.k)
+    K = jnp.where(free, qp.K, 0)
+    H = jnp.where(free[:, None] & free, qp.H, 0) + jnp.diag((~free).astype(qp.H.dtype))
+    A = jnp.block([[H, K.T], [K, jnp.zeros((m, m), H.dtype)]])
+    eps = float(jnp.finfo(H.dtype).eps)
+    size = jnp.concatenate(
+        [jnp.full(n, jnp.max(jnp.abs(H))), jnp.full(m, jnp.max(jnp.abs(qp.K), initial=0))]
+    )
+    return pseudo_inverse(A, 10 * eps * jnp.maximum(size, float(jnp.finfo(H.dtype).tiny)))

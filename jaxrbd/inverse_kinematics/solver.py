@@ -1,0 +1,247 @@
+"""Inverse kinematics by a damped Gauss-Newton method with joint limits.
+
+The unknown is a displacement d (nv,) in the tangent space; `integrate` moves q. With the errors e,
+the weights w and the Jacobian J of all tasks, each step minimises the quadratic function
+
+    g . d + d . H d / 2,    g = J^T w e,    H = J^T w J + damping
+
+within the limits of the joints. Joints at a limit whose gradient points outwards are fixed. Joints
+that the step moves beyond a limit are placed at the limit, and the step is solved again for the
+other joints. The damping is a multiple of the weighted error, so it vanishes where the targets are
+reached (Sugihara 2011, IEEE Transactions on Robotics 27). The multiple grows where a step does not
+reduce the error.
+
+The equations phi of the constraints are rows with a large weight rho and the error `phi + shift`.
+The shift is the multiplier of the equations over rho (method of multipliers). So the equations hold
+to rounding errors, also where the targets contradict them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jaxtyping import Bool, Float, Int
+
+from .._math.linear import inverse_factor, matmul
+from ..configuration import integrate
+from ..constraints import Constraint
+from ..model import Model
+from ..model.joint_space import coordinates_with_rates
+from .tasks import PostureTask, Rows, Task, rows
+
+# The damping is this multiple of the weighted error in the first step, and its factors.
+FIRST_DAMPING = 1.0
+GROWTH, DECAY = 8.0, 0.2
+LEAST_DAMPING, LARGEST_DAMPING = 1e-6, 1e12
+# The weight of the equations, relative to the largest weight of the tasks.
+EQUATIONS = 1e3
+# Multipliers of the equations change only in steps shorter than this, in m and rad.
+SHORT = 0.1
+
+
+class Box(NamedTuple):
+    """The limits of the displacement: static places, and limits of the coordinates.
+
+    - `place` (nv,): for each dof the index of its coordinate in q, or nq if the dof has no limit;
+    - `lower`, `upper` (nv,): limits of these coordinates, infinite for a dof without limits;
+    - `locked` (nv,) of bool: dofs that do not move.
+    """
+
+    place: np.ndarray
+    lower: Float[Array, " nv"]
+    upper: Float[Array, " nv"]
+    locked: np.ndarray
+
+    def coordinates(self, q: Float[Array, " nq"]) -> Float[Array, " nv"]:
+        """The coordinate of each dof, 0 for a dof without limits."""
+        return jnp.append(q, jnp.zeros((), q.dtype))[self.place]
+
+    def gaps(self, q: Float[Array, " nq"]) -> tuple[Float[Array, " nv"], Float[Array, " nv"]]:
+        """The least and the largest displacement of each dof."""
+        x = self.coordinates(q)
+        return tuple(jnp.where(self.locked, 0, limit - x) for limit in (self.lower, self.upper))
+
+    def move(self, model: Model, q: Float[Array, " nq"], d: Float[Array, " nv"]):
+        """The configuration after a displacement, exactly within the limits."""
+        return self.within(model, integrate(model, q, d))
+
+    def within(self, model: Model, q: Float[Array, " nq"]) -> Float[Array, " nq"]:
+        """The configuration with the coordinates of dofs that are not locked within the limits."""
+        moved = np.flatnonzero((self.place < model.nq) & ~self.locked)
+        place = self.place[moved]
+        limited = jnp.clip(q[place], self.lower[moved], self.upper[moved])
+        return q.at[place].set(limited, unique_indices=True)
+
+
+def joint_box(model: Model, locked: np.ndarray) -> Box:
+    """The limits of the joints of a robot; `locked` (nv,) of bool."""
+    coordinates, velocities = coordinates_with_rates(model)
+    place = np.full(model.nv, model.nq)
+    place[velocities] = coordinates
+    infinite = jnp.full((), jnp.inf, model.dtype)
+    lower = jnp.append(model.lower_position_limit, -infinite)[place]
+    upper = jnp.append(model.upper_position_limit, infinite)[place]
+    return Box(place, lower, upper, locked)
+
+
+class Descent(NamedTuple):
+    """The state of the iterations: see the head of the module.
+
+    `stationary`: whether the gradient over the joints that are not at a limit is zero to rounding
+    errors. `within`: whether all errors are within the tolerance.
+    """
+
+    q: Float[Array, " nq"]
+    found: Rows
+    shift: Float[Array, " k"]
+    damping: Float[Array, ""]
+    count: Int[Array, ""]
+    stationary: Bool[Array, ""]
+    within: Bool[Array, ""]
+
+    @property
+    def unfinished(self) -> Bool[Array, ""]:
+        """Whether another step could reduce the error."""
+        return ~(self.stationary | self.within) & (self.damping < LARGEST_DAMPING)
+
+
+def start(
+    model: Model,
+    tasks: Sequence[Task | Constraint],
+    box: Box,
+    q: Float[Array, " nq"],
+    tolerance: Float[Array, ""],
+) -> Descent:
+    """The state before the first step, at q, with its coordinates within the limits."""
+    q = box.within(model, q)
+    found = rows(model, tasks, q)
+    return Descent(
+        q,
+        found,
+        jnp.zeros_like(found.position),
+        jnp.full((), FIRST_DAMPING, model.dtype),
+        jnp.zeros((), jnp.int32),
+        jnp.zeros((), bool),
+        _within(tasks, found, tolerance),
+    )
+
+
+def descend(
+    model: Model,
+    tasks: Sequence[Task | Constraint],
+    box: Box,
+    begin: Descent,
+    tolerance: Float[Array, ""],
+    steps: int,
+) -> Descent:
+    """The state after at most `steps` more steps."""
+    last = begin.count + steps
+
+    def unfinished(state):
+        return state.unfinished & (state.count < last)
+
+    def step(state):
+        return _step(model, tasks, box, state, tolerance)
+
+    return lax.while_loop(unfinished, step, begin)
+
+
+def stacked(found: Rows, shift: Float[Array, " k"]) -> tuple[Array, Array, Array]:
+    """The errors, weights and Jacobian of the tasks and of the equations, below each other."""
+    rho = jnp.full_like(found.position, EQUATIONS) * jnp.max(found.weights, initial=1e-3)
+    return (
+        jnp.concatenate([found.error, found.position + shift]),
+        jnp.concatenate([found.weights, rho]),
+        jnp.concatenate([found.J, found.K]),
+    )
+
+
+def blocked(box: Box, q: Float[Array, " nq"], gradient: Float[Array, " nv"]) -> Bool[Array, " nv"]:
+    """Which dofs are at a limit and would leave it against the gradient, or are locked."""
+    least, most = box.gaps(q)
+    return ((least >= 0) & (gradient >= 0)) | ((most <= 0) & (gradient <= 0)) | box.locked
+
+
+def _step(
+    model: Model,
+    tasks: Sequence[Task | Constraint],
+    box: Box,
+    state: Descent,
+    tolerance: Float[Array, ""],
+) -> Descent:
+    eps = float(jnp.finfo(model.dtype).eps)
+    error, weights, J = stacked(state.found, state.shift)
+    weighted = weights * error
+    gradient = matmul(weighted, J)
+    H = matmul((weights[:, None] * J).T, J)
+    cost = jnp.sum(weighted * error) / 2
+    diagonal = jnp.diagonal(H)
+    scale = jnp.max(diagonal)
+    least_damping = eps**0.75 * scale + float(jnp.finfo(model.dtype).tiny)
+    free = ~blocked(box, state.q, gradient)
+    least, most = box.gaps(state.q)
+
+    newton = jnp.where(free, jnp.abs(gradient) / (diagonal + least_damping), 0)
+    holds = jnp.max(jnp.abs(state.found.position), initial=0) <= 10 * tolerance
+    stationary = (jnp.max(newton) <= 32 * eps**0.75) & holds
+
+    damping = state.damping * cost + least_damping
+    d = jnp.clip(_solve(H, damping, free, -gradient), least, most)
+    inside = free & (d > least) & (d < most)
+    at_limit = jnp.where(inside, 0, jnp.where(free, d, 0))
+    d = jnp.where(inside, _solve(H, damping, inside, -gradient - matmul(H, at_limit)), at_limit)
+    d = jnp.clip(d, least, most)
+    d = jnp.where(box.locked, 0, d)
+
+    q = box.move(model, state.q, d)
+    found = rows(model, tasks, q)
+    new_error, *_ = stacked(found, state.shift)
+    new_cost = jnp.sum(weights * new_error**2) / 2
+    accepted = new_cost <= cost * (1 + 10 * eps)
+    predicted = -jnp.sum(d * (gradient + matmul(H, d) / 2))
+    good = cost - new_cost >= 0.5 * predicted
+    factor = jnp.where(accepted, jnp.where(good, DECAY, 1), GROWTH)
+    short = accepted & (jnp.max(jnp.abs(d)) <= SHORT)
+    shift = jnp.where(short, state.shift + found.position, state.shift)
+    q, found = jax.tree.map(
+        lambda new, old: jnp.where(accepted, new, old), (q, found), (state.q, state.found)
+    )
+    return Descent(
+        jnp.where(stationary, state.q, q),
+        jax.tree.map(lambda new, old: jnp.where(stationary, old, new), found, state.found),
+        jnp.where(stationary, state.shift, shift),
+        jnp.maximum(factor * state.damping, LEAST_DAMPING),
+        state.count + 1,
+        stationary,
+        _within(tasks, found, tolerance),
+    )
+
+
+def _within(
+    tasks: Sequence[Task | Constraint], found: Rows, tolerance: Float[Array, ""]
+) -> Bool[Array, ""]:
+    """Whether each entry of each error is so small that all norms are within the tolerance.
+
+    With a posture task there is always something to reduce.
+    """
+    if any(isinstance(task, PostureTask) for task in tasks):
+        return jnp.zeros((), bool)
+    error = jnp.where(found.weights > 0, jnp.abs(found.error), 0)
+    entries = max(3, len(found.position))
+    largest = jnp.max(jnp.concatenate([error, jnp.abs(found.position)]), initial=0)
+    return largest <= tolerance / np.sqrt(entries).astype(tolerance.dtype)
+
+
+def _solve(
+    H: Float[Array, "nv nv"], damping: Float[Array, ""], free: Bool[Array, " nv"], b: Array
+) -> Float[Array, " nv"]:
+    """The solution of `(H + damping) x = b` over the free dofs; 0 for the others."""
+    A = jnp.where(free[:, None] & free, H, 0)
+    A = A + jnp.diag(jnp.where(free, damping, 1))
+    W = inverse_factor(A)
+    return matmul(matmul(W, jnp.where(free, b, 0)), W)

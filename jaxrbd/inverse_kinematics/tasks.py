@@ -1,0 +1,401 @@
+"""Tasks of inverse kinematics: targets of frames, of the centre of mass and of the configuration.
+
+A task has an error vector e, a Jacobian J of the error in the tangent space, and weights w. Solvers
+minimise the sum of `w e^2 / 2` over all entries of all tasks. The weights are not square roots: an
+entry with four times the weight counts as an error of twice the size. An entry with the weight 0 is
+free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Float
+
+from .. import so3
+from .._math.linear import einsum
+from ..algorithms.centroidal import com_jacobian
+from ..algorithms.kinematics import (
+    Kinematics,
+    RootedPose,
+    body_columns,
+    forward_kinematics,
+    relative_pose,
+    root_centred,
+    root_positions,
+)
+from ..algorithms.mass import center_of_mass
+from ..configuration import difference, integrate
+from ..constraints import Constraint, Nonholonomic, constraint_rows
+from ..errors import ArgumentError
+from ..model import Model, arguments
+from ..model.joint_space import coordinates_with_rates
+from ..spatial import Pose, compose, identity_pose, inverse_compose, transform_motion
+
+
+class Task(eqx.Module):
+    """A target of inverse kinematics: a `FrameTask`, a `ComTask` or a `PostureTask`."""
+
+
+class FrameTask(Task):
+    """A frame F of the robot reaches a target pose T.
+
+    - `frame`: the name of F, a link or a joint;
+    - `target`: the `Pose` of T in the frame `relative_to`: R (3, 3) and p (3,) in m;
+    - `weights`: () or (6,), 0 or more: three weights of the position in 1/m^2 and three weights of
+      the rotation in 1/rad^2, for the axes of T (default 1);
+    - `relative_to`: the name of a frame of the robot, which may move; None is the world.
+
+    The error (6,) is the position of F in T, and the rotation vector of F in T. So both parts are
+    in the axes of T, and the rotation vector has an angle from 0 to pi. At pi the two signs of the
+    rotation vector are the same rotation, and the task uses one of them.
+
+    Raises ArgumentError for a target with NaN or infinite entries, for a matrix R that is no
+    rotation, and for a negative weight.
+    """
+
+    frame: str = eqx.field(static=True)
+    target: Pose
+    weights: Float[arguments.Parameter, "6"]
+    relative_to: str | None = eqx.field(static=True)
+
+    def __init__(
+        self,
+        frame: str,
+        target: Pose,
+        weights: ArrayLike | Sequence[int | float] = 1.0,
+        relative_to: str | None = None,
+    ):
+        for name, x in (("frame", frame), ("relative_to", relative_to)):
+            if not isinstance(x, str) and not (name == "relative_to" and x is None):
+                raise ArgumentError(f"{name} is {x!r}, expected the name of a frame")
+        if not isinstance(target, Pose):
+            raise ArgumentError(f"target of frame {frame!r} is {target!r}, expected a Pose")
+        self.frame, self.relative_to = frame, relative_to
+        place = f"of the FrameTask of {frame!r}"
+        self.target = Pose(
+            arguments.parameter(target.R, f"target.R {place}", (3, 3)),
+            arguments.parameter(target.p, f"target.p {place}", (3,)),
+        )
+        arguments.require(self.target.p, np.isfinite, f"target.p {place}", "finite")
+        arguments.require(self.target.R, _is_rotation, f"target.R {place}", "a rotation matrix")
+        self.weights = _weights(weights, f"weights {place}", 6)
+
+    @classmethod
+    def position(
+        cls,
+        frame: str,
+        p: ArrayLike | Sequence[int | float],
+        weights: ArrayLike | Sequence[int | float] = 1.0,
+        relative_to: str | None = None,
+    ) -> FrameTask:
+        """A task of the origin of a frame only: the target p (3,) in m; `weights` () or (3,)."""
+        place = f"of the FrameTask of {frame!r}"
+        p = arguments.parameter(p, f"p {place}", (3,))
+        weights = _weights(weights, f"weights {place}", 3)
+        weights = _concatenated(weights, np.zeros(3))
+        return cls(frame, Pose(_identity(p), p), weights, relative_to)
+
+    @classmethod
+    def orientation(
+        cls,
+        frame: str,
+        R: ArrayLike | Sequence,
+        weights: ArrayLike | Sequence[int | float] = 1.0,
+        relative_to: str | None = None,
+    ) -> FrameTask:
+        """A task of the axes of a frame only: the target R (3, 3); `weights` () or (3,)."""
+        place = f"of the FrameTask of {frame!r}"
+        R = arguments.parameter(R, f"R {place}", (3, 3))
+        weights = _concatenated(np.zeros(3), _weights(weights, f"weights {place}", 3))
+        p = jnp.zeros(3, R.dtype) if isinstance(R, Array) else np.zeros(3)
+        return cls(frame, Pose(R, p), weights, relative_to)
+
+
+class ComTask(Task):
+    """The centre of mass of the robot reaches a target (3,) in m, in the world.
+
+    `weights`: () or (3,), 0 or more, in 1/m^2, for the axes of the world (default 1). The error is
+    the centre of mass minus the target. Raises ArgumentError for a target with NaN or infinite
+    entries and for a negative weight.
+    """
+
+    target: Float[arguments.Parameter, "3"]
+    weights: Float[arguments.Parameter, "3"]
+
+    def __init__(
+        self,
+        target: ArrayLike | Sequence[int | float],
+        weights: ArrayLike | Sequence[int | float] = 1.0,
+    ):
+        self.target = arguments.parameter(target, "target of the ComTask", (3,))
+        arguments.require(self.target, np.isfinite, "target of the ComTask", "finite")
+        self.weights = _weights(weights, "weights of the ComTask", 3)
+
+
+class PostureTask(Task):
+    """The robot stays near a target configuration (nq,).
+
+    `weights`: () or (nv,), 0 or more, in 1/m^2 or 1/rad^2 (default 1e-4). The error is
+    `difference(model, target, q)`. This task is a preference: the solution may be far from the
+    target, so `IkSolution.converged` does not depend on it. With a small weight it selects one
+    solution of a redundant robot. The error of the other tasks is then about proportional to this
+    weight. Raises ArgumentError for a target with NaN or infinite entries and for a negative
+    weight.
+    """
+
+    target: Float[arguments.Parameter, " nq"]
+    weights: Float[arguments.Parameter, "..."]
+
+    def __init__(
+        self,
+        target: ArrayLike | Sequence[int | float],
+        weights: ArrayLike | Sequence[int | float] = 1e-4,
+    ):
+        self.target = arguments.parameter(target, "target of the PostureTask", (None,))
+        arguments.require(self.target, np.isfinite, "target of the PostureTask", "finite")
+        self.weights = _weights(weights, "weights of the PostureTask", None)
+
+
+def _weights(x: ArrayLike | Sequence, name: str, n: int | None) -> arguments.Parameter:
+    """Weights (n,) from () or (n,); n None: any length, and () stays ()."""
+    scalar = np.ndim(x) == 0
+    weights = arguments.parameter(x, name, () if scalar else (n,))
+    arguments.require(
+        weights, lambda x: (x >= 0) & np.isfinite(x), name, "finite, 0 or more in each entry"
+    )
+    return weights * np.ones(n, weights.dtype) if scalar and n is not None else weights
+
+
+def _identity(like: arguments.Parameter) -> arguments.Parameter:
+    return jnp.eye(3, dtype=like.dtype) if isinstance(like, Array) else np.eye(3)
+
+
+def _concatenated(a: arguments.Parameter, b: arguments.Parameter) -> arguments.Parameter:
+    traced = next((x for x in (a, b) if isinstance(x, Array)), None)
+    if traced is None:
+        return np.concatenate([a, b])
+    return jnp.concatenate([jnp.asarray(x, traced.dtype) for x in (a, b)])
+
+
+def _is_rotation(R: np.ndarray) -> bool:
+    """Whether a matrix is a rotation, to the precision of a float32 computation."""
+    exact = np.asarray(R, float)
+    return bool(
+        np.all(np.isfinite(exact))
+        and np.max(np.abs(exact @ exact.T - np.eye(3))) < 1e-4
+        and np.dot(np.cross(exact[0], exact[1]), exact[2]) > 0
+    )
+
+
+# --------------------------------------------------------------------------- errors and Jacobians
+
+
+class Rows(NamedTuple):
+    """The errors of all tasks and the equations of all constraints at one configuration.
+
+    - `error` (m,), `J` (m, nv), `weights` (m,): the tasks;
+    - `position` (k,), `K` (k, nv): the equations of the constraints, phi(q) and its Jacobian.
+    """
+
+    error: Float[Array, " m"]
+    J: Float[Array, "m nv"]
+    weights: Float[Array, " m"]
+    position: Float[Array, " k"]
+    K: Float[Array, "k nv"]
+
+
+class TaskErrors(NamedTuple):
+    """The error of each of n tasks: Euclidean norms over the entries with a weight above 0, (n,).
+
+    - `linear` in m: positions of frames and of the centre of mass;
+    - `angular` in rad: rotations of frames;
+    - `mixed`: configurations, in m and rad, and equations of constraints, in their units.
+
+    An entry is 0 where a task has no such error.
+    """
+
+    linear: Float[Array, " n"]
+    angular: Float[Array, " n"]
+    mixed: Float[Array, " n"]
+
+
+def checked_tasks(
+    model: Model, tasks: Sequence[Task | Constraint], velocities: bool = False
+) -> tuple[Task | Constraint, ...]:
+    """The tasks as a tuple; raises ArgumentError, which names the task, if one does not fit.
+
+    `velocities`: whether constraints on velocities alone are accepted.
+    """
+    arguments.robot(model)
+    if isinstance(tasks, (Task, Constraint)) or not isinstance(tasks, Sequence):
+        raise ArgumentError(f"tasks is {tasks!r}, expected a sequence of tasks")
+    if not tasks:
+        raise ArgumentError("tasks is empty, expected at least one task")
+    for i, task in enumerate(tasks):
+        if isinstance(task, FrameTask):
+            moving = [f for f in (task.frame, task.relative_to) if f is not None]
+            if all(model.frame_bodies[arguments.frame_index(model, f)] < 0 for f in moving):
+                raise ArgumentError(
+                    f"tasks[{i}]: frame {task.frame!r} of {model!r} is fixed to the world, "
+                    f"expected a moving frame"
+                )
+        elif isinstance(task, PostureTask):
+            sizes = (("target", task.target, model.nq, "nq"),)
+            if np.ndim(task.weights):
+                sizes += (("weights", task.weights, model.nv, "nv"),)
+            for name, x, n, symbol in sizes:
+                if np.shape(x) != (n,):
+                    raise ArgumentError(
+                        f"tasks[{i}]: {name} of the PostureTask has shape {np.shape(x)}, expected "
+                        f"({n},) ({symbol}) for {model!r}"
+                    )
+            values = arguments.known(task.target)
+            if values is not None:
+                name = f"tasks[{i}]: target of the PostureTask"
+                arguments.unit_quaternions(name, np.asarray(values, model.dtype), model)
+        elif isinstance(task, Nonholonomic) and not velocities:
+            raise ArgumentError(
+                f"tasks[{i}] is a Nonholonomic constraint, which restricts velocities but not the "
+                f"configuration; expected another constraint"
+            )
+        elif not isinstance(task, (ComTask, Constraint)):
+            raise ArgumentError(f"tasks[{i}] is {task!r}, expected a task or a Constraint")
+    return tuple(tasks)
+
+
+def rows(model: Model, tasks: Sequence[Task | Constraint], q: Float[Array, " nq"]) -> Rows:
+    """The errors, Jacobians and equations of all tasks at q, in the order of `_order`."""
+    kinematics = forward_kinematics(model, q)
+    by_kind: list[list[Any]] = [[tasks[i] for i in indices] for indices in _order(tasks)]
+    frames, coms, postures, constraints = by_kind
+    blocks = []
+    if frames:
+        error, J, weights = _frame_rows(model, kinematics, frames)
+        blocks.append((error.reshape(-1), J.reshape(-1, model.nv), weights.reshape(-1)))
+    if coms:
+        com, J = center_of_mass(model, kinematics), com_jacobian(model, kinematics)
+        blocks += [(com - _cast(model, t.target), J, _cast(model, t.weights)) for t in coms]
+    for task in postures:
+        target = _cast(model, task.target)
+        weights = jnp.broadcast_to(_cast(model, task.weights), (model.nv,))
+        blocks.append((difference(model, target, q), _posture_jacobian(model, target, q), weights))
+    zero = jnp.zeros(model.nv, model.dtype)
+    equations = constraint_rows(model, kinematics, zero, constraints)
+    none = (zero[:0], jnp.zeros((0, model.nv), model.dtype), zero[:0])
+    error, J, weights = (jnp.concatenate(parts) for parts in zip(none, *blocks))
+    return Rows(error, J, weights, equations.position, equations.K)
+
+
+def task_errors(
+    model: Model, tasks: Sequence[Task | Constraint], found: Rows, q: Float[Array, " nq"]
+) -> TaskErrors:
+    """The norms of the errors of each task; `found`: the result of `rows` at q."""
+    frames, coms, postures, constraints = _order(tasks)
+    counted = jnp.where(found.weights > 0, found.error, 0)
+    zero = jnp.zeros((), model.dtype)
+    linear, angular, mixed = ([zero] * len(tasks) for _ in range(3))
+    start = 0
+    for i in frames:
+        linear[i], angular[i] = (_norm(counted[start + k : start + k + 3]) for k in (0, 3))
+        start += 6
+    for i in coms:
+        linear[i] = _norm(counted[start : start + 3])
+        start += 3
+    for i in postures:
+        mixed[i] = _norm(counted[start : start + model.nv])
+        start += model.nv
+    start = 0
+    for i in constraints:
+        size = len(jax.eval_shape(lambda task: task.position(model, q), tasks[i]))
+        mixed[i] = _norm(found.position[start : start + size])
+        start += size
+    return TaskErrors(*(jnp.stack(x) for x in (linear, angular, mixed)))
+
+
+def has_to_hold(tasks: Sequence[Task | Constraint]) -> np.ndarray:
+    """For each task whether `converged` depends on it, (n,) of bool."""
+    return np.array([not isinstance(task, PostureTask) for task in tasks])
+
+
+def _order(tasks: Sequence[Task | Constraint]) -> list[list[int]]:
+    """The indices of the tasks of each kind: frames, centre of mass, posture, constraints."""
+    kinds = (FrameTask, ComTask, PostureTask, Constraint)
+    return [[i for i, task in enumerate(tasks) if isinstance(task, kind)] for kind in kinds]
+
+
+def _cast(model: Model, x: ArrayLike) -> Array:
+    return jnp.asarray(x, model.dtype)
+
+
+def _norm(x: Array) -> Array:
+    """The Euclidean norm, with the derivative 0 at 0."""
+    square = jnp.sum(x * x)
+    return jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
+
+
+def _posture_jacobian(model: Model, target: Array, q: Array) -> Float[Array, "nv nv"]:
+    """The derivative of `difference(model, target, q)` in the tangent space."""
+    _, velocities = coordinates_with_rates(model)
+    if len(velocities) == model.nv:
+        return jnp.eye(model.nv, dtype=model.dtype)
+    zero = jnp.zeros(model.nv, model.dtype)
+    return jax.jacfwd(lambda dq: difference(model, target, integrate(model, q, dq)))(zero)
+
+
+def _frame_rows(
+    model: Model, kinematics: Kinematics, tasks: Sequence[FrameTask]
+) -> tuple[Float[Array, "n 6"], Float[Array, "n 6 nv"], Float[Array, "n 6"]]:
+    """The errors, Jacobians and weights of n frame tasks."""
+    X_WF, J = _moving_frames(model, kinematics, [task.frame for task in tasks])
+    references = [task.relative_to for task in tasks]
+    if all(reference is None for reference in references):
+        X_AF = X_WF.X_WF
+    else:
+        X_WA, J_A = _moving_frames(model, kinematics, references)
+        X_AF = relative_pose(X_WA, X_WF)
+        X_FA = jax.tree.map(lambda x: x[:, None], relative_pose(X_WF, X_WA))
+        J = J - transform_motion(X_FA, J_A)
+    X_AT = jax.tree.map(
+        lambda *x: jnp.stack([_cast(model, y) for y in x]), *(task.target for task in tasks)
+    )
+    X_TF = inverse_compose(X_AT, X_AF)
+    rotation = so3.log(X_TF.R)
+    linear = einsum("nij,nvj->niv", X_TF.R, J[..., :3])
+    angular = einsum("nij,nvj->niv", so3.right_jacobian_inverse(rotation), J[..., 3:])
+    return (
+        jnp.concatenate([X_TF.p, rotation], axis=1),
+        jnp.concatenate([linear, angular], axis=1),
+        jnp.stack([_cast(model, task.weights) for task in tasks]),
+    )
+
+
+def _moving_frames(
+    model: Model, kinematics: Kinematics, frames: Sequence[str | None]
+) -> tuple[RootedPose, Float[Array, "n nv 6"]]:
+    """The poses of n frames in the world, and their Jacobians in the axes of the frames.
+
+    None is the world. The arrays of frames and bodies get a last row for the world, whose index is
+    -1.
+    """
+    world = identity_pose(model.dtype)
+    index = np.array([-1 if f is None else arguments.frame_index(model, f) for f in frames])
+    bodies = np.array([-1 if i < 0 else model.frame_bodies[i] for i in index], int)
+
+    def select(rows, last, places):
+        return jnp.concatenate([rows, last[None]])[places] if np.any(places < 0) else rows[places]
+
+    X_BF = jax.tree.map(lambda x, w: select(x, w, index), model.frame_pose, world)
+    X_RB = jax.tree.map(lambda x, w: select(x, w, bodies), root_centred(kinematics), world)
+    X_RF = compose(X_RB, X_BF)
+    p_WR = select(root_positions(model, kinematics), world.p, bodies)
+    moves = (model.topology.supports[:, bodies] & (bodies >= 0)).T
+    J = jax.vmap(lambda moves, X: body_columns(model, kinematics, moves, X))(moves, X_RF)
+    return RootedPose(X_RF, p_WR), J

@@ -1,0 +1,685 @@
+"""Inverse kinematics: reached targets, limits, minima, derivatives and errors."""
+
+import dataclasses
+import functools
+import pathlib
+import re
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import least_squares, lsq_linear
+
+import jaxrbd as rbd
+from jaxrbd import constraints as con, inverse_kinematics as ik
+from jaxrbd.inverse_kinematics import box_qp, differential, solver, tasks as ik_tasks
+from jaxrbd.model.joint_space import coordinates_with_rates
+from support import real_robots, zoo
+from support.zoo import close
+
+IDENTITY = rbd.spatial.identity_pose(float)
+
+
+@pytest.fixture(scope="module")
+def arm():
+    return rbd.load_robot("arm7")
+
+
+def random_pose(seed):
+    rng = np.random.default_rng(seed)
+    return rbd.Pose(rbd.so3.exp(jnp.asarray(rng.normal(size=3))), jnp.asarray(rng.normal(size=3)))
+
+
+def within_limits(model, q):
+    place, _ = coordinates_with_rates(model)
+    x, lower, upper = (
+        np.asarray(y)[..., place]
+        for y in (q, model.lower_position_limit, model.upper_position_limit)
+    )
+    return np.all((x >= lower) & (x <= upper))
+
+
+@jax.jit
+def solve(model, tasks, q0):
+    return ik.inverse_kinematics(model, tasks, q0)
+
+
+@functools.partial(jax.jit, static_argnums=3)
+def search(model, tasks, key, seeds=16):
+    return ik.search_inverse_kinematics(model, tasks, key, seeds)
+
+
+# ----------------------------------------------------------------------------- errors and Jacobians
+
+
+@pytest.mark.parametrize("robot", ["small", "coupled", "following"])
+def test_jacobians_are_the_derivatives_of_the_errors(robot):
+    model = getattr(zoo, robot)()
+    q = zoo.state(model, 1)[0]
+    tasks = [
+        ik.FrameTask("l2", random_pose(0), np.arange(1.0, 7)),
+        ik.ComTask([0.1, 0.2, 0.3]),
+        ik.FrameTask("l1", random_pose(1), relative_to="l2"),
+        ik.FrameTask.position("l1", [0.3, 0.2, 0.1]),
+        ik.PostureTask(zoo.state(model, 2)[0], 0.5),
+        con.point("l1", "l2"),
+    ]
+
+    @jax.jit
+    def both(q):
+        found = ik_tasks.rows(model, tasks, q)
+        by_jax = rbd.jacobian(
+            model, lambda q: (ik_tasks.rows(model, tasks, q).error, con_position(q))
+        )
+        return found, by_jax(q)
+
+    def con_position(q):
+        return tasks[-1].position(model, q)
+
+    found, (J, K) = both(q)
+    close(found.J, J, 1e-12, "tasks")
+    close(found.K, K, 1e-12, "equations")
+    close(found.position, con_position(q), 1e-14)
+    np.testing.assert_allclose(found.weights[:6], np.arange(1.0, 7))
+    # The error is the pose of the frame in the target.
+    X_TF = tasks[0].target.inverse() @ rbd.frame_placement(model, q, "l2")
+    close(found.error[:3], X_TF.p, 1e-14)
+    close(found.error[3:6], rbd.so3.log(X_TF.R), 1e-14)
+    X_AF = rbd.frame_placement(model, q, "l2").inverse() @ rbd.frame_placement(model, q, "l1")
+    X_TF = tasks[2].target.inverse() @ X_AF
+    close(found.error[6:9], X_TF.p, 1e-14, "relative")
+    close(found.error[9:12], rbd.so3.log(X_TF.R), 1e-14, "relative")
+    assert np.all(np.asarray(found.weights[15:18]) == 0)
+
+
+def test_errors_of_tasks_have_units(arm):
+    """A target that is 3 cm and 0.2 rad away, seen from the configuration that reaches it."""
+    q = arm.lower_position_limit * 0.3
+    X = rbd.frame_placement(arm, q, "tool")
+    moved = X @ rbd.Pose(rbd.so3.exp(jnp.array([0.0, 0.2, 0.0])), jnp.array([0.0, 0.0, 0.03]))
+    lists = [ik.FrameTask("tool", moved), ik.FrameTask("tool", moved, [1, 1, 0, 1, 0, 1])]
+    lists += [ik.ComTask(rbd.center_of_mass(arm, q) + 1), ik.PostureTask(q.at[2].add(0.5), 1.0)]
+    found = ik_tasks.rows(arm, lists, q)
+    errors = ik_tasks.task_errors(arm, lists, found, q)
+    close(errors.angular, [0.2, 0, 0, 0], 1e-14)
+    free_axis = np.linalg.norm(np.asarray(found.error)[6:8])
+    close(errors.linear, [0.03, free_axis, np.sqrt(3), 0], 1e-14)
+    close(errors.mixed, [0, 0, 0, 0.5], 1e-14)
+
+
+# ------------------------------------------------------------------------------- reached targets
+
+
+def test_reachable_targets_are_reached_within_the_limits(arm):
+    """Poses of random configurations, from at most 16 starts, in one batch."""
+    keys = jax.random.split(jax.random.key(0), 64)
+    wanted = jax.vmap(rbd.random_configuration, (None, 0))(arm, keys)
+    X = jax.vmap(rbd.frame_placement, (None, 0, None))(arm, wanted, "tool")
+
+    @jax.jit
+    @jax.vmap
+    def found(X, key):
+        return ik.search_inverse_kinematics(arm, [ik.FrameTask("tool", X)], key)
+
+    solution = found(X, keys)
+    assert jnp.all(solution.converged & solution.stationary)
+    reached = jax.vmap(rbd.frame_placement, (None, 0, None))(arm, solution.q, "tool")
+    np.testing.assert_allclose(reached.p, X.p, atol=1e-9)
+    np.testing.assert_allclose(reached.R, X.R, atol=1e-9)
+    assert within_limits(arm, solution.q)
+    assert jnp.max(solution.errors.linear) <= 1e-9
+    assert jnp.max(solution.errors.angular) <= 1e-9
+    # One of the batch alone.
+    alone = search(arm, [ik.FrameTask("tool", jax.tree.map(lambda x: x[3], X))], keys[3])
+    close(alone.q, solution.q[3], 1e-9)
+
+
+@pytest.mark.parametrize("robot", ["small", "coupled", "following", "connected"])
+def test_every_kind_of_joint(robot):
+    """Near the targets the tasks are reached; floating bases, quaternions, joints that follow."""
+    model = getattr(zoo, robot)()
+    wanted = rbd.random_configuration(model, jax.random.key(1))
+    last = model.frame_names[-1]
+    place, _ = coordinates_with_rates(model)
+    dv = 0.1 * jnp.sin(jnp.arange(1.0, model.nv + 1))
+    q0 = rbd.integrate(model, wanted, dv)
+    lower, upper = (x[place] for x in (model.lower_position_limit, model.upper_position_limit))
+    q0 = q0.at[place].set(jnp.clip(q0[place], lower, upper))
+    tasks = [
+        ik.FrameTask(last, rbd.frame_placement(model, wanted, last)),
+        ik.FrameTask("l1", rbd.frame_placement(model, wanted, "l1"), 0.5),
+        ik.ComTask(rbd.center_of_mass(model, wanted)),
+    ]
+    solution = solve(model, tasks, q0)
+    assert solution.converged
+    for task in tasks[:2]:
+        reached = rbd.frame_placement(model, solution.q, task.frame)
+        close(reached.p, task.target.p, 1e-9)
+        close(reached.R, task.target.R, 1e-9)
+    close(rbd.center_of_mass(model, solution.q), tasks[2].target, 1e-9)
+    assert within_limits(model, solution.q)
+
+
+def test_several_tasks_of_a_humanoid():
+    """Both feet on the ground, a hand at a target, the centre of mass, and a posture."""
+    model = rbd.load_robot("humanoid")
+    q0 = rbd.neutral(model)
+    feet = [name for name in model.frame_names if name.endswith("_foot")]
+    (hand, *_) = [name for name in model.frame_names if "hand" in name or "forearm" in name]
+    tasks = [ik.FrameTask(foot, rbd.frame_placement(model, q0, foot)) for foot in feet]
+    tasks.append(ik.FrameTask.position(hand, rbd.frame_placement(model, q0, hand).p + 0.05))
+    com = rbd.center_of_mass(model, q0)
+    tasks += [ik.ComTask(com - jnp.array([0.0, 0.0, 0.05]))]
+    free = solve(model, tasks, q0)
+    assert free.converged
+    assert free.iterations < 30
+    assert within_limits(model, free.q)
+    posed = solve(model, [*tasks, ik.PostureTask(q0, 1e-6)], q0)
+    assert posed.stationary & ~posed.converged
+    assert jnp.max(posed.errors.linear[:4]) < 1e-4
+    assert posed.errors.mixed[-1] <= free_distance(model, q0, free.q) + 1e-9
+
+
+def free_distance(model, q0, q):
+    return jnp.linalg.norm(rbd.difference(model, q0, q))
+
+
+def test_single_precision(arm):
+    model = arm.astype(np.float32)
+    wanted = rbd.random_configuration(model, jax.random.key(2))
+    X = rbd.frame_placement(model, wanted, "tool")
+    solution = search(model, [ik.FrameTask("tool", X)], jax.random.key(3))
+    assert solution.q.dtype == np.float32
+    assert solution.converged
+    np.testing.assert_allclose(rbd.frame_placement(model, solution.q, "tool").p, X.p, atol=3e-5)
+    assert within_limits(model, solution.q)
+
+
+def test_locked_joints_keep_their_position(arm):
+    wanted = rbd.random_configuration(arm, jax.random.key(4))
+    X = rbd.frame_placement(arm, wanted, "tool")
+    name = arm.joint_names[2]
+    q0 = (0.8 * wanted).at[2].set(wanted[2])
+    solution = ik.inverse_kinematics(arm, [ik.FrameTask("tool", X)], q0, locked=[name])
+    assert solution.converged
+    assert solution.q[2] == wanted[2]
+    free = solve(arm, [ik.FrameTask("tool", X)], q0)
+    assert free.q[2] != wanted[2]
+    found = ik.search_inverse_kinematics(
+        arm, [ik.FrameTask("tool", X)], jax.random.key(5), q0=q0, locked=[name]
+    )
+    assert found.q[2] == wanted[2]
+
+
+@pytest.mark.parametrize("angle", [np.pi, np.pi - 1e-9, 1e-9, 0.0])
+def test_a_target_at_the_angle_pi(angle):
+    """One body on a ball joint turns by the angle, about an oblique axis."""
+    model = zoo.build(["spherical"], [-1], seed=9)
+    axis = jnp.array([0.6, 0.0, 0.8])
+    q0 = rbd.neutral(model)
+    X = rbd.frame_placement(model, q0, "l0")
+    target = X.R @ rbd.so3.exp(angle * axis)
+    solution = solve(model, [ik.FrameTask.orientation("l0", target)], q0)
+    assert solution.converged
+    close(rbd.frame_placement(model, solution.q, "l0").R, target, 1e-9)
+
+
+# -------------------------------------------------------------------------------------- minima
+
+
+def test_a_target_out_of_reach(arm):
+    """The result is finite, within the limits, and a minimum; two minima by SciPy are no better."""
+    far = rbd.Pose(jnp.eye(3), jnp.array([0.9, 1.5, 0.4]))
+    task = ik.FrameTask("tool", far, [1, 1, 1, 0.01, 0.01, 0.01])
+    q0 = 0.2 * arm.upper_position_limit
+    solution = ik.inverse_kinematics(arm, [task], q0, max_iterations=2000)
+    assert not solution.converged
+    assert jnp.all(jnp.isfinite(solution.q))
+    assert within_limits(arm, solution.q)
+    assert solution.errors.linear[0] > 0.1
+    assert_minimum(arm, [task], solution.q, 1e-5)
+    roots = np.sqrt(np.asarray(task.weights))
+
+    @jax.jit
+    def residual(q):
+        return roots * ik_tasks.rows(arm, [task], q).error
+
+    def reference(start):
+        bounds = (np.asarray(arm.lower_position_limit), np.asarray(arm.upper_position_limit))
+        return least_squares(
+            residual, start, bounds=bounds, xtol=1e-12, ftol=1e-14, gtol=1e-12, max_nfev=300
+        )
+
+    found = reference(np.asarray(solution.q) * (1 - 1e-9))
+    assert solution.error**2 / 2 <= found.cost * (1 + 1e-7)
+    best = search(arm, [task], jax.random.key(0))
+    assert best.error**2 / 2 <= reference(np.asarray(q0)).cost * (1 + 1e-6)
+
+
+def assert_minimum(model, tasks, q, tolerance=1e-8):
+    """The gradient is zero for joints within their limits, and points outwards at a limit."""
+
+    def cost(q):
+        found = ik_tasks.rows(model, tasks, q)
+        return jnp.sum(found.weights * found.error**2) / 2
+
+    gradient = rbd.gradient(model, cost)(q)
+    box = solver.joint_box(model, np.zeros(model.nv, bool))
+    least, most = box.gaps(q)
+    inward = jnp.where(least >= 0, jnp.minimum(gradient, 0), gradient)
+    inward = jnp.where(most <= 0, jnp.maximum(gradient, 0), inward)
+    close(inward, jnp.zeros_like(inward), tolerance, "projected gradient")
+
+
+# ----------------------------------------------------------------------------------- constraints
+
+
+@pytest.mark.parametrize("name", ["four_bar", "five_bar"])
+def test_closed_loops_hold(name):
+    linkage = rbd.robots.load_linkage(name)
+    model, loops, q0 = linkage
+    wanted = con.close_loops(model, q0.at[0].add(0.2), loops).q
+    angles = ik.PostureTask(wanted, 1.0)
+    solution = solve(model, [*loops, angles], q0)
+    assert solution.stationary & solution.converged
+    close(solution.q, wanted, 1e-9)
+    # A posture that breaks the loop: the loop holds, and the posture is off.
+    solution = solve(model, [*loops, ik.PostureTask(wanted + 0.3, 1.0)], q0)
+    assert solution.stationary
+    assert solution.errors.mixed[-1] > 0.01
+    assert jnp.max(solution.errors.mixed[: len(loops)]) < 1e-9
+    rows = ik_tasks.rows(model, [*loops, ik.PostureTask(wanted + 0.3, 1.0)], solution.q)
+    multipliers = np.linalg.lstsq(np.asarray(rows.K.T), -np.asarray(rows.error), rcond=1e-9)[0]
+    close(rows.error + rows.K.T @ multipliers, jnp.zeros(model.nv), 1e-7, "stationary in the loop")
+
+
+def test_a_standing_quadruped_moves_its_trunk():
+    model, feet, q0 = rbd.robots.load_linkage("standing_quadruped")
+    X = rbd.frame_placement(model, q0, "trunk")
+    task = ik.FrameTask("trunk", X @ rbd.Pose(rbd.so3.exp(jnp.array([0.1, 0.05, 0.1])), X.p * 0))
+    solution = solve(model, [task, *feet], q0)
+    assert solution.converged
+    for foot in feet:
+        close(foot.position(model, solution.q), jnp.zeros(3), 1e-9)
+
+
+# ----------------------------------------------------------------------------------- derivatives
+
+
+def central(function, h):
+    return jax.tree.map(lambda a, b: (a - b) / (2 * h), function(h), function(-h))
+
+
+def test_derivatives_with_a_joint_at_its_limit(arm):
+    """Targets, weights and model leaves, in both modes, against solutions of changed problems."""
+    q0 = 0.3 * arm.upper_position_limit
+    limit = arm.upper_position_limit.at[3].set(q0[3] + 0.05)
+    arm = eqx.tree_at(lambda m: m.upper_position_limit, arm, limit)
+    X = rbd.frame_placement(arm, q0.at[3].add(0.4), "tool")
+    weights, rng = jnp.array([1.0, 2.0, 3.0, 0.5, 0.6, 0.7]), np.random.default_rng(0)
+    lift, turn, change = (jnp.asarray(rng.normal(size=n)) for n in (3, 3, 6))
+    shift = jnp.asarray(rng.normal(size=arm.placement.p.shape))
+    leaves = jnp.array([1.0, 1.0, 1.0, 1.0])
+
+    def problem(t):
+        """The solution for four changes: of the target, the weights, the placements, a limit."""
+        target = rbd.Pose(X.R @ rbd.so3.exp(t[0] * turn), X.p + t[0] * lift)
+        task = ik.FrameTask("tool", target, weights + t[1] * change)
+        moved = eqx.tree_at(
+            lambda m: (m.placement.p, m.upper_position_limit),
+            arm,
+            (arm.placement.p + 0.1 * t[2] * shift, limit + t[3]),
+        )
+        posture = ik.PostureTask(q0, 1e-2)
+        return ik.inverse_kinematics(moved, [task, posture], q0, max_iterations=500)
+
+    @jax.jit
+    def derivatives(t):
+        def q(t):
+            return problem(t).q
+
+        return jax.jacfwd(q)(t), jax.jacrev(q)(t), problem(t)
+
+    forward, reverse, solution = derivatives(0 * leaves)
+    assert solution.stationary
+    assert solution.q[3] == limit[3]
+    assert solution.errors.linear[0] > 1e-3
+    close(forward, reverse, 1e-11)
+    batch = jax.jit(jax.vmap(problem))
+    h = 1e-4
+    around = batch(h * jnp.concatenate([jnp.eye(4), -jnp.eye(4), 2 * jnp.eye(4), -2 * jnp.eye(4)]))
+    assert jnp.all(around.stationary)
+    up, down, up2, down2 = around.q.reshape(4, 4, -1)
+    numerical = (8 * (up - down) - (up2 - down2)).T / (12 * h)
+    assert jnp.all(jnp.max(jnp.abs(numerical), axis=0) > 1e-3)
+    close(forward, numerical, 1e-6)
+    close(forward[3], [0.0, 0.0, 0.0, 1.0], 1e-12, "the joint at its limit")
+
+
+def test_the_derivative_of_a_redundant_robot_has_the_least_norm(arm):
+    """It is the pseudo-inverse of the Jacobian, and the change that the solver finds nearby."""
+    q0 = 0.3 * arm.upper_position_limit
+    X = rbd.frame_placement(arm, q0, "tool")
+
+    def found(d):
+        target = X @ rbd.Pose(rbd.so3.exp(d[3:]), d[:3])
+        return ik.inverse_kinematics(arm, [ik.FrameTask("tool", target)], q0)
+
+    @jax.jit
+    def both(d):
+        return jax.jacfwd(lambda d: found(d).q)(d), jax.jacrev(lambda d: found(d).q)(d)
+
+    J = np.asarray(rbd.frame_jacobian(arm, q0, "tool", "local"))
+    for matrix in both(jnp.zeros(6)):
+        close(matrix, np.linalg.pinv(J), 1e-8)
+    numerical = central(lambda h: jax.jit(jax.vmap(found))(h * jnp.eye(6)).q, 1e-4).T
+    close(numerical, np.linalg.pinv(J), 1e-6)
+
+
+def test_derivatives_of_a_closed_loop():
+    model, loops, q0 = rbd.robots.load_linkage("five_bar")
+    target = q0 + 0.1 * jnp.array([1.0, -1.0, 0.5, 2.0])
+
+    @jax.jit
+    def found(target):
+        return ik.inverse_kinematics(model, [ik.PostureTask(target, 1.0), *loops], q0).q
+
+    forward = jax.jit(jax.jacfwd(found))(target)
+    columns = [central(lambda h, i=i: found(target.at[i].add(h)), 1e-4) for i in range(model.nq)]
+    close(forward, jnp.stack(columns, axis=1), 1e-6)
+    close(jax.jit(jax.jacrev(found))(target), forward, 1e-10)
+
+
+def test_locked_joints_move_with_the_start(arm):
+    name = arm.joint_names[1]
+    q0 = 0.3 * arm.upper_position_limit
+    X = rbd.frame_placement(arm, q0, "tool")
+
+    def found(q0):
+        return ik.inverse_kinematics(arm, [ik.FrameTask("tool", X)], q0, locked=[name]).q
+
+    by_start = jax.jit(jax.jacfwd(found))(q0)
+    close(by_start[1], jnp.eye(arm.nq)[1], 1e-12)
+    close(jnp.delete(by_start, 1, axis=1), jnp.zeros((arm.nq, arm.nq - 1)), 1e-12)
+    J = np.asarray(rbd.frame_jacobian(arm, q0, "tool", "local"))
+    others = np.delete(np.arange(arm.nv), 1)
+    close(by_start[others, 1], -np.linalg.solve(J[:, others], J[:, 1]), 1e-7)
+
+
+# --------------------------------------------------------------------------------- the box QP
+
+
+def random_programs(seed, count, n, m=0):
+    rng = np.random.default_rng(seed)
+    A = rng.normal(size=(count, n + 1, n)) * 10.0 ** rng.uniform(-1.5, 1.5, (count, 1, n))
+    b = rng.normal(size=(count, n + 1))
+    lower, upper = -rng.uniform(0, 0.3, (count, n)), rng.uniform(0, 0.3, (count, n))
+    lower[:, 0], upper[:, 1] = -np.inf, np.inf
+    K, k = rng.normal(size=(count, m, n)), 0.05 * rng.normal(size=(count, m))
+    H = np.einsum("bij,bik->bjk", A, A) + 1e-6 * np.eye(n)
+    g = -np.einsum("bij,bi->bj", A, b)
+    return A, b, box_qp.BoxQP(*map(jnp.asarray, (H, g, lower, upper, K, k)))
+
+
+def test_box_qp_is_the_minimum():
+    """The KKT conditions to rounding errors, and the solutions of SciPy."""
+    A, b, qp = random_programs(0, 50, 8)
+    d = np.asarray(jax.jit(jax.vmap(box_qp.minimise))(qp))
+    gradient = np.einsum("bij,bj->bi", qp.H, d) + qp.g
+    assert np.all((d >= qp.lower) & (d <= qp.upper))
+    # d is the projection of a gradient step.
+    projected = np.clip(
+        d - gradient / np.max(np.abs(qp.H), axis=(1, 2))[:, None], qp.lower, qp.upper
+    )
+    np.testing.assert_allclose(projected, d, atol=1e-10)
+    scale = np.max(np.abs(qp.g), axis=1, keepdims=True)
+    inside = (d > qp.lower) & (d < qp.upper)
+    assert np.max(np.abs(np.where(inside, gradient / scale, 0))) < 1e-10
+    assert 0.2 < np.mean(inside) < 0.8
+    for i in range(5):
+        regular = np.concatenate([A[i], 1e-3 * np.eye(8)]), np.concatenate([b[i], np.zeros(8)])
+        expected = lsq_linear(*regular, (qp.lower[i], qp.upper[i]), tol=1e-14).x
+        np.testing.assert_allclose(d[i], expected, atol=1e-7)
+
+
+def test_box_qp_with_equations():
+    _, _, qp = random_programs(1, 50, 8, 2)
+    qp = qp._replace(k=0 * qp.k)  # zero is in every box, so the equations have solutions
+    d = np.asarray(jax.jit(jax.vmap(box_qp.minimise))(qp))
+    np.testing.assert_allclose(np.einsum("bij,bj->bi", qp.K, d), 0, atol=1e-10)
+    gradient = np.einsum("bij,bj->bi", qp.H, d) + qp.g
+    for i in range(50):
+        inside = (d[i] > qp.lower[i]) & (d[i] < qp.upper[i])
+        K, scale = np.asarray(qp.K[i]), np.max(np.abs(qp.g[i]))
+        multipliers = np.linalg.lstsq(K[:, inside].T, -gradient[i][inside], rcond=None)[0]
+        force = (gradient[i] + K.T @ multipliers) / scale
+        assert np.max(np.abs(force[inside]), initial=0) < 1e-10
+        if inside.sum() > 2:
+            assert np.all(force[d[i] <= qp.lower[i]] >= -1e-9)
+            assert np.all(force[d[i] >= qp.upper[i]] <= 1e-9)
+
+
+# --------------------------------------------------------------- differential inverse kinematics
+
+
+@jax.jit
+def velocity(model, q, tasks, dt, gain):
+    return ik.differential_inverse_kinematics(model, q, tasks, dt, gain)
+
+
+def test_a_velocity_within_the_limits_reaches_the_target_in_one_step(arm):
+    q = 0.3 * arm.upper_position_limit
+    arm = eqx.tree_at(lambda m: m.velocity_limit, arm, jnp.full(arm.nv, 10.0))
+    X = rbd.frame_placement(arm, q, "tool")
+    tasks = [ik.FrameTask("tool", X @ rbd.Pose(jnp.eye(3), jnp.array([0.0, 0.0, 1e-4])))]
+    v = velocity(arm, q, tasks, 0.01, 1.0)
+    J = np.asarray(rbd.frame_jacobian(arm, q, "tool", "local"))
+    close(J @ v, [0, 0, 1e-2, 0, 0, 0], 1e-5)
+    close(velocity(arm, q, tasks, 0.01, 0.5), v / 2, 1e-12, "gain")
+    close(velocity(arm, q, tasks, 0.02, 1.0), v / 2, 1e-12, "time step")
+
+
+@pytest.mark.parametrize("robot", ["small", "following"])
+def test_velocities_and_positions_stay_within_the_limits(robot):
+    """Floating bases and user-defined joints, with the KKT conditions of the program."""
+    model = getattr(zoo, robot)()
+    q = rbd.random_configuration(model, jax.random.key(0))
+    place, _ = coordinates_with_rates(model)
+    near = model.upper_position_limit[place[-1]] - 1e-4
+    q = q.at[place[-1]].set(near)
+    tasks = [ik.FrameTask("l2", random_pose(3)), ik.PostureTask(model.upper_position_limit * 0 + q)]
+    tasks[1] = ik.PostureTask(q.at[place].set(model.upper_position_limit[place] + 1), 10.0)
+    dt = 0.05
+    v = np.asarray(velocity(model, q, tasks, dt, 1.0))
+    assert np.all(np.abs(v) <= np.asarray(model.velocity_limit))
+    assert np.any(np.abs(v) == np.asarray(model.velocity_limit))
+    moved = rbd.integrate(model, q, dt * v)
+    over = np.asarray(moved - model.upper_position_limit)[place]
+    assert np.max(over) <= 1e-15
+    assert np.max(over) > -1e-12
+    qp = differential.quadratic_program(
+        model, q, tasks, *map(jnp.asarray, (dt, 1.0, 1e-6)), np.zeros(model.nv, bool)
+    )
+    gradient = np.asarray(qp.H @ (dt * v) + qp.g)
+    scale = np.max(np.abs(qp.g))
+    d = dt * v
+    gaps = np.maximum(np.asarray(qp.lower) - d, d - np.asarray(qp.upper))
+    projected = np.clip(d - gradient / scale, qp.lower, qp.upper)
+    np.testing.assert_allclose(projected, d, atol=1e-10)
+    assert np.max(gaps) <= 1e-15
+
+
+def test_a_joint_beyond_its_limit_moves_back(arm):
+    q = 0.3 * arm.upper_position_limit
+    q = q.at[1].set(arm.upper_position_limit[1] + 0.5)
+    X = rbd.frame_placement(arm, q, "tool")
+    v = velocity(arm, q, [ik.FrameTask("tool", X)], 0.01, 1.0)
+    assert v[1] == -arm.velocity_limit[1]
+
+
+def test_velocities_keep_loops_closed():
+    model, loops, q = rbd.robots.load_linkage("five_bar")
+    tasks = [ik.PostureTask(q + 0.2, 1.0), *loops]
+    v = velocity(model, q, tasks, 0.01, 1.0)
+    K = ik_tasks.rows(model, tasks, q).K
+    assert jnp.max(jnp.abs(v)) > 0.1
+    close(K @ v, jnp.zeros(len(K)), 1e-9)
+    wheel = con.Nonholonomic(lambda model, q: jnp.ones((1, model.nv), model.dtype))
+    v = velocity(model, q, [ik.PostureTask(q + 0.2, 1.0), wheel], 0.01, 1.0)
+    close(jnp.sum(v), 0.0, 1e-9)
+
+
+def test_derivatives_of_velocities(arm):
+    """With dofs at their limits, in both modes, against central differences."""
+    q = 0.3 * arm.upper_position_limit
+    arm = eqx.tree_at(lambda m: m.velocity_limit, arm, jnp.full(arm.nv, 0.5))
+    X = rbd.frame_placement(arm, q, "tool")
+
+    def found(p):
+        target = rbd.Pose(X.R, X.p + p[:3])
+        slower = eqx.tree_at(lambda m: m.velocity_limit, arm, arm.velocity_limit + p[3])
+        return ik.differential_inverse_kinematics(
+            slower, q + p[4], [ik.FrameTask("tool", target)], 0.01, damping=1e-3
+        )
+
+    p = jnp.array([0.02, 0.03, -0.02, 0.0, 0.0])
+    forward, reverse = jax.jit(lambda p: (jax.jacfwd(found)(p), jax.jacrev(found)(p)))(p)
+    assert 0 < jnp.sum(jnp.abs(found(p)) == 0.5) < 7
+    numerical = central(lambda h: jax.jit(jax.vmap(found))(p + h * jnp.eye(5)), 1e-5).T
+    close(forward, numerical, 1e-6)
+    close(reverse, forward, 1e-10)
+
+
+# ---------------------------------------------------------------------------------------- errors
+
+
+def test_wrong_tasks(arm):
+    X = rbd.frame_placement(arm, rbd.neutral(arm), "tool")
+    q0 = 0.3 * arm.upper_position_limit
+    good = ik.FrameTask("tool", X)
+    nan = rbd.Pose(X.R, X.p.at[0].set(jnp.nan))
+    with pytest.raises(rbd.ArgumentError, match=r"target.p of the FrameTask of 'tool' .* finite"):
+        ik.FrameTask("tool", nan)
+    with pytest.raises(
+        rbd.ArgumentError, match=r"(?s)target.R of the FrameTask of 'tool' .*rotation"
+    ):
+        ik.FrameTask("tool", rbd.Pose(-X.R, X.p))
+    with pytest.raises(rbd.ArgumentError, match=r"weights of the FrameTask of 'tool' .* 0 or more"):
+        ik.FrameTask("tool", X, -1.0)
+    with pytest.raises(rbd.ArgumentError, match=r"weights .* shape \(3,\).* expected \(6,\)"):
+        ik.FrameTask("tool", X, [1.0, 1.0, 1.0])
+    with pytest.raises(rbd.ArgumentError, match=r"target of the ComTask .* finite"):
+        ik.ComTask([0.0, np.inf, 0.0])
+    with pytest.raises(rbd.ArgumentError, match=r"target of the PostureTask .* finite"):
+        ik.PostureTask([0.0, np.nan])
+    cases = {
+        "no frame 'tol'.*did you mean 'tool'": [ik.FrameTask("tol", X)],
+        "no frame 'bse'": [ik.FrameTask("tool", X, relative_to="bse")],
+        r"tasks\[1\]: target of the PostureTask has shape \(2,\), expected \(7,\)": [
+            good,
+            ik.PostureTask([0.0, 0.0]),
+        ],
+        r"tasks\[0\]: weights of the PostureTask has shape \(3,\), expected \(7,\)": [
+            ik.PostureTask(np.zeros(7), np.ones(3))
+        ],
+        "tasks is empty": [],
+        r"tasks\[0\] is a Nonholonomic": [con.Nonholonomic(lambda m, q: jnp.zeros((1, 7)))],
+    }
+    for message, tasks in cases.items():
+        with pytest.raises(rbd.ArgumentError, match=message):
+            ik.inverse_kinematics(arm, tasks, q0)
+    base = next(f for f, b in zip(arm.frame_names, arm.frame_bodies) if b < 0)
+    with pytest.raises(rbd.ArgumentError, match="is fixed to the world, expected a moving frame"):
+        ik.inverse_kinematics(arm, [ik.FrameTask(base, X)], q0)
+    zero = ik.PostureTask(np.zeros(zoo.small().nq))
+    with pytest.raises(rbd.ArgumentError, match=r"tasks\[0\].*zero quaternion"):
+        ik.inverse_kinematics(zoo.small(), [zero], rbd.neutral(zoo.small()))
+
+
+def test_wrong_arguments(arm):
+    q0 = 0.3 * arm.upper_position_limit
+    tasks = [ik.FrameTask("tool", rbd.frame_placement(arm, q0, "tool"))]
+    joint = arm.joint_names[2]
+    outside = q0.at[2].set(arm.upper_position_limit[2] + 0.1)
+    with pytest.raises(rbd.ArgumentError, match=f"q0 has .* for joint '{joint}', .* its limits"):
+        ik.inverse_kinematics(arm, tasks, outside)
+    with pytest.raises(rbd.ArgumentError, match=r"q0 is .*expected finite"):
+        ik.inverse_kinematics(arm, tasks, q0.at[0].set(jnp.nan))
+    with pytest.raises(rbd.ArgumentError, match=r"q0 has shape \(6,\), expected \(7,\)"):
+        ik.inverse_kinematics(arm, tasks, q0[:6])
+    crossed = dataclasses.replace(arm, lower_position_limit=arm.lower_position_limit.at[2].set(9.0))
+    for function in (
+        lambda: ik.inverse_kinematics(crossed, tasks, q0),
+        lambda: ik.search_inverse_kinematics(crossed, tasks, jax.random.key(0)),
+        lambda: ik.differential_inverse_kinematics(crossed, q0, tasks, 0.1),
+    ):
+        with pytest.raises(rbd.ArgumentError, match=f"limits of joint '{joint}' .*lower <= upper"):
+            function()
+    assert jnp.all(jnp.isnan(solve(crossed, tasks, q0).q))
+    # Traced: the nearest limit.
+    assert within_limits(arm, solve(arm, tasks, outside).q)
+    with pytest.raises(rbd.ArgumentError, match="no joint 'elbw'"):
+        ik.inverse_kinematics(arm, tasks, q0, locked=["elbw"])
+    with pytest.raises(rbd.ArgumentError, match="locked is 'elbow', expected a sequence"):
+        ik.inverse_kinematics(arm, tasks, q0, locked="elbow")
+    with pytest.raises(rbd.ArgumentError, match=r"tolerance is 0.*above 0"):
+        ik.inverse_kinematics(arm, tasks, q0, tolerance=0.0)
+    for name in ("max_iterations", "seeds", "parallel"):
+        with pytest.raises(rbd.ArgumentError, match=f"{name} is 0, expected an integer"):
+            ik.search_inverse_kinematics(arm, tasks, jax.random.key(0), **{name: 0})
+    for name, x in (("dt", 0.0), ("gain", 2.0), ("damping", 0.0)):
+        with pytest.raises(rbd.ArgumentError, match=f"{name} is {x}"):
+            ik.differential_inverse_kinematics(arm, q0, tasks, **{"dt": 0.1, name: x})
+    slow = dataclasses.replace(arm, velocity_limit=-arm.velocity_limit)
+    with pytest.raises(rbd.ArgumentError, match="velocity_limit"):
+        ik.differential_inverse_kinematics(slow, q0, tasks, 0.1)
+
+
+# ---------------------------------------------------------------------------------------- sweep
+
+SWEEP = {
+    "arm7": (None, "tool", ()),
+    "panda": ("panda_description/urdf/panda.urdf", "panda_hand", ("panda_finger_joint1",)),
+    "ur10": ("ur_description/urdf/ur10_robot.urdf", "tool0", ()),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SWEEP)
+def test_random_targets_are_reached(name):
+    """2,000 random targets, at most 16 starts, 1 mm and 0.1 degree, limits exact."""
+    file, frame, locked = SWEEP[name]
+    if file and real_robots.ROOT is None:
+        pytest.skip("example-robot-data is not installed")
+    model = rbd.load_robot(name) if file is None else rbd.load_urdf(real_robots.path_of(file))
+
+    @jax.jit
+    def found(keys):
+        def one(key):
+            draw, start = jax.random.split(key)
+            X = rbd.frame_placement(model, rbd.random_configuration(model, draw), frame)
+            task = ik.FrameTask(frame, X)
+            return ik.search_inverse_kinematics(model, [task], start, locked=locked)
+
+        return jax.lax.map(one, keys)
+
+    solution = found(jax.random.split(jax.random.key(1), 2000))
+    reached = (solution.errors.linear[:, 0] < 1e-3) & (
+        solution.errors.angular[:, 0] < np.radians(0.1)
+    )
+    assert jnp.mean(reached) >= 0.999
+    assert within_limits(model, solution.q)
+
+
+# ---------------------------------------------------------------------------------------- guide
+
+
+def test_the_examples_of_the_guide_run():
+    guide = pathlib.Path(__file__).parents[1] / "docs" / "inverse_kinematics.md"
+    names = {}
+    for example in re.findall(r"```python\n(.*?)```", guide.read_text(), re.DOTALL):
+        exec(example, names)
+    assert names["solution"].converged
+    assert jnp.all(names["found"].converged)
