@@ -27,7 +27,7 @@ LAYERS = (
     ("algorithms",),
     ("actuators",),
     ("io", "identification", "frames", "constraints", "contact", "integrators"),
-    ("robots", "sensors"),
+    ("robots", "sensors", "optimal_control"),
     ("__init__",),
     ("conformance",),
     ("cli",),
@@ -43,7 +43,7 @@ ANYWHERE = {"jax", "jaxtyping", "equinox", "numpy"}
 ONLY_IN = {"lxml": "io", "matplotlib": "cli", "diffrax": "integrators"}
 LOOPS = {"scan", "fori_loop", "while_loop", "map"}
 # The sweeps over the tree and, by index, over its dofs; time, with what a step of it repeats;
-# Newton's steps; the blocks of a batch; the pivots of a matrix.
+# Newton's steps; the stages of a trajectory; the blocks of a batch; the pivots of a matrix.
 LOOPS_IN = {
     "tree/passes.py",
     "tree/kernels.py",
@@ -54,6 +54,9 @@ LOOPS_IN = {
     "integrators/steps.py",
     "constraints/closing.py",
     "contact/newton.py",
+    "optimal_control/lqr.py",
+    "optimal_control/solution.py",
+    "optimal_control/solver.py",
     "sharding.py",
 }
 
@@ -176,7 +179,7 @@ def test_no_module_imports_itself_by_way_of_others():
 
 
 def test_the_package_has_few_entries():
-    assert len({entry(path) for path in SOURCES}) <= 26
+    assert len({entry(path) for path in SOURCES}) <= 27
 
 
 def test_importing_changes_no_setting_and_starts_nothing():

@@ -109,11 +109,13 @@ def checked(stages: LqrStages, x0: ArrayLike) -> tuple[LqrStages, Array]:
     N, n, m = stages.B.shape
     if not N:
         raise ArgumentError(f"B has shape {stages.B.shape}, expected at least one stage")
-    expected = LqrStages(
-        (N, n, n), (N, n, m), (N, n), (N + 1, n, n), (N, m, m), (N, m, n), (N + 1, n), (N, m)
+    expected = (
+        *((N, n, n), (N, n, m), (N, n)),
+        *((N + 1, n, n), (N, m, m), (N, m, n), (N + 1, n), (N, m)),
+        (n,),
     )
     x0 = jnp.asarray(x0)
-    named = zip((*stages._fields, "x0"), (*stages, x0), (*expected, (n,)))
+    named = zip((*stages._fields, "x0"), (*stages, x0), expected)
     for name, array, shape in named:
         if array.shape != shape:
             raise ArgumentError(

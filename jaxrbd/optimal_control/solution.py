@@ -106,7 +106,7 @@ def solve(
         end.cost,
         end.residuals,
         end.status,
-        end.count,
+        end.steps,
         end.history,
     )
 
@@ -138,7 +138,10 @@ def _guess(problem: Problem, x0: PyTree, p: PyTree, guess: Any):
     """States that begin with x0, controls, and the solution of a warm start or None."""
     warm = guess if isinstance(guess, Solution) else None
     pair = isinstance(guess, (tuple, list)) and len(guess) == 2
-    states, us = (guess.xs, guess.us) if warm is not None else guess if pair else (None, guess)
+    states: Any = guess[0] if pair else None
+    us: Any = guess[1] if pair else guess
+    if warm is not None:
+        states, us = warm.xs, warm.us
     us = jnp.asarray(us)
     if us.ndim != 2 or not len(us) or not jnp.issubdtype(us.dtype, jnp.floating):
         raise ArgumentError(
@@ -189,13 +192,14 @@ def _start(problem, p, xs, us, warm: Solution | None, mu, tolerance, settings) -
     history = History(blank, Residuals(*[blank] * 5), blank, blank, blank)
     if warm is None:
         costates, gains = jnp.zeros((N + 1, n), dtype), jnp.zeros((N, m, n), dtype)
-        multipliers = Multipliers(*(jnp.zeros(x.shape, dtype) for x in constraints), 0 * us)
+        y, z, y_last, z_last = (jnp.zeros(x.shape, dtype) for x in constraints)
+        multipliers = Multipliers(y, z, y_last, z_last, jnp.zeros_like(us))
     else:
         costates, gains, multipliers = warm.costates, warm.gains, warm.multipliers
-    count = jnp.zeros((), int)
+    none = jnp.zeros((), int)
     return Iterate(
-        count=count,
-        status=count + RUNNING,
+        steps=none,
+        status=none + RUNNING,
         xs=xs,
         us=us,
         costates=costates,
@@ -203,9 +207,9 @@ def _start(problem, p, xs, us, warm: Solution | None, mu, tolerance, settings) -
         mu=mu,
         inner_tolerance=jnp.maximum(tolerance, jnp.asarray(0.1, dtype)),
         violation=jnp.full((), jnp.inf, dtype),
-        stalls=count,
+        stalls=none,
         shift=zero,
-        active=jnp.sign(multipliers.bounds).astype(int),
+        active=jnp.sign(multipliers.bounds),
         gains=gains,
         cost=zero,
         residuals=empty,

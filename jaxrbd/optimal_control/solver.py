@@ -18,6 +18,7 @@ Sources: Nocedal and Wright (2006), Numerical optimization, chapters 17 and 18; 
 from __future__ import annotations
 
 import enum
+import functools
 from typing import NamedTuple
 
 import jax
@@ -27,6 +28,7 @@ from jax import Array, lax
 from jaxtyping import PyTree
 
 from .._math.linear import einsum
+from ..errors import JaxRBDError
 from .lqr import LqrSolution, LqrStages, lqr
 from .problem import Problem
 from .stages import (
@@ -104,7 +106,7 @@ class Settings(NamedTuple):
 class Iterate(NamedTuple):
     """The state of the loop."""
 
-    count: Array
+    steps: Array
     status: Array
     xs: PyTree
     us: Array
@@ -122,6 +124,7 @@ class Iterate(NamedTuple):
     history: History
 
 
+@functools.partial(jax.custom_jvp, nondiff_argnums=(5,))
 def minimise(
     problem: Problem,
     p: PyTree,
@@ -133,7 +136,7 @@ def minimise(
     """The last iterate. After the last step of an unfinished solve, its residuals are computed."""
 
     def unfinished(state):
-        return (state.status == RUNNING) & (state.count <= settings.iterations)
+        return (state.status == RUNNING) & (state.steps <= settings.iterations)
 
     def iterate(state):
         return _iterate(problem, p, state, bounds, tolerance, settings)
@@ -145,7 +148,15 @@ def minimise(
     else:
         end = lax.while_loop(unfinished, iterate, start)
     limit = jnp.where(end.status == RUNNING, int(Status.ITERATION_LIMIT), end.status)
-    return end._replace(status=limit, count=jnp.minimum(end.count, settings.iterations))
+    return end._replace(status=limit, steps=jnp.minimum(end.steps, settings.iterations))
+
+
+@minimise.defjvp
+def _(settings, primals, tangents):
+    # The derivatives of the iterations are not the derivatives of the solution.
+    raise JaxRBDError(
+        "solve has no derivatives yet; apply jax.lax.stop_gradient to its differentiated arguments"
+    )
 
 
 def _iterate(problem, p, state: Iterate, bounds, tolerance, settings: Settings) -> Iterate:
@@ -196,11 +207,11 @@ def _iterate(problem, p, state: Iterate, bounds, tolerance, settings: Settings) 
     status = jnp.where((status == RUNNING) & stuck, end, status)
     status = jnp.where(running, status, state.status)
 
-    moves = (status == RUNNING) & (state.count < settings.iterations)
+    moves = (status == RUNNING) & (state.steps < settings.iterations)
     factor = jnp.where(moves, chosen.factor, 0)
     dual = factor * (step.solution.costates - costates)
-    index = jnp.minimum(state.count, settings.iterations - 1)
-    written = running & (state.count < settings.iterations)
+    index = jnp.minimum(state.steps, settings.iterations - 1)
+    written = running & (state.steps < settings.iterations)
     record = History(cost, found, factor, step.shift, outer.mu)
     history = jax.tree.map(
         lambda old, new: jnp.where(written, old.at[index].set(new), old), state.history, record
@@ -211,7 +222,7 @@ def _iterate(problem, p, state: Iterate, bounds, tolerance, settings: Settings) 
         return jax.tree.map(lambda new, old: jnp.where(running, new, old), new, old)
 
     return Iterate(
-        count=state.count + (running & (status == RUNNING)).astype(state.count.dtype),
+        steps=jnp.where(running & (status == RUNNING), state.steps + 1, state.steps),
         status=status,
         xs=jax.tree.map(lambda new, old: jnp.where(moves, new, old), chosen.xs, xs),
         us=jnp.where(moves, chosen.us, us),
@@ -252,7 +263,8 @@ def _update_multipliers(state: Iterate, values, estimates: Multipliers, found, t
     still &= violation > 0
     better = violation <= IMPROVEMENT * state.violation
     floor = mu <= LEAST_MU
-    stalls = state.stalls + (still & ~better & floor & (violation > tolerance))
+    stalled = still & ~better & floor & (violation > tolerance)
+    stalls = jnp.where(stalled, state.stalls + 1, state.stalls)
     lower = jnp.maximum(MU_FACTOR * mu, LEAST_MU)
     multipliers = jax.tree.map(lambda new, old: jnp.where(still, new, old), estimates, old)
     return state._replace(
@@ -281,7 +293,7 @@ class Step(NamedTuple):
     active: Array
     shift: Array
     found: Array
-    count: Array
+    trials: Array
 
 
 def clamped(stages: LqrStages, held: Array, values: Array) -> LqrStages:
@@ -341,22 +353,21 @@ def _bounded_step(stages, us, bounds, active, shift, riccati) -> Step:
         active = jnp.where(free & (dus < lower - slack), -1, active)
         definite = solution.definite
         found = definite & jnp.all(active == step.active)
-        count = step.count + 1
-        raises = ~definite | (~found & (count % INNER == 0))
+        trials = step.trials + 1
+        raises = ~definite | (~found & (trials % INNER == 0))
         raised = jnp.maximum(RAISE * step.shift, FIRST_SHIFT)
         return Step(
             solution,
             jnp.where(definite, active, step.active),
             jnp.where(raises, raised, step.shift),
             found,
-            count,
+            trials,
         )
 
     N, m = us.shape
-    unknown = LqrSolution(
-        *(jnp.zeros(shape, dtype) for shape in ((N + 1, n), (N, m), (N, m, n), (N, m), (N + 1, n))),
-        jnp.asarray(False),
-    )
+    along_x, along_u = jnp.zeros((N + 1, n), dtype), jnp.zeros_like(us)
+    gains = jnp.zeros((N, m, n), dtype)
+    unknown = LqrSolution(along_x, along_u, gains, along_u, along_x, jnp.asarray(False))
     start = Step(unknown, active, shift, jnp.asarray(False), jnp.zeros((), int))
     return lax.while_loop(unfinished, inner, start)
 

@@ -141,8 +141,8 @@ def linearise(
     """The values of all stages, their Jacobians, and the Hessian of the Lagrangian or of the cost.
 
     If `exact`, the weights of the second derivatives are `costates` (N + 1, n) and the multipliers
-    y_hat and z_hat. The Hessian leaves out the first-order terms of the penalty. Otherwise it is the Gauss-Newton matrix of the
-    cost; a scalar cost has its exact Hessian.
+    y_hat and z_hat. The Hessian leaves out the first-order terms of the penalty. Otherwise it is
+    the Gauss-Newton matrix of the cost; a scalar cost has its exact Hessian.
     """
     retract, n, m = problem.space.retract, problem.space.size, us.shape[1]
 
