@@ -52,7 +52,7 @@ class Problem(eqx.Module):
         dynamics: Callable,
         cost: Callable,
         terminal_cost: Callable | None = None,
-        control_bounds: Sequence[ArrayLike | Sequence[float]] | None = None,
+        control_bounds: Sequence[ArrayLike | Sequence[int | float]] | None = None,
         path: Callable | None = None,
         terminal: Callable | None = None,
     ):
