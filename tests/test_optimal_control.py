@@ -151,7 +151,7 @@ def test_any_guess_of_the_states_and_both_rollouts():
     feedback = solve(problem, x0, goal, 0.9 * best.us, rollout="feedback", iterations=300)
     for found in (linear, feedback):
         check(problem, x0, goal, found)
-        close(found.cost, best.cost, 1e-9)
+        close(found.cost, best.cost, 1e-7)
         close(found.xs, best.xs, 1e-5)
     assert linear.history.residuals.defects[0] > 0.1
     assert feedback.history.residuals.defects[1] < 1e-12

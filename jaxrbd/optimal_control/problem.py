@@ -116,7 +116,7 @@ def shooting_step(
     """The dynamics (t, x, u, p) -> x' of a `Problem`: one step of an integrator.
 
     - `acceleration(t, q, v, u, p)`: the acceleration (nv,) of the robot, with t, u and p as in
-      `Problem`; an example is `joint_torques(model)`;
+      `Problem`; for example a function that calls `forward_dynamics`;
     - `integrator`: a step of `jaxrbd.integrators`;
     - `dt` in s.
 
