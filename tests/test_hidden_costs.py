@@ -27,7 +27,7 @@ TAKE_FUNCTIONS = {
     "step_derivatives",
     "variational_midpoint",
 }
-CONSTANTS = {"neutral", "state_space"}
+CONSTANTS = {"joint_torques", "neutral", "state_space"}
 
 
 def test_public_functions_are_compiled_by_themselves():

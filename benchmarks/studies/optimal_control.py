@@ -19,23 +19,13 @@ import jaxrbd
 from jaxrbd import integrators, optimal_control
 
 
-def driven(model, first):
-    """The accelerations by torques on the joints from the dof `first` on."""
-
-    def acceleration(t, q, v, u, p):
-        tau = jnp.concatenate([jnp.zeros(first, u.dtype), u])
-        return jaxrbd.forward_dynamics(model, q, v, tau)
-
-    return acceleration
-
-
 def arm():
     """The tool of the arm moves by 0.3 m to the point p, and stops there."""
     model = jaxrbd.load_robot("arm7")
     q = 0.3 * jnp.ones(model.nv)
     hold = jaxrbd.gravity_force(model, q)
     step = optimal_control.shooting_step(
-        model, driven(model, 0), integrators.semi_implicit_euler, 0.01
+        model, optimal_control.joint_torques(model), integrators.semi_implicit_euler, 0.01
     )
 
     def cost(t, x, u, p):
@@ -54,7 +44,10 @@ def quadruped():
     """The quadruped moves its legs and its trunk in flight to the configuration p."""
     model = jaxrbd.load_robot("quadruped")
     step = optimal_control.shooting_step(
-        model, driven(model, 6), integrators.semi_implicit_euler, 0.02
+        model,
+        optimal_control.joint_torques(model, range(6, model.nv)),
+        integrators.semi_implicit_euler,
+        0.02,
     )
 
     def cost(t, x, u, p):

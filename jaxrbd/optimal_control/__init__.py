@@ -1,7 +1,7 @@
 """Optimal control: trajectories that minimise a cost, subject to dynamics and constraints."""
 
 from .lqr import LqrSolution, LqrStages, lqr
-from .problem import Problem, ShootingStep, shooting_step
+from .problem import JointTorques, Problem, ShootingStep, joint_torques, shooting_step
 from .solution import Solution, follow, kkt_residual, shift, solve
 from .solver import History, Status
 from .spaces import RobotStateSpace, Space, VectorSpace, state_space, vector_space
@@ -9,6 +9,7 @@ from .stages import Multipliers, Residuals
 
 __all__ = [
     "History",
+    "JointTorques",
     "LqrSolution",
     "LqrStages",
     "Multipliers",
@@ -21,6 +22,7 @@ __all__ = [
     "Status",
     "VectorSpace",
     "follow",
+    "joint_torques",
     "kkt_residual",
     "lqr",
     "shift",

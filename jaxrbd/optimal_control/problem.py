@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, PyTree
 
 from ..errors import ArgumentError
+from ..integrators.step_derivatives import analytic_acceleration
 from ..joints import as_module
 from ..model import Model, arguments
 from .spaces import Space
@@ -100,7 +101,7 @@ class ShootingStep(eqx.Module):
     dt: Float[arguments.Parameter, ""]
     integrator: Callable = eqx.field(static=True)
 
-    def __call__(self, t: Array, x: PyTree, u: Array, p: PyTree) -> PyTree:
+    def __call__(self, t: ArrayLike, x: PyTree, u: Array, p: PyTree) -> PyTree:
         """The state (q, v) after a step from the state x = (q, v) with the control u."""
         q, v = x
 
@@ -116,7 +117,7 @@ def shooting_step(
     """The dynamics (t, x, u, p) -> x' of a `Problem`: one step of an integrator.
 
     - `acceleration(t, q, v, u, p)`: the acceleration (nv,) of the robot, with t, u and p as in
-      `Problem`; for example a function that calls `forward_dynamics`;
+      `Problem`; for example `joint_torques(model)`;
     - `integrator`: a step of `jaxrbd.integrators`;
     - `dt` in s.
 
@@ -133,4 +134,36 @@ def shooting_step(
     )
 
 
-__all__ = ["Problem", "ShootingStep", "shooting_step"]
+class JointTorques(eqx.Module):
+    """The acceleration of a robot whose controls are joint forces; `joint_torques` makes it."""
+
+    model: Model
+    dofs: tuple[int, ...] | None = eqx.field(static=True)
+
+    def __call__(self, t: ArrayLike, q: Array, v: Array, u: Array, p: PyTree) -> Array:
+        """The acceleration (nv,) of the state q, v under the forces u."""
+        tau = u
+        if self.dofs is not None:
+            if u.shape != (len(self.dofs),):
+                raise ArgumentError(f"u has shape {u.shape}, expected ({len(self.dofs)},)")
+            tau = jnp.zeros(self.model.nv, u.dtype).at[np.array(self.dofs, int)].set(u)
+        return analytic_acceleration(self.model, q, v, tau)
+
+
+def joint_torques(model: Model, dofs: Sequence[int] | None = None) -> JointTorques:
+    """The acceleration (t, q, v, u, p) of a robot that is driven by the forces u on its joints.
+
+    `dofs`: the index in v of each entry of u; by default u is (nv,). The other forces are zero.
+    The first derivatives are analytic (`forward_dynamics_derivatives`). So the linearisation is much
+    faster than with a function that calls `forward_dynamics`. Raises ArgumentError for a dof
+    that is out of range or occurs twice.
+    """
+    nv = arguments.robot(model).nv
+    if dofs is not None:
+        dofs = tuple(dofs)
+        if len(set(dofs)) < len(dofs) or not all(0 <= dof < nv for dof in dofs):
+            raise ArgumentError(f"dofs is {dofs}, expected different ints from 0 to {nv - 1}")
+    return JointTorques(model, dofs)
+
+
+__all__ = ["JointTorques", "Problem", "ShootingStep", "joint_torques", "shooting_step"]

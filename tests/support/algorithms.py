@@ -26,11 +26,8 @@ def step(integrator):
 
 
 def shooting_step(model):
-    def acceleration(t, q, v, u, p):
-        return rbd.forward_dynamics(model, q, v, u)
-
     return optimal_control.shooting_step(
-        model, acceleration, rbd.integrators.semi_implicit_euler, 0.01
+        model, optimal_control.joint_torques(model), rbd.integrators.semi_implicit_euler, 0.01
     )
 
 
@@ -131,6 +128,7 @@ ALGORITHMS = {
     "state_space": lambda m, q, v, u, f: optimal_control.state_space(m).retract(
         (q, v), jnp.concatenate([0.1 * v, u])
     ),
+    "joint_torques": lambda m, q, v, u, f: optimal_control.joint_torques(m)(0, q, v, u, None),
     "shooting_step": lambda m, q, v, u, f: shooting_step(m)(0, (q, v), u, None),
     "constrained_dynamics": lambda m, q, v, u, f: con.constrained_dynamics(m, q, v, u, LOOP, f),
     "constraint_rows": lambda m, q, v, u, f: con.constraint_rows(m, q, v, LOOP),
