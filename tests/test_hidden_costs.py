@@ -23,10 +23,11 @@ TAKE_FUNCTIONS = {
     "jacobian",
     "runge_kutta_munthe_kaas",
     "semi_implicit_euler",
+    "shooting_step",
     "step_derivatives",
     "variational_midpoint",
 }
-CONSTANTS = {"neutral"}
+CONSTANTS = {"joint_torques", "neutral", "state_space"}
 
 
 def test_public_functions_are_compiled_by_themselves():

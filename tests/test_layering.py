@@ -28,7 +28,7 @@ LAYERS = (
     ("actuators", "constraints"),
     ("identification", "frames", "contact", "integrators"),
     ("io",),
-    ("robots", "sensors", "inverse_kinematics"),
+    ("robots", "sensors", "inverse_kinematics", "optimal_control"),
     ("__init__",),
     ("conformance",),
     ("cli",),

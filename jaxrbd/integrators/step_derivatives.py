@@ -75,6 +75,11 @@ def _displacement(model: Model, q: Array, q_dot: Array) -> Array:
     return jax.jvp(lambda moved: difference(model, q, moved), (q,), (q_dot,))[1]
 
 
+def analytic_acceleration(model: Model, q: Array, v: Array, tau: Array) -> Array:
+    """`forward_dynamics` (nv,), whose derivatives by q, v and tau are analytic in JAX."""
+    return _acceleration((model, None), q, v, tau)
+
+
 @jax.custom_jvp
 def _acceleration(constants: tuple[Model, Array | None], q: Array, v: Array, tau: Array) -> Array:
     """`forward_dynamics`, with the analytic derivatives by q, v and tau in forward mode.

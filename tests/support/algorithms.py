@@ -10,7 +10,13 @@ import jax
 import jax.numpy as jnp
 
 import jaxrbd as rbd
-from jaxrbd import constraints as con, contact, inverse_kinematics as ik, sensors
+from jaxrbd import (
+    constraints as con,
+    contact,
+    inverse_kinematics as ik,
+    optimal_control,
+    sensors,
+)
 
 LOOP = (con.point(None, "l2", (0.1, 0.2, 0.3)),)
 SCENE = contact.Scene(("l0", "l2"), 0.1)
@@ -23,6 +29,12 @@ def dynamics(model, u):
 
 def step(integrator):
     return lambda m, q, v, u, f: integrator(m, dynamics(m, u), q, v, 0.01)
+
+
+def shooting_step(model):
+    return optimal_control.shooting_step(
+        model, optimal_control.joint_torques(model), rbd.integrators.semi_implicit_euler, 0.01
+    )
 
 
 def scalar(model, v):
@@ -52,6 +64,7 @@ MODULES = (
     rbd.inverse_kinematics,
     rbd.io,
     rbd.model,
+    rbd.optimal_control,
     rbd.robots,
     rbd.sensors,
     rbd.sharding,
@@ -124,6 +137,11 @@ ALGORITHMS = {
     "step_derivatives": lambda m, q, v, u, f: rbd.integrators.step_derivatives(
         m, rbd.integrators.semi_implicit_euler, q, v, u, 0.01, f
     ),
+    "state_space": lambda m, q, v, u, f: optimal_control.state_space(m).retract(
+        (q, v), jnp.concatenate([0.1 * v, u])
+    ),
+    "joint_torques": lambda m, q, v, u, f: optimal_control.joint_torques(m)(0, q, v, u, None),
+    "shooting_step": lambda m, q, v, u, f: shooting_step(m)(0, (q, v), u, None),
     "constrained_dynamics": lambda m, q, v, u, f: con.constrained_dynamics(m, q, v, u, LOOP, f),
     "constraint_rows": lambda m, q, v, u, f: con.constraint_rows(m, q, v, LOOP),
     "constraint_wrenches": lambda m, q, v, u, f: con.constraint_wrenches(m, q, LOOP, (u[:3],)),

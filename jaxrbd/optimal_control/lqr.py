@@ -1,0 +1,249 @@
+"""Linear-quadratic regulators that vary in time, with affine terms.
+
+The problem has N stages, states x_t (n,) and controls u_t (m,):
+
+    minimise   sum over t < N of  x^T Q x / 2 + u^T R u / 2 + u^T S x + q . x + r . u
+               + x_N^T Q_N x_N / 2 + q_N . x_N
+    subject to x_{t+1} = A x_t + B u_t + c,  x_0 given.
+
+With the value function `x^T P x / 2 + p . x` of stage t + 1, the Hessian of stage t in u is
+`F = R + B^T P B`. The minimum is unique if F is positive definite at every stage. The matrices Q, R
+and S need not be positive definite for this.
+
+The sequential method is the Riccati recursion, a loop over the stages. The parallel method is an
+associative scan: it has about `2 log2 N` dependent steps, and each step costs more. It needs a
+positive definite R at every stage.
+Source of the parallel method: Sarkka and Garcia-Fernandez (2023), Temporal parallelization of
+dynamic programming and linear quadratic control, section IV.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float
+
+from .._math.linear import einsum, inverse_factor, matmul, solve
+from ..errors import ArgumentError
+
+METHODS = ("sequential", "parallel")
+
+
+class LqrStages(NamedTuple):
+    """The matrices of a linear-quadratic problem; the head of `lqr.py` states the problem.
+
+    `A` (N, n, n), `B` (N, n, m), `c` (N, n): the dynamics. `Q` (N + 1, n, n), `R` (N, m, m),
+    `S` (N, m, n), `q` (N + 1, n), `r` (N, m): the cost. The last entries of Q and q are the
+    terminal cost. Q and R are symmetric.
+    """
+
+    A: Float[Array, "N n n"]
+    B: Float[Array, "N n m"]
+    c: Float[Array, "N n"]
+    Q: Float[Array, "N_1 n n"]
+    R: Float[Array, "N m m"]
+    S: Float[Array, "N m n"]
+    q: Float[Array, "N_1 n"]
+    r: Float[Array, "N m"]
+
+
+class LqrSolution(NamedTuple):
+    """The minimum of a linear-quadratic problem.
+
+    - `xs` (N + 1, n), `us` (N, m): states and controls;
+    - `gains` (N, m, n), `offsets` (N, m): the optimal control of a state is `gains x + offsets`;
+    - `costates` (N + 1, n): the gradient of the cost of the remaining stages in the state; costate
+      t + 1 is the multiplier of the dynamics of stage t;
+    - `definite` (): whether F is positive definite at every stage. If it is False, the problem has
+      no unique minimum, and the other fields are not finite or have no meaning.
+    """
+
+    xs: Float[Array, "N_1 n"]
+    us: Float[Array, "N m"]
+    gains: Float[Array, "N m n"]
+    offsets: Float[Array, "N m"]
+    costates: Float[Array, "N_1 n"]
+    definite: Bool[Array, ""]
+
+
+def lqr(stages: LqrStages, x0: ArrayLike, riccati: str = "sequential") -> LqrSolution:
+    """The states, controls, gains and costates that minimise a linear-quadratic cost.
+
+    - `stages`: the problem, `LqrStages`;
+    - `x0` (n,): the initial state;
+    - `riccati`: "sequential" or "parallel", see the head of `lqr.py`.
+
+    The field `definite` of the result states whether the minimum is unique. Raises ArgumentError
+    for another method, and for matrices whose shapes or dtypes do not match.
+    """
+    stages, x0 = checked(stages, x0)
+    if choice(riccati, "riccati", METHODS) == "sequential":
+        backward, forward = _sequential_values, _sequential_states
+    else:
+        backward, forward = _parallel_values, _parallel_states
+    P, p, gains, offsets = backward(stages)
+    xs = forward(stages, gains, offsets, x0)
+    us = _apply(gains, xs[:-1]) + offsets
+    # An elimination with a pivot below zero gives NaN.
+    definite = jnp.all(jnp.isfinite(gains)) & jnp.all(jnp.isfinite(offsets))
+    definite &= jnp.all(jnp.isfinite(xs))
+    return LqrSolution(xs, us, gains, offsets, _apply(P, xs) + p, definite)
+
+
+def choice(value: str, name: str, allowed: tuple[str, ...]) -> str:
+    """`value`, if it is one of the allowed words; else raises ArgumentError."""
+    if value not in allowed:
+        raise ArgumentError(f"{name} is {value!r}, expected one of {allowed}")
+    return value
+
+
+def checked(stages: LqrStages, x0: ArrayLike) -> tuple[LqrStages, Array]:
+    """The stages and the initial state as arrays, whose shapes and dtypes match."""
+    stages = LqrStages(*map(jnp.asarray, stages))
+    if stages.B.ndim != 3:
+        raise ArgumentError(f"B has shape {stages.B.shape}, expected (N, n, m); N n m are sizes")
+    N, n, m = stages.B.shape
+    if not N:
+        raise ArgumentError(f"B has shape {stages.B.shape}, expected at least one stage")
+    expected = (
+        *((N, n, n), (N, n, m), (N, n)),
+        *((N + 1, n, n), (N, m, m), (N, m, n), (N + 1, n), (N, m)),
+        (n,),
+    )
+    x0 = jnp.asarray(x0)
+    named = zip((*stages._fields, "x0"), (*stages, x0), expected)
+    for name, array, shape in named:
+        if array.shape != shape:
+            raise ArgumentError(
+                f"{name} has shape {array.shape}, expected {shape} for {N} stages, states of size "
+                f"{n} and controls of size {m}"
+            )
+        if array.dtype != stages.B.dtype:
+            raise ArgumentError(f"{name} has dtype {array.dtype}, expected {stages.B.dtype} as B")
+    return stages, x0
+
+
+def _apply(matrices: Array, vectors: Array) -> Array:
+    """The product of each matrix (..., i, j) with its vector (..., j)."""
+    return einsum("...ij,...j->...i", matrices, vectors)
+
+
+def _symmetric(P: Array) -> Array:
+    return (P + jnp.swapaxes(P, -1, -2)) / 2
+
+
+def _control_law(A, B, c, R, S, r, P, p) -> tuple[Array, Array]:
+    """The gain (m, n) and the offset (m,) of one stage; P and p are those of the next stage."""
+    PB = matmul(P, B)
+    W = inverse_factor(R + matmul(B.T, PB))
+    right = jnp.concatenate(
+        [S + matmul(PB.T, A), (r + matmul(B.T, p + matmul(P, c)))[:, None]], axis=1
+    )
+    law = -matmul(W.T, matmul(W, right))
+    return law[:, :-1], law[:, -1]
+
+
+# ------------------------------------------------------------------------------------- sequential
+
+
+def _sequential_values(stages: LqrStages):
+    """P (N + 1, n, n) and p (N + 1, n) of all stages, gains and offsets, by a loop."""
+    *_, Q, _, _, q, _ = stages
+
+    def stage(value, row):
+        P, p = value
+        A, B, c, Q, R, S, q, r = row
+        gain, offset = _control_law(A, B, c, R, S, r, P, p)
+        closed = A + matmul(B, gain)
+        # The sum of these products is positive semidefinite, whatever the rounding of the gain.
+        SK = matmul(gain.T, S)
+        P_now = Q + SK + SK.T + matmul(gain.T, matmul(R, gain))
+        P_now = P_now + matmul(closed.T, matmul(P, closed))
+        p_now = q + matmul(gain.T, r) + matmul(S.T, offset) + matmul(gain.T, matmul(R, offset))
+        p_now = p_now + matmul(closed.T, p + matmul(P, c + matmul(B, offset)))
+        now = _symmetric(P_now), p_now
+        return now, (*now, gain, offset)
+
+    rows = stages._replace(Q=Q[:-1], q=q[:-1])
+    _, (P, p, gains, offsets) = lax.scan(stage, (Q[-1], q[-1]), tuple(rows), reverse=True)
+    return jnp.concatenate([P, Q[-1:]]), jnp.concatenate([p, q[-1:]]), gains, offsets
+
+
+def _sequential_states(stages: LqrStages, gains: Array, offsets: Array, x0: Array) -> Array:
+    def stage(x, row):
+        A, B, c, gain, offset = row
+        x = matmul(A, x) + matmul(B, matmul(gain, x) + offset) + c
+        return x, x
+
+    _, xs = lax.scan(stage, x0, (stages.A, stages.B, stages.c, gains, offsets))
+    return jnp.concatenate([x0[None], xs])
+
+
+# --------------------------------------------------------------------------------------- parallel
+
+
+def _parallel_values(stages: LqrStages):
+    """As `_sequential_values`, by an associative scan over conditional value functions.
+
+    The least cost of the stages from i to j - 1, from the state x at i to the state y at j, is the
+    maximum over z of `x^T J x / 2 - eta . x - z^T C z / 2 - z . (y - A x - b)`, up to a constant.
+    The tuple (A, b, C, eta, J) represents this function.
+    """
+    A, B, c, Q, R, S, q, r = stages
+    n = A.shape[-1]
+
+    def element(A, B, c, Q, R, S, q, r):
+        """The function of one stage. The unconstrained control is eliminated."""
+        W = inverse_factor(R)
+        WS, WB, Wr = matmul(W, S), matmul(W, B.T), matmul(W, r)
+        return (
+            A - matmul(WB.T, WS),
+            c - matmul(WB.T, Wr),
+            matmul(WB.T, WB),
+            matmul(WS.T, Wr) - q,
+            Q - matmul(WS.T, WS),
+        )
+
+    single = jax.vmap(element)(A, B, c, Q[:-1], R, S, q[:-1], r)
+    zero = jnp.zeros_like(Q[-1])
+    last = zero, jnp.zeros_like(q[-1]), zero, -q[-1], Q[-1]
+    elements = jax.tree.map(lambda x, y: jnp.concatenate([x, y[None]]), single, last)
+
+    def combine(later, earlier):
+        """The function of two successive intervals; the state between them is eliminated."""
+        A1, b1, C1, eta1, J1 = earlier
+        A2, b2, C2, eta2, J2 = later
+        one = jnp.eye(n, dtype=A1.dtype)
+        right = jnp.concatenate([A1, C1, (b1 + matmul(C1, eta2[..., None])[..., 0])[..., None]], 1)
+        solved = solve(one + matmul(C1, J2), right)
+        A_mid, C_mid, b_mid = solved[:, :n], solved[:, n : 2 * n], solved[:, -1]
+        gradient = eta2 - matmul(J2, b1)
+        # (1 + J C)^-1 = 1 - J (1 + C J)^-1 C
+        gradient = gradient - matmul(J2, matmul(C_mid, gradient))
+        return (
+            matmul(A2, A_mid),
+            matmul(A2, b_mid) + b2,
+            _symmetric(matmul(A2, matmul(C_mid, A2.T))) + C2,
+            matmul(A1.T, gradient) + eta1,
+            _symmetric(matmul(A1.T, matmul(J2, A_mid))) + J1,
+        )
+
+    _, _, _, eta, P = lax.associative_scan(jax.vmap(combine), elements, reverse=True)
+    gains, offsets = jax.vmap(_control_law)(A, B, c, R, S, r, P[1:], -eta[1:])
+    return P, -eta, gains, offsets
+
+
+def _parallel_states(stages: LqrStages, gains: Array, offsets: Array, x0: Array) -> Array:
+    """The states, by an associative scan over the affine maps of the controlled stages."""
+    closed = stages.A + matmul(stages.B, gains)
+    shift = stages.c + _apply(stages.B, offsets)
+
+    def combine(earlier, later):
+        return matmul(later[0], earlier[0]), _apply(later[0], earlier[1]) + later[1]
+
+    maps, shifts = lax.associative_scan(combine, (closed, shift))
+    return jnp.concatenate([x0[None], _apply(maps, x0) + shifts])

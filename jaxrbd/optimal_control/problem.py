@@ -1,0 +1,169 @@
+"""Optimal control problems, and dynamics made from an integrator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Float, PyTree
+
+from ..errors import ArgumentError
+from ..integrators.step_derivatives import analytic_acceleration
+from ..joints import as_module
+from ..model import Model, arguments
+from .spaces import Space
+
+
+class Problem(eqx.Module):
+    """The cost, the dynamics and the constraints of a trajectory with N stages.
+
+    - `space`: the space of the states, from `state_space` or `vector_space`;
+    - `dynamics(t, x, u, p)`: the state after stage t;
+    - `cost(t, x, u, p)`: a residual vector r, whose cost is `|r|^2 / 2`, or a scalar cost;
+    - `terminal_cost(x, p)`: likewise for the last state (default 0);
+    - `control_bounds`: the pair of the lower and the upper bounds of u, each (m,) or (); infinite
+      entries are no bounds (default none);
+    - `path(t, x, u, p)`: the pair (equalities, inequalities) of the constraints of each stage; the
+      solution has equalities 0 and inequalities of at most 0. Each is a vector or None;
+    - `terminal(x, p)`: likewise for the last state.
+
+    t () is the index of the stage, an array of ints; x is the state, u (m,) the control. p is any
+    pytree of parameters, and the solution can be differentiated by p. A function is a plain
+    function or an `eqx.Module`. A program is compiled for each new function, so define the
+    functions once and pass everything that changes by p. Raises ArgumentError for a lower bound
+    above the upper bound.
+    """
+
+    space: Space
+    dynamics: Callable
+    cost: Callable
+    terminal_cost: Callable | None
+    control_bounds: tuple[arguments.Parameter, arguments.Parameter] | None
+    path: Callable | None
+    terminal: Callable | None
+
+    def __init__(
+        self,
+        space: Space,
+        dynamics: Callable,
+        cost: Callable,
+        terminal_cost: Callable | None = None,
+        control_bounds: Sequence[ArrayLike | Sequence[int | float]] | None = None,
+        path: Callable | None = None,
+        terminal: Callable | None = None,
+    ):
+        if not isinstance(space, Space):
+            raise ArgumentError(f"space is {space!r}, expected a state_space or a vector_space")
+        self.space = space
+        functions = {"dynamics": dynamics, "cost": cost}
+        optional = {"terminal_cost": terminal_cost, "path": path, "terminal": terminal}
+        for name, f in functions.items():
+            _require_callable(name, f)
+        for name, f in optional.items():
+            if f is not None:
+                _require_callable(name, f)
+        self.dynamics, self.cost = as_module(dynamics), as_module(cost)
+        self.terminal_cost, self.path, self.terminal = (
+            None if f is None else as_module(f) for f in optional.values()
+        )
+        self.control_bounds = None
+        if control_bounds is not None:
+            if not isinstance(control_bounds, (tuple, list)) or len(control_bounds) != 2:
+                raise ArgumentError("control_bounds is no pair, expected (lower, upper)")
+            lower, upper = (
+                arguments.parameter(x, f"control_bounds[{i}]", (None,) if np.ndim(x) else ())
+                for i, x in enumerate(control_bounds)
+            )
+            arguments.require(
+                jnp.asarray(upper) - jnp.asarray(lower),
+                lambda x: np.isnan(x) | (x >= 0),
+                "control_bounds[1] - control_bounds[0]",
+                "0 or more",
+            )
+            self.control_bounds = lower, upper
+
+
+def _require_callable(name: str, f: Any) -> None:
+    if not callable(f):
+        raise ArgumentError(f"{name} is {f!r}, expected a function")
+
+
+class ShootingStep(eqx.Module):
+    """One time step of a robot as the dynamics of a `Problem`; `shooting_step` makes it."""
+
+    model: Model
+    acceleration: Callable
+    dt: Float[arguments.Parameter, ""]
+    integrator: Callable = eqx.field(static=True)
+
+    def __call__(self, t: ArrayLike, x: PyTree, u: Array, p: PyTree) -> PyTree:
+        """The state (q, v) after a step from the state x = (q, v) with the control u."""
+        q, v = x
+
+        def dynamics(q, v):
+            return self.acceleration(t, q, v, u, p)
+
+        return self.integrator(self.model, dynamics, q, v, jnp.asarray(self.dt, self.model.dtype))
+
+
+def shooting_step(
+    model: Model, acceleration: Callable, integrator: Callable, dt: ArrayLike
+) -> ShootingStep:
+    """The dynamics (t, x, u, p) -> x' of a `Problem`: one step of an integrator.
+
+    - `acceleration(t, q, v, u, p)`: the acceleration (nv,) of the robot, with t, u and p as in
+      `Problem`; for example `joint_torques(model)`;
+    - `integrator`: a step of `jaxrbd.integrators`;
+    - `dt` in s.
+
+    The state x is (q, v), a state of `state_space(model)`. Raises ArgumentError if acceleration or
+    integrator is no function.
+    """
+    _require_callable("acceleration", acceleration)
+    _require_callable("integrator", integrator)
+    return ShootingStep(
+        arguments.robot(model),
+        as_module(acceleration),
+        arguments.parameter(dt, "dt", ()),
+        integrator,
+    )
+
+
+class JointTorques(eqx.Module):
+    """The acceleration of a robot whose controls are joint forces; `joint_torques` makes it."""
+
+    model: Model
+    dofs: tuple[int, ...] | None = eqx.field(static=True)
+
+    def __call__(self, t: ArrayLike, q: Array, v: Array, u: Array, p: PyTree) -> Array:
+        """The acceleration (nv,) of the state q, v under the forces u."""
+        tau = u
+        if self.dofs is not None:
+            if u.shape != (len(self.dofs),):
+                raise ArgumentError(f"u has shape {u.shape}, expected ({len(self.dofs)},)")
+            tau = jnp.zeros(self.model.nv, u.dtype).at[np.array(self.dofs, int)].set(u)
+        return analytic_acceleration(self.model, q, v, tau)
+
+
+def joint_torques(model: Model, dofs: Sequence[int] | None = None) -> JointTorques:
+    """The acceleration (t, q, v, u, p) of a robot that is driven by the forces u on its joints.
+
+    `dofs`: the index in v of each entry of u; by default u is (nv,). The other forces are zero.
+    The first derivatives are analytic (`forward_dynamics_derivatives`). So the linearisation is much
+    faster than with a function that calls `forward_dynamics`. Raises ArgumentError for a dof
+    that is out of range or occurs twice.
+    """
+    nv = arguments.robot(model).nv
+    if dofs is not None:
+        dofs = tuple(dofs)
+        if len(set(dofs)) < len(dofs) or not all(0 <= dof < nv for dof in dofs):
+            raise ArgumentError(f"dofs is {dofs}, expected different ints from 0 to {nv - 1}")
+    return JointTorques(model, dofs)
+
+
+__all__ = ["JointTorques", "Problem", "ShootingStep", "joint_torques", "shooting_step"]

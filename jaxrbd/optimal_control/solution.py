@@ -1,0 +1,292 @@
+"""Solutions of optimal control problems: `solve`, and what uses a solution."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.typing import ArrayLike
+from jaxtyping import Float, Int, PyTree
+
+from .._math.linear import matmul
+from ..errors import ArgumentError
+from .lqr import METHODS, choice
+from .problem import Problem
+from .solver import RUNNING, History, Iterate, Multipliers, Residuals, Settings, minimise
+from .stages import all_values, largest, linearise, lqr_stages, residuals
+
+HESSIANS = ("gauss_newton", "exact")
+ROLLOUTS = ("linear", "feedback")
+
+
+class Solution(NamedTuple):
+    """A trajectory with N stages, and the state of the solver that found it.
+
+    - `xs`: the states, a pytree of arrays (N + 1, ...); `us` (N, m): the controls;
+    - `gains` (N, m, n): the control `us[t] + gains[t] @ difference(xs[t], x)` is optimal to first
+      order for a state x near xs[t]; rows of controls at a bound are zero;
+    - `costates` (N + 1, n): the derivative of the cost of the remaining stages in the state;
+    - `multipliers`: those of the constraints and of the control bounds;
+    - `cost` (): the cost without terms of constraints;
+    - `residuals`: the errors of the optimality conditions;
+    - `status` (): a `Status`; `iterations` (): the number of steps; `history`: the progress.
+    """
+
+    xs: PyTree
+    us: Float[Array, "N m"]
+    gains: Float[Array, "N m n"]
+    costates: Float[Array, "N_1 n"]
+    multipliers: Multipliers
+    cost: Float[Array, ""]
+    residuals: Residuals
+    status: Int[Array, ""]
+    iterations: Int[Array, ""]
+    history: History
+
+
+@functools.partial(
+    jax.jit, static_argnames=("hessian", "riccati", "iterations", "fixed_iterations", "rollout")
+)
+def solve(
+    problem: Problem,
+    x0: PyTree,
+    p: PyTree,
+    guess: Any,
+    hessian: str = "gauss_newton",
+    riccati: str = "sequential",
+    iterations: int = 100,
+    fixed_iterations: bool = False,
+    tolerance: ArrayLike | None = None,
+    mu: ArrayLike = 1e-2,
+    rollout: str = "linear",
+) -> Solution:
+    """A trajectory from the state x0 that is a local minimum of the cost under the constraints.
+
+    - `x0`: the initial state, for a robot (q, v); `p`: the parameters of the functions;
+    - `guess`: the controls (N, m), whose states follow from the dynamics; or the pair (xs, us) with
+      any states, `xs` being a pytree of arrays (N + 1, ...); or a `Solution`;
+    - `hessian`: "gauss_newton", or "exact" with the second derivatives of all functions;
+    - `riccati`: the method of `lqr`, "sequential" or "parallel";
+    - `iterations`: the largest number of steps. With `fixed_iterations` every solve runs the same
+      loop, which suits control with a fixed period;
+    - `tolerance`: of the largest residual; by default the root of the eps of the dtype;
+    - `mu`: the initial penalty of constraints is 1 / mu; it is not used without constraints;
+    - `rollout`: the states after a step. "linear" moves all states at once along the step.
+      "feedback" computes the states from the controls with feedback, one stage after the other: an
+      iteration takes longer, and the defects stay at zero once they are zero.
+
+    The field `status` of the result states whether the solver converged. The result is of the
+    dtype of the controls. Raises ArgumentError for arguments and results of functions with wrong
+    shapes or dtypes.
+    """
+    settings = Settings(
+        choice(hessian, "hessian", HESSIANS) == "exact",
+        choice(riccati, "riccati", METHODS),
+        _count(iterations),
+        bool(fixed_iterations),
+        choice(rollout, "rollout", ROLLOUTS),
+    )
+    x0 = problem.space.checked(x0, "x0")
+    xs, us, warm = _guess(problem, x0, p, guess)
+    bounds = _bounds(problem, us)
+    us = jnp.clip(us, *bounds)
+    eps = float(jnp.finfo(us.dtype).eps)
+    tolerance = jnp.asarray(eps**0.5 if tolerance is None else tolerance, us.dtype)
+    start = _start(problem, p, xs, us, warm, jnp.asarray(mu, us.dtype), tolerance, settings)
+    end = minimise(problem, p, start, bounds, tolerance, settings)
+    return Solution(
+        end.xs,
+        end.us,
+        end.gains,
+        end.costates,
+        end.multipliers,
+        end.cost,
+        end.residuals,
+        end.status,
+        end.steps,
+        end.history,
+    )
+
+
+def _count(iterations: int) -> int:
+    if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 1:
+        raise ArgumentError(f"iterations is {iterations!r}, expected an int above 0")
+    return iterations
+
+
+def _bounds(problem: Problem, us: Array) -> tuple[Array, Array]:
+    """The lower and upper bounds of the controls, each (m,)."""
+    if problem.control_bounds is None:
+        infinite = jnp.full(us.shape[1], jnp.inf, us.dtype)
+        return -infinite, infinite
+    for i, bound in enumerate(problem.control_bounds):
+        if bound.shape not in ((), us.shape[1:]):
+            raise ArgumentError(
+                f"control_bounds[{i}] has shape {bound.shape}, expected () or {us.shape[1:]}"
+            )
+    lower, upper = (
+        jnp.broadcast_to(jnp.asarray(bound, us.dtype), us.shape[1:])
+        for bound in problem.control_bounds
+    )
+    return lower, upper
+
+
+def _guess(problem: Problem, x0: PyTree, p: PyTree, guess: Any):
+    """States that begin with x0, controls, and the solution of a warm start or None."""
+    warm = guess if isinstance(guess, Solution) else None
+    pair = isinstance(guess, (tuple, list)) and len(guess) == 2
+    states: Any = guess[0] if pair else None
+    us: Any = guess[1] if pair else guess
+    if warm is not None:
+        states, us = warm.xs, warm.us
+    us = jnp.asarray(us)
+    if us.ndim != 2 or not len(us) or not jnp.issubdtype(us.dtype, jnp.floating):
+        raise ArgumentError(
+            f"the controls of guess have shape {us.shape} and dtype {us.dtype}, expected (N, m) of "
+            f"floats with N stages"
+        )
+    for leaf in jax.tree.leaves(x0):
+        if leaf.dtype != us.dtype:
+            raise ArgumentError(
+                f"x0 has dtype {leaf.dtype}, expected {us.dtype} as the controls of guess"
+            )
+    if states is None:
+        _, after = lax.scan(
+            lambda x, row: (problem.dynamics(row[0], x, row[1], p),) * 2,
+            x0,
+            (jnp.arange(len(us)), us),
+        )
+        return jax.tree.map(lambda x, xs: jnp.concatenate([x[None], xs]), x0, after), us, warm
+
+    states = jax.tree.map(jnp.asarray, states)
+    if jax.tree.structure(states) != jax.tree.structure(x0):
+        raise ArgumentError(
+            f"the states of guess are {jax.tree.structure(states)}, expected "
+            f"{jax.tree.structure(x0)} as x0"
+        )
+
+    def begun(xs, x):
+        if xs.shape != (len(us) + 1, *x.shape) or xs.dtype != x.dtype:
+            raise ArgumentError(
+                f"the states of guess have shape {xs.shape} and dtype {xs.dtype}, expected "
+                f"{(len(us) + 1, *x.shape)} of {x.dtype} for {len(us)} stages"
+            )
+        return xs.at[0].set(x)
+
+    return jax.tree.map(begun, states, x0), us, warm
+
+
+def _start(problem, p, xs, us, warm: Solution | None, mu, tolerance, settings) -> Iterate:
+    dtype, n = us.dtype, problem.space.size
+    (N, m), length = us.shape, settings.iterations
+    inner, last = jax.eval_shape(lambda *x: all_values(problem, *x), p, xs, us)
+    if inner.defect.dtype != dtype:
+        raise ArgumentError(f"the states have dtype {inner.defect.dtype}, expected {dtype} as us")
+    constraints = (inner.h, inner.g, last.h, last.g)
+    zero = jnp.zeros((), dtype)
+    empty = Residuals(*[zero] * 5)
+    blank = jnp.full(length, jnp.nan, dtype)
+    history = History(blank, Residuals(*[blank] * 5), blank, blank, blank)
+    if warm is None:
+        costates, gains = jnp.zeros((N + 1, n), dtype), jnp.zeros((N, m, n), dtype)
+        y, z, y_last, z_last = (jnp.zeros(x.shape, dtype) for x in constraints)
+        multipliers = Multipliers(y, z, y_last, z_last, jnp.zeros_like(us))
+    else:
+        costates, gains, multipliers = warm.costates, warm.gains, warm.multipliers
+    none = jnp.zeros((), int)
+    return Iterate(
+        steps=none,
+        status=none + RUNNING,
+        xs=xs,
+        us=us,
+        costates=costates,
+        multipliers=multipliers,
+        mu=mu,
+        inner_tolerance=jnp.maximum(tolerance, jnp.asarray(0.1, dtype)),
+        violation=jnp.full((), jnp.inf, dtype),
+        stalls=none,
+        shift=zero,
+        active=jnp.sign(multipliers.bounds),
+        gains=gains,
+        cost=zero,
+        residuals=empty,
+        history=history,
+    )
+
+
+@jax.jit
+def kkt_residual(problem: Problem, x0: PyTree, p: PyTree, solution: Solution) -> Residuals:
+    """The errors of the optimality conditions of a solution, computed from its trajectory.
+
+    x0, p: as for `solve`. The multipliers are those of the solution; the multipliers of the control
+    bounds are eliminated. Negative multipliers of inequalities are part of `complementarity`.
+    """
+    x0 = problem.space.checked(x0, "x0")
+    xs, us, costates, multipliers = (
+        solution.xs,
+        solution.us,
+        solution.costates,
+        solution.multipliers,
+    )
+    one = jnp.ones((), us.dtype)
+    linear = linearise(problem, p, xs, us, costates, multipliers, one, False)
+    stages = lqr_stages(linear, multipliers, one, problem.space.size)
+    found, _ = residuals(linear, stages, costates, multipliers, us, _bounds(problem, us))
+    initial = problem.space.difference(jax.tree.map(lambda x: x[0], xs), x0)
+    negative = [jnp.minimum(z, 0) for z in (multipliers[1], multipliers[3])]
+    return found._replace(
+        defects=jnp.maximum(found.defects, largest(initial)),
+        complementarity=jnp.maximum(found.complementarity, largest(*negative)),
+    )
+
+
+@jax.jit
+def follow(
+    problem: Problem, x0: PyTree, p: PyTree, solution: Solution
+) -> tuple[PyTree, Float[Array, "N m"]]:
+    """The states (N + 1, ...) and the controls (N, m) of a motion from x0 with feedback.
+
+    The control of stage t is `us[t] + gains[t] @ difference(xs[t], x)`, clipped to the control
+    bounds, and the state x follows from the dynamics. x0, p: as for `solve`; x0 may differ from the
+    initial state of the solution.
+    """
+    x0 = problem.space.checked(x0, "x0")
+    bounds = _bounds(problem, solution.us)
+
+    def stage(x, row):
+        t, planned, u, gain = row
+        u = jnp.clip(u + matmul(gain, problem.space.difference(planned, x)), *bounds)
+        x = problem.dynamics(t, x, u, p)
+        return x, (x, u)
+
+    planned = jax.tree.map(lambda x: x[:-1], solution.xs)
+    rows = jnp.arange(len(solution.us)), planned, solution.us, solution.gains
+    _, (after, us) = lax.scan(stage, x0, rows)
+    return jax.tree.map(lambda x, xs: jnp.concatenate([x[None], xs]), x0, after), us
+
+
+@functools.partial(jax.jit, static_argnames="n")
+def shift(solution: Solution, n: int = 1) -> Solution:
+    """The solution without its first n stages, as a guess for a horizon that starts n stages later.
+
+    The last stage is repeated n times, so the number of stages is the same. The cost, the residuals
+    and the history are those of the old solution. Raises ArgumentError unless n is an int from 0 to
+    the number of stages.
+    """
+    stages = len(solution.us)
+    if isinstance(n, bool) or not isinstance(n, int) or not 0 <= n <= stages:
+        raise ArgumentError(f"n is {n!r}, expected an int from 0 to {stages}")
+
+    def shifted(x):
+        return x[jnp.minimum(jnp.arange(len(x)) + n, len(x) - 1)]
+
+    xs, us, gains, costates = jax.tree.map(
+        shifted, (solution.xs, solution.us, solution.gains, solution.costates)
+    )
+    y, z, y_last, z_last, by_bounds = solution.multipliers
+    y, z, by_bounds = map(shifted, (y, z, by_bounds))
+    multipliers = Multipliers(y, z, y_last, z_last, by_bounds)
+    return solution._replace(xs=xs, us=us, gains=gains, costates=costates, multipliers=multipliers)

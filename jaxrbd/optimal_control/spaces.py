@@ -1,0 +1,105 @@
+"""State spaces: sets of states, with the motion of a state along a tangent vector."""
+
+from __future__ import annotations
+
+import abc
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import PyTree
+
+from ..configuration import difference, integrate
+from ..errors import ArgumentError
+from ..model import Model, arguments
+
+
+class Space(eqx.Module):
+    """A set of states, each with a tangent space of vectors (n,).
+
+    `size` is n. `retract` and `difference` are inverse to each other near a state. Their
+    derivatives in the tangent vector at 0 and in the second state at the first are the identity.
+    """
+
+    @property
+    @abc.abstractmethod
+    def size(self) -> int:
+        """The dimension n of the tangent space."""
+
+    @abc.abstractmethod
+    def retract(self, x: PyTree, dx: Array) -> PyTree:
+        """The state that a motion from the state x by the tangent vector dx (n,) reaches."""
+
+    @abc.abstractmethod
+    def difference(self, x0: PyTree, x1: PyTree) -> Array:
+        """The tangent vector (n,) at the state x0 whose motion reaches the state x1."""
+
+    @abc.abstractmethod
+    def checked(self, x: PyTree, name: str) -> PyTree:
+        """The state as arrays, with checked shapes; raises ArgumentError that names it."""
+
+
+class VectorSpace(Space):
+    """The space of vectors (n,), whose motions are sums; `vector_space` makes it."""
+
+    dimension: int = eqx.field(static=True)
+
+    @property
+    def size(self) -> int:
+        return self.dimension
+
+    def retract(self, x, dx):
+        return x + dx
+
+    def difference(self, x0, x1):
+        return x1 - x0
+
+    def checked(self, x, name):
+        x = jnp.asarray(x)
+        if x.shape != (self.size,) or not jnp.issubdtype(x.dtype, jnp.floating):
+            raise ArgumentError(
+                f"{name} has shape {x.shape} and dtype {x.dtype}, expected ({self.size},) of floats"
+            )
+        return x
+
+
+class RobotStateSpace(Space):
+    """The states (q, v) of a robot; `state_space` makes it.
+
+    A tangent vector (2 nv,) has a displacement dq (nv,) and a change dv (nv,) of the velocity. The
+    configuration moves to `jaxrbd.integrate(model, q, dq)`, so quaternions keep unit length.
+    """
+
+    model: Model
+
+    @property
+    def size(self) -> int:
+        return 2 * self.model.nv
+
+    def retract(self, x, dx):
+        (q, v), nv = x, self.model.nv
+        return integrate(self.model, q, dx[:nv]), v + dx[nv:]
+
+    def difference(self, x0, x1):
+        return jnp.concatenate([difference(self.model, x0[0], x1[0]), x1[1] - x0[1]])
+
+    def checked(self, x, name):
+        if not isinstance(x, (tuple, list)) or len(x) != 2:
+            raise ArgumentError(f"{name} is {type(x).__name__}, expected the pair (q, v)")
+        q = arguments.configuration(self.model, x[0], f"{name}[0]")
+        return q, arguments.velocity(self.model, x[1], f"{name}[1]")
+
+
+def state_space(model: Model) -> RobotStateSpace:
+    """The space of the states (q, v) of a robot, with tangent vectors (2 nv,)."""
+    return RobotStateSpace(arguments.robot(model))
+
+
+def vector_space(n: int) -> VectorSpace:
+    """The space of vectors (n,). Raises ArgumentError unless n is an int above 0."""
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise ArgumentError(f"n is {n!r}, expected an int above 0")
+    return VectorSpace(n)
+
+
+__all__ = ["RobotStateSpace", "Space", "VectorSpace", "state_space", "vector_space"]

@@ -1,0 +1,284 @@
+"""The derivatives of all stages of a trajectory, in the tangent spaces of its states.
+
+A change of a trajectory is a tangent vector dx_t (n,) at each state and a change du_t (m,) of each
+control. In these coordinates, the dynamics are `dx_{t+1} = phi_t(dx_t, du_t)` with
+
+    phi_t = difference(x_{t+1}, dynamics(t, retract(x_t, dx_t), u_t + du_t, p)).
+
+The defect of stage t is `phi_t(0, 0)`. The coordinates dx_{t+1} enter linearly, also where the
+defects are not zero. So the second derivatives of the Lagrangian have no terms between two stages.
+
+Constraints enter by an augmented Lagrangian with the penalty 1 / mu. With multipliers y and z of
+equalities h and inequalities g, it has the terms
+
+    mu / 2 |y_hat|^2 + mu / 2 |z_hat|^2,     y_hat = y + h / mu,     z_hat = max(0, z + g / mu).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import PyTree
+
+from .._math.linear import einsum, matmul
+from ..errors import ArgumentError
+from .lqr import LqrStages
+from .problem import Problem
+
+
+class Multipliers(NamedTuple):
+    """The multipliers of the constraints of a `Problem`.
+
+    `equalities` (N, a), `inequalities` (N, b): those of `path`, N stages. `terminal_equalities`,
+    `terminal_inequalities`: those of `terminal`. `bounds` (N, m): positive at an upper bound,
+    negative at a lower bound, 0 between them. Multipliers of inequalities are 0 or more.
+    """
+
+    equalities: Array
+    inequalities: Array
+    terminal_equalities: Array
+    terminal_inequalities: Array
+    bounds: Array
+
+
+class Values(NamedTuple):
+    """The functions of one stage, or of all stages: defect, cost (residual or scalar), h, g."""
+
+    defect: Array
+    cost: Array
+    h: Array
+    g: Array
+
+
+class Linearisation(NamedTuple):
+    """Values and derivatives of all stages: `inner` (N, ...) and of the last state: `last`."""
+
+    inner: tuple[Values, Values, Array]
+    last: tuple[Values, Values, Array]
+
+
+def parts(constraints: Any, name: str, dtype: Any) -> tuple[Array, Array]:
+    """Equalities and inequalities as vectors; None stands for no constraints."""
+    if not isinstance(constraints, (tuple, list)) or len(constraints) != 2:
+        raise ArgumentError(f"{name} returns no pair, expected (equalities, inequalities)")
+    vectors = [jnp.zeros(0, dtype) if x is None else jnp.asarray(x) for x in constraints]
+    for kind, x in zip(("equalities", "inequalities"), vectors):
+        if x.ndim != 1 or x.dtype != dtype:
+            raise ArgumentError(
+                f"the {kind} of {name} have shape {x.shape} and dtype {x.dtype}, expected a vector "
+                f"of {dtype}"
+            )
+    return vectors[0], vectors[1]
+
+
+def _cost(cost: Any, name: str, dtype: Any) -> Array:
+    cost = jnp.asarray(cost)
+    if cost.ndim > 1 or cost.dtype != dtype:
+        raise ArgumentError(
+            f"{name} returns shape {cost.shape} and dtype {cost.dtype}, expected a vector or a "
+            f"number of {dtype}"
+        )
+    return cost
+
+
+def stage_values(problem: Problem, p: PyTree, t: Array, x: PyTree, x_next: PyTree, u: Array):
+    """The `Values` of one stage."""
+    state = problem.dynamics(t, x, u, p)
+    if jax.tree.structure(state) != jax.tree.structure(x):
+        raise ArgumentError(
+            f"dynamics returns {jax.tree.structure(state)}, expected a state, "
+            f"{jax.tree.structure(x)}"
+        )
+    defect = problem.space.difference(x_next, state)
+    cost = _cost(problem.cost(t, x, u, p), "cost", u.dtype)
+    pair = (None, None) if problem.path is None else problem.path(t, x, u, p)
+    return Values(defect, cost, *parts(pair, "path", u.dtype))
+
+
+def last_values(problem: Problem, p: PyTree, x: PyTree, dtype: Any) -> Values:
+    """The `Values` of the last state; the defect is empty."""
+    none = jnp.zeros(0, dtype)
+    cost = none if problem.terminal_cost is None else problem.terminal_cost(x, p)
+    pair = (None, None) if problem.terminal is None else problem.terminal(x, p)
+    return Values(none, _cost(cost, "terminal_cost", dtype), *parts(pair, "terminal", dtype))
+
+
+def split(xs: PyTree) -> tuple[PyTree, PyTree]:
+    """The states before and after each stage."""
+    return jax.tree.map(lambda x: x[:-1], xs), jax.tree.map(lambda x: x[1:], xs)
+
+
+def all_values(problem: Problem, p: PyTree, xs: PyTree, us: Array) -> tuple[Values, Values]:
+    """The values of all stages (N, ...), and those of the last state."""
+    before, after = split(xs)
+    stages = jnp.arange(len(us))
+    inner = jax.vmap(lambda *row: stage_values(problem, p, *row))(stages, before, after, us)
+    return inner, last_values(problem, p, jax.tree.map(lambda x: x[-1], xs), us.dtype)
+
+
+def total_cost(inner: Values, last: Values) -> Array:
+    """The cost of a trajectory from its values."""
+    return jnp.sum(jax.vmap(_scalar)(inner.cost)) + _scalar(last.cost)
+
+
+def _scalar(cost: Array) -> Array:
+    return cost if cost.ndim == 0 else jnp.sum(cost * cost) / 2
+
+
+def linearise(
+    problem: Problem,
+    p: PyTree,
+    xs: PyTree,
+    us: Array,
+    costates: Array,
+    multipliers: Multipliers,
+    mu: Array,
+    exact: bool,
+) -> Linearisation:
+    """The values of all stages, their Jacobians, and the Hessian of the Lagrangian or of the cost.
+
+    If `exact`, the weights of the second derivatives are `costates` (N + 1, n) and the multipliers
+    y_hat and z_hat. The Hessian leaves out the first-order terms of the penalty. Otherwise it is
+    the Gauss-Newton matrix of the cost; a scalar cost has its exact Hessian.
+    """
+    retract, n, m = problem.space.retract, problem.space.size, us.shape[1]
+
+    def derivatives(values, size, costate, y, z):
+        zero = jnp.zeros(size, us.dtype)
+
+        def with_values(z):
+            found = values(z)
+            return found, found
+
+        jacobians, found = jax.jacfwd(with_values, has_aux=True)(zero)
+        if exact:
+            weights = costate, y + found.h / mu, jnp.maximum(z + found.g / mu, 0)
+
+            def lagrangian(z):
+                found = values(z)
+                terms = zip(weights, (found.defect, found.h, found.g))
+                return sum([jnp.sum(w * x) for w, x in terms], _scalar(found.cost))
+
+            hessian = jax.jacfwd(jax.grad(lagrangian))(zero)
+        elif found.cost.ndim:
+            hessian = matmul(jacobians.cost.T, jacobians.cost)
+        else:
+            hessian = jax.jacfwd(jax.grad(lambda z: values(z).cost))(zero)
+        return found, jacobians, (hessian + hessian.T) / 2
+
+    def stage(t, x, x_next, u, *weights):
+        def values(z):
+            return stage_values(problem, p, t, retract(x, z[:n]), x_next, u + z[n:])
+
+        return derivatives(values, n + m, *weights)
+
+    x_last = jax.tree.map(lambda x: x[-1], xs)
+
+    def values(z):
+        return last_values(problem, p, retract(x_last, z), us.dtype)
+
+    inner = jax.vmap(stage)(jnp.arange(len(us)), *split(xs), us, costates[1:], *multipliers[:2])
+    return Linearisation(inner, derivatives(values, n, jnp.zeros(0, us.dtype), *multipliers[2:4]))
+
+
+def shifted(values: tuple[Values, Values], multipliers: Multipliers, mu: Array) -> Multipliers:
+    """The multipliers y_hat and z_hat of the head of the module."""
+    inner, last = values
+    y, z, y_last, z_last, bounds = multipliers
+    return Multipliers(
+        y + inner.h / mu,
+        jnp.maximum(z + inner.g / mu, 0),
+        y_last + last.h / mu,
+        jnp.maximum(z_last + last.g / mu, 0),
+        bounds,
+    )
+
+
+def lqr_stages(linear: Linearisation, estimates: Multipliers, mu: Array, n: int) -> LqrStages:
+    """The quadratic model of the augmented Lagrangian with the multipliers y_hat and z_hat."""
+    y, z, y_last, z_last, _ = estimates
+
+    def model(values, jacobians, hessian, y, z):
+        J = jacobians.cost
+        gradient = J if values.cost.ndim == 0 else matmul(values.cost, J)
+        gradient = gradient + matmul(y, jacobians.h) + matmul(z, jacobians.g)
+        active = jnp.where((z > 0)[:, None], jacobians.g, 0)
+        penalty = matmul(jacobians.h.T, jacobians.h) + matmul(active.T, jacobians.g)
+        return gradient, hessian + penalty / mu
+
+    gradient, H = jax.vmap(model)(*linear.inner, y, z)
+    q_last, Q_last = model(*linear.last, y_last, z_last)
+    J = linear.inner[1].defect
+    return LqrStages(
+        J[:, :, :n],
+        J[:, :, n:],
+        linear.inner[0].defect,
+        jnp.concatenate([H[:, :n, :n], Q_last[None]]),
+        H[:, n:, n:],
+        H[:, n:, :n],
+        jnp.concatenate([gradient[:, :n], q_last[None]]),
+        gradient[:, n:],
+    )
+
+
+class Residuals(NamedTuple):
+    """The largest errors of the optimality conditions of a trajectory, each ().
+
+    - `stationarity`: of the derivatives of the Lagrangian in the states and controls, where the
+      multipliers of the control bounds are eliminated;
+    - `defects`: of `difference(x_{t+1}, dynamics(t, x_t, u_t, p))`, and of the initial state;
+    - `equalities`: of the absolute values of the equalities;
+    - `inequalities`: of the positive inequalities, and of the controls beyond their bounds;
+    - `complementarity`: of the products of an inequality and its multiplier.
+    """
+
+    stationarity: Array
+    defects: Array
+    equalities: Array
+    inequalities: Array
+    complementarity: Array
+
+    @property
+    def largest(self) -> Array:
+        """The largest of the five residuals."""
+        return jnp.max(jnp.stack(self))
+
+
+def largest(*arrays: Array) -> Array:
+    """The largest absolute value of all entries."""
+    return jnp.max(jnp.stack([jnp.max(jnp.abs(x), initial=0) for x in arrays]))
+
+
+def residuals(
+    linear: Linearisation,
+    stages: LqrStages,
+    costates: Array,
+    estimates: Multipliers,
+    us: Array,
+    bounds: tuple[Array, Array],
+) -> tuple[Residuals, Array]:
+    """The residuals of a trajectory, and the multipliers (N, m) of the bounds.
+
+    `stages` is the quadratic model whose gradient has the multipliers `estimates`.
+    """
+    inner, last = linear.inner[0], linear.last[0]
+    lower, upper = bounds
+    after = costates[1:]
+    by_x = stages.q[1:] - after
+    by_x = by_x.at[:-1].add(einsum("tij,ti->tj", stages.A[1:], after[1:]))
+    by_u = stages.r + einsum("tij,ti->tj", stages.B, after)
+    pushed = jnp.where(us >= upper, jnp.minimum(by_u, 0), 0)
+    pushed = pushed + jnp.where(us <= lower, jnp.maximum(by_u, 0), 0)
+    _, z, _, z_last, _ = estimates
+    excess = jnp.maximum(jnp.maximum(lower - us, us - upper), 0)
+    found = Residuals(
+        largest(by_x, by_u - pushed),
+        largest(inner.defect),
+        largest(inner.h, last.h),
+        largest(jnp.maximum(inner.g, 0), jnp.maximum(last.g, 0), excess),
+        largest(inner.g * z, last.g * z_last),
+    )
+    return found, -pushed

@@ -1,0 +1,421 @@
+"""Optimal control: optimality conditions, constraints, other solvers, derivatives of solutions."""
+
+import functools
+import pathlib
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxrbd as rbd
+from jaxrbd import integrators, optimal_control as oc
+from jaxrbd.errors import ArgumentError, JaxRBDError
+from support import zoo
+from support.zoo import close
+
+TOLERANCE = 1e-8
+solve = functools.partial(oc.solve, tolerance=TOLERANCE)
+
+
+def check(problem, x0, p, solution):
+    """The solver converged, and the residuals computed anew agree."""
+    assert solution.status == oc.Status.CONVERGED, solution.history
+    assert oc.kkt_residual(problem, x0, p, solution).largest <= TOLERANCE
+
+
+# ------------------------------------------------------------------------------------- problems
+
+
+@functools.cache
+def pendulum(bounds=None):
+    """The swing-up of a pendulum in a vector space."""
+
+    def dynamics(t, x, u, p):
+        angle, speed = x
+        speed = speed + 0.1 * (u[0] - 9.81 * jnp.sin(angle) - 0.1 * speed)
+        return jnp.stack([angle + 0.1 * speed, speed])
+
+    def cost(t, x, u, p):
+        return jnp.concatenate([0.03 * (x - p), 0.1 * u])
+
+    def last(x, p):
+        return 10 * (x - p)
+
+    problem = oc.Problem(oc.vector_space(2), dynamics, cost, last, control_bounds=bounds)
+    return problem, jnp.zeros(2), jnp.array([np.pi, 0.0]), jnp.zeros((20, 1))
+
+
+GUIDE = pathlib.Path(__file__).parents[1] / "docs" / "optimal_control.md"
+
+
+@pytest.fixture(scope="module")
+def guide():
+    """The names that the examples of the guide define: the swing-up of a cart-pole."""
+    examples = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    assert len(examples) == 2
+    found = {}
+    exec("\n".join(examples), found)
+    return found
+
+
+@functools.cache
+def unicycle():
+    """A vehicle that passes an obstacle, with bounds of both speeds, and parks at p."""
+
+    def dynamics(t, x, u, p):
+        return x + 0.1 * jnp.stack([u[0] * jnp.cos(x[2]), u[0] * jnp.sin(x[2]), u[1]])
+
+    def path(t, x, u, p):
+        return None, (0.25 - jnp.sum((x[:2] - jnp.array([1.0, 0.5])) ** 2))[None]
+
+    problem = oc.Problem(
+        oc.vector_space(3),
+        dynamics,
+        lambda t, x, u, p: 0.3 * u,
+        control_bounds=([-1.0, -1.5], [1.0, 1.5]),
+        path=path,
+        terminal=lambda x, p: (x - p, None),
+    )
+    return problem, jnp.zeros(3), jnp.array([2.0, 1.0, 0.0]), jnp.full((30, 2), 0.1)
+
+
+# --------------------------------------------------------------------------------------- spaces
+
+
+def test_spaces_retract_and_return():
+    model = zoo.small()
+    space = oc.state_space(model)
+    q, v, a, _ = zoo.state(model, 0)
+    dx = 0.3 * jnp.concatenate([a, v])
+
+    @jax.jit
+    def evaluate(x, dx):
+        zero = jnp.zeros(space.size)
+        moved = space.retract(x, dx)
+        by_change = jax.jacfwd(lambda d: space.difference(x, space.retract(x, d)))(zero)
+        return moved, space.difference(x, moved), by_change
+
+    (q_moved, v_moved), back, by_change = evaluate((q, v), dx)
+    close(back, dx, 1e-12)
+    close(by_change, jnp.eye(space.size), 1e-13)
+    close(q_moved, rbd.integrate(model, q, dx[: model.nv]), 1e-15)
+    close(v_moved, v + dx[model.nv :], 1e-15)
+    plain = oc.vector_space(3)
+    assert plain.size == 3
+    np.testing.assert_array_equal(plain.difference(jnp.ones(3), jnp.arange(3.0)), [-1, 0, 1])
+
+
+# --------------------------------------------------------------------------------- unconstrained
+
+
+@pytest.mark.parametrize("riccati", ["sequential", "parallel"])
+def test_newton_steps_converge_quadratically(riccati):
+    problem, x0, goal, us = pendulum()
+    found = solve(problem, x0, goal, us, hessian="exact", riccati=riccati, iterations=40)
+    check(problem, x0, goal, found)
+    errors = np.asarray(found.history.residuals.stationarity)[: int(found.iterations) + 1]
+    # The last step that begins far enough from rounding errors.
+    assert errors[-1] < 1e-3 * errors[-2]
+    assert errors[-2] < 0.1 * errors[-3]
+    assert np.all(np.isnan(found.history.cost[int(found.iterations) + 1 :]))
+    # The states follow from the controls, and the costates from the cost.
+    close(oc.follow(problem, x0, goal, found)[0], found.xs, 1e-7)
+
+
+def test_any_guess_of_the_states_and_both_rollouts():
+    """The minimum is the same as from a rollout, by all variants of the solver."""
+    problem, x0, goal, us = pendulum()
+    best = solve(problem, x0, goal, us, hessian="exact", iterations=40)
+    noise = jnp.asarray(0.3 * np.random.default_rng(0).normal(size=(21, 2)))
+    linear = solve(problem, x0, goal, (best.xs + noise, best.us), hessian="exact", iterations=40)
+    feedback = solve(problem, x0, goal, 0.9 * best.us, rollout="feedback", iterations=300)
+    for found in (linear, feedback):
+        check(problem, x0, goal, found)
+        close(found.cost, best.cost, 1e-7)
+        close(found.xs, best.xs, 1e-5)
+    assert linear.history.residuals.defects[0] > 0.1
+    assert feedback.history.residuals.defects[1] < 1e-12
+
+
+def test_another_solver_finds_the_same_minimum():
+    """SLSQP of SciPy, over the controls of a problem with bounds."""
+    from scipy import optimize
+
+    problem, x0, goal, us = pendulum(bounds=(-5.0, 5.0))
+    found = solve(problem, x0, goal, us, hessian="exact", iterations=100)
+    check(problem, x0, goal, found)
+
+    @jax.jit
+    @jax.value_and_grad
+    def cost(us):
+        def stage(x, u):
+            r = problem.cost.function(0, x, u[None], goal)
+            return problem.dynamics.function(0, x, u[None], goal), jnp.sum(r * r) / 2
+
+        x, costs = jax.lax.scan(stage, x0, us)
+        return jnp.sum(costs) + jnp.sum(problem.terminal_cost.function(x, goal) ** 2) / 2
+
+    start = np.asarray(found.us[:, 0]) + 0.3 * np.random.default_rng(0).normal(size=20)
+    other = optimize.minimize(
+        lambda us: tuple(map(np.asarray, cost(jnp.asarray(us)))),
+        np.clip(start, -5, 5),
+        jac=True,
+        method="SLSQP",
+        bounds=[(-5, 5)] * 20,
+        options={"ftol": 1e-14, "maxiter": 500},
+    )
+    close(found.cost, other.fun, 1e-8)
+    close(found.us[:, 0], other.x, 1e-4)
+
+
+# ----------------------------------------------------------------------------------- constraints
+
+
+def test_control_bounds_hold_exactly(guide):
+    found = guide["solution"]
+    assert found.status == oc.Status.CONVERGED
+    upper, lower = (np.asarray(found.us) == bound for bound in (6.0, -6.0))
+    assert np.sum(upper) > 1
+    assert np.sum(lower) > 1
+    assert np.max(np.abs(found.us)) <= 6.0
+    by_bounds = np.asarray(found.multipliers.bounds)
+    assert np.all(by_bounds[upper] >= 0)
+    assert np.all(by_bounds[lower] <= 0)
+    assert np.max(np.abs(by_bounds)) > 1e-2
+    np.testing.assert_array_equal(by_bounds[~(upper | lower)], 0)
+    np.testing.assert_array_equal(np.asarray(found.gains)[upper | lower], 0)
+
+
+def test_paths_and_ends_satisfy_their_constraints():
+    problem, x0, goal, us = unicycle()
+    found = solve(problem, x0, goal, us, hessian="exact", iterations=100)
+    check(problem, x0, goal, found)
+    close(found.xs[-1], goal, 1e-6)
+    distance = np.linalg.norm(np.asarray(found.xs)[:-1, :2] - [1.0, 0.5], axis=1)
+    assert np.min(distance) > 0.5 - 1e-6
+    touches = np.abs(distance - 0.5) < 1e-6
+    z = np.asarray(found.multipliers.inequalities)[:, 0]
+    assert 0 < np.sum(touches) < 30
+    assert np.all(z >= 0)
+    assert np.max(z) > 1e-2
+    assert np.max(np.abs(z[~touches]), initial=0) < 1e-6
+    # The multiplier of an equality is the derivative of the cost in its value.
+    moved = goal + jnp.array([1e-3, 0.0, 0.0])
+    other = solve(problem, x0, moved, found, hessian="exact", iterations=100)
+    check(problem, x0, moved, other)
+    slope = (other.cost - found.cost) / 1e-3
+    ends = (found.multipliers.terminal_equalities, other.multipliers.terminal_equalities)
+    close(slope, -(ends[0] + ends[1])[0] / 2, 1e-4)
+
+
+def test_infeasible_problems_say_so():
+    problem, x0, _, us = unicycle()
+    found = solve(problem, x0, jnp.array([9.0, 1.0, 0.0]), us, hessian="exact", iterations=100)
+    assert found.status == oc.Status.INFEASIBLE
+
+
+def test_other_ends_of_a_solve():
+    problem, x0, goal, us = pendulum()
+    few = solve(problem, x0, goal, us, hessian="exact", iterations=2)
+    assert few.status == oc.Status.ITERATION_LIMIT
+    assert few.iterations == 2
+    assert few.residuals.largest > TOLERANCE
+    again = oc.kkt_residual(problem, x0, goal, few)
+    jax.tree.map(lambda x, y: close(x, y, 1e-12), tuple(again), tuple(few.residuals))
+    broken = solve(problem, x0, goal.at[0].set(jnp.nan), us, hessian="exact", iterations=2)
+    assert broken.status == oc.Status.FAILED
+
+
+# ----------------------------------------------------------------------------- robots on manifolds
+
+
+@functools.cache
+def quadruped():
+    """A quadruped in free fall that moves its legs; the goal p is a configuration."""
+    model = rbd.load_robot("quadruped")
+    legs = range(6, model.nv)
+    step = oc.shooting_step(
+        model, oc.joint_torques(model, legs), integrators.semi_implicit_euler, 0.02
+    )
+
+    def cost(t, x, u, p):
+        return jnp.concatenate([0.1 * x[1], 0.1 * u])
+
+    def last(x, p):
+        return 3 * rbd.difference(model, x[0], p)
+
+    problem = oc.Problem(oc.state_space(model), step, cost, last)
+    start = rbd.integrate(model, rbd.neutral(model), 0.3 * jnp.cos(jnp.arange(1.0, model.nv + 1)))
+    goal = rbd.integrate(model, start, 0.2 * jnp.sin(jnp.arange(1.0, model.nv + 1)))
+    x0 = start, jnp.zeros(model.nv)
+    return problem, x0, goal, jnp.zeros((5, model.nv - 6))
+
+
+def test_a_floating_base_stays_on_its_manifold():
+    problem, x0, goal, us = quadruped()
+    xs = jax.tree.map(lambda x: jnp.repeat(x[None], 6, axis=0), x0)
+    found = solve(problem, x0, goal, (xs, us), iterations=60)
+    check(problem, x0, goal, found)
+    quaternions = np.asarray(found.xs[0])[:, 3:7]
+    np.testing.assert_allclose(np.linalg.norm(quaternions, axis=1), 1, atol=1e-14)
+    assert np.max(np.abs(quaternions - quaternions[0])) > 1e-3
+    assert np.max(np.abs(found.us)) > 0.1
+    # The same trajectory and the same end with the other sign of a quaternion.
+    opposite = goal.at[3:7].multiply(-1)
+    again = solve(problem, x0, opposite, (xs, us), iterations=60)
+    close(again.us, found.us, 1e-6)
+
+
+@jax.jit
+def accelerations(q, v, u):
+    """The acceleration and its Jacobians by `joint_torques`, and by `forward_dynamics`."""
+    model, dofs = zoo.small(), np.array([9, 6])
+
+    def plain(q, v, u):
+        return rbd.forward_dynamics(model, q, v, jnp.zeros(model.nv).at[dofs].set(u))
+
+    def analytic(q, v, u):
+        return oc.joint_torques(model, dofs.tolist())(0, q, v, u, None)
+
+    def evaluate(f):
+        by_q = rbd.jacobian(model, lambda q: f(q, v, u))(q)
+        return f(q, v, u), by_q, *jax.jacfwd(f, (1, 2))(q, v, u)
+
+    return evaluate(analytic), evaluate(plain)
+
+
+def test_joint_torques_have_the_derivatives_of_forward_dynamics():
+    q, v, tau, _ = zoo.state(zoo.small())
+    found, expected = accelerations(q, v, tau[:2])
+    for x, y in zip(found, expected):
+        close(x, y, 1e-10)
+    with pytest.raises(ArgumentError, match=r"dofs is \(0, 0\), expected different ints"):
+        oc.joint_torques(zoo.small(), [0, 0])
+    with pytest.raises(ArgumentError, match=r"u has shape \(3,\), expected \(2,\)"):
+        oc.joint_torques(zoo.small(), [0, 1])(0, q, v, tau[:3], None)
+
+
+# ------------------------------------------------------------------------------- use of a solution
+
+
+def test_feedback_corrects_a_disturbance():
+    problem, x0, goal, us = pendulum()
+    found = solve(problem, x0, goal, us, hessian="exact", iterations=40)
+    disturbed = x0 + jnp.array([0.05, -0.05])
+    xs, controls = oc.follow(problem, disturbed, goal, found)
+    _, open_loop = jax.lax.scan(
+        lambda x, u: (problem.dynamics(0, x, u, goal),) * 2, disturbed, found.us
+    )
+    end = found.xs[-1]
+    assert jnp.linalg.norm(xs[-1] - end) < 0.2 * jnp.linalg.norm(open_loop[-1] - end)
+    close(controls[0], found.us[0] + found.gains[0] @ (disturbed - x0), 1e-14)
+    bounded = pendulum(bounds=(-5.0, 5.0))[0]
+    assert jnp.max(jnp.abs(oc.follow(bounded, disturbed, goal, found)[1])) == 5.0
+    # The gains are the derivative of the optimal control in the state.
+    small = jnp.array([1e-5, -2e-5])
+    best = solve(problem, x0 + small, goal, found, hessian="exact", iterations=40)
+    check(problem, x0 + small, goal, best)
+    close((best.us - found.us)[0] / 1e-5, found.gains[0] @ small / 1e-5, 1e-2)
+
+
+def test_a_shifted_solution_is_a_guess():
+    problem, x0, goal, us = pendulum()
+    found = solve(problem, x0, goal, us, hessian="exact", iterations=40)
+    moved = oc.shift(found, 3)
+    np.testing.assert_array_equal(moved.us[:-3], found.us[3:])
+    np.testing.assert_array_equal(moved.us[-3:], jnp.repeat(found.us[-1:], 3, axis=0))
+    np.testing.assert_array_equal(moved.xs[:-3], found.xs[3:])
+    np.testing.assert_array_equal(moved.costates[:-3], found.costates[3:])
+    np.testing.assert_array_equal(moved.gains[:-3], found.gains[3:])
+    assert moved.multipliers.bounds.shape == us.shape
+    with pytest.raises(ArgumentError, match="n is 21, expected an int from 0 to 20"):
+        oc.shift(found, 21)
+
+
+def test_batches_and_a_fixed_number_of_iterations():
+    """Each member of a batch is the solution of its problem."""
+    problem, x0, goal, us = pendulum(bounds=(-5.0, 5.0))
+    starts = x0 + jnp.array([[0.0, 0.0], [0.5, 0.0], [0.0, -1.0]])
+    options = {"hessian": "exact", "iterations": 30, "fixed_iterations": True}
+    batch = jax.jit(jax.vmap(lambda x0: solve(problem, x0, goal, us, **options)))(starts)
+    for i in range(3):
+        single = solve(problem, starts[i], goal, us, hessian="exact", iterations=100)
+        check(problem, starts[i], goal, single)
+        assert batch.status[i] == oc.Status.CONVERGED
+        assert batch.iterations[i] == single.iterations
+        close(batch.us[i], single.us, 1e-9)
+
+
+def test_single_precision():
+    problem, *operands = pendulum(bounds=(-5.0, 5.0))
+    single = jax.tree.map(lambda x: x.astype(jnp.float32), tuple(operands))
+    found = oc.solve(problem, *single, hessian="exact", iterations=40)
+    assert found.us.dtype == found.costates.dtype == jnp.float32
+    assert found.status == oc.Status.CONVERGED
+    double = solve(problem, *operands, hessian="exact", iterations=100)
+    close(np.asarray(found.cost, float), double.cost, 1e-4)
+
+
+# ------------------------------------------------------------------------------------------ errors
+
+
+def test_derivatives_of_a_solution_are_refused():
+    problem, x0, goal, us = pendulum()
+    with pytest.raises(JaxRBDError, match="solve has no derivatives"):
+        jax.grad(lambda goal: solve(problem, x0, goal, us).cost)(goal)
+    with pytest.raises(JaxRBDError, match="solve has no derivatives"):
+        jax.jvp(lambda x0: solve(problem, x0, goal, us).us, (x0,), (x0,))
+
+
+def test_wrong_problems_are_named():
+    space, zero = oc.vector_space(2), jnp.zeros(2)
+
+    def step(t, x, u, p):
+        return x
+
+    def cost(t, x, u, p):
+        return u
+
+    us = jnp.zeros((3, 1))
+    with pytest.raises(ArgumentError, match="n is 0, expected an int above 0"):
+        oc.vector_space(0)
+    with pytest.raises(ArgumentError, match=r"control_bounds\[1\] - control_bounds\[0\]"):
+        oc.Problem(space, step, cost, control_bounds=(1.0, -1.0))
+    problem = oc.Problem(space, step, cost)
+    with pytest.raises(ArgumentError, match=r"x0 has shape \(3,\)"):
+        oc.solve(problem, jnp.zeros(3), None, us)
+    with pytest.raises(ArgumentError, match="the controls of guess have shape"):
+        oc.solve(problem, zero, None, us[:, 0])
+    with pytest.raises(ArgumentError, match="the states of guess have shape"):
+        oc.solve(problem, zero, None, (jnp.zeros((3, 2)), us))
+    with pytest.raises(ArgumentError, match="hessian is 'newton', expected one of"):
+        oc.solve(problem, zero, None, us, hessian="newton")
+    with pytest.raises(ArgumentError, match="iterations is 0"):
+        oc.solve(problem, zero, None, us, iterations=0)
+    with pytest.raises(ArgumentError, match="x0 has dtype float32, expected float64"):
+        oc.solve(problem, zero.astype(jnp.float32), None, us)
+    with pytest.raises(ArgumentError, match=r"control_bounds\[0\] has shape \(2,\)"):
+        oc.solve(oc.Problem(space, step, cost, control_bounds=([0, 0], [1, 1])), zero, None, us)
+    with pytest.raises(ArgumentError, match="path returns no pair"):
+        oc.solve(oc.Problem(space, step, cost, path=cost), zero, None, us)
+    end = oc.Problem(space, step, cost, terminal=lambda x, p: (None, x[0]))
+    with pytest.raises(ArgumentError, match="the inequalities of terminal have shape"):
+        oc.solve(end, zero, None, us)
+    with pytest.raises(ArgumentError, match="cost returns shape"):
+        oc.solve(oc.Problem(space, step, lambda t, x, u, p: u[None]), zero, None, us)
+    states = oc.state_space(zoo.small())
+    with pytest.raises(ArgumentError, match="x0 is ArrayImpl, expected the pair"):
+        states.checked(zero, "x0")
+
+
+# ------------------------------------------------------------------------------------- the guide
+
+
+def test_the_examples_of_the_guide(guide):
+    assert guide["residuals"].largest < 1e-7
+    planned, followed = guide["solution"].xs, guide["states"]
+    assert jnp.max(jnp.abs(followed[0][-1] - planned[0][-1])) < 0.1
+    assert guide["next_solution"].us.shape == (30, 1)
+    assert guide["next_solution"].residuals.defects < 1e-2
