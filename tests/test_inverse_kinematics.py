@@ -54,7 +54,10 @@ def search(model, tasks, key, seeds=16):
 # ----------------------------------------------------------------------------- errors and Jacobians
 
 
-@pytest.mark.parametrize("robot", ["small", "coupled", "following"])
+SLOW = functools.partial(pytest.param, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("robot", ["small", "following", SLOW("coupled")])
 def test_jacobians_are_the_derivatives_of_the_errors(robot):
     model = getattr(zoo, robot)()
     q = zoo.state(model, 1)[0]
@@ -136,7 +139,7 @@ def test_reachable_targets_are_reached_within_the_limits(arm):
     close(alone.q, solution.q[3], 1e-9)
 
 
-@pytest.mark.parametrize("robot", ["small", "coupled", "following", "connected"])
+@pytest.mark.parametrize("robot", ["following", SLOW("small"), SLOW("coupled"), SLOW("connected")])
 def test_every_kind_of_joint(robot):
     """Near the targets the tasks are reached; floating bases, quaternions, joints that follow."""
     model = getattr(zoo, robot)()
@@ -276,7 +279,7 @@ def assert_minimum(model, tasks, q, tolerance=1e-8):
 # ----------------------------------------------------------------------------------- constraints
 
 
-@pytest.mark.parametrize("name", ["four_bar", "five_bar"])
+@pytest.mark.parametrize("name", ["four_bar", SLOW("five_bar")])
 def test_closed_loops_hold(name):
     linkage = rbd.robots.load_linkage(name)
     model, loops, q0 = linkage
@@ -481,7 +484,7 @@ def test_a_velocity_within_the_limits_reaches_the_target_in_one_step(arm):
     close(velocity(arm, q, tasks, 0.02, 1.0), v / 2, 1e-12, "time step")
 
 
-@pytest.mark.parametrize("robot", ["small", "following"])
+@pytest.mark.parametrize("robot", ["following", SLOW("small")])
 def test_velocities_and_positions_stay_within_the_limits(robot):
     """Floating bases and user-defined joints, with the KKT conditions of the program."""
     model = getattr(zoo, robot)()

@@ -158,11 +158,10 @@ def _solve_free(qp: BoxQP, at_bound: Array, fixed: Array, near: Array) -> Float[
         return jnp.concatenate([top, matmul(qp.K, d)])
 
     still = lax.stop_gradient(qp)
-    if m:
-        inverse = _kkt_inverse(still, free)
+    inverse = _kkt_inverse(still, free) if m else None
 
     def solve(_, b):
-        if m:
+        if inverse is not None:
             return matmul(inverse, b)
         return _masked_solve(still.H, free, b) + jnp.where(free, 0, b)
 

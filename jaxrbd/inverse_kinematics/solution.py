@@ -240,7 +240,9 @@ def _solution(
     largest = jnp.max(jnp.stack(errors)[:, has_to_hold(tasks)], initial=0)
     # A sum of squares in another order may be larger than the tolerance by a rounding error.
     converged = (largest <= tolerance * (1 + 1e-6)) & valid
-    return IkSolution(q, error, errors, converged, found.stationary | found.within, found.count)
+    return IkSolution(
+        q, error, errors, converged, found.stationary | found.within, found.iterations
+    )
 
 
 def _total(found: Descent) -> Float[Array, ""]:

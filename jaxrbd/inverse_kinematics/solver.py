@@ -64,7 +64,8 @@ class Box(NamedTuple):
     def gaps(self, q: Float[Array, " nq"]) -> tuple[Float[Array, " nv"], Float[Array, " nv"]]:
         """The least and the largest displacement of each dof."""
         x = self.coordinates(q)
-        return tuple(jnp.where(self.locked, 0, limit - x) for limit in (self.lower, self.upper))
+        least, most = (jnp.where(self.locked, 0, y - x) for y in (self.lower, self.upper))
+        return least, most
 
     def move(self, model: Model, q: Float[Array, " nq"], d: Float[Array, " nv"]):
         """The configuration after a displacement, exactly within the limits."""
@@ -100,7 +101,7 @@ class Descent(NamedTuple):
     found: Rows
     shift: Float[Array, " k"]
     damping: Float[Array, ""]
-    count: Int[Array, ""]
+    iterations: Int[Array, ""]
     stationary: Bool[Array, ""]
     within: Bool[Array, ""]
 
@@ -140,10 +141,10 @@ def descend(
     steps: int,
 ) -> Descent:
     """The state after at most `steps` more steps."""
-    last = begin.count + steps
+    last = begin.iterations + steps
 
     def unfinished(state):
-        return state.unfinished & (state.count < last)
+        return state.unfinished & (state.iterations < last)
 
     def step(state):
         return _step(model, tasks, box, state, tolerance)
@@ -216,7 +217,7 @@ def _step(
         jax.tree.map(lambda new, old: jnp.where(stationary, old, new), found, state.found),
         jnp.where(stationary, state.shift, shift),
         jnp.maximum(factor * state.damping, LEAST_DAMPING),
-        state.count + 1,
+        state.iterations + 1,
         stationary,
         _within(tasks, found, tolerance),
     )

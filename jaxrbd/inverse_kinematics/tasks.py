@@ -80,7 +80,7 @@ class FrameTask(Task):
             raise ArgumentError(f"target of frame {frame!r} is {target!r}, expected a Pose")
         self.frame, self.relative_to = frame, relative_to
         place = f"of the FrameTask of {frame!r}"
-        self.target = Pose(
+        self.target = _pose(
             arguments.parameter(target.R, f"target.R {place}", (3, 3)),
             arguments.parameter(target.p, f"target.p {place}", (3,)),
         )
@@ -101,7 +101,7 @@ class FrameTask(Task):
         p = arguments.parameter(p, f"p {place}", (3,))
         weights = _weights(weights, f"weights {place}", 3)
         weights = _concatenated(weights, np.zeros(3))
-        return cls(frame, Pose(_identity(p), p), weights, relative_to)
+        return cls(frame, _pose(_identity(p), p), weights, relative_to)
 
     @classmethod
     def orientation(
@@ -116,7 +116,7 @@ class FrameTask(Task):
         R = arguments.parameter(R, f"R {place}", (3, 3))
         weights = _concatenated(np.zeros(3), _weights(weights, f"weights {place}", 3))
         p = jnp.zeros(3, R.dtype) if isinstance(R, Array) else np.zeros(3)
-        return cls(frame, Pose(R, p), weights, relative_to)
+        return cls(frame, _pose(R, p), weights, relative_to)
 
 
 class ComTask(Task):
@@ -172,6 +172,11 @@ def _weights(x: ArrayLike | Sequence, name: str, n: int | None) -> arguments.Par
         weights, lambda x: (x >= 0) & np.isfinite(x), name, "finite, 0 or more in each entry"
     )
     return weights * np.ones(n, weights.dtype) if scalar and n is not None else weights
+
+
+def _pose(R: Any, p: Any) -> Pose:
+    """A pose of parameters, whose constants stay in float64."""
+    return Pose(R, p)
 
 
 def _identity(like: arguments.Parameter) -> arguments.Parameter:
