@@ -44,7 +44,8 @@ ANYWHERE = {"jax", "jaxtyping", "equinox", "numpy"}
 ONLY_IN = {"lxml": "io", "mujoco": "io", "matplotlib": "cli", "diffrax": "integrators"}
 LOOPS = {"scan", "fori_loop", "while_loop", "map"}
 # The sweeps over the tree and, by index, over its dofs; time, with what a step of it repeats;
-# Newton's steps; starts of a search; the blocks of a batch; the pivots of a matrix.
+# Newton's steps; starts of a search; the stages of a trajectory; the blocks of a batch; the pivots
+# of a matrix.
 LOOPS_IN = {
     "tree/passes.py",
     "tree/kernels.py",
@@ -58,6 +59,9 @@ LOOPS_IN = {
     "inverse_kinematics/box_qp.py",
     "inverse_kinematics/solution.py",
     "inverse_kinematics/solver.py",
+    "optimal_control/lqr.py",
+    "optimal_control/solution.py",
+    "optimal_control/solver.py",
     "sharding.py",
 }
 
