@@ -203,10 +203,13 @@ def test_an_unknown_reference(reference):
 # The algorithms without a configuration among their arguments.
 WITHOUT_Q = {
     "inverse_inertias",
+    "joint_torques",
     "ltl_factor",
     "ltl_solve",
     "neutral",
     "random_configuration",
+    "shooting_step",
+    "state_space",
     "total_mass",
     "velocity_bracket",
 }

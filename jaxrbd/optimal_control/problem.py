@@ -154,7 +154,7 @@ def joint_torques(model: Model, dofs: Sequence[int] | None = None) -> JointTorqu
     """The acceleration (t, q, v, u, p) of a robot that is driven by the forces u on its joints.
 
     `dofs`: the index in v of each entry of u; by default u is (nv,). The other forces are zero.
-    The first derivatives are analytic (`forward_dynamics_derivatives`). So the linearisation is much
+    The first derivatives are analytic (`forward_dynamics_derivatives`). So a linearisation is much
     faster than with a function that calls `forward_dynamics`. Raises ArgumentError for a dof
     that is out of range or occurs twice.
     """
