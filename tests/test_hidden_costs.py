@@ -28,6 +28,12 @@ TAKE_FUNCTIONS = {
     "variational_midpoint",
 }
 CONSTANTS = {"joint_torques", "neutral", "state_space"}
+# They check their tasks on the host. Then they call one compiled function.
+CHECK_TASKS = {
+    "differential_inverse_kinematics",
+    "inverse_kinematics",
+    "search_inverse_kinematics",
+}
 
 
 def test_public_functions_are_compiled_by_themselves():
@@ -35,7 +41,18 @@ def test_public_functions_are_compiled_by_themselves():
     plain = {
         name for name in functions_of_a_model() - ON_THE_HOST if not hasattr(PUBLIC[name], "lower")
     }
-    assert plain == TAKE_FUNCTIONS | CONSTANTS
+    assert plain == TAKE_FUNCTIONS | CONSTANTS | CHECK_TASKS
+
+
+@pytest.mark.parametrize("name", sorted(CHECK_TASKS))
+def test_functions_with_checks_call_one_compiled_function(name):
+    """Loops outside of it would run one operation after another."""
+    model = zoo.small()
+    calls = jax.make_jaxpr(ALGORITHMS[name])(model, *zoo.state(model)).eqns
+    compiled = {str(e.params["name"]): e for e in calls if e.primitive.name in ("jit", "pjit")}
+    with_loops = {inner for inner, e in compiled.items() if "while" in str(e.params["jaxpr"])}
+    assert len(with_loops & {"_solve", "_search", "_velocity"}) == 1, sorted(compiled)
+    assert not {"while", "scan"} & {e.primitive.name for e in calls}
 
 
 SWEEPS = "forward_kinematics rnea crba forward_dynamics rnea_derivatives coriolis_matrix".split()
