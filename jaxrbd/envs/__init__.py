@@ -11,7 +11,11 @@ from .batches import AutoReset, Vectorized, auto_reset, vectorize
 from .cart_pole import CartPoleParams, CartPoleSwingUp
 from .double_pendulum import DoublePendulumParams, DoublePendulumSwingUp
 from .environment import Env, State
+from .hopper import Hopper, HopperParams
+from .humanoid import HumanoidStand
+from .legged import LeggedParams, LeggedPhysics
 from .motion import Motion
+from .quadruped import QuadrupedJoystick, QuadrupedStand, QuadrupedTrot
 from .randomisation import Randomised, Scale, Shift, Uniform, randomise, stack_models
 
 __all__ = [
@@ -38,5 +42,13 @@ __all__ = [
     "CartPoleSwingUp",
     "DoublePendulumParams",
     "DoublePendulumSwingUp",
+    "Hopper",
+    "HopperParams",
+    "HumanoidStand",
+    "LeggedParams",
+    "LeggedPhysics",
     "Motion",
+    "QuadrupedJoystick",
+    "QuadrupedStand",
+    "QuadrupedTrot",
 ]
