@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
@@ -25,8 +24,8 @@ from ..model import Model
 Params = Any
 Physics = Any
 
-# A leaf of the parameters; `as_arrays` makes arrays of JAX.
-Parameter = Array | np.ndarray | float
+# A leaf of the parameters: an array, or a float or a NumPy array until `as_arrays` converts it.
+Parameter = Any
 
 
 class State(NamedTuple):
