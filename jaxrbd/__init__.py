@@ -77,6 +77,7 @@ from .errors import (
     ModelError,
     RobotFileError,
     SavedFileError,
+    TrainingError,
 )
 from .io import load_urdf
 from .model import Model, build_model
@@ -173,4 +174,5 @@ __all__ = [
     "ModelError",
     "RobotFileError",
     "SavedFileError",
+    "TrainingError",
 ]

@@ -31,7 +31,7 @@ LAYERS = (
     ("robots", "sensors", "inverse_kinematics", "optimal_control"),
     ("envs",),
     ("__init__",),
-    ("conformance",),
+    ("conformance", "learning"),
     ("cli",),
 )
 LEVEL = {module: level for level, row in enumerate(LAYERS) for module in row}
@@ -42,7 +42,13 @@ STRANGERS = {
     "algorithms": {"joints"},  # no algorithm knows a joint kind
 }
 ANYWHERE = {"jax", "jaxtyping", "equinox", "numpy"}
-ONLY_IN = {"lxml": "io", "mujoco": "io", "matplotlib": "cli", "diffrax": "integrators"}
+ONLY_IN = {
+    "lxml": "io",
+    "mujoco": "io",
+    "matplotlib": "cli",
+    "diffrax": "integrators",
+    "optax": "learning",
+}
 LOOPS = {"scan", "fori_loop", "while_loop", "map"}
 # The sweeps over the tree and, by index, over its dofs; time, with what a step of it repeats;
 # Newton's steps; starts of a search; the stages of a trajectory; the blocks of a batch; the pivots
@@ -58,6 +64,10 @@ LOOPS_IN = {
     "constraints/closing.py",
     "contact/newton.py",
     "envs/environment.py",
+    "learning/ppo.py",
+    "learning/rollouts.py",
+    "learning/shac.py",
+    "learning/training.py",
     "inverse_kinematics/box_qp.py",
     "inverse_kinematics/solution.py",
     "inverse_kinematics/solver.py",
@@ -196,7 +206,7 @@ import jax
 before = dict(jax.config.values)
 import jaxrbd
 assert dict(jax.config.values) == before, "a JAX setting changed"
-heavy = {"diffrax", "lxml", "matplotlib", "mujoco", "pinocchio", "beartype", "pytest"}
+heavy = {"diffrax", "lxml", "matplotlib", "mujoco", "optax", "pinocchio", "beartype", "pytest"}
 heavy = (heavy | {"scipy.optimize"}) & set(sys.modules)
 assert not heavy, heavy
 jax.config.update("jax_platforms", "no_such_platform")
