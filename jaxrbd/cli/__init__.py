@@ -119,6 +119,7 @@ def _add_convert(commands) -> None:
         help="the limit to write where URDF needs a limit and the robot has none",
     )
     add("--reorder", action="store_true", help="accept another order of joints in the URDF file")
+    add("--no-geometry", action="store_true", help="write no shapes to the URDF file")
     command.set_defaults(run=_convert)
 
 
@@ -171,7 +172,13 @@ def _convert(options: argparse.Namespace) -> int:
     if ending == ".jaxrbd":
         save_model(model, options.out)
     else:
-        save_urdf(model, options.out, unlimited=options.unlimited, reorder=options.reorder)
+        save_urdf(
+            model,
+            options.out,
+            unlimited=options.unlimited,
+            reorder=options.reorder,
+            geometry=not options.no_geometry,
+        )
     print(f"ok: {options.out}")
     return 0
 
