@@ -6,6 +6,7 @@
 """
 
 from .drawing import LAYERS, Drawing, Item, drawing
+from .live import Viewer, serve
 from .page import Page, save_html, show
 from .picture import render
 
@@ -14,8 +15,10 @@ __all__ = [
     "Drawing",
     "Item",
     "Page",
+    "Viewer",
     "drawing",
     "render",
     "save_html",
+    "serve",
     "show",
 ]

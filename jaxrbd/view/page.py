@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike
 
+from ..contact import Scene
 from ..errors import ArgumentError
 from ..io._sealed import replace_file
 from ..model import Model
+from .contact_arrows import arrow_scale, contact_arrows
 from .drawing import drawing
 from .motion import motion
 from .stage import Stage, checked_layers, viser_module
@@ -53,6 +55,7 @@ def show(
     *,
     dt: float = 0.02,
     layers: Sequence[str] = ("visuals",),
+    contact: Scene | None = None,
     packages: Packages | None = None,
     height: int = 480,
 ) -> Page:
@@ -62,7 +65,7 @@ def show(
     configuration. The other arguments, the errors and the warnings are those of `save_html`;
     `height` is in pixels. The page needs no server, and stays in the saved notebook.
     """
-    return Page(_page(model, q, dt, layers, packages, "q"), height)
+    return Page(_page(model, q, dt, layers, contact, packages, "q"), height)
 
 
 def save_html(
@@ -72,6 +75,7 @@ def save_html(
     *,
     dt: float = 0.02,
     layers: Sequence[str] = ("visuals",),
+    contact: Scene | None = None,
     packages: Packages | None = None,
 ) -> None:
     """Write one HTML file that shows the robot and plays the trajectory, without a network.
@@ -81,6 +85,8 @@ def save_html(
     - `dt`: the time between configurations in s. At most 30 configurations per second are kept;
     - `layers`: the layers that are visible at the start, as in `render`. The scene tree of the page
       shows and hides every shape;
+    - `contact`: the contacts whose forces are drawn, as arrows: the forces of `contact_force`, with
+      velocities from the differences of the configurations;
     - `packages`: as in `drawing`.
 
     The file has each mesh once, and the poses of the bodies for each frame. Needs viser
@@ -90,7 +96,7 @@ def save_html(
     not finite, a dt that is not positive, an unknown layer, or if viser is not installed, and
     OSError if the file cannot be written.
     """
-    Page(_page(model, trajectory, dt, layers, packages, "trajectory")).save(path)
+    Page(_page(model, trajectory, dt, layers, contact, packages, "trajectory")).save(path)
 
 
 def _page(
@@ -98,21 +104,34 @@ def _page(
     q: ArrayLike | None,
     dt: float,
     layers: Sequence[str],
+    contact: Scene | None,
     packages: Packages | None,
     name: str,
 ) -> str:
     layers = checked_layers(layers)
-    chosen = None if q is None else _frames(np.asarray(q), check_dt(dt))
-    scene, found = drawing(model, packages), motion(model, chosen, name)
-    steps = found.p.shape[1]
+    dt = check_dt(dt)
+    scene = drawing(model, packages)
+    chosen = None if q is None else np.asarray(q)
+    kept = range(1) if chosen is None else _kept(chosen.shape[-2] if chosen.ndim > 1 else 1, dt)
+    found = motion(model, chosen, name)
+    arrows = None if contact is None else contact_arrows(model, contact, found, dt)
+    scale = arrow_scale(model, scene)
     with server("127.0.0.1", 0) as started:
         stage = Stage(started, model, scene, found, layers)
-        stage.place(found, 0)
+
+        def place(step: int) -> None:
+            stage.place(found, step)
+            if arrows is not None:
+                for robot in range(len(found.p)):
+                    points, forces = arrows.points[robot, step], arrows.forces[robot, step]
+                    stage.show_forces(robot, points, forces, scale, True)
+
+        place(kept[0])
         recording = started.get_scene_serializer()
-        if steps > 1:
-            for step in range(1, steps):
-                recording.insert_sleep(max(dt, 1 / _FRAMES_PER_SECOND))
-                stage.place(found, step)
+        for step in kept[1:]:
+            recording.insert_sleep(max(dt, 1 / _FRAMES_PER_SECOND))
+            place(step)
+        if len(kept) > 1:
             recording.insert_sleep(max(dt, 1 / _FRAMES_PER_SECOND))
         return recording.as_html()
 
@@ -124,14 +143,13 @@ def check_dt(dt: float) -> float:
     return float(dt)
 
 
-def _frames(q: np.ndarray, dt: float) -> np.ndarray:
-    """The configurations nearest to the times of the frames; all if dt is long enough."""
+def _kept(count: int, dt: float) -> Sequence[int]:
+    """The indices of the configurations nearest to the times of the frames; all for a long dt."""
     period = 1 / _FRAMES_PER_SECOND
-    if q.ndim < 2 or dt >= period or q.shape[-2] < 2:
-        return q
-    duration = (q.shape[-2] - 1) * dt
-    times = period * np.arange(int(duration / period + 1e-9) + 1)
-    return q[..., np.minimum(np.round(times / dt).astype(int), q.shape[-2] - 1), :]
+    if dt >= period:
+        return range(count)
+    times = period * np.arange(int((count - 1) * dt / period + 1e-9) + 1)
+    return np.minimum(np.round(times / dt).astype(int), count - 1).tolist()
 
 
 @contextlib.contextmanager
