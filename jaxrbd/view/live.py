@@ -18,7 +18,6 @@ from ..configuration import difference, integrate, neutral
 from ..contact import Scene
 from ..errors import ArgumentError
 from ..inverse_kinematics import FrameTask, inverse_kinematics
-from ..joints import FreeFlyer, Helical, Joint, Planar, Prismatic, Revolute, Spherical, Translation
 from ..model import Model
 from ..model.model import joint_groups
 from ..so3 import quaternion_from_matrix, quaternion_to_matrix
@@ -30,16 +29,6 @@ from .page import check_dt
 from .stage import Stage, checked_layers, viser_module
 from .triangles import Packages
 
-# Whether each dof of a joint kind is an angle; the other dofs are lengths.
-_ANGLES: dict[type[Joint], str] = {
-    Revolute: "a",
-    Prismatic: "l",
-    Helical: "a",
-    Spherical: "aaa",
-    Planar: "lla",
-    Translation: "lll",
-    FreeFlyer: "lllaaa",
-}
 _NO_FRAME = "none"
 _LABELS = {
     "visuals": "visuals",
@@ -65,13 +54,15 @@ def slider_ranges(model: Model, size: float) -> list[Dof]:
     """
     dofs: list[tuple[int, Dof]] = []
     for group in joint_groups(model):
-        kinds = _ANGLES.get(type(group.joint), "")
-        for body in group.bodies:
+        # A dof whose motion has a rotation is an angle.
+        turns = np.any(np.asarray(group.joint.subspace())[..., 3:] != 0, axis=-1)
+        turns = np.broadcast_to(turns, (len(group.bodies), turns.shape[-1]))
+        for body, angles in zip(group.bodies, turns):
             name = model.joint_names[body]
             place = model.joint(name)
             count = place.v.stop - place.v.start
             for k in range(count):
-                reach = np.pi if k < len(kinds) and kinds[k] == "a" else 2 * size
+                reach = np.pi if k < len(angles) and angles[k] else 2 * size
                 lower, upper = -reach, reach
                 if count == 1 and place.q.stop - place.q.start == 1:
                     low = float(model.lower_position_limit[place.q.start])
@@ -326,7 +317,7 @@ class Viewer:
         """The names of the free-flyer joints of the root bodies."""
         found = []
         for group in joint_groups(self._model):
-            if isinstance(group.joint, FreeFlyer):
+            if not group.joint.actuated:
                 found += [
                     self._model.joint_names[body]
                     for body in group.bodies

@@ -25,13 +25,13 @@ def render(
     *,
     width: int = 640,
     height: int = 480,
-    camera: ArrayLike | Sequence[float] = (1.0, -0.8, 0.35),
-    target: ArrayLike | Sequence[float] | None = None,
+    camera: ArrayLike | Sequence[int | float] = (1.0, -0.8, 0.35),
+    target: ArrayLike | Sequence[int | float] | None = None,
     distance: float | None = None,
     layers: Sequence[str] = ("visuals",),
     ground: bool = True,
     packages: Packages | None = None,
-    background: Sequence[float] = (1.0, 1.0, 1.0),
+    background: Sequence[int | float] = (1.0, 1.0, 1.0),
     smooth: int = 2,
 ) -> np.ndarray:
     """A picture of the robot, (height, width, 3) of uint8: red, green and blue of each pixel.
@@ -132,7 +132,7 @@ def _fitting_distance(camera: Camera, box: np.ndarray, aspect: float) -> float:
     return 1.08 * float(max(np.max(far), 1e-2))
 
 
-def _vector(x: ArrayLike | Sequence[float], name: str) -> np.ndarray:
+def _vector(x: ArrayLike | Sequence[int | float], name: str) -> np.ndarray:
     try:
         vector = np.asarray(x, float)
     except (TypeError, ValueError):

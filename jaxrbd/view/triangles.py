@@ -67,8 +67,9 @@ def shape_triangles(shape: Shape, packages: Packages | None = None) -> list[Tria
         return [_joined([_revolved(np.array(part, float)) for part in profile])]
     if isinstance(shape, CapsuleShape):
         r, h = shape.radius, shape.length / 2
-        angle = np.linspace(-np.pi / 2, np.pi / 2, _SIDES // 2 + 2)
-        z = r * np.sin(angle) + np.where(angle < 0, -h, h)
+        arc = np.linspace(0, np.pi / 2, _SIDES // 4 + 1)
+        angle = np.concatenate([-arc[::-1], arc])
+        z = r * np.sin(angle) + np.repeat([-h, h], len(arc))
         return [_revolved(np.stack([r * np.cos(angle), z], axis=1))]
     if isinstance(shape, Mesh):
         return [with_edges(Triangles(np.array(shape.vertices, float), np.array(shape.faces)))]
@@ -146,7 +147,7 @@ def with_edges(triangles: Triangles) -> Triangles:
     Vertices at one place become one vertex, except where the normals of two faces at this place
     differ by more than 35 degrees. Triangles without area are dropped.
     """
-    _, place = np.unique(triangles.vertices, axis=0, return_inverse=True)
+    _, place = np.unique(triangles.vertices + 0.0, axis=0, return_inverse=True)  # no -0.0
     place = place.reshape(-1)
     corners = triangles.vertices[triangles.faces]
     normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])

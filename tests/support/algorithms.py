@@ -184,11 +184,15 @@ ON_THE_HOST = {
     "append_model",
     "base_parameters",
     "describe",
+    "drawing",
     "identify_consistent_inertia",
     "identify_inertia",
     "lock_joints",
+    "render",
     "save_model",
     "save_urdf",
+    "serve",
+    "show",
     "urdf_text",
 }
 

@@ -79,15 +79,23 @@ class Page:
         elif method == "Log.entryAdded" and values["entry"]["level"] == "error":
             self.errors.append(values["entry"]["text"])
 
-    def offline(self) -> None:
-        """Switch the network of the page off."""
+    def offline(self, off: bool) -> None:
+        """Switch the network of the page off or on."""
         self.call(
             "Network.emulateNetworkConditions",
-            offline=True,
+            offline=off,
             latency=0,
-            downloadThroughput=0,
-            uploadThroughput=0,
+            downloadThroughput=-1,
+            uploadThroughput=-1,
         )
+
+    def press(self, key: str) -> None:
+        """Press and release a key, such as "Enter"."""
+        code = {"Enter": 13, "Tab": 9}[key]
+        for kind in ("keyDown", "keyUp"):
+            self.call(
+                "Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code
+            )
 
     def open(self, url: str) -> None:
         self.requests.clear()
