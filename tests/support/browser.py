@@ -98,6 +98,9 @@ class Page:
             )
 
     def open(self, url: str) -> None:
+        """Open a page in place of the page before, whose requests and errors are forgotten."""
+        self.call("Page.navigate", url="about:blank")
+        self.wait_for(lambda: self.evaluate("location.href") == "about:blank")
         self.requests.clear()
         self.errors.clear()
         self.call("Page.navigate", url=url)
@@ -115,6 +118,7 @@ class Page:
         """The first true value of `condition()`; raises AssertionError after some seconds."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
+            self.evaluate("0")  # notes the requests and errors until now
             if value := condition():
                 return value
             time.sleep(0.2)
