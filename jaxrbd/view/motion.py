@@ -51,24 +51,23 @@ def motion(model: Model, q: ArrayLike | None, name: str = "trajectory") -> Motio
             f"{name} has shape {given.shape}, expected ({model.nq},), (T, {model.nq}) or "
             f"(B, T, {model.nq})"
         )
-    if given.size == 0 and 0 in given.shape[:-1]:
+    if 0 in given.shape[:-1]:
         raise ArgumentError(f"{name} has shape {given.shape}: it has no configuration")
     if not np.all(np.isfinite(given)):
         index = tuple(int(i) for i in np.argwhere(~np.isfinite(given))[0])
         raise ArgumentError(f"{name}{list(index)} is {given[index]}, expected finite values")
-    batch = given.reshape(-1, given.shape[-2] if given.ndim > 1 else 1, model.nq)
-    flat = batch.reshape(-1, model.nq).astype(model.dtype)
+    while given.ndim < 3:
+        given = given[None]
+    robots, times, _ = given.shape
+    count = robots * times
+    flat = given.reshape(count, model.nq).astype(model.dtype)
     # The number of configurations is a power of two, so few programs are compiled.
-    count = 1 << (len(flat) - 1).bit_length()
-    padded = np.concatenate([flat, np.repeat(flat[-1:], count - len(flat), axis=0)])
-    R, p, quaternion = (np.array(x, float)[: len(flat)] for x in _poses(model, padded))
-    lead = batch.shape[:2]
-    return Motion(
-        batch,
-        R.reshape(*lead, *R.shape[1:]),
-        p.reshape(*lead, *p.shape[1:]),
-        quaternion.reshape(*lead, *quaternion.shape[1:]),
+    repeated = np.minimum(np.arange(1 << (count - 1).bit_length()), count - 1)
+    R, p, quaternion = (
+        np.array(x[:count], float).reshape(robots, times, *x.shape[1:])
+        for x in _poses(model, flat[repeated])
     )
+    return Motion(given, R, p, quaternion)
 
 
 def center_of_mass(drawing: Drawing, R: np.ndarray, p: np.ndarray) -> np.ndarray:
