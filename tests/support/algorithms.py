@@ -69,6 +69,7 @@ MODULES = (
     rbd.sensors,
     rbd.sharding,
     rbd.tangent,
+    rbd.view,
 )
 PUBLIC = {name: getattr(module, name) for module in MODULES for name in module.__all__}
 
