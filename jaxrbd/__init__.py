@@ -31,6 +31,7 @@ from . import (
     so3,
     spatial,
     tangent,
+    view,
 )
 from .algorithms import (
     Kinematics,
@@ -163,6 +164,7 @@ __all__ = [
     "so3",
     "spatial",
     "tangent",
+    "view",
     # errors and warnings
     "ArgumentError",
     "FrameError",
