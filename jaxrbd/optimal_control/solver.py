@@ -18,7 +18,6 @@ Sources: Nocedal and Wright (2006), Numerical optimization, chapters 17 and 18; 
 from __future__ import annotations
 
 import enum
-import functools
 from typing import NamedTuple
 
 import jax
@@ -28,7 +27,6 @@ from jax import Array, lax
 from jaxtyping import PyTree
 
 from .._math.linear import einsum
-from ..errors import JaxRBDError
 from .lqr import LqrSolution, LqrStages, lqr
 from .problem import Problem
 from .stages import (
@@ -124,7 +122,6 @@ class Iterate(NamedTuple):
     history: History
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(5,))
 def minimise(
     problem: Problem,
     p: PyTree,
@@ -149,14 +146,6 @@ def minimise(
         end = lax.while_loop(unfinished, iterate, start)
     limit = jnp.where(end.status == RUNNING, int(Status.ITERATION_LIMIT), end.status)
     return end._replace(status=limit, steps=jnp.minimum(end.steps, settings.iterations))
-
-
-@minimise.defjvp
-def _(settings, primals, tangents):
-    # The derivatives of the iterations are not the derivatives of the solution.
-    raise JaxRBDError(
-        "solve has no derivatives yet; apply jax.lax.stop_gradient to its differentiated arguments"
-    )
 
 
 def _iterate(problem, p, state: Iterate, bounds, tolerance, settings: Settings) -> Iterate:
