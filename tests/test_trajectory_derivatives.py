@@ -182,7 +182,7 @@ def test_gradients_of_batches_second_derivatives_and_envelopes():
         new = eqx.tree_at(lambda problem: problem.control_bounds, problem, bounds)
         return oc.solve(new, x0, p, guess, **options)
 
-    bounds = tuple(map(jnp.asarray, problem.control_bounds))
+    bounds = jax.tree.map(jnp.asarray, problem.control_bounds)
 
     @jax.jit
     @jax.vmap

@@ -121,8 +121,8 @@ def _change(theta: tuple[Problem, PyTree, PyTree], dtheta: Any, point: Point) ->
             xs, w.dxs, costates + w.costates
         )
         cost = total_cost(*all_values(problem, p, states, us + w.dus))
-        new = [old + change for old, change in zip(multipliers[:4], w[3:])]
-        return Point(states, us + w.dus, weights, Multipliers(*new, by_bounds), cost)
+        new = Multipliers(y + w.y, z + w.z, y_last + w.y_last, z_last + w.z_last, by_bounds)
+        return Point(states, us + w.dus, weights, new, cost)
 
     change = jax.jvp(moved, (leaves, zero), (changes, dw))[1]
     # The multiplier of a held control closes the balance of the gradient.
@@ -191,12 +191,13 @@ class System(NamedTuple):
         by_step = sum(by_step[1:], by_step[0])
         end = w.dxs[-1]
         by_end = matmul(last[2], end) + matmul(w.y_last, last[1].h) + matmul(w.z_last, last[1].g)
-        values = [einsum("tij,tj->ti", J, steps) for J in matrices]
+        defects, y, z = (einsum("tij,tj->ti", J, steps) for J in matrices)
         return Unknowns(
             jnp.concatenate([by_step[:, :n], by_end[None]]) - w.costates,
             by_step[:, n:],
-            jnp.concatenate([jnp.zeros_like(end)[None], values[0]]) - w.dxs,
-            *values[1:],
+            jnp.concatenate([jnp.zeros_like(end)[None], defects]) - w.dxs,
+            y,
+            z,
             matmul(last[1].h, end),
             matmul(last[1].g, end),
         )

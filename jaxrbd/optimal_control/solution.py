@@ -89,13 +89,6 @@ def solve(
     are assumed to stay active. The derivatives are wrong where the solver did not converge, and
     have no meaning where the solution is no strict local minimum. The other fields, the gains for
     example, and the guess have zero derivatives.
-
-    JAX differentiates `xs`, `us`, `costates`, `multipliers` and `cost` by x0, by p and by the float
-    leaves of the problem, in both modes, by the implicit function theorem (`implicit.py`). The
-    iterations are not differentiated. The constraints and bounds that are active at the solution
-    are assumed to stay active. The derivatives are wrong where the solver did not converge, and
-    have no meaning where the solution is no strict local minimum. The other fields, the gains for
-    example, and the guess have zero derivatives.
     """
     settings = Settings(
         choice(hessian, "hessian", HESSIANS) == "exact",
