@@ -61,6 +61,7 @@ LOOPS_IN = {
     "inverse_kinematics/box_qp.py",
     "inverse_kinematics/solution.py",
     "inverse_kinematics/solver.py",
+    "optimal_control/implicit.py",
     "optimal_control/lqr.py",
     "optimal_control/solution.py",
     "optimal_control/solver.py",
