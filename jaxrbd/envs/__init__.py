@@ -1,0 +1,54 @@
+"""Environments for learning: tasks of robots as pure functions.
+
+An `Env` has `reset(params, key)` and `step(params, state, action)`. `params` is a pytree with the
+robot, the ground, the actuators and the weights of the reward. Nothing is changed in place, so JAX
+differentiates a step with respect to the state, the action and every leaf of `params`, and `vmap`
+gives each environment other parameters.
+"""
+
+from .arm_reach import ArmPhysics, ArmReach, ArmReachParams
+from .batches import AutoReset, Vectorized, auto_reset, vectorize
+from .cart_pole import CartPoleParams, CartPoleSwingUp
+from .double_pendulum import DoublePendulumParams, DoublePendulumSwingUp
+from .environment import Env, State
+from .hopper import Hopper, HopperParams
+from .humanoid import HumanoidStand
+from .legged import LeggedParams, LeggedPhysics
+from .motion import Motion
+from .quadruped import QuadrupedJoystick, QuadrupedStand, QuadrupedTrot
+from .randomisation import Randomised, Scale, Shift, Uniform, randomise, stack_models
+
+__all__ = [
+    # the interface
+    "Env",
+    "State",
+    # batches
+    "AutoReset",
+    "Vectorized",
+    "auto_reset",
+    "vectorize",
+    # random parameters
+    "Randomised",
+    "Scale",
+    "Shift",
+    "Uniform",
+    "randomise",
+    "stack_models",
+    # environments
+    "ArmPhysics",
+    "ArmReach",
+    "ArmReachParams",
+    "CartPoleParams",
+    "CartPoleSwingUp",
+    "DoublePendulumParams",
+    "DoublePendulumSwingUp",
+    "Hopper",
+    "HopperParams",
+    "HumanoidStand",
+    "LeggedParams",
+    "LeggedPhysics",
+    "Motion",
+    "QuadrupedJoystick",
+    "QuadrupedStand",
+    "QuadrupedTrot",
+]

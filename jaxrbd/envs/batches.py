@@ -1,0 +1,138 @@
+"""Batches of environments, and new episodes at the end of old ones."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import PRNGKeyArray
+
+from ..errors import ArgumentError
+from .environment import Env, Params, State
+
+
+@dataclasses.dataclass(frozen=True)
+class AutoReset:
+    """An environment that begins a new episode in the step in which an episode ends.
+
+    `auto_reset` returns it. It has the attributes and methods of an `Env`.
+    """
+
+    env: Env
+
+    @property
+    def episode_steps(self) -> int:
+        """The number of steps after which an episode is truncated."""
+        return self.env.episode_steps
+
+    @property
+    def action_size(self) -> int:
+        """The number of entries of an action."""
+        return self.env.action_size
+
+    @property
+    def time_step(self) -> float:
+        """The duration of a step in s."""
+        return self.env.time_step
+
+    def default_params(self) -> Params:
+        """The usual parameters of the environment."""
+        return self.env.default_params()
+
+    def reset(self, params: Params, key: PRNGKeyArray) -> State:
+        """The state at the start of an episode; see `Env.reset`."""
+        return self.env.reset(params, key)
+
+    def step(self, params: Params, state: State, action: ArrayLike) -> State:
+        """The state after one step; see `auto_reset`."""
+        key, reset_key = jax.random.split(state.key)
+        after = self.env.step(params, state._replace(key=key), action)
+        new = self.env.reset(params, reset_key)
+
+        def chosen(new, old):
+            return jax.tree.map(lambda x, y: jnp.where(after.done, x, y), new, old)
+
+        return after._replace(
+            physics=chosen(new.physics, after.physics),
+            observation=chosen(new.observation, after.observation),
+            steps=chosen(new.steps, after.steps),
+            key=chosen(new.key, after.key),
+        )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Vectorized:
+    """A batch of n environments of one kind; `vectorize` returns it.
+
+    `reset` and `step` are `jax.vmap` of the methods of the environment. All arrays of a state have
+    a first axis of size n.
+    """
+
+    env: Env | AutoReset
+    params_axes: Any
+
+    @property
+    def episode_steps(self) -> int:
+        """The number of steps after which an episode is truncated."""
+        return self.env.episode_steps
+
+    @property
+    def action_size(self) -> int:
+        """The number of entries of the action of one environment."""
+        return self.env.action_size
+
+    @property
+    def time_step(self) -> float:
+        """The duration of a step in s."""
+        return self.env.time_step
+
+    def default_params(self) -> Params:
+        """The usual parameters of one environment."""
+        return self.env.default_params()
+
+    def reset(self, params: Params, keys: Array) -> State:
+        """The states (n) at the start of episodes, for n keys."""
+        if jnp.ndim(keys) != 1 or not jnp.issubdtype(keys.dtype, jax.dtypes.prng_key):
+            raise ArgumentError(
+                f"keys has shape {jnp.shape(keys)} and dtype {keys.dtype}, expected keys (n,) of "
+                f"jax.random.split(jax.random.key(seed), n)"
+            )
+        return jax.vmap(self.env.reset, (self.params_axes, 0))(params, keys)
+
+    def step(self, params: Params, state: State, action: ArrayLike) -> State:
+        """The states (n) after one step with the actions (n, action_size)."""
+        action, n = jnp.asarray(action), state.steps.size
+        if action.shape != (n, self.action_size):
+            raise ArgumentError(
+                f"action has shape {action.shape}, expected {(n, self.action_size)}: one action "
+                f"per environment"
+            )
+        return jax.vmap(self.env.step, (self.params_axes, 0, 0))(params, state, action)
+
+
+def auto_reset(env: Env | AutoReset) -> AutoReset:
+    """The environment that begins a new episode in the step in which an episode ends.
+
+    If the step ends the episode, the result has the `physics`, the `observation` and the `steps` of
+    a new episode. The reward, `terminated`, `truncated` and `final_observation` are those of the
+    old episode. Each episode starts from `env.reset` with another random key. Derivatives of a new
+    episode with respect to the state and the action before it are zero.
+    Raises ArgumentError for an environment that has it already.
+    """
+    if not isinstance(env, Env):
+        raise ArgumentError(f"env is {type(env).__name__!r}, expected an Env without auto_reset")
+    return AutoReset(env)
+
+
+def vectorize(env: Env | AutoReset, params_axes: Any = None) -> Vectorized:
+    """A batch of environments of one kind, whose size is the number of keys of `reset`.
+
+    `params_axes`: which leaves of the parameters have one row per environment, as `in_axes` of
+    `jax.vmap` for `params`. None (default): all environments share the parameters. `randomise`
+    returns the axes of its result; 0 means that every leaf has rows.
+    """
+    return Vectorized(env, params_axes)

@@ -1,0 +1,203 @@
+"""The interface of environments, and what all environments have in common.
+
+An environment is a class that states how an episode starts, how the physics advances, what is
+observed, what is rewarded and when an episode fails. `Env.reset` and `Env.step` count the steps,
+truncate long episodes, weight the reward terms, and check the action. They are pure functions.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Int, PRNGKeyArray
+
+from ..errors import ArgumentError
+from ..model import Model
+
+# The parameters and the physical state of an environment: pytrees, different for each environment.
+Params = Any
+Physics = Any
+
+# A leaf of the parameters: an array, or a float or a NumPy array until `as_arrays` converts it.
+Parameter = Any
+
+
+class State(NamedTuple):
+    """The state of an environment after a reset or a step.
+
+    - `physics`: the physical state, a pytree; each environment states its content;
+    - `observation` (n,): what a policy gets;
+    - `reward` (): the sum of `reward_terms`; zero after a reset;
+    - `reward_terms`: the weighted reward of the step, by name, () each;
+    - `terminated` (): whether the episode failed in this step. The later return is zero;
+    - `truncated` (): whether the episode reached its number of steps and did not fail. The later
+      return is not zero, so a learning algorithm estimates it from `final_observation`;
+    - `final_observation` (n,): the observation that the step led to. It differs from `observation`
+      only where `auto_reset` began a new episode;
+    - `steps` (): the number of steps of the episode up to now;
+    - `key`: the random key of the environment. Each step uses it up and stores another key.
+    """
+
+    physics: Physics
+    observation: Float[Array, " n"]
+    reward: Float[Array, ""]
+    reward_terms: dict[str, Float[Array, ""]]
+    terminated: Bool[Array, ""]
+    truncated: Bool[Array, ""]
+    final_observation: Float[Array, " n"]
+    steps: Int[Array, ""]
+    key: PRNGKeyArray
+
+    @property
+    def done(self) -> Bool[Array, ""]:
+        """Whether the episode ended in this step."""
+        return self.terminated | self.truncated
+
+
+class Env(abc.ABC):
+    """An environment: `reset` and `step` as pure functions of its parameters.
+
+    An instance has static settings only, and it is hashable. All numbers of the physics and of the
+    task are in `params`, a pytree: `default_params` returns the usual ones. Every leaf of `params`
+    can be differentiated, and can have a batch axis for `vmap` (see `randomise`). `params` has a
+    field `model`, the robot, and a field `weights`, one weight per reward term.
+
+    An action (action_size,) has entries of the order of 1. The policies of `jaxrbd.learning` stay
+    between -1 and 1. Other actions are not clipped; the limits of the actuators act.
+
+    - `episode_steps`: the number of steps after which an episode is truncated;
+    - `action_size`: the number of entries of an action;
+    - `time_step` in s: the duration of a step.
+
+    A new environment is a frozen dataclass that defines these three values and the abstract methods
+    below, and overrides nothing else.
+    """
+
+    episode_steps: int
+    action_size: int
+    time_step: float
+
+    @abc.abstractmethod
+    def default_params(self) -> Params:
+        """The usual parameters, in JAX's default float dtype."""
+
+    @abc.abstractmethod
+    def initial(self, params: Params, key: PRNGKeyArray) -> Physics:
+        """The physical state at the start of an episode."""
+
+    @abc.abstractmethod
+    def advance(
+        self, params: Params, physics: Physics, action: Float[Array, " n"], key: PRNGKeyArray
+    ) -> Physics:
+        """The physical state after a step with an action."""
+
+    @abc.abstractmethod
+    def observe(self, params: Params, physics: Physics, key: PRNGKeyArray) -> Float[Array, " n"]:
+        """The observation of a physical state; `key` is for the noise of sensors."""
+
+    @abc.abstractmethod
+    def terms(
+        self, params: Params, before: Physics, action: Float[Array, " n"], after: Physics
+    ) -> dict[str, Float[Array, ""]]:
+        """The reward terms of a step by name, without their weights."""
+
+    @abc.abstractmethod
+    def failed(self, params: Params, physics: Physics) -> Bool[Array, ""]:
+        """Whether the episode ends in this physical state, because the task failed."""
+
+    def reset(self, params: Params, key: PRNGKeyArray) -> State:
+        """The state at the start of an episode; `key`: a key of `jax.random`."""
+        key, start_key, sensor_key = jax.random.split(key, 3)
+        physics = self.initial(params, start_key)
+        observation = self.observe(params, physics, sensor_key)
+        action = jnp.zeros(self.action_size, observation.dtype)
+        zero = jnp.zeros((), observation.dtype)
+        shapes = jax.eval_shape(lambda: self._weighted(params, physics, action, physics))
+        never = jnp.zeros((), bool)
+        return State(
+            physics=physics,
+            observation=observation,
+            reward=zero,
+            reward_terms=dict.fromkeys(shapes, zero),
+            terminated=never,
+            truncated=never,
+            final_observation=observation,
+            steps=jnp.zeros((), jnp.int32),
+            key=key,
+        )
+
+    def step(self, params: Params, state: State, action: ArrayLike) -> State:
+        """The state after one step.
+
+        `action` (action_size,), in the dtype of the model. Raises ArgumentError for another shape
+        or dtype.
+        """
+        action = _checked_action(self, params.model, action)
+        key, motion_key, sensor_key = jax.random.split(state.key, 3)
+        physics = self.advance(params, state.physics, action, motion_key)
+        terms = self._weighted(params, state.physics, action, physics)
+        observation = self.observe(params, physics, sensor_key)
+        terminated = self.failed(params, physics)
+        steps = state.steps + 1
+        return State(
+            physics=physics,
+            observation=observation,
+            reward=sum(terms.values(), start=jnp.zeros((), observation.dtype)),
+            reward_terms=terms,
+            terminated=terminated,
+            truncated=(steps >= self.episode_steps) & ~terminated,
+            final_observation=observation,
+            steps=steps,
+            key=key,
+        )
+
+    def _weighted(
+        self, params: Params, before: Physics, action: Array, after: Physics
+    ) -> dict[str, Array]:
+        terms = self.terms(params, before, action, after)
+        if set(terms) != set(params.weights):
+            raise ArgumentError(
+                f"params.weights has {sorted(params.weights)}, expected one weight per reward "
+                f"term: {sorted(terms)}"
+            )
+        return {name: params.weights[name] * term for name, term in terms.items()}
+
+
+def substeps(step: Callable[[Any], Any], state: Any, count: int) -> Any:
+    """The state after `count` applications of `step`."""
+    return lax.scan(lambda state, _: (step(state), None), state, length=count)[0]
+
+
+def as_arrays(params: Params, dtype: Any) -> Params:
+    """The parameters with every float as an array of JAX in one dtype."""
+
+    def converted(x):
+        return jnp.asarray(x, dtype) if jnp.issubdtype(jnp.result_type(x), jnp.floating) else x
+
+    return jax.tree.map(converted, params)
+
+
+def uniform(key: PRNGKeyArray, width: Array) -> Array:
+    """Values drawn uniformly from -width to width, each entry independently."""
+    return width * jax.random.uniform(key, width.shape, width.dtype, -1, 1)
+
+
+def _checked_action(env: Env, model: Model, action: ArrayLike) -> Array:
+    action = jnp.asarray(action)
+    if action.shape != (env.action_size,):
+        hint = "; batch with jaxrbd.envs.vectorize" if action.ndim > 1 else ""
+        raise ArgumentError(
+            f"action has shape {action.shape}, expected ({env.action_size},) for "
+            f"{type(env).__name__}{hint}"
+        )
+    if action.dtype != model.dtype:
+        raise ArgumentError(
+            f"action has dtype {action.dtype}, expected {model.dtype}, the dtype of the model"
+        )
+    return action

@@ -1,0 +1,73 @@
+"""The bundled humanoid stands."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import numpy as np
+
+from ..actuators import PD
+from ..contact import Material, Scene
+from ..robots import home_posture, load_robot
+from . import legged
+from .environment import Env
+
+SOLE = (0.12, 0.05)  # m, half the length and half the width
+
+
+@dataclasses.dataclass(frozen=True)
+class HumanoidStand(Env):
+    """The humanoid keeps its home posture at a place; its soles touch the ground at their corners.
+
+    - action (29,): the target positions of the joints are `home + stroke * action`;
+    - observation (96,): the direction of gravity in the pelvis, the linear and angular velocity of
+      the pelvis, the joint positions minus `home`, the joint velocities, and the last action;
+    - physics: a `LeggedPhysics`; parameters: a `LeggedParams`;
+    - `smoothing` in m: as in `contact_step` (default: exact derivatives);
+    - an episode fails if the pelvis is too low or tilted too much. It has 500 steps of 0.02 s; the
+      physics has steps of 4 ms.
+    """
+
+    episode_steps: int = 500
+    smoothing: float | None = None
+    action_size = 29
+    time_step = legged.TIME_STEP
+
+    def default_params(self) -> legged.LeggedParams:
+        model = load_robot("humanoid").with_dissipation()
+        corners = np.array([(x, y, 0.0) for x, y in itertools.product(*((-s, s) for s in SOLE))])
+        soles = [name for name in model.frame_names if name.endswith("_sole")]
+        frames = [sole for sole in soles for _ in corners]
+        offsets = np.tile(corners, (len(soles), 1))
+        scene = Scene(frames, 0.0, offsets, material=Material(friction=0.8))
+        effort = np.asarray(model.effort_limit)[6:]
+        control = PD.for_joints(model, model.joint_names[1:], 3 * effort, 0.1 * effort, effort)
+        weights = {
+            "alive": 1.0,
+            "upright": 1.0,
+            "posture": 0.1,
+            "joint_velocity": 0.0005,
+            "action_rate": 0.01,
+            "velocity": 1.0,
+            "turning": 0.5,
+            "bounce": 0.1,
+        }
+        home = home_posture("humanoid")
+        return legged.default_params(model, scene, control, home, 0.5, weights)
+
+    def initial(self, params, key):
+        return legged.place(params, key)
+
+    def advance(self, params, physics, action, key):
+        return legged.walk(params, physics, action, self.smoothing)
+
+    def observe(self, params, physics, key):
+        return legged.feel(params, physics, "pelvis", key)
+
+    def terms(self, params, before, action, after):
+        terms = legged.posture_terms(params, action, after, "pelvis")
+        return terms | legged.command_terms(after)
+
+    def failed(self, params, physics):
+        return legged.fallen(params, physics, "pelvis")

@@ -1,0 +1,279 @@
+"""Random parameters for each environment of a batch, and batches of different robots."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import PRNGKeyArray
+
+from ..errors import ArgumentError
+from ..model import Model, arguments
+from .environment import Params
+
+# Draws another value of a leaf: a function of a key and the usual value.
+Distribution = Callable[[PRNGKeyArray, Array], Array]
+
+
+class Uniform(eqx.Module):
+    """The distribution of values from `low` to `high`, whatever the usual value is.
+
+    The call `Uniform(low, high)(key, x)` returns an array of the shape of x. `low`, `high`: () or
+    the shape of x. Each entry is drawn independently.
+    """
+
+    low: ArrayLike
+    high: ArrayLike
+
+    def __check_init__(self):
+        _check_bounds(self.low, self.high)
+
+    def __call__(self, key: PRNGKeyArray, x: Array) -> Array:
+        """A random array of the shape and dtype of x."""
+        return _between(key, x.shape, x.dtype, self.low, self.high)
+
+
+class Scale(eqx.Module):
+    """The distribution of the usual value times a factor from `low` to `high`.
+
+    `low`, `high`: (). With `per_row`, each row x[i] has another factor; otherwise all entries have
+    the same factor. For example, `Scale(0.8, 1.2, per_row=True)` for "model.inertia" changes the
+    mass of each body and keeps its centre of mass.
+    """
+
+    low: ArrayLike
+    high: ArrayLike
+    per_row: bool = eqx.field(static=True, default=False)
+
+    def __check_init__(self):
+        _check_bounds(self.low, self.high)
+
+    def __call__(self, key: PRNGKeyArray, x: Array) -> Array:
+        """The array x, scaled."""
+        return x * _between(key, _rows(x, self.per_row), x.dtype, self.low, self.high)
+
+
+class Shift(eqx.Module):
+    """The distribution of the usual value plus a number from `low` to `high`.
+
+    `low`, `high`: (). With `per_row`, each row x[i] has another shift.
+    """
+
+    low: ArrayLike
+    high: ArrayLike
+    per_row: bool = eqx.field(static=True, default=False)
+
+    def __check_init__(self):
+        _check_bounds(self.low, self.high)
+
+    def __call__(self, key: PRNGKeyArray, x: Array) -> Array:
+        """The array x, shifted."""
+        return x + _between(key, _rows(x, self.per_row), x.dtype, self.low, self.high)
+
+
+class Randomised(NamedTuple):
+    """Parameters of n environments.
+
+    - `params`: the parameters; the randomised leaves have a first axis of size n;
+    - `axes`: the same structure, with 0 for the randomised leaves and None for the others: the
+      argument `params_axes` of `vectorize`.
+    """
+
+    params: Params
+    axes: Any
+
+
+def randomise(
+    params: Params, distributions: Mapping[str, Distribution], key: PRNGKeyArray, size: int
+) -> Randomised:
+    """The parameters of `size` environments, with random values for the named leaves.
+
+    - `params`: the parameters of one environment;
+    - `distributions`: maps the name of a leaf to its distribution. A name is the path of the leaf
+      in `params`, such as "model.inertia", "scene.material.friction" or "model.joints[0].axis". A
+      distribution is a `Uniform`, `Scale`, `Shift` or another function of a key and the usual
+      value, which returns an array of the same shape and dtype. It is called once per environment;
+    - `key`: a key of `jax.random`. The values of a leaf do not depend on the other names.
+
+    The other leaves are shared by all environments, so they take no more memory. The result may
+    also be computed inside of `jax.jit`. Raises ArgumentError for a name that is no leaf of floats,
+    and for a distribution that gives another shape or dtype.
+    """
+    if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
+        raise ArgumentError(f"size is {size!r}, expected an integer of 1 or more")
+    axes = jax.tree.map(lambda _: None, params)
+    for name, distribution in distributions.items():
+        x = _leaf(params, name)
+        code = int.from_bytes(name.encode()) % (2**31 - 1)
+        keys = jax.random.split(jax.random.fold_in(key, code), size)
+        drawn = jax.eval_shape(distribution, keys[0], x)
+        if (drawn.shape, drawn.dtype) != (x.shape, x.dtype):
+            raise ArgumentError(
+                f"the distribution of {name!r} gives shape {drawn.shape} and dtype {drawn.dtype}, "
+                f"expected {x.shape} and {x.dtype}"
+            )
+        values = jax.vmap(distribution, (0, None))(keys, x)
+        params = _replaced(params, name, values)
+        axes = _replaced(axes, name, 0)
+    return Randomised(params, axes)
+
+
+def stack_models(models: Sequence[Model]) -> Model:
+    """The robots as one model, whose arrays have a first axis: an argument of `vmap`.
+
+    The robots have the same structure: the same joints, bodies and frames in the same order, with
+    the same names, and the same dtype. Their parameters differ. The result has the name of the
+    first robot. Raises ArgumentError, which names the first difference, for other robots.
+    """
+    models = list(models)
+    if not models:
+        raise ArgumentError("models is empty, expected one robot or more")
+    first, *others = (arguments.robot(model, f"models[{i}]") for i, model in enumerate(models))
+    for i, model in enumerate(others, 1):
+        _check_same_structure(first, model, i)
+    renamed = [dataclasses.replace(model, name=first.name) for model in models]
+    return jax.tree.map(lambda *x: jnp.stack(x), *renamed)
+
+
+def _check_same_structure(first: Model, model: Model, i: int) -> None:
+    """Raise ArgumentError, which names the first difference, if the structures differ."""
+    for field in ("joint_names", "body_names", "frame_names", "frame_bodies", "dissipative"):
+        _check_equal(i, field, getattr(model, field), getattr(first, field))
+    _check_equal(i, "topology.parents", tuple(model.topology.parents), first.topology.parents)
+    kinds = [_kinds(m) for m in (model, first)]
+    for name, found, expected in zip(first.joint_names, *kinds):
+        if found != expected:
+            raise ArgumentError(
+                f"joint {name!r} of models[{i}] is {found}, expected {expected} as in models[0]"
+            )
+    leaves, expected_leaves = (jax.tree_util.tree_leaves_with_path(m) for m in (model, first))
+    for (path, x), (_, expected) in zip(leaves, expected_leaves):
+        found, wanted = (x.shape, x.dtype), (expected.shape, expected.dtype)
+        if found != wanted:
+            name = jax.tree_util.keystr(path).lstrip(".")
+            raise ArgumentError(
+                f"{name} of models[{i}] has shape {found[0]} and dtype {found[1]}, expected "
+                f"{wanted[0]} and {wanted[1]} as in models[0]"
+            )
+    renamed = dataclasses.replace(model, name=first.name)
+    found, expected = (jax.tree.structure(m) for m in (renamed, first))
+    if found != expected:
+        raise ArgumentError(
+            f"models[{i}] differs from models[0] in the coupling of joints or in the functions of "
+            f"joints, expected the same structure"
+        )
+
+
+def _check_equal(i: int, field: str, found: Any, expected: Any) -> None:
+    if found == expected:
+        return
+    if not isinstance(expected, tuple):
+        raise ArgumentError(
+            f"{field} of models[{i}] is {found!r}, expected {expected!r} as in models[0]"
+        )
+    if len(found) != len(expected):
+        raise ArgumentError(
+            f"models[{i}] has {len(found)} {field}, expected {len(expected)} as in models[0]"
+        )
+    place = next(k for k, (x, y) in enumerate(zip(found, expected)) if x != y)
+    raise ArgumentError(
+        f"{field}[{place}] of models[{i}] is {found[place]!r}, expected {expected[place]!r} as in "
+        f"models[0]"
+    )
+
+
+def _kinds(model: Model) -> list[str]:
+    """The name of the kind of each joint."""
+    kinds = {
+        body: type(joint).__name__
+        for joint, bodies in zip(model.joints, model.joint_bodies)
+        for body in bodies
+    }
+    return [kinds[body] for body in range(model.nb)]
+
+
+# ------------------------------------------------------------------------------ leaves by name
+
+_STEP = re.compile(r"\.?([A-Za-z_]\w*)|\[(\d+)\]")
+
+
+def _path(name: str) -> list[str | int]:
+    """The attributes, keys and indices of a name such as "model.joints[0].axis"."""
+    steps, place = [], 0
+    while place < len(name):
+        found = _STEP.match(name, place)
+        if not found:
+            raise ArgumentError(f"{name!r} is no name of a parameter, such as 'model.inertia'")
+        steps.append(found[1] if found[2] is None else int(found[2]))
+        place = found.end()
+    return steps
+
+
+def _child(owner: Any, step: str | int) -> Any:
+    if isinstance(owner, Mapping) or isinstance(step, int):
+        return owner[step]
+    return getattr(owner, step)
+
+
+def _leaf(params: Params, name: str) -> Array:
+    """The named leaf as an array."""
+    x = params
+    for step in _path(name):
+        try:
+            x = _child(x, step)
+        except (AttributeError, KeyError, IndexError, TypeError):
+            raise ArgumentError(
+                f"params has no {name!r}: {type(x).__name__} has no {step!r}, expected one of "
+                f"{', '.join(_names(x))}"
+            ) from None
+    if not isinstance(x, Array | np.ndarray) or not jnp.issubdtype(x.dtype, jnp.floating):
+        raise ArgumentError(
+            f"{name!r} is {type(x).__name__!r}, expected an array of floats in params"
+        )
+    return jnp.asarray(x)
+
+
+def _names(x: Any) -> list[str]:
+    """What a step of a path can be."""
+    if isinstance(x, Mapping):
+        return [str(key) for key in x]
+    if hasattr(x, "_fields"):
+        return list(x._fields)
+    if dataclasses.is_dataclass(x):
+        return [field.name for field in dataclasses.fields(x)]
+    return [f"[{i}]" for i in range(len(x))] if isinstance(x, tuple | list) else ["nothing"]
+
+
+def _replaced(params: Params, name: str, value: Any) -> Params:
+    steps = _path(name)
+
+    def where(tree: Any) -> Any:
+        for step in steps:
+            tree = _child(tree, step)
+        return tree
+
+    return eqx.tree_at(where, params, value, is_leaf=lambda x: x is None)
+
+
+def _check_bounds(low: ArrayLike, high: ArrayLike) -> None:
+    values = [arguments.known(x) for x in (low, high)]
+    if values[0] is not None and values[1] is not None and not np.all(values[0] <= values[1]):
+        raise ArgumentError(f"low is {low} and high is {high}, expected low <= high")
+
+
+def _rows(x: Array, per_row: bool) -> tuple[int, ...]:
+    """The shape of the random numbers for x: (), or one per row, with axes of size 1."""
+    return (x.shape[0], *(1,) * (x.ndim - 1)) if per_row else ()
+
+
+def _between(key: PRNGKeyArray, shape: tuple[int, ...], dtype: Any, low: Any, high: Any) -> Array:
+    low, high = jnp.asarray(low, dtype), jnp.asarray(high, dtype)
+    return low + (high - low) * jax.random.uniform(key, shape, dtype)

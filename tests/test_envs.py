@@ -1,0 +1,562 @@
+"""Environments: episodes, batches, random parameters, and derivatives through steps."""
+
+import dataclasses
+import pathlib
+import re
+from typing import ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxrbd as rbd
+from jaxrbd import envs
+from jaxrbd.errors import ArgumentError
+from support import zoo
+
+
+class PointParams(NamedTuple):
+    """A mass, which the friction acts on, and the weights."""
+
+    model: rbd.Model
+    friction: jax.Array
+    weights: dict
+
+
+@dataclasses.dataclass(frozen=True)
+class Point(envs.Env):
+    """A point on a line, which fails beyond 1. It is small, so its programs compile quickly."""
+
+    episode_steps: int = 6
+    action_size: ClassVar[int] = 1
+    time_step: ClassVar[float] = 0.1
+
+    def default_params(self):
+        model = rbd.load_robot("pendulum")
+        one = jnp.ones((), model.dtype)
+        return PointParams(model, 0.1 * one, {"place": one, "effort": 0.5 * one})
+
+    def initial(self, params, key):
+        return jax.random.uniform(key, (1,), params.model.dtype, -0.1, 0.1)
+
+    def advance(self, params, physics, action, key):
+        return (1 - params.friction) * physics + action
+
+    def observe(self, params, physics, key):
+        return physics
+
+    def terms(self, params, before, action, after):
+        return {"place": after[0], "effort": -(action[0] ** 2)}
+
+    def failed(self, params, physics):
+        return physics[0] > 1
+
+
+POINT = Point()
+PARAMS = POINT.default_params()
+
+
+def states(env, actions, key, params=PARAMS):
+    """The states after each of n steps."""
+
+    def step(state, action):
+        state = env.step(params, state, action)
+        return state, state
+
+    return jax.lax.scan(step, env.reset(params, key), actions)[1]
+
+
+@pytest.fixture(scope="module")
+def episodes():
+    """The states of 20 steps of four environments with an action that never fails, in a batch."""
+    env = envs.vectorize(envs.auto_reset(POINT))
+    keys = jax.random.split(jax.random.key(3), 4)
+    return jax.jit(lambda: states(env, jnp.full((20, 4, 1), 0.05), keys))()
+
+
+# ------------------------------------------------------------------------------------- episodes
+
+
+def test_a_step_is_a_pure_function(key):
+    state = POINT.reset(PARAMS, key)
+    first, second = (POINT.step(PARAMS, state, jnp.ones(1)) for _ in range(2))
+    assert jax.tree.all(jax.tree.map(lambda x, y: jnp.all(x == y), first, second))
+    assert not jnp.all(first.key == state.key)
+    assert hash(POINT) == hash(Point())
+
+
+def test_the_reward_is_the_weighted_sum_of_the_terms(key):
+    state = POINT.reset(PARAMS, key)
+    assert state.reward == 0
+    assert set(state.reward_terms) == {"place", "effort"}
+    after = POINT.step(PARAMS, state, jnp.full(1, 0.2))
+    np.testing.assert_allclose(after.reward_terms["effort"], -0.5 * 0.2**2)
+    np.testing.assert_allclose(after.reward_terms["place"], after.observation[0])
+    np.testing.assert_allclose(after.reward, sum(after.reward_terms.values()))
+
+
+def test_an_episode_is_truncated_after_its_steps(key):
+    found = states(POINT, jnp.zeros((8, 1)), key)
+    assert found.truncated.tolist() == [False] * 5 + [True] * 3
+    assert found.steps.tolist() == list(range(1, 9))
+    assert not jnp.any(found.terminated)
+
+
+def test_an_episode_that_fails_is_terminated_and_not_truncated(key):
+    found = states(POINT, jnp.zeros((6, 1)).at[5].set(2.0), key)
+    assert found.terminated.tolist() == [False] * 5 + [True]
+    assert not jnp.any(found.truncated)
+
+
+@pytest.mark.parametrize(
+    ("action", "message"),
+    [
+        (np.zeros(2), r"action has shape \(2,\), expected \(1,\) for Point"),
+        (np.zeros((3, 1)), "batch with jaxrbd.envs.vectorize"),
+        (np.zeros(1, np.float32), "action has dtype float32, expected float64"),
+    ],
+)
+def test_wrong_actions_are_refused(action, message, key):
+    state = POINT.reset(PARAMS, key)
+    with pytest.raises(ArgumentError, match=message):
+        POINT.step(PARAMS, state, action)
+
+
+def test_weights_that_do_not_fit_the_terms_are_refused(key):
+    params = PARAMS._replace(weights={"place": jnp.ones(())})
+    with pytest.raises(ArgumentError, match=r"weights has \['place'\], expected one weight per"):
+        POINT.reset(params, key)
+
+
+# ----------------------------------------------------------------------------------- auto-reset
+
+
+def test_every_episode_starts_from_another_state(episodes):
+    """A first state that is stored and used again would repeat."""
+    starts = episodes.observation[5::6]
+    assert episodes.truncated.sum() == 3 * 4
+    assert len(np.unique(starts)) == starts.size == 12
+    assert jnp.all(jnp.abs(starts) <= 0.1)
+    assert jnp.all(episodes.steps[5::6] == 0)
+    assert len({tuple(k) for k in np.asarray(jax.random.key_data(episodes.key[5])).tolist()}) == 4
+
+
+def test_the_last_observation_of_an_episode_is_kept(episodes):
+    """The observation that the last step led to, which the new episode must not replace."""
+    before = episodes.observation[4::6]
+    after = 0.9 * before[:3] + 0.05
+    np.testing.assert_allclose(episodes.final_observation[5::6], after, rtol=1e-12)
+    assert jnp.all(episodes.final_observation[5::6] != episodes.observation[5::6])
+    inside = ~(episodes.terminated | episodes.truncated)
+    np.testing.assert_array_equal(episodes.final_observation[inside], episodes.observation[inside])
+
+
+def test_the_reward_of_the_last_step_is_of_the_old_episode(episodes):
+    np.testing.assert_allclose(
+        episodes.reward[5::6], episodes.final_observation[5::6, :, 0] - 0.5 * 0.05**2, rtol=1e-12
+    )
+
+
+def test_auto_reset_follows_failures_too(key):
+    found = states(envs.auto_reset(POINT), jnp.zeros((3, 1)).at[1].set(2.0), key)
+    assert found.terminated.tolist() == [False, True, False]
+    assert found.steps.tolist() == [1, 0, 1]
+    assert jnp.abs(found.observation[1, 0]) <= 0.1
+    assert found.final_observation[1, 0] > 1
+
+
+def test_no_derivative_passes_from_one_episode_to_the_next(key):
+    env = envs.auto_reset(POINT)
+
+    def last(action, n):
+        actions = jnp.zeros((n, 1)).at[0].set(action)
+        return states(env, actions, key).observation[-1, 0]
+
+    slope = jax.grad(last)
+    np.testing.assert_allclose(slope(0.1, 5), 0.9**4, rtol=1e-12)
+    assert slope(0.1, 7) == 0
+
+
+def test_batches_check_their_arguments(key):
+    env = envs.vectorize(POINT)
+    with pytest.raises(ArgumentError, match="expected an Env without auto_reset"):
+        envs.auto_reset(envs.auto_reset(POINT))
+    with pytest.raises(ArgumentError, match=r"keys has shape \(\)"):
+        env.reset(PARAMS, key)
+    state = env.reset(PARAMS, jax.random.split(key, 3))
+    with pytest.raises(ArgumentError, match=r"expected \(3, 1\): one action per environment"):
+        env.step(PARAMS, state, jnp.zeros((2, 1)))
+
+
+# ---------------------------------------------------------------------------- random parameters
+
+
+def test_randomised_leaves_have_rows_and_other_leaves_none(key):
+    names = {"friction": envs.Uniform(0.1, 0.3), "model.inertia": envs.Scale(0.5, 2.0, True)}
+    params, axes = envs.randomise(PARAMS, names, key, 5)
+    assert params.friction.shape == (5,)
+    assert len(np.unique(params.friction)) == 5
+    assert jnp.all((params.friction >= 0.1) & (params.friction <= 0.3))
+    assert params.model.inertia.shape == (5, *PARAMS.model.inertia.shape)
+    assert params.weights["place"].shape == ()
+    assert [axes.friction, axes.model.inertia, axes.model.gravity] == [0, 0, None]
+    alone, _ = envs.randomise(PARAMS, {"friction": envs.Uniform(0.1, 0.3)}, key, 5)
+    np.testing.assert_array_equal(alone.friction, params.friction)
+
+
+def test_scaled_inertias_keep_the_centres_of_mass(key):
+    """A row of an inertia has one factor, so a body has another mass and the same shape."""
+    model = rbd.load_robot("arm7")
+    params = PARAMS._replace(model=model)
+    names = {"model.inertia": envs.Scale(0.5, 2.0, per_row=True)}
+    inertia = envs.randomise(params, names, key, 3).params.model.inertia
+    factor = inertia[..., 0] / model.inertia[:, 0]
+    assert len(np.unique(factor)) == 3 * model.nb
+    np.testing.assert_allclose(inertia, factor[..., None] * model.inertia, rtol=1e-12)
+    same = envs.Scale(0.5, 2.0)(key, model.inertia) / model.inertia
+    assert np.nanmax(same) - np.nanmin(same) < 1e-12
+
+
+def test_shifts_and_distributions_of_the_user(key):
+    shifted = envs.Shift(-1.0, 1.0, per_row=True)(key, jnp.ones((4, 2)))
+    assert len(np.unique(shifted[:, 0])) == 4
+    np.testing.assert_array_equal(shifted[:, 0], shifted[:, 1])
+    names = {"weights.place": lambda key, x: x + jax.random.normal(key, x.shape, x.dtype)}
+    params, axes = envs.randomise(PARAMS, names, key, 3)
+    assert len(np.unique(params.weights["place"])) == 3
+    assert axes.weights == {"place": 0, "effort": None}
+    one = envs.randomise(PARAMS, {"model.joints[0].axis": envs.Shift(0.0, 0.0)}, key, 2)
+    assert one.params.model.joints[0].axis.shape == (2, 1, 3)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ({"mass": envs.Uniform(0, 1)}, "'mass', expected one of model, friction, weights"),
+        ({"model.masses": envs.Uniform(0, 1)}, "Model has no 'masses', expected one of placement"),
+        ({"weights.x": envs.Uniform(0, 1)}, "expected one of place, effort"),
+        ({"weights": envs.Uniform(0, 1)}, "'weights' is 'dict', expected an array of floats"),
+        ({"model inertia": envs.Uniform(0, 1)}, "'model inertia' is no name of a parameter"),
+        ({"friction": lambda key, x: jnp.ones(2)}, r"'friction' gives shape \(2,\)"),
+        ({"friction": lambda key, x: x.astype("float32")}, "gives shape .* and dtype float32"),
+    ],
+)
+def test_wrong_names_and_distributions_are_refused(names, message, key):
+    with pytest.raises(ArgumentError, match=message):
+        envs.randomise(PARAMS, names, key, 2)
+
+
+def test_wrong_bounds_and_sizes_are_refused(key):
+    for kind in (envs.Uniform, envs.Scale, envs.Shift):
+        with pytest.raises(ArgumentError, match="expected low <= high"):
+            kind(1.0, 0.5)
+    with pytest.raises(ArgumentError, match="size is 0, expected an integer of 1 or more"):
+        envs.randomise(PARAMS, {}, key, 0)
+
+
+def test_each_environment_has_its_own_parameters(key):
+    names = {"friction": envs.Uniform(0.0, 1.0)}
+    params, axes = envs.randomise(PARAMS, names, key, 4)
+    env = envs.vectorize(POINT, axes)
+    before = env.reset(params, jax.random.split(key, 4))
+    after = env.step(params, before, jnp.zeros((4, 1)))
+    expected = (1 - params.friction)[:, None] * before.observation
+    np.testing.assert_allclose(after.observation, expected, rtol=1e-12)
+
+
+# ------------------------------------------------------------------------------- stacked models
+
+
+def test_stacked_robots_are_a_batch():
+    models = [rbd.load_robot("arm7").with_mass("elbow", mass) for mass in (1.0, 2.0, 3.0)]
+    models[1] = dataclasses.replace(models[1], name="another name")
+    stacked = envs.stack_models(models)
+    q = rbd.neutral(models[0]) + 0.3
+    found = jax.vmap(rbd.gravity_force, (0, None))(stacked, q)
+    for i, model in enumerate(models):
+        zoo.close(found[i], rbd.gravity_force(model, q))
+
+
+def test_robots_of_different_structures_are_refused():
+    base = zoo.build(["revolute", "prismatic"], [-1, 0], seed=1)
+    other_kind = zoo.build(["revolute", "revolute"], [-1, 0], seed=1)
+    other_tree = zoo.build(["revolute", "prismatic"], [-1, -1], seed=1)
+    longer = zoo.build(["revolute", "prismatic", "revolute"], [-1, 0, 1], seed=1)
+    renamed = dataclasses.replace(base, joint_names=("j0", "elbow"))
+    cases = {
+        r"models\[1\] has 3 joint_names, expected 2": longer,
+        r"joint 'j1' of models\[1\] is Revolute, expected Prismatic": other_kind,
+        r"topology.parents\[1\] of models\[1\] is -1, expected 0": other_tree,
+        r"joint_names\[1\] of models\[1\] is 'elbow', expected 'j1'": renamed,
+        r"dissipative of models\[1\] is True, expected False": base.with_dissipation(),
+        r"placement.R of models\[1\] has shape .* dtype float32": base.astype("float32"),
+    }
+    for message, model in cases.items():
+        with pytest.raises(ArgumentError, match=message):
+            envs.stack_models([base, model])
+    with pytest.raises(ArgumentError, match="models is empty"):
+        envs.stack_models([])
+
+
+# --------------------------------------------------------------------------- all environments
+
+ENVIRONMENTS = {
+    "CartPoleSwingUp": envs.CartPoleSwingUp(episode_steps=20),
+    "DoublePendulumSwingUp": envs.DoublePendulumSwingUp(episode_steps=20),
+    "ArmReach": envs.ArmReach(episode_steps=20),
+    "Hopper": envs.Hopper(episode_steps=20),
+    "QuadrupedStand": envs.QuadrupedStand(episode_steps=20),
+    "QuadrupedJoystick": envs.QuadrupedJoystick(episode_steps=20, rough=True),
+    "QuadrupedTrot": envs.QuadrupedTrot(episode_steps=20),
+    "HumanoidStand": envs.HumanoidStand(episode_steps=20),
+}
+SIZES = dict(zip(ENVIRONMENTS, (5, 6, 20, 4, 45, 48, 50, 96)))
+SLOW = ("QuadrupedStand", "QuadrupedJoystick", "QuadrupedTrot", "HumanoidStand")
+NAMES = [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in ENVIRONMENTS]
+RANDOM = {"model.inertia": envs.Scale(0.9, 1.1, per_row=True)}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_random_actions_give_finite_states_in_single_precision(name):
+    """With other masses in each environment, over the ends of episodes; compiled once."""
+    env = ENVIRONMENTS[name]
+    params = jax.tree.map(lambda x: x.astype(jnp.float32), env.default_params())
+    key, n = jax.random.key(5), 8
+    params, axes = envs.randomise(params, RANDOM, key, n)
+    batch = envs.vectorize(envs.auto_reset(env), axes)
+
+    @jax.jit
+    def run(params, key):
+        keys = jax.random.split(key, n)
+        actions = jax.random.uniform(key, (50, n, env.action_size), jnp.float32, -1, 1)
+        return states(batch, actions, keys, params)
+
+    found = run(params, key)
+    for x in jax.tree.leaves(found):
+        assert jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key) or jnp.all(jnp.isfinite(x))
+    assert {x.dtype for x in jax.tree.leaves((found.physics, found.observation, found.reward))} == {
+        jnp.float32.dtype
+    }
+    assert found.observation.shape == (50, n, SIZES[name])
+    assert found.truncated.sum() + found.terminated.sum() >= 2 * n
+    run(
+        envs.randomise(env.default_params(), RANDOM, jax.random.key(6), n)[0].__class__(*params),
+        key,
+    )
+    assert run._cache_size() == 1
+
+
+# The leaves in which a return is differentiated, by environment.
+LEAVES = {
+    "CartPoleSwingUp": ("model.inertia", "model.placement.p", "model.gravity", "force"),
+    "ArmReach": ("model.inertia", "control.stiffness", "control.damping", "weights.distance"),
+    "Hopper": ("model.inertia", "control.stiffness", "control.damping", "scene.radii", "stroke"),
+    "QuadrupedTrot": (
+        "model.inertia",
+        "scene.material.friction",
+        "control.stiffness",
+        "control.damping",
+        "delay.lag",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in LEAVES]
+)
+def test_derivatives_of_a_return_are_central_differences(name, key):
+    """With respect to parameters, along a random direction in all of them."""
+    env = ENVIRONMENTS[name]
+    params = env.default_params()
+    shape = (12 if name == "Hopper" else 3, env.action_size)  # the hopper lands
+    actions = jax.random.uniform(key, shape, minval=-0.3, maxval=0.3)
+    width = {
+        leaf: jnp.full_like(envs.randomisation._leaf(params, leaf), 0.1) for leaf in LEAVES[name]
+    }
+    base = {leaf: envs.randomisation._leaf(params, leaf) for leaf in width}
+    direction = {leaf: x * envs.environment.uniform(key, width[leaf]) for leaf, x in base.items()}
+
+    @jax.jit
+    def total(step):
+        changed = params
+        for leaf, x in base.items():
+            changed = envs.randomisation._replaced(changed, leaf, x + step * direction[leaf])
+        return jnp.sum(states(env, actions, key, changed).reward)
+
+    # With both flags of QUICK_COMPILATION, and with no single one of them, the reverse mode of the
+    # hopper has errors of 1 % on jax 0.10. Forward mode and the values are exact.
+    found = jax.jit(jax.grad(total), compiler_options={"xla_backend_optimization_level": 3})(0.0)
+    h = 1e-5
+    expected = (total(h) - total(-h)) / (2 * h)
+    assert jnp.abs(expected) > 1e-4
+    np.testing.assert_allclose(found, expected, rtol=1e-7)
+
+
+def test_an_upright_cart_pole_has_the_reward_zero():
+    env = ENVIRONMENTS["CartPoleSwingUp"]
+    params = env.default_params()
+    for angle in (0.0, 2 * np.pi, -4 * np.pi):
+        motion = envs.Motion(jnp.array([0.0, angle]), jnp.zeros(2))
+        terms = env.terms(params, motion, jnp.zeros(1), motion)
+        assert jnp.abs(sum(terms.values())) < 1e-25
+    hanging = envs.Motion(jnp.array([2.0, 3.0]), jnp.array([0.5, 4.0]))
+    terms = env.terms(params, hanging, jnp.zeros(1), hanging)
+    assert {k: float(x) for k, x in terms.items()} == {
+        "angle": -9.0,
+        "angular_velocity": -16.0,
+        "position": -4.0,
+        "velocity": -0.25,
+    }
+
+
+def test_an_upright_double_pendulum_has_the_reward_zero():
+    env = ENVIRONMENTS["DoublePendulumSwingUp"]
+    params = env.default_params()
+    model = params.model
+
+    def height(q):
+        motion = envs.Motion(q, jnp.zeros(2))
+        return env.terms(params, motion, jnp.zeros(2), motion)["height"]
+
+    assert jnp.abs(height(jnp.array([np.pi, 0.0]))) < 1e-15
+    q = jnp.array([0.4, 0.7])
+    below = [
+        rbd.frame_placement(model, x, "lower_rod").p[2]
+        + (rbd.frame_placement(model, x, "lower_rod").R @ jnp.array([0, 0, -1.0]))[2]
+        for x in (jnp.array([np.pi, 0.0]), q)
+    ]
+    elbow = [rbd.frame_placement(model, x, "lower_rod").p[2] for x in (jnp.array([np.pi, 0.0]), q)]
+    expected = (below[1] - below[0]) + (elbow[1] - elbow[0])
+    np.testing.assert_allclose(height(q), expected, rtol=1e-12)
+
+
+def test_the_arm_can_reach_its_target(key):
+    env = ENVIRONMENTS["ArmReach"]
+    params = env.default_params()
+    state = env.reset(params, key)
+    reach = rbd.frame_placement(params.model, rbd.neutral(params.model), "joint_2").p
+    assert jnp.linalg.norm(state.physics.target - reach) < 0.86
+    tool = rbd.frame_placement(params.model, state.physics.motion.q, "tool").p
+    at_target = state.physics._replace(target=tool)
+    terms = env.terms(params, at_target, jnp.zeros(7), at_target)
+    assert (terms["distance"], terms["precision"]) == (0, 1)
+    away = state.physics._replace(target=tool + jnp.array([0.3, 0.0, 0.4]))
+    np.testing.assert_allclose(
+        env.terms(params, away, jnp.zeros(7), away)["distance"], -0.5, rtol=1e-12
+    )
+
+
+# --------------------------------------------------------------------------------------- contact
+
+
+def test_a_hopper_can_jump_above_its_target():
+    """It bends its leg and stretches it. Without the ground it would fall."""
+    env = envs.Hopper()
+    params = env.default_params()
+    actions = jnp.where(jnp.arange(40) < 15, -1.0, 1.0)[:, None]
+    height = states(env, actions, jax.random.key(1), params).physics.q[:, 0]
+    foot = height - states(env, actions, jax.random.key(1), params).physics.q[:, 1] - 0.5
+    assert jnp.min(foot) > 0.03 - 1e-3
+    assert jnp.max(height) > params.target
+
+
+FOUR = {
+    "model.inertia": envs.Scale(0.9, 1.1, per_row=True),
+    "scene.material.friction": envs.Uniform(0.6, 1.0),
+    "control.stiffness": envs.Scale(0.9, 1.1),
+    "delay.lag": envs.Uniform(0.0, 3.0),
+}
+N = 4
+
+
+@pytest.fixture(scope="module")
+def trot():
+    """The trot on hills: the environment, its parameters, and a compiled rollout of 25 steps."""
+    env = envs.QuadrupedTrot(episode_steps=20, rough=True)
+    params = env.default_params()
+    axes = envs.randomise(params, FOUR, jax.random.key(0), N).axes
+    batch = envs.vectorize(envs.auto_reset(env), axes)
+
+    @jax.jit
+    def run(params, key, scale):
+        shape = (25, N, env.action_size)
+        actions = scale * jax.random.uniform(key, shape, minval=-1, maxval=1)
+        start = batch.reset(params, jax.random.split(key, N))
+        return start, states(batch, actions, jax.random.split(key, N), params)
+
+    return env, params, run
+
+
+def test_masses_friction_gains_and_delays_vary_in_one_program(trot, key):
+    _, params, run = trot
+    found = [
+        run(envs.randomise(params, FOUR, k, N).params, key, 1.0)[1]
+        for k in jax.random.split(key, 2)
+    ]
+    assert run._cache_size() == 1
+    for x in jax.tree.leaves(found):
+        assert jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key) or jnp.all(jnp.isfinite(x))
+    assert found[0].truncated.sum() + found[0].terminated.sum() >= N
+    q = found[0].physics.q[10], found[1].physics.q[10]
+    assert jnp.min(jnp.max(jnp.abs(q[0] - q[1]), axis=1)) > 1e-4
+    assert len(np.unique(found[0].physics.command[:, :, 0])) >= 2 * N  # one command per episode
+
+
+def test_the_quadruped_stands_with_the_action_zero(trot, key):
+    _, params, run = trot
+    start, found = run(envs.randomise(params, FOUR, key, N).params, key, 0.0)
+    assert not jnp.any(found.terminated)
+    assert jnp.max(jnp.abs(jnp.min(start.physics.distance, axis=1))) < 1e-4
+    assert jnp.max(jnp.abs(found.physics.distance[18])) < 0.01  # all feet are on the ground
+
+
+def test_a_delay_of_two_steps_of_control(trot, key):
+    """The motion after two steps does not depend on the actions, and after three steps it does."""
+    _, params, run = trot
+    for lag, steps in {0.0: 0, 10.0: 2}.items():
+        fixed = FOUR | {"delay.lag": envs.Uniform(lag, lag)}
+        fixed = envs.randomise(params, fixed, key, N).params
+        q = [run(fixed, key, scale)[1].physics.q[: steps + 1] for scale in (0.0, 1.0)]
+        np.testing.assert_array_equal(q[0][:steps], q[1][:steps])
+        assert jnp.all(jnp.any(q[0][steps] != q[1][steps], axis=-1))
+
+
+def test_a_quadruped_that_fell_has_failed(trot):
+    env, params, _ = trot
+    physics = env.initial(params, jax.random.key(2))
+    failed = jax.jit(lambda physics: env.failed(params, physics))
+    assert not failed(physics)
+    ground = params.scene.ground.elevation(physics.q[:2])
+    for height in (0.14, 0.16):
+        q = physics.q.at[2].set(ground + height)
+        assert failed(physics._replace(q=q)) == (height < 0.15)
+    assert failed(physics._replace(q=physics.q.at[3:7].set(jnp.array([1.0, 0.0, 0.0, 0.0]))))
+    assert failed(physics._replace(q=physics.q.at[3:7].set(jnp.array([0.0, 0.6, 0.0, 0.8]))))
+
+
+def test_the_reward_of_a_perfect_trot(trot):
+    """The velocity is the command, and two diagonal feet are at the top of their step."""
+    env, params, _ = trot
+    physics = env.initial(params, jax.random.key(2))
+    period, height = params.gait
+    perfect = physics._replace(
+        q=params.home,
+        v=jnp.zeros(18).at[:2].set(physics.command[:2]).at[5].set(physics.command[2]),
+        time=period / 4,
+        distance=height * jnp.array([1.0, 0.0, 0.0, 1.0]),
+    )
+    terms = env.terms(params, perfect, physics.action, perfect)
+    best = {"alive": 1, "velocity": 1, "turning": 1}
+    assert {name: float(x) for name, x in terms.items()} == {
+        name: best.get(name, 0) for name in terms
+    }
+    late = perfect._replace(time=3 * period / 4)
+    np.testing.assert_allclose(env.terms(params, late, physics.action, late)["gait"], -1)
+
+
+def test_the_examples_of_the_guide_run():
+    guide = pathlib.Path(__file__).parents[1] / "docs" / "environments.md"
+    examples = re.findall(r"```python\n(.*?)```", guide.read_text(), re.DOTALL)
+    assert len(examples) == 3
+    exec("\n".join(examples), {})
