@@ -99,7 +99,8 @@ def minimise(
         step = matmul(descent, W)
         products = [descent**2, step * momentum, step * matmul(M, step) / 2, x * (momentum + push)]
         decrement, linear, quadratic, square = jnp.sum(jnp.stack(products), axis=1)
-        penalties = sum(penalty(t, step, u) for t, u in zip(terms, us))
+        each = [penalty(t, step, u) for t, u in zip(terms, us)]
+        penalties = sum(each, start=jnp.zeros_like(fractions))
         growth = fractions * linear + fractions**2 * quadratic + (penalties - penalties[0])
         # Near the minimum the growth is below rounding errors. The last term then accepts the whole
         # step.
