@@ -32,6 +32,7 @@ from . import (
     so3,
     spatial,
     tangent,
+    view,
 )
 from .algorithms import (
     Kinematics,
@@ -166,6 +167,7 @@ __all__ = [
     "so3",
     "spatial",
     "tangent",
+    "view",
     # errors and warnings
     "ArgumentError",
     "FrameError",

@@ -72,3 +72,7 @@ class InertiaWarning(UserWarning):
     second case the mass matrix is singular in every configuration, and forward dynamics gives NaN
     or meaningless values.
     """
+
+
+class GeometryWarning(UserWarning):
+    """A shape of a robot is not drawn, because its mesh is missing or cannot be read."""

@@ -77,13 +77,16 @@ NUMBERS = """
 # Numbers within the range of double precision. Results computed from them may be outside of it.
 EXTREME = "-0 0 1e308 -1e308 1e200 -1e200 1e155 1e39 1e20 1e-20 1e-46 5e-324 1e-160 -1 1 7".split()
 NUMERIC = "origin mass inertia axis limit dynamics mimic".split()
+NUMERIC += "box sphere cylinder capsule mesh color".split()
 NUMBERS += ["", " ", "1 2", "0 0 0", "\u0661", "\u00bd", "\u221e", "9" * 400, "0" * 5000 + "1"]
 NAMES = ["", " ", "\t", "world", "root_joint", "root_joint_", "universe", "${x}", "$(find x)"]
 NAMES += ["a" * 300, "\u00e9\u202e\U0001f916", "name", "'", '"', "<", "&amp;", "..", "shoulder"]
 TAGS = (
     "robot link joint inertial origin mass inertia axis limit dynamics mimic parent child".split()
 )
+TAGS += "visual collision geometry box sphere cylinder capsule mesh material color".split()
 ATTRIBUTES = """
+    size radius length filename scale rgba
     name type link joint xyz rpy quat_xyzw value ixx ixy izz lower upper effort velocity damping
     friction multiplier offset version
 """.split()

@@ -29,6 +29,7 @@ LAYERS = (
     ("identification", "frames", "contact", "integrators"),
     ("io",),
     ("robots", "sensors", "inverse_kinematics", "optimal_control"),
+    ("view",),
     ("envs",),
     ("__init__",),
     ("conformance", "learning"),
@@ -49,6 +50,7 @@ ONLY_IN = {
     "diffrax": "integrators",
     "optax": "learning",
 }
+ONLY_IN |= {"viser": "view", "trimesh": "view"}
 LOOPS = {"scan", "fori_loop", "while_loop", "map"}
 # The sweeps over the tree and, by index, over its dofs; time, with what a step of it repeats;
 # Newton's steps; starts of a search; the stages of a trajectory; the blocks of a batch; the pivots
@@ -71,6 +73,7 @@ LOOPS_IN = {
     "inverse_kinematics/box_qp.py",
     "inverse_kinematics/solution.py",
     "inverse_kinematics/solver.py",
+    "optimal_control/implicit.py",
     "optimal_control/lqr.py",
     "optimal_control/solution.py",
     "optimal_control/solver.py",
@@ -206,8 +209,8 @@ import jax
 before = dict(jax.config.values)
 import jaxrbd
 assert dict(jax.config.values) == before, "a JAX setting changed"
-heavy = {"diffrax", "lxml", "matplotlib", "mujoco", "optax", "pinocchio", "beartype", "pytest"}
-heavy = (heavy | {"scipy.optimize"}) & set(sys.modules)
+heavy = {"diffrax", "lxml", "matplotlib", "mujoco", "optax", "pinocchio", "pytest"}
+heavy = (heavy | {"scipy.optimize", "beartype", "viser", "trimesh"}) & set(sys.modules)
 assert not heavy, heavy
 jax.config.update("jax_platforms", "no_such_platform")
 try:

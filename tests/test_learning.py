@@ -274,7 +274,9 @@ def test_checkpoints_with_other_arrays_or_damage_are_refused(tmp_path):
 def test_a_loss_that_is_not_finite_ends_the_training():
     params = PARAMS._replace(friction=jnp.array(jnp.nan))
     training = learning.Training(SMALL["apg"], ENV, params=params)
-    with pytest.raises(TrainingError, match="update 1: gradient_norm is nan, expected a finite number"):
+    with pytest.raises(
+        TrainingError, match="update 1: gradient_norm is nan, expected a finite number"
+    ):
         next(training.run())
     assert training.records == []
 

@@ -1,4 +1,4 @@
-"""Optimal control: optimality conditions, constraints, other solvers, derivatives of solutions."""
+"""Optimal control: optimality conditions, constraints, other solvers, errors."""
 
 import functools
 import pathlib
@@ -11,7 +11,7 @@ import pytest
 
 import jaxrbd as rbd
 from jaxrbd import integrators, optimal_control as oc
-from jaxrbd.errors import ArgumentError, JaxRBDError
+from jaxrbd.errors import ArgumentError
 from support import zoo
 from support.zoo import close
 
@@ -54,7 +54,7 @@ GUIDE = pathlib.Path(__file__).parents[1] / "docs" / "optimal_control.md"
 def guide():
     """The names that the examples of the guide define: the swing-up of a cart-pole."""
     examples = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
-    assert len(examples) == 2
+    assert len(examples) == 3
     found = {}
     exec("\n".join(examples), found)
     return found
@@ -359,14 +359,6 @@ def test_single_precision():
 
 
 # ------------------------------------------------------------------------------------------ errors
-
-
-def test_derivatives_of_a_solution_are_refused():
-    problem, x0, goal, us = pendulum()
-    with pytest.raises(JaxRBDError, match="solve has no derivatives"):
-        jax.grad(lambda goal: solve(problem, x0, goal, us).cost)(goal)
-    with pytest.raises(JaxRBDError, match="solve has no derivatives"):
-        jax.jvp(lambda x0: solve(problem, x0, goal, us).us, (x0,), (x0,))
 
 
 def test_wrong_problems_are_named():

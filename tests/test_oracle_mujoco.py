@@ -33,8 +33,7 @@ ROBOTS = {
 }
 
 
-@pytest.mark.parametrize("root_joint", [None, "free_flyer"], ids=["fixed", "free_flyer"])
-@pytest.mark.parametrize("name", ROBOTS)
+@pytest.mark.parametrize(("name", "root_joint"), real_robots.with_both_bases(ROBOTS))
 def test_every_quantity(name, root_joint):
     model = real_robots.load(name, root_joint)
     oracle = MuJoCo(name, model, floating=root_joint is not None)

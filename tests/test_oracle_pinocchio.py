@@ -28,8 +28,7 @@ both_bases = pytest.mark.parametrize(
 )
 
 
-@both_bases
-@pytest.mark.parametrize("name", real_robots.ROBOTS)
+@pytest.mark.parametrize(("name", "root_joint"), real_robots.with_both_bases(real_robots.ROBOTS))
 def test_every_quantity_of_every_robot(name, root_joint):
     model, oracle = real_robots.load(name, root_joint), load_oracle(name, root_joint)
     assert_same_results(name, model, oracle, singular=name in real_robots.SINGULAR)

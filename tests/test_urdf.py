@@ -66,7 +66,7 @@ def test_inertial_origin_is_the_identity_by_default():
 
 
 def test_a_link_without_inertial_is_massless():
-    assert not only_link("<visual/>").inertia.any()
+    assert not only_link("<contact/>").inertia.any()
     mass_only = '<inertial><mass value="0"/>' + INERTIA + "</inertial>"
     assert only_link(mass_only.replace("0.1", "0")).inertia[0] == 0
 
@@ -387,7 +387,7 @@ def described(*args, **options):
         PLAIN.replace("</robot>", "<note value='${PWD}'/></robot>"),
         PLAIN.replace("</joint>", "<calibration rising='x'/><safety_controller/></joint>"),
         PLAIN.replace(
-            '<link name="c"/>', '<link name="c"><visual><origin xyz="0"/></visual></link>'
+            '<link name="c"/>', '<link name="c"><sensor><origin xyz="0"/></sensor></link>'
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""The command `jaxrbd`: simulate robots, show, check and convert robot files, train policies."""
+"""The command `jaxrbd`: simulate and view robots, check and convert files, train policies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from collections.abc import Sequence
 import jax
 
 from .. import __version__
-from ..errors import ArgumentError, InertiaWarning, JaxRBDError
+from ..errors import ArgumentError, GeometryWarning, InertiaWarning, JaxRBDError
+from ..io._sealed import replace_file
 from ..io.model_file import save_model
 from ..io.mujoco import inspect_mjcf, is_mjcf, load_mjcf
 from ..io.urdf import inspect_urdf, load_urdf
@@ -19,8 +20,10 @@ from ..io.urdf_writer import save_urdf
 from ..learning import task_names
 from ..model import Model
 from ..robots import load_robot, robot_names, robot_path
+from ..view import LAYERS, render, save_html, serve
 from . import rollout_command as _rollout_command, training_commands as _training_commands
 from .overview import overview
+from .png import png_bytes
 
 _ROBOT = "name of a bundled robot, a URDF file, or an MJCF file"
 
@@ -57,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_info(commands)
     _add_check(commands)
     _add_convert(commands)
+    _add_view(commands)
     _add_train(commands)
     _add_play(commands)
     return parser
@@ -84,6 +88,7 @@ def _add_rollout(commands) -> None:
     add("--devices", type=_count, default=1, metavar="N", help="use N devices")
     add("--float32", action="store_true", help="single precision instead of double")
     add("--no-plot", action="store_true", help="write no plot (matplotlib is not needed)")
+    add("--html", metavar="FILE", help="write a page that plays the first eight trajectories")
     add("--out", metavar="DIR", help="output folder (default: rollout-ROBOT)")
     command.set_defaults(run=_rollout)
 
@@ -122,7 +127,39 @@ def _add_convert(commands) -> None:
         help="the limit to write where URDF needs a limit and the robot has none",
     )
     add("--reorder", action="store_true", help="accept another order of joints in the URDF file")
+    add("--no-geometry", action="store_true", help="write no shapes to the URDF file")
     command.set_defaults(run=_convert)
+
+
+def _add_view(commands) -> None:
+    command = commands.add_parser(
+        "view",
+        help="show a robot in the browser, or write a page or a picture of it",
+        description=(
+            "Show a robot in the browser, with a slider for each joint, until Ctrl-C. With --html "
+            "or --png, write a file instead."
+        ),
+    )
+    _add_robot(command)
+    add = command.add_argument
+    add("--html", metavar="FILE", help="write a page that needs no server and no network")
+    add("--png", metavar="FILE", help="write a picture")
+    add("--port", type=_count, default=8080, metavar="N", help="port of the server (8080)")
+    add(
+        "--layers",
+        default="visuals",
+        metavar="A,B",
+        help=f"what is visible at the start: {', '.join(LAYERS)} (default: visuals)",
+    )
+    add(
+        "--package",
+        action="append",
+        default=[],
+        type=_package,
+        metavar="NAME=DIR",
+        help="the folder of a ROS package that package:// URIs of meshes name; may be repeated",
+    )
+    command.set_defaults(run=_view)
 
 
 def _add_train(commands) -> None:
@@ -214,9 +251,39 @@ def _convert(options: argparse.Namespace) -> int:
     if ending == ".jaxrbd":
         save_model(model, options.out)
     else:
-        save_urdf(model, options.out, unlimited=options.unlimited, reorder=options.reorder)
+        save_urdf(
+            model,
+            options.out,
+            unlimited=options.unlimited,
+            reorder=options.reorder,
+            geometry=not options.no_geometry,
+        )
     print(f"ok: {options.out}")
     return 0
+
+
+def _view(options: argparse.Namespace) -> int:
+    model = _load(options.robot, options.free_flyer)
+    arguments = {"layers": options.layers.split(","), "packages": dict(options.package)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", GeometryWarning)
+        warnings.showwarning = _say_warning
+        if options.html:
+            save_html(options.html, model, **arguments)
+            print(f"ok: {options.html}")
+        if options.png:
+            replace_file(options.png, png_bytes(render(model, **arguments)))
+            print(f"ok: {options.png}")
+        if options.html or options.png:
+            return 0
+        with serve(model, port=options.port, **arguments) as viewer:
+            print(f"{model.name}: {viewer.url} (Ctrl-C ends)", flush=True)
+            viewer.wait()
+    return 0
+
+
+def _say_warning(message, *_: object, **__: object) -> None:
+    print(f"jaxrbd: warning: {message}", file=sys.stderr)
 
 
 def _load(robot: str, free_flyer: bool) -> Model:
@@ -251,6 +318,13 @@ def _find(robot: str) -> str:
             f"no file and no bundled robot {robot!r}; bundled: {', '.join(robot_names())}"
         )
     return robot
+
+
+def _package(text: str) -> tuple[str, str]:
+    name, equals, folder = text.partition("=")
+    if not (name and equals and folder):
+        raise argparse.ArgumentTypeError(f"expected NAME=DIR, found {text!r}")
+    return name, folder
 
 
 def _count(text: str) -> int:

@@ -22,9 +22,11 @@ from jax import Array
 from ..configuration import integrate, neutral
 from ..errors import JaxRBDError
 from ..model import Model
+from ..view import save_html
 from .rollout import Trajectory, cost, energy_error, simulate
 
 BLOCK = 128  # trajectories per call; a block fills the vector units and fits into the cache
+SHOWN = 8  # trajectories in the page
 SPREAD = 0.3  # standard deviation of the first configuration about neutral, rad or m
 DIFFERENCE_STEP = 1e-5  # step of the central difference, relative to the scale of the torques
 
@@ -68,11 +70,13 @@ def run(model: Model, options: argparse.Namespace, devices: Sequence[Any]) -> No
     The function divides the batch into blocks of equal size. Block i goes to device i modulo the
     number of devices, and the devices work at the same time. So the results do not depend on the
     number of devices. The function prints measurements, and writes `trajectories.npz` and
-    `rollout.png`. Raises JaxRBDError if matplotlib is missing or the trajectories become infinite
-    or NaN, and OSError if a file cannot be written.
+    `rollout.png`, and a page if `options.html` names a file. Raises JaxRBDError if a package is
+    missing or the trajectories become infinite or NaN, and OSError if a file cannot be written.
     """
     if not options.no_plot and importlib.util.find_spec("matplotlib") is None:
         raise JaxRBDError("the plot needs matplotlib: pip install 'jaxrbd[cli]', or --no-plot")
+    if options.html and importlib.util.find_spec("viser") is None:
+        raise JaxRBDError("--html needs viser: pip install 'jaxrbd[view]'")
     out = Path(options.out or f"rollout-{Path(options.robot).stem}")
     out.mkdir(parents=True, exist_ok=True)
 
@@ -246,6 +250,10 @@ def _write(
         errors = np.asarray(outputs.energy_error)
         plot_rollout(path, model, grid, outputs.trajectory, errors, gradient)
         _say("wrote", str(path))
+
+    if options.html:
+        save_html(options.html, model, q[:SHOWN], dt=options.dt)
+        _say("wrote", options.html)
 
 
 def _report_inputs(

@@ -34,7 +34,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from .._math.linear import einsum, inverse_factor, inverse_positive_definite, matmul
+from .._math.linear import inverse_factor, inverse_positive_definite, matmul
 from ..algorithms.crba import crba
 from ..algorithms.equation_of_motion import equation_of_motion
 from ..algorithms.kinematics import Kinematics, forward_kinematics
@@ -45,9 +45,9 @@ from ..model import Model, arguments
 from ..model.joint_space import independent_joint_force, joint_rates
 from .contacts import contact_bodies, find_contacts, opposed, relative
 from .coulomb import ContactLaw
-from .inverse_inertia import inverse_inertias, joint_rows
+from .inverse_inertia import inverse_inertias, joint_jacobian
 from .joint_terms import ClippedLaw, JointImpulses, JointLaw, Servo, joint_law
-from .newton import Term, hessian_factor, minimise, stacked_rows
+from .newton import Term, hessian_factor, minimise, velocities
 from .points import body_wrenches, point_jacobians, point_velocities
 from .scene import Scene
 
@@ -355,34 +355,27 @@ def _solve(
     bodies = contact_bodies(model, scene)
     J = point_jacobians(model, kinematics, motion.columns, bodies, laws.arm)[:, :3]
     J = relative(scene, J)
-    W = inverse_factor(motion.M)
+    M = motion.M
     terms = [
-        Term(
-            laws.contacts,
-            einsum("nik,jk->nij", J, W),
-            matmul(J.reshape(-1, model.nv), v).reshape(-1, 3),
-        ),
+        Term(laws.contacts, matmul(J.reshape(-1, model.nv), v).reshape(-1, 3), J),
         Term(
             laws.joints.together(),
-            joint_rows(model, kinematics.q, W),
             joint_rates(model, kinematics.q, v),
+            joint_jacobian(model, kinematics.q),
         ),
     ]
     if len(laws.K):
-        terms.append(Term(laws.constraints, matmul(laws.K, W.T), matmul(laws.K, v)))
-    push = matmul(W, dt * (tau - motion.bias))
-    energy = jnp.sum(v * matmul(motion.M, v)) / 2
-    x, residual = minimise(terms, push, energy)
-    u = [term.u_0 + matmul(term.rows, x) for term in terms]
-    together = jnp.concatenate([part.ravel() for part in u])
-    factor = matmul(hessian_factor(terms, stacked_rows(terms), together), W)
-    v_next = v + matmul(x, W)
+        terms.append(Term(laws.constraints, matmul(laws.K, v), laws.K))
+    push = dt * (tau - motion.bias)
+    x, residual = minimise(terms, M, push, jnp.sum(v * matmul(M, v)) / 2)
+    us = velocities(terms, x)
+    v_next = v + x
     impulses = _Impulses(
-        laws.contacts.impulses(u[0]),
-        laws.joints.impulses(u[1]),
+        laws.contacts.impulses(us[0]),
+        laws.joints.impulses(us[1]),
         laws.constraints.impulses(matmul(laws.K, v_next)),
     )
-    return _Solved(v_next, impulses, residual, factor, u[0], J)
+    return _Solved(v_next, impulses, residual, hessian_factor(terms, M, us), us[0], J)
 
 
 def _smoothed(

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
-from .._math.linear import einsum, inverse_positive_definite
+from .._math.linear import einsum, inverse_positive_definite, matmul
 from ..algorithms.common_frame import dof_columns
 from ..algorithms.crba import crba
 from ..algorithms.kinematics import forward_kinematics, root_centred
@@ -48,14 +48,15 @@ def inverse_inertias(model: Model, scene: Scene) -> InverseInertias:
     inverse = jnp.sum(J * einsum("nij,jk->nik", J, inverse_M), axis=-1)
     # The mean of `|w x n|^2` over all directions of n is `(2 / 3) |w|^2`.
     contacts = (jnp.sum(inverse[:, :3], axis=1) + 2 / 3 * jnp.sum(inverse[:, 3:], axis=1)) / 3
-    by_joint = joint_rows(model, kinematics.q, inverse_M)
-    return InverseInertias(contacts, jnp.diagonal(joint_rows(model, kinematics.q, by_joint)))
+    J_joints = joint_jacobian(model, kinematics.q)
+    if J_joints is None:
+        return InverseInertias(contacts, jnp.diagonal(inverse_M))
+    return InverseInertias(contacts, jnp.sum(J_joints * matmul(J_joints, inverse_M), axis=1))
 
 
-def joint_rows(
-    model: Model, q: Float[Array, " nq"], A: Float[Array, "n nv"]
-) -> Float[Array, "nv_joint n"]:
-    """`J A^T`, where J is the Jacobian of the velocities of all joints."""
+def joint_jacobian(model: Model, q: Float[Array, " nq"]) -> Float[Array, "nv_joint nv"] | None:
+    """The Jacobian of the velocities of all joints; None if these are the velocities v."""
     if model.coupling is None:
-        return A.T
-    return jax.vmap(lambda v: joint_rates(model, q, v), out_axes=1)(A)
+        return None
+    unit_velocities = jnp.eye(model.nv, dtype=model.dtype)
+    return jax.vmap(lambda v: joint_rates(model, q, v), out_axes=1)(unit_velocities)

@@ -1,14 +1,12 @@
 """Newton's method for the convex function of a contact step.
 
-The unknown x (nv,) is the change of the velocity in coordinates in which the mass matrix is the
-identity. With the inverse factor W of M, `W M W^T = 1`, the velocity after the step is
-`v + W^T x`. The function is
+The unknown x (nv,) is the change of the velocity in the step. The function is
 
-    |x|^2 / 2 - push . x + sum over all laws of l(u),     u = u_0 + rows x,
+    x . M x / 2 - push . x + sum over all laws of l(u),     u = u_0 + J x.
 
-where `push = dt W (tau - bias)` is x without impulses, u_0 are velocities before the step, such as
-the velocities of contact points, and `rows = J W^T` with the Jacobian J of u. The square |x|^2 is
-twice the kinetic energy of the change.
+M is the mass matrix, and `push = dt (tau - bias)` is the impulse of all forces that no law
+describes. u_0 are velocities before the step, such as the velocities of contact points, and J is
+their Jacobian. The product `x . M x` is twice the kinetic energy of the change.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Float
 
-from .._math.linear import inverse_factor, matmul
+from .._math.linear import inverse_factor, matmul, solve_positive_definite
 from .coulomb import ContactLaw
 from .joint_terms import ClippedLaw
 
@@ -36,11 +34,28 @@ Law = ContactLaw | ClippedLaw
 
 
 class Term(NamedTuple):
-    """A law, the rows of its velocities (..., nv), and the velocities before the step."""
+    """A law, the velocities u_0 before the step, and their Jacobian J (..., nv).
+
+    J is None if u are the velocities v of the robot.
+    """
 
     law: Law
-    rows: Float[Array, "... nv"]
     u_0: Float[Array, "..."]
+    J: Float[Array, "... nv"] | None
+
+    def change(self, x: Float[Array, " nv"]) -> Float[Array, "..."]:
+        """`J x`, the change of u."""
+        return x if self.J is None else matmul(_matrix(self.J), x).reshape(self.u_0.shape)
+
+    def force(self, impulses: Float[Array, "..."]) -> Float[Array, " nv"]:
+        """`J^T impulses`, the generalized impulse."""
+        return impulses if self.J is None else matmul(impulses.ravel(), _matrix(self.J))
+
+    def hessian(self, u: Float[Array, "..."]) -> Float[Array, "nv nv"]:
+        """The Hessian of l(u) in x, (nv, nv)."""
+        if self.J is None:
+            return self.law.hessian_product(u, jnp.asarray(np.eye(len(u)), u.dtype))
+        return matmul(_matrix(self.J).T, _matrix(self.law.hessian_product(u, self.J)))
 
 
 class Minimum(NamedTuple):
@@ -50,16 +65,19 @@ class Minimum(NamedTuple):
     residual: Float[Array, ""]
 
 
-def minimise(terms: Sequence[Term], push: Float[Array, " nv"], energy: Float[Array, ""]) -> Minimum:
-    """The minimum of the function at the head of the module, from `x = push`.
+def minimise(
+    terms: Sequence[Term],
+    M: Float[Array, "nv nv"],
+    push: Float[Array, " nv"],
+    energy: Float[Array, ""],
+) -> Minimum:
+    """The minimum of the function at the head of the module, from the x without laws.
 
     `energy` (): the kinetic energy before the step, a scale for rounding errors. Each step is
     halved until the function decreases by enough.
     """
     eps = float(jnp.finfo(push.dtype).eps)
     tiny = float(jnp.finfo(push.dtype).tiny)
-    stacked = stacked_rows(terms)
-    u_0 = jnp.concatenate([term.u_0.ravel() for term in terms])
     # The first fraction, zero, gives the value before the step.
     fractions = jnp.asarray([0, *(0.5 ** np.arange(HALVINGS))], push.dtype)
 
@@ -67,21 +85,23 @@ def minimise(terms: Sequence[Term], push: Float[Array, " nv"], energy: Float[Arr
         count, solution = state
         return (count < MAX_STEPS) & (solution.residual > TOLERANCE * eps)
 
+    def penalty(term: Term, step: Array, u: Array) -> Array:
+        du = term.change(step)
+        return term.law.penalty(u + fractions.reshape(-1, *[1] * u.ndim) * du)
+
     def newton(state):
         count, (x, _) = state
-        u = u_0 + matmul(stacked, x)
-        impulses = [law.impulses(part).ravel() for law, part in _parts(terms, u)]
-        gradient = x - push - matmul(jnp.concatenate(impulses), stacked)
-        W = hessian_factor(terms, stacked, u)
+        us = velocities(terms, x)
+        momentum = matmul(M, x) - push
+        gradient = momentum - sum(t.force(t.law.impulses(u)) for t, u in zip(terms, us))
+        W = hessian_factor(terms, M, us)
         descent = matmul(W, -gradient)
         step = matmul(descent, W)
-        du = matmul(stacked, step)
-        products = [descent * descent, step * (x - push), step * step / 2, x * x]
+        products = [descent**2, step * momentum, step * matmul(M, step) / 2, x * (momentum + push)]
         decrement, linear, quadratic, square = jnp.sum(jnp.stack(products), axis=1)
-        trials = u + fractions[:, None] * du
-        penalties = [law.penalty(part) for law, part in _parts(terms, trials)]
-        penalty = sum(penalties, start=jnp.zeros_like(fractions))
-        growth = fractions * linear + fractions**2 * quadratic + (penalty - penalty[0])
+        each = [penalty(t, step, u) for t, u in zip(terms, us)]
+        penalties = sum(each, start=jnp.zeros_like(fractions))
+        growth = fractions * linear + fractions**2 * quadratic + (penalties - penalties[0])
         # Near the minimum the growth is below rounding errors. The last term then accepts the whole
         # step.
         scale = square + 2 * energy
@@ -90,30 +110,22 @@ def minimise(terms: Sequence[Term], push: Float[Array, " nv"], energy: Float[Arr
         residual = jnp.sqrt(decrement / jnp.maximum(scale, tiny))
         return count + 1, Minimum(x, residual)
 
-    start = Minimum(push, jnp.full((), jnp.inf, push.dtype))
+    start = Minimum(solve_positive_definite(M, push), jnp.full((), jnp.inf, push.dtype))
     return lax.while_loop(unfinished, newton, (jnp.zeros((), int), start))[1]
 
 
-def stacked_rows(terms: Sequence[Term]) -> Float[Array, "m nv"]:
-    """The rows of all terms, below each other."""
-    return jnp.concatenate([term.rows.reshape(-1, term.rows.shape[-1]) for term in terms])
+def velocities(terms: Sequence[Term], x: Float[Array, " nv"]) -> list[Array]:
+    """The velocities u of each term."""
+    return [term.u_0 + term.change(x) for term in terms]
 
 
 def hessian_factor(
-    terms: Sequence[Term], stacked: Float[Array, "m nv"], u: Float[Array, " m"]
+    terms: Sequence[Term], M: Float[Array, "nv nv"], us: Sequence[Array]
 ) -> Float[Array, "nv nv"]:
-    """The inverse factor of the Hessian of the function, for all velocities u."""
-    nv = stacked.shape[-1]
-    stiff = [
-        term.law.hessian_product(part, term.rows).reshape(-1, nv)
-        for term, (_, part) in zip(terms, _parts(terms, u))
-    ]
-    one = jnp.asarray(np.eye(nv), stacked.dtype)
-    return inverse_factor(one + matmul(stacked.T, jnp.concatenate(stiff)))
+    """The inverse factor W of the Hessian H of the function, `W H W^T = 1`, at the velocities u."""
+    return inverse_factor(M + sum(term.hessian(u) for term, u in zip(terms, us)))
 
 
-def _parts(terms: Sequence[Term], u: Float[Array, "... m"]) -> list[tuple[Law, Array]]:
-    """The laws, each with the part of u (..., m) that belongs to the law."""
-    ends = np.cumsum([term.u_0.size for term in terms])[:-1]
-    parts = jnp.split(u, ends, axis=-1)
-    return [(t.law, x.reshape(*u.shape[:-1], *t.law.shape)) for t, x in zip(terms, parts)]
+def _matrix(J: Array) -> Array:
+    """J (..., nv) with one row per velocity."""
+    return J.reshape(-1, J.shape[-1])

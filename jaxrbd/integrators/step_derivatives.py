@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from .._math.linear import matmul
+from .._math.tangents import changed_leaves
 from ..algorithms.forward_dynamics import forward_dynamics
 from ..algorithms.rnea_derivatives import acceleration_and_derivatives
 from ..configuration import difference, integrate
@@ -76,7 +77,7 @@ def _displacement(model: Model, q: Array, q_dot: Array) -> Array:
 
 
 def analytic_acceleration(model: Model, q: Array, v: Array, tau: Array) -> Array:
-    """`forward_dynamics` (nv,), whose derivatives by q, v and tau are analytic in JAX."""
+    """`forward_dynamics` (nv,), whose derivatives by q, v and tau are analytic for JAX."""
     return _acceleration((model, None), q, v, tau)
 
 
@@ -84,16 +85,16 @@ def analytic_acceleration(model: Model, q: Array, v: Array, tau: Array) -> Array
 def _acceleration(constants: tuple[Model, Array | None], q: Array, v: Array, tau: Array) -> Array:
     """`forward_dynamics`, with the analytic derivatives by q, v and tau in forward mode.
 
-    `constants`: the model and the external forces. `step_derivatives` does not differentiate by
-    them. If its caller does, JAX differentiates the analytic derivatives.
+    `constants`: the model and the external forces. The derivatives by them are those of
+    `forward_dynamics`.
     """
     model, f_ext = constants
     return forward_dynamics(model, q, v, tau, f_ext)
 
 
 def _acceleration_jvp(primals, tangents):
-    (model, f_ext), q, v, tau = primals
-    _, q_dot, v_dot, tau_dot = tangents
+    constants, q, v, tau = primals
+    (model, f_ext), (_, q_dot, v_dot, tau_dot) = constants, tangents
     a, derivatives = acceleration_and_derivatives(model, q, v, tau, f_ext)
     a_dot = jnp.zeros_like(a)
     if not isinstance(q_dot, SymbolicZero):
@@ -102,6 +103,14 @@ def _acceleration_jvp(primals, tangents):
         a_dot = a_dot + matmul(derivatives.dqdd_dv, v_dot)
     if not isinstance(tau_dot, SymbolicZero):
         a_dot = a_dot + matmul(derivatives.Minv, tau_dot)
+    leaves, changes, with_values = changed_leaves(constants, tangents[0])
+    if leaves:
+
+        def by_constants(leaves):
+            model, f_ext = with_values(leaves)
+            return forward_dynamics(model, q, v, tau, f_ext)
+
+        a_dot = a_dot + jax.jvp(by_constants, (leaves,), (changes,))[1]
     return a, a_dot
 
 

@@ -11,20 +11,31 @@ import dataclasses
 import numpy as np
 
 from ..joints import FreeFlyer, Joint, Planar, Prismatic, Revolute
-from ..model.description import Fixed, JointSpec, Link, Mimic, link_inertia, placement_matrix
+from ..model.description import Fixed, JointSpec, Link, Mimic, link_inertia
+from ._urdf_origin import read_origin, unit_vector
+from ._urdf_shapes import ShapeReader
 from ._xml import Document, Element, clip
 
-VERSIONS = ("1.0", "1.1", "1.2")
 _ONE_DOF = {"revolute": Revolute, "continuous": Revolute, "prismatic": Prismatic}
 _TYPES = (*_ONE_DOF, "fixed", "floating", "planar")
 
 
-def read_link(doc: Document, element: Element, name: str) -> Link:
-    """The link with the inertia (10,) from `<inertial>`; massless without this element."""
+def read_link(doc: Document, element: Element, name: str, shapes: ShapeReader | None) -> Link:
+    """The link with the inertia (10,) from `<inertial>`; massless without this element.
+
+    `shapes` reads `<visual>` and `<collision>`; None skips them.
+    """
+    inertia = _read_inertial(doc, element)
+    if shapes is None:
+        return Link(name, inertia)
+    return Link(name, inertia, shapes.read(element, "visual"), shapes.read(element, "collision"))
+
+
+def _read_inertial(doc: Document, element: Element) -> np.ndarray:
     inertial = doc.child(element, "inertial")
     if inertial is None:
-        return Link(name)
-    pose = _read_origin(doc, inertial)
+        return np.zeros(10)
+    pose = read_origin(doc, inertial)
     mass = doc.child(inertial, "mass", required=True)
     inertia = doc.child(inertial, "inertia", required=True)
     kilograms = doc.number(mass, "value", 0.0, required=True, minimum=0.0)
@@ -34,7 +45,7 @@ def read_link(doc: Document, element: Element, name: str) -> Link:
     )
     about_com = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
     with np.errstate(over="ignore", invalid="ignore"):  # the builder rejects infinity and NaN
-        return Link(name, link_inertia(kilograms, pose[:3, 3], about_com, pose[:3, :3]))
+        return link_inertia(kilograms, pose[:3, 3], about_com, pose[:3, :3])
 
 
 def read_joint(doc: Document, element: Element, name: str, *, mimic: bool) -> JointSpec:
@@ -45,7 +56,7 @@ def read_joint(doc: Document, element: Element, name: str, *, mimic: bool) -> Jo
         kind=_read_kind(doc, element, joint_type),
         parent=doc.name(doc.child(element, "parent", required=True), "link") or "",
         child=doc.name(doc.child(element, "child", required=True), "link") or "",
-        placement=_read_origin(doc, element),
+        placement=read_origin(doc, element),
     )
     if joint_type not in _ONE_DOF:
         return joint
@@ -55,32 +66,6 @@ def read_joint(doc: Document, element: Element, name: str, *, mimic: bool) -> Jo
         **_read_limit(doc, element, joint_type),
         **_read_dynamics(doc, element),
     )
-
-
-def _read_origin(doc: Document, element: Element) -> np.ndarray:
-    """The pose (4, 4) in `<origin>`; the identity without this element."""
-    origin = doc.child(element, "origin")
-    xyz = doc.numbers(origin, "xyz", (0.0, 0.0, 0.0))
-    rpy = doc.numbers(origin, "rpy", (0.0, 0.0, 0.0))
-    pose = placement_matrix(xyz, rpy)
-    if origin is not None and "quat_xyzw" in origin.attrib:
-        pose[:3, :3] = _read_quaternion(doc, origin)
-    return pose
-
-
-def _read_quaternion(doc: Document, origin: Element) -> np.ndarray:
-    """The rotation (3, 3) in the attribute `quat_xyzw`, an alternative to rpy since version 1.1."""
-    if doc.root.get("version", VERSIONS[0]) == VERSIONS[0]:
-        doc.fault(origin, '<origin quat_xyzw> needs <robot version="1.1"> or later')
-    if "rpy" in origin.attrib:
-        doc.fault(origin, "<origin> has both rpy and quat_xyzw, expected one of them")
-    q = np.array(doc.numbers(origin, "quat_xyzw", (0.0, 0.0, 0.0, 1.0)))
-    if not np.any(q):
-        doc.fault(origin, "<origin quat_xyzw>: a quaternion may not be zero")
-        return np.eye(3)
-    x, y, z, w = _unit(q)
-    K = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
-    return np.eye(3) + 2 * w * K + 2 * K @ K
 
 
 def _read_type(doc: Document, element: Element) -> str:
@@ -114,7 +99,7 @@ def _read_axis(
     """The unit vector (3,) in `<axis>`, in the joint frame."""
     xyz = np.array(doc.numbers(axis, "xyz", default, required=True))
     if np.any(xyz):
-        return _unit(xyz)
+        return unit_vector(xyz)
     doc.fault(axis, "<axis xyz>: an axis may not be zero")
     return np.array(default)
 
@@ -152,9 +137,3 @@ def _read_mimic(doc: Document, element: Element) -> Mimic | None:
     if leader is None:
         return None
     return Mimic(leader, doc.number(mimic, "multiplier", 1.0), doc.number(mimic, "offset", 0.0))
-
-
-def _unit(vector: np.ndarray) -> np.ndarray:
-    """The vector divided by its length, without underflow and overflow."""
-    vector = vector / np.max(np.abs(vector))
-    return vector / np.linalg.norm(vector)

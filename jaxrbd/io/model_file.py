@@ -24,9 +24,10 @@ from ..model import Model, arguments
 from ..model.coupling import Coupling, independent_coordinates
 from ..spatial import Pose
 from ..topology import Topology
+from ._geometry_records import check_record as check_geometry, geometry_records, link_geometry
 from ._sealed import read_sealed, write_sealed
 
-VERSION = 1
+VERSION = 2
 
 # The joint kinds that a file can name, and the shapes of their parameters.
 _KINDS: dict[str, type[Joint]] = {
@@ -43,6 +44,7 @@ _HEADER = {
     "dtype": str,
     "joints": list,
     "frames": list,
+    "geometry": list,
     "arrays": list,
 }
 _JOINT = {"name": str, "kind": str, "parent": int, "body": str, "leader": int}
@@ -93,6 +95,7 @@ def load_model(path: str | os.PathLike[str], *, dtype: DTypeLike | None = None) 
     (`jax_enable_x64`).
     """
     header, body = read_sealed(path, "model", VERSION)
+    header.setdefault("geometry", [])  # version 1 of the format has no geometry
     try:
         _check(header)
         expected = _skeleton(header)
@@ -161,6 +164,7 @@ def _header(model: Model) -> dict[str, Any]:
             {"name": name, "body": int(body)}
             for name, body in zip(model.frame_names, model.frame_bodies)
         ],
+        "geometry": geometry_records(model.geometry),
     }
 
 
@@ -195,6 +199,7 @@ def _skeleton(header: dict[str, Any]) -> Model:
     nb, nf, nq, nv = len(joints), len(frames), topology.nq, topology.nv
     nq_free, nv_free = len(space["q_independent"]), len(space["v_independent"])
     zeros = jnp.zeros
+    geometry = link_geometry(header["geometry"])
 
     def stacked(kind: type[Joint], n: int) -> Joint:
         fields = [field.name for field in dataclasses.fields(kind)]
@@ -224,6 +229,7 @@ def _skeleton(header: dict[str, Any]) -> Model:
             frame_bodies=tuple(frame["body"] for frame in frames),
             name=header["name"],
             dissipative=header["dissipative"],
+            geometry=geometry,
         )
 
     return jax.eval_shape(model)
@@ -285,6 +291,8 @@ def _check(header: dict[str, Any]) -> None:
     for frame in frames:
         if not -1 <= (body := frame["body"]) < len(joints):
             raise ModelError(f"frame {frame['name']!r} is on body {body} of {len(joints)}")
+    for i, record in enumerate(header["geometry"]):
+        check_geometry(record, f"entry {i} of its geometry", [frame["name"] for frame in frames])
     for i, joint in enumerate(joints):
         _check_leader(joints, i, joint["leader"])
 

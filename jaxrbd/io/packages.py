@@ -1,7 +1,7 @@
 """Files that a robot file names, such as meshes: `package://` and `file://` URIs, and paths.
 
-jaxrbd does not read meshes: the URDF reader skips `<visual>` and `<collision>`. The function is for
-viewers and collision libraries, which need the files that these elements name.
+The URDF reader keeps the names of meshes and does not open the files. `jaxrbd.view` opens them, and
+so can collision libraries.
 """
 
 from __future__ import annotations

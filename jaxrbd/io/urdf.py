@@ -15,8 +15,11 @@ sources differ, or define nothing, the rules are:
 - In floating, planar and fixed joints the reader skips `<limit>`, `<dynamics>` and `<mimic>`.
 - The joint between the world and the root link is called `root_joint`.
 
-The reader skips elements that do not affect dynamics (visual, collision, gazebo, transmission,
-...).
+- The shapes of `<visual>` and `<collision>` are read: `<box>`, `<sphere>`, `<cylinder>`,
+  `<capsule>` and `<mesh>`. Their lengths may be 0. A mesh is not opened. A material without a
+  colour (a texture, or a name without definition) gives a shape without a colour.
+
+The reader skips all other elements (gazebo, transmission, ...).
 """
 
 from __future__ import annotations
@@ -34,7 +37,9 @@ from ..model.checks import checked, inertia_faults
 from ..model.description import Fixed, JointSpec, Link, Mimic, Numbers
 from ..model.mass_check import singular_joints
 from ..model.model import ROOT_JOINT
-from ._urdf_elements import VERSIONS, read_joint, read_link
+from ._urdf_elements import read_joint, read_link
+from ._urdf_origin import VERSIONS
+from ._urdf_shapes import ShapeReader
 from ._xml import Document, Element, clip, local_name, parse_document
 
 _ROOTS: dict[str | None, type] = {
@@ -51,6 +56,7 @@ def load_urdf(
     *,
     root_joint: str | None = None,
     mimic: bool = True,
+    geometry: bool = True,
     strict: bool = False,
     gravity: Numbers = (0.0, 0.0, -9.81),
 ) -> Model:
@@ -60,6 +66,7 @@ def load_urdf(
     - `root_joint`: the joint between the world and the root link: None (welded), "free_flyer",
       "planar", "spherical" or "translation";
     - `mimic`: whether to read `<mimic>`, which couples joints;
+    - `geometry`: whether to read `<visual>` and `<collision>`, see `Model.geometry`;
     - `strict`: whether to raise an error, instead of a warning, for an inertia that no rigid body
       can have and for a mass matrix that is singular in every configuration;
     - `gravity`: (3,), m/s^2, in the world frame.
@@ -69,7 +76,7 @@ def load_urdf(
     Without `strict`, an inertia that no rigid body can have and a singular mass matrix give an
     InertiaWarning. Source: the URDF specification.
     """
-    robot = _Robot(parse_document(path_or_text), root_joint=root_joint, mimic=mimic)
+    robot = _Robot(path_or_text, root_joint=root_joint, mimic=mimic, geometry=geometry)
     robot.raise_first_fault()
     try:
         return build_model(
@@ -84,6 +91,7 @@ def parse_urdf(
     *,
     root_joint: str | None = None,
     mimic: bool = True,
+    geometry: bool = True,
 ) -> tuple[str, list[Link], list[JointSpec]]:
     """Read the description of a robot from a URDF file, to edit it before `build_model`.
 
@@ -92,7 +100,7 @@ def parse_urdf(
     a fault in the file. Only `build_model` detects links with two parents, cycles that are not
     connected to the root, and cycles of mimic joints. Source: the URDF specification.
     """
-    robot = _Robot(parse_document(path_or_text), root_joint=root_joint, mimic=mimic)
+    robot = _Robot(path_or_text, root_joint=root_joint, mimic=mimic, geometry=geometry)
     robot.raise_first_fault()
     return robot.name, robot.links, robot.joints
 
@@ -114,7 +122,7 @@ def inspect_urdf(
 ) -> tuple[list[RobotFileError], list[RobotFileError]]:
     """The errors and the warnings of `load_urdf`, each sorted by line; see `validate_urdf`."""
     try:
-        robot = _Robot(parse_document(path_or_text), root_joint=None, mimic=True)
+        robot = _Robot(path_or_text, root_joint=None, mimic=True, geometry=True)
     except RobotFileError as error:
         return [error], []
     faults = robot.doc.faults or robot.tree_faults()
@@ -131,7 +139,15 @@ def inspect_urdf(
 class _Robot:
     """A URDF document as links and joints; they are complete only if `doc` has no faults."""
 
-    def __init__(self, doc: Document, *, root_joint: str | None, mimic: bool):
+    def __init__(
+        self,
+        path_or_text: str | os.PathLike[str],
+        *,
+        root_joint: str | None,
+        mimic: bool,
+        geometry: bool,
+    ):
+        doc = parse_document(path_or_text)
         if root_joint not in _ROOTS:
             raise ArgumentError(f"root_joint is {root_joint!r}, expected one of {[*_ROOTS]}")
         _check_outermost(doc)
@@ -140,7 +156,10 @@ class _Robot:
         self._link_elements = _by_name(doc, "link")
         self._joint_elements = _by_name(doc, "joint")
         names_are_sound = not doc.faults
-        self.links = [read_link(doc, e, name) for name, e in self._link_elements.items()]
+        shapes = None
+        if geometry:
+            shapes = ShapeReader(doc, None if doc.file == "<string>" else path_or_text)
+        self.links = [read_link(doc, e, name, shapes) for name, e in self._link_elements.items()]
         self.joints = [
             read_joint(doc, e, name, mimic=mimic)
             for name, e in sorted(self._joint_elements.items())

@@ -25,6 +25,7 @@ from ..model.description import Fixed, JointSpec, Link, Mimic
 from ..model.editing import describe
 from ..model.model import ROOT_JOINT
 from ._sealed import replace_file
+from ._urdf_written_shapes import add_shape
 
 _ROOT_KINDS: dict[type, str] = {
     FreeFlyer: "free_flyer",
@@ -49,29 +50,38 @@ def save_urdf(
     *,
     unlimited: float | None = None,
     reorder: bool = False,
+    geometry: bool = True,
 ) -> None:
     """Save a robot to a URDF file, which `load_urdf` reads as the same robot.
 
     The arguments, the errors and the content are those of `urdf_text`. If saving fails, the
     previous file is unchanged. Raises OSError if the file cannot be written.
     """
-    text = urdf_text(model, unlimited=unlimited, reorder=reorder)
+    text = urdf_text(model, unlimited=unlimited, reorder=reorder, geometry=geometry)
     replace_file(path, text.encode("utf-8"))
 
 
-def urdf_text(model: Model, *, unlimited: float | None = None, reorder: bool = False) -> str:
+def urdf_text(
+    model: Model,
+    *,
+    unlimited: float | None = None,
+    reorder: bool = False,
+    geometry: bool = True,
+) -> str:
     """The robot as the text of a URDF file, which `load_urdf` reads as the same robot.
 
     - `unlimited`: the value to write for an infinite limit where URDF needs a number: the effort
       and velocity limits of a joint with position limits and of a prismatic joint, and the other
       limit of a joint with one position limit. None: such a limit is an error;
     - `reorder`: whether `load_urdf` may read the joints in another order, because it numbers the
-      joints of a body by their names. If False, such an order is an error.
+      joints of a body by their names. If False, such an order is an error;
+    - `geometry`: whether to write the visual and collision shapes.
 
     The file has the links, joints and frames by their names, inertias, limits, damping, friction
-    and linear mimic joints. Numbers have all digits; `load_urdf` normalizes the axes. A frame other
-    than the frame of a body is a massless link on a fixed joint. A joint that follows another joint
-    has the limits that its leader implies.
+    and linear mimic joints, and shapes with their colours. Numbers have all digits; `load_urdf`
+    normalizes the axes. A frame other than the frame of a body is a massless link on a fixed joint.
+    A joint that follows another joint has the limits that its leader implies. A relative path of a
+    mesh becomes an absolute path.
 
     If the joint `root_joint` moves the root body, the root body is the root link of the file. Then
     load the file with the same argument `root_joint`, which a comment in the file states.
@@ -85,7 +95,8 @@ def urdf_text(model: Model, *, unlimited: float | None = None, reorder: bool = F
       `root_joint`; a nonlinear follower (`Follow`);
     - armature; limits, damping or friction of a floating, planar or root joint; infinite limits,
       see `unlimited`; the order of joints, see `reorder`;
-    - a mass moment without mass, and names that XML or `load_urdf` does not accept.
+    - a mass moment without mass, and names that XML or `load_urdf` does not accept;
+    - with `geometry`: an ellipsoid, a mesh that is not in a file, a colour of a collision shape.
 
     Raises ArgumentError for a batch of models, for dissipation (use
     `model.with_dissipation(False)`), and for a gravity other than (0, 0, -9.81): it is an argument
@@ -105,6 +116,8 @@ def urdf_text(model: Model, *, unlimited: float | None = None, reorder: bool = F
     if unlimited is not None and not (np.isfinite(unlimited) and unlimited >= 0):
         raise ArgumentError(f"unlimited is {unlimited}, expected a finite number of at least 0")
     links, joints, root_joint = _rooted(model)
+    if not geometry:
+        links = [dataclasses.replace(link, visuals=(), collisions=()) for link in links]
     joints = _arranged(model, links, joints, reorder=reorder)
     root = ElementTree.Element("robot", name=_checked_name(model.name, "robot"))
     if root_joint is not None:
@@ -265,6 +278,16 @@ def _unused(name: str, taken: set[str]) -> str:
 
 def _add_link(root: ElementTree.Element, link: Link) -> None:
     element = ElementTree.SubElement(root, "link", name=_checked_name(link.name, "link"))
+    _add_inertial(element, link)
+    for kind, tag in (("visuals", "visual"), ("collisions", "collision")):
+        for index, shape in enumerate(getattr(link, kind)):
+            placement = shape.placement
+            child = ElementTree.SubElement(element, tag)
+            _add_origin(child, placement[:3, 3], _roll_pitch_yaw(placement[:3, :3]))
+            add_shape(child, link.name, index, shape)
+
+
+def _add_inertial(element: ElementTree.Element, link: Link) -> None:
     mass, h, (xx, xy, yy, xz, yz, zz) = link.inertia[0], link.inertia[1:4], link.inertia[4:]
     if not np.any(link.inertia):
         return

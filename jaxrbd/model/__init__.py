@@ -19,6 +19,17 @@ from .description import (
     universal,
 )
 from .editing import append_model, describe, lock_joints
+from .geometry import (
+    BoxShape,
+    CapsuleShape,
+    CylinderShape,
+    EllipsoidShape,
+    Geometry,
+    LinkGeometry,
+    Mesh,
+    MeshFile,
+    SphereShape,
+)
 from .model import Model
 from .names import JointPlace
 
@@ -36,6 +47,16 @@ __all__ = [
     "link_inertia",
     "placement_matrix",
     "universal",
+    # visual and collision geometry
+    "BoxShape",
+    "CapsuleShape",
+    "CylinderShape",
+    "EllipsoidShape",
+    "Geometry",
+    "LinkGeometry",
+    "Mesh",
+    "MeshFile",
+    "SphereShape",
     # between descriptions and models
     "append_model",
     "build_model",

@@ -34,6 +34,7 @@ from .description import (
     Mimic,
     Numbers,
 )
+from .geometry import Geometry, LinkGeometry, checked_geometry
 from .mass_check import singular_joints
 from .model import Model
 
@@ -67,6 +68,7 @@ def build_model(
     - a value that is not finite, a negative mass, velocity or effort limit, damping, friction or
       armature, a lower limit above the upper limit, a zero axis, an array of the wrong size, a
       placement that is not a rigid pose;
+    - a shape with a negative length, a colour outside of 0 to 1, a mesh of an unknown file type;
     - a joint that follows an unknown joint, itself, or others in a ring; a follower or a leader
       that does not have exactly one dof; a `Mimic` of a `Follow` joint; a `Follow` of a joint that
       follows others;
@@ -99,14 +101,15 @@ def build_model(
         if strict:
             raise ModelError(message, link=first.link, joint=first.joint)
         warnings.warn(f"{name}: {message}", InertiaWarning, stacklevel=3)
-    return _stacked(bodies, frames, g, name)
+    return _stacked(bodies, frames, g, name, _geometry(links))
 
 
 def assemble(
     links: Sequence[Link], joints: list[JointSpec], gravity: np.ndarray, name: str
 ) -> Model:
     """As `build_model`, without its checks. `joints`: as `checks.checked` returns them."""
-    return _stacked(*composed(links, joints, jnp.result_type(float)), gravity, name)
+    bodies, frames = composed(links, joints, jnp.result_type(float))
+    return _stacked(bodies, frames, gravity, name, _geometry(links))
 
 
 def composed(
@@ -266,7 +269,13 @@ def _fits(x: Numbers | list[float], dtype: np.dtype) -> bool:
 # -------------------------------------------------------------------------------------- assemble
 
 
-def _stacked(bodies: list[_Body], frames: list[_Frame], gravity: np.ndarray, name: str) -> Model:
+def _stacked(
+    bodies: list[_Body],
+    frames: list[_Frame],
+    gravity: np.ndarray,
+    name: str,
+    geometry: LinkGeometry,
+) -> Model:
     joints, kinds = [body.joint for body in bodies], [body.kind for body in bodies]
     topology = Topology(
         parents=tuple(body.parent for body in bodies),
@@ -304,7 +313,18 @@ def _stacked(bodies: list[_Body], frames: list[_Frame], gravity: np.ndarray, nam
         frame_names=tuple(frame.name for frame in frames),
         frame_bodies=tuple(frame.body for frame in frames),
         name=name,
+        geometry=geometry,
     )
+
+
+def _geometry(links: Sequence[Link]) -> LinkGeometry:
+    def stated(kind: str) -> dict[str, tuple[Geometry, ...]]:
+        shapes = {link.name: getattr(link, kind) for link in links}
+        return {
+            name: tuple(map(checked_geometry, found)) for name, found in shapes.items() if found
+        }
+
+    return LinkGeometry(stated("visuals"), stated("collisions"))
 
 
 def _poses(matrices: list[np.ndarray]) -> Pose:

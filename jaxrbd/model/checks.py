@@ -11,6 +11,7 @@ import numpy as np
 from ..errors import ModelError
 from ..joints import evaluate, is_rotation
 from .description import DOF_FIELDS, POSITION_FIELDS, Follow, JointSpec, Link, stages
+from .geometry import checked_geometry
 
 
 def checked(links: Sequence[Link], joints: Sequence[JointSpec]) -> list[JointSpec]:
@@ -76,6 +77,12 @@ def _check_link(link: Link) -> None:
         fault = "inertia is not finite"
     elif inertia[0] < 0:
         fault = f"mass {inertia[0]:g} is negative"
+    for kind in ("visuals", "collisions"):
+        try:
+            for geometry in getattr(link, kind):
+                checked_geometry(geometry)
+        except (TypeError, ValueError) as error:
+            fault = fault or f"{kind}: {error}"
     if fault:
         raise ModelError(f"link {link.name!r}: {fault}", link=link.name)
 

@@ -15,21 +15,26 @@ from jax import Array
 
 from ..errors import ArgumentError, ModelError
 from ..joints import Joint, Revolute, as_module
+from .geometry import Geometry
 
 Numbers = int | float | Sequence[int | float] | np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
 class Link:
-    """A rigid link: its name and its ten inertial parameters.
+    """A rigid link: its name, its ten inertial parameters, and its geometry.
 
-    `inertia`: (10,), `[m, m c, Ixx, Ixy, Iyy, Ixz, Iyz, Izz]` in the link frame, the rotational
-    inertia about the origin of this frame (kg, kg m, kg m^2); see `link_inertia`. Default: a
-    massless link.
+    - `inertia`: (10,), `[m, m c, Ixx, Ixy, Iyy, Ixz, Iyz, Izz]` in the link frame, the rotational
+      inertia about the origin of this frame (kg, kg m, kg m^2); see `link_inertia`. Default: a
+      massless link;
+    - `visuals`, `collisions`: the shapes to draw, and the shapes that touch other bodies. No
+      algorithm reads them; `jaxrbd.view` draws them.
     """
 
     name: str
     inertia: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(10))
+    visuals: Sequence[Geometry] = ()
+    collisions: Sequence[Geometry] = ()
 
 
 @dataclasses.dataclass(frozen=True)

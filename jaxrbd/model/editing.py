@@ -29,12 +29,13 @@ def describe(model: Model) -> tuple[list[Link], list[JointSpec]]:
     """The links and joints from which `build_model` makes this model again.
 
     `build_model` adds the inertia of a welded link to the body that carries the link. So a welded
-    link is returned as a massless link on a Fixed joint.
+    link is returned as a massless link on a Fixed joint. It keeps its geometry.
     """
     placements = np.array(pose_matrix(robot(model).placement), float)
     frames = np.array(pose_matrix(model.frame_pose), float)
     names = {-1: None, **dict(enumerate(model.body_names))}
     links = [Link(name, I) for name, I in zip(model.body_names, np.array(model.inertia, float))]
+    visuals, collisions = model.geometry.visuals, model.geometry.collisions
     joints = [
         JointSpec(
             name=model.joint_names[i],
@@ -51,6 +52,12 @@ def describe(model: Model) -> tuple[list[Link], list[JointSpec]]:
         if name not in model.body_names:
             links.append(Link(name))
             joints.append(JointSpec(f"{name} (welded)", Fixed(), names[body], name, pose))
+    links = [
+        dataclasses.replace(
+            link, visuals=visuals.get(link.name, ()), collisions=collisions.get(link.name, ())
+        )
+        for link in links
+    ]
     return links, joints
 
 

@@ -21,6 +21,7 @@ from ..joints import Joint
 from ..spatial import Pose, inertia_from_com, transform_inertia
 from ..topology import Topology
 from .coupling import Coupling
+from .geometry import LinkGeometry
 from .names import JointPlace, body_index, frame_index, joint_place
 
 # The joint that `load_urdf` adds between the world and the root link.
@@ -48,6 +49,9 @@ class Model(eqx.Module):
     - `lower_position_limit`, `upper_position_limit` (nq,), `velocity_limit`, `effort_limit` (nv,):
       infinite where there is no limit. Only `contact_step` enforces limits: the position limits;
     - `coupling`: the joints that follow others, or None.
+
+    `geometry` has the visual and collision shapes of the links. It is no leaf, and it does not
+    affect compiled programs, see `LinkGeometry`.
     """
 
     placement: Pose
@@ -71,6 +75,7 @@ class Model(eqx.Module):
     frame_bodies: tuple[int, ...] = eqx.field(static=True)
     name: str = eqx.field(static=True, default="robot")
     dissipative: bool = eqx.field(static=True, default=False)
+    geometry: LinkGeometry = eqx.field(static=True, default=LinkGeometry())
 
     def __check_init__(self):
         """Raise ModelError, which names the field, if a shape does not match the structure.
@@ -98,6 +103,9 @@ class Model(eqx.Module):
             found = tuple(getattr(x, "shape", shape))
             if found[max(0, len(found) - len(shape)) :] != shape:
                 raise ModelError(f"{field} has shape {found}, expected {shape} for {self._named}")
+        for kind in (self.geometry.visuals, self.geometry.collisions):
+            if unknown := [name for name in kind if name not in self.frame_names]:
+                raise ModelError(f"geometry has the links {unknown}, which are no frames")
         names = {"joint_names": nb, "body_names": nb, "frame_bodies": nf}
         for field, size in names.items():
             if len(getattr(self, field)) != size:

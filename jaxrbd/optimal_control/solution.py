@@ -13,10 +13,11 @@ from jaxtyping import Float, Int, PyTree
 
 from .._math.linear import matmul
 from ..errors import ArgumentError
+from .implicit import Point, with_derivatives
 from .lqr import METHODS, choice
 from .problem import Problem
 from .solver import RUNNING, History, Iterate, Multipliers, Residuals, Settings, minimise
-from .stages import all_values, largest, linearise, lqr_stages, residuals
+from .stages import all_values, control_bounds, largest, linearise, lqr_stages, residuals
 
 HESSIANS = ("gauss_newton", "exact")
 ROLLOUTS = ("linear", "feedback")
@@ -81,6 +82,13 @@ def solve(
     The field `status` of the result states whether the solver converged. The result is of the
     dtype of the controls. Raises ArgumentError for arguments and results of functions with wrong
     shapes or dtypes.
+
+    JAX differentiates `xs`, `us`, `costates`, `multipliers` and `cost` by x0, by p and by the float
+    leaves of the problem, in both modes, by the implicit function theorem (`implicit.py`). The
+    iterations are not differentiated. The constraints and bounds that are active at the solution
+    are assumed to stay active. The derivatives are wrong where the solver did not converge, and
+    have no meaning where the solution is no strict local minimum. The other fields, the gains for
+    example, and the guess have zero derivatives.
     """
     settings = Settings(
         choice(hessian, "hessian", HESSIANS) == "exact",
@@ -90,20 +98,25 @@ def solve(
         choice(rollout, "rollout", ROLLOUTS),
     )
     x0 = problem.space.checked(x0, "x0")
+    theta = problem, x0, p
+    # The derivatives of the iterations are not the derivatives of the solution.
+    problem, x0, p, guess, tolerance, mu = lax.stop_gradient((*theta, guess, tolerance, mu))
     xs, us, warm = _guess(problem, x0, p, guess)
-    bounds = _bounds(problem, us)
+    bounds = control_bounds(problem, us)
     us = jnp.clip(us, *bounds)
     eps = float(jnp.finfo(us.dtype).eps)
     tolerance = jnp.asarray(eps**0.5 if tolerance is None else tolerance, us.dtype)
     start = _start(problem, p, xs, us, warm, jnp.asarray(mu, us.dtype), tolerance, settings)
     end = minimise(problem, p, start, bounds, tolerance, settings)
+    point = Point(end.xs, end.us, end.costates, end.multipliers, end.cost)
+    xs, us, costates, multipliers, cost = with_derivatives(theta, point)
     return Solution(
-        end.xs,
-        end.us,
+        xs,
+        us,
         end.gains,
-        end.costates,
-        end.multipliers,
-        end.cost,
+        costates,
+        multipliers,
+        cost,
         end.residuals,
         end.status,
         end.steps,
@@ -115,23 +128,6 @@ def _count(iterations: int) -> int:
     if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 1:
         raise ArgumentError(f"iterations is {iterations!r}, expected an int above 0")
     return iterations
-
-
-def _bounds(problem: Problem, us: Array) -> tuple[Array, Array]:
-    """The lower and upper bounds of the controls, each (m,)."""
-    if problem.control_bounds is None:
-        infinite = jnp.full(us.shape[1], jnp.inf, us.dtype)
-        return -infinite, infinite
-    for i, bound in enumerate(problem.control_bounds):
-        if bound.shape not in ((), us.shape[1:]):
-            raise ArgumentError(
-                f"control_bounds[{i}] has shape {bound.shape}, expected () or {us.shape[1:]}"
-            )
-    lower, upper = (
-        jnp.broadcast_to(jnp.asarray(bound, us.dtype), us.shape[1:])
-        for bound in problem.control_bounds
-    )
-    return lower, upper
 
 
 def _guess(problem: Problem, x0: PyTree, p: PyTree, guess: Any):
@@ -234,7 +230,7 @@ def kkt_residual(problem: Problem, x0: PyTree, p: PyTree, solution: Solution) ->
     one = jnp.ones((), us.dtype)
     linear = linearise(problem, p, xs, us, costates, multipliers, one, False)
     stages = lqr_stages(linear, multipliers, one, problem.space.size)
-    found, _ = residuals(linear, stages, costates, multipliers, us, _bounds(problem, us))
+    found, _ = residuals(linear, stages, costates, multipliers, us, control_bounds(problem, us))
     initial = problem.space.difference(jax.tree.map(lambda x: x[0], xs), x0)
     negative = [jnp.minimum(z, 0) for z in (multipliers[1], multipliers[3])]
     return found._replace(
@@ -254,7 +250,7 @@ def follow(
     initial state of the solution.
     """
     x0 = problem.space.checked(x0, "x0")
-    bounds = _bounds(problem, solution.us)
+    bounds = control_bounds(problem, solution.us)
 
     def stage(x, row):
         t, planned, u, gain = row

@@ -18,7 +18,6 @@ Sources: Nocedal and Wright (2006), Numerical optimization, chapters 17 and 18; 
 from __future__ import annotations
 
 import enum
-import functools
 from typing import NamedTuple
 
 import jax
@@ -28,7 +27,6 @@ from jax import Array, lax
 from jaxtyping import PyTree
 
 from .._math.linear import einsum
-from ..errors import JaxRBDError
 from .lqr import LqrSolution, LqrStages, lqr
 from .problem import Problem
 from .stages import (
@@ -49,6 +47,10 @@ HALVINGS = 12
 FACTORS = np.array([0, *(0.5 ** np.arange(HALVINGS))])
 # The merit decreases by at least this part of the decrease that its slope predicts.
 ARMIJO = 1e-4
+# The merit measures a decrease that is above this multiple of its rounding errors.
+MEASURED = 10
+# The multiple of the identity is raised below the first gain, and lowered above the second.
+POOR_GAIN, GOOD_GAIN = 0.25, 0.75
 # The bounds of the multiple of the identity. Below the first it is zero.
 LEAST_SHIFT, LARGEST_SHIFT = 1e-9, 1e9
 # The least multiple after a raise.
@@ -124,7 +126,6 @@ class Iterate(NamedTuple):
     history: History
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(5,))
 def minimise(
     problem: Problem,
     p: PyTree,
@@ -149,14 +150,6 @@ def minimise(
         end = lax.while_loop(unfinished, iterate, start)
     limit = jnp.where(end.status == RUNNING, int(Status.ITERATION_LIMIT), end.status)
     return end._replace(status=limit, steps=jnp.minimum(end.steps, settings.iterations))
-
-
-@minimise.defjvp
-def _(settings, primals, tangents):
-    # The derivatives of the iterations are not the derivatives of the solution.
-    raise JaxRBDError(
-        "solve has no derivatives yet; apply jax.lax.stop_gradient to its differentiated arguments"
-    )
 
 
 def _iterate(problem, p, state: Iterate, bounds, tolerance, settings: Settings) -> Iterate:
@@ -197,9 +190,10 @@ def _iterate(problem, p, state: Iterate, bounds, tolerance, settings: Settings) 
         settings.rollout,
     )
     # No factor decreases the merit: a larger shift gives a shorter step.
-    shift = jnp.where(chosen.factor >= 0.5, step.shift / LOWER, step.shift)
+    lower = jnp.where(chosen.measured, chosen.gain > GOOD_GAIN, settings.exact)
+    shift = jnp.where(lower, step.shift / LOWER, step.shift)
     shift = jnp.where(shift < LEAST_SHIFT, 0, shift)
-    short = chosen.factor <= 0.25
+    short = (chosen.measured & (chosen.gain < POOR_GAIN)) | (chosen.factor == 0)
     shift = jnp.where(short, jnp.maximum(RAISE * step.shift, FIRST_SHIFT), shift)
     stuck = (shift > LARGEST_SHIFT) | ~step.found
     violated = jnp.maximum(found.equalities, found.inequalities) > tolerance
@@ -381,12 +375,18 @@ class Chosen(NamedTuple):
     factor: Array
     xs: PyTree
     us: Array
+    gain: Array
+    measured: Array
 
 
 def _line_search(
     problem, p, xs, us, constraints, stages: LqrStages, step: Step, values, bounds, rollout
 ) -> Chosen:
-    """The largest factor whose trajectory decreases the merit by enough."""
+    """The largest factor whose trajectory decreases the merit by enough.
+
+    `gain`: the decrease of the merit by the whole step, divided by the decrease that the quadratic
+    model predicts. `measured`: whether this decrease is above the rounding errors of the merit.
+    """
     solution, dtype = step.solution, us.dtype
     multipliers, mu = constraints
     dxs, dus, after = solution.xs, solution.us, solution.costates[1:]
@@ -414,8 +414,12 @@ def _line_search(
     rounding = 100 * eps * (jnp.abs(merits[0]) + jnp.sum(jnp.abs(after * defects)))
     enough = merits <= merits[0] + ARMIJO * factors * slope + rounding
     enough &= jnp.isfinite(merits) & (slope <= rounding)
+    measured = -slope > MEASURED * rounding
+    gain = 2 * (merits[0] - merits[1]) / jnp.where(measured, -slope, 1)
+    gain = jnp.where(jnp.isfinite(gain), gain, -jnp.inf)
     best = jnp.argmax(jnp.where(enough, factors, 0))
-    return Chosen(factors[best], *jax.tree.map(lambda x: x[best], trajectories))
+    states, controls = jax.tree.map(lambda x: x[best], trajectories)
+    return Chosen(factors[best], states, controls, gain, measured)
 
 
 def _linear_motion(problem, p, xs, us, solution: LqrSolution, defects, factor, bounds):

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 from jaxtyping import PyTree
 
 from .._math.linear import einsum, matmul
@@ -106,6 +106,23 @@ def last_values(problem: Problem, p: PyTree, x: PyTree, dtype: Any) -> Values:
     return Values(none, _cost(cost, "terminal_cost", dtype), *parts(pair, "terminal", dtype))
 
 
+def control_bounds(problem: Problem, us: Array) -> tuple[Array, Array]:
+    """The lower and upper bounds of the controls, each (m,)."""
+    if problem.control_bounds is None:
+        infinite = jnp.full(us.shape[1], jnp.inf, us.dtype)
+        return -infinite, infinite
+    for i, bound in enumerate(problem.control_bounds):
+        if bound.shape not in ((), us.shape[1:]):
+            raise ArgumentError(
+                f"control_bounds[{i}] has shape {bound.shape}, expected () or {us.shape[1:]}"
+            )
+    lower, upper = (
+        jnp.broadcast_to(jnp.asarray(bound, us.dtype), us.shape[1:])
+        for bound in problem.control_bounds
+    )
+    return lower, upper
+
+
 def split(xs: PyTree) -> tuple[PyTree, PyTree]:
     """The states before and after each stage."""
     return jax.tree.map(lambda x: x[:-1], xs), jax.tree.map(lambda x: x[1:], xs)
@@ -146,27 +163,29 @@ def linearise(
     """
     retract, n, m = problem.space.retract, problem.space.size, us.shape[1]
 
-    def derivatives(values, size, costate, y, z):
+    def derivatives(values, size, costate, y, z_old):
         zero = jnp.zeros(size, us.dtype)
 
-        def with_values(z):
+        def lagrangian(z):
+            """The Lagrangian, with y_hat and z_hat as constants, and the values."""
             found = values(z)
-            return found, found
+            h, g = lax.stop_gradient((found.h, found.g))
+            weights = costate, y + h / mu, jnp.maximum(z_old + g / mu, 0)
+            terms = zip(weights, (found.defect, found.h, found.g))
+            return sum([jnp.sum(w * x) for w, x in terms], _scalar(found.cost)), found
 
-        jacobians, found = jax.jacfwd(with_values, has_aux=True)(zero)
-        if exact:
-            weights = costate, y + found.h / mu, jnp.maximum(z + found.g / mu, 0)
-
-            def lagrangian(z):
+        def gradient(z):
+            """The values, and the gradient whose Jacobian is the Hessian."""
+            if exact:
+                slope, found = jax.grad(lagrangian, has_aux=True)(z)
+            else:
                 found = values(z)
-                terms = zip(weights, (found.defect, found.h, found.g))
-                return sum([jnp.sum(w * x) for w, x in terms], _scalar(found.cost))
+                slope = None if found.cost.ndim else jax.grad(lambda z: values(z).cost)(z)
+            return (found, slope), found
 
-            hessian = jax.jacfwd(jax.grad(lagrangian))(zero)
-        elif found.cost.ndim:
+        (jacobians, hessian), found = jax.jacfwd(gradient, has_aux=True)(zero)
+        if hessian is None:
             hessian = matmul(jacobians.cost.T, jacobians.cost)
-        else:
-            hessian = jax.jacfwd(jax.grad(lambda z: values(z).cost))(zero)
         return found, jacobians, (hessian + hessian.T) / 2
 
     def stage(t, x, x_next, u, *weights):

@@ -69,6 +69,7 @@ MODULES = (
     rbd.sensors,
     rbd.sharding,
     rbd.tangent,
+    rbd.view,
 )
 PUBLIC = {name: getattr(module, name) for module in MODULES for name in module.__all__}
 
@@ -184,11 +185,15 @@ ON_THE_HOST = {
     "append_model",
     "base_parameters",
     "describe",
+    "drawing",
     "identify_consistent_inertia",
     "identify_inertia",
     "lock_joints",
+    "render",
     "save_model",
     "save_urdf",
+    "serve",
+    "show",
     "urdf_text",
 }
 

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxrbd
+from jaxrbd.model.geometry import LinkGeometry
 from support import xla_flags
 
 REFERENCES = ("local", "world", "local_world_aligned")
@@ -90,6 +91,7 @@ def nameless(model: jaxrbd.Model) -> jaxrbd.Model:
         joint_names=tuple(f"joint {i}" for i in range(model.nb)),
         body_names=tuple(f"body {i}" for i in range(model.nb)),
         name="",
+        geometry=LinkGeometry(),
     )
 
 

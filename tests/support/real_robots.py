@@ -116,6 +116,24 @@ def mostly_slow() -> list:
     return [pytest.param(name, marks=() if name in SOME else pytest.mark.slow) for name in ROBOTS]
 
 
+def with_both_bases(names: list[str]) -> list:
+    """Robots and root joints as parameters of a test.
+
+    The robots on a fixed base are marked slow, except for those in `SOME`.
+    """
+    bases = {"fixed": None, "free_flyer": "free_flyer"}
+    return [
+        pytest.param(
+            name,
+            root_joint,
+            marks=pytest.mark.slow if root_joint is None and name not in SOME else (),
+            id=f"{name}-{base}",
+        )
+        for name in names
+        for base, root_joint in bases.items()
+    ]
+
+
 @functools.cache
 def load(name: str, root_joint: str | None, mimic: bool = False) -> jaxrbd.Model:
     """The model of a file, after a check that the warnings are those of UNPHYSICAL and SINGULAR."""

@@ -39,7 +39,18 @@ EVERYTHING = SOUND.replace(
     "</robot>",
     """\
   <link name="lower">
-    <visual><geometry><box size="1 1 1"/></geometry></visual>
+    <visual name="plate">
+      <origin xyz="0 0 0.1" rpy="0 0.2 0"/>
+      <geometry><box size="1 2 0"/></geometry>
+      <material name="grey"/>
+    </visual>
+    <visual>
+      <geometry><mesh filename="package://all/lower.stl" scale="1 -1 1"/></geometry>
+      <material name="red"><color rgba="1 0 0 0.5"/></material>
+    </visual>
+    <collision><geometry><sphere radius="0.5"/></geometry></collision>
+    <collision><geometry><cylinder radius="0.5" length="2"/></geometry></collision>
+    <collision><geometry><capsule radius="0.5" length="2"/></geometry></collision>
     <inertial>
       <origin xyz="0.1 0 0" quat_xyzw="0.5 0.5 0.5 0.5"/>
       <mass value="1.5"/>

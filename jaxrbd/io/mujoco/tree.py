@@ -19,6 +19,7 @@ import numpy as np
 from ...joints import FreeFlyer, Joint, Prismatic, Revolute, Spherical
 from ...model import Fixed, JointSpec, Link, Mimic, link_inertia
 from ...model.description import Follow
+from .shapes import read_shapes
 from .source import Source, fresh_name, translation
 
 
@@ -80,7 +81,7 @@ def read_tree(source: Source, followers: dict[str, Mimic | Follow]) -> Tree:
             np.diag(m.body_inertia[body]),
             source.rotation(m.body_iquat[body]),
         )
-        tree.links.append(Link(name, inertia))
+        tree.links.append(Link(name, inertia, *read_shapes(source, body)))
     for site, name in enumerate(source.sites):
         frame = name if name not in frames else f"{name}.site"
         frame = tree.sites[name] = fresh_name(frame, frames)

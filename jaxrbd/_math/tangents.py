@@ -1,0 +1,32 @@
+"""Tangents of rules of `jax.custom_jvp` with symbolic zeros."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+from jax import Array
+from jax.custom_derivatives import SymbolicZero
+from jaxtyping import PyTree
+
+
+def changed_leaves(
+    operands: PyTree, tangents: PyTree
+) -> tuple[list[Array], list[Array], Callable[[list[Array]], PyTree]]:
+    """The leaves of the operands that change, their tangents, and a function that puts them back.
+
+    `tangents` has the structure of `operands`. A leaf does not change if its tangent is a
+    `SymbolicZero`. The function takes new values of the changing leaves, and returns the operands
+    with these values.
+    """
+    leaves, tree = jax.tree.flatten(operands)
+    changes = tree.flatten_up_to(tangents)
+    indices = [i for i, x in enumerate(changes) if not isinstance(x, SymbolicZero)]
+
+    def with_values(values: list[Array]) -> PyTree:
+        found = list(leaves)
+        for i, x in zip(indices, values):
+            found[i] = x
+        return tree.unflatten(found)
+
+    return [leaves[i] for i in indices], [changes[i] for i in indices], with_values

@@ -1,0 +1,314 @@
+"""Derivatives of a solution of an optimal control problem, by the implicit function theorem.
+
+The unknowns w of the optimality conditions are tangent vectors dx_t (n,) and changes du_t (m,) of
+the trajectory, and changes of the costates and of the multipliers. With the functions of
+`stages.py`, the Lagrangian is
+
+    L(w) = cost + sum over t of  lambda_{t+1} . (phi_t(dx_t, du_t) - dx_{t+1})
+           + lambda_0 . (difference(x_0, initial state) - dx_0) + y . h + z . g.
+
+At a solution, w = 0 and the gradient of L is zero, except in the inactive unknowns: the controls at
+a bound, which follow the bound, and the multipliers of inequalities that are below zero, which stay
+zero. The other inequalities are equalities. The derivative of w by a parameter theta solves
+`K dw = -d(grad L)/d theta`. K is the Hessian of L in w, with rows and columns of the identity for
+the inactive unknowns. K is symmetric, so reverse mode solves the same system.
+
+K has the structure of a linear-quadratic problem with equality constraints. `lqr` solves the
+problem that has a penalty 1 / mu instead of the constraints. Its matrix is K with -mu in the
+diagonal of the rows of the multipliers. The solution for K follows by iterative refinement. The
+error shrinks by about `mu / (mu + s)` per iteration, where s is the least eigenvalue of
+`C H^-1 C^T`: C are the constraints, and H is the Hessian on the motions that satisfy the dynamics.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.flatten_util import ravel_pytree
+from jaxtyping import PyTree
+
+from .._math.linear import einsum, matmul
+from .._math.tangents import changed_leaves
+from .lqr import LqrStages, lqr
+from .problem import Problem
+from .solver import clamped
+from .stages import (
+    Linearisation,
+    Multipliers,
+    all_values,
+    control_bounds,
+    largest,
+    last_values,
+    linearise,
+    split,
+    stage_values,
+    total_cost,
+)
+
+# The largest number of refinements of a linear solve.
+REFINEMENTS = 20
+
+
+class Point(NamedTuple):
+    """The fields of a solution that have derivatives."""
+
+    xs: PyTree
+    us: Array
+    costates: Array
+    multipliers: Multipliers
+    cost: Array
+
+
+class Unknowns(NamedTuple):
+    """The unknowns w of the head of the module, or a right-hand side of its linear system."""
+
+    dxs: Array
+    dus: Array
+    costates: Array
+    y: Array
+    z: Array
+    y_last: Array
+    z_last: Array
+
+
+@jax.custom_jvp
+def with_derivatives(theta: tuple[Problem, PyTree, PyTree], point: Point) -> Point:
+    """The point, with its derivatives in theta = (problem, x0, p), at which it is a solution.
+
+    `point` has no derivatives itself.
+    """
+    return point
+
+
+def _with_derivatives_jvp(primals, tangents):
+    theta, point = primals
+    # The point with its derivatives, for derivatives of this rule.
+    point = with_derivatives(theta, point)
+    return point, _change(theta, tangents[0], point)
+
+
+with_derivatives.defjvp(_with_derivatives_jvp, symbolic_zeros=True)
+
+
+def _change(theta: tuple[Problem, PyTree, PyTree], dtheta: Any, point: Point) -> Point:
+    """The derivative of the point for the change dtheta of theta."""
+    problem, _, p = theta
+    leaves, changes, with_values = changed_leaves(theta, dtheta)
+    xs, us, costates, multipliers, _ = point
+    y, z, y_last, z_last, by_bounds = multipliers
+    system = _system(problem, p, point)
+    zero = jax.tree.map(jnp.zeros_like, Unknowns(costates, us, costates, y, z, y_last, z_last))
+
+    def gradient(leaves):
+        return jax.grad(lambda w: _lagrangian(with_values(leaves), point, w))(zero)
+
+    def bounds(leaves):
+        lower, upper = control_bounds(with_values(leaves)[0], us)
+        return jnp.where(system.held, jnp.where(by_bounds > 0, upper, lower), 0)
+
+    by_theta = jax.jvp(gradient, (leaves,), (changes,))[1]
+    along_bounds = zero._replace(dus=jax.jvp(bounds, (leaves,), (changes,))[1])
+    force = system.free(_sum(by_theta, system.product(along_bounds)))
+    dw = _sum(_solved(system, jax.tree.map(jnp.negative, force)), along_bounds)
+
+    def moved(leaves, w):
+        problem, _, p = with_values(leaves)
+        states = jax.vmap(problem.space.retract)(xs, w.dxs)
+        weights = jax.vmap(lambda *row: _transported(problem.space, *row))(
+            xs, w.dxs, costates + w.costates
+        )
+        cost = total_cost(*all_values(problem, p, states, us + w.dus))
+        new = Multipliers(y + w.y, z + w.z, y_last + w.y_last, z_last + w.z_last, by_bounds)
+        return Point(states, us + w.dus, weights, new, cost)
+
+    change = jax.jvp(moved, (leaves, zero), (changes, dw))[1]
+    # The multiplier of a held control closes the balance of the gradient.
+    slope = by_theta.dus + system.product(dw).dus
+    by_bounds = jnp.where(system.held, -slope, 0)
+    return change._replace(multipliers=change.multipliers._replace(bounds=by_bounds))
+
+
+def _transported(space, x: PyTree, dx: Array, costate: Array) -> Array:
+    """The costate in the tangent space of `retract(x, dx)`, from that of x."""
+    moved = space.retract(x, dx)
+    return jax.grad(
+        lambda step: jnp.sum(costate * space.difference(x, space.retract(moved, step)))
+    )(jnp.zeros_like(dx))
+
+
+def _sum(a: Unknowns, b: Unknowns) -> Unknowns:
+    return jax.tree.map(jnp.add, a, b)
+
+
+def _lagrangian(theta: tuple[Problem, PyTree, PyTree], point: Point, w: Unknowns) -> Array:
+    """The Lagrangian L of the head of the module."""
+    problem, x0, p = theta
+    xs, us, costates, (y, z, y_last, z_last, _), _ = point
+    retract, difference = problem.space.retract, problem.space.difference
+    before, after = split(xs)
+
+    def stage(t, x, x_next, u, dx, du):
+        return stage_values(problem, p, t, retract(x, dx), x_next, u + du)
+
+    inner = jax.vmap(stage)(jnp.arange(len(us)), before, after, us, w.dxs[:-1], w.dus)
+    final = jax.tree.map(lambda x: x[-1], xs)
+    last = last_values(problem, p, retract(final, w.dxs[-1]), us.dtype)
+    initial = difference(jax.tree.map(lambda x: x[0], xs), x0)
+    gaps = jnp.concatenate([initial[None], inner.defect]) - w.dxs
+    products = [
+        (costates + w.costates, gaps),
+        (y + w.y, inner.h),
+        (z + w.z, inner.g),
+        (y_last + w.y_last, last.h),
+        (z_last + w.z_last, last.g),
+    ]
+    return sum([jnp.sum(a * b) for a, b in products], total_cost(inner, last))
+
+
+# ------------------------------------------------------------------------------ the linear system
+
+
+class System(NamedTuple):
+    """The Hessian of L, the controls at a bound `held` (N, m), and the active inequalities."""
+
+    linear: Linearisation
+    held: Array
+    active: Array
+    active_last: Array
+
+    def product(self, w: Unknowns) -> Unknowns:
+        """The product of the Hessian of L with w."""
+        inner, last = self.linear
+        n = w.dxs.shape[1]
+        steps = jnp.concatenate([w.dxs[:-1], w.dus], 1)
+        weights = w.costates[1:], w.y, w.z
+        matrices = inner[1].defect, inner[1].h, inner[1].g
+        by_step = [einsum("tij,tj->ti", inner[2], steps)]
+        by_step += [einsum("tij,ti->tj", J, x) for J, x in zip(matrices, weights)]
+        by_step = sum(by_step[1:], by_step[0])
+        end = w.dxs[-1]
+        by_end = matmul(last[2], end) + matmul(w.y_last, last[1].h) + matmul(w.z_last, last[1].g)
+        defects, y, z = (einsum("tij,tj->ti", J, steps) for J in matrices)
+        return Unknowns(
+            jnp.concatenate([by_step[:, :n], by_end[None]]) - w.costates,
+            by_step[:, n:],
+            jnp.concatenate([jnp.zeros_like(end)[None], defects]) - w.dxs,
+            y,
+            z,
+            matmul(last[1].h, end),
+            matmul(last[1].g, end),
+        )
+
+    def free(self, w: Unknowns) -> Unknowns:
+        """The unknowns w, with zeros for the inactive ones."""
+        return w._replace(
+            dus=jnp.where(self.held, 0, w.dus),
+            z=jnp.where(self.active, w.z, 0),
+            z_last=jnp.where(self.active_last, w.z_last, 0),
+        )
+
+
+def _system(problem: Problem, p: PyTree, point: Point) -> System:
+    xs, us, costates, multipliers, _ = point
+    # With this mu, the weights of the second derivatives are the multipliers themselves.
+    infinite = jnp.asarray(jnp.inf, us.dtype)
+    linear = linearise(problem, p, xs, us, costates, multipliers, infinite, True)
+    lower, upper = control_bounds(problem, us)
+    _, z, _, z_last, by_bounds = multipliers
+    return System(linear, (by_bounds != 0) | (lower == upper), z > 0, z_last > 0)
+
+
+def _solved(system: System, right: Unknowns) -> Unknowns:
+    """The solution of the linear system of the head of the module."""
+
+    def inactive(w):
+        return jax.tree.map(jnp.subtract, w, system.free(w))
+
+    def product(w):
+        return _sum(system.free(system.product(system.free(w))), inactive(w))
+
+    def solve(right):
+        sweep = _penalised(system)
+        found = _sum(sweep(right), inactive(right))
+        if not any(x.size for x in right[3:]):
+            return found
+
+        def residual(w):
+            return jax.tree.map(jnp.subtract, right, product(w))
+
+        def refine(state):
+            w, rest, error, _, count = state
+            new = _sum(w, sweep(rest))
+            rest = residual(new)
+            less = largest(*rest) < 0.5 * error
+            better = largest(*rest) < error
+            w = jax.tree.map(lambda new, old: jnp.where(better, new, old), new, w)
+            return w, rest, largest(*rest), less, count + 1
+
+        rest = residual(found)
+        start = found, rest, largest(*rest), jnp.asarray(True), jnp.zeros((), int)
+        return lax.while_loop(lambda state: state[3] & (state[4] < REFINEMENTS), refine, start)[0]
+
+    # One vector: JAX transposes a linear solve only if every operand depends on the tangents.
+    b, tree = ravel_pytree(right)
+
+    def flat(function):
+        return lambda x: ravel_pytree(function(tree(x)))[0]
+
+    solver = flat(solve)
+    found = lax.custom_linear_solve(flat(product), b, lambda _, b: solver(b), symmetric=True)
+    return tree(found)
+
+
+def _penalised(system: System):
+    """The solver of the system with -mu in the diagonal of the rows of the multipliers."""
+    inner, last = system.linear
+    n, dtype = last[2].shape[0], last[2].dtype
+    C = jnp.concatenate([inner[1].h, jnp.where(system.active[:, :, None], inner[1].g, 0)], axis=1)
+    C_last = jnp.concatenate(
+        [last[1].h, jnp.where(system.active_last[:, None], last[1].g, 0)], axis=0
+    )
+    scale = largest(C, C_last) ** 2 / largest(inner[2], last[2])
+    usable = jnp.isfinite(scale) & (scale > 0)
+    mu = jnp.where(usable, scale, 1) * float(jnp.finfo(dtype).eps) ** 0.5
+    H = inner[2] + einsum("tki,tkj->tij", C, C) / mu
+    H_last = last[2] + matmul(C_last.T, C_last) / mu
+    A, B = inner[1].defect[:, :, :n], inner[1].defect[:, :, n:]
+    a, a_last = inner[1].h.shape[1], last[1].h.shape[0]
+
+    def sweep(right):
+        e = jnp.concatenate([right.y, right.z], axis=1)
+        e_last = jnp.concatenate([right.y_last, right.z_last])
+        by_step = einsum("tki,tk->ti", C, e) / mu
+        gradient = right.dxs + jnp.concatenate([by_step[:, :n], matmul(e_last, C_last)[None] / mu])
+        stages = LqrStages(
+            A,
+            B,
+            -right.costates[1:],
+            jnp.concatenate([H[:, :n, :n], H_last[None]]),
+            H[:, n:, n:],
+            H[:, n:, :n],
+            -gradient,
+            -right.dus - by_step[:, n:],
+        )
+        stages = clamped(stages, system.held, jnp.zeros_like(right.dus))
+        found = lqr(stages, -right.costates[0])
+        steps = jnp.concatenate([found.xs[:-1], found.us], axis=1)
+        weights = (einsum("tki,ti->tk", C, steps) - e) / mu
+        last_weights = (matmul(C_last, found.xs[-1]) - e_last) / mu
+        return system.free(
+            Unknowns(
+                found.xs,
+                found.us,
+                found.costates,
+                weights[:, :a],
+                weights[:, a:],
+                last_weights[:a_last],
+                last_weights[a_last:],
+            )
+        )
+
+    return sweep

@@ -1,0 +1,24 @@
+"""Look at robots: in a notebook, in the browser, in an HTML file, or as a picture.
+
+`show`, `serve` and `save_html` need viser, and mesh files need trimesh:
+`pip install 'jaxrbd[view]'`.
+`render` draws without a browser and without a display.
+"""
+
+from .drawing import LAYERS, Drawing, Item, drawing
+from .live import Viewer, serve
+from .page import Page, save_html, show
+from .picture import render
+
+__all__ = [
+    "LAYERS",
+    "Drawing",
+    "Item",
+    "Page",
+    "Viewer",
+    "drawing",
+    "render",
+    "save_html",
+    "serve",
+    "show",
+]

@@ -1,0 +1,178 @@
+"""What a viewer draws of a robot: triangles on bodies, in layers, without any viewer's types."""
+
+from __future__ import annotations
+
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+
+from ..errors import ArgumentError, GeometryWarning
+from ..model import BoxShape, EllipsoidShape, Geometry, Model
+from ..model.arguments import robot
+from ..model.geometry import Shape
+from ..spatial import pose_matrix
+from .triangles import Packages, Triangles, UnreadableMesh, shape_triangles, transformed
+
+LAYERS = ("visuals", "collisions", "frames", "inertias", "com")
+_GREY = (0.66, 0.69, 0.73, 1.0)
+_COLLISION = (0.95, 0.55, 0.2, 0.45)
+_INERTIA = (0.25, 0.45, 0.95, 0.45)
+
+
+class Item(NamedTuple):
+    """Triangles that move with a body.
+
+    - `name`: the name of the link, and of the shape if it has a name;
+    - `layer`: "visuals", "collisions" or "inertias";
+    - `body`: the index of the body, or -1 for the world;
+    - `vertices` (n, 3) in m, in the frame of the body; `faces` (m, 3), indices of vertices;
+    - `color`: red, green, blue and opacity, from 0 to 1.
+    """
+
+    name: str
+    layer: str
+    body: int
+    vertices: np.ndarray
+    faces: np.ndarray
+    color: tuple[float, ...]
+
+
+class Drawing(NamedTuple):
+    """What is drawn of a robot: its `items`, and its `centers` of mass.
+
+    - `masses` (nb,) in kg and `centers` (nb, 3) in m: mass and centre of mass of each body, in the
+      frame of the body;
+    - `size`: a length of the robot in m, for the lengths of axes.
+    """
+
+    items: tuple[Item, ...]
+    masses: np.ndarray
+    centers: np.ndarray
+    size: float
+
+
+def drawing(model: Model, packages: Packages | None = None) -> Drawing:
+    """The triangles to draw of a robot, from its `Model` alone, as a `Drawing`.
+
+    The layer "visuals" has the visual shapes of the links. For a body with mass and without
+    drawable visual shapes it has the collision shapes of the body, and without those a box with the
+    mass and the inertia of the body. The layer "inertias" has an ellipsoid of uniform density with
+    the mass and the inertia of each body.
+
+    `packages`: folders of ROS packages by their names, as in `io.find_package_file`. Warns with a
+    GeometryWarning, which names the link and the file, for each mesh that cannot be read. Raises
+    ArgumentError for a batch of models, and if a mesh is to be read and trimesh is not installed.
+    """
+    if np.ndim(robot(model).inertia) != 2:
+        raise ArgumentError(f"{model!r} is a batch of models, expected one model")
+    poses = np.array(pose_matrix(model.frame_pose), float).reshape(-1, 4, 4)
+    items: list[Item] = []
+    parts: dict[Shape, list[Triangles]] = {}
+    for layer, default in (("visuals", _GREY), ("collisions", _COLLISION)):
+        for link, shapes in getattr(model.geometry, layer).items():
+            frame = model.frame_names.index(link)
+            for shape in shapes:
+                items += _items(
+                    shape,
+                    link,
+                    layer,
+                    model.frame_bodies[frame],
+                    poses[frame],
+                    default,
+                    packages,
+                    parts,
+                )
+    inertia = np.array(model.inertia, float)
+    masses = inertia[:, 0]
+    centers = inertia[:, 1:4] / np.where(masses == 0, 1, masses)[:, None]
+    seen = {item.body for item in items if item.layer == "visuals"}
+    for body in range(model.nb):
+        found = [item for item in items if (item.layer, item.body) == ("collisions", body)]
+        name = model.body_names[body]
+        if body not in seen and masses[body] > 0:
+            items += [item._replace(layer="visuals", color=_GREY) for item in found] or [
+                Item(name, "visuals", body, *_inertia_box(inertia[body]), _GREY)
+            ]
+        if masses[body] > 0:
+            ellipsoid = _inertia_ellipsoid(inertia[body])
+            items.append(Item(name, "inertias", body, *ellipsoid, _INERTIA))
+    return Drawing(tuple(items), masses, centers, _size(model, items))
+
+
+def _items(
+    geometry: Geometry,
+    link: str,
+    layer: str,
+    body: int,
+    X_BL: np.ndarray,
+    default: tuple[float, ...],
+    packages: Packages | None,
+    known: dict[Shape, list[Triangles]],
+) -> list[Item]:
+    """The items of one shape; none, and a warning, if its mesh cannot be read."""
+    key = geometry.shape
+    try:
+        if key not in known:
+            known[key] = shape_triangles(geometry.shape, packages)
+    except UnreadableMesh as error:
+        known[key] = []
+        warnings.warn(f"link {link!r}: not drawn: {error}", GeometryWarning, stacklevel=4)
+    H = X_BL @ np.asarray(geometry.placement, float)
+    found = []
+    for triangles in known[key]:
+        vertices, faces, color = transformed(H, triangles)
+        if layer == "collisions":
+            color = default
+        elif geometry.color is not None:
+            color = tuple(geometry.color)
+        name = f"{link} {geometry.name}" if geometry.name else link
+        if len(faces) and np.all(np.isfinite(vertices)):
+            found.append(Item(name, layer, body, vertices, faces, color or default))
+    return found
+
+
+def _principal(inertia: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+    """The mass, the pose of the principal axes, and the second moments along them over the mass."""
+    mass, h = inertia[0], inertia[1:4]
+    xx, xy, yy, xz, yz, zz = inertia[4:]
+    about_origin = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+    c = h / mass
+    I = about_origin - mass * (c @ c * np.eye(3) - np.outer(c, c))
+    second = np.trace(I) / 2 * np.eye(3) - I  # the integral of r r^T dm about the centre of mass
+    moments, R = np.linalg.eigh(second)
+    H = np.eye(4)
+    H[:3, :3], H[:3, 3] = R * np.sign(np.linalg.det(R)), c
+    return mass, H, np.maximum(moments, 0) / mass
+
+
+def _inertia_box(inertia: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The box of uniform density with this inertia; a point mass has a small box."""
+    _, H, moments = _principal(inertia)
+    sides = np.sqrt(12 * moments)  # the second moment of a side a is m a^2 / 12
+    (box,) = shape_triangles(BoxShape(np.maximum(sides, _least(inertia[0], sides))))
+    return transformed(H, box)[:2]
+
+
+def _inertia_ellipsoid(inertia: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The ellipsoid of uniform density with this inertia; a point mass has a small one."""
+    _, H, moments = _principal(inertia)
+    radii = np.sqrt(5 * moments)  # the second moment of a semi-axis r is m r^2 / 5
+    (ball,) = shape_triangles(EllipsoidShape(np.maximum(radii, _least(inertia[0], radii) / 2)))
+    return transformed(H, ball)[:2]
+
+
+def _least(mass: float, sides: np.ndarray) -> float:
+    """The smallest side to draw, so that rods and discs without thickness are visible.
+
+    It is 4 % of the largest side. For a point mass it is the side of a cube of steel.
+    """
+    largest = np.max(sides)
+    return 0.04 * largest if largest > 1e-6 else (mass / 7850) ** (1 / 3)
+
+
+def _size(model: Model, items: list[Item]) -> float:
+    """A length of the robot: the largest extent of its shapes, or of its joints."""
+    extents = [np.ptp(item.vertices, axis=0).max() for item in items if item.body >= 0]
+    reach = np.linalg.norm(np.array(model.placement.p, float), axis=-1)
+    return float(max([*extents, *reach, 1e-3]))

@@ -1,0 +1,421 @@
+"""A live viewer in the browser: sliders, layers, inverse kinematics by dragging, playback."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from ..algorithms import frame_placement
+from ..configuration import difference, integrate, neutral
+from ..contact import Scene
+from ..errors import ArgumentError
+from ..inverse_kinematics import FrameTask, inverse_kinematics
+from ..model import Model
+from ..model.model import joint_groups
+from ..so3 import quaternion_from_matrix, quaternion_to_matrix
+from ..spatial import Pose
+from .contact_arrows import arrow_scale, contact_arrows
+from .drawing import drawing
+from .motion import Motion, motion
+from .page import check_dt
+from .stage import Stage, checked_layers, viser_module
+from .triangles import Packages
+
+_NO_FRAME = "none"
+_LABELS = {
+    "visuals": "visuals",
+    "collisions": "collisions",
+    "frames": "frames",
+    "inertias": "inertia ellipsoids",
+    "com": "centre of mass",
+}
+
+
+class Dof(NamedTuple):
+    """A slider: its label, and the range of the coordinate of the dof."""
+
+    label: str
+    lower: float
+    upper: float
+
+
+def slider_ranges(model: Model, size: float) -> list[Dof]:
+    """One slider per dof, (nv,), with the position limits.
+
+    Without limits an angle is within pi of zero, and a length within 2 `size`.
+    """
+    dofs: list[tuple[int, Dof]] = []
+    for group in joint_groups(model):
+        # A dof whose motion has a rotation is an angle.
+        turns = np.any(np.asarray(group.joint.subspace())[..., 3:] != 0, axis=-1)
+        turns = np.broadcast_to(turns, (len(group.bodies), turns.shape[-1]))
+        for body, angles in zip(group.bodies, turns):
+            name = model.joint_names[body]
+            place = model.joint(name)
+            count = place.v.stop - place.v.start
+            for k in range(count):
+                reach = np.pi if k < len(angles) and angles[k] else 2 * size
+                lower, upper = -reach, reach
+                if count == 1 and place.q.stop - place.q.start == 1:
+                    low = float(model.lower_position_limit[place.q.start])
+                    high = float(model.upper_position_limit[place.q.start])
+                    lower = low if np.isfinite(low) else min(-reach, high - reach)
+                    upper = high if np.isfinite(high) else max(reach, low + reach)
+                label = name if count == 1 else f"{name} {k + 1}"
+                dofs.append((place.v.start + k, Dof(label, lower, upper)))
+    return [dof for _, dof in sorted(dofs, key=lambda entry: entry[0])]
+
+
+class Viewer:
+    """A robot in the browser, at `url`, while this Python process runs.
+
+    `serve` makes it. Methods may be called from any thread. `with serve(model) as viewer:` stops
+    the viewer at the end of the block.
+    """
+
+    def __init__(
+        self,
+        server: Any,
+        model: Model,
+        start: Motion,
+        dt: float,
+        stage: Stage,
+        contact: Scene | None,
+        layers: Sequence[str],
+    ):
+        self._server, self._model, self._stage = server, model, stage
+        self._motion, self._dt = start, dt
+        self._contact = None if contact is None else contact.astype(model.dtype)
+        self._scale = arrow_scale(model, stage.drawing)
+        self._lock = threading.RLock()
+        self._stopped = threading.Event()
+        self._show_forces = contact is not None
+        self._sliders: list[Any] = []
+        self._silent = False  # whether the program, not the user, moves the sliders
+        self._gizmo: Any = None
+        self._add_layers(layers)
+        self._playing: Any = None
+        self._time: Any = None
+        self._fixed_root: Any = None
+        if start.p.shape[1] > 1:
+            self._add_playback()
+        if len(start.p) == 1:
+            self._add_dragging()
+            self._add_sliders()
+        self._show(start, 0)
+        self._player = threading.Thread(target=self._play, daemon=True)
+        self._player.start()
+
+    @property
+    def url(self) -> str:
+        """The address of the page."""
+        host = self._server.get_host()
+        host = "localhost" if host in ("0.0.0.0", "127.0.0.1") else host
+        return f"http://{host}:{self._server.get_port()}"
+
+    @property
+    def q(self) -> np.ndarray:
+        """The configuration that is shown: (nq,), or (B, nq) for several robots."""
+        with self._lock:
+            return self._q[0].copy() if len(self._q) == 1 else self._q.copy()
+
+    def set_configuration(self, q: ArrayLike) -> None:
+        """Show a configuration (nq,), or (B, nq) for B robots. Playback stops.
+
+        Raises ArgumentError for another number of robots and for values that are not finite.
+        """
+        given = np.asarray(q)
+        found = motion(self._model, given[:, None] if given.ndim == 2 else given, "q")
+        self._check_count(found)
+        with self._lock:
+            self._pause()
+            self._show(found, 0)
+
+    def play(self, trajectory: ArrayLike, dt: float = 0.02) -> None:
+        """Play a trajectory (T, nq), or (B, T, nq) for B robots, again and again.
+
+        `dt`: the time between configurations in s. Raises ArgumentError for another number of
+        robots, for values that are not finite, and for a dt that is not positive.
+        """
+        dt, found = check_dt(dt), motion(self._model, trajectory)
+        self._check_count(found)
+        with self._lock:
+            self._motion, self._dt = found, dt
+            for control in (self._time, self._playing):
+                if control is not None:
+                    control.remove()
+            self._add_playback()
+
+    def wait(self) -> None:
+        """Return when the viewer is stopped, by `stop` or by an interrupt from the keyboard."""
+        with contextlib.suppress(KeyboardInterrupt):
+            while not self._stopped.wait(0.5):
+                pass
+        self.stop()
+
+    def stop(self) -> None:
+        """Stop the server. The page in the browser stays, and no longer changes."""
+        if self._stopped.is_set():
+            return
+        self._stopped.set()
+        self._player.join(timeout=5)
+        with contextlib.redirect_stdout(io.StringIO()):
+            self._server.stop()
+
+    def __enter__(self) -> Viewer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"Viewer({self._model.name!r}, {self.url})"
+
+    # ------------------------------------------------------------------------------- the scene
+
+    def _check_count(self, found: Motion) -> None:
+        if len(found.p) != len(self._stage.offsets):
+            raise ArgumentError(
+                f"{len(found.p)} robots, expected {len(self._stage.offsets)}: the viewer keeps "
+                "the number of robots of `serve`"
+            )
+
+    def _show(self, found: Motion, index: int) -> None:
+        """Show the configurations with this index, and move the sliders and the gizmo there."""
+        self._q = found.q[:, index]
+        self._stage.place(found, index)
+        self._draw_forces()
+        if self._sliders:
+            self._silent = True
+            x = difference(self._model, neutral(self._model), self._typed(self._q[0]))
+            for slider, value in zip(self._sliders, np.asarray(x, float)):
+                slider.value = float(np.clip(value, slider.min, slider.max))
+            self._silent = False
+
+    def _typed(self, q: np.ndarray) -> Any:
+        return jnp.asarray(q, self._model.dtype)
+
+    def _draw_forces(self) -> None:
+        if self._contact is None:
+            return
+        found = motion(self._model, self._q[:, None])
+        arrows = contact_arrows(self._model, self._contact, found, self._dt)
+        for robot in range(len(self._q)):
+            self._stage.show_forces(
+                robot,
+                arrows.points[robot, 0],
+                arrows.forces[robot, 0],
+                self._scale,
+                self._show_forces,
+            )
+
+    def _set_single(self, q: Any) -> None:
+        self._show(motion(self._model, np.asarray(q)), 0)
+
+    # -------------------------------------------------------------------------------- controls
+
+    def _add_layers(self, layers: Sequence[str]) -> None:
+        gui = self._server.gui
+        with gui.add_folder("Show"):
+            for layer, label in _LABELS.items():
+                box = gui.add_checkbox(label, layer in layers)
+
+                @box.on_update
+                def _(event: Any, layer: str = layer) -> None:
+                    self._stage.show_layer(layer, event.target.value)
+
+            if self._contact is not None:
+                forces = gui.add_checkbox("contact forces", True)
+
+                @forces.on_update
+                def _(event: Any) -> None:
+                    with self._lock:
+                        self._show_forces = event.target.value
+                        self._draw_forces()
+
+    def _add_playback(self) -> None:
+        gui = self._server.gui
+        duration = (self._motion.p.shape[1] - 1) * self._dt
+        self._playing = gui.add_checkbox("play", True)
+        self._time = gui.add_slider("time in s", 0.0, max(duration, self._dt), self._dt, 0.0)
+
+        @self._time.on_update
+        def _(event: Any) -> None:
+            if event.client is not None:  # the user moved the slider
+                with self._lock:
+                    self._pause()
+                    self._show(self._motion, self._index(event.target.value))
+
+    def _index(self, seconds: float) -> int:
+        return int(np.clip(round(seconds / self._dt), 0, self._motion.p.shape[1] - 1))
+
+    def _pause(self) -> None:
+        if self._playing is not None:
+            self._playing.value = False
+
+    def _play(self) -> None:
+        """Show the configurations of a trajectory at their times, until the viewer is stopped."""
+        last = time.monotonic()
+        while not self._stopped.wait(1 / 30):
+            now = time.monotonic()
+            elapsed, last = now - last, now
+            with self._lock:
+                if self._playing is None or self._time is None or not self._playing.value:
+                    continue
+                end = (self._motion.p.shape[1] - 1) * self._dt
+                seconds = self._time.value + elapsed
+                self._time.value = seconds if seconds <= end else 0.0
+                self._show(self._motion, self._index(self._time.value))
+
+    def _add_sliders(self) -> None:
+        gui, model = self._server.gui, self._model
+        with gui.add_folder("Joints"):
+            for dof in slider_ranges(model, self._stage.drawing.size):
+                step = (dof.upper - dof.lower) / 1000 or 1e-3
+                value = float(np.clip(0.0, dof.lower, dof.upper))
+                upper = dof.upper if dof.upper > dof.lower else dof.lower + step
+                slider = gui.add_slider(dof.label, dof.lower, upper, step, value)
+                slider.on_update(self._slide)
+                self._sliders.append(slider)
+
+    def _slide(self, event: Any) -> None:
+        if self._silent or event.client is None:
+            return
+        with self._lock:
+            self._pause()
+            x = jnp.asarray([slider.value for slider in self._sliders], self._model.dtype)
+            self._set_single(integrate(self._model, neutral(self._model), x))
+
+    # ------------------------------------------------------------------------ inverse kinematics
+
+    def _add_dragging(self) -> None:
+        model = self._model
+        frames = [f for f, body in zip(model.frame_names, model.frame_bodies) if body >= 0]
+        if not frames or model.nv == 0:
+            return
+        gui = self._server.gui
+        with gui.add_folder("Inverse kinematics"):
+            choice = gui.add_dropdown("drag", (_NO_FRAME, *frames), initial_value=_NO_FRAME)
+            if self._roots:
+                self._fixed_root = gui.add_checkbox("keep the root", True)
+
+        @choice.on_update
+        def _(event: Any) -> None:
+            with self._lock:
+                self._grasp(event.target.value)
+
+    @property
+    def _roots(self) -> tuple[str, ...]:
+        """The names of the free-flyer joints of the root bodies."""
+        found = []
+        for group in joint_groups(self._model):
+            if not group.joint.actuated:
+                found += [
+                    self._model.joint_names[body]
+                    for body in group.bodies
+                    if self._model.topology.parents[body] < 0
+                ]
+        return tuple(found)
+
+    def _grasp(self, frame: str) -> None:
+        """Put the drag handle at a frame."""
+        if self._gizmo is not None:
+            self._gizmo.remove()
+            self._gizmo = None
+        if frame == _NO_FRAME:
+            return
+        X = frame_placement(self._model, self._typed(self._q[0]), frame)
+        x, y, z, w = np.asarray(quaternion_from_matrix(X.R), float).tolist()
+        gizmo = self._gizmo = self._server.scene.add_transform_controls(
+            "/drag handle",
+            scale=0.4 * self._stage.drawing.size,
+            depth_test=False,
+            position=tuple(np.asarray(X.p, float).tolist()),
+            wxyz=(w, x, y, z),
+        )
+        done: list[bytes] = [b""]
+
+        @gizmo.on_update
+        def _(_: Any) -> None:
+            with self._lock:
+                target = np.concatenate([gizmo.position, gizmo.wxyz])
+                if self._gizmo is not gizmo or done[0] == target.tobytes():
+                    return  # a later event has the newest pose
+                done[0] = target.tobytes()
+                self.reach(frame, target[:3], target[[4, 5, 6, 3]])
+
+    def reach(self, frame: str, position: ArrayLike, quaternion: ArrayLike) -> None:
+        """Move the single robot so that a frame comes near a pose in the world, within the limits.
+
+        `position` (3,) in m, `quaternion` (4,) as x, y, z, w. The step starts at the configuration
+        that is shown. A free-flyer joint at the root keeps its place if the box "keep the root" is
+        checked. Raises ArgumentError for an unknown frame, and for several robots.
+        """
+        if len(self._q) != 1:
+            raise ArgumentError(f"the viewer shows {len(self._q)} robots, expected one")
+        dtype = self._model.dtype
+        R = quaternion_to_matrix(jnp.asarray(quaternion, dtype))
+        task = FrameTask(frame, Pose(R, jnp.asarray(position, dtype)), (1, 1, 1, 0.1, 0.1, 0.1))
+        with self._lock:
+            self._pause()
+            lower = np.asarray(self._model.lower_position_limit)
+            q0 = np.clip(self._q[0], lower, np.asarray(self._model.upper_position_limit))
+            locked = self._roots if self._fixed_root is not None and self._fixed_root.value else ()
+            found = inverse_kinematics(
+                self._model, [task], self._typed(q0), locked=locked, max_iterations=30
+            )
+            self._set_single(found.q)
+
+
+def serve(
+    model: Model,
+    q: ArrayLike | None = None,
+    *,
+    dt: float = 0.02,
+    contact: Scene | None = None,
+    layers: Sequence[str] = ("visuals",),
+    packages: Packages | None = None,
+    host: str = "127.0.0.1",
+    port: int = 8080,
+) -> Viewer:
+    """A live page with the robot, as a `Viewer`: open its `url` in a browser.
+
+    - `q`: a configuration (nq,), a trajectory (T, nq), which is played, or (B, T, nq) for B robots
+      side by side; None: the neutral configuration, moved into the position limits;
+    - `dt`: the time between the configurations of a trajectory, in s;
+    - `contact`: the contacts whose forces are drawn, as arrows: the forces of `contact_force` at
+      rest;
+    - `layers`, `packages`: as in `render`;
+    - `host`, `port`: where the server listens. If the port is in use, the next free port is taken.
+      With the host "0.0.0.0" other machines can open the page.
+
+    The page has a box for each layer. For a single robot it has a slider for each dof, and a list
+    of frames: the chosen frame gets a handle, and dragging it solves inverse kinematics. The
+    sliders of a joint with several dofs are coordinates of `integrate` from the neutral
+    configuration. Needs viser (`pip install 'jaxrbd[view]'`).
+
+    The warnings and errors are those of `save_html`.
+    """
+    layers, dt = checked_layers(layers), check_dt(dt)
+    viser = viser_module()
+    scene = drawing(model, packages)
+    if q is None:
+        start = np.asarray(neutral(model))
+        q = np.clip(start, model.lower_position_limit, model.upper_position_limit)
+    found = motion(model, q, "q")
+    with contextlib.redirect_stdout(io.StringIO()):
+        server = viser.ViserServer(host=host, port=port, verbose=False)
+    try:
+        stage = Stage(server, model, scene, found, layers)
+        return Viewer(server, model, found, dt, stage, contact, layers)
+    except BaseException:
+        server.stop()
+        raise

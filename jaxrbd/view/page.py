@@ -1,0 +1,165 @@
+"""Pages that show robots without a server: in a notebook, or in one HTML file."""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import io
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from ..contact import Scene
+from ..errors import ArgumentError
+from ..io._sealed import replace_file
+from ..model import Model
+from .contact_arrows import arrow_scale, contact_arrows
+from .drawing import drawing
+from .motion import motion
+from .stage import Stage, checked_layers, viser_module
+from .triangles import Packages
+
+_FRAMES_PER_SECOND = 30.0
+
+
+class Page:
+    """A page with a robot: a notebook displays it; `html` is the text of a file.
+
+    `height`: the height in a notebook, in pixels.
+    """
+
+    def __init__(self, text: str, height: int = 480):
+        self.html = text
+        self.height = height
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the page to a file. If writing fails, the previous file is unchanged."""
+        replace_file(path, self.html.encode("utf-8"))
+
+    def _repr_html_(self) -> str:
+        return (
+            f'<iframe srcdoc="{html.escape(self.html, quote=True)}" width="100%" '
+            f'height="{self.height}" style="border:none;display:block"></iframe>'
+        )
+
+    def __repr__(self) -> str:
+        return f"Page({len(self.html) / 1e6:.1f} MB of HTML)"
+
+
+def show(
+    model: Model,
+    q: ArrayLike | None = None,
+    *,
+    dt: float = 0.02,
+    layers: Sequence[str] = ("visuals",),
+    contact: Scene | None = None,
+    packages: Packages | None = None,
+    height: int = 480,
+) -> Page:
+    """A page that a notebook displays inline: put the call at the end of a cell.
+
+    `q`: a configuration or trajectories, as `trajectory` in `save_html`; None: the neutral
+    configuration. The other arguments, the errors and the warnings are those of `save_html`;
+    `height` is in pixels. The page needs no server, and stays in the saved notebook.
+    """
+    return Page(_page(model, q, dt, layers, contact, packages, "q"), height)
+
+
+def save_html(
+    path: str | os.PathLike[str],
+    model: Model,
+    trajectory: ArrayLike | None = None,
+    *,
+    dt: float = 0.02,
+    layers: Sequence[str] = ("visuals",),
+    contact: Scene | None = None,
+    packages: Packages | None = None,
+) -> None:
+    """Write one HTML file that shows the robot and plays the trajectory, without a network.
+
+    - `trajectory`: configurations (T, nq), or (B, T, nq) for B robots side by side, or one
+      configuration (nq,); None: the neutral configuration;
+    - `dt`: the time between configurations in s. At most 30 configurations per second are kept;
+    - `layers`: the layers that are visible at the start, as in `render`. The scene tree of the page
+      shows and hides every shape;
+    - `contact`: the contacts whose forces are drawn, as arrows: the forces of `contact_force`, with
+      velocities from the differences of the configurations;
+    - `packages`: as in `drawing`.
+
+    The file has each mesh once, and the poses of the bodies for each frame. Needs viser
+    (`pip install 'jaxrbd[view]'`). If writing fails, the previous file is unchanged.
+
+    The warnings and errors are those of `drawing`. Raises ArgumentError also for values that are
+    not finite, a dt that is not positive, an unknown layer, or if viser is not installed, and
+    OSError if the file cannot be written.
+    """
+    Page(_page(model, trajectory, dt, layers, contact, packages, "trajectory")).save(path)
+
+
+def _page(
+    model: Model,
+    q: ArrayLike | None,
+    dt: float,
+    layers: Sequence[str],
+    contact: Scene | None,
+    packages: Packages | None,
+    name: str,
+) -> str:
+    layers = checked_layers(layers)
+    dt = check_dt(dt)
+    scene = drawing(model, packages)
+    chosen = None if q is None else np.asarray(q)
+    kept = range(1) if chosen is None else _kept(chosen.shape[-2] if chosen.ndim > 1 else 1, dt)
+    found = motion(model, chosen, name)
+    arrows = None if contact is None else contact_arrows(model, contact, found, dt)
+    scale = arrow_scale(model, scene)
+    with server("127.0.0.1", 0) as started:
+        stage = Stage(started, model, scene, found, layers)
+
+        def place(step: int) -> None:
+            stage.place(found, step)
+            if arrows is not None:
+                for robot in range(len(found.p)):
+                    points, forces = arrows.points[robot, step], arrows.forces[robot, step]
+                    stage.show_forces(robot, points, forces, scale, True)
+
+        place(kept[0])
+        recording = started.get_scene_serializer()
+        for step in kept[1:]:
+            recording.insert_sleep(max(dt, 1 / _FRAMES_PER_SECOND))
+            place(step)
+        if len(kept) > 1:
+            recording.insert_sleep(max(dt, 1 / _FRAMES_PER_SECOND))
+        return recording.as_html()
+
+
+def check_dt(dt: float) -> float:
+    """dt, if it is a positive number."""
+    if not (isinstance(dt, (int, float, np.number)) and np.isfinite(dt) and dt > 0):
+        raise ArgumentError(f"dt is {dt!r}, expected a positive time in s")
+    return float(dt)
+
+
+def _kept(count: int, dt: float) -> Sequence[int]:
+    """The indices of the configurations nearest to the times of the frames; all for a long dt."""
+    period = 1 / _FRAMES_PER_SECOND
+    if dt >= period:
+        return range(count)
+    times = period * np.arange(int((count - 1) * dt / period + 1e-9) + 1)
+    return np.minimum(np.round(times / dt).astype(int), count - 1).tolist()
+
+
+@contextlib.contextmanager
+def server(host: str, port: int) -> Iterator[Any]:
+    """A viser server that is stopped at the end. Its messages to the terminal are discarded."""
+    viser = viser_module()
+    with contextlib.redirect_stdout(io.StringIO()):
+        started = viser.ViserServer(host=host, port=port, verbose=False)
+    try:
+        yield started
+    finally:
+        with contextlib.redirect_stdout(io.StringIO()):
+            started.stop()

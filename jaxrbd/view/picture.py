@@ -1,0 +1,142 @@
+"""A picture of a robot as an array, drawn in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from ..errors import ArgumentError
+from ..model import Model
+from .drawing import Drawing, drawing
+from .motion import Motion, bounds, center_of_mass, motion
+from .raster import Camera, Ground, Surface, draw
+from .stage import checked_layers, robot_offsets
+from .triangles import CylinderShape, Packages, SphereShape, shape_triangles
+
+_AXES = ((0.9, 0.2, 0.2, 1.0), (0.2, 0.7, 0.25, 1.0), (0.2, 0.35, 0.95, 1.0))
+_COM = (0.9, 0.1, 0.6, 1.0)
+
+
+def render(
+    model: Model,
+    q: ArrayLike | None = None,
+    *,
+    width: int = 640,
+    height: int = 480,
+    camera: ArrayLike | Sequence[int | float] = (1.0, -0.8, 0.35),
+    target: ArrayLike | Sequence[int | float] | None = None,
+    distance: float | None = None,
+    layers: Sequence[str] = ("visuals",),
+    ground: bool = True,
+    packages: Packages | None = None,
+    background: Sequence[int | float] = (1.0, 1.0, 1.0),
+    smooth: int = 2,
+) -> np.ndarray:
+    """A picture of the robot, (height, width, 3) of uint8: red, green and blue of each pixel.
+
+    The function needs no display and no browser.
+
+    - `q`: (nq,), or (B, nq) for B robots side by side; None: the neutral configuration;
+    - `camera` (3,): the direction from the robot to the camera, in the world;
+    - `target` (3,): the point that the camera looks at, in m; None: the middle of the robot;
+    - `distance`: from the target to the camera, in m; None: such that the picture shows the robots;
+    - `layers`: from "visuals", "collisions", "frames", "inertias" and "com", as in `drawing`;
+    - `ground`: whether to draw a plane, at z = 0 or at the lowest point of the robot below it;
+    - `packages`: as in `drawing`;
+    - `background` (3,): from 0 to 1;
+    - `smooth`: each pixel is the mean of `smooth` x `smooth` samples.
+
+    The errors and warnings are those of `drawing`. Raises ArgumentError also for a size below 1, a
+    camera direction of zeros, a distance that is not positive, and an unknown layer.
+    """
+    layers = checked_layers(layers)
+    for name, size in (("width", width), ("height", height), ("smooth", smooth)):
+        if not isinstance(size, (int, np.integer)) or size < 1:
+            raise ArgumentError(f"{name} is {size!r}, expected a whole number of at least 1")
+    direction = _vector(camera, "camera")
+    if not np.any(direction):
+        raise ArgumentError("camera is zero, expected a direction")
+    if distance is not None and not (np.isfinite(distance) and distance > 0):
+        raise ArgumentError(f"distance is {distance}, expected a positive length in m")
+    shade = _vector(background, "background")
+    scene = drawing(model, packages)
+    given = np.asarray(q) if q is not None else None
+    found = motion(model, given if given is None or given.ndim < 2 else given[:, None], "q")
+    box, surface = _surface(scene, found, layers)
+    direction = direction / np.linalg.norm(direction)
+    middle = box.mean(axis=0) if target is None else _vector(target, "target")
+    view = Camera(middle + direction, middle)
+    away = _fitting_distance(view, box, width / height) if distance is None else distance
+    view = view._replace(position=middle + away * direction)
+    floor = _ground(box) if ground else None
+    picture = draw(surface, view, width * smooth, height * smooth, shade, floor)
+    picture = picture.reshape(height, smooth, width, smooth, 3).mean(axis=(1, 3))
+    return np.round(255 * np.clip(picture, 0, 1)).astype(np.uint8)
+
+
+def _surface(scene: Drawing, found: Motion, layers: Sequence[str]) -> tuple[np.ndarray, Surface]:
+    """The box (2, 3) around the robots, and all triangles in the world."""
+    offsets = robot_offsets(scene, found)
+    boxes, parts = [], []
+    length = 0.25 * scene.size
+    for R, p, offset in zip(found.R[:, 0], found.p[:, 0], offsets):
+        box = bounds(scene, R, p) + offset
+        boxes.append(box)
+        for item in scene.items:
+            if item.layer not in layers:
+                continue
+            vertices = item.vertices
+            if item.body >= 0:
+                vertices = vertices @ R[item.body].T + p[item.body]
+            parts.append((vertices + offset, item.faces, item.color))
+        if "com" in layers:
+            (ball,) = shape_triangles(SphereShape(0.1 * length))
+            parts.append((ball.vertices + center_of_mass(scene, R, p) + offset, ball.faces, _COM))
+        if "frames" in layers:
+            for body in range(len(p)):
+                parts += _axes(R[body], p[body] + offset, length)
+    box = np.array([np.min([b[0] for b in boxes], axis=0), np.max([b[1] for b in boxes], axis=0)])
+    starts = np.cumsum([0, *(len(vertices) for vertices, _, _ in parts)])
+    none = np.zeros((0, 3))
+    return box, Surface(
+        np.concatenate([none, *(vertices for vertices, _, _ in parts)]),
+        np.concatenate([none, *(f + start for (_, f, _), start in zip(parts, starts))]).astype(int),
+        np.concatenate([np.zeros((0, 4)), *(np.tile(color, (len(f), 1)) for _, f, color in parts)]),
+    )
+
+
+def _axes(R: np.ndarray, p: np.ndarray, length: float) -> list:
+    (rod,) = shape_triangles(CylinderShape(0.03 * length, length))
+    along_z = rod.vertices + np.array([0, 0, length / 2])
+    return [
+        (np.roll(along_z, axis + 1, axis=1) @ R.T + p, rod.faces, _AXES[axis]) for axis in range(3)
+    ]
+
+
+def _ground(box: np.ndarray) -> Ground:
+    """A plane of tiles, at z = 0 or at the lowest point of the robots below it."""
+    extent = max(np.max(box[1] - box[0]), 1e-3)
+    power = 10.0 ** np.floor(np.log10(extent / 4))
+    side = next(power * f for f in (1, 2, 5, 10) if power * f >= extent / 4)
+    return Ground(min(0.0, box[0, 2]), float(side), 8 * float(extent))
+
+
+def _fitting_distance(camera: Camera, box: np.ndarray, aspect: float) -> float:
+    """The distance from which a camera that looks at the middle of a box sees its corners."""
+    corners = np.array([[x, y, z] for x in box[:, 0] for y in box[:, 1] for z in box[:, 2]])
+    right, up, back = ((corners - camera.target) @ camera.axes.T).T
+    slope = np.tan(camera.field / 2)
+    far = np.maximum(np.abs(up) / slope, np.abs(right) / (slope * aspect)) + back
+    return 1.08 * float(max(np.max(far), 1e-2))
+
+
+def _vector(x: ArrayLike | Sequence[int | float], name: str) -> np.ndarray:
+    try:
+        vector = np.asarray(x, float)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"{name} is {x!r}, expected three numbers") from None
+    if vector.shape != (3,) or not np.all(np.isfinite(vector)):
+        raise ArgumentError(f"{name} is {x!r}, expected three finite numbers")
+    return vector

@@ -1,0 +1,223 @@
+"""Triangles of shapes: primitives by formula, mesh files by trimesh.
+
+Smooth parts of a surface share vertices, and parts that meet at an edge do not. So a viewer that
+averages the normals of the faces at each vertex draws round surfaces round and edges sharp.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..errors import ArgumentError
+from ..io.packages import find_package_file
+from ..model import (
+    BoxShape,
+    CapsuleShape,
+    CylinderShape,
+    EllipsoidShape,
+    Mesh,
+    MeshFile,
+    SphereShape,
+)
+from ..model.geometry import Shape
+
+Packages = Mapping[str, str | os.PathLike[str]]
+
+_SIDES = 32  # of a circle
+_SHARP = np.cos(np.deg2rad(35))  # faces that meet at a larger angle have an edge between them
+
+
+class Triangles(NamedTuple):
+    """`vertices` (n, 3) in m, `faces` (m, 3), and the colour (4,) that a mesh file states or None.
+
+    The vertices of a face are counter-clockwise when they are seen from outside.
+    """
+
+    vertices: np.ndarray
+    faces: np.ndarray
+    color: tuple[float, ...] | None = None
+
+
+class UnreadableMesh(Exception):
+    """A mesh file that is missing or cannot be drawn; the message names the file."""
+
+
+def shape_triangles(shape: Shape, packages: Packages | None = None) -> list[Triangles]:
+    """The triangles of a shape in its frame; several parts for a mesh file with several colours.
+
+    `packages`: as in `io.find_package_file`. Raises UnreadableMesh for a file that is missing,
+    damaged or of a type without a reader, and ArgumentError if a mesh file is to be read and
+    trimesh is not installed.
+    """
+    if isinstance(shape, BoxShape):
+        return [_box(np.array(shape.size))]
+    if isinstance(shape, SphereShape):
+        return [_ellipsoid(np.full(3, shape.radius))]
+    if isinstance(shape, EllipsoidShape):
+        return [_ellipsoid(np.array(shape.radii))]
+    if isinstance(shape, CylinderShape):
+        r, h = shape.radius, shape.length / 2
+        profile = [[(0, -h), (r, -h)], [(r, -h), (r, h)], [(r, h), (0, h)]]
+        return [_joined([_revolved(np.array(part, float)) for part in profile])]
+    if isinstance(shape, CapsuleShape):
+        r, h = shape.radius, shape.length / 2
+        arc = np.linspace(0, np.pi / 2, _SIDES // 4 + 1)
+        angle = np.concatenate([-arc[::-1], arc])
+        z = r * np.sin(angle) + np.repeat([-h, h], len(arc))
+        return [_revolved(np.stack([r * np.cos(angle), z], axis=1))]
+    if isinstance(shape, Mesh):
+        return [with_edges(Triangles(np.array(shape.vertices, float), np.array(shape.faces)))]
+    return mesh_file_triangles(shape, packages)
+
+
+def mesh_file_triangles(mesh: MeshFile, packages: Packages | None) -> list[Triangles]:
+    """The parts of a mesh file, scaled; the errors are those of `shape_triangles`."""
+    try:
+        path = find_package_file(mesh.uri, packages, mesh.robot_file)
+    except ArgumentError as error:
+        raise UnreadableMesh(str(error)) from None
+    scale = np.array(mesh.scale, float)
+    turned_inside_out = np.prod(scale) < 0
+    return [
+        Triangles(part.vertices * scale, part.faces[:, :: -1 if turned_inside_out else 1], color)
+        for part in _read(path)
+        for color in [part.color]
+    ]
+
+
+def _read(path: Path) -> list[Triangles]:
+    if importlib.util.find_spec("trimesh") is None:
+        raise ArgumentError(f"{path}: meshes need trimesh: pip install 'jaxrbd[view]'")
+    import trimesh
+
+    try:
+        scene = trimesh.load_scene(path)
+        parts = scene.dump()
+    except Exception as error:  # readers of many formats, with exceptions of their own
+        raise UnreadableMesh(f"mesh {str(path)!r} cannot be read: {error}") from None
+    found = []
+    for part in parts:
+        if not isinstance(part, trimesh.Trimesh) or len(part.faces) == 0:
+            continue
+        vertices = np.array(part.vertices, float) * _unit(part)
+        if not np.all(np.isfinite(vertices)):
+            raise UnreadableMesh(f"mesh {str(path)!r} has vertices that are not finite")
+        triangles = Triangles(vertices, np.array(part.faces), _color(part))
+        found.append(with_edges(triangles))
+    if not found:
+        raise UnreadableMesh(f"mesh {str(path)!r} has no triangles")
+    return found
+
+
+def _unit(part: Any) -> float:
+    """The unit of length of a COLLADA file in m, which trimesh does not apply. Else 1."""
+    factor, _, unit = str(part.metadata.get("units", "")).partition(" * ")
+    return float(factor) if unit == "meters" else 1.0
+
+
+def _color(part: Any) -> tuple[float, ...] | None:
+    """The mean colour that the file states for a part, or None."""
+    visual = part.visual
+    if not getattr(visual, "defined", False):
+        return None
+    try:
+        if visual.kind == "texture":
+            image = getattr(visual.material, "image", None)
+            image = image or getattr(visual.material, "baseColorTexture", None)
+            if image is None:
+                rgba = visual.material.main_color
+            else:
+                rgba = np.mean(visual.to_color().vertex_colors, axis=0)
+        else:
+            rgba = np.mean(visual.face_colors, axis=0)
+    except Exception:  # a texture that is missing or damaged: the mesh has no colour
+        return None
+    return tuple(float(x) for x in np.clip(np.asarray(rgba, float)[:4] / 255, 0, 1))
+
+
+def with_edges(triangles: Triangles) -> Triangles:
+    """The same triangles, with separate vertices for faces that meet at a sharp edge.
+
+    Vertices at one place become one vertex, except where the normals of two faces at this place
+    differ by more than 35 degrees. Triangles without area are dropped.
+    """
+    _, place = np.unique(triangles.vertices + 0.0, axis=0, return_inverse=True)  # no -0.0
+    place = place.reshape(-1)
+    corners = triangles.vertices[triangles.faces]
+    normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    area = np.linalg.norm(normal, axis=1)
+    faces, corners = triangles.faces[area > 0], corners[area > 0]
+    normal = (normal / np.where(area > 0, area, 1)[:, None])[area > 0]
+    # Sort the corners by place and give each corner the group of the first corner of its place
+    # that has nearly its normal. Each round makes one group per place.
+    at, owner = place[faces].reshape(-1), np.repeat(np.arange(len(faces)), 3)
+    vertex = np.full(len(at), -1)
+    rest, count = np.argsort(at, kind="stable"), 0
+    while len(rest):
+        first = np.r_[True, at[rest[1:]] != at[rest[:-1]]]
+        leader = rest[np.flatnonzero(first)[np.cumsum(first) - 1]]
+        near = np.einsum("ij,ij->i", normal[owner[rest]], normal[owner[leader]]) >= _SHARP
+        near |= rest == leader
+        vertex[rest[near]] = count + (np.cumsum(first) - 1)[near]
+        count += int(np.sum(first))
+        rest = rest[~near]
+    position = np.zeros((count, 3))
+    position[vertex] = corners.reshape(-1, 3)
+    return Triangles(position, vertex.reshape(-1, 3), triangles.color)
+
+
+def transformed(H: np.ndarray, triangles: Triangles) -> Triangles:
+    """The triangles moved by the pose H (4, 4)."""
+    return triangles._replace(vertices=triangles.vertices @ H[:3, :3].T + H[:3, 3])
+
+
+def _box(size: np.ndarray) -> Triangles:
+    sides = []
+    for axis in range(3):
+        for sign in (-1.0, 1.0):
+            u, v = np.roll(np.eye(3), axis, axis=1)[1:] * 0.5
+            corner = np.array([-u - v, u - v, u + v, -u + v]) + sign * 0.5 * np.eye(3)[axis]
+            faces = np.array([[0, 1, 2], [0, 2, 3]])
+            sides.append(Triangles(corner * size, faces if sign > 0 else faces[:, ::-1]))
+    return _joined(sides)
+
+
+def _ellipsoid(radii: np.ndarray) -> Triangles:
+    angle = np.linspace(-np.pi / 2, np.pi / 2, _SIDES // 2 + 1)
+    ball = _revolved(np.stack([np.cos(angle), np.sin(angle)], axis=1))
+    return ball._replace(vertices=ball.vertices * radii)
+
+
+def _revolved(profile: np.ndarray) -> Triangles:
+    """The surface that the curve `profile` (n, 2) of radius and z makes about the z axis.
+
+    z increases along the curve, or the radius increases at the bottom and decreases at the top.
+    """
+    angle = 2 * np.pi * np.arange(_SIDES) / _SIDES
+    r, z = profile.T
+    x, y = r[:, None] * np.cos(angle), r[:, None] * np.sin(angle)
+    vertices = np.stack([x, y, np.broadcast_to(z[:, None], x.shape)], axis=-1).reshape(-1, 3)
+    i, j = np.meshgrid(np.arange(len(profile) - 1), np.arange(_SIDES), indexing="ij")
+    a, b = (i * _SIDES + j).ravel(), (i * _SIDES + (j + 1) % _SIDES).ravel()
+    faces = np.concatenate(
+        [np.stack([a, b, b + _SIDES], 1), np.stack([a, b + _SIDES, a + _SIDES], 1)]
+    )
+    corners = vertices[faces]
+    area = np.linalg.norm(
+        np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]), axis=1
+    )
+    return Triangles(vertices, faces[area > 1e-12 * np.max(area, initial=0)])
+
+
+def _joined(parts: list[Triangles]) -> Triangles:
+    starts = np.cumsum([0, *(len(part.vertices) for part in parts)])
+    return Triangles(
+        np.concatenate([part.vertices for part in parts]),
+        np.concatenate([part.faces + start for part, start in zip(parts, starts)]),
+    )

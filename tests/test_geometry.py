@@ -1,0 +1,453 @@
+"""Visual and collision geometry: read, kept by edits and files, and invisible to programs."""
+
+import dataclasses
+import pathlib
+import pickle
+import re
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxrbd as rbd
+from jaxrbd.errors import ModelError, RobotFileError, SavedFileError
+from jaxrbd.io import _sealed, load_urdf, model_file, parse_urdf, urdf_text, validate_urdf
+from jaxrbd.model import (
+    BoxShape,
+    CapsuleShape,
+    CylinderShape,
+    EllipsoidShape,
+    Fixed,
+    Geometry,
+    JointSpec,
+    Link,
+    LinkGeometry,
+    Mesh,
+    MeshFile,
+    SphereShape,
+    placement_matrix,
+)
+from jaxrbd.spatial import pose_matrix
+from support import real_robots, zoo
+from support.urdf_text import EVERYTHING
+
+POSE = placement_matrix((0.1, -0.2, 0.3), (0.4, -0.5, 0.6))
+RED = (1.0, 0.0, 0.0, 0.5)
+TETRAHEDRON = Mesh(
+    np.vstack([np.zeros(3), np.eye(3)]), [[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]]
+)
+EVERY_SHAPE = (
+    BoxShape((1, 2, 3)),
+    SphereShape(0.25),
+    CylinderShape(0.1, 0.7),
+    CapsuleShape(0.2, 0.8),
+    MeshFile("package://robot/part.stl", (1, -1, 2)),
+    EllipsoidShape((0.1, 0.2, 0.3)),
+    TETRAHEDRON,
+)
+OF_URDF = EVERY_SHAPE[:5]
+
+
+def plain(shape: Geometry) -> tuple:
+    """The content of a geometry, for comparisons."""
+    fields = {name: np.asarray(x).tolist() for name, x in vars(shape.shape).items()}
+    color = None if shape.color is None else tuple(shape.color)
+    return (
+        type(shape.shape).__name__,
+        fields,
+        np.asarray(shape.placement).tolist(),
+        color,
+        shape.name,
+    )
+
+
+def content(geometry: LinkGeometry) -> dict:
+    return {
+        kind: {link: [*map(plain, shapes)] for link, shapes in getattr(geometry, kind).items()}
+        for kind in ("visuals", "collisions")
+    }
+
+
+def assert_close(ours: LinkGeometry, expected: LinkGeometry, kinds=("visuals", "collisions")):
+    """The same geometry, with placements that are equal to rounding."""
+    by_kind, expected_by_kind = content(ours), content(expected)
+    for kind in kinds:
+        assert [*by_kind[kind]] == [*expected_by_kind[kind]]
+        for link, shapes in expected_by_kind[kind].items():
+            for found, wanted in zip(by_kind[kind][link], shapes, strict=True):
+                assert found[:2] + found[3:] == wanted[:2] + wanted[3:]
+                np.testing.assert_allclose(found[2], wanted[2], rtol=0, atol=1e-14)
+
+
+def arm(shapes=EVERY_SHAPE) -> rbd.Model:
+    """A robot of four links; the first one is welded to the world, the last one to a body."""
+    inertia = zoo.random_inertia(np.random.default_rng(0))
+    visuals = [Geometry(shape, POSE, RED, f"part {i}") for i, shape in enumerate(shapes)]
+    links = [
+        Link("base", visuals=visuals[:1]),
+        Link("upper", inertia, visuals[1:3], [Geometry(BoxShape((0.1, 0.1, 0.1)))]),
+        Link("lower", inertia),
+        Link("tool", visuals=visuals[3:]),
+    ]
+    limits: dict[str, Any] = {"velocity_limit": 1.0, "effort_limit": 1.0}
+    hinge = rbd.joints.Revolute((0.0, 0.0, 1.0))
+    joints = [
+        JointSpec("mount", Fixed(), None, "base"),
+        JointSpec("a", hinge, "base", "upper", POSE, **limits),
+        JointSpec("b", hinge, "upper", "lower", POSE, **limits),
+        JointSpec("weld", Fixed(), "lower", "tool", POSE),
+    ]
+    return rbd.build_model(links, joints)
+
+
+# --------------------------------------------------------------------------------------------- URDF
+
+
+def test_every_element_of_urdf_is_read():
+    (lower,) = [link for link in parse_urdf(EVERYTHING)[1] if link.name == "lower"]
+    grey = (0.5, 0.5, 0.5, 1.0)
+    expected = [
+        Geometry(
+            BoxShape((1.0, 2.0, 0.0)),
+            placement_matrix((0, 0, 0.1), (0, 0.2, 0)),
+            grey,
+            "plate",
+        ),
+        Geometry(MeshFile("package://all/lower.stl", (1.0, -1.0, 1.0)), color=RED),
+    ]
+    assert [*map(plain, lower.visuals)] == [*map(plain, expected)]
+    solids = SphereShape(0.5), CylinderShape(0.5, 2.0), CapsuleShape(0.5, 2.0)
+    assert [plain(shape)[:2] for shape in lower.collisions] == [
+        plain(Geometry(shape))[:2] for shape in solids
+    ]
+
+
+def test_a_reader_without_geometry_skips_it():
+    text = EVERYTHING.replace('size="1 2 0"', 'size="1 -2 0"')
+    with pytest.raises(RobotFileError, match="<box size"):
+        load_urdf(text)
+    with pytest.warns(rbd.InertiaWarning):
+        model = load_urdf(text, geometry=False)
+    assert content(model.geometry) == {"visuals": {}, "collisions": {}}
+    assert not any(link.visuals for link in parse_urdf(text, geometry=False)[1])
+
+
+FAULTS = {
+    '<geometry><box size="1 -1 1"/></geometry>': "<box .*: expected at least 0",
+    '<geometry><box size="1 1"/></geometry>': "<box .*: expected 3 numbers, found 2",
+    '<geometry><box size="1 nan 1"/></geometry>': "<box .*: 'nan' is not finite",
+    "<geometry><box/></geometry>": "<box> has no attribute 'size'",
+    '<geometry><sphere radius="-1"/></geometry>': "<sphere .*: expected at least 0",
+    '<geometry><cylinder radius="1"/></geometry>': "<cylinder> has no attribute 'length'",
+    '<geometry><capsule length="x" radius="1"/></geometry>': "<capsule .*: 'x' is not a number",
+    '<geometry><cone radius="1"/></geometry>': "<geometry> has <cone>, expected one of box",
+    "<geometry/>": "<geometry> has nothing, expected one of box",
+    '<geometry><box size="1 1 1"/><box size="1 1 1"/></geometry>': "has <box>, <box>",
+    '<origin xyz="0 0 0"/>': "<geometry> is missing",
+    "<geometry><mesh/></geometry>": "<mesh> has no attribute 'filename'",
+    '<geometry><mesh filename="a.step"/></geometry>': "file type is '.step', expected one of .stl",
+    '<geometry><mesh filename="a"/></geometry>': "file type is ''",
+    '<geometry><mesh filename="a.stl" scale="1 0 1"/></geometry>': "a scale may not be 0",
+    '<origin xyz="1"/><geometry><sphere radius="1"/></geometry>': "<origin .*: expected 3 numbers",
+}
+
+
+@pytest.mark.parametrize("tag", ["visual", "collision"])
+@pytest.mark.parametrize("inside", FAULTS)
+def test_bad_geometry_names_link_and_line(tag, inside):
+    text = f'<robot name="r">\n<link name="a">\n<{tag}>\n{inside}\n</{tag}>\n</link></robot>'
+    (fault,) = validate_urdf(text)
+    line = 3 if "is missing" in FAULTS[inside] else 4
+    assert re.match(f"<string>:{line}: link 'a': .*{FAULTS[inside]}", fault), fault
+    with pytest.raises(RobotFileError) as error:
+        load_urdf(text)
+    assert (error.value.link, error.value.line, str(error.value)) == ("a", line, fault)
+
+
+@pytest.mark.parametrize("rgba", ["1 0 0", "0 0 255 1", "-1 0 0 1"])
+def test_a_bad_colour_names_its_line(rgba):
+    material = f'<material name="m">\n<color rgba="{rgba}"/></material>'
+    (fault,) = validate_urdf(f'<robot name="r"><link name="a"/>{material}</robot>')
+    assert fault.startswith(f'<string>:2: <color rgba="{rgba}">: expected')
+
+
+@pytest.mark.parametrize("name", real_robots.mostly_slow())
+def test_real_robots_have_all_their_shapes(name):
+    model = real_robots.load(name, None)
+    text = re.sub("<!--.*?-->", "", real_robots.path_of(name).read_text(), flags=re.DOTALL)
+    text = re.sub("<(gazebo|sensor).*?</\\1>", "", text, flags=re.DOTALL)
+    for kind, tag in (("visuals", "visual"), ("collisions", "collision")):
+        shapes = [shape for found in getattr(model.geometry, kind).values() for shape in found]
+        assert len(shapes) == len(re.findall(f"<{tag}[ >]", text))
+        meshes = [shape.shape for shape in shapes if isinstance(shape.shape, MeshFile)]
+        assert all(mesh.robot_file == str(real_robots.path_of(name)) for mesh in meshes)
+
+
+def test_a_urdf_file_keeps_the_geometry(tmp_path):
+    model = arm(OF_URDF)
+    assert_close(load_urdf(urdf_text(model)).geometry, model.geometry)
+    assert "visual" not in urdf_text(model, geometry=False)
+    # The written file may be in another folder: relative paths become absolute.
+    beside, package = tmp_path / "robot.urdf", "package://robot/part.stl"
+    for uri, expected in (("part.stl", tmp_path / "part.stl"), (package, package)):
+        beside.write_text(urdf_text(arm([*OF_URDF[:4], MeshFile(uri)])))
+        text = urdf_text(load_urdf(beside))
+        assert re.findall('filename="(.*)"', text) == [str(expected)]
+
+
+@pytest.mark.parametrize("shape", EVERY_SHAPE[5:])
+def test_a_urdf_file_cannot_state_every_shape(shape):
+    with pytest.raises(
+        ModelError, match=r"link 'tool': its visual 0 has a (Ellipsoid|Mesh)"
+    ) as error:
+        urdf_text(arm([*OF_URDF[:3], shape]))
+    assert error.value.link == "tool"
+    links = [Link("a", collisions=[Geometry(SphereShape(1.0), color=RED)])]
+    model = rbd.build_model(links, [JointSpec("weld", Fixed(), None, "a")])
+    with pytest.raises(ModelError, match="link 'a': its collision 0 has a colour"):
+        urdf_text(model)
+
+
+# ------------------------------------------------------------------------------------------ builder
+
+
+@pytest.mark.parametrize(
+    ("geometry", "message"),
+    [
+        (Geometry(BoxShape((1, -1, 1))), "size of its BoxShape is .*negative"),
+        (Geometry(BoxShape((1, 1))), "size of its BoxShape has shape \\(2,\\), expected \\(3,\\)"),
+        (Geometry(SphereShape(np.nan)), "radius of its SphereShape is not finite"),
+        (Geometry(EllipsoidShape("abc")), "radii of its EllipsoidShape is 'abc'"),
+        (Geometry(MeshFile("part.step")), "file type is '.step'"),
+        (Geometry(MeshFile(" ")), "name of its mesh"),
+        (Geometry(MeshFile("a.stl", (1, 0, 1))), "scale is"),
+        (Geometry(Mesh(np.eye(3), [[0, 1, 3]])), "expected indices of 3 vertices"),
+        (Geometry(Mesh(np.eye(2), [[0, 1, 1]])), "expected finite numbers \\(n, 3\\)"),
+        (Geometry(Mesh(np.eye(3), [[0.0, 1.0, 2.0]])), "expected whole numbers"),
+        (Geometry(SphereShape(1), 2 * np.eye(4)), "no rigid pose"),
+        (Geometry(SphereShape(1), np.eye(3)), "placement of its geometry has shape"),
+        (Geometry(SphereShape(1), color=(0, 0, 2, 1)), "color is"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["visuals", "collisions"])
+def test_the_builder_refuses_bad_geometry(kind, geometry, message):
+    links = [Link("a"), dataclasses.replace(Link("b"), **{kind: [geometry]})]
+    joints = [JointSpec(f"on {link.name}", Fixed(), None, link.name) for link in links]
+    with pytest.raises(ModelError, match=f"link 'b': {kind}: .*{message}") as error:
+        rbd.build_model(links, joints)
+    assert error.value.link == "b"
+
+
+def test_geometry_must_be_on_frames():
+    geometry = LinkGeometry(visuals={"no link": (Geometry(SphereShape(1.0)),)})
+    with pytest.raises(ModelError, match="'no link'"):
+        dataclasses.replace(arm(), geometry=geometry)
+
+
+# ----------------------------------------------------------------------------------------- programs
+
+
+def test_geometry_does_not_affect_programs():
+    model = arm()
+    bare = dataclasses.replace(model, geometry=LinkGeometry())
+    assert jax.tree.structure(model) == jax.tree.structure(bare)
+    assert hash(jax.tree.structure(model)) == hash(jax.tree.structure(bare))
+    assert len(jax.tree.leaves(model)) == len(jax.tree.leaves(bare))
+    traced = []
+
+    @jax.jit
+    def mass(model):
+        traced.append(1)
+        return rbd.total_mass(model)
+
+    assert mass(model) == mass(bare) == mass(arm(OF_URDF))
+    assert len(traced) == 1
+
+
+def test_changed_leaves_keep_the_geometry():
+    model = arm()
+    heavier = jax.tree.map(lambda x: 2 * x, model)
+    batch = jax.vmap(lambda s: model.with_mass("upper", s))(jnp.ones(3))
+    for changed in (heavier, batch, model.astype("float32"), model.with_dissipation()):
+        assert content(changed.geometry) == content(model.geometry)
+    assert content(pickle.loads(pickle.dumps(model)).geometry) == content(model.geometry)
+
+
+# -------------------------------------------------------------------------------------------- edits
+
+
+def world_poses(model, q) -> list:
+    """The world pose of every shape with its content, sorted by name."""
+    found = []
+    for kind in ("visuals", "collisions"):
+        for link, shapes in getattr(model.geometry, kind).items():
+            X = rbd.frame_placement(model, jnp.asarray(q), link)
+            H = np.eye(4)
+            H[:3, :3], H[:3, 3] = X.R, X.p
+            found += [(shape.name, plain(shape)[:2], H @ shape.placement) for shape in shapes]
+    return sorted(found, key=lambda entry: entry[0])
+
+
+def assert_same_places(ours, expected):
+    for found, wanted in zip(ours, expected, strict=True):
+        assert found[:2] == wanted[:2]
+        np.testing.assert_allclose(found[2], wanted[2], rtol=0, atol=1e-14)
+
+
+def test_a_description_has_the_geometry():
+    model = arm()
+    again = rbd.build_model(*rbd.model.describe(model))
+    assert content(again.geometry) == content(model.geometry)
+
+
+def test_locked_joints_keep_the_shapes_in_place():
+    model, q = arm(), np.array([0.3, -0.7])
+    for locked in ({"a": 0.3}, {"b": -0.7}, {"a": 0.3, "b": -0.7}):
+        edited = rbd.model.lock_joints(model, locked)
+        free = [q[i] for i, name in enumerate("ab") if name not in locked]
+        assert_same_places(world_poses(edited, free), world_poses(model, q))
+
+
+def test_an_appended_robot_brings_its_shapes():
+    model, mount = arm(), placement_matrix((1, 2, 3), (0.1, 0.2, 0.3))
+    both = rbd.model.append_model(model, arm(OF_URDF), placement=mount, prefix="second ")
+    second = {link: s for link, s in both.geometry.visuals.items() if link.startswith("second ")}
+    assert {link.removeprefix("second ") for link in second} == {"base", "upper", "tool"}
+    alone = LinkGeometry(second, {})
+    only = dataclasses.replace(both, geometry=alone)
+    expected = dataclasses.replace(
+        arm(OF_URDF), geometry=LinkGeometry(arm(OF_URDF).geometry.visuals)
+    )
+    moved = [(name, shape, mount @ H) for name, shape, H in world_poses(expected, [0.2, 0.4])]
+    assert_same_places(world_poses(only, [0.0, 0.0, 0.2, 0.4]), moved)
+
+
+# ------------------------------------------------------------------------------------ model files
+
+
+def test_a_model_file_keeps_the_geometry(tmp_path):
+    model = arm()
+    rbd.io.save_model(model, tmp_path / "robot")
+    loaded = rbd.io.load_model(tmp_path / "robot")
+    assert content(loaded.geometry) == content(model.geometry)
+    assert [*loaded.geometry.visuals] == [*model.geometry.visuals]
+
+
+def test_a_model_file_of_version_1_has_no_geometry(tmp_path):
+    path = tmp_path / "robot"
+    rbd.io.save_model(arm(), path)
+    header, body = _sealed.read_sealed(path, "model", model_file.VERSION)
+    del header["geometry"]
+    _sealed.write_sealed(path, "model", 1, header, body)
+    assert content(rbd.io.load_model(path).geometry) == {"visuals": {}, "collisions": {}}
+
+
+CHANGES = {
+    "unknown link": (lambda r: r.update(link="x"), "on the link 'x', which is no frame"),
+    "unknown role": (lambda r: r.update(role="both"), "the role 'both'"),
+    "a list as role": (lambda r: r.update(role=[]), "the role \\[\\]"),
+    "missing": (lambda r: r.pop("color"), "has not the fields"),
+    "colour": (lambda r: r.update(color=[1, 2, 3, 4]), "color is"),
+    "pose": (lambda r: r.update(placement=[[1]]), "placement of its geometry"),
+    "kind": (lambda r: r["shape"].update(kind="Cone"), "its shape is unknown"),
+    "a list as kind": (lambda r: r["shape"].update(kind=[]), "its shape is unknown"),
+    "negative": (lambda r: r["shape"].update(size=[1, -1, 1]), "negative"),
+    "extra": (lambda r: r["shape"].update(extra=1), "extra"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_model_file_with_bad_geometry(change, tmp_path):
+    path = tmp_path / "robot"
+    rbd.io.save_model(arm(), path)
+    header, body = _sealed.read_sealed(path, "model", model_file.VERSION)
+    edit, message = CHANGES[change]
+    edit(header["geometry"][0])
+    _sealed.write_sealed(path, "model", model_file.VERSION, header, body)
+    with pytest.raises(SavedFileError, match=f"{path}: entry 0 of its geometry.*{message}"):
+        rbd.io.load_model(path)
+
+
+@pytest.mark.parametrize("data", ["!", "AAAA", None, "AAAAAAAAAAAAAAAAAAAA"])
+def test_a_model_file_with_a_bad_mesh(data, tmp_path):
+    path = tmp_path / "robot"
+    rbd.io.save_model(arm(), path)
+    header, body = _sealed.read_sealed(path, "model", model_file.VERSION)
+    mesh = next(r for r in header["geometry"] if r["shape"]["kind"] == "Mesh")
+    mesh["shape"]["faces"] = data
+    _sealed.write_sealed(path, "model", model_file.VERSION, header, body)
+    with pytest.raises(SavedFileError, match=f"{path}: entry .* of its geometry"):
+        rbd.io.load_model(path)
+
+
+# ------------------------------------------------------------------------------------------- MuJoCo
+
+
+def test_geoms_of_mujoco_are_where_mujoco_has_them():
+    mujoco = pytest.importorskip("mujoco")
+    path = pathlib.Path(mujoco.__file__).parent / "testdata" / "model.xml"
+    imported = rbd.io.load_mjcf(path, strict=False)
+    model, compiled = imported.model, mujoco.MjModel.from_xml_path(str(path))
+    data = mujoco.MjData(compiled)
+    rng = np.random.default_rng(0)
+    v = jnp.asarray(rng.normal(size=model.nv))
+    q = rbd.integrate(model, imported.q0, v)
+    data.qpos[:] = imported.coordinates.qpos(model, q)
+    mujoco.mj_kinematics(compiled, data)
+    X = rbd.forward_kinematics(model, q)
+    found = {}
+    for link, shapes in model.geometry.visuals.items():
+        frame = model.frame_index(link)
+        body = model.frame_bodies[frame]
+        H = pose_matrix(model.frame_pose)[frame]
+        if body >= 0:
+            H = pose_matrix(X.X_WB)[body] @ H
+        for shape in shapes:
+            found[shape.name] = shape, H @ shape.placement
+    kinds = set()
+    for geom in range(compiled.ngeom):
+        if compiled.geom_bodyid[geom] == 0:
+            continue
+        name = mujoco.mj_id2name(compiled, mujoco.mjtObj.mjOBJ_GEOM, geom) or f"geom{geom}"
+        shape, H = found.pop(name)
+        np.testing.assert_allclose(H[:3, 3], data.geom_xpos[geom], atol=1e-12)
+        np.testing.assert_allclose(H[:3, :3].ravel(), data.geom_xmat[geom], atol=1e-12)
+        size = compiled.geom_size[geom]
+        kind = mujoco.mjtGeom(compiled.geom_type[geom]).name.removeprefix("mjGEOM_").lower()
+        kinds.add(kind)
+        assert type(shape.shape).__name__.removesuffix("Shape").lower() == kind
+        if kind == "mesh":
+            # MuJoCo's bounding box of the geom: centre and half sides.
+            box = compiled.geom_aabb[geom]
+            vertices = shape.shape.vertices
+            np.testing.assert_allclose(np.max(vertices, 0), box[:3] + box[3:], atol=1e-6)
+            np.testing.assert_allclose(np.min(vertices, 0), box[:3] - box[3:], atol=1e-6)
+        if kind == "ellipsoid":
+            assert shape.shape.radii == tuple(size)
+        if kind == "box":
+            assert shape.shape.size == tuple(2 * size)
+        if kind in ("capsule", "cylinder"):
+            assert (shape.shape.radius, shape.shape.length) == (size[0], 2 * size[1])
+    assert not found
+    assert kinds >= {"ellipsoid", "capsule", "box", "cylinder", "mesh"}
+
+
+GROUPS = """
+<mujoco><worldbody><geom type="plane" size="1 1 1"/><body name="a"><joint/>
+  <geom name="both" size="0.1" rgba="0 1 0 1"/>
+  <geom name="seen" size="0.1" contype="0" conaffinity="0" group="1" material="m"/>
+  <geom name="felt" size="0.1" group="3"/>
+</body></worldbody>
+<asset><material name="m" rgba="0 0 1 0.5"/></asset></mujoco>
+"""
+
+
+def test_groups_and_contact_bits_say_what_a_geom_is_for():
+    pytest.importorskip("mujoco")
+    model = rbd.io.load_mjcf(GROUPS).model
+    colors = {shape.name: shape.color for shape in model.geometry.visuals["a"]}
+    assert colors == {"both": (0.0, 1.0, 0.0, 1.0), "seen": (0.0, 0.0, 1.0, 0.5)}
+    assert [shape.name for shape in model.geometry.collisions["a"]] == ["both", "felt"]
+    assert [*model.geometry.visuals] == ["a"]

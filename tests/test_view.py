@@ -1,0 +1,581 @@
+"""What is drawn of a robot, pictures without a browser, and the text of pages."""
+
+import builtins
+import importlib.util
+import itertools
+import pathlib
+import re
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxrbd as rbd
+from jaxrbd import cli, contact, view
+from jaxrbd.errors import ArgumentError, GeometryWarning
+from jaxrbd.model import (
+    BoxShape,
+    CapsuleShape,
+    CylinderShape,
+    EllipsoidShape,
+    Fixed,
+    Geometry,
+    JointSpec,
+    Link,
+    Mesh,
+    MeshFile,
+    SphereShape,
+    link_inertia,
+    placement_matrix,
+)
+from jaxrbd.view import contact_arrows, live, motion, picture, raster, stage, triangles
+from support import real_robots, zoo
+
+needs_viser = pytest.mark.skipif(
+    importlib.util.find_spec("viser") is None, reason="viser is not installed"
+)
+needs_trimesh = pytest.mark.skipif(
+    importlib.util.find_spec("trimesh") is None, reason="trimesh is not installed"
+)
+POSE = placement_matrix((0.1, -0.2, 0.3), (0.4, -0.5, 0.6))
+INERTIA = link_inertia(2.0, (0.1, 0.2, -0.1), np.diag([0.02, 0.03, 0.04]), POSE[:3, :3])
+
+
+def single(visuals=(), collisions=(), inertia=INERTIA) -> rbd.Model:
+    """A robot of one link on a slider along x."""
+    slide = rbd.joints.Prismatic((1.0, 0.0, 0.0))
+    joint = JointSpec("slide", slide, None, "link", lower=-0.5, upper=2.0)
+    return rbd.build_model([Link("link", inertia, visuals, collisions)], [joint])
+
+
+def moments(vertices, faces):
+    """Volume, centroid and second moments about the centroid of a closed surface.
+
+    The sign of the volume is positive if the faces are counter-clockwise seen from outside.
+    """
+    a, b, c = (vertices[faces[:, n]] for n in range(3))
+    volume = np.einsum("ni,ni->n", a, np.cross(b, c)) / 6
+    total = volume.sum()
+    centroid = np.einsum("n,ni->i", volume, a + b + c) / 4 / total
+    a, b, c = a - centroid, b - centroid, c - centroid
+    volume = np.einsum("ni,ni->n", a, np.cross(b, c)) / 6
+    corners = np.stack([a, b, c, np.zeros_like(a)])
+    s = corners.sum(axis=0)
+    second = np.einsum("kni,knj->nij", corners, corners) + np.einsum("ni,nj->nij", s, s)
+    return total, centroid, np.einsum("n,nij->ij", volume, second) / 20
+
+
+# ------------------------------------------------------------------------------------- triangles
+
+VOLUMES = [
+    (BoxShape((1.0, 2.0, 3.0)), 6.0, 1e-12),
+    (SphereShape(0.5), np.pi / 6, 0.02),
+    (EllipsoidShape((0.5, 1.0, 2.0)), 4 / 3 * np.pi, 0.02),
+    (CylinderShape(0.5, 2.0), np.pi / 2, 0.01),
+    (CapsuleShape(0.5, 2.0), np.pi / 2 + np.pi / 6, 0.015),
+]
+
+
+@pytest.mark.parametrize(("shape", "volume", "tolerance"), VOLUMES)
+def test_primitives_are_closed_and_face_outwards(shape, volume, tolerance):
+    ((vertices, faces, color),) = triangles.shape_triangles(shape)
+    found, centroid, _ = moments(vertices, faces)
+    assert 1 - tolerance <= found / volume <= 1 + 1e-12
+    np.testing.assert_allclose(centroid, 0, atol=1e-12)
+    assert color is None
+    _, place = np.unique(np.round(vertices, 9), axis=0, return_inverse=True)
+    edges = place.reshape(-1)[faces][:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2)
+    sound = {tuple(edge) for edge in edges.tolist()}
+    assert len(sound) == len(edges)
+    assert {(j, i) for i, j in sound} == sound  # every edge has two faces, one in each direction
+
+
+def test_the_extents_of_primitives():
+    for shape, extent in (
+        (CylinderShape(0.5, 2.0), (0.5, 0.5, 1.0)),
+        (CapsuleShape(0.5, 2.0), (0.5, 0.5, 1.5)),
+        (EllipsoidShape((0.5, 1.0, 2.0)), (0.5, 1.0, 2.0)),
+    ):
+        ((vertices, _, _),) = triangles.shape_triangles(shape)
+        np.testing.assert_allclose(vertices.max(axis=0), extent, atol=1e-12)
+        np.testing.assert_allclose(vertices.min(axis=0), -np.array(extent), atol=1e-12)
+
+
+def test_sharp_edges_have_separate_vertices_and_smooth_ones_do_not():
+    corners = np.array([*itertools.product((0.0, 1.0), repeat=3)])
+    quads = [(0, 1, 3, 2), (4, 6, 7, 5), (0, 4, 5, 1), (2, 3, 7, 6), (0, 2, 6, 4), (1, 5, 7, 3)]
+    faces = np.array([t for a, b, c, d in quads for t in ((a, b, c), (a, c, d))])
+    cube = triangles.with_edges(triangles.Triangles(corners, faces))
+    assert len(cube.vertices) == 24
+    np.testing.assert_array_equal(cube.vertices[cube.faces], corners[faces])
+    (ball,) = triangles.shape_triangles(SphereShape(1.0))
+    ball = ball._replace(vertices=np.round(ball.vertices, 9))
+    soup = triangles.Triangles(
+        ball.vertices[ball.faces].reshape(-1, 3), np.arange(3 * len(ball.faces)).reshape(-1, 3)
+    )
+    used = len(np.unique(ball.vertices + 0.0, axis=0))
+    assert len(triangles.with_edges(soup).vertices) <= used + 2
+
+
+@needs_trimesh
+def test_mesh_files_are_scaled_and_keep_their_colours(tmp_path):
+    import trimesh
+
+    box = trimesh.creation.box((1.0, 2.0, 3.0))
+    box.apply_translation((5, 0, 0))
+    for kind in ("stl", "obj", "ply", "glb"):
+        box.export(tmp_path / f"box.{kind}")
+        shape = MeshFile(f"box.{kind}", (2.0, -1.0, 1.0), str(tmp_path / "robot.urdf"))
+        ((vertices, faces, _),) = triangles.shape_triangles(shape)
+        volume, centroid, _ = moments(vertices, faces)
+        np.testing.assert_allclose(volume, 12, rtol=1e-6)  # positive: not inside out
+        np.testing.assert_allclose(centroid, (10, 0, 0), atol=1e-5)
+    box.visual = trimesh.visual.ColorVisuals(box, face_colors=(255, 0, 0, 255))
+    box.export(tmp_path / "red.ply")
+    ((_, _, color),) = triangles.shape_triangles(MeshFile(str(tmp_path / "red.ply")))
+    assert color == (1.0, 0.0, 0.0, 1.0)
+
+
+@needs_trimesh
+def test_the_unit_of_a_collada_file_is_applied(tmp_path):
+    import trimesh
+
+    pytest.importorskip("collada")
+    data = trimesh.creation.box((100.0, 200.0, 300.0)).export(file_type="dae").decode()
+    assert (data.count("<unit"), data.count("</asset>")) == (0, 1)
+    path = tmp_path / "box.dae"
+    unit = '<unit name="centimeter" meter="0.01"/>'
+    path.write_text(re.sub("(?=<up_axis>|</asset>)", unit, data, count=1))
+    ((vertices, _, _),) = triangles.shape_triangles(MeshFile(str(path)))
+    np.testing.assert_allclose(np.ptp(vertices, axis=0), (1, 2, 3), rtol=1e-6)
+
+
+# --------------------------------------------------------------------------------------- drawing
+
+
+def test_a_link_without_shapes_is_a_box_of_its_inertia():
+    """The box and the ellipsoid of uniform density have the mass moments of the link."""
+    items = view.drawing(single()).items
+    assert [item.layer for item in items] == ["visuals", "inertias"]
+    for item in items:
+        volume, centroid, second = moments(item.vertices, item.faces)
+        np.testing.assert_allclose(centroid, (0.1, 0.2, -0.1), atol=1e-12)
+        about = np.trace(second) * np.eye(3) - second
+        expected = POSE[:3, :3] @ np.diag([0.02, 0.03, 0.04]) @ POSE[:3, :3].T
+        np.testing.assert_allclose(2.0 * about / volume, expected, rtol=0, atol=2e-3 * 0.04 * 5)
+
+
+def test_visuals_before_collisions_before_inertias():
+    ball, box = Geometry(SphereShape(1.0)), Geometry(BoxShape((1, 1, 1)), color=(1, 0, 0, 1))
+
+    def shown(**shapes):
+        items = view.drawing(single(**shapes)).items
+        return [(item.color, len(item.faces)) for item in items if item.layer == "visuals"]
+
+    grey = (0.66, 0.69, 0.73, 1.0)
+    assert shown(visuals=[box], collisions=[ball]) == [((1, 0, 0, 1), 12)]
+    assert shown(collisions=[box]) == [(grey, 12)]
+    ((color, _),) = shown()
+    assert color == grey
+
+
+def test_shapes_of_welded_links_are_in_the_frame_of_their_body():
+    links = [
+        Link("base", visuals=[Geometry(BoxShape((1, 1, 1)))]),
+        Link("body", INERTIA),
+        Link("tool", visuals=[Geometry(SphereShape(0.1), POSE, name="tip")]),
+    ]
+    joints = [
+        JointSpec("mount", Fixed(), None, "base", POSE),
+        JointSpec("turn", rbd.joints.Revolute((0.0, 0.0, 1.0)), "base", "body"),
+        JointSpec("weld", Fixed(), "body", "tool", POSE),
+    ]
+    drawn = view.drawing(rbd.build_model(links, joints))
+    by_name = {item.name: item for item in drawn.items if item.layer == "visuals"}
+    assert [(name, item.body) for name, item in by_name.items()] == [("base", -1), ("tool tip", 0)]
+    np.testing.assert_allclose(by_name["base"].vertices.mean(axis=0), POSE[:3, 3], atol=1e-12)
+    center = by_name["tool tip"].vertices[by_name["tool tip"].faces].mean(axis=(0, 1))
+    np.testing.assert_allclose(center, (POSE @ POSE)[:3, 3], atol=1e-12)
+
+
+def test_a_missing_mesh_is_a_warning_that_names_it(tmp_path):
+    damaged = tmp_path / "damaged.stl"
+    damaged.write_bytes(b"solid nothing")
+    for uri, message in (
+        ("package://robot/missing.stl", "missing.stl"),
+        (str(damaged), "damaged.stl"),
+        (str(damaged.with_suffix(".mesh")), "damaged.mesh"),
+    ):
+        model = single([Geometry(MeshFile(uri))])
+        with pytest.warns(GeometryWarning, match=f"link 'link': not drawn: .*{message}"):
+            drawn = view.drawing(model)
+        assert [item.layer for item in drawn.items] == ["visuals", "inertias"]  # the box
+
+
+def test_a_batch_of_models_is_refused():
+    batch = jax.vmap(lambda m: zoo.small().with_mass("l0", m))(jnp.ones(2))
+    with pytest.raises(ArgumentError, match="is a batch of models"):
+        view.drawing(batch)
+
+
+# Robots with meshes that cannot be drawn, and a part of the warnings.
+UNDRAWN = {
+    "romeo_laas_small": r"\.mesh",  # a file type of Ogre without a reader
+    "anymal_b_simple": "anymal_foot.dae",  # pycollada finds no triangles: broken references
+    "talos_full_v2": "package:///",  # the file names no package
+}
+
+
+@needs_trimesh
+@pytest.mark.parametrize("name", real_robots.mostly_slow())
+def test_real_robots_are_drawn_with_every_mesh(name):
+    model = real_robots.load(name, None)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", GeometryWarning)
+        drawn = view.drawing(model, {"example-robot-data": real_robots.ROOT.parent})
+    missing = [str(w.message) for w in caught if issubclass(w.category, GeometryWarning)]
+    expected = [part for robot, part in UNDRAWN.items() if robot in name]
+    assert bool(missing) == bool(expected), missing
+    assert all(re.search(expected[0], message) for message in missing), missing
+    box = picture.bounds(drawn, *(x[0, 0] for x in motion.motion(model, None)[1:3]))
+    assert 0.05 < np.max(box[1] - box[0]) < 6  # in m: the units of the files are right
+
+
+# ---------------------------------------------------------------------------------------- motion
+
+
+def test_poses_of_a_batch_of_trajectories():
+    model = zoo.small()
+    keys = jax.random.split(jax.random.key(0), 6)
+    q = np.array([rbd.random_configuration(model, key) for key in keys]).reshape(2, 3, -1)
+    found = motion.motion(model, q)
+    for b, t in itertools.product(range(2), range(3)):
+        X = rbd.forward_kinematics(model, q[b, t]).X_WB
+        np.testing.assert_allclose(found.R[b, t], X.R, atol=1e-14)
+        np.testing.assert_allclose(found.p[b, t], X.p, atol=1e-14)
+        R = rbd.so3.quaternion_to_matrix(jnp.asarray(found.quaternion[b, t]))
+        np.testing.assert_allclose(R, X.R, atol=1e-14)
+        com = motion.center_of_mass(view.drawing(model), found.R[b, t], found.p[b, t])
+        np.testing.assert_allclose(com, rbd.center_of_mass(model, q[b, t]), atol=1e-13)
+    again = motion.motion(model, q[1, 2])
+    np.testing.assert_array_equal(again.p[0, 0], found.p[1, 2])
+
+
+def test_a_robot_without_joints_is_shown():
+    links = [Link("link", visuals=[Geometry(BoxShape((1, 1, 1)))])]
+    model = rbd.build_model(links, [JointSpec("mount", Fixed(), None, "link")])
+    assert view.render(model, width=40, height=30, ground=False).std() > 5
+
+
+@pytest.mark.parametrize(
+    ("q", "message"),
+    [
+        (np.zeros(2), r"trajectory has shape \(2,\), expected \(1,\), \(T, 1\) or \(B, T, 1\)"),
+        (np.zeros((0, 1)), "it has no configuration"),
+        (np.array([[0.0], [np.nan]]), r"trajectory\[1, 0\] is nan, expected finite values"),
+    ],
+)
+def test_bad_trajectories(q, message):
+    with pytest.raises(ArgumentError, match=message):
+        motion.motion(single(), q)
+
+
+def test_robots_stand_side_by_side():
+    model = single([Geometry(BoxShape((1.0, 2.0, 3.0)))])
+    offsets = stage.robot_offsets(view.drawing(model), motion.motion(model, np.zeros((3, 1, 1))))
+    np.testing.assert_allclose(offsets, [[0, -2.5, 0], [0, 0, 0], [0, 2.5, 0]])
+
+
+def test_contact_forces_carry_the_weight():
+    model = single([Geometry(SphereShape(0.1))])
+    model = rbd.build_model(*rbd.model.describe(model), gravity=(-9.81, 0.0, 0.0))
+    scene = contact.Scene.from_shapes(
+        [contact.sphere("link", 0.1)], [], contact.Plane((1.0, 0.0, 0.0))
+    )
+    depth = np.sqrt(2.0 * 9.81 / 1e7)  # the documented depth of rest
+    found = motion.motion(model, np.array([0.1 - depth]))
+    arrows = contact_arrows.contact_arrows(model, scene, found, 0.01)
+    np.testing.assert_allclose(arrows.forces, [[[[2 * 9.81, 0, 0]]]], rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(arrows.points, [[[[0.1 - depth, 0, 0]]]], atol=1e-12)
+    drawn = view.drawing(model)
+    np.testing.assert_allclose(contact_arrows.arrow_scale(model, drawn), drawn.size / 19.62)
+
+
+# -------------------------------------------------------------------------------------- pictures
+
+WHITE = np.ones(3)
+
+
+def test_the_raster_shows_a_square_where_it_is():
+    vertices = np.array([[0, -1, -1], [0, 1, -1], [0, 1, 1], [0, -1, 1]], float)
+    faces, red = np.array([[0, 1, 2], [0, 2, 3]]), np.tile([1.0, 0, 0, 1], (2, 1))
+    camera = raster.Camera(np.array([4.0, 0, 0]), np.zeros(3), 2 * np.arctan(0.5))
+    shown = raster.draw(raster.Surface(vertices, faces, red), camera, 40, 40, WHITE)
+    inside = np.zeros((40, 40), bool)
+    inside[10:30, 10:30] = True  # the square fills half of the field of view
+    np.testing.assert_array_equal(shown[..., 1] < 0.5, inside)
+
+
+def test_up_is_up_in_a_picture():
+    vertices = np.array([[0, 0.2, 0.5], [0, 1, 0.5], [0, 0.2, 1]])  # at y > 0, z > 0
+    surface = raster.Surface(vertices, np.array([[0, 1, 2]]), np.array([[1.0, 0, 0, 1]]))
+    camera = raster.Camera(np.array([4.0, 0, 0]), np.zeros(3), 1.0)
+    shown = raster.draw(surface, camera, 40, 40, WHITE)[..., 1] < 0.5
+    assert shown[:20, 20:].any()  # from +x, y is to the right and z is up
+    shown[:20, 20:] = False
+    assert not shown.any()
+
+
+def test_the_raster_shows_the_nearest_triangle_and_blends_the_transparent():
+    square = np.array([[0, -1, -1], [0, 1, -1], [0, 1, 1], [0, -1, 1]], float)
+    vertices = np.concatenate([square + np.array([x, 0, 0]) for x in range(3)])
+    quad = np.array([[0, 1, 2], [0, 2, 3]])
+    camera = raster.Camera(np.array([6.0, 0, 0]), np.zeros(3), 0.5)
+
+    def center(order, colors):
+        faces = np.concatenate([quad + 4 * k for k in order])
+        surface = raster.Surface(vertices, faces, np.repeat([colors[k] for k in order], 2, axis=0))
+        return raster.draw(surface, camera, 20, 20, WHITE)[10, 10]
+
+    red, green, blue = np.eye(3, 4) + np.array([0, 0, 0, 1.0])
+    for order in itertools.permutations(range(3)):
+        nearest = center(order, [red, green, blue])
+        assert nearest[2] > 0
+        assert nearest[0] == nearest[1] == 0
+    glass = np.array([0, 0, 1.0, 0.25])
+    for order in itertools.permutations(range(3)):
+        mixed = center(order, [red, green, glass])
+        np.testing.assert_allclose(mixed[0], 0, atol=1e-12)
+        np.testing.assert_allclose(mixed[1] / mixed[2], 3, rtol=1e-9)
+
+
+def test_the_ground_hides_what_is_below():
+    ground = raster.Ground(0.0, 1.0, 50.0)
+    camera = raster.Camera(np.array([3.0, 0.1, 3.0]), np.zeros(3), 0.6)
+    vertices = np.array([[-1, -1, 0], [1, -1, 0], [0, 1, 0]], float)
+    red = np.array([[1.0, 0, 0, 1]])
+    for height, visible in ((0.1, True), (-0.1, False)):
+        surface = raster.Surface(vertices + np.array([0, 0, height]), np.array([[0, 1, 2]]), red)
+        shown = raster.draw(surface, camera, 30, 30, WHITE, ground)
+        assert bool(np.any(shown[..., 1] < 0.2)) == visible
+
+
+def test_render_frames_the_robot():
+    model = single([Geometry(BoxShape((0.4, 0.4, 0.4)), color=(1, 0, 0, 1))])
+    seen = []
+    for q in (np.zeros(1), np.array([[0.0], [0.0], [0.0]])):
+        image = view.render(model, q, width=160, height=120, ground=False, smooth=1)
+        assert (image.shape, image.dtype) == ((120, 160, 3), np.uint8)
+        red = (image[..., 0] > 1.5 * image[..., 1].astype(int)) & (image[..., 1] < 100)
+        border = np.concatenate([red[0], red[-1], red[:, 0], red[:, -1]])
+        assert not border.any()
+        rows, columns = np.nonzero(red)
+        assert max(np.ptp(rows) / 120, np.ptp(columns) / 160) > 0.5
+        gaps = np.diff(np.flatnonzero(red.any(axis=0)))
+        seen.append(1 + np.count_nonzero(gaps > 1))
+    assert seen[0] == 1
+    for layers in (("frames",), ("com",), ("inertias",), ("collisions",)):
+        picture_of = view.render(model, layers=layers, width=80, height=60, ground=False)
+        assert (picture_of.std() > 1) == (layers != ("collisions",))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"width": 0}, "width is 0"),
+        ({"camera": (0, 0, 0)}, "camera is zero"),
+        ({"camera": (0, 0)}, "camera is .* expected three finite numbers"),
+        ({"distance": -1.0}, "distance is -1.0"),
+        ({"layers": ("walls",)}, "layers has 'walls', expected some of visuals"),
+    ],
+)
+def test_bad_arguments_of_render(arguments, message):
+    with pytest.raises(ArgumentError, match=message):
+        view.render(single(), **arguments)
+
+
+# ----------------------------------------------------------------------------------------- pages
+
+
+@needs_viser
+def test_a_page_has_everything_in_itself(tmp_path, capsys):
+    model = single([Geometry(BoxShape((1.0, 1.0, 1.0)))])
+    page = view.show(model)
+    assert "<iframe srcdoc=" in page._repr_html_()
+    view.save_html(tmp_path / "a.html", model, np.linspace(0, 1, 20)[:, None], dt=0.05)
+    text = (tmp_path / "a.html").read_text()
+    assert "__VISER_EMBED_DATA__" in text
+    assert not re.findall(r'(?:src|href)="(?!data:)[^"#]+"', text)
+    assert capsys.readouterr().out == ""
+    # Only poses are stored per frame: twenty frames cost little.
+    assert len(text) - len(page.html) < 20_000
+
+
+@needs_viser
+def test_a_page_has_the_poses_of_every_frame():
+    """The recorded messages move the body as the trajectory does."""
+    model, q = single([Geometry(BoxShape((1.0, 1.0, 1.0)))]), np.array([0.1, 0.25, 1.0])
+    drawn, found = view.drawing(model), motion.motion(model, q[:, None])
+    with view.page.server("127.0.0.1", 0) as server:
+        shown = stage.Stage(server, model, drawn, found, ("visuals",))
+        recording = server.get_scene_serializer()
+        for step in range(3):
+            shown.place(found, step)
+            recording.insert_sleep(0.1)
+        server.flush()
+        moves = [
+            (round(time, 6), message["position"])
+            for time, message in recording._messages
+            if message["type"] == "SetPositionMessage" and message["name"].endswith("/0 link")
+        ]
+        recording.serialize()
+    assert [time for time, _ in moves] == [0.0, 0.1, 0.2]
+    np.testing.assert_allclose([p[0] for _, p in moves], q, atol=1e-12)
+
+
+@needs_viser
+def test_a_page_has_the_orientations_of_the_bodies():
+    """viser's quaternions are w, x, y, z."""
+    model, q = rbd.load_robot("pendulum"), np.array([0.6])
+    found = motion.motion(model, q)
+    with view.page.server("127.0.0.1", 0) as server:
+        shown = stage.Stage(server, model, view.drawing(model), found, ("visuals",))
+        shown.place(found, 0)
+        (w, *xyz) = shown._bodies[0][0].wxyz
+    R = rbd.so3.quaternion_to_matrix(jnp.array([*xyz, w]))
+    np.testing.assert_allclose(R, rbd.forward_kinematics(model, q).X_WB.R[0], atol=1e-12)
+
+
+def test_frames_of_a_page_are_at_most_thirty_per_second():
+    assert [*view.page._kept(5, 0.1)] == [0, 1, 2, 3, 4]
+    kept = view.page._kept(1001, 0.001)
+    assert len(kept) == 31
+    np.testing.assert_allclose(np.array(kept) * 0.001, np.arange(31) / 30, atol=5.1e-4)
+
+
+@needs_viser
+@pytest.mark.parametrize("dt", [0.0, -1.0, np.nan])
+def test_a_bad_time_step_of_a_page(dt, tmp_path):
+    with pytest.raises(ArgumentError, match=r"dt is .*, expected a positive time in s"):
+        view.save_html(tmp_path / "a.html", single(), dt=dt)
+    assert not (tmp_path / "a.html").exists()
+
+
+def test_without_the_extra_the_error_names_it(monkeypatch, tmp_path):
+    find = importlib.util.find_spec
+    hidden = ("viser", "trimesh")
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *a: None if name in hidden else find(name, *a)
+    )
+    load = builtins.__import__
+
+    def refuse(name, *args, **kwargs):
+        assert name.partition(".")[0] not in hidden
+        return load(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    for act in (view.show, view.serve, lambda model: view.save_html(tmp_path / "a", model)):
+        with pytest.raises(ArgumentError, match=r"viser: pip install 'jaxrbd\[view\]'"):
+            act(single())
+    mesh = tmp_path / "a.stl"
+    mesh.write_bytes(b"")
+    with pytest.raises(ArgumentError, match=r"trimesh: pip install 'jaxrbd\[view\]'"):
+        view.drawing(single([Geometry(MeshFile(str(mesh)))]))
+    assert view.render(single([Geometry(SphereShape(0.3))]), width=40, height=30).std() > 5
+
+
+# ------------------------------------------------------------------------------------ live viewer
+
+
+def test_ranges_of_sliders():
+    model = rbd.load_robot("quadruped")
+    dofs = live.slider_ranges(model, 1.0)
+    assert len(dofs) == model.nv
+    assert [dof.label for dof in dofs[:3]] == ["root_joint 1", "root_joint 2", "root_joint 3"]
+    assert [dof.upper for dof in dofs[:6]] == [2.0] * 3 + [np.pi] * 3
+    for dof, lower, upper in zip(
+        dofs[6:], model.lower_position_limit[7:], model.upper_position_limit[7:]
+    ):
+        assert (dof.lower, dof.upper) == (float(lower), float(upper))
+    (slide,) = live.slider_ranges(single(), 1.0)
+    assert slide == ("slide", -0.5, 2.0)
+
+
+@needs_viser
+def test_a_viewer_shows_plays_and_reaches():
+    model = rbd.load_robot("arm7")
+    with view.serve(model, port=0) as viewer:
+        np.testing.assert_array_equal(viewer.q, np.zeros(7))
+        q = np.full(7, 0.4)
+        viewer.set_configuration(q)
+        np.testing.assert_array_equal(viewer.q, q)
+        np.testing.assert_allclose([slider.value for slider in viewer._sliders], q)
+        X = rbd.frame_placement(model, jnp.full(7, 0.45), model.frame_names[-1])
+        viewer.reach(model.frame_names[-1], X.p, rbd.so3.quaternion_from_matrix(X.R))
+        reached = rbd.frame_placement(model, viewer.q, model.frame_names[-1])
+        np.testing.assert_allclose(reached.p, X.p, atol=1e-8)
+        np.testing.assert_allclose(reached.R, X.R, atol=1e-8)
+        with pytest.raises(ArgumentError, match="2 robots, expected 1"):
+            viewer.set_configuration(np.zeros((2, 7)))
+        viewer.play(np.linspace(0, 1, 50)[:, None] * np.ones(7), dt=0.02)
+        seen = set()
+        for _ in range(200):
+            seen.add(round(float(viewer.q[0]), 3))
+            if len(seen) > 4:
+                break
+            viewer._stopped.wait(0.05)
+        assert len(seen) > 4
+
+
+# ----------------------------------------------------------------------------------- command line
+
+
+@needs_viser
+def test_the_command_writes_pages_and_pictures(tmp_path, capsys):
+    image = pytest.importorskip("PIL.Image")
+    page, png = tmp_path / "a.html", tmp_path / "a.png"
+    options = ["--html", str(page), "--png", str(png), "--layers", "visuals,com"]
+    assert cli.main(["view", "arm7", *options]) == 0
+    assert "__VISER_EMBED_DATA__" in page.read_text()
+    shown = np.asarray(image.open(png))
+    np.testing.assert_array_equal(
+        shown, view.render(rbd.load_robot("arm7"), layers=("visuals", "com"))
+    )
+    assert capsys.readouterr().out == f"ok: {page}\nok: {png}\n"
+    assert cli.main(["view", "arm7", "--png", str(png), "--layers", "walls"]) == 1
+    assert "layers has 'walls'" in capsys.readouterr().err
+
+
+@needs_viser
+def test_a_rollout_writes_a_page(tmp_path, capsys):
+    page = tmp_path / "rollout.html"
+    options = ["--batch", "3", "--steps", "5", "--no-plot", "--out", str(tmp_path)]
+    assert cli.main(["rollout", "pendulum", *options, "--html", str(page)]) == 0
+    assert "__VISER_EMBED_DATA__" in page.read_text()
+    assert f"wrote      {page}" in capsys.readouterr().out
+
+
+def test_a_mesh_in_memory_is_drawn():
+    vertices = np.vstack([np.zeros(3), np.eye(3)])
+    tetrahedron = Mesh(vertices, np.array([[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]]))
+    item, _ = view.drawing(single([Geometry(tetrahedron)])).items
+    volume, _, _ = moments(item.vertices, item.faces)
+    np.testing.assert_allclose(volume, 1 / 6)
+
+
+@needs_viser
+def test_the_examples_of_the_guide_run(tmp_path, monkeypatch):
+    guide = pathlib.Path(__file__).parents[1] / "docs" / "viewing.md"
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    try:
+        for example in re.findall(r"```python\n(.*?)```", guide.read_text(), re.DOTALL):
+            exec(example, names)
+    finally:
+        if "viewer" in names:
+            names["viewer"].stop()
+    assert names["picture"].shape == (240, 320, 3)
+    assert (tmp_path / "two_arms.html").stat().st_size > 10**5
+    assert names["viewer"].url.startswith("http://localhost:")
