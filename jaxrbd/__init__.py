@@ -78,6 +78,7 @@ from .errors import (
     ModelError,
     RobotFileError,
     SavedFileError,
+    TrainingError,
 )
 from .io import load_urdf
 from .model import Model, build_model
@@ -175,4 +176,5 @@ __all__ = [
     "ModelError",
     "RobotFileError",
     "SavedFileError",
+    "TrainingError",
 ]

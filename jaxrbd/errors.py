@@ -61,6 +61,10 @@ class SavedFileError(JaxRBDError, ValueError):
         self.file = file
 
 
+class TrainingError(JaxRBDError, ArithmeticError):
+    """A training of `jaxrbd.learning` has a loss or a gradient that is not finite."""
+
+
 class InertiaWarning(UserWarning):
     """The inertias of a robot are wrong, but the model can be built.
 

@@ -3,7 +3,6 @@
 import dataclasses
 import pathlib
 import re
-from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,44 +13,7 @@ import jaxrbd as rbd
 from jaxrbd import envs
 from jaxrbd.errors import ArgumentError
 from support import zoo
-
-
-class PointParams(NamedTuple):
-    """A mass, which the friction acts on, and the weights."""
-
-    model: rbd.Model
-    friction: jax.Array
-    weights: dict
-
-
-@dataclasses.dataclass(frozen=True)
-class Point(envs.Env):
-    """A point on a line, which fails beyond 1. It is small, so its programs compile quickly."""
-
-    episode_steps: int = 6
-    action_size: ClassVar[int] = 1
-    time_step: ClassVar[float] = 0.1
-
-    def default_params(self):
-        model = rbd.load_robot("pendulum")
-        one = jnp.ones((), model.dtype)
-        return PointParams(model, 0.1 * one, {"place": one, "effort": 0.5 * one})
-
-    def initial(self, params, key):
-        return jax.random.uniform(key, (1,), params.model.dtype, -0.1, 0.1)
-
-    def advance(self, params, physics, action, key):
-        return (1 - params.friction) * physics + action
-
-    def observe(self, params, physics, key):
-        return physics
-
-    def terms(self, params, before, action, after):
-        return {"place": after[0], "effort": -(action[0] ** 2)}
-
-    def failed(self, params, physics):
-        return physics[0] > 1
-
+from support.point import Point
 
 POINT = Point()
 PARAMS = POINT.default_params()

@@ -32,7 +32,7 @@ LAYERS = (
     ("view",),
     ("envs",),
     ("__init__",),
-    ("conformance",),
+    ("conformance", "learning"),
     ("cli",),
 )
 LEVEL = {module: level for level, row in enumerate(LAYERS) for module in row}
@@ -43,7 +43,13 @@ STRANGERS = {
     "algorithms": {"joints"},  # no algorithm knows a joint kind
 }
 ANYWHERE = {"jax", "jaxtyping", "equinox", "numpy"}
-ONLY_IN = {"lxml": "io", "mujoco": "io", "matplotlib": "cli", "diffrax": "integrators"}
+ONLY_IN = {
+    "lxml": "io",
+    "mujoco": "io",
+    "matplotlib": "cli",
+    "diffrax": "integrators",
+    "optax": "learning",
+}
 ONLY_IN |= {"viser": "view", "trimesh": "view"}
 LOOPS = {"scan", "fori_loop", "while_loop", "map"}
 # The sweeps over the tree and, by index, over its dofs; time, with what a step of it repeats;
@@ -60,6 +66,10 @@ LOOPS_IN = {
     "constraints/closing.py",
     "contact/newton.py",
     "envs/environment.py",
+    "learning/ppo.py",
+    "learning/rollouts.py",
+    "learning/shac.py",
+    "learning/training.py",
     "inverse_kinematics/box_qp.py",
     "inverse_kinematics/solution.py",
     "inverse_kinematics/solver.py",
@@ -199,8 +209,8 @@ import jax
 before = dict(jax.config.values)
 import jaxrbd
 assert dict(jax.config.values) == before, "a JAX setting changed"
-heavy = {"diffrax", "lxml", "matplotlib", "mujoco", "pinocchio", "beartype", "pytest"}
-heavy = (heavy | {"scipy.optimize", "viser", "trimesh"}) & set(sys.modules)
+heavy = {"diffrax", "lxml", "matplotlib", "mujoco", "optax", "pinocchio", "pytest"}
+heavy = (heavy | {"scipy.optimize", "beartype", "viser", "trimesh"}) & set(sys.modules)
 assert not heavy, heavy
 jax.config.update("jax_platforms", "no_such_platform")
 try:

@@ -22,6 +22,7 @@ REFERENCE = (ROOT / "docs" / "reference" / "index.md").read_text()
 MODULES = [
     *(f"jaxrbd.{n}" for n in jaxrbd.__all__ if isinstance(getattr(jaxrbd, n), types.ModuleType)),
     "jaxrbd.conformance",
+    "jaxrbd.learning",
     "jaxrbd.integrators.diffrax_adapter",
     "jaxrbd.io.pinocchio",
 ]

@@ -1,4 +1,4 @@
-"""The command `jaxrbd`: simulate a robot, describe or view it, check or convert a robot file."""
+"""The command `jaxrbd`: simulate and view robots, check and convert files, train policies."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from ..io.model_file import save_model
 from ..io.mujoco import inspect_mjcf, is_mjcf, load_mjcf
 from ..io.urdf import inspect_urdf, load_urdf
 from ..io.urdf_writer import save_urdf
+from ..learning import task_names
 from ..model import Model
 from ..robots import load_robot, robot_names, robot_path
 from ..view import LAYERS, render, save_html, serve
-from . import rollout_command as _rollout_command
+from . import rollout_command as _rollout_command, training_commands as _training_commands
 from .overview import overview
 from .png import png_bytes
 
@@ -60,6 +61,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_check(commands)
     _add_convert(commands)
     _add_view(commands)
+    _add_train(commands)
+    _add_play(commands)
     return parser
 
 
@@ -159,6 +162,36 @@ def _add_view(commands) -> None:
     command.set_defaults(run=_view)
 
 
+def _add_train(commands) -> None:
+    command = commands.add_parser(
+        "train",
+        help="train a policy for a task",
+        description=(
+            "Train a policy. The folder gets a checkpoint, the metrics of each update (one line of "
+            "JSON each), and a picture of the learning curve."
+        ),
+    )
+    add = command.add_argument
+    add("task", metavar="TASK", help=f"one of {', '.join(task_names())}")
+    add("--algorithm", default="shac", metavar="NAME", help="shac (default), apg or ppo")
+    add("--seed", type=_seed, default=0, metavar="N", help="seed of the random numbers")
+    add("--steps", type=_count, metavar="N", help="steps of all environments (default: by task)")
+    add("--every", type=_count, default=25, metavar="N", help="updates between two checkpoints")
+    add("--resume", action="store_true", help="continue from the checkpoint in the folder")
+    add("--no-plot", action="store_true", help="draw no curve (matplotlib is not needed)")
+    add("--out", metavar="DIR", help="output folder (default: train-TASK-NAME)")
+    command.set_defaults(run=_train)
+
+
+def _add_play(commands) -> None:
+    command = commands.add_parser("play", help="run the policy of a checkpoint without noise")
+    add = command.add_argument
+    add("checkpoint", metavar="CHECKPOINT", help="a file of `jaxrbd train`")
+    add("--episodes", type=_count, default=64, metavar="N", help="number of episodes")
+    add("--seed", type=_seed, default=0, metavar="N", help="seed of the starts")
+    command.set_defaults(run=_play)
+
+
 def _add_robot(command: argparse.ArgumentParser, **kwargs) -> None:
     command.add_argument("robot", metavar="ROBOT", help=_ROBOT, **kwargs)
     command.add_argument(
@@ -174,6 +207,16 @@ def _rollout(options: argparse.Namespace) -> int:
     devices = _rollout_command.first_devices(options.devices)
     model = _load(options.robot, options.free_flyer)
     _rollout_command.run(model.astype("float32") if options.float32 else model, options, devices)
+    return 0
+
+
+def _train(options: argparse.Namespace) -> int:
+    _training_commands.train(options)
+    return 0
+
+
+def _play(options: argparse.Namespace) -> int:
+    _training_commands.play(options)
     return 0
 
 

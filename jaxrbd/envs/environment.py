@@ -55,7 +55,7 @@ class State(NamedTuple):
     key: PRNGKeyArray
 
     @property
-    def done(self) -> Bool[Array, ""]:
+    def done(self) -> Bool[Array, "..."]:
         """Whether the episode ended in this step."""
         return self.terminated | self.truncated
 

@@ -1,0 +1,36 @@
+"""Learning of policies: SHAC, APG and PPO, on the environments of `jaxrbd.envs`.
+
+Each algorithm is one file that reads as its paper: `shac.py`, `apg.py`, `ppo.py`. A `Training` runs
+the updates of an algorithm, gives metrics, and writes checkpoints. The module needs optax:
+`pip install 'jaxrbd[learn]'`. `import jaxrbd` does not import it.
+"""
+
+from .apg import Apg, ApgState
+from .checkpoint import load_checkpoint, read_description, save_checkpoint
+from .ppo import Ppo, PpoState
+from .shac import Shac, ShacState
+from .tasks import algorithm_for, load_task, task_names
+from .training import Evaluation, Record, Training, evaluate
+
+__all__ = [
+    # algorithms
+    "Apg",
+    "ApgState",
+    "Ppo",
+    "PpoState",
+    "Shac",
+    "ShacState",
+    # training
+    "Evaluation",
+    "Record",
+    "Training",
+    "evaluate",
+    # tasks
+    "algorithm_for",
+    "load_task",
+    "task_names",
+    # checkpoints
+    "load_checkpoint",
+    "read_description",
+    "save_checkpoint",
+]

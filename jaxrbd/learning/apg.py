@@ -1,0 +1,111 @@
+"""Analytic policy gradients (APG): the gradient of the rewards in a window, without a critic.
+
+An update rolls n environments out for h steps, from where the last update ended. The loss is the
+negative mean reward of the window, and JAX differentiates it through the physics. Rewards after the
+window have no weight, so APG suits tasks in which an action pays soon, such as following a
+reference. The gradient over a long window can be large; its norm is limited.
+
+Source: Wiedemann, Wuest, Loquercio, Mueller, Floreano and Scaramuzza (2023), Training efficient
+controllers via analytic policy gradient, equation (4).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float, PRNGKeyArray
+
+from ..envs import State, Vectorized
+from .networks import Policy, Statistics, act, new_policy, no_statistics
+from .optimiser import Adam
+from .rollouts import Episodes, Window, no_episodes, roll, start
+
+
+class ApgState(NamedTuple):
+    """All that an update of APG changes."""
+
+    policy: Policy
+    optimiser: Any
+    statistics: Statistics
+    states: State
+    episodes: Episodes
+    key: PRNGKeyArray
+
+
+@dataclasses.dataclass(frozen=True)
+class Apg:
+    """The settings of APG.
+
+    - `batch` n, `horizon` h: environments, and steps of a window;
+    - `hidden`: sizes of the hidden layers of the policy;
+    - `rate`: the learning rate, which falls linearly to `last_rate` over `updates`;
+    - `updates`: the number of updates of the whole training.
+    """
+
+    batch: int = 64
+    horizon: int = 32
+    hidden: tuple[int, ...] = (64, 64)
+    rate: float = 2e-3
+    last_rate: float = 1e-5
+    updates: int = 500
+
+    @property
+    def update_steps(self) -> int:
+        """The number of steps of all environments in one update."""
+        return self.batch * self.horizon
+
+    def init(self, env: Vectorized, params: Any, key: PRNGKeyArray) -> ApgState:
+        """The state before the first update."""
+        key, policy_key, reset_key = jax.random.split(key, 3)
+        states = start(env, params, reset_key, self.batch)
+        size, dtype = states.observation.shape[1], states.observation.dtype
+        policy = new_policy(policy_key, (size, *self.hidden, env.action_size), dtype, -2.0)
+        return ApgState(
+            policy=policy,
+            optimiser=self._adam().init(policy),
+            statistics=no_statistics(size, dtype),
+            states=states,
+            episodes=no_episodes(self.batch, dtype),
+            key=key,
+        )
+
+    def update(
+        self, env: Vectorized, params: Any, state: ApgState
+    ) -> tuple[ApgState, dict[str, Float[Array, ""]]]:
+        """The state after one update, and its metrics."""
+        key, noise_key = jax.random.split(state.key)
+        shape = self.horizon, self.batch, env.action_size
+        noise = jax.random.normal(noise_key, shape, state.policy.log_std.dtype)
+
+        def loss(policy: Policy) -> tuple[Array, tuple[State, Window]]:
+            def actions(observation: Array, noise: Array) -> Array:
+                return act(policy, state.statistics, observation, noise)
+
+            states, window = roll(env, params, state.states, actions, noise)
+            return -jnp.mean(window.reward), (states, window)
+
+        (cost, (states, window)), gradient = jax.value_and_grad(loss, has_aux=True)(state.policy)
+        step = self._adam().step(gradient, state.optimiser, state.policy)
+        episodes = state.episodes.add(window)
+        metrics = {
+            "return": episodes.mean,
+            "reward": -cost,
+            "loss": cost,
+            "gradient_norm": step.gradient_norm,
+        }
+        statistics = state.statistics.add(window.observation)
+        return ApgState(step.params, step.state, statistics, states, episodes, key), metrics
+
+    def deterministic(
+        self, state: ApgState, observation: Float[Array, "... m"]
+    ) -> Float[Array, "... k"]:
+        """The actions of the policy without noise."""
+        noise = jnp.zeros_like(state.policy.log_std)
+        return act(state.policy, state.statistics, observation, noise)
+
+    def _adam(self) -> Adam:
+        return Adam(self.rate, self.last_rate, self.updates)

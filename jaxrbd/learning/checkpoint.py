@@ -1,0 +1,99 @@
+"""Checkpoints: all arrays of a training in one file with a checksum, replaced atomically.
+
+The format is that of `jaxrbd/io/_sealed.py`: a line with the checksum, a line of JSON, and the
+arrays, one after another, in little-endian order. A process that is killed while it writes leaves
+the previous file. The file contains no code.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..errors import SavedFileError
+from ..io._sealed import read_sealed, write_sealed
+
+VERSION = 1
+
+
+def save_checkpoint(path: str | os.PathLike[str], about: dict[str, Any], tree: Any) -> None:
+    """Save a pytree of arrays and a description, which consists of values of JSON.
+
+    Keys of `jax.random` of the default kind are saved too. If saving fails, the previous
+    file is unchanged. Raises OSError if the file cannot be written.
+    """
+    arrays = {name: np.asarray(_data(x)) for name, x in _named(tree).items()}
+    listed = [
+        {"name": name, "dtype": x.dtype.name, "shape": [*x.shape]} for name, x in arrays.items()
+    ]
+    little = [x.astype(x.dtype.newbyteorder("<")).tobytes() for x in arrays.values()]
+    header = {"about": about, "arrays": listed}
+    write_sealed(path, "checkpoint", VERSION, header, b"".join(little))
+
+
+def read_description(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The description of a checkpoint. Errors as in `load_checkpoint`."""
+    about = read_sealed(path, "checkpoint", VERSION)[0].get("about")
+    if not isinstance(about, dict):
+        raise SavedFileError("its header has no description", file=os.fspath(path))
+    return about
+
+
+def load_checkpoint(path: str | os.PathLike[str], like: Any) -> Any:
+    """The pytree of arrays of a checkpoint.
+
+    `like`: a pytree with the structure, shapes and dtypes of the saved one, such as a result of
+    `jax.eval_shape`. Raises SavedFileError, which names the file, if the file cannot be read, is
+    damaged, is of another kind, or has other arrays than `like`; the message names the first.
+    """
+
+    def refuse(why: str) -> SavedFileError:
+        return SavedFileError(why, file=os.fspath(path))
+
+    header, body = read_sealed(path, "checkpoint", VERSION)
+    expected = {
+        name: {"name": name, "dtype": np.dtype(x.dtype).name, "shape": [*x.shape]}
+        for name, x in ((name, _shape(x)) for name, x in _named(like).items())
+    }
+    found = header.get("arrays")
+    if not isinstance(found, list) or len(found) != len(expected):
+        raise refuse(f"it has other arrays than this training, which has {len(expected)}")
+    for entry, wanted in zip(found, expected.values()):
+        if entry != wanted:
+            raise refuse(f"it has the array {entry}, expected {wanted}")
+    dtypes = [np.dtype(entry["dtype"]).newbyteorder("<") for entry in expected.values()]
+    shapes = [tuple(entry["shape"]) for entry in expected.values()]
+    sizes = [dtype.itemsize * math.prod(shape) for dtype, shape in zip(dtypes, shapes)]
+    if sum(sizes) != len(body):
+        raise refuse(f"its arrays are {len(body)} bytes, expected {sum(sizes)}")
+    starts = np.cumsum([0, *sizes])
+    leaves = []
+    for x, dtype, shape, begin, end in zip(
+        jax.tree.leaves(like), dtypes, shapes, starts, starts[1:]
+    ):
+        values = np.frombuffer(body[begin:end], dtype).reshape(shape)
+        array = jnp.asarray(values.astype(dtype.newbyteorder("=")))
+        leaves.append(jax.random.wrap_key_data(array) if _is_key(x) else array)
+    return jax.tree.unflatten(jax.tree.structure(like), leaves)
+
+
+def _named(tree: Any) -> dict[str, Any]:
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {jax.tree_util.keystr(path): x for path, x in leaves}
+
+
+def _is_key(x: Any) -> bool:
+    return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+
+
+def _data(x: Any) -> Any:
+    return jax.random.key_data(x) if _is_key(x) else x
+
+
+def _shape(x: Any) -> Any:
+    return jax.eval_shape(_data, x)

@@ -1,0 +1,104 @@
+"""Small neural networks as tuples of arrays, Gaussian policies, and statistics of observations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Float, PRNGKeyArray
+
+
+class Layer(NamedTuple):
+    """An affine map: weight (m, n), bias (n,)."""
+
+    weight: Float[Array, "m n"]
+    bias: Float[Array, " n"]
+
+
+Network = tuple[Layer, ...]
+
+
+def network(key: PRNGKeyArray, sizes: Sequence[int], dtype: Any, last: float = 1.0) -> Network:
+    """A network with random weights of variance 1 / m, for m inputs of a layer, and zero biases.
+
+    `sizes`: of the input, of the hidden layers and of the output; `last`: a factor of the weights
+    of the last layer.
+    """
+    keys = jax.random.split(key, len(sizes) - 1)
+    factors = [1.0] * (len(sizes) - 2) + [last]
+    return tuple(
+        Layer(
+            float(factor / np.sqrt(m)) * jax.random.normal(key, (m, n), dtype),
+            jnp.zeros(n, dtype),
+        )
+        for key, m, n, factor in zip(keys, sizes, sizes[1:], factors)
+    )
+
+
+def apply(layers: Network, x: Float[Array, "... m"]) -> Float[Array, "... n"]:
+    """The output of a network with the activation function elu between the layers."""
+    for layer in layers[:-1]:
+        x = jax.nn.elu(x @ layer.weight + layer.bias)
+    return x @ layers[-1].weight + layers[-1].bias
+
+
+class Statistics(NamedTuple):
+    """The mean and the variance of all observations up to now, (n,) each, and their number."""
+
+    samples: Float[Array, ""]
+    mean: Float[Array, " n"]
+    variance: Float[Array, " n"]
+
+    def add(self, x: Float[Array, "... n"]) -> Statistics:
+        """The statistics with more observations. Source: Chan, Golub and LeVeque (1979)."""
+        x = x.reshape(-1, x.shape[-1])
+        more = jnp.asarray(x.shape[0], self.samples.dtype)
+        mean, variance = jnp.mean(x, axis=0), jnp.var(x, axis=0)
+        samples, change = self.samples + more, mean - self.mean
+        share = more / samples
+        spread = (1 - share) * self.variance + share * variance
+        return Statistics(
+            samples, self.mean + share * change, spread + share * (1 - share) * change**2
+        )
+
+    def normalise(self, x: Float[Array, "... n"]) -> Float[Array, "... n"]:
+        """The observations, shifted and scaled to the mean 0 and the variance 1."""
+        return (x - self.mean) / jnp.sqrt(self.variance + 1e-5)
+
+
+def no_statistics(size: int, dtype: Any) -> Statistics:
+    """The statistics before the first observation: mean 0, variance 1."""
+    return Statistics(jnp.full((), 1e-4, dtype), jnp.zeros(size, dtype), jnp.ones(size, dtype))
+
+
+class Policy(NamedTuple):
+    """A random policy: the action is `tanh(mean(observation) + exp(log_std) noise)`."""
+
+    mean: Network
+    log_std: Float[Array, " n"]
+
+
+def new_policy(
+    key: PRNGKeyArray, sizes: Sequence[int], dtype: Any, log_std: float = -1.0
+) -> Policy:
+    """A policy with random weights; the actions are near zero at first."""
+    return Policy(network(key, sizes, dtype, 0.1), jnp.full(sizes[-1], log_std, dtype))
+
+
+def act(
+    policy: Policy, statistics: Statistics, x: Float[Array, "... m"], noise: Float[Array, "... n"]
+) -> Float[Array, "... n"]:
+    """The actions for observations; the noise is 0 for the deterministic policy."""
+    mean = apply(policy.mean, statistics.normalise(x))
+    return jnp.tanh(mean + jnp.exp(policy.log_std) * noise)
+
+
+def values(
+    critic: Network, statistics: Statistics, x: Float[Array, "... m"]
+) -> Float[Array, "..."]:
+    """The estimates of the critic for the returns from observations."""
+    return apply(critic, statistics.normalise(x))[..., 0]

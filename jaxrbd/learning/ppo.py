@@ -1,0 +1,197 @@
+"""Proximal policy optimization (PPO): a policy gradient from samples, without derivatives of steps.
+
+An update rolls n environments out for h steps with the old policy. With the ratio p of the
+probability densities of an action for the new and the old policy, and the advantage A, the loss is
+the mean over all steps of equation (7) of the paper, plus the error of the critic and minus the
+entropy of the policy, equation (9):
+
+    L = mean(-min(p A, clip(p, 1 - e, 1 + e) A)) + critic_weight mean((V - R)^2) / 2
+        - entropy_weight mean(entropy).
+
+R is the TD(lambda) return of a step and `A = R - V` the generalised advantage estimate, equations
+(11) and (12); A is scaled to the mean 0 and the variance 1. The value of a truncated episode is the
+value of its last observation. The action is the tanh of a Gaussian variable; p is the ratio of the
+densities of this variable, because tanh cancels.
+
+Source: Schulman, Wolski, Dhariwal, Radford and Klimov (2017), Proximal policy optimization
+algorithms.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jaxtyping import Float, PRNGKeyArray
+
+from ..envs import State, Vectorized
+from .networks import (
+    Network,
+    Policy,
+    Statistics,
+    act,
+    apply,
+    network,
+    new_policy,
+    no_statistics,
+    values,
+)
+from .optimiser import Adam
+from .rollouts import Episodes, lambda_returns, no_episodes, roll, start
+
+
+class PpoState(NamedTuple):
+    """All that an update of PPO changes."""
+
+    policy: Policy
+    critic: Network
+    optimiser: Any
+    statistics: Statistics
+    states: State
+    episodes: Episodes
+    key: PRNGKeyArray
+
+
+class Samples(NamedTuple):
+    """Steps of a window: the normalised observation, the Gaussian variable behind the action, the
+    logarithm of its density for the old policy, the return R and the advantage A."""
+
+    x: Float[Array, "s m"]
+    gaussian: Float[Array, "s k"]
+    log_density: Float[Array, " s"]
+    returns: Float[Array, " s"]
+    advantage: Float[Array, " s"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Ppo:
+    """The settings of PPO.
+
+    - `batch` n, `horizon` h: environments, and steps of a window;
+    - `hidden`: sizes of the hidden layers of both networks;
+    - `discount`, `trace`: of the returns;
+    - `clip` e, `critic_weight`, `entropy_weight`: of the loss;
+    - `rate`: the learning rate, which falls linearly to `last_rate` over `updates`;
+    - `sweeps`, `parts`: how often all samples of a window are used, and in how many parts;
+    - `reward_scale`: a factor of the rewards, so that returns are of the order of 1 to 10;
+    - `updates`: the number of updates of the whole training.
+    """
+
+    batch: int = 256
+    horizon: int = 32
+    hidden: tuple[int, ...] = (64, 64)
+    discount: float = 0.99
+    trace: float = 0.95
+    clip: float = 0.2
+    critic_weight: float = 1.0
+    entropy_weight: float = 1e-3
+    rate: float = 1e-3
+    last_rate: float = 1e-5
+    sweeps: int = 4
+    parts: int = 8
+    reward_scale: float = 0.1
+    updates: int = 500
+
+    @property
+    def update_steps(self) -> int:
+        """The number of steps of all environments in one update."""
+        return self.batch * self.horizon
+
+    def init(self, env: Vectorized, params: Any, key: PRNGKeyArray) -> PpoState:
+        """The state before the first update."""
+        key, policy_key, critic_key, reset_key = jax.random.split(key, 4)
+        states = start(env, params, reset_key, self.batch)
+        size, dtype = states.observation.shape[1], states.observation.dtype
+        policy = new_policy(policy_key, (size, *self.hidden, env.action_size), dtype, -0.5)
+        critic = network(critic_key, (size, *self.hidden, 1), dtype)
+        return PpoState(
+            policy=policy,
+            critic=critic,
+            optimiser=self._adam().init((policy, critic)),
+            statistics=no_statistics(size, dtype),
+            states=states,
+            episodes=no_episodes(self.batch, dtype),
+            key=key,
+        )
+
+    def update(
+        self, env: Vectorized, params: Any, state: PpoState
+    ) -> tuple[PpoState, dict[str, Float[Array, ""]]]:
+        """The state after one update, and its metrics."""
+        key, noise_key, order_key = jax.random.split(state.key, 3)
+        shape = self.horizon, self.batch, env.action_size
+        noise = jax.random.normal(noise_key, shape, state.policy.log_std.dtype)
+
+        def actions(observation: Array, noise: Array) -> Array:
+            return act(state.policy, state.statistics, observation, noise)
+
+        states, window = roll(env, params, state.states, actions, noise)
+        scaled = window._replace(reward=self.reward_scale * window.reward)
+        after = values(state.critic, state.statistics, window.final_observation)
+        returns = lambda_returns(scaled, after, self.discount, self.trace)
+        before = values(state.critic, state.statistics, window.observation)
+        advantage = returns - before
+        spread = jnp.std(advantage) + 1e-8
+        x = state.statistics.normalise(window.observation)
+        mean, std = apply(state.policy.mean, x), jnp.exp(state.policy.log_std)
+        samples = Samples(
+            x=x,
+            gaussian=mean + std * noise,
+            log_density=log_density(state.policy, noise),
+            returns=returns,
+            advantage=(advantage - jnp.mean(advantage)) / spread,
+        )
+        samples = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), samples)
+
+        def step(carry: tuple, rows: Array) -> tuple[tuple, tuple[Array, Array]]:
+            networks, optimiser = carry
+            part = jax.tree.map(lambda x: x[rows], samples)
+            cost, gradient = jax.value_and_grad(self.loss)(networks, part)
+            update = self._adam().step(gradient, optimiser, networks)
+            return (update.params, update.state), (cost, update.gradient_norm)
+
+        keys = jax.random.split(order_key, self.sweeps)
+        rows = jax.vmap(lambda key: jax.random.permutation(key, self.update_steps))(keys)
+        rows = rows.reshape(self.sweeps * self.parts, -1)
+        carry = (state.policy, state.critic), state.optimiser
+        ((policy, critic), optimiser), (costs, norms) = lax.scan(step, carry, rows)
+        episodes = state.episodes.add(window)
+        metrics = {
+            "return": episodes.mean,
+            "reward": jnp.mean(window.reward),
+            "loss": jnp.mean(costs),
+            "gradient_norm": jnp.mean(norms),
+        }
+        statistics = state.statistics.add(window.observation)
+        return PpoState(policy, critic, optimiser, statistics, states, episodes, key), metrics
+
+    def loss(self, networks: tuple[Policy, Network], samples: Samples) -> Float[Array, ""]:
+        """The loss L of the policy and the critic for some samples."""
+        policy, critic = networks
+        noise = (samples.gaussian - apply(policy.mean, samples.x)) * jnp.exp(-policy.log_std)
+        ratio = jnp.exp(log_density(policy, noise) - samples.log_density)
+        clipped = jnp.clip(ratio, 1 - self.clip, 1 + self.clip)
+        gain = jnp.minimum(ratio * samples.advantage, clipped * samples.advantage)
+        error = apply(critic, samples.x)[..., 0] - samples.returns
+        entropy = jnp.sum(policy.log_std)  # up to a constant
+        critic_cost = self.critic_weight * jnp.mean(error * error) / 2
+        return -jnp.mean(gain) + critic_cost - self.entropy_weight * entropy
+
+    def deterministic(
+        self, state: PpoState, observation: Float[Array, "... m"]
+    ) -> Float[Array, "... k"]:
+        """The actions of the policy without noise."""
+        noise = jnp.zeros_like(state.policy.log_std)
+        return act(state.policy, state.statistics, observation, noise)
+
+    def _adam(self) -> Adam:
+        steps = self.updates * self.sweeps * self.parts
+        return Adam(self.rate, self.last_rate, steps, largest=1.0)
+
+
+def log_density(policy: Policy, noise: Float[Array, "... k"]) -> Float[Array, "..."]:
+    """The logarithm of the density of `mean + std noise`, up to a constant."""
+    return -jnp.sum(noise * noise / 2 + policy.log_std, axis=-1)

@@ -1,0 +1,126 @@
+"""Windows of steps in a batch of environments, targets for critics, and returns of episodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jaxtyping import Bool, Float, PRNGKeyArray
+
+from ..envs import State, Vectorized
+
+
+class Window(NamedTuple):
+    """h steps of n environments; each array has the first axes (h, n).
+
+    - `observation`: before the step; `noise`: of the action; `reward`: of the step;
+    - `terminated`, `truncated`, `final_observation`: as in `envs.State`, after the step.
+    """
+
+    observation: Float[Array, "h n m"]
+    noise: Float[Array, "h n k"]
+    reward: Float[Array, "h n"]
+    terminated: Bool[Array, "h n"]
+    truncated: Bool[Array, "h n"]
+    final_observation: Float[Array, "h n m"]
+
+    @property
+    def done(self) -> Bool[Array, "h n"]:
+        """Whether an episode ended in the step."""
+        return self.terminated | self.truncated
+
+    @property
+    def last(self) -> Bool[Array, "h n"]:
+        """Whether the step is the last of an episode or of the window."""
+        return self.done.at[-1].set(True)
+
+
+def start(env: Vectorized, params: Any, key: PRNGKeyArray, size: int) -> State:
+    """The states at the start of `size` episodes, whose numbers of steps are random.
+
+    So the first episodes end at different times, and each window has samples from all parts of the
+    episodes.
+    """
+    reset_key, steps_key = jax.random.split(key)
+    states = env.reset(params, jax.random.split(reset_key, size))
+    steps = jax.random.randint(steps_key, (size,), 0, env.episode_steps, states.steps.dtype)
+    return states._replace(steps=steps)
+
+
+def roll(
+    env: Vectorized,
+    params: Any,
+    states: State,
+    actions: Callable[[Array, Array], Array],
+    noise: Float[Array, "h n k"],
+) -> tuple[State, Window]:
+    """The states after h steps, and the steps. `actions(observation, noise)` is the policy."""
+
+    def step(states: State, noise: Array) -> tuple[State, Window]:
+        after = env.step(params, states, actions(states.observation, noise))
+        return after, Window(
+            states.observation,
+            noise,
+            after.reward,
+            after.terminated,
+            after.truncated,
+            after.final_observation,
+        )
+
+    return lax.scan(step, states, noise)
+
+
+def lambda_returns(
+    window: Window, next_values: Float[Array, "h n"], discount: float, trace: float
+) -> Float[Array, "h n"]:
+    """The TD(lambda) estimates of the returns from each step of a window.
+
+    `next_values`: the values of `final_observation`. With the reward r, the discount c and the
+    trace parameter l, the return of step t is
+
+        R_t = r_t + c ((1 - l) V_{t+1} + l R_{t+1}),
+
+    with `R_{t+1} = V_{t+1}` at the end of an episode or of the window. There is no later return
+    after a step that terminated. Source: Sutton and Barto (2018), section 12.1.
+    """
+
+    def step(later: Array, row: tuple[Array, ...]) -> tuple[Array, Array]:
+        reward, value, terminated, last = row
+        later = jnp.where(last, value, (1 - trace) * value + trace * later)
+        found = reward + discount * jnp.where(terminated, 0, later)
+        return found, found
+
+    rows = window.reward, next_values, window.terminated, window.last
+    return lax.scan(step, jnp.zeros_like(next_values[0]), rows, reverse=True)[1]
+
+
+class Episodes(NamedTuple):
+    """The returns of episodes: of the current ones up to now (n,), and the mean of the last ones.
+
+    `mean` is the mean over the episodes that ended in the last window in which any ended, and NaN
+    before the first end.
+    """
+
+    current: Float[Array, " n"]
+    mean: Float[Array, ""]
+
+    def add(self, window: Window) -> Episodes:
+        """The returns after a window."""
+
+        def step(current: Array, row: tuple[Array, Array]) -> tuple[Array, Array]:
+            reward, done = row
+            current = current + reward
+            return jnp.where(done, 0, current), current
+
+        current, totals = lax.scan(step, self.current, (window.reward, window.done))
+        ended = jnp.sum(window.done).astype(totals.dtype)
+        mean = jnp.sum(jnp.where(window.done, totals, 0)) / jnp.maximum(ended, 1)
+        return Episodes(current, jnp.where(ended > 0, mean, self.mean))
+
+
+def no_episodes(size: int, dtype: Any) -> Episodes:
+    """The returns before the first step."""
+    return Episodes(jnp.zeros(size, dtype), jnp.full((), jnp.nan, dtype))

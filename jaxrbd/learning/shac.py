@@ -1,0 +1,203 @@
+"""Short-horizon actor-critic (SHAC): policy gradients through the simulation.
+
+An update rolls n environments out for h steps, from where the last update ended. The loss of the
+actor is the negative mean of the discounted rewards in the window, plus the value V of the last
+observation; equation (5) of the paper:
+
+    L = -1 / (n h) sum over environments ( sum_t c^(t - t0) r_t + c^(t1 - t0) V(s_t1) ).
+
+JAX differentiates L through the physics. The window is short, so the gradient does not grow as it
+does over whole episodes; the critic V accounts for the later rewards. Where an episode ends in the
+window, the sum starts anew. The critic is fitted to TD(lambda) returns, equations (6) and (7). The
+values in L and in the returns are those of a target critic, which follows the critic slowly.
+
+Source: Xu, Makoviychuk, Narang, Ramos, Matusik, Garg and Macklin (2022), Accelerated policy
+learning with parallel differentiable simulation, algorithm 1. The default settings are those for
+the cart-pole in the paper.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jaxtyping import Float, PRNGKeyArray
+
+from ..envs import State, Vectorized
+from .networks import Network, Policy, Statistics, act, network, new_policy, no_statistics, values
+from .optimiser import Adam
+from .rollouts import Episodes, Window, lambda_returns, no_episodes, roll, start
+
+
+class ShacState(NamedTuple):
+    """All that an update of SHAC changes."""
+
+    policy: Policy
+    critic: Network
+    target_critic: Network
+    policy_optimiser: Any
+    critic_optimiser: Any
+    statistics: Statistics
+    states: State
+    episodes: Episodes
+    key: PRNGKeyArray
+
+
+@dataclasses.dataclass(frozen=True)
+class Shac:
+    """The settings of SHAC.
+
+    - `batch` n, `horizon` h: environments, and steps of a window;
+    - `hidden`: sizes of the hidden layers of both networks;
+    - `discount` c, `trace` lambda;
+    - `rate`, `critic_rate`: the learning rates, which fall linearly to `last_rate` over `updates`;
+    - `critic_sweeps`, `critic_batches`: how often all samples of a window are used, and in how many
+      parts;
+    - `target_share`: the share of the old target critic that remains after an update;
+    - `updates`: the number of updates of the whole training.
+    """
+
+    batch: int = 64
+    horizon: int = 32
+    hidden: tuple[int, ...] = (64, 64)
+    discount: float = 0.99
+    trace: float = 0.95
+    rate: float = 1e-2
+    critic_rate: float = 1e-3
+    last_rate: float = 1e-5
+    critic_sweeps: int = 16
+    critic_batches: int = 4
+    target_share: float = 0.2
+    updates: int = 500
+
+    @property
+    def update_steps(self) -> int:
+        """The number of steps of all environments in one update."""
+        return self.batch * self.horizon
+
+    def init(self, env: Vectorized, params: Any, key: PRNGKeyArray) -> ShacState:
+        """The state before the first update."""
+        key, policy_key, critic_key, reset_key = jax.random.split(key, 4)
+        states = start(env, params, reset_key, self.batch)
+        size, dtype = states.observation.shape[1], states.observation.dtype
+        policy = new_policy(policy_key, (size, *self.hidden, env.action_size), dtype)
+        critic = network(critic_key, (size, *self.hidden, 1), dtype)
+        return ShacState(
+            policy=policy,
+            critic=critic,
+            target_critic=critic,
+            policy_optimiser=self._adam().init(policy),
+            critic_optimiser=self._critic_adam().init(critic),
+            statistics=no_statistics(size, dtype),
+            states=states,
+            episodes=no_episodes(self.batch, dtype),
+            key=key,
+        )
+
+    def update(
+        self, env: Vectorized, params: Any, state: ShacState
+    ) -> tuple[ShacState, dict[str, Float[Array, ""]]]:
+        """The state after one update, and its metrics."""
+        key, noise_key, critic_key = jax.random.split(state.key, 3)
+        shape = self.horizon, self.batch, env.action_size
+        noise = jax.random.normal(noise_key, shape, state.policy.log_std.dtype)
+
+        def loss(policy: Policy) -> tuple[Array, tuple[State, Window]]:
+            return self.actor_loss(env, params, policy, state, noise)
+
+        # The actor: one step along the gradient through the physics.
+        (cost, (states, window)), gradient = jax.value_and_grad(loss, has_aux=True)(state.policy)
+        actor = self._adam().step(gradient, state.policy_optimiser, state.policy)
+
+        # The critic: regression to TD(lambda) returns.
+        after = values(state.target_critic, state.statistics, window.final_observation)
+        returns = lambda_returns(window, after, self.discount, self.trace)
+        critic, critic_optimiser, error = self._fit_critic(
+            state, window.observation, returns, critic_key
+        )
+        share = self.target_share
+        target = jax.tree.map(
+            lambda old, new: share * old + (1 - share) * new, state.target_critic, critic
+        )
+        episodes = state.episodes.add(window)
+        metrics = {
+            "return": episodes.mean,
+            "reward": jnp.mean(window.reward),
+            "loss": cost,
+            "critic_loss": error,
+            "gradient_norm": actor.gradient_norm,
+        }
+        return ShacState(
+            policy=actor.params,
+            critic=critic,
+            target_critic=target,
+            policy_optimiser=actor.state,
+            critic_optimiser=critic_optimiser,
+            statistics=state.statistics.add(window.observation),
+            states=states,
+            episodes=episodes,
+            key=key,
+        ), metrics
+
+    def actor_loss(
+        self,
+        env: Vectorized,
+        params: Any,
+        policy: Policy,
+        state: ShacState,
+        noise: Float[Array, "h n k"],
+    ) -> tuple[Float[Array, ""], tuple[State, Window]]:
+        """The loss L of the actor, the states after the window, and the window."""
+
+        def actions(observation: Array, noise: Array) -> Array:
+            return act(policy, state.statistics, observation, noise)
+
+        states, window = roll(env, params, state.states, actions, noise)
+
+        def weight(weight: Array, done: Array) -> tuple[Array, Array]:
+            return jnp.where(done, 1, self.discount * weight), weight
+
+        # c^(t - t0), where t0 is the first step of the episode in the window.
+        weights = lax.scan(weight, jnp.ones_like(window.reward[0]), window.done)[1]
+        later = values(state.target_critic, state.statistics, window.final_observation)
+        later = jnp.where(window.last & ~window.terminated, later, 0)
+        total = jnp.sum(weights * (window.reward + self.discount * later))
+        return -total / (self.batch * self.horizon), (states, window)
+
+    def deterministic(
+        self, state: ShacState, observation: Float[Array, "... m"]
+    ) -> Float[Array, "... k"]:
+        """The actions of the policy without noise."""
+        noise = jnp.zeros_like(state.policy.log_std)
+        return act(state.policy, state.statistics, observation, noise)
+
+    def _fit_critic(
+        self, state: ShacState, observation: Array, returns: Array, key: PRNGKeyArray
+    ) -> tuple[Network, Any, Array]:
+        x, y = observation.reshape(-1, observation.shape[-1]), returns.reshape(-1)
+
+        def loss(critic: Network, rows: Array) -> Array:
+            return jnp.mean((values(critic, state.statistics, x[rows]) - y[rows]) ** 2)
+
+        def step(carry: tuple, rows: Array) -> tuple[tuple, Array]:
+            critic, optimiser = carry
+            error, gradient = jax.value_and_grad(loss)(critic, rows)
+            update = self._critic_adam().step(gradient, optimiser, critic)
+            return (update.params, update.state), error
+
+        keys = jax.random.split(key, self.critic_sweeps)
+        rows = jax.vmap(lambda key: jax.random.permutation(key, y.size))(keys)
+        rows = rows.reshape(self.critic_sweeps * self.critic_batches, -1)
+        start = state.critic, state.critic_optimiser
+        (critic, optimiser), errors = lax.scan(step, start, rows)
+        return critic, optimiser, errors[-1]
+
+    def _adam(self) -> Adam:
+        return Adam(self.rate, self.last_rate, self.updates, b1=0.7, b2=0.95)
+
+    def _critic_adam(self) -> Adam:
+        steps = self.updates * self.critic_sweeps * self.critic_batches
+        return Adam(self.critic_rate, self.last_rate, steps, b1=0.7, b2=0.95)

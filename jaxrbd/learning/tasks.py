@@ -1,0 +1,57 @@
+"""Names of tasks, and settings of the algorithms for them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from .. import envs
+from ..errors import ArgumentError
+from .training import ALGORITHMS, Algorithm
+
+_TASKS: dict[str, envs.Env] = {
+    "cart-pole": envs.CartPoleSwingUp(),
+    "double-pendulum": envs.DoublePendulumSwingUp(),
+    "arm-reach": envs.ArmReach(),
+    "hopper": envs.Hopper(),
+    "quadruped-stand": envs.QuadrupedStand(),
+    "quadruped-trot": envs.QuadrupedTrot(),
+    "quadruped-joystick": envs.QuadrupedJoystick(),
+    "quadruped-hills": envs.QuadrupedJoystick(rough=True),
+    "humanoid-stand": envs.HumanoidStand(),
+}
+
+# Settings other than the defaults, by task and algorithm.
+_SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
+    ("hopper", "shac"): {"updates": 150},
+}
+
+
+def task_names() -> tuple[str, ...]:
+    """The names of the tasks."""
+    return tuple(_TASKS)
+
+
+def load_task(name: str) -> envs.Env:
+    """The environment of a task. Raises ArgumentError for an unknown name."""
+    if name not in _TASKS:
+        raise ArgumentError(f"task is {name!r}, expected one of {', '.join(_TASKS)}")
+    return _TASKS[name]
+
+
+def algorithm_for(task: str, algorithm: str, steps: int | None = None) -> Algorithm:
+    """An algorithm with its settings for a task.
+
+    `algorithm`: "shac", "apg" or "ppo"; `steps`: the least number of steps of all environments,
+    which is rounded up to whole updates (default: the usual number). Raises ArgumentError for an
+    unknown name and for a number of steps below 1.
+    """
+    load_task(task)
+    if algorithm not in ALGORITHMS:
+        raise ArgumentError(f"algorithm is {algorithm!r}, expected one of {', '.join(ALGORITHMS)}")
+    found = ALGORITHMS[algorithm](**_SETTINGS.get((task, algorithm), {}))
+    if steps is None:
+        return found
+    if steps < 1:
+        raise ArgumentError(f"steps is {steps}, expected 1 or more")
+    return dataclasses.replace(found, updates=-(-steps // found.update_steps))

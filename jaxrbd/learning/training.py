@@ -1,0 +1,186 @@
+"""The loop of a training: updates, metrics, checkpoints."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float
+
+from ..envs import AutoReset, Env, auto_reset, vectorize
+from ..errors import ArgumentError, SavedFileError, TrainingError
+from .apg import Apg
+from .checkpoint import load_checkpoint, read_description, save_checkpoint
+from .ppo import Ppo
+from .shac import Shac
+
+ALGORITHMS: dict[str, type] = {"shac": Shac, "apg": Apg, "ppo": Ppo}
+Algorithm = Shac | Apg | Ppo
+
+
+class Record(NamedTuple):
+    """The metrics of one update.
+
+    - `update`: the number of updates up to now; `steps`: of steps of all environments;
+    - `metrics`: numbers by name. `return` is the mean return of the episodes that ended last, NaN
+      before the first end; `reward` is the mean reward of a step.
+    """
+
+    update: int
+    steps: int
+    metrics: dict[str, float]
+
+
+class Training:
+    """A training of one algorithm in one environment, which can be saved and continued.
+
+    - `algorithm`: a `Shac`, `Apg` or `Ppo`; `env`: an `Env`; `seed`: of all random numbers;
+    - `params`: the parameters of the environment (default: `env.default_params()`), `params_axes`:
+      the axes of `randomise`, if each environment has its own parameters;
+    - `task`: a name that the checkpoint stores.
+
+    `state` is the state of the algorithm, and `records` has one `Record` per update up to now. The
+    attributes change while `run` is iterated.
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        env: Env,
+        seed: int = 0,
+        params: Any = None,
+        params_axes: Any = None,
+        task: str = "",
+    ):
+        self.algorithm, self.env, self.seed, self.task = algorithm, env, seed, task
+        self.params = env.default_params() if params is None else params
+        batch = vectorize(env if isinstance(env, AutoReset) else auto_reset(env), params_axes)
+        self.records: list[Record] = []
+        self._init = jax.jit(lambda params, key: algorithm.init(batch, params, key))
+        self._update = jax.jit(lambda params, state: algorithm.update(batch, params, state))
+        self.state = self._init(self.params, jax.random.key(seed))
+
+    def run(self, path: str | os.PathLike[str] | None = None, every: int = 25) -> Iterator[Record]:
+        """The records of the remaining updates, each when its update is complete.
+
+        `path`: the file of the checkpoint, which is written after every `every` updates and at the
+        end; None for none. Raises TrainingError, which names the update and the metric, if the loss
+        or the norm of a gradient is not finite.
+        """
+        if every < 1:
+            raise ArgumentError(f"every is {every}, expected 1 or more")
+        while len(self.records) < self.algorithm.updates:
+            count = len(self.records) + 1
+            state, metrics = self._update(self.params, self.state)
+            numbers = {name: float(x) for name, x in metrics.items()}
+            for name, x in numbers.items():
+                if name != "return" and not math.isfinite(x):
+                    raise TrainingError(f"update {count}: {name} is {x}, expected a finite number")
+            record = Record(count, count * self.algorithm.update_steps, numbers)
+            self.state = state
+            self.records.append(record)
+            if path is not None and (count % every == 0 or count == self.algorithm.updates):
+                self.save(path)
+            yield record
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a checkpoint; see `save_checkpoint`."""
+        about = {**self._about(), "records": [list(record) for record in self.records]}
+        save_checkpoint(path, about, self.state)
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Continue from a checkpoint of the same training.
+
+        The later records are the same as without the interruption, bit for bit, on the same machine
+        with the same versions. Raises SavedFileError for a file that is damaged or has another
+        task, algorithm, setting or seed; the message names the first difference.
+        """
+        about = read_description(path)
+        for name, wanted in self._about().items():
+            if about.get(name) != wanted:
+                raise SavedFileError(
+                    f"its {name} is {about.get(name)!r}, expected {wanted!r}", file=os.fspath(path)
+                )
+        state = load_checkpoint(path, jax.eval_shape(lambda: self.state))
+        try:
+            records = [Record(int(n), int(k), dict(metrics)) for n, k, metrics in about["records"]]
+        except (KeyError, TypeError, ValueError) as error:
+            raise SavedFileError("it has no valid records", file=os.fspath(path)) from error
+        self.state, self.records = state, records
+
+    def policy(self) -> Callable[[Array], Array]:
+        """The trained policy without noise: a function of observations (..., m)."""
+        state = self.state
+
+        def actions(observation: Float[Array, "... m"]) -> Float[Array, "... k"]:
+            return self.algorithm.deterministic(state, observation)
+
+        return actions
+
+    def _about(self) -> dict[str, Any]:
+        settings = {
+            name: list(x) if isinstance(x, tuple) else x
+            for name, x in dataclasses.asdict(self.algorithm).items()
+        }
+        return {
+            "task": self.task,
+            "algorithm": type(self.algorithm).__name__.lower(),
+            "settings": settings,
+            "seed": self.seed,
+        }
+
+
+class Evaluation(NamedTuple):
+    """The results of n episodes, one entry per episode.
+
+    - `returns` (n,): the sums of the rewards; `terms`: the same for each reward term;
+    - `lengths` (n,): the numbers of steps;
+    - `terminated` (n,): whether the task failed.
+    """
+
+    returns: Float[Array, " n"]
+    terms: dict[str, Float[Array, " n"]]
+    lengths: Array
+    terminated: Array
+
+
+def evaluate(
+    env: Env,
+    params: Any,
+    policy: Callable[[Array], Array],
+    key: Array,
+    episodes: int = 64,
+) -> Evaluation:
+    """The results of a policy in episodes from random starts.
+
+    `policy`: a function of the observations (n, m), such as `Training.policy()`; `key`: a key of
+    `jax.random`.
+    """
+    if episodes < 1:
+        raise ArgumentError(f"episodes is {episodes}, expected 1 or more")
+    batch = vectorize(env)
+
+    @jax.jit
+    def run(params: Any) -> Evaluation:
+        def step(carry: tuple, _: None) -> tuple[tuple, tuple]:
+            states, running = carry
+            after = batch.step(params, states, policy(states.observation))
+            reward, terms = jax.tree.map(
+                lambda x: jnp.where(running, x, 0), (after.reward, after.reward_terms)
+            )
+            failed = running & after.terminated
+            return (after, running & ~after.done), (reward, terms, running, failed)
+
+        start = batch.reset(params, jax.random.split(key, episodes)), jnp.ones(episodes, bool)
+        found = jax.lax.scan(step, start, length=env.episode_steps)[1]
+        reward, terms, running, failed = found
+        returns, terms = jax.tree.map(lambda x: jnp.sum(x, axis=0), (reward, terms))
+        return Evaluation(returns, terms, jnp.sum(running, axis=0), jnp.any(failed, axis=0))
+
+    return run(params)
