@@ -8,7 +8,8 @@ merit of a trajectory is the augmented Lagrangian with the new costates lambda,
     cost + sum over stages of  lambda . d + rho |d|^2 / 2,     d the defects.
 
 A multiple of the identity is added to the Hessian of the stages. It is raised if the
-linear-quadratic problem has no unique minimum, or if no factor decreases the merit. Constraints
+linear-quadratic problem has no unique minimum, or if the whole step decreases the merit by much
+less than the quadratic model predicts. It is lowered if the model is good. Constraints
 enter by the augmented Lagrangian of `stages.py`. Its multipliers are updated when the trajectory is
 stationary, and mu decreases where the constraints have not improved.
 Sources: Nocedal and Wright (2006), Numerical optimization, chapters 17 and 18; Jallet et al.
@@ -51,6 +52,8 @@ ARMIJO = 1e-4
 MEASURED = 10
 # The multiple of the identity is raised below the first gain, and lowered above the second.
 POOR_GAIN, GOOD_GAIN = 0.25, 0.75
+# Up to this factor, the multiple is raised in any case.
+SHORT = 0.01
 # The bounds of the multiple of the identity. Below the first it is zero.
 LEAST_SHIFT, LARGEST_SHIFT = 1e-9, 1e9
 # The least multiple after a raise.
@@ -189,12 +192,15 @@ def _iterate(problem, p, state: Iterate, bounds, tolerance, settings: Settings) 
         bounds,
         settings.rollout,
     )
-    # No factor decreases the merit: a larger shift gives a shorter step.
-    lower = jnp.where(chosen.measured, chosen.gain > GOOD_GAIN, settings.exact)
-    shift = jnp.where(lower, step.shift / LOWER, step.shift)
+    # The multiple of the identity follows the gain of the step. Where rounding errors hide the
+    # gain, it follows the gradient instead. Newton's method needs no multiple there.
+    good = ~chosen.measured | (chosen.gain > GOOD_GAIN)
+    grows = (not settings.exact) & (found.stationarity > state.residuals.stationarity)
+    poor = jnp.where(chosen.measured, (chosen.gain < POOR_GAIN) & chosen.feasible, grows)
+    poor |= chosen.factor <= SHORT
+    shift = jnp.where(good, step.shift / LOWER, step.shift)
     shift = jnp.where(shift < LEAST_SHIFT, 0, shift)
-    short = (chosen.measured & (chosen.gain < POOR_GAIN)) | (chosen.factor == 0)
-    shift = jnp.where(short, jnp.maximum(RAISE * step.shift, FIRST_SHIFT), shift)
+    shift = jnp.where(poor, jnp.maximum(RAISE * step.shift, FIRST_SHIFT), shift)
     stuck = (shift > LARGEST_SHIFT) | ~step.found
     violated = jnp.maximum(found.equalities, found.inequalities) > tolerance
     end = jnp.where(violated & (mu <= LEAST_MU), int(Status.INFEASIBLE), int(Status.FAILED))
@@ -377,6 +383,7 @@ class Chosen(NamedTuple):
     us: Array
     gain: Array
     measured: Array
+    feasible: Array
 
 
 def _line_search(
@@ -393,7 +400,7 @@ def _line_search(
     defects = values[0].defect
     factors = jnp.asarray(FACTORS, dtype)
     size = jnp.maximum(largest(defects), largest(dxs, dus))
-    rho = 10 * largest(after) / jnp.where(size > 0, size, 1)
+    rho = largest(after) / jnp.where(size > 0, size, 1)
     moved = _linear_motion if rollout == "linear" else _feedback_motion
 
     def trial(factor):
@@ -419,7 +426,8 @@ def _line_search(
     gain = jnp.where(jnp.isfinite(gain), gain, -jnp.inf)
     best = jnp.argmax(jnp.where(enough, factors, 0))
     states, controls = jax.tree.map(lambda x: x[best], trajectories)
-    return Chosen(factors[best], states, controls, gain, measured)
+    by_defects = jnp.sum(jnp.abs(after * defects)) + rho * jnp.sum(defects * defects)
+    return Chosen(factors[best], states, controls, gain, measured, 2 * by_defects < -slope)
 
 
 def _linear_motion(problem, p, xs, us, solution: LqrSolution, defects, factor, bounds):
