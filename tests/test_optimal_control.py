@@ -192,6 +192,12 @@ def test_gauss_newton_converges_where_the_residuals_are_large():
     found = solve(problem, *operands, jnp.zeros((15, 2)), iterations=200)
     check(problem, *operands, found)
     assert found.cost > 5
+    # The exact Hessian has no minimum at first. It takes over near the solution.
+    exact = solve(problem, *operands, jnp.zeros((15, 2)), hessian="exact", iterations=200)
+    check(problem, *operands, exact)
+    close(exact.cost, found.cost, 1e-12)
+    close(exact.history.cost[:5], found.history.cost[:5], 1e-10)
+    assert 5 * exact.iterations < found.iterations
 
 
 # ----------------------------------------------------------------------------------- constraints
