@@ -11,8 +11,8 @@ The residual is the largest error of the optimality conditions. For jaxrbd it is
 `kkt_residual`. The trajectories of Crocoddyl are rollouts, so their states and costates have no
 error, and the residual is the largest entry of the gradient of the cost in the controls.
 
-A problem can have several local minima. Parts of the double pendulum are Python classes in Crocoddyl,
-so its iterations are slow there.
+A problem can have several local minima. Parts of the double pendulum are Python classes in
+Crocoddyl, so its iterations are slow there.
 """
 
 from __future__ import annotations

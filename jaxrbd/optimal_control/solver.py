@@ -187,7 +187,7 @@ def _iterate(problem, p, state: Iterate, bounds, tolerance, settings: Settings) 
     # The gradient and the Hessian with the new multipliers and the new mu.
     raised = shifted(values, outer.multipliers, outer.mu)
     stages = lqr_stages(linear, raised, outer.mu, n)
-    first = without_curvature(stages, linear) if settings.exact else stages
+    first = without_curvature(stages, linear)
     step = _bounded_step(stages, first, us, bounds, state, settings.riccati)
     chosen = _line_search(
         problem,

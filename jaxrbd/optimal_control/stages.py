@@ -254,8 +254,10 @@ def lqr_stages(linear: Linearisation, estimates: Multipliers, mu: Array, n: int)
 
 
 def without_curvature(stages: LqrStages, linear: Linearisation) -> LqrStages:
-    """The quadratic model with the Gauss-Newton matrix instead of the exact Hessian."""
+    """The quadratic model with the Gauss-Newton matrix, also where the Hessian is exact."""
     C, C_last, n = linear.inner.curvature, linear.last.curvature, stages.A.shape[-1]
+    if C is None or C_last is None:
+        return stages
     return stages._replace(
         Q=stages.Q - jnp.concatenate([C[:, :n, :n], C_last[None]]),
         R=stages.R - C[:, n:, n:],
