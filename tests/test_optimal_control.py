@@ -170,6 +170,36 @@ def test_another_solver_finds_the_same_minimum():
     close(found.us[:, 0], other.x, 1e-4)
 
 
+def test_gauss_newton_converges_where_the_residuals_are_large():
+    """The tip of an arm cannot reach p. Near the minimum, rounding errors hide the merit."""
+
+    def dynamics(t, x, u, p):
+        v = x[2:] + 0.1 * u
+        return jnp.concatenate([x[:2] + 0.1 * v, v])
+
+    def last(x, p):
+        a, b = x[0], x[0] + x[1]
+        tip = jnp.stack([jnp.cos(a) + jnp.cos(b), jnp.sin(a) + jnp.sin(b)])
+        return jnp.concatenate([5 * (tip - p), x[2:]])
+
+    problem = oc.Problem(
+        oc.vector_space(4),
+        dynamics,
+        lambda t, x, u, p: 0.1 * jnp.concatenate([x[2:], u]),
+        last,
+    )
+    operands = jnp.array([0.3, 0.5, 0.0, 0.0]), jnp.array([-1.0, 2.5])
+    found = solve(problem, *operands, jnp.zeros((15, 2)), iterations=200)
+    check(problem, *operands, found)
+    assert found.cost > 5
+    # The exact Hessian has no minimum at first. It takes over near the solution.
+    exact = solve(problem, *operands, jnp.zeros((15, 2)), hessian="exact", iterations=200)
+    check(problem, *operands, exact)
+    close(exact.cost, found.cost, 1e-12)
+    close(exact.history.cost[:5], found.history.cost[:5], 1e-10)
+    assert 5 * exact.iterations < found.iterations
+
+
 # ----------------------------------------------------------------------------------- constraints
 
 

@@ -205,6 +205,7 @@ def _start(problem, p, xs, us, warm: Solution | None, mu, tolerance, settings) -
         violation=jnp.full((), jnp.inf, dtype),
         stalls=none,
         shift=zero,
+        newton=jnp.asarray(settings.exact),
         active=jnp.sign(multipliers.bounds),
         gains=gains,
         cost=zero,

@@ -7,10 +7,17 @@ merit of a trajectory is the augmented Lagrangian with the new costates lambda,
 
     cost + sum over stages of  lambda . d + rho |d|^2 / 2,     d the defects.
 
-A multiple of the identity is added to the Hessian of the stages. It is raised if the
-linear-quadratic problem has no unique minimum, or if no factor decreases the merit. Constraints
-enter by the augmented Lagrangian of `stages.py`. Its multipliers are updated when the trajectory is
-stationary, and mu decreases where the constraints have not improved.
+A multiple of the identity is added to the Gauss-Newton matrix of the stages. It is raised if the
+linear-quadratic problem has no unique minimum, or if the whole step decreases the merit by much
+less than the quadratic model predicts. It is lowered if the model is good.
+
+The exact Hessian has no such multiple. It is used where a step with the factor 1 precedes, for
+example near the solution. If its linear-quadratic problem has no unique minimum, or if its step is
+scaled, the Gauss-Newton matrix replaces it, and stays until a step has the factor 1 or a very small
+one.
+
+Constraints enter by the augmented Lagrangian of `stages.py`. Its multipliers are updated when the
+trajectory is stationary, and mu decreases where the constraints have not improved.
 Sources: Nocedal and Wright (2006), Numerical optimization, chapters 17 and 18; Jallet et al.
 (2025), ProxDDP: Proximal constrained trajectory optimization.
 """
@@ -40,6 +47,7 @@ from .stages import (
     shifted,
     split,
     total_cost,
+    without_curvature,
 )
 
 # The factors of the step; the first one gives the merit before the step.
@@ -51,6 +59,8 @@ ARMIJO = 1e-4
 MEASURED = 10
 # The multiple of the identity is raised below the first gain, and lowered above the second.
 POOR_GAIN, GOOD_GAIN = 0.25, 0.75
+# Up to this factor, the multiple is raised in any case, and the exact Hessian is tried again.
+SHORT = 0.125
 # The bounds of the multiple of the identity. Below the first it is zero.
 LEAST_SHIFT, LARGEST_SHIFT = 1e-9, 1e9
 # The least multiple after a raise.
@@ -119,6 +129,7 @@ class Iterate(NamedTuple):
     violation: Array
     stalls: Array
     shift: Array
+    newton: Array
     active: Array
     gains: Array
     cost: Array
@@ -176,7 +187,8 @@ def _iterate(problem, p, state: Iterate, bounds, tolerance, settings: Settings) 
     # The gradient and the Hessian with the new multipliers and the new mu.
     raised = shifted(values, outer.multipliers, outer.mu)
     stages = lqr_stages(linear, raised, outer.mu, n)
-    step = _bounded_step(stages, us, bounds, state.active, state.shift, settings.riccati)
+    first = without_curvature(stages, linear)
+    step = _bounded_step(stages, first, us, bounds, state, settings.riccati)
     chosen = _line_search(
         problem,
         p,
@@ -189,12 +201,18 @@ def _iterate(problem, p, state: Iterate, bounds, tolerance, settings: Settings) 
         bounds,
         settings.rollout,
     )
-    # No factor decreases the merit: a larger shift gives a shorter step.
-    lower = jnp.where(chosen.measured, chosen.gain > GOOD_GAIN, settings.exact)
-    shift = jnp.where(lower, step.shift / LOWER, step.shift)
+    # The multiple of the identity follows the gain of a Gauss-Newton step. Where rounding errors
+    # hide the gain, it follows the gradient instead.
+    good = ~chosen.measured | (chosen.gain > GOOD_GAIN)
+    grows = found.stationarity > state.residuals.stationarity
+    poor = jnp.where(chosen.measured, (chosen.gain < POOR_GAIN) & chosen.feasible, grows)
+    poor |= chosen.factor <= SHORT
+    poor &= ~step.newton
+    newton = (chosen.factor == 1) | (~step.newton & (chosen.factor <= SHORT))
+    newton &= settings.exact
+    shift = jnp.where(good, step.shift / LOWER, step.shift)
     shift = jnp.where(shift < LEAST_SHIFT, 0, shift)
-    short = (chosen.measured & (chosen.gain < POOR_GAIN)) | (chosen.factor == 0)
-    shift = jnp.where(short, jnp.maximum(RAISE * step.shift, FIRST_SHIFT), shift)
+    shift = jnp.where(poor, jnp.maximum(RAISE * step.shift, FIRST_SHIFT), shift)
     stuck = (shift > LARGEST_SHIFT) | ~step.found
     violated = jnp.maximum(found.equalities, found.inequalities) > tolerance
     end = jnp.where(violated & (mu <= LEAST_MU), int(Status.INFEASIBLE), int(Status.FAILED))
@@ -227,6 +245,7 @@ def _iterate(problem, p, state: Iterate, bounds, tolerance, settings: Settings) 
         violation=keep(outer.violation, state.violation),
         stalls=keep(outer.stalls, state.stalls),
         shift=jnp.asarray(jnp.where(moves, shift, state.shift), dtype),
+        newton=jnp.where(moves, newton, state.newton),
         active=jnp.where(moves, step.active, state.active),
         gains=keep(
             jnp.where(step.solution.definite, step.solution.gains, state.gains), state.gains
@@ -280,12 +299,14 @@ class Step(NamedTuple):
     """A solution of the linear-quadratic problem with bounds.
 
     `active` (N, m): -1, 0 or 1 for a control at its lower bound, between the bounds, or at its
-    upper bound. `shift`: the multiple of the identity. `found`: whether the solution was found.
+    upper bound. `shift`: the multiple of the identity. `newton`: whether the Hessian is exact.
+    `found`: whether the solution was found.
     """
 
     solution: LqrSolution
     active: Array
     shift: Array
+    newton: Array
     found: Array
     trials: Array
 
@@ -309,11 +330,13 @@ def clamped(stages: LqrStages, held: Array, values: Array) -> LqrStages:
     )
 
 
-def _bounded_step(stages, us, bounds, active, shift, riccati) -> Step:
+def _bounded_step(stages, first, us, bounds, state: Iterate, riccati) -> Step:
     """The minimum of the quadratic model over all steps that keep the controls in their bounds.
 
     Each inner iteration holds the active controls at their bounds. A free control beyond a bound
-    becomes active, and an active control whose multiplier has the wrong sign becomes free.
+    becomes active, and an active control whose multiplier has the wrong sign becomes free. If the
+    exact Hessian gives no minimum, the Gauss-Newton matrix, `first`, replaces it. If this gives
+    no minimum either, the multiple of the identity is raised.
     """
     lower, upper = bounds[0] - us, bounds[1] - us
     n, dtype = stages.A.shape[-1], us.dtype
@@ -325,9 +348,11 @@ def _bounded_step(stages, us, bounds, active, shift, riccati) -> Step:
         return ~step.found & (step.shift <= LARGEST_SHIFT)
 
     def inner(step):
+        shift = jnp.where(step.newton, 0, step.shift)
         shifted_stages = stages._replace(
-            Q=stages.Q + step.shift * jnp.eye(n, dtype=dtype),
-            R=stages.R + step.shift * jnp.eye(us.shape[1], dtype=dtype),
+            Q=jnp.where(step.newton, stages.Q, first.Q) + shift * jnp.eye(n, dtype=dtype),
+            R=jnp.where(step.newton, stages.R, first.R) + shift * jnp.eye(us.shape[1], dtype=dtype),
+            S=jnp.where(step.newton, stages.S, first.S),
         )
         values = jnp.where(step.active > 0, upper, lower)
         solution = lqr(clamped(shifted_stages, step.active != 0, values), zero_x, riccati)
@@ -348,12 +373,14 @@ def _bounded_step(stages, us, bounds, active, shift, riccati) -> Step:
         definite = solution.definite
         found = definite & jnp.all(active == step.active)
         trials = step.trials + 1
-        raises = ~definite | (~found & (trials % INNER == 0))
+        fails = ~definite | (~found & (trials % INNER == 0))
+        raises = fails & ~step.newton
         raised = jnp.maximum(RAISE * step.shift, FIRST_SHIFT)
         return Step(
             solution,
             jnp.where(definite, active, step.active),
             jnp.where(raises, raised, step.shift),
+            step.newton & ~fails,
             found,
             trials,
         )
@@ -362,7 +389,9 @@ def _bounded_step(stages, us, bounds, active, shift, riccati) -> Step:
     along_x, along_u = jnp.zeros((N + 1, n), dtype), jnp.zeros_like(us)
     gains = jnp.zeros((N, m, n), dtype)
     unknown = LqrSolution(along_x, along_u, gains, along_u, along_x, jnp.asarray(False))
-    start = Step(unknown, active, shift, jnp.asarray(False), jnp.zeros((), int))
+    start = Step(
+        unknown, state.active, state.shift, state.newton, jnp.asarray(False), jnp.zeros((), int)
+    )
     return lax.while_loop(unfinished, inner, start)
 
 
@@ -377,6 +406,7 @@ class Chosen(NamedTuple):
     us: Array
     gain: Array
     measured: Array
+    feasible: Array
 
 
 def _line_search(
@@ -393,7 +423,7 @@ def _line_search(
     defects = values[0].defect
     factors = jnp.asarray(FACTORS, dtype)
     size = jnp.maximum(largest(defects), largest(dxs, dus))
-    rho = 10 * largest(after) / jnp.where(size > 0, size, 1)
+    rho = largest(after) / jnp.where(size > 0, size, 1)
     moved = _linear_motion if rollout == "linear" else _feedback_motion
 
     def trial(factor):
@@ -419,7 +449,8 @@ def _line_search(
     gain = jnp.where(jnp.isfinite(gain), gain, -jnp.inf)
     best = jnp.argmax(jnp.where(enough, factors, 0))
     states, controls = jax.tree.map(lambda x: x[best], trajectories)
-    return Chosen(factors[best], states, controls, gain, measured)
+    by_defects = jnp.sum(jnp.abs(after * defects)) + rho * jnp.sum(defects * defects)
+    return Chosen(factors[best], states, controls, gain, measured, 2 * by_defects < -slope)
 
 
 def _linear_motion(problem, p, xs, us, solution: LqrSolution, defects, factor, bounds):

@@ -53,11 +53,23 @@ class Values(NamedTuple):
     g: Array
 
 
-class Linearisation(NamedTuple):
-    """Values and derivatives of all stages: `inner` (N, ...) and of the last state: `last`."""
+class Derivatives(NamedTuple):
+    """Values, their Jacobians, and the Hessian of the Lagrangian or of the cost.
 
-    inner: tuple[Values, Values, Array]
-    last: tuple[Values, Values, Array]
+    If the Hessian is exact, `curvature` is the part that the Gauss-Newton matrix leaves out.
+    """
+
+    values: Values
+    jacobians: Values
+    hessian: Array
+    curvature: Array | None
+
+
+class Linearisation(NamedTuple):
+    """Derivatives of all stages, `inner` (N, ...), and of the last state, `last`."""
+
+    inner: Derivatives
+    last: Derivatives
 
 
 def parts(constraints: Any, name: str, dtype: Any) -> tuple[Array, Array]:
@@ -159,7 +171,7 @@ def linearise(
 
     If `exact`, the weights of the second derivatives are `costates` (N + 1, n) and the multipliers
     y_hat and z_hat. The Hessian leaves out the first-order terms of the penalty. Otherwise it is
-    the Gauss-Newton matrix of the cost; a scalar cost has its exact Hessian.
+    the Gauss-Newton matrix of the cost. The Gauss-Newton matrix of a scalar cost is its Hessian.
     """
     retract, n, m = problem.space.retract, problem.space.size, us.shape[1]
 
@@ -176,17 +188,15 @@ def linearise(
 
         def gradient(z):
             """The values, and the gradient whose Jacobian is the Hessian."""
-            if exact:
-                slope, found = jax.grad(lagrangian, has_aux=True)(z)
-            else:
-                found = values(z)
-                slope = None if found.cost.ndim else jax.grad(lambda z: values(z).cost)(z)
-            return (found, slope), found
+            slope, found = jax.grad(lagrangian, has_aux=True)(z) if exact else (None, values(z))
+            of_cost = None if found.cost.ndim else jax.grad(lambda z: values(z).cost)(z)
+            return (found, slope, of_cost), found
 
-        (jacobians, hessian), found = jax.jacfwd(gradient, has_aux=True)(zero)
-        if hessian is None:
-            hessian = matmul(jacobians.cost.T, jacobians.cost)
-        return found, jacobians, (hessian + hessian.T) / 2
+        (jacobians, whole, of_cost), found = jax.jacfwd(gradient, has_aux=True)(zero)
+        gauss_newton = matmul(jacobians.cost.T, jacobians.cost) if of_cost is None else of_cost
+        hessian = gauss_newton if whole is None else whole
+        hessian, gauss_newton = ((H + H.T) / 2 for H in (hessian, gauss_newton))
+        return Derivatives(found, jacobians, hessian, hessian - gauss_newton if exact else None)
 
     def stage(t, x, x_next, u, *weights):
         def values(z):
@@ -228,8 +238,8 @@ def lqr_stages(linear: Linearisation, estimates: Multipliers, mu: Array, n: int)
         penalty = matmul(jacobians.h.T, jacobians.h) + matmul(active.T, jacobians.g)
         return gradient, hessian + penalty / mu
 
-    gradient, H = jax.vmap(model)(*linear.inner, y, z)
-    q_last, Q_last = model(*linear.last, y_last, z_last)
+    gradient, H = jax.vmap(model)(*linear.inner[:3], y, z)
+    q_last, Q_last = model(*linear.last[:3], y_last, z_last)
     J = linear.inner[1].defect
     return LqrStages(
         J[:, :, :n],
@@ -240,6 +250,18 @@ def lqr_stages(linear: Linearisation, estimates: Multipliers, mu: Array, n: int)
         H[:, n:, :n],
         jnp.concatenate([gradient[:, :n], q_last[None]]),
         gradient[:, n:],
+    )
+
+
+def without_curvature(stages: LqrStages, linear: Linearisation) -> LqrStages:
+    """The quadratic model with the Gauss-Newton matrix, also where the Hessian is exact."""
+    C, C_last, n = linear.inner.curvature, linear.last.curvature, stages.A.shape[-1]
+    if C is None or C_last is None:
+        return stages
+    return stages._replace(
+        Q=stages.Q - jnp.concatenate([C[:, :n, :n], C_last[None]]),
+        R=stages.R - C[:, n:, n:],
+        S=stages.S - C[:, n:, :n],
     )
 
 
