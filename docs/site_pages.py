@@ -34,6 +34,9 @@ NOTEBOOKS = {
 }
 SOURCES = {place: source for source, place in (PLACES | NOTEBOOKS).items()}
 
+# the pages whose names are links to the reference
+INDICES = ("reference/index.md", "choose.md")
+
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 DIRECTIVE = re.compile(r"^::: (\S+)\n((?: +.*\n)*)", re.MULTILINE)
 MEMBER = re.compile(r"^ +- (\w+)$", re.MULTILINE)
@@ -53,10 +56,10 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Adapt the links of a page, and turn names in the index of the reference into links."""
+    """Adapt the links of a page, and turn the names on the pages INDICES into links."""
     place = page.file.src_uri
     source = SOURCES.get(place, f"docs/{place}")
-    if place == "reference/index.md":
+    if place in INDICES:
         paths = documented_names()
         markdown = re.sub(
             r"`([\w.]+)`",

@@ -14,6 +14,7 @@ DOCS = pathlib.Path(__file__).parents[1] / "docs"
 PROGRAMS = {
     "quickstart.md": 9,
     "conventions.md": 4,
+    "choose.md": 2,
 }
 
 
