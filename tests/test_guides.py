@@ -15,6 +15,7 @@ PROGRAMS = {
     "quickstart.md": 9,
     "conventions.md": 4,
     "choose.md": 2,
+    "sharp_bits.md": 10,
 }
 
 
