@@ -16,6 +16,11 @@ PROGRAMS = {
     "conventions.md": 4,
     "choose.md": 2,
     "sharp_bits.md": 10,
+    "load.md": 4,
+    "batch.md": 7,
+    "identify.md": 4,
+    "control.md": 4,
+    "add_a_joint.md": 3,
 }
 
 
