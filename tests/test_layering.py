@@ -43,7 +43,13 @@ STRANGERS = {
     "algorithms": {"joints"},  # no algorithm knows a joint kind
 }
 ANYWHERE = {"jax", "jaxtyping", "equinox", "numpy"}
-ONLY_IN = {"lxml": "io", "mujoco": "io", "matplotlib": "cli", "diffrax": "integrators"}
+ONLY_IN = {
+    "lxml": "io",
+    "mujoco": "io",
+    "matplotlib": "cli",
+    "shtab": "cli",
+    "diffrax": "integrators",
+}
 ONLY_IN |= {"viser": "view", "trimesh": "view"}
 LOOPS = {"scan", "fori_loop", "while_loop", "map"}
 # The sweeps over the tree and, by index, over its dofs; time, with what a step of it repeats;
