@@ -4,9 +4,12 @@ import importlib.util
 import pathlib
 import re
 
+import jax
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+
+import jaxrbd
 
 DOCS = pathlib.Path(__file__).parents[1] / "docs"
 
@@ -34,12 +37,17 @@ def test_the_blocks_of(page, tmp_path, monkeypatch):
         exec(compile(block, f"{page}, block {number}", "exec"), names)
 
 
-def test_the_pictures_of_the_conventions(tmp_path):
-    """The script draws the committed pictures, up to the fonts of another matplotlib."""
-    path = DOCS / "conventions_pictures.py"
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+def load(name):
+    """A script of docs/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
+    return script
+
+
+def test_the_pictures_of_the_conventions(tmp_path):
+    """The script draws the committed pictures, up to the fonts of another matplotlib."""
+    script = load("conventions_pictures")
     page = (DOCS / "conventions.md").read_text()
     for drawn in script.write(tmp_path):
         committed = DOCS / drawn.name
@@ -48,3 +56,37 @@ def test_the_pictures_of_the_conventions(tmp_path):
         first, second = plt.imread(drawn), plt.imread(committed)
         assert first.shape == second.shape
         assert np.mean(np.abs(first - second)) < 0.02
+
+
+def test_the_gallery_has_a_picture_of_each_motion():
+    page, script = (DOCS / "gallery.md").read_text(), load("gallery")
+    found = re.findall(r"\]\(gallery_(\w+)\.png\)", page)
+    assert found == list(script.MOTIONS)
+    assert set(script.FRAMES) == set(script.CAMERAS) == set(found)
+    assert all((DOCS / f"gallery_{name}.png").stat().st_size < 60_000 for name in found)
+
+
+@pytest.mark.slow
+def test_the_motions_of_the_gallery(tmp_path):
+    """The statements of the page; the pages of the motions are small."""
+    script = load("gallery")
+    paths = script.write_pages(tmp_path)
+    assert [path.stem for path in paths] == list(script.MOTIONS)
+    assert all(100_000 < path.stat().st_size < 1_000_000 for path in paths)
+
+    model, q, _ = script.landing()
+    np.testing.assert_allclose(q[-1, 2], q[-20, 2], atol=1e-3)  # it stands
+    assert 0.2 < q[-1, 2] < 0.35
+    up = jaxrbd.frame_placement(model, q[-1], "trunk").R[2, 2]
+    assert up > 0.98
+
+    model, q, _ = script.circle()
+    tools = jax.vmap(jaxrbd.frame_placement, (None, 0, None))(model, q, "tool")
+    turned = jax.vmap(lambda R: jaxrbd.so3.log(tools.R[0].T @ R))(tools.R)
+    assert np.max(np.linalg.norm(turned, axis=1)) < 1e-3
+    radius = np.linalg.norm(tools.p - np.mean(tools.p, axis=0), axis=1)
+    np.testing.assert_allclose(radius, 0.15, atol=0.02)
+
+    _, q, _ = script.pendulums()
+    assert np.ptp(q[:, 0], axis=0).max() < 0.1
+    assert np.ptp(q[:, -1], axis=0).max() > 1
