@@ -32,7 +32,7 @@ def landing():
         return (step.q, step.v), step.q
 
     start = standing, jnp.zeros(model.nv).at[4].set(0.8)
-    _, q = jax.jit(lambda start: jax.lax.scan(advance, start, length=300))(start)
+    _, q = jax.jit(lambda start: jax.lax.scan(advance, start, length=500))(start)
     return model, q, 0.004
 
 
@@ -69,7 +69,7 @@ def pendulums():
         q = jnp.stack([angle, angle])
         return integrators.rollout(step, (q, jnp.zeros_like(q)), jnp.zeros(600))[0]
 
-    return model, jax.jit(jax.vmap(simulate))(2.8 + 0.02 * jnp.arange(5)), 0.01
+    return model, jax.jit(jax.vmap(simulate))(jnp.linspace(2.8, 2.88, 5)), 0.01
 
 
 MOTIONS = {"landing": landing, "circle": circle, "pendulums": pendulums}
@@ -102,7 +102,7 @@ def write_pictures(folder):
 
 
 # the indices of the frames of each picture, and the camera
-FRAMES = {"landing": (0, 35, 60, 299), "circle": (5, 45, 85, 120), "pendulums": (0, 70, 250, 480)}
+FRAMES = {"landing": (0, 35, 60, 499), "circle": (5, 45, 85, 120), "pendulums": (0, 70, 250, 480)}
 CAMERAS = {
     "landing": {"target": (0.1, 0.0, 0.33), "distance": 1.5},
     "circle": {"target": (0.15, 0.0, 0.45), "distance": 2.2},

@@ -75,7 +75,7 @@ def test_the_motions_of_the_gallery(tmp_path):
     assert all(100_000 < path.stat().st_size < 1_000_000 for path in paths)
 
     model, q, _ = script.landing()
-    np.testing.assert_allclose(q[-1, 2], q[-20, 2], atol=1e-3)  # it stands
+    assert np.ptp(q[-100:, 2]) < 0.01  # it stands, and sways a little
     assert 0.2 < q[-1, 2] < 0.35
     up = jaxrbd.frame_placement(model, q[-1], "trunk").R[2, 2]
     assert up > 0.98
