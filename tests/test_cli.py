@@ -503,6 +503,16 @@ def test_rollout_as_json(tmp_path, capsys):
     assert (out / "trajectories.npz").exists()
 
 
+def test_rollout_of_a_robot_without_joints(tmp_path, capsys):
+    """All slopes are 0: their relative error is not 0 / 0."""
+    path = tmp_path / "one.urdf"
+    path.write_text('<robot name="one"><link name="a"/></robot>')
+    options = ["--batch", "2", "--steps", "2", "--no-plot", "--out", str(tmp_path / "out")]
+    assert cli.main(["rollout", str(path), "--json", *options]) == 0
+    found = one_object(capsys)
+    assert (found["nv"], found["gradient_error"]) == (0, 0)
+
+
 @pytest.mark.parametrize("command", ["info", "check", "rollout"])
 def test_an_error_with_json_prints_no_object(command, capsys):
     assert cli.main([command, "cow", "--json"]) == 1

@@ -25,9 +25,12 @@ PROGRAMS = {
     "control.md": 4,
     "add_a_joint.md": 3,
 }
+SLOW = ("batch.md", "identify.md", "control.md", "add_a_joint.md")
 
 
-@pytest.mark.parametrize("page", PROGRAMS)
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=[pytest.mark.slow] * (page in SLOW)) for page in PROGRAMS]
+)
 def test_the_blocks_of(page, tmp_path, monkeypatch):
     blocks = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
     assert len(blocks) == PROGRAMS[page]
@@ -56,6 +59,16 @@ def test_the_pictures_of_the_conventions(tmp_path):
         first, second = plt.imread(drawn), plt.imread(committed)
         assert first.shape == second.shape
         assert np.mean(np.abs(first - second)) < 0.02
+
+
+def test_the_picture_of_the_references_has_the_motion_of_the_page():
+    script = load("conventions_pictures")
+    page = (DOCS / "conventions.md").read_text()
+    x, y = script.P
+    at_origin = script.V + script.W * np.array([y, -x])
+    for linear in (script.R.T @ script.V, script.V, at_origin):
+        assert f"({linear[0]:.2f}, {linear[1]:.2f}, 0.0)" in page
+    assert f"[0.0, 0.0, {script.W}]" in page
 
 
 def test_the_gallery_has_a_picture_of_each_motion():
