@@ -14,6 +14,7 @@ import json
 import pathlib
 import posixpath
 import re
+import shutil
 
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -123,7 +124,7 @@ def documented_names():
 def gallery_pages():
     """The pages of the motions of docs/gallery.py; empty without viser.
 
-    The pages are kept in .cache until the script or the package changes.
+    The pages stay in .cache until the script or the package changes.
     """
     if importlib.util.find_spec("viser") is None:
         return []
@@ -137,6 +138,8 @@ def gallery_pages():
         spec.loader.exec_module(module)
         unfinished = folder.with_suffix(".tmp")
         module.write_pages(unfinished)
+        for old in (ROOT / ".cache").glob("gallery-????????????????"):
+            shutil.rmtree(old)
         unfinished.replace(folder)
     return sorted(folder.glob("*.html"))
 
