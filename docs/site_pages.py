@@ -2,15 +2,19 @@
 
 The documents link to each other by their paths in the repository, so that the links work there too.
 This hook replaces these links by links of the site. A notebook becomes a page with its stored
-outputs; no cell is executed.
+outputs; no cell is executed. The gallery gets a page that plays each of its motions, if viser is
+installed.
 """
 
 import ast
 import base64
+import hashlib
+import importlib.util
 import json
 import pathlib
 import posixpath
 import re
+import shutil
 
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -34,6 +38,9 @@ NOTEBOOKS = {
 }
 SOURCES = {place: source for source, place in (PLACES | NOTEBOOKS).items()}
 
+# the pages whose names are links to the reference
+INDICES = ("reference/index.md", "choose.md")
+
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 DIRECTIVE = re.compile(r"^::: (\S+)\n((?: +.*\n)*)", re.MULTILINE)
 MEMBER = re.compile(r"^ +- (\w+)$", re.MULTILINE)
@@ -49,20 +56,26 @@ def on_files(files, config):
     for source, place in NOTEBOOKS.items():
         for added, content in notebook_files(ROOT / source, place).items():
             files.append(File.generated(config, added, content=content))
+    for path in gallery_pages():
+        files.append(File.generated(config, f"gallery/{path.name}", content=path.read_bytes()))
     return files
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Adapt the links of a page, and turn names in the index of the reference into links."""
+    """Adapt the links of a page, and turn the names on the pages INDICES into links."""
     place = page.file.src_uri
     source = SOURCES.get(place, f"docs/{place}")
-    if place == "reference/index.md":
+    if place in INDICES:
         paths = documented_names()
         markdown = re.sub(
             r"`([\w.]+)`",
             lambda name: f"[{name[0]}][{paths[name[1]]}]" if name[1] in paths else name[0],
             markdown,
         )
+    if place == "gallery.md":
+        for path in gallery_pages():
+            picture = f"](gallery_{path.stem}.png)"
+            markdown = markdown.replace(picture, f"{picture}\n\n[Play](gallery/{path.name})")
     return LINK.sub(lambda link: f"]({site_link(link[1], source, place)}{link[2] or ''})", markdown)
 
 
@@ -106,6 +119,29 @@ def documented_names():
             for n in range(len(parts) + 1):
                 paths.setdefault(".".join([*parts[:n], name]), f"{module}.{name}")
     return paths
+
+
+def gallery_pages():
+    """The pages of the motions of docs/gallery.py; empty without viser.
+
+    The pages stay in .cache until the script or the package changes.
+    """
+    if importlib.util.find_spec("viser") is None:
+        return []
+    script = ROOT / "docs" / "gallery.py"
+    sources = sorted((ROOT / "jaxrbd").rglob("*.py"))
+    seal = hashlib.sha256(b"".join(path.read_bytes() for path in [script, *sources])).hexdigest()
+    folder = ROOT / ".cache" / f"gallery-{seal[:16]}"
+    if not folder.exists():
+        spec = importlib.util.spec_from_file_location(script.stem, script)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        unfinished = folder.with_suffix(".tmp")
+        module.write_pages(unfinished)
+        for old in (ROOT / ".cache").glob("gallery-????????????????"):
+            shutil.rmtree(old)
+        unfinished.replace(folder)
+    return sorted(folder.glob("*.html"))
 
 
 def notebook_files(path, place):

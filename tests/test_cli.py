@@ -2,9 +2,12 @@
 
 import dataclasses
 import importlib.util
+import json
 import os
+import pathlib
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 
@@ -14,6 +17,7 @@ import pytest
 import jaxrbd
 from jaxrbd import cli
 from jaxrbd.cli.overview import overview
+from jaxrbd.cli.reports import print_json
 from jaxrbd.robots import robot_path
 
 BAD = """<robot name="bad">
@@ -392,3 +396,264 @@ def test_a_xacro_file_is_refused_with_the_command_for_it(tmp_path, capsys, comma
     written = capsys.readouterr()
     expected = f"`xacro {shlex.quote(str(path))} > {shlex.quote(str(tmp_path / 'arm.urdf'))}`"
     assert expected in written.out + written.err
+
+
+# ------------------------------------------------------------------------------------------- JSON
+
+
+def documented_fields(command):
+    """The fields of the object of a command in docs/commands.md."""
+    page = (pathlib.Path(__file__).parents[1] / "docs" / "commands.md").read_text()
+    table = page.partition(f"| field of `{command}` |")[2].partition("\n\n")[0]
+    return {
+        name
+        for row in table.splitlines()[2:]
+        for name in re.findall(r"`(\w+)`", row[2:].partition(" | ")[0])
+    }
+
+
+def one_object(capsys):
+    """The only JSON object on standard output."""
+    return json.loads(capsys.readouterr().out, parse_constant=lambda name: pytest.fail(name))
+
+
+@pytest.mark.parametrize("robot", ["quadruped", "cart_pole"])
+def test_info_as_json(robot, capsys):
+    assert cli.main(["info", robot, "--json"]) == 0
+    found, model = one_object(capsys), jaxrbd.load_robot(robot)
+    assert set(found) == documented_fields("info")
+    assert (found["name"], found["nb"], found["nq"]) == (robot, model.nb, model.nq)
+    np.testing.assert_allclose(found["mass"], jaxrbd.total_mass(model), rtol=1e-12)
+    com = jaxrbd.center_of_mass(model, jaxrbd.neutral(model))
+    np.testing.assert_allclose(found["neutral_center_of_mass"], com, atol=1e-12)
+    assert found["gravity"] == [0, 0, -9.81]
+    assert [body["name"] for body in found["bodies"]] == list(model.body_names)
+    np.testing.assert_allclose([body["mass"] for body in found["bodies"]], model.inertia[:, 0])
+    assert [body["parent"] for body in found["bodies"]][:2] == [None, model.body_names[0]]
+    assert {frame["name"]: frame["body"] for frame in found["frames"]} == {
+        name: None if body < 0 else model.body_names[body]
+        for name, body in zip(model.frame_names, model.frame_bodies)
+    }
+    assert [joint["name"] for joint in found["joints"]] == list(model.joint_names)
+    for joint in found["joints"]:
+        place = model.joint(joint["name"])
+        assert joint["q"] == [place.q.start, place.q.stop]
+        assert joint["v"] == [place.v.start, place.v.stop]
+        for field, limits in {
+            "lower": model.lower_position_limit[place.q],
+            "upper": model.upper_position_limit[place.q],
+            "effort": model.effort_limit[place.v],
+            "velocity": model.velocity_limit[place.v],
+            "damping": model.damping[place.v],
+        }.items():
+            expected = [x if np.isfinite(x) else None for x in np.asarray(limits).tolist()]
+            assert joint[field] == expected, (joint["name"], field)
+
+
+def test_info_of_followers_as_json(tmp_path, capsys):
+    path = tmp_path / "twin.urdf"
+    text = robot_path("double_pendulum").read_text()
+    last = text.rindex("</joint>")
+    mimic = '<mimic joint="shoulder" multiplier="-2" offset="0.5"/>'
+    path.write_text(text[:last] + mimic + text[last:])
+    assert cli.main(["info", str(path), "--json"]) == 0
+    shoulder, elbow = one_object(capsys)["joints"]
+    assert shoulder["follows"] is None
+    assert elbow["follows"] == {"joints": ["shoulder"], "multiplier": -2, "offset": 0.5}
+    assert elbow["q"] == [1, 1]
+
+
+def test_check_as_json(tmp_path, capsys):
+    assert cli.main(["check", "arm7", "--json"]) == 0
+    found = one_object(capsys)
+    assert found == {"file": str(robot_path("arm7")), "ok": True, "findings": []}
+    assert set(found) == documented_fields("check")
+    path = tmp_path / "odd.urdf"
+    path.write_text(HEAVY_ON_ONE_SIDE.replace('damping="0.1"', 'damping="-1"'))
+    assert cli.main(["check", str(path), "--json"]) == 1
+    found = one_object(capsys)
+    assert not found["ok"]
+    fault, warned = found["findings"]
+    assert (fault["severity"], fault["line"], fault["joint"]) == ("fault", 14, "j")
+    assert (warned["severity"], warned["line"], warned["link"]) == ("warning", 3, "arm")
+    assert "<dynamics damping" in fault["message"]
+    path.write_text(HEAVY_ON_ONE_SIDE)
+    assert cli.main(["check", str(path), "--json"]) == 0
+    assert one_object(capsys)["ok"]
+    assert cli.main(["check", str(path), "--json", "--strict"]) == 1
+    assert not one_object(capsys)["ok"]
+
+
+def test_rollout_as_json(tmp_path, capsys):
+    out = tmp_path / "out"
+    options = ["--batch", "3", "--steps", "2", "--undamped", "--no-plot", "--out", str(out)]
+    assert cli.main(["rollout", "pendulum", "--json", *options]) == 0
+    found = one_object(capsys)
+    assert set(found) == documented_fields("rollout")
+    assert (found["robot"], found["batch"], found["steps"]) == ("pendulum", 3, 2)
+    assert (found["dt"], found["dtype"], found["devices"]) == (2e-3, "float64", 1)
+    for times in (found["simulate"], found["gradient"]):
+        assert times["samples"] == 6
+        assert times["seconds"] > 0
+        assert times["compile_seconds"] > 0
+    assert 0 <= found["energy_error"]["median_at_end"] <= found["energy_error"]["largest"] < 1e-4
+    # Over two steps the torques change the cost little, so the difference has rounding errors.
+    assert 0 < found["gradient_error"] < 1e-5
+    assert found["files"] == [str(out / "trajectories.npz")]
+    assert (out / "trajectories.npz").exists()
+
+
+def test_rollout_of_a_robot_without_joints(tmp_path, capsys):
+    """All slopes are 0: their relative error is not 0 / 0."""
+    path = tmp_path / "one.urdf"
+    path.write_text('<robot name="one"><link name="a"/></robot>')
+    options = ["--batch", "2", "--steps", "2", "--no-plot", "--out", str(tmp_path / "out")]
+    assert cli.main(["rollout", str(path), "--json", *options]) == 0
+    found = one_object(capsys)
+    assert (found["nv"], found["gradient_error"]) == (0, 0)
+
+
+@pytest.mark.parametrize("command", ["info", "check", "rollout"])
+def test_an_error_with_json_prints_no_object(command, capsys):
+    assert cli.main([command, "cow", "--json"]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("jaxrbd: error: ")
+
+
+def test_numbers_that_are_not_finite_are_null(capsys):
+    print_json({"a": [1.0, float("inf")], "b": {"c": float("nan")}, "d": 2})
+    assert one_object(capsys) == {"a": [1.0, None], "b": {"c": None}, "d": 2}
+
+
+# ----------------------------------------------------------------------------- errors, help, status
+
+COMMANDS = ("rollout", "info", "check", "convert", "view", "completion")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_shows_an_example_that_is_valid(command, capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main([command, "--help"])
+    assert stop.value.code == 0
+    text = " ".join(capsys.readouterr().out.split())
+    example = re.search(rf"example: jaxrbd ({command} .*)", text)[1].partition(" && ")[0]
+    words = shlex.split(example.partition(" >")[0])
+    assert cli._parser().parse_args(words).run is not None
+
+
+def test_every_command_is_tested_and_documented(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    text = capsys.readouterr().out
+    commands = re.findall(r"^    (\w+)(?: |$)", text, re.MULTILINE)
+    assert sorted(commands) == sorted(COMMANDS)
+    page = (pathlib.Path(__file__).parents[1] / "docs" / "commands.md").read_text()
+    assert all(f"`jaxrbd {command} " in page for command in commands)
+
+
+FAULTY = {
+    "bytes.urdf": bytes(range(256)),
+    "empty.urdf": b"",
+    "text.urdf": b"hello",
+    "half.xml": b"<mujoco><worldbody>",
+    "massless.xml": b"<mujoco>\n<worldbody><body><joint/></body></worldbody></mujoco>",
+    "deep.urdf": b"<a>" * 2000,
+    "two_roots.urdf": b'<robot name="o"><link name="a&#10;b"/><link name="c"/></robot>',
+}
+
+
+@pytest.mark.parametrize("name", FAULTY)
+def test_errors_are_one_line(name, tmp_path, capsys):
+    path = tmp_path / name
+    path.write_bytes(FAULTY[name])
+    for command in (["info"], ["rollout", "--no-plot"], ["convert"]):
+        out = [str(tmp_path / "out.urdf")] if command == ["convert"] else []
+        assert cli.main([*command, str(path), *out]) == 1
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        assert re.fullmatch(r"jaxrbd: error: [^\n]+\n", printed.err)
+    assert cli.main(["check", str(path)]) == 1
+    assert re.fullmatch(r"[^\n]+\n[^\n]+: 1 fault\n", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["convert", "pendulum", "{gone}/out.urdf"],
+        ["view", "pendulum", "--png", "out.png", "--layers", "cow"],
+        ["info", "{folder}"],
+        ["rollout", "pendulum", "--batch", "999999999999", "--no-plot", "--out", "{folder}"],
+    ],
+    ids=["convert", "layers", "folder", "memory"],
+)
+def test_errors_of_files_and_memory_are_one_line(arguments, tmp_path, capsys):
+    words = [word.format(gone=tmp_path / "gone", folder=tmp_path) for word in arguments]
+    assert cli.main(words) == 1
+    assert re.fullmatch(r"jaxrbd: error: [^\n]+\n", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["cow"], ["info"], ["view", "arm7", "--port", "70000"], ["rollout", "--seed", "1" * 30]],
+)
+def test_invalid_options_have_the_status_2(arguments, capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(arguments)
+    assert stop.value.code == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "Traceback" not in printed.err
+
+
+def test_an_interrupt_has_the_status_130(monkeypatch, capsys):
+    def interrupt(model):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "overview", interrupt)
+    assert cli.main(["info", "pendulum"]) == 130
+    assert capsys.readouterr().out == ""
+
+
+# -------------------------------------------------------------------------------- tab completion
+
+
+def test_completion_needs_its_extra(monkeypatch, capsys):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert cli.main(["completion", "bash"]) == 1
+    assert "pip install 'jaxrbd[completion]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+def test_completion_scripts_have_the_commands(shell, capsys):
+    assert cli.main(["completion", shell]) == 0
+    text = capsys.readouterr().out
+    assert all(command in text for command in COMMANDS)
+    assert "strict" in text
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or shutil.which("bash") is None, reason="the script needs a recent bash"
+)
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("jaxrbd ch", {"check"}),
+        ("jaxrbd check --st", {"--strict"}),
+        ("jaxrbd info quad", {"quadruped", "quad.urdf"}),
+    ],
+)
+def test_bash_completes(typed, expected, tmp_path, capsys):
+    assert cli.main(["completion", "bash"]) == 0
+    script = tmp_path / "script"
+    script.write_text(capsys.readouterr().out)
+    (tmp_path / "quad.urdf").write_text("")
+    words = typed.split()
+    command = (
+        f"source {script}; COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; "
+        "_shtab_jaxrbd; printf '%s\n' \"${COMPREPLY[@]}\""
+    )
+    result = subprocess.run(
+        ["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert set(result.stdout.split()) == expected

@@ -47,6 +47,7 @@ ONLY_IN = {
     "lxml": "io",
     "mujoco": "io",
     "matplotlib": "cli",
+    "shtab": "cli",
     "diffrax": "integrators",
     "optax": "learning",
 }

@@ -96,6 +96,24 @@ def test_every_name_of_the_index_of_the_reference_is_documented():
     assert not names - set(paths) - {f"jaxrbd.{path}" for path in paths}
 
 
+def test_every_name_of_the_page_of_choices_is_documented():
+    page = (ROOT / "docs" / "choose.md").read_text()
+    names = set(re.findall(r"`([\w.]+)`", page))
+    others = {
+        "jaxrbd",
+        "X_WB",
+        "jax.vmap",
+        "jax.jit",
+        "jax.grad",
+        "jax.jvp",
+        "jax.vjp",
+        "jax.hessian",
+    }
+    others |= {"integrators.diffrax_adapter"}
+    assert names - others <= set(site_pages().documented_names())
+    assert others <= names
+
+
 def test_nothing_is_public_by_accident():
     public = {
         name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 import warnings
@@ -22,8 +23,10 @@ from ..model import Model
 from ..robots import load_robot, robot_names, robot_path
 from ..view import LAYERS, render, save_html, serve
 from . import rollout_command as _rollout_command, training_commands as _training_commands
+from .completion import SHELLS, completion_script
 from .overview import overview
 from .png import png_bytes
+from .reports import check_report, print_json, robot_report
 
 _ROBOT = "name of a bundled robot, a URDF file, or an MJCF file"
 
@@ -31,29 +34,41 @@ _ROBOT = "name of a bundled robot, a URDF file, or an MJCF file"
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status.
 
-    The status is 0 for success. It is 1 for an error, with a message on standard error, and for
-    faults that `jaxrbd check` finds. It is 130 after an interrupt from the keyboard.
+    The status is 0 for success. It is 1 for an error, with a message of one line on standard error,
+    and for faults that `jaxrbd check` finds. It is 130 after an interrupt from the keyboard.
 
     `argv`: the arguments of the program; None means the arguments of this process. Raises
-    SystemExit for `--help`, `--version` and invalid options, as argparse does.
+    SystemExit for `--help` and `--version` (status 0) and for invalid options (status 2), as
+    argparse does.
     """
     options = _parser().parse_args(argv)
     try:
         status = options.run(options)
         sys.stdout.flush()  # a closed pipe raises here, not at exit
         return status
-    except (JaxRBDError, OSError) as error:
+    except (JaxRBDError, OSError, MemoryError, jax.errors.JaxRuntimeError) as error:
         if isinstance(error, BrokenPipeError):  # the reader, such as `head`, has ended
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 1
-        print(f"jaxrbd: error: {error}", file=sys.stderr)
+        print(f"jaxrbd: error: {_one_line(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
 
 
+def _one_line(message: object) -> str:
+    return "; ".join(line.strip() for line in str(message).splitlines() if line.strip())
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="jaxrbd", description="Rigid-body dynamics for JAX.")
+    parser = argparse.ArgumentParser(
+        prog="jaxrbd",
+        description="Rigid-body dynamics for JAX.",
+        epilog=(
+            "exit status: 0 for success, 1 for an error or a fault in a file, 2 for invalid "
+            "options, 130 after Ctrl-C; example: jaxrbd info quadruped"
+        ),
+    )
     parser.add_argument("--version", action="version", version=f"jaxrbd {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_rollout(commands)
@@ -63,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_view(commands)
     _add_train(commands)
     _add_play(commands)
+    _add_completion(commands)
     return parser
 
 
@@ -75,6 +91,7 @@ def _add_rollout(commands) -> None:
             "of a cost of each trajectory with respect to its torques. Check the energy balance "
             "and the gradient. There is no ground: a robot with a free-flyer joint falls."
         ),
+        epilog="example: jaxrbd rollout arm7 --batch 256 --dt 5e-4 --out arm",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     _add_robot(command, nargs="?", default="quadruped")
@@ -90,20 +107,29 @@ def _add_rollout(commands) -> None:
     add("--no-plot", action="store_true", help="write no plot (matplotlib is not needed)")
     add("--html", metavar="FILE", help="write a page that plays the first eight trajectories")
     add("--out", metavar="DIR", help="output folder (default: rollout-ROBOT)")
+    _add_json(command)
     command.set_defaults(run=_rollout)
 
 
 def _add_info(commands) -> None:
-    command = commands.add_parser("info", help="show a robot: joints, bodies, frames, tree")
+    command = commands.add_parser(
+        "info",
+        help="show a robot: joints, bodies, frames, tree",
+        epilog="example: jaxrbd info robot.urdf --free-flyer",
+    )
     _add_robot(command)
+    _add_json(command)
     command.set_defaults(run=_info)
 
 
 def _add_check(commands) -> None:
     command = commands.add_parser(
-        "check", help="validate a robot file; exit status 1 if it has faults"
+        "check",
+        help="validate a robot file; exit status 1 if it has faults",
+        epilog="example: jaxrbd check robot.urdf --strict",
     )
-    command.add_argument("robot", metavar="ROBOT", help=_ROBOT)
+    _add_robot_name(command)
+    _add_json(command)
     command.add_argument("--strict", action="store_true", help="exit status 1 for warnings, too")
     command.set_defaults(run=_check)
 
@@ -116,6 +142,7 @@ def _add_convert(commands) -> None:
             "Write a robot in another format: as a URDF file if OUT ends in .urdf, and as a model "
             "file of jaxrbd, which load_model reads, if OUT ends in .jaxrbd."
         ),
+        epilog="example: jaxrbd convert robot.xml robot.urdf --unlimited 1000",
     )
     _add_robot(command)
     add = command.add_argument
@@ -139,12 +166,13 @@ def _add_view(commands) -> None:
             "Show a robot in the browser, with a slider for each joint, until Ctrl-C. With --html "
             "or --png, write a file instead."
         ),
+        epilog="example: jaxrbd view robot.urdf --png robot.png --layers visuals,frames",
     )
     _add_robot(command)
     add = command.add_argument
     add("--html", metavar="FILE", help="write a page that needs no server and no network")
     add("--png", metavar="FILE", help="write a picture")
-    add("--port", type=_count, default=8080, metavar="N", help="port of the server (8080)")
+    add("--port", type=_port, default=8080, metavar="N", help="port of the server (8080)")
     add(
         "--layers",
         default="visuals",
@@ -192,8 +220,30 @@ def _add_play(commands) -> None:
     command.set_defaults(run=_play)
 
 
-def _add_robot(command: argparse.ArgumentParser, **kwargs) -> None:
+def _add_completion(commands) -> None:
+    command = commands.add_parser(
+        "completion",
+        help="print a script for tab completion in a shell",
+        epilog="example: jaxrbd completion bash > jaxrbd.sh && source jaxrbd.sh",
+    )
+    command.add_argument("shell", choices=SHELLS, help="the shell")
+    command.set_defaults(
+        run=lambda options: print(completion_script(_parser(), options.shell)) or 0
+    )
+
+
+def _add_json(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--json", action="store_true", help="print one JSON object, and nothing else, to the output"
+    )
+
+
+def _add_robot_name(command: argparse.ArgumentParser, **kwargs) -> None:
     command.add_argument("robot", metavar="ROBOT", help=_ROBOT, **kwargs)
+
+
+def _add_robot(command: argparse.ArgumentParser, **kwargs) -> None:
+    _add_robot_name(command, **kwargs)
     command.add_argument(
         "--free-flyer",
         action="store_true",
@@ -206,7 +256,13 @@ def _rollout(options: argparse.Namespace) -> int:
     jax.config.update("jax_enable_x64", True)
     devices = _rollout_command.first_devices(options.devices)
     model = _load(options.robot, options.free_flyer)
-    _rollout_command.run(model.astype("float32") if options.float32 else model, options, devices)
+    model = model.astype("float32") if options.float32 else model
+    if not options.json:
+        _rollout_command.run(model, options, devices)
+        return 0
+    with contextlib.redirect_stdout(sys.stderr):
+        report = _rollout_command.run(model, options, devices)
+    print_json(report)
     return 0
 
 
@@ -221,18 +277,27 @@ def _play(options: argparse.Namespace) -> int:
 
 
 def _info(options: argparse.Namespace) -> int:
-    print(overview(_load(options.robot, options.free_flyer)))
+    if options.json:
+        jax.config.update("jax_enable_x64", True)  # JSON has all digits
+    model = _load(options.robot, options.free_flyer)
+    if options.json:
+        print_json(robot_report(model))
+    else:
+        print(overview(model))
     return 0
 
 
 def _check(options: argparse.Namespace) -> int:
     path = _find(options.robot)
     faults, warned = inspect_mjcf(path) if is_mjcf(path) else inspect_urdf(path)
+    refused = bool(faults or (warned and options.strict))
+    if options.json:
+        print_json(check_report(path, faults, warned, refused))
+        return int(refused)
     for found in [*faults, *warned]:
-        print(found)
+        print(_one_line(found))
     counts = ((len(faults), "fault"), (len(warned), "warning"))
     summary = ", ".join(f"{n} {what}{'s' * (n > 1)}" for n, what in counts if n)
-    refused = bool(faults or (warned and options.strict))
     if refused:
         print(f"{path}: {summary}")
     else:
@@ -335,7 +400,17 @@ def _count(text: str) -> int:
 
 
 def _seed(text: str) -> int:
-    return _number(text, int, "a whole number")
+    value = _number(text, int, "a whole number")
+    if not -(2**63) <= value < 2**63:
+        raise argparse.ArgumentTypeError(f"expected a whole number of 64 bits, found {text}")
+    return value
+
+
+def _port(text: str) -> int:
+    value = _number(text, int, "a whole number")
+    if not 1 <= value < 2**16:
+        raise argparse.ArgumentTypeError(f"expected a number from 1 to 65535, found {text}")
+    return value
 
 
 def _positive(text: str) -> float:

@@ -64,8 +64,10 @@ def first_devices(count: int) -> list[Any]:
     return found[:count]
 
 
-def run(model: Model, options: argparse.Namespace, devices: Sequence[Any]) -> None:
+def run(model: Model, options: argparse.Namespace, devices: Sequence[Any]) -> dict[str, Any]:
     """Simulate a batch, differentiate it, check the results and write files.
+
+    Returns the object of `--json`.
 
     The function divides the batch into blocks of equal size. Block i goes to device i modulo the
     number of devices, and the devices work at the same time. So the results do not depend on the
@@ -87,8 +89,8 @@ def run(model: Model, options: argparse.Namespace, devices: Sequence[Any]) -> No
     _report_inputs(model, scale, options, devices)
     model, inputs, dt = jax.device_put((model, inputs, dt), devices[0])
 
-    outputs = _timed("simulate", simulate_batch, model, inputs, dt, devices)
-    gradient = _timed("gradient", gradient_batch, model, inputs, dt, devices)
+    outputs, simulate = _timed("simulate", simulate_batch, model, inputs, dt, devices)
+    gradient, differentiate = _timed("gradient", gradient_batch, model, inputs, dt, devices)
     if not all(np.all(np.isfinite(x)) for x in jax.tree.leaves((outputs, gradient))):
         raise JaxRBDError(
             "the trajectories become infinite or NaN: try a smaller --dt or --torque, or --undamped"
@@ -101,7 +103,23 @@ def run(model: Model, options: argparse.Namespace, devices: Sequence[Any]) -> No
     error = gradient_error(model, inputs, dt, gradient, scale, options.seed)
     _say("check", f"relative difference of gradient and central difference: {error:.1e}")
 
-    _write(out, model, options, inputs, outputs, gradient)
+    return {
+        "robot": model.name,
+        "batch": options.batch,
+        "steps": options.steps,
+        "dt": options.dt,
+        "seed": options.seed,
+        "nv": model.nv,
+        "driven": int(np.count_nonzero(scale)),
+        "dtype": model.dtype.name,
+        "platform": devices[0].platform,
+        "devices": len(devices),
+        "simulate": simulate,
+        "gradient": differentiate,
+        "energy_error": {"largest": float(worst), "median_at_end": float(median)},
+        "gradient_error": error,
+        "files": _write(out, model, options, inputs, outputs, gradient),
+    }
 
 
 def effort_scale(model: Model) -> np.ndarray:
@@ -150,6 +168,8 @@ def gradient_error(
 ) -> float:
     """The largest error of the slopes of the cost, relative to the largest reference slope.
 
+    If all reference slopes are 0, the result is the largest error itself.
+
     The slope of a trajectory is the derivative of its cost along a random direction of its torques,
     from `gradient`. The reference slope is a central difference in double precision. The function
     uses the first `BLOCK` trajectories. `scale` (nv,) scales the directions; the mean of the
@@ -168,7 +188,8 @@ def gradient_error(
 
     difference = (costs(DIFFERENCE_STEP) - costs(-DIFFERENCE_STEP)) / (2 * DIFFERENCE_STEP)
     slope = np.sum(gradient[:BLOCK] * np.asarray(direction), axis=(1, 2))
-    return float(np.max(np.abs(slope - difference)) / np.max(np.abs(difference)))
+    largest = np.max(np.abs(difference))
+    return float(np.max(np.abs(slope - difference)) / (largest if largest > 0 else 1))
 
 
 def _smooth(model: Model, undamped: bool) -> Model:
@@ -181,8 +202,10 @@ def _smooth(model: Model, undamped: bool) -> Model:
 
 def _timed(
     label: str, function, model: Model, inputs: Inputs, dt: Array, devices: Sequence[Any]
-) -> Any:
-    """The results of `function` for the whole batch, as NumPy arrays. Prints the time.
+) -> tuple[Any, dict[str, Any]]:
+    """The results of `function` for the whole batch, as NumPy arrays, and the times in s.
+
+    Prints the times.
 
     Block i goes to device i modulo the number of devices, and the devices work at the same time.
     Every program is compiled for one device: a program that splits its batch over devices would be
@@ -216,7 +239,9 @@ def _timed(
         f"{batch * steps} samples in {seconds:.2f} s, {batch * steps / seconds:.0f} samples/s "
         f"(after {compiled - started:.1f} s of compilation)",
     )
-    return jax.tree.map(lambda *parts: np.concatenate(parts)[:batch], *done)
+    results = jax.tree.map(lambda *parts: np.concatenate(parts)[:batch], *done)
+    times = {"samples": batch * steps, "seconds": seconds, "compile_seconds": compiled - started}
+    return results, times
 
 
 def _blocks(inputs: Inputs) -> list[Inputs]:
@@ -237,23 +262,26 @@ def _write(
     inputs: Inputs,
     outputs: Outputs,
     gradient: np.ndarray,
-) -> None:
+) -> list[str]:
+    """Write the files of a rollout, and return their paths."""
     path = out / "trajectories.npz"
     grid = options.dt * np.arange(options.steps + 1)
     q, v, _ = outputs.trajectory
     np.savez(path, time=grid, q=q, v=v, tau=np.asarray(inputs.tau), cost=outputs.cost)
-    _say("wrote", str(path))
+    files = [str(path)]
     if not options.no_plot:
         from .rollout_plot import plot_rollout
 
         path = out / "rollout.png"
         errors = np.asarray(outputs.energy_error)
         plot_rollout(path, model, grid, outputs.trajectory, errors, gradient)
-        _say("wrote", str(path))
-
+        files.append(str(path))
     if options.html:
         save_html(options.html, model, q[:SHOWN], dt=options.dt)
-        _say("wrote", options.html)
+        files.append(options.html)
+    for file in files:
+        _say("wrote", file)
+    return files
 
 
 def _report_inputs(

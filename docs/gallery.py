@@ -1,0 +1,118 @@
+"""The motions of docs/gallery.md: `python docs/gallery.py` writes their pictures.
+
+The hook `site_pages.py` calls `write_pages` when the site is built, and adds a page that plays each
+motion.
+"""
+
+import pathlib
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import jaxrbd
+from jaxrbd import actuators, contact, integrators, inverse_kinematics as ik, view
+
+
+def landing():
+    """A quadruped falls 0.2 m and stands: the model, q (T, nq) and the time step."""
+    model = jaxrbd.load_robot("quadruped").with_dissipation()
+    feet = [name for name in model.frame_names if name.endswith("_foot")]
+    scene = contact.Scene(feet, 0.02, material=contact.Material(friction=0.7))
+    legs = model.joint_names[1:]
+    gains = actuators.PD.for_joints(model, legs, stiffness=60.0, damping=2.0, effort=40.0)
+    angles = {"hip": 0.0, "thigh": 0.8, "knee": -1.6}
+    bent = jnp.array([angles[name.split("_")[-2]] for name in legs])
+    standing = jaxrbd.neutral(model).at[7:].set(bent).at[2].set(0.55)
+
+    def advance(state, _):
+        servo = contact.Servo(gains, standing)
+        step = contact.contact_step(model, scene, *state, jnp.zeros(model.nv), 0.004, servo=servo)
+        return (step.q, step.v), step.q
+
+    start = standing, jnp.zeros(model.nv).at[4].set(0.8)
+    _, q = jax.jit(lambda start: jax.lax.scan(advance, start, length=500))(start)
+    return model, q, 0.004
+
+
+def circle():
+    """The tool of an arm follows a circle, by differential inverse kinematics."""
+    model = jaxrbd.load_robot("arm7")
+    start = 0.3 * model.upper_position_limit
+    X = jaxrbd.frame_placement(model, start, "tool")
+    dt, times = 0.02, jnp.linspace(0, 2 * jnp.pi, 150)
+
+    def advance(q, t):
+        p = X.p + 0.15 * jnp.stack([jnp.zeros_like(t), jnp.sin(t), jnp.cos(t) - 1])
+        v = ik.differential_inverse_kinematics(
+            model, q, [ik.FrameTask("tool", jaxrbd.Pose(X.R, p))], dt
+        )
+        q = jaxrbd.integrate(model, q, dt * v)
+        return q, q
+
+    _, q = jax.jit(lambda q: jax.lax.scan(advance, q, times))(start)
+    return model, q, dt
+
+
+def pendulums():
+    """Five double pendulums that start almost alike: q (5, T, nq)."""
+    model = jaxrbd.load_robot("double_pendulum")
+
+    def acceleration(q, v):
+        return jaxrbd.forward_dynamics(model, q, v, jnp.zeros_like(v))
+
+    def step(q, v, _):
+        return integrators.runge_kutta_munthe_kaas(model, acceleration, q, v, 0.01)
+
+    def simulate(angle):
+        q = jnp.stack([angle, angle])
+        return integrators.rollout(step, (q, jnp.zeros_like(q)), jnp.zeros(600))[0]
+
+    return model, jax.jit(jax.vmap(simulate))(jnp.linspace(2.8, 2.88, 5)), 0.01
+
+
+MOTIONS = {"landing": landing, "circle": circle, "pendulums": pendulums}
+
+
+def write_pages(folder):
+    """Write one page per motion to a folder, and return their paths."""
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for name, motion in MOTIONS.items():
+        model, q, dt = motion()
+        paths.append(folder / f"{name}.html")
+        view.save_html(paths[-1], model, q, dt=dt)
+    return paths
+
+
+def write_pictures(folder):
+    """Write one picture per motion to a folder: four frames side by side."""
+    import matplotlib.pyplot as plt
+
+    for name, motion in MOTIONS.items():
+        model, q, _ = motion()
+        times = FRAMES[name]
+        pictures = [
+            view.render(model, q[..., i, :], width=220, height=200, **CAMERAS[name]) for i in times
+        ]
+        path = pathlib.Path(folder) / f"gallery_{name}.png"
+        plt.imsave(path, np.concatenate(pictures, axis=1))
+
+
+# the indices of the frames of each picture, and the camera
+FRAMES = {"landing": (0, 35, 60, 499), "circle": (5, 45, 85, 120), "pendulums": (0, 70, 250, 480)}
+CAMERAS = {
+    "landing": {"target": (0.1, 0.0, 0.33), "distance": 1.5},
+    "circle": {"target": (0.15, 0.0, 0.45), "distance": 2.2},
+    "pendulums": {
+        "target": (0.0, 0.0, 0.0),
+        "distance": 5.0,
+        "camera": (0.3, -1.0, 0.1),
+        "ground": False,
+    },
+}
+
+if __name__ == "__main__":
+    write_pictures(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent)

@@ -1,0 +1,46 @@
+"""The scripts of `jaxrbd completion`, by the library shtab."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+
+from ..errors import JaxRBDError
+from ..robots import robot_names
+
+SHELLS = ("bash", "zsh", "tcsh")
+_BASH = """_jaxrbd_robots() {{
+  compgen -W "{names}" -- "$1"
+  compgen -f -- "$1"
+}}"""
+_ZSH = """_jaxrbd_robots() {{
+  compadd {names}
+  _files
+}}"""
+
+
+def completion_script(parser: argparse.ArgumentParser, shell: str) -> str:
+    """The completion script of a parser for one of `SHELLS`.
+
+    ROBOT is completed by the names of the bundled robots and by files. Raises JaxRBDError, which
+    names the extra, if shtab is not installed.
+    """
+    if importlib.util.find_spec("shtab") is None:
+        raise JaxRBDError("completion needs shtab: pip install 'jaxrbd[completion]'")
+    import shtab
+
+    names = " ".join(robot_names())
+    (commands,) = (x for x in parser._actions if isinstance(x, argparse._SubParsersAction))
+    for command in commands.choices.values():
+        for action in command._actions:
+            if action.metavar == "ROBOT":
+                complete = {"bash": "_jaxrbd_robots", "zsh": "_jaxrbd_robots", "tcsh": "f"}
+            elif action.metavar in ("FILE", "OUT"):
+                complete = shtab.FILE
+            elif action.metavar == "DIR":
+                complete = shtab.DIRECTORY
+            else:
+                continue
+            action.complete = complete  # pyright: ignore[reportAttributeAccessIssue]
+    preambles = {"bash": _BASH.format(names=names), "zsh": _ZSH.format(names=names)}
+    return shtab.complete(parser, shell, preamble=preambles.get(shell, ""))

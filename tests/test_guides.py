@@ -1,0 +1,105 @@
+"""The pages of docs/ whose blocks of code are one program: the programs run, their asserts hold."""
+
+import importlib.util
+import pathlib
+import re
+
+import jax
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+import jaxrbd
+
+DOCS = pathlib.Path(__file__).parents[1] / "docs"
+
+# the number of blocks of each page
+PROGRAMS = {
+    "quickstart.md": 9,
+    "conventions.md": 4,
+    "choose.md": 2,
+    "sharp_bits.md": 10,
+    "load.md": 4,
+    "batch.md": 7,
+    "identify.md": 4,
+    "control.md": 4,
+    "add_a_joint.md": 3,
+}
+SLOW = ("batch.md", "identify.md", "control.md", "add_a_joint.md")
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=[pytest.mark.slow] * (page in SLOW)) for page in PROGRAMS]
+)
+def test_the_blocks_of(page, tmp_path, monkeypatch):
+    blocks = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
+    assert len(blocks) == PROGRAMS[page]
+    monkeypatch.chdir(tmp_path)
+    names = {"__name__": page}
+    for number, block in enumerate(blocks):
+        exec(compile(block, f"{page}, block {number}", "exec"), names)
+
+
+def load(name):
+    """A script of docs/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    return script
+
+
+def test_the_pictures_of_the_conventions(tmp_path):
+    """The script draws the committed pictures, up to the fonts of another matplotlib."""
+    script = load("conventions_pictures")
+    page = (DOCS / "conventions.md").read_text()
+    for drawn in script.write(tmp_path):
+        committed = DOCS / drawn.name
+        assert f"]({drawn.name})" in page
+        assert committed.stat().st_size < 60_000
+        first, second = plt.imread(drawn), plt.imread(committed)
+        assert first.shape == second.shape
+        assert np.mean(np.abs(first - second)) < 0.02
+
+
+def test_the_picture_of_the_references_has_the_motion_of_the_page():
+    script = load("conventions_pictures")
+    page = (DOCS / "conventions.md").read_text()
+    x, y = script.P
+    at_origin = script.V + script.W * np.array([y, -x])
+    for linear in (script.R.T @ script.V, script.V, at_origin):
+        assert f"({linear[0]:.2f}, {linear[1]:.2f}, 0.0)" in page
+    assert f"[0.0, 0.0, {script.W}]" in page
+
+
+def test_the_gallery_has_a_picture_of_each_motion():
+    page, script = (DOCS / "gallery.md").read_text(), load("gallery")
+    found = re.findall(r"\]\(gallery_(\w+)\.png\)", page)
+    assert found == list(script.MOTIONS)
+    assert set(script.FRAMES) == set(script.CAMERAS) == set(found)
+    assert all((DOCS / f"gallery_{name}.png").stat().st_size < 60_000 for name in found)
+
+
+@pytest.mark.slow
+def test_the_motions_of_the_gallery(tmp_path):
+    """The statements of the page; the pages of the motions are small."""
+    script = load("gallery")
+    paths = script.write_pages(tmp_path)
+    assert [path.stem for path in paths] == list(script.MOTIONS)
+    assert all(100_000 < path.stat().st_size < 1_000_000 for path in paths)
+
+    model, q, _ = script.landing()
+    assert np.ptp(q[-100:, 2]) < 0.01  # it stands, and sways a little
+    assert 0.2 < q[-1, 2] < 0.35
+    up = jaxrbd.frame_placement(model, q[-1], "trunk").R[2, 2]
+    assert up > 0.98
+
+    model, q, _ = script.circle()
+    tools = jax.vmap(jaxrbd.frame_placement, (None, 0, None))(model, q, "tool")
+    turned = jax.vmap(lambda R: jaxrbd.so3.log(tools.R[0].T @ R))(tools.R)
+    assert np.max(np.linalg.norm(turned, axis=1)) < 1e-3
+    radius = np.linalg.norm(tools.p - np.mean(tools.p, axis=0), axis=1)
+    np.testing.assert_allclose(radius, 0.15, atol=0.02)
+
+    _, q, _ = script.pendulums()
+    assert np.ptp(q[:, 0], axis=0).max() < 0.1
+    assert np.ptp(q[:, -1], axis=0).max() > 1
