@@ -14,6 +14,7 @@ from .environment import Env, State
 from .hopper import Hopper, HopperParams
 from .humanoid import HumanoidStand
 from .legged import LeggedParams, LeggedPhysics
+from .mjcf import MjcfWalk
 from .motion import Motion
 from .quadruped import QuadrupedJoystick, QuadrupedStand, QuadrupedTrot
 from .randomisation import Randomised, Scale, Shift, Uniform, randomise, stack_models
@@ -47,6 +48,7 @@ __all__ = [
     "HumanoidStand",
     "LeggedParams",
     "LeggedPhysics",
+    "MjcfWalk",
     "Motion",
     "QuadrupedJoystick",
     "QuadrupedStand",
