@@ -63,6 +63,20 @@ def test_windows_contain_failures_and_truncations(window):
     assert not jnp.all(steps.done[-1])
 
 
+def test_windows_keep_the_last_observations_of_episodes(window):
+    """The observation that a step led to, which the next episode must not replace."""
+    _, state, *_, (_, steps) = window
+    actions = networks.act(state.policy, state.statistics, steps.observation, steps.noise)
+    np.testing.assert_allclose(
+        steps.final_observation, 0.9 * steps.observation + actions, rtol=1e-9
+    )
+    ends = steps.done[:-1]
+    inside = ~ends
+    following = steps.observation[1:]
+    assert jnp.all(steps.final_observation[:-1][ends] != following[ends])
+    np.testing.assert_array_equal(steps.final_observation[:-1][inside], following[inside])
+
+
 def test_the_loss_of_shac_is_its_definition(window):
     """Step by step in Python, with new sums where episodes end."""
     algorithm, state, _, cost, (_, steps) = window

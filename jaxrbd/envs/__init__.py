@@ -6,6 +6,7 @@ differentiates a step with respect to the state, the action and every leaf of `p
 gives each environment other parameters.
 """
 
+from .adapters import Box, BraxEnv, BraxState, GymnaxEnv, gymnasium_vector
 from .arm_reach import ArmPhysics, ArmReach, ArmReachParams
 from .batches import AutoReset, Vectorized, auto_reset, vectorize
 from .cart_pole import CartPoleParams, CartPoleSwingUp
@@ -28,6 +29,12 @@ __all__ = [
     "Vectorized",
     "auto_reset",
     "vectorize",
+    # interfaces of other libraries
+    "Box",
+    "BraxEnv",
+    "BraxState",
+    "GymnaxEnv",
+    "gymnasium_vector",
     # random parameters
     "Randomised",
     "Scale",
