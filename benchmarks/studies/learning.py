@@ -9,8 +9,8 @@ programs on the machine. The returns are those of the policy without noise, in 6
 same random starts for each seed.
 
 For the cart-pole, `jaxrbd.optimal_control` optimises the 64 trajectories from the same starts: from
-zero forces and from the forces of the policies, with the pole turning to either side. The best of
-these is the reference.
+zero forces and from the forces of the best policy, with the pole turning to either side. The best
+of these is the reference.
 
 DIR gets one folder per training, `results.json`, and one picture per task. A training whose folder
 has results is not repeated.
@@ -62,23 +62,42 @@ def single(params):
     return jax.tree.map(lambda x: x.astype(jnp.float32), params)
 
 
-def load(task: str, algorithm: str, seed: int, folder: Path) -> learning.Training:
-    """The training of a folder, after its last update."""
-    env = learning.load_task(task)
-    settings = learning.algorithm_for(task, algorithm)
-    training = learning.Training(settings, env, seed, single(env.default_params()), task=task)
-    training.load(folder / "checkpoint.jaxrbd")
-    return training
+class Trained:
+    """The trainings of one task and algorithm, one after another."""
+
+    def __init__(self, task: str, algorithm: str):
+        env = learning.load_task(task)
+        settings = learning.algorithm_for(task, algorithm)
+        params = single(env.default_params())
+        self.training = learning.Training(settings, env, 0, params, task=task)
+
+        @jax.jit  # one program for all seeds
+        def evaluate(state) -> learning.Evaluation:
+            def policy(x):
+                return settings.deterministic(state, x)
+
+            key = jax.random.key(STARTS)
+            return learning.evaluate(env, params, policy, key, EPISODES)
+
+        self.evaluate = evaluate
+
+    def load(self, seed: int, folder: Path):
+        """The state and the rewards of the training of a folder, after its last update."""
+        self.training.seed = seed
+        self.training.load(folder / "checkpoint.jaxrbd")
+        records = self.training.records
+        return self.training.state, [(r.steps, r.metrics["reward"]) for r in records]
 
 
-def best_returns(policies) -> np.ndarray:
+def best_returns(policy) -> np.ndarray:
     """The returns of optimised trajectories of the cart-pole from the starts of the episodes."""
     env = envs.CartPoleSwingUp()
     params = env.default_params()
     batch, small = envs.vectorize(env), single(params)
     first = batch.reset(small, jax.random.split(jax.random.key(STARTS), EPISODES))
 
-    def forces(policy):
+    @jax.jit
+    def forces():
         def step(states, _):
             action = policy(states.observation)
             return batch.step(small, states, action), action
@@ -112,7 +131,7 @@ def best_returns(policies) -> np.ndarray:
     @jax.vmap
     def solve(x0, guess, turns):
         goal = 2 * np.pi * turns
-        return optimal_control.solve(problem, tuple(x0), goal, guess, iterations=300).us
+        return optimal_control.solve(problem, tuple(x0), goal, guess, iterations=200).us
 
     @jax.jit
     @jax.vmap
@@ -122,9 +141,8 @@ def best_returns(policies) -> np.ndarray:
         return jnp.sum(jax.lax.scan(step, state, actions)[1].reward)
 
     zeros = jnp.zeros((EPISODES, env.episode_steps, 1))
-    guesses = [zeros, *(forces(policy).astype(zeros.dtype) for policy in policies)]
     found = []
-    for guess in guesses:
+    for guess in (zeros, forces().astype(zeros.dtype)):
         for turns in (0.0, 1.0):
             us = solve(start, guess, jnp.full(EPISODES, turns))
             returns = np.asarray(total(start, us))
@@ -133,14 +151,12 @@ def best_returns(policies) -> np.ndarray:
     return np.max(found, axis=0)
 
 
-def plot(path: Path, title: str, trainings) -> None:
+def plot(path: Path, title: str, curves) -> None:
     """The learning curves of all seeds."""
     figure = Figure(figsize=(6, 3), layout="constrained")
     axes = figure.subplots()
-    for training in trainings:
-        steps = [record.steps for record in training.records]
-        rewards = [record.metrics["reward"] for record in training.records]
-        axes.plot(steps, rewards, linewidth=0.9, label=f"seed {training.seed}")
+    for seed, curve in enumerate(curves):
+        axes.plot(*np.transpose(curve), linewidth=0.9, label=f"seed {seed}")
     axes.set(xlabel="steps of all environments", ylabel="mean reward of a step", title=title)
     axes.grid(alpha=0.3)
     axes.legend(fontsize=7)
@@ -158,21 +174,15 @@ def main():
     results = {}
     for name in options.trainings:
         task, algorithm = name.split(":")
-        rows, trainings = [], []
+        rows, curves, states, trained = [], [], [], Trained(task, algorithm)
         for seed in range(options.seeds):
             folder = options.out / f"{task}-{algorithm}-{seed}"
             seconds = train(task, algorithm, seed, folder)
-            training = load(task, algorithm, seed, folder)
-            found = learning.evaluate(
-                training.env,
-                training.params,
-                training.policy(),
-                jax.random.key(STARTS),
-                EPISODES,
-            )
+            state, curve = trained.load(seed, folder)
+            found = trained.evaluate(state)
             row = {
                 "seed": seed,
-                "steps": training.records[-1].steps,
+                "steps": curve[-1][0],
                 **seconds,
                 "return": float(jnp.mean(found.returns)),
                 "worst": float(jnp.min(found.returns)),
@@ -181,11 +191,14 @@ def main():
             }
             print(name, row, flush=True)
             rows.append(row)
-            trainings.append(training)
+            curves.append(curve)
+            states.append(state)
         results[name] = {"seeds": rows}
-        plot(options.out / f"{task}-{algorithm}.png", f"{task}: {algorithm}", trainings)
+        plot(options.out / f"{task}-{algorithm}.png", f"{task}: {algorithm}", curves)
         if task == "cart-pole":
-            best = float(np.mean(best_returns([training.policy() for training in trainings])))
+            state = states[int(np.argmax([row["return"] for row in rows]))]
+            settings = trained.training.algorithm
+            best = float(np.mean(best_returns(lambda x: settings.deterministic(state, x))))
             results[name]["best"] = best
             print(f"{name}: mean return of the optimised trajectories {best:.5g}", flush=True)
         (options.out / "results.json").write_text(json.dumps(results, indent=1))

@@ -112,8 +112,7 @@ class QuadrupedTrot(Env):
     time_step = legged.TIME_STEP
 
     def default_params(self) -> legged.LeggedParams:
-        weights = dict(POSTURE_WEIGHTS, velocity=2.0, turning=1.0, bounce=0.5, gait=1.0)
-        weights["upright"] = 5.0
+        weights = dict(POSTURE_WEIGHTS, velocity=2.0, turning=1.0, bounce=0.1, gait=1.0)
         return quadruped_params(self.rough, weights, (0.5, 0.0, 0.0))
 
     def initial(self, params, key):
