@@ -523,5 +523,5 @@ def test_the_reward_of_a_perfect_trot(trot):
 def test_the_examples_of_the_guide_run():
     guide = pathlib.Path(__file__).parents[1] / "docs" / "environments.md"
     examples = re.findall(r"```python\n(.*?)```", guide.read_text(), re.DOTALL)
-    assert len(examples) == 4
+    assert len(examples) == 5
     exec("\n".join(examples), {})
