@@ -403,7 +403,7 @@ def test_a_killed_training_continues_to_the_same_curve(tmp_path):
     assert (tmp_path / "killed" / "curve.png").stat().st_size > 10_000
     code = command("whole")[:3]
     page, picture = tmp_path / "motion.html", tmp_path / "motion.png"
-    options = ["--episodes", "4", "--html", str(page), "--picture", str(picture)]
+    options = ["--episodes", "4", "--html", str(page), "--png", str(picture)]
     played = subprocess.run(
         [*code, "play", str(tmp_path / "whole" / "checkpoint.jaxrbd"), *options],
         cwd=ROOT,

@@ -189,7 +189,7 @@ def _add_play(commands) -> None:
     add("checkpoint", metavar="CHECKPOINT", help="a file of `jaxrbd train`")
     add("--episodes", type=_count, default=64, metavar="N", help="number of episodes")
     add("--html", metavar="FILE", help="write a page that plays eight episodes")
-    add("--picture", metavar="FILE", help="write eight postures of one episode as a PNG file")
+    add("--png", metavar="FILE", help="write eight postures of one episode as a PNG file")
     add("--seed", type=_seed, default=0, metavar="N", help="seed of the starts")
     command.set_defaults(run=_play)
 

@@ -34,4 +34,4 @@ def plot_curve(path: Path, title: str, records: Sequence[Record]) -> None:
 
 def write_picture(path: Path, pixels: np.ndarray) -> None:
     """Write pixels (height, width, 3) to a PNG file. Raises OSError if it cannot be written."""
-    imsave(path, pixels, metadata={"Software": None}, format="png")
+    imsave(path, pixels, format="png")

@@ -96,20 +96,20 @@ def play(options: argparse.Namespace) -> None:
     print(f"  duration  mean {seconds:.3g} s; failed: {int(np.sum(found.terminated))}")
     for name, x in found.terms.items():
         print(f"  {name:<18} {float(np.mean(x)):.4g}")
-    if not options.html and not options.picture:
+    if not options.html and not options.png:
         return
     model = training.params.model
     q = np.asarray(motions(env, training.params, training.policy(), key, SHOWN))
     if options.html:
         save_html(options.html, model, q, dt=env.time_step)
         print(f"wrote {options.html}")
-    if options.picture:
+    if options.png:
         from .curve_plot import write_picture
 
         moved = np.any(q[0, 1:] != q[0, :-1], axis=1)  # false after the end of the episode
         rows = np.linspace(0, np.max(np.nonzero(moved)), SHOWN).round().astype(int)
-        write_picture(Path(options.picture), render(model, q[0, rows], width=960, height=240))
-        print(f"wrote {options.picture}")
+        write_picture(Path(options.png), render(model, q[0, rows], width=960, height=240))
+        print(f"wrote {options.png}")
 
 
 def _line(record: Record) -> str:

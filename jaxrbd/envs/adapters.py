@@ -35,9 +35,9 @@ def gymnasium_vector(
     not installed (`pip install gymnasium`), or for a size below 1.
     """
     try:
-        import gymnasium
-        from gymnasium.vector import AutoresetMode, VectorEnv
-        from gymnasium.vector.utils import batch_space
+        import gymnasium  # pyright: ignore[reportMissingImports]
+        from gymnasium.vector import AutoresetMode, VectorEnv  # pyright: ignore[reportMissingImports]
+        from gymnasium.vector.utils import batch_space  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise ArgumentError(
             "gymnasium_vector needs the package gymnasium 1.1 or later: pip install gymnasium"
@@ -78,8 +78,8 @@ def gymnasium_vector(
             if seed is not None:
                 self._key = jax.random.key(int(seed))
             self._key, key = jax.random.split(self._key)
-            self._state = reset(key)
-            return np.array(self._state.observation), {}
+            self._state = state = reset(key)
+            return np.array(state.observation), {}
 
         def step(self, actions):
             if self._state is None:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..actuators import PD
-from ..contact import contact_points
+from ..contact import Scene, contact_points
 from ..errors import ArgumentError
 from ..io.mujoco import Imported, load_mjcf
 from ..joints import FreeFlyer
@@ -91,8 +91,8 @@ class MjcfWalk(Env):
 
     def _params(self) -> legged.LeggedParams:
         robot = load_mjcf(self.path)
-        _check_kind(robot)
-        model, scene = robot.model.with_dissipation(), robot.scene
+        scene = _scene_of_kind(robot)
+        model = robot.model.with_dissipation()
         home = robot.q0
         if self.keyframe is not None:
             if self.keyframe not in robot.keyframes:
@@ -104,7 +104,7 @@ class MjcfWalk(Env):
         if self.phases is not None and len(self.phases) != count:
             raise ArgumentError(
                 f"phases has {len(self.phases)} values, expected {count}, one per contact of the "
-                f"ground with {', '.join(scene.frames)}"
+                f"ground with {', '.join(map(str, scene.frames))}"
             )
         control = _position_control(robot, np.asarray(home), self.stroke)
         lowest = jnp.min(
@@ -118,8 +118,11 @@ class MjcfWalk(Env):
         return params._replace(stroke=jnp.asarray(self.stroke, model.dtype))
 
 
-def _check_kind(robot: Imported) -> None:
-    """Raise ArgumentError if the robot has not a free joint, joints with one dof, and a ground."""
+def _scene_of_kind(robot: Imported) -> Scene:
+    """The scene of a robot that has a free joint, then joints with one dof, and a ground.
+
+    Raises ArgumentError for other robots.
+    """
     model = robot.model
     kinds = {
         body: type(joint)
@@ -143,6 +146,7 @@ def _check_kind(robot: Imported) -> None:
         )
     if robot.springs.joints:
         raise ArgumentError(f"joint {robot.springs.joints[0]!r} has a spring, expected none")
+    return robot.scene
 
 
 def _position_control(robot: Imported, home: np.ndarray, stroke: float) -> PD:
