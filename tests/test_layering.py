@@ -50,6 +50,7 @@ ONLY_IN = {
     "shtab": "cli",
     "diffrax": "integrators",
     "optax": "learning",
+    "gymnasium": "envs",
 }
 ONLY_IN |= {"viser": "view", "trimesh": "view"}
 LOOPS = {"scan", "fori_loop", "while_loop", "map"}
@@ -210,7 +211,7 @@ import jax
 before = dict(jax.config.values)
 import jaxrbd
 assert dict(jax.config.values) == before, "a JAX setting changed"
-heavy = {"diffrax", "lxml", "matplotlib", "mujoco", "optax", "pinocchio", "pytest"}
+heavy = {"diffrax", "gymnasium", "lxml", "matplotlib", "mujoco", "optax", "pinocchio", "pytest"}
 heavy = (heavy | {"scipy.optimize", "beartype", "viser", "trimesh"}) & set(sys.modules)
 assert not heavy, heavy
 jax.config.update("jax_platforms", "no_such_platform")

@@ -198,6 +198,7 @@ def _add_train(commands) -> None:
             "Train a policy. The folder gets a checkpoint, the metrics of each update (one line of "
             "JSON each), and a picture of the learning curve."
         ),
+        epilog="example: jaxrbd train cart-pole --seed 3 --out trained",
     )
     add = command.add_argument
     add("task", metavar="TASK", help=f"one of {', '.join(task_names())}")
@@ -212,10 +213,16 @@ def _add_train(commands) -> None:
 
 
 def _add_play(commands) -> None:
-    command = commands.add_parser("play", help="run the policy of a checkpoint without noise")
+    command = commands.add_parser(
+        "play",
+        help="run the policy of a checkpoint without noise",
+        epilog="example: jaxrbd play trained/checkpoint.jaxrbd --html motion.html",
+    )
     add = command.add_argument
     add("checkpoint", metavar="CHECKPOINT", help="a file of `jaxrbd train`")
     add("--episodes", type=_count, default=64, metavar="N", help="number of episodes")
+    add("--html", metavar="FILE", help="write a page that plays eight episodes")
+    add("--png", metavar="FILE", help="write eight postures of one episode as a PNG file")
     add("--seed", type=_seed, default=0, metavar="N", help="seed of the starts")
     command.set_defaults(run=_play)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import importlib.util
 import json
 import math
 import sys
@@ -15,8 +16,18 @@ import numpy as np
 
 from ..errors import ArgumentError, SavedFileError
 from ..io._sealed import replace_file
-from ..learning import Record, Training, algorithm_for, evaluate, load_task, read_description
+from ..learning import (
+    Record,
+    Training,
+    algorithm_for,
+    evaluate,
+    load_task,
+    motions,
+    read_description,
+)
+from ..view import render, save_html
 
+SHOWN = 8  # episodes of the page, and postures of the picture
 CHECKPOINT, METRICS, CURVE = "checkpoint.jaxrbd", "metrics.jsonl", "curve.png"
 
 
@@ -56,7 +67,12 @@ def train(options: argparse.Namespace) -> None:
 
 
 def play(options: argparse.Namespace) -> None:
-    """Run the policy of a checkpoint without noise, and print its returns by reward term."""
+    """Run the policy of a checkpoint without noise, and print its returns by reward term.
+
+    Write a page with the motion, and a picture of one episode, if the options name the files.
+    """
+    if options.html and importlib.util.find_spec("viser") is None:
+        raise ArgumentError("--html needs viser: pip install 'jaxrbd[view]'")
     about = read_description(options.checkpoint)
     try:
         task, seed = str(about["task"]), int(about["seed"])
@@ -80,6 +96,20 @@ def play(options: argparse.Namespace) -> None:
     print(f"  duration  mean {seconds:.3g} s; failed: {int(np.sum(found.terminated))}")
     for name, x in found.terms.items():
         print(f"  {name:<18} {float(np.mean(x)):.4g}")
+    if not options.html and not options.png:
+        return
+    model = training.params.model
+    q = np.asarray(motions(env, training.params, training.policy(), key, SHOWN))
+    if options.html:
+        save_html(options.html, model, q, dt=env.time_step)
+        print(f"wrote {options.html}")
+    if options.png:
+        from .curve_plot import write_picture
+
+        moved = np.any(q[0, 1:] != q[0, :-1], axis=1)  # false after the end of the episode
+        rows = np.linspace(0, np.max(np.nonzero(moved)), SHOWN).round().astype(int)
+        write_picture(Path(options.png), render(model, q[0, rows], width=960, height=240))
+        print(f"wrote {options.png}")
 
 
 def _line(record: Record) -> str:

@@ -6,6 +6,7 @@ differentiates a step with respect to the state, the action and every leaf of `p
 gives each environment other parameters.
 """
 
+from .adapters import Box, BraxEnv, BraxState, GymnaxEnv, gymnasium_vector
 from .arm_reach import ArmPhysics, ArmReach, ArmReachParams
 from .batches import AutoReset, Vectorized, auto_reset, vectorize
 from .cart_pole import CartPoleParams, CartPoleSwingUp
@@ -14,6 +15,7 @@ from .environment import Env, State
 from .hopper import Hopper, HopperParams
 from .humanoid import HumanoidStand
 from .legged import LeggedParams, LeggedPhysics
+from .mjcf import MjcfWalk
 from .motion import Motion
 from .quadruped import QuadrupedJoystick, QuadrupedStand, QuadrupedTrot
 from .randomisation import Randomised, Scale, Shift, Uniform, randomise, stack_models
@@ -27,6 +29,12 @@ __all__ = [
     "Vectorized",
     "auto_reset",
     "vectorize",
+    # interfaces of other libraries
+    "Box",
+    "BraxEnv",
+    "BraxState",
+    "GymnaxEnv",
+    "gymnasium_vector",
     # random parameters
     "Randomised",
     "Scale",
@@ -47,6 +55,7 @@ __all__ = [
     "HumanoidStand",
     "LeggedParams",
     "LeggedPhysics",
+    "MjcfWalk",
     "Motion",
     "QuadrupedJoystick",
     "QuadrupedStand",

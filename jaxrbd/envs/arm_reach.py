@@ -118,5 +118,8 @@ class ArmReach(Env):
     def failed(self, params, physics):
         return jnp.zeros((), bool)
 
+    def configuration(self, physics):
+        return physics.motion.q
+
     def _error(self, params: ArmReachParams, physics: ArmPhysics) -> Array:
         return frame_placement(params.model, physics.motion.q, TOOL).p - physics.target

@@ -76,7 +76,7 @@ class Env(abc.ABC):
     - `time_step` in s: the duration of a step.
 
     A new environment is a frozen dataclass that defines these three values and the abstract methods
-    below, and overrides nothing else.
+    below. It overrides `configuration` if its physical state has no field `q`, and nothing else.
     """
 
     episode_steps: int
@@ -110,6 +110,10 @@ class Env(abc.ABC):
     @abc.abstractmethod
     def failed(self, params: Params, physics: Physics) -> Bool[Array, ""]:
         """Whether the episode ends in this physical state, because the task failed."""
+
+    def configuration(self, physics: Physics) -> Float[Array, "... nq"]:
+        """The configuration of the robot in a physical state, for pictures."""
+        return physics.q
 
     def reset(self, params: Params, key: PRNGKeyArray) -> State:
         """The state at the start of an episode; `key`: a key of `jax.random`."""

@@ -69,7 +69,7 @@ class Hopper(Env):
         scene = Scene(["foot"], RADIUS)
         scene = dataclasses.replace(scene, inverse_inertia=inverse_inertias(model, scene))
         control = PD([0.0, 4000.0], [0.0, 60.0], [np.inf, 200.0])
-        start = np.array([0.1, 0.05, 0.2, 0.2])
+        start = np.array([0.3, 0.05, 1.0, 0.5])
         weights = {"height": 1.0, "action": 0.001}
         params = HopperParams(model, scene, control, STROKE, 0.9, start, weights)
         return as_arrays(params, model.dtype)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -67,7 +67,7 @@ class LeggedPhysics(NamedTuple):
     - `action`, `last_action` (n,): the actions of this step and of the step before;
     - `command` (3,): the velocity to follow, as in `LeggedParams`;
     - `time` () in s: since the start of the episode;
-    - `distance` (k,) in m: of each point of the scene from the ground, before the last step of the
+    - `distance` (k,) in m: of each sphere of the scene from the ground, before the last step of the
       physics.
     """
 
@@ -120,7 +120,8 @@ def walk(
         found = contact_step(
             model, params.scene, physics.q, physics.v, free, dt, servo=servo, smoothing=smoothing
         )
-        return physics._replace(q=found.q, v=found.v, past=past, distance=found.distance)
+        distance = found.distance[: len(params.scene.frames)]  # without those of pairs
+        return physics._replace(q=found.q, v=found.v, past=past, distance=distance)
 
     physics = substeps(step, physics, SUBSTEPS)
     return physics._replace(
@@ -217,3 +218,24 @@ def command_terms(after: LeggedPhysics) -> dict[str, Float[Array, ""]]:
         "turning": jnp.exp(-4 * turn),
         "bounce": -jnp.sum(after.v[2:5] ** 2),
     }
+
+
+def clock(params: LeggedParams, physics: LeggedPhysics) -> Float[Array, "2"]:
+    """The sine and the cosine of the phase of the gait."""
+    angle = 2 * np.pi * physics.time / params.gait[0]
+    return jnp.stack([jnp.sin(angle), jnp.cos(angle)])
+
+
+def gait_term(
+    params: LeggedParams, after: LeggedPhysics, phases: Sequence[float]
+) -> Float[Array, ""]:
+    """Minus the mean of the squares of the errors of the heights of the feet above the ground.
+
+    The heights are in units of the height of the steps. A foot with the phase 0 swings in the first
+    half of the period, with the height of a half wave of the sine. `phases`: one per foot, in
+    periods.
+    """
+    period, height = params.gait
+    phase = after.time / period + jnp.asarray(phases, after.time.dtype)
+    wanted = jnp.maximum(jnp.sin(2 * np.pi * phase), 0)
+    return -jnp.mean((after.distance / height - wanted) ** 2)

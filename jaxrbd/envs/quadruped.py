@@ -6,7 +6,6 @@ import dataclasses
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from ..actuators import PD
 from ..contact import HeightGrid, Material, Plane, Scene
@@ -16,7 +15,7 @@ from .environment import Env
 
 FEET = tuple(f"{end}_{side}_foot" for end in ("front", "hind") for side in ("left", "right"))
 # The feet of one diagonal swing in the first half of the period, the other feet in the second half.
-PHASE = np.array([0.0, 0.5, 0.5, 0.0])
+PHASES = (0.0, 0.5, 0.5, 0.0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,15 +123,11 @@ class QuadrupedTrot(Env):
 
     def observe(self, params, physics, key):
         felt = legged.feel(params, physics, "trunk", key)
-        angle = 2 * np.pi * physics.time / params.gait[0]
-        phase = jnp.stack([jnp.sin(angle), jnp.cos(angle)])
-        return jnp.concatenate([felt, physics.command, phase])
+        return jnp.concatenate([felt, physics.command, legged.clock(params, physics)])
 
     def terms(self, params, before, action, after):
-        period, height = params.gait
-        wanted = jnp.maximum(jnp.sin(2 * np.pi * (after.time / period + _phase(after.time))), 0)
         terms = legged.posture_terms(params, action, after, "trunk")
-        terms["gait"] = -jnp.mean((after.distance / height - wanted) ** 2)
+        terms["gait"] = legged.gait_term(params, after, PHASES)
         return terms | legged.command_terms(after)
 
     def failed(self, params, physics):
@@ -167,7 +162,3 @@ def hills() -> HeightGrid:
     wide = random.normal(size=(27, 27))
     smooth = (wide[1:-1, 1:-1] * 2 + wide[:-2, 1:-1] + wide[2:, 1:-1]) / 4
     return HeightGrid(0.05 * smooth, 10 / 24, (-5.0, -5.0))
-
-
-def _phase(like: Array) -> Array:
-    return jnp.asarray(PHASE, like.dtype)

@@ -10,7 +10,7 @@ from .checkpoint import load_checkpoint, read_description, save_checkpoint
 from .ppo import Ppo, PpoState
 from .shac import Shac, ShacState
 from .tasks import algorithm_for, load_task, task_names
-from .training import Evaluation, Record, Training, evaluate
+from .training import Evaluation, Record, Training, evaluate, motions
 
 __all__ = [
     # algorithms
@@ -25,6 +25,7 @@ __all__ = [
     "Record",
     "Training",
     "evaluate",
+    "motions",
     # tasks
     "algorithm_for",
     "load_task",

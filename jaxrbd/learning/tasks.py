@@ -23,7 +23,8 @@ _TASKS: dict[str, envs.Env] = {
 
 # Settings other than the defaults, by task and algorithm.
 _SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
-    ("hopper", "shac"): {"updates": 150},
+    ("hopper", "shac"): {"updates": 200, "rate": 4e-3},
+    ("quadruped-trot", "apg"): {"updates": 300},
 }
 
 

@@ -184,3 +184,36 @@ def evaluate(
         return Evaluation(returns, terms, jnp.sum(running, axis=0), jnp.any(failed, axis=0))
 
     return run(params)
+
+
+def motions(
+    env: Env,
+    params: Any,
+    policy: Callable[[Array], Array],
+    key: Array,
+    episodes: int = 8,
+) -> Float[Array, "episodes steps nq"]:
+    """The configurations of the robot in episodes from random starts, for `view.save_html`.
+
+    The arguments are as in `evaluate`. The first configurations are the starts. After its end, an
+    episode keeps the last configuration.
+    """
+    if episodes < 1:
+        raise ArgumentError(f"episodes is {episodes}, expected 1 or more")
+    batch = vectorize(env)
+
+    @jax.jit
+    def run(params: Any) -> Array:
+        def step(carry: tuple, _: None) -> tuple[tuple, Array]:
+            states, running, q = carry
+            after = batch.step(params, states, policy(states.observation))
+            q = jnp.where(running[:, None], env.configuration(after.physics), q)
+            return (after, running & ~after.done, q), q
+
+        states = batch.reset(params, jax.random.split(key, episodes))
+        first = env.configuration(states.physics)
+        start = states, jnp.ones(episodes, bool), first
+        found = jax.lax.scan(step, start, length=env.episode_steps)[1]
+        return jnp.concatenate([first[None], found]).swapaxes(0, 1)
+
+    return run(params)

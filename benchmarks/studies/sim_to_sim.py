@@ -1,0 +1,114 @@
+"""A walking policy that was trained here, in MuJoCo.
+
+    python -m benchmarks.studies.sim_to_sim FILE --keyframe NAME --phases 0 0.5 0.5 0 --out DIR
+
+FILE is an MJCF file of a robot with legs, as `envs.MjcfWalk` requires. SHAC trains one policy per
+seed, in single precision. The policy then walks for 10 s with the command of 0.4 m/s forward, once
+in the environment and once in MuJoCo's own simulation of the file, with the file's time step and
+ground. In MuJoCo the policy gets the same observations, from MuJoCo's state by the maps of
+`load_mjcf(FILE).coordinates`, and its targets are the controls of the file's actuators.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+
+from jaxrbd import envs, io, learning
+
+COMMAND = (0.4, 0.0, 0.0)
+
+
+def here(env, params, start, policy):
+    """The forward velocities and the failures of 500 steps in the environment."""
+
+    @jax.jit
+    def run(state):
+        def step(state, _):
+            state = env.step(params, state, policy(state.observation))
+            return state, (state.physics.v[0], state.terminated)
+
+        return jax.lax.scan(step, state, length=500)[1]
+
+    return run(start)
+
+
+def there(env, params, start, policy, path):
+    """The same in MuJoCo."""
+    robot, compiled = io.load_mjcf(path), mujoco.MjModel.from_xml_path(str(path))
+    model, coordinates = params.model, robot.coordinates
+    data = mujoco.MjData(compiled)
+    physics = start.physics
+    data.qpos[:] = jax.jit(coordinates.qpos)(model, physics.q)
+    data.qvel[:] = jax.jit(coordinates.qvel)(model, physics.q, physics.v)
+    index = [model.joint_names[1:].index(name) for name in robot.actuators.joints]
+    gear = np.asarray(robot.actuators.gear)
+
+    @jax.jit
+    def act(qpos, qvel, physics):
+        q = coordinates.q(model, qpos)
+        physics = physics._replace(q=q, v=coordinates.v(model, q, qvel))
+        action = policy(env.observe(params, physics, jax.random.key(0)))
+        targets = params.home[7:] + params.stroke * action
+        later = physics._replace(action=action, time=physics.time + env.time_step)
+        return later, targets, env.failed(params, physics)
+
+    speeds, failures = [], []
+    for _ in range(500):
+        state = (jnp.asarray(x, model.dtype) for x in (data.qpos, data.qvel))
+        physics, targets, failed = act(*state, physics)
+        speeds.append(float(physics.v[0]))
+        failures.append(bool(failed))
+        data.ctrl[:] = gear * np.asarray(targets)[index]
+        mujoco.mj_step(compiled, data, round(env.time_step / compiled.opt.timestep))
+    return np.array(speeds), np.array(failures)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--keyframe")
+    parser.add_argument("--phases", type=float, nargs="+")
+    parser.add_argument("--stroke", type=float, default=0.5)
+    parser.add_argument("--updates", type=int, default=300)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--out", type=Path, default=Path("sim-to-sim"))
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    phases = None if options.phases is None else tuple(options.phases)
+    env = envs.MjcfWalk(str(options.file), options.keyframe, options.stroke, phases)
+    params = env.default_params()
+    algorithm = learning.Shac(rate=2e-3, updates=options.updates)
+    for seed in options.seeds:
+        training = learning.Training(algorithm, env, seed, params)
+        path = options.out / f"{seed}.jaxrbd"
+        if path.exists():
+            training.load(path)
+        begin, cpu = time.perf_counter(), time.process_time()
+        for record in training.run(path):
+            if record.update % 25 == 0:
+                print(record.update, round(record.metrics["reward"], 3), flush=True)
+        elapsed, cpu = time.perf_counter() - begin, time.process_time() - cpu
+        start = env.reset(params, jax.random.key(seed + 100))
+        command = jnp.asarray(COMMAND, params.model.dtype)
+        start = start._replace(physics=start.physics._replace(command=command))
+        observation = env.observe(params, start.physics, start.key)
+        start = start._replace(observation=observation)
+        policy = training.policy()
+        ours = here(env, params, start, policy)
+        theirs = there(env, params, start, policy, options.file)
+        for name, (speed, failed) in {"jaxrbd": ours, "MuJoCo": theirs}.items():
+            fell = f"fell after {0.02 * np.argmax(failed):.1f} s" if np.any(failed) else "no fall"
+            mean = float(np.mean(np.asarray(speed)[100:]))
+            print(f"seed {seed}, {name}: {mean:.3f} m/s in seconds 2 to 10, {fell}", flush=True)
+        print(f"seed {seed}: training {elapsed:.0f} s, {cpu:.0f} s of the CPU", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,283 @@
+"""The environments with the interfaces of Gymnasium, gymnax and Brax.
+
+Gymnasium is imported inside of `gymnasium_vector`. The adapters for gymnax and Brax have the
+methods and fields that these libraries use, and import nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ..errors import ArgumentError
+from .batches import auto_reset, vectorize
+from .environment import Env, Params, State
+
+
+def gymnasium_vector(
+    env: Env, size: int, params: Params = None, params_axes: Any = None, seed: int = 0
+) -> Any:
+    """A `gymnasium.vector.VectorEnv` with `size` environments, which run in one program.
+
+    - `params`: the parameters (default: `env.default_params()`); `params_axes`: as in `vectorize`;
+    - `seed`: of the first reset, if it has no seed.
+
+    A new episode begins in the step in which an episode ends (`AutoresetMode.SAME_STEP`).
+    `infos["final_obs"]` then has the last observations of the old episodes, and
+    `infos["_final_obs"]` is true for their environments. The other infos are the reward terms by
+    name. Actions are between -1 and 1. Observations and rewards are NumPy arrays; observations have
+    the dtype of the model, rewards are float64. Raises ArgumentError if the package gymnasium is
+    not installed (`pip install gymnasium`), or for a size below 1.
+    """
+    try:
+        import gymnasium  # pyright: ignore[reportMissingImports]
+        from gymnasium.vector import AutoresetMode, VectorEnv  # pyright: ignore[reportMissingImports]
+        from gymnasium.vector.utils import batch_space  # pyright: ignore[reportMissingImports]
+    except ImportError as error:
+        raise ArgumentError(
+            "gymnasium_vector needs the package gymnasium 1.1 or later: pip install gymnasium"
+        ) from error
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise ArgumentError(f"size is {size!r}, expected an integer of 1 or more")
+    batch = vectorize(auto_reset(env), params_axes)
+    values = env.default_params() if params is None else params
+    dtype = np.dtype(values.model.dtype)
+    reset = jax.jit(lambda key: batch.reset(values, jax.random.split(key, size)))
+    shape = jax.eval_shape(reset, jax.random.key(0)).observation.shape[1:]
+
+    class JaxVectorEnv(VectorEnv):
+        """The environments of jaxrbd as a vector environment of Gymnasium."""
+
+        metadata = {  # noqa: RUF012 (Gymnasium reads a dict)
+            "autoreset_mode": AutoresetMode.SAME_STEP,
+            "render_modes": [],
+            "render_fps": round(1 / env.time_step),
+        }
+
+        def __init__(self):
+            self.num_envs = size
+            limits = (-np.inf, np.inf, shape), (-1.0, 1.0, (env.action_size,))
+            self.single_observation_space, self.single_action_space = (
+                gymnasium.spaces.Box(*limit, dtype=dtype.type) for limit in limits
+            )
+            self.observation_space = batch_space(self.single_observation_space, size)
+            self.action_space = batch_space(self.single_action_space, size)
+            self._key = jax.random.key(seed)
+            self._step = jax.jit(lambda state, action: batch.step(values, state, action))
+            self._state: State | None = None
+
+        def reset(self, *, seed=None, options=None):
+            if seed is not None and not isinstance(seed, int | np.integer):
+                raise ArgumentError(f"seed is {seed!r}, expected one integer for all")
+            super().reset(seed=seed)
+            if seed is not None:
+                self._key = jax.random.key(int(seed))
+            self._key, key = jax.random.split(self._key)
+            self._state = state = reset(key)
+            return np.array(state.observation), {}
+
+        def step(self, actions):
+            if self._state is None:
+                raise ArgumentError("step before reset")
+            self._state = state = self._step(self._state, jnp.asarray(actions, dtype))
+            infos = {name: np.array(x) for name, x in state.reward_terms.items()}
+            done = np.array(state.done)
+            if np.any(done):
+                infos["final_obs"] = np.array(state.final_observation)
+                infos["_final_obs"] = done
+            return (
+                np.array(state.observation),
+                np.array(state.reward, np.float64),
+                np.array(state.terminated),
+                np.array(state.truncated),
+                infos,
+            )
+
+    return JaxVectorEnv()
+
+
+@dataclasses.dataclass(frozen=True)
+class Box:
+    """A space of arrays with entries from `low` to `high`, as the `Box` of gymnax."""
+
+    low: float
+    high: float
+    shape: tuple[int, ...]
+    dtype: Any
+
+    def sample(self, key: Array) -> Array:
+        """A random element. For a space without bounds, it is standard normal."""
+        if not np.isfinite([self.low, self.high]).all():
+            return jax.random.normal(key, self.shape, self.dtype)
+        return jax.random.uniform(key, self.shape, self.dtype, self.low, self.high)
+
+    def contains(self, x: Array) -> Array:
+        """Whether all entries are in their range."""
+        return jnp.all((x >= self.low) & (x <= self.high))
+
+
+@dataclasses.dataclass(frozen=True)
+class GymnaxEnv:
+    """An environment with the interface of gymnax: `reset(key, params)`, `step(key, state, ...)`.
+
+    The state is a `State`. The random key of a step replaces the key in the state. `step` begins
+    a new episode when an episode ends, as in gymnax; `step_env` does not. gymnax has one flag
+    `done`. So `info` has `terminated`, `truncated`, the `final_observation` and the reward terms,
+    and `discount`, which is 0 after a failure and 1 otherwise.
+    """
+
+    env: Env
+
+    @property
+    def name(self) -> str:
+        """The name of the class of the environment."""
+        return type(self.env).__name__
+
+    @property
+    def num_actions(self) -> int:
+        """The number of entries of an action."""
+        return self.env.action_size
+
+    @property
+    def default_params(self) -> Params:
+        """The usual parameters."""
+        return self.env.default_params()
+
+    def reset(self, key: Array, params: Params = None) -> tuple[Array, State]:
+        """The first observation and the state."""
+        state = self.env.reset(self._params(params), _typed(key))
+        return state.observation, state
+
+    def step(
+        self, key: Array, state: State, action: Array, params: Params = None
+    ) -> tuple[Array, State, Array, Array, dict[str, Array]]:
+        """The observation, the state, the reward, whether the episode ended, and the infos."""
+        after = auto_reset(self.env).step(
+            self._params(params), state._replace(key=_typed(key)), action
+        )
+        return self._result(after)
+
+    def step_env(
+        self, key: Array, state: State, action: Array, params: Params = None
+    ) -> tuple[Array, State, Array, Array, dict[str, Array]]:
+        """As `step`, without a new episode."""
+        after = self.env.step(self._params(params), state._replace(key=_typed(key)), action)
+        return self._result(after)
+
+    def action_space(self, params: Params = None) -> Box:
+        """Actions between -1 and 1."""
+        return Box(-1.0, 1.0, (self.env.action_size,), self._params(params).model.dtype)
+
+    def observation_space(self, params: Params = None) -> Box:
+        """Observations without bounds."""
+        params = self._params(params)
+        size = _observation_size(self.env, params)
+        return Box(-np.inf, np.inf, (size,), params.model.dtype)
+
+    def _params(self, params: Params) -> Params:
+        return self.env.default_params() if params is None else params
+
+    @staticmethod
+    def _result(after: State) -> tuple[Array, State, Array, Array, dict[str, Array]]:
+        info = {
+            **after.reward_terms,
+            "discount": jnp.where(after.terminated, 0.0, 1.0).astype(after.reward.dtype),
+            "terminated": after.terminated,
+            "truncated": after.truncated,
+            "final_observation": after.final_observation,
+        }
+        return after.observation, after, after.reward, after.done, info
+
+
+class BraxState(NamedTuple):
+    """A state with the fields of a state of Brax.
+
+    - `pipeline_state`: the `State`; `obs`, `reward`: its observation and its reward;
+    - `done`: 1 if the task failed in this step, and 0 otherwise;
+    - `metrics`: the reward terms by name; `info`: a dict, which the wrappers of Brax extend.
+    """
+
+    pipeline_state: State
+    obs: Array
+    reward: Array
+    done: Array
+    metrics: dict[str, Array]
+    info: dict[str, Any]
+
+    def replace(self, **fields: Any) -> BraxState:
+        """The state with other values of some fields."""
+        return self._replace(**fields)
+
+
+@dataclasses.dataclass(frozen=True)
+class BraxEnv:
+    """An environment with the interface of Brax: `reset(rng)` and `step(state, action)`.
+
+    `params`: the parameters (default: `env.default_params()`). As for every environment of Brax,
+    the wrappers count the steps and end long episodes, so `done` is 1 for failures only. The
+    `AutoResetWrapper` of Brax repeats its first states; `auto_reset` has no such fault.
+    """
+
+    env: Env
+    params: Params = None
+
+    @property
+    def observation_size(self) -> int:
+        """The number of entries of an observation."""
+        return _observation_size(self.env, self._params())
+
+    @property
+    def action_size(self) -> int:
+        """The number of entries of an action."""
+        return self.env.action_size
+
+    @property
+    def backend(self) -> str:
+        """The name of the physics."""
+        return "jaxrbd"
+
+    @property
+    def dt(self) -> float:
+        """The duration of a step in s."""
+        return self.env.time_step
+
+    @property
+    def unwrapped(self) -> BraxEnv:
+        """The environment itself."""
+        return self
+
+    def reset(self, rng: Array) -> BraxState:
+        """The state at the start of an episode."""
+        state = self.env.reset(self._params(), _typed(rng))
+        return self._state(state, {})
+
+    def step(self, state: BraxState, action: Array) -> BraxState:
+        """The state after one step."""
+        return self._state(
+            self.env.step(self._params(), state.pipeline_state, action), dict(state.info)
+        )
+
+    def _params(self) -> Params:
+        return self.env.default_params() if self.params is None else self.params
+
+    @staticmethod
+    def _state(state: State, info: dict[str, Any]) -> BraxState:
+        done = state.terminated.astype(state.reward.dtype)
+        metrics = dict(state.reward_terms)
+        return BraxState(state, state.observation, state.reward, done, metrics, info)
+
+
+def _observation_size(env: Env, params: Params) -> int:
+    return jax.eval_shape(env.reset, params, jax.random.key(0)).observation.shape[0]
+
+
+def _typed(key: Array) -> Array:
+    """A random key of `jax.random.key`, also for a key of `jax.random.PRNGKey`."""
+    if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+        return key
+    return jax.random.wrap_key_data(key)

@@ -1,0 +1,165 @@
+"""The environment of a robot from an MJCF file, compared with MuJoCo."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxrbd import envs, io
+from jaxrbd.errors import ArgumentError
+
+mujoco = pytest.importorskip("mujoco")
+
+LEG = """
+<body name="{side}_leg" pos="0 {y} 0">
+  <joint name="{side}_hip" axis="0 1 0" range="-1 1"/>
+  <geom type="capsule" size="0.02" fromto="0 0 0 0 0 -0.1" mass="0.4" contype="0" conaffinity="0"/>
+  <body pos="0 0 -0.1">
+    <joint name="{side}_shin" type="slide" axis="0 0 -1" range="-0.1 0.1"/>
+    <geom type="box" size="0.08 0.03 0.01" pos="0 0 -0.1" mass="0.2"/>
+  </body>
+</body>
+"""
+# The actuators are in another order than the joints, and one has a gear.
+BIPED = (
+    """
+<mujoco model="biped">
+  <compiler angle="radian"/>
+  <option timestep="0.004" integrator="implicitfast"/>
+  <default><joint armature="0.02" damping="0.3"/></default>
+  <worldbody>
+    <geom name="floor" type="plane" size="5 5 1"/>
+    <body name="trunk" pos="0 0 1"><freejoint/>
+      <geom type="box" size="0.1 0.1 0.1" mass="4" contype="0" conaffinity="0"/>"""
+    + LEG.format(side="left", y=0.1)
+    + LEG.format(side="right", y=-0.1)
+    + """
+    </body>
+  </worldbody>
+  <contact><exclude body1="trunk" body2="trunk"/></contact>
+  <actuator>
+    <position name="a" joint="right_hip" kp="60" kv="2" forcerange="-15 15"/>
+    <position name="b" joint="right_shin" kp="900" kv="30"/>
+    <position name="c" joint="left_shin" kp="900" kv="30" ctrlrange="-0.5 0.5"/>
+    <position name="d" joint="left_hip" kp="15" kv="0.5" gear="-2" forcerange="-7.5 7.5"/>
+  </actuator>
+  <keyframe><key name="crouch" qpos="0 0 1 1 0 0 0 0.1 -0.02 0.1 -0.02"/></keyframe>
+</mujoco>
+"""
+)
+
+
+@pytest.fixture(scope="module")
+def env():
+    return envs.MjcfWalk(BIPED, "crouch", stroke=0.2)
+
+
+def test_sizes_and_the_posture(env, key):
+    params = env.default_params()
+    assert (env.action_size, env.base, env.stroke) == (4, "trunk", params.stroke)
+    assert hash(env) == hash(envs.MjcfWalk(BIPED, "crouch", stroke=0.2))
+    state = env.reset(params, key)
+    assert state.observation.shape == (24,)
+    assert jnp.abs(jnp.min(state.physics.distance)) < 1e-9
+    np.testing.assert_allclose(params.home[7:], [0.1, -0.02, 0.1, -0.02])
+    # The soles are 0.21 m below the hips in the neutral configuration.
+    np.testing.assert_allclose(params.low, (0.19 * np.cos(0.1) + 0.08 * np.sin(0.1)) / 2, atol=2e-3)
+    gait = envs.MjcfWalk(BIPED, stroke=0.2, phases=tuple(np.zeros(16)))
+    assert gait.reset(gait.default_params(), key).observation.shape == (26,)
+
+
+def test_the_servos_are_the_actuators_of_mujoco(env, rng):
+    """The joint forces for random states and actions; some forces are at their limits."""
+    params, robot = env.default_params(), io.load_mjcf(BIPED)
+    model, coordinates = params.model, robot.coordinates
+    compiled = mujoco.MjModel.from_xml_string(BIPED)
+    data = mujoco.MjData(compiled)
+    clipped = 0
+    for _ in range(20):
+        q = params.home.at[7:].add(jnp.asarray(rng.uniform(-0.3, 0.3, 4)))
+        v = jnp.asarray(rng.normal(size=10))
+        target = params.home[7:] + params.stroke * jnp.asarray(rng.uniform(-1, 1, 4))
+        position = jnp.concatenate([params.home[:7], target])
+        data.qpos[:] = coordinates.qpos(model, q)
+        data.qvel[:] = coordinates.qvel(model, q, v)
+        values = dict(zip(model.joint_names[1:], np.asarray(target)))
+        gear = compiled.actuator_gear[:, 0]
+        data.ctrl[:] = [r * values[name] for name, r in zip(robot.actuators.joints, gear)]
+        mujoco.mj_forward(compiled, data)
+        expected = coordinates.tau(model, q, jnp.asarray(data.qfrc_actuator))
+        np.testing.assert_allclose(params.control(model, q, v, position), expected, atol=1e-10)
+        clipped += np.sum(np.abs(data.actuator_force[[0, 3]]) == [15, 7.5])
+    assert 0 < clipped < 40
+
+
+def test_the_robot_stands_and_follows_actions(env, key):
+    """With the action 0 it keeps the posture of MuJoCo, and with other actions it moves."""
+    params = env.default_params()
+    params = params._replace(start=jnp.zeros(2))
+
+    @jax.jit
+    def run(action):
+        def step(state, _):
+            state = env.step(params, state, action)
+            return state, state.terminated
+
+        return jax.lax.scan(step, env.reset(params, key), length=50)
+
+    state, failed = run(jnp.zeros(4))
+    assert not jnp.any(failed)
+    robot = io.load_mjcf(BIPED)
+    compiled = mujoco.MjModel.from_xml_string(BIPED)
+    data = mujoco.MjData(compiled)
+    start = env.reset(params, key).physics.q
+    data.qpos[:] = robot.coordinates.qpos(robot.model, start)
+    data.ctrl[:] = [0.1, -0.02, -0.02, -0.2]
+    mujoco.mj_step(compiled, data, 250)
+    theirs = robot.coordinates.q(robot.model, jnp.asarray(data.qpos))
+    np.testing.assert_allclose(state.physics.q[2:], theirs[2:], atol=5e-3)
+    moved, _ = run(jnp.array([0.0, 0.2, 0.0, 0.2]))
+    change = moved.physics.q[7:] - state.physics.q[7:]
+    np.testing.assert_allclose(change, [0, 0.04, 0, 0.04], atol=5e-3)
+
+
+ACTUATOR = '<position name="c" joint="left_shin" kp="900" kv="30" ctrlrange="-0.5 0.5"/>'
+
+FLOOR = 'name="floor" type="plane"'
+BALL = '<joint name="left_hip" type="ball"/>'
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("<freejoint/>", '<joint name="j"/>', "joint 'j', the first one, is no free joint"),
+        ("<freejoint/>", "", "joint 'left_hip', the first one, is no free joint"),
+        (ACTUATOR, "", "joint 'left_shin' has 0 actuators, expected 1"),
+        (ACTUATOR, ACTUATOR + ACTUATOR.replace('"c"', '"e"'), "joint 'left_shin' has 2 actuators"),
+        (ACTUATOR, '<motor name="c" joint="left_shin"/>', "'c' of the joint .* no position"),
+        ("-7.5 7.5", "-7.5 8", "forces from -7.5 to 8.0, expected the same limit"),
+        ("-0.5 0.5", "-0.5 0.1", "stroke is 0.2: actuator 'c' gets controls from -0.2 to 0.2"),
+        ('damping="0.3"', 'stiffness="3"', "has a spring"),
+        (
+            'name="floor" type="plane"',
+            'name="floor" type="plane" contype="0" conaffinity="0"',
+            "touch",
+        ),
+        ('<joint name="left_hip" axis="0 1 0" range="-1 1"/>', BALL, "'left_hip' has 3 degrees"),
+    ],
+)
+def test_other_robots_are_refused(old, new, message):
+    text = BIPED.replace(old, new)
+    assert text != BIPED
+    text = re.sub("<keyframe>.*</keyframe>", "", text)
+    if new == BALL:
+        text = re.sub('<position name="d".*/>', "", text)
+    with pytest.raises(ArgumentError, match=message):
+        envs.MjcfWalk(text, stroke=0.2)
+
+
+def test_unknown_keyframes_and_other_numbers_of_phases_are_refused():
+    with pytest.raises(ArgumentError, match="keyframe is 'sit', expected one of crouch"):
+        envs.MjcfWalk(BIPED, "sit")
+    with pytest.raises(ArgumentError, match="phases has 2 values, expected 16, one per contact"):
+        envs.MjcfWalk(BIPED, "crouch", 0.2, phases=(0.0, 0.5))
