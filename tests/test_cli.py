@@ -450,6 +450,15 @@ def test_info_as_json(robot, capsys):
             assert joint[field] == expected, (joint["name"], field)
 
 
+def test_info_as_json_has_all_digits():
+    """In a process in which JAX has single precision by default."""
+    script = "from jaxrbd import cli; cli.main(['info', 'pendulum', '--json'])"
+    environment = {**os.environ, "JAX_ENABLE_X64": "0"}
+    command = [sys.executable, "-c", script]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert json.loads(result.stdout)["gravity"] == [0, 0, -9.81]
+
+
 def test_info_of_followers_as_json(tmp_path, capsys):
     path = tmp_path / "twin.urdf"
     text = robot_path("double_pendulum").read_text()
