@@ -420,8 +420,16 @@ def test_a_killed_training_continues_to_the_same_curve(tmp_path):
 
 # ------------------------------------------------------------------------- trainings that succeed
 
+# With the flags of quick compilation, the reverse mode through contact has errors of 1 % (see
+# test_envs.py). The nightly run compiles as for users.
+trained_as_for_users = pytest.mark.skipif(
+    "JAXRBD_TEST_OPTIMIZED" not in os.environ,
+    reason="trainings need JAXRBD_TEST_OPTIMIZED=1: programs that are compiled as for users",
+)
+
 
 @pytest.mark.slow
+@trained_as_for_users
 def test_shac_swings_up_the_cart_pole_for_every_seed():
     """In single precision, from 64 starts: the pole stands in the last second of every episode."""
     env = learning.load_task("cart-pole")
@@ -446,6 +454,7 @@ def test_shac_swings_up_the_cart_pole_for_every_seed():
 
 
 @pytest.mark.slow
+@trained_as_for_users
 def test_shac_lets_the_hopper_hop_for_every_seed():
     """The return is better than without hops: with a stretched leg, and with a leg at rest."""
     env = learning.load_task("hopper")
