@@ -537,7 +537,7 @@ def test_numbers_that_are_not_finite_are_null(capsys):
 
 # ----------------------------------------------------------------------------- errors, help, status
 
-COMMANDS = ("rollout", "info", "check", "convert", "view", "completion")
+COMMANDS = ("rollout", "info", "check", "convert", "view", "train", "play", "completion")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -19,21 +19,9 @@ from support import oracles, real_robots
 pytestmark = pytest.mark.skipif(not real_robots.FILES, reason="example-robot-data: no wheel here")
 
 SEEDS = range(3)
-ROBOTS = {
-    "alex_description/urdf/alex_sake_hands.urdf": "half a humanoid with grippers",
-    "baxter_description/urdf/baxter.urdf": "two arms, prismatic fingers",
-    "centauro_description/urdf/centauro.urdf": "four legs with wheels and two arms",
-    "double_pendulum_description/urdf/double_pendulum_continuous.urdf": "two continuous joints",
-    "g1_description/urdf/g1_29dof_rev_1_0.urdf": "a humanoid",
-    "go2_description/urdf/go2.urdf": "a quadruped",
-    "iris_description/robots/iris.urdf": "four rotors",
-    "kinova_description/robots/kinova.urdf": "an arm with continuous joints",
-    "panda_description/urdf/panda.urdf": "an arm with prismatic fingers",
-    "tiago_pro_description/robots/tiago_pro.urdf": "wheels, a lift, two arms",
-}
 
 
-@pytest.mark.parametrize(("name", "root_joint"), real_robots.with_both_bases(ROBOTS))
+@pytest.mark.parametrize(("name", "root_joint"), real_robots.with_both_bases(real_robots.VARIED))
 def test_every_quantity(name, root_joint):
     model = real_robots.load(name, root_joint)
     oracle = MuJoCo(name, model, floating=root_joint is not None)

@@ -9,6 +9,7 @@ import importlib.metadata
 import pathlib
 import re
 import warnings
+from collections.abc import Iterable
 
 import pytest
 
@@ -77,6 +78,20 @@ SOME = (
     "tiago_description/robots/tiago.urdf",
 )
 
+# The robots of sweeps in the default run.
+VARIED = {
+    "alex_description/urdf/alex_sake_hands.urdf": "half a humanoid with grippers",
+    "baxter_description/urdf/baxter.urdf": "two arms, prismatic fingers",
+    "centauro_description/urdf/centauro.urdf": "four legs with wheels and two arms",
+    "double_pendulum_description/urdf/double_pendulum_continuous.urdf": "two continuous joints",
+    "g1_description/urdf/g1_29dof_rev_1_0.urdf": "a humanoid",
+    "go2_description/urdf/go2.urdf": "a quadruped",
+    "iris_description/robots/iris.urdf": "four rotors",
+    "kinova_description/robots/kinova.urdf": "an arm with continuous joints",
+    "panda_description/urdf/panda.urdf": "an arm with prismatic fingers",
+    "tiago_pro_description/robots/tiago_pro.urdf": "wheels, a lift, two arms",
+}
+
 EXCEPTIONS = (UNREADABLE, SINGULAR, MIMIC, UNREADABLE_MIMIC, UNPHYSICAL)
 
 
@@ -116,17 +131,18 @@ def mostly_slow() -> list:
     return [pytest.param(name, marks=() if name in SOME else pytest.mark.slow) for name in ROBOTS]
 
 
-def with_both_bases(names: list[str]) -> list:
+def with_both_bases(names: Iterable[str]) -> list:
     """Robots and root joints as parameters of a test.
 
-    The robots on a fixed base are marked slow, except for those in `SOME`.
+    Those of `SOME` on both bases and those of `VARIED` on a floating base run by default. The
+    others are marked slow.
     """
     bases = {"fixed": None, "free_flyer": "free_flyer"}
     return [
         pytest.param(
             name,
             root_joint,
-            marks=pytest.mark.slow if root_joint is None and name not in SOME else (),
+            marks=() if name in SOME or (root_joint and name in VARIED) else pytest.mark.slow,
             id=f"{name}-{base}",
         )
         for name in names
