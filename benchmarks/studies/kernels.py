@@ -47,10 +47,11 @@ def programs(robot: str, batch: int) -> dict:
     import numpy as np
 
     import jaxrbd as rbd
+    from benchmarks.studies.gpu_programs import robot_model
     from jaxrbd import contact, integrators
 
     jax.config.update("jax_enable_x64", True)
-    model = rbd.load_robot(robot)
+    model = robot_model(robot)
     rng = np.random.default_rng(0)
     draw = jax.vmap(rbd.random_configuration, (None, 0))
     q = np.asarray(draw(model, jax.random.split(jax.random.key(0), batch)))
@@ -138,17 +139,16 @@ def run(checkout: pathlib.Path, words: list[str]) -> dict[str, tuple[int, float]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("JAX_COMPILATION")}
     environment["PYTHONPATH"] = str(checkout)
     command = [sys.executable, __file__, *words, "--measure"]
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    lines = [json.loads(line) for line in process.stdout]
-    if process.wait():
-        raise SystemExit(f"the measurement of {checkout} ended with status {process.returncode}")
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"the measurement of {checkout} ended with status {done.returncode}")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
     return {name: (kernels, seconds) for name, kernels, seconds in lines}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--robot", default="quadruped", help="a bundled robot")
+    parser.add_argument("--robot", default="quadruped", help="a bundled robot, or chainN")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--repeat", type=int, default=2)
     parser.add_argument("--jobs", type=lambda text: text.split(","), metavar="A,B")

@@ -1,0 +1,55 @@
+"""Programs for a CPU: bounds of their kernels, which cost compilation time and single calls."""
+
+import pathlib
+
+import pytest
+
+from benchmarks.studies import kernels
+
+ROOT = pathlib.Path(kernels.__file__).parents[2]
+# Kernels of the programs of the quadruped in float64, with a batch of 64.
+BOUNDS = {
+    "fk": 21,
+    "rnea": 40,
+    "crba": 35,
+    "fd": 96,
+    "drnea": 105,
+    "integrate gradient": 24,
+}
+SLOW_BOUNDS = {
+    "rnea gradient": 120,
+    "fd gradient": 222,
+    "dfd": 153,
+    "integrate": 8,
+    "euler": 102,
+    "euler gradient": 242,
+    "kutta": 138,
+    "kutta gradient": 494,
+    "contact": 172,
+    "contact gradient": 415,
+}
+
+
+@pytest.fixture
+def as_for_users(monkeypatch):
+    """Programs are compiled with the default options, in processes of their own."""
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    monkeypatch.delenv("JAX_NUMPY_DTYPE_PROMOTION", raising=False)
+
+
+def counted(robot, jobs):
+    words = ["--robot", robot, "--batch", "64", "--repeat", "1", "--jobs", ",".join(jobs)]
+    return {name: count for name, (count, _) in kernels.run(ROOT, words).items()}
+
+
+@pytest.mark.parametrize("bounds", [BOUNDS, pytest.param(SLOW_BOUNDS, marks=pytest.mark.slow)])
+def test_kernels_have_bounds(bounds, as_for_users):
+    found = counted("quadruped", bounds)
+    assert found.keys() == bounds.keys()
+    assert {name: count for name, count in found.items() if count > bounds[name]} == {}
+
+
+@pytest.mark.slow
+def test_kernels_do_not_depend_on_the_number_of_bodies(as_for_users):
+    jobs = ["fk", "rnea", "crba", "fd", "drnea", "dfd"]
+    assert counted("chain30", jobs) == counted("chain33", jobs)
