@@ -198,6 +198,14 @@ def test_gauss_newton_converges_where_the_residuals_are_large():
     close(exact.cost, found.cost, 1e-12)
     close(exact.history.cost[:5], found.history.cost[:5], 1e-10)
     assert 5 * exact.iterations < found.iterations
+    # Without defects, the merit is the cost. Each step decreases it, some by a part of the step.
+    options = {"rollout": "feedback", "iterations": 30, "hessian": "exact"}
+    steps = solve(problem, *operands, jnp.zeros((15, 2)), **options)
+    count = int(steps.iterations)
+    costs, factors = (np.asarray(x)[:count] for x in (steps.history.cost, steps.history.factor))
+    assert np.all(np.diff(costs) < 1e-12 * costs[0])
+    assert np.any((factors > 0) & (factors < 1))
+    assert factors[-1] == 1
 
 
 # ----------------------------------------------------------------------------------- constraints

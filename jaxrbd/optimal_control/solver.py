@@ -2,7 +2,7 @@
 
 One iteration linearises all stages at once, and solves the linear-quadratic problem of its step
 with the control bounds, by a primal-dual active set method: each inner iteration is one `lqr`. The
-step is then scaled by one of the factors 1, 1/2, ..., whose trajectories are evaluated at once. The
+step is then scaled by the first of the factors 1, 1/2, ... that decreases the merit by enough. The
 merit of a trajectory is the augmented Lagrangian with the new costates lambda,
 
     cost + sum over stages of  lambda . d + rho |d|^2 / 2,     d the defects.
@@ -29,7 +29,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 from jaxtyping import PyTree
 
@@ -50,9 +49,8 @@ from .stages import (
     without_curvature,
 )
 
-# The factors of the step; the first one gives the merit before the step.
-HALVINGS = 12
-FACTORS = np.array([0, *(0.5 ** np.arange(HALVINGS))])
+# The least factor of a step.
+LEAST_FACTOR = 0.5**11
 # The merit decreases by at least this part of the decrease that its slope predicts.
 ARMIJO = 1e-4
 # The merit measures a decrease that is above this multiple of its rounding errors.
@@ -409,6 +407,16 @@ class Chosen(NamedTuple):
     feasible: Array
 
 
+class Trial(NamedTuple):
+    """A trajectory with a factor of the step, and whether it decreases the merit by enough."""
+
+    factor: Array
+    xs: PyTree
+    us: Array
+    enough: Array
+    gain: Array
+
+
 def _line_search(
     problem, p, xs, us, constraints, stages: LqrStages, step: Step, values, bounds, rollout
 ) -> Chosen:
@@ -421,36 +429,42 @@ def _line_search(
     multipliers, mu = constraints
     dxs, dus, after = solution.xs, solution.us, solution.costates[1:]
     defects = values[0].defect
-    factors = jnp.asarray(FACTORS, dtype)
     size = jnp.maximum(largest(defects), largest(dxs, dus))
     rho = largest(after) / jnp.where(size > 0, size, 1)
     moved = _linear_motion if rollout == "linear" else _feedback_motion
 
-    def trial(factor):
-        return moved(problem, p, xs, us, solution, defects, factor, bounds)
-
-    def merit(trajectory):
-        inner, last = all_values(problem, p, *trajectory)
+    def merit(inner, last):
         y, z, y_last, z_last, _ = shifted((inner, last), multipliers, mu)
         penalty = sum(jnp.sum(x * x) for x in (y, z, y_last, z_last)) * mu / 2
         by_defects = jnp.sum(after * inner.defect) + rho * jnp.sum(inner.defect**2) / 2
         return total_cost(inner, last) + penalty + by_defects
 
-    trajectories = jax.vmap(trial)(factors)
-    merits = jax.vmap(merit)(trajectories)
+    before = merit(*values)
     slope = jnp.sum(stages.q * dxs) + jnp.sum(stages.r * dus)
     slope = slope - jnp.sum(after * defects) - rho * jnp.sum(defects * defects)
     eps = float(jnp.finfo(dtype).eps)
-    rounding = 100 * eps * (jnp.abs(merits[0]) + jnp.sum(jnp.abs(after * defects)))
-    enough = merits <= merits[0] + ARMIJO * factors * slope + rounding
-    enough &= jnp.isfinite(merits) & (slope <= rounding)
+    rounding = 100 * eps * (jnp.abs(before) + jnp.sum(jnp.abs(after * defects)))
     measured = -slope > MEASURED * rounding
-    gain = 2 * (merits[0] - merits[1]) / jnp.where(measured, -slope, 1)
-    gain = jnp.where(jnp.isfinite(gain), gain, -jnp.inf)
-    best = jnp.argmax(jnp.where(enough, factors, 0))
-    states, controls = jax.tree.map(lambda x: x[best], trajectories)
+
+    def trial(old: Trial) -> Trial:
+        factor = old.factor / 2
+        states, controls = moved(problem, p, xs, us, solution, defects, factor, bounds)
+        found = merit(*all_values(problem, p, states, controls))
+        enough = found <= before + ARMIJO * factor * slope + rounding
+        enough &= jnp.isfinite(found) & (slope <= rounding)
+        gain = 2 * (before - found) / jnp.where(measured, -slope, 1)
+        gain = jnp.where(factor == 1, gain, old.gain)
+        return Trial(factor, states, controls, enough, gain)
+
+    start = Trial(jnp.asarray(2, dtype), xs, us, jnp.asarray(False), jnp.zeros((), dtype))
+    end = lax.while_loop(lambda old: ~old.enough & (old.factor > LEAST_FACTOR), trial, start)
+    gain = jnp.where(jnp.isfinite(end.gain), end.gain, -jnp.inf)
+    states, controls = jax.tree.map(
+        lambda new, old: jnp.where(end.enough, new, old), (end.xs, end.us), (xs, us)
+    )
+    factor = jnp.where(end.enough, end.factor, 0)
     by_defects = jnp.sum(jnp.abs(after * defects)) + rho * jnp.sum(defects * defects)
-    return Chosen(factors[best], states, controls, gain, measured, 2 * by_defects < -slope)
+    return Chosen(factor, states, controls, gain, measured, 2 * by_defects < -slope)
 
 
 def _linear_motion(problem, p, xs, us, solution: LqrSolution, defects, factor, bounds):
