@@ -15,14 +15,10 @@ from ..errors import ArgumentError
 from .environment import Env, Params, State
 
 
-@dataclasses.dataclass(frozen=True)
-class AutoReset:
-    """An environment that begins a new episode in the step in which an episode ends.
+class _Wrapper:
+    """An object with the attributes of the environment that it contains."""
 
-    `auto_reset` returns it. It has the attributes and methods of an `Env`.
-    """
-
-    env: Env
+    env: Any
 
     @property
     def episode_steps(self) -> int:
@@ -31,7 +27,7 @@ class AutoReset:
 
     @property
     def action_size(self) -> int:
-        """The number of entries of an action."""
+        """The number of entries of the action of one environment."""
         return self.env.action_size
 
     @property
@@ -40,8 +36,18 @@ class AutoReset:
         return self.env.time_step
 
     def default_params(self) -> Params:
-        """The usual parameters of the environment."""
+        """The usual parameters of one environment."""
         return self.env.default_params()
+
+
+@dataclasses.dataclass(frozen=True)
+class AutoReset(_Wrapper):
+    """An environment that begins a new episode in the step in which an episode ends.
+
+    `auto_reset` returns it. It has the attributes and methods of an `Env`.
+    """
+
+    env: Env
 
     def reset(self, params: Params, key: PRNGKeyArray) -> State:
         """The state at the start of an episode; see `Env.reset`."""
@@ -65,7 +71,7 @@ class AutoReset:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Vectorized:
+class Vectorized(_Wrapper):
     """A batch of n environments of one kind; `vectorize` returns it.
 
     `reset` and `step` are `jax.vmap` of the methods of the environment. All arrays of a state have
@@ -74,25 +80,6 @@ class Vectorized:
 
     env: Env | AutoReset
     params_axes: Any
-
-    @property
-    def episode_steps(self) -> int:
-        """The number of steps after which an episode is truncated."""
-        return self.env.episode_steps
-
-    @property
-    def action_size(self) -> int:
-        """The number of entries of the action of one environment."""
-        return self.env.action_size
-
-    @property
-    def time_step(self) -> float:
-        """The duration of a step in s."""
-        return self.env.time_step
-
-    def default_params(self) -> Params:
-        """The usual parameters of one environment."""
-        return self.env.default_params()
 
     def reset(self, params: Params, keys: Array) -> State:
         """The states (n) at the start of episodes, for n keys."""

@@ -11,13 +11,12 @@ from ..actuators import PD
 from ..contact import Material, Scene
 from ..robots import home_posture, load_robot
 from . import legged
-from .environment import Env
 
 SOLE = (0.12, 0.05)  # m, half the length and half the width
 
 
 @dataclasses.dataclass(frozen=True)
-class HumanoidStand(Env):
+class HumanoidStand(legged.LeggedEnv):
     """The humanoid keeps its home posture at a place; its soles touch the ground at their corners.
 
     - action (29,): the target positions of the joints are `home + stroke * action`;
@@ -32,7 +31,8 @@ class HumanoidStand(Env):
     episode_steps: int = 500
     smoothing: float | None = None
     action_size = 29
-    time_step = legged.TIME_STEP
+    base = "pelvis"
+    observes_command = False
 
     def default_params(self) -> legged.LeggedParams:
         model = load_robot("humanoid").with_dissipation()
@@ -55,19 +55,3 @@ class HumanoidStand(Env):
         }
         home = home_posture("humanoid")
         return legged.default_params(model, scene, control, home, 0.5, weights)
-
-    def initial(self, params, key):
-        return legged.place(params, key)
-
-    def advance(self, params, physics, action, key):
-        return legged.walk(params, physics, action, self.smoothing)
-
-    def observe(self, params, physics, key):
-        return legged.feel(params, physics, "pelvis", key)
-
-    def terms(self, params, before, action, after):
-        terms = legged.posture_terms(params, action, after, "pelvis")
-        return terms | legged.command_terms(after)
-
-    def failed(self, params, physics):
-        return legged.fallen(params, physics, "pelvis")

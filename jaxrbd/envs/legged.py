@@ -18,7 +18,7 @@ from ..contact import Scene, Servo, contact_points, contact_step, inverse_inerti
 from ..contact.scene import cast
 from ..model import Model
 from ..sensors import Noise, projected_gravity
-from .environment import Parameter, as_arrays, substeps, uniform
+from .environment import Env, Parameter, as_arrays, substeps, uniform
 
 TIME_STEP = 0.02  # s, between two actions
 SUBSTEPS = 5  # of the physics
@@ -239,3 +239,43 @@ def gait_term(
     phase = after.time / period + jnp.asarray(phases, after.time.dtype)
     wanted = jnp.maximum(jnp.sin(2 * np.pi * phase), 0)
     return -jnp.mean((after.distance / height - wanted) ** 2)
+
+
+class LeggedEnv(Env):
+    """What the environments of robots with legs share: the start, the physics and the rewards.
+
+    - `base`: the name of the frame of the base;
+    - `smoothing`: as in `contact_step`;
+    - `observes_command`: whether the observation contains the command;
+    - `phases`: for a gait, the phase of each contact in periods. The observation then contains the
+      clock of the gait, and there is a reward term `gait`.
+    """
+
+    base: str
+    smoothing: float | None
+    observes_command: bool = True
+    phases: tuple[float, ...] | None = None
+    time_step = TIME_STEP
+
+    def initial(self, params, key):
+        return place(params, key)
+
+    def advance(self, params, physics, action, key):
+        return walk(params, physics, action, self.smoothing)
+
+    def observe(self, params, physics, key):
+        felt = [feel(params, physics, self.base, key)]
+        if self.observes_command:
+            felt.append(physics.command)
+        if self.phases is not None:
+            felt.append(clock(params, physics))
+        return jnp.concatenate(felt)
+
+    def terms(self, params, before, action, after):
+        terms = posture_terms(params, action, after, self.base)
+        if self.phases is not None:
+            terms["gait"] = gait_term(params, after, self.phases)
+        return terms | command_terms(after)
+
+    def failed(self, params, physics):
+        return fallen(params, physics, self.base)

@@ -13,12 +13,11 @@ from ..errors import ArgumentError
 from ..io.mujoco import Imported, load_mjcf
 from ..joints import FreeFlyer
 from . import legged
-from .environment import Env
 from .quadruped import POSTURE_WEIGHTS
 
 
 @dataclasses.dataclass(frozen=True)
-class MjcfWalk(Env):
+class MjcfWalk(legged.LeggedEnv):
     """A robot from an MJCF file follows a random command: forward, sideways and turning velocity.
 
     The robot, its ground, friction and actuators are those of the file (`io.load_mjcf`). It has a
@@ -58,7 +57,6 @@ class MjcfWalk(Env):
     smoothing: float | None = None
     action_size: int = dataclasses.field(init=False)
     base: str = dataclasses.field(init=False)
-    time_step = legged.TIME_STEP
 
     def __post_init__(self):
         model = self._params().model
@@ -67,27 +65,6 @@ class MjcfWalk(Env):
 
     def default_params(self) -> legged.LeggedParams:
         return self._params()
-
-    def initial(self, params, key):
-        return legged.place(params, key)
-
-    def advance(self, params, physics, action, key):
-        return legged.walk(params, physics, action, self.smoothing)
-
-    def observe(self, params, physics, key):
-        felt = [legged.feel(params, physics, self.base, key), physics.command]
-        if self.phases is not None:
-            felt.append(legged.clock(params, physics))
-        return jnp.concatenate(felt)
-
-    def terms(self, params, before, action, after):
-        terms = legged.posture_terms(params, action, after, self.base)
-        if self.phases is not None:
-            terms["gait"] = legged.gait_term(params, after, self.phases)
-        return terms | legged.command_terms(after)
-
-    def failed(self, params, physics):
-        return legged.fallen(params, physics, self.base)
 
     def _params(self) -> legged.LeggedParams:
         robot = load_mjcf(self.path)

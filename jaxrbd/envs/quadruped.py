@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
-import jax.numpy as jnp
 import numpy as np
 
 from ..actuators import PD
 from ..contact import HeightGrid, Material, Plane, Scene
 from ..robots import home_posture, load_robot
 from . import legged
-from .environment import Env
 
 FEET = tuple(f"{end}_{side}_foot" for end in ("front", "hind") for side in ("left", "right"))
 # The feet of one diagonal swing in the first half of the period, the other feet in the second half.
@@ -19,7 +17,7 @@ PHASES = (0.0, 0.5, 0.5, 0.0)
 
 
 @dataclasses.dataclass(frozen=True)
-class QuadrupedStand(Env):
+class QuadrupedStand(legged.LeggedEnv):
     """The quadruped keeps its home posture at a place.
 
     - action (12,): the target positions of the joints are `home + stroke * action`;
@@ -36,31 +34,16 @@ class QuadrupedStand(Env):
     rough: bool = False
     smoothing: float | None = None
     action_size = 12
-    time_step = legged.TIME_STEP
+    base = "trunk"
+    observes_command = False
 
     def default_params(self) -> legged.LeggedParams:
         weights = dict(POSTURE_WEIGHTS, velocity=1.0, turning=0.5, bounce=0.1)
         return quadruped_params(self.rough, weights, (0.0, 0.0, 0.0))
 
-    def initial(self, params, key):
-        return legged.place(params, key)
-
-    def advance(self, params, physics, action, key):
-        return legged.walk(params, physics, action, self.smoothing)
-
-    def observe(self, params, physics, key):
-        return legged.feel(params, physics, "trunk", key)
-
-    def terms(self, params, before, action, after):
-        terms = legged.posture_terms(params, action, after, "trunk")
-        return terms | legged.command_terms(after)
-
-    def failed(self, params, physics):
-        return legged.fallen(params, physics, "trunk")
-
 
 @dataclasses.dataclass(frozen=True)
-class QuadrupedJoystick(Env):
+class QuadrupedJoystick(legged.LeggedEnv):
     """The quadruped follows a random command: forward, sideways and turning velocity.
 
     As `QuadrupedStand`, with the command (3,) at the end of the observation (48,). Each episode has
@@ -71,32 +54,15 @@ class QuadrupedJoystick(Env):
     rough: bool = False
     smoothing: float | None = None
     action_size = 12
-    time_step = legged.TIME_STEP
+    base = "trunk"
 
     def default_params(self) -> legged.LeggedParams:
         weights = dict(POSTURE_WEIGHTS, velocity=2.0, turning=1.0, bounce=0.1)
         return quadruped_params(self.rough, weights, (1.0, 0.5, 1.0))
 
-    def initial(self, params, key):
-        return legged.place(params, key)
-
-    def advance(self, params, physics, action, key):
-        return legged.walk(params, physics, action, self.smoothing)
-
-    def observe(self, params, physics, key):
-        felt = legged.feel(params, physics, "trunk", key)
-        return jnp.concatenate([felt, physics.command])
-
-    def terms(self, params, before, action, after):
-        terms = legged.posture_terms(params, action, after, "trunk")
-        return terms | legged.command_terms(after)
-
-    def failed(self, params, physics):
-        return legged.fallen(params, physics, "trunk")
-
 
 @dataclasses.dataclass(frozen=True)
-class QuadrupedTrot(Env):
+class QuadrupedTrot(legged.LeggedEnv):
     """The quadruped follows a random command, and its diagonal feet swing in turn.
 
     As `QuadrupedJoystick`, with the sine and the cosine of the phase of the gait at the end of the
@@ -109,29 +75,12 @@ class QuadrupedTrot(Env):
     rough: bool = False
     smoothing: float | None = None
     action_size = 12
-    time_step = legged.TIME_STEP
+    base = "trunk"
+    phases = PHASES
 
     def default_params(self) -> legged.LeggedParams:
         weights = dict(POSTURE_WEIGHTS, velocity=2.0, turning=1.0, bounce=0.1, gait=1.0)
         return quadruped_params(self.rough, weights, (0.5, 0.0, 0.0))
-
-    def initial(self, params, key):
-        return legged.place(params, key)
-
-    def advance(self, params, physics, action, key):
-        return legged.walk(params, physics, action, self.smoothing)
-
-    def observe(self, params, physics, key):
-        felt = legged.feel(params, physics, "trunk", key)
-        return jnp.concatenate([felt, physics.command, legged.clock(params, physics)])
-
-    def terms(self, params, before, action, after):
-        terms = legged.posture_terms(params, action, after, "trunk")
-        terms["gait"] = legged.gait_term(params, after, PHASES)
-        return terms | legged.command_terms(after)
-
-    def failed(self, params, physics):
-        return legged.fallen(params, physics, "trunk")
 
 
 POSTURE_WEIGHTS = {

@@ -424,6 +424,7 @@ def _line_search(
 
     `gain`: the decrease of the merit by the whole step, divided by the decrease that the quadratic
     model predicts. `measured`: whether this decrease is above the rounding errors of the merit.
+    `feasible`: whether the defects cause less than half of the predicted decrease.
     """
     solution, dtype = step.solution, us.dtype
     multipliers, mu = constraints
