@@ -11,11 +11,13 @@ import shutil
 import subprocess
 import sys
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxrbd
 from jaxrbd import cli
+from jaxrbd.cli import bench_command
 from jaxrbd.cli.overview import overview
 from jaxrbd.cli.reports import print_json
 from jaxrbd.robots import robot_path
@@ -459,6 +461,61 @@ def test_info_as_json_has_all_digits():
     assert json.loads(result.stdout)["gravity"] == [0, 0, -9.81]
 
 
+def test_bench_as_json(capsys):
+    options = ["--batch", "2", "--jobs", "rnea,gradient", "--seconds", "1e-3", "--float32"]
+    assert cli.main(["bench", "pendulum", "--json", *options]) == 0
+    report = one_object(capsys)
+    assert set(report) == documented_fields("bench")
+    assert (report["robot"], report["nv"], report["batch"]) == ("pendulum", 1, 2)
+    assert (report["dtype"], report["platform"]) == ("float32", "cpu")
+    assert [job["job"] for job in report["jobs"]] == ["rnea", "gradient"]
+    for job in report["jobs"]:
+        assert 0 < job["fastest"] <= job["median"]
+        assert job["states_per_second"] == pytest.approx(1e6 / job["fastest"])
+
+
+def test_bench_measures_what_its_jobs_say():
+    model = jaxrbd.load_robot("arm7")
+    q, v, tau = (jnp.full(7, x) for x in (0.3, 0.2, 0.1))
+    for name in ("rnea", "crba", "forward_dynamics", "rnea_derivatives"):
+        job, function = bench_command.JOBS[name], getattr(jaxrbd, name)
+        expected = function(model, q) if name == "crba" else function(model, q, v, tau)
+        for found, wanted in zip(job(model, q, v, tau), expected, strict=True):
+            np.testing.assert_array_equal(found, wanted)
+    derivative = jaxrbd.forward_dynamics_derivatives(model, q, v, tau).dqdd_dq
+    expected = 2 * jaxrbd.forward_dynamics(model, q, v, tau) @ derivative
+    found = bench_command.JOBS["gradient"](model, q, v, tau)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9 * np.max(np.abs(expected)))
+
+
+def test_calls_last_as_long_as_stated(monkeypatch):
+    now = iter(np.arange(0, 1e3, 0.125))
+    monkeypatch.setattr(bench_command.time, "perf_counter", lambda: next(now))
+    calls = []
+    assert len(bench_command._call_times(lambda: calls.append(1), 2.0)) == 16
+    assert len(calls) == 17  # one call before the others is not timed
+    assert len(bench_command._call_times(lambda: 0, 1e-3)) == bench_command.CALLS
+
+
+def test_times_are_per_state(monkeypatch):
+    monkeypatch.setattr(bench_command, "_call_times", lambda call, seconds: [2.0, 8.0, 4.0])
+    model = jaxrbd.load_robot("pendulum")
+    [timing] = bench_command.measure(model, ["crba"], batch=4, seconds=1.0, seed=0)
+    assert timing[2:] == (5e5, 1e6, 2.0)
+
+
+def test_bench_shows_a_row_for_each_job(capsys):
+    assert cli.main(["bench", "pendulum", "--jobs", "crba", "--seconds", "1e-3"]) == 0
+    out = capsys.readouterr().out
+    assert "pendulum: 1 degrees of freedom, batch 64, float64" in out
+    assert re.search(r"^crba +[\d.]+ s +[\d.]+ us +[\d.]+ us +[\d,]+$", out, re.M)
+
+
+def test_bench_refuses_an_unknown_job(capsys):
+    assert cli.main(["bench", "pendulum", "--jobs", "rnea,fast"]) == 1
+    assert "--jobs: 'fast', expected some of forward_kinematics, rnea" in capsys.readouterr().err
+
+
 def test_info_of_followers_as_json(tmp_path, capsys):
     path = tmp_path / "twin.urdf"
     text = robot_path("double_pendulum").read_text()
@@ -537,7 +594,7 @@ def test_numbers_that_are_not_finite_are_null(capsys):
 
 # ----------------------------------------------------------------------------- errors, help, status
 
-COMMANDS = ("rollout", "info", "check", "convert", "view", "train", "play", "completion")
+COMMANDS = ("rollout", "bench", "info", "check", "convert", "view", "train", "play", "completion")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

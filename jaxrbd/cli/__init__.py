@@ -1,4 +1,4 @@
-"""The command `jaxrbd`: simulate and view robots, check and convert files, train policies."""
+"""The command `jaxrbd`: simulate, time and view robots, check and convert files, train policies."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import contextlib
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 
@@ -22,7 +23,11 @@ from ..learning import task_names
 from ..model import Model
 from ..robots import load_robot, robot_names, robot_path
 from ..view import LAYERS, render, save_html, serve
-from . import rollout_command as _rollout_command, training_commands as _training_commands
+from . import (
+    bench_command as _bench_command,
+    rollout_command as _rollout_command,
+    training_commands as _training_commands,
+)
 from .completion import SHELLS, completion_script
 from .overview import overview
 from .png import png_bytes
@@ -72,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"jaxrbd {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_rollout(commands)
+    _add_bench(commands)
     _add_info(commands)
     _add_check(commands)
     _add_convert(commands)
@@ -109,6 +115,28 @@ def _add_rollout(commands) -> None:
     add("--out", metavar="DIR", help="output folder (default: rollout-ROBOT)")
     _add_json(command)
     command.set_defaults(run=_rollout)
+
+
+def _add_bench(commands) -> None:
+    command = commands.add_parser(
+        "bench",
+        help="measure the times of the algorithms for a robot on this machine",
+        description=(
+            "Compile each algorithm for a batch of random states, and measure the time per state. "
+            "The compilation time is short if JAX finds the program in its compilation cache."
+        ),
+        epilog="example: jaxrbd bench arm7 --batch 256 --jobs rnea,forward_dynamics",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    _add_robot(command, nargs="?", default="quadruped")
+    add = command.add_argument
+    add("--batch", type=_count, default=64, metavar="N", help="number of states")
+    add("--jobs", metavar="A,B", help=f"some of {', '.join(_bench_command.JOBS)} (default: all)")
+    add("--seconds", type=_positive, default=1.0, metavar="S", help="time of the calls of a job")
+    add("--seed", type=_seed, default=0, metavar="N", help="seed of the random states")
+    add("--float32", action="store_true", help="single precision instead of double")
+    _add_json(command)
+    command.set_defaults(run=_bench)
 
 
 def _add_info(commands) -> None:
@@ -262,13 +290,23 @@ def _rollout(options: argparse.Namespace) -> int:
     # The gradient check needs double precision, also if the rollout uses single precision.
     jax.config.update("jax_enable_x64", True)
     devices = _rollout_command.first_devices(options.devices)
-    model = _load(options.robot, options.free_flyer)
-    model = model.astype("float32") if options.float32 else model
+    model = _load_in_precision(options)
+    return _report(options, lambda: _rollout_command.run(model, options, devices))
+
+
+def _bench(options: argparse.Namespace) -> int:
+    jax.config.update("jax_enable_x64", True)
+    model = _load_in_precision(options)
+    return _report(options, lambda: _bench_command.run(model, options))
+
+
+def _report(options: argparse.Namespace, run: Callable[[], dict[str, Any]]) -> int:
+    """Run a command; with `--json`, its object is the only output, and its text an error output."""
     if not options.json:
-        _rollout_command.run(model, options, devices)
+        run()
         return 0
     with contextlib.redirect_stdout(sys.stderr):
-        report = _rollout_command.run(model, options, devices)
+        report = run()
     print_json(report)
     return 0
 
@@ -356,6 +394,11 @@ def _view(options: argparse.Namespace) -> int:
 
 def _say_warning(message, *_: object, **__: object) -> None:
     print(f"jaxrbd: warning: {message}", file=sys.stderr)
+
+
+def _load_in_precision(options: argparse.Namespace) -> Model:
+    model = _load(options.robot, options.free_flyer)
+    return model.astype("float32") if options.float32 else model
 
 
 def _load(robot: str, free_flyer: bool) -> Model:

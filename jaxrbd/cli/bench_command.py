@@ -1,0 +1,123 @@
+"""`jaxrbd bench`: the times of the algorithms for one robot on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ..algorithms import (
+    crba,
+    forward_dynamics,
+    forward_dynamics_derivatives,
+    forward_kinematics,
+    rnea,
+    rnea_derivatives,
+)
+from ..configuration import random_configuration
+from ..errors import ArgumentError
+from ..model import Model
+from ..tangent import gradient
+
+CALLS = 5  # calls per job, at least
+
+
+def _gradient(model: Model, q: Array, v: Array, tau: Array) -> Array:
+    """The gradient of `|forward_dynamics|^2` with respect to q."""
+    return gradient(model, lambda q: jnp.sum(forward_dynamics(model, q, v, tau) ** 2))(q)
+
+
+# Functions of the model, a configuration, a velocity, and an acceleration or joint forces.
+JOBS: dict[str, Callable[[Model, Array, Array, Array], Any]] = {
+    "forward_kinematics": lambda model, q, v, tau: forward_kinematics(model, q).X_WB,
+    "rnea": rnea,
+    "crba": lambda model, q, v, tau: crba(model, q),
+    "forward_dynamics": forward_dynamics,
+    "rnea_derivatives": rnea_derivatives,
+    "forward_dynamics_derivatives": forward_dynamics_derivatives,
+    "gradient": _gradient,
+}
+
+
+class Timing(NamedTuple):
+    """Times of one job: seconds to compile, and microseconds per state of a call.
+
+    `fastest` and `median` are over the calls. `states_per_second` is of the fastest call.
+    """
+
+    job: str
+    compile_seconds: float
+    fastest: float
+    median: float
+    states_per_second: float
+
+
+def run(model: Model, options: argparse.Namespace) -> dict[str, Any]:
+    """Time the jobs that the options name, print a row for each, and return the JSON object.
+
+    Raises ArgumentError for a job that does not exist.
+    """
+    names = options.jobs.split(",") if options.jobs else list(JOBS)
+    for name in names:
+        if name not in JOBS:
+            raise ArgumentError(f"--jobs: {name!r}, expected some of {', '.join(JOBS)}")
+    device = jax.devices()[0]
+    print(
+        f"{model.name}: {model.nv} degrees of freedom, batch {options.batch}, {model.dtype}\n"
+        f"{platform.processor() or platform.machine()}, {device.device_kind}, JAX {jax.__version__}"
+    )
+    print(f"{'job':30}{'compile':>10}{'fastest':>12}{'median':>12}{'states per second':>20}")
+    timings = []
+    for timing in measure(model, names, options.batch, options.seconds, options.seed):
+        print(
+            f"{timing.job:30}{timing.compile_seconds:8.2f} s{timing.fastest:9.3f} us"
+            f"{timing.median:9.3f} us{timing.states_per_second:20,.0f}",
+            flush=True,
+        )
+        timings.append(timing)
+    return {
+        "robot": model.name,
+        "nv": model.nv,
+        "batch": options.batch,
+        "dtype": str(model.dtype),
+        "platform": device.platform,
+        "device": device.device_kind,
+        "jax": jax.__version__,
+        "jobs": [timing._asdict() for timing in timings],
+    }
+
+
+def measure(
+    model: Model, names: Sequence[str], batch: int, seconds: float, seed: int
+) -> Iterator[Timing]:
+    """The times of each job for a batch of random states, with calls for `seconds` seconds."""
+    keys = jax.random.split(jax.random.key(seed), 3)
+    q = jax.vmap(random_configuration, (None, 0))(model, jax.random.split(keys[0], batch))
+    v, tau = (jax.random.normal(key, (batch, model.nv), model.dtype) for key in keys[1:])
+    for name in names:
+        job = JOBS[name]
+        batched = jax.jit(jax.vmap(lambda model, *state: job(model, *state), (None, 0, 0, 0)))
+        begin = time.perf_counter()
+        compiled = batched.lower(model, q, v, tau).compile()
+        compile_seconds = time.perf_counter() - begin
+        calls = _call_times(lambda: compiled(model, q, v, tau), seconds)
+        fastest, median = (1e6 * x / batch for x in (min(calls), statistics.median(calls)))
+        yield Timing(name, compile_seconds, fastest, median, 1e6 / fastest)
+
+
+def _call_times(call: Callable[[], Any], seconds: float) -> list[float]:
+    """The times of calls in seconds, without the first call."""
+    jax.block_until_ready(call())
+    times: list[float] = []
+    while len(times) < CALLS or sum(times) < seconds:
+        begin = time.perf_counter()
+        jax.block_until_ready(call())
+        times.append(time.perf_counter() - begin)
+    return times
