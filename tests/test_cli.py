@@ -6,10 +6,12 @@ import json
 import os
 import pathlib
 import re
+import select
 import shlex
 import shutil
 import subprocess
 import sys
+import time
 
 import jax.numpy as jnp
 import numpy as np
@@ -696,6 +698,7 @@ def test_completion_scripts_have_the_commands(shell, capsys):
     text = capsys.readouterr().out
     assert all(command in text for command in COMMANDS)
     assert "strict" in text
+    assert shell == "tcsh" or "double_pendulum" in text
 
 
 @pytest.mark.skipif(
@@ -723,3 +726,52 @@ def test_bash_completes(typed, expected, tmp_path, capsys):
         ["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert set(result.stdout.split()) == expected
+
+
+TERMINAL_SHELLS = {
+    "zsh": (
+        ["zsh", "-f", "-i"],
+        "fpath=({folder} $fpath); autoload -Uz compinit; compinit -u -D",
+        "_jaxrbd",
+    ),
+    "tcsh": (["tcsh", "-f"], "source {folder}/script", "script"),
+}
+
+
+@pytest.mark.parametrize(
+    ("shell", "typed", "completed"),
+    [
+        ("zsh", "jaxrbd ch", "jaxrbd check "),
+        ("zsh", "jaxrbd check --st", "jaxrbd check --strict "),
+        ("zsh", "jaxrbd info quadr", "jaxrbd info quadruped "),
+        ("tcsh", "jaxrbd ch", "jaxrbd check "),
+        ("tcsh", "jaxrbd info qu", "jaxrbd info quiet.urdf "),
+    ],
+)
+def test_a_shell_in_a_terminal_completes(shell, typed, completed, tmp_path, capsys):
+    program, setup, name = TERMINAL_SHELLS[shell]
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    assert cli.main(["completion", shell]) == 0
+    (tmp_path / name).write_text(capsys.readouterr().out)
+    (tmp_path / "quiet.urdf").write_text("")
+    lines = f"cd {tmp_path}\n{setup.format(folder=tmp_path)}\n{typed}\t"
+    assert completed in terminal_output(program, lines, until=completed)
+
+
+def terminal_output(program: list[str], typed: str, until: str) -> str:
+    """What a program shows in a terminal, without control codes, until a text or for 60 s."""
+    launcher = [sys.executable, "-c", "import pty, sys; pty.spawn(sys.argv[1:])", *program]
+    process = subprocess.Popen(launcher, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    shown, deadline = "", time.monotonic() + 60
+    try:
+        process.stdin.write(typed.encode())
+        process.stdin.flush()
+        while until not in shown and time.monotonic() < deadline:
+            if select.select([process.stdout], [], [], 0.5)[0]:
+                text = os.read(process.stdout.fileno(), 65536).decode(errors="replace")
+                shown = re.sub(r"\x1b\[[\d;?]*[A-Za-z]|\r|.\x08", "", shown + text)
+    finally:
+        process.kill()
+        process.communicate()
+    return shown
