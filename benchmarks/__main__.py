@@ -7,8 +7,11 @@ run on one core, in turns of 50 ms. benchmarks/README.md describes the method.
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import pathlib
+
+import jaxrbd
 
 from . import environments, jobs, peers, robots
 
@@ -25,7 +28,7 @@ def arguments() -> argparse.Namespace:
     """The options of the command line; options that it omits get their default values."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     names = {"type": lambda text: tuple(text.split(",")), "metavar": "A,B"}
-    parser.add_argument("--robots", **names, help=f"some of {','.join(robots.NAMES)}")
+    parser.add_argument("--robots", **names, help=f"some of {','.join(robots.NAMES)}, or bundled")
     parser.add_argument(
         "--jobs", **names, default=tuple(jobs.JOBS), help=f"some of {','.join(jobs.JOBS)}"
     )
@@ -47,7 +50,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--gpu-day",
         action="store_true",
-        help="eight minutes on a GPU: the implementations of the passes beside each other",
+        help="eight minutes on a GPU: the implementations of the passes, and other libraries",
     )
     parser.add_argument("--install", action="store_true", help="only make the environments")
     parser.add_argument(
@@ -83,7 +86,8 @@ def arguments() -> argparse.Namespace:
         options.peers = tuple(dict.fromkeys((*options.peers, peers.BASELINE)))
     elif peers.BASELINE in options.peers:
         parser.error("--peers: baseline needs --baseline FOLDER")
-    for name, known in (("robots", robots.NAMES), ("jobs", jobs.JOBS), ("peers", peers.PEERS)):
+    known_robots = (*robots.NAMES, *jaxrbd.robot_names())
+    for name, known in (("robots", known_robots), ("jobs", jobs.JOBS), ("peers", peers.PEERS)):
         unknown = set(getattr(options, name)) - set(known)
         if unknown:
             parser.error(f"--{name}: no {', '.join(unknown)}; there are {', '.join(known)}")
@@ -97,7 +101,12 @@ def main() -> None:
     if options.gpu_day:
         from . import gpu_day
 
-        gpu_day.run(options.out)
+        # The processes of other libraries need memory on the GPU, too.
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+        stated = [("--environment", x) for x in options.environment]
+        stated += [("--environments", str(options.environments.absolute()))]
+        stated += [("--platform", options.platform), ("--seconds", "0.2"), ("--limit", "120")]
+        gpu_day.run(options.out, options=tuple(itertools.chain(*stated)))
         return None
     if options.install:
         return environments.install(options.peers, options.environments)

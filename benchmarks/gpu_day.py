@@ -6,7 +6,8 @@ The command writes one line of JSON per row to FOLDER/gpu_day.jsonl, and can be 
 again, it computes the missing rows. First it measures the limits of the device: the time of a call,
 of a kernel, and the memory bandwidth. Each result is compared with a result in float64 of the CPU
 before it is timed. `bound_us` is the time that the measured limits allow for the kernels and bytes
-of the program, and `share` is the part of this bound in the time of the call.
+of the program, and `share` is the part of this bound in the time of the call. At the end, a process
+of `python -m benchmarks` times other libraries (OTHERS) with the same robot and batches.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
 
+from . import jobs
 from .studies import gpu_programs
 
 ROBOT = "humanoid"
@@ -32,6 +34,7 @@ BATCHES = (4096, 65536, 1, 1_048_576)  # the most important batch first
 IMPLEMENTATIONS = ("scan", "products", "kernels", "scan in a graph")
 SAMPLES = 64  # that are compared with the reference
 TOLERANCE = 1e-3  # of the largest entry of a result: rounding in float32
+OTHERS = ("mjx", "mujoco_warp", "grid_rbd")
 GRAPH = {
     "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,WHILE",
     "xla_gpu_command_buffer_unroll_loops": True,
@@ -159,6 +162,51 @@ def row(job: str, implementation: str, batch: int, model, known: dict, measured:
     return found | ({"share": found["bound_us"] / us} if on_gpu else {})
 
 
+def rows_of_others(
+    folder: pathlib.Path,
+    robot: str,
+    batch: int,
+    job_names: Sequence[str],
+    libraries: Sequence[str],
+    options: Sequence[str],
+    seconds: float,
+) -> list[dict]:
+    """The rows of other libraries for one batch, by `python -m benchmarks` in a process.
+
+    `options`: more options of that command; `seconds`: the time that the process may take. Without
+    enough time the rows are incomplete.
+    """
+    out = folder / f"others_{batch}"
+    results = out / "results.json"
+    results.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "benchmarks", "--robots", robot, "--batches", str(batch)]
+    command += ["--jobs", ",".join(job_names), "--peers", ",".join(libraries)]
+    command += ["--dtypes", "float32", "--out", str(out.absolute()), *options]
+    keys = [(job, library) for job in job_names for library in libraries]
+    root = pathlib.Path(__file__).parents[1]
+    try:
+        done = subprocess.run(command, cwd=root, timeout=seconds, capture_output=True, text=True)
+    except subprocess.TimeoutExpired:
+        done = None
+    if done is not None and done.returncode:
+        reason = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1][:200]
+        return [
+            {"job": job, "implementation": library, "batch": batch, "failed": reason}
+            for job, library in keys
+        ]
+    cells = json.loads(results.read_text())["cells"] if results.exists() else []
+    return [_row_of_cell(cell) for cell in cells if (cell["job"], cell["peer"]) in keys]
+
+
+def _row_of_cell(cell: dict) -> dict:
+    """A cell of `python -m benchmarks` as a row of this command."""
+    row = {"job": cell["job"], "implementation": cell["peer"], "batch": cell["batch"]}
+    row |= {key: cell[key] for key in ("compile_s", "error", "failed") if key in cell}
+    if "failed" not in cell:
+        row |= {"us": cell["min_us"] * cell["batch"], "ns_per_sample": 1e3 * cell["min_us"]}
+    return row
+
+
 def run(
     folder: pathlib.Path,
     *,
@@ -168,8 +216,13 @@ def run(
     job_names: tuple[str, ...] | None = None,
     minutes: float = 8.0,
     duration: float = 0.2,
+    libraries: tuple[str, ...] = OTHERS,
+    options: tuple[str, ...] = (),
 ) -> list[dict]:
-    """Compute the rows that gpu_day.jsonl lacks, until the minutes are over; return all rows."""
+    """Compute the rows that gpu_day.jsonl lacks, until the minutes are over; return all rows.
+
+    `libraries`: other libraries; `options`: options of `python -m benchmarks` for them.
+    """
     import jax
 
     import jaxrbd as rbd
@@ -211,6 +264,18 @@ def run(
         except (jax.errors.JaxRuntimeError, MemoryError, rbd.ArgumentError) as error:
             found["failed"] = str(error).splitlines()[0][:200]
         write(found)
+    for batch in batches:
+        wanted = [job for job in names if job in jobs.JOBS]
+        wanted = [job for job in wanted if any((job, x, batch) not in done for x in libraries)]
+        left = end - time.monotonic()
+        if wanted and libraries and left > 0:
+            arguments = (folder, robot, batch, wanted, libraries, options, left)
+            found = {(x["job"], x["implementation"], batch): x for x in rows_of_others(*arguments)}
+            for key in (key for key in found if key not in done):
+                write(found[key])
+            done |= found.keys()
+        missing += [(job, x, batch) for job in wanted for x in libraries]
+    missing = [key for key in missing if key not in done]
     if missing:
         print(f"{len(missing)} rows are missing; the same command computes them", file=sys.stderr)
     (folder / "gpu_day.md").write_text(table(rows))
