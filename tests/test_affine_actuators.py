@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
+from jaxrbd import contact
 from jaxrbd.actuators import AffineActuators, JointSprings
 from jaxrbd.joints import Prismatic, Revolute, Spherical
 from jaxrbd.model import JointSpec, Link, Mimic, link_inertia
@@ -164,3 +165,92 @@ def test_wrong_parameters_of_springs(change, message):
 def test_wrong_calls(call, message):
     with pytest.raises(rbd.ArgumentError, match=message):
         call(*state(MODEL))
+
+
+# ------------------------------------------------------- with the velocity after a time step
+
+SERVOS = AffineActuators(
+    ("a", "d", "b"),
+    gain=[[3000.0, 0, 0], [2, -0.5, -0.3], [1, 0, 0]],  # a position servo, an affine one, a motor
+    bias=[[0, -3000.0, -200.0], [0.1, 0, -0.4], [0, 0, 0]],
+    gear=[2, -3, 1.5],
+    control_range=[[-1, 1], [-np.inf, np.inf], [-5, 5]],
+    force_range=[[-900, 900], [-40, 40], [-6, 6]],
+    joint_force_range=[[-1500, 1500], [-np.inf, np.inf], [-8, 8]],
+)
+
+
+@jax.jit
+def step_with_servo(actuators, q, v, control):
+    servo, tau = contact.servo_of_actuators(actuators, MODEL, q, control)
+    found = contact.contact_step(MODEL, contact.Scene(()), q, v, tau, 0.004, servo=servo)
+    return found, found.joint_impulse.servo + 0.004 * tau
+
+
+@pytest.mark.parametrize("control", [(0.5, 1.0, 2.0), (-3.0, 0.0, -7.0), (0.1, 30.0, 5.0)])
+def test_a_servo_gives_the_force_of_the_actuators_after_the_step(control):
+    q, v = state(MODEL)
+    found, impulse = step_with_servo(SERVOS, q, v, jnp.asarray(control))
+    after = rbd.integrate(MODEL, q, 0.004 * found.v)
+    expected = 0.004 * SERVOS(MODEL, after, found.v, jnp.asarray(control))
+    assert jnp.all(expected[jnp.array([0, 1, 5])] != 0)
+    np.testing.assert_allclose(impulse, expected, rtol=0, atol=1e-9)
+
+
+def test_a_damper_without_stiffness_tracks_a_velocity():
+    damper = AffineActuators(("a",), gain=[[4.0, 0, 0]], bias=[[0, 0, -4.0]])
+    servo, tau = contact.servo_of_actuators(damper, MODEL, state(MODEL)[0], np.array([0.3]))
+    assert jnp.all(tau == 0)
+    assert (servo.control.stiffness[0], servo.control.damping[0]) == (0, 4)
+    assert servo.velocity[0] == 0.3
+
+
+def test_a_stiff_servo_is_stable_where_the_force_is_not():
+    model = rbd.load_robot("pendulum")
+    stiff = AffineActuators(model.joint_names, gain=[[1e5, 0, 0]], bias=[[0, -1e5, -1e3]])
+    target = jnp.array([0.2])
+
+    def simulate(forces):
+        def advance(state, _):
+            servo, tau = forces(*state)
+            found = contact.contact_step(model, contact.Scene(()), *state, tau, 0.004, servo=servo)
+            return (found.q, found.v), None
+
+        return jax.lax.scan(advance, (jnp.zeros(1), jnp.zeros(1)), length=200)[0][0]
+
+    after = simulate(lambda q, v: contact.servo_of_actuators(stiff, model, q, target))
+    before = simulate(lambda q, v: (None, stiff(model, q, v, target)))
+    np.testing.assert_allclose(after, target, atol=1e-3)
+    assert not np.all(np.abs(before) < 10)
+
+
+REFUSED = {
+    "actuator 'a' has forces from -2.0 to 3.0, expected the same": {"force_range": [[-2, 3]]},
+    "joint 'a' has forces from -2.0 to 3.0, expected the same": {"joint_force_range": [[-2, 3]]},
+    "stiffness is": {"bias": [[0, 1.0, 0]]},
+    "damping is": {"bias": [[0, 0, 1.0]]},
+    "joint 'c' has 3 degrees of freedom": {"joints": ("c",)},
+    "joint 'a' has 2 actuators with a limit": {
+        "joints": ("a", "a"),
+        "force_range": [[-1, 1], [-1, 1]],
+    },
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_what_a_servo_cannot_do_is_refused(message):
+    actuators = AffineActuators(**{"joints": ("a",), **REFUSED[message]})
+    control = np.zeros(len(actuators.joints))
+    with pytest.raises(rbd.ArgumentError, match=message):
+        contact.servo_of_actuators(actuators, MODEL, state(MODEL)[0], control)
+
+
+def test_a_servo_of_a_joint_that_follows_others_is_refused():
+    with pytest.raises(rbd.ArgumentError, match=r"joint 'd' of .* follows"):
+        contact.servo_of_actuators(AffineActuators(("d",)), COUPLED, state(COUPLED)[0], np.zeros(1))
+
+
+def test_a_traced_negative_stiffness_gives_nan():
+    wrong = AffineActuators(("a",), bias=[[0, 1.0, 0]])
+    found, _ = step_with_servo(wrong, *state(MODEL), jnp.zeros(1))
+    assert jnp.isnan(found.v[0])

@@ -402,6 +402,25 @@ def test_a_xacro_file_is_refused_with_the_command_for_it(tmp_path, capsys, comma
     assert expected in written.out + written.err
 
 
+def test_model_files_are_robots(tmp_path, capsys):
+    path = str(tmp_path / "two words.jaxrbd")
+    assert cli.main(["convert", "double_pendulum", path]) == 0
+    assert cli.main(["info", "double_pendulum"]) == 0
+    of_robot = capsys.readouterr().out.partition("\n")[2]
+    assert cli.main(["info", path]) == 0
+    assert capsys.readouterr().out in of_robot
+    assert cli.main(["check", path]) == 0
+    assert capsys.readouterr().out == f"ok: {path}\n"
+    script = f"from jaxrbd import cli; raise SystemExit(cli.main(['check', {path!r}]))"
+    environment = {**os.environ, "JAX_ENABLE_X64": "0"}
+    subprocess.run([sys.executable, "-c", script], env=environment, check=True)
+    assert cli.main(["info", path, "--free-flyer"]) == 1
+    assert "a model file has its joints" in capsys.readouterr().err
+    pathlib.Path(path).write_bytes(b"")
+    assert cli.main(["check", path]) == 1
+    assert path in capsys.readouterr().err
+
+
 # ------------------------------------------------------------------------------------------- JSON
 
 

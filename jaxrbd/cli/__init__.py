@@ -13,9 +13,15 @@ from typing import Any
 import jax
 
 from .. import __version__
-from ..errors import ArgumentError, GeometryWarning, InertiaWarning, JaxRBDError
+from ..errors import (
+    ArgumentError,
+    GeometryWarning,
+    InertiaWarning,
+    JaxRBDError,
+    RobotFileError,
+)
 from ..io._sealed import replace_file
-from ..io.model_file import save_model
+from ..io.model_file import load_model, save_model
 from ..io.mujoco import inspect_mjcf, is_mjcf, load_mjcf
 from ..io.urdf import inspect_urdf, load_urdf
 from ..io.urdf_writer import save_urdf
@@ -33,7 +39,8 @@ from .overview import overview
 from .png import png_bytes
 from .reports import check_report, print_json, robot_report
 
-_ROBOT = "name of a bundled robot, a URDF file, or an MJCF file"
+_ROBOT = "name of a bundled robot, or a URDF file, an MJCF file, or a model file (.jaxrbd)"
+_MODEL_FILE = ".jaxrbd"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -334,7 +341,7 @@ def _info(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> int:
     path = _find(options.robot)
-    faults, warned = inspect_mjcf(path) if is_mjcf(path) else inspect_urdf(path)
+    faults, warned = _inspect(path)
     refused = bool(faults or (warned and options.strict))
     if options.json:
         print_json(check_report(path, faults, warned, refused))
@@ -350,15 +357,28 @@ def _check(options: argparse.Namespace) -> int:
     return int(refused)
 
 
+def _load_model_file(path: str) -> Model:
+    jax.config.update("jax_enable_x64", True)  # the file may have double precision
+    return load_model(path)
+
+
+def _inspect(path: str) -> tuple[list[RobotFileError], list[RobotFileError]]:
+    """The faults and the warnings of a file. Raises SavedFileError for a bad model file."""
+    if path.endswith(_MODEL_FILE):
+        _load_model_file(path)
+        return [], []
+    return inspect_mjcf(path) if is_mjcf(path) else inspect_urdf(path)
+
+
 def _convert(options: argparse.Namespace) -> int:
     jax.config.update("jax_enable_x64", True)  # files have all digits
     ending = os.path.splitext(options.out)[1]
-    if ending not in (".urdf", ".jaxrbd"):
+    if ending not in (".urdf", _MODEL_FILE):
         raise ArgumentError(
             f"OUT is {options.out!r}, expected a name that ends in .urdf or .jaxrbd"
         )
     model = _load(options.robot, options.free_flyer)
-    if ending == ".jaxrbd":
+    if ending == _MODEL_FILE:
         save_model(model, options.out)
     else:
         save_urdf(
@@ -404,6 +424,12 @@ def _load_in_precision(options: argparse.Namespace) -> Model:
 def _load(robot: str, free_flyer: bool) -> Model:
     """The model of a bundled robot or of a file; warnings go to standard error."""
     path = _find(robot)
+    if path.endswith(_MODEL_FILE):
+        if free_flyer:
+            raise ArgumentError(
+                f"{path}: --free-flyer is for URDF files; a model file has its joints"
+            )
+        return _load_model_file(path)
     mjcf = is_mjcf(path)
     if mjcf and free_flyer:
         raise ArgumentError(f"{path}: --free-flyer is for URDF files; an MJCF file has its joints")

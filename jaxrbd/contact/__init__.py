@@ -5,9 +5,11 @@ heights, and `shapes.py` pairs of shapes. There are two models of contact:
 
 - `compliant.py`: a contact force `f_ext` for any integrator. It is smooth enough for gradients at
   touch-down and at rest;
-- `convex.py`: a time step on rigid ground, which solves one convex problem.
+- `convex.py`: a time step on rigid ground, which solves one convex problem. `actuated.py` has the
+  actuators of MJCF files for it.
 """
 
+from .actuated import servo_of_actuators
 from .compliant import ContactForce, contact_energy, contact_force
 from .convex import ContactStep, contact_step
 from .height_grid import HeightGrid
@@ -54,4 +56,5 @@ __all__ = [
     "Servo",
     "contact_step",
     "inverse_inertias",
+    "servo_of_actuators",
 ]

@@ -1,0 +1,106 @@
+"""Affine actuators with the velocity after a time step: a `Servo` and the remaining forces."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Float
+
+from ..actuators import PD, AffineActuators
+from ..actuators.joint_values import joints_of_dofs, values_of_dofs
+from ..actuators.joints_by_name import scalar_joints
+from ..errors import ArgumentError
+from ..model import Model, arguments
+from .joint_terms import Servo
+
+
+def servo_of_actuators(
+    actuators: AffineActuators, model: Model, q: ArrayLike, control: ArrayLike
+) -> tuple[Servo, Float[Array, " nv"]]:
+    """A servo and joint forces tau (nv,) in N or N m that act as affine actuators.
+
+    - `q` (nq,): the configuration before the step; `control` (n,): one value per actuator.
+
+    For its clipped control, an actuator gives its joint the force `c - k q - d v`. If the stiffness
+    k or the damping d is not zero, the servo gives this force, with the q and v after the step.
+    Otherwise tau has the force c. So `contact_step(..., tau, dt, servo=servo)` is stable for any
+    gains, and with `actuators(model, q, v, control)` it is stable only for small gains.
+
+    Raises ArgumentError, which names the joint or the actuator, for a joint that follows others or
+    has several degrees of freedom, for limits of the force that differ in the two directions, and
+    for several actuators on one joint if the force of one of them has a limit. `PD` raises it for a
+    negative k or d. If k or d is traced and negative, the servo has NaN.
+    Source: MuJoCo, chapter "Computation", sections "Actuation model" and "Numerical integration"
+    (implicitfast, which has only d with the velocity after the step).
+    """
+    _require_one_limit(actuators)
+    joints, n = actuators.driven_joints, len(actuators.driven_joints)
+    scalar_joints(model, joints)
+    owner = joints_of_dofs(model, joints)
+    q = arguments.configuration(model, q)
+    control = arguments.array(
+        model, control, "control", (len(actuators.joints),), "number of actuators"
+    )
+    gain, bias, gear, control_range, force_range, joint_range = (
+        jnp.asarray(x, model.dtype)
+        for x in (
+            actuators.gain,
+            actuators.bias,
+            actuators.gear,
+            actuators.control_range,
+            actuators.force_range,
+            actuators.joint_force_range,
+        )
+    )
+    control = jnp.clip(control, control_range[:, 0], control_range[:, 1])
+    terms = gear * (gain * control[:, None] + bias).T  # on the joint: terms . [1, gear q, gear v]
+    place = np.array([joints.index(name) for name in actuators.joints], int)
+    terms = terms * jnp.stack([jnp.ones_like(gear), -gear, -gear])
+    c, k, d = jnp.zeros((3, n), model.dtype).at[:, place].add(terms)
+    limit = joint_range[:, 1].at[place].min(jnp.abs(gear) * force_range[:, 1])
+
+    spring, damper = k != 0, (k == 0) & (d != 0)
+
+    def of_dofs(x: Array, rest: float = 0.0) -> Array:
+        return values_of_dofs(owner, x, n, "actuators", rest)
+
+    gains = PD(*(_not_negative(of_dofs(x)) for x in (k, d)), of_dofs(limit, np.inf))
+    coordinates = np.array([model.joint(name).q.start for name in joints], int)
+    target = jnp.where(spring, c / jnp.where(spring, k, 1), q[coordinates])
+    servo = Servo(
+        gains,
+        q.at[coordinates].set(target),
+        of_dofs(jnp.where(damper, c / jnp.where(damper, d, 1), 0)),
+    )
+    return servo, of_dofs(jnp.where(spring | damper, 0, jnp.clip(c, -limit, limit)))
+
+
+def _not_negative(x: arguments.Parameter) -> arguments.Parameter:
+    """x, with NaN in place of negative values that JAX traces; `PD` refuses known ones."""
+    return x if arguments.known(x) is not None else jnp.where(jnp.asarray(x) < 0, jnp.nan, x)
+
+
+def _require_one_limit(actuators: AffineActuators) -> None:
+    """Raise ArgumentError for limits of the force that a `PD` cannot have."""
+    force_range = arguments.known(actuators.force_range)
+    joint_range = arguments.known(actuators.joint_force_range)
+    ranges = []
+    if force_range is not None:
+        ranges += [(f"actuator {x!r}", *y) for x, y in zip(actuators.names, force_range)]
+        for joint, (_, high) in zip(actuators.joints, force_range):
+            count = actuators.joints.count(joint)
+            if count > 1 and np.isfinite(high):
+                raise ArgumentError(
+                    f"joint {joint!r} has {count} actuators with a limit of the force, expected "
+                    "one actuator, or no limits"
+                )
+    if joint_range is not None:
+        ranges += [(f"joint {x!r}", *y) for x, y in zip(actuators.driven_joints, joint_range)]
+    for what, low, high in ranges:
+        if low != -high:
+            raise ArgumentError(
+                f"{what} has forces from {low} to {high}, expected the same limit in both "
+                "directions"
+            )
