@@ -282,3 +282,20 @@ def test_files(tmp_path):
         text = session.ROOT / "benchmarks" / "peers"
         assert (text / f"{peer}.py").exists()
         assert (text / f"{peer}.txt").exists() == (peer != "jaxrbd")
+
+
+@pytest.mark.slow
+def test_the_quadruped_of_the_study_of_environments_stands_as_in_mujoco():
+    """After 1 s with the targets of the home posture, the trunk has the same height."""
+    from benchmarks.studies import environment_speed as study
+
+    library = study.load_jaxrbd()
+    compiled = mujoco.MjModel.from_xml_string(study.mjcf())
+    compiled.opt.iterations = 100
+    data = mujoco.MjData(compiled)
+    mujoco.mj_resetDataKeyframe(compiled, data, 0)
+    data.ctrl[:] = study.HOME
+    for _ in range(50 * study.SUBSTEPS):
+        mujoco.mj_step(compiled, data)
+    (program,) = study.step_programs({"jaxrbd": library}, 2).values()
+    assert abs(study.settled(library, program) - data.qpos[2]) < 3e-3

@@ -21,7 +21,7 @@ PROGRAMS = {
     "sharp_bits.md": 10,
     "load.md": 4,
     "batch.md": 7,
-    "identify.md": 4,
+    "identify.md": 6,
     "control.md": 4,
     "add_a_joint.md": 3,
 }

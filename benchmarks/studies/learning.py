@@ -6,7 +6,8 @@ Each training is the command `jaxrbd train` in a process of its own, in single p
 a cache of compiled programs. The time is that of the whole command: start, compilation, training,
 checkpoints and the picture. CPU seconds are those of all threads; they depend little on other
 programs on the machine. The returns are those of the policy without noise, in 64 episodes from the
-same random starts for each seed.
+same random starts for each seed. The number of episodes that fail is also counted with the noise of
+the training.
 
 For the cart-pole, `jaxrbd.optimal_control` optimises the trajectories of the best policy, with the
 pole turning to either side. The better of the two, or else the trajectory of the policy, is the
@@ -32,6 +33,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from jaxrbd import envs, learning, optimal_control
+from jaxrbd.learning.networks import act
+from jaxrbd.learning.rollouts import roll
 
 EPISODES, STARTS = 64, 99
 COMMAND = "import sys; from jaxrbd import cli; sys.exit(cli.main(sys.argv[1:]))"
@@ -79,7 +82,18 @@ class Trained:
             key = jax.random.key(STARTS)
             return learning.evaluate(env, params, policy, key, EPISODES)
 
-        self.evaluate = evaluate
+        @jax.jit
+        def failures_with_noise(state) -> jax.Array:
+            def actions(x, noise):
+                return act(state.policy, state.statistics, x, noise)
+
+            batch, keys = envs.vectorize(env), jax.random.split(jax.random.key(STARTS), EPISODES)
+            shape = env.episode_steps, EPISODES, env.action_size
+            noise = jax.random.normal(jax.random.key(STARTS + 1), shape, params.model.dtype)
+            _, window = roll(batch, params, batch.reset(params, keys), actions, noise)
+            return jnp.sum(jnp.any(window.terminated, axis=0))
+
+        self.evaluate, self.failures_with_noise = evaluate, failures_with_noise
 
     def load(self, seed: int, folder: Path):
         """The state and the rewards of the training of a folder, after its last update."""
@@ -189,6 +203,7 @@ def main():
                 "return": float(jnp.mean(found.returns)),
                 "worst": float(jnp.min(found.returns)),
                 "failed": int(jnp.sum(found.terminated)),
+                "failed_with_noise": int(trained.failures_with_noise(state)),
                 "terms": {k: float(jnp.mean(x)) for k, x in found.terms.items()},
             }
             print(name, row, flush=True)
@@ -206,13 +221,14 @@ def main():
             print(f"{name}: {options.optimised} starts, mean return of the best policy")
             print(f"{policy:.5g}, after the optimisation {best:.5g}", flush=True)
         (options.out / "results.json").write_text(json.dumps(results, indent=1))
-    print("| training | seed | steps | elapsed s | CPU s | mean return | worst | failed |")
-    print("|---|---|---|---|---|---|---|---|")
+    print("| training | seed | steps | elapsed s | CPU s | return | worst | failed | with noise |")
+    print("|---|---|---|---|---|---|---|---|---|")
     for name, result in results.items():
         for row in result["seeds"]:
             print(
                 f"| {name} | {row['seed']} | {row['steps']} | {row['elapsed']:.0f} | "
-                f"{row['cpu']:.0f} | {row['return']:.4g} | {row['worst']:.4g} | {row['failed']} |"
+                f"{row['cpu']:.0f} | {row['return']:.4g} | {row['worst']:.4g} | {row['failed']} | "
+                f"{row['failed_with_noise']} |"
             )
 
 

@@ -21,20 +21,12 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float, Int
 
-from .algorithms.regressors import joint_torque_regressor, summed_sizes
-from .configuration import random_configuration
-from .errors import ArgumentError
-from .inertial_parameters import consistency_margin, pseudo_inertia
-from .model import Model, arguments
-from .model.joint_space import armature_and_dissipation_force
-
-__all__ = [
-    "BaseParameters",
-    "Identification",
-    "base_parameters",
-    "identify_consistent_inertia",
-    "identify_inertia",
-]
+from ..algorithms.regressors import joint_torque_regressor, summed_sizes
+from ..configuration import random_configuration
+from ..errors import ArgumentError
+from ..inertial_parameters import consistency_margin, pseudo_inertia
+from ..model import Model, arguments
+from ..model.joint_space import armature_and_dissipation_force
 
 
 class BaseParameters(NamedTuple):

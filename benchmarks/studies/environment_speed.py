@@ -1,0 +1,311 @@
+"""Steps per second of an environment and of its gradient, beside MJX and Brax.
+
+    pip install -r benchmarks/peers/brax.txt -e .     # into a new environment
+    python -m benchmarks.studies.environment_speed [--libraries jaxrbd,mjx]
+
+All libraries simulate the same quadruped, from one MJCF text: four feet on a plane, twelve joints
+with position actuators. A step of the environment has five steps of the physics of 4 ms, an
+observation and a reward. The gradient is the gradient of the sum of the rewards of a window with
+respect to the actions; each step of the window is computed again in the backward pass
+(`jax.checkpoint`).
+
+- jaxrbd: `envs.MjcfWalk`. Contact is solved to convergence.
+- MJX with one iteration of the solver and five of the line search, as in MuJoCo Playground. Reverse
+  mode requires one iteration: more iterations are a loop of unknown length.
+- Brax: the pipeline "generalized".
+
+Single precision, one process, one thread, without a cache of compiled programs. All times are CPU
+times of the process, which depend little on other programs. A time is the fastest of calls, in
+turns of the libraries. After 1 s with the action 0, the heights of the trunk are compared; a
+library whose height differs by more than 1 cm from the median is not timed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+SUBSTEPS, DT = 5, 0.004  # of the physics
+STROKE = 0.5  # rad
+HOME = np.tile(np.float32([0.0, 0.7, -1.4]), 4)
+HEIGHT = 0.33  # m
+SECONDS = 2.0  # of the CPU, for the calls of one program
+LEGS = {"fl": (0.18, 0.05), "fr": (0.18, -0.05), "hl": (-0.18, 0.05), "hr": (-0.18, -0.05)}
+
+
+def mjcf() -> str:
+    """The quadruped: 15 kg, legs of 0.4 m; only the feet touch the ground."""
+    legs = ""
+    for name, (x, y) in LEGS.items():
+        side = np.sign(y)
+        legs += f"""
+      <body name="{name}_hip" pos="{x} {y} 0">
+        <inertial pos="0 {0.03 * side} 0" mass="0.6" diaginertia="6e-4 4e-4 6e-4"/>
+        <joint name="{name}_1" axis="1 0 0"/>
+        <body name="{name}_thigh" pos="0 {0.08 * side} 0">
+          <inertial pos="0 0 -0.1" mass="1" diaginertia="3.6e-3 3.6e-3 3e-4"/>
+          <joint name="{name}_2" axis="0 1 0"/>
+          <body name="{name}_shank" pos="0 0 -0.2">
+            <inertial pos="0 0 -0.12" mass="0.3" diaginertia="1.3e-3 1.3e-3 5e-5"/>
+            <joint name="{name}_3" axis="0 1 0"/>
+            <geom name="{name}_foot" size="0.02" pos="0 0 -0.2" contype="1"/>
+          </body>
+        </body>
+      </body>"""
+    actuators = "".join(
+        f'<position joint="{name}_{i}" kp="60" kv="2" forcerange="-40 40"/>'
+        for name in LEGS
+        for i in (1, 2, 3)
+    )
+    home = " ".join(map(str, [0, 0, HEIGHT, 1, 0, 0, 0, *HOME]))
+    return f"""
+<mujoco>
+  <option timestep="{DT}" iterations="1" ls_iterations="5">
+    <flag eulerdamp="disable"/>
+  </option>
+  <default>
+    <geom contype="0" conaffinity="0" friction="0.8" condim="3"/>
+    <joint armature="0.01" damping="0.1"/>
+  </default>
+  <worldbody>
+    <geom name="floor" type="plane" size="0 0 1" conaffinity="1"/>
+    <body name="trunk" pos="0 0 {HEIGHT}">
+      <freejoint/>
+      <inertial pos="0 0 0" mass="7.4" diaginertia="0.0163 0.0965 0.0979"/>{legs}
+    </body>
+  </worldbody>
+  <actuator>{actuators}</actuator>
+  <keyframe><key name="home" qpos="{home}"/></keyframe>
+</mujoco>"""
+
+
+class Library(NamedTuple):
+    """An environment of one robot.
+
+    `start` is a state; `step(state, action)` gives a state and a reward; `height(state)` is the
+    height of the trunk.
+    """
+
+    start: Any
+    step: Callable[[Any, jax.Array], tuple[Any, jax.Array]]
+    height: Callable[[Any], jax.Array]
+
+
+def reward_of(up, velocity, posture, joint_velocity, action):
+    """A reward of the kind of `envs.MjcfWalk`."""
+    return (
+        0.5
+        + 2 * jnp.exp(-4 * jnp.sum((velocity - jnp.asarray([0.5, 0.0])) ** 2))
+        + up
+        - 0.1 * jnp.sum(posture**2)
+        - 5e-4 * jnp.sum(joint_velocity**2)
+        - 0.01 * jnp.sum(action**2)
+    )
+
+
+def load_jaxrbd() -> Library:
+    from jaxrbd import envs
+
+    env = envs.MjcfWalk(mjcf(), keyframe="home", stroke=STROKE)
+    params = jax.tree.map(lambda x: x.astype(jnp.float32), env.default_params())
+    start = env.reset(params, jax.random.key(0))
+    q = start.physics.q.at[7:].set(HOME).at[2].set(HEIGHT)
+    start = start._replace(physics=start.physics._replace(q=q, v=0 * start.physics.v))
+
+    def step(state, action):
+        state = env.step(params, state, action)
+        return state, state.reward + 0 * jnp.sum(state.observation)
+
+    return Library(start, step, lambda state: state.physics.q[2])
+
+
+def load_mjx() -> Library:
+    import mujoco
+    from mujoco import mjx
+
+    compiled = mujoco.MjModel.from_xml_string(mjcf())
+    model = mjx.put_model(compiled)
+    data = mujoco.MjData(compiled)
+    mujoco.mj_resetDataKeyframe(compiled, data, 0)
+    mujoco.mj_forward(compiled, data)
+    start = mjx.put_data(compiled, data)
+
+    def step(data, action):
+        data = data.replace(ctrl=jnp.asarray(HOME, action.dtype) + STROKE * action)
+        data = jax.lax.scan(lambda x, _: (mjx.step(model, x), None), data, length=SUBSTEPS)[0]
+        w, x, y, z = data.qpos[3:7]
+        up = 1 - 2 * (x**2 + y**2)
+        observation = jnp.concatenate([data.qpos[7:] - HOME, data.qvel, action])
+        reward = reward_of(up, data.qvel[:2], observation[:12], data.qvel[6:], action)
+        return data, reward + 0 * (jnp.sum(observation) + w * z)
+
+    return Library(start, step, lambda data: data.qpos[2])
+
+
+def load_brax() -> Library:
+    from brax.generalized import pipeline
+    from brax.io import mjcf as reader
+
+    system = reader.loads(mjcf())
+    q = jnp.asarray([0, 0, HEIGHT, 1, 0, 0, 0, *HOME], jnp.float32)
+    start = jax.jit(pipeline.init)(system, q, jnp.zeros(system.qd_size()))
+
+    def step(state, action):
+        targets = jnp.asarray(HOME, action.dtype) + STROKE * action
+        state = jax.lax.scan(
+            lambda x, _: (pipeline.step(system, x, targets), None), state, length=SUBSTEPS
+        )[0]
+        _, x, y, _ = state.q[3:7]
+        observation = jnp.concatenate([state.q[7:] - HOME, state.qd, action])
+        reward = reward_of(
+            1 - 2 * (x**2 + y**2), state.qd[:2], observation[:12], state.qd[6:], action
+        )
+        return state, reward + 0 * jnp.sum(observation)
+
+    return Library(start, step, lambda state: state.q[2])
+
+
+LIBRARIES = {"jaxrbd": load_jaxrbd, "mjx": load_mjx, "brax": load_brax}
+
+
+def window_gradient(library: Library):
+    """A function from the actions (h, 12) and the start to the gradient of the rewards."""
+
+    def total(actions, start):
+        return jnp.sum(jax.lax.scan(jax.checkpoint(library.step), start, actions)[1])
+
+    return jax.grad(total)
+
+
+class Program:
+    """A compiled batch of a function, with its inputs.
+
+    `compile_s`: the CPU time of tracing and compiling; `bytes`: of temporary memory.
+    """
+
+    def __init__(self, function, actions, start):
+        self.inputs = jax.device_put((actions, start))
+        begin = time.process_time()
+        self.run = jax.jit(jax.vmap(function)).lower(*self.inputs).compile()
+        self.compile_s = time.process_time() - begin
+        self.bytes = self.run.memory_analysis().temp_size_in_bytes
+        self.seconds: list[float] = []
+
+    def call(self):
+        begin = time.process_time()
+        found = jax.block_until_ready(self.run(*self.inputs))
+        self.seconds.append(time.process_time() - begin)
+        return found
+
+
+def timed(programs: dict[str, Program]) -> None:
+    """Call the programs in turns; the first calls do not count if further calls are possible."""
+    for program in programs.values():
+        program.call()
+        if program.seconds[0] < SECONDS:
+            program.seconds.clear()
+    for _ in range(50):
+        for program in programs.values():
+            if sum(program.seconds) < SECONDS:
+                program.call()
+
+
+def batch_of(library: Library, size: int):
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, (size, *jnp.shape(x))), library.start)
+
+
+def actions_of(*shape: int):
+    return jnp.asarray(0.1 * np.random.default_rng(0).uniform(-1, 1, (*shape, 12)), jnp.float32)
+
+
+def settled(library: Library, program: Program) -> float:
+    """The height of the trunk in m after 1 s with the action 0; `program`: a batch of steps."""
+    actions, states = program.inputs
+    for _ in range(50):
+        states, _ = program.run(jnp.zeros_like(actions), states)
+    return float(jax.vmap(library.height)(states)[0])
+
+
+def step_programs(libraries: dict[str, Library], batch: int) -> dict[str, Program]:
+    """One step of a batch, of each library."""
+    return {
+        name: Program(
+            lambda action, state, step=library.step: step(state, action),
+            actions_of(batch),
+            batch_of(library, batch),
+        )
+        for name, library in libraries.items()
+    }
+
+
+def gradient_programs(libraries: dict[str, Library], batch: int, horizon: int):
+    """The gradient of a window of a batch, of each library."""
+    return {
+        name: Program(
+            window_gradient(library), actions_of(batch, horizon), batch_of(library, batch)
+        )
+        for name, library in libraries.items()
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    names = {"type": lambda text: tuple(text.split(",")), "metavar": "A,B"}
+    counts = {"type": lambda text: tuple(map(int, text.split(","))), "metavar": "N,M"}
+    parser.add_argument("--libraries", **names, default=tuple(LIBRARIES))
+    parser.add_argument("--batches", **counts, default=(64, 4096), help="of steps")
+    parser.add_argument("--horizons", **counts, default=(8, 32), help="of gradients, first batch")
+    parser.add_argument("--gradient-batches", **counts, default=(), help="other batches")
+    options = parser.parse_args()
+    one_thread = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {one_thread}"
+    jax.config.update("jax_enable_compilation_cache", False)
+    libraries = {name: LIBRARIES[name]() for name in options.libraries}
+
+    def show(**row) -> None:
+        print(json.dumps(row), flush=True)
+
+    def measure(what, batch, horizon, programs):
+        timed(programs)
+        for name, program in programs.items():
+            seconds = min(program.seconds)
+            show(
+                what=what,
+                library=name,
+                batch=batch,
+                horizon=horizon,
+                us_per_step=1e6 * seconds / (batch * horizon),
+                compile_s=program.compile_s,
+                kB_per_robot=program.bytes / 1e3 / batch,
+                calls=len(program.seconds),
+            )
+
+    for batch in options.batches:
+        programs = step_programs(libraries, batch)
+        if batch == options.batches[0]:
+            heights = {name: settled(libraries[name], x) for name, x in programs.items()}
+            middle = np.median(list(heights.values()))
+            wrong = [name for name, x in heights.items() if abs(x - middle) > 0.01]
+            show(height_m=heights, wrong=wrong)
+            for name in wrong:
+                del libraries[name], programs[name]
+        measure("step", batch, 1, programs)
+        del programs
+        if batch == options.batches[0]:
+            for horizon in options.horizons:
+                measure("gradient", batch, horizon, gradient_programs(libraries, batch, horizon))
+    for batch in options.gradient_batches:
+        horizon = options.horizons[0]
+        measure("gradient", batch, horizon, gradient_programs(libraries, batch, horizon))
+
+
+if __name__ == "__main__":
+    main()
