@@ -24,7 +24,41 @@ PROGRAMS = {
     "identify.md": 6,
     "control.md": 4,
     "add_a_joint.md": 3,
+    "exchange.md": 4,
+    "integrators.md": 1,
+    "mjcf.md": 2,
 }
+# pages whose blocks another test runs
+ELSEWHERE = {
+    "README.md": "test_public_names.py",
+    "actuators_and_sensors.md": "test_actuators.py",
+    "coming_from.md": "test_coming_from.py",
+    "compilation.md": "test_retracing.py",
+    "contact.md": "test_collision_pairs.py",
+    "devices.md": "test_sharding.py",
+    "environments.md": "test_envs.py",
+    "inverse_kinematics.md": "test_inverse_kinematics.py",
+    "learning.md": "test_learning.py",
+    "optimal_control.md": "test_optimal_control.py",
+    "saving.md": "test_saving.py",
+    "speed.md": "test_program_size.py",
+    "viewing.md": "test_view.py",
+}
+# the files that a page reads
+FILES = {
+    "exchange.md": {
+        "arm.srdf": """<robot name="arm7"><group_state name="raised" group="arm">
+            <joint name="joint_2" value="0.5"/></group_state></robot>""",
+        "arm/meshes/hand.stl": "",
+    },
+    "mjcf.md": {
+        "robot.xml": """<mujoco><worldbody><geom type="plane" size="1 1 1"/>
+            <body name="leg" pos="0 0 1"><joint name="slide" type="slide" axis="0 0 1"/>
+            <geom type="sphere" size="0.1" mass="2"/></body></worldbody>
+            <actuator><position joint="slide" kp="5000" kv="20"/></actuator></mujoco>""",
+    },
+}
+PACKAGES = {"exchange.md": "pinocchio", "mjcf.md": "mujoco"}  # that a page needs
 SLOW = ("batch.md", "identify.md", "control.md", "add_a_joint.md")
 
 
@@ -35,9 +69,26 @@ def test_the_blocks_of(page, tmp_path, monkeypatch):
     blocks = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
     assert len(blocks) == PROGRAMS[page]
     monkeypatch.chdir(tmp_path)
+    for name, text in FILES.get(page, {}).items():
+        pathlib.Path(name).parent.mkdir(parents=True, exist_ok=True)
+        pathlib.Path(name).write_text(text)
     names = {"__name__": page}
+    if page in PACKAGES:
+        package = pytest.importorskip(PACKAGES[page])
+        if page == "exchange.md":
+            names["pin_model"] = package.buildSampleModelManipulator()
     for number, block in enumerate(blocks):
         exec(compile(block, f"{page}, block {number}", "exec"), names)
+
+
+def test_the_blocks_of_every_page_are_run():
+    pages = [*DOCS.glob("*.md"), DOCS.parent / "README.md"]
+    with_blocks = {page.name for page in pages if "```python" in page.read_text()}
+    assert with_blocks == {*PROGRAMS, *ELSEWHERE}
+    for page, test in ELSEWHERE.items():
+        text = (DOCS.parent / "tests" / test).read_text()
+        assert page in text
+        assert "```python" in text
 
 
 def load(name):
