@@ -80,7 +80,7 @@ from .errors import (
     SavedFileError,
     TrainingError,
 )
-from .io import load_urdf
+from .io import load_mjcf, load_urdf
 from .model import Model, build_model
 from .robots import load_robot, robot_names
 from .spatial import Pose
@@ -93,6 +93,7 @@ __all__ = [
     "Model",
     "build_model",
     "load_robot",
+    "load_mjcf",
     "load_urdf",
     "robot_names",
     # configurations

@@ -29,7 +29,7 @@ MODULES = [
 
 # What other people's code may rely on; a name leaves this list only with a note in the changelog.
 PROMISED = """
-    Model load_urdf load_robot robot_names
+    Model load_urdf load_mjcf load_robot robot_names
     neutral random_configuration integrate difference interpolate
     forward_kinematics frame_placement frame_velocity frame_acceleration frame_jacobian
     rnea bias_force gravity_force crba mass_matrix_product aba forward_dynamics minverse
