@@ -3,8 +3,8 @@
     taskset -c 0 python -m benchmarks.studies.model_predictive_control [--job arm7] [--periods 100]
 
 In each period the controller shifts its last plan by one stage, runs a fixed number of iterations
-from there, and applies the first control of the plan for one stage. On a machine with other work, the
-time of the processor is shorter than the time of the clock.
+from there, and applies the first control of the plan for one stage. On a machine with other
+work, the time of the processor is shorter than the time of the clock.
 
 - arm7: the tool follows a target on a circle with a diameter of 0.2 m, 2 s per round; 20 stages of
   20 ms;
