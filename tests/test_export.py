@@ -26,7 +26,8 @@ QUICK = ("rnea", "frame_placement")
 # inverted, the condition number multiplies the rounding. Where steps are repeated, the tolerance
 # of the iteration counts.
 SOLVED = """
-    aba aba_minverse constrained_dynamics delassus_matrix explicit_dynamics explicit_euler
+    aba aba_minverse constrained_dynamics constrained_dynamics_derivatives delassus_matrix
+    explicit_dynamics explicit_euler impact_derivatives
     forward_dynamics forward_dynamics_derivatives forward_dynamics_second_order impact
     maximal_dynamics minverse operational_space_inertia runge_kutta_munthe_kaas semi_implicit_euler
     variational_midpoint ltl_solve

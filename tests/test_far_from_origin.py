@@ -87,6 +87,10 @@ CASES = {
     ),
     "constraint_rows": lambda m, q, v, u, f: con.constraint_rows(m, q, v, loop(q)),
     "constraint_wrenches": lambda m, q, v, u, f: con.constraint_wrenches(m, q, loop(q), (u[:3],)),
+    "constrained_dynamics_derivatives": lambda m, q, v, u, f: con.constrained_dynamics_derivatives(
+        m, q, v, u, loop(q), f, 5.0
+    ),
+    "impact_derivatives": lambda m, q, v, u, f: con.impact_derivatives(m, q, v, loop(q)),
     "impact": lambda m, q, v, u, f: con.impact(m, q, v, loop(q)),
     "kkt_system": lambda m, q, v, u, f: con.kkt_system(m, q, v, u, loop(q), f),
     "close_loops": lambda m, q, v, u, f: con.close_loops(m, q, nearby(m, q)),

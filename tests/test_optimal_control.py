@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-from jaxrbd import integrators, optimal_control as oc
+from jaxrbd import constraints as con, integrators, optimal_control as oc
 from jaxrbd.errors import ArgumentError
 from support import zoo
 from support.zoo import close
@@ -54,7 +54,7 @@ GUIDE = pathlib.Path(__file__).parents[1] / "docs" / "optimal_control.md"
 def guide():
     """The names that the examples of the guide define: the swing-up of a cart-pole."""
     examples = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
-    assert len(examples) == 3
+    assert len(examples) == 4
     found = {}
     exec("\n".join(examples), found)
     return found
@@ -335,6 +335,30 @@ def test_joint_torques_have_the_derivatives_of_forward_dynamics():
         oc.joint_torques(zoo.small(), [0, 1])(0, q, v, tau[:3], None)
 
 
+def test_the_parameters_select_the_constraints_that_act():
+    """Row t of a table in p states which constraints act in stage t."""
+    model = zoo.small()
+    q, v, tau, _ = zoo.state(model)
+    both = [con.point(None, "l2", (0.1, 0.2, 0.3)), con.point(None, "l1")]
+    acceleration = oc.joint_torques(model, [0, 3], both, (3.0, 2.0), lambda t, p: p[t])
+    table = jnp.array([[1.0, 0.0], [0.0, 0.0]])
+    found = jax.jit(jax.vmap(acceleration.constrained, (0, None, None, None, None)))(
+        jnp.arange(2), q, v, tau[:2], table
+    )
+    force = jnp.zeros(model.nv).at[jnp.array([0, 3])].set(tau[:2])
+    first = con.constrained_dynamics(
+        model, q, v, force, both[:1], stabilisation=jnp.array([3.0, 2.0])
+    )
+    close(found.acceleration[0], first.acceleration, 1e-10)
+    close(found.multipliers[0][0], first.multipliers[0], 1e-10)
+    close(found.acceleration[1], rbd.forward_dynamics(model, q, v, force), 1e-10)
+    close(acceleration(0, q, v, tau[:2], table), found.acceleration[0], 1e-12)
+    with pytest.raises(ArgumentError, match="expected a sequence of constraints"):
+        oc.joint_torques(model, constraints=both[0])
+    with pytest.raises(ArgumentError, match="active is 3, expected a function"):
+        oc.joint_torques(model, constraints=both, active=3)
+
+
 # ------------------------------------------------------------------------------- use of a solution
 
 
@@ -449,3 +473,4 @@ def test_the_examples_of_the_guide(guide):
     assert jnp.max(jnp.abs(followed[0][-1] - planned[0][-1])) < 0.1
     assert guide["next_solution"].us.shape == (30, 1)
     assert guide["next_solution"].residuals.defects < 1e-2
+    assert len(guide["trot"].constraints) == guide["stands"].shape[1] == 4

@@ -77,6 +77,38 @@ def arm(urdf):
     return optimal_control.Problem(space, step, cost, last), model.nv, model.nv, 100
 
 
+def quadrotor(urdf):
+    """A flight with four rotors over 1 m in x and z; u are the thrusts."""
+    model = jaxrbd.load_urdf(urdf, root_joint="free_flyer")
+    dt, arm, ratio = 3e-2, 0.1525, 1e-6 / 6.6e-5
+    # The force and the moment of each rotor on the body.
+    places = arm * jnp.array([[1.0, 0, 0], [0, 1.0, 0], [-1.0, 0, 0], [0, -1.0, 0]])
+    up = jnp.tile(jnp.array([0.0, 0.0, 1.0]), (4, 1))
+    turning = ratio * jnp.array([-1.0, 1.0, -1.0, 1.0])
+    rotors = jnp.concatenate([up, jnp.cross(places, up) + turning[:, None] * up], axis=1)
+    acceleration = optimal_control.joint_torques(model)
+    step = optimal_control.shooting_step(model, acceleration, integrators.semi_implicit_euler, dt)
+    neutral = jaxrbd.neutral(model)
+    goal = jaxrbd.Pose(jnp.eye(3), jnp.array([1.0, 0.0, 1.0]))
+    weights = jnp.sqrt(1e-6 * jnp.array([0.1] * 3 + [1000.0] * 9))
+
+    def dynamics(t, x, u, p):
+        return step(t, x, u @ rotors, p)
+
+    def error(q):
+        return se3.log(goal.inverse() @ jaxrbd.frame_placement(model, q, "base_link"))
+
+    def cost(t, x, u, p):
+        change = jnp.concatenate([jaxrbd.difference(model, neutral, x[0]), x[1]])
+        return dt**0.5 * jnp.concatenate([weights * change, 1e-3 * u, 0.1 * error(x[0])])
+
+    def last(x, p):
+        return 3.0**0.5 * error(x[0])
+
+    space = optimal_control.state_space(model)
+    return optimal_control.Problem(space, dynamics, cost, last), model.nv, 4, 33
+
+
 def unicycle(_):
     """A vehicle that parks at the origin."""
 
@@ -93,7 +125,12 @@ def unicycle(_):
     return problem, None, 2, 20
 
 
-PROBLEMS = {"double pendulum": double_pendulum, "arm": arm, "unicycle": unicycle}
+PROBLEMS = {
+    "double pendulum": double_pendulum,
+    "arm": arm,
+    "quadrotor": quadrotor,
+    "unicycle": unicycle,
+}
 
 
 def controls_cost(problem, x0, p):
@@ -155,8 +192,10 @@ def compare(result):
 def main():
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("python", help="the interpreter of the environment of Crocoddyl")
+    parser.add_argument("--problem", choices=PROBLEMS, action="append", help="default: all")
+    words = parser.parse_args()
     peer = Path(__file__).with_name("crocoddyl_peer.py")
-    command = [parser.parse_args().python, str(peer)]
+    command = [words.python, str(peer), *(words.problem or ())]
     jax.config.update("jax_enable_x64", True)
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     processor = platform.processor() or platform.machine()

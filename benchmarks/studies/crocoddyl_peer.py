@@ -6,6 +6,7 @@ controls. The output is one JSON object per line.
 
 import json
 import pathlib
+import sys
 import time
 
 import crocoddyl
@@ -78,6 +79,41 @@ def arm():
     return shooting(state, actuation, x0, running, terminal, 0.0), file, model
 
 
+def quadrotor():
+    """A flight with four rotors over 1 m in x and z."""
+    file, dt, arm, ratio = path("quadrotor_base"), 3e-2, 0.1525, 1e-6 / 6.6e-5
+    model = pinocchio.buildModelFromUrdf(file, pinocchio.JointModelFreeFlyer())
+    state = crocoddyl.StateMultibody(model)
+    places = [[arm, 0, 0], [0, arm, 0], [-arm, 0, 0], [0, -arm, 0]]
+    turns = [crocoddyl.ThrusterType.CCW, crocoddyl.ThrusterType.CW] * 2
+    rotors = [
+        crocoddyl.Thruster(pinocchio.SE3(np.eye(3), np.array(place)), ratio, turn)
+        for place, turn in zip(places, turns)
+    ]
+    actuation = crocoddyl.ActuationModelFloatingBaseThrusters(state, rotors)
+    goal = pinocchio.SE3(np.eye(3), np.array([1.0, 0.0, 1.0]))
+    frame = model.getFrameId("base_link")
+    pose = crocoddyl.ResidualModelFramePlacement(state, frame, goal, 4)
+    weights = crocoddyl.ActivationModelWeightedQuad(
+        np.array([0.1] * 3 + [1000.0] * 3 + [1000.0] * model.nv)
+    )
+    at_rest = crocoddyl.ResidualModelState(state, state.zero(), 4)
+    effort = crocoddyl.CostModelResidual(state, crocoddyl.ResidualModelControl(state, 4))
+    posture = crocoddyl.CostModelResidual(state, weights, at_rest)
+    track = crocoddyl.CostModelResidual(state, pose)
+    running = costs(state, 4, [("x", posture, 1e-6), ("u", effort, 1e-6), ("goal", track, 1e-2)])
+    terminal = costs(state, 4, [("goal", track, 3.0)])
+    stages = [
+        crocoddyl.IntegratedActionModelEuler(
+            crocoddyl.DifferentialActionModelFreeFwdDynamics(state, actuation, running), dt
+        )
+    ] * 33
+    last = crocoddyl.IntegratedActionModelEuler(
+        crocoddyl.DifferentialActionModelFreeFwdDynamics(state, actuation, terminal), dt
+    )
+    return crocoddyl.ShootingProblem(state.zero(), stages, last), file, model
+
+
 def unicycle():
     model = crocoddyl.ActionModelUnicycle()
     model.costWeights = np.array([10.0, 1.0])
@@ -89,6 +125,8 @@ def angles(model, x):
     if model is None:
         return list(x)
     q, found = x[: model.nq], []
+    if model.joints[1].nq == 7:
+        return q.tolist()
     for joint in model.joints[1:]:
         part = q[joint.idx_q : joint.idx_q + joint.nq]
         found.append(float(np.arctan2(part[1], part[0]) if joint.nq == 2 else part[0]))
@@ -96,8 +134,14 @@ def angles(model, x):
 
 
 def main():
-    for name, make in [("double pendulum", double_pendulum), ("arm", arm), ("unicycle", unicycle)]:
-        problem, file, model = make()
+    problems = {
+        "double pendulum": double_pendulum,
+        "arm": arm,
+        "quadrotor": quadrotor,
+        "unicycle": unicycle,
+    }
+    for name in sys.argv[1:] or problems:
+        problem, file, model = problems[name]()
         xs = [problem.x0] * (problem.T + 1)
         us = [np.zeros(problem.runningModels[0].nu)] * problem.T
         solver = crocoddyl.SolverFDDP(problem)

@@ -48,7 +48,7 @@ def programs(robot: str, batch: int) -> dict:
 
     import jaxrbd as rbd
     from benchmarks.studies.gpu_programs import robot_model
-    from jaxrbd import contact, integrators
+    from jaxrbd import constraints, contact, integrators
 
     jax.config.update("jax_enable_x64", True)
     model = robot_model(robot)
@@ -75,6 +75,15 @@ def programs(robot: str, batch: int) -> dict:
     def contact_step(q, v, tau):
         found = contact.contact_step(model, scene, q, v, tau, 1e-3)
         return found.q, found.v
+
+    feet = [constraints.point(None, end) for end in ends]
+
+    def constrained(q, v, tau):
+        found = constraints.constrained_dynamics(model, q, v, tau, feet)
+        return found.acceleration, found.multipliers
+
+    def constrained_derivatives(q, v, tau):
+        return tuple(constraints.constrained_dynamics_derivatives(model, q, v, tau, feet))
 
     def gradient(function, *places):
         def loss(*state):
@@ -108,6 +117,8 @@ def programs(robot: str, batch: int) -> dict:
         "euler gradient": (gradient(euler, 0, 1, 2), (q, v, tau)),
         "kutta": (kutta, (q, v, tau)),
         "kutta gradient": (gradient(kutta, 0, 1, 2), (q, v, tau)),
+        "constrained": (constrained, (q, v, tau)),
+        "constrained derivatives": (constrained_derivatives, (q, v, tau)),
         "contact": (contact_step, (q, v, tau)),
         "contact gradient": (gradient(contact_step, 0, 1, 2), (q, v, tau)),
     }

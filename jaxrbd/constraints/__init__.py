@@ -1,8 +1,9 @@
 """Motion constraints, and the dynamics of robots under them.
 
 - Implicit constraints `phi(q) = 0`: `kinds.py` defines them, and `between_frames.py` defines closed
-  loops and contacts. `implicit.py` solves for acceleration, constraint forces and impulses.
-  `closing.py` solves for configurations that satisfy the constraints.
+  loops and contacts. `implicit.py` solves for acceleration, constraint forces and impulses, with
+  the KKT system of `kkt.py`; `derivatives.py` and `row_derivatives.py` have the derivatives of the
+  solution. `closing.py` solves for configurations that satisfy the constraints.
 - Explicit constraints `q = gamma(y)`: `explicit.py`.
 - One body on one joint: `single_body.py`.
 - Maximal coordinates, with all joints as constraints between free bodies: `maximal.py`.
@@ -10,14 +11,17 @@
 
 from .between_frames import FrameConstraint, hinge, point, weld
 from .closing import Closure, close_loops
+from .derivatives import ConstrainedDynamicsDerivatives, ImpactDerivatives
 from .explicit import ExplicitDynamics, explicit_dynamics
 from .implicit import (
     ConstrainedDynamics,
     Impact,
     constrained_dynamics,
+    constrained_dynamics_derivatives,
     constraint_rows,
     constraint_wrenches,
     impact,
+    impact_derivatives,
     kkt_system,
 )
 from .kinds import Constraint, ConstraintRows, Equation, Nonholonomic
@@ -37,12 +41,16 @@ __all__ = [
     # implicit constraints
     "Closure",
     "ConstrainedDynamics",
+    "ConstrainedDynamicsDerivatives",
     "Impact",
+    "ImpactDerivatives",
     "close_loops",
     "constrained_dynamics",
+    "constrained_dynamics_derivatives",
     "constraint_rows",
     "constraint_wrenches",
     "impact",
+    "impact_derivatives",
     "kkt_system",
     # explicit constraints
     "ExplicitDynamics",

@@ -22,6 +22,7 @@ from jaxtyping import Float
 from .._math.components import Mat3, Vec3
 from .._math.linear import complement, matmul
 from ..algorithms.kinematics import (
+    Kinematics,
     RootedPose,
     body_columns,
     find_frame,
@@ -93,7 +94,7 @@ class FrameConstraint(Constraint):
         m = self._checked_error(model, X_AB).shape
         multiplier = arguments.array(model, multiplier, "multiplier", m, "m")
         zero = jnp.zeros(6, model.dtype)
-        (on_b,) = jax.linear_transpose(lambda x: _rate(self.error, X_AB, x), zero)(multiplier)
+        (on_b,) = jax.linear_transpose(lambda x: error_rate(self.error, X_AB, x), zero)(multiplier)
         f_ext = jnp.zeros((model.nb, 6), model.dtype)
         if b >= 0:
             f_ext = f_ext.at[b].add(transform_force(X_PB, on_b))
@@ -221,11 +222,9 @@ def rows_of_one_kind(
     model: Model, motion: BodyMotion, constraints: Sequence[FrameConstraint]
 ) -> list[ConstraintRows]:
     """The rows of each constraint, for constraints with the same error function."""
-    for constraint in constraints:
-        jax.eval_shape(lambda: constraint._checked_error(model, identity_pose(model.dtype)))
-    errors = _stacked([constraint.error for constraint in constraints])
-    a = _moving_ends(model, motion, [(c.frame_a, c.X_a) for c in constraints])
-    b = _moving_ends(model, motion, [(c.frame_b, c.X_b) for c in constraints])
+    errors = error_functions(model, constraints)
+    a, b = both_ends(model, motion.kinematics, constraints)
+    a, b = _moving_ends(model, motion, a), _moving_ends(model, motion, b)
     rows = jax.vmap(_relative_rows)(errors, a, b)
     return [jax.tree.map(lambda x: x[i], rows) for i in range(len(constraints))]
 
@@ -248,9 +247,21 @@ class _End(NamedTuple):
     J_terms: Array
 
 
-def _moving_ends(
-    model: Model, motion: BodyMotion, places: Sequence[tuple[str | None, Pose]]
-) -> _End:
+class Ends(NamedTuple):
+    """One end of each of n constraints.
+
+    - `bodies` (n,): the bodies of the ends; -1 is the world;
+    - `X_BF`: poses of the ends in their bodies; `X`: poses in the world.
+    """
+
+    bodies: np.ndarray
+    X_BF: Pose
+    X: RootedPose
+
+
+def place_ends(
+    model: Model, kinematics: Kinematics, places: Sequence[tuple[str | None, Pose]]
+) -> Ends:
     """One end of each of n constraints, stacked.
 
     `places`: for each constraint, the name of a frame and the pose of the end in this frame. The
@@ -259,29 +270,53 @@ def _moving_ends(
     world = identity_pose(model.dtype)
     frames = [-1 if f is None else arguments.frame_index(model, f) for f, _ in places]
     bodies = np.array([-1 if i < 0 else model.frame_bodies[i] for i in frames], int)
-
-    def select(rows, last, index):
-        return jnp.concatenate([rows, last[None]])[np.array(index)]
-
     X = jax.tree.map(lambda x: jnp.asarray(x, model.dtype), _stacked([X for _, X in places]))
-    X_BF = compose(jax.tree.map(lambda x, w: select(x, w, frames), model.frame_pose, world), X)
-    kinematics = motion.kinematics
-    X_RB = jax.tree.map(lambda x, w: select(x, w, bodies), root_centred(kinematics), world)
+    X_BF = compose(jax.tree.map(lambda x, w: _select(x, w, frames), model.frame_pose, world), X)
+    X_RB = jax.tree.map(lambda x, w: _select(x, w, bodies), root_centred(kinematics), world)
     X_RF = compose(X_RB, X_BF)
-    p_WR = select(root_positions(model, kinematics), world.p, bodies)
+    p_WR = _select(root_positions(model, kinematics), world.p, bodies)
     # For a frame that is fixed to the world, the root position is the position of the frame.
     fixed = (bodies < 0)[:, None]
     p_WR = jnp.where(fixed, X_RF.p, p_WR)
-    X_RF = Pose(X_RF.R, jnp.where(fixed, 0, X_RF.p))
+    return Ends(bodies, X_BF, RootedPose(Pose(X_RF.R, jnp.where(fixed, 0, X_RF.p)), p_WR))
+
+
+def both_ends(
+    model: Model, kinematics: Kinematics, constraints: Sequence[FrameConstraint]
+) -> tuple[Ends, Ends]:
+    """The ends A and the ends B of n constraints."""
+    return (
+        place_ends(model, kinematics, [(c.frame_a, c.X_a) for c in constraints]),
+        place_ends(model, kinematics, [(c.frame_b, c.X_b) for c in constraints]),
+    )
+
+
+def error_functions(
+    model: Model, constraints: Sequence[FrameConstraint]
+) -> Callable[[Pose], Array]:
+    """The error functions of constraints of one kind, with their parameters stacked."""
+    for constraint in constraints:
+        jax.eval_shape(lambda: constraint._checked_error(model, identity_pose(model.dtype)))
+    return _stacked([constraint.error for constraint in constraints])
+
+
+def _select(rows: Array, last: Array, index: Sequence[int] | np.ndarray) -> Array:
+    return jnp.concatenate([rows, last[None]])[np.array(index)]
+
+
+def _moving_ends(model: Model, motion: BodyMotion, ends: Ends) -> _End:
+    """The motion of one end of each of n constraints, stacked."""
+    bodies, X_BF, X = ends
+    kinematics = motion.kinematics
     moves = model.topology.supports[:, bodies] & (bodies >= 0)
-    J = jax.vmap(lambda moves, X: body_columns(model, kinematics, moves, X))(moves.T, X_RF)
+    J = jax.vmap(lambda moves, X: body_columns(model, kinematics, moves, X))(moves.T, X.X_RF)
     V, A = (
-        inverse_transform_motion(X_BF, select(x, jnp.zeros_like(x[0]), bodies))
+        inverse_transform_motion(X_BF, _select(x, jnp.zeros_like(x[0]), bodies))
         for x in (motion.V, motion.A)
     )
     p_RB = root_centred(kinematics).p
-    J_terms = _jacobian_terms(model, kinematics.q, moves.T, X_RF.p, p_RB)
-    return _End(RootedPose(X_RF, p_WR), J, V, A, lax.stop_gradient(J_terms))
+    J_terms = _jacobian_terms(model, kinematics.q, moves.T, X.X_RF.p, p_RB)
+    return _End(X, J, V, A, lax.stop_gradient(J_terms))
 
 
 def _jacobian_terms(
@@ -321,33 +356,35 @@ def _relative_rows(error: Callable[[Pose], Array], a: _End, b: _End) -> Constrai
     V = b.V - V_a
     # In the axes of B, a motion vector m that is constant in A changes at the rate -V x m.
     A = b.A - A_a + cross_motion(V, V_a)
-    K = jax.vmap(lambda x: _rate(error, X_AB, x), out_axes=1)(b.J - J_a)
-    velocity_product = jax.jvp(lambda X: _rate(error, X, V), (X_AB,), (_moving(X_AB, V),))[1]
+    K = jax.vmap(lambda x: error_rate(error, X_AB, x), out_axes=1)(b.J - J_a)
+    velocity_product = jax.jvp(lambda X: error_rate(error, X, V), (X_AB,), (moving_pose(X_AB, V),))[
+        1
+    ]
     return ConstraintRows(
-        error(X_AB), K, _rate(error, X_AB, A) + velocity_product, _row_terms(error, X_AB, a, b)
+        error(X_AB), K, error_rate(error, X_AB, A) + velocity_product, _row_terms(error, X_AB, a, b)
     )
 
 
 def _row_terms(error: Callable[[Pose], Array], X_AB: Pose, a: _End, b: _End) -> Array:
     """`ConstraintRows.K_terms`: the derivative of the error times the `J_terms` of both ends."""
     X_AB = lax.stop_gradient(X_AB)
-    rates = jax.vmap(lambda x: _rate(error, X_AB, x))(jnp.eye(6, dtype=X_AB.p.dtype))
+    rates = jax.vmap(lambda x: error_rate(error, X_AB, x))(jnp.eye(6, dtype=X_AB.p.dtype))
     by_linear, by_angular = (_length(x.T) for x in jnp.split(rates, 2))
     linear, angular = jnp.moveaxis(a.J_terms + b.J_terms, -1, 0)
     linear = linear + _length(X_AB.p) * a.J_terms[..., 1]
     return by_linear[:, None] * linear + by_angular[:, None] * angular
 
 
-def _rate(error: Callable[[Pose], Array], X: Pose, V: Array) -> Array:
+def error_rate(error: Callable[[Pose], Array], X: Pose, V: Array) -> Array:
     """Rate of the error for the velocity V of B relative to A, expressed in B."""
-    return jax.jvp(error, (X,), (_moving(X, V),))[1]
+    return jax.jvp(error, (X,), (moving_pose(X, V),))[1]
 
 
 def _stacked(trees: Sequence[Any]) -> Any:
     return jax.tree.map(lambda *x: jnp.stack([jnp.asarray(y) for y in x]), *trees)
 
 
-def _moving(X: Pose, V: Array) -> Pose:
+def moving_pose(X: Pose, V: Array) -> Pose:
     """Rate of a pose for the body velocity V."""
     return Pose(
         (Mat3.from_array(X.R) @ Mat3.from_array(skew(V[3:]))).array(),

@@ -15,8 +15,9 @@ from .._math.linear import matmul, pseudo_inverse, solve_positive_definite
 from ..algorithms.crba import crba
 from ..configuration import integrate
 from ..model import Model, arguments
-from .implicit import constraint_rows, scaled_rows
+from .implicit import constraint_rows
 from .kinds import Constraint
+from .kkt import scaled_rows
 
 
 class Closure(NamedTuple):

@@ -1,44 +1,37 @@
 """Dynamics under implicit constraints: motion, constraint forces and impulses.
 
-For constraints `K a = k`, the acceleration a of the robot and the multipliers lambda solve the KKT
-system, Featherstone (3.17),
-
-    [M  K^T] [    a    ]   [tau - bias]
-    [K   0 ] [-lambda  ] = [     k    ].
-
-Let W be the inverse of the Cholesky factor of M, so that `W M W^T = 1`. Let s be scales of the rows
-of K, and `A = s K W^T`. Then `a = M^-1 (tau - bias) + W^T x` with
-`A x = s (k - K M^-1 (tau - bias))`, and the pseudo-inverse of A gives x.
-
-Rows may be redundant, as for a planar linkage with a hinge (five equations) as its loop constraint,
-or for a door on two hinges. The acceleration is then still unique. Of all possible multipliers, the
-solver returns the multipliers with the least `|lambda / s|`. A row is redundant if the part of the
-row that is independent of the other rows is as small as the rounding errors of K. So masses, units
-and the scaling of an equation do not matter.
-
-Derivatives are computed from the equations, not from the solver. The derivatives are right to any
-order where the rank of K does not change.
+`kkt.py` solves the KKT system, and `derivatives.py` differentiates the solution.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from .._math.linear import REDUNDANT, inverse_factor, matmul, pseudo_inverse
 from ..algorithms.crba import crba
-from ..algorithms.kinematics import Kinematics, forward_kinematics, motions
+from ..algorithms.kinematics import Kinematics, forward_kinematics
 from ..algorithms.rnea import bias_force
 from ..errors import ArgumentError
 from ..model import Model, arguments
-from .between_frames import FrameConstraint, kind_of, rows_of_one_kind
-from .kinds import BodyMotion, Constraint, ConstraintRows
+from .derivatives import (
+    ConstrainedDynamicsDerivatives,
+    DynamicsConstants,
+    ImpactConstants,
+    ImpactDerivatives,
+    analytic_dynamics,
+    analytic_impact,
+    dynamics,
+    dynamics_columns,
+    impact_columns,
+    impact_motion,
+)
+from .kinds import Constraint, ConstraintRows
+from .rows import acting, checked_constraints, constraint_blocks, split_rows, stacked_rows
 
 
 class ConstrainedDynamics(NamedTuple):
@@ -76,6 +69,7 @@ def constrained_dynamics(
     constraints: Sequence[Constraint],
     f_ext: ArrayLike | None = None,
     stabilisation: ArrayLike = 0.0,
+    active: ArrayLike | None = None,
 ) -> ConstrainedDynamics:
     """Acceleration and constraint forces of a robot with rigid loops or contacts.
 
@@ -84,21 +78,52 @@ def constrained_dynamics(
     - `constraints`: from `point`, `hinge`, `weld`, or any `Constraint`; rows may be redundant;
     - `stabilisation` s in 1/s, 0 or more: errors of position and velocity decay at this rate,
       critically damped (Baumgarte): `K a + dK/dt v = -2 s K v - s^2 phi`. At s = 0 the errors
-      persist.
+      persist. A pair of gains (p, d), in 1/s^2 and 1/s, each 0 or more, gives
+      `K a + dK/dt v = -d K v - p phi`;
+    - `active` (number of constraints,): whether each constraint acts, as bool or as numbers, of
+      which 0 is False. The multipliers of a constraint that does not act are 0. One program thus
+      serves all contact phases. By default all constraints act.
+
+    If q is an array, the derivatives by q, v and tau are those of
+    `constrained_dynamics_derivatives`.
 
     Raises ArgumentError for an unknown frame or a negative stabilisation; a traced negative
     stabilisation gives NaN.
     Source: Featherstone (3.17), and chapter 8 (closed loops).
     """
-    kinematics = forward_kinematics(model, q)
+    constants = _dynamics_constants(model, constraints, f_ext, stabilisation, active)
     v, tau = arguments.velocity(model, v), arguments.velocity(model, tau, "tau")
-    rate = arguments.NOT_NEGATIVE.or_nan(arguments.number(model, stabilisation, "stabilisation"))
-    blocks = _rows(model, kinematics, v, constraints)
-    rows = _stacked(model, blocks)
-    k = -rows.bias - 2 * rate * matmul(rows.K, v) - rate * rate * rows.position
-    force = tau - bias_force(model, kinematics, v, f_ext)
-    a, *by_row = _constrain(model, kinematics, force, rows, k)
-    return ConstrainedDynamics(a, *(_split(x, blocks) for x in by_row))
+    if isinstance(q, Kinematics):
+        found = dynamics(constants, q, v, tau)
+    else:
+        found = analytic_dynamics(constants, arguments.configuration(model, q), v, tau)
+    a, *by_row = found
+    return ConstrainedDynamics(a, *(split_rows(model, q, x, constraints) for x in by_row))
+
+
+@arguments.compiled(checks={"stabilisation": arguments.NOT_NEGATIVE})
+def constrained_dynamics_derivatives(
+    model: Model,
+    q: ArrayLike | Kinematics,
+    v: ArrayLike,
+    tau: ArrayLike,
+    constraints: Sequence[Constraint],
+    f_ext: ArrayLike | None = None,
+    stabilisation: ArrayLike = 0.0,
+    active: ArrayLike | None = None,
+) -> ConstrainedDynamicsDerivatives:
+    """Derivatives of `constrained_dynamics` by q (in the tangent space), v and tau.
+
+    The arguments are as for `constrained_dynamics`. Returns (nv, nv) matrices for the acceleration,
+    and (m, nv) matrices for the m multipliers of all constraints. The errors are those of
+    `constrained_dynamics`. Source: the implicit function of the KKT system (3.17) of Featherstone;
+    the heads of `derivatives.py` and `row_derivatives.py` have the formulas.
+    """
+    constants = _dynamics_constants(model, constraints, f_ext, stabilisation, active)
+    v, tau = arguments.velocity(model, v), arguments.velocity(model, tau, "tau")
+    columns = dynamics_columns(constants, forward_kinematics(model, q), v, tau)
+    parts = [jnp.split(x, 3, axis=1) for x in (columns.motion, columns.multiplier)]
+    return ConstrainedDynamicsDerivatives(*parts[0], *parts[1])
 
 
 @arguments.compiled(checks={"restitution": arguments.FRACTION})
@@ -108,26 +133,53 @@ def impact(
     v: ArrayLike,
     constraints: Sequence[Constraint],
     restitution: ArrayLike = 0.0,
+    active: ArrayLike | None = None,
 ) -> Impact:
     """Velocity after an impact in which constraints begin to act, and the impulses.
 
     The velocity v+ after the impact satisfies `M (v+ - v) = K^T impulse` and `K v+ = -e K v`.
 
     - `q` (nq,) or its `Kinematics`, `v` (nv,): the state before the impact;
-    - `constraints`: as for `constrained_dynamics`; rows may be redundant;
+    - `constraints`, `active`: as for `constrained_dynamics`; rows may be redundant;
     - `restitution` e, from 0 to 1: at 0 the constraints hold after the impact, at 1 the kinetic
       energy is kept.
+
+    If q is an array, the derivatives by q and v are those of `impact_derivatives`.
 
     Raises ArgumentError for an unknown frame or a restitution out of its range; a traced
     restitution out of its range gives NaN. Source: Featherstone (11.62) at e = 0.
     """
-    kinematics, v = forward_kinematics(model, q), arguments.velocity(model, v)
-    e = arguments.FRACTION.or_nan(arguments.number(model, restitution, "restitution"))
-    blocks = _rows(model, kinematics, jnp.zeros_like(v), constraints)
-    rows = _stacked(model, blocks)
-    k = -(1 + e) * matmul(rows.K, v)
-    change, *by_row = _constrain(model, kinematics, jnp.zeros_like(v), rows, k)
-    return Impact(v + change, *(_split(x, blocks) for x in by_row))
+    constants = _impact_constants(model, constraints, restitution, active)
+    v = arguments.velocity(model, v)
+    if isinstance(q, Kinematics):
+        found = impact_motion(constants, q, v)
+    else:
+        found = analytic_impact(constants, arguments.configuration(model, q), v)
+    velocity, *by_row = found
+    return Impact(velocity, *(split_rows(model, q, x, constraints) for x in by_row))
+
+
+@arguments.compiled(checks={"restitution": arguments.FRACTION})
+def impact_derivatives(
+    model: Model,
+    q: ArrayLike | Kinematics,
+    v: ArrayLike,
+    constraints: Sequence[Constraint],
+    restitution: ArrayLike = 0.0,
+    active: ArrayLike | None = None,
+) -> ImpactDerivatives:
+    """Derivatives of `impact` by q (in the tangent space) and v.
+
+    The arguments are as for `impact`. Returns (nv, nv) matrices for the velocity after the impact,
+    and (m, nv) matrices for the m impulses of all constraints. The errors are those of `impact`.
+    Source: the implicit function of the equations of `impact`, as for
+    `constrained_dynamics_derivatives`.
+    """
+    constants = _impact_constants(model, constraints, restitution, active)
+    kinematics = forward_kinematics(model, q)
+    columns = impact_columns(constants, kinematics, arguments.velocity(model, v))
+    parts = [jnp.split(x, 2, axis=1) for x in (columns.motion, columns.multiplier)]
+    return ImpactDerivatives(*parts[0], *parts[1])
 
 
 @arguments.compiled
@@ -139,7 +191,7 @@ def constraint_rows(
     `q` (nq,) or its `Kinematics`, `v` (nv,). Raises ArgumentError for an unknown frame.
     """
     kinematics, v = forward_kinematics(model, q), arguments.velocity(model, v)
-    return _stacked(model, _rows(model, kinematics, v, constraints))
+    return stacked_rows(model, constraint_blocks(model, kinematics, v, constraints))
 
 
 @arguments.compiled
@@ -156,7 +208,7 @@ def constraint_wrenches(
     has the acceleration of the constrained robot. Raises ArgumentError for an unknown frame or a
     constraint that is not between frames.
     """
-    _check(constraints)
+    checked_constraints(constraints)
     kinematics = forward_kinematics(model, q)
     if len(multipliers) != len(constraints):
         raise ArgumentError(f"{len(multipliers)} multipliers, expected {len(constraints)}")
@@ -188,133 +240,38 @@ def kkt_system(
     return A, jnp.concatenate([tau - bias_force(model, kinematics, v, f_ext), -rows.bias])
 
 
-def _check(constraints: Sequence[Constraint]) -> None:
-    if isinstance(constraints, Constraint):
-        raise ArgumentError(f"constraints is {constraints!r}, expected a sequence of constraints")
-    for i, constraint in enumerate(constraints):
-        if not isinstance(constraint, Constraint):
-            raise ArgumentError(f"constraints[{i}] is {constraint!r}, expected a Constraint")
-
-
-def _rows(
-    model: Model, kinematics: Kinematics, v: Array, constraints: Sequence[Constraint]
-) -> list[ConstraintRows]:
-    _check(constraints)
-    motion = BodyMotion(kinematics, v, *motions(model, kinematics, v, jnp.zeros_like(v)))
-    rows: dict[int, ConstraintRows] = {}
-    kinds: dict[Any, list[tuple[int, FrameConstraint]]] = {}
-    for i, constraint in enumerate(constraints):
-        if isinstance(constraint, FrameConstraint):
-            kinds.setdefault(kind_of(constraint), []).append((i, constraint))
-        else:
-            rows[i] = _with_terms(constraint.rows(model, motion))
-    for places, same_kind in (zip(*pairs) for pairs in kinds.values()):
-        rows |= zip(places, rows_of_one_kind(model, motion, same_kind))
-    return [rows[i] for i in range(len(constraints))]
-
-
-def _with_terms(rows: ConstraintRows) -> ConstraintRows:
-    if rows.K_terms is not None:
-        return rows
-    largest = jnp.max(jnp.abs(rows.K), axis=0, initial=0)
-    return rows._replace(K_terms=jnp.broadcast_to(largest, rows.K.shape))
-
-
-def _stacked(model: Model, blocks: list[ConstraintRows]) -> ConstraintRows:
-    shapes = ((0,), (0, model.nv), (0,), (0, model.nv))
-    none = ConstraintRows(*(jnp.zeros(shape, model.dtype) for shape in shapes))
-    return jax.tree.map(lambda *x: jnp.concatenate(x), none, *blocks)
-
-
-def _split(x: Array, blocks: list[ConstraintRows]) -> tuple[Array, ...]:
-    parts, start = [], 0
-    for rows in blocks:
-        parts.append(x[start : start + len(rows.bias)])
-        start += len(rows.bias)
-    return tuple(parts)
-
-
-class ScaledRows(NamedTuple):
-    """Rows of K, scaled, in coordinates in which the mass matrix is the identity.
-
-    - `A` (m, nv): `s K W^T`, with `W` (nv, nv) the inverse of the Cholesky factor of M;
-    - `s` (m,): the scale of each row, 0 for a row that consists of rounding errors;
-    - `inverse` (nv, m): the pseudo-inverse of A;
-    - `error` (m,): for each row of A, an estimate of the norm of the rounding errors.
-
-    JAX treats these arrays as constants.
-    """
-
-    A: Float[Array, "m nv"]
-    W: Float[Array, "nv nv"]
-    s: Float[Array, " m"]
-    inverse: Float[Array, "nv m"]
-    error: Float[Array, " m"]
-
-
-def scaled_rows(M: Float[Array, "nv nv"], rows: ConstraintRows) -> ScaledRows:
-    """The rows of K, scaled so that a unit multiplier causes about a unit acceleration `K a`."""
-    M, rows = lax.stop_gradient((M, rows))
-    assert rows.K_terms is not None  # `constraint_rows` fills them in
-    W = inverse_factor(M)
-    eps = float(jnp.finfo(W.dtype).eps)
-    A, terms = matmul(rows.K, W.T), matmul(rows.K_terms, jnp.abs(W).T)
-    error = eps * jnp.sqrt(jnp.sum(terms * terms, axis=1))
-    counts = jnp.sum(A * A, axis=1) > (REDUNDANT * error) ** 2
-    s = jnp.where(counts, 1 / jnp.sqrt(jnp.where(counts, _weights(M, rows.K), 1)), 0)
-    A, error = s[:, None] * A, jnp.where(counts, s * error, 1)
-    return ScaledRows(A, W, s, pseudo_inverse(A, error), error)
-
-
-def _weights(M: Array, K: Array) -> Array:
-    """`1 / s^2`: for each row of K, `K M^-1 K^T` with M replaced by the diagonal of M."""
-    return jnp.sum(K * K / jnp.diagonal(M), axis=1)
-
-
-def _constrain(
-    model: Model, kinematics: Kinematics, force: Array, rows: ConstraintRows, k: Array
-) -> tuple[Array, Array, Array]:
-    """The x and lambda of `M x = force + K^T lambda`, `K x = k`, and the residual `K x - k`.
-
-    For redundant rows lambda is not unique. The lambda with the least `|lambda / s|` is `s^2 K y`
-    for some y (nv,). To select this lambda, the function `equations` below adds a third equation,
-    `lambda / s^2 = K y` with `y = W^T A^+ z`, and a third unknown, z (m,). JAX treats W and the
-    pseudo-inverse A^+ as constants.
-    """
-    M, K = crba(model, kinematics), rows.K
-    weights = _weights(M, K)
-    A, W, s, inverse, _ = scaled_rows(M, rows)
-
-    def parts(values):
-        return jnp.split(values, [model.nv, model.nv + len(K)])
-
-    def equations(unknown):
-        x, multiplier, z = parts(unknown)
-        y = matmul(W.T, matmul(inverse, z))
-        force, k = matmul(M, x) - matmul(K.T, multiplier), matmul(K, x)
-        return jnp.concatenate([force, k, weights * multiplier - matmul(K, y)])
-
-    fixed = lax.stop_gradient((K, weights))
-
-    def solve(right):
-        K, weights = fixed
-        force, k, rest = parts(right)
-        x = matmul(W.T, matmul(W, force))
-        change = jnp.zeros_like(x)
-        for _ in range(2):  # the second step corrects the rounding errors of the first
-            step = matmul(inverse, s * (k - matmul(K, x)))
-            x, change = x + matmul(W.T, step), change + step
-        independent = matmul(A, matmul(inverse, s * rest))
-        multiplier = s * (matmul(inverse.T, change) + s * rest - independent)
-        return jnp.concatenate([x, multiplier, s * (weights * multiplier - rest)])
-
-    def transposed_solve(right):
-        (solution,) = jax.linear_transpose(solve, right)(right)
-        return solution
-
-    right = jnp.concatenate([force, k, jnp.zeros_like(k)])
-    solved = lax.custom_linear_solve(
-        equations, right, lambda _, b: solve(b), lambda _, b: transposed_solve(b)
+def _dynamics_constants(
+    model: Model,
+    constraints: Sequence[Constraint],
+    f_ext: ArrayLike | None,
+    stabilisation: ArrayLike,
+    active: ArrayLike | None,
+) -> DynamicsConstants:
+    return DynamicsConstants(
+        model,
+        checked_constraints(constraints),
+        None if f_ext is None else arguments.wrenches(model, f_ext),
+        _gains(model, stabilisation),
+        acting(constraints, active),
     )
-    x, multiplier, _ = parts(solved)
-    return x, multiplier, matmul(K, x) - k
+
+
+def _gains(model: Model, stabilisation: ArrayLike) -> tuple[Array, Array]:
+    """The gains p and d of the errors of position and velocity."""
+    arguments.robot(model)
+    rate = jnp.asarray(stabilisation, model.dtype)
+    if rate.shape == (2,):
+        p, d = arguments.NOT_NEGATIVE.or_nan(rate)
+        return p, d
+    rate = arguments.NOT_NEGATIVE.or_nan(arguments.number(model, stabilisation, "stabilisation"))
+    return rate * rate, 2 * rate
+
+
+def _impact_constants(
+    model: Model,
+    constraints: Sequence[Constraint],
+    restitution: ArrayLike,
+    active: ArrayLike | None,
+) -> ImpactConstants:
+    e = arguments.FRACTION.or_nan(arguments.number(model, restitution, "restitution"))
+    return ImpactConstants(model, checked_constraints(constraints), e, acting(constraints, active))

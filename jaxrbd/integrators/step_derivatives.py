@@ -16,8 +16,9 @@ from .._math.linear import matmul
 from .._math.tangents import changed_leaves
 from ..algorithms.forward_dynamics import forward_dynamics
 from ..algorithms.rnea_derivatives import acceleration_and_derivatives
-from ..configuration import difference, integrate
+from ..configuration import integrate
 from ..model import Model, arguments
+from ..tangent import displacement
 
 
 class StepDerivatives(NamedTuple):
@@ -66,14 +67,9 @@ def step_derivatives(
 
     columns, (q_next, v_next) = jax.jacfwd(step, (0, 1, 2), has_aux=True)(jnp.zeros_like(v), v, tau)
     dq, dv = (jnp.concatenate(blocks, axis=1) for blocks in columns)
-    dq = jax.vmap(lambda q_dot: _displacement(model, q_next, q_dot), 1, 1)(dq)
+    dq = jax.vmap(lambda q_dot: displacement(model, q_next, q_dot), 1, 1)(dq)
     AB = jnp.concatenate([dq, dv])
     return StepDerivatives(q_next, v_next, AB[:, : 2 * model.nv], AB[:, 2 * model.nv :])
-
-
-def _displacement(model: Model, q: Array, q_dot: Array) -> Array:
-    """The vector (nv,) in the tangent space at q that changes q (nq,) as q_dot does."""
-    return jax.jvp(lambda moved: difference(model, q, moved), (q,), (q_dot,))[1]
 
 
 def analytic_acceleration(model: Model, q: Array, v: Array, tau: Array) -> Array:
@@ -98,7 +94,7 @@ def _acceleration_jvp(primals, tangents):
     a, derivatives = acceleration_and_derivatives(model, q, v, tau, f_ext)
     a_dot = jnp.zeros_like(a)
     if not isinstance(q_dot, SymbolicZero):
-        a_dot = a_dot + matmul(derivatives.dqdd_dq, _displacement(model, q, q_dot))
+        a_dot = a_dot + matmul(derivatives.dqdd_dq, displacement(model, q, q_dot))
     if not isinstance(v_dot, SymbolicZero):
         a_dot = a_dot + matmul(derivatives.dqdd_dv, v_dot)
     if not isinstance(tau_dot, SymbolicZero):

@@ -12,6 +12,8 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float, PyTree
 
+from ..constraints import ConstrainedDynamics, Constraint, constrained_dynamics
+from ..constraints.rows import checked_constraints
 from ..errors import ArgumentError
 from ..integrators.step_derivatives import analytic_acceleration
 from ..joints import as_module
@@ -138,32 +140,74 @@ class JointTorques(eqx.Module):
     """The acceleration of a robot whose controls are joint forces; `joint_torques` makes it."""
 
     model: Model
+    constraints: tuple[Constraint, ...]
+    stabilisation: arguments.Parameter
+    active: Callable | None
     dofs: tuple[int, ...] | None = eqx.field(static=True)
 
     def __call__(self, t: ArrayLike, q: Array, v: Array, u: Array, p: PyTree) -> Array:
         """The acceleration (nv,) of the state q, v under the forces u."""
-        tau = u
-        if self.dofs is not None:
-            if u.shape != (len(self.dofs),):
-                raise ArgumentError(f"u has shape {u.shape}, expected ({len(self.dofs)},)")
-            tau = jnp.zeros(self.model.nv, u.dtype).at[np.array(self.dofs, int)].set(u)
-        return analytic_acceleration(self.model, q, v, tau)
+        if self.constraints:
+            return self.constrained(t, q, v, u, p).acceleration
+        return analytic_acceleration(self.model, q, v, self._tau(u))
+
+    def constrained(
+        self, t: ArrayLike, q: Array, v: Array, u: Array, p: PyTree
+    ) -> ConstrainedDynamics:
+        """The acceleration and the constraint forces of the state q, v under the forces u."""
+        return constrained_dynamics(
+            self.model,
+            q,
+            v,
+            self._tau(u),
+            self.constraints,
+            stabilisation=jnp.asarray(self.stabilisation, self.model.dtype),
+            active=None if self.active is None else self.active(t, p),
+        )
+
+    def _tau(self, u: Array) -> Array:
+        """The generalized force (nv,) of the control u."""
+        if self.dofs is None:
+            return u
+        if u.shape != (len(self.dofs),):
+            raise ArgumentError(f"u has shape {u.shape}, expected ({len(self.dofs)},)")
+        return jnp.zeros(self.model.nv, u.dtype).at[np.array(self.dofs, int)].set(u)
 
 
-def joint_torques(model: Model, dofs: Sequence[int] | None = None) -> JointTorques:
+def joint_torques(
+    model: Model,
+    dofs: Sequence[int] | None = None,
+    constraints: Sequence[Constraint] = (),
+    stabilisation: ArrayLike | Sequence[float] = 0.0,
+    active: Callable | None = None,
+) -> JointTorques:
     """The acceleration (t, q, v, u, p) of a robot that is driven by the forces u on its joints.
 
-    `dofs`: the index in v of each entry of u; by default u is (nv,). The other forces are zero.
-    The first derivatives are analytic (`forward_dynamics_derivatives`). So a linearisation is much
-    faster than with a function that calls `forward_dynamics`. Raises ArgumentError for a dof
-    that is out of range or occurs twice.
+    - `dofs`: the index in v of each entry of u; by default u is (nv,). The other forces are zero;
+    - `constraints`, `stabilisation`: as for `constrained_dynamics`, for example feet on the ground.
+      The method `constrained` of the result returns the constraint forces too;
+    - `active(t, p)`: whether each constraint acts in stage t, (number of constraints,) of bool or
+      numbers; for example a row of a table in p. So one program serves all contact phases. By
+      default all constraints act.
+
+    The first derivatives are analytic (`forward_dynamics_derivatives`,
+    `constrained_dynamics_derivatives`). Raises ArgumentError for a dof that is out of range or
+    occurs twice, for constraints that are no `Constraint`, and if active is no function.
     """
     nv = arguments.robot(model).nv
     if dofs is not None:
         dofs = tuple(dofs)
         if len(set(dofs)) < len(dofs) or not all(0 <= dof < nv for dof in dofs):
             raise ArgumentError(f"dofs is {dofs}, expected different ints from 0 to {nv - 1}")
-    return JointTorques(model, dofs)
+    if active is not None:
+        _require_callable("active", active)
+    return JointTorques(
+        model,
+        checked_constraints(constraints),
+        arguments.parameter(stabilisation, "stabilisation", (None,) * np.ndim(stabilisation)),
+        None if active is None else as_module(active),
+        dofs,
+    )
 
 
 __all__ = ["JointTorques", "Problem", "ShootingStep", "joint_torques", "shooting_step"]

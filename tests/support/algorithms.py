@@ -144,6 +144,10 @@ ALGORITHMS = {
     "joint_torques": lambda m, q, v, u, f: optimal_control.joint_torques(m)(0, q, v, u, None),
     "shooting_step": lambda m, q, v, u, f: shooting_step(m)(0, (q, v), u, None),
     "constrained_dynamics": lambda m, q, v, u, f: con.constrained_dynamics(m, q, v, u, LOOP, f),
+    "constrained_dynamics_derivatives": lambda m, q, v, u, f: con.constrained_dynamics_derivatives(
+        m, q, v, u, LOOP, f
+    ),
+    "impact_derivatives": lambda m, q, v, u, f: con.impact_derivatives(m, q, v, LOOP),
     "constraint_rows": lambda m, q, v, u, f: con.constraint_rows(m, q, v, LOOP),
     "constraint_wrenches": lambda m, q, v, u, f: con.constraint_wrenches(m, q, LOOP, (u[:3],)),
     "impact": lambda m, q, v, u, f: con.impact(m, q, v, LOOP),

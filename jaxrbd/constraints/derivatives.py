@@ -1,0 +1,314 @@
+"""Derivatives of the motion of a robot under implicit constraints.
+
+The acceleration a and the multipliers lambda satisfy the KKT system (`kkt.py`)
+
+    rnea(q, v, a, f_ext) - K^T lambda = tau,      c = K a + dK/dt v + d K v + p phi = 0.
+
+Its implicit function is differentiated by q, v and tau:
+
+    [M  -K^T] [   da   ]   [dtau - d(rnea) + dK^T lambda]
+    [K    0 ] [dlambda ] = [            -dc             ]
+
+where d(rnea) and dc are the changes at constant a, from `rnea_derivatives` and
+`row_derivatives.py`. Where rows are redundant, the multipliers satisfy `lambda / s^2 = K y` also
+after the change.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.custom_derivatives import SymbolicZero
+from jaxtyping import Float
+
+from .._math.linear import einsum, matmul
+from .._math.tangents import changed_leaves
+from ..algorithms.common_frame import dof_columns, dof_strictly_supports, subtree_sums
+from ..algorithms.crba import crba
+from ..algorithms.kinematics import Kinematics, forward_kinematics, root_centred
+from ..algorithms.rnea import bias_force
+from ..algorithms.rnea_derivatives import rnea_derivatives
+from ..configuration import integrate
+from ..model import Model
+from ..spatial import (
+    inertia_rate_from_moments,
+    inertia_regressor,
+    transform_inertia,
+    velocity_moments,
+)
+from ..tangent import displacement
+from .kinds import Constraint, ConstraintRows
+from .kkt import Solution, kkt_solver
+from .row_derivatives import RowDerivatives, row_derivatives
+from .rows import constraint_blocks, stacked_rows
+
+
+class ConstrainedDynamicsDerivatives(NamedTuple):
+    """Derivatives of the acceleration (nv, nv) and of the multipliers (m, nv) by q, v and tau.
+
+    m is the number of equations of all constraints, in the order of the constraints.
+    """
+
+    dqdd_dq: Float[Array, "nv nv"]
+    dqdd_dv: Float[Array, "nv nv"]
+    dqdd_dtau: Float[Array, "nv nv"]
+    dmultipliers_dq: Float[Array, "m nv"]
+    dmultipliers_dv: Float[Array, "m nv"]
+    dmultipliers_dtau: Float[Array, "m nv"]
+
+
+class ImpactDerivatives(NamedTuple):
+    """Derivatives of the velocity after an impact (nv, nv) and of the impulses (m, nv) by q and v.
+
+    m is the number of equations of all constraints, in the order of the constraints.
+    """
+
+    dvelocity_dq: Float[Array, "nv nv"]
+    dvelocity_dv: Float[Array, "nv nv"]
+    dimpulses_dq: Float[Array, "m nv"]
+    dimpulses_dv: Float[Array, "m nv"]
+
+
+class DynamicsConstants(NamedTuple):
+    """What the constrained dynamics depend on, except for q, v and tau.
+
+    `gains`: p and d of the stabilisation; `active` (number of constraints,) of bool, or None.
+    """
+
+    model: Model
+    constraints: tuple[Constraint, ...]
+    f_ext: Array | None
+    gains: tuple[Array, Array]
+    active: Array | None
+
+
+class ImpactConstants(NamedTuple):
+    """What an impact depends on, except for q and v; `restitution` ()."""
+
+    model: Model
+    constraints: tuple[Constraint, ...]
+    restitution: Array
+    active: Array | None
+
+
+class Motion(NamedTuple):
+    """The acceleration, or the velocity after an impact (nv,); multipliers and residuals (m,)."""
+
+    motion: Array
+    multiplier: Array
+    residual: Array
+
+
+class _System(NamedTuple):
+    """A solved KKT system: the change of the motion is `solution.x`, with `K x = k`."""
+
+    kinematics: Kinematics
+    M: Array
+    rows: ConstraintRows
+    solve: Callable[[Array, Array, Array], Solution]
+    solution: Solution
+    k: Array
+
+
+def _solved(
+    model: Model,
+    kinematics: Kinematics,
+    rows: ConstraintRows,
+    force: Array,
+    k: Array,
+) -> _System:
+    M = crba(model, kinematics)
+    solve = kkt_solver(M, rows)
+    return _System(kinematics, M, rows, solve, solve(force, k, jnp.zeros_like(k)), k)
+
+
+def _motion(system: _System, before: Array | float = 0.0) -> Motion:
+    x, multiplier, _ = system.solution
+    return Motion(before + x, multiplier, matmul(system.rows.K, x) - system.k)
+
+
+# ------------------------------------------------------------------------------- acceleration
+
+
+def dynamics(constants: DynamicsConstants, q: Array | Kinematics, v: Array, tau: Array) -> Motion:
+    """The acceleration under constraints. JAX differentiates the KKT system."""
+    return _motion(_dynamics(constants, q, v, tau))
+
+
+def _dynamics(constants: DynamicsConstants, q: Array | Kinematics, v: Array, tau: Array) -> _System:
+    model, constraints, f_ext, (p, d), active = constants
+    kinematics = forward_kinematics(model, q)
+    rows = stacked_rows(model, constraint_blocks(model, kinematics, v, constraints), active)
+    k = -rows.bias - d * matmul(rows.K, v) - p * rows.position
+    return _solved(model, kinematics, rows, tau - bias_force(model, kinematics, v, f_ext), k)
+
+
+def dynamics_columns(
+    constants: DynamicsConstants, q: Array | Kinematics, v: Array, tau: Array
+) -> Motion:
+    """The derivatives of `dynamics` by q (in the tangent space), v and tau, columns (..., 3 nv)."""
+    return _dynamics_and_columns(constants, q, v, tau)[1]
+
+
+def _dynamics_and_columns(
+    constants: DynamicsConstants, q: Array | Kinematics, v: Array, tau: Array
+) -> tuple[Motion, Motion]:
+    """The motion, and its derivatives by q, v and tau as columns (..., 3 nv)."""
+    model, constraints, f_ext, gains, active = constants
+    system = _dynamics(constants, q, v, tau)
+    kinematics, a = system.kinematics, system.solution.x
+    by_q = row_derivatives(model, kinematics, v, a, constraints, gains, active)
+    dtau_dq, dtau_dv, _ = rnea_derivatives(model, kinematics, v, a, f_ext)
+    unit = jnp.eye(model.nv, dtype=model.dtype)
+    force = jnp.concatenate([_constraint_forces(system, by_q) - dtau_dq, -dtau_dv, unit], axis=1)
+    k = jnp.concatenate([-by_q.by_q, -by_q.by_v, jnp.zeros_like(by_q.by_q)], axis=1)
+    rest = jnp.concatenate([_rest(model, system, by_q), jnp.zeros_like(k[:, model.nv :])], axis=1)
+    return _motion(system), _columns(system, force, k, rest)
+
+
+def _columns(system: _System, force: Array, k: Array, rest: Array) -> Motion:
+    x, multiplier, _ = jax.vmap(system.solve, 1, 1)(force, k, rest)
+    return Motion(x, multiplier, matmul(system.rows.K, x) - k)
+
+
+def _constraint_forces(system: _System, rows: RowDerivatives) -> Array:
+    """The derivative (nv, nv) by q of `K^T lambda` at constant lambda."""
+    return einsum("i,ikj->kj", system.solution.multiplier, rows.K_by_q)
+
+
+def _rest(model: Model, system: _System, rows: RowDerivatives) -> Array:
+    """The derivative (m, nv) by q of `K y - lambda / s^2` at constant y and lambda."""
+    _, multiplier, y = system.solution
+    K, diagonal = system.rows.K, jnp.diagonal(system.M)
+    ratio = K / diagonal
+    weights = 2 * einsum("ik,ikj->ij", ratio, rows.K_by_q)
+    weights = weights - matmul(ratio * ratio, _diagonal_by_q(model, system.kinematics))
+    return einsum("k,ikj->ij", y, rows.K_by_q) - multiplier[:, None] * weights
+
+
+def _diagonal_by_q(model: Model, kinematics: Kinematics) -> Array:
+    """The derivative (nv, nv) by q of the diagonal of M.
+
+    Entry k is `J_k . (I_k J_k)`. A dof j below dof k moves the part I_j of the composite inertia
+    I_k. The entry is linear in the ten parameters of I_k, and so is its change.
+    """
+    if not model.velocity_map_is_identity:
+
+        def diagonal(dq):
+            return jnp.diagonal(crba(model, integrate(model, kinematics.q, dq)))
+
+        return jax.jacfwd(diagonal)(jnp.zeros(model.nv, model.dtype))
+    X = root_centred(kinematics)
+    (inertia,) = subtree_sums(model, transform_inertia(X, model.inertia))
+    J = dof_columns(model, X)
+    rates = inertia_rate_from_moments(velocity_moments(inertia, J))
+    squares = einsum("ka,kap->kp", J, inertia_regressor(J))
+    return jnp.where(dof_strictly_supports(model), matmul(squares, rates.T), 0)
+
+
+@jax.custom_jvp
+def analytic_dynamics(constants: DynamicsConstants, q: Array, v: Array, tau: Array) -> Motion:
+    """`dynamics` at q (nq,), with analytic derivatives by q, v and tau."""
+    return dynamics(constants, q, v, tau)
+
+
+def _analytic_dynamics_jvp(primals, tangents):
+    constants, q, v, tau = primals
+    found, columns = _dynamics_and_columns(constants, q, v, tau)
+    return found, _tangent(constants.model, dynamics, primals, tangents, found, columns)
+
+
+analytic_dynamics.defjvp(_analytic_dynamics_jvp, symbolic_zeros=True)
+
+
+def _tangent(
+    model: Model, function: Callable, primals: Any, tangents: Any, found: Motion, columns: Motion
+) -> Motion:
+    """The tangent of `function(constants, q, ...)` from its columns by q and the other vectors."""
+    (constants, q, *_), (constants_dot, q_dot, *others_dot) = primals, tangents
+    total = jax.tree.map(jnp.zeros_like, found)
+    for i, change in enumerate([q_dot, *others_dot]):
+        if isinstance(change, SymbolicZero):
+            continue
+        change = displacement(model, q, change) if i == 0 else change
+        block = slice(i * model.nv, (i + 1) * model.nv)
+        total = jax.tree.map(lambda x, D: x + matmul(D[:, block], change), total, columns)
+    leaves, changes, with_values = changed_leaves(constants, constants_dot)
+    if leaves:
+
+        def by_constants(leaves):
+            return function(with_values(leaves), *primals[1:])
+
+        change = jax.jvp(by_constants, (leaves,), (changes,))[1]
+        total = jax.tree.map(jnp.add, total, change)
+    return total
+
+
+# ------------------------------------------------------------------------------------- impact
+
+
+def impact_motion(constants: ImpactConstants, q: Array | Kinematics, v: Array) -> Motion:
+    """The velocity after an impact. JAX differentiates the KKT system."""
+    return _motion(_impact(constants, q, v), v)
+
+
+def _impact(constants: ImpactConstants, q: Array | Kinematics, v: Array) -> _System:
+    model, constraints, e, active = constants
+    kinematics, zero = forward_kinematics(model, q), jnp.zeros_like(v)
+    rows = stacked_rows(model, constraint_blocks(model, kinematics, zero, constraints), active)
+    k = -(1 + e) * matmul(rows.K, v)
+    return _solved(model, kinematics, rows, zero, k)
+
+
+def impact_columns(constants: ImpactConstants, q: Array | Kinematics, v: Array) -> Motion:
+    """The derivatives of `impact_motion` by q (in the tangent space) and v, columns (..., 2 nv)."""
+    return _impact_and_columns(constants, q, v)[1]
+
+
+def _impact_and_columns(
+    constants: ImpactConstants, q: Array | Kinematics, v: Array
+) -> tuple[Motion, Motion]:
+    """The motion, and its derivatives by q and v as columns (..., 2 nv)."""
+    model, constraints, e, active = constants
+    system = _impact(constants, q, v)
+    kinematics, (change, _, _) = system.kinematics, system.solution
+    zero, none = jnp.zeros_like(v), jnp.zeros((), model.dtype)
+    by_q = row_derivatives(model, kinematics, zero, zero, constraints, (none, none), active)
+    # The change of momentum is the inverse dynamics at rest, without gravity.
+    at_rest = dataclasses.replace(model, gravity=jnp.zeros_like(model.gravity))
+    at_rest = at_rest.with_dissipation(False)
+    momentum, _, _ = rnea_derivatives(at_rest, kinematics, zero, change)
+    force = _constraint_forces(system, by_q) - momentum
+    k = -einsum("ikj,k->ij", by_q.K_by_q, change + (1 + e) * v)
+    force, k, rest = (
+        jnp.concatenate([x, y], axis=1)
+        for x, y in (
+            (force, jnp.zeros_like(force)),
+            (k, -(1 + e) * system.rows.K),
+            (_rest(model, system, by_q), jnp.zeros_like(k)),
+        )
+    )
+    found = _columns(system, force, k, rest)
+    unit = jnp.eye(model.nv, dtype=model.dtype)
+    by_v = jnp.concatenate([jnp.zeros_like(unit), unit], axis=1)
+    return _motion(system, v), found._replace(motion=found.motion + by_v)
+
+
+@jax.custom_jvp
+def analytic_impact(constants: ImpactConstants, q: Array, v: Array) -> Motion:
+    """`impact_motion` at q (nq,), with analytic derivatives by q and v."""
+    return impact_motion(constants, q, v)
+
+
+def _analytic_impact_jvp(primals, tangents):
+    constants, q, v = primals
+    found, columns = _impact_and_columns(constants, q, v)
+    return found, _tangent(constants.model, impact_motion, primals, tangents, found, columns)
+
+
+analytic_impact.defjvp(_analytic_impact_jvp, symbolic_zeros=True)

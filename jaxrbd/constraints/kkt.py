@@ -1,0 +1,130 @@
+"""The KKT system of a robot under implicit constraints.
+
+For constraints `K a = k`, the acceleration a of the robot and the multipliers lambda solve the KKT
+system, Featherstone (3.17),
+
+    [M  K^T] [    a    ]   [tau - bias]
+    [K   0 ] [-lambda  ] = [     k    ].
+
+Let W be the inverse of the Cholesky factor of M, so that `W M W^T = 1`. Let s be scales of the rows
+of K, and `A = s K W^T`. Then `a = M^-1 (tau - bias) + W^T x` with
+`A x = s (k - K M^-1 (tau - bias))`, and the pseudo-inverse of A gives x.
+
+Rows may be redundant, as for a planar linkage with a hinge (five equations) as its loop constraint,
+or for a door on two hinges. The acceleration is then still unique. Of all possible multipliers, the
+solver returns the multipliers with the least `|lambda / s|`. A row is redundant if the part of the
+row that is independent of the other rows is as small as the rounding errors of K. So masses, units
+and the scaling of an equation do not matter.
+
+Derivatives are computed from the equations, not from the solver. The derivatives are right to any
+order where the rank of K does not change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jaxtyping import Float
+
+from .._math.linear import REDUNDANT, inverse_factor, matmul, pseudo_inverse
+from .kinds import ConstraintRows
+
+
+class ScaledRows(NamedTuple):
+    """Rows of K, scaled, in coordinates in which the mass matrix is the identity.
+
+    - `A` (m, nv): `s K W^T`, with `W` (nv, nv) the inverse of the Cholesky factor of M;
+    - `s` (m,): the scale of each row, 0 for a row that consists of rounding errors;
+    - `inverse` (nv, m): the pseudo-inverse of A;
+    - `error` (m,): for each row of A, an estimate of the norm of the rounding errors.
+
+    JAX treats these arrays as constants.
+    """
+
+    A: Float[Array, "m nv"]
+    W: Float[Array, "nv nv"]
+    s: Float[Array, " m"]
+    inverse: Float[Array, "nv m"]
+    error: Float[Array, " m"]
+
+
+def scaled_rows(M: Float[Array, "nv nv"], rows: ConstraintRows) -> ScaledRows:
+    """The rows of K, scaled so that a unit multiplier causes about a unit acceleration `K a`."""
+    M, rows = lax.stop_gradient((M, rows))
+    assert rows.K_terms is not None  # `constraint_blocks` fills them in
+    W = inverse_factor(M)
+    eps = float(jnp.finfo(W.dtype).eps)
+    A, terms = matmul(rows.K, W.T), matmul(rows.K_terms, jnp.abs(W).T)
+    error = eps * jnp.sqrt(jnp.sum(terms * terms, axis=1))
+    counts = jnp.sum(A * A, axis=1) > (REDUNDANT * error) ** 2
+    s = jnp.where(counts, 1 / jnp.sqrt(jnp.where(counts, row_weights(M, rows.K), 1)), 0)
+    A, error = s[:, None] * A, jnp.where(counts, s * error, 1)
+    return ScaledRows(A, W, s, pseudo_inverse(A, error), error)
+
+
+def row_weights(M: Array, K: Array) -> Array:
+    """`1 / s^2`: for each row of K, `K M^-1 K^T` with M replaced by the diagonal of M."""
+    return jnp.sum(K * K / jnp.diagonal(M), axis=1)
+
+
+class Solution(NamedTuple):
+    """The solution of a KKT system: x (nv,), lambda (m,), y (nv,) with `lambda = s^2 K y`."""
+
+    x: Array
+    multiplier: Array
+    y: Array
+
+
+def kkt_solver(M: Array, rows: ConstraintRows) -> Callable[[Array, Array, Array], Solution]:
+    """A function (force, k, rest) that solves `M x = force + K^T lambda`, `K x = k`.
+
+    For redundant rows lambda is not unique. The lambda with the least `|lambda / s|` is `s^2 K y`
+    for some y (nv,). To select this lambda, the function `equations` below adds a third equation,
+    `lambda / s^2 - K y = rest` with `y = W^T A^+ z`, and a third unknown, z (m,). Except for
+    derivatives, `rest` is 0. JAX treats W and the pseudo-inverse A^+ as constants.
+    """
+    K, weights = rows.K, row_weights(M, rows.K)
+    A, W, s, inverse, _ = scaled_rows(M, rows)
+    sizes = [len(M), len(M) + len(K)]
+
+    def equations(unknown):
+        x, multiplier, z = jnp.split(unknown, sizes)
+        force, k = matmul(M, x) - matmul(K.T, multiplier), matmul(K, x)
+        return jnp.concatenate([force, k, weights * multiplier - matmul(K, minimal(z))])
+
+    def minimal(z):
+        return matmul(W.T, matmul(inverse, z))
+
+    fixed = lax.stop_gradient((K, weights))
+
+    def solve(right):
+        K, weights = fixed
+        force, k, rest = jnp.split(right, sizes)
+        x = matmul(W.T, matmul(W, force))
+        change = jnp.zeros_like(x)
+        for _ in range(2):  # the second step corrects the rounding errors of the first
+            step = matmul(inverse, s * (k - matmul(K, x)))
+            x, change = x + matmul(W.T, step), change + step
+        independent = matmul(A, matmul(inverse, s * rest))
+        multiplier = s * (matmul(inverse.T, change) + s * rest - independent)
+        return jnp.concatenate([x, multiplier, s * (weights * multiplier - rest)])
+
+    def transposed_solve(right):
+        (solution,) = jax.linear_transpose(solve, right)(right)
+        return solution
+
+    def solution(force, k, rest):
+        solved = lax.custom_linear_solve(
+            equations,
+            jnp.concatenate([force, k, rest]),
+            lambda _, b: solve(b),
+            lambda _, b: transposed_solve(b),
+        )
+        x, multiplier, z = jnp.split(solved, sizes)
+        return Solution(x, multiplier, minimal(z))
+
+    return solution

@@ -1,0 +1,264 @@
+"""Derivatives of the rows of constraints by q and v.
+
+Let `c = K a + dK/dt v + d K v + p phi` be the equation of a constraint that acts on the
+acceleration a, with the gains p and d of its stabilisation.
+
+For a constraint between frames A and B, c is a function of the relative pose X_AB and of the
+relative velocity U and acceleration U_dot, both in the axes of B:
+
+    c = E (U_dot + d U) + (dE/dt) U + p phi,      U = V_B - V_A,      U_dot = A_B - A_A + V_B x V_A,
+
+where E(X_AB) (m, 6) is the derivative of the error phi along a motion of B relative to A. Let n_j
+be 1 if dof j moves B but not A, -1 if it moves A but not B, and 0 otherwise. In the axes of B, with
+the notation of `algorithms/common_frame.py`, dof j causes the relative motion `R_j = n_j J_j` and
+
+    dU/dq_j     = n_j psi_dot_j + R_j x V_A
+    dU_dot/dq_j = n_j psi_ddot_j + R_j x A_A + n_j psi_dot_j x (V_A + V_B) - V_B x (R_j x V_A)
+    dU/dv_j     = R_j
+    dU_dot/dv_j = n_j (J_dot_j + psi_dot_j) + R_j x (V_A + V_B).
+
+Column k of K is `E R_k`. A displacement of dof j moves R_k in the axes of B by
+
+    dR_k/dq_j = n_k (j supports k - j moves B) J_j x J_k,
+
+where the words are 1 if they are true, and 0 if not. JAX differentiates constraints of other kinds,
+and all constraints of a robot with joints that follow others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Float
+
+from .._math.linear import einsum, matmul
+from .._math.rows import take_rows
+from ..algorithms.common_frame import accelerations, dof_supports, velocities
+from ..algorithms.kinematics import (
+    Kinematics,
+    forward_kinematics,
+    motions,
+    relative_pose,
+    root_centred,
+    root_positions,
+)
+from ..configuration import integrate
+from ..model import Model
+from ..spatial import Pose, cross_force, cross_motion, inverse_transform_motion
+from .between_frames import (
+    Ends,
+    FrameConstraint,
+    both_ends,
+    error_functions,
+    error_rate,
+    moving_pose,
+)
+from .kinds import BodyMotion, Constraint
+from .rows import by_kind, only_active
+
+
+class RowDerivatives(NamedTuple):
+    """Derivatives of m constraint equations by q (in the tangent space) and v.
+
+    - `by_q`, `by_v` (m, nv): of c, the equation of the head of this module, at constant a;
+    - `K_by_q` (m, nv, nv): of K; entry [i, k, j] is the derivative of K[i, k] along dof j.
+    """
+
+    by_q: Float[Array, "m nv"]
+    by_v: Float[Array, "m nv"]
+    K_by_q: Float[Array, "m nv nv"]
+
+
+def row_derivatives(
+    model: Model,
+    kinematics: Kinematics,
+    v: Array,
+    a: Array,
+    constraints: Sequence[Constraint],
+    gains: tuple[Array, Array],
+    active: Array | None = None,
+) -> RowDerivatives:
+    """The derivatives of the rows of all constraints, concatenated in their order.
+
+    `v`, `a` (nv,): velocity and acceleration; `gains`: p and d; `active` (number of constraints,)
+    of bool: the rows of a constraint that does not act are zero.
+    """
+    kinds, others = by_kind(constraints)
+    if not model.velocity_map_is_identity:
+        kinds, others = [], list(range(len(constraints)))
+    found: dict[int, RowDerivatives] = {
+        i: _by_forward_mode(model, kinematics, v, a, constraints[i], gains) for i in others
+    }
+    motion = _dof_motions(model, kinematics, v, a) if kinds else None
+    for indices in kinds:
+        same_kind: list[Any] = [constraints[i] for i in indices]
+        assert motion is not None
+        blocks = _between_frames(model, kinematics, motion, same_kind, gains)
+        found |= zip(indices, blocks)
+    blocks = [found[i] for i in range(len(constraints))]
+    if active is not None:
+        blocks = [only_active(rows, active[i]) for i, rows in enumerate(blocks)]
+    nv = model.nv
+    none = RowDerivatives(*(jnp.zeros(x, model.dtype) for x in ((0, nv), (0, nv), (0, nv, nv))))
+    return jax.tree.map(lambda *x: jnp.concatenate(x), none, *blocks)
+
+
+def _by_forward_mode(
+    model: Model,
+    kinematics: Kinematics,
+    v: Array,
+    a: Array,
+    constraint: Constraint,
+    gains: tuple[Array, Array],
+) -> RowDerivatives:
+    """The derivatives of the rows of any constraint, by JAX."""
+    p, d = gains
+    zero = jnp.zeros_like(v)
+
+    def equations(dq, dv):
+        moved = forward_kinematics(model, integrate(model, kinematics.q, dq))
+        motion = BodyMotion(moved, v + dv, *motions(model, moved, v + dv, zero))
+        rows = constraint.rows(model, motion)
+        c = matmul(rows.K, a + d * (v + dv)) + rows.bias + p * rows.position
+        return c, rows.K
+
+    (by_q, by_v), (K_by_q, _) = jax.jacfwd(equations, argnums=(0, 1))(zero, zero)
+    return RowDerivatives(by_q, by_v, K_by_q)
+
+
+class _DofMotions(NamedTuple):
+    """The dof columns and the motions of the bodies, in the common frame of each tree.
+
+    `J`, `psi_dot`, `psi_ddot` (nv, 6); `rate` (nv, 6): `J_dot + psi_dot`; `V`, `A` (nb, 6), without
+    gravity; `p_WR` (nv, 3): the world position of the origin of the common frame of each dof.
+    """
+
+    J: Array
+    psi_dot: Array
+    psi_ddot: Array
+    rate: Array
+    V: Array
+    A: Array
+    p_WR: Array
+
+
+def _dof_motions(model: Model, kinematics: Kinematics, v: Array, a: Array) -> _DofMotions:
+    velocity = velocities(model, root_centred(kinematics), kinematics.q, v)
+    A, psi_ddot = accelerations(model, kinematics.q, v, a, velocity)
+    p_WR = take_rows(root_positions(model, kinematics), model.topology.dof_body)
+    rate = velocity.J_dot + velocity.psi_dot
+    return _DofMotions(velocity.J, velocity.psi_dot, psi_ddot, rate, velocity.V, A, p_WR)
+
+
+def _between_frames(
+    model: Model,
+    kinematics: Kinematics,
+    motion: _DofMotions,
+    constraints: Sequence[FrameConstraint],
+    gains: tuple[Array, Array],
+) -> list[RowDerivatives]:
+    """The derivatives of each of n constraints with the same error function."""
+    errors = error_functions(model, constraints)
+    a, b = both_ends(model, kinematics, constraints)
+    X_AB = jax.vmap(relative_pose)(a.X, b.X)
+    dof_body = model.topology.dof_body
+    moves_a, moves_b = (
+        (model.topology.supports[np.ix_(dof_body, x.bodies)] & (x.bodies >= 0)).T for x in (a, b)
+    )
+    n = moves_b.astype(int) - moves_a.astype(int)
+    # [constraint, k, j]: the factor of J_j x J_k in dR_k/dq_j.
+    factor = n[:, :, None] * (dof_supports(model).T.astype(int) - moves_b[:, None, :].astype(int))
+    # The position of B relative to the origin of the common frame of each dof and of each end.
+    p_dofs, p_a, p_b = (
+        b.X.X_RF.p[:, None] + (b.X.p_WR[:, None] - p_WR)
+        for p_WR in (motion.p_WR[None], a.X.p_WR[:, None], b.X.p_WR[:, None])
+    )
+
+    def rows(error, X_AB, R_WB, p_dofs, p_a, p_b, motion_a, motion_b, n, factor):
+        J, psi_dot, psi_ddot, rate = (_in_axes(R_WB, p_dofs, x) for x in motion[:4])
+        V_a, A_a = (_in_axes(R_WB, p_a, x)[0] for x in motion_a)
+        V_b, A_b = (_in_axes(R_WB, p_b, x)[0] for x in motion_b)
+        n = n[:, None]
+        R, psi_dot, psi_ddot, rate = n * J, n * psi_dot, n * psi_ddot, n * rate
+        V_sum = V_a + V_b
+        moved_V = cross_motion(R, V_a)
+        U_by_q = psi_dot + moved_V
+        U_dot_by_q = psi_ddot + cross_motion(R, A_a) + cross_motion(psi_dot, V_sum)
+        U_dot_by_q = U_dot_by_q - cross_motion(V_b, moved_V)
+        U_dot_by_v = rate + cross_motion(R, V_sum)
+        U, U_dot = V_b - V_a, A_b - A_a + cross_motion(V_b, V_a)
+
+        E, H, by_X, by_U = _error_derivatives(error, X_AB, U, U_dot, gains)
+        by_q = matmul(by_X, R.T) + matmul(by_U, U_by_q.T) + matmul(E, U_dot_by_q.T)
+        by_v = matmul(by_U, R.T) + matmul(E, U_dot_by_v.T)
+        # E_i (J_j x J_k) is the product of J_k with the force -J_j x* E_i.
+        moved = -cross_force(J, E[:, None])
+        by_pose = einsum("iab,jb->ija", H, R)
+        moved, by_pose = einsum("xija,ka->xikj", jnp.stack([moved, by_pose]), J)
+        K_by_q = factor * moved + n * by_pose
+        return RowDerivatives(by_q, by_v, K_by_q)
+
+    found = jax.vmap(rows)(
+        errors,
+        X_AB,
+        b.X.X_RF.R,
+        p_dofs,
+        p_a,
+        p_b,
+        _body_motions(motion, a),
+        _body_motions(motion, b),
+        jnp.asarray(n, model.dtype),
+        jnp.asarray(factor, model.dtype),
+    )
+    return [jax.tree.map(lambda x: x[i], found) for i in range(len(constraints))]
+
+
+def _body_motions(motion: _DofMotions, ends: Ends) -> tuple[Array, Array]:
+    """V and A (n, 6) of the bodies of n ends, in the common frame; 0 for the world."""
+    moves, bodies = (ends.bodies >= 0)[:, None], np.maximum(ends.bodies, 0)
+    V, A = (jnp.where(moves, take_rows(x, bodies), 0) for x in (motion.V, motion.A))
+    return V, A
+
+
+def _in_axes(R_WB: Array, p: Array, x: Array) -> Array:
+    """Motions in the axes of B (..., 6), from motions x (..., 6) in world axes.
+
+    p (..., 3): the position of B relative to the point about which x is given.
+    """
+    return inverse_transform_motion(Pose(jnp.broadcast_to(R_WB, (*p.shape, 3)), p), x)
+
+
+def _error_derivatives(
+    error: Callable[[Pose], Array],
+    X: Pose,
+    U: Array,
+    U_dot: Array,
+    gains: tuple[Array, Array],
+) -> tuple[Array, Array, Array, Array]:
+    """E (m, 6), its derivative H (m, 6, 6) along the motions of B, and derivatives of c (m, 6).
+
+    The derivatives of c are by the motions of B, and by U.
+    """
+    p, d = gains
+    units = jnp.eye(6, dtype=X.p.dtype)
+
+    def slopes(X):
+        return jax.vmap(lambda y: error_rate(error, X, y), out_axes=1)(units)
+
+    def along(function, y):
+        return jax.jvp(function, (X,), (moving_pose(X, y),))[1]
+
+    def c(X):
+        velocity_product = jax.jvp(lambda X: error_rate(error, X, U), (X,), (moving_pose(X, U),))[1]
+        return error_rate(error, X, U_dot + d * U) + velocity_product + p * error(X)
+
+    E = slopes(X)
+    H = jax.vmap(lambda y: along(slopes, y), out_axes=-1)(units)
+    by_X = jax.vmap(lambda y: along(c, y), out_axes=-1)(units)
+    by_U = einsum("iab,b->ia", H, U) + einsum("iab,a->ib", H, U) + d * E
+    return E, H, by_X, by_U

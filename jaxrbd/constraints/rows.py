@@ -1,0 +1,106 @@
+"""The rows of a sequence of constraints: constraints of one kind are evaluated in one batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from ..algorithms.kinematics import Kinematics, motions
+from ..errors import ArgumentError
+from ..model import Model
+from .between_frames import FrameConstraint, kind_of, rows_of_one_kind
+from .kinds import BodyMotion, Constraint, ConstraintRows
+
+
+def checked_constraints(constraints: Sequence[Constraint]) -> tuple[Constraint, ...]:
+    """The constraints as a tuple; raises ArgumentError if one of them is no `Constraint`."""
+    if isinstance(constraints, Constraint):
+        raise ArgumentError(f"constraints is {constraints!r}, expected a sequence of constraints")
+    for i, constraint in enumerate(constraints):
+        if not isinstance(constraint, Constraint):
+            raise ArgumentError(f"constraints[{i}] is {constraint!r}, expected a Constraint")
+    return tuple(constraints)
+
+
+def acting(constraints: Sequence[Constraint], active: ArrayLike | None) -> Array | None:
+    """`active` as an array (number of constraints,) of bool; None if all constraints act."""
+    if active is None:
+        return None
+    active = jnp.asarray(active)
+    if active.shape != (len(constraints),):
+        raise ArgumentError(
+            f"active has shape {active.shape}, expected ({len(constraints)},), one entry per "
+            f"constraint"
+        )
+    return active.astype(bool)
+
+
+def by_kind(
+    constraints: Sequence[Constraint],
+) -> tuple[list[tuple[int, ...]], list[int]]:
+    """The indices of the constraints between frames, one tuple per kind, and the other indices."""
+    others: list[int] = []
+    kinds: dict[Any, list[int]] = {}
+    for i, constraint in enumerate(constraints):
+        if isinstance(constraint, FrameConstraint):
+            kinds.setdefault(kind_of(constraint), []).append(i)
+        else:
+            others.append(i)
+    return [tuple(indices) for indices in kinds.values()], others
+
+
+def constraint_blocks(
+    model: Model, kinematics: Kinematics, v: Array, constraints: Sequence[Constraint]
+) -> list[ConstraintRows]:
+    """The rows of each constraint at the velocity v (nv,)."""
+    checked_constraints(constraints)
+    motion = BodyMotion(kinematics, v, *motions(model, kinematics, v, jnp.zeros_like(v)))
+    kinds, others = by_kind(constraints)
+    rows = {i: _with_terms(constraints[i].rows(model, motion)) for i in others}
+    for indices in kinds:
+        same_kind: list[Any] = [constraints[i] for i in indices]
+        rows |= zip(indices, rows_of_one_kind(model, motion, same_kind))
+    return [rows[i] for i in range(len(constraints))]
+
+
+def stacked_rows(
+    model: Model, blocks: Sequence[ConstraintRows], active: Array | None = None
+) -> ConstraintRows:
+    """The rows of all constraints. The rows of a constraint that does not act are zero."""
+    shapes = ((0,), (0, model.nv), (0,), (0, model.nv))
+    none = ConstraintRows(*(jnp.zeros(shape, model.dtype) for shape in shapes))
+    if active is not None:
+        blocks = [only_active(rows, active[i]) for i, rows in enumerate(blocks)]
+    return jax.tree.map(lambda *x: jnp.concatenate(x), none, *blocks)
+
+
+def only_active(rows: Any, active: Array) -> Any:
+    """Arrays of a constraint, or zeros if `active` () is False."""
+    return jax.tree.map(lambda x: jnp.where(active, x, 0), rows)
+
+
+def split_rows(
+    model: Model, q: Any, x: Array, constraints: Sequence[Constraint]
+) -> tuple[Array, ...]:
+    """The part of each constraint in an array with one row per equation.
+
+    `q`: as for `Constraint.position`, which gives the number of equations of each constraint.
+    """
+    positions = jax.eval_shape(lambda: [c.position(model, q) for c in constraints])
+    parts, start = [], 0
+    for position in positions:
+        parts.append(x[start : start + len(position)])
+        start += len(position)
+    return tuple(parts)
+
+
+def _with_terms(rows: ConstraintRows) -> ConstraintRows:
+    if rows.K_terms is not None:
+        return rows
+    largest = jnp.max(jnp.abs(rows.K), axis=0, initial=0)
+    return rows._replace(K_terms=jnp.broadcast_to(largest, rows.K.shape))

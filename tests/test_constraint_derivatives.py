@@ -1,0 +1,162 @@
+"""Analytic derivatives of constrained dynamics and of impacts.
+
+The oracles are JAX's derivatives of the solution of the KKT system, which `constrained_dynamics`
+uses for a `Kinematics`, and central differences. `test_constraints.py` has second derivatives, and
+derivatives in all parameters.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxrbd as rbd
+from jaxrbd import constraints as con
+from support import zoo
+from support.zoo import close, slope
+from test_constraints import Planes, pose, slide
+
+NORMALS = jnp.array([[1.0, 2.0, 0.5], [-1.0, 0.3, 0.8]])
+PLANES, AGAIN = (
+    con.FrameConstraint(Planes(normals), "l5", "l2", pose(4), pose(5))
+    for normals in (NORMALS, 0.7 * NORMALS[0] - 1.3 * NORMALS[1:])
+)
+CONSTRAINTS = (
+    PLANES,  # between two trees
+    AGAIN,  # redundant, beside PLANES
+    con.point(None, "l5", (0.5, 0.2, 0.1)),
+    con.FrameConstraint(slide, "l1", "l2"),
+    con.Equation(lambda model, q: rbd.frame_placement(model, q, "l4").p[2:] - 0.3),
+    con.Nonholonomic(lambda model, q: rbd.frame_jacobian(model, q, "l1")[:1]),
+)
+ACTIVE = {
+    "redundant": (1, 1, 1, 0, 0, 0),
+    "between frames": (1, 0, 1, 1, 0, 0),
+    "other kinds": (0, 0, 1, 1, 1, 1),
+    "none": (0, 0, 0, 0, 0, 0),
+}
+GAINS, RESTITUTION = (3.0, 2.0), 0.3
+
+
+@functools.cache
+def robots():
+    """Two trees with floating bases, in one model."""
+    kinds = ["free_flyer", "spherical", "revolute", "free_flyer", "prismatic", "revolute"]
+    return zoo.build(kinds, [-1, 0, 1, -1, 3, 4], seed=9, armature=0.1)
+
+
+def motions(model, q, v, tau, f_ext, constraints, active):
+    """Acceleration and multipliers, velocity after an impact and impulses."""
+    dynamics = con.constrained_dynamics(
+        model, q, v, tau, constraints, f_ext, jnp.array(GAINS), active
+    )
+    hit = con.impact(model, q, v, constraints[:4], RESTITUTION, active[:4])
+    after = hit.velocity, jnp.concatenate(hit.impulses)
+    return dynamics.acceleration, jnp.concatenate(dynamics.multipliers), *after
+
+
+@jax.jit
+def analytic(model, q, v, tau, f_ext, constraints, active, directions):
+    """The derivatives of `motions` along the directions (dq, dv, dtau)."""
+    D = con.constrained_dynamics_derivatives(
+        model, q, v, tau, constraints, f_ext, jnp.array(GAINS), active
+    )
+    hit = con.impact_derivatives(model, q, v, constraints[:4], RESTITUTION, active[:4])
+    return [
+        sum(jnp.matmul(D, x, precision="highest") for D, x in zip(columns, directions))
+        for columns in (D[:3], D[3:], hit[:2], hit[2:])
+    ]
+
+
+@jax.jit
+def by_jax(model, q, v, tau, f_ext, constraints, active, directions):
+    def moved(dq, v, tau):
+        kinematics = rbd.forward_kinematics(model, rbd.integrate(model, q, dq))
+        return motions(model, kinematics, v, tau, f_ext, constraints, active)
+
+    return jax.jvp(moved, (jnp.zeros_like(v), v, tau), directions)
+
+
+def draw(model, rng):
+    return tuple(jnp.asarray(rng.normal(size=model.nv)) for _ in range(3))
+
+
+@pytest.mark.parametrize("which", ACTIVE)
+def test_the_derivatives_are_those_of_jax(which, rng):
+    model = robots()
+    q, v, tau, f_ext = zoo.state(model, 2)
+    operands = (model, q, v, tau, f_ext, CONSTRAINTS, jnp.array(ACTIVE[which]), draw(model, rng))
+    for found, expected in zip(analytic(*operands), by_jax(*operands)[1], strict=True):
+        close(found, expected, 1e-10)
+
+
+@pytest.mark.slow
+def test_the_derivatives_with_joints_that_follow_others(rng):
+    model = zoo.following()
+    q, v, tau, f_ext = zoo.state(model)
+    loop = (con.point(None, "l2", (0.1, 0.2, 0.3)), con.point("l0", "l2"))
+    operands = (model, q, v, tau, f_ext, loop, jnp.array([1, 1]), draw(model, rng))
+    for found, expected in zip(analytic(*operands), by_jax(*operands)[1], strict=True):
+        close(found, expected, 1e-10)
+
+
+@jax.jit
+def system(model, q, v, f_ext, constraints):
+    rows = con.constraint_rows(model, q, v, constraints)
+    return rbd.crba(model, q), rbd.bias_force(model, q, v, f_ext), rows
+
+
+def test_constraints_that_do_not_act_are_as_if_absent(rng):
+    """The dense KKT system of the constraints that act gives the same motion."""
+    model = robots()
+    q, v, tau, f_ext = zoo.state(model, 1)
+    active = np.array(ACTIVE["between frames"])
+    operands = (model, q, v, tau, f_ext, CONSTRAINTS, jnp.array(active), draw(model, rng))
+    a, multiplier, after, _ = by_jax(*operands)[0]
+    M, bias, (phi, K, velocity_product, _) = system(model, q, v, f_ext, CONSTRAINTS)
+    sizes = [2, 1, 3, 1, 1, 1]
+    acts = np.repeat(active, sizes) > 0
+    p, d = GAINS
+    K, k = np.asarray(K), np.asarray(-velocity_product - d * (K @ v) - p * phi)
+    lever = np.linalg.solve(M, K[acts].T)
+    free = np.linalg.solve(M, tau - bias)
+    force = np.linalg.solve(K[acts] @ lever, k[acts] - K[acts] @ free)
+    close(a, free + lever @ force, 1e-10, "acceleration")
+    close(multiplier[acts], force, 1e-10, "multipliers")
+    assert not np.any(multiplier[~acts])
+    impulse = np.linalg.solve(K[acts] @ lever, -(1 + RESTITUTION) * K[acts] @ v)
+    close(after, v + lever @ impulse, 1e-10, "velocity after an impact")
+
+
+@pytest.mark.slow
+def test_both_modes_of_an_impact_are_the_true_derivatives(rng):
+    model = robots()
+    q, v, _, _ = zoo.state(model, 3)
+    direction, dv, _ = draw(model, rng)
+
+    def number(t, v):
+        found = con.impact(model, rbd.integrate(model, q, t * direction), v, CONSTRAINTS[:3], 0.3)
+        parts = jnp.concatenate([found.velocity, *found.impulses])
+        return jnp.sum(jnp.cos(jnp.arange(float(len(parts)))) * parts)
+
+    zero, one = jnp.zeros(()), jnp.ones(())
+    forward = jax.jit(lambda: jax.jvp(number, (zero, v), (one, dv))[1])()
+    by_t, by_v = jax.jit(jax.grad(number, (0, 1)))(zero, v)
+    close(by_t + jnp.sum(by_v * dv), forward, 1e-10, "reverse and forward")
+    number = jax.jit(number)
+    close(forward, slope(lambda t: number(t, v + t * dv)), 1e-6, "the true derivative")
+
+
+def test_bad_arguments():
+    model = robots()
+    q, v, tau, _ = zoo.state(model)
+    with pytest.raises(rbd.ArgumentError, match=r"active has shape \(2,\), expected \(1,\)"):
+        con.impact(model, q, v, CONSTRAINTS[:1], active=jnp.ones(2))
+    found = con.constrained_dynamics(
+        model, q, v, tau, CONSTRAINTS[:1], stabilisation=np.array([1.0, -1.0])
+    )
+    assert jnp.all(jnp.isnan(found.multipliers[0]))
+    with pytest.raises(rbd.ArgumentError, match="stabilisation has shape"):
+        con.constrained_dynamics(model, q, v, tau, CONSTRAINTS[:1], stabilisation=np.ones(3))
