@@ -9,6 +9,7 @@ import pytest
 
 import jaxrbd as rbd
 from jaxrbd import spatial, tree
+from jaxrbd._math import linear
 from jaxrbd.errors import ArgumentError
 from jaxrbd.model.joint_space import joint_poses
 from jaxrbd.tree import kernels, lanes
@@ -116,6 +117,33 @@ def test_products_lose_no_digits_far_from_the_world(rng):
     expected = tree.propagate(model.topology, X, b)
     with tree.implementation("products"):
         close(jax.jit(lambda X: tree.propagate(model.topology, X, b))(X), expected, 1e-13)
+
+
+@pytest.mark.parametrize("n, batch", [(0, 3), (1, 3), (9, BATCH), (9, None), (45, 2)])
+def test_the_kernel_of_inverse_factors(n, batch, rng):
+    """The elimination of a positive definite matrix, of a batch, and of blocks of large matrices."""
+    A = rng.normal(size=(batch or 1, n, n))
+    M = jnp.array(A @ A.swapaxes(1, 2) + np.eye(n))
+
+    def factors(M):
+        W = linear.inverse_factor(M)
+        return W, linear.inverse_positive_definite(M, W)
+
+    found = []
+    for way in ("scan", "interpreted kernels"):
+        with tree.implementation(way):
+            run = jax.jit(jax.vmap(factors) if batch else factors)
+            found.append(run(M if batch else M[0]))
+    jax.tree.map(lambda x, y: close(x, y, 1e-12), *found)
+    W = found[1][0]
+    close(W @ M @ jnp.swapaxes(W, -1, -2), jnp.broadcast_to(jnp.eye(n), M.shape), 1e-12)
+    assert not jnp.any(jnp.triu(W, 1))
+
+
+def test_the_kernel_of_a_singular_matrix_gives_no_finite_factor():
+    with tree.implementation("interpreted kernels"):
+        W = jax.jit(linear.inverse_factor)(jnp.diag(jnp.array([1.0, 0.0, 2.0])))
+    assert not jnp.all(jnp.isfinite(W))
 
 
 def test_single_precision():

@@ -15,6 +15,9 @@ from jax import Array, lax
 from jax.custom_batching import custom_vmap
 from jaxtyping import Float
 
+from .gpu_kernels import inverse_factor_by_kernel
+from .implementations import with_kernel
+
 
 def matmul(a: Array, b: Array) -> Array:
     """The product `a @ b` of arrays in the full precision of the dtype, on GPUs too."""
@@ -135,9 +138,7 @@ def _eliminated(M: Array) -> Array:
     def eliminate(M):
         return jnp.moveaxis(_elimination(jnp.moveaxis(M, 0, -1)), -1, 0)
 
-    if not batch:
-        return _elimination(M)
-    if not isinstance(count, int) or count <= TILE:
+    if not isinstance(count, int):
         return eliminate(M.reshape(count, n, n)).reshape(M.shape)
 
     def eliminate_tiles(M):
@@ -147,9 +148,15 @@ def _eliminated(M: Array) -> Array:
         padded = jnp.pad(M, ((0, tiles * size - count), (0, 0), (0, 0)), "edge")
         return lax.map(eliminate, padded.reshape(tiles, size, n, n)).reshape(-1, n, n)[:count]
 
+    def by_loops(M):
+        if not batch:
+            return _elimination(M[0])[None]
+        if count <= TILE:
+            return eliminate(M)
+        return lax.platform_dependent(M, cpu=eliminate_tiles, default=eliminate)
+
     flat = M.reshape(count, n, n)
-    factors = lax.platform_dependent(flat, cpu=eliminate_tiles, default=eliminate)
-    return factors.reshape(M.shape)
+    return with_kernel(by_loops, inverse_factor_by_kernel, count, flat).reshape(M.shape)
 
 
 @_eliminated.def_vmap

@@ -5,8 +5,9 @@
 - `kernels.py`: a pass as one GPU kernel, and `lanes.py`: the step of a pass inside this kernel.
 """
 
+from .._math.implementations import implementation
 from .linear_systems import accumulate, compose_poses, propagate, sum_to_leaves, sum_to_root
-from .passes import backward_pass, forward_pass, implementation
+from .passes import backward_pass, forward_pass
 
 __all__ = [
     "accumulate",

@@ -10,9 +10,8 @@ by entry. On other devices the kernel can be interpreted, for tests.
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -20,9 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from .._math.gpu_kernels import LANES, blocks_of, launch
 from .lanes import entries, evaluate
-
-LANES = 128
 
 
 def pass_by_kernel(
@@ -54,7 +52,7 @@ def pass_by_kernel(
     row, outputs = jax.eval_shape(step, *like)
     results = [jax.ShapeDtypeStruct((n + 1, *row.shape), row.dtype)]
     results += [jax.ShapeDtypeStruct((n, *x.shape), x.dtype) for x in jax.tree.leaves(outputs)]
-    blocks = -(-math.prod(batch) // LANES)
+    blocks = blocks_of(math.prod(batch))
 
     def kernel(block, parent_ref, rows_ref, *refs):
         node_refs, (all_rows, *output_refs) = refs[: len(leaves) - 1], refs[len(leaves) - 1 :]
@@ -108,30 +106,7 @@ def pass_by_kernel(
         jax.ShapeDtypeStruct((len(x), math.prod(x.shape[1:]), blocks * LANES), x.dtype)
         for x in results
     ]
-    launch = _interpreted if interpret else _compiled
     operands = [states_last(x, shape) for x, shape in zip(leaves, shapes)]
-    found = launch(kernel, flat, blocks)(jnp.asarray(parent_rows, jnp.int32), *operands)
+    found = launch(kernel, flat, blocks, interpret)(jnp.asarray(parent_rows, jnp.int32), *operands)
     all_rows, *arrays = map(batch_second, found, results)
     return all_rows, jax.tree.unflatten(jax.tree.structure(outputs), arrays)
-
-
-def _compiled(kernel: Callable[..., None], results: Sequence[Any], blocks: int):
-    from jax.experimental.pallas import mosaic_gpu
-
-    launch: Any = mosaic_gpu.kernel
-    # JAX 0.10 has renamed the argument.
-    results_name = "out_type" if "out_type" in inspect.signature(launch).parameters else "out_shape"
-
-    def body(*refs):
-        kernel(lax.axis_index("block"), *refs)
-
-    return launch(body, **{results_name: results}, grid=(blocks,), grid_names=("block",))
-
-
-def _interpreted(kernel: Callable[..., None], results: Sequence[Any], blocks: int):
-    from jax.experimental import pallas
-
-    def body(*refs):
-        kernel(pallas.program_id(0), *refs)
-
-    return pallas.pallas_call(body, out_shape=results, grid=(blocks,), interpret=True)

@@ -27,11 +27,11 @@ from jax import Array, lax
 from jaxtyping import Float
 
 from .._math.components import small_product
+from .._math.implementations import current_implementation
 from ..spatial import Pose, identity_pose, inverse_transform_motion, transform_force
 from ..topology import Topology
 from .passes import (
     backward_pass_of_batch,
-    current_implementation,
     forward_pass_of_batch,
     in_batches,
     parent_rows,

@@ -10,9 +10,7 @@ number of nodes.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import importlib
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -23,11 +21,8 @@ import numpy as np
 from jax import Array, lax
 from jax.custom_batching import custom_vmap
 
-from ..errors import ArgumentError
+from .._math.implementations import in_context, with_kernel
 from .kernels import pass_by_kernel
-
-IMPLEMENTATIONS = ("automatic", "scan", "products", "kernels", "interpreted kernels")
-_implementation = jax.make_user_context("automatic")
 
 # A step has two arguments, a row and the data of a node, and two results, a row and an output.
 Step = Callable[[Array, Any], tuple[Array, Any]]
@@ -73,7 +68,7 @@ def _loop(run: Callable[..., Any]) -> Callable[..., Any]:
     """The pass of one state as a loop, which JAX batches and differentiates by its own rules."""
 
     def loop(*operands):
-        with _implementation("scan"):
+        with in_context("scan"):
             return run(0, *operands)
 
     return loop
@@ -117,40 +112,6 @@ def backward_pass_of_batch(
     return _chosen(scan, parents, step, batch_axes, rows, nodes, backward=True)
 
 
-def implementation(name: str) -> contextlib.AbstractContextManager[None]:
-    """A context in which JAX compiles the passes over the tree in one way.
-
-    - `"automatic"`, the default: the products on GPUs for up to 100,000 states, else the loops. If
-      the default device of JAX is a CPU, programs for other devices have the loops too;
-    - `"scan"`: loops of XLA, on all devices;
-    - `"products"`: products with 0/1 matrices, on all devices. They need fewer kernels than the
-      loops, and about twice the memory traffic. The recursions over dofs remain loops;
-    - `"kernels"`: on NVIDIA GPUs of the Hopper generation and newer, one Pallas kernel per pass. On
-      other devices loops. Experimental: it has been compiled for GPUs and compared with the loops
-      on CPUs, and has not been run on a GPU;
-    - `"interpreted kernels"`: the same kernels, interpreted on any device. Slow, for tests.
-
-    The context applies where JAX traces a function, for example in
-    `with implementation("kernels"): a = jax.jit(jax.vmap(dynamics))(q, v, tau)`.
-    The results are equal to rounding. A program with kernels cannot be exported. Raises
-    ArgumentError for another name, or if a package is missing that JAX needs for the kernels.
-    """
-    if name not in IMPLEMENTATIONS:
-        raise ArgumentError(f"implementation is {name!r}, expected one of {IMPLEMENTATIONS}")
-    if name == "kernels":
-        try:
-            importlib.import_module("jax.experimental.pallas.mosaic_gpu")
-        except ImportError as error:
-            wanted = "pip install 'jaxrbd[kernels]'"
-            raise ArgumentError(f"implementation {name!r} needs {error.name}: {wanted}") from error
-    return _implementation(name)
-
-
-def current_implementation() -> str:
-    """The name of the implementation in the present context."""
-    return _implementation.value
-
-
 def states(batch_axes: int, *operands: Any) -> int | float:
     """The number of states of a batch; infinite if a size is symbolic, as in some exports."""
     leaves = jax.tree.leaves(operands)
@@ -161,15 +122,10 @@ def states(batch_axes: int, *operands: Any) -> int | float:
 
 def _chosen(scan, parents, step: Step, batch_axes: int, rows: Array, nodes: Any, backward: bool):
     """The results of `scan(rows, nodes)`, or of a kernel that does the same."""
-    way = current_implementation()
-    if not way.endswith("kernels") or states(batch_axes, rows, nodes) == math.inf:
-        return scan(rows, nodes)
     kernel = functools.partial(
         pass_by_kernel, parent_rows(parents), step, batch_axes, backward=backward
     )
-    if way == "interpreted kernels":
-        return kernel(rows, nodes, interpret=True)
-    return lax.platform_dependent(rows, nodes, cuda=kernel, default=scan)
+    return with_kernel(scan, kernel, states(batch_axes, rows, nodes), rows, nodes)
 
 
 def parent_rows(parents: Sequence[int] | np.ndarray) -> np.ndarray:
