@@ -13,7 +13,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 
 LANES = 128
@@ -58,8 +57,10 @@ def _interpreted(kernel: Callable[..., None], results: Sequence[Any], blocks: in
 def inverse_factor_by_kernel(M: Array, interpret: bool = False) -> Array:
     """The inverse Cholesky factors W (batch, n, n) of positive definite matrices, by one kernel.
 
-    The kernel computes `M = L D L^T` and `L^-1` row by row; L is unit triangular. Its result has the rows of `L^-1` below the diagonal, D on the diagonal, and
-    `L^T` above the diagonal. Only the entries of M on and below the diagonal are used.
+    The kernel computes `M = L D L^T` and `L^-1` row by row; L is unit triangular. Its result has
+    the entries of `L^-1` below the diagonal, D on the diagonal, and the entries of `L^T` above the
+    diagonal. At the end the rows of `L^-1` are divided by the square roots of D. Only the entries
+    of M on and above the diagonal are used.
     Source: Golub and Van Loan (2013), Matrix computations, section 4.1.
     """
     count, n, _ = M.shape
@@ -74,7 +75,7 @@ def inverse_factor_by_kernel(M: Array, interpret: bool = False) -> Array:
             def product(j, _):
                 """Entry [j, i] of `D L^T`, in place of the entry of L^T."""
                 A[j, i, lanes] = lax.fori_loop(
-                    0, j, lambda k, s: s - A[k, i, lanes] * A[k, j, lanes], M[i, j, lanes]
+                    0, j, lambda k, s: s - A[k, i, lanes] * A[k, j, lanes], M[j, i, lanes]
                 )
 
             def pivot(k, d):
@@ -93,12 +94,23 @@ def inverse_factor_by_kernel(M: Array, interpret: bool = False) -> Array:
             A[i, i, lanes] = lax.fori_loop(0, i, pivot, M[i, i, lanes])
             lax.fori_loop(0, i, invert, None)
 
+        def scale(i, _):
+            """Row i of the factor."""
+            d = A[i, i, lanes]
+            root = lax.rsqrt(d)
+            root = root * (1.5 - 0.5 * d * root * root)  # a GPU's root has errors of two roundings
+
+            def scale_entry(j, _):
+                A[i, j, lanes] = A[i, j, lanes] * root
+                A[j, i, lanes] = jnp.zeros_like(root)
+
+            lax.fori_loop(0, i, scale_entry, None)
+            A[i, i, lanes] = root
+
         lax.fori_loop(0, n, row, None)
+        lax.fori_loop(0, n, scale, None)
 
     padded = jnp.pad(M, ((0, blocks * LANES - count), (0, 0), (0, 0)))
     shape = jax.ShapeDtypeStruct((n, n, blocks * LANES), M.dtype)
     (A,) = launch(kernel, [shape], blocks, interpret)(jnp.moveaxis(padded, 0, -1))
-    A = jnp.moveaxis(A, -1, 0)[:count]
-    d = jnp.diagonal(A, axis1=1, axis2=2)[..., None]
-    below, identity = np.tri(n, k=-1, dtype=bool), jnp.eye(n, dtype=A.dtype)
-    return jnp.where(below, A, identity) / jnp.sqrt(d)
+    return jnp.moveaxis(A, -1, 0)[:count]

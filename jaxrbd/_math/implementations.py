@@ -1,4 +1,4 @@
-"""The implementations of the loops over bodies and pivots, and the context that selects one."""
+"""The implementations of the loops over bodies and dofs, and the context that selects one."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ def implementation(name: str) -> contextlib.AbstractContextManager[None]:
     - `"scan"`: loops of XLA, on all devices;
     - `"products"`: products with 0/1 matrices, on all devices. They need fewer kernels than the
       loops, and about twice the memory traffic. The recursions over dofs remain loops;
-    - `"kernels"`: on NVIDIA GPUs of the Hopper generation and newer, one Pallas kernel per pass. On
-      other devices loops. Experimental: it has been compiled for GPUs and compared with the loops
-      on CPUs, and has not been run on a GPU;
+    - `"kernels"`: on NVIDIA GPUs of the Hopper generation and newer, one Pallas kernel per pass,
+      per function of single bodies or dofs, and per factor of mass matrices. On other devices
+      loops. Experimental: it has been compiled for GPUs and compared with the loops on CPUs, and
+      has not been run on a GPU;
     - `"interpreted kernels"`: the same kernels, interpreted on any device. Slow, for tests.
 
     The context applies where JAX traces a function, for example in
@@ -53,6 +54,11 @@ def current_implementation() -> str:
     return in_context.value
 
 
+def kernels_selected() -> bool:
+    """Whether the present context selects GPU kernels, compiled or interpreted."""
+    return current_implementation().endswith("kernels")
+
+
 def with_kernel(
     function: Callable[..., Any], kernel: Callable[..., Any], states: int | float, *operands: Any
 ) -> Any:
@@ -62,9 +68,8 @@ def with_kernel(
     `states`: the number of states in the batch. Kernels need a number that is known while JAX
     traces.
     """
-    way = current_implementation()
-    if not way.endswith("kernels") or states == math.inf:
+    if not kernels_selected() or states == math.inf:
         return function(*operands)
-    if way == "interpreted kernels":
+    if current_implementation() == "interpreted kernels":
         return functools.partial(kernel, interpret=True)(*operands)
     return lax.platform_dependent(*operands, cuda=kernel, default=function)
