@@ -258,6 +258,16 @@ def gyroscopic_force(inertia: Float[Array, "... 10"], v: Float[Array, "... 6"]):
     return join(w.cross(m * linear + beta), moment)
 
 
+def inertial_force(
+    inertia: Float[Array, "... 10"], v: Float[Array, "... 6"], a: Float[Array, "... 6"]
+):
+    """Force `I a + v x* (I v)` (..., 6) that gives the moving body the spatial acceleration a.
+
+    Source: Featherstone, section 2.14.
+    """
+    return apply_inertia(inertia, a) + gyroscopic_force(inertia, v)
+
+
 def transform_inertia(X_AB: Pose, inertia_B: Float[Array, "... 10"]) -> Float[Array, "... 10"]:
     """Inertia in A from its coordinates in B.
 

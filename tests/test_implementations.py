@@ -1,5 +1,6 @@
 """The passes by loops, by products and by GPU kernels give the same results."""
 
+import dataclasses
 import sys
 
 import jax
@@ -9,6 +10,7 @@ import pytest
 
 import jaxrbd as rbd
 from jaxrbd import spatial, tree
+from jaxrbd._math import linear
 from jaxrbd.errors import ArgumentError
 from jaxrbd.model.joint_space import joint_poses
 from jaxrbd.tree import kernels, lanes
@@ -55,6 +57,82 @@ def test_the_implementations_agree(robot):
         with tree.implementation(name):
             found = jax.jit(jax.vmap(quantities, (None, 0, 0, 0)))(model, *operands)
         jax.tree.map(lambda x, y: close(x, y, 1e-12), found, expected)
+
+
+def test_the_kernels_of_derivatives_agree():
+    """The derivatives of forward dynamics use all functions of single rows, and the factor of M."""
+    model = zoo.small()
+    operands = (*states(model, 2), jnp.ones((2, model.nb, 6)))
+
+    def work(*state):
+        return tuple(rbd.forward_dynamics_derivatives(model, *state))
+
+    found = []
+    for way in ("scan", "interpreted kernels"):
+        with tree.implementation(way):
+            found.append(jax.jit(jax.vmap(lambda *state: work(*state)))(*operands))
+    jax.tree.map(lambda x, y: close(x, y, 1e-12), *found)
+
+
+@pytest.mark.slow
+def test_the_derivatives_of_kernels_of_rows_agree():
+    model = zoo.connected()
+    q, v, a = states(model, 2)
+
+    def work(q, v, a, inertia):
+        moved = dataclasses.replace(model, inertia=inertia)
+        found = rbd.rnea_derivatives(moved, q, v, a)
+        return sum(jnp.sum(jnp.sin(x)) for x in found)
+
+    found = []
+    for way in ("scan", "interpreted kernels"):
+        with tree.implementation(way):
+            gradient = jax.vmap(jax.grad(lambda *x: work(*x), (0, 1, 2, 3)), (0, 0, 0, None))
+            found.append(jax.jit(gradient)(q, v, a, model.inertia))
+    jax.tree.map(lambda x, y: close(x, y, 1e-12), *found)
+
+
+def row_function(X, x, many):
+    """A function of a pose, of a row, and of several rows."""
+    moved = spatial.transform_motion(X, x) * jnp.sum(many * many, axis=-2)
+    return moved, jnp.sum(moved * x, axis=-1)
+
+
+def mapped_rows(R, p, x, many):
+    indices = (np.array([2, 0, 1]), None, np.array([[0, 1], [1, 1], [2, 0]]))
+    return tree.map_rows(row_function, spatial.Pose(R, p), x, many, indices=indices)
+
+
+def test_functions_of_rows(rng):
+    """Values and derivatives to second order, of a batch in which some operands are shared."""
+    R, p, x, many = (jnp.array(rng.normal(size=s)) for s in ((3, 3, 3), (3, 3), (5, 3, 6), (3, 6)))
+
+    def work(R, p, x, many):
+        def total(p, x, many):
+            return sum(jnp.sum(jnp.sin(y)) for y in mapped_rows(R, p, x, many))
+
+        curvature = jax.jvp(jax.grad(total, (0, 1, 2)), (p, x, many), (p, x, many))
+        return mapped_rows(R, p, x, many), curvature
+
+    found = []
+    for way in ("scan", "interpreted kernels"):
+        with tree.implementation(way):
+            run = jax.vmap(lambda *operands: work(*operands), (None, None, 0, None))
+            found.append(jax.jit(run)(R, p, x, many))
+    jax.tree.map(lambda x, y: close(x, y, 1e-13), *found)
+    one = row_function(spatial.Pose(R[1], p[1]), x[0, 2], many[np.array([2, 0])])
+    jax.tree.map(lambda x, y: close(x[0][2], y, 1e-14), found[1][0], one)
+
+
+def test_functions_of_rows_on_another_device(rng):
+    """Where the kernels are for another device, operands of all batch sizes broadcast."""
+    R, p, many = (jnp.array(rng.normal(size=s)) for s in ((3, 3, 3), (3, 3), (3, 6)))
+    x = jnp.array(rng.normal(size=(5, 3, 6)))
+    run = jax.vmap(mapped_rows, (None, None, 0, None))
+    expected = jax.jit(run)(R, p, x, many)
+    with tree.implementation("kernels"):
+        found = jax.jit(jax.vmap(lambda *y: mapped_rows(*y), (None, None, 0, None)))(R, p, x, many)
+    jax.tree.map(lambda x, y: close(x, y, 1e-14), found, expected)
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -116,6 +194,33 @@ def test_products_lose_no_digits_far_from_the_world(rng):
     expected = tree.propagate(model.topology, X, b)
     with tree.implementation("products"):
         close(jax.jit(lambda X: tree.propagate(model.topology, X, b))(X), expected, 1e-13)
+
+
+@pytest.mark.parametrize(("n", "batch"), [(0, 3), (1, 3), (9, BATCH), (9, None), (45, 2)])
+def test_the_kernel_of_inverse_factors(n, batch, rng):
+    """Of one positive definite matrix, of a batch, and of large matrices by blocks."""
+    A = rng.normal(size=(batch or 1, n, n))
+    M = jnp.array(A @ A.swapaxes(1, 2) + np.eye(n))
+
+    def factors(M):
+        W = linear.inverse_factor(M)
+        return W, linear.inverse_positive_definite(M, W)
+
+    found = []
+    for way in ("scan", "interpreted kernels"):
+        with tree.implementation(way):
+            run = jax.jit(jax.vmap(factors) if batch else factors)
+            found.append(run(M if batch else M[0]))
+    jax.tree.map(lambda x, y: close(x, y, 1e-12), *found)
+    W = found[1][0]
+    close(W @ M @ jnp.swapaxes(W, -1, -2), jnp.broadcast_to(jnp.eye(n), M.shape), 1e-12)
+    assert not jnp.any(jnp.triu(W, 1))
+
+
+def test_the_kernel_of_a_singular_matrix_gives_no_finite_factor():
+    with tree.implementation("interpreted kernels"):
+        W = jax.jit(linear.inverse_factor)(jnp.diag(jnp.array([1.0, 0.0, 2.0])))
+    assert not jnp.all(jnp.isfinite(W))
 
 
 def test_single_precision():
@@ -209,6 +314,7 @@ def by_lanes(function, *operands):
         lambda A, x: jnp.sum(A * x, axis=-1),
         lambda A, x: jnp.concatenate([A.T, -A[::1, 1:2]], axis=1) / (2 + x[:, None] * x[:, None]),
         lambda A, x: jnp.stack(jnp.split(x, 3)) * A[None, 0, 1] - jnp.ones((3, 1)),
+        lambda A, x: A * jnp.eye(3)[:, ::-1] - jnp.arange(9.0).reshape(3, 3),
         lambda A, x: jnp.sum(jnp.outer(x, x).reshape(9)[2:8:3]) + jnp.unstack(A, axis=1)[2],
         lambda A, x: spatial.inverse_transform_motion(
             spatial.Pose(A, x), jnp.concatenate([x, A[0]])

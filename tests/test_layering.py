@@ -17,7 +17,8 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 # From the bottom to the top. A module imports from the rows above its own in this table, never from
 # its own row or from below. A folder is one entry; its modules may import each other.
 LAYERS = (
-    ("errors", "_math"),
+    ("errors",),
+    ("_math",),
     ("spatial", "so3", "sharding"),
     ("se3", "inertial_parameters", "topology"),
     ("joints", "tree"),
@@ -61,6 +62,7 @@ LOOPS_IN = {
     "tree/passes.py",
     "tree/kernels.py",
     "algorithms/branch_sparse.py",
+    "_math/gpu_kernels.py",
     "_math/linear.py",
     "_math/root.py",
     "integrators/rollout.py",

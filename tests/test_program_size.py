@@ -48,7 +48,9 @@ def test_program_size_does_not_depend_on_the_robot(name):
     # The inverse of a matrix halves it three times, if it is large enough: from 16 dofs on.
     short, long, very_long = (size(ALGORITHMS[name], zoo.chain(n)) for n in (16, 40, 150))
     assert short == long > 1
-    assert very_long <= 1.5 * short  # sums over large trees are sweeps and not products
+    # Sums over large trees are sweeps and not products. The inverse of a large matrix is by blocks,
+    # with 250 equations more.
+    assert very_long - short <= max(250, short / 2)
 
 
 def test_derivatives_have_few_more_equations_than_the_value():

@@ -7,6 +7,7 @@ tasks of two such batches can block each other forever.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -15,10 +16,23 @@ from jax import Array, lax
 from jax.custom_batching import custom_vmap
 from jaxtyping import Float
 
+from .gpu_kernels import inverse_factor_by_kernel
+from .implementations import kernels_selected, with_kernel
+
 
 def matmul(a: Array, b: Array) -> Array:
     """The product `a @ b` of arrays in the full precision of the dtype, on GPUs too."""
     return jnp.matmul(a, b, precision="highest")
+
+
+def products(a: Array, *b: Array) -> Sequence[Array]:
+    """The products `a @ b` of a with several matrices of the same size.
+
+    On a CPU one product with all columns takes less time.
+    """
+    if kernels_selected():
+        return [matmul(a, x) for x in b]
+    return jnp.split(matmul(a, jnp.concatenate(b, axis=1)), len(b), axis=1)
 
 
 def einsum(subscripts: str, *operands: Array) -> Array:
@@ -73,9 +87,10 @@ def _(primals, tangents):
 def inverse_factor(M: Float[Array, "n n"]) -> Float[Array, "n n"]:
     """The inverse W of the Cholesky factor of M: lower triangular, with `W M W^T = 1`.
 
-    M is symmetric positive definite. W is not finite where M is singular. The derivative of W is
-    zero for JAX. So use W only inside a solver whose derivatives follow from the solved equations,
-    such as the solver of a `lax.custom_linear_solve`.
+    M is symmetric positive definite. A GPU kernel reads only its upper triangle. W is not finite
+    where M is singular. The derivative of W is zero for JAX. So use W only inside a solver whose
+    derivatives follow from the solved equations, such as the solver of a
+    `lax.custom_linear_solve`.
     """
     return _factor(lax.stop_gradient(M))
 
@@ -135,9 +150,9 @@ def _eliminated(M: Array) -> Array:
     def eliminate(M):
         return jnp.moveaxis(_elimination(jnp.moveaxis(M, 0, -1)), -1, 0)
 
-    if not batch:
+    if not batch and not kernels_selected():
         return _elimination(M)
-    if not isinstance(count, int) or count <= TILE:
+    if not isinstance(count, int):
         return eliminate(M.reshape(count, n, n)).reshape(M.shape)
 
     def eliminate_tiles(M):
@@ -147,9 +162,13 @@ def _eliminated(M: Array) -> Array:
         padded = jnp.pad(M, ((0, tiles * size - count), (0, 0), (0, 0)), "edge")
         return lax.map(eliminate, padded.reshape(tiles, size, n, n)).reshape(-1, n, n)[:count]
 
+    def by_loops(M):
+        if count <= TILE:
+            return eliminate(M)
+        return lax.platform_dependent(M, cpu=eliminate_tiles, default=eliminate)
+
     flat = M.reshape(count, n, n)
-    factors = lax.platform_dependent(flat, cpu=eliminate_tiles, default=eliminate)
-    return factors.reshape(M.shape)
+    return with_kernel(by_loops, inverse_factor_by_kernel, count, flat).reshape(M.shape)
 
 
 @_eliminated.def_vmap

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from .._math.rows import take_rows
 from ..model import Model
 from ..spatial import Pose, inertia_matrix, transform_inertia
-from ..tree import backward_pass, forward_pass
+from ..tree import backward_pass, forward_pass, map_rows
 from .common_frame import dof_columns
 
 
@@ -51,7 +51,7 @@ def articulate(model: Model, X: Pose) -> ArticulatedFactors:
     """
     topology = model.topology
     is_last = np.append(np.diff(topology.dof_body) > 0, True)[: topology.nv]
-    bodies = inertia_matrix(transform_inertia(X, model.inertia))
+    bodies = map_rows(_inertia_matrix, X, model.inertia)
     inertia = jnp.where(is_last[:, None, None], take_rows(bodies, topology.dof_body), 0)
     J = dof_columns(model, X)
 
@@ -64,6 +64,10 @@ def articulate(model: Model, X: Pose) -> ArticulatedFactors:
 
     _, U_and_inverse = backward_pass(topology.dof_parent, eliminate, inertia, (J, model.armature))
     return ArticulatedFactors(J, U_and_inverse)
+
+
+def _inertia_matrix(X: Pose, inertia: Array) -> Array:
+    return inertia_matrix(transform_inertia(X, inertia))
 
 
 def articulated_solve(

@@ -153,7 +153,9 @@ def centroidal_derivatives(
     velocity = velocities(model, X, kinematics.q, v)
     A_bodies, psi_ddot = accelerations(model, kinematics.q, v, a, velocity)
     composite = composites(model, inertia, velocity.V, A_bodies, None)
-    dF_dq, dF_dv, dF_da = force_columns(composite, velocity, psi_ddot)
+    dF_dq, dF_dv, dF_da = force_columns(
+        composite, velocity.J, velocity.J_dot, velocity.psi_dot, psi_ddot
+    )
     composite_momentum = momentum_from_moments(composite.moments)
     dh_dq = cross_force(velocity.J, composite_momentum)
     dh_dq = dh_dq + apply_inertia(composite.inertia, velocity.psi_dot)

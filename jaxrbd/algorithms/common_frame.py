@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from .._math.implementations import kernels_selected
 from .._math.linear import matmul
 from .._math.rows import take_rows
 from ..model import Model
@@ -30,12 +31,12 @@ from ..model.joint_space import (
     displaced_coordinates,
     independent_force,
     motion_subspace,
-    sum_dofs,
+    sum_over_dofs,
     tree_rate_derivatives,
     tree_rates,
 )
-from ..spatial import Pose, cross_motion
-from ..tree import sum_to_leaves, sum_to_root
+from ..spatial import Pose, cross_motion, transform_inertia, transform_motion
+from ..tree import map_rows, sum_to_leaves, sum_to_root
 
 
 class Velocities(NamedTuple):
@@ -43,12 +44,14 @@ class Velocities(NamedTuple):
 
     - `rates` (nv_tree,): the tree rates `G v`, which are the velocities of the tree's dofs;
     - `J`, `J_dot`, `psi_dot` (nv_tree, 6): the dof columns and their derivatives, one row per dof;
+    - `vJ` (nb, 6): for each body, the sum of `J * rates` over the dofs of the body;
     - `V` (nb, 6): for each body, the sum of `J * rates` over the dofs that support the body;
     - `V_parent` (nv_tree, 6): for each dof, the velocity of the parent of the dof's body.
     """
 
     rates: Array
     J: Array
+    vJ: Array
     V: Array
     V_parent: Array
     J_dot: Array
@@ -66,19 +69,51 @@ def dof_columns(model: Model, X: Pose, bodies: np.ndarray | None = None) -> Arra
     `bodies`: indices of bodies in increasing order (default all bodies). X then has one row per
     listed body, and J has only the rows of the dofs of these bodies.
     """
+    if kernels_selected() and bodies is None:
+        S = motion_subspace(model)
+        return map_rows(transform_motion, X, S, indices=(model.topology.dof_body,))
     # Without the barrier XLA computes J again for each of its many uses.
     return lax.optimization_barrier(motion_subspace(model, X, bodies))
+
+
+def body_inertias(model: Model, X: Pose) -> Array:
+    """The inertias of the bodies (nb, 10) in the common frame, for poses X of the bodies in it."""
+    return map_rows(transform_inertia, X, model.inertia)
 
 
 def velocities(model: Model, X: Pose, q: Array, v: Array) -> Velocities:
     """The `Velocities` at the velocity v (nv,), for poses X of the bodies in the common frame."""
     J = dof_columns(model, X)
     rates = tree_rates(model, q, v)
-    vJ = sum_dofs(model.topology, rates[:, None] * J)
+    none = (None, None)
+    vJ = sum_over_dofs(model.topology, jnp.multiply, rates[:, None], J, indices=none)
     V = sum_to_leaves(model.topology, vJ)
-    V_parent = _at_dofs(model, V - vJ)
-    J_dot = cross_motion(_at_dofs(model, V), J)
-    return Velocities(rates, J, V, V_parent, J_dot, cross_motion(V_parent, J))
+
+    def at_dofs(V, vJ, J):
+        V_parent = V - vJ
+        return V_parent, cross_motion(V, J), cross_motion(V_parent, J)
+
+    body = model.topology.dof_body
+    V_parent, J_dot, psi_dot = map_rows(at_dofs, V, vJ, J, indices=(body, body))
+    return Velocities(rates, J, vJ, V, V_parent, J_dot, psi_dot)
+
+
+def body_accelerations(
+    model: Model, q: Array, v: Array, a: Array, velocity: Velocities, world: Array | None = None
+) -> tuple[Array, Array]:
+    """Accelerations of the bodies, (nb, 6), and without the acceleration of their parents, (nb, 6).
+
+    `world` (6,): the acceleration of the world (default 0).
+    """
+    rates, rates_dot = velocity.rates, tree_rate_derivatives(model, q, v, a)
+
+    def of_dof(rate, rate_dot, J, V):
+        return rate_dot * J + rate * cross_motion(V, J)
+
+    operands = rates[:, None], rates_dot[:, None], velocity.J, velocity.V
+    indices = (None, None, None, model.topology.dof_body)
+    aJ = sum_over_dofs(model.topology, of_dof, *operands, indices=indices)
+    return sum_to_leaves(model.topology, aJ, world), aJ
 
 
 def accelerations(
@@ -88,25 +123,38 @@ def accelerations(
 
     `world` (6,): the acceleration of the world (default 0).
     """
-    rates_dot = tree_rate_derivatives(model, q, v, a)[:, None]
-    aJ = sum_dofs(model.topology, rates_dot * velocity.J + velocity.rates[:, None] * velocity.J_dot)
-    A = sum_to_leaves(model.topology, aJ)
-    A = A if world is None else A + world
-    A_parent = _at_dofs(model, A - aJ)
-    psi_ddot = cross_motion(A_parent, velocity.J) + cross_motion(
-        velocity.V_parent, velocity.psi_dot
-    )
-    return A, psi_ddot
+    A, aJ = body_accelerations(model, q, v, a, velocity, world)
+    body = model.topology.dof_body
+    operands = A, aJ, velocity.J, velocity.V_parent, velocity.psi_dot
+
+    def psi_ddot(A, aJ, J, V_parent, psi_dot):
+        return cross_motion(A - aJ, J) + cross_motion(V_parent, psi_dot)
+
+    return A, map_rows(psi_ddot, *operands, indices=(body, body))
+
+
+def column_derivatives(
+    J: Array, V: Array, V_parent: Array, A_parent: Array
+) -> tuple[Array, Array, Array]:
+    """J_dot, psi_dot and psi_ddot (nv_tree, 6).
+
+    `V`, `V_parent`, `A_parent` (nv_tree, 6): for each dof, the velocity of its body, and the
+    velocity and acceleration of the parent of its body.
+    """
+    psi_dot = cross_motion(V_parent, J)
+    psi_ddot = cross_motion(A_parent, J) + cross_motion(V_parent, psi_dot)
+    return cross_motion(V, J), psi_dot, psi_ddot
 
 
 def subtree_sums(model: Model, *quantities: Array) -> list[Array]:
     """The sums of the quantities (nb, n) over the subtree of each dof, (nv_tree, n) each."""
     summed = sum_to_root(model.topology, jnp.concatenate(quantities, axis=-1))
     splits = np.cumsum([x.shape[-1] for x in quantities])[:-1]
-    return jnp.split(_at_dofs(model, summed), splits, axis=-1)
+    return jnp.split(at_dofs(model, summed), splits, axis=-1)
 
 
-def _at_dofs(model: Model, x: Array) -> Array:
+def at_dofs(model: Model, x: Array) -> Array:
+    """The rows of x (nb, ...) at the bodies of the dofs, (nv_tree, ...)."""
     return take_rows(x, model.topology.dof_body)
 
 
@@ -130,16 +178,18 @@ def row_products(a: Array, b: Array) -> Array:
     return matmul(a, b.T)
 
 
-def symmetric_product(model: Model, J: Array, F: Array) -> Array:
+def symmetric_product(model: Model, J: Array, F: Array, lower: bool = True) -> Array:
     """The symmetric matrix with [k, j] = [j, k] = `J_k . F_j` where dof k supports dof j.
 
-    All entries between branches are zero.
+    All entries between branches are zero. Without `lower`, all entries below the diagonal are zero.
     """
     supports = dof_supports(model)
+    if not lower:
+        return jnp.where(np.triu(supports), row_products(J, F), 0)
     # Without the barrier XLA computes the product once more, transposed.
     product = lax.optimization_barrier(row_products(J, F))
-    lower = jnp.where(np.tril(supports.T, -1), product.T, 0)
-    return jnp.where(np.triu(supports), product, lower)
+    transposed = jnp.where(np.tril(supports.T, -1), product.T, 0)
+    return jnp.where(np.triu(supports), product, transposed)
 
 
 # -------------------------------------------------------- the chain rule through the velocity map G

@@ -16,9 +16,9 @@ from ..model.joint_space import (
     project,
     relative_velocities,
 )
-from ..spatial import apply_inertia, transform_inertia
-from ..tree import accumulate, propagate
-from .common_frame import dof_columns, subtree_sums, symmetric_product
+from ..spatial import apply_inertia
+from ..tree import accumulate, map_rows, propagate, sum_to_root
+from .common_frame import body_inertias, dof_columns, symmetric_product
 from .kinematics import (
     Kinematics,
     configuration_of,
@@ -39,18 +39,24 @@ def crba(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "nv nv"]:
     """
     kinematics = forward_kinematics(model, q)
     X = root_centred(kinematics)
-    (composite,) = subtree_sums(model, transform_inertia(X, model.inertia))
-    return mass_matrix(model, kinematics.q, dof_columns(model, X), composite)
+    composite = sum_to_root(model.topology, body_inertias(model, X))
+    J = dof_columns(model, X)
+    F = map_rows(apply_inertia, composite, J, indices=(model.topology.dof_body,))
+    return mass_matrix(model, kinematics.q, J, F)
 
 
 def mass_matrix(
     model: Model,
     q: Float[Array, " nq"],
     J: Float[Array, "nv_tree 6"],
-    composite: Float[Array, "nv_tree 10"],
+    F: Float[Array, "nv_tree 6"],
+    lower: bool = True,
 ) -> Float[Array, "nv nv"]:
-    """M(q) from the dof columns J and the composite inertia of each dof, in one frame."""
-    M = symmetric_product(model, J, apply_inertia(composite, J))
+    """M(q) from the dof columns J and their products F with the composite inertias of the dofs.
+
+    `lower`: whether the entries below the diagonal are needed. Otherwise they may be zero.
+    """
+    M = symmetric_product(model, J, F, lower or not model.velocity_map_is_identity)
     return project(model, q, M) + armature_inertia(model, q)
 
 

@@ -49,7 +49,7 @@ def equation_of_motion(
     if f_ext is not None:
         force = force - transform_force(X, arguments.wrenches(model, f_ext))
     composite_inertia, composite_force = subtree_sums(model, inertia, force)
-    M = mass_matrix(model, q, velocity.J, composite_inertia)
+    M = mass_matrix(model, q, velocity.J, apply_inertia(composite_inertia, velocity.J))
     bias = independent_force(model, q, jnp.sum(velocity.J * composite_force, axis=-1))
     bias = bias + armature_and_dissipation_force(model, q, v, zero)
     return EquationOfMotion(M, bias, velocity.J)

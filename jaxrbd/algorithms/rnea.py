@@ -14,8 +14,8 @@ from ..model.joint_space import (
     relative_accelerations,
     relative_velocities,
 )
-from ..spatial import apply_inertia, cross_motion, from_linear, gyroscopic_force
-from ..tree import accumulate, propagate
+from ..spatial import apply_inertia, cross_motion, from_linear, inertial_force
+from ..tree import accumulate, map_rows, propagate
 from .kinematics import Kinematics, configuration_of, poses_in_parents
 
 
@@ -62,12 +62,16 @@ def joint_wrenches(
     v, a = arguments.velocity(model, v), arguments.velocity(model, a, "a")
     vJ = relative_velocities(model, q, v)
     V = propagate(model.topology, X, vJ)
-    aJ = relative_accelerations(model, q, v, a) + cross_motion(V, vJ)
+    aJ = map_rows(_joint_acceleration, relative_accelerations(model, q, v, a), V, vJ)
     A = propagate(model.topology, X, aJ, world=gravity_acceleration(model))
-    f = apply_inertia(model.inertia, A) + gyroscopic_force(model.inertia, V)
+    f = map_rows(inertial_force, model.inertia, V, A)
     if f_ext is not None:
         f = f - arguments.wrenches(model, f_ext)
     return accumulate(model.topology, X, f)
+
+
+def _joint_acceleration(aJ: Array, V: Array, vJ: Array) -> Array:
+    return aJ + cross_motion(V, vJ)
 
 
 @arguments.compiled

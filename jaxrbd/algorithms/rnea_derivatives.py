@@ -25,10 +25,11 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
+from .._math.implementations import kernels_selected
 from .._math.linear import (
     inverse_factor,
     inverse_positive_definite,
-    matmul,
+    products,
     solve_positive_definite,
 )
 from ..model import Model, arguments
@@ -44,19 +45,21 @@ from ..spatial import (
     apply_velocity_moments,
     apply_velocity_moments_transpose,
     cross_force,
-    gyroscopic_force,
+    inertial_force,
     transform_force,
-    transform_inertia,
     velocity_moments,
 )
+from ..tree import map_rows, sum_to_root
 from .common_frame import (
     Velocities,
-    accelerations,
     apply_chain_rule,
+    at_dofs,
+    body_accelerations,
+    body_inertias,
+    column_derivatives,
     dof_strictly_supports,
     dof_supports,
     row_products,
-    subtree_sums,
     symmetric_product,
     velocities,
     velocity_map_derivatives,
@@ -83,30 +86,44 @@ class ForwardDynamicsDerivatives(NamedTuple):
 
 
 class Composites(NamedTuple):
-    """Composite quantities of the subtree of each dof, one row per dof."""
+    """Composite inertias (n, 10), velocity moments (n, 12) and forces (n, 6) of subtrees."""
 
     inertia: Array
     moments: Array
     force: Array
 
 
+def _composites_of_rows(rows: Array) -> Composites:
+    """The quantities in rows (n, 28)."""
+    return Composites(rows[..., :10], rows[..., 10:22], rows[..., 22:])
+
+
 def composites(
     model: Model, inertia: Array, V: Array, A: Array, f_world: Array | None
 ) -> Composites:
-    """Composite inertias, velocity moments and forces, for `inertia` (nb, 10) in the common frame.
+    """The `Composites` of the subtree of each dof, for `inertia` (nb, 10) in the common frame.
 
     `f_world` (nb, 6): external forces on the bodies in the common frame, or None.
     """
-    force = apply_inertia(inertia, A) + gyroscopic_force(inertia, V)
-    force = force if f_world is None else force - f_world
-    return Composites(*subtree_sums(model, inertia, velocity_moments(inertia, V), force))
+    rows = sum_to_root(model.topology, _body_quantities(inertia, V, A, f_world))
+    return _composites_of_rows(at_dofs(model, rows))
+
+
+def _body_quantities(inertia: Array, V: Array, A: Array, f_world: Array | None) -> Array:
+    """Inertia, velocity moments and force of each body, (nb, 28)."""
+
+    def of_body(inertia, V, A, *f_world):
+        force = inertial_force(inertia, V, A)
+        force = force - f_world[0] if f_world else force
+        return jnp.concatenate([inertia, velocity_moments(inertia, V), force], axis=-1)
+
+    return map_rows(of_body, inertia, V, A, *([] if f_world is None else [f_world]))
 
 
 def force_columns(
-    composite: Composites, velocity: Velocities, psi_ddot: Array
+    composite: Composites, J: Array, J_dot: Array, psi_dot: Array, psi_ddot: Array
 ) -> tuple[Array, Array, Array]:
     """For each dof j, derivatives (nv_tree, 6) of its composite force in q_j, v_j and a_j."""
-    J, J_dot, psi_dot = velocity.J, velocity.J_dot, velocity.psi_dot
     dF_dq = (
         cross_force(J, composite.force)
         + apply_inertia(composite.inertia, psi_ddot)
@@ -139,9 +156,10 @@ def rnea_derivatives(
     v, a = arguments.velocity(model, v), arguments.velocity(model, a, "a")
     f_world = None if f_ext is None else transform_force(X, arguments.wrenches(model, f_ext))
     velocity = velocities(model, X, q, v)
-    A, psi_ddot = accelerations(model, q, v, a, velocity, gravity_acceleration(model))
-    composite = composites(model, transform_inertia(X, model.inertia), velocity.V, A, f_world)
-    return _derivatives(model, q, v, a, velocity, psi_ddot, composite)
+    A, aJ = body_accelerations(model, q, v, a, velocity, gravity_acceleration(model))
+    bodies = _body_quantities(body_inertias(model, X), velocity.V, A, f_world)
+    sums = sum_to_root(model.topology, bodies)
+    return _derivatives(model, q, v, a, velocity, (A, aJ), sums)
 
 
 def _derivatives(
@@ -150,32 +168,56 @@ def _derivatives(
     v: Array,
     a: Array,
     velocity: Velocities,
-    psi_ddot: Array,
-    composite: Composites,
+    acceleration: tuple[Array, Array],
+    sums: Array,
+    added_force: Array | None = None,
 ) -> RneaDerivatives:
     """The derivatives of `rnea` at q, v and a.
 
-    `velocity`, `psi_ddot` and `composite`: from `velocities`, `accelerations` and `composites`.
+    `velocity` and `acceleration`: from `velocities` and `body_accelerations`; `sums` (nb, 28): the
+    sums of `_body_quantities` over the subtree of each body; `added_force` (nb, 6): forces that
+    are added to the sums.
     """
-    dF_dq, dF_dv, dF_da = force_columns(composite, velocity, psi_ddot)
+
+    def columns(row, V, V_parent, A_parent, J, *added_force):
+        composite = _composites_of_rows(row)
+        if added_force:
+            composite = composite._replace(force=composite.force + added_force[0])
+        J_dot, psi_dot, psi_ddot = column_derivatives(J, V, V_parent, A_parent)
+        dF_dq, dF_dv, dF_da = force_columns(composite, J, J_dot, psi_dot, psi_ddot)
+        couple = 2 * apply_velocity_moments_transpose(composite.moments, J)
+        left = jnp.concatenate([dF_da, couple], axis=-1)
+        right_q = jnp.concatenate([psi_ddot, psi_dot[..., 3:]], axis=-1)
+        right_v = jnp.concatenate([J_dot + psi_dot, J[..., 3:]], axis=-1)
+        tau = jnp.sum(J * composite.force, axis=-1)
+        return tau, dF_dq, dF_dv, left, right_q, right_v
+
+    def columns_in_kernel(row, V, vJ, A, aJ, J, *added_force):
+        return columns(row, V, V - vJ, A - aJ, J, *added_force)
+
+    J, V, vJ, (A, aJ) = velocity.J, velocity.V, velocity.vJ, acceleration
+    added = [] if added_force is None else [added_force]
+    if kernels_selected():
+        operands = sums, V, vJ, A, aJ, J, *added
+        body = model.topology.dof_body
+        indices = (*[body] * 5, None, *[body] * len(added))
+        found = map_rows(columns_in_kernel, *operands, indices=indices)
+    else:
+        rows = [at_dofs(model, x) for x in (sums, V, V - vJ, A - aJ, *added)]
+        found = columns(*rows[:4], J, *rows[4:])
+    tau, dF_dq, dF_dv, left, right_q, right_v = found
 
     # Entry [k, j] uses the composites of dof k if the body of dof k is the body of dof j or a
     # descendant of it. It uses the composites of dof j if the body of dof k is an ancestor of the
     # body of dof j.
-    J, in_subtree, supports = velocity.J, dof_supports(model).T, dof_strictly_supports(model)
-    couple = 2 * apply_velocity_moments_transpose(composite.moments, J)
-    left = jnp.concatenate([dF_da, couple], axis=-1)
-    right_q = jnp.concatenate([psi_ddot, velocity.psi_dot[:, 3:]], axis=-1)
-    right_v = jnp.concatenate([velocity.J_dot + velocity.psi_dot, J[:, 3:]], axis=-1)
+    in_subtree, supports = dof_supports(model).T, dof_strictly_supports(model)
     D_q = jnp.where(
         in_subtree, row_products(left, right_q), jnp.where(supports, row_products(J, dF_dq), 0)
     )
     D_v = jnp.where(
         in_subtree, row_products(left, right_v), jnp.where(supports, row_products(J, dF_dv), 0)
     )
-    M = symmetric_product(model, J, dF_da)
-
-    tau = jnp.sum(J * composite.force, axis=-1)
+    M = symmetric_product(model, J, left[:, :6])
     return _in_independent_velocities(model, q, v, a, tau, RneaDerivatives(D_q, D_v, M))
 
 
@@ -236,26 +278,36 @@ def acceleration_and_derivatives(
     q, X = configuration_and_poses(model, q)
     v, tau = arguments.velocity(model, v), arguments.velocity(model, tau, "tau")
     f_world = None if f_ext is None else transform_force(X, arguments.wrenches(model, f_ext))
-    inertia, gravity = transform_inertia(X, model.inertia), gravity_acceleration(model)
+    gravity = gravity_acceleration(model)
     velocity = velocities(model, X, q, v)
 
     # The composites at zero acceleration give M and the bias force, and so the acceleration.
     zero = jnp.zeros_like(v)
-    A, _ = accelerations(model, q, v, zero, velocity, gravity)
-    composite = composites(model, inertia, velocity.V, A, f_world)
-    J = velocity.J
-    M = mass_matrix(model, q, J, composite.inertia)
-    bias = independent_force(model, q, jnp.sum(J * composite.force, axis=-1))
+    A, _ = body_accelerations(model, q, v, zero, velocity, gravity)
+    bodies = _body_quantities(body_inertias(model, X), velocity.V, A, f_world)
+    sums = sum_to_root(model.topology, bodies)
+
+    def of_dof(row, J):
+        composite = _composites_of_rows(row)
+        return apply_inertia(composite.inertia, J), jnp.sum(J * composite.force, axis=-1)
+
+    F, force = map_rows(of_dof, sums, velocity.J, indices=(model.topology.dof_body,))
+    M = mass_matrix(model, q, velocity.J, F)
+    bias = independent_force(model, q, force)
     bias = bias + armature_and_dissipation_force(model, q, v, zero)
     # The product of M^-1 with the force would be less accurate than the solve. For a chain of 64
     # links in float32, the derivatives would lose two digits.
-    W = inverse_factor(M)
+    upper = mass_matrix(model, q, velocity.J, F, lower=False) if kernels_selected() else M
+    W = inverse_factor(upper)
     qdd = solve_positive_definite(M, tau - bias, W)
     Minv = inverse_positive_definite(M, W)
 
-    A_qdd, psi_ddot = accelerations(model, q, v, qdd, velocity, gravity)
-    (added_force,) = subtree_sums(model, apply_inertia(inertia, A_qdd - A))
-    composite = composite._replace(force=composite.force + added_force)
-    dtau_dq, dtau_dv, _ = _derivatives(model, q, v, qdd, velocity, psi_ddot, composite)
-    dqdd_dq, dqdd_dv = jnp.split(-matmul(Minv, jnp.concatenate([dtau_dq, dtau_dv], 1)), 2, axis=1)
+    acceleration = body_accelerations(model, q, v, qdd, velocity, gravity)
+
+    def added_force(row, A_qdd, A):
+        return apply_inertia(row[..., :10], A_qdd - A)
+
+    added = sum_to_root(model.topology, map_rows(added_force, bodies, acceleration[0], A))
+    dtau_dq, dtau_dv, _ = _derivatives(model, q, v, qdd, velocity, acceleration, sums, added)
+    dqdd_dq, dqdd_dv = (-x for x in products(Minv, dtau_dq, dtau_dv))
     return qdd, ForwardDynamicsDerivatives(dqdd_dq, dqdd_dv, Minv)

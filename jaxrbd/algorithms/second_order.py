@@ -109,7 +109,9 @@ def rnea_second_order(
     A, psi_ddot = accelerations(model, q, v, a, velocity, gravity_acceleration(model))
     inertia = transform_inertia(X, model.inertia)
     composite = composites(model, inertia, velocity.V, A, f_world)
-    dF_dq, dF_dv, dF_da = force_columns(composite, velocity, psi_ddot)
+    dF_dq, dF_dv, dF_da = force_columns(
+        composite, velocity.J, velocity.J_dot, velocity.psi_dot, psi_ddot
+    )
 
     # The weights act as a second joint velocity. W, P and `moments` are the body velocities, the
     # composite momenta and the composite velocity moments at this joint velocity. Q are the

@@ -19,7 +19,7 @@ Algorithms call these functions; they use neither the joint kinds nor G directly
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -28,9 +28,11 @@ from jax import Array
 from jaxtyping import Float
 
 from .._math.components import halves
+from .._math.implementations import kernels_selected
 from .._math.rows import merge_rows, take_rows
 from ..spatial import Pose, transform_motion
 from ..topology import Topology
+from ..tree import map_rows
 from .model import JointGroup, Model, joint_groups, joint_groups_with_bodies
 
 
@@ -142,6 +144,32 @@ def _map_rates(model: Model, rates: Float[Array, " nv_tree"]) -> Float[Array, "n
 
     bodies = [group.bodies for group in groups]
     return merge_rows([motion(group) for group in groups], bodies, (6,), model.dtype)
+
+
+def sum_over_dofs(
+    topology: Topology,
+    function: Callable[..., Array],
+    *operands: Array,
+    indices: Sequence[np.ndarray | None],
+) -> Float[Array, "nb 6"]:
+    """For each body the sum of a function (nv, 6) of its dofs, (nb, 6).
+
+    `function`, `operands`, `indices`: as for `tree.map_rows`, with one row per dof.
+    """
+    nvs, start = np.array(topology.nvs), np.array(topology.v_start)
+    if not kernels_selected() or not topology.nv:
+        return sum_dofs(topology, map_rows(function, *operands, indices=indices))
+    # In a kernel all bodies add the same number of rows. The share of a row is 1 or 0.
+    dof = np.arange(max(nvs))
+    rows = np.clip(start[:, None] + dof, 0, np.maximum(start + nvs - 1, 0)[:, None])
+    rows = np.minimum(rows, topology.nv - 1)
+    shares = jnp.asarray(dof < nvs[:, None], operands[0].dtype)
+
+    def total(shares, *operands):
+        return jnp.sum(shares[..., None] * function(*operands), axis=-2)
+
+    chosen = [rows if index is None else index[rows] for index in indices]
+    return map_rows(total, shares, *operands, indices=(None, *chosen))
 
 
 def sum_dofs(topology: Topology, rows: Array) -> Array:

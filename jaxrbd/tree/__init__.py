@@ -2,11 +2,14 @@
 
 - `linear_systems.py`: the passes over the bodies, each stated as the solution of a linear system;
 - `passes.py`: the passes node by node, over bodies or dofs, for one state or a batch;
-- `kernels.py`: a pass as one GPU kernel, and `lanes.py`: the step of a pass inside this kernel.
+- `map_rows` in `passes.py`: functions of single bodies or dofs;
+- `kernels.py`: a pass, or a function of single nodes, as one GPU kernel, and `lanes.py`: the step
+  of a pass or the function inside this kernel.
 """
 
+from .._math.implementations import implementation
 from .linear_systems import accumulate, compose_poses, propagate, sum_to_leaves, sum_to_root
-from .passes import backward_pass, forward_pass, implementation
+from .passes import backward_pass, forward_pass, map_rows
 
 __all__ = [
     "accumulate",
@@ -14,6 +17,7 @@ __all__ = [
     "compose_poses",
     "forward_pass",
     "implementation",
+    "map_rows",
     "propagate",
     "sum_to_leaves",
     "sum_to_root",

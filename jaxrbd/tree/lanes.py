@@ -5,7 +5,8 @@ this module evaluates a function entry by entry. An array (3, 3) of the function
 (3, 3) of objects, and each object is a vector with one value per state (a lane vector).
 
 `evaluate` reads the program of the function (its jaxpr). Operations that move entries, such as a
-transposition, move the objects. Operations on entries apply to the lane vectors.
+transposition, move the objects. Operations on entries apply to the lane vectors. Operations on
+constants are computed while JAX traces.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ def evaluate(function: Callable[..., Any], like: Any, *operands: Any) -> Any:
     the operation, if the function has an operation that is not in the tables above.
     """
     program, shapes = jax.make_jaxpr(function, return_shape=True)(*like)
-    results = _run(program, jax.tree.leaves(operands))
+    found = _run(program, jax.tree.leaves(operands))
+    results = [x if _has_lanes(x) else _constant(x) for x in found]
     return jax.tree.unflatten(jax.tree.structure(shapes), results)
 
 
@@ -79,16 +81,23 @@ def entries(shape: tuple[int, ...], read: Callable[[int], Any]) -> np.ndarray:
 
 
 def _run(program: core.ClosedJaxpr, operands: list[np.ndarray]) -> list[np.ndarray]:
-    values = dict(zip(program.jaxpr.constvars, map(_constant, program.consts)))
+    values = dict(zip(program.jaxpr.constvars, program.consts))
     values.update(zip(program.jaxpr.invars, operands))
 
     def value(variable):
         is_literal = isinstance(variable, core.Literal)
-        return _constant(variable.val) if is_literal else values[variable]
+        return np.asarray(variable.val) if is_literal else values[variable]
 
     for equation in program.jaxpr.eqns:
         name, parameters = equation.primitive.name, equation.params
         x = [value(variable) for variable in equation.invars]
+        if not any(map(_has_lanes, x)) and name not in _CALLS:
+            with jax.ensure_compile_time_eval():
+                results = equation.primitive.bind(*x, **parameters)
+            results = results if equation.primitive.multiple_results else [results]
+            values.update(zip(equation.outvars, map(np.asarray, results)))
+            continue
+        x = x if name in _CALLS else [y if _has_lanes(y) else _constant(y) for y in x]
         if name in _CALLS:
             inner = parameters["jaxpr" if "jaxpr" in parameters else "call_jaxpr"]
             results = _run(inner, x)
@@ -105,6 +114,10 @@ def _run(program: core.ClosedJaxpr, operands: list[np.ndarray]) -> list[np.ndarr
         for variable, result in zip(equation.outvars, results):
             values[variable] = _objects(result, variable.aval.shape)
     return [value(variable) for variable in program.jaxpr.outvars]
+
+
+def _has_lanes(x: Any) -> bool:
+    return isinstance(x, np.ndarray) and x.dtype == object
 
 
 def _constant(x: Any) -> np.ndarray:

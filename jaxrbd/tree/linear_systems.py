@@ -7,8 +7,9 @@ into the frame of the child. Then the forward pass solves `(1 - L) y = b`, and t
 the same form.
 
 Each pass is a `lax.custom_linear_solve` whose solver is a pass of passes.py. JAX differentiates the
-linear system, in forward and reverse mode and to any order, and never the solver. The size of the
-program does not depend on the number of bodies.
+linear system, in forward and reverse mode and to any order, and never the solver. The derivative
+rule of the world poses has such a solve too. The size of the program does not depend on the number
+of bodies.
 
 `lax.custom_linear_solve` does not check that the solver inverts the operator. tests/test_tree.py
 checks this for each solver, and checks that `propagate` and `accumulate` are transposes.
@@ -27,17 +28,18 @@ from jax import Array, lax
 from jaxtyping import Float
 
 from .._math.components import small_product
-from ..spatial import Pose, identity_pose, inverse_transform_motion, transform_force
+from .._math.implementations import current_implementation, kernels_selected
+from ..spatial import Pose, compose, identity_pose, inverse_transform_motion, transform_force
 from ..topology import Topology
 from .passes import (
     backward_pass_of_batch,
-    current_implementation,
     forward_pass_of_batch,
     in_batches,
     parent_rows,
     states,
 )
-from .products import backward_by_products, forward_by_products, rows_by
+from .pose_entries import entries_matrix, pose_entries, pose_of_entries
+from .products import backward_by_products, forward_by_products, poses_in_roots, rows_by
 
 # The largest number of bodies for which a sum over the tree may be a product with a 0/1 matrix.
 _DENSE = 128
@@ -73,16 +75,54 @@ def compose_poses(topology: Topology, X: Pose) -> Pose:
     """Poses of the bodies in the world, `X_Wi = X_Wp(i) X_p(i)i`: R (nb, 3, 3) and p (nb, 3).
 
     `compose` is linear in its first operand. So the entries of the world poses solve a linear
-    system whose right-hand side is zero for the bodies and the identity for the world.
+    system whose right-hand side is zero for the bodies and the identity for the world. Their
+    derivatives solve the same system with another right-hand side.
     """
-    zeros = jnp.zeros((topology.nb, 12), X.p.dtype)
-    world = _entries(identity_pose(X.p.dtype))
-    return _pose(_solve_forward(topology, X, zeros, world, _POSE))
+    return pose_of_entries(_world_entries(topology, X))
 
 
-def sum_to_leaves(topology: Topology, b: Float[Array, "nb n"]) -> Float[Array, "nb n"]:
-    """`propagate` in one common frame: `y_i` is the sum of `b_j` over the bodies that support i."""
-    return _solve_forward(topology, None, b, None, _SAME_FRAME)
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _world_entries(topology: Topology, X: Pose) -> Array:
+    """The entries (nb, 12) of `compose_poses`."""
+
+    def step(H_parent, X_i):
+        return _pose_to_child(X_i, H_parent), None
+
+    def one_pass(batch_axes, X):
+        world = pose_entries(identity_pose(X.p.dtype)).reshape(1, *(1,) * batch_axes, 12)
+        return forward_pass_of_batch(topology.parents, step, batch_axes, world, X)[0][:-1]
+
+    def product(X):
+        root = topology.root
+        return pose_entries(compose(Pose(X.R[root], X.p[root]), poses_in_roots(topology, X)))
+
+    return _solver(topology, _POSE, one_pass, product)(X)
+
+
+@_world_entries.defjvp
+def _(topology, primals, tangents):
+    H = _world_entries(topology, *primals)
+    world = pose_entries(identity_pose(H.dtype))[None]
+
+    def from_parents(X):
+        """The entries for constant poses of the parents; zero for the world."""
+        return _from_parents(topology, X, jnp.concatenate([H, world]), _POSE)
+
+    b = jax.jvp(from_parents, primals, tangents)[1]
+    return H, _solve_forward(topology, primals[0], b[:-1], None, _POSE)
+
+
+def sum_to_leaves(
+    topology: Topology, b: Float[Array, "nb n"], world: Float[Array, " n"] | None = None
+) -> Float[Array, "nb n"]:
+    """`propagate` in one common frame: `y_i` is the sum of `b_j` over the bodies that support i.
+
+    `world` (n,): the motion of the world (default zero), which is added to all sums.
+    """
+    if world is not None and not kernels_selected():
+        # On a CPU the sum takes less time than a batch of equal rows of the world.
+        return _solve_forward(topology, None, b, None, _SAME_FRAME) + world
+    return _solve_forward(topology, None, b, world, _SAME_FRAME)
 
 
 def sum_to_root(topology: Topology, f: Float[Array, "nb n"]) -> Float[Array, "nb n"]:
@@ -106,37 +146,18 @@ class _Transform(NamedTuple):
     to_parent: Callable[[Any, Array], Array]
 
 
-def _entries(X: Pose) -> Array:
-    """The twelve entries of a pose, `[R p]` row by row, (..., 12)."""
-    p = X.p[..., None]
-    if p.shape[:-2] != X.R.shape[:-2]:  # where only one of R and p is batched
-        p = p + jnp.zeros_like(X.R[..., :1])
-    R = X.R if p.shape[:-1] == X.R.shape[:-1] else X.R + jnp.zeros_like(p)
-    H = jnp.concatenate([R, p], axis=-1)
-    return H.reshape(*H.shape[:-2], 12)
-
-
-def _matrix(entries: Array) -> Array:
-    return entries.reshape(*entries.shape[:-1], 3, 4)
-
-
-def _pose(entries: Array) -> Pose:
-    H = _matrix(entries)
-    return Pose(H[..., :3], H[..., 3])
-
-
 def _pose_to_child(X: Pose, H: Array) -> Array:
     """The entries (..., 12) of the child's world pose from the entries H of the parent's."""
-    R, p = jnp.split(_matrix(H), [3], axis=-1)
-    rotated = small_product(R, _matrix(_entries(X)))
+    R, p = jnp.split(entries_matrix(H), [3], axis=-1)
+    rotated = small_product(R, entries_matrix(pose_entries(X)))
     translation = p * jnp.array([0, 0, 0, 1], H.dtype)
     return (rotated + translation).reshape(*rotated.shape[:-2], 12)
 
 
 def _pose_to_parent(X: Pose, C: Array) -> Array:
     """The transpose of `_pose_to_child`: `[C c]` becomes `[C R^T + c p^T, c]`."""
-    C = _matrix(C)
-    rotated = small_product(C, jnp.swapaxes(_matrix(_entries(X)), -1, -2))
+    C = entries_matrix(C)
+    rotated = small_product(C, jnp.swapaxes(entries_matrix(pose_entries(X)), -1, -2))
     H = jnp.concatenate([rotated, jnp.broadcast_to(C[..., 3:], (*rotated.shape[:-1], 1))], axis=-1)
     return H.reshape(*H.shape[:-2], 12)
 
@@ -234,21 +255,21 @@ def _solver(topology: Topology, transform: _Transform, one_pass: Callable, produ
     one common frame, because it needs no transforms.
     """
 
-    def chosen(batch_axes, X, b):
+    def chosen(batch_axes, *operands):
         by_pass = functools.partial(one_pass, batch_axes)
         way = current_implementation()
         if way == "products":
-            return product(X, b)
+            return product(*operands)
         if way != "automatic" or topology.nb > _DENSE:
-            return by_pass(X, b)
+            return by_pass(*operands)
         if transform is _SAME_FRAME and not batch_axes:
-            return product(X, b)
+            return product(*operands)
         if transform is not _SAME_FRAME:
             # Where no GPU is in use, do not trace what only a GPU would run.
             on_cpu = jax.default_backend() == "cpu"
-            if on_cpu or states(batch_axes, X, b) > _MANY_STATES:
-                return by_pass(X, b)
-        return lax.platform_dependent(X, b, cpu=by_pass, default=product)
+            if on_cpu or states(batch_axes, *operands) > _MANY_STATES:
+                return by_pass(*operands)
+        return lax.platform_dependent(*operands, cpu=by_pass, default=product)
 
     return in_batches(chosen)
 

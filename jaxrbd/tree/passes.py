@@ -10,9 +10,7 @@ number of nodes.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import importlib
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -23,11 +21,12 @@ import numpy as np
 from jax import Array, lax
 from jax.custom_batching import custom_vmap
 
-from ..errors import ArgumentError
-from .kernels import pass_by_kernel
-
-IMPLEMENTATIONS = ("automatic", "scan", "products", "kernels", "interpreted kernels")
-_implementation = jax.make_user_context("automatic")
+from .._math.implementations import in_context, kernels_selected, with_kernel
+from .._math.rows import take_rows
+from .._math.tangents import changed_leaves
+from ..spatial import Pose
+from .kernels import pass_by_kernel, rows_by_kernel
+from .pose_entries import pose_entries, pose_of_entries
 
 # A step has two arguments, a row and the data of a node, and two results, a row and an output.
 Step = Callable[[Array, Any], tuple[Array, Any]]
@@ -73,7 +72,7 @@ def _loop(run: Callable[..., Any]) -> Callable[..., Any]:
     """The pass of one state as a loop, which JAX batches and differentiates by its own rules."""
 
     def loop(*operands):
-        with _implementation("scan"):
+        with in_context("scan"):
             return run(0, *operands)
 
     return loop
@@ -117,38 +116,71 @@ def backward_pass_of_batch(
     return _chosen(scan, parents, step, batch_axes, rows, nodes, backward=True)
 
 
-def implementation(name: str) -> contextlib.AbstractContextManager[None]:
-    """A context in which JAX compiles the passes over the tree in one way.
+def map_rows(
+    function: Callable[..., Any], *operands: Any, indices: Sequence[np.ndarray | None] = ()
+) -> Any:
+    """`function(*operands)`, for a function that computes each row from rows of the operands.
 
-    - `"automatic"`, the default: the products on GPUs for up to 100,000 states, else the loops. If
-      the default device of JAX is a CPU, programs for other devices have the loops too;
-    - `"scan"`: loops of XLA, on all devices;
-    - `"products"`: products with 0/1 matrices, on all devices. They need fewer kernels than the
-      loops, and about twice the memory traffic. The recursions over dofs remain loops;
-    - `"kernels"`: on NVIDIA GPUs of the Hopper generation and newer, one Pallas kernel per pass. On
-      other devices loops. Experimental: it has been compiled for GPUs and compared with the loops
-      on CPUs, and has not been run on a GPU;
-    - `"interpreted kernels"`: the same kernels, interpreted on any device. Slow, for tests.
+    - `function`: a function of pytrees of arrays (..., k) that broadcasts over leading axes. It has
+      only operations of `lanes.py`, and it depends on no other arrays;
+    - `operands`: pytrees of arrays (m, ...);
+    - `indices`: for each operand the rows (n,) or (n, w) that the function takes, or None for all n
+      rows. For (n, w) the operand of the function has one more axis, (..., w, k).
 
-    The context applies where JAX traces a function, for example in
-    `with implementation("kernels"): a = jax.jit(jax.vmap(dynamics))(q, v, tau)`.
-    The results are equal to rounding. A program with kernels cannot be exported. Raises
-    ArgumentError for another name, or if a package is missing that JAX needs for the kernels.
+    On a GPU the function can be one kernel. The derivative is the derivative of the function, to
+    any order.
     """
-    if name not in IMPLEMENTATIONS:
-        raise ArgumentError(f"implementation is {name!r}, expected one of {IMPLEMENTATIONS}")
-    if name == "kernels":
-        try:
-            importlib.import_module("jax.experimental.pallas.mosaic_gpu")
-        except ImportError as error:
-            wanted = "pip install 'jaxrbd[kernels]'"
-            raise ArgumentError(f"implementation {name!r} needs {error.name}: {wanted}") from error
-    return _implementation(name)
+    indices = (*indices, *[None] * (len(operands) - len(indices)))
+    if not kernels_selected():
+        return function(*map(_rows, operands, indices))
+    n = max(len(jax.tree.leaves(x)[0]) if i is None else len(i) for x, i in zip(operands, indices))
+    rows = [np.arange(n) if index is None else index for index in indices]
+    # The entries of world poses are one array, the result of a pass.
+    is_pose = [isinstance(x, Pose) for x in operands]
+    operands = tuple(pose_entries(x) if pose else x for x, pose in zip(operands, is_pose))
+
+    def of_entries(*operands):
+        return function(*(pose_of_entries(x) if pose else x for x, pose in zip(operands, is_pose)))
+
+    def of_batch(batch_axes, *operands):
+        def repeated(*operands):
+            """The function of operands that all have the sizes of the batch."""
+            sizes = [x.shape[1 : 1 + batch_axes] for x in jax.tree.leaves(operands)]
+            batch = jnp.broadcast_shapes(*sizes)
+
+            def repeat(x):
+                return jnp.broadcast_to(x, (len(x), *batch, *x.shape[1 + batch_axes :]))
+
+            found = map(_rows, jax.tree.map(repeat, operands), indices, [batch_axes] * len(rows))
+            return of_entries(*found)
+
+        kernel = functools.partial(rows_by_kernel, of_entries, rows, batch_axes)
+        return with_kernel(repeated, kernel, states(batch_axes, *operands), *operands)
+
+    @jax.custom_jvp
+    def mapped(*operands):
+        return in_batches(of_batch)(*operands)
+
+    def rule(primals, tangents):
+        values, changes, with_values = changed_leaves(primals, tangents)
+
+        def ordinary(*values):
+            return of_entries(*map(_rows, with_values(list(values)), indices))
+
+        return mapped(*primals), jax.jvp(ordinary, values, changes)[1]
+
+    mapped.defjvp(rule, symbolic_zeros=True)
+    return mapped(*operands)
 
 
-def current_implementation() -> str:
-    """The name of the implementation in the present context."""
-    return _implementation.value
+def _rows(operand: Any, index: np.ndarray | None, batch_axes: int = 0) -> Any:
+    """The rows of an operand; a second axis of the index comes after the batch axes."""
+    if index is None:
+        return operand
+    found = jax.tree.map(lambda x: take_rows(x, index), operand)
+    if index.ndim == 1 or not batch_axes:
+        return found
+    return jax.tree.map(lambda x: jnp.moveaxis(x, 1, 1 + batch_axes), found)
 
 
 def states(batch_axes: int, *operands: Any) -> int | float:
@@ -161,15 +193,10 @@ def states(batch_axes: int, *operands: Any) -> int | float:
 
 def _chosen(scan, parents, step: Step, batch_axes: int, rows: Array, nodes: Any, backward: bool):
     """The results of `scan(rows, nodes)`, or of a kernel that does the same."""
-    way = current_implementation()
-    if not way.endswith("kernels") or states(batch_axes, rows, nodes) == math.inf:
-        return scan(rows, nodes)
     kernel = functools.partial(
         pass_by_kernel, parent_rows(parents), step, batch_axes, backward=backward
     )
-    if way == "interpreted kernels":
-        return kernel(rows, nodes, interpret=True)
-    return lax.platform_dependent(rows, nodes, cuda=kernel, default=scan)
+    return with_kernel(scan, kernel, states(batch_axes, rows, nodes), rows, nodes)
 
 
 def parent_rows(parents: Sequence[int] | np.ndarray) -> np.ndarray:

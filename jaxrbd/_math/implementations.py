@@ -1,0 +1,75 @@
+"""The implementations of the loops over bodies and dofs, and the context that selects one."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax import lax
+
+from ..errors import ArgumentError
+
+IMPLEMENTATIONS = ("automatic", "scan", "products", "kernels", "interpreted kernels")
+# A context in which JAX traces by the implementation of the given name.
+in_context = jax.make_user_context("automatic")
+
+
+def implementation(name: str) -> contextlib.AbstractContextManager[None]:
+    """A context in which JAX compiles the passes over the tree in one way.
+
+    - `"automatic"`, the default: the products on GPUs for up to 100,000 states, else the loops. If
+      the default device of JAX is a CPU, programs for other devices have the loops too;
+    - `"scan"`: loops of XLA, on all devices;
+    - `"products"`: products with 0/1 matrices, on all devices. They need fewer kernels than the
+      loops, and about twice the memory traffic. The recursions over dofs remain loops;
+    - `"kernels"`: on NVIDIA GPUs of the Hopper generation and newer, one Pallas kernel per pass,
+      per function of single bodies or dofs, and per factor of mass matrices. On other devices
+      loops. Experimental: it has been compiled for GPUs and compared with the loops on CPUs, and
+      has not been run on a GPU;
+    - `"interpreted kernels"`: the same kernels, interpreted on any device. Slow, for tests.
+
+    The context applies where JAX traces a function, for example in
+    `with implementation("kernels"): a = jax.jit(jax.vmap(dynamics))(q, v, tau)`.
+    The results are equal to rounding. A program with kernels cannot be exported. Raises
+    ArgumentError for another name, or if a package is missing that JAX needs for the kernels.
+    """
+    if name not in IMPLEMENTATIONS:
+        raise ArgumentError(f"implementation is {name!r}, expected one of {IMPLEMENTATIONS}")
+    if name == "kernels":
+        try:
+            importlib.import_module("jax.experimental.pallas.mosaic_gpu")
+        except ImportError as error:
+            wanted = "pip install 'jaxrbd[kernels]'"
+            raise ArgumentError(f"implementation {name!r} needs {error.name}: {wanted}") from error
+    return in_context(name)
+
+
+def current_implementation() -> str:
+    """The name of the implementation in the present context."""
+    return in_context.value
+
+
+def kernels_selected() -> bool:
+    """Whether the present context selects GPU kernels, compiled or interpreted."""
+    return current_implementation().endswith("kernels")
+
+
+def with_kernel(
+    function: Callable[..., Any], kernel: Callable[..., Any], states: int | float, *operands: Any
+) -> Any:
+    """`function(*operands)`, or `kernel(*operands)` where the present context selects kernels.
+
+    `kernel` computes the same as `function`, with one GPU kernel. It has an argument `interpret`.
+    `states`: the number of states in the batch. Kernels need a number that is known while JAX
+    traces.
+    """
+    if not kernels_selected() or states == math.inf:
+        return function(*operands)
+    if current_implementation() == "interpreted kernels":
+        return functools.partial(kernel, interpret=True)(*operands)
+    return lax.platform_dependent(*operands, cuda=kernel, default=function)
