@@ -105,7 +105,8 @@ def test_a_state_does_not_depend_on_its_batch():
     rng = np.random.default_rng(0)
     q = jnp.asarray(rng.uniform([-1, -1, 0.05], [1, 1, 0.15], size=(count, 3)))
     v = rng.normal(size=(2, count, 3))
-    v[1, :35] = v[0, :35]
+    v[1, ::2] = v[0, ::2]
+    v[1, 1::2] *= 0  # states that need few steps
     v = jnp.asarray(v)
 
     def step(q, v):
@@ -116,7 +117,7 @@ def test_a_state_does_not_depend_on_its_batch():
     (first, residual), (second, _) = batched(q, v[0]), batched(q, v[1])
     assert jnp.all(residual <= 1000 * jnp.finfo(q.dtype).eps)
     assert np.unique(np.array(residual)).size > 3
-    np.testing.assert_array_equal(first[:35], second[:35])
+    np.testing.assert_array_equal(first[::2], second[::2])
     one = jax.jit(step)
     for i in (0, 36, 69):
         close(first[i], one(q[i], v[0, i])[0], 1e-12)
