@@ -25,8 +25,8 @@ SLOW_BOUNDS = {
     "euler gradient": 242,
     "kutta": 138,
     "kutta gradient": 494,
-    "contact": 172,
-    "contact gradient": 415,
+    "contact": 240,
+    "contact gradient": 490,
 }
 
 

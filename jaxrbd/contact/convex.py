@@ -43,11 +43,12 @@ from ..configuration import integrate
 from ..constraints import Constraint, ConstraintRows, constraint_rows
 from ..model import Model, arguments
 from ..model.joint_space import independent_joint_force, joint_rates
+from .branches import Partition, partition, whole
 from .contacts import contact_bodies, find_contacts, opposed, relative
 from .coulomb import ContactLaw
 from .inverse_inertia import inverse_inertias, joint_jacobian
 from .joint_terms import ClippedLaw, JointImpulses, JointLaw, Servo, joint_law
-from .newton import Term, hessian_factor, minimise, velocities
+from .newton import Problem, hessian_factor, minimise
 from .points import body_wrenches, point_jacobians, point_velocities
 from .scene import Scene
 
@@ -355,27 +356,47 @@ def _solve(
     bodies = contact_bodies(model, scene)
     J = point_jacobians(model, kinematics, motion.columns, bodies, laws.arm)[:, :3]
     J = relative(scene, J)
-    M = motion.M
-    terms = [
-        Term(laws.contacts, matmul(J.reshape(-1, model.nv), v).reshape(-1, 3), J),
-        Term(
-            laws.joints.together(),
-            joint_rates(model, kinematics.q, v),
-            joint_jacobian(model, kinematics.q),
-        ),
-    ]
-    if len(laws.K):
-        terms.append(Term(laws.constraints, matmul(laws.K, v), laws.K))
+    joints, others, K = _scalar_laws(model, kinematics, laws)
     push = dt * (tau - motion.bias)
-    x, residual = minimise(terms, M, push, jnp.sum(v * matmul(M, v)) / 2)
-    us = velocities(terms, x)
+    problem = Problem(motion.M, push, v, laws.contacts, J, joints, others, K)
+    x, residual = minimise(_partition(model, scene, len(K)), problem)
     v_next = v + x
+    u = matmul(J, v_next)
     impulses = _Impulses(
-        laws.contacts.impulses(us[0]),
-        laws.joints.impulses(us[1]),
+        laws.contacts.impulses(u),
+        laws.joints.impulses(joint_rates(model, kinematics.q, v_next)),
         laws.constraints.impulses(matmul(laws.K, v_next)),
     )
-    return _Solved(v_next, impulses, residual, hessian_factor(terms, M, us), us[0], J)
+    return _Solved(v_next, impulses, residual, hessian_factor(problem, x), u, J)
+
+
+def _scalar_laws(
+    model: Model, kinematics: Kinematics, laws: _Laws
+) -> tuple[ClippedLaw, ClippedLaw, Array]:
+    """The law of the velocities v, the law of other velocities, and the Jacobian of the latter."""
+    joints, constraints = laws.joints.together(), laws.constraints
+    J = joint_jacobian(model, kinematics.q)
+    if J is None:
+        return joints, constraints, laws.K
+    none = ClippedLaw(*(jnp.zeros((0, model.nv), model.dtype),) * 4)
+    kinds = len(joints.target)
+    fields = (
+        jnp.concatenate([x, jnp.pad(y, ((0, kinds - len(y)), (0, 0)))], axis=1)
+        for x, y in zip(joints, constraints)
+    )
+    return none, ClippedLaw(*fields), jnp.concatenate([J, laws.K])
+
+
+def _partition(model: Model, scene: Scene, others: int) -> Partition:
+    """The branches of the robot; none if other velocities than those of contacts have laws."""
+    if others or not model.velocity_map_is_identity:
+        return whole(model.nv, scene.size)
+    bodies = contact_bodies(model, scene)
+    pairs = 0 if scene.pairs is None else len(scene.pairs)
+    n = len(bodies) - 2 * pairs
+    each = [[int(a)] for a in bodies[:n]]
+    each += [[int(a), int(b)] for a, b in zip(bodies[n : n + pairs], bodies[n + pairs :])]
+    return partition(model.topology, each)
 
 
 def _smoothed(

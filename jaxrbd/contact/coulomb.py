@@ -29,69 +29,55 @@ class ContactLaw(NamedTuple):
     target: Float[Array, "n 3"]
     mu: Float[Array, " n"]
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of u."""
-        return self.normal.shape
-
     def impulses(self, u: Float[Array, "n 3"]) -> Float[Array, "n 3"]:
         """The impulses gamma (n, 3) in N s."""
-        at = self._projection(u)
-        along_y = _select(at, 1, 0, at.height * at.slope)
-        along_n = _select(at, 0, 0, at.height * (1 - at.slope * at.y_n))
-        return (along_y * at.y + along_n * Vec3.from_array(self.normal)).array()
+        return self._projection(u).impulse().array()
 
-    def penalty(self, u: Float[Array, "... n 3"]) -> Float[Array, "..."]:
-        """The sum over the contacts of l(u) = R |gamma|^2 / 2 in J, at any number of points u."""
-        at = self._projection(u)
-        square = _select(at, at.y.dot(at.y), 0, at.height**2 * (1 + self.mu**2))
-        resistance = jnp.where(self.conductance > 0, 1 / self.conductance, 0)
-        return jnp.sum(resistance * square, axis=-1) / 2
+    def penalty(self, u: Float[Array, "n 3"]) -> Float[Array, ""]:
+        """The sum over the contacts of l(u) = R |gamma|^2 / 2 in J."""
+        return jnp.sum(self._projection(u).penalty())
 
     def hessian_product(
         self, u: Float[Array, "n 3"], x: Float[Array, "n 3 m"]
     ) -> Float[Array, "n 3 m"]:
-        """The product of the Hessian of l, (3, 3) for each contact, with m vectors x.
-
-        The Hessian is the negative derivative of gamma in u. With the direction d of the tangential
-        part of y, the edge of the cone is along `n + mu d`. For a contact that slides, the Hessian
-        has one part along the edge, and one part along the circle of the cone.
-        """
-        at, mu = self._projection(u), self.mu[:, None]
-        n, d = Vec3.from_array(self.normal), at.inverse * at.y_t
-        n, d = (Vec3(*(c[:, None] for c in (a.x, a.y, a.z))) for a in (n, d))
-        a = Vec3(*rows(x))
-        turning = _select(at, 1, 0, at.height * at.slope)[:, None]
-        slides = self.conductance * jnp.where(at.sticks | at.leaves, 0, 1).astype(x.dtype)
-        a_n, a_d = n.dot(a), d.dot(a)
-        edge = (a_n + mu * a_d) / (1 + mu * mu)
-        on_edge = (edge - turning * a_n) * n + (mu * edge - turning * a_d) * d
-        product = (self.conductance[:, None] * turning) * a + slides[:, None] * on_edge
+        """The product of the Hessian of l, (3, 3) for each contact, with m vectors x."""
+        product = self._projection(u).hessian().expanded(1).product(Vec3(*rows(x)))
         return jnp.stack([product.x, product.y, product.z], axis=1)
 
-    def _projection(self, u: Array) -> _Projection:
-        n, mu = Vec3.from_array(self.normal), self.mu
-        y = self.conductance * (Vec3.from_array(self.target) - Vec3.from_array(u))
-        y_n = y.dot(n)
-        y_t = y - y_n * n
-        square = y_t.dot(y_t)
-        positive = square > 0
-        size = jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1)), 0)
-        height = (y_n + mu * size) / (1 + mu * mu)
-        inverse = 1 / jnp.where(positive, size, 1)
-        sticks, leaves = size <= mu * y_n, mu * size <= -y_n
-        return _Projection(y, y_n, y_t, inverse, height, mu * inverse, sticks, leaves)
+    def _projection(self, u: Array) -> Projection:
+        normal, target, u_ = (Vec3.from_array(x) for x in (self.normal, self.target, u))
+        return project(normal, self.conductance, target, self.mu, u_)
 
 
-class _Projection(NamedTuple):
+def project(normal: Vec3, conductance: Array, target: Vec3, mu: Array, u: Vec3) -> Projection:
+    """The nearest points of Coulomb's cones; arguments as for `ContactLaw`, in components."""
+    y = conductance * (target - u)
+    y_n = y.dot(normal)
+    y_t = y - y_n * normal
+    square = y_t.dot(y_t)
+    positive = square > 0
+    size = jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1)), 0)
+    height = (y_n + mu * size) / (1 + mu * mu)
+    inverse = 1 / jnp.where(positive, size, 1)
+    sticks, leaves = size <= mu * y_n, mu * size <= -y_n
+    return Projection(
+        normal, conductance, mu, y, y_n, y_t, inverse, height, mu * inverse, sticks, leaves
+    )
+
+
+class Projection(NamedTuple):
     """The parts of y, and where the nearest point of the cone is.
 
+    - `normal`, `conductance`, `mu`: of the contact;
     - `y_n`, `y_t`: the normal and the tangential part of y;
     - `inverse`: 1 / |y_t|, or 1 where y_t is zero; `slope`: mu / |y_t|;
     - `height`: the normal component of the nearest point on the edge of the cone;
     - `sticks`, `leaves`: whether y is in the cone, and whether zero is the nearest point.
     """
 
+    normal: Vec3
+    conductance: Array
+    mu: Array
     y: Vec3
     y_n: Array
     y_t: Vec3
@@ -101,6 +87,68 @@ class _Projection(NamedTuple):
     sticks: Array
     leaves: Array
 
+    def impulse(self) -> Vec3:
+        """gamma, in components."""
+        along_y = self._select(1, 0, self.height * self.slope)
+        along_n = self._select(0, 0, self.height * (1 - self.slope * self.y_n))
+        return along_y * self.y + along_n * self.normal
 
-def _select(at: _Projection, sticks, leaves, slides):
-    return jnp.where(at.sticks, sticks, jnp.where(at.leaves, leaves, slides))
+    def penalty(self) -> Array:
+        """`R |gamma|^2 / 2` of each contact."""
+        square = self._select(self.y.dot(self.y), 0, self.height**2 * (1 + self.mu**2))
+        resistance = jnp.where(self.conductance > 0, 1 / self.conductance, 0)
+        return resistance * square / 2
+
+    def hessian(self) -> ContactHessian:
+        """The Hessian of l, the negative derivative of gamma in u."""
+        slides = jnp.where(self.sticks | self.leaves, 0, 1).astype(self.y_n.dtype)
+        turning = self._select(1, 0, self.height * self.slope)
+        n, d = self.normal, self.inverse * self.y_t
+        return ContactHessian(
+            jnp.stack([n.x, n.y, n.z]),
+            jnp.stack([d.x, d.y, d.z]),
+            self.mu,
+            turning,
+            self.conductance * turning,
+            self.conductance * slides,
+        )
+
+    def _select(self, sticks, leaves, slides):
+        return jnp.where(self.sticks, sticks, jnp.where(self.leaves, leaves, slides))
+
+
+class ContactHessian(NamedTuple):
+    """The Hessian of l for each contact.
+
+    With the direction d of the tangential part of y, the edge of the cone is along `n + mu d`. For
+    a contact that slides, the Hessian has one part along the edge, and one part along the circle of
+    the cone.
+
+    - `normal`, `direction` (3, ...): n and d;
+    - `mu`, `turning`, `whole`, `sliding` (...): the coefficients of the parts.
+    """
+
+    normal: Array
+    direction: Array
+    mu: Array
+    turning: Array
+    whole: Array
+    sliding: Array
+
+    def expanded(self, axes: int, before: int = 0) -> ContactHessian:
+        """The same for vectors with more axes, which come before the last `before` axes."""
+        return ContactHessian(
+            *(
+                x.reshape(*x.shape[: x.ndim - before], *[1] * axes, *x.shape[x.ndim - before :])
+                for x in self
+            )
+        )
+
+    def product(self, x: Vec3) -> Vec3:
+        """The product with vectors, in components."""
+        n, d, mu = Vec3(*self.normal), Vec3(*self.direction), self.mu
+        x_n, x_d = n.dot(x), d.dot(x)
+        edge = (x_n + mu * x_d) / (1 + mu * mu)
+        along_n = self.sliding * (edge - self.turning * x_n)
+        along_d = self.sliding * (mu * edge - self.turning * x_d)
+        return self.whole * x + along_n * n + along_d * d

@@ -90,24 +90,32 @@ class ClippedLaw(NamedTuple):
         """The shape of u."""
         return self.target.shape[1:]
 
-    def impulses(self, u: Float[Array, " n"]) -> Float[Array, " n"]:
+    def impulses(self, u: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
         """The sum of the k impulses on each velocity."""
         return jnp.sum(self._parts(u)[1], axis=0)
 
-    def penalty(self, u: Float[Array, "... n"]) -> Float[Array, "..."]:
-        """The sum of the convex functions in J, at any number of points u.
+    def penalty(self, u: Float[Array, " n"]) -> Float[Array, ""]:
+        """The sum of the convex functions in J."""
+        return jnp.sum(self.penalties(u))
+
+    def penalties(self, u: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
+        """The sum of the k convex functions of each velocity in J.
 
         With `y = conductance (target - u)` and gamma = y after the clip, the function of one
         impulse is `gamma (2 y - gamma) / (2 conductance)`.
         """
-        y, gamma = self._parts(u[..., None, :])
+        y, gamma = self._parts(u)
         resistance = jnp.where(self.conductance > 0, 1 / self.conductance, 0)
-        return jnp.sum(resistance * gamma * (2 * y - gamma), axis=(-2, -1)) / 2
+        return jnp.sum(resistance * gamma * (2 * y - gamma), axis=0) / 2
+
+    def slopes(self, u: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
+        """The diagonal of the Hessian of the penalty."""
+        y, gamma = self._parts(u)
+        return jnp.sum(jnp.where(y == gamma, self.conductance, 0), axis=0)
 
     def hessian_product(self, u: Float[Array, " n"], x: Float[Array, "n m"]) -> Float[Array, "n m"]:
         """The product of the Hessian of the penalty, which is diagonal, with m vectors x."""
-        y, gamma = self._parts(u)
-        return jnp.sum(jnp.where(y == gamma, self.conductance, 0), axis=0)[:, None] * x
+        return self.slopes(u)[:, None] * x
 
     def _parts(self, u: Array) -> tuple[Array, Array]:
         y = self.conductance * (self.target - u)

@@ -2,25 +2,42 @@
 
 The unknown x (nv,) is the change of the velocity in the step. The function is
 
-    x . M x / 2 - push . x + sum over all laws of l(u),     u = u_0 + J x.
+    x . M x / 2 - push . x + sum over all laws of l(u),     u = J (v + x).
 
-M is the mass matrix, and `push = dt (tau - bias)` is the impulse of all forces that no law
-describes. u_0 are velocities before the step, such as the velocities of contact points, and J is
-their Jacobian. The product `x . M x` is twice the kinetic energy of the change.
+M is the mass matrix, v the velocity before the step, and `push = dt (tau - bias)` is the impulse of
+all forces that no law describes. u are velocities, such as the velocities of contact points, and J
+is their Jacobian. The product `x . M x` is twice the kinetic energy of the change.
+
+The solver is a loop that JAX never differentiates. In the loop the batch axis is the last axis, so
+each operation is on contiguous entries of many states. The dofs are in the order of
+`Partition.order`, and each branch has its own small matrices. A row is one velocity u, for example
+one component of the velocity of a contact point. Shapes in the loop, for b branches of m dofs, t
+dofs of the trunk, R rows per branch and s states:
+
+- vectors of all dofs: (m b + t, s);
+- vectors of all rows: (R, b, s);
+- matrices of all branches: (m, b, m + t + 1, s). The last column is the right-hand side;
+- the matrix of the trunk: (t, 1, t + 1, s).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import functools
+import math
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.custom_batching import custom_vmap
 from jaxtyping import Float
 
-from .._math.linear import inverse_factor, matmul, solve_positive_definite
-from .coulomb import ContactLaw
+from .._math.components import Vec3
+from .._math.linear import LARGEST_WHOLE, TILE, inverse_factor, matmul, solve_positive_definite
+from .._math.rows import take_rows
+from .branches import Partition
+from .coulomb import ContactLaw, project
 from .joint_terms import ClippedLaw
 
 TOLERANCE = 1000
@@ -28,34 +45,24 @@ MAX_STEPS = 50
 HALVINGS = 12
 
 
-# A convex function of velocities u, and the impulses that are its negative gradient. Both classes
-# have a property `shape`, the shape of u, and the methods `impulses`, `penalty`, `hessian_product`.
-Law = ContactLaw | ClippedLaw
+class Problem(NamedTuple):
+    """The convex function of a step; the shapes are for one state.
 
-
-class Term(NamedTuple):
-    """A law, the velocities u_0 before the step, and their Jacobian J (..., nv).
-
-    J is None if u are the velocities v of the robot.
+    - `M` (nv, nv), `push` (nv,), `v` (nv,): as at the head of the module;
+    - `contacts`, `J` (contacts, 3, nv): the law of the contacts, and the Jacobian of their
+      velocities;
+    - `joints`: the law of the velocities v;
+    - `others`, `K` (r, nv): the law of other velocities, and their Jacobian.
     """
 
-    law: Law
-    u_0: Float[Array, "..."]
-    J: Float[Array, "... nv"] | None
-
-    def change(self, x: Float[Array, " nv"]) -> Float[Array, "..."]:
-        """`J x`, the change of u."""
-        return x if self.J is None else matmul(_matrix(self.J), x).reshape(self.u_0.shape)
-
-    def force(self, impulses: Float[Array, "..."]) -> Float[Array, " nv"]:
-        """`J^T impulses`, the generalized impulse."""
-        return impulses if self.J is None else matmul(impulses.ravel(), _matrix(self.J))
-
-    def hessian(self, u: Float[Array, "..."]) -> Float[Array, "nv nv"]:
-        """The Hessian of l(u) in x, (nv, nv)."""
-        if self.J is None:
-            return self.law.hessian_product(u, jnp.asarray(np.eye(len(u)), u.dtype))
-        return matmul(_matrix(self.J).T, _matrix(self.law.hessian_product(u, self.J)))
+    M: Float[Array, "nv nv"]
+    push: Float[Array, " nv"]
+    v: Float[Array, " nv"]
+    contacts: ContactLaw
+    J: Float[Array, "contacts 3 nv"]
+    joints: ClippedLaw
+    others: ClippedLaw
+    K: Float[Array, "r nv"]
 
 
 class Minimum(NamedTuple):
@@ -65,67 +72,440 @@ class Minimum(NamedTuple):
     residual: Float[Array, ""]
 
 
-def minimise(
-    terms: Sequence[Term],
-    M: Float[Array, "nv nv"],
-    push: Float[Array, " nv"],
-    energy: Float[Array, ""],
-) -> Minimum:
+def hessian_factor(problem: Problem, x: Float[Array, " nv"]) -> Float[Array, "nv nv"]:
+    """The inverse factor W of the Hessian H of the function, `W H W^T = 1`, at x."""
+    v, J, K = problem.v + x, problem.J, problem.K
+    one = jnp.asarray(np.eye(len(v)), v.dtype)
+    u = matmul(J, v)
+    of_contacts = problem.contacts.hessian_product(u, J).reshape(-1, len(v))
+    H = problem.M + problem.joints.hessian_product(v, one)
+    H = H + matmul(J.reshape(-1, len(v)).T, of_contacts)
+    if len(K):
+        H = H + matmul(K.T, problem.others.hessian_product(matmul(K, v), K))
+    return inverse_factor(H)
+
+
+def minimise(partition: Partition, problem: Problem) -> Minimum:
     """The minimum of the function at the head of the module, from the x without laws.
 
-    `energy` (): the kinetic energy before the step, a scale for rounding errors. Each step is
-    halved until the function decreases by enough.
+    Each step is halved until the function decreases by enough. The iterations of a state do not
+    depend on other states of a batch.
     """
-    eps = float(jnp.finfo(push.dtype).eps)
-    tiny = float(jnp.finfo(push.dtype).tiny)
-    # The first fraction, zero, gives the value before the step.
-    fractions = jnp.asarray([0, *(0.5 ** np.arange(HALVINGS))], push.dtype)
 
-    def unfinished(state):
-        count, solution = state
-        return (count < MAX_STEPS) & (solution.residual > TOLERANCE * eps)
+    @custom_vmap
+    def minimised(problem: Problem) -> Minimum:
+        return _of_batch(functools.partial(_minimise, partition), problem)
 
-    def penalty(term: Term, step: Array, u: Array) -> Array:
-        du = term.change(step)
-        return term.law.penalty(u + fractions.reshape(-1, *[1] * u.ndim) * du)
+    @minimised.def_vmap
+    def _(size, is_batched, problem):
+        batched = jax.tree.map(lambda x, there: x if there else x[None], problem, *is_batched)
+        found = minimised(batched)
+        return found, jax.tree.map(lambda _: True, found)
 
-    def newton(state):
-        count, (x, _) = state
-        us = velocities(terms, x)
-        momentum = matmul(M, x) - push
-        gradient = momentum - sum(t.force(t.law.impulses(u)) for t, u in zip(terms, us))
-        W = hessian_factor(terms, M, us)
-        descent = matmul(W, -gradient)
-        step = matmul(descent, W)
-        products = [descent**2, step * momentum, step * matmul(M, step) / 2, x * (momentum + push)]
-        decrement, linear, quadratic, square = jnp.sum(jnp.stack(products), axis=1)
-        each = [penalty(t, step, u) for t, u in zip(terms, us)]
-        penalties = sum(each, start=jnp.zeros_like(fractions))
-        growth = fractions * linear + fractions**2 * quadratic + (penalties - penalties[0])
-        # Near the minimum the growth is below rounding errors. The last term then accepts the whole
-        # step.
-        scale = square + 2 * energy
-        enough = growth <= -0.1 * fractions * decrement + 10 * eps * scale
-        x = x + jnp.max(jnp.where(enough, fractions, fractions[-1])) * step
+    return minimised(problem)
+
+
+def _of_batch(function: Any, problem: Problem) -> Minimum:
+    """`function` of problems with a last batch axis, for problems with any leading batch axes.
+
+    The size of a batch axis is 1 in operands that all states share.
+    """
+    axes = problem.push.ndim - 1
+    if not axes:
+        found = function(jax.tree.map(lambda x: x[..., None], problem))
+        return jax.tree.map(lambda x: x[..., 0], found)
+    shapes = [x.shape[:axes] for x in jax.tree.leaves(problem)]
+    batch = tuple(next((n for n in sizes if n != 1), 1) for sizes in zip(*shapes))
+    push = jnp.broadcast_to(problem.push, (*batch, *problem.push.shape[axes:]))
+    leaves, structure = jax.tree.flatten(problem._replace(push=push))
+    shared = [all(n == 1 for n in x.shape[:axes]) for x in leaves]
+    count = math.prod(batch)
+    leaves = [
+        x.reshape(1, *x.shape[axes:])
+        if is_shared
+        else jnp.broadcast_to(x, (*batch, *x.shape[axes:])).reshape(count, *x.shape[axes:])
+        for x, is_shared in zip(leaves, shared)
+    ]
+
+    def minimised(leaves):
+        last = [jnp.moveaxis(x, 0, -1) for x in leaves]
+        return jax.tree.map(
+            lambda x: jnp.moveaxis(x, -1, 0), function(jax.tree.unflatten(structure, last))
+        )
+
+    def by_tiles(leaves):
+        """The result for one tile of the batch after the other."""
+        tiles = -(-count // TILE)
+        size = -(-count // tiles)
+
+        def divided(x):
+            fill = [(0, tiles * size - count), *[(0, 0)] * (x.ndim - 1)]
+            return jnp.pad(x, fill, "edge").reshape(tiles, size, *x.shape[1:])
+
+        states = [divided(x) for x, is_shared in zip(leaves, shared) if not is_shared]
+
+        def of_tile(states):
+            rest = iter(states)
+            return minimised([x if s else next(rest) for x, s in zip(leaves, shared)])
+
+        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:count], lax.map(of_tile, states))
+
+    if not isinstance(count, int) or count <= TILE:
+        found = minimised(leaves)
+    elif jax.default_backend() == "cpu":
+        found = by_tiles(leaves)
+    else:
+        found = lax.platform_dependent(leaves, cpu=by_tiles, default=minimised)
+    return jax.tree.map(lambda x: x.reshape(*batch, *x.shape[1:]), found)
+
+
+class _State(NamedTuple):
+    """The state of the loop.
+
+    - `steps` (): the number of iterations;
+    - `x`: the unknown; `momentum`: `M x - push`; `u`: the velocities of all rows;
+    - `penalty` (s,): the sum of the penalties of all laws at u.
+    """
+
+    steps: Array
+    x: Array
+    momentum: Array
+    u: Array
+    penalty: Array
+    residual: Array
+
+
+def _minimise(partition: Partition, problem: Problem) -> Minimum:
+    """The minimum for many states; the batch axis of all arrays is the last axis."""
+    dtype = problem.push.dtype
+    eps, tiny = (float(x) for x in (jnp.finfo(dtype).eps, jnp.finfo(dtype).tiny))
+    laws, matrices = _laws(partition, problem), _matrices(partition, problem)
+    order = partition.order
+    push, v = (_taken(x, order, 0) for x in (problem.push, problem.v))
+    u_0, Mv = matrices.products(v)
+    energy = jnp.sum(v * Mv, axis=0)  # twice the kinetic energy
+
+    def unfinished(state: _State) -> Array:
+        # The first iteration computes the x without laws.
+        return (state.steps <= MAX_STEPS) & jnp.any(state.residual > TOLERANCE * eps)
+
+    def newton(state: _State) -> _State:
+        start = state.steps == 0
+        x, momentum, u = state.x, state.momentum, state.u
+        at = laws.linearised(u, v + x, start)
+        step = matrices.solve(at, at.joint_impulses - momentum)
+        du, M_step = matrices.products(step)
+        terms = [
+            step * momentum,
+            step * M_step,
+            x * (momentum + push),
+            step * at.joint_slopes * step,
+        ]
+        linear, quadratic, square, of_joints = jnp.sum(jnp.stack(terms), axis=1)
+        decrement = quadratic + of_joints + jnp.sum(du * at.hessian_product(du), axis=(0, 1))
+        scale = square + energy
+        active = state.residual > TOLERANCE * eps
+
+        def penalty(fraction):
+            return laws.penalty(u + fraction * du, v + x + fraction * step)
+
+        def too_long(fraction, penalty):
+            """Whether the function does not decrease by enough.
+
+            Near the minimum the growth is below rounding errors. The last term then accepts the
+            whole step.
+            """
+            growth = fraction * linear + fraction**2 * quadratic / 2 + (penalty - state.penalty)
+            enough = growth <= -0.1 * fraction * decrement + 10 * eps * scale
+            return active & ~start & ~enough & (fraction > 0.5 ** (HALVINGS - 1))
+
+        def halve(search):
+            fraction, _, long = search
+            fraction = jnp.where(long, fraction / 2, fraction)
+            reached = penalty(fraction)
+            return fraction, reached, too_long(fraction, reached)
+
+        # The loop begins with twice the step, and always halves once.
+        search = 2 * active.astype(dtype), state.penalty, jnp.ones_like(active)
+        fraction, reached, _ = lax.while_loop(lambda search: jnp.any(search[2]), halve, search)
         residual = jnp.sqrt(decrement / jnp.maximum(scale, tiny))
-        return count + 1, Minimum(x, residual)
+        return _State(
+            state.steps + 1,
+            x + fraction * step,
+            momentum + fraction * M_step,
+            u + fraction * du,
+            reached,
+            jnp.where(active, jnp.where(start, jnp.inf, residual), state.residual),
+        )
 
-    start = Minimum(solve_positive_definite(M, push), jnp.full((), jnp.inf, push.dtype))
-    return lax.while_loop(unfinished, newton, (jnp.zeros((), int), start))[1]
-
-
-def velocities(terms: Sequence[Term], x: Float[Array, " nv"]) -> list[Array]:
-    """The velocities u of each term."""
-    return [term.u_0 + term.change(x) for term in terms]
-
-
-def hessian_factor(
-    terms: Sequence[Term], M: Float[Array, "nv nv"], us: Sequence[Array]
-) -> Float[Array, "nv nv"]:
-    """The inverse factor W of the Hessian H of the function, `W H W^T = 1`, at the velocities u."""
-    return inverse_factor(M + sum(term.hessian(u) for term, u in zip(terms, us)))
+    zero = jnp.zeros(push.shape[1:], dtype)
+    start = _State(jnp.zeros((), int), 0 * v + zero, zero - push, u_0 + zero, zero, zero + jnp.inf)
+    found = lax.while_loop(unfinished, newton, start)
+    place = np.argsort(order, kind="stable")[: len(problem.push)]
+    return Minimum(take_rows(found.x, place), found.residual)
 
 
-def _matrix(J: Array) -> Array:
-    """J (..., nv) with one row per velocity."""
-    return J.reshape(-1, J.shape[-1])
+# --------------------------------------------------------------------------------------- the laws
+
+
+class _Linearised(NamedTuple):
+    """The impulses of all laws, and their derivatives.
+
+    - `impulses` (R, b, s), `hessian_product`: of the rows;
+    - `joint_impulses`, `joint_slopes`: of the velocities v.
+    """
+
+    impulses: Array
+    hessian_product: Any
+    joint_impulses: Array
+    joint_slopes: Array
+
+
+class _AllLaws(NamedTuple):
+    """The laws of all rows and of the velocities v, with the batch axis last.
+
+    - `normal`, `target` (3, k, b, s), `conductance`, `mu` (k, b, s): the law of the contacts;
+    - `others` (kinds, r, b, s), `joints` (kinds, m b + t, s).
+    """
+
+    normal: Array
+    target: Array
+    conductance: Array
+    mu: Array
+    others: ClippedLaw
+    joints: ClippedLaw
+
+    def _parts(self, u: Array) -> tuple[Vec3, Array]:
+        k = self.mu.shape[0]
+        return Vec3(*u[: 3 * k].reshape(3, k, *u.shape[1:])), u[3 * k :]
+
+    def linearised(self, u: Array, v: Array, none: Array) -> _Linearised:
+        """The laws at the velocities u and v; without impulses if `none`."""
+        contacts, others = self._parts(u)
+        at = project(
+            Vec3(*self.normal),
+            jnp.where(none, 0, self.conductance),
+            Vec3(*self.target),
+            self.mu,
+            contacts,
+        )
+        hessian = at.hessian()
+        impulse = at.impulse()
+        k = self.mu.shape[0]
+        impulses = _of_rows(impulse)
+        of_joints, slopes = self.joints.impulses(v), self.joints.slopes(v)
+        of_others, other_slopes = self.others.impulses(others), self.others.slopes(others)
+        if len(others):
+            impulses = jnp.concatenate([impulses, jnp.where(none, 0, of_others)])
+
+        def product(x: Array) -> Array:
+            """The product of the Hessian with x (R, b, ..., s)."""
+            extra = x.ndim - 3
+            parts, rest = x[: 3 * k].reshape(3, k, *x.shape[1:]), x[3 * k :]
+            found = _of_rows(hessian.expanded(extra, before=1).product(Vec3(*parts)))
+            if not len(rest):
+                return found
+            d = jnp.where(none, 0, other_slopes)
+            d = jnp.expand_dims(d, tuple(range(2, 2 + extra)))
+            return jnp.concatenate([found, d * rest])
+
+        return _Linearised(
+            impulses, product, jnp.where(none, 0, of_joints), jnp.where(none, 0, slopes)
+        )
+
+    def penalty(self, u: Array, v: Array) -> Array:
+        """The sum of all penalties, (s,)."""
+        contacts, others = self._parts(u)
+        at = project(Vec3(*self.normal), self.conductance, Vec3(*self.target), self.mu, contacts)
+        total = jnp.sum(at.penalty(), axis=(0, 1)) + jnp.sum(self.joints.penalties(v), axis=0)
+        return total + jnp.sum(self.others.penalties(others), axis=(0, 1)) if len(others) else total
+
+
+def _of_rows(x: Vec3) -> Array:
+    """Vectors of contacts, (k, b, ...) in each component, as values of rows (3 k, b, ...)."""
+    values = jnp.stack([x.x, x.y, x.z])
+    return values.reshape(3 * values.shape[1], *values.shape[2:])
+
+
+def _laws(partition: Partition, problem: Problem) -> _AllLaws:
+    law, joints, index = problem.contacts, problem.joints, partition.contacts
+
+    def of_contacts(x):
+        return _taken(x, index, 0)
+
+    def of_joints(x):
+        return jnp.moveaxis(_taken(jnp.moveaxis(x, 1, 0), partition.order, 0), 0, 1)
+
+    normal, target = (jnp.moveaxis(of_contacts(x), 2, 0) for x in (law.normal, law.target))
+    return _AllLaws(
+        normal,
+        target,
+        of_contacts(law.conductance),
+        of_contacts(law.mu),
+        ClippedLaw(*(x[:, :, None] for x in problem.others)),
+        ClippedLaw(*map(of_joints, joints)),
+    )
+
+
+# ------------------------------------------------------------------------------------ the matrices
+
+
+class _Matrices(NamedTuple):
+    """The matrices of one problem; see `_minimise` for the order of the dofs.
+
+    - `rows` (R + m, b, m + t + 1, s): the Jacobian of the rows, and then the rows of M of the dofs
+      of the branches; the last column is zero;
+    - `columns` (m b + t, t, s): the columns of M, in the rows of the trunk.
+    """
+
+    rows: Array
+    columns: Array
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """R, m, b, t."""
+        (both, b, width, _), t = self.rows.shape, self.columns.shape[1]
+        m = width - 1 - t
+        return both - m, m, b, t
+
+    def products(self, x: Array) -> tuple[Array, Array]:
+        """`J x`, (R, b, s), and `M x` for a vector x of all dofs."""
+        R, m, b, t = self.shape
+        s = x.shape[-1]
+        in_branches = x[: m * b].reshape(m, b, s)
+        shared = jnp.broadcast_to(x[m * b :, None], (t, b, s))
+        x_b = jnp.concatenate([in_branches, shared])
+
+        def add(sums, i):
+            column = lax.dynamic_index_in_dim(self.rows, i, 2, keepdims=False)
+            return sums + column * lax.dynamic_index_in_dim(x_b, i, 0, keepdims=False), None
+
+        zero = jnp.zeros((R + m, b, x.shape[-1]), x.dtype)
+        sums, _ = lax.scan(add, zero, jnp.arange(m + t))
+
+        def add_column(sums, column):
+            return sums + column[0] * column[1], None
+
+        of_trunk, _ = lax.scan(add_column, jnp.zeros_like(x[m * b :]), (self.columns, x))
+        return sums[:R], jnp.concatenate([sums[R:].reshape(m * b, s), of_trunk])
+
+    def solve(self, at: _Linearised, right: Array) -> Array:
+        """The solution x of `(M + J^T D J + d) x = right + J^T impulses`.
+
+        D is the Hessian of the laws of the rows, and d the slopes of the laws of the joints.
+        """
+        R, m, b, t = self.shape
+        n = m + t
+        J = self.rows[:R]
+        last = np.arange(n + 1).reshape(-1, 1) == n
+        # The last column of J is zero.
+        products = at.hessian_product(J) + jnp.where(last, at.impulses[:, :, None], 0)
+        slopes = at.joint_slopes
+        # The rows of the branches.
+        A = self.rows[R:] + _augmented(slopes[: m * b], right[: m * b], (m, b), n)
+
+        def add(A, row):
+            J_r, product = row
+            return A + jnp.swapaxes(J_r[:, :m], 0, 1)[:, :, None] * product, None
+
+        A, _ = lax.scan(add, A, (J, products))
+        s = A.shape[-1]
+        coupling = A[:, :, m:n].reshape(m * b, t, s)
+        A = _eliminated(A)
+        # The rows of the trunk.
+        S = jnp.pad(self.columns[m * b :], ((0, 0), (0, 1), (0, 0)))
+        S = S + _augmented(slopes[m * b :], right[m * b :], (t,), t)
+
+        def add_outer(S, row):
+            return S + row[0][m:n, None] * row[1][None, m:], None
+
+        def subtract_outer(S, row):
+            return S - row[0][:, None] * row[1][None, m:], None
+
+        by_row = (J.reshape(R * b, n + 1, J.shape[-1]), products.reshape(R * b, n + 1, s))
+        S, _ = lax.scan(add_outer, S, by_row)
+        S, _ = lax.scan(subtract_outer, S, (coupling, A.reshape(m * b, n + 1, s)))
+        x_t = _solution(S)
+
+        def substitute(x, i):
+            column = lax.dynamic_index_in_dim(A, m + i, 2, keepdims=False)
+            return x - column * lax.dynamic_index_in_dim(x_t, i, 0, keepdims=False), None
+
+        x_b, _ = lax.scan(substitute, A[:, :, n], jnp.arange(t))
+        return jnp.concatenate([x_b.reshape(m * b, s), x_t])
+
+
+def _matrices(partition: Partition, problem: Problem) -> _Matrices:
+    (m, b), nv = partition.branches.shape, len(problem.push)
+    trunk, columns = partition.trunk, partition.columns
+    # The columns of each branch, of the trunk, and the right-hand side; nv stands for no dof.
+    columns = np.append(columns, np.full((b, 1), nv), axis=1)
+    contacts = partition.contacts[None, :, :, None] * 3 + np.arange(3).reshape(3, 1, 1, 1)
+    count, _, _, s = problem.J.shape
+    J = _entries(problem.J.reshape(3 * count, nv, s), contacts, columns)
+    K = _entries(problem.K, np.arange(len(problem.K)).reshape(-1, 1, 1), columns)
+    M = _entries(problem.M, partition.branches[:, :, None], columns)
+    if nv in partition.branches:
+        alone = (partition.branches == nv)[:, :, None] & (
+            np.arange(columns.shape[1]) == np.arange(m)[:, None, None]
+        )
+        M = jnp.where(alone[..., None], 1, M)
+    parts = [J.reshape(J.shape[0] * J.shape[1], *J.shape[2:]), K, M]
+    shape = np.broadcast_shapes(*(x.shape[1:] for x in parts))
+    rows = jnp.concatenate([jnp.broadcast_to(x, (len(x), *shape)) for x in parts])
+    of_trunk = _entries(problem.M, partition.order[:, None], trunk[None])
+    return _Matrices(rows, of_trunk)
+
+
+def _entries(x: Array, rows: np.ndarray, columns: np.ndarray) -> Array:
+    """The entries of x (n, m, s) in these rows and columns; 0 for a row n or a column m."""
+    n, m, s = x.shape
+    rows, columns = np.broadcast_arrays(rows, columns)
+    index = np.where((rows < n) & (columns < m), rows * m + columns, n * m)
+    return _taken(x.reshape(n * m, s), index, 0)
+
+
+def _taken(x: Array, index: np.ndarray, fill: int) -> Array:
+    """`x[index]` along the first axis, where row len(x) is `fill`."""
+    if np.any(index == len(x)):
+        x = jnp.concatenate([x, jnp.full_like(x, fill, shape=(1, *x.shape[1:]))])
+    rows = take_rows(x, index)
+    return rows.reshape(*index.shape, *x.shape[1:])
+
+
+def _augmented(diagonal: Array, right: Array, shape: tuple[int, ...], n: int) -> Array:
+    """Matrices (*shape, n + 1, s) with this diagonal, and with `right` in the last column."""
+    row = np.arange(shape[0]).reshape(-1, *[1] * (len(shape) + 1))
+    column = np.arange(n + 1).reshape(-1, 1)
+    diagonal, right = (x.reshape(*shape, 1, x.shape[-1]) for x in (diagonal, right))
+    return jnp.where(row == column, diagonal, 0) + jnp.where(column == n, right, 0)
+
+
+def _eliminated(A: Array) -> Array:
+    """Gauss-Jordan elimination of the first m columns of A (m, b, n, s), with positive pivots."""
+    index = np.arange(len(A))
+
+    def pivot(A, i):
+        row = lax.dynamic_index_in_dim(A, i, keepdims=False)
+        column = lax.dynamic_index_in_dim(A, i, axis=2, keepdims=False)
+        return row / lax.dynamic_index_in_dim(row, i, axis=1), column
+
+    def eliminate(state, i):
+        # The row and the column are part of the state, as in `_math/linear.py`.
+        A, row, column = state
+        is_pivot = jnp.asarray(index) == i
+        A = jnp.where(is_pivot[:, None, None, None], row, A - column[:, :, None] * row)
+        return (A, *pivot(A, jnp.minimum(i + 1, len(index) - 1))), None
+
+    if not len(A):
+        return A
+    (A, _, _), _ = lax.scan(eliminate, (A, *pivot(A, 0)), jnp.asarray(index))
+    return A
+
+
+def _solution(S: Array) -> Array:
+    """The solution x (t, s) of symmetric systems; S (t, t + 1, s) has the right-hand sides last."""
+    t = len(S)
+    if t > LARGEST_WHOLE:
+        return jax.vmap(solve_positive_definite, (-1, -1), -1)(S[:, :t], S[:, t])
+    return _eliminated(S[:, None])[:, 0, t]

@@ -1,0 +1,123 @@
+"""Newton's method of `contact_step` by branches of dofs, and in batches."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxrbd as rbd
+from jaxrbd.contact import Capsule, Scene, contact_step, convex
+from jaxrbd.contact.branches import Partition, partition, whole
+from support.zoo import close
+
+DT = 2e-3
+
+
+def dofs_of(model, body):
+    """The dofs that move a body."""
+    topology = model.topology
+    return set(np.flatnonzero(topology.supports[topology.dof_body, body]).tolist())
+
+
+def check(found: Partition, model, bodies):
+    """Each dof and each contact is in one place, and no contact acts on two branches."""
+    nv = model.nv
+    branches = [set(column[column < nv].tolist()) for column in found.branches.T]
+    places = [*map(sorted, branches), found.trunk.tolist()]
+    assert sorted(i for place in places for i in place) == list(range(nv))
+    contacts = found.contacts[found.contacts < len(bodies)]
+    assert sorted(contacts.tolist()) == list(range(len(bodies)))
+    for branch, column in zip(branches, found.contacts.T):
+        for i in column[column < len(bodies)]:
+            moved = set().union(*(dofs_of(model, b) for b in bodies[i] if b >= 0))
+            assert moved <= branch | set(found.trunk.tolist())
+    M = np.abs(rbd.crba(model, rbd.neutral(model)))
+    for a in range(len(branches)):
+        for b in range(a):
+            assert not M[np.ix_(sorted(branches[a]), sorted(branches[b]))].any()
+
+
+def body(model, frame):
+    return int(model.frame_bodies[model.frame_names.index(frame)])
+
+
+def test_the_legs_of_a_quadruped_are_branches():
+    model = rbd.load_robot("quadruped")
+    feet = [[body(model, f)] for f in model.frame_names if f.endswith("_foot")]
+    found = partition(model.topology, feet)
+    assert (found.branches.shape, found.contacts.shape) == ((3, 4), (1, 4))
+    assert found.trunk.tolist() == list(range(6))
+    check(found, model, feet)
+    # A contact of two feet joins two legs, and a contact of the trunk joins none.
+    both = [*feet, [feet[0][0], feet[1][0]], [0], [0], [-1]]
+    found = partition(model.topology, both)
+    check(found, model, both)
+    check(whole(model.nv, len(feet)), model, feet)
+
+
+@pytest.mark.parametrize("robot", ["humanoid", "arm7"])
+def test_partitions_of_other_robots(robot):
+    model = rbd.load_robot(robot)
+    bodies = [[i] for i in range(model.nb)]
+    found = partition(model.topology, bodies)
+    check(found, model, bodies)
+    check(partition(model.topology, []), model, [])
+    if robot == "humanoid":
+        assert found.branches.shape[1] > 1  # more than one branch
+
+
+def fallen():
+    """A humanoid that lies in the ground, with contacts of the trunk, of limbs, and of two legs."""
+    frames = ("torso", "left_shank", "right_shank", "left_hand", "right_hand", "left_foot")
+    shapes = {f: Capsule(f, 0.2, (0, 0, -0.1), (0, 0, 0.1)) for f in frames}
+    pair = shapes["left_shank"], shapes["right_shank"]
+    return rbd.load_robot("humanoid"), Scene.from_shapes([*shapes.values()], pairs=[pair])
+
+
+def test_a_step_by_branches_is_the_step_of_the_whole_matrix(monkeypatch):
+    model, scene = fallen()
+    rng = np.random.default_rng(0)
+    q = rbd.integrate(model, rbd.neutral(model), jnp.asarray(0.3 * rng.normal(size=model.nv)))
+    v, tau = (jnp.asarray(rng.normal(size=model.nv)) for _ in range(2))
+    used = []
+
+    def step(choice):
+        def chosen(*operands):
+            used.append(choice(*operands))
+            return used[-1]
+
+        monkeypatch.setattr(convex, "_partition", chosen)
+        return jax.jit(lambda q, v: contact_step.__wrapped__(model, scene, q, v, tau, DT))(q, v)
+
+    by_branches = step(convex._partition)
+    at_once = step(lambda model, scene, _: whole(model.nv, scene.size))
+    assert [partition.branches.size > 0 for partition in used] == [True, False]
+    assert jnp.count_nonzero(jnp.any(by_branches.impulse != 0, axis=1)) > 1
+    close(by_branches.v, at_once.v, 1e-10)
+    close(by_branches.impulse, at_once.impulse, 1e-9)
+
+
+def test_a_state_does_not_depend_on_its_batch():
+    """In batches of more states than one tile of the solver, and with slow and fast states."""
+    link = rbd.model.Link("ball", rbd.model.link_inertia(2.0, (0, 0, 0), 0.01 * np.eye(3)))
+    joint = rbd.model.JointSpec("joint", rbd.joints.Translation(), None, "ball")
+    model, scene, count = rbd.build_model([link], [joint]), Scene(("ball",), 0.1), 70
+    rng = np.random.default_rng(0)
+    q = jnp.asarray(rng.uniform([-1, -1, 0.05], [1, 1, 0.15], size=(count, 3)))
+    v = rng.normal(size=(2, count, 3))
+    v[1, ::2] = v[0, ::2]
+    v[1, 1::2] *= 0  # states that need few steps
+    v = jnp.asarray(v)
+
+    def step(q, v):
+        found = contact_step(model, scene, q, v, jnp.zeros(3), DT)
+        return found.v, found.residual
+
+    batched = jax.jit(jax.vmap(step))
+    (first, residual), (second, _) = batched(q, v[0]), batched(q, v[1])
+    assert jnp.all(residual <= 1000 * jnp.finfo(q.dtype).eps)
+    assert np.unique(np.array(residual)).size > 3
+    np.testing.assert_array_equal(first[::2], second[::2])
+    one = jax.jit(step)
+    for i in (0, 36, 69):
+        close(first[i], one(q[i], v[0, i])[0], 1e-12)
