@@ -1,11 +1,16 @@
 """Newton's method of `contact_step` by branches of dofs, and in batches."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxrbd as rbd
+from benchmarks.studies import contact as study
+from jaxrbd import contact
+from jaxrbd.actuators import PD
 from jaxrbd.contact import Capsule, Scene, contact_step, convex
 from jaxrbd.contact.branches import Partition, partition, whole
 from support.zoo import close
@@ -121,3 +126,29 @@ def test_a_state_does_not_depend_on_its_batch():
     one = jax.jit(step)
     for i in (0, 36, 69):
         close(first[i], one(q[i], v[0, i])[0], 1e-12)
+
+
+def test_every_step_to_rest_converges_in_single_precision():
+    """Robots are dropped and come to rest, where the change in a step is below rounding errors."""
+    model = rbd.load_robot("quadruped").astype(jnp.float32)
+    feet = [name for name in model.frame_names if name.endswith("_foot")]
+    scene = contact.Scene(feet, study.RADIUS, material=contact.Material(friction=study.FRICTION))
+    scene = dataclasses.replace(scene, inverse_inertia=contact.inverse_inertias(model, scene))
+    scene = scene.astype(jnp.float32)
+    gains = study.STIFFNESS, study.DAMPING, study.EFFORT
+    held = study.rbd_neutral(model).astype(np.float32)
+    held[7:] = study.posture(model)
+    servo = contact.Servo(PD.for_joints(model, model.joint_names[1:], *gains), held)
+
+    @jax.jit
+    def residuals(q, v):
+        def advance(state, _):
+            found = contact.contact_step(
+                model, scene, *state, jnp.zeros(18, jnp.float32), study.DT, servo=servo
+            )
+            return (found.q, found.v), found.residual
+
+        return jax.lax.scan(advance, (q, v), length=1000)[1]
+
+    found = jax.vmap(residuals)(*study.starts(model, 64))
+    assert jnp.all(found <= 1000 * np.finfo(np.float32).eps)

@@ -216,7 +216,8 @@ def _minimise(partition: Partition, problem: Problem) -> Minimum:
             whole step.
             """
             growth = fraction * linear + fraction**2 * quadratic / 2 + (penalty - state.penalty)
-            enough = growth <= -0.1 * fraction * decrement + 10 * eps * scale
+            rounding = 10 * eps * (scale + state.penalty)
+            enough = growth <= -0.1 * fraction * decrement + rounding
             return active & ~start & ~enough & (fraction > 0.5 ** (HALVINGS - 1))
 
         def halve(search):
