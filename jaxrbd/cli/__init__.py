@@ -40,7 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status.
 
     The status is 0 for success. It is 1 for an error, with a message of one line on standard error,
-    and for faults that `jaxrbd check` finds. It is 130 after an interrupt from the keyboard.
+    and for faults that `jaxrbd check` finds. It is 130 after an interrupt from the keyboard,
+    and 143 after SIGTERM during `jaxrbd train`.
 
     `argv`: the arguments of the program; None means the arguments of this process. Raises
     SystemExit for `--help` and `--version` (status 0) and for invalid options (status 2), as
@@ -71,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Rigid-body dynamics for JAX.",
         epilog=(
             "exit status: 0 for success, 1 for an error or a fault in a file, 2 for invalid "
-            "options, 130 after Ctrl-C; example: jaxrbd info quadruped"
+            "options, 130 after Ctrl-C, 143 for SIGTERM in `train`; example: jaxrbd info quadruped"
         ),
     )
     parser.add_argument("--version", action="version", version=f"jaxrbd {__version__}")
@@ -224,7 +225,8 @@ def _add_train(commands) -> None:
         help="train a policy for a task",
         description=(
             "Train a policy. The folder gets a checkpoint, the metrics of each update (one line of "
-            "JSON each), and a picture of the learning curve."
+            "JSON each), and a picture of the learning curve. Ctrl-C and SIGTERM write a "
+            "checkpoint of the last complete update, so that --resume continues after it."
         ),
         epilog="example: jaxrbd train cart-pole --seed 3 --out trained",
     )
@@ -233,8 +235,8 @@ def _add_train(commands) -> None:
     add("--algorithm", default="shac", metavar="NAME", help="shac (default), apg or ppo")
     add("--seed", type=_seed, default=0, metavar="N", help="seed of the random numbers")
     add("--steps", type=_count, metavar="N", help="steps of all environments (default: by task)")
-    add("--every", type=_count, default=25, metavar="N", help="updates between two checkpoints")
-    add("--resume", action="store_true", help="continue from the checkpoint in the folder")
+    add("--every", type=_count, default=25, metavar="N", help="updates per checkpoint (25)")
+    add("--resume", action="store_true", help="continue from the checkpoint in the output folder")
     add("--no-plot", action="store_true", help="draw no curve (matplotlib is not needed)")
     add("--out", metavar="DIR", help="output folder (default: train-TASK-NAME)")
     command.set_defaults(run=_train)
@@ -312,8 +314,7 @@ def _report(options: argparse.Namespace, run: Callable[[], dict[str, Any]]) -> i
 
 
 def _train(options: argparse.Namespace) -> int:
-    _training_commands.train(options)
-    return 0
+    return _training_commands.train(options)
 
 
 def _play(options: argparse.Namespace) -> int:
