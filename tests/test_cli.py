@@ -364,6 +364,36 @@ def test_convert(tmp_path, capsys):
     assert not (tmp_path / "arm.txt").exists()
 
 
+WITH_PARTS = """<mujoco model="swing">
+  <worldbody>
+    <geom name="ground" type="plane" size="1 1 1"/>
+    <body name="rod"><joint name="pivot" axis="0 1 0" stiffness="2"/>
+      <geom name="bar" type="capsule" size="0.1" fromto="0 0 0 0 0 -1"/>
+      <body name="tip"><joint name="hinge" axis="1 0 0"/><geom name="ball" size="0.2"/></body>
+    </body>
+    <body name="block" pos="1 0 0"><joint name="slide" type="slide"/><geom size="0.1"/></body>
+  </worldbody>
+  <actuator><motor joint="pivot"/><motor joint="hinge"/></actuator>
+  <equality><joint joint1="pivot" joint2="hinge"/></equality>
+  <keyframe><key name="home"/></keyframe>
+</mujoco>
+"""
+
+
+def test_parts_of_mjcf_files_that_are_left_out_are_counted(tmp_path, capsys):
+    path, saved = tmp_path / "swing.xml", tmp_path / "swing.jaxrbd"
+    path.write_text(WITH_PARTS)
+    assert cli.main(["convert", str(path), str(saved)]) == 0
+    warning = (
+        f"jaxrbd: warning: {path}: left out: 2 actuators, 4 contact points, 2 pairs of shapes, "
+        "1 spring, 1 constraint, 1 keyframe\n"
+    )
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == (f"ok: {saved}\n", warning)
+    assert cli.main(["info", str(path)]) == 0
+    assert capsys.readouterr().err == warning
+
+
 def test_a_bad_file_is_a_message(tmp_path, capsys):
     path = tmp_path / "bad.urdf"
     path.write_text(BAD)

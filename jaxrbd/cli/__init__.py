@@ -16,7 +16,7 @@ from .. import __version__
 from ..errors import ArgumentError, GeometryWarning, InertiaWarning, JaxRBDError
 from ..io._sealed import replace_file
 from ..io.model_file import save_model
-from ..io.mujoco import inspect_mjcf, is_mjcf, load_mjcf
+from ..io.mujoco import Imported, inspect_mjcf, is_mjcf, load_mjcf
 from ..io.urdf import inspect_urdf, load_urdf
 from ..io.urdf_writer import save_urdf
 from ..learning import task_names
@@ -409,20 +409,43 @@ def _load(robot: str, free_flyer: bool) -> Model:
     if mjcf and free_flyer:
         raise ArgumentError(f"{path}: --free-flyer is for URDF files; an MJCF file has its joints")
     omitted: tuple[str, ...] = ()
+    left_out = ""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", InertiaWarning)
         if robot in robot_names() and not free_flyer:
             model = load_robot(robot)
         elif mjcf:
             found = load_mjcf(path, strict=False)
-            model, omitted = found.model, found.omitted
+            model, omitted, left_out = found.model, found.omitted, _left_out(found)
         else:
             model = load_urdf(path, root_joint="free_flyer" if free_flyer else None)
     for warning in caught:
         print(f"jaxrbd: warning: {warning.message}", file=sys.stderr)
     for feature in omitted:
         print(f"jaxrbd: warning: {path}: no counterpart for {feature}", file=sys.stderr)
+    if left_out:
+        print(f"jaxrbd: warning: {path}: left out: {left_out}", file=sys.stderr)
     return model
+
+
+def _left_out(found: Imported) -> str:
+    """The parts of an MJCF file that are not in its `Model`, with their counts."""
+    scene, springs = found.scene, found.springs
+    counts = {
+        "actuator": len(found.actuators.joints),
+        "contact point": 0 if scene is None else len(scene.frames),
+        "pair of shapes": len(found.pairs),
+        "spring": len(springs.joints) + len(springs.balls),
+        "constraint": len(found.constraints) + len(found.inactive_constraints),
+        "keyframe": len(found.keyframes),
+    }
+    words = (f"{n} {_plural(what, n)}" for what, n in counts.items() if n)
+    return ", ".join(words)
+
+
+def _plural(noun: str, count: int) -> str:
+    head, blank, rest = noun.partition(" of ")
+    return noun if count == 1 else f"{head}s{blank}{rest}"
 
 
 def _find(robot: str) -> str:
