@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 
@@ -21,6 +22,7 @@ from ..io.urdf import inspect_urdf, load_urdf
 from ..io.urdf_writer import save_urdf
 from ..learning import task_names
 from ..model import Model
+from ..model.names import similar_names
 from ..robots import load_robot, robot_names, robot_path
 from ..view import LAYERS, render, save_html, serve
 from . import (
@@ -35,6 +37,18 @@ from .reports import check_report, print_json, robot_report
 
 _ROBOT = "name of a bundled robot, a URDF file, or an MJCF file"
 
+_COMMANDS = (
+    "rollout",
+    "bench",
+    "info",
+    "check",
+    "convert",
+    "view",
+    "train",
+    "play",
+    "completion",
+)
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status.
@@ -47,7 +61,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     SystemExit for `--help` and `--version` (status 0) and for invalid options (status 2), as
     argparse does.
     """
-    options = _parser().parse_args(argv)
+    options, unknown = _parser().parse_known_args(argv)
+    if unknown:
+        options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
         status = options.run(options)
         sys.stdout.flush()  # a closed pipe raises here, not at exit
@@ -56,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(error, BrokenPipeError):  # the reader, such as `head`, has ended
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 1
-        print(f"jaxrbd: error: {_one_line(error)}", file=sys.stderr)
+        print(f"jaxrbd: error: {_with_options(_one_line(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
@@ -66,8 +82,24 @@ def _one_line(message: object) -> str:
     return "; ".join(line.strip() for line in str(message).splitlines() if line.strip())
 
 
+def _with_options(message: str) -> str:
+    """A message with the options of the commands in place of the arguments of the functions."""
+    message = re.sub(r"packages=\{'([^']+)': FOLDER\}", r"--package \1=DIR", message)
+    message = message.replace("give the argument `unlimited`", "give --unlimited X")
+    return message.replace("reorder=True", "--reorder")
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose error about an unknown command names similar commands."""
+
+    def error(self, message: str) -> NoReturn:
+        found = re.search(r"argument COMMAND: invalid choice: '([^']*)'", message)
+        hint = similar_names(found[1], _COMMANDS) if found else ""
+        super().error(message + hint)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="jaxrbd",
         description="Rigid-body dynamics for JAX.",
         epilog=(
@@ -86,6 +118,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_train(commands)
     _add_play(commands)
     _add_completion(commands)
+    for command in commands.choices.values():
+        command.set_defaults(parser=command)  # prints the usage of the command after an error
     return parser
 
 
@@ -358,6 +392,8 @@ def _convert(options: argparse.Namespace) -> int:
         raise ArgumentError(
             f"OUT is {options.out!r}, expected a name that ends in .urdf or .jaxrbd"
         )
+    if os.path.exists(options.out) and os.path.samefile(_find(options.robot), options.out):
+        raise ArgumentError(f"OUT is {options.out!r}, which is the file of the robot")
     model = _load(options.robot, options.free_flyer)
     if ending == ".jaxrbd":
         save_model(model, options.out)
@@ -394,7 +430,7 @@ def _view(options: argparse.Namespace) -> int:
 
 
 def _say_warning(message, *_: object, **__: object) -> None:
-    print(f"jaxrbd: warning: {message}", file=sys.stderr)
+    print(f"jaxrbd: warning: {_with_options(str(message))}", file=sys.stderr)
 
 
 def _load_in_precision(options: argparse.Namespace) -> Model:
@@ -453,10 +489,18 @@ def _find(robot: str) -> str:
     if robot in robot_names():
         return str(robot_path(robot))
     if not os.path.isfile(robot):
-        raise ArgumentError(
-            f"no file and no bundled robot {robot!r}; bundled: {', '.join(robot_names())}"
-        )
+        raise ArgumentError(_not_found(robot))
     return robot
+
+
+def _not_found(robot: str) -> str:
+    """The message for a robot that is neither a bundled robot nor a file."""
+    if os.path.isdir(robot):
+        return f"{robot!r} is a folder, expected a file"
+    if os.path.splitext(robot)[1].lower() in (".urdf", ".xml", ".mjcf", ".jaxrbd"):
+        return f"file not found: {robot!r}"
+    hint = similar_names(robot, robot_names())
+    return f"no file and no bundled robot {robot!r}; bundled: {', '.join(robot_names())}{hint}"
 
 
 def _package(text: str) -> tuple[str, str]:
