@@ -18,7 +18,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from jaxrbd import cli, envs, learning
+from jaxrbd import cli, envs, learning, view
 from jaxrbd.cli import training_commands
 from jaxrbd.errors import ArgumentError, SavedFileError, TrainingError
 from jaxrbd.learning import networks, rollouts
@@ -466,6 +466,20 @@ def test_progress_without_a_terminal(capsys):
     assert [line.split()[1] for line in shown] == ["25/60", "50/60", "60/60"]
 
 
+def test_the_postures_of_an_episode_are_drawn_in_tiles():
+    """Each tile is the picture of its configuration, in the order of reading."""
+    model = envs.CartPoleSwingUp().default_params().model
+    q = np.stack([np.linspace(-0.8, 0.9, 8), np.linspace(3.1, 0.0, 8)], axis=1)
+    picture = training_commands._tiles(model, q)
+    assert picture.shape == (480, 1280, 3)
+    for k in (0, 3, 5):
+        row, column = divmod(k, 4)
+        tile = picture[240 * row :, 320 * column :][:240, :320]
+        expected = view.render(model, q[k], width=320, height=240, camera=(0.5, -1.0, 0.3))
+        np.testing.assert_array_equal(tile, expected)
+    assert np.any(picture[:240, :320] != picture[:240, 320:640])
+
+
 @pytest.mark.slow
 def test_a_killed_training_continues_to_the_same_curve(tmp_path):
     """Killed between two checkpoints by a signal that no program can handle."""
@@ -502,7 +516,7 @@ def test_a_killed_training_continues_to_the_same_curve(tmp_path):
     assert "update 30 of 30, 4 episodes without noise" in played.stdout
     assert "<html" in page.read_text(encoding="utf-8")[:2000].lower()
     pixels = matplotlib.image.imread(picture)
-    assert pixels.shape[:2] == (240, 960)
+    assert pixels.shape[:2] == (480, 1280)
     assert np.std(pixels[:, :, 0]) > 0.02
 
 

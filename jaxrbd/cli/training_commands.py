@@ -29,6 +29,7 @@ from ..learning import (
     motions,
     read_description,
 )
+from ..model import Model
 from ..view import render, save_html
 
 SHOWN = 8  # episodes of the page, and postures of the picture
@@ -193,8 +194,19 @@ def play(options: argparse.Namespace) -> None:
 
         moved = np.any(q[0, 1:] != q[0, :-1], axis=1)  # false after the end of the episode
         rows = np.linspace(0, np.max(np.nonzero(moved)), SHOWN).round().astype(int)
-        write_picture(Path(options.png), render(model, q[0, rows], width=960, height=240))
+        write_picture(Path(options.png), _tiles(model, q[0, rows]))
         print(f"wrote {options.png}")
+
+
+def _tiles(model: Model, q: np.ndarray) -> np.ndarray:
+    """A picture of the configurations (SHOWN, nq), one tile each, in two rows from the left.
+
+    The camera looks from the side, because most robots move in the x-z plane.
+    """
+    camera = (0.5, -1.0, 0.3)
+    tiles = np.stack([render(model, x, width=320, height=240, camera=camera) for x in q])
+    rows = tiles.reshape(2, SHOWN // 2, *tiles.shape[1:])
+    return rows.swapaxes(1, 2).reshape(2 * tiles.shape[1], -1, 3)
 
 
 def _line(record: Record) -> str:
