@@ -229,7 +229,7 @@ def test_info(capsys):
     assert "`-- trunk  7.4 kg  [root_joint: FreeFlyer]" in lines
     assert "    |-- front_left_hip  0.6 kg  [front_left_hip_joint: Revolute]" in lines
     (knee,) = [line.split() for line in lines if line.startswith("hind_right_knee_joint")]
-    assert knee[1:] == "Revolute hind_right_thigh 18 17 -2.7 0 36 18 0.072".split()
+    assert knee[1:] == "Revolute hind_right_thigh 18 17 -2.7 0 36 18 0.072 0".split()
     assert "front_left_foot" in text
 
 
@@ -339,6 +339,32 @@ def test_an_unknown_robot(command, capsys):
     error = capsys.readouterr().err
     assert "cow" in error
     assert "quadruped" in error
+    assert "did you mean" not in error
+    for name, message in {
+        "quadrupd": "humanoid; did you mean 'quadruped'?",
+        "gone.urdf": "error: file not found: 'gone.urdf'",
+        "gone.xml": "error: file not found: 'gone.xml'",
+    }.items():
+        assert cli.main([command, name]) == 1
+        assert message in capsys.readouterr().err
+
+
+def test_an_unknown_command_or_task(capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["chek", "arm7"])
+    assert stop.value.code == 2
+    assert "did you mean 'check'?" in capsys.readouterr().err
+    assert cli.main(["train", "cartpole"]) == 1
+    assert "did you mean 'cart-pole'?" in capsys.readouterr().err
+
+
+def test_an_unknown_option_shows_the_usage_of_its_command(capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["check", "arm7", "--strikt"])
+    assert stop.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith("usage: jaxrbd check ")
+    assert error.endswith("jaxrbd check: error: unrecognized arguments: --strikt\n")
 
 
 def test_convert(tmp_path, capsys):
@@ -346,7 +372,7 @@ def test_convert(tmp_path, capsys):
     path, urdf, saved = tmp_path / "swing.xml", tmp_path / "swing.urdf", tmp_path / "arm.jaxrbd"
     path.write_text(MJCF.format(joint="range='-90 90'"))
     assert cli.main(["convert", str(path), str(urdf)]) == 1
-    assert "unlimited" in capsys.readouterr().err
+    assert "set the limit, or give --unlimited X\n" in capsys.readouterr().err
     assert cli.main(["convert", str(path), str(urdf), "--unlimited", "50"]) == 0
     assert capsys.readouterr().out == f"ok: {urdf}\n"
     ours, again = jaxrbd.io.load_mjcf(path).model, jaxrbd.load_urdf(urdf)
@@ -362,6 +388,38 @@ def test_convert(tmp_path, capsys):
     assert cli.main(["convert", "arm7", str(tmp_path / "arm.txt")]) == 1
     assert "expected a name that ends in .urdf or .jaxrbd" in capsys.readouterr().err
     assert not (tmp_path / "arm.txt").exists()
+    assert cli.main(["convert", str(urdf), str(tmp_path / "." / "swing.urdf")]) == 1
+    assert "which is the file of the robot" in capsys.readouterr().err
+
+
+WITH_PARTS = """<mujoco model="swing">
+  <worldbody>
+    <geom name="ground" type="plane" size="1 1 1"/>
+    <body name="rod"><joint name="pivot" axis="0 1 0" stiffness="2"/>
+      <geom name="bar" type="capsule" size="0.1" fromto="0 0 0 0 0 -1"/>
+      <body name="tip"><joint name="hinge" axis="1 0 0"/><geom name="ball" size="0.2"/></body>
+    </body>
+    <body name="block" pos="1 0 0"><joint name="slide" type="slide"/><geom size="0.1"/></body>
+  </worldbody>
+  <actuator><motor joint="pivot"/><motor joint="hinge"/></actuator>
+  <equality><joint joint1="pivot" joint2="hinge"/></equality>
+  <keyframe><key name="home"/></keyframe>
+</mujoco>
+"""
+
+
+def test_parts_of_mjcf_files_that_are_left_out_are_counted(tmp_path, capsys):
+    path, saved = tmp_path / "swing.xml", tmp_path / "swing.jaxrbd"
+    path.write_text(WITH_PARTS)
+    assert cli.main(["convert", str(path), str(saved)]) == 0
+    warning = (
+        f"jaxrbd: warning: {path}: left out: 2 actuators, 4 contact points, 2 pairs of shapes, "
+        "1 spring, 1 constraint, 1 keyframe\n"
+    )
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == (f"ok: {saved}\n", warning)
+    assert cli.main(["info", str(path)]) == 0
+    assert capsys.readouterr().err == warning
 
 
 def test_a_bad_file_is_a_message(tmp_path, capsys):
@@ -563,7 +621,8 @@ def test_check_as_json(tmp_path, capsys):
     fault, warned = found["findings"]
     assert (fault["severity"], fault["line"], fault["joint"]) == ("fault", 14, "j")
     assert (warned["severity"], warned["line"], warned["link"]) == ("warning", 3, "arm")
-    assert "<dynamics damping" in fault["message"]
+    assert fault["message"].startswith("joint 'j': <dynamics damping")
+    assert warned["message"].startswith("link 'arm': triangle inequality violated")
     path.write_text(HEAVY_ON_ONE_SIDE)
     assert cli.main(["check", str(path), "--json"]) == 0
     assert one_object(capsys)["ok"]
@@ -630,6 +689,7 @@ def test_the_help_shows_an_example_that_is_valid(command, capsys):
 
 
 def test_every_command_is_tested_and_documented(capsys):
+    assert cli._COMMANDS == COMMANDS
     with pytest.raises(SystemExit):
         cli.main(["--help"])
     text = capsys.readouterr().out
@@ -648,6 +708,17 @@ FAULTY = {
     "deep.urdf": b"<a>" * 2000,
     "two_roots.urdf": b'<robot name="o"><link name="a&#10;b"/><link name="c"/></robot>',
 }
+
+
+def test_a_missing_mesh_names_the_option_for_its_package(tmp_path, capsys):
+    path, png = tmp_path / "arm.urdf", tmp_path / "arm.png"
+    path.write_text(
+        '<robot name="r"><link name="a"><visual><geometry>'
+        '<mesh filename="package://my_arm/a.stl"/></geometry></visual></link></robot>'
+    )
+    assert cli.main(["view", str(path), "--png", str(png)]) == 0
+    error = capsys.readouterr().err
+    assert "give the folder of the package, --package my_arm=DIR; looked for" in error
 
 
 @pytest.mark.parametrize("name", FAULTY)

@@ -7,6 +7,7 @@ import chex
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jaxtyping
 import numpy as np
 import pytest
 
@@ -386,7 +387,7 @@ def test_rollout_is_the_steps_one_by_one():
     assert unforced[0].shape == (3, 4)
 
 
-def test_bad_arguments():
+def test_bad_arguments(monkeypatch):
     model = top()
     q, v, _, _ = zoo.state(model)
     dynamics = free(model)
@@ -404,6 +405,11 @@ def test_bad_arguments():
     for message, call in wrong.items():
         with pytest.raises(rbd.ArgumentError, match=message):
             call()
+    # Without the tests' type checker.
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+    found = r"dynamics is an array of shape \(\d+,\), expected a function dynamics\(q, v\)"
+    with pytest.raises(rbd.ArgumentError, match=found):
+        euler(model, v, q, v, 0.1)
 
 
 # -------------------------------------------------------------------------------------- the bracket

@@ -8,6 +8,7 @@ import re
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jaxtyping
 import numpy as np
 import pytest
 from scipy.optimize import least_squares, lsq_linear
@@ -558,7 +559,7 @@ def test_derivatives_of_velocities(arm):
 # ---------------------------------------------------------------------------------------- errors
 
 
-def test_wrong_tasks(arm):
+def test_wrong_tasks(arm, monkeypatch):
     X = rbd.frame_placement(arm, rbd.neutral(arm), "tool")
     q0 = 0.3 * arm.upper_position_limit
     good = ik.FrameTask("tool", X)
@@ -577,6 +578,17 @@ def test_wrong_tasks(arm):
         ik.ComTask([0.0, np.inf, 0.0])
     with pytest.raises(rbd.ArgumentError, match=r"target of the PostureTask .* finite"):
         ik.PostureTask([0.0, np.nan])
+    # Without the tests' type checker.
+    with monkeypatch.context() as patch:
+        patch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+        for target, message in (
+            (X.p, r"an array of shape \(3,\), .* use FrameTask.position$"),
+            ([0.0, 0.0, 1.0], "use FrameTask.position$"),
+            (np.eye(4), r"for a matrix T use Pose\(T\[:3, :3\], T\[:3, 3\]\)$"),
+            ("tip", "is 'str', expected a Pose$"),
+        ):
+            with pytest.raises(rbd.ArgumentError, match=message):
+                ik.FrameTask("tool", target)
     cases = {
         "no frame 'tol'.*did you mean 'tool'": [ik.FrameTask("tol", X)],
         "no frame 'bse'": [ik.FrameTask("tool", X, relative_to="bse")],
@@ -607,6 +619,10 @@ def test_wrong_arguments(arm):
     joint = arm.joint_names[2]
     outside = q0.at[2].set(arm.upper_position_limit[2] + 0.1)
     with pytest.raises(rbd.ArgumentError, match=f"q0 has .* for joint '{joint}', .* its limits"):
+        ik.inverse_kinematics(arm, tasks, outside)
+    lower, upper = (float(x[2]) for x in (arm.lower_position_limit, arm.upper_position_limit))
+    hint = f"limits {lower} to {upper}, whose middle is {(lower + upper) / 2}; the neutral conf"
+    with pytest.raises(rbd.ArgumentError, match=re.escape(hint)):
         ik.inverse_kinematics(arm, tasks, outside)
     with pytest.raises(rbd.ArgumentError, match=r"q0 is .*expected finite"):
         ik.inverse_kinematics(arm, tasks, q0.at[0].set(jnp.nan))

@@ -1,5 +1,6 @@
 """Learning: losses and returns by their definitions, checkpoints, and trainings that succeed."""
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -17,7 +18,8 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from jaxrbd import cli, envs, learning
+from jaxrbd import cli, envs, learning, view
+from jaxrbd.cli import training_commands
 from jaxrbd.errors import ArgumentError, SavedFileError, TrainingError
 from jaxrbd.learning import networks, rollouts
 from support.point import Point
@@ -378,6 +380,106 @@ def test_commands_refuse_wrong_folders(tmp_path, capsys):
     assert "no valid task, algorithm, settings and seed" in capsys.readouterr().err
 
 
+@pytest.fixture
+def small_task(monkeypatch):
+    """Make every task of `jaxrbd train` the small environment with the small APG."""
+    monkeypatch.setattr(training_commands, "load_task", lambda name: ENV)
+    monkeypatch.setattr(training_commands, "algorithm_for", lambda *_: SMALL["apg"])
+
+
+def train(out, *more):
+    """The exit status of a small training without a picture."""
+    return cli.main(["train", "cart-pole", "--seed", "3", "--no-plot", "--out", str(out), *more])
+
+
+def test_an_interrupted_training_continues_to_the_same_files(
+    small_task, tmp_path, capsys, monkeypatch
+):
+    """Signals between two checkpoints, also one whose exception Python drops.
+
+    A second signal does not prevent the checkpoint.
+    """
+    whole, broken = tmp_path / "whole", tmp_path / "bro ken"
+    assert train(whole) == 0
+    save = learning.Training.save
+
+    def after_two(record, *_):
+        if record.update == 2:
+            signal.raise_signal(signal.SIGTERM)
+
+    def dropped(record, *_):
+        if record.update == 5:
+            with contextlib.suppress(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+
+    def interrupted_save(training, path):
+        signal.raise_signal(signal.SIGINT)
+        save(training, path)
+
+    capsys.readouterr()
+    for progress, status, number, more in (
+        (after_two, 143, 2, []),
+        (dropped, 130, 5, ["--resume"]),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(learning.Training, "save", interrupted_save)
+            patch.setattr(training_commands, "_progress", progress)
+            assert train(broken, *more) == status
+        shown = capsys.readouterr().err.splitlines()
+        command = f"jaxrbd train cart-pole --seed 3 --out '{broken}' --resume"
+        assert shown == [
+            "compiling",
+            f"interrupted after update {number}; continue with: {command}",
+        ]
+    assert train(broken, "--resume") == 0
+    printed = capsys.readouterr()
+    assert "continuing after update 5 of 6" in printed.out
+    assert printed.err.splitlines()[0] == "compiling"
+    assert printed.err.splitlines()[1].startswith(
+        f"update 6/6  steps {6 * BATCH * HORIZON}  return "
+    )
+    for name in ("metrics.jsonl", "checkpoint.jaxrbd"):
+        assert (broken / name).read_bytes() == (whole / name).read_bytes()
+
+
+def test_a_training_interrupted_before_its_first_update(small_task, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(
+        training_commands, "load_task", lambda name: signal.raise_signal(signal.SIGINT)
+    )
+    before = signal.getsignal(signal.SIGTERM)
+    assert train(tmp_path) == 130
+    shown = capsys.readouterr().err
+    assert shown == "compiling\ninterrupted; nothing saved before update 1\n"
+    assert signal.getsignal(signal.SIGTERM) == before
+    (tmp_path / "checkpoint.jaxrbd").write_text("")
+    assert train(tmp_path, "--resume") == 130
+    assert "interrupted before the checkpoint was read; continue with" in capsys.readouterr().err
+    assert (tmp_path / "checkpoint.jaxrbd").read_text() == ""
+
+
+def test_progress_without_a_terminal(capsys):
+    for update in range(1, 61):
+        training_commands._progress(
+            learning.Record(update, 8 * update, {"return": 1.0}), 60, 0, 1.0
+        )
+    shown = capsys.readouterr().err.splitlines()
+    assert [line.split()[1] for line in shown] == ["25/60", "50/60", "60/60"]
+
+
+def test_the_postures_of_an_episode_are_drawn_in_tiles():
+    """Each tile is the picture of its configuration, in the order of reading."""
+    model = envs.CartPoleSwingUp().default_params().model
+    q = np.stack([np.linspace(-0.8, 0.9, 8), np.linspace(3.1, 0.0, 8)], axis=1)
+    picture = training_commands._tiles(model, q)
+    assert picture.shape == (480, 1280, 3)
+    for k in (0, 3, 5):
+        row, column = divmod(k, 4)
+        tile = picture[240 * row :, 320 * column :][:240, :320]
+        expected = view.render(model, q[k], width=320, height=240, camera=(0.5, -1.0, 0.3))
+        np.testing.assert_array_equal(tile, expected)
+    assert np.any(picture[:240, :320] != picture[:240, 320:640])
+
+
 @pytest.mark.slow
 def test_a_killed_training_continues_to_the_same_curve(tmp_path):
     """Killed between two checkpoints by a signal that no program can handle."""
@@ -414,7 +516,7 @@ def test_a_killed_training_continues_to_the_same_curve(tmp_path):
     assert "update 30 of 30, 4 episodes without noise" in played.stdout
     assert "<html" in page.read_text(encoding="utf-8")[:2000].lower()
     pixels = matplotlib.image.imread(picture)
-    assert pixels.shape[:2] == (240, 960)
+    assert pixels.shape[:2] == (480, 1280)
     assert np.std(pixels[:, :, 0]) > 0.02
 
 

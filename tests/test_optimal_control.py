@@ -460,8 +460,54 @@ def test_wrong_problems_are_named():
     with pytest.raises(ArgumentError, match="cost returns shape"):
         oc.solve(oc.Problem(space, step, lambda t, x, u, p: u[None]), zero, None, us)
     states = oc.state_space(zoo.small())
-    with pytest.raises(ArgumentError, match="x0 is ArrayImpl, expected the pair"):
+    found = r"x0 is an array of shape \(2,\) and dtype float64, expected the pair \(q, v\) of arr"
+    with pytest.raises(ArgumentError, match=found):
         states.checked(zero, "x0")
+    with pytest.raises(ArgumentError, match=r"\(1,\) for the controls of shape \(3, 1\) of guess"):
+        oc.solve(oc.Problem(space, step, cost, control_bounds=([0, 0], [1, 1])), zero, None, us)
+
+
+def test_a_guess_of_the_wrong_size_is_named():
+    model = rbd.load_robot("double_pendulum")
+    step = oc.shooting_step(
+        model, oc.joint_torques(model, [0]), rbd.integrators.semi_implicit_euler, 0.01
+    )
+    problem = oc.Problem(oc.state_space(model), step, lambda t, x, u, p: u)
+    x0 = jnp.zeros(2), jnp.zeros(2)
+    with pytest.raises(
+        ArgumentError,
+        match=r"dynamics\(t, x, u, p\) raises .* guess of shape \(5, 2\), expected \(N, m\): "
+        r"u has shape \(2,\), expected \(1,\)",
+    ):
+        oc.solve(problem, x0, None, jnp.zeros((5, 2)))
+
+
+def test_functions_with_other_arguments_are_refused():
+    space = oc.vector_space(2)
+
+    def stage(t, x, u, p):
+        return x
+
+    def wrong(x, u):
+        return x
+
+    def variadic(*arguments):
+        return arguments[1]
+
+    oc.Problem(space, variadic, stage, variadic, path=variadic)
+    call = r"has the arguments \(x, u\), expected the call"
+    for name, arguments in {
+        "dynamics": {"dynamics": wrong, "cost": stage},
+        "cost": {"dynamics": stage, "cost": wrong},
+        "path": {"dynamics": stage, "cost": stage, "path": wrong},
+    }.items():
+        with pytest.raises(ArgumentError, match=rf"{name} {call} {name}\(t, x, u, p\)"):
+            oc.Problem(space, **arguments)
+    with pytest.raises(ArgumentError, match=r"expected the call terminal_cost\(x, p\)"):
+        oc.Problem(space, stage, stage, terminal_cost=stage)
+    model = rbd.load_robot("pendulum")
+    with pytest.raises(ArgumentError, match=r"acceleration .* acceleration\(t, q, v, u, p\)"):
+        oc.shooting_step(model, wrong, rbd.integrators.explicit_euler, 0.1)
 
 
 # ------------------------------------------------------------------------------------- the guide

@@ -27,7 +27,9 @@ def test_names():
 
 @pytest.mark.parametrize("load", [jaxrbd.load_robot, robot_path])
 def test_an_unknown_name_is_answered_with_the_known_ones(load):
-    with pytest.raises(jaxrbd.ArgumentError, match=r"pendulum, .*humanoid; found 'cow'"):
+    with pytest.raises(jaxrbd.ArgumentError, match="did you mean 'arm7'"):
+        load("arm")
+    with pytest.raises(jaxrbd.ArgumentError, match=r"pendulum, .*humanoid; found 'cow'$"):
         load("cow")
 
 

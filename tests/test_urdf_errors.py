@@ -69,9 +69,8 @@ FAULTS = {
     "child of two joints": (
         '<child link="hand"/>',
         '<child link="upper"/>',
-        18,
-        "root link",
-        "'hand'",
+        3,
+        "link 'upper': child of two joints, 'shoulder' (line 10) and 'wrist' (line 19)",
     ),
     # joint type
     "type missing": (' type="revolute"', "", 10, SHOULDER, "<joint> has no attribute 'type'"),
@@ -240,7 +239,12 @@ FAULTS = {
     "expression in a type": ('"revolute"', '"${type}"', 10, SHOULDER, "xacro"),
     "macro, prefix undeclared": ('<link name="hand"/>', '<xacro:hand side="l"/>', 18, "xacro"),
     # tree
-    "root link twice": ('<child link="hand"/>', '<child link="upper"/>', 18, "'base', 'hand'"),
+    "root link twice": (
+        '<link name="hand"/>',
+        '<link name="hand"/><link name="x"/>',
+        18,
+        "'base', 'x'",
+    ),
     "cycle of all links": (
         '<link name="base"/>',
         '<link name="base"/><joint name="back" type="fixed"><parent link="hand"/>'
@@ -261,9 +265,7 @@ FAULTS = {
         '<link name="hand"/><joint name="zip" type="fixed"><parent link="base"/>'
         '<child link="hand"/></joint>',
         18,
-        "joint 'zip'",
-        "'hand'",
-        "'wrist'",
+        "link 'hand': child of two joints, 'zip' (line 18) and 'wrist' (line 19)",
     ),
 }
 
@@ -432,6 +434,14 @@ DOCUMENTS = {
         "cycle",
         "'b'",
         "'c'",
+    ),
+    "child of three joints": (
+        "<robot name='r'><link name='a'/>\n<link name='b'/>\n"
+        "<joint name='k' type='fixed'><parent link='a'/><child link='b'/></joint>\n"
+        "<joint name='i' type='fixed'><parent link='a'/><child link='b'/></joint>\n"
+        "<joint name='j' type='fixed'><parent link='a'/><child link='b'/></joint></robot>",
+        2,
+        "link 'b': child of 3 joints, 'k' (line 3), 'i' (line 4) and 'j' (line 5)",
     ),
     "ring of mimic joints": (
         SOUND.replace("<dynamics", '<mimic joint="wrist"/><dynamics'),

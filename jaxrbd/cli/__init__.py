@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 
@@ -22,11 +23,12 @@ from ..errors import (
 )
 from ..io._sealed import replace_file
 from ..io.model_file import load_model, save_model
-from ..io.mujoco import inspect_mjcf, is_mjcf, load_mjcf
+from ..io.mujoco import Imported, inspect_mjcf, is_mjcf, load_mjcf
 from ..io.urdf import inspect_urdf, load_urdf
 from ..io.urdf_writer import save_urdf
 from ..learning import task_names
 from ..model import Model
+from ..model.names import similar_names
 from ..robots import load_robot, robot_names, robot_path
 from ..view import LAYERS, render, save_html, serve
 from . import (
@@ -42,18 +44,33 @@ from .reports import check_report, print_json, robot_report
 _ROBOT = "name of a bundled robot, or a URDF file, an MJCF file, or a model file (.jaxrbd)"
 _MODEL_FILE = ".jaxrbd"
 
+_COMMANDS = (
+    "rollout",
+    "bench",
+    "info",
+    "check",
+    "convert",
+    "view",
+    "train",
+    "play",
+    "completion",
+)
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status.
 
     The status is 0 for success. It is 1 for an error, with a message of one line on standard error,
-    and for faults that `jaxrbd check` finds. It is 130 after an interrupt from the keyboard.
+    and for faults that `jaxrbd check` finds. It is 130 after an interrupt from the keyboard,
+    and 143 after SIGTERM during `jaxrbd train`.
 
     `argv`: the arguments of the program; None means the arguments of this process. Raises
     SystemExit for `--help` and `--version` (status 0) and for invalid options (status 2), as
     argparse does.
     """
-    options = _parser().parse_args(argv)
+    options, unknown = _parser().parse_known_args(argv)
+    if unknown:
+        options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
         status = options.run(options)
         sys.stdout.flush()  # a closed pipe raises here, not at exit
@@ -62,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(error, BrokenPipeError):  # the reader, such as `head`, has ended
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 1
-        print(f"jaxrbd: error: {_one_line(error)}", file=sys.stderr)
+        print(f"jaxrbd: error: {_with_options(_one_line(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
@@ -72,13 +89,29 @@ def _one_line(message: object) -> str:
     return "; ".join(line.strip() for line in str(message).splitlines() if line.strip())
 
 
+def _with_options(message: str) -> str:
+    """A message with the options of the commands in place of the arguments of the functions."""
+    message = re.sub(r"packages=\{'([^']+)': FOLDER\}", r"--package \1=DIR", message)
+    message = message.replace("give the argument `unlimited`", "give --unlimited X")
+    return message.replace("reorder=True", "--reorder")
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose error about an unknown command names similar commands."""
+
+    def error(self, message: str) -> NoReturn:
+        found = re.search(r"argument COMMAND: invalid choice: '([^']*)'", message)
+        hint = similar_names(found[1], _COMMANDS) if found else ""
+        super().error(message + hint)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="jaxrbd",
         description="Rigid-body dynamics for JAX.",
         epilog=(
             "exit status: 0 for success, 1 for an error or a fault in a file, 2 for invalid "
-            "options, 130 after Ctrl-C; example: jaxrbd info quadruped"
+            "options, 130 after Ctrl-C, 143 for SIGTERM in `train`; example: jaxrbd info quadruped"
         ),
     )
     parser.add_argument("--version", action="version", version=f"jaxrbd {__version__}")
@@ -92,6 +125,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_train(commands)
     _add_play(commands)
     _add_completion(commands)
+    for command in commands.choices.values():
+        command.set_defaults(parser=command)  # prints the usage of the command after an error
     return parser
 
 
@@ -231,7 +266,8 @@ def _add_train(commands) -> None:
         help="train a policy for a task",
         description=(
             "Train a policy. The folder gets a checkpoint, the metrics of each update (one line of "
-            "JSON each), and a picture of the learning curve."
+            "JSON each), and a picture of the learning curve. Ctrl-C and SIGTERM write a "
+            "checkpoint of the last complete update, so that --resume continues after it."
         ),
         epilog="example: jaxrbd train cart-pole --seed 3 --out trained",
     )
@@ -240,8 +276,8 @@ def _add_train(commands) -> None:
     add("--algorithm", default="shac", metavar="NAME", help="shac (default), apg or ppo")
     add("--seed", type=_seed, default=0, metavar="N", help="seed of the random numbers")
     add("--steps", type=_count, metavar="N", help="steps of all environments (default: by task)")
-    add("--every", type=_count, default=25, metavar="N", help="updates between two checkpoints")
-    add("--resume", action="store_true", help="continue from the checkpoint in the folder")
+    add("--every", type=_count, default=25, metavar="N", help="updates per checkpoint (25)")
+    add("--resume", action="store_true", help="continue from the checkpoint in the output folder")
     add("--no-plot", action="store_true", help="draw no curve (matplotlib is not needed)")
     add("--out", metavar="DIR", help="output folder (default: train-TASK-NAME)")
     command.set_defaults(run=_train)
@@ -319,8 +355,7 @@ def _report(options: argparse.Namespace, run: Callable[[], dict[str, Any]]) -> i
 
 
 def _train(options: argparse.Namespace) -> int:
-    _training_commands.train(options)
-    return 0
+    return _training_commands.train(options)
 
 
 def _play(options: argparse.Namespace) -> int:
@@ -377,6 +412,8 @@ def _convert(options: argparse.Namespace) -> int:
         raise ArgumentError(
             f"OUT is {options.out!r}, expected a name that ends in .urdf or .jaxrbd"
         )
+    if os.path.exists(options.out) and os.path.samefile(_find(options.robot), options.out):
+        raise ArgumentError(f"OUT is {options.out!r}, which is the file of the robot")
     model = _load(options.robot, options.free_flyer)
     if ending == _MODEL_FILE:
         save_model(model, options.out)
@@ -413,7 +450,7 @@ def _view(options: argparse.Namespace) -> int:
 
 
 def _say_warning(message, *_: object, **__: object) -> None:
-    print(f"jaxrbd: warning: {message}", file=sys.stderr)
+    print(f"jaxrbd: warning: {_with_options(str(message))}", file=sys.stderr)
 
 
 def _load_in_precision(options: argparse.Namespace) -> Model:
@@ -434,20 +471,43 @@ def _load(robot: str, free_flyer: bool) -> Model:
     if mjcf and free_flyer:
         raise ArgumentError(f"{path}: --free-flyer is for URDF files; an MJCF file has its joints")
     omitted: tuple[str, ...] = ()
+    left_out = ""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", InertiaWarning)
         if robot in robot_names() and not free_flyer:
             model = load_robot(robot)
         elif mjcf:
             found = load_mjcf(path, strict=False)
-            model, omitted = found.model, found.omitted
+            model, omitted, left_out = found.model, found.omitted, _left_out(found)
         else:
             model = load_urdf(path, root_joint="free_flyer" if free_flyer else None)
     for warning in caught:
         print(f"jaxrbd: warning: {warning.message}", file=sys.stderr)
     for feature in omitted:
         print(f"jaxrbd: warning: {path}: no counterpart for {feature}", file=sys.stderr)
+    if left_out:
+        print(f"jaxrbd: warning: {path}: left out: {left_out}", file=sys.stderr)
     return model
+
+
+def _left_out(found: Imported) -> str:
+    """The parts of an MJCF file that are not in its `Model`, with their counts."""
+    scene, springs = found.scene, found.springs
+    counts = {
+        "actuator": len(found.actuators.joints),
+        "contact point": 0 if scene is None else len(scene.frames),
+        "pair of shapes": len(found.pairs),
+        "spring": len(springs.joints) + len(springs.balls),
+        "constraint": len(found.constraints) + len(found.inactive_constraints),
+        "keyframe": len(found.keyframes),
+    }
+    words = (f"{n} {_plural(what, n)}" for what, n in counts.items() if n)
+    return ", ".join(words)
+
+
+def _plural(noun: str, count: int) -> str:
+    head, blank, rest = noun.partition(" of ")
+    return noun if count == 1 else f"{head}s{blank}{rest}"
 
 
 def _find(robot: str) -> str:
@@ -455,10 +515,18 @@ def _find(robot: str) -> str:
     if robot in robot_names():
         return str(robot_path(robot))
     if not os.path.isfile(robot):
-        raise ArgumentError(
-            f"no file and no bundled robot {robot!r}; bundled: {', '.join(robot_names())}"
-        )
+        raise ArgumentError(_not_found(robot))
     return robot
+
+
+def _not_found(robot: str) -> str:
+    """The message for a robot that is neither a bundled robot nor a file."""
+    if os.path.isdir(robot):
+        return f"{robot!r} is a folder, expected a file"
+    if os.path.splitext(robot)[1].lower() in (".urdf", ".xml", ".mjcf", ".jaxrbd"):
+        return f"file not found: {robot!r}"
+    hint = similar_names(robot, robot_names())
+    return f"no file and no bundled robot {robot!r}; bundled: {', '.join(robot_names())}{hint}"
 
 
 def _package(text: str) -> tuple[str, str]:

@@ -63,12 +63,11 @@ def _tree(model: Model, joints: Sequence[JointSpec]) -> str:
 def _joints(joints: Sequence[JointSpec]) -> str:
     """A table of the joints: kind, parent, and indices in q and v.
 
-    A joint with one degree of freedom also has its limits and damping. A joint that follows others
-    has its equation in place of the indices.
+    A joint with one degree of freedom also has its limits, damping and friction. A joint that
+    follows others has its equation in place of the indices.
     """
-    rows = [
-        ["joint", "kind", "parent", "q", "v", "lower", "upper", "effort", "velocity", "damping"]
-    ]
+    limits = ["lower", "upper", "effort", "velocity"]
+    rows = [["joint", "kind", "parent", "q", "v", *limits, "damping", "friction"]]
     q = v = 0
     for joint in joints:
         row = [joint.name, _kind(joint), joint.parent or "world"]
@@ -83,7 +82,7 @@ def _joints(joints: Sequence[JointSpec]) -> str:
             q, v = q + nq, v + nv
             if nq == nv == 1:
                 limits = (joint.lower, joint.upper, joint.effort_limit, joint.velocity_limit)
-                row += [_number(x) for x in (*limits, joint.damping)]
+                row += [_number(x) for x in (*limits, joint.damping, joint.friction)]
         rows.append(row)
     return _table(rows)
 

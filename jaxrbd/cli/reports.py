@@ -120,8 +120,14 @@ def check_report(
                 "line": found.line,
                 "link": found.link,
                 "joint": found.joint,
-                "message": str(found),
+                "message": _message(found),
             }
             for severity, found in findings
         ],
     }
+
+
+def _message(found: RobotFileError) -> str:
+    """The message of a finding without file, line and "warning", which are fields of their own."""
+    where = found.file if found.line is None else f"{found.file}:{found.line}"
+    return str(found).removeprefix(f"{where}: ").removeprefix("warning: ")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import importlib.util
 import json
 import math
+import shlex
+import signal
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import jax
@@ -25,14 +29,27 @@ from ..learning import (
     motions,
     read_description,
 )
+from ..model import Model
 from ..view import render, save_html
 
 SHOWN = 8  # episodes of the page, and postures of the picture
+LINE_EVERY = 25  # updates per progress line, if standard error is no terminal
 CHECKPOINT, METRICS, CURVE = "checkpoint.jaxrbd", "metrics.jsonl", "curve.png"
 
 
-def train(options: argparse.Namespace) -> None:
-    """Train a policy; write a checkpoint, the metrics and a picture of the learning curve."""
+class _Interrupted(KeyboardInterrupt):
+    """The process received the signal with this number."""
+
+    def __init__(self, number: int):
+        super().__init__()
+        self.number = number
+
+
+def train(options: argparse.Namespace) -> int:
+    """Train a policy; write a checkpoint, the metrics and a picture of the learning curve.
+
+    After Ctrl-C or SIGTERM, write a checkpoint of the last complete update. Return the exit status.
+    """
     algorithm = algorithm_for(options.task, options.algorithm, options.steps)
     folder = Path(options.out or f"train-{options.task}-{options.algorithm}")
     checkpoint = folder / CHECKPOINT
@@ -43,20 +60,19 @@ def train(options: argparse.Namespace) -> None:
     if options.resume and not checkpoint.exists():
         raise ArgumentError(f"--resume: no checkpoint {checkpoint}")
     folder.mkdir(parents=True, exist_ok=True)
-    training = Training(algorithm, load_task(options.task), options.seed, task=options.task)
-    if options.resume:
-        training.load(checkpoint)
-        print(f"continuing after update {len(training.records)} of {algorithm.updates}")
-    # The records of the checkpoint replace those that an interrupted run wrote after it.
-    lines = "".join(map(_line, training.records))
-    replace_file(folder / METRICS, lines.encode("ascii"))
-    begin, before = time.perf_counter(), len(training.records)
-    with (folder / METRICS).open("a", encoding="ascii") as stream:
-        for record in training.run(checkpoint, options.every):
-            stream.write(_line(record))
-            stream.flush()
-            _progress(record, algorithm.updates, before, time.perf_counter() - begin)
-    print(file=sys.stderr)
+    training: Training | None = None
+    with _signals_as_exceptions() as received:
+        try:
+            _show("compiling")
+            training = Training(algorithm, load_task(options.task), options.seed, task=options.task)
+            _run(options, training, folder, received)
+        except _Interrupted as interruption:
+            saved = _save_interrupted(training, checkpoint)
+            if sys.stderr.isatty():
+                print(file=sys.stderr)
+            more = f"; continue with: {_resumption(options, folder)}" if checkpoint.exists() else ""
+            print(f"interrupted{saved}{more}", file=sys.stderr)
+            return 128 + interruption.number
     if not options.no_plot:
         from .curve_plot import plot_curve  # matplotlib is in the extra cli
 
@@ -64,6 +80,76 @@ def train(options: argparse.Namespace) -> None:
         plot_curve(folder / CURVE, title, training.records)
     last = training.records[-1]
     print(f"ok: {folder}: {last.steps} steps, return {last.metrics['return']:.4g}")
+    return 0
+
+
+def _run(
+    options: argparse.Namespace, training: Training, folder: Path, received: list[int]
+) -> None:
+    """All remaining updates of a training, with checkpoints, metrics and progress."""
+    updates = training.algorithm.updates
+    if options.resume:
+        training.load(folder / CHECKPOINT)
+        print(f"continuing after update {len(training.records)} of {updates}")
+    # The records of the checkpoint replace those that an interrupted run wrote after it.
+    lines = "".join(map(_line, training.records))
+    replace_file(folder / METRICS, lines.encode("ascii"))
+    begin, before = time.perf_counter(), len(training.records)
+    with (folder / METRICS).open("a", encoding="ascii") as stream:
+        for record in training.run(folder / CHECKPOINT, options.every):
+            stream.write(_line(record))
+            stream.flush()
+            _progress(record, updates, before, time.perf_counter() - begin)
+            if received:  # the exception was raised in a callback, where Python drops exceptions
+                raise _Interrupted(received[0])
+    if sys.stderr.isatty():
+        print(file=sys.stderr)
+
+
+@contextlib.contextmanager
+def _signals_as_exceptions() -> Iterator[list[int]]:
+    """Raise `_Interrupted` for the first SIGINT or SIGTERM in the block, and ignore later ones.
+
+    The value is the list of the received signals. A signal that the process ignores stays ignored.
+    """
+    received: list[int] = []
+
+    def interrupt(number: int, frame: object) -> None:
+        received.append(number)
+        if len(received) == 1:
+            raise _Interrupted(number)
+
+    before = {}
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) != signal.SIG_IGN:
+                before[number] = signal.signal(number, interrupt)
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _save_interrupted(training: Training | None, checkpoint: Path) -> str:
+    """Save the last complete update of a training, and return words about this update."""
+    if training is not None and training.records:
+        training.save(checkpoint)
+        return f" after update {len(training.records)}"
+    if checkpoint.exists():
+        return " before the checkpoint was read"
+    return "; nothing saved before update 1"
+
+
+def _resumption(options: argparse.Namespace, folder: Path) -> str:
+    """The command that continues a training: the same task, settings, seed and folder."""
+    words = ["jaxrbd", "train", options.task]
+    if options.algorithm != "shac":
+        words += ["--algorithm", options.algorithm]
+    if options.seed:
+        words += ["--seed", str(options.seed)]
+    if options.steps is not None:
+        words += ["--steps", str(options.steps)]
+    return shlex.join([*words, "--out", str(folder), "--resume"])
 
 
 def play(options: argparse.Namespace) -> None:
@@ -108,8 +194,19 @@ def play(options: argparse.Namespace) -> None:
 
         moved = np.any(q[0, 1:] != q[0, :-1], axis=1)  # false after the end of the episode
         rows = np.linspace(0, np.max(np.nonzero(moved)), SHOWN).round().astype(int)
-        write_picture(Path(options.png), render(model, q[0, rows], width=960, height=240))
+        write_picture(Path(options.png), _tiles(model, q[0, rows]))
         print(f"wrote {options.png}")
+
+
+def _tiles(model: Model, q: np.ndarray) -> np.ndarray:
+    """A picture of the configurations (SHOWN, nq), one tile each, in two rows from the left.
+
+    The camera looks from the side, because most robots move in the x-z plane.
+    """
+    camera = (0.5, -1.0, 0.3)
+    tiles = np.stack([render(model, x, width=320, height=240, camera=camera) for x in q])
+    rows = tiles.reshape(2, SHOWN // 2, *tiles.shape[1:])
+    return rows.swapaxes(1, 2).reshape(2 * tiles.shape[1], -1, 3)
 
 
 def _line(record: Record) -> str:
@@ -119,12 +216,19 @@ def _line(record: Record) -> str:
 
 
 def _progress(record: Record, updates: int, before: int, seconds: float) -> None:
-    """Replace the progress line on standard error, if it is a terminal."""
-    if not sys.stderr.isatty():
+    """Show the progress after an update; without a terminal, after every 25 updates."""
+    if not (sys.stderr.isatty() or record.update % LINE_EVERY == 0 or record.update == updates):
         return
     left = seconds / (record.update - before) * (updates - record.update)
-    text = (
+    _show(
         f"update {record.update}/{updates}  steps {record.steps}  "
         f"return {record.metrics['return']:.4g}  {seconds:.0f} s, {left:.0f} s left"
     )
-    print(f"\r{text:<78}", end="", file=sys.stderr, flush=True)
+
+
+def _show(text: str) -> None:
+    """Replace the progress line on standard error; without a terminal, print a line."""
+    if sys.stderr.isatty():
+        print(f"\r{text:<78}", end="", file=sys.stderr, flush=True)
+    else:
+        print(text, file=sys.stderr, flush=True)

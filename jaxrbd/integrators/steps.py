@@ -22,6 +22,7 @@ from ..algorithms.forward_dynamics import solve_mass_matrix
 from ..configuration import integrate, lie_operation, velocity_bracket
 from ..errors import ArgumentError
 from ..model import Model, arguments
+from ..model.names import described
 
 Dynamics = Callable[..., Any]
 
@@ -157,6 +158,11 @@ def rates(
     model: Model, dynamics: Dynamics, q: Array, v: Array, z: PyTree = None
 ) -> tuple[Array, PyTree]:
     """The acceleration (nv,) and the rate of z; the rate is None if z is None."""
+    if not callable(dynamics):
+        raise ArgumentError(
+            f"dynamics is {described(dynamics)}, expected a function dynamics(q, v) that returns "
+            "the acceleration"
+        )
     if z is None:
         return arguments.velocity(model, dynamics(q, v), "the result of dynamics(q, v)"), None
     result = dynamics(q, v, z)

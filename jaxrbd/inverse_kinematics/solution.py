@@ -325,9 +325,12 @@ def _check_start(model: Model, q0: Array) -> None:
         return
     x = np.append(values, np.zeros(1, values.dtype))[box.place]
     for i in np.flatnonzero((x < lower) | (x > upper)).tolist():
+        middle = (lower[i] + upper[i]) / 2
+        hint = f", whose middle is {middle}" if np.isfinite(middle) else ""
         raise ArgumentError(
             f"q0 has {x[i]} for joint {_joint_of(model, int(box.place[i]))!r}, expected a value "
-            f"within its limits {lower[i]} to {upper[i]}"
+            f"within its limits {lower[i]} to {upper[i]}{hint}; the neutral configuration may be "
+            "outside the limits"
         )
 
 

@@ -37,11 +37,20 @@ from ..constraints import Constraint, Nonholonomic, constraint_rows
 from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.joint_space import coordinates_with_rates
+from ..model.names import described
 from ..spatial import Pose, compose, identity_pose, inverse_compose, transform_motion
 
 
 class Task(eqx.Module):
     """A target of inverse kinematics: a `FrameTask`, a `ComTask` or a `PostureTask`."""
+
+
+# By the shape of an array in place of a pose.
+_HINTS = {
+    (3,): "; for a position use FrameTask.position",
+    (3, 3): "; for a rotation matrix use FrameTask.orientation",
+    (4, 4): "; for a matrix T use Pose(T[:3, :3], T[:3, 3])",
+}
 
 
 class FrameTask(Task):
@@ -77,7 +86,12 @@ class FrameTask(Task):
             if not isinstance(x, str) and not (name == "relative_to" and x is None):
                 raise ArgumentError(f"{name} is {x!r}, expected the name of a frame")
         if not isinstance(target, Pose):
-            raise ArgumentError(f"target of frame {frame!r} is {target!r}, expected a Pose")
+            length = (len(target),) if isinstance(target, (list, tuple)) else None
+            shape = getattr(target, "shape", length)
+            raise ArgumentError(
+                f"target of frame {frame!r} is {described(target)}, expected a Pose"
+                f"{_HINTS.get(shape, '')}"
+            )
         self.frame, self.relative_to = frame, relative_to
         place = f"of the FrameTask of {frame!r}"
         self.target = _pose(

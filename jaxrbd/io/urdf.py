@@ -97,8 +97,8 @@ def parse_urdf(
 
     Arguments as in `load_urdf`. Returns the name of the robot, the links in the order of the file,
     and the joints: the root joint, then the other joints sorted by name. Raises RobotFileError for
-    a fault in the file. Only `build_model` detects links with two parents, cycles that are not
-    connected to the root, and cycles of mimic joints. Source: the URDF specification.
+    a fault in the file. Only `build_model` detects cycles that are not connected to the root, and
+    cycles of mimic joints. Source: the URDF specification.
     """
     robot = _Robot(path_or_text, root_joint=root_joint, mimic=mimic, geometry=geometry)
     robot.raise_first_fault()
@@ -166,6 +166,7 @@ class _Robot:
         ]
         if names_are_sound:
             self._check_references()
+            self._check_parents()
         if not doc.faults:
             self._add_root_joint(root_joint)
 
@@ -204,6 +205,24 @@ class _Robot:
             self._check_known(joint, "child", "link", joint.child)
             if isinstance(joint.mimic, Mimic):
                 self._check_known(joint, "mimic", "joint", joint.mimic.joint)
+
+    def _check_parents(self) -> None:
+        """Check that no link is the child of several joints."""
+        joints: dict[str, list[str]] = {}
+        for joint in self.joints:
+            joints.setdefault(joint.child, []).append(joint.name)
+        for link, names in joints.items():
+            if link in self._link_elements and len(names) > 1:
+                count = "two" if len(names) == 2 else str(len(names))
+                lines = {name: self._joint_elements[name].sourceline for name in names}
+                *first, last = (
+                    f"{name!r} (line {line})"
+                    for name, line in sorted(lines.items(), key=lambda item: item[1])
+                )
+                self.doc.fault(
+                    self._link_elements[link],
+                    f"child of {count} joints, {', '.join(first)} and {last}",
+                )
 
     def _check_known(self, joint: JointSpec, tag: str, refers_to: str, name: str | None) -> None:
         known = self._link_elements if refers_to == "link" else self._joint_elements

@@ -7,6 +7,7 @@ from typing import Any
 
 from .. import envs
 from ..errors import ArgumentError
+from ..model.names import similar_names
 from .training import ALGORITHMS, Algorithm
 
 _TASKS: dict[str, envs.Env] = {
@@ -37,7 +38,8 @@ def task_names() -> tuple[str, ...]:
 def load_task(name: str) -> envs.Env:
     """The environment of a task. Raises ArgumentError for an unknown name."""
     if name not in _TASKS:
-        raise ArgumentError(f"task is {name!r}, expected one of {', '.join(_TASKS)}")
+        hint = similar_names(str(name), task_names())
+        raise ArgumentError(f"task is {name!r}, expected one of {', '.join(_TASKS)}{hint}")
     return _TASKS[name]
 
 

@@ -83,8 +83,8 @@ class Training:
                 if name != "return" and not math.isfinite(x):
                     raise TrainingError(f"update {count}: {name} is {x}, expected a finite number")
             record = Record(count, count * self.algorithm.update_steps, numbers)
-            self.state = state
-            self.records.append(record)
+            # No call between the assignments, so a signal handler that raises cannot separate them.
+            self.records, self.state = [*self.records, record], state
             if path is not None and (count % every == 0 or count == self.algorithm.updates):
                 self.save(path)
             yield record

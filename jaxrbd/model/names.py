@@ -88,13 +88,17 @@ def unknown_name(
 
     `kind`: "frame", "joint" or "body"; `candidates`: by default the names.
     """
-    candidates = names if candidates is None else candidates
     name = str(name)
-    close = [known for known in candidates if name and name.lower() in known.lower()]
-    close += difflib.get_close_matches(name, [n for n in candidates if n not in close])
-    hint = f"; did you mean {' or '.join(map(repr, close[:3]))}?" if close else ""
+    hint = similar_names(name, names if candidates is None else candidates)
     plural = "bodies" if kind == "body" else f"{kind}s"
     return f"no {kind} {name!r} in {model!r}{hint}; {plural}: {list(names)}"
+
+
+def similar_names(name: str, candidates: Sequence[str]) -> str:
+    """The end of a message: "; did you mean" and up to three similar candidates, or empty."""
+    close = [known for known in candidates if name and name.lower() in known.lower()]
+    close += difflib.get_close_matches(name, [n for n in candidates if n not in close])
+    return f"; did you mean {' or '.join(map(repr, close[:3]))}?" if close else ""
 
 
 def described(x: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -38,7 +39,7 @@ class Problem(eqx.Module):
     pytree of parameters, and the solution can be differentiated by p. A function is a plain
     function or an `eqx.Module`. A program is compiled for each new function, so define the
     functions once and pass everything that changes by p. Raises ArgumentError for a lower bound
-    above the upper bound.
+    above the upper bound, and for a function that cannot be called as above.
     """
 
     space: Space
@@ -65,10 +66,10 @@ class Problem(eqx.Module):
         functions = {"dynamics": dynamics, "cost": cost}
         optional = {"terminal_cost": terminal_cost, "path": path, "terminal": terminal}
         for name, f in functions.items():
-            _require_callable(name, f)
+            _require_callable(name, f, "(t, x, u, p)")
         for name, f in optional.items():
             if f is not None:
-                _require_callable(name, f)
+                _require_callable(name, f, "(t, x, u, p)" if name == "path" else "(x, p)")
         self.dynamics, self.cost = as_module(dynamics), as_module(cost)
         self.terminal_cost, self.path, self.terminal = (
             None if f is None else as_module(f) for f in optional.values()
@@ -90,9 +91,22 @@ class Problem(eqx.Module):
             self.control_bounds = lower, upper
 
 
-def _require_callable(name: str, f: Any) -> None:
+def _require_callable(name: str, f: Any, call: str | None = None) -> None:
+    """Raise ArgumentError if f is no function, or if it cannot be called as in `call`."""
     if not callable(f):
         raise ArgumentError(f"{name} is {f!r}, expected a function")
+    if call is None:
+        return
+    try:
+        signature = inspect.signature(f)
+    except (TypeError, ValueError):  # some functions that are not written in Python have none
+        return
+    try:
+        signature.bind(*call.split(","))
+    except TypeError:
+        raise ArgumentError(
+            f"{name} has the arguments {signature}, expected the call {name}{call}"
+        ) from None
 
 
 class ShootingStep(eqx.Module):
@@ -124,9 +138,9 @@ def shooting_step(
     - `dt` in s.
 
     The state x is (q, v), a state of `state_space(model)`. Raises ArgumentError if acceleration or
-    integrator is no function.
+    integrator is no function, or if acceleration cannot be called as above.
     """
-    _require_callable("acceleration", acceleration)
+    _require_callable("acceleration", acceleration, "(t, q, v, u, p)")
     _require_callable("integrator", integrator)
     return ShootingStep(
         arguments.robot(model),

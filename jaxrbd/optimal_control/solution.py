@@ -149,6 +149,7 @@ def _guess(problem: Problem, x0: PyTree, p: PyTree, guess: Any):
             raise ArgumentError(
                 f"x0 has dtype {leaf.dtype}, expected {us.dtype} as the controls of guess"
             )
+    _check_controls(problem, x0, us, p)
     if states is None:
         _, after = lax.scan(
             lambda x, row: (problem.dynamics(row[0], x, row[1], p),) * 2,
@@ -173,6 +174,21 @@ def _guess(problem: Problem, x0: PyTree, p: PyTree, guess: Any):
         return xs.at[0].set(x)
 
     return jax.tree.map(begun, states, x0), us, warm
+
+
+def _check_controls(problem: Problem, x0: PyTree, us: Array, p: PyTree) -> None:
+    """Raise ArgumentError, which names the guess, if a function does not take its controls."""
+    control_bounds(problem, us)
+    calls = {"dynamics": problem.dynamics, "cost": problem.cost}
+    for name, f in calls.items():
+        try:
+            jax.eval_shape(lambda t, f=f: f(t, x0, us[0], p), jnp.zeros((), int))
+        except (TypeError, ValueError) as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise ArgumentError(
+                f"{name}(t, x, u, p) raises an error for u of shape {us.shape[1:]}, which is a row "
+                f"of the controls of guess of shape {us.shape}, expected (N, m): {reason}"
+            ) from error
 
 
 def _start(problem, p, xs, us, warm: Solution | None, mu, tolerance, settings) -> Iterate:

@@ -12,6 +12,7 @@ from jaxtyping import PyTree
 from ..configuration import difference, integrate
 from ..errors import ArgumentError
 from ..model import Model, arguments
+from ..model.names import described
 
 
 class Space(eqx.Module):
@@ -85,7 +86,12 @@ class RobotStateSpace(Space):
 
     def checked(self, x, name):
         if not isinstance(x, (tuple, list)) or len(x) != 2:
-            raise ArgumentError(f"{name} is {type(x).__name__}, expected the pair (q, v)")
+            dtype = getattr(x, "dtype", None)
+            what = described(x) + (f" and dtype {dtype}" if dtype is not None else "")
+            sizes = f"({self.model.nq},) and ({self.model.nv},)"
+            raise ArgumentError(
+                f"{name} is {what}, expected the pair (q, v) of arrays of shapes {sizes}"
+            )
         q = arguments.configuration(self.model, x[0], f"{name}[0]")
         return q, arguments.velocity(self.model, x[1], f"{name}[1]")
 

@@ -126,7 +126,8 @@ def control_bounds(problem: Problem, us: Array) -> tuple[Array, Array]:
     for i, bound in enumerate(problem.control_bounds):
         if bound.shape not in ((), us.shape[1:]):
             raise ArgumentError(
-                f"control_bounds[{i}] has shape {bound.shape}, expected () or {us.shape[1:]}"
+                f"control_bounds[{i}] has shape {bound.shape}, expected () or {us.shape[1:]} "
+                f"for the controls of shape {us.shape} of guess"
             )
     lower, upper = (
         jnp.broadcast_to(jnp.asarray(bound, us.dtype), us.shape[1:])

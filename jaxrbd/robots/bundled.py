@@ -13,6 +13,7 @@ from ..configuration import neutral
 from ..errors import ArgumentError
 from ..io.urdf import load_urdf
 from ..model import Model
+from ..model.names import similar_names
 
 _ROOT_JOINT = {
     "pendulum": None,
@@ -32,7 +33,8 @@ def robot_names() -> tuple[str, ...]:
 def robot_path(name: str) -> Path:
     """The URDF file of a bundled robot. Raises `ArgumentError` for an unknown name."""
     if name not in _ROOT_JOINT:
-        raise ArgumentError(f"name: expected one of {', '.join(_ROOT_JOINT)}; found {name!r}")
+        hint = similar_names(str(name), robot_names())
+        raise ArgumentError(f"name: expected one of {', '.join(_ROOT_JOINT)}; found {name!r}{hint}")
     return Path(__file__).with_name(f"{name}.urdf")
 
 
