@@ -64,9 +64,9 @@ def servo_of_actuators(
     spring, damper = k != 0, (k == 0) & (d != 0)
 
     def of_dofs(x: Array, rest: float = 0.0) -> Array:
-        return values_of_dofs(owner, x, n, "actuators", rest)
+        return jnp.asarray(values_of_dofs(owner, x, n, "actuators", rest))
 
-    gains = PD(*(_not_negative(of_dofs(x)) for x in (k, d)), of_dofs(limit, np.inf))
+    gains = PD(_not_negative(of_dofs(k)), _not_negative(of_dofs(d)), of_dofs(limit, np.inf))
     coordinates = np.array([model.joint(name).q.start for name in joints], int)
     target = jnp.where(spring, c / jnp.where(spring, k, 1), q[coordinates])
     servo = Servo(
@@ -77,9 +77,9 @@ def servo_of_actuators(
     return servo, of_dofs(jnp.where(spring | damper, 0, jnp.clip(c, -limit, limit)))
 
 
-def _not_negative(x: arguments.Parameter) -> arguments.Parameter:
+def _not_negative(x: Array) -> Array:
     """x, with NaN in place of negative values that JAX traces; `PD` refuses known ones."""
-    return x if arguments.known(x) is not None else jnp.where(jnp.asarray(x) < 0, jnp.nan, x)
+    return x if arguments.known(x) is not None else jnp.where(x < 0, jnp.nan, x)
 
 
 def _require_one_limit(actuators: AffineActuators) -> None:
