@@ -387,13 +387,21 @@ def small_task(monkeypatch):
     monkeypatch.setattr(training_commands, "algorithm_for", lambda *_: SMALL["apg"])
 
 
+@pytest.fixture
+def signals():
+    """Handle SIGINT as a terminal does: a process in the background may ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def train(out, *more):
     """The exit status of a small training without a picture."""
     return cli.main(["train", "cart-pole", "--seed", "3", "--no-plot", "--out", str(out), *more])
 
 
 def test_an_interrupted_training_continues_to_the_same_files(
-    small_task, tmp_path, capsys, monkeypatch
+    small_task, signals, tmp_path, capsys, monkeypatch
 ):
     """Signals between two checkpoints, also one whose exception Python drops.
 
@@ -442,7 +450,9 @@ def test_an_interrupted_training_continues_to_the_same_files(
         assert (broken / name).read_bytes() == (whole / name).read_bytes()
 
 
-def test_a_training_interrupted_before_its_first_update(small_task, tmp_path, capsys, monkeypatch):
+def test_a_training_interrupted_before_its_first_update(
+    small_task, signals, tmp_path, capsys, monkeypatch
+):
     monkeypatch.setattr(
         training_commands, "load_task", lambda name: signal.raise_signal(signal.SIGINT)
     )

@@ -353,10 +353,6 @@ def test_the_parameters_select_the_constraints_that_act():
     close(found.multipliers[0][0], first.multipliers[0], 1e-10)
     close(found.acceleration[1], rbd.forward_dynamics(model, q, v, force), 1e-10)
     close(acceleration(0, q, v, tau[:2], table), found.acceleration[0], 1e-12)
-    with pytest.raises(ArgumentError, match="expected a sequence of constraints"):
-        oc.joint_torques(model, constraints=both[0])
-    with pytest.raises(ArgumentError, match="active is 3, expected a function"):
-        oc.joint_torques(model, constraints=both, active=3)
 
 
 # ------------------------------------------------------------------------------- use of a solution

@@ -182,6 +182,7 @@ def _minimise(partition: Partition, problem: Problem) -> Minimum:
     laws, matrices = _laws(partition, problem), _matrices(partition, problem)
     order = partition.order
     push, v = (_taken(x, order, 0) for x in (problem.push, problem.v))
+    v = jnp.broadcast_to(v, push.shape)  # all states may share v
     u_0, Mv = matrices.products(v)
     energy = jnp.sum(v * Mv, axis=0)  # twice the kinetic energy
 
