@@ -78,6 +78,12 @@ class AffineActuators(eqx.Module):
         self.joint_force_range = _range(joint_force_range, "joint_force_range", m)
 
     @property
+    def values(self) -> tuple[arguments.Parameter, ...]:
+        """`gain`, `bias`, `gear`, `control_range`, `force_range` and `joint_force_range`."""
+        ranges = self.control_range, self.force_range, self.joint_force_range
+        return self.gain, self.bias, self.gear, *ranges
+
+    @property
     def driven_joints(self) -> tuple[str, ...]:
         """The names of the driven joints, each once."""
         return tuple(dict.fromkeys(self.joints))
@@ -101,17 +107,8 @@ def _affine_force(
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
     n = len(actuators.joints)
     control = arguments.array(model, control, "control", (n,), "number of actuators")
-    p = jnp.asarray
     gain, bias, gear, control_range, force_range, joint_range = (
-        p(x, model.dtype)
-        for x in (
-            actuators.gain,
-            actuators.bias,
-            actuators.gear,
-            actuators.control_range,
-            actuators.force_range,
-            actuators.joint_force_range,
-        )
+        jnp.asarray(x, model.dtype) for x in actuators.values
     )
     driven = actuators.driven_joints
     index = scalar_joints(model, driven)

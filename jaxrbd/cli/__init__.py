@@ -36,25 +36,13 @@ from . import (
     rollout_command as _rollout_command,
     training_commands as _training_commands,
 )
-from .completion import SHELLS, completion_script
+from .completion import SHELLS, commands_of, completion_script
 from .overview import overview
 from .png import png_bytes
 from .reports import check_report, print_json, robot_report
 
 _ROBOT = "name of a bundled robot, or a URDF file, an MJCF file, or a model file (.jaxrbd)"
 _MODEL_FILE = ".jaxrbd"
-
-_COMMANDS = (
-    "rollout",
-    "bench",
-    "info",
-    "check",
-    "convert",
-    "view",
-    "train",
-    "play",
-    "completion",
-)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -101,7 +89,7 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         found = re.search(r"argument COMMAND: invalid choice: '([^']*)'", message)
-        hint = similar_names(found[1], _COMMANDS) if found else ""
+        hint = similar_names(found[1], list(commands_of(self))) if found else ""
         super().error(message + hint)
 
 

@@ -30,8 +30,7 @@ def completion_script(parser: argparse.ArgumentParser, shell: str) -> str:
     import shtab
 
     names = " ".join(robot_names())
-    (commands,) = (x for x in parser._actions if isinstance(x, argparse._SubParsersAction))
-    for command in commands.choices.values():
+    for command in commands_of(parser).values():
         for action in command._actions:
             if action.metavar == "ROBOT":
                 complete = {"bash": "_jaxrbd_robots", "zsh": "_jaxrbd_robots", "tcsh": "f"}
@@ -44,3 +43,9 @@ def completion_script(parser: argparse.ArgumentParser, shell: str) -> str:
             action.complete = complete  # pyright: ignore[reportAttributeAccessIssue]
     preambles = {"bash": _BASH.format(names=names), "zsh": _ZSH.format(names=names)}
     return shtab.complete(parser, shell, preamble=preambles.get(shell, ""))
+
+
+def commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The parsers of the commands by name, for a parser that has commands."""
+    (commands,) = (x for x in parser._actions if isinstance(x, argparse._SubParsersAction))
+    return dict(commands.choices)

@@ -98,7 +98,7 @@ def constrained_dynamics(
     else:
         found = analytic_dynamics(constants, arguments.configuration(model, q), v, tau)
     a, *by_row = found
-    return ConstrainedDynamics(a, *(split_rows(model, q, x, constraints) for x in by_row))
+    return ConstrainedDynamics(a, *split_rows(model, q, constraints, *by_row))
 
 
 @arguments.compiled(checks={"stabilisation": arguments.NOT_NEGATIVE})
@@ -156,7 +156,7 @@ def impact(
     else:
         found = analytic_impact(constants, arguments.configuration(model, q), v)
     velocity, *by_row = found
-    return Impact(velocity, *(split_rows(model, q, x, constraints) for x in by_row))
+    return Impact(velocity, *split_rows(model, q, constraints, *by_row))
 
 
 @arguments.compiled(checks={"restitution": arguments.FRACTION})

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
@@ -85,18 +87,15 @@ def only_active(rows: Any, active: Array) -> Any:
 
 
 def split_rows(
-    model: Model, q: Any, x: Array, constraints: Sequence[Constraint]
-) -> tuple[Array, ...]:
-    """The part of each constraint in an array with one row per equation.
+    model: Model, q: Any, constraints: Sequence[Constraint], *arrays: Array
+) -> list[tuple[Array, ...]]:
+    """For each array with one row per equation the parts of the constraints.
 
     `q`: as for `Constraint.position`, which gives the number of equations of each constraint.
     """
     positions = jax.eval_shape(lambda: [c.position(model, q) for c in constraints])
-    parts, start = [], 0
-    for position in positions:
-        parts.append(x[start : start + len(position)])
-        start += len(position)
-    return tuple(parts)
+    ends = np.cumsum([0, *map(len, positions)])
+    return [tuple(x[i:j] for i, j in itertools.pairwise(ends)) for x in arrays]
 
 
 def _with_terms(rows: ConstraintRows) -> ConstraintRows:

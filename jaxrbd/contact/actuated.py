@@ -44,15 +44,7 @@ def servo_of_actuators(
         model, control, "control", (len(actuators.joints),), "number of actuators"
     )
     gain, bias, gear, control_range, force_range, joint_range = (
-        jnp.asarray(x, model.dtype)
-        for x in (
-            actuators.gain,
-            actuators.bias,
-            actuators.gear,
-            actuators.control_range,
-            actuators.force_range,
-            actuators.joint_force_range,
-        )
+        jnp.asarray(x, model.dtype) for x in actuators.values
     )
     control = jnp.clip(control, control_range[:, 0], control_range[:, 1])
     terms = gear * (gain * control[:, None] + bias).T  # on the joint: terms . [1, gear q, gear v]

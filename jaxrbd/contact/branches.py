@@ -97,8 +97,8 @@ def _packed(
     contacts: list[list[int]] = [[] for _ in places]
     of_trunk: list[int] = []
     for i, dofs in enumerate(moved):
-        own = [k for k, place in enumerate(places) if set(place).intersection(dofs)]
-        (contacts[own[0]] if own else of_trunk).append(i)
+        reached = [k for k, place in enumerate(places) if set(place).intersection(dofs)]
+        (contacts[reached[0]] if reached else of_trunk).append(i)
     for i in of_trunk:
         min(contacts, key=len).append(i)
     return Partition(

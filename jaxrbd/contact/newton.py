@@ -193,17 +193,17 @@ def _minimise(partition: Partition, problem: Problem) -> Minimum:
     def newton(state: _State) -> _State:
         start = state.steps == 0
         x, momentum, u = state.x, state.momentum, state.u
-        at = laws.linearised(u, v + x, start)
-        step = matrices.solve(at, at.joint_impulses - momentum)
+        local = laws.linearised(u, v + x, start)
+        step = matrices.solve(local, local.joint_impulses - momentum)
         du, M_step = matrices.products(step)
         terms = [
             step * momentum,
             step * M_step,
             x * (momentum + push),
-            step * at.joint_slopes * step,
+            step * local.joint_slopes * step,
         ]
         linear, quadratic, square, of_joints = jnp.sum(jnp.stack(terms), axis=1)
-        decrement = quadratic + of_joints + jnp.sum(du * at.hessian_product(du), axis=(0, 1))
+        decrement = quadratic + of_joints + jnp.sum(du * local.hessian_product(du), axis=(0, 1))
         scale = square + energy
         active = state.residual > TOLERANCE * eps
 
@@ -284,15 +284,15 @@ class _AllLaws(NamedTuple):
     def linearised(self, u: Array, v: Array, none: Array) -> _Linearised:
         """The laws at the velocities u and v; without impulses if `none`."""
         contacts, others = self._parts(u)
-        at = project(
+        projection = project(
             Vec3(*self.normal),
             jnp.where(none, 0, self.conductance),
             Vec3(*self.target),
             self.mu,
             contacts,
         )
-        hessian = at.hessian()
-        impulse = at.impulse()
+        hessian = projection.hessian()
+        impulse = projection.impulse()
         k = self.mu.shape[0]
         impulses = _of_rows(impulse)
         of_joints, slopes = self.joints.impulses(v), self.joints.slopes(v)
@@ -318,8 +318,12 @@ class _AllLaws(NamedTuple):
     def penalty(self, u: Array, v: Array) -> Array:
         """The sum of all penalties, (s,)."""
         contacts, others = self._parts(u)
-        at = project(Vec3(*self.normal), self.conductance, Vec3(*self.target), self.mu, contacts)
-        total = jnp.sum(at.penalty(), axis=(0, 1)) + jnp.sum(self.joints.penalties(v), axis=0)
+        projection = project(
+            Vec3(*self.normal), self.conductance, Vec3(*self.target), self.mu, contacts
+        )
+        total = jnp.sum(projection.penalty(), axis=(0, 1)) + jnp.sum(
+            self.joints.penalties(v), axis=0
+        )
         return total + jnp.sum(self.others.penalties(others), axis=(0, 1)) if len(others) else total
 
 
@@ -391,7 +395,7 @@ class _Matrices(NamedTuple):
         of_trunk, _ = lax.scan(add_column, jnp.zeros_like(x[m * b :]), (self.columns, x))
         return sums[:R], jnp.concatenate([sums[R:].reshape(m * b, s), of_trunk])
 
-    def solve(self, at: _Linearised, right: Array) -> Array:
+    def solve(self, local: _Linearised, right: Array) -> Array:
         """The solution x of `(M + J^T D J + d) x = right + J^T impulses`.
 
         D is the Hessian of the laws of the rows, and d the slopes of the laws of the joints.
@@ -401,8 +405,8 @@ class _Matrices(NamedTuple):
         J = self.rows[:R]
         last = np.arange(n + 1).reshape(-1, 1) == n
         # The last column of J is zero.
-        products = at.hessian_product(J) + jnp.where(last, at.impulses[:, :, None], 0)
-        slopes = at.joint_slopes
+        products = local.hessian_product(J) + jnp.where(last, local.impulses[:, :, None], 0)
+        slopes = local.joint_slopes
         # The rows of the branches.
         A = self.rows[R:] + _augmented(slopes[: m * b], right[: m * b], (m, b), n)
 

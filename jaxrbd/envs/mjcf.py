@@ -137,17 +137,7 @@ def _position_control(robot: Imported, home: np.ndarray, stroke: float) -> PD:
     for name in joints:
         if (count := actuators.joints.count(name)) != 1:
             raise ArgumentError(f"joint {name!r} has {count} actuators, expected 1")
-    gain, bias, gear, control_range, force_range, joint_range = (
-        np.asarray(x)
-        for x in (
-            actuators.gain,
-            actuators.bias,
-            actuators.gear,
-            actuators.control_range,
-            actuators.force_range,
-            actuators.joint_force_range,
-        )
-    )
+    gain, bias, gear, control_range, force_range, joint_range = map(np.asarray, actuators.values)
     stiffness, damping, effort = ({} for _ in range(3))
     for i, (name, joint) in enumerate(zip(actuators.names, actuators.joints)):
         kp, kd, r = gain[i, 0], -bias[i, 2], gear[i]
