@@ -81,7 +81,7 @@ def test_commands_are_clipped_before_the_filter_and_activations_after_it(exact):
 
 def test_the_extreme_time_constants():
     """Zero: the clipped command to the last digit. Infinite: a constant activation."""
-    wide = jnp.array([1 / 3, 1e9, -7.0])
+    wide = jnp.array([1e-17, 1 / 3, -7.0])
     passing = Filter([0.0] * 3, [[-np.inf, np.inf]] * 2 + [[-5, 5]], early=[True] * 3)
     after, filtered = push(passing, START, wide, 0.01)
     np.testing.assert_array_equal(filtered, wide.at[2].set(-5))
