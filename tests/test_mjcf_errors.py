@@ -86,8 +86,8 @@ REFUSED = {
     ),
     "dynamics": ({"bottom": general("dyntype='integrator'")}, "actuator 'm': dyntype integrator"),
     "filter": (
-        {"bottom": general("dyntype='filter' dynprm='0.1'")},
-        "actuator 'm': dyntype filter",
+        {"bottom": general("dyntype='filter' dynprm='0'")},
+        "actuator 'm': dyntype filter with the time constant 0",
     ),
     "muscle": (
         {"bottom": general(f"gaintype='muscle' gainprm='{MUSCLE}' lengthrange='0 1'")},

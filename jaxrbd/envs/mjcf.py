@@ -21,8 +21,9 @@ class MjcfWalk(legged.LeggedEnv):
     """A robot from an MJCF file follows a random command: forward, sideways and turning velocity.
 
     The robot, its ground, friction and actuators are those of the file (`io.load_mjcf`). It has a
-    free joint, then n hinges or slides, and one position actuator per hinge or slide. In each step
-    of the physics the actuators are PD control, as in the integrator implicitfast of MuJoCo.
+    free joint, then n hinges or slides, and one position actuator without activation dynamics per
+    hinge or slide. In each step of the physics the actuators are PD control, as in the integrator
+    implicitfast of MuJoCo.
 
     - `path`: a path, or the text of the file: a string that starts with '<';
     - `keyframe`: the name of the keyframe that is the posture for the action 0 (default: `qpos0`).
@@ -132,8 +133,12 @@ def _position_control(robot: Imported, home: np.ndarray, stroke: float) -> PD:
     With the gear r, the actuator has the length r q and the force r f. So the stiffness at the
     joint is r^2 kp and its damping r^2 kd. The control r q* has the target position q*.
     """
-    model, actuators = robot.model, robot.actuators
+    model, actuators, filters = robot.model, robot.actuators, robot.filter
     joints = model.joint_names[1:]
+    instant = np.array(filters.exact) & np.array(filters.early) & (filters.time_constant == 0)
+    if not np.all(instant):
+        name = actuators.names[int(np.argmin(instant))]
+        raise ArgumentError(f"actuator {name!r} has activation dynamics, expected none")
     for name in joints:
         if (count := actuators.joints.count(name)) != 1:
             raise ArgumentError(f"joint {name!r} has {count} actuators, expected 1")
