@@ -39,7 +39,7 @@ import jax
 import numpy as np
 import pytest
 
-# JAX makes many objects while it traces, and few of them are garbage. With the thresholds of Python,
+# JAX makes many objects while it traces, and few of them are garbage. With the defaults of Python,
 # their collection takes a seventh of the time of the tests.
 gc.set_threshold(100_000, 10, 10)
 
