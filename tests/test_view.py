@@ -30,6 +30,7 @@ from jaxrbd.model import (
     link_inertia,
     placement_matrix,
 )
+from jaxrbd.robots import robot_path
 from jaxrbd.view import contact_arrows, live, motion, picture, raster, stage, triangles
 from support import real_robots, zoo
 
@@ -555,6 +556,66 @@ def test_a_rollout_writes_a_page(tmp_path, capsys):
     assert cli.main(["rollout", "pendulum", *options, "--html", str(page)]) == 0
     assert "__VISER_EMBED_DATA__" in page.read_text()
     assert f"wrote      {page}" in capsys.readouterr().out
+
+
+@needs_viser
+@needs_trimesh
+def test_a_rollout_finds_the_meshes_of_a_package(tmp_path, capsys):
+    import trimesh
+
+    urdf, page, meshes = tmp_path / "arm.urdf", tmp_path / "arm.html", tmp_path / "meshes"
+    text = robot_path("pendulum").read_text()
+    mesh = '<mesh filename="package://my_arm/rod.stl"/>'
+    text, changes = re.subn("<(cylinder|box|sphere|capsule) [^>]*/>", mesh, text)
+    assert changes
+    urdf.write_text(text)
+    meshes.mkdir()
+    options = ["--batch", "2", "--steps", "2", "--no-plot", "--out", str(tmp_path)]
+    command = ["rollout", str(urdf), *options, "--html", str(page)]
+    assert cli.main([*command, "--package", f"my_arm={meshes}"]) == 0
+    error = capsys.readouterr().err
+    assert re.search(
+        r"^jaxrbd: warning: link .* not drawn: .* in the package 'my_arm'", error, re.M
+    )
+    assert "GeometryWarning" not in error
+    trimesh.creation.box((0.1, 0.1, 0.5)).export(meshes / "rod.stl")
+    assert cli.main([*command, "--package", f"my_arm={meshes}"]) == 0
+    assert "warning" not in capsys.readouterr().err
+
+
+@needs_viser
+def test_pages_and_servers_print_nothing_into_a_notebook(monkeypatch):
+    """In a notebook, rich shows the messages of viser as an output of the cell."""
+    display = pytest.importorskip("IPython.display")
+    rich = pytest.importorskip("rich")
+    shown = []
+    monkeypatch.setattr(display, "display", lambda *x, **_: shown.append(x))
+    console = rich.get_console()
+    monkeypatch.setattr(console, "is_jupyter", True)
+    rich.print("seen")
+    assert len(shown) == 1
+    view.show(rbd.load_robot("pendulum"))
+    with view.serve(rbd.load_robot("pendulum"), port=8123):
+        pass
+    assert len(shown) == 1
+    rich.print("seen again")
+    assert len(shown) == 2
+
+
+@needs_viser
+@needs_trimesh
+def test_warnings_point_at_the_call_of_the_user(tmp_path):
+    model = single([Geometry(MeshFile(str(tmp_path / "gone.stl")))])
+    calls = (
+        lambda: view.render(model, width=8, height=8),
+        lambda: view.show(model),
+        lambda: view.save_html(tmp_path / "page.html", model),
+        lambda: view.serve(model, port=8124).stop(),
+    )
+    for call in calls:
+        with pytest.warns(GeometryWarning, match="not drawn") as caught:
+            call()
+        assert [warning.filename for warning in caught] == [__file__]
 
 
 def test_a_mesh_in_memory_is_drawn():
