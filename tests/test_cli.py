@@ -761,11 +761,14 @@ def test_a_missing_mesh_names_the_option_for_its_package(tmp_path, capsys):
     path, png = tmp_path / "arm.urdf", tmp_path / "arm.png"
     path.write_text(
         '<robot name="r"><link name="a"><visual><geometry>'
-        '<mesh filename="package://my_arm/a.stl"/></geometry></visual></link></robot>'
+        '<mesh filename="package://my_arm/a.stl"/></geometry></visual><collision><geometry>'
+        '<mesh filename="package://my_arm/hull_a.stl"/></geometry></collision></link></robot>'
     )
-    words = "give the folder of the package 'my_arm' by the option --package NAME=DIR; looked for"
+    words = "give the folder of the package 'my_arm' by the option --package NAME=DIR"
     assert cli.main(["view", str(path), "--png", str(png)]) == 0
-    assert words in capsys.readouterr().err
+    first, second, *places = capsys.readouterr().err.split("jaxrbd: warning: ")[1:]
+    assert (f"{words}; looked for:\n  {tmp_path}" in first, places) == (True, [])
+    assert second.endswith(f"a.stl', but there is no such file; {words}\n")
     gone = ["--package", f"my_arm={tmp_path / 'gone'}"]
     with pytest.raises(SystemExit) as stop:
         cli.main(["view", str(path), "--png", str(png), *gone])

@@ -486,10 +486,17 @@ def _view(options: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _said_warnings() -> Iterator[None]:
-    """Print every warning in the block in the form of the messages of the command."""
+    """Print every warning in the block in the form of the messages of the command.
+
+    Only the first warning about a mesh lists the places of the search: a robot has many meshes.
+    """
+    said: list[str] = []
 
     def say(message: Warning | str, *_: object, **__: object) -> None:
         text = _with_option(message) if isinstance(message, GeometryWarning) else str(message)
+        if said:
+            text = text.partition("; looked for:\n")[0]
+        said.append(text)
         print(f"jaxrbd: warning: {text}", file=sys.stderr)
 
     with warnings.catch_warnings():

@@ -50,7 +50,7 @@ def find_package_file(
     a path, for a path with ".." in a package, and for a relative path without `urdf_path`.
     """
     scheme = _SCHEME.match(uri)
-    folders: list[Path] = []
+    package, folders = None, []
     if scheme is None:
         candidates = [_beside(uri, urdf_path)]
     elif scheme[1] == "package":
@@ -75,16 +75,15 @@ def find_package_file(
             return path
     tried = "".join(f"\n  {path}" for path in candidates) or " nowhere: there is no folder to try"
     hint, argument = "", None
-    if scheme is not None and scheme[1] == "package":
-        package = _package_and_path(uri)[0]
-        found = next((x for x in folders if (x / "package.xml").is_file()), None)
-        if package in (packages or {}):
-            found = folders[0]
-        if found is not None:
-            hint = f" in the package {package!r}, which is {str(found)!r}"
-        else:
-            argument = "packages"
-            hint = f"; give the folder of the package {package!r} by the argument `{argument}`"
+    if package in (packages or {}):
+        known = folders[:1]
+    else:
+        known = [x for x in folders if (x / "package.xml").is_file()]
+    if known:
+        hint = f" in the package {package!r}, which is {str(known[0])!r}"
+    elif package is not None:
+        argument = "packages"
+        hint = f"; give the folder of the package {package!r} by the argument `{argument}`"
     raise ArgumentError(
         f"uri is {uri!r}, but there is no such file{hint}; looked for:{tried}", argument=argument
     )
