@@ -5,6 +5,8 @@ import importlib.util
 import itertools
 import pathlib
 import re
+import subprocess
+import sys
 import warnings
 
 import jax
@@ -602,20 +604,34 @@ def test_pages_and_servers_print_nothing_into_a_notebook(monkeypatch):
     assert len(shown) == 2
 
 
+WARNED = """
+import sys, warnings
+from jaxrbd import load_urdf, view
+
+model = load_urdf(sys.argv[1])
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    view.render(model, width=8, height=8)
+    view.show(model)
+    view.save_html(sys.argv[2], model)
+    view.serve(model, port=8124).stop()
+print([(warning.category.__name__, warning.filename) for warning in caught])
+"""
+
+
 @needs_viser
 @needs_trimesh
 def test_warnings_point_at_the_call_of_the_user(tmp_path):
-    model = single([Geometry(MeshFile(str(tmp_path / "gone.stl")))])
-    calls = (
-        lambda: view.render(model, width=8, height=8),
-        lambda: view.show(model),
-        lambda: view.save_html(tmp_path / "page.html", model),
-        lambda: view.serve(model, port=8124).stop(),
+    """In another process, because the tests put other frames between the functions."""
+    script, urdf = tmp_path / "script.py", tmp_path / "r.urdf"
+    script.write_text(WARNED)
+    urdf.write_text(
+        '<robot name="r"><link name="a"><visual><geometry><mesh filename="gone.stl"/></geometry>'
+        "</visual></link></robot>"
     )
-    for call in calls:
-        with pytest.warns(GeometryWarning, match="not drawn") as caught:
-            call()
-        assert [warning.filename for warning in caught] == [__file__]
+    command = [sys.executable, script, urdf, tmp_path / "page.html"]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.stdout == f"{[('GeometryWarning', str(script))] * 4}\n", result.stderr
 
 
 def test_a_mesh_in_memory_is_drawn():
