@@ -77,8 +77,8 @@ def load_mjcf(
     """The robot, its actuators and its surroundings from an MJCF file, read by MuJoCo.
 
     `path_or_text`: a path, or the text of the file: a string that starts with '<'. The other
-    arguments, the result and the errors are as in `from_mujoco`; `docs/mjcf.md` has a table of
-    features. Needs the package mujoco (`pip install 'jaxrbd[mujoco]'`).
+    arguments, the result and the errors are as in `from_mujoco`; the page "MJCF files" of the
+    documentation has a table of features. Needs the package mujoco: `pip install 'jaxrbd[mujoco]'`.
 
     Raises RobotFileError, which starts with the name of the file, for a file that MuJoCo cannot
     read, for a file whose outermost element is not `<mujoco>`, and for features that cannot be
@@ -170,7 +170,9 @@ def from_mujoco(mj_model: Any, strict: bool = True, *, mimic: bool = False) -> I
     active, inactive = read_constraints(source, followers.equalities, tree.sites)
     scene, pairs = read_scene(source)
     if strict and source.omitted:
-        raise ModelError(f"no counterpart for {'; '.join(source.omitted)}")
+        raise ModelError(
+            f"no counterpart for {'; '.join(source.omitted)} (strict=False leaves this out)"
+        )
     model = build_model(tree.links, tree.joints, gravity=gravity, name=name)
     coordinates = read_coordinates(source, model)
     keyframes = {
