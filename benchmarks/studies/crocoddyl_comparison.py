@@ -4,15 +4,16 @@
     taskset -c 0 python -m benchmarks.studies.crocoddyl_comparison ENV/bin/python
 
 Crocoddyl runs in its own environment (`crocoddyl_peer.py`). Both solvers have the same robots,
-costs, stages and guess. To prove that the problems are the same, the script computes the cost of
-the controls of Crocoddyl with the functions of jaxrbd.
+costs, stages and guess. To prove that the problems are the same, the script compares the costs and
+the dynamics of some stages at random states and controls. It also computes the cost of the controls
+of Crocoddyl with the functions of jaxrbd.
 
-The residual is the largest error of the optimality conditions. For jaxrbd it is that of
-`kkt_residual`. The trajectories of Crocoddyl are rollouts, so their states and costates have no
-error, and the residual is the largest entry of the gradient of the cost in the controls.
+The residual is the largest error of the optimality conditions, of `kkt_residual`. The trajectories
+of Crocoddyl are rollouts. Their costates follow from the derivatives of Crocoddyl.
 
-A problem can have several local minima. Parts of the double pendulum are Python classes in
-Crocoddyl, so its iterations are slow there.
+The times are those of the processor, the least of five solves. A problem can have several local
+minima. Parts of the double pendulum are Python classes in Crocoddyl, so its iterations are slow
+there.
 """
 
 from __future__ import annotations
@@ -28,10 +29,14 @@ import jax
 import jax.numpy as jnp
 
 import jaxrbd
+from benchmarks.studies import crocoddyl_gaits
 from jaxrbd import integrators, optimal_control, se3
 
 DT = 1e-2
 TOLERANCE = 1e-8
+# The weights of the walk are up to 1e8, so the rounding errors of its residuals are above 1e-8.
+TOLERANCES = {"walk": 1e-6}
+HESSIANS = ("gauss_newton", "exact")
 
 
 def double_pendulum(urdf):
@@ -51,7 +56,7 @@ def double_pendulum(urdf):
         return 10 * upright(x)
 
     space = optimal_control.state_space(model)
-    return optimal_control.Problem(space, step, cost, last), model.nv, 1, 100
+    return optimal_control.Problem(space, step, cost, last)
 
 
 def arm(urdf):
@@ -74,7 +79,29 @@ def arm(urdf):
         return 1e3**0.5 * error(x[0])
 
     space = optimal_control.state_space(model)
-    return optimal_control.Problem(space, step, cost, last), model.nv, model.nv, 100
+    return optimal_control.Problem(space, step, cost, last)
+
+
+def talos_arm(urdf):
+    """A reach of the left arm of Talos; p is the initial state."""
+    model = jaxrbd.load_urdf(urdf)
+    dt = 1e-3
+    acceleration = optimal_control.joint_torques(model)
+    step = optimal_control.shooting_step(model, acceleration, integrators.semi_implicit_euler, dt)
+    goal = jaxrbd.Pose(jnp.eye(3), jnp.array([0.0, 0.0, 0.4]))
+
+    def error(q):
+        return se3.log(goal.inverse() @ jaxrbd.frame_placement(model, q, "gripper_left_joint"))
+
+    def cost(t, x, u, p):
+        change = jnp.concatenate([jaxrbd.difference(model, p[0], x[0]), x[1] - p[1]])
+        return dt**0.5 * jnp.concatenate([error(x[0]), 1e-2 * change, 1e-2 * u])
+
+    def last(x, p):
+        return error(x[0])
+
+    space = optimal_control.state_space(model)
+    return optimal_control.Problem(space, step, cost, last)
 
 
 def quadrotor(urdf):
@@ -106,7 +133,7 @@ def quadrotor(urdf):
         return 3.0**0.5 * error(x[0])
 
     space = optimal_control.state_space(model)
-    return optimal_control.Problem(space, dynamics, cost, last), model.nv, 4, 33
+    return optimal_control.Problem(space, dynamics, cost, last)
 
 
 def unicycle(_):
@@ -121,8 +148,7 @@ def unicycle(_):
     def last(x, p):
         return 10 * x
 
-    problem = optimal_control.Problem(optimal_control.vector_space(3), dynamics, cost, last)
-    return problem, None, 2, 20
+    return optimal_control.Problem(optimal_control.vector_space(3), dynamics, cost, last)
 
 
 PROBLEMS = {
@@ -130,24 +156,65 @@ PROBLEMS = {
     "arm": arm,
     "quadrotor": quadrotor,
     "unicycle": unicycle,
+    "talos arm": talos_arm,
 }
+GAITS = ("trot", "walk")
 
 
-def controls_cost(problem, x0, p):
-    """The cost and its gradient, as functions of the controls."""
+def restated(result, robots):
+    """The problem that `crocoddyl_peer.py` describes, the initial state, and p.
 
-    def cost(us):
-        def scalar(x):
-            return x if x.ndim == 0 else jnp.sum(x * x) / 2
+    `robots`: the folder of the files of the robots.
+    """
+    urdf, gait = result["urdf"] and Path(robots) / result["urdf"], result["gait"]
+    x0 = jnp.asarray(result["x0"])
+    if gait:
+        problem, p = crocoddyl_gaits.problem(gait, urdf), crocoddyl_gaits.parameters(gait)
+        return problem, (x0, jnp.zeros(len(gait["armature"]))), p
+    problem = PROBLEMS[result["name"]](urdf)
+    if urdf is not None:
+        x0 = x0, jnp.zeros(problem.space.size // 2)
+    return problem, x0, x0
 
-        def stage(x, row):
-            t, u = row
-            return problem.dynamics(t, x, u, p), scalar(problem.cost(t, x, u, p))
 
-        x, costs = jax.lax.scan(stage, x0, (jnp.arange(len(us)), us))
-        return jnp.sum(costs) + scalar(problem.terminal_cost(x, p))
+def stage(problem, p):
+    """The function (t, x, u) to the state after a stage and its cost."""
+    return jax.jit(lambda *x: (problem.dynamics(*x, p), scalar(problem.cost(*x, p))))
 
-    return jax.jit(jax.value_and_grad(cost))
+
+def scalar(cost):
+    return cost if cost.ndim == 0 else jnp.sum(cost * cost) / 2
+
+
+def node_errors(problem, p, nodes, evaluate):
+    """The largest relative errors of the cost and of the state after the stage, per node."""
+    (m,) = {len(node["u"]) for node in nodes if node["u"]}
+    found = []
+    for node in nodes:
+        x, error = state(node["x"]), 0.0
+        if node["stage"] < 0:
+            cost = scalar(problem.terminal_cost(x, p))
+        else:
+            after, cost = evaluate(node["stage"], x, jnp.asarray(node["u"] or [0.0] * m))
+            gap = problem.space.difference(state(node["after"]), after)
+            size = problem.space.difference(x, after)
+            error = jnp.max(jnp.abs(gap)) / jnp.max(jnp.abs(size))
+        found.append((float(abs(cost / node["cost"] - 1)), float(error)))
+    return found
+
+
+def controls_cost(problem, x, p, us, evaluate):
+    """The cost of the motion from x with the controls us."""
+    total = 0.0
+    for t, u in enumerate(us):
+        x, cost = evaluate(t, x, jnp.asarray(u))
+        total += cost
+    return total + scalar(problem.terminal_cost(x, p))
+
+
+def state(x):
+    """A state from lists: a vector, or the pair (q, v)."""
+    return tuple(map(jnp.asarray, x)) if isinstance(x[0], list) else jnp.asarray(x)
 
 
 def row(name, solver, cost, residual, iterations, seconds):
@@ -158,41 +225,68 @@ def row(name, solver, cost, residual, iterations, seconds):
     )
 
 
-def compare(result):
+def compare(result, hessians):
     name = result["name"]
-    problem, nv, m, stages = PROBLEMS[name](result["urdf"])
-    x0 = jnp.asarray(result["x0"])
-    if nv is not None:
-        x0 = x0, jnp.zeros(nv)
-    evaluate = controls_cost(problem, x0, x0)
-    cost, gradient = evaluate(jnp.asarray(result["us"]))
+    problem, x0, p = restated(result, result["robots"])
+    evaluate = stage(problem, p)
+    errors = node_errors(problem, p, result["nodes"], evaluate)
+    if max(map(max, errors)) > 1e-9:
+        raise SystemExit(f"{name}: the relative errors of costs and states are {errors}")
+    cost = controls_cost(problem, x0, p, result["us"], evaluate)
     if abs(cost - result["cost"]) > 1e-8 * abs(cost):
         raise SystemExit(f"{name}: Crocoddyl's cost is {result['cost']}, jaxrbd's is {cost}")
-    largest = float(jnp.max(jnp.abs(gradient)))
-    row(name, "Crocoddyl, FDDP", float(cost), largest, result["iterations"], result["seconds"])
-    xs = jax.tree.map(lambda x: jnp.repeat(x[None], stages + 1, axis=0), x0)
-    guess = xs, jnp.zeros((stages, m))
-    for hessian in ("gauss_newton", "exact"):
+    us = jnp.asarray(result["guess"])
+    guess = jax.tree.map(lambda x: jnp.repeat(x[None], len(us) + 1, axis=0), x0), us
+    for hessian in hessians:
 
         def solve(hessian=hessian):
-            options = {"hessian": hessian, "tolerance": TOLERANCE, "iterations": 500}
-            return jax.block_until_ready(optimal_control.solve(problem, x0, x0, guess, **options))
+            return jax.block_until_ready(
+                optimal_control.solve(
+                    problem,
+                    x0,
+                    p,
+                    guess,
+                    hessian=hessian,
+                    tolerance=TOLERANCES.get(name, TOLERANCE),
+                    iterations=500,
+                )
+            )
 
         found, times = solve(), []
-        for _ in range(3):
-            began = time.perf_counter()
+        for _ in range(5):
+            began = time.process_time()
             found = solve()
-            times.append(time.perf_counter() - began)
-        residual = float(max(optimal_control.kkt_residual(problem, x0, x0, found)))
+            times.append(time.process_time() - began)
+        if hessian == hessians[0]:
+            residual = kkt(problem, x0, p, found._replace(**trajectory(result)))
+            count, seconds = result["iterations"], result["seconds"]
+            row(name, "Crocoddyl, FDDP", float(cost), residual, count, seconds)
+        residual = kkt(problem, x0, p, found)
         status = optimal_control.Status(int(found.status)).name.lower()
         solver = f"jaxrbd, {hessian}: {status}"
         row(name, solver, float(found.cost), residual, int(found.iterations), min(times))
 
 
+def trajectory(result):
+    """The states, controls and costates of Crocoddyl."""
+    states = [state(x) for x in result["xs"]]
+    return {
+        "xs": jax.tree.map(lambda *x: jnp.stack(x), *states),
+        "us": jnp.asarray(result["us"]),
+        "costates": jnp.asarray(result["costates"]),
+    }
+
+
+def kkt(problem, x0, p, solution):
+    return float(optimal_control.kkt_residual(problem, x0, p, solution).largest)
+
+
 def main():
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("python", help="the interpreter of the environment of Crocoddyl")
-    parser.add_argument("--problem", choices=PROBLEMS, action="append", help="default: all")
+    names = (*PROBLEMS, *GAITS)
+    parser.add_argument("--problem", choices=names, action="append", help="default: all")
+    parser.add_argument("--hessian", choices=HESSIANS, action="append", help="default: both")
     words = parser.parse_args()
     peer = Path(__file__).with_name("crocoddyl_peer.py")
     command = [words.python, str(peer), *(words.problem or ())]
@@ -207,7 +301,7 @@ def main():
     print("| problem | solver | cost | iterations | residual | ms | ms per iteration |")
     print("|---|---|---|---|---|---|---|")
     for line in output.splitlines():
-        compare(json.loads(line))
+        compare(json.loads(line), words.hessian or HESSIANS)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,11 @@
 """Problems that Crocoddyl solves; `crocoddyl_comparison.py` runs this file and reads its output.
 
-The problems are examples of Crocoddyl. The guess has the initial state in all nodes, and zero
-controls. The output is one JSON object per line.
+    ENV/bin/python crocoddyl_peer.py [--short] [PROBLEM ...]
+
+The problems are examples of Crocoddyl. The guess has the initial state in all nodes, and the
+controls of the example. The output is one JSON object per line. It has the values of some nodes at
+random states and controls. With `--short` it is the file `tests/data/crocoddyl.jsonl`: it has no
+trajectories, no times and no paths.
 """
 
 import json
@@ -14,6 +18,8 @@ import example_robot_data
 import numpy as np
 import pinocchio
 from crocoddyl.utils import pendulum
+from crocoddyl.utils.biped import SimpleBipedGaitProblem
+from crocoddyl.utils.quadruped import SimpleQuadrupedalGaitProblem
 
 STAGES, DT = 100, 1e-2
 
@@ -39,7 +45,7 @@ ROBOTS = pathlib.Path(example_robot_data.getModelPath("double_pendulum_descripti
 
 def path(name):
     """The URDF file of a robot of example-robot-data."""
-    (found,) = pathlib.Path(ROBOTS).glob(f"**/{name}.urdf")
+    (found,) = ROBOTS.glob(f"**/{name}.urdf")
     return str(found)
 
 
@@ -120,6 +126,120 @@ def unicycle():
     return crocoddyl.ShootingProblem(np.array([-1.0, -1.0, 1.0]), [model] * 20, model), None, None
 
 
+def talos_arm():
+    """A reach of the left arm of Talos, with the costs of the first releases of Crocoddyl."""
+    file, dt = path("talos_left_arm"), 1e-3
+    model = pinocchio.buildModelFromUrdf(file)
+    state = crocoddyl.StateMultibody(model)
+    start = [0.173046, 1.0, -0.52366, 0.0, 0.0, 0.1, -0.005]
+    x0 = np.concatenate([start, np.zeros(model.nv)])
+    goal = pinocchio.SE3(np.eye(3), np.array([0.0, 0.0, 0.4]))
+    frame = model.getFrameId("gripper_left_joint")
+    residuals = {
+        "frame": (crocoddyl.ResidualModelFramePlacement(state, frame, goal, model.nv), 1.0),
+        "x": (crocoddyl.ResidualModelState(state, x0, model.nv), 1e-4),
+        "u": (crocoddyl.ResidualModelControl(state, model.nv), 1e-4),
+    }
+    terms = [
+        (name, crocoddyl.CostModelResidual(state, residual), weight)
+        for name, (residual, weight) in residuals.items()
+    ]
+    actuation = crocoddyl.ActuationModelFull(state)
+    running, last = (
+        crocoddyl.IntegratedActionModelEuler(
+            crocoddyl.DifferentialActionModelFreeFwdDynamics(
+                state, actuation, costs(state, model.nv, kept)
+            ),
+            step,
+        )
+        for kept, step in ((terms, dt), (terms[:1], 0.0))
+    )
+    return crocoddyl.ShootingProblem(x0, [running] * 250, last), file, model
+
+
+def trot():
+    """Two steps of ANYmal, whose diagonal feet swing in turn."""
+    robot = example_robot_data.load("anymal")
+    feet = ["LF_FOOT", "RF_FOOT", "LH_FOOT", "RH_FOOT"]
+    gait = SimpleQuadrupedalGaitProblem(robot.model, *feet)
+    x0 = gait.rmodel.defaultState.copy()
+    return gait.createTrottingProblem(x0, 0.15, 0.1, 1e-2, 25, 2), robot.urdf, robot.model, feet
+
+
+def walk():
+    """Two steps of the legs of Talos."""
+    robot = example_robot_data.load("talos_legs")
+    feet = ["right_sole_link", "left_sole_link"]
+    gait = SimpleBipedGaitProblem(robot.model, *feet)
+    x0 = gait.rmodel.defaultState.copy()
+    return gait.createWalkingProblem(x0, 0.6, 0.1, 0.03, 15, 4), robot.urdf, robot.model, feet
+
+
+def stage_of_gait(action, feet):
+    """The contacts and the costs of a node, with one entry per foot."""
+    impulse = not hasattr(action, "differential")
+    sums = (action if impulse else action.differential).costs.costs.todict()
+    kind = action.impulses.impulses if impulse else action.differential.contacts.contacts
+    names = kind.todict()
+    found = {
+        "dt": 0.0 if impulse else action.dt,
+        "stands": [not impulse and f"{foot}_contact" in names for foot in feet],
+        "lands": [impulse and f"{foot}_impulse" in names for foot in feet],
+    }
+    terms = {
+        name: (item.weight, item.cost.residual, item.cost.activation) for name, item in sums.items()
+    }
+
+    def weight(name):
+        return terms[name][0] if name in terms else 0.0
+
+    def reference(name, default):
+        return terms[name][1].reference if name in terms else default
+
+    tracks = [f"{foot}_footTrack" for foot in feet]
+    poses = [reference(name, np.zeros(3)) for name in tracks]
+    poses = [p.translation if isinstance(p, pinocchio.SE3) else p for p in poses]
+    cone = [f"{foot}_frictionCone" for foot in feet] + [f"{foot}_wrenchCone" for foot in feet]
+    found |= {
+        "foot_weights": [weight(name) for name in tracks],
+        "feet": np.array(poses).tolist(),
+        "com_weight": weight("comTrack"),
+        "com": reference("comTrack", np.zeros(3)).tolist(),
+        "cone_weight": max(map(weight, cone)),
+        "state_weights": (weight("stateReg") * terms["stateReg"][2].weights).tolist(),
+        "control_weight": weight("ctrlReg"),
+        "bounds_weight": weight("stateBounds"),
+    }
+    return found
+
+
+def gait_constants(problem, model, feet):
+    """What is the same in all stages of a gait, and one table per stage."""
+    actions = [*problem.runningModels, problem.terminalModel]
+    differential = actions[0].differential
+    terms = differential.costs.costs.todict()
+    (cone, *_) = [
+        item.cost for name, item in terms.items() if name.endswith(("frictionCone", "wrenchCone"))
+    ]
+    bounds = [np.inf * np.ones(2 * model.nv)] * 2
+    if "stateBounds" in terms:
+        found = terms["stateBounds"].cost.activation.bounds
+        bounds = [np.where(np.isnan(x), np.inf, np.abs(x)) for x in (found.lb, found.ub)]
+    contact = next(iter(differential.contacts.contacts.todict().values())).contact
+    return {
+        "feet": feet,
+        "joints": list(model.names)[1:],
+        "armature": model.armature.tolist(),
+        "inertias": [[Y.mass, Y.lever.tolist(), Y.inertia.tolist()] for Y in model.inertias[1:]],
+        "gains": contact.gains.tolist(),
+        "cone": cone.residual.reference.A.tolist(),
+        "cone_bounds": [x.tolist() for x in (cone.activation.bounds.lb, cone.activation.bounds.ub)],
+        "state_bounds": [x.tolist() for x in (-bounds[0], bounds[1])],
+        "posture": terms["stateReg"].cost.residual.reference[: model.nq].tolist(),
+        "stages": [stage_of_gait(action, feet) for action in actions],
+    }
+
+
 def angles(model, x):
     """The configuration of a state with one angle per joint; Pinocchio has two entries for some."""
     if model is None:
@@ -133,33 +253,94 @@ def angles(model, x):
     return found
 
 
+def state(model, x):
+    """A state as a list, or as the lists of q and v."""
+    return angles(model, x) if model is None else [angles(model, x), x[model.nq :].tolist()]
+
+
+def nodes(problem, model, us, stages):
+    """The values of some nodes at random states and controls; stage -1 is the last node."""
+    found, random = [], np.random.default_rng(0)
+    for t in stages:
+        action = problem.terminalModel if t < 0 else problem.runningModels[t]
+        data = action.createData()
+        change = random.uniform(-0.3, 0.3, action.state.ndx)
+        x = action.state.integrate(problem.x0, change)
+        u = us[t] + random.uniform(-1, 1, len(us[t])) * (1 + np.abs(us[t]))
+        if t < 0:
+            action.calc(data, x)
+        else:
+            action.calc(data, x, u)
+        after = state(model, data.xnext) if t >= 0 else None
+        values = {"x": state(model, x), "u": u.tolist(), "after": after, "cost": data.cost}
+        found.append({"stage": t, **values})
+    return found
+
+
+def padded(us, m):
+    """The controls, with zeros for the nodes that have none."""
+    return [u.tolist() if len(u) else [0.0] * m for u in us]
+
+
+def adjoints(problem, xs, us):
+    """The derivatives of the cost of the remaining nodes in each state of a rollout."""
+    problem.calc(xs, us)
+    problem.calcDiff(xs, us)
+    found = [problem.terminalData.Lx]
+    for data in reversed(problem.runningDatas.tolist()):
+        found.append(data.Lx + data.Fx.T @ found[-1])
+    return found[::-1]
+
+
 def main():
     problems = {
         "double pendulum": double_pendulum,
         "arm": arm,
         "quadrotor": quadrotor,
         "unicycle": unicycle,
+        "talos arm": talos_arm,
+        "trot": trot,
+        "walk": walk,
     }
-    for name in sys.argv[1:] or problems:
-        problem, file, model = problems[name]()
+    words = sys.argv[1:]
+    short = "--short" in words
+    pinocchio.WITH_COLLISION = False  # the loaders of the robots need this name
+    for name in [word for word in words if word in problems] or problems:
+        problem, file, model, *feet = problems[name]()
         xs = [problem.x0] * (problem.T + 1)
-        us = [np.zeros(problem.runningModels[0].nu)] * problem.T
+        us = [np.zeros(action.nu) for action in problem.runningModels]
+        gait = gait_constants(problem, model, *feet) if feet else None
+        if gait:
+            us = list(problem.quasiStatic(xs[1:]))
+        m = max(map(len, us))
+        impulses = [t for t, u in enumerate(us) if not len(u)]
+        stages = [0, problem.T // 3, *impulses[:1], problem.T - 1, -1]
         solver = crocoddyl.SolverFDDP(problem)
         times = []
-        for _ in range(3):
-            began = time.perf_counter()
+        for _ in range(5):
+            began = time.process_time()
             converged = solver.solve(xs, us, 500, False)
-            times.append(time.perf_counter() - began)
+            times.append(time.process_time() - began)
+        states = problem.rollout(solver.us)
         result = {
             "name": name,
-            "urdf": file,
+            "urdf": file and str(pathlib.Path(file).resolve().relative_to(ROBOTS.resolve())),
             "x0": angles(model, problem.x0),
+            "guess": padded(us, m),
+            "gait": gait,
+            "nodes": nodes(problem, model, us, stages),
             "converged": bool(converged),
-            "cost": problem.calc(problem.rollout(solver.us), solver.us),
+            "cost": problem.calc(states, solver.us),
             "iterations": int(solver.iter) + 1,
-            "seconds": min(times),
-            "us": np.array(solver.us).tolist(),
         }
+        if not short:
+            result |= {
+                "robots": str(ROBOTS),
+                "seconds": min(times),
+                "us": padded(solver.us, m),
+                "xs": [state(model, x) for x in states],
+                "costates": [x.tolist() for x in adjoints(problem, states, solver.us)],
+            }
         print(json.dumps(result), flush=True)
 
 
