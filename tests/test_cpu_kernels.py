@@ -25,8 +25,8 @@ SLOW_BOUNDS = {
     "euler gradient": 242,
     "kutta": 138,
     "kutta gradient": 494,
-    "contact": 240,
-    "contact gradient": 490,
+    "contact": 208,
+    "contact gradient": 455,
 }
 
 

@@ -63,6 +63,7 @@ LOOPS_IN = {
     "tree/kernels.py",
     "algorithms/branch_sparse.py",
     "_math/gpu_kernels.py",
+    "_math/batch_last.py",
     "_math/linear.py",
     "_math/root.py",
     "integrators/rollout.py",

@@ -6,6 +6,7 @@ import mpmath
 import numpy as np
 import pytest
 
+from jaxrbd._math.batch_last import plus_terms, row, solutions, sum_of_rows
 from jaxrbd._math.linear import (
     complement,
     inverse_factor,
@@ -269,3 +270,25 @@ def test_the_complement_of_a_row(row):
     T = complement(S)
     close(T @ T.T, np.eye(2), 1e-15)
     close(T @ S.T, np.zeros((2, 1)), 1e-15)
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_batch_last_sums(stored, rng):
+    """Sums of no, one, few and many terms, whose counts are not multiples of the terms per step."""
+    for count in (0, 1, 2, 9, 17, 23, 40):
+        a, b = (jnp.asarray(rng.normal(size=(count, 3, 5))) for _ in range(2))
+        start = jnp.asarray(rng.normal(size=(3, 5)))
+
+        def total(a, b, start):
+            return plus_terms(start, len(a), lambda i: row(a, i) * row(b, i), stored)
+
+        close(jax.jit(total)(a, b, start), start + jnp.sum(a * b, axis=0), 1e-13)
+        close(sum_of_rows(a[:, 0]), jnp.sum(a[:, 0], axis=0), 1e-13)
+
+
+def test_batch_last_elimination(rng):
+    for n in (0, 1, 6):
+        K = np.array([positive(n, 100, rng) for _ in range(4)]).reshape(4, n, n)
+        B = rng.normal(size=(4, n, 2))
+        A = jnp.moveaxis(jnp.asarray(np.concatenate([K, B], axis=2)), 0, -1)
+        close(jnp.moveaxis(jax.jit(solutions)(A), -1, 0), np.linalg.solve(K, B), 1e-12)

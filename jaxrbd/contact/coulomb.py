@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jaxtyping import Float
 
-from .._math.components import Vec3, rows
+from .._math.components import Vec3, small_product
 
 
 class ContactLaw(NamedTuple):
@@ -41,8 +42,7 @@ class ContactLaw(NamedTuple):
         self, u: Float[Array, "n 3"], x: Float[Array, "n 3 m"]
     ) -> Float[Array, "n 3 m"]:
         """The product of the Hessian of l, (3, 3) for each contact, with m vectors x."""
-        product = self._projection(u).hessian().expanded(1).product(Vec3(*rows(x)))
-        return jnp.stack([product.x, product.y, product.z], axis=1)
+        return small_product(jnp.moveaxis(self._projection(u).hessian(), 2, 0), x)
 
     def _projection(self, u: Array) -> Projection:
         normal, target, u_ = (Vec3.from_array(x) for x in (self.normal, self.target, u))
@@ -99,56 +99,19 @@ class Projection(NamedTuple):
         resistance = jnp.where(self.conductance > 0, 1 / self.conductance, 0)
         return resistance * square / 2
 
-    def hessian(self) -> ContactHessian:
-        """The Hessian of l, the negative derivative of gamma in u."""
-        slides = jnp.where(self.sticks | self.leaves, 0, 1).astype(self.y_n.dtype)
-        turning = self._select(1, 0, self.height * self.slope)
-        n, d = self.normal, self.inverse * self.y_t
-        return ContactHessian(
-            jnp.stack([n.x, n.y, n.z]),
-            jnp.stack([d.x, d.y, d.z]),
-            self.mu,
-            turning,
-            self.conductance * turning,
-            self.conductance * slides,
-        )
+    def hessian(self) -> Array:
+        """The Hessian of l, (3, 3, ...): the negative derivative of gamma in u.
+
+        With the direction d of the tangential part of y, the edge of the cone is along `n + mu d`.
+        For a contact that slides, the Hessian has one part along the edge, and one part along the
+        circle of the cone.
+        """
+        one = np.eye(3, dtype=self.y_n.dtype).reshape(3, 3, *[1] * self.y_n.ndim)
+        n, d = (jnp.stack([x.x, x.y, x.z]) for x in (self.normal, self.inverse * self.y_t))
+        edge = n + self.mu * d
+        along_edge = edge[:, None] * edge / (1 + self.mu**2)
+        along_circle = self.height * self.slope * (one - n[:, None] * n - d[:, None] * d)
+        return self.conductance * self._select(one, 0, along_edge + along_circle)
 
     def _select(self, sticks, leaves, slides):
         return jnp.where(self.sticks, sticks, jnp.where(self.leaves, leaves, slides))
-
-
-class ContactHessian(NamedTuple):
-    """The Hessian of l for each contact.
-
-    With the direction d of the tangential part of y, the edge of the cone is along `n + mu d`. For
-    a contact that slides, the Hessian has one part along the edge, and one part along the circle of
-    the cone.
-
-    - `normal`, `direction` (3, ...): n and d;
-    - `mu`, `turning`, `whole`, `sliding` (...): the coefficients of the parts.
-    """
-
-    normal: Array
-    direction: Array
-    mu: Array
-    turning: Array
-    whole: Array
-    sliding: Array
-
-    def expanded(self, axes: int, before: int = 0) -> ContactHessian:
-        """The same for vectors with more axes, which come before the last `before` axes."""
-        return ContactHessian(
-            *(
-                x.reshape(*x.shape[: x.ndim - before], *[1] * axes, *x.shape[x.ndim - before :])
-                for x in self
-            )
-        )
-
-    def product(self, x: Vec3) -> Vec3:
-        """The product with vectors, in components."""
-        n, d, mu = Vec3(*self.normal), Vec3(*self.direction), self.mu
-        x_n, x_d = n.dot(x), d.dot(x)
-        edge = (x_n + mu * x_d) / (1 + mu * mu)
-        along_n = self.sliding * (edge - self.turning * x_n)
-        along_d = self.sliding * (mu * edge - self.turning * x_d)
-        return self.whole * x + along_n * n + along_d * d

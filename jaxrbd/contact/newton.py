@@ -16,14 +16,15 @@ dofs of the trunk, R rows per branch and s states:
 
 - vectors of all dofs: (m b + t, s);
 - vectors of all rows: (R, b, s);
-- matrices of all branches: (m, b, m + t + 1, s). The last column is the right-hand side;
-- the matrix of the trunk: (t, 1, t + 1, s).
+- matrices of all branches: (m, m + t + 1, b, s). The last column is the right-hand side;
+- the matrix of the trunk: (t, t + 1, s).
 """
 
 from __future__ import annotations
 
 import functools
 import math
+import operator
 from typing import Any, NamedTuple
 
 import jax
@@ -33,11 +34,12 @@ from jax import Array, lax
 from jax.custom_batching import custom_vmap
 from jaxtyping import Float
 
+from .._math.batch_last import plus_terms, row, solutions, sum_of_rows
 from .._math.components import Vec3
 from .._math.linear import LARGEST_WHOLE, TILE, inverse_factor, matmul, solve_positive_definite
 from .._math.rows import take_rows
 from .branches import Partition
-from .coulomb import ContactLaw, project
+from .coulomb import ContactLaw, Projection, project
 from .joint_terms import ClippedLaw
 
 TOLERANCE = 1000
@@ -164,7 +166,8 @@ class _State(NamedTuple):
 
     - `steps` (): the number of iterations;
     - `x`: the unknown; `momentum`: `M x - push`; `u`: the velocities of all rows;
-    - `penalty` (s,): the sum of the penalties of all laws at u.
+    - `penalty` (s,): the sum of the penalties of all laws at u;
+    - `local`: the laws at u, or no laws before the first iteration.
     """
 
     steps: Array
@@ -173,6 +176,7 @@ class _State(NamedTuple):
     u: Array
     penalty: Array
     residual: Array
+    local: _Linearised
 
 
 def _minimise(partition: Partition, problem: Problem) -> Minimum:
@@ -184,7 +188,7 @@ def _minimise(partition: Partition, problem: Problem) -> Minimum:
     push, v = (_taken(x, order, 0) for x in (problem.push, problem.v))
     v = jnp.broadcast_to(v, push.shape)  # all states may share v
     u_0, Mv = matrices.products(v)
-    energy = jnp.sum(v * Mv, axis=0)  # twice the kinetic energy
+    energy = sum_of_rows(v * Mv)  # twice the kinetic energy
 
     def unfinished(state: _State) -> Array:
         # The first iteration computes the x without laws.
@@ -192,8 +196,7 @@ def _minimise(partition: Partition, problem: Problem) -> Minimum:
 
     def newton(state: _State) -> _State:
         start = state.steps == 0
-        x, momentum, u = state.x, state.momentum, state.u
-        local = laws.linearised(u, v + x, start)
+        x, momentum, u, local = state.x, state.momentum, state.u, state.local
         step = matrices.solve(local, local.joint_impulses - momentum)
         du, M_step = matrices.products(step)
         terms = [
@@ -202,8 +205,9 @@ def _minimise(partition: Partition, problem: Problem) -> Minimum:
             x * (momentum + push),
             step * local.joint_slopes * step,
         ]
-        linear, quadratic, square, of_joints = jnp.sum(jnp.stack(terms), axis=1)
-        decrement = quadratic + of_joints + jnp.sum(du * local.hessian_product(du), axis=(0, 1))
+        linear, quadratic, square, of_joints = map(sum_of_rows, terms)
+        of_rows = du * local.hessian_product(du)
+        decrement = quadratic + of_joints + sum_of_rows(of_rows.reshape(-1, of_rows.shape[-1]))
         scale = square + energy
         active = state.residual > TOLERANCE * eps
 
@@ -231,17 +235,21 @@ def _minimise(partition: Partition, problem: Problem) -> Minimum:
         search = 2 * active.astype(dtype), state.penalty, jnp.ones_like(active)
         fraction, reached, _ = lax.while_loop(lambda search: jnp.any(search[2]), halve, search)
         residual = jnp.sqrt(decrement / jnp.maximum(scale, tiny))
+        x, u = x + fraction * step, u + fraction * du
         return _State(
             state.steps + 1,
-            x + fraction * step,
+            x,
             momentum + fraction * M_step,
-            u + fraction * du,
+            u,
             reached,
             jnp.where(active, jnp.where(start, jnp.inf, residual), state.residual),
+            laws.linearised(u, v + x),
         )
 
     zero = jnp.zeros(push.shape[1:], dtype)
-    start = _State(jnp.zeros((), int), 0 * v + zero, zero - push, u_0 + zero, zero, zero + jnp.inf)
+    x, u = 0 * v + zero, u_0 + zero
+    no_laws = jax.tree.map(jnp.zeros_like, laws.linearised(u, v))
+    start = _State(jnp.zeros((), int), x, zero - push, u, zero, zero + jnp.inf, no_laws)
     found = lax.while_loop(unfinished, newton, start)
     place = np.argsort(order, kind="stable")[: len(problem.push)]
     return Minimum(take_rows(found.x, place), found.residual)
@@ -253,14 +261,27 @@ def _minimise(partition: Partition, problem: Problem) -> Minimum:
 class _Linearised(NamedTuple):
     """The impulses of all laws, and their derivatives.
 
-    - `impulses` (R, b, s), `hessian_product`: of the rows;
+    - `impulses` (R, b, s): of the rows; `hessian` (3, 3, k, b, s): of the contacts; `slopes`
+      (r, b, s): of the other rows;
     - `joint_impulses`, `joint_slopes`: of the velocities v.
     """
 
     impulses: Array
-    hessian_product: Any
+    hessian: Array
+    slopes: Array
     joint_impulses: Array
     joint_slopes: Array
+
+    def hessian_product(self, x: Array) -> Array:
+        """The product of the Hessian of the rows with x (R, ..., b, s)."""
+        H, extra = self.hessian, [1] * (x.ndim - 3)
+        H = H.reshape(*H.shape[:3], *extra, *H.shape[3:])
+        d = self.slopes.reshape(len(self.slopes), *extra, *self.slopes.shape[1:])
+        k = H.shape[2]
+        parts, rest = x[: 3 * k].reshape(3, k, *x.shape[1:]), x[3 * k :]
+        product = H[:, 0] * parts[0] + H[:, 1] * parts[1] + H[:, 2] * parts[2]
+        product = product.reshape(3 * k, *product.shape[2:])
+        return jnp.concatenate([product, d * rest]) if len(rest) else product
 
 
 class _AllLaws(NamedTuple):
@@ -281,50 +302,28 @@ class _AllLaws(NamedTuple):
         k = self.mu.shape[0]
         return Vec3(*u[: 3 * k].reshape(3, k, *u.shape[1:])), u[3 * k :]
 
-    def linearised(self, u: Array, v: Array, none: Array) -> _Linearised:
-        """The laws at the velocities u and v; without impulses if `none`."""
+    def _projection(self, u: Vec3) -> Projection:
+        return project(Vec3(*self.normal), self.conductance, Vec3(*self.target), self.mu, u)
+
+    def linearised(self, u: Array, v: Array) -> _Linearised:
+        """The laws at the velocities u and v."""
         contacts, others = self._parts(u)
-        projection = project(
-            Vec3(*self.normal),
-            jnp.where(none, 0, self.conductance),
-            Vec3(*self.target),
-            self.mu,
-            contacts,
-        )
-        hessian = projection.hessian()
-        impulse = projection.impulse()
-        k = self.mu.shape[0]
-        impulses = _of_rows(impulse)
-        of_joints, slopes = self.joints.impulses(v), self.joints.slopes(v)
-        of_others, other_slopes = self.others.impulses(others), self.others.slopes(others)
-        if len(others):
-            impulses = jnp.concatenate([impulses, jnp.where(none, 0, of_others)])
-
-        def product(x: Array) -> Array:
-            """The product of the Hessian with x (R, b, ..., s)."""
-            extra = x.ndim - 3
-            parts, rest = x[: 3 * k].reshape(3, k, *x.shape[1:]), x[3 * k :]
-            found = _of_rows(hessian.expanded(extra, before=1).product(Vec3(*parts)))
-            if not len(rest):
-                return found
-            d = jnp.where(none, 0, other_slopes)
-            d = jnp.expand_dims(d, tuple(range(2, 2 + extra)))
-            return jnp.concatenate([found, d * rest])
-
+        projection = self._projection(contacts)
         return _Linearised(
-            impulses, product, jnp.where(none, 0, of_joints), jnp.where(none, 0, slopes)
+            jnp.concatenate([_of_rows(projection.impulse()), self.others.impulses(others)]),
+            projection.hessian(),
+            self.others.slopes(others),
+            self.joints.impulses(v),
+            self.joints.slopes(v),
         )
 
     def penalty(self, u: Array, v: Array) -> Array:
         """The sum of all penalties, (s,)."""
         contacts, others = self._parts(u)
-        projection = project(
-            Vec3(*self.normal), self.conductance, Vec3(*self.target), self.mu, contacts
-        )
-        total = jnp.sum(projection.penalty(), axis=(0, 1)) + jnp.sum(
-            self.joints.penalties(v), axis=0
-        )
-        return total + jnp.sum(self.others.penalties(others), axis=(0, 1)) if len(others) else total
+        projection = self._projection(contacts)
+        parts = [projection.penalty(), self.joints.penalties(v), self.others.penalties(others)]
+        sums = (sum_of_rows(x.reshape(math.prod(x.shape[:-1]), x.shape[-1])) for x in parts)
+        return functools.reduce(operator.add, sums)
 
 
 def _of_rows(x: Vec3) -> Array:
@@ -359,41 +358,32 @@ def _laws(partition: Partition, problem: Problem) -> _AllLaws:
 class _Matrices(NamedTuple):
     """The matrices of one problem; see `_minimise` for the order of the dofs.
 
-    - `rows` (R + m, b, m + t + 1, s): the Jacobian of the rows, and then the rows of M of the dofs
-      of the branches; the last column is zero;
-    - `columns` (m b + t, t, s): the columns of M, in the rows of the trunk.
+    - `rows` (R + m + t, m + t + 1, b, s): in the columns of the dofs of each branch and of the
+      trunk, the Jacobian of the rows, then the rows of M of these dofs. The last column is zero.
+      Only branch 0 has the part of M in the rows and columns of the trunk, for the others it is
+      zero. So the product of M with a vector is a sum over the branches;
+    - `m`: the number of dofs of a branch.
     """
 
     rows: Array
-    columns: Array
+    m: int
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
         """R, m, b, t."""
-        (both, b, width, _), t = self.rows.shape, self.columns.shape[1]
-        m = width - 1 - t
-        return both - m, m, b, t
+        both, width, b, _ = self.rows.shape
+        return both - width + 1, self.m, b, width - 1 - self.m
 
     def products(self, x: Array) -> tuple[Array, Array]:
         """`J x`, (R, b, s), and `M x` for a vector x of all dofs."""
         R, m, b, t = self.shape
         s = x.shape[-1]
-        in_branches = x[: m * b].reshape(m, b, s)
         shared = jnp.broadcast_to(x[m * b :, None], (t, b, s))
-        x_b = jnp.concatenate([in_branches, shared])
-
-        def add(sums, i):
-            column = lax.dynamic_index_in_dim(self.rows, i, 2, keepdims=False)
-            return sums + column * lax.dynamic_index_in_dim(x_b, i, 0, keepdims=False), None
-
-        zero = jnp.zeros((R + m, b, x.shape[-1]), x.dtype)
-        sums, _ = lax.scan(add, zero, jnp.arange(m + t))
-
-        def add_column(sums, column):
-            return sums + column[0] * column[1], None
-
-        of_trunk, _ = lax.scan(add_column, jnp.zeros_like(x[m * b :]), (self.columns, x))
-        return sums[:R], jnp.concatenate([sums[R:].reshape(m * b, s), of_trunk])
+        x_b = jnp.concatenate([x[: m * b].reshape(m, b, s), shared])
+        zero = jnp.zeros((R + m + t, b, s), x.dtype)
+        product = plus_terms(zero, m + t, lambda i: row(self.rows, i, 1) * row(x_b, i), True)
+        of_branches = product[R : R + m].reshape(m * b, s)
+        return product[:R], jnp.concatenate([of_branches, _over_branches(product[R + m :])])
 
     def solve(self, local: _Linearised, right: Array) -> Array:
         """The solution x of `(M + J^T D J + d) x = right + J^T impulses`.
@@ -401,66 +391,58 @@ class _Matrices(NamedTuple):
         D is the Hessian of the laws of the rows, and d the slopes of the laws of the joints.
         """
         R, m, b, t = self.shape
-        n = m + t
-        J = self.rows[:R]
-        last = np.arange(n + 1).reshape(-1, 1) == n
+        n, s = m + t, right.shape[-1]
+        J, slopes = self.rows[:R], local.joint_slopes
+        last = np.arange(n + 1).reshape(-1, 1, 1) == n
         # The last column of J is zero.
-        products = local.hessian_product(J) + jnp.where(last, local.impulses[:, :, None], 0)
-        slopes = local.joint_slopes
+        DJ = local.hessian_product(J) + jnp.where(last, local.impulses[:, None], 0)
         # The rows of the branches.
-        A = self.rows[R:] + _augmented(slopes[: m * b], right[: m * b], (m, b), n)
-
-        def add(A, row):
-            J_r, product = row
-            return A + jnp.swapaxes(J_r[:, :m], 0, 1)[:, :, None] * product, None
-
-        A, _ = lax.scan(add, A, (J, products))
-        s = A.shape[-1]
-        coupling = A[:, :, m:n].reshape(m * b, t, s)
-        A = _eliminated(A)
+        A = self.rows[R : R + m] + _augmented(slopes[: m * b], right[: m * b], (m, b), n)
+        A = plus_terms(A, R, lambda i: row(J, i)[:m, None] * row(DJ, i), True)
+        coupling, A = A[:, m:n], solutions(A)
         # The rows of the trunk.
-        S = jnp.pad(self.columns[m * b :], ((0, 0), (0, 1), (0, 0)))
-        S = S + _augmented(slopes[m * b :], right[m * b :], (t,), t)
-
-        def add_outer(S, row):
-            return S + row[0][m:n, None] * row[1][None, m:], None
-
-        def subtract_outer(S, row):
-            return S - row[0][:, None] * row[1][None, m:], None
-
-        by_row = (J.reshape(R * b, n + 1, J.shape[-1]), products.reshape(R * b, n + 1, s))
-        S, _ = lax.scan(add_outer, S, by_row)
-        S, _ = lax.scan(subtract_outer, S, (coupling, A.reshape(m * b, n + 1, s)))
-        x_t = _solution(S)
-
-        def substitute(x, i):
-            column = lax.dynamic_index_in_dim(A, m + i, 2, keepdims=False)
-            return x - column * lax.dynamic_index_in_dim(x_t, i, 0, keepdims=False), None
-
-        x_b, _ = lax.scan(substitute, A[:, :, n], jnp.arange(t))
+        S = _augmented(slopes[m * b :], right[m * b :], (t,), t)
+        S = S + _over_branches(self.rows[R + m :, m:])
+        S = _plus_branches(S, J[:, m:n], DJ[:, m:])
+        x_t = _solution(_plus_branches(S, -coupling, A))
+        x_b = plus_terms(A[:, t], t, lambda i: -row(A, i, 1) * row(x_t, i))
         return jnp.concatenate([x_b.reshape(m * b, s), x_t])
 
 
+def _over_branches(x: Array) -> Array:
+    """The sum of x (..., b, s) over the branches."""
+    return functools.reduce(operator.add, (x[..., i, :] for i in range(x.shape[-2])))
+
+
+def _plus_branches(S: Array, a: Array, b: Array) -> Array:
+    """S (i, j, s) plus `a^T b` of each branch, for a (r, i, branches, s) and b (r, j, ...)."""
+    branches = a.shape[2]
+
+    def product(k):
+        a_k, b_k = (row(row(x, k // branches), k % branches, 1) for x in (a, b))
+        return a_k[:, None] * b_k
+
+    return plus_terms(S, len(a) * branches, product)
+
+
 def _matrices(partition: Partition, problem: Problem) -> _Matrices:
-    (m, b), nv = partition.branches.shape, len(problem.push)
-    trunk, columns = partition.trunk, partition.columns
+    (m, b), nv, t = partition.branches.shape, len(problem.push), len(partition.trunk)
     # The columns of each branch, of the trunk, and the right-hand side; nv stands for no dof.
-    columns = np.append(columns, np.full((b, 1), nv), axis=1)
-    contacts = partition.contacts[None, :, :, None] * 3 + np.arange(3).reshape(3, 1, 1, 1)
+    dofs = partition.columns.T
+    columns = np.append(dofs, np.full((1, b), nv), axis=0)
+    contacts = partition.contacts[None, :, None] * 3 + np.arange(3).reshape(3, 1, 1, 1)
     count, _, _, s = problem.J.shape
     J = _entries(problem.J.reshape(3 * count, nv, s), contacts, columns)
     K = _entries(problem.K, np.arange(len(problem.K)).reshape(-1, 1, 1), columns)
-    M = _entries(problem.M, partition.branches[:, :, None], columns)
-    if nv in partition.branches:
-        alone = (partition.branches == nv)[:, :, None] & (
-            np.arange(columns.shape[1]) == np.arange(m)[:, None, None]
-        )
-        M = jnp.where(alone[..., None], 1, M)
+    i, j, branch = np.ogrid[: m + t, : m + t + 1, :b]
+    of_trunk = (i >= m) & (j >= m) & (branch > 0)
+    M = _entries(problem.M, np.where(of_trunk, nv, dofs[:, None]), columns)
+    if nv in dofs:
+        M = jnp.where(((i == j) & (dofs == nv)[:, None])[..., None], 1, M)
     parts = [J.reshape(J.shape[0] * J.shape[1], *J.shape[2:]), K, M]
     shape = np.broadcast_shapes(*(x.shape[1:] for x in parts))
     rows = jnp.concatenate([jnp.broadcast_to(x, (len(x), *shape)) for x in parts])
-    of_trunk = _entries(problem.M, partition.order[:, None], trunk[None])
-    return _Matrices(rows, of_trunk)
+    return _Matrices(rows, m)
 
 
 def _entries(x: Array, rows: np.ndarray, columns: np.ndarray) -> Array:
@@ -480,33 +462,13 @@ def _taken(x: Array, index: np.ndarray, fill: int) -> Array:
 
 
 def _augmented(diagonal: Array, right: Array, shape: tuple[int, ...], n: int) -> Array:
-    """Matrices (*shape, n + 1, s) with this diagonal, and with `right` in the last column."""
-    row = np.arange(shape[0]).reshape(-1, *[1] * (len(shape) + 1))
-    column = np.arange(n + 1).reshape(-1, 1)
-    diagonal, right = (x.reshape(*shape, 1, x.shape[-1]) for x in (diagonal, right))
+    """Matrices with this diagonal, and with `right` in the last column.
+
+    For the shape (m, b) of the rows, the result is (m, n + 1, b, s).
+    """
+    row, column = (x.reshape(*x.shape, *[1] * len(shape)) for x in np.ogrid[: shape[0], : n + 1])
+    diagonal, right = (x.reshape(shape[0], 1, *shape[1:], x.shape[-1]) for x in (diagonal, right))
     return jnp.where(row == column, diagonal, 0) + jnp.where(column == n, right, 0)
-
-
-def _eliminated(A: Array) -> Array:
-    """Gauss-Jordan elimination of the first m columns of A (m, b, n, s), with positive pivots."""
-    index = np.arange(len(A))
-
-    def pivot(A, i):
-        row = lax.dynamic_index_in_dim(A, i, keepdims=False)
-        column = lax.dynamic_index_in_dim(A, i, axis=2, keepdims=False)
-        return row / lax.dynamic_index_in_dim(row, i, axis=1), column
-
-    def eliminate(state, i):
-        # The row and the column are part of the state, as in `_math/linear.py`.
-        A, row, column = state
-        is_pivot = jnp.asarray(index) == i
-        A = jnp.where(is_pivot[:, None, None, None], row, A - column[:, :, None] * row)
-        return (A, *pivot(A, jnp.minimum(i + 1, len(index) - 1))), None
-
-    if not len(A):
-        return A
-    (A, _, _), _ = lax.scan(eliminate, (A, *pivot(A, 0)), jnp.asarray(index))
-    return A
 
 
 def _solution(S: Array) -> Array:
@@ -514,4 +476,4 @@ def _solution(S: Array) -> Array:
     t = len(S)
     if t > LARGEST_WHOLE:
         return jax.vmap(solve_positive_definite, (-1, -1), -1)(S[:, :t], S[:, t])
-    return _eliminated(S[:, None])[:, 0, t]
+    return solutions(S)[:, 0]
