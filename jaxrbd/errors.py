@@ -4,7 +4,15 @@ from __future__ import annotations
 
 
 class JaxRBDError(Exception):
-    """Base of every exception that jaxrbd raises on purpose."""
+    """Base of every exception that jaxrbd raises on purpose.
+
+    Attribute: `argument`: the name of the argument of the called function that can avoid the error,
+    or None. The message has it in the words "the argument `NAME`".
+    """
+
+    def __init__(self, message: str = "", *, argument: str | None = None):
+        super().__init__(message)
+        self.argument = argument
 
 
 class ArgumentError(JaxRBDError, ValueError):
@@ -18,13 +26,23 @@ class FrameError(ArgumentError):
 class ModelError(JaxRBDError, ValueError):
     """A description of a robot is inconsistent.
 
-    Attributes: `link` and `joint`: the name of the link or joint that causes the error, or None.
+    Attributes: `link` and `joint`: the name of the link or joint that causes the error, or None;
+    `faults`: the single errors, if the error states several of them, one per line.
     """
 
-    def __init__(self, message: str, *, link: str | None = None, joint: str | None = None):
-        super().__init__(message)
+    def __init__(
+        self,
+        message: str,
+        *,
+        link: str | None = None,
+        joint: str | None = None,
+        argument: str | None = None,
+        faults: tuple[JaxRBDError, ...] = (),
+    ):
+        super().__init__(message, argument=argument)
         self.link = link
         self.joint = joint
+        self.faults = faults
 
 
 class RobotFileError(ModelError):
@@ -75,4 +93,11 @@ class InertiaWarning(UserWarning):
 
 
 class GeometryWarning(UserWarning):
-    """A shape of a robot is not drawn, because its mesh is missing or cannot be read."""
+    """A shape of a robot is not drawn, because its mesh is missing or cannot be read.
+
+    Attribute: `argument`: as in `JaxRBDError`.
+    """
+
+    def __init__(self, message: str, *, argument: str | None = None):
+        super().__init__(message)
+        self.argument = argument

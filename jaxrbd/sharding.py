@@ -1,8 +1,8 @@
 """Batches over several devices: map a function of one sample over a batch split over a mesh.
 
-JAX provides devices, meshes and processes (`jax.make_mesh`, `jax.distributed`). docs/devices.md
-has examples with several devices and several processes, and lists the results that are equal bit
-for bit.
+JAX provides devices, meshes and processes (`jax.make_mesh`, `jax.distributed`). The page "Many
+devices" of the documentation has examples with several devices and several processes, and lists the
+results that are equal bit for bit.
 """
 
 from __future__ import annotations

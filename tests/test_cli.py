@@ -19,7 +19,7 @@ import pytest
 
 import jaxrbd
 from jaxrbd import cli
-from jaxrbd.cli import bench_command
+from jaxrbd.cli import bench_command, completion
 from jaxrbd.cli.overview import overview
 from jaxrbd.cli.reports import print_json
 from jaxrbd.robots import robot_path
@@ -165,6 +165,17 @@ def test_mjcf_files(tmp_path, capsys, monkeypatch):
     for command in ("check", "info"):
         assert cli.main([command, str(path)]) == 1
         assert "pip install 'jaxrbd[mujoco]'" in capsys.readouterr().err
+
+
+def test_rollout_without_effort_limits_says_so(small, tmp_path, capsys):
+    path = tmp_path / "swing.xml"
+    path.write_text(MJCF.format(joint=""))
+    note = "note       no joint has an effort limit, so all torques are zero\n"
+    assert cli.main(["rollout", str(path), "--no-plot", *small[0]]) == 0
+    assert note in capsys.readouterr().out
+    path.write_text(MJCF.format(joint="actuatorfrcrange='-1 1'"))
+    assert cli.main(["rollout", str(path), "--no-plot", *small[0]]) == 0
+    assert note not in capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -372,7 +383,13 @@ def test_convert(tmp_path, capsys):
     path, urdf, saved = tmp_path / "swing.xml", tmp_path / "swing.urdf", tmp_path / "arm.jaxrbd"
     path.write_text(MJCF.format(joint="range='-90 90'"))
     assert cli.main(["convert", str(path), str(urdf)]) == 1
-    assert "set the limit, or give --unlimited X\n" in capsys.readouterr().err
+    head, *lines = capsys.readouterr().err.splitlines()
+    assert head == "jaxrbd: error: 2 parts of the robot cannot be in a URDF file:"
+    assert lines == [
+        f"  joint 'pivot': its {limit} limit is inf, and URDF needs a finite number; "
+        "set the limit, or give one by the option --unlimited X"
+        for limit in ("effort", "velocity")
+    ]
     assert cli.main(["convert", str(path), str(urdf), "--unlimited", "50"]) == 0
     assert capsys.readouterr().out == f"ok: {urdf}\n"
     ours, again = jaxrbd.io.load_mjcf(path).model, jaxrbd.load_urdf(urdf)
@@ -390,6 +407,36 @@ def test_convert(tmp_path, capsys):
     assert not (tmp_path / "arm.txt").exists()
     assert cli.main(["convert", str(urdf), str(tmp_path / "." / "swing.urdf")]) == 1
     assert "which is the file of the robot" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "option", "words"),
+    [
+        (
+            "<body><joint name='h' damping='1'/><geom type='ellipsoid' size='1 2 3'/></body>",
+            "--no-geometry",
+            "leave out the shapes by the option --no-geometry",
+        ),
+        (
+            "<body><geom size='1'/><body><joint name='b'/><geom size='1'/></body>"
+            "<body pos='1 1 1'><joint name='a'/><geom size='1'/></body></body>",
+            "--reorder",
+            "rename a joint, or accept the order by the option --reorder",
+        ),
+    ],
+)
+def test_errors_of_convert_name_its_options(text, option, words, tmp_path, capsys):
+    path, urdf = tmp_path / "robot.xml", tmp_path / "robot.urdf"
+    path.write_text(f"<mujoco><worldbody>{text}</worldbody></mujoco>")
+    assert cli.main(["convert", str(path), str(urdf), "--unlimited", "9"]) == 1
+    assert capsys.readouterr().err.endswith(f"{words}\n")
+    assert cli.main(["convert", str(path), str(urdf), "--unlimited", "9", option]) == 0
+
+
+def test_every_option_for_an_argument_is_one_of_a_command():
+    commands = completion.commands_of(cli._parser()).values()
+    known = {option for command in commands for option in command._option_string_actions}
+    assert {text.split()[0] for text in cli._OPTIONS.values()} <= known
 
 
 WITH_PARTS = """<mujoco model="swing">
@@ -714,11 +761,46 @@ def test_a_missing_mesh_names_the_option_for_its_package(tmp_path, capsys):
     path, png = tmp_path / "arm.urdf", tmp_path / "arm.png"
     path.write_text(
         '<robot name="r"><link name="a"><visual><geometry>'
-        '<mesh filename="package://my_arm/a.stl"/></geometry></visual></link></robot>'
+        '<mesh filename="package://my_arm/a.stl"/></geometry></visual><collision><geometry>'
+        '<mesh filename="package://my_arm/hull_a.stl"/></geometry></collision></link></robot>'
     )
+    words = "give the folder of the package 'my_arm' by the option --package NAME=DIR"
     assert cli.main(["view", str(path), "--png", str(png)]) == 0
-    error = capsys.readouterr().err
-    assert "give the folder of the package, --package my_arm=DIR; looked for" in error
+    first, second, *places = capsys.readouterr().err.split("jaxrbd: warning: ")[1:]
+    assert (f"{words}; looked for:\n  {tmp_path}" in first, places) == (True, [])
+    assert second.endswith(f"a.stl', but there is no such file; {words}\n")
+    gone = ["--package", f"my_arm={tmp_path / 'gone'}"]
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["view", str(path), "--png", str(png), *gone])
+    assert stop.value.code == 2
+    assert f"argument --package: '{tmp_path / 'gone'}' is no folder" in capsys.readouterr().err
+
+
+def test_a_page_or_picture_in_a_missing_folder_is_an_error_at_the_start(tmp_path, capsys):
+    path = str(tmp_path / "gone" / "file")
+    for words in (["view", "arm7", "--png"], ["play", "x", "--html"], ["rollout", "--html"]):
+        assert cli.main([*words, path]) == 1
+        error = f"jaxrbd: error: {words[-1]}: the folder '{tmp_path / 'gone'}' does not exist\n"
+        printed = capsys.readouterr()
+        assert (printed.out, printed.err) == ("", error)
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path, capsys):
+    path = tmp_path / "gone" / "out.urdf"
+    assert cli.main(["convert", "pendulum", str(path)]) == 1
+    assert capsys.readouterr().err == (
+        f"jaxrbd: error: [Errno 2] No such file or directory: '{path}'\n"
+    )
+
+
+def test_help_shows_each_default_once(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["rollout", "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert "number of trajectories (default: 1024)" in text
+    assert "seed of the random numbers (default: 0)" in text
+    assert "output folder (default: rollout-ROBOT) --json" in text
+    assert not re.search(r"default: (None|False|\[\])", text)
 
 
 @pytest.mark.parametrize("name", FAULTY)

@@ -97,24 +97,33 @@ def close_to_neutral(model, q):
 
 @jax.jit
 def evaluate(model, scene, q, v, tau):
-    """A step, and the same step by `forward_dynamics` with the impulses as forces on frames."""
+    """A step, and the same step by `forward_dynamics` with the impulses as forces on frames.
+
+    Also the compliant forces, and their `f_ext` from the forces on both points of each contact.
+    """
     step = contact.contact_step(model, scene, q, v, tau, DT)
     kinematics = rbd.forward_kinematics(model, q)
     found = find_contacts(model, scene.astype(float), kinematics)
     bodies = contact_bodies(model, scene)
     X = kinematics.X_WB
-    f_ext = jnp.zeros((model.nb, 6))
-    impulses = jnp.concatenate([step.impulse, -step.impulse])
-    points = []
-    for body, arm, impulse in zip(bodies, found.arm, impulses):
-        points.append(arm if body < 0 else X.R[body] @ arm + X.p[body])
-        if body >= 0:
-            force = X.R[body].T @ impulse / DT
-            wrench = jnp.concatenate([force, jnp.cross(arm, force)])
-            f_ext = f_ext.at[body].add(wrench)
+    points = jnp.stack(
+        [x if i < 0 else X.R[i] @ x + X.p[i] for i, x in zip(bodies, found.arm, strict=True)]
+    )
+
+    def on_bodies(forces):
+        f_ext = jnp.zeros((model.nb, 6))
+        for body, arm, force in zip(bodies, found.arm, jnp.concatenate([forces, -forces])):
+            if body >= 0:
+                force = X.R[body].T @ force
+                f_ext = f_ext.at[body].add(jnp.concatenate([force, jnp.cross(arm, force)]))
+        return f_ext
+
     joint = independent_joint_force(model, q, step.joint_impulse.total) / DT
+    f_ext = on_bodies(step.impulse / DT)
     again = v + DT * rbd.forward_dynamics(model, q, v, tau + joint, f_ext)
-    return step, found, jnp.stack(points), again
+    force = contact.contact_force(model, scene, q, v)
+    forces = force.normal_force[:, None] * found.gradient + force.friction_force
+    return step, found, points, again, force, on_bodies(forces)
 
 
 def test_the_laws_of_pairs():
@@ -126,7 +135,7 @@ def test_the_laws_of_pairs():
     for seed in range(5):
         q, v, tau, _ = zoo.state(model, seed)
         q = close_to_neutral(model, q)
-        step, found, points, again = evaluate(model, scene, q, v, tau)
+        step, found, points, again, force, f_ext = evaluate(model, scene, q, v, tau)
         close(again, step.v, 1e-10, "momentum")
         a, b = points[:m], points[m:]
         # The points of a contact are on one line along the normal, at the distance.
@@ -135,7 +144,7 @@ def test_the_laws_of_pairs():
         across = jnp.linalg.norm(step.impulse - normal[:, None] * found.gradient, axis=-1)
         assert jnp.all(across <= 0.6 * normal + 1e-12)
         touching += np.count_nonzero(normal > 0)
-        force = contact.contact_force(model, scene, q, v)
+        close(force.f_ext, f_ext, 1e-12, "compliant forces")
         assert jnp.all((force.normal_force > 0) == (found.distance < 0))
     assert touching > 5
 
@@ -162,6 +171,33 @@ def test_the_distance_changes_with_the_relative_velocity():
         q, v, *_ = zoo.state(model, seed)
         speeds, rates = both(q, v)
         close(speeds, rates, 1e-12)
+
+
+def test_a_sphere_in_a_box_leaves_through_the_nearest_face(rng):
+    """The distance is from the nearest of the six faces, and its gradient is the normal."""
+    model = two_bodies((1.0, 0.2), (1.0, 0.2))
+    half, rounding, radius = np.array([0.3, 0.5, 0.4]), 0.05, 0.1
+    pair = sphere("body0", radius), Box("body1", half, rounding=rounding)
+    scene = Scene((), ground=FAR, pairs=collision_pairs([pair])).astype(float)
+
+    @jax.jit
+    @jax.vmap
+    def both(place):
+        def contact_at(place):
+            kinematics = rbd.forward_kinematics(model, rbd.neutral(model).at[:3].set(place))
+            found = find_contacts(model, scene, kinematics)
+            return found.distance[0], found.gradient[0]
+
+        return *contact_at(place), jax.grad(lambda x: contact_at(x)[0])(place)
+
+    places = rng.uniform(-1, 1, (40, 3)) * (half - rounding)
+    distance, normal, slope = both(jnp.asarray(places))
+    faces = np.concatenate([places - half, -places - half], axis=1)
+    close(distance, jnp.asarray(faces.max(axis=1) - radius), 1e-14)
+    nearest = faces.argmax(axis=1)
+    close(normal, np.concatenate([np.eye(3), -np.eye(3)])[nearest], 1e-14)
+    close(slope, normal, 1e-14)
+    assert set(nearest) == set(range(6))
 
 
 def test_the_inverse_inertia_of_a_pair():

@@ -273,6 +273,11 @@ def test_friction_of_each_contact(model):
     same = with_friction(np.full(3, 0.6))
     close(contact.contact_step(model, same, q, v, tau, DT, f_ext).v, step.v, 1e-13)
     close(contact.contact_force(model, same, q, v).f_ext, force.f_ext, 1e-13)
+    # Compliant friction is proportional to the coefficient of its contact.
+    mu = np.array([0.2, 0.5, 0.9])
+    friction = contact.contact_force(model, with_friction(mu), q, v).friction_force
+    close(friction, force.friction_force * mu[:, None] / 0.6, 1e-13)
+    assert np.count_nonzero(np.any(friction, axis=1)) > 1
     mu = np.full(3, 0.6)
     mu[sliding[0]] = 0.1
     other = contact.contact_step(model, with_friction(mu), q, v, tau, DT, f_ext)

@@ -215,6 +215,28 @@ def test_locked_joints_keep_their_position(arm):
         arm, [ik.FrameTask("tool", X)], jax.random.key(5), q0=q0, locked=[name]
     )
     assert found.q[2] == wanted[2]
+    # Out of reach, the search uses all of its starts.
+    far = [ik.FrameTask("tool", rbd.Pose(X.R, X.p + 5))]
+    best = ik.search_inverse_kinematics(arm, far, jax.random.key(5), q0=q0, locked=[name])
+    assert not best.converged
+    assert best.q[2] == wanted[2]
+
+
+def test_a_displacement_to_a_limit_ends_within_the_limits(arm):
+    """Exactly, where the sum of position and displacement is beyond the limit by rounding."""
+    box = solver.joint_box(arm, np.zeros(arm.nv, bool))
+
+    keys = jax.random.split(jax.random.key(0), 300)
+    qs = 0.9 * jax.vmap(rbd.random_configuration, (None, 0))(arm, keys)
+    to_lowest, to_highest = jax.vmap(box.gaps)(qs)
+    move = jax.jit(jax.vmap(lambda q, d: box.move(arm, q, d)))
+    lowest, highest = move(qs, to_lowest), move(qs, to_highest)
+    assert np.any(np.array(qs) + np.array(to_lowest) < arm.lower_position_limit)
+    assert np.any(np.array(qs) + np.array(to_highest) > arm.upper_position_limit)
+    assert jnp.all(lowest >= arm.lower_position_limit)
+    assert jnp.all(highest <= arm.upper_position_limit)
+    close(lowest, jnp.broadcast_to(arm.lower_position_limit, lowest.shape), 1e-15)
+    close(highest, jnp.broadcast_to(arm.upper_position_limit, highest.shape), 1e-15)
 
 
 @pytest.mark.parametrize("angle", [np.pi, np.pi - 1e-9, 1e-9, 0.0])

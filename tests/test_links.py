@@ -46,6 +46,14 @@ def test_the_links_of(name):
     assert not broken_links(ROOT / name)
 
 
+def test_the_package_names_no_file_of_the_repository():
+    """The package is installed without the documents, and their files have other names there."""
+    texts = {path: path.read_text() for path in (ROOT / "jaxrbd").rglob("*.py")}
+    named = re.compile(r"\b(docs|notebooks)/\w+\.\w+")
+    assert not [path.name for path, text in texts.items() if named.search(text)]
+    assert named.search("see `docs/mjcf.md`")
+
+
 def test_the_documents_are_found():
     assert {"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/quickstart.md"} <= {*DOCUMENTS}
     assert sum(len(LINK.findall((ROOT / name).read_text())) for name in DOCUMENTS) > 100

@@ -86,8 +86,8 @@ REFUSED = {
     ),
     "dynamics": ({"bottom": general("dyntype='integrator'")}, "actuator 'm': dyntype integrator"),
     "filter": (
-        {"bottom": general("dyntype='filter' dynprm='0.1'")},
-        "actuator 'm': dyntype filter",
+        {"bottom": general("dyntype='filter' dynprm='0'")},
+        "actuator 'm': dyntype filter with the time constant 0",
     ),
     "muscle": (
         {"bottom": general(f"gaintype='muscle' gainprm='{MUSCLE}' lengthrange='0 1'")},
@@ -224,7 +224,7 @@ def test_one_message_names_all_features():
         load_mjcf(text(**places))
     assert str(error.value) == (
         "<string>: no counterpart for option density 1 (fluid forces); tendon 't'; "
-        "body 'arm': gravcomp 1"
+        "body 'arm': gravcomp 1 (strict=False leaves this out)"
     )
     assert error.value.file == "<string>"
 

@@ -137,6 +137,7 @@ BALL = '<joint name="left_hip" type="ball"/>'
         (ACTUATOR, "", "joint 'left_shin' has 0 actuators, expected 1"),
         (ACTUATOR, ACTUATOR + ACTUATOR.replace('"c"', '"e"'), "joint 'left_shin' has 2 actuators"),
         (ACTUATOR, '<motor name="c" joint="left_shin"/>', "'c' of the joint .* no position"),
+        ('"c" joint', '"c" timeconst="0.1" joint', "actuator 'c' has activation dynamics"),
         ("-7.5 7.5", "-7.5 8", "forces from -7.5 to 8.0, expected the same limit"),
         ("-0.5 0.5", "-0.5 0.1", "stroke is 0.2: actuator 'c' gets controls from -0.2 to 0.2"),
         ('damping="0.3"', 'stiffness="3"', "has a spring"),

@@ -103,11 +103,13 @@ def test_paths_and_file_uris(tmp_path):
 
 def test_an_error_lists_all_paths(tmp_path, monkeypatch):
     urdf = make(tmp_path, "ws", "arm", "urdf", "arm.urdf")
+    (tmp_path / "map").mkdir()
     monkeypatch.setenv("AMENT_PREFIX_PATH", str(tmp_path / "ament"))
     with pytest.raises(ArgumentError) as error:
         find_package_file(URI, {"arm": tmp_path / "map"}, urdf, search_environment=True)
     message = str(error.value)
-    assert "packages={'arm': FOLDER}" in message
+    assert error.value.argument is None  # the folder of the package is known
+    assert f"no such file in the package 'arm', which is '{tmp_path / 'map'}'; looked" in message
     lines = message.splitlines()[1:]
     places = ("map", "ws/arm/urdf/arm", "ws/arm", "ws/arm/arm")
     assert lines[:4] == [f"  {tmp_path / place / 'meshes' / 'hand.stl'}" for place in places]
@@ -119,6 +121,26 @@ def test_an_error_lists_all_paths(tmp_path, monkeypatch):
         find_package_file(URI, {"arm": tmp_path / "map"})
     with pytest.raises(ArgumentError, match="nowhere"):
         find_package_file(URI)
+
+
+def test_an_error_says_whether_the_package_is_missing_or_the_file(tmp_path):
+    urdf = make(tmp_path, "ws", "arm", "urdf", "arm.urdf")
+    with pytest.raises(ArgumentError, match="package 'arm' by the argument `packages`;") as e:
+        find_package_file(URI, urdf_path=urdf)
+    assert e.value.argument == "packages"
+    package = make(tmp_path, "ws", "arm", "package.xml").parent
+    words = re.escape(f"no such file in the package 'arm', which is '{package}';")
+    with pytest.raises(ArgumentError, match=words) as e:
+        find_package_file(URI, urdf_path=urdf)
+    assert e.value.argument is None
+
+
+def test_a_folder_of_a_package_that_does_not_exist_is_an_error(tmp_path):
+    mesh = make(tmp_path, "arm", "meshes", "hand.stl")
+    urdf = make(tmp_path, "arm", "arm.urdf")
+    assert find_package_file(URI, {"other": tmp_path / "gone"}, urdf) == mesh
+    with pytest.raises(ArgumentError, match=r"packages: the folder of 'arm' is '.*gone', which is"):
+        find_package_file(URI, {"arm": tmp_path / "gone"}, urdf)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """`save_urdf` and `urdf_text`: the loaded robot is the saved robot, or the error has the reason."""
 
 import dataclasses
+import re
 
 import jax
 import jax.numpy as jnp
@@ -321,8 +322,41 @@ def with_field(model, field, value):
 def test_what_urdf_cannot_state_is_refused_by_name(make, words):
     with pytest.raises(ModelError, match=words) as error:
         urdf_text(make())
-    if words.startswith(("joint 'j", "joint 'r")):
-        assert f"joint {error.value.joint!r}" in words
+    faults = error.value.faults or (error.value,)
+    assert [fault for fault in faults if re.search(words, str(fault))]
+    for fault in faults:
+        assert str(fault) in str(error.value)
+        if str(fault).startswith("joint "):
+            assert str(fault).startswith(f"joint {fault.joint!r}")
+
+
+def test_all_faults_are_one_error():
+    """The faults of the robot, of its links and of its joints, one line each."""
+    slide = slider(armature=0.2, velocity_limit=None, effort_limit=None)
+    model = chain(hinge(armature=0.1), slide)
+    model = dataclasses.replace(model, gravity=jnp.zeros(3), name=" ")
+    with pytest.raises(ModelError) as error:
+        urdf_text(model)
+    first, *lines = str(error.value).splitlines()
+    assert first == "6 parts of the robot cannot be in a URDF file:"
+    assert lines == [f"  {fault}" for fault in error.value.faults]
+    starts = [
+        "gravity is",
+        "robot ' ': its name",
+        "joint 'j0' of the kind Revolute: its armature",
+        "joint 'j1' of the kind Prismatic: its armature",
+        "joint 'j1': its effort limit",
+        "joint 'j1': its velocity limit",
+    ]
+    assert all(line.startswith(f"  {start}") for line, start in zip(lines, starts, strict=True))
+    arguments = [fault.argument for fault in error.value.faults]
+    assert arguments == [None] * 4 + ["unlimited"] * 2
+    with pytest.raises(ModelError, match=r"^4 parts"):
+        urdf_text(model, unlimited=5.0)
+
+    disordered = with_field(siblings("b", "a", "x", welded="x"), "armature", 0.1)
+    with pytest.raises(ModelError, match=r"^3 parts[^:]*:\n.*argument `reorder`\n.*armature"):
+        urdf_text(disordered)
 
 
 def test_models_and_arguments_that_are_refused():

@@ -5,6 +5,8 @@ import importlib.util
 import itertools
 import pathlib
 import re
+import subprocess
+import sys
 import warnings
 
 import jax
@@ -30,6 +32,7 @@ from jaxrbd.model import (
     link_inertia,
     placement_matrix,
 )
+from jaxrbd.robots import robot_path
 from jaxrbd.view import contact_arrows, live, motion, picture, raster, stage, triangles
 from support import real_robots, zoo
 
@@ -555,6 +558,80 @@ def test_a_rollout_writes_a_page(tmp_path, capsys):
     assert cli.main(["rollout", "pendulum", *options, "--html", str(page)]) == 0
     assert "__VISER_EMBED_DATA__" in page.read_text()
     assert f"wrote      {page}" in capsys.readouterr().out
+
+
+@needs_viser
+@needs_trimesh
+def test_a_rollout_finds_the_meshes_of_a_package(tmp_path, capsys):
+    import trimesh
+
+    urdf, page, meshes = tmp_path / "arm.urdf", tmp_path / "arm.html", tmp_path / "meshes"
+    text = robot_path("pendulum").read_text()
+    mesh = '<mesh filename="package://my_arm/rod.stl"/>'
+    text, changes = re.subn("<(cylinder|box|sphere|capsule) [^>]*/>", mesh, text)
+    assert changes
+    urdf.write_text(text)
+    meshes.mkdir()
+    options = ["--batch", "2", "--steps", "2", "--no-plot", "--out", str(tmp_path)]
+    command = ["rollout", str(urdf), *options, "--html", str(page)]
+    assert cli.main([*command, "--package", f"my_arm={meshes}"]) == 0
+    error = capsys.readouterr().err
+    assert re.search(
+        r"^jaxrbd: warning: link .* not drawn: .* in the package 'my_arm'", error, re.M
+    )
+    assert "GeometryWarning" not in error
+    trimesh.creation.box((0.1, 0.1, 0.5)).export(meshes / "rod.stl")
+    assert cli.main([*command, "--package", f"my_arm={meshes}"]) == 0
+    assert "warning" not in capsys.readouterr().err
+
+
+@needs_viser
+def test_pages_and_servers_print_nothing_into_a_notebook(monkeypatch):
+    """In a notebook, rich shows the messages of viser as an output of the cell."""
+    display = pytest.importorskip("IPython.display")
+    rich = pytest.importorskip("rich")
+    shown = []
+    monkeypatch.setattr(display, "display", lambda *x, **_: shown.append(x))
+    console = rich.get_console()
+    monkeypatch.setattr(console, "is_jupyter", True)
+    rich.print("seen")
+    assert len(shown) == 1
+    view.show(rbd.load_robot("pendulum"))
+    with view.serve(rbd.load_robot("pendulum"), port=8123):
+        pass
+    assert len(shown) == 1
+    rich.print("seen again")
+    assert len(shown) == 2
+
+
+WARNED = """
+import sys, warnings
+from jaxrbd import load_urdf, view
+
+model = load_urdf(sys.argv[1])
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    view.render(model, width=8, height=8)
+    view.show(model)
+    view.save_html(sys.argv[2], model)
+    view.serve(model, port=8124).stop()
+print([(warning.category.__name__, warning.filename) for warning in caught])
+"""
+
+
+@needs_viser
+@needs_trimesh
+def test_warnings_point_at_the_call_of_the_user(tmp_path):
+    """In another process, because the tests put other frames between the functions."""
+    script, urdf = tmp_path / "script.py", tmp_path / "r.urdf"
+    script.write_text(WARNED)
+    urdf.write_text(
+        '<robot name="r"><link name="a"><visual><geometry><mesh filename="gone.stl"/></geometry>'
+        "</visual></link></robot>"
+    )
+    command = [sys.executable, script, urdf, tmp_path / "page.html"]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.stdout == f"{[('GeometryWarning', str(script))] * 4}\n", result.stderr
 
 
 def test_a_mesh_in_memory_is_drawn():

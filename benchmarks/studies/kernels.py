@@ -2,10 +2,13 @@
 
     python benchmarks/studies/kernels.py [--robot quadruped] [--batch 64] [--jobs dfd,contact]
     python benchmarks/studies/kernels.py --baseline ../older     # beside another checkout
+    python benchmarks/studies/kernels.py --jobs dfd --time 2     # also the time per state
 
 A kernel is one instruction of the optimized program that runs by itself, such as a fusion, a
 product or a copy. The body of a loop counts once. The compilation time is the time of XLA without a
-cache, the best of `--repeat` compilations.
+cache, the best of `--repeat` compilations. The time per state is the least processor time of a call
+in `--time` seconds, divided by the batch. On a busy machine it depends on the other programs:
+compare the ratios of several runs.
 """
 
 import argparse
@@ -85,6 +88,14 @@ def programs(robot: str, batch: int) -> dict:
     def constrained_derivatives(q, v, tau):
         return tuple(constraints.constrained_dynamics_derivatives(model, q, v, tau, feet))
 
+    def constrained_jacobian(q, v, tau):
+        """The derivatives by JAX, in the tangent space of q."""
+
+        def displaced(dq, v, tau):
+            return constrained(rbd.integrate(model, q, dq), v, tau)
+
+        return jax.jacfwd(displaced, (0, 1, 2))(jnp.zeros_like(v), v, tau)
+
     def gradient(function, *places):
         def loss(*state):
             return sum(jnp.sum(x**2) for x in jax.tree.leaves(function(*state)))
@@ -119,13 +130,14 @@ def programs(robot: str, batch: int) -> dict:
         "kutta gradient": (gradient(kutta, 0, 1, 2), (q, v, tau)),
         "constrained": (constrained, (q, v, tau)),
         "constrained derivatives": (constrained_derivatives, (q, v, tau)),
+        "constrained jacobian": (constrained_jacobian, (q, v, tau)),
         "contact": (contact_step, (q, v, tau)),
         "contact gradient": (gradient(contact_step, 0, 1, 2), (q, v, tau)),
     }
 
 
 def measure(options: argparse.Namespace) -> None:
-    """Print, for each job, a line of JSON: its name, its kernels, its seconds."""
+    """Print, for each job, a line of JSON: its name, its kernels, its seconds, its times."""
     import jax
 
     jobs = programs(options.robot, options.batch)
@@ -143,10 +155,17 @@ def measure(options: argparse.Namespace) -> None:
         if options.dump:
             options.dump.mkdir(parents=True, exist_ok=True)
             (options.dump / f"{name.replace(' ', '_')}.hlo").write_text(text)
-        print(json.dumps([name, count_kernels(text), min(seconds)]), flush=True)
+        times = []
+        end = time.perf_counter() + options.time
+        while options.time and (time.perf_counter() < end or len(times) < 2):
+            start = time.process_time()
+            jax.block_until_ready(compiled(*arrays))
+            times.append(1e6 * (time.process_time() - start) / options.batch)
+        measured = count_kernels(text), min(seconds), *([min(times)] if times else [])
+        print(json.dumps([name, *measured]), flush=True)
 
 
-def run(checkout: pathlib.Path, words: list[str]) -> dict[str, tuple[int, float]]:
+def run(checkout: pathlib.Path, words: list[str]) -> dict[str, list[float]]:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("JAX_COMPILATION")}
     environment["PYTHONPATH"] = str(checkout)
     command = [sys.executable, __file__, *words, "--measure"]
@@ -154,7 +173,7 @@ def run(checkout: pathlib.Path, words: list[str]) -> dict[str, tuple[int, float]
     if done.returncode:
         raise SystemExit(f"the measurement of {checkout} ended with status {done.returncode}")
     lines = [json.loads(line) for line in done.stdout.splitlines()]
-    return {name: (kernels, seconds) for name, kernels, seconds in lines}
+    return {name: measured for name, *measured in lines}
 
 
 def main() -> None:
@@ -164,24 +183,27 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=2)
     parser.add_argument("--jobs", type=lambda text: text.split(","), metavar="A,B")
     parser.add_argument("--baseline", type=pathlib.Path, help="another checkout of jaxrbd")
+    parser.add_argument("--time", type=float, default=0, metavar="SECONDS", help="time the calls")
     parser.add_argument("--dump", type=pathlib.Path, help="a folder for the optimized programs")
     parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
         return measure(options)
     words = ["--robot", options.robot, "--batch", str(options.batch)]
-    words += ["--repeat", str(options.repeat)]
+    words += ["--repeat", str(options.repeat), "--time", str(options.time)]
     words += ["--jobs", ",".join(options.jobs)] if options.jobs else []
     words += ["--dump", str(options.dump)] if options.dump else []
     found = {"jaxrbd": run(ROOT, words)}
     if options.baseline:
         found["baseline"] = run(options.baseline.resolve(), words)
     print(f"{options.robot}, float64, batch {options.batch}\n")
-    heads = [f"{name}: {what}" for name in found for what in ("kernels", "compile, s")]
+    columns = ["kernels", "compile, s", *(["time per state, us"] if options.time else [])]
+    heads = [f"{name}: {column}" for name in found for column in columns]
     print("| job | " + " | ".join(heads) + " |")
     print("|---|" + "---|" * len(heads))
     for job in found["jaxrbd"]:
-        cells = [f"{k} | {s:.2f}" for k, s in (rows[job] for rows in found.values())]
+        rows = [measured[job] for measured in found.values()]
+        cells = [" | ".join([str(k), *(f"{x:.2f}" for x in times)]) for k, *times in rows]
         print(f"| {job} | " + " | ".join(cells) + " |")
     return None
 

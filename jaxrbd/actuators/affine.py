@@ -14,7 +14,7 @@ from jaxtyping import Float
 from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.joint_space import independent_joint_force, joint_coordinates, joint_rates
-from .joints_by_name import parameters, scalar_joints
+from .joints_by_name import parameters, ranges, scalar_joints
 
 
 class AffineActuators(eqx.Module):
@@ -40,7 +40,8 @@ class AffineActuators(eqx.Module):
 
     The derivative of a clipped value is zero. Raises ArgumentError for a wrong shape, a value that
     is NaN, and a lower bound above the upper bound. Source: MuJoCo, chapter "Computation", section
-    "Actuation model", for actuators without activation dynamics.
+    "Actuation model". The control of an actuator with activation dynamics is the result of a
+    `Filter`.
     """
 
     joints: tuple[str, ...] = eqx.field(static=True)
@@ -73,9 +74,9 @@ class AffineActuators(eqx.Module):
         self.gain = parameters(gain, "gain", np.tile([1.0, 0.0, 0.0], (n, 1)))
         self.bias = parameters(bias, "bias", np.zeros((n, 3)))
         self.gear = parameters(gear, "gear", np.ones(n))
-        self.control_range = _range(control_range, "control_range", n)
-        self.force_range = _range(force_range, "force_range", n)
-        self.joint_force_range = _range(joint_force_range, "joint_force_range", m)
+        self.control_range = ranges(control_range, "control_range", n)
+        self.force_range = ranges(force_range, "force_range", n)
+        self.joint_force_range = ranges(joint_force_range, "joint_force_range", m)
 
     @property
     def values(self) -> tuple[arguments.Parameter, ...]:
@@ -123,11 +124,3 @@ def _affine_force(
     force = jnp.clip(force, joint_range[:, 0], joint_range[:, 1])
     forces = jnp.zeros(sum(model.joint_nvs), model.dtype).at[index.v].set(force)
     return independent_joint_force(model, q, forces)
-
-
-def _range(x: ArrayLike | Sequence | None, name: str, n: int) -> arguments.Parameter:
-    bounds = parameters(x, name, np.tile([-np.inf, np.inf], (n, 1)))
-    values = arguments.known(bounds)
-    if values is not None and np.any(values[:, 0] > values[:, 1]):
-        raise ArgumentError(f"{name} has a lower bound above the upper bound: {values.tolist()}")
-    return bounds

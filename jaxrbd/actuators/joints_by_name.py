@@ -48,3 +48,15 @@ def parameters(
     array = arguments.parameter(x, name, default.shape)
     arguments.require(array, lambda x: ~np.isnan(x), name, "no NaN")
     return array
+
+
+def ranges(x: ArrayLike | Sequence | None, name: str, n: int) -> arguments.Parameter:
+    """Lower and upper bounds (n, 2), infinite if `x` is None.
+
+    Raises ArgumentError as `parameters`, and for a lower bound above the upper bound.
+    """
+    bounds = parameters(x, name, np.tile([-np.inf, np.inf], (n, 1)))
+    values = arguments.known(bounds)
+    if values is not None and np.any(values[:, 0] > values[:, 1]):
+        raise ArgumentError(f"{name} has a lower bound above the upper bound: {values.tolist()}")
+    return bounds

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import jax
@@ -19,6 +19,7 @@ from ..errors import (
     GeometryWarning,
     InertiaWarning,
     JaxRBDError,
+    ModelError,
     RobotFileError,
 )
 from ..io._sealed import replace_file
@@ -43,14 +44,21 @@ from .reports import check_report, print_json, robot_report
 
 _ROBOT = "name of a bundled robot, or a URDF file, an MJCF file, or a model file (.jaxrbd)"
 _MODEL_FILE = ".jaxrbd"
+# The options that stand for arguments of functions, in messages.
+_OPTIONS = {
+    "geometry": "--no-geometry",
+    "packages": "--package NAME=DIR",
+    "reorder": "--reorder",
+    "unlimited": "--unlimited X",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status.
 
-    The status is 0 for success. It is 1 for an error, with a message of one line on standard error,
-    and for faults that `jaxrbd check` finds. It is 130 after an interrupt from the keyboard,
-    and 143 after SIGTERM during `jaxrbd train`.
+    The status is 0 for success. It is 1 for an error, with a message of one line on standard error
+    (for `jaxrbd convert`, of one line per fault), and for faults that `jaxrbd check` finds. It is
+    130 after an interrupt from the keyboard, and 143 after SIGTERM during `jaxrbd train`.
 
     `argv`: the arguments of the program; None means the arguments of this process. Raises
     SystemExit for `--help` and `--version` (status 0) and for invalid options (status 2), as
@@ -60,6 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if unknown:
         options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
+        _check_folders(options)
         status = options.run(options)
         sys.stdout.flush()  # a closed pipe raises here, not at exit
         return status
@@ -67,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(error, BrokenPipeError):  # the reader, such as `head`, has ended
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 1
-        print(f"jaxrbd: error: {_with_options(_one_line(error))}", file=sys.stderr)
+        print(f"jaxrbd: error: {_error_message(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
@@ -77,11 +86,29 @@ def _one_line(message: object) -> str:
     return "; ".join(line.strip() for line in str(message).splitlines() if line.strip())
 
 
-def _with_options(message: str) -> str:
-    """A message with the options of the commands in place of the arguments of the functions."""
-    message = re.sub(r"packages=\{'([^']+)': FOLDER\}", r"--package \1=DIR", message)
-    message = message.replace("give the argument `unlimited`", "give --unlimited X")
-    return message.replace("reorder=True", "--reorder")
+def _error_message(error: BaseException) -> str:
+    """The message of an error in one line; for an error that states several, each in one line."""
+    faults = error.faults if isinstance(error, ModelError) else ()
+    if faults:
+        head = str(error).splitlines()[0]
+        return "\n  ".join([head, *(_error_message(fault) for fault in faults)])
+    return _one_line(_with_option(error) if isinstance(error, JaxRBDError) else error)
+
+
+def _with_option(problem: JaxRBDError | GeometryWarning) -> str:
+    """A message with the option of the command in place of the argument of the function."""
+    option = _OPTIONS.get(problem.argument or "")
+    if option is None:
+        return str(problem)
+    return str(problem).replace(f"the argument `{problem.argument}`", f"the option {option}")
+
+
+def _check_folders(options: argparse.Namespace) -> None:
+    """Raise ArgumentError if the folder of a page or picture to write does not exist."""
+    for name in ("html", "png"):
+        folder = os.path.dirname(getattr(options, name, None) or "")
+        if folder and not os.path.isdir(folder):
+            raise ArgumentError(f"--{name}: the folder {folder!r} does not exist")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -91,6 +118,16 @@ class _Parser(argparse.ArgumentParser):
         found = re.search(r"argument COMMAND: invalid choice: '([^']*)'", message)
         hint = similar_names(found[1], list(commands_of(self))) if found else ""
         super().error(message + hint)
+
+
+class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
+    """A formatter that shows the default of an option, if it is a value and not yet in its help."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        no_value = action.default is None or action.default is False or action.default == []
+        if no_value or "(default: " in (action.help or ""):
+            return action.help
+        return super()._get_help_string(action)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -128,7 +165,7 @@ def _add_rollout(commands) -> None:
             "and the gradient. There is no ground: a robot with a free-flyer joint falls."
         ),
         epilog="example: jaxrbd rollout arm7 --batch 256 --dt 5e-4 --out arm",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        formatter_class=_HelpFormatter,
     )
     _add_robot(command, nargs="?", default="quadruped")
     add = command.add_argument
@@ -142,6 +179,7 @@ def _add_rollout(commands) -> None:
     add("--float32", action="store_true", help="single precision instead of double")
     add("--no-plot", action="store_true", help="write no plot (matplotlib is not needed)")
     add("--html", metavar="FILE", help="write a page that plays the first eight trajectories")
+    _add_package(command)
     add("--out", metavar="DIR", help="output folder (default: rollout-ROBOT)")
     _add_json(command)
     command.set_defaults(run=_rollout)
@@ -156,7 +194,7 @@ def _add_bench(commands) -> None:
             "The compilation time is short if JAX finds the program in its compilation cache."
         ),
         epilog="example: jaxrbd bench arm7 --batch 256 --jobs rnea,forward_dynamics",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        formatter_class=_HelpFormatter,
     )
     _add_robot(command, nargs="?", default="quadruped")
     add = command.add_argument
@@ -230,21 +268,20 @@ def _add_view(commands) -> None:
     add = command.add_argument
     add("--html", metavar="FILE", help="write a page that needs no server and no network")
     add("--png", metavar="FILE", help="write a picture")
-    add("--port", type=_port, default=8080, metavar="N", help="port of the server (8080)")
+    add(
+        "--port",
+        type=_port,
+        default=8080,
+        metavar="N",
+        help="port of the server, or the next free port (8080)",
+    )
     add(
         "--layers",
         default="visuals",
         metavar="A,B",
         help=f"what is visible at the start: {', '.join(LAYERS)} (default: visuals)",
     )
-    add(
-        "--package",
-        action="append",
-        default=[],
-        type=_package,
-        metavar="NAME=DIR",
-        help="the folder of a ROS package that package:// URIs of meshes name; may be repeated",
-    )
+    _add_package(command)
     command.set_defaults(run=_view)
 
 
@@ -304,6 +341,17 @@ def _add_json(command: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_package(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--package",
+        action="append",
+        default=[],
+        type=_package,
+        metavar="NAME=DIR",
+        help="the folder of a ROS package that package:// URIs of meshes name; may be repeated",
+    )
+
+
 def _add_robot_name(command: argparse.ArgumentParser, **kwargs) -> None:
     command.add_argument("robot", metavar="ROBOT", help=_ROBOT, **kwargs)
 
@@ -322,7 +370,8 @@ def _rollout(options: argparse.Namespace) -> int:
     jax.config.update("jax_enable_x64", True)
     devices = _rollout_command.first_devices(options.devices)
     model = _load_in_precision(options)
-    return _report(options, lambda: _rollout_command.run(model, options, devices))
+    with _said_warnings():
+        return _report(options, lambda: _rollout_command.run(model, options, devices))
 
 
 def _bench(options: argparse.Namespace) -> int:
@@ -420,9 +469,7 @@ def _convert(options: argparse.Namespace) -> int:
 def _view(options: argparse.Namespace) -> int:
     model = _load(options.robot, options.free_flyer)
     arguments = {"layers": options.layers.split(","), "packages": dict(options.package)}
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", GeometryWarning)
-        warnings.showwarning = _say_warning
+    with _said_warnings():
         if options.html:
             save_html(options.html, model, **arguments)
             print(f"ok: {options.html}")
@@ -437,8 +484,25 @@ def _view(options: argparse.Namespace) -> int:
     return 0
 
 
-def _say_warning(message, *_: object, **__: object) -> None:
-    print(f"jaxrbd: warning: {_with_options(str(message))}", file=sys.stderr)
+@contextlib.contextmanager
+def _said_warnings() -> Iterator[None]:
+    """Print every warning in the block in the form of the messages of the command.
+
+    Only the first warning about a mesh lists the places of the search: a robot has many meshes.
+    """
+    said: list[str] = []
+
+    def say(message: Warning | str, *_: object, **__: object) -> None:
+        text = _with_option(message) if isinstance(message, GeometryWarning) else str(message)
+        if said:
+            text = text.partition("; looked for:\n")[0]
+        said.append(text)
+        print(f"jaxrbd: warning: {text}", file=sys.stderr)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", GeometryWarning)
+        warnings.showwarning = say
+        yield
 
 
 def _load_in_precision(options: argparse.Namespace) -> Model:
@@ -521,6 +585,8 @@ def _package(text: str) -> tuple[str, str]:
     name, equals, folder = text.partition("=")
     if not (name and equals and folder):
         raise argparse.ArgumentTypeError(f"expected NAME=DIR, found {text!r}")
+    if not os.path.isdir(folder):
+        raise argparse.ArgumentTypeError(f"{folder!r} is no folder")
     return name, folder
 
 

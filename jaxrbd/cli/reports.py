@@ -1,4 +1,7 @@
-"""The results of commands as JSON objects, for `--json`. docs/commands.md lists their fields."""
+"""The results of commands as JSON objects, for `--json`.
+
+The page "Command line" of the documentation lists their fields.
+"""
 
 from __future__ import annotations
 

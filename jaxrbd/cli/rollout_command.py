@@ -277,7 +277,8 @@ def _write(
         plot_rollout(path, model, grid, outputs.trajectory, errors, gradient)
         files.append(str(path))
     if options.html:
-        save_html(options.html, model, q[:SHOWN], dt=options.dt)
+        packages = dict(options.package)
+        save_html(options.html, model, q[:SHOWN], dt=options.dt, packages=packages)
         files.append(options.html)
     for file in files:
         _say("wrote", file)
@@ -295,6 +296,8 @@ def _report_inputs(
         f"{options.batch} trajectories of {options.steps} steps of {options.dt:g} s, "
         f"{model.nv} dofs ({np.count_nonzero(scale)} driven), {model.dtype.name}, on {hardware}",
     )
+    if model.nv and not np.any(scale):
+        _say("note", "no joint has an effort limit, so all torques are zero")
 
 
 def _say(label: str, text: str) -> None:

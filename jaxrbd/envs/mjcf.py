@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..actuators import PD
-from ..contact import Scene, contact_points
+from ..contact import Scene, contact_points, servo_of_actuators
 from ..errors import ArgumentError
 from ..io.mujoco import Imported, load_mjcf
 from ..joints import FreeFlyer
@@ -21,8 +21,9 @@ class MjcfWalk(legged.LeggedEnv):
     """A robot from an MJCF file follows a random command: forward, sideways and turning velocity.
 
     The robot, its ground, friction and actuators are those of the file (`io.load_mjcf`). It has a
-    free joint, then n hinges or slides, and one position actuator per hinge or slide. In each step
-    of the physics the actuators are PD control, as in the integrator implicitfast of MuJoCo.
+    free joint, then n hinges or slides, and one position actuator without activation dynamics per
+    hinge or slide. In each step of the physics the actuators are PD control, as in the integrator
+    implicitfast of MuJoCo.
 
     - `path`: a path, or the text of the file: a string that starts with '<';
     - `keyframe`: the name of the keyframe that is the posture for the action 0 (default: `qpos0`).
@@ -127,18 +128,20 @@ def _scene_of_kind(robot: Imported) -> Scene:
 
 
 def _position_control(robot: Imported, home: np.ndarray, stroke: float) -> PD:
-    """The position actuators of a robot as PD control.
+    """The position actuators of a robot as PD control, one per joint after the free joint.
 
-    With the gear r, the actuator has the length r q and the force r f. So the stiffness at the
-    joint is r^2 kp and its damping r^2 kd. The control r q* has the target position q*.
+    With the gear r, the actuator has the length r q. The control r q* has the target position q*.
     """
-    model, actuators = robot.model, robot.actuators
+    model, actuators, filters = robot.model, robot.actuators, robot.filter
     joints = model.joint_names[1:]
+    instant = np.array(filters.exact) & np.array(filters.early) & (filters.time_constant == 0)
+    if not np.all(instant):
+        name = actuators.names[int(np.argmin(instant))]
+        raise ArgumentError(f"actuator {name!r} has activation dynamics, expected none")
     for name in joints:
         if (count := actuators.joints.count(name)) != 1:
             raise ArgumentError(f"joint {name!r} has {count} actuators, expected 1")
-    gain, bias, gear, control_range, force_range, joint_range = map(np.asarray, actuators.values)
-    stiffness, damping, effort = ({} for _ in range(3))
+    gain, bias, gear, control_range, _, _ = map(np.asarray, actuators.values)
     for i, (name, joint) in enumerate(zip(actuators.names, actuators.joints)):
         kp, kd, r = gain[i, 0], -bias[i, 2], gear[i]
         if gain[i, 1] or gain[i, 2] or bias[i, 0] or bias[i, 1] != -kp or kp <= 0 or kd < 0:
@@ -146,12 +149,6 @@ def _position_control(robot: Imported, home: np.ndarray, stroke: float) -> PD:
                 f"actuator {name!r} of the joint {joint!r} is no position actuator: its gain is "
                 f"{gain[i].tolist()} and its bias is {bias[i].tolist()}, expected [kp, 0, 0] and "
                 f"[0, -kp, -kd]"
-            )
-        limits = abs(r) * np.abs(force_range[i]), np.abs(joint_range[i])
-        if any(x[0] != x[1] for x in limits):
-            raise ArgumentError(
-                f"actuator {name!r} of the joint {joint!r} has forces from {force_range[i, 0]} to "
-                f"{force_range[i, 1]}, expected the same limit in both directions"
             )
         q = home[model.joint(joint).q][0]
         targets = r * (q - stroke), r * (q + stroke)
@@ -161,7 +158,5 @@ def _position_control(robot: Imported, home: np.ndarray, stroke: float) -> PD:
                 f"stroke is {stroke}: actuator {name!r} gets controls from {min(targets):.4g} to "
                 f"{max(targets):.4g}, expected from {low} to {high}"
             )
-        stiffness[joint], damping[joint] = r * r * kp, r * r * kd
-        effort[joint] = min(limits[0][0], limits[1][0])
-    gains = [[found[name] for name in joints] for found in (stiffness, damping, effort)]
-    return PD.for_joints(model, joints, *gains)
+    servo, _ = servo_of_actuators(actuators, model, home, jnp.zeros(len(actuators.names)))
+    return servo.control

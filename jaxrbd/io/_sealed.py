@@ -97,11 +97,15 @@ def replace_file(path: str | os.PathLike[str], data: bytes) -> None:
 
     The function writes the data to a temporary file with a unique name, and then renames this file.
     It holds a lock on the temporary file. The lock ends with the process. So if a temporary file
-    has no lock, the process that wrote it was killed. The function deletes such files.
+    has no lock, the process that wrote it was killed. The function deletes such files. Raises
+    OSError, which names the file, if the file cannot be made.
     """
     target = Path(os.path.realpath(path))
     prefix = f".{target.name[:100]}."
-    new, file = _locked_file(target.parent, prefix)
+    try:
+        new, file = _locked_file(target.parent, prefix)
+    except OSError as error:  # which names the temporary file
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
     try:
         with file:
             file.write(data)

@@ -26,9 +26,10 @@ def add_shape(element: ElementTree.Element, link: str, index: int, geometry: Geo
 
     def refuse(what: str) -> ModelError:
         return ModelError(
-            f"link {link!r}: its {element.tag} {index} has {what}, which URDF cannot state; "
-            "geometry=False writes no shapes",
+            f"link {link!r}: its {element.tag} {index} has {what}, which URDF cannot state; leave "
+            "out the shapes by the argument `geometry`",
             link=link,
+            argument="geometry",
         )
 
     if geometry.name.strip():

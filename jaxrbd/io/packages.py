@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
@@ -44,15 +44,19 @@ def find_package_file(
     3. with `search_environment`: `share/PACKAGE` in the folders of the first three variables, and
        PACKAGE in the folders of ROS_PACKAGE_PATH.
 
-    Raises ArgumentError, which lists all paths that were tried, if the file does not exist. Raises
-    ArgumentError also for another scheme, such as http, for a URI without a package or a path, for
-    a path with ".." in a package, and for a relative path without `urdf_path`.
+    Raises ArgumentError, which lists all paths that were tried, if the file does not exist; if the
+    package exists, it names the folder of the package. Raises ArgumentError also for a folder in
+    `packages` that does not exist, for another scheme, such as http, for a URI without a package or
+    a path, for a path with ".." in a package, and for a relative path without `urdf_path`.
     """
     scheme = _SCHEME.match(uri)
+    package, folders = None, []
     if scheme is None:
         candidates = [_beside(uri, urdf_path)]
     elif scheme[1] == "package":
-        candidates = list(_in_packages(uri, packages or {}, urdf_path, search_environment))
+        package, inside = _package_and_path(uri)
+        folders = _package_folders(package, packages or {}, urdf_path, search_environment)
+        candidates = list(dict.fromkeys(folder / inside for folder in folders))
     elif scheme[1] == "file":
         parts = urlsplit(uri)
         if parts.netloc not in ("", "localhost"):
@@ -70,11 +74,19 @@ def find_package_file(
         if path.is_file():
             return path
     tried = "".join(f"\n  {path}" for path in candidates) or " nowhere: there is no folder to try"
-    hint = ""
-    if scheme is not None and scheme[1] == "package":
-        package = _package_and_path(uri)[0]
-        hint = f"; give the folder of the package, packages={{{package!r}: FOLDER}}"
-    raise ArgumentError(f"uri is {uri!r}, but there is no such file{hint}; looked for:{tried}")
+    hint, argument = "", None
+    if package in (packages or {}):
+        known = folders[:1]
+    else:
+        known = [x for x in folders if (x / "package.xml").is_file()]
+    if known:
+        hint = f" in the package {package!r}, which is {str(known[0])!r}"
+    elif package is not None:
+        argument = "packages"
+        hint = f"; give the folder of the package {package!r} by the argument `{argument}`"
+    raise ArgumentError(
+        f"uri is {uri!r}, but there is no such file{hint}; looked for:{tried}", argument=argument
+    )
 
 
 def _beside(uri: str, urdf_path: str | os.PathLike[str] | None) -> Path:
@@ -90,17 +102,20 @@ def _beside(uri: str, urdf_path: str | os.PathLike[str] | None) -> Path:
     return Path(os.path.normpath(Path(urdf_path).absolute().parent / uri))
 
 
-def _in_packages(
-    uri: str,
+def _package_folders(
+    package: str,
     packages: Mapping[str, str | os.PathLike[str]],
     urdf_path: str | os.PathLike[str] | None,
     search_environment: bool,
-) -> Iterator[Path]:
-    """The paths to try for a `package://` URI, without repetition."""
-    package, inside = _package_and_path(uri)
+) -> list[Path]:
+    """The folders that may be a package, in the order of the search."""
     folders = []
     if package in packages:
         folders.append(Path(packages[package]))
+        if not folders[0].is_dir():
+            raise ArgumentError(
+                f"packages: the folder of {package!r} is {str(folders[0])!r}, which is no folder"
+            )
     if urdf_path is not None:
         # The folders as written and, where links lead elsewhere, the real folders.
         for file in (Path(os.path.abspath(urdf_path)), Path(os.path.realpath(urdf_path))):
@@ -111,7 +126,7 @@ def _in_packages(
             folders += [folder / "share" / package for folder in _folders(variable)]
         for folder in _folders(_SOURCES):
             folders += [folder] * (folder.name == package) + [folder / package]
-    yield from dict.fromkeys(folder / inside for folder in folders)
+    return folders
 
 
 def _package_and_path(uri: str) -> tuple[str, PurePosixPath]:

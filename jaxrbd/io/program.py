@@ -2,7 +2,8 @@
 
 `export_batched` makes a `jax.export.Exported` from an algorithm and a model. `save_program` writes
 it to a file, and `load_program` reads the file. By default the program contains the parameters of
-the robot. `docs/saving.md` shows how to load a program with JAX alone, without jaxrbd.
+the robot. The page "Files of models and programs" of the documentation shows how to load a program
+with JAX alone, without jaxrbd.
 """
 
 from __future__ import annotations

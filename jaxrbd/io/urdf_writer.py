@@ -8,10 +8,12 @@ the order of the model.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import os
 import re
+from collections.abc import Iterator
 from typing import Any
 from xml.etree import ElementTree
 
@@ -89,7 +91,8 @@ def urdf_text(
     there is no such frame, the file has a root link "world", which is one more frame of the loaded
     model.
 
-    Raises ModelError, which names the joint or the link, for what URDF cannot state:
+    Raises ModelError, which names the joint or the link, for what URDF cannot state. Several faults
+    are one error, with one line per fault and the single errors in the attribute `faults`:
 
     - a joint that is helical or user-defined; a spherical or translation joint other than
       `root_joint`; a nonlinear follower (`Follow`);
@@ -98,43 +101,76 @@ def urdf_text(
     - a mass moment without mass, and names that XML or `load_urdf` does not accept;
     - with `geometry`: an ellipsoid, a mesh that is not in a file, a colour of a collision shape.
 
-    Raises ArgumentError for a batch of models, for dissipation (use
-    `model.with_dissipation(False)`), and for a gravity other than (0, 0, -9.81): it is an argument
+    Raises ArgumentError for a batch of models and, if this is the only fault, for dissipation (use
+    `model.with_dissipation(False)`) and for a gravity other than (0, 0, -9.81): it is an argument
     of `load_urdf`. Source: the URDF specification.
     """
     if np.ndim(robot(model).inertia) != 2:
         raise ArgumentError(f"{model!r} is a batch of models, expected one model")
-    if model.dissipative:
-        raise ArgumentError(
-            "dissipation is on, which a URDF file cannot state: save model.with_dissipation(False)"
-        )
-    if not np.array_equal(model.gravity, np.array([0, 0, -9.81], model.dtype)):
-        raise ArgumentError(
-            f"gravity is {np.asarray(model.gravity).tolist()}, which a URDF file cannot state, "
-            "expected (0, 0, -9.81): set it, and pass the gravity to load_urdf"
-        )
     if unlimited is not None and not (np.isfinite(unlimited) and unlimited >= 0):
         raise ArgumentError(f"unlimited is {unlimited}, expected a finite number of at least 0")
-    links, joints, root_joint = _rooted(model)
+    faults = _Faults()
+    with faults.collected():
+        if model.dissipative:
+            raise ArgumentError(
+                "dissipation is on, which a URDF file cannot state: save "
+                "model.with_dissipation(False)"
+            )
+    with faults.collected():
+        if not np.array_equal(model.gravity, np.array([0, 0, -9.81], model.dtype)):
+            raise ArgumentError(
+                f"gravity is {np.asarray(model.gravity).tolist()}, which a URDF file cannot state, "
+                "expected (0, 0, -9.81): set it, and pass the gravity to load_urdf"
+            )
+    links, joints, root_joint = _rooted(model, faults)
     if not geometry:
         links = [dataclasses.replace(link, visuals=(), collisions=()) for link in links]
-    joints = _arranged(model, links, joints, reorder=reorder)
-    root = ElementTree.Element("robot", name=_checked_name(model.name, "robot"))
+    joints = _arranged(model, links, joints, faults, reorder=reorder)
+    root = ElementTree.Element("robot", name=model.name)
+    with faults.collected():
+        _check_name(model.name, "robot")
     if root_joint is not None:
         root.append(ElementTree.Comment(f' load_urdf(..., root_joint="{root_joint}") '))
     for link in links:
-        _add_link(root, link)
+        _add_link(root, link, faults)
     by_name = {joint.name: joint for joint in joints}
     for joint in joints:
-        _add_joint(root, joint, by_name, unlimited)
+        _add_joint(root, joint, by_name, unlimited, faults)
+    faults.report()
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=False) + "\n"
+
+
+class _Faults:
+    """The errors for all parts of a robot that URDF cannot state."""
+
+    def __init__(self):
+        self._found: list[ModelError | ArgumentError] = []
+
+    @contextlib.contextmanager
+    def collected(self) -> Iterator[None]:
+        """Keep an error that is raised in the block, and continue after the block."""
+        try:
+            yield
+        except (ModelError, ArgumentError) as error:
+            self._found.append(error)
+
+    def report(self) -> None:
+        """Raise the error that was kept, or one error for all of them."""
+        if len(self._found) == 1:
+            raise self._found[0]
+        if self._found:
+            lines = "".join(f"\n  {error}" for error in self._found)
+            raise ModelError(
+                f"{len(self._found)} parts of the robot cannot be in a URDF file:{lines}",
+                faults=tuple(self._found),
+            )
 
 
 # ----------------------------------------------------------------------------------- tree of links
 
 
-def _rooted(model: Model) -> tuple[list[Link], list[JointSpec], str | None]:
+def _rooted(model: Model, faults: _Faults) -> tuple[list[Link], list[JointSpec], str | None]:
     """The links, root link first, the joints between links, and the `root_joint` of `load_urdf`."""
     links, joints = describe(model)
     order = {name: place for place, name in enumerate(model.frame_names)}
@@ -144,8 +180,7 @@ def _rooted(model: Model) -> tuple[list[Link], list[JointSpec], str | None]:
         (joint,) = on_world
         at_origin = np.array_equal(joint.placement, np.eye(4))
         if joint.name == ROOT_JOINT and type(joint.kind) in _ROOT_KINDS and at_origin:
-            _check_free(joint)
-            _check_armature(joint)
+            _check_free(joint, faults)
             others = [other for other in joints if other is not joint]
             return links, others, _ROOT_KINDS[type(joint.kind)]
     world = [name for name, body in zip(model.frame_names, model.frame_bodies) if body < 0]
@@ -164,7 +199,7 @@ def _rooted(model: Model) -> tuple[list[Link], list[JointSpec], str | None]:
 
 
 def _arranged(
-    model: Model, links: list[Link], joints: list[JointSpec], *, reorder: bool
+    model: Model, links: list[Link], joints: list[JointSpec], faults: _Faults, *, reorder: bool
 ) -> list[JointSpec]:
     """The joints, attached and named such that `load_urdf` reads them in the order of the model."""
     by_child = {joint.child: joint for joint in joints}
@@ -179,19 +214,23 @@ def _arranged(
         attached = [*children] if names == sorted(names) else _nested(children)
         if attached is None and not reorder:
             first, second = next(pair for pair in itertools.pairwise(names) if pair[0] > pair[1])
-            raise ModelError(
-                f"joint {second!r}: it comes after joint {first!r} of the same body, and load_urdf "
-                "reads the joints of a body in the order of their names; rename a joint, or use "
-                "reorder=True",
-                joint=second,
-            )
+            with faults.collected():
+                raise ModelError(
+                    f"joint {second!r}: it comes after joint {first!r} of the same body, and "
+                    "load_urdf reads the joints of a body in the order of their names; rename a "
+                    "joint, or accept the order by the argument `reorder`",
+                    joint=second,
+                    argument="reorder",
+                )
         if attached is None:
             attached = sorted(children, key=lambda joint: (_moves(joint), joint.name))
         siblings: dict[str | None, list[JointSpec]] = {}
         for joint in attached:
             siblings.setdefault(joint.parent, []).append(joint)
         for group in siblings.values():
-            arranged |= {joint.child: joint for joint in _with_names(group, taken)}
+            arranged |= {joint.child: joint for joint in group}
+            with faults.collected():
+                arranged |= {joint.child: joint for joint in _with_names(group, taken)}
     return [arranged[link.name] for link in links if link.name in arranged]
 
 
@@ -276,15 +315,19 @@ def _unused(name: str, taken: set[str]) -> str:
 # ---------------------------------------------------------------------------------------- elements
 
 
-def _add_link(root: ElementTree.Element, link: Link) -> None:
-    element = ElementTree.SubElement(root, "link", name=_checked_name(link.name, "link"))
-    _add_inertial(element, link)
+def _add_link(root: ElementTree.Element, link: Link, faults: _Faults) -> None:
+    element = ElementTree.SubElement(root, "link", name=link.name)
+    with faults.collected():
+        _check_name(link.name, "link")
+    with faults.collected():
+        _add_inertial(element, link)
     for kind, tag in (("visuals", "visual"), ("collisions", "collision")):
         for index, shape in enumerate(getattr(link, kind)):
             placement = shape.placement
             child = ElementTree.SubElement(element, tag)
             _add_origin(child, placement[:3, 3], _roll_pitch_yaw(placement[:3, :3]))
-            add_shape(child, link.name, index, shape)
+            with faults.collected():
+                add_shape(child, link.name, index, shape)
 
 
 def _add_inertial(element: ElementTree.Element, link: Link) -> None:
@@ -314,34 +357,49 @@ def _add_joint(
     joint: JointSpec,
     by_name: dict[str, JointSpec],
     unlimited: float | None,
+    faults: _Faults,
 ) -> None:
     kind = type(joint.kind)
-    if kind not in _TYPES:
-        only = f", except as {ROOT_JOINT!r}" if kind in _ROOT_KINDS else ""
-        raise ModelError(
-            f"joint {joint.name!r}: URDF has no joint of the kind {kind.__name__}{only}",
-            joint=joint.name,
-        )
+    with faults.collected():
+        _check_name(joint.name, "joint")
+    if kind in (FreeFlyer, Planar):
+        _check_free(joint, faults)
+    else:
+        _check_zero(joint, "armature", faults)
+    with faults.collected():
+        if kind not in _TYPES:
+            only = f", except as {ROOT_JOINT!r}" if kind in _ROOT_KINDS else ""
+            raise ModelError(
+                f"joint {joint.name!r}: URDF has no joint of the kind {kind.__name__}{only}",
+                joint=joint.name,
+            )
+        _add_joint_element(root, joint, by_name, unlimited, faults)
+
+
+def _add_joint_element(
+    root: ElementTree.Element,
+    joint: JointSpec,
+    by_name: dict[str, JointSpec],
+    unlimited: float | None,
+    faults: _Faults,
+) -> None:
+    kind = type(joint.kind)
     limits: dict[str, str] = {}
     if kind in (Revolute, Prismatic):
-        limits = _limits(_with_implied_limits(joint, by_name), unlimited)
+        limits = _limits(_with_implied_limits(joint, by_name), unlimited, faults)
     bounded = kind is not Revolute or limits.keys() >= {"effort", "velocity", "lower"}
     element = ElementTree.SubElement(
         root,
         "joint",
-        name=_checked_name(joint.name, "joint"),
+        name=joint.name,
         type=_TYPES[kind] if bounded else "continuous",
     )
     ElementTree.SubElement(element, "parent", link=joint.parent or "")
     ElementTree.SubElement(element, "child", link=joint.child)
     _add_origin(element, joint.placement[:3, 3], _roll_pitch_yaw(joint.placement[:3, :3]))
-    if kind is Fixed:
-        return
-    _check_armature(joint)
     if kind is Planar:
         ElementTree.SubElement(element, "axis", xyz="0 0 1")
-    if kind in (FreeFlyer, Planar):
-        _check_free(joint)
+    if kind in (Fixed, FreeFlyer, Planar):
         return
     kind_with_axis: Any = joint.kind
     ElementTree.SubElement(element, "axis", xyz=_text(*np.asarray(kind_with_axis.axis)))
@@ -393,7 +451,7 @@ def _linear(joint: JointSpec) -> Mimic:
     )
 
 
-def _limits(joint: JointSpec, unlimited: float | None) -> dict[str, str]:
+def _limits(joint: JointSpec, unlimited: float | None, faults: _Faults) -> dict[str, str]:
     """The attributes of `<limit>`; no attribute "lower" means a joint without position limits."""
     lower, upper = _number(joint.lower), _number(joint.upper)
     values = {"effort": _number(joint.effort_limit), "velocity": _number(joint.velocity_limit)}
@@ -405,13 +463,15 @@ def _limits(joint: JointSpec, unlimited: float | None) -> dict[str, str]:
     for name, value in values.items():
         if np.isfinite(value):
             continue
-        if unlimited is None:
-            raise ModelError(
-                f"joint {joint.name!r}: its {name} limit is {value}, and URDF needs a finite "
-                "number; set the limit, or give the argument `unlimited`",
-                joint=joint.name,
-            )
-        values[name] = float(np.copysign(unlimited, value))
+        with faults.collected():
+            if unlimited is None:
+                raise ModelError(
+                    f"joint {joint.name!r}: its {name} limit is {value}, and URDF needs a finite "
+                    "number; set the limit, or give one by the argument `unlimited`",
+                    joint=joint.name,
+                    argument="unlimited",
+                )
+            values[name] = float(np.copysign(unlimited, value))
     if "lower" in values and values["lower"] > values["upper"]:
         raise ModelError(
             f"joint {joint.name!r}: unlimited={unlimited} is beyond its other position limit",
@@ -420,19 +480,20 @@ def _limits(joint: JointSpec, unlimited: float | None) -> dict[str, str]:
     return {name: _text(value) for name, value in values.items()}
 
 
-def _check_free(joint: JointSpec) -> None:
-    """Raise ModelError if a joint whose limits and dynamics URDF does not state has some."""
+def _check_free(joint: JointSpec, faults: _Faults) -> None:
+    """Collect an error for each limit, damping, friction and armature of a joint without them."""
     for field in ("lower", "upper", "velocity_limit", "effort_limit"):
-        if np.any(np.isfinite(np.asarray(getattr(joint, field), float))):
-            _refuse(joint, field)
-    for field in ("damping", "friction"):
+        with faults.collected():
+            if np.any(np.isfinite(np.asarray(getattr(joint, field), float))):
+                _refuse(joint, field)
+    for field in ("damping", "friction", "armature"):
+        _check_zero(joint, field, faults)
+
+
+def _check_zero(joint: JointSpec, field: str, faults: _Faults) -> None:
+    with faults.collected():
         if np.any(getattr(joint, field)):
             _refuse(joint, field)
-
-
-def _check_armature(joint: JointSpec) -> None:
-    if np.any(joint.armature):
-        _refuse(joint, "armature")
 
 
 def _refuse(joint: JointSpec, field: str) -> None:
@@ -443,7 +504,7 @@ def _refuse(joint: JointSpec, field: str) -> None:
     )
 
 
-def _checked_name(name: str, what: str) -> str:
+def _check_name(name: str, what: str) -> None:
     wrong = None
     if not name.strip():
         wrong = "is empty"
@@ -451,10 +512,9 @@ def _checked_name(name: str, what: str) -> str:
         wrong = "has a character that XML cannot hold"
     elif "${" in name or "$(" in name:
         wrong = "is an xacro expression for load_urdf"
-    if wrong is None:
-        return name
-    where = {what: name} if what in ("link", "joint") else {}
-    raise ModelError(f"{what} {name!r}: its name {wrong}", **where)
+    if wrong is not None:
+        link, joint = (name if what == kind else None for kind in ("link", "joint"))
+        raise ModelError(f"{what} {name!r}: its name {wrong}", link=link, joint=joint)
 
 
 def _number(x: Any) -> float:

@@ -117,7 +117,8 @@ def _items(
             known[key] = shape_triangles(geometry.shape, packages)
     except UnreadableMesh as error:
         known[key] = []
-        warnings.warn(f"link {link!r}: not drawn: {error}", GeometryWarning, stacklevel=4)
+        warning = GeometryWarning(f"link {link!r}: not drawn: {error}", argument=error.argument)
+        warnings.warn(warning, stacklevel=4)  # the caller of the function that calls `drawing`
     H = X_BL @ np.asarray(geometry.placement, float)
     found = []
     for triangles in known[key]:

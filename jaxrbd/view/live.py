@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import threading
 import time
 from collections.abc import Sequence
@@ -26,7 +25,7 @@ from .contact_arrows import arrow_scale, contact_arrows
 from .drawing import drawing
 from .motion import Motion, motion
 from .page import check_dt
-from .stage import Stage, checked_layers, viser_module
+from .stage import Stage, checked_layers, silent, viser_module
 from .triangles import Packages
 
 _NO_FRAME = "none"
@@ -167,7 +166,7 @@ class Viewer:
             return
         self._stopped.set()
         self._player.join(timeout=5)
-        with contextlib.redirect_stdout(io.StringIO()):
+        with silent():
             self._server.stop()
 
     def __enter__(self) -> Viewer:
@@ -411,11 +410,12 @@ def serve(
         start = np.asarray(neutral(model))
         q = np.clip(start, model.lower_position_limit, model.upper_position_limit)
     found = motion(model, q, "q")
-    with contextlib.redirect_stdout(io.StringIO()):
+    with silent():
         server = viser.ViserServer(host=host, port=port, verbose=False)
     try:
         stage = Stage(server, model, scene, found, layers)
         return Viewer(server, model, found, dt, stage, contact, layers)
     except BaseException:
-        server.stop()
+        with silent():
+            server.stop()
         raise

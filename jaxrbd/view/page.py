@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import html
-import io
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -17,9 +16,9 @@ from ..errors import ArgumentError
 from ..io._sealed import replace_file
 from ..model import Model
 from .contact_arrows import arrow_scale, contact_arrows
-from .drawing import drawing
+from .drawing import Drawing, drawing
 from .motion import motion
-from .stage import Stage, checked_layers, viser_module
+from .stage import Stage, checked_layers, silent, viser_module
 from .triangles import Packages
 
 _FRAMES_PER_SECOND = 30.0
@@ -65,7 +64,8 @@ def show(
     configuration. The other arguments, the errors and the warnings are those of `save_html`;
     `height` is in pixels. The page needs no server, and stays in the saved notebook.
     """
-    return Page(_page(model, q, dt, layers, contact, packages, "q"), height)
+    layers, dt = checked_layers(layers), check_dt(dt)
+    return Page(_page(model, drawing(model, packages), q, dt, layers, contact, "q"), height)
 
 
 def save_html(
@@ -96,21 +96,20 @@ def save_html(
     not finite, a dt that is not positive, an unknown layer, or if viser is not installed, and
     OSError if the file cannot be written.
     """
-    Page(_page(model, trajectory, dt, layers, contact, packages, "trajectory")).save(path)
+    layers, dt = checked_layers(layers), check_dt(dt)
+    scene = drawing(model, packages)
+    Page(_page(model, scene, trajectory, dt, layers, contact, "trajectory")).save(path)
 
 
 def _page(
     model: Model,
+    scene: Drawing,
     q: ArrayLike | None,
     dt: float,
     layers: Sequence[str],
     contact: Scene | None,
-    packages: Packages | None,
     name: str,
 ) -> str:
-    layers = checked_layers(layers)
-    dt = check_dt(dt)
-    scene = drawing(model, packages)
     chosen = None if q is None else np.asarray(q)
     kept = range(1) if chosen is None else _kept(chosen.shape[-2] if chosen.ndim > 1 else 1, dt)
     found = motion(model, chosen, name)
@@ -154,12 +153,12 @@ def _kept(count: int, dt: float) -> Sequence[int]:
 
 @contextlib.contextmanager
 def server(host: str, port: int) -> Iterator[Any]:
-    """A viser server that is stopped at the end. Its messages to the terminal are discarded."""
+    """A viser server that is stopped at the end. Its messages are discarded."""
     viser = viser_module()
-    with contextlib.redirect_stdout(io.StringIO()):
+    with silent():
         started = viser.ViserServer(host=host, port=port, verbose=False)
     try:
         yield started
     finally:
-        with contextlib.redirect_stdout(io.StringIO()):
+        with silent():
             started.stop()

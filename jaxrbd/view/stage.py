@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,19 @@ def viser_module() -> Any:
     import viser
 
     return viser
+
+
+@contextlib.contextmanager
+def silent() -> Iterator[None]:
+    """Discard the messages of viser. The library rich prints them, in a notebook as its output."""
+    import rich
+
+    console = rich.get_console()
+    before, console.quiet = console.quiet, True
+    try:
+        yield
+    finally:
+        console.quiet = before
 
 
 def robot_offsets(drawing: Drawing, motion: Motion) -> np.ndarray:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, JaxRBDError
 from ..io.packages import find_package_file
 from ..model import (
     BoxShape,
@@ -44,7 +44,7 @@ class Triangles(NamedTuple):
     color: tuple[float, ...] | None = None
 
 
-class UnreadableMesh(Exception):
+class UnreadableMesh(JaxRBDError):
     """A mesh file that is missing or cannot be drawn; the message names the file."""
 
 
@@ -81,7 +81,7 @@ def mesh_file_triangles(mesh: MeshFile, packages: Packages | None) -> list[Trian
     try:
         path = find_package_file(mesh.uri, packages, mesh.robot_file)
     except ArgumentError as error:
-        raise UnreadableMesh(str(error)) from None
+        raise UnreadableMesh(str(error), argument=error.argument) from None
     scale = np.array(mesh.scale, float)
     turned_inside_out = np.prod(scale) < 0
     return [

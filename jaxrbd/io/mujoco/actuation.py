@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from ...actuators import AffineActuators, JointSprings
+from ...actuators import AffineActuators, Filter, JointSprings
 from .source import Source
 
 
-def read_actuators(source: Source) -> tuple[AffineActuators, list[int]]:
-    """The actuators on hinges and slides, and the index of each control in MuJoCo's `ctrl`."""
+class ReadActuators(NamedTuple):
+    """The actuators on hinges and slides, with their activation dynamics.
+
+    - `controls`: for each actuator the index of its control in MuJoCo's `ctrl`;
+    - `activations`: for each actuator the index of its activation in MuJoCo's `act`, or -1.
+    """
+
+    actuators: AffineActuators
+    filter: Filter
+    controls: list[int]
+    activations: list[int]
+
+
+def read_actuators(source: Source) -> ReadActuators:
+    """The actuators on hinges and slides; the others are added to `omitted`.
+
+    MuJoCo clips the control of an actuator with dynamics before the filter, and the filtered
+    control only by the range of the activation.
+    """
     m = source.m
     kept, controls = [], []
     if source.disabled("ACTUATION"):
-        return AffineActuators(()), []
+        return ReadActuators(AffineActuators(()), Filter(()), [], [])
     addresses = source.field("actuator_ctrladr", np.arange(len(source.actuators)))
     for actuator, name in enumerate(source.actuators):
         fault = _fault(source, actuator)
@@ -28,21 +47,57 @@ def read_actuators(source: Source) -> tuple[AffineActuators, list[int]]:
     gain, bias = (x[kept][:, :3].copy() for x in (m.actuator_gainprm, m.actuator_biasprm))
     gain[constant_gain, 1:] = 0
     bias[no_bias] = 0
-    disabled = [bool(m.opt.disableactuator >> m.actuator_group[i] & 1) for i in kept]
+    disabled = np.array([m.opt.disableactuator >> m.actuator_group[i] & 1 for i in kept], bool)
     gain[disabled] = 0
     bias[disabled] = 0
     clamped = m.actuator_ctrllimited[controls].astype(bool) & (not source.disabled("CLAMPCTRL"))
+    control_range = _bounds(m.actuator_ctrlrange[controls], clamped)
     driven = np.array([*dict.fromkeys(joints)], int)
-    return AffineActuators(
+    filtered = np.array([source.kind("Dyn", m.actuator_dyntype[i]) != "none" for i in kept], bool)
+    unbounded = _bounds(control_range, np.zeros_like(clamped))
+    actuators = AffineActuators(
         [source.joints[joint] for joint in joints if joint is not None],
         gain,
         bias,
         [source.gear(actuator) for actuator in kept],
-        _bounds(m.actuator_ctrlrange[controls], clamped),
+        np.where(filtered[:, None], unbounded, control_range),
         _bounds(m.actuator_forcerange[kept], m.actuator_forcelimited[kept]),
         _bounds(m.jnt_actfrcrange[driven], m.jnt_actfrclimited[driven]),
         [source.actuators[actuator] for actuator in kept],
-    ), controls
+    )
+    filters = _read_filter(
+        source, kept, filtered, disabled, np.where(filtered[:, None], control_range, unbounded)
+    )
+    activations = [
+        int(m.actuator_actadr[i]) if dynamic else -1 for i, dynamic in zip(kept, filtered)
+    ]
+    return ReadActuators(actuators, filters, controls, activations)
+
+
+def _read_filter(
+    source: Source,
+    kept: list[int],
+    filtered: np.ndarray,
+    disabled: np.ndarray,
+    command_range: np.ndarray,
+) -> Filter:
+    """The filter of the controls of the actuators `kept`.
+
+    - `filtered`, `disabled`: (n,), whether an actuator has dynamics, and whether its group is
+      disabled. MuJoCo only clips the activation of a disabled actuator.
+    """
+    m = source.m
+    # A filter that is exact and early with the time constant 0 does not change the control.
+    time_constant = np.where(filtered, np.maximum(m.actuator_dynprm[kept, 0], 0), 0)
+    time_constant[filtered & disabled] = np.inf
+    limited = m.actuator_actlimited[kept].astype(bool)
+    return Filter(
+        time_constant,
+        command_range,
+        _bounds(m.actuator_actrange[kept], limited & filtered),
+        exact=[source.kind("Dyn", m.actuator_dyntype[i]) != "filter" for i in kept],
+        early=(~filtered | m.actuator_actearly[kept].astype(bool)).tolist(),
+    )
 
 
 def _fault(source: Source, actuator: int) -> str | None:
@@ -55,13 +110,16 @@ def _fault(source: Source, actuator: int) -> str | None:
             return f"transmission to the ball or free joint {joint!r}"
         return f"transmission to a {transmission}"
     for what, values, allowed in (
-        ("Dyn", m.actuator_dyntype, ("none",)),
+        ("Dyn", m.actuator_dyntype, ("none", "filter", "filterexact")),
         ("Gain", m.actuator_gaintype, ("fixed", "affine")),
         ("Bias", m.actuator_biastype, ("none", "affine")),
     ):
         found = source.kind(what, values[actuator])
         if found not in allowed:
             return f"{what.lower()}type {found}"
+    time_constant = m.actuator_dynprm[actuator, 0]
+    if source.kind("Dyn", m.actuator_dyntype[actuator]) == "filter" and time_constant <= 0:
+        return f"dyntype filter with the time constant {time_constant:g}"
     absent = np.zeros(len(source.actuators))
     if source.field("actuator_plugin", absent - 1)[actuator] >= 0:
         return "plugin"

@@ -11,12 +11,12 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
-from ...actuators import AffineActuators, JointSprings
+from ...actuators import AffineActuators, Filter, JointSprings
 from ...constraints import Constraint
 from ...contact import Scene
 from ...errors import InertiaWarning, ModelError, RobotFileError
 from ...model import Model, build_model
-from .actuation import read_actuators, read_springs
+from .actuation import ReadActuators, read_actuators, read_springs
 from .coordinates import MujocoCoordinates, read_coordinates
 from .equalities import FollowerRules, read_constraints, read_followers
 from .geometry import read_scene
@@ -25,11 +25,15 @@ from .tree import read_tree
 
 
 class Keyframe(NamedTuple):
-    """A keyframe: `q` (nq,), `v` (nv,) and `control` (one value per actuator)."""
+    """A keyframe: `q` (nq,), `v` (nv,), and `control` and `activation`, one value per actuator.
+
+    The activation of an actuator without dynamics is zero.
+    """
 
     q: Float[Array, " nq"]
     v: Float[Array, " nv"]
     control: Float[Array, " n"]
+    activation: Float[Array, " n"]
 
 
 class Imported(NamedTuple):
@@ -39,6 +43,8 @@ class Imported(NamedTuple):
     - `scene`: the ground, the shapes that can touch the ground, and the pairs of shapes that can
       touch each other, or None if nothing can touch;
     - `actuators`, `springs`: joint forces, as functions of the state and the control;
+    - `filter`: the activation dynamics of the actuators. `filter.push` returns the control for
+      `actuators`. It does not change the control of an actuator without dynamics;
     - `constraints`: the equality constraints that are active at the start;
     - `inactive_constraints`: the equality constraints that are not active at the start;
     - `pairs`: the names of the geoms of the pairs of `scene`. For a robot with many pairs,
@@ -53,6 +59,7 @@ class Imported(NamedTuple):
     model: Model
     scene: Scene | None
     actuators: AffineActuators
+    filter: Filter
     springs: JointSprings
     constraints: tuple[Constraint, ...]
     inactive_constraints: tuple[Constraint, ...]
@@ -70,8 +77,8 @@ def load_mjcf(
     """The robot, its actuators and its surroundings from an MJCF file, read by MuJoCo.
 
     `path_or_text`: a path, or the text of the file: a string that starts with '<'. The other
-    arguments, the result and the errors are as in `from_mujoco`; `docs/mjcf.md` has a table of
-    features. Needs the package mujoco (`pip install 'jaxrbd[mujoco]'`).
+    arguments, the result and the errors are as in `from_mujoco`; the page "MJCF files" of the
+    documentation has a table of features. Needs the package mujoco: `pip install 'jaxrbd[mujoco]'`.
 
     Raises RobotFileError, which starts with the name of the file, for a file that MuJoCo cannot
     read, for a file whose outermost element is not `<mujoco>`, and for features that cannot be
@@ -135,7 +142,8 @@ def from_mujoco(mj_model: Any, strict: bool = True, *, mimic: bool = False) -> I
 
     The generalized forces of MuJoCo without contacts and constraints are
 
-        tau = actuators(model, q, v, control) + springs(model, q)
+        activation, filtered = filter.push(activation, control, dt)
+        tau = actuators(model, q, v, filtered) + springs(model, q)
         a = forward_dynamics(model.with_dissipation(), q, v, tau)
 
     if no joint has `frictionloss`. The following parameters have another meaning in MuJoCo:
@@ -157,22 +165,25 @@ def from_mujoco(mj_model: Any, strict: bool = True, *, mimic: bool = False) -> I
     tree = read_tree(source, followers.rules)
     gravity = np.zeros(3) if source.disabled("GRAVITY") else np.array(source.m.opt.gravity)
     name = source.m.names[: source.m.names.find(b"\0")].decode() or "robot"
-    actuators, controls = read_actuators(source)
+    drives = read_actuators(source)
     springs = read_springs(source)
     active, inactive = read_constraints(source, followers.equalities, tree.sites)
     scene, pairs = read_scene(source)
     if strict and source.omitted:
-        raise ModelError(f"no counterpart for {'; '.join(source.omitted)}")
+        raise ModelError(
+            f"no counterpart for {'; '.join(source.omitted)} (strict=False leaves this out)"
+        )
     model = build_model(tree.links, tree.joints, gravity=gravity, name=name)
     coordinates = read_coordinates(source, model)
     keyframes = {
-        key: _keyframe(source, model, coordinates, i, controls) for i, key in enumerate(source.keys)
+        key: _keyframe(source, model, coordinates, i, drives) for i, key in enumerate(source.keys)
     }
     q0 = coordinates.q(model, jnp.asarray(source.m.qpos0, model.dtype))
     return Imported(
         model=model,
         scene=scene,
-        actuators=actuators,
+        actuators=drives.actuators,
+        filter=drives.filter,
         springs=springs,
         constraints=active,
         inactive_constraints=inactive,
@@ -196,12 +207,14 @@ def outermost_element(path_or_text: str | os.PathLike[str]) -> str:
 
 
 def _keyframe(
-    source: Source, model: Model, coordinates: MujocoCoordinates, key: int, controls: list[int]
+    source: Source, model: Model, coordinates: MujocoCoordinates, key: int, drives: ReadActuators
 ) -> Keyframe:
     m = source.m
     q = coordinates.q(model, jnp.asarray(m.key_qpos[key], model.dtype))
     v = coordinates.v(model, q, jnp.asarray(m.key_qvel[key], model.dtype))
-    return Keyframe(q, v, jnp.asarray(m.key_ctrl[key][controls], model.dtype))
+    control = m.key_ctrl[key][drives.controls]
+    activation = np.append(m.key_act[key], 0)[drives.activations]  # 0 for the index -1
+    return Keyframe(q, v, *(jnp.asarray(x, model.dtype) for x in (control, activation)))
 
 
 def _omit_unsupported(source: Source) -> None:
