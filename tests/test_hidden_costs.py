@@ -116,6 +116,33 @@ def test_reverse_mode_of_runge_kutta_keeps_the_rates_of_the_stages():
     assert one_step < few + rates
 
 
+@pytest.mark.parametrize("loop", ["scan", "rollout"])
+def test_reverse_mode_of_contact_steps_keeps_their_states_and_solutions(loop):
+    """Otherwise a loop stores about 250 arrays per step, or computes the solutions twice."""
+    model = zoo.build(["free_flyer", "revolute"], [-1, 0], seed=3)
+    scene = rbd.contact.Scene(("l1",), 0.1)
+    q, v, tau, _ = zoo.state(model)
+
+    def step(q, v):
+        found = rbd.contact.contact_step(model, scene, q, v, tau, 0.01)
+        return found.q, found.v
+
+    def end(steps, q, v):
+        if loop == "rollout":
+            return rbd.integrators.rollout(step, (q, v), steps=steps)[0][-1]
+        return jax.lax.scan(lambda x, _: (step(*x), None), (q, v), length=steps)[0][0]
+
+    def stored(steps):
+        _, pull = jax.eval_shape(lambda q, v: jax.vjp(partial(end, steps), q, v), q, v)
+        return [x.size for x in jax.tree.leaves(pull)]
+
+    few, many = stored(10), stored(110)
+    n = model.nv
+    # the velocity, the impulses on the contact and on the joint, the factor of the Hessian
+    solution = n + 3 + 2 * n + n * n
+    assert n * n + model.nq + n <= (sum(many) - sum(few)) / 100 <= solution + model.nq + n + 20
+
+
 def test_blocks_are_compiled_apart_from_what_surrounds_them():
     """With two barriers per block, the program of a block and its rounding are always the same."""
     mesh = jax.make_mesh((1,), ("batch",), devices=jax.devices()[:1])

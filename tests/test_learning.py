@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -57,6 +58,29 @@ def window():
 
 
 # ------------------------------------------------------------------------------------- returns
+
+
+def test_the_noise_of_shac_falls_linearly_to_its_last_factor(window):
+    algorithm, state, *_ = window
+    falling = dataclasses.replace(algorithm, last_noise=0.2)
+    total = algorithm.updates * algorithm.update_steps
+
+    @partial(jax.jit, static_argnums=0)
+    def reward(algorithm, done, change=0.0, seed=0):
+        changed = state._replace(
+            statistics=state.statistics._replace(samples=done * total),
+            policy=state.policy._replace(log_std=state.policy.log_std + change),
+            key=jax.random.key(seed),
+        )
+        return algorithm.update(VECTOR, PARAMS, changed)[1]["reward"]
+
+    for done, factor in ((0.0, 1.0), (0.5, 0.6), (1.0, 0.2)):
+        np.testing.assert_allclose(
+            reward(falling, done), reward(algorithm, 0.0, np.log(factor)), rtol=1e-12
+        )
+    assert abs(reward(falling, 0.5) - reward(algorithm, 0.5)) > 1e-4
+    silent = dataclasses.replace(algorithm, last_noise=0.0)
+    assert reward(silent, 1.0, seed=1) == reward(silent, 1.0, seed=2)
 
 
 def test_windows_contain_failures_and_truncations(window):

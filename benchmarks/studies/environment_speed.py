@@ -6,8 +6,9 @@
 All libraries simulate the same quadruped, from one MJCF text: four feet on a plane, twelve joints
 with position actuators. A step of the environment has five steps of the physics of 4 ms, an
 observation and a reward. The gradient is the gradient of the sum of the rewards of a window with
-respect to the actions; each step of the window is computed again in the backward pass
-(`jax.checkpoint`).
+respect to the actions. The rows "gradient" compute each step of the window again in the backward
+pass (`jax.checkpoint`); the rows "gradient, stored" store what the step needs. With jaxrbd, this is
+the state and the solution of each step of the physics.
 
 - jaxrbd: `envs.MjcfWalk`. Contact is solved to convergence.
 - MJX with one iteration of the solver and five of the line search, as in MuJoCo Playground. Reverse
@@ -173,14 +174,16 @@ def load_brax() -> Library:
     return Library(start, step, lambda state: state.q[2])
 
 
+GRADIENTS = {"gradient": False, "gradient, stored": True}
 LIBRARIES = {"jaxrbd": load_jaxrbd, "mjx": load_mjx, "brax": load_brax}
 
 
-def window_gradient(library: Library):
+def window_gradient(library: Library, stored: bool):
     """A function from the actions (h, 12) and the start to the gradient of the rewards."""
+    step = library.step if stored else jax.checkpoint(library.step)
 
     def total(actions, start):
-        return jnp.sum(jax.lax.scan(jax.checkpoint(library.step), start, actions)[1])
+        return jnp.sum(jax.lax.scan(step, start, actions)[1])
 
     return jax.grad(total)
 
@@ -246,11 +249,11 @@ def step_programs(libraries: dict[str, Library], batch: int) -> dict[str, Progra
     }
 
 
-def gradient_programs(libraries: dict[str, Library], batch: int, horizon: int):
+def gradient_programs(libraries: dict[str, Library], batch: int, horizon: int, stored: bool):
     """The gradient of a window of a batch, of each library."""
     return {
         name: Program(
-            window_gradient(library), actions_of(batch, horizon), batch_of(library, batch)
+            window_gradient(library, stored), actions_of(batch, horizon), batch_of(library, batch)
         )
         for name, library in libraries.items()
     }
@@ -288,6 +291,11 @@ def main():
                 calls=len(program.seconds),
             )
 
+    def measure_gradients(batch, horizon):
+        for what, stored in GRADIENTS.items():
+            programs = gradient_programs(libraries, batch, horizon, stored)
+            measure(what, batch, horizon, programs)
+
     for batch in options.batches:
         programs = step_programs(libraries, batch)
         if batch == options.batches[0]:
@@ -301,10 +309,9 @@ def main():
         del programs
         if batch == options.batches[0]:
             for horizon in options.horizons:
-                measure("gradient", batch, horizon, gradient_programs(libraries, batch, horizon))
+                measure_gradients(batch, horizon)
     for batch in options.gradient_batches:
-        horizon = options.horizons[0]
-        measure("gradient", batch, horizon, gradient_programs(libraries, batch, horizon))
+        measure_gradients(batch, options.horizons[0])
 
 
 if __name__ == "__main__":

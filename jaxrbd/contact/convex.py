@@ -35,6 +35,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from .._math.linear import inverse_factor, inverse_positive_definite, matmul
+from .._math.recompute import recompute, stored
 from ..algorithms.crba import crba
 from ..algorithms.equation_of_motion import equation_of_motion
 from ..algorithms.kinematics import Kinematics, forward_kinematics
@@ -168,15 +169,42 @@ def contact_step(
         dt = jnp.where(jnp.isnan(smoothing), smoothing, dt)
     dt = jnp.where(jnp.isnan(recovery), recovery, dt)  # NaN even if no sphere touches
     f_ext = None if f_ext is None else arguments.wrenches(model, f_ext)
-    kinematics, scene = forward_kinematics(model, q), scene.astype(model.dtype)
+    scene = scene.astype(model.dtype)
+
+    def step() -> ContactStep:
+        rigidity = regularisation, recovery, smoothing
+        return _step(model, scene, q, v, tau, dt, f_ext, rigidity, servo, constraints)
+
+    # A loop over steps stores the solution of each step, and not about 250 arrays.
+    return recompute(step)()
+
+
+def _step(
+    model: Model,
+    scene: Scene,
+    q: ArrayLike | Kinematics,
+    v: Array,
+    tau: Array,
+    dt: Array,
+    f_ext: Array | None,
+    rigidity: tuple[Array, Array, Array | None],
+    servo: Servo | None,
+    constraints: Sequence[Constraint],
+) -> ContactStep:
+    """The step, for checked arguments; `rigidity`: regularisation, recovery and smoothing."""
+    regularisation, recovery, smoothing = rigidity
+    kinematics = forward_kinematics(model, q)
     laws = _laws(model, scene, kinematics, v, dt, regularisation, recovery, servo, constraints)
     # The law of the joints has all dissipation.
     conservative = model.with_dissipation(False)
-    solved = _solve(*lax.stop_gradient((conservative, scene, kinematics, laws, v, tau, dt, f_ext)))
+    operands = conservative, scene, kinematics, laws, v, tau, dt, f_ext
+    solved = _solve(*lax.stop_gradient(operands))
     approach, factor = None, solved.hessian_factor
     if smoothing is not None:
-        smoothed = _smoothed(laws, solved, jnp.asarray(smoothing), dt, regularisation)
+        smoothed = _smoothed(laws, solved, smoothing, dt, regularisation)
         approach, factor = lax.stop_gradient(smoothed)
+    solution = solved.v, solved.impulses, solved.residual, approach, factor
+    solved_v, impulses, residual, approach, factor = stored(solution)
 
     def unbalanced(v_next):
         """The change of momentum minus all impulses, (nv,): zero at the solution."""
@@ -194,17 +222,17 @@ def contact_step(
         )
 
     # JAX differentiates the equation `unbalanced(v_next) = 0`, and not the solver.
-    v_next = lax.custom_root(unbalanced, solved.v, lambda _, v: v, solve_tangent)
+    v_next = lax.custom_root(unbalanced, solved_v, lambda _, v: v, solve_tangent)
     q_next = integrate(model, kinematics.q, dt * v_next)
     # The value of the solver, with the derivative of `_impulses`.
     impulses = jax.tree.map(
         lambda value, x: value + (x - lax.stop_gradient(x)),
-        solved.impulses,
+        impulses,
         _impulses(model, scene, kinematics, laws, v_next, approach),
     )
     on_contacts, on_joints, of_constraints = impulses
     return ContactStep(
-        q_next, v_next, laws.distance, on_contacts, on_joints, of_constraints, solved.residual
+        q_next, v_next, laws.distance, on_contacts, on_joints, of_constraints, residual
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 
 import jax
@@ -10,8 +9,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import PyTree
 
+from .._math.recompute import recompute
 from ..errors import ArgumentError
-from .steps import STAGE_RATES
 
 
 def rollout(
@@ -27,18 +26,16 @@ def rollout(
     - `inputs`: an array (n, ...) or a pytree of arrays, one row per step, such as joint forces;
     - `steps`: the number n of steps, if there are no inputs.
 
-    Reverse-mode differentiation stores only the states, and the rates of the four stages of
-    `runge_kutta_munthe_kaas`. It recomputes the other intermediate values of each step. Raises
-    ArgumentError unless exactly one of `inputs` and `steps` is given.
+    Reverse-mode differentiation stores only the states, the rates of the four stages of
+    `runge_kutta_munthe_kaas`, and the solutions of `contact_step`. It computes the other arrays of
+    each step again. Raises ArgumentError unless exactly one of `inputs` and `steps` is given.
     """
     if (inputs is None) == (steps is None):
         raise ArgumentError(
             "rollout takes either inputs (one row per step) or steps (the number of steps)"
         )
 
-    @functools.partial(
-        jax.checkpoint, policy=jax.checkpoint_policies.save_only_these_names(STAGE_RATES)
-    )
+    @recompute
     def advance(state, row):
         state = step(*state) if inputs is None else step(*state, row)
         return state, state

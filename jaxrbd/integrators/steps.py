@@ -10,12 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.ad_checkpoint import checkpoint_name
 from jax.typing import ArrayLike
 from jaxtyping import PyTree
 
 from .. import se3
 from .._math.linear import einsum, matmul
+from .._math.recompute import recompute, stored
 from .._math.root import find_root
 from ..algorithms.crba import mass_matrix_product, minverse
 from ..algorithms.forward_dynamics import solve_mass_matrix
@@ -192,8 +192,6 @@ def _add(y: PyTree, factor, rate: PyTree) -> PyTree:
     return jax.tree.map(lambda y, rate: y + factor * rate, y, rate)
 
 
-# The name of the rates of each stage. `rollout` stores them for reverse mode.
-STAGE_RATES = "rates of a Runge-Kutta stage"
 # A stage evaluates the rates at the fraction TIMES of the step. The stage reaches this point with
 # the rates of the previous stage. WEIGHTS are the weights of the stages in the mean rates.
 TIMES = np.array([0, 1, 1, 2]) / 2
@@ -205,10 +203,10 @@ def _runge_kutta_4(slope: Callable[[tuple], tuple], y: tuple, dt: Array) -> tupl
 
     # Without the checkpoint, reverse mode stores all intermediate values of each stage, with one
     # kernel per stored array.
-    @jax.checkpoint
+    @recompute
     def stage(carry, row):
         rates, mean = carry
-        rates = checkpoint_name(rates, STAGE_RATES)
+        rates = stored(rates)
         time, weight = row
         rates = slope(_add(y, time * dt, rates))
         return (rates, _add(mean, weight, rates)), None

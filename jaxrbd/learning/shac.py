@@ -57,6 +57,9 @@ class Shac:
     - `critic_sweeps`, `critic_batches`: how often all samples of a window are used, and in how many
       parts;
     - `target_share`: the share of the old target critic that remains after an update;
+    - `last_noise`: the factor of the noise of the actions in the last update. The factor falls
+      linearly from 1 in the first update. With 0, the training ends with the policy that
+      `deterministic` returns;
     - `updates`: the number of updates of the whole training.
     """
 
@@ -71,6 +74,7 @@ class Shac:
     critic_sweeps: int = 16
     critic_batches: int = 4
     target_share: float = 0.2
+    last_noise: float = 1.0
     updates: int = 500
 
     @property
@@ -104,6 +108,8 @@ class Shac:
         key, noise_key, critic_key = jax.random.split(state.key, 3)
         shape = self.horizon, self.batch, env.action_size
         noise = jax.random.normal(noise_key, shape, state.policy.log_std.dtype)
+        done = state.statistics.samples / (self.updates * self.update_steps)
+        noise = (1 - (1 - self.last_noise) * done) * noise
 
         def loss(policy: Policy) -> tuple[Array, tuple[State, Window]]:
             return self.actor_loss(env, params, policy, state, noise)
