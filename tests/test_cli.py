@@ -267,7 +267,7 @@ def test_info_without_gravity_or_mass():
 def test_info_of_a_robot_on_a_free_flyer(capsys):
     assert cli.main(["info", "cart_pole", "--free-flyer"]) == 0
     text = capsys.readouterr().out
-    assert "nq = 9, nv = 8, 6.2 kg" in text
+    assert "nq = 9, nv = 8, 6.2 kg in the moving bodies" in text
     assert "every frame is a body frame" in text
 
 

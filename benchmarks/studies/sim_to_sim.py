@@ -84,7 +84,7 @@ def main():
     phases = None if options.phases is None else tuple(options.phases)
     env = envs.MjcfWalk(str(options.file), options.keyframe, options.stroke, phases)
     params = env.default_params()
-    algorithm = learning.Shac(rate=2e-3, updates=options.updates)
+    algorithm = learning.Shac(rate=2e-3, last_noise=0.0, updates=options.updates)
     for seed in options.seeds:
         training = learning.Training(algorithm, env, seed, params)
         path = options.out / f"{seed}.jaxrbd"

@@ -21,7 +21,8 @@ def overview(model: Model) -> str:
     mimic = "" if model.coupling is None else f" ({sum(model.joint_nvs)} with the mimic joints)"
     sizes = (
         f"{model.name}: {model.nb} bodies, {len(model.frame_names)} frames, "
-        f"nq = {model.nq}, nv = {model.nv}{mimic}, {float(total_mass(model)):.6g} kg"
+        f"nq = {model.nq}, nv = {model.nv}{mimic}, {float(total_mass(model)):.6g} kg "
+        "in the moving bodies"
     )
     return "\n\n".join(
         [f"{sizes}\n{_neutral(model)}", _tree(model, joints), _joints(joints), _frames(model)]

@@ -91,7 +91,7 @@ def unknown_name(
     name = str(name)
     hint = similar_names(name, names if candidates is None else candidates)
     plural = "bodies" if kind == "body" else f"{kind}s"
-    return f"no {kind} {name!r} in {model!r}{hint}; {plural}: {list(names)}"
+    return f"no {kind} {name!r} in {model!r}{hint or ';'} {plural}: {list(names)}"
 
 
 def similar_names(name: str, candidates: Sequence[str]) -> str:
