@@ -11,6 +11,9 @@ NOTEBOOKS = sorted((pathlib.Path(__file__).parents[1] / "notebooks").glob("*.ipy
 # An absolute path of two names or more; not the path of an address, not a quotient of units.
 ABSOLUTE = re.compile(r"(?<![\w/:.)\]])/(?:\w[\w.-]*/)+\w|\b[A-Z]:\\\w")
 
+# Only the nightly tests run the longest notebooks.
+LONG = ("05_integrators", "09_identification")
+
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
@@ -30,7 +33,13 @@ def test_there_are_notebooks():
     assert NOTEBOOKS
 
 
-@each_notebook
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if path.stem in LONG else [])
+        for path in NOTEBOOKS
+    ],
+)
 def test_notebook_runs(path, monkeypatch):
     # The kernel of this interpreter, even if the user has one of the same name.
     monkeypatch.setenv("JUPYTER_PREFER_ENV_PATH", "1")
