@@ -5,8 +5,9 @@
 FILE is an MJCF file of a robot with legs, as `envs.MjcfWalk` requires. SHAC trains one policy per
 seed, in single precision. The policy then walks for 10 s with the command of 0.4 m/s forward, once
 in the environment and once in MuJoCo's own simulation of the file, with the file's time step and
-ground. In MuJoCo the policy gets the same observations, from MuJoCo's state by the maps of
-`load_mjcf(FILE).coordinates`, and its targets are the controls of the file's actuators.
+ground, and with up to 100 iterations of the solver: files for MJX often state one. In MuJoCo the
+policy gets the same observations, from MuJoCo's state by the maps of `load_mjcf(FILE).coordinates`,
+and its targets are the controls of the file's actuators.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ def here(env, params, start, policy):
 def there(env, params, start, policy, path):
     """The same in MuJoCo."""
     robot, compiled = io.load_mjcf(path), mujoco.MjModel.from_xml_path(str(path))
+    compiled.opt.iterations, compiled.opt.ls_iterations = 100, 50
     model, coordinates = params.model, robot.coordinates
     data = mujoco.MjData(compiled)
     physics = start.physics
@@ -76,15 +78,23 @@ def main():
     parser.add_argument("--keyframe")
     parser.add_argument("--phases", type=float, nargs="+")
     parser.add_argument("--stroke", type=float, default=0.5)
+    parser.add_argument("--smoothing", type=float, default=0.01, help="of contact_step, in m")
+    parser.add_argument("--weights", nargs="+", default=["velocity=4", "gait=4"])
+    parser.add_argument("--last-noise", type=float, default=0.4, help="as in Shac")
     parser.add_argument("--updates", type=int, default=300)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--out", type=Path, default=Path("sim-to-sim"))
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     phases = None if options.phases is None else tuple(options.phases)
-    env = envs.MjcfWalk(str(options.file), options.keyframe, options.stroke, phases)
+    env = envs.MjcfWalk(
+        str(options.file), options.keyframe, options.stroke, phases, smoothing=options.smoothing
+    )
     params = env.default_params()
-    algorithm = learning.Shac(rate=2e-3, last_noise=0.0, updates=options.updates)
+    given = {} if phases is None else dict(text.split("=") for text in options.weights)
+    weights = {name: jnp.asarray(float(x), params.model.dtype) for name, x in given.items()}
+    params = params._replace(weights={**params.weights, **weights})
+    algorithm = learning.Shac(rate=2e-3, last_noise=options.last_noise, updates=options.updates)
     for seed in options.seeds:
         training = learning.Training(algorithm, env, seed, params)
         path = options.out / f"{seed}.jaxrbd"
