@@ -547,8 +547,9 @@ def test_the_command_writes_pages_and_pictures(tmp_path, capsys):
         shown, view.render(rbd.load_robot("arm7"), layers=("visuals", "com"))
     )
     assert capsys.readouterr().out == f"ok: {page}\nok: {png}\n"
-    assert cli.main(["view", "arm7", "--png", str(png), "--layers", "walls"]) == 1
-    assert "layers has 'walls'" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["view", "arm7", "--png", str(png), "--layers", "walls"])
+    assert "--layers: 'walls', expected some of visuals" in capsys.readouterr().err
 
 
 @needs_viser

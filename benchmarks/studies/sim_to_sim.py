@@ -80,7 +80,7 @@ def main():
     parser.add_argument("--stroke", type=float, default=0.5)
     parser.add_argument("--smoothing", type=float, default=0.01, help="of contact_step, in m")
     parser.add_argument("--weights", nargs="+", default=["velocity=4", "gait=4"])
-    parser.add_argument("--last-noise", type=float, default=0.4, help="as in Shac")
+    parser.add_argument("--last-noise", type=float, default=0.0, help="as in Shac")
     parser.add_argument("--updates", type=int, default=300)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--out", type=Path, default=Path("sim-to-sim"))

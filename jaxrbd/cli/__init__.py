@@ -199,7 +199,9 @@ def _add_bench(commands) -> None:
     _add_robot(command, nargs="?", default="quadruped")
     add = command.add_argument
     add("--batch", type=_count, default=64, metavar="N", help="number of states")
-    add("--jobs", metavar="A,B", help=f"some of {', '.join(_bench_command.JOBS)} (default: all)")
+    jobs = tuple(_bench_command.JOBS)
+    text = f"some of {', '.join(jobs)} (default: all)"
+    add("--jobs", type=_some_of(jobs), metavar="A,B", help=text)
     add("--seconds", type=_positive, default=1.0, metavar="S", help="time of the calls of a job")
     add("--seed", type=_seed, default=0, metavar="N", help="seed of the random states")
     add("--float32", action="store_true", help="single precision instead of double")
@@ -277,7 +279,8 @@ def _add_view(commands) -> None:
     )
     add(
         "--layers",
-        default="visuals",
+        type=_some_of(LAYERS),
+        default=("visuals",),
         metavar="A,B",
         help=f"what is visible at the start: {', '.join(LAYERS)} (default: visuals)",
     )
@@ -468,7 +471,7 @@ def _convert(options: argparse.Namespace) -> int:
 
 def _view(options: argparse.Namespace) -> int:
     model = _load(options.robot, options.free_flyer)
-    arguments = {"layers": options.layers.split(","), "packages": dict(options.package)}
+    arguments = {"layers": options.layers, "packages": dict(options.package)}
     with _said_warnings():
         if options.html:
             save_html(options.html, model, **arguments)
@@ -588,6 +591,18 @@ def _package(text: str) -> tuple[str, str]:
     if not os.path.isdir(folder):
         raise argparse.ArgumentTypeError(f"{folder!r} is no folder")
     return name, folder
+
+
+def _some_of(known: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
+    """A parser of names that commas separate. It refuses a name that is not known."""
+
+    def names(text: str) -> tuple[str, ...]:
+        for name in (found := tuple(text.split(","))):
+            if name not in known:
+                raise argparse.ArgumentTypeError(f"{name!r}, expected some of {', '.join(known)}")
+        return found
+
+    return names
 
 
 def _count(text: str) -> int:
