@@ -26,7 +26,7 @@ SLOW_BOUNDS = {
     "kutta": 138,
     "kutta gradient": 494,
     "contact": 208,
-    "contact gradient": 455,
+    "contact gradient": 475,
 }
 
 

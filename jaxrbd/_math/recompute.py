@@ -23,8 +23,8 @@ def recompute(function: Function) -> Function:
     """The function. Its reverse mode stores only the arguments and the results of `stored`.
 
     The backward pass computes all other arrays again. In a loop, this saves memory and kernels: a
-    loop writes each array that it stores by a kernel of its own. Outside of loops, XLA finds that
-    the arrays are computed twice, and computes them once.
+    loop writes each array that it stores by a kernel of its own. Outside of loops, XLA finds most
+    of the arrays that are computed twice, and computes them once.
     """
     policy = jax.checkpoint_policies.save_only_these_names(_STORED)
     return cast(Function, jax.checkpoint(function, prevent_cse=False, policy=policy))

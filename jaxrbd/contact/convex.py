@@ -172,8 +172,8 @@ def contact_step(
     scene = scene.astype(model.dtype)
 
     def step() -> ContactStep:
-        rigidity = regularisation, recovery, smoothing
-        return _step(model, scene, q, v, tau, dt, f_ext, rigidity, servo, constraints)
+        options = regularisation, recovery, servo, constraints, smoothing
+        return _step(model, scene, q, v, tau, dt, f_ext, *options)
 
     # A loop over steps stores the solution of each step, and not about 250 arrays.
     return recompute(step)()
@@ -187,12 +187,13 @@ def _step(
     tau: Array,
     dt: Array,
     f_ext: Array | None,
-    rigidity: tuple[Array, Array, Array | None],
+    regularisation: Array,
+    recovery: Array,
     servo: Servo | None,
     constraints: Sequence[Constraint],
+    smoothing: Array | None,
 ) -> ContactStep:
-    """The step, for checked arguments; `rigidity`: regularisation, recovery and smoothing."""
-    regularisation, recovery, smoothing = rigidity
+    """The step of `contact_step`, for checked arguments."""
     kinematics = forward_kinematics(model, q)
     laws = _laws(model, scene, kinematics, v, dt, regularisation, recovery, servo, constraints)
     # The law of the joints has all dissipation.

@@ -201,8 +201,6 @@ WEIGHTS = np.array([1, 2, 2, 1]) / 6
 def _runge_kutta_4(slope: Callable[[tuple], tuple], y: tuple, dt: Array) -> tuple:
     """One step of `dy/dt = slope(y)` in a vector space, by the classical method of order four."""
 
-    # Without the checkpoint, reverse mode stores all intermediate values of each stage, with one
-    # kernel per stored array.
     @recompute
     def stage(carry, row):
         rates, mean = carry

@@ -57,9 +57,8 @@ class Shac:
     - `critic_sweeps`, `critic_batches`: how often all samples of a window are used, and in how many
       parts;
     - `target_share`: the share of the old target critic that remains after an update;
-    - `last_noise`: the factor of the noise of the actions in the last update. The factor falls
-      linearly from 1 in the first update. With 0, the training ends with the policy that
-      `deterministic` returns;
+    - `last_noise`: the noise of the actions has a factor, which falls linearly from 1 to this value
+      over all updates. With 0, the training ends near the policy that `deterministic` returns;
     - `updates`: the number of updates of the whole training.
     """
 
