@@ -195,6 +195,75 @@ def test_first_episodes_end_at_different_times():
     assert set(np.unique(states.steps)) == set(range(5))
 
 
+def test_a_policy_with_a_mirror_takes_the_side_with_the_higher_value(key):
+    """From random networks, for each observation by itself, with shifted statistics."""
+    plain = learning.Shac(BATCH, HORIZON, (6,))
+    algorithm = dataclasses.replace(
+        plain, mirror_observation=(-1, -1, -1, 1, -1), mirror_action=(-1,)
+    )
+    env = envs.vectorize(envs.auto_reset(envs.CartPoleSwingUp()))
+    state = algorithm.init(env, env.default_params(), key)
+    x = 3 * jax.random.normal(jax.random.key(5), (40, 5))
+    state = state._replace(statistics=state.statistics.add(x + 1), target_critic=None)
+    image = x * jnp.array([-1.0, -1, -1, 1, -1])
+    found = algorithm.deterministic(state, x)
+    sides = set()
+    for i in range(40):
+        value, other = (
+            float(networks.values(state.critic, state.statistics, y[i])) for y in (x, image)
+        )
+        side = value > other
+        expected = plain.deterministic(state, x[i] if side else image[i])
+        np.testing.assert_allclose(found[i], expected if side else -expected, rtol=1e-12)
+        sides.add(side)
+    assert sides == {True, False}
+    np.testing.assert_allclose(algorithm.deterministic(state, image), -found, rtol=1e-12)
+    assert jnp.max(jnp.abs(plain.deterministic(state, image) + plain.deterministic(state, x))) > 0.1
+
+
+def test_the_mirror_of_the_cart_pole_is_a_symmetry(key):
+    """The mirror image of a motion has the mirrored observations and the same rewards."""
+    settings = learning.algorithm_for("cart-pole", "shac")
+    signs = (
+        jnp.array(settings.mirror_observation, jnp.float64),
+        jnp.array(settings.mirror_action, jnp.float64),
+    )
+    env = learning.load_task("cart-pole")
+    params = env.default_params()
+    states = [env.reset(params, key)]
+    position, speed = states[0].physics
+    images = [states[0]._replace(physics=envs.Motion(-position, -speed))]
+    step = jax.jit(env.step)
+    for action in 0.9 * jnp.sin(jnp.arange(30.0))[:, None]:
+        states.append(step(params, states[-1], action))
+        images.append(step(params, images[-1], signs[1] * action))
+    for state, image in zip(states[1:], images[1:]):
+        np.testing.assert_allclose(image.observation, signs[0] * state.observation, atol=1e-9)
+        np.testing.assert_allclose(image.reward, state.reward, rtol=1e-9)
+        assert jnp.all(jnp.abs(state.observation) > 1e-6)  # each sign counts
+
+
+@pytest.mark.parametrize(
+    ("signs", "message"),
+    [
+        ({"mirror_observation": (1,)}, r"mirror_action is \(\), expected 1 signs"),
+        ({"mirror_action": (1,)}, r"mirror_observation is \(\), expected 1 signs"),
+        (
+            {"mirror_observation": (1, -1), "mirror_action": (1,)},
+            r"mirror_observation is \(1, -1\), expected 1 signs 1 or -1",
+        ),
+        (
+            {"mirror_observation": (1,), "mirror_action": (2,)},
+            r"mirror_action is \(2,\), expected 1 signs 1 or -1",
+        ),
+    ],
+)
+def test_a_mirror_fits_the_environment(signs, message):
+    algorithm = dataclasses.replace(SMALL["shac"], **signs)
+    with pytest.raises(ArgumentError, match=message):
+        learning.Training(algorithm, ENV)
+
+
 # ------------------------------------------------------------------------------------- networks
 
 

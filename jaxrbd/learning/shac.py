@@ -11,6 +11,12 @@ does over whole episodes; the critic V accounts for the later rewards. Where an 
 window, the sum starts anew. The critic is fitted to TD(lambda) returns, equations (6) and (7). The
 values in L and in the returns are those of a target critic, which follows the critic slowly.
 
+Some tasks look the same in a mirror, such as a swing-up to the left and to the right. The policy is
+continuous, but the best action jumps where both sides are equally good, and the gradient through
+the physics does not move the place of the jump to the best one. With `mirror_observation` and
+`mirror_action`, `deterministic` takes the side to which the critic gives the higher value. The
+training does not change. This part is not in the paper.
+
 Source: Xu, Makoviychuk, Narang, Ramos, Matusik, Garg and Macklin (2022), Accelerated policy
 learning with parallel differentiable simulation, algorithm 1. The default settings are those for
 the cart-pole in the paper.
@@ -27,6 +33,7 @@ from jax import Array, lax
 from jaxtyping import Float, PRNGKeyArray
 
 from ..envs import State, Vectorized
+from ..errors import ArgumentError
 from .networks import Network, Policy, Statistics, act, network, new_policy, no_statistics, values
 from .optimiser import Adam
 from .rollouts import Episodes, Window, lambda_returns, no_episodes, roll, start
@@ -59,6 +66,8 @@ class Shac:
     - `target_share`: the share of the old target critic that remains after an update;
     - `last_noise`: the noise of the actions has a factor, which falls linearly from 1 to this value
       over all updates. With 0, the training ends near the policy that `deterministic` returns;
+    - `mirror_observation`, `mirror_action`: for a task that looks the same in a mirror, the signs 1
+      or -1 of the entries of the observation and of the action in the mirror (default: no mirror);
     - `updates`: the number of updates of the whole training.
     """
 
@@ -74,6 +83,8 @@ class Shac:
     critic_batches: int = 4
     target_share: float = 0.2
     last_noise: float = 1.0
+    mirror_observation: tuple[int, ...] = ()
+    mirror_action: tuple[int, ...] = ()
     updates: int = 500
 
     @property
@@ -82,10 +93,14 @@ class Shac:
         return self.batch * self.horizon
 
     def init(self, env: Vectorized, params: Any, key: PRNGKeyArray) -> ShacState:
-        """The state before the first update."""
+        """The state before the first update.
+
+        Raises ArgumentError for signs of a mirror that do not fit the environment.
+        """
         key, policy_key, critic_key, reset_key = jax.random.split(key, 4)
         states = start(env, params, reset_key, self.batch)
         size, dtype = states.observation.shape[1], states.observation.dtype
+        self._check_mirror(size, env.action_size)
         policy = new_policy(policy_key, (size, *self.hidden, env.action_size), dtype)
         critic = network(critic_key, (size, *self.hidden, 1), dtype)
         return ShacState(
@@ -175,9 +190,31 @@ class Shac:
     def deterministic(
         self, state: ShacState, observation: Float[Array, "... m"]
     ) -> Float[Array, "... k"]:
-        """The actions of the policy without noise."""
+        """The actions of the policy without noise.
+
+        With a mirror, they are those of the policy for the observation or for its mirror image,
+        whichever has the higher value.
+        """
         noise = jnp.zeros_like(state.policy.log_std)
-        return act(state.policy, state.statistics, observation, noise)
+        actions = act(state.policy, state.statistics, observation, noise)
+        if not self.mirror_observation:
+            return actions
+        dtype = observation.dtype
+        image = jnp.asarray(self.mirror_observation, dtype) * observation
+        mirrored = act(state.policy, state.statistics, image, noise)
+        mirrored = jnp.asarray(self.mirror_action, dtype) * mirrored
+        here, there = (
+            values(state.critic, state.statistics, x)[..., None] for x in (observation, image)
+        )
+        return jnp.where(here >= there, actions, mirrored)
+
+    def _check_mirror(self, size: int, action_size: int) -> None:
+        if not self.mirror_observation and not self.mirror_action:
+            return
+        for name, count in (("mirror_observation", size), ("mirror_action", action_size)):
+            signs = getattr(self, name)
+            if len(signs) != count or set(signs) - {1, -1}:
+                raise ArgumentError(f"{name} is {signs}, expected {count} signs 1 or -1")
 
     def _fit_critic(
         self, state: ShacState, observation: Array, returns: Array, key: PRNGKeyArray
