@@ -19,6 +19,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 
+from benchmarks.studies.learning import best_returns
 from jaxrbd import cli, envs, learning, view
 from jaxrbd.cli import training_commands
 from jaxrbd.errors import ArgumentError, SavedFileError, TrainingError
@@ -636,26 +637,37 @@ trained_as_for_users = pytest.mark.skipif(
 @pytest.mark.slow
 @trained_as_for_users
 def test_shac_swings_up_the_cart_pole_for_every_seed():
-    """In single precision, from 64 starts: the pole stands in the last second of every episode."""
+    """In single precision, from 64 starts: the pole stands in the last second of every episode.
+
+    The mean return is at most 8 % worse than that of the best trajectories, also optimised ones.
+    """
     env = learning.load_task("cart-pole")
     params = jax.tree.map(lambda x: x.astype(jnp.float32), env.default_params())
+    batch = envs.vectorize(env)
+    policies, returns = [], []
     for seed in range(5):
-        training = learning.Training(learning.Shac(), env, seed, params)
+        algorithm = learning.algorithm_for("cart-pole", "shac")
+        training = learning.Training(algorithm, env, seed, params)
         for _ in training.run():
             pass
         policy = training.policy()
-        batch = envs.vectorize(env)
         states = batch.reset(params, jax.random.split(jax.random.key(99), 64))
 
         @jax.jit
-        def angles(states, policy=policy, batch=batch):
+        def play(states, policy=policy):
             def step(states, _):
                 states = batch.step(params, states, policy(states.observation))
-                return states, states.observation[:, 3]
+                return states, (states.observation[:, 3], states.reward)
 
             return jax.lax.scan(step, states, length=env.episode_steps)[1]
 
-        assert jnp.min(angles(states)[-60:]) > 0.95, seed
+        angles, rewards = play(states)
+        assert jnp.min(angles[-60:]) > 0.95, seed
+        policies.append(policy)
+        returns.append(np.sum(rewards, axis=0))
+    best = policies[int(np.argmax(np.mean(returns, axis=1)))]
+    reference = np.maximum(best_returns(best, 64)[1], np.max(returns, axis=0))
+    assert np.all(np.mean(returns, axis=1) > 1.08 * np.mean(reference)), returns
 
 
 @pytest.mark.slow

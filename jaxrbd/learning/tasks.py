@@ -24,7 +24,11 @@ _TASKS: dict[str, envs.Env] = {
 
 # Settings other than the defaults, by task and algorithm.
 _SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
-    ("cart-pole", "shac"): {"mirror_observation": (-1, -1, -1, 1, -1), "mirror_action": (-1,)},
+    ("cart-pole", "shac"): {
+        "mirror_observation": (-1, -1, -1, 1, -1),
+        "mirror_action": (-1,),
+        "updates": 1000,
+    },
     ("hopper", "shac"): {"updates": 200, "rate": 4e-3},
     ("quadruped-trot", "apg"): {"updates": 300},
     ("quadruped-trot", "shac"): {"updates": 300, "rate": 2e-3, "last_noise": 0.0},
