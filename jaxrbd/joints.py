@@ -219,6 +219,11 @@ def subspace_rows(joint: Joint) -> np.ndarray:
     return np.concatenate([advance * axis, turn * axis])[None]
 
 
+def subspace_is_identity(joint: Joint) -> bool:
+    """Whether the dofs of the joint are the six components of the spatial velocity."""
+    return not vars(joint) and np.array_equal(_constant_rows(type(joint)), np.eye(6))
+
+
 @functools.cache
 def _constant_rows(kind: type[Joint]) -> np.ndarray:
     with jax.ensure_compile_time_eval():

@@ -24,9 +24,9 @@ SLOW_BOUNDS = {
     "euler": 102,
     "euler gradient": 242,
     "kutta": 138,
-    "kutta gradient": 494,
+    "kutta gradient": 463,
     "contact": 208,
-    "contact gradient": 475,
+    "contact gradient": 465,
 }
 
 

@@ -30,6 +30,7 @@ from jaxtyping import Float
 from .._math.components import halves
 from .._math.implementations import kernels_selected
 from .._math.rows import merge_rows, take_rows
+from ..joints import subspace_is_identity
 from ..spatial import Pose, transform_motion
 from ..topology import Topology
 from ..tree import map_rows
@@ -124,6 +125,8 @@ def generalized_force(
     """`G^T S^T F`: the generalized force of one spatial force per body, in the body's frame."""
 
     def rows(group: JointGroup) -> Array:
+        if subspace_is_identity(group.joint):
+            return take_rows(F, group.bodies)
         force, moment = halves(take_rows(F, group.bodies)[:, None])
         linear, angular = halves(jnp.asarray(group.joint.subspace(), model.dtype))
         return force.dot(linear) + moment.dot(angular)
@@ -136,6 +139,8 @@ def _map_rates(model: Model, rates: Float[Array, " nv_tree"]) -> Float[Array, "n
     groups = joint_groups(model)
 
     def motion(group: JointGroup) -> Array:
+        if subspace_is_identity(group.joint):
+            return take_rows(rates, group.index["S"])
         S = jnp.asarray(group.joint.subspace(), model.dtype)
         group_rates = take_rows(rates, group.index["S"])[..., None]
         n, width = group.index["S"].shape

@@ -29,6 +29,7 @@ from jaxtyping import Float
 
 from .._math.components import small_product
 from .._math.implementations import current_implementation, kernels_selected
+from .._math.recompute import stored
 from ..spatial import Pose, compose, identity_pose, inverse_transform_motion, transform_force
 from ..topology import Topology
 from .passes import (
@@ -101,7 +102,8 @@ def _world_entries(topology: Topology, X: Pose) -> Array:
 
 @_world_entries.defjvp
 def _(topology, primals, tangents):
-    H = _world_entries(topology, *primals)
+    # Reverse mode by `recompute` would otherwise compute the loop again.
+    H = stored(_world_entries(topology, *primals))
     world = pose_entries(identity_pose(H.dtype))[None]
 
     def from_parents(X):
