@@ -19,7 +19,7 @@ BOUNDS = {
 SLOW_BOUNDS = {
     "rnea gradient": 120,
     "fd gradient": 222,
-    "dfd": 153,
+    "dfd": 138,
     "integrate": 8,
     "euler": 102,
     "euler gradient": 242,

@@ -29,6 +29,7 @@ from .._math.implementations import kernels_selected
 from .._math.linear import (
     inverse_factor,
     inverse_positive_definite,
+    matmul,
     products,
     solve_positive_definite,
 )
@@ -39,6 +40,8 @@ from ..model.joint_space import (
     displaced_coordinates,
     independent_force,
     project_diagonal,
+    sum_over_dofs,
+    tree_rates,
 )
 from ..spatial import (
     apply_inertia,
@@ -49,7 +52,7 @@ from ..spatial import (
     transform_force,
     velocity_moments,
 )
-from ..tree import map_rows, sum_to_root
+from ..tree import map_rows, sum_to_leaves, sum_to_root
 from .common_frame import (
     Velocities,
     apply_chain_rule,
@@ -170,19 +173,20 @@ def _derivatives(
     velocity: Velocities,
     acceleration: tuple[Array, Array],
     sums: Array,
-    added_force: Array | None = None,
+    change: tuple[Array, ...] = (),
 ) -> RneaDerivatives:
     """The derivatives of `rnea` at q, v and a.
 
     `velocity` and `acceleration`: from `velocities` and `body_accelerations`; `sums` (nb, 28): the
-    sums of `_body_quantities` over the subtree of each body; `added_force` (nb, 6): forces that
-    are added to the sums.
+    sums of `_body_quantities` over the subtree of each body; `change`: from
+    `_changes_with_acceleration`, if `acceleration` and `sums` are the values at a = 0.
     """
 
-    def columns(row, V, V_parent, A_parent, J, *added_force):
+    def columns(row, V, V_parent, A_parent, J, *change):
         composite = _composites_of_rows(row)
-        if added_force:
-            composite = composite._replace(force=composite.force + added_force[0])
+        if change:
+            A_parent = A_parent + change[0]
+            composite = composite._replace(force=composite.force + change[1])
         J_dot, psi_dot, psi_ddot = column_derivatives(J, V, V_parent, A_parent)
         dF_dq, dF_dv, dF_da = force_columns(composite, J, J_dot, psi_dot, psi_ddot)
         couple = 2 * apply_velocity_moments_transpose(composite.moments, J)
@@ -192,19 +196,17 @@ def _derivatives(
         tau = jnp.sum(J * composite.force, axis=-1)
         return tau, dF_dq, dF_dv, left, right_q, right_v
 
-    def columns_in_kernel(row, V, vJ, A, aJ, J, *added_force):
-        return columns(row, V, V - vJ, A - aJ, J, *added_force)
+    def columns_in_kernel(row, V, vJ, A, aJ, J, *change):
+        return columns(row, V, V - vJ, A - aJ, J, *change)
 
     J, V, vJ, (A, aJ) = velocity.J, velocity.V, velocity.vJ, acceleration
-    added = [] if added_force is None else [added_force]
     if kernels_selected():
-        operands = sums, V, vJ, A, aJ, J, *added
         body = model.topology.dof_body
-        indices = (*[body] * 5, None, *[body] * len(added))
-        found = map_rows(columns_in_kernel, *operands, indices=indices)
+        indices = (*[body] * 5, None, *[body] * len(change))
+        found = map_rows(columns_in_kernel, sums, V, vJ, A, aJ, J, *change, indices=indices)
     else:
-        rows = [at_dofs(model, x) for x in (sums, V, V - vJ, A - aJ, *added)]
-        found = columns(*rows[:4], J, *rows[4:])
+        rows = [at_dofs(model, x) for x in (sums, V, V - vJ, A - aJ)]
+        found = columns(*rows, J, *change)
     tau, dF_dq, dF_dv, left, right_q, right_v = found
 
     # Entry [k, j] uses the composites of dof k if the body of dof k is the body of dof j or a
@@ -219,6 +221,39 @@ def _derivatives(
     )
     M = symmetric_product(model, J, left[:, :6])
     return _in_independent_velocities(model, q, v, a, tau, RneaDerivatives(D_q, D_v, M))
+
+
+def _changes_with_acceleration(
+    model: Model, rates_dot: Array, J: Array, F: Array, sums: Array, bodies: Array
+) -> tuple[Array, Array]:
+    """Changes of the acceleration of the parent and of the composite force, due to `rates_dot`.
+
+    - `rates_dot` (nv_tree,): accelerations of the dofs; `F` (nv_tree, 6): the composite force of
+      each dof per unit of its acceleration;
+    - `bodies`, `sums` (nb, 28): `_body_quantities` and their sums over the subtrees.
+
+    Returns one row per dof, (nv_tree, 6). By GPU kernels the function has one row per body, (nb,
+    6), because two passes need fewer kernels than three products. On a CPU the products need fewer
+    kernels than the loops of the passes.
+    """
+    if kernels_selected():
+        none = (None, None)
+        aJ = sum_over_dofs(model.topology, jnp.multiply, rates_dot[:, None], J, indices=none)
+
+        def of_body(row, A, aJ):
+            return A - aJ, apply_inertia(row[..., :10], A)
+
+        A_parent, force = map_rows(of_body, bodies, sum_to_leaves(model.topology, aJ), aJ)
+        return A_parent, sum_to_root(model.topology, force)
+
+    def product(mask, rows):
+        return matmul(jnp.asarray(mask, rows.dtype), rows)
+
+    supports, strictly = dof_supports(model), dof_strictly_supports(model)
+    accelerations, forces = rates_dot[:, None] * J, rates_dot[:, None] * F
+    A_body, A_parent = product(supports.T, accelerations), product(strictly.T, accelerations)
+    inertia = at_dofs(model, sums[:, :10])
+    return A_parent, apply_inertia(inertia, A_body) + product(strictly, forces)
 
 
 def _in_independent_velocities(
@@ -283,8 +318,8 @@ def acceleration_and_derivatives(
 
     # The composites at zero acceleration give M and the bias force, and so the acceleration.
     zero = jnp.zeros_like(v)
-    A, _ = body_accelerations(model, q, v, zero, velocity, gravity)
-    bodies = _body_quantities(body_inertias(model, X), velocity.V, A, f_world)
+    acceleration = body_accelerations(model, q, v, zero, velocity, gravity)
+    bodies = _body_quantities(body_inertias(model, X), velocity.V, acceleration[0], f_world)
     sums = sum_to_root(model.topology, bodies)
 
     def of_dof(row, J):
@@ -302,12 +337,8 @@ def acceleration_and_derivatives(
     qdd = solve_positive_definite(M, tau - bias, W)
     Minv = inverse_positive_definite(M, W)
 
-    acceleration = body_accelerations(model, q, v, qdd, velocity, gravity)
-
-    def added_force(row, A_qdd, A):
-        return apply_inertia(row[..., :10], A_qdd - A)
-
-    added = sum_to_root(model.topology, map_rows(added_force, bodies, acceleration[0], A))
-    dtau_dq, dtau_dv, _ = _derivatives(model, q, v, qdd, velocity, acceleration, sums, added)
+    rates_dot = tree_rates(model, q, qdd)
+    change = _changes_with_acceleration(model, rates_dot, velocity.J, F, sums, bodies)
+    dtau_dq, dtau_dv, _ = _derivatives(model, q, v, qdd, velocity, acceleration, sums, change)
     dqdd_dq, dqdd_dv = (-x for x in products(Minv, dtau_dq, dtau_dv))
     return qdd, ForwardDynamicsDerivatives(dqdd_dq, dqdd_dv, Minv)
