@@ -26,7 +26,7 @@ SLOW_BOUNDS = {
     "kutta": 138,
     "kutta gradient": 463,
     "contact": 208,
-    "contact gradient": 465,
+    "contact gradient": 455,
 }
 
 

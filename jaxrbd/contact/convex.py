@@ -35,7 +35,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from .._math.linear import inverse_factor, inverse_positive_definite, matmul
-from .._math.recompute import recompute, stored
+from .._math.recompute import WORLD_POSES, recompute, stored
 from ..algorithms.crba import crba
 from ..algorithms.equation_of_motion import equation_of_motion
 from ..algorithms.kinematics import Kinematics, forward_kinematics
@@ -175,8 +175,9 @@ def contact_step(
         options = regularisation, recovery, servo, constraints, smoothing
         return _step(model, scene, q, v, tau, dt, f_ext, *options)
 
-    # A loop over steps stores the solution of each step, and not about 250 arrays.
-    return recompute(step)()
+    # A loop over steps stores the solution and the world poses of each step, and not about 250
+    # arrays.
+    return recompute(step, WORLD_POSES)()
 
 
 def _step(

@@ -29,7 +29,7 @@ from jaxtyping import Float
 
 from .._math.components import small_product
 from .._math.implementations import current_implementation, kernels_selected
-from .._math.recompute import stored
+from .._math.recompute import WORLD_POSES, stored
 from ..spatial import Pose, compose, identity_pose, inverse_transform_motion, transform_force
 from ..topology import Topology
 from .passes import (
@@ -102,8 +102,8 @@ def _world_entries(topology: Topology, X: Pose) -> Array:
 
 @_world_entries.defjvp
 def _(topology, primals, tangents):
-    # Reverse mode by `recompute` would otherwise compute the loop again.
-    H = stored(_world_entries(topology, *primals))
+    # `contact_step` stores the poses. Its reverse mode would otherwise compute the loop again.
+    H = stored(_world_entries(topology, *primals), WORLD_POSES)
     world = pose_entries(identity_pose(H.dtype))[None]
 
     def from_parents(X):
