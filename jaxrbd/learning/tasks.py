@@ -16,7 +16,7 @@ _TASKS: dict[str, envs.Env] = {
     "arm-reach": envs.ArmReach(),
     "hopper": envs.Hopper(),
     "quadruped-stand": envs.QuadrupedStand(),
-    "quadruped-trot": envs.QuadrupedTrot(),
+    "quadruped-trot": envs.QuadrupedTrot(smoothing=0.01),
     "quadruped-joystick": envs.QuadrupedJoystick(),
     "quadruped-hills": envs.QuadrupedJoystick(rough=True),
     "humanoid-stand": envs.HumanoidStand(),
