@@ -639,7 +639,7 @@ trained_as_for_users = pytest.mark.skipif(
 def test_shac_swings_up_the_cart_pole_for_every_seed():
     """In single precision, from 64 starts: the pole stands in the last second of every episode.
 
-    The mean return is at most 8 % worse than that of the best trajectories, also optimised ones.
+    The mean return is at most 5 % worse than that of the best trajectories, also optimised ones.
     """
     env = learning.load_task("cart-pole")
     params = jax.tree.map(lambda x: x.astype(jnp.float32), env.default_params())
@@ -667,7 +667,7 @@ def test_shac_swings_up_the_cart_pole_for_every_seed():
         returns.append(np.sum(rewards, axis=0))
     best = policies[int(np.argmax(np.mean(returns, axis=1)))]
     reference = np.maximum(best_returns(best, 64)[1], np.max(returns, axis=0))
-    assert np.all(np.mean(returns, axis=1) > 1.08 * np.mean(reference)), returns
+    assert np.all(np.mean(returns, axis=1) > 1.05 * np.mean(reference)), returns
 
 
 @pytest.mark.slow

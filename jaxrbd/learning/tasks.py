@@ -27,7 +27,7 @@ _SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
     ("cart-pole", "shac"): {
         "mirror_observation": (-1, -1, -1, 1, -1),
         "mirror_action": (-1,),
-        "updates": 1000,
+        "updates": 1400,
     },
     ("hopper", "shac"): {"updates": 200, "rate": 4e-3},
     ("quadruped-trot", "apg"): {"updates": 300},
