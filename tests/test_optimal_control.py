@@ -12,6 +12,7 @@ import pytest
 import jaxrbd as rbd
 from jaxrbd import constraints as con, integrators, optimal_control as oc
 from jaxrbd.errors import ArgumentError
+from jaxrbd.optimal_control.stages import stage_values
 from support import zoo
 from support.zoo import close
 
@@ -54,7 +55,7 @@ GUIDE = pathlib.Path(__file__).parents[1] / "docs" / "optimal_control.md"
 def guide():
     """The names that the examples of the guide define: the swing-up of a cart-pole."""
     examples = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
-    assert len(examples) == 4
+    assert len(examples) == 5
     found = {}
     exec("\n".join(examples), found)
     return found
@@ -246,6 +247,51 @@ def test_paths_and_ends_satisfy_their_constraints():
     slope = (other.cost - found.cost) / 1e-3
     ends = (found.multipliers.terminal_equalities, other.multipliers.terminal_equalities)
     close(slope, -(ends[0] + ends[1])[0] / 2, 1e-4)
+
+
+def test_functions_share_what_is_computed_once():
+    """A problem with `shared` has the solution of the problem without it, and its derivative."""
+    plain, x0, goal, us = unicycle()
+    calls = []
+
+    def shared(t, x, u, p):
+        calls.append(t)
+        direction = jnp.stack([jnp.cos(x[2]), jnp.sin(x[2])])
+        return direction, 0.3 * u, 0.25 - jnp.sum((x[:2] - jnp.array([1.0, 0.5])) ** 2)
+
+    def dynamics(t, x, u, p, found):
+        return x + 0.1 * jnp.concatenate([u[0] * found[0], u[1:]])
+
+    problem = oc.Problem(
+        plain.space,
+        dynamics,
+        lambda t, x, u, p, found: found[1],
+        control_bounds=plain.control_bounds,
+        path=lambda t, x, u, p, found: (None, found[2][None]),
+        terminal=plain.terminal,
+        shared=shared,
+    )
+    x, u = jnp.array([0.1, 0.2, 0.3]), us[0]
+    values = jax.eval_shape(lambda t: stage_values(problem, goal, t, x, x, u), jnp.asarray(0))
+    assert len(calls) == 1
+    assert (values.cost.shape, values.g.shape) == ((2,), (1,))
+    close(problem.step(0, x, u, goal), plain.dynamics(0, x, u, goal), 1e-15)
+
+    def end(problem, goal):
+        found = solve(problem, x0, goal, us, hessian="exact", iterations=100, tolerance=1e-10)
+        return found.us[3], found
+
+    (expected, of_plain), (got, found) = (
+        jax.jacfwd(functools.partial(end, problem), has_aux=True)(goal)
+        for problem in (plain, problem)
+    )
+    check(problem, x0, goal, found)
+    close(found.us, of_plain.us, 1e-9)
+    close(got, expected, 1e-7)
+    followed = oc.follow(problem, x0 + 0.01, goal, found)[0]
+    close(followed, oc.follow(plain, x0 + 0.01, goal, of_plain)[0], 1e-7)
+    feedback = solve(problem, x0, goal, found, rollout="feedback", iterations=5)
+    check(problem, x0, goal, feedback)
 
 
 def test_infeasible_problems_say_so():
@@ -476,6 +522,16 @@ def test_a_guess_of_the_wrong_size_is_named():
         r"u has shape \(2,\), expected \(1,\)",
     ):
         oc.solve(problem, x0, None, jnp.zeros((5, 2)))
+    shares = oc.Problem(
+        problem.space,
+        lambda t, x, u, p, shared: step(t, x, u, p),
+        lambda t, x, u, p, shared: u,
+        shared=lambda t, x, u, p: x,
+    )
+    with pytest.raises(
+        ArgumentError, match=r"dynamics\(t, x, u, p, shared\) raises .* u has shape"
+    ):
+        oc.solve(shares, x0, None, jnp.zeros((5, 2)))
 
 
 def test_functions_with_other_arguments_are_refused():
@@ -499,6 +555,11 @@ def test_functions_with_other_arguments_are_refused():
     }.items():
         with pytest.raises(ArgumentError, match=rf"{name} {call} {name}\(t, x, u, p\)"):
             oc.Problem(space, **arguments)
+    with pytest.raises(ArgumentError, match=r"shared .* expected the call shared\(t, x, u, p\)"):
+        oc.Problem(space, variadic, variadic, shared=wrong)
+    of_five = r"cost has the arguments .*, expected the call cost\(t, x, u, p, shared\)"
+    with pytest.raises(ArgumentError, match=of_five):
+        oc.Problem(space, variadic, stage, shared=stage)
     with pytest.raises(ArgumentError, match=r"expected the call terminal_cost\(x, p\)"):
         oc.Problem(space, stage, stage, terminal_cost=stage)
     model = rbd.load_robot("pendulum")

@@ -179,7 +179,13 @@ def restated(result, robots):
 
 def stage(problem, p):
     """The function (t, x, u) to the state after a stage and its cost."""
-    return jax.jit(lambda *x: (problem.dynamics(*x, p), scalar(problem.cost(*x, p))))
+
+    @jax.jit
+    def found(*x):
+        common = problem.common(*x, p)
+        return problem.dynamics(*x, p, *common), scalar(problem.cost(*x, p, *common))
+
+    return found
 
 
 def scalar(cost):

@@ -105,11 +105,14 @@ def problem(gait, file):
         active=lambda t, p: p["stands"][t],
     )
 
-    def dynamics(t, x, u, p):
-        def motion(q, v):
-            return acceleration(t, q, v, u, p)
+    def motion(t, x, u, p):
+        """The acceleration, and the contact forces for the cost."""
+        return acceleration.constrained(t, *x, u, p)
 
-        q, v = integrators.semi_implicit_euler(model, motion, *x, p["dt"][t])
+    def dynamics(t, x, u, p, motion):
+        q, v = integrators.semi_implicit_euler(
+            model, lambda q, v: motion.acceleration, *x, p["dt"][t]
+        )
         return q, constraints.impact(model, q, v, contacts, active=p["lands"][t]).velocity
 
     def placements_of_feet(q):
@@ -137,8 +140,8 @@ def problem(gait, file):
             p["bounds_weight"][t] * _beyond(from_zero, p["state_bounds"]),
         ]
 
-    def cost(t, x, u, p):
-        forces = acceleration.constrained(t, *x, u, p).multipliers
+    def cost(t, x, u, p, motion):
+        forces = motion.multipliers
         if flat:  # the wrenches are in the axes of the soles, and the cones in world axes
             axes = [X.R for X in placements_of_feet(jaxrbd.forward_kinematics(model, x[0]))]
             forces = [(f.reshape(2, 3) @ R.T).ravel() for f, R in zip(forces, axes, strict=True)]
@@ -149,4 +152,5 @@ def problem(gait, file):
     def last(x, p):
         return jnp.concatenate(of_state(-1, x, p))
 
-    return optimal_control.Problem(optimal_control.state_space(model), dynamics, cost, last)
+    space = optimal_control.state_space(model)
+    return optimal_control.Problem(space, dynamics, cost, last, shared=motion)

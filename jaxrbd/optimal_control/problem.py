@@ -33,7 +33,10 @@ class Problem(eqx.Module):
       entries are no bounds (default none);
     - `path(t, x, u, p)`: the pair (equalities, inequalities) of the constraints of each stage; the
       solution has equalities 0 and inequalities of at most 0. Each is a vector or None;
-    - `terminal(x, p)`: likewise for the last state.
+    - `terminal(x, p)`: likewise for the last state;
+    - `shared(t, x, u, p)`: what dynamics, cost and path have in common, for example contact forces
+      (default none). It is computed once per stage, and dynamics, cost and path then take it as a
+      fifth argument.
 
     t () is the index of the stage, an array of ints; x is the state, u (m,) the control. p is any
     pytree of parameters, and the solution can be differentiated by p. A function is a plain
@@ -49,6 +52,7 @@ class Problem(eqx.Module):
     control_bounds: tuple[arguments.Parameter, arguments.Parameter] | None
     path: Callable | None
     terminal: Callable | None
+    shared: Callable | None
 
     def __init__(
         self,
@@ -59,20 +63,26 @@ class Problem(eqx.Module):
         control_bounds: Sequence[ArrayLike | Sequence[int | float]] | None = None,
         path: Callable | None = None,
         terminal: Callable | None = None,
+        shared: Callable | None = None,
     ):
         if not isinstance(space, Space):
             raise ArgumentError(f"space is {space!r}, expected a state_space or a vector_space")
         self.space = space
-        functions = {"dynamics": dynamics, "cost": cost}
-        optional = {"terminal_cost": terminal_cost, "path": path, "terminal": terminal}
-        for name, f in functions.items():
-            _require_callable(name, f, "(t, x, u, p)")
-        for name, f in optional.items():
-            if f is not None:
-                _require_callable(name, f, "(t, x, u, p)" if name == "path" else "(x, p)")
+        of_stage = "(t, x, u, p)" if shared is None else "(t, x, u, p, shared)"
+        functions = {
+            "dynamics": (dynamics, of_stage),
+            "cost": (cost, of_stage),
+            "path": (path, of_stage),
+            "terminal_cost": (terminal_cost, "(x, p)"),
+            "terminal": (terminal, "(x, p)"),
+            "shared": (shared, "(t, x, u, p)"),
+        }
+        for name, (f, call) in functions.items():
+            if f is not None or name in ("dynamics", "cost"):
+                _require_callable(name, f, call)
         self.dynamics, self.cost = as_module(dynamics), as_module(cost)
-        self.terminal_cost, self.path, self.terminal = (
-            None if f is None else as_module(f) for f in optional.values()
+        self.path, self.terminal_cost, self.terminal, self.shared = (
+            None if f is None else as_module(f) for f in (path, terminal_cost, terminal, shared)
         )
         self.control_bounds = None
         if control_bounds is not None:
@@ -89,6 +99,14 @@ class Problem(eqx.Module):
                 "0 or more",
             )
             self.control_bounds = lower, upper
+
+    def step(self, t: ArrayLike, x: PyTree, u: Array, p: PyTree) -> PyTree:
+        """The state after stage t from the state x with the control u."""
+        return self.dynamics(t, x, u, p, *self.common(t, x, u, p))
+
+    def common(self, t: ArrayLike, x: PyTree, u: Array, p: PyTree) -> tuple[PyTree, ...]:
+        """The fifth arguments of dynamics, cost and path: () or `(shared(t, x, u, p),)`."""
+        return () if self.shared is None else (self.shared(t, x, u, p),)
 
 
 def _require_callable(name: str, f: Any, call: str | None = None) -> None:

@@ -152,7 +152,7 @@ def _guess(problem: Problem, x0: PyTree, p: PyTree, guess: Any):
     _check_controls(problem, x0, us, p)
     if states is None:
         _, after = lax.scan(
-            lambda x, row: (problem.dynamics(row[0], x, row[1], p),) * 2,
+            lambda x, row: (problem.step(row[0], x, row[1], p),) * 2,
             x0,
             (jnp.arange(len(us)), us),
         )
@@ -179,15 +179,21 @@ def _guess(problem: Problem, x0: PyTree, p: PyTree, guess: Any):
 def _check_controls(problem: Problem, x0: PyTree, us: Array, p: PyTree) -> None:
     """Raise ArgumentError, which names the guess, if a function does not take its controls."""
     control_bounds(problem, us)
-    calls = {"dynamics": problem.dynamics, "cost": problem.cost}
+    t, common = jnp.zeros((), int), []
+    calls = {"shared": problem.shared, "dynamics": problem.dynamics, "cost": problem.cost}
     for name, f in calls.items():
+        if f is None:
+            continue
         try:
-            jax.eval_shape(lambda t, f=f: f(t, x0, us[0], p), jnp.zeros((), int))
+            found = jax.eval_shape(lambda t, c, f=f: f(t, x0, us[0], p, *c), t, common)
+            if name == "shared":
+                common.append(found)
         except (TypeError, ValueError) as error:
             reason = str(error).strip().partition("\n")[0]
+            call = f"{name}(t, x, u, p{', shared' if common else ''})"
             raise ArgumentError(
-                f"{name}(t, x, u, p) raises an error for u of shape {us.shape[1:]}, which is a row "
-                f"of the controls of guess of shape {us.shape}, expected (N, m): {reason}"
+                f"{call} raises an error for u of shape {us.shape[1:]}, which is a row of the "
+                f"controls of guess of shape {us.shape}, expected (N, m): {reason}"
             ) from error
 
 
@@ -272,7 +278,7 @@ def follow(
     def stage(x, row):
         t, planned, u, gain = row
         u = jnp.clip(u + matmul(gain, problem.space.difference(planned, x)), *bounds)
-        x = problem.dynamics(t, x, u, p)
+        x = problem.step(t, x, u, p)
         return x, (x, u)
 
     planned = jax.tree.map(lambda x: x[:-1], solution.xs)

@@ -482,7 +482,7 @@ def _feedback_motion(problem, p, xs, us, solution: LqrSolution, defects, factor,
         t, planned, u, gain, offset, defect = row
         change = factor * offset + einsum("ij,j->i", gain, difference(planned, x))
         u = jnp.clip(u + change, *bounds)
-        x_next = retract(problem.dynamics(t, x, u, p), (factor - 1) * defect)
+        x_next = retract(problem.step(t, x, u, p), (factor - 1) * defect)
         return x_next, (x_next, u)
 
     initial, planned = jax.tree.map(lambda x: x[0], xs), split(xs)[0]

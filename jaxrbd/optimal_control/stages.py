@@ -98,15 +98,16 @@ def _cost(cost: Any, name: str, dtype: Any) -> Array:
 
 def stage_values(problem: Problem, p: PyTree, t: Array, x: PyTree, x_next: PyTree, u: Array):
     """The `Values` of one stage."""
-    state = problem.dynamics(t, x, u, p)
+    common = problem.common(t, x, u, p)
+    state = problem.dynamics(t, x, u, p, *common)
     if jax.tree.structure(state) != jax.tree.structure(x):
         raise ArgumentError(
             f"dynamics returns {jax.tree.structure(state)}, expected a state, "
             f"{jax.tree.structure(x)}"
         )
     defect = problem.space.difference(x_next, state)
-    cost = _cost(problem.cost(t, x, u, p), "cost", u.dtype)
-    pair = (None, None) if problem.path is None else problem.path(t, x, u, p)
+    cost = _cost(problem.cost(t, x, u, p, *common), "cost", u.dtype)
+    pair = (None, None) if problem.path is None else problem.path(t, x, u, p, *common)
     return Values(defect, cost, *parts(pair, "path", u.dtype))
 
 
