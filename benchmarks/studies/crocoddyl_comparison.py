@@ -11,7 +11,9 @@ of Crocoddyl with the functions of jaxrbd.
 The residual is the largest error of the optimality conditions, of `kkt_residual`. The trajectories
 of Crocoddyl are rollouts. Their costates follow from the derivatives of Crocoddyl.
 
-The times are those of the processor, the least of five solves. A problem can have several local
+The times are those of the processor, the least of five solves. With `--batch 64`, jaxrbd also
+solves 64 problems in one program, from starts near that of the problem, with as many iterations as
+the single solve takes. The times of these rows are per problem. A problem can have several local
 minima. Parts of the double pendulum are Python classes in Crocoddyl, so its iterations are slow
 there.
 """
@@ -231,7 +233,27 @@ def row(name, solver, cost, residual, iterations, seconds):
     )
 
 
-def compare(result, hessians):
+def batch_seconds(problem, x0, p, guess, batch, options):
+    """The processor time per problem of a batch of solves, from starts near x0."""
+    size = jax.eval_shape(problem.space.difference, x0, x0).shape
+    changes = 1e-3 * jax.random.normal(jax.random.key(0), (batch, *size))
+    starts = jax.vmap(lambda dx: problem.space.retract(x0, dx))(changes)
+
+    @jax.jit
+    @jax.vmap
+    def solve(x0):
+        return optimal_control.solve(problem, x0, p, guess, fixed_iterations=True, **options)
+
+    jax.block_until_ready(solve(starts))
+    times = []
+    for _ in range(3):
+        began = time.process_time()
+        jax.block_until_ready(solve(starts))
+        times.append(time.process_time() - began)
+    return min(times) / batch
+
+
+def compare(result, hessians, batch):
     name = result["name"]
     problem, x0, p = restated(result, result["robots"])
     evaluate = stage(problem, p)
@@ -270,7 +292,12 @@ def compare(result, hessians):
         residual = kkt(problem, x0, p, found)
         status = optimal_control.Status(int(found.status)).name.lower()
         solver = f"jaxrbd, {hessian}: {status}"
-        row(name, solver, float(found.cost), residual, int(found.iterations), min(times))
+        count = int(found.iterations)
+        row(name, solver, float(found.cost), residual, count, min(times))
+        if batch:
+            options = {"hessian": hessian, "iterations": count, "tolerance": 0.0}
+            seconds = batch_seconds(problem, x0, p, guess, batch, options)
+            row(name, f"jaxrbd, {hessian}: batch of {batch}", cost, residual, count, seconds)
 
 
 def trajectory(result):
@@ -293,6 +320,7 @@ def main():
     names = (*PROBLEMS, *GAITS)
     parser.add_argument("--problem", choices=names, action="append", help="default: all")
     parser.add_argument("--hessian", choices=HESSIANS, action="append", help="default: both")
+    parser.add_argument("--batch", type=int, help="also solve this number of problems at once")
     words = parser.parse_args()
     peer = Path(__file__).with_name("crocoddyl_peer.py")
     command = [words.python, str(peer), *(words.problem or ())]
@@ -307,7 +335,7 @@ def main():
     print("| problem | solver | cost | iterations | residual | ms | ms per iteration |")
     print("|---|---|---|---|---|---|---|")
     for line in output.splitlines():
-        compare(json.loads(line), words.hessian or HESSIANS)
+        compare(json.loads(line), words.hessian or HESSIANS, words.batch)
 
 
 if __name__ == "__main__":

@@ -106,7 +106,7 @@ def main():
     parser.add_argument("--weights", nargs="+", default=["velocity=4", "gait=4"])
     parser.add_argument("--algorithm", choices=("ppo", "shac"), default="ppo")
     parser.add_argument("--last-noise", type=float, default=0.0, help="as in Shac")
-    parser.add_argument("--updates", type=int, default=300)
+    parser.add_argument("--updates", type=int, default=600)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--starts", type=int, default=10)
     parser.add_argument("--out", type=Path, default=Path("sim-to-sim"))

@@ -31,6 +31,19 @@ class Space(eqx.Module):
     def retract(self, x: PyTree, dx: Array) -> PyTree:
         """The state that a motion from the state x by the tangent vector dx (n,) reaches."""
 
+    @property
+    def parts(self) -> tuple[int, ...]:
+        """The sizes of the parts of a tangent vector that `move` takes; their sum is n."""
+        return (self.size,)
+
+    def move(self, x: PyTree, *parts: Array) -> PyTree:
+        """As `retract`, with each part of the tangent vector as an argument of its own.
+
+        A function that depends on one part only, such as on the configuration, then has derivatives
+        in this part only.
+        """
+        return self.retract(x, *parts)
+
     @abc.abstractmethod
     def difference(self, x0: PyTree, x1: PyTree) -> Array:
         """The tangent vector (n,) at the state x0 whose motion reaches the state x1."""
@@ -77,9 +90,16 @@ class RobotStateSpace(Space):
     def size(self) -> int:
         return 2 * self.model.nv
 
+    @property
+    def parts(self):
+        return self.model.nv, self.model.nv
+
     def retract(self, x, dx):
-        (q, v), nv = x, self.model.nv
-        return integrate(self.model, q, dx[:nv]), v + dx[nv:]
+        return self.move(x, *jnp.split(dx, 2))
+
+    def move(self, x, *parts):
+        (q, v), (dq, dv) = x, parts
+        return integrate(self.model, q, dq), v + dv
 
     def difference(self, x0, x1):
         return jnp.concatenate([difference(self.model, x0[0], x1[0]), x1[1] - x0[1]])

@@ -16,10 +16,12 @@ equalities h and inequalities g, it has the terms
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jaxtyping import PyTree
 
@@ -175,14 +177,15 @@ def linearise(
     y_hat and z_hat. The Hessian leaves out the first-order terms of the penalty. Otherwise it is
     the Gauss-Newton matrix of the cost. The Gauss-Newton matrix of a scalar cost is its Hessian.
     """
-    retract, n, m = problem.space.retract, problem.space.size, us.shape[1]
+    space, m = problem.space, us.shape[1]
 
-    def derivatives(values, size, costate, y, z_old):
-        zero = jnp.zeros(size, us.dtype)
+    def derivatives(values, sizes, costate, y, z_old):
+        def at(z):
+            return values(*jnp.split(z, np.cumsum(sizes)[:-1]))
 
         def lagrangian(z):
             """The Lagrangian, with y_hat and z_hat as constants, and the values."""
-            found = values(z)
+            found = at(z)
             h, g = lax.stop_gradient((found.h, found.g))
             weights = costate, y + h / mu, jnp.maximum(z_old + g / mu, 0)
             terms = zip(weights, (found.defect, found.h, found.g))
@@ -190,29 +193,58 @@ def linearise(
 
         def gradient(z):
             """The values, and the gradient whose Jacobian is the Hessian."""
-            slope, found = jax.grad(lagrangian, has_aux=True)(z) if exact else (None, values(z))
-            of_cost = None if found.cost.ndim else jax.grad(lambda z: values(z).cost)(z)
+            slope, found = jax.grad(lagrangian, has_aux=True)(z) if exact else (None, at(z))
+            of_cost = None if found.cost.ndim else jax.grad(lambda z: at(z).cost)(z)
             return (found, slope, of_cost), found
 
-        (jacobians, whole, of_cost), found = jax.jacfwd(gradient, has_aux=True)(zero)
+        zero = jnp.zeros(sum(sizes), us.dtype)
+        if exact or not jax.eval_shape(at, zero).cost.ndim:
+            (jacobians, whole, of_cost), found = jax.jacfwd(gradient, has_aux=True)(zero)
+        else:
+            (found, jacobians), whole, of_cost = _jacobian(values, sizes, us.dtype), None, None
         gauss_newton = matmul(jacobians.cost.T, jacobians.cost) if of_cost is None else of_cost
         hessian = gauss_newton if whole is None else whole
         hessian, gauss_newton = ((H + H.T) / 2 for H in (hessian, gauss_newton))
         return Derivatives(found, jacobians, hessian, hessian - gauss_newton if exact else None)
 
     def stage(t, x, x_next, u, *weights):
-        def values(z):
-            return stage_values(problem, p, t, retract(x, z[:n]), x_next, u + z[n:])
+        def values(*parts):
+            *dx, du = parts
+            return stage_values(problem, p, t, space.move(x, *dx), x_next, u + du)
 
-        return derivatives(values, n + m, *weights)
+        return derivatives(values, (*space.parts, m), *weights)
 
     x_last = jax.tree.map(lambda x: x[-1], xs)
 
-    def values(z):
-        return last_values(problem, p, retract(x_last, z), us.dtype)
+    def values(*parts):
+        return last_values(problem, p, space.move(x_last, *parts), us.dtype)
 
     inner = jax.vmap(stage)(jnp.arange(len(us)), *split(xs), us, costates[1:], *multipliers[:2])
-    return Linearisation(inner, derivatives(values, n, jnp.zeros(0, us.dtype), *multipliers[2:4]))
+    none = jnp.zeros(0, us.dtype)
+    return Linearisation(inner, derivatives(values, space.parts, none, *multipliers[2:4]))
+
+
+def _jacobian(function: Callable, sizes: Sequence[int], dtype: Any) -> tuple[Any, Any]:
+    """The value of `function(*parts)` at zero, and its Jacobian in all parts together.
+
+    The parts are vectors of the given sizes. The function is linearised once. The columns of a part
+    are computed without the other parts, so what does not depend on the part takes no time.
+    """
+    zeros = [jnp.zeros(size, dtype) for size in sizes]
+    value, linear = jax.linearize(function, *zeros)
+
+    def columns(i):
+        def of_part(part):
+            return linear(*zeros[:i], part, *zeros[i + 1 :])
+
+        def column(change):
+            # Unlike `of_part(change)`, this has no terms of the other parts.
+            return jax.jvp(of_part, (zeros[i],), (change,))[1]
+
+        return jax.vmap(column, out_axes=-1)(jnp.eye(sizes[i], dtype=dtype))
+
+    blocks = [columns(i) for i in range(len(sizes))]
+    return value, jax.tree.map(lambda *blocks: jnp.concatenate(blocks, axis=-1), *blocks)
 
 
 def shifted(values: tuple[Values, Values], multipliers: Multipliers, mu: Array) -> Multipliers:
