@@ -598,4 +598,4 @@ def _integrate_quaternion(q, w):
 
 def _quaternion_difference(q0, q1):
     q0, q1 = so3.quaternion_normalize(q0), so3.quaternion_normalize(q1)
-    return so3.quaternion_log(so3.quaternion_multiply(so3.quaternion_conjugate(q0), q1))
+    return so3.unit_quaternion_log(so3.quaternion_multiply(so3.quaternion_conjugate(q0), q1))

@@ -11,6 +11,7 @@ order, also at the identity. The formulas below use the angle t = |w| and `A = s
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -193,7 +194,16 @@ def quaternion_exp(w: Float[Array, "... 3"]) -> Float[Array, "... 4"]:
 
 def quaternion_log(q: Float[Array, "... 4"]) -> Float[Array, "... 3"]:
     """Rotation vector of a quaternion, with angle in [0, pi]: `2 atan2(|u|, w) u/|u|`."""
-    q = quaternion_normalize(q)
+    return unit_quaternion_log(quaternion_normalize(q))
+
+
+@jax.custom_jvp
+def unit_quaternion_log(q: Float[Array, "... 4"]) -> Float[Array, "... 3"]:
+    """`quaternion_log` of a unit quaternion (..., 4).
+
+    The derivative is `right_jacobian_inverse(w)`, times the angular velocity of the rotation in its
+    own axes. Source: Sola, Deray and Atchuthan (2018), equation 144.
+    """
     q = jnp.where(q[..., 3:] < 0, -q, q)
     u, w = q[..., :3], q[..., 3]
     s2 = jnp.sum(u * u, axis=-1)
@@ -204,6 +214,15 @@ def quaternion_log(q: Float[Array, "... 4"]) -> Float[Array, "... 3"]:
     s = jnp.sqrt(jnp.where(small, 1, s2))
     ratio = jnp.where(small, series, jnp.arctan2(s, jnp.where(small, 1, w)) / s)
     return 2 * ratio[..., None] * u
+
+
+@unit_quaternion_log.defjvp
+def _(primals, tangents):
+    (q,), (rate,) = primals, tangents
+    w = unit_quaternion_log(q)
+    velocity = 2 * quaternion_multiply(quaternion_conjugate(q), rate)[..., :3]
+    D = _series.half_cot(jnp.sum(w * w, axis=-1))
+    return w, double_cross(w, velocity, jnp.full_like(D, 0.5), D)
 
 
 def rotation_from_rpy(rpy: Float[Array, "... 3"]) -> Float[Array, "... 3 3"]:

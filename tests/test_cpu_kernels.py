@@ -1,6 +1,9 @@
 """Programs for a CPU: bounds of their kernels, which cost compilation time and single calls."""
 
 import pathlib
+import re
+import subprocess
+import sys
 
 import pytest
 
@@ -53,3 +56,16 @@ def test_kernels_have_bounds(bounds, as_for_users):
 def test_kernels_do_not_depend_on_the_number_of_bodies(as_for_users):
     jobs = ["fk", "rnea", "crba", "fd", "drnea", "dfd"]
     assert counted("chain30", jobs) == counted("chain33", jobs)
+
+
+# Kernels of `optimal_control.solve` with the Gauss-Newton matrix.
+SOLVERS = {"arm7": 680, "quadruped": 920}
+
+
+@pytest.mark.slow
+def test_solvers_of_optimal_control_have_bounds(as_for_users):
+    command = [sys.executable, "-m", "benchmarks.studies.optimal_control", "--quick"]
+    output = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    found = {name: int(count) for name, count in re.findall(r"(?m)^(\w+),.* (\d+) kernels", output)}
+    assert found.keys() == SOLVERS.keys(), output
+    assert {name: count for name, count in found.items() if count > SOLVERS[name]} == {}

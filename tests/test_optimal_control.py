@@ -103,8 +103,12 @@ def test_spaces_retract_and_return():
     close(by_change, jnp.eye(space.size), 1e-13)
     close(q_moved, rbd.integrate(model, q, dx[: model.nv]), 1e-15)
     close(v_moved, v + dx[model.nv :], 1e-15)
+    parts = jnp.split(dx, np.cumsum(space.parts)[:-1])
+    for got, expected in zip(space.move((q, v), *parts), (q_moved, v_moved)):
+        close(got, expected, 1e-14)
     plain = oc.vector_space(3)
     assert plain.size == 3
+    np.testing.assert_array_equal(plain.move(jnp.ones(3), dx[:3]), 1 + dx[:3])
     np.testing.assert_array_equal(plain.difference(jnp.ones(3), jnp.arange(3.0)), [-1, 0, 1])
 
 

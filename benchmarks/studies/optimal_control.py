@@ -1,4 +1,4 @@
-"""Optimal control: compile time, time per iteration, and the result, on one core.
+"""Optimal control: kernels, compile time, time per iteration, and the result, on one core.
 
     taskset -c 0 python -m benchmarks.studies.optimal_control
 
@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 
 import jaxrbd
+from benchmarks.studies.kernels import count_kernels
 from jaxrbd import integrators, optimal_control
 
 TOLERANCE = 1e-8
@@ -81,7 +82,8 @@ def measure(name, operands, **options):
     print(
         f"{name}, {options}: {optimal_control.Status(int(solution.status)).name}, {count} "
         f"iterations, cost {float(solution.cost):.6g}, residual "
-        f"{float(solution.residuals.largest):.1e}; compilation {compilation:.1f} s, "
+        f"{float(solution.residuals.largest):.1e}; {count_kernels(compiled.as_text())} kernels, "
+        f"compilation {compilation:.1f} s, "
         f"{min(times) / (count + 1) * 1e3:.2f} ms per iteration",
         flush=True,
     )
