@@ -22,7 +22,7 @@ BOUNDS = {
 SLOW_BOUNDS = {
     "rnea gradient": 120,
     "fd gradient": 222,
-    "dfd": 138,
+    "dfd": 124,
     "integrate": 8,
     "euler": 102,
     "euler gradient": 242,

@@ -81,13 +81,16 @@ def body_inertias(model: Model, X: Pose) -> Array:
     return map_rows(transform_inertia, X, model.inertia)
 
 
-def velocities(model: Model, X: Pose, q: Array, v: Array) -> Velocities:
-    """The `Velocities` at the velocity v (nv,), for poses X of the bodies in the common frame."""
+def velocities(model: Model, X: Pose, q: Array, v: Array, few_kernels: bool = False) -> Velocities:
+    """The `Velocities` at the velocity v (nv,), for poses X of the bodies in the common frame.
+
+    `few_kernels`: as in `sum_to_leaves`.
+    """
     J = dof_columns(model, X)
     rates = tree_rates(model, q, v)
     none = (None, None)
     vJ = sum_over_dofs(model.topology, jnp.multiply, rates[:, None], J, indices=none)
-    V = sum_to_leaves(model.topology, vJ)
+    V = sum_to_leaves(model.topology, vJ, few_kernels=few_kernels)
 
     def at_dofs(V, vJ, J):
         V_parent = V - vJ
@@ -99,11 +102,17 @@ def velocities(model: Model, X: Pose, q: Array, v: Array) -> Velocities:
 
 
 def body_accelerations(
-    model: Model, q: Array, v: Array, a: Array, velocity: Velocities, world: Array | None = None
+    model: Model,
+    q: Array,
+    v: Array,
+    a: Array,
+    velocity: Velocities,
+    world: Array | None = None,
+    few_kernels: bool = False,
 ) -> tuple[Array, Array]:
     """Accelerations of the bodies, (nb, 6), and without the acceleration of their parents, (nb, 6).
 
-    `world` (6,): the acceleration of the world (default 0).
+    `world` (6,): the acceleration of the world (default 0); `few_kernels`: as in `sum_to_leaves`.
     """
     rates, rates_dot = velocity.rates, tree_rate_derivatives(model, q, v, a)
 
@@ -113,7 +122,7 @@ def body_accelerations(
     operands = rates[:, None], rates_dot[:, None], velocity.J, velocity.V
     indices = (None, None, None, model.topology.dof_body)
     aJ = sum_over_dofs(model.topology, of_dof, *operands, indices=indices)
-    return sum_to_leaves(model.topology, aJ, world), aJ
+    return sum_to_leaves(model.topology, aJ, world, few_kernels), aJ
 
 
 def accelerations(

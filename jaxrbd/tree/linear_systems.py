@@ -29,6 +29,7 @@ from jaxtyping import Float
 
 from .._math.components import small_product
 from .._math.implementations import current_implementation, kernels_selected
+from .._math.linear import matmul
 from .._math.recompute import WORLD_POSES, stored
 from ..spatial import Pose, compose, identity_pose, inverse_transform_motion, transform_force
 from ..topology import Topology
@@ -115,12 +116,20 @@ def _(topology, primals, tangents):
 
 
 def sum_to_leaves(
-    topology: Topology, b: Float[Array, "nb n"], world: Float[Array, " n"] | None = None
+    topology: Topology,
+    b: Float[Array, "nb n"],
+    world: Float[Array, " n"] | None = None,
+    few_kernels: bool = False,
 ) -> Float[Array, "nb n"]:
     """`propagate` in one common frame: `y_i` is the sum of `b_j` over the bodies that support i.
 
-    `world` (n,): the motion of the world (default zero), which is added to all sums.
+    `world` (n,): the motion of the world (default zero), which is added to all sums. With
+    `few_kernels`, the sums are a product with a 0/1 matrix of size nb, also where a pass is faster.
+    On a CPU the product has six kernels less than the loop of the pass.
     """
+    if few_kernels and current_implementation() == "automatic" and topology.nb <= _DENSE:
+        sums = matmul(jnp.asarray(topology.supports.T, b.dtype), b)
+        return sums if world is None else sums + world
     if world is not None and not kernels_selected():
         # On a CPU the sum takes less time than a batch of equal rows of the world.
         return _solve_forward(topology, None, b, None, _SAME_FRAME) + world
