@@ -12,24 +12,24 @@ from benchmarks.studies import kernels
 ROOT = pathlib.Path(kernels.__file__).parents[2]
 # Kernels of the programs of the quadruped in float64, with a batch of 64.
 BOUNDS = {
-    "fk": 21,
-    "rnea": 40,
-    "crba": 35,
-    "fd": 96,
-    "drnea": 105,
+    "fk": 18,
+    "rnea": 33,
+    "crba": 31,
+    "fd": 86,
+    "drnea": 95,
     "integrate gradient": 24,
 }
 SLOW_BOUNDS = {
-    "rnea gradient": 120,
-    "fd gradient": 222,
-    "dfd": 124,
+    "rnea gradient": 105,
+    "fd gradient": 200,
+    "dfd": 120,
     "integrate": 8,
-    "euler": 102,
-    "euler gradient": 242,
-    "kutta": 138,
-    "kutta gradient": 463,
-    "contact": 208,
-    "contact gradient": 455,
+    "euler": 93,
+    "euler gradient": 222,
+    "kutta": 127,
+    "kutta gradient": 435,
+    "contact": 205,
+    "contact gradient": 437,
 }
 
 

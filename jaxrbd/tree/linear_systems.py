@@ -37,6 +37,7 @@ from .passes import (
     backward_pass_of_batch,
     forward_pass_of_batch,
     in_batches,
+    nodes_first,
     parent_rows,
     states,
 )
@@ -48,6 +49,8 @@ _DENSE = 128
 # On a GPU, for more states than this, a pass body by body is expected to be faster than products:
 # the products read and write twice as many bytes.
 _MANY_STATES = 100_000
+# On a CPU, the loop over rows of at most so many entries reads and writes them in place.
+_FEW_ENTRIES = 12
 
 
 def propagate(
@@ -91,8 +94,9 @@ def _world_entries(topology: Topology, X: Pose) -> Array:
         return _pose_to_child(X_i, H_parent), None
 
     def one_pass(batch_axes, X):
-        world = pose_entries(identity_pose(X.p.dtype)).reshape(1, *(1,) * batch_axes, 12)
-        return forward_pass_of_batch(topology.parents, step, batch_axes, world, X)[0][:-1]
+        world = pose_entries(identity_pose(X.p.dtype)).reshape(*(1,) * batch_axes, 1, 12)
+        rows = forward_pass_of_batch(topology.parents, step, batch_axes, world, X, True)[0]
+        return rows[..., :-1, :]
 
     def product(X):
         root = topology.root
@@ -229,8 +233,9 @@ def _forward_solver(topology: Topology, transform: _Transform):
         return transform.to_child(X_i, y_parent) + b_i, None
 
     def forward(batch_axes, X, b):
-        nodes = (X, b[: topology.nb])
-        return forward_pass_of_batch(topology.parents, step, batch_axes, b[topology.nb :], nodes)[0]
+        bodies, world = b[..., :-1, :], b[..., -1:, :]
+        nodes, few = (X, bodies), b.shape[-1] <= _FEW_ENTRIES
+        return forward_pass_of_batch(topology.parents, step, batch_axes, world, nodes, few)[0]
 
     def product(X, b):
         if transform is _SAME_FRAME:
@@ -247,7 +252,8 @@ def _backward_solver(topology: Topology, transform: _Transform):
         return transform.to_parent(X_i, F_i), None
 
     def backward(batch_axes, X, f):
-        return backward_pass_of_batch(topology.parents, step, batch_axes, f, X)[0]
+        few = f.shape[-1] <= _FEW_ENTRIES
+        return backward_pass_of_batch(topology.parents, step, batch_axes, f, X, few)[0]
 
     def product(X, f):
         if transform is _SAME_FRAME:
@@ -268,19 +274,20 @@ def _solver(topology: Topology, transform: _Transform, one_pass: Callable, produ
 
     def chosen(batch_axes, *operands):
         by_pass = functools.partial(one_pass, batch_axes)
+        by_product = nodes_first(product, batch_axes)
         way = current_implementation()
         if way == "products":
-            return product(*operands)
+            return by_product(*operands)
         if way != "automatic" or topology.nb > _DENSE:
             return by_pass(*operands)
         if transform is _SAME_FRAME and not batch_axes:
-            return product(*operands)
+            return by_product(*operands)
         if transform is not _SAME_FRAME:
             # Where no GPU is in use, do not trace what only a GPU would run.
             on_cpu = jax.default_backend() == "cpu"
             if on_cpu or states(batch_axes, *operands) > _MANY_STATES:
                 return by_pass(*operands)
-        return lax.platform_dependent(*operands, cpu=by_pass, default=product)
+        return lax.platform_dependent(*operands, cpu=by_pass, default=by_product)
 
     return in_batches(chosen)
 

@@ -79,41 +79,95 @@ def _loop(run: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def forward_pass_of_batch(
-    parents: Sequence[int] | np.ndarray, step: Step, batch_axes: int, world: Array, nodes: Any
+    parents: Sequence[int] | np.ndarray,
+    step: Step,
+    batch_axes: int,
+    world: Array,
+    nodes: Any,
+    rows_in_place: bool = False,
 ) -> tuple[Array, Any]:
-    """`forward_pass` with batch axes after the first axis of each array; `world` (1, ...)."""
+    """`forward_pass` of arrays with leading batch axes; `world` (..., 1, n).
 
-    def body(rows, x):
-        i, parent, node = x
-        row, output = _step_of_batch(step, batch_axes)(row_at(rows, parent), node)
-        return put_row(rows, i, row), output
+    `rows_in_place`: as for `_scan`.
+    """
+
+    def visit(axis, rows, i, parent, node):
+        row, output = _step_of_batch(step, batch_axes)(row_at(rows, parent, axis), node)
+        return put_row(rows, i, row, axis), output
 
     def scan(world, nodes):
-        rows = jnp.broadcast_to(world, (len(parents) + 1, *world.shape[1:]))
-        rows = _over_batch(rows, nodes, batch_axes)
-        return lax.scan(body, rows, (*_steps(parents), nodes))
+        size = (*world.shape[:batch_axes], len(parents) + 1, *world.shape[batch_axes + 1 :])
+        rows = jnp.broadcast_to(world, size)
+        return _scan(visit, parents, batch_axes, rows, nodes, False, rows_in_place)
 
     return _chosen(scan, parents, step, batch_axes, world, nodes, backward=False)
 
 
 def backward_pass_of_batch(
-    parents: Sequence[int] | np.ndarray, step: Step, batch_axes: int, rows: Array, nodes: Any
+    parents: Sequence[int] | np.ndarray,
+    step: Step,
+    batch_axes: int,
+    rows: Array,
+    nodes: Any,
+    rows_in_place: bool = False,
 ) -> tuple[Array, Any]:
-    """`backward_pass` with batch axes after the first axis of each array."""
+    """`backward_pass` of arrays with leading batch axes; `rows_in_place`: as for `_scan`."""
 
-    def body(rows, x):
-        i, parent, node = x
-        addend, output = _step_of_batch(step, batch_axes)(row_at(rows, i), node)
-        return put_row(rows, parent, row_at(rows, parent) + addend), output
+    def visit(axis, rows, i, parent, node):
+        addend, output = _step_of_batch(step, batch_axes)(row_at(rows, i, axis), node)
+        return put_row(rows, parent, row_at(rows, parent, axis) + addend, axis), output
 
     def scan(rows, nodes):
-        rows = _over_batch(rows, nodes, batch_axes)
-        return lax.scan(body, rows, (*_steps(parents), nodes), reverse=True)
-
-    without_world = len(rows) == len(parents)
-    rows = jnp.pad(rows, ((0, without_world), *((0, 0),) * (rows.ndim - 1)))
+        return _scan(visit, parents, batch_axes, rows, nodes, True, rows_in_place)
 
     return _chosen(scan, parents, step, batch_axes, rows, nodes, backward=True)
+
+
+def _scan(
+    visit: Callable[..., Any],
+    parents: Sequence[int] | np.ndarray,
+    batch_axes: int,
+    rows: Array,
+    nodes: Any,
+    reverse: bool,
+    rows_in_place: bool,
+) -> tuple[Array, Any]:
+    """The loop `rows, output_i = visit(axis, rows, i, parent of i, node i)` over all nodes i.
+
+    `axis`: the axis of the rows. With `rows_in_place` it comes after the batch axes, as in `rows`
+    and `nodes`, and the loop has no outputs. Otherwise it is moved to the front, which needs
+    copies. In place is faster for rows of few entries. Wide rows of many states would be in as many
+    pages of the memory.
+    """
+    numbers, in_parent = np.arange(len(parents), dtype=np.int32), parent_rows(parents)
+    rows = _over_batch(rows, nodes, batch_axes)
+    if rows_in_place and batch_axes:
+
+        def body(rows, step):
+            i, parent = step
+            node = jax.tree.map(lambda x: row_at(x, i, batch_axes), nodes)
+            return visit(batch_axes, rows, i, parent, node)
+
+        # The order is in the constants: a reversed loop would have a kernel that counts down.
+        order = slice(None, None, -1 if reverse else 1)
+        steps = jnp.asarray(numbers[order]), jnp.asarray(in_parent[order])
+        return lax.scan(body, _with_world(rows, len(parents), batch_axes), steps)
+
+    def loop(rows, nodes):
+        def body(rows, step):
+            return visit(0, rows, *step)
+
+        steps = jnp.asarray(numbers), jnp.asarray(in_parent), nodes
+        return lax.scan(body, _with_world(rows, len(parents), 0), steps, reverse=reverse)
+
+    return nodes_first(loop, batch_axes)(rows, nodes)
+
+
+def _with_world(rows: Array, nodes: int, axis: int) -> Array:
+    """The rows with the row of the world, which is zero if it is not in `rows`."""
+    padding = [(0, 0)] * rows.ndim
+    padding[axis] = (0, nodes + 1 - rows.shape[axis])
+    return jnp.pad(rows, padding)
 
 
 def map_rows(
@@ -155,7 +209,8 @@ def map_rows(
             return of_entries(*found)
 
         kernel = functools.partial(rows_by_kernel, of_entries, rows, batch_axes)
-        return with_kernel(repeated, kernel, states(batch_axes, *operands), *operands)
+        chosen = functools.partial(with_kernel, repeated, kernel, states(batch_axes, *operands))
+        return nodes_first(chosen, batch_axes)(*operands)
 
     @jax.custom_jvp
     def mapped(*operands):
@@ -186,16 +241,25 @@ def _rows(operand: Any, index: np.ndarray | None, batch_axes: int = 0) -> Any:
 def states(batch_axes: int, *operands: Any) -> int | float:
     """The number of states of a batch; infinite if a size is symbolic, as in some exports."""
     leaves = jax.tree.leaves(operands)
-    if not all(isinstance(n, int) for x in leaves for n in x.shape[1 : 1 + batch_axes]):
+    sizes = [x.shape[:batch_axes] for x in leaves]
+    if not all(isinstance(n, int) for size in sizes for n in size):
         return math.inf
-    return math.prod(np.broadcast_shapes(*(x.shape[1 : 1 + batch_axes] for x in leaves)))
+    return math.prod(np.broadcast_shapes(*sizes))
 
 
 def _chosen(scan, parents, step: Step, batch_axes: int, rows: Array, nodes: Any, backward: bool):
     """The results of `scan(rows, nodes)`, or of a kernel that does the same."""
-    kernel = functools.partial(
-        pass_by_kernel, parent_rows(parents), step, batch_axes, backward=backward
-    )
+
+    def kernel(rows, nodes, interpret=False):
+        def run(rows, nodes):
+            rows = _with_world(rows, len(parents), 0) if backward else rows
+            table = parent_rows(parents)
+            return pass_by_kernel(
+                table, step, batch_axes, rows, nodes, backward=backward, interpret=interpret
+            )
+
+        return nodes_first(run, batch_axes)(rows, nodes)
+
     return with_kernel(scan, kernel, states(batch_axes, rows, nodes), rows, nodes)
 
 
@@ -205,31 +269,26 @@ def parent_rows(parents: Sequence[int] | np.ndarray) -> np.ndarray:
     return np.where(rows < 0, len(rows), rows)
 
 
-def row_at(x: Array, i: Array) -> Array:
-    """Row i of x (n, ...), as a slice."""
-    return lax.dynamic_index_in_dim(x, i, keepdims=False)
+def row_at(x: Array, i: Array, axis: int = 0) -> Array:
+    """Row i of x, as a slice; `axis`: the axis of the rows."""
+    return lax.dynamic_index_in_dim(x, i, axis, keepdims=False)
 
 
-def put_row(x: Array, i: Array, row: Array) -> Array:
-    """x (n, ...) with row i replaced."""
-    return lax.dynamic_update_index_in_dim(x, row, i, 0)
-
-
-def _steps(parents: Sequence[int] | np.ndarray) -> tuple[Array, Array]:
-    i = np.arange(len(parents), dtype=np.int32)
-    return jnp.asarray(i), jnp.asarray(parent_rows(parents))
+def put_row(x: Array, i: Array, row: Array, axis: int = 0) -> Array:
+    """x with row i replaced; `axis`: the axis of the rows."""
+    return lax.dynamic_update_index_in_dim(x, row, i, axis)
 
 
 # ------------------------------------------------------------------------------ batches of states
 
 
 def in_batches(run: Callable[..., Any]) -> Callable[..., Any]:
-    """The function `run(0, *operands)`, with a rule for `vmap` that puts the batch axis second.
+    """The function `run(0, *operands)`, with a rule for `vmap` that keeps rows as slices.
 
-    The first axis of the operands is the axis of the nodes. `run(k, ...)` computes a pass of
-    operands that have k batch axes after the first axis. The size of a batch axis is 1 in operands
-    that all states share. With the batch axes there, a step reads and writes contiguous rows as
-    slices. With JAX's own batching rules a step would gather and scatter rows.
+    `run(k, ...)` computes a pass of operands with k leading batch axes, followed by the axis of the
+    nodes. The size of a batch axis is 1 in operands that all states share. A step reads and writes
+    one row of all states as a slice. With JAX's own batching rules a step would gather and scatter
+    rows.
     """
 
     def at(batch_axes: int):
@@ -237,16 +296,30 @@ def in_batches(run: Callable[..., Any]) -> Callable[..., Any]:
 
         @batched.def_vmap
         def rule(_, is_batched, *operands):
-            def batch_to_second(x, is_batched):
-                return jnp.moveaxis(x, 0, 1) if is_batched else x[:, None]
+            def with_batch_axis(x, is_batched):
+                return x if is_batched else x[None]
 
-            operands = jax.tree.map(batch_to_second, operands, tuple(is_batched))
-            results = jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), at(batch_axes + 1)(*operands))
+            operands = jax.tree.map(with_batch_axis, operands, tuple(is_batched))
+            results = at(batch_axes + 1)(*operands)
             return results, jax.tree.map(lambda _: True, results)
 
         return batched
 
     return at(0)
+
+
+def nodes_first(function: Callable[..., Any], batch_axes: int) -> Callable[..., Any]:
+    """The function of arrays (n, *batch, ...), as a function of arrays (*batch, n, ...).
+
+    The products and the GPU kernels have the axis of the nodes first.
+    """
+
+    def moved(*operands):
+        operands = jax.tree.map(lambda x: jnp.moveaxis(x, batch_axes, 0), operands)
+        found = function(*operands)
+        return jax.tree.map(lambda x: jnp.moveaxis(x, 0, batch_axes), found)
+
+    return moved
 
 
 def _step_of_batch(step: Step, batch_axes: int) -> Step:
@@ -266,7 +339,7 @@ def _step_of_batch(step: Step, batch_axes: int) -> Step:
 
 
 def _over_batch(rows: Array, nodes: Any, batch_axes: int) -> Array:
-    """The rows (n + 1, ...), repeated along batch axes of size 1 to the sizes in `nodes`.
+    """The rows, repeated along batch axes of size 1 to the sizes in `nodes`.
 
     The function adds zeros of the shape of the nodes' data, and does not use a broadcast. Then JAX
     splits the rows over devices in the same way as that data.
@@ -276,8 +349,8 @@ def _over_batch(rows: Array, nodes: Any, batch_axes: int) -> Array:
         return x[(..., *(0,) * (x.ndim - 1 - batch_axes))]
 
     leaves = [first_entries(x) for x in jax.tree.leaves(nodes)]
-    sizes = [x.shape[1:] for x in leaves]
-    if all(n == 1 or n == m for size in sizes for n, m in zip(size, rows.shape[1:])):
+    sizes = [x.shape[:batch_axes] for x in leaves]
+    if all(n == 1 or n == m for size in sizes for n, m in zip(size, rows.shape)):
         return rows
-    zeros = jnp.pad(jnp.zeros_like(sum(leaves)), ((0, 1), *((0, 0),) * batch_axes))
+    zeros = jnp.sum(jnp.zeros_like(sum(leaves)), axis=-1)
     return rows + zeros.reshape(*zeros.shape, *(1,) * (rows.ndim - zeros.ndim))
