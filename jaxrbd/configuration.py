@@ -118,6 +118,20 @@ def configuration_rate(model: Model, q: ArrayLike, v: ArrayLike) -> Float[Array,
     return jax.jvp(lambda dv: integrate(model, q, dv), (jnp.zeros_like(v),), (v,))[1]
 
 
+def velocity_of_rate(
+    model: Model, q: Float[Array, " nq"], rate: Float[Array, " nq"]
+) -> Float[Array, " nv"]:
+    """The velocity (nv,) at which the coordinates q have the rate dq/dt.
+
+    It is the inverse of `configuration_rate`. The rate of the length of a quaternion has no effect.
+    """
+
+    def velocity(group, q, rate):
+        return group.joint.velocity(q, rate)
+
+    return _by_kind(model, velocity, (q, "q"), (rate, "q"), gives="v")
+
+
 @arguments.compiled
 def velocity_bracket(model: Model, u: ArrayLike, w: ArrayLike) -> Float[Array, " nv"]:
     """The Lie bracket [u, w] (nv,) of two velocities.

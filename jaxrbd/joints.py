@@ -32,7 +32,14 @@ from . import se3, so3
 from ._math import series as _series
 from ._math.components import Vec3, stack
 from ._math.linear import einsum, inverse_positive_definite
-from .spatial import Pose, compose, inverse_transform_point, rotate, transform_point
+from .spatial import (
+    Pose,
+    compose,
+    inverse_rotate,
+    inverse_transform_point,
+    rotate,
+    transform_point,
+)
 
 Parameter = Array | np.ndarray
 
@@ -91,6 +98,12 @@ class Joint(eqx.Module):
         self, q0: Float[Array, "... nq"], q1: Float[Array, "... nq"]
     ) -> Float[Array, "... nv"]:
         """Constant velocity that moves the joint from q0 to q1 in unit time."""
+
+    def velocity(
+        self, q: Float[Array, "... nq"], rate: Float[Array, "... nq"]
+    ) -> Float[Array, "... nv"]:
+        """The velocity at which the coordinates q have the given rate dq/dt."""
+        return jax.jvp(lambda moved: self.difference(q, moved), (q,), (rate,))[1]
 
     @abc.abstractmethod
     def random(
@@ -170,6 +183,9 @@ class _Euclidean(Joint):
 
     def difference(self, q0, q1):
         return q1 - q0
+
+    def velocity(self, q, rate):
+        return rate
 
 
 def lie_operation(
@@ -371,6 +387,9 @@ class Spherical(Joint):
     def difference(self, q0, q1):
         return _quaternion_difference(q0, q1)
 
+    def velocity(self, q, rate):
+        return so3.quaternion_velocity(q, rate)
+
     def random(self, key, lower, upper):
         return so3.quaternion_normalize(jax.random.normal(key, lower.shape, lower.dtype))
 
@@ -415,6 +434,11 @@ class Planar(Joint):
         a, b = 1 - _series.half_cot(w * w) * w * w, w / 2
         return stack(a * dx + b * dy, a * dy - b * dx, w)
 
+    def velocity(self, q, rate):
+        x, y, w = jnp.unstack(rate, axis=-1)
+        s, c = jnp.sin(q[..., 2]), jnp.cos(q[..., 2])
+        return stack(c * x + s * y, c * y - s * x, w)
+
     def random(self, key, lower, upper):
         reach = np.array([1, 1, np.pi])
         return _uniform(key, lower, upper, jnp.asarray(reach, lower.dtype))
@@ -451,6 +475,12 @@ class FreeFlyer(Joint):
         w = _quaternion_difference(q0[..., 3:], q1[..., 3:])
         p = inverse_transform_point(self._displacement(q0), q1[..., :3])
         return jnp.concatenate([rotate(so3.left_jacobian_inverse(w), p), w], axis=-1)
+
+    def velocity(self, q, rate):
+        linear = inverse_rotate(so3.quaternion_to_matrix(q[..., 3:]), rate[..., :3])
+        return jnp.concatenate(
+            [linear, so3.quaternion_velocity(q[..., 3:], rate[..., 3:])], axis=-1
+        )
 
     def random(self, key, lower, upper):
         position_key, rotation_key = jax.random.split(key)

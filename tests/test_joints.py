@@ -71,6 +71,16 @@ def test_difference_inverts_integrate(joint):
     close(spatial.pose_matrix(X), spatial.pose_matrix(expected), 1e-13)
 
 
+def test_velocity_is_the_derivative_of_the_difference(joint):
+    """Also for coordinates whose quaternion has another length."""
+    q, v, _ = sample(joint)
+    q, rate = 1.7 * q, jnp.cos(jnp.arange(joint.nq, dtype=float))
+    derivative = jax.jvp(lambda moved: joint.difference(q, moved), (q,), (rate,))[1]
+    close(joint.velocity(q, rate), derivative, 1e-13)
+    moving = jax.jvp(lambda t: joint.integrate(q, t * v), (0.0,), (1.0,))
+    close(joint.velocity(*moving), v, 1e-13)
+
+
 def test_integrate_is_a_one_parameter_group(joint):
     """A step of s and a step of t with the same velocity equal one step of s + t."""
     q, v, _ = sample(joint)

@@ -28,19 +28,20 @@ class ArticulatedFactors(NamedTuple):
     acceleration of the dof, where IA is the articulated-body inertia that the dof moves. D is
     `J . U` plus the armature. U and 1/D share one array so that one step of a pass compiles to
     eight kernels. On a CPU, XLA runs up to eight kernels without its scheduler. With more kernels,
-    the scheduler would take a fifth of the time of a single call.
+    the scheduler would take a fifth of the time of a single call. `articulated_motion` has one more
+    column.
     """
 
     J: Float[Array, "nv 6"]
-    U_and_inverse: Float[Array, "nv 7"]
+    columns: Float[Array, "nv _"]
 
     @property
     def U(self) -> Float[Array, "... 6"]:
-        return self.U_and_inverse[..., :6]
+        return self.columns[..., :6]
 
     @property
     def inverse_D(self) -> Float[Array, "..."]:
-        return self.U_and_inverse[..., 6]
+        return self.columns[..., 6]
 
 
 def articulate(model: Model, X: Pose) -> ArticulatedFactors:
@@ -49,11 +50,8 @@ def articulate(model: Model, X: Pose) -> ArticulatedFactors:
     Requires a model whose velocity map G is the identity: no joint follows others, and no joint is
     a `joints.Custom`. Source: Featherstone, table 7.1, with all bodies in one frame.
     """
-    topology = model.topology
-    is_last = np.append(np.diff(topology.dof_body) > 0, True)[: topology.nv]
-    bodies = map_rows(_inertia_matrix, X, model.inertia)
-    inertia = jnp.where(is_last[:, None, None], take_rows(bodies, topology.dof_body), 0)
     J = dof_columns(model, X)
+    inertia = _at_last_dofs(model, map_rows(_inertia_matrix, X, model.inertia))
 
     def eliminate(IA, node):
         J, armature = node
@@ -62,12 +60,62 @@ def articulate(model: Model, X: Pose) -> ArticulatedFactors:
         Ia = IA - U[:, None] * (U * inverse_D)
         return Ia, jnp.concatenate([U, inverse_D])
 
-    _, U_and_inverse = backward_pass(topology.dof_parent, eliminate, inertia, (J, model.armature))
-    return ArticulatedFactors(J, U_and_inverse)
+    nodes = (J, model.armature)
+    return ArticulatedFactors(
+        J, backward_pass(model.topology.dof_parent, eliminate, inertia, nodes)[1]
+    )
 
 
 def _inertia_matrix(X: Pose, inertia: Array) -> Array:
     return inertia_matrix(transform_inertia(X, inertia))
+
+
+def _at_last_dofs(model: Model, rows: Array) -> Array:
+    """The rows (nb, ...) of the bodies at the last dof of each body, and zero at other dofs."""
+    body = model.topology.dof_body
+    is_last = np.append(np.diff(body) > 0, True)[: model.topology.nv]
+    is_last = is_last.reshape(-1, *(1,) * (rows.ndim - 1))
+    return jnp.where(is_last, take_rows(rows, body), 0)
+
+
+def articulated_motion(
+    model: Model,
+    J: Float[Array, "nv 6"],
+    inertia: Float[Array, "nb 10"],
+    force: Float[Array, "nb 6"],
+    b: Float[Array, " nv"],
+) -> tuple[Float[Array, " nv"], Float[Array, "nb 6"], ArticulatedFactors]:
+    """The accelerations of the dofs under generalized forces b (nv,), by two passes.
+
+    - `J`: the dof columns; `inertia`: the inertias of the bodies; both in one frame;
+    - `force`: the inertial forces of the bodies at zero acceleration of the dofs, minus the
+      external forces, in this frame.
+
+    Returns the accelerations (nv,), the accelerations of the bodies (nb, 6) that are due to them,
+    and the factorisation of M. Requires a model as `articulate` does. Source: Featherstone, table
+    7.1: a row of the backward pass is `[IA | pA]` (6, 7), and `u = b - J . pA`.
+    """
+    topology = model.topology
+    rows = jnp.concatenate([inertia_matrix(inertia), force[..., None]], axis=-1)
+
+    def eliminate(row, node):
+        J, armature, b = node
+        U = jnp.sum(row[:, :6] * J, axis=-1)
+        inverse_D = 1 / (jnp.sum(J * U, keepdims=True) + armature)
+        u = b - jnp.sum(J * row[:, 6], keepdims=True)
+        in_parent = row - U[:, None] * (jnp.concatenate([U, -u]) * inverse_D)
+        return in_parent, jnp.concatenate([U, inverse_D, u])
+
+    def accelerate(A, node):
+        J, columns = node
+        a = (columns[7] - jnp.sum(columns[:6] * A)) * columns[6]
+        return A + J * a, a
+
+    parents, nodes = topology.dof_parent, (J, model.armature, b)
+    _, columns = backward_pass(parents, eliminate, _at_last_dofs(model, rows), nodes)
+    A, a = forward_pass(parents, accelerate, jnp.zeros(6, J.dtype), (J, columns))
+    last = topology.v_start + np.array(topology.nvs, int) - 1
+    return a, take_rows(A, last), ArticulatedFactors(J, columns)
 
 
 def articulated_solve(

@@ -1,19 +1,55 @@
-"""Forward dynamics, differentiated as the implicit function that inverse dynamics defines."""
+"""Forward dynamics: articulated-body inertias, and the derivative as an implicit function.
+
+The acceleration a satisfies `M a + bias = tau`. So its derivative is `M^-1 (dtau - d rnea)`, where
+`d rnea` is the change of the inverse dynamics at constant a. JAX never differentiates a solver.
+
+The change of the inverse dynamics is written in one frame with world axes, by the method of
+rnea_derivatives.py. Let `d` be the displacement of a body relative to its parent, and V_p and A_p
+the velocity and the acceleration of the parent. The displacement has the same effect on the bodies
+of the subtree as an additional velocity `psi_dot = V_p x d` of the world and an additional
+acceleration `psi_ddot = A_p x d + V_p x psi_dot`. Let `w` be a change of the velocity relative to
+the parent. It adds w to the velocities of the subtree, and `(V + V_p) x w` to the accelerations.
+The composite force of the subtree changes by `d x* F` too, where F is the composite force.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 from jax import Array, lax
+from jax.custom_derivatives import SymbolicZero
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
+from .._math.implementations import kernels_selected
 from .._math.linear import inverse_positive_definite, matmul
+from .._math.rows import take_rows
+from .._math.tangents import changed_leaves
+from ..configuration import velocity_of_rate
 from ..model import Model, arguments
-from .articulated import articulate, articulated_solve
+from ..model.joint_space import active_dissipative_force, sum_dofs
+from ..spatial import (
+    Pose,
+    apply_inertia,
+    apply_velocity_moments,
+    cross_force,
+    cross_motion,
+    from_linear,
+    inertial_force,
+    rotate,
+    skew,
+    transform_force,
+    velocity_moments,
+)
+from ..tree import sum_to_leaves, sum_to_root
+from .articulated import ArticulatedFactors, articulate, articulated_motion, articulated_solve
+from .common_frame import body_inertias, dof_columns
 from .crba import crba, mass_matrix_product
 from .kinematics import Kinematics, forward_kinematics, root_centred
-from .rnea import bias_force
+from .rnea import bias_force, gravity_acceleration
 
 
 @arguments.compiled
@@ -31,15 +67,19 @@ def forward_dynamics(
 
     The result is in rad/s^2 or m/s^2; `bias` is `bias_force(model, q, v, f_ext)`. The solver uses
     articulated-body inertias and takes O(nv) operations. JAX differentiates the equation
-    `M a = tau - bias` and not the solver; `mass_matrix_product` computes `M a`. So the derivative
-    is `M^-1 (dtau - d rnea)`, where d rnea is the derivative of `rnea` at constant a. The value and
-    all derivatives share one factorisation of M. Where M is singular (a massless last link without
-    armature) the result is not finite.
+    `M a = tau - bias` and not the solver. So the derivative is `M^-1 (dtau - d rnea)`, where d rnea
+    is the derivative of `rnea` at constant a. The value and all derivatives share one factorisation
+    of M. Where M is singular (a massless last link without armature) the result is not finite.
     Source: Featherstone, section 6.1 and table 7.1.
     """
-    kinematics = forward_kinematics(model, q)
     tau = arguments.velocity(model, tau, "tau")
-    return solve_mass_matrix(model, kinematics, tau - bias_force(model, kinematics, v, f_ext))
+    f_ext = None if f_ext is None else arguments.wrenches(model, f_ext)
+    one_frame = model.velocity_map_is_identity and not kernels_selected()
+    if isinstance(q, Kinematics) or not one_frame:
+        kinematics = forward_kinematics(model, q)
+        return solve_mass_matrix(model, kinematics, tau - bias_force(model, kinematics, v, f_ext))
+    q, v = arguments.configuration(model, q), arguments.velocity(model, v)
+    return _motion((model, f_ext), q, v, tau).acceleration
 
 
 def solve_mass_matrix(
@@ -63,3 +103,160 @@ def mass_matrix_solver(model: Model, kinematics: Kinematics) -> Callable[[Array]
         return lambda b: matmul(inverse, b)
     factors = articulate(model, root_centred(kinematics))
     return lambda b: articulated_solve(model, factors, b)
+
+
+# ----------------------------------------------------------- the acceleration in one common frame
+
+Constants = tuple[Model, Array | None]  # the model and the external forces
+
+
+class _Motion(NamedTuple):
+    """The acceleration (nv,), and quantities that its derivative shares with it.
+
+    `X`: poses of the bodies in world axes, with positions relative to the root body; `due` (nb, 6):
+    the accelerations of the bodies that are due to the acceleration of the dofs, in this frame.
+    """
+
+    acceleration: Array
+    X: Pose
+    due: Array
+    factors: ArticulatedFactors
+
+
+class _Bodies(NamedTuple):
+    """Quantities of the bodies in the common frame, at zero acceleration of the dofs.
+
+    `J` (nv, 6): the dof columns; `I` (nb, 10): inertias; `vJ`, `V`, `aJ`, `A` (nb, 6): velocities
+    and accelerations relative to the parents and in the world; `f` (nb, 6): external forces.
+    """
+
+    J: Array
+    I: Array
+    vJ: Array
+    V: Array
+    aJ: Array
+    A: Array
+    f: Array | float
+
+
+def _bodies(constants: Constants, X: Pose, v: Array) -> _Bodies:
+    model, f_ext = constants
+    J = dof_columns(model, X)
+    vJ = sum_dofs(model.topology, v[:, None] * J)
+    V = sum_to_leaves(model.topology, vJ)
+    aJ = cross_motion(V, vJ)
+    A = sum_to_leaves(model.topology, aJ, gravity_acceleration(model))
+    f = 0.0 if f_ext is None else transform_force(X, f_ext)
+    return _Bodies(J, body_inertias(model, X), vJ, V, aJ, A, f)
+
+
+@jax.custom_jvp
+def _motion(constants: Constants, q: Array, v: Array, tau: Array) -> _Motion:
+    """The motion by articulated-body inertias. Source: Featherstone, table 7.1."""
+    model = constants[0]
+    X = root_centred(forward_kinematics(model, q))
+    bodies = _bodies(constants, X, v)
+    force = inertial_force(bodies.I, bodies.V, bodies.A) - bodies.f
+    b = tau - active_dissipative_force(model, q, v)
+    a, due, factors = articulated_motion(model, bodies.J, bodies.I, force, b)
+    return _Motion(a, X, due, factors)
+
+
+def _implicit_motion(constants: Constants, q: Array, v: Array, tau: Array) -> _Motion:
+    """As `_motion`, in formulas that JAX differentiates with respect to the constants too."""
+    model, f_ext = constants
+    kinematics = forward_kinematics(model, q)
+    a = solve_mass_matrix(model, kinematics, tau - bias_force(model, kinematics, v, f_ext))
+    X = root_centred(kinematics)
+    due = sum_to_leaves(
+        model.topology, sum_dofs(model.topology, a[:, None] * dof_columns(model, X))
+    )
+    J, columns = articulate(*lax.stop_gradient((model, X)))
+    factors = ArticulatedFactors(J, jnp.pad(columns, ((0, 0), (0, 1))))
+    return _Motion(a, X, due, factors)
+
+
+def _motion_jvp(primals, tangents):
+    """The derivative that the head of this file describes. It shares the factorisation of M."""
+    constants, q, v, _ = primals
+    if changed_leaves(constants, tangents[0])[0]:
+        values, changes, with_values = changed_leaves(primals, tangents)
+        return jax.jvp(lambda x: _implicit_motion(*with_values(x)), (values,), (changes,))
+    model, motion = constants[0], _motion(*primals)
+    bodies = _bodies(constants, motion.X, v)
+    q_dot, v_dot, tau_dot = (None if isinstance(x, SymbolicZero) else x for x in tangents[1:])
+
+    def relative(*rates):
+        """For each of the rates (nv,), the motions of the bodies relative to the parents."""
+        rows = [x[:, None] * bodies.J for x in rates]
+        sums = sum_dofs(model.topology, jnp.concatenate(rows, axis=-1))
+        return jnp.split(sums, len(rates), axis=-1)
+
+    zero = jnp.zeros_like(v)
+    force = zero if tau_dot is None else tau_dot
+    displacement = zero if q_dot is None else velocity_of_rate(model, q, q_dot)
+    d, w = relative(displacement, zero if v_dot is None else v_dot)
+    if v_dot is not None:
+        force = force - jax.jvp(lambda v: _dissipation(model, q, v), (v,), (v_dot,))[1]
+    if q_dot is not None or v_dot is not None:
+        force = force - _inverse_dynamics_change(model, bodies, motion, d, w)
+    a_dot = _solve(model, bodies, motion.factors, force)
+
+    # The tangents of X and of `due` are used in derivatives of higher order.
+    turn = sum_to_leaves(model.topology, d)
+    turn = turn - from_linear(take_rows(turn, model.topology.root)[:, :3])
+    turning = skew(turn[:, 3:])
+    X_dot = Pose(matmul(turning, motion.X.R), rotate(turning, motion.X.p) + turn[:, :3])
+    due, change = relative(motion.acceleration, a_dot)
+    due_dot = sum_to_leaves(model.topology, cross_motion(turn, due) + change)
+    factors_dot = jax.tree.map(jnp.zeros_like, motion.factors)
+    return motion, _Motion(a_dot, X_dot, due_dot, factors_dot)
+
+
+_motion.defjvp(_motion_jvp, symbolic_zeros=True)
+
+
+def _dissipation(model: Model, q: Array, v: Array) -> Array:
+    return jnp.zeros_like(v) + active_dissipative_force(model, q, v)
+
+
+def _inverse_dynamics_change(
+    model: Model, bodies: _Bodies, motion: _Motion, d: Array, w: Array
+) -> Array:
+    """The change (nv,) of `rnea` at constant acceleration of the dofs.
+
+    `d`, `w` (nb, 6): the displacements of the bodies relative to their parents, and the changes of
+    the relative velocities that are due to changes of v.
+    """
+    topology, (J, I, vJ, V, aJ, A, f) = model.topology, bodies
+    A = A + motion.due
+    V_parent = V - vJ
+    A_parent = A - aJ - sum_dofs(topology, motion.acceleration[:, None] * J)
+    psi_dot = cross_motion(V_parent, d)
+    psi_ddot = cross_motion(A_parent, d) + cross_motion(V_parent, psi_dot)
+    accelerations = psi_ddot + cross_motion(V + V_parent, w)
+    changes = jnp.concatenate([psi_dot + w, accelerations], axis=-1)
+    dV, dA = jnp.split(sum_to_leaves(topology, changes), 2, axis=-1)
+    force = apply_inertia(I, dA) + 2 * apply_velocity_moments(velocity_moments(I, V), dV)
+    displaced = cross_force(d, sum_to_root(topology, inertial_force(I, V, A) - f))
+    return _dof_forces(model, J, sum_to_root(topology, force + displaced) - displaced)
+
+
+def _solve(model: Model, bodies: _Bodies, factors: ArticulatedFactors, b: Array) -> Array:
+    """`M^-1 b` (nv,), differentiated as an implicit function."""
+    topology, factors = model.topology, lax.stop_gradient(factors)
+
+    def mass_matrix_times(x):
+        A = sum_to_leaves(topology, sum_dofs(topology, x[:, None] * bodies.J))
+        force = sum_to_root(topology, apply_inertia(bodies.I, A))
+        return _dof_forces(model, bodies.J, force) + model.armature * x
+
+    def solve(_, b):
+        return articulated_solve(model, factors, b)
+
+    return lax.custom_linear_solve(mass_matrix_times, b, solve, symmetric=True)
+
+
+def _dof_forces(model: Model, J: Array, force: Array) -> Array:
+    """The generalized forces (nv,) of the composite forces (nb, 6) of the bodies."""
+    return jnp.sum(J * take_rows(force, model.topology.dof_body), axis=-1)

@@ -186,14 +186,14 @@ def sum_over_dofs(
 
 
 def sum_dofs(topology: Topology, rows: Array) -> Array:
-    """For each body the sum of the rows (nv, 6) of its dofs, (nb, 6)."""
+    """For each body the sum of the rows (nv, n) of its dofs, (nb, n)."""
     widths = sorted(set(topology.nvs))
     groups = [np.flatnonzero(np.array(topology.nvs) == width) for width in widths]
     sums = []
     for width, bodies in zip(widths, groups):
         index = topology.v_start[bodies][:, None] + np.arange(width)
         sums.append(jnp.sum(take_rows(rows, index), axis=1))
-    return merge_rows(sums, groups, (6,), rows.dtype)
+    return merge_rows(sums, groups, rows.shape[1:], rows.dtype)
 
 
 # ------------------------------------------------ G: from independent velocities to tree rates

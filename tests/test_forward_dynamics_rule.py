@@ -1,0 +1,95 @@
+"""The derivative rule of forward dynamics, compared with the derivatives of the linear solve.
+
+For a `Kinematics`, JAX differentiates the solve with M and the poses of the bodies. This is another
+program, which uses no displacements.
+"""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxrbd as rbd
+from support import zoo
+from support.zoo import close
+
+# One tree with all joint kinds, and several trees.
+ROBOTS = {"connected": lambda: zoo.connected().with_dissipation(), "everywhere": zoo.everywhere}
+
+
+def state(model):
+    """A state whose quaternions have not the length 1, and external forces."""
+    rng = np.random.default_rng(0)
+    q = 1.3 * rbd.random_configuration(model, jax.random.key(0))
+    v, tau = (jnp.asarray(x) for x in rng.normal(size=(2, model.nv)))
+    return (q, v, tau), jnp.asarray(rng.normal(size=(model.nb, 6)))
+
+
+def both_ways(function):
+    """The results of a function of forward dynamics, for a configuration and for a `Kinematics`."""
+
+    def by_poses(model, q, *rest):
+        return rbd.forward_dynamics(model, rbd.forward_kinematics(model, q), *rest)
+
+    return function(rbd.forward_dynamics), function(by_poses)
+
+
+@pytest.mark.parametrize("robot", ROBOTS)
+def test_derivatives_to_third_order(robot):
+    model = ROBOTS[robot]()
+    at, f_ext = state(model)
+    rng = np.random.default_rng(1)
+    along = tuple(jnp.asarray(rng.normal(size=x.shape)) for x in at)
+
+    def derivatives(dynamics):
+        def total(*x):
+            return jnp.sum(jnp.sin(dynamics(model, *x, f_ext) / 10))
+
+        def gradient(*x):
+            return jax.grad(total, (0, 1, 2))(*x)
+
+        def curvature(*x):
+            return jax.jvp(gradient, x, along)[1]
+
+        return jax.jit(lambda: (gradient(*at), *jax.jvp(curvature, at, along)))()
+
+    jax.tree.map(lambda x, y: close(x, y, 1e-10), *both_ways(derivatives))
+
+
+@pytest.mark.parametrize("changed", ["q", "v", "tau"])
+def test_derivatives_by_one_argument(changed):
+    model = zoo.small()
+    at, f_ext = state(model)
+    i = ["q", "v", "tau"].index(changed)
+
+    def derivative(dynamics):
+        def one(x):
+            return dynamics(model, *at[:i], x, *at[i + 1 :], f_ext)
+
+        return jax.jacfwd(one)(at[i])
+
+    close(*both_ways(derivative), 1e-11)
+
+
+def test_derivatives_by_the_model_of_derivatives_by_the_state():
+    model = zoo.small()
+    at, f_ext = state(model)
+
+    def mixed(dynamics):
+        def gradient(inertia, x, f_ext):
+            moved = dataclasses.replace(model, inertia=inertia, placement=model.placement)
+            return jax.grad(lambda *x: jnp.sum(dynamics(moved, *x, f_ext)), (0, 1, 2))(*x)
+
+        by_inertia = jax.jvp(gradient, (model.inertia, at, f_ext), (model.inertia, at, f_ext))
+        return jax.jit(lambda: by_inertia)()
+
+    jax.tree.map(lambda x, y: close(x, y, 1e-10), *both_ways(mixed))
+
+
+def test_a_zero_quaternion_has_no_derivatives():
+    """JAX reads it as the identity; its rate has no effect."""
+    zero, rate = jnp.zeros(4), jnp.arange(1.0, 5.0)
+    close(rbd.so3.quaternion_velocity(zero, rate), jnp.zeros(3), 0)
+    close(rbd.so3.quaternion_velocity(1e200 * rate, rate), jnp.zeros(3), 1e-200)
