@@ -200,14 +200,14 @@ def _servo_law(model: Model, q: Array, dt: Array, servo: Servo) -> ClippedLaw:
     )
     velocity = jnp.zeros_like(stiffness) if servo.velocity is None else servo.velocity
     velocity = arguments.velocity(model, velocity, "servo.velocity")
-    if (servo.position is None) == (servo.error is None):
-        given = "no position and no" if servo.error is None else "a position and an"
-        raise ArgumentError(f"servo has {given} error, expected one of the two")
-    if servo.error is None:
+    if servo.position is not None and servo.error is None:
         position = arguments.configuration(model, servo.position, "servo.position")
         error = difference(model, q, position)
-    else:
+    elif servo.position is None and servo.error is not None:
         error = arguments.velocity(model, servo.error, "servo.error")
+    else:
+        given = "no position and no" if servo.error is None else "a position and an"
+        raise ArgumentError(f"servo has {given} error, expected one of the two")
     gain = damping + dt * stiffness
     driven = gain > 0
     target = (stiffness * error + damping * velocity) / jnp.where(driven, gain, 1)
