@@ -14,8 +14,7 @@ the state and the solution of each step of the physics.
 - MJX with one iteration of the solver and five of the line search, as in MuJoCo Playground. Reverse
   mode requires one iteration: more iterations are a loop of unknown length.
 - Brax: the pipeline "generalized", with ten iterations of its solver of contact, a projected
-  gradient method. With four iterations the trunk tilts by 10 degrees, with one it sinks to the
-  ground.
+  gradient method. With four iterations the trunk tilts by 10 degrees, with one the robot falls.
 
 Single precision, one process, one thread, without a cache of compiled programs. All times are CPU
 times of the process, which depend little on other programs. A time is the fastest of calls, in
