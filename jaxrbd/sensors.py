@@ -22,6 +22,7 @@ from .algorithms.kinematics import (
     configuration_of,
     find_frame,
     forward_kinematics,
+    frame_axes,
     motions,
 )
 from .contact import ContactForce, ContactStep, Ground, Scene, Terrain, contact_points
@@ -92,10 +93,10 @@ def projected_gravity(
     `q` (nq,) or its `Kinematics`; `frame`: as in `Model.frame_index`. The result is zero if the
     model has no gravity. Raises ArgumentError for an unknown frame.
     """
-    _, _, X = find_frame(model, q, frame)
+    R_WF = frame_axes(model, q, frame)
     squared = jnp.sum(model.gravity**2)
     direction = model.gravity / jnp.sqrt(jnp.where(squared > 0, squared, 1))
-    return inverse_rotate(X.X_RF.R, direction)
+    return inverse_rotate(R_WF, direction)
 
 
 class JointReading(NamedTuple):

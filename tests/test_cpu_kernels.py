@@ -52,6 +52,26 @@ def test_kernels_have_bounds(bounds, as_for_users):
     assert {name: count for name, count in found.items() if count > bounds[name]} == {}
 
 
+ENVIRONMENT = """
+from benchmarks.studies import environment_speed, kernels
+
+library = {"jaxrbd": environment_speed.load_jaxrbd()}
+for stored in (True, False):
+    (program,) = environment_speed.gradient_programs(library, 64, 8, stored).values()
+    print(kernels.count_kernels(program.run.as_text()))
+"""
+
+
+@pytest.mark.slow
+def test_kernels_of_the_gradient_of_an_environment_have_bounds(as_for_users):
+    """With a stored step, and with a step that is computed again."""
+    command = [sys.executable, "-c", ENVIRONMENT]
+    found = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    stored, again = map(int, found.stdout.split())
+    assert stored <= 760
+    assert again <= 870
+
+
 @pytest.mark.slow
 def test_kernels_do_not_depend_on_the_number_of_bodies(as_for_users):
     jobs = ["fk", "rnea", "crba", "fd", "drnea", "dfd"]

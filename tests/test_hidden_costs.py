@@ -195,3 +195,18 @@ def test_kinematics_are_not_computed_again():
     kinematics = rbd.forward_kinematics(model, zoo.state(model)[0])
     for function in (rbd.center_of_mass, rbd.potential_energy, rbd.forward_kinematics):
         assert "stablehlo.while" not in function.lower(model, kinematics).as_text()
+
+
+def test_the_direction_of_gravity_needs_no_poses_of_other_bodies():
+    """Environments on legs compute it several times per step, in the base."""
+    model = rbd.load_robot("quadruped")
+    q = rbd.neutral(model)
+
+    def bodies_in_loops(function, *args):
+        loops = re.findall(r"stablehlo\.while.* : (.*)", function.lower(model, *args).as_text())
+        return [int(count) for loop in loops for count in re.findall(r"tensor<(\d+)x3x3x", loop)]
+
+    assert set(bodies_in_loops(rbd.forward_kinematics, q)) == {model.nb}
+    assert set(bodies_in_loops(rbd.sensors.projected_gravity, q, "trunk")) == {1}
+    known = rbd.forward_kinematics(model, q)
+    assert bodies_in_loops(rbd.sensors.projected_gravity, known, "trunk") == []

@@ -194,6 +194,19 @@ def test_a_servo_holds_an_arm_at_any_gain():
             close(gain * (target - q[-1]), rbd.gravity_force(arm, q[-1]), 1e-5)
 
 
+def test_a_servo_with_an_error_in_place_of_a_position():
+    """The same step, with the error of the position."""
+    model = zoo.small()
+    q, v, tau = zoo.state(model)[:3]
+    servo = servo_of(model)
+    error = rbd.difference(model, q, servo.position)
+    assert jnp.min(jnp.abs(error)) > 0
+    known = servo._replace(position=None, error=error)
+    first, second = (step(model, NOTHING, q, v, tau, DT, servo=x) for x in (servo, known))
+    close(second.v, first.v, 1e-13)
+    close(second.joint_impulse.servo, first.joint_impulse.servo, 1e-12)
+
+
 def test_the_error_of_a_servo_is_of_first_order():
     """Against steps of 1/80 of the size: half the step, half the error."""
     model = one_joint(rbd.joints.Revolute((1, 0, 0)))
@@ -270,6 +283,9 @@ ZERO = jnp.zeros(1)
 WRONG = {
     "servo.position has shape (2,)": lambda: use(Servo(PD([1.0], [1.0]), jnp.zeros(2))),
     "servo.velocity has shape (2,)": lambda: use(Servo(PD([1.0], [1.0]), ZERO, jnp.zeros(2))),
+    "servo.error has shape (2,)": lambda: use(Servo(PD([1.0], [1.0]), None, error=jnp.zeros(2))),
+    "servo has no position and no error": lambda: use(Servo(PD([1.0], [1.0]), None)),
+    "servo has a position and an error": lambda: use(Servo(PD([1.0], [1.0]), ZERO, error=ZERO)),
     "servo.control.stiffness has shape (2,)": lambda: use(Servo(PD([1.0, 2.0], [1.0, 2.0]), ZERO)),
 }
 

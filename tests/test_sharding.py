@@ -159,6 +159,18 @@ def test_every_algorithm(tmp_path):
         assert case["explicit"] == LOOPS.get(name, []), name
 
 
+def test_trainings_split_their_environments(tmp_path):
+    """The losses are those of one device, and each of four devices has a quarter of the states."""
+    run(["-m", "support.on_devices", "trainings", tmp_path])
+    values, devices = load(tmp_path / "trainings")
+    for name in ("shac", "ppo", "own"):
+        alone, split = values[f"{name}, alone"], values[f"{name}, split"]
+        np.testing.assert_allclose(split, alone, rtol=1e-9)
+        assert len(set(map(float, alone))) == 4
+        assert devices[f"{name}, alone"] == [1, 1, 1]
+        assert devices[f"{name}, split"] == [4, 4, 4]
+
+
 # ---------------------------------------------------------------------------- two processes
 
 

@@ -11,6 +11,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
+from .._math.components import small_product
 from .._math.rows import take_rows
 from ..model import Model, arguments
 from ..model.joint_space import (
@@ -243,6 +244,20 @@ def find_frame(
     X_RB = jax.tree.map(lambda x: x[body], root_centred(kinematics))
     p_WR = kinematics.X_PB.p[model.topology.root[body]]
     return body, X_BF, RootedPose(compose(X_RB, X_BF), p_WR)
+
+
+def frame_axes(model: Model, q: ArrayLike | Kinematics, frame: str | int) -> Float[Array, "3 3"]:
+    """The rotation matrix of a frame in the world, from the poses between the root and the frame.
+
+    Unlike `find_frame`, it does not compute the poses of all bodies.
+    """
+    index = arguments.frame_index(model, frame)
+    body, R_BF = model.frame_bodies[index], model.frame_pose.R[index]
+    if body < 0:
+        configuration_of(model, q)  # checks q
+        return R_BF
+    X_RB, _ = _poses_along(model, q, np.flatnonzero(model.topology.supports[:, body]))
+    return small_product(X_RB.R[-1], R_BF)
 
 
 def _reference_pose(X: RootedPose, reference: str) -> Pose:

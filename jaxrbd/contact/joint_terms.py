@@ -31,6 +31,7 @@ from jaxtyping import Float
 from .._math.rows import take_rows
 from ..actuators import PD
 from ..configuration import difference
+from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.joint_space import coordinates_with_rates
 
@@ -47,13 +48,16 @@ class Servo(NamedTuple):
     for any gains and any dt.
 
     - `control`: the stiffness k_p, the damping k_d and the effort of a `PD`;
-    - `position` (nq,): the configuration that the servo tracks;
-    - `velocity` u_d (nv,): the velocity that the servo tracks (default zero).
+    - `position` (nq,): the configuration that the servo tracks, or None with an `error`;
+    - `velocity` u_d (nv,): the velocity that the servo tracks (default zero);
+    - `error` e (nv,): in place of a `position`. A robot with a free joint that no servo drives
+      needs no `difference` for it: its entries are zero.
     """
 
     control: PD
-    position: ArrayLike
+    position: ArrayLike | None
     velocity: ArrayLike | None = None
+    error: ArrayLike | None = None
 
 
 class JointImpulses(NamedTuple):
@@ -196,7 +200,14 @@ def _servo_law(model: Model, q: Array, dt: Array, servo: Servo) -> ClippedLaw:
     )
     velocity = jnp.zeros_like(stiffness) if servo.velocity is None else servo.velocity
     velocity = arguments.velocity(model, velocity, "servo.velocity")
-    error = difference(model, q, arguments.configuration(model, servo.position, "servo.position"))
+    if servo.position is not None and servo.error is None:
+        position = arguments.configuration(model, servo.position, "servo.position")
+        error = difference(model, q, position)
+    elif servo.position is None and servo.error is not None:
+        error = arguments.velocity(model, servo.error, "servo.error")
+    else:
+        given = "no position and no" if servo.error is None else "a position and an"
+        raise ArgumentError(f"servo has {given} error, expected one of the two")
     gain = damping + dt * stiffness
     driven = gain > 0
     target = (stiffness * error + damping * velocity) / jnp.where(driven, gain, 1)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.sharding import Mesh
 from jax.typing import ArrayLike
 from jaxtyping import PRNGKeyArray
 
 from ..errors import ArgumentError
+from ..sharding import over_devices
 from .environment import Env, Params, State
 
 
@@ -75,11 +78,12 @@ class Vectorized(_Wrapper):
     """A batch of n environments of one kind; `vectorize` returns it.
 
     `reset` and `step` are `jax.vmap` of the methods of the environment. All arrays of a state have
-    a first axis of size n.
+    a first axis of size n. With a `mesh`, this axis is split over the devices.
     """
 
     env: Env | AutoReset
     params_axes: Any
+    mesh: Mesh | None = None
 
     def reset(self, params: Params, keys: Array) -> State:
         """The states (n) at the start of episodes, for n keys."""
@@ -88,7 +92,7 @@ class Vectorized(_Wrapper):
                 f"keys has shape {jnp.shape(keys)} and dtype {keys.dtype}, expected keys (n,) of "
                 f"jax.random.split(jax.random.key(seed), n)"
             )
-        return jax.vmap(self.env.reset, (self.params_axes, 0))(params, keys)
+        return self._mapped(self.env.reset)(params, keys)
 
     def step(self, params: Params, state: State, action: ArrayLike) -> State:
         """The states (n) after one step with the actions (n, action_size)."""
@@ -98,7 +102,46 @@ class Vectorized(_Wrapper):
                 f"action has shape {action.shape}, expected {(n, self.action_size)}: one action "
                 f"per environment"
             )
-        return jax.vmap(self.env.step, (self.params_axes, 0, 0))(params, state, action)
+        return self._mapped(self.env.step)(params, state, action)
+
+    def _mapped(self, function: Callable[..., State]) -> Callable[..., State]:
+        """`jax.vmap` of a function of the parameters and of arguments with one row per environment.
+
+        With a mesh, each device computes the rows of its environments.
+        """
+        axes, mesh = self.params_axes, self.mesh
+
+        def run(params: Params, *rows: Any) -> State:
+            in_axes = (axes, *(0 for _ in rows))
+            if mesh is None:
+                return jax.vmap(function, in_axes)(params, *rows)
+            own, shared = (_parts(axes, params, of_rows) for of_rows in (True, False))
+
+            def one(own: Params, shared: Params, *rows: Any) -> State:
+                return function(_joined(axes, own, shared), *rows)
+
+            in_axes = (0, None, *(0 for _ in rows))
+            return over_devices(one, mesh, in_axes)(own, shared, *rows)
+
+        return run
+
+
+def _parts(axes: Any, params: Params, of_rows: bool) -> Any:
+    """The leaves of the parameters with rows, or the leaves without rows; None in other places."""
+    return jax.tree.map(
+        lambda axis, x: x if (axis is not None) == of_rows else None, axes, params, is_leaf=_is_none
+    )
+
+
+def _joined(axes: Any, own: Any, shared: Any) -> Params:
+    """The parameters that `_parts` separated."""
+    return jax.tree.map(
+        lambda axis, x, y: y if axis is None else x, axes, own, shared, is_leaf=_is_none
+    )
+
+
+def _is_none(x: Any) -> bool:
+    return x is None
 
 
 def auto_reset(env: Env | AutoReset) -> AutoReset:
@@ -115,11 +158,15 @@ def auto_reset(env: Env | AutoReset) -> AutoReset:
     return AutoReset(env)
 
 
-def vectorize(env: Env | AutoReset, params_axes: Any = None) -> Vectorized:
+def vectorize(
+    env: Env | AutoReset, params_axes: Any = None, mesh: Mesh | None = None
+) -> Vectorized:
     """A batch of environments of one kind, whose size is the number of keys of `reset`.
 
-    `params_axes`: which leaves of the parameters have one row per environment, as `in_axes` of
-    `jax.vmap` for `params`. None (default): all environments share the parameters. `randomise`
-    returns the axes of its result; 0 means that every leaf has rows.
+    - `params_axes`: which leaves of the parameters have one row per environment, as `in_axes` of
+      `jax.vmap` for `params`. None (default): all environments share the parameters. `randomise`
+      returns the axes of its result; 0 means that every leaf has rows;
+    - `mesh`: the devices over which the environments are split, as in `sharding.over_devices`
+      (default: no split).
     """
-    return Vectorized(env, params_axes)
+    return Vectorized(env, params_axes, mesh)

@@ -115,8 +115,8 @@ def walk(
 
     def step(physics: LeggedPhysics) -> LeggedPhysics:
         past, delayed = params.delay.push(physics.past, aim)
-        target = jnp.concatenate([params.home[:7], delayed])
-        servo = Servo(params.control, target)
+        error = jnp.concatenate([jnp.zeros(6, model.dtype), delayed - physics.q[7:]])
+        servo = Servo(params.control, None, error=error)
         found = contact_step(
             model, params.scene, physics.q, physics.v, free, dt, servo=servo, smoothing=smoothing
         )

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.sharding import Mesh
 from jaxtyping import Float
 
 from ..envs import AutoReset, Env, auto_reset, vectorize
@@ -43,7 +44,10 @@ class Training:
     - `algorithm`: a `Shac`, `Apg` or `Ppo`; `env`: an `Env`; `seed`: of all random numbers;
     - `params`: the parameters of the environment (default: `env.default_params()`), `params_axes`:
       the axes of `randomise`, if each environment has its own parameters;
-    - `task`: a name that the checkpoint stores.
+    - `task`: a name that the checkpoint stores;
+    - `mesh`: the devices of this process over which the environments are split, as in
+      `envs.vectorize` (default: one device). Each device has a copy of the networks. The results
+      differ by rounding from those of one device.
 
     `state` is the state of the algorithm, and `records` has one `Record` per update up to now. The
     attributes change while `run` is iterated.
@@ -57,10 +61,11 @@ class Training:
         params: Any = None,
         params_axes: Any = None,
         task: str = "",
+        mesh: Mesh | None = None,
     ):
         self.algorithm, self.env, self.seed, self.task = algorithm, env, seed, task
         self.params = env.default_params() if params is None else params
-        batch = vectorize(env if isinstance(env, AutoReset) else auto_reset(env), params_axes)
+        batch = vectorize(env if isinstance(env, AutoReset) else auto_reset(env), params_axes, mesh)
         self.records: list[Record] = []
         self._init = jax.jit(lambda params, key: algorithm.init(batch, params, key))
         self._update = jax.jit(lambda params, state: algorithm.update(batch, params, state))

@@ -2,6 +2,7 @@
 
     python -m support.on_devices one FOLDER             # eight devices of one process
     python -m support.on_devices every FOLDER           # eight devices, one algorithm after another
+    python -m support.on_devices trainings FOLDER       # one and four devices
     python -m support.on_devices part FOLDER PORT 0     # one of two processes
 
 Each writes its results, and the names of the communication operations of its programs, into FOLDER.
@@ -18,8 +19,10 @@ import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import jaxrbd as rbd
+from jaxrbd import envs, learning
 from support import zoo
 from support.algorithms import ALGORITHMS
+from support.point import Point
 
 BATCH, BLOCK = 32, 4
 SHARED = (None, 0, 0, 0)
@@ -177,6 +180,31 @@ def part(folder, port, number):
     write(folder / f"part{number}", values, talk)
 
 
+def trainings(folder):
+    """Three trainings on one device and on four: losses, and the devices of the states.
+
+    In the last one, each environment has its own parameters.
+    """
+    env = Point(episode_steps=5)
+    names = {"friction": envs.Uniform(0.0, 0.5)}
+    drawn, axes = envs.randomise(env.default_params(), names, jax.random.key(0), 8)
+    cases = {
+        "shac": (learning.Shac(8, 9, (6,), critic_sweeps=2, critic_batches=3, updates=4), {}),
+        "ppo": (learning.Ppo(8, 9, (6,), sweeps=2, parts=3, updates=4), {}),
+        "own": (learning.Apg(8, 9, (6,), updates=4), {"params": drawn, "params_axes": axes}),
+    }
+    values, talk = {}, {}
+    for name, (algorithm, more) in cases.items():
+        for count, mesh in {"alone": None, "split": mesh_of(4)}.items():
+            training = learning.Training(algorithm, env, 1, **more, mesh=mesh)
+            values[f"{name}, {count}"] = [x.metrics["loss"] for x in training.run()]
+            states = training.state.states
+            talk[f"{name}, {count}"] = [
+                len(x.sharding.device_set) for x in (states.physics, states.steps, states.key)
+            ]
+    write(folder / "trainings", values, talk)
+
+
 def write(path, values, talk):
     leaves = {
         f"{name}/{i}": np.asarray(x)
@@ -189,6 +217,8 @@ def write(path, values, talk):
 
 if __name__ == "__main__":
     what, folder, *rest = sys.argv[1:]
+    if what == "trainings":
+        jax.config.update("jax_enable_x64", True)
     if what != "part":
         jax.config.update("jax_num_cpu_devices", 8)
     globals()[what](pathlib.Path(folder), *map(int, rest))
