@@ -160,6 +160,17 @@ def quaternion_to_matrix(q: Float[Array, "... 4"]) -> Float[Array, "... 3 3"]:
     return jnp.eye(3, dtype=q.dtype) + s * (KK + w * K)
 
 
+def unit_quaternion_to_matrix(q: Float[Array, "... 4"]) -> Float[Array, "... 3 3"]:
+    """Rotation matrix of a unit quaternion."""
+    K, KK, _ = _skew_and_square(q[..., :3])
+    return jnp.eye(3, dtype=q.dtype) + 2 * (KK + q[..., 3:, None] * K)
+
+
+def cross_matrix(w: Float[Array, "... 3"]) -> Float[Array, "... 3 3"]:
+    """The matrix `[w x]` of the cross product with w."""
+    return _skew_and_square(w)[0]
+
+
 # The identity matrix, and the matrices of the cross products with the three axes.
 _ONE_AND_CROSSES = np.array([np.eye(3), *(np.cross(np.eye(3), axis) for axis in np.eye(3))])
 

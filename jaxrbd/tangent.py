@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from .configuration import difference, integrate
+from .configuration import integrate
 from .errors import ArgumentError
 from .model import Model, arguments
 
@@ -82,11 +82,6 @@ def hessian(
         return jax.hessian(lambda dq: function(integrate(model, q, dq), *args, **kwargs))(zero)
 
     return derivative
-
-
-def displacement(model: Model, q: Array, q_dot: Array) -> Array:
-    """The vector (nv,) in the tangent space at q that changes q (nq,) as q_dot (nq,) does."""
-    return jax.jvp(lambda moved: difference(model, q, moved), (q,), (q_dot,))[1]
 
 
 def _origin(model: Model, q: ArrayLike) -> tuple[Array, Array]:

@@ -33,7 +33,7 @@ from ..algorithms.crba import crba
 from ..algorithms.kinematics import Kinematics, forward_kinematics, root_centred
 from ..algorithms.rnea import bias_force
 from ..algorithms.rnea_derivatives import rnea_derivatives
-from ..configuration import integrate
+from ..configuration import displacement, integrate
 from ..model import Model
 from ..spatial import (
     inertia_rate_from_moments,
@@ -41,7 +41,6 @@ from ..spatial import (
     transform_inertia,
     velocity_moments,
 )
-from ..tangent import displacement
 from .kinds import Constraint, ConstraintRows
 from .kkt import Solution, kkt_solver
 from .row_derivatives import RowDerivatives, row_derivatives

@@ -16,9 +16,8 @@ from .._math.linear import matmul
 from .._math.tangents import changed_leaves
 from ..algorithms.forward_dynamics import forward_dynamics
 from ..algorithms.rnea_derivatives import acceleration_and_derivatives
-from ..configuration import integrate
+from ..configuration import displacement, integrate
 from ..model import Model, arguments
-from ..tangent import displacement
 
 
 class StepDerivatives(NamedTuple):
