@@ -373,13 +373,13 @@ class Spherical(Joint):
         return np.array([0.0, 0.0, 0.0, 1.0])
 
     def integrate(self, q, v):
-        return _turned(q, v)
+        return so3.quaternion_multiply(so3.quaternion_normalize(q), so3.quaternion_exp(v))
 
     def difference(self, q0, q1):
-        return _turn_between(q0, q1)
+        return _ball_difference(q0, q1)
 
     def displacement(self, q, rate):
-        return _body_velocity(q, rate)
+        return _product(_velocity_matrix(q), rate)
 
     def random(self, key, lower, upper):
         return so3.quaternion_normalize(jax.random.normal(key, lower.shape, lower.dtype))
@@ -452,13 +452,16 @@ class FreeFlyer(Joint):
         return np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
 
     def integrate(self, q, v):
-        return _moved(q, v)
+        rotation = so3.quaternion_normalize(q[..., 3:])
+        p, step = se3.quaternion_exp(v)
+        p = q[..., :3] + so3.quaternion_rotate(rotation, p)
+        return jnp.concatenate([p, so3.quaternion_multiply(rotation, step)], axis=-1)
 
     def difference(self, q0, q1):
-        return _motion_between(q0, q1)
+        return _free_difference(q0, q1)
 
     def displacement(self, q, rate):
-        return _body_velocity(q, rate)
+        return _product(_velocity_matrix(q), rate)
 
     def random(self, key, lower, upper):
         position_key, rotation_key = jax.random.split(key)
@@ -598,60 +601,22 @@ def _each(function: Callable, depth: int) -> Callable:
 
 # ----------------------------------------------------------- configurations of ball and free joints
 #
-# A step from q with the velocity v reaches q exp(v). The velocity from q0 to q1 is log(q0^-1 q1).
-# Let w be the body velocity of q, `v x` the cross product of velocities, and J the right Jacobian
-# of exp. Then
-#
-#     the body velocity of  q exp(v)            is  w + J(v) (dv/dt - v x w),
-#     the rate of           d = log(q0^-1 q1)   is  J(d)^-1 (w1 - w0) + d x w0.
-#
-# The matrices of these linear maps do not depend on the tangents. So JAX computes them once for all
-# columns of a Jacobian.
-
-# The rate of a unit quaternion q is `sum q_i _RATES[i] w`, with the angular velocity w.
-_RATES = 0.5 * np.array(
-    [
-        [[0, 0, 0], [0, 0, -1], [0, 1, 0], [-1, 0, 0]],
-        [[0, 0, 1], [0, 0, 0], [-1, 0, 0], [0, -1, 0]],
-        [[0, -1, 0], [1, 0, 0], [0, 0, 0], [0, 0, -1]],
-        [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 0]],
-    ]
-)
+# The velocity from q0 to q1 is d = log(q0^-1 q1). Let w be the body velocity of q, `d x` the cross
+# product of velocities, and J the right Jacobian of exp. Then the rate of d is
+# `J(d)^-1 (w1 - w0) + d x w0`. The matrices of this linear map do not depend on the rates of q0 and
+# q1. So JAX computes them once for all columns of a Jacobian.
 
 
-def _free_pose(q: Array) -> Pose:
-    """The pose of a free joint with the configuration q (..., 7)."""
-    return Pose(so3.quaternion_to_matrix(q[..., 3:]), q[..., :3])
-
-
-def _body_velocity(q: Array, rate: Array) -> Array:
-    """The body velocity (..., nv) of a configuration q (..., nq) with a rate (..., nq)."""
-    return _product(_velocity_matrix(q), rate)
-
-
-def _with_derivatives(step: Callable, between: Callable, group: Any):
-    """The functions step(q, v) and between(q0, q1) with derivatives in closed form.
+def _with_derivatives(difference: Callable, group: Any):
+    """The function difference(q0, q1) of a group, with derivatives in closed form.
 
     `group`: `so3` or `se3`.
     """
-    step, between = jax.custom_jvp(step), jax.custom_jvp(between)
+    difference = jax.custom_jvp(difference)
 
-    def derivative_of_step(primals, tangents):
-        (q, v), (q_dot, v_dot) = primals, tangents
-        end, J = step(q, v), group.right_jacobian(v)
-        to_rate = _rate_matrix(end)
-        rate = jnp.zeros_like(q)
-        if not isinstance(q_dot, SymbolicZero):
-            w = _velocity_matrix(q)
-            w = w - matmul(J, matmul(group.cross_matrix(v), w))
-            rate = rate + _product(matmul(to_rate, w), q_dot)
-        if not isinstance(v_dot, SymbolicZero):
-            rate = rate + _product(matmul(to_rate, J), v_dot)
-        return end, rate
-
-    def derivative_of_between(primals, tangents):
+    def derivative(primals, tangents):
         (q0, q1), (q0_dot, q1_dot) = primals, tangents
-        d = between(q0, q1)
+        d = difference(q0, q1)
         J = group.right_jacobian_inverse(d)
         rate = jnp.zeros_like(d)
         if not isinstance(q0_dot, SymbolicZero):
@@ -661,60 +626,52 @@ def _with_derivatives(step: Callable, between: Callable, group: Any):
             rate = rate + _product(matmul(J, _velocity_matrix(q1)), q1_dot)
         return d, rate
 
-    step.defjvp(derivative_of_step, symbolic_zeros=True)
-    between.defjvp(derivative_of_between, symbolic_zeros=True)
-    return step, between
+    difference.defjvp(derivative, symbolic_zeros=True)
+    return difference
 
 
 def _product(matrix: Array, vector: Array) -> Array:
     return matmul(matrix, vector[..., None])[..., 0]
 
 
-def _rate_matrix(q: Array) -> Array:
-    """The matrix (..., nq, nv) from the body velocity to the rate of q with a unit quaternion."""
-    unit = q[..., -4:]
-    G = einsum("...k,kij->...ij", unit, jnp.asarray(_RATES, q.dtype))
-    return G if q.shape[-1] == 4 else _diagonal(so3.unit_quaternion_to_matrix(unit), G)
+# The angular velocity of a rotation with a unit quaternion q is `sum q_i _VELOCITIES[i] dq/dt`.
+_VELOCITIES = 2.0 * np.array(
+    [
+        [[0, 0, 0, -1], [0, 0, 1, 0], [0, -1, 0, 0]],
+        [[0, 0, -1, 0], [0, 0, 0, -1], [1, 0, 0, 0]],
+        [[0, 1, 0, 0], [-1, 0, 0, 0], [0, 0, 0, -1]],
+        [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]],
+    ]
+)
 
 
 def _velocity_matrix(q: Array) -> Array:
-    """The matrix (..., nv, nq) from the rate of q to the body velocity."""
+    """The matrix (..., nv, nq) from the rate of q to the body velocity, of a ball or free joint."""
     unit = so3.quaternion_normalize(q[..., -4:])
     length = jnp.sum(unit * q[..., -4:], axis=-1)[..., None, None]
-    G = einsum("...k,kij->...ji", unit, jnp.asarray(4 * _RATES, q.dtype)) / length
+    angular = einsum("...k,kij->...ij", unit, jnp.asarray(_VELOCITIES, q.dtype)) / length
     if q.shape[-1] == 4:
-        return G
-    return _diagonal(jnp.swapaxes(so3.unit_quaternion_to_matrix(unit), -1, -2), G)
+        return angular
+    linear = jnp.swapaxes(so3.unit_quaternion_to_matrix(unit), -1, -2)
+    batch = [(0, 0)] * (q.ndim - 1)
+    linear = jnp.pad(linear, [*batch, (0, 3), (0, 4)])
+    return linear + jnp.pad(angular, [*batch, (3, 0), (3, 0)])
 
 
-def _diagonal(A: Array, B: Array) -> Array:
-    """The block-diagonal matrix of A and B."""
-    (a, b), (c, d) = A.shape[-2:], B.shape[-2:]
-    batch = [(0, 0)] * (A.ndim - 2)
-    return jnp.pad(A, [*batch, (0, c), (0, d)]) + jnp.pad(B, [*batch, (a, 0), (b, 0)])
+def _free_pose(q: Array) -> Pose:
+    return Pose(so3.quaternion_to_matrix(q[..., 3:]), q[..., :3])
 
 
-def _turn(q: Array, w: Array) -> Array:
-    return so3.quaternion_multiply(so3.quaternion_normalize(q), so3.quaternion_exp(w))
-
-
-def _turn_difference(q0: Array, q1: Array) -> Array:
+def _rotation_difference(q0: Array, q1: Array) -> Array:
     q0, q1 = so3.quaternion_normalize(q0), so3.quaternion_normalize(q1)
     return so3.unit_quaternion_log(so3.quaternion_multiply(so3.quaternion_conjugate(q0), q1))
 
 
-def _move(q: Array, v: Array) -> Array:
-    rotation = so3.quaternion_normalize(q[..., 3:])
-    p, step = se3.quaternion_exp(v)
-    p = q[..., :3] + so3.quaternion_rotate(rotation, p)
-    return jnp.concatenate([p, so3.quaternion_multiply(rotation, step)], axis=-1)
-
-
-def _motion_difference(q0: Array, q1: Array) -> Array:
-    w = _turn_difference(q0[..., 3:], q1[..., 3:])
+def _pose_difference(q0: Array, q1: Array) -> Array:
+    w = _rotation_difference(q0[..., 3:], q1[..., 3:])
     p = inverse_transform_point(_free_pose(q0), q1[..., :3])
     return jnp.concatenate([rotate(so3.left_jacobian_inverse(w), p), w], axis=-1)
 
 
-_turned, _turn_between = _with_derivatives(_turn, _turn_difference, so3)
-_moved, _motion_between = _with_derivatives(_move, _motion_difference, se3)
+_ball_difference = _with_derivatives(_rotation_difference, so3)
+_free_difference = _with_derivatives(_pose_difference, se3)

@@ -81,12 +81,9 @@ def lqr(stages: LqrStages, x0: ArrayLike, riccati: str = "sequential") -> LqrSol
     for another method, and for matrices whose shapes or dtypes do not match.
     """
     stages, x0 = checked(stages, x0)
-    stages = _homogeneous(stages)
-    x0 = jnp.append(x0, 1)
-    if choice(riccati, "riccati", METHODS) == "sequential":
-        P, laws, xs = _sequential(stages, x0)
-    else:
-        P, laws, xs = _parallel(stages, x0)
+    sequential = choice(riccati, "riccati", METHODS) == "sequential"
+    method = _sequential if sequential else _parallel
+    P, laws, xs = method(_homogeneous(stages), jnp.append(x0, 1))
     us = _apply(laws, xs[:-1])
     # An elimination with a pivot below zero gives NaN.
     definite = jnp.all(jnp.isfinite(laws)) & jnp.all(jnp.isfinite(xs))

@@ -247,7 +247,7 @@ def _start(n, xs, us, shapes, warm: Solution | None, mu, tolerance, settings) ->
         residuals=empty,
         history=jnp.full((settings.iterations + 1, 9), jnp.nan, dtype),
         step=Step(unknown, active, zero, newton, no, none),
-        merit=Merit(*[zero] * 5, along_x[1:]),
+        merit=Merit(zero, zero, zero, zero, zero, along_x[1:]),
         grows=no,
     )
 
