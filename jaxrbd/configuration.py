@@ -97,6 +97,18 @@ def difference(model: Model, q0: ArrayLike, q1: ArrayLike) -> Float[Array, " nv"
 
 
 @arguments.compiled
+def displacement(model: Model, q: ArrayLike, rate: ArrayLike) -> Float[Array, " nv"]:
+    """The velocity (nv,) at which the coordinates q (nq,) have the rate (nq,)."""
+    q = arguments.configuration(model, q)
+    rate = arguments.configuration(model, rate, "rate")
+
+    def velocity(group, q, rate):
+        return group.joint.displacement(q, rate)
+
+    return _by_kind(model, velocity, (q, "q"), (rate, "q"), gives="v")
+
+
+@arguments.compiled
 def interpolate(model: Model, q0: ArrayLike, q1: ArrayLike, alpha: ArrayLike):
     """The configuration (nq,) at the fraction `alpha` of the motion from q0 to q1.
 
@@ -116,20 +128,6 @@ def configuration_rate(model: Model, q: ArrayLike, v: ArrayLike) -> Float[Array,
     """
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
     return jax.jvp(lambda dv: integrate(model, q, dv), (jnp.zeros_like(v),), (v,))[1]
-
-
-def velocity_of_rate(
-    model: Model, q: Float[Array, " nq"], rate: Float[Array, " nq"]
-) -> Float[Array, " nv"]:
-    """The velocity (nv,) at which the coordinates q have the rate dq/dt.
-
-    It is the inverse of `configuration_rate`. The rate of the length of a quaternion has no effect.
-    """
-
-    def velocity(group, q, rate):
-        return group.joint.velocity(q, rate)
-
-    return _by_kind(model, velocity, (q, "q"), (rate, "q"), gives="v")
 
 
 @arguments.compiled

@@ -25,21 +25,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.custom_derivatives import SymbolicZero
 from jax.typing import ArrayLike
 from jaxtyping import Float, PRNGKeyArray
 
 from . import se3, so3
 from ._math import series as _series
 from ._math.components import Vec3, stack
-from ._math.linear import einsum, inverse_positive_definite
-from .spatial import (
-    Pose,
-    compose,
-    inverse_rotate,
-    inverse_transform_point,
-    rotate,
-    transform_point,
-)
+from ._math.linear import einsum, inverse_positive_definite, matmul
+from .spatial import Pose, compose, inverse_transform_point, rotate, transform_point
 
 Parameter = Array | np.ndarray
 
@@ -99,10 +93,10 @@ class Joint(eqx.Module):
     ) -> Float[Array, "... nv"]:
         """Constant velocity that moves the joint from q0 to q1 in unit time."""
 
-    def velocity(
+    def displacement(
         self, q: Float[Array, "... nq"], rate: Float[Array, "... nq"]
     ) -> Float[Array, "... nv"]:
-        """The velocity at which the coordinates q have the given rate dq/dt."""
+        """Velocity at which the coordinates q have the rate `rate`."""
         return jax.jvp(lambda moved: self.difference(q, moved), (q,), (rate,))[1]
 
     @abc.abstractmethod
@@ -184,7 +178,7 @@ class _Euclidean(Joint):
     def difference(self, q0, q1):
         return q1 - q0
 
-    def velocity(self, q, rate):
+    def displacement(self, q, rate):
         return rate
 
 
@@ -382,13 +376,13 @@ class Spherical(Joint):
         return np.array([0.0, 0.0, 0.0, 1.0])
 
     def integrate(self, q, v):
-        return _integrate_quaternion(q, v)
+        return so3.quaternion_multiply(so3.quaternion_normalize(q), so3.quaternion_exp(v))
 
     def difference(self, q0, q1):
-        return _quaternion_difference(q0, q1)
+        return _ball_difference(q0, q1)
 
-    def velocity(self, q, rate):
-        return so3.quaternion_velocity(q, rate)
+    def displacement(self, q, rate):
+        return _product(_velocity_matrix(q), rate)
 
     def random(self, key, lower, upper):
         return so3.quaternion_normalize(jax.random.normal(key, lower.shape, lower.dtype))
@@ -434,7 +428,7 @@ class Planar(Joint):
         a, b = 1 - _series.half_cot(w * w) * w * w, w / 2
         return stack(a * dx + b * dy, a * dy - b * dx, w)
 
-    def velocity(self, q, rate):
+    def displacement(self, q, rate):
         x, y, w = jnp.unstack(rate, axis=-1)
         s, c = jnp.sin(q[..., 2]), jnp.cos(q[..., 2])
         return stack(c * x + s * y, c * y - s * x, w)
@@ -457,7 +451,7 @@ class FreeFlyer(Joint):
     quaternion: ClassVar[int | None] = 3
 
     def pose(self, placement, q):
-        return compose(placement, self._displacement(q))
+        return compose(placement, _free_pose(q))
 
     def subspace(self):
         return jnp.asarray(np.eye(6))
@@ -472,25 +466,16 @@ class FreeFlyer(Joint):
         return jnp.concatenate([p, so3.quaternion_multiply(rotation, step)], axis=-1)
 
     def difference(self, q0, q1):
-        w = _quaternion_difference(q0[..., 3:], q1[..., 3:])
-        p = inverse_transform_point(self._displacement(q0), q1[..., :3])
-        return jnp.concatenate([rotate(so3.left_jacobian_inverse(w), p), w], axis=-1)
+        return _free_difference(q0, q1)
 
-    def velocity(self, q, rate):
-        linear = inverse_rotate(so3.quaternion_to_matrix(q[..., 3:]), rate[..., :3])
-        return jnp.concatenate(
-            [linear, so3.quaternion_velocity(q[..., 3:], rate[..., 3:])], axis=-1
-        )
+    def displacement(self, q, rate):
+        return _product(_velocity_matrix(q), rate)
 
     def random(self, key, lower, upper):
         position_key, rotation_key = jax.random.split(key)
         p = _uniform(position_key, lower[..., :3], upper[..., :3], 1.0)
         quaternion = jax.random.normal(rotation_key, lower[..., 3:].shape, lower.dtype)
         return jnp.concatenate([p, so3.quaternion_normalize(quaternion)], axis=-1)
-
-    @staticmethod
-    def _displacement(q) -> Pose:
-        return Pose(so3.quaternion_to_matrix(q[..., 3:]), q[..., :3])
 
 
 class Custom(_Euclidean):
@@ -622,10 +607,79 @@ def _each(function: Callable, depth: int) -> Callable:
     return function
 
 
-def _integrate_quaternion(q, w):
-    return so3.quaternion_multiply(so3.quaternion_normalize(q), so3.quaternion_exp(w))
+# ----------------------------------------------------------- configurations of ball and free joints
+#
+# The velocity from q0 to q1 is d = log(q0^-1 q1). Let w be the body velocity of q, `d x` the cross
+# product of velocities, and J the right Jacobian of exp. Then the rate of d is
+# `J(d)^-1 (w1 - w0) + d x w0`. The matrices of this linear map do not depend on the rates of q0 and
+# q1. So JAX computes them once for all columns of a Jacobian.
 
 
-def _quaternion_difference(q0, q1):
+def _with_derivatives(difference: Callable, group: Any):
+    """The function difference(q0, q1) of a group, with derivatives in closed form.
+
+    `group`: `so3` or `se3`.
+    """
+    difference = jax.custom_jvp(difference)
+
+    def derivative(primals, tangents):
+        (q0, q1), (q0_dot, q1_dot) = primals, tangents
+        d = difference(q0, q1)
+        J = group.right_jacobian_inverse(d)
+        rate = jnp.zeros_like(d)
+        if not isinstance(q0_dot, SymbolicZero):
+            by_q0 = matmul(group.cross_matrix(d) - J, _velocity_matrix(q0))
+            rate = rate + _product(by_q0, q0_dot)
+        if not isinstance(q1_dot, SymbolicZero):
+            rate = rate + _product(matmul(J, _velocity_matrix(q1)), q1_dot)
+        return d, rate
+
+    difference.defjvp(derivative, symbolic_zeros=True)
+    return difference
+
+
+def _product(matrix: Array, vector: Array) -> Array:
+    return matmul(matrix, vector[..., None])[..., 0]
+
+
+# The angular velocity of a rotation with a unit quaternion q is `sum q_i _VELOCITIES[i] dq/dt`.
+_VELOCITIES = 2.0 * np.array(
+    [
+        [[0, 0, 0, -1], [0, 0, 1, 0], [0, -1, 0, 0]],
+        [[0, 0, -1, 0], [0, 0, 0, -1], [1, 0, 0, 0]],
+        [[0, 1, 0, 0], [-1, 0, 0, 0], [0, 0, 0, -1]],
+        [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]],
+    ]
+)
+
+
+def _velocity_matrix(q: Array) -> Array:
+    """The matrix (..., nv, nq) from the rate of q to the body velocity, of a ball or free joint."""
+    unit = so3.quaternion_normalize(q[..., -4:])
+    length = jnp.sum(unit * q[..., -4:], axis=-1)[..., None, None]
+    angular = einsum("...k,kij->...ij", unit, jnp.asarray(_VELOCITIES, q.dtype)) / length
+    if q.shape[-1] == 4:
+        return angular
+    linear = jnp.swapaxes(so3.unit_quaternion_to_matrix(unit), -1, -2)
+    batch = [(0, 0)] * (q.ndim - 1)
+    linear = jnp.pad(linear, [*batch, (0, 3), (0, 4)])
+    return linear + jnp.pad(angular, [*batch, (3, 0), (3, 0)])
+
+
+def _free_pose(q: Array) -> Pose:
+    return Pose(so3.quaternion_to_matrix(q[..., 3:]), q[..., :3])
+
+
+def _rotation_difference(q0: Array, q1: Array) -> Array:
     q0, q1 = so3.quaternion_normalize(q0), so3.quaternion_normalize(q1)
     return so3.unit_quaternion_log(so3.quaternion_multiply(so3.quaternion_conjugate(q0), q1))
+
+
+def _pose_difference(q0: Array, q1: Array) -> Array:
+    w = _rotation_difference(q0[..., 3:], q1[..., 3:])
+    p = inverse_transform_point(_free_pose(q0), q1[..., :3])
+    return jnp.concatenate([rotate(so3.left_jacobian_inverse(w), p), w], axis=-1)
+
+
+_ball_difference = _with_derivatives(_rotation_difference, so3)
+_free_difference = _with_derivatives(_pose_difference, se3)

@@ -9,13 +9,14 @@ identity.
 from __future__ import annotations
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jaxtyping import Float
 
 from . import so3
 from ._math import series as _series
-from ._math.linear import matmul
-from .spatial import Pose, cross_motion_matrix, rotate
+from ._math.linear import einsum, matmul
+from .spatial import Pose, rotate
 
 
 def exp(xi: Float[Array, "... 6"]) -> Pose:
@@ -53,7 +54,7 @@ def left_jacobian(xi: Float[Array, "... 6"]) -> Float[Array, "... 6 6"]:
     `ad = (xi x)` is the matrix of the cross product of motions. The sum equals a polynomial of
     degree four in `ad`: see `_math.series.adjoint_coefficients`.
     """
-    ad = cross_motion_matrix(xi)
+    ad = cross_matrix(xi)
     ad2 = matmul(ad, ad)
     x = jnp.sum(xi[..., 3:] ** 2, axis=-1)
     a1, a2, a3, a4 = (a[..., None, None] for a in _series.adjoint_coefficients(x))
@@ -68,15 +69,29 @@ def right_jacobian(xi: Float[Array, "... 6"]) -> Float[Array, "... 6 6"]:
 
 
 def left_jacobian_inverse(xi: Float[Array, "... 6"]) -> Float[Array, "... 6 6"]:
-    """Inverse of `left_jacobian`, computed by 3x3 blocks; infinite at the angle 2 pi."""
-    Q = left_jacobian(xi)[..., :3, 3:]
-    J = so3.left_jacobian_inverse(xi[..., 3:])
-    corner = -matmul(J, matmul(Q, J))
-    top = jnp.concatenate([J, corner], axis=-1)
-    bottom = jnp.concatenate([jnp.zeros_like(J), J], axis=-1)
-    return jnp.concatenate([top, bottom], axis=-2)
+    """Inverse of `left_jacobian`, `1 - ad / 2 + b_2 ad^2 + b_4 ad^4`; infinite at the angle 2 pi.
+
+    The coefficients are in `_math.series.inverse_adjoint_coefficients`.
+    """
+    ad = cross_matrix(xi)
+    ad2 = matmul(ad, ad)
+    x = jnp.sum(xi[..., 3:] ** 2, axis=-1)
+    b2, b4 = (b[..., None, None] for b in _series.inverse_adjoint_coefficients(x))
+    return jnp.eye(6, dtype=xi.dtype) - ad / 2 + b2 * ad2 + b4 * matmul(ad2, ad2)
 
 
 def right_jacobian_inverse(xi: Float[Array, "... 6"]) -> Float[Array, "... 6 6"]:
     """Inverse of `right_jacobian`; infinite at angle 2 pi."""
     return left_jacobian_inverse(-xi)
+
+
+# The matrices of the cross products `e_k x` with the six unit motions.
+_CROSSES = np.zeros((6, 6, 6))
+for _k, _axis in enumerate(np.eye(3)):
+    _CROSSES[3 + _k, :3, :3] = _CROSSES[3 + _k, 3:, 3:] = np.cross(np.eye(3), _axis)
+    _CROSSES[_k, :3, 3:] = np.cross(np.eye(3), _axis)
+
+
+def cross_matrix(xi: Float[Array, "... 6"]) -> Float[Array, "... 6 6"]:
+    """The matrix `ad` of the cross product of motions `xi x`, by one product with a constant."""
+    return einsum("...k,kij->...ij", xi, jnp.asarray(_CROSSES, xi.dtype))

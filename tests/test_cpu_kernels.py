@@ -79,7 +79,7 @@ def test_kernels_do_not_depend_on_the_number_of_bodies(as_for_users):
 
 
 # Kernels of `optimal_control.solve` with the Gauss-Newton matrix.
-SOLVERS = {"arm7": 680, "quadruped": 920}
+SOLVERS = {"arm7": 530, "quadruped": 680}
 
 
 @pytest.mark.slow

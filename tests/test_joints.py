@@ -71,14 +71,14 @@ def test_difference_inverts_integrate(joint):
     close(spatial.pose_matrix(X), spatial.pose_matrix(expected), 1e-13)
 
 
-def test_velocity_is_the_derivative_of_the_difference(joint):
+def test_displacement_is_the_derivative_of_the_difference(joint):
     """Also for coordinates whose quaternion has another length."""
     q, v, _ = sample(joint)
     q, rate = 1.7 * q, jnp.cos(jnp.arange(joint.nq, dtype=float))
     derivative = jax.jvp(lambda moved: joint.difference(q, moved), (q,), (rate,))[1]
-    close(joint.velocity(q, rate), derivative, 1e-13)
+    close(joint.displacement(q, rate), derivative, 1e-13)
     moving = jax.jvp(lambda t: joint.integrate(q, t * v), (0.0,), (1.0,))
-    close(joint.velocity(*moving), v, 1e-13)
+    close(joint.displacement(*moving), v, 1e-13)
 
 
 def test_integrate_is_a_one_parameter_group(joint):
@@ -265,3 +265,45 @@ def test_operations_on_velocities_of_a_joint_with_parameters(stack, rng):
     assert "lapack" not in program.lower(joint, u, w).as_text()
     slope = jax.jit(jax.jacfwd(lambda axes: bracket(Tilted(axes), u, w)))(joint.axes)
     assert np.all(np.isfinite(slope))
+
+
+PLAIN = {
+    "ball joint": (joints._ball_difference, joints._rotation_difference, 4),
+    "free joint": (joints._free_difference, joints._pose_difference, 7),
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("size", [0.0, 1e-3, 1.0])
+def test_closed_derivatives_of_differences_are_those_of_the_formulas(name, size):
+    """First and second derivatives, in both modes, for quaternions of any length."""
+    closed, plain, n = PLAIN[name]
+    first, change = np.random.default_rng(0).normal(size=(2, 7))
+    first, second = first[-n:], (first + size * change)[-n:]
+
+    @jax.jit
+    def derivatives(*x):
+        def both(mode, f):
+            return mode(lambda *x: f(*x), (0, 1))
+
+        modes = [both(mode, f) for f in (closed, plain) for mode in (jax.jacfwd, jax.jacrev)]
+        twice = [both(jax.jacfwd, both(jax.jacrev, f)) for f in (closed, plain)]
+        return [f(*x) for f in modes], [f(*x) for f in twice]
+
+    (forward, reverse, *expected), (found, hessian) = derivatives(first, second)
+    for actual, value in zip(jax.tree.leaves((forward, reverse)), jax.tree.leaves(expected)):
+        close(actual, value, 1e-12)
+    for actual, value in zip(jax.tree.leaves(found), jax.tree.leaves(hessian)):
+        close(actual, value, 1e-11)
+
+
+@pytest.mark.parametrize("joint", [joints.Spherical(), joints.FreeFlyer()])
+def test_displacements_are_velocities(joint):
+    """The displacement at the rate of q under a velocity is this velocity, for any length of q."""
+    q, v = np.random.default_rng(0).normal(size=(2, 7))
+    q, v = jnp.asarray(q[-joint.nq :]), jnp.asarray(v[: joint.nv])
+    _, rate = jax.jvp(lambda v: joint.integrate(q, v), (0 * v,), (v,))
+    unit = joint.integrate(q, 0 * v)
+    scale = jnp.ones(joint.nq).at[-4:].set(3)
+    close(joint.displacement(unit, rate), v, 1e-14)
+    close(joint.displacement(scale * unit, scale * rate), v, 1e-14)

@@ -100,3 +100,16 @@ def adjoint_coefficients(x: Array) -> tuple[Array, Array, Array, Array]:
     a1 = jnp.where(small, (1 + x * x * (4 * c6 - c5)) / 2, (4 * c2 - c1) / 2)
     a2 = jnp.where(small, 1 / 6 + x * x * (5 * c7 - c6) / 2, (5 * c3 - c2) / 2)
     return a1, a2, (c3 - 2 * c4) / 2, (c4 - 3 * c5) / 2
+
+
+def inverse_adjoint_coefficients(x: Array) -> tuple[Array, Array]:
+    """The coefficients b_2 and b_4 of the inverse of `sum ad^k / (k+1)!`, for x as above.
+
+    The inverse is `1 - ad / 2 + b_2 ad^2 + b_4 ad^4`. With `D = half_cot(x)`, it agrees with
+    `(z/2) coth(z/2) - z/2` and its derivative at the eigenvalues z of ad for `b_4 = -dD/dx` and
+    `b_2 = D - x dD/dx`.
+    """
+    _, c1, c2, c3, c4, c5 = jnp.unstack(stumpff(x / 4, 6), axis=-1)
+    D = (c2 - c3) / (4 * c1)
+    slope = (3 * (c4 - c5) - c3) / (32 * c1) + D * D / 2
+    return D - x * slope, -slope

@@ -28,7 +28,7 @@ from .._math.implementations import kernels_selected
 from .._math.linear import inverse_positive_definite, matmul
 from .._math.rows import take_rows
 from .._math.tangents import changed_leaves
-from ..configuration import velocity_of_rate
+from ..configuration import displacement
 from ..model import Model, arguments
 from ..model.joint_space import active_dissipative_force, sum_dofs
 from ..spatial import (
@@ -194,8 +194,8 @@ def _motion_jvp(primals, tangents):
 
     zero = jnp.zeros_like(v)
     force = zero if tau_dot is None else tau_dot
-    displacement = zero if q_dot is None else velocity_of_rate(model, q, q_dot)
-    d, w = relative(displacement, zero if v_dot is None else v_dot)
+    moved = zero if q_dot is None else displacement(model, q, q_dot)
+    d, w = relative(moved, zero if v_dot is None else v_dot)
     if v_dot is not None:
         force = force - jax.jvp(lambda v: _dissipation(model, q, v), (v,), (v_dot,))[1]
     if q_dot is not None or v_dot is not None:

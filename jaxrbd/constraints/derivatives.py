@@ -33,7 +33,7 @@ from ..algorithms.crba import crba
 from ..algorithms.kinematics import Kinematics, forward_kinematics, root_centred
 from ..algorithms.rnea import bias_force
 from ..algorithms.rnea_derivatives import rnea_derivatives
-from ..configuration import integrate, velocity_of_rate
+from ..configuration import displacement, integrate
 from ..model import Model
 from ..spatial import (
     inertia_rate_from_moments,
@@ -234,7 +234,7 @@ def _tangent(
     for i, change in enumerate([q_dot, *others_dot]):
         if isinstance(change, SymbolicZero):
             continue
-        change = velocity_of_rate(model, q, change) if i == 0 else change
+        change = displacement(model, q, change) if i == 0 else change
         block = slice(i * model.nv, (i + 1) * model.nv)
         total = jax.tree.map(lambda x, D: x + matmul(D[:, block], change), total, columns)
     leaves, changes, with_values = changed_leaves(constants, constants_dot)

@@ -16,7 +16,7 @@ from .._math.linear import matmul
 from .._math.tangents import changed_leaves
 from ..algorithms.forward_dynamics import forward_dynamics
 from ..algorithms.rnea_derivatives import acceleration_and_derivatives
-from ..configuration import integrate, velocity_of_rate
+from ..configuration import displacement, integrate
 from ..model import Model, arguments
 
 
@@ -66,7 +66,7 @@ def step_derivatives(
 
     columns, (q_next, v_next) = jax.jacfwd(step, (0, 1, 2), has_aux=True)(jnp.zeros_like(v), v, tau)
     dq, dv = (jnp.concatenate(blocks, axis=1) for blocks in columns)
-    dq = jax.vmap(lambda q_dot: velocity_of_rate(model, q_next, q_dot), 1, 1)(dq)
+    dq = jax.vmap(lambda q_dot: displacement(model, q_next, q_dot), 1, 1)(dq)
     AB = jnp.concatenate([dq, dv])
     return StepDerivatives(q_next, v_next, AB[:, : 2 * model.nv], AB[:, 2 * model.nv :])
 
@@ -93,7 +93,7 @@ def _acceleration_jvp(primals, tangents):
     a, derivatives = acceleration_and_derivatives(model, q, v, tau, f_ext)
     a_dot = jnp.zeros_like(a)
     if not isinstance(q_dot, SymbolicZero):
-        a_dot = a_dot + matmul(derivatives.dqdd_dq, velocity_of_rate(model, q, q_dot))
+        a_dot = a_dot + matmul(derivatives.dqdd_dq, displacement(model, q, q_dot))
     if not isinstance(v_dot, SymbolicZero):
         a_dot = a_dot + matmul(derivatives.dqdd_dv, v_dot)
     if not isinstance(tau_dot, SymbolicZero):

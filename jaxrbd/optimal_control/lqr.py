@@ -81,17 +81,14 @@ def lqr(stages: LqrStages, x0: ArrayLike, riccati: str = "sequential") -> LqrSol
     for another method, and for matrices whose shapes or dtypes do not match.
     """
     stages, x0 = checked(stages, x0)
-    if choice(riccati, "riccati", METHODS) == "sequential":
-        backward, forward = _sequential_values, _sequential_states
-    else:
-        backward, forward = _parallel_values, _parallel_states
-    P, p, gains, offsets = backward(stages)
-    xs = forward(stages, gains, offsets, x0)
-    us = _apply(gains, xs[:-1]) + offsets
+    sequential = choice(riccati, "riccati", METHODS) == "sequential"
+    method = _sequential if sequential else _parallel
+    P, laws, xs = method(_homogeneous(stages), jnp.append(x0, 1))
+    us = _apply(laws, xs[:-1])
     # An elimination with a pivot below zero gives NaN.
-    definite = jnp.all(jnp.isfinite(gains)) & jnp.all(jnp.isfinite(offsets))
-    definite &= jnp.all(jnp.isfinite(xs))
-    return LqrSolution(xs, us, gains, offsets, _apply(P, xs) + p, definite)
+    definite = jnp.all(jnp.isfinite(laws)) & jnp.all(jnp.isfinite(xs))
+    costates = _apply(P[:, :-1], xs)
+    return LqrSolution(xs[:, :-1], us, laws[:, :, :-1], laws[:, :, -1], costates, definite)
 
 
 def choice(value: str, name: str, allowed: tuple[str, ...]) -> str:
@@ -136,64 +133,86 @@ def _symmetric(P: Array) -> Array:
     return (P + jnp.swapaxes(P, -1, -2)) / 2
 
 
-def _control_law(A, B, c, R, S, r, P, p) -> tuple[Array, Array]:
-    """The gain (m, n) and the offset (m,) of one stage; P and p are those of the next stage."""
-    PB = matmul(P, B)
-    W = inverse_factor(R + matmul(B.T, PB))
-    right = jnp.concatenate(
-        [S + matmul(PB.T, A), (r + matmul(B.T, p + matmul(P, c)))[:, None]], axis=1
+class _Stages(NamedTuple):
+    """The stages without affine terms, for states [x; 1]: these are entries of the matrices."""
+
+    A: Array
+    B: Array
+    Q: Array
+    R: Array
+    S: Array
+
+
+def _homogeneous(stages: LqrStages) -> _Stages:
+    A, B, c, Q, R, S, q, r = stages
+
+    def extended(matrices, columns, rows, corner):
+        """The matrices with one more column and one more row."""
+        wide = jnp.concatenate([matrices, columns[..., None]], axis=-1)
+        last = jnp.pad(rows[..., None, :], ((0, 0), (0, 0), (0, 1)), constant_values=corner)
+        return jnp.concatenate([wide, last], axis=-2)
+
+    return _Stages(
+        extended(A, c, jnp.zeros_like(c), 1),
+        jnp.pad(B, ((0, 0), (0, 1), (0, 0))),
+        extended(Q, q, q, 0),
+        R,
+        jnp.concatenate([S, r[..., None]], axis=-1),
     )
-    law = -matmul(W.T, matmul(W, right))
-    return law[:, :-1], law[:, -1]
+
+
+def _control_law(A: Array, B: Array, R: Array, S: Array, P: Array) -> Array:
+    """The matrix (m, n + 1) from the state to the control of one stage; P is that of the next."""
+    m = R.shape[-1]
+    F = jnp.concatenate([R, S], axis=1)
+    F = F + matmul(matmul(P, B).T, jnp.concatenate([B, A], axis=1))
+    W = inverse_factor(F[:, :m])
+    return -matmul(W.T, matmul(W, F[:, m:]))
 
 
 # ------------------------------------------------------------------------------------- sequential
 
 
-def _sequential_values(stages: LqrStages):
-    """P (N + 1, n, n) and p (N + 1, n) of all stages, gains and offsets, by a loop."""
-    *_, Q, _, _, q, _ = stages
+def _sequential(stages: _Stages, x0: Array):
+    """P of all stages, the control laws and the states, by two loops."""
 
-    def stage(value, row):
-        P, p = value
-        A, B, c, Q, R, S, q, r = row
-        gain, offset = _control_law(A, B, c, R, S, r, P, p)
-        closed = A + matmul(B, gain)
-        # The sum of these products is positive semidefinite, whatever the rounding of the gain.
-        SK = matmul(gain.T, S)
-        P_now = Q + SK + SK.T + matmul(gain.T, matmul(R, gain))
-        P_now = P_now + matmul(closed.T, matmul(P, closed))
-        p_now = q + matmul(gain.T, r) + matmul(S.T, offset) + matmul(gain.T, matmul(R, offset))
-        p_now = p_now + matmul(closed.T, p + matmul(P, c + matmul(B, offset)))
-        now = _symmetric(P_now), p_now
-        return now, (*now, gain, offset)
+    def backward(P, stage):
+        A, B, Q, R, S = stage
+        law = _control_law(A, B, R, S, P)
+        closed = A + matmul(B, law)
+        # The sum of these products is positive semidefinite, whatever the rounding of the law.
+        left = jnp.concatenate([law, S])
+        right = jnp.concatenate([S + matmul(R, law), law])
+        P = _symmetric(Q + matmul(left.T, right) + matmul(closed.T, matmul(P, closed)))
+        return P, (P, law, closed)
 
-    rows = stages._replace(Q=Q[:-1], q=q[:-1])
-    _, (P, p, gains, offsets) = lax.scan(stage, (Q[-1], q[-1]), tuple(rows), reverse=True)
-    return jnp.concatenate([P, Q[-1:]]), jnp.concatenate([p, q[-1:]]), gains, offsets
-
-
-def _sequential_states(stages: LqrStages, gains: Array, offsets: Array, x0: Array) -> Array:
-    def stage(x, row):
-        A, B, c, gain, offset = row
-        x = matmul(A, x) + matmul(B, matmul(gain, x) + offset) + c
+    def forward(x, closed):
+        x = matmul(closed, x)
         return x, x
 
-    _, xs = lax.scan(stage, x0, (stages.A, stages.B, stages.c, gains, offsets))
-    return jnp.concatenate([x0[None], xs])
+    end = stages.Q[-1]
+    _, (P, laws, closed) = lax.scan(backward, end, stages._replace(Q=stages.Q[:-1]), reverse=True)
+    _, xs = lax.scan(forward, x0, closed)
+    return jnp.concatenate([P, end[None]]), laws, jnp.concatenate([x0[None], xs])
 
 
 # --------------------------------------------------------------------------------------- parallel
 
 
-def _parallel_values(stages: LqrStages):
-    """As `_sequential_values`, by an associative scan over conditional value functions.
+def _parallel(stages: _Stages, x0: Array):
+    """As `_sequential`, by associative scans over conditional value functions and over motions.
 
     The least cost of the stages from i to j - 1, from the state x at i to the state y at j, is the
     maximum over z of `x^T J x / 2 - eta . x - z^T C z / 2 - z . (y - A x - b)`, up to a constant.
     The tuple (A, b, C, eta, J) represents this function.
     """
-    A, B, c, Q, R, S, q, r = stages
+    (A, c), B, (Q, q), R, (S, r) = (
+        (stages.A[:, :-1, :-1], stages.A[:, :-1, -1]),
+        stages.B[:, :-1],
+        (stages.Q[:, :-1, :-1], stages.Q[:, :-1, -1]),
+        stages.R,
+        (stages.S[:, :, :-1], stages.S[:, :, -1]),
+    )
     n = A.shape[-1]
 
     def element(A, B, c, Q, R, S, q, r):
@@ -233,17 +252,9 @@ def _parallel_values(stages: LqrStages):
         )
 
     _, _, _, eta, P = lax.associative_scan(jax.vmap(combine), elements, reverse=True)
-    gains, offsets = jax.vmap(_control_law)(A, B, c, R, S, r, P[1:], -eta[1:])
-    return P, -eta, gains, offsets
-
-
-def _parallel_states(stages: LqrStages, gains: Array, offsets: Array, x0: Array) -> Array:
-    """The states, by an associative scan over the affine maps of the controlled stages."""
-    closed = stages.A + matmul(stages.B, gains)
-    shift = stages.c + _apply(stages.B, offsets)
-
-    def combine(earlier, later):
-        return matmul(later[0], earlier[0]), _apply(later[0], earlier[1]) + later[1]
-
-    maps, shifts = lax.associative_scan(combine, (closed, shift))
-    return jnp.concatenate([x0[None], _apply(maps, x0) + shifts])
+    P = jnp.concatenate([P, -eta[..., None]], axis=-1)
+    P = jnp.concatenate([P, jnp.pad(-eta[:, None], ((0, 0), (0, 0), (0, 1)))], axis=-2)
+    A, B, _, R, S = stages
+    laws = jax.vmap(_control_law)(A, B, R, S, P[1:])
+    motions = lax.associative_scan(lambda first, then: matmul(then, first), A + matmul(B, laws))
+    return P, laws, jnp.concatenate([x0[None], _apply(motions, x0)])

@@ -14,10 +14,21 @@ from jaxtyping import Float, Int, PyTree
 from .._math.linear import matmul
 from ..errors import ArgumentError
 from .implicit import Point, with_derivatives
-from .lqr import METHODS, choice
+from .lqr import METHODS, LqrSolution, choice
 from .problem import Problem
-from .solver import RUNNING, History, Iterate, Multipliers, Residuals, Settings, minimise
-from .stages import all_values, control_bounds, largest, linearise, lqr_stages, residuals
+from .solver import (
+    RUNNING,
+    History,
+    Iterate,
+    Merit,
+    Multipliers,
+    Residuals,
+    Settings,
+    Step,
+    minimise,
+    recorded,
+)
+from .stages import control_bounds, largest, linearise, lqr_stages, residuals, value_shapes
 
 HESSIANS = ("gauss_newton", "exact")
 ROLLOUTS = ("linear", "feedback")
@@ -106,8 +117,10 @@ def solve(
     us = jnp.clip(us, *bounds)
     eps = float(jnp.finfo(us.dtype).eps)
     tolerance = jnp.asarray(eps**0.5 if tolerance is None else tolerance, us.dtype)
-    start = _start(problem, p, xs, us, warm, jnp.asarray(mu, us.dtype), tolerance, settings)
-    end = minimise(problem, p, start, bounds, tolerance, settings)
+    shapes = value_shapes(problem, p, xs, us)
+    mu = jnp.asarray(mu, us.dtype)
+    start = _start(problem.space.size, xs, us, shapes, warm, mu, tolerance, settings)
+    end = minimise(problem, p, start, shapes, bounds, tolerance, settings)
     point = Point(end.xs, end.us, end.costates, end.multipliers, end.cost)
     xs, us, costates, multipliers, cost = with_derivatives(theta, point)
     return Solution(
@@ -120,7 +133,7 @@ def solve(
         end.residuals,
         end.status,
         end.steps,
-        end.history,
+        recorded(end.history),
     )
 
 
@@ -197,26 +210,26 @@ def _check_controls(problem: Problem, x0: PyTree, us: Array, p: PyTree) -> None:
             ) from error
 
 
-def _start(problem, p, xs, us, warm: Solution | None, mu, tolerance, settings) -> Iterate:
-    dtype, n = us.dtype, problem.space.size
-    (N, m), length = us.shape, settings.iterations
-    inner, last = jax.eval_shape(lambda *x: all_values(problem, *x), p, xs, us)
+def _start(n, xs, us, shapes, warm: Solution | None, mu, tolerance, settings) -> Iterate:
+    """The first state of the loop, for tangent vectors (n,)."""
+    dtype, (N, m), (inner, last) = us.dtype, us.shape, shapes
     if inner.defect.dtype != dtype:
         raise ArgumentError(f"the states have dtype {inner.defect.dtype}, expected {dtype} as us")
-    constraints = (inner.h, inner.g, last.h, last.g)
     zero = jnp.zeros((), dtype)
     empty = Residuals(*[zero] * 5)
-    blank = jnp.full(length, jnp.nan, dtype)
-    history = History(blank, Residuals(*[blank] * 5), blank, blank, blank)
     if warm is None:
         costates, gains = jnp.zeros((N + 1, n), dtype), jnp.zeros((N, m, n), dtype)
-        y, z, y_last, z_last = (jnp.zeros(x.shape, dtype) for x in constraints)
+        y, z = (jnp.zeros((N, *x.shape), dtype) for x in (inner.h, inner.g))
+        y_last, z_last = (jnp.zeros(x.shape, dtype) for x in (last.h, last.g))
         multipliers = Multipliers(y, z, y_last, z_last, jnp.zeros_like(us))
     else:
         costates, gains, multipliers = warm.costates, warm.gains, warm.multipliers
-    none = jnp.zeros((), int)
+    none, no = jnp.zeros((), int), jnp.asarray(False)
+    along_x, along_u = jnp.zeros_like(costates), jnp.zeros_like(us)
+    unknown = LqrSolution(along_x, along_u, jnp.zeros_like(gains), along_u, along_x, no)
+    newton, active = jnp.asarray(settings.exact), jnp.sign(multipliers.bounds)
     return Iterate(
-        steps=none,
+        steps=none - 1,
         status=none + RUNNING,
         xs=xs,
         us=us,
@@ -227,12 +240,15 @@ def _start(problem, p, xs, us, warm: Solution | None, mu, tolerance, settings) -
         violation=jnp.full((), jnp.inf, dtype),
         stalls=none,
         shift=zero,
-        newton=jnp.asarray(settings.exact),
-        active=jnp.sign(multipliers.bounds),
+        newton=newton,
+        active=active,
         gains=gains,
         cost=zero,
         residuals=empty,
-        history=history,
+        history=jnp.full((settings.iterations + 1, 9), jnp.nan, dtype),
+        step=Step(unknown, active, zero, newton, no, none),
+        merit=Merit(zero, zero, zero, zero, zero, along_x[1:]),
+        grows=no,
     )
 
 

@@ -36,9 +36,12 @@ from .._math.linear import einsum
 from .lqr import LqrSolution, LqrStages, lqr
 from .problem import Problem
 from .stages import (
+    Linearisation,
     Multipliers,
     Residuals,
+    Values,
     all_values,
+    blank_linearisation,
     largest,
     linearise,
     lqr_stages,
@@ -103,6 +106,16 @@ class History(NamedTuple):
     mu: Array
 
 
+# The column of the factor in the rows of `Iterate.history`.
+FACTOR = 6
+
+
+def recorded(rows: Array) -> History:
+    """The history of rows (iterations + 1, 9) with the fields of `History` in order."""
+    cost, *found, factor, shift, mu = rows[:-1].T
+    return History(cost, Residuals(*found), factor, shift, mu)
+
+
 class Settings(NamedTuple):
     """The options of a solve that are static."""
 
@@ -114,7 +127,13 @@ class Settings(NamedTuple):
 
 
 class Iterate(NamedTuple):
-    """The state of the loop."""
+    """The state of the loop: a trajectory, and the step that the next iteration scales.
+
+    `steps`: the number of steps, -1 before the guess has been evaluated. `shift`, `newton`,
+    `active`: where the search of the next step begins, see `Step`. `grows`: whether the
+    stationarity grew in the last step. `history` (iterations + 1, ...): one row per iteration, see
+    `recorded`; the last row has no meaning.
+    """
 
     steps: Array
     status: Array
@@ -132,40 +151,84 @@ class Iterate(NamedTuple):
     gains: Array
     cost: Array
     residuals: Residuals
-    history: History
+    history: Array
+    step: Step
+    merit: Merit
+    grows: Array
 
 
 def minimise(
     problem: Problem,
     p: PyTree,
     start: Iterate,
+    shapes: tuple[Values, Values],
     bounds: tuple[Array, Array],
     tolerance: Array,
     settings: Settings,
 ) -> Iterate:
-    """The last iterate. After the last step of an unfinished solve, its residuals are computed."""
+    """The last iterate, whose residuals belong to its trajectory.
+
+    `shapes`: of the values of a stage and of the last state.
+    """
+    n, (N, m) = problem.space.size, start.us.shape
+    blank = None if settings.exact else blank_linearisation(shapes, N, n, m)
 
     def unfinished(state):
-        return (state.status == RUNNING) & (state.steps <= settings.iterations)
+        return (state.status == RUNNING) & (state.steps < settings.iterations)
 
     def iterate(state):
-        return _iterate(problem, p, state, bounds, tolerance, settings)
+        chosen = _line_search(problem, p, state, blank, bounds, settings)
+        moved = _moved(state, chosen, settings)
+        return _evaluated(problem, p, moved, chosen.linear, bounds, tolerance, settings)
+
+    def iterate_unfinished(state, _):
+        running = unfinished(state)
+        new = jax.tree.map(lambda new, old: jnp.where(running, new, old), iterate(state), state)
+        return new, None
 
     if settings.fixed:
-        end, _ = lax.scan(
-            lambda state, _: (iterate(state), None), start, length=settings.iterations + 1
-        )
+        end, _ = lax.scan(iterate_unfinished, start, length=settings.iterations + 1)
     else:
         end = lax.while_loop(unfinished, iterate, start)
     limit = jnp.where(end.status == RUNNING, int(Status.ITERATION_LIMIT), end.status)
-    return end._replace(status=limit, steps=jnp.minimum(end.steps, settings.iterations))
+    return end._replace(status=limit)
 
 
-def _iterate(problem, p, state: Iterate, bounds, tolerance, settings: Settings) -> Iterate:
+def _moved(state: Iterate, chosen: Chosen, settings: Settings) -> Iterate:
+    """The state after the step with the chosen factor."""
+    step, factor = state.step, chosen.factor
+    # The multiple of the identity follows the gain of a Gauss-Newton step. Where rounding errors
+    # hide the gain, it follows the gradient instead.
+    good = ~chosen.measured | (chosen.gain > GOOD_GAIN)
+    poor = jnp.where(chosen.measured, (chosen.gain < POOR_GAIN) & chosen.feasible, state.grows)
+    poor |= factor <= SHORT
+    poor &= ~step.newton
+    newton = (factor == 1) | (~step.newton & (factor <= SHORT))
+    shift = jnp.where(good, step.shift / LOWER, step.shift)
+    shift = jnp.where(shift < LEAST_SHIFT, 0, shift)
+    shift = jnp.where(poor, jnp.maximum(RAISE * step.shift, FIRST_SHIFT), shift)
+    guess = state.steps < 0
+    dual = factor * (step.solution.costates - state.costates)
+    return state._replace(
+        steps=state.steps + 1,
+        xs=chosen.xs,
+        us=chosen.us,
+        costates=state.costates + jnp.where(factor > 0, dual, 0),
+        shift=jnp.where(guess, state.shift, shift),
+        newton=jnp.where(guess, state.newton, newton & settings.exact),
+        active=step.active,
+        history=state.history.at[state.steps, FACTOR].set(factor),
+    )
+
+
+def _evaluated(
+    problem, p, state: Iterate, linear: Linearisation | None, bounds, tolerance, settings: Settings
+) -> Iterate:
+    """The state with the residuals of its trajectory, new multipliers, and the next step."""
     xs, us, costates, mu = state.xs, state.us, state.costates, state.mu
-    n, dtype = problem.space.size, us.dtype
-    running = state.status == RUNNING
-    linear = linearise(problem, p, xs, us, costates, state.multipliers, mu, settings.exact)
+    n = problem.space.size
+    if linear is None:
+        linear = linearise(problem, p, xs, us, costates, state.multipliers, mu, True)
     values = linear.inner[0], linear.last[0]
     estimates = shifted(values, state.multipliers, mu)
     stages = lqr_stages(linear, estimates, mu, n)
@@ -180,77 +243,27 @@ def _iterate(problem, p, state: Iterate, bounds, tolerance, settings: Settings) 
     multipliers = jax.tree.map(
         lambda new, old: jnp.where(converged, new, old), estimates, outer.multipliers
     )
-    multipliers = multipliers._replace(bounds=at_bounds)
 
     # The gradient and the Hessian with the new multipliers and the new mu.
     raised = shifted(values, outer.multipliers, outer.mu)
     stages = lqr_stages(linear, raised, outer.mu, n)
     first = without_curvature(stages, linear)
-    step = _bounded_step(stages, first, us, bounds, state, settings.riccati)
-    chosen = _line_search(
-        problem,
-        p,
-        xs,
-        us,
-        (outer.multipliers, outer.mu),
-        stages,
-        step,
-        values,
-        bounds,
-        settings.rollout,
-    )
-    # The multiple of the identity follows the gain of a Gauss-Newton step. Where rounding errors
-    # hide the gain, it follows the gradient instead.
-    good = ~chosen.measured | (chosen.gain > GOOD_GAIN)
-    grows = found.stationarity > state.residuals.stationarity
-    poor = jnp.where(chosen.measured, (chosen.gain < POOR_GAIN) & chosen.feasible, grows)
-    poor |= chosen.factor <= SHORT
-    poor &= ~step.newton
-    newton = (chosen.factor == 1) | (~step.newton & (chosen.factor <= SHORT))
-    newton &= settings.exact
-    shift = jnp.where(good, step.shift / LOWER, step.shift)
-    shift = jnp.where(shift < LEAST_SHIFT, 0, shift)
-    shift = jnp.where(poor, jnp.maximum(RAISE * step.shift, FIRST_SHIFT), shift)
-    stuck = (shift > LARGEST_SHIFT) | ~step.found
+    step = _bounded_step(problem, stages, first, us, bounds, state, settings.riccati)
     violated = jnp.maximum(found.equalities, found.inequalities) > tolerance
-    end = jnp.where(violated & (mu <= LEAST_MU), int(Status.INFEASIBLE), int(Status.FAILED))
-    status = jnp.where((status == RUNNING) & stuck, end, status)
-    status = jnp.where(running, status, state.status)
+    failure = jnp.where(violated & (mu <= LEAST_MU), int(Status.INFEASIBLE), int(Status.FAILED))
+    status = jnp.where((status == RUNNING) & ~step.found, failure, status)
 
-    moves = (status == RUNNING) & (state.steps < settings.iterations)
-    factor = jnp.where(moves, chosen.factor, 0)
-    dual = factor * (step.solution.costates - costates)
-    index = jnp.minimum(state.steps, settings.iterations - 1)
-    written = running & (state.steps < settings.iterations)
-    record = History(cost, found, factor, step.shift, outer.mu)
-    history = jax.tree.map(
-        lambda old, new: jnp.where(written, old.at[index].set(new), old), state.history, record
-    )
-
-    def keep(new, old):
-        """The new values, unless the solve had ended."""
-        return jax.tree.map(lambda new, old: jnp.where(running, new, old), new, old)
-
-    return Iterate(
-        steps=jnp.where(running & (status == RUNNING), state.steps + 1, state.steps),
+    row = jnp.stack([cost, *found, jnp.zeros_like(cost), step.shift, outer.mu])
+    return outer._replace(
         status=status,
-        xs=jax.tree.map(lambda new, old: jnp.where(moves, new, old), chosen.xs, xs),
-        us=jnp.where(moves, chosen.us, us),
-        costates=costates + jnp.where(factor > 0, dual, 0),
-        multipliers=keep(multipliers, state.multipliers),
-        mu=keep(outer.mu, state.mu),
-        inner_tolerance=keep(outer.inner_tolerance, state.inner_tolerance),
-        violation=keep(outer.violation, state.violation),
-        stalls=keep(outer.stalls, state.stalls),
-        shift=jnp.asarray(jnp.where(moves, shift, state.shift), dtype),
-        newton=jnp.where(moves, newton, state.newton),
-        active=jnp.where(moves, step.active, state.active),
-        gains=keep(
-            jnp.where(step.solution.definite, step.solution.gains, state.gains), state.gains
-        ),
-        cost=keep(cost, state.cost),
-        residuals=keep(found, state.residuals),
-        history=history,
+        multipliers=multipliers._replace(bounds=at_bounds),
+        gains=jnp.where(step.solution.definite, step.solution.gains, state.gains),
+        cost=cost,
+        residuals=found,
+        history=state.history.at[state.steps].set(row),
+        step=step,
+        merit=Merit.along(values, stages, step.solution, outer),
+        grows=found.stationarity > state.residuals.stationarity,
     )
 
 
@@ -328,7 +341,7 @@ def clamped(stages: LqrStages, held: Array, values: Array) -> LqrStages:
     )
 
 
-def _bounded_step(stages, first, us, bounds, state: Iterate, riccati) -> Step:
+def _bounded_step(problem, stages, first, us, bounds, state: Iterate, riccati) -> Step:
     """The minimum of the quadratic model over all steps that keep the controls in their bounds.
 
     Each inner iteration holds the active controls at their bounds. A free control beyond a bound
@@ -352,22 +365,13 @@ def _bounded_step(stages, first, us, bounds, state: Iterate, riccati) -> Step:
             R=jnp.where(step.newton, stages.R, first.R) + shift * jnp.eye(us.shape[1], dtype=dtype),
             S=jnp.where(step.newton, stages.S, first.S),
         )
-        values = jnp.where(step.active > 0, upper, lower)
-        solution = lqr(clamped(shifted_stages, step.active != 0, values), zero_x, riccati)
-        dxs, dus, after = solution.xs[:-1], solution.us, solution.costates[1:]
-        terms = [
-            shifted_stages.r,
-            einsum("tij,tj->ti", shifted_stages.S, dxs),
-            einsum("tij,tj->ti", shifted_stages.R, dus),
-            einsum("tij,ti->tj", shifted_stages.B, after),
-        ]
-        slope = sum(terms[1:], terms[0])
-        rounding = 100 * eps * sum(map(jnp.abs, terms[1:]), jnp.abs(terms[0]))
-        kept = step.active * slope <= rounding  # the multiplier is -slope
-        active = jnp.where((step.active != 0) & kept, step.active, 0)
-        free = step.active == 0
-        active = jnp.where(free & (dus > upper + slack), 1, active)
-        active = jnp.where(free & (dus < lower - slack), -1, active)
+        if problem.control_bounds is None:
+            solution, active = lqr(shifted_stages, zero_x, riccati), step.active
+        else:
+            values = jnp.where(step.active > 0, upper, lower)
+            held = step.active != 0
+            solution = lqr(clamped(shifted_stages, held, values), zero_x, riccati)
+            active = _next_active(shifted_stages, solution, step.active, lower, upper, slack)
         definite = solution.definite
         found = definite & jnp.all(active == step.active)
         trials = step.trials + 1
@@ -383,89 +387,149 @@ def _bounded_step(stages, first, us, bounds, state: Iterate, riccati) -> Step:
             trials,
         )
 
-    N, m = us.shape
-    along_x, along_u = jnp.zeros((N + 1, n), dtype), jnp.zeros_like(us)
-    gains = jnp.zeros((N, m, n), dtype)
-    unknown = LqrSolution(along_x, along_u, gains, along_u, along_x, jnp.asarray(False))
-    start = Step(
-        unknown, state.active, state.shift, state.newton, jnp.asarray(False), jnp.zeros((), int)
+    start = state.step._replace(
+        active=state.active,
+        shift=state.shift,
+        newton=state.newton,
+        found=jnp.asarray(False),
+        trials=jnp.zeros((), int),
     )
     return lax.while_loop(unfinished, inner, start)
+
+
+def _next_active(
+    stages: LqrStages,
+    solution: LqrSolution,
+    active: Array,
+    lower: Array,
+    upper: Array,
+    slack: Array,
+) -> Array:
+    """The active set (N, m) after a solution with the active set `active`."""
+    dxs, dus, after = solution.xs[:-1], solution.us, solution.costates[1:]
+    terms = [
+        stages.r,
+        einsum("tij,tj->ti", stages.S, dxs),
+        einsum("tij,tj->ti", stages.R, dus),
+        einsum("tij,ti->tj", stages.B, after),
+    ]
+    slope = sum(terms[1:], terms[0])
+    eps = float(jnp.finfo(dus.dtype).eps)
+    rounding = 100 * eps * sum(map(jnp.abs, terms[1:]), jnp.abs(terms[0]))
+    kept = active * slope <= rounding  # the multiplier is -slope
+    active = jnp.where((active != 0) & kept, active, 0)
+    free = active == 0
+    active = jnp.where(free & (dus > upper + slack), 1, active)
+    return jnp.where(free & (dus < lower - slack), -1, active)
 
 
 # ------------------------------------------------------------------------------------ line search
 
 
+class Merit(NamedTuple):
+    """The merit of a trajectory, and what it takes to compute the merit of its trials.
+
+    `slope`: the derivative of the merit along the step. `rho`: the weight of the defects.
+    `by_defects`: the decrease that the defects cause. `defects` (N, n): of the trajectory.
+    """
+
+    value: Array
+    slope: Array
+    rounding: Array
+    rho: Array
+    by_defects: Array
+    defects: Array
+
+    @classmethod
+    def along(cls, values, stages: LqrStages, solution: LqrSolution, state: Iterate) -> Merit:
+        """The merit of the trajectory with these values and this quadratic model."""
+        dxs, dus, after = solution.xs, solution.us, solution.costates[1:]
+        defects = values[0].defect
+        size = jnp.maximum(largest(defects), largest(dxs, dus))
+        rho = largest(after) / jnp.where(size > 0, size, 1)
+        value = _merit(values, solution, rho, state)
+        by_defects = jnp.sum(after * defects) + rho * jnp.sum(defects * defects)
+        slope = jnp.sum(stages.q * dxs) + jnp.sum(stages.r * dus) - by_defects
+        weighted = jnp.sum(jnp.abs(after * defects))
+        rounding = 100 * float(jnp.finfo(dus.dtype).eps) * (jnp.abs(value) + weighted)
+        by_defects = weighted + rho * jnp.sum(defects * defects)
+        return cls(value, slope, rounding, rho, by_defects, defects)
+
+
+def _merit(values, solution: LqrSolution, rho: Array, state: Iterate) -> Array:
+    """The merit of a trajectory from its values."""
+    inner, last = values
+    y, z, y_last, z_last, _ = shifted(values, state.multipliers, state.mu)
+    penalty = sum(jnp.sum(x * x) for x in (y, z, y_last, z_last)) * state.mu / 2
+    by_defects = jnp.sum(solution.costates[1:] * inner.defect) + rho * jnp.sum(inner.defect**2) / 2
+    return total_cost(inner, last) + penalty + by_defects
+
+
 class Chosen(NamedTuple):
-    """The factor of the step, 0 if none decreases the merit, and the trajectory after the step."""
+    """A trajectory with a factor of the step, and whether it decreases the merit by enough.
+
+    `linear`: its linearisation, None for the exact Hessian. `gain`: the decrease of the merit by
+    the whole step, divided by the decrease that the quadratic model predicts. `measured`: whether
+    this decrease is above the rounding errors of the merit. `feasible`: whether the defects cause
+    less than half of the predicted decrease.
+    """
 
     factor: Array
     xs: PyTree
     us: Array
+    linear: Linearisation | None
+    enough: Array
     gain: Array
     measured: Array
     feasible: Array
 
 
-class Trial(NamedTuple):
-    """A trajectory with a factor of the step, and whether it decreases the merit by enough."""
+def _line_search(problem, p, state: Iterate, blank, bounds, settings: Settings) -> Chosen:
+    """The largest factor whose trajectory decreases the merit by enough, else 0.
 
-    factor: Array
-    xs: PyTree
-    us: Array
-    enough: Array
-    gain: Array
-
-
-def _line_search(
-    problem, p, xs, us, constraints, stages: LqrStages, step: Step, values, bounds, rollout
-) -> Chosen:
-    """The largest factor whose trajectory decreases the merit by enough.
-
-    `gain`: the decrease of the merit by the whole step, divided by the decrease that the quadratic
-    model predicts. `measured`: whether this decrease is above the rounding errors of the merit.
-    `feasible`: whether the defects cause less than half of the predicted decrease.
+    With the Gauss-Newton matrix, each trial is linearised, because most steps need one trial only.
+    So the program has the functions of a stage once. A trial of the exact Hessian has only values.
+    `blank`: a linearisation of zeros, None for the exact Hessian.
     """
-    solution, dtype = step.solution, us.dtype
-    multipliers, mu = constraints
-    dxs, dus, after = solution.xs, solution.us, solution.costates[1:]
-    defects = values[0].defect
-    size = jnp.maximum(largest(defects), largest(dxs, dus))
-    rho = largest(after) / jnp.where(size > 0, size, 1)
-    moved = _linear_motion if rollout == "linear" else _feedback_motion
+    xs, us, step, old = state.xs, state.us, state.step, state.merit
+    moved = _linear_motion if settings.rollout == "linear" else _feedback_motion
+    measured = -old.slope > MEASURED * old.rounding
 
-    def merit(inner, last):
-        y, z, y_last, z_last, _ = shifted((inner, last), multipliers, mu)
-        penalty = sum(jnp.sum(x * x) for x in (y, z, y_last, z_last)) * mu / 2
-        by_defects = jnp.sum(after * inner.defect) + rho * jnp.sum(inner.defect**2) / 2
-        return total_cost(inner, last) + penalty + by_defects
+    def evaluated(states, controls):
+        if settings.exact:
+            return all_values(problem, p, states, controls), None
+        constants = state.costates, state.multipliers, state.mu
+        linear = linearise(problem, p, states, controls, *constants, False)
+        return (linear.inner[0], linear.last[0]), linear
 
-    before = merit(*values)
-    slope = jnp.sum(stages.q * dxs) + jnp.sum(stages.r * dus)
-    slope = slope - jnp.sum(after * defects) - rho * jnp.sum(defects * defects)
-    eps = float(jnp.finfo(dtype).eps)
-    rounding = 100 * eps * (jnp.abs(before) + jnp.sum(jnp.abs(after * defects)))
-    measured = -slope > MEASURED * rounding
+    def trial(before: Chosen) -> Chosen:
+        factor = jnp.where(before.factor > LEAST_FACTOR, before.factor / 2, 0)
+        states, controls = moved(problem, p, xs, us, step.solution, old.defects, factor, bounds)
+        states, controls = jax.tree.map(
+            lambda new, old: jnp.where(factor > 0, new, old), (states, controls), (xs, us)
+        )
+        values, linear = evaluated(states, controls)
+        found = _merit(values, step.solution, old.rho, state)
+        enough = found <= old.value + ARMIJO * factor * old.slope + old.rounding
+        enough &= jnp.isfinite(found) & (old.slope <= old.rounding)
+        gain = 2 * (old.value - found) / jnp.where(measured, -old.slope, 1)
+        return before._replace(
+            factor=factor,
+            xs=states,
+            us=controls,
+            linear=linear,
+            enough=enough | (factor == 0),
+            gain=jnp.where(factor == 1, gain, before.gain),
+        )
 
-    def trial(old: Trial) -> Trial:
-        factor = old.factor / 2
-        states, controls = moved(problem, p, xs, us, solution, defects, factor, bounds)
-        found = merit(*all_values(problem, p, states, controls))
-        enough = found <= before + ARMIJO * factor * slope + rounding
-        enough &= jnp.isfinite(found) & (slope <= rounding)
-        gain = 2 * (before - found) / jnp.where(measured, -slope, 1)
-        gain = jnp.where(factor == 1, gain, old.gain)
-        return Trial(factor, states, controls, enough, gain)
-
-    start = Trial(jnp.asarray(2, dtype), xs, us, jnp.asarray(False), jnp.zeros((), dtype))
-    end = lax.while_loop(lambda old: ~old.enough & (old.factor > LEAST_FACTOR), trial, start)
-    gain = jnp.where(jnp.isfinite(end.gain), end.gain, -jnp.inf)
-    states, controls = jax.tree.map(
-        lambda new, old: jnp.where(end.enough, new, old), (end.xs, end.us), (xs, us)
-    )
-    factor = jnp.where(end.enough, end.factor, 0)
-    by_defects = jnp.sum(jnp.abs(after * defects)) + rho * jnp.sum(defects * defects)
-    return Chosen(factor, states, controls, gain, measured, 2 * by_defects < -slope)
+    # The guess, and a solve that has ended, have no step.
+    begun = (state.status == RUNNING) & (state.steps >= 0)
+    factor = jnp.where(begun, jnp.asarray(2, us.dtype), 0)
+    feasible = 2 * old.by_defects < -old.slope
+    no = jnp.asarray(False)
+    start = Chosen(factor, xs, us, blank, no, jnp.zeros_like(factor), measured, feasible)
+    end = lax.while_loop(lambda trial: ~trial.enough, trial, start)
+    return end._replace(gain=jnp.where(jnp.isfinite(end.gain), end.gain, -jnp.inf))
 
 
 def _linear_motion(problem, p, xs, us, solution: LqrSolution, defects, factor, bounds):

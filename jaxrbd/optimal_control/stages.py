@@ -152,6 +152,31 @@ def all_values(problem: Problem, p: PyTree, xs: PyTree, us: Array) -> tuple[Valu
     return inner, last_values(problem, p, jax.tree.map(lambda x: x[-1], xs), us.dtype)
 
 
+def value_shapes(problem: Problem, p: PyTree, xs: PyTree, us: Array) -> tuple[Values, Values]:
+    """The shapes and dtypes of the values of one stage, and of those of the last state."""
+
+    def values(x, u):
+        first = jnp.zeros((), int)
+        return stage_values(problem, p, first, x, x, u), last_values(problem, p, x, us.dtype)
+
+    return jax.eval_shape(values, jax.tree.map(lambda x: x[0], xs), us[0])
+
+
+def blank_linearisation(shapes: tuple[Values, Values], stages: int, n: int, m: int):
+    """Zeros with the shapes of `linearise` for the Gauss-Newton matrix."""
+
+    def blank(values, leading, size):
+        def zeros(shape):
+            return jnp.zeros((*leading, *shape), values.defect.dtype)
+
+        of_values, of_jacobians = (
+            Values(*[zeros((*x.shape, *more)) for x in values]) for more in ((), (size,))
+        )
+        return Derivatives(of_values, of_jacobians, zeros((size, size)), None)
+
+    return Linearisation(blank(shapes[0], (stages,), n + m), blank(shapes[1], (), n))
+
+
 def total_cost(inner: Values, last: Values) -> Array:
     """The cost of a trajectory from its values."""
     return jnp.sum(jax.vmap(_scalar)(inner.cost)) + _scalar(last.cost)
@@ -324,7 +349,7 @@ class Residuals(NamedTuple):
 
 def largest(*arrays: Array) -> Array:
     """The largest absolute value of all entries."""
-    return jnp.max(jnp.stack([jnp.max(jnp.abs(x), initial=0) for x in arrays]))
+    return jnp.max(jnp.abs(jnp.concatenate([x.ravel() for x in arrays])), initial=0)
 
 
 def residuals(
