@@ -33,7 +33,14 @@ from . import se3, so3
 from ._math import series as _series
 from ._math.components import Vec3, stack
 from ._math.linear import einsum, inverse_positive_definite, matmul
-from .spatial import Pose, compose, inverse_transform_point, rotate, transform_point
+from .spatial import (
+    Pose,
+    compose,
+    inverse_rotate,
+    inverse_transform_point,
+    rotate,
+    transform_point,
+)
 
 Parameter = Array | np.ndarray
 
@@ -382,7 +389,7 @@ class Spherical(Joint):
         return _ball_difference(q0, q1)
 
     def displacement(self, q, rate):
-        return _product(_velocity_matrix(q), rate)
+        return so3.quaternion_velocity(q, rate)
 
     def random(self, key, lower, upper):
         return so3.quaternion_normalize(jax.random.normal(key, lower.shape, lower.dtype))
@@ -469,7 +476,9 @@ class FreeFlyer(Joint):
         return _free_difference(q0, q1)
 
     def displacement(self, q, rate):
-        return _product(_velocity_matrix(q), rate)
+        linear = inverse_rotate(so3.quaternion_to_matrix(q[..., 3:]), rate[..., :3])
+        angular = so3.quaternion_velocity(q[..., 3:], rate[..., 3:])
+        return jnp.concatenate([linear, angular], axis=-1)
 
     def random(self, key, lower, upper):
         position_key, rotation_key = jax.random.split(key)
@@ -657,6 +666,7 @@ def _velocity_matrix(q: Array) -> Array:
     """The matrix (..., nv, nq) from the rate of q to the body velocity, of a ball or free joint."""
     unit = so3.quaternion_normalize(q[..., -4:])
     length = jnp.sum(unit * q[..., -4:], axis=-1)[..., None, None]
+    length = jnp.where(length > 0, length, jnp.inf)  # a zero quaternion is the constant identity
     angular = einsum("...k,kij->...ij", unit, jnp.asarray(_VELOCITIES, q.dtype)) / length
     if q.shape[-1] == 4:
         return angular

@@ -113,23 +113,37 @@ def quaternion_identity(dtype=None) -> Float[Array, "4"]:
 
 def quaternion_normalize(q: Float[Array, "... 4"]) -> Float[Array, "... 4"]:
     """The unit quaternion `q / |q|`; where q is zero, the identity with zero derivatives."""
-    q, zero = _scaled(q)
-    q = jnp.where(zero, quaternion_identity(q.dtype), q)
+    scale, zero = _scale(q)
+    q = jnp.where(zero, quaternion_identity(q.dtype), q / scale)
     return q / jnp.sqrt(jnp.sum(q * q, axis=-1, keepdims=True))
 
 
-def _scaled(q: Array) -> tuple[Array, Array]:
-    """A multiple of q (..., 4) whose largest entry is from 2 to 4, and whether q is zero (..., 1).
+def _scale(q: Array) -> tuple[Array, Array]:
+    """A power of two (..., 1) by which q (..., 4) is divided, and whether q is zero (..., 1).
 
-    The squares of the entries neither overflow nor underflow. The factor is a power of two, so the
-    multiplication has no rounding error. JAX treats the factor as a constant in derivatives. So the
-    derivatives are right to any order if the caller's result does not depend on the factor.
+    The largest entry of the quotient is from 2 to 4, so the squares of the entries neither overflow
+    nor underflow. The division has no rounding error. JAX treats the divisor as a constant in
+    derivatives. So the derivatives are right to any order if the caller's result does not depend on
+    the divisor. The divisor is 1 if q is zero.
     """
     x, y, z, w = jnp.split(jnp.abs(q), 4, axis=-1)
     largest = jnp.maximum(jnp.maximum(x, y), jnp.maximum(z, w))
     scale = power_of_two(largest)
     zero = scale == 0
-    return q / jnp.where(zero, 1, scale), zero
+    return jnp.where(zero, 1, scale), zero
+
+
+def quaternion_velocity(
+    q: Float[Array, "... 4"], rate: Float[Array, "... 4"]
+) -> Float[Array, "... 3"]:
+    """The angular velocity (..., 3) in the rotated frame at which q has the rate dq/dt.
+
+    q may have any length, and the rate of the length has no effect. Zero where q is zero.
+    """
+    scale, zero = _scale(q)
+    q, rate = q / scale, rate / scale
+    length2 = jnp.where(zero, 1, jnp.sum(q * q, axis=-1, keepdims=True))
+    return 2 * quaternion_multiply(quaternion_conjugate(q), rate)[..., :3] / length2
 
 
 def quaternion_multiply(q: Float[Array, "... 4"], r: Float[Array, "... 4"]):
@@ -153,7 +167,8 @@ def quaternion_conjugate(q: Float[Array, "... 4"]) -> Float[Array, "... 4"]:
 
 def quaternion_to_matrix(q: Float[Array, "... 4"]) -> Float[Array, "... 3 3"]:
     """Rotation matrix of a quaternion of any length; the identity where the quaternion is zero."""
-    q, zero = _scaled(q)
+    scale, zero = _scale(q)
+    q = q / scale
     w, zero = q[..., 3:, None], zero[..., None]
     K, KK, length2 = _skew_and_square(q[..., :3])
     s = jnp.where(zero, 0, 2 / jnp.where(zero, 1, length2 + w * w))

@@ -15,19 +15,19 @@ BOUNDS = {
     "fk": 18,
     "rnea": 33,
     "crba": 31,
-    "fd": 86,
+    "fd": 70,
     "drnea": 95,
     "integrate gradient": 24,
 }
 SLOW_BOUNDS = {
     "rnea gradient": 105,
-    "fd gradient": 200,
+    "fd gradient": 142,
     "dfd": 120,
     "integrate": 8,
-    "euler": 93,
-    "euler gradient": 222,
-    "kutta": 127,
-    "kutta gradient": 435,
+    "euler": 77,
+    "euler gradient": 166,
+    "kutta": 109,
+    "kutta gradient": 365,
     "contact": 205,
     "contact gradient": 437,
 }
@@ -79,7 +79,7 @@ def test_kernels_do_not_depend_on_the_number_of_bodies(as_for_users):
 
 
 # Kernels of `optimal_control.solve` with the Gauss-Newton matrix.
-SOLVERS = {"arm7": 530, "quadruped": 680}
+SOLVERS = {"arm7": 490, "quadruped": 640}
 
 
 @pytest.mark.slow
