@@ -113,21 +113,22 @@ Constants = tuple[Model, Array | None]  # the model and the external forces
 class _Motion(NamedTuple):
     """The acceleration (nv,), and quantities that its derivative shares with it.
 
-    `X`: poses of the bodies in world axes, with positions relative to the root body; `due` (nb, 6):
-    the accelerations of the bodies that are due to the acceleration of the dofs, in this frame.
+    `X`: poses of the bodies in world axes, with positions relative to the root body; `A_dofs`
+    (nb, 6): the accelerations of the bodies that are due to the acceleration of the dofs.
     """
 
     acceleration: Array
     X: Pose
-    due: Array
+    A_dofs: Array
     factors: ArticulatedFactors
 
 
 class _Bodies(NamedTuple):
     """Quantities of the bodies in the common frame, at zero acceleration of the dofs.
 
-    `J` (nv, 6): the dof columns; `I` (nb, 10): inertias; `vJ`, `V`, `aJ`, `A` (nb, 6): velocities
-    and accelerations relative to the parents and in the world; `f` (nb, 6): external forces.
+    `J` (nv, 6): the dof columns; `I` (nb, 10): inertias; `vJ`, `aJ` (nb, 6): velocities and
+    accelerations relative to the parents; `V`, `A` (nb, 6): velocities and accelerations relative
+    to the world, where A includes the acceleration of gravity; `f` (nb, 6): external forces.
     """
 
     J: Array
@@ -158,8 +159,8 @@ def _motion(constants: Constants, q: Array, v: Array, tau: Array) -> _Motion:
     bodies = _bodies(constants, X, v)
     force = inertial_force(bodies.I, bodies.V, bodies.A) - bodies.f
     b = tau - active_dissipative_force(model, q, v)
-    a, due, factors = articulated_motion(model, bodies.J, bodies.I, force, b)
-    return _Motion(a, X, due, factors)
+    a, A_dofs, factors = articulated_motion(model, bodies.J, bodies.I, force, b)
+    return _Motion(a, X, A_dofs, factors)
 
 
 def _implicit_motion(constants: Constants, q: Array, v: Array, tau: Array) -> _Motion:
@@ -168,12 +169,10 @@ def _implicit_motion(constants: Constants, q: Array, v: Array, tau: Array) -> _M
     kinematics = forward_kinematics(model, q)
     a = solve_mass_matrix(model, kinematics, tau - bias_force(model, kinematics, v, f_ext))
     X = root_centred(kinematics)
-    due = sum_to_leaves(
-        model.topology, sum_dofs(model.topology, a[:, None] * dof_columns(model, X))
-    )
+    relative = sum_dofs(model.topology, a[:, None] * dof_columns(model, X))
     J, columns = articulate(*lax.stop_gradient((model, X)))
     factors = ArticulatedFactors(J, jnp.pad(columns, ((0, 0), (0, 1))))
-    return _Motion(a, X, due, factors)
+    return _Motion(a, X, sum_to_leaves(model.topology, relative), factors)
 
 
 def _motion_jvp(primals, tangents):
@@ -194,23 +193,24 @@ def _motion_jvp(primals, tangents):
 
     zero = jnp.zeros_like(v)
     force = zero if tau_dot is None else tau_dot
-    moved = zero if q_dot is None else displacement(model, q, q_dot)
-    d, w = relative(moved, zero if v_dot is None else v_dot)
+    dq = zero if q_dot is None else displacement(model, q, q_dot)
+    d, w = relative(dq, zero if v_dot is None else v_dot)
     if v_dot is not None:
         force = force - jax.jvp(lambda v: _dissipation(model, q, v), (v,), (v_dot,))[1]
     if q_dot is not None or v_dot is not None:
         force = force - _inverse_dynamics_change(model, bodies, motion, d, w)
     a_dot = _solve(model, bodies, motion.factors, force)
 
-    # The tangents of X and of `due` are used in derivatives of higher order.
-    turn = sum_to_leaves(model.topology, d)
-    turn = turn - from_linear(take_rows(turn, model.topology.root)[:, :3])
-    turning = skew(turn[:, 3:])
-    X_dot = Pose(matmul(turning, motion.X.R), rotate(turning, motion.X.p) + turn[:, :3])
-    due, change = relative(motion.acceleration, a_dot)
-    due_dot = sum_to_leaves(model.topology, cross_motion(turn, due) + change)
+    # The tangents of X and A_dofs are for derivatives of higher order. The frame has the origin of
+    # the root body, so it moves with the position of the root body.
+    twist = sum_to_leaves(model.topology, d)
+    twist = twist - from_linear(take_rows(twist, model.topology.root)[:, :3])
+    turn = skew(twist[:, 3:])
+    X_dot = Pose(matmul(turn, motion.X.R), rotate(turn, motion.X.p) + twist[:, :3])
+    a_relative, change = relative(motion.acceleration, a_dot)
+    A_dofs_dot = sum_to_leaves(model.topology, cross_motion(twist, a_relative) + change)
     factors_dot = jax.tree.map(jnp.zeros_like, motion.factors)
-    return motion, _Motion(a_dot, X_dot, due_dot, factors_dot)
+    return motion, _Motion(a_dot, X_dot, A_dofs_dot, factors_dot)
 
 
 _motion.defjvp(_motion_jvp, symbolic_zeros=True)
@@ -229,7 +229,7 @@ def _inverse_dynamics_change(
     the relative velocities that are due to changes of v.
     """
     topology, (J, I, vJ, V, aJ, A, f) = model.topology, bodies
-    A = A + motion.due
+    A = A + motion.A_dofs
     V_parent = V - vJ
     A_parent = A - aJ - sum_dofs(topology, motion.acceleration[:, None] * J)
     psi_dot = cross_motion(V_parent, d)
