@@ -7,6 +7,9 @@ merit of a trajectory is the augmented Lagrangian with the new costates lambda,
 
     cost + sum over stages of  lambda . d + rho |d|^2 / 2,     d the defects.
 
+The loop begins an iteration with the line search along the step of the iteration before, and the
+first iteration evaluates the guess. So the program linearises the stages at one place only.
+
 A multiple of the identity is added to the Gauss-Newton matrix of the stages. It is raised if the
 linear-quadratic problem has no unique minimum, or if the whole step decreases the merit by much
 less than the quadratic model predicts. It is lowered if the model is good.
