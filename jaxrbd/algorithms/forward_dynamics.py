@@ -207,7 +207,7 @@ def _motion_jvp(primals, tangents):
     twist = twist - from_linear(take_rows(twist, model.topology.root)[:, :3])
     turn = skew(twist[:, 3:])
     X_dot = Pose(matmul(turn, motion.X.R), rotate(turn, motion.X.p) + twist[:, :3])
-    a_relative, change = relative(motion.acceleration, a_dot)
+    (a_relative,), (change,) = relative(motion.acceleration), relative(a_dot)
     A_dofs_dot = sum_to_leaves(model.topology, cross_motion(twist, a_relative) + change)
     factors_dot = jax.tree.map(jnp.zeros_like, motion.factors)
     return motion, _Motion(a_dot, X_dot, A_dofs_dot, factors_dot)

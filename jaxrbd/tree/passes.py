@@ -165,8 +165,10 @@ def _scan(
 
 def _with_world(rows: Array, nodes: int, axis: int) -> Array:
     """The rows with the row of the world, which is zero if it is not in `rows`."""
+    if rows.shape[axis] > nodes:
+        return rows
     padding = [(0, 0)] * rows.ndim
-    padding[axis] = (0, nodes + 1 - rows.shape[axis])
+    padding[axis] = (0, 1)
     return jnp.pad(rows, padding)
 
 
