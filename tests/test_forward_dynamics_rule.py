@@ -41,7 +41,7 @@ def test_derivatives_to_third_order(robot):
     model = ROBOTS[robot]()
     at, f_ext = state(model)
     rng = np.random.default_rng(1)
-    along = tuple(jnp.asarray(rng.normal(size=x.shape)) for x in at)
+    direction = tuple(jnp.asarray(rng.normal(size=x.shape)) for x in at)
 
     def derivatives(dynamics):
         def total(*x):
@@ -51,9 +51,9 @@ def test_derivatives_to_third_order(robot):
             return jax.grad(total, (0, 1, 2))(*x)
 
         def curvature(*x):
-            return jax.jvp(gradient, x, along)[1]
+            return jax.jvp(gradient, x, direction)[1]
 
-        return jax.jit(lambda: (gradient(*at), *jax.jvp(curvature, at, along)))()
+        return jax.jit(lambda: (gradient(*at), *jax.jvp(curvature, at, direction)))()
 
     jax.tree.map(lambda x, y: close(x, y, 1e-10), *both_ways(derivatives))
 
