@@ -75,3 +75,4 @@ def test_one_forward_pass_for_several_quantities():
         lambda q: rbd.forward_dynamics_derivatives(model, q, v, u),
     ):
         assert compositions(dynamics, q) == once
+        assert compositions(dynamics, kinematics) == 0
