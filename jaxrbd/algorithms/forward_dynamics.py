@@ -37,7 +37,6 @@ from ..spatial import (
     apply_velocity_moments,
     cross_force,
     cross_motion,
-    from_linear,
     inertial_force,
     rotate,
     skew,
@@ -201,10 +200,9 @@ def _motion_jvp(primals, tangents):
         force = force - _inverse_dynamics_change(model, bodies, motion, d, w)
     a_dot = _solve(model, bodies, motion.factors, force)
 
-    # The tangents of X and A_dofs are for derivatives of higher order. The frame has the origin of
-    # the root body, so it moves with the position of the root body.
+    # The tangents of X and A_dofs are for derivatives of higher order. Here the frame is fixed in
+    # the world: the acceleration does not depend on the origin of the frame.
     twist = sum_to_leaves(model.topology, d)
-    twist = twist - from_linear(take_rows(twist, model.topology.root)[:, :3])
     turn = skew(twist[:, 3:])
     X_dot = Pose(matmul(turn, motion.X.R), rotate(turn, motion.X.p) + twist[:, :3])
     (a_relative,), (change,) = relative(motion.acceleration), relative(a_dot)
