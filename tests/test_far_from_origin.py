@@ -97,6 +97,9 @@ CASES = {
     "labelled": labelled,
     "rnea_gradient": lambda m, q, v, u, f: rbd.jacobian(m, lambda q: rbd.rnea(m, q, v, u, f))(q),
     "crba_gradient": lambda m, q, v, u, f: rbd.jacobian(m, lambda q: rbd.crba(m, q))(q),
+    "forward_dynamics_of_kinematics": lambda m, q, v, u, f: rbd.forward_dynamics(
+        m, rbd.forward_kinematics(m, q), v, u, f
+    ),
     "forward_dynamics_gradient": lambda m, q, v, u, f: rbd.jacobian(
         m, lambda q: rbd.forward_dynamics(m, q, v, u, f)
     )(q),
