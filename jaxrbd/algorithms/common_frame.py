@@ -116,12 +116,12 @@ def body_accelerations(
     """
     rates, rates_dot = velocity.rates, tree_rate_derivatives(model, q, v, a)
 
-    def of_dof(rate, rate_dot, J, V):
+    def acceleration_of_dof(rate, rate_dot, J, V):
         return rate_dot * J + rate * cross_motion(V, J)
 
     operands = rates[:, None], rates_dot[:, None], velocity.J, velocity.V
     indices = (None, None, None, model.topology.dof_body)
-    aJ = sum_over_dofs(model.topology, of_dof, *operands, indices=indices)
+    aJ = sum_over_dofs(model.topology, acceleration_of_dof, *operands, indices=indices)
     return sum_to_leaves(model.topology, aJ, world, few_kernels), aJ
 
 

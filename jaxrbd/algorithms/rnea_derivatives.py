@@ -323,11 +323,11 @@ def acceleration_and_derivatives(
     bodies = _body_quantities(body_inertias(model, X), velocity.V, acceleration[0], f_world)
     sums = sum_to_root(model.topology, bodies)
 
-    def of_dof(row, J):
+    def column_and_force(row, J):
         composite = _composites_of_rows(row)
         return apply_inertia(composite.inertia, J), jnp.sum(J * composite.force, axis=-1)
 
-    F, force = map_rows(of_dof, sums, velocity.J, indices=(model.topology.dof_body,))
+    F, force = map_rows(column_and_force, sums, velocity.J, indices=(model.topology.dof_body,))
     M = mass_matrix(model, q, velocity.J, F)
     bias = independent_force(model, q, force)
     bias = bias + armature_and_dissipation_force(model, q, v, zero)

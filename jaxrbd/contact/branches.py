@@ -95,11 +95,11 @@ def _packed(
         else:
             places.append(list(branch))
     contacts: list[list[int]] = [[] for _ in places]
-    of_trunk: list[int] = []
+    trunk_contacts: list[int] = []
     for i, dofs in enumerate(moved):
         reached = [k for k, place in enumerate(places) if set(place).intersection(dofs)]
-        (contacts[reached[0]] if reached else of_trunk).append(i)
-    for i in of_trunk:
+        (contacts[reached[0]] if reached else trunk_contacts).append(i)
+    for i in trunk_contacts:
         min(contacts, key=len).append(i)
     return Partition(
         _padded(places, nv).T,

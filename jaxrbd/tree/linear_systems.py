@@ -275,10 +275,10 @@ def _solver(topology: Topology, transform: _Transform, one_pass: Callable, produ
     def chosen(batch_axes, *operands):
         by_pass = functools.partial(one_pass, batch_axes)
         by_product = nodes_first(product, batch_axes)
-        way = current_implementation()
-        if way == "products":
+        selected = current_implementation()
+        if selected == "products":
             return by_product(*operands)
-        if way != "automatic" or topology.nb > _DENSE:
+        if selected != "automatic" or topology.nb > _DENSE:
             return by_pass(*operands)
         if transform is _SAME_FRAME and not batch_axes:
             return by_product(*operands)

@@ -139,7 +139,7 @@ def _scan(
     needs copies. `rows_in_place` is faster for rows of few entries. With wide rows, the row of each
     state would be in another page of the memory.
     """
-    numbers, in_parent = np.arange(len(parents), dtype=np.int32), parent_rows(parents)
+    node_indices, in_parent = np.arange(len(parents), dtype=np.int32), parent_rows(parents)
     rows = _over_batch(rows, nodes, batch_axes)
     if rows_in_place and batch_axes:
 
@@ -150,14 +150,14 @@ def _scan(
 
         # The order is in the constants: a reversed loop would have a kernel that counts down.
         order = slice(None, None, -1 if reverse else 1)
-        steps = jnp.asarray(numbers[order]), jnp.asarray(in_parent[order])
+        steps = jnp.asarray(node_indices[order]), jnp.asarray(in_parent[order])
         return lax.scan(body, _with_world(rows, len(parents), batch_axes), steps)
 
     def loop(rows, nodes):
         def body(rows, step):
             return visit(0, rows, *step)
 
-        steps = jnp.asarray(numbers), jnp.asarray(in_parent), nodes
+        steps = jnp.asarray(node_indices), jnp.asarray(in_parent), nodes
         return lax.scan(body, _with_world(rows, len(parents), 0), steps, reverse=reverse)
 
     return nodes_first(loop, batch_axes)(rows, nodes)
