@@ -5,9 +5,9 @@ angular velocity in the child frame for a ball joint. Configurations and velocit
 independent coordinates alone. Joints that follow others, such as mimic joints, have no independent
 coordinates.
 
-Every function normalises the quaternions in q, whatever their length. A zero quaternion is not a
-rotation. Where the values of q are known (`arguments.known`), a zero quaternion raises
-ArgumentError, which names the joint. Where JAX traces q, a zero quaternion is read as the identity.
+Every function first normalises the quaternions in q. A zero quaternion is not a rotation. Where the
+values of q are known (`arguments.known`), a zero quaternion raises ArgumentError, which names the
+joint. Where JAX traces q, a zero quaternion is read as the identity.
 """
 
 from __future__ import annotations
@@ -160,8 +160,8 @@ def _by_kind(model: Model, function: Callable, *operands: tuple[Array, str], giv
     """Apply a function to the coordinates of all joints of one kind, for each kind of joint.
 
     Each operand is a pair: an array over the independent coordinates, and the space of the array,
-    "q" or "v". `gives` is the space of the result. The function gets zeros for joints that follow
-    others, and the results for these joints are dropped.
+    "q" or "v". `gives` is the space of the result. For joints that follow others, the operands are
+    zero, and the results are dropped.
     """
     groups = joint_groups(model)
     spread = [(_spread(model, x, space), space) for x, space in operands]

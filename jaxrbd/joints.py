@@ -3,13 +3,13 @@
 A class defines the pose, the motion subspace and the configuration manifold of a joint kind. It
 does not use the kinematic tree. An instance holds the parameters of one joint, or of n joints of
 one kind with a leading axis in each field. Every method broadcasts over leading axes. No algorithm
-has a case for a joint kind. So a new kind is one class here and, if robot files can name the kind,
+distinguishes joint kinds. So a new kind needs one class here and, if robot files can name the kind,
 one line in the file reader.
 
-Every class obeys one rule: in the child's frame the motion subspace S is *constant*. Then the bias
-acceleration of the joint is zero, and every derivative is simple. A joint whose S depends on q is
-modelled in one of two ways: as a chain of joints with constant S (`jaxrbd.model.Compound`), or as a
-body with six degrees of freedom whose velocity is a function of the joint's coordinates and
+One rule holds for every class: in the child's frame the motion subspace S is *constant*. Then the
+bias acceleration of the joint is zero, and every derivative is simple. A joint whose S depends on q
+is modelled in one of two ways: as a chain of joints with constant S (`jaxrbd.model.Compound`), or
+as a body with six degrees of freedom whose velocity is a function of the joint's coordinates and
 velocities (`Custom`).
 """
 
@@ -92,7 +92,7 @@ class Joint(eqx.Module):
     def integrate(
         self, q: Float[Array, "... nq"], v: Float[Array, "... nv"]
     ) -> Float[Array, "... nq"]:
-        """Configuration after unit time at the constant velocity v, from q."""
+        """Configuration that the joint reaches from q in unit time with the constant velocity v."""
 
     @abc.abstractmethod
     def difference(
@@ -110,7 +110,7 @@ class Joint(eqx.Module):
     def random(
         self, key: PRNGKeyArray, lower: Float[Array, "... nq"], upper: Float[Array, "... nq"]
     ) -> Float[Array, "... nq"]:
-        """Random configuration, uniform between the limits or, without them, in a default range."""
+        """Random configuration, uniform between the limits; without limits, in a default range."""
 
     @property
     def tree_nv(self) -> int:
@@ -221,8 +221,8 @@ def lie_operation(
 def subspace_rows(joint: Joint) -> np.ndarray:
     """The rows (nv, 6) of S of one joint, in NumPy and double precision.
 
-    The rows are the rows of `Joint.subspace`. For the joint kinds of robot files, NumPy computes
-    the rows, so the call compiles nothing.
+    The rows are the rows of `Joint.subspace`. For revolute, prismatic and helical joints NumPy
+    computes the rows, so the call compiles nothing.
     """
     if not isinstance(joint, (Revolute, Prismatic, Helical)):
         return (
@@ -493,13 +493,14 @@ class Custom(_Euclidean):
     - `nv`: the number of coordinates and of velocities; v is the rate of q;
     - `motion(q)`: `Pose` of the child in the placement of the joint, for q (nv,);
     - `tangent_map(q)`: the matrix (6, nv) with `[v; w] = tangent_map(q) @ dq/dt`, where [v; w] is
-      the child's velocity relative to the placement, in the child's frame. If it is None,
+      the child's velocity relative to the placement, in the child's frame. Without `tangent_map`,
       forward-mode differentiation of `motion` gives the matrix.
 
-    Both are pure functions of jax.numpy, or `eqx.Module`s with a `__call__`; the arrays of a module
-    are leaves of the model. The map from v to the child's velocity may depend on q. In the tree the
-    child is a body with six degrees of freedom. All algorithms and derivatives compute the tree
-    rates of the child by the tangent map. Source: Featherstone, section 3.5.
+    `motion` and `tangent_map` are pure functions of jax.numpy, or `eqx.Module`s with a `__call__`;
+    the arrays of a module are leaves of the model. The map from v to the child's velocity may
+    depend on q. In the tree the child is a body with six degrees of freedom. All algorithms and
+    derivatives compute the tree rates of the child by the tangent map. Source: Featherstone,
+    section 3.5.
     """
 
     tree_rates_are_velocities: ClassVar[bool] = False

@@ -6,9 +6,10 @@
 - A pose `X_AB = (R_AB, p_AB)` maps coordinates in B to coordinates in A: `x_A = R x_B + p`. Names
   follow Drake's monogram notation, in which adjacent frames cancel: `compose(X_AB, X_BC)` is
   `X_AC`.
-- An inertia is `(..., 10)`: `[m, m c, Ixx, Ixy, Iyy, Ixz, Iyz, Izz]`, with c the centre of mass
-  and I the rotational inertia about the frame's *origin* (not the centre of mass). Inertias in
-  one frame add as arrays. No operator divides by the mass.
+- An inertia is `(..., 10)`: `[m, m c, Ixx, Ixy, Iyy, Ixz, Iyz, Izz]`, with the mass m, the centre
+  of mass c and the rotational inertia I about the frame's *origin* (not the centre of mass). The
+  inertia of two bodies together is the sum of the arrays, if both are in one frame. No operator
+  divides by the mass.
 
 Every function broadcasts over leading axes and keeps the dtype of its operands. All quantities are
 in SI units. Sources: Mansard's SE(3) sheet of Pinocchio; Featherstone, chapter 2. Featherstone puts
@@ -223,7 +224,7 @@ def inertia_from_com(
 def inertia_to_com(
     inertia: Float[Array, "... 10"],
 ) -> tuple[Float[Array, "..."], Float[Array, "... 3"], Float[Array, "... 3 3"]]:
-    """Mass, centre of mass and rotational inertia about it: the inverse of `inertia_from_com`.
+    """Mass, centre of mass and central rotational inertia: the inverse of `inertia_from_com`.
 
     Returns `mass` (...) in kg, `com` (..., 3) in m, `I_com` (..., 3, 3) in kg m^2. Where the mass
     is zero, `com` is the origin, and `I_com` is the rotational inertia about the origin.
@@ -287,7 +288,7 @@ def transform_inertia(X_AB: Pose, inertia_B: Float[Array, "... 10"]) -> Float[Ar
     )
     trace = Sigma[..., 0, 0] + Sigma[..., 1, 1] + Sigma[..., 2, 2]
     I_A = trace[..., None, None] * jnp.eye(3, dtype=Sigma.dtype) - Sigma
-    # The flat matrix is sliced and not split by `Mat3.from_array`, which gives more kernels.
+    # `Mat3.from_array` in place of these slices would compile to more kernels.
     flat = I_A.reshape(*I_A.shape[:-2], 9)
     upper = [flat[..., i : i + 1] for i in _UPPER]
     return jnp.concatenate([m[..., None], h_A, *upper], axis=-1)

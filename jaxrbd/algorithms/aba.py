@@ -55,10 +55,10 @@ def aba(
 ) -> Float[Array, " nv"]:
     """Acceleration of the robot under the joint forces tau, in O(nv) operations, (nv,).
 
-    Arguments, result and errors as for `forward_dynamics`. `forward_dynamics` is faster for robots
-    of up to about 50 dofs, and its derivatives cost less. Use `aba` for long chains. If joints of
-    the model follow others (mimic) or are `joints.Custom`, `aba` calls `forward_dynamics`.
-    Source: Featherstone, table 7.1.
+    Arguments, result and errors as for `forward_dynamics`, which is faster, also for long chains,
+    and has derivatives that cost less. `aba` is the recursion of Featherstone's book, in the frames
+    of single dofs. If joints of the model follow others (mimic) or are `joints.Custom`, `aba` calls
+    `forward_dynamics`. Source: Featherstone, table 7.1.
     """
     if not arguments.robot(model).velocity_map_is_identity:
         return forward_dynamics(model, q, v, tau, f_ext)
@@ -82,9 +82,9 @@ def aba_minverse(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "nv nv
 
     `q` (nq,) or its `Kinematics`. Column j is the acceleration of the robot, at rest and without
     gravity, under a unit force on dof j. The articulated-body inertias are computed once for all
-    columns. `minverse` is faster for robots of usual size; use `aba_minverse` for chains of many
-    dofs. If joints of the model follow others (mimic) or are `joints.Custom`, `aba_minverse`
-    calls `minverse`. Source: Carpentier (2018).
+    columns. `minverse` is faster for robots of up to about 100 dofs. If joints of the model follow
+    others (mimic) or are `joints.Custom`, `aba_minverse` calls `minverse`. Source: Carpentier
+    (2018).
     """
     if not arguments.robot(model).velocity_map_is_identity:
         return minverse(model, q)
@@ -123,7 +123,7 @@ def _backward_pass(parents: np.ndarray, nodes: _Nodes) -> tuple[Array, Array, Ar
     """Leaves to root: articulated-body inertias and bias forces; returns U (nv, 6), D and u (nv,).
 
     `U = IA S`, `D = S . U + armature` and `u = tau - S . pA` for each node, with the
-    articulated-body inertia IA and bias force pA. The row of a node is `[IA | pA]` (6, 7).
+    articulated-body inertia IA and the bias force pA. The row of a node is `[IA | pA]` (6, 7).
     """
 
     def eliminate(row, node):

@@ -22,14 +22,14 @@ from .common_frame import dof_columns
 
 
 class ArticulatedFactors(NamedTuple):
-    """A factorisation of the mass matrix M, one row per dof: J, and U with 1/D.
+    """A factorisation of the mass matrix M, with one row per dof.
 
-    J is the spatial vector of the dof in the common frame. `U = IA J` is the force per unit of
+    J is the spatial vector of the dof in the common frame. A row of `columns` has U and 1/D. In the
+    result of `articulated_motion` it has one more entry. `U = IA J` is the force per unit of
     acceleration of the dof, where IA is the articulated-body inertia that the dof moves. D is
-    `J . U` plus the armature. U and 1/D share one array so that one step of a pass compiles to
+    `J . U` plus the armature. U and 1/D are in one array, so that one step of a pass compiles to
     eight kernels. On a CPU, XLA runs up to eight kernels without its scheduler. With more kernels,
-    the scheduler would take a fifth of the time of a single call. `articulated_motion` has one more
-    column.
+    the scheduler would take a fifth of the time of a single call.
     """
 
     J: Float[Array, "nv 6"]
@@ -71,7 +71,7 @@ def _inertia_matrix(X: Pose, inertia: Array) -> Array:
 
 
 def _at_last_dofs(model: Model, rows: Array) -> Array:
-    """The rows (nb, ...) of the bodies at the last dof of each body, and zero at other dofs."""
+    """The rows (nb, ...) of the bodies, each at the last dof of its body; zero at other dofs."""
     body = model.topology.dof_body
     is_last = np.append(np.diff(body) > 0, True)[: model.topology.nv]
     is_last = is_last.reshape(-1, *(1,) * (rows.ndim - 1))
@@ -91,9 +91,9 @@ def articulated_motion(
     - `force`: the inertial forces of the bodies at zero acceleration of the dofs, minus the
       external forces, in this frame.
 
-    Returns the accelerations (nv,), the accelerations of the bodies (nb, 6) that are due to them,
-    and the factorisation of M. Requires a model as `articulate` does. Source: Featherstone, table
-    7.1: a row of the backward pass is `[IA | pA]` (6, 7), and `u = b - J . pA`.
+    Returns the accelerations of the dofs (nv,), the accelerations of the bodies (nb, 6) that they
+    cause, and the factorisation of M. Requires a model as `articulate` does. Source: Featherstone,
+    table 7.1: a row of the backward pass is `[IA | pA]` (6, 7), and `u = b - J . pA`.
     """
     topology = model.topology
     rows = jnp.concatenate([inertia_matrix(inertia), force[..., None]], axis=-1)

@@ -1,7 +1,7 @@
 """Quantities of all bodies in one common frame: velocities, sums over subtrees, masked products.
 
 The common frame has world axes. Its origin is a point fixed in the world, usually the present
-position of the root body of the tree. With this origin no digits are lost far from the world's
+position of the root body of the tree. With this origin, results lose no digits far from the world's
 origin. In the common frame a forward pass is a sum over the supporting bodies, and a backward pass
 is a sum over the subtree.
 
@@ -110,18 +110,18 @@ def body_accelerations(
     world: Array | None = None,
     few_kernels: bool = False,
 ) -> tuple[Array, Array]:
-    """Accelerations of the bodies, (nb, 6), and without the acceleration of their parents, (nb, 6).
+    """Accelerations of the bodies relative to the world and to their parents, (nb, 6) each.
 
     `world` (6,): the acceleration of the world (default 0); `few_kernels`: as in `sum_to_leaves`.
     """
     rates, rates_dot = velocity.rates, tree_rate_derivatives(model, q, v, a)
 
-    def of_dof(rate, rate_dot, J, V):
+    def acceleration_of_dof(rate, rate_dot, J, V):
         return rate_dot * J + rate * cross_motion(V, J)
 
     operands = rates[:, None], rates_dot[:, None], velocity.J, velocity.V
     indices = (None, None, None, model.topology.dof_body)
-    aJ = sum_over_dofs(model.topology, of_dof, *operands, indices=indices)
+    aJ = sum_over_dofs(model.topology, acceleration_of_dof, *operands, indices=indices)
     return sum_to_leaves(model.topology, aJ, world, few_kernels), aJ
 
 

@@ -1,4 +1,4 @@
-"""The mass matrix and the bias force together, from one forward and one backward pass each."""
+"""The mass matrix and the bias force together, with one backward pass for both."""
 
 from __future__ import annotations
 

@@ -8,8 +8,9 @@ rnea_derivatives.py. Let `d` be the displacement of a body relative to its paren
 the velocity and the acceleration of the parent. The displacement has the same effect on the bodies
 of the subtree as an additional velocity `psi_dot = V_p x d` of the world and an additional
 acceleration `psi_ddot = A_p x d + V_p x psi_dot`. Let `w` be a change of the velocity relative to
-the parent. It adds w to the velocities of the subtree, and `(V + V_p) x w` to the accelerations.
-The composite force of the subtree changes by `d x* F` too, where F is the composite force.
+the parent. This change adds w to the velocities of the subtree, and `(V + V_p) x w` to the
+accelerations. The displacement also rotates and moves the composite force F of the subtree: F
+changes by `d x* F`.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ Constants = tuple[Model, Array | None]  # the model and the external forces
 
 
 class _Motion(NamedTuple):
-    """The acceleration (nv,), and quantities that its derivative shares with it.
+    """The acceleration (nv,), and quantities that the derivative of the acceleration uses too.
 
     `X`: poses of the bodies in world axes, with positions relative to the root body; `A_dofs`
     (nb, 6): the accelerations of the bodies that are due to the acceleration of the dofs.

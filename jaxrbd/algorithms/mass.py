@@ -96,9 +96,9 @@ def passive_force(model: Model, q: ArrayLike | Kinematics, v: ArrayLike) -> Floa
     The force of each joint is `-(damping v + friction sign(v))`, with sign(0) = 0. The forces of
     mimic joints are mapped to the joints that they follow. `q` (nq,) or its `Kinematics`, `v`
     (nv,). The algorithms include this force only for a model made by `Model.with_dissipation`. For
-    other models the algorithms leave this force out, as Pinocchio does; to include it, pass
-    `tau + passive_force(model, q, v)` to `forward_dynamics`. The derivative of the friction in v is
-    zero, also at v = 0, where the friction jumps.
+    other models, the algorithms leave this force out, as Pinocchio does; to include this force,
+    pass `tau + passive_force(model, q, v)` to `forward_dynamics`. The derivative of the friction in
+    v is zero, also at v = 0, where the friction jumps.
     """
     q, v = configuration_of(model, q), arguments.velocity(model, v)
     return -dissipative_force(model, q, v)

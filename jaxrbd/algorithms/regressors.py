@@ -84,8 +84,8 @@ def summed_sizes(
 ) -> Float[Array, "nv parameters"]:
     """Bounds on the sizes of the entries of `joint_torque_regressor`, (nv, 10 nb).
 
-    The units are the units of the entries. Each entry is a sum of terms. The terms, their sum and
-    the placements of the model are rounded, so an entry much smaller than its bound has few correct
+    A bound has the unit of its entry. Each entry is a sum of terms. The terms, their sum and the
+    placements of the model are rounded, so an entry much smaller than its bound has few correct
     digits. The bound is `|v| |f| + |w| |n| + |w| |f| (|p| + |p0|)`. For an entry of the regressor,
     [f; n] is the force on a body with origin p, and [v; w] is the motion of a dof whose body has
     its origin at p0. The entry is the power `f . (v + w x (p - p0)) + n . w`. The bound is the
@@ -132,8 +132,9 @@ def potential_energy_regressor(
     """Regressor y of the potential energy, (10 nb,).
 
     `y @ model.inertia.ravel() = potential_energy(model, q)`. `q` (nq,) or its `Kinematics`. The
-    entries are in J per unit of the parameter. For a body with the world pose (R, p) they are `-g .
-    p` for the mass, `-R^T g` for the first moments of mass, and zero for the moments of inertia.
+    entries are in J per unit of the parameter. For a body with the world pose (R, p), the entry of
+    the mass is `-g . p`, the entries of the first moments of mass are `-R^T g`, and the entries of
+    the rotational inertia are zero.
     """
     X_WB = forward_kinematics(model, q).X_WB
     by_mass = -jnp.sum(X_WB.p * model.gravity, axis=-1, keepdims=True)

@@ -5,8 +5,8 @@ heights, and `shapes.py` pairs of shapes. There are two models of contact:
 
 - `compliant.py`: a contact force `f_ext` for any integrator. It is smooth enough for gradients at
   touch-down and at rest;
-- `convex.py`: a time step on rigid ground, which solves one convex problem. `actuated.py` has the
-  actuators of MJCF files for it.
+- `convex.py`: a time step on rigid ground, which solves one convex problem. `actuated.py` makes its
+  servo from the actuators of MJCF files.
 """
 
 from .actuated import servo_of_actuators

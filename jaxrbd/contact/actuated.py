@@ -19,21 +19,22 @@ from .joint_terms import Servo
 def servo_of_actuators(
     actuators: AffineActuators, model: Model, q: ArrayLike, control: ArrayLike
 ) -> tuple[Servo, Float[Array, " nv"]]:
-    """A servo and joint forces tau (nv,) in N or N m that act as affine actuators.
+    """A servo and joint forces tau (nv,) in N or N m, which together act as affine actuators.
 
     - `q` (nq,): the configuration before the step; `control` (n,): one value per actuator.
 
-    For its clipped control, an actuator gives its joint the force `c - k q - d v`. If the stiffness
-    k or the damping d is not zero, the servo gives this force, with the q and v after the step.
-    Otherwise tau has the force c. So `contact_step(..., tau, dt, servo=servo)` is stable for any
-    gains, and with `actuators(model, q, v, control)` it is stable only for small gains.
+    An actuator applies the force `c - k q - d v` to its joint, where c depends on the clipped
+    control. If the stiffness k or the damping d is not zero, the servo applies this force, with the
+    q and v after the step. Otherwise tau has the force c. So
+    `contact_step(..., tau, dt, servo=servo)` is stable for any gains. With the forces
+    `actuators(model, q, v, control)` in tau, it is stable only for small gains.
 
     Raises ArgumentError, which names the joint or the actuator, for a joint that follows others or
     has several degrees of freedom, for limits of the force that differ in the two directions, and
-    for several actuators on one joint if the force of one of them has a limit. `PD` raises it for a
-    negative k or d. If k or d is traced and negative, the servo has NaN.
-    Source: MuJoCo, chapter "Computation", sections "Actuation model" and "Numerical integration"
-    (implicitfast, which has only d with the velocity after the step).
+    for several actuators on one joint if the force of one of them has a limit. Raises ArgumentError
+    for a negative k or d. If k or d is traced and negative, the servo has NaN. Source: MuJoCo,
+    chapter "Computation", sections "Actuation model" and "Numerical integration" (implicitfast,
+    which has only d with the velocity after the step).
     """
     _require_one_limit(actuators)
     joints, n = actuators.driven_joints, len(actuators.driven_joints)
@@ -70,7 +71,7 @@ def servo_of_actuators(
 
 
 def _not_negative(x: Array) -> Array:
-    """x, with NaN in place of negative values that JAX traces; `PD` refuses known ones."""
+    """x, with NaN in place of negative traced values; for known negative values `PD` raises."""
     return x if arguments.known(x) is not None else jnp.where(x < 0, jnp.nan, x)
 
 

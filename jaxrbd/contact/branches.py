@@ -3,9 +3,9 @@
 A branch is a set of dofs below the trunk, for example a leg. The Hessian of the convex function of
 a contact step couples the dofs of a branch with each other and with the dofs of the trunk. It
 couples the dofs of two branches only if a contact acts between the branches. So the dofs of each
-branch can be eliminated independently of the other branches. What remains is a system in the dofs
-of the trunk. For a quadruped with legs of three dofs, three steps of elimination on four small
-matrices replace twelve steps on the whole matrix.
+branch can be eliminated independently of the other branches. Then a system in the dofs of the trunk
+remains. For a quadruped with legs of three dofs, three steps of elimination on four small matrices
+replace twelve steps on the whole matrix.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class Partition(NamedTuple):
 
 
 def whole(nv: int, contacts: int) -> Partition:
-    """All dofs in the trunk."""
+    """The partition with all dofs in the trunk."""
     return Partition(
         np.zeros((0, 1), int), np.arange(nv), np.arange(contacts, dtype=int).reshape(-1, 1)
     )
 
 
 def partition(topology: Topology, contact_bodies: list[list[int]]) -> Partition:
-    """The partition with the least cost of an elimination.
+    """The partition with the least cost of an iteration.
 
     `contact_bodies`: the bodies of each contact; -1 is the world. The candidates differ in the
     largest size of a subtree of dofs that is a branch.
@@ -84,7 +84,7 @@ def _dofs(moving: np.ndarray, bodies: list[int]) -> set[int]:
 def _packed(
     branches: list[set[int]], trunk: np.ndarray, moved: list[set[int]], nv: int
 ) -> Partition:
-    """The partition in which small branches share the place of one large branch."""
+    """The partition in which small branches share one column of `Partition.branches`."""
     ordered = sorted((sorted(b) for b in branches), key=lambda b: (-len(b), b))
     m = len(ordered[0])
     places: list[list[int]] = []
@@ -95,11 +95,11 @@ def _packed(
         else:
             places.append(list(branch))
     contacts: list[list[int]] = [[] for _ in places]
-    of_trunk: list[int] = []
+    trunk_contacts: list[int] = []
     for i, dofs in enumerate(moved):
         reached = [k for k, place in enumerate(places) if set(place).intersection(dofs)]
-        (contacts[reached[0]] if reached else of_trunk).append(i)
-    for i in of_trunk:
+        (contacts[reached[0]] if reached else trunk_contacts).append(i)
+    for i in trunk_contacts:
         min(contacts, key=len).append(i)
     return Partition(
         _padded(places, nv).T,

@@ -17,7 +17,7 @@ from .scene import Scene, tangential
 
 
 class ContactForce(NamedTuple):
-    """The forces of contacts on a robot: of n spheres with the ground, then of m pairs of shapes.
+    """The contact forces on a robot: first of n spheres on the ground, then of m pairs of shapes.
 
     - `f_ext` (nb, 6): external forces in the body frames, for `forward_dynamics` and `rnea`;
     - `distance` (n + m,): the distances, in m;
@@ -90,7 +90,7 @@ def contact_energy(model: Model, scene: Scene, q: ArrayLike | Kinematics) -> Flo
     """Elastic energy of the ground in J: `k d^3 / 3`, summed over all contacts.
 
     `q` (nq,) or its `Kinematics`. The negative gradient in q is the generalized force of
-    `contact_force` at v = 0. The damping and the friction, which `contact_force` adds at other v,
+    `contact_force` at v = 0. At other v, `contact_force` also has damping and friction, which
     dissipate energy. Raises ArgumentError for an unknown frame.
     """
     scene = scene.astype(arguments.robot(model).dtype)

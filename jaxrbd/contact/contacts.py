@@ -1,4 +1,4 @@
-"""All contacts of a robot: of spheres with the ground, and of pairs of shapes.
+"""All contacts of a robot: spheres on the ground, and pairs of shapes.
 
 A contact acts on a point a of one body and, for a pair, on a point b of another body. The points
 are listed as `[a of all contacts, b of the pairs]`. For n spheres on the ground and m pairs there
@@ -113,7 +113,7 @@ def reference_spheres(
 
 
 def relative(scene: Scene, x: Float[Array, "points ..."]) -> Float[Array, "contacts ..."]:
-    """The values at the points a, minus, for pairs, the values at the points b."""
+    """The values at the points a; for pairs, minus the values at the points b."""
     m = 0 if scene.pairs is None else len(scene.pairs)
     if m == 0:
         return x
@@ -199,7 +199,7 @@ def closest_points(
         (first + second) / 2,
     )
     t = _fraction(s * ab - br, bb)
-    # The t of the closest point may lie outside of b. Then the end of b decides.
+    # If t was limited, the closest point of b is an end of b. So compute s again for the final t.
     return _fraction(ar + t * ab, aa), t
 
 
@@ -210,7 +210,7 @@ def _spheres_and_boxes(pairs: SphereBoxPairs, X_a: Pose, X_b: Pose):
     half = pairs.half_sizes
     outside = jnp.any(jnp.abs(centre) > half, axis=-1)
     length, away = _direction(centre - jnp.clip(centre, -half, half))
-    # In the box, the closest face decides.
+    # For a centre in the box, the closest face gives the normal.
     depth = half - jnp.abs(centre)
     face = jnp.argmin(depth, axis=-1)[:, None] == np.arange(3)
     to_face = jnp.where(face, jnp.where(centre < 0, -1, 1).astype(depth.dtype), 0)

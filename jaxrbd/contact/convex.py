@@ -64,9 +64,9 @@ class ContactStep(NamedTuple):
       in world axes;
     - `joint_impulse`: the impulses of limits, dissipation and servo on the joints;
     - `constraint_impulse` (m,): the impulses of the constraints, in the order of `constraint_rows`;
-    - `residual` (): the size of the last Newton step relative to the velocity before the step and
-      to its change, in the norm of the kinetic energy. It is below `TOLERANCE` of newton.py times
-      the eps of the dtype if the solver converged.
+    - `residual` (): the size of the last step of Newton's method, relative to the velocity before
+      the time step and to the change of the velocity, in the norm of the kinetic energy. It is
+      below `TOLERANCE` of newton.py times the eps of the dtype if the solver converged.
     """
 
     q: Float[Array, " nq"]
@@ -122,10 +122,10 @@ def contact_step(
     distance in these formulas is divided by the length of the gradient. Of the material, only the
     friction coefficient mu is used.
 
-    The position limits of all joints act whose velocity is the rate of their coordinate. The limits
-    of planar, spherical and free joints are only used by `random_configuration`. Damping and dry
-    friction act on a model made by `Model.with_dissipation`. All impulses on joints are computed
-    with the velocity after the step, so stiff gains and damping are stable.
+    Position limits act on all joints whose velocity is the rate of the coordinate. Limits of
+    planar, spherical and free joints do not act: only `random_configuration` uses them. Damping and
+    dry friction act on a model made by `Model.with_dissipation`. All impulses on joints are
+    computed with the velocity after the step, so stiff gains and damping are stable.
     `contact/joint_terms.py` states the impulses.
 
     Consequences, to first order in dt:
@@ -149,15 +149,15 @@ def contact_step(
     `u_target` has different slopes inside and outside the ground.
 
     Before touch-down, the true derivatives do not depend on the ground, so an optimizer does not
-    find a contact. With `smoothing`, a contact that is at the distance d after the step takes part
-    in the derivatives, and only there: along its normal it takes the share `exp(-d / smoothing)` of
-    a change of the velocity. So for one point mass the derivative of the normal velocity is
-    multiplied by `1 - exp(-d / smoothing)`, to first order in `regularisation`. This factor is the
-    bias of the smoothed derivatives; at d = 5 smoothing it is 0.993. Raises ArgumentError for an
-    unknown frame or a parameter out of its range; traced parameters out of their range give NaN.
-    Source: Todorov (2014), Convex and analytically-invertible dynamics with contacts and
-    constraints; Castro, Permenter and Han (2022), An unconstrained convex formulation of compliant
-    contact. Here R is isotropic.
+    find a contact. With `smoothing`, a contact that is at the distance d after the step has an
+    effect on the derivatives, but not on the step. Along the normal, it reduces a change of the
+    velocity by the fraction `exp(-d / smoothing)` of the change. So for one point mass the
+    derivative of the normal velocity is multiplied by `1 - exp(-d / smoothing)`, to first order in
+    `regularisation`. This factor is the bias of the smoothed derivatives; at d = 5 smoothing it is
+    0.993. Raises ArgumentError for an unknown frame or a parameter out of its range; traced
+    parameters out of their range give NaN. Source: Todorov (2014), Convex and
+    analytically-invertible dynamics with contacts and constraints; Castro, Permenter and Han
+    (2022), An unconstrained convex formulation of compliant contact. Here R is isotropic.
     """
     v, tau = arguments.velocity(model, v), arguments.velocity(model, tau, "tau")
     dt = arguments.POSITIVE.or_nan(arguments.number(model, dt, "dt"))
@@ -175,8 +175,8 @@ def contact_step(
         options = regularisation, recovery, servo, constraints, smoothing
         return _step(model, scene, q, v, tau, dt, f_ext, *options)
 
-    # A loop over steps stores the solution and the world poses of each step, and not about 250
-    # arrays.
+    # For reverse mode, JAX then stores only the solution and the world poses of each step, and not
+    # about 250 arrays.
     return recompute(step, WORLD_POSES)()
 
 
@@ -197,7 +197,7 @@ def _step(
     """The step of `contact_step`, for checked arguments."""
     kinematics = forward_kinematics(model, q)
     laws = _laws(model, scene, kinematics, v, dt, regularisation, recovery, servo, constraints)
-    # The law of the joints has all dissipation.
+    # The dissipation is in the law of the joints, and not in the dynamics.
     conservative = model.with_dissipation(False)
     operands = conservative, scene, kinematics, laws, v, tau, dt, f_ext
     solved = _solve(*lax.stop_gradient(operands))
@@ -324,7 +324,7 @@ def _constraint_law(
 
 
 def _conductance(regularisation: Array, inverse_inertia: Array) -> Array:
-    """1 / R. It is 0 for a point that cannot move, such as a point on the axis of its only joint.
+    """1 / R, or 0 for a point that cannot move, such as a point on the axis of the only joint.
 
     An impulse on such a point has no effect.
     """
@@ -403,7 +403,7 @@ def _solve(
 def _scalar_laws(
     model: Model, kinematics: Kinematics, laws: _Laws
 ) -> tuple[ClippedLaw, ClippedLaw, Array]:
-    """The law of the velocities v, the law of other velocities, and the Jacobian of the latter."""
+    """The law of the velocities v, the law of other velocities, and the Jacobian of these."""
     joints, constraints = laws.joints.together(), laws.constraints
     J = joint_jacobian(model, kinematics.q)
     if J is None:

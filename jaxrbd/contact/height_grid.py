@@ -2,12 +2,12 @@
 
 The surface is not bilinear, although bilinear interpolation needs 4 nodes and this surface needs
 16. A bilinear surface has edges: its normal jumps from cell to cell. Contact takes the normal from
-the gradient of the distance, and derivatives of contact take the derivatives of this gradient. If
-only the normal were smoothed, the normal would not be the gradient of the distance. Then the
-compliant contact force would have no potential, and JAX would not return the derivatives of the
-values that a step computes. A surface with continuous second derivatives needs no such exception.
-It is also more accurate. These are the largest errors for nodes on a sine wave of amplitude 0.2 m,
-with 16 nodes per wavelength of 1 m in x and in y:
+    the gradient of the distance, and derivatives of contact take the derivatives of this gradient.
+    If only the normal were smoothed, the normal would not be the gradient of the distance. Then the
+    compliant contact force would have no potential, and JAX would not return the derivatives of the
+    values that a step computes. A surface with continuous second derivatives has none of these
+    problems. It is also more accurate. These are the largest errors for nodes on a sine wave of
+    amplitude 0.2 m, with 16 nodes per wavelength of 1 m in x and in y:
 
     surface                              height     slope
     bilinear                             7.3 mm     0.24
@@ -50,7 +50,7 @@ class HeightGrid(Terrain):
     two nodes blends two parabolas: the parabola through these nodes and the node before them, and
     the parabola through these nodes and the node after them. The weight of the second parabola is
     `3 t^2 - 2 t^3`, where t goes from 0 to 1 between the two nodes. In the first and in the last
-    cell there is one parabola only. Consequences:
+    cell, the surface is one parabola. Consequences:
 
     - the surface contains the nodes, and it is exact for planes and for parabolas;
     - the height and its first and second derivatives are continuous in the rectangle. So the
@@ -130,7 +130,7 @@ class Weights(NamedTuple):
 
 
 def weights(t: Float[Array, ""]) -> Weights:
-    """The weights for the place t from 0 to 3, where node i is at the place i.
+    """The weights at the position t from 0 to 3, where node i is at the position i.
 
     The curve is the parabola through the first three nodes for t up to 1, a blend from 1 to 2, and
     the parabola through the last three nodes from 2 on. The two parabolas differ by `s (s - 1)`

@@ -48,10 +48,10 @@ class Servo(NamedTuple):
     for any gains and any dt.
 
     - `control`: the stiffness k_p, the damping k_d and the effort of a `PD`;
-    - `position` (nq,): the configuration that the servo tracks, or None with an `error`;
+    - `position` (nq,): the configuration that the servo tracks, or None if `error` is given;
     - `velocity` u_d (nv,): the velocity that the servo tracks (default zero);
-    - `error` e (nv,): in place of a `position`. A robot with a free joint that no servo drives
-      needs no `difference` for it: its entries are zero.
+    - `error` e (nv,): in place of a `position`. Then the step does not compute `difference`. The
+      entries of joints without a servo, such as a free joint, are zero.
     """
 
     control: PD
@@ -218,7 +218,7 @@ def _servo_law(model: Model, q: Array, dt: Array, servo: Servo) -> ClippedLaw:
 
 
 def _of_all_joints(model: Model, x: Array, fill: ArrayLike) -> Array:
-    """x (..., nv), extended to all joints, (..., nv_joint), with `fill` for joints that follow."""
+    """x (..., nv) for all joints, (..., nv_joint), with `fill` for joints that follow others."""
     if model.coupling is None:
         return x
     out = jnp.full((*x.shape[:-1], len(model.armature)), fill, x.dtype)

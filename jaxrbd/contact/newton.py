@@ -88,10 +88,10 @@ def hessian_factor(problem: Problem, x: Float[Array, " nv"]) -> Float[Array, "nv
 
 
 def minimise(partition: Partition, problem: Problem) -> Minimum:
-    """The minimum of the function at the head of the module, from the x without laws.
+    """The minimum of the function at the head of the module.
 
-    Each step is halved until the function decreases by enough. The iterations of a state do not
-    depend on other states of a batch.
+    The search starts at the minimum without laws. Each step is halved until the function decreases
+    by enough. The iterations of a state do not depend on other states of a batch.
     """
 
     @custom_vmap
@@ -167,7 +167,7 @@ class _State(NamedTuple):
     - `steps` (): the number of iterations;
     - `x`: the unknown; `momentum`: `M x - push`; `u`: the velocities of all rows;
     - `penalty` (s,): the sum of the penalties of all laws at u;
-    - `local`: the laws at u, or no laws before the first iteration.
+    - `local`: the laws at u; before the first iteration, zeros, which mean no laws.
     """
 
     steps: Array
@@ -191,7 +191,7 @@ def _minimise(partition: Partition, problem: Problem) -> Minimum:
     energy = sum_of_rows(v * Mv)  # twice the kinetic energy
 
     def unfinished(state: _State) -> Array:
-        # The first iteration computes the x without laws.
+        # The first iteration computes the minimum without laws.
         return (state.steps <= MAX_STEPS) & jnp.any(state.residual > TOLERANCE * eps)
 
     def newton(state: _State) -> _State:
@@ -360,8 +360,8 @@ class _Matrices(NamedTuple):
 
     - `rows` (R + m + t, m + t + 1, b, s): in the columns of the dofs of each branch and of the
       trunk, the Jacobian of the rows, then the rows of M of these dofs. The last column is zero.
-      Only branch 0 has the part of M in the rows and columns of the trunk, for the others it is
-      zero. So the product of M with a vector is a sum over the branches;
+      The part of M in the rows and columns of the trunk is only in branch 0, and zero in the other
+      branches. So the product of M with a vector is a sum over the branches;
     - `m`: the number of dofs of a branch.
     """
 

@@ -90,7 +90,7 @@ class Height(Terrain):
     `eqx.Module`. With the height h and the gradient dh of the height, `distance` returns
     `(z - h) / sqrt(1 + |dh|^2)`. This value is exact for planes. On other surfaces the error is of
     the order of the curvature times the square of the distance. The distance is evaluated at the
-    centre of a sphere, so the error is smallest for small spheres.
+    centre of a sphere, so the error is smaller for smaller spheres.
     """
 
     height: Callable[[Array], Array]
@@ -232,8 +232,10 @@ class Scene(eqx.Module):
 
     @property
     def friction(self) -> Array:
-        """The friction coefficient of each contact, (n + m,). Raises ArgumentError for another
-        number of coefficients in the material."""
+        """The friction coefficient of each contact, (n + m,).
+
+        Raises ArgumentError if the material has another number of coefficients.
+        """
         mu = jnp.asarray(self.material.friction)
         if mu.shape not in ((), (self.size,)):
             raise ArgumentError(
@@ -250,10 +252,10 @@ class Scene(eqx.Module):
         ground: Ground | Callable[[Array], Array] | None = None,
         material: Material | None = None,
     ) -> Scene:
-        """A scene in which all `shapes` may touch the ground, and the `pairs` each other.
+        """A scene of `shapes` that may touch the ground, and of `pairs` that may touch each other.
 
         Capsules touch the ground with the spheres at their ends, boxes with the spheres in their
-        corners. Other arguments as for `Scene`, `collision_pairs` for the pairs. Raises
+        corners. `pairs`: as for `collision_pairs`; other arguments as for `Scene`. Raises
         ArgumentError for a shape that is fixed to the world by `frame=None`.
         """
         spheres = [ball for shape in shapes for ball in shape.spheres]

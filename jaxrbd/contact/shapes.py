@@ -6,10 +6,9 @@ point. A box may have round edges and corners. There are two kinds of pairs:
 - two capsules, with one contact at the closest points of the two segments;
 - a sphere and a box, with one contact at the closest point of the box.
 
-`collision_pairs` makes pairs of these kinds from shapes. A capsule against a box gives two pairs,
-one for each end of the capsule. A box against a box gives 16 pairs, one for each corner of both
-boxes. So the contact of an edge of a box with another edge, or with the middle of a capsule, is not
-found.
+`collision_pairs` makes pairs of these kinds from shapes. A capsule and a box give two pairs, one
+for each end of the capsule. Two boxes give 16 pairs, one for each corner of both boxes. So the
+contact of an edge of a box with another edge, or with the middle of a capsule, is not found.
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ def pass_by_kernel(
     interpret the kernel, which needs no GPU.
     """
     n = len(parent_rows)
-    # The row of the world is an array of its own. So the rows of the nodes are one array of another
-    # kernel, and XLA need not copy them.
+    # The row of the world is a separate array. So the rows of the nodes can be a result of another
+    # kernel, and XLA does not copy them.
     start = (rows[n:], rows[:n]) if backward else (rows,)
     batch = _Batch(batch_axes, (*start, nodes))
     like = batch.one_node((start[0], nodes))
@@ -154,7 +154,7 @@ def _store(ref: Any, lanes: Any, i: Any, x: np.ndarray) -> None:
 
 
 def _select(condition: Array, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """x where the condition holds, else y; the condition is one for all states."""
+    """x where the condition holds, else y; all states have the same condition."""
     return entries(x.shape, lambda k: jnp.where(condition, x.reshape(-1)[k], y.reshape(-1)[k]))
 
 
@@ -179,7 +179,7 @@ class _Batch:
 
     def lanes(self, block: Any) -> Any:
         """The states of a block."""
-        # Pallas is imported only where it is used: its import takes longer than that of jaxrbd.
+        # Pallas is imported here, because its import takes longer than the import of jaxrbd.
         from jax.experimental import pallas
 
         return pallas.ds(block * LANES, LANES)

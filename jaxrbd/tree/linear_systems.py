@@ -8,7 +8,7 @@ the same form.
 
 Each pass is a `lax.custom_linear_solve` whose solver is a pass of passes.py. JAX differentiates the
 linear system, in forward and reverse mode and to any order, and never the solver. The derivative
-rule of the world poses has such a solve too. The size of the program does not depend on the number
+rule of the world poses is such a solve too. The size of the program does not depend on the number
 of bodies.
 
 `lax.custom_linear_solve` does not check that the solver inverts the operator. tests/test_tree.py
@@ -135,7 +135,7 @@ def sum_to_leaves(
         sums = matmul(jnp.asarray(topology.supports.T, b.dtype), b)
         return sums if world is None else sums + world
     if world is not None and not kernels_selected():
-        # On a CPU the sum takes less time than a batch of equal rows of the world.
+        # On a CPU the addition takes less time than a pass with the row of the world in each state.
         return _solve_forward(topology, None, b, None, _SAME_FRAME) + world
     return _solve_forward(topology, None, b, world, _SAME_FRAME)
 
@@ -143,7 +143,7 @@ def sum_to_leaves(
 def sum_to_root(topology: Topology, f: Float[Array, "nb n"]) -> Float[Array, "nb n"]:
     """`accumulate` in one common frame: `F_i` is the sum of `f_j` over the bodies j in i's subtree.
 
-    The transpose of `sum_to_leaves`.
+    It is the transpose of `sum_to_leaves`.
     """
     return _solve_backward(topology, None, f, _SAME_FRAME)
 
@@ -266,24 +266,24 @@ def _backward_solver(topology: Topology, transform: _Transform):
 def _solver(topology: Topology, transform: _Transform, one_pass: Callable, product: Callable):
     """The faster of two solvers: the pass, or the product with a 0/1 matrix.
 
-    The product takes one step, and the pass takes nb steps. On a GPU a step costs some launches of
+    The product takes one step, and the pass takes nb steps. On a GPU each step launches several
     kernels. On a CPU the pass is faster for batches, because the pass adds fewer rows: `crba` of a
-    batch is 15 % faster with the pass. There the product is faster for one state if all rows are in
-    one common frame, because it needs no transforms.
+    batch is 15 % faster with the pass. But for one state, the product is faster on a CPU if all
+    rows are in one common frame, because it then needs no transforms.
     """
 
     def chosen(batch_axes, *operands):
         by_pass = functools.partial(one_pass, batch_axes)
         by_product = nodes_first(product, batch_axes)
-        way = current_implementation()
-        if way == "products":
+        selected = current_implementation()
+        if selected == "products":
             return by_product(*operands)
-        if way != "automatic" or topology.nb > _DENSE:
+        if selected != "automatic" or topology.nb > _DENSE:
             return by_pass(*operands)
         if transform is _SAME_FRAME and not batch_axes:
             return by_product(*operands)
         if transform is not _SAME_FRAME:
-            # Where no GPU is in use, do not trace what only a GPU would run.
+            # Without a GPU, do not trace the product, which only a GPU would run.
             on_cpu = jax.default_backend() == "cpu"
             if on_cpu or states(batch_axes, *operands) > _MANY_STATES:
                 return by_pass(*operands)

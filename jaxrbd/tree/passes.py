@@ -134,12 +134,12 @@ def _scan(
 ) -> tuple[Array, Any]:
     """The loop `rows, output_i = visit(axis, rows, i, parent of i, node i)` over all nodes i.
 
-    `axis`: the axis of the rows. With `rows_in_place` it comes after the batch axes, as in `rows`
-    and `nodes`, and the loop has no outputs. Otherwise it is moved to the front, which needs
-    copies. In place is faster for rows of few entries. Wide rows of many states would be in as many
-    pages of the memory.
+    `axis`: the axis of the rows. With `rows_in_place` this axis comes after the batch axes, as in
+    `rows` and `nodes`, and the loop has no outputs. Otherwise the axis is moved to the front, which
+    needs copies. `rows_in_place` is faster for rows of few entries. With wide rows, the row of each
+    state would be in another page of the memory.
     """
-    numbers, in_parent = np.arange(len(parents), dtype=np.int32), parent_rows(parents)
+    node_indices, in_parent = np.arange(len(parents), dtype=np.int32), parent_rows(parents)
     rows = _over_batch(rows, nodes, batch_axes)
     if rows_in_place and batch_axes:
 
@@ -150,14 +150,14 @@ def _scan(
 
         # The order is in the constants: a reversed loop would have a kernel that counts down.
         order = slice(None, None, -1 if reverse else 1)
-        steps = jnp.asarray(numbers[order]), jnp.asarray(in_parent[order])
+        steps = jnp.asarray(node_indices[order]), jnp.asarray(in_parent[order])
         return lax.scan(body, _with_world(rows, len(parents), batch_axes), steps)
 
     def loop(rows, nodes):
         def body(rows, step):
             return visit(0, rows, *step)
 
-        steps = jnp.asarray(numbers), jnp.asarray(in_parent), nodes
+        steps = jnp.asarray(node_indices), jnp.asarray(in_parent), nodes
         return lax.scan(body, _with_world(rows, len(parents), 0), steps, reverse=reverse)
 
     return nodes_first(loop, batch_axes)(rows, nodes)
@@ -191,7 +191,7 @@ def map_rows(
         return function(*map(_rows, operands, indices))
     n = max(len(jax.tree.leaves(x)[0]) if i is None else len(i) for x, i in zip(operands, indices))
     rows = [np.arange(n) if index is None else index for index in indices]
-    # The entries of world poses are one array, the result of a pass.
+    # A pass computes the world poses as one array of entries.
     is_pose = [isinstance(x, Pose) for x in operands]
     operands = tuple(pose_entries(x) if pose else x for x, pose in zip(operands, is_pose))
 
@@ -343,8 +343,8 @@ def _step_of_batch(step: Step, batch_axes: int) -> Step:
 def _over_batch(rows: Array, nodes: Any, batch_axes: int) -> Array:
     """The rows, repeated along batch axes of size 1 to the sizes in `nodes`.
 
-    The function adds zeros of the shape of the nodes' data, and does not use a broadcast. Then JAX
-    splits the rows over devices in the same way as that data.
+    The function adds zeros of the shape of the nodes' data, instead of a broadcast. So JAX splits
+    the rows over devices in the same way as the data.
     """
 
     def first_entries(x):

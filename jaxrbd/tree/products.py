@@ -5,8 +5,8 @@ reads and writes more bytes than for a pass body by body. The common frame of a 
 its root body, so no digits are lost far from the origin of the world.
 
 An array (nb, ...) has the batch axes after the axis of the bodies. `to_child` and `to_parent` are
-the transforms of `linear_systems.py`: the transform of a row from a frame to a frame with the pose
-X in it, and the transpose of this transform.
+from `linear_systems.py`: `to_child` transforms a row from frame A to frame B, where X is the pose
+of B in A, and `to_parent` is the transpose of this transform.
 """
 
 from __future__ import annotations
