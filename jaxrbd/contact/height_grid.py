@@ -2,12 +2,12 @@
 
 The surface is not bilinear, although bilinear interpolation needs 4 nodes and this surface needs
 16. A bilinear surface has edges: its normal jumps from cell to cell. Contact takes the normal from
-    the gradient of the distance, and derivatives of contact take the derivatives of this gradient.
-    If only the normal were smoothed, the normal would not be the gradient of the distance. Then the
-    compliant contact force would have no potential, and JAX would not return the derivatives of the
-    values that a step computes. A surface with continuous second derivatives has none of these
-    problems. It is also more accurate. These are the largest errors for nodes on a sine wave of
-    amplitude 0.2 m, with 16 nodes per wavelength of 1 m in x and in y:
+the gradient of the distance, and derivatives of contact take the derivatives of this gradient.
+If only the normal were smoothed, the normal would not be the gradient of the distance. Then the
+compliant contact force would have no potential, and JAX would not return the derivatives of the
+values that a step computes. A surface with continuous second derivatives has none of these
+problems. It is also more accurate. These are the largest errors for nodes on a sine wave of
+amplitude 0.2 m, with 16 nodes per wavelength of 1 m in x and in y:
 
     surface                              height     slope
     bilinear                             7.3 mm     0.24
