@@ -74,7 +74,10 @@ def test_the_package_names_no_linear_algebra_of_jax():
                 assert not any("linalg" in name or "scipy" in name for name in names), path.name
 
 
-@pytest.mark.parametrize(("threads", "devices"), [(1, 1), (2, 1), (1, 2)])
+@pytest.mark.parametrize(
+    ("threads", "devices"),
+    [(1, 1), *(pytest.param(*x, marks=pytest.mark.slow) for x in ((2, 1), (1, 2)))],
+)
 def test_constraints_and_contact_do_not_hang(threads, devices):
     """With JAX's default flags and default thread pool, as a user runs them."""
     ours = ("XLA_FLAGS", "NPROC", "JAX_NUMPY_DTYPE_PROMOTION")

@@ -12,7 +12,12 @@ NOTEBOOKS = sorted((pathlib.Path(__file__).parents[1] / "notebooks").glob("*.ipy
 ABSOLUTE = re.compile(r"(?<![\w/:.)\]])/(?:\w[\w.-]*/)+\w|\b[A-Z]:\\\w")
 
 # Only the nightly tests run the longest notebooks.
-LONG = ("05_integrators", "09_identification")
+LONG = (
+    "04_constraints",
+    "05_integrators",
+    "06_trajectory_optimisation",
+    "09_identification",
+)
 
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
