@@ -171,10 +171,11 @@ def _limit_law(model: Model, q: Array, dt: Array, recovery: Array, conductance: 
             (model.upper_position_limit, jnp.inf),
         )
     )
-    gap = _of_all_joints(model, jnp.stack([q - lower, upper - q]), jnp.inf)
-    limited = jnp.isfinite(gap)
-    gap = jnp.where(limited, gap, 0)
-    sign = jnp.asarray([[-1], [1]], gap.dtype)
+    sign = jnp.asarray([[-1], [1]], q.dtype)
+    limits = jnp.stack([lower, upper])
+    limited = jnp.isfinite(limits)
+    gap = jnp.where(limited, sign * (jnp.where(limited, limits, 0) - q), 0)
+    limited, gap = _of_all_joints(model, limited, False), _of_all_joints(model, gap, 0)
     return ClippedLaw(
         jnp.where(limited, conductance, 0),
         sign * gap / jnp.where(gap < 0, dt + recovery, dt),

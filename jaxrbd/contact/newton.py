@@ -197,15 +197,17 @@ def _minimise(partition: Partition, problem: Problem) -> Minimum:
     def newton(state: _State) -> _State:
         start = state.steps == 0
         x, momentum, u, local = state.x, state.momentum, state.u, state.local
-        step = matrices.solve(local, local.joint_impulses - momentum)
-        du, M_step = matrices.products(step)
+        rows, momentum = lax.optimization_barrier((matrices.rows, momentum))
+        varying = matrices._replace(rows=rows)
+        step = varying.solve(local, local.joint_impulses - momentum)
+        du, M_step = varying.products(step)
         terms = [
             step * momentum,
             step * M_step,
             x * (momentum + push),
             step * local.joint_slopes * step,
         ]
-        linear, quadratic, square, of_joints = map(sum_of_rows, terms)
+        linear, quadratic, square, of_joints = sum_of_rows(jnp.stack(terms, axis=1))
         of_rows = du * local.hessian_product(du)
         decrement = quadratic + of_joints + sum_of_rows(of_rows.reshape(-1, of_rows.shape[-1]))
         scale = square + energy

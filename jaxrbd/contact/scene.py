@@ -19,6 +19,7 @@ from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Float
 
 from .._math.components import Vec3
+from .._math.rows import take_rows
 from ..algorithms.kinematics import Kinematics, forward_kinematics, root_centred, root_positions
 from ..errors import ArgumentError
 from ..joints import as_module
@@ -338,12 +339,11 @@ def contact_points(
     v, scene = arguments.velocity(model, v), scene.astype(model.dtype)
     kinematics = forward_kinematics(model, q)
     bodies, centres = scene.bodies(model), scene.centres(model)
-    V = propagate(model.topology, kinematics.X_PB, relative_velocities(model, kinematics.q, v))[
-        bodies
-    ]
-    X_RB = jax.tree.map(lambda x: x[bodies], root_centred(kinematics))
+    V = propagate(model.topology, kinematics.X_PB, relative_velocities(model, kinematics.q, v))
+    V, X_RB = jax.tree.map(lambda x: take_rows(x, bodies), (V, root_centred(kinematics)))
 
-    centres_W = transform_point(X_RB, centres) + root_positions(model, kinematics)[bodies]
+    p_WR = take_rows(root_positions(model, kinematics), bodies)
+    centres_W = transform_point(X_RB, centres) + p_WR
     distance, gradient = jax.vmap(jax.value_and_grad(scene.ground.distance))(centres_W)
     down = -(scene.radii / _length(gradient))[:, None] * gradient
     arm = centres + inverse_rotate(X_RB.R, down)
