@@ -176,8 +176,7 @@ def scale(what: str, theirs, v) -> np.ndarray:
     return theirs[what]
 
 
-@pytest.mark.parametrize("root_joint", [None, "free_flyer"], ids=["fixed", "free_flyer"])
-@pytest.mark.parametrize("name", real_robots.mostly_slow())
+@pytest.mark.parametrize(("name", "root_joint"), real_robots.mostly_floating())
 def test_derivatives_and_momentum(name, root_joint):
     model, oracle = real_robots.load(name, root_joint), load_oracle(name, root_joint)
     if model.nv == 0:

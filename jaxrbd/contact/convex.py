@@ -36,6 +36,7 @@ from jaxtyping import Float
 
 from .._math.linear import inverse_factor, inverse_positive_definite, matmul
 from .._math.recompute import WORLD_POSES, recompute, stored
+from .._math.tangents import with_tangents
 from ..algorithms.crba import crba
 from ..algorithms.equation_of_motion import equation_of_motion
 from ..algorithms.kinematics import Kinematics, forward_kinematics
@@ -227,11 +228,8 @@ def _step(
     v_next = lax.custom_root(unbalanced, solved_v, lambda _, v: v, solve_tangent)
     q_next = integrate(model, kinematics.q, dt * v_next)
     # The value of the solver, with the derivative of `_impulses`.
-    impulses = jax.tree.map(
-        lambda value, x: value + (x - lax.stop_gradient(x)),
-        impulses,
-        _impulses(model, scene, kinematics, laws, v_next, approach),
-    )
+    changing = _impulses(model, scene, kinematics, laws, v_next, approach)
+    impulses = jax.tree.map(with_tangents, impulses, changing)
     on_contacts, on_joints, of_constraints = impulses
     return ContactStep(
         q_next, v_next, laws.distance, on_contacts, on_joints, of_constraints, residual

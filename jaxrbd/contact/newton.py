@@ -197,10 +197,11 @@ def _minimise(partition: Partition, problem: Problem) -> Minimum:
     def newton(state: _State) -> _State:
         start = state.steps == 0
         x, momentum, u, local = state.x, state.momentum, state.u, state.local
+        # Without the barrier, XLA would write each slice of the rows before the loop, by a kernel.
         rows, momentum = lax.optimization_barrier((matrices.rows, momentum))
-        varying = matrices._replace(rows=rows)
-        step = varying.solve(local, local.joint_impulses - momentum)
-        du, M_step = varying.products(step)
+        inside_loop = matrices._replace(rows=rows)
+        step = inside_loop.solve(local, local.joint_impulses - momentum)
+        du, M_step = inside_loop.products(step)
         terms = [
             step * momentum,
             step * M_step,

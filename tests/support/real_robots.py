@@ -131,6 +131,23 @@ def mostly_slow() -> list:
     return [pytest.param(name, marks=() if name in SOME else pytest.mark.slow) for name in ROBOTS]
 
 
+def mostly_floating() -> list:
+    """All robots on both bases as parameters of a test.
+
+    It is marked slow for those that are not in `SOME`, and for a fixed base, except of one robot.
+    """
+    return [
+        pytest.param(
+            name,
+            "free_flyer" if floating else None,
+            marks=() if name in SOME and (floating or name == SOME[0]) else pytest.mark.slow,
+            id=f"{name}-{'free_flyer' if floating else 'fixed'}",
+        )
+        for name in ROBOTS
+        for floating in (False, True)
+    ]
+
+
 def with_both_bases(names: Iterable[str]) -> list:
     """Robots and root joints as parameters of a test.
 
