@@ -20,6 +20,7 @@ from benchmarks import (
 )
 from benchmarks.conventions import Checker
 from benchmarks.peers import BASELINE, PEERS
+from jaxrbd import inverse_kinematics
 
 JOBS = ("fk", "rnea", "crba", "fd", "jacobian", "drnea")
 
@@ -299,3 +300,33 @@ def test_the_quadruped_of_the_study_of_environments_stands_as_in_mujoco():
         mujoco.mj_step(compiled, data)
     (program,) = study.step_programs({"jaxrbd": library}, 2).values()
     assert abs(study.settled(library, program) - data.qpos[2]) < 3e-3
+
+
+def test_errors_of_the_study_of_inverse_kinematics():
+    """A target that is reached, one that is missed, and a configuration beyond a limit."""
+    from benchmarks.studies import inverse_kinematics as study
+
+    robot = study.arm7()
+    q = study.middle(robot)
+    X = study.poses(robot, q)
+    found = inverse_kinematics.inverse_kinematics(robot.model, study.tasks(robot, X), q)
+
+    def errors(q):
+        return [float(x) for x in study.errors(robot, X, found._replace(q=q))]
+
+    np.testing.assert_allclose(errors(q), 0, atol=1e-7)
+    turned = errors(q.at[-1].add(0.1))  # the tool turns about its axis
+    np.testing.assert_allclose(turned, [0, 0.1, 0.1], atol=1e-6)
+    upper = robot.model.upper_position_limit
+    assert np.all(np.isfinite(errors(upper)))
+    assert np.all(np.isinf(errors(upper.at[3].add(1e-5))))
+
+
+@pytest.mark.slow
+def test_the_study_of_inverse_kinematics_runs(capsys):
+    from benchmarks.studies import inverse_kinematics as study
+
+    study.main(["--quick"])
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| arm7")]
+    assert len(rows) == 2
+    assert rows[0].count("100.00 %") == 2

@@ -34,6 +34,7 @@ from jaxrbd.conformance import (
 )
 from jaxrbd.conformance.__main__ import _QUICK_KINDS, main
 from jaxrbd.conformance.report import ERROR, NOT_FINITE
+from jaxrbd.conformance.solutions import _check, _Problem
 from jaxrbd.conformance.truth import stencil
 
 HINGES = tuple(Tree("revolute", place) for place in PLACES)
@@ -400,6 +401,69 @@ def test_an_error_just_above_the_tolerance_is_found_and_one_below_it_is_not(prec
     for tree in HINGES:
         for n in range(order + 1):
             assert report.select(tree=tree, order=n)[1].any() == found, f"{tree}, order {n}"
+
+
+# ------------------------------------------------------------------------ derivatives of solutions
+
+
+def test_derivatives_of_solutions_are_right(capsys):
+    """Bounds of every kind are active, and no solution is the same for all parameters."""
+    assert main(["--solutions", "double_pendulum"]) == 0
+    table = capsys.readouterr().out
+    assert "WRONG" not in table
+    assert table.count("| ok ") == 10
+    active = re.search("Active at the solutions: (.*)\\.", table)[1]
+    counts = dict(reversed(part.split(" ", 1)) for part in active.split(", "))
+    assert list(counts) == [
+        "forces at a bound",
+        "stages at the limit of the speed",
+        "coordinates at a limit",
+    ]
+    assert "0" not in counts.values()
+
+
+def planted(forward=0.0, reverse=0.0, scale=1.0):
+    """A problem of `solutions.py` whose derivatives have relative errors in one of the modes."""
+
+    @jax.custom_jvp
+    def solution(x):
+        return jnp.sin(x)
+
+    def rule(primals, tangents):
+        (x,), (dx,) = primals, tangents
+        slope = jnp.cos(x) * dx
+
+        def linear(_, dx):
+            return (1 + forward) * dx
+
+        def transposed(_, cotangent):
+            return (1 + reverse) * cotangent
+
+        return jnp.sin(x), jax.custom_derivatives.linear_call(linear, transposed, (), slope)
+
+    solution.defjvp(rule)
+    return _Problem(
+        lambda changes, bounds: (scale * solution(1 + changes["x"] + bounds), None),
+        {"x": 1},
+        jnp.zeros(1),
+        lambda found: jnp.ones(1),
+        lambda found, bounds: {},
+    )
+
+
+@pytest.mark.parametrize("mode", conformance.MODES)
+@pytest.mark.parametrize(("size", "found"), [(2e-6, True), (5e-7, False), (np.nan, True)])
+def test_an_error_in_the_derivative_of_a_solution_is_found(mode, size, found):
+    """An error just above the stated tolerance, one just below it, and NaN."""
+    with jax.enable_x64(True):
+        checks, _ = _check("solver", planted(**{mode: size}))
+    assert [check.mode for check in checks if check.wrong] == [mode] * found
+
+
+def test_a_solution_that_does_not_depend_on_the_parameters_is_wrong():
+    with jax.enable_x64(True):
+        checks, _ = _check("solver", planted(scale=0.0))
+    assert all(check.wrong for check in checks)
 
 
 # ------------------------------------------------------------------------------------ the command

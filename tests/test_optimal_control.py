@@ -442,18 +442,21 @@ def test_a_shifted_solution_is_a_guess():
         oc.shift(found, 21)
 
 
-def test_batches_and_a_fixed_number_of_iterations():
-    """Each member of a batch is the solution of its problem."""
+@pytest.mark.parametrize("hessian", ["gauss_newton", "exact"])
+def test_batches_and_a_fixed_number_of_iterations(hessian):
+    """Each member of a batch is the solution of its problem, also where steps are scaled."""
     problem, x0, goal, us = pendulum(bounds=(-5.0, 5.0))
     starts = x0 + jnp.array([[0.0, 0.0], [0.5, 0.0], [0.0, -1.0]])
-    options = {"hessian": "exact", "iterations": 30, "fixed_iterations": True}
+    options = {"hessian": hessian, "iterations": 60, "fixed_iterations": True}
     batch = jax.jit(jax.vmap(lambda x0: solve(problem, x0, goal, us, **options)))(starts)
     for i in range(3):
-        single = solve(problem, starts[i], goal, us, hessian="exact", iterations=100)
+        single = solve(problem, starts[i], goal, us, hessian=hessian, iterations=100)
         check(problem, starts[i], goal, single)
         assert batch.status[i] == oc.Status.CONVERGED
         assert batch.iterations[i] == single.iterations
         close(batch.us[i], single.us, 1e-9)
+    factors = batch.history.factor[:, :10]
+    assert jnp.any((jnp.min(factors, axis=0) < 1) & (jnp.max(factors, axis=0) == 1))
 
 
 def test_single_precision():

@@ -12,8 +12,9 @@ The residual is the largest error of the optimality conditions, of `kkt_residual
 of Crocoddyl are rollouts. Their costates follow from the derivatives of Crocoddyl.
 
 The times are those of the processor, the least of five solves. With `--batch 64`, jaxrbd also
-solves 64 problems in one program, from starts near that of the problem, with as many iterations as
-the single solve takes. The times of these rows are per problem. A problem can have several local
+solves 64 problems in one program, from starts near the start of the problem, with as many
+iterations as the single solve takes: all at once (`jax.vmap`), and in turn (`jax.lax.map`). The
+times of these rows are per problem. A problem can have several local
 minima. Parts of the double pendulum are Python classes in Crocoddyl, so its iterations are slow
 there.
 """
@@ -233,14 +234,25 @@ def row(name, solver, cost, residual, iterations, seconds):
     )
 
 
-def batch_seconds(problem, x0, p, guess, batch, options):
-    """The processor time per problem of a batch of solves, from starts near x0."""
+def in_turn(solve):
+    """The solve of each problem of a batch, one after the other in one program."""
+    return lambda starts: jax.lax.map(solve, starts)
+
+
+BATCHES = {"batch of {}": jax.vmap, "{} in turn": in_turn}
+
+
+def batch_seconds(batched, problem, x0, p, guess, batch, options):
+    """The processor time per problem of a batch of solves, from starts near x0.
+
+    `batched` makes a solve of many starts from a solve of one start.
+    """
     size = jax.eval_shape(problem.space.difference, x0, x0).shape
     changes = 1e-3 * jax.random.normal(jax.random.key(0), (batch, *size))
     starts = jax.vmap(lambda dx: problem.space.retract(x0, dx))(changes)
 
     @jax.jit
-    @jax.vmap
+    @batched
     def solve(x0):
         return optimal_control.solve(problem, x0, p, guess, fixed_iterations=True, **options)
 
@@ -296,8 +308,10 @@ def compare(result, hessians, batch):
         row(name, solver, float(found.cost), residual, count, min(times))
         if batch:
             options = {"hessian": hessian, "iterations": count, "tolerance": 0.0}
-            seconds = batch_seconds(problem, x0, p, guess, batch, options)
-            row(name, f"jaxrbd, {hessian}: batch of {batch}", cost, residual, count, seconds)
+            for label, batched in BATCHES.items():
+                seconds = batch_seconds(batched, problem, x0, p, guess, batch, options)
+                label = label.format(batch)
+                row(name, f"jaxrbd, {hessian}: {label}", cost, residual, count, seconds)
 
 
 def trajectory(result):

@@ -1,46 +1,215 @@
-"""Measure inverse kinematics: success rates and times for random reachable targets.
+"""Measure inverse kinematics: success rates, errors and times for random reachable targets.
 
-    python benchmarks/studies/inverse_kinematics.py                     # 10,000 targets per robot
-    python benchmarks/studies/inverse_kinematics.py --targets 2000
+    pip install --no-deps example-robot-data pybullet gymnasium-robotics   # robots; not imported
+    XLA_FLAGS=--xla_cpu_multi_thread_eigen=false taskset -c 0 \\
+        python -m benchmarks.studies.inverse_kinematics                # 10,000 targets each
+    python -m benchmarks.studies.inverse_kinematics --quick                # 64 targets of one robot
 
-The targets are poses of random configurations, uniform within the limits of the joints. A target
-counts as reached if the errors of the solution are below the tolerance and the solution is within
-the limits. All robots but the bundled arm come from the package example-robot-data. The fingers of
-the Panda are locked. Times are those of all targets, reached or not; compilation is not included.
-Set XLA_FLAGS=--xla_cpu_multi_thread_eigen=false and use one core for times of one core.
+The targets are poses of random configurations, uniform within the limits of the joints. A
+coordinate without limits is uniform within -pi and pi. A target counts as reached if the errors of
+the solution are below the tolerance and its coordinates are within the limits up to 1e-9. The
+errors are computed again from the configuration, and those of all targets count, reached or not.
+The joints that do not move the target frame, such as fingers, are locked.
+
+The times are those of all targets, reached or not, in float64, without compilation. The start is
+the middle of the limits. A search continues from random starts until one converges.
+
+- Panda, UR10, G1: example-robot-data. iiwa14: pybullet. Fetch, arm and torso: gymnasium-robotics.
+- G1: targets of the pelvis, the hands and the feet, whose joints are in random postures.
+- five_bar: the bundled linkage with a closed loop. Its tip reaches random points.
 """
+
+from __future__ import annotations
 
 import argparse
 import importlib.metadata
 import pathlib
 import platform
 import time
+import warnings
+from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 import jaxrbd
 from jaxrbd import inverse_kinematics as ik
+from jaxrbd.model import lock_joints
 from jaxrbd.model.joint_space import coordinates_with_rates
 
 BATCH = 64
 STARTS = 16
-# name: (file, frame of the task, locked joints)
-ROBOTS = {
-    "arm7": (None, "tool", ()),
-    "panda": ("panda_description/urdf/panda.urdf", "panda_hand", ("panda_finger_joint1",)),
-    "ur10": ("ur_description/urdf/ur10_robot.urdf", "tool0", ()),
-}
+COARSE = 1e-3, np.radians(0.1)  # m, rad
+FINE = 1e-5  # m and rad, of every component
+FETCH_ARM = "torso_lift shoulder_pan shoulder_lift upperarm_roll elbow_flex forearm_roll wrist_flex"
 
 
-def folder() -> pathlib.Path:
-    """The folder of the robots of example-robot-data."""
-    marker = "example-robot-data/robots/"
-    for file in importlib.metadata.files("example-robot-data") or []:
-        if marker in file.as_posix():
-            inside = file.as_posix().split(marker)[1]
-            return pathlib.Path(file.locate()).resolve().parents[inside.count("/")]
-    raise SystemExit("example-robot-data is not installed")
+class Robot(NamedTuple):
+    """A robot, the frames of its targets, and constraints that close its loops."""
+
+    model: jaxrbd.Model
+    frames: tuple[str, ...]
+    constraints: tuple = ()
+    q0: np.ndarray | None = None
+
+
+def file_of(package: str, end: str) -> pathlib.Path:
+    """A file of an installed package, by the end of its path."""
+    try:
+        files = importlib.metadata.files(package) or []
+    except importlib.metadata.PackageNotFoundError:
+        raise SystemExit(f"{package} is not installed; see --help") from None
+    return next(pathlib.Path(file.locate()) for file in files if file.as_posix().endswith(end))
+
+
+def _urdf(package: str, end: str, **options) -> jaxrbd.Model:
+    return jaxrbd.load_urdf(file_of(package, end), geometry=False, **options)
+
+
+def panda() -> Robot:
+    model = _urdf("example-robot-data", "robots/panda_description/urdf/panda.urdf")
+    return Robot(lock_joints(model, {"panda_finger_joint1": 0.0}), ("panda_hand",))
+
+
+def ur10() -> Robot:
+    return Robot(_urdf("example-robot-data", "ur_description/urdf/ur10_robot.urdf"), ("tool0",))
+
+
+def iiwa14() -> Robot:
+    return Robot(_urdf("pybullet", "kuka_iiwa/model.urdf"), ("lbr_iiwa_link_7",))
+
+
+def fetch() -> Robot:
+    file = file_of("gymnasium-robotics", "assets/fetch/reach.xml")
+    model = jaxrbd.io.load_mjcf(file, strict=False).model
+    arm = [f"robot0:{name}_joint" for name in (*FETCH_ARM.split(), "wrist_roll")]
+    others = {name: 0.0 for name in model.joint_names if name not in arm}
+    return Robot(lock_joints(model, others), ("robot0:gripper_link",))
+
+
+def arm7() -> Robot:
+    return Robot(jaxrbd.load_robot("arm7"), ("tool",))
+
+
+def g1() -> Robot:
+    model = _urdf(
+        "example-robot-data", "g1_description/urdf/g1_29dof_rev_1_0.urdf", root_joint="free_flyer"
+    )
+    ends = "left_rubber_hand", "right_rubber_hand", "left_ankle_roll_link", "right_ankle_roll_link"
+    return Robot(model, ("pelvis", *ends))
+
+
+def five_bar() -> Robot:
+    model, loops, q = jaxrbd.robots.load_linkage("five_bar")
+    return Robot(model, (model.frame_names[-1],), loops, q)
+
+
+ROBOTS = {f.__name__: f for f in (panda, ur10, iiwa14, fetch, arm7, g1, five_bar)}
+
+
+def coordinates(model: jaxrbd.Model) -> np.ndarray:
+    """The indices in q of the coordinates with limits."""
+    return coordinates_with_rates(model)[0]
+
+
+def middle(robot: Robot) -> jax.Array:
+    """The start: each limited coordinate in the middle of its limits, the others neutral."""
+    if robot.q0 is not None:
+        return robot.q0
+    model, place = robot.model, coordinates(robot.model)
+    lower, upper = model.lower_position_limit[place], model.upper_position_limit[place]
+    limited = jnp.isfinite(lower) & jnp.isfinite(upper)
+    return jaxrbd.neutral(model).at[place].set(jnp.where(limited, (lower + upper) / 2, 0))
+
+
+def poses(robot: Robot, q: jax.Array) -> jaxrbd.Pose:
+    """The poses of the frames of the targets, (frames,)."""
+    found = [jaxrbd.frame_placement(robot.model, q, frame) for frame in robot.frames]
+    return jax.tree.map(lambda *x: jnp.stack(x), *found)
+
+
+def draw(robot: Robot, key: jax.Array) -> jaxrbd.Pose:
+    """The poses of the frames at a random configuration that closes the loops."""
+    q = jaxrbd.random_configuration(robot.model, key)
+    if robot.constraints:
+        posture = ik.PostureTask(q, 1.0)
+        q = ik.inverse_kinematics(robot.model, [posture, *robot.constraints], robot.q0).q
+    return poses(robot, q)
+
+
+def tasks(robot: Robot, X: jaxrbd.Pose) -> list:
+    """The tasks of a problem: poses of frames, or positions where loops are closed."""
+    targets = [jax.tree.map(lambda x, i=i: x[i], X) for i in range(len(robot.frames))]
+    if robot.constraints:
+        found = [ik.FrameTask.position(f, T.p) for f, T in zip(robot.frames, targets)]
+    else:
+        found = [ik.FrameTask(f, T) for f, T in zip(robot.frames, targets)]
+    return [*found, *robot.constraints]
+
+
+def errors(robot: Robot, X: jaxrbd.Pose, found: ik.IkSolution) -> tuple[jax.Array, ...]:
+    """The largest distance in m, angle in rad and component of the errors; inf beyond limits.
+
+    The errors of constraints count as distances. Without targets of rotations the angle is 0.
+    """
+    model, place = robot.model, coordinates(robot.model)
+    reached = poses(robot, found.q)
+    linear = jax.vmap(lambda R, d: R.T @ d)(X.R, reached.p - X.p)
+    angular = jax.vmap(lambda R, S: jaxrbd.so3.log(R.T @ S))(X.R, reached.R)
+    if robot.constraints:
+        angular = 0 * angular
+        linear = jnp.append(linear, jnp.full((1, 3), jnp.max(found.errors.mixed)), axis=0)
+    q = found.q[place]
+    lower, upper = model.lower_position_limit[place], model.upper_position_limit[place]
+    beyond = jnp.where(jnp.all((q >= lower - 1e-9) & (q <= upper + 1e-9)), 0, jnp.inf)
+    return (
+        jnp.max(jnp.linalg.norm(linear, axis=1)) + beyond,
+        jnp.max(jnp.linalg.norm(angular, axis=1)) + beyond,
+        jnp.max(jnp.abs(jnp.concatenate([linear, angular]))) + beyond,
+    )
+
+
+def elapsed(function, *operands):
+    """The result of a function, and the processor time of the call in s without compilation."""
+    program = jax.jit(function).lower(*operands).compile()
+    start = time.process_time()
+    result = jax.block_until_ready(program(*operands))
+    return result, time.process_time() - start
+
+
+def measure(name: str, targets: int) -> tuple[str, str]:
+    """A row of the table of successes and times, and a row of the table of errors."""
+    robot = ROBOTS[name]()
+    start = middle(robot)
+
+    def descend(problem):
+        X, _ = problem
+        return errors(robot, X, ik.inverse_kinematics(robot.model, tasks(robot, X), start))
+
+    def search(problem):
+        X, key = problem
+        found = ik.search_inverse_kinematics(robot.model, tasks(robot, X), key, STARTS, start)
+        return errors(robot, X, found)
+
+    keys = jax.random.split(jax.random.key(1), (2, targets))
+    problems = jax.jit(jax.vmap(lambda key: draw(robot, key)))(keys[0]), keys[1]
+    (_, _, once), once_time = elapsed(lambda x: jax.lax.map(descend, x), problems)
+    (linear, angular, largest), time_of_search = elapsed(lambda x: jax.lax.map(search, x), problems)
+    whole = targets // BATCH * BATCH
+    batches = jax.tree.map(lambda x: x[:whole].reshape(-1, BATCH, *x.shape[1:]), problems)
+    _, time_of_batches = elapsed(lambda x: jax.lax.map(jax.vmap(search), x), batches)
+
+    coarse = 100 * np.mean((linear < COARSE[0]) & (angular < COARSE[1]))
+    fine, fine_once = 100 * np.mean(largest < FINE), 100 * np.mean(once < FINE)
+    successes = (
+        f"| {name} | {robot.model.nv} | {fine_once:.2f} % | {1e3 * once_time / targets:.2f} ms "
+        f"| {coarse:.2f} % | {fine:.2f} % | {1e3 * time_of_search / targets:.2f} ms "
+        f"| {whole / time_of_batches:,.0f} |"
+    )
+    percentiles = [np.percentile(x, (50, 98, 100), method="higher") for x in (linear, angular)]
+    sizes = " | ".join(f"{x:.0e}" for x in np.concatenate(percentiles))
+    return successes, f"| {name} | {sizes} |"
 
 
 def processor() -> str:
@@ -51,63 +220,29 @@ def processor() -> str:
     return names[0] if names else platform.processor()
 
 
-def elapsed(function, *operands):
-    """The result of a compiled function and the time of its second call in s."""
-    jax.block_until_ready(function(*operands))
-    start = time.perf_counter()
-    result = jax.block_until_ready(function(*operands))
-    return result, time.perf_counter() - start
-
-
-def measure(name: str, targets: int) -> str:
-    """One row of the table."""
-    file, frame, locked = ROBOTS[name]
-    model = jaxrbd.load_robot(name) if file is None else jaxrbd.load_urdf(folder() / file)
-
-    def draw(key):
-        return jaxrbd.frame_placement(model, jaxrbd.random_configuration(model, key), frame)
-
-    def solve(X, key):
-        task = ik.FrameTask(frame, X)
-        return ik.search_inverse_kinematics(model, [task], key, STARTS, locked=locked)
-
-    keys = jax.random.split(jax.random.key(1), (2, targets))
-    X = jax.jit(jax.vmap(draw))(keys[0])
-    alone = jax.jit(lambda *problems: jax.lax.map(lambda problem: solve(*problem), problems))
-    found, single = elapsed(alone, X, keys[1])
-    whole = targets // BATCH * BATCH
-    batches = jax.tree.map(lambda x: x[:whole].reshape(-1, BATCH, *x.shape[1:]), (X, keys[1]))
-    _, batched = elapsed(
-        jax.jit(lambda *b: jax.lax.map(lambda b: jax.vmap(solve)(*b).q, b)), *batches
-    )
-
-    place, _ = coordinates_with_rates(model)
-    q = np.asarray(found.q)[:, place]
-    lower, upper = (
-        np.asarray(x)[place] for x in (model.lower_position_limit, model.upper_position_limit)
-    )
-    inside = np.all((q >= lower - 1e-9) & (q <= upper + 1e-9), axis=1)
-    linear, angular = found.errors.linear[:, 0], found.errors.angular[:, 0]
-    coarse = np.mean(inside & (linear < 1e-3) & (angular < np.radians(0.1)))
-    fine = np.mean(inside & (linear < 1e-5) & (angular < 1e-5))
-    return (
-        f"| {name} | {100 * coarse:.2f} % | {100 * fine:.2f} % | {1e6 * single / targets:.0f} us "
-        f"| {whole / batched:,.0f} |"
-    )
-
-
-def main():
+def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--targets", type=int, default=10_000)
     parser.add_argument("--robots", nargs="*", default=list(ROBOTS), choices=list(ROBOTS))
-    arguments = parser.parse_args()
+    parser.add_argument("--quick", action="store_true", help="64 targets of arm7 only")
+    arguments = parser.parse_args(argv)
+    robots, targets = arguments.robots, arguments.targets
+    if arguments.quick:
+        robots, targets = ["arm7"], BATCH
     jax.config.update("jax_enable_x64", True)
-    print(f"{processor()}, jax {jax.__version__}, float64, {arguments.targets} targets per robot")
-    print(f"at most {STARTS} starts per target\n")
-    print(f"| robot | 1 mm, 0.1 degree | 1e-5 | mean time | targets/s in batches of {BATCH} |")
-    print("|---|---|---|---|---|")
-    for name in arguments.robots:
-        print(measure(name, arguments.targets), flush=True)
+    warnings.simplefilter("ignore", jaxrbd.InertiaWarning)
+    print(f"{processor()}, jax {jax.__version__}, float64, {targets} targets per robot")
+    print(f"at most {STARTS} starts per search, processor times\n")
+    print("| robot | dofs | one start: 1e-5 | mean time | search: 1 mm, 0.1 degree | 1e-5 ", end="")
+    print(f"| mean time | targets/s in batches of {BATCH} |\n|" + "---|" * 8)
+    rows = []
+    for name in robots:
+        successes, sizes = measure(name, targets)
+        print(successes, flush=True)
+        rows.append(sizes)
+    print("\n| robot | distance in m: p50 | p98 | p100 | angle in rad: p50 | p98 | p100 |")
+    print("|" + "---|" * 7)
+    print("\n".join(rows))
 
 
 if __name__ == "__main__":

@@ -2,11 +2,15 @@
 
 `python -m jaxrbd.conformance` tests jaxrbd and prints tables; with `--adapter module:object` it
 tests another library. This module exports the names that an adapter needs.
+
+`python -m jaxrbd.conformance --solutions ROBOT` tests the derivatives of the solutions of optimal
+control and inverse kinematics of jaxrbd for a robot of the user (`check_solutions`).
 """
 
 from .adapters import QUANTITIES, STEP, Adapter, Functions, JaxRBD, Unsupported
 from .report import MODES, PRECISIONS, TOLERANCE, Report
 from .robots import ALL_TREES, KINDS, PLACES, Robot, Tree, make_robot
+from .solutions import SOLUTION_TOLERANCE, SolutionCheck, SolutionReport, check_solutions
 from .states import ANGLES, CONDITIONS, DIRECTIONS, SPEEDS, Condition
 from .suite import QUICK_ORDERS, run
 from .truth import true_derivatives
@@ -41,6 +45,11 @@ __all__ = [
     "QUICK_ORDERS",
     "SPEEDS",
     "TOLERANCE",
+    # derivatives of solutions
+    "SOLUTION_TOLERANCE",
+    "SolutionCheck",
+    "SolutionReport",
+    "check_solutions",
     # reference derivatives
     "true_derivatives",
 ]

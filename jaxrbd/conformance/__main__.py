@@ -9,9 +9,13 @@ import pathlib
 import sys
 from collections.abc import Sequence
 
+from ..io import load_model, load_urdf
+from ..model import Model
+from ..robots import load_robot, robot_names
 from .adapters import QUANTITIES, Adapter, JaxRBD
 from .report import MODES, PRECISIONS
 from .robots import ALL_TREES, KINDS
+from .solutions import check_solutions
 from .states import CONDITIONS
 from .suite import QUICK_ORDERS, run
 
@@ -27,6 +31,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     `argv`: the arguments of the program; None means the arguments of this process.
     """
     options = _parser().parse_args(argv)
+    if options.solutions:
+        solutions = check_solutions(_robot(options.solutions))
+        print(solutions.table())
+        return 1 if solutions.wrong else 0
     kinds = options.kinds or (_QUICK_KINDS if options.quick else tuple(KINDS))
     report = run(
         _adapter(options.adapter),
@@ -72,8 +80,20 @@ def _parser() -> argparse.ArgumentParser:
         add(option, nargs="+", choices=labels, default=labels, metavar=metavar, help=help)
     add("--state", default="", metavar="TEXT", help="only states whose name contains TEXT")
     add("--details", action="store_true", help="list every case that is not correct")
+    add(
+        "--solutions",
+        metavar="ROBOT",
+        help="instead of the suite, test the derivatives of the solutions of optimal control and "
+        "inverse kinematics for a bundled robot, a URDF file or a .jaxrbd file",
+    )
     add("--json", metavar="FILE", help="write all errors to FILE")
     return parser
+
+
+def _robot(name: str) -> Model:
+    if name in robot_names():
+        return load_robot(name)
+    return load_model(name) if name.endswith(".jaxrbd") else load_urdf(name)
 
 
 def _adapter(name: str | None) -> Adapter:

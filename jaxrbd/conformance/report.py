@@ -143,7 +143,7 @@ class Report:
             trees = [[t for t in self.trees if t == Tree(kind, place)] for place in PLACES]
             cells = [self.verdict(tree=t, condition=conditions, order=orders) for t in trees]
             lines.append([kind, *cells])
-        return _markdown(["joint", "at the root", "in the middle", "at the leaf"], lines)
+        return markdown(["joint", "at the root", "in the middle", "at the leaf"], lines)
 
     def _derivatives(self, precision: str) -> dict[str, dict]:
         columns = {"value": {"order": 0, "precision": precision}}
@@ -158,7 +158,7 @@ class Report:
             [name, *(self.verdict(**row, **column) for column in columns.values())]
             for name, row in rows.items()
         ]
-        return _markdown([corner, *columns], lines)
+        return markdown([corner, *columns], lines)
 
     def tables(self) -> str:
         """All tables, the summary and the notes, as Markdown."""
@@ -223,7 +223,7 @@ class Report:
         }
 
 
-def _markdown(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+def markdown(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     """A table in Markdown with aligned columns."""
     widths = [max(len(row[i]) for row in [header, *lines]) for i in range(len(header))]
     rule = ["-" * width for width in widths]

@@ -8,7 +8,8 @@ merit of a trajectory is the augmented Lagrangian with the new costates lambda,
     cost + sum over stages of  lambda . d + rho |d|^2 / 2,     d the defects.
 
 The loop begins an iteration with the line search along the step of the iteration before, and the
-first iteration evaluates the guess. So the program linearises the stages at one place only.
+first iteration evaluates the guess. So the program linearises the stages at one place only: in the
+line search or, for the exact Hessian, after it.
 
 A multiple of the identity is added to the Gauss-Newton matrix of the stages. It is raised if the
 linear-quadratic problem has no unique minimum, or if the whole step decreases the merit by much
@@ -75,6 +76,11 @@ INNER = 10
 # The constraints improve if their largest violation decreases to this part.
 IMPROVEMENT = 0.25
 MU_FACTOR, LEAST_MU = 0.1, 1e-8
+# A trajectory is stationary for the old multipliers if its residuals are below the inner tolerance,
+# which decreases by this factor with each update of the multipliers.
+INNER_FACTOR = 0.1
+# The problem is infeasible after this number of updates without improvement at the least mu.
+MOST_STALLS = 3
 
 
 class Status(enum.IntEnum):
@@ -132,7 +138,8 @@ class Settings(NamedTuple):
 class Iterate(NamedTuple):
     """The state of the loop: a trajectory, and the step that the next iteration scales.
 
-    `steps`: the number of steps, -1 before the guess has been evaluated. `shift`, `newton`,
+    `steps`: the number of steps, -1 before the guess has been evaluated. `inner_tolerance`,
+    `violation`, `stalls`: those of the last update of the multipliers. `shift`, `newton`,
     `active`: where the search of the next step begins, see `Step`. `grows`: whether the
     stationarity grew in the last step. `history` (iterations + 1, ...): one row per iteration, see
     `recorded`; the last row has no meaning.
@@ -250,8 +257,8 @@ def _evaluated(
     # The gradient and the Hessian with the new multipliers and the new mu.
     raised = shifted(values, outer.multipliers, outer.mu)
     stages = lqr_stages(linear, raised, outer.mu, n)
-    first = without_curvature(stages, linear)
-    step = _bounded_step(problem, stages, first, us, bounds, state, settings.riccati)
+    gauss_newton = without_curvature(stages, linear)
+    step = _bounded_step(problem, stages, gauss_newton, us, bounds, state, settings.riccati)
     violated = jnp.maximum(found.equalities, found.inequalities) > tolerance
     failure = jnp.where(violated & (mu <= LEAST_MU), int(Status.INFEASIBLE), int(Status.FAILED))
     status = jnp.where((status == RUNNING) & ~step.found, failure, status)
@@ -293,16 +300,15 @@ def _update_multipliers(state: Iterate, values, estimates: Multipliers, found, t
     stalled = still & ~better & floor & (violation > tolerance)
     stalls = jnp.where(stalled, state.stalls + 1, state.stalls)
     lower = jnp.maximum(MU_FACTOR * mu, LEAST_MU)
+    smaller = jnp.maximum(tolerance, INNER_FACTOR * state.inner_tolerance)
     multipliers = jax.tree.map(lambda new, old: jnp.where(still, new, old), estimates, old)
     return state._replace(
         multipliers=multipliers,
         mu=jnp.where(still & ~better, lower, mu),
-        inner_tolerance=jnp.where(
-            still, jnp.maximum(tolerance, 0.1 * state.inner_tolerance), state.inner_tolerance
-        ),
+        inner_tolerance=jnp.where(still, smaller, state.inner_tolerance),
         violation=jnp.where(still, violation, state.violation),
         stalls=stalls,
-        status=jnp.where(stalls >= 3, int(Status.INFEASIBLE), RUNNING),
+        status=jnp.where(stalls >= MOST_STALLS, int(Status.INFEASIBLE), RUNNING),
     )
 
 
@@ -314,7 +320,7 @@ class Step(NamedTuple):
 
     `active` (N, m): -1, 0 or 1 for a control at its lower bound, between the bounds, or at its
     upper bound. `shift`: the multiple of the identity. `newton`: whether the Hessian is exact.
-    `found`: whether the solution was found.
+    `found`: whether the solution was found. `solves`: the number of inner iterations.
     """
 
     solution: LqrSolution
@@ -322,7 +328,7 @@ class Step(NamedTuple):
     shift: Array
     newton: Array
     found: Array
-    trials: Array
+    solves: Array
 
 
 def clamped(stages: LqrStages, held: Array, values: Array) -> LqrStages:
@@ -344,16 +350,16 @@ def clamped(stages: LqrStages, held: Array, values: Array) -> LqrStages:
     )
 
 
-def _bounded_step(problem, stages, first, us, bounds, state: Iterate, riccati) -> Step:
+def _bounded_step(problem, stages, gauss_newton, us, bounds, state: Iterate, riccati) -> Step:
     """The minimum of the quadratic model over all steps that keep the controls in their bounds.
 
     Each inner iteration holds the active controls at their bounds. A free control beyond a bound
     becomes active, and an active control whose multiplier has the wrong sign becomes free. If the
-    exact Hessian gives no minimum, the Gauss-Newton matrix, `first`, replaces it. If this gives
-    no minimum either, the multiple of the identity is raised.
+    exact Hessian gives no minimum, the Gauss-Newton matrix, `gauss_newton`, replaces it. If this
+    gives no minimum either, the multiple of the identity is raised.
     """
     lower, upper = bounds[0] - us, bounds[1] - us
-    n, dtype = stages.A.shape[-1], us.dtype
+    (_, n, m), dtype = stages.B.shape, us.dtype
     eps = float(jnp.finfo(dtype).eps)
     slack = 10 * eps * (1 + jnp.abs(us))
     zero_x = jnp.zeros(n, dtype)
@@ -364,9 +370,9 @@ def _bounded_step(problem, stages, first, us, bounds, state: Iterate, riccati) -
     def inner(step):
         shift = jnp.where(step.newton, 0, step.shift)
         shifted_stages = stages._replace(
-            Q=jnp.where(step.newton, stages.Q, first.Q) + shift * jnp.eye(n, dtype=dtype),
-            R=jnp.where(step.newton, stages.R, first.R) + shift * jnp.eye(us.shape[1], dtype=dtype),
-            S=jnp.where(step.newton, stages.S, first.S),
+            Q=jnp.where(step.newton, stages.Q, gauss_newton.Q) + shift * jnp.eye(n, dtype=dtype),
+            R=jnp.where(step.newton, stages.R, gauss_newton.R) + shift * jnp.eye(m, dtype=dtype),
+            S=jnp.where(step.newton, stages.S, gauss_newton.S),
         )
         if problem.control_bounds is None:
             solution, active = lqr(shifted_stages, zero_x, riccati), step.active
@@ -377,8 +383,8 @@ def _bounded_step(problem, stages, first, us, bounds, state: Iterate, riccati) -
             active = _next_active(shifted_stages, solution, step.active, lower, upper, slack)
         definite = solution.definite
         found = definite & jnp.all(active == step.active)
-        trials = step.trials + 1
-        fails = ~definite | (~found & (trials % INNER == 0))
+        solves = step.solves + 1
+        fails = ~definite | (~found & (solves % INNER == 0))
         raises = fails & ~step.newton
         raised = jnp.maximum(RAISE * step.shift, FIRST_SHIFT)
         return Step(
@@ -387,7 +393,7 @@ def _bounded_step(problem, stages, first, us, bounds, state: Iterate, riccati) -
             jnp.where(raises, raised, step.shift),
             step.newton & ~fails,
             found,
-            trials,
+            solves,
         )
 
     start = state.step._replace(
@@ -395,7 +401,7 @@ def _bounded_step(problem, stages, first, us, bounds, state: Iterate, riccati) -
         shift=state.shift,
         newton=state.newton,
         found=jnp.asarray(False),
-        trials=jnp.zeros((), int),
+        solves=jnp.zeros((), int),
     )
     return lax.while_loop(unfinished, inner, start)
 
@@ -432,8 +438,9 @@ def _next_active(
 class Merit(NamedTuple):
     """The merit of a trajectory, and what it takes to compute the merit of its trials.
 
-    `slope`: the derivative of the merit along the step. `rho`: the weight of the defects.
-    `by_defects`: the decrease that the defects cause. `defects` (N, n): of the trajectory.
+    `value`: the merit, whose rounding errors are about `rounding`. `slope`: its derivative along
+    the step. `rho`: the weight of the squares of the defects. `by_defects`: the decrease that the
+    defects cause. `defects` (N, n): of the trajectory.
     """
 
     value: Array
