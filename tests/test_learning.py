@@ -107,6 +107,23 @@ def test_apg_limits_the_gradient_of_each_action(key):
     assert jnp.sum(1 - a > 0.9) == 2
 
 
+def test_apg_has_settings_for_its_first_noise_and_for_adam(key):
+    algorithm = dataclasses.replace(SMALL["apg"], log_std=-0.5)
+    state = algorithm.init(VECTOR, PARAMS, key)
+    np.testing.assert_array_equal(state.policy.log_std, [-0.5])
+
+    @partial(jax.jit, static_argnums=0)
+    def after_two_updates(algorithm, state):  # the first step of Adam does not depend on its rates
+        for _ in range(2):
+            state, _ = algorithm.update(VECTOR, PARAMS, state)
+        return state.policy.mean[-1].bias
+
+    default = after_two_updates(algorithm, state)
+    for betas in ((0.5, 0.999), (0.9, 0.5)):
+        other = after_two_updates(dataclasses.replace(algorithm, betas=betas), state)
+        assert jnp.max(jnp.abs(other - default)) > 1e-6
+
+
 def test_long_rows_of_a_gradient_are_scaled():
     x = jnp.array([[0.3, -0.4], [3.0, -4.0], [0.0, 0.0]])
     found = jax.grad(lambda y: jnp.sum(x * optimiser.with_limited_gradient(y, 1.0)))(x)

@@ -48,6 +48,7 @@ class Apg:
     - `batch` n, `horizon` h: environments, and steps of a window;
     - `hidden`: sizes of the hidden layers of the policy;
     - `rate`: the learning rate, which falls linearly to `last_rate` over `updates`;
+    - `betas`: the two decay rates of Adam;
     - `log_std`: the logarithm of the first standard deviation of the noise of the actions;
     - `last_noise`: as in `Shac`;
     - `action_limit`: the largest norm of the gradient of the sum of the rewards of a window with
@@ -60,6 +61,7 @@ class Apg:
     hidden: tuple[int, ...] = (64, 64)
     rate: float = 2e-3
     last_rate: float = 1e-5
+    betas: tuple[float, float] = (0.9, 0.999)
     log_std: float = -2.0
     last_noise: float = 1.0
     action_limit: float | None = None
@@ -137,4 +139,4 @@ class Apg:
         return act(state.policy, state.statistics, observation, noise)
 
     def _adam(self) -> Adam:
-        return Adam(self.rate, self.last_rate, self.updates)
+        return Adam(self.rate, self.last_rate, self.updates, 1.0, *self.betas)
