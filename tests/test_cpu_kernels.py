@@ -63,7 +63,7 @@ print(kernels.count_kernels(program.run.as_text()))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("step", "bound"), [("stored", 760), ("computed again", 870)])
+@pytest.mark.parametrize(("step", "bound"), [("stored", 730), ("computed again", 835)])
 def test_kernels_of_the_gradient_of_an_environment_have_bounds(step, bound, as_for_users):
     """With a stored step, and with a step that is computed again."""
     command = [sys.executable, "-c", ENVIRONMENT, step]
