@@ -23,6 +23,7 @@ PROGRAMS = {
     "batch.md": 7,
     "identify.md": 6,
     "control.md": 4,
+    "gpus.md": 3,
     "add_a_joint.md": 3,
     "exchange.md": 4,
     "integrators.md": 1,

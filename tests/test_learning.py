@@ -23,7 +23,7 @@ from benchmarks.studies.learning import best_returns
 from jaxrbd import cli, envs, learning, view
 from jaxrbd.cli import training_commands
 from jaxrbd.errors import ArgumentError, SavedFileError, TrainingError
-from jaxrbd.learning import networks, rollouts
+from jaxrbd.learning import networks, optimiser, rollouts
 from support.point import Point
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -61,8 +61,10 @@ def window():
 # ------------------------------------------------------------------------------------- returns
 
 
-def test_the_noise_of_shac_falls_linearly_to_its_last_factor(window):
-    algorithm, state, *_ = window
+@pytest.mark.parametrize("name", ["shac", "apg"])
+def test_the_noise_falls_linearly_to_its_last_factor(name):
+    algorithm = SMALL[name]
+    state = algorithm.init(VECTOR, PARAMS, jax.random.key(1))
     falling = dataclasses.replace(algorithm, last_noise=0.2)
     total = algorithm.updates * algorithm.update_steps
 
@@ -82,6 +84,50 @@ def test_the_noise_of_shac_falls_linearly_to_its_last_factor(window):
     assert abs(reward(falling, 0.5) - reward(algorithm, 0.5)) > 1e-4
     silent = dataclasses.replace(algorithm, last_noise=0.0)
     assert reward(silent, 1.0, seed=1) == reward(silent, 1.0, seed=2)
+
+
+def test_apg_limits_the_gradient_of_each_action(key):
+    """In a window of one step, the derivative of the reward by the action a is 1 - a."""
+    algorithm = dataclasses.replace(SMALL["apg"], horizon=1, action_limit=0.9)
+    state = algorithm.init(VECTOR, PARAMS, key)
+    noise = jnp.array([[[-3.0], [0.0], [2.0], [4.0]]])
+
+    @partial(jax.jit, static_argnums=0)
+    def bias(algorithm):
+        def loss(policy):
+            return algorithm.loss(VECTOR, PARAMS, policy, state, noise)[0]
+
+        return jax.grad(loss)(state.policy).mean[-1].bias[0]
+
+    a = networks.act(state.policy, state.statistics, state.states.observation, noise[0])
+    for limit in (0.9, None):
+        slope = 1 - a if limit is None else jnp.minimum(1 - a, limit)
+        found = bias(dataclasses.replace(algorithm, action_limit=limit))
+        np.testing.assert_allclose(found, -jnp.mean(slope * (1 - a**2)), rtol=1e-12)
+    assert jnp.sum(1 - a > 0.9) == 2
+
+
+def test_apg_has_settings_for_its_first_noise_and_for_adam(key):
+    algorithm = dataclasses.replace(SMALL["apg"], log_std=-0.5)
+    state = algorithm.init(VECTOR, PARAMS, key)
+    np.testing.assert_array_equal(state.policy.log_std, [-0.5])
+
+    @partial(jax.jit, static_argnums=0)
+    def after_two_updates(algorithm, state):  # the first step of Adam does not depend on its rates
+        for _ in range(2):
+            state, _ = algorithm.update(VECTOR, PARAMS, state)
+        return state.policy.mean[-1].bias
+
+    default = after_two_updates(algorithm, state)
+    for betas in ((0.5, 0.999), (0.9, 0.5)):
+        other = after_two_updates(dataclasses.replace(algorithm, betas=betas), state)
+        assert jnp.max(jnp.abs(other - default)) > 1e-6
+
+
+def test_long_rows_of_a_gradient_are_scaled():
+    x = jnp.array([[0.3, -0.4], [3.0, -4.0], [0.0, 0.0]])
+    found = jax.grad(lambda y: jnp.sum(x * optimiser.with_limited_gradient(y, 1.0)))(x)
+    np.testing.assert_allclose(found, [[0.3, -0.4], [0.6, -0.8], [0.0, 0.0]], rtol=1e-12)
 
 
 def test_windows_contain_failures_and_truncations(window):

@@ -3,7 +3,12 @@
 An update rolls n environments out for h steps, from where the last update ended. The loss is the
 negative mean reward of the window, and JAX differentiates it through the physics. Rewards after the
 window have no weight, so APG suits tasks in which an action pays soon, such as following a
-reference. The gradient over a long window can be large; its norm is limited.
+reference.
+
+A few environments, such as robots that are about to fall, can have gradients that are larger than
+those of all others. With `action_limit`, the gradient with respect to each action is limited before
+JAX sums the effects of all actions on the policy. At the end, the norm of the sum is limited. The
+limit of single actions and the noise that falls (`last_noise`) are not in the paper.
 
 Source: Wiedemann, Wuest, Loquercio, Mueller, Floreano and Scaramuzza (2023), Training efficient
 controllers via analytic policy gradient, equation (4).
@@ -21,8 +26,8 @@ from jaxtyping import Float, PRNGKeyArray
 
 from ..envs import State, Vectorized
 from .networks import Policy, Statistics, act, new_policy, no_statistics
-from .optimiser import Adam
-from .rollouts import Episodes, Window, no_episodes, roll, start
+from .optimiser import Adam, with_limited_gradient
+from .rollouts import Episodes, Window, draw_noise, no_episodes, roll, start
 
 
 class ApgState(NamedTuple):
@@ -43,6 +48,11 @@ class Apg:
     - `batch` n, `horizon` h: environments, and steps of a window;
     - `hidden`: sizes of the hidden layers of the policy;
     - `rate`: the learning rate, which falls linearly to `last_rate` over `updates`;
+    - `betas`: the two decay rates of Adam;
+    - `log_std`: the logarithm of the first standard deviation of the noise of the actions;
+    - `last_noise`: as in `Shac`;
+    - `action_limit`: the largest norm of the gradient of the sum of the rewards of a window with
+      respect to one action of one environment. Larger gradients are scaled (default: no limit);
     - `updates`: the number of updates of the whole training.
     """
 
@@ -51,6 +61,10 @@ class Apg:
     hidden: tuple[int, ...] = (64, 64)
     rate: float = 2e-3
     last_rate: float = 1e-5
+    betas: tuple[float, float] = (0.9, 0.999)
+    log_std: float = -2.0
+    last_noise: float = 1.0
+    action_limit: float | None = None
     updates: int = 500
 
     @property
@@ -63,7 +77,8 @@ class Apg:
         key, policy_key, reset_key = jax.random.split(key, 3)
         states = start(env, params, reset_key, self.batch)
         size, dtype = states.observation.shape[1], states.observation.dtype
-        policy = new_policy(policy_key, (size, *self.hidden, env.action_size), dtype, -2.0)
+        sizes = size, *self.hidden, env.action_size
+        policy = new_policy(policy_key, sizes, dtype, self.log_std)
         return ApgState(
             policy=policy,
             optimiser=self._adam().init(policy),
@@ -79,14 +94,11 @@ class Apg:
         """The state after one update, and its metrics."""
         key, noise_key = jax.random.split(state.key)
         shape = self.horizon, self.batch, env.action_size
-        noise = jax.random.normal(noise_key, shape, state.policy.log_std.dtype)
+        done = state.statistics.samples / (self.updates * self.update_steps)
+        noise = draw_noise(noise_key, shape, state.policy.log_std.dtype, self.last_noise, done)
 
         def loss(policy: Policy) -> tuple[Array, tuple[State, Window]]:
-            def actions(observation: Array, noise: Array) -> Array:
-                return act(policy, state.statistics, observation, noise)
-
-            states, window = roll(env, params, state.states, actions, noise)
-            return -jnp.mean(window.reward), (states, window)
+            return self.loss(env, params, policy, state, noise)
 
         (cost, (states, window)), gradient = jax.value_and_grad(loss, has_aux=True)(state.policy)
         step = self._adam().step(gradient, state.optimiser, state.policy)
@@ -100,6 +112,25 @@ class Apg:
         statistics = state.statistics.add(window.observation)
         return ApgState(step.params, step.state, statistics, states, episodes, key), metrics
 
+    def loss(
+        self,
+        env: Vectorized,
+        params: Any,
+        policy: Policy,
+        state: ApgState,
+        noise: Float[Array, "h n k"],
+    ) -> tuple[Float[Array, ""], tuple[State, Window]]:
+        """The loss of the policy, the states after the window, and the window."""
+
+        def actions(observation: Array, noise: Array) -> Array:
+            found = act(policy, state.statistics, observation, noise)
+            if self.action_limit is None:
+                return found
+            return with_limited_gradient(found, self.action_limit / self.update_steps)
+
+        states, window = roll(env, params, state.states, actions, noise)
+        return -jnp.mean(window.reward), (states, window)
+
     def deterministic(
         self, state: ApgState, observation: Float[Array, "... m"]
     ) -> Float[Array, "... k"]:
@@ -108,4 +139,4 @@ class Apg:
         return act(state.policy, state.statistics, observation, noise)
 
     def _adam(self) -> Adam:
-        return Adam(self.rate, self.last_rate, self.updates)
+        return Adam(self.rate, self.last_rate, self.updates, 1.0, *self.betas)

@@ -1,7 +1,8 @@
-"""Adam with a limit of the gradient, from optax."""
+"""Adam with a limit of the gradient, from optax; limits of the gradients of single rows."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -51,6 +52,27 @@ class Adam(NamedTuple):
         return optax.chain(
             optax.clip_by_global_norm(self.largest), optax.adam(rate, b1=self.b1, b2=self.b2)
         )
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(1,))
+def with_limited_gradient(x: Float[Array, "n k"], largest: float) -> Float[Array, "n k"]:
+    """The array x, with a limit in reverse mode.
+
+    A row of the gradient whose norm is above `largest` is scaled to this norm.
+    """
+    return x
+
+
+def _forward(x: Array, largest: float) -> tuple[Array, None]:
+    return x, None
+
+
+def _backward(largest: float, _: None, gradient: Array) -> tuple[Array]:
+    norm = jnp.linalg.norm(gradient, axis=-1, keepdims=True)
+    return (gradient * jnp.minimum(1, largest / norm),)  # where the norm is 0, the quotient is inf
+
+
+with_limited_gradient.defvjp(_forward, _backward)
 
 
 def optax_module() -> Any:

@@ -1,4 +1,4 @@
-"""Windows of steps in a batch of environments, targets for critics, and returns of episodes."""
+"""Windows of steps in a batch of environments, noise, targets for critics, returns of episodes."""
 
 from __future__ import annotations
 
@@ -48,6 +48,16 @@ def start(env: Vectorized, params: Any, key: PRNGKeyArray, size: int) -> State:
     states = env.reset(params, jax.random.split(reset_key, size))
     steps = jax.random.randint(steps_key, (size,), 0, env.episode_steps, states.steps.dtype)
     return states._replace(steps=steps)
+
+
+def draw_noise(
+    key: PRNGKeyArray, shape: tuple[int, ...], dtype: Any, last: float, done: Float[Array, ""]
+) -> Array:
+    """Noise of actions: normal random numbers with a factor.
+
+    The factor falls linearly from 1 to `last`; `done` is the share of the training up to now.
+    """
+    return (1 - (1 - last) * done) * jax.random.normal(key, shape, dtype)
 
 
 def roll(

@@ -36,7 +36,7 @@ from ..envs import State, Vectorized
 from ..errors import ArgumentError
 from .networks import Network, Policy, Statistics, act, network, new_policy, no_statistics, values
 from .optimiser import Adam
-from .rollouts import Episodes, Window, lambda_returns, no_episodes, roll, start
+from .rollouts import Episodes, Window, draw_noise, lambda_returns, no_episodes, roll, start
 
 
 class ShacState(NamedTuple):
@@ -121,9 +121,8 @@ class Shac:
         """The state after one update, and its metrics."""
         key, noise_key, critic_key = jax.random.split(state.key, 3)
         shape = self.horizon, self.batch, env.action_size
-        noise = jax.random.normal(noise_key, shape, state.policy.log_std.dtype)
         done = state.statistics.samples / (self.updates * self.update_steps)
-        noise = (1 - (1 - self.last_noise) * done) * noise
+        noise = draw_noise(noise_key, shape, state.policy.log_std.dtype, self.last_noise, done)
 
         def loss(policy: Policy) -> tuple[Array, tuple[State, Window]]:
             return self.actor_loss(env, params, policy, state, noise)

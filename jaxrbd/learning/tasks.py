@@ -30,7 +30,14 @@ _SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
         "updates": 1400,
     },
     ("hopper", "shac"): {"updates": 200, "rate": 4e-3},
-    ("quadruped-trot", "apg"): {"updates": 300},
+    ("quadruped-trot", "apg"): {
+        "batch": 32,
+        "horizon": 64,
+        "betas": (0.7, 0.95),
+        "log_std": -1.0,
+        "last_noise": 0.0,
+        "action_limit": 1.0,
+    },
     ("quadruped-trot", "shac"): {"updates": 300, "rate": 2e-3, "last_noise": 0.0},
 }
 
