@@ -15,7 +15,13 @@ from scipy.optimize import least_squares, lsq_linear
 
 import jaxrbd as rbd
 from jaxrbd import constraints as con, inverse_kinematics as ik
-from jaxrbd.inverse_kinematics import box_qp, differential, solver, tasks as ik_tasks
+from jaxrbd.inverse_kinematics import (
+    box_qp,
+    differential,
+    solution as ik_solution,
+    solver,
+    tasks as ik_tasks,
+)
 from jaxrbd.model.joint_space import coordinates_with_rates
 from support import real_robots, zoo
 from support.zoo import close
@@ -138,6 +144,37 @@ def test_reachable_targets_are_reached_within_the_limits(arm):
     # One of the batch alone.
     alone = search(arm, [ik.FrameTask("tool", jax.tree.map(lambda x: x[3], X))], keys[3])
     close(alone.q, solution.q[3], 1e-9)
+
+
+def test_a_search_for_several_frames_starts_again_in_one_limb():
+    """Only the joints of the limb with the largest error are random in such a start."""
+    model = rbd.load_robot("humanoid")
+    frames = ("pelvis", "left_foot", "left_sole", "right_sole", "left_hand", "right_hand")
+    q = rbd.neutral(model)
+    targets = [rbd.frame_placement(model, q, frame) for frame in frames]
+
+    @jax.jit
+    def redrawn(distances):
+        goals = tuple(
+            ik.FrameTask(frame, X._replace(p=X.p.at[0].add(distance)))
+            for frame, X, distance in zip(frames, targets, distances)
+        )
+        return ik_solution._dofs_of_worst_frame(goals, ik_tasks.rows(model, goals, q))
+
+    def dofs(*words):
+        names = [name for name in model.joint_names if name.startswith(words)]
+        return np.isin(np.arange(model.nv), np.r_[tuple(model.joint(name).v for name in names)])
+
+    for frame, words in (
+        ("left_sole", ("left_hip", "left_knee", "left_ankle")),
+        ("right_hand", ("waist", "right_shoulder", "right_elbow", "right_wrist")),
+    ):
+        expected = dofs(*words)
+        assert 5 < np.sum(expected) < 12
+        # The pelvis has a larger error, but no joint moves it alone.
+        distances = np.where(np.array(frames) == frame, 0.2, 0.1)
+        distances[0] = 0.3
+        np.testing.assert_array_equal(redrawn(distances), expected)
 
 
 @pytest.mark.parametrize("robot", ["following", SLOW("small"), SLOW("coupled"), SLOW("connected")])
