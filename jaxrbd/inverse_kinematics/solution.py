@@ -187,11 +187,7 @@ def _search(
     limits = joint_box(still, np.array(locked, bool))
     steps = min(STEPS_OF_A_START, max_iterations)
     width = min(parallel, seeds)
-
-    def draw(key, q, kept):
-        """The start at a random configuration that has the dofs `kept` (nv,) of q."""
-        drawn = _keep(still, q, random_configuration(still, key), kept)
-        return start(still, goals, limits, drawn, tolerance)
+    at_first = start(still, goals, limits, first, tolerance)
 
     def begin(seed, best):
         """The start with the least error of some random configurations; q0 for seed 0."""
@@ -201,10 +197,14 @@ def _search(
             partial = (seed > 0) & (seed % WHOLE_STARTS != 0)
             q = jnp.where(partial, best.q, first)
             kept = limits.locked | (partial & ~_dofs_of_worst_frame(goals, best.found))
-        drawn = jax.vmap(draw, (0, None, None))(keys, q, kept)
+
+        def draw(key):
+            drawn = _keep(still, q, random_configuration(still, key), kept)
+            return start(still, goals, limits, drawn, tolerance)
+
+        drawn = jax.vmap(draw)(keys)
         least = jnp.argmin(jax.vmap(_total)(drawn))
         drawn = jax.tree.map(lambda x: x[least], drawn)
-        at_first = start(still, goals, limits, first, tolerance)
         return jax.tree.map(lambda x, y: jnp.where(seed == 0, x, y), at_first, drawn)
 
     def attempt(seed, best):
@@ -235,7 +235,6 @@ def _search(
         )
         return number + width, found, total
 
-    at_first = start(still, goals, limits, first, tolerance)
     found, total = batch(jnp.zeros((), jnp.int32), at_first)
     _, found, _ = lax.while_loop(
         unfinished, next_batch, (jnp.full((), width, jnp.int32), found, total)
@@ -283,9 +282,9 @@ def _dofs_of_worst_frame(tasks: tuple[Task | Constraint, ...], found: Rows) -> A
     count = sum(isinstance(task, FrameTask) for task in tasks)
     error, weights = (x[: 6 * count].reshape(count, 6) for x in (found.error, found.weights))
     moves = jnp.any(found.J[: 6 * count].reshape(count, 6, -1) != 0, axis=1)
-    own = moves & ~jnp.all(moves, axis=0)
-    square = jnp.where(jnp.any(own, axis=1), jnp.sum(weights * error**2, axis=1), -1)
-    return own[jnp.argmax(square)] | ~jnp.any(own)
+    limbs = moves & ~jnp.all(moves, axis=0)
+    square = jnp.where(jnp.any(limbs, axis=1), jnp.sum(weights * error**2, axis=1), -1)
+    return limbs[jnp.argmax(square)] | ~jnp.any(limbs)
 
 
 def _keep(model: Model, q0: Array, q: Array, locked: Array | np.ndarray) -> Array:
