@@ -176,7 +176,12 @@ def scale(what: str, theirs, v) -> np.ndarray:
     return theirs[what]
 
 
-@pytest.mark.parametrize(("name", "root_joint"), real_robots.mostly_floating())
+@pytest.mark.parametrize(
+    ("name", "root_joint"),
+    real_robots.with_both_bases(
+        real_robots.ROBOTS, fixed=real_robots.SOME[:1], floating=real_robots.SOME
+    ),
+)
 def test_derivatives_and_momentum(name, root_joint):
     model, oracle = real_robots.load(name, root_joint), load_oracle(name, root_joint)
     if model.nv == 0:

@@ -9,7 +9,7 @@ import importlib.metadata
 import pathlib
 import re
 import warnings
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import pytest
 
@@ -131,39 +131,26 @@ def mostly_slow() -> list:
     return [pytest.param(name, marks=() if name in SOME else pytest.mark.slow) for name in ROBOTS]
 
 
-def mostly_floating() -> list:
-    """All robots on both bases as parameters of a test.
-
-    It is marked slow for those that are not in `SOME`, and for a fixed base, except of one robot.
-    """
-    return [
-        pytest.param(
-            name,
-            "free_flyer" if floating else None,
-            marks=() if name in SOME and (floating or name == SOME[0]) else pytest.mark.slow,
-            id=f"{name}-{'free_flyer' if floating else 'fixed'}",
-        )
-        for name in ROBOTS
-        for floating in (False, True)
-    ]
-
-
-def with_both_bases(names: Iterable[str]) -> list:
+def with_both_bases(
+    names: Iterable[str],
+    fixed: Collection[str] = SOME,
+    floating: Collection[str] = (*SOME, *VARIED),
+) -> list:
     """Robots and root joints as parameters of a test.
 
-    Those of `SOME` on both bases and those of `VARIED` on a floating base run by default. The
+    Those of `fixed` on a fixed base and those of `floating` on a floating base run by default. The
     others are marked slow.
     """
-    bases = {"fixed": None, "free_flyer": "free_flyer"}
+    bases = {"fixed": (None, fixed), "free_flyer": ("free_flyer", floating)}
     return [
         pytest.param(
             name,
             root_joint,
-            marks=() if name in SOME or (root_joint and name in VARIED) else pytest.mark.slow,
+            marks=() if name in by_default else pytest.mark.slow,
             id=f"{name}-{base}",
         )
         for name in names
-        for base, root_joint in bases.items()
+        for base, (root_joint, by_default) in bases.items()
     ]
 
 
