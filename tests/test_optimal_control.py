@@ -55,7 +55,7 @@ GUIDE = pathlib.Path(__file__).parents[1] / "docs" / "optimal_control.md"
 def guide():
     """The names that the examples of the guide define: the swing-up of a cart-pole."""
     examples = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
-    assert len(examples) == 5
+    assert len(examples) == 6
     found = {}
     exec("\n".join(examples), found)
     return found
