@@ -73,7 +73,7 @@ def steps(python, name, count):
     def draw(key):
         keys = jax.random.split(key)
         q = jaxrbd.random_configuration(model, keys[0])
-        moved = jaxrbd.integrate(model, q, NEAR * jax.random.normal(keys[1], model.nv))
+        moved = jaxrbd.integrate(model, q, NEAR * jax.random.normal(keys[1], (model.nv,)))
         return q, study.poses(robot, moved)
 
     def velocity(problem):
