@@ -345,14 +345,18 @@ def test_the_comparison_with_pink_passes_problems_on(monkeypatch, capsys):
     def peer(command, **_):
         problems = json.loads(pathlib.Path(command[-1]).read_text())
         given[problems["urdf"].rpartition("/")[2], problems["start"] is None] = problems
-        answer = {"step": 1e-4, "solves": {"1": (0.5, 1e-3), "16": (1.0, 2e-3)}}
+        answer = {"time": 1e-4}
+        if problems["start"] is not None:  # every second target is reached
+            q = [row["q"] for row in problems["rows"]]
+            q[::2] = [problems["start"]] * len(q[::2])
+            answer = {starts: {"time": 1e-3, "q": q} for starts in problems["starts"]}
         return subprocess.CompletedProcess(command, 0, json.dumps(answer))
 
     monkeypatch.setattr(subprocess, "run", peer)
     study.main(["python", "--targets", "8"])
     rows = capsys.readouterr().out.splitlines()
     assert sum(row.endswith("| 100 us |") for row in rows) == 3
-    assert sum("50.0 % | 1.00 ms" in row for row in rows) == 2
+    assert sum(row.endswith("| 50.0 % | 1.00 ms |") for row in rows) == 4
     assert len(given) == 5
     problems = given["ur10_robot.urdf", False]
     model = pinocchio.buildModelFromUrdf(problems["urdf"])

@@ -42,6 +42,12 @@ BATCH = 64
 STARTS = 16
 COARSE = 1e-3, np.radians(0.1)  # m, rad
 FINE = 1e-5  # m and rad, of every component
+# in example-robot-data
+URDF = {
+    "panda": "robots/panda_description/urdf/panda.urdf",
+    "ur10": "ur_description/urdf/ur10_robot.urdf",
+    "g1": "g1_description/urdf/g1_29dof_rev_1_0.urdf",
+}
 FETCH_ARM = "torso_lift shoulder_pan shoulder_lift upperarm_roll elbow_flex forearm_roll wrist_flex"
 
 
@@ -68,12 +74,12 @@ def _urdf(package: str, end: str, **options) -> jaxrbd.Model:
 
 
 def panda() -> Robot:
-    model = _urdf("example-robot-data", "robots/panda_description/urdf/panda.urdf")
+    model = _urdf("example-robot-data", URDF["panda"])
     return Robot(lock_joints(model, {"panda_finger_joint1": 0.0}), ("panda_hand",))
 
 
 def ur10() -> Robot:
-    return Robot(_urdf("example-robot-data", "ur_description/urdf/ur10_robot.urdf"), ("tool0",))
+    return Robot(_urdf("example-robot-data", URDF["ur10"]), ("tool0",))
 
 
 def iiwa14() -> Robot:
@@ -93,9 +99,7 @@ def arm7() -> Robot:
 
 
 def g1() -> Robot:
-    model = _urdf(
-        "example-robot-data", "g1_description/urdf/g1_29dof_rev_1_0.urdf", root_joint="free_flyer"
-    )
+    model = _urdf("example-robot-data", URDF["g1"], root_joint="free_flyer")
     ends = "left_rubber_hand", "right_rubber_hand", "left_ankle_roll_link", "right_ankle_roll_link"
     return Robot(model, ("pelvis", *ends))
 

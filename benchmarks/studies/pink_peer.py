@@ -3,7 +3,9 @@
     python pink_peer.py PROBLEMS.json > RESULTS.json
 
 A file of problems has the URDF, the names of the joints in the order of the coordinates, whether
-the base floats, the frames, and one row per problem: coordinates, and poses of the frames.
+the base floats, the frames, the time step, and one row per problem: coordinates, and poses of the
+frames. With a start, the targets are solved from there: the file then has the numbers of starts to
+try, and the tolerance of every component of the errors in m and rad.
 """
 
 from __future__ import annotations
@@ -17,9 +19,7 @@ import pink
 import pinocchio
 
 SOLVER = "daqp"
-FINE = 1e-5  # m and rad, of every component
 STEPS = 100
-STARTS = 16
 
 
 def robot(problems):
@@ -67,64 +67,66 @@ class Solver:
             found = max(found, *(np.max(np.abs(part)) for part in parts))
         return found
 
-    def solve(self, q):
-        """Whether steps from q reach the targets."""
+    def solve(self, q, tolerance):
+        """The configuration after steps from q, and whether all errors are below the tolerance."""
         configuration = self.at(q)
         for _ in range(STEPS):
-            if self.error(configuration) < FINE:
-                return True
+            if self.error(configuration) < tolerance:
+                break
             configuration.integrate_inplace(self.velocity(configuration), self.dt)
-        return self.error(configuration) < FINE
+        return configuration.q, self.error(configuration) < tolerance
 
 
-def measure_steps(problems):
+def measure_steps(model, problems, rows):
     """The mean processor time of a step in s: its kinematics and its quadratic program."""
-    model, places = robot(problems)
     solver = Solver(model, problems["frames"], problems["dt"], None)
-    rows = []
-    for row in problems["rows"]:
-        q = np.zeros(model.nq)
-        q[places] = row["q"]
-        rows.append((q, [np.array(target) for target in row["targets"]]))
-    solver.aim(rows[0][1])
-    solver.velocity(solver.at(rows[0][0]))
+    q, targets = rows[0]
+    solver.aim(targets)
+    solver.velocity(solver.at(q))
     began = time.process_time()
     for q, targets in rows:
         solver.aim(targets)
         solver.velocity(solver.at(q))
-    return (time.process_time() - began) / len(rows)
+    return {"time": (time.process_time() - began) / len(rows)}
 
 
-def measure_solves(problems, starts):
-    """The fraction of the targets that are reached, and the mean processor time in s."""
-    model, places = robot(problems)
+def measure_solves(model, problems, rows, start, starts):
+    """The last configuration for each target, and the mean processor time in s."""
     limits = [pink.limits.ConfigurationLimit(model, 1.0)]  # one step may reach a limit
     solver = Solver(model, problems["frames"], 1.0, limits)
-    middle = np.zeros(model.nq)
-    middle[places] = problems["start"]
     random = np.random.default_rng(0)
-    low, high = model.lowerPositionLimit, model.upperPositionLimit
-    reached = 0
+    ends = []
     began = time.process_time()
-    for row in problems["rows"]:
-        solver.aim([np.array(target) for target in row["targets"]])
-        q = middle
+    for _, targets in rows:
+        solver.aim(targets)
+        q = start
         for _ in range(starts):
-            if solver.solve(q):
-                reached += 1
+            end, reached = solver.solve(q, problems["tolerance"])
+            if reached:
                 break
-            q = random.uniform(low, high)
-    return reached / len(problems["rows"]), (time.process_time() - began) / len(problems["rows"])
+            q = random.uniform(model.lowerPositionLimit, model.upperPositionLimit)
+        ends.append(end)
+    return {"time": (time.process_time() - began) / len(rows), "q": ends}
 
 
 def main():
     with open(sys.argv[1]) as file:
         problems = json.load(file)
-    found = {"pink": pink.__version__, "pinocchio": pinocchio.__version__}
+    model, places = robot(problems)
+
+    def configuration(coordinates):
+        q = np.zeros(model.nq)
+        q[places] = coordinates
+        return q
+
+    rows = [(configuration(row["q"]), np.array(row["targets"])) for row in problems["rows"]]
     if problems["start"] is None:
-        found["step"] = measure_steps(problems)
+        found = measure_steps(model, problems, rows)
     else:
-        found["solves"] = {n: measure_solves(problems, n) for n in (1, STARTS)}
+        start, found = configuration(problems["start"]), {}
+        for starts in problems["starts"]:
+            found[starts] = measure_solves(model, problems, rows, start, starts)
+            found[starts]["q"] = [q[places].tolist() for q in found[starts]["q"]]
     print(json.dumps(found))
 
 
