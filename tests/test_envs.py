@@ -165,6 +165,9 @@ def test_randomised_leaves_have_rows_and_other_leaves_none(key):
     assert [axes.friction, axes.model.inertia, axes.model.gravity] == [0, 0, None]
     alone, _ = envs.randomise(PARAMS, {"friction": envs.Uniform(0.1, 0.3)}, key, 5)
     np.testing.assert_array_equal(alone.friction, params.friction)
+    both = {"friction": envs.Uniform(0.1, 0.3), "weights.place": envs.Uniform(0.1, 0.3)}
+    both, _ = envs.randomise(PARAMS, both, key, 5)
+    assert jnp.all(both.friction != both.weights["place"])
 
 
 def test_scaled_inertias_keep_the_centres_of_mass(key):
@@ -176,13 +179,15 @@ def test_scaled_inertias_keep_the_centres_of_mass(key):
     factor = inertia[..., 0] / model.inertia[:, 0]
     assert len(np.unique(factor)) == 3 * model.nb
     np.testing.assert_allclose(inertia, factor[..., None] * model.inertia, rtol=1e-12)
+    assert jnp.all((factor >= 0.5) & (factor <= 2.0))
     same = envs.Scale(0.5, 2.0)(key, model.inertia) / model.inertia
     assert np.nanmax(same) - np.nanmin(same) < 1e-12
 
 
 def test_shifts_and_distributions_of_the_user(key):
-    shifted = envs.Shift(-1.0, 1.0, per_row=True)(key, jnp.ones((4, 2)))
+    shifted = envs.Shift(-1.0, 1.0, per_row=True)(key, jnp.full((4, 2), 5.0))
     assert len(np.unique(shifted[:, 0])) == 4
+    assert jnp.all(jnp.abs(shifted - 5) <= 1)
     np.testing.assert_array_equal(shifted[:, 0], shifted[:, 1])
     names = {"weights.place": lambda key, x: x + jax.random.normal(key, x.shape, x.dtype)}
     params, axes = envs.randomise(PARAMS, names, key, 3)
@@ -358,6 +363,97 @@ def test_derivatives_of_a_return_are_central_differences(name, key):
     np.testing.assert_allclose(found, expected, rtol=1e-7)
 
 
+# The middle of the start (q, v), by environment; the half width is `params.start`.
+MIDDLES = {
+    "CartPoleSwingUp": [0, np.pi, 0, 0],
+    "DoublePendulumSwingUp": [0, 0, 0, 0],
+    "ArmReach": np.concatenate([envs.ArmReach().default_params().home, np.zeros(7)]),
+}
+
+
+@pytest.mark.parametrize("name", MIDDLES)
+def test_starts_are_uniform_about_a_posture(name, key):
+    env = ENVIRONMENTS[name]
+    params = env.default_params()
+    physics = jax.jit(jax.vmap(env.initial, (None, 0)))(params, jax.random.split(key, 60))
+    motion = physics.motion if name == "ArmReach" else physics
+    shift = np.concatenate(motion, axis=1) - MIDDLES[name]
+    width = (
+        np.resize(params.start, 14) * (np.arange(14) < 7) if name == "ArmReach" else params.start
+    )
+    assert np.all(np.abs(shift) <= width + 1e-12)
+    assert np.all(np.max(shift, axis=0) >= 0.8 * width)
+    assert np.all(np.min(shift, axis=0) <= -0.8 * width)
+
+
+def test_the_foot_of_the_hopper_starts_above_the_ground(key):
+    env = ENVIRONMENTS["Hopper"]
+    params = env.default_params()
+    motion = jax.jit(jax.vmap(env.initial, (None, 0)))(params, jax.random.split(key, 60))
+    foot = motion.q[:, 0] - motion.q[:, 1] - 0.5 - 0.03
+    assert 0 <= jnp.min(foot) < 0.05
+    assert 0.55 < jnp.max(foot) <= 0.6
+    for x, width in ((motion.q[:, 1], 0.05), (motion.v[:, 0], 1.0), (motion.v[:, 1], 0.5)):
+        assert 0.8 * width < jnp.max(jnp.abs(x)) <= width
+
+
+def test_observations_have_the_stated_entries(key):
+    q, v = jnp.array([0.3, 0.7]), jnp.array([-0.2, 1.1])
+    sines = [np.sin(0.3), np.sin(1.0), np.cos(0.3), np.cos(1.0)]
+    for name, expected in {
+        "CartPoleSwingUp": [0.3, -0.2, np.sin(0.7), np.cos(0.7), 1.1],
+        "DoublePendulumSwingUp": [*sines, -0.2, 1.1],
+        "Hopper": [0.3 - 0.53, 0.7, -0.2, 1.1],
+    }.items():
+        found = ENVIRONMENTS[name].observe(None, envs.Motion(q, v), key)
+        np.testing.assert_allclose(found, expected, rtol=1e-12, err_msg=name)
+    env = ENVIRONMENTS["ArmReach"]
+    params = env.default_params()
+    target, v = jnp.array([0.1, 0.2, 0.3]), jnp.arange(7.0)
+    physics = env.initial(params, key)._replace(target=target)
+    physics = physics._replace(motion=physics.motion._replace(v=v))
+    q = physics.motion.q
+    tool = rbd.frame_placement(params.model, q, "tool").p
+    expected = jnp.concatenate([q - params.home, v, tool - target, target])
+    np.testing.assert_array_equal(env.observe(params, physics, key), expected)
+
+
+def arm_torque(params, action, q, v):
+    """PD control with compensation of gravity; no limit of effort acts in the test."""
+    control, aim = params.control, params.home + params.range * action
+    pull = control.stiffness * (aim - q) - control.damping * v
+    return pull + rbd.gravity_force(params.model, q)
+
+
+TORQUES = {
+    "CartPoleSwingUp": lambda params, action, q, v: jnp.array([20 * action[0], 0]),
+    "DoublePendulumSwingUp": lambda params, action, q, v: jnp.array([12.0, 8.0]) * action,
+    "ArmReach": arm_torque,
+}
+
+
+@pytest.mark.parametrize("name", TORQUES)
+def test_a_step_of_robots_without_contact(name, key):
+    """Steps of the semi-implicit Euler method with the torques that the documentation states."""
+    env = ENVIRONMENTS[name]
+    params = env.default_params()
+    physics = env.initial(params, key)
+    count = 5 if name == "ArmReach" else 4
+    action = jnp.linspace(0.01, 0.02, env.action_size)
+    q, v = physics.motion if name == "ArmReach" else physics
+    model, dt = params.model, env.time_step / count
+    for _ in range(count):
+        torque = TORQUES[name](params, action, q, v)
+        v = v + dt * rbd.forward_dynamics(model, q, v, torque)
+        q = q + dt * v
+    if name == "ArmReach":
+        assert jnp.all(jnp.abs(torque - rbd.gravity_force(model, q)) < params.control.effort)
+    found = env.advance(params, physics, action, key)
+    found = found.motion if name == "ArmReach" else found
+    np.testing.assert_allclose(found.q, q, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(found.v, v, rtol=1e-9, atol=1e-10)
+
+
 def test_an_upright_cart_pole_has_the_reward_zero():
     env = ENVIRONMENTS["CartPoleSwingUp"]
     params = env.default_params()
@@ -518,6 +614,76 @@ def test_the_reward_of_a_perfect_trot(trot):
     }
     late = perfect._replace(time=3 * period / 4)
     np.testing.assert_allclose(env.terms(params, late, physics.action, late)["gait"], -1)
+
+
+def test_the_reward_of_a_trot_with_errors(trot):
+    """Each term by its definition, in a tilted posture with wrong velocities."""
+    env, params, _ = trot
+    physics = env.initial(params, jax.random.key(2))
+    command = physics.command
+    wrong = jnp.array([0.3, -0.4, 0.2, 0.1, -0.3, 0.5])  # of the base
+    half = 0.05  # half the angle of the tilt
+    q = params.home.at[3].set(np.sin(half)).at[6].set(np.cos(half)).at[7:9].add(0.2)
+    v = jnp.full(18, 2.0).at[:6].set(wrong).at[:2].add(command[:2]).at[5].add(command[2])
+    after = physics._replace(
+        q=q,
+        v=v,
+        time=params.gait[0] / 4,
+        distance=params.gait[1] * jnp.array([0.5, 0.0, 0.2, 1.0]),
+        last_action=jnp.full(12, 0.25),
+    )
+    terms = env.terms(params, physics, jnp.full(12, 0.75), after)
+    expected = {
+        "alive": 1,
+        "upright": -(np.sin(2 * half) ** 2),
+        "posture": -2 * 0.2**2,
+        "joint_velocity": -12 * 2.0**2,
+        "action_rate": -12 * 0.5**2,
+        "gait": -(0.5**2 + 0.2**2) / 4,
+        "velocity": np.exp(-1),
+        "turning": np.exp(-1),
+        "bounce": -(0.2**2 + 0.1**2 + 0.3**2),
+    }
+    assert set(terms) == set(expected)
+    for name, x in terms.items():
+        np.testing.assert_allclose(x, expected[name], rtol=1e-9, err_msg=name)
+
+
+def test_what_the_quadruped_observes(trot, key):
+    env, params, _ = trot
+    start = env.initial(params, jax.random.key(2))
+    angle = 0.3
+    q = start.q.at[3:7].set(jnp.array([np.sin(angle / 2), 0, 0, np.cos(angle / 2)]))
+    physics = start._replace(
+        q=q, v=jnp.arange(18.0), action=jnp.arange(12.0) / 12, time=0.1 * params.gait[0]
+    )
+    expected = [
+        [0, -np.sin(angle), -np.cos(angle)],  # the direction of gravity after a roll
+        np.arange(6.0),
+        q[7:] - params.home[7:],
+        np.arange(6.0, 18.0),
+        np.arange(12.0) / 12,
+        start.command,
+        [np.sin(0.2 * np.pi), np.cos(0.2 * np.pi)],
+    ]
+    found = env.observe(params, physics, key)
+    np.testing.assert_allclose(found, np.concatenate(expected), rtol=1e-9, atol=1e-15)
+    loud = params._replace(noise=dataclasses.replace(params.noise, std=jnp.ones(())))
+    change = env.observe(loud, physics, key) - found
+    assert jnp.all(change[:45] != 0)
+    assert not jnp.any(change[45:])  # the command and the clock have no noise
+
+
+def test_the_targets_of_the_quadruped_are_strokes_about_its_home(trot, key):
+    _, params, run = trot
+    fixed = FOUR | {"delay.lag": envs.Uniform(0.0, 0.0)}
+    fixed = envs.randomise(params, fixed, key, N).params
+    _, found = run(fixed, key, 1.0)
+    physics = jax.tree.map(lambda x: x[:10], found.physics)  # before the ends of episodes
+    targets = params.home[7:] + params.stroke * physics.action
+    np.testing.assert_allclose(physics.past[:, :, 0], targets, rtol=1e-12)
+    np.testing.assert_array_equal(physics.last_action[1:], physics.action[:-1])
+    np.testing.assert_allclose(physics.time[:, 0], 0.02 * np.arange(1, 11), rtol=1e-9)
 
 
 def test_the_examples_of_the_guide_run():

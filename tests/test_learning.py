@@ -326,6 +326,36 @@ def test_statistics_of_batches_are_those_of_all_observations(rng):
     np.testing.assert_allclose(normal.std(0), 1, rtol=1e-5)
 
 
+def test_networks_are_affine_maps_with_elu_between_them(key):
+    layers = networks.network(key, (300, 200, 40), jnp.float64, last=0.1)
+    for layer, factor in zip(layers, (1.0, 0.1)):
+        np.testing.assert_allclose(np.std(layer.weight), factor / np.sqrt(len(layer.weight)), 0.03)
+        assert not np.any(layer.bias)
+    layers = [layer._replace(bias=layer.bias + 0.3) for layer in layers]
+    x = np.asarray(jax.random.normal(key, (5, 300)))
+    hidden = x @ layers[0].weight + 0.3
+    hidden = np.where(hidden > 0, hidden, np.exp(hidden) - 1)
+    np.testing.assert_allclose(
+        networks.apply(tuple(layers), jnp.asarray(x)), hidden @ layers[1].weight + 0.3, rtol=1e-10
+    )
+
+
+def test_adam_limits_the_gradient_and_its_rate_falls(rng):
+    """Four steps by the equations of Kingma and Ba (2015), algorithm 1."""
+    adam = optimiser.Adam(0.1, 0.02, updates=4, largest=1.0, b1=0.7, b2=0.95)
+    found, x, m, v = jnp.zeros(3), np.zeros(3), np.zeros(3), np.zeros(3)
+    state = adam.init(found)
+    for k, scale in enumerate((0.1, 10.0, 0.1, 10.0)):
+        gradient = scale * rng.normal(size=3)
+        found, state, norm = adam.step(jnp.asarray(gradient), state, found)
+        np.testing.assert_allclose(norm, np.linalg.norm(gradient), rtol=1e-12)
+        limited = gradient / max(1, np.linalg.norm(gradient))
+        m, v = 0.7 * m + 0.3 * limited, 0.95 * v + 0.05 * limited**2
+        rate = 0.1 + (0.02 - 0.1) * k / 4
+        x -= rate * (m / (1 - 0.7 ** (k + 1))) / (np.sqrt(v / (1 - 0.95 ** (k + 1))) + 1e-8)
+        np.testing.assert_allclose(found, x, rtol=1e-6)
+
+
 def test_policies_stay_between_minus_one_and_one(key):
     policy = networks.new_policy(key, (3, 8, 2), jnp.float64)
     x = 100 * jax.random.normal(key, (50, 3))
@@ -383,6 +413,103 @@ def test_ppo_does_not_gain_from_ratios_beyond_the_clip(key):
         assert all(jnp.all(x == 0) for x in jax.tree.leaves(jax.grad(loss)(policy)))
         harmful = samples._replace(advantage=-samples.advantage)
         assert any(jnp.any(x != 0) for x in jax.tree.leaves(jax.grad(loss)(policy, harmful)))
+
+
+def test_an_update_of_ppo_is_its_definition(key):
+    """The mean loss of the parts and the gradient, while the rate 0 keeps the networks."""
+    algorithm = dataclasses.replace(
+        SMALL["ppo"],
+        rate=0.0,
+        last_rate=0.0,
+        trace=0.7,
+        reward_scale=0.3,
+        critic_weight=0.6,
+        entropy_weight=0.05,
+    )
+    state = algorithm.init(VECTOR, PARAMS, key)
+    seen = state.statistics.add(0.2 + 0.5 * jax.random.normal(key, (20, 1)))
+    state = state._replace(statistics=seen)
+    policy, critic = state.policy, state.critic
+    noise_key = jax.random.split(state.key, 3)[1]
+    noise = jax.random.normal(noise_key, (HORIZON, BATCH, 1))
+
+    @jax.jit
+    def expected():
+        window = rollouts.roll(
+            VECTOR,
+            PARAMS,
+            state.states,
+            lambda x, noise: networks.act(policy, seen, x, noise),
+            noise,
+        )[1]
+        scaled = window._replace(reward=0.3 * window.reward)
+        later = networks.values(critic, seen, window.final_observation)
+        returns = rollouts.lambda_returns(scaled, later, algorithm.discount, 0.7)
+        advantage = returns - networks.values(critic, seen, window.observation)
+        advantage = (advantage - jnp.mean(advantage)) / jnp.std(advantage)
+        x = seen.normalise(window.observation)
+        gaussian = networks.apply(policy.mean, x) + jnp.exp(policy.log_std) * noise
+
+        def others(policy, critic):
+            error = networks.apply(critic, x)[..., 0] - returns
+            return 0.6 * jnp.mean(error**2) / 2 - 0.05 * jnp.sum(policy.log_std)
+
+        def loss(policy, critic):  # its gradient is that of the ratios, which are 1
+            mean, std = networks.apply(policy.mean, x), jnp.exp(policy.log_std)
+            log = jnp.sum(jax.scipy.stats.norm.logpdf(gaussian, mean, std), axis=-1)
+            return others(policy, critic) - jnp.mean(advantage * log)
+
+        gradient = jax.flatten_util.ravel_pytree(jax.grad(loss, (0, 1))(policy, critic))[0]
+        return window, others(policy, critic), jnp.linalg.norm(gradient)
+
+    window, loss, norm = expected()
+    assert jnp.any(window.terminated)
+    assert jnp.any(window.truncated)
+    for sweeps, parts in ((2, 3), (1, 1)):
+        changed = dataclasses.replace(algorithm, sweeps=sweeps, parts=parts)
+        after, metrics = jax.jit(lambda state, a=changed: a.update(VECTOR, PARAMS, state))(state)
+        np.testing.assert_allclose(metrics["loss"], loss, rtol=1e-9)
+        assert after.policy.log_std == policy.log_std
+    np.testing.assert_allclose(metrics["gradient_norm"], norm, rtol=1e-6)
+    np.testing.assert_allclose(metrics["reward"], jnp.mean(window.reward), rtol=1e-12)
+
+
+def test_the_critic_of_shac_fits_the_returns(key):
+    """One step of the critic, and its target, a moving average."""
+    algorithm = dataclasses.replace(
+        SMALL["shac"], critic_sweeps=1, critic_batches=1, target_share=0.3, trace=0.7
+    )
+    state = algorithm.init(VECTOR, PARAMS, key)
+    other = jax.tree.map(lambda x: 0.5 * x, state.critic)
+    state = state._replace(target_critic=other)
+    noise = jax.random.normal(jax.random.split(state.key, 3)[1], (HORIZON, BATCH, 1))
+
+    @jax.jit
+    def run():
+        after, metrics = algorithm.update(VECTOR, PARAMS, state)
+        window = algorithm.actor_loss(VECTOR, PARAMS, state.policy, state, noise)[1][1]
+        later = networks.values(other, state.statistics, window.final_observation)
+        returns = rollouts.lambda_returns(window, later, algorithm.discount, 0.7)
+
+        def error(critic):
+            values = networks.values(critic, state.statistics, window.observation)
+            return jnp.mean((values - returns) ** 2)
+
+        return after, metrics["critic_loss"], error(state.critic), jax.grad(error)(state.critic)
+
+    after, found, expected, gradient = run()
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+    def check(critic, target, old, other, gradient):
+        # The first step of Adam is the rate, in the direction of the sign.
+        large = np.abs(gradient) > 1e-4
+        change = -algorithm.critic_rate * np.sign(gradient)
+        np.testing.assert_allclose((critic - old)[large], change[large], rtol=1e-3)
+        np.testing.assert_allclose(target, 0.3 * other + 0.7 * critic, rtol=1e-12)
+        return np.sum(large)
+
+    trees = after.critic, after.target_critic, state.critic, other, gradient
+    assert sum(jax.tree.leaves(jax.tree.map(check, *trees))) > 10
 
 
 # ---------------------------------------------------------------------------------- trainings
@@ -477,6 +604,12 @@ def test_tasks_and_algorithms_by_name():
     assert "cart-pole" in learning.task_names()
     for name in learning.task_names():
         assert isinstance(learning.load_task(name), envs.Env)
+        assert learning.load_task(name, "ppo") == learning.load_task(name)
+    task, training = (learning.load_task("quadruped-trot", name) for name in (None, "apg"))
+    assert training.episode_steps < task.episode_steps
+    assert dataclasses.replace(training, episode_steps=task.episode_steps) == task
+    with pytest.raises(ArgumentError, match="algorithm is 'sac', expected one of shac"):
+        learning.load_task("hopper", "sac")
     assert learning.algorithm_for("cart-pole", "shac").update_steps * 500 == 64 * 32 * 500
     assert learning.algorithm_for("cart-pole", "apg", 64 * 32 + 1).updates == 2
     for arguments, message in {
@@ -523,7 +656,7 @@ def test_commands_refuse_wrong_folders(tmp_path, capsys):
 @pytest.fixture
 def small_task(monkeypatch):
     """Make every task of `jaxrbd train` the small environment with the small APG."""
-    monkeypatch.setattr(training_commands, "load_task", lambda name: ENV)
+    monkeypatch.setattr(training_commands, "load_task", lambda *_: ENV)
     monkeypatch.setattr(training_commands, "algorithm_for", lambda *_: SMALL["apg"])
 
 
@@ -594,7 +727,7 @@ def test_a_training_interrupted_before_its_first_update(
     small_task, signals, tmp_path, capsys, monkeypatch
 ):
     monkeypatch.setattr(
-        training_commands, "load_task", lambda name: signal.raise_signal(signal.SIGINT)
+        training_commands, "load_task", lambda *_: signal.raise_signal(signal.SIGINT)
     )
     before = signal.getsignal(signal.SIGTERM)
     assert train(tmp_path) == 130

@@ -2,7 +2,7 @@
 
     python -m benchmarks.studies.residual_trot --out DIR [--seeds 0 1 2]
 
-For each seed, SHAC trains the policy of the task "quadruped-trot", with commands between -0.5 and
+For each seed, APG trains the policy of the task "quadruped-trot", with commands between -0.5 and
 0.5 m/s, as `jaxrbd train` does. Then an algorithm trains a second policy with the command 0.75 m/s
 forward. Its actions are added to the actions of the first policy, which does not change. The study
 compares the first policy and the sum with the command 0.75 m/s, without noise, in 64 episodes from
@@ -48,10 +48,13 @@ class FastTrot(envs.QuadrupedTrot):
         return super().terms(params, before, after.action, after)  # of the sum
 
 
-def train(algorithm, env, seed: int, params, path: Path) -> tuple[Callable, float]:
-    """The policy without noise and the CPU seconds of a training, which continues from `path`."""
+def train(algorithm, env, seed: int, params, path: Path, task="") -> tuple[Callable, float]:
+    """The policy without noise and the CPU seconds of a training, which continues from `path`.
+
+    `path` may be the checkpoint of `jaxrbd train` for the task.
+    """
     begin = time.process_time()
-    training = learning.Training(algorithm, env, seed, params)
+    training = learning.Training(algorithm, env, seed, params, task=task)
     if path.exists():
         training.load(path)
     for _ in training.run(path):
@@ -85,7 +88,9 @@ def measure(env, params, policy) -> str:
 
 def main():
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--algorithm", choices=("shac", "apg"), default="shac", help="the second")
+    names = {"choices": ("shac", "apg")}
+    parser.add_argument("--first", **names, default="apg", help="algorithm of the first training")
+    parser.add_argument("--second", **names, default="shac", help="algorithm of the second")
     parser.add_argument("--updates", type=int, default=100, help="of the second training")
     parser.add_argument("--first-updates", type=int, help="of the first training")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
@@ -93,20 +98,24 @@ def main():
     options = parser.parse_args()
     jax.config.update("jax_enable_compilation_cache", False)
     options.out.mkdir(parents=True, exist_ok=True)
-    env, settings = learning.load_task(TASK), learning.algorithm_for(TASK, "shac")
+    env, settings = (
+        learning.load_task(TASK, options.first),
+        learning.algorithm_for(TASK, options.first),
+    )
     if options.first_updates:
         settings = dataclasses.replace(settings, updates=options.first_updates)
     later = dataclasses.replace(
-        learning.algorithm_for(TASK, options.algorithm), updates=options.updates
+        learning.algorithm_for(TASK, options.second), updates=options.updates
     )
     params = jax.tree.map(lambda x: x.astype(jnp.float32), env.default_params())
     for seed in options.seeds:
-        first, cpu = train(settings, env, seed, params, options.out / f"first-{seed}.jaxrbd")
+        path = options.out / f"{options.first}-{seed}.jaxrbd"
+        first, cpu = train(settings, env, seed, params, path, TASK)
         alone = FastTrot(smoothing=env.smoothing)
         found = measure(alone, params, first)
         print(f"seed {seed}, first policy: {found}; {cpu:.0f} s", flush=True)
         both = dataclasses.replace(alone, first=first)
-        path = options.out / f"{options.algorithm}-{seed}.jaxrbd"
+        path = options.out / f"{options.first}-{options.second}-{seed}.jaxrbd"
         second, cpu = train(later, both, seed, params, path)
         found = measure(both, params, second)
         print(f"seed {seed}, with corrections: {found}; {cpu:.0f} s", flush=True)

@@ -64,7 +64,8 @@ def train(options: argparse.Namespace) -> int:
     with _signals_as_exceptions() as received:
         try:
             _show("compiling")
-            training = Training(algorithm, load_task(options.task), options.seed, task=options.task)
+            env = load_task(options.task, options.algorithm)
+            training = Training(algorithm, env, options.seed, task=options.task)
             _run(options, training, folder, received)
         except _Interrupted as interruption:
             saved = _save_interrupted(training, checkpoint)

@@ -41,18 +41,31 @@ _SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
     ("quadruped-trot", "shac"): {"updates": 300, "rate": 2e-3, "last_noise": 0.0},
 }
 
+# Settings of the environment in a training, by task and algorithm.
+_TRAINING_SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
+    ("quadruped-trot", "apg"): {"episode_steps": 100},
+}
+
 
 def task_names() -> tuple[str, ...]:
     """The names of the tasks."""
     return tuple(_TASKS)
 
 
-def load_task(name: str) -> envs.Env:
-    """The environment of a task. Raises ArgumentError for an unknown name."""
+def load_task(name: str, algorithm: str | None = None) -> envs.Env:
+    """The environment of a task.
+
+    `algorithm`: "shac", "apg" or "ppo", for the environment in which this algorithm is trained.
+    Its episodes can be shorter, so that a training has more starts. Raises ArgumentError for an
+    unknown name.
+    """
     if name not in _TASKS:
         hint = similar_names(str(name), task_names())
         raise ArgumentError(f"task is {name!r}, expected one of {', '.join(_TASKS)}{hint}")
-    return _TASKS[name]
+    if algorithm is None:
+        return _TASKS[name]
+    _check_algorithm(algorithm)
+    return dataclasses.replace(_TASKS[name], **_TRAINING_SETTINGS.get((name, algorithm), {}))
 
 
 def algorithm_for(task: str, algorithm: str, steps: int | None = None) -> Algorithm:
@@ -63,11 +76,15 @@ def algorithm_for(task: str, algorithm: str, steps: int | None = None) -> Algori
     unknown name and for a number of steps below 1.
     """
     load_task(task)
-    if algorithm not in ALGORITHMS:
-        raise ArgumentError(f"algorithm is {algorithm!r}, expected one of {', '.join(ALGORITHMS)}")
+    _check_algorithm(algorithm)
     found = ALGORITHMS[algorithm](**_SETTINGS.get((task, algorithm), {}))
     if steps is None:
         return found
     if steps < 1:
         raise ArgumentError(f"steps is {steps}, expected 1 or more")
     return dataclasses.replace(found, updates=-(-steps // found.update_steps))
+
+
+def _check_algorithm(name: str) -> None:
+    if name not in ALGORITHMS:
+        raise ArgumentError(f"algorithm is {name!r}, expected one of {', '.join(ALGORITHMS)}")
