@@ -2,7 +2,7 @@
 
     python -m benchmarks.studies.residual_trot --out DIR [--seeds 0 1 2]
 
-For each seed, APG trains the policy of the task "quadruped-trot", with commands between -0.5 and
+For each seed, SHAC trains the policy of the task "quadruped-trot", with commands between -0.5 and
 0.5 m/s, as `jaxrbd train` does. Then an algorithm trains a second policy with the command 0.75 m/s
 forward. Its actions are added to the actions of the first policy, which does not change. The study
 compares the first policy and the sum with the command 0.75 m/s, without noise, in 64 episodes from
@@ -89,7 +89,7 @@ def measure(env, params, policy) -> str:
 def main():
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     names = {"choices": ("shac", "apg")}
-    parser.add_argument("--first", **names, default="apg", help="algorithm of the first training")
+    parser.add_argument("--first", **names, default="shac", help="algorithm of the first training")
     parser.add_argument("--second", **names, default="shac", help="algorithm of the second")
     parser.add_argument("--updates", type=int, default=100, help="of the second training")
     parser.add_argument("--first-updates", type=int, help="of the first training")
