@@ -723,6 +723,13 @@ def test_an_interrupted_training_continues_to_the_same_files(
         assert (broken / name).read_bytes() == (whole / name).read_bytes()
 
 
+def test_the_command_trains_in_the_environment_of_the_algorithm(small_task, tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(training_commands, "load_task", lambda *names: asked.append(names) or ENV)
+    assert train(tmp_path, "--algorithm", "apg") == 0
+    assert asked == [("cart-pole", "apg")]
+
+
 def test_a_training_interrupted_before_its_first_update(
     small_task, signals, tmp_path, capsys, monkeypatch
 ):
