@@ -10,7 +10,7 @@ from ..errors import ArgumentError
 from ..model.names import similar_names
 from .training import ALGORITHMS, Algorithm
 
-_TASKS: dict[str, envs.Env] = {
+_TASKS: dict[str, Any] = {  # values: envs.Env, frozen dataclasses
     "cart-pole": envs.CartPoleSwingUp(),
     "double-pendulum": envs.DoublePendulumSwingUp(),
     "arm-reach": envs.ArmReach(),
