@@ -371,13 +371,17 @@ MIDDLES = {
 }
 
 
+def motion_of(physics):
+    """The `Motion` in the physical state of an environment without contact."""
+    return physics.motion if hasattr(physics, "motion") else physics
+
+
 @pytest.mark.parametrize("name", MIDDLES)
 def test_starts_are_uniform_about_a_posture(name, key):
     env = ENVIRONMENTS[name]
     params = env.default_params()
     physics = jax.jit(jax.vmap(env.initial, (None, 0)))(params, jax.random.split(key, 60))
-    motion = physics.motion if name == "ArmReach" else physics
-    shift = np.concatenate(motion, axis=1) - MIDDLES[name]
+    shift = np.concatenate(motion_of(physics), axis=1) - MIDDLES[name]
     width = (
         np.resize(params.start, 14) * (np.arange(14) < 7) if name == "ArmReach" else params.start
     )
@@ -419,9 +423,10 @@ def test_observations_have_the_stated_entries(key):
 
 
 def arm_torque(params, action, q, v):
-    """PD control with compensation of gravity; no limit of effort acts in the test."""
+    """PD control with compensation of gravity. No limit of effort acts."""
     control, aim = params.control, params.home + params.range * action
     pull = control.stiffness * (aim - q) - control.damping * v
+    assert jnp.all(jnp.abs(pull) < control.effort)
     return pull + rbd.gravity_force(params.model, q)
 
 
@@ -440,16 +445,13 @@ def test_a_step_of_robots_without_contact(name, key):
     physics = env.initial(params, key)
     count = 5 if name == "ArmReach" else 4
     action = jnp.linspace(0.01, 0.02, env.action_size)
-    q, v = physics.motion if name == "ArmReach" else physics
+    q, v = motion_of(physics)
     model, dt = params.model, env.time_step / count
     for _ in range(count):
         torque = TORQUES[name](params, action, q, v)
         v = v + dt * rbd.forward_dynamics(model, q, v, torque)
         q = q + dt * v
-    if name == "ArmReach":
-        assert jnp.all(jnp.abs(torque - rbd.gravity_force(model, q)) < params.control.effort)
-    found = env.advance(params, physics, action, key)
-    found = found.motion if name == "ArmReach" else found
+    found = motion_of(env.advance(params, physics, action, key))
     np.testing.assert_allclose(found.q, q, rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(found.v, v, rtol=1e-9, atol=1e-10)
 

@@ -329,7 +329,8 @@ def test_statistics_of_batches_are_those_of_all_observations(rng):
 def test_networks_are_affine_maps_with_elu_between_them(key):
     layers = networks.network(key, (300, 200, 40), jnp.float64, last=0.1)
     for layer, factor in zip(layers, (1.0, 0.1)):
-        np.testing.assert_allclose(np.std(layer.weight), factor / np.sqrt(len(layer.weight)), 0.03)
+        spread = factor / np.sqrt(len(layer.weight))
+        np.testing.assert_allclose(np.std(layer.weight), spread, rtol=0.03)
         assert not np.any(layer.bias)
     layers = [layer._replace(bias=layer.bias + 0.3) for layer in layers]
     x = np.asarray(jax.random.normal(key, (5, 300)))

@@ -30,8 +30,8 @@ def curve(task: str, name: str, seed: int) -> list[dict[str, float]]:
     env, algorithm = learning.load_task(task), learning.algorithm_for(task, name)
     params = jax.tree.map(lambda x: x.astype(jnp.float32), env.default_params())
     begin = time.process_time()
-    trained = learning.load_task(task, name)
-    training = learning.Training(algorithm, trained, seed, params, task=task)
+    training_env = learning.load_task(task, name)
+    training = learning.Training(algorithm, training_env, seed, params, task=task)
 
     @jax.jit  # one program for all evaluations
     def mean_return(state):

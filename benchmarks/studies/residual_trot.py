@@ -98,10 +98,8 @@ def main():
     options = parser.parse_args()
     jax.config.update("jax_enable_compilation_cache", False)
     options.out.mkdir(parents=True, exist_ok=True)
-    env, settings = (
-        learning.load_task(TASK, options.first),
-        learning.algorithm_for(TASK, options.first),
-    )
+    env = learning.load_task(TASK, options.first)
+    settings = learning.algorithm_for(TASK, options.first)
     if options.first_updates:
         settings = dataclasses.replace(settings, updates=options.first_updates)
     later = dataclasses.replace(
