@@ -82,6 +82,52 @@ def integrate(model: Model, q: ArrayLike, dv: ArrayLike) -> Float[Array, " nq"]:
 
 
 @arguments.compiled
+def displace(model: Model, q: ArrayLike, dx: ArrayLike) -> Float[Array, " nq"]:
+    """The configuration (nq,) after a displacement dx whose translations have fixed axes.
+
+    `q` (nq,); `dx` (nv,). As `integrate`, except for joints whose linear velocity is in axes that
+    turn with the child: free-flyers and planar joints. For these joints, the translation of dx is
+    along the axes at q, and the rotation of dx turns the child about its origin.
+    """
+    q, dx = arguments.configuration(model, q), arguments.velocity(model, dx, "dx")
+
+    def step(group, q, dx):
+        return group.joint.displace(q, dx)
+
+    return _by_kind(model, step, (q, "q"), (dx, "v"), gives="q")
+
+
+@arguments.compiled
+def transport(model: Model, v: ArrayLike, dx: ArrayLike) -> Float[Array, " nv"]:
+    """The velocity v in the axes after a displacement, from v in the axes before it, (nv,).
+
+    `v` (nv,), and `dx` (nv,) as for `displace`. Only the linear velocities of free-flyers and
+    planar joints change, because their axes turn with the child.
+    """
+    v, dx = arguments.velocity(model, v), arguments.velocity(model, dx, "dx")
+
+    def turn(group, v, dx):
+        return group.joint.transport(v, dx)
+
+    return _by_kind(model, turn, (v, "v"), (dx, "v"), gives="v")
+
+
+@arguments.compiled
+def turning_acceleration(model: Model, v: ArrayLike) -> Float[Array, " nv"]:
+    """The rates (nv,) of linear velocities in fixed axes while the entries of v stay constant.
+
+    `v` (nv,). The rate is `w x v` for free-flyers and planar joints, whose axes turn with the
+    angular velocity w, and zero for other joints.
+    """
+    v = arguments.velocity(model, v)
+
+    def rate(group, v):
+        return group.joint.turning_acceleration(v)
+
+    return _by_kind(model, rate, (v, "v"), gives="v")
+
+
+@arguments.compiled
 def difference(model: Model, q0: ArrayLike, q1: ArrayLike) -> Float[Array, " nv"]:
     """The constant velocity (nv,) from q0 to q1 in unit time: the inverse of `integrate`.
 

@@ -31,11 +31,12 @@ from jaxtyping import Float, PRNGKeyArray
 
 from . import se3, so3
 from ._math import series as _series
-from ._math.components import Vec3, stack
+from ._math.components import Vec3, halves, stack
 from ._math.linear import einsum, inverse_positive_definite, matmul
 from .spatial import (
     Pose,
     compose,
+    from_linear,
     inverse_rotate,
     inverse_transform_point,
     rotate,
@@ -66,6 +67,9 @@ class Joint(eqx.Module):
     tree_rates_are_velocities: ClassVar[bool] = True
     # Whether dq/dt is v, as for joints whose configurations form a vector space.
     velocities_are_coordinate_rates: ClassVar[bool] = False
+    # The first of three velocities that are the child's angular velocity in the child's frame, if
+    # the joint has them.
+    angular: ClassVar[int | None] = None
     # Whether a motor can drive the joint; see `Model.actuated`.
     actuated: ClassVar[bool] = True
 
@@ -105,6 +109,30 @@ class Joint(eqx.Module):
     ) -> Float[Array, "... nv"]:
         """Velocity at which the coordinates q have the rate `rate`."""
         return jax.jvp(lambda moved: self.difference(q, moved), (q,), (rate,))[1]
+
+    def displace(self, q: Float[Array, "... nq"], dx: Float[Array, "... nv"]):
+        """Configuration (..., nq) after a displacement whose translation has fixed axes.
+
+        As `integrate` of dx, except for a joint whose linear velocity is in axes that turn with the
+        child. For such a joint, the linear part of dx is a displacement along the axes at q.
+        """
+        return self.integrate(q, dx)
+
+    def transport(self, v: Float[Array, "... nv"], dx: Float[Array, "... nv"]):
+        """The velocity v (..., nv), given in the axes before a displacement dx, in the axes after.
+
+        The result is v, except for a joint whose linear velocity is in axes that turn with the
+        child.
+        """
+        return v
+
+    def turning_acceleration(self, v: Float[Array, "... nv"]) -> Float[Array, "... nv"]:
+        """The rate (..., nv) of the linear velocity in fixed axes, at a constant v: `w x v`.
+
+        The result is zero, except for a joint whose linear velocity is in axes that turn with the
+        child, with the angular velocity w.
+        """
+        return jnp.zeros_like(v)
 
     @abc.abstractmethod
     def random(
@@ -372,6 +400,7 @@ class Spherical(Joint):
     nq: ClassVar[int] = 4
     nv: ClassVar[int] = 3
     quaternion: ClassVar[int | None] = 0
+    angular: ClassVar[int | None] = 0
 
     def pose(self, placement, q):
         return compose(placement, Pose(so3.quaternion_to_matrix(q), jnp.zeros_like(q[..., :3])))
@@ -425,6 +454,18 @@ class Planar(Joint):
         s, c = jnp.sin(angle), jnp.cos(angle)
         return stack(x + c * dx - s * dy, y + s * dx + c * dy, angle + w)
 
+    def displace(self, q, dx):
+        return q + self.transport(dx, stack(*[jnp.zeros_like(q[..., 2])] * 2, -q[..., 2]))
+
+    def transport(self, v, dx):
+        vx, vy, w = jnp.unstack(v, axis=-1)
+        s, c = jnp.sin(dx[..., 2]), jnp.cos(dx[..., 2])
+        return stack(c * vx + s * vy, c * vy - s * vx, w)
+
+    def turning_acceleration(self, v):
+        vx, vy, w = jnp.unstack(v, axis=-1)
+        return stack(-w * vy, w * vx, jnp.zeros_like(w))
+
     def difference(self, q0, q1):
         x, y, angle = jnp.unstack(q0, axis=-1)
         x1, y1, angle1 = jnp.unstack(q1, axis=-1)
@@ -456,6 +497,7 @@ class FreeFlyer(Joint):
     nv: ClassVar[int] = 6
     actuated: ClassVar[bool] = False
     quaternion: ClassVar[int | None] = 3
+    angular: ClassVar[int | None] = 3
 
     def pose(self, placement, q):
         return compose(placement, _free_pose(q))
@@ -471,6 +513,20 @@ class FreeFlyer(Joint):
         p, step = se3.quaternion_exp(v)
         p = q[..., :3] + so3.quaternion_rotate(rotation, p)
         return jnp.concatenate([p, so3.quaternion_multiply(rotation, step)], axis=-1)
+
+    def displace(self, q, dx):
+        rotation = so3.quaternion_normalize(q[..., 3:])
+        p = q[..., :3] + so3.quaternion_rotate(rotation, dx[..., :3])
+        turned = so3.quaternion_multiply(rotation, so3.quaternion_exp(dx[..., 3:]))
+        return jnp.concatenate([p, turned], axis=-1)
+
+    def transport(self, v, dx):
+        back = so3.quaternion_exp(-dx[..., 3:])
+        return jnp.concatenate([so3.quaternion_rotate(back, v[..., :3]), v[..., 3:]], axis=-1)
+
+    def turning_acceleration(self, v):
+        linear, w = halves(v)
+        return from_linear(w.cross(linear).array())
 
     def difference(self, q0, q1):
         return _free_difference(q0, q1)

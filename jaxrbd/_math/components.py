@@ -35,6 +35,11 @@ class Vec3:
         """The array (..., 3)."""
         return join(self)
 
+    @property
+    def components(self) -> tuple:
+        """The components x, y, z."""
+        return self.x, self.y, self.z
+
     def __add__(self, b: Vec3) -> Vec3:
         return Vec3(self.x + b.x, self.y + b.y, self.z + b.z)
 

@@ -41,18 +41,18 @@ from ..algorithms.crba import crba
 from ..algorithms.equation_of_motion import equation_of_motion
 from ..algorithms.kinematics import Kinematics, forward_kinematics
 from ..algorithms.rnea import rnea
-from ..configuration import integrate
 from ..constraints import Constraint, ConstraintRows, constraint_rows
 from ..model import Model, arguments
 from ..model.joint_space import independent_joint_force, joint_rates
 from .branches import Partition, partition, whole
 from .contacts import contact_bodies, find_contacts, opposed, relative
 from .coulomb import ContactLaw
+from .free_motion import free_motion, move
 from .inverse_inertia import inverse_inertias, joint_jacobian
 from .joint_terms import ClippedLaw, JointImpulses, JointLaw, Servo, joint_law
 from .newton import Problem, hessian_factor, minimise
 from .points import body_wrenches, point_jacobians, point_velocities
-from .scene import Scene
+from .scene import InverseInertias, Scene
 
 
 class ContactStep(NamedTuple):
@@ -197,10 +197,15 @@ def _step(
 ) -> ContactStep:
     """The step of `contact_step`, for checked arguments."""
     kinematics = forward_kinematics(model, q)
-    laws = _laws(model, scene, kinematics, v, dt, regularisation, recovery, servo, constraints)
+    scales = scene.inverse_inertia
+    scales = inverse_inertias(model, scene) if scales is None else scales
+    laws = _laws(
+        model, scene, scales, kinematics, v, dt, regularisation, recovery, servo, constraints
+    )
     # The dissipation is in the law of the joints, and not in the dynamics.
     conservative = model.with_dissipation(False)
-    operands = conservative, scene, kinematics, laws, v, tau, dt, f_ext
+    motion = free_motion(model, v, dt, scales.trees)
+    operands = conservative, scene, kinematics, laws, v, motion.start, tau, dt, f_ext
     solved = _solve(*lax.stop_gradient(operands))
     approach, factor = None, solved.hessian_factor
     if smoothing is not None:
@@ -215,7 +220,8 @@ def _step(
         f = opposed(scene, impulses.contacts / dt)
         forces = body_wrenches(model, kinematics, contact_bodies(model, scene), laws.arm, f)
         forces = forces if f_ext is None else forces + f_ext
-        momentum = dt * (rnea(conservative, kinematics, v, (v_next - v) / dt, forces) - tau)
+        a = (v_next - motion.start) / dt
+        momentum = dt * (rnea(conservative, kinematics, v, a, forces) - tau)
         on_joints = independent_joint_force(model, kinematics.q, impulses.joints.total)
         return momentum - on_joints - matmul(impulses.constraints, laws.K)
 
@@ -226,13 +232,13 @@ def _step(
 
     # JAX differentiates the equation `unbalanced(v_next) = 0`, and not the solver.
     v_next = lax.custom_root(unbalanced, solved_v, lambda _, v: v, solve_tangent)
-    q_next = integrate(model, kinematics.q, dt * v_next)
+    q_next, v_turned = move(model, motion, kinematics.q, v_next, dt)
     # The value of the solver, with the derivative of `_impulses`.
     changing = _impulses(model, scene, kinematics, laws, v_next, approach)
     impulses = jax.tree.map(with_tangents, impulses, changing)
     on_contacts, on_joints, of_constraints = impulses
     return ContactStep(
-        q_next, v_next, laws.distance, on_contacts, on_joints, of_constraints, residual
+        q_next, v_turned, laws.distance, on_contacts, on_joints, of_constraints, residual
     )
 
 
@@ -261,6 +267,7 @@ class _Impulses(NamedTuple):
 def _laws(
     model: Model,
     scene: Scene,
+    scales: InverseInertias,
     kinematics: Kinematics,
     v: Array,
     dt: Array,
@@ -275,8 +282,6 @@ def _laws(
     slack = jnp.where(found.distance < 0, dt + recovery, dt)
     target = (-found.distance / (length * slack))[:, None] * normal
 
-    scales = scene.inverse_inertia
-    scales = inverse_inertias(model, scene) if scales is None else scales
     of_contacts, of_joints = (
         _conductance(regularisation, arguments.array(model, jnp.asarray(x), name, shape, size))
         for x, name, shape, size in (
@@ -375,20 +380,21 @@ def _solve(
     kinematics: Kinematics,
     laws: _Laws,
     v: Array,
+    start: Array,
     tau: Array,
     dt: Array,
     f_ext: Array | None,
 ) -> _Solved:
-    """The minimum of the convex function."""
+    """The minimum of the convex function; `start`: of `FreeMotion`."""
     motion = equation_of_motion(model, kinematics, v, f_ext)
     bodies = contact_bodies(model, scene)
     J = point_jacobians(model, kinematics, motion.columns, bodies, laws.arm)[:, :3]
     J = relative(scene, J)
     joints, others, K = _scalar_laws(model, kinematics, laws)
     push = dt * (tau - motion.bias)
-    problem = Problem(motion.M, push, v, laws.contacts, J, joints, others, K)
+    problem = Problem(motion.M, push, start, laws.contacts, J, joints, others, K)
     x, residual = minimise(_partition(model, scene, len(K)), problem)
-    v_next = v + x
+    v_next = start + x
     u = matmul(J, v_next)
     impulses = _Impulses(
         laws.contacts.impulses(u),

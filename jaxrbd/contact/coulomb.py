@@ -99,6 +99,16 @@ class Projection(NamedTuple):
         resistance = jnp.where(self.conductance > 0, 1 / self.conductance, 0)
         return resistance * square / 2
 
+    def along(self, du: Vec3) -> tuple[Array, Array]:
+        """For a change du of u: the power of gamma, and the second derivative of l."""
+        along_n, along_d = du.dot(self.normal), self.inverse * du.dot(self.y_t)
+        on_edge = along_n + self.mu * along_d
+        square = du.dot(du)
+        power = self._select(du.dot(self.y), 0, self.height * on_edge)
+        circle = self.height * self.slope * (square - along_n**2 - along_d**2)
+        curvature = self._select(square, 0, on_edge**2 / (1 + self.mu**2) + circle)
+        return power, self.conductance * curvature
+
     def hessian(self) -> Array:
         """The Hessian of l, (3, 3, ...): the negative derivative of gamma in u.
 

@@ -15,6 +15,7 @@ from ..configuration import neutral
 from ..model import Model, arguments
 from ..model.joint_space import joint_rates
 from .contacts import contact_bodies, reference_spheres, relative
+from .free_motion import tree_inertias
 from .points import point_jacobians
 from .scene import InverseInertias, Scene
 
@@ -50,8 +51,10 @@ def inverse_inertias(model: Model, scene: Scene) -> InverseInertias:
     contacts = (jnp.sum(inverse[:, :3], axis=1) + 2 / 3 * jnp.sum(inverse[:, 3:], axis=1)) / 3
     J_joints = joint_jacobian(model, kinematics.q)
     if J_joints is None:
-        return InverseInertias(contacts, jnp.diagonal(inverse_M))
-    return InverseInertias(contacts, jnp.sum(J_joints * matmul(J_joints, inverse_M), axis=1))
+        joints = jnp.diagonal(inverse_M)
+    else:
+        joints = jnp.sum(J_joints * matmul(J_joints, inverse_M), axis=1)
+    return InverseInertias(contacts, joints, tree_inertias(model))
 
 
 def joint_jacobian(model: Model, q: Float[Array, " nq"]) -> Float[Array, "nv_joint nv"] | None:

@@ -42,9 +42,12 @@ from .branches import Partition
 from .coulomb import ContactLaw, Projection, project
 from .joint_terms import ClippedLaw
 
-TOLERANCE = 1000
-MAX_STEPS = 50
-HALVINGS = 12
+# In units of eps: the residual of a solution, and the largest residual due to rounding errors.
+TOLERANCE, ROUNDING = 1000, 1e5
+MAX_STEPS = 200
+# A search along a step ends where the function rises by at most this fraction of its first descent.
+SLOPE = 0.5
+MAX_TRIALS = 20
 
 
 class Problem(NamedTuple):
@@ -90,8 +93,10 @@ def hessian_factor(problem: Problem, x: Float[Array, " nv"]) -> Float[Array, "nv
 def minimise(partition: Partition, problem: Problem) -> Minimum:
     """The minimum of the function at the head of the module.
 
-    The search starts at the minimum without laws. Each step is halved until the function decreases
-    by enough. The iterations of a state do not depend on other states of a batch.
+    The search starts at the velocity v, so a robot at rest starts near the minimum. Each step is
+    shortened until the function does not rise steeply at the end of the step. The test uses slopes
+    and not values: near the minimum, differences of values are rounding errors. The iterations of
+    a state do not depend on other states of a batch. x is NaN where they do not converge.
     """
 
     @custom_vmap
@@ -166,23 +171,35 @@ class _State(NamedTuple):
 
     - `steps` (): the number of iterations;
     - `x`: the unknown; `momentum`: `M x - push`; `u`: the velocities of all rows;
-    - `penalty` (s,): the sum of the penalties of all laws at u;
-    - `local`: the laws at u; before the first iteration, zeros, which mean no laws.
+    - `residual` (s,): the residual of the last step; `finished` (s,): whether the search has ended.
     """
 
     steps: Array
     x: Array
     momentum: Array
     u: Array
-    penalty: Array
     residual: Array
-    local: _Linearised
+    finished: Array
+
+
+class _LineSearch(NamedTuple):
+    """The state of the search along a step; one value per state of the batch.
+
+    - `trials` (): the number of evaluations;
+    - `fraction` (s,): the fraction of the step that is evaluated next, or the accepted one;
+    - `searching` (s,): whether no fraction is accepted yet.
+    """
+
+    trials: Array
+    fraction: Array
+    searching: Array
 
 
 def _minimise(partition: Partition, problem: Problem) -> Minimum:
     """The minimum for many states; the batch axis of all arrays is the last axis."""
     dtype = problem.push.dtype
     eps, tiny = (float(x) for x in (jnp.finfo(dtype).eps, jnp.finfo(dtype).tiny))
+    tolerance, rounding = TOLERANCE * eps, min(ROUNDING * eps, eps**0.5)
     laws, matrices = _laws(partition, problem), _matrices(partition, problem)
     order = partition.order
     push, v = (_taken(x, order, 0) for x in (problem.push, problem.v))
@@ -191,71 +208,61 @@ def _minimise(partition: Partition, problem: Problem) -> Minimum:
     energy = sum_of_rows(v * Mv)  # twice the kinetic energy
 
     def unfinished(state: _State) -> Array:
-        # The first iteration computes the minimum without laws.
-        return (state.steps <= MAX_STEPS) & jnp.any(state.residual > TOLERANCE * eps)
+        return (state.steps < MAX_STEPS) & ~jnp.all(state.finished)
 
     def newton(state: _State) -> _State:
-        start = state.steps == 0
-        x, momentum, u, local = state.x, state.momentum, state.u, state.local
+        x, momentum, u = state.x, state.momentum, state.u
+        local = laws.linearised(u, v + x)
         # Without the barrier, XLA would write each slice of the rows before the loop, by a kernel.
         rows, momentum = lax.optimization_barrier((matrices.rows, momentum))
         inside_loop = matrices._replace(rows=rows)
         step = inside_loop.solve(local, local.joint_impulses - momentum)
         du, M_step = inside_loop.products(step)
-        terms = [
-            step * momentum,
-            step * M_step,
-            x * (momentum + push),
-            step * local.joint_slopes * step,
-        ]
-        linear, quadratic, square, of_joints = sum_of_rows(jnp.stack(terms, axis=1))
-        of_rows = du * local.hessian_product(du)
-        decrement = quadratic + of_joints + sum_of_rows(of_rows.reshape(-1, of_rows.shape[-1]))
-        scale = square + energy
-        active = state.residual > TOLERANCE * eps
-
-        def penalty(fraction):
-            return laws.penalty(u + fraction * du, v + x + fraction * step)
-
-        def too_long(fraction, penalty):
-            """Whether the function does not decrease by enough.
-
-            Near the minimum the growth is below rounding errors. The last term then accepts the
-            whole step.
-            """
-            growth = fraction * linear + fraction**2 * quadratic / 2 + (penalty - state.penalty)
-            rounding = 10 * eps * (scale + state.penalty)
-            enough = growth <= -0.1 * fraction * decrement + rounding
-            return active & ~start & ~enough & (fraction > 0.5 ** (HALVINGS - 1))
-
-        def halve(search):
-            fraction, _, long = search
-            fraction = jnp.where(long, fraction / 2, fraction)
-            reached = penalty(fraction)
-            return fraction, reached, too_long(fraction, reached)
-
-        # The loop begins with twice the step, and always halves once.
-        search = 2 * active.astype(dtype), state.penalty, jnp.ones_like(active)
-        fraction, reached, _ = lax.while_loop(lambda search: jnp.any(search[2]), halve, search)
+        terms = [step * momentum, step * M_step, x * (momentum + push)]
+        sums, (linear, quadratic, square) = local.sums(du, step, terms)
+        power, curvature, penalty = sums
+        # The slope of the function along the step, at its start.
+        slope, decrement = linear - power, quadratic + curvature
+        scale = square + energy + 2 * penalty
         residual = jnp.sqrt(decrement / jnp.maximum(scale, tiny))
-        x, u = x + fraction * step, u + fraction * du
+        exact = residual <= tolerance
+        # Near the minimum, rounding errors keep the residual above the tolerance for some problems.
+        stopped = (residual >= state.residual / 2) & (residual <= rounding)
+
+        def evaluate(search: _LineSearch) -> _LineSearch:
+            """Evaluate the slope at the fraction, and choose the next, smaller fraction."""
+            fraction = search.fraction
+            power, curvature = laws.along(u + fraction * du, v + x + fraction * step, du, step)
+            reached = linear + fraction * quadratic - power
+            trials = search.trials + 1
+            rises = reached > -SLOPE * slope
+            searching = search.searching & rises & (trials < MAX_TRIALS)
+            # Newton's method for the zero of the slope. The slope is not smooth, so the proposal
+            # can be far too small.
+            proposed = fraction - reached / (quadratic + curvature)
+            proposed = jnp.where(proposed > 0.05 * fraction, proposed, fraction / 4)
+            return _LineSearch(trials, jnp.where(searching, proposed, fraction), searching)
+
+        finished = state.finished | exact | jnp.isnan(residual)
+        whole_step = jnp.where(state.finished, 0, jnp.ones_like(energy))
+        search = _LineSearch(jnp.zeros((), int), whole_step, ~finished)
+        search = lax.while_loop(lambda search: jnp.any(search.searching), evaluate, search)
         return _State(
             state.steps + 1,
-            x,
-            momentum + fraction * M_step,
-            u,
-            reached,
-            jnp.where(active, jnp.where(start, jnp.inf, residual), state.residual),
-            laws.linearised(u, v + x),
+            x + search.fraction * step,
+            momentum + search.fraction * M_step,
+            u + search.fraction * du,
+            jnp.where(state.finished, state.residual, residual),
+            finished | stopped,
         )
 
     zero = jnp.zeros(push.shape[1:], dtype)
     x, u = 0 * v + zero, u_0 + zero
-    no_laws = jax.tree.map(jnp.zeros_like, laws.linearised(u, v))
-    start = _State(jnp.zeros((), int), x, zero - push, u, zero, zero + jnp.inf, no_laws)
+    start = _State(jnp.zeros((), int), x, zero - push, u, zero + jnp.inf, zero > 0)
     found = lax.while_loop(unfinished, newton, start)
     place = np.argsort(order, kind="stable")[: len(problem.push)]
-    return Minimum(take_rows(found.x, place), found.residual)
+    x = jnp.where(found.finished, take_rows(found.x, place), jnp.nan)
+    return Minimum(x, found.residual)
 
 
 # --------------------------------------------------------------------------------------- the laws
@@ -266,14 +273,28 @@ class _Linearised(NamedTuple):
 
     - `impulses` (R, b, s): of the rows; `hessian` (3, 3, k, b, s): of the contacts; `slopes`
       (r, b, s): of the other rows;
-    - `joint_impulses`, `joint_slopes`: of the velocities v.
+    - `penalties` (R, b, s): of the rows;
+    - `joint_impulses`, `joint_slopes`, `joint_penalties`: of the velocities v.
     """
 
     impulses: Array
     hessian: Array
     slopes: Array
+    penalties: Array
     joint_impulses: Array
     joint_slopes: Array
+    joint_penalties: Array
+
+    def sums(self, du: Array, dv: Array, terms: list[Array]) -> tuple[Array, Array]:
+        """Sums over all laws, (3, s), and the sums of terms over all dofs.
+
+        For changes du of u and dv of v: the power of the impulses, the second derivative of the
+        penalties, and the sum of the penalties.
+        """
+        of_rows = [du * self.impulses, du * self.hessian_product(du), self.penalties]
+        of_joints = [dv * self.joint_impulses, dv * self.joint_slopes * dv, self.joint_penalties]
+        rows, joints = _sums(of_rows), _sums([*of_joints, *terms])
+        return rows + joints[:3], joints[3:]
 
     def hessian_product(self, x: Array) -> Array:
         """The product of the Hessian of the rows with x (R, ..., b, s)."""
@@ -312,21 +333,36 @@ class _AllLaws(NamedTuple):
         """The laws at the velocities u and v."""
         contacts, others = self._parts(u)
         projection = self._projection(contacts)
+        impulse = projection.impulse()
+        gap = Vec3(*self.target) - contacts
+        products = Vec3(*(x * y / 2 for x, y in zip(impulse.components, gap.components)))
         return _Linearised(
-            jnp.concatenate([_of_rows(projection.impulse()), self.others.impulses(others)]),
+            jnp.concatenate([_of_rows(impulse), self.others.impulses(others)]),
             projection.hessian(),
             self.others.slopes(others),
+            jnp.concatenate([_of_rows(products), self.others.penalties(others)]),
             self.joints.impulses(v),
             self.joints.slopes(v),
+            self.joints.penalties(v),
         )
 
-    def penalty(self, u: Array, v: Array) -> Array:
-        """The sum of all penalties, (s,)."""
+    def along(self, u: Array, v: Array, du: Array, dv: Array) -> Array:
+        """The first two of `_Linearised.sums` at the velocities u and v, without the Hessian."""
         contacts, others = self._parts(u)
-        projection = self._projection(contacts)
-        parts = [projection.penalty(), self.joints.penalties(v), self.others.penalties(others)]
-        sums = (sum_of_rows(x.reshape(math.prod(x.shape[:-1]), x.shape[-1])) for x in parts)
-        return functools.reduce(operator.add, sums)
+        of_contacts, of_others = self._parts(du)
+        pairs = [
+            self._projection(contacts).along(of_contacts),
+            (of_others * self.others.impulses(others), of_others**2 * self.others.slopes(others)),
+            (dv * self.joints.impulses(v), dv**2 * self.joints.slopes(v)),
+        ]
+        return _sums(
+            [jnp.concatenate([x.reshape(-1, x.shape[-1]) for x in p]) for p in zip(*pairs)]
+        )
+
+
+def _sums(parts: list[Array]) -> Array:
+    """The sum of each part (..., s) over all entries of each state, (n, s) for n parts."""
+    return sum_of_rows(jnp.stack([x.reshape(-1, x.shape[-1]) for x in parts], axis=1))
 
 
 def _of_rows(x: Vec3) -> Array:

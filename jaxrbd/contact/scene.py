@@ -154,15 +154,19 @@ class Material(eqx.Module):
 
 
 class InverseInertias(NamedTuple):
-    """Scales of the compliance in `contact_step`; `inverse_inertias` computes them.
+    """Inertias of a robot that `contact_step` uses; `inverse_inertias` computes them.
 
     - `contacts` (n + m,) in 1/kg: the inverse inertia of the robot at each sphere of the scene, and
-      for each pair;
-    - `joints` (nv_joint,) in 1/kg or 1/(kg m^2): the inverse inertia of each joint velocity.
+      for each pair, a scale of the compliance;
+    - `joints` (nv_joint,) in 1/kg or 1/(kg m^2): the inverse inertia of each joint velocity;
+    - `trees` (k, 10): the inertia of the tree of each root body on a free-flyer or a ball joint, as
+      one rigid body in the neutral configuration, in the frame of the root body. If it is None,
+      each step computes it.
     """
 
     contacts: Float[arguments.Parameter, " contacts"]
     joints: Float[arguments.Parameter, " nv_joint"]
+    trees: Float[arguments.Parameter, "k 10"] | None = None
 
 
 class Scene(eqx.Module):
@@ -218,13 +222,19 @@ class Scene(eqx.Module):
         self.pairs = pairs if pairs is not None and len(pairs) else None
         self.inverse_inertia = None
         if inverse_inertia is not None:
-            shapes = [(self.size,), (np.size(inverse_inertia.joints),)]
-            names = [f"inverse_inertia.{name}" for name in InverseInertias._fields]
-            self.inverse_inertia = InverseInertias(
-                *map(arguments.parameter, inverse_inertia, names, shapes)
-            )
-            for x, name in zip(self.inverse_inertia, names):
-                arguments.require(x, lambda x: x >= 0, name, "0 or more")
+            contacts, joints, trees = inverse_inertia
+            scales = [
+                arguments.parameter(x, f"inverse_inertia.{name}", (size,))
+                for x, name, size in (
+                    (contacts, "contacts", self.size),
+                    (joints, "joints", np.size(joints)),
+                )
+            ]
+            for x, name in zip(scales, InverseInertias._fields):
+                arguments.require(x, lambda x: x >= 0, f"inverse_inertia.{name}", "0 or more")
+            if trees is not None:
+                trees = arguments.parameter(trees, "inverse_inertia.trees", (len(trees), 10))
+            self.inverse_inertia = InverseInertias(*scales, trees)
 
     @property
     def size(self) -> int:

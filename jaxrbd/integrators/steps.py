@@ -19,7 +19,14 @@ from .._math.recompute import recompute, stored
 from .._math.root import find_root
 from ..algorithms.crba import mass_matrix_product, minverse
 from ..algorithms.forward_dynamics import solve_mass_matrix
-from ..configuration import integrate, lie_operation, velocity_bracket
+from ..configuration import (
+    displace,
+    integrate,
+    lie_operation,
+    transport,
+    turning_acceleration,
+    velocity_bracket,
+)
 from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.names import described
@@ -30,29 +37,40 @@ Dynamics = Callable[..., Any]
 def explicit_euler(
     model: Model, dynamics: Dynamics, q: ArrayLike, v: ArrayLike, dt: ArrayLike, z: PyTree = None
 ) -> tuple:
-    """One step with the rates at its start: `q' = q exp(dt v)`, `v' = v + dt a(q, v)`; first order.
+    """One step with the rates at its start: q moves with v, and `v' = v + dt a(q, v)`; first order.
 
-    `q exp(u)` is `integrate(model, q, u)`, and a is the acceleration from `dynamics`. `q` (nq,),
-    `v` (nv,), `dt` () in s; `dynamics` and `z` as described in `jaxrbd.integrators`. Returns
-    (q, v), or (q, v, z). Source: SE(3) sheet of Pinocchio, the joint integrator.
+    a is the acceleration from `dynamics`. `q` (nq,), `v` (nv,), `dt` () in s; `dynamics` and `z` as
+    described in `jaxrbd.integrators`. Returns (q, v), or (q, v, z).
+
+    Linear velocities of free-flyers and planar joints are in axes that turn with the body. During
+    the step, these velocities are in the axes at q: v moves q by `displace(model, q, dt v)`, v' is
+    `v + dt (a + w x v)` in the axes at q, and `transport` expresses v' in the new axes. So a body
+    without forces keeps its linear velocity. A step that adds `dt a` to the entries of v would gain
+    kinetic energy like `exp(w^2 dt t)`.
     """
     q, v, dt, z = _checked(model, q, v, dt, z)
     a, rate = rates(model, dynamics, q, v, z)
-    return _state(integrate(model, q, dt * v), v + dt * a, _add(z, dt, rate))
+    v_next = v + dt * (a + turning_acceleration(model, v))
+    dx = dt * v
+    return _state(displace(model, q, dx), transport(model, v_next, dx), _add(z, dt, rate))
 
 
 def semi_implicit_euler(
     model: Model, dynamics: Dynamics, q: ArrayLike, v: ArrayLike, dt: ArrayLike, z: PyTree = None
 ) -> tuple:
-    """One step with the velocity at its end: `v' = v + dt a(q, v)`, `q' = q exp(dt v')`.
+    """One step with the velocity at its end: `v' = v + dt a(q, v)`, and q moves with v'.
 
-    First order. Same arguments, notation and results as `explicit_euler`. Many physics engines use
-    this step. It is symplectic only where M is constant.
+    First order. Same arguments, axes and results as `explicit_euler`. Many physics engines use this
+    step. It is symplectic only where M is constant.
+
+    The step is explicit in the gyroscopic force, which is part of the acceleration. So a body that
+    rotates about an axis other than a principal axis gains kinetic energy, to first order in dt.
     """
     q, v, dt, z = _checked(model, q, v, dt, z)
     a, rate = rates(model, dynamics, q, v, z)
-    v = v + dt * a
-    return _state(integrate(model, q, dt * v), v, _add(z, dt, rate))
+    v = v + dt * (a + turning_acceleration(model, v))
+    dx = dt * v
+    return _state(displace(model, q, dx), transport(model, v, dx), _add(z, dt, rate))
 
 
 def runge_kutta_munthe_kaas(

@@ -1,0 +1,239 @@
+"""The free rotation of root bodies in a time step, so that a spinning robot gains no energy.
+
+Without forces, the linear momentum of a robot and its angular momentum L about the centre of mass
+are constant in world axes. The step evaluates the velocity-dependent forces at its start. So it
+turns both momenta along a tangent, and not along a circle, and the kinetic energy grows like
+`exp(w^2 dt t)`. For each root body on a free-flyer or a ball joint, this module corrects the step
+by terms of the order dt^2.
+
+The correction is exact for a single rigid body. A tree of several bodies is taken as one rigid body
+in the neutral configuration. Let I be the rotational inertia of this body about its centre of mass
+or, for a ball joint, about the joint. Its angular velocity w' after a step without forces follows
+from the implicit midpoint rule, in the axes of the body:
+
+    I (w' - w) = -dt w_m x I w_m,     w_m = (w + w') / 2.
+
+The rule preserves the kinetic energy, and it turns L about w_m by the angle `2 atan(dt |w_m| / 2)`.
+The step turns the root body by the same rotation, so L stays constant in world axes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.typing import ArrayLike
+from jaxtyping import Float
+
+from .._math.components import Mat3, Vec3
+from .._math.linear import matmul
+from .._math.rows import merge_rows, take_rows
+from ..algorithms.common_frame import body_inertias
+from ..algorithms.kinematics import forward_kinematics, root_centred
+from ..configuration import displace, neutral, transport, turning_acceleration
+from ..model import Model, arguments
+from ..model.model import joint_groups
+from ..so3 import quaternion_exp, quaternion_rotate
+from ..spatial import Pose, inverse_rotate, inverse_transform_inertia, rotate
+from .scene import cross
+
+# With three iterations of Newton's method, a body that turns by 1.2 rad in each step keeps its
+# energy to 1e-6 per step. The length of L does not depend on the iterations.
+ITERATIONS = 3
+
+
+class FreeMotion(NamedTuple):
+    """The free motion of k root bodies in a step; vectors are in the axes of the body.
+
+    - `start` (nv,): the velocity from which the forces of the step accelerate the robot, in the
+      axes before the step. Forces that depend on v and are evaluated at v then give w';
+    - `centre` (k, 3) in m: the centre of mass of the tree, or zero for a ball joint;
+    - `lag` (k, 3) in rad: the rotation vector of the body in the free step, minus `dt w'`.
+    """
+
+    start: Float[Array, " nv"]
+    centre: Float[Array, "k 3"]
+    lag: Float[Array, "k 3"]
+
+
+class _Roots(NamedTuple):
+    """The k root bodies on free-flyers and ball joints, with indices of velocities.
+
+    - `bodies` (k,), and `free` (k,): whether the joint is a free-flyer;
+    - `linear`, `angular` (k, 3): the velocities; for a ball joint, `linear` is nv.
+    """
+
+    bodies: np.ndarray
+    free: np.ndarray
+    linear: np.ndarray
+    angular: np.ndarray
+
+    def spread(self, model: Model, linear: Array, angular: Array) -> Array:
+        """Values (k, 3) of the linear and the angular velocities as a vector (nv,)."""
+        places = np.concatenate([self.linear[self.free].ravel(), self.angular.ravel()])
+        rest = np.setdiff1d(np.arange(model.nv), places)
+        parts = [linear[np.flatnonzero(self.free)].ravel(), angular.ravel()]
+        parts.append(jnp.zeros(len(rest), model.dtype))
+        return merge_rows(parts, [places, rest], (), model.dtype)
+
+
+def _roots(model: Model) -> _Roots:
+    parents, independent = model.topology.parents, range(model.nv)
+    if model.coupling is not None:
+        independent = model.coupling.v_independent
+    place = {int(i): n for n, i in enumerate(independent)}
+    found = []
+    for group in joint_groups(model):
+        for body, index in zip(group.bodies, group.index["v"]):
+            if group.joint.angular is None or parents[body] >= 0 or int(index[0]) not in place:
+                continue
+            dofs = [place[int(i)] for i in index]
+            turns = group.joint.angular
+            found.append((body, turns == 3, dofs[:3] if turns == 3 else [model.nv] * 3, dofs[-3:]))
+    found = sorted(found, key=lambda root: root[0])
+    bodies, free, linear, angular = ([root[i] for root in found] for i in range(4))
+    return _Roots(
+        np.array(bodies, int),
+        np.array(free, bool),
+        np.array(linear, int).reshape(-1, 3),
+        np.array(angular, int).reshape(-1, 3),
+    )
+
+
+def tree_inertias(model: Model) -> Float[Array, "k 10"]:
+    """The inertia of the tree of each root body, in the frame of the body.
+
+    The tree is one rigid body in the neutral configuration.
+    """
+    roots, topology = _roots(model), model.topology
+    trees = topology.supports[roots.bodies]
+    if np.all(trees.sum(axis=1) == 1):
+        return take_rows(model.inertia, roots.bodies)
+    X = root_centred(forward_kinematics(model, neutral(model)))
+    sums = matmul(jnp.asarray(trees, model.dtype), body_inertias(model, X))
+    R = take_rows(X.R, roots.bodies)
+    return inverse_transform_inertia(Pose(R, jnp.zeros_like(R[..., 0])), sums)
+
+
+def free_motion(
+    model: Model,
+    v: Float[Array, " nv"],
+    dt: Float[Array, ""],
+    inertias: ArrayLike | None,
+) -> FreeMotion:
+    """The free motion of the root bodies from the velocity v, in a step of dt seconds.
+
+    `inertias` (k, 10): from `tree_inertias`, or None, which computes them.
+    """
+    roots, turning = _roots(model), dt * turning_acceleration(model, v)
+    if not len(roots.bodies):
+        none = jnp.zeros((0, 3), model.dtype)
+        return FreeMotion(v + turning, none, none)
+    inertias = tree_inertias(model) if inertias is None else jnp.asarray(inertias)
+    shape = len(roots.bodies), 10
+    inertias = arguments.array(model, inertias, "inverse_inertia.trees", shape, "k, 10")
+    I, r = _about_centre(inertias, roots)
+    w = Vec3.from_array(take_rows(v, roots.angular))
+    gain, rotation = _free_step(I, w, dt)
+    # The gyroscopic force at v changes w by `-dt I^-1 (w x I w)`.
+    turn = gain + dt * (_inverse(I) @ w.cross(I @ w))
+    change = dt * w.cross(w.cross(r)) - turn.cross(r)
+    lag = rotation - dt * (w + gain)
+    start = v + turning + roots.spread(model, change.array(), turn.array())
+    return FreeMotion(start, r.array(), lag.array())
+
+
+def move(
+    model: Model,
+    motion: FreeMotion,
+    q: Float[Array, " nq"],
+    v: Float[Array, " nv"],
+    dt: Float[Array, ""],
+) -> tuple[Float[Array, " nq"], Float[Array, " nv"]]:
+    """The configuration after a step with the velocity v, and v in the axes of the new bodies.
+
+    A root body turns about the centre of mass of the tree, by `dt w + lag`.
+    """
+    roots, dx = _roots(model), dt * v
+    if not len(roots.bodies):
+        return displace(model, q, dx), transport(model, v, dx)
+    w, r = take_rows(v, roots.angular), motion.centre
+    turn = quaternion_exp(dt * w + motion.lag)
+    orbit = cross(w, r)  # the velocity of the centre of mass relative to the origin
+    shift = dt * orbit + r - quaternion_rotate(turn, r)
+    change = orbit - quaternion_rotate(turn, orbit)
+    dx = dx + roots.spread(model, shift, motion.lag)
+    v = v + roots.spread(model, change, jnp.zeros_like(change))
+    return displace(model, q, dx), transport(model, v, dx)
+
+
+def _about_centre(inertias: Array, roots: _Roots) -> tuple[Mat3, Vec3]:
+    """The rotational inertia about the centre of mass or the ball joint, and this centre."""
+    m, *x = jnp.unstack(inertias, axis=-1)
+    r = jnp.asarray(roots.free, inertias.dtype) / m * Vec3(*x[:3])
+    square = r.dot(r)
+    I = [
+        row + m * (c * r - Vec3(*(square if i == j else 0 * m for j in range(3))))
+        for i, (row, c) in enumerate(zip(Mat3.symmetric(*x[3:]).rows, (r.x, r.y, r.z)))
+    ]
+    return Mat3(*I), r
+
+
+def _free_step(I: Mat3, w: Vec3, dt: Array) -> tuple[Vec3, Vec3]:
+    """The change `w' - w` and the rotation vector of the body in a free step."""
+
+    def residual(gain: Vec3, I: Mat3, w: Vec3, dt: Array) -> Vec3:
+        middle = w + 0.5 * gain
+        return I @ gain + dt * middle.cross(I @ middle)
+
+    I_0, dt_0 = Mat3.from_array(lax.stop_gradient(I.array())), lax.stop_gradient(dt)
+    w_0 = Vec3.from_array(lax.stop_gradient(w.array()))
+
+    def inverse_slope(gain: Vec3) -> Mat3:
+        middle = w_0 + 0.5 * gain
+        slope = Mat3.skew(middle) @ I_0 - Mat3.skew(I_0 @ middle)
+        return _inverse(I_0 + Mat3(*(dt_0 / 2 * row for row in slope.rows)))
+
+    def newton(gain, _):
+        x = Vec3.from_array(gain)
+        return (x - inverse_slope(x) @ residual(x, I_0, w_0, dt_0)).array(), None
+
+    found = Vec3.from_array(lax.scan(newton, jnp.zeros_like(w_0.array()), length=ITERATIONS)[0])
+    # The rotation of the free step turns L. So the length of L is exact, whatever the error of the
+    # iterations is.
+    half, L = dt_0 / 2 * (w_0 + 0.5 * found), I_0 @ w_0
+    turned = half.cross(half.cross(L) - L)
+    value = (_inverse(I_0) @ (2 / (1 + half.dot(half)) * turned)).array()
+
+    def solve_tangent(linear, b):
+        inverse = inverse_slope(Vec3.from_array(value)).array()
+        return lax.custom_linear_solve(
+            linear, b, lambda _, b: rotate(inverse, b), lambda _, b: inverse_rotate(inverse, b)
+        )
+
+    # JAX differentiates the equation of the midpoint rule, and not the iterations.
+    gain = lax.custom_root(
+        lambda gain: residual(Vec3.from_array(gain), I, w, dt).array(),
+        value,
+        lambda _, x: x,
+        solve_tangent,
+    )
+    gain = Vec3.from_array(gain)
+    middle = w + 0.5 * gain
+    return gain, dt * _arc(dt * dt / 4 * middle.dot(middle)) * middle
+
+
+def _arc(square: Array) -> Array:
+    """`atan(x) / x` for the square of x."""
+    small = square < 1e-5
+    x = jnp.sqrt(jnp.where(small, 1, square))
+    return jnp.where(small, 1 - square / 3 + square**2 / 5, jnp.arctan(x) / x)
+
+
+def _inverse(A: Mat3) -> Mat3:
+    a, b, c = A.rows
+    bc, ca, ab = b.cross(c), c.cross(a), a.cross(b)
+    scale = 1 / a.dot(bc)
+    return Mat3(scale * bc, scale * ca, scale * ab).T
