@@ -4,11 +4,15 @@ A capsule is all points within a radius of a segment. A sphere is a capsule whos
 point. A box may have round edges and corners. There are two kinds of pairs:
 
 - two capsules, with one contact at the closest points of the two segments;
-- a sphere and a box, with one contact at the closest point of the box.
+- a sphere and a box, with one contact at the closest point of the box. If the centre of the sphere
+  is in the box, the contact is at the nearest face.
 
 `collision_pairs` makes pairs of these kinds from shapes. A capsule and a box give two pairs, one
-for each end of the capsule. Two boxes give 16 pairs, one for each corner of both boxes. So the
-contact of an edge of a box with another edge, or with the middle of a capsule, is not found.
+for each end of the capsule. Two boxes give 16 pairs, one for each corner of both boxes. A corner in
+the other box touches the face along whose normal the two boxes overlap least. For corners, a box is
+slightly wider beside this face, by 1 % of the half sizes. So boxes with aligned edges rest on each
+other. The contact of an edge of a box with another edge, or with the middle of a capsule, is not
+found.
 """
 
 from __future__ import annotations
@@ -134,7 +138,10 @@ class SphereBoxPairs(NamedTuple):
 
     - `radius` (m,), `centre` (m, 3) of the spheres, in m;
     - `half_sizes` (m, 3) without the rounding, `rounding` (m,), `box_centre` (m, 3), in m, and
-      `rotation` (m, 3, 3) of the boxes.
+      `rotation` (m, 3, 3) of the boxes;
+    - `corner_centre` (m, 3) and `corner_axes` (m, 3, 3) in m: for a sphere in a corner of another
+      box, the centre and the half axes, as columns, of that box in the frame of the sphere. The
+      rounding is not included. For all other spheres, the centre of the sphere and zeros.
     """
 
     radius: Float[Array, " m"]
@@ -143,6 +150,8 @@ class SphereBoxPairs(NamedTuple):
     rounding: Float[Array, " m"]
     box_centre: Float[Array, "m 3"]
     rotation: Float[Array, "m 3 3"]
+    corner_centre: Float[Array, "m 3"]
+    corner_axes: Float[Array, "m 3 3"]
 
 
 class CollisionPairs(eqx.Module):
@@ -167,7 +176,7 @@ def collision_pairs(pairs: Iterable[tuple[Shape, Shape]]) -> CollisionPairs:
     and a box one contact, a box and a box 16 contacts. Raises ArgumentError for two shapes that are
     both fixed in the world by `frame=None`.
     """
-    capsules, boxes = [], []
+    capsules, boxes, corners = [], [], []
     for a, b in pairs:
         if a.frame is None and b.frame is None:
             raise ArgumentError(f"both shapes of the pair {(a, b)!r} are fixed to the world")
@@ -176,6 +185,7 @@ def collision_pairs(pairs: Iterable[tuple[Shape, Shape]]) -> CollisionPairs:
         for round_shape, box in ((a, b), (b, a)):
             if isinstance(box, Box):
                 boxes += [(ball, box) for ball in round_shape.spheres]
+                corners += [_corner_of(round_shape, ball) for ball in round_shape.spheres]
     fields = (("radius", ()), ("start", (3,)), ("end", (3,)))
     frames = [(a.frame, b.frame) for a, b in capsules + boxes]
     balls, blocks = [a for a, _ in boxes], [b for _, b in boxes]
@@ -195,10 +205,19 @@ def collision_pairs(pairs: Iterable[tuple[Shape, Shape]]) -> CollisionPairs:
             stacked([b.rounding for b in blocks], ()),
             stacked([b.centre for b in blocks], (3,)),
             stacked([b.rotation for b in blocks], (3, 3)),
+            stacked([centre for centre, _ in corners], (3,)),
+            stacked([axes for _, axes in corners], (3, 3)),
         ),
         tuple(a for a, _ in frames),
         tuple(b for _, b in frames),
     )
+
+
+def _corner_of(shape: Shape, ball: Capsule) -> tuple[Any, Any]:
+    """`corner_centre` and `corner_axes` of `SphereBoxPairs` for a sphere of a shape."""
+    if isinstance(shape, Box):
+        return shape.centre, shape.rotation * (shape.half_sizes - shape.rounding)
+    return ball.start, np.zeros((3, 3))
 
 
 def stacked(values: list[arguments.Parameter], shape: tuple[int, ...]) -> Any:
