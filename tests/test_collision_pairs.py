@@ -291,6 +291,10 @@ def test_equal_boxes_that_are_aligned_leave_each_other(dtype):
     assert np.max(np.abs(q[:3, 7:10] - places[:3])) < 2e-4
     assert jnp.max(jnp.abs(q[:3, :2])) < 1e-4
     assert jnp.linalg.norm(q[3, 7:10] - q[3, :3]) > 0.2
+    # The corners of both coincident cubes push the second cube to the same side.
+    kinematics = rbd.forward_kinematics(model, start[3])
+    normals = find_contacts(model, scene.astype(dtype), kinematics).gradient[16:]
+    np.testing.assert_array_equal(normals[:8], -normals[8:])
 
 
 def test_the_inverse_inertia_of_a_pair():
