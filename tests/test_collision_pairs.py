@@ -64,6 +64,12 @@ def test_parallel_segments_touch_in_the_middle():
     close(t, jnp.array([0.75]))
 
 
+def pairs_with_edges(pairs):
+    """Pairs of boxes, or of boxes and capsules, for which a warning is expected."""
+    with pytest.warns(rbd.ContactWarning):
+        return collision_pairs(pairs)
+
+
 def two_bodies(*inertias):
     """Bodies that move freely, in frames "body0", "body1" and so on."""
     links, specs = [], []
@@ -209,7 +215,7 @@ def test_the_corners_of_two_boxes(rng):
     centres = np.array([[0.1, 0.0, -0.1], [0.0, 0.2, 0.1]])
     turns = np.array(so3.exp(jnp.asarray(rng.normal(size=(2, 3)))))
     boxes = [Box(f"body{i}", halves[i], centres[i], turns[i], rounding[i]) for i in (0, 1)]
-    scene = Scene((), ground=FAR, pairs=collision_pairs([tuple(boxes)])).astype(float)
+    scene = Scene((), ground=FAR, pairs=pairs_with_edges([tuple(boxes)])).astype(float)
 
     @jax.jit
     @jax.vmap
@@ -267,7 +273,8 @@ def test_equal_boxes_that_are_aligned_leave_each_other(dtype):
     """A heavy cube rests on an equal cube; cubes that are 10 mm deep or coincide separate."""
     model = two_bodies((1.0, 0.2), (100.0, 0.2)).astype(dtype)
     cubes = [Box(f"body{i}", (0.1, 0.1, 0.1)) for i in (0, 1)]
-    scene = Scene.from_shapes(cubes, [tuple(cubes)])
+    scene = Scene.from_shapes(cubes)
+    scene = dataclasses.replace(scene, pairs=pairs_with_edges([tuple(cubes)]))
     # Aligned, with edges 0.5 mm beyond the edges of the other cube, deep, and coincident.
     places = [[0, 0, 0.3], [5e-4, 5e-4, 0.3], [0, 0, 0.29], [0, 0, 0.1]]
     places = np.array(places, dtype)
@@ -361,7 +368,8 @@ def test_a_stack_of_two_boxes():
         Box("body0", (0.2, 0.2, 0.2), rounding=0.02),
         Box("body1", (0.1, 0.1, 0.1), rounding=0.02),
     )
-    scene = Scene.from_shapes([lower], [(lower, upper)])
+    with pytest.warns(rbd.ContactWarning, match="the box in frame 'body0' and the box in frame"):
+        scene = Scene.from_shapes([lower], [(lower, upper)])
     q = rbd.neutral(model).at[2].set(0.2).at[9].set(0.51).at[7].set(0.03)
     q, v, impulse, _ = run(model, scene, q, jnp.zeros(12), 500, jnp.zeros(12))
     assert jnp.max(jnp.abs(v[-1])) < 1e-8
@@ -427,7 +435,7 @@ def test_degenerate_pairs_are_finite():
     """Equal centres, parallel capsules, a sphere in the centre of a box, equal boxes, float32."""
     model = two_bodies((1.0, 0.2), (1.0, 0.2))
     rod = [(0, 0, -0.5), (0, 0, 0.5)]
-    pairs = collision_pairs(
+    pairs = pairs_with_edges(
         [
             (sphere("body0", 0.1), sphere("body1", 0.1)),
             (Capsule("body0", 0.1, *rod), Capsule("body1", 0.1, *rod)),
@@ -463,6 +471,26 @@ def test_the_program_does_not_grow_with_the_number_of_pairs():
         return str(step(rbd.neutral(model))).count(" = ")
 
     assert size(4) == size(9) > 1
+
+
+def test_one_warning_names_the_pairs_with_contacts_that_are_not_found():
+    """Two boxes, and a box with a capsule that is no sphere; once for all pairs."""
+    rod, ball = Capsule("rod", 0.1, (0, 0, 0), (0, 0, 1)), sphere("ball", 0.1)
+    rail, box = Box(None, (1, 0.1, 0.1)), Box(2, (1, 1, 1))
+    with pytest.warns(rbd.ContactWarning) as found:
+        pairs = collision_pairs([(rod, rail), (ball, box), (box, rail), (rod, ball), (box, rod)])
+    assert len(pairs) == 2 + 1 + 16 + 1 + 2
+    (text,) = (str(warning.message) for warning in found)
+    assert "not found for 3 of 5 pairs" in text
+    assert "the capsule in frame 'rod' and the box in the world" in text
+    assert "the box in frame 2 and the box in the world" in text
+    assert "the box in frame 2 and the capsule in frame 'rod'" in text
+    assert "ball" not in text
+    with pytest.warns(rbd.ContactWarning, match=r"50 of 50 pairs .* and 46 more\.") as found:
+        Scene.from_shapes([], [(rod, rail)] * 50)
+    assert len(found) == 1
+    # No warning, which would be an error here.
+    assert len(collision_pairs([(ball, box), (ball, rail), (rod, ball), (rod, rod)])) == 4
 
 
 WRONG = {
