@@ -98,8 +98,8 @@ class ContactWarning(UserWarning):
     """Bodies of a scene can pass through each other, or fall without end.
 
     There are two cases. In the first case the scene has pairs of shapes for which some contacts are
-    not found. In the second case a robot that moves freely can touch nothing, because the contacts
-    of its geoms were left out.
+    not found. In the second case a robot that moves freely can rest on nothing, because
+    contacts of its geoms were left out.
     """
 
 

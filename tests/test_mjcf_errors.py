@@ -297,17 +297,19 @@ def test_a_robot_that_can_touch_nothing_gives_a_warning():
         found = load_mjcf(walker(2), strict=False)
     assert found.scene is None
     assert [str(warning.message) for warning in caught] == [
-        "<string>: body 'base' with a free joint can touch nothing, because contacts of its "
+        "<string>: body 'base' with a free joint can rest on nothing, because contacts of its "
         "geoms were left out: the mesh 'hull' of body 'base', the mesh 'geom2' of body 'leg0', the "
         "mesh 'geom3' of body 'leg0', the mesh 'geom4' of body 'leg1' and 1 more"
     ]
-    # Spheres that touch each other do not carry the robot, nor does a robot beside it.
-    other = "<body name='other' pos='0 0 3'><freejoint/><geom size='.1'/></body>"
-    pedestal = "<geom name='rock' type='cylinder' size='1 1'/>"
-    for world, hull, count in ((FLOOR + other, MESH, 5), (pedestal, "size='.1'", 1)):
+    # A contact with another robot does not carry the robot, nor a rock without counterpart.
+    other = "<body name='other' pos='0 0 3'><freejoint/><geom size='.1' contype='3'/></body>"
+    above = "size='.1' contype='2' conaffinity='2'"  # touches the other robot only
+    rock = "<geom name='rock' type='cylinder' size='1 1'/>"
+    for legs, world, hull in ((2, FLOOR + other, above), (0, rock, "size='.1'")):
         with pytest.warns(rbd.ContactWarning, match="'base' with a free joint") as caught:
-            load_mjcf(walker(2 if count > 1 else 0, world, hull), strict=False)
+            found = load_mjcf(walker(legs, world, hull), strict=False)
         assert len(caught) == 1
+        assert len(found.pairs) == (legs > 0)
     # One geom of the robot, or a fixed base, is enough for no warning, which is an error here.
     assert load_mjcf(walker(2, hull="size='.1'"), strict=False).scene is not None
     fixed = walker(2).replace("<freejoint/>", "<joint axis='1 0 0'/>")

@@ -33,7 +33,7 @@ class Candidate(NamedTuple):
 class ReadScene(NamedTuple):
     """The scene of all geoms that can touch, or None, and the names of the geoms of its pairs.
 
-    `warnings`: texts about contacts that are not found, and about robots that touch nothing.
+    `warnings`: texts about contacts that are not found, and about robots that can rest on nothing.
     """
 
     scene: Scene | None = None
@@ -110,7 +110,7 @@ def read_scene(source: Source) -> ReadScene:
 def _untouchable(
     source: Source, moves: np.ndarray, kept: list[Candidate], left_out: list[Candidate]
 ) -> tuple[str, ...]:
-    """A text about the floating robots that can touch nothing, because contacts were left out.
+    """A text about the floating robots that can rest on nothing, because contacts were left out.
 
     A floating robot has a free joint at its root. If the file lets it touch the world, its contacts
     with the world count; otherwise its contacts with other robots count.
@@ -144,7 +144,7 @@ def _untouchable(
     geoms = [_label(source, geom) for geom in dict.fromkeys(missing)]
     bodies = listed([f"body {name!r}" for name in silent])
     return (
-        f"{bodies} with a free joint can touch nothing, because contacts of its geoms were left "
+        f"{bodies} with a free joint can rest on nothing, because contacts of its geoms were left "
         f"out: {listed(geoms)}",
     )
 

@@ -169,8 +169,8 @@ def from_mujoco(mj_model: Any, strict: bool = True, *, mimic: bool = False) -> I
     which names the geoms, for each of these cases:
 
     - pairs of geoms for which some contacts are not found, as in `contact.collision_pairs`;
-    - a robot with a free joint that can touch nothing, because the contacts of its geoms were left
-      out. It falls without end.
+    - a robot with a free joint that can rest on nothing, because contacts of its geoms were left
+      out.
     """
     found, warned = _import(mj_model, strict, mimic)
     for text in warned:
