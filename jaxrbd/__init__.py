@@ -72,6 +72,7 @@ from .algorithms import (
 from .configuration import difference, integrate, interpolate, neutral, random_configuration
 from .errors import (
     ArgumentError,
+    ContactWarning,
     FrameError,
     InertiaWarning,
     JaxRBDError,
@@ -171,6 +172,7 @@ __all__ = [
     "view",
     # errors and warnings
     "ArgumentError",
+    "ContactWarning",
     "FrameError",
     "InertiaWarning",
     "JaxRBDError",

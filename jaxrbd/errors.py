@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class JaxRBDError(Exception):
     """Base of every exception that jaxrbd raises on purpose.
@@ -92,6 +94,15 @@ class InertiaWarning(UserWarning):
     """
 
 
+class ContactWarning(UserWarning):
+    """Bodies of a scene can pass through each other, or fall without end.
+
+    There are two cases. In the first case the scene has pairs of shapes for which some contacts are
+    not found. In the second case a robot that moves freely can rest on nothing, because
+    contacts of its geoms were left out.
+    """
+
+
 class GeometryWarning(UserWarning):
     """A shape of a robot is not drawn, because its mesh is missing or cannot be read.
 
@@ -101,3 +112,10 @@ class GeometryWarning(UserWarning):
     def __init__(self, message: str, *, argument: str | None = None):
         super().__init__(message)
         self.argument = argument
+
+
+def listed(names: Sequence[str], limit: int = 4, separator: str = ", ") -> str:
+    """The first names, and the count of the others: "a, b and 3 more"."""
+    if len(names) <= limit:
+        return separator.join(names)
+    return f"{separator.join(names[:limit])} and {len(names) - limit} more"

@@ -25,7 +25,8 @@ from .algorithms.kinematics import (
     frame_axes,
     motions,
 )
-from .contact import ContactForce, ContactStep, Ground, Scene, Terrain, contact_points
+from .contact import ContactForce, ContactStep, Ground, Scene, Terrain
+from .contact.contacts import find_contacts
 from .contact.scene import cast, cross
 from .errors import ArgumentError
 from .model import Model, arguments
@@ -39,7 +40,7 @@ __all__ = [
     "projected_gravity",
     "JointReading",
     "joint_encoders",
-    # the ground
+    # contact and the ground
     "Touch",
     "touch",
     "height_scan",
@@ -144,14 +145,16 @@ def joint_encoders(
 
 
 class Touch(NamedTuple):
-    """What touch sensors at the n spheres of a scene measure.
+    """What touch sensors measure: first at the n spheres of a scene, then at its m pairs of shapes.
 
-    - `touching` (n,) of bool: whether the ground pushes on each sphere;
-    - `normal_force` (n,): the force on each sphere along the normal of the ground, in N, 0 or more.
+    - `touching` (n + m,) of bool: whether the ground pushes on each sphere, and whether the shapes
+      of each pair push on each other;
+    - `normal_force` (n + m,): the force on each sphere along the normal of the ground, and the
+      force between the shapes of each pair along the normal of their contact, in N, 0 or more.
     """
 
-    touching: Bool[Array, " n"]
-    normal_force: Float[Array, " n"]
+    touching: Bool[Array, " contacts"]
+    normal_force: Float[Array, " contacts"]
 
 
 @arguments.compiled(checks={"dt": arguments.POSITIVE})
@@ -162,7 +165,7 @@ def touch(
     contact: ContactForce | ContactStep,
     dt: ArrayLike | None = None,
 ) -> Touch:
-    """Which spheres of a scene the ground pushes on, and the normal forces.
+    """Which spheres and pairs of a scene are in contact, and the normal forces.
 
     - `contact`: the result of `contact_force` or of `contact_step` for the scene;
     - `q` (nq,) or its `Kinematics`: the configuration for which the contact was computed. For a
@@ -170,18 +173,29 @@ def touch(
     - `dt` in s: the duration of the step. The normal force of a `ContactStep` is the normal impulse
       divided by dt, which is the mean force in the step. For a `ContactForce` dt is None.
 
-    Raises ArgumentError for a dt that is not positive, for a `ContactStep` without dt and for a
-    `ContactForce` with dt.
+    The values are in the order of the contacts of the scene: n spheres on the ground, then m pairs,
+    which `scene.pairs` lists. The ground contacts are the first `len(scene.frames)` values.
+
+    Raises ArgumentError for a dt that is not positive, for a `ContactStep` without dt, for a
+    `ContactForce` with dt, and for a `contact` with another number of contacts than the scene.
     """
     if (dt is None) != isinstance(contact, ContactForce):
         given = "is None" if dt is None else "was given"
         expected = "None" if dt is not None else "the duration of the step in s"
         raise ArgumentError(f"dt {given} for a {type(contact).__name__}, expected {expected}")
+    if contact.distance.shape != (scene.size,):
+        n, m = len(scene.frames), scene.size - len(scene.frames)
+        raise ArgumentError(
+            f"contact.distance has shape {contact.distance.shape}, expected ({scene.size},) for a "
+            f"scene of {n} spheres and {m} pairs"
+        )
     if dt is None:
         force = contact.normal_force  # pyright: ignore[reportAttributeAccessIssue]
     else:
         dt = arguments.POSITIVE.or_nan(arguments.number(model, dt, "dt"))
-        normal = contact_points(model, scene, q, jnp.zeros(model.nv, model.dtype)).normal
+        kinematics = forward_kinematics(model, q)
+        gradient = find_contacts(model, scene.astype(model.dtype), kinematics).gradient
+        normal = gradient / jnp.sqrt(jnp.sum(gradient**2, axis=-1, keepdims=True))
         impulse = contact.impulse  # pyright: ignore[reportAttributeAccessIssue]
         force = jnp.sum(normal * impulse, axis=-1) / dt
     return Touch(force > 0, force)

@@ -156,6 +156,14 @@ def test_mjcf_files(tmp_path, capsys, monkeypatch):
     assert cli.main(["info", str(path)]) == 0
     assert "no counterpart for option density 2" in capsys.readouterr().err
 
+    boxes = "<body><freejoint/><geom type='box' size='1 1 1'/></body>" * 2
+    path.write_text(f"<mujoco><worldbody>{boxes}</worldbody></mujoco>")
+    assert cli.main(["check", str(path)]) == 0
+    text = "contacts of edges are not found for 1 of 1 pairs of shapes"
+    assert capsys.readouterr().out.startswith(f"{path}: warning: {text}")
+    assert cli.main(["info", str(path)]) == 0
+    assert capsys.readouterr().err.startswith(f"jaxrbd: warning: {path}: {text}")
+
     path.write_text(MJCF.format(joint="colour='red'"))
     assert cli.main(["check", str(path)]) == 1
     assert "colour" in capsys.readouterr().out

@@ -1,6 +1,7 @@
 """Contact between shapes on the bodies of a robot and in the world."""
 
 import dataclasses
+import itertools
 import pathlib
 import re
 
@@ -12,7 +13,7 @@ import pytest
 import scipy.optimize
 
 import jaxrbd as rbd
-from jaxrbd import contact
+from jaxrbd import contact, so3
 from jaxrbd.contact import Box, Capsule, Material, Plane, Scene, collision_pairs, sphere
 from jaxrbd.contact.contacts import closest_points, contact_bodies, find_contacts
 from jaxrbd.model.joint_space import independent_joint_force
@@ -22,6 +23,7 @@ from test_contact import derivative_check, direction_of
 
 DT = 4e-3
 FAR = Plane(offset=-100.0)
+KEY = jax.random.key(3)
 
 
 @jax.jit
@@ -60,6 +62,12 @@ def test_parallel_segments_touch_in_the_middle():
     s, t = closest(*a, *b)
     close(s, jnp.array([0.75]))
     close(t, jnp.array([0.75]))
+
+
+def pairs_with_edges(pairs):
+    """Pairs of boxes, or of boxes and capsules, for which a warning is expected."""
+    with pytest.warns(rbd.ContactWarning):
+        return collision_pairs(pairs)
 
 
 def two_bodies(*inertias):
@@ -200,6 +208,102 @@ def test_a_sphere_in_a_box_leaves_through_the_nearest_face(rng):
     assert set(nearest) == set(range(6))
 
 
+def test_the_corners_of_two_boxes(rng):
+    """Distances, normals and their rates, against a loop over the corners in numpy."""
+    model = two_bodies((1.0, 0.2), (1.0, 0.2))
+    halves, rounding = np.array([[0.3, 0.5, 0.4], [0.4, 0.2, 0.3]]), (0.05, 0.02)
+    centres = np.array([[0.1, 0.0, -0.1], [0.0, 0.2, 0.1]])
+    turns = np.array(so3.exp(jnp.asarray(rng.normal(size=(2, 3)))))
+    boxes = [Box(f"body{i}", halves[i], centres[i], turns[i], rounding[i]) for i in (0, 1)]
+    scene = Scene((), ground=FAR, pairs=pairs_with_edges([tuple(boxes)])).astype(float)
+
+    @jax.jit
+    @jax.vmap
+    def found(q, v):
+        kinematics = rbd.forward_kinematics(model, q)
+        geometry, bodies = find_contacts(model, scene, kinematics), contact_bodies(model, scene)
+        u = contact.points.point_velocities(model, kinematics, bodies, geometry.arm, v)
+        u = contact.contacts.relative(scene, u)
+
+        def distance(t):
+            X = rbd.forward_kinematics(model, rbd.integrate(model, q, t * v))
+            return find_contacts(model, scene, X).distance
+
+        speeds = jnp.sum(geometry.gradient * u, axis=-1)
+        rates = jax.jvp(distance, (0.0,), (1.0,))[1]
+        return kinematics.X_WB, geometry.distance, geometry.gradient, speeds, rates
+
+    n = 40
+    q = jax.vmap(lambda k: rbd.random_configuration(model, k))(jax.random.split(KEY, n))
+    offsets = jnp.asarray(rng.uniform(-0.7, 0.7, (n, 3)))
+    q = q.at[:, 7:10].set(q[:, :3] + offsets)
+    X, distances, normals, speeds, rates = found(q, jnp.asarray(rng.normal(size=(n, 12))))
+    close(speeds, rates, 1e-12, "the rates of the distances")
+    inner = halves - np.array(rounding)[:, None]
+    insides = 0
+    for i in range(n):
+        R = np.array(X.R[i]) @ turns
+        p = np.array(X.p[i]) + np.einsum("kij,kj->ki", np.array(X.R[i]), centres)
+        for a, b in ((0, 1), (1, 0)):
+            middle = R[b].T @ (p[a] - p[b])
+            reach = np.abs(R[b].T @ R[a]) @ inner[a]
+            overlap = inner[b] + reach - np.abs(middle)
+            k = np.argmin(overlap)
+            wide = inner[b] + 0.01 * np.minimum(inner[b], reach)
+            wide[k] = inner[b][k]
+            signs = itertools.product((-1, 1), repeat=3)
+            for j, sign in enumerate(signs):
+                corner = middle + R[b].T @ R[a] @ (sign * inner[a])
+                if np.all(np.abs(corner) <= wide):
+                    insides += 1
+                    normal = np.sign(middle[k]) * np.eye(3)[k]
+                    gap = normal @ corner - inner[b][k]
+                else:
+                    away = corner - np.clip(corner, -wide, wide)
+                    gap = np.linalg.norm(away)
+                    normal = away / gap
+                row = 8 * a + j
+                assert abs(distances[i, row] - (gap - sum(rounding))) < 1e-12
+                close(normals[i, row], R[b] @ normal, 1e-12)
+    assert insides > 30
+
+
+@pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32])
+def test_equal_boxes_that_are_aligned_leave_each_other(dtype):
+    """A heavy cube rests on an equal cube; cubes that are 10 mm deep or coincide separate."""
+    model = two_bodies((1.0, 0.2), (100.0, 0.2)).astype(dtype)
+    cubes = [Box(f"body{i}", (0.1, 0.1, 0.1)) for i in (0, 1)]
+    scene = Scene.from_shapes(cubes)
+    scene = dataclasses.replace(scene, pairs=pairs_with_edges([tuple(cubes)]))
+    # Aligned, with edges 0.5 mm beyond the edges of the other cube, deep, and coincident.
+    places = [[0, 0, 0.3], [5e-4, 5e-4, 0.3], [0, 0, 0.29], [0, 0, 0.1]]
+    places = np.array(places, dtype)
+    start = jnp.tile(rbd.neutral(model).at[2].set(0.1), (4, 1)).at[:, 7:10].set(places)
+
+    @jax.jit
+    @jax.vmap
+    def simulated(q):
+        def advance(state, _):
+            step = contact.contact_step(
+                model, scene, *state, jnp.zeros_like(state[1]), jnp.asarray(DT, dtype)
+            )
+            return (step.q, step.v), None
+
+        return jax.lax.scan(advance, (q, jnp.zeros(12, dtype)), length=500)[0]
+
+    q, v = simulated(start)
+    assert jnp.max(jnp.abs(v[:3])) < 1e-4
+    places[2, 2] = 0.3
+    # The compliance: about 95 um at the ground and 30 um between the cubes.
+    assert np.max(np.abs(q[:3, 7:10] - places[:3])) < 2e-4
+    assert jnp.max(jnp.abs(q[:3, :2])) < 1e-4
+    assert jnp.linalg.norm(q[3, 7:10] - q[3, :3]) > 0.2
+    # The corners of both coincident cubes push the second cube to the same side.
+    kinematics = rbd.forward_kinematics(model, start[3])
+    normals = find_contacts(model, scene.astype(dtype), kinematics).gradient[16:]
+    np.testing.assert_array_equal(normals[:8], -normals[8:])
+
+
 def test_the_inverse_inertia_of_a_pair():
     """The mean over all directions of the inverse inertia of two points on opposite sides."""
     model = zoo.small()
@@ -264,7 +368,8 @@ def test_a_stack_of_two_boxes():
         Box("body0", (0.2, 0.2, 0.2), rounding=0.02),
         Box("body1", (0.1, 0.1, 0.1), rounding=0.02),
     )
-    scene = Scene.from_shapes([lower], [(lower, upper)])
+    with pytest.warns(rbd.ContactWarning, match="the box in frame 'body0' and the box in frame"):
+        scene = Scene.from_shapes([lower], [(lower, upper)])
     q = rbd.neutral(model).at[2].set(0.2).at[9].set(0.51).at[7].set(0.03)
     q, v, impulse, _ = run(model, scene, q, jnp.zeros(12), 500, jnp.zeros(12))
     assert jnp.max(jnp.abs(v[-1])) < 1e-8
@@ -327,15 +432,16 @@ def test_derivatives_are_the_true_ones():
 
 
 def test_degenerate_pairs_are_finite():
-    """Equal centres, parallel capsules, a sphere in the centre of a box, float32."""
+    """Equal centres, parallel capsules, a sphere in the centre of a box, equal boxes, float32."""
     model = two_bodies((1.0, 0.2), (1.0, 0.2))
     rod = [(0, 0, -0.5), (0, 0, 0.5)]
-    pairs = collision_pairs(
+    pairs = pairs_with_edges(
         [
             (sphere("body0", 0.1), sphere("body1", 0.1)),
             (Capsule("body0", 0.1, *rod), Capsule("body1", 0.1, *rod)),
             (sphere("body0", 0.1), Box("body1", (0.3, 0.3, 0.3))),
             (sphere("body0", 0.1, (0.3, 0, 0)), Box("body1", (0.3, 0.3, 0.3))),
+            (Box("body0", (0.3, 0.3, 0.3)), Box("body1", (0.3, 0.3, 0.3))),
         ]
     )
     scene = Scene((), ground=FAR, pairs=pairs)
@@ -365,6 +471,26 @@ def test_the_program_does_not_grow_with_the_number_of_pairs():
         return str(step(rbd.neutral(model))).count(" = ")
 
     assert size(4) == size(9) > 1
+
+
+def test_one_warning_names_the_pairs_with_contacts_that_are_not_found():
+    """Two boxes, and a box with a capsule that is no sphere; once for all pairs."""
+    rod, ball = Capsule("rod", 0.1, (0, 0, 0), (0, 0, 1)), sphere("ball", 0.1)
+    rail, box = Box(None, (1, 0.1, 0.1)), Box(2, (1, 1, 1))
+    with pytest.warns(rbd.ContactWarning) as found:
+        pairs = collision_pairs([(rod, rail), (ball, box), (box, rail), (rod, ball), (box, rod)])
+    assert len(pairs) == 2 + 1 + 16 + 1 + 2
+    (text,) = (str(warning.message) for warning in found)
+    assert "not found for 3 of 5 pairs" in text
+    assert "the capsule in frame 'rod' and the box in the world" in text
+    assert "the box in frame 2 and the box in the world" in text
+    assert "the box in frame 2 and the capsule in frame 'rod'" in text
+    assert "ball" not in text
+    with pytest.warns(rbd.ContactWarning, match=r"50 of 50 pairs .* and 46 more\.") as found:
+        Scene.from_shapes([], [(rod, rail)] * 50)
+    assert len(found) == 1
+    # No warning, which would be an error here.
+    assert len(collision_pairs([(ball, box), (ball, rail), (rod, ball), (rod, rod)])) == 4
 
 
 WRONG = {

@@ -397,7 +397,8 @@ def test_the_geoms_that_can_touch(filterparent):
 
 
 def test_spheres_of_the_scene_agree_with_mujoco():
-    compiled, found = imported(mjcf.SHAPES)
+    with pytest.warns(rbd.ContactWarning, match="'rod' of body 'rod' and the box 'box'"):
+        compiled, found = imported(mjcf.SHAPES)
     rng = np.random.default_rng(5)
     model, coordinates = found.model, found.coordinates
     assert_close(found.scene.friction[:11], np.full(11, 0.6), 0)
@@ -445,7 +446,8 @@ COLLISIONS = """
 
 def test_pairs_of_the_scene_agree_with_mujoco():
     """Distances, normals and positions of spheres, capsules and a box, and their friction."""
-    compiled, found = imported(COLLISIONS)
+    with pytest.warns(rbd.ContactWarning, match="'block' .* and the capsule 'rod'"):
+        compiled, found = imported(COLLISIONS)
     rng = np.random.default_rng(3)
     model, coordinates, scene = found.model, found.coordinates, found.scene
     names = [frozenset(pair) for pair in found.pairs]
@@ -563,7 +565,8 @@ def check_file(name):
     if "tendon_armature" in dir(compiled):
         compiled.tendon_armature[:] = 0  # the importer omits tendons
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", rbd.InertiaWarning)
+        for category in (rbd.InertiaWarning, rbd.ContactWarning):
+            warnings.simplefilter("ignore", category)
         found = from_mujoco(compiled, strict=False)
     state = mjcf.random_state(compiled, np.random.default_rng(0))
     mujoco.mj_forward(compiled, state)

@@ -1,6 +1,7 @@
 """MJCF files: every feature without a counterpart is named, and faults of files are errors."""
 
 import sys
+import warnings
 
 import mujoco
 import numpy as np
@@ -212,7 +213,10 @@ def test_a_feature_without_counterpart_is_named(name):
         from_mujoco(mj_model)
     assert str(error.value).startswith("no counterpart for ")
     assert expected in str(error.value)
-    found = from_mujoco(mj_model, strict=False)
+    with warnings.catch_warnings():
+        if name == "turned hills":  # this is the only ground
+            warnings.simplefilter("ignore", rbd.ContactWarning)
+        found = from_mujoco(mj_model, strict=False)
     assert expected in found.omitted
     assert found.model.nv >= 10
     assert all(np.all(np.isfinite(x)) for x in found.q0)
@@ -227,6 +231,105 @@ def test_one_message_names_all_features():
         "body 'arm': gravcomp 1 (strict=False leaves this out)"
     )
     assert error.value.file == "<string>"
+
+
+MESHES = """
+<mujoco>
+  <asset><mesh name="foot" vertex="0 0 0  .1 0 0  0 .1 0  0 0 .1"/></asset>
+  <worldbody>
+    {world}
+    <body name="base" pos="0 0 1"><freejoint/><geom name="hull" {hull}/>{legs}</body>
+  </worldbody>
+</mujoco>
+"""
+MESH = "type='mesh' mesh='foot'"
+FLOOR = "<geom name='floor' type='plane' size='1 1 1'/>"
+
+
+def walker(legs, world=FLOOR, hull=MESH):
+    """A robot with two meshes per leg, whose geoms have no names."""
+    legs = "".join(
+        f"<body name='leg{i}' pos='{i} 0 0'><joint axis='0 1 0'/><geom {MESH}/>"
+        f"<geom {MESH} pos='0 0 -.2'/></body>"
+        for i in range(legs)
+    )
+    return MESHES.format(world=world, hull=hull, legs=legs)
+
+
+def test_many_contacts_without_counterpart_are_one_text():
+    """The texts state counts and the bodies of the first geoms, and nothing twice."""
+    with pytest.raises(rbd.RobotFileError) as error:
+        load_mjcf(walker(12))
+    # Each of the 24 geoms of the legs can touch the 22 geoms of the other legs.
+    texts = (
+        "contact of a mesh with the ground (25 geoms: 'hull' of body 'base', 'geom2' of body "
+        "'leg0', 'geom3' of body 'leg0', 'geom4' of body 'leg1' and 21 more)",
+        "contact of a mesh with other geoms (264 contacts of 24 geoms: 'geom2' of body 'leg0', "
+        "'geom4' of body 'leg1', 'geom5' of body 'leg1', 'geom6' of body 'leg2' and 20 more)",
+    )
+    assert str(error.value) == (
+        f"<string>: no counterpart for {'; '.join(texts)} (strict=False leaves this out)"
+    )
+    slippery = text(**PLACES | {"floor": "margin='0.01'"}).replace(
+        "<site name='s1'/>".replace("'", '"'), "<geom size='.1'/>" * 4
+    )
+    found = load_mjcf(slippery, strict=False)
+    assert found.omitted == (
+        "contacts with margin 0.01 (6 pairs: 'floor' of body 'world' and 'hull' of body 'base', "
+        "'floor' of body 'world' and 'link' of body 'arm', 'floor' of body 'world' and 'geom3' of "
+        "body 'arm', 'floor' of body 'world' and 'geom4' of body 'arm' and 2 more)",
+    )
+    # Few contacts have one text each; two meshes that touch each other have one text.
+    found = load_mjcf(walker(2, world=""), strict=False)
+    assert list(found.omitted) == [
+        "geom 'geom1' of body 'leg0': contact of a mesh with the geom 'geom3' of body 'leg1'",
+        "geom 'geom1' of body 'leg0': contact of a mesh with the geom 'geom4' of body 'leg1'",
+        "geom 'geom2' of body 'leg0': contact of a mesh with the geom 'geom3' of body 'leg1'",
+        "geom 'geom2' of body 'leg0': contact of a mesh with the geom 'geom4' of body 'leg1'",
+    ]
+    tendons = "".join(TENDON.replace("name='t'", f"name='t{i}'") for i in range(23))
+    with pytest.raises(rbd.RobotFileError, match=r"'t18'; tendon 't19' and 3 more \(strict"):
+        load_mjcf(text(bottom=tendons))
+
+
+def test_a_robot_that_can_touch_nothing_gives_a_warning():
+    with pytest.warns(rbd.ContactWarning) as caught:
+        found = load_mjcf(walker(2), strict=False)
+    assert found.scene is None
+    assert [str(warning.message) for warning in caught] == [
+        "<string>: body 'base' with a free joint can rest on nothing, because contacts of its "
+        "geoms were left out: the mesh 'hull' of body 'base', the mesh 'geom2' of body 'leg0', the "
+        "mesh 'geom3' of body 'leg0', the mesh 'geom4' of body 'leg1' and 1 more"
+    ]
+    # A contact with another robot does not carry the robot, nor a rock without counterpart.
+    other = "<body name='other' pos='0 0 3'><freejoint/><geom size='.1' contype='3'/></body>"
+    above = "size='.1' contype='2' conaffinity='2'"  # touches the other robot only
+    rock = "<geom name='rock' type='cylinder' size='1 1'/>"
+    for legs, world, hull in ((2, FLOOR + other, above), (0, rock, "size='.1'")):
+        with pytest.warns(rbd.ContactWarning, match="'base' with a free joint") as caught:
+            found = load_mjcf(walker(legs, world, hull), strict=False)
+        assert len(caught) == 1
+        assert len(found.pairs) == (legs > 0)
+    # One geom of the robot, or a fixed base, is enough for no warning, which is an error here.
+    assert load_mjcf(walker(2, hull="size='.1'"), strict=False).scene is not None
+    fixed = walker(2).replace("<freejoint/>", "<joint axis='1 0 0'/>")
+    assert load_mjcf(fixed, strict=False).scene is None
+    silent = MESH + " contype='0' conaffinity='0'"
+    assert load_mjcf(walker(0, hull=silent)).scene is None
+
+
+def test_pairs_with_contacts_that_are_not_found_give_one_warning():
+    box = "type='box' size='.1 .1 .1'"
+    world = "<geom name='rail' type='capsule' size='.1 1'/>" + "".join(
+        f"<body name='b{i}' pos='{i} 0 0'><freejoint/><geom {box}/></body>" for i in range(3)
+    )
+    with pytest.warns(rbd.ContactWarning) as caught:
+        found = load_mjcf(walker(0, world, "size='.1'"))
+    (message,) = (str(warning.message) for warning in caught)
+    assert message.startswith("<string>: contacts of edges are not found for 6 of 10 pairs")
+    assert "the capsule 'rail' of body 'world' and the box 'geom1' of body 'b0'" in message
+    assert " and 2 more. " in message
+    assert len(found.scene.pairs) == 3 * 16 + 3 * 2 + 3 + 1
 
 
 def test_a_file_is_named_in_its_errors(tmp_path):

@@ -18,7 +18,7 @@ LEG = """
   <geom type="capsule" size="0.02" fromto="0 0 0 0 0 -0.1" mass="0.4" contype="0" conaffinity="0"/>
   <body pos="0 0 -0.1">
     <joint name="{side}_shin" type="slide" axis="0 0 -1" range="-0.1 0.1"/>
-    <geom type="box" size="0.08 0.03 0.01" pos="0 0 -0.1" mass="0.2"/>
+    <geom type="box" size="0.08 0.03 0.01" pos="0 0 -0.1" mass="0.2" contype="2"/>
   </body>
 </body>
 """

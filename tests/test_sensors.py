@@ -272,6 +272,37 @@ def test_touch_measures_the_weight_and_the_force_of_the_ground(model):
     assert jnp.isnan(jax.jit(sensors.touch)(model, scene, q, step, -DT).normal_force[0])
 
 
+@pytest.mark.parametrize("walls", [1, 2])
+def test_touch_measures_the_forces_between_shapes(walls):
+    """A ball without friction on the ground, pushed against a wall, beside another wall."""
+    robot, k = ball(0.1), 1e4
+    shape = contact.sphere("ball", 0.1)
+    blocks = [contact.Box(None, (0.1, 1, 1), (x, 0, 0)) for x in (0.2, -0.3)]
+    pairs = contact.collision_pairs([(shape, block) for block in blocks[:walls]])
+    material = contact.Material(k, friction=0.0)
+    scene = Scene(("ball",), 0.1, material=material, pairs=pairs)
+    expected = jnp.array([2 * G, 5.0, 0.0][: 1 + walls])
+    still, push = jnp.zeros(6), jnp.zeros(6).at[0].set(5.0)
+    depths = np.sqrt(np.array([5.0, 2 * G]) / k)
+    q = rbd.neutral(robot).at[jnp.array([0, 2])].set(jnp.array([depths[0], 0.1 - depths[1]]))
+    found = sensors.touch(robot, scene, q, contact.contact_force(robot, scene, q, still))
+    close(found.normal_force, expected, 1e-12, "compliant")
+    assert found.touching.tolist() == [True, True, False][: 1 + walls]
+
+    @jax.jit
+    def settle(q):
+        def advance(state, _):
+            step = contact.contact_step(robot, scene, *state, push, DT)
+            return (step.q, step.v), sensors.touch(robot, scene, state[0], step, DT)
+
+        readings = jax.lax.scan(advance, (q, still), length=60)[1]
+        return jax.tree.map(lambda x: x[-1], readings)
+
+    found = settle(rbd.neutral(robot).at[2].set(0.1))
+    close(found.normal_force, expected, 1e-4, "rigid")
+    assert found.touching.tolist() == [True, True, False][: 1 + walls]
+
+
 PATTERN = np.array([[0.0, 0.0], [0.4, 0.1], [-0.2, 0.3], [0.1, -0.6]])
 
 
@@ -423,6 +454,10 @@ def test_wrong_arguments(model, key):
         (lambda: sensors.touch(model, scene, q, step), "dt is None for a ContactStep"),
         (lambda: sensors.touch(model, scene, q, force, DT), "dt was given for a ContactForce"),
         (lambda: sensors.touch(model, scene, q, step, 0.0), "dt is 0.0, expected"),
+        (
+            lambda: sensors.touch(model, Scene(("l2", "l0"), 0.1), q, force),
+            r"contact.distance has shape \(1,\), expected \(2,\) for a scene of 2 spheres and 0 p",
+        ),
         (lambda: sensors.height_scan(model, q, SLOPE, "l9", PATTERN), "no frame 'l9'"),
         (
             lambda: sensors.height_scan(model, q, SLOPE, "l1", PATTERN.T),

@@ -16,6 +16,7 @@ import jax
 from .. import __version__
 from ..errors import (
     ArgumentError,
+    ContactWarning,
     GeometryWarning,
     InertiaWarning,
     JaxRBDError,
@@ -528,7 +529,8 @@ def _load(robot: str, free_flyer: bool) -> Model:
     omitted: tuple[str, ...] = ()
     left_out = ""
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", InertiaWarning)
+        for category in (InertiaWarning, ContactWarning):
+            warnings.simplefilter("always", category)
         if robot in robot_names() and not free_flyer:
             model = load_robot(robot)
         elif mjcf:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from jaxtyping import Float
 
 from ..algorithms.kinematics import Kinematics, first_root_centred, root_positions
@@ -21,12 +21,19 @@ from ..model import Model, arguments
 from ..spatial import (
     Pose,
     compose,
+    inverse_rotate,
     inverse_transform_point,
     rotate,
     transform_point,
 )
 from .scene import Scene, contact_points
 from .shapes import CapsulePairs, SphereBoxPairs
+
+# For corners of a box, another box is wider by this fraction of the smaller half sizes.
+_MARGIN = 0.01
+# Two boxes with equal centres leave each other along the axis of a box with this side, in world
+# axes. No component is zero, so that both boxes choose opposite sides.
+_SKEW = (0.36, 0.48, 0.8)
 
 
 class Contacts(NamedTuple):
@@ -68,9 +75,13 @@ def find_contacts(model: Model, scene: Scene, kinematics: Kinematics) -> Contact
         _frame_poses(model, kinematics, frames) for frames in (pairs.frames_a, pairs.frames_b)
     )
     m = len(pairs.capsules.radius_a)
+    bodies_a, bodies_b = (_bodies(model, x[m:]) for x in (pairs.frames_a, pairs.frames_b))
+    order = np.where(bodies_a < bodies_b, 1, -1)
     found = [
         _capsules(pairs.capsules, *(jax.tree.map(lambda x: x[:m], X) for X in (X_a, X_b))),
-        _spheres_and_boxes(pairs.boxes, *(jax.tree.map(lambda x: x[m:], X) for X in (X_a, X_b))),
+        _spheres_and_boxes(
+            pairs.boxes, order, *(jax.tree.map(lambda x: x[m:], X) for X in (X_a, X_b))
+        ),
     ]
     distance, normal, a, b = (jnp.concatenate(parts) for parts in zip(*found))
     arms = []
@@ -203,18 +214,32 @@ def closest_points(
     return _fraction(ar + t * ab, aa), t
 
 
-def _spheres_and_boxes(pairs: SphereBoxPairs, X_a: Pose, X_b: Pose):
-    """Distances, normals and contact points of pairs of a sphere and a box."""
+def _spheres_and_boxes(pairs: SphereBoxPairs, order: np.ndarray, X_a: Pose, X_b: Pose):
+    """Distances, normals and contact points of pairs of a sphere and a box.
+
+    The sphere may be in a corner of another box, a. `order` (m,): 1 or -1, with opposite signs if
+    the shapes a and b are exchanged. It decides on which side two boxes with equal centres leave
+    each other.
+    """
     X_box = compose(X_b, Pose(pairs.rotation, pairs.box_centre))
     centre = inverse_transform_point(X_box, transform_point(X_a, pairs.centre))
     half = pairs.half_sizes
-    outside = jnp.any(jnp.abs(centre) > half, axis=-1)
-    length, away = _direction(centre - jnp.clip(centre, -half, half))
-    # For a centre in the box, the closest face gives the normal.
-    depth = half - jnp.abs(centre)
-    face = jnp.argmin(depth, axis=-1)[:, None] == np.arange(3)
-    to_face = jnp.where(face, jnp.where(centre < 0, -1, 1).astype(depth.dtype), 0)
-    gap = jnp.where(outside, length, -jnp.min(depth, axis=-1))
+    # The face gives the normal of centres in the box. For a corner of box a, it is the face along
+    # whose normal both boxes overlap least. Other spheres have reach 0 and get the nearest face.
+    middle = inverse_transform_point(X_box, transform_point(X_a, pairs.corner_centre))
+    axes = [rotate(X_a.R, pairs.corner_axes[..., j]) for j in range(3)]
+    reach = sum(jnp.abs(inverse_rotate(X_box.R, axis)) for axis in axes)
+    overlap = half + reach - jnp.abs(middle)
+    face = jnp.argmin(overlap, axis=-1)[:, None] == np.arange(3)
+    skew = inverse_rotate(X_box.R, jnp.asarray(order[:, None] * np.array(_SKEW), half.dtype))
+    negative = middle + jnp.sqrt(jnp.finfo(half.dtype).eps) * reach * skew < 0
+    # Corners that are slightly beyond an edge of the face are on the face too.
+    margin = lax.stop_gradient(jnp.where(face, 0, _MARGIN * jnp.minimum(reach, half)))
+    wide = half + margin
+    outside = jnp.any(jnp.abs(centre) > wide, axis=-1)
+    length, away = _direction(centre - jnp.clip(centre, -wide, wide))
+    to_face = jnp.where(face, jnp.where(negative, -1, 1).astype(half.dtype), 0)
+    gap = jnp.where(outside, length, jnp.sum(to_face * centre - jnp.where(face, half, 0), axis=-1))
     normal = jnp.where(outside[:, None], away, to_face)
     a = centre - pairs.radius[:, None] * normal
     b = centre - (gap - pairs.rounding)[:, None] * normal

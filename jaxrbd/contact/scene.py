@@ -27,7 +27,7 @@ from ..model import Model, arguments
 from ..model.joint_space import relative_velocities
 from ..spatial import inverse_rotate, rotate, transform_point
 from ..tree import propagate
-from .shapes import CollisionPairs, Shape, collision_pairs, stacked
+from .shapes import CollisionPairs, Shape, stacked, stacked_pairs, warn_of_edges
 
 # --------------------------------------------------------------------------------------- ground
 
@@ -266,8 +266,8 @@ class Scene(eqx.Module):
         """A scene of `shapes` that may touch the ground, and of `pairs` that may touch each other.
 
         Capsules touch the ground with the spheres at their ends, boxes with the spheres in their
-        corners. `pairs`: as for `collision_pairs`; other arguments as for `Scene`. Raises
-        ArgumentError for a shape that is fixed to the world by `frame=None`.
+        corners. `pairs`: as for `collision_pairs`, with the same `ContactWarning`; other arguments
+        as for `Scene`. Raises ArgumentError for a shape that is fixed to the world by `frame=None`.
         """
         spheres = [ball for shape in shapes for ball in shape.spheres]
         frames = [ball.frame for ball in spheres if ball.frame is not None]
@@ -277,7 +277,10 @@ class Scene(eqx.Module):
             stacked([getattr(ball, name) for ball in spheres], shape)
             for name, shape in (("radius", ()), ("start", (3,)))
         )
-        return cls(frames, radii, centres, ground, material, pairs=collision_pairs(pairs))
+        pairs = list(pairs)
+        scene = cls(frames, radii, centres, ground, material, pairs=stacked_pairs(pairs))
+        warn_of_edges(pairs, stacklevel=3)
+        return scene
 
     def bodies(self, model: Model) -> np.ndarray:
         """The body of each sphere, (n,)."""

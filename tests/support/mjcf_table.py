@@ -41,7 +41,8 @@ def files():
 def outcome(path):
     """What `load_mjcf` does with a file: (whether the file is loaded, what is left out)."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", jaxrbd.InertiaWarning)
+        for category in (jaxrbd.InertiaWarning, jaxrbd.ContactWarning):
+            warnings.simplefilter("ignore", category)
         return _outcome(path)
 
 
@@ -63,7 +64,11 @@ def _outcome(path):
 
 def summary(omitted):
     """The features of `omitted` without the names of elements, with their counts."""
-    kinds = collections.Counter(re.sub(r"(, besides)? '[^']*'", "", text) for text in omitted)
+    kinds = collections.Counter()
+    for text in omitted:
+        group = re.fullmatch(r"(.*) \((\d+) (?:contacts of \d+ )?(?:geom|pair)s?: .*\)", text)
+        kind, count = group.groups() if group else (text, 1)
+        kinds[re.sub(r"(, besides)? '[^']*'( of body '[^']*')?", "", kind)] += int(count)
     return "; ".join(f"{kind} ({n})" if n > 1 else kind for kind, n in kinds.items())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import NamedTuple
 
 import numpy as np
@@ -14,9 +15,10 @@ from ...contact import (
     Material,
     Plane,
     Scene,
-    collision_pairs,
 )
 from ...contact.height_grid import NODES
+from ...contact.shapes import contact_count, edge_text, stacked_pairs
+from ...errors import listed
 from .source import Source
 
 
@@ -28,18 +30,30 @@ class Candidate(NamedTuple):
     pair: int | None
 
 
-def read_scene(source: Source) -> tuple[Scene | None, tuple[tuple[str, str], ...]]:
-    """The scene of all geoms that can touch, and the names of the geoms of its pairs.
+class ReadScene(NamedTuple):
+    """The scene of all geoms that can touch, or None, and the names of the geoms of its pairs.
+
+    `warnings`: texts about contacts that are not found, and about robots that can rest on nothing.
+    """
+
+    scene: Scene | None = None
+    pairs: tuple[tuple[str, str], ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def read_scene(source: Source) -> ReadScene:
+    """The scene of all geoms that can touch.
 
     The ground is the plane or the height field of the world. Spheres, capsules and boxes touch the
     ground as in `Scene.from_shapes`, and each other as in `collision_pairs`.
     """
     m = source.m
     if source.disabled("CONTACT", "CONSTRAINT"):
-        return None, ()
+        return ReadScene()
     moves = source.moving_bodies()[m.geom_bodyid]
     pairs: list[Candidate] = []
     touching: list[tuple[int, Candidate]] = []  # a moving geom, and its contact with the ground
+    left_out: list[Candidate] = []
     ground: int | None = None
     for contact in _candidates(source):
         if not moves[contact.geom1] and not moves[contact.geom2]:
@@ -50,23 +64,33 @@ def read_scene(source: Source) -> tuple[Scene | None, tuple[tuple[str, str], ...
         if moves[fixed] or _kind(source, fixed) not in ("plane", "hfield"):
             if _has_shapes(source, contact):
                 pairs.append(contact)
+            else:
+                left_out.append(contact)
             continue
         if ground is None:
             ground = fixed
         if fixed != ground:
             first = source.geoms[ground]
             source.omit(f"geom {source.geoms[fixed]!r}: a second ground, besides {first!r}")
+            left_out.append(contact)
             continue
         kind = _kind(source, moving)
         if kind not in SHAPES:
-            source.omit(f"geom {source.geoms[moving]!r}: contact of a {kind} with the ground")
+            feature, name = f"contact of a {kind} with the ground", source.geom_in_text(moving)
+            label = source.geom_label(moving)
+            source.omit_contact(feature, "geom", label, f"geom {name}: {feature}")
+            left_out.append(contact)
             continue
         touching.append((moving, contact))
     surface = None if ground is None else _ground(source, ground)
     if surface is None:
+        left_out += [contact for _, contact in touching]
         touching = []
-    if not touching and not pairs:
-        return None, ()
+    kept = [*pairs, *(contact for _, contact in touching)]
+    silent = _untouchable(source, moves, kept, left_out)
+    if not kept:
+        source.group_contacts()
+        return ReadScene(warnings=silent)
     on_ground = [_shape(source, geom, moves) for geom, _ in touching]
     collisions = [
         (_shape(source, pair.geom1, moves), _shape(source, pair.geom2, moves)) for pair in pairs
@@ -74,8 +98,55 @@ def read_scene(source: Source) -> tuple[Scene | None, tuple[tuple[str, str], ...
     friction = _frictions(
         source, [contact for _, contact in touching], on_ground, pairs, collisions
     )
-    scene = Scene.from_shapes(on_ground, collisions, surface, Material(friction=friction))
-    return scene, tuple((source.geoms[pair.geom1], source.geoms[pair.geom2]) for pair in pairs)
+    source.group_contacts()
+    scene = Scene.from_shapes(on_ground, (), surface, Material(friction=friction))
+    scene = dataclasses.replace(scene, pairs=stacked_pairs(collisions))
+    labels = [(_label(source, pair.geom1), _label(source, pair.geom2)) for pair in pairs]
+    edges = edge_text(collisions, labels)
+    names = tuple((source.geoms[pair.geom1], source.geoms[pair.geom2]) for pair in pairs)
+    return ReadScene(scene, names, silent if edges is None else (*silent, edges))
+
+
+def _untouchable(
+    source: Source, moves: np.ndarray, kept: list[Candidate], left_out: list[Candidate]
+) -> tuple[str, ...]:
+    """A text about the floating robots that can rest on nothing, because contacts were left out.
+
+    A floating robot has a free joint at its root. If the file lets it touch the world, its contacts
+    with the world count; otherwise its contacts with other robots count.
+    """
+    m = source.m
+    robot = np.array(m.body_rootid)[m.geom_bodyid]  # the root body of each geom
+
+    def contacts_of(root: int, contacts: list[Candidate], with_world: bool) -> list[int]:
+        """The geoms of a robot in contacts with the world, or with other robots."""
+        found = []
+        for contact in contacts:
+            for geom, other in (contact[:2], contact[1::-1]):
+                if robot[geom] == root and robot[other] != root and moves[other] != with_world:
+                    found.append(geom)
+        return found
+
+    silent, missing = [], []
+    for root in range(1, m.nbody):
+        joints = range(m.body_jntadr[root], m.body_jntadr[root] + m.body_jntnum[root])
+        if m.body_parentid[root] != 0 or not any(source.is_free(joint) for joint in joints):
+            continue
+        for with_world in (True, False):
+            lost, left = (contacts_of(root, x, with_world) for x in (left_out, kept))
+            if lost or left:
+                if not left:
+                    silent.append(source.bodies[root])
+                    missing += lost
+                break
+    if not silent:
+        return ()
+    geoms = [_label(source, geom) for geom in dict.fromkeys(missing)]
+    bodies = listed([f"body {name!r}" for name in silent])
+    return (
+        f"{bodies} with a free joint can rest on nothing, because contacts of its geoms were left "
+        f"out: {listed(geoms)}",
+    )
 
 
 SHAPES = ("sphere", "capsule", "box")
@@ -85,10 +156,14 @@ def _has_shapes(source: Source, contact: Candidate) -> bool:
     """Whether both geoms of a contact are spheres, capsules or boxes; other geoms are omitted."""
     geoms = [contact.geom1, contact.geom2]
     kinds = [_kind(source, geom) for geom in geoms]
+    texts = {}  # one text for two geoms of one kind
     for geom, kind, other in zip(geoms, kinds, reversed(geoms)):
         if kind not in SHAPES:
-            name, partner = source.geoms[geom], source.geoms[other]
-            source.omit(f"geom {name!r}: contact of a {kind} with the geom {partner!r}")
+            name, partner = source.geom_in_text(geom), source.geom_in_text(other)
+            text = f"geom {name}: contact of a {kind} with the geom {partner}"
+            text = texts.setdefault(kind, text)
+            feature = f"contact of a {kind} with other geoms"
+            source.omit_contact(feature, "geom", source.geom_label(geom), text)
     return all(kind in SHAPES for kind in kinds)
 
 
@@ -106,6 +181,11 @@ def _shape(source: Source, geom: int, moves: np.ndarray) -> Capsule | Box:
         return Box(frame, size, centre, H[:3, :3])
     half = size[1] * H[:3, 2] if kind == "capsule" else np.zeros(3)
     return Capsule(frame, size[0], centre - half, centre + half)
+
+
+def _label(source: Source, geom: int) -> str:
+    """The kind, the name and the body of a geom."""
+    return f"the {_kind(source, geom)} {source.geom_label(geom)}"
 
 
 def _kind(source: Source, geom: int) -> str:
@@ -204,7 +284,7 @@ def _frictions(
     for contact, pair in zip(pairs, collisions):
         friction = _friction(source, contact)
         with_box = any(isinstance(shape, Box) for shape in pair)
-        by_kind[with_box].extend(len(collision_pairs([pair])) * [friction])
+        by_kind[with_box].extend(contact_count(*pair) * [friction])
     return np.array(found + by_kind[0] + by_kind[1])
 
 
@@ -215,7 +295,8 @@ def _friction(source: Source, contact: Candidate) -> float:
     adhesion = source.field("geom_adhesion", np.zeros(m.ngeom))
     pair_adhesion = source.field("pair_adhesion", np.zeros(m.npair))
     surface, geoms = _surface(source, contact), [contact.geom1, contact.geom2]
-    first, second = (source.geoms[geom] for geom in geoms)
+    first, second = (source.geom_in_text(geom) for geom in geoms)
+    element = " and ".join(source.geom_label(geom) for geom in geoms)
     stick = adhesion[geoms].any() if contact.pair is None else pair_adhesion[contact.pair] != 0
     features = {
         f"torsional or rolling friction (condim {surface.condim})": surface.condim > 3,
@@ -225,5 +306,6 @@ def _friction(source: Source, contact: Candidate) -> float:
     }
     for feature, present in features.items():
         if present:
-            source.omit(f"contact of the geoms {first!r} and {second!r}: {feature}")
+            text = f"contact of the geoms {first} and {second}: {feature}"
+            source.omit_contact(f"contacts with {feature}", "pair", element, text)
     return float(surface.friction) if surface.condim > 1 else 0.0

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from ...actuators import AffineActuators, Filter, JointSprings
 from ...constraints import Constraint
 from ...contact import Scene
-from ...errors import InertiaWarning, ModelError, RobotFileError
+from ...errors import ContactWarning, InertiaWarning, ModelError, RobotFileError, listed
 from ...model import Model, build_model
 from .actuation import ReadActuators, read_actuators, read_springs
 from .coordinates import MujocoCoordinates, read_coordinates
@@ -22,6 +22,8 @@ from .equalities import FollowerRules, read_constraints, read_followers
 from .geometry import read_scene
 from .source import Source, mujoco_module
 from .tree import read_tree
+
+MAX_FEATURES = 20  # in one message
 
 
 class Keyframe(NamedTuple):
@@ -53,7 +55,9 @@ class Imported(NamedTuple):
     - `sites`: for each site the name of its frame;
     - `q0` (nq,): the configuration that the file states, MuJoCo's `qpos0`;
     - `coordinates`: the map between the coordinates of MuJoCo and of the model;
-    - `omitted`: one text per feature that is not carried over; empty if the import was strict.
+    - `omitted`: one text per feature that is not carried over; empty if the import was strict. If
+      more than four contacts have the same feature, one text states their count and the first
+      geoms with their bodies.
     """
 
     model: Model
@@ -99,9 +103,12 @@ def load_mjcf(
     except ValueError as error:
         raise RobotFileError(f"MuJoCo cannot read the file: {error}", file=file) from error
     try:
-        return from_mujoco(compiled, strict, mimic=mimic)
+        found, warned = _import(compiled, strict, mimic)
     except ModelError as error:
         raise RobotFileError(str(error), file=file, link=error.link, joint=error.joint) from error
+    for text in warned:
+        warnings.warn(f"{file}: {text}", ContactWarning, stacklevel=2)
+    return found
 
 
 def is_mjcf(path: str | os.PathLike[str]) -> bool:
@@ -115,19 +122,20 @@ def is_mjcf(path: str | os.PathLike[str]) -> bool:
 def inspect_mjcf(
     path: str | os.PathLike[str],
 ) -> tuple[list[RobotFileError], list[RobotFileError]]:
-    """The errors of `load_mjcf`, and the warnings: features without a counterpart, and inertias.
+    """The errors of `load_mjcf`, and the warnings: features, inertias and contacts.
 
     Raises ArgumentError, which names the extra, if mujoco is not installed.
     """
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", InertiaWarning)
+        for category in (InertiaWarning, ContactWarning):
+            warnings.simplefilter("always", category)
         try:
             found = load_mjcf(path, strict=False)
         except RobotFileError as error:
             return [error], []
     texts = [f"no counterpart for {feature}" for feature in found.omitted]
-    texts += [str(warning.message) for warning in caught]
     file = os.fspath(path)
+    texts += [str(warning.message).removeprefix(f"{file}: ") for warning in caught]
     return [], [RobotFileError(f"warning: {text}", file=file) for text in texts]
 
 
@@ -156,9 +164,22 @@ def from_mujoco(mj_model: Any, strict: bool = True, *, mimic: bool = False) -> I
     - `Material` has the friction of MuJoCo. Its other parameters have their defaults, because the
       softness of contacts (`solref`, `solimp`) has no counterpart.
 
-    Raises ArgumentError for an object of another type, and ModelError, which names every feature
-    and its element, for features that cannot be carried over.
+    Raises ArgumentError for an object of another type, and ModelError, which names the features
+    and their elements, for features that cannot be carried over. Warns with a `ContactWarning`,
+    which names the geoms, for each of these cases:
+
+    - pairs of geoms for which some contacts are not found, as in `contact.collision_pairs`;
+    - a robot with a free joint that can rest on nothing, because contacts of its geoms were left
+      out.
     """
+    found, warned = _import(mj_model, strict, mimic)
+    for text in warned:
+        warnings.warn(text, ContactWarning, stacklevel=2)
+    return found
+
+
+def _import(mj_model: Any, strict: bool, mimic: bool) -> tuple[Imported, tuple[str, ...]]:
+    """The result of `from_mujoco`, and the texts of its warnings about contacts."""
     source = Source(mj_model)
     _omit_unsupported(source)
     followers = read_followers(source) if mimic else FollowerRules({}, set())
@@ -168,10 +189,11 @@ def from_mujoco(mj_model: Any, strict: bool = True, *, mimic: bool = False) -> I
     drives = read_actuators(source)
     springs = read_springs(source)
     active, inactive = read_constraints(source, followers.equalities, tree.sites)
-    scene, pairs = read_scene(source)
+    scene, pairs, warned = read_scene(source)
     if strict and source.omitted:
         raise ModelError(
-            f"no counterpart for {'; '.join(source.omitted)} (strict=False leaves this out)"
+            f"no counterpart for {listed(source.omitted, MAX_FEATURES, '; ')} (strict=False leaves "
+            f"this out)"
         )
     model = build_model(tree.links, tree.joints, gravity=gravity, name=name)
     coordinates = read_coordinates(source, model)
@@ -179,7 +201,7 @@ def from_mujoco(mj_model: Any, strict: bool = True, *, mimic: bool = False) -> I
         key: _keyframe(source, model, coordinates, i, drives) for i, key in enumerate(source.keys)
     }
     q0 = coordinates.q(model, jnp.asarray(source.m.qpos0, model.dtype))
-    return Imported(
+    found = Imported(
         model=model,
         scene=scene,
         actuators=drives.actuators,
@@ -194,6 +216,7 @@ def from_mujoco(mj_model: Any, strict: bool = True, *, mimic: bool = False) -> I
         coordinates=coordinates,
         omitted=tuple(source.omitted),
     )
+    return found, warned
 
 
 def outermost_element(path_or_text: str | os.PathLike[str]) -> str:
