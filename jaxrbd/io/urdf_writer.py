@@ -81,7 +81,8 @@ def urdf_text(
 
     The file has the links, joints and frames by their names, inertias, limits, damping, friction
     and linear mimic joints, and shapes with their colours. Numbers have all digits; `load_urdf`
-    normalizes the axes. A frame other than the frame of a body is a massless link on a fixed joint.
+    normalizes the axes. A frame other than the frame of a body is a massless link on a fixed joint,
+    or, if it is fixed to the world, a link with its inertia.
     A joint that follows another joint has the limits that its leader implies. A relative path of a
     mesh becomes an absolute path.
 

@@ -64,7 +64,7 @@ def drawing(model: Model, packages: Packages | None = None) -> Drawing:
 
     `packages`: folders of ROS packages by their names, as in `io.find_package_file`. Warns with a
     GeometryWarning, which names the link and the file, for each mesh that cannot be read, and for
-    each shape that exceeds a limit (`docs/viewing.md`). Raises
+    each shape beyond a limit: see the page "Viewing robots" of the documentation. Raises
     ArgumentError for a batch of models, and if a mesh is to be read and trimesh is not installed.
     """
     if np.ndim(robot(model).inertia) != 2:
