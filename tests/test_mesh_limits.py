@@ -256,6 +256,7 @@ def test_colours_without_a_texture(tmp_path):
     assert draw(tmp_path / "a.obj")[0].color is None  # the file of the material is missing
     (tmp_path / "a.mtl").write_text("newmtl m\nKd 0.2 0.4 0.6\n")
     ((_, _, color),) = draw(tmp_path / "a.obj")
+    assert color is not None
     np.testing.assert_allclose(color, (0.2, 0.4, 0.6, 1), atol=1 / 255)
 
 

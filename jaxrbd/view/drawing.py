@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -45,13 +46,25 @@ class Drawing(NamedTuple):
 
     - `masses` (nb,) in kg and `centers` (nb, 3) in m: mass and centre of mass of each body, in the
       frame of the body;
-    - `size`: a length of the robot in m, for the lengths of axes.
+    - `reach`: the largest distance of a joint from the joint before it, in m.
     """
 
     items: tuple[Item, ...]
     masses: np.ndarray
     centers: np.ndarray
-    size: float
+    reach: float
+
+    def size(self, layers: Sequence[str]) -> float:
+        """A length of the robot in m, for the lengths of axes: the reach, or the largest shape.
+
+        Only shapes on moving bodies in the layers "visuals" and "collisions" count, if `layers` has
+        them. An inertia can have an ellipsoid that is much larger than the robot. Without such
+        shapes and without reach, the shapes that are not shown count too.
+        """
+        shapes = [item for item in self.items if item.layer != "inertias"]
+        shown = [item for item in shapes if item.layer in layers and item.body >= 0]
+        size = max([self.reach, *map(_extent, shown)])
+        return size if size > 1e-6 else max([1e-3, *map(_extent, shapes)])
 
 
 def drawing(model: Model, packages: Packages | None = None) -> Drawing:
@@ -97,7 +110,9 @@ def drawing(model: Model, packages: Packages | None = None) -> Drawing:
         if masses[body] > 0:
             ellipsoid = _inertia_ellipsoid(inertia[body])
             items.append(Item(name, "inertias", body, *ellipsoid, _INERTIA))
-    return Drawing(tuple(items), masses, centers, _size(model, items))
+    on_bodies = [i for i, parent in enumerate(model.topology.parents) if parent >= 0]
+    distances = np.linalg.norm(np.array(model.placement.p, float)[on_bodies], axis=-1)
+    return Drawing(tuple(items), masses, centers, float(np.max(distances, initial=0.0)))
 
 
 class _Shapes:
@@ -180,8 +195,5 @@ def _least(mass: float, sides: np.ndarray) -> float:
     return 0.04 * largest if largest > 1e-6 else (mass / 7850) ** (1 / 3)
 
 
-def _size(model: Model, items: list[Item]) -> float:
-    """A length of the robot: the largest extent of its shapes, or of its joints."""
-    extents = [np.ptp(item.vertices, axis=0).max() for item in items if item.body >= 0]
-    reach = np.linalg.norm(np.array(model.placement.p, float), axis=-1)
-    return float(max([*extents, *reach, 1e-3]))
+def _extent(item: Item) -> float:
+    return float(np.ptp(item.vertices, axis=0).max())
