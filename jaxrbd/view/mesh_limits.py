@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import JaxRBDError
+from ..io._xml import large_document
 
 MAX_BYTES = 2**26  # of a mesh file, and of the files that it names
 MAX_TRIANGLES = 1_000_000  # with the copies of a scene
@@ -194,7 +195,7 @@ def _check_ply(data: bytes, files: NamedFiles) -> bytes:
 def _check_dae(data: bytes, files: NamedFiles) -> bytes:
     """The nodes of a scene can be instances of nodes, so a few nodes can state many copies."""
     del files
-    root = _xml(data)
+    root = large_document(data)
     if (unit := next(_named(root, "unit"), None)) is not None:
         meter = unit.get("meter", "1")
         try:
@@ -264,21 +265,6 @@ def _dae_triangles(geometry: Any) -> int:
                 stated = sum(abs(int(x)) for x in (counts.text or "").split())
                 check_limit(stated, corners, f"corners in <vcount> of <{kind}>")
     return total
-
-
-def _xml(data: bytes) -> Any:
-    import lxml.etree as etree
-
-    parser = etree.XMLParser(
-        resolve_entities=False, no_network=True, load_dtd=False, huge_tree=True, recover=False
-    )
-    try:
-        root = etree.fromstring(data, parser)
-    except etree.XMLSyntaxError as error:
-        raise UnreadableMesh(f"not well-formed XML: {error.msg}") from None
-    if root.getroottree().docinfo.internalDTD is not None:
-        raise UnreadableMesh("a mesh file may not have a DOCTYPE")
-    return root
 
 
 def _tag(element: Any) -> str:
