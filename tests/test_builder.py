@@ -252,6 +252,135 @@ def test_appending_keeps_the_numbers_of_both():
         assert getattr(both, field).tolist() == [i + 1, 10 + i + 1]
 
 
+def gripper():
+    """A robot with two links that are fixed to the world, and a finger on a slider."""
+    pose = zoo.random_placement(np.random.default_rng(7))
+    box = rbd.model.Geometry(rbd.model.BoxShape((0.1, 0.2, 0.3)))
+    links = [dataclasses.replace(link(name, k), visuals=[box]) for k, name in enumerate("pcf")]
+    fixed = rbd.model.Fixed()
+    joints = [
+        joint("weld", None, "p", fixed, placement=pose),
+        joint("bolt", "p", "c", fixed, placement=pose),
+        joint("slide", "c", "f", Prismatic((1, 0, 0)), damping=0.5, lower=-1, effort_limit=3),
+    ]
+    return rbd.build_model(links, joints)
+
+
+def in_frame(pose, inertia):
+    """The inertia in the frame in which its own frame has this pose (4, 4)."""
+    X = rbd.spatial.pose_from_matrix(jnp.asarray(pose))
+    return rbd.spatial.transform_inertia(X, jnp.asarray(inertia))
+
+
+def rigid_inertia(model):
+    """The sum of the inertias of the links that are fixed to the world, in the world."""
+    poses = rbd.spatial.pose_matrix(model.frame_pose)
+    fixed = [k for k, body in enumerate(model.frame_bodies) if body < 0]
+    moved = [in_frame(poses[k], I) for k, I in zip(fixed, model.fixed_inertia)]
+    return sum(moved, jnp.zeros(10))
+
+
+def locked_at(model, q):
+    """The robot with all joints locked."""
+    _, joints = rbd.model.describe(model)
+    names = [x.name for x in joints[: model.nb] if x.mimic is None]
+    return rbd.model.lock_joints(model, {name: q[model.joint(name).q] for name in names})
+
+
+def test_the_links_on_the_world_keep_their_inertia():
+    model = gripper()
+    assert model.frame_names == ("p", "c", "f")
+    expected = [link("p", 0).inertia, link("c", 1).inertia]
+    np.testing.assert_array_equal(model.fixed_inertia, expected)
+    links, joints = rbd.model.describe(model)
+    assert {x.name: float(x.inertia[0]) for x in links} == {
+        name: float(link(name, k).inertia[0]) for k, name in enumerate("pcf")
+    }
+    again = rbd.build_model(links, joints)  # the frames are in another order
+    assert again.frame_names == ("f", "p", "c")
+    np.testing.assert_array_equal(again.fixed_inertia, expected)
+    np.testing.assert_array_equal(again.inertia, model.inertia)
+    assert float(rbd.total_mass(model)) == float(links[0].inertia[0])  # the finger only
+    zero = jax.grad(rbd.total_mass)(model).fixed_inertia
+    np.testing.assert_array_equal(zero, np.zeros((2, 10)))
+
+
+EDITED = {
+    "gripper": gripper,
+    "small": zoo.small,
+    "coupled": zoo.coupled,
+    "following": zoo.following,
+}
+
+
+@pytest.mark.parametrize("name", EDITED)
+def test_edits_keep_masses_shapes_and_frames(name):
+    """A locked robot on another robot has the mass, the inertia and M of a rigid payload."""
+    other, arm = EDITED[name](), rbd.load_robot("arm7")
+    q = zoo.state(other)[0]
+    rigid = locked_at(other, q)
+    assert rigid.nb == 0
+    assert set(rigid.frame_names) == set(other.frame_names)
+    I, mount = rigid_inertia(rigid), zoo.random_placement(np.random.default_rng(9))
+    whole = rbd.total_mass(other) + jnp.sum(other.fixed_inertia[:, 0])
+    close(I[0], whole)
+    moment = rbd.total_mass(other) * rbd.center_of_mass(other, q)
+    close(I[1:4], moment + rigid_inertia(other)[1:4])
+    expected = arm.inertia.at[-1].add(
+        in_frame(rbd.spatial.pose_matrix(arm.frame_pose)[arm.frame_index("tool")] @ mount, I)
+    )
+    held = rbd.model.append_model(arm, rigid, "tool", mount, prefix="x_")
+    close(held.inertia, expected)
+    both = rbd.model.append_model(arm, other, "tool", mount, prefix="x_")
+    for edited in (held, both):
+        close(rbd.total_mass(edited) - rbd.total_mass(arm), whole)
+        assert {f"x_{frame}" for frame in other.frame_names} < set(edited.frame_names)
+        assert len(edited.frame_names) == len(arm.frame_names) + len(other.frame_names)
+        for kind in ("visuals", "collisions"):
+            shapes = getattr(edited.geometry, kind)
+            parts = getattr(arm.geometry, kind), getattr(other.geometry, kind)
+            assert sum(map(len, shapes.values())) == sum(
+                len(x) for part in parts for x in part.values()
+            )
+    assert sorted(both.damping.tolist()) == sorted([*arm.damping.tolist(), *other.damping.tolist()])
+    # M at corresponding configurations, where the other robot does not move.
+    q_arm = zoo.state(arm)[0]
+    q_both = rbd.neutral(both)
+    for joint_name in other.joint_names:
+        q_both = q_both.at[both.joint(f"x_{joint_name}").q].set(q[other.joint(joint_name).q])
+    rows = []
+    for joint_name in arm.joint_names:
+        q_both = q_both.at[both.joint(joint_name).q].set(q_arm[arm.joint(joint_name).q])
+        rows += [*range(both.nv)[both.joint(joint_name).v]]
+    M = rbd.crba(both, q_both)[np.ix_(rows, rows)]
+    close(M, rbd.crba(held, q_arm))
+    payload = held.with_payload(f"x_{other.frame_names[0]}", 2.0)
+    close(rbd.total_mass(payload), rbd.total_mass(held) + 2)
+
+
+def test_an_edit_twice_keeps_the_links_on_the_world():
+    """A robot of fixed links, mounted on the world, keeps them for the next mount."""
+    stand = rbd.model.append_model(gripper(), gripper(), prefix="x_")
+    assert len(stand.fixed_inertia) == 4
+    locked = rbd.model.lock_joints(stand, {"slide": 0.3})
+    assert len(locked.fixed_inertia) == 5
+    arm = rbd.load_robot("arm7")
+    added = rbd.total_mass(rbd.model.append_model(arm, locked, "tool")) - rbd.total_mass(arm)
+    close(added, 2 * sum(link(name, k).inertia[0] for k, name in enumerate("pcf")))
+
+
+def test_an_inertia_on_the_world_beyond_the_range_is_named():
+    links = [rbd.model.Link("base", np.array([1e200, *np.zeros(9)])), link("a")]
+    joints = [joint("w", None, "base", rbd.model.Fixed()), joint("j", "base", "a")]
+    with (
+        jax.enable_x64(False),
+        pytest.raises(
+            rbd.ModelError, match="link 'base': its inertia is beyond the range of float32"
+        ),
+    ):
+        rbd.build_model(links, joints)
+
+
 def test_editing_does_not_warn_again():
     """Loading has already warned of wrong inertias."""
     links, joints = [rbd.model.Link("a"), link("b")], [joint("j", None, "a"), joint("k", None, "b")]

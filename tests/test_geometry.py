@@ -47,7 +47,7 @@ EVERY_SHAPE = (
     EllipsoidShape((0.1, 0.2, 0.3)),
     TETRAHEDRON,
 )
-OF_URDF = EVERY_SHAPE[:5]
+OF_URDF = (*EVERY_SHAPE[:3], EVERY_SHAPE[4])
 
 
 def plain(shape: Geometry) -> tuple:
@@ -192,9 +192,58 @@ def test_a_urdf_file_keeps_the_geometry(tmp_path):
     # The written file may be in another folder: relative paths become absolute.
     beside, package = tmp_path / "robot.urdf", "package://robot/part.stl"
     for uri, expected in (("part.stl", tmp_path / "part.stl"), (package, package)):
-        beside.write_text(urdf_text(arm([*OF_URDF[:4], MeshFile(uri)])))
+        beside.write_text(urdf_text(arm([*OF_URDF[:3], MeshFile(uri)])))
         text = urdf_text(load_urdf(beside))
         assert re.findall('filename="(.*)"', text) == [str(expected)]
+
+
+def distance(geometry: Geometry, x: np.ndarray) -> np.ndarray:
+    """The distances (n,) of points (n, 3) in the link to a sphere, a cylinder or a capsule."""
+    shape, H = geometry.shape, np.asarray(geometry.placement)
+    y = (x - H[:3, 3]) @ H[:3, :3]
+    if isinstance(shape, SphereShape):
+        return np.linalg.norm(y, axis=1) - shape.radius
+    beside, beyond = np.linalg.norm(y[:, :2], axis=1), np.abs(y[:, 2]) - shape.length / 2
+    if isinstance(shape, CapsuleShape):
+        return np.hypot(beside, np.maximum(beyond, 0)) - shape.radius
+    out = np.stack([beside - shape.radius, beyond])
+    return np.linalg.norm(np.maximum(out, 0), axis=0) + np.minimum(out.max(axis=0), 0)
+
+
+def test_a_capsule_is_written_as_shapes_that_every_reader_knows(rng):
+    pin = pytest.importorskip("pinocchio")
+    model = arm([CapsuleShape(0.2, 0.8), BoxShape((1, 2, 3)), CapsuleShape(0.1, 0.0), TUBE])
+    text = urdf_text(model)
+    assert "capsule" not in text
+    loaded = load_urdf(text)
+    # The union of the parts is the capsule.
+    parts, (capsule,) = loaded.geometry.visuals["base"], model.geometry.visuals["base"]
+    assert [part.name for part in parts] == ["part 0", "part 0 end 1", "part 0 end 2"]
+    assert {part.color for part in parts} == {RED}
+    x = POSE[:3, 3] + 0.3 * rng.normal(size=(500, 3))
+    found = np.min([distance(part, x) for part in parts], axis=0)
+    expected = distance(capsule, x)
+    outside = expected > 0
+    assert 50 < outside.sum() < 450
+    np.testing.assert_array_equal(found > 0, outside)
+    np.testing.assert_allclose(found[outside], expected[outside], atol=1e-12)
+    upper = loaded.geometry.visuals["upper"]
+    assert [type(part.shape) for part in upper] == [BoxShape, SphereShape]
+    # The second conversion gives the same elements, with the same names.
+    again = urdf_text(loaded)
+    assert re.findall(NAMES, again) == re.findall(NAMES, text)
+    assert_close(load_urdf(again).geometry, loaded.geometry)
+    # Pinocchio reads every shape.
+    pin_model = pin.buildModelFromXML(text)
+    count = len(re.findall("<visual", text))
+    assert count == 3 + 2 + 3
+    for robot in (pin_model, pin.buildModelFromXML(again)):
+        shapes = pin.buildGeomFromUrdfString(robot, text, pin.GeometryType.VISUAL)
+        assert shapes.ngeoms == count
+
+
+TUBE = CapsuleShape(0.05, 0.3)
+NAMES = r'<(?:visual|collision|material) name="[^"]*"|<(?:box|sphere|cylinder) [^>]*>'
 
 
 @pytest.mark.parametrize("shape", EVERY_SHAPE[5:])

@@ -229,6 +229,22 @@ def test_the_inertia_of_the_universe_is_not_part_of_the_model():
     close(jaxrbd.total_mass(from_pinocchio(pin_model)), mass)
 
 
+def test_links_on_the_universe_keep_their_inertia():
+    """Pinocchio has the sum of their inertias, which the first of these links gets."""
+    pin_model = kinds.build({"j": pin.JointModelRX()}, [0])
+    inertia, pose = pin.Inertia.Random(), pin.SE3.Random()
+    pin_model.appendBodyToJoint(0, inertia, pose)
+    pin_model.addBodyFrame("base", 0, pin.SE3.Random(), 0)
+    pin_model.addBodyFrame("bolt", 0, pin.SE3.Random(), 0)
+    model = from_pinocchio(pin_model)
+    fixed = [name for name, body in zip(model.frame_names, model.frame_bodies) if body < 0]
+    assert fixed == ["base", "bolt"]
+    base = pin_model.frames[pin_model.getFrameId("base")].placement
+    moved = base.actInv(pose.act(inertia))
+    expected = jaxrbd.model.link_inertia(moved.mass, moved.lever, moved.inertia)
+    close(model.fixed_inertia, np.array([expected, np.zeros(10)]))
+
+
 # ------------------------------------------------------------------------------------ real robots
 
 

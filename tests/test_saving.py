@@ -328,7 +328,7 @@ def refused(data: bytes, message: str, tmp_path) -> None:
         (b"jaxrbd " + b"x" * 10**5, "its first line is truncated or altered"),
         (b"jaxrbd model 0 2 00\n{}", "version 0 of the format: the first version is 1"),
         (b"jaxrbd program 1 2 00\n{}", "it holds a 'program', expected a 'model'"),
-        (b"jaxrbd model 3 2 00\n{}", "version 3 .* needs a newer jaxrbd: this one reads 2"),
+        (b"jaxrbd model 4 2 00\n{}", "version 4 .* needs a newer jaxrbd: this one reads 3"),
     ],
 )
 def test_a_foreign_file(data, message, tmp_path):
@@ -457,6 +457,36 @@ def test_doubles_are_not_made_singles_in_silence(tmp_path):
         with pytest.raises(rbd.ArgumentError, match=r"robot.jaxrbd: .*jax_enable_x64"):
             rbd.io.load_model(path)
         assert rbd.io.load_model(path, dtype="float32").dtype == np.float32
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_files_of_older_versions_have_no_masses_on_the_world(version, tmp_path):
+    """Every other array is read as it was saved, also for a batch of models."""
+    base = rbd.model.Link("base", zoo.random_inertia(np.random.default_rng(0)))
+    tip = rbd.model.Link("tip", zoo.random_inertia(np.random.default_rng(1)))
+    weld = rbd.model.JointSpec("w", rbd.model.Fixed(), None, "base")
+    hinge = rbd.model.JointSpec("j", rbd.joints.Revolute((0.0, 0.0, 1.0)), "base", "tip")
+    model = rbd.build_model([base, tip], [weld, hinge])
+    assert model.fixed_inertia[0, 0] > 0
+    stacked = jax.tree.map(lambda *x: jnp.stack(x), model, model.with_mass("tip", 2.0))
+    for robot in (model, batch(model), stacked):
+        path = tmp_path / "old"
+        rbd.io.save_model(robot, path)
+        header, body = _sealed.read_sealed(path, "model", model_file.VERSION)
+        arrays, parts, start = header["arrays"], [], 0
+        for array in arrays:
+            end = start + 8 * int(np.prod(array["shape"]))
+            if array["name"] != "fixed_inertia":
+                parts.append(body[start:end])
+            start = end
+        header["arrays"] = [array for array in arrays if array["name"] != "fixed_inertia"]
+        if version == 1:
+            del header["geometry"]
+        _sealed.write_sealed(path, "model", version, header, b"".join(parts))
+        loaded = rbd.io.load_model(path)
+        zeros = jnp.zeros((*robot.inertia.shape[:-2], 1, 10))
+        expected = eqx.tree_at(lambda m: m.fixed_inertia, robot, zeros)
+        assert_identical(loaded, expected)
 
 
 def test_the_file_is_what_the_document_says(tmp_path):

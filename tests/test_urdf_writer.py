@@ -38,7 +38,7 @@ def assert_round_trip(model, root_joint=None):
 def chain(*specs, placements=None, **options):
     """A robot of links l0, l1, ...; a spec is the kind of joint and its other parameters."""
     rng = np.random.default_rng(0)
-    links = [Link("base")]
+    links = [Link("base", zoo.random_inertia(np.random.default_rng(1)))]
     joints = [JointSpec("mount", Fixed(), None, "base")]
     for i, (kind, parameters) in enumerate(specs):
         links.append(Link(f"l{i}", zoo.random_inertia(rng)))

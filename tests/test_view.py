@@ -285,6 +285,66 @@ def test_bad_trajectories(q, message):
         motion.motion(single(), q)
 
 
+def odd_inertias():
+    """Two links 0.3 m apart; their ellipsoids are far larger than the robot."""
+    inertia = link_inertia(1.0, (0.0, 0.0, 0.0), np.diag([40.0, 50.0, 60.0]))
+    box, ball = Geometry(BoxShape((0.2, 0.1, 0.1))), Geometry(SphereShape(0.4))
+    links = [Link("a", inertia, [box], [ball]), Link("b", inertia, [box])]
+    hinge = rbd.joints.Revolute((0.0, 1.0, 0.0))
+    place = placement_matrix((0.3, 0.0, 0.0), (0.0, 0.0, 0.0))
+    far = placement_matrix((0.0, 50.0, 0.0), (0.0, 0.0, 0.0))
+    joints = [JointSpec("j", hinge, None, "a", far), JointSpec("k", hinge, "a", "b", place)]
+    return rbd.build_model(links, joints)
+
+
+def test_axes_have_the_size_of_the_robot():
+    """Neither an ellipsoid nor the distance of the robot from the origin counts."""
+    drawn = view.drawing(odd_inertias())
+    assert max(np.ptp(x.vertices) for x in drawn.items if x.layer == "inertias") > 10
+    for layers, size in (
+        (("frames",), 0.3),
+        (("frames", "inertias"), 0.3),
+        (("visuals", "frames"), 0.3),
+        (("collisions", "frames"), 0.8),
+    ):
+        np.testing.assert_allclose(drawn.size(layers), size, rtol=1e-9)
+    alone = view.drawing(single([Geometry(BoxShape((0.4, 0.1, 0.1)))]))
+    for layers in (("visuals",), ("frames",), ("inertias",)):
+        assert alone.size(layers) == 0.4  # a body without reach
+    found = motion.motion(odd_inertias(), None)
+    box, surface = picture._surface(drawn, found, ("frames",))
+    np.testing.assert_allclose(np.ptp(box, axis=0), (0.375, 0.075, 0.075), atol=1e-6)
+    np.testing.assert_allclose(surface.vertices.max(axis=0), box[1], atol=0.003)
+
+
+@pytest.mark.parametrize("layer", view.LAYERS)
+def test_hidden_layers_do_not_affect_a_picture(layer):
+    """Not the lengths of axes, the distance of robots, the ground nor the camera."""
+    model = odd_inertias()
+    drawn, found = view.drawing(model), motion.motion(model, np.zeros((2, 1, 2)))
+    items = [
+        item if item.layer == layer else item._replace(vertices=7 * item.vertices)
+        for item in drawn.items
+    ]
+    other = drawn._replace(items=tuple(items))
+    box, surface = picture._surface(drawn, found, (layer,))
+    other_box, other_surface = picture._surface(other, found, (layer,))
+    np.testing.assert_array_equal(other_box, box)
+    np.testing.assert_array_equal(other_surface.vertices, surface.vertices)
+    # The box contains what is drawn. The ball of the centre of mass and the rods have a radius.
+    assert np.all(surface.vertices.max(axis=0) <= box[1] + 0.01)
+    assert np.all(surface.vertices.min(axis=0) >= box[0] - 0.01)
+    if importlib.util.find_spec("viser") is not None:
+        cameras = []
+        for scene in (drawn, other):
+            with view.page.server("127.0.0.1", 0) as server:
+                shown = stage.Stage(server, model, scene, found, (layer,))
+                camera = server.initial_camera
+                cameras.append((camera.position, camera.look_at, shown.size, shown.offsets))
+        for one, two in zip(*cameras):
+            np.testing.assert_array_equal(one, two)
+
+
 def test_robots_stand_side_by_side():
     model = single([Geometry(BoxShape((1.0, 2.0, 3.0)))])
     offsets = stage.robot_offsets(view.drawing(model), motion.motion(model, np.zeros((3, 1, 1))))
@@ -303,7 +363,7 @@ def test_contact_forces_carry_the_weight():
     np.testing.assert_allclose(arrows.forces, [[[[2 * 9.81, 0, 0]]]], rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(arrows.points, [[[[0.1 - depth, 0, 0]]]], atol=1e-12)
     drawn = view.drawing(model)
-    np.testing.assert_allclose(contact_arrows.arrow_scale(model, drawn), drawn.size / 19.62)
+    np.testing.assert_allclose(contact_arrows.arrow_scale(model, drawn, 0.5), 0.5 / 19.62)
 
 
 # -------------------------------------------------------------------------------------- pictures

@@ -1,10 +1,17 @@
-"""Write the shape of a `<visual>` or a `<collision>` element of a URDF file."""
+"""Write the shape of a `<visual>` or a `<collision>` element of a URDF file.
+
+URDF has no capsule. Some readers of URDF files leave out an element `<capsule>` without a warning.
+So a capsule is written as a cylinder and two spheres.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 from xml.etree import ElementTree
+
+import numpy as np
 
 from ..errors import ModelError
 from ..model.geometry import (
@@ -17,11 +24,34 @@ from ..model.geometry import (
 )
 
 
-def add_shape(element: ElementTree.Element, link: str, index: int, geometry: Geometry) -> None:
+def written_shapes(geometry: Geometry) -> list[Geometry]:
+    """The shapes of URDF that have the form of a shape together: three for a capsule, else one.
+
+    The spheres of a capsule have its name with "end 1" and "end 2".
+    """
+    shape = geometry.shape
+    if not isinstance(shape, CapsuleShape):
+        return [geometry]
+    ball = SphereShape(shape.radius)
+    if shape.length == 0:
+        return [dataclasses.replace(geometry, shape=ball)]
+    parts = [dataclasses.replace(geometry, shape=CylinderShape(shape.radius, shape.length))]
+    for number, z in enumerate((-shape.length / 2, shape.length / 2), start=1):
+        placement = np.array(geometry.placement, float)
+        placement[:3, 3] += z * placement[:3, 2]
+        name = f"{geometry.name} end {number}" if geometry.name.strip() else ""
+        parts.append(Geometry(ball, placement, geometry.color, name))
+    return parts
+
+
+def add_shape(
+    element: ElementTree.Element, link: str, index: int, number: int, geometry: Geometry
+) -> None:
     """Add `<geometry>`, `<material>` and the name to an element, which has the pose already.
 
-    `index`: the place of the shape among the visuals or collisions of the link. Raises ModelError,
-    which names the link, for a shape that URDF cannot state.
+    `index`: the place of the shape among the visuals or collisions of the link. `number`: the place
+    of the element among these elements of the link. Raises ModelError, which names the link, for a
+    shape that URDF cannot state.
     """
 
     def refuse(what: str) -> ModelError:
@@ -40,10 +70,9 @@ def add_shape(element: ElementTree.Element, link: str, index: int, geometry: Geo
         ElementTree.SubElement(outer, "box", size=_text(*shape.size))
     elif isinstance(shape, SphereShape):
         ElementTree.SubElement(outer, "sphere", radius=_text(shape.radius))
-    elif isinstance(shape, (CylinderShape, CapsuleShape)):
-        tag = "cylinder" if isinstance(shape, CylinderShape) else "capsule"
+    elif isinstance(shape, CylinderShape):
         lengths = {"radius": _text(shape.radius), "length": _text(shape.length)}
-        ElementTree.SubElement(outer, tag, lengths)
+        ElementTree.SubElement(outer, "cylinder", lengths)
     elif isinstance(shape, MeshFile):
         mesh = ElementTree.SubElement(outer, "mesh", filename=_filename(shape))
         if shape.scale != (1.0, 1.0, 1.0):
@@ -54,7 +83,7 @@ def add_shape(element: ElementTree.Element, link: str, index: int, geometry: Geo
         return
     if element.tag == "collision":
         raise refuse("a colour")
-    material = ElementTree.SubElement(element, "material", name=f"{link} {index}")
+    material = ElementTree.SubElement(element, "material", name=f"{link} {number}")
     ElementTree.SubElement(material, "color", rgba=_text(*geometry.color))
 
 

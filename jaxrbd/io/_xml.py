@@ -176,6 +176,26 @@ def parse_document(path_or_text: str | os.PathLike[str]) -> Document:
     return Document(file, root)
 
 
+def large_document(data: bytes) -> Element:
+    """The outermost element of an XML file that may have long texts, such as a COLLADA file.
+
+    The parser has no network access and does not recover from errors of syntax. Raises ValueError
+    for a file that is not well-formed, and for a DOCTYPE.
+    """
+    import lxml.etree as etree
+
+    parser = etree.XMLParser(
+        resolve_entities=False, no_network=True, load_dtd=False, recover=False, huge_tree=True
+    )
+    try:
+        root = etree.fromstring(data, parser)
+    except etree.XMLSyntaxError as error:
+        raise ValueError(f"not well-formed XML: {error.msg}") from error
+    if root.getroottree().docinfo.internalDTD is not None:
+        raise ValueError("the file may not have a DOCTYPE")
+    return root
+
+
 def xacro_advice(file: str) -> str:
     """The message for a file of xacro, with the command that expands it to another file."""
     source, target = "FILE", "robot.urdf"

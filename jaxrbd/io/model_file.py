@@ -28,7 +28,7 @@ from ..topology import Topology
 from ._geometry_records import check_record as check_geometry, geometry_records, link_geometry
 from ._sealed import read_sealed, write_sealed
 
-VERSION = 2
+VERSION = 3
 
 # The joint kinds that a file can name, and the shapes of their parameters.
 _KINDS: dict[str, type[Joint]] = {
@@ -100,6 +100,7 @@ def load_model(path: str | os.PathLike[str], *, dtype: DTypeLike | None = None) 
     header.setdefault("geometry", [])  # version 1 of the format has no geometry
     try:
         _check(header)
+        body = _with_fixed_inertia(header, body)
         expected = _skeleton(header)
         shapes = {array["name"]: tuple(array["shape"]) for array in header["arrays"]}
         if wrong := _shape_fault(expected, shapes):
@@ -125,6 +126,24 @@ def load_model(path: str | os.PathLike[str], *, dtype: DTypeLike | None = None) 
         jnp.array(x.reshape(shape).astype(wanted)) for x, shape in zip(parts, shapes.values())
     ]
     return jax.tree.unflatten(jax.tree.structure(expected), leaves)
+
+
+def _with_fixed_inertia(header: dict[str, Any], body: bytes) -> bytes:
+    """The arrays of a file of version 1 or 2, with zeros for the array that they do not have.
+
+    Adds the array to the header too.
+    """
+    shapes = {array["name"]: array["shape"] for array in header["arrays"]}
+    names = [*shapes]
+    if "fixed_inertia" in shapes or not {"gravity", "inertia"} <= shapes.keys():
+        return body
+    place = names.index("gravity")
+    fixed = sum(frame["body"] < 0 for frame in header["frames"])
+    shape = [*shapes["inertia"][:-2], fixed, 10]
+    header["arrays"].insert(place, {"name": "fixed_inertia", "shape": shape})
+    width = np.dtype(header["dtype"]).itemsize
+    start = width * sum(math.prod(shapes[name]) for name in names[:place])
+    return body[:start] + bytes(width * math.prod(shape)) + body[start:]
 
 
 # ------------------------------------------------------------------------------------- structure
@@ -214,6 +233,7 @@ def _skeleton(header: dict[str, Any]) -> Model:
             inertia=zeros((nb, 10)),
             joints=tuple(stacked(kind, len(bodies)) for kind, bodies in groups.items()),
             frame_pose=Pose(zeros((nf, 3, 3)), zeros((nf, 3))),
+            fixed_inertia=zeros((sum(frame["body"] < 0 for frame in frames), 10)),
             gravity=zeros(3),
             armature=zeros(nv),
             damping=zeros(nv),

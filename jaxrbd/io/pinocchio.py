@@ -86,8 +86,9 @@ def from_pinocchio(pin_model: Any, *, strict: bool = False) -> Model:
     keeps the name, and the other frames get their type as a suffix, such as "hand (fixed_joint)".
 
     These fields have no counterpart and are not read: `rotorInertia` and `rotorGearRatio` (the
-    algorithms of Pinocchio use `armature` only), `positionLimitMargin`, `referenceConfigurations`,
-    and the inertia of the universe, which does not move.
+    algorithms of Pinocchio use `armature` only), `positionLimitMargin` and
+    `referenceConfigurations`. The inertia of the universe goes to the first frame that is fixed to
+    the world.
 
     Raises ModelError, which names the joint and its kind, for what a `Model` cannot hold: a kind of
     joint that jaxrbd does not have, an axis that is no unit vector, a mimic joint with scaling 0 or
@@ -466,8 +467,14 @@ def _description(pin_model: Any) -> tuple[list[Link], list[JointSpec]]:
             joints.append(joint)
             parent = joint.child
     taken = {joint.name for joint in joints}
+    # Pinocchio has one inertia of all links that are fixed to the world. The first of them gets it.
+    fixed = next((frame for _, frame in frames if frame.parentJoint == 0), None)
     for name, frame in frames:
-        links.append(Link(name))
+        inertia = np.zeros(10)
+        if frame is fixed:
+            moved = frame.placement.actInv(pin_model.inertias[0])
+            inertia = link_inertia(moved.mass, moved.lever, moved.inertia)
+        links.append(Link(name, inertia))
         weld = _unique(f"{name} (welded)", taken, "joint")
         body = body_names[frame.parentJoint] if frame.parentJoint else None
         joints.append(JointSpec(weld, Fixed(), body, name, frame.placement.homogeneous))

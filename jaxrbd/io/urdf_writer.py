@@ -27,7 +27,7 @@ from ..model.description import Fixed, JointSpec, Link, Mimic
 from ..model.editing import describe
 from ..model.model import ROOT_JOINT
 from ._sealed import replace_file
-from ._urdf_written_shapes import add_shape
+from ._urdf_written_shapes import add_shape, written_shapes
 
 _ROOT_KINDS: dict[type, str] = {
     FreeFlyer: "free_flyer",
@@ -81,7 +81,10 @@ def urdf_text(
 
     The file has the links, joints and frames by their names, inertias, limits, damping, friction
     and linear mimic joints, and shapes with their colours. Numbers have all digits; `load_urdf`
-    normalizes the axes. A frame other than the frame of a body is a massless link on a fixed joint.
+    normalizes the axes. A frame other than the frame of a body is a massless link on a fixed joint,
+    or, if it is fixed to the world, a link with its inertia. A capsule becomes a cylinder and two
+    spheres, because URDF has no capsule: the form is the same, and the loaded link has three shapes
+    instead of one.
     A joint that follows another joint has the limits that its leader implies. A relative path of a
     mesh becomes an absolute path.
 
@@ -322,12 +325,17 @@ def _add_link(root: ElementTree.Element, link: Link, faults: _Faults) -> None:
     with faults.collected():
         _add_inertial(element, link)
     for kind, tag in (("visuals", "visual"), ("collisions", "collision")):
-        for index, shape in enumerate(getattr(link, kind)):
-            placement = shape.placement
+        parts = [
+            (index, part)
+            for index, shape in enumerate(getattr(link, kind))
+            for part in written_shapes(shape)
+        ]
+        for number, (index, part) in enumerate(parts):
+            placement = part.placement
             child = ElementTree.SubElement(element, tag)
             _add_origin(child, placement[:3, 3], _roll_pitch_yaw(placement[:3, :3]))
             with faults.collected():
-                add_shape(child, link.name, index, shape)
+                add_shape(child, link.name, index, number, part)
 
 
 def _add_inertial(element: ElementTree.Element, link: Link) -> None:

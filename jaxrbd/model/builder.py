@@ -171,11 +171,15 @@ class _Body:
 
 @dataclasses.dataclass
 class _Frame:
-    """The frame of a link: the body of the link (-1: the world), and the pose in the body frame."""
+    """The frame of a link: the body of the link (-1: the world), and the pose in the body frame.
+
+    `inertia`: the inertia of the link, in the frame of the link.
+    """
 
     name: str
     body: int
     pose: np.ndarray
+    inertia: np.ndarray
 
 
 def _weld(links: list[Link], joints: list[JointSpec]) -> tuple[list[_Body], list[_Frame]]:
@@ -196,7 +200,7 @@ def _weld(links: list[Link], joints: list[JointSpec]) -> tuple[list[_Body], list
             bodies.append(_Body(joint, joint.kind, body, H, np.zeros(10)))
             body, H = len(bodies) - 1, np.eye(4)
         poses[joint.child] = (body, H)
-        frames.append(_Frame(joint.child, body, H))
+        frames.append(_Frame(joint.child, body, H, inertias[joint.child]))
         if body >= 0:
             bodies[body].inertia += _move_inertia(H, inertias[joint.child])
         pending.extend(children.get(joint.child, [])[::-1])
@@ -251,6 +255,11 @@ def _check_range(bodies: list[_Body], frames: list[_Frame], dtype: np.dtype) -> 
                 f"link {frame.name!r}: its pose on its body is beyond the range of {dtype.name}",
                 link=frame.name,
             )
+        if frame.body < 0 and not _fits(frame.inertia, dtype):
+            raise ModelError(
+                f"link {frame.name!r}: its inertia is beyond the range of {dtype.name}",
+                link=frame.name,
+            )
     for body in bodies:
         if not _fits(body.inertia, dtype):
             link = body.joint.child
@@ -286,11 +295,13 @@ def _stacked(
     for i, kind in enumerate(kinds):
         groups.setdefault(jax.tree.structure(kind), []).append(i)
     independent = [joint for joint in joints if joint.mimic is None]
+    fixed = [frame.inertia for frame in frames if frame.body < 0]
     values = {
         "placement": _poses([body.placement for body in bodies]),
         "inertia": np.array([body.inertia for body in bodies]).reshape(-1, 10),
         "joints": tuple(_stack([kinds[i] for i in index]) for index in groups.values()),
         "frame_pose": _poses([frame.pose for frame in frames]),
+        "fixed_inertia": np.array(fixed).reshape(-1, 10),
         "gravity": gravity,
         "armature": _concatenate(joints, "armature"),
         "damping": _concatenate(joints, "damping"),

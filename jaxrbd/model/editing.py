@@ -29,7 +29,8 @@ def describe(model: Model) -> tuple[list[Link], list[JointSpec]]:
     """The links and joints from which `build_model` makes this model again.
 
     `build_model` adds the inertia of a welded link to the body that carries the link. So a welded
-    link is returned as a massless link on a Fixed joint. It keeps its geometry.
+    link is returned as a massless link on a Fixed joint. It keeps its geometry. A link that is
+    fixed to the world keeps its inertia too.
     """
     placements = np.array(pose_matrix(robot(model).placement), float)
     frames = np.array(pose_matrix(model.frame_pose), float)
@@ -48,9 +49,10 @@ def describe(model: Model) -> tuple[list[Link], list[JointSpec]]:
         )
         for i in range(model.nb)
     ]
+    fixed = iter(np.array(model.fixed_inertia, float))
     for name, body, pose in zip(model.frame_names, model.frame_bodies, frames):
         if name not in model.body_names:
-            links.append(Link(name))
+            links.append(Link(name, next(fixed) if body < 0 else np.zeros(10)))
             joints.append(JointSpec(f"{name} (welded)", Fixed(), names[body], name, pose))
     links = [
         dataclasses.replace(
@@ -113,10 +115,12 @@ def append_model(
     - `placement`: (4, 4), pose of the world frame of `other` in this frame (default: the identity);
     - `prefix`: put before every joint name and link name of `other`, to avoid equal names.
 
-    The result has the gravity, dtype and name of `model`. Raises ArgumentError for an unknown
-    frame. Raises ArgumentError if dissipation is on in only one of the robots, because dissipation
-    is on for all joints of a model or for none. Raises ModelError if the robots have a name in
-    common.
+    The links of `other` that are fixed to the world of `other`, such as the palm of a gripper, are
+    welded to the frame with their inertia. The result has the gravity, dtype and name of `model`.
+
+    Raises ArgumentError for an unknown frame. Raises ArgumentError if dissipation is on in only one
+    of the robots, because dissipation is on for all joints of a model or for none. Raises
+    ModelError if the robots have a name in common.
     """
     robot(model)
     robot(other, "the second argument")

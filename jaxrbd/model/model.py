@@ -42,6 +42,9 @@ class Model(eqx.Module):
     - `joints`: the joints, one entry per kind; `joint_bodies` lists the bodies that each entry
       moves;
     - `frame_pose`: (nf,) poses of the named frames, one per link, in the frames of their bodies;
+    - `fixed_inertia`: (nw, 10), inertias of the links that are fixed to the world, in the frames of
+      the links and in the order of `frame_names`. No algorithm uses them, because these links do
+      not move. `append_model`, `describe` and written files keep them;
     - `gravity`: (3,), acceleration of free fall in the world frame, m/s^2;
     - `armature`, `damping`, `friction`: (nv_joint,), one entry per velocity of every joint,
       including mimic joints. Every algorithm includes the armature in the mass matrix. Damping and
@@ -58,6 +61,7 @@ class Model(eqx.Module):
     inertia: Float[Array, "nb 10"]
     joints: tuple[Joint, ...]
     frame_pose: Pose
+    fixed_inertia: Float[Array, "nw 10"]
     gravity: Float[Array, "3"]
     armature: Float[Array, " nv_joint"]
     damping: Float[Array, " nv_joint"]
@@ -85,12 +89,20 @@ class Model(eqx.Module):
         leaves without this check.
         """
         nb, nf, nv_joint = self.topology.nb, len(self.frame_names), sum(self.joint_nvs)
+        names = {"joint_names": nb, "body_names": nb, "frame_bodies": nf}
+        for field, size in names.items():
+            if len(getattr(self, field)) != size:
+                raise ModelError(
+                    f"{field} has {len(getattr(self, field))} entries, expected {size} for "
+                    f"{self._named}"
+                )
         shapes = {
             "placement.R": (self.placement, (nb, 3, 3)),
             "placement.p": (self.placement, (nb, 3)),
             "inertia": (self, (nb, 10)),
             "frame_pose.R": (self.frame_pose, (nf, 3, 3)),
             "frame_pose.p": (self.frame_pose, (nf, 3)),
+            "fixed_inertia": (self, (sum(body < 0 for body in self.frame_bodies), 10)),
             "gravity": (self, (3,)),
             **dict.fromkeys(("armature", "damping", "friction"), (self, (nv_joint,))),
             **dict.fromkeys(("lower_position_limit", "upper_position_limit"), (self, (self.nq,))),
@@ -106,13 +118,6 @@ class Model(eqx.Module):
         for kind in (self.geometry.visuals, self.geometry.collisions):
             if unknown := [name for name in kind if name not in self.frame_names]:
                 raise ModelError(f"geometry has the links {unknown}, which are no frames")
-        names = {"joint_names": nb, "body_names": nb, "frame_bodies": nf}
-        for field, size in names.items():
-            if len(getattr(self, field)) != size:
-                raise ModelError(
-                    f"{field} has {len(getattr(self, field))} entries, expected {size} for "
-                    f"{self._named}"
-                )
 
     @property
     def nb(self) -> int:

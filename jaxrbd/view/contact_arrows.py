@@ -65,7 +65,7 @@ def contact_arrows(model: Model, scene: Scene, motion: Motion, dt: float) -> Con
     )
 
 
-def arrow_scale(model: Model, drawing: Drawing) -> float:
-    """The length of an arrow per force, in m/N: the weight of the robot has the robot's size."""
+def arrow_scale(model: Model, drawing: Drawing, size: float) -> float:
+    """The length of an arrow per force, in m/N: the weight of the robot has the length `size`."""
     weight = float(np.sum(drawing.masses) * np.linalg.norm(np.asarray(model.gravity, float)))
-    return drawing.size / (weight or 1.0)
+    return size / (weight or 1.0)

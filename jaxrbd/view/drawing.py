@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +13,9 @@ from ..model import BoxShape, EllipsoidShape, Geometry, Model
 from ..model.arguments import robot
 from ..model.geometry import Shape
 from ..spatial import pose_matrix
-from .triangles import Packages, Triangles, UnreadableMesh, shape_triangles, transformed
+from . import mesh_limits
+from .mesh_limits import UnreadableMesh, check_coordinates, check_limit
+from .triangles import Packages, Triangles, shape_triangles, transformed
 
 LAYERS = ("visuals", "collisions", "frames", "inertias", "com")
 _GREY = (0.66, 0.69, 0.73, 1.0)
@@ -43,13 +46,25 @@ class Drawing(NamedTuple):
 
     - `masses` (nb,) in kg and `centers` (nb, 3) in m: mass and centre of mass of each body, in the
       frame of the body;
-    - `size`: a length of the robot in m, for the lengths of axes.
+    - `reach`: the largest distance of a joint from the joint before it, in m.
     """
 
     items: tuple[Item, ...]
     masses: np.ndarray
     centers: np.ndarray
-    size: float
+    reach: float
+
+    def size(self, layers: Sequence[str]) -> float:
+        """A length of the robot in m, for the lengths of axes: the reach, or the largest shape.
+
+        Only shapes on moving bodies in the layers "visuals" and "collisions" count, if `layers` has
+        them. An inertia can have an ellipsoid that is much larger than the robot. Without such
+        shapes and without reach, the shapes that are not shown count too.
+        """
+        shapes = [item for item in self.items if item.layer != "inertias"]
+        shown = [item for item in shapes if item.layer in layers and item.body >= 0]
+        size = max([self.reach, *map(_extent, shown)])
+        return size if size > 1e-6 else max([1e-3, *map(_extent, shapes)])
 
 
 def drawing(model: Model, packages: Packages | None = None) -> Drawing:
@@ -61,28 +76,26 @@ def drawing(model: Model, packages: Packages | None = None) -> Drawing:
     the mass and the inertia of each body.
 
     `packages`: folders of ROS packages by their names, as in `io.find_package_file`. Warns with a
-    GeometryWarning, which names the link and the file, for each mesh that cannot be read. Raises
+    GeometryWarning, which names the link and the file, for each mesh that cannot be read, and for
+    each shape beyond a limit: see the page "Viewing robots" of the documentation. Raises
     ArgumentError for a batch of models, and if a mesh is to be read and trimesh is not installed.
     """
     if np.ndim(robot(model).inertia) != 2:
         raise ArgumentError(f"{model!r} is a batch of models, expected one model")
     poses = np.array(pose_matrix(model.frame_pose), float).reshape(-1, 4, 4)
     items: list[Item] = []
-    parts: dict[Shape, list[Triangles]] = {}
+    shown = _Shapes(packages)
     for layer, default in (("visuals", _GREY), ("collisions", _COLLISION)):
         for link, shapes in getattr(model.geometry, layer).items():
             frame = model.frame_names.index(link)
             for shape in shapes:
-                items += _items(
-                    shape,
-                    link,
-                    layer,
-                    model.frame_bodies[frame],
-                    poses[frame],
-                    default,
-                    packages,
-                    parts,
-                )
+                body = model.frame_bodies[frame]
+                try:
+                    items += shown.items(shape, link, layer, body, poses[frame], default)
+                except UnreadableMesh as error:
+                    message = f"link {link!r}: not drawn: {error}"
+                    warning = GeometryWarning(message, argument=error.argument)
+                    warnings.warn(warning, stacklevel=3)  # the caller of the caller
     inertia = np.array(model.inertia, float)
     masses = inertia[:, 0]
     centers = inertia[:, 1:4] / np.where(masses == 0, 1, masses)[:, None]
@@ -97,40 +110,50 @@ def drawing(model: Model, packages: Packages | None = None) -> Drawing:
         if masses[body] > 0:
             ellipsoid = _inertia_ellipsoid(inertia[body])
             items.append(Item(name, "inertias", body, *ellipsoid, _INERTIA))
-    return Drawing(tuple(items), masses, centers, _size(model, items))
+    on_bodies = [i for i, parent in enumerate(model.topology.parents) if parent >= 0]
+    distances = np.linalg.norm(np.array(model.placement.p, float)[on_bodies], axis=-1)
+    return Drawing(tuple(items), masses, centers, float(np.max(distances, initial=0.0)))
 
 
-def _items(
-    geometry: Geometry,
-    link: str,
-    layer: str,
-    body: int,
-    X_BL: np.ndarray,
-    default: tuple[float, ...],
-    packages: Packages | None,
-    known: dict[Shape, list[Triangles]],
-) -> list[Item]:
-    """The items of one shape; none, and a warning, if its mesh cannot be read."""
-    key = geometry.shape
-    try:
-        if key not in known:
-            known[key] = shape_triangles(geometry.shape, packages)
-    except UnreadableMesh as error:
-        known[key] = []
-        warning = GeometryWarning(f"link {link!r}: not drawn: {error}", argument=error.argument)
-        warnings.warn(warning, stacklevel=4)  # the caller of the function that calls `drawing`
-    H = X_BL @ np.asarray(geometry.placement, float)
-    found = []
-    for triangles in known[key]:
-        vertices, faces, color = transformed(H, triangles)
-        if layer == "collisions":
-            color = default
-        elif geometry.color is not None:
-            color = tuple(geometry.color)
+class _Shapes:
+    """The items of shapes. Each shape is read once, and the triangles of all items are counted."""
+
+    def __init__(self, packages: Packages | None):
+        self._packages = packages
+        self._known: dict[Shape, list[Triangles]] = {}
+        self._count = 0
+
+    def items(
+        self,
+        geometry: Geometry,
+        link: str,
+        layer: str,
+        body: int,
+        X_BL: np.ndarray,
+        default: tuple[float, ...],
+    ) -> list[Item]:
+        """The items of one shape. Raises UnreadableMesh if it cannot be drawn."""
+        shape = geometry.shape
+        if shape not in self._known:
+            self._known[shape] = []  # a file that cannot be read is opened once
+            self._known[shape] = shape_triangles(shape, self._packages)
+        H = X_BL @ np.asarray(geometry.placement, float)
         name = f"{link} {geometry.name}" if geometry.name else link
-        if len(faces) and np.all(np.isfinite(vertices)):
-            found.append(Item(name, layer, body, vertices, faces, color or default))
-    return found
+        found = []
+        for triangles in self._known[shape]:
+            with np.errstate(over="ignore", invalid="ignore"):
+                vertices, faces, color = transformed(H, triangles)
+            check_coordinates(vertices)
+            if layer == "collisions":
+                color = default
+            elif geometry.color is not None:
+                color = tuple(geometry.color)
+            if len(faces):
+                found.append(Item(name, layer, body, vertices, faces, color or default))
+        count = self._count + sum(len(item.faces) for item in found)
+        check_limit(count, mesh_limits.MAX_ROBOT_TRIANGLES, "triangles together with other shapes")
+        self._count = count
+        return found
 
 
 def _principal(inertia: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
@@ -172,8 +195,5 @@ def _least(mass: float, sides: np.ndarray) -> float:
     return 0.04 * largest if largest > 1e-6 else (mass / 7850) ** (1 / 3)
 
 
-def _size(model: Model, items: list[Item]) -> float:
-    """A length of the robot: the largest extent of its shapes, or of its joints."""
-    extents = [np.ptp(item.vertices, axis=0).max() for item in items if item.body >= 0]
-    reach = np.linalg.norm(np.array(model.placement.p, float), axis=-1)
-    return float(max([*extents, *reach, 1e-3]))
+def _extent(item: Item) -> float:
+    return float(np.ptp(item.vertices, axis=0).max())

@@ -93,7 +93,7 @@ class Viewer:
         self._server, self._model, self._stage = server, model, stage
         self._motion, self._dt = start, dt
         self._contact = None if contact is None else contact.astype(model.dtype)
-        self._scale = arrow_scale(model, stage.drawing)
+        self._scale = arrow_scale(model, stage.drawing, stage.size)
         self._lock = threading.RLock()
         self._stopped = threading.Event()
         self._show_forces = contact is not None
@@ -277,7 +277,7 @@ class Viewer:
     def _add_sliders(self) -> None:
         gui, model = self._server.gui, self._model
         with gui.add_folder("Joints"):
-            for dof in slider_ranges(model, self._stage.drawing.size):
+            for dof in slider_ranges(model, self._stage.size):
                 step = (dof.upper - dof.lower) / 1000 or 1e-3
                 value = float(np.clip(0.0, dof.lower, dof.upper))
                 upper = dof.upper if dof.upper > dof.lower else dof.lower + step
@@ -335,7 +335,7 @@ class Viewer:
         x, y, z, w = np.asarray(quaternion_from_matrix(X.R), float).tolist()
         gizmo = self._gizmo = self._server.scene.add_transform_controls(
             "/drag handle",
-            scale=0.4 * self._stage.drawing.size,
+            scale=0.4 * self._stage.size,
             depth_test=False,
             position=tuple(np.asarray(X.p, float).tolist()),
             wxyz=(w, x, y, z),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -14,6 +15,8 @@ from ..errors import ArgumentError
 from ..model import Model
 from ..so3 import quaternion_from_matrix
 from .drawing import Drawing
+
+AXES = 0.25  # the length of the axes of a body, per size of the robot
 
 
 class Motion(NamedTuple):
@@ -77,16 +80,23 @@ def center_of_mass(drawing: Drawing, R: np.ndarray, p: np.ndarray) -> np.ndarray
     return np.einsum("b,...bi->...i", weights, places)
 
 
-def bounds(drawing: Drawing, R: np.ndarray, p: np.ndarray) -> np.ndarray:
-    """The smallest and the largest world coordinates (2, 3) of what is drawn, for poses (nb,)."""
-    places = p if len(p) else np.zeros((1, 3))
-    low, high = [places.min(axis=0)], [places.max(axis=0)]
+def bounds(
+    drawing: Drawing, R: np.ndarray, p: np.ndarray, layers: Sequence[str] = ("visuals",)
+) -> np.ndarray:
+    """The smallest and the largest world coordinates (2, 3) of what is drawn, for poses (nb,).
+
+    They are those of the origins of the bodies, of the items in `layers`, of the axes of the bodies
+    if `layers` has "frames", and of the centre of mass if it has "com".
+    """
+    points = [p if len(p) else np.zeros((1, 3))]
     for item in drawing.items:
-        if item.layer != "visuals":
-            continue
-        corners = item.vertices
-        if item.body >= 0:
-            corners = corners @ R[item.body].T + p[item.body]
-        low.append(corners.min(axis=0))
-        high.append(corners.max(axis=0))
-    return np.array([np.min(low, axis=0), np.max(high, axis=0)])
+        if item.layer in layers:
+            corners = item.vertices
+            points.append(corners @ R[item.body].T + p[item.body] if item.body >= 0 else corners)
+    if "frames" in layers:
+        axes = np.swapaxes(R, 1, 2) * (AXES * drawing.size(layers))
+        points.append((p[:, None] + axes).reshape(-1, 3))
+    if "com" in layers:
+        points.append(center_of_mass(drawing, R, p)[None])
+    every = np.concatenate(points)
+    return np.array([every.min(axis=0), every.max(axis=0)])

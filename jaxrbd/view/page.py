@@ -114,7 +114,7 @@ def _page(
     kept = range(1) if chosen is None else _kept(chosen.shape[-2] if chosen.ndim > 1 else 1, dt)
     found = motion(model, chosen, name)
     arrows = None if contact is None else contact_arrows(model, contact, found, dt)
-    scale = arrow_scale(model, scene)
+    scale = arrow_scale(model, scene, scene.size(layers or ("visuals",)))
     with server("127.0.0.1", 0) as started:
         stage = Stage(started, model, scene, found, layers)
 

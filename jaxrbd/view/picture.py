@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 from ..errors import ArgumentError
 from ..model import Model
 from .drawing import Drawing, drawing
-from .motion import Motion, bounds, center_of_mass, motion
+from .motion import AXES, Motion, bounds, center_of_mass, motion
 from .raster import Camera, Ground, Surface, draw
 from .stage import checked_layers, robot_offsets
 from .triangles import CylinderShape, Packages, SphereShape, shape_triangles
@@ -78,11 +78,11 @@ def render(
 
 def _surface(scene: Drawing, found: Motion, layers: Sequence[str]) -> tuple[np.ndarray, Surface]:
     """The box (2, 3) around the robots, and all triangles in the world."""
-    offsets = robot_offsets(scene, found)
+    offsets = robot_offsets(scene, found, layers)
     boxes, parts = [], []
-    length = 0.25 * scene.size
+    length = AXES * scene.size(layers)
     for R, p, offset in zip(found.R[:, 0], found.p[:, 0], offsets):
-        box = bounds(scene, R, p) + offset
+        box = bounds(scene, R, p, layers) + offset
         boxes.append(box)
         for item in scene.items:
             if item.layer not in layers:

@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import ArgumentError
 from ..model import Model
 from .drawing import LAYERS, Drawing
-from .motion import Motion, bounds, center_of_mass
+from .motion import AXES, Motion, bounds, center_of_mass
 
 _COM = (230, 30, 150)
 _FORCE = (220, 40, 40)
@@ -50,16 +50,18 @@ def silent() -> Iterator[None]:
         console.quiet = before
 
 
-def robot_offsets(drawing: Drawing, motion: Motion) -> np.ndarray:
+def robot_offsets(
+    drawing: Drawing, motion: Motion, layers: Sequence[str] = ("visuals",)
+) -> np.ndarray:
     """Positions (B, 3) that put B robots side by side along y, around the origin.
 
-    The robots are as far apart as the widest one needs in its first configuration.
+    The robots are as far apart as the widest one needs in its first configuration, with the layers
+    that are drawn.
     """
     count = len(motion.p)
-    widths = [
-        np.ptp(bounds(drawing, R, p), axis=0)[1] for R, p in zip(motion.R[:, 0], motion.p[:, 0])
-    ]
-    y = (np.arange(count) - (count - 1) / 2) * 1.25 * max(widths)
+    boxes = [bounds(drawing, R, p, layers) for R, p in zip(motion.R[:, 0], motion.p[:, 0])]
+    width = max(np.ptp(box, axis=0)[1] for box in boxes) or drawing.size(layers)
+    y = (np.arange(count) - (count - 1) / 2) * 1.25 * width
     return np.stack([np.zeros(count), y, np.zeros(count)], axis=1)
 
 
@@ -82,10 +84,13 @@ class Stage:
         self._layers: dict[str, list[Any]] = {layer: [] for layer in LAYERS}
         self._forces: dict[int, Any] = {}
         self._last: dict[str, tuple[np.ndarray, ...]] = {}
-        self.offsets = robot_offsets(drawing, motion)
+        shown = visible or ("visuals",)
+        self.size = drawing.size(shown)
+        self.offsets = robot_offsets(drawing, motion, shown)
         scene = server.scene
         scene.set_up_direction("+z")
-        box = np.array([bounds(drawing, R, p) for R, p in zip(motion.R[:, 0], motion.p[:, 0])])
+        poses = zip(motion.R[:, 0], motion.p[:, 0])
+        box = np.array([bounds(drawing, R, p, shown) for R, p in poses])
         box = box + self.offsets[:, None]
         low, high = box[:, 0].min(axis=0), box[:, 1].max(axis=0)
         extent = float(np.linalg.norm(high - low)) or 1.0
@@ -112,7 +117,7 @@ class Stage:
         ]
         self._bodies = []
         self._coms = []
-        axes = 0.25 * drawing.size
+        axes = AXES * self.size
         for root, offset in zip(self._roots, self.offsets):
             scene.add_frame(root, show_axes=False, position=tuple(offset))
             paths = [f"{root}/{i} {_node(body)}" for i, body in enumerate(model.body_names)]
@@ -181,7 +186,7 @@ class Stage:
         if not np.any(acting):
             return
         ends = points[acting] + scale * forces[acting]
-        size = 0.1 * self.drawing.size
+        size = 0.1 * self.size
         self._forces[robot] = self._server.scene.add_arrows(
             f"{self._roots[robot]}/contact forces",
             np.stack([points[acting], ends], axis=1).astype(np.float32),

@@ -6,15 +6,13 @@ averages the normals of the faces at each vertex draws round surfaces round and 
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import ArgumentError, JaxRBDError
+from ..errors import ArgumentError
 from ..io.packages import find_package_file
 from ..model import (
     BoxShape,
@@ -26,6 +24,8 @@ from ..model import (
     SphereShape,
 )
 from ..model.geometry import Shape
+from .mesh_files import read_mesh_file
+from .mesh_limits import UnreadableMesh
 
 Packages = Mapping[str, str | os.PathLike[str]]
 
@@ -44,16 +44,12 @@ class Triangles(NamedTuple):
     color: tuple[float, ...] | None = None
 
 
-class UnreadableMesh(JaxRBDError):
-    """A mesh file that is missing or cannot be drawn; the message names the file."""
-
-
 def shape_triangles(shape: Shape, packages: Packages | None = None) -> list[Triangles]:
     """The triangles of a shape in its frame; several parts for a mesh file with several colours.
 
     `packages`: as in `io.find_package_file`. Raises UnreadableMesh for a file that is missing,
-    damaged or of a type without a reader, and ArgumentError if a mesh file is to be read and
-    trimesh is not installed.
+    damaged, of a type without a reader, or beyond a limit of `mesh_limits`. Raises ArgumentError if
+    a mesh file is to be read and trimesh is not installed.
     """
     if isinstance(shape, BoxShape):
         return [_box(np.array(shape.size))]
@@ -82,63 +78,11 @@ def mesh_file_triangles(mesh: MeshFile, packages: Packages | None) -> list[Trian
         path = find_package_file(mesh.uri, packages, mesh.robot_file)
     except ArgumentError as error:
         raise UnreadableMesh(str(error), argument=error.argument) from None
-    scale = np.array(mesh.scale, float)
-    turned_inside_out = np.prod(scale) < 0
-    return [
-        Triangles(part.vertices * scale, part.faces[:, :: -1 if turned_inside_out else 1], color)
-        for part in _read(path)
-        for color in [part.color]
-    ]
-
-
-def _read(path: Path) -> list[Triangles]:
-    if importlib.util.find_spec("trimesh") is None:
-        raise ArgumentError(f"{path}: meshes need trimesh: pip install 'jaxrbd[view]'")
-    import trimesh
-
-    try:
-        scene = trimesh.load_scene(path)
-        parts = scene.dump()
-    except Exception as error:  # readers of many formats, with exceptions of their own
-        raise UnreadableMesh(f"mesh {str(path)!r} cannot be read: {error}") from None
-    found = []
-    for part in parts:
-        if not isinstance(part, trimesh.Trimesh) or len(part.faces) == 0:
-            continue
-        vertices = np.array(part.vertices, float) * _unit(part)
-        if not np.all(np.isfinite(vertices)):
-            raise UnreadableMesh(f"mesh {str(path)!r} has vertices that are not finite")
-        triangles = Triangles(vertices, np.array(part.faces), _color(part))
-        found.append(with_edges(triangles))
+    parts = read_mesh_file(path, np.array(mesh.scale, float))
+    found = [part for part in (with_edges(Triangles(*part)) for part in parts) if len(part.faces)]
     if not found:
-        raise UnreadableMesh(f"mesh {str(path)!r} has no triangles")
+        raise UnreadableMesh(f"mesh {str(path)!r} has no triangle with an area")
     return found
-
-
-def _unit(part: Any) -> float:
-    """The unit of length of a COLLADA file in m, which trimesh does not apply. Else 1."""
-    factor, _, unit = str(part.metadata.get("units", "")).partition(" * ")
-    return float(factor) if unit == "meters" else 1.0
-
-
-def _color(part: Any) -> tuple[float, ...] | None:
-    """The mean colour that the file states for a part, or None."""
-    visual = part.visual
-    if not getattr(visual, "defined", False):
-        return None
-    try:
-        if visual.kind == "texture":
-            image = getattr(visual.material, "image", None)
-            image = image or getattr(visual.material, "baseColorTexture", None)
-            if image is None:
-                rgba = visual.material.main_color
-            else:
-                rgba = np.mean(visual.to_color().vertex_colors, axis=0)
-        else:
-            rgba = np.mean(visual.face_colors, axis=0)
-    except Exception:  # a texture that is missing or damaged: the mesh has no colour
-        return None
-    return tuple(float(x) for x in np.clip(np.asarray(rgba, float)[:4] / 255, 0, 1))
 
 
 def with_edges(triangles: Triangles) -> Triangles:

@@ -83,9 +83,12 @@ def references(probe: str) -> tuple[str, ...]:
 def nameless(model: jaxrbd.Model) -> jaxrbd.Model:
     """The model with the probes as its frames and no other names."""
     chosen = np.array([*probes(model).values()], int)
+    fixed = [i for i, body in enumerate(model.frame_bodies) if body < 0]
+    kept = [i for i in chosen if i in fixed]
     return dataclasses.replace(
         model,
         frame_pose=jax.tree.map(lambda x: jnp.asarray(np.asarray(x)[chosen]), model.frame_pose),
+        fixed_inertia=model.fixed_inertia[np.array([fixed.index(i) for i in kept], int)],
         frame_names=tuple(probes(model)),
         frame_bodies=tuple(model.frame_bodies[i] for i in chosen),
         joint_names=tuple(f"joint {i}" for i in range(model.nb)),
