@@ -421,6 +421,14 @@ def test_a_root_is_accepted_only_if_the_iterations_end():
     assert np.nanmax(errors) < 1e-14
 
 
+def test_a_root_is_exact_also_from_a_close_guess():
+    """The first correction is small, but wrong by a third, because the derivative is 1.5."""
+    expected = jnp.array([2.0, -1.0])
+    guess = expected * (1 + 1e-9)
+    (x,) = find_root(lambda x: ((1.5 * (x[0] - expected),), (jnp.abs(expected),)), (guess,))
+    np.testing.assert_allclose(x, expected, rtol=1e-15)
+
+
 def test_fewer_digits_take_fewer_evaluations():
     """The iteration of an implicit step in float32 ends at the precision of float32."""
 
