@@ -53,7 +53,10 @@ class Imported(NamedTuple):
     - `sites`: for each site the name of its frame;
     - `q0` (nq,): the configuration that the file states, MuJoCo's `qpos0`;
     - `coordinates`: the map between the coordinates of MuJoCo and of the model;
-    - `omitted`: one text per feature that is not carried over; empty if the import was strict.
+    - `omitted`: one text per feature that is not carried over; empty if the import was strict;
+    - `body_frames`: for body i + 1 of MuJoCo, entry i is the index of its frame in
+      `model.frame_names`. So `frame_placements(model, q).p[np.array(body_frames)]` is `xpos[1:]`;
+    - `site_frames`: for each site of MuJoCo, the index of its frame.
     """
 
     model: Model
@@ -69,6 +72,8 @@ class Imported(NamedTuple):
     q0: Float[Array, " nq"]
     coordinates: MujocoCoordinates
     omitted: tuple[str, ...]
+    body_frames: tuple[int, ...]
+    site_frames: tuple[int, ...]
 
 
 def load_mjcf(
@@ -178,6 +183,7 @@ def from_mujoco(mj_model: Any, strict: bool = True, *, mimic: bool = False) -> I
     keyframes = {
         key: _keyframe(source, model, coordinates, i, drives) for i, key in enumerate(source.keys)
     }
+    frames = {name: index for index, name in enumerate(model.frame_names)}
     q0 = coordinates.q(model, jnp.asarray(source.m.qpos0, model.dtype))
     return Imported(
         model=model,
@@ -193,6 +199,8 @@ def from_mujoco(mj_model: Any, strict: bool = True, *, mimic: bool = False) -> I
         q0=q0,
         coordinates=coordinates,
         omitted=tuple(source.omitted),
+        body_frames=tuple(frames[name] for name in source.bodies[1:]),
+        site_frames=tuple(frames[tree.sites[name]] for name in source.sites),
     )
 
 
