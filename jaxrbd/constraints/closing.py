@@ -122,7 +122,7 @@ def _equations(model: Model, q: Array, constraints: tuple[Constraint, ...]) -> _
 class _Attempts(NamedTuple):
     """The number of starts; the next start (nv,) as a displacement of q; and the best attempt."""
 
-    count: Array
+    attempts: Array
     following: Array
     start: Array
     y: Array
@@ -139,7 +139,7 @@ def _search(model: Model, q: Array, constraints: tuple[Constraint, ...]) -> tupl
         equations = _equations(model, integrate(model, q, search.following), constraints)
         y = _newton(equations.scaled, jnp.zeros_like(equations.scales), equations.rounding)
         residual = equations.residual(y)
-        count = search.count + 1
+        count = search.attempts + 1
         reached = difference(model, q, equations.displaced(y))
         other = SPREAD * directions[count]
         following = jnp.where(count % 2 == 1, reached, other)
@@ -149,7 +149,7 @@ def _search(model: Model, q: Array, constraints: tuple[Constraint, ...]) -> tupl
         return _Attempts(count, following, *best)
 
     def unfinished(search):
-        return (search.count < STARTS) & ~(search.residual <= tolerance)
+        return (search.attempts < STARTS) & ~(search.residual <= tolerance)
 
     still = jnp.zeros(model.nv, model.dtype)
     position = jax.eval_shape(lambda: constraint_rows(model, q, still, constraints).position)
