@@ -376,7 +376,7 @@ def test_energy_is_bounded_over_100_000_steps(robot, dtype):
     else:
         model, gain = rbd.load_robot(robot), 0.0
         v = 0.5 * np.random.default_rng(0).normal(size=model.nv)
-        q, v = rbd.neutral(model) + (robot == "pendulum"), jnp.asarray(v)
+        q, v = rbd.neutral(model) + float(robot == "pendulum"), jnp.asarray(v)
         if robot == "quadruped":
             model = eqx.tree_at(lambda m: m.gravity, model, jnp.zeros(3))
     errors = np.abs(energies(model, q, v, gain, 100_000, dtype))
