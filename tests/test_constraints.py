@@ -12,7 +12,9 @@ import pytest
 import jaxrbd as rbd
 from jaxrbd import constraints as con, so3, spatial
 from jaxrbd.algorithms.kinematics import root_centred
+from jaxrbd.constraints import closing
 from jaxrbd.model import JointSpec, Link, euler, link_inertia, universal
+from jaxrbd.robots import linkages
 from jaxrbd.robots.linkages import linkage_names, load_linkage
 from jaxrbd.spatial import transform_motion
 from support import zoo
@@ -538,8 +540,60 @@ def test_closing_is_the_solution_and_has_its_derivative():
     close(found.q[0], -1.0, 1e-14)
     ahead, back = closed(jnp.asarray(1e-5)), closed(jnp.asarray(-1e-5))
     close(slope.q, (ahead.q - back.q) / 2e-5, 1e-9)
-    apart = (*constraints, con.point(None, "rocker_tip", (5.0, 0.0, 0.0)))
-    assert con.close_loops(model, q, apart).residual > 0.1
+
+
+def parallelogram():
+    """A four-bar linkage that can be flat, as a `Linkage` with its flat configuration."""
+    chains = [("crank", 0.3), ("coupler", 0.9)], [("rocker", 0.3)]
+    return linkages._planar("parallelogram", chains, (0.0, 0.9), (0.0, 0.0, 0.0))
+
+
+def test_loops_close_from_all_starts_near_a_flat_parallelogram():
+    """Newton's method from the start alone fails for 10 of the 40 starts."""
+    model, loop, flat = parallelogram()
+    starts = flat + 0.5 * np.random.default_rng(0).normal(size=(40, 3))
+    direction = jnp.array([1.0, -0.5, 0.3])
+
+    @jax.jit
+    @jax.vmap
+    def closed(q):
+        found, change = jax.jvp(lambda q: con.close_loops(model, q, loop), (q,), (direction,))
+
+        def error(q):
+            return loop[0].position(model, q)
+
+        error, rate = jax.jvp(error, (found.q,), (change.q,))
+        return found, change.q, error, rate
+
+    found, change, error, rate = closed(starts)
+    assert np.all(found.converged)
+    assert np.max(np.abs(error)) < 1e-9
+    np.testing.assert_allclose(found.residual, np.max(np.abs(error), axis=1), atol=1e-15)
+    assert np.all(np.max(np.abs(change), axis=1) > 1e-3)
+    np.testing.assert_allclose(rate, 0, atol=1e-6)
+
+
+def test_loops_that_cannot_close_are_not_converged():
+    """The result is then the best of all attempts: never worse than the first one."""
+    model, loop, flat = parallelogram()
+    apart = (*loop, con.point(None, "rocker_tip", (5.0, 0.0, 0.0)))
+
+    def first_attempt(q):
+        equations = closing._equations(model, q, apart)
+        start = jnp.zeros_like(equations.scales)
+        return equations.residual(closing._newton(equations.scaled, start, equations.rounding))
+
+    @jax.jit
+    @jax.vmap
+    def closed(q):
+        return con.close_loops(model, q, apart), first_attempt(q)
+
+    starts = flat + 0.5 * np.random.default_rng(0).normal(size=(40, 3))
+    found, first = closed(starts)
+    assert not np.any(found.converged)
+    assert np.all(np.isfinite(found.q))
+    assert np.min(found.residual) > 0.1
+    assert np.all(found.residual <= first * (1 + 1e-12))
 
 
 def test_explicit_dynamics_of_a_closed_loop_need_its_second_derivative():

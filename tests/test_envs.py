@@ -354,13 +354,12 @@ def test_derivatives_of_a_return_are_central_differences(name, key):
             changed = envs.randomisation._replaced(changed, leaf, x + step * direction[leaf])
         return jnp.sum(states(env, actions, key, changed).reward)
 
-    # With both flags of QUICK_COMPILATION, and with no single one of them, the reverse mode of the
-    # hopper has errors of 1 % on jax 0.10. Forward mode and the values are exact.
-    found = jax.jit(jax.grad(total), compiler_options={"xla_backend_optimization_level": 3})(0.0)
     h = 1e-5
     expected = (total(h) - total(-h)) / (2 * h)
     assert jnp.abs(expected) > 1e-4
-    np.testing.assert_allclose(found, expected, rtol=1e-7)
+    np.testing.assert_allclose(jax.jit(jax.grad(total))(0.0), expected, rtol=1e-7)
+    if name == "Hopper":  # some compiler flags make this program wrong: support/xla_flags.py
+        np.testing.assert_allclose(jax.jit(jax.jacfwd(total))(0.0), expected, rtol=1e-7)
 
 
 # The middle of the start (q, v), by environment; the half width is `params.start`.

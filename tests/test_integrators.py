@@ -310,6 +310,81 @@ def test_a_step_too_large_gives_nan_and_not_a_wrong_state():
     )
 
 
+@pytest.mark.parametrize("robot", ["pendulum", "arm7"])
+def test_small_steps_are_the_same_in_both_precisions(robot):
+    """Steps in single precision are those in double precision to rounding, for small steps too."""
+    model = rbd.load_robot(robot)
+    keys = jax.random.split(jax.random.key(0), 64)
+    dts = jnp.array([1e-5, 1e-4, 1e-3, 4e-3])
+
+    @jax.jit
+    def steps(model, q, v, dts):
+        def one(q, v, dt):
+            return rbd.integrators.variational_midpoint(model, free(model), q, v, dt)
+
+        return jax.vmap(jax.vmap(one, (0, 0, None)), (None, None, 0))(q, v, dts)
+
+    q = jax.jit(jax.vmap(lambda key: rbd.random_configuration(model, key)))(keys)
+    v = jax.random.normal(keys[0], (64, model.nv))
+    single = jax.tree.map(lambda x: x.astype(jnp.float32), (model, q, v, dts))
+    double = jax.tree.map(lambda x: x.astype(float), single)
+    for found, expected in zip(steps(*single), steps(*double)):
+        np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5 * np.max(np.abs(expected)))
+
+
+def sprung_mass(gain):
+    """A mass on a slide with a spring, and the initial state."""
+    links = [rbd.model.Link("mass", rbd.model.link_inertia(1.3, (0, 0, 0), np.eye(3)))]
+    model = rbd.build_model(
+        links, [rbd.model.JointSpec("slide", joints.Prismatic((1.0, 0, 0)), None, "mass")]
+    )
+    return model, jnp.array([0.3]), jnp.array([0.5]), gain
+
+
+def energies(model, q, v, gain, count, dtype):
+    """The energies after each of `count` steps of 1 ms, relative to the largest kinetic energy."""
+    model, q, v = jax.tree.map(lambda x: x.astype(dtype), (model, q, v))
+    springy = gain > 0
+    gain, dt = jnp.asarray(gain, dtype), jnp.asarray(1e-3, dtype)
+
+    def step(state, _):
+        def dynamics(q, v):
+            return rbd.forward_dynamics(model, q, v, -gain * q if springy else 0 * v)
+
+        q, v = rbd.integrators.variational_midpoint(model, dynamics, *state, dt)
+        kinetic = rbd.kinetic_energy(model, q, v)
+        potential = rbd.potential_energy(model, q) + (gain * (q @ q) / 2 if springy else 0)
+        return (q, v), (kinetic, kinetic + potential)
+
+    kinetic, total = jax.jit(lambda s: jax.lax.scan(step, s, length=count)[1])((q, v))
+    return np.asarray((total - total[0]) / jnp.max(kinetic))
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_a_spring_keeps_its_energy_to_rounding(dtype):
+    """Over 20,000 steps. In some of them the velocity is zero."""
+    errors = energies(*sprung_mass(80.0), 20_000, dtype)
+    assert np.max(np.abs(errors)) < 400 * jnp.finfo(dtype).eps
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("robot", ["pendulum", "spring", "slide", "quadruped"])
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_energy_is_bounded_over_100_000_steps(robot, dtype):
+    if robot in ("spring", "slide"):
+        model, q, v, gain = sprung_mass(80.0 if robot == "spring" else 0.0)
+    else:
+        model, gain = rbd.load_robot(robot), 0.0
+        v = 0.5 * np.random.default_rng(0).normal(size=model.nv)
+        q, v = rbd.neutral(model) + float(robot == "pendulum"), jnp.asarray(v)
+        if robot == "quadruped":
+            model = eqx.tree_at(lambda m: m.gravity, model, jnp.zeros(3))
+    errors = np.abs(energies(model, q, v, gain, 100_000, dtype))
+    early, late = np.max(errors[:50_000]), np.max(errors[50_000:])
+    assert late < 2 * early + 1000 * jnp.finfo(dtype).eps
+    assert late < 0.01
+
+
 def test_an_accepted_step_solves_its_equations():
     """A variational step of any size conserves a top's vertical momentum, or it is NaN."""
     model = top()
@@ -335,14 +410,23 @@ def test_a_root_is_accepted_only_if_the_iterations_end():
     B = np.random.default_rng(0).normal(size=(24, 24))
     B /= np.linalg.norm(B, 2)
     b = np.random.default_rng(1).normal(size=24)
+    one = jnp.ones(24)
 
     def error(scale):
-        (x,) = find_root(lambda x: (x[0] + scale * (B @ x[0]) - b,), (jnp.zeros(24),))
+        (x,) = find_root(lambda x: ((x[0] + scale * (B @ x[0]) - b,), (one,)), (jnp.zeros(24),))
         return jnp.max(jnp.abs(x + scale * (B @ x) - b))
 
     errors = jax.jit(jax.vmap(error))(jnp.linspace(0.2, 2.0, 60))
     assert 0.2 < np.mean(np.isnan(errors)) < 0.8
     assert np.nanmax(errors) < 1e-14
+
+
+def test_a_root_is_exact_also_from_a_close_guess():
+    """The first correction is small, but wrong by a third, because the derivative is 1.5."""
+    expected = jnp.array([2.0, -1.0])
+    guess = expected * (1 + 1e-9)
+    (x,) = find_root(lambda x: ((1.5 * (x[0] - expected),), (jnp.abs(expected),)), (guess,))
+    np.testing.assert_allclose(x, expected, rtol=1e-15)
 
 
 def test_fewer_digits_take_fewer_evaluations():
@@ -353,7 +437,8 @@ def test_fewer_digits_take_fewer_evaluations():
 
         def residual(x):
             jax.debug.callback(lambda: count.append(1))
-            return (x[0] + jnp.sin(x[0]) / 10 - jnp.arange(1, 4, dtype=dtype),)
+            target = jnp.arange(1, 4, dtype=dtype)
+            return (x[0] + jnp.sin(x[0]) / 10 - target,), (target,)
 
         (x,) = jax.jit(lambda x: find_root(residual, (x,)))(jnp.ones(3, dtype))
         jax.block_until_ready(x)

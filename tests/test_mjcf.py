@@ -201,6 +201,92 @@ def test_keyframes_sites_and_the_first_configuration():
     assert (model.name, found.omitted) == ("trees", ())
 
 
+SITES = """
+<mujoco model="sites">
+  <worldbody>
+    <site name="mast" pos="1 2 3"/>
+    <body name="z">
+      <freejoint/>
+      <geom size="0.1" mass="2"/>
+      <site name="z" pos="0.1 0 0.2"/>
+      <body name="m" pos="0.3 0 0">
+        <joint name="first" axis="0 1 0" pos="0.1 0 0"/>
+        <joint name="second" axis="1 0 0"/>
+        <geom size="0.1" pos="0 0.1 0" mass="1"/>
+        <site name="tip" pos="0 0.2 0.1"/>
+        <body name="plate" pos="0 0 0.4">
+          <geom size="0.1" mass="1"/>
+          <site name="a" pos="0 0 1"/>
+        </body>
+      </body>
+      <body name="b" pos="0 0.5 0">
+        <joint name="ball" type="ball"/>
+        <geom size="0.1" pos="0.1 0 0" mass="1"/>
+        <site name="m"/>
+      </body>
+    </body>
+    <body name="shelf" pos="0 -1 0"><geom size="0.1"/></body>
+  </worldbody>
+</mujoco>"""
+
+
+def free_state():
+    """MuJoCo's model and data at a random state, and our import."""
+    compiled, found = imported(SITES)
+    data, rng = mujoco.MjData(compiled), np.random.default_rng(0)
+    data.qpos[:], data.qvel[:] = rng.normal(size=compiled.nq), rng.normal(size=compiled.nv)
+    mujoco.mj_normalizeQuat(compiled, data.qpos)
+    mujoco.mj_forward(compiled, data)
+    return compiled, data, found
+
+
+def test_frames_of_bodies_and_sites_by_their_indices():
+    compiled, data, found = free_state()
+    assert len(found.model.frame_names) > compiled.nbody - 1 + compiled.nsite  # two joints of m
+    X = rbd.frame_placements(found.model, found.coordinates.q(found.model, data.qpos))
+    bodies, sites = np.array(found.body_frames), np.array(found.site_frames)
+    assert_close(X.p[bodies], data.xpos[1:], 1e-14)
+    assert_close(X.R[bodies], data.xmat[1:].reshape(-1, 3, 3), 1e-14)
+    assert_close(X.p[sites], data.site_xpos, 1e-14)
+    assert_close(X.R[sites], data.site_xmat.reshape(-1, 3, 3), 1e-14)
+    names = [compiled.body(i).name for i in range(1, compiled.nbody)]
+    assert [found.model.frame_names[i] for i in bodies] == names
+    assert [found.model.frame_names[i] for i in sites] == [
+        found.sites[compiled.site(i).name] for i in range(compiled.nsite)
+    ]
+
+
+def test_the_configuration_is_q_or_qpos():
+    _, data, found = free_state()
+    model, coordinates = found.model, found.coordinates
+    qpos, qvel, qacc = (jnp.asarray(x) for x in (data.qpos, data.qvel, data.qacc))
+    q = coordinates.q(model, qpos)
+    v = coordinates.v(model, q, qvel)
+    M = jnp.diag(qvel**2)
+    assert_close(v, coordinates.v(model, qpos=qpos, qvel=qvel), 0)
+    a = coordinates.a(model, q, v, qacc)
+    for found in (
+        coordinates.a(model, qpos=qpos, qvel=qvel, qacc=qacc),
+        coordinates.a(model, q, qvel=qvel, qacc=qacc),
+        coordinates.a(model, qpos=qpos, v=v, qacc=qacc),
+    ):
+        assert_close(found, a, 0)
+    assert_close(coordinates.tau(model, qpos=qpos, qfrc=qacc), coordinates.tau(model, q, qacc), 0)
+    found = coordinates.mass_matrix(model, qpos=qpos, M_mujoco=M)
+    assert_close(found, coordinates.mass_matrix(model, q, M), 0)
+    for call, message in (
+        (lambda: coordinates.v(model, q, qvel, qpos=qpos), "one of q and qpos, found both"),
+        (lambda: coordinates.v(model, qvel=qvel), "one of q and qpos, found neither"),
+        (lambda: coordinates.v(model, q), "qvel is missing"),
+        (lambda: coordinates.a(model, q, v, qacc, qvel=qvel), "one of v and qvel, found both"),
+        (lambda: coordinates.a(model, qpos=qpos, qacc=qacc), "one of v and qvel, found neither"),
+        (lambda: coordinates.tau(model, qpos=qpos), "qfrc is missing"),
+        (lambda: coordinates.mass_matrix(model, q), "M_mujoco is missing"),
+    ):
+        with pytest.raises(rbd.ArgumentError, match=message):
+            call()
+
+
 def test_limits_and_parameters_of_joints():
     model = imported(mjcf.TREES)[1].model
     place = {name: model.joint(name) for name in ("yaw", "mast", "a0", "ankle", "root")}

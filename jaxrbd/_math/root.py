@@ -14,54 +14,59 @@ from .linear import matmul, solve
 MAX_ITERATIONS = 30
 
 
-def find_root(residual: Callable[[tuple], tuple], guess: tuple) -> tuple:
-    """The solution of `residual(x) = 0`; NaN where the iterations do not converge.
+def find_root(residual: Callable[[tuple], tuple[tuple, tuple]], guess: tuple) -> tuple:
+    """The solution x of `f(x) = 0`; NaN where the iterations do not converge.
 
-    The derivative of the residual must be near the identity. Broyden's method needs no derivatives.
-    It needs a few evaluations more than Newton's method, but the program is smaller. The iterations
-    end when the next correction would be below the rounding error of x, or when rounding errors
-    stop the convergence. JAX differentiates the result as an implicit function.
+    `residual(x)` returns f(x), and the sizes of f(x): for each equation, the sum of the absolute
+    values of its terms. All have the structure of `guess`. The rounding error of an entry of f is
+    near eps times its size, also where the terms cancel. So corrections of x are measured in units
+    of the sizes. The derivative of f must be near the identity.
+
+    The iterations end when the next correction would be below the rounding error of f, or when
+    corrections below sqrt(eps) no longer decrease, because f has larger rounding errors. Broyden's
+    method needs no derivatives. It needs a few evaluations more than Newton's method, but the
+    program is smaller. JAX differentiates the result as an implicit function.
     Source: Dennis and Schnabel (1996), Numerical methods for unconstrained optimization, section 8.
     """
     start, unravel = ravel_pytree(guess)
     eps = jnp.finfo(start.dtype).eps
 
-    def largest(x):
-        return jnp.max(jnp.abs(x), initial=0)
-
     def flat(x):
-        return ravel_pytree(residual(unravel(x)))[0]
+        value, sizes = residual(unravel(x))
+        return ravel_pytree(value)[0], ravel_pytree(sizes)[0]
 
-    def finished(x, last, before):
+    def finished(last, before):
         """Whether the next correction is below rounding, or rounding stops the convergence."""
-        rounding = eps * (largest(x) + eps)
-        stopped = (last >= before) & (last**2 <= rounding * largest(x))
-        return (last**2 <= rounding * before) | stopped
+        known = jnp.isfinite(before)
+        following = last * jnp.where(known, last / jnp.where(before > 0, before, 1), 1)
+        stopped = known & (last >= before) & (last <= jnp.sqrt(eps))
+        return (following <= eps) | stopped
 
     def unfinished(carry):
-        x, *_, corrections, count = carry
-        return ~finished(x, *corrections) & (count < MAX_ITERATIONS)
+        *_, (last, before), count = carry
+        more = ~finished(last, before) & ~jnp.isnan(last)
+        return (count == 0) | (more & (count < MAX_ITERATIONS))
 
-    def broyden(flat, start):
+    def broyden(_, start):
         def iterate(carry):
             x, step, f_before, H, (last, _), count = carry
-            f = flat(x)
+            f, sizes = flat(x)
             change = matmul(H, f - f_before)
             projection = matmul(step, change)
             H = H + jnp.outer(step - change, matmul(step, H)) / jnp.where(
                 projection == 0, 1, projection
             )
             step = -matmul(H, f)
-            return x + step, step, f, H, (largest(step), last), count + 1
+            relative = jnp.where(step == 0, 0, jnp.abs(step) / sizes)
+            return x + step, step, f, H, (jnp.max(relative, initial=0), last), count + 1
 
         zero, one = jnp.zeros_like(start), jnp.eye(start.size, dtype=start.dtype)
-        unknown = jnp.ones((), start.dtype)
+        unknown = jnp.full((), jnp.inf, start.dtype)
         carry = start, zero, zero, one, (unknown, unknown), 0
-        x, *_, (last, before), _ = lax.while_loop(unfinished, iterate, carry)
-        small = last <= jnp.sqrt(eps) * (largest(x) + eps)
-        return jnp.where(small & finished(x, last, before), x, jnp.nan)
+        x, *_, corrections, _ = lax.while_loop(unfinished, iterate, carry)
+        return jnp.where(finished(*corrections), x, jnp.nan)
 
     def tangent_solve(linear, b):
         return solve(jax.jacfwd(linear)(jnp.zeros_like(b)), b)
 
-    return unravel(lax.custom_root(flat, start, broyden, tangent_solve))
+    return unravel(lax.custom_root(lambda x: flat(x)[0], start, broyden, tangent_solve))

@@ -120,7 +120,8 @@ def variational_midpoint(
     virtual work is evaluated at the midpoint. Same arguments and results as `explicit_euler`.
 
     JAX differentiates the implicit function and not the iterations. The result is NaN where the
-    iterations do not converge, for example for large time steps or for discontinuous friction.
+    iterations do not converge, for example for large time steps or for discontinuous friction. In
+    single precision, angles of hundreds of turns have too large rounding errors.
     Source: Marsden and West (2001), Discrete mechanics and variational integrators, sections 1.5
     and 3.2; on groups, Bou-Rabee and Marsden (2009), Hamilton-Pontryagin integrators on Lie groups.
     """
@@ -143,12 +144,17 @@ def variational_midpoint(
         p_middle, p_rate, gained = middle(x, dz)
         ends = _to_middle(model, x / 2, p) + _to_middle(model, -x / 2, p + dt * p_rate)
         missing = matmul(as_step, p_middle - ends / 2)
-        return missing, _add(dz, -1, gained)
+        momenta = jnp.abs(p_middle) + jnp.abs(p) + jnp.abs(dt * p_rate)
+        size = matmul(jnp.abs(as_step), momenta)
+        size_z = jax.tree.map(lambda *terms: sum(map(jnp.abs, terms)), z, dz, gained)
+        return (missing, _add(dz, -1, gained)), (size, size_z)
 
     x, dz = find_root(residual, (dt * v, _scale(0, z)))
     _, p_rate, _ = middle(x, dz)
     q_next = integrate(model, q, x)
-    v_next = solve_mass_matrix(model, q_next, p + dt * p_rate)
+    # The solve for v_next itself would multiply v by 1 plus a rounding error in each step.
+    missing = (p - mass_matrix_product(model, q_next, v)) + dt * p_rate
+    v_next = v + solve_mass_matrix(model, q_next, missing)
     return _state(q_next, v_next, _add(z, 1, dz))
 
 

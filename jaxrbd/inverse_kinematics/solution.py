@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Int, PRNGKeyArray
 from ..actuators.joint_values import joints_of_dofs
 from ..configuration import difference, integrate, neutral, random_configuration
 from ..constraints import Constraint
+from ..constraints.closing import TOLERANCES
 from ..errors import ArgumentError
 from ..model import Model, arguments
 from .implicit import with_derivatives
@@ -31,8 +32,6 @@ from .tasks import (
     task_errors,
 )
 
-# The tolerance in m and rad for each dtype.
-TOLERANCES = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 2e-5}
 # A search gives each start this number of steps. For 2,000 random targets of three arms, nine of
 # ten successful starts needed at most 24 steps.
 STEPS_OF_A_START = 32

@@ -152,7 +152,7 @@ ALGORITHMS = {
     "constraint_wrenches": lambda m, q, v, u, f: con.constraint_wrenches(m, q, LOOP, (u[:3],)),
     "impact": lambda m, q, v, u, f: con.impact(m, q, v, LOOP),
     "kkt_system": lambda m, q, v, u, f: con.kkt_system(m, q, v, u, LOOP, f),
-    "close_loops": lambda m, q, v, u, f: con.close_loops(m, q, LOOP),
+    "close_loops": lambda m, q, v, u, f: con.close_loops(m, q, LOOP)[:2],  # without the flag
     "explicit_dynamics": lambda m, q, v, u, f: con.explicit_dynamics(
         m, lambda y: rbd.integrate(m, q, jnp.outer(v, y)[:, 0]), u[:1], v[:1], u, f
     ),

@@ -15,8 +15,15 @@ from collections.abc import Iterable, Mapping
 
 # Most of the time of a test run is compilation, and most of the compilation is optimization, which
 # is useless for programs that run a few times. Without it compilation takes a quarter of the time.
-# JAX 0.11 removed the second flag.
-QUICK_COMPILATION = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
+# JAX 0.11 removed the second flag. With the first two flags alone, JAX 0.10.2 makes wrong programs
+# (`test_derivatives_of_a_return_are_central_differences` in test_envs.py). Whether a program is
+# wrong depends on how XLA divides it into parts that are compiled in parallel. The third flag turns
+# this division off. It changes the time of the compilation by a few percent.
+QUICK_COMPILATION = {
+    "xla_backend_optimization_level": 0,
+    "xla_cpu_use_fusion_emitters": False,
+    "xla_cpu_parallel_codegen_split_count": 1,
+}
 
 _ANSWER = "JAXRBD_TEST_KNOWN_XLA_FLAGS"  # the environment variable that keeps the answer
 _TRY = "import jax; jax.jit(lambda x: x + 1)(1.0)"

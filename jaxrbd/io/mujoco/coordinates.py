@@ -45,6 +45,10 @@ class MujocoCoordinates(eqx.Module):
     - joints that follow others (`mimic=True`) have entries in MuJoCo, and none in jaxrbd;
     - the order of the joints can differ.
 
+    `v`, `a`, `tau` and `mass_matrix` need the configuration, as q or as MuJoCo's `qpos`. Both have
+    the same length for most robots, so the functions cannot tell which one an array is: pass `qpos`
+    by its name, as in `coordinates.v(model, qpos=qpos, qvel=qvel)`.
+
     Static fields: `q_index` (nq_mujoco,) and `v_index` (nv_mujoco,) are the indices in MuJoCo of
     the coordinates and velocities of all joints of the model, in order; `free` has, for each free
     joint, the first index of the quaternion and the first velocity among these.
@@ -110,36 +114,85 @@ class MujocoCoordinates(eqx.Module):
             return all_joints
         return all_joints[np.array(model.coupling.q_independent, int)]
 
-    def v(self, model: Model, q: ArrayLike, qvel: ArrayLike) -> Float[Array, " nv"]:
-        """The velocity (nv,) for q (nq,) and MuJoCo's velocity."""
-        q = arguments.configuration(model, q)
+    def v(
+        self,
+        model: Model,
+        q: ArrayLike | None = None,
+        qvel: ArrayLike | None = None,
+        *,
+        qpos: ArrayLike | None = None,
+    ) -> Float[Array, " nv"]:
+        """The velocity (nv,) for q (nq,), or `qpos` instead of q, and MuJoCo's velocity.
+
+        Raises ArgumentError unless exactly one of q and `qpos` is given.
+        """
+        q, qvel = self._configuration(model, q, qpos), _given(qvel, "qvel")
         all_joints = self._sized(model, qvel, "qvel", self.v_index)[np.array(self.v_index, int)]
         return _independent(model, self._body_axes(model, q, all_joints))
 
-    def a(self, model: Model, q: ArrayLike, v: ArrayLike, qacc: ArrayLike) -> Float[Array, " nv"]:
-        """The acceleration (nv,) for q (nq,), v (nv,) and MuJoCo's acceleration."""
-        q, v = arguments.configuration(model, q), arguments.velocity(model, v)
+    def a(
+        self,
+        model: Model,
+        q: ArrayLike | None = None,
+        v: ArrayLike | None = None,
+        qacc: ArrayLike | None = None,
+        *,
+        qpos: ArrayLike | None = None,
+        qvel: ArrayLike | None = None,
+    ) -> Float[Array, " nv"]:
+        """The acceleration (nv,) for q (nq,), v (nv,) and MuJoCo's acceleration.
+
+        `qpos` instead of q, and `qvel` instead of v. Raises ArgumentError unless exactly one of
+        each pair is given.
+        """
+        q, qacc = self._configuration(model, q, qpos), _given(qacc, "qacc")
+        _exactly_one(v, qvel, "v", "qvel")
+        v = self.v(model, q, qvel) if v is None else arguments.velocity(model, v)
         all_joints = self._sized(model, qacc, "qacc", self.v_index)[np.array(self.v_index, int)]
         classical = self._body_axes(model, q, all_joints)
         return _independent(model, classical - self._turning(joint_rates(model, q, v)))
 
-    def tau(self, model: Model, q: ArrayLike, qfrc: ArrayLike) -> Float[Array, " nv"]:
-        """The generalized force (nv,) for q (nq,) and a generalized force of MuJoCo.
+    def tau(
+        self,
+        model: Model,
+        q: ArrayLike | None = None,
+        qfrc: ArrayLike | None = None,
+        *,
+        qpos: ArrayLike | None = None,
+    ) -> Float[Array, " nv"]:
+        """The generalized force (nv,) for q (nq,), or `qpos`, and a generalized force of MuJoCo.
 
-        The forces of joints that follow others are mapped to the joints that they follow.
+        The forces of joints that follow others are mapped to the joints that they follow. Raises
+        ArgumentError unless exactly one of q and `qpos` is given.
         """
-        q = arguments.configuration(model, q)
+        q, qfrc = self._configuration(model, q, qpos), _given(qfrc, "qfrc")
         all_joints = self._sized(model, qfrc, "qfrc", self.v_index)[np.array(self.v_index, int)]
         return independent_joint_force(model, q, self._body_axes(model, q, all_joints))
 
-    def mass_matrix(self, model: Model, q: ArrayLike, M_mujoco: ArrayLike) -> Float[Array, "nv nv"]:
-        """The mass matrix (nv, nv) for q (nq,) and MuJoCo's mass matrix (`mj_fullM`)."""
-        q = arguments.configuration(model, q)
+    def mass_matrix(
+        self,
+        model: Model,
+        q: ArrayLike | None = None,
+        M_mujoco: ArrayLike | None = None,
+        *,
+        qpos: ArrayLike | None = None,
+    ) -> Float[Array, "nv nv"]:
+        """The mass matrix (nv, nv) for q (nq,), or `qpos`, and MuJoCo's mass matrix (`mj_fullM`).
+
+        Raises ArgumentError unless exactly one of q and `qpos` is given.
+        """
+        q, M_mujoco = self._configuration(model, q, qpos), _given(M_mujoco, "M_mujoco")
         n, index = len(self.v_index), np.array(self.v_index, int)
         M = arguments.array(model, M_mujoco, "M_mujoco", (n, n), "nv_mujoco, nv_mujoco")
         half = self._body_axes(model, q, M[index][:, index])
         M = self._body_axes(model, q, half.T)
         return independent_joint_force(model, q, independent_joint_force(model, q, M).T)
+
+    def _configuration(self, model: Model, q: ArrayLike | None, qpos: ArrayLike | None) -> Array:
+        _exactly_one(q, qpos, "q", "qpos")
+        if q is not None:
+            return arguments.configuration(model, q)
+        return self.q(model, _given(qpos, "qpos"))
 
     # ------------------------------------------------------------------------------ free joints
 
@@ -214,6 +267,18 @@ def read_coordinates(source: Source, model: Model) -> MujocoCoordinates:
         q_index += [q + k for k in order]
         v_index += [v + k for k in range(widths)]
     return MujocoCoordinates(tuple(q_index), tuple(v_index), tuple(free))
+
+
+def _given(x: ArrayLike | None, name: str) -> ArrayLike:
+    if x is None:
+        raise ArgumentError(f"{name} is missing")
+    return x
+
+
+def _exactly_one(x: ArrayLike | None, y: ArrayLike | None, x_name: str, y_name: str) -> None:
+    if (x is None) == (y is None):
+        found = "neither" if x is None else "both"
+        raise ArgumentError(f"expected one of {x_name} and {y_name}, found {found}")
 
 
 def _inverse(index: tuple[int, ...]) -> np.ndarray:

@@ -57,7 +57,10 @@ class Imported(NamedTuple):
     - `coordinates`: the map between the coordinates of MuJoCo and of the model;
     - `omitted`: one text per feature that is not carried over; empty if the import was strict. If
       more than four contacts have the same feature, one text states their count and the first
-      geoms with their bodies.
+      geoms with their bodies;
+    - `body_frames`: for body i + 1 of MuJoCo, entry i is the index of its frame in
+      `model.frame_names`. So `frame_placements(model, q).p[np.array(body_frames)]` is `xpos[1:]`;
+    - `site_frames`: for each site of MuJoCo, the index of its frame.
     """
 
     model: Model
@@ -73,6 +76,8 @@ class Imported(NamedTuple):
     q0: Float[Array, " nq"]
     coordinates: MujocoCoordinates
     omitted: tuple[str, ...]
+    body_frames: tuple[int, ...]
+    site_frames: tuple[int, ...]
 
 
 def load_mjcf(
@@ -200,6 +205,7 @@ def _import(mj_model: Any, strict: bool, mimic: bool) -> tuple[Imported, tuple[s
     keyframes = {
         key: _keyframe(source, model, coordinates, i, drives) for i, key in enumerate(source.keys)
     }
+    frames = {name: index for index, name in enumerate(model.frame_names)}
     q0 = coordinates.q(model, jnp.asarray(source.m.qpos0, model.dtype))
     found = Imported(
         model=model,
@@ -215,6 +221,8 @@ def _import(mj_model: Any, strict: bool, mimic: bool) -> tuple[Imported, tuple[s
         q0=q0,
         coordinates=coordinates,
         omitted=tuple(source.omitted),
+        body_frames=tuple(frames[name] for name in source.bodies[1:]),
+        site_frames=tuple(frames[tree.sites[name]] for name in source.sites),
     )
     return found, warned
 
