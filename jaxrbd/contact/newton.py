@@ -42,8 +42,9 @@ from .branches import Partition
 from .coulomb import ContactLaw, Projection, project
 from .joint_terms import ClippedLaw
 
-# In units of eps: the residual of a solution, and the largest residual due to rounding errors.
-TOLERANCE, ROUNDING = 1000, 1e5
+# The iterations end where the residual is at most TOLERANCE eps. Where rounding errors keep the
+# residual above this bound, the last x counts as the minimum if the residual is at most sqrt(eps).
+TOLERANCE = 1000
 MAX_STEPS = 200
 # A search along a step ends where the function rises by at most this fraction of its first descent.
 SLOPE = 0.5
@@ -199,7 +200,6 @@ def _minimise(partition: Partition, problem: Problem) -> Minimum:
     """The minimum for many states; the batch axis of all arrays is the last axis."""
     dtype = problem.push.dtype
     eps, tiny = (float(x) for x in (jnp.finfo(dtype).eps, jnp.finfo(dtype).tiny))
-    tolerance, rounding = TOLERANCE * eps, min(ROUNDING * eps, eps**0.5)
     laws, matrices = _laws(partition, problem), _matrices(partition, problem)
     order = partition.order
     push, v = (_taken(x, order, 0) for x in (problem.push, problem.v))
@@ -225,9 +225,7 @@ def _minimise(partition: Partition, problem: Problem) -> Minimum:
         slope, decrement = linear - power, quadratic + curvature
         scale = square + energy + 2 * penalty
         residual = jnp.sqrt(decrement / jnp.maximum(scale, tiny))
-        exact = residual <= tolerance
-        # Near the minimum, rounding errors keep the residual above the tolerance for some problems.
-        stopped = (residual >= state.residual / 2) & (residual <= rounding)
+        exact = residual <= TOLERANCE * eps
 
         def evaluate(search: _LineSearch) -> _LineSearch:
             """Evaluate the slope at the fraction, and choose the next, smaller fraction."""
@@ -253,7 +251,7 @@ def _minimise(partition: Partition, problem: Problem) -> Minimum:
             momentum + search.fraction * M_step,
             u + search.fraction * du,
             jnp.where(state.finished, state.residual, residual),
-            finished | stopped,
+            finished,
         )
 
     zero = jnp.zeros(push.shape[1:], dtype)
@@ -261,8 +259,8 @@ def _minimise(partition: Partition, problem: Problem) -> Minimum:
     start = _State(jnp.zeros((), int), x, zero - push, u, zero + jnp.inf, zero > 0)
     found = lax.while_loop(unfinished, newton, start)
     place = np.argsort(order, kind="stable")[: len(problem.push)]
-    x = jnp.where(found.finished, take_rows(found.x, place), jnp.nan)
-    return Minimum(x, found.residual)
+    converged = found.residual <= eps**0.5
+    return Minimum(jnp.where(converged, take_rows(found.x, place), jnp.nan), found.residual)
 
 
 # --------------------------------------------------------------------------------------- the laws
