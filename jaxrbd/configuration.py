@@ -30,10 +30,13 @@ from .spatial import cross_motion
 __all__ = [
     "configuration_rate",
     "difference",
+    "displace",
     "integrate",
     "interpolate",
     "neutral",
     "random_configuration",
+    "transport",
+    "turning_acceleration",
     "velocity_bracket",
 ]
 

@@ -19,7 +19,7 @@ The functions l_j of the joint velocities give the impulses of position limits, 
 damping and servos.
 
 `coulomb.py` computes the impulses of contacts, `joint_terms.py` the impulses on joints, `newton.py`
-the minimum, and `inverse_inertia.py` the scale of R.
+the minimum, `inverse_inertia.py` the scale of R, and `free_motion.py` the rotation of a step.
 """
 
 from __future__ import annotations
@@ -58,16 +58,19 @@ from .scene import InverseInertias, Scene
 class ContactStep(NamedTuple):
     """The state after a time step, and the contact impulses in the step.
 
-    - `q` (nq,), `v` (nv,): the state after the step;
+    - `q` (nq,), `v` (nv,): the state after the step. The linear velocities of free-flyers and
+      planar joints are in the axes after the step;
     - `distance` (n + m,): the distance of each of n spheres from the ground, and of each of m pairs
       of shapes, before the step, in m;
     - `impulse` (n + m, 3): the impulse on each sphere, and on the first shape of each pair, in N s,
       in world axes;
     - `joint_impulse`: the impulses of limits, dissipation and servo on the joints;
     - `constraint_impulse` (m,): the impulses of the constraints, in the order of `constraint_rows`;
-    - `residual` (): the size of the last step of Newton's method, relative to the velocity before
-      the time step and to the change of the velocity, in the norm of the kinetic energy. It is
-      below `TOLERANCE` of newton.py times the eps of the dtype if the solver converged.
+    - `residual` (): the size of the last step of Newton's method in the norm of the kinetic energy,
+      relative to the velocity before the time step, to the change of the velocity, and to the
+      impulses, which have the size of the penalty. It is below `TOLERANCE` of newton.py times the
+      eps of the dtype if rounding errors allow it. If it is above sqrt(eps), the solver did not
+      converge, and q and v are NaN.
     """
 
     q: Float[Array, " nq"]
@@ -117,7 +120,10 @@ def contact_step(
       It has no effect on the step.
 
     The velocity v+ after the step minimizes the convex function at the head of the module
-    `contact/convex.py`, and `q+ = integrate(q, dt v+)`. The target velocity along the normal is
+    `contact/convex.py`, and the robot moves with v+ for the time dt. In these equations, the linear
+    velocities of free-flyers and planar joints are in the axes before the step. The result is in
+    the axes after the step. A free body keeps its momentum, and a free spinning body keeps its
+    energy (`contact/free_motion.py`). The target velocity along the normal is
     `u_target = -distance / dt` for a sphere outside the ground, and `-distance / (dt + recovery)`
     for a sphere in the ground. If the gradient of the distance does not have the length 1, the
     distance in these formulas is divided by the length of the gradient. Of the material, only the
@@ -156,7 +162,8 @@ def contact_step(
     derivative of the normal velocity is multiplied by `1 - exp(-d / smoothing)`, to first order in
     `regularisation`. This factor is the bias of the smoothed derivatives; at d = 5 smoothing it is
     0.993. Raises ArgumentError for an unknown frame or a parameter out of its range; traced
-    parameters out of their range give NaN. Source: Todorov (2014), Convex and
+    parameters out of their range give NaN. The state is also NaN where the solver does not converge.
+    This can happen if `regularisation` is near the eps of the dtype. Source: Todorov (2014), Convex and
     analytically-invertible dynamics with contacts and constraints; Castro, Permenter and Han
     (2022), An unconstrained convex formulation of compliant contact. Here R is isotropic.
     """

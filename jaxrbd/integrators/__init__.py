@@ -3,16 +3,15 @@
 Each integrator is a pure function `step(model, dynamics, q, v, dt)` that returns (q, v) after `dt`
 seconds. `dynamics(q, v)` returns the acceleration (nv,). Examples are
 `lambda q, v: forward_dynamics(model, q, v, tau)`, a feedback law, and constrained dynamics. The
-model defines the manifold. Configurations change by `jaxrbd.integrate` alone, so they stay on the
-manifold.
+model defines the manifold, and configurations stay on it.
 
 Other quantities can be integrated with the state: time, work, the state of a motor. Pass them as
 `z`, an array or a pytree of arrays. With z, `dynamics(q, v, z)` returns the acceleration and the
 rate of z, and the step returns (q, v, z), with z in the model's dtype. For time, the rate is 1.
 
     integrator                  order   evaluations   preserves
-    explicit_euler              1       1             nothing
-    semi_implicit_euler         1       1             energy approximately, if M is constant
+    explicit_euler              1       1             linear velocities of bodies without forces
+    semi_implicit_euler         1       1             these; energy approximately, if M is constant
     runge_kutta_munthe_kaas     4       4             energy and momenta, to the fourth order
     variational_midpoint        2       implicit      momenta; energy approximately; time symmetry
 
