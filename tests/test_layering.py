@@ -69,6 +69,7 @@ LOOPS_IN = {
     "integrators/rollout.py",
     "integrators/steps.py",
     "constraints/closing.py",
+    "contact/free_motion.py",
     "contact/newton.py",
     "envs/environment.py",
     "learning/ppo.py",

@@ -162,10 +162,11 @@ def contact_step(
     derivative of the normal velocity is multiplied by `1 - exp(-d / smoothing)`, to first order in
     `regularisation`. This factor is the bias of the smoothed derivatives; at d = 5 smoothing it is
     0.993. Raises ArgumentError for an unknown frame or a parameter out of its range; traced
-    parameters out of their range give NaN. The state is also NaN where the solver does not converge.
-    This can happen if `regularisation` is near the eps of the dtype. Source: Todorov (2014), Convex and
-    analytically-invertible dynamics with contacts and constraints; Castro, Permenter and Han
-    (2022), An unconstrained convex formulation of compliant contact. Here R is isotropic.
+    parameters out of their range give NaN. The state is also NaN where the solver does not
+    converge. This can happen if `regularisation` is near the eps of the dtype. Source: Todorov
+    (2014), Convex and analytically-invertible dynamics with contacts and constraints; Castro,
+    Permenter and Han (2022), An unconstrained convex formulation of compliant contact. Here R is
+    isotropic.
     """
     v, tau = arguments.velocity(model, v), arguments.velocity(model, tau, "tau")
     dt = arguments.POSITIVE.or_nan(arguments.number(model, dt, "dt"))

@@ -223,18 +223,14 @@ class Scene(eqx.Module):
         self.inverse_inertia = None
         if inverse_inertia is not None:
             contacts, joints, trees = inverse_inertia
-            scales = [
-                arguments.parameter(x, f"inverse_inertia.{name}", (size,))
-                for x, name, size in (
-                    (contacts, "contacts", self.size),
-                    (joints, "joints", np.size(joints)),
-                )
-            ]
-            for x, name in zip(scales, InverseInertias._fields):
-                arguments.require(x, lambda x: x >= 0, f"inverse_inertia.{name}", "0 or more")
+            names = [f"inverse_inertia.{name}" for name in InverseInertias._fields]
+            contacts = arguments.parameter(contacts, names[0], (self.size,))
+            joints = arguments.parameter(joints, names[1], (np.size(joints),))
+            for x, name in zip((contacts, joints), names):
+                arguments.require(x, lambda x: x >= 0, name, "0 or more")
             if trees is not None:
-                trees = arguments.parameter(trees, "inverse_inertia.trees", (len(trees), 10))
-            self.inverse_inertia = InverseInertias(*scales, trees)
+                trees = arguments.parameter(trees, names[2], (None, 10))
+            self.inverse_inertia = InverseInertias(contacts, joints, trees)
 
     @property
     def size(self) -> int:

@@ -65,7 +65,7 @@ def semi_implicit_euler(
 
     The step is explicit in the gyroscopic force, which is part of the acceleration. So a body that
     rotates about an axis other than a principal axis gains kinetic energy, to first order in dt:
-    `docs/integrators.md` has figures. `contact_step` has no such gain.
+    the guide to the integrators has figures. `contact_step` has no such gain.
     """
     q, v, dt, z = _checked(model, q, v, dt, z)
     a, rate = rates(model, dynamics, q, v, z)
