@@ -3,13 +3,15 @@
     NPROC=1 taskset -c 0 python -m benchmarks.studies.contact
     NPROC=1 taskset -c 0 python -m benchmarks.studies.contact --baseline ../older --peers none
 
-The bundled quadruped has four spheres as feet, a friction coefficient of 0.7 and PD control of its
-joints, and the time step is 2 ms, in single precision. The robots of a batch start at heights of
-0.33 to 0.55 m with random velocities. They fall, land, slide, and stand or fall over.
+The bundled quadruped has four spheres as feet, a friction coefficient of 0.7, dry friction of
+0.2 N m, limits and PD control of its joints, and the time step is 2 ms, in single precision. The
+robots of a batch start at heights of 0.33 to 0.55 m with random velocities. They fall, land, slide,
+and stand or fall over.
 
 - `step`, `gradient`: one step with given joint torques, from states of the first 0.8 s, and the
   gradient of the sum of squares of its result with respect to q, v and tau;
 - `drop`: 1,000 steps, per step;
+- `rest`: one step with the control from the states after these steps;
 - `residual`: the largest residual of the steps; `compile`: the compilation time.
 
 Times are processor times in microseconds per sample, the best of several runs in which all programs
@@ -35,6 +37,7 @@ import numpy as np
 ROOT = pathlib.Path(__file__).parents[2]
 DT, FRICTION, RADIUS = 2e-3, 0.7, 0.02
 STIFFNESS, DAMPING, EFFORT = 60.0, 2.0, 40.0
+DRY_FRICTION = 0.2  # N m, of each joint
 TURN = 0.1  # s, the least processor time of a job in its turn
 ANGLES = {"hip": 0.0, "thigh": 0.8, "knee": -1.6}
 
@@ -81,7 +84,9 @@ def rbd_neutral(model) -> np.ndarray:
 def programs(rbd, batch: int, steps: int):
     """The compiled programs of one version of jaxrbd, their arguments and compilation times."""
     contact, actuators = (importlib.import_module(f"{rbd.__name__}.{x}") for x in MODULES)
-    model = rbd.load_robot("quadruped").astype(jnp.float32)
+    model = rbd.load_robot("quadruped")
+    dry = DRY_FRICTION * (np.arange(model.nv) >= 6)
+    model = dataclasses.replace(model, friction=dry).with_dissipation().astype(jnp.float32)
     feet = [name for name in model.frame_names if name.endswith("_foot")]
     material = contact.Material(friction=FRICTION)
     scene = contact.Scene(feet, RADIUS, material=material).astype(jnp.float32)
@@ -102,11 +107,13 @@ def programs(rbd, batch: int, steps: int):
 
         return jax.grad(loss, (0, 1, 2))(q, v, tau)
 
+    def held_step(q, v):
+        still = jnp.zeros(18, jnp.float32)
+        return contact.contact_step(model, scene, q, v, still, DT, servo=servo)
+
     def drop(q, v):
         def advance(state, _):
-            found = contact.contact_step(
-                model, scene, *state, jnp.zeros(18, jnp.float32), DT, servo=servo
-            )
+            found = held_step(*state)
             tau = found.joint_impulse.servo / DT
             return (found.q, found.v), (*state, tau, found.residual)
 
@@ -119,8 +126,13 @@ def programs(rbd, batch: int, steps: int):
     # One state of each robot, at a random time.
     at = np.random.default_rng(1).integers(0, min(400, steps), batch)
     state = tuple(x[np.arange(batch), at] for x in (q, v, tau))
-    for name, function in (("step", step), ("gradient", gradient)):
-        found[name] = (*compiled(function, state), state)
+    last = q[:, -1], v[:, -1]
+    for name, function, arguments in (
+        ("step", step, state),
+        ("gradient", gradient, state),
+        ("rest", lambda q, v: held_step(q, v)[:2], last),
+    ):
+        found[name] = (*compiled(function, arguments), arguments)
     return found, float(jnp.max(residual))
 
 
@@ -181,6 +193,7 @@ def in_mujoco():
             motor.biastype = mujoco.mjtBias.mjBIAS_AFFINE
             motor.gainprm[0], motor.biasprm[1], motor.biasprm[2] = STIFFNESS, -STIFFNESS, -DAMPING
             motor.forcelimited, motor.forcerange = True, [-EFFORT, EFFORT]
+            joint.frictionloss = DRY_FRICTION
     return spec.compile()
 
 
@@ -241,9 +254,10 @@ def main() -> None:
     model = versions["jaxrbd"].load_robot("quadruped")
     print(f"{platform.processor() or platform.machine()}, JAX {jax.__version__}\n")
     print(
-        "| program | batch | step, us | gradient, us | drop, us per step | residual | compile, s |"
+        "| program | batch | step, us | gradient, us | drop, us per step | rest, us | residual "
+        "| compile, s |"
     )
-    print("|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|")
     for batch in options.batches:
         jobs, rows = {}, {}
         for version, rbd in versions.items():
@@ -269,7 +283,7 @@ def main() -> None:
                 f"{times[program, name] / batch / counts[program, name] * 1e6:.2f}"
                 if (program, name) in times
                 else "-"
-                for name in ("step", "gradient", "drop")
+                for name in ("step", "gradient", "drop", "rest")
             ]
             print(f"| {program} | {batch} | {' | '.join(cells)} | {rows.get(program, '- | -')} |")
 

@@ -78,7 +78,7 @@ def mjcf(iterations: int = 1) -> str:
   </option>
   <default>
     <geom contype="0" conaffinity="0" friction="0.8" condim="3"/>
-    <joint armature="0.01" damping="0.1"/>
+    <joint armature="0.01" damping="0.1" frictionloss="0.1"/>
   </default>
   <worldbody>
     <geom name="floor" type="plane" size="0 0 1" conaffinity="1"/>
