@@ -138,6 +138,16 @@ def test_contact_steps_keep_the_energy_of_a_top_without_gravity():
     close(energy, 1.0, 1e-9, "energy")
 
 
+def test_a_point_mass_on_a_ball_joint():
+    """The rotational inertia of the body is singular, and M is regular by the armature."""
+    link = Link("point", link_inertia(1.0, (0, 0, -0.5), np.zeros((3, 3))))
+    joint = JointSpec("joint", rbd.joints.Spherical(), None, "point", armature=np.full(3, 0.01))
+    model = rbd.build_model([link], [joint])
+    q, v = rbd.random_configuration(model, jax.random.key(0)), jnp.array([0.3, -0.2, 1.0])
+    found = contact.contact_step(model, NOTHING, q, v, jnp.zeros(3), 1e-3)
+    close(found.v, v + 1e-3 * rbd.forward_dynamics(model, q, v, jnp.zeros(3)), 1e-12, "v")
+
+
 def test_a_satellite_with_an_arm():
     """The arm swings. Without the correction, the energy grows by a factor of 11."""
     model = satellite()

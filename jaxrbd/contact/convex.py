@@ -68,7 +68,7 @@ class ContactStep(NamedTuple):
     - `constraint_impulse` (m,): the impulses of the constraints, in the order of `constraint_rows`;
     - `residual` (): the size of the last step of Newton's method in the norm of the kinetic energy,
       relative to the velocity before the time step, to the change of the velocity, and to the
-      impulses, which have the size of the penalty. It is below `TOLERANCE` of newton.py times the
+      impulses, which have the energy l. It is below `TOLERANCE` of newton.py times the
       eps of the dtype if rounding errors allow it. If it is above sqrt(eps), the solver did not
       converge, and q and v are NaN.
     """
@@ -122,8 +122,9 @@ def contact_step(
     The velocity v+ after the step minimizes the convex function at the head of the module
     `contact/convex.py`, and the robot moves with v+ for the time dt. In these equations, the linear
     velocities of free-flyers and planar joints are in the axes before the step. The result is in
-    the axes after the step. A free body keeps its momentum, and a free spinning body keeps its
-    energy (`contact/free_motion.py`). The target velocity along the normal is
+    the axes after the step. A robot that is one rigid body without forces keeps its momentum and
+    its energy. For a robot of several bodies, this holds to first order in dt
+    (`contact/free_motion.py`). The target velocity along the normal is
     `u_target = -distance / dt` for a sphere outside the ground, and `-distance / (dt + recovery)`
     for a sphere in the ground. If the gradient of the distance does not have the length 1, the
     distance in these formulas is divided by the length of the gradient. Of the material, only the

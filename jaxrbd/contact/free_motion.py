@@ -1,10 +1,10 @@
 """The free rotation of root bodies in a time step, so that a spinning robot gains no energy.
 
 Without forces, the linear momentum of a robot and its angular momentum L about the centre of mass
-are constant in world axes. The step evaluates the velocity-dependent forces at its start. So it
-turns both momenta along a tangent, and not along a circle, and the kinetic energy grows like
-`exp(w^2 dt t)`. For each root body on a free-flyer or a ball joint, this module corrects the step
-by terms of the order dt^2.
+are constant in world axes. In the axes of a body that rotates with w, they rotate with -w. A step
+with the rates at its start adds dt times this rate. So the momenta become longer in each step, and
+the kinetic energy grows. For each root body on a free-flyer or a ball joint, this module corrects
+the step by terms of the order dt^2.
 
 The correction is exact for a single rigid body. A tree of several bodies is taken as one rigid body
 in the neutral configuration. Let I be the rotational inertia of this body about its centre of mass
@@ -47,8 +47,8 @@ ITERATIONS = 3
 class FreeMotion(NamedTuple):
     """The free motion of k root bodies in a step; vectors are in the axes of the body.
 
-    - `start` (nv,): the velocity from which the forces of the step accelerate the robot, in the
-      axes before the step. Forces that depend on v and are evaluated at v then give w';
+    - `start` (nv,): the velocity v plus a correction, in the axes before the step. The acceleration
+      at v, times dt, changes `start` to the velocity after the free step;
     - `centre` (k, 3) in m: the centre of mass of the tree, or zero for a ball joint;
     - `lag` (k, 3) in rad: the rotation vector of the body in the free step, minus `dt w'`.
     """
@@ -128,12 +128,13 @@ def free_motion(
     `inertias` (k, 10): from `tree_inertias`, or None, which computes them.
     """
     roots, turning = _roots(model), dt * turning_acceleration(model, v)
+    if inertias is not None:
+        inertias, shape = jnp.asarray(inertias), (len(roots.bodies), 10)
+        inertias = arguments.array(model, inertias, "inverse_inertia.trees", shape, "k, 10")
     if not len(roots.bodies):
         none = jnp.zeros((0, 3), model.dtype)
         return FreeMotion(v + turning, none, none)
-    inertias = tree_inertias(model) if inertias is None else jnp.asarray(inertias)
-    shape = len(roots.bodies), 10
-    inertias = arguments.array(model, inertias, "inverse_inertia.trees", shape, "k, 10")
+    inertias = tree_inertias(model) if inertias is None else inertias
     I, r = _about_centre(inertias, roots)
     w = Vec3.from_array(take_rows(v, roots.angular))
     gain, rotation = _free_step(I, w, dt)
@@ -172,7 +173,7 @@ def move(
 def _about_centre(inertias: Array, roots: _Roots) -> tuple[Mat3, Vec3]:
     """The rotational inertia about the centre of mass or the ball joint, and this centre."""
     m, *x = jnp.unstack(inertias, axis=-1)
-    r = jnp.asarray(roots.free, inertias.dtype) / m * Vec3(*x[:3])
+    r = jnp.asarray(roots.free, m.dtype) / jnp.where(m > 0, m, 1) * Vec3(*x[:3])
     square = r.dot(r)
     I = [
         row + m * (c * r - Vec3(*(square if i == j else 0 * m for j in range(3))))
@@ -233,7 +234,12 @@ def _arc(square: Array) -> Array:
 
 
 def _inverse(A: Mat3) -> Mat3:
-    a, b, c = A.rows
+    """The inverse of A; zero if A is singular, as the inertia of a point on a ball joint."""
+    first, second, third = A.rows
+    size = abs(first.x) + abs(second.y) + abs(third.z)
+    a, b, c = (1 / jnp.where(size > 0, size, 1) * row for row in A.rows)
     bc, ca, ab = b.cross(c), c.cross(a), a.cross(b)
-    scale = 1 / a.dot(bc)
+    determinant = a.dot(bc)
+    regular = abs(determinant) > 10 * jnp.finfo(determinant.dtype).eps
+    scale = jnp.where(regular, 1 / jnp.where(regular, determinant * size, 1), 0)
     return Mat3(scale * bc, scale * ca, scale * ab).T

@@ -22,7 +22,9 @@ from .scene import InverseInertias, Scene
 
 @arguments.compiled
 def inverse_inertias(model: Model, scene: Scene) -> InverseInertias:
-    """The inverse inertia of a robot at each sphere and joint, in the neutral configuration.
+    """The inverse inertia of a robot at each sphere and joint, and the inertias of its trees.
+
+    All are for the neutral configuration.
 
     For a point of a body with the Jacobian J, the mean over all directions of the inverse inertia
     is a third of the trace of `J M^-1 J^T`. The value of a sphere is the mean over all points of

@@ -4,9 +4,9 @@ The unknown x (nv,) is the change of the velocity in the step. The function is
 
     x . M x / 2 - push . x + sum over all laws of l(u),     u = J (v + x).
 
-M is the mass matrix, v the velocity before the step, and `push = dt (tau - bias)` is the impulse of
-all forces that no law describes. u are velocities, such as the velocities of contact points, and J
-is their Jacobian. The product `x . M x` is twice the kinetic energy of the change.
+M is the mass matrix, v the velocity from which the step starts, and `push = dt (tau - bias)` is the
+impulse of all forces that no law describes. u are velocities, such as the velocities of contact
+points, and J is their Jacobian. The product `x . M x` is twice the kinetic energy of the change.
 
 The solver is a loop that JAX never differentiates. In the loop the batch axis is the last axis, so
 each operation is on contiguous entries of many states. The dofs are in the order of
@@ -94,7 +94,7 @@ def hessian_factor(problem: Problem, x: Float[Array, " nv"]) -> Float[Array, "nv
 def minimise(partition: Partition, problem: Problem) -> Minimum:
     """The minimum of the function at the head of the module.
 
-    The search starts at the velocity v, so a robot at rest starts near the minimum. Each step is
+    The search starts at x = 0, so a robot at rest starts near the minimum. Each step is
     shortened until the function does not rise steeply at the end of the step. The test uses slopes
     and not values: near the minimum, differences of values are rounding errors. The iterations of
     a state do not depend on other states of a batch. x is NaN where they do not converge.
@@ -255,7 +255,7 @@ def _minimise(partition: Partition, problem: Problem) -> Minimum:
         )
 
     zero = jnp.zeros(push.shape[1:], dtype)
-    x, u = 0 * v + zero, u_0 + zero
+    x, u = jnp.zeros_like(push), u_0 + zero
     start = _State(jnp.zeros((), int), x, zero - push, u, zero + jnp.inf, zero > 0)
     found = lax.while_loop(unfinished, newton, start)
     place = np.argsort(order, kind="stable")[: len(problem.push)]

@@ -45,8 +45,10 @@ def explicit_euler(
     Linear velocities of free-flyers and planar joints are in axes that turn with the body. During
     the step, these velocities are in the axes at q: v moves q by `displace(model, q, dt v)`, v' is
     `v + dt (a + w x v)` in the axes at q, and `transport` expresses v' in the new axes. So a body
-    without forces keeps its linear velocity. A step that adds `dt a` to the entries of v would gain
-    kinetic energy like `exp(w^2 dt t)`.
+    without forces keeps its linear velocity, if its origin is the centre of mass. A step that adds
+    `dt a` to the entries of v would gain kinetic energy like `exp(w^2 dt t)`. For joints whose axes
+    do not turn, q moves by `integrate(model, q, dt v)`. Source: SE(3) sheet of Pinocchio, the joint
+    integrator, for these joints.
     """
     q, v, dt, z = _checked(model, q, v, dt, z)
     a, rate = rates(model, dynamics, q, v, z)

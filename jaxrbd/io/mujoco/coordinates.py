@@ -46,8 +46,8 @@ class MujocoCoordinates(eqx.Module):
     - the order of the joints can differ.
 
     `v`, `a`, `tau` and `mass_matrix` need the configuration, as q or as MuJoCo's `qpos`. Both have
-    the same length for most robots, so the functions cannot tell which one an array is: pass `qpos`
-    by its name, as in `coordinates.v(model, qpos=qpos, qvel=qvel)`.
+    the same length for most robots, so `qpos` in the place of q raises no error. Pass `qpos` by its
+    name, as in `coordinates.v(model, qpos=qpos, qvel=qvel)`.
 
     Static fields: `q_index` (nq_mujoco,) and `v_index` (nv_mujoco,) are the indices in MuJoCo of
     the coordinates and velocities of all joints of the model, in order; `free` has, for each free
