@@ -33,7 +33,7 @@ import jax.numpy as jnp
 
 import jaxrbd
 from benchmarks.studies import crocoddyl_gaits
-from jaxrbd import integrators, optimal_control, se3
+from jaxrbd import optimal_control, se3
 
 DT = 1e-2
 TOLERANCE = 1e-8
@@ -46,7 +46,7 @@ def double_pendulum(urdf):
     """The swing-up by a torque on the first joint."""
     model = jaxrbd.load_urdf(urdf)
     acceleration = optimal_control.joint_torques(model, dofs=[0])
-    step = optimal_control.shooting_step(model, acceleration, integrators.semi_implicit_euler, DT)
+    step = optimal_control.shooting_step(model, acceleration, crocoddyl_gaits.step_of_crocoddyl, DT)
 
     def upright(x):
         q, v = x
@@ -66,7 +66,7 @@ def arm(urdf):
     """A reach of an arm with six joints; p is the initial state."""
     model = jaxrbd.load_urdf(urdf)
     acceleration = optimal_control.joint_torques(model)
-    step = optimal_control.shooting_step(model, acceleration, integrators.semi_implicit_euler, DT)
+    step = optimal_control.shooting_step(model, acceleration, crocoddyl_gaits.step_of_crocoddyl, DT)
     goal = jaxrbd.Pose(jnp.eye(3), jnp.array([0.6, 0.2, 0.5]))
 
     def error(q):
@@ -90,7 +90,7 @@ def talos_arm(urdf):
     model = jaxrbd.load_urdf(urdf)
     dt = 1e-3
     acceleration = optimal_control.joint_torques(model)
-    step = optimal_control.shooting_step(model, acceleration, integrators.semi_implicit_euler, dt)
+    step = optimal_control.shooting_step(model, acceleration, crocoddyl_gaits.step_of_crocoddyl, dt)
     goal = jaxrbd.Pose(jnp.eye(3), jnp.array([0.0, 0.0, 0.4]))
 
     def error(q):
@@ -117,7 +117,7 @@ def quadrotor(urdf):
     turning = ratio * jnp.array([-1.0, 1.0, -1.0, 1.0])
     rotors = jnp.concatenate([up, jnp.cross(places, up) + turning[:, None] * up], axis=1)
     acceleration = optimal_control.joint_torques(model)
-    step = optimal_control.shooting_step(model, acceleration, integrators.semi_implicit_euler, dt)
+    step = optimal_control.shooting_step(model, acceleration, crocoddyl_gaits.step_of_crocoddyl, dt)
     neutral = jaxrbd.neutral(model)
     goal = jaxrbd.Pose(jnp.eye(3), jnp.array([1.0, 0.0, 1.0]))
     weights = jnp.sqrt(1e-6 * jnp.array([0.1] * 3 + [1000.0] * 9))
