@@ -187,8 +187,13 @@ def test_no_error_grows_with_the_distance(name):
         distance = np.max(np.abs(OFFSETS), axis=1)
         for error, _ in errors(placed, truly):
             assert np.all(error <= EPS * np.maximum(distance, 8)), error
-    for error, scale in errors(single, double):
-        assert np.all(error <= 2 * error[0] + 2 * EPS * scale[0]), (error, scale)
+    leaves = errors(single, double)
+    largest = max(scale[0] for _, scale in leaves)
+    for error, scale in leaves:
+        # A leaf that is zero up to rounding in float64, such as the residual of constraints, has
+        # the rounding errors of its terms.
+        size = scale[0] if scale[0] > 1e-12 * largest else largest
+        assert np.all(error <= 2 * error[0] + 2 * EPS * size), (error, scale)
 
 
 def test_references_at_the_origin_of_the_world():
