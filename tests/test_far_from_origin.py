@@ -188,7 +188,7 @@ def test_no_error_grows_with_the_distance(name):
         for error, _ in errors(placed, truly):
             assert np.all(error <= EPS * np.maximum(distance, 8)), error
     leaves = errors(single, double)
-    largest = max(scale[0] for _, scale in leaves)
+    largest = max((scale[0] for _, scale in leaves), default=0)
     for error, scale in leaves:
         # A leaf that is zero up to rounding in float64, such as the residual of constraints, has
         # the rounding errors of its terms.
