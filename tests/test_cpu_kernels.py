@@ -28,7 +28,7 @@ SLOW_BOUNDS = {
     "euler gradient": 175,
     "kutta": 109,
     "kutta gradient": 365,
-    # Of these, 22 and 72 are for the rotation of spinning bodies (contact/free_motion.py).
+    # Of these, about 17 and 67 are for the rotation of spinning bodies (contact/free_motion.py).
     "contact": 200,
     "contact gradient": 480,
 }
