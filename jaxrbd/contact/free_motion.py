@@ -36,7 +36,7 @@ from ..configuration import displace, neutral, transport, turning_acceleration
 from ..model import Model, arguments
 from ..model.model import joint_groups
 from ..so3 import quaternion_exp, quaternion_rotate
-from ..spatial import Pose, inverse_rotate, inverse_transform_inertia, rotate
+from ..spatial import Pose, inertia_to_com, inverse_rotate, inverse_transform_inertia, rotate
 from .scene import cross
 
 # With three iterations of Newton's method, a body that turns by 1.2 rad in each step keeps its
@@ -172,14 +172,10 @@ def move(
 
 def _about_centre(inertias: Array, roots: _Roots) -> tuple[Mat3, Vec3]:
     """The rotational inertia about the centre of mass or the ball joint, and this centre."""
-    m, *x = jnp.unstack(inertias, axis=-1)
-    r = jnp.asarray(roots.free, m.dtype) / jnp.where(m > 0, m, 1) * Vec3(*x[:3])
-    square = r.dot(r)
-    I = [
-        row + m * (c * r - Vec3(*(square if i == j else 0 * m for j in range(3))))
-        for i, (row, c) in enumerate(zip(Mat3.symmetric(*x[3:]).rows, (r.x, r.y, r.z)))
-    ]
-    return Mat3(*I), r
+    kept = np.ones((len(roots.free), 10))
+    kept[~roots.free, 1:4] = 0  # without first moments, the centre is the ball joint
+    _, centre, I = inertia_to_com(jnp.asarray(kept, inertias.dtype) * inertias)
+    return Mat3.from_array(I), Vec3.from_array(centre)
 
 
 def _free_step(I: Mat3, w: Vec3, dt: Array) -> tuple[Vec3, Vec3]:
