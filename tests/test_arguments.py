@@ -212,6 +212,8 @@ WITHOUT_Q = {
     "shooting_step",
     "state_space",
     "total_mass",
+    "transport",
+    "turning_acceleration",
     "velocity_bracket",
 }
 

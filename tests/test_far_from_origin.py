@@ -130,7 +130,7 @@ POSITIONS = {
     "center_of_mass": lambda r: ((), r),
     "contact_points": lambda r: ((r.distance, r.gradient, r.velocity, r.arm), r.position),
     "contact_step": lambda r: ((after_position(r.q), r[1:]), position(r.q)),
-    "integrate": lambda q: (after_position(q), position(q)),
+    **dict.fromkeys(("displace", "integrate"), lambda q: (after_position(q), position(q))),
     # The loops are closed for the rounded position of the base, so all results depend on it.
     "close_loops": lambda r: ((), (r.q, r.residual)),
     "explicit_dynamics": lambda r: ((r.y_accel, r.v, r.a, r.G, r.M, r.C), position(r.q)),

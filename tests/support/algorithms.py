@@ -84,13 +84,14 @@ ARGUMENTS = {
         "q v u": "body_motions centroidal_derivatives centroidal_momentum_rate"
         " joint_torque_regressor",
         "q v": "bias_force coriolis_matrix passive_force kinetic_energy kinetic_energy_regressor"
-        " centroidal_momentum centroidal_momentum_matrix_dot configuration_rate integrate",
+        " centroidal_momentum centroidal_momentum_matrix_dot configuration_rate displace integrate",
         "q": "frame_placements crba minverse aba_minverse gravity_force forward_kinematics"
         " potential_energy potential_energy_regressor center_of_mass com_jacobian"
         " centroidal_momentum_matrix",
         "q f": "static_torque",
         "q u": "mass_matrix_product",
-        "u v": "velocity_bracket",
+        "u v": "transport velocity_bracket",
+        "v": "turning_acceleration",
         "q frame": "frame_placement frame_jacobian projected_gravity",
         "q v frame": "frame_velocity frame_jacobian_dot frame_velocity_derivatives",
         "q v u frame": "frame_acceleration frame_acceleration_derivatives imu",
