@@ -4,9 +4,9 @@
     NPROC=1 taskset -c 0 python -m benchmarks.studies.contact --baseline ../older --peers none
 
 The bundled quadruped has four spheres as feet, a friction coefficient of 0.7, dry friction of
-0.2 N m, limits and PD control of its joints, and the time step is 2 ms, in single precision. The
-robots of a batch start at heights of 0.33 to 0.55 m with random velocities. They fall, land, slide,
-and stand or fall over.
+0.2 N m (`--dry-friction`), limits and PD control of its joints, and the time step is 2 ms, in
+single precision. The robots of a batch start at heights of 0.33 to 0.55 m with random velocities.
+They fall, land, slide, and stand or fall over.
 
 - `step`, `gradient`: one step with given joint torques, from states of the first 0.8 s, and the
   gradient of the sum of squares of its result with respect to q, v and tau;
@@ -37,7 +37,6 @@ import numpy as np
 ROOT = pathlib.Path(__file__).parents[2]
 DT, FRICTION, RADIUS = 2e-3, 0.7, 0.02
 STIFFNESS, DAMPING, EFFORT = 60.0, 2.0, 40.0
-DRY_FRICTION = 0.2  # N m, of each joint
 TURN = 0.1  # s, the least processor time of a job in its turn
 ANGLES = {"hip": 0.0, "thigh": 0.8, "knee": -1.6}
 
@@ -81,11 +80,11 @@ def rbd_neutral(model) -> np.ndarray:
     return np.eye(model.nq)[6]
 
 
-def programs(rbd, batch: int, steps: int):
+def programs(rbd, batch: int, steps: int, dry_friction: float):
     """The compiled programs of one version of jaxrbd, their arguments and compilation times."""
     contact, actuators = (importlib.import_module(f"{rbd.__name__}.{x}") for x in MODULES)
     model = rbd.load_robot("quadruped")
-    dry = DRY_FRICTION * (np.arange(model.nv) >= 6)
+    dry = dry_friction * (np.arange(model.nv) >= 6)
     model = dataclasses.replace(model, friction=dry).with_dissipation().astype(jnp.float32)
     feet = [name for name in model.frame_names if name.endswith("_foot")]
     material = contact.Material(friction=FRICTION)
@@ -165,7 +164,7 @@ def best(jobs, repeat: int) -> dict[str, float]:
     return times
 
 
-def in_mujoco():
+def in_mujoco(dry_friction: float):
     """The same robot for MuJoCo, from the same URDF file."""
     import mujoco
     from lxml import etree
@@ -193,7 +192,7 @@ def in_mujoco():
             motor.biastype = mujoco.mjtBias.mjBIAS_AFFINE
             motor.gainprm[0], motor.biasprm[1], motor.biasprm[2] = STIFFNESS, -STIFFNESS, -DAMPING
             motor.forcelimited, motor.forcerange = True, [-EFFORT, EFFORT]
-            joint.frictionloss = DRY_FRICTION
+            joint.frictionloss = dry_friction
     return spec.compile()
 
 
@@ -207,12 +206,12 @@ def mujoco_states(model, compiled_model, batch: int):
     return qpos, qvel, posture(model)[order]
 
 
-def with_mujoco(model, batch: int, steps: int):
+def with_mujoco(model, batch: int, steps: int, dry_friction: float):
     """A job that simulates the drop of each robot with MuJoCo."""
     import mujoco
     from mujoco import rollout
 
-    robot = in_mujoco()
+    robot = in_mujoco(dry_friction)
     data = mujoco.MjData(robot)
     qpos, qvel, held = mujoco_states(model, robot, batch)
     state = np.zeros((batch, mujoco.mj_stateSize(robot, mujoco.mjtState.mjSTATE_FULLPHYSICS)))
@@ -221,11 +220,11 @@ def with_mujoco(model, batch: int, steps: int):
     return lambda: rollout.rollout(robot, data, state, control)[0]
 
 
-def with_mjx(model, batch: int, steps: int, iterations: int):
+def with_mjx(model, batch: int, steps: int, dry_friction: float, iterations: int):
     """A compiled drop with MJX."""
     from mujoco import mjx
 
-    robot = in_mujoco()
+    robot = in_mujoco(dry_friction)
     robot.opt.iterations, robot.opt.ls_iterations = iterations, 4
     on_device = mjx.put_model(robot)
     qpos, qvel, held = mujoco_states(model, robot, batch)
@@ -245,6 +244,7 @@ def main() -> None:
     parser.add_argument("--batches", type=lambda x: [*map(int, x.split(","))], default=[64, 1024])
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--dry-friction", type=float, default=0.2, help="of each joint, N m")
     parser.add_argument("--peers", default="mujoco,mjx", help="of mujoco, mjx; or none")
     parser.add_argument("--baseline", type=pathlib.Path, help="another checkout of jaxrbd")
     options = parser.parse_args()
@@ -260,8 +260,9 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|---|")
     for batch in options.batches:
         jobs, rows = {}, {}
+        size = batch, options.steps, options.dry_friction
         for version, rbd in versions.items():
-            found, residual = programs(rbd, batch, options.steps)
+            found, residual = programs(rbd, *size)
             for name, (program, _, arguments) in found.items():
                 count = 1 if name == "drop" else max(1, 4096 // batch)
                 jobs[version, name] = repeated(program, arguments, count)
@@ -270,11 +271,11 @@ def main() -> None:
             )
             rows[version] = f"{residual:.1e} | {seconds}"
         if "mujoco" in options.peers:
-            jobs["MuJoCo", "drop"] = with_mujoco(model, batch, options.steps), options.steps
+            jobs["MuJoCo", "drop"] = with_mujoco(model, *size), options.steps
         if "mjx" in options.peers:
             for iterations in (1, 5):
                 name = f"MJX, {iterations} iterations"
-                job, seconds = with_mjx(model, batch, options.steps, iterations)
+                job, seconds = with_mjx(model, *size, iterations)
                 jobs[name, "drop"], rows[name] = (job, options.steps), f"- | drop {seconds:.1f}"
         counts = {key: options.steps if key[1] == "drop" else job[1] for key, job in jobs.items()}
         times = best({key: job[0] for key, job in jobs.items()}, options.repeat)
