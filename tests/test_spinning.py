@@ -10,6 +10,7 @@ import pytest
 
 import jaxrbd as rbd
 from jaxrbd import contact, integrators
+from jaxrbd.actuators import PD
 from jaxrbd.contact import newton
 from jaxrbd.model import JointSpec, Link, link_inertia
 from support.zoo import close
@@ -266,6 +267,39 @@ def test_dry_friction_needs_few_iterations(dtype, monkeypatch):
     assert jnp.all(found.residual <= 1000 * jnp.finfo(dtype).eps)
     forces = jax.vmap(gradient)(problems, found.x)
     assert jnp.max(jnp.abs(forces)) < 1e6 * jnp.finfo(dtype).eps
+
+
+def test_the_search_along_a_step_descends():
+    """A robot that lands, with strong dry friction. The slopes alone accept steps in a circle."""
+    model = rbd.load_robot("quadruped")
+    friction = jnp.asarray(np.arange(model.nv) >= 6, float)
+    model = dataclasses.replace(model, friction=friction).with_dissipation().astype("float32")
+    feet = [name for name in model.frame_names if name.endswith("_foot")]
+    scene = contact.Scene(feet, 0.02, material=contact.Material(friction=0.7)).astype("float32")
+    gains = PD.for_joints(model, model.joint_names[1:], stiffness=60.0, damping=2.0, effort=40.0)
+    held = jnp.asarray([0, 0, 0, 0, 0, 0, 1, *[0, 0.8, -1.6] * 4], "f")
+    q = np.float32(
+        (
+            "0 0 0.3523 0.0333 -0.0162 0.0131 0.9992 0.0154 0.7836 -1.6169 -0.0175 0.7834 -1.6092 "
+            "-0.0166 0.816 -1.5949 0.0173 0.8158 -1.6184"
+        ).split()
+    )
+    v = np.float32(
+        (
+            "-0.9427 -0.4279 -1.4686 0.0082 -0.488 0.0716 -0.0066 0.0001 0.0095 0.059 0.0026 "
+            "0.0006 0.0096 -0.0001 -0.0003 -0.018 -0.0041 0.0456"
+        ).split()
+    )
+    found = contact.contact_step(
+        model,
+        scene,
+        q,
+        v,
+        jnp.zeros(18, "f"),
+        jnp.asarray(2e-3, "f"),
+        servo=contact.Servo(gains, held),
+    )
+    assert found.residual <= 1000 * jnp.finfo("float32").eps
 
 
 def gradient(problem, x):

@@ -46,8 +46,8 @@ from .joint_terms import ClippedLaw
 # residual above this bound, the last x counts as the minimum if the residual is at most sqrt(eps).
 TOLERANCE = 1000
 MAX_STEPS = 200
-# A search along a step ends where the function rises by at most this fraction of its first descent.
-SLOPE = 0.5
+# A search along a step ends where the function descends by this fraction of `slope * length`.
+DESCENT = 0.1
 MAX_TRIALS = 20
 
 
@@ -95,9 +95,9 @@ def minimise(partition: Partition, problem: Problem) -> Minimum:
     """The minimum of the function at the head of the module.
 
     The search starts at x = 0, so a robot at rest starts near the minimum. Each step is
-    shortened until the function does not rise steeply at the end of the step. The test uses slopes
-    and not values: near the minimum, differences of values are rounding errors. The iterations of
-    a state do not depend on other states of a batch. x is NaN where they do not converge.
+    shortened until the function descends enough, up to rounding errors (the condition of Armijo).
+    The slope at the end of the step gives the next length. The iterations of a state do not depend
+    on other states of a batch. x is NaN where they do not converge.
     """
 
     @custom_vmap
@@ -228,16 +228,19 @@ def _minimise(partition: Partition, problem: Problem) -> Minimum:
         exact = residual <= TOLERANCE * eps
 
         def evaluate(search: _LineSearch) -> _LineSearch:
-            """Evaluate the slope at the fraction, and choose the next, smaller fraction."""
+            """Evaluate the function at the fraction, and choose the next, smaller fraction."""
             fraction = search.fraction
-            power, curvature = laws.along(u + fraction * du, v + x + fraction * step, du, step)
-            reached = linear + fraction * quadratic - power
+            reached_u, reached_v = u + fraction * du, v + x + fraction * step
+            power, curvature, reached = laws.along(reached_u, reached_v, du, step)
             trials = search.trials + 1
-            rises = reached > -SLOPE * slope
+            of_M = fraction * linear, fraction**2 * quadratic / 2
+            change = of_M[0] + of_M[1] + (reached - penalty)
+            rounding = 4 * eps * (jnp.abs(of_M[0]) + 2 * of_M[1] + reached + penalty)
+            rises = change > DESCENT * fraction * slope + rounding
             searching = search.searching & rises & (trials < MAX_TRIALS)
             # Newton's method for the zero of the slope. The slope is not smooth, so the proposal
             # can be far too small.
-            proposed = fraction - reached / (quadratic + curvature)
+            proposed = fraction - (linear + fraction * quadratic - power) / (quadratic + curvature)
             proposed = jnp.where(proposed > 0.05 * fraction, proposed, fraction / 4)
             return _LineSearch(trials, jnp.where(searching, proposed, fraction), searching)
 
@@ -345,16 +348,21 @@ class _AllLaws(NamedTuple):
         )
 
     def along(self, u: Array, v: Array, du: Array, dv: Array) -> Array:
-        """The first two of `_Linearised.sums` at the velocities u and v, without the Hessian."""
+        """The first of `_Linearised.sums` at the velocities u and v, without the Hessian."""
         contacts, others = self._parts(u)
         of_contacts, of_others = self._parts(du)
-        pairs = [
-            self._projection(contacts).along(of_contacts),
-            (of_others * self.others.impulses(others), of_others**2 * self.others.slopes(others)),
-            (dv * self.joints.impulses(v), dv**2 * self.joints.slopes(v)),
+        projection = self._projection(contacts)
+        of_laws = [
+            (*projection.along(of_contacts), projection.penalty()),
+            (
+                of_others * self.others.impulses(others),
+                of_others**2 * self.others.slopes(others),
+                self.others.penalties(others),
+            ),
+            (dv * self.joints.impulses(v), dv**2 * self.joints.slopes(v), self.joints.penalties(v)),
         ]
         return _sums(
-            [jnp.concatenate([x.reshape(-1, x.shape[-1]) for x in p]) for p in zip(*pairs)]
+            [jnp.concatenate([x.reshape(-1, x.shape[-1]) for x in p]) for p in zip(*of_laws)]
         )
 
 
