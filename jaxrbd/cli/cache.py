@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -54,8 +55,9 @@ def keep_programs(options: argparse.Namespace) -> None:
     if options.no_cache:
         jax.config.update("jax_enable_compilation_cache", False)
         return
-    chosen = _VARIABLE in os.environ or jax.config.jax_compilation_cache_dir
-    if chosen or not jax.config.jax_enable_compilation_cache:
+    config: Any = jax.config  # whose options have no annotations
+    chosen = _VARIABLE in os.environ or config.jax_compilation_cache_dir
+    if chosen or not config.jax_enable_compilation_cache:
         return
     try:
         folder = user_folder()
