@@ -26,7 +26,7 @@ def blocks(language: str) -> list[str]:
 
 
 def words(command: str, wheel: pathlib.Path) -> list[str]:
-    """The words of a command of the README, with the wheel, for the shell of no platform."""
+    """The words of a command of the README, with the wheel and the programs of this platform."""
     names = {"python3": sys.executable, ".[cli]": f"{wheel}[cli]"}
     found = [names.get(word, word) for word in shlex.split(command)]
     return [found[0].replace(".venv/bin", os.path.join(".venv", PROGRAMS)), *found[1:]]
