@@ -24,6 +24,7 @@ PLACES = {
     "ARCHITECTURE.md": "architecture.md",
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
     "LICENSE": "LICENSE.txt",
     "benchmarks/README.md": "benchmarks/index.md",
     "benchmarks/NOTES.md": "benchmarks/notes.md",

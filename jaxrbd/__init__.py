@@ -87,7 +87,7 @@ from .robots import load_robot, robot_names
 from .spatial import Pose
 from .tangent import gradient, hessian, jacobian
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     # the robot

@@ -4,6 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+__all__ = [
+    "JaxRBDError",
+    "ArgumentError",
+    "FrameError",
+    "ModelError",
+    "RobotFileError",
+    "SavedFileError",
+    "TrainingError",
+    "InertiaWarning",
+    "ContactWarning",
+    "GeometryWarning",
+]
+
 
 class JaxRBDError(Exception):
     """Base of every exception that jaxrbd raises on purpose.
@@ -112,6 +125,29 @@ class GeometryWarning(UserWarning):
     def __init__(self, message: str, *, argument: str | None = None):
         super().__init__(message)
         self.argument = argument
+
+
+# The packages of each extra of pyproject.toml, as words for a shell.
+_PACKAGES = {
+    "cli": "matplotlib",
+    "completion": "shtab",
+    "diffrax": "diffrax",
+    "export": "flatbuffers",
+    "kernels": "absl-py",
+    "learn": "optax",
+    "mujoco": "mujoco",
+    "pinocchio": "pin",
+    "view": "viser 'trimesh[easy]'",
+}
+
+
+def installation(extra: str) -> str:
+    """The command that installs the packages of an extra, for example "pip install optax".
+
+    It names the packages, so it works for a checkout and for a wheel, without an index that has
+    jaxrbd.
+    """
+    return f"pip install {_PACKAGES[extra]}"
 
 
 def listed(names: Sequence[str], limit: int = 4, separator: str = ", ") -> str:

@@ -364,10 +364,10 @@ def test_an_object_that_is_no_model():
         from_mujoco("robot.xml")
 
 
-def test_the_extra_is_named_if_mujoco_is_missing(monkeypatch):
+def test_the_command_for_pip_if_mujoco_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "mujoco", None)
     for load in (load_mjcf, from_mujoco):
-        with pytest.raises(rbd.ArgumentError, match=r"pip install 'jaxrbd\[mujoco\]'"):
+        with pytest.raises(rbd.ArgumentError, match="pip install mujoco"):
             load("<mujoco/>")
 
 

@@ -5,6 +5,7 @@ import importlib.util
 import inspect
 import pathlib
 import re
+import shlex
 import types
 
 import jax
@@ -35,6 +36,12 @@ PROMISED = """
     rnea bias_force gravity_force crba mass_matrix_product aba forward_dynamics minverse
     center_of_mass total_mass kinetic_energy potential_energy passive_force
 """.split()
+
+
+def test_the_page_of_stable_names_lists_the_promised_names():
+    page = (ROOT / "docs" / "stability.md").read_text()
+    (names,) = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
+    assert names.split() == PROMISED
 
 
 @pytest.mark.parametrize("name", PROMISED)
@@ -132,10 +139,19 @@ def test_readme_is_short_and_begins_with_the_two_commands():
     assert len(README.splitlines()) <= 120
     commands = re.findall(r"```sh\n(.*?)\n```", README, re.DOTALL)
     venv = "python3 -m venv .venv && .venv/bin/pip install -q"
-    assert commands == [
+    assert commands[:2] == [
         f'{venv} ".[cli]" && .venv/bin/jaxrbd rollout',
         f'{venv} -e ".[test]" && .venv/bin/python -m pytest -n auto',
     ]
+    assert commands[2].startswith(f'{venv} . && .venv/bin/python -c "')
+
+
+def test_the_command_of_the_readme_prints_a_gradient(capsys):
+    command = re.findall(r"```sh\n(.*?)\n```", README, re.DOTALL)[2]
+    exec(shlex.split(command)[-1], {})
+    printed = np.array(capsys.readouterr().out.strip(" \n[]").split(), float)
+    arm = jaxrbd.load_robot("arm7")
+    np.testing.assert_allclose(printed, jaxrbd.gravity_force(arm, jnp.ones(7)), atol=1e-6)
 
 
 def test_readme_example_runs():

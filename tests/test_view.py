@@ -540,11 +540,11 @@ def test_without_the_extra_the_error_names_it(monkeypatch, tmp_path):
 
     monkeypatch.setattr(builtins, "__import__", refuse)
     for act in (view.show, view.serve, lambda model: view.save_html(tmp_path / "a", model)):
-        with pytest.raises(ArgumentError, match=r"viser: pip install 'jaxrbd\[view\]'"):
+        with pytest.raises(ArgumentError, match=r"viser: pip install viser"):
             act(single())
     mesh = tmp_path / "a.stl"
     mesh.write_bytes(b"")
-    with pytest.raises(ArgumentError, match=r"trimesh: pip install 'jaxrbd\[view\]'"):
+    with pytest.raises(ArgumentError, match=r"trimesh: pip install viser 'trimesh\[easy\]'"):
         view.drawing(single([Geometry(MeshFile(str(mesh)))]))
     assert view.render(single([Geometry(SphereShape(0.3))]), width=40, height=30).std() > 5
 

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 from jax import lax
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, installation
 
 IMPLEMENTATIONS = ("automatic", "scan", "products", "kernels", "interpreted kernels")
 # A context in which JAX traces by the implementation of the given name.
@@ -44,8 +44,8 @@ def implementation(name: str) -> contextlib.AbstractContextManager[None]:
         try:
             importlib.import_module("jax.experimental.pallas.mosaic_gpu")
         except ImportError as error:
-            wanted = "pip install 'jaxrbd[kernels]'"
-            raise ArgumentError(f"implementation {name!r} needs {error.name}: {wanted}") from error
+            wanted = f"needs {error.name}: {installation('kernels')}"
+            raise ArgumentError(f"implementation {name!r} {wanted}") from error
     return in_context(name)
 
 

@@ -35,6 +35,7 @@ from ..robots import load_robot, robot_names, robot_path
 from ..view import LAYERS, render, save_html, serve
 from . import (
     bench_command as _bench_command,
+    cache as _cache,
     rollout_command as _rollout_command,
     training_commands as _training_commands,
 )
@@ -70,6 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
         _check_folders(options)
+        _cache.keep_programs(options)
         status = options.run(options)
         sys.stdout.flush()  # a closed pipe raises here, not at exit
         return status
@@ -151,6 +153,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_train(commands)
     _add_play(commands)
     _add_completion(commands)
+    for name in _cache.COMMANDS:
+        _cache.add_option(commands.choices[name])
     for command in commands.choices.values():
         command.set_defaults(parser=command)  # prints the usage of the command after an error
     return parser

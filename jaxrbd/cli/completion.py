@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 
-from ..errors import JaxRBDError
+from ..errors import JaxRBDError, installation
 from ..robots import robot_names
 
 SHELLS = ("bash", "zsh", "tcsh")
@@ -23,10 +23,10 @@ def completion_script(parser: argparse.ArgumentParser, shell: str) -> str:
     """The completion script of a parser for one of `SHELLS`.
 
     ROBOT is completed by the names of the bundled robots and by files. Raises JaxRBDError, which
-    names the extra, if shtab is not installed.
+    states the command that installs shtab, if shtab is not installed.
     """
     if importlib.util.find_spec("shtab") is None:
-        raise JaxRBDError("completion needs shtab: pip install 'jaxrbd[completion]'")
+        raise JaxRBDError(f"completion needs shtab: {installation('completion')}")
     import shtab
 
     names = " ".join(robot_names())

@@ -20,7 +20,7 @@ import numpy as np
 from jax import Array
 
 from ..configuration import integrate, neutral
-from ..errors import JaxRBDError
+from ..errors import JaxRBDError, installation
 from ..model import Model
 from ..view import save_html
 from .rollout import Trajectory, cost, energy_error, simulate
@@ -76,9 +76,9 @@ def run(model: Model, options: argparse.Namespace, devices: Sequence[Any]) -> di
     missing or the trajectories become infinite or NaN, and OSError if a file cannot be written.
     """
     if not options.no_plot and importlib.util.find_spec("matplotlib") is None:
-        raise JaxRBDError("the plot needs matplotlib: pip install 'jaxrbd[cli]', or --no-plot")
+        raise JaxRBDError(f"the plot needs matplotlib: {installation('cli')}, or --no-plot")
     if options.html and importlib.util.find_spec("viser") is None:
-        raise JaxRBDError("--html needs viser: pip install 'jaxrbd[view]'")
+        raise JaxRBDError(f"--html needs viser: {installation('view')}")
     out = Path(options.out or f"rollout-{Path(options.robot).stem}")
     out.mkdir(parents=True, exist_ok=True)
 

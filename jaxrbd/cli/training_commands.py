@@ -18,7 +18,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from ..errors import ArgumentError, SavedFileError
+from ..errors import ArgumentError, SavedFileError, installation
 from ..io._sealed import replace_file
 from ..learning import (
     Record,
@@ -159,7 +159,7 @@ def play(options: argparse.Namespace) -> None:
     Write a page with the motion, and a picture of one episode, if the options name the files.
     """
     if options.html and importlib.util.find_spec("viser") is None:
-        raise ArgumentError("--html needs viser: pip install 'jaxrbd[view]'")
+        raise ArgumentError(f"--html needs viser: {installation('view')}")
     about = read_description(options.checkpoint)
     try:
         task, seed = str(about["task"]), int(about["seed"])

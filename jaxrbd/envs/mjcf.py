@@ -44,7 +44,7 @@ class MjcfWalk(legged.LeggedEnv):
     - an episode fails if the base is below half of its height in the posture, or tilted too much.
       It has 500 steps of 0.02 s; the physics has steps of 4 ms.
 
-    Needs the package mujoco (`pip install 'jaxrbd[mujoco]'`). Raises ArgumentError, which names the
+    Needs the package mujoco (`pip install mujoco`). Raises ArgumentError, which names the
     joint or the actuator, for a robot of another kind, for an unknown keyframe, and for a stroke
     beyond a control range. The other errors are those of `load_mjcf`.
     """

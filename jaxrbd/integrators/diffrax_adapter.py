@@ -1,4 +1,4 @@
-"""The equations of motion for the solvers of diffrax: `pip install 'jaxrbd[diffrax]'`.
+"""The equations of motion for the solvers of diffrax: `pip install diffrax`.
 
 The state is (q, v), or (q, v, z) as in `jaxrbd.integrators`. A solver adds multiples of dq/dt to q,
 so the length of a quaternion changes by the error of the solver. The dynamics do not depend on the

@@ -1,7 +1,7 @@
 """Models of Pinocchio as models of jaxrbd, and maps between their coordinates.
 
 `from_pinocchio` makes a `Model` from a `pinocchio.Model`. `coordinate_map` gives the maps between
-the coordinates of the two models. The functions need Pinocchio: `pip install 'jaxrbd[pinocchio]'`.
+the coordinates of the two models. The functions need Pinocchio: `pip install pin`.
 
 The two libraries have the same conventions, with these differences:
 
@@ -30,7 +30,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from ..errors import ArgumentError, ModelError
+from ..errors import ArgumentError, ModelError, installation
 from ..joints import (
     FreeFlyer,
     Helical,
@@ -585,9 +585,9 @@ def _check_type(pin_model: Any) -> None:
 
 
 def _pinocchio() -> Any:
-    """The module of Pinocchio. Raises ImportError, which names the extra of pip, without it."""
+    """The module of Pinocchio. Raises ImportError if it is not installed."""
     try:
         return importlib.import_module("pinocchio")
     except ImportError as error:
-        message = f"this function needs {error.name}: pip install 'jaxrbd[pinocchio]'"
+        message = f"this function needs {error.name}: {installation('pinocchio')}"
         raise ImportError(message, name=error.name) from error

@@ -82,7 +82,7 @@ def save_program(
     more than doubles the size of the file. If saving fails, the previous file is unchanged.
 
     Raises ArgumentError if JAX cannot serialize the program, OSError if the file cannot be written,
-    and ImportError without the package flatbuffers (`pip install 'jaxrbd[export]'`).
+    and ImportError without the package flatbuffers (`pip install flatbuffers`).
     """
     if isinstance(vjp_order, bool) or not isinstance(vjp_order, int) or vjp_order < 0:
         raise ArgumentError(f"vjp_order is {vjp_order!r}, expected an integer of 0 or more")
@@ -108,7 +108,7 @@ def load_program(path: str | os.PathLike[str]) -> export.Exported:
 
     Raises SavedFileError, which names the file, if the file cannot be read, is no file of
     `save_program`, is truncated or altered, or has a version that jaxrbd or JAX cannot read. Raises
-    ImportError without the package flatbuffers (`pip install 'jaxrbd[export]'`).
+    ImportError without the package flatbuffers (`pip install flatbuffers`).
     """
     header, body = read_sealed(path, "program", VERSION)
     try:

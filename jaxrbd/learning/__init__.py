@@ -2,7 +2,7 @@
 
 Each algorithm is one file that reads as its paper: `shac.py`, `apg.py`, `ppo.py`. A `Training` runs
 the updates of an algorithm, gives metrics, and writes checkpoints. The module needs optax:
-`pip install 'jaxrbd[learn]'`. `import jaxrbd` does not import it.
+`pip install optax`. `import jaxrbd` does not import it.
 """
 
 from .apg import Apg, ApgState

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, installation
 
 
 class Update(NamedTuple):
@@ -76,11 +76,11 @@ with_limited_gradient.defvjp(_forward, _backward)
 
 
 def optax_module() -> Any:
-    """The package optax. Raises ArgumentError, which names the extra, if it is not installed."""
+    """The package optax. Raises ArgumentError if it is not installed."""
     try:
         import optax
     except ImportError as error:
         raise ArgumentError(
-            "jaxrbd.learning needs the package optax: pip install 'jaxrbd[learn]'"
+            f"jaxrbd.learning needs the package optax: {installation('learn')}"
         ) from error
     return optax

@@ -1,7 +1,7 @@
 """Look at robots: in a notebook, in the browser, in an HTML file, or as a picture.
 
 `show`, `serve` and `save_html` need viser, and mesh files need trimesh:
-`pip install 'jaxrbd[view]'`.
+`pip install viser 'trimesh[easy]'`.
 `render` draws without a browser and without a display.
 """
 

@@ -399,7 +399,7 @@ def serve(
     The page has a box for each layer. For a single robot it has a slider for each dof, and a list
     of frames: the chosen frame gets a handle, and dragging it solves inverse kinematics. The
     sliders of a joint with several dofs are coordinates of `integrate` from the neutral
-    configuration. Needs viser (`pip install 'jaxrbd[view]'`).
+    configuration. Needs viser (`pip install viser`).
 
     The warnings and errors are those of `save_html`.
     """

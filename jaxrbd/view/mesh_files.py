@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, installation
 from . import mesh_limits
 from .mesh_limits import NamedFiles, UnreadableMesh, check_coordinates, check_limit, checked_data
 
@@ -31,7 +31,7 @@ def read_mesh_file(path: Path, scale: np.ndarray) -> list[Part]:
     if trimesh is not installed.
     """
     if importlib.util.find_spec("trimesh") is None:
-        raise ArgumentError(f"{path}: meshes need trimesh: pip install 'jaxrbd[view]'")
+        raise ArgumentError(f"{path}: meshes need trimesh: {installation('view')}")
     import trimesh
 
     files = NamedFiles(path)

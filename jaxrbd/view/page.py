@@ -90,7 +90,7 @@ def save_html(
     - `packages`: as in `drawing`.
 
     The file has each mesh once, and the poses of the bodies for each frame. Needs viser
-    (`pip install 'jaxrbd[view]'`). If writing fails, the previous file is unchanged.
+    (`pip install viser 'trimesh[easy]'`). If writing fails, the previous file is unchanged.
 
     The warnings and errors are those of `drawing`. Raises ArgumentError also for values that are
     not finite, a dt that is not positive, an unknown layer, or if viser is not installed, and

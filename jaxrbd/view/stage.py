@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, installation
 from ..model import Model
 from .drawing import LAYERS, Drawing
 from .motion import AXES, Motion, bounds, center_of_mass
@@ -29,9 +29,9 @@ def checked_layers(layers: Sequence[str]) -> tuple[str, ...]:
 
 
 def viser_module() -> Any:
-    """The module `viser`. Raises ArgumentError, which names the extra, if it is not installed."""
+    """The module `viser`. Raises ArgumentError if it is not installed."""
     if importlib.util.find_spec("viser") is None:
-        raise ArgumentError("the viewer needs the package viser: pip install 'jaxrbd[view]'")
+        raise ArgumentError(f"the viewer needs the package viser: {installation('view')}")
     import viser
 
     return viser

@@ -1,4 +1,4 @@
-"""Read MJCF files and compiled models of MuJoCo: `pip install 'jaxrbd[mujoco]'`.
+"""Read MJCF files and compiled models of MuJoCo: `pip install mujoco`.
 
 MuJoCo reads and compiles the file, and this package converts the compiled model. So defaults,
 includes, orientations and meshes have the meaning that they have in MuJoCo.

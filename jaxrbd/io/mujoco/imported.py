@@ -87,7 +87,7 @@ def load_mjcf(
 
     `path_or_text`: a path, or the text of the file: a string that starts with '<'. The other
     arguments, the result and the errors are as in `from_mujoco`; the page "MJCF files" of the
-    documentation has a table of features. Needs the package mujoco: `pip install 'jaxrbd[mujoco]'`.
+    documentation has a table of features. Needs the package mujoco: `pip install mujoco`.
 
     Raises RobotFileError, which starts with the name of the file, for a file that MuJoCo cannot
     read, for a file whose outermost element is not `<mujoco>`, and for features that cannot be
@@ -129,7 +129,7 @@ def inspect_mjcf(
 ) -> tuple[list[RobotFileError], list[RobotFileError]]:
     """The errors of `load_mjcf`, and the warnings: features, inertias and contacts.
 
-    Raises ArgumentError, which names the extra, if mujoco is not installed.
+    Raises ArgumentError if mujoco is not installed.
     """
     with warnings.catch_warnings(record=True) as caught:
         for category in (InertiaWarning, ContactWarning):

@@ -6,19 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ArgumentError, listed
+from ...errors import ArgumentError, installation, listed
 
 # Contacts with one unsupported feature have one text each, up to this number of contacts.
 FEW = 4
 
 
 def mujoco_module() -> Any:
-    """The module `mujoco`. Raises ArgumentError, which names the extra, if it is not installed."""
+    """The module `mujoco`. Raises ArgumentError if it is not installed."""
     try:
         import mujoco
     except ImportError as error:
         raise ArgumentError(
-            "MJCF files need the package mujoco: pip install 'jaxrbd[mujoco]'"
+            f"MJCF files need the package mujoco: {installation('mujoco')}"
         ) from error
     return mujoco
 

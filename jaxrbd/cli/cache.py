@@ -1,0 +1,78 @@
+"""Compiled programs that the commands keep between runs, in the user's cache folder."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import jax
+
+# The commands that compile programs, without `bench`, which measures the compilation.
+COMMANDS = ("rollout", "info", "convert", "view", "train", "play")
+_VARIABLE = "JAX_COMPILATION_CACHE_DIR"
+_LEAST_SECONDS = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
+
+
+def add_option(command: argparse.ArgumentParser) -> None:
+    """Add the option `--no-cache` to a command."""
+    command.add_argument(
+        "--no-cache",
+        action="store_true",
+        help="neither use nor keep compiled programs of other runs",
+    )
+
+
+def user_folder() -> Path:
+    """The folder for compiled programs in the cache folder of the user, by the platform's rule.
+
+    Raises RuntimeError if the user has no home folder.
+    """
+    if sys.platform == "darwin":
+        parent = Path.home() / "Library" / "Caches"
+    elif sys.platform == "win32":
+        parent = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    else:
+        parent = Path(os.environ.get("XDG_CACHE_HOME", ""))
+        if not parent.is_absolute():  # the rule of XDG for a path that is relative or not set
+            parent = Path.home() / ".cache"
+    return parent / "jaxrbd" / "programs"
+
+
+def keep_programs(options: argparse.Namespace) -> None:
+    """Make JAX keep compiled programs in `user_folder`, for a command with the option `--no-cache`.
+
+    If the function makes the folder, it says so on standard error. If the folder cannot be written,
+    it prints a warning there, and JAX compiles all programs. If the user has chosen a folder for
+    JAX or has switched its cache off, the function changes nothing. With `--no-cache`, it switches
+    the cache of JAX off.
+    """
+    if not hasattr(options, "no_cache"):
+        return
+    if options.no_cache:
+        jax.config.update("jax_enable_compilation_cache", False)
+        return
+    config: Any = jax.config  # whose options have no annotations
+    chosen = _VARIABLE in os.environ or config.jax_compilation_cache_dir
+    if chosen or not config.jax_enable_compilation_cache:
+        return
+    try:
+        folder = user_folder()
+        made = not folder.exists()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()  # raises OSError if it cannot be written
+    except (OSError, RuntimeError) as error:
+        print(f"jaxrbd: warning: compiled programs are not kept: {error}", file=sys.stderr)
+        return
+    if made:
+        print(
+            f"jaxrbd: compiled programs are kept in {folder} for the next runs; --no-cache or "
+            f"another folder in {_VARIABLE} changes this",
+            file=sys.stderr,
+        )
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    if _LEAST_SECONDS not in os.environ:  # then JAX also keeps the many small programs
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
