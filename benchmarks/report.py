@@ -1,7 +1,7 @@
 """The results of a run as Markdown tables and a plot: `python -m benchmarks.report results.json`.
 
 `--clock cpu` shows CPU times of the processes instead of wall-clock times; see `session.summary`.
-`--readme` writes the tables into benchmarks/README.md and the plot into the same folder.
+`--publish` writes the tables into benchmarks/RESULTS.md and the plot into the same folder.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .peers import BASELINE
 
 # The text of a cell if the library has no such function or cannot express the robot.
 NONE = "-"
-README = pathlib.Path(__file__).with_name("README.md")
+PUBLISHED = pathlib.Path(__file__).with_name("RESULTS.md")
 MARKS = "<!-- measured -->", "<!-- end -->"
 CLOCKS = {"wall": ("min_us", "median_us"), "cpu": ("cpu_min_us", "cpu_median_us")}
 
@@ -244,27 +244,30 @@ def plot(results: dict, path: pathlib.Path, clock: str) -> None:
     figure.savefig(path, dpi=110, metadata={"Software": None})
 
 
-def into_readme(results: dict, clock: str) -> None:
-    """Replace the text between the two MARKS of benchmarks/README.md."""
-    text = README.read_text()
-    before, rest = text.split(MARKS[0])
+def replace_measured(page: pathlib.Path, text: str) -> None:
+    """Replace the text between the two MARKS of a page."""
+    before, rest = page.read_text().split(MARKS[0])
     _, after = rest.split(MARKS[1])
+    page.write_text(f"{before}{MARKS[0]}\n\n{text}\n{MARKS[1]}{after}")
+
+
+def publish(results: dict, clock: str) -> None:
+    """Replace the tables and the plot of PUBLISHED."""
     picture = "![Time of each library, divided by the time of jaxrbd](results.png)"
-    body = f"\n\n{picture}\n\n{Tables(results, clock).markdown()}\n"
-    README.write_text(before + MARKS[0] + body + MARKS[1] + after)
-    plot(results, README.with_name("results.png"), clock)
+    replace_measured(PUBLISHED, f"{picture}\n\n{Tables(results, clock).markdown()}")
+    plot(results, PUBLISHED.with_name("results.png"), clock)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.report", description=__doc__)
     parser.add_argument("results", type=pathlib.Path)
     parser.add_argument("--clock", choices=tuple(CLOCKS), default="wall")
-    parser.add_argument("--readme", action="store_true")
+    parser.add_argument("--publish", action="store_true")
     options = parser.parse_args()
     results = json.loads(options.results.read_text())
     write(results, options.results.parent, options.clock)
-    if options.readme:
-        into_readme(results, options.clock)
+    if options.publish:
+        publish(results, options.clock)
 
 
 if __name__ == "__main__":

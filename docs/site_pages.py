@@ -26,6 +26,7 @@ PLACES = {
     "CONTRIBUTING.md": "contributing.md",
     "LICENSE": "LICENSE.txt",
     "benchmarks/README.md": "benchmarks/index.md",
+    "benchmarks/RESULTS.md": "benchmarks/results.md",
     "benchmarks/NOTES.md": "benchmarks/notes.md",
     "benchmarks/results.png": "benchmarks/results.png",
     "benchmarks/conformance/README.md": "benchmarks/conformance/index.md",

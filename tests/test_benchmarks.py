@@ -2,8 +2,6 @@
 
 import argparse
 import json
-import pathlib
-import subprocess
 
 import mujoco
 import numpy as np
@@ -332,36 +330,3 @@ def test_the_study_of_inverse_kinematics_runs(capsys):
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| arm7")]
     assert len(rows) == 2
     assert rows[0].count("100.00 %") == 2
-
-
-@pytest.mark.slow
-def test_the_comparison_with_pink_passes_problems_on(monkeypatch, capsys):
-    """The targets of the other library are the poses of the frames at the written coordinates."""
-    pinocchio = pytest.importorskip("pinocchio")
-    from benchmarks.studies import pink_comparison as study
-
-    given = {}
-
-    def peer(command, **_):
-        problems = json.loads(pathlib.Path(command[-1]).read_text())
-        given[problems["urdf"].rpartition("/")[2], problems["start"] is None] = problems
-        answer = {"time": 1e-4}
-        if problems["start"] is not None:  # every second target is reached
-            q = [row["q"] for row in problems["rows"]]
-            q[::2] = [problems["start"]] * len(q[::2])
-            answer = {starts: {"time": 1e-3, "q": q} for starts in problems["starts"]}
-        return subprocess.CompletedProcess(command, 0, json.dumps(answer))
-
-    monkeypatch.setattr(subprocess, "run", peer)
-    study.main(["python", "--targets", "8"])
-    rows = capsys.readouterr().out.splitlines()
-    assert sum(row.endswith("| 100 us |") for row in rows) == 3
-    assert sum(row.endswith("| 50.0 % | 1.00 ms |") for row in rows) == 4
-    assert len(given) == 5
-    problems = given["ur10_robot.urdf", False]
-    model = pinocchio.buildModelFromUrdf(problems["urdf"])
-    data = model.createData()
-    for row in problems["rows"]:
-        pinocchio.framesForwardKinematics(model, data, np.array(row["q"]))
-        found = data.oMf[model.getFrameId("tool0")].homogeneous
-        np.testing.assert_allclose(row["targets"][0], found, atol=1e-12)

@@ -24,7 +24,6 @@ library whose height differs by more than 1 cm from the median is not timed.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import time
@@ -34,6 +33,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from benchmarks.studies import common
 
 SUBSTEPS, DT = 5, 0.004  # of the physics
 STROKE = 0.5  # rad
@@ -205,25 +206,9 @@ class Program:
         self.run = jax.jit(jax.vmap(function)).lower(*self.inputs).compile()
         self.compile_s = time.process_time() - begin
         self.bytes = self.run.memory_analysis().temp_size_in_bytes
-        self.seconds: list[float] = []
 
     def call(self):
-        begin = time.process_time()
-        found = jax.block_until_ready(self.run(*self.inputs))
-        self.seconds.append(time.process_time() - begin)
-        return found
-
-
-def timed(programs: dict[str, Program]) -> None:
-    """Call the programs in turns; the first calls do not count if further calls are possible."""
-    for program in programs.values():
-        program.call()
-        if program.seconds[0] < SECONDS:
-            program.seconds.clear()
-    for _ in range(50):
-        for program in programs.values():
-            if sum(program.seconds) < SECONDS:
-                program.call()
+        return self.run(*self.inputs)
 
 
 def batch_of(library: Library, size: int):
@@ -265,9 +250,9 @@ def gradient_programs(libraries: dict[str, Library], batch: int, horizon: int, s
 
 
 def main():
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    names = {"type": lambda text: tuple(text.split(",")), "metavar": "A,B"}
-    counts = {"type": lambda text: tuple(map(int, text.split(","))), "metavar": "N,M"}
+    parser = common.parser(__doc__)
+    names = {"type": common.names, "metavar": "A,B"}
+    counts = {"type": common.counts, "metavar": "N,M"}
     parser.add_argument("--libraries", **names, default=tuple(LIBRARIES))
     parser.add_argument("--batches", **counts, default=(64, 4096), help="of steps")
     parser.add_argument("--horizons", **counts, default=(8, 32), help="of gradients, first batch")
@@ -282,18 +267,17 @@ def main():
         print(json.dumps(row), flush=True)
 
     def measure(what, batch, horizon, programs):
-        timed(programs)
+        calls = {name: program.call for name, program in programs.items()}
+        seconds = common.least_seconds(calls, 50, most=SECONDS)
         for name, program in programs.items():
-            seconds = min(program.seconds)
             show(
                 what=what,
                 library=name,
                 batch=batch,
                 horizon=horizon,
-                us_per_step=1e6 * seconds / (batch * horizon),
+                us_per_step=1e6 * seconds[name] / (batch * horizon),
                 compile_s=program.compile_s,
                 kB_per_robot=program.bytes / 1e3 / batch,
-                calls=len(program.seconds),
             )
 
     def measure_gradients(batch, horizon):
