@@ -11,7 +11,7 @@ import importlib.util
 import json
 import pathlib
 
-from . import jobs, limits
+from . import jobs
 from .peers import BASELINE
 
 # The text of a cell if the library has no such function or cannot express the robot.
@@ -79,7 +79,7 @@ class Tables:
                 if here:
                     parts += [f"#### {robot}, {facts['nv']} dofs, {dtype}\n", self.times(here)]
                     parts += [self.reasons(here)]
-            parts += [self.compilation(of), self.memory(of), self.limits(of)]
+            parts += [self.compilation(of), self.memory(of)]
         return "\n".join(part for part in parts if part)
 
     def head(self) -> str:
@@ -171,22 +171,6 @@ class Tables:
 
         body = self._largest(cells, of, number)
         return body and "#### Temporary memory, kB per sample\n\n" + body
-
-    def limits(self, cells: list[dict]) -> str:
-        """The table of the fractions of a GPU's limits, at the largest batch; see limits.py."""
-        cells = [cell for cell in cells if cell.get("platform") == "gpu" and "failed" not in cell]
-        if not cells:
-            return ""
-        largest = max(cell["batch"] for cell in cells)
-        body = []
-        for cell in cells:
-            if cell["batch"] == largest and cell.get("bytes"):
-                found = limits.fractions(cell)
-                texts = [f"{x:.1%}" for x in found] if found else ["unknown device"] * 2
-                title = jobs.JOBS[cell["job"]].title
-                body.append([cell["robot"], title, cell["peer"], f"{largest:,}", *texts])
-        head = ["robot", "job", "library", "batch", "memory bandwidth", "arithmetic rate"]
-        return "#### Fraction of the limits of the GPU\n\n" + table(head, body)
 
     def _largest(self, cells: list[dict], of, text) -> str:
         shown = [p for p in self.peers if any(of(c) is not None for c in cells if c["peer"] == p)]

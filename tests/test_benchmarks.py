@@ -12,7 +12,6 @@ from benchmarks import (
     __main__ as command_line,
     gpu_day,
     jobs,
-    limits,
     report,
     robots,
     session,
@@ -215,17 +214,6 @@ def test_a_baseline_is_another_checkout(tmp_path, monkeypatch, capsys):
         with pytest.raises(SystemExit):
             command_line.arguments()
         assert words[0] in capsys.readouterr().err
-
-
-def test_limits():
-    """Fractions of a GPU's limits: half of the bandwidth, a tenth of the arithmetic."""
-    cell = {"device": "NVIDIA H200", "platform": "gpu", "dtype": "float32", "batch": 1000}
-    cell |= {"min_us": 1.0, "bytes": 2.4e9, "flops": 6.7e9, "robot": "hyq", "job": "rnea"}
-    assert limits.fractions(cell) == pytest.approx((0.5, 0.1))
-    assert limits.fractions(cell | {"device": "another"}) is None
-    results = recorded()
-    results["cells"] = [cell | {"peer": "jaxrbd", "median_us": 1.0}]
-    assert "| 1,000 | 50.0% | 10.0% |" in report.Tables(results, "wall").markdown()
 
 
 def test_a_day_with_a_gpu(tmp_path, capsys):

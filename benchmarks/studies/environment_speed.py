@@ -133,6 +133,26 @@ def load_jaxrbd() -> Library:
     return Library(start, step, lambda state: state.physics.q[2])
 
 
+def physics_library(start, advance, coordinates) -> Library:
+    """The environment of a library that has only the physics.
+
+    `advance(state, targets)` is the state after one step; `coordinates(state)` are q and v.
+    """
+
+    def step(state, action):
+        targets = jnp.asarray(HOME, action.dtype) + STROKE * action
+        physics = lambda x, _: (advance(x, targets), None)  # noqa: E731
+        state = jax.lax.scan(physics, state, length=SUBSTEPS)[0]
+        q, v = coordinates(state)
+        _, x, y, _ = q[3:7]
+        up, posture = 1 - 2 * (x**2 + y**2), q[7:] - HOME
+        reward = reward_of(up, v[:2], posture, v[6:], action)
+        observation = jnp.concatenate([posture, v, action])
+        return state, reward + 0 * jnp.sum(observation)
+
+    return Library(start, step, lambda state: coordinates(state)[0][2])
+
+
 def load_mjx() -> Library:
     import mujoco
     from mujoco import mjx
@@ -142,18 +162,11 @@ def load_mjx() -> Library:
     data = mujoco.MjData(compiled)
     mujoco.mj_resetDataKeyframe(compiled, data, 0)
     mujoco.mj_forward(compiled, data)
-    start = mjx.put_data(compiled, data)
-
-    def step(data, action):
-        data = data.replace(ctrl=jnp.asarray(HOME, action.dtype) + STROKE * action)
-        data = jax.lax.scan(lambda x, _: (mjx.step(model, x), None), data, length=SUBSTEPS)[0]
-        w, x, y, z = data.qpos[3:7]
-        up = 1 - 2 * (x**2 + y**2)
-        observation = jnp.concatenate([data.qpos[7:] - HOME, data.qvel, action])
-        reward = reward_of(up, data.qvel[:2], observation[:12], data.qvel[6:], action)
-        return data, reward + 0 * (jnp.sum(observation) + w * z)
-
-    return Library(start, step, lambda data: data.qpos[2])
+    return physics_library(
+        mjx.put_data(compiled, data),
+        lambda data, targets: mjx.step(model, data.replace(ctrl=targets)),
+        lambda data: (data.qpos, data.qvel),
+    )
 
 
 def load_brax() -> Library:
@@ -162,21 +175,11 @@ def load_brax() -> Library:
 
     system = reader.loads(mjcf(iterations=10))
     q = jnp.asarray([0, 0, HEIGHT, 1, 0, 0, 0, *HOME], jnp.float32)
-    start = jax.jit(pipeline.init)(system, q, jnp.zeros(system.qd_size()))
-
-    def step(state, action):
-        targets = jnp.asarray(HOME, action.dtype) + STROKE * action
-        state = jax.lax.scan(
-            lambda x, _: (pipeline.step(system, x, targets), None), state, length=SUBSTEPS
-        )[0]
-        _, x, y, _ = state.q[3:7]
-        observation = jnp.concatenate([state.q[7:] - HOME, state.qd, action])
-        reward = reward_of(
-            1 - 2 * (x**2 + y**2), state.qd[:2], observation[:12], state.qd[6:], action
-        )
-        return state, reward + 0 * jnp.sum(observation)
-
-    return Library(start, step, lambda state: state.q[2])
+    return physics_library(
+        jax.jit(pipeline.init)(system, q, jnp.zeros(system.qd_size())),
+        lambda state, targets: pipeline.step(system, state, targets),
+        lambda state: (state.q, state.qd),
+    )
 
 
 GRADIENTS = {"gradient": False, "gradient, stored": True}

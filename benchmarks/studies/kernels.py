@@ -12,13 +12,13 @@ compare the ratios of several runs.
 """
 
 import argparse
+import functools
 import json
 import pathlib
 import sys
 import time
 
-from benchmarks.studies import common
-from benchmarks.studies.gpu_programs import computations, robot_model
+from benchmarks.studies import common, gpu_programs
 
 # Instructions that compute nothing, or that only start a loop or a call whose body is counted.
 NOT_A_KERNEL = set(
@@ -31,7 +31,7 @@ NOT_A_KERNEL = set(
 
 def count_kernels(text: str) -> int:
     """The number of kernels in the text of an optimized program (HLO)."""
-    bodies, _ = computations(text)
+    bodies, _ = gpu_programs.computations(text)
     everything = [x for body in bodies.values() for x in body.values()]
     called = {name for x in everything for name in x.called("calls|to_apply")}
     called -= {name for x in everything if x.operation == "call" for name in x.called("to_apply")}
@@ -49,7 +49,7 @@ def programs(robot: str, batch: int) -> dict:
     from jaxrbd import constraints, contact, integrators
 
     jax.config.update("jax_enable_x64", True)
-    model = robot_model(robot)
+    model = gpu_programs.robot_model(robot)
     rng = np.random.default_rng(0)
     draw = jax.vmap(rbd.random_configuration, (None, 0))
     q = np.asarray(draw(model, jax.random.split(jax.random.key(0), batch)))
@@ -100,23 +100,18 @@ def programs(robot: str, batch: int) -> dict:
     def integrate(q, v):
         return rbd.integrate(model, q, v)
 
-    def rnea(q, v, a):
-        return rbd.rnea(model, q, v, a)
-
-    def fd(q, v, tau):
-        return rbd.forward_dynamics(model, q, v, tau)
-
+    algorithms = {
+        name: (functools.partial(function, model), (q, v, tau)[: 1 + vectors])
+        for name, (function, vectors) in gpu_programs.programs().items()
+        if name != "gradient"
+    }
+    rnea, fd = algorithms["rnea"][0], algorithms["fd"][0]
     kutta = step(integrators.runge_kutta_munthe_kaas)
     euler = step(integrators.semi_implicit_euler)
     return {
-        "fk": (lambda q: rbd.forward_kinematics(model, q).X_WB, (q,)),
-        "rnea": (rnea, (q, v, tau)),
+        **algorithms,
         "rnea gradient": (gradient(rnea, 0, 1, 2), (q, v, tau)),
-        "crba": (lambda q: rbd.crba(model, q), (q,)),
-        "fd": (fd, (q, v, tau)),
         "fd gradient": (gradient(fd, 0, 1, 2), (q, v, tau)),
-        "drnea": (lambda q, v, a: tuple(rbd.rnea_derivatives(model, q, v, a)), (q, v, tau)),
-        "dfd": (lambda *x: tuple(rbd.forward_dynamics_derivatives(model, *x)), (q, v, tau)),
         "integrate": (integrate, (q, v)),
         "integrate gradient": (gradient(integrate, 0, 1), (q, v)),
         "euler": (euler, (q, v, tau)),
