@@ -1,7 +1,7 @@
 """The results of a run as Markdown tables and a plot: `python -m benchmarks.report results.json`.
 
 `--clock cpu` shows CPU times of the processes instead of wall-clock times; see `session.summary`.
-`--readme` writes the tables into benchmarks/README.md and the plot into the same folder.
+`--publish` writes the tables into benchmarks/RESULTS.md and the plot into the same folder.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import importlib.util
 import json
 import pathlib
 
-from . import jobs, limits
+from . import jobs
 from .peers import BASELINE
 
 # The text of a cell if the library has no such function or cannot express the robot.
 NONE = "-"
-README = pathlib.Path(__file__).with_name("README.md")
+PUBLISHED = pathlib.Path(__file__).with_name("RESULTS.md")
 MARKS = "<!-- measured -->", "<!-- end -->"
 CLOCKS = {"wall": ("min_us", "median_us"), "cpu": ("cpu_min_us", "cpu_median_us")}
 
@@ -79,7 +79,7 @@ class Tables:
                 if here:
                     parts += [f"#### {robot}, {facts['nv']} dofs, {dtype}\n", self.times(here)]
                     parts += [self.reasons(here)]
-            parts += [self.compilation(of), self.memory(of), self.limits(of)]
+            parts += [self.compilation(of), self.memory(of)]
         return "\n".join(part for part in parts if part)
 
     def head(self) -> str:
@@ -172,22 +172,6 @@ class Tables:
         body = self._largest(cells, of, number)
         return body and "#### Temporary memory, kB per sample\n\n" + body
 
-    def limits(self, cells: list[dict]) -> str:
-        """The table of the fractions of a GPU's limits, at the largest batch; see limits.py."""
-        cells = [cell for cell in cells if cell.get("platform") == "gpu" and "failed" not in cell]
-        if not cells:
-            return ""
-        largest = max(cell["batch"] for cell in cells)
-        body = []
-        for cell in cells:
-            if cell["batch"] == largest and cell.get("bytes"):
-                found = limits.fractions(cell)
-                texts = [f"{x:.1%}" for x in found] if found else ["unknown device"] * 2
-                title = jobs.JOBS[cell["job"]].title
-                body.append([cell["robot"], title, cell["peer"], f"{largest:,}", *texts])
-        head = ["robot", "job", "library", "batch", "memory bandwidth", "arithmetic rate"]
-        return "#### Fraction of the limits of the GPU\n\n" + table(head, body)
-
     def _largest(self, cells: list[dict], of, text) -> str:
         shown = [p for p in self.peers if any(of(c) is not None for c in cells if c["peer"] == p)]
         body = []
@@ -244,27 +228,30 @@ def plot(results: dict, path: pathlib.Path, clock: str) -> None:
     figure.savefig(path, dpi=110, metadata={"Software": None})
 
 
-def into_readme(results: dict, clock: str) -> None:
-    """Replace the text between the two MARKS of benchmarks/README.md."""
-    text = README.read_text()
-    before, rest = text.split(MARKS[0])
+def replace_measured(page: pathlib.Path, text: str) -> None:
+    """Replace the text between the two MARKS of a page."""
+    before, rest = page.read_text().split(MARKS[0])
     _, after = rest.split(MARKS[1])
+    page.write_text(f"{before}{MARKS[0]}\n\n{text}\n{MARKS[1]}{after}")
+
+
+def publish(results: dict, clock: str) -> None:
+    """Replace the tables and the plot of PUBLISHED."""
     picture = "![Time of each library, divided by the time of jaxrbd](results.png)"
-    body = f"\n\n{picture}\n\n{Tables(results, clock).markdown()}\n"
-    README.write_text(before + MARKS[0] + body + MARKS[1] + after)
-    plot(results, README.with_name("results.png"), clock)
+    replace_measured(PUBLISHED, f"{picture}\n\n{Tables(results, clock).markdown()}")
+    plot(results, PUBLISHED.with_name("results.png"), clock)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.report", description=__doc__)
     parser.add_argument("results", type=pathlib.Path)
     parser.add_argument("--clock", choices=tuple(CLOCKS), default="wall")
-    parser.add_argument("--readme", action="store_true")
+    parser.add_argument("--publish", action="store_true")
     options = parser.parse_args()
     results = json.loads(options.results.read_text())
     write(results, options.results.parent, options.clock)
-    if options.readme:
-        into_readme(results, options.clock)
+    if options.publish:
+        publish(results, options.clock)
 
 
 if __name__ == "__main__":

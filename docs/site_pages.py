@@ -27,6 +27,7 @@ PLACES = {
     "SECURITY.md": "security.md",
     "LICENSE": "LICENSE.txt",
     "benchmarks/README.md": "benchmarks/index.md",
+    "benchmarks/RESULTS.md": "benchmarks/results.md",
     "benchmarks/NOTES.md": "benchmarks/notes.md",
     "benchmarks/results.png": "benchmarks/results.png",
     "benchmarks/conformance/README.md": "benchmarks/conformance/index.md",

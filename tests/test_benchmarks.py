@@ -2,8 +2,6 @@
 
 import argparse
 import json
-import pathlib
-import subprocess
 
 import mujoco
 import numpy as np
@@ -14,7 +12,6 @@ from benchmarks import (
     __main__ as command_line,
     gpu_day,
     jobs,
-    limits,
     report,
     robots,
     session,
@@ -219,17 +216,6 @@ def test_a_baseline_is_another_checkout(tmp_path, monkeypatch, capsys):
         assert words[0] in capsys.readouterr().err
 
 
-def test_limits():
-    """Fractions of a GPU's limits: half of the bandwidth, a tenth of the arithmetic."""
-    cell = {"device": "NVIDIA H200", "platform": "gpu", "dtype": "float32", "batch": 1000}
-    cell |= {"min_us": 1.0, "bytes": 2.4e9, "flops": 6.7e9, "robot": "hyq", "job": "rnea"}
-    assert limits.fractions(cell) == pytest.approx((0.5, 0.1))
-    assert limits.fractions(cell | {"device": "another"}) is None
-    results = recorded()
-    results["cells"] = [cell | {"peer": "jaxrbd", "median_us": 1.0}]
-    assert "| 1,000 | 50.0% | 10.0% |" in report.Tables(results, "wall").markdown()
-
-
 def test_a_day_with_a_gpu(tmp_path, capsys):
     """On the CPU: the command stops in time, continues, and times no wrong result."""
     options = {"robot": "double_pendulum", "batches": (3,), "duration": 0.001, "libraries": ()}
@@ -332,36 +318,3 @@ def test_the_study_of_inverse_kinematics_runs(capsys):
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| arm7")]
     assert len(rows) == 2
     assert rows[0].count("100.00 %") == 2
-
-
-@pytest.mark.slow
-def test_the_comparison_with_pink_passes_problems_on(monkeypatch, capsys):
-    """The targets of the other library are the poses of the frames at the written coordinates."""
-    pinocchio = pytest.importorskip("pinocchio")
-    from benchmarks.studies import pink_comparison as study
-
-    given = {}
-
-    def peer(command, **_):
-        problems = json.loads(pathlib.Path(command[-1]).read_text())
-        given[problems["urdf"].rpartition("/")[2], problems["start"] is None] = problems
-        answer = {"time": 1e-4}
-        if problems["start"] is not None:  # every second target is reached
-            q = [row["q"] for row in problems["rows"]]
-            q[::2] = [problems["start"]] * len(q[::2])
-            answer = {starts: {"time": 1e-3, "q": q} for starts in problems["starts"]}
-        return subprocess.CompletedProcess(command, 0, json.dumps(answer))
-
-    monkeypatch.setattr(subprocess, "run", peer)
-    study.main(["python", "--targets", "8"])
-    rows = capsys.readouterr().out.splitlines()
-    assert sum(row.endswith("| 100 us |") for row in rows) == 3
-    assert sum(row.endswith("| 50.0 % | 1.00 ms |") for row in rows) == 4
-    assert len(given) == 5
-    problems = given["ur10_robot.urdf", False]
-    model = pinocchio.buildModelFromUrdf(problems["urdf"])
-    data = model.createData()
-    for row in problems["rows"]:
-        pinocchio.framesForwardKinematics(model, data, np.array(row["q"]))
-        found = data.oMf[model.getFrameId("tool0")].homogeneous
-        np.testing.assert_allclose(row["targets"][0], found, atol=1e-12)

@@ -1,6 +1,5 @@
 """Programs for a CPU: bounds of their kernels, which cost compilation time and single calls."""
 
-import pathlib
 import re
 import subprocess
 import sys
@@ -8,8 +7,8 @@ import sys
 import pytest
 
 from benchmarks.studies import kernels
+from benchmarks.studies.common import ROOT
 
-ROOT = pathlib.Path(kernels.__file__).parents[2]
 # Kernels of the programs of the quadruped in float64, with a batch of 64.
 BOUNDS = {
     "fk": 18,

@@ -6,15 +6,14 @@ describes. Without it they are skipped.
 
 import importlib.util
 import json
-import pathlib
 import subprocess
 import sys
 
 import pytest
 
 from benchmarks.studies import gpu_programs
+from benchmarks.studies.common import ROOT
 
-STUDY = pathlib.Path(gpu_programs.__file__)
 BATCH = 65536
 # Bounds for the humanoid in float32: kernels, and kB per sample. No program here has loops. By
 # products, forward dynamics and its derivatives have loops.
@@ -40,8 +39,8 @@ def counted(robot, jobs, implementations):
     """Counts by job and implementation; another process, because JAX reads its settings once."""
     words = ["--robot", robot, "--jobs", ",".join(sorted(jobs)), "--json"]
     words += ["--implementations", ",".join(sorted(implementations)), "--batch", str(BATCH)]
-    command = [sys.executable, str(STUDY), *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", gpu_programs.__name__, *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     return {(row.pop("job"), row.pop("implementation")): row for row in rows}

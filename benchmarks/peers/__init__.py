@@ -24,7 +24,7 @@ class Prepared(NamedTuple):
 
     - `time(calls)`: does it so many times; the seconds of each;
     - `outputs(samples)`: the job's arrays of these samples;
-    - `facts`: what else is known: compile_s, temp_bytes, flops, bytes, note.
+    - `facts`: what else is known: compile_s, temp_bytes, platform, device, note.
     """
 
     time: Callable[[int], list[float]]

@@ -140,7 +140,13 @@ def in_blocks(function: Callable) -> Callable:
 def _compiled(run: Callable, inputs: Sequence) -> dict:
     start = time.perf_counter()
     compiled = run.lower(*inputs).compile()
-    return {"compile_s": time.perf_counter() - start, **_analysis(compiled)}
+    seconds, device = time.perf_counter() - start, jax.devices()[0]
+    return {
+        "compile_s": seconds,
+        "temp_bytes": getattr(compiled.memory_analysis(), "temp_size_in_bytes", None),
+        "platform": device.platform,
+        "device": device.device_kind,
+    }
 
 
 def _room() -> float:
@@ -149,17 +155,3 @@ def _room() -> float:
     if stats and "bytes_limit" in stats:
         return 0.9 * (stats["bytes_limit"] - stats["bytes_in_use"])
     return 0.5 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def _analysis(compiled) -> dict:
-    """Temporary memory, and the arithmetic and traffic that XLA counts."""
-    memory, cost, device = compiled.memory_analysis(), compiled.cost_analysis(), jax.devices()[0]
-    if isinstance(cost, list):  # of older JAX
-        cost = cost[0]
-    return {
-        "temp_bytes": getattr(memory, "temp_size_in_bytes", None),
-        "flops": (cost or {}).get("flops"),
-        "bytes": (cost or {}).get("bytes accessed"),
-        "platform": device.platform,
-        "device": device.device_kind,
-    }

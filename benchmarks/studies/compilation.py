@@ -1,6 +1,6 @@
 """Measure the time from the start of a process to its first result, with and without caches.
 
-    python benchmarks/studies/compilation.py [ROBOT] [--batch N]
+    python -m benchmarks.studies.compilation [ROBOT] [--batch N]
 
 ROBOT is a URDF file, or the name of a bundled robot. The function is forward dynamics of a batch of
 states. Each row of the table is measured in a fresh process. The table in docs/compilation.md is
@@ -10,12 +10,11 @@ from this program.
 import argparse
 import itertools
 import json
-import os
 import pathlib
-import subprocess
-import sys
 import tempfile
 import time
+
+from benchmarks.studies import common
 
 WAYS = {
     "no cache": ("urdf", False),
@@ -88,19 +87,8 @@ def measure(source: str, robot: str, batch: int, folder: pathlib.Path) -> None:
     print(json.dumps([*steps, times[-1] - times[0]]))
 
 
-def run(*words: object, cache: pathlib.Path | None = None) -> str:
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("JAX_COMPILATION")}
-    if cache is not None:
-        environment["JAX_COMPILATION_CACHE_DIR"] = str(cache)
-        environment["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
-    command = [sys.executable, __file__, *map(str, words)]
-    return subprocess.run(
-        command, env=environment, stdout=subprocess.PIPE, text=True, check=True
-    ).stdout
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = common.parser(__doc__)
     parser.add_argument("robot", nargs="?", default="humanoid")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--repeat", type=int, default=3)
@@ -116,21 +104,22 @@ def main() -> None:
 
 
 def table(options: argparse.Namespace) -> None:
-    print(f"| seconds, best of {options.repeat} | " + " | ".join(STEPS) + " |")
-    print("|---|" + "---|" * len(STEPS))
+    common.head(f"seconds, best of {options.repeat}", *STEPS)
     found: dict[str, list[list[float]]] = {}
     for _ in range(options.repeat):
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
-            common = options.robot, "--batch", options.batch, "--folder", folder
-            run(*common, "--measure", "prepare")
+            words = "-m", __spec__.name, options.robot, "--batch", options.batch, "--folder", folder
+            common.python(*words, "--measure", "prepare")
+            cache = {
+                "JAX_COMPILATION_CACHE_DIR": str(folder / "cache"),
+                "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+            }
             for way, (source, cached) in WAYS.items():
-                cache = folder / "cache" if cached else None
-                steps = json.loads(run(*common, "--measure", source, cache=cache))
-                found.setdefault(way, []).append(steps)
+                output = common.python(*words, "--measure", source, **(cache if cached else {}))
+                found.setdefault(way, []).append(json.loads(output))
     for way, runs in found.items():
-        best = min(runs, key=lambda steps: steps[-1])
-        print(f"| {way} | " + " | ".join(f"{x:.2f}" for x in best) + " |")
+        common.row(way, *(f"{x:.2f}" for x in min(runs, key=lambda steps: steps[-1])))
 
 
 if __name__ == "__main__":

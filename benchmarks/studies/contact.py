@@ -21,30 +21,28 @@ for MJX the table states the limit of the iterations of its solver.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
+import functools
 import importlib
 import importlib.util
 import pathlib
-import platform
 import sys
-import time
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-ROOT = pathlib.Path(__file__).parents[2]
+from benchmarks import session
+from benchmarks.studies import common
+
 DT, FRICTION, RADIUS = 2e-3, 0.7, 0.02
 STIFFNESS, DAMPING, EFFORT = 60.0, 2.0, 40.0
 TURN = 0.1  # s, the least processor time of a job in its turn
 ANGLES = {"hip": 0.0, "thigh": 0.8, "knee": -1.6}
 
 
-def package(checkout: pathlib.Path | None):
-    """The package jaxrbd, of this checkout or of another one."""
-    if checkout is None:
-        return importlib.import_module("jaxrbd")
+def package(checkout: pathlib.Path):
+    """The package jaxrbd of another checkout."""
     folder = checkout.resolve() / "jaxrbd"
     name = "jaxrbd_baseline"
     spec = importlib.util.spec_from_file_location(
@@ -82,7 +80,8 @@ def rbd_neutral(model) -> np.ndarray:
 
 def programs(rbd, batch: int, steps: int, dry_friction: float):
     """The compiled programs of one version of jaxrbd, their arguments and compilation times."""
-    contact, actuators = (importlib.import_module(f"{rbd.__name__}.{x}") for x in MODULES)
+    contact = importlib.import_module(f"{rbd.__name__}.contact")
+    actuators = importlib.import_module(f"{rbd.__name__}.actuators")
     model = rbd.load_robot("quadruped")
     dry = dry_friction * (np.arange(model.nv) >= 6)
     model = dataclasses.replace(model, friction=dry).with_dissipation().astype(jnp.float32)
@@ -119,7 +118,7 @@ def programs(rbd, batch: int, steps: int, dry_friction: float):
         return jax.lax.scan(advance, (q, v), length=steps)[1]
 
     start = starts(model, batch)
-    found = {"drop": (*compiled(drop, start), start)}
+    found = {"drop": (*common.compiled(jax.vmap(drop), *start), start)}
     # Its computation must not go on while the next program is compiled.
     q, v, tau, residual = jax.block_until_ready(found["drop"][0](*start))
     # One state of each robot, at a random time.
@@ -131,37 +130,8 @@ def programs(rbd, batch: int, steps: int, dry_friction: float):
         ("gradient", gradient, state),
         ("rest", lambda q, v: held_step(q, v)[:2], last),
     ):
-        found[name] = (*compiled(function, arguments), arguments)
+        found[name] = (*common.compiled(jax.vmap(function), *arguments), arguments)
     return found, float(jnp.max(residual))
-
-
-MODULES = "contact", "actuators"
-
-
-def compiled(function, arguments):
-    lowered = jax.jit(jax.vmap(function)).lower(*arguments)
-    start = time.process_time()
-    program = lowered.compile()
-    return program, time.process_time() - start
-
-
-def best(jobs, repeat: int) -> dict[str, float]:
-    """The least processor time in s of each job, which take turns.
-
-    A turn of a short job has several calls: the first one pays for memory that the system took back
-    after a long job.
-    """
-    times = dict.fromkeys(jobs, np.inf)
-    for _ in range(repeat):
-        for name, job in jobs.items():
-            spent = 0.0
-            while spent < TURN:
-                start = time.process_time()
-                jax.block_until_ready(job())
-                call = time.process_time() - start
-                spent += call
-                times[name] = min(times[name], call)
-    return times
 
 
 def in_mujoco(dry_friction: float):
@@ -169,7 +139,7 @@ def in_mujoco(dry_friction: float):
     import mujoco
     from lxml import etree
 
-    robot = etree.parse(ROOT / "jaxrbd" / "robots" / "quadruped.urdf").getroot()
+    robot = etree.parse(common.ROOT / "jaxrbd" / "robots" / "quadruped.urdf").getroot()
     for element in [*robot.iter("visual", "collision"), *robot.findall("mujoco")]:
         element.getparent().remove(element)
     etree.SubElement(etree.SubElement(robot, "mujoco"), "compiler", fusestatic="false")
@@ -235,69 +205,60 @@ def with_mjx(model, batch: int, steps: int, dry_friction: float, iterations: int
         return jax.lax.scan(step, data, length=steps)[0].qpos
 
     start = jnp.asarray(qpos, "f"), jnp.asarray(qvel, "f")
-    program, seconds = compiled(drop, start)
+    program, seconds = common.compiled(jax.vmap(drop), *start)
     return (lambda: program(*start)), seconds
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--batches", type=lambda x: [*map(int, x.split(","))], default=[64, 1024])
+    import jaxrbd
+
+    parser = common.parser(__doc__)
+    parser.add_argument("--batches", type=common.counts, default=(64, 1024))
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--dry-friction", type=float, default=0.2, help="of each joint, N m")
     parser.add_argument("--peers", default="mujoco,mjx", help="of mujoco, mjx; or none")
     parser.add_argument("--baseline", type=pathlib.Path, help="another checkout of jaxrbd")
     options = parser.parse_args()
-    versions = {"jaxrbd": package(None)}
+    versions = {"jaxrbd": jaxrbd}
     if options.baseline:
         versions["baseline"] = package(options.baseline)
-    model = versions["jaxrbd"].load_robot("quadruped")
-    print(f"{platform.processor() or platform.machine()}, JAX {jax.__version__}\n")
-    print(
-        "| program | batch | step, us | gradient, us | drop, us per step | rest, us | residual "
-        "| compile, s |"
-    )
-    print("|---|---|---|---|---|---|---|---|")
+    model = jaxrbd.load_robot("quadruped")
+    print(f"{session.machine()['processor']}, JAX {jax.__version__}\n")
+    units = "step, us", "gradient, us", "drop, us per step", "rest, us"
+    common.head("program", "batch", *units, "residual", "compile, s")
     for batch in options.batches:
-        jobs, rows = {}, {}
+        jobs, steps, rows = {}, {}, {}  # by program and by name of a column
         size = batch, options.steps, options.dry_friction
         for version, rbd in versions.items():
             found, residual = programs(rbd, *size)
             for name, (program, _, arguments) in found.items():
                 count = 1 if name == "drop" else max(1, 4096 // batch)
-                jobs[version, name] = repeated(program, arguments, count)
-            seconds = "step {:.1f}, gradient {:.1f}".format(
-                *(found[name][1] for name in ("step", "gradient"))
-            )
-            rows[version] = f"{residual:.1e} | {seconds}"
+                jobs[version, name] = functools.partial(repeated, program, arguments, count)
+                steps[version, name] = options.steps if name == "drop" else count
+            seconds = [f"{name} {found[name][1]:.1f}" for name in ("step", "gradient")]
+            rows[version] = f"{residual:.1e}", ", ".join(seconds)
         if "mujoco" in options.peers:
-            jobs["MuJoCo", "drop"] = with_mujoco(model, *size), options.steps
+            jobs["MuJoCo", "drop"] = with_mujoco(model, *size)
         if "mjx" in options.peers:
             for iterations in (1, 5):
                 name = f"MJX, {iterations} iterations"
-                job, seconds = with_mjx(model, *size, iterations)
-                jobs[name, "drop"], rows[name] = (job, options.steps), f"- | drop {seconds:.1f}"
-        counts = {key: options.steps if key[1] == "drop" else job[1] for key, job in jobs.items()}
-        times = best({key: job[0] for key, job in jobs.items()}, options.repeat)
-        for program in dict.fromkeys(key[0] for key in jobs):
-            cells = [
-                f"{times[program, name] / batch / counts[program, name] * 1e6:.2f}"
-                if (program, name) in times
-                else "-"
-                for name in ("step", "gradient", "drop", "rest")
-            ]
-            print(f"| {program} | {batch} | {' | '.join(cells)} | {rows.get(program, '- | -')} |")
+                jobs[name, "drop"], seconds = with_mjx(model, *size, iterations)
+                rows[name] = "-", f"drop {seconds:.1f}"
+        times = common.least_seconds(jobs, options.repeat, TURN)
+        for program in dict.fromkeys(program for program, _ in jobs):
+            cells = []
+            for key in [(program, name) for name in ("step", "gradient", "drop", "rest")]:
+                us = times.get(key, 0) / batch / steps.get(key, options.steps) * 1e6
+                cells.append(f"{us:.2f}" if key in times else "-")
+            common.row(program, batch, *cells, *rows.get(program, ("-", "-")))
 
 
 def repeated(program, arguments, count: int):
-    """A job that runs a program `count` times, and the count."""
-
-    def run():
-        for _ in range(count):
-            result = program(*arguments)
-        return result
-
-    return run, count
+    """The result of the last of `count` calls of a program."""
+    for _ in range(count):
+        result = program(*arguments)
+    return result
 
 
 if __name__ == "__main__":

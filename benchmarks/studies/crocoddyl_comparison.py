@@ -21,18 +21,17 @@ there.
 
 from __future__ import annotations
 
-import argparse
+import functools
 import json
-import platform
 import subprocess
-import time
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 
 import jaxrbd
-from benchmarks.studies import crocoddyl_gaits
+from benchmarks import session
+from benchmarks.studies import common, crocoddyl_gaits
 from jaxrbd import optimal_control, se3
 
 DT = 1e-2
@@ -62,46 +61,25 @@ def double_pendulum(urdf):
     return optimal_control.Problem(space, step, cost, last)
 
 
-def arm(urdf):
-    """A reach of an arm with six joints; p is the initial state."""
+def reach(urdf, frame, goal, dt, weight, last_weight):
+    """A reach of an arm; p is the initial state.
+
+    `weight`: of the change of the state and of the control; `last_weight`: of the last pose.
+    """
     model = jaxrbd.load_urdf(urdf)
-    acceleration = optimal_control.joint_torques(model)
-    step = optimal_control.shooting_step(model, acceleration, crocoddyl_gaits.step_of_crocoddyl, DT)
-    goal = jaxrbd.Pose(jnp.eye(3), jnp.array([0.6, 0.2, 0.5]))
-
-    def error(q):
-        placement = jaxrbd.frame_placement(model, q, "j2s6s200_end_effector")
-        return se3.log(goal.inverse() @ placement)
-
-    def cost(t, x, u, p):
-        change = jnp.concatenate([jaxrbd.difference(model, p[0], x[0]), x[1] - p[1]])
-        weighted = [error(x[0]), 0.1**0.5 * change, 0.1**0.5 * u]
-        return DT**0.5 * jnp.concatenate(weighted)
-
-    def last(x, p):
-        return 1e3**0.5 * error(x[0])
-
-    space = optimal_control.state_space(model)
-    return optimal_control.Problem(space, step, cost, last)
-
-
-def talos_arm(urdf):
-    """A reach of the left arm of Talos; p is the initial state."""
-    model = jaxrbd.load_urdf(urdf)
-    dt = 1e-3
     acceleration = optimal_control.joint_torques(model)
     step = optimal_control.shooting_step(model, acceleration, crocoddyl_gaits.step_of_crocoddyl, dt)
-    goal = jaxrbd.Pose(jnp.eye(3), jnp.array([0.0, 0.0, 0.4]))
+    goal = jaxrbd.Pose(jnp.eye(3), jnp.array(goal))
 
     def error(q):
-        return se3.log(goal.inverse() @ jaxrbd.frame_placement(model, q, "gripper_left_joint"))
+        return se3.log(goal.inverse() @ jaxrbd.frame_placement(model, q, frame))
 
     def cost(t, x, u, p):
-        change = jnp.concatenate([jaxrbd.difference(model, p[0], x[0]), x[1] - p[1]])
-        return dt**0.5 * jnp.concatenate([error(x[0]), 1e-2 * change, 1e-2 * u])
+        change = jnp.concatenate([jaxrbd.difference(model, p[0], x[0]), x[1] - p[1], u])
+        return dt**0.5 * jnp.concatenate([error(x[0]), weight**0.5 * change])
 
     def last(x, p):
-        return error(x[0])
+        return last_weight**0.5 * error(x[0])
 
     space = optimal_control.state_space(model)
     return optimal_control.Problem(space, step, cost, last)
@@ -156,10 +134,24 @@ def unicycle(_):
 
 PROBLEMS = {
     "double pendulum": double_pendulum,
-    "arm": arm,
+    "arm": functools.partial(
+        reach,
+        frame="j2s6s200_end_effector",
+        goal=[0.6, 0.2, 0.5],
+        dt=DT,
+        weight=0.1,
+        last_weight=1e3,
+    ),
     "quadrotor": quadrotor,
     "unicycle": unicycle,
-    "talos arm": talos_arm,
+    "talos arm": functools.partial(
+        reach,
+        frame="gripper_left_joint",
+        goal=[0.0, 0.0, 0.4],
+        dt=1e-3,
+        weight=1e-4,
+        last_weight=1.0,
+    ),
 }
 GAITS = ("trot", "walk")
 
@@ -227,11 +219,8 @@ def state(x):
 
 
 def row(name, solver, cost, residual, iterations, seconds):
-    print(
-        f"| {name} | {solver} | {cost:.10g} | {iterations} | {residual:.1e} | "
-        f"{seconds * 1e3:.3g} | {seconds * 1e3 / iterations:.3g} |",
-        flush=True,
-    )
+    times = f"{seconds * 1e3:.3g}", f"{seconds * 1e3 / iterations:.3g}"
+    common.row(name, solver, f"{cost:.10g}", iterations, f"{residual:.1e}", *times)
 
 
 def in_turn(solve):
@@ -257,12 +246,7 @@ def batch_seconds(batched, problem, x0, p, guess, batch, options):
         return optimal_control.solve(problem, x0, p, guess, fixed_iterations=True, **options)
 
     jax.block_until_ready(solve(starts))
-    times = []
-    for _ in range(3):
-        began = time.process_time()
-        jax.block_until_ready(solve(starts))
-        times.append(time.process_time() - began)
-    return min(times) / batch
+    return common.least_seconds({0: lambda: solve(starts)}, 3)[0] / batch
 
 
 def compare(result, hessians, batch):
@@ -280,32 +264,21 @@ def compare(result, hessians, batch):
     for hessian in hessians:
 
         def solve(hessian=hessian):
-            return jax.block_until_ready(
-                optimal_control.solve(
-                    problem,
-                    x0,
-                    p,
-                    guess,
-                    hessian=hessian,
-                    tolerance=TOLERANCES.get(name, TOLERANCE),
-                    iterations=500,
-                )
-            )
+            tolerance = TOLERANCES.get(name, TOLERANCE)
+            options = {"hessian": hessian, "tolerance": tolerance, "iterations": 500}
+            return optimal_control.solve(problem, x0, p, guess, **options)
 
-        found, times = solve(), []
-        for _ in range(5):
-            began = time.process_time()
-            found = solve()
-            times.append(time.process_time() - began)
+        found = jax.block_until_ready(solve())
+        seconds = common.least_seconds({0: solve}, 5)[0]
         if hessian == hessians[0]:
             residual = kkt(problem, x0, p, found._replace(**trajectory(result)))
-            count, seconds = result["iterations"], result["seconds"]
-            row(name, "Crocoddyl, FDDP", float(cost), residual, count, seconds)
+            count = result["iterations"]
+            row(name, "Crocoddyl, FDDP", float(cost), residual, count, result["seconds"])
         residual = kkt(problem, x0, p, found)
         status = optimal_control.Status(int(found.status)).name.lower()
         solver = f"jaxrbd, {hessian}: {status}"
         count = int(found.iterations)
-        row(name, solver, float(found.cost), residual, count, min(times))
+        row(name, solver, float(found.cost), residual, count, seconds)
         if batch:
             options = {"hessian": hessian, "iterations": count, "tolerance": 0.0}
             for label, batched in BATCHES.items():
@@ -329,7 +302,7 @@ def kkt(problem, x0, p, solution):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser = common.parser(__doc__)
     parser.add_argument("python", help="the interpreter of the environment of Crocoddyl")
     names = (*PROBLEMS, *GAITS)
     parser.add_argument("--problem", choices=names, action="append", help="default: all")
@@ -340,14 +313,9 @@ def main():
     command = [words.python, str(peer), *(words.problem or ())]
     jax.config.update("jax_enable_x64", True)
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    processor = platform.processor() or platform.machine()
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            processor = line.partition(":")[2].strip()
-            break
-    print(f"{processor}, JAX {jax.__version__}\n")
-    print("| problem | solver | cost | iterations | residual | ms | ms per iteration |")
-    print("|---|---|---|---|---|---|---|")
+    print(f"{session.machine()['processor']}, JAX {jax.__version__}\n")
+    per_iteration = "residual", "ms", "ms per iteration"
+    common.head("problem", "solver", "cost", "iterations", *per_iteration)
     for line in output.splitlines():
         compare(json.loads(line), words.hessian or HESSIANS, words.batch)
 

@@ -21,7 +21,7 @@ from crocoddyl.utils import pendulum
 from crocoddyl.utils.biped import SimpleBipedGaitProblem
 from crocoddyl.utils.quadruped import SimpleQuadrupedalGaitProblem
 
-STAGES, DT = 100, 1e-2
+DT = 1e-2
 
 
 def costs(state, nu, terms):
@@ -31,13 +31,15 @@ def costs(state, nu, terms):
     return found
 
 
-def shooting(state, actuation, x0, running, terminal, terminal_dt):
+def shooting(state, actuation, x0, running, terminal, stages=100, dt=DT, terminal_dt=0.0):
+    """The problem with these costs; `terminal_dt`: the duration of the last cost, or 0."""
+
     def integrated(sum_of_costs, dt):
         model = crocoddyl.DifferentialActionModelFreeFwdDynamics(state, actuation, sum_of_costs)
         return crocoddyl.IntegratedActionModelEuler(model, dt)
 
-    stages = [integrated(running, DT)] * STAGES
-    return crocoddyl.ShootingProblem(x0, stages, integrated(terminal, terminal_dt))
+    nodes = [integrated(running, dt)] * stages
+    return crocoddyl.ShootingProblem(x0, nodes, integrated(terminal, terminal_dt))
 
 
 ROBOTS = pathlib.Path(example_robot_data.getModelPath("double_pendulum_description")).parent
@@ -60,7 +62,24 @@ def double_pendulum():
     running = costs(state, 1, [("u", effort, 1e-4 / DT), ("x", upright, 1e-5 / DT)])
     terminal = costs(state, 1, [("x", upright, 100.0)])
     x0 = np.array([3.14, 0.0, 0.0, 0.0])
-    return shooting(state, actuation, x0, running, terminal, DT), file, model
+    return shooting(state, actuation, x0, running, terminal, terminal_dt=DT), file, model
+
+
+def reach(model, x0, frame, goal, weight, last_weight, **durations):
+    """A reach of an arm with the costs of the first releases of Crocoddyl."""
+    state = crocoddyl.StateMultibody(model)
+    goal, frame = pinocchio.SE3(np.eye(3), np.array(goal)), model.getFrameId(frame)
+    residuals = {
+        "frame": crocoddyl.ResidualModelFramePlacement(state, frame, goal, model.nv),
+        "x": crocoddyl.ResidualModelState(state, x0, model.nv),
+        "u": crocoddyl.ResidualModelControl(state, model.nv),
+    }
+    terms = {name: crocoddyl.CostModelResidual(state, r) for name, r in residuals.items()}
+    weights = {"frame": 1.0, "x": weight, "u": weight}
+    running = costs(state, model.nv, [(name, terms[name], weights[name]) for name in terms])
+    terminal = costs(state, model.nv, [("frame", terms["frame"], last_weight)])
+    actuation = crocoddyl.ActuationModelFull(state)
+    return shooting(state, actuation, x0, running, terminal, **durations)
 
 
 def arm():
@@ -68,21 +87,17 @@ def arm():
     model = pinocchio.buildModelFromUrdf(file)
     postures = file.replace("robots/kinova.urdf", "srdf/kinova.srdf")
     pinocchio.loadReferenceConfigurations(model, postures, False)
-    state = crocoddyl.StateMultibody(model)
     x0 = np.concatenate([model.referenceConfigurations["arm_up"], np.zeros(model.nv)])
-    goal = pinocchio.SE3(np.eye(3), np.array([0.6, 0.2, 0.5]))
-    frame = model.getFrameId("j2s6s200_end_effector")
-    residuals = {
-        "frame": crocoddyl.ResidualModelFramePlacement(state, frame, goal, model.nv),
-        "x": crocoddyl.ResidualModelState(state, x0, model.nv),
-        "u": crocoddyl.ResidualModelControl(state, model.nv),
-    }
-    terms = {name: crocoddyl.CostModelResidual(state, r) for name, r in residuals.items()}
-    weights = {"frame": 1.0, "x": 0.1, "u": 0.1}
-    running = costs(state, model.nv, [(name, terms[name], weights[name]) for name in terms])
-    terminal = costs(state, model.nv, [("frame", terms["frame"], 1e3)])
-    actuation = crocoddyl.ActuationModelFull(state)
-    return shooting(state, actuation, x0, running, terminal, 0.0), file, model
+    return reach(model, x0, "j2s6s200_end_effector", [0.6, 0.2, 0.5], 0.1, 1e3), file, model
+
+
+def talos_arm():
+    file = path("talos_left_arm")
+    model = pinocchio.buildModelFromUrdf(file)
+    x0 = np.array([0.173046, 1.0, -0.52366, 0.0, 0.0, 0.1, -0.005, *[0.0] * model.nv])
+    durations = {"stages": 250, "dt": 1e-3}
+    problem = reach(model, x0, "gripper_left_joint", [0.0, 0.0, 0.4], 1e-4, 1.0, **durations)
+    return problem, file, model
 
 
 def quadrotor():
@@ -109,52 +124,14 @@ def quadrotor():
     track = crocoddyl.CostModelResidual(state, pose)
     running = costs(state, 4, [("x", posture, 1e-6), ("u", effort, 1e-6), ("goal", track, 1e-2)])
     terminal = costs(state, 4, [("goal", track, 3.0)])
-    stages = [
-        crocoddyl.IntegratedActionModelEuler(
-            crocoddyl.DifferentialActionModelFreeFwdDynamics(state, actuation, running), dt
-        )
-    ] * 33
-    last = crocoddyl.IntegratedActionModelEuler(
-        crocoddyl.DifferentialActionModelFreeFwdDynamics(state, actuation, terminal), dt
-    )
-    return crocoddyl.ShootingProblem(state.zero(), stages, last), file, model
+    problem = shooting(state, actuation, state.zero(), running, terminal, 33, dt, dt)
+    return problem, file, model
 
 
 def unicycle():
     model = crocoddyl.ActionModelUnicycle()
     model.costWeights = np.array([10.0, 1.0])
     return crocoddyl.ShootingProblem(np.array([-1.0, -1.0, 1.0]), [model] * 20, model), None, None
-
-
-def talos_arm():
-    """A reach of the left arm of Talos, with the costs of the first releases of Crocoddyl."""
-    file, dt = path("talos_left_arm"), 1e-3
-    model = pinocchio.buildModelFromUrdf(file)
-    state = crocoddyl.StateMultibody(model)
-    start = [0.173046, 1.0, -0.52366, 0.0, 0.0, 0.1, -0.005]
-    x0 = np.concatenate([start, np.zeros(model.nv)])
-    goal = pinocchio.SE3(np.eye(3), np.array([0.0, 0.0, 0.4]))
-    frame = model.getFrameId("gripper_left_joint")
-    residuals = {
-        "frame": (crocoddyl.ResidualModelFramePlacement(state, frame, goal, model.nv), 1.0),
-        "x": (crocoddyl.ResidualModelState(state, x0, model.nv), 1e-4),
-        "u": (crocoddyl.ResidualModelControl(state, model.nv), 1e-4),
-    }
-    terms = [
-        (name, crocoddyl.CostModelResidual(state, residual), weight)
-        for name, (residual, weight) in residuals.items()
-    ]
-    actuation = crocoddyl.ActuationModelFull(state)
-    running, last = (
-        crocoddyl.IntegratedActionModelEuler(
-            crocoddyl.DifferentialActionModelFreeFwdDynamics(
-                state, actuation, costs(state, model.nv, kept)
-            ),
-            step,
-        )
-        for kept, step in ((terms, dt), (terms[:1], 0.0))
-    )
-    return crocoddyl.ShootingProblem(x0, [running] * 250, last), file, model
 
 
 def trot():

@@ -24,7 +24,6 @@ library whose height differs by more than 1 cm from the median is not timed.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import time
@@ -34,6 +33,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from benchmarks.studies import common
 
 SUBSTEPS, DT = 5, 0.004  # of the physics
 STROKE = 0.5  # rad
@@ -132,6 +133,26 @@ def load_jaxrbd() -> Library:
     return Library(start, step, lambda state: state.physics.q[2])
 
 
+def physics_library(start, advance, coordinates) -> Library:
+    """The environment of a library that has only the physics.
+
+    `advance(state, targets)` is the state after one step; `coordinates(state)` are q and v.
+    """
+
+    def step(state, action):
+        targets = jnp.asarray(HOME, action.dtype) + STROKE * action
+        physics = lambda x, _: (advance(x, targets), None)  # noqa: E731
+        state = jax.lax.scan(physics, state, length=SUBSTEPS)[0]
+        q, v = coordinates(state)
+        _, x, y, _ = q[3:7]
+        up, posture = 1 - 2 * (x**2 + y**2), q[7:] - HOME
+        reward = reward_of(up, v[:2], posture, v[6:], action)
+        observation = jnp.concatenate([posture, v, action])
+        return state, reward + 0 * jnp.sum(observation)
+
+    return Library(start, step, lambda state: coordinates(state)[0][2])
+
+
 def load_mjx() -> Library:
     import mujoco
     from mujoco import mjx
@@ -141,18 +162,11 @@ def load_mjx() -> Library:
     data = mujoco.MjData(compiled)
     mujoco.mj_resetDataKeyframe(compiled, data, 0)
     mujoco.mj_forward(compiled, data)
-    start = mjx.put_data(compiled, data)
-
-    def step(data, action):
-        data = data.replace(ctrl=jnp.asarray(HOME, action.dtype) + STROKE * action)
-        data = jax.lax.scan(lambda x, _: (mjx.step(model, x), None), data, length=SUBSTEPS)[0]
-        w, x, y, z = data.qpos[3:7]
-        up = 1 - 2 * (x**2 + y**2)
-        observation = jnp.concatenate([data.qpos[7:] - HOME, data.qvel, action])
-        reward = reward_of(up, data.qvel[:2], observation[:12], data.qvel[6:], action)
-        return data, reward + 0 * (jnp.sum(observation) + w * z)
-
-    return Library(start, step, lambda data: data.qpos[2])
+    return physics_library(
+        mjx.put_data(compiled, data),
+        lambda data, targets: mjx.step(model, data.replace(ctrl=targets)),
+        lambda data: (data.qpos, data.qvel),
+    )
 
 
 def load_brax() -> Library:
@@ -161,21 +175,11 @@ def load_brax() -> Library:
 
     system = reader.loads(mjcf(iterations=10))
     q = jnp.asarray([0, 0, HEIGHT, 1, 0, 0, 0, *HOME], jnp.float32)
-    start = jax.jit(pipeline.init)(system, q, jnp.zeros(system.qd_size()))
-
-    def step(state, action):
-        targets = jnp.asarray(HOME, action.dtype) + STROKE * action
-        state = jax.lax.scan(
-            lambda x, _: (pipeline.step(system, x, targets), None), state, length=SUBSTEPS
-        )[0]
-        _, x, y, _ = state.q[3:7]
-        observation = jnp.concatenate([state.q[7:] - HOME, state.qd, action])
-        reward = reward_of(
-            1 - 2 * (x**2 + y**2), state.qd[:2], observation[:12], state.qd[6:], action
-        )
-        return state, reward + 0 * jnp.sum(observation)
-
-    return Library(start, step, lambda state: state.q[2])
+    return physics_library(
+        jax.jit(pipeline.init)(system, q, jnp.zeros(system.qd_size())),
+        lambda state, targets: pipeline.step(system, state, targets),
+        lambda state: (state.q, state.qd),
+    )
 
 
 GRADIENTS = {"gradient": False, "gradient, stored": True}
@@ -205,25 +209,9 @@ class Program:
         self.run = jax.jit(jax.vmap(function)).lower(*self.inputs).compile()
         self.compile_s = time.process_time() - begin
         self.bytes = self.run.memory_analysis().temp_size_in_bytes
-        self.seconds: list[float] = []
 
     def call(self):
-        begin = time.process_time()
-        found = jax.block_until_ready(self.run(*self.inputs))
-        self.seconds.append(time.process_time() - begin)
-        return found
-
-
-def timed(programs: dict[str, Program]) -> None:
-    """Call the programs in turns; the first calls do not count if further calls are possible."""
-    for program in programs.values():
-        program.call()
-        if program.seconds[0] < SECONDS:
-            program.seconds.clear()
-    for _ in range(50):
-        for program in programs.values():
-            if sum(program.seconds) < SECONDS:
-                program.call()
+        return self.run(*self.inputs)
 
 
 def batch_of(library: Library, size: int):
@@ -265,9 +253,9 @@ def gradient_programs(libraries: dict[str, Library], batch: int, horizon: int, s
 
 
 def main():
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    names = {"type": lambda text: tuple(text.split(",")), "metavar": "A,B"}
-    counts = {"type": lambda text: tuple(map(int, text.split(","))), "metavar": "N,M"}
+    parser = common.parser(__doc__)
+    names = {"type": common.names, "metavar": "A,B"}
+    counts = {"type": common.counts, "metavar": "N,M"}
     parser.add_argument("--libraries", **names, default=tuple(LIBRARIES))
     parser.add_argument("--batches", **counts, default=(64, 4096), help="of steps")
     parser.add_argument("--horizons", **counts, default=(8, 32), help="of gradients, first batch")
@@ -282,18 +270,17 @@ def main():
         print(json.dumps(row), flush=True)
 
     def measure(what, batch, horizon, programs):
-        timed(programs)
+        calls = {name: program.call for name, program in programs.items()}
+        seconds = common.least_seconds(calls, 50, most=SECONDS)
         for name, program in programs.items():
-            seconds = min(program.seconds)
             show(
                 what=what,
                 library=name,
                 batch=batch,
                 horizon=horizon,
-                us_per_step=1e6 * seconds / (batch * horizon),
+                us_per_step=1e6 * seconds[name] / (batch * horizon),
                 compile_s=program.compile_s,
                 kB_per_robot=program.bytes / 1e3 / batch,
-                calls=len(program.seconds),
             )
 
     def measure_gradients(batch, horizon):

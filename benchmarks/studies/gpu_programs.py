@@ -2,7 +2,7 @@
 
     pip install -e ".[kernels]"
     pip install --no-deps jax-cuda12-plugin==VERSION jax-cuda12-pjrt==VERSION   # VERSION of JAX
-    python benchmarks/studies/gpu_programs.py [--robot humanoid] [--batch 65536] [--jobs rnea,fd]
+    python -m benchmarks.studies.gpu_programs [--robot humanoid] [--batch 65536] [--jobs rnea,fd]
         [--implementations scan,products,kernels] [--json]
 
 XLA compiles the programs for the description of the GPU below. The counts are facts of the compiled
@@ -11,12 +11,14 @@ and write. The kernels of a loop count once per step. A kernel is assumed to rea
 and only the slice where it reads a slice. No time is measured.
 """
 
-import argparse
+import itertools
 import json
 import math
 import os
 import re
 from collections.abc import Callable
+
+from benchmarks.studies import common
 
 H200 = """
 platform_name: "CUDA"
@@ -190,22 +192,14 @@ def programs() -> dict[str, tuple[Callable, int]]:
 
 def robot_model(name: str):
     """A bundled robot, or for the name `chainN` a chain of N hinges."""
-    import numpy as np
-
     import jaxrbd as rbd
 
     if not name.startswith("chain"):
         return rbd.load_robot(name)
-    n, placement = int(name.removeprefix("chain")), np.eye(4)
-    placement[0, 3] = 0.1
-    inertia = rbd.model.link_inertia(1.0, [0.05, 0, 0], np.eye(3))
-    links = [rbd.model.Link(f"link{i}", inertia) for i in range(n)]
-    hinge = rbd.joints.Revolute([0, 0, 1])
-    parents = [None, *(link.name for link in links)]
-    joints = [
-        rbd.model.JointSpec(f"joint{i}", hinge, parents[i], f"link{i}", placement) for i in range(n)
-    ]
-    return rbd.build_model(links, joints)
+    from benchmarks import robots
+
+    chain = robots.make(name)
+    return rbd.build_model(chain.links, chain.joints)
 
 
 def compiled(robot: str, batch: int, job: str, implementation: str) -> str:
@@ -232,31 +226,28 @@ def compiled(robot: str, batch: int, job: str, implementation: str) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--robot", default="humanoid", help="a bundled robot, or chainN")
-    parser.add_argument("--batch", type=int, default=65536)
-    parser.add_argument("--jobs", default="fk,rnea,crba,fd,drnea,dfd,gradient")
-    parser.add_argument("--implementations", default="scan,products,kernels")
-    parser.add_argument("--json", action="store_true", help="one line of JSON per program")
-    options = parser.parse_args()
     # JAX looks for the libraries of CUDA when it starts, and the compiler does not need them.
     os.environ.setdefault("JAX_SKIP_CUDA_CONSTRAINTS_CHECK", "1")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    parser = common.parser(__doc__)
+    parser.add_argument("--robot", default="humanoid", help="a bundled robot, or chainN")
+    parser.add_argument("--batch", type=int, default=65536)
+    parser.add_argument("--jobs", type=common.names, default=tuple(programs()))
+    parser.add_argument(
+        "--implementations", type=common.names, default=("scan", "products", "kernels")
+    )
+    parser.add_argument("--json", action="store_true", help="one line of JSON per program")
+    options = parser.parse_args()
     if not options.json:
         print(f"{options.robot}, float32, batch {options.batch}, compiled for an H200\n")
-        print("| job | implementation | kernels | steps of loops | kB per sample |")
-        print("|---|---|---|---|---|")
-    for job in options.jobs.split(","):
-        for implementation in options.implementations.split(","):
-            found = count(compiled(options.robot, options.batch, job, implementation))
-            kilobytes = found["bytes"] / options.batch / 1000
-            if options.json:
-                print(
-                    json.dumps({"job": job, "implementation": implementation, **found}), flush=True
-                )
-            else:
-                cells = (job, implementation, found["kernels"], found["steps"], f"{kilobytes:.1f}")
-                print("| " + " | ".join(map(str, cells)) + " |", flush=True)
+        common.head("job", "implementation", "kernels", "steps of loops", "kB per sample")
+    for job, implementation in itertools.product(options.jobs, options.implementations):
+        found = count(compiled(options.robot, options.batch, job, implementation))
+        if options.json:
+            print(json.dumps({"job": job, "implementation": implementation, **found}), flush=True)
+        else:
+            kilobytes = f"{found['bytes'] / options.batch / 1000:.1f}"
+            common.row(job, implementation, found["kernels"], found["steps"], kilobytes)
 
 
 if __name__ == "__main__":

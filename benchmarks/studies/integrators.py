@@ -1,16 +1,12 @@
 """Measure the integrators: orders of convergence, energy errors in 10 s and in 100,000 steps.
 
-    python benchmarks/studies/integrators.py            # writes docs/integrators.png and the tables
-    python benchmarks/studies/integrators.py --quick    # a smaller measurement, printed only
+    python -m benchmarks.studies.integrators          # writes docs/integrators.png and the tables
+    python -m benchmarks.studies.integrators --quick  # a smaller measurement, printed only
 
 The program replaces the text between the two marks of docs/integrators.md by the new tables.
 """
 
-import argparse
 import dataclasses
-import functools
-import pathlib
-import re
 import time
 
 import jax
@@ -19,10 +15,11 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import jaxrbd as rbd
+from benchmarks import report
+from benchmarks.studies import common
 from jaxrbd import joints
 
-DOCS = pathlib.Path(__file__).parents[2] / "docs"
-MARKS = "<!-- measured -->", "<!-- end -->"
+DOCS = common.ROOT / "docs"
 INTEGRATORS = (
     rbd.integrators.explicit_euler,
     rbd.integrators.semi_implicit_euler,
@@ -75,9 +72,6 @@ def energy(model, q, v):
     return rbd.kinetic_energy(model, q, v) + rbd.potential_energy(model, q)
 
 
-# ---------------------------------------------------------------------------------------- orders
-
-
 def convergence(model, dynamics, q, v, counts, reference):
     """For each integrator, the errors of the state after `DURATION`, one per number of steps.
 
@@ -106,9 +100,6 @@ def order(counts, errors):
     """The slope between the two finest steps whose errors are above 1e-10, so above rounding."""
     a, b = np.flatnonzero(errors > 1e-10)[-2:]
     return np.log(errors[a] / errors[b]) / np.log(counts[b] / counts[a])
-
-
-# ---------------------------------------------------------------------------------------- energy
 
 
 def energy_errors(step, model, q, v, dt, steps, parts):
@@ -142,14 +133,6 @@ def energy_errors(step, model, q, v, dt, steps, parts):
     return float(at_end / kinetic), np.asarray(worst / kinetic)
 
 
-# --------------------------------------------------------------------------------------- results
-
-
-def table(head, rows):
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(str(x) for x in line) + " |" for line in lines)
-
-
 def size(x):
     return f"{x:.1e}" if np.isfinite(x) else "diverges"
 
@@ -159,7 +142,7 @@ def name_of(step):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser = common.parser(__doc__)
     parser.add_argument("--quick", action="store_true", help="measure less, and write no files")
     quick = parser.parse_args().quick
     jax.config.update("jax_enable_x64", True)
@@ -190,7 +173,7 @@ def main():
         f"top, {finest}",
         f"quadruped, {finest}",
     ]
-    text = table(head, orders)
+    text = report.table(head, orders)
 
     steps, dt = (1_000 if quick else 10_000), 1e-3
     robots = {"top": top(), "quadruped": thrown("quadruped")}
@@ -198,8 +181,8 @@ def main():
     for step in INTEGRATORS:
         ends = [energy_errors(step, *robot, dt, steps, 1) for robot in robots.values()]
         drift.append([name_of(step), *(size(at_end) for at_end, _ in ends)])
-    text += f"\n\nDrift of the energy over {steps * dt:g} s, with steps of 1 ms:\n\n"
-    text += table(["integrator", *robots], drift)
+    text += f"\nDrift of the energy over {steps * dt:g} s, with steps of 1 ms:\n\n"
+    text += report.table(["integrator", *robots], drift)
 
     steps = 2_000 if quick else 100_000
     long = {
@@ -214,14 +197,14 @@ def main():
             curves[robot, step] = dt * steps * np.arange(1, 101) / 100, worst
             tenths = [np.max(worst[:10]), np.max(worst[-10:])]
             rows.append([robot, f"{dt * 1e3:g} ms", name_of(step), *map(size, tenths)])
-    text += f"\n\nLargest error of the energy in {steps} steps:\n\n"
-    text += table(["robot", "step", "integrator", "in the first tenth", "in the last tenth"], rows)
+    text += f"\nLargest error of the energy in {steps} steps:\n\n"
+    text += report.table(
+        ["robot", "step", "integrator", "in the first tenth", "in the last tenth"], rows
+    )
     print(text)
     if quick:
         return
-    page = DOCS / "integrators.md"
-    replace = functools.partial(re.sub, f"{MARKS[0]}.*{MARKS[1]}", flags=re.DOTALL)
-    page.write_text(replace(f"{MARKS[0]}\n\n{text}\n\n{MARKS[1]}", page.read_text()))
+    report.replace_measured(DOCS / "integrators.md", text)
     draw(DOCS / "integrators.png", counts, errors, curves)
 
 

@@ -21,10 +21,8 @@ the middle of the limits. A search continues from random starts until one conver
 
 from __future__ import annotations
 
-import argparse
 import importlib.metadata
 import pathlib
-import platform
 import time
 import warnings
 from typing import NamedTuple
@@ -34,6 +32,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxrbd
+from benchmarks import session
+from benchmarks.studies import common
 from jaxrbd import inverse_kinematics as ik
 from jaxrbd.model import lock_joints
 from jaxrbd.model.joint_space import coordinates_with_rates
@@ -176,13 +176,13 @@ def errors(robot: Robot, X: jaxrbd.Pose, found: ik.IkSolution) -> tuple[jax.Arra
 
 def elapsed(function, *operands):
     """The result of a function, and the processor time of the call in s without compilation."""
-    program = jax.jit(function).lower(*operands).compile()
+    program, _ = common.compiled(function, *operands)
     start = time.process_time()
     result = jax.block_until_ready(program(*operands))
     return result, time.process_time() - start
 
 
-def measure(name: str, targets: int) -> tuple[str, str]:
+def measure(name: str, targets: int) -> tuple[list, list]:
     """A row of the table of successes and times, and a row of the table of errors."""
     robot = ROBOTS[name]()
     start = middle(robot)
@@ -206,26 +206,18 @@ def measure(name: str, targets: int) -> tuple[str, str]:
 
     coarse = 100 * np.mean((linear < COARSE[0]) & (angular < COARSE[1]))
     fine, fine_once = 100 * np.mean(largest < FINE), 100 * np.mean(once < FINE)
-    successes = (
-        f"| {name} | {robot.model.nv} | {fine_once:.2f} % | {1e3 * once_time / targets:.2f} ms "
-        f"| {coarse:.2f} % | {fine:.2f} % | {1e3 * time_of_search / targets:.2f} ms "
-        f"| {whole / time_of_batches:,.0f} |"
-    )
+    successes = [
+        *(name, robot.model.nv),
+        *(f"{fine_once:.2f} %", f"{1e3 * once_time / targets:.2f} ms"),
+        *(f"{coarse:.2f} %", f"{fine:.2f} %", f"{1e3 * time_of_search / targets:.2f} ms"),
+        f"{whole / time_of_batches:,.0f}",
+    ]
     percentiles = [np.percentile(x, (50, 98, 100), method="higher") for x in (linear, angular)]
-    sizes = " | ".join(f"{x:.0e}" for x in np.concatenate(percentiles))
-    return successes, f"| {name} | {sizes} |"
-
-
-def processor() -> str:
-    """The name of the processor."""
-    info = pathlib.Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
+    return successes, [name, *(f"{x:.0e}" for x in np.concatenate(percentiles))]
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = common.parser(__doc__)
     parser.add_argument("--targets", type=int, default=10_000)
     parser.add_argument("--robots", nargs="*", default=list(ROBOTS), choices=list(ROBOTS))
     parser.add_argument("--quick", action="store_true", help="64 targets of arm7 only")
@@ -235,18 +227,23 @@ def main(argv=None):
         robots, targets = ["arm7"], BATCH
     jax.config.update("jax_enable_x64", True)
     warnings.simplefilter("ignore", jaxrbd.InertiaWarning)
-    print(f"{processor()}, jax {jax.__version__}, float64, {targets} targets per robot")
+    processor = session.machine()["processor"]
+    print(f"{processor}, jax {jax.__version__}, float64, {targets} targets per robot")
     print(f"at most {STARTS} starts per search, processor times\n")
-    print("| robot | dofs | one start: 1e-5 | mean time | search: 1 mm, 0.1 degree | 1e-5 ", end="")
-    print(f"| mean time | targets/s in batches of {BATCH} |\n|" + "---|" * 8)
+    once, search = (
+        ("one start: 1e-5", "mean time"),
+        ("search: 1 mm, 0.1 degree", "1e-5", "mean time"),
+    )
+    common.head("robot", "dofs", *once, *search, f"targets/s in batches of {BATCH}")
     rows = []
     for name in robots:
         successes, sizes = measure(name, targets)
-        print(successes, flush=True)
+        common.row(*successes)
         rows.append(sizes)
-    print("\n| robot | distance in m: p50 | p98 | p100 | angle in rad: p50 | p98 | p100 |")
-    print("|" + "---|" * 7)
-    print("\n".join(rows))
+    print()
+    common.head("robot", "distance in m: p50", "p98", "p100", "angle in rad: p50", "p98", "p100")
+    for row in rows:
+        common.row(*row)
 
 
 if __name__ == "__main__":

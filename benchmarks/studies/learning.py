@@ -20,7 +20,6 @@ has results is not repeated.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -33,11 +32,13 @@ import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
 
+from benchmarks.studies import common
 from jaxrbd import envs, learning, optimal_control
 from jaxrbd.learning.networks import act
 from jaxrbd.learning.rollouts import roll
 
 EPISODES, STARTS = 64, 99
+SHOWN = "seed", "steps", "elapsed", "cpu", "return", "worst", "failed", "failed_with_noise"
 COMMAND = "import sys; from jaxrbd import cli; sys.exit(cli.main(sys.argv[1:]))"
 
 
@@ -180,7 +181,7 @@ def plot(path: Path, title: str, curves) -> None:
 
 
 def main():
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser = common.parser(__doc__)
     parser.add_argument("trainings", nargs="+", metavar="TASK:ALGORITHM")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--optimised", type=int, default=64, help="number of optimised starts")
@@ -227,15 +228,11 @@ def main():
             print(f"{np.mean(found[0]):.5g}, of the references {best:.5g}; excess of the seeds:")
             print(", ".join(f"{row['excess']:.1%}" for row in rows), flush=True)
         (options.out / "results.json").write_text(json.dumps(results, indent=1))
-    print("| training | seed | steps | elapsed s | CPU s | return | worst | failed | with noise |")
-    print("|---|---|---|---|---|---|---|---|---|")
-    for name, result in results.items():
-        for row in result["seeds"]:
-            print(
-                f"| {name} | {row['seed']} | {row['steps']} | {row['elapsed']:.0f} | "
-                f"{row['cpu']:.0f} | {row['return']:.4g} | {row['worst']:.4g} | {row['failed']} | "
-                f"{row['failed_with_noise']} |"
-            )
+    results = [(name, seed) for name, found in results.items() for seed in found["seeds"]]
+    numbers = {"elapsed": ".0f", "cpu": ".0f", "return": ".4g", "worst": ".4g"}
+    common.head("training", "seed", "steps", "elapsed s", "CPU s", *SHOWN[4:-1], "with noise")
+    for name, row in results:
+        common.row(name, *(format(row[key], numbers.get(key, "")) for key in SHOWN))
 
 
 if __name__ == "__main__":

@@ -10,13 +10,13 @@ search.
 
 from __future__ import annotations
 
-import argparse
 import time
 
 import jax
 import jax.numpy as jnp
 
 import jaxrbd
+from benchmarks.studies import common
 from benchmarks.studies.kernels import count_kernels
 from jaxrbd import integrators, optimal_control
 
@@ -73,24 +73,22 @@ def measure(name, operands, **options):
     lowered = optimal_control.solve.lower(*operands, tolerance=tolerance, **options)
     compiled = lowered.compile()
     compilation = time.perf_counter() - began
-    times = []
-    for _ in range(3):
-        began = time.perf_counter()
-        solution = jax.block_until_ready(compiled(*operands, tolerance=tolerance))
-        times.append(time.perf_counter() - began)
+    solution = compiled(*operands, tolerance=tolerance)
+    call = {name: lambda: compiled(*operands, tolerance=tolerance)}
+    seconds = common.least_seconds(call, 3, clock=time.perf_counter)[name]
     count = int(solution.iterations)
     print(
         f"{name}, {options}: {optimal_control.Status(int(solution.status)).name}, {count} "
         f"iterations, cost {float(solution.cost):.6g}, residual "
         f"{float(solution.residuals.largest):.1e}; {count_kernels(compiled.as_text())} kernels, "
         f"compilation {compilation:.1f} s, "
-        f"{min(times) / (count + 1) * 1e3:.2f} ms per iteration",
+        f"{seconds / (count + 1) * 1e3:.2f} ms per iteration",
         flush=True,
     )
 
 
 def main():
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser = common.parser(__doc__)
     parser.add_argument("--quick", action="store_true", help="Gauss-Newton alone")
     quick = parser.parse_args().quick
     jax.config.update("jax_enable_x64", True)
