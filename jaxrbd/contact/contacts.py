@@ -53,8 +53,6 @@ class Contacts(NamedTuple):
 def contact_bodies(model: Model, scene: Scene) -> np.ndarray:
     """The body of each point, (n + 2 m,), or -1. Raises ArgumentError for an unknown frame."""
     bodies = scene.bodies(model)
-    if scene.pairs is None:
-        return bodies
     a, b = (_bodies(model, frames) for frames in (scene.pairs.frames_a, scene.pairs.frames_b))
     for i in np.flatnonzero(a == b):
         frames = scene.pairs.frames_a[i], scene.pairs.frames_b[i]
@@ -67,10 +65,9 @@ def contact_bodies(model: Model, scene: Scene) -> np.ndarray:
 def find_contacts(model: Model, scene: Scene, kinematics: Kinematics) -> Contacts:
     """The contacts of a scene, whose parameters have the dtype of the model."""
     ground = contact_points(model, scene, kinematics, jnp.zeros(model.nv, model.dtype))
-    contacts = Contacts(ground.distance, ground.gradient, ground.arm)
-    if scene.pairs is None:
-        return contacts
     pairs = scene.pairs
+    if not pairs:  # a shortcut: JAX would trace the geometry of no pairs
+        return Contacts(ground.distance, ground.gradient, ground.arm)
     X_a, X_b = (
         _frame_poses(model, kinematics, frames) for frames in (pairs.frames_a, pairs.frames_b)
     )
@@ -89,9 +86,9 @@ def find_contacts(model: Model, scene: Scene, kinematics: Kinematics) -> Contact
         X_BF = _poses_in_bodies(model, frames)
         arms.append(transform_point(X_BF, inverse_transform_point(X, point)))
     return Contacts(
-        jnp.concatenate([contacts.distance, distance]),
-        jnp.concatenate([contacts.gradient, normal]),
-        jnp.concatenate([contacts.arm, *arms]),
+        jnp.concatenate([ground.distance, distance]),
+        jnp.concatenate([ground.gradient, normal]),
+        jnp.concatenate([ground.arm, *arms]),
     )
 
 
@@ -102,8 +99,6 @@ def reference_spheres(
 
     The sizes at the points b are negative. The scene has the dtype of the model.
     """
-    if scene.pairs is None:
-        return scene.centres(model), jnp.asarray(scene.radii)
     capsules, boxes = scene.pairs.capsules, scene.pairs.boxes
     half_lengths = [
         _direction((end - start) / 2)[0]
@@ -125,17 +120,13 @@ def reference_spheres(
 
 def relative(scene: Scene, x: Float[Array, "points ..."]) -> Float[Array, "contacts ..."]:
     """The values at the points a; for pairs, minus the values at the points b."""
-    m = 0 if scene.pairs is None else len(scene.pairs)
-    if m == 0:
-        return x
-    n = len(x) - 2 * m
+    n, m = len(scene.frames), len(scene.pairs)
     return jnp.concatenate([x[:n], x[n : n + m] - x[n + m :]])
 
 
 def opposed(scene: Scene, f: Float[Array, "contacts 3"]) -> Float[Array, "points 3"]:
     """Forces on the points: f at the points a and -f at the points b."""
-    m = 0 if scene.pairs is None else len(scene.pairs)
-    return f if m == 0 else jnp.concatenate([f, -f[len(f) - m :]])
+    return jnp.concatenate([f, -f[len(scene.frames) :]])
 
 
 def _bodies(model: Model, frames: tuple) -> np.ndarray:

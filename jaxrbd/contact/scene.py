@@ -192,7 +192,7 @@ class Scene(eqx.Module):
     ground: Ground
     material: Material
     inverse_inertia: InverseInertias | None
-    pairs: CollisionPairs | None
+    pairs: CollisionPairs
 
     def __init__(
         self,
@@ -219,7 +219,7 @@ class Scene(eqx.Module):
         self.ground = ground if isinstance(ground, Ground) else Height(ground)
         self.material = Material() if material is None else material
         arguments.require(self.radii, lambda x: x >= 0, "radii", "0 or more")
-        self.pairs = pairs if pairs is not None and len(pairs) else None
+        self.pairs = stacked_pairs(()) if pairs is None else pairs
         self.inverse_inertia = None
         if inverse_inertia is not None:
             contacts, joints, trees = inverse_inertia
@@ -235,7 +235,7 @@ class Scene(eqx.Module):
     @property
     def size(self) -> int:
         """The number of contacts: n spheres on the ground and m pairs."""
-        return len(self.frames) + (0 if self.pairs is None else len(self.pairs))
+        return len(self.frames) + len(self.pairs)
 
     @property
     def friction(self) -> Array:
