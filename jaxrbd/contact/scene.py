@@ -18,7 +18,7 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Float
 
-from .._math.components import Vec3
+from .._math.components import cross
 from .._math.rows import take_rows
 from ..algorithms.kinematics import Kinematics, forward_kinematics, root_centred, root_positions
 from ..errors import ArgumentError
@@ -358,11 +358,6 @@ def contact_points(
     arm = centres + inverse_rotate(X_RB.R, down)
     velocity = rotate(X_RB.R, V[:, :3] + cross(V[:, 3:], arm))
     return ContactPoints(distance - scene.radii, gradient, centres_W + down, velocity, arm)
-
-
-def cross(a: Float[Array, "... 3"], b: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
-    """The cross product `a x b` (..., 3)."""
-    return Vec3.from_array(a).cross(Vec3.from_array(b)).array()
 
 
 def tangential(normal: Float[Array, "... 3"], x: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
