@@ -21,6 +21,7 @@ from jaxtyping import Float
 from .._math.components import cross
 from .._math.rows import take_rows
 from ..algorithms.kinematics import Kinematics, forward_kinematics, root_centred, root_positions
+from ..algorithms.places import bodies_of, poses_in_bodies
 from ..errors import ArgumentError
 from ..joints import as_module
 from ..model import Model, arguments
@@ -280,7 +281,7 @@ class Scene(eqx.Module):
 
     def bodies(self, model: Model) -> np.ndarray:
         """The body of each sphere, (n,)."""
-        bodies = np.array([model.frame_bodies[i] for i in self._indices(model)], int)
+        bodies = bodies_of(model, self.frames)
         for frame, body in zip(self.frames, bodies):
             if body < 0:
                 raise ArgumentError(
@@ -290,16 +291,12 @@ class Scene(eqx.Module):
 
     def centres(self, model: Model) -> Float[Array, "n 3"]:
         """The centres of the spheres (n, 3) in m, in the body frames."""
-        indices = self._indices(model)
-        X_BF = jax.tree.map(lambda x: x[indices], model.frame_pose)
+        X_BF = poses_in_bodies(model, self.frames)
         return transform_point(X_BF, jnp.asarray(self.offsets, model.dtype))
 
     def astype(self, dtype: DTypeLike) -> Scene:
         """The scene with all floating-point parameters cast to `dtype`."""
         return cast(self, dtype)
-
-    def _indices(self, model: Model) -> np.ndarray:
-        return np.array([arguments.frame_index(model, frame) for frame in self.frames], int)
 
 
 def cast(tree, dtype: DTypeLike):
