@@ -16,6 +16,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, PRNGKeyArray
 
+from ._math.components import cross
 from ._math.rows import take_rows
 from .algorithms.kinematics import (
     Kinematics,
@@ -27,7 +28,7 @@ from .algorithms.kinematics import (
 )
 from .contact import ContactForce, ContactStep, Ground, Scene, Terrain
 from .contact.contacts import find_contacts
-from .contact.scene import cast, cross
+from .contact.scene import cast
 from .errors import ArgumentError
 from .model import Model, arguments
 from .model.joint_space import joint_coordinates, joint_rates

@@ -19,7 +19,7 @@ import pytest
 
 import jaxrbd
 from jaxrbd import cli
-from jaxrbd.cli import bench_command, completion
+from jaxrbd.cli import bench_command, completion, info_command, messages
 from jaxrbd.cli.overview import overview
 from jaxrbd.cli.reports import print_json
 from jaxrbd.robots import robot_path
@@ -444,7 +444,7 @@ def test_errors_of_convert_name_its_options(text, option, words, tmp_path, capsy
 def test_every_option_for_an_argument_is_one_of_a_command():
     commands = completion.commands_of(cli._parser()).values()
     known = {option for command in commands for option in command._option_string_actions}
-    assert {text.split()[0] for text in cli._OPTIONS.values()} <= known
+    assert {text.split()[0] for text in messages.OPTIONS.values()} <= known
 
 
 WITH_PARTS = """<mujoco model="swing">
@@ -858,7 +858,7 @@ def test_an_interrupt_has_the_status_130(monkeypatch, capsys):
     def interrupt(model):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "overview", interrupt)
+    monkeypatch.setattr(info_command, "overview", interrupt)
     assert cli.main(["info", "pendulum"]) == 130
     assert capsys.readouterr().out == ""
 

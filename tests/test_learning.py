@@ -21,7 +21,7 @@ import pytest
 
 from benchmarks.studies.learning import best_returns
 from jaxrbd import cli, envs, learning, view
-from jaxrbd.cli import training_commands
+from jaxrbd.cli import play_command, train_command
 from jaxrbd.errors import ArgumentError, SavedFileError, TrainingError
 from jaxrbd.learning import networks, optimiser, rollouts
 from support.point import Point
@@ -657,8 +657,8 @@ def test_commands_refuse_wrong_folders(tmp_path, capsys):
 @pytest.fixture
 def small_task(monkeypatch):
     """Make every task of `jaxrbd train` the small environment with the small APG."""
-    monkeypatch.setattr(training_commands, "load_task", lambda *_: ENV)
-    monkeypatch.setattr(training_commands, "algorithm_for", lambda *_: SMALL["apg"])
+    monkeypatch.setattr(train_command, "load_task", lambda *_: ENV)
+    monkeypatch.setattr(train_command, "algorithm_for", lambda *_: SMALL["apg"])
 
 
 @pytest.fixture
@@ -705,7 +705,7 @@ def test_an_interrupted_training_continues_to_the_same_files(
     ):
         with monkeypatch.context() as patch:
             patch.setattr(learning.Training, "save", interrupted_save)
-            patch.setattr(training_commands, "_progress", progress)
+            patch.setattr(train_command, "_progress", progress)
             assert train(broken, *more) == status
         shown = capsys.readouterr().err.splitlines()
         command = f"jaxrbd train cart-pole --seed 3 --out '{broken}' --resume"
@@ -726,7 +726,7 @@ def test_an_interrupted_training_continues_to_the_same_files(
 
 def test_the_command_trains_in_the_environment_of_the_algorithm(small_task, tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr(training_commands, "load_task", lambda *names: asked.append(names) or ENV)
+    monkeypatch.setattr(train_command, "load_task", lambda *names: asked.append(names) or ENV)
     assert train(tmp_path, "--algorithm", "apg") == 0
     assert asked == [("cart-pole", "apg")]
 
@@ -734,9 +734,7 @@ def test_the_command_trains_in_the_environment_of_the_algorithm(small_task, tmp_
 def test_a_training_interrupted_before_its_first_update(
     small_task, signals, tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setattr(
-        training_commands, "load_task", lambda *_: signal.raise_signal(signal.SIGINT)
-    )
+    monkeypatch.setattr(train_command, "load_task", lambda *_: signal.raise_signal(signal.SIGINT))
     before = signal.getsignal(signal.SIGTERM)
     assert train(tmp_path) == 130
     shown = capsys.readouterr().err
@@ -750,9 +748,7 @@ def test_a_training_interrupted_before_its_first_update(
 
 def test_progress_without_a_terminal(capsys):
     for update in range(1, 61):
-        training_commands._progress(
-            learning.Record(update, 8 * update, {"return": 1.0}), 60, 0, 1.0
-        )
+        train_command._progress(learning.Record(update, 8 * update, {"return": 1.0}), 60, 0, 1.0)
     shown = capsys.readouterr().err.splitlines()
     assert [line.split()[1] for line in shown] == ["25/60", "50/60", "60/60"]
 
@@ -761,7 +757,7 @@ def test_the_postures_of_an_episode_are_drawn_in_tiles():
     """Each tile is the picture of its configuration, in the order of reading."""
     model = envs.CartPoleSwingUp().default_params().model
     q = np.stack([np.linspace(-0.8, 0.9, 8), np.linspace(3.1, 0.0, 8)], axis=1)
-    picture = training_commands._tiles(model, q)
+    picture = play_command._tiles(model, q)
     assert picture.shape == (480, 1280, 3)
     for k in (0, 3, 5):
         row, column = divmod(k, 4)

@@ -74,35 +74,35 @@ def mass_matrix(pin_model, data, q):
     return np.transpose(columns)
 
 
-def assert_same_dynamics(pin_model, model, mapping, mass_matrix):
+def assert_same_dynamics(pin_model, model, coordinates, mass_matrix):
     data = pin_model.createData()
     for seed in range(2):
         q, v, a = random_state(pin_model, seed)
-        imported = mapping.import_configuration(q), *map(mapping.import_velocity, (v, a))
+        imported = coordinates.q(q), *map(coordinates.v, (v, a))
         X_WB, M, tau = quantities(oracles.nameless(model), *imported)
-        close(mapping.export_velocity(tau), pin.rnea(pin_model, data, q, v, a), 1e-12, "rnea")
+        close(coordinates.v_pin(tau), pin.rnea(pin_model, data, q, v, a), 1e-12, "rnea")
         expected = mass_matrix(pin_model, data, q)
-        close(mapping.export_matrix(M), expected, 1e-12, "M")
-        close(mapping.import_matrix(expected), M, 1e-12, "M")
+        close(coordinates.pinocchio_mass_matrix(M), expected, 1e-12, "M")
+        close(coordinates.mass_matrix(expected), M, 1e-12, "M")
         pin.forwardKinematics(pin_model, data, q)
         oMi = np.array([X.homogeneous for X in data.oMi])
-        close(mapping.export_poses(X_WB), oMi, 1e-12, "poses")
+        close(coordinates.oMi(X_WB), oMi, 1e-12, "poses")
         if pin_model.njoints - 1 == model.nb:
-            jax.tree.map(functools.partial(close, tolerance=1e-12), mapping.import_poses(oMi), X_WB)
+            jax.tree.map(functools.partial(close, tolerance=1e-12), coordinates.X_WB(oMi), X_WB)
 
 
 # ------------------------------------------------------------------------------- models by hand
 
 
 def test_every_joint_kind_in_an_order_that_is_not_depth_first():
-    pin_model, model, mapping = every_kind()
-    assert mapping.v_entries != tuple(range(model.nv))
+    pin_model, model, coordinates = every_kind()
+    assert coordinates.v_index != tuple(range(model.nv))
     assert (model.name, model.nv) == ("hand built", pin_model.nv)
-    assert_same_dynamics(pin_model, model, mapping, mass_matrix)
+    assert_same_dynamics(pin_model, model, coordinates, mass_matrix)
 
 
 def test_parameters_are_at_the_entries_of_their_joint():
-    pin_model, model, mapping = every_kind()
+    pin_model, model, coordinates = every_kind()
     for field, theirs in {
         "armature": pin_model.armature,
         "damping": pin_model.damping,
@@ -110,10 +110,10 @@ def test_parameters_are_at_the_entries_of_their_joint():
         "velocity_limit": pin_model.upperVelocityLimit,
         "effort_limit": pin_model.upperEffortLimit,
     }.items():
-        np.testing.assert_array_equal(mapping.export_velocity(getattr(model, field)), theirs)
+        np.testing.assert_array_equal(coordinates.v_pin(getattr(model, field)), theirs)
     np.testing.assert_array_equal(model.gravity, pin_model.gravity.linear)
     unlimited = np.isinf(model.lower_position_limit)
-    entries = np.array(mapping.q_entries)
+    entries = np.array(coordinates.q_index)
     assert np.sum(unlimited) == 4 + 1 + 4 + 4 + 1 + 4 + 1  # the next test names the joints
     for field in ("lower", "upper"):
         ours = np.asarray(getattr(model, f"{field}_position_limit"))
@@ -138,32 +138,32 @@ def test_angles_and_quaternions_have_no_limits():
 
 
 def test_round_trips_are_exact():
-    pin_model, _, mapping = every_kind()
+    pin_model, _, coordinates = every_kind()
     q, v, _ = random_state(pin_model, 3)
     M = np.outer(v, 1 + v)
-    close(mapping.export_configuration(mapping.import_configuration(q)), q, 1e-15)
-    np.testing.assert_array_equal(mapping.export_velocity(mapping.import_velocity(v)), v)
-    np.testing.assert_array_equal(mapping.export_matrix(mapping.import_matrix(M)), M)
-    ours = mapping.import_configuration(q)
-    close(mapping.import_configuration(mapping.export_configuration(ours)), ours, 1e-15)
+    close(coordinates.q_pin(coordinates.q(q)), q, 1e-15)
+    np.testing.assert_array_equal(coordinates.v_pin(coordinates.v(v)), v)
+    np.testing.assert_array_equal(coordinates.pinocchio_mass_matrix(coordinates.mass_matrix(M)), M)
+    ours = coordinates.q(q)
+    close(coordinates.q(coordinates.q_pin(ours)), ours, 1e-15)
 
 
 def test_maps_work_in_transformations():
-    pin_model, _, mapping = every_kind()
+    pin_model, _, coordinates = every_kind()
     qs = jnp.stack([random_state(pin_model, seed)[0] for seed in range(3)])
-    imported = jax.jit(jax.vmap(mapping.import_configuration))(qs)
-    close(jax.vmap(mapping.export_configuration)(imported), qs, 1e-15)
-    slope = jax.jacfwd(lambda q: mapping.import_configuration(mapping.export_configuration(q)))
+    imported = jax.jit(jax.vmap(coordinates.q))(qs)
+    close(jax.vmap(coordinates.q_pin)(imported), qs, 1e-15)
+    slope = jax.jacfwd(lambda q: coordinates.q(coordinates.q_pin(q)))
     close(slope(imported[0]), np.eye(imported.shape[1]), 1e-12)
 
 
 def test_a_compound_joint_is_a_chain_of_joints():
-    _, model, mapping = every_kind()
+    _, model, coordinates = every_kind()
     assert len(model.joint("Composite").bodies) == 6
     assert model.body_names[model.joint("Composite").bodies[-1]] == "Composite"
     assert model.joint("CompositeOfOne").bodies == (model.joint_names.index("CompositeOfOne"),)
     with pytest.raises(ArgumentError, match=r"24 bodies, the model has 32 bodies"):
-        mapping.import_poses(np.zeros((25, 4, 4)))
+        coordinates.X_WB(np.zeros((25, 4, 4)))
 
 
 def with_mimics():
@@ -274,10 +274,10 @@ def test_the_model_is_the_model_of_the_file(name):
     assert tuple(np.array(model.frame_bodies)[places].tolist()) == expected.frame_bodies
     for ours, theirs in zip(model.frame_pose, expected.frame_pose):
         np.testing.assert_allclose(np.asarray(ours)[places], theirs, rtol=0, atol=1e-14)
-    mapping = coordinate_map(pin_model, expected)
-    assert mapping.bodies == tuple(range(model.nb))
+    coordinates = coordinate_map(pin_model, expected)
+    assert coordinates.bodies == tuple(range(model.nb))
     q = random_state(pin_model, 0)[0]
-    close(mapping.export_configuration(mapping.import_configuration(q)), q, 1e-15)
+    close(coordinates.q_pin(coordinates.q(q)), q, 1e-15)
 
 
 @pytest.mark.parametrize(("name", "root_joint"), CASES)
@@ -285,10 +285,10 @@ def test_dynamics_of_real_robots(name, root_joint):
     mimic = name in real_robots.MIMIC and name not in real_robots.LEADER_COMES_LATER
     pin_model = load_oracle(name, root_joint, mimic)
     model = from_pinocchio(pin_model)
-    mapping = coordinate_map(pin_model, model)
+    coordinates = coordinate_map(pin_model, model)
     oracles.make_room(model)
     assert_same_dynamics(
-        pin_model, model, mapping, lambda *arguments: symmetric(pin.crba(*arguments))
+        pin_model, model, coordinates, lambda *arguments: symmetric(pin.crba(*arguments))
     )
 
 
@@ -365,23 +365,23 @@ def test_wrong_arguments():
 
 
 def test_arrays_of_wrong_shapes_and_angles_without_direction():
-    pin_model, model, mapping = every_kind()
+    pin_model, model, coordinates = every_kind()
     n, nq, nv = pin_model.nq, model.nq, model.nv
     for method, shape, words in (
-        (mapping.import_configuration, (nq,), f"q_pin has shape ({nq},), expected ({n},)"),
-        (mapping.export_configuration, (2, nq), f"expected ({nq},); batch with jax.vmap"),
-        (mapping.import_velocity, (nv + 1,), f"v_pin has shape ({nv + 1},), expected ({nv},)"),
-        (mapping.export_velocity, (nv - 1,), f"v has shape ({nv - 1},), expected ({nv},)"),
-        (mapping.import_matrix, (nv,), f"M_pin has shape ({nv},), expected ({nv}, {nv})"),
-        (mapping.export_matrix, (nv,), f"M has shape ({nv},), expected ({nv}, {nv})"),
+        (coordinates.q, (nq,), f"q_pin has shape ({nq},), expected ({n},)"),
+        (coordinates.q_pin, (2, nq), f"expected ({nq},); batch with jax.vmap"),
+        (coordinates.v, (nv + 1,), f"v_pin has shape ({nv + 1},), expected ({nv},)"),
+        (coordinates.v_pin, (nv - 1,), f"v has shape ({nv - 1},), expected ({nv},)"),
+        (coordinates.mass_matrix, (nv,), f"M_pin has shape ({nv},), expected ({nv}, {nv})"),
+        (coordinates.pinocchio_mass_matrix, (nv,), f"M has shape ({nv},), expected ({nv}, {nv})"),
     ):
         with pytest.raises(ArgumentError) as error:
             method(np.zeros(shape))
         assert words in str(error.value)
     with pytest.raises(ArgumentError, match=r"\(cos, sin\) = \(0, 0\)"):
-        mapping.import_configuration(np.zeros(n))
+        coordinates.q(np.zeros(n))
     with pytest.raises(ArgumentError, match=r"the matrix of X_WB has shape \(1, 4, 4\)"):
-        mapping.export_poses(jax.tree.map(lambda x: x[:1], model.placement))
+        coordinates.oMi(jax.tree.map(lambda x: x[:1], model.placement))
 
 
 @pytest.mark.parametrize(

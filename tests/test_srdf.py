@@ -204,7 +204,7 @@ def test_configurations_are_those_of_pinocchio(srdf, urdf, partial):
     model = real_robots.load(urdf, "free_flyer")
     pin_model = pin.buildModelFromUrdf(str(real_robots.path_of(urdf)), pin.JointModelFreeFlyer())
     pin.loadReferenceConfigurations(pin_model, str(path), False)
-    mapping = coordinate_map(pin_model, model)
+    coordinates = coordinate_map(pin_model, model)
     if partial:
         with pytest.raises(RobotFileError, match="skip_unknown_joints"):
             load_srdf(path, model)
@@ -212,7 +212,7 @@ def test_configurations_are_those_of_pinocchio(srdf, urdf, partial):
     expected = {entry.key(): entry.data() for entry in pin_model.referenceConfigurations}
     assert set(found.configurations) == set(expected) != set()
     for name, q_pin in expected.items():
-        zoo.close(found.configurations[name], mapping.import_configuration(q_pin), 1e-15, name)
+        zoo.close(found.configurations[name], coordinates.q(q_pin), 1e-15, name)
     count = path.read_text().count("<disable_collisions ")
     assert abs(len(found.disabled_collisions) - count) <= path.read_text().count("<!--")
 

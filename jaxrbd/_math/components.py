@@ -122,6 +122,11 @@ class Mat3:
         return Mat3(*(r.x * r0 + r.y * r1 + r.z * r2 for r in self.rows))
 
 
+def cross(a: Array, b: Array) -> Array:
+    """The cross product `a x b` (..., 3) of three-vectors."""
+    return Vec3.from_array(a).cross(Vec3.from_array(b)).array()
+
+
 def linear_combination(c: Vec3, vectors: Sequence[Array]) -> Array:
     """The array `c.x a + c.y b + c.z d` (..., 3) of three vectors (..., 3).
 

@@ -24,6 +24,9 @@ from ..algorithms import (
 from ..configuration import random_configuration
 from ..model import Model
 from ..tangent import gradient
+from . import parsing
+from .loading import load_in_precision
+from .reports import print_report
 
 CALLS = 5  # calls per job, at least
 
@@ -58,7 +61,45 @@ class Timing(NamedTuple):
     states_per_second: float
 
 
-def run(model: Model, options: argparse.Namespace) -> dict[str, Any]:
+def add_parser(commands) -> None:
+    """Add the command `bench` and its options to the commands."""
+    command = commands.add_parser(
+        "bench",
+        help="measure the times of the algorithms for a robot on this machine",
+        description=(
+            "Compile each algorithm for a batch of random states, and measure the time per state. "
+            "The compilation time is short if JAX finds the program in its compilation cache."
+        ),
+        epilog="example: jaxrbd bench arm7 --batch 256 --jobs rnea,forward_dynamics",
+        formatter_class=parsing.HelpFormatter,
+    )
+    parsing.add_robot(command, nargs="?", default="quadruped")
+    add = command.add_argument
+    add("--batch", type=parsing.count, default=64, metavar="N", help="number of states")
+    jobs = tuple(JOBS)
+    text = f"some of {', '.join(jobs)} (default: all)"
+    add("--jobs", type=parsing.some_of(jobs), metavar="A,B", help=text)
+    add(
+        "--seconds",
+        type=parsing.positive,
+        default=1.0,
+        metavar="S",
+        help="time of the calls of a job",
+    )
+    add("--seed", type=parsing.seed, default=0, metavar="N", help="seed of the random states")
+    add("--float32", action="store_true", help="single precision instead of double")
+    parsing.add_json(command)
+    command.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Time the jobs, and return the exit status."""
+    jax.config.update("jax_enable_x64", True)
+    model = load_in_precision(options)
+    return print_report(options, lambda: time_jobs(model, options))
+
+
+def time_jobs(model: Model, options: argparse.Namespace) -> dict[str, Any]:
     """Time the jobs that the options name, print a row for each, and return the JSON object."""
     names = options.jobs or tuple(JOBS)
     device = jax.devices()[0]

@@ -1,4 +1,4 @@
-"""The scripts of `jaxrbd completion`, by the library shtab."""
+"""`jaxrbd completion`: scripts for tab completion, by the library shtab."""
 
 from __future__ import annotations
 
@@ -17,6 +17,23 @@ _ZSH = """_jaxrbd_robots() {{
   compadd {names}
   _files
 }}"""
+
+
+def add_parser(commands) -> None:
+    """Add the command `completion` and its options to the commands."""
+    command = commands.add_parser(
+        "completion",
+        help="print a script for tab completion in a shell",
+        epilog="example: jaxrbd completion bash > jaxrbd.sh && source jaxrbd.sh",
+    )
+    command.add_argument("shell", choices=SHELLS, help="the shell")
+    command.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the script, and return the exit status; `options.program`: the parser of `jaxrbd`."""
+    print(completion_script(options.program, options.shell))
+    return 0
 
 
 def completion_script(parser: argparse.ArgumentParser, shell: str) -> str:

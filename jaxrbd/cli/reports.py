@@ -5,9 +5,12 @@ The page "Command line" of the documentation lists their fields.
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import json
 import math
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +21,17 @@ from ..errors import RobotFileError
 from ..model import Model
 from ..model.description import Follow, JointSpec, Mimic, stages
 from ..model.editing import describe
+
+
+def print_report(options: argparse.Namespace, run: Callable[[], dict[str, Any]]) -> int:
+    """Run a command; with `--json`, its object is the only output, and its text an error output."""
+    if not options.json:
+        run()
+        return 0
+    with contextlib.redirect_stdout(sys.stderr):
+        report = run()
+    print_json(report)
+    return 0
 
 
 def print_json(report: dict[str, Any]) -> None:

@@ -23,6 +23,10 @@ from ..configuration import integrate, neutral
 from ..errors import JaxRBDError, installation
 from ..model import Model
 from ..view import save_html
+from . import parsing
+from .loading import load_in_precision
+from .messages import print_warnings
+from .reports import print_report
 from .rollout import Trajectory, cost, energy_error, simulate
 
 BLOCK = 128  # trajectories per call; a block fills the vector units and fits into the cache
@@ -47,6 +51,55 @@ class Outputs(NamedTuple):
     energy_error: Array
 
 
+def add_parser(commands) -> None:
+    """Add the command `rollout` and its options to the commands."""
+    command = commands.add_parser(
+        "rollout",
+        help="simulate a batch of random-torque trajectories and compute their gradients",
+        description=(
+            "Simulate a batch of trajectories under random joint torques, and compute the gradient "
+            "of a cost of each trajectory with respect to its torques. Check the energy balance "
+            "and the gradient. There is no ground: a robot with a free-flyer joint falls."
+        ),
+        epilog="example: jaxrbd rollout arm7 --batch 256 --dt 5e-4 --out arm",
+        formatter_class=parsing.HelpFormatter,
+    )
+    parsing.add_robot(command, nargs="?", default="quadruped")
+    add = command.add_argument
+    add("--batch", type=parsing.count, default=1024, metavar="N", help="number of trajectories")
+    add("--steps", type=parsing.count, default=100, metavar="N", help="time steps per trajectory")
+    add(
+        "--dt", type=parsing.positive, default=2e-3, metavar="S", help="length of a step in seconds"
+    )
+    add(
+        "--torque",
+        type=parsing.positive,
+        default=0.1,
+        metavar="F",
+        help="fraction of the effort limits",
+    )
+    add("--undamped", action="store_true", help="set the joint damping to zero")
+    add("--seed", type=parsing.seed, default=0, metavar="N", help="seed of the random numbers")
+    add("--devices", type=parsing.count, default=1, metavar="N", help="use N devices")
+    add("--float32", action="store_true", help="single precision instead of double")
+    add("--no-plot", action="store_true", help="write no plot (matplotlib is not needed)")
+    add("--html", metavar="FILE", help="write a page that plays the first eight trajectories")
+    parsing.add_package(command)
+    add("--out", metavar="DIR", help="output folder (default: rollout-ROBOT)")
+    parsing.add_json(command)
+    command.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Simulate and differentiate a batch, and return the exit status."""
+    # The gradient check needs double precision, also if the rollout uses single precision.
+    jax.config.update("jax_enable_x64", True)
+    devices = first_devices(options.devices)
+    model = load_in_precision(options)
+    with print_warnings():
+        return print_report(options, lambda: run_batch(model, options, devices))
+
+
 def first_devices(count: int) -> list[Any]:
     """The first `count` devices. Without an accelerator, JAX splits the CPU into `count` devices.
 
@@ -64,7 +117,7 @@ def first_devices(count: int) -> list[Any]:
     return found[:count]
 
 
-def run(model: Model, options: argparse.Namespace, devices: Sequence[Any]) -> dict[str, Any]:
+def run_batch(model: Model, options: argparse.Namespace, devices: Sequence[Any]) -> dict[str, Any]:
     """Simulate a batch, differentiate it, check the results and write files.
 
     Returns the object of `--json`.

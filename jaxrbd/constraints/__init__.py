@@ -4,15 +4,24 @@
   loops and contacts. `implicit.py` solves for acceleration, constraint forces and impulses, with
   the KKT system of `kkt.py`; `derivatives.py` and `row_derivatives.py` have the derivatives of the
   solution. `closing.py` solves for configurations that satisfy the constraints.
-- Explicit constraints `q = gamma(y)`: `explicit.py`.
-- One body on one joint: `single_body.py`.
-- Maximal coordinates, with all joints as constraints between free bodies: `maximal.py`.
+- Other formulations, which no other module uses: `formulations/`.
 """
 
 from .between_frames import FrameConstraint, hinge, point, weld
 from .closing import Closure, close_loops
 from .derivatives import ConstrainedDynamicsDerivatives, ImpactDerivatives
-from .explicit import ExplicitDynamics, explicit_dynamics
+from .formulations.explicit import ExplicitDynamics, explicit_dynamics
+from .formulations.maximal import (
+    MaximalDynamics,
+    joint_subspaces,
+    maximal_dynamics,
+    maximal_system,
+)
+from .formulations.single_body import (
+    ConstrainedBody,
+    apparent_inverse_inertia,
+    constrained_body,
+)
 from .implicit import (
     ConstrainedDynamics,
     Impact,
@@ -25,8 +34,6 @@ from .implicit import (
     kkt_system,
 )
 from .kinds import Constraint, ConstraintRows, Equation, Nonholonomic
-from .maximal import MaximalDynamics, joint_subspaces, maximal_dynamics, maximal_system
-from .single_body import ConstrainedBody, apparent_inverse_inertia, constrained_body
 
 __all__ = [
     # kinds

@@ -29,8 +29,8 @@ from ..algorithms.kinematics import (
     fixed_in_world,
     relative_pose,
     root_centred,
-    root_positions,
 )
+from ..algorithms.places import Places, find_places, rows_of
 from ..errors import ArgumentError
 from ..joints import as_module
 from ..model import Model, arguments
@@ -247,47 +247,14 @@ class _End(NamedTuple):
     J_terms: Array
 
 
-class Ends(NamedTuple):
-    """One end of each of n constraints.
-
-    - `bodies` (n,): the bodies of the ends; -1 is the world;
-    - `X_BF`: poses of the ends in their bodies; `X`: poses in the world.
-    """
-
-    bodies: np.ndarray
-    X_BF: Pose
-    X: RootedPose
-
-
-def place_ends(
-    model: Model, kinematics: Kinematics, places: Sequence[tuple[str | None, Pose]]
-) -> Ends:
-    """One end of each of n constraints, stacked.
-
-    `places`: for each constraint, the name of a frame and the pose of the end in this frame. The
-    arrays of frames and bodies get a last row for the world, so the index of the world is -1.
-    """
-    world = identity_pose(model.dtype)
-    frames = [-1 if f is None else arguments.frame_index(model, f) for f, _ in places]
-    bodies = np.array([-1 if i < 0 else model.frame_bodies[i] for i in frames], int)
-    X = jax.tree.map(lambda x: jnp.asarray(x, model.dtype), _stacked([X for _, X in places]))
-    X_BF = compose(jax.tree.map(lambda x, w: _select(x, w, frames), model.frame_pose, world), X)
-    X_RB = jax.tree.map(lambda x, w: _select(x, w, bodies), root_centred(kinematics), world)
-    X_RF = compose(X_RB, X_BF)
-    p_WR = _select(root_positions(model, kinematics), world.p, bodies)
-    # For a frame that is fixed to the world, the root position is the position of the frame.
-    fixed = (bodies < 0)[:, None]
-    p_WR = jnp.where(fixed, X_RF.p, p_WR)
-    return Ends(bodies, X_BF, RootedPose(Pose(X_RF.R, jnp.where(fixed, 0, X_RF.p)), p_WR))
-
-
 def both_ends(
     model: Model, kinematics: Kinematics, constraints: Sequence[FrameConstraint]
-) -> tuple[Ends, Ends]:
+) -> tuple[Places, Places]:
     """The ends A and the ends B of n constraints."""
+    X_a, X_b = _stacked([c.X_a for c in constraints]), _stacked([c.X_b for c in constraints])
     return (
-        place_ends(model, kinematics, [(c.frame_a, c.X_a) for c in constraints]),
-        place_ends(model, kinematics, [(c.frame_b, c.X_b) for c in constraints]),
+        find_places(model, kinematics, [c.frame_a for c in constraints], X_a),
+        find_places(model, kinematics, [c.frame_b for c in constraints], X_b),
     )
 
 
@@ -300,18 +267,14 @@ def error_functions(
     return _stacked([constraint.error for constraint in constraints])
 
 
-def _select(rows: Array, last: Array, index: Sequence[int] | np.ndarray) -> Array:
-    return jnp.concatenate([rows, last[None]])[np.array(index)]
-
-
-def _moving_ends(model: Model, motion: BodyMotion, ends: Ends) -> _End:
+def _moving_ends(model: Model, motion: BodyMotion, ends: Places) -> _End:
     """The motion of one end of each of n constraints, stacked."""
     bodies, X_BF, X = ends
     kinematics = motion.kinematics
     moves = model.topology.supports[:, bodies] & (bodies >= 0)
     J = jax.vmap(lambda moves, X: body_columns(model, kinematics, moves, X))(moves.T, X.X_RF)
     V, A = (
-        inverse_transform_motion(X_BF, _select(x, jnp.zeros_like(x[0]), bodies))
+        inverse_transform_motion(X_BF, rows_of(x, bodies, jnp.zeros_like(x[0])))
         for x in (motion.V, motion.A)
     )
     p_RB = root_centred(kinematics).p

@@ -47,11 +47,11 @@ from ..algorithms.kinematics import (
     root_centred,
     root_positions,
 )
+from ..algorithms.places import Places
 from ..configuration import integrate
 from ..model import Model
 from ..spatial import Pose, cross_force, cross_motion, inverse_transform_motion
 from .between_frames import (
-    Ends,
     FrameConstraint,
     both_ends,
     error_functions,
@@ -218,7 +218,7 @@ def _between_frames(
     return [jax.tree.map(lambda x: x[i], found) for i in range(len(constraints))]
 
 
-def _body_motions(motion: _DofMotions, ends: Ends) -> tuple[Array, Array]:
+def _body_motions(motion: _DofMotions, ends: Places) -> tuple[Array, Array]:
     """V and A (n, 6) of the bodies of n ends, in the common frame; 0 for the world."""
     moves, bodies = (ends.bodies >= 0)[:, None], np.maximum(ends.bodies, 0)
     V, A = (jnp.where(moves, take_rows(x, bodies), 0) for x in (motion.V, motion.A))

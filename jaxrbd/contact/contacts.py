@@ -16,8 +16,9 @@ from jax import Array, lax
 from jaxtyping import Float
 
 from ..algorithms.kinematics import Kinematics, first_root_centred, root_positions
+from ..algorithms.places import Frames, bodies_of, poses_in_bodies, rows_of
 from ..errors import ArgumentError
-from ..model import Model, arguments
+from ..model import Model
 from ..spatial import (
     Pose,
     compose,
@@ -53,9 +54,7 @@ class Contacts(NamedTuple):
 def contact_bodies(model: Model, scene: Scene) -> np.ndarray:
     """The body of each point, (n + 2 m,), or -1. Raises ArgumentError for an unknown frame."""
     bodies = scene.bodies(model)
-    if scene.pairs is None:
-        return bodies
-    a, b = (_bodies(model, frames) for frames in (scene.pairs.frames_a, scene.pairs.frames_b))
+    a, b = (bodies_of(model, frames) for frames in (scene.pairs.frames_a, scene.pairs.frames_b))
     for i in np.flatnonzero(a == b):
         frames = scene.pairs.frames_a[i], scene.pairs.frames_b[i]
         raise ArgumentError(
@@ -67,15 +66,14 @@ def contact_bodies(model: Model, scene: Scene) -> np.ndarray:
 def find_contacts(model: Model, scene: Scene, kinematics: Kinematics) -> Contacts:
     """The contacts of a scene, whose parameters have the dtype of the model."""
     ground = contact_points(model, scene, kinematics, jnp.zeros(model.nv, model.dtype))
-    contacts = Contacts(ground.distance, ground.gradient, ground.arm)
-    if scene.pairs is None:
-        return contacts
     pairs = scene.pairs
+    if not pairs:  # a shortcut: JAX would trace the geometry of no pairs
+        return Contacts(ground.distance, ground.gradient, ground.arm)
     X_a, X_b = (
         _frame_poses(model, kinematics, frames) for frames in (pairs.frames_a, pairs.frames_b)
     )
     m = len(pairs.capsules.radius_a)
-    bodies_a, bodies_b = (_bodies(model, x[m:]) for x in (pairs.frames_a, pairs.frames_b))
+    bodies_a, bodies_b = (bodies_of(model, x[m:]) for x in (pairs.frames_a, pairs.frames_b))
     order = np.where(bodies_a < bodies_b, 1, -1)
     found = [
         _capsules(pairs.capsules, *(jax.tree.map(lambda x: x[:m], X) for X in (X_a, X_b))),
@@ -86,12 +84,12 @@ def find_contacts(model: Model, scene: Scene, kinematics: Kinematics) -> Contact
     distance, normal, a, b = (jnp.concatenate(parts) for parts in zip(*found))
     arms = []
     for X, frames, point in ((X_a, pairs.frames_a, a), (X_b, pairs.frames_b, b)):
-        X_BF = _poses_in_bodies(model, frames)
+        X_BF = poses_in_bodies(model, frames)
         arms.append(transform_point(X_BF, inverse_transform_point(X, point)))
     return Contacts(
-        jnp.concatenate([contacts.distance, distance]),
-        jnp.concatenate([contacts.gradient, normal]),
-        jnp.concatenate([contacts.arm, *arms]),
+        jnp.concatenate([ground.distance, distance]),
+        jnp.concatenate([ground.gradient, normal]),
+        jnp.concatenate([ground.arm, *arms]),
     )
 
 
@@ -102,8 +100,6 @@ def reference_spheres(
 
     The sizes at the points b are negative. The scene has the dtype of the model.
     """
-    if scene.pairs is None:
-        return scene.centres(model), jnp.asarray(scene.radii)
     capsules, boxes = scene.pairs.capsules, scene.pairs.boxes
     half_lengths = [
         _direction((end - start) / 2)[0]
@@ -115,7 +111,7 @@ def reference_spheres(
     box_size = jnp.mean(boxes.half_sizes, axis=-1) + boxes.rounding
     size_b = jnp.concatenate([capsules.radius_b + half_lengths[1], box_size])
     X_a, X_b = (
-        _poses_in_bodies(model, frames) for frames in (scene.pairs.frames_a, scene.pairs.frames_b)
+        poses_in_bodies(model, frames) for frames in (scene.pairs.frames_a, scene.pairs.frames_b)
     )
     return (
         jnp.concatenate([scene.centres(model), transform_point(X_a, a), transform_point(X_b, b)]),
@@ -125,48 +121,20 @@ def reference_spheres(
 
 def relative(scene: Scene, x: Float[Array, "points ..."]) -> Float[Array, "contacts ..."]:
     """The values at the points a; for pairs, minus the values at the points b."""
-    m = 0 if scene.pairs is None else len(scene.pairs)
-    if m == 0:
-        return x
-    n = len(x) - 2 * m
+    n, m = len(scene.frames), len(scene.pairs)
     return jnp.concatenate([x[:n], x[n : n + m] - x[n + m :]])
 
 
 def opposed(scene: Scene, f: Float[Array, "contacts 3"]) -> Float[Array, "points 3"]:
     """Forces on the points: f at the points a and -f at the points b."""
-    m = 0 if scene.pairs is None else len(scene.pairs)
-    return f if m == 0 else jnp.concatenate([f, -f[len(f) - m :]])
+    return jnp.concatenate([f, -f[len(scene.frames) :]])
 
 
-def _bodies(model: Model, frames: tuple) -> np.ndarray:
-    """The bodies of frames, -1 for the world."""
-    indices = [-1 if f is None else arguments.frame_index(model, f) for f in frames]
-    return np.array([-1 if i < 0 else model.frame_bodies[i] for i in indices], int)
-
-
-def _poses_in_bodies(model: Model, frames: tuple) -> Pose:
-    """The poses of frames in their bodies, (m,). The world is the last row, the identity."""
-    index = np.array([-1 if f is None else arguments.frame_index(model, f) for f in frames], int)
-    R, p = model.frame_pose
-    return Pose(
-        jnp.concatenate([R, jnp.eye(3, dtype=R.dtype)[None]])[index],
-        jnp.concatenate([p, jnp.zeros((1, 3), p.dtype)])[index],
-    )
-
-
-def _frame_poses(model: Model, kinematics: Kinematics, frames: tuple) -> Pose:
+def _frame_poses(model: Model, kinematics: Kinematics, frames: Frames) -> Pose:
     """The poses of frames in world axes, with positions relative to the first root body."""
-    bodies = [
-        -1 if f is None else model.frame_bodies[arguments.frame_index(model, f)] for f in frames
-    ]
     X = first_root_centred(model, kinematics)
-    world = -root_positions(model, kinematics)[:1]
-    bodies = np.array(bodies, int)
-    X_B = Pose(
-        jnp.concatenate([X.R, jnp.eye(3, dtype=X.R.dtype)[None]])[bodies],
-        jnp.concatenate([X.p, world])[bodies],
-    )
-    return compose(X_B, _poses_in_bodies(model, frames))
+    world = Pose(jnp.eye(3, dtype=X.R.dtype), -root_positions(model, kinematics)[0])
+    return compose(rows_of(X, bodies_of(model, frames), world), poses_in_bodies(model, frames))
 
 
 def _capsules(pairs: CapsulePairs, X_a: Pose, X_b: Pose):

@@ -435,8 +435,7 @@ def _partition(model: Model, scene: Scene, others: int) -> Partition:
     if others or not model.velocity_map_is_identity:
         return whole(model.nv, scene.size)
     bodies = contact_bodies(model, scene)
-    pairs = 0 if scene.pairs is None else len(scene.pairs)
-    n = len(bodies) - 2 * pairs
+    n, pairs = len(scene.frames), len(scene.pairs)
     each = [[int(a)] for a in bodies[:n]]
     each += [[int(a), int(b)] for a, b in zip(bodies[n : n + pairs], bodies[n + pairs :])]
     return partition(model.topology, each)

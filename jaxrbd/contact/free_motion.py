@@ -27,7 +27,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from .._math.components import Mat3, Vec3
+from .._math.components import Mat3, Vec3, cross
 from .._math.linear import matmul
 from .._math.rows import merge_rows, take_rows
 from ..algorithms.common_frame import body_inertias
@@ -37,7 +37,6 @@ from ..model import Model, arguments
 from ..model.model import joint_groups
 from ..so3 import quaternion_exp, quaternion_rotate
 from ..spatial import Pose, inertia_to_com, inverse_rotate, inverse_transform_inertia, rotate
-from .scene import cross
 
 # With three iterations of Newton's method, a body that turns by 1.2 rad in each step keeps its
 # energy to 1e-6 per step. The length of L does not depend on the iterations.

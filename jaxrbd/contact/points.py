@@ -12,13 +12,13 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
+from .._math.components import cross
 from .._math.rows import take_rows
 from ..algorithms.kinematics import Kinematics, root_centred
 from ..model import Model
 from ..model.joint_space import independent_force, relative_velocities
 from ..spatial import inverse_rotate, rotate, transform_point
 from ..tree import propagate
-from .scene import cross
 
 
 def point_velocities(

@@ -18,9 +18,10 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Float
 
-from .._math.components import Vec3
+from .._math.components import cross
 from .._math.rows import take_rows
 from ..algorithms.kinematics import Kinematics, forward_kinematics, root_centred, root_positions
+from ..algorithms.places import bodies_of, poses_in_bodies
 from ..errors import ArgumentError
 from ..joints import as_module
 from ..model import Model, arguments
@@ -192,7 +193,7 @@ class Scene(eqx.Module):
     ground: Ground
     material: Material
     inverse_inertia: InverseInertias | None
-    pairs: CollisionPairs | None
+    pairs: CollisionPairs
 
     def __init__(
         self,
@@ -219,7 +220,7 @@ class Scene(eqx.Module):
         self.ground = ground if isinstance(ground, Ground) else Height(ground)
         self.material = Material() if material is None else material
         arguments.require(self.radii, lambda x: x >= 0, "radii", "0 or more")
-        self.pairs = pairs if pairs is not None and len(pairs) else None
+        self.pairs = stacked_pairs(()) if pairs is None else pairs
         self.inverse_inertia = None
         if inverse_inertia is not None:
             contacts, joints, trees = inverse_inertia
@@ -235,7 +236,7 @@ class Scene(eqx.Module):
     @property
     def size(self) -> int:
         """The number of contacts: n spheres on the ground and m pairs."""
-        return len(self.frames) + (0 if self.pairs is None else len(self.pairs))
+        return len(self.frames) + len(self.pairs)
 
     @property
     def friction(self) -> Array:
@@ -280,7 +281,7 @@ class Scene(eqx.Module):
 
     def bodies(self, model: Model) -> np.ndarray:
         """The body of each sphere, (n,)."""
-        bodies = np.array([model.frame_bodies[i] for i in self._indices(model)], int)
+        bodies = bodies_of(model, self.frames)
         for frame, body in zip(self.frames, bodies):
             if body < 0:
                 raise ArgumentError(
@@ -290,16 +291,12 @@ class Scene(eqx.Module):
 
     def centres(self, model: Model) -> Float[Array, "n 3"]:
         """The centres of the spheres (n, 3) in m, in the body frames."""
-        indices = self._indices(model)
-        X_BF = jax.tree.map(lambda x: x[indices], model.frame_pose)
+        X_BF = poses_in_bodies(model, self.frames)
         return transform_point(X_BF, jnp.asarray(self.offsets, model.dtype))
 
     def astype(self, dtype: DTypeLike) -> Scene:
         """The scene with all floating-point parameters cast to `dtype`."""
         return cast(self, dtype)
-
-    def _indices(self, model: Model) -> np.ndarray:
-        return np.array([arguments.frame_index(model, frame) for frame in self.frames], int)
 
 
 def cast(tree, dtype: DTypeLike):
@@ -358,11 +355,6 @@ def contact_points(
     arm = centres + inverse_rotate(X_RB.R, down)
     velocity = rotate(X_RB.R, V[:, :3] + cross(V[:, 3:], arm))
     return ContactPoints(distance - scene.radii, gradient, centres_W + down, velocity, arm)
-
-
-def cross(a: Float[Array, "... 3"], b: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
-    """The cross product `a x b` (..., 3)."""
-    return Vec3.from_array(a).cross(Vec3.from_array(b)).array()
 
 
 def tangential(normal: Float[Array, "... 3"], x: Float[Array, "... 3"]) -> Float[Array, "... 3"]:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Bool, Float, PRNGKeyArray
+from jaxtyping import Float
 
 from ..actuators import PD, Delay
 from ..configuration import integrate
@@ -81,54 +81,6 @@ class LeggedPhysics(NamedTuple):
     distance: Float[Array, " k"]
 
 
-def place(params: LeggedParams, key: PRNGKeyArray) -> LeggedPhysics:
-    """A random start near the home posture, with the lowest point on the ground."""
-    model, (joints, speed) = params.model, params.start
-    joint_key, speed_key, command_key = jax.random.split(key, 3)
-    width = jnp.full(model.nv, joints, model.dtype).at[:6].set(0)
-    q = integrate(model, params.home, uniform(joint_key, width))
-    v = uniform(speed_key, jnp.full(model.nv, speed, model.dtype))
-    # The distance from uneven ground is below the height above it, so the second step corrects it.
-    for _ in range(2):
-        q = q.at[2].add(-jnp.min(contact_points(model, params.scene, q, v).distance))
-    distance = contact_points(model, params.scene, q, v).distance
-    still = jnp.zeros(model.nv - 6, model.dtype)
-    return LeggedPhysics(
-        q=q,
-        v=v,
-        past=params.delay.init(params.home[7:]),
-        action=still,
-        last_action=still,
-        command=uniform(command_key, params.command),
-        time=jnp.zeros((), model.dtype),
-        distance=distance,
-    )
-
-
-def walk(
-    params: LeggedParams, physics: LeggedPhysics, action: Array, smoothing: float | None
-) -> LeggedPhysics:
-    """The physical state after `TIME_STEP`, with the action as a change of the home posture."""
-    model, dt = params.model, TIME_STEP / SUBSTEPS
-    aim = params.home[7:] + params.stroke * action
-    free = jnp.zeros(model.nv, model.dtype)
-
-    def step(physics: LeggedPhysics) -> LeggedPhysics:
-        past, delayed = params.delay.push(physics.past, aim)
-        error = jnp.concatenate([jnp.zeros(6, model.dtype), delayed - physics.q[7:]])
-        servo = Servo(params.control, None, error=error)
-        found = contact_step(
-            model, params.scene, physics.q, physics.v, free, dt, servo=servo, smoothing=smoothing
-        )
-        distance = found.distance[: len(params.scene.frames)]  # without those of pairs
-        return physics._replace(q=found.q, v=found.v, past=past, distance=distance)
-
-    physics = substeps(step, physics, SUBSTEPS)
-    return physics._replace(
-        action=action, last_action=physics.action, time=physics.time + TIME_STEP
-    )
-
-
 def default_params(
     model: Model,
     scene: Scene,
@@ -156,32 +108,6 @@ def default_params(
         weights=weights,
     )
     return as_arrays(params, model.dtype)
-
-
-def feel(
-    params: LeggedParams, physics: LeggedPhysics, frame: str, key: PRNGKeyArray
-) -> Float[Array, " m"]:
-    """What the robot measures, with noise, (9 + 3 n,).
-
-    The direction of gravity in the frame, the linear and angular velocity of the base, the joint
-    positions minus `home`, the joint velocities, and the last action.
-    """
-    measured = [
-        projected_gravity(params.model, physics.q, frame),
-        physics.v[:6],
-        physics.q[7:] - params.home[7:],
-        physics.v[6:],
-        physics.action,
-    ]
-    return params.noise(key, jnp.concatenate(measured))
-
-
-def fallen(params: LeggedParams, physics: LeggedPhysics, frame: str) -> Bool[Array, ""]:
-    """Whether the base is too low or tilted too much."""
-    ground = cast(params.scene.ground, params.model.dtype)
-    height = physics.q[2] - ground.elevation(physics.q[:2])
-    down = -projected_gravity(params.model, physics.q, frame)[2]
-    return (height < params.low) | (down < jnp.cos(params.tilt))
 
 
 def posture_terms(
@@ -220,12 +146,6 @@ def command_terms(after: LeggedPhysics) -> dict[str, Float[Array, ""]]:
     }
 
 
-def clock(params: LeggedParams, physics: LeggedPhysics) -> Float[Array, "2"]:
-    """The sine and the cosine of the phase of the gait."""
-    angle = 2 * np.pi * physics.time / params.gait[0]
-    return jnp.stack([jnp.sin(angle), jnp.cos(angle)])
-
-
 def gait_term(
     params: LeggedParams, after: LeggedPhysics, phases: Sequence[float]
 ) -> Float[Array, ""]:
@@ -258,17 +178,68 @@ class LeggedEnv(Env):
     time_step = TIME_STEP
 
     def initial(self, params, key):
-        return place(params, key)
+        """A random start near the home posture, with the lowest point on the ground."""
+        model, (joints, speed) = params.model, params.start
+        joint_key, speed_key, command_key = jax.random.split(key, 3)
+        width = jnp.full(model.nv, joints, model.dtype).at[:6].set(0)
+        q = integrate(model, params.home, uniform(joint_key, width))
+        v = uniform(speed_key, jnp.full(model.nv, speed, model.dtype))
+        # The distance from uneven ground is below the height above it: the second step corrects it.
+        for _ in range(2):
+            q = q.at[2].add(-jnp.min(contact_points(model, params.scene, q, v).distance))
+        distance = contact_points(model, params.scene, q, v).distance
+        still = jnp.zeros(model.nv - 6, model.dtype)
+        return LeggedPhysics(
+            q=q,
+            v=v,
+            past=params.delay.init(params.home[7:]),
+            action=still,
+            last_action=still,
+            command=uniform(command_key, params.command),
+            time=jnp.zeros((), model.dtype),
+            distance=distance,
+        )
 
     def advance(self, params, physics, action, key):
-        return walk(params, physics, action, self.smoothing)
+        """The physical state after `TIME_STEP`, with the action as a change of the home posture."""
+        model, scene, dt = params.model, params.scene, TIME_STEP / SUBSTEPS
+        aim = params.home[7:] + params.stroke * action
+        free = jnp.zeros(model.nv, model.dtype)
+
+        def step(physics: LeggedPhysics) -> LeggedPhysics:
+            past, delayed = params.delay.push(physics.past, aim)
+            error = jnp.concatenate([jnp.zeros(6, model.dtype), delayed - physics.q[7:]])
+            servo = Servo(params.control, None, error=error)
+            q, v, smoothing = physics.q, physics.v, self.smoothing
+            found = contact_step(model, scene, q, v, free, dt, servo=servo, smoothing=smoothing)
+            distance = found.distance[: len(scene.frames)]  # without those of pairs
+            return physics._replace(q=found.q, v=found.v, past=past, distance=distance)
+
+        physics = substeps(step, physics, SUBSTEPS)
+        return physics._replace(
+            action=action, last_action=physics.action, time=physics.time + TIME_STEP
+        )
 
     def observe(self, params, physics, key):
-        felt = [feel(params, physics, self.base, key)]
+        """What the robot measures, with noise; then the command and the clock, without noise.
+
+        The robot measures the direction of gravity in the base, the linear and angular velocity of
+        the base, the joint positions minus `home`, the joint velocities, and the last action. The
+        clock is the sine and the cosine of the phase of the gait.
+        """
+        measured = [
+            projected_gravity(params.model, physics.q, self.base),
+            physics.v[:6],
+            physics.q[7:] - params.home[7:],
+            physics.v[6:],
+            physics.action,
+        ]
+        felt = [params.noise(key, jnp.concatenate(measured))]
         if self.observes_command:
             felt.append(physics.command)
         if self.phases is not None:
-            felt.append(clock(params, physics))
+            angle = 2 * np.pi * physics.time / params.gait[0]
+            felt.append(jnp.stack([jnp.sin(angle), jnp.cos(angle)]))
         return jnp.concatenate(felt)
 
     def terms(self, params, before, action, after):
@@ -278,4 +249,8 @@ class LeggedEnv(Env):
         return terms | command_terms(after)
 
     def failed(self, params, physics):
-        return fallen(params, physics, self.base)
+        """Whether the base is too low or tilted too much."""
+        ground = cast(params.scene.ground, params.model.dtype)
+        height = physics.q[2] - ground.elevation(physics.q[:2])
+        down = -projected_gravity(params.model, physics.q, self.base)[2]
+        return (height < params.low) | (down < jnp.cos(params.tilt))

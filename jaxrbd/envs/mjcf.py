@@ -60,14 +60,11 @@ class MjcfWalk(legged.LeggedEnv):
     base: str = dataclasses.field(init=False)
 
     def __post_init__(self):
-        model = self._params().model
+        model = self.default_params().model
         object.__setattr__(self, "action_size", model.nv - 6)
         object.__setattr__(self, "base", model.body_names[0])
 
     def default_params(self) -> legged.LeggedParams:
-        return self._params()
-
-    def _params(self) -> legged.LeggedParams:
         robot = load_mjcf(self.path)
         scene = _scene_of_kind(robot)
         model = robot.model.with_dissipation()

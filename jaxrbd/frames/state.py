@@ -25,15 +25,14 @@ from ..algorithms.kinematics import (
     root_positions,
 )
 from ..algorithms.mass import center_of_mass_frame
+from ..algorithms.places import find_places, rows_of
 from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..spatial import (
     Pose,
     apply_inertia,
-    compose,
     cross_motion,
     from_linear,
-    identity_pose,
     inverse_rotate,
     inverse_transform_motion,
     transform_force,
@@ -241,19 +240,10 @@ class State(eqx.Module):
 @jax.jit
 def _frame_motions(model: Model, kinematics: Kinematics, v: Array, a: Array):
     """`placement`, `V` and `A` of a `State`."""
-    world = identity_pose(model.dtype)
-
-    def with_world(X: Pose) -> Pose:
-        return Pose(*(jnp.concatenate([x, w[None]]) for x, w in zip(X, world)))
-
-    X_RB, X_BF = with_world(root_centred(kinematics)), with_world(model.frame_pose)
-    roots = jnp.concatenate([root_positions(model, kinematics), world.p[None]])
-    bodies = np.array([*model.frame_bodies, -1])  # -1 is the world, and the last row
-
-    def in_frames(motions: Array) -> Array:
-        still = jnp.zeros((1, 6), model.dtype)
-        return inverse_transform_motion(X_BF, jnp.concatenate([motions, still])[bodies])
-
-    V, A = motions(model, kinematics, v, a)
-    X_RF = compose(jax.tree.map(lambda x: x[bodies], X_RB), X_BF)
-    return RootedPose(X_RF, roots[bodies]), in_frames(V), in_frames(A)
+    frames = find_places(model, kinematics, [*range(len(model.frame_names)), None])
+    still = jnp.zeros(6, model.dtype)
+    V, A = (
+        inverse_transform_motion(frames.X_BF, rows_of(x, frames.bodies, still))
+        for x in motions(model, kinematics, v, a)
+    )
+    return frames.X, V, A

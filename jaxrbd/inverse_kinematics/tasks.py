@@ -28,17 +28,16 @@ from ..algorithms.kinematics import (
     body_columns,
     forward_kinematics,
     relative_pose,
-    root_centred,
-    root_positions,
 )
 from ..algorithms.mass import center_of_mass
+from ..algorithms.places import find_places
 from ..configuration import difference, integrate
 from ..constraints import Constraint, Nonholonomic, constraint_rows
 from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.joint_space import coordinates_with_rates
 from ..model.names import described
-from ..spatial import Pose, compose, identity_pose, inverse_compose, transform_motion
+from ..spatial import Pose, inverse_compose, transform_motion
 
 
 class Task(eqx.Module):
@@ -399,22 +398,8 @@ def _frame_rows(
 def _moving_frames(
     model: Model, kinematics: Kinematics, frames: Sequence[str | None]
 ) -> tuple[RootedPose, Float[Array, "n nv 6"]]:
-    """The poses of n frames in the world, and their Jacobians in the axes of the frames.
-
-    None is the world. The arrays of frames and bodies get a last row for the world, whose index is
-    -1.
-    """
-    world = identity_pose(model.dtype)
-    index = np.array([-1 if f is None else arguments.frame_index(model, f) for f in frames])
-    bodies = np.array([-1 if i < 0 else model.frame_bodies[i] for i in index], int)
-
-    def select(rows, last, places):
-        return jnp.concatenate([rows, last[None]])[places] if np.any(places < 0) else rows[places]
-
-    X_BF = jax.tree.map(lambda x, w: select(x, w, index), model.frame_pose, world)
-    X_RB = jax.tree.map(lambda x, w: select(x, w, bodies), root_centred(kinematics), world)
-    X_RF = compose(X_RB, X_BF)
-    p_WR = select(root_positions(model, kinematics), world.p, bodies)
+    """The poses of n frames in the world, and their Jacobians in the axes of the frames."""
+    bodies, _, X = find_places(model, kinematics, frames)
     moves = (model.topology.supports[:, bodies] & (bodies >= 0)).T
-    J = jax.vmap(lambda moves, X: body_columns(model, kinematics, moves, X))(moves, X_RF)
-    return RootedPose(X_RF, p_WR), J
+    J = jax.vmap(lambda moves, X: body_columns(model, kinematics, moves, X))(moves, X.X_RF)
+    return X, J

@@ -138,12 +138,8 @@ def coordinate_map(pin_model: Any, model: Model) -> CoordinateMap:
     widths = np.cumsum([0, *(stage.kind.nq for stage in ordered)])
     last = {stage.joint: bodies[stage.name] for stage in stages}
     return CoordinateMap(
-        q_entries=_flatten(
-            stage.q_start + np.arange(stage.kind.nq, dtype=int) for stage in ordered
-        ),
-        v_entries=_flatten(
-            stage.v_start + np.arange(stage.kind.nv, dtype=int) for stage in ordered
-        ),
+        q_index=_flatten(stage.q_start + np.arange(stage.kind.nq, dtype=int) for stage in ordered),
+        v_index=_flatten(stage.v_start + np.arange(stage.kind.nv, dtype=int) for stage in ordered),
         angles=tuple(
             int(start) + stage.angle
             for start, stage in zip(widths, ordered)
@@ -157,32 +153,34 @@ def coordinate_map(pin_model: Any, model: Model) -> CoordinateMap:
 class CoordinateMap(eqx.Module):
     """The maps between the coordinates of Pinocchio and of jaxrbd for one robot.
 
-    `coordinate_map` returns it. Methods named `import_...` map arrays of Pinocchio to arrays of
-    jaxrbd, and methods named `export_...` do the opposite. They are pure functions in JAX of one
-    state; `jax.vmap` applies them to a batch. Both directions take NumPy and JAX arrays. The
-    functions of Pinocchio take NumPy arrays: use `np.asarray` on the results.
+    `coordinate_map` returns it. As in `MujocoCoordinates`, the names of methods are the names of
+    their results: `q`, `v`, `mass_matrix` and `X_WB` are for jaxrbd, and `q_pin`, `v_pin`,
+    `pinocchio_mass_matrix` and `oMi` are for Pinocchio. Accelerations a and forces tau have the
+    maps `v` and `v_pin`. The methods are pure functions in JAX of one state; `jax.vmap` applies
+    them to a batch. Both directions take NumPy and JAX arrays. The functions of Pinocchio take
+    NumPy arrays: use `np.asarray` on the results.
 
-    - `q_entries`: (nq,), the index in Pinocchio's q of each entry of jaxrbd's q. For an angle that
+    - `q_index`: (nq,), the index in Pinocchio's q of each entry of jaxrbd's q. For an angle that
       Pinocchio stores as (cos, sin) it is the index of the cosine;
-    - `v_entries`: (nv,), the index in Pinocchio's v of each entry of jaxrbd's v;
+    - `v_index`: (nv,), the index in Pinocchio's v of each entry of jaxrbd's v;
     - `angles`: the indices in jaxrbd's q of the angles that Pinocchio stores as (cos, sin);
     - `bodies`: for joint j of Pinocchio, j = 1, 2, ..., the index of its body in jaxrbd;
     - `nb`: the number of bodies in jaxrbd.
     """
 
-    q_entries: tuple[int, ...] = eqx.field(static=True)
-    v_entries: tuple[int, ...] = eqx.field(static=True)
+    q_index: tuple[int, ...] = eqx.field(static=True)
+    v_index: tuple[int, ...] = eqx.field(static=True)
     angles: tuple[int, ...] = eqx.field(static=True)
     bodies: tuple[int, ...] = eqx.field(static=True)
     nb: int = eqx.field(static=True)
 
-    def import_configuration(self, q_pin: ArrayLike) -> Float[Array, " nq"]:
+    def q(self, q_pin: ArrayLike) -> Float[Array, " nq"]:
         """The configuration q of jaxrbd for the configuration `q_pin` of Pinocchio.
 
         The angles are in [-pi, pi]. Raises ArgumentError if a pair (cos, sin) is zero.
         """
-        q_pin = _shaped(q_pin, "q_pin", (len(self.q_entries) + len(self.angles),))
-        entries, angles = np.array(self.q_entries, int), np.array(self.angles, int)
+        q_pin = _shaped(q_pin, "q_pin", (len(self.q_index) + len(self.angles),))
+        entries, angles = np.array(self.q_index, int), np.array(self.angles, int)
         q = q_pin[entries]
         if not self.angles:
             return q
@@ -195,10 +193,10 @@ class CoordinateMap(eqx.Module):
             )
         return q.at[angles].set(jnp.arctan2(q_pin[cosines + 1], q_pin[cosines]))
 
-    def export_configuration(self, q: ArrayLike) -> Float[Array, " nq_pin"]:
+    def q_pin(self, q: ArrayLike) -> Float[Array, " nq_pin"]:
         """The configuration of Pinocchio for the configuration `q` (nq,) of jaxrbd."""
-        q = _shaped(q, "q", (len(self.q_entries),))
-        entries, angles = np.array(self.q_entries, int), np.array(self.angles, int)
+        q = _shaped(q, "q", (len(self.q_index),))
+        entries, angles = np.array(self.q_index, int), np.array(self.angles, int)
         source = np.zeros(len(entries) + len(angles), int)
         source[entries] = np.arange(len(entries))
         cosines = entries[angles]
@@ -209,37 +207,37 @@ class CoordinateMap(eqx.Module):
         q_pin = q_pin.at[cosines].set(jnp.cos(q[angles]))
         return q_pin.at[cosines + 1].set(jnp.sin(q[angles]))
 
-    def import_velocity(self, v_pin: ArrayLike) -> Float[Array, " nv"]:
+    def v(self, v_pin: ArrayLike) -> Float[Array, " nv"]:
         """The vector (nv,) of jaxrbd for a velocity, acceleration or force of Pinocchio.
 
         It holds for every vector with one entry per dof: v, a and tau.
         """
-        return _shaped(v_pin, "v_pin", (len(self.v_entries),))[np.array(self.v_entries, int)]
+        return _shaped(v_pin, "v_pin", (len(self.v_index),))[np.array(self.v_index, int)]
 
-    def export_velocity(self, v: ArrayLike) -> Float[Array, " nv"]:
+    def v_pin(self, v: ArrayLike) -> Float[Array, " nv"]:
         """The vector (nv,) of Pinocchio for a velocity, acceleration or force of jaxrbd.
 
         It holds for every vector with one entry per dof: v, a and tau.
         """
-        return _shaped(v, "v", (len(self.v_entries),))[np.argsort(self.v_entries)]
+        return _shaped(v, "v", (len(self.v_index),))[np.argsort(self.v_index)]
 
-    def import_matrix(self, M_pin: ArrayLike) -> Float[Array, "nv nv"]:
-        """The matrix over the dofs (nv, nv) of jaxrbd for a matrix of Pinocchio, such as M.
+    def mass_matrix(self, M_pin: ArrayLike) -> Float[Array, "nv nv"]:
+        """The mass matrix (nv, nv), or another matrix over the dofs, for a matrix of Pinocchio.
 
         `M_pin`: a full matrix. Some functions of Pinocchio compute only the upper triangle of a
         symmetric matrix; fill the lower triangle before the call.
         """
-        n = len(self.v_entries)
-        entries = np.array(self.v_entries, int)
+        n = len(self.v_index)
+        entries = np.array(self.v_index, int)
         return _shaped(M_pin, "M_pin", (n, n))[np.ix_(entries, entries)]
 
-    def export_matrix(self, M: ArrayLike) -> Float[Array, "nv nv"]:
-        """The matrix over the dofs (nv, nv) of Pinocchio for a matrix of jaxrbd, such as M."""
-        n = len(self.v_entries)
-        order = np.argsort(self.v_entries)
+    def pinocchio_mass_matrix(self, M: ArrayLike) -> Float[Array, "nv nv"]:
+        """Pinocchio's mass matrix (nv, nv), or another matrix over the dofs, for M (nv, nv)."""
+        n = len(self.v_index)
+        order = np.argsort(self.v_index)
         return _shaped(M, "M", (n, n))[np.ix_(order, order)]
 
-    def import_poses(self, oMi: ArrayLike) -> Pose:
+    def X_WB(self, oMi: ArrayLike) -> Pose:
         """The poses `X_WB` (nb,) of the bodies in jaxrbd for the joint placements of Pinocchio.
 
         `oMi`: (njoints, 4, 4), `[X.homogeneous for X in data.oMi]` as one array. Raises
@@ -254,7 +252,7 @@ class CoordinateMap(eqx.Module):
         oMi = _shaped(oMi, "oMi", (self.nb + 1, 4, 4))
         return pose_from_matrix(oMi[1 + np.argsort(self.bodies)])
 
-    def export_poses(self, X_WB: Pose) -> Float[Array, "njoints 4 4"]:
+    def oMi(self, X_WB: Pose) -> Float[Array, "njoints 4 4"]:
         """The placements `oMi` of Pinocchio as matrices, for the poses `X_WB` (nb,) of the bodies.
 
         The first matrix is the identity, which is the pose of the universe.

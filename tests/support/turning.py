@@ -2,9 +2,9 @@
 
 import jax.numpy as jnp
 
+from jaxrbd._math.components import cross
 from jaxrbd.configuration import transport
 from jaxrbd.contact.free_motion import _roots, free_motion
-from jaxrbd.contact.scene import cross
 
 
 def in_first_axes(model, v, after, dt):

@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from ... import so3
-from ..._math.components import Vec3
+from ..._math.components import cross
 from ..._math.linear import matmul
 from ...errors import ArgumentError
 from ...model import Model, arguments
@@ -226,9 +226,8 @@ class MujocoCoordinates(eqx.Module):
         """`w x v` in the linear parts of the free joints, and zero elsewhere."""
         if not self.free:
             return jnp.zeros_like(rates)
-        linear, angular = (Vec3.from_array(rates[self._linear(k)]) for k in (0, 3))
-        product = angular.cross(linear)
-        return jnp.zeros_like(rates).at[self._linear()].set(product.array())
+        linear, angular = (rates[self._linear(k)] for k in (0, 3))
+        return jnp.zeros_like(rates).at[self._linear()].set(cross(angular, linear))
 
 
 class MujocoPose(NamedTuple):

@@ -25,24 +25,24 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from .._math.linear import complement, inverse_positive_definite, matmul, solve
-from .._math.rows import merge_rows
-from ..algorithms.common_frame import velocities
-from ..algorithms.kinematics import (
+from ..._math.linear import complement, inverse_positive_definite, matmul, solve
+from ..._math.rows import merge_rows
+from ...algorithms.common_frame import velocities
+from ...algorithms.kinematics import (
     Kinematics,
     configuration_and_poses,
     configuration_of,
     poses_in_parents,
 )
-from ..errors import ArgumentError
-from ..model import Model, arguments
-from ..model.joint_space import (
+from ...errors import ArgumentError
+from ...model import Model, arguments
+from ...model.joint_space import (
     active_dissipative_force,
     body_subspace,
     coordinate_rates,
     subspaces_by_kind,
 )
-from ..spatial import (
+from ...spatial import (
     Pose,
     cross_force,
     from_linear,

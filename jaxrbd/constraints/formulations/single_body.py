@@ -16,9 +16,9 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
-from .._math.linear import complement, inverse_positive_definite, matmul, solve
-from ..errors import ArgumentError
-from ..spatial import apply_inertia, inertia_matrix
+from ..._math.linear import complement, inverse_positive_definite, matmul, solve
+from ...errors import ArgumentError
+from ...spatial import apply_inertia, inertia_matrix
 
 METHODS = ("direct", "multipliers", "projection")
 

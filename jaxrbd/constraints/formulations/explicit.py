@@ -11,11 +11,11 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from .._math.linear import inverse_positive_definite, matmul
-from ..algorithms.crba import crba
-from ..algorithms.rnea import rnea
-from ..configuration import difference
-from ..model import Model, arguments
+from ..._math.linear import inverse_positive_definite, matmul
+from ...algorithms.crba import crba
+from ...algorithms.rnea import rnea
+from ...configuration import difference
+from ...model import Model, arguments
 
 
 class ExplicitDynamics(NamedTuple):

@@ -1,11 +1,9 @@
-"""The commands `jaxrbd train` and `jaxrbd play`."""
+"""`jaxrbd train`: train a policy, with checkpoints and metrics in a folder."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
-import importlib.util
 import json
 import math
 import shlex
@@ -15,24 +13,17 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import jax
-import numpy as np
-
-from ..errors import ArgumentError, SavedFileError, installation
+from ..errors import ArgumentError
 from ..io._sealed import replace_file
 from ..learning import (
     Record,
     Training,
     algorithm_for,
-    evaluate,
     load_task,
-    motions,
-    read_description,
+    task_names,
 )
-from ..model import Model
-from ..view import render, save_html
+from . import parsing
 
-SHOWN = 8  # episodes of the page, and postures of the picture
 LINE_EVERY = 25  # updates per progress line, if standard error is no terminal
 CHECKPOINT, METRICS, CURVE = "checkpoint.jaxrbd", "metrics.jsonl", "curve.png"
 
@@ -45,7 +36,36 @@ class _Interrupted(KeyboardInterrupt):
         self.number = number
 
 
-def train(options: argparse.Namespace) -> int:
+def add_parser(commands) -> None:
+    """Add the command `train` and its options to the commands."""
+    command = commands.add_parser(
+        "train",
+        help="train a policy for a task",
+        description=(
+            "Train a policy. The folder gets a checkpoint, the metrics of each update (one line of "
+            "JSON each), and a picture of the learning curve. Ctrl-C and SIGTERM write a "
+            "checkpoint of the last complete update, so that --resume continues after it."
+        ),
+        epilog="example: jaxrbd train cart-pole --seed 3 --out trained",
+    )
+    add = command.add_argument
+    add("task", metavar="TASK", help=f"one of {', '.join(task_names())}")
+    add("--algorithm", default="shac", metavar="NAME", help="shac (default), apg or ppo")
+    add("--seed", type=parsing.seed, default=0, metavar="N", help="seed of the random numbers")
+    add(
+        "--steps",
+        type=parsing.count,
+        metavar="N",
+        help="steps of all environments (default: by task)",
+    )
+    add("--every", type=parsing.count, default=25, metavar="N", help="updates per checkpoint (25)")
+    add("--resume", action="store_true", help="continue from the checkpoint in the output folder")
+    add("--no-plot", action="store_true", help="draw no curve (matplotlib is not needed)")
+    add("--out", metavar="DIR", help="output folder (default: train-TASK-NAME)")
+    command.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
     """Train a policy; write a checkpoint, the metrics and a picture of the learning curve.
 
     After Ctrl-C or SIGTERM, write a checkpoint of the last complete update. Return the exit status.
@@ -66,7 +86,7 @@ def train(options: argparse.Namespace) -> int:
             _show("compiling")
             env = load_task(options.task, options.algorithm)
             training = Training(algorithm, env, options.seed, task=options.task)
-            _run(options, training, folder, received)
+            _train(options, training, folder, received)
         except _Interrupted as interruption:
             saved = _save_interrupted(training, checkpoint)
             if sys.stderr.isatty():
@@ -84,7 +104,7 @@ def train(options: argparse.Namespace) -> int:
     return 0
 
 
-def _run(
+def _train(
     options: argparse.Namespace, training: Training, folder: Path, received: list[int]
 ) -> None:
     """All remaining updates of a training, with checkpoints, metrics and progress."""
@@ -151,63 +171,6 @@ def _resumption(options: argparse.Namespace, folder: Path) -> str:
     if options.steps is not None:
         words += ["--steps", str(options.steps)]
     return shlex.join([*words, "--out", str(folder), "--resume"])
-
-
-def play(options: argparse.Namespace) -> None:
-    """Run the policy of a checkpoint without noise, and print its returns by reward term.
-
-    Write a page with the motion, and a picture of one episode, if the options name the files.
-    """
-    if options.html and importlib.util.find_spec("viser") is None:
-        raise ArgumentError(f"--html needs viser: {installation('view')}")
-    about = read_description(options.checkpoint)
-    try:
-        task, seed = str(about["task"]), int(about["seed"])
-        updates = int(about["settings"]["updates"])
-        algorithm = algorithm_for(task, str(about["algorithm"]))
-    except (KeyError, TypeError, ValueError) as error:
-        raise SavedFileError(
-            f"it has no valid task, algorithm, settings and seed: {error}", file=options.checkpoint
-        ) from error
-    algorithm = dataclasses.replace(algorithm, updates=updates)
-    env = load_task(task)
-    training = Training(algorithm, env, seed, task=task)
-    training.load(options.checkpoint)
-    key = jax.random.key(options.seed)
-    found = evaluate(env, training.params, training.policy(), key, options.episodes)
-    progress = f"update {len(training.records)} of {updates}"
-    print(f"{task}: {about['algorithm']}, {progress}, {options.episodes} episodes without noise")
-    returns = np.asarray(found.returns)
-    print(f"  return    mean {returns.mean():.4g}, from {returns.min():.4g} to {returns.max():.4g}")
-    seconds = env.time_step * float(np.mean(found.lengths))
-    print(f"  duration  mean {seconds:.3g} s; failed: {int(np.sum(found.terminated))}")
-    for name, x in found.terms.items():
-        print(f"  {name:<18} {float(np.mean(x)):.4g}")
-    if not options.html and not options.png:
-        return
-    model = training.params.model
-    q = np.asarray(motions(env, training.params, training.policy(), key, SHOWN))
-    if options.html:
-        save_html(options.html, model, q, dt=env.time_step)
-        print(f"wrote {options.html}")
-    if options.png:
-        from .curve_plot import write_picture
-
-        moved = np.any(q[0, 1:] != q[0, :-1], axis=1)  # false after the end of the episode
-        rows = np.linspace(0, np.max(np.nonzero(moved)), SHOWN).round().astype(int)
-        write_picture(Path(options.png), _tiles(model, q[0, rows]))
-        print(f"wrote {options.png}")
-
-
-def _tiles(model: Model, q: np.ndarray) -> np.ndarray:
-    """A picture of the configurations (SHOWN, nq), one tile each, in two rows from the left.
-
-    The camera looks from the side, because most robots move in the x-z plane.
-    """
-    camera = (0.5, -1.0, 0.3)
-    tiles = np.stack([render(model, x, width=320, height=240, camera=camera) for x in q])
-    rows = tiles.reshape(2, SHOWN // 2, *tiles.shape[1:])
-    return rows.swapaxes(1, 2).reshape(2 * tiles.shape[1], -1, 3)
 
 
 def _line(record: Record) -> str:

@@ -1,0 +1,53 @@
+"""`jaxrbd check`: the faults and the warnings of a robot file."""
+
+from __future__ import annotations
+
+import argparse
+
+from ..errors import RobotFileError
+from ..io.mujoco import inspect_mjcf, is_mjcf
+from ..io.urdf import inspect_urdf
+from . import parsing
+from .loading import MODEL_FILE, find_file, load_model_file
+from .messages import one_line
+from .reports import check_report, print_json
+
+
+def add_parser(commands) -> None:
+    """Add the command `check` and its options to the commands."""
+    command = commands.add_parser(
+        "check",
+        help="validate a robot file; exit status 1 if it has faults",
+        epilog="example: jaxrbd check robot.urdf --strict",
+    )
+    parsing.add_robot_name(command)
+    parsing.add_json(command)
+    command.add_argument("--strict", action="store_true", help="exit status 1 for warnings, too")
+    command.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the findings, and return the exit status: 1 if the file is refused."""
+    path = find_file(options.robot)
+    faults, warned = _inspect(path)
+    refused = bool(faults or (warned and options.strict))
+    if options.json:
+        print_json(check_report(path, faults, warned, refused))
+        return int(refused)
+    for found in [*faults, *warned]:
+        print(one_line(found))
+    counts = ((len(faults), "fault"), (len(warned), "warning"))
+    summary = ", ".join(f"{n} {what}{'s' * (n > 1)}" for n, what in counts if n)
+    if refused:
+        print(f"{path}: {summary}")
+    else:
+        print(f"ok: {path}" + f" ({summary})" * bool(warned))
+    return int(refused)
+
+
+def _inspect(path: str) -> tuple[list[RobotFileError], list[RobotFileError]]:
+    """The faults and the warnings of a file. Raises SavedFileError for a bad model file."""
+    if path.endswith(MODEL_FILE):
+        load_model_file(path)
+        return [], []
+    return inspect_mjcf(path) if is_mjcf(path) else inspect_urdf(path)

@@ -1,0 +1,61 @@
+"""The messages of the command: errors and warnings."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import warnings
+from collections.abc import Iterator
+
+from ..errors import GeometryWarning, JaxRBDError, ModelError
+
+# The options that stand for arguments of functions, in messages.
+OPTIONS = {
+    "geometry": "--no-geometry",
+    "packages": "--package NAME=DIR",
+    "reorder": "--reorder",
+    "unlimited": "--unlimited X",
+}
+
+
+def error_message(error: BaseException) -> str:
+    """The message of an error in one line; for an error that states several, each in one line."""
+    faults = error.faults if isinstance(error, ModelError) else ()
+    if faults:
+        head = str(error).splitlines()[0]
+        return "\n  ".join([head, *(error_message(fault) for fault in faults)])
+    return one_line(with_option(error) if isinstance(error, JaxRBDError) else error)
+
+
+def one_line(message: object) -> str:
+    """A message of several lines as one line."""
+    return "; ".join(line.strip() for line in str(message).splitlines() if line.strip())
+
+
+def with_option(problem: JaxRBDError | GeometryWarning) -> str:
+    """A message with the option of the command in place of the argument of the function."""
+    option = OPTIONS.get(problem.argument or "")
+    if option is None:
+        return str(problem)
+    return str(problem).replace(f"the argument `{problem.argument}`", f"the option {option}")
+
+
+@contextlib.contextmanager
+def print_warnings() -> Iterator[None]:
+    """Print every warning in the block in the form of the messages of the command.
+
+    Only the first warning about a mesh lists the places of the search: a robot has many meshes.
+    """
+    said: list[str] = []
+
+    def say(message: Warning | str, *_: object, **__: object) -> None:
+        text = with_option(message) if isinstance(message, GeometryWarning) else str(message)
+        if said:
+            text = text.partition("; looked for:\n")[0]
+        said.append(text)
+        print(f"jaxrbd: warning: {text}", file=sys.stderr)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", GeometryWarning)
+        warnings.showwarning = say
+        yield

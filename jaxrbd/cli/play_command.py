@@ -1,0 +1,101 @@
+"""`jaxrbd play`: run the policy of a checkpoint, and show its motion."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib.util
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from ..errors import ArgumentError, SavedFileError, installation
+from ..learning import (
+    Training,
+    algorithm_for,
+    evaluate,
+    load_task,
+    motions,
+    read_description,
+)
+from ..model import Model
+from ..view import render, save_html
+from . import parsing
+
+SHOWN = 8  # episodes of the page, and postures of the picture
+
+
+def add_parser(commands) -> None:
+    """Add the command `play` and its options to the commands."""
+    command = commands.add_parser(
+        "play",
+        help="run the policy of a checkpoint without noise",
+        epilog="example: jaxrbd play trained/checkpoint.jaxrbd --html motion.html",
+    )
+    add = command.add_argument
+    add("checkpoint", metavar="CHECKPOINT", help="a file of `jaxrbd train`")
+    add("--episodes", type=parsing.count, default=64, metavar="N", help="number of episodes")
+    add("--html", metavar="FILE", help="write a page that plays eight episodes")
+    add("--png", metavar="FILE", help="write eight postures of one episode as a PNG file")
+    add("--seed", type=parsing.seed, default=0, metavar="N", help="seed of the starts")
+    command.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the policy of a checkpoint without noise, and print its returns by reward term.
+
+    Write a page with the motion, and a picture of one episode, if the options name the files.
+    Return the exit status.
+    """
+    if options.html and importlib.util.find_spec("viser") is None:
+        raise ArgumentError(f"--html needs viser: {installation('view')}")
+    about = read_description(options.checkpoint)
+    try:
+        task, seed = str(about["task"]), int(about["seed"])
+        updates = int(about["settings"]["updates"])
+        algorithm = algorithm_for(task, str(about["algorithm"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise SavedFileError(
+            f"it has no valid task, algorithm, settings and seed: {error}", file=options.checkpoint
+        ) from error
+    algorithm = dataclasses.replace(algorithm, updates=updates)
+    env = load_task(task)
+    training = Training(algorithm, env, seed, task=task)
+    training.load(options.checkpoint)
+    key = jax.random.key(options.seed)
+    found = evaluate(env, training.params, training.policy(), key, options.episodes)
+    progress = f"update {len(training.records)} of {updates}"
+    print(f"{task}: {about['algorithm']}, {progress}, {options.episodes} episodes without noise")
+    returns = np.asarray(found.returns)
+    print(f"  return    mean {returns.mean():.4g}, from {returns.min():.4g} to {returns.max():.4g}")
+    seconds = env.time_step * float(np.mean(found.lengths))
+    print(f"  duration  mean {seconds:.3g} s; failed: {int(np.sum(found.terminated))}")
+    for name, x in found.terms.items():
+        print(f"  {name:<18} {float(np.mean(x)):.4g}")
+    if not options.html and not options.png:
+        return 0
+    model = training.params.model
+    q = np.asarray(motions(env, training.params, training.policy(), key, SHOWN))
+    if options.html:
+        save_html(options.html, model, q, dt=env.time_step)
+        print(f"wrote {options.html}")
+    if options.png:
+        from .curve_plot import write_picture
+
+        moved = np.any(q[0, 1:] != q[0, :-1], axis=1)  # false after the end of the episode
+        rows = np.linspace(0, np.max(np.nonzero(moved)), SHOWN).round().astype(int)
+        write_picture(Path(options.png), _tiles(model, q[0, rows]))
+        print(f"wrote {options.png}")
+    return 0
+
+
+def _tiles(model: Model, q: np.ndarray) -> np.ndarray:
+    """A picture of the configurations (SHOWN, nq), one tile each, in two rows from the left.
+
+    The camera looks from the side, because most robots move in the x-z plane.
+    """
+    camera = (0.5, -1.0, 0.3)
+    tiles = np.stack([render(model, x, width=320, height=240, camera=camera) for x in q])
+    rows = tiles.reshape(2, SHOWN // 2, *tiles.shape[1:])
+    return rows.swapaxes(1, 2).reshape(2 * tiles.shape[1], -1, 3)
