@@ -269,15 +269,48 @@ def test_dry_friction_needs_few_iterations(dtype, monkeypatch):
     assert jnp.max(jnp.abs(forces)) < 1e6 * jnp.finfo(dtype).eps
 
 
-def test_the_search_along_a_step_descends():
-    """A robot that lands, with strong dry friction. The slopes alone accept steps in a circle."""
+def quadruped_with_dry_friction(friction, dt):
+    """A step of the bundled quadruped on a plane, with a servo, in single precision."""
     model = rbd.load_robot("quadruped")
-    friction = jnp.asarray(np.arange(model.nv) >= 6, float)
-    model = dataclasses.replace(model, friction=friction).with_dissipation().astype("float32")
+    dry = friction * (np.arange(model.nv) >= 6)
+    model = dataclasses.replace(model, friction=jnp.asarray(dry, float)).with_dissipation()
+    model = model.astype("float32")
     feet = [name for name in model.frame_names if name.endswith("_foot")]
     scene = contact.Scene(feet, 0.02, material=contact.Material(friction=0.7)).astype("float32")
     gains = PD.for_joints(model, model.joint_names[1:], stiffness=60.0, damping=2.0, effort=40.0)
-    held = jnp.asarray([0, 0, 0, 0, 0, 0, 1, *[0, 0.8, -1.6] * 4], "f")
+
+    def step(q, v, held):
+        servo = contact.Servo(gains, held)
+        tau, time = jnp.zeros(18, "f"), jnp.asarray(dt, "f")
+        return contact.contact_step(model, scene, q, v, tau, time, servo=servo)
+
+    return step
+
+
+STANDING = np.float32([0, 0, 0.33, 0, 0, 0, 1, *[0, 0.8, -1.6] * 4])
+
+
+def test_a_walking_robot_with_dry_friction_converges():
+    """The friction changes its sign within a small part of a step of Newton's method."""
+    step = quadruped_with_dry_friction(0.1, 4e-3)
+    rng = np.random.default_rng(0)
+    held = np.tile(STANDING, (64, 1))
+    held[:, 7:] += 0.5 * rng.normal(size=(64, 12))
+
+    def walk(held):
+        def advance(state, _):
+            found = step(*state, held)
+            return (found.q, found.v), found.residual
+
+        start = jnp.asarray(STANDING), jnp.zeros(18, "f")
+        return jax.lax.scan(advance, start, length=60)[1]
+
+    residual = jax.jit(jax.vmap(walk))(jnp.asarray(held, "f"))
+    assert jnp.max(residual) <= 1000 * jnp.finfo("float32").eps
+
+
+def test_the_search_along_a_step_descends():
+    """A robot that lands, with strong dry friction."""
     q = np.float32(
         (
             "0 0 0.3523 0.0333 -0.0162 0.0131 0.9992 0.0154 0.7836 -1.6169 -0.0175 0.7834 -1.6092 "
@@ -290,15 +323,7 @@ def test_the_search_along_a_step_descends():
             "0.0006 0.0096 -0.0001 -0.0003 -0.018 -0.0041 0.0456"
         ).split()
     )
-    found = contact.contact_step(
-        model,
-        scene,
-        q,
-        v,
-        jnp.zeros(18, "f"),
-        jnp.asarray(2e-3, "f"),
-        servo=contact.Servo(gains, held),
-    )
+    found = quadruped_with_dry_friction(1.0, 2e-3)(q, v, jnp.asarray(STANDING).at[2].set(0))
     assert found.residual <= 1000 * jnp.finfo("float32").eps
 
 

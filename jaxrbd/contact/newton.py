@@ -46,8 +46,9 @@ from .joint_terms import ClippedLaw
 # residual above this bound, the last x counts as the minimum if the residual is at most sqrt(eps).
 TOLERANCE = 1000
 MAX_STEPS = 200
-# A search along a step ends where the function descends by this fraction of `slope * length`.
-DESCENT = 0.1
+# A search along a step ends where the slope is between these multiples of the first slope, which is
+# negative.
+STEEPEST, RISING = 0.5, -0.1
 MAX_TRIALS = 20
 
 
@@ -95,9 +96,11 @@ def minimise(partition: Partition, problem: Problem) -> Minimum:
     """The minimum of the function at the head of the module.
 
     The search starts at x = 0, so a robot at rest starts near the minimum. Each step is
-    shortened until the function descends enough, up to rounding errors (the condition of Armijo).
-    The slope at the end of the step gives the next length. The iterations of a state do not depend
-    on other states of a batch. x is NaN where they do not converge.
+    shortened to the minimum along the step, approximately. Dry friction and limits bend the
+    function within a small part of a step. A step that ends beyond this part or before it does not
+    find the bend, and the iterations then go round in a circle. The search uses slopes and not
+    values: near the minimum, differences of values are rounding errors. The iterations of a state
+    do not depend on other states of a batch. x is NaN where they do not converge.
     """
 
     @custom_vmap
@@ -188,11 +191,14 @@ class _LineSearch(NamedTuple):
 
     - `trials` (): the number of evaluations;
     - `fraction` (s,): the fraction of the step that is evaluated next, or the accepted one;
+    - `low`, `high` (s,): fractions with a negative and with a positive slope;
     - `searching` (s,): whether no fraction is accepted yet.
     """
 
     trials: Array
     fraction: Array
+    low: Array
+    high: Array
     searching: Array
 
 
@@ -228,25 +234,35 @@ def _minimise(partition: Partition, problem: Problem) -> Minimum:
         exact = residual <= TOLERANCE * eps
 
         def evaluate(search: _LineSearch) -> _LineSearch:
-            """Evaluate the function at the fraction, and choose the next, smaller fraction."""
-            fraction = search.fraction
-            reached_u, reached_v = u + fraction * du, v + x + fraction * step
-            power, curvature, reached = laws.along(reached_u, reached_v, du, step)
+            """Evaluate the slope at the fraction, and choose the next fraction."""
+            fraction, whole = search.fraction, search.trials == 0
+            power, curvature = laws.along(u + fraction * du, v + x + fraction * step, du, step)
+            reached = linear + fraction * quadratic - power
             trials = search.trials + 1
-            of_M = fraction * linear, fraction**2 * quadratic / 2
-            change = of_M[0] + of_M[1] + (reached - penalty)
-            rounding = 4 * eps * (jnp.abs(of_M[0]) + 2 * of_M[1] + reached + penalty)
-            rises = change > DESCENT * fraction * slope + rounding
-            searching = search.searching & rises & (trials < MAX_TRIALS)
-            # Newton's method for the zero of the slope. The slope is not smooth, so the proposal
-            # can be far too small.
-            proposed = fraction - (linear + fraction * quadratic - power) / (quadratic + curvature)
-            proposed = jnp.where(proposed > 0.05 * fraction, proposed, fraction / 4)
-            return _LineSearch(trials, jnp.where(searching, proposed, fraction), searching)
+            # The whole step is never made longer.
+            accepted = (reached <= RISING * slope) & ((reached >= STEEPEST * slope) | whole)
+            low = jnp.where(reached < 0, fraction, search.low)
+            high = jnp.where(reached < 0, search.high, fraction)
+            # Newton's method for the zero of the slope. Where the slope bends between the two
+            # fractions, the proposal is near one of them or beyond it.
+            proposed = fraction - reached / (quadratic + curvature)
+            width = high - low
+            inside = (proposed > low + 0.02 * width) & (proposed < high - 0.02 * width)
+            proposed = jnp.where(inside, proposed, low + width / 2)
+            # The function is convex, so it descends from 0 to every fraction with a negative slope.
+            proposed = jnp.where(trials < MAX_TRIALS, proposed, low)
+            searching = search.searching & ~accepted
+            return _LineSearch(
+                trials,
+                jnp.where(searching, proposed, fraction),
+                low,
+                high,
+                searching & (trials < MAX_TRIALS),
+            )
 
         finished = state.finished | exact | jnp.isnan(residual)
         whole_step = jnp.where(state.finished, 0, jnp.ones_like(energy))
-        search = _LineSearch(jnp.zeros((), int), whole_step, ~finished)
+        search = _LineSearch(jnp.zeros((), int), whole_step, 0 * whole_step, whole_step, ~finished)
         search = lax.while_loop(lambda search: jnp.any(search.searching), evaluate, search)
         return _State(
             state.steps + 1,
@@ -348,21 +364,16 @@ class _AllLaws(NamedTuple):
         )
 
     def along(self, u: Array, v: Array, du: Array, dv: Array) -> Array:
-        """The first of `_Linearised.sums` at the velocities u and v, without the Hessian."""
+        """The first two of `_Linearised.sums` at the velocities u and v, without the Hessian."""
         contacts, others = self._parts(u)
         of_contacts, of_others = self._parts(du)
-        projection = self._projection(contacts)
-        of_laws = [
-            (*projection.along(of_contacts), projection.penalty()),
-            (
-                of_others * self.others.impulses(others),
-                of_others**2 * self.others.slopes(others),
-                self.others.penalties(others),
-            ),
-            (dv * self.joints.impulses(v), dv**2 * self.joints.slopes(v), self.joints.penalties(v)),
+        pairs = [
+            self._projection(contacts).along(of_contacts),
+            (of_others * self.others.impulses(others), of_others**2 * self.others.slopes(others)),
+            (dv * self.joints.impulses(v), dv**2 * self.joints.slopes(v)),
         ]
         return _sums(
-            [jnp.concatenate([x.reshape(-1, x.shape[-1]) for x in p]) for p in zip(*of_laws)]
+            [jnp.concatenate([x.reshape(-1, x.shape[-1]) for x in p]) for p in zip(*pairs)]
         )
 
 
