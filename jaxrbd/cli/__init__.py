@@ -104,8 +104,6 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for command in COMMANDS:
         command.add_parser(commands)
-    for name in cache.COMMANDS:
-        cache.add_option(commands.choices[name])
     for command in commands.choices.values():
         # `parser` prints the usage of the command after an error.
         command.set_defaults(parser=command, program=parser)

@@ -11,19 +11,8 @@ from typing import Any
 
 import jax
 
-# The commands that compile programs, without `bench`, which measures the compilation.
-COMMANDS = ("rollout", "info", "convert", "view", "train", "play")
 _VARIABLE = "JAX_COMPILATION_CACHE_DIR"
 _LEAST_SECONDS = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
-
-
-def add_option(command: argparse.ArgumentParser) -> None:
-    """Add the option `--no-cache` to a command."""
-    command.add_argument(
-        "--no-cache",
-        action="store_true",
-        help="neither use nor keep compiled programs of other runs",
-    )
 
 
 def user_folder() -> Path:

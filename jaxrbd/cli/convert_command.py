@@ -36,6 +36,7 @@ def add_parser(commands) -> None:
     )
     add("--reorder", action="store_true", help="accept another order of joints in the URDF file")
     add("--no-geometry", action="store_true", help="write no shapes to the URDF file")
+    parsing.add_no_cache(command)
     command.set_defaults(run=run)
 
 

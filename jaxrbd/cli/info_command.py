@@ -21,6 +21,7 @@ def add_parser(commands) -> None:
     )
     parsing.add_robot(command)
     parsing.add_json(command)
+    parsing.add_no_cache(command)
     command.set_defaults(run=run)
 
 

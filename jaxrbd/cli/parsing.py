@@ -41,6 +41,18 @@ def add_json(command: argparse.ArgumentParser) -> None:
     )
 
 
+def add_no_cache(command: argparse.ArgumentParser) -> None:
+    """Add the option `--no-cache` to a command that compiles programs.
+
+    `bench` does not have the option, because it measures the compilation.
+    """
+    command.add_argument(
+        "--no-cache",
+        action="store_true",
+        help="neither use nor keep compiled programs of other runs",
+    )
+
+
 def add_package(command: argparse.ArgumentParser) -> None:
     """Add the option `--package`, whose value is a list of names and folders."""
     command.add_argument(

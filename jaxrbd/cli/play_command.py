@@ -39,6 +39,7 @@ def add_parser(commands) -> None:
     add("--html", metavar="FILE", help="write a page that plays eight episodes")
     add("--png", metavar="FILE", help="write eight postures of one episode as a PNG file")
     add("--seed", type=parsing.seed, default=0, metavar="N", help="seed of the starts")
+    parsing.add_no_cache(command)
     command.set_defaults(run=run)
 
 

@@ -87,6 +87,7 @@ def add_parser(commands) -> None:
     parsing.add_package(command)
     add("--out", metavar="DIR", help="output folder (default: rollout-ROBOT)")
     parsing.add_json(command)
+    parsing.add_no_cache(command)
     command.set_defaults(run=run)
 
 

@@ -62,6 +62,7 @@ def add_parser(commands) -> None:
     add("--resume", action="store_true", help="continue from the checkpoint in the output folder")
     add("--no-plot", action="store_true", help="draw no curve (matplotlib is not needed)")
     add("--out", metavar="DIR", help="output folder (default: train-TASK-NAME)")
+    parsing.add_no_cache(command)
     command.set_defaults(run=run)
 
 

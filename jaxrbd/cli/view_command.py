@@ -42,6 +42,7 @@ def add_parser(commands) -> None:
         help=f"what is visible at the start: {', '.join(LAYERS)} (default: visuals)",
     )
     parsing.add_package(command)
+    parsing.add_no_cache(command)
     command.set_defaults(run=run)
 
 
