@@ -1,4 +1,4 @@
-"""docs/sources.md: its functions and tests exist, and the tests of a row use its functions."""
+"""docs/developers/sources.md: its functions and tests exist; its tests use its functions."""
 
 import ast
 import functools
@@ -10,7 +10,7 @@ import re
 import jaxrbd
 
 TESTS = pathlib.Path(__file__).parent
-DOCUMENT = (TESTS.parent / "docs" / "sources.md").read_text(encoding="utf-8")
+DOCUMENT = (TESTS.parent / "docs" / "developers" / "sources.md").read_text(encoding="utf-8")
 HEADING = "| item | right form | in jaxrbd | test |\n|---|---|---|---|\n"
 
 
