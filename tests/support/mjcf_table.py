@@ -1,4 +1,4 @@
-"""The table of MJCF files in docs/mjcf.md: which files of the wheels of MuJoCo are loaded.
+"""docs/developers/mjcf_files.md: which MJCF files of the wheels of MuJoCo are loaded.
 
     python -m tests.support.mjcf_table
 
@@ -16,7 +16,7 @@ import mujoco
 import jaxrbd
 from jaxrbd.io import load_mjcf
 
-PAGE = pathlib.Path(__file__).parents[2] / "docs" / "mjcf.md"
+PAGE = pathlib.Path(__file__).parents[2] / "docs" / "developers" / "mjcf_files.md"
 BEGIN, END = "<!-- the table of tests/support/mjcf_table.py begins -->\n", "<!-- and ends -->\n"
 SENTENCE = "The table has all MJCF files of mujoco {} and mujoco-mjx {}."
 PACKAGE = pathlib.Path(mujoco.__file__).parent
