@@ -136,9 +136,10 @@ def _scale(q: Array) -> tuple[Array, Array]:
 def quaternion_velocity(
     q: Float[Array, "... 4"], rate: Float[Array, "... 4"]
 ) -> Float[Array, "... 3"]:
-    """The angular velocity (..., 3) in the rotated frame at which q has the rate dq/dt.
+    """The angular velocity (..., 3) of a rotation q with the rate dq/dt, in the rotated frame.
 
-    q may have any length, and the rate of the length has no effect. Zero where q is zero.
+    q may have any length, and the rate of the length has no effect. Where q is zero, the result is
+    zero.
     """
     scale, zero = _scale(q)
     q, rate = q / scale, rate / scale

@@ -73,7 +73,7 @@ from .rnea import gravity_acceleration
 
 
 class RneaDerivatives(NamedTuple):
-    """Derivatives of tau = rnea(model, q, v, a), each (nv, nv); M is the derivative in a."""
+    """Derivatives of tau = rnea(model, q, v, a), each (nv, nv); M is the derivative by a."""
 
     dtau_dq: Array
     dtau_dv: Array
@@ -126,7 +126,7 @@ def _body_quantities(inertia: Array, V: Array, A: Array, f_world: Array | None) 
 def force_columns(
     composite: Composites, J: Array, J_dot: Array, psi_dot: Array, psi_ddot: Array
 ) -> tuple[Array, Array, Array]:
-    """For each dof j, derivatives (nv_tree, 6) of its composite force in q_j, v_j and a_j."""
+    """For each dof j, derivatives (nv_tree, 6) of its composite force by q_j, v_j and a_j."""
     dF_dq = (
         cross_force(J, composite.force)
         + apply_inertia(composite.inertia, psi_ddot)
@@ -261,7 +261,7 @@ def _in_independent_velocities(
 ) -> RneaDerivatives:
     """Derivatives by q, v and a of `G^T tau` plus the forces of armature and dissipation.
 
-    `tau` (nv_tree,): generalized forces on the dofs of the tree; `tree`: the derivatives of tau in
+    `tau` (nv_tree,): generalized forces on the dofs of the tree; `tree`: the derivatives of tau by
     the displacements, rates and rate derivatives of these dofs.
     """
     columns = apply_chain_rule(model, q, velocity_map_derivatives(model, q, v, a), *tree)

@@ -3,7 +3,7 @@
 The module makes two problems for the robot. In one, a short motion has generalized forces at their
 bounds, stages at a limit of the speed, and an equation for the last velocity. In the other, a
 posture has a coordinate at its limit. Each problem is first solved without bounds. The bounds are a
-part of what this solution needs, so some of them are active.
+fraction of the values of this solution, so some of them are active.
 
 The parameters change along random lines: the initial state, the targets and bounds, or the model.
 The reference derivatives are central differences of the solutions of changed problems (`truth.py`).
@@ -38,8 +38,8 @@ SOLUTION_TOLERANCE = 1e-6
 # The changes of parameters are at most this multiple of normal random numbers.
 _LENGTH = 0.003
 _STAGES, _DT = 4, 0.1  # s
-# The bounds are this part of the largest values of the solution without bounds.
-_PART = 0.7
+# The bounds are this fraction of the largest values of the solution without bounds.
+_FRACTION = 0.7
 _INFINITE = 1e6
 
 # Vectors of changes of the parameters, by the name of the group of parameters.
@@ -275,7 +275,7 @@ def _motion(model: Model) -> _Problem:
     def bounds(found):
         speed = jnp.max(jnp.sum(found.xs[1] ** 2, axis=1))
         limits = jnp.stack([jnp.max(jnp.abs(found.us)), speed, jnp.mean(found.xs[1][-1])])
-        return _PART * limits
+        return _FRACTION * limits
 
     def active(found, _):
         forces, stages = found.multipliers.bounds, found.multipliers.inequalities
@@ -320,7 +320,7 @@ def _posture(model: Model) -> _Problem:
         if not single.size:
             return wide
         largest = int(jnp.argmax(jnp.abs(change)))
-        limit = q0[single[largest]] + _PART * change[largest]
+        limit = q0[single[largest]] + _FRACTION * change[largest]
         side = int(change[largest] > 0)
         return wide.at[side, single[largest]].set(limit)
 

@@ -274,7 +274,7 @@ def _derivatives(
 
             tower: Tower = value
             for _ in range(n):
-                tower = STEP_UP[mode](tower)
+                tower = NEXT_ORDER[mode](tower)
             return tower(jnp.zeros(trees, curve.A.dtype))
 
         try:
@@ -310,7 +310,7 @@ def _reverse(tower: Tower) -> Tower:
     return higher
 
 
-STEP_UP: dict[str, Callable[[Tower], Tower]] = {"forward": _forward, "reverse": _reverse}
+NEXT_ORDER: dict[str, Callable[[Tower], Tower]] = {"forward": _forward, "reverse": _reverse}
 
 
 # ------------------------------------------------------------------------------------------ errors

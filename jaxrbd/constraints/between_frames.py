@@ -235,9 +235,9 @@ class _End(NamedTuple):
     - `X`: the pose in the world;
     - `J` (nv, 6): the Jacobian, one row per velocity in v;
     - `V` (6,): the spatial velocity; `A` (6,): the spatial acceleration for a = 0;
-    - `J_terms` (nv, 2): the linear part and the angular part of each row of J are sums of vectors,
-      and `J_terms` has the sums of the lengths of these vectors. The rounding error of each part is
-      a few eps times its sum.
+    - `J_terms` (nv, 2): bounds of the linear and of the angular part of each row of J. Each part is
+      a sum of vectors, and its bound is the sum of their lengths. The rounding error of the part is
+      a few eps times the bound.
     """
 
     X: RootedPose

@@ -4,14 +4,15 @@ The acceleration a and the multipliers lambda satisfy the KKT system (`kkt.py`)
 
     rnea(q, v, a, f_ext) - K^T lambda = tau,      c = K a + dK/dt v + d K v + p phi = 0.
 
-Its implicit function is differentiated by q, v and tau:
+with the gains p and d of the stabilisation. Its implicit function is differentiated by q, v and
+tau. In these equations da, dlambda, dc and d(rnea) are differentials:
 
     [M  -K^T] [   da   ]   [dtau - d(rnea) + dK^T lambda]
     [K    0 ] [dlambda ] = [            -dc             ]
 
-where d(rnea) and dc are the changes at constant a, from `rnea_derivatives` and
-`row_derivatives.py`. Where rows are redundant, the multipliers satisfy `lambda / s^2 = K y` also
-after the change.
+d(rnea) and dc are the changes at constant a, from `rnea_derivatives` and `row_derivatives.py`. If
+rows are redundant, the multipliers with the least `|lambda / s|` satisfy `lambda / s^2 = K y` for
+some y (`kkt.py`). They satisfy this equation also after the change.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class ImpactDerivatives(NamedTuple):
 
 
 class DynamicsConstants(NamedTuple):
-    """What the constrained dynamics depend on, except for q, v and tau.
+    """The arguments of the constrained dynamics, except for q, v and tau.
 
     `gains`: p and d of the stabilisation; `active` (number of constraints,) of bool, or None.
     """
@@ -87,7 +88,7 @@ class DynamicsConstants(NamedTuple):
 
 
 class ImpactConstants(NamedTuple):
-    """What an impact depends on, except for q and v; `restitution` ()."""
+    """The arguments of an impact, except for q and v; `restitution` ()."""
 
     model: Model
     constraints: tuple[Constraint, ...]

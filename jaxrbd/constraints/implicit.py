@@ -80,9 +80,9 @@ def constrained_dynamics(
       critically damped (Baumgarte): `K a + dK/dt v = -2 s K v - s^2 phi`. At s = 0 the errors
       persist. A pair of gains (p, d), in 1/s^2 and 1/s, each 0 or more, gives
       `K a + dK/dt v = -d K v - p phi`;
-    - `active` (number of constraints,): whether each constraint acts, as bool or as numbers, of
-      which 0 is False. The multipliers of a constraint that does not act are 0. One program thus
-      serves all contact phases. By default all constraints act.
+    - `active` (number of constraints,): whether each constraint acts, as bool or as numbers (0 is
+      False). The multipliers of a constraint that does not act are 0. So one program serves all
+      contact phases. By default all constraints act.
 
     If q is an array, the derivatives by q, v and tau are those of
     `constrained_dynamics_derivatives`.
@@ -186,7 +186,7 @@ def impact_derivatives(
 def constraint_rows(
     model: Model, q: ArrayLike | Kinematics, v: ArrayLike, constraints: Sequence[Constraint]
 ) -> ConstraintRows:
-    """phi(q), its Jacobian K and `dK/dt v` of all constraints, concatenated in their order.
+    """The rows of all constraints, in their order: values phi(q), Jacobian K, and `dK/dt v`.
 
     `q` (nq,) or its `Kinematics`, `v` (nv,). Raises ArgumentError for an unknown frame.
     """

@@ -19,10 +19,11 @@ the notation of `algorithms/common_frame.py`, dof j causes the relative motion `
 
 Column k of K is `E R_k`. A displacement of dof j moves R_k in the axes of B by
 
-    dR_k/dq_j = n_k (j supports k - j moves B) J_j x J_k,
+    dR_k/dq_j = n_k (s_jk - m_j) J_j x J_k,
 
-where the words are 1 if they are true, and 0 if not. JAX differentiates constraints of other kinds,
-and all constraints of a robot with joints that follow others.
+where s_jk is 1 if dof j supports dof k, m_j is 1 if dof j moves B, and both are 0 otherwise. JAX
+differentiates constraints of other kinds, and all constraints of a robot with joints that follow
+others.
 """
 
 from __future__ import annotations

@@ -140,12 +140,13 @@ def weights(t: Float[Array, ""]) -> Weights:
     s = t - 1
     b = jnp.clip(s, 0, 1)
     blend, rate = b * b * (3 - 2 * b), 6 * b * (1 - b)
-    # Both parabolas, and the difference of the second from the first: -1, 3, -3, 1 times bump / 2.
+    # The weights of the first parabola. The second parabola minus the first is bump times -1, 3,
+    # -3, 1. The curve adds the fraction `blend` of this difference to the first parabola.
     bump, bump_slope = s * (s - 1) / 2, s - 0.5
     value = (bump, 1 - s * s, s * (s + 1) / 2, 0)
     slope = (bump_slope, -2 * s, s + 0.5, 0)
-    third = blend * bump, rate * bump + blend * bump_slope
+    added = blend * bump, rate * bump + blend * bump_slope
     return Weights(
-        jnp.stack([x + c * third[0] for x, c in zip(value, (-1, 3, -3, 1))]),
-        jnp.stack([x + c * third[1] for x, c in zip(slope, (-1, 3, -3, 1))]),
+        jnp.stack([x + c * added[0] for x, c in zip(value, (-1, 3, -3, 1))]),
+        jnp.stack([x + c * added[1] for x, c in zip(slope, (-1, 3, -3, 1))]),
     )

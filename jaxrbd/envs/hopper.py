@@ -29,9 +29,9 @@ class HopperParams(NamedTuple):
     - `control`: the `PD` control of the leg, with the limit of its force;
     - `stroke` () in m: the change of the target length of the leg for the action 1;
     - `target` () in m: the height that the reward asks for;
-    - `start` (4,): half the widths of the uniform distribution of the start: the height of the body
-      in m, the position of the leg in m, and their rates. The height is above the lowest start, at
-      which the foot touches the ground;
+    - `start` (4,): half the widths of the uniform distributions of the initial height of the body
+      in m, of the initial position of the leg in m, and of their rates. At the lowest initial
+      height, the foot touches the ground;
     - `weights`: of the reward terms `height` (minus the square of the distance in m of the body
       from the target) and `action` (minus the square).
     """

@@ -1,11 +1,12 @@
 """The minimum of a strictly convex quadratic function in a box, with linear equations.
 
 The function is `g . d + d . H d / 2` with `lower <= d <= upper` and `K d = k`. Projected Newton
-steps minimise it in the box (Bertsekas 1982, SIAM Journal on Control and Optimization 20): entries
-at a bound with a gradient that points outwards are fixed, a Newton step is taken in the others, and
-the step is shortened until the function decreases along its projection into the box, or ends at the
-first bound. The equations are added by the method of multipliers. A last solve, with the entries at
-their bounds fixed, gives the minimum to rounding errors, and its derivatives.
+steps minimise it in the box (Bertsekas 1982, SIAM Journal on Control and Optimization 20). A step
+fixes the entries at a bound whose gradient points outwards, and moves the other entries by a Newton
+step. This step is shortened until its projection into the box decreases the function. If no
+projection does, the step ends at the first bound. The equations are added by the method of
+multipliers. A last solve, with the entries at their bounds fixed, gives the minimum to rounding
+errors, and its derivatives.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ MAX_ROUNDS = 50
 HALVINGS = 12
 # The weight of the equations, relative to the largest entry of H.
 EQUATIONS = 10.0
-# The multipliers are found when the errors of the equations are below this multiple of eps.
+# The method of multipliers ends when the errors of the equations are below this multiple of eps.
 EXACT = 1000
 
 
@@ -40,7 +41,7 @@ class BoxQP(NamedTuple):
 
 
 def minimise(qp: BoxQP) -> Float[Array, " n"]:
-    """The minimum d (n,). Where the equations have no solution in the box, their error is least.
+    """The minimum d (n,). If no d in the box satisfies the equations, d has the least error.
 
     Entries of d at a bound are exactly at the bound. The derivatives assume that they stay there.
     """
@@ -49,7 +50,7 @@ def minimise(qp: BoxQP) -> Float[Array, " n"]:
     bound = jnp.where(d >= still.upper, qp.upper, qp.lower)
     fixed = jnp.where(at_bound, jnp.where(jnp.isfinite(bound), bound, 0), 0)
     solved = _solve_free(qp, at_bound, fixed, d)
-    # Rounding errors of the solve, and of entries that are at a bound without being fixed.
+    # The solve has rounding errors. An entry that is not fixed can be beyond its bound by them.
     return jnp.clip(jnp.where(at_bound, fixed, solved), qp.lower, qp.upper)
 
 
@@ -89,7 +90,7 @@ def _projected_newton(H: Array, g: Array, lower: Array, upper: Array, start: Arr
         to_bound = jnp.clip(d + first * newton, lower, upper)
         reached = ratios <= first
         to_bound = jnp.where(reached, jnp.where(newton > 0, upper, lower), to_bound)
-        whole = jnp.all(trials[0] == d + newton)
+        whole = jnp.all(trials[0] == d + newton)  # the whole Newton step is in the box
         projected = jnp.any(enough) & ~jnp.any(blocked) | whole
         found = jnp.where(whole, trials[0], jnp.where(projected, shortened, to_bound))
         blocked = ~projected & (blocked | reached)

@@ -49,7 +49,7 @@ def with_derivatives(
     q0: Float[Array, " nq"],
     found: Descent,
 ) -> Float[Array, " nq"]:
-    """The solution `found.q` with its derivatives in the targets, the weights and the model.
+    """The solution `found.q` with its derivatives by the targets, the weights and the model.
 
     `found` is a result of `solver.descend`; `box` has the limits with their derivatives, `q0` (nq,)
     the positions of locked joints.
@@ -60,7 +60,7 @@ def with_derivatives(
     error, weights, J = lax.stop_gradient(stacked(found.found, found.shift))
     fixed = blocked(still, q, matmul(weights * error, J))
     least, _ = still.gaps(q)
-    limit = jnp.where(least >= 0, box.lower, box.upper)
+    limit = jnp.where(least >= 0, box.lower, box.upper)  # at the lower limit, least is 0
     limit = jnp.where(jnp.isfinite(limit) & fixed, limit, 0)
     start = difference(model, lax.stop_gradient(q0), q0)
     # The multipliers of the equations are the errors of their rows times their weights.

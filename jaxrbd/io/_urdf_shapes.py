@@ -22,7 +22,7 @@ _Color = tuple[float, ...] | None
 
 
 class ShapeReader:
-    """A reader of shapes. It knows the colours of the materials that the robot file defines.
+    """A reader of shapes. It stores the colours of the materials that the robot file defines.
 
     `path`: the robot file, to which the names of meshes are relative, or None for a text. A fault
     is added to `doc.faults`, and the result then has a default value.

@@ -25,7 +25,7 @@ from ..model.geometry import (
 
 
 def written_shapes(geometry: Geometry) -> list[Geometry]:
-    """The shapes of URDF that have the form of a shape together: three for a capsule, else one.
+    """A shape as a list of shapes of URDF: three for a capsule, one for any other shape.
 
     The spheres of a capsule have its name with "end 1" and "end 2".
     """

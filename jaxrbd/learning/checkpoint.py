@@ -47,9 +47,9 @@ def read_description(path: str | os.PathLike[str]) -> dict[str, Any]:
 def load_checkpoint(path: str | os.PathLike[str], like: Any) -> Any:
     """The pytree of arrays of a checkpoint.
 
-    `like`: a pytree with the structure, shapes and dtypes of the saved one, such as a result of
+    `like`: a pytree with the structure, shapes and dtypes of the saved pytree, such as a result of
     `jax.eval_shape`. Raises SavedFileError, which names the file, if the file cannot be read, is
-    damaged, is of another kind, or has other arrays than `like`; the message names the first.
+    damaged, is of another kind, or has other arrays than `like`.
     """
 
     def refuse(why: str) -> SavedFileError:

@@ -130,8 +130,8 @@ class JointSpec:
     mimic: Mimic | Follow | None = None
 
 
-# The fields with one entry per configuration coordinate, and the fields with one entry per dof. The
-# values replace None.
+# The fields with one entry per coordinate of q, and the fields with one entry per dof, with the
+# values that replace None.
 POSITION_FIELDS = {"lower": -np.inf, "upper": np.inf}
 DOF_FIELDS = {
     "velocity_limit": np.inf,

@@ -18,8 +18,9 @@ from ..model.names import described
 class Space(eqx.Module):
     """A set of states, each with a tangent space of vectors (n,).
 
-    `size` is n. `retract` and `difference` are inverse to each other near a state. Their
-    derivatives in the tangent vector at 0 and in the second state at the first are the identity.
+    `size` is n. Near a state, `retract` and `difference` are inverse to each other. The derivative
+    of `retract(x, dx)` by dx is the identity at dx = 0, and so is the derivative of
+    `difference(x0, x1)` by x1 at x1 = x0.
     """
 
     @property
@@ -37,10 +38,10 @@ class Space(eqx.Module):
         return (self.size,)
 
     def move(self, x: PyTree, *parts: Array) -> PyTree:
-        """As `retract`, with each part of the tangent vector as an argument of its own.
+        """As `retract`, with each part of the tangent vector as a separate argument.
 
-        A function that depends on one part only, such as on the configuration, then has derivatives
-        in this part only.
+        So JAX differentiates a function that depends on one part of the state, such as the
+        configuration, by one argument only.
         """
         return self.retract(x, *parts)
 

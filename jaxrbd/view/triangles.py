@@ -98,8 +98,9 @@ def with_edges(triangles: Triangles) -> Triangles:
     area = np.linalg.norm(normal, axis=1)
     faces, corners = triangles.faces[area > 0], corners[area > 0]
     normal = (normal / np.where(area > 0, area, 1)[:, None])[area > 0]
-    # Sort the corners by place and give each corner the group of the first corner of its place
-    # that has nearly its normal. Each round makes one group per place.
+    # The corners are sorted by place. In each round, the first corner of each place begins a group.
+    # The group takes all corners of this place with nearly the same normal, and becomes one vertex.
+    # The next round has the rest of the corners.
     at, owner = place[faces].reshape(-1), np.repeat(np.arange(len(faces)), 3)
     vertex = np.full(len(at), -1)
     rest, count = np.argsort(at, kind="stable"), 0
