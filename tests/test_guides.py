@@ -20,7 +20,7 @@ PROGRAMS = {
     "choose.md": 2,
     "sharp_bits.md": 10,
     "load.md": 4,
-    "batch.md": 7,
+    "batch.md": 6,
     "identify.md": 6,
     "control.md": 4,
     "gpus.md": 3,
