@@ -40,8 +40,9 @@ ELSEWHERE = {
     "environments.md": "test_envs.py",
     "inverse_kinematics.md": "test_inverse_kinematics.py",
     "learning.md": "test_learning.py",
+    "model_files.md": "test_saving.py",
     "optimal_control.md": "test_optimal_control.py",
-    "saving.md": "test_saving.py",
+    "saving.md": "test_export.py",
     "speed.md": "test_program_size.py",
     "viewing.md": "test_view.py",
 }
@@ -83,7 +84,7 @@ def test_the_blocks_of(page, tmp_path, monkeypatch):
 
 
 def test_the_blocks_of_every_page_are_run():
-    pages = [*DOCS.glob("*.md"), DOCS.parent / "README.md"]
+    pages = [*DOCS.rglob("*.md"), DOCS.parent / "README.md"]
     with_blocks = {page.name for page in pages if "```python" in page.read_text()}
     assert with_blocks == {*PROGRAMS, *ELSEWHERE}
     for page, test in ELSEWHERE.items():

@@ -490,10 +490,11 @@ def test_files_of_older_versions_have_no_masses_on_the_world(version, tmp_path):
 
 
 def test_the_file_is_what_the_document_says(tmp_path):
-    """A file can be read with numpy and json alone, as docs/saving.md shows."""
+    """A file can be read with numpy and json alone, as docs/developers/model_files.md shows."""
     model = zoo.connected()
     rbd.io.save_model(model, tmp_path / "robot.jaxrbd")
-    document = pathlib.Path(__file__).parents[1] / "docs" / "saving.md"
+    docs = pathlib.Path(__file__).parents[1] / "docs"
+    document = docs / "developers" / "model_files.md"
     (recipe,) = [
         text.partition("```")[0]
         for text in document.read_text().split("```python\n")[1:]

@@ -1,10 +1,9 @@
 """Save a `Model` to one file, and load it.
 
 The file has a line with a checksum, a line of JSON with the structure, and the arrays, one after
-another, in little-endian order; the page "Files of models and programs" of the documentation has
-the format. `load_model` computes the sizes nq and nv, the groups of joints of one kind, and the
-independent coordinates from the joints. The file does not contain them, so they cannot contradict
-the joints.
+another, in little-endian order; the page "Model files" of the documentation has the format.
+`load_model` computes the sizes nq and nv, the groups of joints of one kind, and the independent
+coordinates from the joints. The file does not contain them, so they cannot contradict the joints.
 """
 
 from __future__ import annotations
@@ -60,8 +59,8 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
 
     The file holds every array exactly, in its dtype (float32 or float64), and all structure. The
     model may be a batch of models from `jax.vmap` or from stacking, whose arrays have leading axes.
-    If saving fails, the previous file is unchanged. Format: the page "Files of models and programs"
-    of the documentation.
+    If saving fails, the previous file is unchanged. Format: the page "Model files" of the
+    documentation.
 
     A file cannot hold functions. For a `joints.Custom`, a `Follow` or a joint kind outside of
     `jaxrbd.joints`, this function therefore raises ArgumentError, which names the joint. Keep the
