@@ -132,7 +132,8 @@ def solutions(model, q, v, tau, f_ext, constraints):
     system = con.kkt_system(model, q, v, tau, constraints, f_ext)
     wrenches = con.constraint_wrenches(model, q, constraints, dynamics.multipliers)
     again = rbd.forward_dynamics(model, q, v, tau, f_ext + wrenches)
-    impacts = [con.impact(model, q, v, constraints, e) for e in (1.0, 0.0)]
+    hit = jax.vmap(lambda e: con.impact(model, q, v, constraints, e))(jnp.array([1.0, 0.0]))
+    impacts = [jax.tree.map(lambda x: x[i], hit) for i in range(2)]
     energies = [rbd.kinetic_energy(model, q, x) for x in (v, impacts[0].velocity)]
     return dynamics, rows, system, again, impacts, energies
 
