@@ -529,6 +529,7 @@ def test_what_is_wrong_is_named(message):
     assert message in str(error.value)
 
 
+@pytest.mark.documents
 def test_the_examples_of_the_guide_run():
     guide = pathlib.Path(__file__).parents[1] / "docs" / "contact.md"
     names = {}

@@ -687,6 +687,7 @@ def test_the_targets_of_the_quadruped_are_strokes_about_its_home(trot, key):
     np.testing.assert_allclose(physics.time[:, 0], 0.02 * np.arange(1, 11), rtol=1e-9)
 
 
+@pytest.mark.documents
 def test_the_examples_of_the_guide_run():
     guide = pathlib.Path(__file__).parents[1] / "docs" / "environments.md"
     examples = re.findall(r"```python\n(.*?)```", guide.read_text(), re.DOTALL)
