@@ -352,6 +352,7 @@ run = jax.jit(
 )
 
 
+@pytest.mark.slow
 def test_two_spheres_collide_without_restitution():
     """Momentum is kept, and the spheres move on with one velocity."""
     model = two_bodies((1.0, 0.2), (3.0, 0.2))
@@ -367,6 +368,7 @@ def test_two_spheres_collide_without_restitution():
     close(jnp.sum(impulse, axis=0), jnp.array([[-1.5, 0, 0]]), 2e-3)
 
 
+@pytest.mark.slow
 def test_a_stack_of_two_boxes():
     """The ground carries both weights, the lower box the weight of the upper box."""
     model = two_bodies((4.0, 0.4), (1.0, 0.2))
@@ -393,6 +395,7 @@ def test_a_stack_of_two_boxes():
     assert np.tan(tilt) < 0.8
 
 
+@pytest.mark.slow
 def test_a_capsule_lies_across_a_capsule():
     """A capsule at rest on two capsules that are fixed in the world."""
     model = two_bodies((2.0, 0.3))
@@ -407,6 +410,7 @@ def test_a_capsule_lies_across_a_capsule():
     close(impulse[-1, :, 2] / DT, 2 * 9.81 * jnp.array([0.4, 0.6]), 1e-4)
 
 
+@pytest.mark.slow
 def test_derivatives_are_the_true_ones():
     """In the state and in all parameters of the model and of the shapes."""
     model = zoo.small()
@@ -464,6 +468,7 @@ def test_degenerate_pairs_are_finite(dtype):
     assert all(jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves((value, gradient)))
 
 
+@pytest.mark.slow
 def test_the_program_does_not_grow_with_the_number_of_pairs():
     """For other numbers, arrays of equal shapes share functions that the text states once."""
     model = two_bodies((1.0, 0.2), (1.0, 0.2))

@@ -84,6 +84,7 @@ def test_rows_are_the_derivatives_of_the_equations(model):
         close(rows.bias, acceleration, 1e-9, "dK/dt v")
 
 
+@pytest.mark.slow
 def test_equations_are_differentiated(model):
     """Rows of the same equations, from the motion of the bodies and from a function of q."""
     q, v, *_ = zoo.state(model)
@@ -97,6 +98,7 @@ def test_equations_are_differentiated(model):
         close(getattr(of_equation, name), getattr(of_bodies, name), 1e-11, name)
 
 
+@pytest.mark.slow
 def test_a_blade_does_not_slip_sideways():
     """A sleigh: the velocity is along the blade, and the force across the blade rotates it."""
     mass, speed, turn = 3.0, 0.8, 1.5
@@ -237,6 +239,7 @@ def test_both_modes_have_the_same_derivatives_in_everything(model, one_more):
     close(by_reverse_mode(operands, direction), by_forward_mode(operands, direction), 1e-9)
 
 
+@pytest.mark.slow
 def test_second_derivatives_with_redundant_rows():
     model, constraints, q = load_linkage("four_bar")
     _, v, tau, _ = zoo.state(model)
@@ -253,6 +256,7 @@ def test_second_derivatives_with_redundant_rows():
 # ------------------------------------------------------------------------------ explicit ones
 
 
+@pytest.mark.slow
 def test_three_ways_to_follow():
     """One joint is a function of another: as part of the model, explicitly, and implicitly."""
 
@@ -314,6 +318,7 @@ def maximal(model, q, v, a, f_ext):
     return con.maximal_dynamics(model, q, v, tau, f_ext), rbd.aba(model, q, v, tau, f_ext), tau
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["everywhere", "connected", "own"])
 def test_free_bodies_and_joint_constraints_move_like_the_robot(name):
     if name == "own":
@@ -383,6 +388,7 @@ def test_the_system_of_maximal_coordinates_has_the_multipliers():
     assert len(b) == 12 * model.nb - model.nv
 
 
+@pytest.mark.slow
 def test_subspaces_of_every_joint_are_complements():
     model = zoo.everywhere()
     q = rbd.neutral(model)
@@ -422,6 +428,7 @@ def test_one_body_on_a_joint_by_three_methods(rng, n):
     close(Phi @ spatial.inertia_matrix(inertia) @ Phi, Phi, 1e-10, "Phi I Phi")
 
 
+@pytest.mark.slow
 def test_one_body_is_the_robot_of_one_body():
     model = zoo.build(["universal"], [-1], seed=1)
     q, v, tau, _ = zoo.state(model)
@@ -445,6 +452,7 @@ JOINTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", JOINTS)
 def test_a_joint_is_a_free_body_and_its_constraint(rng, kind):
     """Two bodies with a joint between them equal two free bodies with the joint's constraint."""
@@ -480,6 +488,7 @@ def test_a_joint_is_a_free_body_and_its_constraint(rng, kind):
 # ------------------------------------------------------------------------------ mechanisms
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", linkage_names())
 def test_linkages_are_closed(name):
     model, constraints, q = load_linkage(name)
@@ -518,6 +527,7 @@ def crank_speed(linkage, speed):
     return jnp.linalg.pinv(rows) @ jnp.zeros(len(rows)).at[0].set(speed)
 
 
+@pytest.mark.slow
 def test_a_four_bar_keeps_its_energy_for_a_second():
     linkage = load_linkage("four_bar")
     energy, gap = simulate(linkage, crank_speed(linkage, 2.0), 5e-4, 2000, 0.0)
@@ -525,6 +535,7 @@ def test_a_four_bar_keeps_its_energy_for_a_second():
     assert np.max(gap) < 1e-8
 
 
+@pytest.mark.slow
 def test_a_stabilised_loop_stays_closed_for_a_minute():
     linkage = load_linkage("four_bar")
     _, gap = simulate(linkage, crank_speed(linkage, 2.0), 2e-3, 30000, 10.0)
@@ -537,6 +548,7 @@ def test_unknown_linkages_are_named():
         load_linkage("six_bar")
 
 
+@pytest.mark.slow
 def test_closing_is_the_solution_and_has_its_derivative():
     model, constraints, q = load_linkage("four_bar")
     constraints = (*constraints, con.Equation(lambda model, q: q[:1] + 1.0))

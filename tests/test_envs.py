@@ -284,6 +284,7 @@ NAMES = [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in EN
 RANDOM = {"model.inertia": envs.Scale(0.9, 1.1, per_row=True)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_random_actions_give_finite_states_in_single_precision(name):
     """With other masses in each environment, over the ends of episodes; compiled once."""
@@ -550,6 +551,7 @@ def trot():
     return env, params, run
 
 
+@pytest.mark.slow
 def test_masses_friction_gains_and_delays_vary_in_one_program(trot, key):
     _, params, run = trot
     found = [

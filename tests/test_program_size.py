@@ -43,6 +43,7 @@ SIZED = """
 """.split()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SIZED)
 def test_program_size_does_not_depend_on_the_robot(name):
     # The inverse of a matrix halves it three times, if it is large enough: from 16 dofs on.
