@@ -331,7 +331,7 @@ LEAVES = {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in LEAVES]
+    "name", [pytest.param(n, marks=() if n == "Hopper" else pytest.mark.slow) for n in LEAVES]
 )
 def test_derivatives_of_a_return_are_central_differences(name, key):
     """With respect to parameters, along a random direction in all of them."""
