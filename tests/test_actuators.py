@@ -352,6 +352,7 @@ def test_a_command_may_be_a_pytree():
 # ------------------------------------------------------------------------------------ the guide
 
 
+@pytest.mark.documents
 def test_the_examples_of_the_guide_run():
     guide = pathlib.Path(__file__).parents[1] / "docs" / "actuators_and_sensors.md"
     names = {}

@@ -47,6 +47,7 @@ def make_checker(name, folder) -> Checker:
     return found
 
 
+@pytest.mark.slow
 def test_jaxrbd_at_work(checker):
     """The worker of jaxrbd, in this process: every job is correct and is timed."""
     np.savez(checker.folder / "pinocchio.npz", **checker.native("pinocchio"))
@@ -216,6 +217,7 @@ def test_a_baseline_is_another_checkout(tmp_path, monkeypatch, capsys):
         assert words[0] in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_day_with_a_gpu(tmp_path, capsys):
     """On the CPU: the command stops in time, continues, and times no wrong result."""
     options = {"robot": "double_pendulum", "batches": (3,), "duration": 0.001, "libraries": ()}

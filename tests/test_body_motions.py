@@ -15,7 +15,11 @@ from support import zoo
 from support.zoo import close
 
 MODELS = [zoo.small, zoo.coupled, zoo.following]
-robots = pytest.mark.parametrize("make", MODELS, ids=lambda make: make.__name__)
+robots = pytest.mark.parametrize(
+    "make",
+    [zoo.small, pytest.param(zoo.coupled, marks=pytest.mark.slow), zoo.following],
+    ids=lambda make: make.__name__,
+)
 
 
 @robots

@@ -156,6 +156,7 @@ def test_a_description_builds_the_same_model(make):
     chex.assert_trees_all_close(again, model, rtol=1e-14, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_locking_joints_is_holding_them():
     """M of the locked robot is the block of the other joints in M; the frames do not move."""
     model = zoo.connected()
@@ -178,6 +179,7 @@ def test_locking_joints_is_holding_them():
         )
 
 
+@pytest.mark.slow
 def test_locking_a_leader_locks_its_followers():
     model = zoo.coupled()
     q = zoo.state(model)[0]
@@ -190,6 +192,7 @@ def test_locking_a_leader_locks_its_followers():
         close(rbd.frame_placement(locked, rest, frame).p, rbd.frame_placement(model, q, frame).p)
 
 
+@pytest.mark.slow
 def test_appending_mounts_one_robot_on_another():
     base, arm = zoo.connected(), zoo.coupled()
     mount = zoo.random_placement(np.random.default_rng(9))
@@ -313,6 +316,7 @@ EDITED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EDITED)
 def test_edits_keep_masses_shapes_and_frames(name):
     """A locked robot on another robot has the mass, the inertia and M of a rigid payload."""
@@ -635,6 +639,7 @@ def test_a_point_mass_anywhere_is_possible(rng):
         rbd.build_model([point], [ON_WORLD], strict=True)
 
 
+@pytest.mark.slow
 def test_a_long_chain_and_a_wide_star_are_built():
     """The builder does not recurse, and its time is linear in the number of links."""
     n = 1000

@@ -65,6 +65,7 @@ def small(tmp_path):
     return ["--batch", "3", "--steps", "5", "--out", str(out)], out
 
 
+@pytest.mark.slow
 def test_rollout_of_the_default_robot(small, capsys):
     options, out = small
     assert cli.main(["rollout", *options]) == 0
@@ -91,6 +92,7 @@ def test_rollout_of_the_default_robot(small, capsys):
     assert np.ptp(found["q"], axis=0).max() > 0.1  # trajectories differ
 
 
+@pytest.mark.slow
 def test_rollout_in_single_precision(small, capsys):
     options, out = small
     assert cli.main(["rollout", "double_pendulum", "--float32", "--no-plot", *options]) == 0
@@ -102,6 +104,7 @@ def test_rollout_in_single_precision(small, capsys):
     assert not (out / "rollout.png").exists()
 
 
+@pytest.mark.slow
 def test_rollout_in_blocks_is_the_rollout_of_each(tmp_path, capsys, monkeypatch):
     runs = []
     for block in (128, 2):
@@ -115,6 +118,7 @@ def test_rollout_in_blocks_is_the_rollout_of_each(tmp_path, capsys, monkeypatch)
     assert "50%" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_rollout_of_a_file(small, tmp_path, capsys):
     options, _ = small
     path = tmp_path / "odd.urdf"
@@ -595,6 +599,7 @@ def test_info_as_json_has_all_digits():
     assert json.loads(result.stdout)["gravity"] == [0, 0, -9.81]
 
 
+@pytest.mark.slow
 def test_bench_as_json(capsys):
     options = ["--batch", "2", "--jobs", "rnea,gradient", "--seconds", "1e-3", "--float32"]
     assert cli.main(["bench", "pendulum", "--json", *options]) == 0
@@ -608,6 +613,7 @@ def test_bench_as_json(capsys):
         assert job["states_per_second"] == pytest.approx(1e6 / job["fastest"])
 
 
+@pytest.mark.slow
 def test_bench_measures_what_its_jobs_say():
     model = jaxrbd.load_robot("arm7")
     q, v, tau = (jnp.full(7, x) for x in (0.3, 0.2, 0.1))

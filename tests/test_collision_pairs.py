@@ -23,6 +23,10 @@ from support.zoo import close
 from test_contact import derivative_check, direction_of
 
 DT = 4e-3
+# Single precision is the harder one.
+IN_BOTH_PRECISIONS = pytest.mark.parametrize(
+    "dtype", [jnp.float32, pytest.param(jnp.float64, marks=pytest.mark.slow)]
+)
 FAR = Plane(offset=-100.0)
 KEY = jax.random.key(3)
 
@@ -270,7 +274,7 @@ def test_the_corners_of_two_boxes(rng):
     assert insides > 30
 
 
-@pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32])
+@IN_BOTH_PRECISIONS
 def test_equal_boxes_that_are_aligned_leave_each_other(dtype):
     """A heavy cube rests on an equal cube; cubes that are 10 mm deep or coincide separate."""
     model = two_bodies((1.0, 0.2), (100.0, 0.2)).astype(dtype)
@@ -348,6 +352,7 @@ run = jax.jit(
 )
 
 
+@pytest.mark.slow
 def test_two_spheres_collide_without_restitution():
     """Momentum is kept, and the spheres move on with one velocity."""
     model = two_bodies((1.0, 0.2), (3.0, 0.2))
@@ -363,6 +368,7 @@ def test_two_spheres_collide_without_restitution():
     close(jnp.sum(impulse, axis=0), jnp.array([[-1.5, 0, 0]]), 2e-3)
 
 
+@pytest.mark.slow
 def test_a_stack_of_two_boxes():
     """The ground carries both weights, the lower box the weight of the upper box."""
     model = two_bodies((4.0, 0.4), (1.0, 0.2))
@@ -389,6 +395,7 @@ def test_a_stack_of_two_boxes():
     assert np.tan(tilt) < 0.8
 
 
+@pytest.mark.slow
 def test_a_capsule_lies_across_a_capsule():
     """A capsule at rest on two capsules that are fixed in the world."""
     model = two_bodies((2.0, 0.3))
@@ -403,6 +410,7 @@ def test_a_capsule_lies_across_a_capsule():
     close(impulse[-1, :, 2] / DT, 2 * 9.81 * jnp.array([0.4, 0.6]), 1e-4)
 
 
+@pytest.mark.slow
 def test_derivatives_are_the_true_ones():
     """In the state and in all parameters of the model and of the shapes."""
     model = zoo.small()
@@ -433,8 +441,9 @@ def test_derivatives_are_the_true_ones():
     assert touching > 3
 
 
-def test_degenerate_pairs_are_finite():
-    """Equal centres, parallel capsules, a sphere in the centre of a box, equal boxes, float32."""
+@IN_BOTH_PRECISIONS
+def test_degenerate_pairs_are_finite(dtype):
+    """Equal centres, parallel capsules, a sphere in the centre of a box, equal boxes."""
     model = two_bodies((1.0, 0.2), (1.0, 0.2))
     rod = [(0, 0, -0.5), (0, 0, 0.5)]
     pairs = pairs_with_edges(
@@ -452,14 +461,14 @@ def test_degenerate_pairs_are_finite():
         step = contact.contact_step(model, scene, q, v, jnp.zeros_like(v), DT)
         return jnp.sum(step.q) + jnp.sum(step.v) + jnp.sum(step.impulse)
 
-    for dtype in (jnp.float64, jnp.float32):
-        operands = jax.tree.map(
-            lambda x: jnp.asarray(x, dtype), (model, scene, rbd.neutral(model), jnp.zeros(12))
-        )
-        value, gradient = jax.jit(jax.value_and_grad(number, (0, 1, 2, 3)))(*operands)
-        assert all(jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves((value, gradient)))
+    operands = jax.tree.map(
+        lambda x: jnp.asarray(x, dtype), (model, scene, rbd.neutral(model), jnp.zeros(12))
+    )
+    value, gradient = jax.jit(jax.value_and_grad(number, (0, 1, 2, 3)))(*operands)
+    assert all(jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves((value, gradient)))
 
 
+@pytest.mark.slow
 def test_the_program_does_not_grow_with_the_number_of_pairs():
     """For other numbers, arrays of equal shapes share functions that the text states once."""
     model = two_bodies((1.0, 0.2), (1.0, 0.2))
@@ -525,6 +534,7 @@ def test_what_is_wrong_is_named(message):
     assert message in str(error.value)
 
 
+@pytest.mark.documents
 def test_the_examples_of_the_guide_run():
     guide = pathlib.Path(__file__).parents[1] / "docs" / "contact.md"
     names = {}

@@ -182,6 +182,7 @@ def test_jaxrbd_is_right(quantity):
     all_right(run(trees=QUICK, quantities=(quantity,), order=2, precisions=("float64",)))
 
 
+@pytest.mark.slow
 def test_jaxrbd_is_right_in_single_precision():
     options = {"precisions": ("float32",), "modes": ("reverse",), "order": 1}
     all_right(run(trees=QUICK, quantities=("forward_dynamics", "step"), **options))
@@ -256,6 +257,7 @@ def states(predicate):
     return {c.name for c in CONDITIONS if predicate(c) and c.scale == 1}
 
 
+@pytest.mark.slow
 def test_a_guard_that_cuts_the_derivative_at_small_angles_is_found():
     report = run(
         Broken(guarded), trees=HINGES, quantities=("placement",), order=1, precisions=("float64",)
@@ -491,6 +493,7 @@ def test_the_quick_run_finds_the_usual_faults(fault, quantity, words, capsys):
         assert word in out
 
 
+@pytest.mark.slow
 def test_the_quick_run_says_how_long_it_will_take_and_how_far_it_is(capsys):
     few = "--kinds revolute --quantities placement step".split()
     assert main(["--quick", *few]) == 0

@@ -48,6 +48,7 @@ def test_the_laws_of_constraint_impulses(name, rng):
             assert jnp.linalg.norm(error) < jnp.linalg.norm(rows.position)
 
 
+@pytest.mark.slow
 def test_a_linkage_falls_as_with_the_exact_constraints():
     """Against `constrained_dynamics` with steps of 50 us: half the step, half the error."""
     model, constraints, q = load_linkage("four_bar")
@@ -100,6 +101,7 @@ def test_derivatives_in_everything(rng):
     derivative_check(number)(operands, direction, 1e-4)
 
 
+@pytest.mark.slow
 def test_redundant_rows_and_single_precision(rng):
     """The same constraint twice is half as compliant, also in float32."""
     model, constraints, q = load_linkage("four_bar")

@@ -23,19 +23,18 @@ PLANES, AGAIN = (
     con.FrameConstraint(Planes(normals), "l5", "l2", pose(4), pose(5))
     for normals in (NORMALS, 0.7 * NORMALS[0] - 1.3 * NORMALS[1:])
 )
-CONSTRAINTS = (
-    PLANES,  # between two trees
-    AGAIN,  # redundant, beside PLANES
-    con.point(None, "l5", (0.5, 0.2, 0.1)),
+# Constraints between frames: between two trees, the same once more (redundant), with the world.
+BETWEEN_FRAMES = (PLANES, AGAIN, con.point(None, "l5", (0.5, 0.2, 0.1)))
+OTHER_KINDS = (
     con.FrameConstraint(slide, "l1", "l2"),
     con.Equation(lambda model, q: rbd.frame_placement(model, q, "l4").p[2:] - 0.3),
     con.Nonholonomic(lambda model, q: rbd.frame_jacobian(model, q, "l1")[:1]),
 )
-ACTIVE = {
+ACTIVE = {"redundant": (1, 1, 1), "independent": (1, 0, 1), "none": (0, 0, 0)}
+ALL_ACTIVE = {
     "redundant": (1, 1, 1, 0, 0, 0),
     "between frames": (1, 0, 1, 1, 0, 0),
     "other kinds": (0, 0, 1, 1, 1, 1),
-    "none": (0, 0, 0, 0, 0, 0),
 }
 GAINS, RESTITUTION = (3.0, 2.0), 0.3
 
@@ -52,7 +51,8 @@ def motions(model, q, v, tau, f_ext, constraints, active):
     dynamics = con.constrained_dynamics(
         model, q, v, tau, constraints, f_ext, jnp.array(GAINS), active
     )
-    hit = con.impact(model, q, v, constraints[:4], RESTITUTION, active[:4])
+    holonomic = slice(0, 4)  # the last two of `OTHER_KINDS` have no impacts here
+    hit = con.impact(model, q, v, constraints[holonomic], RESTITUTION, active[holonomic])
     after = hit.velocity, jnp.concatenate(hit.impulses)
     return dynamics.acceleration, jnp.concatenate(dynamics.multipliers), *after
 
@@ -83,13 +83,23 @@ def draw(model, rng):
     return tuple(jnp.asarray(rng.normal(size=model.nv)) for _ in range(3))
 
 
-@pytest.mark.parametrize("which", ACTIVE)
-def test_the_derivatives_are_those_of_jax(which, rng):
+def check_derivatives(constraints, active, rng):
     model = robots()
     q, v, tau, f_ext = zoo.state(model, 2)
-    operands = (model, q, v, tau, f_ext, CONSTRAINTS, jnp.array(ACTIVE[which]), draw(model, rng))
+    operands = (model, q, v, tau, f_ext, constraints, jnp.array(active), draw(model, rng))
     for found, expected in zip(analytic(*operands), by_jax(*operands)[1], strict=True):
         close(found, expected, 1e-10)
+
+
+@pytest.mark.parametrize("which", ACTIVE)
+def test_the_derivatives_are_those_of_jax(which, rng):
+    check_derivatives(BETWEEN_FRAMES, ACTIVE[which], rng)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("which", ALL_ACTIVE)
+def test_the_derivatives_with_all_kinds_of_constraints(which, rng):
+    check_derivatives(BETWEEN_FRAMES + OTHER_KINDS, ALL_ACTIVE[which], rng)
 
 
 @pytest.mark.slow
@@ -112,11 +122,11 @@ def test_constraints_that_do_not_act_are_as_if_absent(rng):
     """The dense KKT system of the constraints that act gives the same motion."""
     model = robots()
     q, v, tau, f_ext = zoo.state(model, 1)
-    active = np.array(ACTIVE["between frames"])
-    operands = (model, q, v, tau, f_ext, CONSTRAINTS, jnp.array(active), draw(model, rng))
+    active = np.array(ACTIVE["independent"])
+    operands = (model, q, v, tau, f_ext, BETWEEN_FRAMES, jnp.array(active), draw(model, rng))
     a, multiplier, after, _ = by_jax(*operands)[0]
-    M, bias, (phi, K, velocity_product, _) = system(model, q, v, f_ext, CONSTRAINTS)
-    sizes = [2, 1, 3, 1, 1, 1]
+    M, bias, (phi, K, velocity_product, _) = system(model, q, v, f_ext, BETWEEN_FRAMES)
+    sizes = [2, 1, 3]
     acts = np.repeat(active, sizes) > 0
     p, d = GAINS
     K, k = np.asarray(K), np.asarray(-velocity_product - d * (K @ v) - p * phi)
@@ -137,7 +147,8 @@ def test_both_modes_of_an_impact_are_the_true_derivatives(rng):
     direction, dv, _ = draw(model, rng)
 
     def number(t, v):
-        found = con.impact(model, rbd.integrate(model, q, t * direction), v, CONSTRAINTS[:3], 0.3)
+        moved = rbd.integrate(model, q, t * direction)
+        found = con.impact(model, moved, v, BETWEEN_FRAMES, 0.3)
         parts = jnp.concatenate([found.velocity, *found.impulses])
         return jnp.sum(jnp.cos(jnp.arange(float(len(parts)))) * parts)
 
@@ -153,10 +164,16 @@ def test_bad_arguments():
     model = robots()
     q, v, tau, _ = zoo.state(model)
     with pytest.raises(rbd.ArgumentError, match=r"active has shape \(2,\), expected \(1,\)"):
-        con.impact(model, q, v, CONSTRAINTS[:1], active=jnp.ones(2))
+        con.impact(model, q, v, (PLANES,), active=jnp.ones(2))
+    with pytest.raises(rbd.ArgumentError, match="stabilisation has shape"):
+        con.constrained_dynamics(model, q, v, tau, (PLANES,), stabilisation=np.ones(3))
+
+
+@pytest.mark.slow
+def test_a_negative_stabilisation_gives_nan():
+    model = robots()
+    q, v, tau, _ = zoo.state(model)
     found = con.constrained_dynamics(
-        model, q, v, tau, CONSTRAINTS[:1], stabilisation=np.array([1.0, -1.0])
+        model, q, v, tau, (PLANES,), stabilisation=np.array([1.0, -1.0])
     )
     assert jnp.all(jnp.isnan(found.multipliers[0]))
-    with pytest.raises(rbd.ArgumentError, match="stabilisation has shape"):
-        con.constrained_dynamics(model, q, v, tau, CONSTRAINTS[:1], stabilisation=np.ones(3))

@@ -84,6 +84,7 @@ def test_rows_are_the_derivatives_of_the_equations(model):
         close(rows.bias, acceleration, 1e-9, "dK/dt v")
 
 
+@pytest.mark.slow
 def test_equations_are_differentiated(model):
     """Rows of the same equations, from the motion of the bodies and from a function of q."""
     q, v, *_ = zoo.state(model)
@@ -97,6 +98,7 @@ def test_equations_are_differentiated(model):
         close(getattr(of_equation, name), getattr(of_bodies, name), 1e-11, name)
 
 
+@pytest.mark.slow
 def test_a_blade_does_not_slip_sideways():
     """A sleigh: the velocity is along the blade, and the force across the blade rotates it."""
     mass, speed, turn = 3.0, 0.8, 1.5
@@ -132,7 +134,8 @@ def solutions(model, q, v, tau, f_ext, constraints):
     system = con.kkt_system(model, q, v, tau, constraints, f_ext)
     wrenches = con.constraint_wrenches(model, q, constraints, dynamics.multipliers)
     again = rbd.forward_dynamics(model, q, v, tau, f_ext + wrenches)
-    impacts = [con.impact(model, q, v, constraints, e) for e in (1.0, 0.0)]
+    hit = jax.vmap(lambda e: con.impact(model, q, v, constraints, e))(jnp.array([1.0, 0.0]))
+    impacts = [jax.tree.map(lambda x: x[i], hit) for i in range(2)]
     energies = [rbd.kinetic_energy(model, q, x) for x in (v, impacts[0].velocity)]
     return dynamics, rows, system, again, impacts, energies
 
@@ -187,20 +190,22 @@ def number(model, q, v, tau, constraints):
 
 
 @jax.jit
-def both_modes(operands, direction):
-    reverse = jax.grad(number, argnums=(0, 1, 2, 3, 4))(*operands)
-    terms = jax.tree.map(lambda x, y: jnp.sum(x * y), reverse, direction)
-    forward = jax.jvp(number, operands, direction)[1]
-    return sum(jax.tree.leaves(terms)), forward
+def by_forward_mode(operands, direction):
+    return jax.jvp(number, operands, direction)[1]
+
+
+@jax.jit
+def by_reverse_mode(operands, direction):
+    gradient = jax.grad(number, argnums=(0, 1, 2, 3, 4))(*operands)
+    return sum(jax.tree.leaves(jax.tree.map(lambda x, y: jnp.sum(x * y), gradient, direction)))
 
 
 value = jax.jit(number)
 LIMITS = ("lower_position_limit", "upper_position_limit", "velocity_limit", "effort_limit")
 
 
-@ONE_MORE
-def test_derivatives_in_everything_are_the_true_ones(model, one_more):
-    """Derivatives in q, v, tau and all parameters of the model and the constraints; both modes.
+def operands_and_direction(model, one_more):
+    """q, v, tau and all parameters of the model and the constraints, and a direction of change.
 
     Redundant rows stay redundant: both constraints' frames move equally, the normals do not move.
     """
@@ -214,16 +219,27 @@ def test_derivatives_in_everything_are_the_true_ones(model, one_more):
     # Limits are infinite.
     still = {name: jnp.zeros_like(getattr(model, name)) for name in LIMITS}
     direction = (dataclasses.replace(direction[0], **still), *direction[1:])
-    operands = jax.tree.map(jnp.asarray, operands)
-    reverse, forward = both_modes(operands, direction)
+    return jax.tree.map(jnp.asarray, operands), direction
+
+
+@ONE_MORE
+def test_derivatives_in_everything_are_the_true_ones(model, one_more):
+    operands, direction = operands_and_direction(model, one_more)
 
     def moved_value(t):
         return value(*jax.tree.map(lambda x, dx: x + t * dx, operands, direction))
 
-    close(reverse, forward, 1e-9, "reverse and forward")
-    close(forward, slope(moved_value), 1e-6, "the true derivative")
+    close(by_forward_mode(operands, direction), slope(moved_value), 1e-6)
 
 
+@pytest.mark.slow
+@ONE_MORE
+def test_both_modes_have_the_same_derivatives_in_everything(model, one_more):
+    operands, direction = operands_and_direction(model, one_more)
+    close(by_reverse_mode(operands, direction), by_forward_mode(operands, direction), 1e-9)
+
+
+@pytest.mark.slow
 def test_second_derivatives_with_redundant_rows():
     model, constraints, q = load_linkage("four_bar")
     _, v, tau, _ = zoo.state(model)
@@ -240,6 +256,7 @@ def test_second_derivatives_with_redundant_rows():
 # ------------------------------------------------------------------------------ explicit ones
 
 
+@pytest.mark.slow
 def test_three_ways_to_follow():
     """One joint is a function of another: as part of the model, explicitly, and implicitly."""
 
@@ -301,6 +318,7 @@ def maximal(model, q, v, a, f_ext):
     return con.maximal_dynamics(model, q, v, tau, f_ext), rbd.aba(model, q, v, tau, f_ext), tau
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["everywhere", "connected", "own"])
 def test_free_bodies_and_joint_constraints_move_like_the_robot(name):
     if name == "own":
@@ -370,6 +388,7 @@ def test_the_system_of_maximal_coordinates_has_the_multipliers():
     assert len(b) == 12 * model.nb - model.nv
 
 
+@pytest.mark.slow
 def test_subspaces_of_every_joint_are_complements():
     model = zoo.everywhere()
     q = rbd.neutral(model)
@@ -409,6 +428,7 @@ def test_one_body_on_a_joint_by_three_methods(rng, n):
     close(Phi @ spatial.inertia_matrix(inertia) @ Phi, Phi, 1e-10, "Phi I Phi")
 
 
+@pytest.mark.slow
 def test_one_body_is_the_robot_of_one_body():
     model = zoo.build(["universal"], [-1], seed=1)
     q, v, tau, _ = zoo.state(model)
@@ -432,6 +452,7 @@ JOINTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", JOINTS)
 def test_a_joint_is_a_free_body_and_its_constraint(rng, kind):
     """Two bodies with a joint between them equal two free bodies with the joint's constraint."""
@@ -467,6 +488,7 @@ def test_a_joint_is_a_free_body_and_its_constraint(rng, kind):
 # ------------------------------------------------------------------------------ mechanisms
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", linkage_names())
 def test_linkages_are_closed(name):
     model, constraints, q = load_linkage(name)
@@ -505,6 +527,7 @@ def crank_speed(linkage, speed):
     return jnp.linalg.pinv(rows) @ jnp.zeros(len(rows)).at[0].set(speed)
 
 
+@pytest.mark.slow
 def test_a_four_bar_keeps_its_energy_for_a_second():
     linkage = load_linkage("four_bar")
     energy, gap = simulate(linkage, crank_speed(linkage, 2.0), 5e-4, 2000, 0.0)
@@ -512,6 +535,7 @@ def test_a_four_bar_keeps_its_energy_for_a_second():
     assert np.max(gap) < 1e-8
 
 
+@pytest.mark.slow
 def test_a_stabilised_loop_stays_closed_for_a_minute():
     linkage = load_linkage("four_bar")
     _, gap = simulate(linkage, crank_speed(linkage, 2.0), 2e-3, 30000, 10.0)
@@ -524,6 +548,7 @@ def test_unknown_linkages_are_named():
         load_linkage("six_bar")
 
 
+@pytest.mark.slow
 def test_closing_is_the_solution_and_has_its_derivative():
     model, constraints, q = load_linkage("four_bar")
     constraints = (*constraints, con.Equation(lambda model, q: q[:1] + 1.0))
@@ -604,10 +629,14 @@ def test_explicit_dynamics_of_a_closed_loop_need_its_second_derivative():
         crank = con.Equation(lambda model, q: q[:1] - y)
         return con.close_loops(model, q, (*loop, crank)).q
 
-    y, y_rate, tau = q[:1], jnp.array([3.0]), jnp.array([2.0, 0.0, 0.0])
-    _, v = jax.jvp(gamma, (y,), (y_rate,))
-    found = con.explicit_dynamics(model, gamma, y, y_rate, tau)
-    close(found.a, con.constrained_dynamics(model, q, v, tau, loop).acceleration, 1e-9)
+    tau = jnp.array([2.0, 0.0, 0.0])
+
+    @jax.jit
+    def accelerations(y, y_rate):
+        found = con.explicit_dynamics(model, gamma, y, y_rate, tau)
+        return found.a, con.constrained_dynamics(model, q, found.v, tau, loop).acceleration
+
+    close(*accelerations(q[:1], jnp.array([3.0])), 1e-9)
 
 
 # ------------------------------------------------------------------------------------ wrong input

@@ -128,6 +128,7 @@ def test_a_state_does_not_depend_on_its_batch():
         close(first[i], one(q[i], v[0, i])[0], 1e-12)
 
 
+@pytest.mark.slow
 def test_every_step_to_rest_converges_in_single_precision():
     """Robots are dropped and come to rest, where the change in a step is below rounding errors."""
     model = rbd.load_robot("quadruped").astype(jnp.float32)

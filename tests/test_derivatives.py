@@ -128,12 +128,14 @@ def compare(analytic, other, tolerance, what):
             close(ours, theirs, tolerance, f"{what}, d({quantity})/d{variable}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_first_derivatives_are_right(name):
     model, state, (numerical, _) = case(name)
     compare(analytically(model, *state), numerical, 1e-10, name)
 
 
+@pytest.mark.slow
 def test_first_derivatives_are_the_automatic_ones():
     model = zoo.small()
     q, v, u, f = zoo.state(model)
@@ -161,6 +163,7 @@ def test_derivatives_of_the_dynamics_are_the_automatic_ones(name):
     compare({key: analytic[key] for key in automatic}, automatic, 1e-11, name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_rates_are_the_derivatives_along_the_motion(name):
     model, (q, v, u, _), (_, rates) = case(name)
@@ -177,6 +180,7 @@ def test_rates_are_the_derivatives_along_the_motion(name):
         close(J @ u + J_dot @ v, rbd.frame_acceleration(model, q, v, u, FRAME, r), 1e-12, r)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_coriolis_matrix(name):
     """`dM/dt - 2 C` is skew-symmetric, and `C v` is the velocity part of the bias force."""
@@ -213,6 +217,7 @@ def second_orders(model, q, v, u, weights, f):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_second_derivatives_are_those_of_the_first(name):
     model, (q, v, u, f), _ = case(name)
@@ -227,6 +232,7 @@ def test_second_derivatives_are_those_of_the_first(name):
         close(uu, jnp.zeros_like(uu), 1e-9)
 
 
+@pytest.mark.slow
 def test_second_derivatives_are_the_hessian_of_the_values():
     """Compared with automatic derivatives of the values on a small robot."""
     model = zoo.small()

@@ -57,6 +57,7 @@ def motions(model, q, v, u, f):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["connected", "coupled"])
 def test_dissipation_is_a_torque_that_the_joints_lack(name):
     model = MODELS[name]()
@@ -79,6 +80,7 @@ def test_maximal_coordinates_have_it():
     close(found.acceleration, rbd.forward_dynamics(model, q, v, pushed, f), 1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["small", "coupled"])
 def test_derivatives_are_the_differences_of_values(name):
     """Derivatives of rnea in v against differences of its values."""

@@ -284,6 +284,7 @@ NAMES = [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in EN
 RANDOM = {"model.inertia": envs.Scale(0.9, 1.1, per_row=True)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_random_actions_give_finite_states_in_single_precision(name):
     """With other masses in each environment, over the ends of episodes; compiled once."""
@@ -330,7 +331,7 @@ LEAVES = {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in LEAVES]
+    "name", [pytest.param(n, marks=() if n == "Hopper" else pytest.mark.slow) for n in LEAVES]
 )
 def test_derivatives_of_a_return_are_central_differences(name, key):
     """With respect to parameters, along a random direction in all of them."""
@@ -550,6 +551,7 @@ def trot():
     return env, params, run
 
 
+@pytest.mark.slow
 def test_masses_friction_gains_and_delays_vary_in_one_program(trot, key):
     _, params, run = trot
     found = [
@@ -687,6 +689,7 @@ def test_the_targets_of_the_quadruped_are_strokes_about_its_home(trot, key):
     np.testing.assert_allclose(physics.time[:, 0], 0.02 * np.arange(1, 11), rtol=1e-9)
 
 
+@pytest.mark.documents
 def test_the_examples_of_the_guide_run():
     guide = pathlib.Path(__file__).parents[1] / "docs" / "environments.md"
     examples = re.findall(r"```python\n(.*?)```", guide.read_text(), re.DOTALL)

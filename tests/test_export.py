@@ -73,6 +73,7 @@ def test_a_loaded_program_is_the_mapped_function(name, tmp_path):
         jax.tree.map(partial(close, tolerance=TOLERANCE.get(name, 1e-14)), found, wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rnea", "forward_dynamics"])
 def test_derivatives_of_a_loaded_program(name, tmp_path):
     """Reverse mode of the loaded program, with `custom_linear_solve` and a symbolic batch size."""

@@ -62,11 +62,16 @@ FILES = {
 }
 PACKAGES = {"exchange.md": "pinocchio", "mjcf.md": "mujoco"}  # that a page needs
 SLOW = ("batch.md", "identify.md", "control.md", "add_a_joint.md")
+BY_DEFAULT = ("conventions.md", "sharp_bits.md")
 
 
-@pytest.mark.parametrize(
-    "page", [pytest.param(page, marks=[pytest.mark.slow] * (page in SLOW)) for page in PROGRAMS]
-)
+def marks(page):
+    if page in BY_DEFAULT:
+        return ()
+    return [pytest.mark.documents] + [pytest.mark.slow] * (page in SLOW)
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, marks=marks(page)) for page in PROGRAMS])
 def test_the_blocks_of(page, tmp_path, monkeypatch):
     blocks = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
     assert len(blocks) == PROGRAMS[page]

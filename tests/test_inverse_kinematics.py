@@ -754,6 +754,7 @@ def test_random_targets_are_reached(name):
 # ---------------------------------------------------------------------------------------- guide
 
 
+@pytest.mark.documents
 def test_the_examples_of_the_guide_run():
     guide = pathlib.Path(__file__).parents[1] / "docs" / "inverse_kinematics.md"
     names = {}

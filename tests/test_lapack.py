@@ -38,7 +38,16 @@ def lowered(function, batch):
     return jax.jit(batched).lower(*batch).as_text()
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+# The algorithms with solvers of different kinds.
+BY_DEFAULT = (
+    "minverse forward_dynamics constrained_dynamics contact_step inverse_kinematics "
+    "operational_space_inertia"
+).split()
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n in BY_DEFAULT else pytest.mark.slow) for n in ALGORITHMS]
+)
 def test_no_program_calls_lapack(name, batch):
     function = ALGORITHMS[name]
 

@@ -624,6 +624,7 @@ def test_tasks_and_algorithms_by_name():
         next(learning.Training(SMALL["apg"], ENV).run(every=0))
 
 
+@pytest.mark.documents
 def test_the_examples_of_the_guide_run(capsys):
     text = (ROOT / "docs" / "learning.md").read_text()
     examples = re.findall(r"```python\n(.*?)```", text, re.DOTALL)

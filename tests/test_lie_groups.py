@@ -1,5 +1,7 @@
 """Exponentials, logarithms and their Jacobians, against mpmath and near every special angle."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import mpmath
@@ -58,10 +60,9 @@ def test_log_at_pi_is_a_rotation_by_pi():
         close(so3.exp(found), so3.exp(w), 1e-12)
 
 
-@pytest.mark.parametrize("angle", ANGLES + BEYOND)
-def test_jacobians_are_derivatives_of_exp(angle):
-    w = rotation_vector(angle)
-    xi = jnp.concatenate([jnp.array([0.3, -2.0, 1.0]), w])
+@jax.jit
+def differentiated_exp(w, xi):
+    """The left Jacobians of SO(3) and SE(3), as derivatives of exp."""
 
     def left_so3(d):
         R = so3.exp(w + d) @ so3.exp(-w)
@@ -73,15 +74,29 @@ def test_jacobians_are_derivatives_of_exp(angle):
         turn = jnp.array([R[2, 1] - R[1, 2], R[0, 2] - R[2, 0], R[1, 0] - R[0, 1]]) / 2
         return jnp.concatenate([X.p, turn])
 
-    close(so3.left_jacobian(w), jax.jacfwd(left_so3)(jnp.zeros(3)), 1e-13)
-    close(se3.left_jacobian(xi), jax.jacfwd(left_se3)(jnp.zeros(6)), 1e-12)
-    close(so3.right_jacobian(w), so3.left_jacobian(w).T, 1e-15)
-    close(se3.right_jacobian(xi), se3.left_jacobian(-xi), 0)
-    for group, x, n in ((so3, w, 3), (se3, xi, 6)):
-        one = jnp.eye(n)
-        tolerance = 1e-13 / min(1.0, abs(2 * np.pi - angle)) ** 2
-        close(group.left_jacobian(x) @ group.left_jacobian_inverse(x), one, tolerance)
-        close(group.right_jacobian(x) @ group.right_jacobian_inverse(x), one, tolerance)
+    return jax.jacfwd(left_so3)(jnp.zeros(3)), jax.jacfwd(left_se3)(jnp.zeros(6))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def jacobians(group, x):
+    """The left Jacobian, its inverse, the right Jacobian and its inverse."""
+    left = group.left_jacobian(x), group.left_jacobian_inverse(x)
+    return *left, group.right_jacobian(x), group.right_jacobian_inverse(x)
+
+
+@pytest.mark.parametrize("angle", ANGLES + BEYOND)
+def test_jacobians_are_derivatives_of_exp(angle):
+    w = rotation_vector(angle)
+    xi = jnp.concatenate([jnp.array([0.3, -2.0, 1.0]), w])
+    of_so3, of_se3 = differentiated_exp(w, xi)
+    tolerance = 1e-13 / min(1.0, abs(2 * np.pi - angle)) ** 2
+    for group, x, expected, error in ((so3, w, of_so3, 1e-13), (se3, xi, of_se3, 1e-12)):
+        left, left_inverse, right, right_inverse = jacobians(group, x)
+        close(left, expected, error)
+        close(right, jacobians(group, -x)[0], 1e-15)
+        one = jnp.eye(len(x))
+        close(left @ left_inverse, one, tolerance)
+        close(right @ right_inverse, one, tolerance)
 
 
 SERIES = {
@@ -93,21 +108,25 @@ SERIES = {
 }
 
 
+@functools.cache
+def value_and_derivatives(name):
+    """A function of x that returns the value of a series and its first three derivatives, (4,)."""
+    functions = [ALL_SERIES[name][0]]
+    for _ in range(3):
+        functions.append(jax.grad(functions[-1]))
+    return jax.jit(lambda x: jnp.stack([f(x) for f in functions]))
+
+
 @pytest.mark.parametrize("name", SERIES)
 @pytest.mark.parametrize("x", [0.0, 1e-40, 1e-18, 1e-8, 0.5, 3.999999, 4.000001, 9.0, 30.0])
 def test_series_and_three_derivatives_are_right_everywhere(name, x):
     """Compared with mpmath's derivatives of the closed form, on both sides of the switch."""
-    function, closed = SERIES[name]
-    value, order = function, 0
-    while order <= 3:
+    closed = SERIES[name][1]
+    for order, found in enumerate(value_and_derivatives(name)(x)):
         with mpmath.workdps(60):
             point = mpmath.mpf(x) if x > 1e-12 else mpmath.mpf("1e-12")
             expected = float(mpmath.diff(lambda y: closed(mpmath.sqrt(y)), point, order))
-        assert float(value(jnp.array(x))) == pytest.approx(expected, rel=3e-11, abs=1e-12), (
-            order,
-            x,
-        )
-        value, order = jax.grad(value), order + 1
+        assert float(found) == pytest.approx(expected, rel=3e-11, abs=1e-12), order
 
 
 def adjoint_coefficient(k):
@@ -138,12 +157,9 @@ ALL_SERIES = {
 @pytest.mark.parametrize("name", ALL_SERIES)
 def test_series_and_three_derivatives_have_all_digits(name):
     """Where the closed form loses digits, and more digits in higher derivatives."""
-    function, closed = ALL_SERIES[name]
+    closed = ALL_SERIES[name][1]
     x = np.array([1e-3, 0.06, 0.26, 0.5, 1.0, 2.0, 3.9, 4.1, 7.0])
-    derivatives = [function]
-    for _ in range(3):
-        derivatives.append(jax.grad(derivatives[-1]))
-    found = jax.jit(jax.vmap(lambda x: jnp.stack([f(x) for f in derivatives])))(x)
+    found = np.stack([value_and_derivatives(name)(a) for a in x])
     with mpmath.workdps(50):
         expected = [
             [mpmath.diff(lambda y: closed(mpmath.sqrt(y)), mpmath.mpf(a), k) for k in range(4)]
@@ -244,7 +260,7 @@ def test_zero_quaternion_is_the_identity_with_finite_derivatives():
     close(so3.quaternion_normalize(zero), jnp.array([0.0, 0, 0, 1]), 0)
     for function in (so3.quaternion_to_matrix, so3.quaternion_normalize, so3.quaternion_log):
         for transform in (jax.jacfwd, jax.jacrev):
-            assert np.all(np.isfinite(transform(function)(zero)))
+            assert np.all(np.isfinite(jax.jit(transform(function))(zero)))
 
 
 def test_quaternion_product_is_the_product_of_rotations(rng):
@@ -269,11 +285,9 @@ def test_roll_pitch_yaw_turn_about_fixed_axes():
     close(so3.rotation_from_rpy(jnp.array([r, p, y])), turns[2] @ turns[1] @ turns[0], 1e-15)
 
 
-@pytest.mark.parametrize("angle", [0.0, 1e-9, 1e-4, 1.5, np.pi - 1e-3])
-@pytest.mark.parametrize("mode", [jax.jacfwd, jax.jacrev])
-def test_derivatives_of_log_are_the_inverse_jacobian(angle, mode):
-    """d log(exp(w) exp(d)) / dd at 0 is the inverse of the right Jacobian, by both modes."""
-    w = rotation_vector(angle)
+@functools.partial(jax.jit, static_argnums=0)
+def derivatives_of_log(mode, w):
+    """The derivatives of log(exp(w) exp(d)) by d at 0, by matrices and quaternions; the third."""
     q = so3.quaternion_exp(w)
 
     def of_matrix(d):
@@ -282,10 +296,28 @@ def test_derivatives_of_log_are_the_inverse_jacobian(angle, mode):
     def of_quaternion(d):
         return so3.quaternion_log(so3.quaternion_multiply(q, so3.quaternion_exp(d)))
 
-    expected = so3.right_jacobian_inverse(w)
-    close(mode(of_matrix)(jnp.zeros(3)), expected, 1e-9)
-    close(mode(of_quaternion)(jnp.zeros(3)), expected, 1e-10)
-    assert np.all(np.isfinite(jax.jacfwd(mode(jax.jacfwd(of_quaternion)))(jnp.zeros(3))))
+    zero = jnp.zeros(3)
+    third = jax.jacfwd(mode(jax.jacfwd(of_quaternion)))(zero)
+    return mode(of_matrix)(zero), mode(of_quaternion)(zero), third
+
+
+@pytest.mark.parametrize("angle", [0.0, 1e-9, 1e-4, 1.5, np.pi - 1e-3])
+@pytest.mark.parametrize("mode", [jax.jacfwd, jax.jacrev])
+def test_derivatives_of_log_are_the_inverse_jacobian(angle, mode):
+    """d log(exp(w) exp(d)) / dd at 0 is the inverse of the right Jacobian, by both modes."""
+    w = rotation_vector(angle)
+    by_matrix, by_quaternion, third = derivatives_of_log(mode, w)
+    close(by_matrix, so3.right_jacobian_inverse(w), 1e-9)
+    close(by_quaternion, so3.right_jacobian_inverse(w), 1e-10)
+    assert np.all(np.isfinite(third))
+
+
+@jax.jit
+def rate_of_log(xi, twist):
+    def coordinates(t):
+        return se3.log(spatial.compose(se3.exp(xi), se3.exp(t * twist)))
+
+    return jax.jvp(coordinates, (0.0,), (1.0,))[1]
 
 
 @pytest.mark.parametrize("angle", [0.0, 1e-9, 1e-4, 1.5, np.pi - 1e-3])
@@ -293,12 +325,7 @@ def test_rate_of_the_logarithm_of_a_pose(angle):
     """For a pose with a body velocity: the inverse right Jacobian times the velocity."""
     xi = jnp.concatenate([jnp.array([0.3, -2.0, 1.0]), rotation_vector(angle)])
     twist = jnp.array([0.5, 1.0, -0.7, 0.2, -1.1, 0.4])
-
-    def coordinates(t):
-        return se3.log(spatial.compose(se3.exp(xi), se3.exp(t * twist)))
-
-    _, rate = jax.jvp(coordinates, (0.0,), (1.0,))
-    close(rate, se3.right_jacobian_inverse(xi) @ twist, 1e-9)
+    close(rate_of_log(xi, twist), se3.right_jacobian_inverse(xi) @ twist, 1e-9)
 
 
 def test_exp_and_log_in_float32():

@@ -300,6 +300,7 @@ def test_bundled_robots_can_be_inverted(name):
         rbd.load_robot(name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("root_joint", [None, "free_flyer"])
 def test_real_robots_are_named_exactly_where_their_mass_matrix_is_singular(root_joint):
     """All robots of example-robot-data. `real_robots.SINGULAR` has the results of the oracles."""

@@ -142,6 +142,7 @@ def test_velocities_of_the_bodies_agree_with_mujoco():
     assert_close(A, expected, 1e-11)
 
 
+@pytest.mark.slow
 def test_coordinates_are_differentiable_and_batched(rng):
     """The rate of `qpos` along v is MuJoCo's velocity, with quaternions by mj_integratePos."""
     compiled, found = imported(mjcf.TREES)
@@ -170,6 +171,7 @@ def test_coordinates_are_differentiable_and_batched(rng):
         assert_close(dqpos[i], (ends[0] - ends[1]) / 2e-6, 1e-8)
 
 
+@pytest.mark.slow
 def test_poses_to_and_from_mujoco(rng):
     xquat = rng.normal(size=(5, 4))
     xquat /= np.linalg.norm(xquat, axis=1, keepdims=True)

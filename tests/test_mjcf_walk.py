@@ -94,6 +94,7 @@ def test_the_servos_are_the_actuators_of_mujoco(env, rng):
     assert 0 < clipped < 40
 
 
+@pytest.mark.slow
 def test_the_robot_stands_and_follows_actions(env, key):
     """With the action 0 it keeps the posture of MuJoCo, and with other actions it moves."""
     params = env.default_params()

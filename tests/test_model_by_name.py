@@ -12,6 +12,7 @@ from support import zoo
 from support.zoo import close
 
 
+@pytest.mark.slow
 def test_a_joint_moves_what_its_slices_say():
     """Velocity on the slice of a joint moves its child relative to its parent, and nothing else."""
     model = zoo.everywhere()
@@ -106,6 +107,7 @@ def test_a_payload_is_a_body_welded_to_the_frame(rng):
         arm.with_mass(arm.body_names[0], jnp.ones(1))
 
 
+@pytest.mark.slow
 def test_the_frame_of_a_joint_is_the_frame_of_its_child():
     """In every function that takes a frame by name; as the frames of joints in Pinocchio."""
     model = zoo.everywhere()

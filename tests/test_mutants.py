@@ -1,6 +1,7 @@
 """The planted faults of tests/mutants/ apply, and the command that runs them is correct."""
 
 import collections
+import itertools
 import os
 import re
 import shlex
@@ -9,7 +10,7 @@ import subprocess
 import pytest
 
 import mutants
-from mutants.__main__ import main
+from mutants.__main__ import main, part_of
 
 FAULTS = mutants.read_faults()
 
@@ -52,6 +53,14 @@ def test_the_list(capsys):
     assert str(FAULTS[0]) in capsys.readouterr().out
     assert main(["--list", "no such fault"]) == 2
     assert "no fault matches 'no such fault'" in capsys.readouterr().err
+
+
+def test_parts_of_the_faults_are_all_faults_once(capsys):
+    parts = [part_of(FAULTS, f"{k}/3") for k in (1, 2, 3)]
+    assert sorted(map(str, itertools.chain(*parts))) == sorted(map(str, FAULTS))
+    for wrong in ("0/3", "4/3", "2", "a/b"):
+        assert main(["--list", "--part", wrong]) == 2
+        assert f"--part is '{wrong}', expected K/N" in capsys.readouterr().err
 
 
 def test_words_choose_an_area_or_parts_of_names_and_files():
@@ -109,6 +118,7 @@ def fault(name, old, new, *tests, **options):
 TOTAL, NOTHING = "test_tiny.py::test_total", "test_tiny.py::test_of_nothing"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="the runner needs POSIX process groups")
 def test_the_runner_tells_faults_apart(project):
     minus = "+= number", "-= number"

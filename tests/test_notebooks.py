@@ -45,6 +45,7 @@ def test_there_are_notebooks():
         for path in NOTEBOOKS
     ],
 )
+@pytest.mark.documents
 def test_notebook_runs(path, monkeypatch):
     # The kernel of this interpreter, even if the user has one of the same name.
     monkeypatch.setenv("JUPYTER_PREFER_ENV_PATH", "1")

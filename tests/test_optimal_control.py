@@ -442,6 +442,7 @@ def test_a_shifted_solution_is_a_guess():
         oc.shift(found, 21)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hessian", ["gauss_newton", "exact"])
 def test_batches_and_a_fixed_number_of_iterations(hessian):
     """Each member of a batch is the solution of its problem, also where steps are scaled."""

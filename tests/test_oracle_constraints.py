@@ -41,7 +41,9 @@ def closed_as_it_is(model, q, a, b, rows):
     return con.point(a, b, X_AB.p) if rows == 3 else con.weld(a, b, X_AB)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(x, marks=() if x == "four feet" else pytest.mark.slow) for x in CASES]
+)
 def test_constrained_dynamics(case):
     name, ground, loops = CASES[case]
     model, oracle = real_robots.load(name, "free_flyer"), load_oracle(name, "free_flyer")

@@ -179,7 +179,7 @@ def scale(what: str, theirs, v) -> np.ndarray:
 @pytest.mark.parametrize(
     ("name", "root_joint"),
     real_robots.with_both_bases(
-        real_robots.ROBOTS, fixed=real_robots.SOME[:1], floating=real_robots.SOME
+        real_robots.ROBOTS, {real_robots.PANDA: None, real_robots.GO2: "free_flyer"}
     ),
 )
 def test_derivatives_and_momentum(name, root_joint):

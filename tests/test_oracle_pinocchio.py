@@ -1,5 +1,7 @@
 """Comparison with Pinocchio on every real robot, with a fixed base and on a free-flyer.
 
+The default run takes five robots; `-m slow` takes the others.
+
 Both libraries have the same order of joints, so vectors and matrices are compared directly. An
 error is relative to the largest entry. For quantities that are solved with the mass matrix M, it
 may grow with cond(M).
@@ -23,8 +25,10 @@ from support.pinocchio_models import (
 )
 
 SEEDS = range(3)
-both_bases = pytest.mark.parametrize(
-    "root_joint", [None, "free_flyer"], ids=["fixed", "free_flyer"]
+WITH_MIMIC = real_robots.with_both_bases(real_robots.MIMIC, {real_robots.PANDA: "free_flyer"})
+AS_PINOCCHIO_HAS_THEM = real_robots.with_both_bases(
+    [name for name in real_robots.MIMIC if name not in real_robots.LEADER_COMES_LATER],
+    {real_robots.PANDA: "free_flyer"},
 )
 
 
@@ -34,7 +38,10 @@ def test_every_quantity_of_every_robot(name, root_joint):
     assert_same_results(name, model, oracle, singular=name in real_robots.SINGULAR)
 
 
-@pytest.mark.parametrize("root_joint", ["planar", "spherical", "translation"])
+@pytest.mark.parametrize(
+    "root_joint",
+    ["planar", *(pytest.param(x, marks=pytest.mark.slow) for x in ("spherical", "translation"))],
+)
 def test_every_joint_of_the_specification(root_joint):
     """Joints that no real robot here has: floating and planar ones, and other root joints."""
     model = jaxrbd.load_urdf(EVERY_JOINT, root_joint=root_joint)
@@ -68,8 +75,7 @@ def test_neither_reads_what_is_no_robot(name):
 # --------------------------------------------------------------------------------------- float32
 
 
-@both_bases
-@pytest.mark.parametrize("name", real_robots.mostly_slow())
+@pytest.mark.parametrize(("name", "root_joint"), real_robots.with_both_bases(real_robots.ROBOTS))
 def test_single_precision(name, root_joint):
     """Errors below 1e-4 if cond(M) < 1e4. Else forward dynamics' error may be 1e-7 cond(M)."""
     model, oracle = real_robots.load(name, root_joint), load_oracle(name, root_joint)
@@ -91,8 +97,7 @@ def test_single_precision(name, root_joint):
 # ---------------------------------------------------------------------------------- mimic joints
 
 
-@both_bases
-@pytest.mark.parametrize("name", real_robots.MIMIC)
+@pytest.mark.parametrize(("name", "root_joint"), WITH_MIMIC)
 def test_mimic_joints(name, root_joint):
     """Pinocchio's results without mimic, converted by `v_tree = G v` with G from the file."""
     model, oracle = real_robots.load(name, root_joint, mimic=True), load_oracle(name, root_joint)
@@ -107,10 +112,7 @@ def test_mimic_joints(name, root_joint):
         oracles.assert_agree(f"{name}, mimic, seed {seed}", ours, theirs, singular=singular)
 
 
-@both_bases
-@pytest.mark.parametrize(
-    "name", [name for name in real_robots.MIMIC if name not in real_robots.LEADER_COMES_LATER]
-)
+@pytest.mark.parametrize(("name", "root_joint"), AS_PINOCCHIO_HAS_THEM)
 def test_mimic_joints_as_pinocchio_has_them(name, root_joint):
     """Pinocchio's own mimic joints, for the robots and the algorithms that support them."""
     model, oracle = (load(name, root_joint, mimic=True) for load in (real_robots.load, load_oracle))

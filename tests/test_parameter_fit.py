@@ -185,6 +185,7 @@ def motion():
     return predict, predict(TRUE)
 
 
+@pytest.mark.slow
 def test_drives_of_a_robot():
     """Motors, friction, armature and a delay from one noisy motion, from a start far away."""
     predict, clean = motion()
@@ -196,6 +197,7 @@ def test_drives_of_a_robot():
         assert np.all(deviation < 0.15 * true)
 
 
+@pytest.mark.slow
 def test_intervals_contain_the_truth_as_often_as_stated():
     """100 experiments, 9 parameters: of the 95 % intervals between 93 and 97 % hold."""
     predict, clean = motion()

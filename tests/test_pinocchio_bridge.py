@@ -148,6 +148,7 @@ def test_round_trips_are_exact():
     close(coordinates.q(coordinates.q_pin(ours)), ours, 1e-15)
 
 
+@pytest.mark.slow
 def test_maps_work_in_transformations():
     pin_model, _, coordinates = every_kind()
     qs = jnp.stack([random_state(pin_model, seed)[0] for seed in range(3)])

@@ -43,7 +43,12 @@ SIZED = """
 """.split()
 
 
-@pytest.mark.parametrize("name", SIZED)
+BY_DEFAULT = ("rnea", "forward_dynamics", "rnea_derivatives")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n in BY_DEFAULT else pytest.mark.slow) for n in SIZED]
+)
 def test_program_size_does_not_depend_on_the_robot(name):
     # The inverse of a matrix halves it three times, if it is large enough: from 16 dofs on.
     short, long, very_long = (size(ALGORITHMS[name], zoo.chain(n)) for n in (16, 40, 150))

@@ -154,6 +154,7 @@ def test_the_command_of_the_readme_prints_a_gradient(capsys):
     np.testing.assert_allclose(printed, jaxrbd.gravity_force(arm, jnp.ones(7)), atol=1e-6)
 
 
+@pytest.mark.documents
 def test_readme_example_runs():
     (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     names = {}

@@ -139,6 +139,7 @@ def test_a_humanoid_held_by_hands_and_feet(dtype):
     close(missing, jnp.zeros(64, dtype), 50 * np.finfo(dtype).eps)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", linkage_names())
 def test_linkages_move_alike_in_both_precisions(name):
     linkage = load_linkage(name)

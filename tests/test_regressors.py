@@ -41,6 +41,7 @@ def case(name):
     return model, evaluate(model, q, v, a)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_regressors_times_the_inertias(name):
     model, x = case(name)
@@ -73,6 +74,7 @@ def test_body_regressor_is_the_newton_euler_equation(rng):
     close(jnp.einsum("...ij,...j", Y, inertia), force, 1e-14)
 
 
+@pytest.mark.slow
 def test_derivatives_are_those_of_inverse_dynamics():
     """Derivatives in q, v and a, forward and reverse, also at rest and at the identity."""
     model = zoo.small()
@@ -154,6 +156,7 @@ ROBOTS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("root_joint", [None, "free_flyer"], ids=["fixed", "free_flyer"])
 @pytest.mark.parametrize("name", ROBOTS)
 def test_regressors_are_those_of_pinocchio(name, root_joint):

@@ -163,6 +163,7 @@ def test_home_posture(name):
     assert np.min(X.p[np.array(soles), 0]) - 0.1 < com[0] < np.max(X.p[np.array(soles), 0]) + 0.1
 
 
+@pytest.mark.slow
 def test_neutral_pendulums_are_where_the_documentation_says():
     hanging = {"pendulum": "rod", "double_pendulum": "lower_rod"}
     for name in (*hanging, "cart_pole"):

@@ -85,6 +85,7 @@ def bundled():
 ANGLES = {"hip": 0.05, "thigh": 0.7, "knee": -1.3}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("robot", [written, bundled])
 def test_a_quadruped_rests_as_in_mujoco(robot):
     """The posture, and the forces of the servos and of the ground.

@@ -100,6 +100,7 @@ def two(tmp_path_factory):
 # ---------------------------------------------------------------------------- eight devices
 
 
+@pytest.mark.slow
 def test_blocks_are_the_same_on_any_number_of_devices(one):
     values, talk = one
     assert same(values["blocks, auto"], values["blocks, two"])
@@ -174,6 +175,7 @@ def test_trainings_split_their_environments(tmp_path):
 # ---------------------------------------------------------------------------- two processes
 
 
+@pytest.mark.slow
 def test_two_processes_are_the_same_as_one(one, two):
     whole = [np.concatenate(parts) for parts in zip(*(values["blocks"] for values, _ in two))]
     assert same(whole, one[0]["blocks, auto"])
@@ -203,6 +205,7 @@ def test_the_documented_programs(tmp_path):
 # ---------------------------------------------------------------------------- the command
 
 
+@pytest.mark.slow
 def test_rollout_on_two_devices_is_the_rollout_on_one(tmp_path, capsys):
     options = ["rollout", "pendulum", "--batch", "300", "--steps", "2", "--no-plot", "--out"]
     command = "import sys; from jaxrbd import cli; sys.exit(cli.main(sys.argv[1:]))"

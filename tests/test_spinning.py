@@ -139,6 +139,7 @@ def test_contact_steps_keep_the_energy_of_a_top_without_gravity():
     close(energy, 1.0, 1e-9, "energy")
 
 
+@pytest.mark.slow
 def test_a_point_mass_on_a_ball_joint():
     """The rotational inertia of the body is singular, and M is regular by the armature."""
     link = Link("point", link_inertia(1.0, (0, 0, -0.5), np.zeros((3, 3))))
@@ -169,6 +170,7 @@ def roll(model, scene, state, dt, count):
     return jax.lax.scan(advance, state, length=count)
 
 
+@pytest.mark.slow
 @DTYPES
 def test_a_ball_rolls_down_a_slope(dtype):
     """The acceleration of a rolling ball is `5/7 g sin(angle)`."""

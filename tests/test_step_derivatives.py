@@ -43,6 +43,7 @@ def central_differences(model, integrator, q, v, tau, f_ext, h=1e-5):
     return both[:, : 2 * nv], both[:, 2 * nv :]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("integrator", STEPS, ids=lambda step: getattr(step, "__name__", None))
 def test_the_derivatives_are_those_of_the_step(integrator):
     """A free-flyer, a ball joint and a hinge, with external forces."""

@@ -22,16 +22,15 @@ from support import zoo
 from support.algorithms import ALGORITHMS
 from support.zoo import close
 
-# Tested at every state of `states`. The nightly tests also have functions that the first ones call.
-AT_EVERY_STATE = """
-    forward_kinematics frame_acceleration frame_jacobian rnea crba minverse forward_dynamics
-    center_of_mass kinetic_energy passive_force integrate difference
-""".split()
-AT_EVERY_STATE += [
-    pytest.param(name, marks=pytest.mark.slow)
+# Tested at every state of `states`. Most are marked slow: `test_each_algorithm.py` tests the analytic
+# derivatives, and these functions share their parts with `rnea` and `integrate`.
+AT_EVERY_STATE = [
+    pytest.param(name, marks=() if name in ("rnea", "integrate") else pytest.mark.slow)
     for name in """
-        frame_placement frame_velocity external_force bias_force gravity_force
-        mass_matrix_product aba potential_energy interpolate
+        forward_kinematics frame_acceleration frame_jacobian rnea crba minverse forward_dynamics
+        center_of_mass kinetic_energy passive_force integrate difference frame_placement
+        frame_velocity external_force bias_force gravity_force mass_matrix_product aba
+        potential_energy interpolate
     """.split()
 ]
 

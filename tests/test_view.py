@@ -703,6 +703,7 @@ def test_a_mesh_in_memory_is_drawn():
     np.testing.assert_allclose(volume, 1 / 6)
 
 
+@pytest.mark.documents
 @needs_viser
 def test_the_examples_of_the_guide_run(tmp_path, monkeypatch):
     guide = pathlib.Path(__file__).parents[1] / "docs" / "viewing.md"

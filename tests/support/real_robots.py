@@ -9,7 +9,7 @@ import importlib.metadata
 import pathlib
 import re
 import warnings
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping
 
 import pytest
 
@@ -70,15 +70,20 @@ UNPHYSICAL = (
     "tiago_description/robots/tiago_no_hand.urdf",
 )
 
-# The robots of long tests in the default run: a toy, an arm, a quadruped, a mobile manipulator.
-SOME = (
-    "double_pendulum_description/urdf/double_pendulum.urdf",
-    "panda_description/urdf/panda.urdf",
-    "hyq_description/robots/hyq_no_sensors.urdf",
-    "tiago_description/robots/tiago.urdf",
-)
+PANDA = "panda_description/urdf/panda.urdf"
+GO2 = "go2_description/urdf/go2.urdf"
 
-# The robots of sweeps in the default run.
+# The robots of the default run, one for each structure, with their root joints: two continuous
+# joints, an arm with prismatic fingers, a quadruped, a humanoid, wheels with a lift and two arms.
+EXAMPLES = {
+    "double_pendulum_description/urdf/double_pendulum_continuous.urdf": None,
+    PANDA: None,
+    GO2: "free_flyer",
+    "g1_description/urdf/g1_29dof_rev_1_0.urdf": "free_flyer",
+    "tiago_pro_description/robots/tiago_pro.urdf": "free_flyer",
+}
+
+# The robots that are compared with MuJoCo.
 VARIED = {
     "alex_description/urdf/alex_sake_hands.urdf": "half a humanoid with grippers",
     "baxter_description/urdf/baxter.urdf": "two arms, prismatic fingers",
@@ -127,30 +132,27 @@ ROBOTS = sorted((name for name in FILES if name not in UNREADABLE), key=_moving_
 
 
 def mostly_slow() -> list:
-    """All robots as parameters of a test; it is marked slow for those that are not in `SOME`."""
-    return [pytest.param(name, marks=() if name in SOME else pytest.mark.slow) for name in ROBOTS]
+    """All robots as parameters of a test; it is marked slow for those not in `EXAMPLES`."""
+    return [
+        pytest.param(name, marks=() if name in EXAMPLES else pytest.mark.slow) for name in ROBOTS
+    ]
 
 
-def with_both_bases(
-    names: Iterable[str],
-    fixed: Collection[str] = SOME,
-    floating: Collection[str] = (*SOME, *VARIED),
-) -> list:
-    """Robots and root joints as parameters of a test.
+def with_both_bases(names: Iterable[str], by_default: Mapping[str, str | None] = EXAMPLES) -> list:
+    """Robots, each with a fixed base and on a free-flyer, as parameters of a test.
 
-    Those of `fixed` on a fixed base and those of `floating` on a floating base run by default. The
-    others are marked slow.
+    The robots of `by_default`, with the given root joints, run by default. All other parameters are
+    marked slow.
     """
-    bases = {"fixed": (None, fixed), "free_flyer": ("free_flyer", floating)}
     return [
         pytest.param(
             name,
             root_joint,
-            marks=() if name in by_default else pytest.mark.slow,
-            id=f"{name}-{base}",
+            marks=() if by_default.get(name, "none") == root_joint else pytest.mark.slow,
+            id=f"{name}-{root_joint or 'fixed'}",
         )
         for name in names
-        for base, (root_joint, by_default) in bases.items()
+        for root_joint in (None, "free_flyer")
     ]
 
 
