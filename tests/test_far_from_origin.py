@@ -196,6 +196,7 @@ def test_no_error_grows_with_the_distance(name):
         assert np.all(error <= 2 * error[0] + 2 * EPS * size), (error, scale)
 
 
+@pytest.mark.slow
 def test_references_at_the_origin_of_the_world():
     """Quantities about the world's origin have a lever arm, and errors of its rounding."""
     q, v, u, _ = states()
@@ -229,6 +230,7 @@ WITH_KINEMATICS = """
 """.split()
 
 
+@pytest.mark.slow
 def test_kinematics_are_as_good_as_the_configuration():
     """The kinematics of `forward_kinematics`, and kinematics from the poses alone."""
     q = states()[0][-1, 0]
@@ -251,6 +253,7 @@ def test_kinematics_are_as_good_as_the_configuration():
             )
 
 
+@pytest.mark.slow
 def test_two_robots_far_from_the_origin_see_each_other():
     """A constraint between links of two trees, which have different roots."""
     kinds = ["free_flyer", "revolute"] * 2
@@ -274,6 +277,7 @@ def test_two_robots_far_from_the_origin_see_each_other():
         zoo.close(a.astype(float), b, 20 * EPS)
 
 
+@pytest.mark.slow
 def test_double_precision_two_kilometers_away():
     """Coriolis matrix and derivatives: the same to 1e-11 or better."""
     model = zoo.connected()

@@ -249,6 +249,7 @@ def test_activations_and_forces_agree_with_mujoco(flags):
     assert np.all(activations[:, 6] == 0.1)  # a group that is switched off
 
 
+@pytest.mark.slow
 def test_a_servo_with_filtered_controls_gives_the_force_of_the_actuators():
     """`contact_step` gives the force of the actuators after the step, with the filtered control."""
     compiled, _ = arm()

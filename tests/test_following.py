@@ -111,6 +111,7 @@ def test_a_mimic_joint_stands_where_it_says():
         close(turned, zoo.turn(angle, 0, 1), 1e-14)
 
 
+@pytest.mark.slow
 def test_following_linearly_is_mimicking():
     kinds = [rbd.joints.Revolute((1, 0, 2)), rbd.joints.Prismatic((0, 1, 1))]
     options = {"armature": 0.1, "damping": 0.3, "friction": 0.2}
@@ -126,6 +127,7 @@ def test_following_linearly_is_mimicking():
         close(left, right, 1e-11)
 
 
+@pytest.mark.slow
 def test_derivative_in_the_numbers_of_a_coupling():
     """They are leaves of the model: the torque's derivative in the slope of a coupling."""
     kinds = [rbd.joints.Revolute((1, 0, 2)), rbd.joints.Prismatic((0, 1, 1))]
@@ -269,6 +271,7 @@ def test_a_mimic_of_a_follower_is_refused():
         robot([hinge, hinge, hinge], chain)
 
 
+@pytest.mark.slow
 def test_dissipation_is_off_unless_asked_for():
     model = zoo.following()
     assert not model.dissipative

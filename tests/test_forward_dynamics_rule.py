@@ -36,7 +36,7 @@ def both_ways(function):
     return function(rbd.forward_dynamics), function(by_poses)
 
 
-@pytest.mark.parametrize("robot", ROBOTS)
+@pytest.mark.parametrize("robot", ["connected", pytest.param("everywhere", marks=pytest.mark.slow)])
 def test_derivatives_to_third_order(robot):
     model = ROBOTS[robot]()
     at, f_ext = state(model)

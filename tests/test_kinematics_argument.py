@@ -25,7 +25,14 @@ def test_the_annotation_says_so(name):
     assert "Kinematics" in str(inspect.signature(PUBLIC[name]).parameters["q"].annotation)
 
 
-@pytest.mark.parametrize("name", sorted(set(TAKE_Q) & set(ALGORITHMS)))
+BY_DEFAULT = ("crba", "external_force", "forward_dynamics", "frame_jacobian", "rnea_derivatives")
+COMPARED = [
+    pytest.param(name, marks=() if name in BY_DEFAULT else pytest.mark.slow)
+    for name in sorted(set(TAKE_Q) & set(ALGORITHMS))
+]
+
+
+@pytest.mark.parametrize("name", COMPARED)
 def test_kinematics_in_place_of_the_configuration(name):
     model = zoo.small()
     q, *operands = zoo.state(model)

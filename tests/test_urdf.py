@@ -451,6 +451,7 @@ for parent in (lambda i: i - 1, lambda i: 0):
 """
 
 
+@pytest.mark.slow
 def test_a_chain_and_a_star_of_three_thousand_links_load_in_ten_seconds():
     # In a separate process: the type checker of the tests would triple the time.
     done = subprocess.run(

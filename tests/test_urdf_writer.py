@@ -101,6 +101,7 @@ PLAIN = EVERYTHING.replace('version="1.2"', 'version="1.0"').replace(
 )
 
 
+@pytest.mark.slow
 def test_dynamics_are_the_same():
     model = load_urdf(EVERYTHING, root_joint="free_flyer")
     loaded = load_urdf(urdf_text(model), root_joint="free_flyer")

@@ -566,6 +566,7 @@ def test_ranges_of_sliders():
     assert slide == ("slide", -0.5, 2.0)
 
 
+@pytest.mark.slow
 @needs_viser
 def test_a_viewer_shows_plays_and_reaches():
     model = rbd.load_robot("arm7")
@@ -595,6 +596,7 @@ def test_a_viewer_shows_plays_and_reaches():
 # ----------------------------------------------------------------------------------- command line
 
 
+@pytest.mark.slow
 @needs_viser
 def test_the_command_writes_pages_and_pictures(tmp_path, capsys):
     image = pytest.importorskip("PIL.Image")
@@ -612,6 +614,7 @@ def test_the_command_writes_pages_and_pictures(tmp_path, capsys):
     assert "--layers: 'walls', expected some of visuals" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @needs_viser
 def test_a_rollout_writes_a_page(tmp_path, capsys):
     page = tmp_path / "rollout.html"
