@@ -7,7 +7,6 @@ run on one core, in turns of 50 ms. benchmarks/README.md describes the method.
 from __future__ import annotations
 
 import argparse
-import itertools
 import os
 import pathlib
 
@@ -15,33 +14,30 @@ import jaxrbd
 
 from . import environments, jobs, peers, robots
 
-QUICK = {"robots": ("hyq", "g1", "talos"), "batches": (64, 1024), "dtypes": ("float64",)}
-ALL = {
-    "robots": robots.NAMES,
-    "batches": (1, 64, 1024, 8192),
-    "dtypes": ("float64", "float32"),
-}
-GPU_BATCHES = (65536, 1_000_000)
+BATCHES = (64, 1024)
+GPU_BATCHES = (64, 1024, 65536, 1_000_000)
 
 
 def arguments() -> argparse.Namespace:
     """The options of the command line; options that it omits get their default values."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     names = {"type": lambda text: tuple(text.split(",")), "metavar": "A,B"}
-    parser.add_argument("--robots", **names, help=f"some of {','.join(robots.NAMES)}, or bundled")
-    parser.add_argument(
-        "--jobs", **names, default=tuple(jobs.JOBS), help=f"some of {','.join(jobs.JOBS)}"
-    )
+
+    def add(option: str, known, default: tuple[str, ...] | None, note: str = "") -> None:
+        text = f"some of {','.join(known)}{note}"
+        parser.add_argument(option, **names, default=default, help=text)
+
+    add("--robots", robots.NAMES, ("hyq", "g1", "talos"), ", or bundled robots")
+    add("--jobs", jobs.JOBS, tuple(jobs.JOBS))
+    add("--dtypes", ("float64", "float32"), ("float64",))
+    add("--peers", peers.PEERS, None)
     parser.add_argument("--batches", type=lambda text: tuple(map(int, text.split(","))))
-    parser.add_argument("--dtypes", **names, help="some of float64,float32")
-    parser.add_argument("--peers", **names, help=f"libraries: some of {','.join(peers.PEERS)}")
     parser.add_argument(
         "--baseline",
         type=pathlib.Path,
         metavar="FOLDER",
         help="a checkout of another version of jaxrbd, which takes part as the library 'baseline'",
     )
-    parser.add_argument("--all", action="store_true", help="every robot, batch and precision: days")
     parser.add_argument("--seconds", type=float, default=0.5, help="time of timing per cell")
     parser.add_argument("--limit", type=float, default=300, help="seconds to compile a cell")
     parser.add_argument("--core", type=int, help="core of all processes; default: the last one")
@@ -59,20 +55,10 @@ def arguments() -> argparse.Namespace:
         default=environments.FOLDER,
         help="folder with an environment for each library: NAME/bin/python",
     )
-    parser.add_argument(
-        "--environment",
-        action="append",
-        default=[],
-        metavar="NAME=PYTHON",
-        help="the Python interpreter of one library",
-    )
     options = parser.parse_args()
     options.platform = options.platform or ("gpu" if environments.cuda() else "cpu")
     gpu = options.platform == "gpu"
-    for name, value in (ALL if options.all else QUICK).items():
-        if getattr(options, name) is None:
-            setattr(options, name, value + (GPU_BATCHES if gpu and name == "batches" else ()))
-    options.batches = tuple(sorted(options.batches))
+    options.batches = tuple(sorted(options.batches or (GPU_BATCHES if gpu else BATCHES)))
     if options.peers is None:
         there = {name: gpu or not peer.optional for name, peer in peers.PEERS.items()}
         there[peers.BASELINE] = False
@@ -103,10 +89,9 @@ def main() -> None:
 
         # The processes of other libraries need memory on the GPU, too.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-        stated = [("--environment", x) for x in options.environment]
-        stated += [("--environments", str(options.environments.absolute()))]
-        stated += [("--platform", options.platform), ("--seconds", "0.2"), ("--limit", "120")]
-        gpu_day.run(options.out, options=tuple(itertools.chain(*stated)))
+        stated = ["--environments", str(options.environments.absolute())]
+        stated += ["--platform", options.platform, "--seconds", "0.2", "--limit", "120"]
+        gpu_day.run(options.out, options=tuple(stated))
         return None
     if options.install:
         return environments.install(options.peers, options.environments)

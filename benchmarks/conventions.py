@@ -24,6 +24,9 @@ from .robots import Robot
 class Ours:
     """The identity conversion, for libraries with the conventions of jaxrbd and Pinocchio."""
 
+    def __init__(self, robot, model):
+        pass
+
     def position(self, q):
         return q
 
@@ -95,7 +98,7 @@ class Checker:
         return convention == "mujoco" and self.robot.floating
 
     def _conversion(self, convention: str):
-        return {"pinocchio": Ours, "mujoco": lambda: Conversion(self.robot)}[convention]()
+        return {"pinocchio": Ours, "mujoco": Conversion}[convention](self.robot, self.model)
 
     @functools.cache  # noqa: B019
     def _back(self, job: str, convention: str, widths: tuple[int, ...]):
@@ -138,7 +141,7 @@ class Checker:
                 q, *at = arguments(dq, v, x)
                 moved = [y - y0 for y, y0 in zip(at, start)]
                 if widths[0] == model.nv:
-                    moved[0] = self._tangent(convention, start[0], at[0])
+                    moved[0] = convert.motion(at_q, dq)
                 terms = [jnp.matmul(J, y, precision="highest") for J, y in zip(found, moved)]
                 return q, sum(terms)
 
@@ -157,18 +160,3 @@ class Checker:
 
         one = linear if job in ("drnea", "dfd", "grad") else plain
         return jax.jit(jax.vmap(one))
-
-    def _tangent(self, convention: str, start, end):
-        """The velocity from configuration `start` to the nearby `end` in unit time, first order."""
-        assert convention == "mujoco"
-        if not self.robot.floating:
-            return end - start
-        w, x, y, z = start[3:7]
-        turned = jnp.stack(  # the vector part of conj(start) * end, quaternions wxyz
-            [
-                w * end[4] - x * end[3] - y * end[6] + z * end[5],
-                w * end[5] + x * end[6] - y * end[3] - z * end[4],
-                w * end[6] - x * end[5] + y * end[4] - z * end[3],
-            ]
-        )
-        return jnp.concatenate([end[:3] - start[:3], 2 * turned, end[7:] - start[7:]])

@@ -50,14 +50,12 @@ def install(names: tuple[str, ...], folder: pathlib.Path) -> None:
             (home / "installed").touch()
 
 
-def interpreter(name: str, folder: pathlib.Path, stated: dict[str, str]) -> str | None:
+def interpreter(name: str, folder: pathlib.Path) -> str | None:
     """The Python interpreter for a library, or None if no interpreter has the library.
 
-    It is the interpreter in `stated`, else the interpreter of the library's environment in
-    `folder`, else this interpreter if the library is installed here.
+    It is the interpreter of the library's environment in `folder`, else this interpreter if the
+    library is installed here.
     """
-    if name in stated:
-        return stated[name]
     own = folder / name / "bin" / "python"
     if own.exists():
         return str(own.absolute())

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 import os
 import pathlib
 import platform
@@ -26,7 +25,7 @@ from functools import partial
 
 import numpy as np
 
-from . import jobs
+from . import jobs, report
 from .studies import gpu_programs
 
 ROBOT = "humanoid"
@@ -53,6 +52,14 @@ def states(model) -> tuple[np.ndarray, ...]:
     return np.asarray(q), v, a
 
 
+def program(job: str):
+    """A job of a batch, as a jitted function of the model and arrays, and the number of arrays."""
+    import jax
+
+    function, vectors = gpu_programs.programs()[job]
+    return jax.jit(jax.vmap(function, (None, *[0] * (1 + vectors)))), 1 + vectors
+
+
 def write_reference(path: pathlib.Path, robot: str) -> None:
     """Write the states and the results of all jobs, in float64, computed on the CPU."""
     import jax
@@ -60,13 +67,11 @@ def write_reference(path: pathlib.Path, robot: str) -> None:
     import jaxrbd as rbd
 
     model = rbd.load_robot(robot)
-    q, v, a = states(model)
-    found = {"q": q, "v": v, "a": a}
-    for job, (function, vectors) in gpu_programs.programs().items():
-        operands = (q, v, a)[: 1 + vectors]
-        result = jax.jit(jax.vmap(function, (None, *[0] * len(operands))))(model, *operands)
-        for k, x in enumerate(jax.tree.leaves(result)):
-            found[f"{job}:{k}"] = np.asarray(x)
+    found = dict(zip("qva", states(model)))
+    for job in gpu_programs.programs():
+        run, count = program(job)
+        result = run(model, *(found[name] for name in "qva"[:count]))
+        found |= {f"{job}:{k}": np.asarray(x) for k, x in enumerate(jax.tree.leaves(result))}
     np.savez(path, **found)
 
 
@@ -129,32 +134,27 @@ def row(job: str, implementation: str, batch: int, model, known: dict, measured:
 
     import jaxrbd as rbd
 
-    function, vectors = gpu_programs.programs()[job]
-    operands = [np.tile(known[name], (-(-batch // SAMPLES), 1))[:batch] for name in "qva"]
-    operands = jax.device_put([np.float32(x) for x in operands[: 1 + vectors]])
+    run, count = program(job)
+    operands = [np.resize(known[name], (batch, known[name].shape[1])) for name in "qva"[:count]]
+    operands = jax.device_put([np.float32(x) for x in operands])
     way, _, graph = implementation.partition(" in a ")
     on_gpu = jax.default_backend() == "gpu"
+    start = time.perf_counter()
     with rbd.tree.implementation(way):
-        mapped = jax.jit(jax.vmap(function, (None, *[0] * len(operands))))
-        start = time.perf_counter()
-        lowered = mapped.lower(model, *operands)
+        lowered = run.lower(model, *operands)
         compiled = lowered.compile(compiler_options=GRAPH if graph and on_gpu else None)
     found: dict = {"compile_s": time.perf_counter() - start}
     if on_gpu:
         counts = gpu_programs.count(compiled.as_text())
-        bound = max(
-            counts["kernels"] * measured["kernel_us"],
-            counts["bytes"] / measured["copy_GB_per_s"] / 1e3,
-        )
-        found |= counts | {"bound_us": bound}
-    result = compiled(model, *operands)
+        launches = counts["kernels"] * measured["kernel_us"]
+        traffic = counts["bytes"] / measured["copy_GB_per_s"] / 1e3
+        found |= counts | {"bound_us": max(launches, traffic)}
     errors = []
-    for k, x in enumerate(jax.tree.leaves(result)):
+    for k, x in enumerate(jax.tree.leaves(compiled(model, *operands))):
         expected = known[f"{job}:{k}"][: min(batch, SAMPLES)]
         error = np.max(np.abs(np.asarray(x[:SAMPLES]) - expected)) / np.max(np.abs(expected))
         errors.append(float(error))
     found["error"] = max(errors)
-    del result
     if not found["error"] < TOLERANCE:
         return found | {"failed": "the result is wrong"}
     us = 1e6 * seconds_per_call(lambda: compiled(model, *operands), duration)
@@ -232,8 +232,6 @@ def run(
     path = folder / "gpu_day.jsonl"
     rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     device = jax.devices()[0].device_kind
-    machine = {"device": device, "host": platform.machine(), "jax": jax.__version__}
-    done = {(x.get("job"), x.get("implementation"), x.get("batch")) for x in rows}
     model = jax.tree.map(lambda x: x.astype(np.float32), rbd.load_robot(robot))
     known = reference(folder, robot)
 
@@ -243,41 +241,41 @@ def run(
             file.write(json.dumps(found) + "\n")
         print(json.dumps(found), flush=True)
 
+    def missing(batches, ways, names) -> list[tuple]:
+        done = {(x.get("job"), x.get("implementation"), x.get("batch")) for x in rows}
+        keys = itertools.product(names, ways, batches)
+        return [key for key in keys if key not in done]
+
     measured = next((x for x in rows if "call_us" in x), None)
     if measured is None:
-        measured = machine | limits(duration)
+        measured = {"device": device, "host": platform.machine(), "jax": jax.__version__}
+        measured |= limits(duration)
         write(measured)
     elif measured["device"] != device:
         raise SystemExit(f"{path} has rows of {measured['device']}, and this is {device}")
-    missing = []
     names = job_names or tuple(gpu_programs.programs())
-    for batch, job, implementation in itertools.product(batches, names, implementations):
-        key = (job, implementation, batch)
-        if key in done:
-            continue
-        if time.monotonic() > end:
-            missing.append(key)
-            continue
-        found = {"job": job, "implementation": implementation, "batch": batch}
-        try:
-            found |= row(*key, model, known, measured, duration)
-        except (jax.errors.JaxRuntimeError, MemoryError, rbd.ArgumentError) as error:
-            found["failed"] = str(error).splitlines()[0][:200]
-        write(found)
     for batch in batches:
-        wanted = [job for job in names if job in jobs.JOBS]
-        wanted = [job for job in wanted if any((job, x, batch) not in done for x in libraries)]
+        for key in missing([batch], implementations, names):
+            if time.monotonic() > end:
+                break
+            found = dict(zip(("job", "implementation", "batch"), key))
+            try:
+                found |= row(*key, model, known, measured, duration)
+            except (jax.errors.JaxRuntimeError, MemoryError, rbd.ArgumentError) as error:
+                found["failed"] = str(error).splitlines()[0][:200]
+            write(found)
+    shared = [job for job in names if job in jobs.JOBS]
+    for batch in batches:
+        wanted = missing([batch], libraries, shared)
         left = end - time.monotonic()
-        if wanted and libraries and left > 0:
-            arguments = (folder, robot, batch, wanted, libraries, options, left)
-            found = {(x["job"], x["implementation"], batch): x for x in rows_of_others(*arguments)}
-            for key in (key for key in found if key not in done):
-                write(found[key])
-            done |= found.keys()
-        missing += [(job, x, batch) for job in wanted for x in libraries]
-    missing = [key for key in missing if key not in done]
-    if missing:
-        print(f"{len(missing)} rows are missing; the same command computes them", file=sys.stderr)
+        if wanted and left > 0:
+            of = [job for job in shared if any(job == key[0] for key in wanted)]
+            for found in rows_of_others(folder, robot, batch, of, libraries, options, left):
+                if (found["job"], found["implementation"], batch) in wanted:
+                    write(found)
+    lacking = missing(batches, implementations, names) + missing(batches, libraries, shared)
+    if lacking:
+        print(f"{len(lacking)} rows are missing; the same command computes them", file=sys.stderr)
     (folder / "gpu_day.md").write_text(table(rows))
     return rows
 
@@ -286,20 +284,20 @@ def table(rows: list[dict]) -> str:
     """The times in ns per sample, as a table in Markdown."""
     timed = [x for x in rows if "job" in x]
     ways = list(dict.fromkeys(x["implementation"] for x in timed))
-    lines = [
+    head = [
         f"{x['device']}, JAX {x['jax']}: {x['call_us']:.3g} us per call, {x['kernel_us']:.3g} us "
-        f"per kernel, {x['copy_GB_per_s']:.4g} GB/s\n"
+        f"per kernel, {x['copy_GB_per_s']:.4g} GB/s\n\n"
         for x in rows
         if "call_us" in x
     ]
-    lines += ["| job | batch | " + " | ".join(ways) + " |", "|---|---|" + "---|" * len(ways)]
-    for job, batch in dict.fromkeys((x["job"], x["batch"]) for x in timed):
-        cells = {x["implementation"]: x for x in timed if (x["job"], x["batch"]) == (job, batch)}
-        texts = []
-        for way in ways:
-            x = cells.get(way, {"failed": "-"})
-            share = x.get("share", math.nan)
-            percent = "" if math.isnan(share) else f" ({100 * share:.0f} %)"
-            texts.append(x.get("failed") or f"{x['ns_per_sample']:.3g}{percent}")
-        lines.append(f"| {job} | {batch} | " + " | ".join(texts) + " |")
-    return "\n".join(lines) + "\n"
+    cells = {(x["job"], x["batch"], x["implementation"]): x for x in timed}
+    body = [
+        [*row, *(_text(cells.get((*row, way), {"failed": "-"})) for way in ways)]
+        for row in dict.fromkeys((x["job"], x["batch"]) for x in timed)
+    ]
+    return "".join(head) + report.table(["job", "batch", *ways], body)
+
+
+def _text(x: dict) -> str:
+    share = f" ({100 * x['share']:.0f} %)" if "share" in x else ""
+    return x.get("failed") or f"{x['ns_per_sample']:.3g}{share}"

@@ -79,16 +79,16 @@ class Robot:
 def make(name: str) -> Robot:
     """The robot with this name. Raises FileNotFoundError if example-robot-data is missing."""
     if name.startswith("chain"):
-        return _tree(name, [i - 1 for i in range(int(name[5:]))])
+        return plain(name, tree([i - 1 for i in range(int(name[5:]))]))
     if name.startswith("tree"):
-        return _tree(name, [(i + 1) // 2 - 1 for i in range(int(name[4:]))])
+        return plain(name, tree([(i + 1) // 2 - 1 for i in range(int(name[4:]))]))
     if name in jaxrbd.robot_names():
         return plain(name, jaxrbd.load_robot(name))
     file, floating, locked = FILES[name]
     root_joint = "free_flyer" if floating else None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", jaxrbd.InertiaWarning)
-        model = jaxrbd.load_urdf(_folder() / file, root_joint=root_joint)
+        model = jaxrbd.load_urdf(file_of("example-robot-data", file), root_joint=root_joint)
         if locked:
             model = jaxrbd.model.lock_joints(model, {locked: 0.0})
     return plain(name, model)
@@ -98,40 +98,33 @@ def plain(name: str, model: jaxrbd.Model) -> Robot:
     """The moving links and the joints of a model, named by index."""
     links, specs = jaxrbd.model.describe(model)
     links, specs = links[: model.nb], specs[: model.nb]
-    number = {link.name: i for i, link in enumerate(links)}
-    return Robot(
-        name,
-        tuple(
-            jaxrbd.model.Link(f"b{i:03}", _physical(link.inertia)) for i, link in enumerate(links)
-        ),
-        tuple(
-            jaxrbd.model.JointSpec(
-                f"j{i:03}",
-                spec.kind,
-                None if spec.parent is None else f"b{number[spec.parent]:03}",
-                f"b{i:03}",
-                spec.placement,
-            )
-            for i, spec in enumerate(specs)
-        ),
-    )
+    names = {link.name: f"b{i:03}" for i, link in enumerate(links)}
+    renamed = [jaxrbd.model.Link(names[x.name], _physical(x.inertia)) for x in links]
+    moving = [
+        jaxrbd.model.JointSpec(
+            f"j{i:03}", x.kind, x.parent and names[x.parent], names[x.child], x.placement
+        )
+        for i, x in enumerate(specs)
+    ]
+    return Robot(name, tuple(renamed), tuple(moving))
 
 
-def _tree(name: str, parents: list[int]) -> Robot:
+def tree(parents: list[int], rbd=jaxrbd) -> jaxrbd.Model:
     """A tree of rods of 0.3 m on hinges, whose axes are x, y and z in turn.
 
-    `parents` need not be in depth-first order; `build_model` sorts the bodies.
+    `parents` need not be in depth-first order; `build_model` sorts the bodies. `rbd`: the package
+    jaxrbd of another checkout.
     """
-    rod = jaxrbd.model.link_inertia(0.5, (0.02, 0.0, 0.15), np.diag([0.004, 0.005, 0.001]))
-    links = [jaxrbd.model.Link(f"link{i:03}", rod) for i in range(len(parents))]
+    rod = rbd.model.link_inertia(0.5, (0.02, 0.0, 0.15), np.diag([0.004, 0.005, 0.001]))
+    links = [rbd.model.Link(f"link{i:03}", rod) for i in range(len(parents))]
     specs = []
     for i, parent in enumerate(parents):
         placement = np.eye(4)
         placement[:3, 3] = (0.05 * (-1) ** i, 0, 0.3) if parent >= 0 else (0, 0, 0)
-        kind = joints.Revolute(np.eye(3)[i % 3])
+        kind = rbd.joints.Revolute(np.eye(3)[i % 3])
         on = None if parent < 0 else links[parent].name
-        specs.append(jaxrbd.model.JointSpec(f"joint{i:03}", kind, on, links[i].name, placement))
-    return plain(name, jaxrbd.build_model(links, specs))
+        specs.append(rbd.model.JointSpec(f"joint{i:03}", kind, on, links[i].name, placement))
+    return rbd.build_model(links, specs)
 
 
 def _physical(inertia: np.ndarray) -> np.ndarray:
@@ -145,18 +138,19 @@ def _physical(inertia: np.ndarray) -> np.ndarray:
     return jaxrbd.model.link_inertia(mass, com, I + more * np.eye(3))
 
 
-def _folder() -> pathlib.Path:
-    """The folder of the robots of example-robot-data."""
-    marker = "example-robot-data/robots/"
+def file_of(package: str, end: str) -> pathlib.Path:
+    """A file of an installed package, by the end of its path.
+
+    Raises FileNotFoundError if there is none.
+    """
     try:
-        files = importlib.metadata.files("example-robot-data") or []
+        files = importlib.metadata.files(package) or []
     except importlib.metadata.PackageNotFoundError:
         files = []
     for file in files:
-        if marker in file.as_posix():
-            inside = file.as_posix().split(marker)[1]
-            return pathlib.Path(str(file.locate())).parents[inside.count("/")]
-    raise FileNotFoundError("the robots of example-robot-data: pip install example-robot-data")
+        if file.as_posix().endswith(f"/{end}"):
+            return pathlib.Path(str(file.locate()))
+    raise FileNotFoundError(f"{end}: pip install {package}")
 
 
 # --------------------------------------------------------------------------- files of the libraries
@@ -176,17 +170,16 @@ def numbers(robot: Robot) -> dict:
 
     The loop of Pinocchio builds its model from these values.
     """
-    kinds = {joints.FreeFlyer: "free_flyer", joints.Revolute: "revolute"}
-    kinds[joints.Prismatic] = "prismatic"
     rows = []
     for link, joint, parent in zip(robot.links, robot.joints, robot.parents):
         mass, com, I = about_com(link.inertia)
+        kind = type(joint.kind).__name__
         rows.append(
             {
                 "name": joint.name,
                 "link": link.name,
                 "parent": parent,
-                "kind": kinds[type(joint.kind)],
+                "kind": "free_flyer" if kind == "FreeFlyer" else kind.lower(),
                 "axis": _axis(joint).tolist(),
                 "R": joint.placement[:3, :3].tolist(),
                 "p": joint.placement[:3, 3].tolist(),

@@ -32,7 +32,6 @@ from .peers import BASELINE, PEERS
 
 ROOT = pathlib.Path(__file__).parents[1]
 BURST = 0.05  # s, the length of a turn of one library
-BURST_COMMAND = {"do": "time", "seconds": BURST}
 START, LOOP = 180, 1200  # s, time limits to start a library and to compile its C++ loop
 LONGEST_LOOP = 8192  # largest batch for loops over samples, whose time per sample is constant
 
@@ -108,7 +107,7 @@ def run(options: argparse.Namespace) -> dict:
     """The results of all cells, as a dict; after every row it is also written to results.json."""
     jax.config.update("jax_enable_x64", True)
     jax.config.update("jax_platforms", "cpu")
-    pythons = {peer: _python(peer, options) for peer in options.peers}
+    pythons = {peer: interpreter(peer, options.environments) for peer in options.peers}
     results = {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": "python -m benchmarks " + " ".join(sys.argv[1:]),
@@ -141,11 +140,6 @@ def run(options: argparse.Namespace) -> dict:
     return results
 
 
-def _python(peer: str, options: argparse.Namespace) -> str | None:
-    stated = dict(text.split("=", 1) for text in options.environment)
-    return interpreter(peer, options.environments, stated)
-
-
 def prepare_robot(name: str, folder: pathlib.Path, options: argparse.Namespace) -> Checker:
     """Write the files and the states of a robot, and return a Checker with Pinocchio's results."""
     robot = robots.make(name)
@@ -153,7 +147,7 @@ def prepare_robot(name: str, folder: pathlib.Path, options: argparse.Namespace) 
     path, root_joint = folder / "robot.urdf", "free_flyer" if robot.floating else None
     model = jaxrbd.load_urdf(path, root_joint=root_joint)
     np.savez(folder / "states.npz", **jobs.states(model.nq, model.nv, robot.floating))
-    python = _python("pinocchio", options)
+    python = interpreter("pinocchio", options.environments)
     if python is None:
         raise SystemExit("Pinocchio, the reference of all results, is missing: pip install pin")
     command = [python, "-m", "benchmarks.reference", str(folder)]
@@ -186,7 +180,8 @@ class Team:
             for cell in cells:
                 if "failed" not in cell and not self._enough(bursts[cell["peer"]]):
                     try:
-                        answer = self.workers[cell["peer"]].ask(self.options.limit, **BURST_COMMAND)
+                        worker = self.workers[cell["peer"]]
+                        answer = worker.ask(self.options.limit, do="time", seconds=BURST)
                         bursts[cell["peer"]].append(answer)
                     except Failed as error:
                         cell["failed"] = str(error)
@@ -201,13 +196,8 @@ class Team:
         return wall > 10 * seconds or (len(bursts) >= 3 and wall > seconds)
 
     def _prepare(self, peer: str, job: str, batch: int) -> dict:
-        cell = {
-            "robot": self.checker.robot.name,
-            "job": job,
-            "batch": batch,
-            "dtype": self.dtype,
-            "peer": peer,
-        }
+        cell = {"robot": self.checker.robot.name, "job": job, "batch": batch}
+        cell |= {"dtype": self.dtype, "peer": peer}
         why = self.hopeless.get((peer, None)) or self.hopeless.get((peer, job))
         if PEERS[peer].loop and batch > LONGEST_LOOP:
             why = f"a loop over samples, not measured above a batch of {LONGEST_LOOP}"
@@ -216,12 +206,9 @@ class Team:
                 return cell | self._checked(peer, job, batch)
             except Failed as error:
                 why = str(error)
-                if peer not in self.workers:
-                    self.hopeless[peer, None] = why
-                else:
-                    self.hopeless[peer, job] = why
-                    if self.workers[peer].process.poll() is not None:
-                        self.workers.pop(peer).stop()
+                self.hopeless[peer, job if peer in self.workers else None] = why
+                if peer in self.workers and self.workers[peer].process.poll() is not None:
+                    self.workers.pop(peer).stop()
         return cell | {"failed": why}
 
     def _checked(self, peer: str, job: str, batch: int) -> dict:
@@ -232,14 +219,9 @@ class Team:
             self.workers[peer] = Worker(peer, *arguments)
             self.versions[peer] = self.workers[peer].hello["versions"]
         outputs, convention = self.folder / f"{peer}-outputs.npz", PEERS[peer].convention
-        facts = self.workers[peer].ask(
-            self.options.limit,
-            do="prepare",
-            job=job,
-            batch=batch,
-            inputs=str(self.folder / f"{convention}.npz"),
-            outputs=str(outputs),
-        )
+        command = {"do": "prepare", "job": job, "batch": batch, "outputs": str(outputs)}
+        command["inputs"] = str(self.folder / f"{convention}.npz")
+        facts = self.workers[peer].ask(self.options.limit, **command)
         with np.load(outputs) as file:
             found = [file[key] for key in file.files]
         facts["error"] = self.checker.error(job, convention, batch, found)

@@ -37,7 +37,7 @@ class Worker:
         self.dtype = np.dtype(dtype)
         module = importlib.import_module(f"benchmarks.peers.{peer}")
         robot = json.loads((folder / "robot.json").read_text())
-        self.peer = module.load(folder, robot, self.dtype)
+        self.peer = module.Library(folder, robot, self.dtype)
         self.prepared = None
 
     def prepare(self, job: str, batch: int, inputs: str, outputs: str) -> dict:
@@ -69,17 +69,21 @@ class Worker:
         }
 
 
-def answer(worker: Worker, command: dict) -> dict:
-    """The answer to a command; `{"failed": reason}` if the library cannot do it or raises."""
-    do = command.pop("do")
+def attempt(function, **arguments):
+    """The result of a function; `{"failed": reason}` if the library cannot do it or raises."""
     try:
-        return getattr(worker, do)(**command)
+        return function(**arguments)
     except Unsupported as error:
         return {"failed": str(error)}
     except Exception as error:
         traceback.print_exc()
         line = (str(error).strip() or "no message").splitlines()[0]
         return {"failed": f"{type(error).__name__}: {line[:150]}"}
+
+
+def answer(worker: Worker, command: dict) -> dict:
+    """The answer to a command."""
+    return attempt(getattr(worker, command.pop("do")), **command)
 
 
 def main() -> None:
@@ -92,13 +96,9 @@ def main() -> None:
         pipe.flush()
 
     peer, folder, dtype = sys.argv[1:]
-    try:
-        worker = Worker(peer, pathlib.Path(folder), dtype)
-    except Unsupported as error:
-        return say({"failed": str(error)})
-    except Exception as error:
-        traceback.print_exc()
-        return say({"failed": f"{type(error).__name__}: {str(error).strip()[:150]}"})
+    worker = attempt(Worker, peer=peer, folder=pathlib.Path(folder), dtype=dtype)
+    if isinstance(worker, dict):
+        return say(worker)
     say({"versions": worker.peer.versions()})
     for line in sys.stdin:
         say(answer(worker, json.loads(line)))

@@ -137,8 +137,7 @@ def test_every_step_to_rest_converges_in_single_precision():
     scene = dataclasses.replace(scene, inverse_inertia=contact.inverse_inertias(model, scene))
     scene = scene.astype(jnp.float32)
     gains = study.STIFFNESS, study.DAMPING, study.EFFORT
-    held = study.rbd_neutral(model).astype(np.float32)
-    held[7:] = study.posture(model)
+    held = rbd.neutral(model).at[7:].set(study.posture(model))
     servo = contact.Servo(PD.for_joints(model, model.joint_names[1:], *gains), held)
 
     @jax.jit

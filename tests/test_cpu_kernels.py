@@ -1,13 +1,10 @@
 """Programs for a CPU: bounds of their kernels, which cost compilation time and single calls."""
 
 import re
-import subprocess
-import sys
 
 import pytest
 
-from benchmarks.studies import kernels
-from benchmarks.studies.common import ROOT
+from benchmarks.studies import common
 
 # Kernels of the programs of the quadruped in float64, with a batch of 64.
 BOUNDS = {
@@ -41,8 +38,9 @@ def as_for_users(monkeypatch):
 
 
 def counted(robot, jobs):
-    words = ["--robot", robot, "--batch", "64", "--repeat", "1", "--jobs", ",".join(jobs)]
-    return {name: count for name, (count, _) in kernels.run(ROOT, words).items()}
+    words = ["--robot", robot, "--batch", "64", "--jobs", ",".join(jobs)]
+    output = common.python("-m", "benchmarks.studies.kernels", *words)
+    return {name: int(count) for name, count in re.findall(r"(?m)^\| ([\w ]+) \| (\d+) \|", output)}
 
 
 @pytest.mark.parametrize("bounds", [BOUNDS, pytest.param(SLOW_BOUNDS, marks=pytest.mark.slow)])
@@ -56,9 +54,9 @@ ENVIRONMENT = """
 import sys
 from benchmarks.studies import environment_speed, kernels
 
-library, stored = {"jaxrbd": environment_speed.load_jaxrbd()}, sys.argv[1] == "stored"
-(program,) = environment_speed.gradient_programs(library, 64, 8, stored).values()
-print(kernels.count_kernels(program.run.as_text()))
+library, stored = environment_speed.load_jaxrbd(), sys.argv[1] == "stored"
+program = environment_speed.gradient_program(library, 64, 8, stored)
+print(kernels.count_kernels(program.compiled.as_text()))
 """
 
 
@@ -67,9 +65,7 @@ print(kernels.count_kernels(program.run.as_text()))
 @pytest.mark.parametrize(("step", "bound"), [("stored", 820), ("computed again", 935)])
 def test_kernels_of_the_gradient_of_an_environment_have_bounds(step, bound, as_for_users):
     """With a stored step, and with a step that is computed again."""
-    command = [sys.executable, "-c", ENVIRONMENT, step]
-    found = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
-    assert int(found.stdout) <= bound
+    assert int(common.python("-c", ENVIRONMENT, step)) <= bound
 
 
 @pytest.mark.slow
@@ -84,8 +80,7 @@ SOLVERS = {"arm7": 490, "quadruped": 640}
 
 @pytest.mark.slow
 def test_solvers_of_optimal_control_have_bounds(as_for_users):
-    command = [sys.executable, "-m", "benchmarks.studies.optimal_control", "--quick"]
-    output = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    output = common.python("-m", "benchmarks.studies.optimal_control", "--quick")
     found = {name: int(count) for name, count in re.findall(r"(?m)^(\w+),.* (\d+) kernels", output)}
     assert found.keys() == SOLVERS.keys(), output
     assert {name: count for name, count in found.items() if count > SOLVERS[name]} == {}

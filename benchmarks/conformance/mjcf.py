@@ -7,26 +7,17 @@ from xml.etree import ElementTree
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrbd import so3
+from jaxrbd import Model, so3
 from jaxrbd.conformance import Robot, Tree, about_com
+from jaxrbd.io.mujoco.coordinates import MujocoCoordinates
 
 # It has no planar and no helical joint, its mimic is a soft constraint, and links must have mass.
-MJCF_KINDS = (
-    "revolute",
-    "prismatic",
-    "spherical",
-    "translation",
-    "free_flyer",
-    "universal",
-    "euler",
-)
-STAGES = {
-    "Revolute": "hinge",
-    "Prismatic": "slide",
-    "Spherical": "ball",
-    "Translation": "slide",
-    "FreeFlyer": "free",
-}
+MJCF_KINDS = ("revolute", "prismatic", "spherical", "translation", "free_flyer")
+MJCF_KINDS += ("universal", "euler")
+STAGES = {"Revolute": "hinge", "Prismatic": "slide", "Translation": "slide"}
+STAGES |= {"Spherical": "ball", "FreeFlyer": "free"}
+# The places in qpos of the coordinates of a joint, and the number of its velocities.
+COORDINATES = {"free": ((0, 1, 2, 4, 5, 6, 3), 6), "ball": ((1, 2, 3, 0), 3)}
 
 
 def expressible(tree: Tree) -> bool:
@@ -44,18 +35,14 @@ def mjcf(robot: Robot) -> str:
     inertias = {link.name: link.inertia for link in robot.links}
     for joint in robot.joints:
         H = joint.placement
-        quaternion = np.roll(_quaternion(H[:3, :3]), 1)
         body = ElementTree.SubElement(elements[joint.parent], "body", name=joint.child)
-        body.attrib.update(pos=_text(H[:3, 3]), quat=_text(quaternion))
+        body.attrib.update(pos=_text(H[:3, 3]), xyaxes=_text([*H[:3, 0], *H[:3, 1]]))
         elements[joint.child] = body
         for kind, axis in stages(joint):
-            attributes = {"type": kind, "armature": _text([np.max(joint.armature)])}
-            if kind == "free":
-                ElementTree.SubElement(body, "freejoint")
-                continue
-            if axis is not None:
-                attributes["axis"] = _text(axis)
-            ElementTree.SubElement(body, "joint", attributes)
+            attributes = {} if axis is None else {"axis": _text(axis)}
+            if kind != "free":
+                attributes["armature"] = _text([np.max(joint.armature)])
+            ElementTree.SubElement(body, "joint", attributes, type=kind)
         mass, com, I = about_com(inertias[joint.child])
         ElementTree.SubElement(
             body,
@@ -77,104 +64,71 @@ def stages(joint) -> list[tuple[str, np.ndarray | None]]:
     return found
 
 
-def _quaternion(R: np.ndarray) -> np.ndarray:
-    """A unit quaternion xyzw of a rotation matrix, in numpy: an eigenvector of 4 q q^T."""
-    (a, b, c), (d, e, f), (g, h, i) = R
-    outer = [
-        [1 + a - e - i, d + b, g + c, h - f],
-        [d + b, 1 - a + e - i, h + f, c - g],
-        [g + c, h + f, 1 - a - e + i, d - b],
-        [h - f, c - g, d - b, 1 + a + e + i],
-    ]
-    return np.linalg.eigh(np.array(outer))[1][:, -1]
-
-
 def _text(numbers) -> str:
     return " ".join(repr(float(x)) for x in numbers)
 
 
-class Conversion:
-    """q, v, a and tau between jaxrbd's conventions and MuJoCo's, for a robot.
+def _placed(q, places):
+    """The coordinates q after a motion of some bodies: places in q, and matrices (4, 4)."""
+    for at, H in places:
+        R, p = jnp.asarray(H[:3, :3], q.dtype), H[:3, 3].astype(q.dtype)
+        p = p + jnp.matmul(R, q[at : at + 3], precision="highest")
+        turn = so3.quaternion_multiply(so3.quaternion_from_matrix(R), q[at + 3 : at + 7])
+        q = q.at[at : at + 7].set(jnp.concatenate([p, turn]))
+    return q
 
-    MuJoCo's quaternions are wxyz. A free joint's pose is in the world and leaves its body's
-    placement out; its velocity is [p_dot in the world's axes; w in the body's], so that
-    `a_mj = [R (a + w x v); alpha]`. A force is the transpose of a velocity.
+
+class Conversion:
+    """q, v, a and tau between the conventions of jaxrbd and MuJoCo; `model`: the robot in jaxrbd.
+
+    The map is `jaxrbd.io.load_mjcf(...).coordinates`, with one more difference. In jaxrbd, the pose
+    of a free joint is relative to the placement of the joint. In MuJoCo it is the pose in the
+    world.
     """
 
-    def __init__(self, robot: Robot):
-        self.q, self.v = [], []  # (jaxrbd's entries, kind, placement)
-        at_q = at_v = 0
+    def __init__(self, robot: Robot, model: Model):
+        q_index: list[int] = []
+        nv, free, self.places = 0, [], []
         for joint in robot.joints:
             for kind, _ in stages(joint):
-                nq, nv = {"ball": (4, 3), "free": (7, 6)}.get(kind, (1, 1))
-                self.q.append((slice(at_q, at_q + nq), slice(at_v, at_v + nv), kind, joint))
-                at_q, at_v = at_q + nq, at_v + nv
+                at = len(q_index)
+                places, count = COORDINATES.get(kind, ((0,), 1))
+                q_index += [at + place for place in places]
+                if kind == "free":
+                    free.append((at + 3, nv))
+                    self.places.append((at, joint.placement))
+                nv += count
+        self.model = model
+        self.map = MujocoCoordinates(tuple(q_index), tuple(range(nv)), tuple(free))
+
+    def in_world(self, q):
+        """q with the poses of free joints in the world."""
+        return _placed(q, self.places)
+
+    def from_world(self, q):
+        """The inverse of `in_world`."""
+        return _placed(q, [(at, np.linalg.inv(H)) for at, H in self.places])
 
     def position(self, q):
         """MuJoCo's qpos of q."""
-        parts = []
-        for own, _, kind, joint in self.q:
-            x = q[own]
-            if kind == "ball":
-                x = jnp.roll(x, 1)
-            if kind == "free":
-                R0, p0 = (jnp.asarray(y, q.dtype) for y in _split(joint.placement))
-                turn = jnp.asarray(_quaternion(joint.placement[:3, :3]), q.dtype)
-                p = p0 + jnp.matmul(R0, x[:3], precision="highest")
-                x = jnp.concatenate([p, jnp.roll(so3.quaternion_multiply(turn, x[3:]), 1)])
-            parts.append(x)
-        return jnp.concatenate(parts)
+        return self.map.qpos(self.model, self.in_world(q))
 
     def position_back(self, qpos):
         """q of MuJoCo's qpos."""
-        parts = []
-        for own, _, kind, joint in self.q:
-            x = qpos[own]
-            if kind == "ball":
-                x = jnp.roll(x, -1)
-            if kind == "free":
-                R0, p0 = (jnp.asarray(y, qpos.dtype) for y in _split(joint.placement))
-                turn = jnp.asarray(_quaternion(joint.placement[:3, :3].T), qpos.dtype)
-                p = jnp.matmul(R0.T, x[:3] - p0, precision="highest")
-                x = jnp.concatenate([p, so3.quaternion_multiply(turn, jnp.roll(x[3:], -1))])
-            parts.append(x)
-        return jnp.concatenate(parts)
+        return self.from_world(self.map.q(self.model, qpos))
 
     def motion(self, q, v):
         """MuJoCo's qvel of v, and its generalised force of tau: they transform alike."""
-        return self._turn(q, v, forth=True)
+        return self.map.qvel(self.model, self.in_world(q), v)
 
     def motion_back(self, q, v):
         """The inverse of `motion`."""
-        return self._turn(q, v, forth=False)
+        return self.map.v(self.model, self.in_world(q), v)
 
     def acceleration(self, q, v, a):
         """MuJoCo's qacc of a."""
-        return self.motion(q, a + self._transport(v))
+        return self.map.qacc(self.model, self.in_world(q), v, a)
 
     def acceleration_back(self, q, v, a):
         """a of MuJoCo's qacc."""
-        return self.motion_back(q, a) - self._transport(v)
-
-    def _transport(self, v):
-        out = jnp.zeros_like(v)
-        for _, own, kind, _ in self.q:
-            if kind == "free":
-                x = v[own]
-                out = out.at[own.start : own.start + 3].set(jnp.cross(x[3:], x[:3]))
-        return out
-
-    def _turn(self, q, v, forth):
-        out = v
-        for at_q, own, kind, joint in self.q:
-            if kind == "free":
-                R0 = jnp.asarray(joint.placement[:3, :3], q.dtype)
-                R = jnp.matmul(R0, so3.quaternion_to_matrix(q[at_q][3:]), precision="highest")
-                R = R if forth else R.T
-                linear = slice(own.start, own.start + 3)
-                out = out.at[linear].set(jnp.matmul(R, v[linear], precision="highest"))
-        return out
-
-
-def _split(H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return H[:3, :3], H[:3, 3]
+        return self.map.a(self.model, self.in_world(q), v, a)

@@ -1,7 +1,8 @@
 """The libraries: a module each, which its worker imports in the library's own interpreter.
 
-A module has `load(folder, robot, dtype)`: the library with a robot, whose files are in the folder;
-`robot` is its robot.json. It raises Unsupported where it cannot express the robot. Its result has
+A module has the class `Library(folder, robot, dtype)`: the library with a robot, whose files are in
+the folder; `robot` is the content of robot.json. It raises Unsupported if it cannot express the
+robot. Its methods are
 
 - `versions()`: names and versions to print;
 - `prepare(job, arrays)`: a `Prepared`. Raises Unsupported where there is no such job.
@@ -9,6 +10,7 @@ A module has `load(folder, robot, dtype)`: the library with a robot, whose files
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -30,6 +32,16 @@ class Prepared(NamedTuple):
     time: Callable[[int], list[float]]
     outputs: Callable[[np.ndarray], Sequence[np.ndarray]]
     facts: dict
+
+
+def call_seconds(run: Callable[[], object], calls: int) -> list[float]:
+    """The seconds of each of so many calls of a function."""
+    found = []
+    for _ in range(calls):
+        start = time.perf_counter()
+        run()
+        found.append(time.perf_counter() - start)
+    return found
 
 
 class Peer(NamedTuple):

@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
-import functools
 import importlib.metadata
 import os
+import pathlib
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from .. import jobs
-from . import Prepared, Unsupported
+from . import Prepared, Unsupported, call_seconds
 
 BLOCK = 64  # samples; every larger batch is a multiple of it
 
 
 class Library:
-    """A library with a robot. Derive from it, and define the jobs that it has.
+    """A library with a robot; a subclass defines the jobs that the library has.
 
-    A job is a method, of one sample. Those that are derivatives are here already, by reverse mode:
-    outputs are fewer than inputs.
+    A job is a method of one sample. The derivatives are here, in reverse mode.
     """
 
     names: tuple[str, ...] = ()  # of the packages whose versions matter
     batched = False  # whether its functions take batches as they are
 
-    def __init__(self, robot: dict):
-        self.robot = robot
+    def __init__(self, folder: pathlib.Path, robot: dict, dtype: np.dtype):
+        jax.config.update("jax_enable_x64", dtype == np.float64)
+        self.folder, self.robot, self.dtype = folder, robot, dtype
         self.floating, self.nv = robot["floating"], robot["nv"]
 
     def versions(self) -> dict[str, str]:
@@ -47,15 +48,16 @@ class Library:
         """The results in order, outside of what is timed."""
         return arrays
 
-    def rnea(self, q, v, a):
-        raise Unsupported("no inverse dynamics")
-
-    def fd(self, q, v, tau):
-        raise Unsupported("no forward dynamics")
+    def integrate(self, q, v, dt):
+        """The configuration after the time dt at the velocity v. Default: q is a vector."""
+        if self.floating:
+            raise Unsupported("no function moves a floating base along its manifold")
+        return q + dt * v
 
     def step(self, q, v, tau):
         """One step of semi-implicit Euler: (q, v)."""
-        raise Unsupported("no integration of a configuration")
+        v = v + jobs.DT * self.fd(q, v, tau)
+        return self.integrate(q, v, jobs.DT), v
 
     def drnea(self, q, v, a):
         return jax.jacrev(self.rnea, (0, 1, 2))(q, v, a)
@@ -78,17 +80,14 @@ class Library:
         return jax.grad(loss)(taus)
 
 
-def vector_step(library: Library, q, v, tau):
-    """A `step` for libraries that cannot integrate a configuration: where q is a vector."""
-    if library.floating:
-        raise Unsupported("no function moves a floating base along its manifold")
-    v = v + jobs.DT * library.fd(q, v, tau)
-    return q + jobs.DT * v, v
-
-
-def setup(dtype: np.dtype) -> None:
-    """Double precision, if asked for."""
-    jax.config.update("jax_enable_x64", dtype == np.float64)
+def rotation(w, x, y, z):
+    """The rotation matrices (..., 3, 3) of unit quaternions, from their entries."""
+    rows = [
+        [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+        [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+        [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+    ]
+    return jnp.stack([jnp.stack(row, axis=-1) for row in rows], axis=-2)
 
 
 def prepare(function: Callable, arrays: Sequence[np.ndarray], finish: Callable) -> Prepared:
@@ -106,24 +105,19 @@ def prepare(function: Callable, arrays: Sequence[np.ndarray], finish: Callable) 
     if not ways:
         raise Unsupported(f"needs {facts['whole']['temp_bytes'] / 1e9:.0f} GB")
 
-    def timed(run: Callable, calls: int) -> list[float]:
-        seconds = []
-        for _ in range(calls):
-            start = time.perf_counter()
-            jax.block_until_ready(run(*inputs))
-            seconds.append(time.perf_counter() - start)
-        return seconds
+    def call(run: Callable):
+        return jax.block_until_ready(run(*inputs))
 
-    found = {way: [jax.block_until_ready(run(*inputs))] for way, run in ways.items()}
-    least = {way: min(timed(run, 3)) if len(ways) > 1 else 0 for way, run in ways.items()}
-    way = min(least, key=least.__getitem__)
-    found, run = found[way], ways[way]
+    found = {way: [call(run)] for way, run in ways.items()}
+    timed = {way: partial(call_seconds, partial(call, run)) for way, run in ways.items()}
+    way = min(ways, key=lambda way: min(timed[way](3))) if len(ways) > 1 else min(ways)
+    found = found[way]
 
     def outputs(samples: np.ndarray) -> Sequence[np.ndarray]:
         return finish([np.asarray(x)[samples] for x in jax.tree.leaves(found.pop())])
 
     facts = {**facts[way], "note": way if way != "whole" else None}
-    return Prepared(functools.partial(timed, run), outputs, facts)
+    return Prepared(timed[way], outputs, facts)
 
 
 def in_blocks(function: Callable) -> Callable:

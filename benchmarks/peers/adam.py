@@ -6,11 +6,13 @@ import pathlib
 
 import jax.numpy as jnp
 import numpy as np
+from adam import Representations
+from adam.jax import KinDynComputations
 
 from . import Unsupported, _jax
 
 
-class Adam(_jax.Library):
+class Library(_jax.Library):
     """Inverse dynamics is the mass matrix times the acceleration, and the bias force.
 
     Its robots float: of a fixed one, the base's rows are left out, and forward dynamics solves
@@ -20,10 +22,7 @@ class Adam(_jax.Library):
     names = ("adam-robotics",)
 
     def __init__(self, folder: pathlib.Path, robot: dict, dtype: np.dtype):
-        from adam import Representations
-        from adam.jax import KinDynComputations
-
-        super().__init__(robot)
+        super().__init__(folder, robot, dtype)
         if any(joint["kind"] == "prismatic" for joint in robot["joints"]):
             raise Unsupported("no prismatic joints")
         names = [joint["name"] for joint in robot["joints"][self.floating :]]
@@ -39,13 +38,8 @@ class Adam(_jax.Library):
         if not self.floating:
             return jnp.eye(4, dtype=q.dtype), q
         x, y, z, w = q[3:7]
-        rows = [
-            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y), q[0]],
-            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x), q[1]],
-            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y), q[2]],
-        ]
-        bottom = jnp.array([[0, 0, 0, 1]], q.dtype)
-        return jnp.concatenate([jnp.stack([jnp.stack(row) for row in rows]), bottom]), q[7:]
+        top = jnp.concatenate([_jax.rotation(w, x, y, z), q[:3, None]], axis=1)
+        return jnp.concatenate([top, jnp.array([[0, 0, 0, 1]], q.dtype)]), q[7:]
 
     def _velocity(self, v):
         return (v[:6], v[6:]) if self.floating else (jnp.zeros(6, v.dtype), v)
@@ -76,10 +70,3 @@ class Adam(_jax.Library):
         R = self.adam.forward_kinematics(self.frame, *at)[:3, :3]
         turned = [jnp.matmul(R, part, precision="highest") for part in (J[:3], J[3:])]
         return jnp.concatenate(turned)
-
-    step = _jax.vector_step
-
-
-def load(folder: pathlib.Path, robot: dict, dtype: np.dtype) -> Adam:
-    _jax.setup(dtype)
-    return Adam(folder, robot, dtype)

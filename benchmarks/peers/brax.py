@@ -6,81 +6,71 @@ import pathlib
 
 import jax.numpy as jnp
 import numpy as np
+from brax import kinematics
+from brax.generalized import constraint, dynamics, integrator, mass
+from brax.generalized.base import State
+from brax.io import mjcf
 
 from .. import jobs
 from . import _jax
 
 
-class Brax(_jax.Library):
+class Library(_jax.Library):
     """Inverse dynamics is the mass matrix times the acceleration, and the bias force."""
 
     names = ("brax",)
 
-    def __init__(self, folder: pathlib.Path, robot: dict):
-        from brax import kinematics, math
-        from brax.generalized import constraint, dynamics, integrator, mass
-        from brax.generalized.base import State
-        from brax.io import mjcf
-
-        super().__init__(robot)
-        self.kinematics, self.math, self.constraint = kinematics, math, constraint
-        self.dynamics, self.integrator, self.mass, self.State = dynamics, integrator, mass, State
-        system = mjcf.load(folder / "robot.xml")
-        self.system = system.replace(opt=system.opt.replace(timestep=jobs.DT))
+    def __init__(self, folder: pathlib.Path, robot: dict, dtype: np.dtype):
+        super().__init__(folder, robot, dtype)
+        self.system = system = mjcf.load(folder / "robot.xml")
         self.link = system.link_names.index(robot["joints"][robot["frame"]]["link"])
         names = list(system.link_names)
         self.order = [names.index(joint["link"]) for joint in robot["joints"]]
 
     def _state(self, q, v):
-        x, xd = self.kinematics.forward(self.system, q, v)
-        return self.dynamics.transform_com(self.system, self.State.init(q, v, x, xd))
+        x, xd = kinematics.forward(self.system, q, v)
+        return dynamics.transform_com(self.system, State.init(q, v, x, xd))
 
     def fk(self, q):
-        x, _ = self.kinematics.forward(self.system, q, jnp.zeros(self.nv, q.dtype))
+        x, _ = kinematics.forward(self.system, q, jnp.zeros(self.nv, q.dtype))
         return x.rot, x.pos
 
     def finish(self, job, arrays):
         if job != "fk":
             return arrays
-        w, x, y, z = np.moveaxis(arrays[0][:, self.order], -1, 0)
-        rows = [
-            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
-            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
-            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
-        ]
-        R = np.moveaxis(np.array(rows), (0, 1), (-2, -1))
-        return [R, arrays[1][:, self.order]]
+        quaternions, positions = (x[:, self.order] for x in arrays)
+        return [_jax.rotation(*jnp.moveaxis(quaternions, -1, 0)), positions]
 
     def rnea(self, q, v, a):
         state = self._state(q, v)
-        M = self.mass.matrix(self.system, state)
-        return M @ a + self.dynamics.inverse(self.system, state)
+        M = mass.matrix(self.system, state)
+        return M @ a + dynamics.inverse(self.system, state)
 
     def crba(self, q):
-        return self.mass.matrix(self.system, self._state(q, jnp.zeros(self.nv, q.dtype)))
+        return mass.matrix(self.system, self._state(q, jnp.zeros(self.nv, q.dtype)))
 
     def fd(self, q, v, tau):
-        state = self.mass.matrix_inv(self.system, self._state(q, v), 0)
-        return state.mass_mx_inv @ (tau - self.dynamics.inverse(self.system, state))
+        state = mass.matrix_inv(self.system, self._state(q, v), 0)
+        return state.mass_mx_inv @ (tau - dynamics.inverse(self.system, state))
 
     def jacobian(self, q):
         state = self._state(q, jnp.zeros(self.nv, q.dtype))
         position = state.x.pos[self.link]
-        found = self.constraint.point_jacobian(
+        found = constraint.point_jacobian(
             self.system, state.root_com, state.cdof, position, jnp.array(self.link)
         )
         return jnp.concatenate([found.vel.T, found.ang.T])
 
     def step(self, q, v, tau):
-        state = self.mass.matrix_inv(self.system, self._state(q, v), 0)
-        state = state.replace(
-            qf_smooth=tau - self.dynamics.inverse(self.system, state),
-            qf_constraint=jnp.zeros_like(v),
-        )
-        state = self.integrator.integrate(self.system, state)
+        state = mass.matrix_inv(self.system, self._state(q, v), 0)
+        return self._advance(state, tau - dynamics.inverse(self.system, state), jobs.DT)
+
+    def integrate(self, q, v, dt):
+        state = self._state(q, v).replace(mass_mx=jnp.eye(self.nv, dtype=q.dtype))
+        return self._advance(state, jnp.zeros_like(v), dt)[0]
+
+    def _advance(self, state, force, dt):
+        system = self.system.replace(opt=self.system.opt.replace(timestep=dt))
+        state = state.replace(qf_smooth=force, qf_constraint=jnp.zeros_like(force))
+        state = integrator.integrate(system, state)
         return state.q, state.qd
-
-
-def load(folder: pathlib.Path, robot: dict, dtype: np.dtype) -> Brax:
-    _jax.setup(dtype)
-    return Brax(folder, robot)

@@ -6,8 +6,8 @@ import pathlib
 
 import jax.numpy as jnp
 import numpy as np
+from frax.core.robot import Robot
 
-from .. import jobs
 from . import _jax
 
 UPWARDS = (0.0, 0.0, 9.81, 0.0, 0.0, 0.0)
@@ -16,13 +16,11 @@ WORLD = """<link name="world"><inertial><origin xyz="0 0 0" rpy="0 0 0"/><mass v
 <inertia ixx="1" ixy="0" ixz="0" iyy="1" iyz="0" izz="1"/></inertial></link>"""
 
 
-class Frax(_jax.Library):
+class Library(_jax.Library):
     names = ("frax",)
 
-    def __init__(self, folder: pathlib.Path, robot: dict):
-        from frax.core.robot import Robot
-
-        super().__init__(robot)
+    def __init__(self, folder: pathlib.Path, robot: dict, dtype: np.dtype):
+        super().__init__(folder, robot, dtype)
         names = [joint["name"] for joint in robot["joints"][self.floating :]]
         path = folder / "frax.urdf"
         path.write_text((folder / "robot.urdf").read_text().replace('<link name="world" />', WORLD))
@@ -56,11 +54,5 @@ class Frax(_jax.Library):
         X = self.frax.joint_to_world_transforms(q)
         return self.frax._frame_jacobian(X, jnp.eye(4, dtype=q.dtype), self.chain)
 
-    def step(self, q, v, tau):
-        v = v + jobs.DT * self.fd(q, v, tau)
-        return self.frax.integrate(q, v, jobs.DT), v
-
-
-def load(folder: pathlib.Path, robot: dict, dtype: np.dtype) -> Frax:
-    _jax.setup(dtype)
-    return Frax(folder, robot)
+    def integrate(self, q, v, dt):
+        return self.frax.integrate(q, v, dt)

@@ -5,10 +5,10 @@ Generating and compiling it counts as compilation. Its functions take batches as
 
 from __future__ import annotations
 
-import pathlib
 import time
 from collections.abc import Sequence
 
+import grid_rbd.jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -26,21 +26,15 @@ ALGORITHMS = {
 }
 
 
-class Grid(_jax.Library):
+class Library(_jax.Library):
     names = ("grid-rbd",)
     batched = True
-
-    def __init__(self, folder: pathlib.Path, robot: dict, dtype: np.dtype):
-        import grid_rbd.jax
-
-        super().__init__(robot)
-        self.grid, self.folder, self.dtype = grid_rbd.jax, folder, dtype
 
     def prepare(self, job: str, arrays: Sequence[np.ndarray]) -> Prepared:
         if job not in ALGORITHMS:
             raise Unsupported("no such function")
         start = time.perf_counter()
-        self.handle = self.grid.register_robot(
+        self.handle = grid_rbd.jax.register_robot(
             f"{self.robot['name']}_{job}_{len(arrays[0])}",
             str(self.folder / "robot.urdf"),
             floating_base=self.floating,
@@ -79,8 +73,3 @@ class Grid(_jax.Library):
         return tuple(
             jnp.einsum("bi,bij->bj", tau, J, precision="highest") for J in self.drnea(q, v, a)
         )
-
-
-def load(folder: pathlib.Path, robot: dict, dtype: np.dtype) -> Grid:
-    _jax.setup(dtype)
-    return Grid(folder, robot, dtype)

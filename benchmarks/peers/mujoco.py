@@ -6,16 +6,17 @@ import ctypes
 import importlib.metadata
 import pathlib
 
+import mujoco
 import numpy as np
 
 from .. import native
 from . import Prepared, Unsupported
 
 
-class Peer(native.Loop):
-    def __init__(self, folder: pathlib.Path, robot: dict):
-        import mujoco
-
+class Library(native.Loop):
+    def __init__(self, folder: pathlib.Path, robot: dict, dtype: np.dtype):
+        if dtype != np.float64:
+            raise Unsupported("double precision only")
         home = pathlib.Path(mujoco.__file__).parent
         shared = next(home.glob("libmujoco.so*"), None)
         if shared is None or not (home / "include" / "mujoco" / "mujoco.h").exists():
@@ -31,7 +32,7 @@ class Peer(native.Loop):
         shapes = native.shapes(robot)
         for job in ("dfd", "grad", "rollout_grad"):
             del shapes[job]
-        super().__init__(library, handle, np.dtype(float), shapes)
+        super().__init__(library, handle, dtype, shapes)
 
     def versions(self) -> dict[str, str]:
         return {"mujoco": importlib.metadata.version("mujoco")}
@@ -39,9 +40,3 @@ class Peer(native.Loop):
     def prepare(self, job: str, arrays: list[np.ndarray]) -> Prepared:
         prepared = super().prepare(job, arrays)
         return prepared._replace(facts={"note": "fd"}) if job == "drnea" else prepared
-
-
-def load(folder: pathlib.Path, robot: dict, dtype: np.dtype) -> Peer:
-    if dtype != np.float64:
-        raise Unsupported("double precision only")
-    return Peer(folder, robot)

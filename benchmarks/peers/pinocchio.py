@@ -20,8 +20,8 @@ DEFINITIONS = {
 }
 
 
-class Peer(native.Loop):
-    def __init__(self, robot: dict, dtype: np.dtype):
+class Library(native.Loop):
+    def __init__(self, folder: pathlib.Path, robot: dict, dtype: np.dtype):
         scalar = "double" if dtype == np.float64 else "float"
         flags = [f"-D{name}={value}" for name, value in DEFINITIONS.items()]
         flags += ["-DBOOST_MPL_CFG_NO_PREPROCESSED_HEADERS", f"-DSCALAR={scalar}"]
@@ -30,7 +30,9 @@ class Peer(native.Loop):
         library = native.build("pinocchio_loop.cpp", [*flags, *(f"-I{x}" for x in _headers())])
         joints = np.array([[j["parent"], KINDS[j["kind"]]] for j in robot["joints"]], np.int32)
         keys = ("axis", "R", "p", "mass", "com", "inertia")
-        numbers = np.array([[*_flat([j[key] for key in keys])] for j in robot["joints"]])
+        numbers = np.array(
+            [np.concatenate([np.ravel(j[key]) for key in keys]) for j in robot["joints"]]
+        )
         library.create.restype = ctypes.c_void_p
         handle = library.create(
             ctypes.c_int(len(joints)),
@@ -58,15 +60,3 @@ def _headers() -> list[pathlib.Path]:
         if (eigen / "Eigen" / "Core").exists():
             return [include, eigen]
     raise Unsupported("no headers of Eigen's: pip install cmeel-eigen, or apt's libeigen3-dev")
-
-
-def _flat(x):
-    if isinstance(x, list):
-        for y in x:
-            yield from _flat(y)
-    else:
-        yield x
-
-
-def load(folder: pathlib.Path, robot: dict, dtype: np.dtype) -> Peer:
-    return Peer(robot, dtype)

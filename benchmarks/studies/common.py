@@ -1,14 +1,14 @@
-"""What the studies share: options, processes, times and tables."""
+"""What the studies share: options, other checkouts, processes, compiled programs, times, tables."""
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import pathlib
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -26,6 +26,23 @@ def names(text: str) -> tuple[str, ...]:
 def counts(text: str) -> tuple[int, ...]:
     """The numbers of an option `N,M`."""
     return tuple(map(int, text.split(",")))
+
+
+def versions(baseline: pathlib.Path | None) -> dict:
+    """The package jaxrbd and, if a folder is given, the package of this other checkout."""
+    import jaxrbd
+
+    found = {"jaxrbd": jaxrbd}
+    if baseline:
+        folder = baseline.resolve() / "jaxrbd"
+        spec = importlib.util.spec_from_file_location(
+            "jaxrbd_baseline", folder / "__init__.py", submodule_search_locations=[str(folder)]
+        )
+        if spec is None or spec.loader is None:
+            raise SystemExit(f"{folder} is no package")
+        sys.modules[spec.name] = found["baseline"] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(found["baseline"])
+    return found
 
 
 def python(*words: object, **environment: str) -> str:
@@ -46,18 +63,38 @@ def python(*words: object, **environment: str) -> str:
     return done.stdout
 
 
-def least_seconds(
-    calls: dict,
-    repeat: int,
-    turn: float = 0.0,
-    most: float = float("inf"),
-    clock: Callable[[], float] = time.process_time,
-) -> dict:
-    """The least seconds of each function. The functions take turns, at most `repeat` each.
+class Program:
+    """A compiled function with its arguments.
+
+    - `trace_s`, `compile_s`: the processor times to trace and lower, and to compile;
+    - `compiled`: the compiled program of JAX.
+    """
+
+    def __init__(self, function, *arguments, batched: bool = True):
+        """`batched`: whether the arguments have a batch axis, which the function does not."""
+        import jax
+
+        self.arguments = jax.device_put(arguments)
+        start = time.process_time()
+        mapped = jax.vmap(function) if batched else function
+        lowered = jax.jit(mapped).lower(*self.arguments)
+        middle = time.process_time()
+        self.compiled = lowered.compile()
+        self.trace_s, self.compile_s = middle - start, time.process_time() - middle
+
+    def call(self):
+        """The result, when it is computed."""
+        import jax
+
+        return jax.block_until_ready(self.compiled(*self.arguments))
+
+
+def least_seconds(calls: dict, repeat: int, turn: float = 0.0, most: float = float("inf")) -> dict:
+    """The least processor time of each function. The functions take turns, at most `repeat` each.
 
     A turn has one call, and more until it took `turn` seconds: the first call of a short function
     pays for memory that the system took back after a long one. After its second turn, a function
-    that took `most` seconds has no more turns. Default clock: the time of the processor.
+    that took `most` seconds has no more turns.
     """
     import jax
 
@@ -68,9 +105,9 @@ def least_seconds(
                 continue
             end = spent[name] + turn
             while True:
-                start = clock()
+                start = time.process_time()
                 jax.block_until_ready(call())
-                seconds = clock() - start
+                seconds = time.process_time() - start
                 spent[name] += seconds
                 found[name] = min(found[name], seconds)
                 if spent[name] >= end:
@@ -78,14 +115,13 @@ def least_seconds(
     return found
 
 
-def compiled(function, *operands) -> tuple[Callable, float]:
-    """The compiled function, and the processor time of its compilation in s."""
+def machine() -> str:
+    """The processor and the version of JAX."""
     import jax
 
-    lowered = jax.jit(function).lower(*operands)
-    start = time.process_time()
-    program = lowered.compile()
-    return program, time.process_time() - start
+    from benchmarks import session
+
+    return f"{session.machine()['processor']}, JAX {jax.__version__}"
 
 
 def head(*cells: object) -> None:

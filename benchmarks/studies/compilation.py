@@ -25,6 +25,7 @@ WAYS = {
     "program from its file, cold cache": ("program", True),
     "program from its file, warm cache": ("program", True),
 }
+REPEAT = 3
 STEPS = ("import", "robot", "trace and lower", "compile", "run", "all")
 
 
@@ -55,15 +56,12 @@ def measure(source: str, robot: str, batch: int, folder: pathlib.Path) -> None:
     """Print the seconds of each step of this process, as JSON."""
     times = [time.perf_counter()]
 
-    def done() -> None:
-        times.append(time.perf_counter())
-
     import jax
     import numpy as np
 
     import jaxrbd
 
-    done()
+    times.append(time.perf_counter())
     if source == "program":
         program = jaxrbd.io.load_program(folder / "program")
         nq, nv = (x.shape[1] for x in program.in_avals[:2])
@@ -76,13 +74,13 @@ def measure(source: str, robot: str, batch: int, folder: pathlib.Path) -> None:
         dynamics = jax.vmap(jaxrbd.forward_dynamics, (None, 0, 0, 0))
         function, leading = jax.jit(dynamics), (model,)
     state = [np.ones((batch, n), np.float32) for n in (nq, nv, nv)]
-    done()
+    times.append(time.perf_counter())
     lowered = function.lower(*leading, *state)
-    done()
+    times.append(time.perf_counter())
     compiled = lowered.compile()
-    done()
+    times.append(time.perf_counter())
     jax.block_until_ready(compiled(*leading, *state))
-    done()
+    times.append(time.perf_counter())
     steps = [after - before for before, after in itertools.pairwise(times)]
     print(json.dumps([*steps, times[-1] - times[0]]))
 
@@ -91,35 +89,30 @@ def main() -> None:
     parser = common.parser(__doc__)
     parser.add_argument("robot", nargs="?", default="humanoid")
     parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--measure", help=argparse.SUPPRESS)
-    parser.add_argument("--folder", type=pathlib.Path, help=argparse.SUPPRESS)
+    parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.measure == "prepare":
-        prepare(options.robot, options.folder)
-    elif options.measure:
-        measure(options.measure, options.robot, options.batch, options.folder)
-    else:
-        table(options)
-
-
-def table(options: argparse.Namespace) -> None:
-    common.head(f"seconds, best of {options.repeat}", *STEPS)
-    found: dict[str, list[list[float]]] = {}
-    for _ in range(options.repeat):
-        with tempfile.TemporaryDirectory() as name:
-            folder = pathlib.Path(name)
-            words = "-m", __spec__.name, options.robot, "--batch", options.batch, "--folder", folder
-            common.python(*words, "--measure", "prepare")
+    if options.measure:
+        source, folder = options.measure
+        if source == "prepare":
+            return prepare(options.robot, pathlib.Path(folder))
+        return measure(source, options.robot, options.batch, pathlib.Path(folder))
+    print(f"{common.machine()}\n")
+    common.head(f"seconds, best of {REPEAT}", *STEPS)
+    found: dict[str, list[list[float]]] = {way: [] for way in WAYS}
+    words = "-m", __spec__.name, options.robot, "--batch", options.batch, "--measure"
+    for _ in range(REPEAT):
+        with tempfile.TemporaryDirectory() as folder:
+            common.python(*words, "prepare", folder)
             cache = {
-                "JAX_COMPILATION_CACHE_DIR": str(folder / "cache"),
+                "JAX_COMPILATION_CACHE_DIR": f"{folder}/cache",
                 "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
             }
             for way, (source, cached) in WAYS.items():
-                output = common.python(*words, "--measure", source, **(cache if cached else {}))
-                found.setdefault(way, []).append(json.loads(output))
+                output = common.python(*words, source, folder, **(cache if cached else {}))
+                found[way].append(json.loads(output))
     for way, runs in found.items():
         common.row(way, *(f"{x:.2f}" for x in min(runs, key=lambda steps: steps[-1])))
+    return None
 
 
 if __name__ == "__main__":

@@ -14,9 +14,8 @@ of Crocoddyl are rollouts. Their costates follow from the derivatives of Crocodd
 The times are those of the processor, the least of five solves. With `--batch 64`, jaxrbd also
 solves 64 problems in one program, from starts near the start of the problem, with as many
 iterations as the single solve takes: all at once (`jax.vmap`), and in turn (`jax.lax.map`). The
-times of these rows are per problem. A problem can have several local
-minima. Parts of the double pendulum are Python classes in Crocoddyl, so its iterations are slow
-there.
+times of these rows are per problem. A problem can have several local minima. Parts of the double
+pendulum are Python classes in Crocoddyl, so its iterations are slow there.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ import jax
 import jax.numpy as jnp
 
 import jaxrbd
-from benchmarks import session
 from benchmarks.studies import common, crocoddyl_gaits
 from jaxrbd import optimal_control, se3
 
@@ -41,11 +39,21 @@ TOLERANCES = {"walk": 1e-6}
 HESSIANS = ("gauss_newton", "exact")
 
 
+def robot_problem(model, dt, cost, last, dofs=None, rotors=None):
+    """A problem with the time steps of Crocoddyl; u are forces of dofs or thrusts of rotors."""
+    step = optimal_control.shooting_step(
+        model, optimal_control.joint_torques(model, dofs), crocoddyl_gaits.step_of_crocoddyl, dt
+    )
+
+    def flight(t, x, u, p):
+        return step(t, x, u @ rotors, p)
+
+    dynamics = step if rotors is None else flight
+    return optimal_control.Problem(optimal_control.state_space(model), dynamics, cost, last)
+
+
 def double_pendulum(urdf):
     """The swing-up by a torque on the first joint."""
-    model = jaxrbd.load_urdf(urdf)
-    acceleration = optimal_control.joint_torques(model, dofs=[0])
-    step = optimal_control.shooting_step(model, acceleration, crocoddyl_gaits.step_of_crocoddyl, DT)
 
     def upright(x):
         q, v = x
@@ -57,8 +65,7 @@ def double_pendulum(urdf):
     def last(x, p):
         return 10 * upright(x)
 
-    space = optimal_control.state_space(model)
-    return optimal_control.Problem(space, step, cost, last)
+    return robot_problem(jaxrbd.load_urdf(urdf), DT, cost, last, dofs=[0])
 
 
 def reach(urdf, frame, goal, dt, weight, last_weight):
@@ -67,8 +74,6 @@ def reach(urdf, frame, goal, dt, weight, last_weight):
     `weight`: of the change of the state and of the control; `last_weight`: of the last pose.
     """
     model = jaxrbd.load_urdf(urdf)
-    acceleration = optimal_control.joint_torques(model)
-    step = optimal_control.shooting_step(model, acceleration, crocoddyl_gaits.step_of_crocoddyl, dt)
     goal = jaxrbd.Pose(jnp.eye(3), jnp.array(goal))
 
     def error(q):
@@ -81,8 +86,7 @@ def reach(urdf, frame, goal, dt, weight, last_weight):
     def last(x, p):
         return last_weight**0.5 * error(x[0])
 
-    space = optimal_control.state_space(model)
-    return optimal_control.Problem(space, step, cost, last)
+    return robot_problem(model, dt, cost, last)
 
 
 def quadrotor(urdf):
@@ -94,14 +98,9 @@ def quadrotor(urdf):
     up = jnp.tile(jnp.array([0.0, 0.0, 1.0]), (4, 1))
     turning = ratio * jnp.array([-1.0, 1.0, -1.0, 1.0])
     rotors = jnp.concatenate([up, jnp.cross(places, up) + turning[:, None] * up], axis=1)
-    acceleration = optimal_control.joint_torques(model)
-    step = optimal_control.shooting_step(model, acceleration, crocoddyl_gaits.step_of_crocoddyl, dt)
     neutral = jaxrbd.neutral(model)
     goal = jaxrbd.Pose(jnp.eye(3), jnp.array([1.0, 0.0, 1.0]))
     weights = jnp.sqrt(1e-6 * jnp.array([0.1] * 3 + [1000.0] * 9))
-
-    def dynamics(t, x, u, p):
-        return step(t, x, u @ rotors, p)
 
     def error(q):
         return se3.log(goal.inverse() @ jaxrbd.frame_placement(model, q, "base_link"))
@@ -113,8 +112,7 @@ def quadrotor(urdf):
     def last(x, p):
         return 3.0**0.5 * error(x[0])
 
-    space = optimal_control.state_space(model)
-    return optimal_control.Problem(space, dynamics, cost, last)
+    return robot_problem(model, dt, cost, last, rotors=rotors)
 
 
 def unicycle(_):
@@ -132,26 +130,14 @@ def unicycle(_):
     return optimal_control.Problem(optimal_control.vector_space(3), dynamics, cost, last)
 
 
+ARM = {"frame": "j2s6s200_end_effector", "goal": [0.6, 0.2, 0.5]}
+TALOS_ARM = {"frame": "gripper_left_joint", "goal": [0.0, 0.0, 0.4]}
 PROBLEMS = {
     "double pendulum": double_pendulum,
-    "arm": functools.partial(
-        reach,
-        frame="j2s6s200_end_effector",
-        goal=[0.6, 0.2, 0.5],
-        dt=DT,
-        weight=0.1,
-        last_weight=1e3,
-    ),
+    "arm": functools.partial(reach, **ARM, dt=DT, weight=0.1, last_weight=1e3),
     "quadrotor": quadrotor,
     "unicycle": unicycle,
-    "talos arm": functools.partial(
-        reach,
-        frame="gripper_left_joint",
-        goal=[0.0, 0.0, 0.4],
-        dt=1e-3,
-        weight=1e-4,
-        last_weight=1.0,
-    ),
+    "talos arm": functools.partial(reach, **TALOS_ARM, dt=1e-3, weight=1e-4, last_weight=1.0),
 }
 GAITS = ("trot", "walk")
 
@@ -223,68 +209,59 @@ def row(name, solver, cost, residual, iterations, seconds):
     common.row(name, solver, f"{cost:.10g}", iterations, f"{residual:.1e}", *times)
 
 
-def in_turn(solve):
-    """The solve of each problem of a batch, one after the other in one program."""
-    return lambda starts: jax.lax.map(solve, starts)
+def solver(problem, p, guess, **options):
+    """A function from the initial state to the solution."""
+    return lambda x0: optimal_control.solve(problem, x0, p, guess, **options)
 
 
-BATCHES = {"batch of {}": jax.vmap, "{} in turn": in_turn}
-
-
-def batch_seconds(batched, problem, x0, p, guess, batch, options):
-    """The processor time per problem of a batch of solves, from starts near x0.
-
-    `batched` makes a solve of many starts from a solve of one start.
-    """
+def batch_seconds(solve, problem, x0, batch):
+    """The processor times per problem of a batch of solves from starts near x0, by name."""
     size = jax.eval_shape(problem.space.difference, x0, x0).shape
     changes = 1e-3 * jax.random.normal(jax.random.key(0), (batch, *size))
     starts = jax.vmap(lambda dx: problem.space.retract(x0, dx))(changes)
-
-    @jax.jit
-    @batched
-    def solve(x0):
-        return optimal_control.solve(problem, x0, p, guess, fixed_iterations=True, **options)
-
-    jax.block_until_ready(solve(starts))
-    return common.least_seconds({0: lambda: solve(starts)}, 3)[0] / batch
+    ways = {f"batch of {batch}": jax.vmap(solve)}
+    ways[f"{batch} in turn"] = lambda starts: jax.lax.map(solve, starts)
+    for name, way in ways.items():
+        program = common.Program(way, starts, batched=False)
+        yield name, common.least_seconds({name: program.call}, 3)[name] / batch
 
 
-def compare(result, hessians, batch):
-    name = result["name"]
-    problem, x0, p = restated(result, result["robots"])
-    evaluate = stage(problem, p)
+def check(result, problem, x0, p):
+    """Raise SystemExit if costs or states differ from those of Crocoddyl; return the cost."""
+    name, evaluate = result["name"], stage(problem, p)
     errors = node_errors(problem, p, result["nodes"], evaluate)
     if max(map(max, errors)) > 1e-9:
         raise SystemExit(f"{name}: the relative errors of costs and states are {errors}")
     cost = controls_cost(problem, x0, p, result["us"], evaluate)
     if abs(cost - result["cost"]) > 1e-8 * abs(cost):
         raise SystemExit(f"{name}: Crocoddyl's cost is {result['cost']}, jaxrbd's is {cost}")
+    return float(cost)
+
+
+def compare(result, hessians, batch):
+    name = result["name"]
+    problem, x0, p = restated(result, result["robots"])
+    cost = check(result, problem, x0, p)
     us = jnp.asarray(result["guess"])
     guess = jax.tree.map(lambda x: jnp.repeat(x[None], len(us) + 1, axis=0), x0), us
     for hessian in hessians:
-
-        def solve(hessian=hessian):
-            tolerance = TOLERANCES.get(name, TOLERANCE)
-            options = {"hessian": hessian, "tolerance": tolerance, "iterations": 500}
-            return optimal_control.solve(problem, x0, p, guess, **options)
-
-        found = jax.block_until_ready(solve())
-        seconds = common.least_seconds({0: solve}, 5)[0]
+        options = {"hessian": hessian, "tolerance": TOLERANCES.get(name, TOLERANCE)}
+        solve = solver(problem, p, guess, iterations=500, **options)
+        found = jax.block_until_ready(solve(x0))
+        seconds = common.least_seconds({name: lambda solve=solve: solve(x0)}, 5)[name]
         if hessian == hessians[0]:
             residual = kkt(problem, x0, p, found._replace(**trajectory(result)))
             count = result["iterations"]
-            row(name, "Crocoddyl, FDDP", float(cost), residual, count, result["seconds"])
-        residual = kkt(problem, x0, p, found)
+            row(name, "Crocoddyl, FDDP", cost, residual, count, result["seconds"])
+        residual, count = kkt(problem, x0, p, found), int(found.iterations)
         status = optimal_control.Status(int(found.status)).name.lower()
-        solver = f"jaxrbd, {hessian}: {status}"
-        count = int(found.iterations)
-        row(name, solver, float(found.cost), residual, count, seconds)
+        of = f"jaxrbd, {hessian}"
+        row(name, f"{of}: {status}", float(found.cost), residual, count, seconds)
         if batch:
-            options = {"hessian": hessian, "iterations": count, "tolerance": 0.0}
-            for label, batched in BATCHES.items():
-                seconds = batch_seconds(batched, problem, x0, p, guess, batch, options)
-                label = label.format(batch)
-                row(name, f"jaxrbd, {hessian}: {label}", cost, residual, count, seconds)
+            fixed = {"iterations": count, "tolerance": 0.0, "fixed_iterations": True}
+            solve = solver(problem, p, guess, hessian=hessian, **fixed)
+            for label, seconds in batch_seconds(solve, problem, x0, batch):
+                row(name, f"{of}: {label}", float(found.cost), residual, count, seconds)
 
 
 def trajectory(result):
@@ -313,7 +290,7 @@ def main():
     command = [words.python, str(peer), *(words.problem or ())]
     jax.config.update("jax_enable_x64", True)
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    print(f"{session.machine()['processor']}, JAX {jax.__version__}\n")
+    print(f"{common.machine()}\n")
     per_iteration = "residual", "ms", "ms per iteration"
     common.head("problem", "solver", "cost", "iterations", *per_iteration)
     for line in output.splitlines():

@@ -24,22 +24,22 @@ from crocoddyl.utils.quadruped import SimpleQuadrupedalGaitProblem
 DT = 1e-2
 
 
-def costs(state, nu, terms):
-    found = crocoddyl.CostModelSum(state, nu)
-    for name, cost, weight in terms:
-        found.addCost(name, cost, weight)
-    return found
-
-
 def shooting(state, actuation, x0, running, terminal, stages=100, dt=DT, terminal_dt=0.0):
-    """The problem with these costs; `terminal_dt`: the duration of the last cost, or 0."""
+    """The problem with these costs, as pairs of a residual or a cost and its weight.
 
-    def integrated(sum_of_costs, dt):
-        model = crocoddyl.DifferentialActionModelFreeFwdDynamics(state, actuation, sum_of_costs)
+    `terminal_dt`: the duration of the last cost, or 0.
+    """
+
+    def node(terms, dt):
+        total = crocoddyl.CostModelSum(state, actuation.nu)
+        for k, (term, weight) in enumerate(terms):
+            if isinstance(term, crocoddyl.ResidualModelAbstract):
+                term = crocoddyl.CostModelResidual(state, term)
+            total.addCost(str(k), term, weight)
+        model = crocoddyl.DifferentialActionModelFreeFwdDynamics(state, actuation, total)
         return crocoddyl.IntegratedActionModelEuler(model, dt)
 
-    nodes = [integrated(running, dt)] * stages
-    return crocoddyl.ShootingProblem(x0, nodes, integrated(terminal, terminal_dt))
+    return crocoddyl.ShootingProblem(x0, [node(running, dt)] * stages, node(terminal, terminal_dt))
 
 
 ROBOTS = pathlib.Path(example_robot_data.getModelPath("double_pendulum_description")).parent
@@ -56,30 +56,24 @@ def double_pendulum():
     model = pinocchio.buildModelFromUrdf(file)
     state = crocoddyl.StateMultibody(model)
     actuation = pendulum.ActuationModelDoublePendulum(state, actLink=1)
-    effort = crocoddyl.CostModelResidual(state, crocoddyl.ResidualModelControl(state, 1))
+    effort = crocoddyl.ResidualModelControl(state, 1)
     weights = crocoddyl.ActivationModelWeightedQuad(np.array([1.0, 1.0, 1.0, 1.0, 0.1, 0.1]))
     upright = pendulum.CostModelDoublePendulum(state, weights, 1)
-    running = costs(state, 1, [("u", effort, 1e-4 / DT), ("x", upright, 1e-5 / DT)])
-    terminal = costs(state, 1, [("x", upright, 100.0)])
-    x0 = np.array([3.14, 0.0, 0.0, 0.0])
-    return shooting(state, actuation, x0, running, terminal, terminal_dt=DT), file, model
+    running, x0 = [(effort, 1e-4 / DT), (upright, 1e-5 / DT)], np.array([3.14, 0.0, 0.0, 0.0])
+    problem = shooting(state, actuation, x0, running, [(upright, 100.0)], terminal_dt=DT)
+    return problem, file, model
 
 
 def reach(model, x0, frame, goal, weight, last_weight, **durations):
     """A reach of an arm with the costs of the first releases of Crocoddyl."""
     state = crocoddyl.StateMultibody(model)
     goal, frame = pinocchio.SE3(np.eye(3), np.array(goal)), model.getFrameId(frame)
-    residuals = {
-        "frame": crocoddyl.ResidualModelFramePlacement(state, frame, goal, model.nv),
-        "x": crocoddyl.ResidualModelState(state, x0, model.nv),
-        "u": crocoddyl.ResidualModelControl(state, model.nv),
-    }
-    terms = {name: crocoddyl.CostModelResidual(state, r) for name, r in residuals.items()}
-    weights = {"frame": 1.0, "x": weight, "u": weight}
-    running = costs(state, model.nv, [(name, terms[name], weights[name]) for name in terms])
-    terminal = costs(state, model.nv, [("frame", terms["frame"], last_weight)])
+    track = crocoddyl.ResidualModelFramePlacement(state, frame, goal, model.nv)
+    change = crocoddyl.ResidualModelState(state, x0, model.nv)
+    effort = crocoddyl.ResidualModelControl(state, model.nv)
+    running = [(track, 1.0), (change, weight), (effort, weight)]
     actuation = crocoddyl.ActuationModelFull(state)
-    return shooting(state, actuation, x0, running, terminal, **durations)
+    return shooting(state, actuation, x0, running, [(track, last_weight)], **durations)
 
 
 def arm():
@@ -114,17 +108,15 @@ def quadrotor():
     actuation = crocoddyl.ActuationModelFloatingBaseThrusters(state, rotors)
     goal = pinocchio.SE3(np.eye(3), np.array([1.0, 0.0, 1.0]))
     frame = model.getFrameId("base_link")
-    pose = crocoddyl.ResidualModelFramePlacement(state, frame, goal, 4)
+    track = crocoddyl.ResidualModelFramePlacement(state, frame, goal, 4)
     weights = crocoddyl.ActivationModelWeightedQuad(
         np.array([0.1] * 3 + [1000.0] * 3 + [1000.0] * model.nv)
     )
     at_rest = crocoddyl.ResidualModelState(state, state.zero(), 4)
-    effort = crocoddyl.CostModelResidual(state, crocoddyl.ResidualModelControl(state, 4))
+    effort = crocoddyl.ResidualModelControl(state, 4)
     posture = crocoddyl.CostModelResidual(state, weights, at_rest)
-    track = crocoddyl.CostModelResidual(state, pose)
-    running = costs(state, 4, [("x", posture, 1e-6), ("u", effort, 1e-6), ("goal", track, 1e-2)])
-    terminal = costs(state, 4, [("goal", track, 3.0)])
-    problem = shooting(state, actuation, state.zero(), running, terminal, 33, dt, dt)
+    running = [(posture, 1e-6), (effort, 1e-6), (track, 1e-2)]
+    problem = shooting(state, actuation, state.zero(), running, [(track, 3.0)], 33, dt, dt)
     return problem, file, model
 
 
@@ -176,18 +168,17 @@ def stage_of_gait(action, feet):
     tracks = [f"{foot}_footTrack" for foot in feet]
     poses = [reference(name, np.zeros(3)) for name in tracks]
     poses = [p.translation if isinstance(p, pinocchio.SE3) else p for p in poses]
-    cone = [f"{foot}_frictionCone" for foot in feet] + [f"{foot}_wrenchCone" for foot in feet]
-    found |= {
+    cone = [name for name in terms if name.endswith(("_frictionCone", "_wrenchCone"))]
+    return found | {
         "foot_weights": [weight(name) for name in tracks],
         "feet": np.array(poses).tolist(),
         "com_weight": weight("comTrack"),
         "com": reference("comTrack", np.zeros(3)).tolist(),
-        "cone_weight": max(map(weight, cone)),
+        "cone_weight": max(map(weight, cone), default=0.0),
         "state_weights": (weight("stateReg") * terms["stateReg"][2].weights).tolist(),
         "control_weight": weight("ctrlReg"),
         "bounds_weight": weight("stateBounds"),
     }
-    return found
 
 
 def gait_constants(problem, model, feet):
@@ -270,15 +261,8 @@ def adjoints(problem, xs, us):
 
 
 def main():
-    problems = {
-        "double pendulum": double_pendulum,
-        "arm": arm,
-        "quadrotor": quadrotor,
-        "unicycle": unicycle,
-        "talos arm": talos_arm,
-        "trot": trot,
-        "walk": walk,
-    }
+    every = double_pendulum, arm, quadrotor, unicycle, talos_arm, trot, walk
+    problems = {function.__name__.replace("_", " "): function for function in every}
     words = sys.argv[1:]
     short = "--short" in words
     pinocchio.WITH_COLLISION = False  # the loaders of the robots need this name

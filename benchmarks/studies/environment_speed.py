@@ -24,9 +24,7 @@ library whose height differs by more than 1 cm from the median is not timed.
 
 from __future__ import annotations
 
-import json
 import os
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -182,74 +180,63 @@ def load_brax() -> Library:
     )
 
 
-GRADIENTS = {"gradient": False, "gradient, stored": True}
 LIBRARIES = {"jaxrbd": load_jaxrbd, "mjx": load_mjx, "brax": load_brax}
-
-
-def window_gradient(library: Library, stored: bool):
-    """A function from the actions (h, 12) and the start to the gradient of the rewards."""
-    # In a scan, nothing merges the two computations, so the barriers of `prevent_cse` have no use.
-    step = library.step if stored else jax.checkpoint(library.step, prevent_cse=False)
-
-    def total(actions, start):
-        return jnp.sum(jax.lax.scan(step, start, actions)[1])
-
-    return jax.grad(total)
-
-
-class Program:
-    """A compiled batch of a function, with its inputs.
-
-    `compile_s`: the CPU time of tracing and compiling; `bytes`: of temporary memory.
-    """
-
-    def __init__(self, function, actions, start):
-        self.inputs = jax.device_put((actions, start))
-        begin = time.process_time()
-        self.run = jax.jit(jax.vmap(function)).lower(*self.inputs).compile()
-        self.compile_s = time.process_time() - begin
-        self.bytes = self.run.memory_analysis().temp_size_in_bytes
-
-    def call(self):
-        return self.run(*self.inputs)
-
-
-def batch_of(library: Library, size: int):
-    return jax.tree.map(lambda x: jnp.broadcast_to(x, (size, *jnp.shape(x))), library.start)
 
 
 def actions_of(*shape: int):
     return jnp.asarray(0.1 * np.random.default_rng(0).uniform(-1, 1, (*shape, 12)), jnp.float32)
 
 
-def settled(library: Library, program: Program) -> float:
+def program_of(library: Library, function, actions) -> common.Program:
+    """A batch of `function(actions, state)`, from the start of the library."""
+    broadcast = lambda x: jnp.broadcast_to(x, (len(actions), *jnp.shape(x)))  # noqa: E731
+    return common.Program(function, actions, jax.tree.map(broadcast, library.start))
+
+
+def step_program(library: Library, batch: int) -> common.Program:
+    """One step of a batch."""
+    return program_of(library, lambda action, state: library.step(state, action), actions_of(batch))
+
+
+def gradient_program(library: Library, batch: int, horizon: int, stored: bool) -> common.Program:
+    """The gradients of the rewards of a window with respect to the actions, of a batch."""
+    # In a scan, nothing merges the two computations, so the barriers of `prevent_cse` have no use.
+    step = library.step if stored else jax.checkpoint(library.step, prevent_cse=False)
+
+    def total(actions, start):
+        return jnp.sum(jax.lax.scan(step, start, actions)[1])
+
+    return program_of(library, jax.grad(total), actions_of(batch, horizon))
+
+
+def settled(library: Library, program: common.Program) -> float:
     """The height of the trunk in m after 1 s with the action 0; `program`: a batch of steps."""
-    actions, states = program.inputs
+    actions, states = program.arguments
     for _ in range(50):
-        states, _ = program.run(jnp.zeros_like(actions), states)
+        states, _ = program.compiled(jnp.zeros_like(actions), states)
     return float(jax.vmap(library.height)(states)[0])
 
 
-def step_programs(libraries: dict[str, Library], batch: int) -> dict[str, Program]:
-    """One step of a batch, of each library."""
-    return {
-        name: Program(
-            lambda action, state, step=library.step: step(state, action),
-            actions_of(batch),
-            batch_of(library, batch),
+def show(what: str, batch: int, horizon: int, programs: dict[str, common.Program]) -> None:
+    """Time the programs of all libraries in turns, and print a row for each."""
+    calls = {name: program.call for name, program in programs.items()}
+    seconds = common.least_seconds(calls, 50, most=SECONDS)
+    for name, program in programs.items():
+        bytes_ = program.compiled.memory_analysis().temp_size_in_bytes
+        common.row(
+            *(what, batch, horizon, name, f"{1e6 * seconds[name] / (batch * horizon):.3g}"),
+            f"{seconds[name] / seconds[next(iter(seconds))]:.2f}",
+            *(f"{program.trace_s + program.compile_s:.1f}", f"{bytes_ / 1e3 / batch:.3g}"),
         )
-        for name, library in libraries.items()
-    }
 
 
-def gradient_programs(libraries: dict[str, Library], batch: int, horizon: int, stored: bool):
-    """The gradient of a window of a batch, of each library."""
-    return {
-        name: Program(
-            window_gradient(library, stored), actions_of(batch, horizon), batch_of(library, batch)
-        )
-        for name, library in libraries.items()
-    }
+def show_gradients(libraries: dict[str, Library], batch: int, horizon: int) -> None:
+    for what, stored in {"gradient": False, "gradient, stored": True}.items():
+        programs = {
+            name: gradient_program(library, batch, horizon, stored)
+            for name, library in libraries.items()
+        }
+        show(what, batch, horizon, programs)
 
 
 def main():
@@ -265,45 +252,31 @@ def main():
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {one_thread}"
     jax.config.update("jax_enable_compilation_cache", False)
     libraries = {name: LIBRARIES[name]() for name in options.libraries}
-
-    def show(**row) -> None:
-        print(json.dumps(row), flush=True)
-
-    def measure(what, batch, horizon, programs):
-        calls = {name: program.call for name, program in programs.items()}
-        seconds = common.least_seconds(calls, 50, most=SECONDS)
-        for name, program in programs.items():
-            show(
-                what=what,
-                library=name,
-                batch=batch,
-                horizon=horizon,
-                us_per_step=1e6 * seconds[name] / (batch * horizon),
-                compile_s=program.compile_s,
-                kB_per_robot=program.bytes / 1e3 / batch,
-            )
-
-    def measure_gradients(batch, horizon):
-        for what, stored in GRADIENTS.items():
-            programs = gradient_programs(libraries, batch, horizon, stored)
-            measure(what, batch, horizon, programs)
-
-    for batch in options.batches:
-        programs = step_programs(libraries, batch)
-        if batch == options.batches[0]:
-            heights = {name: settled(libraries[name], x) for name, x in programs.items()}
-            middle = np.median(list(heights.values()))
-            wrong = [name for name, x in heights.items() if abs(x - middle) > 0.01]
-            show(height_m=heights, wrong=wrong)
-            for name in wrong:
-                del libraries[name], programs[name]
-        measure("step", batch, 1, programs)
+    first, *others = options.batches
+    steps = {name: step_program(library, first) for name, library in libraries.items()}
+    heights = {name: settled(libraries[name], steps[name]) for name in steps}
+    print(f"{common.machine()}; heights of the trunk in mm:")
+    print(", ".join(f"{name} {1e3 * height:.1f}" for name, height in heights.items()))
+    for name, height in heights.items():
+        if abs(height - np.median(list(heights.values()))) > 0.01:
+            print(f"{name} is not timed, because its height is wrong")
+            del libraries[name], steps[name]
+    print()
+    relative = f"time / {next(iter(libraries))}"
+    common.head(
+        *("program", "batch", "steps", "library", "us per step", relative),
+        *("trace and compile, s", "kB per robot"),
+    )
+    show("step", first, 1, steps)
+    del steps
+    for horizon in options.horizons:
+        show_gradients(libraries, first, horizon)
+    for batch in others:
+        programs = {name: step_program(library, batch) for name, library in libraries.items()}
+        show("step", batch, 1, programs)
         del programs
-        if batch == options.batches[0]:
-            for horizon in options.horizons:
-                measure_gradients(batch, horizon)
     for batch in options.gradient_batches:
-        measure_gradients(batch, options.horizons[0])
+        show_gradients(libraries, batch, options.horizons[0])
 
 
 if __name__ == "__main__":

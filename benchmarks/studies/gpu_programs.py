@@ -144,37 +144,38 @@ def count(text: str) -> dict[str, int]:
             return 2 * size(x.type)
         return size(x.type) + sum(size(body[name].type) for name in x.operands)
 
-    def total(name: str) -> list[int]:
-        kernels = steps = nbytes = 0
+    def total(name: str) -> dict[str, int]:
+        found = {"kernels": 0, "steps": 0, "bytes": 0}
         for x in bodies[name].values():
             repeat, inner = 1, []
             if x.operation == "while":
                 repeat = int(re.search(r'known_trip_count":\{"n":"(\d+)"', x.attributes).group(1))
                 inner = x.called("body")
-                steps += repeat
+                found["steps"] += repeat
             elif x.operation in ("call", "conditional", "async-start"):
                 inner = x.called("to_apply|calls|true_computation|false_computation")
             elif x.operation not in NOT_A_KERNEL:
-                kernels += 1
-                nbytes += kernel_bytes(x, bodies[name])
+                found["kernels"] += 1
+                found["bytes"] += kernel_bytes(x, bodies[name])
             for other in inner:
-                k, s, b = total(other)
-                kernels, steps, nbytes = (
-                    kernels + repeat * k,
-                    steps + repeat * s,
-                    nbytes + repeat * b,
-                )
-        return [kernels, steps, nbytes]
+                for key, count in total(other).items():
+                    found[key] += repeat * count
+        return found
 
-    return dict(zip(("kernels", "steps", "bytes"), total(main)))
+    return total(main)
 
 
-def programs() -> dict[str, tuple[Callable, int]]:
-    """For each job a function of the model, q and other vectors (nv,), and the number of these."""
+def programs(rbd=None) -> dict[str, tuple[Callable, int]]:
+    """For each job a function of the model, q and other vectors (nv,), and the number of these.
+
+    `rbd`: the package jaxrbd of another checkout.
+    """
     import jax
     import jax.numpy as jnp
 
-    import jaxrbd as rbd
+    import jaxrbd
+
+    rbd = rbd or jaxrbd
 
     def gradient(model, q, v, a):
         return jax.grad(lambda a: jnp.sum(rbd.rnea(model, q, v, a) ** 2))(a)
@@ -190,16 +191,16 @@ def programs() -> dict[str, tuple[Callable, int]]:
     }
 
 
-def robot_model(name: str):
-    """A bundled robot, or for the name `chainN` a chain of N hinges."""
-    import jaxrbd as rbd
+def robot_model(rbd, name: str):
+    """A bundled robot, or for the name `chainN` a chain of N hinges.
 
+    `rbd`: the package jaxrbd of a checkout.
+    """
     if not name.startswith("chain"):
         return rbd.load_robot(name)
     from benchmarks import robots
 
-    chain = robots.make(name)
-    return rbd.build_model(chain.links, chain.joints)
+    return robots.tree([i - 1 for i in range(int(name[5:]))], rbd)
 
 
 def compiled(robot: str, batch: int, job: str, implementation: str) -> str:
@@ -216,7 +217,7 @@ def compiled(robot: str, batch: int, job: str, implementation: str) -> str:
     def abstract(*shape):
         return jax.ShapeDtypeStruct(shape, jnp.float32, sharding=sharding)
 
-    model = robot_model(robot)
+    model = robot_model(rbd, robot)
     function, vectors = programs()[job]
     operands = [abstract(batch, model.nq), *[abstract(batch, model.nv)] * vectors]
     mapped = jax.jit(jax.vmap(function, (None, *[0] * len(operands))))

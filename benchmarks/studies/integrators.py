@@ -7,7 +7,7 @@ The program replaces the text between the two marks of docs/integrators.md by th
 """
 
 import dataclasses
-import time
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -78,22 +78,18 @@ def convergence(model, dynamics, q, v, counts, reference):
     The reference is Munthe-Kaas with `reference` steps.
     """
 
-    def end(step):
-        @jax.jit
-        def run(count):
-            dt = DURATION / count
-            return jax.lax.fori_loop(0, count, lambda _, s: step(model, dynamics, *s, dt), (q, v))
+    @functools.partial(jax.jit, static_argnums=0)
+    def end(step, count):
+        dt = DURATION / count
+        return jax.lax.fori_loop(0, count, lambda _, s: step(model, dynamics, *s, dt), (q, v))
 
-        return run
-
-    runs = {step: end(step) for step in INTEGRATORS}
-    exact = runs[rbd.integrators.runge_kutta_munthe_kaas](reference)
+    exact = end(rbd.integrators.runge_kutta_munthe_kaas, reference)
 
     def error(state):
         dq = rbd.difference(model, exact[0], state[0])
         return float(jnp.linalg.norm(jnp.concatenate([dq, state[1] - exact[1]])))
 
-    return {step: np.array([error(run(n)) for n in counts]) for step, run in runs.items()}
+    return {step: np.array([error(end(step, n)) for n in counts]) for step in INTEGRATORS}
 
 
 def order(counts, errors):
@@ -126,10 +122,8 @@ def energy_errors(step, model, q, v, dt, steps, parts):
         end, (worst, kinetic) = jax.lax.scan(part, (q, v), length=parts)
         return jnp.abs(energy(model, *end) - start), worst, jnp.max(kinetic)
 
-    began = time.perf_counter()
-    at_end, worst, kinetic = jax.block_until_ready(run(q, v))
-    seconds = time.perf_counter() - began
-    print(f"{step.__name__} {model.name} {steps} steps: {seconds:.0f} s", flush=True)
+    at_end, worst, kinetic = run(q, v)
+    print(f"{step.__name__} {model.name}: {steps} steps", flush=True)
     return float(at_end / kinetic), np.asarray(worst / kinetic)
 
 
@@ -137,8 +131,39 @@ def size(x):
     return f"{x:.1e}" if np.isfinite(x) else "diverges"
 
 
-def name_of(step):
-    return f"`{step.__name__}`"
+def table_of_orders(errors, counts):
+    """`errors`: by robot, the errors of each integrator for the numbers of steps `counts`."""
+    finest = f"error with steps of {DURATION / counts[-1] * 1e3:.2g} ms"
+    head = ["integrator", *(f"order, {robot}" for robot in errors)]
+    rows = [
+        [f"`{step.__name__}`", *(f"{order(counts, of[step]):.2f}" for of in errors.values())]
+        + [f"{of[step][-1]:.1e}" for of in errors.values()]
+        for step in INTEGRATORS
+    ]
+    return report.table([*head, *(f"{robot}, {finest}" for robot in errors)], rows)
+
+
+def table_of_drifts(robots, steps, dt):
+    rows = []
+    for step in INTEGRATORS:
+        ends = [energy_errors(step, *robot, dt, steps, 1)[0] for robot in robots.values()]
+        rows.append([f"`{step.__name__}`", *map(size, ends)])
+    head = f"\nDrift of the energy over {steps * dt:g} s, with steps of 1 ms:\n\n"
+    return head + report.table(["integrator", *robots], rows)
+
+
+def table_of_energies(robots, steps):
+    """The table of the largest errors of long motions, and the errors over time for the picture."""
+    rows, curves = [], {}
+    for (robot, dt), state in robots.items():
+        for step in INTEGRATORS[1:]:
+            _, worst = energy_errors(step, *state, dt, steps, 100)
+            curves[robot, step] = dt * steps * np.arange(1, 101) / 100, worst
+            tenths = [size(np.max(worst[:10])), size(np.max(worst[-10:]))]
+            rows.append([robot, f"{dt * 1e3:g} ms", f"`{step.__name__}`", *tenths])
+    head = ["robot", "step", "integrator", "in the first tenth", "in the last tenth"]
+    text = f"\nLargest error of the energy in {steps} steps:\n\n"
+    return text + report.table(head, rows), curves
 
 
 def main():
@@ -146,66 +171,29 @@ def main():
     parser.add_argument("--quick", action="store_true", help="measure less, and write no files")
     quick = parser.parse_args().quick
     jax.config.update("jax_enable_x64", True)
-
     counts = np.array([32, 64, 128, 256, 512, 1024][: 3 if quick else 6])
-    reference = 512 if quick else 4096
+    reference, short, long = (512, 1_000, 2_000) if quick else (4096, 10_000, 100_000)
     model, q, v = top()
     quadruped = rbd.load_robot("quadruped")
     stance = rbd.neutral(quadruped)
     spread = 0.2 * jnp.cos(jnp.arange(1.0, quadruped.nv + 1))
-    moved = rbd.integrate(quadruped, stance, spread)
+    start = rbd.integrate(quadruped, stance, spread), spread[::-1]
     errors = {
         "top": convergence(model, free(model), q, v, counts, reference),
-        "quadruped": convergence(
-            quadruped, held(quadruped, stance), moved, spread[::-1], counts, reference
-        ),
+        "quadruped": convergence(quadruped, held(quadruped, stance), *start, counts, reference),
     }
-    orders = [
-        [name_of(step), *(f"{order(counts, of[step]):.2f}" for of in errors.values())]
-        + [f"{of[step][-1]:.1e}" for of in errors.values()]
-        for step in INTEGRATORS
-    ]
-    finest = f"error with steps of {DURATION / counts[-1] * 1e3:.2g} ms"
-    head = [
-        "integrator",
-        "order, top",
-        "order, quadruped",
-        f"top, {finest}",
-        f"quadruped, {finest}",
-    ]
-    text = report.table(head, orders)
-
-    steps, dt = (1_000 if quick else 10_000), 1e-3
-    robots = {"top": top(), "quadruped": thrown("quadruped")}
-    drift = []
-    for step in INTEGRATORS:
-        ends = [energy_errors(step, *robot, dt, steps, 1) for robot in robots.values()]
-        drift.append([name_of(step), *(size(at_end) for at_end, _ in ends)])
-    text += f"\nDrift of the energy over {steps * dt:g} s, with steps of 1 ms:\n\n"
-    text += report.table(["integrator", *robots], drift)
-
-    steps = 2_000 if quick else 100_000
-    long = {
+    drifts = table_of_drifts({"top": top(), "quadruped": thrown("quadruped")}, short, 1e-3)
+    robots = {
         ("top", 1e-2): top(),
         ("double pendulum", 1e-2): pendulum(),
         ("quadruped", 5e-3): thrown("quadruped"),
     }
-    rows, curves = [], {}
-    for (robot, dt), state in long.items():
-        for step in INTEGRATORS[1:]:
-            _, worst = energy_errors(step, *state, dt, steps, 100)
-            curves[robot, step] = dt * steps * np.arange(1, 101) / 100, worst
-            tenths = [np.max(worst[:10]), np.max(worst[-10:])]
-            rows.append([robot, f"{dt * 1e3:g} ms", name_of(step), *map(size, tenths)])
-    text += f"\nLargest error of the energy in {steps} steps:\n\n"
-    text += report.table(
-        ["robot", "step", "integrator", "in the first tenth", "in the last tenth"], rows
-    )
-    print(text)
-    if quick:
-        return
-    report.replace_measured(DOCS / "integrators.md", text)
-    draw(DOCS / "integrators.png", counts, errors, curves)
+    energies, curves = table_of_energies(robots, long)
+    text = table_of_orders(errors, counts) + drifts + energies
+    print(f"{common.machine()}\n\n{text}")
+    if not quick:
+        report.replace_measured(DOCS / "integrators.md", text)
+        draw(DOCS / "integrators.png", counts, errors, curves)
 
 
 def draw(path, counts, errors, curves):

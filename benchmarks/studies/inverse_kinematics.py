@@ -3,7 +3,7 @@
     pip install --no-deps example-robot-data pybullet gymnasium-robotics   # robots; not imported
     XLA_FLAGS=--xla_cpu_multi_thread_eigen=false taskset -c 0 \\
         python -m benchmarks.studies.inverse_kinematics                # 10,000 targets each
-    python -m benchmarks.studies.inverse_kinematics --quick                # 64 targets of one robot
+    python -m benchmarks.studies.inverse_kinematics --targets 64 --robots arm7
 
 The targets are poses of random configurations, uniform within the limits of the joints. A
 coordinate without limits is uniform within -pi and pi. A target counts as reached if the errors of
@@ -21,8 +21,6 @@ the middle of the limits. A search continues from random starts until one conver
 
 from __future__ import annotations
 
-import importlib.metadata
-import pathlib
 import time
 import warnings
 from typing import NamedTuple
@@ -32,7 +30,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxrbd
-from benchmarks import session
+from benchmarks.robots import file_of
 from benchmarks.studies import common
 from jaxrbd import inverse_kinematics as ik
 from jaxrbd.model import lock_joints
@@ -42,12 +40,7 @@ BATCH = 64
 STARTS = 16
 COARSE = 1e-3, np.radians(0.1)  # m, rad
 FINE = 1e-5  # m and rad, of every component
-# in example-robot-data
-URDF = {
-    "panda": "robots/panda_description/urdf/panda.urdf",
-    "ur10": "ur_description/urdf/ur10_robot.urdf",
-    "g1": "g1_description/urdf/g1_29dof_rev_1_0.urdf",
-}
+DATA = "example-robot-data"
 FETCH_ARM = "torso_lift shoulder_pan shoulder_lift upperarm_roll elbow_flex forearm_roll wrist_flex"
 
 
@@ -60,26 +53,17 @@ class Robot(NamedTuple):
     q0: np.ndarray | None = None
 
 
-def file_of(package: str, end: str) -> pathlib.Path:
-    """A file of an installed package, by the end of its path."""
-    try:
-        files = importlib.metadata.files(package) or []
-    except importlib.metadata.PackageNotFoundError:
-        raise SystemExit(f"{package} is not installed; see --help") from None
-    return next(pathlib.Path(file.locate()) for file in files if file.as_posix().endswith(end))
-
-
 def _urdf(package: str, end: str, **options) -> jaxrbd.Model:
     return jaxrbd.load_urdf(file_of(package, end), geometry=False, **options)
 
 
 def panda() -> Robot:
-    model = _urdf("example-robot-data", URDF["panda"])
+    model = _urdf(DATA, "panda_description/urdf/panda.urdf")
     return Robot(lock_joints(model, {"panda_finger_joint1": 0.0}), ("panda_hand",))
 
 
 def ur10() -> Robot:
-    return Robot(_urdf("example-robot-data", URDF["ur10"]), ("tool0",))
+    return Robot(_urdf(DATA, "ur_description/urdf/ur10_robot.urdf"), ("tool0",))
 
 
 def iiwa14() -> Robot:
@@ -99,7 +83,7 @@ def arm7() -> Robot:
 
 
 def g1() -> Robot:
-    model = _urdf("example-robot-data", URDF["g1"], root_joint="free_flyer")
+    model = _urdf(DATA, "g1_description/urdf/g1_29dof_rev_1_0.urdf", root_joint="free_flyer")
     ends = "left_rubber_hand", "right_rubber_hand", "left_ankle_roll_link", "right_ankle_roll_link"
     return Robot(model, ("pelvis", *ends))
 
@@ -112,19 +96,19 @@ def five_bar() -> Robot:
 ROBOTS = {f.__name__: f for f in (panda, ur10, iiwa14, fetch, arm7, g1, five_bar)}
 
 
-def coordinates(model: jaxrbd.Model) -> np.ndarray:
-    """The indices in q of the coordinates with limits."""
-    return coordinates_with_rates(model)[0]
+def limits(model: jaxrbd.Model) -> tuple[np.ndarray, jax.Array, jax.Array]:
+    """The indices in q of the coordinates with limits, and their lower and upper limits."""
+    place, *_ = coordinates_with_rates(model)
+    return place, model.lower_position_limit[place], model.upper_position_limit[place]
 
 
 def middle(robot: Robot) -> jax.Array:
     """The start: each limited coordinate in the middle of its limits, the others neutral."""
     if robot.q0 is not None:
         return robot.q0
-    model, place = robot.model, coordinates(robot.model)
-    lower, upper = model.lower_position_limit[place], model.upper_position_limit[place]
+    place, lower, upper = limits(robot.model)
     limited = jnp.isfinite(lower) & jnp.isfinite(upper)
-    return jaxrbd.neutral(model).at[place].set(jnp.where(limited, (lower + upper) / 2, 0))
+    return jaxrbd.neutral(robot.model).at[place].set(jnp.where(limited, (lower + upper) / 2, 0))
 
 
 def poses(robot: Robot, q: jax.Array) -> jaxrbd.Pose:
@@ -146,10 +130,9 @@ def tasks(robot: Robot, X: jaxrbd.Pose) -> list:
     """The tasks of a problem: poses of frames, or positions where loops are closed."""
     targets = [jax.tree.map(lambda x, i=i: x[i], X) for i in range(len(robot.frames))]
     if robot.constraints:
-        found = [ik.FrameTask.position(f, T.p) for f, T in zip(robot.frames, targets)]
-    else:
-        found = [ik.FrameTask(f, T) for f, T in zip(robot.frames, targets)]
-    return [*found, *robot.constraints]
+        targets = [T.p for T in targets]
+    kind = ik.FrameTask.position if robot.constraints else ik.FrameTask
+    return [*map(kind, robot.frames, targets), *robot.constraints]
 
 
 def errors(robot: Robot, X: jaxrbd.Pose, found: ik.IkSolution) -> tuple[jax.Array, ...]:
@@ -157,7 +140,7 @@ def errors(robot: Robot, X: jaxrbd.Pose, found: ik.IkSolution) -> tuple[jax.Arra
 
     The errors of constraints count as distances. Without targets of rotations the angle is 0.
     """
-    model, place = robot.model, coordinates(robot.model)
+    place, lower, upper = limits(robot.model)
     reached = poses(robot, found.q)
     linear = jax.vmap(lambda R, d: R.T @ d)(X.R, reached.p - X.p)
     angular = jax.vmap(lambda R, S: jaxrbd.so3.log(R.T @ S))(X.R, reached.R)
@@ -165,7 +148,6 @@ def errors(robot: Robot, X: jaxrbd.Pose, found: ik.IkSolution) -> tuple[jax.Arra
         angular = 0 * angular
         linear = jnp.append(linear, jnp.full((1, 3), jnp.max(found.errors.mixed)), axis=0)
     q = found.q[place]
-    lower, upper = model.lower_position_limit[place], model.upper_position_limit[place]
     beyond = jnp.where(jnp.all((q >= lower - 1e-9) & (q <= upper + 1e-9)), 0, jnp.inf)
     return (
         jnp.max(jnp.linalg.norm(linear, axis=1)) + beyond,
@@ -174,12 +156,11 @@ def errors(robot: Robot, X: jaxrbd.Pose, found: ik.IkSolution) -> tuple[jax.Arra
     )
 
 
-def elapsed(function, *operands):
-    """The result of a function, and the processor time of the call in s without compilation."""
-    program, _ = common.compiled(function, *operands)
+def elapsed(function, problems):
+    """The results of all problems in turn, and the processor time of the call in s."""
+    program = common.Program(lambda x: jax.lax.map(function, x), problems, batched=False)
     start = time.process_time()
-    result = jax.block_until_ready(program(*operands))
-    return result, time.process_time() - start
+    return program.call(), time.process_time() - start
 
 
 def measure(name: str, targets: int) -> tuple[list, list]:
@@ -198,11 +179,11 @@ def measure(name: str, targets: int) -> tuple[list, list]:
 
     keys = jax.random.split(jax.random.key(1), (2, targets))
     problems = jax.jit(jax.vmap(lambda key: draw(robot, key)))(keys[0]), keys[1]
-    (_, _, once), once_time = elapsed(lambda x: jax.lax.map(descend, x), problems)
-    (linear, angular, largest), time_of_search = elapsed(lambda x: jax.lax.map(search, x), problems)
+    (_, _, once), once_time = elapsed(descend, problems)
+    (linear, angular, largest), time_of_search = elapsed(search, problems)
     whole = targets // BATCH * BATCH
     batches = jax.tree.map(lambda x: x[:whole].reshape(-1, BATCH, *x.shape[1:]), problems)
-    _, time_of_batches = elapsed(lambda x: jax.lax.map(jax.vmap(search), x), batches)
+    _, time_of_batches = elapsed(jax.vmap(search), batches)
 
     coarse = 100 * np.mean((linear < COARSE[0]) & (angular < COARSE[1]))
     fine, fine_once = 100 * np.mean(largest < FINE), 100 * np.mean(once < FINE)
@@ -220,24 +201,17 @@ def main(argv=None):
     parser = common.parser(__doc__)
     parser.add_argument("--targets", type=int, default=10_000)
     parser.add_argument("--robots", nargs="*", default=list(ROBOTS), choices=list(ROBOTS))
-    parser.add_argument("--quick", action="store_true", help="64 targets of arm7 only")
-    arguments = parser.parse_args(argv)
-    robots, targets = arguments.robots, arguments.targets
-    if arguments.quick:
-        robots, targets = ["arm7"], BATCH
+    options = parser.parse_args(argv)
     jax.config.update("jax_enable_x64", True)
     warnings.simplefilter("ignore", jaxrbd.InertiaWarning)
-    processor = session.machine()["processor"]
-    print(f"{processor}, jax {jax.__version__}, float64, {targets} targets per robot")
+    print(f"{common.machine()}, float64, {options.targets} targets per robot")
     print(f"at most {STARTS} starts per search, processor times\n")
-    once, search = (
-        ("one start: 1e-5", "mean time"),
-        ("search: 1 mm, 0.1 degree", "1e-5", "mean time"),
-    )
+    search = "search: 1 mm, 0.1 degree", "1e-5", "mean time"
+    once = "one start: 1e-5", "mean time"
     common.head("robot", "dofs", *once, *search, f"targets/s in batches of {BATCH}")
     rows = []
-    for name in robots:
-        successes, sizes = measure(name, targets)
+    for name in options.robots:
+        successes, sizes = measure(name, options.targets)
         common.row(*successes)
         rows.append(sizes)
     print()

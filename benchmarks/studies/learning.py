@@ -6,8 +6,7 @@ Each training is the command `jaxrbd train` in a process of its own, in single p
 a cache of compiled programs. The time is that of the whole command: start, compilation, training,
 checkpoints and the picture. CPU seconds are those of all threads; they depend little on other
 programs on the machine. The returns are those of the policy without noise, in 64 episodes from the
-same random starts for each seed. The number of episodes that fail is also counted with the noise of
-the training.
+same random starts for each seed.
 
 For the cart-pole, `jaxrbd.optimal_control` optimises the trajectories of the best policy, with the
 pole turning to either side. The reference for each start is the best of these two and of the
@@ -34,11 +33,10 @@ from matplotlib.figure import Figure
 
 from benchmarks.studies import common
 from jaxrbd import envs, learning, optimal_control
-from jaxrbd.learning.networks import act
-from jaxrbd.learning.rollouts import roll
 
 EPISODES, STARTS = 64, 99
-SHOWN = "seed", "steps", "elapsed", "cpu", "return", "worst", "failed", "failed_with_noise"
+FORMATS = {"seed": "", "steps": ",", "elapsed": ".0f", "cpu": ".0f", "return": ".4g"}
+FORMATS |= {"worst": ".4g", "failed": ""}
 COMMAND = "import sys; from jaxrbd import cli; sys.exit(cli.main(sys.argv[1:]))"
 
 
@@ -67,51 +65,39 @@ def single(params):
     return jax.tree.map(lambda x: x.astype(jnp.float32), params)
 
 
-class Trained:
-    """The trainings of one task and algorithm, one after another."""
+def evaluator(task: str, algorithm: str):
+    """The algorithm, and a compiled function from the checkpoint of a seed to its evaluation.
 
-    def __init__(self, task: str, algorithm: str):
-        env = learning.load_task(task)
-        settings = learning.algorithm_for(task, algorithm)
-        params = single(env.default_params())
-        self.training = learning.Training(settings, env, 0, params, task=task)
+    The function returns the state of the training after its last update, its steps and mean
+    rewards, and the evaluation of its policy.
+    """
+    env = learning.load_task(task)
+    settings = learning.algorithm_for(task, algorithm)
+    params = single(env.default_params())
+    training = learning.Training(settings, env, 0, params, task=task)
 
-        @jax.jit  # one program for all seeds
-        def evaluate(state) -> learning.Evaluation:
-            def policy(x):
-                return settings.deterministic(state, x)
+    @jax.jit  # one program for all seeds
+    def evaluate(state) -> learning.Evaluation:
+        def policy(x):
+            return settings.deterministic(state, x)
 
-            key = jax.random.key(STARTS)
-            return learning.evaluate(env, params, policy, key, EPISODES)
+        return learning.evaluate(env, params, policy, jax.random.key(STARTS), EPISODES)
 
-        @jax.jit
-        def failures_with_noise(state) -> jax.Array:
-            def actions(x, noise):
-                return act(state.policy, state.statistics, x, noise)
+    def load(seed: int, folder: Path):
+        training.seed = seed
+        training.load(folder / "checkpoint.jaxrbd")
+        curve = [(r.steps, r.metrics["reward"]) for r in training.records]
+        return training.state, curve, evaluate(training.state)
 
-            batch, keys = envs.vectorize(env), jax.random.split(jax.random.key(STARTS), EPISODES)
-            shape = env.episode_steps, EPISODES, env.action_size
-            noise = jax.random.normal(jax.random.key(STARTS + 1), shape, params.model.dtype)
-            _, window = roll(batch, params, batch.reset(params, keys), actions, noise)
-            return jnp.sum(jnp.any(window.terminated, axis=0))
-
-        self.evaluate, self.failures_with_noise = evaluate, failures_with_noise
-
-    def load(self, seed: int, folder: Path):
-        """The state and the rewards of the training of a folder, after its last update."""
-        self.training.seed = seed
-        self.training.load(folder / "checkpoint.jaxrbd")
-        records = self.training.records
-        return self.training.state, [(r.steps, r.metrics["reward"]) for r in records]
+    return settings, load
 
 
-def best_returns(policy, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The returns of the policy and of optimised trajectories from the first `count` starts."""
+def best_returns(policy) -> tuple[np.ndarray, np.ndarray]:
+    """The returns of the policy and of optimised trajectories from all starts."""
     env = envs.CartPoleSwingUp()
     params = env.default_params()
     batch, small = envs.vectorize(env), single(params)
     first = batch.reset(small, jax.random.split(jax.random.key(STARTS), EPISODES))
-    first = jax.tree.map(lambda x: x[:count], first)
 
     @jax.jit
     def play():
@@ -128,12 +114,8 @@ def best_returns(policy, count: int) -> tuple[np.ndarray, np.ndarray]:
 
     def residuals(x, goal):
         (place, angle), (speed, rate) = x
-        values = {
-            "angle": angle - goal,
-            "angular_velocity": rate,
-            "position": place,
-            "velocity": speed,
-        }
+        values = {"angle": angle - goal, "angular_velocity": rate}
+        values |= {"position": place, "velocity": speed}
         return jnp.stack([root[name] * value for name, value in values.items()])
 
     def cost(t, x, u, goal):  # the first state has no reward; a small cost of u keeps u unique
@@ -162,7 +144,7 @@ def best_returns(policy, count: int) -> tuple[np.ndarray, np.ndarray]:
     actions, returns = play()
     found = [np.asarray(returns)]
     for turns in (0.0, 1.0):
-        us = solve(start, actions.astype(params.model.dtype), jnp.full(count, turns))
+        us = solve(start, actions.astype(params.model.dtype), jnp.full(EPISODES, turns))
         found.append(np.asarray(total(start, us)))
         print(f"  optimised, turns {turns}: mean return {np.mean(found[-1]):.5g}", flush=True)
     return found[0], np.nanmax(found, axis=0)
@@ -180,24 +162,34 @@ def plot(path: Path, title: str, curves) -> None:
     figure.savefig(path, dpi=90, metadata={"Software": None})
 
 
+def excesses(settings, rows: list[dict], states: list, returns: list[np.ndarray]) -> None:
+    """Add to the rows of the cart-pole by which share the returns are worse than the references."""
+    state = states[int(np.argmax([row["return"] for row in rows]))]
+    policy, references = best_returns(lambda x: settings.deterministic(state, x))
+    references = np.mean(np.maximum(references, np.max(returns, axis=0)))
+    for row, found in zip(rows, returns):
+        row["excess"] = float(np.mean(found) / references - 1)
+    print(f"mean return of the best policy {np.mean(policy):.5g}, of the references", end=" ")
+    print(f"{references:.5g}; excess of the seeds:", *(f"{row['excess']:.1%}" for row in rows))
+
+
 def main():
     parser = common.parser(__doc__)
     parser.add_argument("trainings", nargs="+", metavar="TASK:ALGORITHM")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--optimised", type=int, default=64, help="number of optimised starts")
     parser.add_argument("--out", type=Path, default=Path("learning-study"))
     options = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
     options.out.mkdir(parents=True, exist_ok=True)
-    results = {}
+    results: dict[str, list[dict]] = {}
     for name in options.trainings:
         task, algorithm = name.split(":")
-        rows, curves, states, returns, trained = [], [], [], [], Trained(task, algorithm)
+        settings, load = evaluator(task, algorithm)
+        results[name], curves, states, returns = [], [], [], []
         for seed in range(options.seeds):
             folder = options.out / f"{task}-{algorithm}-{seed}"
             seconds = train(task, algorithm, seed, folder)
-            state, curve = trained.load(seed, folder)
-            found = trained.evaluate(state)
+            state, curve, found = load(seed, folder)
             row = {
                 "seed": seed,
                 "steps": curve[-1][0],
@@ -205,34 +197,22 @@ def main():
                 "return": float(jnp.mean(found.returns)),
                 "worst": float(jnp.min(found.returns)),
                 "failed": int(jnp.sum(found.terminated)),
-                "failed_with_noise": int(trained.failures_with_noise(state)),
                 "terms": {k: float(jnp.mean(x)) for k, x in found.terms.items()},
             }
             print(name, row, flush=True)
-            rows.append(row)
+            results[name].append(row)
             curves.append(curve)
             states.append(state)
             returns.append(np.asarray(found.returns))
-        results[name] = {"seeds": rows}
         plot(options.out / f"{task}-{algorithm}.png", f"{task}: {algorithm}", curves)
         if task == "cart-pole":
-            state = states[int(np.argmax([row["return"] for row in rows]))]
-            settings = trained.training.algorithm
-            found = best_returns(lambda x: settings.deterministic(state, x), options.optimised)
-            policies = np.array(returns)[:, : options.optimised]
-            best = np.mean(np.maximum(found[1], np.max(policies, axis=0)))
-            for row, mean in zip(rows, np.mean(policies, axis=1)):
-                row["excess"] = float(mean / best - 1)
-            results[name]["optimised"] = {"policy": float(np.mean(found[0])), "best": float(best)}
-            print(f"{name}: {options.optimised} starts, mean return of the best policy")
-            print(f"{np.mean(found[0]):.5g}, of the references {best:.5g}; excess of the seeds:")
-            print(", ".join(f"{row['excess']:.1%}" for row in rows), flush=True)
+            excesses(settings, results[name], states, returns)
         (options.out / "results.json").write_text(json.dumps(results, indent=1))
-    results = [(name, seed) for name, found in results.items() for seed in found["seeds"]]
-    numbers = {"elapsed": ".0f", "cpu": ".0f", "return": ".4g", "worst": ".4g"}
-    common.head("training", "seed", "steps", "elapsed s", "CPU s", *SHOWN[4:-1], "with noise")
-    for name, row in results:
-        common.row(name, *(format(row[key], numbers.get(key, "")) for key in SHOWN))
+    print(f"\n{common.machine()}\n")
+    common.head("training", "seed", "steps", "elapsed s", "CPU s", *[*FORMATS][4:])
+    for name, rows in results.items():
+        for row in rows:
+            common.row(name, *(format(row[key], text) for key, text in FORMATS.items()))
 
 
 if __name__ == "__main__":

@@ -5,12 +5,10 @@
 The problems are a reach of the bundled arm7 (100 stages of 10 ms) and a motion of the bundled
 quadruped in flight (20 stages of 20 ms). The largest residual at the end is 1e-8. The time per
 iteration includes the linearisation of all stages, the linear-quadratic problems and the line
-search.
+search. Times are processor times; the compilation includes tracing.
 """
 
 from __future__ import annotations
-
-import time
 
 import jax
 import jax.numpy as jnp
@@ -67,21 +65,20 @@ def quadruped():
     return problem, (q, jnp.zeros(model.nv)), goal, jnp.zeros((20, model.nv - 6))
 
 
-def measure(name, operands, **options):
-    tolerance = jnp.asarray(TOLERANCE)
-    began = time.perf_counter()
-    lowered = optimal_control.solve.lower(*operands, tolerance=tolerance, **options)
-    compiled = lowered.compile()
-    compilation = time.perf_counter() - began
-    solution = compiled(*operands, tolerance=tolerance)
-    call = {name: lambda: compiled(*operands, tolerance=tolerance)}
-    seconds = common.least_seconds(call, 3, clock=time.perf_counter)[name]
+def measure(name, operands, hessian):
+    def solve(problem, x0, p, us, tolerance):
+        return optimal_control.solve(problem, x0, p, us, tolerance=tolerance, hessian=hessian)
+
+    program = common.Program(solve, *operands, jnp.asarray(TOLERANCE), batched=False)
+    solution = program.call()
+    seconds = common.least_seconds({name: program.call}, 3)[name]
     count = int(solution.iterations)
     print(
-        f"{name}, {options}: {optimal_control.Status(int(solution.status)).name}, {count} "
+        f"{name}, {hessian}: {optimal_control.Status(int(solution.status)).name}, {count} "
         f"iterations, cost {float(solution.cost):.6g}, residual "
-        f"{float(solution.residuals.largest):.1e}; {count_kernels(compiled.as_text())} kernels, "
-        f"compilation {compilation:.1f} s, "
+        f"{float(solution.residuals.largest):.1e}; "
+        f"{count_kernels(program.compiled.as_text())} kernels, "
+        f"compilation {program.trace_s + program.compile_s:.1f} s, "
         f"{seconds / (count + 1) * 1e3:.2f} ms per iteration",
         flush=True,
     )
@@ -92,9 +89,10 @@ def main():
     parser.add_argument("--quick", action="store_true", help="Gauss-Newton alone")
     quick = parser.parse_args().quick
     jax.config.update("jax_enable_x64", True)
+    print(common.machine())
     for name, operands in {"arm7": arm(), "quadruped": quadruped()}.items():
         for hessian in ("gauss_newton",) if quick else ("gauss_newton", "exact"):
-            measure(name, operands, hessian=hessian)
+            measure(name, operands, hessian)
 
 
 if __name__ == "__main__":
