@@ -170,6 +170,9 @@ def _between_frames(
     # [constraint, k, j]: the factor of J_j x J_k in dR_k/dq_j.
     factor = n[:, :, None] * (dof_supports(model).T.astype(int) - moves_b[:, None, :].astype(int))
     still = jnp.zeros(6, model.dtype)
+    motion_a, motion_b = (
+        rows_or_world((motion.V, motion.A), x.bodies, (still, still)) for x in (a, b)
+    )
     # The position of B relative to the origin of the common frame of each dof and of each end.
     p_dofs, p_a, p_b = (
         b.X.X_RF.p[:, None] + (b.X.p_WR[:, None] - p_WR)
@@ -207,7 +210,8 @@ def _between_frames(
         p_dofs,
         p_a,
         p_b,
-        *(rows_or_world((motion.V, motion.A), x.bodies, (still, still)) for x in (a, b)),
+        motion_a,
+        motion_b,
         jnp.asarray(n, model.dtype),
         jnp.asarray(factor, model.dtype),
     )
