@@ -405,7 +405,7 @@ def position_limits(model: Model) -> PositionLimits:
     )
 
 
-def _at_places(place: np.ndarray, x: Float[Array, " nq"], fill: float) -> Float[Array, " nv"]:
+def _at_places(place: np.ndarray, x: Float[Array, " nq"], fill: ArrayLike) -> Array:
     return take_rows(jnp.append(x, jnp.full((), fill, x.dtype)), place)
 
 
