@@ -24,6 +24,7 @@ from jaxtyping import Float, PRNGKeyArray
 from . import joints
 from ._math.rows import merge_rows, take_rows
 from .model import Model, arguments
+from .model.joint_space import entries_of_all_joints, independent_entries, independent_index
 from .model.model import joint_groups
 from .spatial import cross_motion
 
@@ -46,10 +47,15 @@ def neutral(model: Model) -> Float[Array, " nq"]:
 
     Every child frame coincides with the placement of its joint. Position limits are ignored.
     """
-    q = np.zeros(arguments.robot(model).topology.nq)
+    return jnp.asarray(neutral_coordinates(arguments.robot(model)), model.dtype)
+
+
+def neutral_coordinates(model: Model) -> np.ndarray:
+    """The neutral configuration (nq,) in NumPy."""
+    q = np.zeros(model.topology.nq)
     for group in joint_groups(model):
         q[group.index["q"]] = group.joint.neutral()
-    return jnp.asarray(q[_independent(model, "q")], model.dtype)
+    return q[independent_index(model, "q")]
 
 
 @arguments.compiled
@@ -213,29 +219,10 @@ def _by_kind(model: Model, function: Callable, *operands: tuple[Array, str], giv
     zero, and the results are dropped.
     """
     groups = joint_groups(model)
-    spread = [(_spread(model, x, space), space) for x, space in operands]
+    spread = [(entries_of_all_joints(model, x, space), space) for x, space in operands]
     rows = []
     for group in groups:
         coordinates = [take_rows(x, group.index[space]) for x, space in spread]
         rows.append(function(group, *coordinates).reshape(-1))
     all_joints = merge_rows(rows, [g.index[gives].ravel() for g in groups], (), model.dtype)
-    return take_rows(all_joints, _independent(model, gives))
-
-
-def _independent(model: Model, space: str) -> np.ndarray:
-    """The indices of the independent coordinates among all joint coordinates, in "q" or "v"."""
-    if model.coupling is None:
-        return np.arange(model.nq if space == "q" else model.nv)
-    return np.array(getattr(model.coupling, f"{space}_independent"), int)
-
-
-def _spread(model: Model, x: Array, space: str) -> Array:
-    """The array x over the independent coordinates as an array over all joint coordinates.
-
-    The entries of joints that follow others are zero.
-    """
-    if model.coupling is None:
-        return x
-    size = model.topology.nq if space == "q" else sum(model.joint_nvs)
-    places = _independent(model, space)
-    return jnp.zeros(size, x.dtype).at[places].set(x, unique_indices=True)
+    return independent_entries(model, all_joints, gives)

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float
 
-from ._math.components import Mat3, Vec3, second_moments, stack
+from ._math.components import Mat3, Vec3, second_moments, square_root, stack
 from ._math.linear import symmetric_eigenvalues
 from .spatial import inertia_to_com
 
@@ -114,7 +114,7 @@ def consistency_margin(inertia: Float[Array, "... 10"]) -> Float[Array, "..."]:
     m, _, I_com = inertia_to_com(inertia)
     least = symmetric_eigenvalues(second_moments(Mat3.from_array(I_com)).array())[..., 0]
     rest = jnp.where((m == 0)[..., None], inertia[..., 1:], 0)
-    return jnp.where(m == 0, -_norm(rest), jnp.minimum(m, least))
+    return jnp.where(m == 0, -square_root(jnp.sum(rest * rest, axis=-1)), jnp.minimum(m, least))
 
 
 def is_physically_consistent(
@@ -137,10 +137,3 @@ def is_physically_consistent(
     triangle = 2 * least >= -tolerance * largest_moment - rounding
     nothing = jnp.all(inertia == 0, axis=-1)
     return jnp.where(m > 0, triangle, nothing)
-
-
-def _norm(x: Array) -> Array:
-    """Euclidean norm along the last axis, whose derivative at zero is zero."""
-    square = jnp.sum(x * x, axis=-1)
-    zero = square == 0
-    return jnp.where(zero, 0, jnp.sqrt(jnp.where(zero, 1, square)))

@@ -203,6 +203,7 @@ class _Euclidean(Joint):
     """Joints whose configurations form a vector space: v is the rate of q."""
 
     velocities_are_coordinate_rates: ClassVar[bool] = True
+    reach: ClassVar[float] = 1.0  # the largest random coordinate without limits
 
     def neutral(self):
         return np.zeros(self.nq)
@@ -215,6 +216,9 @@ class _Euclidean(Joint):
 
     def displacement(self, q, rate):
         return rate
+
+    def random(self, key, lower, upper):
+        return _uniform(key, lower, upper, self.reach)
 
 
 def lie_operation(
@@ -252,7 +256,7 @@ def subspace_rows(joint: Joint) -> np.ndarray:
     The rows are the rows of `Joint.subspace`. For revolute, prismatic and helical joints NumPy
     computes the rows, so the call compiles nothing.
     """
-    if not isinstance(joint, (Revolute, Prismatic, Helical)):
+    if not isinstance(joint, _OneAxis):
         return (
             _constant_rows(type(joint)) if not vars(joint) else np.asarray(joint.subspace(), float)
         )
@@ -304,15 +308,21 @@ def _rotation_about(R0: Array, axis: Parameter, angle: Array) -> Array:
     return R0 + s * R1.array() + (1 - c) * R2.array()
 
 
-class Revolute(_Euclidean):
+class _OneAxis(_Euclidean):
+    """Joints with an axis and one coordinate."""
+
+    axis: Float[Parameter, "... 3"] = eqx.field(converter=_parameter)
+    nq: ClassVar[int] = 1
+    nv: ClassVar[int] = 1
+
+
+class Revolute(_OneAxis):
     """One rotation about `axis` (..., 3), fixed in parent and child; q is the angle in rad.
 
     The methods normalize the axis. Source: Featherstone, table 4.1.
     """
 
-    axis: Float[Parameter, "... 3"] = eqx.field(converter=_parameter)
-    nq: ClassVar[int] = 1
-    nv: ClassVar[int] = 1
+    reach: ClassVar[float] = np.pi
 
     def pose(self, placement, q):
         return Pose(_rotation_about(placement.R, self.axis, q[..., 0]), placement.p)
@@ -322,19 +332,12 @@ class Revolute(_Euclidean):
         o = jnp.zeros_like(a.x)
         return stack(o, o, o, a.x, a.y, a.z)[..., None, :]
 
-    def random(self, key, lower, upper):
-        return _uniform(key, lower, upper, np.pi)
 
-
-class Prismatic(_Euclidean):
+class Prismatic(_OneAxis):
     """One translation along `axis` (..., 3), fixed in parent and child; q is in metres.
 
     The methods normalize the axis. Source: Featherstone, table 4.1.
     """
-
-    axis: Float[Parameter, "... 3"] = eqx.field(converter=_parameter)
-    nq: ClassVar[int] = 1
-    nv: ClassVar[int] = 1
 
     def pose(self, placement, q):
         direction = rotate(placement.R, _unit(self.axis).array())
@@ -345,20 +348,15 @@ class Prismatic(_Euclidean):
         o = jnp.zeros_like(a.x)
         return stack(a.x, a.y, a.z, o, o, o)[..., None, :]
 
-    def random(self, key, lower, upper):
-        return _uniform(key, lower, upper, 1.0)
 
-
-class Helical(_Euclidean):
+class Helical(_OneAxis):
     """A screw about `axis` (..., 3) with `pitch` (...) in metres per radian; q is the angle in rad.
 
     The methods normalize the axis. Source: Featherstone, table 4.1.
     """
 
-    axis: Float[Parameter, "... 3"] = eqx.field(converter=_parameter)
     pitch: Float[Parameter, "..."] = eqx.field(converter=_parameter)
-    nq: ClassVar[int] = 1
-    nv: ClassVar[int] = 1
+    reach: ClassVar[float] = np.pi
 
     def pose(self, placement, q):
         advance = self.pitch[..., None] * rotate(placement.R, _unit(self.axis).array())
@@ -369,9 +367,6 @@ class Helical(_Euclidean):
         a = _unit(self.axis)
         h = self.pitch
         return stack(h * a.x, h * a.y, h * a.z, a.x, a.y, a.z)[..., None, :]
-
-    def random(self, key, lower, upper):
-        return _uniform(key, lower, upper, np.pi)
 
 
 class Translation(_Euclidean):
@@ -386,9 +381,6 @@ class Translation(_Euclidean):
 
     def subspace(self):
         return jnp.asarray(np.eye(6)[:3])
-
-    def random(self, key, lower, upper):
-        return _uniform(key, lower, upper, 1.0)
 
 
 class Spherical(Joint):
@@ -596,9 +588,6 @@ class Custom(_Euclidean):
         else:
             columns = _each(_body_velocity, q.ndim - 1)(self.motion, q)
         return jnp.swapaxes(columns, -1, -2)
-
-    def random(self, key, lower, upper):
-        return _uniform(key, lower, upper, 1.0)
 
     def check_parameters(self):
         """Raise ValueError if `motion` or `tangent_map` gives an invalid result.

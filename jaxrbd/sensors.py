@@ -16,6 +16,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, PRNGKeyArray
 
+from ._math.cast import cast
 from ._math.components import cross
 from ._math.rows import take_rows
 from .algorithms.kinematics import (
@@ -28,7 +29,7 @@ from .algorithms.kinematics import (
 )
 from .contact import ContactForce, ContactStep, Ground, Scene, Terrain
 from .contact.contacts import find_contacts
-from .contact.scene import cast
+from .contact.scene import lengths_and_normals
 from .errors import ArgumentError
 from .model import Model, arguments
 from .model.joint_space import joint_coordinates, joint_rates
@@ -196,7 +197,7 @@ def touch(
         dt = arguments.POSITIVE.or_nan(arguments.number(model, dt, "dt"))
         kinematics = forward_kinematics(model, q)
         gradient = find_contacts(model, scene.astype(model.dtype), kinematics).gradient
-        normal = gradient / jnp.sqrt(jnp.sum(gradient**2, axis=-1, keepdims=True))
+        _, normal = lengths_and_normals(gradient)
         impulse = contact.impulse  # pyright: ignore[reportAttributeAccessIssue]
         force = jnp.sum(normal * impulse, axis=-1) / dt
     return Touch(force > 0, force)

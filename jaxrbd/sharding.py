@@ -15,6 +15,7 @@ import numpy as np
 from jax import lax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from ._math.tiles import in_blocks
 from .errors import ArgumentError
 
 __all__ = [
@@ -145,8 +146,7 @@ def _in_blocks(function: Callable, rows: Any, shared: Any, block: int | None) ->
         # operations around it. So the program of a block is the same for any number of blocks.
         return lax.optimization_barrier(function(*lax.optimization_barrier((rows, shared))))
 
-    blocks = jax.tree.map(lambda x: x.reshape(-1, block, *x.shape[1:]), rows)
-    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), lax.map(step, blocks))
+    return in_blocks(step, rows, block)
 
 
 def _placed(tree: Any, mesh: Mesh, spec: PartitionSpec) -> Any:

@@ -124,3 +124,7 @@ class Topology:
             if parent >= 0:
                 supports[:, body] |= supports[:, parent]
         return supports
+
+    def movers(self, bodies: np.ndarray) -> np.ndarray:
+        """For each of n bodies, which joints move it, (n, nb) of bool; the body -1 is the world."""
+        return (self.supports[:, bodies] & (bodies >= 0)).T

@@ -22,7 +22,7 @@ from jaxrbd.inverse_kinematics import (
     solver,
     tasks as ik_tasks,
 )
-from jaxrbd.model.joint_space import coordinates_with_rates
+from jaxrbd.model.joint_space import coordinates_with_rates, position_limits
 from support import real_robots, zoo
 from support.zoo import close
 
@@ -261,7 +261,7 @@ def test_locked_joints_keep_their_position(arm):
 
 def test_a_displacement_to_a_limit_ends_within_the_limits(arm):
     """Exactly, where the sum of position and displacement is beyond the limit by rounding."""
-    box = solver.joint_box(arm, np.zeros(arm.nv, bool))
+    box = solver.Box(position_limits(arm), np.zeros(arm.nv, bool))
 
     keys = jax.random.split(jax.random.key(0), 300)
     qs = 0.9 * jax.vmap(rbd.random_configuration, (None, 0))(arm, keys)
@@ -329,7 +329,7 @@ def assert_minimum(model, tasks, q, tolerance=1e-8):
         return jnp.sum(found.weights * found.error**2) / 2
 
     gradient = rbd.gradient(model, cost)(q)
-    box = solver.joint_box(model, np.zeros(model.nv, bool))
+    box = solver.Box(position_limits(model), np.zeros(model.nv, bool))
     least, most = box.gaps(q)
     inward = jnp.where(least >= 0, jnp.minimum(gradient, 0), gradient)
     inward = jnp.where(most <= 0, jnp.maximum(gradient, 0), inward)

@@ -66,6 +66,7 @@ LOOPS_IN = {
     "_math/batch_last.py",
     "_math/linear.py",
     "_math/root.py",
+    "_math/tiles.py",
     "integrators/rollout.py",
     "integrators/steps.py",
     "constraints/closing.py",
@@ -83,7 +84,6 @@ LOOPS_IN = {
     "optimal_control/lqr.py",
     "optimal_control/solution.py",
     "optimal_control/solver.py",
-    "sharding.py",
 }
 
 

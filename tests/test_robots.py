@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import jaxrbd
-from jaxrbd.robots import _generate, robot_path
+from jaxrbd.robots import robot_path
+from support import bundled_robots
 
 # degrees of freedom, and the moving mass in kg
 ROBOTS = {
@@ -33,7 +34,7 @@ def test_an_unknown_name_is_answered_with_the_known_ones(load):
         load("cow")
 
 
-@pytest.mark.parametrize("build", _generate.ROBOTS, ids=lambda build: build.__name__)
+@pytest.mark.parametrize("build", bundled_robots.ROBOTS, ids=lambda build: build.__name__)
 def test_files_are_what_the_generator_writes(build):
     robot = build()
     assert robot_path(robot.name).read_text(encoding="ascii") == robot.xml()

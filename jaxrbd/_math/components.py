@@ -127,6 +127,17 @@ def cross(a: Array, b: Array) -> Array:
     return Vec3.from_array(a).cross(Vec3.from_array(b)).array()
 
 
+def norm(x: Array) -> Array:
+    """The Euclidean norms (...) of vectors (..., n)."""
+    return jnp.sqrt(jnp.sum(x * x, axis=-1))
+
+
+def square_root(x: Array) -> Array:
+    """The square root of x, 0 or more, with the derivative 0 at 0."""
+    zero = x == 0
+    return jnp.where(zero, 0, jnp.sqrt(jnp.where(zero, 1, x)))
+
+
 def linear_combination(c: Vec3, vectors: Sequence[Array]) -> Array:
     """The array `c.x a + c.y b + c.z d` (..., 3) of three vectors (..., 3).
 

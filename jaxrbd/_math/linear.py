@@ -6,6 +6,7 @@ tasks of two such batches can block each other forever.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 
@@ -14,10 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jax.custom_batching import custom_vmap
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from .gpu_kernels import inverse_factor_by_kernel
 from .implementations import kernels_selected, with_kernel
+from .tiles import TILE, in_tiles
 
 
 def matmul(a: Array, b: Array) -> Array:
@@ -108,6 +110,22 @@ def solve_positive_definite(
     )
 
 
+def solve_free(
+    M: Float[Array, "n n"], free: Bool[Array, " n"], b: Float[Array, " n"]
+) -> Float[Array, " n"]:
+    """The solution of `M x = b` over the free entries of x, for a positive definite M.
+
+    The other entries are 0. The derivative for JAX is zero, as for `inverse_factor`.
+    """
+    W = inverse_factor(free_part(M, free))
+    return matmul(matmul(W, jnp.where(free, b, 0)), W)
+
+
+def free_part(M: Float[Array, "n n"], free: Bool[Array, " n"]) -> Float[Array, "n n"]:
+    """M in the rows and columns of the free entries, and the identity in the others."""
+    return jnp.where(free[:, None] & free, M, 0) + jnp.diag((~free).astype(M.dtype))
+
+
 def _factor(M: Array) -> Array:
     """The inverse W of the Cholesky factor of `M = [[A, B], [B^T, D]]`, lower triangular.
 
@@ -133,8 +151,6 @@ def _factor_by_blocks(M: Array, halvings: int) -> Array:
 # For a batch of matrices of up to this size, the elimination takes at most 1.2 times the time of
 # the halves. With halves the program is three times as large.
 LARGEST_WHOLE = 40
-# The number of matrices that one loop on a CPU eliminates. The matrices then fit into the cache.
-TILE = 64
 
 
 @custom_vmap
@@ -155,17 +171,11 @@ def _eliminated(M: Array) -> Array:
     if not isinstance(count, int):
         return eliminate(M.reshape(count, n, n)).reshape(M.shape)
 
-    def eliminate_tiles(M):
-        """The result for one tile of the batch after the other."""
-        tiles = -(-count // TILE)
-        size = -(-count // tiles)
-        padded = jnp.pad(M, ((0, tiles * size - count), (0, 0), (0, 0)), "edge")
-        return lax.map(eliminate, padded.reshape(tiles, size, n, n)).reshape(-1, n, n)[:count]
-
     def by_loops(M):
         if count <= TILE:
             return eliminate(M)
-        return lax.platform_dependent(M, cpu=eliminate_tiles, default=eliminate)
+        by_tiles = functools.partial(in_tiles, eliminate)
+        return lax.platform_dependent(M, cpu=by_tiles, default=eliminate)
 
     flat = M.reshape(count, n, n)
     return with_kernel(by_loops, inverse_factor_by_kernel, count, flat).reshape(M.shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -22,6 +23,16 @@ def take_rows(x: Array, index: np.ndarray) -> Array:
     ]
     rows = blocks[0] if len(blocks) == 1 else jnp.concatenate(blocks)
     return rows.reshape(*index.shape, *x.shape[1:])
+
+
+def rows_or_world(rows, index: np.ndarray, world):
+    """The rows of each array of a pytree; the index of the row `world` is -1."""
+
+    def select(x: Array, last: Array) -> Array:
+        x = jnp.concatenate([x, last[None]]) if np.any(index < 0) else x
+        return take_rows(x, index % len(x))
+
+    return jax.tree.map(select, rows, world)
 
 
 # For a floating base with hinges after it, the index that gives the body of each dof has two runs:

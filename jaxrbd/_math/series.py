@@ -58,11 +58,6 @@ def _(n, primals, tangents):
     return c[..., :n], rates * tangents[0][..., None]
 
 
-def cos_sqrt(x: Array) -> Array:
-    """`cos t`, with t^2 = x."""
-    return stumpff(x, 1)[..., 0]
-
-
 def sinc(x: Array) -> Array:
     """`sin(t) / t`, with t^2 = x."""
     return stumpff(x, 2)[..., 1]
@@ -71,11 +66,6 @@ def sinc(x: Array) -> Array:
 def cosc(x: Array) -> Array:
     """`(1 - cos t) / t^2`, with t^2 = x."""
     return stumpff(x, 3)[..., 2]
-
-
-def sincc(x: Array) -> Array:
-    """`(t - sin t) / t^3`, with t^2 = x."""
-    return stumpff(x, 4)[..., 3]
 
 
 def half_cot(x: Array) -> Array:

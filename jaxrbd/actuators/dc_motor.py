@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from ..model import Model, arguments
-from .joint_values import joints_of_dofs, values_of_dofs
+from .joint_values import checked_values, joints_of_dofs, values_of_dofs
 
 
 class DCMotor(eqx.Module):
@@ -115,15 +115,7 @@ def _motor_torque(
     model: Model, motor: DCMotor, v: ArrayLike, tau: ArrayLike
 ) -> Float[Array, " nv"]:
     v, tau = arguments.velocity(model, v), arguments.velocity(model, tau, "tau")
-    stall, no_load, effort, gear = (
-        arguments.velocity(model, jnp.asarray(x, model.dtype), name)
-        for x, name in (
-            (motor.stall_torque, "stall_torque"),
-            (motor.no_load_speed, "no_load_speed"),
-            (motor.effort, "effort"),
-            (motor.gear_ratio, "gear_ratio"),
-        )
-    )
+    stall, no_load, effort, gear = checked_values(model, motor)
     speed = gear * v / no_load
     highest = jnp.clip(stall * (1 - speed), -effort, effort)
     lowest = jnp.clip(-stall * (1 + speed), -effort, effort)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -33,6 +34,17 @@ def joints_of_dofs(model: Model, joints: Sequence[str]) -> np.ndarray:
             raise ArgumentError(f"joint {name!r} is twice in joints, expected each joint once")
         owner[dofs] = i
     return owner
+
+
+def checked_values(model: Model, actuators: eqx.Module, prefix: str = "") -> list[Array]:
+    """The fields of actuators with one value per degree of freedom, as arrays of the model's dtype.
+
+    Raises ArgumentError, which names the field behind `prefix`, for a shape other than (nv,).
+    """
+    return [
+        arguments.velocity(model, jnp.asarray(x, model.dtype), prefix + name)
+        for name, x in vars(actuators).items()
+    ]
 
 
 def values_of_dofs(

@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from ..configuration import difference
 from ..model import Model, arguments
-from .joint_values import joints_of_dofs, values_of_dofs
+from .joint_values import checked_values, joints_of_dofs, values_of_dofs
 
 
 class PD(eqx.Module):
@@ -110,14 +110,7 @@ def _pd_force(
 ) -> Float[Array, " nv"]:
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
     position = arguments.configuration(model, position, "position")
-    stiffness, damping, effort = (
-        arguments.velocity(model, jnp.asarray(x, model.dtype), name)
-        for x, name in (
-            (pd.stiffness, "stiffness"),
-            (pd.damping, "damping"),
-            (pd.effort, "effort"),
-        )
-    )
+    stiffness, damping, effort = checked_values(model, pd)
     target = 0 if velocity is None else arguments.velocity(model, velocity, "velocity")
     force = stiffness * difference(model, q, position) + damping * (target - v)
     return jnp.clip(force, -effort, effort)

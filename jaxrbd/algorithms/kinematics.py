@@ -11,8 +11,9 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
+from .._math.cast import cast
 from .._math.components import small_product
-from .._math.rows import take_rows
+from .._math.rows import rows_or_world, take_rows
 from ..model import Model, arguments
 from ..model.joint_space import (
     body_subspace,
@@ -186,11 +187,6 @@ class RootedPose(NamedTuple):
         return Pose(self.X_RF.R, self.X_RF.p + self.p_WR)
 
 
-def fixed_in_world(X_WF: Pose) -> RootedPose:
-    """The `RootedPose` of a frame that is fixed to the world."""
-    return RootedPose(Pose(X_WF.R, jnp.zeros_like(X_WF.p)), X_WF.p)
-
-
 def relative_pose(a: RootedPose, b: RootedPose) -> Pose:
     """The pose `X_AB` of frame B in frame A; no digits are lost far from the world's origin."""
     X_RB = Pose(b.X_RF.R, b.X_RF.p + (b.p_WR - a.p_WR))
@@ -232,15 +228,22 @@ def motions(
 
 
 def find_frame(
-    model: Model, q: ArrayLike | Kinematics, frame: str | int
+    model: Model, q: ArrayLike | Kinematics, frame: str | int | None, X_FP: Pose | None = None
 ) -> tuple[int, Pose, RootedPose]:
-    """The body of a frame (-1 for the world), the frame's pose in the body and in the world."""
+    """The body of a frame (-1 for the world), the frame's pose in the body and in the world.
+
+    `frame`: None is the world. With the pose `X_FP` of a place P in the frame, the results are
+    those of P. `places.find_places` finds many frames together.
+    """
     kinematics = forward_kinematics(model, q)
-    index = arguments.frame_index(model, frame)
-    body = model.frame_bodies[index]
-    X_BF = jax.tree.map(lambda x: x[index], model.frame_pose)
+    body, X_BF = -1, identity_pose(model.dtype)
+    if frame is not None:
+        index = arguments.frame_index(model, frame)
+        body, X_BF = model.frame_bodies[index], jax.tree.map(lambda x: x[index], model.frame_pose)
+    if X_FP is not None:
+        X_BF = compose(X_BF, cast(X_FP, model.dtype))
     if body < 0:
-        return body, X_BF, fixed_in_world(X_BF)
+        return body, X_BF, RootedPose(Pose(X_BF.R, jnp.zeros_like(X_BF.p)), X_BF.p)
     X_RB = jax.tree.map(lambda x: x[body], root_centred(kinematics))
     p_WR = kinematics.X_PB.p[model.topology.root[body]]
     return body, X_BF, RootedPose(compose(X_RB, X_BF), p_WR)
@@ -288,13 +291,8 @@ def frame_placements(model: Model, q: ArrayLike | Kinematics) -> Pose:
 
     `q` (nq,) or its `Kinematics`. Returns R (nf, 3, 3) and p (nf, 3) in m.
     """
-    X_WB = forward_kinematics(model, q).X_WB
-    world = identity_pose(model.dtype)
-    rows = np.array(model.frame_bodies, int)  # -1, the last row, is the world
-    X_WP = Pose(
-        jnp.concatenate([X_WB.R, world.R[None]])[rows],
-        jnp.concatenate([X_WB.p, world.p[None]])[rows],
-    )
+    X_WB, bodies = forward_kinematics(model, q).X_WB, np.array(model.frame_bodies, int)
+    X_WP = rows_or_world(X_WB, bodies, identity_pose(model.dtype))
     return compose(X_WP, model.frame_pose)
 
 

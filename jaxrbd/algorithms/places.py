@@ -1,11 +1,12 @@
 """Places: frames of a robot by name or index, or the world, which is None.
 
 A place is fixed to a body, or to the world, whose body is -1. So an array with one row per body or
-frame gets a last row for the world (`rows_of`).
+frame gets a last row for the world (`rows_or_world`).
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -13,10 +14,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jaxtyping import Float
 
+from .._math.cast import cast
+from .._math.rows import rows_or_world
 from ..model import Model, arguments
 from ..spatial import Pose, compose, identity_pose
-from .kinematics import Kinematics, RootedPose, root_centred, root_positions
+from .kinematics import Kinematics, RootedPose, body_columns, root_centred, root_positions
 
 Frames = Sequence[str | int | None]
 
@@ -39,16 +43,23 @@ def find_places(
     """The places in n frames: the frames, or places with the poses `X_FP` (n,) in the frames."""
     bodies, X_BF = bodies_of(model, frames), poses_in_bodies(model, frames)
     if X_FP is not None:
-        X_BF = compose(X_BF, jax.tree.map(lambda x: jnp.asarray(x, model.dtype), X_FP))
-    X_RB = rows_of(root_centred(kinematics), bodies, identity_pose(model.dtype))
+        X_BF = compose(X_BF, cast(X_FP, model.dtype))
+    X_RB = rows_or_world(root_centred(kinematics), bodies, identity_pose(model.dtype))
     X_RF = compose(X_RB, X_BF)
-    p_WR = rows_of(root_positions(model, kinematics), bodies, jnp.zeros(3, model.dtype))
+    p_WR = rows_or_world(root_positions(model, kinematics), bodies, jnp.zeros(3, model.dtype))
     if np.any(bodies < 0):
         # Where a place is fixed to the world, R is the origin of the place.
         fixed = (bodies < 0)[:, None]
         p_WR = jnp.where(fixed, X_RF.p, p_WR)
         X_RF = Pose(X_RF.R, jnp.where(fixed, 0, X_RF.p))
     return Places(bodies, X_BF, RootedPose(X_RF, p_WR))
+
+
+def place_jacobians(model: Model, kinematics: Kinematics, places: Places) -> Float[Array, "n nv 6"]:
+    """The Jacobians of n places in the axes of the places, with one row per velocity in v."""
+    moves = model.topology.movers(places.bodies)
+    columns = functools.partial(body_columns, model, kinematics)
+    return jax.vmap(columns)(moves, places.X.X_RF)
 
 
 def bodies_of(model: Model, frames: Frames) -> np.ndarray:
@@ -58,16 +69,7 @@ def bodies_of(model: Model, frames: Frames) -> np.ndarray:
 
 def poses_in_bodies(model: Model, frames: Frames) -> Pose:
     """The poses of frames in their bodies, (n,); the identity for the world."""
-    return rows_of(model.frame_pose, _indices(model, frames), identity_pose(model.dtype))
-
-
-def rows_of(rows, index: np.ndarray, world):
-    """The rows of each array of a pytree; the index of the row `world` is -1."""
-
-    def select(x: Array, last: Array) -> Array:
-        return (jnp.concatenate([x, last[None]]) if np.any(index < 0) else x)[index]
-
-    return jax.tree.map(select, rows, world)
+    return rows_or_world(model.frame_pose, _indices(model, frames), identity_pose(model.dtype))
 
 
 def _indices(model: Model, frames: Frames) -> np.ndarray:

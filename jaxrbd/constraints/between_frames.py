@@ -19,18 +19,18 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from .._math.components import Mat3, Vec3
+from .._math.components import Mat3, Vec3, norm
 from .._math.linear import complement, matmul
+from .._math.rows import rows_or_world
 from ..algorithms.kinematics import (
     Kinematics,
     RootedPose,
-    body_columns,
     find_frame,
-    fixed_in_world,
+    forward_kinematics,
     relative_pose,
     root_centred,
 )
-from ..algorithms.places import Places, find_places, rows_of
+from ..algorithms.places import Places, find_places, place_jacobians
 from ..errors import ArgumentError
 from ..joints import as_module
 from ..model import Model, arguments
@@ -82,8 +82,8 @@ class FrameConstraint(Constraint):
         self.X_b = _place() if X_b is None else X_b
 
     def position(self, model, q):
-        (_, _, a), (_, _, b) = self._ends(model, q)
-        return self._checked_error(model, relative_pose(a, b))
+        (_, _, X_A), (_, _, X_B) = self._ends(model, q)
+        return self._checked_error(model, relative_pose(X_A, X_B))
 
     def rows(self, model, motion):
         return rows_of_one_kind(model, motion, [self])[0]
@@ -113,16 +113,9 @@ class FrameConstraint(Constraint):
 
     def _ends(self, model: Model, q) -> list[tuple[int, Pose, RootedPose]]:
         """For A and B: the body (-1: the world), the pose in the body, the pose in the world."""
-        ends = []
-        for frame, X in ((self.frame_a, self.X_a), (self.frame_b, self.X_b)):
-            X = jax.tree.map(lambda x: jnp.asarray(x, model.dtype), X)
-            if frame is None:
-                ends.append((-1, X, fixed_in_world(X)))
-            else:
-                body, X_PF, X_WF = find_frame(model, q, frame)
-                X_WE = RootedPose(compose(X_WF.X_RF, X), X_WF.p_WR)
-                ends.append((body, compose(X_PF, X), X_WE))
-        return ends
+        kinematics = forward_kinematics(model, q)
+        ends = (self.frame_a, self.X_a), (self.frame_b, self.X_b)
+        return [find_frame(model, kinematics, frame, X) for frame, X in ends]
 
 
 def point(
@@ -192,7 +185,7 @@ class _Hinge(eqx.Module):
 
     def __call__(self, X: Pose) -> Array:
         axis = jnp.asarray(self.axis, X.p.dtype)
-        axis = axis / jnp.sqrt(jnp.sum(axis * axis))
+        axis = axis / norm(axis)
         normals = complement(axis[None])
         return jnp.concatenate([X.p, jnp.sum(normals * rotate(X.R, axis), axis=-1)])
 
@@ -271,14 +264,14 @@ def _moving_ends(model: Model, motion: BodyMotion, ends: Places) -> _End:
     """The motion of one end of each of n constraints, stacked."""
     bodies, X_BF, X = ends
     kinematics = motion.kinematics
-    moves = model.topology.supports[:, bodies] & (bodies >= 0)
-    J = jax.vmap(lambda moves, X: body_columns(model, kinematics, moves, X))(moves.T, X.X_RF)
+    J = place_jacobians(model, kinematics, ends)
     V, A = (
-        inverse_transform_motion(X_BF, rows_of(x, bodies, jnp.zeros_like(x[0])))
+        inverse_transform_motion(X_BF, rows_or_world(x, bodies, jnp.zeros_like(x[0])))
         for x in (motion.V, motion.A)
     )
     p_RB = root_centred(kinematics).p
-    J_terms = _jacobian_terms(model, kinematics.q, moves.T, X.X_RF.p, p_RB)
+    moves = model.topology.movers(bodies)
+    J_terms = _jacobian_terms(model, kinematics.q, moves, X.X_RF.p, p_RB)
     return _End(X, J, V, A, lax.stop_gradient(J_terms))
 
 
@@ -309,8 +302,7 @@ def _jacobian_terms(
 
 
 def _length(x: Array) -> Array:
-    x = lax.stop_gradient(x)
-    return jnp.sqrt(jnp.sum(x * x, axis=-1))
+    return norm(lax.stop_gradient(x))
 
 
 def _relative_rows(error: Callable[[Pose], Array], a: _End, b: _End) -> ConstraintRows:

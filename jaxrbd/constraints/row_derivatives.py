@@ -33,12 +33,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jaxtyping import Float
 
 from .._math.linear import einsum, matmul
-from .._math.rows import take_rows
+from .._math.rows import rows_or_world, take_rows
 from ..algorithms.common_frame import accelerations, dof_supports, velocities
 from ..algorithms.kinematics import (
     Kinematics,
@@ -48,7 +47,6 @@ from ..algorithms.kinematics import (
     root_centred,
     root_positions,
 )
-from ..algorithms.places import Places
 from ..configuration import integrate
 from ..model import Model
 from ..spatial import Pose, cross_force, cross_motion, inverse_transform_motion
@@ -168,12 +166,14 @@ def _between_frames(
     a, b = both_ends(model, kinematics, constraints)
     X_AB = jax.vmap(relative_pose)(a.X, b.X)
     dof_body = model.topology.dof_body
-    moves_a, moves_b = (
-        (model.topology.supports[np.ix_(dof_body, x.bodies)] & (x.bodies >= 0)).T for x in (a, b)
-    )
+    moves_a, moves_b = (model.topology.movers(x.bodies)[:, dof_body] for x in (a, b))
     n = moves_b.astype(int) - moves_a.astype(int)
     # [constraint, k, j]: the factor of J_j x J_k in dR_k/dq_j.
     factor = n[:, :, None] * (dof_supports(model).T.astype(int) - moves_b[:, None, :].astype(int))
+    still = jnp.zeros(6, model.dtype)
+    motion_a, motion_b = (
+        rows_or_world((motion.V, motion.A), x.bodies, (still, still)) for x in (a, b)
+    )
     # The position of B relative to the origin of the common frame of each dof and of each end.
     p_dofs, p_a, p_b = (
         b.X.X_RF.p[:, None] + (b.X.p_WR[:, None] - p_WR)
@@ -211,19 +211,12 @@ def _between_frames(
         p_dofs,
         p_a,
         p_b,
-        _body_motions(motion, a),
-        _body_motions(motion, b),
+        motion_a,
+        motion_b,
         jnp.asarray(n, model.dtype),
         jnp.asarray(factor, model.dtype),
     )
     return [jax.tree.map(lambda x: x[i], found) for i in range(len(constraints))]
-
-
-def _body_motions(motion: _DofMotions, ends: Places) -> tuple[Array, Array]:
-    """V and A (n, 6) of the bodies of n ends, in the common frame; 0 for the world."""
-    moves, bodies = (ends.bodies >= 0)[:, None], np.maximum(ends.bodies, 0)
-    V, A = (jnp.where(moves, take_rows(x, bodies), 0) for x in (motion.V, motion.A))
-    return V, A
 
 
 def _in_axes(R_WB: Array, p: Array, x: Array) -> Array:

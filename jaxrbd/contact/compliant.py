@@ -13,7 +13,7 @@ from ..algorithms.kinematics import Kinematics, forward_kinematics
 from ..model import Model, arguments
 from .contacts import contact_bodies, find_contacts, opposed, relative
 from .points import body_wrenches, point_velocities
-from .scene import Scene, tangential
+from .scene import Scene, lengths_and_normals, tangential
 
 
 class ContactForce(NamedTuple):
@@ -74,9 +74,9 @@ def contact_force(
     damping = -jnp.sum(found.gradient * velocity, axis=-1) * material.dissipation
     push = depth**2 * material.stiffness * (damping + jnp.sqrt(1 + damping**2))
 
-    length = jnp.sqrt(jnp.sum(found.gradient**2, axis=-1))
+    length, normal = lengths_and_normals(found.gradient)
     normal_force = push * length
-    slip = tangential(found.gradient / length[:, None], velocity)
+    slip = tangential(normal, velocity)
     speed = jnp.sqrt(jnp.sum(slip * slip, axis=-1) + material.slip_speed**2)
     friction = -(normal_force * scene.friction / speed)[:, None] * slip
 

@@ -15,8 +15,8 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Float
 
-from ..algorithms.kinematics import Kinematics, first_root_centred, root_positions
-from ..algorithms.places import Frames, bodies_of, poses_in_bodies, rows_of
+from ..algorithms.kinematics import Kinematics, root_positions
+from ..algorithms.places import bodies_of, find_places, poses_in_bodies
 from ..errors import ArgumentError
 from ..model import Model
 from ..spatial import (
@@ -69,11 +69,12 @@ def find_contacts(model: Model, scene: Scene, kinematics: Kinematics) -> Contact
     pairs = scene.pairs
     if not pairs:  # a shortcut: JAX would trace the geometry of no pairs
         return Contacts(ground.distance, ground.gradient, ground.arm)
-    X_a, X_b = (
-        _frame_poses(model, kinematics, frames) for frames in (pairs.frames_a, pairs.frames_b)
-    )
+    places = [find_places(model, kinematics, x) for x in (pairs.frames_a, pairs.frames_b)]
+    # The positions are relative to the first root body.
+    p_WR = root_positions(model, kinematics)[0]
+    X_a, X_b = (Pose(x.X_RF.R, x.X_RF.p + (x.p_WR - p_WR)) for _, _, x in places)
     m = len(pairs.capsules.radius_a)
-    bodies_a, bodies_b = (bodies_of(model, x[m:]) for x in (pairs.frames_a, pairs.frames_b))
+    bodies_a, bodies_b = (place.bodies[m:] for place in places)
     order = np.where(bodies_a < bodies_b, 1, -1)
     found = [
         _capsules(pairs.capsules, *(jax.tree.map(lambda x: x[:m], X) for X in (X_a, X_b))),
@@ -82,10 +83,10 @@ def find_contacts(model: Model, scene: Scene, kinematics: Kinematics) -> Contact
         ),
     ]
     distance, normal, a, b = (jnp.concatenate(parts) for parts in zip(*found))
-    arms = []
-    for X, frames, point in ((X_a, pairs.frames_a, a), (X_b, pairs.frames_b, b)):
-        X_BF = poses_in_bodies(model, frames)
-        arms.append(transform_point(X_BF, inverse_transform_point(X, point)))
+    arms = [
+        transform_point(place.X_BF, inverse_transform_point(X, point))
+        for place, X, point in zip(places, (X_a, X_b), (a, b))
+    ]
     return Contacts(
         jnp.concatenate([ground.distance, distance]),
         jnp.concatenate([ground.gradient, normal]),
@@ -128,13 +129,6 @@ def relative(scene: Scene, x: Float[Array, "points ..."]) -> Float[Array, "conta
 def opposed(scene: Scene, f: Float[Array, "contacts 3"]) -> Float[Array, "points 3"]:
     """Forces on the points: f at the points a and -f at the points b."""
     return jnp.concatenate([f, -f[len(scene.frames) :]])
-
-
-def _frame_poses(model: Model, kinematics: Kinematics, frames: Frames) -> Pose:
-    """The poses of frames in world axes, with positions relative to the first root body."""
-    X = first_root_centred(model, kinematics)
-    world = Pose(jnp.eye(3, dtype=X.R.dtype), -root_positions(model, kinematics)[0])
-    return compose(rows_of(X, bodies_of(model, frames), world), poses_in_bodies(model, frames))
 
 
 def _capsules(pairs: CapsulePairs, X_a: Pose, X_b: Pose):

@@ -52,7 +52,7 @@ from .inverse_inertia import inverse_inertias, joint_jacobian
 from .joint_terms import ClippedLaw, JointImpulses, JointLaw, Servo, joint_law
 from .newton import Problem, hessian_factor, minimise
 from .points import body_wrenches, point_jacobians, point_velocities
-from .scene import InverseInertias, Scene
+from .scene import InverseInertias, Scene, lengths_and_normals
 
 
 class ContactStep(NamedTuple):
@@ -286,8 +286,7 @@ def _laws(
     constraints: Sequence[Constraint],
 ) -> _Laws:
     found = find_contacts(model, scene, kinematics)
-    length = jnp.sqrt(jnp.sum(found.gradient**2, axis=-1))
-    normal = found.gradient / length[:, None]
+    length, normal = lengths_and_normals(found.gradient)
     slack = jnp.where(found.distance < 0, dt + recovery, dt)
     target = (-found.distance / (length * slack))[:, None] * normal
 

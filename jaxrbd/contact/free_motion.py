@@ -34,6 +34,7 @@ from ..algorithms.common_frame import body_inertias
 from ..algorithms.kinematics import forward_kinematics, root_centred
 from ..configuration import displace, neutral, transport, turning_acceleration
 from ..model import Model, arguments
+from ..model.joint_space import independent_index
 from ..model.model import joint_groups
 from ..so3 import quaternion_exp, quaternion_rotate
 from ..spatial import Pose, inertia_to_com, inverse_rotate, inverse_transform_inertia, rotate
@@ -79,18 +80,16 @@ class _Roots(NamedTuple):
 
 
 def _roots(model: Model) -> _Roots:
-    parents, independent = model.topology.parents, range(model.nv)
-    if model.coupling is not None:
-        independent = model.coupling.v_independent
-    place = {int(i): n for n, i in enumerate(independent)}
+    parents = model.topology.parents
+    place = {int(i): n for n, i in enumerate(independent_index(model, "v"))}
     found = []
     for group in joint_groups(model):
         for body, index in zip(group.bodies, group.index["v"]):
             if group.joint.angular is None or parents[body] >= 0 or int(index[0]) not in place:
                 continue
             dofs = [place[int(i)] for i in index]
-            turns = group.joint.angular
-            found.append((body, turns == 3, dofs[:3] if turns == 3 else [model.nv] * 3, dofs[-3:]))
+            free = len(dofs) == 6
+            found.append((body, free, dofs[:3] if free else [model.nv] * 3, dofs[-3:]))
     found = sorted(found, key=lambda root: root[0])
     bodies, free, linear, angular = ([root[i] for root in found] for i in range(4))
     return _Roots(

@@ -23,17 +23,16 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from .._math.rows import take_rows
 from ..actuators import PD
+from ..actuators.joint_values import checked_values
 from ..configuration import difference
 from ..errors import ArgumentError
 from ..model import Model, arguments
-from ..model.joint_space import coordinates_with_rates
+from ..model.joint_space import entries_of_all_joints, position_limits
 
 
 class Servo(NamedTuple):
@@ -160,22 +159,13 @@ def joint_law(
 
 
 def _limit_law(model: Model, q: Array, dt: Array, recovery: Array, conductance: Array):
-    coordinates, velocities = coordinates_with_rates(model)
-    place = np.full(model.nv, model.nq)  # the appended entry, which has no limit
-    place[velocities] = coordinates
-    q, lower, upper = (
-        take_rows(jnp.append(x, fill), place)
-        for x, fill in (
-            (q, 0),
-            (model.lower_position_limit, -jnp.inf),
-            (model.upper_position_limit, jnp.inf),
-        )
-    )
+    limits = position_limits(model)
     sign = jnp.asarray([[-1], [1]], q.dtype)
-    limits = jnp.stack([lower, upper])
-    limited = jnp.isfinite(limits)
-    gap = jnp.where(limited, sign * (jnp.where(limited, limits, 0) - q), 0)
-    limited, gap = _of_all_joints(model, limited, False), _of_all_joints(model, gap, 0)
+    bounds = jnp.stack([limits.lower, limits.upper])
+    limited = jnp.isfinite(bounds)
+    gap = sign * (jnp.where(limited, bounds, 0) - limits.coordinates(q))
+    gap = jnp.where(limited, gap, 0)
+    limited, gap = (entries_of_all_joints(model, x, "v") for x in (limited, gap))
     return ClippedLaw(
         jnp.where(limited, conductance, 0),
         sign * gap / jnp.where(gap < 0, dt + recovery, dt),
@@ -195,10 +185,7 @@ def _dissipation_law(model: Model, dt: Array, conductance: Array) -> ClippedLaw:
 
 
 def _servo_law(model: Model, q: Array, dt: Array, servo: Servo) -> ClippedLaw:
-    stiffness, damping, effort = (
-        arguments.velocity(model, jnp.asarray(x, model.dtype), f"servo.control.{name}")
-        for name, x in vars(servo.control).items()
-    )
+    stiffness, damping, effort = checked_values(model, servo.control, "servo.control.")
     velocity = jnp.zeros_like(stiffness) if servo.velocity is None else servo.velocity
     velocity = arguments.velocity(model, velocity, "servo.velocity")
     if servo.position is not None and servo.error is None:
@@ -215,12 +202,4 @@ def _servo_law(model: Model, q: Array, dt: Array, servo: Servo) -> ClippedLaw:
     bounded = jnp.isfinite(effort)
     bound = jnp.where(bounded, dt * jnp.where(bounded, effort, 0), jnp.inf)
     rows = [dt * gain, jnp.where(driven, target, 0), -bound, bound]
-    return ClippedLaw(*(_of_all_joints(model, x, 0)[None] for x in rows))
-
-
-def _of_all_joints(model: Model, x: Array, fill: ArrayLike) -> Array:
-    """x (..., nv) for all joints, (..., nv_joint), with `fill` for joints that follow others."""
-    if model.coupling is None:
-        return x
-    out = jnp.full((*x.shape[:-1], len(model.armature)), fill, x.dtype)
-    return out.at[..., np.array(model.coupling.v_independent, int)].set(x)
+    return ClippedLaw(*(entries_of_all_joints(model, x, "v")[None] for x in rows))

@@ -36,8 +36,9 @@ from jaxtyping import Float
 
 from .._math.batch_last import plus_terms, row, solutions, sum_of_rows
 from .._math.components import Vec3
-from .._math.linear import LARGEST_WHOLE, TILE, inverse_factor, matmul, solve_positive_definite
+from .._math.linear import LARGEST_WHOLE, inverse_factor, matmul, solve_positive_definite
 from .._math.rows import take_rows
+from .._math.tiles import TILE, in_tiles
 from .branches import Partition
 from .coulomb import ContactLaw, Projection, project
 from .joint_terms import ClippedLaw
@@ -145,21 +146,11 @@ def _of_batch(function: Any, problem: Problem) -> Minimum:
         )
 
     def by_tiles(leaves):
-        """The result for one tile of the batch after the other."""
-        tiles = -(-count // TILE)
-        size = -(-count // tiles)
-
-        def divided(x):
-            fill = [(0, tiles * size - count), *[(0, 0)] * (x.ndim - 1)]
-            return jnp.pad(x, fill, "edge").reshape(tiles, size, *x.shape[1:])
-
-        states = [divided(x) for x, is_shared in zip(leaves, shared) if not is_shared]
-
         def of_tile(states):
             rest = iter(states)
             return minimised([x if s else next(rest) for x, s in zip(leaves, shared)])
 
-        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:count], lax.map(of_tile, states))
+        return in_tiles(of_tile, [x for x, is_shared in zip(leaves, shared) if not is_shared])
 
     if not isinstance(count, int) or count <= TILE:
         found = minimised(leaves)

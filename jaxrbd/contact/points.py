@@ -6,18 +6,17 @@ body frames, `arm` (n, 3). The body of a point that is fixed to the world is -1.
 
 from __future__ import annotations
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jaxtyping import Float
 
 from .._math.components import cross
-from .._math.rows import take_rows
+from .._math.rows import rows_or_world, take_rows
 from ..algorithms.kinematics import Kinematics, root_centred
 from ..model import Model
 from ..model.joint_space import independent_force, relative_velocities
-from ..spatial import inverse_rotate, rotate, transform_point
+from ..spatial import identity_pose, inverse_rotate, rotate, transform_point
 from ..tree import propagate
 
 
@@ -30,11 +29,9 @@ def point_velocities(
 ) -> Float[Array, "n 3"]:
     """The velocities (n, 3) of the points, in world axes."""
     V = propagate(model.topology, kinematics.X_PB, relative_velocities(model, kinematics.q, v))
-    moving = bodies >= 0
-    bodies = np.where(moving, bodies, 0)
-    V, R = take_rows(V, bodies), take_rows(kinematics.X_WB.R, bodies)
-    u = rotate(R, V[:, :3] + cross(V[:, 3:], arm))
-    return u if np.all(moving) else jnp.where(moving[:, None], u, 0)
+    still = jnp.zeros(6, model.dtype), jnp.eye(3, dtype=model.dtype)
+    V, R = rows_or_world((V, kinematics.X_WB.R), bodies, still)
+    return rotate(R, V[:, :3] + cross(V[:, 3:], arm))
 
 
 def point_jacobians(
@@ -49,13 +46,11 @@ def point_jacobians(
     The velocities are in world axes. `columns` (nv_tree, 6): the dof columns in the frame of
     `root_centred`.
     """
-    moving = bodies >= 0
-    bodies = np.where(moving, bodies, 0)
-    X = jax.tree.map(lambda x: take_rows(x, bodies), root_centred(kinematics))
+    X = rows_or_world(root_centred(kinematics), bodies, identity_pose(model.dtype))
     positions = transform_point(X, arm)
     linear, angular = columns[:, None, :3], columns[:, None, 3:]
     linear, angular = jnp.broadcast_arrays(linear + cross(angular, positions), angular)
-    moves = model.topology.supports[np.ix_(model.topology.dof_body, bodies)] & moving
+    moves = model.topology.movers(bodies)[:, model.topology.dof_body].T
     by_dof = jnp.where(moves[..., None], jnp.concatenate([linear, angular], axis=-1), 0)
     return jnp.transpose(independent_force(model, kinematics.q, by_dof), (1, 2, 0))
 

@@ -18,16 +18,16 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Float
 
-from .._math.components import cross
+from .._math.cast import cast
+from .._math.components import norm
 from .._math.rows import take_rows
 from ..algorithms.kinematics import Kinematics, forward_kinematics, root_centred, root_positions
 from ..algorithms.places import bodies_of, poses_in_bodies
 from ..errors import ArgumentError
 from ..joints import as_module
 from ..model import Model, arguments
-from ..model.joint_space import relative_velocities
-from ..spatial import inverse_rotate, rotate, transform_point
-from ..tree import propagate
+from ..spatial import inverse_rotate, transform_point
+from .points import point_velocities
 from .shapes import CollisionPairs, Shape, stacked, stacked_pairs, warn_of_edges
 
 # --------------------------------------------------------------------------------------- ground
@@ -75,13 +75,13 @@ class Plane(Terrain):
 
     def distance(self, x):
         normal = jnp.asarray(self.normal)
-        return jnp.sum(normal * x) / _length(normal) - self.offset
+        return jnp.sum(normal * x) / norm(normal) - self.offset
 
     def elevation(self, xy):
         """The z of the plane at xy; NaN if the z component of the normal is not positive."""
         normal = jnp.asarray(self.normal)
         rises = normal[2] > 0
-        z = self.offset * _length(normal) - jnp.sum(normal[:2] * xy)
+        z = self.offset * norm(normal) - jnp.sum(normal[:2] * xy)
         return jnp.where(rises, z / jnp.where(rises, normal[2], 1), jnp.nan)
 
 
@@ -299,15 +299,6 @@ class Scene(eqx.Module):
         return cast(self, dtype)
 
 
-def cast(tree, dtype: DTypeLike):
-    """The pytree with all floating-point leaves cast to `dtype`."""
-
-    def converted(x):
-        return jnp.asarray(x, dtype) if jnp.issubdtype(jnp.result_type(x), jnp.floating) else x
-
-    return jax.tree.map(converted, tree)
-
-
 class ContactPoints(NamedTuple):
     """The contact point of each sphere: the point of the sphere with the least distance to ground.
 
@@ -330,7 +321,7 @@ class ContactPoints(NamedTuple):
     @property
     def normal(self) -> Float[Array, "n 3"]:
         """Unit normals of the ground."""
-        return self.gradient / _length(self.gradient)[:, None]
+        return lengths_and_normals(self.gradient)[1]
 
 
 @arguments.compiled
@@ -345,22 +336,24 @@ def contact_points(
     v, scene = arguments.velocity(model, v), scene.astype(model.dtype)
     kinematics = forward_kinematics(model, q)
     bodies, centres = scene.bodies(model), scene.centres(model)
-    V = propagate(model.topology, kinematics.X_PB, relative_velocities(model, kinematics.q, v))
-    V, X_RB = jax.tree.map(lambda x: take_rows(x, bodies), (V, root_centred(kinematics)))
-
+    X_RB = jax.tree.map(lambda x: take_rows(x, bodies), root_centred(kinematics))
     p_WR = take_rows(root_positions(model, kinematics), bodies)
     centres_W = transform_point(X_RB, centres) + p_WR
     distance, gradient = jax.vmap(jax.value_and_grad(scene.ground.distance))(centres_W)
-    down = -(scene.radii / _length(gradient))[:, None] * gradient
+    down = -(scene.radii / norm(gradient))[:, None] * gradient
     arm = centres + inverse_rotate(X_RB.R, down)
-    velocity = rotate(X_RB.R, V[:, :3] + cross(V[:, 3:], arm))
+    velocity = point_velocities(model, kinematics, bodies, arm, v)
     return ContactPoints(distance - scene.radii, gradient, centres_W + down, velocity, arm)
+
+
+def lengths_and_normals(
+    gradient: Float[Array, "n 3"],
+) -> tuple[Float[Array, " n"], Float[Array, "n 3"]]:
+    """The lengths of gradients of the distance, and the unit normals along them."""
+    length = norm(gradient)
+    return length, gradient / length[:, None]
 
 
 def tangential(normal: Float[Array, "... 3"], x: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
     """The part of x (..., 3) that is orthogonal to a unit normal."""
     return x - jnp.sum(normal * x, axis=-1, keepdims=True) * normal
-
-
-def _length(x: Array) -> Array:
-    return jnp.sqrt(jnp.sum(x * x, axis=-1))

@@ -12,13 +12,15 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
+from .._math.cast import cast
+from .._math.components import square_root
 from ..actuators import PD
 from ..algorithms.kinematics import frame_placement
 from ..algorithms.rnea import gravity_force
 from ..configuration import random_configuration
 from ..model import Model
 from ..robots import home_posture, load_robot
-from .environment import Env, Parameter, as_arrays, uniform
+from .environment import Env, Parameter, uniform
 from .motion import Motion, move
 
 TOOL = "tool"
@@ -83,7 +85,7 @@ class ArmReach(Env):
         weights = {"distance": 1.0, "precision": 1.0, "velocity": 0.001, "action": 0.001}
         home = home_posture("arm7")
         params = ArmReachParams(model, control, home, reach, 0.1 * reach, 0.05, weights)
-        return as_arrays(params, model.dtype)
+        return cast(params, model.dtype)
 
     def initial(self, params, key):
         model = params.model
@@ -106,10 +108,8 @@ class ArmReach(Env):
 
     def terms(self, params, before, action, after):
         square = jnp.sum(self._error(params, after) ** 2)
-        apart = square > 0  # the square root has no derivative at zero
-        distance = jnp.where(apart, jnp.sqrt(jnp.where(apart, square, 1)), 0)
         return {
-            "distance": -distance,
+            "distance": -square_root(square),
             "precision": jnp.exp(-square / params.precision**2),
             "velocity": -jnp.sum(after.motion.v**2),
             "action": -jnp.sum(action * action),

@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._math.cast import cast
 from ..model import Model
 from ..robots import load_robot
-from .environment import Env, Parameter, as_arrays, uniform
+from .environment import Env, Parameter, uniform
 from .motion import Motion, move
 
 
@@ -56,7 +57,7 @@ class CartPoleSwingUp(Env):
         model = load_robot("cart_pole")
         start = np.array([np.pi / 2, np.pi / 2, 0.25, 0.25])
         weights = {"angle": 1.0, "angular_velocity": 0.1, "position": 0.05, "velocity": 0.1}
-        return as_arrays(CartPoleParams(model, 20.0, start, weights), model.dtype)
+        return cast(CartPoleParams(model, 20.0, start, weights), model.dtype)
 
     def initial(self, params, key):
         shift = uniform(key, params.start)

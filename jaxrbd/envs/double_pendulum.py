@@ -9,9 +9,10 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from .._math.cast import cast
 from ..model import Model
 from ..robots import load_robot
-from .environment import Env, Parameter, as_arrays, uniform
+from .environment import Env, Parameter, uniform
 from .motion import Motion, move
 
 
@@ -52,7 +53,7 @@ class DoublePendulumSwingUp(Env):
         model = load_robot("double_pendulum")
         torque, start = np.array([12.0, 8.0]), np.array([0.5, 0.5, 0.1, 0.1])
         weights = {"height": 1.0, "angular_velocity": 0.01, "action": 0.01}
-        return as_arrays(DoublePendulumParams(model, torque, start, weights), model.dtype)
+        return cast(DoublePendulumParams(model, torque, start, weights), model.dtype)
 
     def initial(self, params, key):
         shift = uniform(key, params.start)

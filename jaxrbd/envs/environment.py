@@ -24,7 +24,7 @@ from ..model import Model
 Params = Any
 Physics = Any
 
-# A leaf of the parameters: an array, or a float or a NumPy array until `as_arrays` converts it.
+# A leaf of the parameters: an array, or a float or a NumPy array until `cast` converts it.
 Parameter = Any
 
 
@@ -176,15 +176,6 @@ class Env(abc.ABC):
 def substeps(step: Callable[[Any], Any], state: Any, count: int) -> Any:
     """The state after `count` applications of `step`."""
     return lax.scan(lambda state, _: (step(state), None), state, length=count)[0]
-
-
-def as_arrays(params: Params, dtype: Any) -> Params:
-    """The parameters with every float as an array of JAX in one dtype."""
-
-    def converted(x):
-        return jnp.asarray(x, dtype) if jnp.issubdtype(jnp.result_type(x), jnp.floating) else x
-
-    return jax.tree.map(converted, params)
 
 
 def uniform(key: PRNGKeyArray, width: Array) -> Array:

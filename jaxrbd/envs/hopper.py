@@ -9,11 +9,12 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from .._math.cast import cast
 from ..actuators import PD
 from ..contact import Scene, Servo, contact_step, inverse_inertias
 from ..joints import Prismatic
 from ..model import Fixed, JointSpec, Link, Model, build_model, link_inertia, placement_matrix
-from .environment import Env, Parameter, as_arrays, substeps, uniform
+from .environment import Env, Parameter, substeps, uniform
 from .motion import Motion
 
 REST = 0.5  # m, from the body to the centre of the foot at the position 0 of the leg
@@ -72,7 +73,7 @@ class Hopper(Env):
         start = np.array([0.3, 0.05, 1.0, 0.5])
         weights = {"height": 1.0, "action": 0.001}
         params = HopperParams(model, scene, control, STROKE, 0.9, start, weights)
-        return as_arrays(params, model.dtype)
+        return cast(params, model.dtype)
 
     def initial(self, params, key):
         shift = uniform(key, params.start)

@@ -12,13 +12,13 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
+from .._math.cast import cast
 from ..actuators import PD, Delay
 from ..configuration import integrate
 from ..contact import Scene, Servo, contact_points, contact_step, inverse_inertias
-from ..contact.scene import cast
 from ..model import Model
 from ..sensors import Noise, projected_gravity
-from .environment import Env, Parameter, as_arrays, substeps, uniform
+from .environment import Env, Parameter, substeps, uniform
 
 TIME_STEP = 0.02  # s, between two actions
 SUBSTEPS = 5  # of the physics
@@ -107,7 +107,7 @@ def default_params(
         gait=np.array([0.5, 0.06]),
         weights=weights,
     )
-    return as_arrays(params, model.dtype)
+    return cast(params, model.dtype)
 
 
 def posture_terms(

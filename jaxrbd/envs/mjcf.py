@@ -12,6 +12,7 @@ from ..contact import Scene, contact_points, servo_of_actuators
 from ..errors import ArgumentError
 from ..io.mujoco import Imported, load_mjcf
 from ..joints import FreeFlyer
+from ..model.model import joint_kinds
 from . import legged
 from .quadruped import POSTURE_WEIGHTS
 
@@ -99,12 +100,7 @@ def _scene_of_kind(robot: Imported) -> Scene:
     Raises ArgumentError for other robots.
     """
     model = robot.model
-    kinds = {
-        body: type(joint)
-        for joint, bodies in zip(model.joints, model.joint_bodies)
-        for body in bodies
-    }
-    if kinds.get(0) is not FreeFlyer:
+    if joint_kinds(model)[:1] != [FreeFlyer]:
         raise ArgumentError(
             f"joint {model.joint_names[0]!r}, the first one, is no free joint"
             if model.joint_names

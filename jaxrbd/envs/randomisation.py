@@ -17,31 +17,38 @@ from jaxtyping import PRNGKeyArray
 
 from ..errors import ArgumentError
 from ..model import Model, arguments
+from ..model.model import joint_kinds
 from .environment import Params
 
 # Draws another value of a leaf: a function of a key and the usual value.
 Distribution = Callable[[PRNGKeyArray, Array], Array]
 
 
-class Uniform(eqx.Module):
+class _Bounded(eqx.Module):
+    """A distribution with bounds of random numbers."""
+
+    low: ArrayLike
+    high: ArrayLike
+
+    def __check_init__(self):
+        values = [arguments.known(x) for x in (self.low, self.high)]
+        if values[0] is not None and values[1] is not None and not np.all(values[0] <= values[1]):
+            raise ArgumentError(f"low is {self.low} and high is {self.high}, expected low <= high")
+
+
+class Uniform(_Bounded):
     """The distribution of values from `low` to `high`, whatever the usual value is.
 
     The call `Uniform(low, high)(key, x)` returns an array of the shape of x. `low`, `high`: () or
     the shape of x. Each entry is drawn independently.
     """
 
-    low: ArrayLike
-    high: ArrayLike
-
-    def __check_init__(self):
-        _check_bounds(self.low, self.high)
-
     def __call__(self, key: PRNGKeyArray, x: Array) -> Array:
         """A random array of the shape and dtype of x."""
         return _between(key, x.shape, x.dtype, self.low, self.high)
 
 
-class Scale(eqx.Module):
+class Scale(_Bounded):
     """The distribution of the usual value times a factor from `low` to `high`.
 
     `low`, `high`: (). With `per_row`, each row x[i] has another factor; otherwise all entries have
@@ -49,30 +56,20 @@ class Scale(eqx.Module):
     mass of each body and keeps its centre of mass.
     """
 
-    low: ArrayLike
-    high: ArrayLike
     per_row: bool = eqx.field(static=True, default=False)
-
-    def __check_init__(self):
-        _check_bounds(self.low, self.high)
 
     def __call__(self, key: PRNGKeyArray, x: Array) -> Array:
         """The array x, scaled."""
         return x * _between(key, _rows(x, self.per_row), x.dtype, self.low, self.high)
 
 
-class Shift(eqx.Module):
+class Shift(_Bounded):
     """The distribution of the usual value plus a number from `low` to `high`.
 
     `low`, `high`: (). With `per_row`, each row x[i] has another shift.
     """
 
-    low: ArrayLike
-    high: ArrayLike
     per_row: bool = eqx.field(static=True, default=False)
-
-    def __check_init__(self):
-        _check_bounds(self.low, self.high)
 
     def __call__(self, key: PRNGKeyArray, x: Array) -> Array:
         """The array x, shifted."""
@@ -148,11 +145,12 @@ def _check_same_structure(first: Model, model: Model, i: int) -> None:
     for field in ("joint_names", "body_names", "frame_names", "frame_bodies", "dissipative"):
         _check_equal(i, field, getattr(model, field), getattr(first, field))
     _check_equal(i, "topology.parents", tuple(model.topology.parents), first.topology.parents)
-    kinds = [_kinds(m) for m in (model, first)]
-    for name, found, expected in zip(first.joint_names, *kinds):
-        if found != expected:
+    kinds = zip(first.joint_names, joint_kinds(model), joint_kinds(first))
+    for name, found, expected in kinds:
+        if found is not expected:
             raise ArgumentError(
-                f"joint {name!r} of models[{i}] is {found}, expected {expected} as in models[0]"
+                f"joint {name!r} of models[{i}] is {found.__name__}, expected {expected.__name__} "
+                f"as in models[0]"
             )
     leaves, expected_leaves = (jax.tree_util.tree_leaves_with_path(m) for m in (model, first))
     for (path, x), (_, expected) in zip(leaves, expected_leaves):
@@ -188,16 +186,6 @@ def _check_equal(i: int, field: str, found: Any, expected: Any) -> None:
         f"{field}[{place}] of models[{i}] is {found[place]!r}, expected {expected[place]!r} as in "
         f"models[0]"
     )
-
-
-def _kinds(model: Model) -> list[str]:
-    """The name of the kind of each joint."""
-    kinds = {
-        body: type(joint).__name__
-        for joint, bodies in zip(model.joints, model.joint_bodies)
-        for body in bodies
-    }
-    return [kinds[body] for body in range(model.nb)]
 
 
 # ------------------------------------------------------------------------------ leaves by name
@@ -261,12 +249,6 @@ def _replaced(params: Params, name: str, value: Any) -> Params:
         return tree
 
     return eqx.tree_at(where, params, value, is_leaf=lambda x: x is None)
-
-
-def _check_bounds(low: ArrayLike, high: ArrayLike) -> None:
-    values = [arguments.known(x) for x in (low, high)]
-    if values[0] is not None and values[1] is not None and not np.all(values[0] <= values[1]):
-        raise ArgumentError(f"low is {low} and high is {high}, expected low <= high")
 
 
 def _rows(x: Array, per_row: bool) -> tuple[int, ...]:

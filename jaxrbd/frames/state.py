@@ -12,6 +12,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
+from .._math.rows import rows_or_world
 from ..algorithms.centroidal import centroidal_momentum_matrix
 from ..algorithms.kinematics import (
     Kinematics,
@@ -25,7 +26,7 @@ from ..algorithms.kinematics import (
     root_positions,
 )
 from ..algorithms.mass import center_of_mass_frame
-from ..algorithms.places import find_places, rows_of
+from ..algorithms.places import find_places
 from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..spatial import (
@@ -243,7 +244,7 @@ def _frame_motions(model: Model, kinematics: Kinematics, v: Array, a: Array):
     frames = find_places(model, kinematics, [*range(len(model.frame_names)), None])
     still = jnp.zeros(6, model.dtype)
     V, A = (
-        inverse_transform_motion(frames.X_BF, rows_of(x, frames.bodies, still))
+        inverse_transform_motion(frames.X_BF, rows_or_world(x, frames.bodies, still))
         for x in motions(model, kinematics, v, a)
     )
     return frames.X, V, A

@@ -18,7 +18,7 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Bool, Float
 
-from .._math.linear import inverse_factor, matmul, pseudo_inverse
+from .._math.linear import free_part, matmul, pseudo_inverse, solve_free
 
 MAX_STEPS = 100
 MAX_ROUNDS = 50
@@ -74,7 +74,7 @@ def _projected_newton(H: Array, g: Array, lower: Array, upper: Array, start: Arr
         count, d, _, blocked, _ = state
         gradient = g + matmul(H, d)
         fixed = at_bound(d, gradient) | blocked
-        newton = _masked_solve(H, ~fixed, -gradient)
+        newton = solve_free(H, ~fixed, -gradient)
         trials = jnp.clip(d + fractions[:, None] * newton, lower, upper)
         moves = trials - d
         # The change of the function, without the cancellation of two values.
@@ -135,13 +135,6 @@ def _with_equations(qp: BoxQP) -> tuple[Float[Array, " n"], Bool[Array, " n"]]:
     return d, fixed
 
 
-def _masked_solve(H: Array, free: Array, b: Array) -> Array:
-    """The solution of `H x = b` over the free entries; 0 for the others."""
-    A = jnp.where(free[:, None] & free, H, 0) + jnp.diag((~free).astype(H.dtype))
-    W = inverse_factor(A)
-    return matmul(matmul(W, jnp.where(free, b, 0)), W)
-
-
 def _solve_free(qp: BoxQP, at_bound: Array, fixed: Array, near: Array) -> Float[Array, " n"]:
     """The entries that are not at a bound, from the equations of the minimum.
 
@@ -164,7 +157,7 @@ def _solve_free(qp: BoxQP, at_bound: Array, fixed: Array, near: Array) -> Float[
     def solve(_, b):
         if inverse is not None:
             return matmul(inverse, b)
-        return _masked_solve(still.H, free, b) + jnp.where(free, 0, b)
+        return solve_free(still.H, free, b) + jnp.where(free, 0, b)
 
     x = lax.custom_linear_solve(equations, right, solve, symmetric=True)
     return near + x[:n]
@@ -174,7 +167,7 @@ def _kkt_inverse(qp: BoxQP, free: Array) -> Array:
     """The pseudo-inverse of the matrix of `equations` in `_solve_free`."""
     n, m = len(qp.g), len(qp.k)
     K = jnp.where(free, qp.K, 0)
-    H = jnp.where(free[:, None] & free, qp.H, 0) + jnp.diag((~free).astype(qp.H.dtype))
+    H = free_part(qp.H, free)
     A = jnp.block([[H, K.T], [K, jnp.zeros((m, m), H.dtype)]])
     eps = float(jnp.finfo(H.dtype).eps)
     size = jnp.concatenate(

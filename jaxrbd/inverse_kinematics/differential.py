@@ -13,9 +13,10 @@ from jaxtyping import Float
 from .._math.linear import matmul
 from ..constraints import Constraint
 from ..model import Model, arguments
+from ..model.joint_space import position_limits
 from .box_qp import BoxQP, minimise
 from .solution import check_limits, locked_dofs
-from .solver import joint_box
+from .solver import Box
 from .tasks import Task, checked_tasks, rows
 
 
@@ -99,7 +100,7 @@ def quadratic_program(
     locked: np.ndarray,
 ) -> BoxQP:
     """The quadratic program of `differential_inverse_kinematics`, with `d = dt v` as unknown."""
-    found, box = rows(model, tasks, q), joint_box(model, locked)
+    found, box = rows(model, tasks, q), Box(position_limits(model), locked)
     weighted = found.weights[:, None] * found.J
     H = matmul(weighted.T, found.J) + damping * jnp.eye(model.nv, dtype=model.dtype)
     reach = dt * model.velocity_limit

@@ -28,7 +28,8 @@ from .._math.linear import matmul, pseudo_inverse
 from ..configuration import difference, integrate
 from ..constraints import Constraint
 from ..model import Model
-from .solver import Box, Descent, blocked, joint_box, stacked
+from ..model.joint_space import position_limits
+from .solver import Box, Descent, blocked, stacked
 from .tasks import Task, rows
 
 
@@ -55,12 +56,16 @@ def with_derivatives(
     the positions of locked joints.
     """
     found = lax.stop_gradient(found)
-    still = joint_box(lax.stop_gradient(model), box.locked)
+    still = Box(position_limits(lax.stop_gradient(model)), box.locked)
     q, k = found.q, len(found.shift)
     error, weights, J = lax.stop_gradient(stacked(found.found, found.shift))
     fixed = blocked(still, q, matmul(weights * error, J))
     least, _ = still.gaps(q)
+<<<<<<< HEAD
     limit = jnp.where(least >= 0, box.lower, box.upper)  # at the lower limit, least is 0
+=======
+    limit = jnp.where(least >= 0, box.limits.lower, box.limits.upper)
+>>>>>>> h1
     limit = jnp.where(jnp.isfinite(limit) & fixed, limit, 0)
     start = difference(model, lax.stop_gradient(q0), q0)
     # The multipliers of the equations are the errors of their rows times their weights.
@@ -75,7 +80,7 @@ def with_derivatives(
         e = jnp.where(negligible, at.error - lax.stop_gradient(at.error), at.error)
         force = jnp.where(negligible, 0, multipliers) + change
         gradient = matmul(at.weights * e, at.J) + matmul(force, at.K)
-        at_limit = box.coordinates(moved) - limit
+        at_limit = box.limits.coordinates(moved) - limit
         held = jnp.where(box.locked, d - start, at_limit)
         return jnp.concatenate([jnp.where(fixed, held, gradient), at.position])
 

@@ -13,14 +13,16 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
+from .._math.components import square_root
 from ..actuators.joint_values import joints_of_dofs
 from ..configuration import difference, integrate, neutral, random_configuration
 from ..constraints import Constraint
 from ..constraints.closing import TOLERANCES
 from ..errors import ArgumentError
 from ..model import Model, arguments
+from ..model.joint_space import position_limits
 from .implicit import with_derivatives
-from .solver import Descent, descend, joint_box, start
+from .solver import Box, Descent, descend, start
 from .tasks import (
     FrameTask,
     Rows,
@@ -162,7 +164,7 @@ def _solve(
     max_iterations: int,
 ) -> IkSolution:
     still, goals, begin = lax.stop_gradient((model, tasks, q0))
-    limits = joint_box(still, np.array(locked, bool))
+    limits = Box(position_limits(still), np.array(locked, bool))
     found = start(still, goals, limits, begin, tolerance)
     found = descend(still, goals, limits, found, tolerance, max_iterations)
     return _solution(model, tasks, q0, found, tolerance, limits.locked)
@@ -183,7 +185,7 @@ def _search(
     max_iterations: int,
 ) -> IkSolution:
     still, goals, first = lax.stop_gradient((model, tasks, q0))
-    limits = joint_box(still, np.array(locked, bool))
+    limits = Box(position_limits(still), np.array(locked, bool))
     steps = min(STEPS_OF_A_START, max_iterations)
     width = min(parallel, seeds)
     at_first = start(still, goals, limits, first, tolerance)
@@ -250,19 +252,18 @@ def _solution(
     tolerance: Array,
     locked: np.ndarray,
 ) -> IkSolution:
-    box = joint_box(model, locked)
+    box = Box(position_limits(model), locked)
     q = with_derivatives(model, tasks, box, q0, found)
-    valid = jnp.all(lax.stop_gradient(box.lower <= box.upper))
+    valid = jnp.all(lax.stop_gradient(box.limits.lower <= box.limits.upper))
     q = jnp.where(valid, q, jnp.nan)
     last = rows(model, tasks, q)
     errors = task_errors(model, tasks, last, q)
     square = jnp.sum(last.weights * last.error**2) + jnp.sum(last.position**2)
-    error = jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
     largest = jnp.max(jnp.stack(errors)[:, has_to_hold(tasks)], initial=0)
     # A sum of squares in another order may be larger than the tolerance by a rounding error.
     converged = (largest <= tolerance * (1 + 1e-6)) & valid
     return IkSolution(
-        q, error, errors, converged, found.stationary | found.within, found.iterations
+        q, square_root(square), errors, converged, found.stationary | found.within, found.iterations
     )
 
 
@@ -298,13 +299,12 @@ def _middle(model: Model) -> Float[Array, " nq"]:
 
     A coordinate with one limit is at the point between its limits that is nearest to zero.
     """
-    box = joint_box(model, np.zeros(model.nv, bool))
-    lower, upper = box.lower, box.upper
+    place, lower, upper = position_limits(model)
     limited = jnp.isfinite(lower) & jnp.isfinite(upper)
-    middle = jnp.where(limited, (lower + upper) / 2, jnp.clip(0, lower, upper))
-    middle = jnp.where(limited, middle, jnp.clip(jnp.zeros_like(lower), lower, upper))
-    moved = np.flatnonzero(box.place < model.nq)
-    return neutral(model).at[box.place[moved]].set(middle[moved])
+    nearest = jnp.clip(jnp.zeros_like(lower), lower, upper)
+    middle = jnp.where(limited, (lower + upper) / 2, nearest)
+    moved = np.flatnonzero(place < model.nq)
+    return neutral(model).at[place[moved]].set(middle[moved])
 
 
 # ----------------------------------------------------------------------------------- checks
@@ -353,16 +353,16 @@ def _check_start(model: Model, q0: Array) -> None:
     if not np.all(np.isfinite(values)):
         raise ArgumentError(f"q0 is {values}, expected finite entries")
     arguments.unit_quaternions("q0", values, model)
-    box = joint_box(model, np.zeros(model.nv, bool))
-    lower, upper = arguments.known(box.lower), arguments.known(box.upper)
+    limits = position_limits(model)
+    lower, upper = arguments.known(limits.lower), arguments.known(limits.upper)
     if lower is None or upper is None:
         return
-    x = np.append(values, np.zeros(1, values.dtype))[box.place]
+    x = np.asarray(limits.coordinates(jnp.asarray(values)))
     for i in np.flatnonzero((x < lower) | (x > upper)).tolist():
         middle = (lower[i] + upper[i]) / 2
         hint = f", whose middle is {middle}" if np.isfinite(middle) else ""
         raise ArgumentError(
-            f"q0 has {x[i]} for joint {_joint_of(model, int(box.place[i]))!r}, expected a value "
+            f"q0 has {x[i]} for joint {_joint_of(model, int(limits.place[i]))!r}, expected a value "
             f"within its limits {lower[i]} to {upper[i]}{hint}; the neutral configuration may be "
             "outside the limits"
         )

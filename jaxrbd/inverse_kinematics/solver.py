@@ -27,11 +27,11 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Bool, Float, Int
 
-from .._math.linear import inverse_factor, matmul
+from .._math.linear import matmul, solve_free
 from ..configuration import integrate
 from ..constraints import Constraint
 from ..model import Model
-from ..model.joint_space import coordinates_with_rates
+from ..model.joint_space import PositionLimits
 from .tasks import PostureTask, Rows, Task, rows
 
 # The damping is this multiple of the weighted error in the first step, and its factors.
@@ -45,26 +45,16 @@ SHORT = 0.1
 
 
 class Box(NamedTuple):
-    """The limits of the displacement: static places, and limits of the coordinates.
+    """The limits of the displacement: limits of the coordinates, and dofs (nv,) that are locked."""
 
-    - `place` (nv,): for each dof the index of its coordinate in q, or nq if the dof has no limit;
-    - `lower`, `upper` (nv,): limits of these coordinates, infinite for a dof without limits;
-    - `locked` (nv,) of bool: dofs that do not move.
-    """
-
-    place: np.ndarray
-    lower: Float[Array, " nv"]
-    upper: Float[Array, " nv"]
+    limits: PositionLimits
     locked: np.ndarray
-
-    def coordinates(self, q: Float[Array, " nq"]) -> Float[Array, " nv"]:
-        """The coordinate of each dof, 0 for a dof without limits."""
-        return jnp.append(q, jnp.zeros((), q.dtype))[self.place]
 
     def gaps(self, q: Float[Array, " nq"]) -> tuple[Float[Array, " nv"], Float[Array, " nv"]]:
         """The least and the largest displacement of each dof."""
-        x = self.coordinates(q)
-        least, most = (jnp.where(self.locked, 0, y - x) for y in (self.lower, self.upper))
+        _, lower, upper = self.limits
+        x = self.limits.coordinates(q)
+        least, most = (jnp.where(self.locked, 0, y - x) for y in (lower, upper))
         return least, most
 
     def move(self, model: Model, q: Float[Array, " nq"], d: Float[Array, " nv"]):
@@ -73,21 +63,11 @@ class Box(NamedTuple):
 
     def within(self, model: Model, q: Float[Array, " nq"]) -> Float[Array, " nq"]:
         """The configuration with the coordinates of dofs that are not locked within the limits."""
-        moved = np.flatnonzero((self.place < model.nq) & ~self.locked)
-        place = self.place[moved]
-        limited = jnp.clip(q[place], self.lower[moved], self.upper[moved])
+        place, lower, upper = self.limits
+        moved = np.flatnonzero((place < model.nq) & ~self.locked)
+        place = place[moved]
+        limited = jnp.clip(q[place], lower[moved], upper[moved])
         return q.at[place].set(limited, unique_indices=True)
-
-
-def joint_box(model: Model, locked: np.ndarray) -> Box:
-    """The limits of the joints of a robot; `locked` (nv,) of bool."""
-    coordinates, velocities = coordinates_with_rates(model)
-    place = np.full(model.nv, model.nq)
-    place[velocities] = coordinates
-    infinite = jnp.full((), jnp.inf, model.dtype)
-    lower = jnp.append(model.lower_position_limit, -infinite)[place]
-    upper = jnp.append(model.upper_position_limit, infinite)[place]
-    return Box(place, lower, upper, locked)
 
 
 class Descent(NamedTuple):
@@ -192,10 +172,12 @@ def _step(
     stationary = (jnp.max(newton) <= 32 * eps**0.75) & holds
 
     damping = state.damping * cost + least_damping
-    d = jnp.clip(_solve(H, damping, free, -gradient), least, most)
+    damped = H + damping * jnp.eye(len(H), dtype=H.dtype)
+    d = jnp.clip(solve_free(damped, free, -gradient), least, most)
     inside = free & (d > least) & (d < most)
     at_limit = jnp.where(inside, 0, jnp.where(free, d, 0))
-    d = jnp.where(inside, _solve(H, damping, inside, -gradient - matmul(H, at_limit)), at_limit)
+    rest = -gradient - matmul(H, at_limit)
+    d = jnp.where(inside, solve_free(damped, inside, rest), at_limit)
     d = jnp.clip(d, least, most)
     d = jnp.where(box.locked, 0, d)
 
@@ -236,13 +218,3 @@ def _within(
     entries = max(3, len(found.position))
     largest = jnp.max(jnp.concatenate([error, jnp.abs(found.position)]), initial=0)
     return largest <= tolerance / np.sqrt(entries).astype(tolerance.dtype)
-
-
-def _solve(
-    H: Float[Array, "nv nv"], damping: Float[Array, ""], free: Bool[Array, " nv"], b: Array
-) -> Float[Array, " nv"]:
-    """The solution of `(H + damping) x = b` over the free dofs; 0 for the others."""
-    A = jnp.where(free[:, None] & free, H, 0)
-    A = A + jnp.diag(jnp.where(free, damping, 1))
-    W = inverse_factor(A)
-    return matmul(matmul(W, jnp.where(free, b, 0)), W)

@@ -20,17 +20,13 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from .. import so3
+from .._math.cast import cast
+from .._math.components import square_root
 from .._math.linear import einsum
 from ..algorithms.centroidal import com_jacobian
-from ..algorithms.kinematics import (
-    Kinematics,
-    RootedPose,
-    body_columns,
-    forward_kinematics,
-    relative_pose,
-)
+from ..algorithms.kinematics import Kinematics, forward_kinematics, relative_pose
 from ..algorithms.mass import center_of_mass
-from ..algorithms.places import find_places
+from ..algorithms.places import find_places, place_jacobians
 from ..configuration import difference, integrate
 from ..constraints import Constraint, Nonholonomic, constraint_rows
 from ..errors import ArgumentError
@@ -293,18 +289,18 @@ def rows(model: Model, tasks: Sequence[Task | Constraint], q: Float[Array, " nq"
     """The errors, Jacobians and equations of all tasks at q, in the order of `_order`."""
     kinematics = forward_kinematics(model, q)
     by_kind: list[list[Any]] = [[tasks[i] for i in indices] for indices in _order(tasks)]
-    frames, coms, postures, constraints = by_kind
+    *targets, constraints = by_kind
+    frames, coms, postures = cast(targets, model.dtype)
     blocks = []
     if frames:
         error, J, weights = _frame_rows(model, kinematics, frames)
         blocks.append((error.reshape(-1), J.reshape(-1, model.nv), weights.reshape(-1)))
     if coms:
         com, J = center_of_mass(model, kinematics), com_jacobian(model, kinematics)
-        blocks += [(com - _cast(model, t.target), J, _cast(model, t.weights)) for t in coms]
+        blocks += [(com - task.target, J, task.weights) for task in coms]
     for task in postures:
-        target = _cast(model, task.target)
-        weights = jnp.broadcast_to(_cast(model, task.weights), (model.nv,))
-        blocks.append((difference(model, target, q), _posture_jacobian(model, target, q), weights))
+        error, J = difference(model, task.target, q), _posture_jacobian(model, task.target, q)
+        blocks.append((error, J, jnp.broadcast_to(task.weights, (model.nv,))))
     zero = jnp.zeros(model.nv, model.dtype)
     equations = constraint_rows(model, kinematics, zero, constraints)
     none = (zero[:0], jnp.zeros((0, model.nv), model.dtype), zero[:0])
@@ -349,14 +345,8 @@ def _order(tasks: Sequence[Task | Constraint]) -> list[list[int]]:
     return [[i for i, task in enumerate(tasks) if isinstance(task, kind)] for kind in kinds]
 
 
-def _cast(model: Model, x: ArrayLike) -> Array:
-    return jnp.asarray(x, model.dtype)
-
-
 def _norm(x: Array) -> Array:
-    """The Euclidean norm, with the derivative 0 at 0."""
-    square = jnp.sum(x * x)
-    return jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
+    return square_root(jnp.sum(x * x))
 
 
 def _posture_jacobian(model: Model, target: Array, q: Array) -> Float[Array, "nv nv"]:
@@ -372,18 +362,17 @@ def _frame_rows(
     model: Model, kinematics: Kinematics, tasks: Sequence[FrameTask]
 ) -> tuple[Float[Array, "n 6"], Float[Array, "n 6 nv"], Float[Array, "n 6"]]:
     """The errors, Jacobians and weights of n frame tasks."""
-    X_WF, J = _moving_frames(model, kinematics, [task.frame for task in tasks])
+    F = find_places(model, kinematics, [task.frame for task in tasks])
+    J = place_jacobians(model, kinematics, F)
     references = [task.relative_to for task in tasks]
     if all(reference is None for reference in references):
-        X_AF = X_WF.X_WF
+        X_AF = F.X.X_WF
     else:
-        X_WA, J_A = _moving_frames(model, kinematics, references)
-        X_AF = relative_pose(X_WA, X_WF)
-        X_FA = jax.tree.map(lambda x: x[:, None], relative_pose(X_WF, X_WA))
-        J = J - transform_motion(X_FA, J_A)
-    X_AT = jax.tree.map(
-        lambda *x: jnp.stack([_cast(model, y) for y in x]), *(task.target for task in tasks)
-    )
+        A = find_places(model, kinematics, references)
+        X_AF = relative_pose(A.X, F.X)
+        X_FA = jax.tree.map(lambda x: x[:, None], relative_pose(F.X, A.X))
+        J = J - transform_motion(X_FA, place_jacobians(model, kinematics, A))
+    X_AT = jax.tree.map(lambda *x: jnp.stack(x), *(task.target for task in tasks))
     X_TF = inverse_compose(X_AT, X_AF)
     rotation = so3.log(X_TF.R)
     linear = einsum("nij,nvj->niv", X_TF.R, J[..., :3])
@@ -391,15 +380,5 @@ def _frame_rows(
     return (
         jnp.concatenate([X_TF.p, rotation], axis=1),
         jnp.concatenate([linear, angular], axis=1),
-        jnp.stack([_cast(model, task.weights) for task in tasks]),
+        jnp.stack([task.weights for task in tasks]),
     )
-
-
-def _moving_frames(
-    model: Model, kinematics: Kinematics, frames: Sequence[str | None]
-) -> tuple[RootedPose, Float[Array, "n nv 6"]]:
-    """The poses of n frames in the world, and their Jacobians in the axes of the frames."""
-    bodies, _, X = find_places(model, kinematics, frames)
-    moves = (model.topology.supports[:, bodies] & (bodies >= 0)).T
-    J = jax.vmap(lambda moves, X: body_columns(model, kinematics, moves, X))(moves, X.X_RF)
-    return X, J

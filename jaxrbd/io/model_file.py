@@ -22,6 +22,7 @@ from ..errors import ArgumentError, ModelError, SavedFileError
 from ..joints import FreeFlyer, Helical, Joint, Planar, Prismatic, Revolute, Spherical, Translation
 from ..model import Model, arguments
 from ..model.coupling import Coupling, independent_coordinates
+from ..model.model import joint_kinds
 from ..spatial import Pose
 from ..topology import Topology
 from ._geometry_records import check_record as check_geometry, geometry_records, link_geometry
@@ -153,9 +154,7 @@ def _header(model: Model) -> dict[str, Any]:
 
     Raises ArgumentError for a joint that a file cannot hold.
     """
-    groups = zip(model.joints, model.joint_bodies)
-    kinds = {body: type(joint) for joint, bodies in groups for body in bodies}
-    leaders = _leaders(model)
+    kinds, leaders = joint_kinds(model), _leaders(model)
     for i, name in enumerate(model.joint_names):
         if _KINDS.get(kinds[i].__name__) is not kinds[i]:
             raise ArgumentError(

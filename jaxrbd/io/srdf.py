@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..configuration import neutral_coordinates
 from ..errors import RobotFileError
 from ..model import Model
 from ..model.arguments import robot
-from ..model.model import joint_groups
 from ._xml import Document, Element, clip, local_name, parse_document
 
 
@@ -193,7 +193,7 @@ class _States:
 
     def __init__(self, doc: Document, model: Model, skip_unknown_joints: bool):
         self.doc, self.model, self.skip = doc, model, skip_unknown_joints
-        self.neutral = _neutral(model)
+        self.neutral = neutral_coordinates(model)
         self.states: list[GroupState] = []
         self.merged: dict[str, np.ndarray] = {}
         # For each name of a state, the joints with a value: the line of the value.
@@ -247,11 +247,3 @@ class _States:
         for _, start in self.model.quaternions:
             if part.start <= start < part.stop and not np.any(q[start : start + 4]):
                 self.doc.fault(element, "the quaternion is zero, expected a rotation, xyzw")
-
-
-def _neutral(model: Model) -> np.ndarray:
-    """The neutral configuration (nq,), computed without JAX."""
-    q = np.zeros(model.topology.nq)
-    for group in joint_groups(model):
-        q[group.index["q"]] = group.joint.neutral()
-    return q if model.coupling is None else q[np.array(model.coupling.q_independent, int)]

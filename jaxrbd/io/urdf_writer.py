@@ -23,7 +23,7 @@ from ..errors import ArgumentError, ModelError
 from ..joints import FreeFlyer, Planar, Prismatic, Revolute, Spherical, Translation
 from ..model import Model
 from ..model.arguments import robot
-from ..model.description import Fixed, JointSpec, Link, Mimic
+from ..model.description import Fixed, JointSpec, Link, Mimic, inertia_about_com
 from ..model.editing import describe
 from ..model.model import ROOT_JOINT
 from ._sealed import replace_file
@@ -339,7 +339,7 @@ def _add_link(root: ElementTree.Element, link: Link, faults: _Faults) -> None:
 
 
 def _add_inertial(element: ElementTree.Element, link: Link) -> None:
-    mass, h, (xx, xy, yy, xz, yz, zz) = link.inertia[0], link.inertia[1:4], link.inertia[4:]
+    mass, h = link.inertia[0], link.inertia[1:4]
     if not np.any(link.inertia):
         return
     if mass == 0 and np.any(h):
@@ -348,9 +348,7 @@ def _add_inertial(element: ElementTree.Element, link: Link) -> None:
             "cannot state",
             link=link.name,
         )
-    com = h / mass if mass else h
-    about_com = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
-    about_com = about_com - mass * (com @ com * np.eye(3) - np.outer(com, com))
+    _, com, about_com = inertia_about_com(link.inertia)
     inertial = ElementTree.SubElement(element, "inertial")
     _add_origin(inertial, com, np.zeros(3))
     ElementTree.SubElement(inertial, "mass", value=_text(mass))

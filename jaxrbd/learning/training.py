@@ -14,7 +14,7 @@ from jax import Array
 from jax.sharding import Mesh
 from jaxtyping import Float
 
-from ..envs import AutoReset, Env, auto_reset, vectorize
+from ..envs import AutoReset, Env, State, auto_reset, vectorize
 from ..errors import ArgumentError, SavedFileError, TrainingError
 from .apg import Apg
 from .checkpoint import load_checkpoint, read_description, save_checkpoint
@@ -167,28 +167,14 @@ def evaluate(
     `policy`: a function of the observations (n, m), such as `Training.policy()`; `key`: a key of
     `jax.random`.
     """
-    if episodes < 1:
-        raise ArgumentError(f"episodes is {episodes}, expected 1 or more")
-    batch = vectorize(env)
 
-    @jax.jit
-    def run(params: Any) -> Evaluation:
-        def step(carry: tuple, _: None) -> tuple[tuple, tuple]:
-            states, running = carry
-            after = batch.step(params, states, policy(states.observation))
-            reward, terms = jax.tree.map(
-                lambda x: jnp.where(running, x, 0), (after.reward, after.reward_terms)
-            )
-            failed = running & after.terminated
-            return (after, running & ~after.done), (reward, terms, running, failed)
+    def seen(states: State) -> tuple[Array, dict[str, Array], Array]:
+        return states.reward, states.reward_terms, states.terminated
 
-        start = batch.reset(params, jax.random.split(key, episodes)), jnp.ones(episodes, bool)
-        found = jax.lax.scan(step, start, length=env.episode_steps)[1]
-        reward, terms, running, failed = found
-        returns, terms = jax.tree.map(lambda x: jnp.sum(x, axis=0), (reward, terms))
-        return Evaluation(returns, terms, jnp.sum(running, axis=0), jnp.any(failed, axis=0))
-
-    return run(params)
+    _, (*rewards, terminated), running = _episodes(env, params, policy, key, episodes, seen)
+    returns, terms = jax.tree.map(lambda x: jnp.sum(jnp.where(running, x, 0), axis=0), rewards)
+    failed = jnp.any(running & terminated, axis=0)
+    return Evaluation(returns, terms, jnp.sum(running, axis=0), failed)
 
 
 def motions(
@@ -203,22 +189,42 @@ def motions(
     The arguments are as in `evaluate`. The first configurations are the starts. After its end, an
     episode keeps the last configuration.
     """
+
+    def seen(states: State) -> Array:
+        return env.configuration(states.physics)
+
+    first, after, running = _episodes(env, params, policy, key, episodes, seen)
+    q = jnp.concatenate([first[None], after])
+    last = jnp.minimum(jnp.arange(len(q))[:, None], jnp.sum(running, axis=0))
+    return q[last, jnp.arange(episodes)].swapaxes(0, 1)
+
+
+def _episodes(
+    env: Env,
+    params: Any,
+    policy: Callable[[Array], Array],
+    key: Array,
+    episodes: int,
+    seen: Callable[[State], Any],
+) -> tuple[Any, Any, Array]:
+    """What `seen` returns for n episodes at the starts and after each step.
+
+    The third result (steps, n) states which episodes had not ended before the step.
+    """
     if episodes < 1:
         raise ArgumentError(f"episodes is {episodes}, expected 1 or more")
     batch = vectorize(env)
 
     @jax.jit
-    def run(params: Any) -> Array:
-        def step(carry: tuple, _: None) -> tuple[tuple, Array]:
-            states, running, q = carry
+    def run(params: Any) -> tuple[Any, Any, Array]:
+        def step(carry: tuple, _: None) -> tuple[tuple, tuple]:
+            states, running = carry
             after = batch.step(params, states, policy(states.observation))
-            q = jnp.where(running[:, None], env.configuration(after.physics), q)
-            return (after, running & ~after.done, q), q
+            return (after, running & ~after.done), (seen(after), running)
 
-        states = batch.reset(params, jax.random.split(key, episodes))
-        first = env.configuration(states.physics)
-        start = states, jnp.ones(episodes, bool), first
-        found = jax.lax.scan(step, start, length=env.episode_steps)[1]
-        return jnp.concatenate([first[None], found]).swapaxes(0, 1)
+        start = batch.reset(params, jax.random.split(key, episodes))
+        carry = start, jnp.ones(episodes, bool)
+        found, running = jax.lax.scan(step, carry, length=env.episode_steps)[1]
+        return seen(start), found, running
 
     return run(params)

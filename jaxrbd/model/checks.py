@@ -10,7 +10,15 @@ import numpy as np
 
 from ..errors import ModelError
 from ..joints import evaluate, is_rotation
-from .description import DOF_FIELDS, POSITION_FIELDS, Follow, JointSpec, Link, stages
+from .description import (
+    DOF_FIELDS,
+    POSITION_FIELDS,
+    Follow,
+    JointSpec,
+    Link,
+    inertia_about_com,
+    stages,
+)
 from .geometry import checked_geometry
 
 
@@ -48,15 +56,12 @@ def _inertia_fault(inertia: np.ndarray) -> str | None:
     mass, h = inertia[0], inertia[1:4]
     if mass == 0:
         return "mass 0 with rotational inertia or mass moment" if np.any(inertia[1:]) else None
-    xx, xy, yy, xz, yz, zz = inertia[4:]
     with np.errstate(over="ignore", invalid="ignore"):
-        c = h / mass
-        about_com = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
-        about_com = about_com - mass * (c @ c * np.eye(3) - np.outer(c, c))
+        _, _, about_com = inertia_about_com(inertia)
     if not np.all(np.isfinite(about_com)):
         return f"mass {mass:.4g} kg does not fit mass moment {h} kg m and inertia"
     # The rounding error of the subtraction. A smaller moment counts as zero (a point mass).
-    rounding = 1e-12 * (xx + yy + zz)
+    rounding = 1e-12 * np.sum(inertia[[4, 6, 9]])
     small, middle, large = (
         0.0 if abs(x) <= rounding else x for x in np.linalg.eigvalsh(about_com).tolist()
     )

@@ -173,6 +173,14 @@ def link_inertia(
     return np.array([mass, *(mass * c), I[0, 0], I[0, 1], I[1, 1], I[0, 2], I[1, 2], I[2, 2]])
 
 
+def inertia_about_com(inertia: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+    """The arguments of `link_inertia` for the ten parameters (10,): mass, com and inertia_com."""
+    mass, h, (xx, xy, yy, xz, yz, zz) = inertia[0], inertia[1:4], inertia[4:]
+    c = h / mass if mass else h
+    about_origin = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+    return mass, c, about_origin - mass * (c @ c * np.eye(3) - np.outer(c, c))
+
+
 def placement_matrix(xyz: Numbers = (0, 0, 0), rpy: Numbers = (0, 0, 0)) -> np.ndarray:
     """The pose (4, 4) with a position in m and roll, pitch, yaw in rad about fixed axes.
 

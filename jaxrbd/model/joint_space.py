@@ -20,11 +20,13 @@ Algorithms call these functions; they use neither the joint kinds nor G directly
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from .._math.components import halves
@@ -196,6 +198,33 @@ def sum_dofs(topology: Topology, rows: Array) -> Array:
     return merge_rows(sums, groups, rows.shape[1:], rows.dtype)
 
 
+# ---------------------------------------------------- independent entries, and those of all joints
+
+
+def independent_index(model: Model, space: str) -> np.ndarray:
+    """The indices of the independent coordinates among those of all joints, (nq,).
+
+    `space`: "q", or "v" for the velocities (nv,).
+    """
+    if model.coupling is None:
+        return np.arange(model.nq if space == "q" else model.nv)
+    return np.array(getattr(model.coupling, f"{space}_independent"), int)
+
+
+def independent_entries(model: Model, x: Array, space: str) -> Array:
+    """The entries of independent joints (nq,) or (nv,), from the entries of all joints."""
+    return x if model.coupling is None else take_rows(x, independent_index(model, space))
+
+
+def entries_of_all_joints(model: Model, x: Array, space: str, fill: ArrayLike = 0) -> Array:
+    """Entries along the last axis for all joints, with `fill` for joints that follow others."""
+    if model.coupling is None:
+        return x
+    size = model.topology.nq if space == "q" else sum(model.joint_nvs)
+    out = jnp.full((*x.shape[:-1], size), fill, x.dtype)
+    return out.at[..., independent_index(model, space)].set(x, unique_indices=True)
+
+
 # ------------------------------------------------ G: from independent velocities to tree rates
 
 
@@ -343,6 +372,41 @@ def coordinates_with_rates(model: Model) -> tuple[np.ndarray, np.ndarray]:
         q_index, v_index = [i for i, _ in pairs], [j for _, j in pairs]
     order = np.argsort(np.array(v_index, int))
     return np.array(q_index, int)[order], np.array(v_index, int)[order]
+
+
+class PositionLimits(NamedTuple):
+    """The limits of the coordinates whose rates are velocities, in the order of the velocities.
+
+    - `place` (nv,): for each dof the index of its coordinate in q, or nq if there is none;
+    - `lower`, `upper` (nv,): the limits of these coordinates, infinite where there is none.
+    """
+
+    place: np.ndarray
+    lower: Float[Array, " nv"]
+    upper: Float[Array, " nv"]
+
+    def coordinates(self, q: Float[Array, " nq"]) -> Float[Array, " nv"]:
+        """The coordinate of each dof, 0 where there is none."""
+        return _at_places(self.place, q, 0)
+
+
+def position_limits(model: Model) -> PositionLimits:
+    """The position limits that hold for a motion of a robot.
+
+    The limits of other joints, such as free joints, are bounds of random configurations only.
+    """
+    coordinates, velocities = coordinates_with_rates(model)
+    place = np.full(model.nv, model.nq)
+    place[velocities] = coordinates
+    return PositionLimits(
+        place,
+        _at_places(place, model.lower_position_limit, -np.inf),
+        _at_places(place, model.upper_position_limit, np.inf),
+    )
+
+
+def _at_places(place: np.ndarray, x: Float[Array, " nq"], fill: ArrayLike) -> Array:
+    return take_rows(jnp.append(x, jnp.full((), fill, x.dtype)), place)
 
 
 def coordinate_rates(model: Model, v: Float[Array, " nv"]) -> Float[Array, " nq"]:

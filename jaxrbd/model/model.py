@@ -320,6 +320,16 @@ def _quaternions(
     return tuple(sorted(found, key=lambda joint: joint[1]))
 
 
+def joint_kinds(model: Model) -> list[type[Joint]]:
+    """The kind of the joint of each body."""
+    kinds = {
+        body: type(joint)
+        for joint, bodies in zip(model.joints, model.joint_bodies)
+        for body in bodies
+    }
+    return [kinds[body] for body in range(model.nb)]
+
+
 @dataclasses.dataclass(frozen=True)
 class JointGroup:
     """The joints of one kind and their indices in the tree.

@@ -13,6 +13,7 @@ from jaxtyping import Float, Int, PyTree
 
 from .._math.linear import matmul
 from ..errors import ArgumentError
+from ..integrators import rollout
 from .implicit import Point, with_derivatives
 from .lqr import METHODS, LqrSolution, choice
 from .problem import Problem
@@ -164,12 +165,9 @@ def _guess(problem: Problem, x0: PyTree, p: PyTree, guess: Any):
             )
     _check_controls(problem, x0, us, p)
     if states is None:
-        _, after = lax.scan(
-            lambda x, row: (problem.step(row[0], x, row[1], p),) * 2,
-            x0,
-            (jnp.arange(len(us)), us),
-        )
-        return jax.tree.map(lambda x, xs: jnp.concatenate([x[None], xs]), x0, after), us, warm
+        rows = jnp.arange(len(us)), us
+        (states,) = rollout(lambda x, row: (problem.step(row[0], x, row[1], p),), (x0,), rows)
+        return states, us, warm
 
     states = jax.tree.map(jnp.asarray, states)
     if jax.tree.structure(states) != jax.tree.structure(x0):

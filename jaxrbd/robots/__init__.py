@@ -1,6 +1,6 @@
 """The robots of the package, made of boxes, cylinders and spheres.
 
-`_generate.py` defines these robots, and writes their URDF files in this folder.
+`tests/support/bundled_robots.py` defines these robots, and writes their URDF files in this folder.
 """
 
 from .bundled import home_posture, load_robot, robot_names, robot_path

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..algorithms import forward_kinematics
 from ..configuration import difference
-from ..contact import Scene, contact_force
+from ..contact import Scene, contact_force, contact_points
 from ..model import Model
 from ..spatial import transform_point
 from .drawing import Drawing
@@ -37,8 +37,7 @@ def _arrows(model: Model, scene: Scene, q: jax.Array, v: jax.Array):
         X = jax.tree.map(lambda x: x[bodies], kinematics.X_WB)
         points = transform_point(X, scene.centres(model))
         contact = contact_force(model, scene, kinematics, v)
-        normals = jax.vmap(jax.grad(scene.ground.distance))(points)
-        normals = normals / jnp.linalg.norm(normals, axis=1, keepdims=True)
+        normals = contact_points(model, scene, kinematics, v).normal
         n = len(bodies)
         return points, contact.normal_force[:n, None] * normals + contact.friction_force[:n]
 

@@ -11,6 +11,7 @@ import numpy as np
 from ..errors import ArgumentError, GeometryWarning
 from ..model import BoxShape, EllipsoidShape, Geometry, Model
 from ..model.arguments import robot
+from ..model.description import inertia_about_com
 from ..model.geometry import Shape
 from ..spatial import pose_matrix
 from . import mesh_limits
@@ -158,11 +159,7 @@ class _Shapes:
 
 def _principal(inertia: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
     """The mass, the pose of the principal axes, and the second moments along them over the mass."""
-    mass, h = inertia[0], inertia[1:4]
-    xx, xy, yy, xz, yz, zz = inertia[4:]
-    about_origin = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
-    c = h / mass
-    I = about_origin - mass * (c @ c * np.eye(3) - np.outer(c, c))
+    mass, c, I = inertia_about_com(inertia)
     second = np.trace(I) / 2 * np.eye(3) - I  # the integral of r r^T dm about the centre of mass
     moments, R = np.linalg.eigh(second)
     H = np.eye(4)

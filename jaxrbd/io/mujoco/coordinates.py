@@ -17,6 +17,8 @@ from ..._math.linear import matmul
 from ...errors import ArgumentError
 from ...model import Model, arguments
 from ...model.joint_space import (
+    entries_of_all_joints,
+    independent_entries,
     independent_joint_force,
     joint_coordinates,
     joint_rate_derivatives,
@@ -84,9 +86,7 @@ class MujocoCoordinates(eqx.Module):
         The force of joints that follow others is zero.
         """
         q, tau = arguments.configuration(model, q), arguments.velocity(model, tau, "tau")
-        if model.coupling is not None:
-            independent = np.array(model.coupling.v_independent, int)
-            tau = jnp.zeros(len(self.v_index), model.dtype).at[independent].set(tau)
+        tau = entries_of_all_joints(model, tau, "v")
         return self._world_axes(model, q, tau)[_inverse(self.v_index)]
 
     def mujoco_mass_matrix(
@@ -110,9 +110,7 @@ class MujocoCoordinates(eqx.Module):
     def q(self, model: Model, qpos: ArrayLike) -> Float[Array, " nq"]:
         """The configuration (nq,) for MuJoCo's configuration."""
         all_joints = self._sized(model, qpos, "qpos", self.q_index)[np.array(self.q_index, int)]
-        if model.coupling is None:
-            return all_joints
-        return all_joints[np.array(model.coupling.q_independent, int)]
+        return independent_entries(model, all_joints, "q")
 
     def v(
         self,
@@ -128,7 +126,7 @@ class MujocoCoordinates(eqx.Module):
         """
         q, qvel = self._configuration(model, q, qpos), _given(qvel, "qvel")
         all_joints = self._sized(model, qvel, "qvel", self.v_index)[np.array(self.v_index, int)]
-        return _independent(model, self._body_axes(model, q, all_joints))
+        return independent_entries(model, self._body_axes(model, q, all_joints), "v")
 
     def a(
         self,
@@ -150,7 +148,8 @@ class MujocoCoordinates(eqx.Module):
         v = self.v(model, q, qvel) if v is None else arguments.velocity(model, v)
         all_joints = self._sized(model, qacc, "qacc", self.v_index)[np.array(self.v_index, int)]
         classical = self._body_axes(model, q, all_joints)
-        return _independent(model, classical - self._turning(joint_rates(model, q, v)))
+        rates = classical - self._turning(joint_rates(model, q, v))
+        return independent_entries(model, rates, "v")
 
     def tau(
         self,
@@ -282,7 +281,3 @@ def _exactly_one(x: ArrayLike | None, y: ArrayLike | None, x_name: str, y_name: 
 
 def _inverse(index: tuple[int, ...]) -> np.ndarray:
     return np.argsort(np.array(index, int))
-
-
-def _independent(model: Model, x: Array) -> Array:
-    return x if model.coupling is None else x[np.array(model.coupling.v_independent, int)]

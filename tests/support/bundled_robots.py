@@ -1,4 +1,4 @@
-"""Write the robot files of this folder: `python -m jaxrbd.robots._generate`.
+"""Write the files of the bundled robots: `python -m support.bundled_robots` in the folder `tests`.
 
 A robot is a list of links, frames and joints. One function makes both the left and the right limb.
 A test compares the files with the output of this module.
@@ -6,9 +6,9 @@ A test compares the files with the output of this module.
 
 from __future__ import annotations
 
-import pathlib
+from jaxrbd.robots import robot_path
 
-from ._parts import (
+from .robot_parts import (
     ALONG_X,
     ALONG_Y,
     ZERO,
@@ -233,15 +233,14 @@ def _hinge(name: str, parent: str, child: str, xyz: Triple, effort: float) -> Jo
     return Joint(name, "continuous", parent, child, xyz, Y, None, effort, 20.0)
 
 
-FOLDER = pathlib.Path(__file__).parent
 ROBOTS = (pendulum, double_pendulum, cart_pole, arm7, quadruped, humanoid)
 
 
 def main() -> None:
-    """Write the files of all robots into this folder."""
+    """Write the files of all robots."""
     for build in ROBOTS:
         robot = build()
-        (FOLDER / f"{robot.name}.urdf").write_text(robot.xml(), encoding="ascii")
+        robot_path(robot.name).write_text(robot.xml(), encoding="ascii")
 
 
 if __name__ == "__main__":
