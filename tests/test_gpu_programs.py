@@ -21,15 +21,15 @@ BOUNDS = {
     ("fk", "products"): (19, 25),
     ("fk", "kernels"): (15, 10),
     ("rnea", "products"): (46, 60),
-    ("rnea", "kernels"): (22, 20),
+    ("rnea", "kernels"): (24, 20),
     ("crba", "products"): (31, 60),
-    ("crba", "kernels"): (21, 35),
+    ("crba", "kernels"): (23, 36),
     ("fd", "kernels"): (36, 60),
     ("drnea", "products"): (90, 280),
-    ("drnea", "kernels"): (36, 120),
-    ("dfd", "kernels"): (48, 200),
+    ("drnea", "kernels"): (39, 128),
+    ("dfd", "kernels"): (52, 225),
     ("gradient", "products"): (67, 90),
-    ("gradient", "kernels"): (31, 33),
+    ("gradient", "kernels"): (33, 33),
 }
 MISSING = importlib.util.find_spec("jax_cuda12_plugin") is None
 needs_plugin = pytest.mark.skipif(MISSING, reason="jax-cuda12-plugin is not installed")

@@ -13,7 +13,7 @@ from jaxrbd import spatial, tree
 from jaxrbd._math import linear
 from jaxrbd.errors import ArgumentError
 from jaxrbd.model.joint_space import joint_poses
-from jaxrbd.tree import kernels, lanes
+from jaxrbd.tree.gpu import kernels, lanes
 from support import zoo
 from support.zoo import close
 

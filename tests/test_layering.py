@@ -60,7 +60,7 @@ LOOPS = {"scan", "fori_loop", "while_loop", "map"}
 # of a matrix.
 LOOPS_IN = {
     "tree/passes.py",
-    "tree/kernels.py",
+    "tree/gpu/kernels.py",
     "algorithms/branch_sparse.py",
     "_math/gpu_kernels.py",
     "_math/batch_last.py",
@@ -163,6 +163,15 @@ def test_loops_over_the_tree_are_in_one_place(path):
         )
         file = str(path.relative_to(PACKAGE))
         assert not is_loop or file in LOOPS_IN, f"{file}:{node.lineno}"
+
+
+def test_implementations_are_chosen_in_few_places():
+    """No algorithm depends on the implementation of the passes."""
+    chosen = set()
+    for path in SOURCES:
+        if any("implementations" in name.split(".") for _, name in imports(path)):
+            chosen.add(str(path.relative_to(PACKAGE)))
+    assert {name for name in chosen if not name.startswith("tree/")} == {"_math/linear.py"}
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))

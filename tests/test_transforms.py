@@ -22,8 +22,8 @@ from support import zoo
 from support.algorithms import ALGORITHMS
 from support.zoo import close
 
-# Tested at every state of `states`. Most are marked slow, because they share their parts with `rnea`
-# and `integrate`, and `test_each_algorithm.py` tests the analytic derivatives.
+# Tested at every state of `states`. Most are marked slow: they share their parts with `rnea` and
+# `integrate`, and `test_each_algorithm.py` tests the analytic derivatives.
 AT_EVERY_STATE = [
     pytest.param(name, marks=() if name in ("rnea", "integrate") else pytest.mark.slow)
     for name in """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -53,6 +55,19 @@ def _runs(index: list[int]) -> list[tuple[int, int, int]]:
         runs.append((index[start], end - start, step))
         start = end
     return runs
+
+
+def operand_rows(operand: Any, index: np.ndarray | None, batch_axes: int = 0) -> Any:
+    """The rows of all arrays of a pytree, or all rows if the index is None.
+
+    A second axis of the index comes after the batch axes.
+    """
+    if index is None:
+        return operand
+    found = jax.tree.map(lambda x: take_rows(x, index), operand)
+    if index.ndim == 1 or not batch_axes:
+        return found
+    return jax.tree.map(lambda x: jnp.moveaxis(x, 1, 1 + batch_axes), found)
 
 
 def merge_rows(parts: list[Array], places: list[np.ndarray], shape, dtype) -> Array:

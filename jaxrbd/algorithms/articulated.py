@@ -16,9 +16,8 @@ from jaxtyping import Float
 
 from .._math.rows import take_rows
 from ..model import Model
-from ..spatial import Pose, inertia_matrix, transform_inertia
-from ..tree import backward_pass, forward_pass, map_rows
-from .common_frame import dof_columns
+from ..spatial import inertia_matrix
+from ..tree import backward_pass, forward_pass
 
 
 class ArticulatedFactors(NamedTuple):
@@ -44,30 +43,37 @@ class ArticulatedFactors(NamedTuple):
         return self.columns[..., 6]
 
 
-def articulate(model: Model, X: Pose) -> ArticulatedFactors:
-    """The factorisation of M by a backward pass, for poses X (nb,) of the bodies in one frame.
+def articulate(
+    model: Model,
+    J: Float[Array, "nv 6"],
+    inertia: Float[Array, "nb 10"],
+    force: Float[Array, "nb 6"] | None = None,
+    b: Float[Array, " nv"] | None = None,
+) -> ArticulatedFactors:
+    """The factorisation of M by a backward pass, with all bodies in one frame.
+
+    - `J`: the dof columns; `inertia`: the inertias of the bodies; both in this frame;
+    - `force`, `b`: both or none, as for `articulated_motion`. A row of the pass is then `[IA | pA]`
+      (6, 7), and a row of `columns` has the entry `u = b - J . pA` at its end.
 
     Requires a model whose velocity map G is the identity: no joint follows others, and no joint is
-    a `joints.Custom`. Source: Featherstone, table 7.1, with all bodies in one frame.
+    a `joints.Custom`. Source: Featherstone, table 7.1.
     """
-    J = dof_columns(model, X)
-    inertia = _at_last_dofs(model, map_rows(_inertia_matrix, X, model.inertia))
+    rows, nodes = inertia_matrix(inertia), (J, model.armature)
+    if force is not None:
+        rows, nodes = jnp.concatenate([rows, force[..., None]], axis=-1), (*nodes, b)
 
-    def eliminate(IA, node):
-        J, armature = node
-        U = jnp.sum(IA * J, axis=-1)
+    def eliminate(row, node):
+        J, armature, *b = node
+        U = jnp.sum(row[:, :6] * J, axis=-1)
         inverse_D = 1 / (jnp.sum(J * U, keepdims=True) + armature)
-        Ia = IA - U[:, None] * (U * inverse_D)
-        return Ia, jnp.concatenate([U, inverse_D])
+        u = [x - jnp.sum(J * row[:, 6], keepdims=True) for x in b]
+        in_parent = row - U[:, None] * (jnp.concatenate([U, *(-x for x in u)]) * inverse_D)
+        return in_parent, jnp.concatenate([U, inverse_D, *u])
 
-    nodes = (J, model.armature)
-    return ArticulatedFactors(
-        J, backward_pass(model.topology.dof_parent, eliminate, inertia, nodes)[1]
-    )
-
-
-def _inertia_matrix(X: Pose, inertia: Array) -> Array:
-    return inertia_matrix(transform_inertia(X, inertia))
+    parents = model.topology.dof_parent
+    _, columns = backward_pass(parents, eliminate, _at_last_dofs(model, rows), nodes)
+    return ArticulatedFactors(J, columns)
 
 
 def _at_last_dofs(model: Model, rows: Array) -> Array:
@@ -92,30 +98,18 @@ def articulated_motion(
       external forces, in this frame.
 
     Returns the accelerations of the dofs (nv,), the accelerations of the bodies (nb, 6) that they
-    cause, and the factorisation of M. Requires a model as `articulate` does. Source: Featherstone,
-    table 7.1: a row of the backward pass is `[IA | pA]` (6, 7), and `u = b - J . pA`.
+    cause, and the factorisation of M. Requires a model as `articulate` does.
     """
-    topology = model.topology
-    rows = jnp.concatenate([inertia_matrix(inertia), force[..., None]], axis=-1)
-
-    def eliminate(row, node):
-        J, armature, b = node
-        U = jnp.sum(row[:, :6] * J, axis=-1)
-        inverse_D = 1 / (jnp.sum(J * U, keepdims=True) + armature)
-        u = b - jnp.sum(J * row[:, 6], keepdims=True)
-        in_parent = row - U[:, None] * (jnp.concatenate([U, -u]) * inverse_D)
-        return in_parent, jnp.concatenate([U, inverse_D, u])
+    topology, factors = model.topology, articulate(model, J, inertia, force, b)
 
     def accelerate(A, node):
         J, columns = node
         a = (columns[7] - jnp.sum(columns[:6] * A)) * columns[6]
         return A + J * a, a
 
-    parents, nodes = topology.dof_parent, (J, model.armature, b)
-    _, columns = backward_pass(parents, eliminate, _at_last_dofs(model, rows), nodes)
-    A, a = forward_pass(parents, accelerate, jnp.zeros(6, J.dtype), (J, columns))
+    A, a = forward_pass(topology.dof_parent, accelerate, jnp.zeros(6, J.dtype), factors)
     last = topology.v_start + np.array(topology.nvs, int) - 1
-    return a, take_rows(A, last), ArticulatedFactors(J, columns)
+    return a, take_rows(A, last), factors
 
 
 def articulated_solve(

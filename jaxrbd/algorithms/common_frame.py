@@ -23,7 +23,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from .._math.implementations import kernels_selected
 from .._math.linear import matmul
 from .._math.rows import take_rows
 from ..model import Model
@@ -31,12 +30,17 @@ from ..model.joint_space import (
     displaced_coordinates,
     independent_force,
     motion_subspace,
-    sum_over_dofs,
     tree_rate_derivatives,
     tree_rates,
 )
-from ..spatial import Pose, cross_motion, transform_inertia, transform_motion
-from ..tree import map_rows, sum_to_leaves, sum_to_root
+from ..spatial import (
+    Pose,
+    cross_motion,
+    inertial_force,
+    transform_inertia,
+    velocity_moments,
+)
+from ..tree import map_rows, sum_over_dofs, sum_to_leaves, sum_to_root
 
 
 class Velocities(NamedTuple):
@@ -69,9 +73,6 @@ def dof_columns(model: Model, X: Pose, bodies: np.ndarray | None = None) -> Arra
     `bodies`: indices of bodies in increasing order (default all bodies). X then has one row per
     listed body, and J has only the rows of the dofs of these bodies.
     """
-    if kernels_selected() and bodies is None:
-        S = motion_subspace(model)
-        return map_rows(transform_motion, X, S, indices=(model.topology.dof_body,))
     # Without the barrier XLA computes J again for each of its many uses.
     return lax.optimization_barrier(motion_subspace(model, X, bodies))
 
@@ -81,6 +82,24 @@ def body_inertias(model: Model, X: Pose) -> Array:
     return map_rows(transform_inertia, X, model.inertia)
 
 
+def body_quantities(
+    inertia: Array, V: Array, A: Array, f_world: Array | None, moments: bool = True
+) -> Array:
+    """Inertia (10), velocity moments (12) and force (6) of each body in one row, (nb, 28).
+
+    `inertia` (nb, 10), `V`, `A` (nb, 6), and the external forces `f_world` (nb, 6) or None, in one
+    frame. Without `moments`, a row has only the inertia and the force, (nb, 16).
+    """
+
+    def of_body(inertia, V, A, *f_world):
+        force = inertial_force(inertia, V, A)
+        force = force - f_world[0] if f_world else force
+        between = [velocity_moments(inertia, V)] if moments else []
+        return jnp.concatenate([inertia, *between, force], axis=-1)
+
+    return map_rows(of_body, inertia, V, A, *([] if f_world is None else [f_world]))
+
+
 def velocities(model: Model, X: Pose, q: Array, v: Array, few_kernels: bool = False) -> Velocities:
     """The `Velocities` at the velocity v (nv,), for poses X of the bodies in the common frame.
 
@@ -88,8 +107,7 @@ def velocities(model: Model, X: Pose, q: Array, v: Array, few_kernels: bool = Fa
     """
     J = dof_columns(model, X)
     rates = tree_rates(model, q, v)
-    none = (None, None)
-    vJ = sum_over_dofs(model.topology, jnp.multiply, rates[:, None], J, indices=none)
+    vJ = sum_over_dofs(model.topology, jnp.multiply, rates[:, None], J, few_kernels=few_kernels)
     V = sum_to_leaves(model.topology, vJ, few_kernels=few_kernels)
 
     def at_dofs(V, vJ, J):
@@ -121,7 +139,9 @@ def body_accelerations(
 
     operands = rates[:, None], rates_dot[:, None], velocity.J, velocity.V
     indices = (None, None, None, model.topology.dof_body)
-    aJ = sum_over_dofs(model.topology, acceleration_of_dof, *operands, indices=indices)
+    aJ = sum_over_dofs(
+        model.topology, acceleration_of_dof, *operands, indices=indices, few_kernels=few_kernels
+    )
     return sum_to_leaves(model.topology, aJ, world, few_kernels), aJ
 
 
@@ -187,14 +207,12 @@ def row_products(a: Array, b: Array) -> Array:
     return matmul(a, b.T)
 
 
-def symmetric_product(model: Model, J: Array, F: Array, lower: bool = True) -> Array:
+def symmetric_product(model: Model, J: Array, F: Array) -> Array:
     """The symmetric matrix with [k, j] = [j, k] = `J_k . F_j` where dof k supports dof j.
 
-    All entries between branches are zero. Without `lower`, all entries below the diagonal are zero.
+    All entries between branches are zero.
     """
     supports = dof_supports(model)
-    if not lower:
-        return jnp.where(np.triu(supports), row_products(J, F), 0)
     # Without the barrier XLA computes the product once more, transposed.
     product = lax.optimization_barrier(row_products(J, F))
     transposed = jnp.where(np.tril(supports.T, -1), product.T, 0)

@@ -50,13 +50,9 @@ def mass_matrix(
     q: Float[Array, " nq"],
     J: Float[Array, "nv_tree 6"],
     F: Float[Array, "nv_tree 6"],
-    lower: bool = True,
 ) -> Float[Array, "nv nv"]:
-    """M(q) from the dof columns J and their products F with the composite inertias of the dofs.
-
-    `lower`: whether the entries below the diagonal are needed. Otherwise they may be zero.
-    """
-    M = symmetric_product(model, J, F, lower or not model.velocity_map_is_identity)
+    """M(q) from the dof columns J and their products F with the composite inertias of the dofs."""
+    M = symmetric_product(model, J, F)
     return project(model, q, M) + armature_inertia(model, q)
 
 

@@ -11,8 +11,15 @@ from jaxtyping import Float
 
 from ..model import Model, arguments
 from ..model.joint_space import armature_and_dissipation_force, independent_force
-from ..spatial import apply_inertia, gyroscopic_force, transform_force, transform_inertia
-from .common_frame import accelerations, subtree_sums, velocities
+from ..spatial import Pose, apply_inertia, transform_force
+from ..tree import map_rows, sum_to_root
+from .common_frame import (
+    Velocities,
+    body_accelerations,
+    body_inertias,
+    body_quantities,
+    velocities,
+)
 from .crba import mass_matrix
 from .kinematics import Kinematics, configuration_and_poses
 from .rnea import gravity_acceleration
@@ -41,15 +48,54 @@ def equation_of_motion(
     """
     q, X = configuration_and_poses(model, q)
     v = arguments.velocity(model, v)
-    zero = jnp.zeros_like(v)
-    inertia = transform_inertia(X, model.inertia)
-    velocity = velocities(model, X, q, v)
-    A, _ = accelerations(model, q, v, zero, velocity, gravity_acceleration(model))
-    force = apply_inertia(inertia, A) + gyroscopic_force(inertia, velocity.V)
-    if f_ext is not None:
-        force = force - transform_force(X, arguments.wrenches(model, f_ext))
-    composite_inertia, composite_force = subtree_sums(model, inertia, force)
-    M = mass_matrix(model, q, velocity.J, apply_inertia(composite_inertia, velocity.J))
-    bias = independent_force(model, q, jnp.sum(velocity.J * composite_force, axis=-1))
+    f_world = None if f_ext is None else transform_force(X, arguments.wrenches(model, f_ext))
+    terms = equation_terms(model, q, X, v, f_world)
+    return EquationOfMotion(terms.M, terms.bias, terms.velocity.J)
+
+
+class EquationTerms(NamedTuple):
+    """M and the bias force, and the quantities that give them.
+
+    - `M` (nv, nv), `bias` (nv,): as from `crba` and `bias_force`;
+    - `velocity`, `acceleration`: from `velocities` and `body_accelerations`, at zero acceleration
+      of the dofs;
+    - `bodies`, `sums` (nb, n): the `body_quantities`, and their sums over the subtrees.
+    """
+
+    M: Array
+    bias: Array
+    velocity: Velocities
+    acceleration: tuple[Array, Array]
+    bodies: Array
+    sums: Array
+
+
+def equation_terms(
+    model: Model,
+    q: Array,
+    X: Pose,
+    v: Array,
+    f_world: Array | None,
+    moments: bool = False,
+    few_kernels: bool = False,
+) -> EquationTerms:
+    """The `EquationTerms`, for poses X of the bodies in the common frame.
+
+    `f_world` (nb, 6): external forces in this frame, or None; `moments`: as in `body_quantities`;
+    `few_kernels`: as in `sum_to_leaves`.
+    """
+    zero, gravity = jnp.zeros_like(v), gravity_acceleration(model)
+    velocity = velocities(model, X, q, v, few_kernels)
+    acceleration = body_accelerations(model, q, v, zero, velocity, gravity, few_kernels)
+    inertia = body_inertias(model, X)
+    bodies = body_quantities(inertia, velocity.V, acceleration[0], f_world, moments)
+    sums = sum_to_root(model.topology, bodies)
+
+    def column_and_force(row, J):
+        return apply_inertia(row[..., :10], J), jnp.sum(J * row[..., -6:], axis=-1)
+
+    F, force = map_rows(column_and_force, sums, velocity.J, indices=(model.topology.dof_body,))
+    M = mass_matrix(model, q, velocity.J, F)
+    bias = independent_force(model, q, force)
     bias = bias + armature_and_dissipation_force(model, q, v, zero)
-    return EquationOfMotion(M, bias, velocity.J)
+    return EquationTerms(M, bias, velocity, acceleration, bodies, sums)

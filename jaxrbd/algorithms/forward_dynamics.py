@@ -25,13 +25,12 @@ from jax.custom_derivatives import SymbolicZero
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from .._math.implementations import kernels_selected
 from .._math.linear import inverse_positive_definite, matmul
 from .._math.rows import take_rows
 from .._math.tangents import changed_leaves
 from ..configuration import displacement
 from ..model import Model, arguments
-from ..model.joint_space import active_dissipative_force, sum_dofs
+from ..model.joint_space import active_dissipative_force
 from ..spatial import (
     Pose,
     apply_inertia,
@@ -44,7 +43,7 @@ from ..spatial import (
     transform_force,
     velocity_moments,
 )
-from ..tree import sum_to_leaves, sum_to_root
+from ..tree import sum_dofs, sum_to_leaves, sum_to_root
 from .articulated import ArticulatedFactors, articulate, articulated_motion, articulated_solve
 from .common_frame import body_inertias, dof_columns
 from .crba import crba, mass_matrix_product
@@ -74,8 +73,7 @@ def forward_dynamics(
     """
     tau = arguments.velocity(model, tau, "tau")
     f_ext = None if f_ext is None else arguments.wrenches(model, f_ext)
-    one_frame = model.velocity_map_is_identity and not kernels_selected()
-    if isinstance(q, Kinematics) or not one_frame:
+    if isinstance(q, Kinematics) or not model.velocity_map_is_identity:
         kinematics = forward_kinematics(model, q)
         return solve_mass_matrix(model, kinematics, tau - bias_force(model, kinematics, v, f_ext))
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
@@ -101,7 +99,8 @@ def mass_matrix_solver(model: Model, kinematics: Kinematics) -> Callable[[Array]
     if not model.velocity_map_is_identity:
         inverse = inverse_positive_definite(crba(model, kinematics))
         return lambda b: matmul(inverse, b)
-    factors = articulate(model, root_centred(kinematics))
+    X = root_centred(kinematics)
+    factors = articulate(model, dof_columns(model, X), body_inertias(model, X))
     return lambda b: articulated_solve(model, factors, b)
 
 
@@ -169,8 +168,9 @@ def _implicit_motion(constants: Constants, q: Array, v: Array, tau: Array) -> _M
     kinematics = forward_kinematics(model, q)
     a = solve_mass_matrix(model, kinematics, tau - bias_force(model, kinematics, v, f_ext))
     X = root_centred(kinematics)
-    relative = sum_dofs(model.topology, a[:, None] * dof_columns(model, X))
-    J, columns = articulate(*lax.stop_gradient((model, X)))
+    J = dof_columns(model, X)
+    relative = sum_dofs(model.topology, a[:, None] * J)
+    J, columns = articulate(*lax.stop_gradient((model, J, body_inertias(model, X))))
     factors = ArticulatedFactors(J, jnp.pad(columns, ((0, 0), (0, 1))))
     return _Motion(a, X, sum_to_leaves(model.topology, relative), factors)
 

@@ -25,11 +25,9 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from .._math.implementations import kernels_selected
 from .._math.linear import (
     inverse_factor,
     inverse_positive_definite,
-    matmul,
     products,
     solve_positive_definite,
 )
@@ -40,7 +38,6 @@ from ..model.joint_space import (
     displaced_coordinates,
     independent_force,
     project_diagonal,
-    sum_over_dofs,
     tree_rates,
 )
 from ..spatial import (
@@ -48,17 +45,16 @@ from ..spatial import (
     apply_velocity_moments,
     apply_velocity_moments_transpose,
     cross_force,
-    inertial_force,
     transform_force,
-    velocity_moments,
 )
-from ..tree import map_rows, sum_to_leaves, sum_to_root
+from ..tree import map_rows, sum_over_dofs, sum_to_leaves, sum_to_root
 from .common_frame import (
     Velocities,
     apply_chain_rule,
     at_dofs,
     body_accelerations,
     body_inertias,
+    body_quantities,
     column_derivatives,
     dof_strictly_supports,
     dof_supports,
@@ -67,7 +63,7 @@ from .common_frame import (
     velocities,
     velocity_map_derivatives,
 )
-from .crba import mass_matrix
+from .equation_of_motion import EquationTerms, equation_terms
 from .kinematics import Kinematics, configuration_and_poses
 from .rnea import gravity_acceleration
 
@@ -108,19 +104,8 @@ def composites(
 
     `f_world` (nb, 6): external forces on the bodies in the common frame, or None.
     """
-    rows = sum_to_root(model.topology, _body_quantities(inertia, V, A, f_world))
+    rows = sum_to_root(model.topology, body_quantities(inertia, V, A, f_world))
     return _composites_of_rows(at_dofs(model, rows))
-
-
-def _body_quantities(inertia: Array, V: Array, A: Array, f_world: Array | None) -> Array:
-    """Inertia, velocity moments and force of each body, (nb, 28)."""
-
-    def of_body(inertia, V, A, *f_world):
-        force = inertial_force(inertia, V, A)
-        force = force - f_world[0] if f_world else force
-        return jnp.concatenate([inertia, velocity_moments(inertia, V), force], axis=-1)
-
-    return map_rows(of_body, inertia, V, A, *([] if f_world is None else [f_world]))
 
 
 def force_columns(
@@ -160,9 +145,9 @@ def rnea_derivatives(
     f_world = None if f_ext is None else transform_force(X, arguments.wrenches(model, f_ext))
     velocity = velocities(model, X, q, v)
     A, aJ = body_accelerations(model, q, v, a, velocity, gravity_acceleration(model))
-    bodies = _body_quantities(body_inertias(model, X), velocity.V, A, f_world)
+    bodies = body_quantities(body_inertias(model, X), velocity.V, A, f_world)
     sums = sum_to_root(model.topology, bodies)
-    return _derivatives(model, q, v, a, velocity, (A, aJ), sums)
+    return _derivatives(model, q, v, a, velocity, A - aJ, sums)
 
 
 def _derivatives(
@@ -171,22 +156,21 @@ def _derivatives(
     v: Array,
     a: Array,
     velocity: Velocities,
-    acceleration: tuple[Array, Array],
+    A_parent: Array,
     sums: Array,
-    change: tuple[Array, ...] = (),
+    force: Array | None = None,
 ) -> RneaDerivatives:
     """The derivatives of `rnea` at q, v and a.
 
-    `velocity` and `acceleration`: from `velocities` and `body_accelerations`; `sums` (nb, 28): the
-    sums of `_body_quantities` over the subtree of each body; `change`: from
-    `_changes_with_acceleration`, if `acceleration` and `sums` are the values at a = 0.
+    - `velocity`: from `velocities`; `A_parent` (nb, 6): the accelerations of the parents;
+    - `sums` (nb, 28): the sums of `body_quantities` over the subtrees; `force` (nb, 6): forces to
+      add to the composite forces in `sums`.
     """
 
-    def columns(row, V, V_parent, A_parent, J, *change):
+    def columns(row, V, V_parent, A_parent, J, *force):
         composite = _composites_of_rows(row)
-        if change:
-            A_parent = A_parent + change[0]
-            composite = composite._replace(force=composite.force + change[1])
+        if force:
+            composite = composite._replace(force=composite.force + force[0])
         J_dot, psi_dot, psi_ddot = column_derivatives(J, V, V_parent, A_parent)
         dF_dq, dF_dv, dF_da = force_columns(composite, J, J_dot, psi_dot, psi_ddot)
         couple = 2 * apply_velocity_moments_transpose(composite.moments, J)
@@ -196,18 +180,10 @@ def _derivatives(
         tau = jnp.sum(J * composite.force, axis=-1)
         return tau, dF_dq, dF_dv, left, right_q, right_v
 
-    def columns_in_kernel(row, V, vJ, A, aJ, J, *change):
-        return columns(row, V, V - vJ, A - aJ, J, *change)
-
-    J, V, vJ, (A, aJ) = velocity.J, velocity.V, velocity.vJ, acceleration
-    if kernels_selected():
-        body = model.topology.dof_body
-        indices = (*[body] * 5, None, *[body] * len(change))
-        found = map_rows(columns_in_kernel, sums, V, vJ, A, aJ, J, *change, indices=indices)
-    else:
-        rows = [at_dofs(model, x) for x in (sums, V, V - vJ, A - aJ)]
-        found = columns(*rows, J, *change)
-    tau, dF_dq, dF_dv, left, right_q, right_v = found
+    J, V_parent, body = velocity.J, velocity.V - velocity.vJ, model.topology.dof_body
+    operands = (sums, velocity.V, V_parent, A_parent, J, *([] if force is None else [force]))
+    indices = (body, body, body, body, None, body)[: len(operands)]
+    tau, dF_dq, dF_dv, left, right_q, right_v = map_rows(columns, *operands, indices=indices)
 
     # Entry [k, j] uses the composites of dof k if the body of dof k is the body of dof j or a
     # descendant of it. It uses the composites of dof j if the body of dof k is an ancestor of the
@@ -223,37 +199,21 @@ def _derivatives(
     return _in_independent_velocities(model, q, v, a, tau, RneaDerivatives(D_q, D_v, M))
 
 
-def _changes_with_acceleration(
-    model: Model, rates_dot: Array, J: Array, F: Array, sums: Array, bodies: Array
-) -> tuple[Array, Array]:
-    """Changes of the acceleration of the parent and of the composite force, due to `rates_dot`.
+def _with_acceleration(model: Model, terms: EquationTerms, rates_dot: Array) -> tuple[Array, Array]:
+    """The accelerations of the parents, and the changes of the composite forces, (nb, 6) each.
 
-    - `rates_dot` (nv_tree,): accelerations of the dofs; `F` (nv_tree, 6): the composite force of
-      each dof per unit of its acceleration;
-    - `bodies`, `sums` (nb, 28): `_body_quantities` and their sums over the subtrees.
-
-    Returns one row per dof, (nv_tree, 6). With GPU kernels, the function returns one row per body,
-    (nb, 6), because two passes need fewer kernels than three products. On a CPU the products need
-    fewer kernels than the loops of the passes.
+    Both are due to the accelerations `rates_dot` (nv_tree,) of the dofs; `terms` are the terms at
+    zero acceleration of the dofs.
     """
-    if kernels_selected():
-        none = (None, None)
-        aJ = sum_over_dofs(model.topology, jnp.multiply, rates_dot[:, None], J, indices=none)
+    topology, J = model.topology, terms.velocity.J
+    aJ = sum_over_dofs(topology, jnp.multiply, rates_dot[:, None], J, few_kernels=True)
+    A = sum_to_leaves(topology, aJ, few_kernels=True)
 
-        def of_body(row, A, aJ):
-            return A - aJ, apply_inertia(row[..., :10], A)
+    def of_body(row, A_0, aJ_0, A, aJ):
+        return A_0 - aJ_0 + A - aJ, apply_inertia(row[..., :10], A)
 
-        A_parent, force = map_rows(of_body, bodies, sum_to_leaves(model.topology, aJ), aJ)
-        return A_parent, sum_to_root(model.topology, force)
-
-    def product(mask, rows):
-        return matmul(jnp.asarray(mask, rows.dtype), rows)
-
-    supports, strictly = dof_supports(model), dof_strictly_supports(model)
-    accelerations, forces = rates_dot[:, None] * J, rates_dot[:, None] * F
-    A_body, A_parent = product(supports.T, accelerations), product(strictly.T, accelerations)
-    inertia = at_dofs(model, sums[:, :10])
-    return A_parent, apply_inertia(inertia, A_body) + product(strictly, forces)
+    A_parent, force = map_rows(of_body, terms.bodies, *terms.acceleration, A, aJ)
+    return A_parent, sum_to_root(topology, force, few_kernels=True)
 
 
 def _in_independent_velocities(
@@ -313,33 +273,15 @@ def acceleration_and_derivatives(
     q, X = configuration_and_poses(model, q)
     v, tau = arguments.velocity(model, v), arguments.velocity(model, tau, "tau")
     f_world = None if f_ext is None else transform_force(X, arguments.wrenches(model, f_ext))
-    gravity = gravity_acceleration(model)
     # `few_kernels` avoids two loops over the bodies. For a quadruped it takes 2 % more time.
-    velocity = velocities(model, X, q, v, few_kernels=True)
-
-    # The composites at zero acceleration give M and the bias force, and so the acceleration.
-    zero = jnp.zeros_like(v)
-    acceleration = body_accelerations(model, q, v, zero, velocity, gravity, few_kernels=True)
-    bodies = _body_quantities(body_inertias(model, X), velocity.V, acceleration[0], f_world)
-    sums = sum_to_root(model.topology, bodies)
-
-    def column_and_force(row, J):
-        composite = _composites_of_rows(row)
-        return apply_inertia(composite.inertia, J), jnp.sum(J * composite.force, axis=-1)
-
-    F, force = map_rows(column_and_force, sums, velocity.J, indices=(model.topology.dof_body,))
-    M = mass_matrix(model, q, velocity.J, F)
-    bias = independent_force(model, q, force)
-    bias = bias + armature_and_dissipation_force(model, q, v, zero)
+    terms = equation_terms(model, q, X, v, f_world, moments=True, few_kernels=True)
     # The product of M^-1 with the force is less accurate than the solve. With this product, the
     # derivatives of a chain of 64 links in float32 would lose two digits.
-    upper = mass_matrix(model, q, velocity.J, F, lower=False) if kernels_selected() else M
-    W = inverse_factor(upper)
-    qdd = solve_positive_definite(M, tau - bias, W)
-    Minv = inverse_positive_definite(M, W)
+    W = inverse_factor(terms.M)
+    qdd = solve_positive_definite(terms.M, tau - terms.bias, W)
+    Minv = inverse_positive_definite(terms.M, W)
 
-    rates_dot = tree_rates(model, q, qdd)
-    change = _changes_with_acceleration(model, rates_dot, velocity.J, F, sums, bodies)
-    dtau_dq, dtau_dv, _ = _derivatives(model, q, v, qdd, velocity, acceleration, sums, change)
-    dqdd_dq, dqdd_dv = (-x for x in products(Minv, dtau_dq, dtau_dv))
+    A_parent, force = _with_acceleration(model, terms, tree_rates(model, q, qdd))
+    found = _derivatives(model, q, v, qdd, terms.velocity, A_parent, terms.sums, force)
+    dqdd_dq, dqdd_dv = (-x for x in products(Minv, found.dtau_dq, found.dtau_dv))
     return qdd, ForwardDynamicsDerivatives(dqdd_dq, dqdd_dv, Minv)

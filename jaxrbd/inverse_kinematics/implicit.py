@@ -61,11 +61,8 @@ def with_derivatives(
     error, weights, J = lax.stop_gradient(stacked(found.found, found.shift))
     fixed = blocked(still, q, matmul(weights * error, J))
     least, _ = still.gaps(q)
-<<<<<<< HEAD
-    limit = jnp.where(least >= 0, box.lower, box.upper)  # at the lower limit, least is 0
-=======
+    # At the lower limit, `least` is 0.
     limit = jnp.where(least >= 0, box.limits.lower, box.limits.upper)
->>>>>>> h1
     limit = jnp.where(jnp.isfinite(limit) & fixed, limit, 0)
     start = difference(model, lax.stop_gradient(q0), q0)
     # The multipliers of the equations are the errors of their rows times their weights.

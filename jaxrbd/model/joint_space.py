@@ -19,7 +19,7 @@ Algorithms call these functions; they use neither the joint kinds nor G directly
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -30,12 +30,9 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from .._math.components import halves
-from .._math.implementations import kernels_selected
 from .._math.rows import merge_rows, take_rows
 from ..joints import subspace_is_identity
 from ..spatial import Pose, transform_motion
-from ..topology import Topology
-from ..tree import map_rows
 from .model import JointGroup, Model, joint_groups, joint_groups_with_bodies
 
 
@@ -127,7 +124,7 @@ def generalized_force(
     """`G^T S^T F`: the generalized force of one spatial force per body, in the body's frame."""
 
     def rows(group: JointGroup) -> Array:
-        if _has_identity_subspace(group):
+        if subspace_is_identity(group.joint):
             return take_rows(F, group.bodies)
         force, moment = halves(take_rows(F, group.bodies)[:, None])
         linear, angular = halves(jnp.asarray(group.joint.subspace(), model.dtype))
@@ -136,20 +133,12 @@ def generalized_force(
     return independent_force(model, q, _merge_groups(model, rows, "S", ()))
 
 
-def _has_identity_subspace(group: JointGroup) -> bool:
-    """Whether a product with the subspace can be left out. On a GPU the product fuses with others.
-
-    By GPU kernels, rnea of the humanoid has 21 kernels with the product and 23 without it.
-    """
-    return subspace_is_identity(group.joint) and not kernels_selected()
-
-
 def _map_rates(model: Model, rates: Float[Array, " nv_tree"]) -> Float[Array, "nb 6"]:
     """`S rates`, joint by joint: S as one matrix would be mostly zero."""
     groups = joint_groups(model)
 
     def motion(group: JointGroup) -> Array:
-        if _has_identity_subspace(group):
+        if subspace_is_identity(group.joint):
             return take_rows(rates, group.index["S"])
         S = jnp.asarray(group.joint.subspace(), model.dtype)
         group_rates = take_rows(rates, group.index["S"])[..., None]
@@ -159,43 +148,6 @@ def _map_rates(model: Model, rates: Float[Array, " nv_tree"]) -> Float[Array, "n
 
     bodies = [group.bodies for group in groups]
     return merge_rows([motion(group) for group in groups], bodies, (6,), model.dtype)
-
-
-def sum_over_dofs(
-    topology: Topology,
-    function: Callable[..., Array],
-    *operands: Array,
-    indices: Sequence[np.ndarray | None],
-) -> Float[Array, "nb 6"]:
-    """For each body the sum of a function (nv, 6) of its dofs, (nb, 6).
-
-    `function`, `operands`, `indices`: as for `tree.map_rows`, with one row per dof.
-    """
-    nvs, start = np.array(topology.nvs), np.array(topology.v_start)
-    if not kernels_selected() or not topology.nv:
-        return sum_dofs(topology, map_rows(function, *operands, indices=indices))
-    # In a kernel all bodies add the same number of rows. The share of a row is 1 or 0.
-    dof = np.arange(max(nvs))
-    rows = np.clip(start[:, None] + dof, 0, np.maximum(start + nvs - 1, 0)[:, None])
-    rows = np.minimum(rows, topology.nv - 1)
-    shares = jnp.asarray(dof < nvs[:, None], operands[0].dtype)
-
-    def total(shares, *operands):
-        return jnp.sum(shares[..., None] * function(*operands), axis=-2)
-
-    chosen = [rows if index is None else index[rows] for index in indices]
-    return map_rows(total, shares, *operands, indices=(None, *chosen))
-
-
-def sum_dofs(topology: Topology, rows: Array) -> Array:
-    """For each body the sum of the rows (nv, n) of its dofs, (nb, n)."""
-    widths = sorted(set(topology.nvs))
-    groups = [np.flatnonzero(np.array(topology.nvs) == width) for width in widths]
-    sums = []
-    for width, bodies in zip(widths, groups):
-        index = topology.v_start[bodies][:, None] + np.arange(width)
-        sums.append(jnp.sum(take_rows(rows, index), axis=1))
-    return merge_rows(sums, groups, rows.shape[1:], rows.dtype)
 
 
 # ---------------------------------------------------- independent entries, and those of all joints

@@ -2,14 +2,16 @@
 
 - `linear_systems.py`: the passes over the bodies, each stated as the solution of a linear system;
 - `passes.py`: the passes node by node, over bodies or dofs, for one state or a batch;
-- `map_rows` in `passes.py`: functions of single bodies or dofs;
-- `kernels.py`: a pass, or a function of single nodes, as one GPU kernel, and `lanes.py`: the step
-  of a pass or the function inside this kernel.
+- `rows.py`: functions of single bodies or dofs, and sums over the dofs of each body;
+- `gpu/`: other implementations of both, for GPUs.
+
+Only this package and `_math/linear.py` choose between implementations.
 """
 
 from .._math.implementations import implementation
 from .linear_systems import accumulate, compose_poses, propagate, sum_to_leaves, sum_to_root
-from .passes import backward_pass, forward_pass, map_rows
+from .passes import backward_pass, forward_pass
+from .rows import map_rows, sum_dofs, sum_over_dofs
 
 __all__ = [
     "accumulate",
@@ -19,6 +21,8 @@ __all__ = [
     "implementation",
     "map_rows",
     "propagate",
+    "sum_dofs",
+    "sum_over_dofs",
     "sum_to_leaves",
     "sum_to_root",
 ]

@@ -28,11 +28,12 @@ from jax import Array, lax
 from jaxtyping import Float
 
 from .._math.components import small_product
-from .._math.implementations import current_implementation, kernels_selected
+from .._math.implementations import current_implementation
 from .._math.linear import matmul
 from .._math.recompute import WORLD_POSES, stored
 from ..spatial import Pose, compose, identity_pose, inverse_transform_motion, transform_force
 from ..topology import Topology
+from .gpu.products import backward_by_products, forward_by_products, poses_in_roots, rows_by
 from .passes import (
     backward_pass_of_batch,
     forward_pass_of_batch,
@@ -42,7 +43,6 @@ from .passes import (
     states,
 )
 from .pose_entries import entries_matrix, pose_entries, pose_of_entries
-from .products import backward_by_products, forward_by_products, poses_in_roots, rows_by
 
 # The largest number of bodies for which a sum over the tree may be a product with a 0/1 matrix.
 _DENSE = 128
@@ -131,21 +131,29 @@ def sum_to_leaves(
     `few_kernels`, the sums are a product with a 0/1 matrix of size nb, also where a pass is faster.
     On a CPU the product has six kernels less than the loop of the pass.
     """
-    if few_kernels and current_implementation() == "automatic" and topology.nb <= _DENSE:
+    if sums_are_products(topology, few_kernels):
         sums = matmul(jnp.asarray(topology.supports.T, b.dtype), b)
         return sums if world is None else sums + world
-    if world is not None and not kernels_selected():
-        # On a CPU the addition takes less time than a pass with the row of the world in each state.
-        return _solve_forward(topology, None, b, None, _SAME_FRAME) + world
-    return _solve_forward(topology, None, b, world, _SAME_FRAME)
+    y = _solve_forward(topology, None, b, None, _SAME_FRAME)
+    # The addition takes less time than a pass with the row of the world in each state.
+    return y if world is None else y + world
 
 
-def sum_to_root(topology: Topology, f: Float[Array, "nb n"]) -> Float[Array, "nb n"]:
+def sum_to_root(
+    topology: Topology, f: Float[Array, "nb n"], few_kernels: bool = False
+) -> Float[Array, "nb n"]:
     """`accumulate` in one common frame: `F_i` is the sum of `f_j` over the bodies j in i's subtree.
 
-    It is the transpose of `sum_to_leaves`.
+    It is the transpose of `sum_to_leaves`. `few_kernels`: as in `sum_to_leaves`.
     """
+    if sums_are_products(topology, few_kernels):
+        return matmul(jnp.asarray(topology.supports, f.dtype), f)
     return _solve_backward(topology, None, f, _SAME_FRAME)
+
+
+def sums_are_products(topology: Topology, few_kernels: bool) -> bool:
+    """Whether sums in one common frame are products with a 0/1 matrix, on all devices."""
+    return few_kernels and current_implementation() == "automatic" and topology.nb <= _DENSE
 
 
 # -------------------------------------------------------- transforms between a body and its parent
@@ -275,19 +283,24 @@ def _solver(topology: Topology, transform: _Transform, one_pass: Callable, produ
     def chosen(batch_axes, *operands):
         by_pass = functools.partial(one_pass, batch_axes)
         by_product = nodes_first(product, batch_axes)
+
+        # The implementation that the context selects.
         selected = current_implementation()
-        if selected == "products":
-            return by_product(*operands)
-        if selected != "automatic" or topology.nb > _DENSE:
+        if selected != "automatic":
+            return (by_product if selected == "products" else by_pass)(*operands)
+        if topology.nb > _DENSE:
             return by_pass(*operands)
-        if transform is _SAME_FRAME and not batch_axes:
-            return by_product(*operands)
-        if transform is not _SAME_FRAME:
-            # Without a GPU, do not trace the product, which only a GPU would run.
-            on_cpu = jax.default_backend() == "cpu"
-            if on_cpu or states(batch_axes, *operands) > _MANY_STATES:
-                return by_pass(*operands)
-        return lax.platform_dependent(*operands, cpu=by_pass, default=by_product)
+
+        # The number of states. Sums in one common frame need no transforms.
+        one_frame = transform is _SAME_FRAME
+        few = states(batch_axes, *operands) <= _MANY_STATES
+        on_cpu = by_product if one_frame and not batch_axes else by_pass
+        on_gpu = by_product if one_frame or few else by_pass
+
+        # The device. Without a GPU, do not trace the solver that only a GPU would run.
+        if on_cpu is on_gpu or jax.default_backend() == "cpu":
+            return on_cpu(*operands)
+        return lax.platform_dependent(*operands, cpu=on_cpu, default=on_gpu)
 
     return in_batches(chosen)
 

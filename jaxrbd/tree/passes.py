@@ -4,8 +4,8 @@ The nodes of the tree are bodies or dofs. A step of a pass computes one row of t
 row of the parent and from the data of the node. The algorithm states the step for a single state.
 
 All rows are in one buffer with a row per node. The last row belongs to the world. A `lax.scan` or a
-GPU kernel (kernels.py) runs the steps in order, so the size of the program does not depend on the
-number of nodes.
+GPU kernel (gpu/kernels.py) runs the steps in order, so the size of the program does not depend on
+the number of nodes.
 """
 
 from __future__ import annotations
@@ -21,12 +21,8 @@ import numpy as np
 from jax import Array, lax
 from jax.custom_batching import custom_vmap
 
-from .._math.implementations import in_context, kernels_selected, with_kernel
-from .._math.rows import take_rows
-from .._math.tangents import changed_leaves
-from ..spatial import Pose
-from .kernels import pass_by_kernel, rows_by_kernel
-from .pose_entries import pose_entries, pose_of_entries
+from .._math.implementations import in_context, with_kernel
+from .gpu.kernels import pass_by_kernel
 
 # A step has two arguments, a row and the data of a node, and two results, a row and an output.
 Step = Callable[[Array, Any], tuple[Array, Any]]
@@ -170,74 +166,6 @@ def _with_world(rows: Array, nodes: int, axis: int) -> Array:
     padding = [(0, 0)] * rows.ndim
     padding[axis] = (0, 1)
     return jnp.pad(rows, padding)
-
-
-def map_rows(
-    function: Callable[..., Any], *operands: Any, indices: Sequence[np.ndarray | None] = ()
-) -> Any:
-    """`function(*operands)`, for a function that computes each row from rows of the operands.
-
-    - `function`: a function of pytrees of arrays (..., k) that broadcasts over leading axes. It has
-      only operations of `lanes.py`, and it depends on no other arrays;
-    - `operands`: pytrees of arrays (m, ...);
-    - `indices`: for each operand the rows (n,) or (n, w) that the function takes, or None for all n
-      rows. For (n, w) the operand of the function has one more axis, (..., w, k).
-
-    On a GPU the function can be one kernel. The derivative is the derivative of the function, to
-    any order.
-    """
-    indices = (*indices, *[None] * (len(operands) - len(indices)))
-    if not kernels_selected():
-        return function(*map(_rows, operands, indices))
-    n = max(len(jax.tree.leaves(x)[0]) if i is None else len(i) for x, i in zip(operands, indices))
-    rows = [np.arange(n) if index is None else index for index in indices]
-    # A pass computes the world poses as one array of entries.
-    is_pose = [isinstance(x, Pose) for x in operands]
-    operands = tuple(pose_entries(x) if pose else x for x, pose in zip(operands, is_pose))
-
-    def of_entries(*operands):
-        return function(*(pose_of_entries(x) if pose else x for x, pose in zip(operands, is_pose)))
-
-    def of_batch(batch_axes, *operands):
-        def repeated(*operands):
-            """The function of operands that all have the sizes of the batch."""
-            sizes = [x.shape[1 : 1 + batch_axes] for x in jax.tree.leaves(operands)]
-            batch = jnp.broadcast_shapes(*sizes)
-
-            def repeat(x):
-                return jnp.broadcast_to(x, (len(x), *batch, *x.shape[1 + batch_axes :]))
-
-            found = map(_rows, jax.tree.map(repeat, operands), indices, [batch_axes] * len(rows))
-            return of_entries(*found)
-
-        kernel = functools.partial(rows_by_kernel, of_entries, rows, batch_axes)
-        chosen = functools.partial(with_kernel, repeated, kernel, states(batch_axes, *operands))
-        return nodes_first(chosen, batch_axes)(*operands)
-
-    @jax.custom_jvp
-    def mapped(*operands):
-        return in_batches(of_batch)(*operands)
-
-    def rule(primals, tangents):
-        values, changes, with_values = changed_leaves(primals, tangents)
-
-        def ordinary(*values):
-            return of_entries(*map(_rows, with_values(list(values)), indices))
-
-        return mapped(*primals), jax.jvp(ordinary, values, changes)[1]
-
-    mapped.defjvp(rule, symbolic_zeros=True)
-    return mapped(*operands)
-
-
-def _rows(operand: Any, index: np.ndarray | None, batch_axes: int = 0) -> Any:
-    """The rows of an operand; a second axis of the index comes after the batch axes."""
-    if index is None:
-        return operand
-    found = jax.tree.map(lambda x: take_rows(x, index), operand)
-    if index.ndim == 1 or not batch_axes:
-        return found
-    return jax.tree.map(lambda x: jnp.moveaxis(x, 1, 1 + batch_axes), found)
 
 
 def states(batch_axes: int, *operands: Any) -> int | float:

@@ -108,7 +108,7 @@ def _run(program: core.ClosedJaxpr, operands: list[np.ndarray]) -> list[np.ndarr
         elif name in _ENTRYWISE:
             results = np.frompyfunc(_ENTRYWISE[name], len(x), 1)(*x)
         else:
-            raise NotImplementedError(f"jaxrbd.tree.lanes has no operation {name!r}")
+            raise NotImplementedError(f"jaxrbd.tree.gpu.lanes has no operation {name!r}")
         if not equation.primitive.multiple_results:
             results = [results]
         for variable, result in zip(equation.outvars, results):

@@ -5,8 +5,8 @@ reads and writes more bytes than for a pass body by body. The common frame of a 
 its root body, so no digits are lost far from the origin of the world.
 
 An array (nb, ...) has the batch axes after the axis of the bodies. `to_child` and `to_parent` are
-from `linear_systems.py`: `to_child` transforms a row from frame A to frame B, where X is the pose
-of B in A, and `to_parent` is the transpose of this transform.
+from `tree/linear_systems.py`: `to_child` transforms a row from frame A to frame B, where X is the
+pose of B in A, and `to_parent` is the transpose of this transform.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .._math.linear import matmul
-from ..spatial import Pose, compose, identity_pose, inverse
-from ..topology import Topology
+from ..._math.linear import matmul
+from ...spatial import Pose, compose, identity_pose, inverse
+from ...topology import Topology
 
 Transform = Callable[[Pose, Array], Array]
 

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from .._math.gpu_kernels import LANES, blocks_of, launch
+from ..._math.gpu_kernels import LANES, blocks_of, launch
 from .lanes import entries, evaluate
 
 
@@ -108,7 +108,7 @@ def rows_by_kernel(
     *operands: Any,
     interpret: bool = False,
 ) -> Any:
-    """The results of `passes.map_rows` for operands with batch axes after the first axis."""
+    """The results of `tree.map_rows` for operands with batch axes after the first axis."""
     n = len(indices[0])
     batch = _Batch(batch_axes, operands)
     leaves = [jax.tree.leaves(x) for x in batch.one_node(operands)]

@@ -1,0 +1,75 @@
+"""Functions of single bodies or dofs, and sums over the dofs of each body."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Float
+
+from .._math.implementations import kernels_selected
+from .._math.linear import matmul
+from .._math.rows import merge_rows, operand_rows, take_rows
+from ..topology import Topology
+from .gpu.rows import map_rows_by_kernel, sum_over_dofs_by_kernel
+from .linear_systems import sums_are_products
+
+
+def map_rows(
+    function: Callable[..., Any], *operands: Any, indices: Sequence[np.ndarray | None] = ()
+) -> Any:
+    """`function(*operands)`, for a function that computes each row from rows of the operands.
+
+    - `function`: a function of pytrees of arrays (..., k) that broadcasts over leading axes. It has
+      only operations of `gpu/lanes.py`, and it depends on no other arrays;
+    - `operands`: pytrees of arrays (m, ...);
+    - `indices`: for each operand the rows (n,) or (n, w) that the function takes, or None for all n
+      rows. For (n, w) the operand of the function has one more axis, (..., w, k).
+
+    On a GPU the function can be one kernel. The derivative is the derivative of the function, to
+    any order.
+    """
+    indices = (*indices, *[None] * (len(operands) - len(indices)))
+    if kernels_selected():
+        return map_rows_by_kernel(function, operands, indices)
+    return function(*map(operand_rows, operands, indices))
+
+
+def sum_over_dofs(
+    topology: Topology,
+    function: Callable[..., Array],
+    *operands: Array,
+    indices: Sequence[np.ndarray | None] = (),
+    few_kernels: bool = False,
+) -> Float[Array, "nb n"]:
+    """For each body the sum of a function (nv, n) of its dofs, (nb, n).
+
+    `function`, `operands`, `indices`: as for `map_rows`, with one row per dof; `few_kernels`: as
+    for `sum_to_leaves`.
+    """
+    if kernels_selected() and topology.nv:
+        indices = (*indices, *[None] * (len(operands) - len(indices)))
+        return sum_over_dofs_by_kernel(topology, function, operands, indices)
+    rows = map_rows(function, *operands, indices=indices)
+    if sums_are_products(topology, few_kernels):
+        return matmul(jnp.asarray(_dofs_of_bodies(topology), rows.dtype), rows)
+    return sum_dofs(topology, rows)
+
+
+def _dofs_of_bodies(topology: Topology) -> np.ndarray:
+    """`[i, j]`: whether dof j moves body i relative to its parent, (nb, nv)."""
+    return np.arange(topology.nb)[:, None] == topology.dof_body
+
+
+def sum_dofs(topology: Topology, rows: Array) -> Array:
+    """For each body the sum of the rows (nv, n) of its dofs, (nb, n)."""
+    widths = sorted(set(topology.nvs))
+    groups = [np.flatnonzero(np.array(topology.nvs) == width) for width in widths]
+    sums = []
+    for width, bodies in zip(widths, groups):
+        index = topology.v_start[bodies][:, None] + np.arange(width)
+        sums.append(jnp.sum(take_rows(rows, index), axis=1))
+    return merge_rows(sums, groups, rows.shape[1:], rows.dtype)
