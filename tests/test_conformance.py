@@ -176,7 +176,13 @@ def all_right(report):
     assert np.any(report.errors > 0)
 
 
-@pytest.mark.parametrize("quantity", conformance.QUANTITIES)
+@pytest.mark.parametrize(
+    "quantity",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name.endswith("dynamics") else ())
+        for name in conformance.QUANTITIES
+    ],
+)
 def test_jaxrbd_is_right(quantity):
     """Every quantity of two kinds, in double precision: first and second derivatives."""
     all_right(run(trees=QUICK, quantities=(quantity,), order=2, precisions=("float64",)))

@@ -30,7 +30,9 @@ def laws(linkage, q, v, tau):
     return step, after, momentum, rows, inverse + 1e-4 * jnp.mean(inverse), error
 
 
-@pytest.mark.parametrize("name", ["four_bar", "standing_quadruped"])
+@pytest.mark.parametrize(
+    "name", ["four_bar", pytest.param("standing_quadruped", marks=pytest.mark.slow)]
+)
 def test_the_laws_of_constraint_impulses(name, rng):
     """Momentum, the formula of the impulses, and errors that decay."""
     linkage = load_linkage(name)

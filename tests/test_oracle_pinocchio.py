@@ -75,7 +75,10 @@ def test_neither_reads_what_is_no_robot(name):
 # --------------------------------------------------------------------------------------- float32
 
 
-@pytest.mark.parametrize(("name", "root_joint"), real_robots.with_both_bases(real_robots.ROBOTS))
+@pytest.mark.parametrize(
+    ("name", "root_joint"),
+    real_robots.with_both_bases(real_robots.ROBOTS, real_robots.TWO_EXAMPLES),
+)
 def test_single_precision(name, root_joint):
     """Errors below 1e-4 if cond(M) < 1e4. Else forward dynamics' error may be 1e-7 cond(M)."""
     model, oracle = real_robots.load(name, root_joint), load_oracle(name, root_joint)

@@ -83,6 +83,9 @@ EXAMPLES = {
     "tiago_pro_description/robots/tiago_pro.urdf": "free_flyer",
 }
 
+# For long tests.
+TWO_EXAMPLES = {name: EXAMPLES[name] for name in (PANDA, GO2)}
+
 # The robots that are compared with MuJoCo.
 VARIED = {
     "alex_description/urdf/alex_sake_hands.urdf": "half a humanoid with grippers",
