@@ -6,10 +6,9 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from ..model import Model, arguments
+from ..model import Model
 from ..model.joint_space import armature_and_dissipation_force, independent_force
 from ..spatial import apply_inertia, gyroscopic_force, transform_force, transform_inertia
 from .common_frame import accelerations, subtree_sums, velocities
@@ -31,7 +30,10 @@ class EquationOfMotion(NamedTuple):
 
 
 def equation_of_motion(
-    model: Model, q: ArrayLike | Kinematics, v: ArrayLike, f_ext: ArrayLike | None = None
+    model: Model,
+    q: Array | Kinematics,
+    v: Float[Array, " nv"],
+    f_ext: Float[Array, "nb 6"] | None = None,
 ) -> EquationOfMotion:
     """M and the bias force with fewer kernels than by `crba` and `bias_force`.
 
@@ -40,14 +42,13 @@ def equation_of_motion(
     Source: Featherstone, tables 5.1 and 6.2.
     """
     q, X = configuration_and_poses(model, q)
-    v = arguments.velocity(model, v)
     zero = jnp.zeros_like(v)
     inertia = transform_inertia(X, model.inertia)
     velocity = velocities(model, X, q, v)
     A, _ = accelerations(model, q, v, zero, velocity, gravity_acceleration(model))
     force = apply_inertia(inertia, A) + gyroscopic_force(inertia, velocity.V)
     if f_ext is not None:
-        force = force - transform_force(X, arguments.wrenches(model, f_ext))
+        force = force - transform_force(X, f_ext)
     composite_inertia, composite_force = subtree_sums(model, inertia, force)
     M = mass_matrix(model, q, velocity.J, apply_inertia(composite_inertia, velocity.J))
     bias = independent_force(model, q, jnp.sum(velocity.J * composite_force, axis=-1))

@@ -496,7 +496,7 @@ def _matrices(partition: Partition, problem: Problem) -> _Matrices:
     # The columns of each branch, of the trunk, and the right-hand side; nv stands for no dof.
     dofs = partition.columns.T
     columns = np.append(dofs, np.full((1, b), nv), axis=0)
-    # From one matrix of all dofs, J (contacts, 3, nv, s), to (3, k, m + t + 1, b, s): one per branch.
+    # J (contacts, 3, nv, s) has all dofs; here each branch has its dofs, (3, k, m + t + 1, b, s).
     contacts = partition.contacts[None, :, None] * 3 + np.arange(3).reshape(3, 1, 1, 1)
     count, _, _, s = problem.J.shape
     J = _entries(problem.J.reshape(3 * count, nv, s), contacts, columns)

@@ -333,17 +333,15 @@ class ContactPoints(NamedTuple):
         return self.gradient / _length(self.gradient)[:, None]
 
 
-@arguments.compiled
-def contact_points(
-    model: Model, scene: Scene, q: ArrayLike | Kinematics, v: ArrayLike
-) -> ContactPoints:
+@arguments.compiled(arrays=("q", "v"))
+def contact_points(model: Model, scene: Scene, q: Array | Kinematics, v: Array) -> ContactPoints:
     """The distances of the spheres from the ground, and their contact points.
 
     `q` (nq,) or its `Kinematics`, `v` (nv,). Raises ArgumentError for an unknown frame or a frame
     that is fixed to the world.
     """
-    v, scene = arguments.velocity(model, v), scene.astype(model.dtype)
-    kinematics = forward_kinematics(model, q)
+    scene = scene.astype(model.dtype)
+    kinematics = forward_kinematics.unchecked(model, q)
     bodies, centres = scene.bodies(model), scene.centres(model)
     V = propagate(model.topology, kinematics.X_PB, relative_velocities(model, kinematics.q, v))
     V, X_RB = jax.tree.map(lambda x: take_rows(x, bodies), (V, root_centred(kinematics)))
