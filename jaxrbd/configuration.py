@@ -75,14 +75,13 @@ def random_configuration(model: Model, key: PRNGKeyArray) -> Float[Array, " nq"]
     )
 
 
-@arguments.compiled
-def integrate(model: Model, q: ArrayLike, dv: ArrayLike) -> Float[Array, " nq"]:
+@arguments.compiled(arrays=("q", "dv"))
+def integrate(model: Model, q: Array, dv: Array) -> Float[Array, " nq"]:
     """The configuration (nq,) that the robot reaches from q in unit time with the velocity dv.
 
     `q` (nq,); `dv` (nv,): the constant velocity times the time. The result is exact on the manifold
     of each joint, and its quaternions have unit length.
     """
-    q, dv = arguments.configuration(model, q), arguments.velocity(model, dv, "dv")
 
     def step(group, q, v):
         return group.joint.integrate(q, v)
@@ -90,15 +89,14 @@ def integrate(model: Model, q: ArrayLike, dv: ArrayLike) -> Float[Array, " nq"]:
     return _by_kind(model, step, (q, "q"), (dv, "v"), gives="q")
 
 
-@arguments.compiled
-def displace(model: Model, q: ArrayLike, dx: ArrayLike) -> Float[Array, " nq"]:
+@arguments.compiled(arrays=("q", "dx"))
+def displace(model: Model, q: Array, dx: Array) -> Float[Array, " nq"]:
     """The configuration (nq,) after a displacement dx whose translations have fixed axes.
 
     `q` (nq,); `dx` (nv,). As `integrate`, except for joints whose linear velocity is in axes that
     turn with the child: free-flyers and planar joints. For these joints, the translation of dx is
     along the axes at q, and the rotation of dx turns the child about its origin.
     """
-    q, dx = arguments.configuration(model, q), arguments.velocity(model, dx, "dx")
 
     def step(group, q, dx):
         return group.joint.displace(q, dx)
@@ -106,14 +104,13 @@ def displace(model: Model, q: ArrayLike, dx: ArrayLike) -> Float[Array, " nq"]:
     return _by_kind(model, step, (q, "q"), (dx, "v"), gives="q")
 
 
-@arguments.compiled
-def transport(model: Model, v: ArrayLike, dx: ArrayLike) -> Float[Array, " nv"]:
+@arguments.compiled(arrays=("v", "dx"))
+def transport(model: Model, v: Array, dx: Array) -> Float[Array, " nv"]:
     """The velocity v in the axes after a displacement, from v in the axes before it, (nv,).
 
     `v` (nv,), and `dx` (nv,) as for `displace`. Only the linear velocities of free-flyers and
     planar joints change, because their axes turn with the child.
     """
-    v, dx = arguments.velocity(model, v), arguments.velocity(model, dx, "dx")
 
     def turn(group, v, dx):
         return group.joint.transport(v, dx)
@@ -121,14 +118,13 @@ def transport(model: Model, v: ArrayLike, dx: ArrayLike) -> Float[Array, " nv"]:
     return _by_kind(model, turn, (v, "v"), (dx, "v"), gives="v")
 
 
-@arguments.compiled
-def turning_acceleration(model: Model, v: ArrayLike) -> Float[Array, " nv"]:
+@arguments.compiled(arrays=("v",))
+def turning_acceleration(model: Model, v: Array) -> Float[Array, " nv"]:
     """The rates (nv,) of linear velocities in fixed axes while the entries of v stay constant.
 
     `v` (nv,). The rate is `w x v` for free-flyers and planar joints, whose axes turn with the
     angular velocity w, and zero for other joints.
     """
-    v = arguments.velocity(model, v)
 
     def rate(group, v):
         return group.joint.turning_acceleration(v)
@@ -136,14 +132,12 @@ def turning_acceleration(model: Model, v: ArrayLike) -> Float[Array, " nv"]:
     return _by_kind(model, rate, (v, "v"), gives="v")
 
 
-@arguments.compiled
-def difference(model: Model, q0: ArrayLike, q1: ArrayLike) -> Float[Array, " nv"]:
+@arguments.compiled(arrays=("q0", "q1"))
+def difference(model: Model, q0: Array, q1: Array) -> Float[Array, " nv"]:
     """The constant velocity (nv,) from q0 to q1 in unit time: the inverse of `integrate`.
 
     `q0`, `q1` (nq,). Ball joints, planar joints and free-flyers rotate by the smaller angle.
     """
-    q0 = arguments.configuration(model, q0, "q0")
-    q1 = arguments.configuration(model, q1, "q1")
 
     def step(group, a, b):
         return group.joint.difference(a, b)
@@ -151,11 +145,9 @@ def difference(model: Model, q0: ArrayLike, q1: ArrayLike) -> Float[Array, " nv"
     return _by_kind(model, step, (q0, "q"), (q1, "q"), gives="v")
 
 
-@arguments.compiled
-def displacement(model: Model, q: ArrayLike, rate: ArrayLike) -> Float[Array, " nv"]:
+@arguments.compiled(arrays=("q", "rate"))
+def displacement(model: Model, q: Array, rate: Array) -> Float[Array, " nv"]:
     """The velocity (nv,) at which the coordinates q (nq,) have the rate (nq,)."""
-    q = arguments.configuration(model, q)
-    rate = arguments.configuration(model, rate, "rate")
 
     def velocity(group, q, rate):
         return group.joint.displacement(q, rate)
@@ -163,37 +155,36 @@ def displacement(model: Model, q: ArrayLike, rate: ArrayLike) -> Float[Array, " 
     return _by_kind(model, velocity, (q, "q"), (rate, "q"), gives="v")
 
 
-@arguments.compiled
-def interpolate(model: Model, q0: ArrayLike, q1: ArrayLike, alpha: ArrayLike):
+@arguments.compiled(arrays=("q0", "q1"))
+def interpolate(model: Model, q0: Array, q1: Array, alpha: ArrayLike):
     """The configuration (nq,) at the fraction `alpha` of the motion from q0 to q1.
 
     `q0`, `q1` (nq,); `alpha` (): 0 gives q0, 1 gives q1.
     """
     alpha = arguments.number(model, alpha, "alpha")
-    return integrate(model, q0, alpha * difference(model, q0, q1))
+    return integrate.unchecked(model, q0, alpha * difference.unchecked(model, q0, q1))
 
 
-@arguments.compiled
-def configuration_rate(model: Model, q: ArrayLike, v: ArrayLike) -> Float[Array, " nq"]:
+@arguments.compiled(arrays=("q", "v"))
+def configuration_rate(model: Model, q: Array, v: Array) -> Float[Array, " nq"]:
     """The rate dq/dt (nq,) of the coordinates of a robot that moves with the velocity v.
 
     `q` (nq,), `v` (nv,). The rate is the derivative of `integrate(model, q, t v)` at t = 0. It is
     for solvers of ordinary differential equations in q. A finite step `q + dt dq/dt` leaves the
     manifold.
     """
-    q, v = arguments.configuration(model, q), arguments.velocity(model, v)
-    return jax.jvp(lambda dv: integrate(model, q, dv), (jnp.zeros_like(v),), (v,))[1]
+    zero = jnp.zeros_like(v)
+    return jax.jvp(lambda dv: integrate.unchecked(model, q, dv), (zero,), (v,))[1]
 
 
-@arguments.compiled
-def velocity_bracket(model: Model, u: ArrayLike, w: ArrayLike) -> Float[Array, " nv"]:
+@arguments.compiled(arrays=("u", "w"))
+def velocity_bracket(model: Model, u: Array, w: Array) -> Float[Array, " nv"]:
     """The Lie bracket [u, w] (nv,) of two velocities.
 
     `u`, `w` (nv,). Let a robot move with u, w, -u and -w, each for unit time. To second order, the
     robot reaches the same configuration as with [u, w] in unit time. The bracket is 0 for joints
     whose velocities are rates of coordinates.
     """
-    u, w = arguments.velocity(model, u, "u"), arguments.velocity(model, w, "w")
     return lie_operation(model, cross_motion, u, w)
 
 

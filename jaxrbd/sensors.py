@@ -63,10 +63,8 @@ class ImuReading(NamedTuple):
     gyroscope: Float[Array, "3"]
 
 
-@arguments.compiled(static_argnames="frame")
-def imu(
-    model: Model, q: ArrayLike | Kinematics, v: ArrayLike, a: ArrayLike, frame: str | int
-) -> ImuReading:
+@arguments.compiled(arrays=("q", "v", "a"), static_argnames="frame")
+def imu(model: Model, q: Array | Kinematics, v: Array, a: Array, frame: str | int) -> ImuReading:
     """What an IMU in a frame measures: the specific force and the angular velocity.
 
     `q` (nq,) or its `Kinematics`, `v` (nv,), `a` (nv,); `frame`: as in `Model.frame_index`. The
@@ -74,8 +72,7 @@ def imu(
     contact. At rest the accelerometer measures the negative gravity, so its value points upwards.
     In free fall it measures zero. Raises ArgumentError for an unknown frame.
     """
-    v, a = arguments.velocity(model, v), arguments.velocity(model, a, "a")
-    kinematics = forward_kinematics(model, q)
+    kinematics = forward_kinematics.unchecked(model, q)
     body, X_BF, X = find_frame(model, kinematics, frame)
     if body < 0:
         still = jnp.zeros(3, model.dtype)
@@ -87,10 +84,8 @@ def imu(
     return ImuReading(A_F[:3] + cross(V_F[3:], V_F[:3]), V_F[3:])
 
 
-@arguments.compiled(static_argnames="frame")
-def projected_gravity(
-    model: Model, q: ArrayLike | Kinematics, frame: str | int
-) -> Float[Array, "3"]:
+@arguments.compiled(arrays=("q",), static_argnames="frame")
+def projected_gravity(model: Model, q: Array | Kinematics, frame: str | int) -> Float[Array, "3"]:
     """The direction of gravity as a unit vector (3,), in the axes of a frame.
 
     `q` (nq,) or its `Kinematics`; `frame`: as in `Model.frame_index`. The result is zero if the
@@ -113,9 +108,9 @@ class JointReading(NamedTuple):
     velocity: Float[Array, " n"]
 
 
-@arguments.compiled(static_argnames="joints")
+@arguments.compiled(arrays=("q", "v"), static_argnames="joints")
 def joint_encoders(
-    model: Model, q: ArrayLike | Kinematics, v: ArrayLike, joints: Sequence[str]
+    model: Model, q: Array | Kinematics, v: Array, joints: Sequence[str]
 ) -> JointReading:
     """The positions and velocities of joints, in the order of their names.
 
@@ -127,10 +122,10 @@ def joint_encoders(
     """
     if isinstance(joints, str):
         raise ArgumentError(f"joints is {joints!r}, expected a tuple of names of joints")
-    v, q = arguments.velocity(model, v), configuration_of(model, q)
+    q = configuration_of(q)
     bodies = []
     for name in joints:
-        for body in arguments.robot(model).joint(name).bodies:
+        for body in model.joint(name).bodies:
             sizes = model.topology.nqs[body], model.joint_nvs[body]
             if sizes != (1, 1):
                 raise ArgumentError(
@@ -203,10 +198,10 @@ def touch(
     return Touch(force > 0, force)
 
 
-@arguments.compiled(static_argnames="frame")
+@arguments.compiled(arrays=("q",), static_argnames="frame")
 def height_scan(
     model: Model,
-    q: ArrayLike | Kinematics,
+    q: Array | Kinematics,
     ground: Ground,
     frame: str | int,
     pattern: ArrayLike | Sequence,
@@ -228,7 +223,7 @@ def height_scan(
         raise ArgumentError(
             f"ground is {type(ground).__name__!r}, expected a Terrain, which has an elevation"
         )
-    pattern = jnp.asarray(pattern, arguments.robot(model).dtype)
+    pattern = jnp.asarray(pattern, model.dtype)
     if pattern.ndim != 2 or pattern.shape[1] != 2:
         raise ArgumentError(f"pattern has shape {pattern.shape}, expected (n, 2)")
     terrain = cast(ground, model.dtype)

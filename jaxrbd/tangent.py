@@ -8,6 +8,7 @@ quaternion is not an entry, because this length does not affect f.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import jax
@@ -35,8 +36,8 @@ def gradient(model: Model, function: Callable[..., Array]) -> Callable[..., Arra
     """
 
     def derivative(q: ArrayLike, *args, **kwargs):
-        q, zero = _origin(model, q)
-        return jax.grad(lambda dq: function(integrate(model, q, dq), *args, **kwargs))(zero)
+        moved, zero = _origin(model, q)
+        return jax.grad(lambda dq: function(moved(dq), *args, **kwargs))(zero)
 
     return derivative
 
@@ -49,8 +50,8 @@ def jacobian(model: Model, function: Callable[..., Array]) -> Callable[..., Arra
     """
 
     def derivative(q: ArrayLike, *args, **kwargs):
-        q, zero = _origin(model, q)
-        return jax.jacfwd(lambda dq: function(integrate(model, q, dq), *args, **kwargs))(zero)
+        moved, zero = _origin(model, q)
+        return jax.jacfwd(lambda dq: function(moved(dq), *args, **kwargs))(zero)
 
     return derivative
 
@@ -76,14 +77,15 @@ def hessian(
         raise ArgumentError(f"definition is {definition!r}, expected one of {DEFINITIONS}")
 
     def derivative(q: ArrayLike, *args, **kwargs):
-        q, zero = _origin(model, q)
         if definition == "lie":
             return jacobian(model, gradient(model, function))(q, *args, **kwargs)
-        return jax.hessian(lambda dq: function(integrate(model, q, dq), *args, **kwargs))(zero)
+        moved, zero = _origin(model, q)
+        return jax.hessian(lambda dq: function(moved(dq), *args, **kwargs))(zero)
 
     return derivative
 
 
-def _origin(model: Model, q: ArrayLike) -> tuple[Array, Array]:
-    """The configuration, checked, and the zero vector of its tangent space."""
-    return arguments.configuration(model, q), jnp.zeros(model.nv, model.dtype)
+def _origin(model: Model, q: ArrayLike) -> tuple[Callable[[Array], Array], Array]:
+    """The function from tangent vectors at q to configurations, and the zero tangent vector."""
+    moved = functools.partial(integrate.unchecked, model, arguments.configuration(model, q))
+    return moved, jnp.zeros(model.nv, model.dtype)

@@ -20,6 +20,7 @@ import jaxrbd as rbd
 from jaxrbd.model import arguments
 from support import zoo
 from support.algorithms import ALGORITHMS, PUBLIC
+from support.zoo import close
 
 Q, V = zoo.small().nq, zoo.small().nv
 NEUTRAL = rbd.neutral(zoo.small())
@@ -85,6 +86,55 @@ def test_a_wrong_dtype_names_the_argument_and_both_dtypes(name, argument, dtype)
 def test_external_forces_of_a_wrong_shape(name, shape):
     with pytest.raises(rbd.ArgumentError, match=r"f_ext has shape .* expected \(3, 6\)"):
         call(name, f_ext=jnp.zeros(shape))
+
+
+def test_a_checked_function_makes_arrays():
+    """Arguments by place and by name become arrays, and `unchecked` takes them as they are."""
+    kinds = []
+
+    @functools.partial(arguments.compiled, arrays=("q", "f_ext"))
+    def function(model, q, scale=2.0, f_ext=None):
+        kinds.append((isinstance(q, jax.Array), f_ext))
+        return scale * q
+
+    model = zoo.small()
+    close(function(model, np.asarray(NEUTRAL)), 2 * NEUTRAL, 0)
+    close(function(model, scale=1.0, q=np.asarray(NEUTRAL)), NEUTRAL, 0)
+    close(function.unchecked(model, jnp.ones(2)), jnp.full(2, 2.0), 0)
+    assert kinds == [(True, None)] * 3
+    with pytest.raises(rbd.ArgumentError, match=r"^q has shape \(2,\)"):
+        function(model, q=jnp.ones(2))
+    with pytest.raises(rbd.ArgumentError, match=r"^f_ext has shape \(2,\)"):
+        function(model, NEUTRAL, f_ext=jnp.zeros(2))
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'q'"):
+        function(model)
+
+
+CHECKED = {
+    "rnea": "q v a f_ext",
+    "forward_dynamics": "q v tau f_ext",
+    "inverse_kinematics": "q0",
+    "contact_step": "q v tau dt f_ext regularisation recovery inverse_inertia.contacts "
+    "inverse_inertia.joints inverse_inertia.trees",
+    "constrained_dynamics": "q v tau f_ext stabilisation",
+}
+
+
+def test_one_call_checks_each_argument_once(monkeypatch):
+    check, checked = arguments.array, []
+
+    def counted(model, x, name, *rest):
+        checked.append(name)
+        return check(model, x, name, *rest)
+
+    monkeypatch.setattr(arguments, "array", counted)
+    # No other test has traced a function with this robot.
+    model = zoo.build(["free_flyer", "revolute", "prismatic"], [-1, 0, 1], name="counted")
+    state = zoo.state(model)
+    for name, expected in CHECKED.items():
+        checked.clear()
+        jax.eval_shape(functools.partial(ALGORITHMS[name], model), *state)
+        assert sorted(checked) == sorted(expected.split()), name
 
 
 def test_a_batch_goes_through_vmap():

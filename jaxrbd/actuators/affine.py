@@ -100,12 +100,11 @@ class AffineActuators(eqx.Module):
         return _affine_force(model, self, q, v, control)
 
 
-@arguments.compiled
+@arguments.compiled(arrays=("q", "v"))
 def _affine_force(
-    model: Model, actuators: AffineActuators, q: ArrayLike, v: ArrayLike, control: ArrayLike
+    model: Model, actuators: AffineActuators, q: Array, v: Array, control: ArrayLike
 ) -> Float[Array, " nv"]:
     """The generalized force (nv,) of `AffineActuators`; see `AffineActuators.__call__`."""
-    q, v = arguments.configuration(model, q), arguments.velocity(model, v)
     n = len(actuators.joints)
     control = arguments.array(model, control, "control", (n,), "number of actuators")
     gain, bias, gear, control_range, force_range, joint_range = (

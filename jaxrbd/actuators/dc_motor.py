@@ -110,11 +110,8 @@ class DCMotor(eqx.Module):
         return _motor_torque(model, self, v, tau)
 
 
-@arguments.compiled
-def _motor_torque(
-    model: Model, motor: DCMotor, v: ArrayLike, tau: ArrayLike
-) -> Float[Array, " nv"]:
-    v, tau = arguments.velocity(model, v), arguments.velocity(model, tau, "tau")
+@arguments.compiled(arrays=("v", "tau"))
+def _motor_torque(model: Model, motor: DCMotor, v: Array, tau: Array) -> Float[Array, " nv"]:
     stall, no_load, effort, gear = checked_values(model, motor)
     speed = gear * v / no_load
     highest = jnp.clip(stall * (1 - speed), -effort, effort)

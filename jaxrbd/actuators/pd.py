@@ -99,18 +99,17 @@ class PD(eqx.Module):
         return _pd_force(model, self, q, v, position, velocity)
 
 
-@arguments.compiled(checks={"position": arguments.unit_quaternions})
+@arguments.compiled(arrays=("q", "v"), checks={"position": arguments.unit_quaternions})
 def _pd_force(
     model: Model,
     pd: PD,
-    q: ArrayLike,
-    v: ArrayLike,
+    q: Array,
+    v: Array,
     position: ArrayLike,
     velocity: ArrayLike | None,
 ) -> Float[Array, " nv"]:
-    q, v = arguments.configuration(model, q), arguments.velocity(model, v)
     position = arguments.configuration(model, position, "position")
     stiffness, damping, effort = checked_values(model, pd)
     target = 0 if velocity is None else arguments.velocity(model, velocity, "velocity")
-    force = stiffness * difference(model, q, position) + damping * (target - v)
+    force = stiffness * difference.unchecked(model, q, position) + damping * (target - v)
     return jnp.clip(force, -effort, effort)

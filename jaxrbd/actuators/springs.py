@@ -75,10 +75,9 @@ class JointSprings(eqx.Module):
         return _spring_energy(model, self, q)
 
 
-@arguments.compiled
-def _spring_force(model: Model, springs: JointSprings, q: ArrayLike) -> Float[Array, " nv"]:
+@arguments.compiled(arrays=("q",))
+def _spring_force(model: Model, springs: JointSprings, q: Array) -> Float[Array, " nv"]:
     """The generalized force (nv,) of `JointSprings`; see `JointSprings.__call__`."""
-    q = arguments.configuration(model, q)
     stretch, turn, index, index_balls = _deflections(model, springs, q)
     stiffness, ball_stiffness = (
         jnp.asarray(x, model.dtype) for x in (springs.stiffness, springs.ball_stiffness)
@@ -89,10 +88,9 @@ def _spring_force(model: Model, springs: JointSprings, q: ArrayLike) -> Float[Ar
     return independent_joint_force(model, q, forces)
 
 
-@arguments.compiled
-def _spring_energy(model: Model, springs: JointSprings, q: ArrayLike) -> Float[Array, ""]:
+@arguments.compiled(arrays=("q",))
+def _spring_energy(model: Model, springs: JointSprings, q: Array) -> Float[Array, ""]:
     """The potential energy in J of `JointSprings`; see `JointSprings.energy`."""
-    q = arguments.configuration(model, q)
     stretch, turn, _, _ = _deflections(model, springs, q)
     stiffness, ball_stiffness = (
         jnp.asarray(x, model.dtype) for x in (springs.stiffness, springs.ball_stiffness)

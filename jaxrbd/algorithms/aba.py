@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from .._math.linear import matmul
@@ -45,13 +44,13 @@ class _Nodes(NamedTuple):
     armature: Array  # (nv,)
 
 
-@arguments.compiled
+@arguments.compiled(arrays=("q", "v", "tau", "f_ext"))
 def aba(
     model: Model,
-    q: ArrayLike | Kinematics,
-    v: ArrayLike,
-    tau: ArrayLike,
-    f_ext: ArrayLike | None = None,
+    q: Array | Kinematics,
+    v: Array,
+    tau: Array,
+    f_ext: Array | None = None,
 ) -> Float[Array, " nv"]:
     """Acceleration of the robot under the joint forces tau, in O(nv) operations, (nv,).
 
@@ -60,24 +59,24 @@ def aba(
     of single dofs. If joints of the model follow others (mimic) or are `joints.Custom`, `aba` calls
     `forward_dynamics`. Source: Featherstone, table 7.1.
     """
-    if not arguments.robot(model).velocity_map_is_identity:
-        return forward_dynamics(model, q, v, tau, f_ext)
+    if not model.velocity_map_is_identity:
+        return forward_dynamics.unchecked(model, q, v, tau, f_ext)
     X = poses_in_parents(model, q)
-    q, v = configuration_of(model, q), arguments.velocity(model, v)
-    tau = arguments.velocity(model, tau, "tau") - active_dissipative_force(model, q, v)
+    q = configuration_of(q)
+    tau = tau - active_dissipative_force(model, q, v)
     vJ = relative_velocities(model, q, v)
     V = propagate(model.topology, X, vJ)
     p = gyroscopic_force(model.inertia, V)
     if f_ext is not None:
-        p = p - arguments.wrenches(model, f_ext)
+        p = p - f_ext
     nodes = _dof_tree(model, X, p, cross_motion(V, vJ), tau)
     parents = model.topology.dof_parent
     U, D, u = _backward_pass(parents, nodes)
     return _forward_pass(parents, nodes, U, D, u, gravity_acceleration(model))
 
 
-@arguments.compiled
-def aba_minverse(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "nv nv"]:
+@arguments.compiled(arrays=("q",))
+def aba_minverse(model: Model, q: Array | Kinematics) -> Float[Array, "nv nv"]:
     """Inverse of the mass matrix without forming M, in O(nv^2) operations, (nv, nv).
 
     `q` (nq,) or its `Kinematics`. Column j is the acceleration of the robot, at rest and without
@@ -86,9 +85,9 @@ def aba_minverse(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "nv nv
     others (mimic) or are `joints.Custom`, `aba_minverse` calls `minverse`. Source: Carpentier
     (2018).
     """
-    if not arguments.robot(model).velocity_map_is_identity:
-        return minverse(model, q)
-    kinematics = forward_kinematics(model, q)
+    if not model.velocity_map_is_identity:
+        return minverse.unchecked(model, q)
+    kinematics = forward_kinematics.unchecked(model, q)
     unit_forces = jnp.eye(model.nv, dtype=model.dtype)
     columns = jax.vmap(lambda b: solve_mass_matrix(model, kinematics, b))(unit_forces)
     return (columns + columns.T) / 2

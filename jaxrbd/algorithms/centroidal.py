@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from .._math.linear import matmul
@@ -56,8 +55,8 @@ class CentroidalDerivatives(NamedTuple):
     A: Array
 
 
-@arguments.compiled
-def com_jacobian(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "3 nv"]:
+@arguments.compiled(arrays=("q",))
+def com_jacobian(model: Model, q: Array | Kinematics) -> Float[Array, "3 nv"]:
     """Jacobian J of the centre of mass, (3, nv).
 
     `q` (nq,) or its `Kinematics`. `J v` is the velocity of the centre of mass in world axes. J is
@@ -66,36 +65,36 @@ def com_jacobian(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "3 nv"
     return _over_mass(model, centroidal_momentum_matrix(model, q)[:3])
 
 
-@arguments.compiled
-def centroidal_momentum_matrix(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "6 nv"]:
+@arguments.compiled(arrays=("q",))
+def centroidal_momentum_matrix(model: Model, q: Array | Kinematics) -> Float[Array, "6 nv"]:
     """Centroidal momentum matrix A, (6, nv): the centroidal momentum is `A v`.
 
     `q` (nq,) or its `Kinematics`. The momentum is in world axes, about the centre of mass.
     Source: Orin, Goswami and Lee (2013), equation 24.
     """
-    kinematics = forward_kinematics(model, q)
+    kinematics = forward_kinematics.unchecked(model, q)
     X, inertia = _about_com(model, kinematics)
     (composite,) = subtree_sums(model, inertia)
     columns = apply_inertia(composite, dof_columns(model, X))
     return independent_force(model, kinematics.q, columns).T
 
 
-@arguments.compiled
-def centroidal_momentum(model: Model, q: ArrayLike | Kinematics, v: ArrayLike) -> Float[Array, "6"]:
+@arguments.compiled(arrays=("q", "v"))
+def centroidal_momentum(model: Model, q: Array | Kinematics, v: Array) -> Float[Array, "6"]:
     """Momentum `[m dc/dt; L]` of all moving bodies about their centre of mass, (6,).
 
     `q` (nq,) or its `Kinematics`, `v` (nv,). c is the centre of mass and L the angular momentum, in
     world axes, in N s and N m s. The armature does not contribute.
     Source: Orin, Goswami and Lee (2013).
     """
-    kinematics, v = forward_kinematics(model, q), arguments.velocity(model, v)
+    kinematics = forward_kinematics.unchecked(model, q)
     X, inertia = _about_com(model, kinematics)
     return jnp.sum(apply_inertia(inertia, velocities(model, X, kinematics.q, v).V), axis=0)
 
 
-@arguments.compiled
+@arguments.compiled(arrays=("q", "v", "a"))
 def centroidal_momentum_rate(
-    model: Model, q: ArrayLike | Kinematics, v: ArrayLike, a: ArrayLike
+    model: Model, q: Array | Kinematics, v: Array, a: Array
 ) -> Float[Array, "6"]:
     """Time derivative of `centroidal_momentum`, `A a + dA/dt v`, (6,).
 
@@ -103,23 +102,22 @@ def centroidal_momentum_rate(
     all external forces, in N and N m, in world axes, about the centre of mass.
     Source: Orin, Goswami and Lee (2013).
     """
-    kinematics = forward_kinematics(model, q)
-    v, a = arguments.velocity(model, v), arguments.velocity(model, a, "a")
+    kinematics = forward_kinematics.unchecked(model, q)
     X, inertia = _about_com(model, kinematics)
     velocity = velocities(model, X, kinematics.q, v)
     A_bodies, _ = accelerations(model, kinematics.q, v, a, velocity)
     return jnp.sum(apply_inertia(inertia, A_bodies) + gyroscopic_force(inertia, velocity.V), axis=0)
 
 
-@arguments.compiled
+@arguments.compiled(arrays=("q", "v"))
 def centroidal_momentum_matrix_dot(
-    model: Model, q: ArrayLike | Kinematics, v: ArrayLike
+    model: Model, q: Array | Kinematics, v: Array
 ) -> Float[Array, "6 nv"]:
     """Time derivative of `centroidal_momentum_matrix` at velocity v, (6, nv).
 
     `q` (nq,) or its `Kinematics`, `v` (nv,). Source: Wensing and Orin (2016).
     """
-    kinematics, v = forward_kinematics(model, q), arguments.velocity(model, v)
+    kinematics = forward_kinematics.unchecked(model, q)
     X, inertia = _about_com(model, kinematics)
     velocity = velocities(model, X, kinematics.q, v)
     composite, moments = subtree_sums(model, inertia, velocity_moments(inertia, velocity.V))
@@ -137,9 +135,9 @@ def centroidal_momentum_matrix_dot(
     return columns.T
 
 
-@arguments.compiled
+@arguments.compiled(arrays=("q", "v", "a"))
 def centroidal_derivatives(
-    model: Model, q: ArrayLike | Kinematics, v: ArrayLike, a: ArrayLike
+    model: Model, q: Array | Kinematics, v: Array, a: Array
 ) -> CentroidalDerivatives:
     """Derivatives of `centroidal_momentum` and of `centroidal_momentum_rate`.
 
@@ -147,8 +145,7 @@ def centroidal_derivatives(
     each (6, nv); derivatives in q are in the tangent space. Source: Singh, Russell and Wensing
     (2022), as for `rnea_derivatives`, with the centre of mass as the origin.
     """
-    kinematics = forward_kinematics(model, q)
-    v, a = arguments.velocity(model, v), arguments.velocity(model, a, "a")
+    kinematics = forward_kinematics.unchecked(model, q)
     X, inertia = _about_com(model, kinematics)
     velocity = velocities(model, X, kinematics.q, v)
     A_bodies, psi_ddot = accelerations(model, kinematics.q, v, a, velocity)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from .._math.linear import matmul
@@ -33,8 +32,8 @@ from .common_frame import (
 from .kinematics import Kinematics, configuration_and_poses
 
 
-@arguments.compiled
-def coriolis_matrix(model: Model, q: ArrayLike | Kinematics, v: ArrayLike) -> Float[Array, "nv nv"]:
+@arguments.compiled(arrays=("q", "v"))
+def coriolis_matrix(model: Model, q: Array | Kinematics, v: Array) -> Float[Array, "nv nv"]:
     """Coriolis matrix C(q, v), (nv, nv): `C v = bias_force - gravity_force`, `dM/dt - 2 C` is skew.
 
     `q` (nq,) or its `Kinematics`, `v` (nv,). An entry is a force (N or N m) per unit of velocity.
@@ -44,7 +43,6 @@ def coriolis_matrix(model: Model, q: ArrayLike | Kinematics, v: ArrayLike) -> Fl
     damping. Source: Echeandia and Wensing (2021), algorithm 1.
     """
     q, X = configuration_and_poses(model, q)
-    v = arguments.velocity(model, v)
     velocity = velocities(model, X, q, v)
     inertia = transform_inertia(X, model.inertia)
     inertia, moments = subtree_sums(model, inertia, velocity_moments(inertia, velocity.V))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from jax import Array
-from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from .._math.linear import inverse_positive_definite, matmul
@@ -28,8 +27,8 @@ from .kinematics import (
 )
 
 
-@arguments.compiled
-def crba(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "nv nv"]:
+@arguments.compiled(arrays=("q",))
+def crba(model: Model, q: Array | Kinematics) -> Float[Array, "nv nv"]:
     """Joint-space inertia matrix M(q), symmetric, including the armature, (nv, nv).
 
     `q` (nq,) or its `Kinematics`. All composite inertias Ic and all columns of S are expressed in
@@ -37,7 +36,7 @@ def crba(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "nv nv"]:
     supports dof j, and zero between branches: one matrix product with a mask.
     Source: Featherstone, table 6.2.
     """
-    kinematics = forward_kinematics(model, q)
+    kinematics = forward_kinematics.unchecked(model, q)
     X = root_centred(kinematics)
     composite = sum_to_root(model.topology, body_inertias(model, X))
     J = dof_columns(model, X)
@@ -56,10 +55,8 @@ def mass_matrix(
     return project(model, q, M) + armature_inertia(model, q)
 
 
-@arguments.compiled
-def mass_matrix_product(
-    model: Model, q: ArrayLike | Kinematics, x: ArrayLike
-) -> Float[Array, " nv"]:
+@arguments.compiled(arrays=("q", "x"))
+def mass_matrix_product(model: Model, q: Array | Kinematics, x: Array) -> Float[Array, " nv"]:
     """The product `M(q) x` (nv,) without forming M: `S^T accumulate(I propagate(S x))`.
 
     `q` (nq,) or its `Kinematics`, `x` (nv,). If x is an acceleration, the result is in N or N m.
@@ -67,20 +64,20 @@ def mass_matrix_product(
     Source: Featherstone, section 6.1 (the differential inverse dynamics).
     """
     X = poses_in_parents(model, q)
-    q, x = configuration_of(model, q), arguments.velocity(model, x, "x")
+    q = configuration_of(q)
     A = propagate(model.topology, X, relative_velocities(model, q, x))
     F = accumulate(model.topology, X, apply_inertia(model.inertia, A))
     return generalized_force(model, q, F) + armature_force(model, q, joint_rates(model, q, x))
 
 
-@arguments.compiled
-def minverse(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "nv nv"]:
+@arguments.compiled(arrays=("q",))
+def minverse(model: Model, q: Array | Kinematics) -> Float[Array, "nv nv"]:
     """Inverse of the joint-space inertia matrix M, symmetric, (nv, nv).
 
     `q` (nq,) or its `Kinematics`. Where M is singular (a massless last link without armature) the
     result is not finite.
     """
-    inverse = inverse_positive_definite(crba(model, q))
+    inverse = inverse_positive_definite(crba.unchecked(model, q))
     return (inverse + inverse.T) / 2
 
 

@@ -6,10 +6,9 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from ..model import Model, arguments
+from ..model import Model
 from ..model.joint_space import armature_and_dissipation_force, independent_force
 from ..spatial import Pose, apply_inertia, transform_force
 from ..tree import map_rows, sum_to_root
@@ -38,7 +37,10 @@ class EquationOfMotion(NamedTuple):
 
 
 def equation_of_motion(
-    model: Model, q: ArrayLike | Kinematics, v: ArrayLike, f_ext: ArrayLike | None = None
+    model: Model,
+    q: Array | Kinematics,
+    v: Float[Array, " nv"],
+    f_ext: Float[Array, "nb 6"] | None = None,
 ) -> EquationOfMotion:
     """M and the bias force with fewer kernels than by `crba` and `bias_force`.
 
@@ -47,8 +49,7 @@ def equation_of_motion(
     Source: Featherstone, tables 5.1 and 6.2.
     """
     q, X = configuration_and_poses(model, q)
-    v = arguments.velocity(model, v)
-    f_world = None if f_ext is None else transform_force(X, arguments.wrenches(model, f_ext))
+    f_world = None if f_ext is None else transform_force(X, f_ext)
     terms = equation_terms(model, q, X, v, f_world)
     return EquationOfMotion(terms.M, terms.bias, terms.velocity.J)
 

@@ -22,7 +22,6 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.custom_derivatives import SymbolicZero
-from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from .._math.linear import inverse_positive_definite, matmul
@@ -51,13 +50,13 @@ from .kinematics import Kinematics, forward_kinematics, root_centred
 from .rnea import bias_force, gravity_acceleration
 
 
-@arguments.compiled
+@arguments.compiled(arrays=("q", "v", "tau", "f_ext"))
 def forward_dynamics(
     model: Model,
-    q: ArrayLike | Kinematics,
-    v: ArrayLike,
-    tau: ArrayLike,
-    f_ext: ArrayLike | None = None,
+    q: Array | Kinematics,
+    v: Array,
+    tau: Array,
+    f_ext: Array | None = None,
 ) -> Float[Array, " nv"]:
     """Acceleration of the robot under the joint forces tau, `M(q)^-1 (tau - bias)`, (nv,).
 
@@ -71,12 +70,10 @@ def forward_dynamics(
     of M. Where M is singular (a massless last link without armature) the result is not finite.
     Source: Featherstone, section 6.1 and table 7.1.
     """
-    tau = arguments.velocity(model, tau, "tau")
-    f_ext = None if f_ext is None else arguments.wrenches(model, f_ext)
     if isinstance(q, Kinematics) or not model.velocity_map_is_identity:
-        kinematics = forward_kinematics(model, q)
-        return solve_mass_matrix(model, kinematics, tau - bias_force(model, kinematics, v, f_ext))
-    q, v = arguments.configuration(model, q), arguments.velocity(model, v)
+        kinematics = forward_kinematics.unchecked(model, q)
+        bias = bias_force.unchecked(model, kinematics, v, f_ext)
+        return solve_mass_matrix(model, kinematics, tau - bias)
     return _motion((model, f_ext), q, v, tau).acceleration
 
 
@@ -84,10 +81,10 @@ def solve_mass_matrix(
     model: Model, q: Array | Kinematics, b: Float[Array, " nv"]
 ) -> Float[Array, " nv"]:
     """`M(q)^-1 b` (nv,) for a generalized force b, differentiated as an implicit function."""
-    kinematics = forward_kinematics(model, q)
+    kinematics = forward_kinematics.unchecked(model, q)
     solve = mass_matrix_solver(*lax.stop_gradient((model, kinematics)))
     return lax.custom_linear_solve(
-        lambda x: mass_matrix_product(model, kinematics, x),
+        lambda x: mass_matrix_product.unchecked(model, kinematics, x),
         b,
         lambda _, b: solve(b),
         symmetric=True,
@@ -154,7 +151,7 @@ def _bodies(constants: Constants, X: Pose, v: Array) -> _Bodies:
 def _motion(constants: Constants, q: Array, v: Array, tau: Array) -> _Motion:
     """The motion by articulated-body inertias. Source: Featherstone, table 7.1."""
     model = constants[0]
-    X = root_centred(forward_kinematics(model, q))
+    X = root_centred(forward_kinematics.unchecked(model, q))
     bodies = _bodies(constants, X, v)
     force = inertial_force(bodies.I, bodies.V, bodies.A) - bodies.f
     b = tau - active_dissipative_force(model, q, v)
@@ -165,8 +162,9 @@ def _motion(constants: Constants, q: Array, v: Array, tau: Array) -> _Motion:
 def _implicit_motion(constants: Constants, q: Array, v: Array, tau: Array) -> _Motion:
     """As `_motion`, in formulas that JAX differentiates with respect to the constants too."""
     model, f_ext = constants
-    kinematics = forward_kinematics(model, q)
-    a = solve_mass_matrix(model, kinematics, tau - bias_force(model, kinematics, v, f_ext))
+    kinematics = forward_kinematics.unchecked(model, q)
+    bias = bias_force.unchecked(model, kinematics, v, f_ext)
+    a = solve_mass_matrix(model, kinematics, tau - bias)
     X = root_centred(kinematics)
     J = dof_columns(model, X)
     relative = sum_dofs(model.topology, a[:, None] * J)
@@ -193,7 +191,7 @@ def _motion_jvp(primals, tangents):
 
     zero = jnp.zeros_like(v)
     force = zero if tau_dot is None else tau_dot
-    dq = zero if q_dot is None else displacement(model, q, q_dot)
+    dq = zero if q_dot is None else displacement.unchecked(model, q, q_dot)
     d, w = relative(dq, zero if v_dot is None else v_dot)
     if v_dot is not None:
         force = force - jax.jvp(lambda v: _dissipation(model, q, v), (v,), (v_dot,))[1]

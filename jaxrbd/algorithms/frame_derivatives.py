@@ -60,11 +60,11 @@ class _Frame(NamedTuple):
     moves: Array  # (nv_tree, 1): whether the dof moves the frame
 
 
-@arguments.compiled(static_argnames=("frame", "reference"))
+@arguments.compiled(arrays=("q", "v"), static_argnames=("frame", "reference"))
 def frame_jacobian_dot(
     model: Model,
-    q: ArrayLike | Kinematics,
-    v: ArrayLike,
+    q: Array | Kinematics,
+    v: Array,
     frame: str | int,
     reference: str = "local_world_aligned",
 ) -> Float[Array, "6 nv"]:
@@ -74,7 +74,7 @@ def frame_jacobian_dot(
     for an unknown frame or reference. Each column of J is a motion vector that is fixed in a body.
     Source: Featherstone (2.45), the rate of such a vector in a moving frame.
     """
-    kinematics, v = forward_kinematics(model, q), arguments.velocity(model, v)
+    kinematics = forward_kinematics.unchecked(model, q)
     placed = _place(model, kinematics, v, frame)
     if placed is None:
         return jnp.zeros((6, model.nv), model.dtype)
@@ -89,11 +89,11 @@ def frame_jacobian_dot(
     return columns.T
 
 
-@arguments.compiled(static_argnames=("frame", "reference"))
+@arguments.compiled(arrays=("q", "v"), static_argnames=("frame", "reference"))
 def frame_velocity_derivatives(
     model: Model,
-    q: ArrayLike | Kinematics,
-    v: ArrayLike,
+    q: Array | Kinematics,
+    v: Array,
     frame: str | int,
     reference: str = "local_world_aligned",
 ) -> FrameVelocityDerivatives:
@@ -104,17 +104,17 @@ def frame_velocity_derivatives(
     column j of J is the motion vector of `X^-1 dX/dq_j`. Raises ArgumentError for an unknown frame
     or reference. Source: Carpentier and Mansard (2018), section III.
     """
-    zero = jnp.zeros(arguments.robot(model).nv, model.dtype)
-    derivatives = frame_acceleration_derivatives(model, q, v, zero, frame, reference)
+    zero = jnp.zeros_like(v)
+    derivatives = frame_acceleration_derivatives.unchecked(model, q, v, zero, frame, reference)
     return FrameVelocityDerivatives(derivatives.dV_dq, derivatives.J)
 
 
-@arguments.compiled(static_argnames=("frame", "reference"))
+@arguments.compiled(arrays=("q", "v", "a"), static_argnames=("frame", "reference"))
 def frame_acceleration_derivatives(
     model: Model,
-    q: ArrayLike | Kinematics,
-    v: ArrayLike,
-    a: ArrayLike,
+    q: Array | Kinematics,
+    v: Array,
+    a: Array,
     frame: str | int,
     reference: str = "local_world_aligned",
 ) -> FrameAccelerationDerivatives:
@@ -125,8 +125,7 @@ def frame_acceleration_derivatives(
     Derivatives in q are in the tangent space. Raises ArgumentError for an unknown frame or
     reference. Source: Carpentier and Mansard (2018), section III.
     """
-    kinematics = forward_kinematics(model, q)
-    v, a = arguments.velocity(model, v), arguments.velocity(model, a, "a")
+    kinematics = forward_kinematics.unchecked(model, q)
     placed = _place(model, kinematics, v, frame)
     if placed is None:
         zero = jnp.zeros((6, model.nv), model.dtype)
@@ -158,9 +157,9 @@ def frame_acceleration_derivatives(
     )
 
 
-@arguments.compiled(static_argnames="frame")
+@arguments.compiled(arrays=("q",), static_argnames="frame")
 def point_jacobian(
-    model: Model, q: ArrayLike | Kinematics, frame: str | int, point: ArrayLike
+    model: Model, q: Array | Kinematics, frame: str | int, point: ArrayLike
 ) -> Float[Array, "3 nv"]:
     """Jacobian of a point fixed in a frame, (3, nv): the velocity of the point is `J v`.
 
@@ -169,7 +168,7 @@ def point_jacobian(
     Source: Featherstone (2.7).
     """
     point = arguments.array(model, point, "point", (3,), "3")
-    kinematics = forward_kinematics(model, q)
+    kinematics = forward_kinematics.unchecked(model, q)
     body, _, X = find_frame(model, kinematics, frame)
     if body < 0:
         return jnp.zeros((3, model.nv), model.dtype)

@@ -56,8 +56,8 @@ class Kinematics(NamedTuple):
     p_RB: Float[Array, "nb 3"] | None = None
 
 
-@arguments.compiled
-def forward_kinematics(model: Model, q: ArrayLike | Kinematics) -> Kinematics:
+@arguments.compiled(arrays=("q",))
+def forward_kinematics(model: Model, q: Array | Kinematics) -> Kinematics:
     """Poses of all bodies in their parents and in the world, as `Kinematics`.
 
     `q` (nq,), or a `Kinematics`, which is returned with `p_RB`. The result can be passed in place
@@ -68,7 +68,6 @@ def forward_kinematics(model: Model, q: ArrayLike | Kinematics) -> Kinematics:
         if q.p_RB is not None:
             return q
         return q._replace(p_RB=_compose_from_roots(model.topology, q.X_PB).p)
-    q = arguments.configuration(model, q)
     X_PB = joint_poses(model, q)
     # Far from the origin the root positions are large, and later they are subtracted from each
     # other. If XLA computed them twice, with two different roundings, the difference would be
@@ -79,16 +78,14 @@ def forward_kinematics(model: Model, q: ArrayLike | Kinematics) -> Kinematics:
     return Kinematics(q, X_PB, X_WB, X_RB.p)
 
 
-def configuration_of(model: Model, q: ArrayLike | Kinematics) -> Float[Array, " nq"]:
+def configuration_of(q: Array | Kinematics) -> Float[Array, " nq"]:
     """The configuration (nq,), for q that is a configuration or a `Kinematics`."""
-    return q.q if isinstance(q, Kinematics) else arguments.configuration(model, q)
+    return q.q if isinstance(q, Kinematics) else q
 
 
-def poses_in_parents(model: Model, q: ArrayLike | Kinematics) -> Pose:
+def poses_in_parents(model: Model, q: Array | Kinematics) -> Pose:
     """Poses `X_PB` of the bodies in their parents, for q (nq,) or its `Kinematics`."""
-    if isinstance(q, Kinematics):
-        return q.X_PB
-    return joint_poses(model, arguments.configuration(model, q))
+    return q.X_PB if isinstance(q, Kinematics) else joint_poses(model, q)
 
 
 def _compose_from_roots(topology: Topology, X_PB: Pose) -> Pose:
@@ -111,9 +108,9 @@ def root_centred(kinematics: Kinematics) -> Pose:
     return Pose(kinematics.X_WB.R, kinematics.p_RB)
 
 
-def configuration_and_poses(model: Model, q: ArrayLike | Kinematics) -> tuple[Array, Pose]:
+def configuration_and_poses(model: Model, q: Array | Kinematics) -> tuple[Array, Pose]:
     """The configuration (nq,), and the poses of `root_centred`."""
-    kinematics = forward_kinematics(model, q)
+    kinematics = forward_kinematics.unchecked(model, q)
     return kinematics.q, root_centred(kinematics)
 
 
@@ -149,8 +146,8 @@ class JointCalc(NamedTuple):
     c: Float[Array, "6"]
 
 
-@arguments.compiled(static_argnames="joint")
-def joint_calc(model: Model, q: ArrayLike | Kinematics, v: ArrayLike, joint: str) -> JointCalc:
+@arguments.compiled(arrays=("q", "v"), static_argnames="joint")
+def joint_calc(model: Model, q: Array | Kinematics, v: Array, joint: str) -> JointCalc:
     """Transform, motion subspace, velocity and bias acceleration of one joint.
 
     `q` (nq,) or its `Kinematics`, `v` (nv,); `joint`: a name in `model.joint_names`. The name of a
@@ -159,7 +156,7 @@ def joint_calc(model: Model, q: ArrayLike | Kinematics, v: ArrayLike, joint: str
     Source: SE(3) sheet, section 7 (`j.calc`).
     """
     X_PB = poses_in_parents(model, q)
-    q, v = configuration_of(model, q), arguments.velocity(model, v)
+    q = configuration_of(q)
     body = model.joint(joint).bodies[-1]
     X_PJ, X_PB = (jax.tree.map(lambda x: x[body], X) for X in (model.placement, X_PB))
     return JointCalc(
@@ -200,17 +197,14 @@ class BodyMotions(NamedTuple):
     acceleration: Float[Array, "nb 6"]
 
 
-@arguments.compiled
-def body_motions(
-    model: Model, q: ArrayLike | Kinematics, v: ArrayLike, a: ArrayLike
-) -> BodyMotions:
+@arguments.compiled(arrays=("q", "v", "a"))
+def body_motions(model: Model, q: Array | Kinematics, v: Array, a: Array) -> BodyMotions:
     """Spatial velocities and accelerations of all bodies, (nb, 6) each, in the bodies' frames.
 
     `q` (nq,) or its `Kinematics`, `v` (nv,), `a` (nv,). The results are in m/s, rad/s,
     m/s^2 and rad/s^2. The accelerations do not include gravity. Source: Featherstone (5.7), (5.8).
     """
-    v, a = arguments.velocity(model, v), arguments.velocity(model, a, "a")
-    return BodyMotions(*motions(model, forward_kinematics(model, q), v, a))
+    return BodyMotions(*motions(model, forward_kinematics.unchecked(model, q), v, a))
 
 
 def motions(
@@ -228,14 +222,14 @@ def motions(
 
 
 def find_frame(
-    model: Model, q: ArrayLike | Kinematics, frame: str | int | None, X_FP: Pose | None = None
+    model: Model, q: Array | Kinematics, frame: str | int | None, X_FP: Pose | None = None
 ) -> tuple[int, Pose, RootedPose]:
     """The body of a frame (-1 for the world), the frame's pose in the body and in the world.
 
     `frame`: None is the world. With the pose `X_FP` of a place P in the frame, the results are
     those of P. `places.find_places` finds many frames together.
     """
-    kinematics = forward_kinematics(model, q)
+    kinematics = forward_kinematics.unchecked(model, q)
     body, X_BF = -1, identity_pose(model.dtype)
     if frame is not None:
         index = arguments.frame_index(model, frame)
@@ -249,7 +243,7 @@ def find_frame(
     return body, X_BF, RootedPose(compose(X_RB, X_BF), p_WR)
 
 
-def frame_axes(model: Model, q: ArrayLike | Kinematics, frame: str | int) -> Float[Array, "3 3"]:
+def frame_axes(model: Model, q: Array | Kinematics, frame: str | int) -> Float[Array, "3 3"]:
     """The rotation matrix of a frame in the world, from the poses between the root and the frame.
 
     Unlike `find_frame`, it does not compute the poses of all bodies.
@@ -257,7 +251,6 @@ def frame_axes(model: Model, q: ArrayLike | Kinematics, frame: str | int) -> Flo
     index = arguments.frame_index(model, frame)
     body, R_BF = model.frame_bodies[index], model.frame_pose.R[index]
     if body < 0:
-        configuration_of(model, q)  # checks q
         return R_BF
     X_RB, _ = _poses_along(model, q, np.flatnonzero(model.topology.supports[:, body]))
     return small_product(X_RB.R[-1], R_BF)
@@ -275,8 +268,8 @@ def _reference_pose(X: RootedPose, reference: str) -> Pose:
     return Pose(aligned, X.X_RF.p if reference == "local_world_aligned" else -X.p_WR)
 
 
-@arguments.compiled(static_argnames="frame")
-def frame_placement(model: Model, q: ArrayLike | Kinematics, frame: str | int) -> Pose:
+@arguments.compiled(arrays=("q",), static_argnames="frame")
+def frame_placement(model: Model, q: Array | Kinematics, frame: str | int) -> Pose:
     """Pose of a frame in the world: R (3, 3), p (3,) in m.
 
     `q` (nq,) or its `Kinematics`; `frame`: as in `Model.frame_index`. Raises
@@ -285,22 +278,22 @@ def frame_placement(model: Model, q: ArrayLike | Kinematics, frame: str | int) -
     return find_frame(model, q, frame)[2].X_WF
 
 
-@arguments.compiled
-def frame_placements(model: Model, q: ArrayLike | Kinematics) -> Pose:
+@arguments.compiled(arrays=("q",))
+def frame_placements(model: Model, q: Array | Kinematics) -> Pose:
     """Poses of all frames in the world, in the order of `model.frame_names`.
 
     `q` (nq,) or its `Kinematics`. Returns R (nf, 3, 3) and p (nf, 3) in m.
     """
-    X_WB, bodies = forward_kinematics(model, q).X_WB, np.array(model.frame_bodies, int)
-    X_WP = rows_or_world(X_WB, bodies, identity_pose(model.dtype))
+    X_WB = forward_kinematics.unchecked(model, q).X_WB
+    X_WP = rows_or_world(X_WB, np.array(model.frame_bodies, int), identity_pose(model.dtype))
     return compose(X_WP, model.frame_pose)
 
 
-@arguments.compiled(static_argnames=("frame", "reference"))
+@arguments.compiled(arrays=("q", "v"), static_argnames=("frame", "reference"))
 def frame_velocity(
     model: Model,
-    q: ArrayLike | Kinematics,
-    v: ArrayLike,
+    q: Array | Kinematics,
+    v: Array,
     frame: str | int,
     reference: str = "local_world_aligned",
 ) -> Float[Array, "6"]:
@@ -313,8 +306,7 @@ def frame_velocity(
 
     Raises ArgumentError for an unknown frame or reference.
     """
-    v = arguments.velocity(model, v)
-    kinematics = forward_kinematics(model, q)
+    kinematics = forward_kinematics.unchecked(model, q)
     body, X_BF, X = find_frame(model, kinematics, frame)
     X_RF = inverse_compose(_reference_pose(X, reference), X.X_RF)
     if body < 0:
@@ -323,12 +315,12 @@ def frame_velocity(
     return transform_motion(X_RF, inverse_transform_motion(X_BF, V[body]))
 
 
-@arguments.compiled(static_argnames=("frame", "reference"))
+@arguments.compiled(arrays=("q", "v", "a"), static_argnames=("frame", "reference"))
 def frame_acceleration(
     model: Model,
-    q: ArrayLike | Kinematics,
-    v: ArrayLike,
-    a: ArrayLike,
+    q: Array | Kinematics,
+    v: Array,
+    a: Array,
     frame: str | int,
     reference: str = "local_world_aligned",
 ) -> Float[Array, "6"]:
@@ -339,8 +331,7 @@ def frame_acceleration(
     linear part is the second time derivative of the frame's position. Gravity is not included.
     Raises ArgumentError for an unknown frame or reference. Source: Featherstone, section 2.11.
     """
-    v, a = arguments.velocity(model, v), arguments.velocity(model, a, "a")
-    kinematics = forward_kinematics(model, q)
+    kinematics = forward_kinematics.unchecked(model, q)
     body, X_BF, X = find_frame(model, kinematics, frame)
     X_RF = inverse_compose(_reference_pose(X, reference), X.X_RF)
     if body < 0:
@@ -353,10 +344,10 @@ def frame_acceleration(
     return transform_motion(X_RF, A_F)
 
 
-@arguments.compiled(static_argnames=("frame", "reference"))
+@arguments.compiled(arrays=("q",), static_argnames=("frame", "reference"))
 def frame_jacobian(
     model: Model,
-    q: ArrayLike | Kinematics,
+    q: Array | Kinematics,
     frame: str | int,
     reference: str = "local_world_aligned",
 ) -> Float[Array, "6 nv"]:
@@ -381,24 +372,24 @@ def frame_jacobian(
     place = np.full(topology.nv, len(moved))
     place[moved] = np.arange(len(moved))
     columns = take_rows(jnp.concatenate([columns, jnp.zeros_like(columns[:1])]), place)
-    return independent_force(model, configuration_of(model, q), columns).T
+    return independent_force(model, configuration_of(q), columns).T
 
 
 def _poses_along(
-    model: Model, q: ArrayLike | Kinematics, path: np.ndarray
+    model: Model, q: Array | Kinematics, path: np.ndarray
 ) -> tuple[Pose, Float[Array, "3"]]:
     """Poses of the bodies on a path from the root, as in `root_centred`; the root's world position.
 
     Only the poses of these bodies are computed, unless q is a `Kinematics`, which has all poses.
     """
     if isinstance(q, Kinematics):
-        kinematics = forward_kinematics(model, q)
+        kinematics = forward_kinematics.unchecked(model, q)
         return _take(root_centred(kinematics), path), kinematics.X_PB.p[path[0]]
     path_topology = Topology(
         tuple(range(-1, len(path) - 1)),
         *(tuple(widths[i] for i in path) for widths in (model.topology.nqs, model.topology.nvs)),
     )
-    X_PB = joint_poses(model, arguments.configuration(model, q), path)
+    X_PB = joint_poses(model, q, path)
     return _compose_from_roots(path_topology, X_PB), X_PB.p[0]
 
 
@@ -425,10 +416,10 @@ def rotate_to_axes(R_WA: Array, motions: Array) -> Array:
     return jnp.concatenate([inverse_rotate(R_WA, linear), inverse_rotate(R_WA, angular)], axis=-1)
 
 
-@arguments.compiled(static_argnames=("frame", "reference"))
+@arguments.compiled(arrays=("q",), static_argnames=("frame", "reference"))
 def external_force(
     model: Model,
-    q: ArrayLike | Kinematics,
+    q: Array | Kinematics,
     frame: str | int,
     wrench: ArrayLike,
     reference: str = "local_world_aligned",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from ..model import Model, arguments
@@ -32,13 +31,13 @@ def total_mass(model: Model) -> Float[Array, ""]:
     return jnp.sum(arguments.robot(model).inertia[:, 0])
 
 
-@arguments.compiled
-def center_of_mass(model: Model, q: ArrayLike | Kinematics) -> Float[Array, "3"]:
+@arguments.compiled(arrays=("q",))
+def center_of_mass(model: Model, q: Array | Kinematics) -> Float[Array, "3"]:
     """Centre of mass of all moving bodies, in the world, (3,) in m.
 
     `q` (nq,) or its `Kinematics`. The result is zero where the total mass is zero.
     """
-    return center_of_mass_frame(model, forward_kinematics(model, q)).X_WF.p
+    return center_of_mass_frame(model, forward_kinematics.unchecked(model, q)).X_WF.p
 
 
 def center_of_mass_frame(model: Model, kinematics: Kinematics) -> RootedPose:
@@ -65,32 +64,32 @@ def _mass_near_root(
     return jnp.sum(inertias, axis=0), origin
 
 
-@arguments.compiled
-def kinetic_energy(model: Model, q: ArrayLike | Kinematics, v: ArrayLike) -> Float[Array, ""]:
+@arguments.compiled(arrays=("q", "v"))
+def kinetic_energy(model: Model, q: Array | Kinematics, v: Array) -> Float[Array, ""]:
     """Kinetic energy `v^T M v / 2` in J, with the energy of the armature.
 
     `q` (nq,) or its `Kinematics`, `v` (nv,). Source: Featherstone (2.67), summed over the bodies.
     """
     X = poses_in_parents(model, q)
-    q, v = configuration_of(model, q), arguments.velocity(model, v)
+    q = configuration_of(q)
     V = propagate(model.topology, X, relative_velocities(model, q, v))
     bodies = jnp.sum(V * apply_inertia(model.inertia, V))
     return (bodies + jnp.sum(v * armature_force(model, q, joint_rates(model, q, v)))) / 2
 
 
-@arguments.compiled
-def potential_energy(model: Model, q: ArrayLike | Kinematics) -> Float[Array, ""]:
+@arguments.compiled(arrays=("q",))
+def potential_energy(model: Model, q: Array | Kinematics) -> Float[Array, ""]:
     """Potential energy of gravity in J, `-m g . c`.
 
     `q` (nq,) or its `Kinematics`. The energy is zero if the centre of mass c is at the world's
     origin.
     """
-    near, origin = _mass_near_root(model, forward_kinematics(model, q))
+    near, origin = _mass_near_root(model, forward_kinematics.unchecked(model, q))
     return -jnp.sum((near[1:4] + near[0] * origin) * model.gravity)
 
 
-@arguments.compiled
-def passive_force(model: Model, q: ArrayLike | Kinematics, v: ArrayLike) -> Float[Array, " nv"]:
+@arguments.compiled(arrays=("q", "v"))
+def passive_force(model: Model, q: Array | Kinematics, v: Array) -> Float[Array, " nv"]:
     """Joint forces of viscous damping and Coulomb friction, (nv,) in N or N m.
 
     The force of each joint is `-(damping v + friction sign(v))`, with sign(0) = 0. The forces of
@@ -100,5 +99,4 @@ def passive_force(model: Model, q: ArrayLike | Kinematics, v: ArrayLike) -> Floa
     pass `tau + passive_force(model, q, v)` to `forward_dynamics`. The derivative of the friction in
     v is zero, also at v = 0, where the friction jumps.
     """
-    q, v = configuration_of(model, q), arguments.velocity(model, v)
-    return -dissipative_force(model, q, v)
+    return -dissipative_force(model, configuration_of(q), v)

@@ -12,10 +12,10 @@ from .crba import crba, inverse_form
 from .kinematics import Kinematics, forward_kinematics, frame_jacobian
 
 
-@arguments.compiled(static_argnames=("frames", "reference"))
+@arguments.compiled(arrays=("q",), static_argnames=("frames", "reference"))
 def delassus_matrix(
     model: Model,
-    q: ArrayLike | Kinematics,
+    q: Array | Kinematics,
     frames: tuple[str | int, ...],
     reference: str = "local_world_aligned",
 ) -> Float[Array, "m m"]:
@@ -31,17 +31,17 @@ def delassus_matrix(
     `frames`. Where M is singular the result is not finite. Raises ArgumentError for an unknown
     frame or reference. Source: Featherstone (8.5), as the inverse of the apparent inertia.
     """
-    kinematics = forward_kinematics(model, q)
+    kinematics = forward_kinematics.unchecked(model, q)
     names = [arguments.frame_index(model, frame) for frame in frames]
     J = [frame_jacobian(model, kinematics, frame, reference) for frame in names]
     stacked = jnp.concatenate([jnp.zeros((0, model.nv), model.dtype), *J])
     return inverse_form(crba(model, kinematics), stacked.T)
 
 
-@arguments.compiled(static_argnames=("frames", "reference"))
+@arguments.compiled(arrays=("q",), static_argnames=("frames", "reference"))
 def operational_space_inertia(
     model: Model,
-    q: ArrayLike | Kinematics,
+    q: Array | Kinematics,
     frames: tuple[str | int, ...],
     reference: str = "local_world_aligned",
     damping: ArrayLike = 0.0,
@@ -55,6 +55,6 @@ def operational_space_inertia(
     reference. Source: Khatib (1987), equation 51.
     """
     damping = arguments.number(model, damping, "damping")
-    D = delassus_matrix(model, q, frames, reference)
+    D = delassus_matrix.unchecked(model, q, frames, reference)
     one = jnp.eye(len(D), dtype=model.dtype)
     return inverse_form(D + damping * one, one)

@@ -54,9 +54,9 @@ def body_regressor(V: ArrayLike, A: ArrayLike) -> Float[Array, "... 6 10"]:
     return inertia_regressor(A) + jnp.swapaxes(cross_force(V[..., None, :], momenta), -1, -2)
 
 
-@arguments.compiled
+@arguments.compiled(arrays=("q", "v", "a"))
 def joint_torque_regressor(
-    model: Model, q: ArrayLike | Kinematics, v: ArrayLike, a: ArrayLike
+    model: Model, q: Array | Kinematics, v: Array, a: Array
 ) -> Float[Array, "nv parameters"]:
     """Regressor Y of inverse dynamics, (nv, 10 nb), without the armature.
 
@@ -66,8 +66,7 @@ def joint_torque_regressor(
     block of Y for one dof and one body is `S^T Y_body` if the dof supports the body, else zero.
     Source: Atkeson, An and Hollerbach (1986).
     """
-    kinematics = forward_kinematics(model, q)
-    v, a = arguments.velocity(model, v), arguments.velocity(model, a, "a")
+    kinematics = forward_kinematics.unchecked(model, q)
     topology = model.topology
     V, A = motions(model, kinematics, v, a, gravity_acceleration(model))
     X = root_centred(kinematics)
@@ -93,7 +92,7 @@ def summed_sizes(
     The positions p and p0 are relative to the root body of the tree.
     """
     topology = model.topology
-    kinematics = forward_kinematics(model, q)
+    kinematics = forward_kinematics.unchecked(model, q)
     V, A = motions(model, kinematics, v, a, gravity_acceleration(model))
     forces = body_regressor(V, A)  # (nb, 6, 10)
     f, n = (jnp.linalg.norm(x, axis=1).ravel() for x in (forces[:, :3], forces[:, 3:]))
@@ -109,9 +108,9 @@ def summed_sizes(
     return matmul(jnp.abs(G), rows)
 
 
-@arguments.compiled
+@arguments.compiled(arrays=("q", "v"))
 def kinetic_energy_regressor(
-    model: Model, q: ArrayLike | Kinematics, v: ArrayLike
+    model: Model, q: Array | Kinematics, v: Array
 ) -> Float[Array, " parameters"]:
     """Regressor y of the kinetic energy, (10 nb,), without the armature.
 
@@ -120,15 +119,13 @@ def kinetic_energy_regressor(
     Source: Featherstone (2.67), linear in the inertia.
     """
     X = poses_in_parents(model, q)
-    q, v = configuration_of(model, q), arguments.velocity(model, v)
+    q = configuration_of(q)
     V = propagate(model.topology, X, relative_velocities(model, q, v))
     return jnp.sum(V[:, :, None] * inertia_regressor(V), axis=1).ravel() / 2
 
 
-@arguments.compiled
-def potential_energy_regressor(
-    model: Model, q: ArrayLike | Kinematics
-) -> Float[Array, " parameters"]:
+@arguments.compiled(arrays=("q",))
+def potential_energy_regressor(model: Model, q: Array | Kinematics) -> Float[Array, " parameters"]:
     """Regressor y of the potential energy, (10 nb,).
 
     `y @ model.inertia.ravel() = potential_energy(model, q)`. `q` (nq,) or its `Kinematics`. The
@@ -136,7 +133,7 @@ def potential_energy_regressor(
     the mass is `-g . p`, the entries of the first moments of mass are `-R^T g`, and the entries of
     the rotational inertia are zero.
     """
-    X_WB = forward_kinematics(model, q).X_WB
+    X_WB = forward_kinematics.unchecked(model, q).X_WB
     by_mass = -jnp.sum(X_WB.p * model.gravity, axis=-1, keepdims=True)
     by_moment = -inverse_rotate(X_WB.R, model.gravity)
     by_rotation = jnp.zeros((model.nb, 6), model.dtype)

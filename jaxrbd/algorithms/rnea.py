@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from ..model import Model, arguments
@@ -19,13 +18,13 @@ from ..tree import accumulate, map_rows, propagate
 from .kinematics import Kinematics, configuration_of, poses_in_parents
 
 
-@arguments.compiled
+@arguments.compiled(arrays=("q", "v", "a", "f_ext"))
 def rnea(
     model: Model,
-    q: ArrayLike | Kinematics,
-    v: ArrayLike,
-    a: ArrayLike,
-    f_ext: ArrayLike | None = None,
+    q: Array | Kinematics,
+    v: Array,
+    a: Array,
+    f_ext: Array | None = None,
 ) -> Float[Array, " nv"]:
     """Joint forces that give the robot the acceleration a: `M(q) a + bias(q, v) - J^T f_ext`.
 
@@ -37,19 +36,18 @@ def rnea(
     includes damping and friction only for a model made by `Model.with_dissipation`.
     Source: Featherstone, table 5.1.
     """
-    F = joint_wrenches(model, q, v, a, f_ext)
-    q = configuration_of(model, q)
-    v, a = arguments.velocity(model, v), arguments.velocity(model, a, "a")
+    F = joint_wrenches.unchecked(model, q, v, a, f_ext)
+    q = configuration_of(q)
     return generalized_force(model, q, F) + armature_and_dissipation_force(model, q, v, a)
 
 
-@arguments.compiled
+@arguments.compiled(arrays=("q", "v", "a", "f_ext"))
 def joint_wrenches(
     model: Model,
-    q: ArrayLike | Kinematics,
-    v: ArrayLike,
-    a: ArrayLike,
-    f_ext: ArrayLike | None = None,
+    q: Array | Kinematics,
+    v: Array,
+    a: Array,
+    f_ext: Array | None = None,
 ) -> Float[Array, "nb 6"]:
     """Forces that the joints transmit from parent to child, `[N; N m]`, (nb, 6).
 
@@ -58,15 +56,14 @@ def joint_wrenches(
     `rnea`. Source: Featherstone, table 5.1: `f_i` after the backward pass.
     """
     X = poses_in_parents(model, q)
-    q = configuration_of(model, q)
-    v, a = arguments.velocity(model, v), arguments.velocity(model, a, "a")
+    q = configuration_of(q)
     vJ = relative_velocities(model, q, v)
     V = propagate(model.topology, X, vJ)
     aJ = map_rows(_joint_acceleration, relative_accelerations(model, q, v, a), V, vJ)
     A = propagate(model.topology, X, aJ, world=gravity_acceleration(model))
     f = map_rows(inertial_force, model.inertia, V, A)
     if f_ext is not None:
-        f = f - arguments.wrenches(model, f_ext)
+        f = f - f_ext
     return accumulate(model.topology, X, f)
 
 
@@ -74,20 +71,20 @@ def _joint_acceleration(aJ: Array, V: Array, vJ: Array) -> Array:
     return aJ + cross_motion(V, vJ)
 
 
-@arguments.compiled
+@arguments.compiled(arrays=("q", "v", "f_ext"))
 def bias_force(
-    model: Model, q: ArrayLike | Kinematics, v: ArrayLike, f_ext: ArrayLike | None = None
+    model: Model, q: Array | Kinematics, v: Array, f_ext: Array | None = None
 ) -> Float[Array, " nv"]:
     """Joint forces at zero acceleration: Coriolis, centrifugal and gravity forces, (nv,).
 
     The result is Featherstone's C(q, v) of equation (3.1). It includes gravity and `-J^T f_ext`.
     Arguments as for `rnea`. The result is in N or N m.
     """
-    return rnea(model, q, v, jnp.zeros(arguments.robot(model).nv, model.dtype), f_ext)
+    return rnea.unchecked(model, q, v, jnp.zeros_like(v), f_ext)
 
 
-@arguments.compiled
-def gravity_force(model: Model, q: ArrayLike | Kinematics) -> Float[Array, " nv"]:
+@arguments.compiled(arrays=("q",))
+def gravity_force(model: Model, q: Array | Kinematics) -> Float[Array, " nv"]:
     """Joint forces that hold the robot at rest against gravity, (nv,) in N or N m.
 
     `q` (nq,) or its `Kinematics`. The result is the gradient of `potential_energy` in the tangent
@@ -97,20 +94,20 @@ def gravity_force(model: Model, q: ArrayLike | Kinematics) -> Float[Array, " nv"
     at_rest = jnp.zeros((model.nb, 6), model.dtype)
     A = propagate(model.topology, X, at_rest, world=gravity_acceleration(model))
     F = accumulate(model.topology, X, apply_inertia(model.inertia, A))
-    return generalized_force(model, configuration_of(model, q), F)
+    return generalized_force(model, configuration_of(q), F)
 
 
-@arguments.compiled
+@arguments.compiled(arrays=("q", "f_ext"))
 def static_torque(
-    model: Model, q: ArrayLike | Kinematics, f_ext: ArrayLike | None = None
+    model: Model, q: Array | Kinematics, f_ext: Array | None = None
 ) -> Float[Array, " nv"]:
     """Joint forces that hold the robot at rest under external forces, `gravity - J^T f_ext`, (nv,).
 
     `q` (nq,) or its `Kinematics`; `f_ext` (nb, 6) as in `rnea`. The result is in N or N m.
     Source: Featherstone, table 5.1 at v = a = 0.
     """
-    at_rest = jnp.zeros(arguments.robot(model).nv, model.dtype)
-    return rnea(model, q, at_rest, at_rest, f_ext)
+    at_rest = jnp.zeros(model.nv, model.dtype)
+    return rnea.unchecked(model, q, at_rest, at_rest, f_ext)
 
 
 def gravity_acceleration(model: Model) -> Float[Array, "6"]:

@@ -23,7 +23,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
 from .._math.linear import (
     inverse_factor,
@@ -122,13 +121,13 @@ def force_columns(
     return dF_dq, dF_dv, apply_inertia(composite.inertia, J)
 
 
-@arguments.compiled
+@arguments.compiled(arrays=("q", "v", "a", "f_ext"))
 def rnea_derivatives(
     model: Model,
-    q: ArrayLike | Kinematics,
-    v: ArrayLike,
-    a: ArrayLike,
-    f_ext: ArrayLike | None = None,
+    q: Array | Kinematics,
+    v: Array,
+    a: Array,
+    f_ext: Array | None = None,
 ) -> RneaDerivatives:
     """Derivatives of `rnea` by q (in the tangent space), v and a, with matrix products.
 
@@ -141,8 +140,7 @@ def rnea_derivatives(
     may have any number of dofs, and twelve velocity moments represent the matrix B of the source.
     """
     q, X = configuration_and_poses(model, q)
-    v, a = arguments.velocity(model, v), arguments.velocity(model, a, "a")
-    f_world = None if f_ext is None else transform_force(X, arguments.wrenches(model, f_ext))
+    f_world = None if f_ext is None else transform_force(X, f_ext)
     velocity = velocities(model, X, q, v)
     A, aJ = body_accelerations(model, q, v, a, velocity, gravity_acceleration(model))
     bodies = body_quantities(body_inertias(model, X), velocity.V, A, f_world)
@@ -244,13 +242,13 @@ def _in_independent_velocities(
     return RneaDerivatives(D_q + extra_q, D_v + extra_v, M)
 
 
-@arguments.compiled
+@arguments.compiled(arrays=("q", "v", "tau", "f_ext"))
 def forward_dynamics_derivatives(
     model: Model,
-    q: ArrayLike | Kinematics,
-    v: ArrayLike,
-    tau: ArrayLike,
-    f_ext: ArrayLike | None = None,
+    q: Array | Kinematics,
+    v: Array,
+    tau: Array,
+    f_ext: Array | None = None,
 ) -> ForwardDynamicsDerivatives:
     """Derivatives of `forward_dynamics` by q (in the tangent space), v and tau.
 
@@ -264,15 +262,14 @@ def forward_dynamics_derivatives(
 
 def acceleration_and_derivatives(
     model: Model,
-    q: ArrayLike | Kinematics,
-    v: ArrayLike,
-    tau: ArrayLike,
-    f_ext: ArrayLike | None = None,
+    q: Array | Kinematics,
+    v: Array,
+    tau: Array,
+    f_ext: Array | None = None,
 ) -> tuple[Array, ForwardDynamicsDerivatives]:
     """The acceleration (nv,) of `forward_dynamics`, and `forward_dynamics_derivatives`."""
     q, X = configuration_and_poses(model, q)
-    v, tau = arguments.velocity(model, v), arguments.velocity(model, tau, "tau")
-    f_world = None if f_ext is None else transform_force(X, arguments.wrenches(model, f_ext))
+    f_world = None if f_ext is None else transform_force(X, f_ext)
     # `few_kernels` avoids two loops over the bodies. For a quadruped it takes 2 % more time.
     terms = equation_terms(model, q, X, v, f_world, moments=True, few_kernels=True)
     # The product of M^-1 with the force is less accurate than the solve. With this product, the

@@ -20,7 +20,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
 from .._math.linear import matmul
 from ..configuration import integrate
@@ -80,14 +79,14 @@ class ForwardDynamicsSecondOrder(NamedTuple):
     dq_dtau: Array
 
 
-@arguments.compiled
+@arguments.compiled(arrays=("q", "v", "a", "weights", "f_ext"))
 def rnea_second_order(
     model: Model,
-    q: ArrayLike | Kinematics,
-    v: ArrayLike,
-    a: ArrayLike,
-    weights: ArrayLike,
-    f_ext: ArrayLike | None = None,
+    q: Array | Kinematics,
+    v: Array,
+    a: Array,
+    weights: Array,
+    f_ext: Array | None = None,
 ) -> RneaSecondOrder:
     """Second derivatives of the scalar `weights . rnea(model, q, v, a, f_ext)`.
 
@@ -100,11 +99,9 @@ def rnea_second_order(
     here the tensors are contracted with the weights.
     """
     q, X = configuration_and_poses(model, q)
-    v, a = arguments.velocity(model, v), arguments.velocity(model, a, "a")
-    weights = arguments.velocity(model, weights, "weights")
     if not model.velocity_map_is_constant:
         return _by_forward_mode(model, q, v, a, weights, f_ext)
-    f_world = None if f_ext is None else transform_force(X, arguments.wrenches(model, f_ext))
+    f_world = None if f_ext is None else transform_force(X, f_ext)
     velocity = velocities(model, X, q, v)
     A, psi_ddot = accelerations(model, q, v, a, velocity, gravity_acceleration(model))
     inertia = transform_inertia(X, model.inertia)
@@ -169,7 +166,8 @@ def _by_forward_mode(model: Model, q, v, a, weights, f_ext) -> RneaSecondOrder:
     """`rnea_second_order` by forward-mode differentiation of `rnea_derivatives`."""
 
     def gradients(dq, dv, da):
-        first = rnea_derivatives(model, integrate(model, q, dq), v + dv, a + da, f_ext)
+        moved = integrate.unchecked(model, q, dq), v + dv, a + da
+        first = rnea_derivatives.unchecked(model, *moved, f_ext)
         return matmul(weights, first.dtau_dq), matmul(weights, first.dtau_dv)
 
     zero = jnp.zeros_like(v)
@@ -177,14 +175,14 @@ def _by_forward_mode(model: Model, q, v, a, weights, f_ext) -> RneaSecondOrder:
     return RneaSecondOrder((qq + qq.T) / 2, qv, (vv + vv.T) / 2, qa)
 
 
-@arguments.compiled
+@arguments.compiled(arrays=("q", "v", "tau", "weights", "f_ext"))
 def forward_dynamics_second_order(
     model: Model,
-    q: ArrayLike | Kinematics,
-    v: ArrayLike,
-    tau: ArrayLike,
-    weights: ArrayLike,
-    f_ext: ArrayLike | None = None,
+    q: Array | Kinematics,
+    v: Array,
+    tau: Array,
+    weights: Array,
+    f_ext: Array | None = None,
 ) -> ForwardDynamicsSecondOrder:
     """Second derivatives of the scalar `weights . forward_dynamics(model, q, v, tau, f_ext)`.
 
@@ -193,11 +191,11 @@ def forward_dynamics_second_order(
     as for `rnea_second_order`. Where M is singular the results are not finite. Source: the second
     derivative of `rnea(q, v, qdd) = tau`, weighted by `M^-1 weights`.
     """
-    weights = arguments.velocity(model, weights, "weights")
-    kinematics = forward_kinematics(model, q)
-    qdd = forward_dynamics(model, kinematics, v, tau, f_ext)
-    dqdd_dq, dqdd_dv, Minv = forward_dynamics_derivatives(model, kinematics, v, tau, f_ext)
-    second = rnea_second_order(model, kinematics, v, qdd, matmul(Minv, weights), f_ext)
+    kinematics = forward_kinematics.unchecked(model, q)
+    qdd = forward_dynamics.unchecked(model, kinematics, v, tau, f_ext)
+    first = forward_dynamics_derivatives.unchecked(model, kinematics, v, tau, f_ext)
+    dqdd_dq, dqdd_dv, Minv = first
+    second = rnea_second_order.unchecked(model, kinematics, v, qdd, matmul(Minv, weights), f_ext)
     by_acceleration = matmul(second.dq_da, dqdd_dq)
     return ForwardDynamicsSecondOrder(
         dq_dq=-(second.dq_dq + by_acceleration + by_acceleration.T),

@@ -83,7 +83,7 @@ class FrameConstraint(Constraint):
 
     def position(self, model, q):
         (_, _, X_A), (_, _, X_B) = self._ends(model, q)
-        return self._checked_error(model, relative_pose(X_A, X_B))
+        return self.checked_error(model, relative_pose(X_A, X_B))
 
     def rows(self, model, motion):
         return rows_of_one_kind(model, motion, [self])[0]
@@ -91,7 +91,7 @@ class FrameConstraint(Constraint):
     def wrenches(self, model, q, multiplier):
         (a, X_PA, X_A), (b, X_PB, X_B) = self._ends(model, q)
         X_AB = relative_pose(X_A, X_B)
-        m = self._checked_error(model, X_AB).shape
+        m = self.checked_error(model, X_AB).shape
         multiplier = arguments.array(model, multiplier, "multiplier", m, "m")
         zero = jnp.zeros(6, model.dtype)
         (on_b,) = jax.linear_transpose(lambda x: error_rate(self.error, X_AB, x), zero)(multiplier)
@@ -102,7 +102,8 @@ class FrameConstraint(Constraint):
             f_ext = f_ext.at[a].add(-transform_force(compose(X_PA, X_AB), on_b))
         return f_ext
 
-    def _checked_error(self, model: Model, X: Pose) -> Array:
+    def checked_error(self, model: Model, X: Pose) -> Array:
+        """The error (m,) at the pose X of B in A."""
         value = jnp.asarray(self.error(X))
         if value.ndim != 1 or value.dtype != model.dtype:
             raise ArgumentError(
@@ -256,7 +257,7 @@ def error_functions(
 ) -> Callable[[Pose], Array]:
     """The error functions of constraints of one kind, with their parameters stacked."""
     for constraint in constraints:
-        jax.eval_shape(lambda: constraint._checked_error(model, identity_pose(model.dtype)))
+        jax.eval_shape(lambda: constraint.checked_error(model, identity_pose(model.dtype)))
     return _stacked([constraint.error for constraint in constraints])
 
 

@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.typing import ArrayLike
 from jaxtyping import Bool, Float
 
 from .._math.linear import matmul, pseudo_inverse, solve_positive_definite
@@ -41,8 +40,8 @@ class Closure(NamedTuple):
     converged: Bool[Array, ""]
 
 
-@arguments.compiled
-def close_loops(model: Model, q: ArrayLike, constraints: Sequence[Constraint]) -> Closure:
+@arguments.compiled(arrays=("q",))
+def close_loops(model: Model, q: Array, constraints: Sequence[Constraint]) -> Closure:
     """A configuration near q that satisfies the constraints, as a `Closure`.
 
     `q` (nq,). The result is `integrate(q, M^-1 K^T lambda)`, with the Jacobian K of the constraints
@@ -62,10 +61,9 @@ def close_loops(model: Model, q: ArrayLike, constraints: Sequence[Constraint]) -
     Raises ArgumentError for an unknown frame.
     Source: Ryckaert, Ciccotti and Berendsen (1977), for the displacement.
     """
-    q = arguments.configuration(model, q)
     constraints = tuple(constraints)
     start, y = _search(*lax.stop_gradient((model, q, constraints)))
-    equations = _equations(model, integrate(model, q, start), constraints)
+    equations = _equations(model, integrate.unchecked(model, q, start), constraints)
 
     def solve_linear(function, b):
         # pseudo_inverse has no derivative: JAX differentiates the solve instead, to any order.
@@ -95,7 +93,7 @@ class _Equations(NamedTuple):
     rounding: Array
 
     def displaced(self, y: Array) -> Array:
-        return integrate(self.model, self.q, matmul(self.directions, y))
+        return integrate.unchecked(self.model, self.q, matmul(self.directions, y))
 
     def position(self, y: Array) -> Array:
         q = self.displaced(y)
@@ -110,8 +108,8 @@ class _Equations(NamedTuple):
 
 
 def _equations(model: Model, q: Array, constraints: tuple[Constraint, ...]) -> _Equations:
-    rows = constraint_rows(model, q, jnp.zeros(model.nv, model.dtype), constraints)
-    M = crba(model, q)
+    rows = constraint_rows.unchecked(model, q, jnp.zeros(model.nv, model.dtype), constraints)
+    M = crba.unchecked(model, q)
     scaled = scaled_rows(M, rows)
     units = matmul(scaled.s[:, None] * scaled.inverse.T, scaled.inverse)
     directions = matmul(solve_positive_definite(M, rows.K.T), units)
@@ -136,11 +134,11 @@ def _search(model: Model, q: Array, constraints: tuple[Constraint, ...]) -> tupl
     tolerance = TOLERANCES[np.dtype(model.dtype)]
 
     def attempt(search):
-        equations = _equations(model, integrate(model, q, search.following), constraints)
+        equations = _equations(model, integrate.unchecked(model, q, search.following), constraints)
         y = _newton(equations.scaled, jnp.zeros_like(equations.scales), equations.rounding)
         residual = equations.residual(y)
         count = search.attempts + 1
-        reached = difference(model, q, equations.displaced(y))
+        reached = difference.unchecked(model, q, equations.displaced(y))
         other = SPREAD * directions[count]
         following = jnp.where(count % 2 == 1, reached, other)
         better = residual < search.residual
@@ -152,8 +150,8 @@ def _search(model: Model, q: Array, constraints: tuple[Constraint, ...]) -> tupl
         return (search.attempts < STARTS) & ~(search.residual <= tolerance)
 
     still = jnp.zeros(model.nv, model.dtype)
-    position = jax.eval_shape(lambda: constraint_rows(model, q, still, constraints).position)
-    y, worst = (jnp.full(shape, jnp.inf, model.dtype) for shape in (position.shape, ()))
+    rows = jax.eval_shape(lambda: constraint_rows.unchecked(model, q, still, constraints))
+    y, worst = (jnp.full(shape, jnp.inf, model.dtype) for shape in (rows.position.shape, ()))
     first = _Attempts(jnp.zeros((), jnp.int32), still, still, y, worst)
     found = lax.while_loop(unfinished, attempt, first)
     return found.start, found.y

@@ -142,10 +142,11 @@ def dynamics(constants: DynamicsConstants, q: Array | Kinematics, v: Array, tau:
 
 def _dynamics(constants: DynamicsConstants, q: Array | Kinematics, v: Array, tau: Array) -> _System:
     model, constraints, f_ext, (p, d), active = constants
-    kinematics = forward_kinematics(model, q)
+    kinematics = forward_kinematics.unchecked(model, q)
     rows = stacked_rows(model, constraint_blocks(model, kinematics, v, constraints), active)
     k = -rows.bias - d * matmul(rows.K, v) - p * rows.position
-    return _solved(model, kinematics, rows, tau - bias_force(model, kinematics, v, f_ext), k)
+    bias = bias_force.unchecked(model, kinematics, v, f_ext)
+    return _solved(model, kinematics, rows, tau - bias, k)
 
 
 def dynamics_columns(
@@ -163,7 +164,7 @@ def _dynamics_and_columns(
     system = _dynamics(constants, q, v, tau)
     kinematics, a = system.kinematics, system.solution.x
     by_q = row_derivatives(model, kinematics, v, a, constraints, gains, active)
-    dtau_dq, dtau_dv, _ = rnea_derivatives(model, kinematics, v, a, f_ext)
+    dtau_dq, dtau_dv, _ = rnea_derivatives.unchecked(model, kinematics, v, a, f_ext)
     unit = jnp.eye(model.nv, dtype=model.dtype)
     force = jnp.concatenate([_constraint_forces(system, by_q) - dtau_dq, -dtau_dv, unit], axis=1)
     k = jnp.concatenate([-by_q.by_q, -by_q.by_v, jnp.zeros_like(by_q.by_q)], axis=1)
@@ -200,7 +201,7 @@ def _diagonal_by_q(model: Model, kinematics: Kinematics) -> Array:
     if not model.velocity_map_is_identity:
 
         def diagonal(dq):
-            return jnp.diagonal(crba(model, integrate(model, kinematics.q, dq)))
+            return jnp.diagonal(crba.unchecked(model, integrate.unchecked(model, kinematics.q, dq)))
 
         return jax.jacfwd(diagonal)(jnp.zeros(model.nv, model.dtype))
     X = root_centred(kinematics)
@@ -235,7 +236,7 @@ def _tangent(
     for i, change in enumerate([q_dot, *others_dot]):
         if isinstance(change, SymbolicZero):
             continue
-        change = displacement(model, q, change) if i == 0 else change
+        change = displacement.unchecked(model, q, change) if i == 0 else change
         block = slice(i * model.nv, (i + 1) * model.nv)
         total = jax.tree.map(lambda x, D: x + matmul(D[:, block], change), total, columns)
     leaves, changes, with_values = changed_leaves(constants, constants_dot)
@@ -259,7 +260,7 @@ def impact_motion(constants: ImpactConstants, q: Array | Kinematics, v: Array) -
 
 def _impact(constants: ImpactConstants, q: Array | Kinematics, v: Array) -> _System:
     model, constraints, e, active = constants
-    kinematics, zero = forward_kinematics(model, q), jnp.zeros_like(v)
+    kinematics, zero = forward_kinematics.unchecked(model, q), jnp.zeros_like(v)
     rows = stacked_rows(model, constraint_blocks(model, kinematics, zero, constraints), active)
     k = -(1 + e) * matmul(rows.K, v)
     return _solved(model, kinematics, rows, zero, k)
@@ -282,7 +283,7 @@ def _impact_and_columns(
     # The change of momentum is the inverse dynamics at rest, without gravity.
     at_rest = dataclasses.replace(model, gravity=jnp.zeros_like(model.gravity))
     at_rest = at_rest.with_dissipation(False)
-    momentum, _, _ = rnea_derivatives(at_rest, kinematics, zero, change)
+    momentum, _, _ = rnea_derivatives.unchecked(at_rest, kinematics, zero, change)
     force = _constraint_forces(system, by_q) - momentum
     k = -einsum("ikj,k->ij", by_q.K_by_q, change + (1 + e) * v)
     force, k, rest = (

@@ -60,14 +60,16 @@ class Impact(NamedTuple):
     residuals: tuple[Float[Array, " m"], ...]
 
 
-@arguments.compiled(checks={"stabilisation": arguments.NOT_NEGATIVE})
+@arguments.compiled(
+    arrays=("q", "v", "tau", "f_ext"), checks={"stabilisation": arguments.NOT_NEGATIVE}
+)
 def constrained_dynamics(
     model: Model,
-    q: ArrayLike | Kinematics,
-    v: ArrayLike,
-    tau: ArrayLike,
+    q: Array | Kinematics,
+    v: Array,
+    tau: Array,
     constraints: Sequence[Constraint],
-    f_ext: ArrayLike | None = None,
+    f_ext: Array | None = None,
     stabilisation: ArrayLike = 0.0,
     active: ArrayLike | None = None,
 ) -> ConstrainedDynamics:
@@ -92,23 +94,21 @@ def constrained_dynamics(
     Source: Featherstone (3.17), and chapter 8 (closed loops).
     """
     constants = _dynamics_constants(model, constraints, f_ext, stabilisation, active)
-    v, tau = arguments.velocity(model, v), arguments.velocity(model, tau, "tau")
-    if isinstance(q, Kinematics):
-        found = dynamics(constants, q, v, tau)
-    else:
-        found = analytic_dynamics(constants, arguments.configuration(model, q), v, tau)
-    a, *by_row = found
+    solve = dynamics if isinstance(q, Kinematics) else analytic_dynamics
+    a, *by_row = solve(constants, q, v, tau)
     return ConstrainedDynamics(a, *split_rows(model, q, constraints, *by_row))
 
 
-@arguments.compiled(checks={"stabilisation": arguments.NOT_NEGATIVE})
+@arguments.compiled(
+    arrays=("q", "v", "tau", "f_ext"), checks={"stabilisation": arguments.NOT_NEGATIVE}
+)
 def constrained_dynamics_derivatives(
     model: Model,
-    q: ArrayLike | Kinematics,
-    v: ArrayLike,
-    tau: ArrayLike,
+    q: Array | Kinematics,
+    v: Array,
+    tau: Array,
     constraints: Sequence[Constraint],
-    f_ext: ArrayLike | None = None,
+    f_ext: Array | None = None,
     stabilisation: ArrayLike = 0.0,
     active: ArrayLike | None = None,
 ) -> ConstrainedDynamicsDerivatives:
@@ -120,17 +120,16 @@ def constrained_dynamics_derivatives(
     the heads of `derivatives.py` and `row_derivatives.py` have the formulas.
     """
     constants = _dynamics_constants(model, constraints, f_ext, stabilisation, active)
-    v, tau = arguments.velocity(model, v), arguments.velocity(model, tau, "tau")
-    columns = dynamics_columns(constants, forward_kinematics(model, q), v, tau)
+    columns = dynamics_columns(constants, forward_kinematics.unchecked(model, q), v, tau)
     parts = [jnp.split(x, 3, axis=1) for x in (columns.motion, columns.multiplier)]
     return ConstrainedDynamicsDerivatives(*parts[0], *parts[1])
 
 
-@arguments.compiled(checks={"restitution": arguments.FRACTION})
+@arguments.compiled(arrays=("q", "v"), checks={"restitution": arguments.FRACTION})
 def impact(
     model: Model,
-    q: ArrayLike | Kinematics,
-    v: ArrayLike,
+    q: Array | Kinematics,
+    v: Array,
     constraints: Sequence[Constraint],
     restitution: ArrayLike = 0.0,
     active: ArrayLike | None = None,
@@ -150,20 +149,16 @@ def impact(
     restitution out of its range gives NaN. Source: Featherstone (11.62) at e = 0.
     """
     constants = _impact_constants(model, constraints, restitution, active)
-    v = arguments.velocity(model, v)
-    if isinstance(q, Kinematics):
-        found = impact_motion(constants, q, v)
-    else:
-        found = analytic_impact(constants, arguments.configuration(model, q), v)
-    velocity, *by_row = found
+    solve = impact_motion if isinstance(q, Kinematics) else analytic_impact
+    velocity, *by_row = solve(constants, q, v)
     return Impact(velocity, *split_rows(model, q, constraints, *by_row))
 
 
-@arguments.compiled(checks={"restitution": arguments.FRACTION})
+@arguments.compiled(arrays=("q", "v"), checks={"restitution": arguments.FRACTION})
 def impact_derivatives(
     model: Model,
-    q: ArrayLike | Kinematics,
-    v: ArrayLike,
+    q: Array | Kinematics,
+    v: Array,
     constraints: Sequence[Constraint],
     restitution: ArrayLike = 0.0,
     active: ArrayLike | None = None,
@@ -176,28 +171,27 @@ def impact_derivatives(
     `constrained_dynamics_derivatives`.
     """
     constants = _impact_constants(model, constraints, restitution, active)
-    kinematics = forward_kinematics(model, q)
-    columns = impact_columns(constants, kinematics, arguments.velocity(model, v))
+    columns = impact_columns(constants, forward_kinematics.unchecked(model, q), v)
     parts = [jnp.split(x, 2, axis=1) for x in (columns.motion, columns.multiplier)]
     return ImpactDerivatives(*parts[0], *parts[1])
 
 
-@arguments.compiled
+@arguments.compiled(arrays=("q", "v"))
 def constraint_rows(
-    model: Model, q: ArrayLike | Kinematics, v: ArrayLike, constraints: Sequence[Constraint]
+    model: Model, q: Array | Kinematics, v: Array, constraints: Sequence[Constraint]
 ) -> ConstraintRows:
     """The rows of all constraints, in their order: values phi(q), Jacobian K, and `dK/dt v`.
 
     `q` (nq,) or its `Kinematics`, `v` (nv,). Raises ArgumentError for an unknown frame.
     """
-    kinematics, v = forward_kinematics(model, q), arguments.velocity(model, v)
+    kinematics = forward_kinematics.unchecked(model, q)
     return stacked_rows(model, constraint_blocks(model, kinematics, v, constraints))
 
 
-@arguments.compiled
+@arguments.compiled(arrays=("q",))
 def constraint_wrenches(
     model: Model,
-    q: ArrayLike | Kinematics,
+    q: Array | Kinematics,
     constraints: Sequence[Constraint],
     multipliers: Sequence[ArrayLike],
 ) -> Float[Array, "nb 6"]:
@@ -209,7 +203,7 @@ def constraint_wrenches(
     constraint that is not between frames.
     """
     checked_constraints(constraints)
-    kinematics = forward_kinematics(model, q)
+    kinematics = forward_kinematics.unchecked(model, q)
     if len(multipliers) != len(constraints):
         raise ArgumentError(f"{len(multipliers)} multipliers, expected {len(constraints)}")
     f_ext = jnp.zeros((model.nb, 6), model.dtype)
@@ -218,14 +212,14 @@ def constraint_wrenches(
     return f_ext
 
 
-@arguments.compiled
+@arguments.compiled(arrays=("q", "v", "tau", "f_ext"))
 def kkt_system(
     model: Model,
-    q: ArrayLike | Kinematics,
-    v: ArrayLike,
-    tau: ArrayLike,
+    q: Array | Kinematics,
+    v: Array,
+    tau: Array,
     constraints: Sequence[Constraint],
-    f_ext: ArrayLike | None = None,
+    f_ext: Array | None = None,
 ) -> tuple[Float[Array, "n n"], Float[Array, " n"]]:
     """Matrix (n, n) and right-hand side (n,) of the KKT system with solution `[a, -multipliers]`.
 
@@ -233,24 +227,25 @@ def kkt_system(
     number of constraint equations. Raises ArgumentError for an unknown frame. Source: Featherstone
     (3.17).
     """
-    kinematics, tau = forward_kinematics(model, q), arguments.velocity(model, tau, "tau")
-    rows = constraint_rows(model, kinematics, v, constraints)
+    kinematics = forward_kinematics.unchecked(model, q)
+    rows = constraint_rows.unchecked(model, kinematics, v, constraints)
     corner = jnp.zeros((len(rows.K), len(rows.K)), model.dtype)
     A = jnp.block([[crba(model, kinematics), rows.K.T], [rows.K, corner]])
-    return A, jnp.concatenate([tau - bias_force(model, kinematics, v, f_ext), -rows.bias])
+    bias = bias_force.unchecked(model, kinematics, v, f_ext)
+    return A, jnp.concatenate([tau - bias, -rows.bias])
 
 
 def _dynamics_constants(
     model: Model,
     constraints: Sequence[Constraint],
-    f_ext: ArrayLike | None,
+    f_ext: Array | None,
     stabilisation: ArrayLike,
     active: ArrayLike | None,
 ) -> DynamicsConstants:
     return DynamicsConstants(
         model,
         checked_constraints(constraints),
-        None if f_ext is None else arguments.wrenches(model, f_ext),
+        f_ext,
         _gains(model, stabilisation),
         acting(constraints, active),
     )
@@ -258,7 +253,6 @@ def _dynamics_constants(
 
 def _gains(model: Model, stabilisation: ArrayLike) -> tuple[Array, Array]:
     """The gains p and d of the errors of position and velocity."""
-    arguments.robot(model)
     rate = jnp.asarray(stabilisation, model.dtype)
     if rate.shape == (2,):
         p, d = arguments.NOT_NEGATIVE.or_nan(rate)

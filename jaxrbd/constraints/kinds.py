@@ -102,7 +102,7 @@ class Equation(Constraint):
         q, zero = motion.kinematics.q, jnp.zeros(model.nv, model.dtype)
 
         def moved(dq):
-            return self.position(model, integrate(model, q, dq))
+            return self.position(model, integrate.unchecked(model, q, dq))
 
         # The bias is the second derivative of phi in t along the curve `integrate(model, q, t v)`,
         # on which v is constant.
@@ -136,7 +136,7 @@ class Nonholonomic(Constraint):
         q, v = motion.kinematics.q, motion.v
 
         def rate(t):
-            K = self._matrix(model, integrate(model, q, t * v))
+            K = self._matrix(model, integrate.unchecked(model, q, t * v))
             return matmul(K, v)
 
         bias = jax.jvp(rate, (jnp.zeros((), model.dtype),), (jnp.ones((), model.dtype),))[1]

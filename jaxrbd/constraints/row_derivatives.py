@@ -120,7 +120,8 @@ def _by_forward_mode(
     zero = jnp.zeros_like(v)
 
     def equations(dq, dv):
-        moved = forward_kinematics(model, integrate(model, kinematics.q, dq))
+        q = integrate.unchecked(model, kinematics.q, dq)
+        moved = forward_kinematics.unchecked(model, q)
         motion = BodyMotion(moved, v + dv, *motions(model, moved, v + dv, zero))
         rows = constraint.rows(model, motion)
         c = matmul(rows.K, a + d * (v + dv)) + rows.bias + p * rows.position

@@ -15,6 +15,7 @@ from jax.typing import ArrayLike
 from ..algorithms.kinematics import Kinematics, motions
 from ..errors import ArgumentError
 from ..model import Model
+from ..spatial import identity_pose
 from .between_frames import FrameConstraint, kind_of, rows_of_one_kind
 from .kinds import BodyMotion, Constraint, ConstraintRows
 
@@ -86,15 +87,25 @@ def only_active(rows: Any, active: Array) -> Any:
     return jax.tree.map(lambda x: jnp.where(active, x, 0), rows)
 
 
+def number_of_equations(model: Model, q: Any, constraint: Constraint) -> int:
+    """The number of equations of a constraint; `q`: as for `Constraint.position`."""
+
+    def errors():
+        if isinstance(constraint, FrameConstraint):
+            return constraint.checked_error(model, identity_pose(model.dtype))
+        return constraint.position(model, q)
+
+    return len(jax.eval_shape(errors))
+
+
 def split_rows(
     model: Model, q: Any, constraints: Sequence[Constraint], *arrays: Array
 ) -> list[tuple[Array, ...]]:
     """For each array with one row per equation the parts of the constraints.
 
-    `q`: as for `Constraint.position`, which gives the number of equations of each constraint.
+    `q`: as for `Constraint.position`.
     """
-    positions = jax.eval_shape(lambda: [c.position(model, q) for c in constraints])
-    ends = np.cumsum([0, *map(len, positions)])
+    ends = np.cumsum([0, *(number_of_equations(model, q, c) for c in constraints)])
     return [tuple(x[i:j] for i, j in itertools.pairwise(ends)) for x in arrays]
 
 

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from ..algorithms.kinematics import Kinematics, forward_kinematics
@@ -32,10 +31,8 @@ class ContactForce(NamedTuple):
     friction_force: Float[Array, "contacts 3"]
 
 
-@arguments.compiled
-def contact_force(
-    model: Model, scene: Scene, q: ArrayLike | Kinematics, v: ArrayLike
-) -> ContactForce:
+@arguments.compiled(arrays=("q", "v"))
+def contact_force(model: Model, scene: Scene, q: Array | Kinematics, v: Array) -> ContactForce:
     """Contact forces of compliant ground: a stiffening spring, damping and smoothed friction.
 
     `q` (nq,) or its `Kinematics`, `v` (nv,). Let d be the depth of a sphere in the ground, which is
@@ -65,7 +62,7 @@ def contact_force(
     So the elastic force has the potential `contact_energy` on any ground. Raises ArgumentError for
     an unknown frame.
     """
-    v, kinematics = arguments.velocity(model, v), forward_kinematics(model, q)
+    kinematics = forward_kinematics.unchecked(model, q)
     scene = scene.astype(model.dtype)
     material = scene.material
     found, bodies = find_contacts(model, scene, kinematics), contact_bodies(model, scene)
@@ -85,15 +82,15 @@ def contact_force(
     return ContactForce(f_ext, found.distance, normal_force, friction)
 
 
-@arguments.compiled
-def contact_energy(model: Model, scene: Scene, q: ArrayLike | Kinematics) -> Float[Array, ""]:
+@arguments.compiled(arrays=("q",))
+def contact_energy(model: Model, scene: Scene, q: Array | Kinematics) -> Float[Array, ""]:
     """Elastic energy of the ground in J: `k d^3 / 3`, summed over all contacts.
 
     `q` (nq,) or its `Kinematics`. The negative gradient in q is the generalized force of
     `contact_force` at v = 0. At other v, `contact_force` also has damping and friction, which
     dissipate energy. Raises ArgumentError for an unknown frame.
     """
-    scene = scene.astype(arguments.robot(model).dtype)
-    found = find_contacts(model, scene, forward_kinematics(model, q))
+    scene = scene.astype(model.dtype)
+    found = find_contacts(model, scene, forward_kinematics.unchecked(model, q))
     stiffness = arguments.number(model, scene.material.stiffness, "stiffness")
     return stiffness * jnp.sum(jnp.maximum(-found.distance, 0) ** 3) / 3

@@ -83,21 +83,22 @@ class ContactStep(NamedTuple):
 
 
 @arguments.compiled(
+    arrays=("q", "v", "tau", "f_ext"),
     checks={
         "dt": arguments.POSITIVE,
         "regularisation": arguments.POSITIVE,
         "recovery": arguments.NOT_NEGATIVE,
         "smoothing": arguments.POSITIVE,
-    }
+    },
 )
 def contact_step(
     model: Model,
     scene: Scene,
-    q: ArrayLike | Kinematics,
-    v: ArrayLike,
-    tau: ArrayLike,
+    q: Array | Kinematics,
+    v: Array,
+    tau: Array,
     dt: ArrayLike,
-    f_ext: ArrayLike | None = None,
+    f_ext: Array | None = None,
     regularisation: ArrayLike = 1e-3,
     recovery: ArrayLike = 0.02,
     servo: Servo | None = None,
@@ -169,7 +170,6 @@ def contact_step(
     Permenter and Han (2022), An unconstrained convex formulation of compliant contact. Here R is
     isotropic.
     """
-    v, tau = arguments.velocity(model, v), arguments.velocity(model, tau, "tau")
     dt = arguments.POSITIVE.or_nan(arguments.number(model, dt, "dt"))
     regularisation = arguments.number(model, regularisation, "regularisation")
     regularisation = arguments.POSITIVE.or_nan(regularisation)
@@ -178,7 +178,6 @@ def contact_step(
         smoothing = arguments.POSITIVE.or_nan(arguments.number(model, smoothing, "smoothing"))
         dt = jnp.where(jnp.isnan(smoothing), smoothing, dt)
     dt = jnp.where(jnp.isnan(recovery), recovery, dt)  # NaN even if no sphere touches
-    f_ext = None if f_ext is None else arguments.wrenches(model, f_ext)
     scene = scene.astype(model.dtype)
 
     def step() -> ContactStep:
@@ -193,7 +192,7 @@ def contact_step(
 def _step(
     model: Model,
     scene: Scene,
-    q: ArrayLike | Kinematics,
+    q: Array | Kinematics,
     v: Array,
     tau: Array,
     dt: Array,
@@ -205,7 +204,7 @@ def _step(
     smoothing: Array | None,
 ) -> ContactStep:
     """The step of `contact_step`, for checked arguments."""
-    kinematics = forward_kinematics(model, q)
+    kinematics = forward_kinematics.unchecked(model, q)
     scales = scene.inverse_inertia
     scales = inverse_inertias(model, scene) if scales is None else scales
     laws = _laws(
@@ -230,7 +229,7 @@ def _step(
         forces = body_wrenches(model, kinematics, contact_bodies(model, scene), laws.arm, f)
         forces = forces if f_ext is None else forces + f_ext
         a = (v_next - motion.start) / dt
-        momentum = dt * (rnea(conservative, kinematics, v, a, forces) - tau)
+        momentum = dt * (rnea.unchecked(conservative, kinematics, v, a, forces) - tau)
         on_joints = independent_joint_force(model, kinematics.q, impulses.joints.total)
         return momentum - on_joints - matmul(impulses.constraints, laws.K)
 
@@ -297,7 +296,7 @@ def _laws(
             (scales.joints, "inverse_inertia.joints", model.armature.shape, "nv_joint"),
         )
     )
-    rows = constraint_rows(model, kinematics, v, constraints)
+    rows = constraint_rows.unchecked(model, kinematics, v, constraints)
     return _Laws(
         found.distance,
         found.arm,

@@ -109,7 +109,7 @@ def tree_inertias(model: Model) -> Float[Array, "k 10"]:
     trees = topology.supports[roots.bodies]
     if np.all(trees.sum(axis=1) == 1):
         return take_rows(model.inertia, roots.bodies)
-    X = root_centred(forward_kinematics(model, neutral(model)))
+    X = root_centred(forward_kinematics.unchecked(model, neutral(model)))
     sums = matmul(jnp.asarray(trees, model.dtype), body_inertias(model, X))
     R = take_rows(X.R, roots.bodies)
     return inverse_transform_inertia(Pose(R, jnp.zeros_like(R[..., 0])), sums)
@@ -125,7 +125,7 @@ def free_motion(
 
     `inertias` (k, 10): from `tree_inertias`, or None, which computes them.
     """
-    roots, turning = _roots(model), dt * turning_acceleration(model, v)
+    roots, turning = _roots(model), dt * turning_acceleration.unchecked(model, v)
     if inertias is not None:
         inertias, shape = jnp.asarray(inertias), (len(roots.bodies), 10)
         inertias = arguments.array(model, inertias, "inverse_inertia.trees", shape, "k, 10")
@@ -157,7 +157,7 @@ def move(
     """
     roots, dx = _roots(model), dt * v
     if not len(roots.bodies):
-        return displace(model, q, dx), transport(model, v, dx)
+        return displace.unchecked(model, q, dx), transport.unchecked(model, v, dx)
     w, r = take_rows(v, roots.angular), motion.centre
     turn = quaternion_exp(dt * w + motion.lag)
     orbit = cross(w, r)  # the velocity of the centre of mass relative to the origin
@@ -165,7 +165,7 @@ def move(
     change = orbit - quaternion_rotate(turn, orbit)
     dx = dx + roots.spread(model, shift, motion.lag)
     v = v + roots.spread(model, change, jnp.zeros_like(change))
-    return displace(model, q, dx), transport(model, v, dx)
+    return displace.unchecked(model, q, dx), transport.unchecked(model, v, dx)
 
 
 def _about_centre(inertias: Array, roots: _Roots) -> tuple[Mat3, Vec3]:

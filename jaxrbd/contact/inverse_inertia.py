@@ -38,7 +38,7 @@ def inverse_inertias(model: Model, scene: Scene) -> InverseInertias:
     an unknown frame or a frame that is fixed to the world.
     """
     scene = scene.astype(model.dtype)
-    kinematics = forward_kinematics(model, neutral(model))
+    kinematics = forward_kinematics.unchecked(model, neutral(model))
     columns = dof_columns(model, root_centred(kinematics))
     centres, sizes = reference_spheres(model, scene)
     J = point_jacobians(model, kinematics, columns, contact_bodies(model, scene), centres)

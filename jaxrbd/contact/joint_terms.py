@@ -190,7 +190,7 @@ def _servo_law(model: Model, q: Array, dt: Array, servo: Servo) -> ClippedLaw:
     velocity = arguments.velocity(model, velocity, "servo.velocity")
     if servo.position is not None and servo.error is None:
         position = arguments.configuration(model, servo.position, "servo.position")
-        error = difference(model, q, position)
+        error = difference.unchecked(model, q, position)
     elif servo.position is None and servo.error is not None:
         error = arguments.velocity(model, servo.error, "servo.error")
     else:

@@ -139,6 +139,7 @@ def _of_batch(function: Any, problem: Problem) -> Minimum:
         for x, is_shared in zip(leaves, shared)
     ]
 
+    # Outside, the batch axis is the first axis. In `function`, it is the last axis.
     def minimised(leaves):
         last = [jnp.moveaxis(x, 0, -1) for x in leaves]
         return jax.tree.map(
@@ -306,6 +307,7 @@ class _Linearised(NamedTuple):
 
     def hessian_product(self, x: Array) -> Array:
         """The product of the Hessian of the rows with x (R, ..., b, s)."""
+        # The first axis is divided: 3 k rows of contacts, as (3, k), and r other rows.
         H, extra = self.hessian, [1] * (x.ndim - 3)
         H = H.reshape(*H.shape[:3], *extra, *H.shape[3:])
         d = self.slopes.reshape(len(self.slopes), *extra, *self.slopes.shape[1:])
@@ -331,6 +333,7 @@ class _AllLaws(NamedTuple):
     joints: ClippedLaw
 
     def _parts(self, u: Array) -> tuple[Vec3, Array]:
+        # Rows (3 k + r, b, s): vectors of contacts, (k, b, s) in each component, and other rows.
         k = self.mu.shape[0]
         return Vec3(*u[: 3 * k].reshape(3, k, *u.shape[1:])), u[3 * k :]
 
@@ -382,12 +385,15 @@ def _of_rows(x: Vec3) -> Array:
 def _laws(partition: Partition, problem: Problem) -> _AllLaws:
     law, joints, index = problem.contacts, problem.joints, partition.contacts
 
+    # The contacts (contacts, ..., s) are sorted by branches: (k, b, ..., s).
     def of_contacts(x):
         return _taken(x, index, 0)
 
+    # The dofs, the second axis of (kinds, nv, s), are sorted as `Partition.order`.
     def of_joints(x):
         return jnp.moveaxis(_taken(jnp.moveaxis(x, 1, 0), partition.order, 0), 0, 1)
 
+    # The components of the vectors (k, b, 3, s) become the first axis.
     normal, target = (jnp.moveaxis(of_contacts(x), 2, 0) for x in (law.normal, law.target))
     return _AllLaws(
         normal,
@@ -425,10 +431,13 @@ class _Matrices(NamedTuple):
         """`J x`, (R, b, s), and `M x` for a vector x of all dofs."""
         R, m, b, t = self.shape
         s = x.shape[-1]
+        # From one axis of all dofs (m b + t, s) to the dofs of each branch and of the trunk,
+        # (m + t, b, s).
         shared = jnp.broadcast_to(x[m * b :, None], (t, b, s))
         x_b = jnp.concatenate([x[: m * b].reshape(m, b, s), shared])
         zero = jnp.zeros((R + m + t, b, s), x.dtype)
         product = plus_terms(zero, m + t, lambda i: row(self.rows, i, 1) * row(x_b, i), True)
+        # And back to one axis of all dofs.
         of_branches = product[R : R + m].reshape(m * b, s)
         return product[:R], jnp.concatenate([of_branches, _over_branches(product[R + m :])])
 
@@ -477,6 +486,7 @@ def _matrices(partition: Partition, problem: Problem) -> _Matrices:
     # The columns of each branch, of the trunk, and the right-hand side; nv stands for no dof.
     dofs = partition.columns.T
     columns = np.append(dofs, np.full((1, b), nv), axis=0)
+    # J (contacts, 3, nv, s) has all dofs; here each branch has its dofs, (3, k, m + t + 1, b, s).
     contacts = partition.contacts[None, :, None] * 3 + np.arange(3).reshape(3, 1, 1, 1)
     count, _, _, s = problem.J.shape
     J = _entries(problem.J.reshape(3 * count, nv, s), contacts, columns)
@@ -486,6 +496,7 @@ def _matrices(partition: Partition, problem: Problem) -> _Matrices:
     M = _entries(problem.M, np.where(of_trunk, nv, dofs[:, None]), columns)
     if nv in dofs:
         M = jnp.where(((i == j) & (dofs == nv)[:, None])[..., None], 1, M)
+    # The components and the contacts become one axis of rows, (3 k, m + t + 1, b, s).
     parts = [J.reshape(J.shape[0] * J.shape[1], *J.shape[2:]), K, M]
     shape = np.broadcast_shapes(*(x.shape[1:] for x in parts))
     rows = jnp.concatenate([jnp.broadcast_to(x, (len(x), *shape)) for x in parts])
@@ -522,5 +533,6 @@ def _solution(S: Array) -> Array:
     """The solution x (t, s) of symmetric systems; S (t, t + 1, s) has the right-hand sides last."""
     t = len(S)
     if t > LARGEST_WHOLE:
+        # The batch axis is the first axis in the solver, and the last axis outside.
         return jax.vmap(solve_positive_definite, (-1, -1), -1)(S[:, :t], S[:, t])
     return solutions(S)[:, 0]

@@ -324,17 +324,15 @@ class ContactPoints(NamedTuple):
         return lengths_and_normals(self.gradient)[1]
 
 
-@arguments.compiled
-def contact_points(
-    model: Model, scene: Scene, q: ArrayLike | Kinematics, v: ArrayLike
-) -> ContactPoints:
+@arguments.compiled(arrays=("q", "v"))
+def contact_points(model: Model, scene: Scene, q: Array | Kinematics, v: Array) -> ContactPoints:
     """The distances of the spheres from the ground, and their contact points.
 
     `q` (nq,) or its `Kinematics`, `v` (nv,). Raises ArgumentError for an unknown frame or a frame
     that is fixed to the world.
     """
-    v, scene = arguments.velocity(model, v), scene.astype(model.dtype)
-    kinematics = forward_kinematics(model, q)
+    scene = scene.astype(model.dtype)
+    kinematics = forward_kinematics.unchecked(model, q)
     bodies, centres = scene.bodies(model), scene.centres(model)
     X_RB = jax.tree.map(lambda x: take_rows(x, bodies), root_centred(kinematics))
     p_WR = take_rows(root_positions(model, kinematics), bodies)

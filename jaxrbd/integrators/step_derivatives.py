@@ -61,19 +61,20 @@ def step_derivatives(
         def dynamics(q, v):
             return _acceleration((model, f_ext), q, v, tau)
 
-        ends = integrator(model, dynamics, integrate(model, q, dq), v, dt)
+        ends = integrator(model, dynamics, integrate.unchecked(model, q, dq), v, dt)
         return ends, ends
 
     columns, (q_next, v_next) = jax.jacfwd(step, (0, 1, 2), has_aux=True)(jnp.zeros_like(v), v, tau)
     dq, dv = (jnp.concatenate(blocks, axis=1) for blocks in columns)
-    dq = jax.vmap(lambda q_dot: displacement(model, q_next, q_dot), 1, 1)(dq)
+    dq = jax.vmap(lambda q_dot: displacement.unchecked(model, q_next, q_dot), 1, 1)(dq)
     AB = jnp.concatenate([dq, dv])
     return StepDerivatives(q_next, v_next, AB[:, : 2 * model.nv], AB[:, 2 * model.nv :])
 
 
 def analytic_acceleration(model: Model, q: Array, v: Array, tau: Array) -> Array:
     """`forward_dynamics` (nv,), whose derivatives by q, v and tau are analytic for JAX."""
-    return _acceleration((model, None), q, v, tau)
+    q, v = arguments.configuration(model, q), arguments.velocity(model, v)
+    return _acceleration((model, None), q, v, arguments.velocity(model, tau, "tau"))
 
 
 @jax.custom_jvp
@@ -84,7 +85,7 @@ def _acceleration(constants: tuple[Model, Array | None], q: Array, v: Array, tau
     `forward_dynamics`.
     """
     model, f_ext = constants
-    return forward_dynamics(model, q, v, tau, f_ext)
+    return forward_dynamics.unchecked(model, q, v, tau, f_ext)
 
 
 def _acceleration_jvp(primals, tangents):
@@ -93,7 +94,7 @@ def _acceleration_jvp(primals, tangents):
     a, derivatives = acceleration_and_derivatives(model, q, v, tau, f_ext)
     a_dot = jnp.zeros_like(a)
     if not isinstance(q_dot, SymbolicZero):
-        a_dot = a_dot + matmul(derivatives.dqdd_dq, displacement(model, q, q_dot))
+        a_dot = a_dot + matmul(derivatives.dqdd_dq, displacement.unchecked(model, q, q_dot))
     if not isinstance(v_dot, SymbolicZero):
         a_dot = a_dot + matmul(derivatives.dqdd_dv, v_dot)
     if not isinstance(tau_dot, SymbolicZero):
@@ -103,7 +104,7 @@ def _acceleration_jvp(primals, tangents):
 
         def by_constants(leaves):
             model, f_ext = with_values(leaves)
-            return forward_dynamics(model, q, v, tau, f_ext)
+            return forward_dynamics.unchecked(model, q, v, tau, f_ext)
 
         a_dot = a_dot + jax.jvp(by_constants, (leaves,), (changes,))[1]
     return a, a_dot

@@ -64,7 +64,7 @@ def with_derivatives(
     # At the lower limit, `least` is 0.
     limit = jnp.where(least >= 0, box.limits.lower, box.limits.upper)
     limit = jnp.where(jnp.isfinite(limit) & fixed, limit, 0)
-    start = difference(model, lax.stop_gradient(q0), q0)
+    start = difference.unchecked(model, lax.stop_gradient(q0), q0)
     # The multipliers of the equations are the errors of their rows times their weights.
     rho = weights[len(weights) - k :]
     multipliers = rho * error[len(error) - k :]
@@ -72,7 +72,7 @@ def with_derivatives(
 
     def equations(unknown):
         d, change = unknown[: model.nv], unknown[model.nv :]
-        moved = integrate(model, q, d)
+        moved = integrate.unchecked(model, q, d)
         at = rows(model, tasks, moved)
         e = jnp.where(negligible, at.error - lax.stop_gradient(at.error), at.error)
         force = jnp.where(negligible, 0, multipliers) + change
@@ -84,7 +84,7 @@ def with_derivatives(
     unknown = jnp.zeros(model.nv + k, model.dtype)
     d = lax.custom_root(equations, unknown, lambda _, x: x, _least_change)[: model.nv]
     # JAX computes d = 0 without rounding errors, so the value of q does not change.
-    moved = integrate(model, q, d)
+    moved = integrate.unchecked(model, q, d)
     return moved + lax.stop_gradient(q - moved)
 
 

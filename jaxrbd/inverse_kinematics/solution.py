@@ -291,7 +291,8 @@ def _keep(model: Model, q0: Array, q: Array, locked: Array | np.ndarray) -> Arra
     """q with the locked dofs of q0, (nv,) of bool."""
     if isinstance(locked, np.ndarray) and not np.any(locked):
         return q
-    return integrate(model, q0, jnp.where(locked, 0, difference(model, q0, q)))
+    change = difference.unchecked(model, q0, q)
+    return integrate.unchecked(model, q0, jnp.where(locked, 0, change))
 
 
 def _middle(model: Model) -> Float[Array, " nq"]:

@@ -59,7 +59,7 @@ class Box(NamedTuple):
 
     def move(self, model: Model, q: Float[Array, " nq"], d: Float[Array, " nv"]):
         """The configuration after a displacement, exactly within the limits."""
-        return self.within(model, integrate(model, q, d))
+        return self.within(model, integrate.unchecked(model, q, d))
 
     def within(self, model: Model, q: Float[Array, " nq"]) -> Float[Array, " nq"]:
         """The configuration with the coordinates of dofs that are not locked within the limits."""

@@ -29,6 +29,7 @@ from ..algorithms.mass import center_of_mass
 from ..algorithms.places import find_places, place_jacobians
 from ..configuration import difference, integrate
 from ..constraints import Constraint, Nonholonomic, constraint_rows
+from ..constraints.rows import number_of_equations
 from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.joint_space import coordinates_with_rates
@@ -287,7 +288,7 @@ def checked_tasks(
 
 def rows(model: Model, tasks: Sequence[Task | Constraint], q: Float[Array, " nq"]) -> Rows:
     """The errors, Jacobians and equations of all tasks at q, in the order of `_order`."""
-    kinematics = forward_kinematics(model, q)
+    kinematics = forward_kinematics.unchecked(model, q)
     by_kind: list[list[Any]] = [[tasks[i] for i in indices] for indices in _order(tasks)]
     *targets, constraints = by_kind
     frames, coms, postures = cast(targets, model.dtype)
@@ -299,10 +300,11 @@ def rows(model: Model, tasks: Sequence[Task | Constraint], q: Float[Array, " nq"
         com, J = center_of_mass(model, kinematics), com_jacobian(model, kinematics)
         blocks += [(com - task.target, J, task.weights) for task in coms]
     for task in postures:
-        error, J = difference(model, task.target, q), _posture_jacobian(model, task.target, q)
+        error = difference.unchecked(model, task.target, q)
+        J = _posture_jacobian(model, task.target, q)
         blocks.append((error, J, jnp.broadcast_to(task.weights, (model.nv,))))
     zero = jnp.zeros(model.nv, model.dtype)
-    equations = constraint_rows(model, kinematics, zero, constraints)
+    equations = constraint_rows.unchecked(model, kinematics, zero, constraints)
     none = (zero[:0], jnp.zeros((0, model.nv), model.dtype), zero[:0])
     error, J, weights = (jnp.concatenate(parts) for parts in zip(none, *blocks))
     return Rows(error, J, weights, equations.position, equations.K)
@@ -328,7 +330,8 @@ def task_errors(
         start += model.nv
     start = 0
     for i in constraints:
-        size = len(jax.eval_shape(lambda task: task.position(model, q), tasks[i]))
+        constraint: Any = tasks[i]
+        size = number_of_equations(model, q, constraint)
         mixed[i] = _norm(found.position[start : start + size])
         start += size
     return TaskErrors(*(jnp.stack(x) for x in (linear, angular, mixed)))
@@ -355,7 +358,11 @@ def _posture_jacobian(model: Model, target: Array, q: Array) -> Float[Array, "nv
     if len(velocities) == model.nv:
         return jnp.eye(model.nv, dtype=model.dtype)
     zero = jnp.zeros(model.nv, model.dtype)
-    return jax.jacfwd(lambda dq: difference(model, target, integrate(model, q, dq)))(zero)
+
+    def error(dq):
+        return difference.unchecked(model, target, integrate.unchecked(model, q, dq))
+
+    return jax.jacfwd(error)(zero)
 
 
 def _frame_rows(

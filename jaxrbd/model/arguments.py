@@ -1,5 +1,9 @@
 """Checks of arguments: shapes and dtypes while JAX traces, values at each call.
 
+The shape and the dtype of an argument are checked once. A public function checks the argument, or
+passes it to another function that checks it, such as `forward_kinematics`. A function of the
+package that has checked arrays calls the form `unchecked` of a public function, see `compiled`.
+
 Values are unknown while JAX traces. So `compiled` checks the values of arguments before each call
 of the compiled program, if the function `known` can read the values.
 """
@@ -230,17 +234,21 @@ Check = Callable[[str, np.ndarray, Any], None]
 class Compiled:
     """A jitted function that checks the values of its arguments at each call; see `compiled`."""
 
-    # `_checks` and `_jitted` are not in __dict__, because JAX copies __dict__ to transformed
-    # functions (jit, vmap, grad).
-    __slots__ = ("__dict__", "__weakref__", "_checks", "_jitted")
+    # These are not in __dict__, because JAX copies __dict__ to transformed functions (jit, vmap,
+    # grad).
+    __slots__ = ("__dict__", "__weakref__", "_checks", "_jitted", "unchecked")
     __qualname__: str
     __wrapped__: Callable
 
     def __init__(
-        self, function: Callable, jitted: Any, checks: Iterable[tuple[int, str, Check]]
+        self,
+        function: Callable,
+        jitted: Any,
+        unchecked: Any,
+        checks: Iterable[tuple[int, str, Check]],
     ) -> None:
         functools.update_wrapper(self, function)
-        self._jitted, self._checks = jitted, tuple(checks)
+        self._jitted, self.unchecked, self._checks = jitted, unchecked, tuple(checks)
 
     def __call__(self, *args, **kwargs):
         for place, name, check in self._checks:
@@ -268,14 +276,52 @@ class Compiled:
         return repr(self.__wrapped__)
 
 
+# The checks of shapes and dtypes, by the name of the parameter.
+ARRAYS: dict[str, Callable[..., Array]] = {
+    **dict.fromkeys((*CONFIGURATIONS, "rate"), configuration),
+    **dict.fromkeys(("v", "a", "tau", "dv", "dx", "u", "w", "x", "weights"), velocity),
+    "f_ext": wrenches,
+}
+
+
+def _with_arrays(function: Callable, names: Sequence[str]) -> Callable:
+    """The function, whose arguments with these names are checked and become arrays."""
+    parameters = inspect.signature(function).parameters
+    places = {name: list(parameters).index(name) for name in names}
+
+    def array_of(name: str, x: Any, model: Any) -> Any:
+        if x is None and parameters[name].default is None:
+            return None
+        # The configuration in a `Kinematics` was checked when the poses were computed.
+        return x if hasattr(x, "X_PB") else ARRAYS[name](model, x, name)
+
+    @functools.wraps(function)
+    def checked(*args, **kwargs):
+        given, model = list(args), args[0] if args else kwargs.get("model")
+        for name, place in places.items():
+            if place < len(given):
+                given[place] = array_of(name, given[place], model)
+            elif name in kwargs:
+                kwargs[name] = array_of(name, kwargs[name], model)
+        return function(*given, **kwargs)
+
+    return checked
+
+
 def compiled(
     function: Callable | None = None,
     *,
+    arrays: Sequence[str] = (),
     static_argnames: str | Iterable[str] = (),
     checks: Mapping[str, Check] | None = None,
 ) -> Any:
-    """`jax.jit` of a public function, with checks of the values of its arguments.
+    """`jax.jit` of a public function, with checks of its arguments.
 
+    - `arrays`: names of parameters in `ARRAYS`. While JAX traces, their shapes and dtypes are
+      checked, and they become arrays, before the function is called. So the type of these
+      parameters is `Array`, and callers may pass any `ArrayLike`. An optional argument may be None,
+      and a configuration may be a `Kinematics`. The attribute `unchecked` of the result is
+      `jax.jit` of the function, for arguments that are already checked;
     - `static_argnames`: as for `jax.jit`;
     - `checks`: maps the name of a parameter to a check, which is a `Requirement` or another
       function of (name, values, model) that raises ArgumentError. The check is called before the
@@ -285,13 +331,18 @@ def compiled(
     The result has the methods of a jitted function (`lower`, `trace`, `eval_shape`).
     """
     if function is None:
-        return functools.partial(compiled, static_argnames=static_argnames, checks=checks)
-    jitted: Any = jax.jit(function, static_argnames=static_argnames)
+        return functools.partial(
+            compiled, arrays=arrays, static_argnames=static_argnames, checks=checks
+        )
+    unchecked: Any = jax.jit(function, static_argnames=static_argnames)
+    jitted = unchecked
+    if arrays:
+        jitted = jax.jit(_with_arrays(function, arrays), static_argnames=static_argnames)
     places = {name: place for place, name in enumerate(inspect.signature(function).parameters)}
     named_checks: dict[str, Check] = {n: unit_quaternions for n in CONFIGURATIONS if n in places}
     named_checks.update(checks or {})
     placed_checks = [(places[name], name, check) for name, check in named_checks.items()]
-    if not placed_checks:
+    if not placed_checks and not arrays:
         return jitted
 
-    return Compiled(function, jitted, placed_checks)
+    return Compiled(function, jitted, unchecked, placed_checks)

@@ -32,9 +32,9 @@ from jaxtyping import PyTree
 
 from .._math.linear import einsum, matmul
 from .._math.tangents import changed_leaves
+from .bounded_step import clamped
 from .lqr import LqrStages, lqr
 from .problem import Problem
-from .solver import clamped
 from .stages import (
     Linearisation,
     Multipliers,
@@ -185,12 +185,13 @@ class System(NamedTuple):
         n = w.dxs.shape[1]
         steps = jnp.concatenate([w.dxs[:-1], w.dus], 1)
         weights = w.costates[1:], w.y, w.z
-        matrices = inner[1].defect, inner[1].h, inner[1].g
-        by_step = [einsum("tij,tj->ti", inner[2], steps)]
+        matrices = inner.jacobians.defect, inner.jacobians.h, inner.jacobians.g
+        by_step = [einsum("tij,tj->ti", inner.hessian, steps)]
         by_step += [einsum("tij,ti->tj", J, x) for J, x in zip(matrices, weights)]
         by_step = sum(by_step[1:], by_step[0])
         end = w.dxs[-1]
-        by_end = matmul(last[2], end) + matmul(w.y_last, last[1].h) + matmul(w.z_last, last[1].g)
+        h_last, g_last = last.jacobians.h, last.jacobians.g
+        by_end = matmul(last.hessian, end) + matmul(w.y_last, h_last) + matmul(w.z_last, g_last)
         defects, y, z = (einsum("tij,tj->ti", J, steps) for J in matrices)
         return Unknowns(
             jnp.concatenate([by_step[:, :n], by_end[None]]) - w.costates,
@@ -198,8 +199,8 @@ class System(NamedTuple):
             jnp.concatenate([jnp.zeros_like(end)[None], defects]) - w.dxs,
             y,
             z,
-            matmul(last[1].h, end),
-            matmul(last[1].g, end),
+            matmul(h_last, end),
+            matmul(g_last, end),
         )
 
     def free(self, w: Unknowns) -> Unknowns:
@@ -221,6 +222,20 @@ def _system(problem: Problem, p: PyTree, point: Point) -> System:
     return System(linear, (by_bounds != 0) | (lower == upper), z > 0, z_last > 0)
 
 
+class Refinement(NamedTuple):
+    """The state of the refinement of a linear solve.
+
+    `rest`: the residual of the unknowns w; `error`: its largest entry; `improves`: whether the
+    last refinement has halved the error; `number`: the number of refinements.
+    """
+
+    w: Unknowns
+    rest: Unknowns
+    error: Array
+    improves: Array
+    number: Array
+
+
 def _solved(system: System, right: Unknowns) -> Unknowns:
     """The solution of the linear system of the head of the module."""
 
@@ -233,24 +248,26 @@ def _solved(system: System, right: Unknowns) -> Unknowns:
     def solve(right):
         sweep = _penalised(system)
         found = _sum(sweep(right), inactive(right))
-        if not any(x.size for x in right[3:]):
+        if not any(x.size for x in (right.y, right.z, right.y_last, right.z_last)):
             return found
 
         def residual(w):
             return jax.tree.map(jnp.subtract, right, product(w))
 
+        def improves(state):
+            return state.improves & (state.number < REFINEMENTS)
+
         def refine(state):
-            w, rest, error, _, count = state
-            new = _sum(w, sweep(rest))
+            new = _sum(state.w, sweep(state.rest))
             rest = residual(new)
-            less = largest(*rest) < 0.5 * error
-            better = largest(*rest) < error
-            w = jax.tree.map(lambda new, old: jnp.where(better, new, old), new, w)
-            return w, rest, largest(*rest), less, count + 1
+            error = largest(*rest)
+            less, better = error < 0.5 * state.error, error < state.error
+            w = jax.tree.map(lambda new, old: jnp.where(better, new, old), new, state.w)
+            return Refinement(w, rest, error, less, state.number + 1)
 
         rest = residual(found)
-        start = found, rest, largest(*rest), jnp.asarray(True), jnp.zeros((), int)
-        return lax.while_loop(lambda state: state[3] & (state[4] < REFINEMENTS), refine, start)[0]
+        begun = jnp.asarray(True), jnp.zeros((), int)
+        return lax.while_loop(improves, refine, Refinement(found, rest, largest(*rest), *begun)).w
 
     # One vector: JAX transposes a linear solve only if every operand depends on the tangents.
     b, tree = ravel_pytree(right)
@@ -266,18 +283,17 @@ def _solved(system: System, right: Unknowns) -> Unknowns:
 def _penalised(system: System):
     """The solver of the system with -mu in the diagonal of the rows of the multipliers."""
     inner, last = system.linear
-    n, dtype = last[2].shape[0], last[2].dtype
-    C = jnp.concatenate([inner[1].h, jnp.where(system.active[:, :, None], inner[1].g, 0)], axis=1)
-    C_last = jnp.concatenate(
-        [last[1].h, jnp.where(system.active_last[:, None], last[1].g, 0)], axis=0
-    )
-    scale = largest(C, C_last) ** 2 / largest(inner[2], last[2])
+    n, dtype = last.hessian.shape[0], last.hessian.dtype
+    J, J_last = inner.jacobians, last.jacobians
+    C = jnp.concatenate([J.h, jnp.where(system.active[:, :, None], J.g, 0)], axis=1)
+    C_last = jnp.concatenate([J_last.h, jnp.where(system.active_last[:, None], J_last.g, 0)])
+    scale = largest(C, C_last) ** 2 / largest(inner.hessian, last.hessian)
     usable = jnp.isfinite(scale) & (scale > 0)
     mu = jnp.where(usable, scale, 1) * float(jnp.finfo(dtype).eps) ** 0.5
-    H = inner[2] + einsum("tki,tkj->tij", C, C) / mu
-    H_last = last[2] + matmul(C_last.T, C_last) / mu
-    A, B = inner[1].defect[:, :, :n], inner[1].defect[:, :, n:]
-    a, a_last = inner[1].h.shape[1], last[1].h.shape[0]
+    H = inner.hessian + einsum("tki,tkj->tij", C, C) / mu
+    H_last = last.hessian + matmul(C_last.T, C_last) / mu
+    A, B = J.defect[:, :, :n], J.defect[:, :, n:]
+    a, a_last = J.h.shape[1], J_last.h.shape[0]
 
     def sweep(right):
         e = jnp.concatenate([right.y, right.z], axis=1)

@@ -15,21 +15,20 @@ from .._math.linear import matmul
 from ..errors import ArgumentError
 from ..integrators import rollout
 from .implicit import Point, with_derivatives
-from .lqr import METHODS, LqrSolution, choice
+from .lqr import METHODS, choice
 from .problem import Problem
-from .solver import (
-    RUNNING,
-    History,
-    Iterate,
-    Merit,
+from .solver import History, Iterate, Settings, Solver, recorded
+from .stages import (
     Multipliers,
     Residuals,
-    Settings,
-    Step,
-    minimise,
-    recorded,
+    blank_linearisation,
+    control_bounds,
+    largest,
+    linearise,
+    lqr_stages,
+    residuals,
+    value_shapes,
 )
-from .stages import control_bounds, largest, linearise, lqr_stages, residuals, value_shapes
 
 HESSIANS = ("gauss_newton", "exact")
 ROLLOUTS = ("linear", "feedback")
@@ -119,19 +118,21 @@ def solve(
     eps = float(jnp.finfo(us.dtype).eps)
     tolerance = jnp.asarray(eps**0.5 if tolerance is None else tolerance, us.dtype)
     shapes = value_shapes(problem, p, xs, us)
-    mu = jnp.asarray(mu, us.dtype)
-    start = _start(problem.space.size, xs, us, shapes, warm, mu, tolerance, settings)
-    end = minimise(problem, p, start, shapes, bounds, tolerance, settings)
-    point = Point(end.xs, end.us, end.costates, end.multipliers, end.cost)
+    (N, m), n = us.shape, problem.space.size
+    blank = None if settings.exact else blank_linearisation(shapes, N, n, m)
+    solver = Solver(problem, p, bounds, tolerance, settings, blank)
+    end = solver.minimise(_start(solver, xs, us, shapes, warm, jnp.asarray(mu, us.dtype)))
+    found = end.trajectory
+    point = Point(found.xs, found.us, found.costates, end.penalty.multipliers, found.cost)
     xs, us, costates, multipliers, cost = with_derivatives(theta, point)
     return Solution(
         xs,
         us,
-        end.gains,
+        found.gains,
         costates,
         multipliers,
         cost,
-        end.residuals,
+        found.residuals,
         end.status,
         end.steps,
         recorded(end.history),
@@ -208,46 +209,18 @@ def _check_controls(problem: Problem, x0: PyTree, us: Array, p: PyTree) -> None:
             ) from error
 
 
-def _start(n, xs, us, shapes, warm: Solution | None, mu, tolerance, settings) -> Iterate:
-    """The first state of the loop, for tangent vectors (n,)."""
-    dtype, (N, m), (inner, last) = us.dtype, us.shape, shapes
+def _start(solver: Solver, xs, us, shapes, warm: Solution | None, mu: Array) -> Iterate:
+    """The first state of the loop."""
+    dtype, (N, m), (inner, last), n = us.dtype, us.shape, shapes, solver.problem.space.size
     if inner.defect.dtype != dtype:
         raise ArgumentError(f"the states have dtype {inner.defect.dtype}, expected {dtype} as us")
-    zero = jnp.zeros((), dtype)
-    empty = Residuals(*[zero] * 5)
-    if warm is None:
-        costates, gains = jnp.zeros((N + 1, n), dtype), jnp.zeros((N, m, n), dtype)
-        y, z = (jnp.zeros((N, *x.shape), dtype) for x in (inner.h, inner.g))
-        y_last, z_last = (jnp.zeros(x.shape, dtype) for x in (last.h, last.g))
-        multipliers = Multipliers(y, z, y_last, z_last, jnp.zeros_like(us))
-    else:
-        costates, gains, multipliers = warm.costates, warm.gains, warm.multipliers
-    none, no = jnp.zeros((), int), jnp.asarray(False)
-    along_x, along_u = jnp.zeros_like(costates), jnp.zeros_like(us)
-    unknown = LqrSolution(along_x, along_u, jnp.zeros_like(gains), along_u, along_x, no)
-    newton, active = jnp.asarray(settings.exact), jnp.sign(multipliers.bounds)
-    return Iterate(
-        steps=none - 1,
-        status=none + RUNNING,
-        xs=xs,
-        us=us,
-        costates=costates,
-        multipliers=multipliers,
-        mu=mu,
-        inner_tolerance=jnp.maximum(tolerance, jnp.asarray(0.1, dtype)),
-        violation=jnp.full((), jnp.inf, dtype),
-        stalls=none,
-        shift=zero,
-        newton=newton,
-        active=active,
-        gains=gains,
-        cost=zero,
-        residuals=empty,
-        history=jnp.full((settings.iterations + 1, 9), jnp.nan, dtype),
-        step=Step(unknown, active, zero, newton, no, none),
-        merit=Merit(zero, zero, zero, zero, zero, along_x[1:]),
-        grows=no,
-    )
+    if warm is not None:
+        return solver.start(xs, us, warm.costates, warm.gains, warm.multipliers, mu)
+    costates, gains = jnp.zeros((N + 1, n), dtype), jnp.zeros((N, m, n), dtype)
+    y, z = (jnp.zeros((N, *x.shape), dtype) for x in (inner.h, inner.g))
+    y_last, z_last = (jnp.zeros(x.shape, dtype) for x in (last.h, last.g))
+    multipliers = Multipliers(y, z, y_last, z_last, jnp.zeros_like(us))
+    return solver.start(xs, us, costates, gains, multipliers, mu)
 
 
 @jax.jit
@@ -269,7 +242,8 @@ def kkt_residual(problem: Problem, x0: PyTree, p: PyTree, solution: Solution) ->
     stages = lqr_stages(linear, multipliers, one, problem.space.size)
     found, _ = residuals(linear, stages, costates, multipliers, us, control_bounds(problem, us))
     initial = problem.space.difference(jax.tree.map(lambda x: x[0], xs), x0)
-    negative = [jnp.minimum(z, 0) for z in (multipliers[1], multipliers[3])]
+    of_stages, of_end = multipliers.inequalities, multipliers.terminal_inequalities
+    negative = [jnp.minimum(z, 0) for z in (of_stages, of_end)]
     return found._replace(
         defects=jnp.maximum(found.defects, largest(initial)),
         complementarity=jnp.maximum(found.complementarity, largest(*negative)),

@@ -244,9 +244,10 @@ def linearise(
     def values(*parts):
         return last_values(problem, p, space.move(x_last, *parts), us.dtype)
 
-    inner = jax.vmap(stage)(jnp.arange(len(us)), *split(xs), us, costates[1:], *multipliers[:2])
+    y, z, y_last, z_last, _ = multipliers
+    inner = jax.vmap(stage)(jnp.arange(len(us)), *split(xs), us, costates[1:], y, z)
     none = jnp.zeros(0, us.dtype)
-    return Linearisation(inner, derivatives(values, space.parts, none, *multipliers[2:4]))
+    return Linearisation(inner, derivatives(values, space.parts, none, y_last, z_last))
 
 
 def _jacobian(function: Callable, sizes: Sequence[int], dtype: Any) -> tuple[Any, Any]:
@@ -289,7 +290,8 @@ def lqr_stages(linear: Linearisation, estimates: Multipliers, mu: Array, n: int)
     """The quadratic model of the augmented Lagrangian with the multipliers y_hat and z_hat."""
     y, z, y_last, z_last, _ = estimates
 
-    def model(values, jacobians, hessian, y, z):
+    def model(derivatives, y, z):
+        values, jacobians, hessian, _ = derivatives
         J = jacobians.cost
         gradient = J if values.cost.ndim == 0 else matmul(values.cost, J)
         gradient = gradient + matmul(y, jacobians.h) + matmul(z, jacobians.g)
@@ -297,13 +299,13 @@ def lqr_stages(linear: Linearisation, estimates: Multipliers, mu: Array, n: int)
         penalty = matmul(jacobians.h.T, jacobians.h) + matmul(active.T, jacobians.g)
         return gradient, hessian + penalty / mu
 
-    gradient, H = jax.vmap(model)(*linear.inner[:3], y, z)
-    q_last, Q_last = model(*linear.last[:3], y_last, z_last)
-    J = linear.inner[1].defect
+    gradient, H = jax.vmap(model)(linear.inner, y, z)
+    q_last, Q_last = model(linear.last, y_last, z_last)
+    J = linear.inner.jacobians.defect
     return LqrStages(
         J[:, :, :n],
         J[:, :, n:],
-        linear.inner[0].defect,
+        linear.inner.values.defect,
         jnp.concatenate([H[:, :n, :n], Q_last[None]]),
         H[:, n:, n:],
         H[:, n:, :n],
@@ -364,7 +366,7 @@ def residuals(
 
     `stages` is the quadratic model whose gradient has the multipliers `estimates`.
     """
-    inner, last = linear.inner[0], linear.last[0]
+    inner, last = linear.inner.values, linear.last.values
     lower, upper = bounds
     after = costates[1:]
     by_x = stages.q[1:] - after

@@ -22,7 +22,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from ..._math.linear import complement, inverse_positive_definite, matmul, solve
@@ -89,8 +88,8 @@ class MaximalDynamics(NamedTuple):
     multipliers: Float[Array, " c"]
 
 
-@arguments.compiled(static_argnames="joint")
-def joint_subspaces(model: Model, q: ArrayLike | Kinematics, joint: str) -> JointSubspaces:
+@arguments.compiled(arrays=("q",), static_argnames="joint")
+def joint_subspaces(model: Model, q: Array | Kinematics, joint: str) -> JointSubspaces:
     """Motion subspace, constraint-force subspace and active-force subspace of a joint.
 
     `q` (nq,) or its `Kinematics`. The subspaces depend on q only for compound joints and
@@ -99,9 +98,9 @@ def joint_subspaces(model: Model, q: ArrayLike | Kinematics, joint: str) -> Join
     `T_a^T tau` is the force of least norm that does the work of tau. Raises ArgumentError for an
     unknown joint. Source: Featherstone (3.33), (3.34).
     """
-    bodies = arguments.robot(model).joint(joint).bodies
+    bodies = model.joint(joint).bodies
     X_PB = poses_in_parents(model, q)
-    q = configuration_of(model, q)
+    q = configuration_of(q)
     rows = jnp.zeros((0, 6), model.dtype)
     for body in bodies:  # one body per stage of a compound joint, otherwise one body
         rows = inverse_transform_motion(jax.tree.map(lambda x: x[body], X_PB), rows)
@@ -109,13 +108,13 @@ def joint_subspaces(model: Model, q: ArrayLike | Kinematics, joint: str) -> Join
     return _complete(rows)
 
 
-@arguments.compiled
+@arguments.compiled(arrays=("q", "v", "tau", "f_ext"))
 def maximal_dynamics(
     model: Model,
-    q: ArrayLike | Kinematics,
-    v: ArrayLike,
-    tau: ArrayLike,
-    f_ext: ArrayLike | None = None,
+    q: Array | Kinematics,
+    v: Array,
+    tau: Array,
+    f_ext: Array | None = None,
 ) -> MaximalDynamics:
     """Forward dynamics from (3.74): every body is free, and every joint is a constraint.
 
@@ -139,13 +138,13 @@ def maximal_dynamics(
     )
 
 
-@arguments.compiled
+@arguments.compiled(arrays=("q", "v", "tau", "f_ext"))
 def maximal_system(
     model: Model,
-    q: ArrayLike | Kinematics,
-    v: ArrayLike,
-    tau: ArrayLike,
-    f_ext: ArrayLike | None = None,
+    q: Array | Kinematics,
+    v: Array,
+    tau: Array,
+    f_ext: Array | None = None,
 ) -> tuple[Float[Array, "n n"], Float[Array, " n"]]:
     """Matrix (n, n) and right-hand side (n,) of (3.74), whose solution is `[a, -lambda]`.
 
@@ -169,11 +168,10 @@ class _MaximalEquations(NamedTuple):
 
 
 def _maximal_equations(model: Model, q, v, tau, f_ext) -> _MaximalEquations:
-    if arguments.robot(model).coupling is not None:
+    if model.coupling is not None:
         raise ArgumentError(f"{model!r} has joints that follow others, expected independent joints")
     q, X = configuration_and_poses(model, q)
-    v = arguments.velocity(model, v)
-    tau = arguments.velocity(model, tau, "tau") - active_dissipative_force(model, q, v)
+    tau = tau - active_dissipative_force(model, q, v)
     V = velocities(model, X, q, v).V
     T, T_a = _joint_rows(model, q, v, X, V)
 
@@ -181,7 +179,7 @@ def _maximal_equations(model: Model, q, v, tau, f_ext) -> _MaximalEquations:
     gravity = from_linear(model.gravity)
     p = gyroscopic_force(transform_inertia(X, model.inertia), V) - matmul(I, gravity)
     if f_ext is not None:
-        p = p - transform_force(X, arguments.wrenches(model, f_ext))
+        p = p - transform_force(X, f_ext)
 
     size = 6 * model.nb
     bodies = np.arange(model.nb)

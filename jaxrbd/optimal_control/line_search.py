@@ -1,0 +1,167 @@
+"""The factor of a step: the first of 1, 1/2, ... that decreases the merit by enough.
+
+The merit of a trajectory is the augmented Lagrangian with the new costates lambda,
+
+    cost + terms of the constraints + sum over stages of  lambda . d + rho |d|^2 / 2,
+
+where d are the defects.
+Source: Nocedal and Wright (2006), Numerical optimization, section 18.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jaxtyping import PyTree
+
+from .._math.linear import einsum
+from .lqr import LqrSolution, LqrStages
+from .penalty import Penalty
+from .problem import Problem
+from .stages import Linearisation, Values, largest, shifted, split, total_cost
+
+# The least factor of a step. After it, the factor is 0.
+LEAST_FACTOR = 0.5**11
+# The merit decreases by at least this part of the decrease that its slope predicts.
+ARMIJO = 1e-4
+# The merit measures a decrease that is above this multiple of its rounding errors.
+MEASURED = 10
+
+
+class Merit(NamedTuple):
+    """The merit of a trajectory, and what it takes to compute the merit of its trials.
+
+    `value`: the merit, whose rounding errors are about `rounding`. `slope`: its derivative along
+    the step. `rho`: the weight of the squares of the defects. `by_defects`: the decrease that the
+    defects cause. `defects` (N, n): of the trajectory.
+    """
+
+    value: Array
+    slope: Array
+    rounding: Array
+    rho: Array
+    by_defects: Array
+    defects: Array
+
+
+def merit_of_step(
+    values: tuple[Values, Values], stages: LqrStages, solution: LqrSolution, penalty: Penalty
+) -> Merit:
+    """The merit of the trajectory with these values, quadratic model and step."""
+    dxs, dus, after = solution.xs, solution.us, solution.costates[1:]
+    inner, _ = values
+    defects = inner.defect
+    size = jnp.maximum(largest(defects), largest(dxs, dus))
+    rho = largest(after) / jnp.where(size > 0, size, 1)
+    value = _merit(values, solution, rho, penalty)
+    by_defects = jnp.sum(after * defects) + rho * jnp.sum(defects * defects)
+    slope = jnp.sum(stages.q * dxs) + jnp.sum(stages.r * dus) - by_defects
+    weighted = jnp.sum(jnp.abs(after * defects))
+    rounding = 100 * float(jnp.finfo(dus.dtype).eps) * (jnp.abs(value) + weighted)
+    by_defects = weighted + rho * jnp.sum(defects * defects)
+    return Merit(value, slope, rounding, rho, by_defects, defects)
+
+
+def _merit(
+    values: tuple[Values, Values], solution: LqrSolution, rho: Array, penalty: Penalty
+) -> Array:
+    """The merit of a trajectory from its values."""
+    inner, last = values
+    y, z, y_last, z_last, _ = shifted(values, penalty.multipliers, penalty.mu)
+    squares = sum(jnp.sum(x * x) for x in (y, z, y_last, z_last)) * penalty.mu / 2
+    by_defects = jnp.sum(solution.costates[1:] * inner.defect) + rho * jnp.sum(inner.defect**2) / 2
+    return total_cost(inner, last) + squares + by_defects
+
+
+class Trial(NamedTuple):
+    """A trajectory with a factor of the step, and whether it decreases the merit by enough.
+
+    `linear`: its linearisation, None for the exact Hessian. `gain`: the decrease of the merit by
+    the whole step, divided by the decrease that the quadratic model predicts. `measured`: whether
+    this decrease is above the rounding errors of the merit. `feasible`: whether the defects cause
+    less than half of the predicted decrease.
+    """
+
+    factor: Array
+    xs: PyTree
+    us: Array
+    linear: Linearisation | None
+    enough: Array
+    gain: Array
+    measured: Array
+    feasible: Array
+
+
+def line_search(
+    xs: PyTree,
+    us: Array,
+    begun: Array,
+    solution: LqrSolution,
+    merit: Merit,
+    penalty: Penalty,
+    move: Callable[[Array], tuple[PyTree, Array]],
+    evaluate: Callable[[PyTree, Array], tuple[tuple[Values, Values], Linearisation | None]],
+    blank: Linearisation | None,
+) -> Trial:
+    """The trial with the largest factor that decreases the merit by enough, else with 0.
+
+    - `xs`, `us`: the trajectory, from which the step `solution` begins;
+    - `begun` (): whether there is a step; without it, the factor is 0;
+    - `move`: the states and controls for a factor above 0;
+    - `evaluate`: the values of a trajectory, and its linearisation or None;
+    - `blank`: a linearisation of zeros, or None.
+    """
+    measured = -merit.slope > MEASURED * merit.rounding
+
+    def trial(before: Trial) -> Trial:
+        factor = jnp.where(before.factor > LEAST_FACTOR, before.factor / 2, 0)
+        states, controls = jax.tree.map(
+            lambda new, old: jnp.where(factor > 0, new, old), move(factor), (xs, us)
+        )
+        values, linear = evaluate(states, controls)
+        found = _merit(values, solution, merit.rho, penalty)
+        enough = found <= merit.value + ARMIJO * factor * merit.slope + merit.rounding
+        enough &= jnp.isfinite(found) & (merit.slope <= merit.rounding)
+        gain = 2 * (merit.value - found) / jnp.where(measured, -merit.slope, 1)
+        return before._replace(
+            factor=factor,
+            xs=states,
+            us=controls,
+            linear=linear,
+            enough=enough | (factor == 0),
+            gain=jnp.where(factor == 1, gain, before.gain),
+        )
+
+    factor = jnp.where(begun, jnp.asarray(2, us.dtype), 0)
+    feasible = 2 * merit.by_defects < -merit.slope
+    no = jnp.asarray(False)
+    start = Trial(factor, xs, us, blank, no, jnp.zeros_like(factor), measured, feasible)
+    end = lax.while_loop(lambda trial: ~trial.enough, trial, start)
+    return end._replace(gain=jnp.where(jnp.isfinite(end.gain), end.gain, -jnp.inf))
+
+
+def linear_motion(problem: Problem, xs, us, solution: LqrSolution, factor, bounds):
+    """The states and controls that move along the step."""
+    states = jax.vmap(problem.space.retract)(xs, factor * solution.xs)
+    return states, jnp.clip(us + factor * solution.us, *bounds)
+
+
+def feedback_motion(problem: Problem, p, xs, us, solution: LqrSolution, defects, factor, bounds):
+    """The states that follow from the controls with feedback; the defects shrink by the factor."""
+    retract, difference = problem.space.retract, problem.space.difference
+
+    def stage(x, row):
+        t, planned, u, gain, offset, defect = row
+        change = factor * offset + einsum("ij,j->i", gain, difference(planned, x))
+        u = jnp.clip(u + change, *bounds)
+        x_next = retract(problem.step(t, x, u, p), (factor - 1) * defect)
+        return x_next, (x_next, u)
+
+    initial, planned = jax.tree.map(lambda x: x[0], xs), split(xs)[0]
+    rows = jnp.arange(len(us)), planned, us, solution.gains, solution.offsets, defects
+    _, (after, controls) = lax.scan(stage, initial, rows)
+    return jax.tree.map(lambda x, xs: jnp.concatenate([x[None], xs]), initial, after), controls

@@ -1,0 +1,103 @@
+"""Multipliers and penalty of the constraints of an optimal control problem, between two steps.
+
+The solver minimises the augmented Lagrangian of `stages.py`. The multipliers are updated when the
+trajectory is stationary for the old ones. The penalty 1 / mu increases where the constraints have
+not improved since the last update.
+Source: Nocedal and Wright (2006), Numerical optimization, section 17.4.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from .stages import Multipliers, Residuals, Values, largest
+
+# The constraints improve if their largest violation decreases to this part.
+IMPROVEMENT = 0.25
+# Without improvement, mu decreases by this factor, down to the least mu.
+MU_FACTOR, LEAST_MU = 0.1, 1e-8
+# The problem is infeasible after this number of updates without improvement at the least mu.
+MOST_STALLS = 3
+# A trajectory is stationary if its residuals are below a tolerance, which begins with this value
+# and decreases by this factor with each update.
+FIRST_TOLERANCE, TOLERANCE_FACTOR = 0.1, 0.1
+
+
+class Penalty(NamedTuple):
+    """The terms of the constraints in the augmented Lagrangian.
+
+    - `multipliers`, and `mu` (): the penalty is 1 / mu;
+    - `tolerance` (): the residuals of a stationary trajectory are below it;
+    - `violation` (): of the constraints, at the last update;
+    - `stalls` (): the number of updates without improvement at the least mu.
+    """
+
+    multipliers: Multipliers
+    mu: Array
+    tolerance: Array
+    violation: Array
+    stalls: Array
+
+    @property
+    def is_largest(self) -> Array:
+        """Whether mu has its least value."""
+        return self.mu <= LEAST_MU
+
+    @property
+    def infeasible(self) -> Array:
+        """Whether the largest penalty has not reduced the violation."""
+        return self.stalls >= MOST_STALLS
+
+
+def first_penalty(multipliers: Multipliers, mu: Array, tolerance: Array) -> Penalty:
+    """The penalty before the first step; `tolerance` (): that of the solver."""
+    dtype = mu.dtype
+    return Penalty(
+        multipliers,
+        mu,
+        jnp.maximum(tolerance, jnp.asarray(FIRST_TOLERANCE, dtype)),
+        jnp.full((), jnp.inf, dtype),
+        jnp.zeros((), int),
+    )
+
+
+def updated_penalty(
+    penalty: Penalty,
+    values: tuple[Values, Values],
+    estimates: Multipliers,
+    found: Residuals,
+    tolerance: Array,
+) -> Penalty:
+    """The penalty with new multipliers and mu, if the trajectory is stationary for the old ones.
+
+    `values` and `found`: of the trajectory; `estimates`: its multipliers y_hat and z_hat, which
+    are the new multipliers; `tolerance` (): that of the solver.
+    """
+    mu, old = penalty.mu, penalty.multipliers
+    inner, last = values
+    violation = largest(
+        inner.h,
+        last.h,
+        jnp.maximum(inner.g, -mu * old.inequalities),
+        jnp.maximum(last.g, -mu * old.terminal_inequalities),
+    )
+    # Rounding errors of the gradient grow as the multipliers.
+    y, z, y_last, z_last, _ = estimates
+    scale = jnp.maximum(1, largest(y, z, y_last, z_last) / 100)
+    still = jnp.maximum(found.stationarity / scale, found.defects) <= penalty.tolerance
+    still &= violation > 0
+    better = violation <= IMPROVEMENT * penalty.violation
+    stalled = still & ~better & penalty.is_largest & (violation > tolerance)
+    lower = jnp.maximum(MU_FACTOR * mu, LEAST_MU)
+    smaller = jnp.maximum(tolerance, TOLERANCE_FACTOR * penalty.tolerance)
+    return Penalty(
+        jax.tree.map(lambda new, old: jnp.where(still, new, old), estimates, old),
+        jnp.where(still & ~better, lower, mu),
+        jnp.where(still, smaller, penalty.tolerance),
+        jnp.where(still, violation, penalty.violation),
+        jnp.where(stalled, penalty.stalls + 1, penalty.stalls),
+    )
