@@ -87,5 +87,5 @@ def hessian(
 
 def _origin(model: Model, q: ArrayLike) -> tuple[Callable[[Array], Array], Array]:
     """The function from tangent vectors at q to configurations, and the zero tangent vector."""
-    moved = functools.partial(integrate.unchecked, model, arguments.configuration(model, q))
+    moved = functools.partial(integrate, model, arguments.configuration(model, q))
     return moved, jnp.zeros(model.nv, model.dtype)

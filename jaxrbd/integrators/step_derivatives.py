@@ -61,7 +61,7 @@ def step_derivatives(
         def dynamics(q, v):
             return _acceleration((model, f_ext), q, v, tau)
 
-        ends = integrator(model, dynamics, integrate.unchecked(model, q, dq), v, dt)
+        ends = integrator(model, dynamics, integrate(model, q, dq), v, dt)
         return ends, ends
 
     columns, (q_next, v_next) = jax.jacfwd(step, (0, 1, 2), has_aux=True)(jnp.zeros_like(v), v, tau)

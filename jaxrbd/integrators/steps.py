@@ -52,9 +52,9 @@ def explicit_euler(
     """
     q, v, dt, z = _checked(model, q, v, dt, z)
     a, rate = rates(model, dynamics, q, v, z)
-    v_next = v + dt * (a + turning_acceleration.unchecked(model, v))
+    v_next = v + dt * (a + turning_acceleration(model, v))
     dx = dt * v
-    q, v = displace.unchecked(model, q, dx), transport.unchecked(model, v_next, dx)
+    q, v = displace(model, q, dx), transport(model, v_next, dx)
     return _state(q, v, _add(z, dt, rate))
 
 
@@ -72,9 +72,9 @@ def semi_implicit_euler(
     """
     q, v, dt, z = _checked(model, q, v, dt, z)
     a, rate = rates(model, dynamics, q, v, z)
-    v = v + dt * (a + turning_acceleration.unchecked(model, v))
+    v = v + dt * (a + turning_acceleration(model, v))
     dx = dt * v
-    q, v = displace.unchecked(model, q, dx), transport.unchecked(model, v, dx)
+    q, v = displace(model, q, dx), transport(model, v, dx)
     return _state(q, v, _add(z, dt, rate))
 
 
@@ -96,12 +96,12 @@ def runge_kutta_munthe_kaas(
 
     def slope(y):
         u, v, z = y
-        twist = velocity_bracket.unchecked(model, u, v)
-        du = v + twist / 2 + velocity_bracket.unchecked(model, u, twist) / 12
-        return du, *rates(model, dynamics, integrate.unchecked(model, q, u), v, z)
+        twist = velocity_bracket(model, u, v)
+        du = v + twist / 2 + velocity_bracket(model, u, twist) / 12
+        return du, *rates(model, dynamics, integrate(model, q, u), v, z)
 
     u, v, z = _runge_kutta_4(slope, (jnp.zeros_like(v), v, z), dt)
-    return _state(integrate.unchecked(model, q, u), v, z)
+    return _state(integrate(model, q, u), v, z)
 
 
 def variational_midpoint(
@@ -136,15 +136,13 @@ def variational_midpoint(
         """The momentum at the midpoint, the rate of this momentum, and the change of z."""
         v = x / dt
         times = (dt / 2,), (jnp.ones_like(dt),)
-        q_middle, q_rate = jax.jvp(lambda time: integrate.unchecked(model, q, time * v), *times)
+        q_middle, q_rate = jax.jvp(lambda time: integrate(model, q, time * v), *times)
         a, z_rate = rates(model, dynamics, q_middle, v, _add(z, 0.5, dz))
-        momentum = functools.partial(mass_matrix_product.unchecked, model)
+        momentum = functools.partial(mass_matrix_product, model)
         return *jax.jvp(momentum, (q_middle, v), (q_rate, a)), _scale(dt, z_rate)
 
-    p = mass_matrix_product.unchecked(model, q, v)
-    as_step = lax.stop_gradient(
-        dt * minverse.unchecked(model, q)
-    )  # approximates the inverse of M / dt
+    p = mass_matrix_product(model, q, v)
+    as_step = lax.stop_gradient(dt * minverse(model, q))  # approximates the inverse of M / dt
 
     def residual(unknown):
         x, dz = unknown
@@ -158,9 +156,9 @@ def variational_midpoint(
 
     x, dz = find_root(residual, (dt * v, _scale(0, z)))
     _, p_rate, _ = middle(x, dz)
-    q_next = integrate.unchecked(model, q, x)
+    q_next = integrate(model, q, x)
     # The solve for v_next itself would multiply v by 1 plus a rounding error in each step.
-    missing = (p - mass_matrix_product.unchecked(model, q_next, v)) + dt * p_rate
+    missing = (p - mass_matrix_product(model, q_next, v)) + dt * p_rate
     v_next = v + solve_mass_matrix(model, q_next, missing)
     return _state(q_next, v_next, _add(z, 1, dz))
 

@@ -2,7 +2,9 @@
 
 The shape and the dtype of an argument are checked once. A public function checks the argument, or
 passes it to another function that checks it, such as `forward_kinematics`. A function of the
-package that has checked arrays calls the form `unchecked` of a public function, see `compiled`.
+package that has checked arrays calls the form `unchecked` of a public function, see `compiled`. A
+public function that is not `compiled`, such as an integrator, calls the checked forms, because they
+also check the values.
 
 Values are unknown while JAX traces. So `compiled` checks the values of arguments before each call
 of the compiled program, if the function `known` can read the values.
