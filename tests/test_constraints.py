@@ -621,6 +621,25 @@ def test_loops_that_cannot_close_are_not_converged():
     assert np.all(found.residual <= first * (1 + 1e-12))
 
 
+def test_the_second_derivative_of_a_closed_loop_is_its_acceleration():
+    """While the crank turns at a constant speed, the equations give `K v = 0` and `K a = -bias`."""
+    model, loop, q = load_linkage("four_bar")
+
+    def configuration(time):
+        crank = con.Equation(lambda model, x: x[:1] - (q[:1] + 3.0 * time))
+        return con.close_loops(model, q, (*loop, crank)).q
+
+    def velocity(time):
+        return jax.jvp(configuration, (time,), (1.0,))[1]
+
+    v, a = jax.jit(lambda: jax.jvp(velocity, (0.0,), (1.0,)))()
+    rows = con.constraint_rows(model, q, v, loop)
+    assert jnp.max(jnp.abs(a)) > 1
+    close(rows.K @ v, jnp.zeros(len(rows.K)), 1e-9, "velocity")
+    close(rows.K @ a, -rows.bias, 1e-9, "acceleration")
+
+
+@pytest.mark.slow
 def test_explicit_dynamics_of_a_closed_loop_need_its_second_derivative():
     """The coordinates as a function of the crank angle: projected, and by the KKT system."""
     model, loop, q = load_linkage("four_bar")
