@@ -63,6 +63,7 @@ def test_joint_wrenches_carry_the_bodies(make):
         close(given, needed, 1e-10)
 
 
+@pytest.mark.slow
 @robots
 def test_joint_wrenches_drive_the_joints(make):
     """Their power over the joints is the power of tau, but for the armature's."""

@@ -191,6 +191,7 @@ def test_rollout_without_effort_limits_says_so(small, tmp_path, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 @pytest.mark.parametrize("robot", jaxrbd.robot_names())
 def test_rollout_of_every_bundled_robot(robot, tmp_path, capsys):
     # The torques make the arm's light wrist too fast for the default step.
@@ -490,6 +491,7 @@ def test_a_bad_file_is_a_message(tmp_path, capsys):
     assert "Traceback" not in error
 
 
+@pytest.mark.slow
 def test_version(capsys):
     with pytest.raises(SystemExit) as stop:
         cli.main(["--version"])

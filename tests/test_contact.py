@@ -836,6 +836,10 @@ def test_what_is_wrong_is_named(message):
     assert message in str(error.value)
 
 
+def step_with(model, q, v, tau, numbers):
+    return contact.contact_step(model, Scene(("l0", "l2"), 0.1), q, v, tau, **numbers)
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -850,11 +854,7 @@ def test_what_is_wrong_is_named(message):
 )
 def test_a_number_out_of_range(model, name, value):
     q, v, tau, *_ = zoo.state(model)
-    scene = Scene(("l0", "l2"), 0.1)
-
-    def step(numbers):
-        return contact.contact_step(model, scene, q, v, tau, **{"dt": DT, **numbers})
-
+    numbers = {"dt": DT, "regularisation": 0.1, "recovery": 0.1, name: value}
     with pytest.raises(rbd.ArgumentError, match=f"{name} is {value}, expected"):
-        step({name: value})
-    assert jnp.all(jnp.isnan(jax.jit(step)({name: value}).v))
+        step_with(model, q, v, tau, numbers)
+    assert jnp.all(jnp.isnan(jax.jit(step_with)(model, q, v, tau, numbers).v))

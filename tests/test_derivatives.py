@@ -233,6 +233,7 @@ def test_second_derivatives_are_those_of_the_first(name):
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_second_derivatives_are_the_hessian_of_the_values():
     """Compared with automatic derivatives of the values on a small robot."""
     model = zoo.small()

@@ -22,8 +22,14 @@ ROBOTS = {
     "coupled": lambda: zoo.coupled().with_dissipation(),
     "following": lambda: zoo.following().with_dissipation(),
 }
-every_robot = pytest.mark.parametrize("robot", ROBOTS, indirect=True)
-a_tree_and_followers = pytest.mark.parametrize("robot", ["connected", "following"], indirect=True)
+
+
+def robots(*by_default):
+    """All robots as parameters of a test; those that are not `by_default` are marked slow."""
+    marked = [pytest.param(x, marks=() if x in by_default else pytest.mark.slow) for x in ROBOTS]
+    return pytest.mark.parametrize("robot", marked, indirect=True)
+
+
 FRAME = 2
 
 
@@ -68,7 +74,7 @@ def compare(function, robot, derivatives, tolerance=1e-8):
 # --------------------------------------------------------------------------------------- dynamics
 
 
-@every_robot
+@robots("connected", "following")
 def test_forward_dynamics_by_three_ways(robot):
     model, (q, v, a, f), _ = robot
     tau = rbd.rnea(model, q, v, a, f)
@@ -80,7 +86,7 @@ def test_forward_dynamics_by_three_ways(robot):
     close(solved, a, tolerance, "crba and bias_force")
 
 
-@a_tree_and_followers
+@robots("connected")
 def test_inertia(robot):
     model, (q, v, a, _), _ = robot
     M = rbd.crba(model, q)
@@ -90,7 +96,7 @@ def test_inertia(robot):
     close(rbd.algorithms.aba_minverse(model, q) @ M, jnp.eye(model.nv), rounding_of_inverse(M))
 
 
-@every_robot
+@robots("connected", "following")
 def test_power(robot):
     """The power of tau is the rate of the energy plus the power lost to damping and friction."""
     model, (q, v, a, _), _ = robot
@@ -104,7 +110,7 @@ def test_power(robot):
     close(v @ rbd.rnea(model, q, v, a), slope(energy) + lost, 1e-9)
 
 
-@a_tree_and_followers
+@robots("connected")
 def test_gravity(robot):
     model, (q, _, _, f), _ = robot
     expected, d = directional_derivative(lambda q, v, u: rbd.potential_energy(model, q), robot, 0)
@@ -117,7 +123,7 @@ def test_gravity(robot):
     close(held @ d, -virtual_work, 1e-11)
 
 
-@a_tree_and_followers
+@robots("connected", "following")
 def test_coriolis_matrix(robot):
     model, (q, v, _, _), _ = robot
     C = rbd.coriolis_matrix(model, q, v)
@@ -130,18 +136,30 @@ def test_coriolis_matrix(robot):
 # ------------------------------------------------------------------------------------ derivatives
 
 
-@every_robot
+@robots("connected", "following")
 def test_rnea_derivatives(robot):
     model, (q, v, u, f), _ = robot
     found = rbd.rnea_derivatives(model, q, v, u, f)
     compare(lambda *state: rbd.rnea(model, *state, f), robot, found)
 
 
-@every_robot
+@robots("connected", "following")
 def test_forward_dynamics_derivatives(robot):
     model, (q, v, u, f), _ = robot
     found = rbd.forward_dynamics_derivatives(model, q, v, u, f)
     compare(lambda *state: rbd.forward_dynamics(model, *state, f), robot, found, 1e-7)
+
+
+def test_derivatives_at_rest():
+    """At v = 0 and the neutral configuration, without friction, which is not continuous there."""
+    model, (_, v, u, f), directions = case("connected")
+    model = eqx.tree_at(lambda m: m.friction, model, 0 * model.friction)
+    robot = model, (rbd.neutral(model), 0 * v, 0 * u, f), directions
+    state = robot[1]
+    found = rbd.rnea_derivatives(model, *state)
+    compare(lambda *x: rbd.rnea(model, *x, f), robot, found)
+    found = rbd.forward_dynamics_derivatives(model, *state)
+    compare(lambda *x: rbd.forward_dynamics(model, *x, f), robot, found, 1e-7)
 
 
 def test_forward_dynamics_derivatives_of_a_long_chain():
@@ -156,7 +174,9 @@ def test_forward_dynamics_derivatives_of_a_long_chain():
 
 
 @pytest.mark.parametrize("inverse", [True, False], ids=["rnea", "forward_dynamics"])
-@pytest.mark.parametrize("robot", ["connected", "coupled"], indirect=True)
+@pytest.mark.parametrize(
+    "robot", [pytest.param("connected", marks=pytest.mark.slow), "coupled"], indirect=True
+)
 def test_second_order(robot, inverse):
     """Compared with differences of the first derivatives, which are tested above."""
     model, (q, v, u, f), _ = robot
@@ -181,7 +201,7 @@ def test_second_order(robot, inverse):
         close(derivative @ d, expected, 1e-7, name)
 
 
-@a_tree_and_followers
+@robots("connected")
 def test_centroidal_derivatives(robot):
     model, (q, v, u, _), _ = robot
     dh_dq, *dhdot, A = rbd.algorithms.centroidal_derivatives(model, q, v, u)
@@ -194,7 +214,7 @@ def test_centroidal_derivatives(robot):
     )
 
 
-@a_tree_and_followers
+@robots("connected")
 def test_centroidal_momentum(robot):
     model, (q, v, u, _), _ = robot
     A, A_dot = (
@@ -212,7 +232,7 @@ def test_centroidal_momentum(robot):
 
 
 @pytest.mark.parametrize("reference", ["local", "world", "local_world_aligned"])
-@a_tree_and_followers
+@robots("connected")
 def test_motion_of_a_frame(robot, reference):
     model, (q, v, u, _), _ = robot
     frame = (FRAME, reference)
@@ -229,7 +249,7 @@ def test_motion_of_a_frame(robot, reference):
     compare(lambda q, v, u: rbd.frame_acceleration(model, q, v, u, *frame), robot, A)
 
 
-@a_tree_and_followers
+@robots("connected")
 def test_position_of_a_frame(robot):
     """The classical acceleration is the second time derivative of the position in the world."""
     model, (q, v, a, _), _ = robot
@@ -252,7 +272,7 @@ def test_position_of_a_frame(robot):
     close(rbd.algorithms.point_jacobian(model, q, FRAME, point) @ d, expected, 1e-9)
 
 
-@a_tree_and_followers
+@robots("connected")
 def test_regressors(robot):
     model, (q, v, a, _), _ = robot
     model = model.with_dissipation(False)

@@ -516,7 +516,9 @@ def test_the_critic_of_shac_fits_the_returns(key):
 # ---------------------------------------------------------------------------------- trainings
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize(
+    "name", [pytest.param(x, marks=() if x == "apg" else pytest.mark.slow) for x in SMALL]
+)
 def test_a_training_continues_bit_for_bit(name, tmp_path):
     """From a checkpoint, in another object, after an interruption between two checkpoints."""
     whole = learning.Training(SMALL[name], ENV, seed=2)

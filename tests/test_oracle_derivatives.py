@@ -219,6 +219,7 @@ WRONG = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", WRONG)
 def test_pinocchio_differentiates_joints_whose_subspace_moves_wrongly(kind):
     """Pinocchio's gravity derivative is not the derivative of its gravity force; jaxrbd's is.

@@ -21,7 +21,10 @@ pytestmark = pytest.mark.skipif(not real_robots.FILES, reason="example-robot-dat
 SEEDS = range(3)
 
 
-@pytest.mark.parametrize(("name", "root_joint"), real_robots.with_both_bases(real_robots.VARIED))
+@pytest.mark.parametrize(
+    ("name", "root_joint"),
+    real_robots.with_both_bases(real_robots.VARIED, real_robots.TWO_EXAMPLES),
+)
 def test_every_quantity(name, root_joint):
     model = real_robots.load(name, root_joint)
     oracle = MuJoCo(name, model, floating=root_joint is not None)

@@ -198,6 +198,7 @@ def test_drives_of_a_robot():
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_intervals_contain_the_truth_as_often_as_stated():
     """100 experiments, 9 parameters: of the 95 % intervals between 93 and 97 % hold."""
     predict, clean = motion()

@@ -281,6 +281,7 @@ def test_the_model_is_the_model_of_the_file(name):
     close(coordinates.q_pin(coordinates.q(q)), q, 1e-15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "root_joint"), CASES)
 def test_dynamics_of_real_robots(name, root_joint):
     mimic = name in real_robots.MIMIC and name not in real_robots.LEADER_COMES_LATER

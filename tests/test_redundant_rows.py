@@ -30,7 +30,11 @@ def bodies(*sizes, dtype):
     return rbd.build_model(links, joints).astype(dtype)
 
 
-EACH_DTYPE = pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["float32", "float64"])
+EACH_DTYPE = pytest.mark.parametrize(
+    "dtype",
+    [np.float32, pytest.param(np.float64, marks=pytest.mark.slow)],
+    ids=["float32", "float64"],
+)
 WELDED = {
     "a small inertia": [(10.0, 1e-4)],
     "heavy and light": [(1e4, 1e3), (1e-2, 1e-7)],

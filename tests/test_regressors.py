@@ -51,6 +51,7 @@ def test_regressors_times_the_inertias(name):
     close(x["y_U"] @ parameters, x["U"], what="potential energy")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_torque_regressor_is_the_derivative_of_inverse_dynamics(name):
     x = case(name)[1]

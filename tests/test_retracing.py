@@ -128,6 +128,7 @@ for robot in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 def test_a_process_finds_what_another_compiled(tmp_path):
     """By the recipe of docs/compilation.md: robots with other masses and names hit the cache."""
     document = pathlib.Path(__file__).parents[1] / "docs" / "compilation.md"

@@ -42,7 +42,9 @@ def motion_of_frames(model, q, v, a):
     return jax.tree.map(lambda *x: jnp.stack(x), *readings), jnp.stack(down), R, V, rate
 
 
-@pytest.mark.parametrize("robot", ["small", "following", "coupled"])
+@pytest.mark.parametrize(
+    "robot", ["small", *(pytest.param(x, marks=pytest.mark.slow) for x in ("following", "coupled"))]
+)
 def test_an_imu_measures_the_acceleration_minus_gravity(robot):
     """The derivative of the velocity of the frame along the motion, in the axes of the frame."""
     model = dataclasses.replace(getattr(zoo, robot)(), gravity=jnp.array([1.0, -2.0, -9.0]))

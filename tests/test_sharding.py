@@ -176,6 +176,7 @@ def test_trainings_split_their_environments(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_two_processes_are_the_same_as_one(one, two):
     whole = [np.concatenate(parts) for parts in zip(*(values["blocks"] for values, _ in two))]
     assert same(whole, one[0]["blocks, auto"])
@@ -183,6 +184,7 @@ def test_two_processes_are_the_same_as_one(one, two):
     assert [talk["blocks"] for _, talk in two] == [[], []]
 
 
+@pytest.mark.slow
 def test_two_processes_sum_a_derivative(one, two):
     for values, _ in two:
         for found, expected in zip(values["by model"], one[0]["by model, alone"]):

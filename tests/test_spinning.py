@@ -18,7 +18,11 @@ from support.zoo import close
 NOTHING = contact.Scene(())
 # A rod of 0.12 kg: its inertia is 26 times larger across its axis than along its axis.
 ROD = 0.12, np.diag([1.7231e-4, 6.58e-6, 1.7243e-4])
-DTYPES = pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32], ids=["double", "single"])
+DTYPES = pytest.mark.parametrize(
+    "dtype",
+    [pytest.param(jnp.float64, marks=pytest.mark.slow), jnp.float32],
+    ids=["double", "single"],
+)
 
 
 def body(joint, mass, inertia, com=(0, 0, 0), gravity=(0, 0, 0)):
