@@ -191,7 +191,6 @@ def test_rollout_without_effort_limits_says_so(small, tmp_path, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 @pytest.mark.parametrize("robot", jaxrbd.robot_names())
 def test_rollout_of_every_bundled_robot(robot, tmp_path, capsys):
     # The torques make the arm's light wrist too fast for the default step.
@@ -203,6 +202,7 @@ def test_rollout_of_every_bundled_robot(robot, tmp_path, capsys):
     assert number_after("central difference:", text) < 1e-7
 
 
+@pytest.mark.slow
 def test_rollout_that_diverges(small, capsys):
     options, out = small
     assert cli.main(["rollout", "pendulum", "--dt", "1e9", "--no-plot", *options]) == 1
@@ -491,7 +491,6 @@ def test_a_bad_file_is_a_message(tmp_path, capsys):
     assert "Traceback" not in error
 
 
-@pytest.mark.slow
 def test_version(capsys):
     with pytest.raises(SystemExit) as stop:
         cli.main(["--version"])
@@ -499,6 +498,7 @@ def test_version(capsys):
     assert capsys.readouterr().out == f"jaxrbd {jaxrbd.__version__}\n"
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_early_is_no_error():
     script = "import sys; from jaxrbd import cli; sys.exit(cli.main(['info', 'humanoid']))"
     reader, writer = os.pipe()

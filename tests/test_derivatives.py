@@ -233,7 +233,6 @@ def test_second_derivatives_are_those_of_the_first(name):
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_second_derivatives_are_the_hessian_of_the_values():
     """Compared with automatic derivatives of the values on a small robot."""
     model = zoo.small()
@@ -250,6 +249,7 @@ def test_second_derivatives_are_the_hessian_of_the_values():
         close(ours, theirs, 1e-11)
 
 
+@pytest.mark.slow
 def test_at_rest():
     """Derivatives at v = 0 and the neutral configuration.
 

@@ -72,7 +72,11 @@ def universal_tangent(q):
     return jnp.stack([first, second], axis=1)
 
 
-@pytest.mark.parametrize("tangent_map", [None, universal_tangent], ids=["derived", "stated"])
+@pytest.mark.parametrize(
+    "tangent_map",
+    [None, pytest.param(universal_tangent, marks=pytest.mark.slow)],
+    ids=["derived", "stated"],
+)
 def test_a_joint_of_ones_own_is_the_chain_that_it_describes(tangent_map):
     """A universal joint by its pose, against two hinges, with friction and armature."""
     options = {"armature": 0.1, "damping": 0.3, "friction": 0.2}

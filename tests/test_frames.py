@@ -838,6 +838,9 @@ def test_labelled_quantities_pass_through_transformations():
 # --------------------------------------------------------------------------------- a robot's state
 
 ROBOTS = {"coupled": zoo.coupled, "following": zoo.following}
+robots = pytest.mark.parametrize(
+    "robot", ["coupled", pytest.param("following", marks=pytest.mark.slow)]
+)
 
 
 @jax.jit
@@ -855,7 +858,7 @@ def vector(S):
     return np.array([*S[:3, 3], S[2, 1], S[0, 2], S[1, 0]])
 
 
-@pytest.mark.parametrize("robot", ROBOTS)
+@robots
 def test_relative_motions_of_any_two_bodies_in_any_frame(robot):
     """Against the definition of the twist in 4x4 matrices, and its derivative."""
     model = ROBOTS[robot]()
@@ -933,7 +936,7 @@ def laws_of_mass(model, q, v, a):
     }
 
 
-@pytest.mark.parametrize("robot", ROBOTS)
+@robots
 def test_a_state_has_the_mass_momentum_and_forces_of_its_robot(robot):
     model = ROBOTS[robot]()
     model = dataclasses.replace(model, armature=0 * model.armature)
@@ -977,6 +980,7 @@ def world_link(joint):
     return rbd.build_model([link, arm], [fixed, hinge])
 
 
+@pytest.mark.slow
 def test_a_link_named_world_is_the_world_if_it_is_fixed():
     model = world_link(rbd.model.Fixed())
     state = frames.State(model, jnp.array([0.4]), jnp.array([2.0]))

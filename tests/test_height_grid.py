@@ -271,6 +271,7 @@ def raised(ground, by):
     return Plane(ground.normal, ground.offset + by * ground.normal[2] / np.sqrt(1.25))
 
 
+@pytest.mark.slow
 def test_contact_with_a_plane_on_a_grid_is_contact_with_a_plane():
     model = zoo.small()
     x, y = nodes((9, 8), (0.7, 0.9), (-3.0, -3.0))
@@ -285,6 +286,7 @@ def test_contact_with_a_plane_on_a_grid_is_contact_with_a_plane():
             close(a, b, 1e-9)
 
 
+@pytest.mark.slow
 def test_the_laws_of_contact_hold_on_rough_terrain(rng):
     """The rate of the distance, the potential of the spring, and the step."""
     model = zoo.small()
@@ -308,6 +310,7 @@ def ball(radius, mass=2.0):
     return rbd.build_model([rbd.model.Link("ball", inertia)], [spec])
 
 
+@pytest.mark.slow
 def test_a_ball_comes_to_rest_in_a_valley_and_on_a_slope(rng):
     """Terrains by vmap: each ball ends where its own terrain holds it."""
     radius, model = 0.1, ball(0.1)

@@ -47,7 +47,9 @@ def quantities(model, q, v, a):
     )
 
 
-@pytest.mark.parametrize("robot", ROBOTS)
+@pytest.mark.parametrize(
+    "robot", [pytest.param("everywhere", marks=pytest.mark.slow), "chain of 9"]
+)
 def test_the_implementations_agree(robot):
     model = ROBOTS[robot]()
     operands = states(model, BATCH)
@@ -135,6 +137,7 @@ def test_functions_of_rows_on_another_device(rng):
     jax.tree.map(lambda x, y: close(x, y, 1e-14), found, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OTHERS)
 def test_the_implementations_agree_for_one_state(name):
     model = zoo.connected()
@@ -146,6 +149,7 @@ def test_the_implementations_agree_for_one_state(name):
     jax.tree.map(lambda x, y: close(x, y, 1e-12), found, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OTHERS)
 @pytest.mark.parametrize("sweep", [tree.propagate, tree.accumulate])
 def test_batches_of_batches_and_shared_operands(sweep, name, rng):

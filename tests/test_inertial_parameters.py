@@ -225,6 +225,7 @@ def test_nan_is_not_consistent():
         assert not ip.is_physically_consistent(jnp.ones(10).at[i].set(jnp.nan))
 
 
+@pytest.mark.slow
 def test_consistent_is_what_loading_does_not_warn_of(rng):
     """The same bodies as in the warnings of real robots, and random bodies near the border."""
     inertias = []
@@ -245,6 +246,7 @@ def test_consistent_is_what_loading_does_not_warn_of(rng):
     np.testing.assert_array_equal(ip.is_physically_consistent(jnp.array(inertias)), ~faulty)
 
 
+@pytest.mark.slow
 def test_gradient_of_the_margin(inertia):
     """The gradient equals differences, and is finite where moments are equal."""
     gradient = jax.jit(jax.vmap(jax.grad(ip.consistency_margin)))(inertia)

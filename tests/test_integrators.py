@@ -106,7 +106,7 @@ STEPS = 32, 64
 
 
 @integrator
-@pytest.mark.parametrize("robot", ROBOTS)
+@pytest.mark.parametrize("robot", ["top", pytest.param("floating", marks=pytest.mark.slow)])
 def test_order_of_convergence(robot, step):
     """Orders of the configuration, the velocity, and the work of the forces."""
     model = ROBOTS[robot]()
@@ -126,6 +126,7 @@ def test_order_of_convergence(robot, step):
     assert off < 3 * np.max(fine)
 
 
+@pytest.mark.slow
 def test_a_constant_velocity_is_followed_exactly():
     """Constant entries of v by Munthe-Kaas; linear velocities of constant direction by Euler."""
     model = zoo.connected()
@@ -178,6 +179,7 @@ def free_run(robot, step):
     return repeat(model, free(model), step)
 
 
+@pytest.mark.slow
 def test_variational_steps_keep_momentum():
     """Without gravity, the whole robot's momentum about the world's origin is constant."""
     model = floating()
@@ -210,6 +212,7 @@ def test_variational_steps_keep_the_symmetry_of_a_top():
     assert np.linalg.norm(change[:2]) > 1e-3
 
 
+@pytest.mark.slow
 def test_energy_of_variational_steps_is_bounded():
     model = top()
     run = free_run("top", rbd.integrators.variational_midpoint)
@@ -224,6 +227,7 @@ def test_energy_of_variational_steps_is_bounded():
     assert 1e-7 < late < 2 * early < 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("robot", ["top", "quadruped"])
 def test_energy_drift_over_ten_seconds(robot):
     """A robot in free motion without gravity, with steps of 1 ms; relative to its energy."""
@@ -278,7 +282,17 @@ def along_a_line(step):
     return value, jnp.sum(first * values), jnp.sum(second * values)
 
 
-@integrator
+@pytest.mark.parametrize(
+    "step",
+    [
+        pytest.param(
+            step,
+            marks=pytest.mark.slow if step is rbd.integrators.variational_midpoint else (),
+            id=step.__name__,
+        )
+        for step in ORDERS
+    ],
+)
 def test_derivatives(step):
     value, slope, _ = along_a_line(step)
     _, forward = jax.jit(lambda s: jax.jvp(value, (s,), (1.0,)))(0.0)
@@ -301,6 +315,7 @@ def test_second_derivatives(step):
     close(second, curvature, 1e-8)
 
 
+@pytest.mark.slow
 @integrator
 def test_batches_and_single_precision(step):
     model = top()

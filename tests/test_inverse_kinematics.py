@@ -64,7 +64,7 @@ def search(model, tasks, key, seeds=16):
 SLOW = functools.partial(pytest.param, marks=pytest.mark.slow)
 
 
-@pytest.mark.parametrize("robot", ["small", "following", SLOW("coupled")])
+@pytest.mark.parametrize("robot", ["small", SLOW("following"), SLOW("coupled")])
 def test_jacobians_are_the_derivatives_of_the_errors(robot):
     model = getattr(zoo, robot)()
     q = zoo.state(model, 1)[0]
@@ -177,6 +177,7 @@ def test_a_search_for_several_frames_starts_again_in_one_limb():
         np.testing.assert_array_equal(redrawn(distances), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("robot", ["following", SLOW("small"), SLOW("coupled"), SLOW("connected")])
 def test_every_kind_of_joint(robot):
     """Near the targets the tasks are reached; floating bases, quaternions, joints that follow."""
@@ -203,6 +204,7 @@ def test_every_kind_of_joint(robot):
     assert within_limits(model, solution.q)
 
 
+@pytest.mark.slow
 def test_several_tasks_of_a_humanoid():
     """Both feet on the ground, a hand at a target, the centre of mass, and a posture."""
     model = rbd.load_robot("humanoid")
@@ -358,6 +360,7 @@ def test_closed_loops_hold(name):
     close(rows.error + rows.K.T @ multipliers, jnp.zeros(model.nv), 1e-7, "stationary in the loop")
 
 
+@pytest.mark.slow
 def test_a_standing_quadruped_moves_its_trunk():
     model, feet, q0 = rbd.robots.load_linkage("standing_quadruped")
     X = rbd.frame_placement(model, q0, "trunk")
@@ -421,6 +424,7 @@ def test_derivatives_with_a_joint_at_its_limit(arm):
     close(forward[3], [0.0, 0.0, 0.0, 1.0], 1e-12, "the joint at its limit")
 
 
+@pytest.mark.slow
 def test_the_derivative_of_a_redundant_robot_has_the_least_norm(arm):
     """It is the pseudo-inverse of the Jacobian, and the change that the solver finds nearby."""
     q0 = 0.3 * arm.upper_position_limit
@@ -441,6 +445,7 @@ def test_the_derivative_of_a_redundant_robot_has_the_least_norm(arm):
     close(numerical, np.linalg.pinv(J), 1e-6)
 
 
+@pytest.mark.slow
 def test_derivatives_of_a_closed_loop():
     model, loops, q0 = rbd.robots.load_linkage("five_bar")
     target = q0 + 0.1 * jnp.array([1.0, -1.0, 0.5, 2.0])
@@ -582,6 +587,7 @@ def test_a_joint_beyond_its_limit_moves_back(arm):
     assert v[1] == -arm.velocity_limit[1]
 
 
+@pytest.mark.slow
 def test_velocities_keep_loops_closed():
     model, loops, q = rbd.robots.load_linkage("five_bar")
     tasks = [ik.PostureTask(q + 0.2, 1.0), *loops]

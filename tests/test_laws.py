@@ -59,7 +59,7 @@ def case(name: str):
     return model, (q, v, a, f), evaluate(model, q, v, a, f)
 
 
-@pytest.fixture(params=MODELS)
+@pytest.fixture(params=["everywhere", pytest.param("connected", marks=pytest.mark.slow), "coupled"])
 def law(request):
     return case(request.param)
 

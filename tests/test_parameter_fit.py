@@ -198,7 +198,6 @@ def test_drives_of_a_robot():
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_intervals_contain_the_truth_as_often_as_stated():
     """100 experiments, 9 parameters: of the 95 % intervals between 93 and 97 % hold."""
     predict, clean = motion()
@@ -212,6 +211,7 @@ def test_intervals_contain_the_truth_as_often_as_stated():
     assert np.all(np.mean(inside, axis=0) > 0.86)  # of each parameter; four deviations
 
 
+@pytest.mark.slow
 def test_steps_out_of_the_range_of_a_delay_are_shortened():
     """The lag is near the length of the delay, and a full step leads beyond it."""
     predict, _ = motion()

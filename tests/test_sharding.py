@@ -176,7 +176,6 @@ def test_trainings_split_their_environments(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_two_processes_are_the_same_as_one(one, two):
     whole = [np.concatenate(parts) for parts in zip(*(values["blocks"] for values, _ in two))]
     assert same(whole, one[0]["blocks, auto"])
@@ -191,6 +190,7 @@ def test_two_processes_sum_a_derivative(one, two):
             close(found, expected)
 
 
+@pytest.mark.slow
 def test_the_documented_programs(tmp_path):
     text = (HERE.parent / "docs" / "devices.md").read_text()
     first, fall = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
