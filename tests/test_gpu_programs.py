@@ -27,7 +27,7 @@ BOUNDS = {
     ("fd", "kernels"): (36, 60),
     ("drnea", "products"): (90, 280),
     ("drnea", "kernels"): (39, 128),
-    ("dfd", "kernels"): (52, 225),
+    ("dfd", "kernels"): (61, 240),
     ("gradient", "products"): (67, 90),
     ("gradient", "kernels"): (33, 33),
 }

@@ -107,7 +107,7 @@ def velocities(model: Model, X: Pose, q: Array, v: Array, few_kernels: bool = Fa
     """
     J = dof_columns(model, X)
     rates = tree_rates(model, q, v)
-    vJ = sum_over_dofs(model.topology, jnp.multiply, rates[:, None], J, few_kernels=few_kernels)
+    vJ = sum_over_dofs(model.topology, jnp.multiply, rates[:, None], J)
     V = sum_to_leaves(model.topology, vJ, few_kernels=few_kernels)
 
     def at_dofs(V, vJ, J):
@@ -139,9 +139,7 @@ def body_accelerations(
 
     operands = rates[:, None], rates_dot[:, None], velocity.J, velocity.V
     indices = (None, None, None, model.topology.dof_body)
-    aJ = sum_over_dofs(
-        model.topology, acceleration_of_dof, *operands, indices=indices, few_kernels=few_kernels
-    )
+    aJ = sum_over_dofs(model.topology, acceleration_of_dof, *operands, indices=indices)
     return sum_to_leaves(model.topology, aJ, world, few_kernels), aJ
 
 

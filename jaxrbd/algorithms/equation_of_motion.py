@@ -60,15 +60,16 @@ class EquationTerms(NamedTuple):
     - `M` (nv, nv), `bias` (nv,): as from `crba` and `bias_force`;
     - `velocity`, `acceleration`: from `velocities` and `body_accelerations`, at zero acceleration
       of the dofs;
-    - `bodies`, `sums` (nb, n): the `body_quantities`, and their sums over the subtrees.
+    - `sums` (nb, n): the sums of the `body_quantities` over the subtrees;
+    - `F` (nv_tree, 6): the composite force of each dof per unit of its acceleration.
     """
 
     M: Array
     bias: Array
     velocity: Velocities
     acceleration: tuple[Array, Array]
-    bodies: Array
     sums: Array
+    F: Array
 
 
 def equation_terms(
@@ -99,4 +100,4 @@ def equation_terms(
     M = mass_matrix(model, q, velocity.J, F)
     bias = independent_force(model, q, force)
     bias = bias + armature_and_dissipation_force(model, q, v, zero)
-    return EquationTerms(M, bias, velocity, acceleration, bodies, sums)
+    return EquationTerms(M, bias, velocity, acceleration, sums, F)

@@ -27,6 +27,7 @@ from jax import Array
 from .._math.linear import (
     inverse_factor,
     inverse_positive_definite,
+    matmul,
     products,
     solve_positive_definite,
 )
@@ -46,7 +47,7 @@ from ..spatial import (
     cross_force,
     transform_force,
 )
-from ..tree import map_rows, sum_over_dofs, sum_to_leaves, sum_to_root
+from ..tree import map_rows, sum_to_root
 from .common_frame import (
     Velocities,
     apply_chain_rule,
@@ -156,19 +157,20 @@ def _derivatives(
     velocity: Velocities,
     A_parent: Array,
     sums: Array,
-    force: Array | None = None,
+    changes: tuple[Array, ...] = (),
 ) -> RneaDerivatives:
     """The derivatives of `rnea` at q, v and a.
 
     - `velocity`: from `velocities`; `A_parent` (nb, 6): the accelerations of the parents;
-    - `sums` (nb, 28): the sums of `body_quantities` over the subtrees; `force` (nb, 6): forces to
-      add to the composite forces in `sums`.
+    - `sums` (nb, 28): the sums of `body_quantities` over the subtrees;
+    - `changes`: from `_changes_with_acceleration`, if `A_parent` and `sums` are those at a = 0.
     """
 
-    def columns(row, V, V_parent, A_parent, J, *force):
+    def columns(row, V, V_parent, A_parent, J, *changes):
         composite = _composites_of_rows(row)
-        if force:
-            composite = composite._replace(force=composite.force + force[0])
+        if changes:
+            A_parent = A_parent + changes[0]
+            composite = composite._replace(force=composite.force + changes[1])
         J_dot, psi_dot, psi_ddot = column_derivatives(J, V, V_parent, A_parent)
         dF_dq, dF_dv, dF_da = force_columns(composite, J, J_dot, psi_dot, psi_ddot)
         couple = 2 * apply_velocity_moments_transpose(composite.moments, J)
@@ -179,9 +181,9 @@ def _derivatives(
         return tau, dF_dq, dF_dv, left, right_q, right_v
 
     J, V_parent, body = velocity.J, velocity.V - velocity.vJ, model.topology.dof_body
-    operands = (sums, velocity.V, V_parent, A_parent, J, *([] if force is None else [force]))
-    indices = (body, body, body, body, None, body)[: len(operands)]
-    tau, dF_dq, dF_dv, left, right_q, right_v = map_rows(columns, *operands, indices=indices)
+    operands = sums, velocity.V, V_parent, A_parent, J, *changes
+    found = map_rows(columns, *operands, indices=(body, body, body, body))
+    tau, dF_dq, dF_dv, left, right_q, right_v = found
 
     # Entry [k, j] uses the composites of dof k if the body of dof k is the body of dof j or a
     # descendant of it. It uses the composites of dof j if the body of dof k is an ancestor of the
@@ -197,21 +199,23 @@ def _derivatives(
     return _in_independent_velocities(model, q, v, a, tau, RneaDerivatives(D_q, D_v, M))
 
 
-def _with_acceleration(model: Model, terms: EquationTerms, rates_dot: Array) -> tuple[Array, Array]:
-    """The accelerations of the parents, and the changes of the composite forces, (nb, 6) each.
+def _changes_with_acceleration(
+    model: Model, terms: EquationTerms, rates_dot: Array
+) -> tuple[Array, Array]:
+    """Changes of the accelerations of the parents and of the composite forces, (nv_tree, 6) each.
 
-    Both are due to the accelerations `rates_dot` (nv_tree,) of the dofs; `terms` are the terms at
-    zero acceleration of the dofs.
+    Both are due to the accelerations `rates_dot` (nv_tree,) of the dofs. There is one row per dof:
+    the products need fewer kernels than passes over the bodies.
     """
-    topology, J = model.topology, terms.velocity.J
-    aJ = sum_over_dofs(topology, jnp.multiply, rates_dot[:, None], J, few_kernels=True)
-    A = sum_to_leaves(topology, aJ, few_kernels=True)
 
-    def of_body(row, A_0, aJ_0, A, aJ):
-        return A_0 - aJ_0 + A - aJ, apply_inertia(row[..., :10], A)
+    def product(mask, rows):
+        return matmul(jnp.asarray(mask, rows.dtype), rows)
 
-    A_parent, force = map_rows(of_body, terms.bodies, *terms.acceleration, A, aJ)
-    return A_parent, sum_to_root(topology, force, few_kernels=True)
+    supports, strictly = dof_supports(model), dof_strictly_supports(model)
+    accelerations, forces = rates_dot[:, None] * terms.velocity.J, rates_dot[:, None] * terms.F
+    A_body, A_parent = product(supports.T, accelerations), product(strictly.T, accelerations)
+    inertia = at_dofs(model, terms.sums[:, :10])
+    return A_parent, apply_inertia(inertia, A_body) + product(strictly, forces)
 
 
 def _in_independent_velocities(
@@ -278,7 +282,8 @@ def acceleration_and_derivatives(
     qdd = solve_positive_definite(terms.M, tau - terms.bias, W)
     Minv = inverse_positive_definite(terms.M, W)
 
-    A_parent, force = _with_acceleration(model, terms, tree_rates(model, q, qdd))
-    found = _derivatives(model, q, v, qdd, terms.velocity, A_parent, terms.sums, force)
+    changes = _changes_with_acceleration(model, terms, tree_rates(model, q, qdd))
+    A, aJ = terms.acceleration
+    found = _derivatives(model, q, v, qdd, terms.velocity, A - aJ, terms.sums, changes)
     dqdd_dq, dqdd_dv = (-x for x in products(Minv, found.dtau_dq, found.dtau_dv))
     return qdd, ForwardDynamicsDerivatives(dqdd_dq, dqdd_dv, Minv)

@@ -131,7 +131,7 @@ def sum_to_leaves(
     `few_kernels`, the sums are a product with a 0/1 matrix of size nb, also where a pass is faster.
     On a CPU the product has six kernels less than the loop of the pass.
     """
-    if sums_are_products(topology, few_kernels):
+    if few_kernels and current_implementation() == "automatic" and topology.nb <= _DENSE:
         sums = matmul(jnp.asarray(topology.supports.T, b.dtype), b)
         return sums if world is None else sums + world
     y = _solve_forward(topology, None, b, None, _SAME_FRAME)
@@ -139,21 +139,12 @@ def sum_to_leaves(
     return y if world is None else y + world
 
 
-def sum_to_root(
-    topology: Topology, f: Float[Array, "nb n"], few_kernels: bool = False
-) -> Float[Array, "nb n"]:
+def sum_to_root(topology: Topology, f: Float[Array, "nb n"]) -> Float[Array, "nb n"]:
     """`accumulate` in one common frame: `F_i` is the sum of `f_j` over the bodies j in i's subtree.
 
-    It is the transpose of `sum_to_leaves`. `few_kernels`: as in `sum_to_leaves`.
+    It is the transpose of `sum_to_leaves`.
     """
-    if sums_are_products(topology, few_kernels):
-        return matmul(jnp.asarray(topology.supports, f.dtype), f)
     return _solve_backward(topology, None, f, _SAME_FRAME)
-
-
-def sums_are_products(topology: Topology, few_kernels: bool) -> bool:
-    """Whether sums in one common frame are products with a 0/1 matrix, on all devices."""
-    return few_kernels and current_implementation() == "automatic" and topology.nb <= _DENSE
 
 
 # -------------------------------------------------------- transforms between a body and its parent

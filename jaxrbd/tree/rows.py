@@ -11,11 +11,9 @@ from jax import Array
 from jaxtyping import Float
 
 from .._math.implementations import kernels_selected
-from .._math.linear import matmul
 from .._math.rows import merge_rows, operand_rows, take_rows
 from ..topology import Topology
 from .gpu.rows import map_rows_by_kernel, sum_over_dofs_by_kernel
-from .linear_systems import sums_are_products
 
 
 def map_rows(
@@ -43,25 +41,15 @@ def sum_over_dofs(
     function: Callable[..., Array],
     *operands: Array,
     indices: Sequence[np.ndarray | None] = (),
-    few_kernels: bool = False,
 ) -> Float[Array, "nb n"]:
     """For each body the sum of a function (nv, n) of its dofs, (nb, n).
 
-    `function`, `operands`, `indices`: as for `map_rows`, with one row per dof; `few_kernels`: as
-    for `sum_to_leaves`.
+    `function`, `operands`, `indices`: as for `map_rows`, with one row per dof.
     """
     if kernels_selected() and topology.nv:
         indices = (*indices, *[None] * (len(operands) - len(indices)))
         return sum_over_dofs_by_kernel(topology, function, operands, indices)
-    rows = map_rows(function, *operands, indices=indices)
-    if sums_are_products(topology, few_kernels):
-        return matmul(jnp.asarray(_dofs_of_bodies(topology), rows.dtype), rows)
-    return sum_dofs(topology, rows)
-
-
-def _dofs_of_bodies(topology: Topology) -> np.ndarray:
-    """`[i, j]`: whether dof j moves body i relative to its parent, (nb, nv)."""
-    return np.arange(topology.nb)[:, None] == topology.dof_body
+    return sum_dofs(topology, map_rows(function, *operands, indices=indices))
 
 
 def sum_dofs(topology: Topology, rows: Array) -> Array:
