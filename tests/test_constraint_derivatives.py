@@ -30,7 +30,12 @@ OTHER_KINDS = (
     con.Equation(lambda model, q: rbd.frame_placement(model, q, "l4").p[2:] - 0.3),
     con.Nonholonomic(lambda model, q: rbd.frame_jacobian(model, q, "l1")[:1]),
 )
-ACTIVE = {"redundant": (1, 1, 1), "independent": (1, 0, 1), "none": (0, 0, 0)}
+ACTIVE = {
+    "redundant": (1, 1, 1),
+    "independent": (1, 0, 1),
+    "one": (0, 0, 1),
+    "none": (0, 0, 0),
+}
 ALL_ACTIVE = {
     "redundant": (1, 1, 1, 0, 0, 0),
     "between frames": (1, 0, 1, 1, 0, 0),

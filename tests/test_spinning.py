@@ -18,11 +18,15 @@ from support.zoo import close
 NOTHING = contact.Scene(())
 # A rod of 0.12 kg: its inertia is 26 times larger across its axis than along its axis.
 ROD = 0.12, np.diag([1.7231e-4, 6.58e-6, 1.7243e-4])
-DTYPES = pytest.mark.parametrize(
-    "dtype",
-    [pytest.param(jnp.float64, marks=pytest.mark.slow), jnp.float32],
-    ids=["double", "single"],
-)
+
+
+def dtypes(by_default):
+    """Both precisions as parameters of a test; the other one is marked slow."""
+    both = {"double": jnp.float64, "single": jnp.float32}
+    marks = {name: () if name == by_default else pytest.mark.slow for name in both}
+    return pytest.mark.parametrize(
+        "dtype", [pytest.param(x, marks=marks[name], id=name) for name, x in both.items()]
+    )
 
 
 def body(joint, mass, inertia, com=(0, 0, 0), gravity=(0, 0, 0)):
@@ -175,7 +179,7 @@ def roll(model, scene, state, dt, count):
 
 
 @pytest.mark.slow
-@DTYPES
+@dtypes("single")
 def test_a_ball_rolls_down_a_slope(dtype):
     """The acceleration of a rolling ball is `5/7 g sin(angle)`."""
     angle, gravity = 0.2, 9.81
@@ -229,7 +233,7 @@ def box(dtype):
     return model.astype(dtype), scene.astype(dtype)
 
 
-@DTYPES
+@dtypes("double")
 def test_a_box_at_rest_needs_few_iterations(dtype, monkeypatch):
     """The residual at rest is relative to the impulses, which are not zero."""
     monkeypatch.setattr(newton, "MAX_STEPS", 4)
@@ -266,7 +270,7 @@ def solutions(dtype, regularisation, friction, dry, count=48):
     return jax.jit(jax.vmap(lambda p: newton.minimise(whole, p)))(stacked), stacked
 
 
-@DTYPES
+@dtypes("single")
 def test_dry_friction_needs_few_iterations(dtype, monkeypatch):
     monkeypatch.setattr(newton, "MAX_STEPS", 25)
     found, problems = solutions(dtype, 1e-3, 0.8, 0.5)
@@ -365,7 +369,7 @@ def test_a_step_that_does_not_converge_is_nan(monkeypatch):
 
 
 @pytest.mark.slow
-@DTYPES
+@dtypes("single")
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.__name__)
 def test_momentum_and_energy_over_100_000_steps(step, dtype):
     """A body with three different moments of inertia tumbles at 4 rad/s, with steps of 2 ms."""
