@@ -577,6 +577,7 @@ def derivative_check(function):
     return check
 
 
+@pytest.mark.slow
 def test_a_gradient_through_a_bounce_is_the_true_one():
     """In the initial state, body, scene and ground, through touch-down, sliding and flight."""
     ball = body(rbd.joints.FreeFlyer())
@@ -676,6 +677,7 @@ def drop(model, scene, q0, advance, dt, seconds):
     return run(model, scene, q0)
 
 
+@pytest.mark.slow
 def test_a_quadruped_lands_on_compliant_ground(quadruped):
     model, scene, q0 = quadruped
     dt = 5e-4
@@ -721,6 +723,7 @@ def test_a_quadruped_lands_on_rigid_ground(quadruped):
 # ------------------------------------------------------------------------- as functions of JAX
 
 
+@pytest.mark.slow
 def test_second_derivatives_of_the_step():
     """Of a point that sticks, slides or separates, in its state and in the friction coefficient."""
 
@@ -740,6 +743,7 @@ def test_second_derivatives_of_the_step():
         close(twice(x)[1], slope(lambda t: twice(x + t * direction)[0]), 1e-7)
 
 
+@pytest.mark.slow
 def test_batches_and_single_precision(model):
     """Batches of states, grounds and materials; float32 gives correct results in float32."""
     q, v, tau, f_ext, scene = scenes(model, Height(BUMPS), 2)
@@ -765,6 +769,7 @@ def test_batches_and_single_precision(model):
         close(x.astype(float), y, 1e-4)
 
 
+@pytest.mark.slow
 def test_the_program_does_not_grow_with_the_number_of_spheres(model):
     q, v, tau, *_ = zoo.state(model)
 

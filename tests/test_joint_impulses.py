@@ -258,6 +258,7 @@ def test_derivatives_in_everything():
     assert kinds == {"limit", "dissipation", "servo"}
 
 
+@pytest.mark.slow
 def test_batches_and_single_precision():
     model = with_parameters(zoo.small())
     states = [zoo.state(model, seed)[:3] for seed in range(3)]

@@ -357,6 +357,7 @@ def test_a_pattern_turns_about_the_vertical_only():
     assert jnp.all(jnp.isfinite(slopes))
 
 
+@pytest.mark.slow
 def test_derivatives_of_sensors_are_the_true_ones(model):
     """Along one direction in the model and in all operands, forward and reverse."""
     q, v, a, _ = zoo.state(model, 1)
