@@ -11,14 +11,12 @@ import pytest
 import jaxrbd as rbd
 from jaxrbd import spatial
 from jaxrbd.model.joint_space import generalized_force, relative_velocities
-from support import zoo
+from support import nightly, zoo
 from support.zoo import close
 
 MODELS = [zoo.small, zoo.coupled, zoo.following]
 robots = pytest.mark.parametrize(
-    "make",
-    [zoo.small, pytest.param(zoo.coupled, marks=pytest.mark.slow), zoo.following],
-    ids=lambda make: make.__name__,
+    "make", nightly.all_but([zoo.small], MODELS), ids=lambda make: make.__name__
 )
 
 
@@ -94,7 +92,11 @@ def test_children_are_those_whose_parent_it_is():
     assert sum(map(len, topology.children)) == sum(p >= 0 for p in topology.parents)
 
 
-@robots
+@pytest.mark.parametrize(
+    "make",
+    nightly.all_but([zoo.small, zoo.following], MODELS),
+    ids=lambda make: make.__name__,
+)
 def test_each_joint_by_its_name(make):
     """M and the placement make the pose in the parent; S, v and c the motion across the joint."""
     model = make()

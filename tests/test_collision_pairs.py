@@ -306,7 +306,7 @@ def test_equal_boxes_that_are_aligned_leave_each_other(dtype):
     assert jnp.linalg.norm(q[3, 7:10] - q[3, :3]) > 0.2
     # The corners of both coincident cubes push the second cube to the same side.
     kinematics = rbd.forward_kinematics(model, start[3])
-    normals = find_contacts(model, scene.astype(dtype), kinematics).gradient[16:]
+    normals = jax.jit(find_contacts)(model, scene.astype(dtype), kinematics).gradient[16:]
     np.testing.assert_array_equal(normals[:8], -normals[8:])
 
 
@@ -421,7 +421,8 @@ def test_derivatives_are_the_true_ones():
         parts = jnp.concatenate(
             [step.q, step.v, step.impulse.ravel(), 1e-3 * force.friction_force.ravel()]
         )
-        return jnp.sum(jnp.cos(jnp.arange(len(parts)).astype(parts.dtype)) * parts)
+        weights = jnp.cos(jnp.arange(len(parts)).astype(parts.dtype))
+        return jnp.sum(weights * parts), step.impulse
 
     check = derivative_check(number)
     touching = 0
@@ -436,8 +437,8 @@ def test_derivatives_are_the_true_ones():
             direction,
             replace_fn=lambda x: operands[1].pairs.boxes.rotation @ (x - jnp.swapaxes(x, 1, 2)),
         )
-        check(operands, direction, 1e-3)
-        touching += np.count_nonzero(contact.contact_step(*operands, DT).impulse[:, 0])
+        impulse = check(operands, direction, 1e-3)
+        touching += np.count_nonzero(impulse[:, 0])
     assert touching > 3
 
 

@@ -36,6 +36,7 @@ from jaxrbd.conformance.__main__ import _QUICK_KINDS, main
 from jaxrbd.conformance.report import ERROR, NOT_FINITE
 from jaxrbd.conformance.solutions import _check, _Problem
 from jaxrbd.conformance.truth import stencil
+from support import nightly
 
 HINGES = tuple(Tree("revolute", place) for place in PLACES)
 
@@ -178,10 +179,7 @@ def all_right(report):
 
 @pytest.mark.parametrize(
     "quantity",
-    [
-        pytest.param(name, marks=pytest.mark.slow if name.endswith("dynamics") else ())
-        for name in conformance.QUANTITIES
-    ],
+    nightly.all_but(["placement"], conformance.QUANTITIES),
 )
 def test_jaxrbd_is_right(quantity):
     """Every quantity of two kinds, in double precision: first and second derivatives."""

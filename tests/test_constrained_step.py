@@ -91,7 +91,7 @@ def test_derivatives_in_everything(rng):
             model, NOTHING, q, v, tau, dt, None, regularisation, recovery, None, constraints
         )
         parts = jnp.concatenate([step.q, step.v, step.constraint_impulse])
-        return jnp.sum(jnp.cos(jnp.arange(len(parts)).astype(parts.dtype)) * parts)
+        return jnp.sum(jnp.cos(jnp.arange(len(parts)).astype(parts.dtype)) * parts), step
 
     v, tau = (jnp.asarray(rng.normal(size=model.nv)) for _ in range(2))
     q = rbd.integrate(model, q, jnp.asarray(1e-2 * rng.normal(size=model.nv)))

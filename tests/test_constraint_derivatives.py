@@ -145,6 +145,24 @@ def test_constraints_that_do_not_act_are_as_if_absent(rng):
     close(after, v + lever @ impulse, 1e-10, "velocity after an impact")
 
 
+def test_a_constraint_that_does_not_act_may_have_no_derivative():
+    """The distance of a frame from a point that it is at: its derivative is NaN there."""
+    model = zoo.build(["prismatic", "revolute"], [-1, 0])
+    q, v, tau, _ = zoo.state(model)
+    here = rbd.frame_placement(model, q, "l1").p
+
+    def distance(model, q):
+        return jnp.linalg.norm(rbd.frame_placement(model, q, "l1").p - here)[None]
+
+    constraints = (con.Equation(lambda model, q: q[1:]), con.Equation(distance))
+    derivatives = jax.jit(con.constrained_dynamics_derivatives)
+    both = derivatives(model, q, v, tau, constraints, active=jnp.array([True, False]))
+    one = derivatives(model, q, v, tau, constraints[:1])
+    for with_both, alone in zip(both, one, strict=True):
+        close(with_both[: len(alone)], alone, 1e-12)
+        assert not np.any(with_both[len(alone) :])
+
+
 @pytest.mark.slow
 def test_both_modes_of_an_impact_are_the_true_derivatives(rng):
     model = robots()

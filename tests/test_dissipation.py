@@ -9,7 +9,7 @@ import pytest
 
 import jaxrbd as rbd
 from jaxrbd import constraints as con
-from support import zoo
+from support import nightly, zoo
 from support.zoo import close
 
 TREES = {"small": zoo.small, "connected": zoo.connected}
@@ -30,7 +30,7 @@ def lost_power(model, q, v):
     return jnp.sum(model.damping * rates**2 + model.friction * jnp.abs(rates))
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", nightly.all_but(["coupled"], MODELS))
 def test_the_power_of_the_passive_force_is_what_the_joints_lose(name):
     """Also for joints that follow others, with velocities that are multiples of their leaders'."""
     model = MODELS[name]()

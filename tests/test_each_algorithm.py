@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-from support import zoo
+from support import nightly, zoo
 from support.zoo import close, slope
 
 ROBOTS = {
@@ -26,8 +26,7 @@ ROBOTS = {
 
 def robots(*by_default):
     """All robots as parameters of a test; those that are not `by_default` are marked slow."""
-    marked = [pytest.param(x, marks=() if x in by_default else pytest.mark.slow) for x in ROBOTS]
-    return pytest.mark.parametrize("robot", marked, indirect=True)
+    return pytest.mark.parametrize("robot", nightly.all_but(by_default, ROBOTS), indirect=True)
 
 
 FRAME = 2
@@ -74,7 +73,7 @@ def compare(function, robot, derivatives, tolerance=1e-8):
 # --------------------------------------------------------------------------------------- dynamics
 
 
-@robots("connected", "following")
+@robots("connected")
 def test_forward_dynamics_by_three_ways(robot):
     model, (q, v, a, f), _ = robot
     tau = rbd.rnea(model, q, v, a, f)
@@ -143,7 +142,7 @@ def test_rnea_derivatives(robot):
     compare(lambda *state: rbd.rnea(model, *state, f), robot, found)
 
 
-@robots("connected", "following")
+@robots("connected")
 def test_forward_dynamics_derivatives(robot):
     model, (q, v, u, f), _ = robot
     found = rbd.forward_dynamics_derivatives(model, q, v, u, f)
@@ -231,7 +230,9 @@ def test_centroidal_momentum(robot):
     close(rbd.com_jacobian(model, q) @ d, com, 1e-9)
 
 
-@pytest.mark.parametrize("reference", ["local", "world", "local_world_aligned"])
+@pytest.mark.parametrize(
+    "reference", nightly.all_but(["local_world_aligned"], ["local", "world", "local_world_aligned"])
+)
 @robots("connected")
 def test_motion_of_a_frame(robot, reference):
     model, (q, v, u, _), _ = robot

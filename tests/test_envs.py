@@ -12,7 +12,7 @@ import pytest
 import jaxrbd as rbd
 from jaxrbd import envs
 from jaxrbd.errors import ArgumentError
-from support import zoo
+from support import nightly, zoo
 from support.point import Point
 
 POINT = Point()
@@ -330,9 +330,7 @@ LEAVES = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=() if n == "Hopper" else pytest.mark.slow) for n in LEAVES]
-)
+@pytest.mark.parametrize("name", nightly.all_but(["Hopper"], LEAVES))
 def test_derivatives_of_a_return_are_central_differences(name, key):
     """With respect to parameters, along a random direction in all of them."""
     env = ENVIRONMENTS[name]

@@ -15,13 +15,13 @@ import pytest
 
 import jaxrbd as rbd
 from jaxrbd.io.program import _plain
-from support import zoo
+from support import nightly, zoo
 from support.algorithms import ALGORITHMS, ON_THE_HOST, functions_of_a_model
 from support.zoo import close
 
 DOCUMENT = pathlib.Path(__file__).parents[1] / "docs" / "saving.md"
 BATCHES = (1, 3, 7)
-QUICK = ("rnea", "frame_placement")
+QUICK = ("frame_placement",)
 # XLA optimizes the two programs separately, so they agree up to rounding. Where a matrix is
 # inverted, the condition number multiplies the rounding. Where steps are repeated, the tolerance
 # of the iteration counts.
@@ -53,9 +53,7 @@ def test_every_function_of_a_model_is_in_the_sweep():
     assert functions_of_a_model() == set(ALGORITHMS) | ON_THE_HOST
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in ALGORITHMS]
-)
+@pytest.mark.parametrize("name", nightly.all_but(QUICK, ALGORITHMS))
 def test_a_loaded_program_is_the_mapped_function(name, tmp_path):
     """The program is for CPUs and GPUs, and for any batch size."""
     model, algorithm = zoo.small(), ALGORITHMS[name]
@@ -96,7 +94,7 @@ def test_derivatives_of_a_loaded_program(name, tmp_path):
         close(found, expected, 1e-13)
 
 
-@pytest.mark.parametrize("order", [0, 1, 2])
+@pytest.mark.parametrize("order", nightly.all_but([2], range(3)))
 def test_a_loaded_program_is_differentiated_as_often_as_was_asked(order, tmp_path):
     """One more derivative is an error. No derivative of a pendulum's gravity force is zero."""
     model = zoo.chain(1)

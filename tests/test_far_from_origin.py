@@ -16,7 +16,7 @@ import pytest
 
 import jaxrbd as rbd
 from jaxrbd import constraints as con, frames
-from support import zoo
+from support import nightly, zoo
 from support.algorithms import ALGORITHMS
 
 # Horizontal offsets of the robot, in m. All are multiples of 1,000, see `anchor`.
@@ -173,13 +173,11 @@ def results(name):
 # The parts that the others share.
 BY_DEFAULT = (
     "com_jacobian constraint_rows crba forward_dynamics forward_dynamics_of_kinematics "
-    "frame_jacobian integrate rnea"
+    "frame_jacobian integrate"
 ).split()
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=() if n in BY_DEFAULT else pytest.mark.slow) for n in CASES]
-)
+@pytest.mark.parametrize("name", nightly.all_but(BY_DEFAULT, CASES))
 def test_no_error_grows_with_the_distance(name):
     single, double = results(name)
     if name in POSITIONS:

@@ -15,8 +15,12 @@ import jaxrbd as rbd
 from support import zoo
 from support.zoo import close
 
-# One tree with all joint kinds, and several trees.
-ROBOTS = {"connected": lambda: zoo.connected().with_dissipation(), "everywhere": zoo.everywhere}
+# A small robot, one tree with all joint kinds, and several trees.
+ROBOTS = {
+    "small": zoo.small,
+    "connected": lambda: zoo.connected().with_dissipation(),
+    "everywhere": zoo.everywhere,
+}
 
 
 def state(model):
@@ -36,8 +40,16 @@ def both_ways(function):
     return function(rbd.forward_dynamics), function(by_poses)
 
 
-@pytest.mark.parametrize("robot", ["connected", pytest.param("everywhere", marks=pytest.mark.slow)])
-def test_derivatives_to_third_order(robot):
+@pytest.mark.parametrize(
+    ("robot", "order"),
+    [
+        ("small", 2),
+        pytest.param("connected", 3, marks=pytest.mark.slow),
+        pytest.param("everywhere", 3, marks=pytest.mark.slow),
+    ],
+)
+def test_derivatives_of_any_order(robot, order):
+    """The gradient, and its derivatives along one direction up to the given order."""
     model = ROBOTS[robot]()
     at, f_ext = state(model)
     rng = np.random.default_rng(1)
@@ -53,7 +65,8 @@ def test_derivatives_to_third_order(robot):
         def curvature(*x):
             return jax.jvp(gradient, x, direction)[1]
 
-        return jax.jit(lambda: (gradient(*at), *jax.jvp(curvature, at, direction)))()
+        highest = {2: gradient, 3: curvature}[order]
+        return jax.jit(lambda: (gradient(*at), jax.jvp(highest, at, direction)))()
 
     jax.tree.map(lambda x, y: close(x, y, 1e-10), *both_ways(derivatives))
 
@@ -68,7 +81,7 @@ def test_derivatives_by_one_argument(changed):
         def one(x):
             return dynamics(model, *at[:i], x, *at[i + 1 :], f_ext)
 
-        return jax.jacfwd(one)(at[i])
+        return jax.jit(jax.jacfwd(one))(at[i])
 
     close(*both_ways(derivative), 1e-11)
 
@@ -82,7 +95,7 @@ def test_derivatives_by_the_model_of_derivatives_by_the_state():
             moved = dataclasses.replace(model, inertia=inertia, placement=model.placement)
             return jax.grad(lambda *x: jnp.sum(dynamics(moved, *x, f_ext)), (0, 1, 2))(*x)
 
-        by_inertia = jax.jvp(gradient, (model.inertia, at, f_ext), (model.inertia, at, f_ext))
-        return jax.jit(lambda: by_inertia)()
+        operands = model.inertia, at, f_ext
+        return jax.jit(lambda *x: jax.jvp(gradient, x, x))(*operands)
 
     jax.tree.map(lambda x, y: close(x, y, 1e-10), *both_ways(mixed))

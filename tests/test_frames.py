@@ -463,6 +463,7 @@ def coordinates(angle):
     return frames.Twist(V, body="j", base="i", frame="i")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("angle", ANGLES)
 def test_log_its_rate_and_exp(angle):
     xi = coordinates(angle)
@@ -792,6 +793,7 @@ def test_the_compiled_program_is_the_one_without_labels():
     assert found == expected
 
 
+@pytest.mark.slow
 def test_labelled_programs_transform_as_others_do():
     arguments = chain_of_two()
 

@@ -44,6 +44,7 @@ def test_public_functions_are_compiled_by_themselves():
     assert plain == TAKE_FUNCTIONS | CONSTANTS | CHECK_TASKS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(CHECK_TASKS))
 def test_functions_with_checks_call_one_compiled_function(name):
     """Loops outside of it would run one operation after another."""

@@ -14,7 +14,7 @@ import pytest
 import jaxrbd as rbd
 from jaxrbd import joints, spatial
 from jaxrbd._math.root import find_root
-from support import zoo
+from support import nightly, zoo
 from support.zoo import close
 
 ORDERS = {
@@ -283,15 +283,7 @@ def along_a_line(step):
 
 
 @pytest.mark.parametrize(
-    "step",
-    [
-        pytest.param(
-            step,
-            marks=pytest.mark.slow if step is rbd.integrators.variational_midpoint else (),
-            id=step.__name__,
-        )
-        for step in ORDERS
-    ],
+    "step", nightly.all_but([rbd.integrators.semi_implicit_euler], ORDERS), ids=lambda x: x.__name__
 )
 def test_derivatives(step):
     value, slope, _ = along_a_line(step)
@@ -300,6 +292,7 @@ def test_derivatives(step):
     close(jax.jit(jax.grad(value))(0.0), forward, 1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "step",
     [
@@ -344,7 +337,7 @@ def test_a_step_too_large_gives_nan_and_not_a_wrong_state():
     )
 
 
-@pytest.mark.parametrize("robot", ["pendulum", "arm7"])
+@pytest.mark.parametrize("robot", nightly.all_but(["arm7"], ["pendulum", "arm7"]))
 def test_small_steps_are_the_same_in_both_precisions(robot):
     """Steps in single precision are those in double precision to rounding, for small steps too."""
     model = rbd.load_robot(robot)
@@ -394,7 +387,7 @@ def energies(model, q, v, gain, count, dtype):
     return np.asarray((total - total[0]) / jnp.max(kinetic))
 
 
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+@pytest.mark.parametrize("dtype", nightly.all_but([jnp.float32], [jnp.float32, jnp.float64]))
 def test_a_spring_keeps_its_energy_to_rounding(dtype):
     """Over 20,000 steps. In some of them the velocity is zero."""
     errors = energies(*sprung_mass(80.0), 20_000, dtype)
@@ -575,7 +568,10 @@ def eccentric():
     return rbd.build_model(links, specs)
 
 
-@pytest.mark.parametrize("robot", [zoo.connected, zoo.coupled, zoo.following, eccentric])
+@pytest.mark.parametrize(
+    "robot",
+    nightly.all_but([zoo.connected], [zoo.connected, zoo.coupled, zoo.following, eccentric]),
+)
 def test_bracket(robot):
     model = robot()
     q, u, w, _ = zoo.state(model)

@@ -53,6 +53,9 @@ def solve(model, tasks, q0):
     return ik.inverse_kinematics(model, tasks, q0)
 
 
+rows = jax.jit(ik_tasks.rows)
+
+
 @functools.partial(jax.jit, static_argnums=3)
 def search(model, tasks, key, seeds=16):
     return ik.search_inverse_kinematics(model, tasks, key, seeds)
@@ -111,8 +114,8 @@ def test_errors_of_tasks_have_units(arm):
     moved = X @ rbd.Pose(rbd.so3.exp(jnp.array([0.0, 0.2, 0.0])), jnp.array([0.0, 0.0, 0.03]))
     lists = [ik.FrameTask("tool", moved), ik.FrameTask("tool", moved, [1, 1, 0, 1, 0, 1])]
     lists += [ik.ComTask(rbd.center_of_mass(arm, q) + 1), ik.PostureTask(q.at[2].add(0.5), 1.0)]
-    found = ik_tasks.rows(arm, lists, q)
-    errors = ik_tasks.task_errors(arm, lists, found, q)
+    found = rows(arm, lists, q)
+    errors = jax.jit(ik_tasks.task_errors)(arm, lists, found, q)
     close(errors.angular, [0.2, 0, 0, 0], 1e-14)
     free_axis = np.linalg.norm(np.asarray(found.error)[6:8])
     close(errors.linear, [0.03, free_axis, np.sqrt(3), 0], 1e-14)
@@ -229,6 +232,7 @@ def free_distance(model, q0, q):
     return jnp.linalg.norm(rbd.difference(model, q0, q))
 
 
+@pytest.mark.slow
 def test_single_precision(arm):
     model = arm.astype(np.float32)
     wanted = rbd.random_configuration(model, jax.random.key(2))
@@ -309,7 +313,7 @@ def test_a_target_out_of_reach(arm):
 
     @jax.jit
     def residual(q):
-        return roots * ik_tasks.rows(arm, [task], q).error
+        return roots * rows(arm, [task], q).error
 
     def reference(start):
         bounds = (np.asarray(arm.lower_position_limit), np.asarray(arm.upper_position_limit))
@@ -330,7 +334,7 @@ def assert_minimum(model, tasks, q, tolerance=1e-8):
         found = ik_tasks.rows(model, tasks, q)
         return jnp.sum(found.weights * found.error**2) / 2
 
-    gradient = rbd.gradient(model, cost)(q)
+    gradient = jax.jit(rbd.gradient(model, cost))(q)
     box = solver.Box(position_limits(model), np.zeros(model.nv, bool))
     least, most = box.gaps(q)
     inward = jnp.where(least >= 0, jnp.minimum(gradient, 0), gradient)
@@ -355,9 +359,9 @@ def test_closed_loops_hold(name):
     assert solution.stationary
     assert solution.errors.mixed[-1] > 0.01
     assert jnp.max(solution.errors.mixed[: len(loops)]) < 1e-9
-    rows = ik_tasks.rows(model, [*loops, ik.PostureTask(wanted + 0.3, 1.0)], solution.q)
-    multipliers = np.linalg.lstsq(np.asarray(rows.K.T), -np.asarray(rows.error), rcond=1e-9)[0]
-    close(rows.error + rows.K.T @ multipliers, jnp.zeros(model.nv), 1e-7, "stationary in the loop")
+    at = rows(model, [*loops, ik.PostureTask(wanted + 0.3, 1.0)], solution.q)
+    multipliers = np.linalg.lstsq(np.asarray(at.K.T), -np.asarray(at.error), rcond=1e-9)[0]
+    close(at.error + at.K.T @ multipliers, jnp.zeros(model.nv), 1e-7, "stationary in the loop")
 
 
 @pytest.mark.slow
@@ -567,9 +571,8 @@ def test_velocities_and_positions_stay_within_the_limits(robot):
     over = np.asarray(moved - model.upper_position_limit)[place]
     assert np.max(over) <= 1e-15
     assert np.max(over) > -1e-12
-    qp = differential.quadratic_program(
-        model, q, tasks, *map(jnp.asarray, (dt, 1.0, 1e-6)), np.zeros(model.nv, bool)
-    )
+    program = functools.partial(differential.quadratic_program, locked=np.zeros(model.nv, bool))
+    qp = jax.jit(program)(model, q, tasks, *map(jnp.asarray, (dt, 1.0, 1e-6)))
     gradient = np.asarray(qp.H @ (dt * v) + qp.g)
     scale = np.max(np.abs(qp.g))
     d = dt * v
@@ -592,7 +595,7 @@ def test_velocities_keep_loops_closed():
     model, loops, q = rbd.robots.load_linkage("five_bar")
     tasks = [ik.PostureTask(q + 0.2, 1.0), *loops]
     v = velocity(model, q, tasks, 0.01, 1.0)
-    K = ik_tasks.rows(model, tasks, q).K
+    K = rows(model, tasks, q).K
     assert jnp.max(jnp.abs(v)) > 0.1
     close(K @ v, jnp.zeros(len(K)), 1e-9)
     wheel = con.Nonholonomic(lambda model, q: jnp.ones((1, model.nv), model.dtype))

@@ -209,6 +209,7 @@ def test_a_servo_with_an_error_in_place_of_a_position():
     close(second.joint_impulse.servo, first.joint_impulse.servo, 1e-12)
 
 
+@pytest.mark.slow
 def test_the_error_of_a_servo_is_of_first_order():
     """Against steps of 1/80 of the size: half the step, half the error."""
     model = one_joint(rbd.joints.Revolute((1, 0, 0)))
@@ -228,9 +229,9 @@ def test_derivatives_in_everything():
 
     def number(model, servo, q, v, tau, dt, regularisation, recovery):
         result = contact_step(model, NOTHING, q, v, tau, dt, None, regularisation, recovery, servo)
-        parts = [result.q, result.v, *result.joint_impulse]
-        parts = jnp.concatenate(parts)
-        return jnp.sum(jnp.cos(jnp.arange(len(parts)).astype(parts.dtype)) * parts)
+        parts = jnp.concatenate([result.q, result.v, *result.joint_impulse])
+        weights = jnp.cos(jnp.arange(len(parts)).astype(parts.dtype))
+        return jnp.sum(weights * parts), result.joint_impulse
 
     kinds, check = set(), derivative_check(number)
     for seed in range(3):
@@ -251,9 +252,7 @@ def test_derivatives_in_everything():
             *direction[2:5],
             *(0.1 * x for x in operands[5:]),
         )
-        check(operands, direction, 1e-4)
-        result = step(*operands[:1], NOTHING, *operands[2:6], None, *operands[6:], operands[1])
-        impulse = result.joint_impulse
+        impulse = check(operands, direction, 1e-4)
         kinds |= {name for name, x in impulse._asdict().items() if jnp.any(x != 0)}
     assert kinds == {"limit", "dissipation", "servo"}
 

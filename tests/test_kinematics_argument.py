@@ -7,7 +7,7 @@ import jax
 import pytest
 
 import jaxrbd as rbd
-from support import zoo
+from support import nightly, zoo
 from support.algorithms import ALGORITHMS, PUBLIC
 
 # These take a configuration to move it on its manifold, and compute no poses.
@@ -26,10 +26,7 @@ def test_the_annotation_says_so(name):
 
 
 BY_DEFAULT = ("crba", "external_force", "forward_dynamics", "frame_jacobian", "rnea_derivatives")
-COMPARED = [
-    pytest.param(name, marks=() if name in BY_DEFAULT else pytest.mark.slow)
-    for name in sorted(set(TAKE_Q) & set(ALGORITHMS))
-]
+COMPARED = nightly.all_but(BY_DEFAULT, sorted(set(TAKE_Q) & set(ALGORITHMS)))
 
 
 @pytest.mark.parametrize("name", COMPARED)

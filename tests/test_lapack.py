@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import pytest
 
 import jaxrbd
-from support import zoo
+from support import nightly, zoo
 from support.algorithms import ALGORITHMS
 
 PACKAGE = pathlib.Path(jaxrbd.__file__).parent
@@ -43,9 +43,7 @@ def lowered(function, batch):
 BY_DEFAULT = ("minverse", "forward_dynamics", "operational_space_inertia")
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=() if n in BY_DEFAULT else pytest.mark.slow) for n in ALGORITHMS]
-)
+@pytest.mark.parametrize("name", nightly.all_but(BY_DEFAULT, ALGORITHMS))
 def test_no_program_calls_lapack(name, batch):
     function = ALGORITHMS[name]
 
@@ -81,10 +79,8 @@ def test_the_package_names_no_linear_algebra_of_jax():
                 assert not any("linalg" in name or "scipy" in name for name in names), path.name
 
 
-@pytest.mark.parametrize(
-    ("threads", "devices"),
-    [(1, 1), *(pytest.param(*x, marks=pytest.mark.slow) for x in ((2, 1), (1, 2)))],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("threads", "devices"), [(1, 1), (2, 1), (1, 2)])
 def test_constraints_and_contact_do_not_hang(threads, devices):
     """With JAX's default flags and default thread pool, as a user runs them."""
     ours = ("XLA_FLAGS", "NPROC", "JAX_NUMPY_DTYPE_PROMOTION")

@@ -24,6 +24,7 @@ from jaxrbd import cli, envs, learning, view
 from jaxrbd.cli import play_command, train_command
 from jaxrbd.errors import ArgumentError, SavedFileError, TrainingError
 from jaxrbd.learning import networks, optimiser, rollouts
+from support import nightly
 from support.point import Point
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -516,9 +517,7 @@ def test_the_critic_of_shac_fits_the_returns(key):
 # ---------------------------------------------------------------------------------- trainings
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(x, marks=() if x == "apg" else pytest.mark.slow) for x in SMALL]
-)
+@pytest.mark.parametrize("name", nightly.all_but(["apg"], SMALL))
 def test_a_training_continues_bit_for_bit(name, tmp_path):
     """From a checkpoint, in another object, after an interruption between two checkpoints."""
     whole = learning.Training(SMALL[name], ENV, seed=2)

@@ -12,7 +12,7 @@ import jaxrbd as rbd
 from jaxrbd.joints import Custom, FreeFlyer, Helical, Planar, Prismatic, Revolute, Spherical
 from jaxrbd.model.checks import checked
 from jaxrbd.model.mass_check import singular_joints
-from support import real_robots, zoo
+from support import nightly, real_robots, zoo
 from support.urdf_text import SOUND
 
 X, Y, Z = np.eye(3)
@@ -214,7 +214,7 @@ def mass_matrices(model, keys):
     return jax.vmap(one)(keys)
 
 
-@pytest.mark.parametrize("name", TREES)
+@pytest.mark.parametrize("name", nightly.all_but(["tree"], TREES))
 def test_against_the_eigenvalues_of_the_mass_matrix(name):
     """Massless links, points, rods and bodies: a joint is named exactly where M is singular."""
     joints, rng = description(name), np.random.default_rng(7)

@@ -13,7 +13,7 @@ import pytest
 import jaxrbd as rbd
 from jaxrbd.contact.contacts import contact_bodies, find_contacts
 from jaxrbd.io.mujoco import from_mujoco, mujoco_pose, pose_from_mujoco
-from support import mjcf, mjcf_table
+from support import mjcf, mjcf_table, nightly
 
 
 def assert_close(found, expected, tolerance, name=""):
@@ -677,7 +677,7 @@ SOME = [
 ]
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", nightly.all_but(SOME[1:], SOME))
 def test_some_files(name, tmp_path, monkeypatch):
     if name not in FILES:
         pytest.skip("mujoco-mjx is not installed")

@@ -7,7 +7,7 @@ import pytest
 
 import jaxrbd as rbd
 from jaxrbd import constraints as con, spatial
-from support import oracles, real_robots
+from support import nightly, oracles, real_robots
 from support.pinocchio_models import configuration, frame_id, load_oracle, pin
 
 TOLERANCE = 1e-8
@@ -41,9 +41,7 @@ def closed_as_it_is(model, q, a, b, rows):
     return con.point(a, b, X_AB.p) if rows == 3 else con.weld(a, b, X_AB)
 
 
-@pytest.mark.parametrize(
-    "case", [pytest.param(x, marks=() if x == "four feet" else pytest.mark.slow) for x in CASES]
-)
+@pytest.mark.parametrize("case", nightly.all_but(["four feet"], CASES))
 def test_constrained_dynamics(case):
     name, ground, loops = CASES[case]
     model, oracle = real_robots.load(name, "free_flyer"), load_oracle(name, "free_flyer")

@@ -178,7 +178,7 @@ def scale(what: str, theirs, v) -> np.ndarray:
 
 @pytest.mark.parametrize(
     ("name", "root_joint"),
-    real_robots.with_both_bases(real_robots.ROBOTS, real_robots.TWO_EXAMPLES),
+    real_robots.with_both_bases(real_robots.ROBOTS, real_robots.ONE_EXAMPLE),
 )
 def test_derivatives_and_momentum(name, root_joint):
     model, oracle = real_robots.load(name, root_joint), load_oracle(name, root_joint)

@@ -23,7 +23,7 @@ SEEDS = range(3)
 
 @pytest.mark.parametrize(
     ("name", "root_joint"),
-    real_robots.with_both_bases(real_robots.VARIED, real_robots.TWO_EXAMPLES),
+    real_robots.with_both_bases(real_robots.VARIED, real_robots.ONE_EXAMPLE),
 )
 def test_every_quantity(name, root_joint):
     model = real_robots.load(name, root_joint)

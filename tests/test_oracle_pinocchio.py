@@ -38,10 +38,8 @@ def test_every_quantity_of_every_robot(name, root_joint):
     assert_same_results(name, model, oracle, singular=name in real_robots.SINGULAR)
 
 
-@pytest.mark.parametrize(
-    "root_joint",
-    ["planar", *(pytest.param(x, marks=pytest.mark.slow) for x in ("spherical", "translation"))],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("root_joint", ["planar", "spherical", "translation"])
 def test_every_joint_of_the_specification(root_joint):
     """Joints that no real robot here has: floating and planar ones, and other root joints."""
     model = jaxrbd.load_urdf(EVERY_JOINT, root_joint=root_joint)

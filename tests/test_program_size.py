@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import pytest
 
 import jaxrbd as rbd
-from support import zoo
+from support import nightly, zoo
 from support.algorithms import ALGORITHMS
 from support.zoo import close
 
@@ -46,9 +46,7 @@ SIZED = """
 BY_DEFAULT = ("rnea", "forward_dynamics", "rnea_derivatives")
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=() if n in BY_DEFAULT else pytest.mark.slow) for n in SIZED]
-)
+@pytest.mark.parametrize("name", nightly.all_but(BY_DEFAULT, SIZED))
 def test_program_size_does_not_depend_on_the_robot(name):
     # The inverse of a matrix halves it three times, if it is large enough: from 16 dofs on.
     short, long, very_long = (size(ALGORITHMS[name], zoo.chain(n)) for n in (16, 40, 150))

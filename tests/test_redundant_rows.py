@@ -132,6 +132,7 @@ def held(model, q, v, tau):
     return jnp.max(missing / sizes)
 
 
+@pytest.mark.slow
 @EACH_DTYPE
 def test_a_humanoid_held_by_hands_and_feet(dtype):
     """The acceleration at each of many random states satisfies all 24 equations."""

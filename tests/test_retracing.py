@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import pytest
 
 import jaxrbd as rbd
-from support import zoo
+from support import nightly, zoo
 from support.algorithms import ALGORITHMS
 from support.jax_events import work
 
@@ -39,9 +39,7 @@ def likenesses(tmp_path):
     }
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in ALGORITHMS]
-)
+@pytest.mark.parametrize("name", nightly.all_but(QUICK, ALGORITHMS))
 def test_one_trace_for_all_robots_of_a_structure(name, tmp_path):
     """Called directly and mapped: only the first call traces and compiles."""
     chex.clear_trace_counter()  # it counts all cases of this test together

@@ -18,21 +18,18 @@ from jax.flatten_util import ravel_pytree
 
 import jaxrbd as rbd
 from jaxrbd import se3, spatial
-from support import zoo
+from support import nightly, zoo
 from support.algorithms import ALGORITHMS
 from support.zoo import close
 
-# Tested at every state of `states`. Most are marked slow: they share their parts with `rnea` and
+# Tested at every state of `states`. Most run nightly: they share their parts with `rnea` and
 # `integrate`, and `test_each_algorithm.py` tests the analytic derivatives.
-AT_EVERY_STATE = [
-    pytest.param(name, marks=() if name in ("rnea", "integrate") else pytest.mark.slow)
-    for name in """
-        forward_kinematics frame_acceleration frame_jacobian rnea crba minverse forward_dynamics
-        center_of_mass kinetic_energy passive_force integrate difference frame_placement
-        frame_velocity external_force bias_force gravity_force mass_matrix_product aba
-        potential_energy interpolate
-    """.split()
-]
+AT_EVERY_STATE = """
+    forward_kinematics frame_acceleration frame_jacobian rnea crba minverse forward_dynamics
+    center_of_mass kinetic_energy passive_force integrate difference frame_placement
+    frame_velocity external_force bias_force gravity_force mass_matrix_product aba
+    potential_energy interpolate
+""".split()
 
 
 def flat(name):
@@ -106,6 +103,7 @@ def central_differences(batch, x, state, step):
     return jnp.moveaxis((a - 8 * b + 8 * c - d) / (12 * step), 0, -1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", AT_EVERY_STATE)
 def test_all_transformations_agree_and_are_right(name):
     model = smooth_robot()
@@ -123,7 +121,7 @@ def test_all_transformations_agree_and_are_right(name):
         close(d["hessian"], curvature, 1e-8, f"{name}, {where}: hessian")
 
 
-@pytest.mark.parametrize("name", AT_EVERY_STATE)
+@pytest.mark.parametrize("name", nightly.all_but(["rnea", "integrate"], AT_EVERY_STATE))
 def test_jit_and_vmap_change_nothing(name):
     model, algorithm = smooth_robot(), flat(name)
     singles = [zoo.state(model, seed)[:3] for seed in range(3)]
@@ -154,6 +152,7 @@ def leaf_directions(model):
         yield name, eqx.tree_at(leaf, zero, jnp.array(rng.normal(size=leaf(model).shape)))
 
 
+@pytest.mark.slow
 def test_derivatives_in_every_number_of_the_model():
     """Forward dynamics of a robot with every kind of parameter: jvp and central differences."""
     model = zoo.coupled()
@@ -191,11 +190,12 @@ def test_vmap_over_models():
 
 
 LENGTH = 0.7
+ANGLES = [0.0, 1e-20, 1e-9, 1e-4, np.pi, 2 * np.pi]
 
 
 @functools.cache
 def pendulum():
-    """qdd of a point mass on a hinge, and its first and third derivatives, as functions of q."""
+    """qdd of a point mass on a hinge and its first three derivatives, as functions of q."""
     bob = rbd.model.Link("bob", rbd.model.link_inertia(2.0, (0, 0, -LENGTH)))
     hinge = rbd.model.JointSpec("hinge", rbd.joints.Revolute((0, 1, 0)), None, "bob")
     model = rbd.build_model([bob], [hinge])
@@ -205,17 +205,23 @@ def pendulum():
         return rbd.forward_dynamics(model, jnp.reshape(q, (1,)), zero, zero)[0]
 
     slope = jax.grad(qdd)
-    return jax.jit(lambda q: (qdd(q), slope(q), jax.grad(jax.grad(slope))(q)))
+    return jax.jit(lambda q: (qdd(q), slope(q))), jax.jit(jax.grad(jax.grad(slope)))
 
 
-@pytest.mark.parametrize("angle", [0.0, 1e-20, 1e-9, 1e-4, np.pi, 2 * np.pi])
+@pytest.mark.parametrize("angle", ANGLES)
 def test_pendulum_gradient_is_exact_at_every_angle(angle):
     """d(qdd)/dq of a point mass on a hinge is -(g / l) cos(q) at every angle."""
-    qdd, slope, third = map(float, pendulum()(angle))
+    qdd, slope = map(float, pendulum()[0](angle))
     w2 = 9.81 / LENGTH
     assert qdd == pytest.approx(-w2 * np.sin(angle), abs=1e-13)
     assert slope == pytest.approx(-w2 * np.cos(angle), rel=1e-13)
-    assert third == pytest.approx(w2 * np.cos(angle), rel=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("angle", ANGLES)
+def test_third_derivative_of_a_pendulum_is_exact_at_every_angle(angle):
+    third = float(pendulum()[1](angle))
+    assert third == pytest.approx(9.81 / LENGTH * np.cos(angle), rel=1e-12)
 
 
 @pytest.mark.parametrize("speed", [0.0, 1e-20, 1e-9, 1e-4])
@@ -251,12 +257,9 @@ IN_ALL_OPERANDS = {
 IN_ALL_OPERANDS["body_regressor"] = lambda m, q, v, u, f: rbd.algorithms.body_regressor(
     v[:6], u[:6]
 )
-QUICK = ("rnea",)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in IN_ALL_OPERANDS]
-)
+@pytest.mark.parametrize("name", nightly.all_but(["rnea"], IN_ALL_OPERANDS))
 def test_derivatives_in_all_arguments_and_numbers(name):
     """Derivatives along one curve in (model, q, v, u, f_ext): forward, reverse, second order.
 

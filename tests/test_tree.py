@@ -9,7 +9,7 @@ import jaxrbd as rbd
 from jaxrbd import spatial, tree
 from jaxrbd.model.joint_space import joint_poses
 from jaxrbd.topology import Topology
-from support import zoo
+from support import nightly, zoo
 from support.zoo import close
 
 TREES = {
@@ -23,7 +23,7 @@ TREES = {
 }
 
 
-@pytest.fixture(params=TREES)
+@pytest.fixture(params=nightly.all_but(["everywhere", "chain of 7"], TREES))
 def swept(request, rng):
     """A topology, the bodies' poses in their parents, and two random right-hand sides."""
     model = TREES[request.param]()
@@ -74,7 +74,7 @@ def test_compose_poses_composes(swept):
     close(spatial.pose_matrix(X_WB), np.array(world), 1e-12)
 
 
-@pytest.mark.parametrize("mode", [jax.jacfwd, jax.jacrev])
+@pytest.mark.parametrize("mode", nightly.all_but([jax.jacrev], [jax.jacfwd, jax.jacrev]))
 def test_derivatives_are_those_of_the_solution(mode, rng):
     """Both modes, in the poses and the right-hand side, against central differences."""
     model = zoo.connected()
@@ -111,7 +111,10 @@ def test_the_lowered_program_of_a_chain_does_not_grow(n):
     assert size(n) == size(5)
 
 
-@pytest.mark.parametrize("sweep", [tree.propagate, tree.accumulate, tree.compose_poses])
+SWEEPS = [tree.propagate, tree.accumulate, tree.compose_poses]
+
+
+@pytest.mark.parametrize("sweep", nightly.all_but(SWEEPS[1:], SWEEPS))
 def test_a_batch_of_sweeps_is_the_sweep_of_each(sweep, rng):
     """For any choice of batched operands, and for batches of batches."""
     model = zoo.connected()

@@ -249,6 +249,7 @@ def test_real_robots_are_drawn_with_every_mesh(name):
 # ---------------------------------------------------------------------------------------- motion
 
 
+@pytest.mark.slow
 def test_poses_of_a_batch_of_trajectories():
     model = zoo.small()
     keys = jax.random.split(jax.random.key(0), 6)

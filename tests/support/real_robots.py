@@ -84,6 +84,7 @@ EXAMPLES = {
 }
 
 # For long tests.
+ONE_EXAMPLE = {GO2: EXAMPLES[GO2]}
 TWO_EXAMPLES = {name: EXAMPLES[name] for name in (PANDA, GO2)}
 
 # The robots that are compared with MuJoCo.
