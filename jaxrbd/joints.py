@@ -3,8 +3,8 @@
 A class defines the pose, the motion subspace and the configuration manifold of a joint kind. It
 does not use the kinematic tree. An instance holds the parameters of one joint, or of n joints of
 one kind with a leading axis in each field. Every method broadcasts over leading axes. No algorithm
-distinguishes joint kinds. So a new kind needs one class here and, if robot files can name the kind,
-one line in the file reader.
+distinguishes joint kinds. So a new kind needs one class here and the entries that CONTRIBUTING.md
+lists.
 
 One rule holds for every class: in the child's frame the motion subspace S is *constant*. Then the
 bias acceleration of the joint is zero, and every derivative is simple. A joint whose S depends on q

@@ -33,11 +33,13 @@ class Filter(eqx.Module):
       exact and early with the time constant 0 only clips. An infinite time constant keeps the
       activation constant;
     - `command_range`, `activation_range`: (n, 2), lower and upper bounds, by default infinite;
-    - `exact`, `early`: for each command True or False, by default True and False. They are static.
+    - `exact` (default all True) and `early` (default all False): one bool per command. Both are
+      static.
 
     `push` makes one time step. The filtered command is the control of the actuators:
 
-        activation = filters.init(control)  # at rest; the activations of MuJoCo start at 0
+        # as after a long constant control; MuJoCo itself starts with the activation 0
+        activation = filters.init(control)
         activation, filtered = filters.push(activation, control, dt)  # once per time step
         tau = actuators(model, q, v, filtered)
 
@@ -76,7 +78,7 @@ class Filter(eqx.Module):
     def init(self, command: ArrayLike) -> Float[Array, " n"]:
         """The activation (n,) of a command (n,) that has been constant for a long time.
 
-        Raises ArgumentError for another shape, and for a command without floats.
+        Raises ArgumentError if the command does not have the shape (n,) or a floating-point dtype.
         """
         command = self._floats(command, "command")
         return _clip(_clip(command, self.command_range), self.activation_range)
@@ -87,8 +89,9 @@ class Filter(eqx.Module):
         """The activation (n,) after a time step, and the filtered command (n,) of the step.
 
         `activation` (n,): before the step; `command` (n,): constant in the step; `dt`: the time
-        step in s, more than 0. Raises ArgumentError for another shape or dtype and for a wrong
-        time step. A traced time step of 0 or less gives NaN.
+        step in s, more than 0. Raises ArgumentError if the activation or the command does not have
+        the shape (n,) or a floating-point dtype, if their dtypes differ, and for a wrong time step.
+        A traced time step of 0 or less gives NaN.
         """
         activation = self._floats(activation, "activation")
         command = self._floats(command, "command")
@@ -118,14 +121,16 @@ def _push(
     dt = arguments.POSITIVE.or_nan(jnp.asarray(dt, activation.dtype))
     T = jnp.asarray(filters.time_constant, activation.dtype)
     exact, early = np.array(filters.exact, bool), np.array(filters.early, bool)
-    # The quotient of a time constant 0 is a constant, so that its derivative is 0 and not NaN.
-    at_once = jnp.where((T == 0) & exact, jnp.inf, jnp.nan)
-    steps = jnp.where(T > 0, dt / jnp.where(T > 0, T, 1), at_once)
-    g = jnp.where(exact, -jnp.expm1(-steps), steps)
+    # For T = 0, dt / T is not computed but is the constant infinity, so the derivative with respect
+    # to T is 0 and not NaN.
+    ratio_at_zero = jnp.where((T == 0) & exact, jnp.inf, jnp.nan)
+    ratio = jnp.where(T > 0, dt / jnp.where(T > 0, T, 1), ratio_at_zero)
+    g = jnp.where(exact, -jnp.expm1(-ratio), ratio)
     u = _clip(command, filters.command_range)
-    # Not activation + g (u - activation): the sum is exactly u for g = 1.
-    following = _clip((1 - g) * activation + g * u, filters.activation_range)
-    return following, jnp.where(early, following, activation)
+    # This form gives exactly u for g = 1; `activation + g (u - activation)` would have a rounding
+    # error.
+    next_activation = _clip((1 - g) * activation + g * u, filters.activation_range)
+    return next_activation, jnp.where(early, next_activation, activation)
 
 
 def _clip(x: Array, bounds: arguments.Parameter) -> Array:

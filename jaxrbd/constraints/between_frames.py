@@ -1,8 +1,8 @@
 """Constraints between two frames: closed loops, and contacts with the world.
 
-The equations are a function of the relative pose of the two frames. The `ConstraintRows` follow
-from this function and from the motion of the two bodies by the chain rule. A new kind of loop thus
-needs one function of a pose. All constraints with the same function are evaluated in one batch, so
+The equations are a function of the relative pose of the two frames. The chain rule gives the
+`ConstraintRows` from this function and the motion of the two bodies. So a new kind of loop needs
+one function of a pose. All constraints with the same function are evaluated in one batch, so
 the size of the program does not depend on the number of constraints.
 """
 
@@ -58,8 +58,8 @@ class FrameConstraint(Constraint):
       world;
     - `X_a`, `X_b`: poses of A and B in these frames (default: the identity).
 
-    The multiplier of a row is a generalized force on B, with the opposite force on A. The work of
-    these forces is the multiplier times the change of the error.
+    Each equation has one multiplier. It is a generalized force on B; the opposite force acts on A.
+    The work of both is the multiplier times the change of the error.
     """
 
     error: Callable[[Pose], Array]
@@ -78,8 +78,8 @@ class FrameConstraint(Constraint):
     ):
         self.error = as_module(error)
         self.frame_a, self.frame_b = frame_a, frame_b
-        self.X_a = _place() if X_a is None else X_a
-        self.X_b = _place() if X_b is None else X_b
+        self.X_a = _pose_at() if X_a is None else X_a
+        self.X_b = _pose_at() if X_b is None else X_b
 
     def position(self, model, q):
         (_, _, X_A), (_, _, X_B) = self._ends(model, q)
@@ -125,13 +125,14 @@ def point(
     p_a: ArrayLike | Sequence[int | float] = (0.0, 0.0, 0.0),
     p_b: ArrayLike | Sequence[int | float] = (0.0, 0.0, 0.0),
 ) -> FrameConstraint:
-    """A point fixed in frame A coincides with a point fixed in frame B: 3 equations.
+    """A point fixed in one frame coincides with a point fixed in another frame: 3 equations.
 
-    It is a ball joint, or a contact that sticks. `frame_a`, `frame_b`: names of A and B, or None
-    for the world; `p_a`, `p_b` (3,): the points in A and B, in m. The multiplier (3,) is the force
-    on B at the point, in the axes of A.
+    It is a ball joint, or a contact that sticks. `frame_a`, `frame_b`: names of the frames in which
+    the points are fixed, or None for the world; `p_a`, `p_b` (3,): the points in these frames, in
+    m. The multiplier (3,) is the force on the second frame at the point, in the axes of the first
+    frame.
     """
-    return FrameConstraint(_position, frame_a, frame_b, _place(p_a), _place(p_b))
+    return FrameConstraint(_position, frame_a, frame_b, _pose_at(p_a), _pose_at(p_b))
 
 
 def hinge(
@@ -191,7 +192,7 @@ class _Hinge(eqx.Module):
         return jnp.concatenate([X.p, jnp.sum(normals * rotate(X.R, axis), axis=-1)])
 
 
-def _place(p: ArrayLike | Sequence[int | float] = (0.0, 0.0, 0.0)) -> Pose:
+def _pose_at(p: ArrayLike | Sequence[int | float] = (0.0, 0.0, 0.0)) -> Pose:
     """A pose at the position p with the identity rotation.
 
     Constants stay in float64 until the model's dtype is known.
@@ -229,9 +230,10 @@ class _End(NamedTuple):
     - `X`: the pose in the world;
     - `J` (nv, 6): the Jacobian, one row per velocity in v;
     - `V` (6,): the spatial velocity; `A` (6,): the spatial acceleration for a = 0;
-    - `J_terms` (nv, 2): bounds of the linear and of the angular part of each row of J. Each part is
-      a sum of vectors, and its bound is the sum of their lengths. The rounding error of the part is
-      a few eps times the bound.
+    - `J_terms` (nv, 2): for each row of J, upper bounds of the lengths of its linear and of its
+      angular part before cancellation: each part is a sum of vectors, and its bound is the sum of
+      their lengths. A few eps times the bound estimates the rounding error, which decides whether a
+      constraint row is redundant.
     """
 
     X: RootedPose
@@ -262,7 +264,7 @@ def error_functions(
 
 
 def _moving_ends(model: Model, motion: BodyMotion, ends: Places) -> _End:
-    """The motion of one end of each of n constraints, stacked."""
+    """The ends A, or the ends B, of n constraints with their motion, stacked."""
     bodies, X_BF, X = ends
     kinematics = motion.kinematics
     J = place_jacobians(model, kinematics, ends)
@@ -313,16 +315,17 @@ def _relative_rows(error: Callable[[Pose], Array], a: _End, b: _End) -> Constrai
     # In the axes of B, a motion vector m that is constant in A changes at the rate -V x m.
     A = b.A - A_a + cross_motion(V, V_a)
     K = jax.vmap(lambda x: error_rate(error, X_AB, x), out_axes=1)(b.J - J_a)
-    velocity_product = jax.jvp(lambda X: error_rate(error, X, V), (X_AB,), (moving_pose(X_AB, V),))[
-        1
-    ]
+    velocity_product = jax.jvp(lambda X: error_rate(error, X, V), (X_AB,), (pose_rate(X_AB, V),))[1]
     return ConstraintRows(
         error(X_AB), K, error_rate(error, X_AB, A) + velocity_product, _row_terms(error, X_AB, a, b)
     )
 
 
 def _row_terms(error: Callable[[Pose], Array], X_AB: Pose, a: _End, b: _End) -> Array:
-    """`ConstraintRows.K_terms`: the derivative of the error times the `J_terms` of both ends."""
+    """`ConstraintRows.K_terms`, bounds for the entries of K.
+
+    A bound is the norm of the derivative of the error times the `J_terms` of both ends.
+    """
     X_AB = lax.stop_gradient(X_AB)
     rates = jax.vmap(lambda x: error_rate(error, X_AB, x))(jnp.eye(6, dtype=X_AB.p.dtype))
     by_linear, by_angular = (_length(x.T) for x in jnp.split(rates, 2))
@@ -333,14 +336,14 @@ def _row_terms(error: Callable[[Pose], Array], X_AB: Pose, a: _End, b: _End) -> 
 
 def error_rate(error: Callable[[Pose], Array], X: Pose, V: Array) -> Array:
     """Rate of the error for the velocity V of B relative to A, expressed in B."""
-    return jax.jvp(error, (X,), (moving_pose(X, V),))[1]
+    return jax.jvp(error, (X,), (pose_rate(X, V),))[1]
 
 
 def _stacked(trees: Sequence[Any]) -> Any:
     return jax.tree.map(lambda *x: jnp.stack([jnp.asarray(y) for y in x]), *trees)
 
 
-def moving_pose(X: Pose, V: Array) -> Pose:
+def pose_rate(X: Pose, V: Array) -> Pose:
     """Rate of a pose for the body velocity V."""
     return Pose(
         (Mat3.from_array(X.R) @ Mat3.from_array(skew(V[3:]))).array(),

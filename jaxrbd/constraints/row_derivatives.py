@@ -55,7 +55,7 @@ from .between_frames import (
     both_ends,
     error_functions,
     error_rate,
-    moving_pose,
+    pose_rate,
 )
 from .kinds import BodyMotion, Constraint
 from .rows import by_kind, only_active
@@ -246,10 +246,10 @@ def _error_derivatives(
         return jax.vmap(lambda y: error_rate(error, X, y), out_axes=1)(units)
 
     def along(function, y):
-        return jax.jvp(function, (X,), (moving_pose(X, y),))[1]
+        return jax.jvp(function, (X,), (pose_rate(X, y),))[1]
 
     def c(X):
-        velocity_product = jax.jvp(lambda X: error_rate(error, X, U), (X,), (moving_pose(X, U),))[1]
+        velocity_product = jax.jvp(lambda X: error_rate(error, X, U), (X,), (pose_rate(X, U),))[1]
         return error_rate(error, X, U_dot + d * U) + velocity_product + p * error(X)
 
     E = slopes(X)

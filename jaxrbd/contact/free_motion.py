@@ -7,7 +7,8 @@ the kinetic energy grows. For each root body on a free-flyer or a ball joint, th
 the step by terms of the order dt^2.
 
 The correction is exact for a single rigid body. A tree of several bodies is taken as one rigid body
-in the neutral configuration. Let I be the rotational inertia of this body about its centre of mass
+in the neutral configuration: the inertia at q would need about 120 more kernels for the gradient of
+a step. Let I be the rotational inertia of this body about its centre of mass
 or, for a ball joint, about the joint. Its angular velocity w' after a step without forces follows
 from the implicit midpoint rule, in the axes of the body:
 

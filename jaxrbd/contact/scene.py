@@ -1,4 +1,4 @@
-"""Contact scenes: points and spheres on frames of a robot, a ground, and a material.
+"""Contact scenes: spheres on the robot, the ground, pairs of shapes that may touch, and a material.
 
 A scene is a pytree, and all of its parameters are leaves. So `grad` and `vmap` work over the height
 of the ground, the radii of feet or the friction. Parameters are cast to the model's dtype.
@@ -46,14 +46,14 @@ class Ground(eqx.Module):
 
 
 class Terrain(Ground):
-    """A ground whose surface has one point above each xy, so that it has an elevation.
+    """A ground with exactly one height z at each (x, y), the elevation.
 
     A subclass defines `distance` and `elevation`. The z axis of the world points outwards.
     """
 
     @abc.abstractmethod
     def elevation(self, xy: Float[Array, "2"]) -> Float[Array, ""]:
-        """The z in m of the point of the surface at xy, in world axes."""
+        """The height z of the surface at xy, in m, in world axes."""
 
 
 class Plane(Terrain):
@@ -123,7 +123,8 @@ class Material(eqx.Module):
     """The parameters of contact. `contact_force` and `contact_step` state the equations.
 
     - `stiffness` in N/m^2 and `dissipation` in s/m: parameters of the compliant normal force;
-    - `friction`: Coulomb's coefficient for all contacts, (), or for each contact, (n + m,);
+    - `friction`: Coulomb's coefficient: () for all contacts, or (n + m,) with one coefficient per
+      contact: first the n spheres of the `Scene`, then the m contacts of its pairs;
     - `slip_speed` in m/s: below this speed, compliant friction is about proportional to the speed.
 
     The other parameters are (). The defaults suit a robot of some tens of kg and time steps of
@@ -155,14 +156,17 @@ class Material(eqx.Module):
 
 
 class InverseInertias(NamedTuple):
-    """Inertias of a robot that `contact_step` uses; `inverse_inertias` computes them.
+    """Inertias and inverse inertias that `contact_step` uses; `inverse_inertias` computes them.
 
-    - `contacts` (n + m,) in 1/kg: the inverse inertia of the robot at each sphere of the scene, and
-      for each pair, a scale of the compliance;
+    - `contacts` (n + m,) in 1/kg: for each sphere of the scene, the mean inverse inertia of the
+      robot at the points of the sphere; for each pair, the mean inverse inertia for the relative
+      velocity of a point of the first shape and a point of the second;
     - `joints` (nv_joint,) in 1/kg or 1/(kg m^2): the inverse inertia of each joint velocity;
-    - `trees` (k, 10): the inertia of the tree of each root body on a free-flyer or a ball joint, as
-      one rigid body in the neutral configuration, in the frame of the root body. If it is None,
-      each step computes it.
+    - `trees` (k, 10): inertias, not inverse. There is one row per root body on a free-flyer or ball
+      joint: the ten inertial parameters of its whole tree, as one rigid body in the neutral
+      configuration, in the frame of the root body. If it is None, each step computes it.
+
+    `contact_step` multiplies its argument `regularisation` by `contacts` and `joints`.
     """
 
     contacts: Float[arguments.Parameter, " contacts"]
@@ -171,17 +175,18 @@ class InverseInertias(NamedTuple):
 
 
 class Scene(eqx.Module):
-    """n spheres fixed in frames of a robot, the ground, m pairs of shapes, and the material.
+    """n spheres fixed in frames of a robot, the ground, pairs of shapes, and the material.
 
     - `frames`: for each sphere the name or index of its frame; a frame may have several spheres;
     - `radii`: (n,) in m, or () for all spheres; a point is a sphere of radius 0;
     - `offsets`: (n, 3) in m, the centres in their frames (default: the origins of the frames);
-    - `ground`: a `Ground`, or a function `height` for a `Height` (default: the plane z = 0);
+    - `ground`: a `Ground`, or a function that gives the height z at xy and becomes
+      `Height(function)` (default: the plane z = 0);
     - `material`: a `Material`;
-    - `inverse_inertia`: the `InverseInertias` of a robot, the scales of the compliance in
-      `contact_step`. `inverse_inertias` computes them. If it is None, each step computes them;
-    - `pairs`: pairs of shapes that may touch, from `collision_pairs` (default none). The shapes are
-      on the robot or in the world. All contacts have the same material.
+    - `inverse_inertia`: the `InverseInertias` of a robot, for `contact_step`. `inverse_inertias`
+      computes them. If it is None, each step computes them;
+    - `pairs`: pairs of shapes that may touch, from `collision_pairs`, with m contacts (default
+      none). The shapes are on the robot or in the world. All contacts have the same material.
 
     Raises ArgumentError for a negative radius or inverse inertia. Functions that take a scene raise
     ArgumentError for an unknown frame or a frame that is fixed to the world.
@@ -235,7 +240,7 @@ class Scene(eqx.Module):
 
     @property
     def size(self) -> int:
-        """The number of contacts: n spheres on the ground and m pairs."""
+        """The number of contacts, n + m: n spheres on the ground, and m contacts of pairs."""
         return len(self.frames) + len(self.pairs)
 
     @property
@@ -338,10 +343,10 @@ def contact_points(model: Model, scene: Scene, q: Array | Kinematics, v: Array) 
     p_WR = take_rows(root_positions(model, kinematics), bodies)
     centres_W = transform_point(X_RB, centres) + p_WR
     distance, gradient = jax.vmap(jax.value_and_grad(scene.ground.distance))(centres_W)
-    down = -(scene.radii / norm(gradient))[:, None] * gradient
-    arm = centres + inverse_rotate(X_RB.R, down)
+    to_contact = -(scene.radii / norm(gradient))[:, None] * gradient
+    arm = centres + inverse_rotate(X_RB.R, to_contact)
     velocity = point_velocities(model, kinematics, bodies, arm, v)
-    return ContactPoints(distance - scene.radii, gradient, centres_W + down, velocity, arm)
+    return ContactPoints(distance - scene.radii, gradient, centres_W + to_contact, velocity, arm)
 
 
 def lengths_and_normals(

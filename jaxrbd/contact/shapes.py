@@ -161,9 +161,10 @@ class SphereBoxPairs(NamedTuple):
 
 
 class CollisionPairs(eqx.Module):
-    """Pairs of shapes that may touch, from `collision_pairs`: first the pairs of capsules.
+    """Pairs of shapes that may touch, from `collision_pairs`.
 
-    `frames_a`, `frames_b`: the frames of the shapes of all pairs; None is the world.
+    The order is: the pairs of capsules, then the pairs of a sphere and a box. `find_contacts`
+    relies on it. `frames_a`, `frames_b`: the frames of the shapes of all pairs; None is the world.
     """
 
     capsules: CapsulePairs

@@ -31,17 +31,19 @@ class LeggedParams(NamedTuple):
     - `scene`: the points that touch the ground, the ground and the friction;
     - `control`: the `PD` control of the joints;
     - `delay`: the delay of the target positions, in steps of the physics (4 ms);
-    - `noise`: the `Noise` of the observation, but not of the commands;
+    - `noise`: the `Noise` of the measured part of the observation. The command and the clock of the
+      gait have no noise;
     - `home` (nq,): the posture for the action 0. The reset puts it on the ground;
     - `stroke` () in rad: the change of the target positions for the action 1;
-    - `start` (2,): half the widths of the uniform distributions of the initial positions of the
-      joints about `home` in rad, and of all initial velocities in m/s and rad/s;
+    - `start` (2,): the ranges of the random initial state. The initial joint positions are uniform
+      within `home` +- `start[0]` rad, and all initial velocities are uniform within +- `start[1]`
+      m/s or rad/s;
     - `tilt` () in rad: an episode fails if the base is tilted by more than this angle;
-    - `low` () in m: an episode fails if the base is less than this height above the ground;
-    - `command` (3,): half the widths of the uniform distributions of the commands: forward velocity
-      and velocity to the left in m/s, and turning rate in rad/s;
+    - `low` () in m: the least height of the base above the ground. Below it, an episode fails;
+    - `command` (3,): the ranges of the random commands: forward velocity and velocity to the left
+      in m/s, and turning rate in rad/s. Entry i is uniform within +- `command[i]`;
     - `gait` (2,): the period in s and the height in m of the steps of `QuadrupedTrot`;
-    - `weights`: of the reward terms.
+    - `weights`: the weights of the reward terms.
     """
 
     model: Model
@@ -66,9 +68,9 @@ class LeggedPhysics(NamedTuple):
     - `past`: the past target positions, of `Delay`;
     - `action`, `last_action` (n,): the actions of this step and of the step before;
     - `command` (3,): the velocity to follow, as in `LeggedParams`;
-    - `time` () in s: since the start of the episode;
-    - `distance` (k,) in m: of each sphere of the scene from the ground, before the last step of the
-      physics.
+    - `time` () in s: the time since the start of the episode;
+    - `distance` (k,) in m: the distance of each sphere of the scene from the ground, before the
+      last step of the physics.
     """
 
     q: Float[Array, " nq"]
@@ -90,7 +92,7 @@ def default_params(
     weights: Mapping[str, Parameter],
     command: tuple[float, float, float] = (0.0, 0.0, 0.0),
 ) -> LeggedParams:
-    """The usual parameters of a robot with legs, with the given parts."""
+    """`LeggedParams` with the given values, and default values for all other parameters."""
     scene = dataclasses.replace(scene, inverse_inertia=inverse_inertias(model, scene))
     params = LeggedParams(
         model=model,
@@ -115,10 +117,12 @@ def posture_terms(
 ) -> dict[str, Float[Array, ""]]:
     """Reward terms for a quiet posture.
 
-    `alive` is 1. The others are minus the sums of squares: of the horizontal components of the
-    direction of gravity in the base (`upright`), of the joint positions minus `home` (`posture`),
-    of the velocities of the joints (`joint_velocity`), and of the change of the action
-    (`action_rate`).
+    `alive` is 1. The other terms are minus a sum of squares:
+
+    - `upright`: of the x and y components of the direction of gravity in the base frame;
+    - `posture`: of the joint positions minus `home`;
+    - `joint_velocity`: of the velocities of the joints;
+    - `action_rate`: of the change of the action.
     """
     gravity = projected_gravity(params.model, after.q, frame)
     return {
@@ -131,17 +135,17 @@ def posture_terms(
 
 
 def command_terms(after: LeggedPhysics) -> dict[str, Float[Array, ""]]:
-    """Reward terms for the velocity of the base, which is expressed in the base.
+    """Reward terms for the velocity of the base, which is expressed in the base frame.
 
-    `velocity` and `turning` are 1 where the base has the commanded velocity, and decay with the
-    square of the error in units of 0.5 m/s and 0.5 rad/s. `bounce` is minus the sum of squares of
-    the other velocities of the base.
+    `velocity` is `exp(-(error / 0.5)^2)`, with the error of the forward velocity and the velocity
+    to the left in m/s. `turning` is the same function of the error of the turning rate in rad/s.
+    `bounce` is minus the sum of squares of the other velocities of the base.
     """
-    slip = jnp.sum((after.v[:2] - after.command[:2]) ** 2)
-    turn = (after.v[5] - after.command[2]) ** 2
+    squared_error = jnp.sum((after.v[:2] - after.command[:2]) ** 2)
+    squared_turning_error = (after.v[5] - after.command[2]) ** 2
     return {
-        "velocity": jnp.exp(-4 * slip),
-        "turning": jnp.exp(-4 * turn),
+        "velocity": jnp.exp(-4 * squared_error),
+        "turning": jnp.exp(-4 * squared_turning_error),
         "bounce": -jnp.sum(after.v[2:5] ** 2),
     }
 
@@ -149,11 +153,11 @@ def command_terms(after: LeggedPhysics) -> dict[str, Float[Array, ""]]:
 def gait_term(
     params: LeggedParams, after: LeggedPhysics, phases: Sequence[float]
 ) -> Float[Array, ""]:
-    """Minus the mean of the squares of the errors of the heights of the feet above the ground.
+    """Minus the mean squared error of the foot heights, divided by the square of the step height.
 
-    The heights are in units of the height of the steps. A foot with the phase 0 swings in the first
-    half of the period, with the height of a half wave of the sine. `phases`: one per foot, in
-    periods.
+    A foot with the phase 0 should follow half a sine wave in the first half of the period, with the
+    step height as its amplitude, and stay on the ground in the second half. `phases`: one per foot,
+    as fractions of the period.
     """
     period, height = params.gait
     phase = after.time / period + jnp.asarray(phases, after.time.dtype)
@@ -167,8 +171,8 @@ class LeggedEnv(Env):
     - `base`: the name of the frame of the base;
     - `smoothing`: as in `contact_step`;
     - `observes_command`: whether the observation contains the command;
-    - `phases`: for a gait, the phase of each contact in periods. The observation then contains the
-      clock of the gait, and there is a reward term `gait`.
+    - `phases`: for a gait, the phase of each contact as a fraction of the period. The observation
+      then contains the clock of the gait, and there is a reward term `gait`.
     """
 
     base: str
@@ -184,17 +188,19 @@ class LeggedEnv(Env):
         width = jnp.full(model.nv, joints, model.dtype).at[:6].set(0)
         q = integrate(model, params.home, uniform(joint_key, width))
         v = uniform(speed_key, jnp.full(model.nv, speed, model.dtype))
-        # The distance from uneven ground is below the height above it: the second step corrects it.
+        # Above a slope, the distance of a sphere from the surface is smaller than its height above
+        # the surface. So one move by the distance does not reach the ground, and a second move
+        # corrects most of the rest.
         for _ in range(2):
             q = q.at[2].add(-jnp.min(contact_points(model, params.scene, q, v).distance))
         distance = contact_points(model, params.scene, q, v).distance
-        still = jnp.zeros(model.nv - 6, model.dtype)
+        no_action = jnp.zeros(model.nv - 6, model.dtype)
         return LeggedPhysics(
             q=q,
             v=v,
             past=params.delay.init(params.home[7:]),
-            action=still,
-            last_action=still,
+            action=no_action,
+            last_action=no_action,
             command=uniform(command_key, params.command),
             time=jnp.zeros((), model.dtype),
             distance=distance,
@@ -204,15 +210,17 @@ class LeggedEnv(Env):
         """The physical state after `TIME_STEP`, with the action as a change of the home posture."""
         model, scene, dt = params.model, params.scene, TIME_STEP / SUBSTEPS
         aim = params.home[7:] + params.stroke * action
-        free = jnp.zeros(model.nv, model.dtype)
+        no_torque = jnp.zeros(model.nv, model.dtype)
 
         def step(physics: LeggedPhysics) -> LeggedPhysics:
             past, delayed = params.delay.push(physics.past, aim)
             error = jnp.concatenate([jnp.zeros(6, model.dtype), delayed - physics.q[7:]])
             servo = Servo(params.control, None, error=error)
             q, v, smoothing = physics.q, physics.v, self.smoothing
-            found = contact_step(model, scene, q, v, free, dt, servo=servo, smoothing=smoothing)
-            distance = found.distance[: len(scene.frames)]  # without those of pairs
+            found = contact_step(
+                model, scene, q, v, no_torque, dt, servo=servo, smoothing=smoothing
+            )
+            distance = found.distance[: len(scene.frames)]  # without the pairs
             return physics._replace(q=found.q, v=found.v, past=past, distance=distance)
 
         physics = substeps(step, physics, SUBSTEPS)
@@ -234,13 +242,13 @@ class LeggedEnv(Env):
             physics.v[6:],
             physics.action,
         ]
-        felt = [params.noise(key, jnp.concatenate(measured))]
+        observation = [params.noise(key, jnp.concatenate(measured))]
         if self.observes_command:
-            felt.append(physics.command)
+            observation.append(physics.command)
         if self.phases is not None:
             angle = 2 * np.pi * physics.time / params.gait[0]
-            felt.append(jnp.stack([jnp.sin(angle), jnp.cos(angle)]))
-        return jnp.concatenate(felt)
+            observation.append(jnp.stack([jnp.sin(angle), jnp.cos(angle)]))
+        return jnp.concatenate(observation)
 
     def terms(self, params, before, action, after):
         terms = posture_terms(params, action, after, self.base)

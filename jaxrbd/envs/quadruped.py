@@ -66,9 +66,9 @@ class QuadrupedTrot(legged.LeggedEnv):
     """The quadruped follows a random command, and its diagonal feet swing in turn.
 
     As `QuadrupedJoystick`, with the sine and the cosine of the phase of the gait at the end of the
-    observation (50,). The reward term `gait` is minus the mean of the squares of the errors of the
-    heights of the feet above the ground, in units of the height of the steps. A foot swings in half
-    of the period, with the height of a half wave of the sine.
+    observation (50,). The reward term `gait` is minus the mean squared error of the foot heights,
+    divided by the square of the step height. Each foot should follow half a sine wave in one half
+    of the period, and stay on the ground in the other half.
     """
 
     episode_steps: int = 500

@@ -95,7 +95,7 @@ def cross(
 def newton_euler(
     inertia: SpatialInertia, acceleration: SpatialAcceleration, twist: Twist
 ) -> Wrench:
-    """The sum `I A + T x* (I T)` of all wrenches on a body, including gravity.
+    """Net wrench on a body: the sum of all wrenches, including gravity, `I A + T x* (I T)`.
 
     I is the `inertia` of the body. A and T are the `acceleration` and the `twist` of the body
     relative to an inertial base. The result is the rate of the momentum of the body.

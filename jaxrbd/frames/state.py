@@ -64,17 +64,26 @@ _Q = TypeVar("_Q", bound=Quantity)
 
 
 class State(eqx.Module):
-    """A robot at one configuration, velocity and acceleration. Methods give labelled quantities.
+    """A robot at one configuration, velocity and acceleration.
+
+    Methods return twists, wrenches and other quantities that carry the names of their frames.
 
     `State(model, q, v, a)`: `q` (nq,) or the `Kinematics` of a configuration; `v` (nv,); `a` (nv,),
     zero by default. The constructor computes pose, velocity and acceleration of all frames.
 
     The frames are "world" and `model.frame_names`: one frame per link, fixed to the body of the
-    link. Links that are welded together form one body, which has the mass of all these links. In
-    the methods, the default of `base`, and of `to` in `relative_transform`, is "world". The default
-    of `frame` is "world" for a quantity of the whole robot. For a method with an argument `body`,
-    it is the frame named by `body`. If a link is named "world", it must be fixed to the world, and
-    the methods use the frame of this link as "world".
+    link. Links that are welded together form one body, which has the mass of all these links. If a
+    link is named "world", it must be fixed to the world, and the methods use the frame of this link
+    as "world".
+
+    Arguments of the methods:
+
+    - `body` is any frame in `relative_twist`, `relative_acceleration`, `jacobian` and
+      `external_force`. In `inertia`, `newton_euler` and `gravity_wrench` it is one of
+      `model.body_names`;
+    - default of `base`: "world";
+    - default of `frame`: `body` in a method that has an argument `body`, else "world";
+    - default of `to` in `relative_transform`: "world".
 
     The constructor raises ArgumentError if a link named "world" moves. Methods raise ArgumentError
     for an unknown frame.
@@ -129,7 +138,7 @@ class State(eqx.Module):
     def relative_twist(self, body: str, base: str = WORLD, frame: str | None = None) -> Twist:
         """The twist of `body` relative to `base`, expressed in `frame`."""
         frame = body if frame is None else frame
-        V = self._in(frame, body, self.V) - self._in(frame, base, self.V)
+        V = self._expressed_in(frame, body, self.V) - self._expressed_in(frame, base, self.V)
         return Twist(V, body=body, base=base, frame=frame)
 
     def relative_acceleration(
@@ -138,10 +147,11 @@ class State(eqx.Module):
         """The time derivative of `relative_twist(body, base, frame)`, without gravity."""
         frame = body if frame is None else frame
         twist = self.relative_twist(body, base, frame)
-        at_rest = self._in(frame, body, self.A) - self._in(frame, base, self.A)
+        A_body, A_base = (self._expressed_in(frame, x, self.A) for x in (body, base))
+        in_fixed_frame = A_body - A_base
         # In a frame with velocity V, the rate of the coordinates of a twist T has the additional
         # term -V x T.
-        A = at_rest - cross_motion(self.V[self._index(frame)], twist.array)
+        A = in_fixed_frame - cross_motion(self.V[self._index(frame)], twist.array)
         return SpatialAcceleration(A, body=body, base=base, frame=frame)
 
     def jacobian(self, body: str, base: str = WORLD, frame: str | None = None) -> GeometricJacobian:
@@ -185,7 +195,7 @@ class State(eqx.Module):
         return MomentumMatrix(transform_force(X_FC, about_com.T).T, frame=frame)
 
     def newton_euler(self, body: str, frame: str | None = None) -> Wrench:
-        """The sum of all wrenches on a moving body, including gravity: `d(I T)/dt`.
+        """Net wrench on a moving body: the sum of all wrenches, including gravity, `d(I T)/dt`.
 
         This is the rate of the momentum of `body` relative to the world. `body`: one of
         `model.body_names`; `frame`: any frame of the robot.
@@ -225,7 +235,7 @@ class State(eqx.Module):
         i = self._index(frame)
         return jax.tree.map(lambda x: x[i], self.placement)
 
-    def _in(self, frame: str, body: str, motions: Array) -> Array:
+    def _expressed_in(self, frame: str, body: str, motions: Array) -> Array:
         """The row of `motions` for `body`, expressed in `frame`; `motions` is `V` or `A`."""
         X_FB = relative_pose(self._pose(frame), self._pose(body))
         return transform_motion(X_FB, motions[self._index(body)])
@@ -242,9 +252,9 @@ class State(eqx.Module):
 def _frame_motions(model: Model, kinematics: Kinematics, v: Array, a: Array):
     """`placement`, `V` and `A` of a `State`."""
     frames = find_places(model, kinematics, [*range(len(model.frame_names)), None])
-    still = jnp.zeros(6, model.dtype)
+    no_motion = jnp.zeros(6, model.dtype)
     V, A = (
-        inverse_transform_motion(frames.X_BF, rows_or_world(x, frames.bodies, still))
+        inverse_transform_motion(frames.X_BF, rows_or_world(x, frames.bodies, no_motion))
         for x in motions(model, kinematics, v, a)
     )
     return frames.X, V, A

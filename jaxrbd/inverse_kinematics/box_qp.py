@@ -45,9 +45,9 @@ def minimise(qp: BoxQP) -> Float[Array, " n"]:
 
     Entries of d at a bound are exactly at the bound. The derivatives assume that they stay there.
     """
-    still = lax.stop_gradient(qp)
-    d, at_bound = _search(still) if len(qp.k) == 0 else _with_equations(still)
-    bound = jnp.where(d >= still.upper, qp.upper, qp.lower)
+    constant_qp = lax.stop_gradient(qp)
+    d, at_bound = _search(constant_qp) if len(qp.k) == 0 else _with_equations(constant_qp)
+    bound = jnp.where(d >= constant_qp.upper, qp.upper, qp.lower)
     fixed = jnp.where(at_bound, jnp.where(jnp.isfinite(bound), bound, 0), 0)
     solved = _solve_free(qp, at_bound, fixed, d)
     # The solve has rounding errors. An entry that is not fixed can be beyond its bound by them.
@@ -151,13 +151,13 @@ def _solve_free(qp: BoxQP, at_bound: Array, fixed: Array, near: Array) -> Float[
         top = jnp.where(free, matmul(qp.H, d) + matmul(multipliers, qp.K), x[:n])
         return jnp.concatenate([top, matmul(qp.K, d)])
 
-    still = lax.stop_gradient(qp)
-    inverse = _kkt_inverse(still, free) if m else None
+    constant_qp = lax.stop_gradient(qp)
+    inverse = _kkt_inverse(constant_qp, free) if m else None
 
     def solve(_, b):
         if inverse is not None:
             return matmul(inverse, b)
-        return solve_free(still.H, free, b) + jnp.where(free, 0, b)
+        return solve_free(constant_qp.H, free, b) + jnp.where(free, 0, b)
 
     x = lax.custom_linear_solve(equations, right, solve, symmetric=True)
     return near + x[:n]

@@ -46,10 +46,10 @@ def differential_inverse_kinematics(
     - `damping` above 0: in the units of the weights;
     - `locked`: names of joints with the velocity 0.
 
-    The limits act on all dofs with a finite `velocity_limit`, and on all coordinates whose rates
-    are velocities. If the limits and the equations contradict each other, the limits hold. The
-    result is the exact minimum of the quadratic program, to rounding errors. Its derivatives assume
-    that dofs at a limit stay there.
+    Velocity limits act on all dofs with a finite `velocity_limit`, and position limits on all
+    joints for which v is dq/dt, as in `inverse_kinematics`. If the limits and the equations
+    contradict each other, the limits hold. The result is the exact minimum of the quadratic
+    program, to rounding errors. Its derivatives assume that dofs at a limit stay there.
 
     Raises ArgumentError for an unknown frame or joint, a target that does not fit, limits that
     contradict each other, a negative velocity limit, or a dt, gain or damping out of its range; a

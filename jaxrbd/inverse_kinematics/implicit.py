@@ -48,19 +48,19 @@ def with_derivatives(
     tasks: Sequence[Task | Constraint],
     box: Box,
     q0: Float[Array, " nq"],
-    found: Descent,
+    descent: Descent,
 ) -> Float[Array, " nq"]:
-    """The solution `found.q` with its derivatives by the targets, the weights and the model.
+    """The solution `descent.q` with its derivatives by the targets, the weights and the model.
 
-    `found` is a result of `solver.descend`; `box` has the limits with their derivatives, `q0` (nq,)
-    the positions of locked joints.
+    `descent` is a result of `solver.descend`; `box` has the limits with their derivatives, and `q0`
+    (nq,) the positions of locked joints.
     """
-    found = lax.stop_gradient(found)
-    still = Box(position_limits(lax.stop_gradient(model)), box.locked)
-    q, k = found.q, len(found.shift)
-    error, weights, J = lax.stop_gradient(stacked(found.found, found.shift))
-    fixed = blocked(still, q, matmul(weights * error, J))
-    least, _ = still.gaps(q)
+    descent = lax.stop_gradient(descent)
+    constant_box = Box(position_limits(lax.stop_gradient(model)), box.locked)
+    q, k = descent.q, len(descent.shift)
+    error, weights, J = lax.stop_gradient(stacked(descent.rows, descent.shift))
+    fixed = blocked(constant_box, q, matmul(weights * error, J))
+    least, _ = constant_box.gaps(q)
     # At the lower limit, `least` is 0.
     limit = jnp.where(least >= 0, box.limits.lower, box.limits.upper)
     limit = jnp.where(jnp.isfinite(limit) & fixed, limit, 0)

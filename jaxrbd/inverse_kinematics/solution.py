@@ -38,27 +38,28 @@ from .tasks import (
 # ten successful starts needed at most 24 steps.
 STEPS_OF_A_START = 32
 # Each random start is the best of this number of random configurations. One more configuration
-# costs about as much as half a step. With 1, 8 and 32 configurations, 16 starts failed for 5, 1 and
-# 1 of 2,000 targets of a UR10, and for 2, 1 and 0 of a Panda.
+# costs about as much as half a step. In a test with 2,000 targets and 16 starts per target, a UR10
+# did not reach 5, 1 and 1 targets with 1, 8 and 32 configurations per start; a Panda did not reach
+# 2, 1 and 0 targets.
 DRAWS = 8
-# With targets for several frames, one of this number of starts is random in all dofs. For pelvis,
-# hands and feet of a G1, 16 starts reached 95 % of 1,024 targets, and 62 % if all starts were
-# random in all dofs.
-WHOLE_STARTS = 4
+# With targets for several frames, every fourth start is random in all dofs, and most starts are
+# random in a few dofs only. For pelvis, hands and feet of a G1, 16 starts reached 95 % of 1,024
+# targets, and 62 % if all starts were random in all dofs.
+FULLY_RANDOM_EVERY = 4
 
 
 class IkSolution(NamedTuple):
     """A solution of inverse kinematics.
 
     - `q` (nq,): the configuration, within the limits of the joints;
-    - `error` (): the square root of the sum of `w e^2` over all tasks, and of the squares of the
-      equations of the constraints;
+    - `error` (): `sqrt(sum of w e^2 over all tasks + sum of phi^2 over all constraints)`, with the
+      errors e and the weights w of the tasks, and the errors phi of the constraints;
     - `errors`: the error of each task, `TaskErrors`;
     - `converged`: whether the errors of all tasks but the posture tasks are within the tolerance;
     - `stationary`: whether q is a minimum to rounding errors, or converged. A solution that is
       stationary and not converged is a local minimum: the targets are out of reach, or another
-      start is needed. For a target far out of reach the steps converge slowly, and `max_iterations`
-      may end them before;
+      start is needed. For a target far out of reach the method converges slowly, so
+      `max_iterations` may stop it before it reaches the minimum; then `stationary` is False;
     - `iterations`: the number of steps.
 
     A solution that is not converged is finite and within the limits.
@@ -83,16 +84,17 @@ def inverse_kinematics(
     """The configuration near q0 that minimises the weighted errors of tasks, as an `IkSolution`.
 
     - `tasks`: from `FrameTask`, `ComTask`, `PostureTask` and constraints of `jaxrbd.constraints`.
-      The equations of constraints hold before all tasks: the tasks cannot violate them;
+      Constraints have priority over tasks: a task cannot violate a constraint;
     - `q0` (nq,): the start, within the limits of the joints;
     - `locked`: names of joints that keep their position in q0;
     - `tolerance` in m and rad, above 0: the iterations end when all errors are smaller (default
       1e-9 in float64, 2e-5 in float32). With a posture task they end at the minimum;
     - `max_iterations`: the largest number of steps.
 
-    The limits `lower_position_limit` and `upper_position_limit` of the model hold exactly for all
-    coordinates whose rates are velocities: not for quaternions and planar joints. Limits of joints
-    that follow others are not part of a model.
+    The limits `lower_position_limit` and `upper_position_limit` of the model hold exactly for the
+    joints for which v is dq/dt, such as revolute, prismatic and translation joints. They are not
+    enforced for free-flyer, spherical and planar joints. Limits of joints that follow others are
+    not part of a model.
 
     The result has derivatives with respect to the targets, the weights and the model, in forward
     and reverse mode, by the implicit function theorem. Joints at a limit are assumed to stay there.
@@ -106,7 +108,7 @@ def inverse_kinematics(
     """
     tasks = checked_tasks(model, tasks)
     dofs = locked_dofs(model, locked)
-    _check_steps("max_iterations", max_iterations)
+    _check_count("max_iterations", max_iterations)
     check_limits(model)
     q0 = arguments.configuration(model, q0, "q0")
     _check_start(model, q0)
@@ -126,11 +128,11 @@ def search_inverse_kinematics(
 ) -> IkSolution:
     """The best solution of inverse kinematics from random starts, as an `IkSolution`.
 
-    - `key`: a `jax.random` key; `seeds`: the largest number of starts. Each start but the first is
-      the one with the least error of 8 random configurations within the limits. With targets for
-      several frames, most starts are random only in the joints that move the frame with the largest
-      error and do not move all frames, for example in one leg. All other joints start at the best
-      solution. Every fourth start is random in all joints;
+    - `key`: a `jax.random` key; `seeds`: the largest number of starts. For each start but the
+      first, 8 random configurations are drawn within the limits, and the one with the least error
+      is used. With targets for several frames, most starts are random only in the joints that move
+      the frame with the largest error but do not move all frames, for example in one leg. All other
+      joints start as in the best solution up to now. Every fourth start is random in all joints;
     - `q0` (nq,): the first start, and the positions of locked joints. The default is neutral, with
       each limited coordinate in the middle of its limits;
     - `parallel`: the number of starts that run at the same time, in one batch. The search ends
@@ -138,12 +140,13 @@ def search_inverse_kinematics(
 
     Each start has 32 steps. Then the solution with the least error continues, for `max_iterations`
     steps in all. With a posture task all starts run, and the solution with the least weighted error
-    is returned. Derivatives and errors as for `inverse_kinematics`.
+    is returned. The solution has the same derivatives as a solution of `inverse_kinematics`, and
+    wrong arguments raise the same exceptions.
     """
     tasks = checked_tasks(model, tasks)
     dofs = locked_dofs(model, locked)
     for name, x in (("max_iterations", max_iterations), ("seeds", seeds), ("parallel", parallel)):
-        _check_steps(name, x)
+        _check_count(name, x)
     check_limits(model)
     if q0 is None:
         q0 = _middle(model)
@@ -163,11 +166,11 @@ def _solve(
     locked: tuple[bool, ...],
     max_iterations: int,
 ) -> IkSolution:
-    still, goals, begin = lax.stop_gradient((model, tasks, q0))
-    limits = Box(position_limits(still), np.array(locked, bool))
-    found = start(still, goals, limits, begin, tolerance)
-    found = descend(still, goals, limits, found, tolerance, max_iterations)
-    return _solution(model, tasks, q0, found, tolerance, limits.locked)
+    constant_model, constant_tasks, q = lax.stop_gradient((model, tasks, q0))
+    limits = Box(position_limits(constant_model), np.array(locked, bool))
+    descent = start(constant_model, constant_tasks, limits, q, tolerance)
+    descent = descend(constant_model, constant_tasks, limits, descent, tolerance, max_iterations)
+    return _solution(model, tasks, q0, descent, tolerance, limits.locked)
 
 
 @functools.partial(
@@ -184,100 +187,110 @@ def _search(
     parallel: int,
     max_iterations: int,
 ) -> IkSolution:
-    still, goals, first = lax.stop_gradient((model, tasks, q0))
-    limits = Box(position_limits(still), np.array(locked, bool))
+    constant_model, constant_tasks, first_q = lax.stop_gradient((model, tasks, q0))
+    limits = Box(position_limits(constant_model), np.array(locked, bool))
     steps = min(STEPS_OF_A_START, max_iterations)
     width = min(parallel, seeds)
-    at_first = start(still, goals, limits, first, tolerance)
+    first_state = start(constant_model, constant_tasks, limits, first_q, tolerance)
 
-    def begin(seed, best):
-        """The start with the least error of some random configurations; q0 for seed 0."""
+    def start_of_seed(seed, best):
+        """The start with the least error of `DRAWS` random configurations; q0 for seed 0."""
         keys = jax.random.split(jax.random.fold_in(key, seed), DRAWS)
-        q, kept = first, limits.locked
-        if sum(isinstance(task, FrameTask) for task in goals) > 1:
-            partial = (seed > 0) & (seed % WHOLE_STARTS != 0)
-            q = jnp.where(partial, best.q, first)
-            kept = limits.locked | (partial & ~_dofs_of_worst_frame(goals, best.found))
+        q, kept = first_q, limits.locked
+        if sum(isinstance(task, FrameTask) for task in constant_tasks) > 1:
+            partial = (seed > 0) & (seed % FULLY_RANDOM_EVERY != 0)
+            q = jnp.where(partial, best.q, first_q)
+            kept = limits.locked | (partial & ~_dofs_of_worst_frame(constant_tasks, best.rows))
 
         def draw(key):
-            drawn = _keep(still, q, random_configuration(still, key), kept)
-            return start(still, goals, limits, drawn, tolerance)
+            drawn = _keep(constant_model, q, random_configuration(constant_model, key), kept)
+            return start(constant_model, constant_tasks, limits, drawn, tolerance)
 
         drawn = jax.vmap(draw)(keys)
         least = jnp.argmin(jax.vmap(_total)(drawn))
         drawn = jax.tree.map(lambda x: x[least], drawn)
-        return jax.tree.map(lambda x, y: jnp.where(seed == 0, x, y), at_first, drawn)
+        return jax.tree.map(lambda x, y: jnp.where(seed == 0, x, y), first_state, drawn)
 
     def attempt(seed, best):
         """The result of one start, and its weighted error; infinite beyond the last seed."""
-        found = begin(seed, best)
-        found = descend(still, goals, limits, found, tolerance, steps)
-        return found, jnp.where(seed < seeds, _total(found), jnp.inf)
+        descent = start_of_seed(seed, best)
+        descent = descend(constant_model, constant_tasks, limits, descent, tolerance, steps)
+        return descent, jnp.where(seed < seeds, _total(descent), jnp.inf)
 
     def batch(first_seed, best):
         """The best of `parallel` starts; `best`: the best solution of the starts before."""
-        numbers = first_seed + jnp.arange(width, dtype=jnp.int32)
+        seeds_of_batch = first_seed + jnp.arange(width, dtype=jnp.int32)
         if width == 1:
-            return attempt(numbers[0], best)
-        found, totals = jax.vmap(attempt, (0, None))(numbers, best)
+            return attempt(seeds_of_batch[0], best)
+        descent, totals = jax.vmap(attempt, (0, None))(seeds_of_batch, best)
         best = jnp.argmin(jnp.where(jnp.isnan(totals), jnp.inf, totals))
-        return jax.tree.map(lambda x: x[best], (found, totals))
+        return jax.tree.map(lambda x: x[best], (descent, totals))
 
     def unfinished(state):
-        number, found, _ = state
-        return (number < seeds) & ~found.within
+        first_seed, descent, _ = state
+        return (first_seed < seeds) & ~descent.within
 
     def next_batch(state):
-        number, found, total = state
-        new, new_total = batch(number, found)
+        first_seed, descent, total = state
+        new, new_total = batch(first_seed, descent)
         better = (new_total < total) | new.within
-        found, total = jax.tree.map(
-            lambda x, y: jnp.where(better, x, y), (new, new_total), (found, total)
+        descent, total = jax.tree.map(
+            lambda x, y: jnp.where(better, x, y), (new, new_total), (descent, total)
         )
-        return number + width, found, total
+        return first_seed + width, descent, total
 
-    found, total = batch(jnp.zeros((), jnp.int32), at_first)
-    _, found, _ = lax.while_loop(
-        unfinished, next_batch, (jnp.full((), width, jnp.int32), found, total)
+    descent, total = batch(jnp.zeros((), jnp.int32), first_state)
+    _, descent, _ = lax.while_loop(
+        unfinished, next_batch, (jnp.full((), width, jnp.int32), descent, total)
     )
-    found = descend(still, goals, limits, found, tolerance, max_iterations - steps)
-    return _solution(model, tasks, q0, found, tolerance, limits.locked)
+    descent = descend(
+        constant_model, constant_tasks, limits, descent, tolerance, max_iterations - steps
+    )
+    return _solution(model, tasks, q0, descent, tolerance, limits.locked)
 
 
 def _solution(
     model: Model,
     tasks: tuple[Task | Constraint, ...],
     q0: Array,
-    found: Descent,
+    descent: Descent,
     tolerance: Array,
     locked: np.ndarray,
 ) -> IkSolution:
     box = Box(position_limits(model), locked)
-    q = with_derivatives(model, tasks, box, q0, found)
+    q = with_derivatives(model, tasks, box, q0, descent)
     valid = jnp.all(lax.stop_gradient(box.limits.lower <= box.limits.upper))
     q = jnp.where(valid, q, jnp.nan)
     last = rows(model, tasks, q)
     errors = task_errors(model, tasks, last, q)
     square = jnp.sum(last.weights * last.error**2) + jnp.sum(last.position**2)
     largest = jnp.max(jnp.stack(errors)[:, has_to_hold(tasks)], initial=0)
-    # A sum of squares in another order may be larger than the tolerance by a rounding error.
+    # `descent.within` compares entries of the errors with a share of the tolerance. So a norm may
+    # be larger than the tolerance by a rounding error.
     converged = (largest <= tolerance * (1 + 1e-6)) & valid
     return IkSolution(
-        q, square_root(square), errors, converged, found.stationary | found.within, found.iterations
+        q,
+        square_root(square),
+        errors,
+        converged,
+        descent.stationary | descent.within,
+        descent.iterations,
     )
 
 
-def _total(found: Descent) -> Float[Array, ""]:
+def _total(descent: Descent) -> Float[Array, ""]:
     """The weighted error of a state, with which starts are compared."""
-    last = found.found
+    last = descent.rows
     largest = jnp.max(last.weights, initial=1e-3)
     return jnp.sum(last.weights * last.error**2) + largest * jnp.sum(last.position**2)
 
 
 def _dofs_of_worst_frame(tasks: tuple[Task | Constraint, ...], found: Rows) -> Array:
-    """Whether a dof moves the frame with the largest error and does not move all frames, (nv,).
+    """Whether each dof is specific to the frame with the largest error, (nv,).
 
-    Only frames with such dofs count. If no dof is such a dof, the result is True for all dofs.
+    A dof is specific to a frame if it moves this frame but not all target frames. The frame is the
+    one with the largest error among the frames that have specific dofs. If no frame has any, all
+    entries are True.
     """
     count = sum(isinstance(task, FrameTask) for task in tasks)
     error, weights = (x[: 6 * count].reshape(count, 6) for x in (found.error, found.weights))
@@ -288,7 +301,7 @@ def _dofs_of_worst_frame(tasks: tuple[Task | Constraint, ...], found: Rows) -> A
 
 
 def _keep(model: Model, q0: Array, q: Array, locked: Array | np.ndarray) -> Array:
-    """q with the locked dofs of q0, (nv,) of bool."""
+    """The configuration q, but with the dofs where `locked` (nv,) is True as in q0."""
     if isinstance(locked, np.ndarray) and not np.any(locked):
         return q
     change = difference.unchecked(model, q0, q)
@@ -298,7 +311,7 @@ def _keep(model: Model, q0: Array, q: Array, locked: Array | np.ndarray) -> Arra
 def _middle(model: Model) -> Float[Array, " nq"]:
     """The neutral configuration, with each limited coordinate in the middle of its limits.
 
-    A coordinate with one limit is at the point between its limits that is nearest to zero.
+    A coordinate with only a lower or only an upper limit is 0 or, if 0 is outside, at the limit.
     """
     place, lower, upper = position_limits(model)
     limited = jnp.isfinite(lower) & jnp.isfinite(upper)
@@ -327,7 +340,7 @@ def _tolerance(model: Model, tolerance: ArrayLike | None) -> Array:
     return arguments.POSITIVE.or_nan(arguments.number(model, tolerance, "tolerance"))
 
 
-def _check_steps(name: str, count: int) -> None:
+def _check_count(name: str, count: int) -> None:
     if not isinstance(count, (int, np.integer)) or isinstance(count, bool) or count < 1:
         raise ArgumentError(f"{name} is {count!r}, expected an integer of 1 or more")
 
@@ -347,7 +360,10 @@ def check_limits(model: Model) -> None:
 
 
 def _check_start(model: Model, q0: Array) -> None:
-    """Raise ArgumentError, which names the joint, if a known q0 is not a start."""
+    """Raise ArgumentError if q0 is not finite, has a wrong quaternion, or is outside the limits.
+
+    Nothing is checked if the values are not known, for example while JAX traces q0.
+    """
     values = arguments.known(q0)
     if values is None:
         return

@@ -32,7 +32,7 @@ from ..configuration import integrate
 from ..constraints import Constraint
 from ..model import Model
 from ..model.joint_space import PositionLimits
-from .tasks import PostureTask, Rows, Task, rows
+from .tasks import Rows, Task, has_to_hold, rows
 
 # The damping is this multiple of the weighted error in the first step, and its factors.
 FIRST_DAMPING = 1.0
@@ -73,12 +73,13 @@ class Box(NamedTuple):
 class Descent(NamedTuple):
     """The state of the iterations: see the head of the module.
 
-    `stationary`: whether the gradient over the joints that are not at a limit is zero to rounding
-    errors. `within`: whether all errors are within the tolerance.
+    `rows`: the errors and Jacobians at q. `stationary`: whether the gradient over the joints that
+    are not at a limit is zero to rounding errors. `within`: whether all errors are within the
+    tolerance.
     """
 
     q: Float[Array, " nq"]
-    found: Rows
+    rows: Rows
     shift: Float[Array, " k"]
     damping: Float[Array, ""]
     iterations: Int[Array, ""]
@@ -116,12 +117,12 @@ def descend(
     model: Model,
     tasks: Sequence[Task | Constraint],
     box: Box,
-    begin: Descent,
+    state: Descent,
     tolerance: Float[Array, ""],
     steps: int,
 ) -> Descent:
     """The state after at most `steps` more steps."""
-    last = begin.iterations + steps
+    last = state.iterations + steps
 
     def unfinished(state):
         return state.unfinished & (state.iterations < last)
@@ -129,7 +130,7 @@ def descend(
     def step(state):
         return _step(model, tasks, box, state, tolerance)
 
-    return lax.while_loop(unfinished, step, begin)
+    return lax.while_loop(unfinished, step, state)
 
 
 def stacked(found: Rows, shift: Float[Array, " k"]) -> tuple[Array, Array, Array]:
@@ -156,7 +157,7 @@ def _step(
     tolerance: Float[Array, ""],
 ) -> Descent:
     eps = float(jnp.finfo(model.dtype).eps)
-    error, weights, J = stacked(state.found, state.shift)
+    error, weights, J = stacked(state.rows, state.shift)
     weighted = weights * error
     gradient = matmul(weighted, J)
     H = matmul((weights[:, None] * J).T, J)
@@ -168,7 +169,7 @@ def _step(
     least, most = box.gaps(state.q)
 
     newton = jnp.where(free, jnp.abs(gradient) / (diagonal + least_damping), 0)
-    holds = jnp.max(jnp.abs(state.found.position), initial=0) <= 10 * tolerance
+    holds = jnp.max(jnp.abs(state.rows.position), initial=0) <= 10 * tolerance
     stationary = (jnp.max(newton) <= 32 * eps**0.75) & holds
 
     damping = state.damping * cost + least_damping
@@ -192,11 +193,11 @@ def _step(
     short = accepted & (jnp.max(jnp.abs(d)) <= SHORT)
     shift = jnp.where(short, state.shift + found.position, state.shift)
     q, found = jax.tree.map(
-        lambda new, old: jnp.where(accepted, new, old), (q, found), (state.q, state.found)
+        lambda new, old: jnp.where(accepted, new, old), (q, found), (state.q, state.rows)
     )
     return Descent(
         jnp.where(stationary, state.q, q),
-        jax.tree.map(lambda new, old: jnp.where(stationary, old, new), found, state.found),
+        jax.tree.map(lambda new, old: jnp.where(stationary, old, new), found, state.rows),
         jnp.where(stationary, state.shift, shift),
         jnp.maximum(factor * state.damping, LEAST_DAMPING),
         state.iterations + 1,
@@ -210,9 +211,9 @@ def _within(
 ) -> Bool[Array, ""]:
     """Whether each entry of each error is so small that all norms are within the tolerance.
 
-    With a posture task there is always something to reduce.
+    If a task is only a preference, the result is False, and the iterations end at the minimum.
     """
-    if any(isinstance(task, PostureTask) for task in tasks):
+    if not np.all(has_to_hold(tasks)):
         return jnp.zeros((), bool)
     error = jnp.where(found.weights > 0, jnp.abs(found.error), 0)
     entries = max(3, len(found.position))

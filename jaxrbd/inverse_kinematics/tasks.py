@@ -338,12 +338,16 @@ def task_errors(
 
 
 def has_to_hold(tasks: Sequence[Task | Constraint]) -> np.ndarray:
-    """For each task whether `converged` depends on it, (n,) of bool."""
+    """For each task whether `converged` depends on it, (n,) of bool; False for a preference."""
     return np.array([not isinstance(task, PostureTask) for task in tasks])
 
 
 def _order(tasks: Sequence[Task | Constraint]) -> list[list[int]]:
-    """The indices of the tasks of each kind: frames, centre of mass, posture, constraints."""
+    """The indices of the tasks of each kind: frames, centre of mass, posture, constraints.
+
+    The order is also the order of the entries of `Rows`. Frames must stay first, because
+    `_dofs_of_worst_frame` in solution.py takes the first entries.
+    """
     kinds = (FrameTask, ComTask, PostureTask, Constraint)
     return [[i for i, task in enumerate(tasks) if isinstance(task, kind)] for kind in kinds]
 

@@ -1,7 +1,9 @@
-"""Read a `Model` from the elements of a URDF file that affect dynamics. Faults have line numbers.
+"""Read a `Model` from a URDF file: links, joints, inertias and shapes.
 
-Source: the URDF specification (wiki.ros.org/urdf/XML, versions 1.0 to 1.2), as urdfdom 6 and
-Pinocchio read it, so a robot has the same coordinates in jaxrbd and in Pinocchio. Where these
+Errors in the file are reported with their line numbers.
+
+Source: the URDF specification (wiki.ros.org/urdf/XML, versions 1.0 to 1.2). The reader follows
+urdfdom 6 and Pinocchio, so a robot has the same coordinates in jaxrbd and in Pinocchio. Where these
 sources differ, or define nothing, the rules are:
 
 - An `<inertial>` without mass and an `<axis>` without xyz are errors. (urdfdom reports them and
@@ -15,9 +17,9 @@ sources differ, or define nothing, the rules are:
 - In floating, planar and fixed joints the reader skips `<limit>`, `<dynamics>` and `<mimic>`.
 - The joint between the world and the root link is called `root_joint`.
 
-- The shapes of `<visual>` and `<collision>` are read: `<box>`, `<sphere>`, `<cylinder>`,
-  `<capsule>` and `<mesh>`. Their lengths may be 0. A mesh is not opened. A material without a
-  colour (a texture, or a name without definition) gives a shape without a colour.
+The reader reads the shapes of `<visual>` and `<collision>`: `<box>`, `<sphere>`, `<cylinder>`,
+`<capsule>` and `<mesh>`. A size of a shape may be 0. The file of a mesh is not opened. A material
+without a colour (a texture, or a name without definition) gives a shape without a colour.
 
 The reader skips all other elements (gazebo, transmission, ...).
 """
@@ -71,10 +73,10 @@ def load_urdf(
       can have and for a mass matrix that is singular in every configuration;
     - `gravity`: (3,), m/s^2, in the world frame.
 
-    Returns the model with its joints in depth-first order and siblings in the order of their names,
-    as in Pinocchio. Raises RobotFileError, which names file and line, for a fault in the file.
-    Without `strict`, an inertia that no rigid body can have and a singular mass matrix give an
-    InertiaWarning. Source: the URDF specification.
+    Returns the model. Its joints are in depth-first order, and the children of one link are sorted
+    by joint name, as in Pinocchio. Raises RobotFileError, which names file and line, for a fault in
+    the file. Without `strict`, an inertia that no rigid body can have and a singular mass matrix
+    give an InertiaWarning. Source: the URDF specification.
     """
     robot = _Robot(path_or_text, root_joint=root_joint, mimic=mimic, geometry=geometry)
     robot.raise_first_fault()
@@ -191,7 +193,7 @@ class _Robot:
         )
 
     def tree_faults(self) -> list[RobotFileError]:
-        """The first fault in the tree of links and joints, as a list; empty without a fault."""
+        """A list with the first fault in the tree of links and joints; empty if there is none."""
         try:
             composed(self.links, checked(self.links, self.joints), np.dtype(float))
         except ModelError as error:
@@ -243,8 +245,10 @@ class _Robot:
                 f"root_joint={root_joint!r} adds a joint {name!r}, and the file has one too; "
                 "rename the joint in the file",
             )
+        # Find a free name. It belongs to a fixed joint, which the model does not store. (With
+        # `root_joint`, the clash is already reported.)
         while name in self._joint_elements:
-            name += "_"  # the name of a weld; the model does not keep it
+            name += "_"
         if root_link is not None:
             self.joints.insert(0, JointSpec(name, _ROOTS[root_joint](), None, root_link))
 
@@ -257,14 +261,14 @@ class _Robot:
             self.doc.fault(
                 self._link_elements[roots[1]],
                 "several root links, expected one: no joint has these links as child: "
-                f"{_some(roots)}",
+                f"{_first_names(roots)}",
             )
         elif self.links:
-            ring = _ring(parents, self.links[0].name)
+            cycle = _cycle(parents, self.links[0].name)
             self.doc.fault(
-                self._link_elements[ring[0]],
+                self._link_elements[cycle[0]],
                 "there is no root link; these links form a cycle, parent before child: "
-                f"{_some(ring)}",
+                f"{_first_names(cycle)}",
             )
         else:
             self.doc.fault(self.doc.root, "<robot> has no <link>")
@@ -295,7 +299,7 @@ def _by_name(doc: Document, tag: str) -> dict[str, Element]:
     return found
 
 
-def _ring(parents: dict[str, str], start: str) -> list[str]:
+def _cycle(parents: dict[str, str], start: str) -> list[str]:
     """The cycle among the ancestors of the link `start`, each link before its child."""
     path: dict[str, None] = {}  # an ordered set
     link = start
@@ -310,6 +314,6 @@ def _by_line(faults: Iterable[RobotFileError]) -> list[RobotFileError]:
     return sorted(faults, key=lambda fault: fault.line or 0)
 
 
-def _some(names: Sequence[str]) -> str:
+def _first_names(names: Sequence[str]) -> str:
     """A list of at most eight names, for a message."""
     return ", ".join(map(repr, names[:8])) + (", ..." if len(names) > 8 else "")

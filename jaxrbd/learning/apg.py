@@ -94,8 +94,8 @@ class Apg:
         """The state after one update, and its metrics."""
         key, noise_key = jax.random.split(state.key)
         shape = self.horizon, self.batch, env.action_size
-        done = state.statistics.samples / (self.updates * self.update_steps)
-        noise = draw_noise(noise_key, shape, state.policy.log_std.dtype, self.last_noise, done)
+        progress = state.statistics.samples / (self.updates * self.update_steps)
+        noise = draw_noise(noise_key, shape, state.policy.log_std.dtype, self.last_noise, progress)
 
         def loss(policy: Policy) -> tuple[Array, tuple[State, Window]]:
             return self.loss(env, params, policy, state, noise)

@@ -51,13 +51,13 @@ def start(env: Vectorized, params: Any, key: PRNGKeyArray, size: int) -> State:
 
 
 def draw_noise(
-    key: PRNGKeyArray, shape: tuple[int, ...], dtype: Any, last: float, done: Float[Array, ""]
+    key: PRNGKeyArray, shape: tuple[int, ...], dtype: Any, last: float, progress: Float[Array, ""]
 ) -> Array:
     """Noise of actions: normal random numbers with a factor.
 
-    The factor falls linearly from 1 to `last`; `done` is the share of the training up to now.
+    The factor falls linearly from 1 to `last`; `progress` is the completed share of the training.
     """
-    return (1 - (1 - last) * done) * jax.random.normal(key, shape, dtype)
+    return (1 - (1 - last) * progress) * jax.random.normal(key, shape, dtype)
 
 
 def roll(

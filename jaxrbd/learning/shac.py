@@ -6,16 +6,22 @@ observation; equation (5) of the paper:
 
     L = -1 / (n h) sum over environments ( sum_t c^(t - t0) r_t + c^(t1 - t0) V(s_t1) ).
 
-JAX differentiates L through the physics. The window is short, so the gradient does not grow as it
-does over whole episodes; the critic V accounts for the later rewards. Where an episode ends in the
-window, the sum starts anew. The critic is fitted to TD(lambda) returns, equations (6) and (7). The
-values in L and in the returns are those of a target critic, which follows the critic slowly.
+Here c is the discount, t0 the first step of an episode in the window, and t1 the step after its
+last step in the window. If an episode ends in the window, a new sum starts with t0 at the next
+step. V is not added if the episode terminated; it is added if the episode was truncated or the
+window ended.
 
-Some tasks look the same in a mirror, such as a swing-up to the left and to the right. The policy is
-continuous, but the best action jumps where both sides are equally good, and the gradient through
-the physics does not move the place of the jump to the best one. With `mirror_observation` and
-`mirror_action`, `deterministic` takes the side to which the critic gives the higher value. The
-training does not change. This part is not in the paper.
+JAX differentiates L through the physics. The window is short, so the gradient does not grow as it
+does over whole episodes; the critic V accounts for the later rewards. The critic is fitted to
+TD(lambda) returns, equations (6) and (7), where lambda is the parameter `trace`. The values in L
+and in the returns are those of a target critic, which follows the critic slowly.
+
+Some tasks look the same in a mirror. For example, a swing-up to the left and one to the right are
+equally good at some states, and there the best action changes abruptly. A continuous policy changes
+its action steeply near some boundary, and the gradient through the physics does not move this
+boundary to the right states. With `mirror_observation` and `mirror_action`, `deterministic`
+compares the critic's values of the observation and of its mirror image, and uses the action for the
+better of the two. The training does not change. This part is not in the paper.
 
 Source: Xu, Makoviychuk, Narang, Ramos, Matusik, Garg and Macklin (2022), Accelerated policy
 learning with parallel differentiable simulation, algorithm 1. The default settings are those for
@@ -59,10 +65,10 @@ class Shac:
 
     - `batch` n, `horizon` h: environments, and steps of a window;
     - `hidden`: sizes of the hidden layers of both networks;
-    - `discount` c, `trace` lambda;
+    - `discount`: the factor c per step; `trace`: the parameter lambda of TD(lambda);
     - `rate`, `critic_rate`: the learning rates, which fall linearly to `last_rate` over `updates`;
-    - `critic_sweeps`, `critic_batches`: how often all samples of a window are used, and in how many
-      parts;
+    - `critic_sweeps`, `critic_batches`: the number of passes over the samples of a window, and the
+      number of minibatches per pass;
     - `target_share`: the share of the old target critic that remains after an update;
     - `last_noise`: the noise of the actions has a factor, which falls linearly from 1 to this value
       over all updates. With 0, the training ends near the policy that `deterministic` returns;
@@ -121,8 +127,8 @@ class Shac:
         """The state after one update, and its metrics."""
         key, noise_key, critic_key = jax.random.split(state.key, 3)
         shape = self.horizon, self.batch, env.action_size
-        done = state.statistics.samples / (self.updates * self.update_steps)
-        noise = draw_noise(noise_key, shape, state.policy.log_std.dtype, self.last_noise, done)
+        progress = state.statistics.samples / (self.updates * self.update_steps)
+        noise = draw_noise(noise_key, shape, state.policy.log_std.dtype, self.last_noise, progress)
 
         def loss(policy: Policy) -> tuple[Array, tuple[State, Window]]:
             return self.actor_loss(env, params, policy, state, noise)
@@ -176,11 +182,11 @@ class Shac:
 
         states, window = roll(env, params, state.states, actions, noise)
 
-        def weight(weight: Array, done: Array) -> tuple[Array, Array]:
+        def next_weight(weight: Array, done: Array) -> tuple[Array, Array]:
             return jnp.where(done, 1, self.discount * weight), weight
 
         # c^(t - t0), where t0 is the first step of the episode in the window.
-        weights = lax.scan(weight, jnp.ones_like(window.reward[0]), window.done)[1]
+        weights = lax.scan(next_weight, jnp.ones_like(window.reward[0]), window.done)[1]
         later = values(state.target_critic, state.statistics, window.final_observation)
         later = jnp.where(window.last & ~window.terminated, later, 0)
         total = jnp.sum(weights * (window.reward + self.discount * later))
@@ -191,8 +197,8 @@ class Shac:
     ) -> Float[Array, "... k"]:
         """The actions of the policy without noise.
 
-        With a mirror, they are those of the policy for the observation or for its mirror image,
-        whichever has the higher value.
+        With a mirror, they are the actions of the policy for the observation or for its mirror
+        image, whichever has the higher value of the critic.
         """
         noise = jnp.zeros_like(state.policy.log_std)
         actions = act(state.policy, state.statistics, observation, noise)
@@ -232,8 +238,8 @@ class Shac:
         keys = jax.random.split(key, self.critic_sweeps)
         rows = jax.vmap(lambda key: jax.random.permutation(key, y.size))(keys)
         rows = rows.reshape(self.critic_sweeps * self.critic_batches, -1)
-        start = state.critic, state.critic_optimiser
-        (critic, optimiser), errors = lax.scan(step, start, rows)
+        initial = state.critic, state.critic_optimiser
+        (critic, optimiser), errors = lax.scan(step, initial, rows)
         return critic, optimiser, errors[-1]
 
     def _adam(self) -> Adam:

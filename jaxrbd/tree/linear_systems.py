@@ -39,8 +39,8 @@ from .passes import (
     forward_pass_of_batch,
     in_batches,
     nodes_first,
+    number_of_states,
     parent_rows,
-    states,
 )
 from .pose_entries import entries_matrix, pose_entries, pose_of_entries
 
@@ -284,7 +284,7 @@ def _solver(topology: Topology, transform: _Transform, one_pass: Callable, produ
 
         # The number of states. Sums in one common frame need no transforms.
         one_frame = transform is _SAME_FRAME
-        few = states(batch_axes, *operands) <= _MANY_STATES
+        few = number_of_states(batch_axes, *operands) <= _MANY_STATES
         on_cpu = by_product if one_frame and not batch_axes else by_pass
         on_gpu = by_product if one_frame or few else by_pass
 

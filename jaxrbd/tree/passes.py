@@ -1,7 +1,8 @@
 """Forward and backward passes over a tree, node by node, for one state or a batch of states.
 
 The nodes of the tree are bodies or dofs. A step of a pass computes one row of the result from the
-row of the parent and from the data of the node. The algorithm states the step for a single state.
+row of the parent and from the data of the node. The caller writes the step for one state of the
+robot.
 
 All rows are in one buffer with a row per node. The last row belongs to the world. A `lax.scan` or a
 GPU kernel (gpu/kernels.py) runs the steps in order, so the size of the program does not depend on
@@ -82,7 +83,7 @@ def forward_pass_of_batch(
     nodes: Any,
     rows_in_place: bool = False,
 ) -> tuple[Array, Any]:
-    """`forward_pass` of arrays with leading batch axes; `world` (..., 1, n).
+    """`forward_pass` of arrays with leading batch axes; `world` (*batch, 1, *row).
 
     `rows_in_place`: as for `_scan`.
     """
@@ -96,7 +97,7 @@ def forward_pass_of_batch(
         rows = jnp.broadcast_to(world, size)
         return _scan(visit, parents, batch_axes, rows, nodes, False, rows_in_place)
 
-    return _chosen(scan, parents, step, batch_axes, world, nodes, backward=False)
+    return _scan_or_kernel(scan, parents, step, batch_axes, world, nodes, backward=False)
 
 
 def backward_pass_of_batch(
@@ -116,7 +117,7 @@ def backward_pass_of_batch(
     def scan(rows, nodes):
         return _scan(visit, parents, batch_axes, rows, nodes, True, rows_in_place)
 
-    return _chosen(scan, parents, step, batch_axes, rows, nodes, backward=True)
+    return _scan_or_kernel(scan, parents, step, batch_axes, rows, nodes, backward=True)
 
 
 def _scan(
@@ -130,13 +131,14 @@ def _scan(
 ) -> tuple[Array, Any]:
     """The loop `rows, output_i = visit(axis, rows, i, parent of i, node i)` over all nodes i.
 
-    `axis`: the axis of the rows. With `rows_in_place` this axis comes after the batch axes, as in
-    `rows` and `nodes`, and the loop has no outputs. Otherwise the axis is moved to the front, which
-    needs copies. `rows_in_place` is faster for rows of few entries. With wide rows, the row of each
-    state would be in another page of the memory.
+    `axis`: the node axis of `rows`. With `rows_in_place`, the node axis stays after the batch axes,
+    and the step must return None as its output. Otherwise the node axis is moved to the front,
+    which needs copies. `rows_in_place` is faster for rows of few entries. If rows have many
+    entries, moving the axis is faster: without the move, one step would touch a different memory
+    page for each state.
     """
     node_indices, in_parent = np.arange(len(parents), dtype=np.int32), parent_rows(parents)
-    rows = _over_batch(rows, nodes, batch_axes)
+    rows = _broadcast_to_batch(rows, nodes, batch_axes)
     if rows_in_place and batch_axes:
 
         def body(rows, step):
@@ -144,7 +146,8 @@ def _scan(
             node = jax.tree.map(lambda x: row_at(x, i, batch_axes), nodes)
             return visit(batch_axes, rows, i, parent, node)
 
-        # The order is in the constants: a reversed loop would have a kernel that counts down.
+        # The node indices of a backward pass are stored in reverse order. With `reverse=True`, the
+        # compiled loop would need an extra kernel that computes the decreasing index.
         order = slice(None, None, -1 if reverse else 1)
         steps = jnp.asarray(node_indices[order]), jnp.asarray(in_parent[order])
         return lax.scan(body, _with_world(rows, len(parents), batch_axes), steps)
@@ -160,7 +163,7 @@ def _scan(
 
 
 def _with_world(rows: Array, nodes: int, axis: int) -> Array:
-    """The rows with the row of the world, which is zero if it is not in `rows`."""
+    """`rows`, with a zero row for the world added if it is missing."""
     if rows.shape[axis] > nodes:
         return rows
     padding = [(0, 0)] * rows.ndim
@@ -168,7 +171,7 @@ def _with_world(rows: Array, nodes: int, axis: int) -> Array:
     return jnp.pad(rows, padding)
 
 
-def states(batch_axes: int, *operands: Any) -> int | float:
+def number_of_states(batch_axes: int, *operands: Any) -> int | float:
     """The number of states of a batch; infinite if a size is symbolic, as in some exports."""
     leaves = jax.tree.leaves(operands)
     sizes = [x.shape[:batch_axes] for x in leaves]
@@ -177,7 +180,9 @@ def states(batch_axes: int, *operands: Any) -> int | float:
     return math.prod(np.broadcast_shapes(*sizes))
 
 
-def _chosen(scan, parents, step: Step, batch_axes: int, rows: Array, nodes: Any, backward: bool):
+def _scan_or_kernel(
+    scan, parents, step: Step, batch_axes: int, rows: Array, nodes: Any, backward: bool
+):
     """The results of `scan(rows, nodes)`, or of a kernel that does the same."""
 
     def kernel(rows, nodes, interpret=False):
@@ -190,7 +195,7 @@ def _chosen(scan, parents, step: Step, batch_axes: int, rows: Array, nodes: Any,
 
         return nodes_first(run, batch_axes)(rows, nodes)
 
-    return with_kernel(scan, kernel, states(batch_axes, rows, nodes), rows, nodes)
+    return with_kernel(scan, kernel, number_of_states(batch_axes, rows, nodes), rows, nodes)
 
 
 def parent_rows(parents: Sequence[int] | np.ndarray) -> np.ndarray:
@@ -200,12 +205,12 @@ def parent_rows(parents: Sequence[int] | np.ndarray) -> np.ndarray:
 
 
 def row_at(x: Array, i: Array, axis: int = 0) -> Array:
-    """Row i of x, as a slice; `axis`: the axis of the rows."""
+    """Row i of x, as a slice; `axis`: the node axis of x."""
     return lax.dynamic_index_in_dim(x, i, axis, keepdims=False)
 
 
 def put_row(x: Array, i: Array, row: Array, axis: int = 0) -> Array:
-    """x with row i replaced; `axis`: the axis of the rows."""
+    """x with row i replaced; `axis`: the node axis of x."""
     return lax.dynamic_update_index_in_dim(x, row, i, axis)
 
 
@@ -241,7 +246,8 @@ def in_batches(run: Callable[..., Any]) -> Callable[..., Any]:
 def nodes_first(function: Callable[..., Any], batch_axes: int) -> Callable[..., Any]:
     """The function of arrays (n, *batch, ...), as a function of arrays (*batch, n, ...).
 
-    The products and the GPU kernels have the axis of the nodes first.
+    The GPU kernels, and the matrix products of gpu/products.py, take arrays whose first axis is the
+    nodes.
     """
 
     def moved(*operands):
@@ -268,7 +274,7 @@ def _step_of_batch(step: Step, batch_axes: int) -> Step:
     return of_batch
 
 
-def _over_batch(rows: Array, nodes: Any, batch_axes: int) -> Array:
+def _broadcast_to_batch(rows: Array, nodes: Any, batch_axes: int) -> Array:
     """The rows, repeated along batch axes of size 1 to the sizes in `nodes`.
 
     The function adds zeros of the shape of the nodes' data, instead of a broadcast. So JAX splits

@@ -16,7 +16,7 @@ from ..._math.rows import operand_rows
 from ..._math.tangents import changed_leaves
 from ...spatial import Pose
 from ...topology import Topology
-from ..passes import in_batches, nodes_first, states
+from ..passes import in_batches, nodes_first, number_of_states
 from ..pose_entries import pose_entries, pose_of_entries
 from .kernels import rows_by_kernel
 
@@ -48,7 +48,9 @@ def map_rows_by_kernel(
             return of_entries(*found)
 
         kernel = functools.partial(rows_by_kernel, of_entries, rows, batch_axes)
-        chosen = functools.partial(with_kernel, repeated, kernel, states(batch_axes, *operands))
+        chosen = functools.partial(
+            with_kernel, repeated, kernel, number_of_states(batch_axes, *operands)
+        )
         return nodes_first(chosen, batch_axes)(*operands)
 
     @jax.custom_jvp
