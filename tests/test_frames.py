@@ -463,7 +463,6 @@ def coordinates(angle):
     return frames.Twist(V, body="j", base="i", frame="i")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("angle", ANGLES)
 def test_log_its_rate_and_exp(angle):
     xi = coordinates(angle)

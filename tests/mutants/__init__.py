@@ -226,16 +226,18 @@ def results(output: str) -> dict[str, str]:
     return {test: verdict for verdict, test in found}
 
 
-def is_plain(tests: str) -> bool:
-    """Whether the pytest arguments are nothing but a file or a test."""
-    return len(shlex.split(tests)) == 1
+def only_argument(tests: str) -> str | None:
+    """The file or the test, if the pytest arguments are nothing else."""
+    arguments = shlex.split(tests)
+    return arguments[0] if len(arguments) == 1 else None
 
 
 def groups(faults: Sequence[Fault]) -> list[tuple[str, ...]]:
     """All distinct selections of tests, those of one file that are nothing but tests together."""
     by_file: dict[str, set[str]] = {}
     for tests in {tests for fault in faults for tests in fault.tests}:
-        key = tests.partition("::")[0] if is_plain(tests) else tests
+        argument = only_argument(tests)
+        key = argument.partition("::")[0] if argument else tests
         by_file.setdefault(key, set()).add(tests)
     return [tuple(sorted(group)) for _, group in sorted(by_file.items())]
 
@@ -252,8 +254,9 @@ def unfit_selections(group: Sequence[str], root, copy, limit: float) -> dict[str
     unfit = {}
     for tests in group:
         found = results(output)
-        if is_plain(tests):
-            found = {k: v for k, v in found.items() if re.match(re.escape(tests) + r"($|::|\[)", k)}
+        if argument := only_argument(tests):
+            pattern = re.escape(argument) + r"($|::|\[)"
+            found = {k: v for k, v in found.items() if re.match(pattern, k)}
         if failed := [test for test, verdict in found.items() if verdict != "PASSED"]:
             unfit[tests] = f"{failed[0]} fails without the fault"
         elif not found:
