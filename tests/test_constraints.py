@@ -69,6 +69,7 @@ def model():
 # --------------------------------------------------------------------------------- implicit ones
 
 
+@pytest.mark.slow
 def test_rows_are_the_derivatives_of_the_equations(model):
     q, *_ = zoo.state(model)
     for seed in range(3):

@@ -241,6 +241,7 @@ def test_the_inverse_inertia_is_the_mean_over_the_sphere(model):
         close(found[i], sum(means) / 6, 1e-12)
 
 
+@pytest.mark.slow
 def test_a_prepared_scene_gives_the_same_step(model):
     q, v, tau, f_ext, scene = scenes(model, FLAT, 1)
     scales = contact.inverse_inertias(model, scene)

@@ -937,6 +937,7 @@ def laws_of_mass(model, q, v, a):
     }
 
 
+@pytest.mark.slow
 @robots
 def test_a_state_has_the_mass_momentum_and_forces_of_its_robot(robot):
     model = ROBOTS[robot]()

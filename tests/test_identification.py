@@ -153,6 +153,7 @@ def test_an_axis_that_is_vertical_but_for_its_digits_is_vertical(tilt, rank):
     assert rbd.identification.base_parameters(rbd.build_model([link], [joint])).rank == rank
 
 
+@pytest.mark.slow
 def test_no_entry_of_the_regressor_is_larger_than_what_was_summed():
     sizes_of = jax.jit(summed_sizes)
     for model in (zoo.chain(4), zoo.small()):
@@ -194,6 +195,7 @@ def test_base_parameters_are_all_that_forces_depend_on(name):
 # ------------------------------------------------------------------------------- identification
 
 
+@pytest.mark.slow
 def test_without_noise_the_base_parameters_are_exact():
     stated, true = arm()
     found = rbd.identification.identify_inertia(stated, *measure(true, noise=0))

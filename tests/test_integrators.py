@@ -196,6 +196,7 @@ def test_variational_steps_keep_momentum():
     assert np.max(np.abs(momentum(*other) - momentum(*state))) > 1e-4
 
 
+@pytest.mark.slow
 def test_variational_steps_keep_the_symmetry_of_a_top():
     """Gravity has no moment about the vertical: only that angular momentum is constant."""
     model = top()
@@ -412,6 +413,7 @@ def test_energy_is_bounded_over_100_000_steps(robot, dtype):
     assert late < 0.01
 
 
+@pytest.mark.slow
 def test_an_accepted_step_solves_its_equations():
     """A variational step of any size conserves a top's vertical momentum, or it is NaN."""
     model = top()
@@ -568,10 +570,8 @@ def eccentric():
     return rbd.build_model(links, specs)
 
 
-@pytest.mark.parametrize(
-    "robot",
-    nightly.all_but([zoo.connected], [zoo.connected, zoo.coupled, zoo.following, eccentric]),
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("robot", [zoo.connected, zoo.coupled, zoo.following, eccentric])
 def test_bracket(robot):
     model = robot()
     q, u, w, _ = zoo.state(model)

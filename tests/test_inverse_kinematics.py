@@ -125,6 +125,7 @@ def test_errors_of_tasks_have_units(arm):
 # ------------------------------------------------------------------------------- reached targets
 
 
+@pytest.mark.slow
 def test_reachable_targets_are_reached_within_the_limits(arm):
     """Poses of random configurations, from at most 16 starts, in one batch."""
     keys = jax.random.split(jax.random.key(0), 64)

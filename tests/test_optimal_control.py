@@ -341,6 +341,7 @@ def quadruped():
     return problem, x0, goal, jnp.zeros((5, model.nv - 6))
 
 
+@pytest.mark.slow
 def test_a_floating_base_stays_on_its_manifold():
     problem, x0, goal, us = quadruped()
     xs = jax.tree.map(lambda x: jnp.repeat(x[None], 6, axis=0), x0)
