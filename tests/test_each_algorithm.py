@@ -132,6 +132,15 @@ def test_coriolis_matrix(robot):
     close(C @ v, free - rbd.gravity_force(model, q), 1e-12)
 
 
+def test_coriolis_matrix_is_made_of_christoffel_symbols():
+    """For joints of one dof: `C_ij = sum_k (d_k M_ij + d_j M_ik - d_i M_jk) v_k / 2`."""
+    model = zoo.build(["revolute", "prismatic", "helical", "revolute"], [-1, 0, 1, 1], seed=6)
+    q, v, _, _ = zoo.state(model)
+    dM = jax.jit(jax.jacfwd(rbd.crba, argnums=1))(model, q)
+    gamma = (dM + jnp.swapaxes(dM, 1, 2) - jnp.moveaxis(dM, 2, 0)) / 2
+    close(rbd.coriolis_matrix(model, q, v), gamma @ v, 1e-12)
+
+
 # ------------------------------------------------------------------------------------ derivatives
 
 
@@ -172,6 +181,26 @@ def test_forward_dynamics_derivatives_of_a_long_chain():
         assert np.abs(found - expected).max() < 5e-12 * np.abs(expected).max()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("robot", ROBOTS, indirect=True)
+def test_derivatives_of_the_dynamics_are_the_automatic_ones(robot):
+    """With more digits than differences have."""
+    model, (q, v, u, f), _ = robot
+
+    def automatic(dynamics):
+        def moved(dq, v, u):
+            return dynamics(model, rbd.integrate(model, q, dq), v, u, f)
+
+        return jax.jit(jax.jacfwd(moved, argnums=(0, 1, 2)))(jnp.zeros(model.nv), v, u)
+
+    for dynamics, derivatives in (
+        (rbd.rnea, rbd.rnea_derivatives),
+        (rbd.forward_dynamics, rbd.forward_dynamics_derivatives),
+    ):
+        for found, expected in zip(derivatives(model, q, v, u, f), automatic(dynamics)):
+            close(found, expected, 1e-11)
+
+
 @pytest.mark.parametrize("inverse", [True, False], ids=["rnea", "forward_dynamics"])
 @pytest.mark.parametrize(
     "robot", [pytest.param("connected", marks=pytest.mark.slow), "coupled"], indirect=True
@@ -198,6 +227,22 @@ def test_second_order(robot, inverse):
     ):
         expected, d = directional_derivative(gradient(k), robot, which)
         close(derivative @ d, expected, 1e-7, name)
+
+
+@pytest.mark.slow
+def test_second_derivatives_are_the_hessian_of_the_values():
+    model = zoo.small()
+    q, v, u, f = zoo.state(model)
+    weights = jnp.cos(jnp.arange(1.0, model.nv + 1))
+
+    def torque(dq, v, u):
+        return weights @ rbd.rnea(model, rbd.integrate(model, q, dq), v, u, f)
+
+    (qq, qv, qu), (_, vv, _), _ = jax.jit(jax.hessian(torque, argnums=(0, 1, 2)))(
+        jnp.zeros(model.nv), v, u
+    )
+    for found, expected in zip(rbd.rnea_second_order(model, q, v, u, weights, f), (qq, qv, vv, qu)):
+        close(found, expected, 1e-11)
 
 
 @robots("connected")
