@@ -62,8 +62,12 @@ def close_loops(model: Model, q: Array, constraints: Sequence[Constraint]) -> Cl
     Source: Ryckaert, Ciccotti and Berendsen (1977), for the displacement.
     """
     constraints = tuple(constraints)
-    start, y = _search(*lax.stop_gradient((model, q, constraints)))
+    start, y, directions = _search(*lax.stop_gradient((model, q, constraints)))
     equations = _equations(model, integrate.unchecked(model, q, start), constraints)
+    # Directions that are computed again have other rounding errors, so y would not solve the
+    # equations to the last digits. These have the values of the search, and the derivatives.
+    again = equations.directions
+    equations = equations._replace(directions=directions + (again - lax.stop_gradient(again)))
 
     def solve_linear(function, b):
         # pseudo_inverse has no derivative: JAX differentiates the solve instead, to any order.
@@ -124,13 +128,14 @@ class _Attempts(NamedTuple):
     following: Array
     start: Array
     y: Array
+    directions: Array
     residual: Array
 
 
-def _search(model: Model, q: Array, constraints: tuple[Constraint, ...]) -> tuple[Array, Array]:
-    """The start (nv,), as a displacement of q, from which the loops close best; and its y (m,)."""
-    directions = np.random.default_rng(0).normal(size=(STARTS + 1, model.nv))
-    directions = jnp.asarray(directions, model.dtype)
+def _search(model: Model, q: Array, constraints: tuple[Constraint, ...]) -> tuple[Array, ...]:
+    """The best start (nv,), as a displacement of q; its y (m,); and its directions (nv, m)."""
+    randoms = np.random.default_rng(0).normal(size=(STARTS + 1, model.nv))
+    displacements = SPREAD * jnp.asarray(randoms, model.dtype)
     tolerance = TOLERANCES[np.dtype(model.dtype)]
 
     def attempt(search):
@@ -139,10 +144,10 @@ def _search(model: Model, q: Array, constraints: tuple[Constraint, ...]) -> tupl
         residual = equations.residual(y)
         count = search.attempts + 1
         reached = difference.unchecked(model, q, equations.displaced(y))
-        other = SPREAD * directions[count]
+        other = displacements[count]
         following = jnp.where(count % 2 == 1, reached, other)
         better = residual < search.residual
-        found = search.following, y, residual
+        found = search.following, y, equations.directions, residual
         best = (jnp.where(better, new, old) for new, old in zip(found, search[2:]))
         return _Attempts(count, following, *best)
 
@@ -152,9 +157,10 @@ def _search(model: Model, q: Array, constraints: tuple[Constraint, ...]) -> tupl
     still = jnp.zeros(model.nv, model.dtype)
     rows = jax.eval_shape(lambda: constraint_rows.unchecked(model, q, still, constraints))
     y, worst = (jnp.full(shape, jnp.inf, model.dtype) for shape in (rows.position.shape, ()))
-    first = _Attempts(jnp.zeros((), jnp.int32), still, still, y, worst)
+    none = jnp.zeros((model.nv, len(y)), model.dtype)
+    first = _Attempts(jnp.zeros((), jnp.int32), still, still, y, none, worst)
     found = lax.while_loop(unfinished, attempt, first)
-    return found.start, found.y
+    return found.start, found.y, found.directions
 
 
 ITERATIONS = 100
