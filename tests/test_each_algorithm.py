@@ -135,7 +135,22 @@ def test_coriolis_matrix(robot):
 # ------------------------------------------------------------------------------------ derivatives
 
 
-@robots("connected", "following")
+def test_rnea_derivatives_of_a_follower():
+    """In v: the velocity of a joint that follows depends on q and v."""
+    kinds = [rbd.joints.Revolute(axis) for axis in ((0, 0, 1), (0, 1, 0), (1, 0, 0))]
+    follow = {"j2": rbd.model.Follow(("j0", "j1"), zoo.Polynomial())}
+    model = zoo.serial(kinds, np.random.default_rng(0), follow, lambda kind: {})
+    q, v, a, d = jnp.array([[0.4, -0.8], [1.0, 0.6], [0.3, -0.2], [0.7, -0.5]])
+
+    @jax.jit
+    def both(t):
+        derivative = rbd.rnea_derivatives(model, q, v, a).dtau_dv @ d
+        return rbd.rnea(model, q, v + t * d, a), derivative
+
+    close(both(0.0)[1], slope(lambda t: both(t)[0]), 1e-9)
+
+
+@robots("connected")
 def test_rnea_derivatives(robot):
     model, (q, v, u, f), _ = robot
     found = rbd.rnea_derivatives(model, q, v, u, f)

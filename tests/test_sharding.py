@@ -233,6 +233,21 @@ def mesh():
     return on_devices.mesh_of(1)
 
 
+def test_over_devices_maps_the_samples(mesh):
+    """Of two arguments; all samples share the argument between them. The batch needs a padding."""
+    rng = np.random.default_rng(0)
+    x, y = (jnp.asarray(a) for a in rng.normal(size=(2, 32, 3)))
+
+    def function(x, scale, y):
+        return x - scale * y, jnp.sum(x)
+
+    mapped = rbd.sharding.over_devices(function, mesh, (0, None, 0), block=5)
+    differences, sums = mapped(x, jnp.asarray(3.0), y)
+    close(differences, x - 3 * y)
+    close(sums, jnp.sum(x, axis=1))
+
+
+@pytest.mark.slow
 def test_over_devices_is_vmap(mesh):
     model, (q, v, a) = on_devices.samples()
     expected = jax.jit(jax.vmap(on_devices.motion, on_devices.SHARED))(model, q, v, a)

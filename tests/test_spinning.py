@@ -10,8 +10,9 @@ import pytest
 
 import jaxrbd as rbd
 from jaxrbd import contact, integrators
+from jaxrbd._math.components import Mat3, Vec3
 from jaxrbd.actuators import PD
-from jaxrbd.contact import newton
+from jaxrbd.contact import free_motion, newton
 from jaxrbd.model import JointSpec, Link, link_inertia
 from support import nightly
 from support.zoo import close
@@ -169,6 +170,21 @@ def test_a_point_mass_on_a_ball_joint():
     close(found.v, v + 1e-3 * rbd.forward_dynamics(model, q, v, jnp.zeros(3)), 1e-12, "v")
 
 
+def test_the_inertia_of_a_tree_is_that_of_all_its_bodies():
+    """The mass matrix of a free-flyer, in the neutral configuration, is the inertia of the tree."""
+    model = satellite()
+
+    @jax.jit
+    def both(model):
+        base = jnp.eye(6)
+        tree = free_motion.tree_inertias(model)[0]
+        momenta = jax.vmap(rbd.spatial.apply_inertia, (None, 0))(tree, base)
+        return momenta.T, rbd.crba(model, rbd.neutral(model))[:6, :6]
+
+    close(*both(model), 1e-13)
+
+
+@pytest.mark.slow
 def test_a_satellite_with_an_arm():
     """The arm swings. Without the correction, the energy grows by a factor of 11."""
     model = satellite()
@@ -207,6 +223,30 @@ def test_a_ball_rolls_down_a_slope(dtype):
     close(q[0], jnp.asarray(3 + a / 2, dtype), 5e-3, "position")
 
 
+def test_derivatives_of_a_free_rotation():
+    """In the inertia, the velocity and the duration; forward and reverse mode, and differences."""
+    I, w, dt = np.diag([0.01, 0.02, 0.025]), np.array([12.0, 30.0, 20.0]), 4e-3
+    start = jnp.concatenate([I.ravel(), w, np.array([dt])])
+
+    def rotated(x):
+        I, w = Mat3.from_array(x[:9].reshape(3, 3)), Vec3.from_array(x[9:12])
+        change, rotation = free_motion._free_step(I, w, x[12])
+        return jnp.concatenate([change.array(), rotation.array()])
+
+    h = 1e-6 * np.concatenate([np.full(9, 0.01), np.full(3, 10.0), [4e-3]])
+
+    @jax.jit
+    def derivatives(x):
+        moved = jax.vmap(rotated)(jnp.concatenate([x + np.diag(h), x - np.diag(h)]))
+        differences = (moved[:13] - moved[13:]).T / (2 * h)
+        return jax.jacfwd(rotated)(x), jax.jacrev(rotated)(x), differences
+
+    forward, reverse, differences = derivatives(start)
+    close(forward * h, differences * h, 1e-6, "forward")
+    close(reverse * h, forward * h, 1e-12, "reverse")
+
+
+@pytest.mark.slow
 def test_derivatives_of_a_step_of_a_spinning_body():
     """Forward and reverse mode, compared with central differences."""
     model = body(rbd.joints.FreeFlyer(), 2.0, np.diag([0.01, 0.02, 0.025]), (0.05, 0.02, -0.03))
