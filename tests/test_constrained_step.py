@@ -58,7 +58,7 @@ SLIDER = jnp.array([0.05]), jnp.array([0.4]), jnp.array([1.5]), jnp.asarray(DT)
 
 def test_the_laws_of_a_held_slider():
     """Momentum, and impulses by their formula, also where the slider cannot move."""
-    (q, v, impulse), _, rows = step_of_a_slider(SLIDER, SLIDER)
+    (_, v, impulse), _, rows = step_of_a_slider(SLIDER, SLIDER)
     K, error = rows.K[:, 0], rows.position
     assert jnp.sum(K != 0) == 1
     assert jnp.all(error != 0)

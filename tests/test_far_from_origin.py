@@ -199,7 +199,7 @@ def test_what_a_robot_meets_moves_with_it():
     """
     robot = zoo.build(["free_flyer", "revolute"], [-1, 0]).astype("float32")
     R, p = robot.placement
-    placement = rbd.Pose(R.at[0].set(jnp.eye(3)), p.at[0].set(0))
+    placement = rbd.Pose(R.at[0].set(np.eye(3, dtype="float32")), p.at[0].set(0))
     robot = dataclasses.replace(robot, placement=placement)
     q, v, force, _ = zoo.state(robot)
     q = q.at[:3].set(jnp.float32([0.25, -0.5, 0.125]))  # exact in float32, also with an offset

@@ -426,7 +426,7 @@ FOLLOWERS = """
   <worldbody>
     <body><joint name="leader" axis="0 1 0" ref="0.3"/><geom size="0.1" pos="0.1 0 0"/>
       <body pos="0.2 0 0"><joint name="affine" axis="0 1 0" ref="-0.2"/><geom size="0.1"/></body>
-      <body pos="0 0.2 0"><joint name="quartic" axis="1 0 0"/><geom size="0.1" pos="0 0.1 0"/></body>
+      <body pos="0 0.2 0"><joint name="quartic" axis="1 0 0"/><geom size="0.1"/></body>
     </body>
   </worldbody>
   <equality>

@@ -296,7 +296,7 @@ def test_a_box_at_rest_needs_few_iterations(dtype, monkeypatch):
     close(q[2], jnp.asarray(0.1, dtype), 1e-4, "height")
 
 
-def problem(seed, n, dtype, regularisation, friction, dry):
+def problem(seed, n, regularisation, friction, dry):
     """A convex function as of a robot with n dofs and three contacts, with dry friction."""
     rng = np.random.default_rng(seed)
     A, J = rng.normal(size=(n, n)), rng.normal(size=(3, 3, n))
@@ -310,21 +310,24 @@ def problem(seed, n, dtype, regularisation, friction, dry):
     joints = contact.joint_terms.ClippedLaw(of_joints[None], np.zeros((1, n)), -bound, bound)
     none = contact.joint_terms.ClippedLaw(*[np.zeros((1, 0))] * 4)
     push, v = rng.normal(size=(2, n))
-    found = newton.Problem(M, push, v, law, J, joints, none, np.zeros((0, n)))
-    return jax.tree.map(lambda x: jnp.asarray(x, dtype), found)
+    return newton.Problem(M, push, v, law, J, joints, none, np.zeros((0, n)))
 
 
-def solutions(dtype, regularisation, friction, dry, count=48):
-    problems = [problem(i, 6, dtype, regularisation, friction, dry) for i in range(count)]
-    stacked = jax.tree.map(lambda *x: jnp.stack(x), *problems)
-    whole = contact.branches.whole(6, 3)
+def solutions(dtype, regularisation, friction, dry, dofs=3):
+    """The minima of 48 problems for each pair of a regularisation and a friction coefficient."""
+    pairs = zip(regularisation, friction)
+    problems = [problem(i, dofs, *pair, dry) for pair in pairs for i in range(48)]
+    stacked = jax.tree.map(lambda *x: jnp.asarray(np.stack(x), dtype), *problems)
+    whole = contact.branches.whole(dofs, 3)
     return jax.jit(jax.vmap(lambda p: newton.minimise(whole, p)))(stacked), stacked
 
 
+@pytest.mark.parametrize("dofs", nightly.all_but([3], [3, 6]))
 @dtypes("single")
-def test_dry_friction_needs_few_iterations(dtype, monkeypatch):
-    monkeypatch.setattr(newton, "MAX_STEPS", 25)
-    found, problems = solutions(dtype, 1e-3, 0.8, 0.5)
+def test_dry_friction_needs_few_iterations(dtype, dofs, monkeypatch):
+    """Also without friction of the contacts, where dry friction alone bends the function."""
+    monkeypatch.setattr(newton, "MAX_STEPS", {3: 15, 6: 20}[dofs])
+    found, problems = solutions(dtype, (1e-3, 1e-3), (0.8, 0.0), 0.5, dofs)
     assert jnp.all(found.residual <= 1000 * jnp.finfo(dtype).eps)
     forces = jax.vmap(gradient)(problems, found.x)
     assert jnp.max(jnp.abs(forces)) < 1e6 * jnp.finfo(dtype).eps
@@ -351,6 +354,7 @@ def quadruped_with_dry_friction(friction, dt):
 STANDING = np.float32([0, 0, 0.33, 0, 0, 0, 1, *[0, 0.8, -1.6] * 4])
 
 
+@pytest.mark.slow
 def test_a_walking_robot_with_dry_friction_converges(monkeypatch):
     """The friction changes its sign within a small part of a step of Newton's method."""
     monkeypatch.setattr(newton, "MAX_STEPS", 20)
@@ -371,6 +375,7 @@ def test_a_walking_robot_with_dry_friction_converges(monkeypatch):
     assert jnp.max(residual) <= 1000 * jnp.finfo("float32").eps
 
 
+@pytest.mark.slow
 def test_the_search_along_a_step_descends():
     """A robot that lands, with strong dry friction."""
     q = np.float32(
@@ -402,15 +407,14 @@ def gradient(problem, x):
 
 def test_stiff_contacts_converge():
     """A small compliance, and a friction coefficient of 1,000."""
-    for regularisation, friction in ((1e-6, 0.8), (1e-3, 1e3)):
-        found, _ = solutions(jnp.float64, regularisation, friction, 0.5)
-        assert jnp.all(found.residual <= 1e-8)
-        assert jnp.all(jnp.isfinite(found.x))
+    found, _ = solutions(jnp.float64, (1e-6, 1e-3), (0.8, 1e3), 0.5)
+    assert jnp.all(found.residual <= 1e-8)
+    assert jnp.all(jnp.isfinite(found.x))
 
 
 def test_a_step_that_does_not_converge_is_nan(monkeypatch):
     monkeypatch.setattr(newton, "MAX_STEPS", 2)
-    found, _ = solutions(jnp.float64, 1e-6, 0.8, 0.5)
+    found, _ = solutions(jnp.float64, (1e-6,), (0.8,), 0.5)
     failed = found.residual > 1e-8
     assert jnp.any(failed)
     np.testing.assert_array_equal(jnp.all(jnp.isnan(found.x), axis=1), failed)
