@@ -294,28 +294,26 @@ def test_the_corners_of_two_boxes(rng):
     model = two_bodies((1.0, 0.2), (1.0, 0.2))
     halves, rounding = np.array([[0.3, 0.5, 0.4], [0.4, 0.2, 0.3]]), (0.05, 0.02)
     centres = np.array([[0.1, 0.0, -0.1], [0.0, 0.2, 0.1]])
-    turns = np.array(so3.exp(jnp.asarray(rng.normal(size=(2, 3)))))
+    turns = np.array(jax.jit(so3.exp)(jnp.asarray(rng.normal(size=(2, 3)))))
     boxes = [Box(f"body{i}", halves[i], centres[i], turns[i], rounding[i]) for i in (0, 1)]
     scene = Scene((), ground=FAR, pairs=pairs_with_edges([tuple(boxes)])).astype(float)
 
     @jax.jit
     @jax.vmap
     def found(q, v):
-        kinematics = rbd.forward_kinematics(model, q)
-        geometry, bodies = find_contacts(model, scene, kinematics), contact_bodies(model, scene)
+        def at(t):
+            kinematics = rbd.forward_kinematics(model, rbd.integrate(model, q, t * v))
+            return kinematics, find_contacts(model, scene, kinematics)
+
+        (kinematics, geometry), (_, rates) = jax.jvp(at, (0.0,), (1.0,))
+        bodies = contact_bodies(model, scene)
         u = contact.points.point_velocities(model, kinematics, bodies, geometry.arm, v)
-        u = contact.contacts.relative(scene, u)
-
-        def distance(t):
-            X = rbd.forward_kinematics(model, rbd.integrate(model, q, t * v))
-            return find_contacts(model, scene, X).distance
-
-        speeds = jnp.sum(geometry.gradient * u, axis=-1)
-        rates = jax.jvp(distance, (0.0,), (1.0,))[1]
-        return kinematics.X_WB, geometry.distance, geometry.gradient, speeds, rates
+        speeds = jnp.sum(geometry.gradient * contact.contacts.relative(scene, u), axis=-1)
+        return kinematics.X_WB, geometry.distance, geometry.gradient, speeds, rates.distance
 
     n = 40
-    q = jax.vmap(lambda k: rbd.random_configuration(model, k))(jax.random.split(KEY, n))
+    drawn = jax.jit(jax.vmap(lambda key: rbd.random_configuration(model, key)))
+    q = drawn(jax.random.split(KEY, n))
     offsets = jnp.asarray(rng.uniform(-0.7, 0.7, (n, 3)))
     q = q.at[:, 7:10].set(q[:, :3] + offsets)
     X, distances, normals, speeds, rates = found(q, jnp.asarray(rng.normal(size=(n, 12))))
