@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
+from jaxrbd.algorithms.rnea_derivatives import acceleration_and_derivatives
 from support import nightly, zoo
 from support.zoo import close, slope
 
@@ -176,6 +177,25 @@ def test_derivatives_at_rest():
     compare(lambda *x: rbd.forward_dynamics(model, *x, f), robot, found, 1e-7)
 
 
+def test_the_acceleration_of_the_derivatives_of_a_long_chain():
+    """It satisfies `M a + bias = tau` to rounding, although M is ill-conditioned."""
+    model = zoo.chain(64)
+
+    @jax.jit
+    def errors(q, v, tau):
+        a = acceleration_and_derivatives(model, q, v, tau)[0]
+        M, bias = rbd.crba(model, q), rbd.bias_force(model, q, v)
+        return M @ a + bias - tau, jnp.abs(M) @ jnp.abs(a) + jnp.abs(bias), M
+
+    for seed in range(3):
+        q = rbd.random_configuration(model, jax.random.key(seed))
+        v, tau = jax.random.normal(jax.random.key(seed + 50), (2, model.nv))
+        error, terms, M = errors(q, v, tau)
+        assert np.linalg.cond(M) > 1e4
+        assert jnp.max(jnp.abs(error)) < 2e-15 * jnp.max(terms)
+
+
+@pytest.mark.slow
 def test_forward_dynamics_derivatives_of_a_long_chain():
     """The mass matrix is ill-conditioned: the acceleration comes from a solve, not the inverse."""
     model = zoo.chain(64)
