@@ -92,11 +92,22 @@ def test_children_are_those_whose_parent_it_is():
     assert sum(map(len, topology.children)) == sum(p >= 0 for p in topology.parents)
 
 
-@pytest.mark.parametrize(
-    "make",
-    nightly.all_but([zoo.small, zoo.following], MODELS),
-    ids=lambda make: make.__name__,
-)
+def test_the_bias_acceleration_of_a_joint():
+    """The rate of the velocity across a joint whose subspace depends on q, at constant v."""
+    model = zoo.serial(
+        [rbd.joints.Custom(2, zoo.crank)], np.random.default_rng(0), {}, lambda _: {}
+    )
+    q, v = jnp.array([0.4, -0.7]), jnp.array([1.2, 0.5])
+
+    @jax.jit
+    def found(t):
+        _, _, velocity, bias = rbd.algorithms.joint_calc(model, q + t * v, v, "j0")
+        return velocity, bias
+
+    close(found(0.0)[1], zoo.slope(lambda t: found(t)[0]), 1e-8)
+
+
+@robots
 def test_each_joint_by_its_name(make):
     """M and the placement make the pose in the parent; S, v and c the motion across the joint."""
     model = make()

@@ -14,6 +14,8 @@ import scipy.optimize
 
 import jaxrbd as rbd
 from jaxrbd import contact, so3
+from jaxrbd.algorithms.common_frame import dof_columns
+from jaxrbd.algorithms.kinematics import root_centred
 from jaxrbd.contact import Box, Capsule, Material, Plane, Scene, collision_pairs, sphere
 from jaxrbd.contact.contacts import closest_points, contact_bodies, find_contacts
 from jaxrbd.model.joint_space import independent_joint_force
@@ -23,10 +25,7 @@ from support.zoo import close
 from test_contact import derivative_check, direction_of
 
 DT = 4e-3
-# Single precision is the harder one.
-IN_BOTH_PRECISIONS = pytest.mark.parametrize(
-    "dtype", [jnp.float32, pytest.param(jnp.float64, marks=pytest.mark.slow)]
-)
+IN_BOTH_PRECISIONS = pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 FAR = Plane(offset=-100.0)
 KEY = jax.random.key(3)
 
@@ -140,6 +139,82 @@ def evaluate(model, scene, q, v, tau):
     return step, found, points, after, again, force, on_bodies(forces)
 
 
+def coincident():
+    """Two equal bodies at one place, 5 m from the origin, and shapes with equal centres."""
+    model = two_bodies((1.0, 0.2), (1.0, 0.2)).astype("float32")
+    rod = [(0, 0, -0.5), (0, 0, 0.5)]
+    cubes = [Box(f"body{i}", (0.3, 0.3, 0.3)) for i in (0, 1)]
+    pairs = [
+        (sphere("body0", 0.1), sphere("body1", 0.1)),
+        (Capsule("body0", 0.1, *rod), Capsule("body1", 0.1, *rod)),
+        (sphere(None, 0.4, (3, 4, 1)), sphere("body1", 0.1)),
+        (sphere("body0", 0.1), cubes[1]),
+        (sphere("body0", 0.1, (0.3, 0, 0)), cubes[1]),
+        tuple(cubes),
+    ]
+    scene = Scene((), ground=FAR, pairs=pairs_with_edges(pairs)).astype("float32")
+    place = jnp.array([3.0, 4.0, 0.0], "float32")
+    return model, scene, rbd.neutral(model).at[:3].set(place).at[7:10].set(place)
+
+
+def test_shapes_with_equal_centres():
+    """Distances and normals by hand, and derivatives that are finite.
+
+    Equal cubes leave each other: all corners push the second cube to the same side.
+    """
+    model, scene, q = coincident()
+
+    @jax.jit
+    def found(q):
+        def of(q):
+            return find_contacts(model, scene, rbd.forward_kinematics(model, q))
+
+        contacts, transpose = jax.vjp(of, q)
+        return contacts, transpose(jax.tree.map(jnp.ones_like, contacts))[0]
+
+    contacts, slopes = found(q)
+    assert jnp.all(jnp.isfinite(slopes))
+    close(contacts.distance[:5], jnp.array([-0.2, -0.2, 0.5, -0.4, -0.1], "float32"), 1e-6)
+    # Of each cube, four corners are on the face through which they leave.
+    depths = jnp.sort(contacts.distance[5:].reshape(2, 8))
+    close(depths, jnp.tile(jnp.repeat(jnp.array([-0.6, 0], "float32"), 4), (2, 1)), 1e-6)
+    close(jnp.linalg.norm(contacts.gradient, axis=1), jnp.ones(21, "float32"), 1e-6)
+    corners = contacts.gradient[5:]
+    np.testing.assert_array_equal(corners[:8], jnp.broadcast_to(corners[0], (8, 3)))
+    np.testing.assert_array_equal(corners[8:], -corners[:8])
+
+
+def test_the_shapes_of_a_pair_push_each_other():
+    """The forces on both shapes of a pair are opposite. The ground does not move."""
+    pairs = collision_pairs([(sphere("body0", 0.1), sphere("body1", 0.1))] * 2)
+    scene = Scene(("body0",), ground=FAR, pairs=pairs)
+    f = np.array([[0.0, 0, 7], [1, 2, 3], [4, 5, 6]])
+    on_points = contact.contacts.opposed(scene, jnp.asarray(f))
+    close(on_points[:3], f, 0.0)
+    close(on_points[1:3] + on_points[3:], np.zeros((2, 3)), 0.0)
+
+
+def test_the_jacobians_of_points_give_their_velocities(rng):
+    """On the bodies of a robot and in the world, where a point does not move."""
+    model = two_bodies((1.0, 0.2), (1.0, 0.2))
+    bodies, arm = np.array([1, -1, 0]), jnp.asarray(rng.normal(size=(3, 3)))
+    q, v, *_ = zoo.state(model)
+
+    @jax.jit
+    def both(q):
+        kinematics = rbd.forward_kinematics(model, q)
+        columns = dof_columns(model, root_centred(kinematics))
+        J = contact.points.point_jacobians(model, kinematics, columns, bodies, arm)
+        X, p = kinematics.X_WB, jnp.zeros((3, 3))
+        for i in (0, 2):
+            p = p.at[i].set(X.R[bodies[i]] @ arm[i] + X.p[bodies[i]])
+        return J[:, :3] @ v, p
+
+    moved = zoo.slope(lambda t: both(rbd.integrate(model, q, t * v))[1])
+    close(both(q)[0], moved, 1e-9)
+
+
+@pytest.mark.slow
 def test_the_laws_of_pairs():
     """Momentum, opposite impulses, geometry of the contact points, Coulomb's cone."""
     model = zoo.small()
@@ -219,34 +294,32 @@ def test_the_corners_of_two_boxes(rng):
     model = two_bodies((1.0, 0.2), (1.0, 0.2))
     halves, rounding = np.array([[0.3, 0.5, 0.4], [0.4, 0.2, 0.3]]), (0.05, 0.02)
     centres = np.array([[0.1, 0.0, -0.1], [0.0, 0.2, 0.1]])
-    turns = np.array(so3.exp(jnp.asarray(rng.normal(size=(2, 3)))))
+    turns = np.array(jax.jit(so3.exp)(jnp.asarray(rng.normal(size=(2, 3)))))
     boxes = [Box(f"body{i}", halves[i], centres[i], turns[i], rounding[i]) for i in (0, 1)]
     scene = Scene((), ground=FAR, pairs=pairs_with_edges([tuple(boxes)])).astype(float)
 
     @jax.jit
     @jax.vmap
     def found(q, v):
-        kinematics = rbd.forward_kinematics(model, q)
-        geometry, bodies = find_contacts(model, scene, kinematics), contact_bodies(model, scene)
+        def at(t):
+            kinematics = rbd.forward_kinematics(model, rbd.integrate(model, q, t * v))
+            return kinematics, find_contacts(model, scene, kinematics)
+
+        (kinematics, geometry), (_, rates) = jax.jvp(at, (0.0,), (1.0,))
+        bodies = contact_bodies(model, scene)
         u = contact.points.point_velocities(model, kinematics, bodies, geometry.arm, v)
-        u = contact.contacts.relative(scene, u)
-
-        def distance(t):
-            X = rbd.forward_kinematics(model, rbd.integrate(model, q, t * v))
-            return find_contacts(model, scene, X).distance
-
-        speeds = jnp.sum(geometry.gradient * u, axis=-1)
-        rates = jax.jvp(distance, (0.0,), (1.0,))[1]
-        return kinematics.X_WB, geometry.distance, geometry.gradient, speeds, rates
+        speeds = jnp.sum(geometry.gradient * contact.contacts.relative(scene, u), axis=-1)
+        return kinematics.X_WB, geometry.distance, geometry.gradient, speeds, rates.distance
 
     n = 40
-    q = jax.vmap(lambda k: rbd.random_configuration(model, k))(jax.random.split(KEY, n))
+    drawn = jax.jit(jax.vmap(lambda key: rbd.random_configuration(model, key)))
+    q = drawn(jax.random.split(KEY, n))
     offsets = jnp.asarray(rng.uniform(-0.7, 0.7, (n, 3)))
     q = q.at[:, 7:10].set(q[:, :3] + offsets)
     X, distances, normals, speeds, rates = found(q, jnp.asarray(rng.normal(size=(n, 12))))
     close(speeds, rates, 1e-12, "the rates of the distances")
     inner = halves - np.array(rounding)[:, None]
-    insides = 0
+    insides, gaps, directions = 0, np.zeros((n, 16)), np.zeros((n, 16, 3))
     for i in range(n):
         R = np.array(X.R[i]) @ turns
         p = np.array(X.p[i]) + np.einsum("kij,kj->ki", np.array(X.R[i]), centres)
@@ -268,12 +341,13 @@ def test_the_corners_of_two_boxes(rng):
                     away = corner - np.clip(corner, -wide, wide)
                     gap = np.linalg.norm(away)
                     normal = away / gap
-                row = 8 * a + j
-                assert abs(distances[i, row] - (gap - sum(rounding))) < 1e-12
-                close(normals[i, row], R[b] @ normal, 1e-12)
+                gaps[i, 8 * a + j], directions[i, 8 * a + j] = gap, R[b] @ normal
     assert insides > 30
+    close(distances, gaps - sum(rounding), 1e-12)
+    close(normals, directions, 1e-12)
 
 
+@pytest.mark.slow
 @IN_BOTH_PRECISIONS
 def test_equal_boxes_that_are_aligned_leave_each_other(dtype):
     """A heavy cube rests on an equal cube; cubes that are 10 mm deep or coincide separate."""
@@ -442,6 +516,7 @@ def test_derivatives_are_the_true_ones():
     assert touching > 3
 
 
+@pytest.mark.slow
 @IN_BOTH_PRECISIONS
 def test_degenerate_pairs_are_finite(dtype):
     """Equal centres, parallel capsules, a sphere in the centre of a box, equal boxes."""

@@ -2,14 +2,16 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import jaxrbd as rbd
 from jaxrbd import constraints as con
 from jaxrbd.contact import Scene, contact_step
+from jaxrbd.model import JointSpec, Link, link_inertia
 from jaxrbd.robots import load_linkage
 from support.turning import in_first_axes
-from support.zoo import close
+from support.zoo import close, slope
 from test_contact import derivative_check, direction_of
 
 DT, RECOVERY, REGULARISATION = 4e-3, 0.02, 1e-3
@@ -30,9 +32,58 @@ def laws(linkage, q, v, tau):
     return step, after, momentum, rows, inverse + 1e-4 * jnp.mean(inverse), error
 
 
-@pytest.mark.parametrize(
-    "name", ["four_bar", pytest.param("standing_quadruped", marks=pytest.mark.slow)]
-)
+def errors_of_a_slider(model, q):
+    """The slider is held at x = 0.03 m. The second equation does not depend on its position."""
+    return jnp.stack([q[0] - 0.03, 0.02 + 0 * q[0]])
+
+
+def held_slider():
+    """A body of 2 kg on a slider along x, and its constraints."""
+    link = Link("body", link_inertia(2.0, (0, 0, 0), np.eye(3)))
+    slider = JointSpec("joint", rbd.joints.Prismatic((1, 0, 0)), None, "body")
+    return rbd.build_model([link], [slider]), (con.Equation(errors_of_a_slider),)
+
+
+@jax.jit
+def step_of_a_slider(state, direction):
+    """A step from (q, v, tau, dt), and its derivative in one direction."""
+    model, constraints = held_slider()
+
+    def step(q, v, tau, dt):
+        options = None, REGULARISATION, RECOVERY, None, constraints
+        found = contact_step(model, NOTHING, q, v, tau, dt, *options)
+        return found.q, found.v, found.constraint_impulse
+
+    return jax.jvp(step, state, direction)
+
+
+SLIDER = jnp.array([0.05]), jnp.array([0.4]), jnp.array([1.5]), jnp.asarray(DT)
+
+
+def test_the_laws_of_a_held_slider():
+    """Momentum, and impulses by their formula, also where the slider cannot move."""
+    (_, v, impulse), _ = step_of_a_slider(SLIDER, SLIDER)
+    close(2 * (v - SLIDER[1]), DT * SLIDER[2] + impulse[:1], 1e-12, "momentum")
+    inverse_inertia = jnp.array([1 / 2, 0]) + 1e-4 * jnp.mean(jnp.array([1 / 2, 0]))
+    gap = -jnp.array([0.02, 0.02]) / (DT + RECOVERY) - jnp.array([1.0, 0]) * v
+    close(impulse * REGULARISATION * inverse_inertia, gap, 1e-12, "impulses")
+
+
+def test_the_derivatives_of_a_step_of_a_held_slider():
+    """In q, v, tau and dt, compared with differences."""
+    direction = jnp.array([0.02]), jnp.array([-0.3]), jnp.array([0.7]), jnp.asarray(1e-3)
+
+    def moved(t):
+        return step_of_a_slider(jax.tree.map(lambda x, dx: x + t * dx, SLIDER, direction), SLIDER)[
+            0
+        ]
+
+    for found, expected in zip(step_of_a_slider(SLIDER, direction)[1], slope(moved)):
+        close(found, expected, 1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["four_bar", "standing_quadruped"])
 def test_the_laws_of_constraint_impulses(name, rng):
     """Momentum, the formula of the impulses, and errors that decay."""
     linkage = load_linkage(name)
@@ -82,6 +133,7 @@ def test_a_linkage_falls_as_with_the_exact_constraints():
     assert 1.6 < errors[0] / errors[1] < 2.5
 
 
+@pytest.mark.slow
 def test_derivatives_in_everything(rng):
     linkage = load_linkage("four_bar")
     model, constraints, q = linkage

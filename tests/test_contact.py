@@ -176,6 +176,7 @@ def test_distances_change_as_the_points_move(model, ground):
 CASES = [("small", Height(BUMPS)), ("following", FLAT)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("robot", "ground"), CASES, ids=["height", "plane, joints that follow"])
 def test_the_laws_of_both_models(robot, ground):
     model = getattr(zoo, robot)()
@@ -257,6 +258,17 @@ def test_a_prepared_scene_gives_the_same_step(model):
     close(contact.contact_step(model, soft, q, v, tau, DT, f_ext).v, step.v, 1e-12)
 
 
+def test_each_contact_has_its_friction():
+    """Two points of one body that slide: the compliant friction of each by its coefficient."""
+    mu = np.array([0.2, 0.9])
+    scene = Scene(("ball",) * 2, material=Material(1e4, 0.5, mu, 0.05))
+    q, v = jnp.array([0, 0, -0.01]), jnp.array([3.0, 0, 0])
+    force = jax.jit(contact.contact_force)(POINT, scene, q, v)
+    smooth = 3 / np.sqrt(9 + 0.05**2)
+    close(force.friction_force[:, 0], -mu * smooth * force.normal_force, 1e-13)
+
+
+@pytest.mark.slow
 def test_friction_of_each_contact(model):
     """One coefficient per contact: the coefficient of all contacts, and its effect on one."""
     q, v, tau, f_ext, scene = scenes(model, FLAT, 1)
@@ -290,29 +302,137 @@ def test_friction_of_each_contact(model):
     close(across[sliding[0]], 0.1 * normal[sliding[0]], 1e-12)
 
 
-def test_the_hessian_of_the_contact_law(rng):
-    """Against the derivative of the impulses: sticking, sliding, leaving, immobile points."""
-    n = 40
+def contact_laws(rng, n):
+    """Laws of n contacts, of which the first four cannot move, and velocities of their points."""
     normal = rng.normal(size=(n, 3))
     normal = normal / np.linalg.norm(normal, axis=1, keepdims=True)
     conductance = np.abs(rng.normal(size=n)) * (np.arange(n) > 3)
     numbers = normal, conductance, rng.normal(size=(n, 3)), np.full(n, 0.7)
-    law, u = ContactLaw(*map(jnp.asarray, numbers)), jnp.asarray(rng.normal(size=(n, 3)))
-    impulse = law.impulses(u)
-    gamma_n = jnp.sum(impulse * normal, axis=1)
-    gamma_t = jnp.linalg.norm(impulse - gamma_n[:, None] * normal, axis=1)
-    on_edge = jnp.abs(gamma_t - 0.7 * gamma_n) < 1e-12
-    assert {*zip(np.array(gamma_n > 1e-9), np.array(on_edge))} == {
-        (True, True),
-        (True, False),
-        (False, True),
-    }
+    return ContactLaw(*map(jnp.asarray, numbers)), jnp.asarray(rng.normal(size=(n, 3)))
 
+
+def parts_along(normal, x):
+    """The parts of vectors along the normals, and the lengths of the parts across them."""
+    along = np.sum(x * normal, axis=1)
+    return along, np.linalg.norm(x - along[:, None] * normal, axis=1)
+
+
+def test_an_impulse_is_the_nearest_point_of_the_cone(rng):
+    """The rest of y is orthogonal to the impulse, and forms no acute angle with the cone."""
+    law, u = contact_laws(rng, 1000)
+    y = np.array(law.conductance[:, None] * (law.target - u))
+    impulse = np.array(jax.jit(ContactLaw.impulses)(law, u))
+    normal = np.array(law.normal)
+    pushed, rubbed = parts_along(normal, impulse)
+    assert np.all(rubbed <= 0.7 * pushed + 1e-12)
+    close(np.sum((y - impulse) * impulse, axis=1), np.zeros(1000), 1e-12)
+    along, across = parts_along(normal, y - impulse)
+    assert np.all(along + 0.7 * across <= 1e-12)
+
+
+def test_the_hessian_of_the_contact_law(rng):
+    """Against the derivative of the impulses: sticking, sliding, leaving, immobile points."""
+    n = 40
+    law, u = contact_laws(rng, n)
     vectors = jnp.asarray(rng.normal(size=(n, 3, 5)))
-    full = -jax.jacfwd(law.impulses)(u)[np.arange(n), :, np.arange(n)]
-    close(law.hessian_product(u, vectors), full @ vectors, 1e-12)
+
+    @jax.jit
+    def found(u):
+        def change(x):
+            return jax.jvp(law.impulses, (u,), (x,))[1]
+
+        changes = -jax.vmap(change, 2, 2)(vectors)
+        slopes = -jax.grad(law.penalty)(u)
+        return law.impulses(u), law.hessian_product(u, vectors), changes, slopes
+
+    impulse, product, changes, slopes = found(u)
+    gamma_n, gamma_t = parts_along(np.array(law.normal), np.array(impulse))
+    on_edge = np.abs(gamma_t - 0.7 * gamma_n) < 1e-12
+    assert {*zip(gamma_n > 1e-9, on_edge)} == {(True, True), (True, False), (False, True)}
+    close(product, changes, 1e-12)
     # The impulse is the negative gradient of the penalty.
-    close(impulse, -jax.grad(law.penalty)(u), 1e-12)
+    close(impulse, slopes, 1e-12)
+
+
+# ------------------------------------------------------------------------- the step of a point mass
+
+
+@jax.jit
+def step_of_a_point(state, direction, smoothing, force):
+    """A step from (q, v, tau, dt), and its derivative in one direction."""
+
+    def step(q, v, tau, dt):
+        f_ext = jnp.concatenate([force, jnp.zeros(3)])[None]
+        return contact.contact_step(
+            POINT, ON_PLANE, q, v, tau, dt, f_ext, 1e-3, 0.02, smoothing=smoothing
+        )
+
+    return jax.jvp(step, state, direction)
+
+
+NO_FORCE = jnp.zeros(3)
+
+
+def state_of_a_point(height, speed, slip):
+    q, v = jnp.array([0.3, -0.2, height]), jnp.array([slip, 0.1 * slip, speed])
+    return q, v, jnp.array([0.2, -0.1, 0.3]), jnp.asarray(DT)
+
+
+# Name: height, vertical speed, horizontal speed.
+POINTS = {"apart": (0.1, -1.0, 0.4), "sticks": (0.001, -0.5, 0.02), "slips": (-0.001, -0.3, 2.0)}
+
+
+def test_the_laws_of_the_step_of_a_point_mass():
+    """Momentum, Coulomb's cone and the distance after the step, with a force of the wind."""
+    wind = jnp.array([0.5, -0.4, 0.2])
+    for kind, numbers in POINTS.items():
+        state = state_of_a_point(*numbers)
+        step = step_of_a_point(state, state, 0.05, wind)[0]
+        pushed = DT * (state[2] + wind - jnp.array([0, 0, 2 * G]))
+        close(2 * (step.v - state[1]), pushed + step.impulse[0], 1e-12, "momentum")
+        normal, across = step.impulse[0, 2], jnp.linalg.norm(step.impulse[0, :2])
+        assert normal >= 0
+        if kind == "apart":
+            assert normal == 0
+            assert step.q[2] > 0
+        else:
+            assert normal > 0
+            assert (across < 0.6 * normal) == (kind == "sticks")
+        if kind == "slips":
+            close(step.impulse[0, :2], -0.6 * normal * step.v[:2] / jnp.linalg.norm(step.v[:2]))
+
+
+def test_the_derivatives_of_the_step_of_a_point_mass():
+    """In q, v, tau and dt, compared with differences. The ground has no effect on a point apart."""
+    direction = (
+        jnp.array([0.3, -0.2, 0.01]),
+        jnp.array([0.03, 0.02, -0.2]),
+        jnp.array([0.5, 0.4, -0.3]),
+        jnp.asarray(1e-3),
+    )
+    for numbers in POINTS.values():
+        state = state_of_a_point(*numbers)
+
+        def moved(t):
+            at = jax.tree.map(lambda x, dx: x + t * dx, state, direction)
+            step = step_of_a_point(at, direction, 1e-3, NO_FORCE)[0]
+            return step.q, step.v, step.impulse
+
+        found = step_of_a_point(state, direction, 1e-3, NO_FORCE)[1]
+        for ours, theirs in zip((found.q, found.v, found.impulse), slope(moved)):
+            close(ours, theirs, 1e-8)
+
+
+def test_the_smoothed_derivatives_of_the_step_of_a_point_mass():
+    """A fall at another speed loses the share exp(-d / smoothing), with d after the step."""
+    regularisation, length = 1e-3, 0.05
+    still = jax.tree.map(jnp.zeros_like, state_of_a_point(0, 0, 0))
+    faster = (still[0], jnp.array([0, 0, 1.0]), *still[2:])
+    for height, speed in ((0.01, 0.4), (0.1, -1.0), (0.5, -1.0)):
+        step, rate = step_of_a_point(state_of_a_point(height, speed, 0.2), faster, length, NO_FORCE)
+        share = np.exp(-float(step.q[2]) / length)
+        assert jnp.all(step.impulse == 0)
+        close(rate.v, jnp.array([0, 0, 1 - share / (1 + regularisation * share)]), 1e-9)
 
 
 # ------------------------------------------------------------------- derivatives before touch-down
@@ -332,6 +452,7 @@ def falling(height, v, smoothing, vertical):
     return step, rate.v, jax.grad(lambda scale: after(scale).v[2])(0.0)
 
 
+@pytest.mark.slow
 def test_smoothed_derivatives_before_touch_down():
     """The share exp(-d / smoothing), in both modes; the step itself does not change."""
     regularisation, length = 1e-3, 0.05
@@ -626,6 +747,7 @@ def regimes(scene, at, impulse):
     return [("apart" if n == 0 else "slips" if e else "sticks") for n, e in zip(normal, edge)]
 
 
+@pytest.mark.slow
 def test_derivatives_of_the_step_are_the_true_ones(model):
     """In q, v, tau, dt and all parameters of model and scene, for all kinds of contact."""
 

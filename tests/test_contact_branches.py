@@ -11,8 +11,11 @@ import jaxrbd as rbd
 from benchmarks.studies import contact as study
 from jaxrbd import contact
 from jaxrbd.actuators import PD
-from jaxrbd.contact import Capsule, Scene, contact_step, convex
+from jaxrbd.contact import Capsule, Scene, contact_step, convex, newton
 from jaxrbd.contact.branches import Partition, partition, whole
+from jaxrbd.contact.coulomb import ContactLaw
+from jaxrbd.contact.joint_terms import ClippedLaw
+from support import zoo
 from support.zoo import close
 
 DT = 2e-3
@@ -79,6 +82,49 @@ def fallen():
     return rbd.load_robot("humanoid"), Scene.from_shapes([*shapes.values()], pairs=[pair])
 
 
+def hand():
+    """A base that slides, and two fingers with two hinges each; a contact on each finger tip."""
+    parents = [-1, 0, 1, 0, 3]
+    found = zoo.build(["prismatic", *["revolute"] * 4], parents)
+    return found, [[2], [4]]
+
+
+def problem_of(model, bodies, rng):
+    """A convex function with the zeros of the tree in M and in the Jacobian of the contacts."""
+    nv, n = model.nv, len(bodies)
+    moved = np.array([[i in dofs_of(model, b) for i in range(nv)] for (b,) in bodies])
+    together = np.array([[i in dofs_of(model, j) for i in range(nv)] for j in range(model.nb)])
+    roots = rng.normal(size=(model.nb, 3, nv)) * together[:, None]
+    M = np.einsum("bki,bkj->ij", roots, roots) + np.eye(nv)
+    normal = np.tile([0.0, 0.0, 1.0], (n, 1))
+    law = ContactLaw(normal, np.full(n, 50.0), 0.5 * normal, np.full(n, 0.8))
+    none = ClippedLaw(*[np.zeros((1, nv))] * 4), ClippedLaw(*[np.zeros((1, 0))] * 4)
+    push, v = rng.normal(size=(2, nv))
+    J = rng.normal(size=(n, 3, nv)) * moved[:, None]
+    found = newton.Problem(M, push, v, law, J, *none, np.zeros((0, nv)))
+    return jax.tree.map(jnp.asarray, found)
+
+
+def test_the_minimum_by_branches(rng, monkeypatch):
+    """There, the change of the momentum is the impulse of all forces and contacts.
+
+    Newton's method finds it in few iterations, because it solves with the whole matrix.
+    """
+    monkeypatch.setattr(newton, "MAX_STEPS", 10)
+    model, bodies = hand()
+    branches = partition(model.topology, bodies)
+    assert branches.branches.shape == (2, 2)
+    assert branches.trunk.tolist() == [0]
+    problem = problem_of(model, bodies, rng)
+    x, residual = jax.jit(lambda problem: newton.minimise(branches, problem))(problem)
+    assert residual < 1e-12
+    impulses = problem.contacts.impulses(problem.J @ (problem.v + x))
+    assert jnp.any(impulses != 0)
+    on_dofs = jnp.einsum("ck,ckn->n", impulses, problem.J)
+    close(problem.M @ x, problem.push + on_dofs, 1e-12)
+
+
+@pytest.mark.slow
 def test_a_step_by_branches_is_the_step_of_the_whole_matrix(monkeypatch):
     model, scene = fallen()
     rng = np.random.default_rng(0)

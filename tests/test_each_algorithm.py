@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
+from jaxrbd.algorithms.rnea_derivatives import acceleration_and_derivatives
 from support import nightly, zoo
 from support.zoo import close, slope
 
@@ -144,7 +145,22 @@ def test_coriolis_matrix_is_made_of_christoffel_symbols():
 # ------------------------------------------------------------------------------------ derivatives
 
 
-@robots("connected", "following")
+def test_rnea_derivatives_of_a_follower():
+    """In v: the velocity of a joint that follows depends on q and v."""
+    kinds = [rbd.joints.Revolute(axis) for axis in ((0, 0, 1), (0, 1, 0), (1, 0, 0))]
+    follow = {"j2": rbd.model.Follow(("j0", "j1"), zoo.Polynomial())}
+    model = zoo.serial(kinds, np.random.default_rng(0), follow, lambda kind: {})
+    q, v, a, d = jnp.array([[0.4, -0.8], [1.0, 0.6], [0.3, -0.2], [0.7, -0.5]])
+
+    @jax.jit
+    def both(t):
+        derivative = rbd.rnea_derivatives(model, q, v, a).dtau_dv @ d
+        return rbd.rnea(model, q, v + t * d, a), derivative
+
+    close(both(0.0)[1], slope(lambda t: both(t)[0]), 1e-9)
+
+
+@robots("connected")
 def test_rnea_derivatives(robot):
     model, (q, v, u, f), _ = robot
     found = rbd.rnea_derivatives(model, q, v, u, f)
@@ -170,6 +186,25 @@ def test_derivatives_at_rest():
     compare(lambda *x: rbd.forward_dynamics(model, *x, f), robot, found, 1e-7)
 
 
+def test_the_acceleration_of_the_derivatives_of_a_long_chain():
+    """It satisfies `M a + bias = tau` to rounding, although M is ill-conditioned."""
+    model = zoo.chain(64)
+
+    @jax.jit
+    def errors(q, v, tau):
+        a = acceleration_and_derivatives(model, q, v, tau)[0]
+        M, bias = rbd.crba(model, q), rbd.bias_force(model, q, v)
+        return M @ a + bias - tau, jnp.abs(M) @ jnp.abs(a) + jnp.abs(bias), M
+
+    for seed in range(3):
+        q = rbd.random_configuration(model, jax.random.key(seed))
+        v, tau = jax.random.normal(jax.random.key(seed + 50), (2, model.nv))
+        error, terms, M = errors(q, v, tau)
+        assert np.linalg.cond(M) > 1e4
+        assert jnp.max(jnp.abs(error)) < 2e-15 * jnp.max(terms)
+
+
+@pytest.mark.slow
 def test_forward_dynamics_derivatives_of_a_long_chain():
     """The mass matrix is ill-conditioned: the acceleration comes from a solve, not the inverse."""
     model = zoo.chain(64)

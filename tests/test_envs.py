@@ -565,6 +565,26 @@ def test_masses_friction_gains_and_delays_vary_in_one_program(trot, key):
     assert len(np.unique(found[0].physics.command[:, :, 0])) >= 2 * N  # one command per episode
 
 
+@pytest.fixture(scope="module")
+def starts(trot):
+    """The physics at the start of 16 episodes of the trot."""
+    env, params, _ = trot
+    keys = jax.random.split(jax.random.key(0), 16)
+    return jax.jit(jax.vmap(env.initial, (None, 0)))(params, keys)
+
+
+@pytest.fixture(scope="module")
+def first(starts):
+    return jax.tree.map(lambda x: x[0], starts)
+
+
+def test_a_quadruped_starts_on_the_ground(trot, starts):
+    """The lowest foot touches the hills: within 0.1 mm after the corrections of the height."""
+    assert np.ptp(trot[1].scene.ground.heights) > 0.01
+    assert jnp.max(jnp.abs(jnp.min(starts.distance, axis=1))) < 1e-4
+
+
+@pytest.mark.slow
 def test_the_quadruped_stands_with_the_action_zero(trot, key):
     _, params, run = trot
     start, found = run(envs.randomise(params, FOUR, key, N).params, key, 0.0)
@@ -573,6 +593,7 @@ def test_the_quadruped_stands_with_the_action_zero(trot, key):
     assert jnp.max(jnp.abs(found.physics.distance[18])) < 0.01  # all feet are on the ground
 
 
+@pytest.mark.slow
 def test_a_delay_of_two_steps_of_control(trot, key):
     """The motion after two steps does not depend on the actions, and after three steps it does."""
     _, params, run = trot
@@ -584,9 +605,8 @@ def test_a_delay_of_two_steps_of_control(trot, key):
         assert jnp.all(jnp.any(q[0][steps] != q[1][steps], axis=-1))
 
 
-def test_a_quadruped_that_fell_has_failed(trot):
-    env, params, _ = trot
-    physics = env.initial(params, jax.random.key(2))
+def test_a_quadruped_that_fell_has_failed(trot, first):
+    (env, params, _), physics = trot, first
     failed = jax.jit(lambda physics: env.failed(params, physics))
     assert not failed(physics)
     ground = params.scene.ground.elevation(physics.q[:2])
@@ -597,10 +617,9 @@ def test_a_quadruped_that_fell_has_failed(trot):
     assert failed(physics._replace(q=physics.q.at[3:7].set(jnp.array([0.0, 0.6, 0.0, 0.8]))))
 
 
-def test_the_reward_of_a_perfect_trot(trot):
+def test_the_reward_of_a_perfect_trot(trot, first):
     """The velocity is the command, and two diagonal feet are at the top of their step."""
-    env, params, _ = trot
-    physics = env.initial(params, jax.random.key(2))
+    (env, params, _), physics = trot, first
     period, height = params.gait
     perfect = physics._replace(
         q=params.home,
@@ -617,10 +636,9 @@ def test_the_reward_of_a_perfect_trot(trot):
     np.testing.assert_allclose(env.terms(params, late, physics.action, late)["gait"], -1)
 
 
-def test_the_reward_of_a_trot_with_errors(trot):
+def test_the_reward_of_a_trot_with_errors(trot, first):
     """Each term by its definition, in a tilted posture with wrong velocities."""
-    env, params, _ = trot
-    physics = env.initial(params, jax.random.key(2))
+    (env, params, _), physics = trot, first
     command = physics.command
     wrong = jnp.array([0.3, -0.4, 0.2, 0.1, -0.3, 0.5])  # of the base
     half = 0.05  # half the angle of the tilt

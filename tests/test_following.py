@@ -72,11 +72,33 @@ def universal_tangent(q):
     return jnp.stack([first, second], axis=1)
 
 
-@pytest.mark.parametrize(
-    "tangent_map",
-    [None, pytest.param(universal_tangent, marks=pytest.mark.slow)],
-    ids=["derived", "stated"],
-)
+def test_the_velocity_of_a_joint_of_ones_own():
+    """Turned about x and then about z: the first axis is seen from the child, the second is z."""
+    q = jnp.array([0.4, -0.9])
+    derived = rbd.joints.Custom(2, universal).velocity_subspace(q[None])[0].T
+    close(derived, universal_tangent(q), 1e-14)
+
+
+def test_the_accelerations_of_followers_are_the_rates_of_their_velocities():
+    """Along the motion `q + t v + t^2 a / 2`, compared with a difference quotient."""
+    hinge = rbd.joints.Revolute((0, 0, 1))
+    model = robot([hinge] * 3, {"j3": rbd.model.Follow(("j1", "j2"), zoo.Polynomial())})
+    q, v, a, _ = zoo.state(model)
+    v, a = v.at[:6].set(0), a.at[:6].set(0)  # the free-flyer rests
+
+    @jax.jit
+    def rates(t):
+        q_t = q.at[7:].add(t * v[6:] + t**2 / 2 * a[6:])
+        return (
+            rbd.model.joint_space.tree_rates(model, q_t, v + t * a),
+            rbd.model.joint_space.tree_rate_derivatives(model, q, v, a),
+        )
+
+    close(rates(0.0)[1], zoo.slope(lambda t: rates(t)[0]), 1e-8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tangent_map", [None, universal_tangent], ids=["derived", "stated"])
 def test_a_joint_of_ones_own_is_the_chain_that_it_describes(tangent_map):
     """A universal joint by its pose, against two hinges, with friction and armature."""
     options = {"armature": 0.1, "damping": 0.3, "friction": 0.2}

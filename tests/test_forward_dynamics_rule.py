@@ -5,6 +5,7 @@ program, which uses no displacements.
 """
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -71,6 +72,58 @@ def test_derivatives_of_any_order(robot, order):
     jax.tree.map(lambda x, y: close(x, y, 1e-10), *both_ways(derivatives))
 
 
+@functools.cache
+def floating_chain():
+    """A floating chain of three bodies, its state, and forces on the bodies."""
+    model = zoo.build(["free_flyer", "revolute", "revolute"], [-1, 0, 1])
+    return model, zoo.state(model)
+
+
+@jax.jit
+def moved_acceleration(t, directions):
+    """The acceleration of the chain, t along directions in q, v and tau, and its derivative."""
+    model, (q, v, tau, f_ext) = floating_chain()
+    dq, dv, dtau = directions
+
+    def acceleration(t):
+        moved = rbd.integrate(model, q, t * dq), v + t * dv, tau + t * dtau
+        return rbd.forward_dynamics(model, *moved, f_ext)
+
+    return jax.jvp(acceleration, (t,), (jnp.ones_like(t),))
+
+
+@pytest.mark.parametrize("changed", ["q", "v", "tau"])
+def test_derivatives_are_differences_of_accelerations(changed):
+    direction = np.cos(np.arange(8.0))
+    directions = jnp.stack([direction * (changed == name) for name in ("q", "v", "tau")])
+    derivative = moved_acceleration(jnp.asarray(0.0), directions)[1]
+    close(derivative, zoo.slope(lambda t: moved_acceleration(t, directions)[0]), 1e-8)
+
+
+def test_derivatives_by_the_mass():
+    """Of a pendulum: `a = (tau - m g l sin(q)) / (m l^2)`, in the mass m at constant l."""
+    length, g, tau, angle = 0.7, 9.81, 0.4, 0.6
+    inertia = rbd.model.link_inertia(1.0, (0, 0, -length))
+    spec = rbd.model.JointSpec("hinge", rbd.joints.Revolute((0, 1, 0)), None, "bob")
+    model = rbd.build_model([rbd.model.Link("bob", inertia)], [spec], gravity=(0, 0, -g))
+
+    @jax.jit
+    def of_mass(m):
+        q, v, force = (jnp.array([x]) for x in (angle, 2.0, tau))
+
+        def acceleration(m):
+            heavier = dataclasses.replace(model, inertia=m * model.inertia)
+            return rbd.forward_dynamics(heavier, q, v, force)[0]
+
+        return jax.value_and_grad(acceleration)(m)
+
+    m = 1.3
+    value, derivative = of_mass(m)
+    close(value, tau / (m * length**2) - g * np.sin(angle) / length, 1e-12)
+    close(derivative, -tau / (m**2 * length**2), 1e-12)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("changed", ["q", "v", "tau"])
 def test_derivatives_by_one_argument(changed):
     model = zoo.small()
@@ -86,6 +139,7 @@ def test_derivatives_by_one_argument(changed):
     close(*both_ways(derivative), 1e-11)
 
 
+@pytest.mark.slow
 def test_derivatives_by_the_model_of_derivatives_by_the_state():
     model = zoo.small()
     at, f_ext = state(model)

@@ -1,6 +1,7 @@
 """The impulses of position limits, dissipation and servos in `contact_step`."""
 
 import dataclasses
+import functools
 
 import equinox as eqx
 import jax
@@ -11,7 +12,9 @@ import pytest
 import jaxrbd as rbd
 from jaxrbd.actuators import PD
 from jaxrbd.contact import Scene, Servo, contact_step
-from jaxrbd.contact.joint_terms import ClippedLaw
+from jaxrbd.contact.inverse_inertia import joint_jacobian
+from jaxrbd.contact.joint_terms import ClippedLaw, joint_law
+from jaxrbd.model import Follow, JointSpec, Link, link_inertia
 from support import zoo
 from support.turning import in_first_axes
 from support.zoo import close
@@ -63,6 +66,7 @@ def laws(model, q, v, tau, servo, f_ext):
     return result, after, momentum, J, inverse, rbd.difference(model, q, servo.position)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("robot", ["small", "following"])
 def test_the_laws_of_joint_impulses(robot):
     """Momentum; and each impulse is its formula at the velocity after the step."""
@@ -101,6 +105,97 @@ def test_the_laws_of_joint_impulses(robot):
         close(found.limit, limit, 1e-9, "limit")
         touched += np.count_nonzero(limit)
     assert touched > 0
+
+
+def sliders(parameters):
+    """Bodies of 2 kg on sliders along x, each on the world, with the parameters of each joint."""
+    links = [Link(f"l{i}", link_inertia(2.0, (0, 0, 0), np.eye(3))) for i in range(len(parameters))]
+    specs = [
+        JointSpec(f"j{i}", rbd.joints.Prismatic((1, 0, 0)), None, f"l{i}", **options)
+        for i, options in enumerate(parameters)
+    ]
+    return rbd.build_model(links, specs)
+
+
+@jax.jit
+def impulses(model, q, u, servo, dt):
+    """The impulses on sliders at the velocity u after the step; R is 0.01 m/s per N s."""
+    conductance = jnp.full(model.nv, 100.0)
+    return joint_law(model, q, dt, jnp.asarray(RECOVERY), conductance, servo).impulses(u)
+
+
+def no_servo(model):
+    return Servo(PD(*np.zeros((2, model.nv))), jnp.zeros(model.nv))
+
+
+def test_the_impulses_of_limits():
+    """A limit only pushes, to the limit or back from beyond; a joint without limits is free."""
+    limited = {"lower": -0.5, "upper": 0.4}
+    model = sliders([limited, limited, limited, limited, {}])
+    # Close to the upper limit, far from both, beyond the lower limit, beyond the upper one, free.
+    q = jnp.array([0.39, 0.0, -0.6, 0.5, 0.0])
+    u = jnp.array([3.0, 3.0, -0.2, 0.1, 7.0])
+    found = impulses(model, q, u, no_servo(model), jnp.asarray(DT)).limit
+    back = 0.1 / (DT + RECOVERY)  # the velocity to which a limit pushes a joint beyond it
+    close(found, 100 * jnp.array([0.01 / DT - 3.0, 0, back + 0.2, -back - 0.1, 0]), 1e-12)
+    # A joint that returns faster is not held back.
+    found = impulses(model, q, jnp.array([0, 0, 9.0, -9.0, 0]), no_servo(model), jnp.asarray(DT))
+    close(found.limit, jnp.zeros(5), 0.0)
+
+
+def test_the_impulses_of_a_servo():
+    """`dt (k_p (e - dt u) + k_d (u_d - u))`, within the effort in both directions."""
+    model = sliders([{}] * 4)
+    stiffness, damping = np.array([50.0, 80.0, 80.0, 0.0]), np.array([3.0, 4.0, 4.0, 0.0])
+    control = PD(stiffness, damping, np.array([np.inf, 20.0, 20.0, 20.0]))
+    q, u = jnp.array([0.1, 0.0, 0.0, 0.0]), jnp.array([0.3, 0.1, -0.1, 2.0])
+    position, velocity = jnp.array([0.2, -1.0, 1.0, 1.0]), jnp.array([0.5, 0.0, 0.0, 0.0])
+    force = stiffness * (position - q - DT * u) + damping * (velocity - u)
+    expected = DT * jnp.clip(
+        force, jnp.array([-jnp.inf, -20, -20, 0]), jnp.array([jnp.inf, 20, 20, 0])
+    )
+    for servo in (
+        Servo(control, position, velocity),
+        Servo(control, None, velocity, error=position - q),
+    ):
+        close(impulses(model, q, u, servo, jnp.asarray(DT)).servo, expected, 1e-13)
+
+
+def test_the_derivative_of_a_servo_without_a_bound_is_finite():
+    """In the duration of the step and in the gains: the effort is infinite."""
+    model = sliders([{}])
+    q, u, position = jnp.array([0.1]), jnp.array([0.3]), jnp.array([0.4])
+
+    @jax.jit
+    @functools.partial(jax.value_and_grad, argnums=(0, 1))
+    def impulse(control, dt):
+        return impulses(model, q, u, Servo(control, position), dt).servo[0]
+
+    control = jax.tree.map(jnp.asarray, PD([50.0], [3.0]))
+    value, (gains, rate) = impulse(control, jnp.asarray(DT))
+    force = 50.0 * (0.3 - DT * 0.3) - 3.0 * 0.3
+    close(value, DT * force, 1e-13)
+    close(rate, force - DT * 50.0 * 0.3, 1e-12, "in dt")
+    close(gains.stiffness[0], DT * (0.3 - DT * 0.3), 1e-13, "in the stiffness")
+    close(gains.damping[0], -DT * 0.3, 1e-13, "in the damping")
+
+
+def test_the_jacobian_of_joints_that_follow():
+    """The velocities of all joints are the rates of their coordinates."""
+    hinge = rbd.joints.Revolute((0, 0, 1))
+    links = [Link(f"l{i}", link_inertia(2.0, (0, 0, 0), np.eye(3))) for i in range(3)]
+    specs = [JointSpec(f"j{i}", hinge, None, f"l{i}") for i in range(2)]
+    follow = Follow(("j0", "j1"), zoo.Polynomial())
+    specs.append(JointSpec("j2", hinge, None, "l2", mimic=follow))
+    model = rbd.build_model(links, specs)
+    q, v = jnp.array([0.7, -0.4]), jnp.array([0.3, 1.1])
+
+    @jax.jit
+    def both(t):
+        coordinates = rbd.model.joint_space.joint_coordinates(model, q + t * v)
+        return coordinates, joint_jacobian(model, q) @ v
+
+    close(both(0.0)[1], zoo.slope(lambda t: both(t)[0]), 1e-9)
 
 
 def test_the_hessian_of_the_law(rng):
@@ -196,6 +291,7 @@ def test_a_servo_holds_an_arm_at_any_gain():
             close(gain * (target - q[-1]), rbd.gravity_force(arm, q[-1]), 1e-5)
 
 
+@pytest.mark.slow
 def test_a_servo_with_an_error_in_place_of_a_position():
     """The same step, with the error of the position."""
     model = zoo.small()
@@ -223,6 +319,7 @@ def test_the_error_of_a_servo_is_of_first_order():
     assert 1.7 < errors[0] / errors[1] < 2.4
 
 
+@pytest.mark.slow
 def test_derivatives_in_everything():
     """In q, v, tau, dt, the servo and all parameters of the model, gains and limits included."""
     model = with_parameters(zoo.small())

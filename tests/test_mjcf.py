@@ -420,6 +420,44 @@ def test_equality_constraints_agree_with_mujoco(rng):
         assert_close(ours["sleeping"], [x - (y - 0.3)], 1e-13)
 
 
+FOLLOWERS = """
+<mujoco>
+  <compiler angle="radian"/>
+  <worldbody>
+    <body><joint name="leader" axis="0 1 0" ref="0.3"/><geom size="0.1" pos="0.1 0 0"/>
+      <body pos="0.2 0 0"><joint name="affine" axis="0 1 0" ref="-0.2"/><geom size="0.1"/></body>
+      <body pos="0 0.2 0"><joint name="quartic" axis="1 0 0"/><geom size="0.1"/></body>
+    </body>
+  </worldbody>
+  <equality>
+    <joint joint1="affine" joint2="leader" polycoef="0.1 0.7 0 0 0"/>
+    <joint joint1="quartic" joint2="leader" polycoef="0.2 0.3 -0.4 0.5 0.6"/>
+  </equality>
+</mujoco>
+"""
+
+
+def test_joints_that_follow_a_leader():
+    """MuJoCo's polynomials from the reference positions, their rates, and the power of forces."""
+    found = from_mujoco(mujoco.MjModel.from_xml_string(FOLLOWERS), mimic=True)
+    model, coordinates = found.model, found.coordinates
+    q, v, qfrc = jnp.array([0.8]), jnp.array([1.7]), jnp.array([0.4, -1.1, 0.6])
+
+    @jax.jit
+    def all_joints(q):
+        qvel, tau = coordinates.qvel(model, q, v), coordinates.tau(model, q, qfrc)
+        return coordinates.qpos(model, q), qvel, tau
+
+    qpos, qvel, tau = all_joints(q)
+    y = 0.8 - 0.3
+    quartic = 0.2 + 0.3 * y - 0.4 * y**2 + 0.5 * y**3 + 0.6 * y**4
+    assert_close(qpos, [0.8, -0.2 + 0.1 + 0.7 * y, quartic], 1e-14)
+    rates = np.array([1, 0.7, 0.3 - 0.8 * y + 1.5 * y**2 + 2.4 * y**3])
+    assert_close(qvel, 1.7 * rates, 1e-14)
+    assert_close(tau @ v, qfrc @ qvel, 1e-14)
+
+
+@pytest.mark.slow
 def test_equalities_of_joints_as_followers(rng):
     """M, bias and inverse dynamics are MuJoCo's on the motions that the followers allow."""
     compiled = imported(mjcf.LOOPS)[0]

@@ -238,6 +238,26 @@ def ball(radius):
     return rbd.build_model([rbd.model.Link("ball", inertia)], [spec])
 
 
+def test_touch_is_the_normal_part_of_the_impulse():
+    """Of a ball on the ground, beside a wall: per second of the step, without the friction."""
+    robot, shape = ball(0.1), contact.sphere("ball", 0.1)
+    pairs = contact.collision_pairs([(shape, contact.Box(None, (0.1, 1, 1), (0.2, 0, 0)))])
+    scene = Scene(("ball",), 0.1, pairs=pairs)
+    impulse = jnp.array([[0.3, 0.4, 2.0], [-5.0, 0.7, 0.6]])  # up, and away from the wall
+    step = contact.ContactStep(*[None] * 7)._replace(impulse=impulse, distance=jnp.zeros(2))
+    q = rbd.neutral(robot).at[2].set(0.1)
+
+    @jax.jit
+    def touch(dt):
+        return sensors.touch(robot, scene, q, step, dt)
+
+    found = touch(DT)
+    close(found.normal_force, jnp.array([2.0, 5.0]) / DT, 1e-13)
+    assert found.touching.tolist() == [True, True]
+    assert jnp.all(jnp.isnan(touch(-DT).normal_force)), "the duration of a step is positive"
+
+
+@pytest.mark.slow
 def test_touch_measures_the_weight_and_the_force_of_the_ground(model):
     resting = ball(0.1)
     scene = Scene(("ball", "ball"), 0.1, [[0, 0, 0], [0, 0, 0.5]], material=contact.Material(1e4))
@@ -274,6 +294,7 @@ def test_touch_measures_the_weight_and_the_force_of_the_ground(model):
     assert jnp.isnan(jax.jit(sensors.touch)(model, scene, q, step, -DT).normal_force[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("walls", [1, 2])
 def test_touch_measures_the_forces_between_shapes(walls):
     """A ball without friction on the ground, pushed against a wall, beside another wall."""
@@ -437,8 +458,9 @@ def test_noise_is_batched_and_differentiated(key):
 def test_wrong_arguments(model, key):
     q, v, a, _ = zoo.state(model)
     scene = Scene(("l2",), 0.1)
-    step = contact.contact_step(model, scene, q, v, a, DT)
-    force = contact.contact_force(model, scene, q, v)
+    # Only the kind of the result and the number of its contacts count.
+    step = contact.ContactStep(*[None] * 7)._replace(distance=jnp.zeros(1))
+    force = contact.ContactForce(*[None] * 4)._replace(distance=jnp.zeros(1))
 
     class Bowl(contact.Ground):
         """A ground without elevation."""

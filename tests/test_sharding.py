@@ -19,8 +19,9 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-from jaxrbd import cli
+from jaxrbd import cli, envs, learning
 from support import on_devices
+from support.point import Point
 from support.zoo import close
 
 HERE = pathlib.Path(__file__).parent
@@ -160,6 +161,7 @@ def test_every_algorithm(tmp_path):
         assert case["explicit"] == LOOPS.get(name, []), name
 
 
+@pytest.mark.slow
 def test_trainings_split_their_environments(tmp_path):
     """The losses are those of one device, and each of four devices has a quarter of the states."""
     run(["-m", "support.on_devices", "trainings", tmp_path])
@@ -233,6 +235,21 @@ def mesh():
     return on_devices.mesh_of(1)
 
 
+def test_over_devices_maps_the_samples(mesh):
+    """Of two arguments; all samples share the argument between them. The batch needs a padding."""
+    rng = np.random.default_rng(0)
+    x, y = (jnp.asarray(a) for a in rng.normal(size=(2, 32, 3)))
+
+    def function(x, scale, y):
+        return x - y / scale, jnp.sum(x)
+
+    mapped = rbd.sharding.over_devices(function, mesh, (0, None, 0), block=5)
+    differences, sums = mapped(x, jnp.asarray(3.0), y)
+    close(differences, x - y / 3)
+    close(sums, jnp.sum(x, axis=1))
+
+
+@pytest.mark.slow
 def test_over_devices_is_vmap(mesh):
     model, (q, v, a) = on_devices.samples()
     expected = jax.jit(jax.vmap(on_devices.motion, on_devices.SHARED))(model, q, v, a)
@@ -240,6 +257,30 @@ def test_over_devices_is_vmap(mesh):
         model, q, v, a
     )
     jax.tree.map(close, found, expected)
+
+
+def test_environments_of_a_mesh_have_their_own_parameters(mesh):
+    """The points of `Point` move by their own friction, and their states are on the mesh."""
+    env, n = Point(), 8
+    names = {"friction": envs.Uniform(0.0, 0.5)}
+    params, axes = envs.randomise(env.default_params(), names, jax.random.key(0), n)
+    batch = envs.vectorize(env, axes, mesh)
+    start = jax.jit(batch.reset)(params, jax.random.split(jax.random.key(1), n))
+    after = jax.jit(batch.step)(params, start, jnp.full((n, 1), 0.1))
+    close(after.physics, (1 - params.friction)[:, None] * start.physics + 0.1)
+    assert np.ptp(params.friction) > 0.1
+    assert mesh_of_array(start.physics) == mesh_of_array(after.physics) == mesh
+
+
+def test_a_training_uses_its_mesh(mesh):
+    algorithm = learning.Apg(8, 9, (6,), updates=1)
+    training = learning.Training(algorithm, Point(), mesh=mesh)
+    assert mesh_of_array(training.state.states.physics) == mesh
+
+
+def mesh_of_array(x):
+    """The mesh over which an array is split, or None."""
+    return getattr(x.sharding, "mesh", None)
 
 
 def test_pad_batch_repeats_samples():

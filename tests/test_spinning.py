@@ -10,8 +10,9 @@ import pytest
 
 import jaxrbd as rbd
 from jaxrbd import contact, integrators
+from jaxrbd._math.components import Mat3, Vec3
 from jaxrbd.actuators import PD
-from jaxrbd.contact import newton
+from jaxrbd.contact import free_motion, newton
 from jaxrbd.model import JointSpec, Link, link_inertia
 from support import nightly
 from support.zoo import close
@@ -169,6 +170,21 @@ def test_a_point_mass_on_a_ball_joint():
     close(found.v, v + 1e-3 * rbd.forward_dynamics(model, q, v, jnp.zeros(3)), 1e-12, "v")
 
 
+def test_the_inertia_of_a_tree_is_that_of_all_its_bodies():
+    """The mass matrix of a free-flyer, in the neutral configuration, is the inertia of the tree."""
+    model = satellite()
+
+    @jax.jit
+    def both(model):
+        base = jnp.eye(6)
+        tree = free_motion.tree_inertias(model)[0]
+        momenta = jax.vmap(rbd.spatial.apply_inertia, (None, 0))(tree, base)
+        return momenta.T, rbd.crba(model, rbd.neutral(model))[:6, :6]
+
+    close(*both(model), 1e-13)
+
+
+@pytest.mark.slow
 def test_a_satellite_with_an_arm():
     """The arm swings. Without the correction, the energy grows by a factor of 11."""
     model = satellite()
@@ -207,6 +223,30 @@ def test_a_ball_rolls_down_a_slope(dtype):
     close(q[0], jnp.asarray(3 + a / 2, dtype), 5e-3, "position")
 
 
+def test_derivatives_of_a_free_rotation():
+    """In the inertia, the velocity and the duration; forward and reverse mode, and differences."""
+    I, w, dt = np.diag([0.01, 0.02, 0.025]), np.array([12.0, 30.0, 20.0]), 4e-3
+    start = jnp.concatenate([I.ravel(), w, np.array([dt])])
+
+    def rotated(x):
+        I, w = Mat3.from_array(x[:9].reshape(3, 3)), Vec3.from_array(x[9:12])
+        change, rotation = free_motion._free_step(I, w, x[12])
+        return jnp.concatenate([change.array(), rotation.array()])
+
+    h = 1e-6 * np.concatenate([np.full(9, 0.01), np.full(3, 10.0), [4e-3]])
+
+    @jax.jit
+    def derivatives(x):
+        moved = jax.vmap(rotated)(jnp.concatenate([x + np.diag(h), x - np.diag(h)]))
+        differences = (moved[:13] - moved[13:]).T / (2 * h)
+        return jax.jacfwd(rotated)(x), jax.jacrev(rotated)(x), differences
+
+    forward, reverse, differences = derivatives(start)
+    close(forward * h, differences * h, 1e-6, "forward")
+    close(reverse * h, forward * h, 1e-12, "reverse")
+
+
+@pytest.mark.slow
 def test_derivatives_of_a_step_of_a_spinning_body():
     """Forward and reverse mode, compared with central differences."""
     model = body(rbd.joints.FreeFlyer(), 2.0, np.diag([0.01, 0.02, 0.025]), (0.05, 0.02, -0.03))
@@ -256,7 +296,7 @@ def test_a_box_at_rest_needs_few_iterations(dtype, monkeypatch):
     close(q[2], jnp.asarray(0.1, dtype), 1e-4, "height")
 
 
-def problem(seed, n, dtype, regularisation, friction, dry):
+def problem(seed, n, regularisation, friction, dry):
     """A convex function as of a robot with n dofs and three contacts, with dry friction."""
     rng = np.random.default_rng(seed)
     A, J = rng.normal(size=(n, n)), rng.normal(size=(3, 3, n))
@@ -270,21 +310,24 @@ def problem(seed, n, dtype, regularisation, friction, dry):
     joints = contact.joint_terms.ClippedLaw(of_joints[None], np.zeros((1, n)), -bound, bound)
     none = contact.joint_terms.ClippedLaw(*[np.zeros((1, 0))] * 4)
     push, v = rng.normal(size=(2, n))
-    found = newton.Problem(M, push, v, law, J, joints, none, np.zeros((0, n)))
-    return jax.tree.map(lambda x: jnp.asarray(x, dtype), found)
+    return newton.Problem(M, push, v, law, J, joints, none, np.zeros((0, n)))
 
 
-def solutions(dtype, regularisation, friction, dry, count=48):
-    problems = [problem(i, 6, dtype, regularisation, friction, dry) for i in range(count)]
-    stacked = jax.tree.map(lambda *x: jnp.stack(x), *problems)
-    whole = contact.branches.whole(6, 3)
+def solutions(dtype, regularisation, friction, dry, dofs=3):
+    """The minima of 48 problems for each pair of a regularisation and a friction coefficient."""
+    pairs = zip(regularisation, friction)
+    problems = [problem(i, dofs, *pair, dry) for pair in pairs for i in range(48)]
+    stacked = jax.tree.map(lambda *x: jnp.asarray(np.stack(x), dtype), *problems)
+    whole = contact.branches.whole(dofs, 3)
     return jax.jit(jax.vmap(lambda p: newton.minimise(whole, p)))(stacked), stacked
 
 
+@pytest.mark.parametrize("dofs", nightly.all_but([3], [3, 6]))
 @dtypes("single")
-def test_dry_friction_needs_few_iterations(dtype, monkeypatch):
-    monkeypatch.setattr(newton, "MAX_STEPS", 25)
-    found, problems = solutions(dtype, 1e-3, 0.8, 0.5)
+def test_dry_friction_needs_few_iterations(dtype, dofs, monkeypatch):
+    """Also without friction of the contacts, where dry friction alone bends the function."""
+    monkeypatch.setattr(newton, "MAX_STEPS", {3: 15, 6: 20}[dofs])
+    found, problems = solutions(dtype, (1e-3, 1e-3), (0.8, 0.0), 0.5, dofs)
     assert jnp.all(found.residual <= 1000 * jnp.finfo(dtype).eps)
     forces = jax.vmap(gradient)(problems, found.x)
     assert jnp.max(jnp.abs(forces)) < 1e6 * jnp.finfo(dtype).eps
@@ -311,6 +354,7 @@ def quadruped_with_dry_friction(friction, dt):
 STANDING = np.float32([0, 0, 0.33, 0, 0, 0, 1, *[0, 0.8, -1.6] * 4])
 
 
+@pytest.mark.slow
 def test_a_walking_robot_with_dry_friction_converges(monkeypatch):
     """The friction changes its sign within a small part of a step of Newton's method."""
     monkeypatch.setattr(newton, "MAX_STEPS", 20)
@@ -331,6 +375,7 @@ def test_a_walking_robot_with_dry_friction_converges(monkeypatch):
     assert jnp.max(residual) <= 1000 * jnp.finfo("float32").eps
 
 
+@pytest.mark.slow
 def test_the_search_along_a_step_descends():
     """A robot that lands, with strong dry friction."""
     q = np.float32(
@@ -362,15 +407,14 @@ def gradient(problem, x):
 
 def test_stiff_contacts_converge():
     """A small compliance, and a friction coefficient of 1,000."""
-    for regularisation, friction in ((1e-6, 0.8), (1e-3, 1e3)):
-        found, _ = solutions(jnp.float64, regularisation, friction, 0.5)
-        assert jnp.all(found.residual <= 1e-8)
-        assert jnp.all(jnp.isfinite(found.x))
+    found, _ = solutions(jnp.float64, (1e-6, 1e-3), (0.8, 1e3), 0.5)
+    assert jnp.all(found.residual <= 1e-8)
+    assert jnp.all(jnp.isfinite(found.x))
 
 
 def test_a_step_that_does_not_converge_is_nan(monkeypatch):
     monkeypatch.setattr(newton, "MAX_STEPS", 2)
-    found, _ = solutions(jnp.float64, 1e-6, 0.8, 0.5)
+    found, _ = solutions(jnp.float64, (1e-6,), (0.8,), 0.5)
     failed = found.residual > 1e-8
     assert jnp.any(failed)
     np.testing.assert_array_equal(jnp.all(jnp.isnan(found.x), axis=1), failed)
