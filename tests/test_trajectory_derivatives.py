@@ -264,6 +264,7 @@ def test_gradients_move_with_their_tangent_space():
 # ---------------------------------------------------------------------------------------- tests
 
 
+@pytest.mark.slow
 def test_all_constraints_and_parameters():
     """Bounds, goals and x0 change; constraints of all kinds are active, and some are not."""
     theta, found = vehicle()
@@ -283,6 +284,7 @@ def test_all_constraints_and_parameters():
     close(*products, 1e-11)
 
 
+@pytest.mark.slow
 def test_states_on_a_manifold_and_the_inertia_of_a_link():
     (problem, x0, p), found = ball()
     assert 0 < jnp.sum(found.multipliers.bounds != 0) < 12
@@ -318,6 +320,7 @@ def pendulum():
     )
 
 
+@pytest.mark.slow
 def test_gradients_of_batches_second_derivatives_and_envelopes():
     problem, p = pendulum(), jnp.array([np.pi, 0.0])
     starts = jnp.array([[0.0, 0.1], [0.4, -0.2], [-0.3, 0.3]])
