@@ -445,11 +445,17 @@ def assert_minimum(model, tasks, q, tolerance=1e-8):
 def test_an_equation_holds_against_a_posture():
     """The result is the projection of the posture on the plane of the equation."""
     model = rbd.load_robot("double_pendulum")
-    normal, posture = np.array([0.6, 0.8]), np.array([0.9, -0.3])
+    normal, posture, change = np.array([[0.6, 0.8], [0.9, -0.3], [0.7, 0.5]])
     plane = con.Equation(lambda model, q: (normal @ q - 0.5)[None])
-    found = ik.inverse_kinematics(model, [plane, ik.PostureTask(posture, 1.0)], jnp.zeros(2))
+
+    def solved(posture):
+        found = ik.inverse_kinematics(model, [plane, ik.PostureTask(posture, 1.0)], jnp.zeros(2))
+        return found.q, found
+
+    q, rate, found = jax.jit(lambda *x: jax.jvp(solved, *x, has_aux=True))((posture,), (change,))
     assert found.converged & found.stationary
-    close(found.q, posture - (normal @ posture - 0.5) * normal, 1e-9)
+    close(q, posture - (normal @ posture - 0.5) * normal, 1e-9)
+    close(rate, change - (normal @ change) * normal, 1e-9)
 
 
 @pytest.mark.slow
