@@ -1,5 +1,6 @@
 """The command line, called in this process: its output, its files, its answers to bad input."""
 
+import argparse
 import dataclasses
 import importlib.util
 import json
@@ -13,13 +14,14 @@ import subprocess
 import sys
 import time
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxrbd
 from jaxrbd import cli
-from jaxrbd.cli import bench_command, completion, info_command, messages
+from jaxrbd.cli import bench_command, completion, info_command, messages, rollout_command
 from jaxrbd.cli.overview import overview
 from jaxrbd.cli.reports import print_json
 from jaxrbd.robots import robot_path
@@ -179,6 +181,15 @@ def test_mjcf_files(tmp_path, capsys, monkeypatch):
         assert "pip install mujoco" in capsys.readouterr().err
 
 
+def test_a_rollout_without_torques_says_so(capsys):
+    model = jaxrbd.load_robot("double_pendulum")
+    options = argparse.Namespace(batch=2, steps=3, dt=0.1)
+    for scale, says_so in ((np.zeros(2), True), (np.array([0.0, 1.0]), False)):
+        rollout_command._report_inputs(model, scale, options, jax.devices())
+        assert ("all torques are zero" in capsys.readouterr().out) == says_so
+
+
+@pytest.mark.slow
 def test_rollout_without_effort_limits_says_so(small, tmp_path, capsys):
     path = tmp_path / "swing.xml"
     path.write_text(MJCF.format(joint=""))

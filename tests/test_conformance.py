@@ -7,6 +7,7 @@ import dataclasses
 import json
 import math
 import re
+import types
 
 import chex
 import jax
@@ -34,7 +35,7 @@ from jaxrbd.conformance import (
 )
 from jaxrbd.conformance.__main__ import _QUICK_KINDS, main
 from jaxrbd.conformance.report import ERROR, NOT_FINITE
-from jaxrbd.conformance.solutions import _check, _Problem
+from jaxrbd.conformance.solutions import _check, _motion, _posture, _Problem
 from jaxrbd.conformance.truth import stencil
 from support import nightly
 
@@ -412,6 +413,20 @@ def test_an_error_just_above_the_tolerance_is_found_and_one_below_it_is_not(prec
 # ------------------------------------------------------------------------ derivatives of solutions
 
 
+def test_the_bounds_of_tested_solutions_exclude_the_solution_without_bounds():
+    model, rng = rbd.load_robot("pendulum"), np.random.default_rng(0)
+    q, v = jnp.asarray(rng.normal(size=(2, 5, 1)))
+    motion = types.SimpleNamespace(xs=(q, v), us=jnp.asarray(rng.normal(size=(4, 1))))
+    force, speed, last = _motion(model).bounds(motion)
+    assert 0 < force < np.max(np.abs(motion.us))
+    assert 0 < speed < np.max(v**2)
+    assert abs(last) < abs(v[-1, 0])
+    for q in (jnp.array([-0.9]), jnp.array([0.9])):
+        lower, upper = _posture(model).bounds(types.SimpleNamespace(q=q))
+        assert not lower <= q <= upper
+
+
+@pytest.mark.slow
 def test_derivatives_of_solutions_are_right(capsys):
     """Bounds of every kind are active, and no solution is the same for all parameters."""
     assert main(["--solutions", "double_pendulum"]) == 0

@@ -14,6 +14,7 @@ import pytest
 
 import jaxrbd as rbd
 from jaxrbd import constraints as con
+from jaxrbd.constraints import derivatives, kkt, row_derivatives
 from support import zoo
 from support.zoo import close, slope
 from test_constraints import Planes, pose, slide
@@ -96,9 +97,116 @@ def check_derivatives(constraints, active, rng):
         close(found, expected, 1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", ACTIVE)
 def test_the_derivatives_are_those_of_jax(which, rng):
     check_derivatives(BETWEEN_FRAMES, ACTIVE[which], rng)
+
+
+@functools.cache
+def branched():
+    """A robot, a constraint between its two branches, its state and vectors of the system."""
+    kinds = ["revolute", "revolute", "spherical", "prismatic"]
+    model = zoo.build(kinds, [-1, 0, 1, 0], seed=9, armature=0.1)
+    planes = con.FrameConstraint(Planes(NORMALS), "l3", "l2", pose(4), pose(5))
+    q, *_ = zoo.state(model, 2)
+    v, a, y = jnp.asarray(np.random.default_rng(0).normal(size=(3, model.nv)))
+    return model, (planes,), q, v, a, y, jnp.array([0.7, -0.4])
+
+
+@jax.jit
+def rows_and_derivatives(dq, dv):
+    """K, the equation c, `K y - lambda / s^2`; and their analytic derivatives by q and v."""
+    model, constraints, q, v, a, y, multiplier = branched()
+    p, d = gains = jnp.array(3.0), jnp.array(2.0)
+    kinematics, v = rbd.forward_kinematics(model, rbd.integrate(model, q, dq)), v + dv
+    rows = con.constraint_rows(model, kinematics, v, constraints)
+    found = row_derivatives.row_derivatives(model, kinematics, v, a, constraints, gains)
+    M = rbd.crba(model, kinematics)
+    solution = kkt.Solution(a, multiplier, y)
+    system = derivatives._System(kinematics, M, rows, None, solution, multiplier)
+    rest = derivatives._rest(model, system, found)
+    c = rows.K @ (a + d * v) + rows.bias + p * rows.position
+    values = rows.K, c, rows.K @ y - multiplier * kkt.row_weights(M, rows.K)
+    return values, (found.K_by_q, found.by_q, rest, found.by_v)
+
+
+def slopes(i, which):
+    """The derivative of value i of `rows_and_derivatives` by q (0) or v (1), as last axis."""
+    zero = jnp.zeros(branched()[0].nv)
+
+    def along(axis):
+        def value(t):
+            arguments = [zero, zero]
+            arguments[which] = t * axis
+            return rows_and_derivatives(*arguments)[0][i]
+
+        return slope(value, 1e-3)
+
+    return jnp.stack([along(axis) for axis in jnp.eye(len(zero))], axis=-1)
+
+
+def test_the_derivatives_of_the_rows_of_a_constraint():
+    zero = jnp.zeros(branched()[0].nv)
+    K_by_q, by_q, _, by_v = rows_and_derivatives(zero, zero)[1]
+    close(K_by_q, slopes(0, 0), 1e-9, "K by q")
+    close(by_q, slopes(1, 0), 1e-9, "the equation by q")
+    close(by_v, slopes(1, 1), 1e-9, "the equation by v")
+
+
+def test_the_shortest_multipliers_change_with_the_rows_and_with_the_masses():
+    """The derivative of `K y - lambda / s^2`, which is 0, at constant lambda and y."""
+    zero = jnp.zeros(branched()[0].nv)
+    close(rows_and_derivatives(zero, zero)[1][2], slopes(2, 0), 1e-9)
+
+
+def test_the_derivatives_of_an_impact_do_not_depend_on_gravity():
+    model = rbd.load_robot("double_pendulum")
+    q, v, direction = jnp.array([[0.3, -0.5], [1.0, 2.0], [0.4, -0.7]])
+    stop = (con.Equation(lambda model, q: (q[0] * q[1])[None]),)
+
+    @jax.jit
+    def evaluate(t):
+        moved = q + t * direction
+        hit = con.impact(model, moved, v, stop, 0.3)
+        found = con.impact_derivatives(model, moved, v, stop, 0.3)
+        columns = found.dvelocity_dq, found.dimpulses_dq
+        return (hit.velocity, hit.impulses[0]), tuple(D @ direction for D in columns)
+
+    expected = slope(lambda t: evaluate(t)[0], 1e-3)
+    for x, y in zip(evaluate(jnp.zeros(()))[1], expected):
+        close(x, y, 1e-9)
+
+
+def test_rows_that_do_not_act_are_zero():
+    """Also if they are not finite."""
+    model = rbd.load_robot("double_pendulum")
+    q, v = jnp.array([0.3, -0.5]), jnp.array([1.0, 2.0])
+    equations = con.Equation(lambda model, q: q[:1]), con.Equation(lambda model, q: q[1:] * jnp.nan)
+    found = jax.jit(con.constrained_dynamics)(
+        model, q, v, v, equations, active=jnp.array([True, False])
+    )
+    close(found.acceleration[0], 0.0, 1e-12)
+    close(found.multipliers[1], [0.0], 0)
+    M, bias = rbd.crba(model, q), rbd.bias_force(model, q, v)
+    close(M[1, 1] * found.acceleration[1] + bias[1], v[1], 1e-12, "the joint that is free")
+
+
+def test_the_derivatives_of_rows_that_do_not_act_are_zero():
+    """Also if they are not finite, as those of the distance from the place of a slide."""
+    model = zoo.build(["prismatic"], [-1])
+    q, v, a, _ = zoo.state(model)
+    here = con.Equation(lambda model, x: jnp.linalg.norm(x - q)[None])
+
+    @jax.jit
+    def found(active):
+        gains = jnp.ones(()), jnp.ones(())
+        kinematics = rbd.forward_kinematics(model, q)
+        return row_derivatives.row_derivatives(model, kinematics, v, a, (here,), gains, active)
+
+    assert not np.all(np.isfinite(found(np.array([True])).K_by_q))
+    for rows in found(np.array([False])):
+        np.testing.assert_array_equal(rows, np.zeros(rows.shape))
 
 
 @pytest.mark.slow
@@ -123,6 +231,7 @@ def system(model, q, v, f_ext, constraints):
     return rbd.crba(model, q), rbd.bias_force(model, q, v, f_ext), rows
 
 
+@pytest.mark.slow
 def test_constraints_that_do_not_act_are_as_if_absent(rng):
     """The dense KKT system of the constraints that act gives the same motion."""
     model = robots()
@@ -145,6 +254,7 @@ def test_constraints_that_do_not_act_are_as_if_absent(rng):
     close(after, v + lever @ impulse, 1e-10, "velocity after an impact")
 
 
+@pytest.mark.slow
 def test_a_constraint_that_does_not_act_may_have_no_derivative():
     """The distance of a frame from a point that it is at: its derivative is NaN there."""
     model = zoo.build(["prismatic", "revolute"], [-1, 0])

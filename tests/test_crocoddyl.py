@@ -15,7 +15,7 @@ import pytest
 from benchmarks.studies import crocoddyl_comparison as study
 from jaxrbd import optimal_control as oc
 from jaxrbd.errors import InertiaWarning
-from support import real_robots
+from support import nightly, real_robots
 
 DATA = pathlib.Path(__file__).parent / "data" / "crocoddyl.jsonl"
 RESULTS = {line["name"]: line for line in map(json.loads, DATA.read_text().splitlines())}
@@ -35,7 +35,7 @@ def test_all_problems_of_the_study_have_results():
     assert all(result["converged"] for result in RESULTS.values())
 
 
-@pytest.mark.parametrize("name", RESULTS)
+@pytest.mark.parametrize("name", nightly.all_but([x for x in RESULTS if x != "trot"], RESULTS))
 def test_costs_and_states_of_nodes_are_those_of_crocoddyl(name):
     """At random states and controls: stages with all contacts and with some, impacts, the end."""
     problem, _, p = restated(name)

@@ -859,7 +859,24 @@ def vector(S):
     return np.array([*S[:3, 3], S[2, 1], S[0, 2], S[1, 0]])
 
 
-@robots
+def test_an_acceleration_is_the_rate_of_the_twist_in_a_moving_frame():
+    model = zoo.chain(3)
+    q, v, a, _ = zoo.state(model)
+
+    @jax.jit
+    def at(t):
+        state = frames.State(model, rbd.integrate(model, q, t * v + t * t / 2 * a), v + t * a, a)
+        of_bodies = "l2", "l1", "l0"
+        return (
+            state.relative_twist(*of_bodies).array,
+            state.relative_acceleration(*of_bodies).array,
+        )
+
+    close(at(jnp.zeros(()))[1], zoo.slope(lambda t: at(t)[0], 1e-3), 1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("robot", ROBOTS)
 def test_relative_motions_of_any_two_bodies_in_any_frame(robot):
     """Against the definition of the twist in 4x4 matrices, and its derivative."""
     model = ROBOTS[robot]()

@@ -62,12 +62,9 @@ FILES = {
 }
 PACKAGES = {"exchange.md": "pinocchio", "mjcf.md": "mujoco"}  # that a page needs
 SLOW = ("batch.md", "identify.md", "control.md", "add_a_joint.md")
-BY_DEFAULT = ("conventions.md", "sharp_bits.md")
 
 
 def marks(page):
-    if page in BY_DEFAULT:
-        return ()
     return [pytest.mark.documents] + [pytest.mark.slow] * (page in SLOW)
 
 

@@ -18,6 +18,7 @@ from jaxrbd import constraints as con, inverse_kinematics as ik
 from jaxrbd.inverse_kinematics import (
     box_qp,
     differential,
+    implicit,
     solution as ik_solution,
     solver,
     tasks as ik_tasks,
@@ -61,13 +62,60 @@ def search(model, tasks, key, seeds=16):
     return ik.search_inverse_kinematics(model, tasks, key, seeds)
 
 
+# A planar arm: three links on hinges about z, each 1 m along x from the hinge before it.
+MASSES, CENTRES = np.array([1.0, 2.0, 1.5]), np.array([0.5 + 0.2j, 0.3 - 0.1j, 0.8 + 0.3j])
+
+
+@functools.cache
+def planar():
+    links = [
+        rbd.model.Link(f"l{i}", rbd.model.link_inertia(m, (c.real, c.imag, 0), np.eye(3)))
+        for i, (m, c) in enumerate(zip(MASSES, CENTRES))
+    ]
+    joints = [
+        rbd.model.JointSpec(
+            f"j{i}",
+            rbd.joints.Revolute((0, 0, 1)),
+            f"l{i - 1}" if i else None,
+            f"l{i}",
+            rbd.model.placement_matrix((1.0 if i else 0.0, 0, 0)),
+            lower=-3.0,
+            upper=3.0,
+        )
+        for i in range(3)
+    ]
+    return rbd.build_model(links, joints)
+
+
+def planar_centre(q, length=1.0):
+    """The centre of mass of the planar arm as x + y i; `length`: of its first link."""
+    turns = np.exp(1j * np.cumsum(np.asarray(q)))
+    places = np.array([0, length * turns[0], length * turns[0] + turns[1]])
+    return MASSES @ (places + turns * CENTRES) / np.sum(MASSES)
+
+
 # ----------------------------------------------------------------------------- errors and Jacobians
 
 
 SLOW = functools.partial(pytest.param, marks=pytest.mark.slow)
 
 
-@pytest.mark.parametrize("robot", ["small", SLOW("following"), SLOW("coupled")])
+def test_jacobians_are_the_rates_of_the_errors():
+    """Along a line, on which frames turn relative to their target, each other, and a posture."""
+    model = zoo.build(["spherical", "revolute"], [-1, 0])
+    q, dq, *_ = zoo.state(model, 1)
+    tasks = [
+        ik.FrameTask("l1", random_pose(0)),
+        ik.FrameTask("l0", random_pose(1), relative_to="l1"),
+        ik.PostureTask(zoo.state(model, 2)[0], 0.5),
+    ]
+    found = jax.jit(lambda t: ik_tasks.rows(model, tasks, rbd.integrate(model, q, t * dq)))
+    rate = zoo.slope(lambda t: found(t).error, 1e-3)
+    close(found(jnp.zeros(())).J @ dq, rate, 1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("robot", ["small", "following", "coupled"])
 def test_jacobians_are_the_derivatives_of_the_errors(robot):
     model = getattr(zoo, robot)()
     q = zoo.state(model, 1)[0]
@@ -245,6 +293,26 @@ def test_single_precision(arm):
     assert within_limits(model, solution.q)
 
 
+def test_a_search_out_of_reach_keeps_locked_joints():
+    """From all of its starts, the free joints point the centre of mass to the target."""
+    arm, far = planar(), -1.3 + 0.75j
+    q0 = jnp.array([0.1, 1.2, 0.8])
+    found = ik.search_inverse_kinematics(
+        arm,
+        [ik.ComTask([far.real, far.imag, 0])],
+        jax.random.key(0),
+        q0=q0,
+        seeds=3,
+        locked=["j1", "j2"],
+    )
+    np.testing.assert_array_equal(found.q[1:], q0[1:])
+    close(found.q[0], np.angle(far / planar_centre([0, *q0[1:]])), 1e-7)
+    close(found.errors.linear[0], np.abs(far) - np.abs(planar_centre(found.q)), 1e-9)
+    assert found.stationary
+    assert not found.converged
+
+
+@pytest.mark.slow
 def test_locked_joints_keep_their_position(arm):
     wanted = rbd.random_configuration(arm, jax.random.key(4))
     X = rbd.frame_placement(arm, wanted, "tool")
@@ -279,6 +347,8 @@ def test_a_displacement_to_a_limit_ends_within_the_limits(arm):
     assert np.any(np.array(qs) + np.array(to_highest) > arm.upper_position_limit)
     assert jnp.all(lowest >= arm.lower_position_limit)
     assert jnp.all(highest <= arm.upper_position_limit)
+    close(qs + to_lowest, jnp.broadcast_to(arm.lower_position_limit, lowest.shape), 1e-14)
+    close(qs + to_highest, jnp.broadcast_to(arm.upper_position_limit, lowest.shape), 1e-14)
     close(lowest, jnp.broadcast_to(arm.lower_position_limit, lowest.shape), 1e-15)
     close(highest, jnp.broadcast_to(arm.upper_position_limit, highest.shape), 1e-15)
 
@@ -299,6 +369,32 @@ def test_a_target_at_the_angle_pi(angle):
 # -------------------------------------------------------------------------------------- minima
 
 
+def test_no_step_increases_the_error():
+    """Steps with the least damping go too far from some states. They are not taken."""
+    arm = planar()
+    box = solver.Box(position_limits(arm), np.zeros(3, bool))
+    starts = np.random.default_rng(0).normal(size=(50, 3))
+    target = 0.9 * planar_centre(np.zeros(3))
+    task = (ik.ComTask([target.real, target.imag, 0]),)
+    tolerance = jnp.asarray(1e-9)
+    damping = jnp.asarray(solver.LEAST_DAMPING)
+
+    @jax.jit
+    @jax.vmap
+    def stepped(q):
+        state = solver.start(arm, task, box, q, tolerance)._replace(damping=damping)
+        return solver._step(arm, task, box, state, tolerance)
+
+    after = stepped(starts)
+    before = np.abs([planar_centre(q) - target for q in starts])
+    error = np.abs([planar_centre(q) - target for q in after.q])
+    assert np.all(error <= before * (1 + 1e-12))
+    rejected = np.all(after.q == starts, axis=1)
+    assert 0 < np.sum(rejected) < 50
+    np.testing.assert_array_equal(np.asarray(after.damping) > damping, rejected)
+
+
+@pytest.mark.slow
 def test_a_target_out_of_reach(arm):
     """The result is finite, within the limits, and a minimum; two minima by SciPy are no better."""
     far = rbd.Pose(jnp.eye(3), jnp.array([0.9, 1.5, 0.4]))
@@ -346,7 +442,24 @@ def assert_minimum(model, tasks, q, tolerance=1e-8):
 # ----------------------------------------------------------------------------------- constraints
 
 
-@pytest.mark.parametrize("name", ["four_bar", SLOW("five_bar")])
+def test_an_equation_holds_against_a_posture():
+    """The result is the projection of the posture on the plane of the equation."""
+    model = rbd.load_robot("double_pendulum")
+    normal, posture, change = np.array([[0.6, 0.8], [0.9, -0.3], [0.7, 0.5]])
+    plane = con.Equation(lambda model, q: (normal @ q - 0.5)[None])
+
+    def solved(posture):
+        found = ik.inverse_kinematics(model, [plane, ik.PostureTask(posture, 1.0)], jnp.zeros(2))
+        return found.q, found
+
+    q, rate, found = jax.jit(lambda *x: jax.jvp(solved, *x, has_aux=True))((posture,), (change,))
+    assert found.converged & found.stationary
+    close(q, posture - (normal @ posture - 0.5) * normal, 1e-9)
+    close(rate, change - (normal @ change) * normal, 1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["four_bar", "five_bar"])
 def test_closed_loops_hold(name):
     linkage = rbd.robots.load_linkage(name)
     model, loops, q0 = linkage
@@ -383,6 +496,43 @@ def central(function, h):
     return jax.tree.map(lambda a, b: (a - b) / (2 * h), function(h), function(-h))
 
 
+def test_the_derivative_of_a_posture_that_is_known():
+    """A free hinge, a hinge at its limit, and a locked hinge; the target is out of reach.
+
+    The free hinge points the centre of mass to the target. The parameters are the target, the
+    limit, the position of the locked hinge, and the length of the first link.
+    """
+    arm, box = planar(), solver.Box(position_limits(planar()), np.array([False, False, True]))
+
+    def posture(x):
+        *target, limit, start, length = np.asarray(x)
+        rest = planar_centre([0, limit, start], length)
+        return np.array([np.angle(complex(*target) / rest), limit, start])
+
+    def found(x):
+        target, limit, start, length = jnp.split(x, [2, 3, 4])
+        there = at.at[2].set(start[0])
+        moved = eqx.tree_at(
+            lambda m: (m.upper_position_limit, m.placement.p),
+            arm,
+            (
+                jnp.concatenate([jnp.array([3.0]), limit, jnp.array([3.0])]),
+                arm.placement.p.at[1, 0].set(length[0]),
+            ),
+        )
+        task = (ik.ComTask(jnp.append(target, 0.0)),)
+        limits = solver.Box(position_limits(moved), box.locked)
+        descent = solver.start(moved, task, limits, at, jnp.asarray(1e-9))
+        return implicit.with_derivatives(moved, task, limits, there, descent)
+
+    x = jnp.array([0.5, 0.6, 0.7, 0.4, 1.0])
+    at = jnp.asarray(posture(x))
+    assert np.abs(planar_centre(at)) > np.abs(0.5 + 0.6j)  # the hinge at its limit would go on
+    expected = [zoo.slope(lambda h, axis=axis: posture(x + h * axis), 1e-3) for axis in np.eye(5)]
+    close(jax.jit(jax.jacrev(found))(x), np.stack(expected, axis=1), 1e-9)
+
+
+@pytest.mark.slow
 def test_derivatives_with_a_joint_at_its_limit(arm):
     """Targets, weights and model leaves, in both modes, against solutions of changed problems."""
     q0 = 0.3 * arm.upper_position_limit
@@ -465,6 +615,7 @@ def test_derivatives_of_a_closed_loop():
     close(jax.jit(jax.jacrev(found))(target), forward, 1e-10)
 
 
+@pytest.mark.slow
 def test_locked_joints_move_with_the_start(arm):
     name = arm.joint_names[1]
     q0 = 0.3 * arm.upper_position_limit
@@ -517,6 +668,19 @@ def test_box_qp_is_the_minimum():
         np.testing.assert_allclose(d[i], expected, atol=1e-7)
 
 
+def test_the_derivative_of_a_box_qp():
+    """The first entry is at its upper bound b; the second is -(g + H21 b) / H22."""
+    H = jnp.array([[3.0, 1.0], [1.0, 2.0]])
+
+    def minimum(x):
+        bounds = jnp.array([-9.0, -9.0]), jnp.stack([x[1], jnp.array(9.0)])
+        qp = box_qp.BoxQP(H, jnp.stack([jnp.array(-5.0), x[0]]), *bounds, H[:0], H[0, :0])
+        return box_qp.minimise(qp)
+
+    for mode in (jax.jacfwd, jax.jacrev):
+        close(jax.jit(mode(minimum))(jnp.array([0.4, 0.3])), [[0, 1], [-1 / 2, -1 / 2]], 1e-14)
+
+
 def test_box_qp_with_equations():
     _, _, qp = random_programs(1, 50, 8, 2)
     qp = qp._replace(k=0 * qp.k)  # zero is in every box, so the equations have solutions
@@ -554,7 +718,8 @@ def test_a_velocity_within_the_limits_reaches_the_target_in_one_step(arm):
     close(velocity(arm, q, tasks, 0.02, 1.0), v / 2, 1e-12, "time step")
 
 
-@pytest.mark.parametrize("robot", ["following", SLOW("small")])
+@pytest.mark.slow
+@pytest.mark.parametrize("robot", ["following", "small"])
 def test_velocities_and_positions_stay_within_the_limits(robot):
     """Floating bases and user-defined joints, with the KKT conditions of the program."""
     model = getattr(zoo, robot)()
@@ -604,6 +769,7 @@ def test_velocities_keep_loops_closed():
     close(jnp.sum(v), 0.0, 1e-9)
 
 
+@pytest.mark.slow
 def test_derivatives_of_velocities(arm):
     """With dofs at their limits, in both modes, against central differences."""
     q = 0.3 * arm.upper_position_limit

@@ -7,6 +7,7 @@ import pytest
 
 from jaxrbd.errors import ArgumentError
 from jaxrbd.optimal_control import LqrStages, lqr
+from jaxrbd.optimal_control.bounded_step import clamped
 from support import nightly
 
 solve = jax.jit(lqr, static_argnames="riccati")
@@ -144,3 +145,31 @@ def test_wrong_stages():
         lqr(LqrStages(*(x[:0] for x in stages)), x0)
     with pytest.raises(ArgumentError, match=r"B has shape \(3, 2\)"):
         lqr(stages._replace(B=stages.B[0]), x0)
+
+
+def test_controls_that_are_held_move_the_states():
+    """The others are the minimum: the derivative of the cost by each of them is zero."""
+    stages, x0 = random_problem(2, 3, 2)
+    held, values = np.array([[True, False], [False, True]]), np.array([[0.7, 0.0], [0.0, -0.4]])
+    clamp = jax.jit(lambda stages, held, values: lqr(clamped(stages, held, values), x0))
+    found = clamp(LqrStages(*map(jnp.asarray, stages)), held, values)
+    us = np.asarray(found.us)
+    np.testing.assert_allclose(us[held], values[held], rtol=1e-14)
+    A, B, c, Q, R, S, q, r = stages
+
+    def motion(us):
+        xs = [x0]
+        for t, u in enumerate(us):
+            xs.append(A[t] @ xs[t] + B[t] @ u + c[t])
+        return np.array(xs)
+
+    def cost(us):
+        xs = motion(us)
+        inner = np.einsum("ti,tij,tj", us, R, us) / 2 + np.einsum("ti,tij,tj", us, S, xs[:-1])
+        return np.einsum("ti,tij,tj", xs, Q, xs) / 2 + inner + np.sum(q * xs) + np.sum(r * us)
+
+    np.testing.assert_allclose(found.xs, motion(us), rtol=1e-12)
+    for i in np.argwhere(~held):
+        change = np.zeros((2, 2))
+        change[tuple(i)] = 0.1
+        assert abs(cost(us + change) - cost(us - change)) < 1e-12 * abs(cost(us))

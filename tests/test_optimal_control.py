@@ -12,7 +12,7 @@ import pytest
 import jaxrbd as rbd
 from jaxrbd import constraints as con, integrators, optimal_control as oc
 from jaxrbd.errors import ArgumentError
-from jaxrbd.optimal_control.stages import stage_values
+from jaxrbd.optimal_control.stages import Multipliers, linearise, stage_values
 from support import zoo
 from support.zoo import close
 
@@ -173,6 +173,11 @@ def test_another_solver_finds_the_same_minimum():
     )
     close(found.cost, other.fun, 1e-8)
     close(found.us[:, 0], other.x, 1e-4)
+    # A multiplier is the gain in cost per move of the bound: positive at an upper bound.
+    slopes = cost(found.us[:, 0])[1]
+    held = np.abs(found.us[:, 0]) == 5
+    assert set(np.asarray(found.us)[held, 0]) == {-5.0, 5.0}
+    close(found.multipliers.bounds[:, 0], np.where(held, -slopes, 0), 1e-7)
 
 
 def test_gauss_newton_converges_where_the_residuals_are_large():
@@ -216,6 +221,7 @@ def test_gauss_newton_converges_where_the_residuals_are_large():
 # ----------------------------------------------------------------------------------- constraints
 
 
+@pytest.mark.documents
 def test_control_bounds_hold_exactly(guide):
     found = guide["solution"]
     assert found.status == oc.Status.CONVERGED
@@ -253,9 +259,9 @@ def test_paths_and_ends_satisfy_their_constraints():
     close(slope, -(ends[0] + ends[1])[0] / 2, 1e-4)
 
 
-def test_functions_share_what_is_computed_once():
-    """A problem with `shared` has the solution of the problem without it, and its derivative."""
-    plain, x0, goal, us = unicycle()
+def sharing():
+    """The problem of `unicycle` with `shared`, and the list of the calls of this function."""
+    plain, *_ = unicycle()
     calls = []
 
     def shared(t, x, u, p):
@@ -275,11 +281,30 @@ def test_functions_share_what_is_computed_once():
         terminal=plain.terminal,
         shared=shared,
     )
+    return problem, calls
+
+
+def test_functions_share_what_is_computed_once():
+    """The functions of a stage with `shared` have the values of those without it."""
+    plain, _, goal, us = unicycle()
+    problem, calls = sharing()
     x, u = jnp.array([0.1, 0.2, 0.3]), us[0]
-    values = jax.eval_shape(lambda t: stage_values(problem, goal, t, x, x, u), jnp.asarray(0))
+
+    def values(problem):
+        return stage_values(problem, goal, jnp.asarray(0), x, 2 * x, u)
+
+    found, expected = jax.jit(lambda: (values(problem), values(plain)))()
     assert len(calls) == 1
-    assert (values.cost.shape, values.g.shape) == ((2,), (1,))
+    for a, b in zip(found, expected):
+        close(a, b, 1e-15)
     close(problem.step(0, x, u, goal), plain.dynamics(0, x, u, goal), 1e-15)
+
+
+@pytest.mark.slow
+def test_a_problem_that_shares_has_the_same_solution():
+    """And the same derivative of the solution."""
+    plain, x0, goal, us = unicycle()
+    problem, _ = sharing()
 
     def end(problem, goal):
         found = solve(problem, x0, goal, us, hessian="exact", iterations=100, tolerance=1e-10)
@@ -357,6 +382,59 @@ def test_a_floating_base_stays_on_its_manifold():
     close(again.us, found.us, 1e-6)
 
 
+def test_the_jacobians_of_the_parts_of_a_state():
+    """The Gauss-Newton matrices of an oscillator on a hinge: columns by q, by v and by u."""
+    space = oc.state_space(zoo.chain(1))
+
+    def step(t, x, u, p):
+        v = x[1] + 0.1 * (u[:1] - 4 * x[0])
+        return x[0] + 0.1 * v, v
+
+    problem = oc.Problem(space, step, lambda t, x, u, p: jnp.concatenate([x[0], 2 * x[1], 3 * u]))
+    xs, us = (jnp.zeros((3, 1)), jnp.ones((3, 1))), jnp.ones((2, 2))
+    none = jnp.zeros((2, 0))
+    multipliers = Multipliers(none, none, none[0], none[0], us)
+    found = jax.jit(
+        lambda xs: linearise(
+            problem, None, xs, us, jnp.zeros((3, 2)), multipliers, jnp.ones(()), False
+        )
+    )(xs)
+    A = np.array([[1 - 0.04, 0.1, 0.01, 0.0], [-0.4, 1.0, 0.1, 0.0]])
+    for jacobians, hessian in zip(found.inner.jacobians.defect, found.inner.hessian):
+        close(jacobians, A, 1e-14)
+        close(hessian, np.diag([1.0, 4.0, 9.0, 9.0]), 1e-14)
+
+
+def test_joint_torques_act_on_their_dofs():
+    """The acceleration, and its rate along a motion, are those of `forward_dynamics`."""
+    model = zoo.chain(2)
+    q, v, dq, dv, tau, dtau = jnp.asarray(np.random.default_rng(0).normal(size=(6, 2)))
+
+    @jax.jit
+    def evaluate(t):
+        def found(t):
+            return oc.joint_torques(model, [1])(
+                0, q + t * dq, v + t * dv, (tau + t * dtau)[1:], None
+            )
+
+        force = (tau + t * dtau).at[0].set(0.0)
+        expected = rbd.forward_dynamics(model, q + t * dq, v + t * dv, force)
+        return jax.jvp(found, (t,), (jnp.ones(()),)), expected
+
+    (value, rate), expected = evaluate(jnp.zeros(()))
+    close(value, expected, 1e-11)
+    close(rate, zoo.slope(lambda t: evaluate(t)[1], 1e-3), 1e-8)
+
+
+def test_wrong_joint_torques_are_named():
+    model = zoo.small()
+    q, v, tau, _ = zoo.state(model)
+    with pytest.raises(ArgumentError, match=r"dofs is \(0, 0\), expected different ints"):
+        oc.joint_torques(model, [0, 0])
+    with pytest.raises(ArgumentError, match=r"u has shape \(3,\), expected \(2,\)"):
+        oc.joint_torques(model, [0, 1])(0, q, v, tau[:3], None)
+
+
 @jax.jit
 def accelerations(q, v, u):
     """The acceleration and its Jacobians by `joint_torques`, and by `forward_dynamics`."""
@@ -375,35 +453,42 @@ def accelerations(q, v, u):
     return evaluate(analytic), evaluate(plain)
 
 
+@pytest.mark.slow
 def test_joint_torques_have_the_derivatives_of_forward_dynamics():
     q, v, tau, _ = zoo.state(zoo.small())
     found, expected = accelerations(q, v, tau[:2])
     for x, y in zip(found, expected):
         close(x, y, 1e-10)
-    with pytest.raises(ArgumentError, match=r"dofs is \(0, 0\), expected different ints"):
-        oc.joint_torques(zoo.small(), [0, 0])
-    with pytest.raises(ArgumentError, match=r"u has shape \(3,\), expected \(2,\)"):
-        oc.joint_torques(zoo.small(), [0, 1])(0, q, v, tau[:3], None)
 
 
 def test_the_parameters_select_the_constraints_that_act():
-    """Row t of a table in p states which constraints act in stage t."""
-    model = zoo.small()
-    q, v, tau, _ = zoo.state(model)
-    both = [con.point(None, "l2", (0.1, 0.2, 0.3)), con.point(None, "l1")]
-    acceleration = oc.joint_torques(model, [0, 3], both, (3.0, 2.0), lambda t, p: p[t])
-    table = jnp.array([[1.0, 0.0], [0.0, 0.0]])
+    """Row t of a table in p states which joint follows `a = -2 v - 3 (q - 1)` in stage t."""
+    model = rbd.load_robot("double_pendulum")
+    q, v, u = jnp.array([[0.3, -0.5], [1.0, 2.0], [0.4, -0.7]])
+    joints = [con.Equation(lambda model, q, i=i: q[i : i + 1] - 1) for i in range(2)]
+    acceleration = oc.joint_torques(model, None, joints, (3.0, 2.0), lambda t, p: p[t])
+    table = jnp.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
     found = jax.jit(jax.vmap(acceleration.constrained, (0, None, None, None, None)))(
-        jnp.arange(2), q, v, tau[:2], table
+        jnp.arange(3), q, v, u, table
     )
-    force = jnp.zeros(model.nv).at[jnp.array([0, 3])].set(tau[:2])
-    first = con.constrained_dynamics(
-        model, q, v, force, both[:1], stabilisation=jnp.array([3.0, 2.0])
+    M, rest = rbd.crba(model, q), u - rbd.bias_force(model, q, v)
+    a, led = found.acceleration, -2 * v - 3 * (q - 1)
+    close(jnp.diagonal(a), led, 1e-11)
+    multipliers = jnp.concatenate(found.multipliers, axis=1)
+    close(a @ M.T, rest + multipliers, 1e-11, "the equation of motion")
+    close(jnp.where(table > 0, 0, multipliers), jnp.zeros((3, 2)), 0, "constraints that do not act")
+
+
+def test_an_impact_stops_the_joints_that_take_part():
+    model = rbd.load_robot("double_pendulum")
+    q, v = jnp.array([0.3, -0.5]), jnp.array([1.0, 2.0])
+    joints = [con.Equation(lambda model, q, i=i: q[i : i + 1]) for i in range(2)]
+    hit = jax.jit(lambda active: con.impact(model, q, v, joints, active=active))(
+        jnp.array([False, True])
     )
-    close(found.acceleration[0], first.acceleration, 1e-10)
-    close(found.multipliers[0][0], first.multipliers[0], 1e-10)
-    close(found.acceleration[1], rbd.forward_dynamics(model, q, v, force), 1e-10)
-    close(acceleration(0, q, v, tau[:2], table), found.acceleration[0], 1e-12)
+    close(hit.velocity[1], 0.0, 1e-12)
+    momentum = rbd.crba(model, q) @ (hit.velocity - v)
+    close(momentum, [0.0, hit.impulses[1][0]], 1e-12, "the other joint has no impulse")
 
 
 # ------------------------------------------------------------------------------- use of a solution
@@ -423,10 +508,15 @@ def test_feedback_corrects_a_disturbance():
     bounded = pendulum(bounds=(-5.0, 5.0))[0]
     assert jnp.max(jnp.abs(oc.follow(bounded, disturbed, goal, found)[1])) == 5.0
     # The gains are the derivative of the optimal control in the state.
-    small = jnp.array([1e-5, -2e-5])
-    best = solve(problem, x0 + small, goal, found, hessian="exact", iterations=40)
-    check(problem, x0 + small, goal, best)
-    close((best.us - found.us)[0] / 1e-5, found.gains[0] @ small / 1e-5, 1e-2)
+
+    def first(x0):
+        again = solve(problem, x0, goal, found, hessian="exact", iterations=40)
+        return again.us[0], again.status
+
+    change = jnp.array([1.0, -2.0])
+    _, rate, status = jax.jit(lambda *x: jax.jvp(first, *x, has_aux=True))((x0,), (change,))
+    assert status == oc.Status.CONVERGED
+    close(rate, found.gains[0] @ change, 1e-6)
 
 
 def test_a_shifted_solution_is_a_guess():
@@ -579,6 +669,7 @@ def test_functions_with_other_arguments_are_refused():
 # ------------------------------------------------------------------------------------- the guide
 
 
+@pytest.mark.documents
 def test_the_examples_of_the_guide(guide):
     assert guide["residuals"].largest < 1e-7
     planned, followed = guide["solution"].xs, guide["states"]

@@ -166,6 +166,7 @@ def reached(model, q, displacement):
     return con.close_loops(model, q, [con.weld(None, "tool", there)]).residual
 
 
+@pytest.mark.slow
 @EACH_DTYPE
 def test_loops_close_in_both_precisions(dtype):
     model = rbd.load_robot("arm7").astype(dtype)
@@ -237,6 +238,7 @@ def test_the_length_of_a_hinge_axis_does_not_matter():
         close(getattr(rows, name), getattr(same, name), 1e-13, name)
 
 
+@pytest.mark.slow
 def test_the_derivatives_of_a_closed_loop():
     """The robot moves along the constraint forces at q, which depend on q."""
     model = rbd.load_robot("arm7")

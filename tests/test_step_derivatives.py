@@ -4,9 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.spatial.transform import Rotation
 
 import jaxrbd as rbd
 from jaxrbd import integrators
+from jaxrbd.model.joint_space import entries_of_all_joints, independent_entries
 from support import zoo
 from support.zoo import close
 
@@ -59,6 +61,41 @@ def test_the_derivatives_are_those_of_the_step(integrator):
     close(found.B, B, 1e-8)
 
 
+def test_joints_that_follow_others_are_left_out_in_reverse_mode():
+    """The transpose of filling in zeros for followers is taking the other entries."""
+    model = zoo.coupled()
+    of_all = jnp.arange(1.0, sum(model.joint_nvs) + 1)
+    (transpose,) = jax.linear_transpose(
+        lambda x: entries_of_all_joints(model, x, "v"), jnp.zeros(model.nv)
+    )(of_all)
+    np.testing.assert_array_equal(transpose, independent_entries(model, of_all, "v"))
+
+
+def test_the_tangent_space_of_the_end_turns_with_the_velocity():
+    """For a step `q' = q exp(dt v)`, a change of q is seen from the end by exp(-dt v)."""
+    model = zoo.build(["spherical"], [-1])
+    q = rbd.neutral(model)
+    v, direction, tau = jnp.asarray(np.random.default_rng(0).normal(size=(3, 3)))
+
+    def turn(model, dynamics, q, v, dt):
+        return rbd.integrate(model, q, dt * v), v
+
+    @jax.jit
+    def rate(v):
+        def block(v):
+            return rbd.integrators.step_derivatives(model, turn, q, v, tau, DT).A[:3, :3]
+
+        return jax.jvp(block, (v,), (direction,))
+
+    def expected(t):
+        return Rotation.from_rotvec(-DT * np.array(v + t * direction)).as_matrix()
+
+    found, change = rate(v)
+    close(found, expected(0), 1e-14)
+    close(change, zoo.slope(expected, 1e-2), 1e-9)
+
+
+@pytest.mark.slow
 def test_the_derivatives_with_joints_that_follow_others():
     model = zoo.coupled()
     q, v, tau, f_ext = zoo.state(model)
@@ -71,6 +108,7 @@ def test_the_derivatives_with_joints_that_follow_others():
     close(found.B, B, 1e-8)
 
 
+@pytest.mark.slow
 def test_a_variational_step_with_joints_that_follow_others():
     """Two steps, forward and backward in time, return to the start."""
     model = zoo.coupled()
@@ -88,6 +126,7 @@ def test_a_variational_step_with_joints_that_follow_others():
     close(v_end, v, 1e-10)
 
 
+@pytest.mark.slow
 def test_derivatives_in_the_model_and_of_the_derivatives():
     """The step is differentiated by the inertias, and A once more by v."""
     model = zoo.small()

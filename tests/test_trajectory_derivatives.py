@@ -6,9 +6,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
+from scipy.spatial.transform import Rotation
 
 import jaxrbd as rbd
 from jaxrbd import optimal_control as oc
+from jaxrbd.optimal_control.implicit import Point, _transported, with_derivatives
+from jaxrbd.optimal_control.stages import Multipliers
 from support import zoo
 from support.zoo import close
 
@@ -116,9 +120,151 @@ def ball():
     return theta, found
 
 
+# ------------------------------------------------------- derivatives at a minimum that is known
+
+QUADRATIC = {
+    "start": [0.7],
+    "upper": [0.5, 9.0, 9.0],
+    "wish": [4.0, 0.3, 1.0],
+    "factor": 0.8,
+    "lift": 0.6,
+    "top": 0.4,
+    "end": 0.2,
+}
+PUSH = np.array([1.0, 0.5, -0.7])
+
+
+def quadratic_problem(upper):
+    """Two stages with quadratic costs and linear constraints, which act in one stage at most."""
+
+    def path(t, x, u, p):
+        return u[1:2] - p["lift"] * x, jnp.stack([u[2] - p["top"], u[2] - 8])
+
+    return oc.Problem(
+        oc.vector_space(1),
+        lambda t, x, u, p: p["factor"] * x + jnp.sum(PUSH * u),
+        lambda t, x, u, p: jnp.concatenate([u - jnp.where(t == 0, p["wish"], 0), x]),
+        lambda x, p: x - 1,
+        control_bounds=(-9 * jnp.ones(3), upper),
+        path=path,
+        terminal=lambda x, p: (None, jnp.concatenate([x - p["end"], x - 8])),
+    )
+
+
+def dense_minimum(p):
+    """The minimum of `quadratic_problem`, by its dense KKT system with the constraints that act."""
+    # The unknowns are x0, x1, x2, and the controls of both stages.
+    rows = np.zeros((8, 9), complex)
+    rows[[0, 1, 2], [0, 1, 2]] = -1
+    rows[[1, 2], [0, 1]] = p["factor"]
+    rows[1, 3:6] = rows[2, 6:] = PUSH
+    rows[[3, 4], [4, 7]] = 1
+    rows[[3, 4], [0, 1]] = -p["lift"]
+    rows[[5, 6, 7], [5, 3, 2]] = 1
+    rest = np.concatenate([p["start"], [0, 0, 0, 0, -p["top"], -p["upper"][0], -p["end"]]])
+    wish = np.concatenate([[0, 0, 1], p["wish"], np.zeros(3)])
+    K = np.block([[np.eye(9), rows.T], [rows, np.zeros((8, 8))]])
+    w, by_rows = np.split(np.linalg.solve(K, np.concatenate([wish, -rest])), [9])
+    zero = np.zeros(1)
+    stages = np.zeros((2, 2), complex), np.zeros((2, 3), complex)
+    stages[0][0, 0], stages[1][0, 0] = by_rows[5:7]
+    last = np.concatenate([by_rows[7:], zero])
+    multipliers = Multipliers(by_rows[3:5, None], stages[0], zero[:0], last, stages[1])
+    cost = np.sum((w - wish) ** 2) / 2
+    return Point(w[:3, None], w[3:].reshape(2, 3), by_rows[:3, None], multipliers, cost)
+
+
+def test_the_derivatives_of_a_quadratic_program():
+    """Reverse mode, by all parameters, for constraints of all kinds of which some do not act."""
+    p = {name: np.array(x, complex) for name, x in QUADRATIC.items()}
+    found = jax.tree.map(lambda x: jnp.asarray(x.real), dense_minimum(p))
+    _, z, _, z_last, by_bounds = found.multipliers
+    for kind in (z, z_last, by_bounds):
+        np.testing.assert_array_equal(kind > 0, np.arange(kind.size).reshape(kind.shape) == 0)
+    weights = changes(found)
+
+    @jax.jit
+    def by_parameters(p):
+        def moved(p):
+            return with_derivatives((quadratic_problem(p["upper"]), p["start"], p), found)
+
+        return jax.vjp(moved, p)[1](weights)[0]
+
+    slopes = by_parameters({name: jnp.asarray(x.real) for name, x in p.items()})
+    for name, x in p.items():
+        for i in np.ndindex(x.shape):
+            step = np.zeros(x.shape)
+            step[i] = 1e-30  # the derivative by a complex step is exact
+            change = jax.tree.map(
+                lambda y: y.imag / 1e-30, dense_minimum({**p, name: x + 1j * step})
+            )
+            close(slopes[name][i], dot(weights, change), 1e-12, name)
+
+
+def test_the_second_derivatives_of_a_minimum():
+    """The control that minimises (u^2 + 3 (x + s u - 1)^2) / 2 is 3 s (1 - x) / (1 + 3 s^2)."""
+
+    def control(s):
+        return 3 * s * 0.7 / (1 + 3 * s * s)
+
+    s = 0.7
+    u = control(s)
+    end = 0.3 + s * u
+    none = np.zeros((1, 0))
+    point = Point(
+        np.array([[0.3], [end]]),
+        np.array([[u]]),
+        np.full((2, 1), 3 * (end - 1)),
+        Multipliers(none, none, none[0], none[0], np.zeros((1, 1))),
+        np.array((u * u + 3 * (end - 1) ** 2) / 2),
+    )
+    point = jax.tree.map(jnp.asarray, point)
+    problem = oc.Problem(
+        oc.vector_space(1),
+        lambda t, x, u, p: x + p * u,
+        lambda t, x, u, p: u,
+        lambda x, p: np.sqrt(3.0) * (x - 1),
+    )
+
+    def found(s):
+        return with_derivatives((problem, np.array([0.3]), s), point).us[0, 0]
+
+    def second(f):
+        def slope(s):
+            return jax.jvp(f, (s,), (jnp.ones(()),))[1]
+
+        return jax.jit(lambda s: jax.jvp(slope, (s,), (jnp.ones(()),))[1])(jnp.asarray(s))
+
+    close(second(found), second(control), 1e-12)
+
+
+def test_gradients_move_with_their_tangent_space():
+    """The gradient of a . R b at `R exp(d)` is b x R^T a; d is a change from another place.
+
+    There, the gradient by d has other entries.
+    """
+    space = oc.state_space(zoo.build(["spherical"], [-1]))
+    a, b, d = np.random.default_rng(0).normal(size=(3, 3))
+    start = Rotation.from_rotvec([0.3, -0.5, 0.4])
+
+    def value(d):
+        return a @ (start * Rotation.from_rotvec(np.array(d))).apply(b)
+
+    by_change = [zoo.slope(lambda h: value(d + h * axis), 1e-3) for axis in np.eye(3)]
+    moved = (start * Rotation.from_rotvec(d)).inv()
+    rest = np.array([1.0, 2.0, 3.0])  # the gradient by the velocity
+    found = jax.jit(functools.partial(_transported, space))(
+        (jnp.asarray(start.as_quat()), jnp.zeros(3)),
+        jnp.concatenate([d, rest]),
+        jnp.concatenate([jnp.array(by_change), rest]),
+    )
+    close(found, np.concatenate([np.cross(b, moved.apply(a)), rest]), 1e-9)
+
+
 # ---------------------------------------------------------------------------------------- tests
 
 
+@pytest.mark.slow
 def test_all_constraints_and_parameters():
     """Bounds, goals and x0 change; constraints of all kinds are active, and some are not."""
     theta, found = vehicle()
@@ -138,6 +284,7 @@ def test_all_constraints_and_parameters():
     close(*products, 1e-11)
 
 
+@pytest.mark.slow
 def test_states_on_a_manifold_and_the_inertia_of_a_link():
     (problem, x0, p), found = ball()
     assert 0 < jnp.sum(found.multipliers.bounds != 0) < 12
@@ -173,6 +320,7 @@ def pendulum():
     )
 
 
+@pytest.mark.slow
 def test_gradients_of_batches_second_derivatives_and_envelopes():
     problem, p = pendulum(), jnp.array([np.pi, 0.0])
     starts = jnp.array([[0.0, 0.1], [0.4, -0.2], [-0.3, 0.3]])
@@ -211,8 +359,8 @@ def test_gradients_of_batches_second_derivatives_and_envelopes():
 
 
 def test_joint_torques_have_the_derivatives_of_forward_dynamics_in_the_model():
-    model = zoo.chain(2)
-    q, v, tau, _ = zoo.state(model)
+    model = zoo.chain(1)
+    q, v, tau = jnp.array([[0.4], [0.7], [-0.5]])
     change = jax.tree.map(lambda x: 0.1 * x, (model.inertia, model.gravity))
 
     def by_model(f):
@@ -220,11 +368,13 @@ def test_joint_torques_have_the_derivatives_of_forward_dynamics_in_the_model():
             leaves = eqx.tree_at(lambda model: (model.inertia, model.gravity), model, values)
             return f(leaves)
 
-        return jax.jit(lambda *x: jax.jvp(evaluate, *x)[1])(
-            ((model.inertia, model.gravity),), (change,)
-        )
+        return jax.jvp(evaluate, ((model.inertia, model.gravity),), (change,))[1]
 
-    found = by_model(lambda model: oc.joint_torques(model)(0, q, v, tau, None))
-    expected = by_model(lambda model: rbd.forward_dynamics(model, q, v, tau))
+    @jax.jit
+    def both():
+        found = by_model(lambda model: oc.joint_torques(model)(0, q, v, tau, None))
+        return found, by_model(lambda model: rbd.forward_dynamics(model, q, v, tau))
+
+    found, expected = both()
     assert jnp.max(jnp.abs(expected)) > 0.1
     close(found, expected, 1e-12)
