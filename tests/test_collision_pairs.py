@@ -139,9 +139,9 @@ def evaluate(model, scene, q, v, tau):
     return step, found, points, after, again, force, on_bodies(forces)
 
 
-def coincident():
+def coincident(dtype):
     """Two equal bodies at one place, 5 m from the origin, and shapes with equal centres."""
-    model = two_bodies((1.0, 0.2), (1.0, 0.2)).astype("float32")
+    model = two_bodies((1.0, 0.2), (1.0, 0.2)).astype(dtype)
     rod = [(0, 0, -0.5), (0, 0, 0.5)]
     cubes = [Box(f"body{i}", (0.3, 0.3, 0.3)) for i in (0, 1)]
     pairs = [
@@ -152,8 +152,8 @@ def coincident():
         (sphere("body0", 0.1, (0.3, 0, 0)), cubes[1]),
         tuple(cubes),
     ]
-    scene = Scene((), ground=FAR, pairs=pairs_with_edges(pairs)).astype("float32")
-    place = jnp.array([3.0, 4.0, 0.0], "float32")
+    scene = Scene((), ground=FAR, pairs=pairs_with_edges(pairs)).astype(dtype)
+    place = jnp.array([3.0, 4.0, 0.0], dtype)
     return model, scene, rbd.neutral(model).at[:3].set(place).at[7:10].set(place)
 
 
@@ -162,7 +162,7 @@ def test_shapes_with_equal_centres():
 
     Equal cubes leave each other: all corners push the second cube to the same side.
     """
-    model, scene, q = coincident()
+    model, scene, q = coincident(jnp.float32)
 
     @jax.jit
     def found(q):
@@ -520,26 +520,13 @@ def test_derivatives_are_the_true_ones():
 @IN_BOTH_PRECISIONS
 def test_degenerate_pairs_are_finite(dtype):
     """Equal centres, parallel capsules, a sphere in the centre of a box, equal boxes."""
-    model = two_bodies((1.0, 0.2), (1.0, 0.2))
-    rod = [(0, 0, -0.5), (0, 0, 0.5)]
-    pairs = pairs_with_edges(
-        [
-            (sphere("body0", 0.1), sphere("body1", 0.1)),
-            (Capsule("body0", 0.1, *rod), Capsule("body1", 0.1, *rod)),
-            (sphere("body0", 0.1), Box("body1", (0.3, 0.3, 0.3))),
-            (sphere("body0", 0.1, (0.3, 0, 0)), Box("body1", (0.3, 0.3, 0.3))),
-            (Box("body0", (0.3, 0.3, 0.3)), Box("body1", (0.3, 0.3, 0.3))),
-        ]
-    )
-    scene = Scene((), ground=FAR, pairs=pairs)
+    model, scene, q = coincident(dtype)
 
     def number(model, scene, q, v):
         step = contact.contact_step(model, scene, q, v, jnp.zeros_like(v), DT)
         return jnp.sum(step.q) + jnp.sum(step.v) + jnp.sum(step.impulse)
 
-    operands = jax.tree.map(
-        lambda x: jnp.asarray(x, dtype), (model, scene, rbd.neutral(model), jnp.zeros(12))
-    )
+    operands = jax.tree.map(lambda x: jnp.asarray(x, dtype), (model, scene, q, jnp.zeros(12)))
     value, gradient = jax.jit(jax.value_and_grad(number, (0, 1, 2, 3)))(*operands)
     assert all(jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves((value, gradient)))
 

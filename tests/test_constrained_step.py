@@ -74,9 +74,8 @@ def test_the_derivatives_of_a_step_of_a_held_slider():
     direction = jnp.array([0.02]), jnp.array([-0.3]), jnp.array([0.7]), jnp.asarray(1e-3)
 
     def moved(t):
-        return step_of_a_slider(jax.tree.map(lambda x, dx: x + t * dx, SLIDER, direction), SLIDER)[
-            0
-        ]
+        state = jax.tree.map(lambda x, dx: x + t * dx, SLIDER, direction)
+        return step_of_a_slider(state, SLIDER)[0]
 
     for found, expected in zip(step_of_a_slider(SLIDER, direction)[1], slope(moved)):
         close(found, expected, 1e-9)

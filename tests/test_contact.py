@@ -313,8 +313,8 @@ def contact_laws(rng, n):
 
 def parts_along(normal, x):
     """The parts of vectors along the normals, and the lengths of the parts across them."""
-    along = np.sum(x * normal, axis=1)
-    return along, np.linalg.norm(x - along[:, None] * normal, axis=1)
+    normal_part = np.sum(x * normal, axis=1)
+    return normal_part, np.linalg.norm(x - normal_part[:, None] * normal, axis=1)
 
 
 def test_an_impulse_is_the_nearest_point_of_the_cone(rng):
@@ -326,8 +326,8 @@ def test_an_impulse_is_the_nearest_point_of_the_cone(rng):
     pushed, rubbed = parts_along(normal, impulse)
     assert np.all(rubbed <= 0.7 * pushed + 1e-12)
     close(np.sum((y - impulse) * impulse, axis=1), np.zeros(1000), 1e-12)
-    along, across = parts_along(normal, y - impulse)
-    assert np.all(along + 0.7 * across <= 1e-12)
+    normal_rest, tangent_rest = parts_along(normal, y - impulse)
+    assert np.all(normal_rest + 0.7 * tangent_rest <= 1e-12)
 
 
 def test_the_hessian_of_the_contact_law(rng):
@@ -414,8 +414,8 @@ def test_the_derivatives_of_the_step_of_a_point_mass():
         state = state_of_a_point(*numbers)
 
         def moved(t):
-            at = jax.tree.map(lambda x, dx: x + t * dx, state, direction)
-            step = step_of_a_point(at, direction, 1e-3, NO_FORCE)[0]
+            moved_state = jax.tree.map(lambda x, dx: x + t * dx, state, direction)
+            step = step_of_a_point(moved_state, direction, 1e-3, NO_FORCE)[0]
             return step.q, step.v, step.impulse
 
         found = step_of_a_point(state, direction, 1e-3, NO_FORCE)[1]

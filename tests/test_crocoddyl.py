@@ -46,7 +46,7 @@ def test_costs_and_states_of_nodes_are_those_of_crocoddyl(name):
     assert max(map(max, errors)) < 1e-10, errors
 
 
-@pytest.mark.parametrize("name", ["unicycle", pytest.param("trot", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", nightly.all_but(["unicycle"], ["unicycle", "trot"]))
 def test_minima_are_those_of_crocoddyl(name):
     """The cost is that of Crocoddyl within 1e-8, and the optimality conditions hold."""
     problem, x0, p = restated(name)

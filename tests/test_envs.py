@@ -279,8 +279,8 @@ ENVIRONMENTS = {
     "HumanoidStand": envs.HumanoidStand(episode_steps=20),
 }
 SIZES = dict(zip(ENVIRONMENTS, (5, 6, 20, 4, 45, 48, 50, 96)))
-SLOW = ("QuadrupedStand", "QuadrupedJoystick", "QuadrupedTrot", "HumanoidStand")
-NAMES = [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in ENVIRONMENTS]
+SLOW = {"QuadrupedStand", "QuadrupedJoystick", "QuadrupedTrot", "HumanoidStand"}
+NAMES = nightly.all_but(set(ENVIRONMENTS) - SLOW, ENVIRONMENTS)
 RANDOM = {"model.inertia": envs.Scale(0.9, 1.1, per_row=True)}
 
 

@@ -16,7 +16,7 @@ import pytest
 
 import jaxrbd as rbd
 from jaxrbd import frames, joints, se3, so3, spatial
-from support import zoo
+from support import nightly, zoo
 from support.zoo import close
 
 # A quantity of each type expressed in one frame; the relative ones are of "j" relative to "i".
@@ -839,9 +839,7 @@ def test_labelled_quantities_pass_through_transformations():
 # --------------------------------------------------------------------------------- a robot's state
 
 ROBOTS = {"coupled": zoo.coupled, "following": zoo.following}
-robots = pytest.mark.parametrize(
-    "robot", ["coupled", pytest.param("following", marks=pytest.mark.slow)]
-)
+robots = pytest.mark.parametrize("robot", nightly.all_but(["coupled"], ["coupled", "following"]))
 
 
 @jax.jit

@@ -20,7 +20,7 @@ from jaxrbd.inertial_parameters import (
     log_cholesky,
     pseudo_inertia,
 )
-from support import zoo
+from support import nightly, zoo
 from support.zoo import close
 
 WEIGHT = 0.5  # of the prior
@@ -105,9 +105,7 @@ COUNTS = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", [*list(COUNTS)[:-1], pytest.param("quadruped", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("name", nightly.all_but(set(COUNTS) - {"quadruped"}, COUNTS))
 def test_number_of_base_parameters(name):
     assert rbd.identification.base_parameters(rbd.load_robot(name)).rank == COUNTS[name]
 
@@ -180,7 +178,7 @@ def test_base_parameters_by_hand():
     close(base.grouping[:, 10], mass_of_second, 1e-12)
 
 
-@pytest.mark.parametrize("name", [pytest.param("coupled", marks=pytest.mark.slow), "arm7"])
+@pytest.mark.parametrize("name", nightly.all_but(["arm7"], ["coupled", "arm7"]))
 def test_base_parameters_are_all_that_forces_depend_on(name):
     model = zoo.coupled() if name == "coupled" else rbd.load_robot(name)
     base = rbd.identification.base_parameters(model)

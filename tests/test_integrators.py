@@ -106,7 +106,7 @@ STEPS = 32, 64
 
 
 @integrator
-@pytest.mark.parametrize("robot", ["top", pytest.param("floating", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("robot", nightly.all_but(["top"], ["top", "floating"]))
 def test_order_of_convergence(robot, step):
     """Orders of the configuration, the velocity, and the work of the forces."""
     model = ROBOTS[robot]()

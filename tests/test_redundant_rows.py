@@ -13,7 +13,7 @@ import pytest
 import jaxrbd as rbd
 from jaxrbd import constraints as con, so3, spatial
 from jaxrbd.robots.linkages import linkage_names, load_linkage
-from support import zoo
+from support import nightly, zoo
 from support.zoo import close
 
 
@@ -32,7 +32,7 @@ def bodies(*sizes, dtype):
 
 EACH_DTYPE = pytest.mark.parametrize(
     "dtype",
-    [np.float32, pytest.param(np.float64, marks=pytest.mark.slow)],
+    nightly.all_but([np.float32], [np.float32, np.float64]),
     ids=["float32", "float64"],
 )
 WELDED = {

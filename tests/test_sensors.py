@@ -12,7 +12,7 @@ import jaxrbd as rbd
 from jaxrbd import contact, sensors, spatial
 from jaxrbd.contact import Height, Plane, Scene
 from jaxrbd.sensors import Noise
-from support import zoo
+from support import nightly, zoo
 from support.zoo import close, slope
 
 G = 9.81
@@ -42,9 +42,7 @@ def motion_of_frames(model, q, v, a):
     return jax.tree.map(lambda *x: jnp.stack(x), *readings), jnp.stack(down), R, V, rate
 
 
-@pytest.mark.parametrize(
-    "robot", ["small", *(pytest.param(x, marks=pytest.mark.slow) for x in ("following", "coupled"))]
-)
+@pytest.mark.parametrize("robot", nightly.all_but(["small"], ["small", "following", "coupled"]))
 def test_an_imu_measures_the_acceleration_minus_gravity(robot):
     """The derivative of the velocity of the frame along the motion, in the axes of the frame."""
     model = dataclasses.replace(getattr(zoo, robot)(), gravity=jnp.array([1.0, -2.0, -9.0]))

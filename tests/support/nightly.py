@@ -7,8 +7,7 @@ import pytest
 
 def all_but(default: Collection, values: Iterable) -> list:
     """The values as parameters of a test, marked slow but for those in `default`."""
-    marks = {True: (), False: (pytest.mark.slow,)}
-    found = {value: pytest.param(value, marks=marks[value in default]) for value in values}
-    unknown = [value for value in default if value not in found]
+    values = list(values)
+    unknown = [value for value in default if value not in values]
     assert not unknown, f"these are not among the values: {unknown}"
-    return list(found.values())
+    return [pytest.param(x, marks=() if x in default else pytest.mark.slow) for x in values]

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 import jaxrbd
+from support import nightly
 
 # Files that neither Pinocchio nor jaxrbd reads.
 UNREADABLE = {
@@ -137,9 +138,7 @@ ROBOTS = sorted((name for name in FILES if name not in UNREADABLE), key=_moving_
 
 def mostly_slow() -> list:
     """All robots as parameters of a test; it is marked slow for those not in `EXAMPLES`."""
-    return [
-        pytest.param(name, marks=() if name in EXAMPLES else pytest.mark.slow) for name in ROBOTS
-    ]
+    return nightly.all_but(EXAMPLES, ROBOTS)
 
 
 def with_both_bases(names: Iterable[str], by_default: Mapping[str, str | None] = EXAMPLES) -> list:
