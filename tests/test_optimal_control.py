@@ -12,6 +12,8 @@ import pytest
 import jaxrbd as rbd
 from jaxrbd import constraints as con, integrators, optimal_control as oc
 from jaxrbd.errors import ArgumentError
+from jaxrbd.optimal_control.line_search import feedback_motion
+from jaxrbd.optimal_control.lqr import LqrSolution
 from jaxrbd.optimal_control.stages import Multipliers, linearise, stage_values
 from support import zoo
 from support.zoo import close
@@ -142,6 +144,25 @@ def test_any_guess_of_the_states_and_both_rollouts():
         close(found.xs, best.xs, 1e-5)
     assert linear.history.residuals.defects[0] > 0.1
     assert feedback.history.residuals.defects[1] < 1e-12
+
+
+def test_a_rollout_with_feedback_shrinks_the_defects():
+    """A step of the factor 1/4 leaves 3/4 of each defect, and the initial state stays."""
+    problem, _, goal, us = pendulum()
+    rng = np.random.default_rng(0)
+    xs, gains = jnp.asarray(rng.normal(size=(21, 2))), jnp.asarray(rng.normal(size=(20, 1, 2)))
+    step = LqrSolution(0 * xs, 0 * us, gains, us + 0.1, 0 * xs, jnp.asarray(True))
+
+    def defects(xs, us):
+        after = jax.vmap(problem.step, (0, 0, 0, None))(jnp.arange(20), xs[:-1], us, goal)
+        return after - xs[1:]
+
+    bounds = -jnp.inf, jnp.inf
+    states, controls = feedback_motion(
+        problem, goal, xs, us, step, defects(xs, us), jnp.asarray(0.25), bounds
+    )
+    close(defects(states, controls), 0.75 * defects(xs, us))
+    close(states[0], xs[0])
 
 
 def test_another_solver_finds_the_same_minimum():

@@ -140,6 +140,15 @@ def test_derivatives_of_what_is_shared_are_one_sum(one):
         close(found, expected)
 
 
+@pytest.mark.parametrize("kind", on_devices.TYPES)
+def test_a_training_on_two_devices_is_the_training_on_one(one, kind):
+    values, devices = one
+    alone, split = values["training, alone"], values[f"training, {kind}"]
+    np.testing.assert_allclose(split, alone, rtol=1e-5)
+    assert alone[0] != alone[1]
+    assert (devices["training, alone"], devices[f"training, {kind}"]) == (1, 2)
+
+
 # Their loops end when all samples of the batch have converged, so the devices must communicate.
 # Where the axes of the mesh are Explicit, JAX 0.10 raises these exceptions.
 LOOPS = {
@@ -167,11 +176,12 @@ def test_trainings_split_their_environments(tmp_path):
     run(["-m", "support.on_devices", "trainings", tmp_path])
     values, devices = load(tmp_path / "trainings")
     for name in ("shac", "ppo", "own"):
-        alone, split = values[f"{name}, alone"], values[f"{name}, split"]
-        np.testing.assert_allclose(split, alone, rtol=1e-9)
+        alone = values[f"{name}, alone"]
         assert len(set(map(float, alone))) == 4
         assert devices[f"{name}, alone"] == [1, 1, 1]
-        assert devices[f"{name}, split"] == [4, 4, 4]
+        for kind in on_devices.TYPES:
+            np.testing.assert_allclose(values[f"{name}, {kind}"], alone, rtol=1e-9)
+            assert devices[f"{name}, {kind}"] == [4, 4, 4]
 
 
 # ---------------------------------------------------------------------------- two processes

@@ -16,6 +16,7 @@ from jaxtyping import Float
 
 from ..envs import AutoReset, Env, State, auto_reset, vectorize
 from ..errors import ArgumentError, SavedFileError, TrainingError
+from ..sharding import with_auto_axes
 from .apg import Apg
 from .checkpoint import load_checkpoint, read_description, save_checkpoint
 from .ppo import Ppo
@@ -46,8 +47,9 @@ class Training:
       the axes of `randomise`, if each environment has its own parameters;
     - `task`: a name that the checkpoint stores;
     - `mesh`: the devices of this process over which the environments are split, as in
-      `envs.vectorize` (default: one device). Each device has a copy of the networks. The results
-      differ by rounding from those of one device.
+      `envs.vectorize` (default: one device). Its axes have the type Auto or Explicit, with the same
+      results. Each device has a copy of the networks. The results differ by rounding from those of
+      one device.
 
     `state` is the state of the algorithm, and `records` has one `Record` per update up to now. The
     attributes change while `run` is iterated.
@@ -65,6 +67,9 @@ class Training:
     ):
         self.algorithm, self.env, self.seed, self.task = algorithm, env, seed, task
         self.params = env.default_params() if params is None else params
+        if mesh is not None:
+            # With axes of type Explicit, JAX asks every operation on the batch for its split.
+            mesh = with_auto_axes(mesh)
         batch = vectorize(env if isinstance(env, AutoReset) else auto_reset(env), params_axes, mesh)
         self.records: list[Record] = []
         self._init = jax.jit(lambda params, key: algorithm.init(batch, params, key))

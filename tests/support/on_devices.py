@@ -33,6 +33,9 @@ SENDS = re.compile(
 )
 
 
+PPO = learning.Ppo(8, 9, (6,), sweeps=2, parts=3, updates=2)
+
+
 def motion(model, q, v, a):
     """One sample's inverse dynamics, their inverse, and a moved configuration."""
     tau = rbd.rnea(model, q, v, a)
@@ -106,6 +109,11 @@ def one(folder):
     keep("by model", jax.jit(jax.grad(total(efforts))), model, *split)
     both = jax.jit(jax.grad(total(jax.vmap(effort, SHARED)), argnums=(0, 3)))(model, *batch)
     values["by model, alone"], values["by batch, alone"] = jax.device_get(both)
+    meshes = {"alone": None, **{kind: mesh_of(2, kind) for kind in TYPES}}
+    for name, mesh in meshes.items():
+        training = learning.Training(PPO, Point(episode_steps=5), 1, mesh=mesh)
+        values[f"training, {name}"] = [record.metrics["loss"] for record in training.run()]
+        talk[f"training, {name}"] = len(training.state.states.physics.sharding.device_set)
     write(folder / "one", values, talk)
 
 
@@ -195,11 +203,12 @@ def trainings(folder):
     }
     values, talk = {}, {}
     for name, (algorithm, more) in cases.items():
-        for count, mesh in {"alone": None, "split": mesh_of(4)}.items():
+        meshes = {"alone": None, **{kind: mesh_of(4, kind) for kind in TYPES}}
+        for kind, mesh in meshes.items():
             training = learning.Training(algorithm, env, 1, **more, mesh=mesh)
-            values[f"{name}, {count}"] = [x.metrics["loss"] for x in training.run()]
+            values[f"{name}, {kind}"] = [x.metrics["loss"] for x in training.run()]
             states = training.state.states
-            talk[f"{name}, {count}"] = [
+            talk[f"{name}, {kind}"] = [
                 len(x.sharding.device_set) for x in (states.physics, states.steps, states.key)
             ]
     write(folder / "trainings", values, talk)
