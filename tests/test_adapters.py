@@ -10,7 +10,7 @@ import pytest
 
 from jaxrbd import envs
 from jaxrbd.errors import ArgumentError
-from support.point import Point
+from support.point import Point, PointWithSecrets
 
 POINT = Point(episode_steps=5)
 PARAMS = POINT.default_params()
@@ -24,7 +24,7 @@ has_gymnasium = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def vector():
-    return envs.gymnasium_vector(POINT, 3, seed=4)
+    return envs.gymnasium_vector(POINT, 3, seed=4, autoreset="SameStep")
 
 
 @has_gymnasium
@@ -53,6 +53,7 @@ def test_a_seed_of_gymnasium_repeats_an_episode(vector):
 @has_gymnasium
 def test_the_last_observations_in_gymnasium(vector):
     """One environment fails in the second step, and the others are truncated in the fifth."""
+    assert vector.metadata["autoreset_mode"].value == "SameStep"
     before, _ = vector.reset(seed=0)
     actions = np.zeros((5, 3, 1))
     actions[1, 0] = 2.0
@@ -77,7 +78,54 @@ def test_the_last_observations_in_gymnasium(vector):
 
 
 @has_gymnasium
+def test_a_new_episode_in_the_next_step_of_gymnasium():
+    """One environment fails in the second step and the others end in the fifth; two episodes."""
+    gymnasium = pytest.importorskip("gymnasium")
+    vector = envs.gymnasium_vector(POINT, 3, seed=4)
+    assert vector.metadata["autoreset_mode"] is gymnasium.vector.AutoresetMode.NEXT_STEP
+    before, _ = vector.reset(seed=0)
+    action, ended = np.zeros((3, 1)), np.zeros(3, bool)
+    counts = []
+    for i in range(9):
+        action[0] = 2.0 if i == 1 else 0.1
+        after, reward, terminated, truncated, infos = vector.step(action)
+        expected = np.where(ended[:, None], after, 0.9 * before + action)
+        np.testing.assert_allclose(after, expected, rtol=1e-12)
+        assert np.all(np.abs(after[ended]) <= 0.1)
+        place = np.where(ended, 0, after[:, 0])
+        np.testing.assert_allclose(infos["place"], place, rtol=1e-12)
+        np.testing.assert_allclose(reward, infos["place"] + infos["effort"], rtol=1e-12)
+        assert terminated.tolist() == [i == 1, False, False]
+        assert "final_obs" not in infos
+        before, ended = after, terminated | truncated
+        counts.append(ended.tolist())
+    assert [i for i, row in enumerate(counts) if row[0]] == [1, 7]
+    assert [i for i, row in enumerate(counts) if row[1]] == [4]
+
+
+@has_gymnasium
+def test_wrappers_of_gymnasium(key):
+    """Normalised observations, statistics of episodes, and one array of a dict of arrays."""
+    wrappers = pytest.importorskip("gymnasium.wrappers.vector")
+    vector = envs.gymnasium_vector(PointWithSecrets(episode_steps=5), 3)
+    assert vector.reset(seed=1)[0] in vector.observation_space
+    assert vector.single_observation_space["privileged_state"].shape == (2,)
+    wrapped = wrappers.RecordEpisodeStatistics(wrappers.FlattenObservation(vector))
+    wrapped = wrappers.NormalizeObservation(wrapped)
+    observation, _ = wrapped.reset(seed=1)
+    assert observation.shape == (3, 3)
+    lengths = []
+    for _ in range(12):
+        observation, *_, infos = wrapped.step(np.full((3, 1), 0.1))
+        assert observation in wrapped.observation_space
+        lengths += infos["episode"]["l"].tolist() if "episode" in infos else []
+    assert lengths == [5] * 6
+
+
+@has_gymnasium
 def test_wrong_sizes_and_order_are_refused():
+    with pytest.raises(ArgumentError, match="autoreset is 'Disabled', expected one of NextStep, S"):
+        envs.gymnasium_vector(POINT, 2, autoreset="Disabled")
     with pytest.raises(ArgumentError, match="size is 0"):
         envs.gymnasium_vector(POINT, 0)
     with pytest.raises(ArgumentError, match="step before reset"):
@@ -103,11 +151,12 @@ def test_an_episode_in_the_manner_of_gymnax(make_key):
     def step(carry, key):
         observation, state = carry
         action = 0.05 + 0 * env.action_space(params).sample(key)
-        observation, state, reward, done, info = env.step(key, state, action, params)
-        return (observation, state), (observation, reward, done, info)
+        observation, state, reward, *ends, info = env.step(key, state, action, params)
+        return (observation, state), (observation, reward, ends, info)
 
     keys = jax.random.split(make_key(1), 12)
-    found, reward, done, info = jax.lax.scan(step, (observation, state), keys)[1]
+    found, reward, (terminated, done), info = jax.lax.scan(step, (observation, state), keys)[1]
+    assert not jnp.any(terminated)
     assert done.tolist() == [False] * 4 + [True] + [False] * 4 + [True] + [False] * 2
     before = jnp.concatenate([observation[None], found[:-1]])
     np.testing.assert_allclose(info["final_observation"], 0.9 * before + 0.05, rtol=1e-12)
@@ -140,7 +189,8 @@ def test_an_episode_in_the_manner_of_brax():
     assert env.unwrapped is env
     state = jax.vmap(env.reset)(jax.random.split(jax.random.PRNGKey(0), 3))
     info = {"steps": jnp.zeros(3), "first_obs": state.obs}
-    state = state.replace(info=state.info | info)
+    extra = {"reward": state.reward}
+    state = state.replace(info=state.info | info, metrics=state.metrics | extra)
 
     def step(state, action):
         before = state.obs
@@ -156,8 +206,20 @@ def test_an_episode_in_the_manner_of_brax():
     expected = jnp.zeros((7, 3)).at[6, 1].set(1)  # no truncation after five steps
     np.testing.assert_array_equal(done, expected)
     np.testing.assert_allclose(metrics["place"], after[:, :, 0], rtol=1e-12)
+    assert jnp.all(metrics["reward"] == 0)
     other = envs.BraxEnv(POINT, PARAMS._replace(friction=jnp.array(0.5)))
     state = other.step(other.reset(jax.random.key(0)), jnp.zeros(1))
     np.testing.assert_allclose(
         state.obs, 0.5 / 0.9 * env.step(env.reset(jax.random.key(0)), jnp.zeros(1)).obs
     )
+
+
+def test_observations_of_several_arrays_in_the_manner_of_brax_and_gymnax(key):
+    env = PointWithSecrets()
+    brax = envs.BraxEnv(env)
+    assert brax.observation_size == {"state": (1,), "privileged_state": (2,)}
+    assert brax.reset(key).obs["privileged_state"][1] == 0.1
+    gymnax = envs.GymnaxEnv(env)
+    space, (observation, _) = gymnax.observation_space(), gymnax.reset(key)
+    assert space["privileged_state"].shape == (2,)
+    assert space["state"].contains(observation["state"])

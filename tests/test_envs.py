@@ -71,6 +71,44 @@ def test_an_episode_that_fails_is_terminated_and_not_truncated(key):
     assert not jnp.any(found.truncated)
 
 
+def test_a_step_to_a_state_that_is_not_finite_ends_the_episode(key):
+    """A friction that is not a number: the other environments keep their bits and derivatives."""
+    axes = envs.randomise(PARAMS, {"friction": envs.Uniform(0.0, 1.0)}, key, 2)[1]
+    batch = envs.vectorize(envs.auto_reset(POINT), axes)
+    start = envs.vectorize(POINT).reset(PARAMS, jax.random.split(key, 3))
+
+    @jax.jit
+    def rewards(action, friction, physics):
+        params = PARAMS._replace(friction=friction)
+        first = batch.step(params, start._replace(physics=physics), action)
+        second = batch.step(params, first, action + first.observation)
+        return jnp.sum(first.reward + second.reward), (first, second)
+
+    action = jnp.full((3, 1), 0.2)
+    both = jax.value_and_grad(rewards, (0, 1, 2), has_aux=True)
+    (_, right), right_gradient = both(action, jnp.array([0.1, 0.2, 0.3]), start.physics)
+    broken = jnp.array([0.1, jnp.nan, 0.3])
+    (_, found), gradient = both(action, broken, start.physics)
+    for state in found:
+        assert state.diverged.tolist() == state.terminated.tolist() == [False, True, False]
+    first = found[0]
+    assert first.final_observation[1] == first.reward_terms["place"][1] == start.observation[1]
+    assert first.observation[1] != start.observation[1]
+    others = jnp.array([0, 2])
+    for x, y in zip(jax.tree.leaves((found, gradient)), jax.tree.leaves((right, right_gradient))):
+        assert jnp.all(x[others] == y[others])
+    # Of the effort and of the place before the step: no reward depends on the motion of the step.
+    np.testing.assert_allclose(gradient[0][1], -(0.2 + 0.2 + first.observation[1]))
+    assert gradient[1][1] == 0
+    assert gradient[2][1] == 1
+
+    def of_action(action):
+        return rewards(action, broken, start.physics)[0]
+
+    _, change = jax.jvp(of_action, (action,), (jnp.ones_like(action),))
+    np.testing.assert_allclose(change, jnp.sum(gradient[0]), rtol=1e-12)
+
+
 @pytest.mark.parametrize(
     ("action", "message"),
     [

@@ -137,6 +137,14 @@ def test_a_mimic_joint_stands_where_it_says():
         close(turned, zoo.turn(angle, 0, 1), 1e-14)
 
 
+def test_the_neutral_configuration_has_no_entries_of_followers():
+    """The quaternion of a joint behind a follower is the identity."""
+    hinge = rbd.joints.Revolute((0, 0, 1))
+    mimics = {"j2": rbd.model.Mimic("j1", 2.0, 0.3)}
+    model = robot([hinge, hinge, rbd.joints.Spherical()], mimics)
+    close(rbd.neutral(model), jnp.zeros(12).at[jnp.array([6, 11])].set(1))
+
+
 @pytest.mark.slow
 def test_following_linearly_is_mimicking():
     kinds = [rbd.joints.Revolute((1, 0, 2)), rbd.joints.Prismatic((0, 1, 1))]

@@ -25,7 +25,7 @@ from jaxrbd.cli import play_command, train_command
 from jaxrbd.errors import ArgumentError, SavedFileError, TrainingError
 from jaxrbd.learning import networks, optimiser, rollouts
 from support import nightly
-from support.point import Point
+from support.point import Point, PointWithSecrets
 
 ROOT = pathlib.Path(__file__).parents[1]
 BATCH, HORIZON = 4, 9
@@ -189,9 +189,8 @@ def random_window(seed):
     terminated = done & (rng.random(done.shape) < 0.5)
     empty = jnp.zeros((HORIZON, BATCH, 1))
     reward = jnp.asarray(rng.normal(size=done.shape))
-    found = rollouts.Window(
-        empty, empty, reward, jnp.asarray(terminated), jnp.asarray(done & ~terminated), empty
-    )
+    ends = jnp.asarray(terminated), jnp.asarray(done & ~terminated)
+    found = rollouts.Window(empty, empty, reward, *ends, empty, jnp.zeros_like(ends[0]))
     return found, jnp.asarray(rng.normal(size=done.shape))
 
 
@@ -317,7 +316,7 @@ def test_a_mirror_fits_the_environment(signs, message):
 
 def test_statistics_of_batches_are_those_of_all_observations(rng):
     parts = [jnp.asarray(rng.normal(3.0, 2.0, (n, 5, 2))) for n in (3, 8, 1)]
-    found = networks.no_statistics(2, jnp.float64)._replace(samples=jnp.zeros(()))
+    found = networks.no_statistics(jnp.zeros(2))._replace(samples=jnp.zeros(()))
     for part in parts:
         found = found.add(part)
     together = np.concatenate(parts).reshape(-1, 2)
@@ -362,7 +361,7 @@ def test_policies_stay_between_minus_one_and_one(key):
     policy = networks.new_policy(key, (3, 8, 2), jnp.float64)
     x = 100 * jax.random.normal(key, (50, 3))
     noise = 10 * jax.random.normal(key, (50, 2))
-    found = networks.act(policy, networks.no_statistics(3, jnp.float64), x, noise)
+    found = networks.act(policy, networks.no_statistics(jnp.zeros(3)), x, noise)
     assert jnp.max(jnp.abs(found)) <= 1
     assert jnp.std(found) > 0.5
 
@@ -374,7 +373,7 @@ def ppo_samples(policy, noise, advantage):
     x = jax.random.normal(jax.random.key(1), (len(noise), 1))
     gaussian = networks.apply(policy.mean, x) + jnp.exp(policy.log_std) * noise
     density = learning.ppo.log_density(policy, noise)
-    return learning.ppo.Samples(x, gaussian, density, jnp.zeros(len(noise)), advantage)
+    return learning.ppo.Samples(x, x, gaussian, density, jnp.zeros(len(noise)), advantage)
 
 
 def test_the_first_gradient_of_ppo_is_the_policy_gradient(key):
@@ -558,13 +557,64 @@ def test_checkpoints_with_other_arrays_or_damage_are_refused(tmp_path):
 
 
 def test_a_loss_that_is_not_finite_ends_the_training():
-    params = PARAMS._replace(friction=jnp.array(jnp.nan))
+    params = PARAMS._replace(weights={"place": jnp.array(jnp.nan), "effort": jnp.ones(())})
     training = learning.Training(SMALL["apg"], ENV, params=params)
-    with pytest.raises(
-        TrainingError, match="update 1: gradient_norm is nan, expected a finite number"
-    ):
+    with pytest.raises(TrainingError, match="update 1: gradient_norm is nan, expected a finite"):
         next(training.run())
     assert training.records == []
+
+
+@pytest.mark.parametrize("name", nightly.all_but(["apg"], SMALL))
+def test_an_environment_that_diverges_leaves_the_training_of_the_others(name):
+    """One environment has a friction that is not a number, so each of its steps diverges."""
+    axes = envs.randomise(PARAMS, {"friction": envs.Uniform(0.0, 1.0)}, jax.random.key(0), 2)[1]
+    params = PARAMS._replace(friction=jnp.array([0.1, 0.2, jnp.nan, 0.3]))
+    training = learning.Training(SMALL[name], ENV, params=params, params_axes=axes)
+    for record in training.run():
+        assert record.metrics["diverged"] == HORIZON
+        assert math.isfinite(record.metrics["gradient_norm"])
+    assert all(bool(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves(training.state.policy))
+
+
+@pytest.mark.parametrize("name", nightly.all_but(["shac"], SMALL))
+def test_the_policy_and_the_critic_get_their_entries_of_an_observation(name):
+    env = PointWithSecrets(episode_steps=5)
+    critics = {} if name == "apg" else {"critic_observation": "privileged_state"}
+    algorithm = dataclasses.replace(SMALL[name], policy_observation="state", **critics)
+    training = learning.Training(algorithm, env, seed=1)
+    plain = learning.Training(SMALL[name], ENV, seed=1)
+    assert training.state.policy.mean[0].weight.shape == (1, 6)
+    if critics:
+        assert training.state.critic[0].weight.shape == (2, 6)
+    rewards, plain_rewards = ([x.metrics["reward"] for x in t.run()] for t in (training, plain))
+    np.testing.assert_allclose(rewards[0], plain_rewards[0], rtol=1e-12)  # of the same policy
+    seen = training.state.statistics["privileged_state"]
+    np.testing.assert_allclose(seen.mean[1], 0.1, rtol=1e-4)
+    x = jnp.array([[0.3], [-0.2]])
+    observation = {"state": x, "privileged_state": jnp.ones((2, 2))}
+    assert training.policy()(observation).shape == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("env", "settings", "message"),
+    [
+        (ENV, {"policy_observation": "state"}, "policy_observation is 'state', expected None"),
+        (PointWithSecrets(), {}, "policy_observation is None, expected an entry of obs.*'state'"),
+        (
+            PointWithSecrets(),
+            {"policy_observation": "state", "critic_observation": "secret"},
+            "critic_observation is 'secret', expected an entry .*'privileged_state'",
+        ),
+        (
+            PointWithSecrets(),
+            {"policy_observation": "state", "mirror_action": (1,)},
+            "policy_observation is 'state', expected None with a mirror",
+        ),
+    ],
+)
+def test_entries_of_observations_that_do_not_fit_are_refused(env, settings, message):
+    with pytest.raises(ArgumentError, match=message):
+        learning.Training(dataclasses.replace(SMALL["shac"], **settings), env)
 
 
 def test_a_training_with_parameters_for_each_environment():

@@ -4,6 +4,7 @@ Tests that need more than one device run in separate processes (on_devices.py).
 """
 
 import json
+import math
 import os
 import pathlib
 import platform
@@ -282,10 +283,12 @@ def test_environments_of_a_mesh_have_their_own_parameters(mesh):
     assert mesh_of_array(start.physics) == mesh_of_array(after.physics) == mesh
 
 
-def test_a_training_uses_its_mesh(mesh):
-    algorithm = learning.Apg(8, 9, (6,), updates=1)
-    training = learning.Training(algorithm, Point(), mesh=mesh)
-    assert mesh_of_array(training.state.states.physics) == mesh
+@pytest.mark.parametrize("kind", on_devices.TYPES)
+def test_a_training_uses_its_mesh(kind):
+    mesh = on_devices.mesh_of(1, kind)
+    training = learning.Training(learning.Apg(8, 9, (6,), updates=1), Point(), mesh=mesh)
+    assert math.isfinite(next(training.run()).metrics["loss"])
+    assert mesh_of_array(training.state.states.physics).axis_names == mesh.axis_names
 
 
 def mesh_of_array(x):

@@ -143,12 +143,12 @@ class Box:
 
 @dataclasses.dataclass(frozen=True)
 class GymnaxEnv:
-    """An environment with the interface of gymnax: `reset(key, params)`, `step(key, state, ...)`.
+    """An environment with the interface of gymnax 1.0: `reset(key, params)`, `step(key, ...)`.
 
     The state is a `State`. The random key of a step replaces the key in the state. `step` begins
-    a new episode when an episode ends, as in gymnax; `step_env` does not. gymnax has one flag
-    `done`. So `info` has `terminated`, `truncated`, the `final_observation` and the reward terms,
-    and `discount`, which is 0 after a failure and 1 otherwise.
+    a new episode when an episode ends, as in gymnax; `step_env` does not. `info` has `terminated`,
+    `truncated`, the `final_observation`, the reward terms, and `discount`, which is 0 after a
+    failure and 1 otherwise.
     """
 
     env: Env
@@ -175,19 +175,20 @@ class GymnaxEnv:
 
     def step(
         self, key: Array, state: State, action: Array, params: Params = None
-    ) -> tuple[Observation, State, Array, Array, dict[str, Any]]:
-        """The observation, the state, the reward, whether the episode ended, and the infos."""
+    ) -> tuple[Observation, State, Array, Array, Array, dict[str, Any]]:
+        """The observation, the state, the reward, `terminated`, `truncated`, and the infos."""
         after = auto_reset(self.env).step(
             self._params(params), state._replace(key=_typed(key)), action
         )
-        return self._result(after)
+        info = self._info(after)
+        return after.observation, after, after.reward, after.terminated, after.truncated, info
 
     def step_env(
         self, key: Array, state: State, action: Array, params: Params = None
     ) -> tuple[Observation, State, Array, Array, dict[str, Any]]:
-        """As `step`, without a new episode."""
+        """As `step`, without a new episode and without `truncated`."""
         after = self.env.step(self._params(params), state._replace(key=_typed(key)), action)
-        return self._result(after)
+        return after.observation, after, after.reward, after.terminated, self._info(after)
 
     def action_space(self, params: Params = None) -> Box:
         """Actions between -1 and 1."""
@@ -202,15 +203,14 @@ class GymnaxEnv:
         return self.env.default_params() if params is None else params
 
     @staticmethod
-    def _result(after: State) -> tuple[Observation, State, Array, Array, dict[str, Any]]:
-        info = {
+    def _info(after: State) -> dict[str, Any]:
+        return {
             **after.reward_terms,
             "discount": jnp.where(after.terminated, 0.0, 1.0).astype(after.reward.dtype),
             "terminated": after.terminated,
             "truncated": after.truncated,
             "final_observation": after.final_observation,
         }
-        return after.observation, after, after.reward, after.done, info
 
 
 class BraxState(NamedTuple):

@@ -37,28 +37,20 @@ Parameter = Any
 class State(NamedTuple):
     """The state of an environment after a reset or a step.
 
-        - `physics`: the physical state, a pytree; each environment states its content;
-        - `observation`: what a policy gets: an array (n,), or a pytree of arrays, such as a dict with
-          the entries "state" and "privileged_state";
-        - `reward` (): the sum of `reward_terms`; zero after a reset;
-        - `reward_terms`: the weighted reward of the step, by name, () each;
-    <<<<<<< HEAD
-        - `terminated` (): whether the episode failed in this step. The later return is zero;
-        - `truncated` (): whether the episode reached its number of steps and did not fail. The later
-          return is not zero, so a learning algorithm estimates it from `final_observation`;
-        - `final_observation`: the observation that the step led to. It differs from `observation` only
-          where `auto_reset` began a new episode;
-        - `diverged` (): whether the step led to a physical state with an entry that is not finite. The
-          step then has terminated the episode, and `physics` is the state before the step;
-    =======
-        - `terminated` (): whether the episode failed in this step. No reward follows a failure;
-        - `truncated` (): whether the episode reached its number of steps and did not fail. Rewards
-          would have followed, so a learning algorithm estimates their sum from `final_observation`;
-        - `final_observation` (n,): the observation that the step led to. It differs from `observation`
-          only where `auto_reset` began a new episode;
-    >>>>>>> words
-        - `steps` (): the number of steps of the episode up to now;
-        - `key`: the random key of the environment. Each step uses it up and stores another key.
+    - `physics`: the physical state, a pytree; each environment states its content;
+    - `observation`: what a policy gets: an array (n,), or a pytree of arrays, such as a dict with
+      the entries "state" and "privileged_state";
+    - `reward` (): the sum of `reward_terms`; zero after a reset;
+    - `reward_terms`: the weighted reward of the step, by name, () each;
+    - `terminated` (): whether the episode failed in this step. No reward follows a failure;
+    - `truncated` (): whether the episode reached its number of steps and did not fail. Rewards
+      would have followed, so a learning algorithm estimates their sum from `final_observation`;
+    - `final_observation`: the observation that the step led to. It differs from `observation` only
+      where `auto_reset` began a new episode;
+    - `diverged` (): whether the step led to a physical state with an entry that is not finite. The
+      step then has terminated the episode, and `physics` is the state before the step;
+    - `steps` (): the number of steps of the episode up to now;
+    - `key`: the random key of the environment. Each step uses it up and stores another key.
     """
 
     physics: Physics

@@ -22,13 +22,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Float, PRNGKeyArray, PyTree
+from jaxtyping import Float, PRNGKeyArray
 
 from ..envs import State, Vectorized
 from ..envs.environment import Observation
 from .networks import (
+    ObservationStatistics,
     Policy,
-    Statistics,
     act,
     entry,
     new_policy,
@@ -45,7 +45,7 @@ class ApgState(NamedTuple):
 
     policy: Policy
     optimiser: Any
-    statistics: PyTree[Statistics]
+    statistics: ObservationStatistics
     states: State
     episodes: Episodes
     key: PRNGKeyArray
@@ -138,7 +138,7 @@ class Apg:
         """The loss of the policy, the states after the window, and the window."""
 
         def actions(observation: Observation, noise: Array) -> Array:
-            found = self._act(policy, state.statistics, observation, noise)
+            found = act(policy, state.statistics, observation, noise, self.policy_observation)
             if self.action_limit is None:
                 return found
             return with_limited_gradient(found, self.action_limit / self.update_steps)
@@ -149,17 +149,7 @@ class Apg:
     def deterministic(self, state: ApgState, observation: Observation) -> Float[Array, "... k"]:
         """The actions of the policy without noise."""
         noise = jnp.zeros_like(state.policy.log_std)
-        return self._act(state.policy, state.statistics, observation, noise)
-
-    def _act(
-        self,
-        policy: Policy,
-        statistics: PyTree[Statistics],
-        observation: Observation,
-        noise: Array,
-    ) -> Array:
-        name = self.policy_observation
-        return act(policy, entry(name, statistics), entry(name, observation), noise)
+        return act(state.policy, state.statistics, observation, noise, self.policy_observation)
 
     def _adam(self) -> Adam:
         return Adam(self.rate, self.last_rate, self.updates, 1.0, *self.betas)

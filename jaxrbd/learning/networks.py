@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Float, PRNGKeyArray, PyTree
+from jaxtyping import Float, PRNGKeyArray
 
 from ..envs.environment import Observation
 from ..errors import ArgumentError
@@ -73,7 +73,11 @@ class Statistics(NamedTuple):
         return (x - self.mean) / jnp.sqrt(self.variance + 1e-5)
 
 
-def no_statistics(observation: Observation) -> PyTree[Statistics]:
+# The statistics of each array of an observation: a pytree of `Statistics`.
+ObservationStatistics = Any
+
+
+def no_statistics(observation: Observation) -> ObservationStatistics:
     """The statistics before the first observation, for each of its arrays: mean 0, variance 1."""
 
     def start(x: Float[Array, "... n"]) -> Statistics:
@@ -84,8 +88,8 @@ def no_statistics(observation: Observation) -> PyTree[Statistics]:
 
 
 def with_observations(
-    statistics: PyTree[Statistics], observation: Observation
-) -> PyTree[Statistics]:
+    statistics: ObservationStatistics, observation: Observation
+) -> ObservationStatistics:
     """The statistics with more observations, for each array of an observation."""
     return jax.tree.map(
         lambda found, x: found.add(x),
@@ -139,15 +143,23 @@ def new_policy(
 
 
 def act(
-    policy: Policy, statistics: Statistics, x: Float[Array, "... m"], noise: Float[Array, "... n"]
+    policy: Policy,
+    statistics: ObservationStatistics,
+    observation: Observation,
+    noise: Float[Array, "... n"],
+    name: str | None = None,
 ) -> Float[Array, "... n"]:
-    """The actions for observations; the noise is 0 for the deterministic policy."""
-    mean = apply(policy.mean, statistics.normalise(x))
+    """The actions for observations; the noise is 0 for the deterministic policy; `name`: as in
+    `entry`."""
+    mean = apply(policy.mean, entry(name, statistics).normalise(entry(name, observation)))
     return jnp.tanh(mean + jnp.exp(policy.log_std) * noise)
 
 
 def values(
-    critic: Network, statistics: Statistics, x: Float[Array, "... m"]
+    critic: Network,
+    statistics: ObservationStatistics,
+    observation: Observation,
+    name: str | None = None,
 ) -> Float[Array, "..."]:
-    """The estimates of the critic for the returns from observations."""
-    return apply(critic, statistics.normalise(x))[..., 0]
+    """The estimates of the critic for the returns from observations; `name`: as in `entry`."""
+    return apply(critic, entry(name, statistics).normalise(entry(name, observation)))[..., 0]

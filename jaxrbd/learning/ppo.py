@@ -25,14 +25,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
-from jaxtyping import Float, PRNGKeyArray, PyTree
+from jaxtyping import Float, PRNGKeyArray
 
 from ..envs import State, Vectorized
 from ..envs.environment import Observation
 from .networks import (
     Network,
+    ObservationStatistics,
     Policy,
-    Statistics,
     act,
     apply,
     entry,
@@ -53,7 +53,7 @@ class PpoState(NamedTuple):
     policy: Policy
     critic: Network
     optimiser: Any
-    statistics: PyTree[Statistics]
+    statistics: ObservationStatistics
     states: State
     episodes: Episodes
     key: PRNGKeyArray
@@ -137,16 +137,17 @@ class Ppo:
         noise = jax.random.normal(noise_key, shape, state.policy.log_std.dtype)
 
         def actions(observation: Observation, noise: Array) -> Array:
-            return self._act(state, observation, noise)
+            return act(state.policy, state.statistics, observation, noise, self.policy_observation)
 
         states, window = roll(env, params, state.states, actions, noise)
         scaled = window._replace(reward=self.reward_scale * window.reward)
-        for_policy = entry(self.policy_observation, state.statistics)
-        for_critic = entry(self.critic_observation, state.statistics)
-        x = for_policy.normalise(entry(self.policy_observation, window.observation))
-        critic_x = for_critic.normalise(entry(self.critic_observation, window.observation))
-        last = entry(self.critic_observation, window.final_observation)
-        after = values(state.critic, for_critic, last)
+        x, critic_x = (
+            entry(name, state.statistics).normalise(entry(name, window.observation))
+            for name in (self.policy_observation, self.critic_observation)
+        )
+        after = values(
+            state.critic, state.statistics, window.final_observation, self.critic_observation
+        )
         returns = lambda_returns(scaled, after, self.discount, self.trace)
         advantage = returns - apply(state.critic, critic_x)[..., 0]
         spread = jnp.std(advantage) + 1e-8
@@ -198,11 +199,8 @@ class Ppo:
 
     def deterministic(self, state: PpoState, observation: Observation) -> Float[Array, "... k"]:
         """The actions of the policy without noise."""
-        return self._act(state, observation, jnp.zeros_like(state.policy.log_std))
-
-    def _act(self, state: PpoState, observation: Observation, noise: Array) -> Array:
-        statistics = entry(self.policy_observation, state.statistics)
-        return act(state.policy, statistics, entry(self.policy_observation, observation), noise)
+        noise = jnp.zeros_like(state.policy.log_std)
+        return act(state.policy, state.statistics, observation, noise, self.policy_observation)
 
     def _adam(self) -> Adam:
         steps = self.updates * self.sweeps * self.parts

@@ -16,13 +16,6 @@ does over whole episodes; the critic V accounts for the later rewards. The criti
 TD(lambda) returns, equations (6) and (7), where lambda is the parameter `trace`. The values in L
 and in the returns are those of a target critic, which follows the critic slowly.
 
-Some tasks look the same in a mirror. For example, a swing-up to the left and one to the right are
-equally good at some states, and there the best action changes abruptly. A continuous policy changes
-its action steeply near some boundary, and the gradient through the physics does not move this
-boundary to the right states. With `mirror_observation` and `mirror_action`, `deterministic`
-compares the critic's values of the observation and of its mirror image, and uses the action for the
-better of the two. The training does not change. This part is not in the paper.
-
 Source: Xu, Makoviychuk, Narang, Ramos, Matusik, Garg and Macklin (2022), Accelerated policy
 learning with parallel differentiable simulation, algorithm 1. The default settings are those for
 the cart-pole in the paper.
@@ -36,24 +29,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
-from jaxtyping import Float, PRNGKeyArray, PyTree
+from jaxtyping import Float, PRNGKeyArray
 
 from ..envs import State, Vectorized
 from ..envs.environment import Observation
-from ..errors import ArgumentError
-from .networks import (
-    Network,
-    Policy,
-    Statistics,
-    act,
-    entry,
-    network,
-    new_policy,
-    no_statistics,
-    observation_size,
-    values,
-    with_observations,
-)
+from . import networks
+from .mirror import better_side, check_mirror
+from .networks import Network, Policy, act, apply, entry, values
 from .optimiser import Adam
 from .rollouts import Episodes, Window, draw_noise, lambda_returns, no_episodes, roll, start
 
@@ -66,7 +48,7 @@ class ShacState(NamedTuple):
     target_critic: Network
     policy_optimiser: Any
     critic_optimiser: Any
-    statistics: PyTree[Statistics]
+    statistics: networks.ObservationStatistics
     states: State
     episodes: Episodes
     key: PRNGKeyArray
@@ -121,18 +103,22 @@ class Shac:
         """
         key, policy_key, critic_key, reset_key = jax.random.split(key, 4)
         states, dtype = start(env, params, reset_key, self.batch), params.model.dtype
-        size = observation_size(self.policy_observation, states.observation, "policy_observation")
-        self._check_mirror(size, env.action_size)
-        policy = new_policy(policy_key, (size, *self.hidden, env.action_size), dtype)
-        size = observation_size(self.critic_observation, states.observation, "critic_observation")
-        critic = network(critic_key, (size, *self.hidden, 1), dtype)
+        size = networks.observation_size(
+            self.policy_observation, states.observation, "policy_observation"
+        )
+        check_mirror(self, size, env.action_size)
+        policy = networks.new_policy(policy_key, (size, *self.hidden, env.action_size), dtype)
+        size = networks.observation_size(
+            self.critic_observation, states.observation, "critic_observation"
+        )
+        critic = networks.network(critic_key, (size, *self.hidden, 1), dtype)
         return ShacState(
             policy=policy,
             critic=critic,
             target_critic=critic,
             policy_optimiser=self._adam().init(policy),
             critic_optimiser=self._critic_adam().init(critic),
-            statistics=no_statistics(states.observation),
+            statistics=networks.no_statistics(states.observation),
             states=states,
             episodes=no_episodes(self.batch, dtype),
             key=key,
@@ -157,7 +143,9 @@ class Shac:
         actor = self._adam().step(gradient, state.policy_optimiser, state.policy)
 
         # The critic: regression to TD(lambda) returns.
-        after = self._values(state.target_critic, state, window.final_observation)
+        after = values(
+            state.target_critic, state.statistics, window.final_observation, self.critic_observation
+        )
         returns = lambda_returns(window, after, self.discount, self.trace)
         critic, critic_optimiser, error = self._fit_critic(
             state, window.observation, returns, critic_key
@@ -181,7 +169,7 @@ class Shac:
             target_critic=target,
             policy_optimiser=actor.state,
             critic_optimiser=critic_optimiser,
-            statistics=with_observations(state.statistics, window.observation),
+            statistics=networks.with_observations(state.statistics, window.observation),
             states=states,
             episodes=episodes,
             key=key,
@@ -198,7 +186,7 @@ class Shac:
         """The loss L of the actor, the states after the window, and the window."""
 
         def actions(observation: Observation, noise: Array) -> Array:
-            return self._act(policy, state, observation, noise)
+            return act(policy, state.statistics, observation, noise, self.policy_observation)
 
         states, window = roll(env, params, state.states, actions, noise)
 
@@ -207,61 +195,37 @@ class Shac:
 
         # c^(t - t0), where t0 is the first step of the episode in the window.
         weights = lax.scan(next_weight, jnp.ones_like(window.reward[0]), window.done)[1]
-        later = self._values(state.target_critic, state, window.final_observation)
+        later = values(
+            state.target_critic, state.statistics, window.final_observation, self.critic_observation
+        )
         later = jnp.where(window.last & ~window.terminated, later, 0)
         total = jnp.sum(weights * (window.reward + self.discount * later))
         return -total / (self.batch * self.horizon), (states, window)
 
     def deterministic(self, state: ShacState, observation: Observation) -> Float[Array, "... k"]:
-        """The actions of the policy without noise.
-
-        With a mirror, they are the actions of the policy for the observation or for its mirror
-        image, whichever has the higher value of the critic.
-        """
+        """The actions of the policy without noise; with a mirror, as in `mirror.better_side`."""
         noise = jnp.zeros_like(state.policy.log_std)
-        actions = self._act(state.policy, state, observation, noise)
+
+        def actions(x: Observation) -> Array:
+            return act(state.policy, state.statistics, x, noise, self.policy_observation)
+
+        def returns(x: Array) -> Array:
+            return values(state.critic, state.statistics, x)
+
         if not self.mirror_observation:
-            return actions
-        dtype = observation.dtype
-        image = jnp.asarray(self.mirror_observation, dtype) * observation
-        mirrored = self._act(state.policy, state, image, noise)
-        mirrored = jnp.asarray(self.mirror_action, dtype) * mirrored
-        here, there = (
-            self._values(state.critic, state, x)[..., None] for x in (observation, image)
-        )
-        return jnp.where(here >= there, actions, mirrored)
-
-    def _act(
-        self, policy: Policy, state: ShacState, observation: Observation, noise: Array
-    ) -> Array:
-        name = self.policy_observation
-        return act(policy, entry(name, state.statistics), entry(name, observation), noise)
-
-    def _values(self, critic: Network, state: ShacState, observation: Observation) -> Array:
-        name = self.critic_observation
-        return values(critic, entry(name, state.statistics), entry(name, observation))
-
-    def _check_mirror(self, size: int, action_size: int) -> None:
-        if not self.mirror_observation and not self.mirror_action:
-            return
-        for name in ("policy_observation", "critic_observation"):
-            if getattr(self, name) is not None:
-                raise ArgumentError(
-                    f"{name} is {getattr(self, name)!r}, expected None with a mirror"
-                )
-        for name, count in (("mirror_observation", size), ("mirror_action", action_size)):
-            signs = getattr(self, name)
-            if len(signs) != count or set(signs) - {1, -1}:
-                raise ArgumentError(f"{name} is {signs}, expected {count} signs 1 or -1")
+            return actions(observation)
+        signs = self.mirror_observation, self.mirror_action
+        return better_side(actions, returns, observation, *signs)
 
     def _fit_critic(
         self, state: ShacState, observation: Observation, returns: Array, key: PRNGKeyArray
     ) -> tuple[Network, Any, Array]:
-        x, statistics = (entry(self.critic_observation, x) for x in (observation, state.statistics))
-        x, y = x.reshape(-1, x.shape[-1]), returns.reshape(-1)
+        name, y = self.critic_observation, returns.reshape(-1)
+        x = entry(name, state.statistics).normalise(entry(name, observation))
+        x = x.reshape(-1, x.shape[-1])
 
         def loss(critic: Network, rows: Array) -> Array:
-            return jnp.mean((values(critic, statistics, x[rows]) - y[rows]) ** 2)
+            return jnp.mean((apply(critic, x[rows])[..., 0] - y[rows]) ** 2)
 
         def step(carry: tuple, rows: Array) -> tuple[tuple, Array]:
             critic, optimiser = carry

@@ -15,6 +15,7 @@ from jax.sharding import Mesh
 from jaxtyping import Float
 
 from ..envs import AutoReset, Env, State, auto_reset, vectorize
+from ..envs.environment import Observation
 from ..errors import ArgumentError, SavedFileError, TrainingError
 from ..sharding import with_auto_axes
 from .apg import Apg
@@ -124,11 +125,11 @@ class Training:
             raise SavedFileError("it has no valid records", file=os.fspath(path)) from error
         self.state, self.records = state, records
 
-    def policy(self) -> Callable[[Array], Array]:
-        """The trained policy without noise: a function of observations (..., m)."""
+    def policy(self) -> Callable[[Observation], Array]:
+        """The trained policy without noise: a function of observations, of any batch axes."""
         state = self.state
 
-        def actions(observation: Float[Array, "... m"]) -> Float[Array, "... k"]:
+        def actions(observation: Observation) -> Float[Array, "... k"]:
             return self.algorithm.deterministic(state, observation)
 
         return actions
@@ -163,7 +164,7 @@ class Evaluation(NamedTuple):
 def evaluate(
     env: Env,
     params: Any,
-    policy: Callable[[Array], Array],
+    policy: Callable[[Observation], Array],
     key: Array,
     episodes: int = 64,
 ) -> Evaluation:
@@ -185,7 +186,7 @@ def evaluate(
 def motions(
     env: Env,
     params: Any,
-    policy: Callable[[Array], Array],
+    policy: Callable[[Observation], Array],
     key: Array,
     episodes: int = 8,
 ) -> Float[Array, "episodes steps nq"]:
@@ -207,7 +208,7 @@ def motions(
 def _episodes(
     env: Env,
     params: Any,
-    policy: Callable[[Array], Array],
+    policy: Callable[[Observation], Array],
     key: Array,
     episodes: int,
     seen: Callable[[State], Any],

@@ -45,3 +45,11 @@ class Point(envs.Env):
 
     def failed(self, params, physics):
         return physics[0] > 1
+
+
+class PointWithSecrets(Point):
+    """A point whose observation has an entry for the policy and one for the critic."""
+
+    def observe(self, params, physics, key):
+        secret = jnp.concatenate([physics, params.friction[None]])
+        return {"state": physics, "privileged_state": secret}
