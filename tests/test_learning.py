@@ -535,6 +535,36 @@ def test_a_training_continues_bit_for_bit(name, tmp_path):
         learning.Training(SMALL[name], ENV, seed=3).load(tmp_path / "part")
 
 
+def test_a_training_continues_with_more_updates_and_other_ends_of_its_schedules(tmp_path):
+    short = learning.Training(dataclasses.replace(SMALL["apg"], updates=2), ENV, seed=2)
+    list(short.run(tmp_path / "file"))
+    longer = dataclasses.replace(SMALL["apg"], updates=5, last_rate=1e-4, last_noise=0.5)
+    training = learning.Training(longer, ENV, seed=2)
+    training.load(tmp_path / "file")
+    assert [record.update for record in training.run()] == [3, 4, 5]
+    for changes, message in {
+        "rate": ({"rate": 0.1}, "its setting rate is 0.002, expected 0.1"),
+        "hidden": ({"rate": 0.1, "hidden": (7,)}, r"its setting hidden is \[6\], expected \[7\]"),
+        "updates": ({"updates": 1}, "it has 2 updates, expected at most 1"),
+    }.values():
+        other = learning.Training(dataclasses.replace(longer, **changes), ENV, seed=2)
+        with pytest.raises(SavedFileError, match=message):
+            other.load(tmp_path / "file")
+        assert other.records == []
+
+
+def test_a_training_is_loaded_without_its_settings(tmp_path):
+    algorithm = dataclasses.replace(SMALL["apg"], updates=1, rate=0.1, log_std=-1.5)
+    training = learning.Training(algorithm, ENV, seed=3)
+    list(training.run(tmp_path / "file"))
+    found = learning.load_training(tmp_path / "file", ENV)
+    assert (found.algorithm, found.seed, len(found.records)) == (algorithm, 3, 1)
+    x = jnp.array([[0.3]])
+    assert found.policy()(x) == training.policy()(x)
+    with pytest.raises(SavedFileError, match=r"its task is '', expected .* or pass its env"):
+        learning.load_training(tmp_path / "file")
+
+
 def test_checkpoints_with_other_arrays_or_damage_are_refused(tmp_path):
     path = tmp_path / "checkpoint"
     tree = {"key": jax.random.key(3), "x": jnp.arange(3.0), "n": jnp.zeros((), jnp.int32)}
@@ -704,6 +734,40 @@ def test_commands_refuse_wrong_folders(tmp_path, capsys):
     assert "its task is None, expected 'hopper'" in capsys.readouterr().err
     assert cli.main(["play", str(out / "checkpoint.jaxrbd")]) == 1
     assert "no valid task, algorithm, settings and seed" in capsys.readouterr().err
+
+
+def test_a_resumed_training_has_the_updates_of_its_checkpoint_or_of_the_option(
+    small_task, tmp_path, capsys, monkeypatch
+):
+    short = dataclasses.replace(SMALL["apg"], updates=2)
+    monkeypatch.setattr(train_command, "algorithm_for", lambda *_: short)
+    assert train(tmp_path) == 0
+    monkeypatch.setattr(train_command, "algorithm_for", lambda *_: SMALL["apg"])
+    assert train(tmp_path, "--resume") == 0
+    assert "continuing after update 2 of 2\n" in capsys.readouterr().out
+    assert train(tmp_path, "--resume", "--steps", "216") == 0
+    shown = capsys.readouterr().out
+    assert "continuing after update 2 of 6 (before: of 2; the schedules end at 6)\n" in shown
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 6
+
+
+def test_two_trainings_in_one_folder_are_refused(small_task, tmp_path, capsys):
+    """A process that is killed releases the folder, although its file stays."""
+    command = "import sys, time, pathlib; from jaxrbd.cli.train_command import _locked\n"
+    command += "with _locked(pathlib.Path(sys.argv[1])):\n  print('ok', flush=True); time.sleep(60)"
+    other = subprocess.Popen(
+        [sys.executable, "-c", command, str(tmp_path)], stdout=subprocess.PIPE, cwd=ROOT
+    )
+    arguments = ["train", "cart-pole", "--no-plot", "--out", str(tmp_path)]
+    try:
+        assert other.stdout.readline() == b"ok\n"
+        assert cli.main(arguments) == 1
+        assert "another training writes into this folder" in capsys.readouterr().err
+    finally:
+        other.kill()
+        other.communicate()
+    with train_command._locked(tmp_path):
+        assert (tmp_path / "training.lock").exists()
 
 
 @pytest.fixture

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import importlib.util
 from pathlib import Path
 
 import jax
 import numpy as np
 
-from ..errors import ArgumentError, SavedFileError, installation
-from ..learning import (
-    Training,
-    algorithm_for,
-    evaluate,
-    load_task,
-    motions,
-    read_description,
-)
+from ..errors import ArgumentError, installation
+from ..learning import evaluate, load_training, motions
 from ..model import Model
 from ..view import render, save_html
 from . import parsing
@@ -51,23 +43,13 @@ def run(options: argparse.Namespace) -> int:
     """
     if options.html and importlib.util.find_spec("viser") is None:
         raise ArgumentError(f"--html needs viser: {installation('view')}")
-    about = read_description(options.checkpoint)
-    try:
-        task, seed = str(about["task"]), int(about["seed"])
-        updates = int(about["settings"]["updates"])
-        algorithm = algorithm_for(task, str(about["algorithm"]))
-    except (KeyError, TypeError, ValueError) as error:
-        raise SavedFileError(
-            f"it has no valid task, algorithm, settings and seed: {error}", file=options.checkpoint
-        ) from error
-    algorithm = dataclasses.replace(algorithm, updates=updates)
-    env = load_task(task)
-    training = Training(algorithm, env, seed, task=task)
-    training.load(options.checkpoint)
+    training = load_training(options.checkpoint)
+    env, task, updates = training.env, training.task, training.algorithm.updates
+    algorithm = type(training.algorithm).__name__.lower()
     key = jax.random.key(options.seed)
     found = evaluate(env, training.params, training.policy(), key, options.episodes)
     progress = f"update {len(training.records)} of {updates}"
-    print(f"{task}: {about['algorithm']}, {progress}, {options.episodes} episodes without noise")
+    print(f"{task}: {algorithm}, {progress}, {options.episodes} episodes without noise")
     returns = np.asarray(found.returns)
     print(f"  return    mean {returns.mean():.4g}, from {returns.min():.4g} to {returns.max():.4g}")
     seconds = env.time_step * float(np.mean(found.lengths))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import json
 import math
 import shlex
@@ -20,12 +21,14 @@ from ..learning import (
     Training,
     algorithm_for,
     load_task,
+    read_description,
     task_names,
 )
 from . import parsing
 
 LINE_EVERY = 25  # updates per progress line, if standard error is no terminal
 CHECKPOINT, METRICS, CURVE = "checkpoint.jaxrbd", "metrics.jsonl", "curve.png"
+LOCK = "training.lock"
 
 
 class _Interrupted(KeyboardInterrupt):
@@ -71,7 +74,6 @@ def run(options: argparse.Namespace) -> int:
 
     After Ctrl-C or SIGTERM, write a checkpoint of the last complete update. Return the exit status.
     """
-    algorithm = algorithm_for(options.task, options.algorithm, options.steps)
     folder = Path(options.out or f"train-{options.task}-{options.algorithm}")
     checkpoint = folder / CHECKPOINT
     if checkpoint.exists() and not options.resume:
@@ -80,12 +82,16 @@ def run(options: argparse.Namespace) -> int:
         )
     if options.resume and not checkpoint.exists():
         raise ArgumentError(f"--resume: no checkpoint {checkpoint}")
+    algorithm = algorithm_for(options.task, options.algorithm, options.steps)
     folder.mkdir(parents=True, exist_ok=True)
     training: Training | None = None
-    with _signals_as_exceptions() as received:
+    with _locked(folder), _signals_as_exceptions() as received:
         try:
             _show("compiling")
             env = load_task(options.task, options.algorithm)
+            if options.resume and options.steps is None:
+                updates = _updates(checkpoint, algorithm.updates)
+                algorithm = dataclasses.replace(algorithm, updates=updates)
             training = Training(algorithm, env, options.seed, task=options.task)
             _train(options, training, folder, received)
         except _Interrupted as interruption:
@@ -112,7 +118,12 @@ def _train(
     updates = training.algorithm.updates
     if options.resume:
         training.load(folder / CHECKPOINT)
-        print(f"continuing after update {len(training.records)} of {updates}")
+        before = _updates(folder / CHECKPOINT, updates)
+        changed = f" (before: of {before}; the schedules end at {updates})"
+        print(
+            f"continuing after update {len(training.records)} of {updates}"
+            f"{changed if before != updates else ''}"
+        )
     # The records of the checkpoint replace those that an interrupted run wrote after it.
     lines = "".join(map(_line, training.records))
     replace_file(folder / METRICS, lines.encode("ascii"))
@@ -126,6 +137,37 @@ def _train(
                 raise _Interrupted(received[0])
     if sys.stderr.isatty():
         print(file=sys.stderr)
+
+
+def _updates(checkpoint: Path, usual: int) -> int:
+    """The number of updates of the training that wrote a checkpoint; else the usual number."""
+    settings = read_description(checkpoint).get("settings")
+    updates = settings.get("updates") if isinstance(settings, dict) else None
+    return updates if isinstance(updates, int) else usual
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Keep other trainings out of a folder.
+
+    The operating system releases the lock of a process that ends, also of one that is killed. The
+    empty file stays. Raises ArgumentError if another process has the lock.
+    """
+    with (folder / LOCK).open("ab") as stream:
+        try:
+            if sys.platform == "win32":
+                import msvcrt
+
+                msvcrt.locking(stream.fileno(), msvcrt.LK_NBLCK, 1)
+            else:
+                import fcntl
+
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise ArgumentError(
+                f"{folder}: another training writes into this folder; choose another one with --out"
+            ) from error
+        yield
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from .apg import Apg, ApgState
 from .checkpoint import load_checkpoint, read_description, save_checkpoint
 from .ppo import Ppo, PpoState
 from .shac import Shac, ShacState
-from .tasks import algorithm_for, load_task, task_names
+from .tasks import algorithm_for, load_task, load_training, task_names
 from .training import Evaluation, Record, Training, evaluate, motions
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     # tasks
     "algorithm_for",
     "load_task",
+    "load_training",
     "task_names",
     # checkpoints
     "load_checkpoint",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from typing import Any
 
 from .. import envs
-from ..errors import ArgumentError
+from ..errors import ArgumentError, SavedFileError
 from ..model.names import similar_names
-from .training import ALGORITHMS, Algorithm
+from .checkpoint import read_description
+from .training import ALGORITHMS, Algorithm, Training
 
 _TASKS: dict[str, Any] = {  # values: envs.Env, frozen dataclasses
     "cart-pole": envs.CartPoleSwingUp(),
@@ -83,6 +85,36 @@ def algorithm_for(task: str, algorithm: str, steps: int | None = None) -> Algori
     if steps < 1:
         raise ArgumentError(f"steps is {steps}, expected 1 or more")
     return dataclasses.replace(found, updates=-(-steps // found.update_steps))
+
+
+def load_training(
+    path: str | os.PathLike[str], env: envs.Env | None = None, params: Any = None
+) -> Training:
+    """The training of a checkpoint, with the settings and the seed that the file states.
+
+    `env`, `params`: as in `Training` (default: the environment of the task that the file names, and
+    its usual parameters). `load_training(path).policy()` is the policy. Raises SavedFileError as
+    `Training.load` does, and if no `env` is given and the file names no task.
+    """
+    about = read_description(path)
+    try:
+        task, name, seed = str(about["task"]), str(about["algorithm"]), int(about["seed"])
+        settings = {
+            name: tuple(x) if isinstance(x, list) else x for name, x in about["settings"].items()
+        }
+        algorithm = ALGORITHMS[name](**settings)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise SavedFileError(
+            f"it has no valid task, algorithm, settings and seed: {error}", file=os.fspath(path)
+        ) from error
+    if env is None and task not in _TASKS:
+        raise SavedFileError(
+            f"its task is {task!r}, expected one of {', '.join(_TASKS)}; or pass its env",
+            file=os.fspath(path),
+        )
+    training = Training(algorithm, load_task(task) if env is None else env, seed, params, task=task)
+    training.load(path)
+    return training
 
 
 def _check_algorithm(name: str) -> None:

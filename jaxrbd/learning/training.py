@@ -23,6 +23,9 @@ from .checkpoint import load_checkpoint, read_description, save_checkpoint
 from .ppo import Ppo
 from .shac import Shac
 
+# Settings in which a continued training may differ: its length, and the ends of its schedules.
+CHANGEABLE = ("updates", "last_rate", "last_noise")
+
 ALGORITHMS: dict[str, type] = {"shac": Shac, "apg": Apg, "ppo": Ppo}
 Algorithm = Shac | Apg | Ppo
 
@@ -108,21 +111,28 @@ class Training:
     def load(self, path: str | os.PathLike[str]) -> None:
         """Continue from a checkpoint of the same training.
 
-        The later records are the same as without the interruption, bit for bit, on the same machine
-        with the same versions. Raises SavedFileError for a file that is damaged or has another
-        task, algorithm, setting or seed; the message names the first difference.
+        The settings `updates`, `last_rate` and `last_noise` may differ; the schedules of the rates
+        and of the noise then have other values from here on. Otherwise the later records are the
+        same as without the interruption, bit for bit, on the same machine with the same versions.
+        Raises SavedFileError for a file that is damaged, has more updates than this training, or
+        has another task, algorithm, setting or seed; the message names the first difference.
         """
         about = read_description(path)
-        for name, wanted in self._about().items():
-            if about.get(name) != wanted:
-                raise SavedFileError(
-                    f"its {name} is {about.get(name)!r}, expected {wanted!r}", file=os.fspath(path)
-                )
+        if (difference := next(self._differences(about), None)) is not None:
+            name, found, wanted = difference
+            raise SavedFileError(
+                f"its {name} is {found!r}, expected {wanted!r}", file=os.fspath(path)
+            )
         state = load_checkpoint(path, jax.eval_shape(lambda: self.state))
         try:
             records = [Record(int(n), int(k), dict(metrics)) for n, k, metrics in about["records"]]
         except (KeyError, TypeError, ValueError) as error:
             raise SavedFileError("it has no valid records", file=os.fspath(path)) from error
+        if len(records) > self.algorithm.updates:
+            raise SavedFileError(
+                f"it has {len(records)} updates, expected at most {self.algorithm.updates}",
+                file=os.fspath(path),
+            )
         self.state, self.records = state, records
 
     def policy(self) -> Callable[[Observation], Array]:
@@ -133,6 +143,18 @@ class Training:
             return self.algorithm.deterministic(state, observation)
 
         return actions
+
+    def _differences(self, about: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+        """The names in which a checkpoint differs, with its values and those of this training."""
+        own = self._about()
+        settings = about.get("settings")
+        found = settings if isinstance(settings, dict) else {}
+        for name in ("task", "algorithm", "seed"):
+            if about.get(name) != own[name]:
+                yield name, about.get(name), own[name]
+        for name, wanted in own["settings"].items():
+            if name not in CHANGEABLE and (name not in found or found[name] != wanted):
+                yield f"setting {name}", found.get(name), wanted
 
     def _about(self) -> dict[str, Any]:
         settings = {
