@@ -16,6 +16,7 @@ from ...constraints import Constraint
 from ...contact import Scene
 from ...errors import ContactWarning, InertiaWarning, ModelError, RobotFileError, listed
 from ...model import Model, build_model
+from ...model.joint_space import independent_index
 from .actuation import ReadActuators, read_actuators, read_springs
 from .coordinates import MujocoCoordinates, read_coordinates
 from .equalities import FollowerRules, read_constraints, read_followers
@@ -206,7 +207,7 @@ def _import(mj_model: Any, strict: bool, mimic: bool) -> tuple[Imported, tuple[s
         key: _keyframe(source, model, coordinates, i, drives) for i, key in enumerate(source.keys)
     }
     frames = {name: index for index, name in enumerate(model.frame_names)}
-    q0 = coordinates.q(model, jnp.asarray(source.m.qpos0, model.dtype))
+    q0 = _configuration(model, coordinates, source.m.qpos0)
     found = Imported(
         model=model,
         scene=scene,
@@ -237,11 +238,19 @@ def outermost_element(path_or_text: str | os.PathLike[str]) -> str:
     return local_name(parse_document(path_or_text).root)
 
 
+def _configuration(
+    model: Model, coordinates: MujocoCoordinates, qpos: np.ndarray
+) -> Float[Array, " nq"]:
+    """As `coordinates.q`, in NumPy, so that the import compiles nothing."""
+    all_joints = qpos[np.array(coordinates.q_index, int)]
+    return jnp.asarray(all_joints[independent_index(model, "q")], model.dtype)
+
+
 def _keyframe(
     source: Source, model: Model, coordinates: MujocoCoordinates, key: int, drives: ReadActuators
 ) -> Keyframe:
     m = source.m
-    q = coordinates.q(model, jnp.asarray(m.key_qpos[key], model.dtype))
+    q = _configuration(model, coordinates, m.key_qpos[key])
     v = coordinates.v(model, q, jnp.asarray(m.key_qvel[key], model.dtype))
     control = m.key_ctrl[key][drives.controls]
     activation = np.append(m.key_act[key], 0)[drives.activations]  # 0 for the index -1
