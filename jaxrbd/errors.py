@@ -13,6 +13,7 @@ __all__ = [
     "SavedFileError",
     "TrainingError",
     "InertiaWarning",
+    "LimitWarning",
     "ContactWarning",
     "GeometryWarning",
 ]
@@ -104,6 +105,15 @@ class InertiaWarning(UserWarning):
     There are two cases. In the first case a link has an inertia that no rigid body can have. In the
     second case the mass matrix is singular in every configuration, and forward dynamics gives NaN
     or meaningless values.
+    """
+
+
+class LimitWarning(UserWarning):
+    """Joints of a robot file have limits that are valid but probably wrong.
+
+    There are three cases: a velocity limit of 0, which often stands for an unknown limit; equal
+    lower and upper limits; and limits of a revolute joint between two turns and 720, which may be
+    in degrees.
     """
 
 

@@ -16,7 +16,9 @@ from jaxrbd.model import Fixed, Follow, JointSpec, Link, Mimic, placement_matrix
 from support import real_robots, zoo
 from support.urdf_text import EVERYTHING, SOUND
 
-pytestmark = pytest.mark.filterwarnings("ignore::jaxrbd.InertiaWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::jaxrbd.InertiaWarning", "ignore::jaxrbd.LimitWarning"
+)
 
 Z = (0.0, 0.0, 1.0)
 
