@@ -43,7 +43,8 @@ PLACES = dict.fromkeys(
 PLACES["hull"] = "size='0.1'"
 PLACES["base_joint"] = "<freejoint name='free'/>"
 MUSCLE = "0.75 1.05 1 200 0.5 1.6 1.5 1.3 1.2"
-TENDON = "<tendon><fixed name='t'><joint joint='hinge' coef='1'/></fixed></tendon>"
+IDLE_TENDON = "<tendon><fixed name='t'><joint joint='hinge' coef='1'/></fixed></tendon>"
+TENDON = IDLE_TENDON.replace("name=", "stiffness='1' name=")
 
 
 def text(**places):
@@ -112,7 +113,7 @@ REFUSED = {
     ),
     "tendon equality": (
         {
-            "bottom": TENDON + "<equality><tendon name='e' tendon1='t'/></equality>",
+            "bottom": IDLE_TENDON + "<equality><tendon name='e' tendon1='t'/></equality>",
         },
         "equality 'e': tendon",
     ),
@@ -220,6 +221,42 @@ def test_a_feature_without_counterpart_is_named(name):
     assert expected in found.omitted
     assert found.model.nv >= 10
     assert all(np.all(np.isfinite(x)) for x in found.q0)
+
+
+# (attributes of the tendon, elements after it, the flag that disables its effect)
+ACTING_TENDONS = {
+    "spring": ("stiffness='2'", "", "spring"),
+    "damper": ("damping='2'", "", "damper"),
+    "limit": ("limited='true' range='0 1'", "", "limit"),
+    "dry friction": ("frictionloss='1'", "", "frictionloss"),
+    "armature": ("armature='1'", "", None),
+    "actuator": ("", actuator("<motor name='m' tendon='t'/>"), "actuation"),
+    "equality": ("", "<equality><tendon tendon1='u' tendon2='t'/></equality>", "equality"),
+}
+
+
+def tendons_in_omitted(attributes, others="", flag=None):
+    tendons = IDLE_TENDON.replace("name=", f"{attributes} name=")
+    bottom = IDLE_TENDON.replace("'t'", "'u'") + tendons + others
+    flags = f"{flag}='disable'" if flag else ""
+    found = load_mjcf(text(bottom=bottom, flag=flags), strict=False)
+    return [feature for feature in found.omitted if "tendon '" in feature]
+
+
+@pytest.mark.parametrize("what", ACTING_TENDONS)
+def test_a_tendon_is_refused_only_if_it_acts(what):
+    attributes, others, flag = ACTING_TENDONS[what]
+    both = ["tendon 'u'", "tendon 't'"]
+    assert tendons_in_omitted(attributes, others) == (both if what == "equality" else both[1:])
+    if flag is not None:
+        assert tendons_in_omitted(attributes, others, flag) == []
+
+
+def test_a_tendon_that_only_measures_is_read_strictly():
+    sensor = "<sensor><tendonpos tendon='t'/></sensor>"
+    loose = "<tendon><spatial name='s'><site site='s0'/><site site='s1'/></spatial></tendon>"
+    found = load_mjcf(text(bottom=IDLE_TENDON + loose + sensor))
+    assert (found.omitted, found.model.nv) == ((), 10)
 
 
 def test_one_message_names_all_features():

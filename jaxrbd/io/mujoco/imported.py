@@ -266,9 +266,41 @@ def _omit_unsupported(source: Source) -> None:
         source.omit(f"option viscosity {m.opt.viscosity:g} (fluid forces)")
     if source.enabled("OVERRIDE"):
         source.omit("option flag override (parameters of contacts)")
-    for name in source.tendons:
-        source.omit(f"tendon {name!r}")
+    for tendon in np.flatnonzero(_acting_tendons(source)):
+        source.omit(f"tendon {source.tendons[tendon]!r}")
     for kind, count in (("flex", m.nflex), ("plugin", m.nplugin)):
         object_type = getattr(source.mj.mjtObj, f"mjOBJ_{kind.upper()}")
         for i in range(count):
             source.omit(f"{kind} {source.mj.mj_id2name(m, object_type, i) or f'{kind}{i}'!r}")
+
+
+# The fields of the passive forces, the limits and the inertia of tendons, and the flags that
+# disable them. Not every version of MuJoCo has all fields.
+_TENDON_FIELDS = {
+    "tendon_stiffness": ("SPRING", "PASSIVE"),
+    "tendon_stiffnesspoly": ("SPRING", "PASSIVE"),
+    "tendon_damping": ("DAMPER", "PASSIVE"),
+    "tendon_dampingpoly": ("DAMPER", "PASSIVE"),
+    "tendon_limited": ("LIMIT", "CONSTRAINT"),
+    "tendon_frictionloss": ("FRICTIONLOSS", "CONSTRAINT"),
+    "tendon_armature": (),
+}
+
+
+def _acting_tendons(source: Source) -> np.ndarray:
+    """Whether each tendon affects the motion, (ntendon,); other tendons only measure a length."""
+    m = source.m
+    acts = np.zeros(m.ntendon, bool)
+    for field, flags in _TENDON_FIELDS.items():
+        if not source.disabled(*flags):
+            acts |= np.array([np.any(x) for x in source.field(field, acts)], bool)
+    if not source.disabled("ACTUATION"):
+        for actuator, kind in enumerate(m.actuator_trntype):
+            if source.kind("Trn", kind) == "tendon":
+                acts[m.actuator_trnid[actuator, 0]] = True
+    if not source.disabled("EQUALITY", "CONSTRAINT"):
+        for equality, kind in enumerate(m.eq_type):
+            if source.kind("Eq", kind) == "tendon":
+                ends = np.array([m.eq_obj1id[equality], m.eq_obj2id[equality]])
+                acts[ends[ends >= 0]] = True
+    return acts
