@@ -127,7 +127,9 @@ class ContactWarning(UserWarning):
 
 
 class GeometryWarning(UserWarning):
-    """A shape of a robot is not drawn, because its mesh is missing or cannot be read.
+    """A shape of a robot is not drawn, or its mesh file has the stated name in another spelling.
+
+    A shape is not drawn if its mesh is missing or cannot be read.
 
     Attribute: `argument`: as in `JaxRBDError`.
     """

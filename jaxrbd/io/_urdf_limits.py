@@ -40,7 +40,8 @@ def _has_degrees(joint: JointSpec) -> bool:
         return False
     if not np.any(subspace_rows(joint.kind)[:, 3:]):  # it slides
         return False
-    return bool(4 * np.pi < np.max(np.abs([joint.lower, joint.upper])) <= _DEGREES)
+    largest = max(np.max(np.abs(joint.lower)), np.max(np.abs(joint.upper)))
+    return bool(4 * np.pi < largest <= _DEGREES)
 
 
 _KINDS: dict[str, Callable[[JointSpec], bool]] = {
