@@ -438,3 +438,72 @@ def test_a_mocap_body_stays_where_it_is():
     found = load_mjcf(text(world=world), strict=False)
     pose = rbd.frame_placement(found.model, found.q0, "target")
     np.testing.assert_allclose(pose.p, [1, 2, 3], atol=1e-15)
+
+
+# ------------------------------------------------- one element of several, and disabled elements
+
+
+def test_keyframes_after_an_omitted_actuator():
+    found = load_mjcf(
+        text(
+            bottom="<actuator><motor name='l' joint='hinge'/><motor name='m' joint='ball'/>"
+            "<motor name='n' joint='hinge'/></actuator><keyframe>"
+            "<key name='a' ctrl='1 2 3' qpos='1 2 3 1 0 0 0 0.5 1 0 0 0'/>"
+            "<key name='b' ctrl='4 5 6' qpos='6 5 4 1 0 0 0 0.7 1 0 0 0'/></keyframe>"
+        ),
+        strict=False,
+    )
+    a, b = found.keyframes["a"], found.keyframes["b"]
+    assert (a.control.tolist(), b.control.tolist()) == ([1, 3], [4, 6])
+    assert (a.q[:3].tolist(), b.q[:3].tolist()) == ([1, 2, 3], [6, 5, 4])
+
+
+def test_asymmetric_ranges_and_friction_of_a_free_joint():
+    found = load_mjcf(
+        text(
+            hinge="actuatorfrcrange='-5 2' actuatorfrclimited='true'",
+            base_joint="<joint name='free' type='free' frictionloss='0.3'/>",
+        ),
+        strict=False,
+    )
+    assert found.model.effort_limit[6] == 5
+    assert found.model.friction[:6].tolist() == [0, 0, 0, 0.3, 0.3, 0.3]
+
+
+def test_the_second_of_two_height_fields_is_the_ground():
+    fields = "".join(
+        f"<hfield name='{name}' nrow='4' ncol='4' size='1 1 1 1' elevation='{values}'/>"
+        for name, values in (("a", 16 * "1 "), ("b", "1 " + 14 * "0 " + "0.5"))
+    )
+    ground = "<geom name='field' type='hfield' hfield='b'/>"
+    robot = "<body><freejoint/><geom size='.1'/></body>"
+    found = load_mjcf(
+        f"<mujoco><asset>{fields}</asset><worldbody>{ground}{robot}</worldbody></mujoco>"
+    )
+    heights = np.asarray(found.scene.ground.heights)
+    assert (heights.min(), heights[0, -1], heights[-1, 0]) == (0, 1, 0.5)
+
+
+def test_the_friction_of_the_geom_with_the_higher_priority():
+    found = load_mjcf(text(floor="friction='0.9'", hull="size='0.1' friction='0.2' priority='1'"))
+    assert np.asarray(found.scene.friction)[0] == 0.2
+
+
+JOINTS = """
+<mujoco><option><flag {flag}/></option><worldbody><geom type="plane" size="1 1 1"/>
+  <body><joint name="a"/><geom size=".1"/></body><body><joint name="b"/><geom size=".1"/></body>
+  <body><joint name="c"/><geom size=".1"/></body></worldbody>
+  <equality><joint joint1="b" joint2="a"/><joint joint1="c" joint2="b"/></equality></mujoco>
+"""
+
+
+def test_a_follower_does_not_follow_a_follower():
+    found = load_mjcf(JOINTS.format(flag=""), mimic=True)
+    assert (found.model.nv, len(found.constraints)) == (2, 1)
+
+
+@pytest.mark.parametrize("flag", ["equality", "contact", "constraint"])
+def test_disabled_equalities_and_contacts(flag):
+    found = load_mjcf(JOINTS.format(flag=f"{flag}='disable'"))
+    assert len(found.constraints) == (2 if flag == "contact" else 0)
+    assert (found.scene is None) == (flag != "equality")
