@@ -214,3 +214,16 @@ def test_meshes_of_real_robots_are_found():
             assert find_package_file(uri, urdf_path=path).is_file()
             found += 1
     assert found > 1000
+
+
+def test_the_order_of_the_variables(tmp_path, monkeypatch):
+    meshes = []
+    for variable in VARIABLES:
+        share = () if variable == "ROS_PACKAGE_PATH" else ("share",)
+        meshes.append(make(tmp_path / variable, *share, "arm", "meshes", "hand.stl"))
+        monkeypatch.setenv(variable, str(tmp_path / variable))
+    urdf = make(tmp_path, "robots", "arm", "arm.urdf")
+    meshes.insert(0, make(tmp_path, "robots", "arm", "meshes", "hand.stl"))
+    for mesh in meshes:
+        assert find_package_file(URI, urdf_path=urdf, search_environment=True) == mesh
+        mesh.unlink()
