@@ -13,6 +13,7 @@ __all__ = [
     "SavedFileError",
     "TrainingError",
     "InertiaWarning",
+    "LimitWarning",
     "ContactWarning",
     "GeometryWarning",
 ]
@@ -107,6 +108,15 @@ class InertiaWarning(UserWarning):
     """
 
 
+class LimitWarning(UserWarning):
+    """Joints of a robot file have limits that are valid but probably wrong.
+
+    There are three cases: a velocity limit of 0, which often stands for an unknown limit; equal
+    lower and upper limits; and limits of a revolute joint between two turns and 720, which may be
+    in degrees.
+    """
+
+
 class ContactWarning(UserWarning):
     """Bodies of a scene can pass through each other, or fall without end.
 
@@ -117,7 +127,9 @@ class ContactWarning(UserWarning):
 
 
 class GeometryWarning(UserWarning):
-    """A shape of a robot is not drawn, because its mesh is missing or cannot be read.
+    """A shape of a robot is not drawn, or its mesh file has the stated name in another spelling.
+
+    A shape is not drawn if its mesh is missing or cannot be read.
 
     Attribute: `argument`: as in `JaxRBDError`.
     """

@@ -1,6 +1,7 @@
 """MJCF files: every quantity of the imported model agrees with MuJoCo."""
 
 import functools
+import sys
 import warnings
 
 import equinox as eqx
@@ -618,6 +619,38 @@ def test_pairs_of_the_scene_agree_with_mujoco():
             assert_close(abs(normal[i] @ contact.frame[:3]), 1, 1e-10)
             assert_close(middle[i], contact.pos, 1e-10)
     assert len(seen) == 4
+
+
+def calls_of_an_import(geoms, boxes):
+    """The number of calls of functions in an import: fixed geoms of all kinds, and free boxes."""
+    kinds = ("box", "sphere", "capsule", "ellipsoid")
+    fixed = (f'<geom type="{kinds[i % 4]}" size=".1 .1 .1" pos="{i} 0 0"/>' for i in range(geoms))
+    free = boxes * '<body><freejoint/><geom type="box" size=".1 .1 .1"/></body>'
+    text = f"<mujoco><worldbody>{''.join(fixed)}{free}</worldbody></mujoco>"
+    compiled = mujoco.MjModel.from_xml_string(text)
+    count = 0
+
+    def profile(frame, event, arg):
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", rbd.ContactWarning)
+        sys.setprofile(profile)
+        try:
+            found = from_mujoco(compiled, strict=False)
+        finally:
+            sys.setprofile(None)
+    return count, len(found.scene.pairs)
+
+
+def test_an_import_is_linear_in_the_geoms_and_pairs():
+    calls_of_an_import(4, 2)
+    small, middle, large = (calls_of_an_import(n, 1)[0] for n in (20, 40, 80))
+    assert large - middle < 2.5 * (middle - small)
+    (small, few), (large, many) = (calls_of_an_import(0, n) for n in (6, 12))
+    assert (few, many) == (16 * 15, 16 * 66)
+    assert large - small < 150 * (many - few)  # each shape is examined once, not once per pair
 
 
 HILLS = """

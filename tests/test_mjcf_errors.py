@@ -43,7 +43,8 @@ PLACES = dict.fromkeys(
 PLACES["hull"] = "size='0.1'"
 PLACES["base_joint"] = "<freejoint name='free'/>"
 MUSCLE = "0.75 1.05 1 200 0.5 1.6 1.5 1.3 1.2"
-TENDON = "<tendon><fixed name='t'><joint joint='hinge' coef='1'/></fixed></tendon>"
+IDLE_TENDON = "<tendon><fixed name='t'><joint joint='hinge' coef='1'/></fixed></tendon>"
+TENDON = IDLE_TENDON.replace("name=", "stiffness='1' name=")
 
 
 def text(**places):
@@ -112,7 +113,7 @@ REFUSED = {
     ),
     "tendon equality": (
         {
-            "bottom": TENDON + "<equality><tendon name='e' tendon1='t'/></equality>",
+            "bottom": IDLE_TENDON + "<equality><tendon name='e' tendon1='t'/></equality>",
         },
         "equality 'e': tendon",
     ),
@@ -220,6 +221,42 @@ def test_a_feature_without_counterpart_is_named(name):
     assert expected in found.omitted
     assert found.model.nv >= 10
     assert all(np.all(np.isfinite(x)) for x in found.q0)
+
+
+# (attributes of the tendon, elements after it, the flag that disables its effect)
+ACTING_TENDONS = {
+    "spring": ("stiffness='2'", "", "spring"),
+    "damper": ("damping='2'", "", "damper"),
+    "limit": ("limited='true' range='0 1'", "", "limit"),
+    "dry friction": ("frictionloss='1'", "", "frictionloss"),
+    "armature": ("armature='1'", "", None),
+    "actuator": ("", actuator("<motor name='m' tendon='t'/>"), "actuation"),
+    "equality": ("", "<equality><tendon tendon1='u' tendon2='t'/></equality>", "equality"),
+}
+
+
+def tendons_in_omitted(attributes, others="", flag=None):
+    tendons = IDLE_TENDON.replace("name=", f"{attributes} name=")
+    bottom = IDLE_TENDON.replace("'t'", "'u'") + tendons + others
+    flags = f"{flag}='disable'" if flag else ""
+    found = load_mjcf(text(bottom=bottom, flag=flags), strict=False)
+    return [feature for feature in found.omitted if "tendon '" in feature]
+
+
+@pytest.mark.parametrize("what", ACTING_TENDONS)
+def test_a_tendon_is_refused_only_if_it_acts(what):
+    attributes, others, flag = ACTING_TENDONS[what]
+    both = ["tendon 'u'", "tendon 't'"]
+    assert tendons_in_omitted(attributes, others) == (both if what == "equality" else both[1:])
+    if flag is not None:
+        assert tendons_in_omitted(attributes, others, flag) == []
+
+
+def test_a_tendon_that_only_measures_is_read_strictly():
+    sensor = "<sensor><tendonpos tendon='t'/></sensor>"
+    loose = "<tendon><spatial name='s'><site site='s0'/><site site='s1'/></spatial></tendon>"
+    found = load_mjcf(text(bottom=IDLE_TENDON + loose + sensor))
+    assert (found.omitted, found.model.nv) == ((), 10)
 
 
 def test_one_message_names_all_features():
@@ -401,3 +438,72 @@ def test_a_mocap_body_stays_where_it_is():
     found = load_mjcf(text(world=world), strict=False)
     pose = rbd.frame_placement(found.model, found.q0, "target")
     np.testing.assert_allclose(pose.p, [1, 2, 3], atol=1e-15)
+
+
+# ------------------------------------------------- one element of several, and disabled elements
+
+
+def test_keyframes_after_an_omitted_actuator():
+    found = load_mjcf(
+        text(
+            bottom="<actuator><motor name='l' joint='hinge'/><motor name='m' joint='ball'/>"
+            "<motor name='n' joint='hinge'/></actuator><keyframe>"
+            "<key name='a' ctrl='1 2 3' qpos='1 2 3 1 0 0 0 0.5 1 0 0 0'/>"
+            "<key name='b' ctrl='4 5 6' qpos='6 5 4 1 0 0 0 0.7 1 0 0 0'/></keyframe>"
+        ),
+        strict=False,
+    )
+    a, b = found.keyframes["a"], found.keyframes["b"]
+    assert (a.control.tolist(), b.control.tolist()) == ([1, 3], [4, 6])
+    assert (a.q[:3].tolist(), b.q[:3].tolist()) == ([1, 2, 3], [6, 5, 4])
+
+
+def test_asymmetric_ranges_and_friction_of_a_free_joint():
+    found = load_mjcf(
+        text(
+            hinge="actuatorfrcrange='-5 2' actuatorfrclimited='true'",
+            base_joint="<joint name='free' type='free' frictionloss='0.3'/>",
+        ),
+        strict=False,
+    )
+    assert found.model.effort_limit[6] == 5
+    assert found.model.friction[:6].tolist() == [0, 0, 0, 0.3, 0.3, 0.3]
+
+
+def test_the_second_of_two_height_fields_is_the_ground():
+    fields = "".join(
+        f"<hfield name='{name}' nrow='4' ncol='4' size='1 1 1 1' elevation='{values}'/>"
+        for name, values in (("a", 16 * "1 "), ("b", "1 " + 14 * "0 " + "0.5"))
+    )
+    ground = "<geom name='field' type='hfield' hfield='b'/>"
+    robot = "<body><freejoint/><geom size='.1'/></body>"
+    found = load_mjcf(
+        f"<mujoco><asset>{fields}</asset><worldbody>{ground}{robot}</worldbody></mujoco>"
+    )
+    heights = np.asarray(found.scene.ground.heights)
+    assert (heights.min(), heights[0, -1], heights[-1, 0]) == (0, 1, 0.5)
+
+
+def test_the_friction_of_the_geom_with_the_higher_priority():
+    found = load_mjcf(text(floor="friction='0.9'", hull="size='0.1' friction='0.2' priority='1'"))
+    assert np.asarray(found.scene.friction)[0] == 0.2
+
+
+JOINTS = """
+<mujoco><option><flag {flag}/></option><worldbody><geom type="plane" size="1 1 1"/>
+  <body><joint name="a"/><geom size=".1"/></body><body><joint name="b"/><geom size=".1"/></body>
+  <body><joint name="c"/><geom size=".1"/></body></worldbody>
+  <equality><joint joint1="b" joint2="a"/><joint joint1="c" joint2="b"/></equality></mujoco>
+"""
+
+
+def test_a_follower_does_not_follow_a_follower():
+    found = load_mjcf(JOINTS.format(flag=""), mimic=True)
+    assert (found.model.nv, len(found.constraints)) == (2, 1)
+
+
+@pytest.mark.parametrize("flag", ["equality", "contact", "constraint"])
+def test_disabled_equalities_and_contacts(flag):
+    found = load_mjcf(JOINTS.format(flag=f"{flag}='disable'"))
+    assert len(found.constraints) == (2 if flag == "contact" else 0)
+    assert (found.scene is None) == (flag != "equality")

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from jaxrbd.errors import ArgumentError
+from jaxrbd.errors import ArgumentError, GeometryWarning
 from jaxrbd.io import find_package_file
 from support import real_robots
 
@@ -101,6 +101,41 @@ def test_paths_and_file_uris(tmp_path):
     assert find_package_file(mesh.as_uri().replace("file://", "file://localhost")) == mesh
 
 
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "package://arm/meshes/my%20hand.stl",
+        "package://arm/Meshes/My Hand.STL",
+        "package://arm/meshes\\my hand.stl",
+        "../meshes/my%20hand.stl",
+        "..\\meshes\\MY HAND.stl",
+        "{folder}/Meshes/my%20hand.stl",
+        "file://{folder}/meshes/My%20hand.stl",
+    ],
+)
+def test_the_only_file_in_another_spelling_is_found_with_a_warning(tmp_path, uri):
+    urdf = make(tmp_path, "arm", "urdf", "arm.urdf")
+    mesh = make(tmp_path, "arm", "meshes", "my hand.stl")
+    uri = uri.format(folder=tmp_path / "arm")
+    with pytest.warns(GeometryWarning, match=re.escape(f"{str(mesh)!r} has this name")):
+        assert find_package_file(uri, urdf_path=urdf) == mesh
+    # The exact name comes first. Two files in other spellings are ambiguous.
+    make(tmp_path, "arm", "meshes", "mY hand.stl")
+    assert find_package_file("../meshes/my hand.stl", urdf_path=urdf) == mesh
+    with pytest.raises(ArgumentError, match="no such file"):
+        find_package_file(uri, urdf_path=urdf)
+
+
+@pytest.mark.parametrize(
+    "inside", ["..\\secret.stl", "meshes/..\\..\\secret.stl", "%2e%2e/secret.stl"]
+)
+def test_another_spelling_does_not_leave_the_package(tmp_path, inside):
+    make(tmp_path, "secret.stl")
+    mesh = make(tmp_path, "arm", "meshes", "hand.stl")
+    with pytest.raises(ArgumentError, match="no such file"):
+        find_package_file(f"package://arm/{inside}", {"arm": mesh.parents[1]})
+
+
 def test_an_error_lists_all_paths(tmp_path, monkeypatch):
     urdf = make(tmp_path, "ws", "arm", "urdf", "arm.urdf")
     (tmp_path / "map").mkdir()
@@ -179,3 +214,16 @@ def test_meshes_of_real_robots_are_found():
             assert find_package_file(uri, urdf_path=path).is_file()
             found += 1
     assert found > 1000
+
+
+def test_the_order_of_the_variables(tmp_path, monkeypatch):
+    meshes = []
+    for variable in VARIABLES:
+        share = () if variable == "ROS_PACKAGE_PATH" else ("share",)
+        meshes.append(make(tmp_path / variable, *share, "arm", "meshes", "hand.stl"))
+        monkeypatch.setenv(variable, str(tmp_path / variable))
+    urdf = make(tmp_path, "robots", "arm", "arm.urdf")
+    meshes.insert(0, make(tmp_path, "robots", "arm", "meshes", "hand.stl"))
+    for mesh in meshes:
+        assert find_package_file(URI, urdf_path=urdf, search_environment=True) == mesh
+        mesh.unlink()

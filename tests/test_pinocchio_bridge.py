@@ -357,6 +357,27 @@ def test_what_cannot_be_carried_is_refused_by_name(make, words):
     assert error.value.joint == "elbow"
 
 
+def test_a_joint_after_a_free_flyer_is_named():
+    pin_model = kinds.build(
+        {"base": pin.JointModelFreeFlyer(), "elbow": pin.JointModelRX()}, [0, 1]
+    )
+    for side, sign in (("lower", -1.0), ("upper", 1.0)):
+        limits = np.full(7, sign)
+        limits[6] *= 2 + sign
+        setattr(pin_model, f"{side}EffortLimit", limits)
+    with pytest.raises(ModelError, match=r"joint 'elbow'.*effort limits -1 and 3"):
+        from_pinocchio(pin_model)
+
+
+def test_strict_refuses_an_inertia_that_no_body_has():
+    pin_model = pin.Model()
+    j = pin_model.addJoint(0, pin.JointModelRX(), pin.SE3.Identity(), "elbow")
+    inertia = pin.Inertia(1.0, np.zeros(3), np.diag([1.0, 1.0, 5.0]))
+    pin_model.appendBodyToJoint(j, inertia, pin.SE3.Identity())
+    with pytest.raises(ModelError, match="triangle inequality"):
+        from_pinocchio(pin_model, strict=True)
+
+
 def test_wrong_arguments():
     with pytest.raises(ArgumentError, match=r"pin_model is 'str', expected a pinocchio\.Model"):
         from_pinocchio("robot.urdf")

@@ -227,3 +227,18 @@ def test_every_file_is_read():
         pairs += len(load_srdf(path, model, skip_unknown_joints=True).disabled_collisions)
     assert len(files) >= 38
     assert pairs > 5000
+
+
+def test_a_zero_quaternion_of_a_free_flyer_is_refused():
+    text = state(("root_joint", "1 2 3 0 0 0 0"))
+    with pytest.raises(RobotFileError, match=r"joint 'root_joint'.*quaternion is zero"):
+        load_srdf(text, arm())
+
+
+def test_the_first_fault_of_the_file_is_raised():
+    text = """<robot name="r">
+    <group_state name="s" group="g"><joint name="shoulder" value="nan"/></group_state>
+    <passive_joint/></robot>"""
+    with pytest.raises(RobotFileError, match="joint 'shoulder'") as error:
+        load_srdf(text, arm())
+    assert error.value.line == 2

@@ -13,7 +13,7 @@ import jaxtyping
 import numpy as np
 import pytest
 
-from jaxrbd.errors import ArgumentError, InertiaWarning, RobotFileError
+from jaxrbd.errors import ArgumentError, InertiaWarning, LimitWarning, RobotFileError
 from jaxrbd.io import _xml
 from jaxrbd.io.urdf import load_urdf, parse_urdf, validate_urdf
 from support.urdf_text import SOUND
@@ -351,7 +351,8 @@ def test_random_damage_gives_a_model_or_a_named_fault(rng):
         faults = validate_urdf(text)
         if all(": warning: " in fault for fault in faults):
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", InertiaWarning)
+                for category in (InertiaWarning, LimitWarning):
+                    warnings.simplefilter("ignore", category)
                 load_urdf(text)
         else:
             refused += 1
@@ -701,6 +702,58 @@ def test_an_inertia_that_cannot_exist_warns_or_fails(what):
     assert message.startswith("<string>:3: ")
     assert what in message
     assert validate_urdf(text) == [message.replace(":3: ", ":3: warning: ", 1)]
+
+
+# (the limit of a joint, the words of the warning, or None)
+LIMITS = {
+    "no velocity": ('lower="-1" upper="1" effort="0" velocity="0"', "velocity limit 0"),
+    "no range": ('lower="0" upper="0" effort="1" velocity="1"', "equal lower and upper"),
+    "degrees": ('lower="-15" upper="90" effort="1" velocity="1"', "radians"),
+    "a turn and a half": ('lower="-9.42" upper="9.42" effort="1" velocity="1"', None),
+    "a number for no limit": ('lower="-1e16" upper="1e16" effort="1" velocity="1"', None),
+    "no motor": ('lower="-1" upper="1" effort="0" velocity="1"', None),
+}
+
+
+@pytest.mark.parametrize("what", LIMITS)
+def test_limits_that_are_probably_wrong_give_one_warning(what):
+    limit, words = LIMITS[what]
+    text = SOUND.replace('lower="-1" upper="1" effort="10" velocity="5"', limit)
+    assert text != SOUND
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        load_urdf(text)
+    lines = validate_urdf(text)
+    if words is None:
+        assert (caught, lines) == ([], [])
+        return
+    (warning,) = caught
+    assert warning.category is LimitWarning
+    assert str(warning.message).startswith("<string>: joints have doubtful limits: ")
+    assert words in str(warning.message)
+    assert "('shoulder'" in str(warning.message)
+    assert lines[0].startswith("<string>:10: warning: joint 'shoulder': ")
+    assert words in lines[0]
+
+
+def test_limits_of_several_kinds_give_one_warning_without_followers():
+    text = """<robot name="r"><link name="a"/><link name="b"/><link name="c"/><link name="d"/>
+    <joint name="j" type="revolute"><parent link="a"/><child link="b"/>
+      <limit lower="-180" upper="180" effort="0" velocity="0"/></joint>
+    <joint name="k" type="prismatic"><parent link="a"/><child link="c"/>
+      <limit lower="90" upper="90" effort="1" velocity="0"/></joint>
+    <joint name="l" type="revolute"><parent link="a"/><child link="d"/><mimic joint="j"/>
+      <limit lower="0" upper="0" effort="0" velocity="0"/></joint></robot>"""
+    with (
+        pytest.warns(InertiaWarning),
+        pytest.warns(
+            LimitWarning,
+            match=r"velocity .* \('j', 'k'\); equal .* \('k'\); limits beyond .* \('j'\)$",
+        ),
+    ):
+        load_urdf(text)
+    doubts = [line for line in validate_urdf(text) if "limit" in line]
+    assert [line.split(":")[1] for line in doubts] == ["2", "2", "4", "4"]
 
 
 def test_an_inertia_is_reported_beside_other_faults():

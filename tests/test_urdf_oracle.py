@@ -7,9 +7,9 @@ import warnings
 import numpy as np
 import pytest
 
-from jaxrbd.errors import InertiaWarning, RobotFileError
+from jaxrbd.errors import InertiaWarning, LimitWarning, RobotFileError
 from jaxrbd.io.urdf import load_urdf, validate_urdf
-from support.real_robots import SINGULAR
+from support.real_robots import DOUBTFUL_LIMITS, SINGULAR
 
 pin = pytest.importorskip("pinocchio")
 
@@ -70,10 +70,12 @@ in_every_file = pytest.mark.parametrize("file", sorted({*FILES} - {"ur_descripti
 
 
 def load(file, **options):
-    """The model of a file. Only the files of the lists above may warn about inertias."""
+    """The model of a file. Only the files of the lists may warn about inertias and limits."""
     with warnings.catch_warnings():
         if file in {*UNPHYSICAL, *NOISE, *SINGULAR}:
             warnings.simplefilter("ignore", InertiaWarning)
+        if file in DOUBTFUL_LIMITS:
+            warnings.simplefilter("ignore", LimitWarning)
         return load_urdf(FILES[file], **options)
 
 

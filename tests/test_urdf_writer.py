@@ -12,11 +12,23 @@ import jaxrbd
 from jaxrbd import joints
 from jaxrbd.errors import ArgumentError, ModelError
 from jaxrbd.io import load_urdf, save_urdf, urdf_text, validate_urdf
-from jaxrbd.model import Fixed, Follow, JointSpec, Link, Mimic, placement_matrix
+from jaxrbd.model import (
+    BoxShape,
+    Fixed,
+    Follow,
+    Geometry,
+    JointSpec,
+    Link,
+    MeshFile,
+    Mimic,
+    placement_matrix,
+)
 from support import real_robots, zoo
 from support.urdf_text import EVERYTHING, SOUND
 
-pytestmark = pytest.mark.filterwarnings("ignore::jaxrbd.InertiaWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::jaxrbd.InertiaWarning", "ignore::jaxrbd.LimitWarning"
+)
 
 Z = (0.0, 0.0, 1.0)
 
@@ -169,6 +181,39 @@ def test_a_joint_that_mimics_has_the_limits_of_its_leader():
     np.testing.assert_allclose(lower, [-1, -0.9, -2, -np.inf, 0.5])
     np.testing.assert_allclose(upper, [2, 0.6, 4, np.inf, 0.5])
     np.testing.assert_allclose(without.velocity_limit, [3, 1.5, 6, 3, 0])
+    np.testing.assert_allclose(without.effort_limit, np.full(5, 2))
+
+
+def test_shapes_of_several_links_are_saved_and_loaded():
+    at = np.eye(4)
+    at[:3, 3] = 1, 2, 3
+    scales = ((0.001, 0.001, 0.001), (1.0, 2.0, 3.0), (1.0, 1.0, 1.0))
+    links = [
+        Link(
+            f"l{i}",
+            zoo.random_inertia(np.random.default_rng(i)),
+            (Geometry(MeshFile("package://p/a.stl", scale), at, (0.25 * i, 0.5, 0.75, 1.0), "a"),),
+            (Geometry(BoxShape((1.0, 2.0, 3.0 + i)), at, None, ""),),
+        )
+        for i, scale in enumerate(scales)
+    ]
+    specs = [JointSpec("mount", Fixed(), None, "l0")]
+    specs += [JointSpec(f"j{i}", joints.Revolute(Z), "l0", f"l{i}") for i in (1, 2)]
+    model = jaxrbd.build_model(links, specs)
+    text = urdf_text(model)
+    found = load_urdf(text).geometry
+    for ours, theirs in (
+        (found.visuals, model.geometry.visuals),
+        (found.collisions, model.geometry.collisions),
+    ):
+        assert [*ours] == [*theirs] == ["l0", "l1", "l2"]
+        for name in ours:
+            (x,), (y,) = ours[name], theirs[name]
+            np.testing.assert_allclose(x.placement, y.placement)
+            assert (x.shape, x.color, x.name) == (y.shape, y.color, y.name)
+    # A material is defined once in a file: other readers take the first colour of a name.
+    materials = re.findall('material name="(.*?)"', text)
+    assert len(set(materials)) == len(materials) == 3
 
 
 def test_infinite_limits_can_be_replaced():

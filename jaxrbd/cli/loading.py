@@ -9,7 +9,7 @@ import warnings
 
 import jax
 
-from ..errors import ArgumentError, ContactWarning, InertiaWarning
+from ..errors import ArgumentError, ContactWarning, InertiaWarning, LimitWarning
 from ..io.model_file import load_model
 from ..io.mujoco import Imported, is_mjcf, load_mjcf
 from ..io.urdf import load_urdf
@@ -35,7 +35,7 @@ def load(robot: str, free_flyer: bool) -> Model:
     omitted: tuple[str, ...] = ()
     left_out = ""
     with warnings.catch_warnings(record=True) as caught:
-        for category in (InertiaWarning, ContactWarning):
+        for category in (InertiaWarning, ContactWarning, LimitWarning):
             warnings.simplefilter("always", category)
         if robot in robot_names() and not free_flyer:
             model = load_robot(robot)

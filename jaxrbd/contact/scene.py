@@ -28,7 +28,7 @@ from ..joints import as_module
 from ..model import Model, arguments
 from ..spatial import inverse_rotate, transform_point
 from .points import point_velocities
-from .shapes import CollisionPairs, Shape, stacked, stacked_pairs, warn_of_edges
+from .shapes import CollisionPairs, Shape, shape_pairs, stacked, stacked_pairs, warn_of_edges
 
 # --------------------------------------------------------------------------------------- ground
 
@@ -225,7 +225,7 @@ class Scene(eqx.Module):
         self.ground = ground if isinstance(ground, Ground) else Height(ground)
         self.material = Material() if material is None else material
         arguments.require(self.radii, lambda x: x >= 0, "radii", "0 or more")
-        self.pairs = stacked_pairs(()) if pairs is None else pairs
+        self.pairs = stacked_pairs(shape_pairs(())) if pairs is None else pairs
         self.inverse_inertia = None
         if inverse_inertia is not None:
             contacts, joints, trees = inverse_inertia
@@ -271,17 +271,18 @@ class Scene(eqx.Module):
         corners. `pairs`: as for `collision_pairs`, with the same `ContactWarning`; other arguments
         as for `Scene`. Raises ArgumentError for a shape that is fixed to the world by `frame=None`.
         """
-        spheres = [ball for shape in shapes for ball in shape.spheres]
-        frames = [ball.frame for ball in spheres if ball.frame is not None]
-        if len(frames) < len(spheres):
-            raise ArgumentError("shapes has a shape in the world, expected shapes on the robot")
-        radii, centres = (
-            stacked([getattr(ball, name) for ball in spheres], shape)
-            for name, shape in (("radius", ()), ("start", (3,)))
-        )
-        pairs = list(pairs)
-        scene = cls(frames, radii, centres, ground, material, pairs=stacked_pairs(pairs))
-        warn_of_edges(pairs, stacklevel=3)
+        frames, radii, centres = [], [], []
+        for shape in shapes:
+            if shape.frame is None:
+                raise ArgumentError("shapes has a shape in the world, expected shapes on the robot")
+            found = shape.sphere_centres
+            frames += [shape.frame] * len(found)
+            radii += [shape.sphere_radius] * len(found)
+            centres += found
+        radii, centres = stacked(radii, ()), stacked(centres, (3,))
+        found = shape_pairs(pairs)
+        scene = cls(frames, radii, centres, ground, material, pairs=stacked_pairs(found))
+        warn_of_edges(found, stacklevel=3)
         return scene
 
     def bodies(self, model: Model) -> np.ndarray:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -32,6 +32,7 @@ from jaxtyping import Float
 
 from ..errors import ArgumentError, ContactWarning, listed
 from ..model import arguments
+from ..model.arguments import Parameter
 
 Vector = ArrayLike | Sequence[int | float]
 
@@ -44,9 +45,9 @@ class Capsule(eqx.Module):
     """
 
     frame: str | int | None = eqx.field(static=True)
-    radius: Float[arguments.Parameter, ""]
-    start: Float[arguments.Parameter, "3"]
-    end: Float[arguments.Parameter, "3"]
+    radius: Float[Parameter, ""]
+    start: Float[Parameter, "3"]
+    end: Float[Parameter, "3"]
 
     def __init__(self, frame: str | int | None, radius: ArrayLike, start: Vector, end: Vector):
         self.frame = frame
@@ -62,11 +63,19 @@ class Capsule(eqx.Module):
         return known and np.array_equal(self.start, self.end)
 
     @property
+    def sphere_radius(self) -> Parameter:
+        """The radius () of the `spheres`."""
+        return self.radius
+
+    @property
+    def sphere_centres(self) -> tuple[Parameter, ...]:
+        """The centres (3,) of the `spheres`."""
+        return (self.start,) if self.is_sphere else (self.start, self.end)
+
+    @property
     def spheres(self) -> tuple[Capsule, ...]:
         """The spheres at the two ends, or one sphere if the ends are known to be equal."""
-        if self.is_sphere:
-            return (self,)
-        return tuple(Capsule(self.frame, self.radius, x, x) for x in (self.start, self.end))
+        return _spheres(self)
 
 
 def sphere(frame: str | int | None, radius: ArrayLike, centre: Vector = (0.0, 0.0, 0.0)) -> Capsule:
@@ -87,10 +96,10 @@ class Box(eqx.Module):
     """
 
     frame: str | int | None = eqx.field(static=True)
-    half_sizes: Float[arguments.Parameter, "3"]
-    centre: Float[arguments.Parameter, "3"]
-    rotation: Float[arguments.Parameter, "3 3"]
-    rounding: Float[arguments.Parameter, ""]
+    half_sizes: Float[Parameter, "3"]
+    centre: Float[Parameter, "3"]
+    rotation: Float[Parameter, "3 3"]
+    rounding: Float[Parameter, ""]
 
     def __init__(
         self,
@@ -114,18 +123,35 @@ class Box(eqx.Module):
             arguments.require(self.half_sizes, lambda x: x >= least, "half_sizes", expected)
 
     @property
+    def inner_sizes(self) -> Parameter:
+        """The half sizes (3,) without the rounding."""
+        return self.half_sizes - self.rounding
+
+    @property
+    def sphere_radius(self) -> Parameter:
+        """The radius () of the `spheres`: the rounding."""
+        return self.rounding
+
+    @property
+    def sphere_centres(self) -> tuple[Parameter, ...]:
+        """The centres (3,) of the `spheres`."""
+        centre, columns, inner = self.centre, self.rotation.T, self.inner_sizes
+        return tuple(
+            centre + sum(s * x * column for s, x, column in zip(sign, inner, columns))
+            for sign in itertools.product((-1.0, 1.0), repeat=3)
+        )
+
+    @property
     def spheres(self) -> tuple[Capsule, ...]:
         """The eight spheres in the corners, with the rounding as radius."""
-        signs = itertools.product((-1.0, 1.0), repeat=3)
-        inner = self.half_sizes - self.rounding
-        centres = [
-            self.centre + sum(s * x * column for s, x, column in zip(sign, inner, self.rotation.T))
-            for sign in signs
-        ]
-        return tuple(Capsule(self.frame, self.rounding, x, x) for x in centres)
+        return _spheres(self)
 
 
 Shape = Capsule | Box
+
+
+def _spheres(shape: Shape) -> tuple[Capsule, ...]:
+    return tuple(sphere(shape.frame, shape.sphere_radius, x) for x in shape.sphere_centres)
 
 
 class CapsulePairs(NamedTuple):
@@ -187,33 +213,55 @@ def collision_pairs(pairs: Iterable[tuple[Shape, Shape]]) -> CollisionPairs:
     a box and a capsule that is not a sphere. Only the corners and the ends of these shapes touch
     the other shape, so other parts of the shapes can pass through each other.
     """
-    pairs = list(pairs)
-    stacked = stacked_pairs(pairs)
-    warn_of_edges(pairs, stacklevel=3)
+    found = shape_pairs(pairs)
+    stacked = stacked_pairs(found)
+    warn_of_edges(found, stacklevel=3)
     return stacked
 
 
-def warn_of_edges(pairs: Sequence[tuple[Shape, Shape]], stacklevel: int) -> None:
+class ShapePairs(NamedTuple):
+    """Pairs of shapes: the different shapes, and the indices (n, 2) of the shapes of each pair.
+
+    A robot can have many more pairs than shapes, so functions of pairs examine each shape once.
+    """
+
+    shapes: list[Shape]
+    members: np.ndarray
+
+    def per_shape(self, test: Callable[[Shape], Any]) -> np.ndarray:
+        """The value of a test of both shapes of each pair, (n, 2)."""
+        return np.array([test(shape) for shape in self.shapes], int)[self.members]
+
+
+def shape_pairs(pairs: Iterable[tuple[Shape, Shape]]) -> ShapePairs:
+    """`ShapePairs` from pairs of shapes. Two shapes are equal if they are one object."""
+    pairs = list(pairs)
+    shapes = {id(shape): shape for pair in pairs for shape in pair}
+    places = {key: place for place, key in enumerate(shapes)}
+    index = [(places[id(a)], places[id(b)]) for a, b in pairs]
+    return ShapePairs(list(shapes.values()), np.array(index, int).reshape(-1, 2))
+
+
+def warn_of_edges(pairs: ShapePairs, stacklevel: int) -> None:
     """The warning of `collision_pairs`."""
-    text = edge_text(pairs, [(_name(a), _name(b)) for a, b in pairs])
+    text = edge_text(pairs, [_name(shape) for shape in pairs.shapes])
     if text is not None:
         warnings.warn(text, ContactWarning, stacklevel=stacklevel)
 
 
-def edge_text(pairs: Sequence[tuple[Shape, Shape]], names: Sequence[tuple[str, str]]) -> str | None:
+def edge_text(pairs: ShapePairs, names: Sequence[str]) -> str | None:
     """The text about pairs of shapes with contacts that are not found, or None.
 
-    `names`: the names of both shapes of each pair.
+    `names`: the name of each shape.
     """
-    found = [
-        f"{name_a} and {name_b}"
-        for (a, b), (name_a, name_b) in zip(pairs, names)
-        if any(isinstance(x, Box) and _sphere_count(y) > 1 for x, y in ((a, b), (b, a)))
-    ]
+    long = pairs.per_shape(lambda shape: _sphere_count(shape) > 1)
+    with_edges = np.any(pairs.per_shape(_is_box) * long[:, ::-1], axis=1)
+    found = [f"{names[a]} and {names[b]}" for a, b in pairs.members[with_edges].tolist()]
     if not found:
         return None
+    total = len(pairs.members)
     return (
-        f"contacts of edges are not found for {len(found)} of {len(pairs)} pairs of shapes: "
+        f"contacts of edges are not found for {len(found)} of {total} pairs of shapes: "
         f"{listed(found)}. A box touches another box only with its corners, and a capsule touches "
         f"a box only with its ends. An edge of a box passes through an edge of another box and "
         f"through the middle of a capsule"
@@ -238,60 +286,94 @@ def _sphere_count(shape: Shape) -> int:
     return 1 if shape.is_sphere else 2
 
 
-def contact_count(a: Shape, b: Shape) -> int:
-    """The number of contacts of a pair of shapes."""
-    if isinstance(a, Capsule) and isinstance(b, Capsule):
-        return 1
-    return sum(_sphere_count(x) for x, y in ((a, b), (b, a)) if isinstance(y, Box))
+def _is_box(shape: Shape) -> bool:
+    return isinstance(shape, Box)
 
 
-def stacked_pairs(pairs: Sequence[tuple[Shape, Shape]]) -> CollisionPairs:
+def contact_counts(pairs: ShapePairs) -> tuple[np.ndarray, np.ndarray]:
+    """The number of contacts of each pair of shapes, and whether a box is in the pair."""
+    box, count = pairs.per_shape(_is_box), pairs.per_shape(_sphere_count)
+    with_box = np.any(box, axis=1)
+    return np.where(with_box, (box * count[:, ::-1]).sum(axis=1), 1), with_box
+
+
+def stacked_pairs(pairs: ShapePairs) -> CollisionPairs:
     """As `collision_pairs`, without a warning."""
-    capsules, boxes, corners = [], [], []
-    for a, b in pairs:
-        if a.frame is None and b.frame is None:
-            raise ArgumentError(f"both shapes of the pair {(a, b)!r} are fixed to the world")
-        if isinstance(a, Capsule) and isinstance(b, Capsule):
-            capsules.append((a, b))
-        for round_shape, box in ((a, b), (b, a)):
-            if isinstance(box, Box):
-                boxes += [(ball, box) for ball in round_shape.spheres]
-                corners += [_corner_of(round_shape, ball) for ball in round_shape.spheres]
+    shapes, members = pairs
+    in_world = np.all(pairs.per_shape(lambda shape: shape.frame is None), axis=1)
+    if in_world.any():
+        pair = tuple(shapes[i] for i in members[np.argmax(in_world)])
+        raise ArgumentError(f"both shapes of the pair {pair!r} are fixed to the world")
+    is_box = pairs.per_shape(_is_box).astype(bool)
+    capsules = members[~np.any(is_box, axis=1)]
+    # A pair of two boxes has both orders: each box has spheres that touch the other box.
+    others, boxes = members[is_box[:, ::-1]], members[:, ::-1][is_box[:, ::-1]]
+    # The spheres of all shapes that touch a box, in the order of the shapes.
+    balls = [
+        _Ball(i, shapes[i].sphere_radius, centre, *_corner(shapes[i], centre))
+        for i in np.unique(others).tolist()
+        for centre in shapes[i].sphere_centres
+    ]
+    owners = np.array([ball.shape for ball in balls], int)
+    first, last = (np.searchsorted(owners, others, side) for side in ("left", "right"))
+    counts = last - first
+    in_pair = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    ball, box = np.repeat(first, counts) + in_pair, np.repeat(boxes, counts)
+    a, b = np.append(capsules[:, 0], owners[ball]), np.append(capsules[:, 1], box)
+    frames = [shape.frame for shape in shapes]
+    capsule_a, capsule_b = (_rows(shapes, side) for side in capsules.T)
+    ball_a, box_b = _rows(balls, ball), _rows(shapes, box)
     fields = (("radius", ()), ("start", (3,)), ("end", (3,)))
-    frames = [(a.frame, b.frame) for a, b in capsules + boxes]
-    balls, blocks = [a for a, _ in boxes], [b for _, b in boxes]
-    inner = [b.half_sizes - b.rounding for b in blocks]
     return CollisionPairs(
         CapsulePairs(
-            *(
-                stacked([getattr(pair[i], name) for pair in capsules], shape)
-                for i in (0, 1)
-                for name, shape in fields
-            )
+            *(rows(name, shape) for rows in (capsule_a, capsule_b) for name, shape in fields)
         ),
         SphereBoxPairs(
-            stacked([a.radius for a in balls], ()),
-            stacked([a.start for a in balls], (3,)),
-            stacked(inner, (3,)),
-            stacked([b.rounding for b in blocks], ()),
-            stacked([b.centre for b in blocks], (3,)),
-            stacked([b.rotation for b in blocks], (3, 3)),
-            stacked([centre for centre, _ in corners], (3,)),
-            stacked([axes for _, axes in corners], (3, 3)),
+            ball_a("radius", ()),
+            ball_a("centre", (3,)),
+            box_b("inner_sizes", (3,)),
+            box_b("rounding", ()),
+            box_b("centre", (3,)),
+            box_b("rotation", (3, 3)),
+            ball_a("corner_centre", (3,)),
+            ball_a("corner_axes", (3, 3)),
         ),
-        tuple(a for a, _ in frames),
-        tuple(b for _, b in frames),
+        tuple(frames[i] for i in a.tolist()),
+        tuple(frames[i] for i in b.tolist()),
     )
 
 
-def _corner_of(shape: Shape, ball: Capsule) -> tuple[Any, Any]:
+class _Ball(NamedTuple):
+    """A sphere of a shape: the index of the shape, and rows of `SphereBoxPairs`."""
+
+    shape: int
+    radius: Any
+    centre: Any
+    corner_centre: Any
+    corner_axes: Any
+
+
+def _corner(shape: Shape, centre: Any) -> tuple[Any, Any]:
     """`corner_centre` and `corner_axes` of `SphereBoxPairs` for a sphere of a shape."""
     if isinstance(shape, Box):
-        return shape.centre, shape.rotation * (shape.half_sizes - shape.rounding)
-    return ball.start, np.zeros((3, 3))
+        return shape.centre, shape.rotation * shape.inner_sizes
+    return centre, np.zeros((3, 3))
 
 
-def stacked(values: list[arguments.Parameter], shape: tuple[int, ...]) -> Any:
+def _rows(items: Sequence[Any], index: np.ndarray) -> Callable[[str, tuple[int, ...]], Any]:
+    """The function that stacks an attribute of this shape, of the items of `index`, as rows."""
+    distinct, places = np.unique(index, return_inverse=True)
+
+    def rows(name: str, shape: tuple[int, ...]) -> Any:
+        values = [getattr(items[i], name) for i in distinct.tolist()]
+        if any(isinstance(x, Array) for x in values):
+            return stacked([values[place] for place in places.tolist()], shape)
+        return stacked(values, shape)[places]
+
+    return rows
+
+
+def stacked(values: Sequence[Parameter], shape: tuple[int, ...]) -> Any:
     """Parameters of this shape as the rows of one array."""
     if not values:
         return np.zeros((0, *shape))

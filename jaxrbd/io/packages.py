@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, GeometryWarning
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 # Variables whose folders have packages in share/, and a variable with folders of packages.
@@ -44,13 +45,17 @@ def find_package_file(
     3. with `search_environment`: `share/PACKAGE` in the folders of the first three variables, and
        PACKAGE in the folders of ROS_PACKAGE_PATH.
 
+    If no file has exactly this name, and exactly one file has the name in another spelling, this
+    file is taken, with a GeometryWarning. Other spellings have other upper and lower case letters,
+    `\\` instead of `/`, or escapes such as %20.
+
     Raises ArgumentError, which lists all paths that were tried, if the file does not exist; if the
     package exists, it names the folder of the package. Raises ArgumentError also for a folder in
     `packages` that does not exist, for another scheme, such as http, for a URI without a package or
     a path, for a path with ".." in a package, and for a relative path without `urdf_path`.
     """
     scheme = _SCHEME.match(uri)
-    package, folders = None, []
+    package, folders, inside = None, [], PurePosixPath()
     if scheme is None:
         candidates = [_beside(uri, urdf_path)]
     elif scheme[1] == "package":
@@ -73,6 +78,20 @@ def find_package_file(
     for path in candidates:
         if path.is_file():
             return path
+    if package is None:
+        fits = _other_spellings(_existing_folder(candidates[0]), candidates[0])
+    else:
+        fits = [fit for x in folders for fit in _other_spellings(x, x / inside)]
+    fits = {os.path.realpath(fit): fit for fit in reversed(fits)}
+    if len(fits) == 1:
+        (path,) = fits.values()
+        warnings.warn(
+            f"uri is {uri!r}, but there is no such file; the file {str(path)!r} has this name in "
+            f"another spelling and is used instead",
+            GeometryWarning,
+            stacklevel=2,
+        )
+        return path
     tried = "".join(f"\n  {path}" for path in candidates) or " nowhere: there is no folder to try"
     hint, argument = "", None
     if package in (packages or {}):
@@ -99,7 +118,35 @@ def _beside(uri: str, urdf_path: str | os.PathLike[str] | None) -> Path:
         raise ArgumentError(
             f"uri is the relative path {uri!r}, so urdf_path, the robot file, must be given"
         )
-    return Path(os.path.normpath(Path(urdf_path).absolute().parent / uri))
+    folder = Path(urdf_path).absolute().parent
+    path = Path(os.path.normpath(folder / uri))
+    if path.is_file():
+        return path
+    return Path(os.path.normpath(folder / uri.replace("\\", "/")))
+
+
+def _existing_folder(path: Path) -> Path:
+    """The innermost folder of a path that exists."""
+    return next((folder for folder in path.parents if folder.is_dir()), path.parent)
+
+
+def _other_spellings(folder: Path, path: Path) -> list[Path]:
+    """The files in a folder whose names are the path in another spelling; `..` fits nothing."""
+    parts = [name for part in path.relative_to(folder).parts for name in part.split("\\")]
+    return _fits(folder, [_spelling(name) for name in parts if name not in ("", ".")])
+
+
+def _fits(folder: Path, names: list[str]) -> list[Path]:
+    if not names:
+        return [folder] if folder.is_file() else []
+    entries = sorted(folder.iterdir()) if folder.is_dir() else []
+    near = [entry for entry in entries if _spelling(entry.name) == names[0]]
+    return [fit for entry in near for fit in _fits(entry, names[1:])]
+
+
+def _spelling(name: str) -> str:
+    """A name without escapes and upper case letters."""
+    return unquote(name).casefold()
 
 
 def _package_folders(

@@ -27,11 +27,12 @@ The reader skips all other elements (gazebo, transmission, ...).
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from ..errors import ArgumentError, ModelError, RobotFileError
+from ..errors import ArgumentError, LimitWarning, ModelError, RobotFileError, listed
 from ..joints import FreeFlyer, Planar, Spherical, Translation
 from ..model import Model
 from ..model.builder import build_model, composed
@@ -40,9 +41,12 @@ from ..model.description import Fixed, JointSpec, Link, Mimic, Numbers
 from ..model.mass_check import singular_joints
 from ..model.model import ROOT_JOINT
 from ._urdf_elements import read_joint, read_link
+from ._urdf_limits import doubtful_limits
 from ._urdf_origin import VERSIONS
 from ._urdf_shapes import ShapeReader
 from ._xml import Document, Element, clip, local_name, parse_document
+
+_MAX_NAMES = 8  # of joints or links, in a message
 
 _ROOTS: dict[str | None, type] = {
     None: Fixed,
@@ -76,16 +80,25 @@ def load_urdf(
     Returns the model. Its joints are in depth-first order, and the children of one link are sorted
     by joint name, as in Pinocchio. Raises RobotFileError, which names file and line, for a fault in
     the file. Without `strict`, an inertia that no rigid body can have and a singular mass matrix
-    give an InertiaWarning. Source: the URDF specification.
+    give an InertiaWarning. Warns with one `LimitWarning`, which names the joints, for limits that
+    are valid but probably wrong. Source: the URDF specification.
     """
     robot = _Robot(path_or_text, root_joint=root_joint, mimic=mimic, geometry=geometry)
     robot.raise_first_fault()
     try:
-        return build_model(
+        model = build_model(
             robot.links, robot.joints, gravity=gravity, name=robot.name, strict=strict
         )
     except ModelError as error:
         raise robot.located(error) from error
+    doubts = [
+        f"{text} ({listed([repr(name) for name in names], _MAX_NAMES)})"
+        for text, names in doubtful_limits(robot.joints).items()
+    ]
+    if doubts:
+        message = f"{robot.doc.file}: joints have doubtful limits: {'; '.join(doubts)}"
+        warnings.warn(message, LimitWarning, stacklevel=2)
+    return model
 
 
 def parse_urdf(
@@ -111,12 +124,13 @@ def validate_urdf(path_or_text: str | os.PathLike[str]) -> list[str]:
     """The faults of a URDF file as "file:line: ...", sorted by line; empty for a valid file.
 
     The list also has the warnings of `load_urdf` as "file:line: warning: ...": an inertia that no
-    rigid body can have, and a joint that makes the mass matrix singular in every configuration. The
-    function checks the tree only if every link and joint is valid, and the mass matrix only if the
-    tree is valid. In the check of the mass matrix, the root link is welded to the world.
+    rigid body can have, a joint that makes the mass matrix singular in every configuration, and a
+    joint with limits that are probably wrong. The function checks the tree only if every link and
+    joint is valid, and the mass matrix and the limits only if the tree is valid. In the check of
+    the mass matrix, the root link is welded to the world.
     """
-    faults, warnings = inspect_urdf(path_or_text)
-    return [str(fault) for fault in _by_line([*faults, *warnings])]
+    faults, doubts = inspect_urdf(path_or_text)
+    return [str(fault) for fault in _by_line([*faults, *doubts])]
 
 
 def inspect_urdf(
@@ -131,10 +145,15 @@ def inspect_urdf(
     # If a link has an error, its inertia can contain default values, so the inertia is not checked.
     faulty = {fault.link for fault in faults}
     sound = [link for link in robot.links if link.name not in faulty]
-    warnings = [ModelError(why, link=link) for link, why in inertia_faults(sound).items()]
+    doubts = [ModelError(why, link=link) for link, why in inertia_faults(sound).items()]
     if not faults:
-        warnings += singular_joints(robot.links, checked(robot.links, robot.joints))
-    located = [robot.located(warning, "warning: ") for warning in warnings]
+        doubts += singular_joints(robot.links, checked(robot.links, robot.joints))
+        doubts += [
+            ModelError(f"joint {name!r}: {text}", joint=name)
+            for text, names in doubtful_limits(robot.joints).items()
+            for name in names
+        ]
+    located = [robot.located(doubt, "warning: ") for doubt in doubts]
     return _by_line(faults), _by_line(located)
 
 
@@ -315,5 +334,5 @@ def _by_line(faults: Iterable[RobotFileError]) -> list[RobotFileError]:
 
 
 def _first_names(names: Sequence[str]) -> str:
-    """A list of at most eight names, for a message."""
-    return ", ".join(map(repr, names[:8])) + (", ..." if len(names) > 8 else "")
+    """A list of names for a message."""
+    return ", ".join(map(repr, names[:_MAX_NAMES])) + (", ..." if len(names) > _MAX_NAMES else "")

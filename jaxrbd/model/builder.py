@@ -339,7 +339,7 @@ def _geometry(links: Sequence[Link]) -> LinkGeometry:
 
 
 def _poses(matrices: list[np.ndarray]) -> Pose:
-    H = jnp.asarray(np.array(matrices).reshape(-1, 4, 4))
+    H: Any = np.array(matrices).reshape(-1, 4, 4)  # `_stacked` converts it to arrays of JAX
     return Pose(H[:, :3, :3], H[:, :3, 3])
 
 

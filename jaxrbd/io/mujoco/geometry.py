@@ -1,8 +1,13 @@
-"""Contact geometry of a compiled MuJoCo model: shapes on bodies and in the world, and a ground."""
+"""Contact geometry of a compiled MuJoCo model: shapes on bodies and in the world, and a ground.
+
+A file can have many more pairs of geoms than geoms. So the work per pair is done by NumPy, for all
+pairs at once.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -17,17 +22,30 @@ from ...contact import (
     Scene,
 )
 from ...contact.height_grid import NODES
-from ...contact.shapes import contact_count, edge_text, stacked_pairs
+from ...contact.shapes import ShapePairs, contact_counts, edge_text, stacked_pairs
 from ...errors import listed
 from .source import Source
 
+SHAPES = ("sphere", "capsule", "box")
+GROUNDS = ("plane", "hfield")
 
-class Candidate(NamedTuple):
-    """Two geoms that can touch each other, and the explicit pair of the file, or None."""
+# Contacts with one unsupported feature have one text each, up to this number of contacts.
+FEW = 4
 
-    geom1: int
-    geom2: int
-    pair: int | None
+
+class Candidates(NamedTuple):
+    """Pairs of geoms that can touch each other.
+
+    - `geoms` (n, 2): the ids of both geoms;
+    - `pair` (n,): the id of the explicit pair of the file, or -1.
+    """
+
+    geoms: np.ndarray
+    pair: np.ndarray
+
+    def select(self, rows: np.ndarray) -> Candidates:
+        """The pairs of a mask (n,)."""
+        return Candidates(self.geoms[rows], self.pair[rows])
 
 
 class ReadScene(NamedTuple):
@@ -51,64 +69,56 @@ def read_scene(source: Source) -> ReadScene:
     if source.disabled("CONTACT", "CONSTRAINT"):
         return ReadScene()
     moves = source.moving_bodies()[m.geom_bodyid]
-    pairs: list[Candidate] = []
-    touching: list[tuple[int, Candidate]] = []  # a moving geom, and its contact with the ground
-    left_out: list[Candidate] = []
-    ground: int | None = None
-    for contact in _candidates(source):
-        if not moves[contact.geom1] and not moves[contact.geom2]:
-            continue  # a mocap body, which is welded to the world
-        moving, fixed = contact.geom1, contact.geom2
-        if not moves[moving]:
-            moving, fixed = fixed, moving
-        if moves[fixed] or _kind(source, fixed) not in ("plane", "hfield"):
-            if _has_shapes(source, contact):
-                pairs.append(contact)
-            else:
-                left_out.append(contact)
-            continue
-        if ground is None:
-            ground = fixed
-        if fixed != ground:
-            first = source.geoms[ground]
-            source.omit(f"geom {source.geoms[fixed]!r}: a second ground, besides {first!r}")
-            left_out.append(contact)
-            continue
-        kind = _kind(source, moving)
-        if kind not in SHAPES:
-            feature, name = f"contact of a {kind} with the ground", source.geom_in_text(moving)
-            label = source.geom_label(moving)
-            source.omit_contact(feature, "geom", label, f"geom {name}: {feature}")
-            left_out.append(contact)
-            continue
-        touching.append((moving, contact))
-    surface = None if ground is None else _ground(source, ground)
+    shaped, surfaces = (np.isin(source.geom_kinds, kinds) for kinds in (SHAPES, GROUNDS))
+    found = _candidates(source)
+    found = found.select(np.any(moves[found.geoms], axis=1))  # a mocap body is welded to the world
+    moving = np.where(moves[found.geoms[:, 0]], *found.geoms.T)
+    other = found.geoms.sum(axis=1) - moving
+    on_ground = surfaces[other] & ~moves[other]
+    grounds = list(dict.fromkeys(other[on_ground].tolist()))
+    for geom in grounds[1:]:
+        first = source.geoms[grounds[0]]
+        source.omit(f"geom {source.geoms[geom]!r}: a second ground, besides {first!r}")
+    kept = ~(on_ground & np.isin(other, grounds[1:]))
+    is_ground = on_ground[:, None] & (found.geoms == other[:, None])
+    shapeless = ~shaped[found.geoms] & ~is_ground & kept[:, None]
+    omitted = _shapeless_contacts(source, found, shapeless, on_ground)
+    kept &= ~np.any(shapeless, axis=1)
+    surface = _ground(source, grounds[0]) if grounds else None
     if surface is None:
-        left_out += [contact for _, contact in touching]
-        touching = []
-    kept = [*pairs, *(contact for _, contact in touching)]
-    silent = _untouchable(source, moves, kept, left_out)
-    if not kept:
-        source.group_contacts()
+        kept &= ~on_ground
+    silent = _untouchable(source, moves, found.select(kept), found.select(~kept))
+    touching, pairs = found.select(kept & on_ground), found.select(kept & ~on_ground)
+    friction, features = _frictions(source, touching, pairs)
+    for text in [*omitted, *features]:
+        source.omit(text)
+    if not kept.any():
         return ReadScene(warnings=silent)
-    on_ground = [_shape(source, geom, moves) for geom, _ in touching]
-    collisions = [
-        (_shape(source, pair.geom1, moves), _shape(source, pair.geom2, moves)) for pair in pairs
-    ]
-    friction = _frictions(
-        source, [contact for _, contact in touching], on_ground, pairs, collisions
+
+    on_surface = moving[kept & on_ground]
+    used, places = np.unique([*on_surface, *pairs.geoms.ravel()], return_inverse=True)
+    shapes = [_shape(source, geom, moves) for geom in used.tolist()]
+    supported = [shapes[place] for place in places[: len(on_surface)]]
+    collisions = ShapePairs(shapes, places[len(on_surface) :].reshape(-1, 2))
+    spheres = [len(shape.sphere_centres) for shape in supported]
+    counts, with_box = contact_counts(collisions)
+    on_pairs, with_box = (np.repeat(x, counts) for x in (friction[len(on_surface) :], with_box))
+    coefficients = np.concatenate(
+        [
+            np.repeat(friction[: len(on_surface)], spheres),
+            on_pairs[~with_box],  # first the pairs of capsules
+            on_pairs[with_box],
+        ]
     )
-    source.group_contacts()
-    scene = Scene.from_shapes(on_ground, (), surface, Material(friction=friction))
+    scene = Scene.from_shapes(supported, (), surface, Material(friction=coefficients))
     scene = dataclasses.replace(scene, pairs=stacked_pairs(collisions))
-    labels = [(_label(source, pair.geom1), _label(source, pair.geom2)) for pair in pairs]
-    edges = edge_text(collisions, labels)
-    names = tuple((source.geoms[pair.geom1], source.geoms[pair.geom2]) for pair in pairs)
+    edges = edge_text(collisions, [_label(source, geom) for geom in used.tolist()])
+    names = tuple((source.geoms[a], source.geoms[b]) for a, b in pairs.geoms.tolist())
     return ReadScene(scene, names, silent if edges is None else (*silent, edges))
 
 
 def _untouchable(
-    source: Source, moves: np.ndarray, kept: list[Candidate], left_out: list[Candidate]
+    source: Source, moves: np.ndarray, kept: Candidates, left_out: Candidates
 ) -> tuple[str, ...]:
     """A text about the floating robots that can rest on nothing, because contacts were left out.
 
@@ -118,30 +128,32 @@ def _untouchable(
     m = source.m
     robot = np.array(m.body_rootid)[m.geom_bodyid]  # the root body of each geom
 
-    def contacts_of(root: int, contacts: list[Candidate], with_world: bool) -> list[int]:
-        """The geoms of a robot in contacts with the world, or with other robots."""
-        found = []
-        for contact in contacts:
-            for geom, other in (contact[:2], contact[1::-1]):
-                if robot[geom] == root and robot[other] != root and moves[other] != with_world:
-                    found.append(geom)
-        return found
+    def contacts_of_robots(contacts: Candidates) -> tuple[np.ndarray, np.ndarray]:
+        """The geoms in contacts with the world or with other robots.
 
-    silent, missing = [], []
+        The second result has, for each geom, twice the root body, plus one for another robot.
+        """
+        geoms, others = contacts.geoms.ravel(), contacts.geoms[:, ::-1].ravel()
+        chosen = robot[geoms] != robot[others]
+        return geoms[chosen], (2 * robot[geoms] + moves[others])[chosen]
+
+    lost, lost_keys = contacts_of_robots(left_out)
+    _, left_keys = contacts_of_robots(kept)
+    left, both = set(left_keys.tolist()), {*left_keys.tolist(), *lost_keys.tolist()}
+    silent, keys = [], []
     for root in range(1, m.nbody):
         joints = range(m.body_jntadr[root], m.body_jntadr[root] + m.body_jntnum[root])
         if m.body_parentid[root] != 0 or not any(source.is_free(joint) for joint in joints):
             continue
-        for with_world in (True, False):
-            lost, left = (contacts_of(root, x, with_world) for x in (left_out, kept))
-            if lost or left:
-                if not left:
-                    silent.append(source.bodies[root])
-                    missing += lost
-                break
+        key = next((key for key in (2 * root, 2 * root + 1) if key in both), None)
+        if key is not None and key not in left:
+            silent.append(source.bodies[root])
+            keys.append(key)
     if not silent:
         return ()
-    geoms = [_label(source, geom) for geom in dict.fromkeys(missing)]
+    chosen = np.isin(lost_keys, keys)
+    missing = lost[chosen][np.argsort(lost_keys[chosen], kind="stable")]
+    geoms = [_label(source, geom) for geom in dict.fromkeys(missing.tolist())]
     bodies = listed([f"body {name!r}" for name in silent])
     return (
         f"{bodies} with a free joint can rest on nothing, because contacts of its geoms were left "
@@ -149,22 +161,50 @@ def _untouchable(
     )
 
 
-SHAPES = ("sphere", "capsule", "box")
+def _shapeless_contacts(
+    source: Source, found: Candidates, shapeless: np.ndarray, on_ground: np.ndarray
+) -> list[str]:
+    """Texts about the contacts of geoms that are no spheres, capsules or boxes.
+
+    - `shapeless` (n, 2): whether a geom has none of these shapes and is not the ground;
+    - `on_ground` (n,): whether the contact is a contact with the ground.
+    """
+    rows, sides = np.nonzero(shapeless)
+    owners, partners = found.geoms[rows, sides], found.geoms[rows, 1 - sides]
+    kinds, ground = source.geom_kinds[owners], on_ground[rows]
+    texts = []
+    for kind, with_ground in dict.fromkeys(zip(kinds.tolist(), ground.tolist())):
+        chosen = (kinds == kind) & (ground == with_ground)
+        geoms, others = owners[chosen].tolist(), partners[chosen].tolist()
+        # Two geoms of one kind that touch each other have one text.
+        _, first = np.unique(_keys(found.geoms[rows[chosen]]), return_index=True)
+        contacts = sorted(first.tolist())
+
+        def text(contact: int) -> str:
+            name, partner = (source.geom_in_text(x[contact]) for x in (geoms, others))
+            partner = "ground" if with_ground else f"geom {partner}"
+            return f"geom {name}: contact of a {kind} with the {partner}"
+
+        where = "the ground" if with_ground else "other geoms"
+        elements = [source.geom_labels[geom] for geom in dict.fromkeys(geoms)]
+        count = f"{len(elements)} geom{'s' * (len(elements) > 1)}"
+        if len(contacts) != len(elements):
+            count = f"{len(contacts)} contacts of {count}"
+        texts += _few(f"contact of a {kind} with {where}", count, elements, contacts, text)
+    return texts
 
 
-def _has_shapes(source: Source, contact: Candidate) -> bool:
-    """Whether both geoms of a contact are spheres, capsules or boxes; other geoms are omitted."""
-    geoms = [contact.geom1, contact.geom2]
-    kinds = [_kind(source, geom) for geom in geoms]
-    texts = {}  # one text for two geoms of one kind
-    for geom, kind, other in zip(geoms, kinds, reversed(geoms)):
-        if kind not in SHAPES:
-            name, partner = source.geom_in_text(geom), source.geom_in_text(other)
-            text = f"geom {name}: contact of a {kind} with the geom {partner}"
-            text = texts.setdefault(kind, text)
-            feature = f"contact of a {kind} with other geoms"
-            source.omit_contact(feature, "geom", source.geom_label(geom), text)
-    return all(kind in SHAPES for kind in kinds)
+def _few(
+    feature: str,
+    count: str,
+    elements: list[str],
+    contacts: list[int],
+    text: Callable[[int], str],
+) -> list[str]:
+    """One text per contact with an unsupported feature, or one text for many contacts."""
+    if len(contacts) <= FEW:
+        return [text(contact) for contact in contacts]
+    return [f"{feature} ({count}: {listed(elements)})"]
 
 
 def _shape(source: Source, geom: int, moves: np.ndarray) -> Capsule | Box:
@@ -176,7 +216,7 @@ def _shape(source: Source, geom: int, moves: np.ndarray) -> Capsule | Box:
     if not moves[geom]:
         frame, H = None, source.static_pose(body) @ H
     size, centre = np.array(m.geom_size[geom]), H[:3, 3]
-    kind = _kind(source, geom)
+    kind = source.geom_kinds[geom]
     if kind == "box":
         return Box(frame, size, centre, H[:3, :3])
     half = size[1] * H[:3, 2] if kind == "capsule" else np.zeros(3)
@@ -185,46 +225,66 @@ def _shape(source: Source, geom: int, moves: np.ndarray) -> Capsule | Box:
 
 def _label(source: Source, geom: int) -> str:
     """The kind, the name and the body of a geom."""
-    return f"the {_kind(source, geom)} {source.geom_label(geom)}"
+    return f"the {source.geom_kinds[geom]} {source.geom_labels[geom]}"
 
 
-def _kind(source: Source, geom: int) -> str:
-    return source.kind("Geom", source.m.geom_type[geom])
-
-
-def _candidates(source: Source) -> list[Candidate]:
+def _candidates(source: Source) -> Candidates:
     """The pairs of geoms that MuJoCo tests for contact: explicit pairs, then filtered pairs.
 
     Source: MuJoCo, chapter "Computation", section "Selection" of collision detection.
     """
     m = source.m
-    found = [
-        Candidate(int(m.pair_geom1[i]), int(m.pair_geom2[i]), i)
-        for i in range(m.npair)
-        if np.any(m.body_weldid[m.geom_bodyid[[m.pair_geom1[i], m.pair_geom2[i]]]] != 0)
-    ]
-    explicit = {frozenset(pair[:2]) for pair in found}
     body = np.array(m.geom_bodyid)
-    weld = m.body_weldid[body]
+    explicit = np.stack([m.pair_geom1, m.pair_geom2], axis=1).reshape(-1, 2)
+    ids = np.flatnonzero(np.any(m.body_weldid[body[explicit]] != 0, axis=1))
+    explicit = explicit[ids]
+    # All geoms of a class can touch the same geoms.
+    fields = np.stack([m.body_weldid[body], m.geom_contype, m.geom_conaffinity], axis=1)
+    classes, members = np.unique(fields, axis=0, return_inverse=True)
+    weld, contype, affinity = classes.T
     parent = m.body_weldid[m.body_parentid[weld]]
-    affine = (m.geom_contype[:, None] & m.geom_conaffinity[None, :]) != 0
+    affine = (contype[:, None] & affinity[None, :]) != 0
     allowed = (affine | affine.T) & (weld[:, None] != weld[None, :])
     if not source.disabled("FILTERPARENT"):
         child = (weld[:, None] == parent[None, :]) & (weld[:, None] != 0) & (weld[None, :] != 0)
         allowed &= ~(child | child.T)
-    excluded = {frozenset((int(x) >> 16, int(x) & 0xFFFF)) for x in m.exclude_signature}
-    for i, j in np.argwhere(np.triu(allowed, 1)).tolist():
-        bodies = frozenset((int(body[i]), int(body[j])))
-        if bodies not in excluded and frozenset((i, j)) not in explicit:
-            found.append(Candidate(i, j, None))
-    return found
+    geoms = _products(members.ravel(), np.argwhere(np.triu(allowed, 1)))
+    signatures = np.array(m.exclude_signature, np.int64)
+    excluded = _keys(np.stack([signatures >> 16, signatures & 0xFFFF], axis=1))
+    geoms = geoms[~np.isin(_keys(body[geoms]), excluded)]
+    geoms = geoms[~np.isin(_keys(geoms), _keys(explicit))]
+    return Candidates(
+        np.concatenate([explicit, geoms]), np.concatenate([ids, np.full(len(geoms), -1)])
+    )
+
+
+def _products(members: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+    """All pairs (n, 2) of an element of a class and an element of another class, sorted.
+
+    - `members`: the class of each element;
+    - `pairs` (k, 2): pairs of classes.
+    """
+    elements, counts = np.argsort(members, kind="stable"), np.bincount(members)
+    starts = np.cumsum(counts) - counts
+    sizes = counts[pairs].prod(axis=1)
+    place = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    first, second = np.repeat(pairs, sizes, axis=0).T
+    a, b = np.divmod(place, counts[second])
+    found = np.stack([elements[starts[first] + a], elements[starts[second] + b]], axis=1)
+    found.sort(axis=1)
+    return found[np.lexsort((found[:, 1], found[:, 0]))]
+
+
+def _keys(pairs: np.ndarray) -> np.ndarray:
+    """One number (n,) per pair (n, 2) of ids, in any order."""
+    return (np.min(pairs, axis=1).astype(np.int64) << 32) + np.max(pairs, axis=1)
 
 
 def _ground(source: Source, geom: int) -> Ground | None:
     m = source.m
     body = source.static_pose(int(m.geom_bodyid[geom]))
     H = body @ source.pose(m.geom_pos[geom], m.geom_quat[geom])
-    if _kind(source, geom) == "plane":
+    if source.geom_kinds[geom] == "plane":
         normal = H[:3, 2]
         return Plane(normal, normal @ H[:3, 3])
     if not np.allclose(H[:3, :3], np.eye(3), atol=1e-12):
@@ -242,70 +302,52 @@ def _ground(source: Source, geom: int) -> Ground | None:
     return HeightGrid(H[2, 3] + size_z * data.T, spacing, corner)
 
 
-class _Surface(NamedTuple):
-    """The parameters of one contact."""
-
-    friction: float
-    condim: int
-    margin: float
-
-
-def _surface(source: Source, contact: Candidate) -> _Surface:
-    """The parameters as MuJoCo combines them from two geoms, or from an explicit pair."""
-    m = source.m
-    if contact.pair is not None:
-        i = contact.pair
-        if m.pair_friction[i, 0] != m.pair_friction[i, 1]:
-            names = [source.geoms[geom] for geom in contact[:2]]
-            source.omit(f"pair of the geoms {names[0]!r} and {names[1]!r}: anisotropic friction")
-        numbers = m.pair_friction[i, 0], m.pair_dim[i], m.pair_margin[i]
-        return _Surface(float(numbers[0]), int(numbers[1]), float(numbers[2]))
-    geoms = [contact.geom1, contact.geom2]
-    margin = float(np.max(m.geom_margin[geoms]))
-    priority = m.geom_priority[geoms]
-    if priority[0] != priority[1]:
-        geoms = [geoms[int(np.argmax(priority))]]
-    friction, condim = np.max(m.geom_friction[geoms, 0]), np.max(m.geom_condim[geoms])
-    return _Surface(float(friction), int(condim), margin)
-
-
 def _frictions(
-    source: Source,
-    on_ground: list[Candidate],
-    shapes: list[Capsule | Box],
-    pairs: list[Candidate],
-    collisions: list[tuple[Capsule | Box, Capsule | Box]],
-) -> np.ndarray:
-    """The coefficient of friction of each contact of the scene, in the order of the scene."""
-    found = []
-    for contact, shape in zip(on_ground, shapes):
-        found += len(shape.spheres) * [_friction(source, contact)]
-    by_kind: tuple[list[float], list[float]] = ([], [])  # first the pairs of capsules
-    for contact, pair in zip(pairs, collisions):
-        friction = _friction(source, contact)
-        with_box = any(isinstance(shape, Box) for shape in pair)
-        by_kind[with_box].extend(contact_count(*pair) * [friction])
-    return np.array(found + by_kind[0] + by_kind[1])
+    source: Source, touching: Candidates, pairs: Candidates
+) -> tuple[np.ndarray, list[str]]:
+    """The coefficient of friction of each contact with the ground, then of each pair.
 
-
-def _friction(source: Source, contact: Candidate) -> float:
-    """The coefficient of friction of a contact; features without a counterpart are omitted."""
+    MuJoCo combines the parameters of two geoms, or takes the parameters of an explicit pair. The
+    second result has texts about features without a counterpart.
+    """
     m = source.m
+    geoms, pair = (np.concatenate(x) for x in zip(touching, pairs))
+    priority = m.geom_priority[geoms]
+    leads = priority == priority.max(axis=1, keepdims=True)
+    friction = np.max(m.geom_friction[geoms, 0], axis=1, where=leads, initial=0)
+    condim = np.max(m.geom_condim[geoms], axis=1, where=leads, initial=0)
+    margin = np.max(m.geom_margin[geoms], axis=1)
     velocity = source.field("geom_surfacevel", np.zeros((m.ngeom, 6)))
-    adhesion = source.field("geom_adhesion", np.zeros(m.ngeom))
-    pair_adhesion = source.field("pair_adhesion", np.zeros(m.npair))
-    surface, geoms = _surface(source, contact), [contact.geom1, contact.geom2]
-    first, second = (source.geom_in_text(geom) for geom in geoms)
-    element = " and ".join(source.geom_label(geom) for geom in geoms)
-    stick = adhesion[geoms].any() if contact.pair is None else pair_adhesion[contact.pair] != 0
-    features = {
-        f"torsional or rolling friction (condim {surface.condim})": surface.condim > 3,
-        f"margin {surface.margin:g}": surface.margin != 0,
-        "surfacevel": velocity[geoms].any(),
-        "adhesion": stick,
-    }
-    for feature, present in features.items():
-        if present:
-            text = f"contact of the geoms {first} and {second}: {feature}"
-            source.omit_contact(f"contacts with {feature}", "pair", element, text)
-    return float(surface.friction) if surface.condim > 1 else 0.0
+    moving = np.any(velocity[geoms], axis=(1, 2))
+    sticky = np.any(source.field("geom_adhesion", np.zeros(m.ngeom))[geoms], axis=1)
+    explicit = np.flatnonzero(pair >= 0)
+    ids = pair[explicit]
+    friction[explicit], margin[explicit] = m.pair_friction[ids, 0], m.pair_margin[ids]
+    condim[explicit] = m.pair_dim[ids]
+    sticky[explicit] = source.field("pair_adhesion", np.zeros(m.npair))[ids] != 0
+    for contact in explicit[m.pair_friction[ids, 0] != m.pair_friction[ids, 1]]:
+        first, second = (source.geoms[geom] for geom in geoms[contact])
+        source.omit(f"pair of the geoms {first!r} and {second!r}: anisotropic friction")
+
+    features: dict[str, list[int]] = {}  # the contacts with each feature
+    for contact in np.flatnonzero((condim > 3) | (margin != 0) | moving | sticky).tolist():
+        present = {
+            f"torsional or rolling friction (condim {condim[contact]})": condim[contact] > 3,
+            f"margin {margin[contact]:g}": margin[contact] != 0,
+            "surfacevel": moving[contact],
+            "adhesion": sticky[contact],
+        }
+        for feature in (feature for feature, is_present in present.items() if is_present):
+            features.setdefault(feature, []).append(contact)
+    texts = []
+    for feature, contacts in features.items():
+
+        def text(contact: int) -> str:
+            first, second = (source.geom_in_text(geom) for geom in geoms[contact].tolist())
+            return f"contact of the geoms {first} and {second}: {feature}"
+
+        labels = source.geom_labels
+        elements = [f"{labels[a]} and {labels[b]}" for a, b in geoms[contacts].tolist()]
+        count = f"{len(elements)} pairs"
+        texts += _few(f"contacts with {feature}", count, elements, contacts, text)
+    return np.where(condim > 1, friction, 0.0), texts

@@ -16,6 +16,7 @@ from ...constraints import Constraint
 from ...contact import Scene
 from ...errors import ContactWarning, InertiaWarning, ModelError, RobotFileError, listed
 from ...model import Model, build_model
+from ...model.joint_space import independent_index
 from .actuation import ReadActuators, read_actuators, read_springs
 from .coordinates import MujocoCoordinates, read_coordinates
 from .equalities import FollowerRules, read_constraints, read_followers
@@ -206,7 +207,7 @@ def _import(mj_model: Any, strict: bool, mimic: bool) -> tuple[Imported, tuple[s
         key: _keyframe(source, model, coordinates, i, drives) for i, key in enumerate(source.keys)
     }
     frames = {name: index for index, name in enumerate(model.frame_names)}
-    q0 = coordinates.q(model, jnp.asarray(source.m.qpos0, model.dtype))
+    q0 = _configuration(model, coordinates, source.m.qpos0)
     found = Imported(
         model=model,
         scene=scene,
@@ -237,11 +238,19 @@ def outermost_element(path_or_text: str | os.PathLike[str]) -> str:
     return local_name(parse_document(path_or_text).root)
 
 
+def _configuration(
+    model: Model, coordinates: MujocoCoordinates, qpos: np.ndarray
+) -> Float[Array, " nq"]:
+    """As `coordinates.q`, in NumPy, so that the import compiles nothing."""
+    all_joints = qpos[np.array(coordinates.q_index, int)]
+    return jnp.asarray(all_joints[independent_index(model, "q")], model.dtype)
+
+
 def _keyframe(
     source: Source, model: Model, coordinates: MujocoCoordinates, key: int, drives: ReadActuators
 ) -> Keyframe:
     m = source.m
-    q = coordinates.q(model, jnp.asarray(m.key_qpos[key], model.dtype))
+    q = _configuration(model, coordinates, m.key_qpos[key])
     v = coordinates.v(model, q, jnp.asarray(m.key_qvel[key], model.dtype))
     control = m.key_ctrl[key][drives.controls]
     activation = np.append(m.key_act[key], 0)[drives.activations]  # 0 for the index -1
@@ -257,9 +266,41 @@ def _omit_unsupported(source: Source) -> None:
         source.omit(f"option viscosity {m.opt.viscosity:g} (fluid forces)")
     if source.enabled("OVERRIDE"):
         source.omit("option flag override (parameters of contacts)")
-    for name in source.tendons:
-        source.omit(f"tendon {name!r}")
+    for tendon in np.flatnonzero(_acting_tendons(source)):
+        source.omit(f"tendon {source.tendons[tendon]!r}")
     for kind, count in (("flex", m.nflex), ("plugin", m.nplugin)):
         object_type = getattr(source.mj.mjtObj, f"mjOBJ_{kind.upper()}")
         for i in range(count):
             source.omit(f"{kind} {source.mj.mj_id2name(m, object_type, i) or f'{kind}{i}'!r}")
+
+
+# The fields of the passive forces, the limits and the inertia of tendons, and the flags that
+# disable them. Not every version of MuJoCo has all fields.
+_TENDON_FIELDS = {
+    "tendon_stiffness": ("SPRING", "PASSIVE"),
+    "tendon_stiffnesspoly": ("SPRING", "PASSIVE"),
+    "tendon_damping": ("DAMPER", "PASSIVE"),
+    "tendon_dampingpoly": ("DAMPER", "PASSIVE"),
+    "tendon_limited": ("LIMIT", "CONSTRAINT"),
+    "tendon_frictionloss": ("FRICTIONLOSS", "CONSTRAINT"),
+    "tendon_armature": (),
+}
+
+
+def _acting_tendons(source: Source) -> np.ndarray:
+    """Whether each tendon affects the motion, (ntendon,); other tendons only measure a length."""
+    m = source.m
+    acts = np.zeros(m.ntendon, bool)
+    for field, flags in _TENDON_FIELDS.items():
+        if not source.disabled(*flags):
+            acts |= np.array([np.any(x) for x in source.field(field, acts)], bool)
+    if not source.disabled("ACTUATION"):
+        for actuator, kind in enumerate(m.actuator_trntype):
+            if source.kind("Trn", kind) == "tendon":
+                acts[m.actuator_trnid[actuator, 0]] = True
+    if not source.disabled("EQUALITY", "CONSTRAINT"):
+        for equality, kind in enumerate(m.eq_type):
+            if source.kind("Eq", kind) == "tendon":
+                ends = np.array([m.eq_obj1id[equality], m.eq_obj2id[equality]])
+                acts[ends[ends >= 0]] = True
+    return acts

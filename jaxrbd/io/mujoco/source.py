@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
-from ...errors import ArgumentError, installation, listed
-
-# Contacts with one unsupported feature have one text each, up to this number of contacts.
-FEW = 4
+from ...errors import ArgumentError, installation
 
 
 def mujoco_module() -> Any:
@@ -41,7 +39,6 @@ class Source:
             )
         self.m = mj_model
         self.omitted: list[str] = []
-        self._omitted_contacts: dict[tuple[str, str], tuple[dict, dict]] = {}
         m = mj_model
         self.bodies = self._names("body", m.nbody)
         self.joints = self._names("joint", m.njnt)
@@ -63,35 +60,21 @@ class Source:
         if text not in self.omitted:
             self.omitted.append(text)
 
-    def omit_contact(self, feature: str, kind: str, element: str, text: str) -> None:
-        """Add a contact with an unsupported feature; `group_contacts` adds texts to `omitted`.
+    @functools.cached_property
+    def geom_kinds(self) -> np.ndarray:
+        """The kind of each geom, (ngeom,), such as "sphere"."""
+        return np.array([self.kind("Geom", kind) for kind in self.m.geom_type], str)
 
-        `kind`: "geom" or "pair"; `element`: the geom or the pair of geoms; `text`: the text for
-        `omitted` if there are few contacts with this feature, the same for both geoms of a contact.
-        """
-        texts, elements = self._omitted_contacts.setdefault((feature, kind), ({}, {}))
-        texts[text] = elements[element] = None
-
-    def group_contacts(self) -> None:
-        """Add the features of `omit_contact` to `omitted`: few texts per feature."""
-        for (feature, kind), (texts, elements) in self._omitted_contacts.items():
-            if len(texts) <= FEW:
-                self.omitted += texts
-                continue
-            count = f"{len(elements)} {kind}{'s' * (len(elements) > 1)}"
-            if kind == "geom" and len(texts) != len(elements):
-                count = f"{len(texts)} contacts of {count}"
-            self.omitted.append(f"{feature} ({count}: {listed(list(elements))})")
-        self._omitted_contacts.clear()
-
-    def geom_label(self, geom: int) -> str:
-        """A geom and its body, for messages: "'foot' of body 'leg'"."""
-        return f"{self.geoms[geom]!r} of body {self.bodies[int(self.m.geom_bodyid[geom])]!r}"
+    @functools.cached_property
+    def geom_labels(self) -> list[str]:
+        """Each geom and its body, for messages: "'foot' of body 'leg'"."""
+        bodies = [self.bodies[body] for body in self.m.geom_bodyid]
+        return [f"{geom!r} of body {body!r}" for geom, body in zip(self.geoms, bodies)]
 
     def geom_in_text(self, geom: int) -> str:
-        """As `geom_label`, but without the body for a geom that has a name in the file."""
+        """As `geom_labels`, but without the body for a geom that has a name in the file."""
         named = self.mj.mj_id2name(self.m, self.mj.mjtObj.mjOBJ_GEOM, geom)
-        return repr(named) if named else self.geom_label(geom)
+        return repr(named) if named else self.geom_labels[geom]
 
     def disabled(self, *flags: str) -> bool:
         """Whether one of the flags `mjDSBL_...` is set. Versions of MuJoCo have different flags."""
