@@ -25,6 +25,7 @@ from jax import Array, lax
 from jaxtyping import Float
 
 from .._math.linear import matmul, pseudo_inverse
+from .._math.tangents import batched_as
 from ..configuration import difference, integrate
 from ..constraints import Constraint
 from ..model import Model
@@ -81,7 +82,7 @@ def with_derivatives(
         held = jnp.where(box.locked, d - start, at_limit)
         return jnp.concatenate([jnp.where(fixed, held, gradient), at.position])
 
-    unknown = jnp.zeros(model.nv + k, model.dtype)
+    unknown = batched_as(jnp.zeros(model.nv + k, model.dtype), q)
     d = lax.custom_root(equations, unknown, lambda _, x: x, _least_change)[: model.nv]
     # JAX computes d = 0 without rounding errors, so the value of q does not change.
     moved = integrate.unchecked(model, q, d)
