@@ -46,6 +46,8 @@ DRAWS = 8
 # random in a few dofs only. For pelvis, hands and feet of a G1, 16 starts reached 95 % of 1,024
 # targets, and 62 % if all starts were random in all dofs.
 FULLY_RANDOM_EVERY = 4
+# A start may be outside its limits by this multiple of eps times the limit: by a rounding error.
+ROUNDING = 8
 
 
 class IkSolution(NamedTuple):
@@ -85,7 +87,8 @@ def inverse_kinematics(
 
     - `tasks`: from `FrameTask`, `ComTask`, `PostureTask` and constraints of `jaxrbd.constraints`.
       Constraints have priority over tasks: a task cannot violate a constraint;
-    - `q0` (nq,): the start, within the limits of the joints;
+    - `q0` (nq,): the start, within the limits of the joints. A coordinate outside its limit by a
+      rounding error, at most 8 eps of the dtype times the limit or 1, is moved to the limit;
     - `locked`: names of joints that keep their position in q0;
     - `tolerance` in m and rad, above 0: the iterations end when all errors are smaller (default
       1e-9 in float64, 2e-5 in float32). With a posture task they end at the minimum;
@@ -362,7 +365,8 @@ def check_limits(model: Model) -> None:
 def _check_start(model: Model, q0: Array) -> None:
     """Raise ArgumentError if q0 is not finite, has a wrong quaternion, or is outside the limits.
 
-    Nothing is checked if the values are not known, for example while JAX traces q0.
+    A rounding error is no reason: `solver.start` moves such a coordinate to its limit. Nothing is
+    checked if the values are not known, for example while JAX traces q0.
     """
     values = arguments.known(q0)
     if values is None:
@@ -375,7 +379,9 @@ def _check_start(model: Model, q0: Array) -> None:
     if lower is None or upper is None:
         return
     x = np.asarray(limits.coordinates(jnp.asarray(values)))
-    for i in np.flatnonzero((x < lower) | (x > upper)).tolist():
+    rounding = ROUNDING * np.finfo(x.dtype).eps
+    below, above = (rounding * np.maximum(1, np.abs(y)) for y in (lower, upper))
+    for i in np.flatnonzero((x < lower - below) | (x > upper + above)).tolist():
         middle = (lower[i] + upper[i]) / 2
         hint = f", whose middle is {middle}" if np.isfinite(middle) else ""
         raise ArgumentError(
