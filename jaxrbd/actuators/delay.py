@@ -1,4 +1,7 @@
-"""A delay of commands: a buffer of past commands, read a traced number of steps ago."""
+"""A delay: a buffer of past commands, from which the command of `lag` steps ago is read.
+
+The lag may be traced.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +27,8 @@ class Delay(eqx.Module):
     - `length`: the largest lag in steps, an int of 1 or more. It is static.
 
     A command is an array of floats or a pytree of arrays of floats, such as (position, velocity).
-    `init` returns the past of a command that has been constant; `push` adds one command to the past
-    and returns the delayed command:
+    `init` returns the past in which every command was `command`; `push` adds one command to the
+    past and returns the delayed command:
 
         past = delay.init(command)
         past, delayed = delay.push(past, command)  # once per step
@@ -47,10 +50,11 @@ class Delay(eqx.Module):
         arguments.require(self.lag, lambda x: (x >= 0) & (x <= length), "lag", expected)
 
     def init(self, command: PyTree) -> PyTree:
-        """The past of a command that has been constant for `length` steps or more.
+        """The past in which every command was `command`.
 
-        It has the structure of the command. Each array of shape s becomes an array (length + 1, *s)
-        of commands, the newest first. Raises ArgumentError for a command that has no floats.
+        The past has the structure of the command. Each array of shape s becomes an array
+        (length + 1, *s) of commands, the newest first. Raises ArgumentError for a command that has
+        no floats.
         """
         command = jax.tree.map(jnp.asarray, command)
         for path, x in jax.tree_util.tree_leaves_with_path(command):

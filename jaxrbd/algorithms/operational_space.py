@@ -21,8 +21,8 @@ def delassus_matrix(
 ) -> Float[Array, "m m"]:
     """Delassus matrix `J M^-1 J^T` of k frames, (6k, 6k).
 
-    The matrix maps forces on the frames to the accelerations of the frames that the forces cause. J
-    has the rows of the Jacobians of all frames.
+    The matrix maps forces on the frames to the accelerations that these forces cause at the frames.
+    J has the rows of the Jacobians of all frames.
 
     - `q` (nq,) or its `Kinematics`; `frames`: a tuple of frames, each as in `Model.frame_index`;
     - `reference`: the reference frame of every Jacobian, as in `frame_jacobian`.

@@ -10,7 +10,10 @@ ROBOT = "name of a bundled robot, or a URDF file, an MJCF file, or a model file 
 
 
 class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
-    """A formatter that shows the default of an option, if it is a value and not yet in its help."""
+    """A formatter that adds the default of an option to the help of the option.
+
+    It adds no default that is None, False or [], and no default that the help already states.
+    """
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
         no_value = action.default is None or action.default is False or action.default == []
@@ -20,7 +23,7 @@ class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
 
 
 def add_robot(command: argparse.ArgumentParser, **kwargs) -> None:
-    """Add the robot, and the option for its first joint. `kwargs`: of `add_argument`."""
+    """Add the argument ROBOT, with `kwargs` of `add_argument`, and the option `--free-flyer`."""
     add_robot_name(command, **kwargs)
     command.add_argument(
         "--free-flyer",
@@ -30,7 +33,7 @@ def add_robot(command: argparse.ArgumentParser, **kwargs) -> None:
 
 
 def add_robot_name(command: argparse.ArgumentParser, **kwargs) -> None:
-    """Add the robot. `kwargs`: of `add_argument`."""
+    """Add the argument ROBOT, with `kwargs` of `add_argument`."""
     command.add_argument("robot", metavar="ROBOT", help=ROBOT, **kwargs)
 
 
@@ -49,7 +52,7 @@ def add_no_cache(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--no-cache",
         action="store_true",
-        help="neither use nor keep compiled programs of other runs",
+        help="do not use compiled programs of earlier runs, and do not keep those of this run",
     )
 
 
@@ -61,7 +64,8 @@ def add_package(command: argparse.ArgumentParser) -> None:
         default=[],
         type=package,
         metavar="NAME=DIR",
-        help="the folder of a ROS package that package:// URIs of meshes name; may be repeated",
+        help="the folder of the ROS package NAME, for meshes with package://NAME/ URIs; may be "
+        "repeated",
     )
 
 

@@ -46,15 +46,15 @@ def close_loops(model: Model, q: Array, constraints: Sequence[Constraint]) -> Cl
 
     `q` (nq,). The result is `integrate(q, M^-1 K^T lambda)`, with the Jacobian K of the constraints
     at q. So the displacement has the form of the acceleration that constraint forces give to a
-    robot at rest. Newton's method finds the multipliers lambda for which `phi = 0`. Each equation
-    is scaled so that a unit multiplier causes about a unit acceleration, so the units of the
-    equations do not matter.
+    robot at rest. Newton's method finds the multipliers lambda for which the equations `phi = 0`
+    of the constraints hold. Each equation is scaled so that a unit multiplier causes about a unit
+    acceleration, so the units of the equations do not matter.
 
     If Newton's method finds no such displacement, the search continues from other starts instead of
-    q: in turn from the configuration that it reached, and from q plus a random displacement. The
-    random displacements are the same in every call. The search ends after 8 starts; the result is
-    then the best configuration. Check `converged`: it is false if no configuration was found that
-    satisfies the constraints.
+    q. The next starts are alternately the configuration that Newton's method reached and q plus a
+    random displacement. The random displacements are the same in every call. If none of 8 starts
+    leads to a configuration that satisfies the constraints, the result is the configuration with
+    the smallest error, and `converged` is false.
 
     The result has the derivatives of the solution with respect to q, the model and the constraints;
     no iteration is differentiated. The displacement from q to another start counts as constant.
@@ -64,10 +64,11 @@ def close_loops(model: Model, q: Array, constraints: Sequence[Constraint]) -> Cl
     constraints = tuple(constraints)
     start, y, directions = _search(*lax.stop_gradient((model, q, constraints)))
     equations = _equations(model, integrate.unchecked(model, q, start), constraints)
-    # Directions that are computed again have other rounding errors, so y would not solve the
-    # equations to the last digits. These have the values of the search, and the derivatives.
-    again = equations.directions
-    equations = equations._replace(directions=directions + (again - lax.stop_gradient(again)))
+    # `_equations` computes the directions again, with other rounding errors, so y would not solve
+    # the equations to the last digits. The sum below has the value of the directions of the search
+    # and the derivative of the new directions.
+    new = equations.directions
+    equations = equations._replace(directions=directions + (new - lax.stop_gradient(new)))
 
     def solve_linear(function, b):
         # pseudo_inverse has no derivative: JAX differentiates the solve instead, to any order.
@@ -85,8 +86,8 @@ def close_loops(model: Model, q: Array, constraints: Sequence[Constraint]) -> Cl
 class _Equations(NamedTuple):
     """The constraints as functions of y (m,), which displaces q by `directions @ y`.
 
-    At y = 0, the derivative of the scaled equations with respect to y is the identity. `rounding`
-    (m,) has the rounding errors of the rows of this derivative.
+    At y = 0, the derivative of the scaled equations with respect to y is the identity, if no
+    equation is redundant. `rounding` (m,) has the rounding errors of the rows of this derivative.
     """
 
     model: Model
@@ -115,18 +116,23 @@ def _equations(model: Model, q: Array, constraints: tuple[Constraint, ...]) -> _
     rows = constraint_rows.unchecked(model, q, jnp.zeros(model.nv, model.dtype), constraints)
     M = crba.unchecked(model, q)
     scaled = scaled_rows(M, rows)
-    units = matmul(scaled.s[:, None] * scaled.inverse.T, scaled.inverse)
-    directions = matmul(solve_positive_definite(M, rows.K.T), units)
+    # The multipliers lambda for a unit of each entry of y.
+    multipliers = matmul(scaled.s[:, None] * scaled.inverse.T, scaled.inverse)
+    directions = matmul(solve_positive_definite(M, rows.K.T), multipliers)
     rounding = scaled.error * jnp.sqrt(jnp.sum(scaled.inverse**2))
     return _Equations(model, q, constraints, directions, scaled.s, rounding)
 
 
 class _Attempts(NamedTuple):
-    """The number of starts; the next start (nv,) as a displacement of q; and the best attempt."""
+    """The number of attempts, the next start, and the best attempt.
 
-    attempts: Array
-    following: Array
-    start: Array
+    The next start and the best start, each (nv,), are displacements of q. `y`, `directions` and
+    `residual` are the values of the best attempt.
+    """
+
+    number: Array
+    next_start: Array
+    best_start: Array
     y: Array
     directions: Array
     residual: Array
@@ -138,43 +144,46 @@ def _search(model: Model, q: Array, constraints: tuple[Constraint, ...]) -> tupl
     displacements = SPREAD * jnp.asarray(randoms, model.dtype)
     tolerance = TOLERANCES[np.dtype(model.dtype)]
 
-    def attempt(search):
-        equations = _equations(model, integrate.unchecked(model, q, search.following), constraints)
+    def attempt(attempts):
+        start = attempts.next_start
+        equations = _equations(model, integrate.unchecked(model, q, start), constraints)
         y = _newton(equations.scaled, jnp.zeros_like(equations.scales), equations.rounding)
         residual = equations.residual(y)
-        count = search.attempts + 1
+        count = attempts.number + 1
         reached = difference.unchecked(model, q, equations.displaced(y))
         other = displacements[count]
-        following = jnp.where(count % 2 == 1, reached, other)
-        better = residual < search.residual
-        found = search.following, y, equations.directions, residual
-        best = (jnp.where(better, new, old) for new, old in zip(found, search[2:]))
-        return _Attempts(count, following, *best)
+        next_start = jnp.where(count % 2 == 1, reached, other)
+        better = residual < attempts.residual
+        this = start, y, equations.directions, residual
+        best = (jnp.where(better, new, old) for new, old in zip(this, attempts[2:]))
+        return _Attempts(count, next_start, *best)
 
-    def unfinished(search):
-        return (search.attempts < STARTS) & ~(search.residual <= tolerance)
+    def unfinished(attempts):
+        return (attempts.number < STARTS) & ~(attempts.residual <= tolerance)
 
-    still = jnp.zeros(model.nv, model.dtype)
-    rows = jax.eval_shape(lambda: constraint_rows.unchecked(model, q, still, constraints))
+    zero = jnp.zeros(model.nv, model.dtype)
+    rows = jax.eval_shape(lambda: constraint_rows.unchecked(model, q, zero, constraints))
     y, worst = (jnp.full(shape, jnp.inf, model.dtype) for shape in (rows.position.shape, ()))
     none = jnp.zeros((model.nv, len(y)), model.dtype)
-    first = _Attempts(jnp.zeros((), jnp.int32), still, still, y, none, worst)
-    found = lax.while_loop(unfinished, attempt, first)
-    return found.start, found.y, found.directions
+    first = _Attempts(jnp.zeros((), jnp.int32), zero, zero, y, none, worst)
+    attempts = lax.while_loop(unfinished, attempt, first)
+    return attempts.best_start, attempts.y, attempts.directions
 
 
 ITERATIONS = 100
-# A Newton step that does not reduce the error is cut to a quarter. The search ends at this fraction
-# of the whole step.
+# A Newton step that does not reduce the error is cut to a quarter. Newton's method ends at this
+# fraction of the whole step.
 SHORTEST = 1e-4
 
 
-class _Search(NamedTuple):
+class _NewtonState(NamedTuple):
+    """The number of steps; y and its error; the fraction of the next step; whether to continue."""
+
     steps: Array
     y: Array
     error: Array
     fraction: Array
-    moves: Array
+    continues: Array
 
 
 def _newton(function: Callable[[Array], Array], start: Array, rounding: Array) -> Array:
@@ -183,29 +192,30 @@ def _newton(function: Callable[[Array], Array], start: Array, rounding: Array) -
     `rounding` (m,): the rounding errors of the rows of the derivative of `function`.
     """
 
-    def step(search):
-        whole = matmul(pseudo_inverse(jax.jacfwd(function)(search.y), rounding), function(search.y))
-        y = search.y - search.fraction * whole
+    def step(state):
+        whole = matmul(pseudo_inverse(jax.jacfwd(function)(state.y), rounding), function(state.y))
+        y = state.y - state.fraction * whole
         error = jnp.sum(function(y) ** 2)
-        better = error < search.error
-        moved = jnp.max(jnp.abs(y - search.y), initial=0.0)
-        moves = ~better | (moved > 4 * jnp.finfo(y.dtype).eps * jnp.max(jnp.abs(y), initial=0.0))
-        return _Search(
-            search.steps + 1,
-            jnp.where(better, y, search.y),
-            jnp.where(better, error, search.error),
-            jnp.where(better, jnp.minimum(1, 2 * search.fraction), search.fraction / 4),
-            moves,
+        better = error < state.error
+        # A step that reduces the error, but changes y only by rounding errors, is the last step.
+        moved = jnp.max(jnp.abs(y - state.y), initial=0.0)
+        visible = moved > 4 * jnp.finfo(y.dtype).eps * jnp.max(jnp.abs(y), initial=0.0)
+        return _NewtonState(
+            state.steps + 1,
+            jnp.where(better, y, state.y),
+            jnp.where(better, error, state.error),
+            jnp.where(better, jnp.minimum(1, 2 * state.fraction), state.fraction / 4),
+            ~better | visible,
         )
 
-    def unfinished(search):
+    def unfinished(state):
         return (
-            (search.steps < ITERATIONS)
-            & (search.error > 0)
-            & (search.fraction > SHORTEST)
-            & search.moves
+            (state.steps < ITERATIONS)
+            & (state.error > 0)
+            & (state.fraction > SHORTEST)
+            & state.continues
         )
 
-    one = jnp.ones((), start.dtype)
-    search = _Search(jnp.zeros((), jnp.int32), start, jnp.sum(function(start) ** 2), one, one > 0)
-    return lax.while_loop(unfinished, step, search).y
+    one, error = jnp.ones((), start.dtype), jnp.sum(function(start) ** 2)
+    first = _NewtonState(jnp.zeros((), jnp.int32), start, error, one, one > 0)
+    return lax.while_loop(unfinished, step, first).y

@@ -62,7 +62,10 @@ def body_wrenches(
     arm: Float[Array, "n 3"],
     f: Float[Array, "n 3"],
 ) -> Float[Array, "nb 6"]:
-    """The sum of the forces f, in world axes, on the points of each body, as `f_ext`."""
+    """The wrenches (nb, 6) on the bodies, in the body frames, as the argument `f_ext` of `rnea`.
+
+    The wrench of a body is the sum over the forces f (n, 3), in world axes, on its points.
+    """
     moving = np.flatnonzero(bodies >= 0)
     bodies, arm, f = bodies[moving], arm[moving], f[moving]
     f = inverse_rotate(take_rows(kinematics.X_WB.R, bodies), f)

@@ -15,24 +15,33 @@ import numpy as np
 from jax import Array
 
 from ..errors import ArgumentError
-from .batches import auto_reset, vectorize
-from .environment import Env, Params, State
+from .batches import ResetNextStep, auto_reset, vectorize
+from .environment import Env, Observation, Params, State
 
 
 def gymnasium_vector(
-    env: Env, size: int, params: Params = None, params_axes: Any = None, seed: int = 0
+    env: Env,
+    size: int,
+    params: Params = None,
+    params_axes: Any = None,
+    seed: int = 0,
+    autoreset: str = "NextStep",
 ) -> Any:
     """A `gymnasium.vector.VectorEnv` with `size` environments, which run in one program.
 
     - `params`: the parameters (default: `env.default_params()`); `params_axes`: as in `vectorize`;
-    - `seed`: of the first reset, if it has no seed.
+    - `seed`: of the first reset, if it has no seed;
+    - `autoreset`: when a new episode begins, a value of `gymnasium.vector.AutoresetMode`.
+      "NextStep" (default, as in Gymnasium): the step after the end of an episode ignores the
+      action, has the reward 0, and returns the first observation of a new episode. "SameStep": the
+      last step of an episode returns this observation. `infos["final_obs"]` then has the last
+      observations of the old episodes, and `infos["_final_obs"]` is true for their environments.
 
-    A new episode begins in the step in which an episode ends (`AutoresetMode.SAME_STEP`).
-    `infos["final_obs"]` then has the last observations of the old episodes, and
-    `infos["_final_obs"]` is true for their environments. The other infos are the reward terms by
-    name. Actions are between -1 and 1. Observations and rewards are NumPy arrays; observations have
-    the dtype of the model, rewards are float64. Raises ArgumentError if the package gymnasium is
-    not installed (`pip install gymnasium`), or for a size below 1.
+    The other infos are the reward terms by name. Actions are between -1 and 1. Observations and
+    rewards are NumPy arrays; observations have the dtype of the model, rewards are float64. An
+    observation that is a dict has a `gymnasium.spaces.Dict`. Raises ArgumentError if the package
+    gymnasium is not installed (`pip install gymnasium`), for a size below 1, and for another value
+    of `autoreset`.
     """
     try:
         import gymnasium  # pyright: ignore[reportMissingImports]
@@ -44,27 +53,38 @@ def gymnasium_vector(
         ) from error
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
         raise ArgumentError(f"size is {size!r}, expected an integer of 1 or more")
-    batch = vectorize(auto_reset(env), params_axes)
+    modes = {mode.value: mode for mode in (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)}
+    mode = modes.get(getattr(autoreset, "value", autoreset))
+    if mode is None:
+        raise ArgumentError(f"autoreset is {autoreset!r}, expected one of {', '.join(modes)}")
+    same_step = mode is AutoresetMode.SAME_STEP
     values = env.default_params() if params is None else params
     dtype = np.dtype(values.model.dtype)
+    batch = vectorize(auto_reset(env) if same_step else ResetNextStep(env), params_axes)
     reset = jax.jit(lambda key: batch.reset(values, jax.random.split(key, size)))
-    shape = jax.eval_shape(reset, jax.random.key(0)).observation.shape[1:]
+    shapes = jax.eval_shape(reset, jax.random.key(0)).observation
+
+    def space(x: Any) -> Any:
+        """The space of the observation of one environment."""
+        if isinstance(x, dict):
+            return gymnasium.spaces.Dict({name: space(entry) for name, entry in x.items()})
+        if isinstance(x, tuple | list):
+            return gymnasium.spaces.Tuple([space(entry) for entry in x])
+        return gymnasium.spaces.Box(-np.inf, np.inf, x.shape[1:], np.dtype(x.dtype).type)
 
     class JaxVectorEnv(VectorEnv):
         """The environments of jaxrbd as a vector environment of Gymnasium."""
 
         metadata = {  # noqa: RUF012 (Gymnasium reads a dict)
-            "autoreset_mode": AutoresetMode.SAME_STEP,
+            "autoreset_mode": mode,
             "render_modes": [],
             "render_fps": round(1 / env.time_step),
         }
 
         def __init__(self):
             self.num_envs = size
-            limits = (-np.inf, np.inf, shape), (-1.0, 1.0, (env.action_size,))
-            self.single_observation_space, self.single_action_space = (
-                gymnasium.spaces.Box(*limit, dtype=dtype.type) for limit in limits
-            )
+            self.single_observation_space = space(shapes)
+            self.single_action_space = gymnasium.spaces.Box(-1, 1, (env.action_size,), dtype.type)
             self.observation_space = batch_space(self.single_observation_space, size)
             self.action_space = batch_space(self.single_action_space, size)
             self._key = jax.random.key(seed)
@@ -79,7 +99,7 @@ def gymnasium_vector(
                 self._key = jax.random.key(int(seed))
             self._key, key = jax.random.split(self._key)
             self._state = state = reset(key)
-            return np.array(state.observation), {}
+            return jax.tree.map(np.array, state.observation), {}
 
         def step(self, actions):
             if self._state is None:
@@ -87,11 +107,11 @@ def gymnasium_vector(
             self._state = state = self._step(self._state, jnp.asarray(actions, dtype))
             infos = {name: np.array(x) for name, x in state.reward_terms.items()}
             done = np.array(state.done)
-            if np.any(done):
-                infos["final_obs"] = np.array(state.final_observation)
+            if same_step and np.any(done):
+                infos["final_obs"] = jax.tree.map(np.array, state.final_observation)
                 infos["_final_obs"] = done
             return (
-                np.array(state.observation),
+                jax.tree.map(np.array, state.observation),
                 np.array(state.reward, np.float64),
                 np.array(state.terminated),
                 np.array(state.truncated),
@@ -148,14 +168,14 @@ class GymnaxEnv:
         """The usual parameters."""
         return self.env.default_params()
 
-    def reset(self, key: Array, params: Params = None) -> tuple[Array, State]:
+    def reset(self, key: Array, params: Params = None) -> tuple[Observation, State]:
         """The first observation and the state."""
         state = self.env.reset(self._params(params), _typed(key))
         return state.observation, state
 
     def step(
         self, key: Array, state: State, action: Array, params: Params = None
-    ) -> tuple[Array, State, Array, Array, dict[str, Array]]:
+    ) -> tuple[Observation, State, Array, Array, dict[str, Any]]:
         """The observation, the state, the reward, whether the episode ended, and the infos."""
         after = auto_reset(self.env).step(
             self._params(params), state._replace(key=_typed(key)), action
@@ -164,7 +184,7 @@ class GymnaxEnv:
 
     def step_env(
         self, key: Array, state: State, action: Array, params: Params = None
-    ) -> tuple[Array, State, Array, Array, dict[str, Array]]:
+    ) -> tuple[Observation, State, Array, Array, dict[str, Any]]:
         """As `step`, without a new episode."""
         after = self.env.step(self._params(params), state._replace(key=_typed(key)), action)
         return self._result(after)
@@ -173,17 +193,16 @@ class GymnaxEnv:
         """Actions between -1 and 1."""
         return Box(-1.0, 1.0, (self.env.action_size,), self._params(params).model.dtype)
 
-    def observation_space(self, params: Params = None) -> Box:
-        """Observations without bounds."""
-        params = self._params(params)
-        size = _observation_size(self.env, params)
-        return Box(-np.inf, np.inf, (size,), params.model.dtype)
+    def observation_space(self, params: Params = None) -> Any:
+        """Observations without bounds: a `Box`, or a pytree of `Box` for a pytree of arrays."""
+        shapes = _observation(self.env, self._params(params))
+        return jax.tree.map(lambda x: Box(-np.inf, np.inf, x.shape, x.dtype), shapes)
 
     def _params(self, params: Params) -> Params:
         return self.env.default_params() if params is None else params
 
     @staticmethod
-    def _result(after: State) -> tuple[Array, State, Array, Array, dict[str, Array]]:
+    def _result(after: State) -> tuple[Observation, State, Array, Array, dict[str, Any]]:
         info = {
             **after.reward_terms,
             "discount": jnp.where(after.terminated, 0.0, 1.0).astype(after.reward.dtype),
@@ -203,7 +222,7 @@ class BraxState(NamedTuple):
     """
 
     pipeline_state: State
-    obs: Array
+    obs: Observation
     reward: Array
     done: Array
     metrics: dict[str, Array]
@@ -227,9 +246,12 @@ class BraxEnv:
     params: Params = None
 
     @property
-    def observation_size(self) -> int:
-        """The number of entries of an observation."""
-        return _observation_size(self.env, self._params())
+    def observation_size(self) -> Any:
+        """The number of entries of an observation; a pytree of shapes for a pytree of arrays."""
+        shapes = _observation(self.env, self._params())
+        if isinstance(shapes, jax.ShapeDtypeStruct):
+            return shapes.shape[0]
+        return jax.tree.map(lambda x: x.shape, shapes)
 
     @property
     def action_size(self) -> int:
@@ -253,27 +275,26 @@ class BraxEnv:
 
     def reset(self, rng: Array) -> BraxState:
         """The state at the start of an episode."""
-        state = self.env.reset(self._params(), _typed(rng))
-        return self._state(state, {})
+        return self._state(self.env.reset(self._params(), _typed(rng)), {}, {})
 
     def step(self, state: BraxState, action: Array) -> BraxState:
-        """The state after one step."""
-        return self._state(
-            self.env.step(self._params(), state.pipeline_state, action), dict(state.info)
-        )
+        """The state after one step; entries that wrappers added to `metrics` and `info` stay."""
+        after = self.env.step(self._params(), state.pipeline_state, action)
+        return self._state(after, state.metrics, state.info)
 
     def _params(self) -> Params:
         return self.env.default_params() if self.params is None else self.params
 
     @staticmethod
-    def _state(state: State, info: dict[str, Any]) -> BraxState:
+    def _state(state: State, metrics: dict[str, Array], info: dict[str, Any]) -> BraxState:
         done = state.terminated.astype(state.reward.dtype)
-        metrics = dict(state.reward_terms)
-        return BraxState(state, state.observation, state.reward, done, metrics, info)
+        metrics = {**metrics, **state.reward_terms}
+        return BraxState(state, state.observation, state.reward, done, metrics, dict(info))
 
 
-def _observation_size(env: Env, params: Params) -> int:
-    return jax.eval_shape(env.reset, params, jax.random.key(0)).observation.shape[0]
+def _observation(env: Env, params: Params) -> Any:
+    """The shapes and dtypes of an observation."""
+    return jax.eval_shape(env.reset, params, jax.random.key(0)).observation
 
 
 def _typed(key: Array) -> Array:

@@ -15,7 +15,7 @@ from jaxtyping import PRNGKeyArray
 
 from ..errors import ArgumentError
 from ..sharding import over_devices
-from .environment import Env, Params, State
+from .environment import Env, Params, State, where
 
 
 class _Wrapper:
@@ -61,16 +61,29 @@ class AutoReset(_Wrapper):
         key, reset_key = jax.random.split(state.key)
         after = self.env.step(params, state._replace(key=key), action)
         new = self.env.reset(params, reset_key)
-
-        def chosen(new, old):
-            return jax.tree.map(lambda x, y: jnp.where(after.done, x, y), new, old)
-
         return after._replace(
-            physics=chosen(new.physics, after.physics),
-            observation=chosen(new.observation, after.observation),
-            steps=chosen(new.steps, after.steps),
-            key=chosen(new.key, after.key),
+            physics=where(after.done, new.physics, after.physics),
+            observation=where(after.done, new.observation, after.observation),
+            steps=where(after.done, new.steps, after.steps),
+            key=where(after.done, new.key, after.key),
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class ResetNextStep(_Wrapper):
+    """An environment whose step after the last step of an episode is a reset."""
+
+    env: Env
+
+    def reset(self, params: Params, key: PRNGKeyArray) -> State:
+        """The state at the start of an episode; see `Env.reset`."""
+        return self.env.reset(params, key)
+
+    def step(self, params: Params, state: State, action: ArrayLike) -> State:
+        """The state after one step, or at the start of a new episode if the last one ended."""
+        key, reset_key = jax.random.split(state.key)
+        after = self.env.step(params, state._replace(key=key), action)
+        return where(state.done, self.env.reset(params, reset_key), after)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -81,7 +94,7 @@ class Vectorized(_Wrapper):
     a first axis of size n. With a `mesh`, this axis is split over the devices.
     """
 
-    env: Env | AutoReset
+    env: Env | AutoReset | ResetNextStep
     params_axes: Any
     mesh: Mesh | None = None
 
@@ -159,7 +172,7 @@ def auto_reset(env: Env | AutoReset) -> AutoReset:
 
 
 def vectorize(
-    env: Env | AutoReset, params_axes: Any = None, mesh: Mesh | None = None
+    env: Env | AutoReset | ResetNextStep, params_axes: Any = None, mesh: Mesh | None = None
 ) -> Vectorized:
     """A batch of environments of one kind, whose size is the number of keys of `reset`.
 

@@ -8,14 +8,16 @@ truncate long episodes, weight the reward terms, and check the action. They are 
 from __future__ import annotations
 
 import abc
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
+from jax.custom_derivatives import SymbolicZero
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Bool, Float, Int, PRNGKeyArray, PyTree
 
 from ..errors import ArgumentError
 from ..model import Model
@@ -24,33 +26,49 @@ from ..model import Model
 Params = Any
 Physics = Any
 
-# A leaf of the parameters: an array, or a float or a NumPy array until `cast` converts it.
+# What a policy gets: an array (n,), or a pytree of arrays, such as a dict of arrays.
+Observation = PyTree[Float[Array, "..."]]
+
+# A leaf of the parameters: a float or a NumPy array at first, an array of JAX after
+# `_math.cast.cast`.
 Parameter = Any
 
 
 class State(NamedTuple):
     """The state of an environment after a reset or a step.
 
-    - `physics`: the physical state, a pytree; each environment states its content;
-    - `observation` (n,): what a policy gets;
-    - `reward` (): the sum of `reward_terms`; zero after a reset;
-    - `reward_terms`: the weighted reward of the step, by name, () each;
-    - `terminated` (): whether the episode failed in this step. The later return is zero;
-    - `truncated` (): whether the episode reached its number of steps and did not fail. The later
-      return is not zero, so a learning algorithm estimates it from `final_observation`;
-    - `final_observation` (n,): the observation that the step led to. It differs from `observation`
-      only where `auto_reset` began a new episode;
-    - `steps` (): the number of steps of the episode up to now;
-    - `key`: the random key of the environment. Each step uses it up and stores another key.
+        - `physics`: the physical state, a pytree; each environment states its content;
+        - `observation`: what a policy gets: an array (n,), or a pytree of arrays, such as a dict with
+          the entries "state" and "privileged_state";
+        - `reward` (): the sum of `reward_terms`; zero after a reset;
+        - `reward_terms`: the weighted reward of the step, by name, () each;
+    <<<<<<< HEAD
+        - `terminated` (): whether the episode failed in this step. The later return is zero;
+        - `truncated` (): whether the episode reached its number of steps and did not fail. The later
+          return is not zero, so a learning algorithm estimates it from `final_observation`;
+        - `final_observation`: the observation that the step led to. It differs from `observation` only
+          where `auto_reset` began a new episode;
+        - `diverged` (): whether the step led to a physical state with an entry that is not finite. The
+          step then has terminated the episode, and `physics` is the state before the step;
+    =======
+        - `terminated` (): whether the episode failed in this step. No reward follows a failure;
+        - `truncated` (): whether the episode reached its number of steps and did not fail. Rewards
+          would have followed, so a learning algorithm estimates their sum from `final_observation`;
+        - `final_observation` (n,): the observation that the step led to. It differs from `observation`
+          only where `auto_reset` began a new episode;
+    >>>>>>> words
+        - `steps` (): the number of steps of the episode up to now;
+        - `key`: the random key of the environment. Each step uses it up and stores another key.
     """
 
     physics: Physics
-    observation: Float[Array, " n"]
+    observation: Observation
     reward: Float[Array, ""]
     reward_terms: dict[str, Float[Array, ""]]
     terminated: Bool[Array, ""]
     truncated: Bool[Array, ""]
-    final_observation: Float[Array, " n"]
+    final_observation: Observation
+    diverged: Bool[Array, ""]
     steps: Int[Array, ""]
     key: PRNGKeyArray
 
@@ -69,7 +87,7 @@ class Env(abc.ABC):
     field `model`, the robot, and a field `weights`, one weight per reward term.
 
     An action (action_size,) has entries of the order of 1. The policies of `jaxrbd.learning` stay
-    between -1 and 1. Other actions are not clipped; the limits of the actuators act.
+    between -1 and 1. Actions outside this range are not clipped; the limits of the actuators act.
 
     - `episode_steps`: the number of steps after which an episode is truncated;
     - `action_size`: the number of entries of an action;
@@ -98,7 +116,7 @@ class Env(abc.ABC):
         """The physical state after a step with an action."""
 
     @abc.abstractmethod
-    def observe(self, params: Params, physics: Physics, key: PRNGKeyArray) -> Float[Array, " n"]:
+    def observe(self, params: Params, physics: Physics, key: PRNGKeyArray) -> Observation:
         """The observation of a physical state; `key` is for the noise of sensors."""
 
     @abc.abstractmethod
@@ -120,8 +138,8 @@ class Env(abc.ABC):
         key, start_key, sensor_key = jax.random.split(key, 3)
         physics = self.initial(params, start_key)
         observation = self.observe(params, physics, sensor_key)
-        action = jnp.zeros(self.action_size, observation.dtype)
-        zero = jnp.zeros((), observation.dtype)
+        action = jnp.zeros(self.action_size, params.model.dtype)
+        zero = jnp.zeros((), params.model.dtype)
         shapes = jax.eval_shape(lambda: self._weighted(params, physics, action, physics))
         never = jnp.zeros((), bool)
         return State(
@@ -132,6 +150,7 @@ class Env(abc.ABC):
             terminated=never,
             truncated=never,
             final_observation=observation,
+            diverged=never,
             steps=jnp.zeros((), jnp.int32),
             key=key,
         )
@@ -140,23 +159,27 @@ class Env(abc.ABC):
         """The state after one step.
 
         `action` (action_size,), in the dtype of the model. Raises ArgumentError for another shape
-        or dtype.
+        or dtype. A step to a physical state that is not finite terminates the episode; see
+        `State.diverged`.
         """
         action = _checked_action(self, params.model, action)
         key, motion_key, sensor_key = jax.random.split(state.key, 3)
-        physics = self.advance(params, state.physics, action, motion_key)
+        physics = _advance(self.advance, params, state.physics, action, motion_key)
+        diverged = ~_finite(physics)
+        physics = where(diverged, state.physics, physics)
         terms = self._weighted(params, state.physics, action, physics)
         observation = self.observe(params, physics, sensor_key)
-        terminated = self.failed(params, physics)
+        terminated = self.failed(params, physics) | diverged
         steps = state.steps + 1
         return State(
             physics=physics,
             observation=observation,
-            reward=sum(terms.values(), start=jnp.zeros((), observation.dtype)),
+            reward=sum(terms.values(), start=jnp.zeros((), params.model.dtype)),
             reward_terms=terms,
             terminated=terminated,
             truncated=(steps >= self.episode_steps) & ~terminated,
             final_observation=observation,
+            diverged=diverged,
             steps=steps,
             key=key,
         )
@@ -171,6 +194,56 @@ class Env(abc.ABC):
                 f"term: {sorted(terms)}"
             )
         return {name: params.weights[name] * term for name, term in terms.items()}
+
+
+def where(condition: Bool[Array, ""], first: Any, second: Any) -> Any:
+    """The first pytree where the condition holds, the second elsewhere."""
+    return jax.tree.map(lambda x, y: jnp.where(condition, x, y), first, second)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _advance(
+    advance: Callable[..., Physics],
+    params: Params,
+    physics: Physics,
+    action: Float[Array, " n"],
+    key: PRNGKeyArray,
+) -> Physics:
+    """The physical state after a step, without dependence on the inputs where it is not finite.
+
+    `Env.step` then selects another state. The selection alone would not do: in reverse mode, the
+    derivatives of the step that diverges would be zero times infinity.
+    """
+    return advance(params, physics, action, key)
+
+
+def _advance_derivative(
+    advance: Callable[..., Physics], primals: tuple, tangents: tuple
+) -> tuple[Physics, Physics]:
+    leaves, structure = jax.tree.flatten(primals)
+    changes = {
+        i: x
+        for i, x in enumerate(jax.tree.leaves(tangents))
+        if not isinstance(x, SymbolicZero)  # of an input that does not change
+    }
+
+    def moved(values: dict[int, Array]) -> Physics:
+        rows = [values.get(i, x) for i, x in enumerate(leaves)]
+        return advance(*jax.tree.unflatten(structure, rows))
+
+    after, derivative = jax.linearize(moved, {i: leaves[i] for i in changes})
+    zeros = jax.tree.map(jnp.zeros_like, changes)
+    return after, derivative(where(_finite(after), changes, zeros))
+
+
+_advance.defjvp(_advance_derivative, symbolic_zeros=True)
+
+
+def _finite(tree: Any) -> Bool[Array, ""]:
+    """Whether all floats of a pytree are finite."""
+    floats = (x for x in jax.tree.leaves(tree) if jnp.issubdtype(x.dtype, jnp.floating))
+    # One array of all entries, so that the program has one kernel instead of one per leaf.
+    return jnp.all(jnp.concatenate([jnp.isfinite(jnp.ravel(x)) for x in floats]))
 
 
 def substeps(step: Callable[[Any], Any], state: Any, count: int) -> Any:

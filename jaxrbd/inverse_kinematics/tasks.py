@@ -1,9 +1,8 @@
 """Tasks of inverse kinematics: targets of frames, of the centre of mass and of the configuration.
 
 A task has an error vector e, a Jacobian J of the error in the tangent space, and weights w. Solvers
-minimise the sum of `w e^2 / 2` over all entries of all tasks. The weights are not square roots: an
-entry with four times the weight counts as an error of twice the size. An entry with the weight 0 is
-free.
+minimise the sum of `w e^2 / 2` over all entries of all tasks. A weight multiplies the squared
+error: four times the weight has the effect of twice the error. An entry with the weight 0 is free.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Task(eqx.Module):
     """A target of inverse kinematics: a `FrameTask`, a `ComTask` or a `PostureTask`."""
 
 
-# By the shape of an array in place of a pose.
+# Hints for the error, by the shape of the array that was passed instead of a `Pose`.
 _HINTS = {
     (3,): "; for a position use FrameTask.position",
     (3, 3): "; for a rotation matrix use FrameTask.orientation",
@@ -155,10 +154,10 @@ class PostureTask(Task):
 
     `weights`: () or (nv,), 0 or more, in 1/m^2 or 1/rad^2 (default 1e-4). The error is
     `difference(model, target, q)`. This task is a preference: the solution may be far from the
-    target, so `IkSolution.converged` does not depend on it. With a small weight it selects one
-    solution of a redundant robot. The error of the other tasks is then about proportional to this
-    weight. Raises ArgumentError for a target with NaN or infinite entries and for a negative
-    weight.
+    target, so `IkSolution.converged` does not depend on this task. With a small weight, the task
+    selects one solution of a redundant robot. The error of the other tasks is then about
+    proportional to this weight. Raises ArgumentError for a target with NaN or infinite entries and
+    for a negative weight.
     """
 
     target: Float[arguments.Parameter, " nq"]
@@ -175,7 +174,7 @@ class PostureTask(Task):
 
 
 def _weights(x: ArrayLike | Sequence, name: str, n: int | None) -> arguments.Parameter:
-    """Weights (n,) from () or (n,); n None: any length, and () stays ()."""
+    """Weights (n,) from () or (n,). If n is None, any length is right, and () stays ()."""
     scalar = np.ndim(x) == 0
     weights = arguments.parameter(x, name, () if scalar else (n,))
     arguments.require(
@@ -185,7 +184,10 @@ def _weights(x: ArrayLike | Sequence, name: str, n: int | None) -> arguments.Par
 
 
 def _pose(R: Any, p: Any) -> Pose:
-    """A pose of parameters, whose constants stay in float64."""
+    """`Pose(R, p)` with constants: NumPy arrays of float64 until `cast` converts them.
+
+    The types are `Any`, because the fields of `Pose` have the type of arrays of JAX.
+    """
     return Pose(R, p)
 
 
@@ -194,10 +196,10 @@ def _identity(like: arguments.Parameter) -> arguments.Parameter:
 
 
 def _concatenated(a: arguments.Parameter, b: arguments.Parameter) -> arguments.Parameter:
-    traced = next((x for x in (a, b) if isinstance(x, Array)), None)
-    if traced is None:
+    dtypes = [x.dtype for x in (a, b) if isinstance(x, Array)]
+    if not dtypes:
         return np.concatenate([a, b])
-    return jnp.concatenate([jnp.asarray(x, traced.dtype) for x in (a, b)])
+    return jnp.concatenate([jnp.asarray(x, dtypes[0]) for x in (a, b)])
 
 
 def _is_rotation(R: np.ndarray) -> bool:
@@ -256,8 +258,8 @@ def checked_tasks(
         raise ArgumentError("tasks is empty, expected at least one task")
     for i, task in enumerate(tasks):
         if isinstance(task, FrameTask):
-            moving = [f for f in (task.frame, task.relative_to) if f is not None]
-            if all(model.frame_bodies[arguments.frame_index(model, f)] < 0 for f in moving):
+            named = [f for f in (task.frame, task.relative_to) if f is not None]
+            if all(model.frame_bodies[arguments.frame_index(model, f)] < 0 for f in named):
                 raise ArgumentError(
                     f"tasks[{i}]: frame {task.frame!r} of {model!r} is fixed to the world, "
                     f"expected a moving frame"
@@ -359,6 +361,7 @@ def _norm(x: Array) -> Array:
 def _posture_jacobian(model: Model, target: Array, q: Array) -> Float[Array, "nv nv"]:
     """The derivative of `difference(model, target, q)` in the tangent space."""
     _, velocities = coordinates_with_rates(model)
+    # If the configurations of all joints form vector spaces, the difference is q - target.
     if len(velocities) == model.nv:
         return jnp.eye(model.nv, dtype=model.dtype)
     zero = jnp.zeros(model.nv, model.dtype)

@@ -22,10 +22,20 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray, PyTree
 
 from ..envs import State, Vectorized
-from .networks import Policy, Statistics, act, new_policy, no_statistics
+from ..envs.environment import Observation
+from .networks import (
+    Policy,
+    Statistics,
+    act,
+    entry,
+    new_policy,
+    no_statistics,
+    observation_size,
+    with_observations,
+)
 from .optimiser import Adam, with_limited_gradient
 from .rollouts import Episodes, Window, draw_noise, no_episodes, roll, start
 
@@ -35,7 +45,7 @@ class ApgState(NamedTuple):
 
     policy: Policy
     optimiser: Any
-    statistics: Statistics
+    statistics: PyTree[Statistics]
     states: State
     episodes: Episodes
     key: PRNGKeyArray
@@ -51,6 +61,7 @@ class Apg:
     - `betas`: the two decay rates of Adam;
     - `log_std`: the logarithm of the first standard deviation of the noise of the actions;
     - `last_noise`: as in `Shac`;
+    - `policy_observation`: as in `Ppo`;
     - `action_limit`: the largest norm of the gradient of the sum of the rewards of a window with
       respect to one action of one environment. Larger gradients are scaled (default: no limit);
     - `updates`: the number of updates of the whole training.
@@ -65,6 +76,7 @@ class Apg:
     log_std: float = -2.0
     last_noise: float = 1.0
     action_limit: float | None = None
+    policy_observation: str | None = None
     updates: int = 500
 
     @property
@@ -75,14 +87,14 @@ class Apg:
     def init(self, env: Vectorized, params: Any, key: PRNGKeyArray) -> ApgState:
         """The state before the first update."""
         key, policy_key, reset_key = jax.random.split(key, 3)
-        states = start(env, params, reset_key, self.batch)
-        size, dtype = states.observation.shape[1], states.observation.dtype
+        states, dtype = start(env, params, reset_key, self.batch), params.model.dtype
+        size = observation_size(self.policy_observation, states.observation, "policy_observation")
         sizes = size, *self.hidden, env.action_size
         policy = new_policy(policy_key, sizes, dtype, self.log_std)
         return ApgState(
             policy=policy,
             optimiser=self._adam().init(policy),
-            statistics=no_statistics(size, dtype),
+            statistics=no_statistics(states.observation),
             states=states,
             episodes=no_episodes(self.batch, dtype),
             key=key,
@@ -94,7 +106,9 @@ class Apg:
         """The state after one update, and its metrics."""
         key, noise_key = jax.random.split(state.key)
         shape = self.horizon, self.batch, env.action_size
-        progress = state.statistics.samples / (self.updates * self.update_steps)
+        progress = entry(self.policy_observation, state.statistics).samples / (
+            self.updates * self.update_steps
+        )
         noise = draw_noise(noise_key, shape, state.policy.log_std.dtype, self.last_noise, progress)
 
         def loss(policy: Policy) -> tuple[Array, tuple[State, Window]]:
@@ -108,8 +122,9 @@ class Apg:
             "reward": -cost,
             "loss": cost,
             "gradient_norm": step.gradient_norm,
+            "diverged": window.diverged_steps,
         }
-        statistics = state.statistics.add(window.observation)
+        statistics = with_observations(state.statistics, window.observation)
         return ApgState(step.params, step.state, statistics, states, episodes, key), metrics
 
     def loss(
@@ -122,8 +137,8 @@ class Apg:
     ) -> tuple[Float[Array, ""], tuple[State, Window]]:
         """The loss of the policy, the states after the window, and the window."""
 
-        def actions(observation: Array, noise: Array) -> Array:
-            found = act(policy, state.statistics, observation, noise)
+        def actions(observation: Observation, noise: Array) -> Array:
+            found = self._act(policy, state.statistics, observation, noise)
             if self.action_limit is None:
                 return found
             return with_limited_gradient(found, self.action_limit / self.update_steps)
@@ -131,12 +146,20 @@ class Apg:
         states, window = roll(env, params, state.states, actions, noise)
         return -jnp.mean(window.reward), (states, window)
 
-    def deterministic(
-        self, state: ApgState, observation: Float[Array, "... m"]
-    ) -> Float[Array, "... k"]:
+    def deterministic(self, state: ApgState, observation: Observation) -> Float[Array, "... k"]:
         """The actions of the policy without noise."""
         noise = jnp.zeros_like(state.policy.log_std)
-        return act(state.policy, state.statistics, observation, noise)
+        return self._act(state.policy, state.statistics, observation, noise)
+
+    def _act(
+        self,
+        policy: Policy,
+        statistics: PyTree[Statistics],
+        observation: Observation,
+        noise: Array,
+    ) -> Array:
+        name = self.policy_observation
+        return act(policy, entry(name, statistics), entry(name, observation), noise)
 
     def _adam(self) -> Adam:
         return Adam(self.rate, self.last_rate, self.updates, 1.0, *self.betas)

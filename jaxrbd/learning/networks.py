@@ -9,7 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray, PyTree
+
+from ..envs.environment import Observation
+from ..errors import ArgumentError
 
 
 class Layer(NamedTuple):
@@ -70,9 +73,55 @@ class Statistics(NamedTuple):
         return (x - self.mean) / jnp.sqrt(self.variance + 1e-5)
 
 
-def no_statistics(size: int, dtype: Any) -> Statistics:
-    """The statistics before the first observation: mean 0, variance 1."""
-    return Statistics(jnp.full((), 1e-4, dtype), jnp.zeros(size, dtype), jnp.ones(size, dtype))
+def no_statistics(observation: Observation) -> PyTree[Statistics]:
+    """The statistics before the first observation, for each of its arrays: mean 0, variance 1."""
+
+    def start(x: Float[Array, "... n"]) -> Statistics:
+        size, dtype = x.shape[-1], x.dtype
+        return Statistics(jnp.full((), 1e-4, dtype), jnp.zeros(size, dtype), jnp.ones(size, dtype))
+
+    return jax.tree.map(start, observation)
+
+
+def with_observations(
+    statistics: PyTree[Statistics], observation: Observation
+) -> PyTree[Statistics]:
+    """The statistics with more observations, for each array of an observation."""
+    return jax.tree.map(
+        lambda found, x: found.add(x),
+        statistics,
+        observation,
+        is_leaf=lambda x: isinstance(x, Statistics),
+    )
+
+
+def entry(name: str | None, x: Any) -> Any:
+    """What a network gets of an observation, or its statistics.
+
+    `name`: the entry of an observation that is a dict; None if the observation is one array.
+    """
+    return x if name is None else x[name]
+
+
+def observation_size(name: str | None, observation: Observation, setting: str) -> int:
+    """The size of the array that a network gets of a batch of observations.
+
+    `name`: as in `entry`; `setting`: the setting of the algorithm that has this name. Raises
+    ArgumentError, which names the setting, if the observation has no such array.
+    """
+    found = observation
+    if isinstance(observation, dict):
+        if name not in observation:
+            names = ", ".join(map(repr, observation))
+            raise ArgumentError(
+                f"{setting} is {name!r}, expected an entry of observations: {names}"
+            )
+        found = observation[name]
+    elif name is not None:
+        raise ArgumentError(f"{setting} is {name!r}, expected None: observation is no dict")
+    if not isinstance(found, Array) or found.ndim != 2:
+        raise ArgumentError(f"{setting} is {name!r}, expected an array (n,) in each observation")
+    return found.shape[1]
 
 
 class Policy(NamedTuple):

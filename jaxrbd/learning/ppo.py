@@ -25,19 +25,23 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray, PyTree
 
 from ..envs import State, Vectorized
+from ..envs.environment import Observation
 from .networks import (
     Network,
     Policy,
     Statistics,
     act,
     apply,
+    entry,
     network,
     new_policy,
     no_statistics,
+    observation_size,
     values,
+    with_observations,
 )
 from .optimiser import Adam
 from .rollouts import Episodes, lambda_returns, no_episodes, roll, start
@@ -49,17 +53,19 @@ class PpoState(NamedTuple):
     policy: Policy
     critic: Network
     optimiser: Any
-    statistics: Statistics
+    statistics: PyTree[Statistics]
     states: State
     episodes: Episodes
     key: PRNGKeyArray
 
 
 class Samples(NamedTuple):
-    """Steps of a window: the normalised observation, the Gaussian variable behind the action, the
-    logarithm of its density for the old policy, the return R and the advantage A."""
+    """Steps of a window: the normalised observations of the policy and of the critic, the Gaussian
+    variable behind the action, the logarithm of its density for the old policy, the return R and
+    the advantage A."""
 
     x: Float[Array, "s m"]
+    critic_x: Float[Array, "s k"]
     gaussian: Float[Array, "s k"]
     log_density: Float[Array, " s"]
     returns: Float[Array, " s"]
@@ -76,6 +82,8 @@ class Ppo:
     - `clip` e, `critic_weight`, `entropy_weight`: of the loss;
     - `rate`: the learning rate, which falls linearly to `last_rate` over `updates`;
     - `sweeps`, `parts`: how often all samples of a window are used, and in how many parts;
+    - `policy_observation`, `critic_observation`: if an observation is a dict, the names of the
+      arrays that the policy and the critic get (default: an observation is one array);
     - `reward_scale`: a factor of the rewards, so that returns are of the order of 1 to 10;
     - `updates`: the number of updates of the whole training.
     """
@@ -92,6 +100,8 @@ class Ppo:
     last_rate: float = 1e-5
     sweeps: int = 4
     parts: int = 8
+    policy_observation: str | None = None
+    critic_observation: str | None = None
     reward_scale: float = 0.1
     updates: int = 500
 
@@ -103,15 +113,16 @@ class Ppo:
     def init(self, env: Vectorized, params: Any, key: PRNGKeyArray) -> PpoState:
         """The state before the first update."""
         key, policy_key, critic_key, reset_key = jax.random.split(key, 4)
-        states = start(env, params, reset_key, self.batch)
-        size, dtype = states.observation.shape[1], states.observation.dtype
+        states, dtype = start(env, params, reset_key, self.batch), params.model.dtype
+        size = observation_size(self.policy_observation, states.observation, "policy_observation")
         policy = new_policy(policy_key, (size, *self.hidden, env.action_size), dtype, -0.5)
+        size = observation_size(self.critic_observation, states.observation, "critic_observation")
         critic = network(critic_key, (size, *self.hidden, 1), dtype)
         return PpoState(
             policy=policy,
             critic=critic,
             optimiser=self._adam().init((policy, critic)),
-            statistics=no_statistics(size, dtype),
+            statistics=no_statistics(states.observation),
             states=states,
             episodes=no_episodes(self.batch, dtype),
             key=key,
@@ -125,20 +136,24 @@ class Ppo:
         shape = self.horizon, self.batch, env.action_size
         noise = jax.random.normal(noise_key, shape, state.policy.log_std.dtype)
 
-        def actions(observation: Array, noise: Array) -> Array:
-            return act(state.policy, state.statistics, observation, noise)
+        def actions(observation: Observation, noise: Array) -> Array:
+            return self._act(state, observation, noise)
 
         states, window = roll(env, params, state.states, actions, noise)
         scaled = window._replace(reward=self.reward_scale * window.reward)
-        after = values(state.critic, state.statistics, window.final_observation)
+        for_policy = entry(self.policy_observation, state.statistics)
+        for_critic = entry(self.critic_observation, state.statistics)
+        x = for_policy.normalise(entry(self.policy_observation, window.observation))
+        critic_x = for_critic.normalise(entry(self.critic_observation, window.observation))
+        last = entry(self.critic_observation, window.final_observation)
+        after = values(state.critic, for_critic, last)
         returns = lambda_returns(scaled, after, self.discount, self.trace)
-        before = values(state.critic, state.statistics, window.observation)
-        advantage = returns - before
+        advantage = returns - apply(state.critic, critic_x)[..., 0]
         spread = jnp.std(advantage) + 1e-8
-        x = state.statistics.normalise(window.observation)
         mean, std = apply(state.policy.mean, x), jnp.exp(state.policy.log_std)
         samples = Samples(
             x=x,
+            critic_x=critic_x,
             gaussian=mean + std * noise,
             log_density=log_density(state.policy, noise),
             returns=returns,
@@ -164,8 +179,9 @@ class Ppo:
             "reward": jnp.mean(window.reward),
             "loss": jnp.mean(costs),
             "gradient_norm": jnp.mean(norms),
+            "diverged": window.diverged_steps,
         }
-        statistics = state.statistics.add(window.observation)
+        statistics = with_observations(state.statistics, window.observation)
         return PpoState(policy, critic, optimiser, statistics, states, episodes, key), metrics
 
     def loss(self, networks: tuple[Policy, Network], samples: Samples) -> Float[Array, ""]:
@@ -175,17 +191,18 @@ class Ppo:
         ratio = jnp.exp(log_density(policy, noise) - samples.log_density)
         clipped = jnp.clip(ratio, 1 - self.clip, 1 + self.clip)
         gain = jnp.minimum(ratio * samples.advantage, clipped * samples.advantage)
-        error = apply(critic, samples.x)[..., 0] - samples.returns
+        error = apply(critic, samples.critic_x)[..., 0] - samples.returns
         entropy = jnp.sum(policy.log_std)  # up to a constant
         critic_cost = self.critic_weight * jnp.mean(error * error) / 2
         return -jnp.mean(gain) + critic_cost - self.entropy_weight * entropy
 
-    def deterministic(
-        self, state: PpoState, observation: Float[Array, "... m"]
-    ) -> Float[Array, "... k"]:
+    def deterministic(self, state: PpoState, observation: Observation) -> Float[Array, "... k"]:
         """The actions of the policy without noise."""
-        noise = jnp.zeros_like(state.policy.log_std)
-        return act(state.policy, state.statistics, observation, noise)
+        return self._act(state, observation, jnp.zeros_like(state.policy.log_std))
+
+    def _act(self, state: PpoState, observation: Observation, noise: Array) -> Array:
+        statistics = entry(self.policy_observation, state.statistics)
+        return act(state.policy, statistics, entry(self.policy_observation, observation), noise)
 
     def _adam(self) -> Adam:
         steps = self.updates * self.sweeps * self.parts

@@ -11,26 +11,34 @@ from jax import Array, lax
 from jaxtyping import Bool, Float, PRNGKeyArray
 
 from ..envs import State, Vectorized
+from ..envs.environment import Observation
 
 
 class Window(NamedTuple):
     """h steps of n environments; each array has the first axes (h, n).
 
     - `observation`: before the step; `noise`: of the action; `reward`: of the step;
-    - `terminated`, `truncated`, `final_observation`: as in `envs.State`, after the step.
+    - `terminated`, `truncated`, `final_observation`, `diverged`: as in `envs.State`, after the
+      step.
     """
 
-    observation: Float[Array, "h n m"]
+    observation: Observation
     noise: Float[Array, "h n k"]
     reward: Float[Array, "h n"]
     terminated: Bool[Array, "h n"]
     truncated: Bool[Array, "h n"]
-    final_observation: Float[Array, "h n m"]
+    final_observation: Observation
+    diverged: Bool[Array, "h n"]
 
     @property
     def done(self) -> Bool[Array, "h n"]:
         """Whether an episode ended in the step."""
         return self.terminated | self.truncated
+
+    @property
+    def diverged_steps(self) -> Float[Array, ""]:
+        """The number of steps to a physical state that is not finite."""
+        return jnp.sum(self.diverged, dtype=self.reward.dtype)
 
     @property
     def last(self) -> Bool[Array, "h n"]:
@@ -64,7 +72,7 @@ def roll(
     env: Vectorized,
     params: Any,
     states: State,
-    actions: Callable[[Array, Array], Array],
+    actions: Callable[[Observation, Array], Array],
     noise: Float[Array, "h n k"],
 ) -> tuple[State, Window]:
     """The states after h steps, and the steps. `actions(observation, noise)` is the policy."""
@@ -78,6 +86,7 @@ def roll(
             after.terminated,
             after.truncated,
             after.final_observation,
+            after.diverged,
         )
 
     return lax.scan(step, states, noise)

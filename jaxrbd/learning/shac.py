@@ -36,11 +36,24 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray, PyTree
 
 from ..envs import State, Vectorized
+from ..envs.environment import Observation
 from ..errors import ArgumentError
-from .networks import Network, Policy, Statistics, act, network, new_policy, no_statistics, values
+from .networks import (
+    Network,
+    Policy,
+    Statistics,
+    act,
+    entry,
+    network,
+    new_policy,
+    no_statistics,
+    observation_size,
+    values,
+    with_observations,
+)
 from .optimiser import Adam
 from .rollouts import Episodes, Window, draw_noise, lambda_returns, no_episodes, roll, start
 
@@ -53,7 +66,7 @@ class ShacState(NamedTuple):
     target_critic: Network
     policy_optimiser: Any
     critic_optimiser: Any
-    statistics: Statistics
+    statistics: PyTree[Statistics]
     states: State
     episodes: Episodes
     key: PRNGKeyArray
@@ -72,6 +85,7 @@ class Shac:
     - `target_share`: the share of the old target critic that remains after an update;
     - `last_noise`: the noise of the actions has a factor, which falls linearly from 1 to this value
       over all updates. With 0, the training ends near the policy that `deterministic` returns;
+    - `policy_observation`, `critic_observation`: as in `Ppo`;
     - `mirror_observation`, `mirror_action`: for a task that looks the same in a mirror, the signs 1
       or -1 of the entries of the observation and of the action in the mirror (default: no mirror);
     - `updates`: the number of updates of the whole training.
@@ -89,6 +103,8 @@ class Shac:
     critic_batches: int = 4
     target_share: float = 0.2
     last_noise: float = 1.0
+    policy_observation: str | None = None
+    critic_observation: str | None = None
     mirror_observation: tuple[int, ...] = ()
     mirror_action: tuple[int, ...] = ()
     updates: int = 500
@@ -104,10 +120,11 @@ class Shac:
         Raises ArgumentError for signs of a mirror that do not fit the environment.
         """
         key, policy_key, critic_key, reset_key = jax.random.split(key, 4)
-        states = start(env, params, reset_key, self.batch)
-        size, dtype = states.observation.shape[1], states.observation.dtype
+        states, dtype = start(env, params, reset_key, self.batch), params.model.dtype
+        size = observation_size(self.policy_observation, states.observation, "policy_observation")
         self._check_mirror(size, env.action_size)
         policy = new_policy(policy_key, (size, *self.hidden, env.action_size), dtype)
+        size = observation_size(self.critic_observation, states.observation, "critic_observation")
         critic = network(critic_key, (size, *self.hidden, 1), dtype)
         return ShacState(
             policy=policy,
@@ -115,7 +132,7 @@ class Shac:
             target_critic=critic,
             policy_optimiser=self._adam().init(policy),
             critic_optimiser=self._critic_adam().init(critic),
-            statistics=no_statistics(size, dtype),
+            statistics=no_statistics(states.observation),
             states=states,
             episodes=no_episodes(self.batch, dtype),
             key=key,
@@ -127,7 +144,9 @@ class Shac:
         """The state after one update, and its metrics."""
         key, noise_key, critic_key = jax.random.split(state.key, 3)
         shape = self.horizon, self.batch, env.action_size
-        progress = state.statistics.samples / (self.updates * self.update_steps)
+        progress = entry(self.policy_observation, state.statistics).samples / (
+            self.updates * self.update_steps
+        )
         noise = draw_noise(noise_key, shape, state.policy.log_std.dtype, self.last_noise, progress)
 
         def loss(policy: Policy) -> tuple[Array, tuple[State, Window]]:
@@ -138,7 +157,7 @@ class Shac:
         actor = self._adam().step(gradient, state.policy_optimiser, state.policy)
 
         # The critic: regression to TD(lambda) returns.
-        after = values(state.target_critic, state.statistics, window.final_observation)
+        after = self._values(state.target_critic, state, window.final_observation)
         returns = lambda_returns(window, after, self.discount, self.trace)
         critic, critic_optimiser, error = self._fit_critic(
             state, window.observation, returns, critic_key
@@ -154,6 +173,7 @@ class Shac:
             "loss": cost,
             "critic_loss": error,
             "gradient_norm": actor.gradient_norm,
+            "diverged": window.diverged_steps,
         }
         return ShacState(
             policy=actor.params,
@@ -161,7 +181,7 @@ class Shac:
             target_critic=target,
             policy_optimiser=actor.state,
             critic_optimiser=critic_optimiser,
-            statistics=state.statistics.add(window.observation),
+            statistics=with_observations(state.statistics, window.observation),
             states=states,
             episodes=episodes,
             key=key,
@@ -177,8 +197,8 @@ class Shac:
     ) -> tuple[Float[Array, ""], tuple[State, Window]]:
         """The loss L of the actor, the states after the window, and the window."""
 
-        def actions(observation: Array, noise: Array) -> Array:
-            return act(policy, state.statistics, observation, noise)
+        def actions(observation: Observation, noise: Array) -> Array:
+            return self._act(policy, state, observation, noise)
 
         states, window = roll(env, params, state.states, actions, noise)
 
@@ -187,47 +207,61 @@ class Shac:
 
         # c^(t - t0), where t0 is the first step of the episode in the window.
         weights = lax.scan(next_weight, jnp.ones_like(window.reward[0]), window.done)[1]
-        later = values(state.target_critic, state.statistics, window.final_observation)
+        later = self._values(state.target_critic, state, window.final_observation)
         later = jnp.where(window.last & ~window.terminated, later, 0)
         total = jnp.sum(weights * (window.reward + self.discount * later))
         return -total / (self.batch * self.horizon), (states, window)
 
-    def deterministic(
-        self, state: ShacState, observation: Float[Array, "... m"]
-    ) -> Float[Array, "... k"]:
+    def deterministic(self, state: ShacState, observation: Observation) -> Float[Array, "... k"]:
         """The actions of the policy without noise.
 
         With a mirror, they are the actions of the policy for the observation or for its mirror
         image, whichever has the higher value of the critic.
         """
         noise = jnp.zeros_like(state.policy.log_std)
-        actions = act(state.policy, state.statistics, observation, noise)
+        actions = self._act(state.policy, state, observation, noise)
         if not self.mirror_observation:
             return actions
         dtype = observation.dtype
         image = jnp.asarray(self.mirror_observation, dtype) * observation
-        mirrored = act(state.policy, state.statistics, image, noise)
+        mirrored = self._act(state.policy, state, image, noise)
         mirrored = jnp.asarray(self.mirror_action, dtype) * mirrored
         here, there = (
-            values(state.critic, state.statistics, x)[..., None] for x in (observation, image)
+            self._values(state.critic, state, x)[..., None] for x in (observation, image)
         )
         return jnp.where(here >= there, actions, mirrored)
+
+    def _act(
+        self, policy: Policy, state: ShacState, observation: Observation, noise: Array
+    ) -> Array:
+        name = self.policy_observation
+        return act(policy, entry(name, state.statistics), entry(name, observation), noise)
+
+    def _values(self, critic: Network, state: ShacState, observation: Observation) -> Array:
+        name = self.critic_observation
+        return values(critic, entry(name, state.statistics), entry(name, observation))
 
     def _check_mirror(self, size: int, action_size: int) -> None:
         if not self.mirror_observation and not self.mirror_action:
             return
+        for name in ("policy_observation", "critic_observation"):
+            if getattr(self, name) is not None:
+                raise ArgumentError(
+                    f"{name} is {getattr(self, name)!r}, expected None with a mirror"
+                )
         for name, count in (("mirror_observation", size), ("mirror_action", action_size)):
             signs = getattr(self, name)
             if len(signs) != count or set(signs) - {1, -1}:
                 raise ArgumentError(f"{name} is {signs}, expected {count} signs 1 or -1")
 
     def _fit_critic(
-        self, state: ShacState, observation: Array, returns: Array, key: PRNGKeyArray
+        self, state: ShacState, observation: Observation, returns: Array, key: PRNGKeyArray
     ) -> tuple[Network, Any, Array]:
-        x, y = observation.reshape(-1, observation.shape[-1]), returns.reshape(-1)
+        x, statistics = (entry(self.critic_observation, x) for x in (observation, state.statistics))
+        x, y = x.reshape(-1, x.shape[-1]), returns.reshape(-1)
 
         def loss(critic: Network, rows: Array) -> Array:
-            return jnp.mean((values(critic, state.statistics, x[rows]) - y[rows]) ** 2)
+            return jnp.mean((values(critic, statistics, x[rows]) - y[rows]) ** 2)
 
         def step(carry: tuple, rows: Array) -> tuple[tuple, Array]:
             critic, optimiser = carry

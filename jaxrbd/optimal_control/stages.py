@@ -5,11 +5,11 @@ control. In these coordinates, the dynamics are `dx_{t+1} = phi_t(dx_t, du_t)` w
 
     phi_t = difference(x_{t+1}, dynamics(t, retract(x_t, dx_t), u_t + du_t, p)).
 
-The defect of stage t is `phi_t(0, 0)`. The coordinates dx_{t+1} enter linearly, also where the
-defects are not zero. So the second derivatives of the Lagrangian have no terms between two stages.
+The defect of stage t is `phi_t(0, 0)`. The dynamics are linear in dx_{t+1}, also where the defects
+are not zero. So the second derivatives of the Lagrangian have no terms between two stages.
 
-Constraints enter by an augmented Lagrangian with the penalty 1 / mu. With multipliers y and z of
-equalities h and inequalities g, it has the terms
+Constraints are terms of an augmented Lagrangian with the penalty 1 / mu. With multipliers y and z
+of equalities h and inequalities g, these terms are
 
     mu / 2 |y_hat|^2 + mu / 2 |z_hat|^2,     y_hat = y + h / mu,     z_hat = max(0, z + g / mu).
 """
@@ -34,9 +34,12 @@ from .problem import Problem
 class Multipliers(NamedTuple):
     """The multipliers of the constraints of a `Problem`.
 
-    `equalities` (N, a), `inequalities` (N, b): those of `path`, N stages. `terminal_equalities`,
-    `terminal_inequalities`: those of `terminal`. `bounds` (N, m): positive at an upper bound,
-    negative at a lower bound, 0 between them. Multipliers of inequalities are 0 or more.
+    - `equalities` (N, a), `inequalities` (N, b): for the constraints `path` of N stages;
+    - `terminal_equalities`, `terminal_inequalities`: for the constraints `terminal`;
+    - `bounds` (N, m): for the control bounds. A multiplier is positive at an upper bound, negative
+      at a lower bound, and 0 between the bounds.
+
+    Multipliers of inequalities are 0 or more.
     """
 
     equalities: Array
@@ -47,7 +50,12 @@ class Multipliers(NamedTuple):
 
 
 class Values(NamedTuple):
-    """The functions of one stage, or of all stages: defect, cost (residual or scalar), h, g."""
+    """The values of one stage, or of all stages.
+
+    - `defect` (n,): empty for the last state;
+    - `cost`: a number, or a vector r for the cost |r|^2 / 2;
+    - `h`, `g`: the vectors of the equalities and of the inequalities.
+    """
 
     defect: Array
     cost: Array
@@ -56,9 +64,9 @@ class Values(NamedTuple):
 
 
 class Derivatives(NamedTuple):
-    """Values, their Jacobians, and the Hessian of the Lagrangian or of the cost.
+    """Values, their Jacobians, and the Hessian of the Lagrangian or the Gauss-Newton matrix.
 
-    If the Hessian is exact, `curvature` is the part that the Gauss-Newton matrix leaves out.
+    `curvature` is `hessian` minus the Gauss-Newton matrix, or None if `hessian` is this matrix.
     """
 
     values: Values
@@ -68,13 +76,13 @@ class Derivatives(NamedTuple):
 
 
 class Linearisation(NamedTuple):
-    """Derivatives of all stages, `inner` (N, ...), and of the last state, `last`."""
+    """The derivatives of all stages, `inner` (N, ...), and of the last state, `last`."""
 
     inner: Derivatives
     last: Derivatives
 
 
-def parts(constraints: Any, name: str, dtype: Any) -> tuple[Array, Array]:
+def constraint_vectors(constraints: Any, name: str, dtype: Any) -> tuple[Array, Array]:
     """Equalities and inequalities as vectors; None stands for no constraints."""
     if not isinstance(constraints, (tuple, list)) or len(constraints) != 2:
         raise ArgumentError(f"{name} returns no pair, expected (equalities, inequalities)")
@@ -110,15 +118,16 @@ def stage_values(problem: Problem, p: PyTree, t: Array, x: PyTree, x_next: PyTre
     defect = problem.space.difference(x_next, state)
     cost = _cost(problem.cost(t, x, u, p, *common), "cost", u.dtype)
     pair = (None, None) if problem.path is None else problem.path(t, x, u, p, *common)
-    return Values(defect, cost, *parts(pair, "path", u.dtype))
+    return Values(defect, cost, *constraint_vectors(pair, "path", u.dtype))
 
 
 def last_values(problem: Problem, p: PyTree, x: PyTree, dtype: Any) -> Values:
     """The `Values` of the last state; the defect is empty."""
     none = jnp.zeros(0, dtype)
     cost = none if problem.terminal_cost is None else problem.terminal_cost(x, p)
+    cost = _cost(cost, "terminal_cost", dtype)
     pair = (None, None) if problem.terminal is None else problem.terminal(x, p)
-    return Values(none, _cost(cost, "terminal_cost", dtype), *parts(pair, "terminal", dtype))
+    return Values(none, cost, *constraint_vectors(pair, "terminal", dtype))
 
 
 def control_bounds(problem: Problem, us: Array) -> tuple[Array, Array]:
@@ -163,16 +172,16 @@ def value_shapes(problem: Problem, p: PyTree, xs: PyTree, us: Array) -> tuple[Va
 
 
 def blank_linearisation(shapes: tuple[Values, Values], stages: int, n: int, m: int):
-    """Zeros with the shapes of `linearise` for the Gauss-Newton matrix."""
+    """A `Linearisation` of zeros, with the shapes that `linearise` returns if not `exact`."""
 
     def blank(values, leading, size):
         def zeros(shape):
             return jnp.zeros((*leading, *shape), values.defect.dtype)
 
-        of_values, of_jacobians = (
+        zero_values, zero_jacobians = (
             Values(*[zeros((*x.shape, *more)) for x in values]) for more in ((), (size,))
         )
-        return Derivatives(of_values, of_jacobians, zeros((size, size)), None)
+        return Derivatives(zero_values, zero_jacobians, zeros((size, size)), None)
 
     return Linearisation(blank(shapes[0], (stages,), n + m), blank(shapes[1], (), n))
 
@@ -196,53 +205,70 @@ def linearise(
     mu: Array,
     exact: bool,
 ) -> Linearisation:
-    """The values of all stages, their Jacobians, and the Hessian of the Lagrangian or of the cost.
+    """The values of all stages, their Jacobians, and a Hessian or Gauss-Newton matrix.
 
-    If `exact`, the weights of the second derivatives are `costates` (N + 1, n) and the multipliers
-    y_hat and z_hat. The Hessian leaves out the first-order terms of the penalty. Otherwise it is
-    the Gauss-Newton matrix of the cost. The Gauss-Newton matrix of a scalar cost is its Hessian.
+    If `exact`, the matrix is the Hessian of the Lagrangian with the multipliers `costates`
+    (N + 1, n), y_hat and z_hat, all held constant. If not `exact`, the matrix is the Gauss-Newton
+    matrix of the cost; for a scalar cost, this is the Hessian of the cost. `lqr_stages` adds the
+    terms J^T J / mu of the penalty, with the Jacobian J of the equalities and active inequalities.
     """
     space, m = problem.space, us.shape[1]
 
-    def derivatives(values, sizes, costate, y, z_old):
-        def at(z):
-            return values(*jnp.split(z, np.cumsum(sizes)[:-1]))
+    def derivatives(values, sizes, costate, y, z):
+        def changed_values(change):
+            """The values after a change (dx, du) of one stage, or dx of the last state."""
+            return values(*jnp.split(change, np.cumsum(sizes)[:-1]))
 
-        def lagrangian(z):
+        def lagrangian(change):
             """The Lagrangian, with y_hat and z_hat as constants, and the values."""
-            found = at(z)
+            found = changed_values(change)
             h, g = lax.stop_gradient((found.h, found.g))
-            weights = costate, y + h / mu, jnp.maximum(z_old + g / mu, 0)
+            weights = costate, y + h / mu, jnp.maximum(z + g / mu, 0)
             terms = zip(weights, (found.defect, found.h, found.g))
             return sum([jnp.sum(w * x) for w, x in terms], _scalar(found.cost)), found
 
-        def gradient(z):
-            """The values, and the gradient whose Jacobian is the Hessian."""
-            slope, found = jax.grad(lagrangian, has_aux=True)(z) if exact else (None, at(z))
-            of_cost = None if found.cost.ndim else jax.grad(lambda z: at(z).cost)(z)
-            return (found, slope, of_cost), found
+        def values_and_gradients(change):
+            """What `jacfwd` differentiates, and the values.
+
+            `jacfwd` differentiates the values, the gradient of the Lagrangian (None if not `exact`)
+            and the gradient of a scalar cost (None for a vector).
+            """
+            if exact:
+                gradient, found = jax.grad(lagrangian, has_aux=True)(change)
+            else:
+                gradient, found = None, changed_values(change)
+            cost_gradient = None
+            if not found.cost.ndim:
+                cost_gradient = jax.grad(lambda change: changed_values(change).cost)(change)
+            return (found, gradient, cost_gradient), found
 
         zero = jnp.zeros(sum(sizes), us.dtype)
-        if exact or not jax.eval_shape(at, zero).cost.ndim:
-            (jacobians, whole, of_cost), found = jax.jacfwd(gradient, has_aux=True)(zero)
+        if exact or not jax.eval_shape(changed_values, zero).cost.ndim:
+            (jacobians, lagrangian_hessian, cost_hessian), found = jax.jacfwd(
+                values_and_gradients, has_aux=True
+            )(zero)
         else:
-            (found, jacobians), whole, of_cost = _jacobian(values, sizes, us.dtype), None, None
-        gauss_newton = matmul(jacobians.cost.T, jacobians.cost) if of_cost is None else of_cost
-        hessian = gauss_newton if whole is None else whole
+            found, jacobians = _jacobian(values, sizes, us.dtype)
+            lagrangian_hessian = cost_hessian = None
+        if cost_hessian is None:
+            gauss_newton = matmul(jacobians.cost.T, jacobians.cost)
+        else:
+            gauss_newton = cost_hessian
+        hessian = gauss_newton if lagrangian_hessian is None else lagrangian_hessian
         hessian, gauss_newton = ((H + H.T) / 2 for H in (hessian, gauss_newton))
         return Derivatives(found, jacobians, hessian, hessian - gauss_newton if exact else None)
 
     def stage(t, x, x_next, u, *weights):
-        def values(*parts):
-            *dx, du = parts
+        def values(*changes):
+            *dx, du = changes
             return stage_values(problem, p, t, space.move(x, *dx), x_next, u + du)
 
         return derivatives(values, (*space.parts, m), *weights)
 
     x_last = jax.tree.map(lambda x: x[-1], xs)
 
-    def values(*parts):
-        return last_values(problem, p, space.move(x_last, *parts), us.dtype)
+    def values(*dx):
+        return last_values(problem, p, space.move(x_last, *dx), us.dtype)
 
     y, z, y_last, z_last, _ = multipliers
     inner = jax.vmap(stage)(jnp.arange(len(us)), *split(xs), us, costates[1:], y, z)
@@ -254,18 +280,19 @@ def _jacobian(function: Callable, sizes: Sequence[int], dtype: Any) -> tuple[Any
     """The value of `function(*parts)` at zero, and its Jacobian in all parts together.
 
     The parts are vectors of the given sizes. The function is linearised once. The columns of a part
-    are computed without the other parts, so what does not depend on the part takes no time.
+    are computed without the other parts, so JAX skips the operations that do not depend on the
+    part.
     """
     zeros = [jnp.zeros(size, dtype) for size in sizes]
     value, linear = jax.linearize(function, *zeros)
 
     def columns(i):
-        def of_part(part):
+        def linear_in_part(part):
             return linear(*zeros[:i], part, *zeros[i + 1 :])
 
         def column(change):
-            # Unlike `of_part(change)`, this has no terms of the other parts.
-            return jax.jvp(of_part, (zeros[i],), (change,))[1]
+            # `jax.jvp` computes no terms of the other parts; `linear_in_part` does.
+            return jax.jvp(linear_in_part, (zeros[i],), (change,))[1]
 
         return jax.vmap(column, out_axes=-1)(jnp.eye(sizes[i], dtype=dtype))
 
@@ -274,7 +301,7 @@ def _jacobian(function: Callable, sizes: Sequence[int], dtype: Any) -> tuple[Any
 
 
 def shifted(values: tuple[Values, Values], multipliers: Multipliers, mu: Array) -> Multipliers:
-    """The multipliers y_hat and z_hat of the head of the module."""
+    """The multipliers y_hat and z_hat, as the head of this file defines them."""
     inner, last = values
     y, z, y_last, z_last, bounds = multipliers
     return Multipliers(
@@ -364,7 +391,8 @@ def residuals(
 ) -> tuple[Residuals, Array]:
     """The residuals of a trajectory, and the multipliers (N, m) of the bounds.
 
-    `stages` is the quadratic model whose gradient has the multipliers `estimates`.
+    `stages`: the quadratic model from `lqr_stages` with the multipliers `estimates`. The defects do
+    not include the defect of the initial state; `kkt_residual` adds it.
     """
     inner, last = linear.inner.values, linear.last.values
     lower, upper = bounds

@@ -49,7 +49,7 @@ _DENSE = 128
 # On a GPU, for more states than this, a pass body by body is expected to be faster than products:
 # the products read and write twice as many bytes.
 _MANY_STATES = 100_000
-# On a CPU, the loop over rows of at most so many entries reads and writes them in place.
+# On a CPU, the loop reads and writes rows in place if they have at most this many entries.
 _FEW_ENTRIES = 12
 
 
@@ -80,8 +80,8 @@ def compose_poses(topology: Topology, X: Pose) -> Pose:
     """Poses of the bodies in the world, `X_Wi = X_Wp(i) X_p(i)i`: R (nb, 3, 3) and p (nb, 3).
 
     `compose` is linear in its first operand. So the entries of the world poses solve a linear
-    system whose right-hand side is zero for the bodies and the identity for the world. Their
-    derivatives solve the same system with another right-hand side.
+    system whose right-hand side is zero for the bodies and the identity for the world. The
+    derivatives of the entries solve the same system with another right-hand side.
     """
     return pose_of_entries(_world_entries(topology, X))
 
@@ -107,12 +107,12 @@ def _world_entries(topology: Topology, X: Pose) -> Array:
 
 @_world_entries.defjvp
 def _(topology, primals, tangents):
-    # `contact_step` stores the poses. Its reverse mode would otherwise compute the loop again.
+    # `contact_step` stores the poses, so its reverse mode does not compute the loop again.
     H = stored(_world_entries(topology, *primals), WORLD_POSES)
     world = pose_entries(identity_pose(H.dtype))[None]
 
     def from_parents(X):
-        """The entries for constant poses of the parents; zero for the world."""
+        """The entries of the bodies for the constant poses H of the parents; zero for the world."""
         return _from_parents(topology, X, jnp.concatenate([H, world]), _POSE)
 
     b = jax.jvp(from_parents, primals, tangents)[1]
@@ -153,7 +153,7 @@ def sum_to_root(topology: Topology, f: Float[Array, "nb n"]) -> Float[Array, "nb
 class _Transform(NamedTuple):
     """A linear map from a parent's row to a child's row, and the transpose of the map.
 
-    Both are functions of the pose of the child in the parent, and of the row.
+    Both maps are functions of the pose of the child in the parent, and of the row.
     """
 
     to_child: Callable[[Any, Array], Array]
@@ -161,7 +161,7 @@ class _Transform(NamedTuple):
 
 
 def _pose_to_child(X: Pose, H: Array) -> Array:
-    """The entries (..., 12) of the child's world pose from the entries H of the parent's."""
+    """The entries (..., 12) of the world pose of the child, from the entries H of the parent."""
     R, p = jnp.split(entries_matrix(H), [3], axis=-1)
     rotated = small_product(R, entries_matrix(pose_entries(X)))
     translation = p * jnp.array([0, 0, 0, 1], H.dtype)
@@ -169,7 +169,7 @@ def _pose_to_child(X: Pose, H: Array) -> Array:
 
 
 def _pose_to_parent(X: Pose, C: Array) -> Array:
-    """The transpose of `_pose_to_child`: `[C c]` becomes `[C R^T + c p^T, c]`."""
+    """The transpose of `_pose_to_child`: `C = [A c]` becomes `[A R^T + c p^T, c]`."""
     C = entries_matrix(C)
     rotated = small_product(C, jnp.swapaxes(entries_matrix(pose_entries(X)), -1, -2))
     H = jnp.concatenate([rotated, jnp.broadcast_to(C[..., 3:], (*rotated.shape[:-1], 1))], axis=-1)
@@ -268,7 +268,7 @@ def _solver(topology: Topology, transform: _Transform, one_pass: Callable, produ
     The product takes one step, and the pass takes nb steps. On a GPU each step launches several
     kernels. On a CPU the pass is faster for batches, because the pass adds fewer rows: `crba` of a
     batch is 15 % faster with the pass. But for one state, the product is faster on a CPU if all
-    rows are in one common frame, because it then needs no transforms.
+    rows are in one common frame, because it needs no transforms then.
     """
 
     def chosen(batch_axes, *operands):

@@ -65,7 +65,7 @@ def _coordinate(model: Model, joint: str) -> int:
 
 
 class FollowerRules(NamedTuple):
-    """The rule of each joint that follows another joint, and the ids of the equalities used."""
+    """The rule of each joint that follows another joint, and the equalities that became rules."""
 
     rules: dict[str, Mimic | Follow]
     equalities: set[int]
@@ -103,7 +103,7 @@ def read_constraints(
 ) -> tuple[tuple[Constraint, ...], tuple[Constraint, ...]]:
     """The constraints that are active at the start, and the constraints that are not.
 
-    - `used`: the equalities that are rules of followers, which the result does not have;
+    - `used`: the equalities that became rules of followers. The result leaves these equalities out;
     - `sites`: the frame of each site.
     """
     found: dict[bool, list[Constraint]] = {True: [], False: []}
@@ -144,11 +144,12 @@ def _constraint(source: Source, equality: int, sites: dict[str, str]) -> Constra
     if on_sites:
         return weld(a, b)
     # Constants stay in float64 until the dtype of the model is known.
-    R_a, p_a, R_b, p_b = _numbers(source.rotation(data[6:10]), data[3:6], np.eye(3), data[:3])
+    R_a, p_a, R_b, p_b = _copies(source.rotation(data[6:10]), data[3:6], np.eye(3), data[:3])
     return weld(a, b, Pose(R_a, p_a), Pose(R_b, p_b))
 
 
-def _numbers(*arrays: np.ndarray) -> Any:
+def _copies(*arrays: np.ndarray) -> Any:
+    """Copies of arrays, because slices of `eq_data` are in the memory of MuJoCo."""
     return [np.array(x) for x in arrays]
 
 
