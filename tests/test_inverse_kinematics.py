@@ -380,6 +380,20 @@ def test_a_target_at_the_angle_pi(angle):
 # -------------------------------------------------------------------------------------- minima
 
 
+def test_a_posture_is_preferred_among_the_configurations_that_reach_the_target():
+    """The centre of mass is at its target; the gradient of the posture has no other component."""
+    model, posture, q0 = planar(), jnp.array([0.1, 0.9, 0.9]), jnp.array([0.5, 0.7, 0.4])
+    target = planar_centre([0.3, 0.8, 0.6])
+    tasks = [ik.ComTask([target.real, target.imag, 0]), ik.PostureTask(posture)]
+    solution = solve(model, tasks, q0)
+    assert solution.converged
+    assert solution.stationary
+    close(planar_centre(solution.q), target, 1e-9)
+    free = np.linalg.svd(np.asarray(rows(model, tasks, solution.q).J[:2]))[2][2]
+    close(free @ (solution.q - posture), 0.0, 1e-7)
+    assert solution.errors.mixed[1] > 0.1
+
+
 def test_no_step_increases_the_error():
     """Steps with the least damping go too far from some states. They are not taken."""
     arm = planar()
@@ -394,7 +408,7 @@ def test_no_step_increases_the_error():
     @jax.vmap
     def stepped(q):
         state = solver.start(arm, task, box, q, tolerance)._replace(damping=damping)
-        return solver._step(arm, task, box, state, tolerance)
+        return solver._step(arm, task, box, state, tolerance, False)
 
     after = stepped(starts)
     before = np.abs([planar_centre(q) - target for q in starts])
@@ -535,8 +549,10 @@ def test_the_derivative_of_a_posture_that_is_known():
         )
         task = (ik.ComTask(jnp.append(target, 0.0)),)
         limits = solver.Box(position_limits(moved), box.locked)
-        descent = solver.start(moved, task, limits, q, jnp.asarray(1e-9))
-        return implicit.with_derivatives(moved, task, limits, there, descent)
+        tolerance = jnp.asarray(1e-9)
+        descent = solver.start(moved, task, limits, q, tolerance)
+        minimum = solver.prioritise(moved, task, limits, descent, tolerance, 1)
+        return implicit.with_derivatives(moved, task, limits, there, minimum)
 
     x = jnp.array([0.5, 0.6, 0.7, 0.4, 1.0])
     q = jnp.asarray(posture(x))
