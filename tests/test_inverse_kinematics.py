@@ -167,6 +167,18 @@ def test_errors_of_tasks_have_units(arm):
     close(errors.mixed, [0, 0, 0, 0.5], 1e-14)
 
 
+def test_each_constraint_has_its_own_error():
+    """Constraints of two and of one equations, in the order of the list."""
+    model, q = planar(), jnp.array([0.3, 0.4, 1.2])
+    lists = [con.Equation(lambda model, q: q[:2]), con.Equation(lambda model, q: 2 * q[2:])]
+    zero = jnp.zeros(0)
+    empty = jnp.zeros((0, 3))
+    for tasks, expected in ((lists, [0.5, 2.4]), (lists[::-1], [2.4, 0.5])):
+        position = jnp.concatenate([task.position(model, q) for task in tasks])
+        found = ik_tasks.Rows(zero, empty, zero, position, jnp.zeros((3, 3)))
+        close(ik_tasks.task_errors(model, tasks, found, q).mixed, expected, 1e-15)
+
+
 # ------------------------------------------------------------------------------- reached targets
 
 
@@ -368,6 +380,20 @@ def test_a_target_at_the_angle_pi(angle):
 # -------------------------------------------------------------------------------------- minima
 
 
+def test_a_posture_is_preferred_among_the_configurations_that_reach_the_target():
+    """The centre of mass is at its target; the gradient of the posture has no other component."""
+    model, posture, q0 = planar(), jnp.array([0.1, 0.9, 0.9]), jnp.array([0.5, 0.7, 0.4])
+    target = planar_centre([0.3, 0.8, 0.6])
+    tasks = [ik.ComTask([target.real, target.imag, 0]), ik.PostureTask(posture)]
+    solution = solve(model, tasks, q0)
+    assert solution.converged
+    assert solution.stationary
+    close(planar_centre(solution.q), target, 1e-9)
+    free = np.linalg.svd(np.asarray(rows(model, tasks, solution.q).J[:2]))[2][2]
+    close(free @ (solution.q - posture), 0.0, 1e-7)
+    assert solution.errors.mixed[1] > 0.1
+
+
 def test_no_step_increases_the_error():
     """Steps with the least damping go too far from some states. They are not taken."""
     arm = planar()
@@ -382,7 +408,7 @@ def test_no_step_increases_the_error():
     @jax.vmap
     def stepped(q):
         state = solver.start(arm, task, box, q, tolerance)._replace(damping=damping)
-        return solver._step(arm, task, box, state, tolerance)
+        return solver._step(arm, task, box, state, tolerance, False)
 
     after = stepped(starts)
     before = np.abs([planar_centre(q) - target for q in starts])
@@ -523,8 +549,10 @@ def test_the_derivative_of_a_posture_that_is_known():
         )
         task = (ik.ComTask(jnp.append(target, 0.0)),)
         limits = solver.Box(position_limits(moved), box.locked)
-        descent = solver.start(moved, task, limits, q, jnp.asarray(1e-9))
-        return implicit.with_derivatives(moved, task, limits, there, descent)
+        tolerance = jnp.asarray(1e-9)
+        descent = solver.start(moved, task, limits, q, tolerance)
+        minimum = solver.prioritise(moved, task, limits, descent, tolerance, 1)
+        return implicit.with_derivatives(moved, task, limits, there, minimum)
 
     x = jnp.array([0.5, 0.6, 0.7, 0.4, 1.0])
     q = jnp.asarray(posture(x))
@@ -751,10 +779,19 @@ def test_velocities_and_positions_stay_within_the_limits(robot):
 
 def test_a_joint_beyond_its_limit_moves_back(arm):
     q = 0.3 * arm.upper_position_limit
-    q = q.at[1].set(arm.upper_position_limit[1] + 0.5)
     X = rbd.frame_placement(arm, q, "tool")
-    v = velocity(arm, q, [ik.FrameTask("tool", X)], 0.01, 1.0)
-    assert v[1] == -arm.velocity_limit[1]
+    for limit, sign in ((arm.upper_position_limit, 1.0), (arm.lower_position_limit, -1.0)):
+        outside = q.at[1].set(limit[1] + 0.5 * sign)
+        v = velocity(arm, outside, [ik.FrameTask("tool", X)], 0.01, 1.0)
+        assert v[1] == -sign * arm.velocity_limit[1]
+
+
+def test_the_gain_acts_on_the_equations_of_constraints():
+    """A gain of 0.5 removes half of the error 0.2 of the equation in the time step of 0.1 s."""
+    model, q = planar(), jnp.array([0.2, 0.1, 0.3])
+    tasks = [con.Equation(lambda model, q: q[:1])]
+    v = ik.differential_inverse_kinematics(model, q, tasks, 0.1, gain=0.5)
+    close(v, [-1.0, 0, 0], 1e-9)
 
 
 @pytest.mark.slow
@@ -860,6 +897,10 @@ def test_wrong_arguments(arm):
     hint = f"limits {lower} to {upper}, whose middle is {(lower + upper) / 2}; the neutral conf"
     with pytest.raises(rbd.ArgumentError, match=re.escape(hint)):
         ik.inverse_kinematics(arm, tasks, outside)
+    floating = zoo.build(["free_flyer", "revolute"], [-1, 0])
+    high = rbd.neutral(floating).at[-1].set(floating.upper_position_limit[-1] + 1)
+    with pytest.raises(rbd.ArgumentError, match="for joint 'j1', expected a value within"):
+        ik_solution._check_start(floating, high)
     with pytest.raises(rbd.ArgumentError, match=r"q0 is .*expected finite"):
         ik.inverse_kinematics(arm, tasks, q0.at[0].set(jnp.nan))
     with pytest.raises(rbd.ArgumentError, match=r"q0 has shape \(6,\), expected \(7,\)"):
@@ -890,6 +931,21 @@ def test_wrong_arguments(arm):
     slow = dataclasses.replace(arm, velocity_limit=-arm.velocity_limit)
     with pytest.raises(rbd.ArgumentError, match="velocity_limit"):
         ik.differential_inverse_kinematics(slow, q0, tasks, 0.1)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_a_start_is_within_its_limits_to_rounding(dtype):
+    """Four units in the last place are moved to the limit, with and without jit; more are not."""
+    model = planar().astype(dtype)
+    step = 4 * np.finfo(dtype).eps
+    q0 = jnp.asarray([3.0 * (1 + step), -3.0 * (1 + step), 0.5], dtype)
+    assert q0[0] > 3
+    ik_solution._check_start(model, q0)
+    limits = solver.Box(position_limits(model), np.zeros(3, bool))
+    np.testing.assert_array_equal(limits.within(model, q0), jnp.asarray([3.0, -3.0, 0.5], dtype))
+    for i, message in ((0, "q0 has 3.0.* for joint 'j0'"), (1, "q0 has -3.0.* for joint 'j1'")):
+        with pytest.raises(rbd.ArgumentError, match=message):
+            ik_solution._check_start(model, q0.at[i].multiply(1.0 + 3 * step))
 
 
 # ---------------------------------------------------------------------------------------- sweep

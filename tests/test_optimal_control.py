@@ -654,6 +654,37 @@ def test_a_guess_of_the_wrong_size_is_named():
         oc.solve(shares, x0, None, jnp.zeros((5, 2)))
 
 
+def test_a_solution_of_a_problem_with_other_constraints_is_no_guess():
+    """The message names the field; its shapes are those of a trajectory with three stages."""
+    space = oc.vector_space(2)
+
+    def stage(t, x, u, p):
+        return x
+
+    def path(t, x, u, p):
+        return u, None
+
+    def terminal(x, p):
+        return None, x
+
+    us = jnp.zeros((3, 1))
+    one = jax.eval_shape(lambda us: oc.solve(oc.Problem(space, stage, stage), us[:2, 0], 0, us), us)
+    guess = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), one)
+    for others, message in (
+        (
+            {"path": path},
+            r"multipliers.equalities of guess has shape \(3, 0\) .*\(3, 1\) of float64",
+        ),
+        ({"terminal": terminal}, r"terminal_inequalities of guess has shape \(0,\) .* \(2,\)"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            oc.solve(oc.Problem(space, stage, stage, **others), jnp.zeros(2), 0, guess)
+    for name, x in (("costates", guess.costates[1:]), ("gains", guess.gains[..., 1:])):
+        wrong = guess._replace(**{name: x})
+        with pytest.raises(ArgumentError, match=f"{name} of guess has shape"):
+            oc.solve(oc.Problem(space, stage, stage), jnp.zeros(2), 0, wrong)
+
+
 def test_functions_with_other_arguments_are_refused():
     space = oc.vector_space(2)
 

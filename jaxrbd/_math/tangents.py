@@ -1,11 +1,12 @@
-"""Tangents of rules of `jax.custom_jvp` with symbolic zeros."""
+"""Tangents of rules of `jax.custom_jvp`: symbolic zeros, and batch axes of values."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import jax
-from jax import Array
+import jax.numpy as jnp
+from jax import Array, lax
 from jax.custom_derivatives import SymbolicZero
 from jaxtyping import PyTree
 
@@ -30,6 +31,17 @@ def changed_leaves(
         return tree.unflatten(found)
 
     return [leaves[i] for i in indices], [changes[i] for i in indices], with_values
+
+
+def batched_as(value: Array, x: Array) -> Array:
+    """`value`, with the batch axis of `x` under `vmap`; `x` has at least one entry.
+
+    The value of a `custom_jvp` or a `custom_root` must have a batch axis if its tangent has one.
+    Otherwise JAX 0.10 makes a wrong program for `grad` of `vmap` of `jit`. So a value that does not
+    depend on the operands needs this function. The compiled program does not contain it.
+    """
+    first = lax.stop_gradient(x).ravel()[0]
+    return jnp.where(first == first, value, value)
 
 
 @jax.custom_jvp

@@ -1,4 +1,4 @@
-"""Batches that are computed in parts, so that the arrays of a part fit into the cache of a CPU."""
+"""Batches that are computed in parts on a CPU: parts fit into its cache, or end by themselves."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
+from jax.custom_batching import custom_vmap
 
 TILE = 64  # the largest number of states of a tile
 
@@ -34,3 +35,39 @@ def in_blocks(function: Callable[[Any], Any], states: Any, size: int) -> Any:
     blocks = jax.tree.map(lambda x: x.reshape(len(x) // size, size, *x.shape[1:]), states)
     found = lax.map(function, blocks)
     return jax.tree.map(lambda x: x.reshape(len(x) * size, *x.shape[2:]), found)
+
+
+def in_turn(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, whose batches under `vmap` are computed one sample after the other on CPUs.
+
+    A loop of a batch ends when the loop of its slowest sample ends. On a CPU the samples of a batch
+    take turns, so each loop ends by itself. Other devices compute the samples of a batch at the
+    same time. JAX does not differentiate the result in reverse mode.
+    """
+    batched = custom_vmap(function)
+
+    @batched.def_vmap
+    def rule(_, is_batched, *operands):
+        axes = jax.tree.map(lambda there: 0 if there else None, tuple(is_batched))
+        leaves, structure = jax.tree.flatten(operands)
+        flags = jax.tree.leaves(tuple(is_batched))
+        samples = [x for x, there in zip(leaves, flags) if there]
+
+        def one_by_one(leaves, samples):
+            def of_sample(sample):
+                rest = iter(sample)
+                rows = [next(rest) if there else x for x, there in zip(leaves, flags)]
+                return batched(*jax.tree.unflatten(structure, rows))
+
+            return lax.map(of_sample, samples)
+
+        def together(leaves, _):
+            return jax.vmap(function, axes)(*jax.tree.unflatten(structure, leaves))
+
+        if jax.default_backend() == "cpu":
+            found = one_by_one(leaves, samples)
+        else:
+            found = lax.platform_dependent(leaves, samples, cpu=one_by_one, default=together)
+        return found, jax.tree.map(lambda _: True, found)
+
+    return batched

@@ -7,6 +7,9 @@ At a solution q the multipliers lambda of the equations phi exist, and
     coordinate = limit          for the joints at a limit whose gradient points outwards,
     coordinate = q0             for locked joints.
 
+With a preference whose other targets are reached (`solver.prioritise`), the errors of these targets
+are equations too.
+
 These equations give the change of q for a change of the targets, the weights and the model. The
 joints at a limit are assumed to stay there. Where the equations leave a change undetermined, as for
 a redundant robot without a posture task, the derivative is the change with the least Euclidean norm
@@ -25,12 +28,13 @@ from jax import Array, lax
 from jaxtyping import Float
 
 from .._math.linear import matmul, pseudo_inverse
+from .._math.tangents import batched_as
 from ..configuration import difference, integrate
 from ..constraints import Constraint
 from ..model import Model
 from ..model.joint_space import position_limits
-from .solver import Box, Descent, blocked, stacked
-from .tasks import Task, rows
+from .solver import Box, Minimum, blocked, penalty, separated
+from .tasks import Task, leading_entries, rows
 
 
 def flat(dtype) -> float:
@@ -48,40 +52,49 @@ def with_derivatives(
     tasks: Sequence[Task | Constraint],
     box: Box,
     q0: Float[Array, " nq"],
-    descent: Descent,
+    minimum: Minimum,
 ) -> Float[Array, " nq"]:
-    """The solution `descent.q` with its derivatives by the targets, the weights and the model.
+    """The solution `minimum.q` with its derivatives by the targets, the weights and the model.
 
-    `descent` is a result of `solver.descend`; `box` has the limits with their derivatives, and `q0`
-    (nq,) the positions of locked joints.
+    `minimum` is a result of `solver.prioritise`; `box` has the limits with their derivatives, and
+    `q0` (nq,) the positions of locked joints.
     """
-    descent = lax.stop_gradient(descent)
+    minimum = lax.stop_gradient(minimum)
     constant_box = Box(position_limits(lax.stop_gradient(model)), box.locked)
-    q, k = descent.q, len(descent.shift)
-    error, weights, J = lax.stop_gradient(stacked(descent.rows, descent.shift))
-    fixed = blocked(constant_box, q, matmul(weights * error, J))
+    q, found, k = minimum.q, minimum.rows, len(minimum.force)
+    fixed = blocked(
+        constant_box,
+        q,
+        matmul(found.weights * found.error, found.J) + matmul(minimum.force, found.K),
+    )
     least, _ = constant_box.gaps(q)
     # At the lower limit, `least` is 0.
     limit = jnp.where(least >= 0, box.limits.lower, box.limits.upper)
     limit = jnp.where(jnp.isfinite(limit) & fixed, limit, 0)
     start = difference.unchecked(model, lax.stop_gradient(q0), q0)
-    # The multipliers of the equations are the errors of their rows times their weights.
-    rho = weights[len(weights) - k :]
-    multipliers = rho * error[len(error) - k :]
-    negligible = jnp.max(jnp.abs(error), initial=0) <= small(model.dtype)
+    n = leading_entries(tasks)
+    sizes = jnp.concatenate([found.error, minimum.force / penalty(found)])
+    negligible = jnp.max(jnp.abs(sizes), initial=0) <= small(model.dtype)
 
     def equations(unknown):
         d, change = unknown[: model.nv], unknown[model.nv :]
         moved = integrate.unchecked(model, q, d)
-        at = rows(model, tasks, moved)
-        e = jnp.where(negligible, at.error - lax.stop_gradient(at.error), at.error)
-        force = jnp.where(negligible, 0, multipliers) + change
-        gradient = matmul(at.weights * e, at.J) + matmul(force, at.K)
+        whole = rows(model, tasks, moved)
+        errors = jnp.where(negligible, whole.error - lax.stop_gradient(whole.error), whole.error)
+        at = separated(tasks, whole)
+        force = jnp.where(negligible, 0, minimum.force) + change
+        gradient = matmul(at.weights * errors[n:], at.J) + matmul(force, at.K)
         at_limit = box.limits.coordinates(moved) - limit
         held = jnp.where(box.locked, d - start, at_limit)
-        return jnp.concatenate([jnp.where(fixed, held, gradient), at.position])
+        position = at.position
+        if n:
+            weights = whole.weights[:n]
+            zero = minimum.reached & (weights > 0)
+            leading = jnp.where(zero, position[:n], force[:n] - weights * errors[:n])
+            position = jnp.concatenate([leading, position[n:]])
+        return jnp.concatenate([jnp.where(fixed, held, gradient), position])
 
-    unknown = jnp.zeros(model.nv + k, model.dtype)
+    unknown = batched_as(jnp.zeros(model.nv + k, model.dtype), q)
     d = lax.custom_root(equations, unknown, lambda _, x: x, _least_change)[: model.nv]
     # JAX computes d = 0 without rounding errors, so the value of q does not change.
     moved = integrate.unchecked(model, q, d)

@@ -14,6 +14,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from .._math.components import square_root
+from .._math.tiles import in_turn
 from ..actuators.joint_values import joints_of_dofs
 from ..configuration import difference, integrate, neutral, random_configuration
 from ..constraints import Constraint
@@ -22,7 +23,7 @@ from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.joint_space import position_limits
 from .implicit import with_derivatives
-from .solver import Box, Descent, descend, start
+from .solver import Box, Descent, Minimum, descend, prioritise, start
 from .tasks import (
     FrameTask,
     Rows,
@@ -30,6 +31,7 @@ from .tasks import (
     TaskErrors,
     checked_tasks,
     has_to_hold,
+    leading_entries,
     rows,
     task_errors,
 )
@@ -46,6 +48,8 @@ DRAWS = 8
 # random in a few dofs only. For pelvis, hands and feet of a G1, 16 starts reached 95 % of 1,024
 # targets, and 62 % if all starts were random in all dofs.
 FULLY_RANDOM_EVERY = 4
+# A start may be outside its limits by this multiple of eps times the limit: by a rounding error.
+ROUNDING = 8
 
 
 class IkSolution(NamedTuple):
@@ -85,7 +89,8 @@ def inverse_kinematics(
 
     - `tasks`: from `FrameTask`, `ComTask`, `PostureTask` and constraints of `jaxrbd.constraints`.
       Constraints have priority over tasks: a task cannot violate a constraint;
-    - `q0` (nq,): the start, within the limits of the joints;
+    - `q0` (nq,): the start, within the limits of the joints. A coordinate outside its limit by a
+      rounding error, at most 8 eps of the dtype times the limit or 1, is moved to the limit;
     - `locked`: names of joints that keep their position in q0;
     - `tolerance` in m and rad, above 0: the iterations end when all errors are smaller (default
       1e-9 in float64, 2e-5 in float32). With a posture task they end at the minimum;
@@ -139,8 +144,9 @@ def search_inverse_kinematics(
       after the first batch with a converged solution. Other arguments as for `inverse_kinematics`.
 
     Each start has 32 steps. Then the solution with the least error continues, for `max_iterations`
-    steps in all. With a posture task all starts run, and the solution with the least weighted error
-    is returned. The solution has the same derivatives as a solution of `inverse_kinematics`, and
+    steps in all. With a posture task all starts run. The result is the solution nearest to the
+    posture among those that reach the other targets or, without any, the solution with the least
+    weighted error. The solution has the same derivatives as a solution of `inverse_kinematics`, and
     wrong arguments raise the same exceptions.
     """
     tasks = checked_tasks(model, tasks)
@@ -166,11 +172,16 @@ def _solve(
     locked: tuple[bool, ...],
     max_iterations: int,
 ) -> IkSolution:
-    constant_model, constant_tasks, q = lax.stop_gradient((model, tasks, q0))
-    limits = Box(position_limits(constant_model), np.array(locked, bool))
-    descent = start(constant_model, constant_tasks, limits, q, tolerance)
-    descent = descend(constant_model, constant_tasks, limits, descent, tolerance, max_iterations)
-    return _solution(model, tasks, q0, descent, tolerance, limits.locked)
+    locks = np.array(locked, bool)
+
+    def solved(model, tasks, q0, tolerance):
+        limits = Box(position_limits(model), locks)
+        descent = start(model, tasks, limits, q0, tolerance)
+        descent = descend(model, tasks, limits, descent, tolerance, max_iterations)
+        return prioritise(model, tasks, limits, descent, tolerance, max_iterations)
+
+    minimum = in_turn(solved)(*lax.stop_gradient((model, tasks, q0, tolerance)))
+    return _solution(model, tasks, q0, minimum, tolerance, locks)
 
 
 @functools.partial(
@@ -187,24 +198,41 @@ def _search(
     parallel: int,
     max_iterations: int,
 ) -> IkSolution:
-    constant_model, constant_tasks, first_q = lax.stop_gradient((model, tasks, q0))
-    limits = Box(position_limits(constant_model), np.array(locked, bool))
+    locks = np.array(locked, bool)
+    find = functools.partial(_best_of_starts, locks, seeds, parallel, max_iterations)
+    minimum = in_turn(find)(*lax.stop_gradient((model, tasks, key, q0, tolerance)))
+    return _solution(model, tasks, q0, minimum, tolerance, locks)
+
+
+def _best_of_starts(
+    locked: np.ndarray,
+    seeds: int,
+    parallel: int,
+    max_iterations: int,
+    model: Model,
+    tasks: tuple[Task | Constraint, ...],
+    key: PRNGKeyArray,
+    first_q: Array,
+    tolerance: Array,
+) -> Minimum:
+    """The minimum of `search_inverse_kinematics`, without derivatives."""
+    limits = Box(position_limits(model), locked)
     steps = min(STEPS_OF_A_START, max_iterations)
     width = min(parallel, seeds)
-    first_state = start(constant_model, constant_tasks, limits, first_q, tolerance)
+    first_state = start(model, tasks, limits, first_q, tolerance)
 
     def start_of_seed(seed, best):
         """The start with the least error of `DRAWS` random configurations; q0 for seed 0."""
         keys = jax.random.split(jax.random.fold_in(key, seed), DRAWS)
         q, kept = first_q, limits.locked
-        if sum(isinstance(task, FrameTask) for task in constant_tasks) > 1:
+        if sum(isinstance(task, FrameTask) for task in tasks) > 1:
             partial = (seed > 0) & (seed % FULLY_RANDOM_EVERY != 0)
             q = jnp.where(partial, best.q, first_q)
-            kept = limits.locked | (partial & ~_dofs_of_worst_frame(constant_tasks, best.rows))
+            kept = limits.locked | (partial & ~_dofs_of_worst_frame(tasks, best.rows))
 
         def draw(key):
-            drawn = _keep(constant_model, q, random_configuration(constant_model, key), kept)
-            return start(constant_model, constant_tasks, limits, drawn, tolerance)
+            drawn = _keep(model, q, random_configuration(model, key), kept)
+            return start(model, tasks, limits, drawn, tolerance)
 
         drawn = jax.vmap(draw)(keys)
         least = jnp.argmin(jax.vmap(_total)(drawn))
@@ -212,60 +240,70 @@ def _search(
         return jax.tree.map(lambda x, y: jnp.where(seed == 0, x, y), first_state, drawn)
 
     def attempt(seed, best):
-        """The result of one start, and its weighted error; infinite beyond the last seed."""
+        """The result of one start, and its rank: the least is the best.
+
+        The rank is the weighted error, infinite beyond the last seed. With a preference, a start
+        that reaches the other targets has a negative rank.
+        """
         descent = start_of_seed(seed, best)
-        descent = descend(constant_model, constant_tasks, limits, descent, tolerance, steps)
-        return descent, jnp.where(seed < seeds, _total(descent), jnp.inf)
+        descent = descend(model, tasks, limits, descent, tolerance, steps)
+        minimum, rank = None, _total(descent)
+        if leading_entries(tasks):
+            minimum = prioritise(model, tasks, limits, descent, tolerance, max_iterations)
+            preferred = jnp.sum(minimum.rows.weights * minimum.rows.error**2)
+            rank = jnp.where(minimum.reached, -1 / (1 + preferred), rank)
+        return (descent, minimum), jnp.where(seed < seeds, rank, jnp.inf)
 
     def batch(first_seed, best):
         """The best of `parallel` starts; `best`: the best solution of the starts before."""
         seeds_of_batch = first_seed + jnp.arange(width, dtype=jnp.int32)
         if width == 1:
             return attempt(seeds_of_batch[0], best)
-        descent, totals = jax.vmap(attempt, (0, None))(seeds_of_batch, best)
-        best = jnp.argmin(jnp.where(jnp.isnan(totals), jnp.inf, totals))
-        return jax.tree.map(lambda x: x[best], (descent, totals))
+        found, ranks = jax.vmap(attempt, (0, None))(seeds_of_batch, best)
+        best = jnp.argmin(jnp.where(jnp.isnan(ranks), jnp.inf, ranks))
+        return jax.tree.map(lambda x: x[best], (found, ranks))
 
     def unfinished(state):
-        first_seed, descent, _ = state
+        first_seed, (descent, _), _ = state
         return (first_seed < seeds) & ~descent.within
 
     def next_batch(state):
-        first_seed, descent, total = state
-        new, new_total = batch(first_seed, descent)
-        better = (new_total < total) | new.within
-        descent, total = jax.tree.map(
-            lambda x, y: jnp.where(better, x, y), (new, new_total), (descent, total)
+        first_seed, found, rank = state
+        new, new_rank = batch(first_seed, found[0])
+        better = (new_rank < rank) | new[0].within
+        found, rank = jax.tree.map(
+            lambda x, y: jnp.where(better, x, y), (new, new_rank), (found, rank)
         )
-        return first_seed + width, descent, total
+        return first_seed + width, found, rank
 
-    descent, total = batch(jnp.zeros((), jnp.int32), first_state)
-    _, descent, _ = lax.while_loop(
-        unfinished, next_batch, (jnp.full((), width, jnp.int32), descent, total)
+    found, rank = batch(jnp.zeros((), jnp.int32), first_state)
+    _, (descent, minimum), _ = lax.while_loop(
+        unfinished, next_batch, (jnp.full((), width, jnp.int32), found, rank)
     )
-    descent = descend(
-        constant_model, constant_tasks, limits, descent, tolerance, max_iterations - steps
-    )
-    return _solution(model, tasks, q0, descent, tolerance, limits.locked)
+    descent = descend(model, tasks, limits, descent, tolerance, max_iterations - steps)
+    last = prioritise(model, tasks, limits, descent, tolerance, max_iterations)
+    if minimum is None:
+        return last
+    return jax.tree.map(lambda x, y: jnp.where(minimum.reached, x, y), minimum, last)
 
 
 def _solution(
     model: Model,
     tasks: tuple[Task | Constraint, ...],
     q0: Array,
-    descent: Descent,
+    minimum: Minimum,
     tolerance: Array,
     locked: np.ndarray,
 ) -> IkSolution:
     box = Box(position_limits(model), locked)
-    q = with_derivatives(model, tasks, box, q0, descent)
+    q = with_derivatives(model, tasks, box, q0, minimum)
     valid = jnp.all(lax.stop_gradient(box.limits.lower <= box.limits.upper))
     q = jnp.where(valid, q, jnp.nan)
     last = rows(model, tasks, q)
     errors = task_errors(model, tasks, last, q)
     square = jnp.sum(last.weights * last.error**2) + jnp.sum(last.position**2)
     largest = jnp.max(jnp.stack(errors)[:, has_to_hold(tasks)], initial=0)
-    # `descent.within` compares entries of the errors with a share of the tolerance. So a norm may
+    # `within` compares entries of the errors with a share of the tolerance. So a norm may
     # be larger than the tolerance by a rounding error.
     converged = (largest <= tolerance * (1 + 1e-6)) & valid
     return IkSolution(
@@ -273,8 +311,8 @@ def _solution(
         square_root(square),
         errors,
         converged,
-        descent.stationary | descent.within,
-        descent.iterations,
+        minimum.stationary | minimum.within,
+        minimum.iterations,
     )
 
 
@@ -362,7 +400,8 @@ def check_limits(model: Model) -> None:
 def _check_start(model: Model, q0: Array) -> None:
     """Raise ArgumentError if q0 is not finite, has a wrong quaternion, or is outside the limits.
 
-    Nothing is checked if the values are not known, for example while JAX traces q0.
+    A rounding error is no reason: `solver.start` moves such a coordinate to its limit. Nothing is
+    checked if the values are not known, for example while JAX traces q0.
     """
     values = arguments.known(q0)
     if values is None:
@@ -375,7 +414,9 @@ def _check_start(model: Model, q0: Array) -> None:
     if lower is None or upper is None:
         return
     x = np.asarray(limits.coordinates(jnp.asarray(values)))
-    for i in np.flatnonzero((x < lower) | (x > upper)).tolist():
+    rounding = ROUNDING * np.finfo(x.dtype).eps
+    below, above = (rounding * np.maximum(1, np.abs(y)) for y in (lower, upper))
+    for i in np.flatnonzero((x < lower - below) | (x > upper + above)).tolist():
         middle = (lower[i] + upper[i]) / 2
         hint = f", whose middle is {middle}" if np.isfinite(middle) else ""
         raise ArgumentError(

@@ -14,6 +14,11 @@ reduce the error.
 The equations phi of the constraints are rows with a large weight rho and the error `phi + shift`.
 The shift is the multiplier of the equations over rho (method of multipliers). So the equations hold
 to rounding errors, also where the targets contradict them.
+
+With a preference, the minimum is near the targets of the other tasks, but not at them. So
+`prioritise` continues with the errors of the other tasks as equations. If these equations hold, the
+result is the minimum of the preferences among the configurations that reach the targets. Otherwise
+the targets are out of reach, and the result is the minimum of the weighted errors.
 """
 
 from __future__ import annotations
@@ -32,7 +37,7 @@ from ..configuration import integrate
 from ..constraints import Constraint
 from ..model import Model
 from ..model.joint_space import PositionLimits
-from .tasks import Rows, Task, has_to_hold, rows
+from .tasks import Rows, Task, has_to_hold, leading_entries, rows
 
 # The damping is this multiple of the weighted error in the first step, and its factors.
 FIRST_DAMPING = 1.0
@@ -42,6 +47,8 @@ LEAST_DAMPING, LARGEST_DAMPING = 1e-6, 1e12
 EQUATIONS = 1e3
 # Multipliers of the equations change only in steps shorter than this, in m and rad.
 SHORT = 0.1
+# The largest number of steps in which the targets become equations.
+PRIORITY_STEPS = 30
 
 
 class Box(NamedTuple):
@@ -92,6 +99,23 @@ class Descent(NamedTuple):
         return ~(self.stationary | self.within) & (self.damping < LARGEST_DAMPING)
 
 
+class Minimum(NamedTuple):
+    """A result of the iterations.
+
+    - `rows`: the rows at q, as `separated` returns them; `force` (k,): the multipliers of their
+      equations. The force of a leading error is `w e`, unless `reached`;
+    - `reached`: whether the leading errors are zero, and the preferences have their minimum.
+    """
+
+    q: Float[Array, " nq"]
+    rows: Rows
+    force: Float[Array, " k"]
+    reached: Bool[Array, ""]
+    iterations: Int[Array, ""]
+    stationary: Bool[Array, ""]
+    within: Bool[Array, ""]
+
+
 def start(
     model: Model,
     tasks: Sequence[Task | Constraint],
@@ -119,23 +143,79 @@ def descend(
     box: Box,
     state: Descent,
     tolerance: Float[Array, ""],
-    steps: int,
+    steps: int | Array,
+    separate: bool = False,
 ) -> Descent:
-    """The state after at most `steps` more steps."""
+    """The state after at most `steps` more steps; `separate`: whether its rows are `separated`."""
     last = state.iterations + steps
 
     def unfinished(state):
         return state.unfinished & (state.iterations < last)
 
     def step(state):
-        return _step(model, tasks, box, state, tolerance)
+        return _step(model, tasks, box, state, tolerance, separate)
 
     return lax.while_loop(unfinished, step, state)
 
 
+def prioritise(
+    model: Model,
+    tasks: Sequence[Task | Constraint],
+    box: Box,
+    state: Descent,
+    tolerance: Float[Array, ""],
+    max_iterations: int,
+) -> Minimum:
+    """The minimum of the preferences where the other targets are reached; else the state itself."""
+    n = leading_entries(tasks)
+    found = separated(tasks, state.rows)
+    multipliers = penalty(state.rows) * (state.rows.position + state.shift)
+    error, weights = state.rows.error[:n], state.rows.weights[:n]
+    force = jnp.concatenate([weights * error, multipliers])
+    no = jnp.zeros((), bool)
+    weighted = Minimum(state.q, found, force, no, state.iterations, state.stationary, state.within)
+    if not n:
+        return weighted
+    first = Descent(
+        state.q,
+        found,
+        force / penalty(found) - found.position,
+        jnp.minimum(state.damping, FIRST_DAMPING),
+        state.iterations,
+        no,
+        no,
+    )
+    steps = jnp.minimum(PRIORITY_STEPS, max_iterations - state.iterations)
+    end = descend(model, tasks, box, first, tolerance, steps, separate=True)
+    force = penalty(end.rows) * (end.rows.position + end.shift)
+    reached = _small(end.rows.position, tolerance, len(multipliers))
+    exact = Minimum(end.q, end.rows, force, reached, end.iterations, end.stationary, no)
+    return jax.tree.map(lambda x, y: jnp.where(reached, x, y), exact, weighted)
+
+
+def separated(tasks: Sequence[Task | Constraint], found: Rows) -> Rows:
+    """The rows with the leading errors as equations; entries of the weight 0 have no equation."""
+    n = leading_entries(tasks)
+    if not n:
+        return found
+    used = found.weights[:n] > 0
+    return Rows(
+        found.error[n:],
+        found.J[n:],
+        found.weights[n:],
+        jnp.concatenate([jnp.where(used, found.error[:n], 0), found.position]),
+        jnp.concatenate([jnp.where(used[:, None], found.J[:n], 0), found.K]),
+    )
+
+
+def penalty(found: Rows) -> Float[Array, ""]:
+    """The weight rho of the equations."""
+    return EQUATIONS * jnp.max(found.weights, initial=1e-3)
+
+
 def stacked(found: Rows, shift: Float[Array, " k"]) -> tuple[Array, Array, Array]:
     """The errors, weights and Jacobian of the tasks and of the equations, below each other."""
-    rho = jnp.full_like(found.position, EQUATIONS) * jnp.max(found.weights, initial=1e-3)
+    rho = jnp.broadcast_to(penalty(found), found.position.shape)
     return (
         jnp.concatenate([found.error, found.position + shift]),
         jnp.concatenate([found.weights, rho]),
@@ -155,6 +235,7 @@ def _step(
     box: Box,
     state: Descent,
     tolerance: Float[Array, ""],
+    separate: bool,
 ) -> Descent:
     eps = float(jnp.finfo(model.dtype).eps)
     error, weights, J = stacked(state.rows, state.shift)
@@ -184,6 +265,7 @@ def _step(
 
     q = box.move(model, state.q, d)
     found = rows(model, tasks, q)
+    found = separated(tasks, found) if separate else found
     new_error, *_ = stacked(found, state.shift)
     new_cost = jnp.sum(weights * new_error**2) / 2
     accepted = new_cost <= cost * (1 + 10 * eps)
@@ -215,7 +297,11 @@ def _within(
     """
     if not np.all(has_to_hold(tasks)):
         return jnp.zeros((), bool)
-    error = jnp.where(found.weights > 0, jnp.abs(found.error), 0)
-    entries = max(3, len(found.position))
-    largest = jnp.max(jnp.concatenate([error, jnp.abs(found.position)]), initial=0)
-    return largest <= tolerance / np.sqrt(entries).astype(tolerance.dtype)
+    error = jnp.where(found.weights > 0, found.error, 0)
+    return _small(jnp.concatenate([error, found.position]), tolerance, len(found.position))
+
+
+def _small(error: Array, tolerance: Float[Array, ""], entries: int = 0) -> Bool[Array, ""]:
+    """Whether the norms of parts of the errors with at most `entries` (or 3) are within it."""
+    share = np.sqrt(max(3, entries)).astype(tolerance.dtype)
+    return jnp.max(jnp.abs(error), initial=0) <= tolerance / share

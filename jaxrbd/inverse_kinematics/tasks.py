@@ -154,10 +154,12 @@ class PostureTask(Task):
 
     `weights`: () or (nv,), 0 or more, in 1/m^2 or 1/rad^2 (default 1e-4). The error is
     `difference(model, target, q)`. This task is a preference: the solution may be far from the
-    target, so `IkSolution.converged` does not depend on this task. With a small weight, the task
-    selects one solution of a redundant robot. The error of the other tasks is then about
-    proportional to this weight. Raises ArgumentError for a target with NaN or infinite entries and
-    for a negative weight.
+    target, so `IkSolution.converged` does not depend on it. Among the configurations that reach the
+    targets of all other tasks, the solution is a local minimum of the weighted errors of the
+    posture tasks. If `inverse_kinematics` finds no such configuration, and in
+    `differential_inverse_kinematics`, the task has a share in the sum of all weighted errors: it
+    moves the solution away from the targets by a distance that is about proportional to the weight.
+    Raises ArgumentError for a target with NaN or infinite entries and for a negative weight.
     """
 
     target: Float[arguments.Parameter, " nq"]
@@ -342,6 +344,12 @@ def task_errors(
 def has_to_hold(tasks: Sequence[Task | Constraint]) -> np.ndarray:
     """For each task whether `converged` depends on it, (n,) of bool; False for a preference."""
     return np.array([not isinstance(task, PostureTask) for task in tasks])
+
+
+def leading_entries(tasks: Sequence[Task | Constraint]) -> int:
+    """The number of entries of `Rows.error` before the preferences; 0 without a preference."""
+    frames, coms, postures, _ = _order(tasks)
+    return 6 * len(frames) + 3 * len(coms) if postures else 0
 
 
 def _order(tasks: Sequence[Task | Constraint]) -> list[list[int]]:

@@ -79,7 +79,8 @@ def solve(
 
     - `x0`: the initial state, for a robot (q, v); `p`: the parameters of the functions;
     - `guess`: the controls (N, m), whose states follow from the dynamics; or the pair (xs, us) with
-      any states, `xs` being a pytree of arrays (N + 1, ...); or a `Solution`;
+      any states, `xs` being a pytree of arrays (N + 1, ...); or a `Solution` of a problem with the
+      same numbers of constraints;
     - `hessian`: "gauss_newton", or "exact" with the second derivatives of all functions;
     - `riccati`: the method of `lqr`, "sequential" or "parallel";
     - `iterations`: the largest number of steps. With `fixed_iterations` every solve runs the same
@@ -214,13 +215,22 @@ def _start(solver: Solver, xs, us, shapes, warm: Solution | None, mu: Array) -> 
     dtype, (N, m), (inner, last), n = us.dtype, us.shape, shapes, solver.problem.space.size
     if inner.defect.dtype != dtype:
         raise ArgumentError(f"the states have dtype {inner.defect.dtype}, expected {dtype} as us")
-    if warm is not None:
-        return solver.start(xs, us, warm.costates, warm.gains, warm.multipliers, mu)
     costates, gains = jnp.zeros((N + 1, n), dtype), jnp.zeros((N, m, n), dtype)
     y, z = (jnp.zeros((N, *x.shape), dtype) for x in (inner.h, inner.g))
     y_last, z_last = (jnp.zeros(x.shape, dtype) for x in (last.h, last.g))
-    multipliers = Multipliers(y, z, y_last, z_last, jnp.zeros_like(us))
-    return solver.start(xs, us, costates, gains, multipliers, mu)
+    cold = costates, gains, Multipliers(y, z, y_last, z_last, jnp.zeros_like(us))
+    if warm is None:
+        return solver.start(xs, us, *cold, mu)
+    start = warm.costates, warm.gains, warm.multipliers
+    names = "costates", "gains", *(f"multipliers.{name}" for name in Multipliers._fields)
+    for name, x, expected in zip(names, jax.tree.leaves(start), jax.tree.leaves(cold)):
+        if jnp.shape(x) != expected.shape or jnp.result_type(x) != dtype:
+            raise ArgumentError(
+                f"{name} of guess has shape {jnp.shape(x)} and dtype {jnp.result_type(x)}, "
+                f"expected {expected.shape} of {dtype} for the stages and constraints of problem; "
+                "the pair (guess.xs, guess.us) is a guess for a problem with other constraints"
+            )
+    return solver.start(xs, us, *start, mu)
 
 
 @jax.jit
