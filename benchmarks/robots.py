@@ -217,6 +217,6 @@ def urdf(robot: Robot) -> str:
         ElementTree.SubElement(element, "child", link=joint.child)
         _origin(element, joint.placement[:3, 3], _rpy(joint.placement[:3, :3]))
         ElementTree.SubElement(element, "axis", xyz=_text(_axis(joint)))
-        limits = {"lower": "-100", "upper": "100", "effort": "1000", "velocity": "1000"}
+        limits = {"lower": "-10", "upper": "10", "effort": "1000", "velocity": "1000"}
         ElementTree.SubElement(element, "limit", limits)
     return ElementTree.tostring(root, encoding="unicode")

@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks.studies import crocoddyl_comparison as study
 from jaxrbd import optimal_control as oc
-from jaxrbd.errors import InertiaWarning
+from jaxrbd.errors import InertiaWarning, LimitWarning
 from support import nightly, real_robots
 
 DATA = pathlib.Path(__file__).parent / "data" / "crocoddyl.jsonl"
@@ -27,6 +27,7 @@ def restated(name):
     """The problem, the initial state and the parameters."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InertiaWarning)
+        warnings.simplefilter("ignore", LimitWarning)  # the double pendulum has limits of 0
         return study.restated(RESULTS[name], real_robots.ROOT.parent)
 
 

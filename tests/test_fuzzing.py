@@ -247,6 +247,7 @@ def load_damaged_urdf(path, data: bytes) -> str:
         refusal = None
         with jax.enable_x64(double), warnings.catch_warnings(), no_hang():
             warnings.simplefilter("ignore", rbd.InertiaWarning)
+            warnings.simplefilter("ignore", rbd.LimitWarning)
             try:
                 finite(rbd.load_urdf(path))
             except rbd.RobotFileError as error:
