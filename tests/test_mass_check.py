@@ -226,7 +226,6 @@ def test_against_the_eigenvalues_of_the_mass_matrix(name):
         links = [rbd.model.Link(f"l{i}", body[k]) for i, k in enumerate(shapes)]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", rbd.InertiaWarning)
-            warnings.simplefilter("ignore", rbd.LimitWarning)
             M = np.asarray(mass_matrices(rbd.build_model(links, joints), keys))
         values = np.linalg.eigvalsh(M)
         least = np.max(values[:, 0]) / np.max(values, initial=1.0)
