@@ -2,6 +2,7 @@
 
 import re
 
+import jaxlib.version
 import pytest
 
 from benchmarks.studies import common
@@ -29,6 +30,23 @@ SLOW_BOUNDS = {
     "contact gradient": 480,
 }
 
+# The XLA of jaxlib 0.12 fuses fewer operations of these programs.
+NEWER_BOUNDS = {
+    "rnea": 36,
+    "crba": 40,
+    "fd": 86,
+    "integrate gradient": 39,
+    "fd gradient": 168,
+    "dfd": 128,
+    "integrate": 10,
+    "euler": 98,
+    "euler gradient": 210,
+    "kutta": 128,
+    "kutta gradient": 425,
+    "contact": 232,
+    "contact gradient": 515,
+}
+
 
 @pytest.fixture
 def as_for_users(monkeypatch):
@@ -45,6 +63,8 @@ def counted(robot, jobs):
 
 @pytest.mark.parametrize("bounds", [BOUNDS, pytest.param(SLOW_BOUNDS, marks=pytest.mark.slow)])
 def test_kernels_have_bounds(bounds, as_for_users):
+    if jaxlib.version.__version_info__ >= (0, 11):
+        bounds = {name: NEWER_BOUNDS.get(name, bound) for name, bound in bounds.items()}
     found = counted("quadruped", bounds)
     assert found.keys() == bounds.keys()
     assert {name: count for name, count in found.items() if count > bounds[name]} == {}

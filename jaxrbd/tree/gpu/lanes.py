@@ -106,7 +106,9 @@ def _run(program: core.ClosedJaxpr, operands: list[np.ndarray]) -> list[np.ndarr
         elif name in _SUMS:
             results = _SUMS[name](parameters, *x)
         elif name in _ENTRYWISE:
-            results = np.frompyfunc(_ENTRYWISE[name], len(x), 1)(*x)
+            # NumPy would warn of floating-point flags that the operations of JAX raise.
+            with np.errstate(all="ignore"):
+                results = np.frompyfunc(_ENTRYWISE[name], len(x), 1)(*x)
         else:
             raise NotImplementedError(f"jaxrbd.tree.gpu.lanes has no operation {name!r}")
         if not equation.primitive.multiple_results:
