@@ -650,7 +650,7 @@ def test_an_import_is_linear_in_the_geoms_and_pairs():
     assert large - middle < 2.5 * (middle - small)
     (small, few), (large, many) = (calls_of_an_import(0, n) for n in (6, 12))
     assert (few, many) == (16 * 15, 16 * 66)
-    assert large - small < 150 * (many - few)  # each shape is examined once, not once per pair
+    assert large - small < 60 * (many - few)  # each shape is examined once, not once per pair
 
 
 HILLS = """
