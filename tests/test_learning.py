@@ -547,18 +547,18 @@ def test_a_training_continues_with_more_updates_and_other_ends_of_its_schedules(
         "hidden": ({"rate": 0.1, "hidden": (7,)}, r"its setting hidden is \[6\], expected \[7\]"),
         "updates": ({"updates": 1}, "it has 2 updates, expected at most 1"),
     }.values():
-        other = learning.Training(dataclasses.replace(longer, **changes), ENV, seed=2)
+        training.algorithm, records = dataclasses.replace(longer, **changes), training.records
         with pytest.raises(SavedFileError, match=message):
-            other.load(tmp_path / "file")
-        assert other.records == []
+            training.load(tmp_path / "file")
+        assert training.records is records
 
 
 def test_a_training_is_loaded_without_its_settings(tmp_path):
     algorithm = dataclasses.replace(SMALL["apg"], updates=1, rate=0.1, log_std=-1.5)
     training = learning.Training(algorithm, ENV, seed=3)
-    list(training.run(tmp_path / "file"))
+    training.save(tmp_path / "file")
     found = learning.load_training(tmp_path / "file", ENV)
-    assert (found.algorithm, found.seed, len(found.records)) == (algorithm, 3, 1)
+    assert (found.algorithm, found.seed) == (algorithm, 3)
     x = jnp.array([[0.3]])
     assert found.policy()(x) == training.policy()(x)
     with pytest.raises(SavedFileError, match=r"its task is '', expected .* or pass its env"):
@@ -606,23 +606,31 @@ def test_an_environment_that_diverges_leaves_the_training_of_the_others(name):
     assert all(bool(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves(training.state.policy))
 
 
+def with_secrets(name):
+    """An algorithm whose policy and critic get different entries of an observation."""
+    critics = {} if name == "apg" else {"critic_observation": "privileged_state"}
+    return dataclasses.replace(SMALL[name], policy_observation="state", **critics)
+
+
 @pytest.mark.parametrize("name", nightly.all_but(["shac"], SMALL))
 def test_the_policy_and_the_critic_get_their_entries_of_an_observation(name):
-    env = PointWithSecrets(episode_steps=5)
-    critics = {} if name == "apg" else {"critic_observation": "privileged_state"}
-    algorithm = dataclasses.replace(SMALL[name], policy_observation="state", **critics)
-    training = learning.Training(algorithm, env, seed=1)
-    plain = learning.Training(SMALL[name], ENV, seed=1)
+    training = learning.Training(with_secrets(name), PointWithSecrets(episode_steps=5), seed=1)
     assert training.state.policy.mean[0].weight.shape == (1, 6)
-    if critics:
+    if name != "apg":
         assert training.state.critic[0].weight.shape == (2, 6)
+    observation = {"state": jnp.array([[0.3], [-0.2]]), "privileged_state": jnp.ones((2, 2))}
+    assert training.policy()(observation).shape == (2, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SMALL)
+def test_a_training_with_entries_of_an_observation(name):
+    training = learning.Training(with_secrets(name), PointWithSecrets(episode_steps=5), seed=1)
+    plain = learning.Training(SMALL[name], ENV, seed=1)
     rewards, plain_rewards = ([x.metrics["reward"] for x in t.run()] for t in (training, plain))
     np.testing.assert_allclose(rewards[0], plain_rewards[0], rtol=1e-12)  # of the same policy
     seen = training.state.statistics["privileged_state"]
     np.testing.assert_allclose(seen.mean[1], 0.1, rtol=1e-4)
-    x = jnp.array([[0.3], [-0.2]])
-    observation = {"state": x, "privileged_state": jnp.ones((2, 2))}
-    assert training.policy()(observation).shape == (2, 1)
 
 
 @pytest.mark.parametrize(
@@ -736,27 +744,35 @@ def test_commands_refuse_wrong_folders(tmp_path, capsys):
     assert "no valid task, algorithm, settings and seed" in capsys.readouterr().err
 
 
-def test_a_resumed_training_has_the_updates_of_its_checkpoint_or_of_the_option(
-    small_task, tmp_path, capsys, monkeypatch
-):
+@pytest.fixture
+def short_training(small_task, tmp_path, monkeypatch):
+    """The command has finished a training of two updates; from now on its tasks have six."""
     short = dataclasses.replace(SMALL["apg"], updates=2)
     monkeypatch.setattr(train_command, "algorithm_for", lambda *_: short)
     assert train(tmp_path) == 0
     monkeypatch.setattr(train_command, "algorithm_for", lambda *_: SMALL["apg"])
+
+
+def test_a_resumed_training_has_the_updates_of_its_checkpoint(short_training, tmp_path, capsys):
     assert train(tmp_path, "--resume") == 0
     assert "continuing after update 2 of 2\n" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_resumed_training_has_the_updates_of_the_option(short_training, tmp_path, capsys):
     assert train(tmp_path, "--resume", "--steps", "216") == 0
     shown = capsys.readouterr().out
     assert "continuing after update 2 of 6 (before: of 2; the schedules end at 6)\n" in shown
     assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 6
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="the other process uses a lock of POSIX")
 def test_two_trainings_in_one_folder_are_refused(small_task, tmp_path, capsys):
     """A process that is killed releases the folder, although its file stays."""
-    command = "import sys, time, pathlib; from jaxrbd.cli.train_command import _locked\n"
-    command += "with _locked(pathlib.Path(sys.argv[1])):\n  print('ok', flush=True); time.sleep(60)"
+    command = "import fcntl, sys, time; file = open(sys.argv[1], 'ab'); "
+    command += "fcntl.flock(file, fcntl.LOCK_EX); print('ok', flush=True); time.sleep(60)"
     other = subprocess.Popen(
-        [sys.executable, "-c", command, str(tmp_path)], stdout=subprocess.PIPE, cwd=ROOT
+        [sys.executable, "-c", command, str(tmp_path / "training.lock")], stdout=subprocess.PIPE
     )
     arguments = ["train", "cart-pole", "--no-plot", "--out", str(tmp_path)]
     try:

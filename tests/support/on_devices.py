@@ -2,7 +2,7 @@
 
     python -m support.on_devices one FOLDER             # eight devices of one process
     python -m support.on_devices every FOLDER           # eight devices, one algorithm after another
-    python -m support.on_devices trainings FOLDER       # one and four devices
+    python -m support.on_devices trainings FOLDER       # one and two devices
     python -m support.on_devices part FOLDER PORT 0     # one of two processes
 
 Each writes its results, and the names of the communication operations of its programs, into FOLDER.
@@ -31,9 +31,6 @@ SENDS = re.compile(
     r"\b(all-reduce|all-gather|all-to-all|collective-permute|collective-broadcast"
     r"|reduce-scatter|ragged-all-to-all)(-start)?\("
 )
-
-
-PPO = learning.Ppo(8, 9, (6,), sweeps=2, parts=3, updates=2)
 
 
 def motion(model, q, v, a):
@@ -109,11 +106,6 @@ def one(folder):
     keep("by model", jax.jit(jax.grad(total(efforts))), model, *split)
     both = jax.jit(jax.grad(total(jax.vmap(effort, SHARED)), argnums=(0, 3)))(model, *batch)
     values["by model, alone"], values["by batch, alone"] = jax.device_get(both)
-    meshes = {"alone": None, **{kind: mesh_of(2, kind) for kind in TYPES}}
-    for name, mesh in meshes.items():
-        training = learning.Training(PPO, Point(episode_steps=5), 1, mesh=mesh)
-        values[f"training, {name}"] = [record.metrics["loss"] for record in training.run()]
-        talk[f"training, {name}"] = len(training.state.states.physics.sharding.device_set)
     write(folder / "one", values, talk)
 
 
@@ -189,7 +181,7 @@ def part(folder, port, number):
 
 
 def trainings(folder):
-    """Three trainings on one device and on four: losses, and the devices of the states.
+    """Three trainings on one device and on two: losses, and the devices of the states.
 
     In the last one, each environment has its own parameters.
     """
@@ -203,7 +195,7 @@ def trainings(folder):
     }
     values, talk = {}, {}
     for name, (algorithm, more) in cases.items():
-        meshes = {"alone": None, **{kind: mesh_of(4, kind) for kind in TYPES}}
+        meshes = {"alone": None, **{kind: mesh_of(2, kind) for kind in TYPES}}
         for kind, mesh in meshes.items():
             training = learning.Training(algorithm, env, 1, **more, mesh=mesh)
             values[f"{name}, {kind}"] = [x.metrics["loss"] for x in training.run()]
