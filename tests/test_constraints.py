@@ -57,6 +57,11 @@ ACROSS, THROUGH = (
     for normal in (jnp.array([0.2, -0.4, 1.0]), 0.7 * NORMALS[0] - 1.3 * NORMALS[1])
 )
 ONE_MORE = pytest.mark.parametrize("one_more", [ACROSS, THROUGH], ids=["independent", "redundant"])
+REDUNDANT = pytest.mark.parametrize(  # by default; the nightly run has both
+    "one_more",
+    [pytest.param(ACROSS, marks=pytest.mark.slow), THROUGH],
+    ids=["independent", "redundant"],
+)
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +146,7 @@ def solutions(model, q, v, tau, f_ext, constraints):
     return dynamics, rows, system, again, impacts, energies
 
 
-@ONE_MORE
+@REDUNDANT
 def test_the_acceleration_is_that_of_the_kkt_system(model, one_more):
     q, v, a, f_ext = zoo.state(model, 1)
     tau = rbd.rnea(model, q, v, a, f_ext)
@@ -224,7 +229,7 @@ def operands_and_direction(model, one_more):
     return jax.tree.map(jnp.asarray, operands), direction
 
 
-@ONE_MORE
+@REDUNDANT
 def test_derivatives_in_everything_are_the_true_ones(model, one_more):
     operands, direction = operands_and_direction(model, one_more)
 

@@ -242,7 +242,7 @@ def test_energy_drift_over_ten_seconds(robot):
     assert abs(drift) < 1e-8 * rbd.kinetic_energy(model, q, v)
 
 
-@pytest.mark.parametrize("robot", ROBOTS)
+@pytest.mark.parametrize("robot", nightly.all_but(["top"], ROBOTS))
 def test_variational_steps_go_back_where_they_came_from(robot):
     model = ROBOTS[robot]()
     q, v, _, _ = zoo.state(model)
