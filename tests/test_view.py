@@ -142,6 +142,7 @@ def test_mesh_files_are_scaled_and_keep_their_colours(tmp_path):
 
 
 @needs_trimesh
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of pycollada with NumPy 2.5
 def test_the_unit_of_a_collada_file_is_applied(tmp_path):
     import trimesh
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,7 +39,9 @@ def read_mesh_file(path: Path, scale: np.ndarray) -> list[Part]:
     try:
         data = checked_data(path, files)
         kind = path.suffix.lower()[1:]
-        with np.errstate(all="ignore"):  # of numbers that `_parts` refuses
+        # Errors of numbers that `_parts` refuses, and warnings of pycollada with NumPy 2.5.
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
             # Without `process`, so that vertices that are not finite are not left out.
             resolver: Any = files
             scene = trimesh.load_scene(
