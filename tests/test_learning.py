@@ -619,7 +619,10 @@ def test_the_policy_and_the_critic_get_their_entries_of_an_observation(name):
     if name != "apg":
         assert training.state.critic[0].weight.shape == (2, 6)
     observation = {"state": jnp.array([[0.3], [-0.2]]), "privileged_state": jnp.ones((2, 2))}
+    seen = networks.no_statistics(jnp.zeros(1))
+    expected = networks.act(training.state.policy, seen, observation["state"], jnp.zeros(1))
     assert training.policy()(observation).shape == (2, 1)
+    np.testing.assert_array_equal(training.policy()(observation), expected)
 
 
 @pytest.mark.slow

@@ -37,6 +37,16 @@ def in_blocks(function: Callable[[Any], Any], states: Any, size: int) -> Any:
     return jax.tree.map(lambda x: x.reshape(len(x) * size, *x.shape[2:]), found)
 
 
+def by_platform(on_cpu: Callable[..., Any], elsewhere: Callable[..., Any], *operands: Any) -> Any:
+    """The result of `on_cpu` on a CPU, and of `elsewhere` on other devices.
+
+    A process whose default device is a CPU does not trace `elsewhere`.
+    """
+    if jax.default_backend() == "cpu":
+        return on_cpu(*operands)
+    return lax.platform_dependent(*operands, cpu=on_cpu, default=elsewhere)
+
+
 def in_turn(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, whose batches under `vmap` are computed one sample after the other on CPUs.
 
@@ -64,10 +74,7 @@ def in_turn(function: Callable[..., Any]) -> Callable[..., Any]:
         def together(leaves, _):
             return jax.vmap(function, axes)(*jax.tree.unflatten(structure, leaves))
 
-        if jax.default_backend() == "cpu":
-            found = one_by_one(leaves, samples)
-        else:
-            found = lax.platform_dependent(leaves, samples, cpu=one_by_one, default=together)
+        found = by_platform(one_by_one, together, leaves, samples)
         return found, jax.tree.map(lambda _: True, found)
 
     return batched

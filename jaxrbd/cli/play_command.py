@@ -45,11 +45,11 @@ def run(options: argparse.Namespace) -> int:
         raise ArgumentError(f"--html needs viser: {installation('view')}")
     training = load_training(options.checkpoint)
     env, task, updates = training.env, training.task, training.algorithm.updates
-    algorithm = type(training.algorithm).__name__.lower()
     key = jax.random.key(options.seed)
     found = evaluate(env, training.params, training.policy(), key, options.episodes)
     progress = f"update {len(training.records)} of {updates}"
-    print(f"{task}: {algorithm}, {progress}, {options.episodes} episodes without noise")
+    name, episodes = training.algorithm_name, options.episodes
+    print(f"{task}: {name}, {progress}, {episodes} episodes without noise")
     returns = np.asarray(found.returns)
     print(f"  return    mean {returns.mean():.4g}, from {returns.min():.4g} to {returns.max():.4g}")
     seconds = env.time_step * float(np.mean(found.lengths))

@@ -89,11 +89,11 @@ def run(options: argparse.Namespace) -> int:
         try:
             _show("compiling")
             env = load_task(options.task, options.algorithm)
+            planned = _updates(checkpoint, algorithm.updates) if options.resume else 0
             if options.resume and options.steps is None:
-                updates = _updates(checkpoint, algorithm.updates)
-                algorithm = dataclasses.replace(algorithm, updates=updates)
+                algorithm = dataclasses.replace(algorithm, updates=planned)
             training = Training(algorithm, env, options.seed, task=options.task)
-            _train(options, training, folder, received)
+            _train(options, training, folder, received, planned)
         except _Interrupted as interruption:
             saved = _save_interrupted(training, checkpoint)
             if sys.stderr.isatty():
@@ -112,17 +112,23 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _train(
-    options: argparse.Namespace, training: Training, folder: Path, received: list[int]
+    options: argparse.Namespace,
+    training: Training,
+    folder: Path,
+    received: list[int],
+    planned: int,
 ) -> None:
-    """All remaining updates of a training, with checkpoints, metrics and progress."""
+    """All remaining updates of a training, with checkpoints, metrics and progress.
+
+    `planned`: the number of updates of the training that wrote the checkpoint.
+    """
     updates = training.algorithm.updates
     if options.resume:
         training.load(folder / CHECKPOINT)
-        before = _updates(folder / CHECKPOINT, updates)
-        changed = f" (before: of {before}; the schedules end at {updates})"
+        changed = f" (before: of {planned}; the schedules end at {updates})"
         print(
             f"continuing after update {len(training.records)} of {updates}"
-            f"{changed if before != updates else ''}"
+            f"{changed if planned != updates else ''}"
         )
     # The records of the checkpoint replace those that an interrupted run wrote after it.
     lines = "".join(map(_line, training.records))

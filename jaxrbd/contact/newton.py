@@ -38,7 +38,7 @@ from .._math.batch_last import plus_terms, row, solutions, sum_of_rows
 from .._math.components import Vec3
 from .._math.linear import LARGEST_WHOLE, inverse_factor, matmul, solve_positive_definite
 from .._math.rows import take_rows
-from .._math.tiles import TILE, in_tiles
+from .._math.tiles import TILE, by_platform, in_tiles
 from .branches import Partition
 from .coulomb import ContactLaw, Projection, project
 from .joint_terms import ClippedLaw
@@ -155,10 +155,8 @@ def _of_batch(function: Any, problem: Problem) -> Minimum:
 
     if not isinstance(count, int) or count <= TILE:
         found = minimised(leaves)
-    elif jax.default_backend() == "cpu":
-        found = by_tiles(leaves)
     else:
-        found = lax.platform_dependent(leaves, cpu=by_tiles, default=minimised)
+        found = by_platform(by_tiles, minimised, leaves)
     return jax.tree.map(lambda x: x.reshape(*batch, *x.shape[1:]), found)
 
 

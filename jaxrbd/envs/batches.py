@@ -44,11 +44,8 @@ class _Wrapper:
 
 
 @dataclasses.dataclass(frozen=True)
-class AutoReset(_Wrapper):
-    """An environment that begins a new episode in the step in which an episode ends.
-
-    `auto_reset` returns it. It has the attributes and methods of an `Env`.
-    """
+class _Resetting(_Wrapper):
+    """An environment whose steps also compute the start of a new episode."""
 
     env: Env
 
@@ -56,11 +53,25 @@ class AutoReset(_Wrapper):
         """The state at the start of an episode; see `Env.reset`."""
         return self.env.reset(params, key)
 
-    def step(self, params: Params, state: State, action: ArrayLike) -> State:
-        """The state after one step; see `auto_reset`."""
+    def _after_and_new(
+        self, params: Params, state: State, action: ArrayLike
+    ) -> tuple[State, State]:
+        """The state after one step, and the state at the start of a new episode."""
         key, reset_key = jax.random.split(state.key)
         after = self.env.step(params, state._replace(key=key), action)
-        new = self.env.reset(params, reset_key)
+        return after, self.env.reset(params, reset_key)
+
+
+@dataclasses.dataclass(frozen=True)
+class AutoReset(_Resetting):
+    """An environment that begins a new episode in the step in which an episode ends.
+
+    `auto_reset` returns it. It has the attributes and methods of an `Env`.
+    """
+
+    def step(self, params: Params, state: State, action: ArrayLike) -> State:
+        """The state after one step; see `auto_reset`."""
+        after, new = self._after_and_new(params, state, action)
         return after._replace(
             physics=where(after.done, new.physics, after.physics),
             observation=where(after.done, new.observation, after.observation),
@@ -70,20 +81,13 @@ class AutoReset(_Wrapper):
 
 
 @dataclasses.dataclass(frozen=True)
-class ResetNextStep(_Wrapper):
+class ResetNextStep(_Resetting):
     """An environment whose step after the last step of an episode is a reset."""
-
-    env: Env
-
-    def reset(self, params: Params, key: PRNGKeyArray) -> State:
-        """The state at the start of an episode; see `Env.reset`."""
-        return self.env.reset(params, key)
 
     def step(self, params: Params, state: State, action: ArrayLike) -> State:
         """The state after one step, or at the start of a new episode if the last one ended."""
-        key, reset_key = jax.random.split(state.key)
-        after = self.env.step(params, state._replace(key=key), action)
-        return where(state.done, self.env.reset(params, reset_key), after)
+        after, new = self._after_and_new(params, state, action)
+        return where(state.done, new, after)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
-from jax.custom_derivatives import SymbolicZero
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, PRNGKeyArray, PyTree
 
+from .._math.tangents import changed_leaves
 from ..errors import ArgumentError
 from ..model import Model
 
@@ -212,18 +212,8 @@ def _advance(
 def _advance_derivative(
     advance: Callable[..., Physics], primals: tuple, tangents: tuple
 ) -> tuple[Physics, Physics]:
-    leaves, structure = jax.tree.flatten(primals)
-    changes = {
-        i: x
-        for i, x in enumerate(jax.tree.leaves(tangents))
-        if not isinstance(x, SymbolicZero)  # of an input that does not change
-    }
-
-    def moved(values: dict[int, Array]) -> Physics:
-        rows = [values.get(i, x) for i, x in enumerate(leaves)]
-        return advance(*jax.tree.unflatten(structure, rows))
-
-    after, derivative = jax.linearize(moved, {i: leaves[i] for i in changes})
+    leaves, changes, with_values = changed_leaves(primals, tangents)
+    after, derivative = jax.linearize(lambda leaves: advance(*with_values(leaves)), leaves)
     zeros = jax.tree.map(jnp.zeros_like, changes)
     return after, derivative(where(_finite(after), changes, zeros))
 
@@ -234,8 +224,8 @@ _advance.defjvp(_advance_derivative, symbolic_zeros=True)
 def _finite(tree: Any) -> Bool[Array, ""]:
     """Whether all floats of a pytree are finite."""
     floats = (x for x in jax.tree.leaves(tree) if jnp.issubdtype(x.dtype, jnp.floating))
-    # One array of all entries, so that the program has one kernel instead of one per leaf.
-    return jnp.all(jnp.concatenate([jnp.isfinite(jnp.ravel(x)) for x in floats]))
+    finite = (jnp.all(jnp.isfinite(x)) for x in floats)
+    return functools.reduce(jnp.logical_and, finite, jnp.asarray(True))
 
 
 def substeps(step: Callable[[Any], Any], state: Any, count: int) -> Any:

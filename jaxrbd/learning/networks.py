@@ -107,6 +107,13 @@ def entry(name: str | None, x: Any) -> Any:
     return x if name is None else x[name]
 
 
+def normalised(
+    statistics: ObservationStatistics, observation: Observation, name: str | None
+) -> Float[Array, "... m"]:
+    """What a network gets of observations, shifted and scaled; `name`: as in `entry`."""
+    return entry(name, statistics).normalise(entry(name, observation))
+
+
 def observation_size(name: str | None, observation: Observation, setting: str) -> int:
     """The size of the array that a network gets of a batch of observations.
 
@@ -151,7 +158,7 @@ def act(
 ) -> Float[Array, "... n"]:
     """The actions for observations; the noise is 0 for the deterministic policy; `name`: as in
     `entry`."""
-    mean = apply(policy.mean, entry(name, statistics).normalise(entry(name, observation)))
+    mean = apply(policy.mean, normalised(statistics, observation, name))
     return jnp.tanh(mean + jnp.exp(policy.log_std) * noise)
 
 
@@ -162,4 +169,4 @@ def values(
     name: str | None = None,
 ) -> Float[Array, "..."]:
     """The estimates of the critic for the returns from observations; `name`: as in `entry`."""
-    return apply(critic, entry(name, statistics).normalise(entry(name, observation)))[..., 0]
+    return apply(critic, normalised(statistics, observation, name))[..., 0]

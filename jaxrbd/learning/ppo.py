@@ -35,10 +35,10 @@ from .networks import (
     Policy,
     act,
     apply,
-    entry,
     network,
     new_policy,
     no_statistics,
+    normalised,
     observation_size,
     values,
     with_observations,
@@ -142,7 +142,7 @@ class Ppo:
         states, window = roll(env, params, state.states, actions, noise)
         scaled = window._replace(reward=self.reward_scale * window.reward)
         x, critic_x = (
-            entry(name, state.statistics).normalise(entry(name, window.observation))
+            normalised(state.statistics, window.observation, name)
             for name in (self.policy_observation, self.critic_observation)
         )
         after = values(

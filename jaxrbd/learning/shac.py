@@ -35,7 +35,7 @@ from ..envs import State, Vectorized
 from ..envs.environment import Observation
 from . import networks
 from .mirror import better_side, check_mirror
-from .networks import Network, Policy, act, apply, entry, values
+from .networks import Network, Policy, act, apply, entry, normalised, values
 from .optimiser import Adam
 from .rollouts import Episodes, Window, draw_noise, lambda_returns, no_episodes, roll, start
 
@@ -220,9 +220,8 @@ class Shac:
     def _fit_critic(
         self, state: ShacState, observation: Observation, returns: Array, key: PRNGKeyArray
     ) -> tuple[Network, Any, Array]:
-        name, y = self.critic_observation, returns.reshape(-1)
-        x = entry(name, state.statistics).normalise(entry(name, observation))
-        x = x.reshape(-1, x.shape[-1])
+        x = normalised(state.statistics, observation, self.critic_observation)
+        x, y = x.reshape(-1, x.shape[-1]), returns.reshape(-1)
 
         def loss(critic: Network, rows: Array) -> Array:
             return jnp.mean((apply(critic, x[rows])[..., 0] - y[rows]) ** 2)

@@ -144,6 +144,11 @@ class Training:
 
         return actions
 
+    @property
+    def algorithm_name(self) -> str:
+        """The name of the algorithm: "shac", "apg" or "ppo"."""
+        return type(self.algorithm).__name__.lower()
+
     def _differences(self, about: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
         """The names in which a checkpoint differs, with its values and those of this training."""
         own = self._about()
@@ -163,7 +168,7 @@ class Training:
         }
         return {
             "task": self.task,
-            "algorithm": type(self.algorithm).__name__.lower(),
+            "algorithm": self.algorithm_name,
             "settings": settings,
             "seed": self.seed,
         }

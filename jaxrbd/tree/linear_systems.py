@@ -31,6 +31,7 @@ from .._math.components import small_product
 from .._math.implementations import current_implementation
 from .._math.linear import matmul
 from .._math.recompute import WORLD_POSES, stored
+from .._math.tiles import by_platform
 from ..spatial import Pose, compose, identity_pose, inverse_transform_motion, transform_force
 from ..topology import Topology
 from .gpu.products import backward_by_products, forward_by_products, poses_in_roots, rows_by
@@ -288,10 +289,10 @@ def _solver(topology: Topology, transform: _Transform, one_pass: Callable, produ
         on_cpu = by_product if one_frame and not batch_axes else by_pass
         on_gpu = by_product if one_frame or few else by_pass
 
-        # The device. Without a GPU, do not trace the solver that only a GPU would run.
-        if on_cpu is on_gpu or jax.default_backend() == "cpu":
+        # The device.
+        if on_cpu is on_gpu:
             return on_cpu(*operands)
-        return lax.platform_dependent(*operands, cpu=on_cpu, default=on_gpu)
+        return by_platform(on_cpu, on_gpu, *operands)
 
     return in_batches(chosen)
 
