@@ -42,7 +42,14 @@ def _compiled(kernel: Callable[..., None], results: Sequence[Any], blocks: int):
     def body(*refs):
         kernel(lax.axis_index("block"), *refs)
 
-    return launch(body, **{results_name: results}, grid=(blocks,), grid_names=("block",))
+    settings = mosaic_gpu.CompilerParams(lowering_semantics=mosaic_gpu.LoweringSemantics.Lane)
+    return launch(
+        body,
+        **{results_name: results},
+        grid=(blocks,),
+        grid_names=("block",),
+        compiler_params=settings,
+    )
 
 
 def _interpreted(kernel: Callable[..., None], results: Sequence[Any], blocks: int):
