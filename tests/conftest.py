@@ -59,6 +59,11 @@ def _room_for_programs():
         gc.collect()
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("cpu") and jax.default_backend() != "cpu":
+        pytest.skip("programs and checks differ on other devices")
+
+
 @pytest.fixture
 def rng() -> np.random.Generator:
     """A numpy generator, the same for every test."""

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-from jaxrbd import contact, spatial
-from jaxrbd.contact import Height, Material, Plane, Scene
+from jaxrbd import contact, spatial, tree
+from jaxrbd.contact import Height, Material, Plane, Scene, branches, newton
 from jaxrbd.contact.coulomb import ContactLaw
+from jaxrbd.contact.joint_terms import ClippedLaw
 from jaxrbd.model.joint_space import independent_joint_force
 from support import zoo
 from support.turning import in_first_axes
@@ -80,6 +81,36 @@ def body(joint, mass=2.0, radius=0.1, gravity=(0, 0, -G)):
 
 POINT = body(rbd.joints.Translation())
 ON_PLANE = Scene(("ball",), material=Material(1e4, 0.5, 0.6, 0.05))
+
+
+def test_one_kernel_computes_the_steps_of_a_batch(monkeypatch):
+    """Points that fall, slide and leave the ground; a problem above the limit has no kernel."""
+    push = jnp.array([[0.0, 0.0, -0.05], [2.0, -1.0, -0.6], [0.0, 0.0, 4.0]])
+    normal, target = jnp.array([[0.0, 0.0, 1.0]]), jnp.zeros((1, 3))
+    law = ContactLaw(normal, jnp.full(1, 50.0), target, jnp.full(1, 0.6))
+    joints = ClippedLaw(*(jnp.full((1, 3), x) for x in (0.3, 0.1, -1.0, 1.0)))
+    others = ClippedLaw(*(jnp.zeros((1, 0)) for _ in range(4)))
+    J, K = jnp.eye(3)[None], jnp.zeros((0, 3))
+    partition = branches.whole(3, 1)
+
+    def minima(way):
+        def minimum(push):
+            problem = newton.Problem(2 * jnp.eye(3), push, 0 * push, law, J, joints, others, K)
+            return newton.minimise(partition, problem).x
+
+        with tree.implementation(way):
+            return jax.jit(jax.vmap(minimum))(push)
+
+    kernels = []
+    monkeypatch.setattr(newton, "map_states", lambda *a: kernels.append(a) or tree.map_states(*a))
+    expected = minima("scan")
+    assert jnp.all(jnp.abs(expected[1] - push[1] / 2)[:2] > 0.1)  # friction acts
+    close(minima("interpreted kernels"), expected, 1e-12)
+    assert len(kernels) == 2
+
+    monkeypatch.setattr(newton, "KERNEL_ENTRIES", 23)  # of 6 rows and 4 columns
+    close(minima("interpreted kernels"), expected, 1e-12)
+    assert len(kernels) == 2
 
 
 # ---------------------------------------------------------------------- both models, all at once

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 
 import jaxrbd as rbd
 from jaxrbd import spatial, tree
@@ -186,6 +187,23 @@ def test_batches_of_batches_and_shared_operands(sweep, name, rng):
 
 
 @pytest.mark.parametrize("name", OTHERS)
+def test_batches_of_positions_alone(name, rng):
+    """The rotations and the rows are shared, as for a robot whose joints are all prismatic."""
+    topology = zoo.build(["prismatic"] * 3, [-1, 0, 1]).topology
+    R = jax.vmap(rbd.so3.exp)(jnp.array(rng.normal(size=(3, 3))))
+    p, rows = jnp.array(rng.normal(size=(2, 3, 3))), jnp.array(rng.normal(size=(3, 6)))
+
+    def sweeps(p):
+        X = spatial.Pose(R, p)
+        return tree.propagate(topology, X, rows), tree.accumulate(topology, X, rows)
+
+    expected = [jnp.stack(x) for x in zip(*map(jax.jit(sweeps), p))]
+    with tree.implementation(name):
+        found = jax.jit(jax.vmap(sweeps))(p)
+    jax.tree.map(lambda x, y: close(x, y, 1e-13), list(found), expected)
+
+
+@pytest.mark.parametrize("name", OTHERS)
 def test_the_motion_of_the_world(name, rng):
     """A forward pass starts with the row of the world, and a backward pass ends there."""
     model = zoo.build(["revolute"] * 5, [-1, 0, 0, -1, 3])  # two trees
@@ -267,6 +285,7 @@ def test_products_have_no_loops_over_the_bodies():
     assert "stablehlo.while" not in program
 
 
+@pytest.mark.cpu
 def test_the_number_of_states_decides_on_a_gpu(monkeypatch):
     """For many states a pass reads and writes less than the products."""
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
@@ -310,6 +329,7 @@ def test_kernels_need_a_package(monkeypatch):
         tree.implementation("kernels")
 
 
+@pytest.mark.cpu
 def test_kernels_on_a_cpu_are_loops():
     model = zoo.chain(9)
     operands = states(model, 2)
@@ -329,8 +349,12 @@ def by_lanes(function, *operands):
         flat = x.reshape(-1, x.shape[-1])
         arrays.append(lanes.entries(x.shape[:-1], flat.__getitem__))
     like = [jax.ShapeDtypeStruct(x.shape[:-1], x.dtype) for x in operands]
-    result = lanes.evaluate(function, like, *arrays)
-    return np.array([np.asarray(x) for x in result.reshape(-1)]).reshape(*result.shape, -1)
+    results = lanes.evaluate(function, like, *arrays)
+
+    def stacked(x):
+        return np.array([jnp.broadcast_to(y, (5,)) for y in x.reshape(-1)]).reshape(*x.shape, 5)
+
+    return jax.tree.map(stacked, results)
 
 
 @pytest.mark.parametrize(
@@ -344,13 +368,28 @@ def by_lanes(function, *operands):
         lambda A, x: spatial.inverse_transform_motion(
             spatial.Pose(A, x), jnp.concatenate([x, A[0]])
         ),
+        lambda A, x: jnp.where(x < A, jnp.maximum(A, 0.5), jnp.sign(x)) * jnp.eye(3),
+        lambda A, x: (
+            A[np.array([2, 0, 2]), np.array([1, 1, 0])] + lax.dynamic_slice(A, (1, 2), (1, 1))[0]
+        ),
+        lambda A, x: jnp.where(
+            jnp.any(A > 1) & ~jnp.all(x > 0), jnp.max(A), jnp.min(x, initial=0.0)
+        ),
+        lambda A, x: lax.scan(lambda s, a: (s * a[0] - s, s + a), x, A, reverse=True),
+        # Each state has its own number of steps; a state has none, and one has an infinite value.
+        lambda A, x: lax.while_loop(
+            lambda state: (state[0] < 20) & (jnp.sum(state[1]) < 10),
+            lambda state: (state[0] + 1, 2 * state[1] + jnp.abs(A[0])),
+            (jnp.zeros((), jnp.int32), jnp.where(A[0, 0] > 0, x, 4.0)),
+        ),
     ],
 )
 def test_lanes_evaluate_each_state(function, rng):
     A, x = jnp.array(rng.normal(size=(3, 3, 5))), jnp.array(rng.normal(size=(3, 5)))
     found = by_lanes(function, A, x)
-    expected = jnp.stack([function(A[..., k], x[..., k]) for k in range(5)], axis=-1)
-    close(found, expected, 1e-15)
+    each = [function(A[..., k], x[..., k]) for k in range(5)]
+    expected = jax.tree.map(lambda *x: jnp.stack(x, axis=-1), *each)
+    jax.tree.map(lambda x, y: close(x, y, 1e-15), found, expected)
 
 
 def test_lanes_name_an_unknown_operation(rng):

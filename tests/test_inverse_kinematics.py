@@ -886,6 +886,7 @@ def test_wrong_tasks(arm, monkeypatch):
         ik.inverse_kinematics(zoo.small(), [zero], rbd.neutral(zoo.small()))
 
 
+@pytest.mark.cpu
 def test_wrong_arguments(arm):
     q0 = 0.3 * arm.upper_position_limit
     tasks = [ik.FrameTask("tool", rbd.frame_placement(arm, q0, "tool"))]
@@ -933,6 +934,7 @@ def test_wrong_arguments(arm):
         ik.differential_inverse_kinematics(slow, q0, tasks, 0.1)
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_a_start_is_within_its_limits_to_rounding(dtype):
     """Four units in the last place are moved to the limit, with and without jit; more are not."""

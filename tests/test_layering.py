@@ -61,6 +61,7 @@ LOOPS = {"scan", "fori_loop", "while_loop", "map"}
 LOOPS_IN = {
     "tree/passes.py",
     "tree/gpu/kernels.py",
+    "tree/gpu/lanes.py",
     "algorithms/branch_sparse.py",
     "_math/gpu_kernels.py",
     "_math/batch_last.py",

@@ -94,6 +94,7 @@ def test_derivatives_are_those_of_the_solution(mode, rng):
     close(jax.jit(mode(scalar))(0.0), difference, 1e-7)
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("n", [7, 8, 64])
 def test_the_lowered_program_of_a_chain_does_not_grow(n):
     """No sweep is unrolled over the bodies: chains of any length have programs of the same size."""

@@ -25,7 +25,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -39,6 +39,7 @@ from .._math.components import Vec3
 from .._math.linear import LARGEST_WHOLE, inverse_factor, matmul, solve_positive_definite
 from .._math.rows import take_rows
 from .._math.tiles import TILE, by_platform, in_tiles
+from ..tree import map_states
 from .branches import Partition
 from .coulomb import ContactLaw, Projection, project
 from .joint_terms import ClippedLaw
@@ -51,6 +52,9 @@ MAX_STEPS = 200
 # negative.
 STEEPEST, RISING = 0.5, -0.1
 MAX_TRIALS = 20
+# On a GPU, the largest number of entries of the matrices for which one kernel computes the minimum.
+# The time to compile the kernel grows with this number.
+KERNEL_ENTRIES = 1000
 
 
 class Problem(NamedTuple):
@@ -106,7 +110,7 @@ def minimise(partition: Partition, problem: Problem) -> Minimum:
 
     @custom_vmap
     def minimised(problem: Problem) -> Minimum:
-        return _of_batch(functools.partial(_minimise, partition), problem)
+        return _of_batch(partition, problem)
 
     @minimised.def_vmap
     def _(size, is_batched, problem):
@@ -117,14 +121,14 @@ def minimise(partition: Partition, problem: Problem) -> Minimum:
     return minimised(problem)
 
 
-def _of_batch(function: Any, problem: Problem) -> Minimum:
-    """`function` of problems with a last batch axis, for problems with any leading batch axes.
+def _of_batch(partition: Partition, problem: Problem) -> Minimum:
+    """The minimum of problems with any leading batch axes.
 
     The size of a batch axis is 1 in operands that all states share.
     """
     axes = problem.push.ndim - 1
     if not axes:
-        found = function(jax.tree.map(lambda x: x[..., None], problem))
+        found = _minimise(partition, jax.tree.map(lambda x: x[..., None], problem))
         return jax.tree.map(lambda x: x[..., 0], found)
     shapes = [x.shape[:axes] for x in jax.tree.leaves(problem)]
     batch = tuple(next((n for n in sizes if n != 1), 1) for sizes in zip(*shapes))
@@ -139,25 +143,38 @@ def _of_batch(function: Any, problem: Problem) -> Minimum:
         for x, is_shared in zip(leaves, shared)
     ]
 
-    # Outside, the batch axis is the first axis. In `function`, it is the last axis.
-    def minimised(leaves):
-        last = [jnp.moveaxis(x, 0, -1) for x in leaves]
-        return jax.tree.map(
-            lambda x: jnp.moveaxis(x, -1, 0), function(jax.tree.unflatten(structure, last))
-        )
+    # Outside, the batch axis is the first axis. In `_minimise`, it is the last axis.
+    def minimised(*leaves):
+        last = jax.tree.unflatten(structure, [jnp.moveaxis(x, 0, -1) for x in leaves])
+        return jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), _minimise(partition, last))
 
-    def by_tiles(leaves):
+    def of_state(*leaves):
+        return jax.tree.map(lambda x: x[0], minimised(*(x[None] for x in leaves)))
+
+    def by_tiles(*leaves):
         def of_tile(states):
             rest = iter(states)
-            return minimised([x if s else next(rest) for x, s in zip(leaves, shared)])
+            return minimised(*(x if s else next(rest) for x, s in zip(leaves, shared)))
 
         return in_tiles(of_tile, [x for x, is_shared in zip(leaves, shared) if not is_shared])
 
-    if not isinstance(count, int) or count <= TILE:
-        found = minimised(leaves)
+    def by_batch(*leaves):
+        if not isinstance(count, int) or count <= TILE:
+            return minimised(*leaves)
+        return by_platform(by_tiles, minimised, *leaves)
+
+    if _number_of_entries(partition, problem) <= KERNEL_ENTRIES:
+        found = map_states(by_batch, of_state, count, *leaves)
     else:
-        found = by_platform(by_tiles, minimised, leaves)
+        found = by_batch(*leaves)
     return jax.tree.map(lambda x: x.reshape(*batch, *x.shape[1:]), found)
+
+
+def _number_of_entries(partition: Partition, problem: Problem) -> int:
+    """The number of entries of `_Matrices.rows` for one state."""
+    (m, b), t, k = partition.branches.shape, len(partition.trunk), len(partition.contacts)
+    rows = 3 * k + problem.others.target.shape[-1]
+    return (rows + m + t) * (m + t + 1) * b
 
 
 class _State(NamedTuple):

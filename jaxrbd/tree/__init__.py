@@ -11,7 +11,7 @@ Only this package and `_math/linear.py` choose between implementations.
 from .._math.implementations import implementation
 from .linear_systems import accumulate, compose_poses, propagate, sum_to_leaves, sum_to_root
 from .passes import backward_pass, forward_pass
-from .rows import map_rows, sum_dofs, sum_over_dofs
+from .rows import map_rows, map_states, sum_dofs, sum_over_dofs
 
 __all__ = [
     "accumulate",
@@ -20,6 +20,7 @@ __all__ = [
     "forward_pass",
     "implementation",
     "map_rows",
+    "map_states",
     "propagate",
     "sum_dofs",
     "sum_over_dofs",

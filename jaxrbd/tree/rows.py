@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,9 +12,10 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
-from .._math.implementations import kernels_selected
+from .._math.implementations import kernels_selected, with_kernel
 from .._math.rows import merge_rows, operand_rows, take_rows
 from ..topology import Topology
+from .gpu.kernels import states_by_kernel
 from .gpu.rows import map_rows_by_kernel, sum_over_dofs_by_kernel
 
 
@@ -34,6 +37,21 @@ def map_rows(
     if kernels_selected():
         return map_rows_by_kernel(function, operands, indices)
     return function(*map(operand_rows, operands, indices))
+
+
+def map_states(
+    by_batch: Callable[..., Any], of_state: Callable[..., Any], count: int | Any, *operands: Array
+) -> Any:
+    """`by_batch(*operands)` for `count` states, or one kernel that computes `of_state` for each.
+
+    - `operands`: arrays (count, ...), or (1, ...) if all states share the values;
+    - `by_batch`: the function of the operands; its result has arrays (count, ...);
+    - `of_state`: the same function for operands without the first axis. It has only operations of
+      `gpu/lanes.py`.
+    """
+    states = count if isinstance(count, int) else math.inf
+    kernel = functools.partial(states_by_kernel, of_state)
+    return with_kernel(by_batch, kernel, states, *operands)
 
 
 def sum_over_dofs(

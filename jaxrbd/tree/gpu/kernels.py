@@ -143,6 +143,24 @@ def rows_by_kernel(
     return jax.tree.unflatten(jax.tree.structure(outputs), found)
 
 
+def states_by_kernel(
+    function: Callable[..., Any], *operands: Array, interpret: bool = False
+) -> Any:
+    """The results of `tree.map_states`: one thread computes the function of one state."""
+    # A kernel has no operands without entries.
+    filled = [x for x in operands if x.size]
+
+    def of_filled(*filled):
+        rest = iter(filled)
+        return function(
+            *(next(rest) if x.size else np.zeros(x.shape[1:], x.dtype) for x in operands)
+        )
+
+    index = [np.zeros(1, int)] * len(filled)
+    found = rows_by_kernel(of_filled, index, 1, *(x[None] for x in filled), interpret=interpret)
+    return jax.tree.map(lambda x: x[0], found)
+
+
 def _load(ref: Any, lanes: Any, i: Any, shape: tuple[int, ...]) -> np.ndarray:
     shared = ref.shape[-1] == 1  # all states have the same value
     return entries(shape, lambda k: ref[i, k, 0] if shared else ref[i, k, lanes])

@@ -6,11 +6,14 @@ this module evaluates a function entry by entry. An array (3, 3) of the function
 
 `evaluate` reads the program of the function (its jaxpr). Operations that move entries, such as a
 transposition, move the objects. Operations on entries apply to the lane vectors. Operations on
-constants are computed while JAX traces.
+constants are computed while JAX traces. The steps of a `scan` follow each other in the program. A
+`while` is a loop that ends when it has ended for all states; a state keeps its values after its own
+last step.
 """
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +21,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array, lax
 from jax.extend import core
 
 
@@ -44,16 +48,68 @@ _MOVES: dict[str, Callable[..., Any]] = {
     "transpose": lambda p, x: np.transpose(x, p["permutation"]),
     "unstack": lambda p, x: list(np.moveaxis(x, p["axis"], 0)),
 }
-_SUMS = {"reduce_sum": lambda p, x: np.sum(x, axis=tuple(p["axes"]))}
-# Operations on single entries.
+# Operations that move entries to places that constant operands state.
+_MOVES_TO_PLACES = ("dynamic_slice", "gather")
+_REDUCTIONS: dict[str, Callable[..., Any]] = {
+    "reduce_and": operator.and_,
+    "reduce_max": jnp.maximum,
+    "reduce_min": jnp.minimum,
+    "reduce_or": operator.or_,
+    "reduce_sum": operator.add,
+}
+
+
+def _select(condition: Any, *cases: Any) -> Any:
+    """One of two cases, each a lane vector or a number; the second where the condition holds."""
+    if isinstance(condition, np.generic):
+        return cases[int(condition)]
+    shape = np.broadcast_shapes(np.shape(condition), *map(np.shape, cases))
+    condition, first, second = (jnp.broadcast_to(x, shape) for x in (condition, *cases))
+    return lax.select(condition, second, first)
+
+
+def _sum(x: Any, y: Any) -> Any:
+    """x + y without an operation where one of them is the number zero, as in sparse matrices."""
+    if isinstance(x, np.generic) and x == 0:
+        return y
+    is_zero = isinstance(y, np.generic) and y == 0
+    return x if is_zero else operator.add(x, y)
+
+
+def _product(x: Any, y: Any) -> Any:
+    """x y without an operation where one of them is the number zero, as in sparse matrices."""
+    for z in (x, y):
+        if isinstance(z, np.generic) and z == 0:
+            return z
+    return x * y
+
+
+# Operations on single entries: functions of the parameters of the operation and of the entries.
 _ENTRYWISE: dict[str, Callable[..., Any]] = {
-    "add": operator.add,
-    "add_any": operator.add,
-    "convert_element_type": lambda x: x,
-    "div": operator.truediv,
-    "mul": operator.mul,
-    "neg": operator.neg,
-    "sub": operator.sub,
+    "abs": lambda p, x: abs(x),
+    "add": lambda p, x, y: _sum(x, y),
+    "add_any": lambda p, x, y: _sum(x, y),
+    "and": lambda p, x, y: x & y,
+    "convert_element_type": lambda p, x: x.astype(p["new_dtype"]),
+    "div": lambda p, x, y: x / y,
+    "eq": lambda p, x, y: x == y,
+    "ge": lambda p, x, y: x >= y,
+    "gt": lambda p, x, y: x > y,
+    "integer_pow": lambda p, x: x ** p["y"],
+    "le": lambda p, x, y: x <= y,
+    "lt": lambda p, x, y: x < y,
+    "max": lambda p, x, y: jnp.maximum(x, y),
+    "min": lambda p, x, y: jnp.minimum(x, y),
+    "mul": lambda p, x, y: _product(x, y),
+    "ne": lambda p, x, y: x != y,
+    "neg": lambda p, x: -x,
+    "not": lambda p, x: ~x,
+    "or": lambda p, x, y: x | y,
+    "rsqrt": lambda p, x: lax.rsqrt(x),
+    "select_n": lambda p, *x: _select(*x),
+    "sign": lambda p, x: jnp.sign(x),
+    "sqrt": lambda p, x: lax.sqrt(x),
+    "sub": lambda p, x, y: x - y,
 }
 _CALLS = ("jit", "pjit", "closed_call", "custom_jvp_call")
 
@@ -66,7 +122,9 @@ def evaluate(function: Callable[..., Any], like: Any, *operands: Any) -> Any:
     the operation, if the function has an operation that is not in the tables above.
     """
     program, shapes = jax.make_jaxpr(function, return_shape=True)(*like)
-    found = _run(program, jax.tree.leaves(operands))
+    leaves = jax.tree.leaves(operands)
+    vectors = (x for array in leaves for x in array.reshape(-1) if np.ndim(x) == 1)
+    found = _run(program, leaves, next(vectors, jnp.zeros(())))
     results = [x if _has_lanes(x) else _constant(x) for x in found]
     return jax.tree.unflatten(jax.tree.structure(shapes), results)
 
@@ -80,7 +138,8 @@ def entries(shape: tuple[int, ...], read: Callable[[int], Any]) -> np.ndarray:
     return x
 
 
-def _run(program: core.ClosedJaxpr, operands: list[np.ndarray]) -> list[np.ndarray]:
+def _run(program: core.ClosedJaxpr, operands: list[np.ndarray], vector: Array) -> list[np.ndarray]:
+    """The results of the program. `vector`: a lane vector among the operands."""
     values = dict(zip(program.jaxpr.constvars, program.consts))
     values.update(zip(program.jaxpr.invars, operands))
 
@@ -92,25 +151,28 @@ def _run(program: core.ClosedJaxpr, operands: list[np.ndarray]) -> list[np.ndarr
         name, parameters = equation.primitive.name, equation.params
         x = [value(variable) for variable in equation.invars]
         if not any(map(_has_lanes, x)) and name not in _CALLS:
+            x = [
+                np.zeros(v.aval.shape, v.aval.dtype) if np.size(y) == 0 else y
+                for v, y in zip(equation.invars, x)
+            ]
             with jax.ensure_compile_time_eval():
                 results = equation.primitive.bind(*x, **parameters)
             results = results if equation.primitive.multiple_results else [results]
             values.update(zip(equation.outvars, map(np.asarray, results)))
             continue
-        x = x if name in _CALLS else [y if _has_lanes(y) else _constant(y) for y in x]
-        if name in _CALLS:
+        if name in _MOVES_TO_PLACES:
+            results = _at_places(equation.primitive, parameters, *x)
+        elif name in _CALLS:
             inner = parameters["jaxpr" if "jaxpr" in parameters else "call_jaxpr"]
-            results = _run(inner, x)
-        elif name in _MOVES:
-            results = _MOVES[name](parameters, *x)
-        elif name in _SUMS:
-            results = _SUMS[name](parameters, *x)
-        elif name in _ENTRYWISE:
-            # NumPy would warn of floating-point flags that the operations of JAX raise.
-            with np.errstate(all="ignore"):
-                results = np.frompyfunc(_ENTRYWISE[name], len(x), 1)(*x)
+            results = _run(inner, x, vector)
+        elif name in _LOOPS:
+            results = _LOOPS[name](equation, vector, *x)
+        elif name == "optimization_barrier":
+            results = x
         else:
-            raise NotImplementedError(f"jaxrbd.tree.gpu.lanes has no operation {name!r}")
+            results = _of_entries(
+                name, parameters, [y if _has_lanes(y) else _constant(y) for y in x]
+            )
         if not equation.primitive.multiple_results:
             results = [results]
         for variable, result in zip(equation.outvars, results):
@@ -118,14 +180,106 @@ def _run(program: core.ClosedJaxpr, operands: list[np.ndarray]) -> list[np.ndarr
     return [value(variable) for variable in program.jaxpr.outvars]
 
 
+def _of_entries(name: str, parameters: dict[str, Any], x: list[np.ndarray]) -> Any:
+    """The result of an operation that moves, adds or changes entries."""
+    if name in _MOVES:
+        return _MOVES[name](parameters, *x)
+    if name in _REDUCTIONS:
+        axes = tuple(parameters["axes"])
+        kept = np.moveaxis(*x, axes, range(len(axes)))
+        rows = kept.reshape(int(np.prod(kept.shape[: len(axes)])), *kept.shape[len(axes) :])
+        combine = np.frompyfunc(_REDUCTIONS[name], 2, 1)
+        total = rows[:1]
+        for k in range(1, len(rows)):
+            total = combine(total, rows[k : k + 1])  # pyright: ignore[reportCallIssue]
+        return np.squeeze(total, 0)
+    if name in _ENTRYWISE:
+        # NumPy would warn of floating-point flags that the operations of JAX raise.
+        with np.errstate(all="ignore"):
+            operation = functools.partial(_ENTRYWISE[name], parameters)
+            return np.frompyfunc(operation, len(x), 1)(*x)
+    raise NotImplementedError(f"jaxrbd.tree.gpu.lanes has no operation {name!r}")
+
+
+def _at_places(primitive: Any, parameters: dict[str, Any], x: np.ndarray, *places: Any) -> Any:
+    """The entries of x that the operation moves; it is applied to the numbers of the entries."""
+    numbers = np.arange(x.size, dtype=np.int32).reshape(x.shape)
+    with jax.ensure_compile_time_eval():
+        moved = np.asarray(primitive.bind(numbers, *places, **parameters))
+    return x.reshape(-1)[moved]
+
+
+def _scan(equation: core.JaxprEqn, vector: Array, *operands: Any) -> list[Any]:
+    """The steps of the scan, one after the other."""
+    step, length = equation.params["jaxpr"], equation.params["length"]
+    # The operands are constants, carried arrays, and arrays with one row per step. The parameters
+    # that divide them differ between the versions of JAX, and rows have one axis less.
+    results: list[Any] = [x.aval for x in equation.outvars]
+    carried = sum(x.shape == y.shape for x, y in zip(results, step.out_avals))
+    stepped = sum(np.shape(x) != y.shape for x, y in zip(operands, step.in_avals))
+    first = len(operands) - stepped
+    fixed, carry = operands[: first - carried], list(operands[first - carried : first])
+    rows: list[Any] = [None] * length
+    for i in reversed(range(length)) if equation.params["reverse"] else range(length):
+        slices = [np.squeeze(x[i : i + 1], 0) for x in operands[first:]]
+        found = _run(step, [*fixed, *carry, *slices], vector)
+        carry, rows[i] = found[:carried], found[carried:]
+    stacked = [np.stack([y if _has_lanes(y) else _constant(y) for y in x]) for x in zip(*rows)]
+    return [*carry, *stacked]
+
+
+def _while(equation: core.JaxprEqn, vector: Array, *operands: Any) -> list[Any]:
+    """The loop until it has ended for all states."""
+    parameters = equation.params
+    of_condition, of_body = parameters["cond_nconsts"], parameters["body_nconsts"]
+    fixed = operands[: of_condition + of_body]
+    shapes = [np.shape(x) for x in operands[len(fixed) :]]
+    ends = np.cumsum([0, *(int(np.prod(shape)) for shape in shapes)])
+
+    def of_lanes(x: Any) -> Array:
+        """x as a lane vector. The compiler keeps a constant in another form, unlike a selection."""
+        x = jnp.broadcast_to(x, vector.shape)
+        return lax.select(vector == vector, x, x)
+
+    def flat(arrays: Any) -> list[Array]:
+        arrays = [x if _has_lanes(x) else _constant(x) for x in arrays]
+        return [of_lanes(entry) for x in arrays for entry in x.reshape(-1)]
+
+    def arrays(vectors: Any) -> list[np.ndarray]:
+        return [
+            entries(shape, lambda k, first=first: vectors[first + k])
+            for shape, first in zip(shapes, ends)
+        ]
+
+    def going_on(vectors: Any) -> Array:
+        """1 for each state whose loop goes on, else 0."""
+        found = _run(parameters["cond_jaxpr"], [*fixed[:of_condition], *arrays(vectors)], vector)
+        one = jnp.ones(vector.shape, jnp.int32)
+        return lax.select(flat(found)[0], one, 0 * one)
+
+    def body(state: Any) -> Any:
+        going, vectors = state
+        operands = [*fixed[of_condition:], *arrays(vectors)]
+        changed = flat(_run(parameters["body_jaxpr"], operands, vector))
+        vectors = tuple(lax.select(going > 0, x, y) for x, y in zip(changed, vectors))
+        return going_on(vectors), vectors
+
+    start = tuple(flat(operands[len(fixed) :]))
+    found = lax.while_loop(lambda state: jnp.max(state[0]) > 0, body, (going_on(start), start))
+    return arrays(found[1])
+
+
+_LOOPS: dict[str, Callable[..., Any]] = {"scan": _scan, "while": _while}
+
+
 def _has_lanes(x: Any) -> bool:
-    return isinstance(x, np.ndarray) and x.dtype == object
+    return isinstance(x, np.ndarray) and x.dtype == object and x.size > 0
 
 
 def _constant(x: Any) -> np.ndarray:
     x = np.asarray(x)
     flat = x.reshape(-1)
-    return entries(x.shape, lambda k: jnp.asarray(flat[k]))
+    return entries(x.shape, lambda k: flat[k])
 
 
 def _objects(x: Any, shape: tuple[int, ...]) -> np.ndarray:
