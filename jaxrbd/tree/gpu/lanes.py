@@ -50,12 +50,13 @@ _MOVES: dict[str, Callable[..., Any]] = {
 }
 # Operations that move entries to places that constant operands state.
 _MOVES_TO_PLACES = ("dynamic_slice", "gather")
-_REDUCTIONS: dict[str, Callable[..., Any]] = {
-    "reduce_and": operator.and_,
-    "reduce_max": jnp.maximum,
-    "reduce_min": jnp.minimum,
-    "reduce_or": operator.or_,
-    "reduce_sum": operator.add,
+# Sums and the like of two object arrays.
+_REDUCTIONS: dict[str, Any] = {
+    "reduce_and": np.frompyfunc(operator.and_, 2, 1),
+    "reduce_max": np.frompyfunc(jnp.maximum, 2, 1),
+    "reduce_min": np.frompyfunc(jnp.minimum, 2, 1),
+    "reduce_or": np.frompyfunc(operator.or_, 2, 1),
+    "reduce_sum": np.frompyfunc(operator.add, 2, 1),
 }
 
 
@@ -68,20 +69,17 @@ def _select(condition: Any, *cases: Any) -> Any:
     return lax.select(condition, second, first)
 
 
+def _is_zero(x: Any) -> bool:
+    """Whether x is the number zero, as in sparse matrices, and no lane vector."""
+    return isinstance(x, np.generic) and bool(x == 0)
+
+
 def _sum(x: Any, y: Any) -> Any:
-    """x + y without an operation where one of them is the number zero, as in sparse matrices."""
-    if isinstance(x, np.generic) and x == 0:
-        return y
-    is_zero = isinstance(y, np.generic) and y == 0
-    return x if is_zero else operator.add(x, y)
+    return y if _is_zero(x) else x if _is_zero(y) else x + y
 
 
 def _product(x: Any, y: Any) -> Any:
-    """x y without an operation where one of them is the number zero, as in sparse matrices."""
-    for z in (x, y):
-        if isinstance(z, np.generic) and z == 0:
-            return z
-    return x * y
+    return x if _is_zero(x) else y if _is_zero(y) else x * y
 
 
 # Operations on single entries: functions of the parameters of the operation and of the entries.
@@ -188,10 +186,10 @@ def _of_entries(name: str, parameters: dict[str, Any], x: list[np.ndarray]) -> A
         axes = tuple(parameters["axes"])
         kept = np.moveaxis(*x, axes, range(len(axes)))
         rows = kept.reshape(int(np.prod(kept.shape[: len(axes)])), *kept.shape[len(axes) :])
-        combine = np.frompyfunc(_REDUCTIONS[name], 2, 1)
+        combine = _REDUCTIONS[name]
         total = rows[:1]
         for k in range(1, len(rows)):
-            total = combine(total, rows[k : k + 1])  # pyright: ignore[reportCallIssue]
+            total = combine(total, rows[k : k + 1])
         return np.squeeze(total, 0)
     if name in _ENTRYWISE:
         # NumPy would warn of floating-point flags that the operations of JAX raise.
