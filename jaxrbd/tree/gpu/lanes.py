@@ -184,7 +184,8 @@ def _of_entries(name: str, parameters: dict[str, Any], x: list[np.ndarray]) -> A
         return _MOVES[name](parameters, *x)
     if name in _REDUCTIONS:
         axes = tuple(parameters["axes"])
-        kept = np.moveaxis(*x, axes, range(len(axes)))
+        (operand,) = x
+        kept = np.moveaxis(operand, axes, range(len(axes)))
         rows = kept.reshape(int(np.prod(kept.shape[: len(axes)])), *kept.shape[len(axes) :])
         combine = _REDUCTIONS[name]
         total = rows[:1]
