@@ -185,8 +185,9 @@ ALGORITHMS |= {
     ),
 }
 
-# Functions of a model that cannot be part of a compiled program: they use NumPy.
+# Functions of a model that are no compiled programs: they use NumPy, or they add names to a model.
 ON_THE_HOST = {
+    "add_frame",
     "append_model",
     "base_parameters",
     "describe",
