@@ -192,6 +192,7 @@ ON_THE_HOST = {
     "base_parameters",
     "describe",
     "drawing",
+    "frame_path",
     "identify_consistent_inertia",
     "identify_inertia",
     "lock_joints",
