@@ -946,8 +946,8 @@ def test_the_velocity_of_a_robot_with_limits_of_acceleration():
             found(q_wrong, v_wrong)
         assert jnp.all(jnp.isnan(jax.jit(found)(q_wrong, v_wrong)))
     for options, message in (
-        ({"previous_velocity": None}, "expected both acceleration_limit and previous_velocity"),
-        ({"acceleration_limit": None}, "expected both acceleration_limit and previous_velocity"),
+        ({"previous_velocity": None}, "previous_velocity is None, expected both"),
+        ({"acceleration_limit": None}, "acceleration_limit is None, expected both"),
         ({"acceleration_limit": 0.0}, r"acceleration_limit is 0.*above 0"),
         ({"acceleration_limit": jnp.ones(2)}, r"acceleration_limit has shape \(2,\)"),
         ({"previous_velocity": jnp.ones(2)}, r"previous_velocity has shape \(2,\)"),

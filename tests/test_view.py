@@ -566,6 +566,8 @@ def test_pages_show_markers_and_ghosts(tmp_path):
         plain = size()
         assert size(markers=[walk]) > plain + 5_000
         assert size(ghosts=ghosts) > plain + 500
+    with view.serve(boxed(), port=0, markers=[walk], ghosts=ghosts) as viewer:
+        assert [len(viewer._stage._layers[layer]) for layer in ("markers", "ghosts")] == [1, 9]
 
 
 def test_paths_of_a_frame_and_of_the_centre_of_mass():

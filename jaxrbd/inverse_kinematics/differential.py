@@ -76,8 +76,9 @@ def differential_inverse_kinematics(
     if limit is not None:
         arguments.require(limit, lambda x: x >= 0, "velocity_limit", "0 or more")
     if (acceleration_limit is None) != (previous_velocity is None):
+        missing = "acceleration_limit" if acceleration_limit is None else "previous_velocity"
         raise ArgumentError(
-            "expected both acceleration_limit and previous_velocity, or none of the two"
+            f"{missing} is None, expected both acceleration_limit and previous_velocity, or neither"
         )
     limit = arguments.known(acceleration_limit)
     if limit is not None:
