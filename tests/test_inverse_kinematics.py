@@ -923,6 +923,17 @@ def test_limits_of_acceleration_can_be_satisfied_in_every_step():
     assert np.abs(np.sum(np.asarray(q)[0, :, 0] < 3.0 - 1e-9) * DT - times) < 3 * DT
 
 
+def test_the_largest_displacement_from_which_a_joint_can_stop():
+    """5 + 3 + 1 = 9 with changes of 2; beyond a limit and without one it is the gap."""
+    gap, step = jnp.array([9.0, 0.5, -0.3, jnp.inf, 4.0]), jnp.array([2.0, 2.0, 2.0, 2.0, jnp.inf])
+    largest = differential._stopping(gap, step)
+    np.testing.assert_allclose(largest, [5.0, 0.5, -0.3, np.inf, 4.0], rtol=1e-14)
+    # d + (d - s) + (d - 2 s) = 9, so the derivatives are 1 / 3 and 1.
+    first = jax.jacrev(lambda *x: differential._stopping(*x)[:3], (0, 1))(gap, step)
+    close(first[0][:, :3], np.diag([1 / 3, 1.0, 1.0]), 1e-14)
+    close(first[1], np.diag([1.0, 0.0, 0.0]) @ np.eye(3, 5), 1e-14)
+
+
 def test_the_velocity_of_a_robot_with_limits_of_acceleration():
     model, posture = limited(), [ik.PostureTask(jnp.array([9.0, -9.0, 0.01]), 1.0)]
 

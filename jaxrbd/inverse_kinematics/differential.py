@@ -199,9 +199,9 @@ def _stopping(gap: Float[Array, " nv"], step: Float[Array, " nv"]) -> Float[Arra
     `d + (d - step) + ... + (d - n step) = gap`.
     """
     finite = jnp.isfinite(gap) & jnp.isfinite(step)
-    steps = jnp.where(finite, gap / step, 0)
-    n = jnp.floor((jnp.sqrt(1 + 8 * jnp.maximum(steps, 0)) - 1) / 2)
-    d = (gap + jnp.where(finite, step, 0) * n * (n + 1) / 2) / (n + 1)
+    room, step = jnp.where(finite, gap, 0), jnp.where(finite, step, 1)
+    n = jnp.floor((jnp.sqrt(1 + 8 * jnp.maximum(room / step, 0)) - 1) / 2)
+    d = (room + step * n * (n + 1) / 2) / (n + 1)
     return jnp.where(finite, d, gap)
 
 
