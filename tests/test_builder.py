@@ -255,6 +255,43 @@ def test_appending_keeps_the_numbers_of_both():
         assert getattr(both, field).tolist() == [i + 1, 10 + i + 1]
 
 
+def test_an_added_frame_is_a_welded_link_without_mass(tmp_path):
+    """On a frame that is not the frame of its body, on a joint, and on the world."""
+    model = zoo.small()
+    X = zoo.random_placement(np.random.default_rng(8))
+    tool = rbd.model.add_frame(model, "tool", "l2", X)
+    added = rbd.model.add_frame(rbd.model.add_frame(tool, "tip", "tool", X), "knee", "j1")
+    added = rbd.model.add_frame(added, "wall", placement=rbd.spatial.pose_from_matrix(jnp.array(X)))
+    assert added.frame_names == (*model.frame_names, "tool", "tip", "knee", "wall")
+    links, joints = rbd.model.describe(model)
+    on = {"tool": ("l2", X), "tip": ("tool", X), "knee": ("l1", np.eye(4)), "wall": (None, X)}
+    for name, (parent, placement) in on.items():
+        links.append(rbd.model.Link(name))
+        joints.append(joint(f"to {name}", parent, name, rbd.model.Fixed(), placement=placement))
+    built = rbd.build_model(links, joints, gravity=np.array(model.gravity))
+    for name in built.frame_names:
+        i, k = built.frame_index(name), added.frame_index(name)
+        assert built.frame_bodies[i] == added.frame_bodies[k]
+        close(built.frame_pose.R[i], added.frame_pose.R[k], 1e-14)
+        close(built.frame_pose.p[i], added.frame_pose.p[k], 1e-14)
+    np.testing.assert_array_equal(added.inertia, model.inertia)
+    np.testing.assert_array_equal(added.fixed_inertia[-1], np.zeros(10))
+    rbd.io.save_model(added, tmp_path / "model.jaxrbd")
+    chex.assert_trees_all_equal(rbd.io.load_model(tmp_path / "model.jaxrbd"), added)
+
+
+def test_the_placement_of_an_added_frame_is_traced():
+    model = zoo.small()
+    q = zoo.state(model)[0]
+
+    def place(x):
+        X = rbd.Pose(jnp.eye(3), x)
+        return rbd.frame_placement(rbd.model.add_frame(model, "camera", "l2", X), q, "camera").p
+
+    rate = jax.jit(jax.jacfwd(place))(jnp.zeros(3))
+    close(rate, rbd.frame_placement(model, q, "l2").R)
+
+
 def gripper():
     """A robot with two links that are fixed to the world, and a finger on a slider."""
     pose = zoo.random_placement(np.random.default_rng(7))
@@ -511,6 +548,22 @@ def test_a_model_is_cast_to_floats_only(dtype):
         ),
         (lambda m: rbd.model.append_model(m, m, "nope"), "no frame 'nope'"),
         (lambda m: rbd.model.append_model(m, m, "l1"), "used twice"),
+        (
+            lambda m: rbd.model.add_frame(m, "l1", "l2"),
+            "name is 'l1', which is a frame of",
+        ),
+        (
+            lambda m: rbd.model.add_frame(m, "j1", "l2"),
+            "name is 'j1', which is a joint of",
+        ),
+        (lambda m: rbd.model.add_frame(m, "", "l2"), "name is ''"),
+        (lambda m: rbd.model.add_frame(m, "tip", "nope"), "no frame 'nope'"),
+        (
+            lambda m: rbd.model.add_frame(m, "tip", "l2", np.diag([1.0, 1.0, -1.0, 1.0])),
+            r"(?s)placement.R of the frame 'tip' .*expected a rotation",
+        ),
+        (lambda m: rbd.model.add_frame(m, "tip", "l2", np.ones((4, 4))), "of the frame 'tip'"),
+        (lambda m: rbd.model.add_frame(m, "tip", "l2", np.eye(3)), r"'tip' has shape \(3, 3\)"),
     ],
 )
 def test_bad_edits(edit, message):

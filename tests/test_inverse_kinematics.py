@@ -104,6 +104,8 @@ def test_jacobians_are_the_rates_of_the_errors():
     tasks = [
         ik.FrameTask("l1", random_pose(0)),
         ik.FrameTask("l0", random_pose(1), relative_to="l1"),
+        ik.GazeTask("l1", random_pose(2).p, random_pose(3).p),
+        ik.GazeTask("l0", random_pose(4).p, random_pose(5).p, relative_to="l1"),
         ik.PostureTask(zoo.state(model, 2)[0], 0.5),
     ]
     found = jax.jit(lambda t: ik_tasks.rows(model, tasks, rbd.integrate(model, q, t * dq)))
@@ -150,6 +152,39 @@ def test_jacobians_are_the_derivatives_of_the_errors(robot):
     close(found.error[6:9], X_TF.p, 1e-14, "relative")
     close(found.error[9:12], rbd.so3.log(X_TF.R), 1e-14, "relative")
     assert np.all(np.asarray(found.weights[15:18]) == 0)
+
+
+BALL = zoo.build(["spherical"], [-1], seed=9)
+GAZE = jnp.array([1.2, 0.0, 1.6])  # twice a unit vector
+
+
+def gaze_target(angle, distance=0.4):
+    """A point in the world; the axis `GAZE` of the body of `BALL` has this angle to it."""
+    X = rbd.frame_placement(BALL, rbd.neutral(BALL), "l0")
+    direction = rbd.so3.exp(angle * jnp.array([0.0, 1.0, 0.0])) @ GAZE
+    return X.p + distance * X.R @ direction
+
+
+ANGLES = [0.0, 1e-9, 1e-3, 1.0, 2.0, 3.0, np.pi - 1e-3, np.pi - 1e-9, np.pi]
+
+
+def test_the_error_of_a_gaze_is_the_angle_and_has_no_minimum_backwards():
+    """The norm of the gradient of angle^2 / 2 is the angle, because a ball joint turns any way."""
+    targets = jnp.stack([gaze_target(angle) for angle in ANGLES])
+
+    @jax.jit
+    @jax.vmap
+    def found(target):
+        tasks = [ik.GazeTask("l0", target, GAZE)]
+        at = ik_tasks.rows(BALL, tasks, rbd.neutral(BALL))
+        errors = ik_tasks.task_errors(BALL, tasks, at, rbd.neutral(BALL))
+        return errors, jnp.linalg.norm(at.error @ at.J), jnp.linalg.norm(at.J)
+
+    errors, gradient, size = found(targets)
+    close(errors.angular[:, 0], ANGLES, 1e-7)
+    close(errors.linear + errors.mixed, jnp.zeros((len(ANGLES), 1)), 0)
+    close(gradient, ANGLES, 1e-6)
+    assert 1 < jnp.min(size) < jnp.max(size) < 3  # also at pi
 
 
 def test_errors_of_tasks_have_units(arm):
@@ -375,6 +410,41 @@ def test_a_target_at_the_angle_pi(angle):
     solution = solve(model, [ik.FrameTask.orientation("l0", target)], q0)
     assert solution.converged
     close(rbd.frame_placement(model, solution.q, "l0").R, target, 1e-9)
+
+
+@pytest.mark.slow
+def test_a_gaze_is_reached_within_the_limits(arm):
+    """By one start, by a search with a position, and in the nullspace, with derivatives."""
+    q0 = 0.3 * arm.upper_position_limit
+    X = rbd.frame_placement(arm, q0, "tool")
+
+    def off(q, target):
+        X = rbd.frame_placement(arm, q, "tool")
+        line = target - X.p
+        return jnp.linalg.norm(jnp.cross(X.R[:, 2], line)), X.R[:, 2] @ line
+
+    for distance in (1.0, -1.0):  # forwards and exactly backwards
+        target = X.p + distance * X.R[:, 2] + jnp.array([0.0, 0.1 + 0.1 * distance, 0.0])
+        solution = solve(arm, [ik.GazeTask("tool", target)], q0)
+        assert solution.converged
+        assert within_limits(arm, solution.q)
+        assert off(solution.q, target)[0] < 1e-8
+        assert off(solution.q, target)[1] > 0.5
+    place = ik.FrameTask.position("tool", [0.3, 0.2, 0.6])
+    found = search(arm, [place, ik.GazeTask("tool", target)], jax.random.key(0))
+    assert found.converged
+    assert within_limits(arm, found.q)
+    assert off(found.q, target)[1] > 0
+
+    def reached(x):
+        tasks = [ik.GazeTask("tool", target + x), ik.PostureTask(q0)]
+        return ik.inverse_kinematics(arm, tasks, solution.q, max_iterations=1000).q
+
+    x = jnp.zeros(3)
+    forward, reverse = jax.jit(lambda x: (jax.jacfwd(reached)(x), jax.jacrev(reached)(x)))(x)
+    numerical = central(lambda h: jax.jit(jax.vmap(reached))(x + h * jnp.eye(3)), 1e-5).T
+    close(forward, numerical, 1e-5)
+    close(reverse, forward, 1e-8)
 
 
 # -------------------------------------------------------------------------------------- minima
@@ -794,6 +864,109 @@ def test_the_gain_acts_on_the_equations_of_constraints():
     close(v, [-1.0, 0, 0], 1e-9)
 
 
+def test_velocities_turn_a_gaze_from_backwards_within_the_limits():
+    """The planar arm is straight along x, and the target is exactly behind its last link."""
+    arm, q = planar(), jnp.zeros(3)
+    tasks, gain = [ik.GazeTask("l2", [-3.0, 0.0, 0.0], [2.0, 0.0, 0.0])], jnp.asarray(0.5)
+    for _ in range(40):
+        q = q + 0.1 * velocity(arm, q, tasks, 0.1, gain)
+        assert jnp.all(jnp.abs(q) <= 3.0)
+    place, angle = planar_tip(q)
+    close(np.exp(1j * angle), (-3 - place) / np.abs(-3 - place), 1e-6)
+
+
+def planar_tip(q):
+    """The origin of the last link of the planar arm as x + y i, and the angle of the link."""
+    angles = np.cumsum(np.asarray(q))
+    return np.exp(1j * angles[0]) + np.exp(1j * angles[1]), angles[2]
+
+
+DT, LARGEST = 0.05, np.array([2.0, 0.7, 3.0])
+
+
+@functools.cache
+def limited():
+    return dataclasses.replace(planar(), velocity_limit=jnp.array([1.5, jnp.inf, 0.4]))
+
+
+def test_limits_of_acceleration_can_be_satisfied_in_every_step():
+    """The bounds of random steps, and of the fastest steps to a limit, which end at rest there."""
+    model, none = limited(), np.zeros(3, bool)
+
+    @jax.jit
+    @functools.partial(jax.vmap, in_axes=0)
+    def moved(shares):
+        def step(state, share):
+            q, v = state
+            change = differential.Change(jnp.asarray(LARGEST), v)
+            least, most = differential._bounds(model, q, jnp.asarray(DT), none, change)
+            d = least + share * (most - least)
+            return (q + d, d / DT), (q + d, d / DT, most - least)
+
+        return jax.lax.scan(step, (jnp.zeros(3), jnp.zeros(3)), shares)[1]
+
+    rng = np.random.default_rng(0)
+    shares = np.repeat(rng.integers(0, 2, size=(20, 20, 3)), 20, axis=1).astype(float)
+    shares[:, ::7] = rng.uniform(size=shares[:, ::7].shape)
+    shares[0], shares[1] = 1.0, 0.0
+    q, v, widths = moved(shares)
+    assert np.all(widths >= 0)
+    assert np.all(np.abs(q) <= 3.0 + 1e-15)
+    assert np.all(np.abs(v) <= model.velocity_limit + 1e-15)
+    changes = np.diff(np.concatenate([np.zeros((20, 1, 3)), v], axis=1), axis=1) / DT
+    assert np.all(np.abs(changes) <= LARGEST * (1 + 1e-9))
+    assert np.mean(np.abs(changes) > 0.999 * LARGEST) > 0.3
+    close(q[:2, -1], [[3.0] * 3, [-3.0] * 3], 1e-12)
+    close(v[:2, -1], np.zeros((2, 3)), 1e-12)
+    # The fastest motion brakes as late as possible: 1.5 m/s, then 2 m/s^2 until the limit.
+    times = 1.5 / 2 + (3 - 1.5**2 / 2) / 1.5 + 1.5 / 2
+    assert np.abs(np.sum(np.asarray(q)[0, :, 0] < 3.0 - 1e-9) * DT - times) < 3 * DT
+
+
+def test_the_largest_displacement_from_which_a_joint_can_stop():
+    """5 + 3 + 1 = 9 with changes of 2; beyond a limit and without one it is the gap."""
+    gap, step = jnp.array([9.0, 0.5, -0.3, jnp.inf, 4.0]), jnp.array([2.0, 2.0, 2.0, 2.0, jnp.inf])
+    largest = differential._stopping(gap, step)
+    np.testing.assert_allclose(largest, [5.0, 0.5, -0.3, np.inf, 4.0], rtol=1e-14)
+    # d + (d - s) + (d - 2 s) = 9, so the derivatives are 1 / 3 and 1.
+    first = jax.jacrev(lambda *x: differential._stopping(*x)[:3], (0, 1))(gap, step)
+    close(first[0][:, :3], np.diag([1 / 3, 1.0, 1.0]), 1e-14)
+    close(first[1], np.diag([1.0, 0.0, 0.0]) @ np.eye(3, 5), 1e-14)
+
+
+def test_the_velocity_of_a_robot_with_limits_of_acceleration():
+    model, posture = limited(), [ik.PostureTask(jnp.array([9.0, -9.0, 0.01]), 1.0)]
+
+    def found(q, v, **options):
+        options = {"acceleration_limit": LARGEST, "previous_velocity": v} | options
+        return ik.differential_inverse_kinematics(model, q, posture, DT, **options)
+
+    q, v = jnp.array([0.1, 0.2, 0.3]), jnp.array([0.5, 0.2, 0.0])
+    close(found(q, v), v + DT * LARGEST * np.array([1.0, -1.0, -1.0]), 1e-12)
+    free = np.array([np.inf, 0.7, 3.0])
+    close(found(q, v, acceleration_limit=free)[0], 1.5, 1e-12)  # the velocity limit
+    # A joint beyond its limit moves back as fast as it can.
+    outside = q.at[0].set(3.2)
+    close(found(outside, v.at[0].set(-0.3))[0], -0.3 - DT * 2.0, 1e-12)
+    for q_wrong, v_wrong, message in (
+        (q, v.at[2].set(0.9), r"0.9 for joint 'j2' \(dof 2\) .* to 0.4, the velocity limit"),
+        (q.at[1].set(2.9), v.at[1].set(0.6), "'j1' .* stop before its position limit"),
+        (q.at[1].set(-2.9), v.at[1].set(-0.6), "'j1' .* to -0.3.* stop before its position limit"),
+    ):
+        with pytest.raises(rbd.ArgumentError, match=message):
+            found(q_wrong, v_wrong)
+        assert jnp.all(jnp.isnan(jax.jit(found)(q_wrong, v_wrong)))
+    for options, message in (
+        ({"previous_velocity": None}, "previous_velocity is None, expected both"),
+        ({"acceleration_limit": None}, "acceleration_limit is None, expected both"),
+        ({"acceleration_limit": 0.0}, r"acceleration_limit is 0.*above 0"),
+        ({"acceleration_limit": jnp.ones(2)}, r"acceleration_limit has shape \(2,\)"),
+        ({"previous_velocity": jnp.ones(2)}, r"previous_velocity has shape \(2,\)"),
+    ):
+        with pytest.raises(rbd.ArgumentError, match=message):
+            found(q, v, **options)
+
+
 @pytest.mark.slow
 def test_velocities_keep_loops_closed():
     model, loops, q = rbd.robots.load_linkage("five_bar")
@@ -847,6 +1020,15 @@ def test_wrong_tasks(arm, monkeypatch):
         ik.FrameTask("tool", X, -1.0)
     with pytest.raises(rbd.ArgumentError, match=r"weights .* shape \(3,\).* expected \(6,\)"):
         ik.FrameTask("tool", X, [1.0, 1.0, 1.0])
+    for axis in (np.zeros(3), [np.inf, 0.0, 0.0]):
+        with pytest.raises(rbd.ArgumentError, match=r"axis of the GazeTask of 'tool' .*direction"):
+            ik.GazeTask("tool", X.p, axis)
+    with pytest.raises(rbd.ArgumentError, match=r"target of the GazeTask of 'tool' .*finite"):
+        ik.GazeTask("tool", [0.0, np.nan, 0.0])
+    with pytest.raises(rbd.ArgumentError, match=r"weights of the GazeTask .* 0 or more"):
+        ik.GazeTask("tool", X.p, weights=-1.0)
+    with pytest.raises(rbd.ArgumentError, match=r"weights of the GazeTask .* shape \(3,\)"):
+        ik.GazeTask("tool", X.p, weights=np.ones(3))
     with pytest.raises(rbd.ArgumentError, match=r"target of the ComTask .* finite"):
         ik.ComTask([0.0, np.inf, 0.0])
     with pytest.raises(rbd.ArgumentError, match=r"target of the PostureTask .* finite"):
@@ -864,6 +1046,7 @@ def test_wrong_tasks(arm, monkeypatch):
                 ik.FrameTask("tool", target)
     cases = {
         "no frame 'tol'.*did you mean 'tool'": [ik.FrameTask("tol", X)],
+        "no frame 'tl'": [ik.GazeTask("tl", X.p)],
         "no frame 'bse'": [ik.FrameTask("tool", X, relative_to="bse")],
         r"tasks\[1\]: target of the PostureTask has shape \(2,\), expected \(7,\)": [
             good,

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-from jaxrbd import cli, contact, view
+from jaxrbd import cli, contact, inverse_kinematics as ik, view
 from jaxrbd.errors import ArgumentError, GeometryWarning
 from jaxrbd.model import (
     BoxShape,
@@ -33,7 +33,7 @@ from jaxrbd.model import (
     placement_matrix,
 )
 from jaxrbd.robots import robot_path
-from jaxrbd.view import contact_arrows, live, motion, picture, raster, stage, triangles
+from jaxrbd.view import contact_arrows, live, markers, motion, picture, raster, stage, triangles
 from support import real_robots, zoo
 
 needs_viser = pytest.mark.skipif(
@@ -461,6 +461,175 @@ def test_bad_arguments_of_render(arguments, message):
         view.render(single(), **arguments)
 
 
+# ---------------------------------------------------------------------------- markers and ghosts
+
+TURN = rbd.so3.exp(jnp.array([0.4, -0.5, 0.6]))
+MARKERS = {
+    "points": view.Points([[0.0, 0.5, 0.2], [0.0, -0.5, 0.2]], (0.0, 1.0, 0.0), 0.1),
+    "axes": view.Axes(rbd.Pose(TURN, jnp.array([0.2, 0.5, 0.0])), 0.6),
+    "arrows": view.Arrows([0.0, 0.5, 0.0], [0.0, 0.0, 0.7], (1, 0, 0, 0.5), 0.05),
+    "path": view.Path(
+        [[0.0, 0.5, 0.0], [0.2, 0.5, 0.4], [0.2, 0.5, 0.4], [0.0, -0.6, 0.4]], size=0.04
+    ),
+}
+
+
+def boxed():
+    return single([Geometry(BoxShape((0.2, 0.2, 0.2)))])
+
+
+def decorated(*added, ghosts=None):
+    """The items that markers and ghosts add to a drawing."""
+    drawn = view.drawing(boxed())
+    scene, layers = markers.decorated(boxed(), drawn, ("visuals",), added, ghosts)
+    assert scene.items[: len(drawn.items)] == drawn.items
+    assert scene.size(layers) == drawn.size(("visuals",))
+    return scene.items[len(drawn.items) :], layers
+
+
+def test_markers_are_where_they_are_placed():
+    items, layers = decorated(*MARKERS.values())
+    assert layers == ("visuals", "markers")
+    points, *three, arrow, path = items
+    assert {(item.layer, item.body) for item in items} == {("markers", -1)}
+    boxes = [np.array([x.vertices.min(axis=0), x.vertices.max(axis=0)]) for x in items]
+    np.testing.assert_allclose(boxes[0], [[-0.1, -0.6, 0.1], [0.1, 0.6, 0.3]], atol=1e-12)
+    assert points.color == (0.0, 1.0, 0.0, 1.0)
+    for k, item in enumerate(three):
+        ends = np.array([[0.2, 0.5, 0.0], np.array([0.2, 0.5, 0.0]) + 0.6 * np.asarray(TURN[:, k])])
+        means = item.vertices.reshape(2, -1, 3).mean(axis=1)
+        np.testing.assert_allclose(means, ends, atol=1e-12)
+        assert np.argmax(item.color[:3]) == k
+        line = (item.vertices - ends[0]) @ (np.eye(3) - np.outer(TURN[:, k], TURN[:, k]))
+        np.testing.assert_allclose(np.linalg.norm(line, axis=1), 0.018, atol=1e-12)
+    assert arrow.color == (1, 0, 0, 0.5)
+    np.testing.assert_allclose(arrow.vertices[:, 2].min(), 0.0, atol=1e-12)
+    np.testing.assert_allclose(arrow.vertices[-1], [0.0, 0.5, 0.7], atol=1e-12)  # the tip
+    assert len(path.vertices) == 2 * len(three[0].vertices)  # without the repeated point
+    np.testing.assert_allclose(boxes[-1].mean(axis=0)[1:], [-0.05, 0.2], atol=0.04)
+
+
+def test_ghosts_are_translucent_postures_in_the_same_place():
+    items, layers = decorated(ghosts=np.array([[0.5], [1.5]]))
+    assert layers == ("visuals", "ghosts")
+    centers = [item.vertices.mean(axis=0) for item in items]
+    np.testing.assert_allclose(centers, [[0.5, 0, 0], [1.5, 0, 0]], atol=1e-12)
+    assert {(item.layer, item.body) for item in items} == {("ghosts", -1)}
+    assert all(0.1 < item.color[3] < 0.5 for item in items)
+    assert len(decorated(ghosts=np.array([0.5]))[0]) == 1
+
+
+def test_a_batch_of_postures_in_one_place():
+    """The markers of several robots in one place are drawn once."""
+    model, q = boxed(), np.array([[[0.0]], [[0.5]]])
+    found = motion.motion(model, q)
+    added = MARKERS["points"]
+    drawn, layers = markers.decorated(model, view.drawing(model), ("visuals",), [added], None)
+    for side_by_side, width in ((False, 1.2), (True, 2.7)):
+        box, _ = picture._surface(drawn, found, layers, side_by_side)
+        np.testing.assert_allclose(np.ptp(box, axis=0)[1], width, atol=1e-9)
+        if importlib.util.find_spec("viser") is not None:
+            with view.page.server("127.0.0.1", 0) as server:
+                shown = stage.Stage(server, model, drawn, found, layers, side_by_side)
+                assert np.any(shown.offsets) == side_by_side
+                assert len(shown._layers["markers"]) == 1 + side_by_side
+                assert all(handle.visible for handle in shown._layers["markers"])
+
+
+def test_pictures_show_markers_and_ghosts():
+    def shown(**options):
+        options = {"width": 60, "height": 45, "smooth": 1, "distance": 4.0} | options
+        return view.render(boxed(), ground=False, target=(0, 0, 0), **options).astype(int)
+
+    plain = shown()
+    for name, marker in MARKERS.items():
+        assert np.count_nonzero(shown(markers=[marker]) != plain) > 30, name
+    ghost = np.abs(shown(ghosts=np.array([[0.6]])) - plain)
+    assert np.count_nonzero(ghost) > 30
+    assert np.max(ghost) < 100  # translucent
+    green = shown(markers=[MARKERS["points"]])
+    green = (green[..., 1] > 100) & (green[..., 0] < 60)
+    assert green[:, :30].any() & green[:, 30:].any()
+
+
+@needs_viser
+def test_pages_show_markers_and_ghosts(tmp_path):
+    """Random points do not compress, so they need their space in the page."""
+    walk = view.Path(np.random.default_rng(0).normal(size=(100, 3)))
+    ghosts = np.linspace(0.1, 0.9, 9)[:, None]
+
+    def saved(**options):
+        view.save_html(tmp_path / "page.html", boxed(), **options)
+        return len((tmp_path / "page.html").read_text())
+
+    for size in (lambda **x: len(view.show(boxed(), **x).html), saved):
+        plain = size()
+        assert size(markers=[walk]) > plain + 5_000
+        assert size(ghosts=ghosts) > plain + 500
+    with view.serve(boxed(), port=0, markers=[walk], ghosts=ghosts) as viewer:
+        assert [len(viewer._stage._layers[layer]) for layer in ("markers", "ghosts")] == [1, 9]
+
+
+def test_paths_of_a_frame_and_of_the_centre_of_mass():
+    pendulum = rbd.load_robot("pendulum")
+    model = rbd.model.add_frame(pendulum, "tip", pendulum.frame_names[-1], POSE)
+    q = np.linspace(-1.0, 1.0, 5)[:, None]
+    found = motion.motion(model, q)
+    path = view.frame_path(model, q, "tip", (1, 1, 0))
+    expected = jax.vmap(rbd.frame_placement, (None, 0, None))(model, q, "tip").p
+    np.testing.assert_allclose(path.points, expected, atol=1e-14)
+    assert path.color == (1, 1, 0)
+    centers = motion.center_of_mass(view.drawing(model), found.R[0], found.p[0])
+    np.testing.assert_allclose(view.frame_path(model, q).points, centers, atol=1e-14)
+    fixed = rbd.model.add_frame(model, "wall", placement=POSE)
+    np.testing.assert_allclose(view.frame_path(fixed, q, "wall").points, [POSE[:3, 3]] * 5)
+
+
+def test_targets_of_tasks_are_markers():
+    X = rbd.Pose(TURN, jnp.array([0.1, 0.2, 0.3]))
+    first, *points = view.targets(
+        [
+            ik.FrameTask("link", X),
+            ik.FrameTask.position("link", X.p),
+            ik.GazeTask("link", X.p),
+            ik.ComTask(X.p),
+        ]
+    )
+    assert isinstance(first, view.Axes)
+    np.testing.assert_array_equal(first.poses.R, X.R)
+    for marker in points:
+        assert isinstance(marker, view.Points)
+        np.testing.assert_array_equal(marker.positions, X.p)
+    for task, message in (
+        (ik.PostureTask([0.0]), r"tasks\[0\] is PostureTask.*expected a target with a position"),
+        (ik.FrameTask.orientation("link", X.R), "expected a target with a position"),
+        (ik.GazeTask("link", X.p, relative_to="link"), r"tasks\[0\] is relative to a frame"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            view.targets([task])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"markers": [view.Points([0.0, 1.0])]}, r"markers\[0\].positions has shape \(2,\)"),
+        ({"markers": [view.Points([0.0, 1.0, np.nan])]}, r"markers\[0\].positions .* finite"),
+        ({"markers": [view.Points([0, 0, 0], (1, 2, 0))]}, r"markers\[0\].color is .* 0 to 1"),
+        ({"markers": [view.Points([0, 0, 0], size=0.0)]}, r"markers\[0\].size is 0.* above 0"),
+        (
+            {"markers": [view.Arrows(np.zeros((2, 3)), np.zeros((3, 3)))]},
+            r"markers\[0\] has 2 origins and 3 vectors",
+        ),
+        ({"markers": [view.Path(np.zeros((4, 2)))]}, r"markers\[0\].points has shape \(4, 2\)"),
+        ({"ghosts": np.zeros((2, 3, 1))}, r"ghosts has shape \(2, 3, 1\), expected \(G, 1\)"),
+        ({"ghosts": np.zeros(2)}, r"ghosts has shape \(2,\)"),
+    ],
+)
+def test_bad_markers_and_ghosts(options, message):
+    with pytest.raises(ArgumentError, match=message):
+        view.render(boxed(), **options)
+
+
 # ----------------------------------------------------------------------------------------- pages
 
 
@@ -722,4 +891,5 @@ def test_the_examples_of_the_guide_run(tmp_path, monkeypatch):
             names["viewer"].stop()
     assert names["picture"].shape == (240, 320, 3)
     assert (tmp_path / "two_arms.html").stat().st_size > 10**5
+    assert np.any(names["with_ghosts"] != names["one_place"])
     assert names["viewer"].url.startswith("http://localhost:")

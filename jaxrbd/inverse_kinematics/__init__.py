@@ -1,6 +1,6 @@
 """Inverse kinematics: configurations and velocities that reach targets within joint limits.
 
-- `tasks.py`: targets of frames, of the centre of mass and of the configuration;
+- `tasks.py`: targets of frames, directions, the centre of mass and the posture;
 - `solution.py`: `inverse_kinematics` from one start and `search_inverse_kinematics` from many;
   `solver.py` has the iterations, `implicit.py` the derivatives of a solution;
 - `differential.py`: `differential_inverse_kinematics`, one velocity; `box_qp.py` solves it.
@@ -8,11 +8,12 @@
 
 from .differential import differential_inverse_kinematics
 from .solution import IkSolution, inverse_kinematics, search_inverse_kinematics
-from .tasks import ComTask, FrameTask, PostureTask, Task, TaskErrors
+from .tasks import ComTask, FrameTask, GazeTask, PostureTask, Task, TaskErrors
 
 __all__ = [
     "ComTask",
     "FrameTask",
+    "GazeTask",
     "IkSolution",
     "PostureTask",
     "Task",

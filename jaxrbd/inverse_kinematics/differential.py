@@ -1,8 +1,9 @@
-"""Velocities that reduce the errors of tasks, within the limits of velocities and positions."""
+"""Velocities that reduce the errors of tasks, within limits of velocity, position, acceleration."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,10 +13,11 @@ from jaxtyping import Float
 
 from .._math.linear import matmul
 from ..constraints import Constraint
+from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.joint_space import position_limits
 from .box_qp import BoxQP, minimise
-from .solution import check_limits, locked_dofs
+from .solution import ROUNDING, check_limits, locked_dofs
 from .solver import Box
 from .tasks import Task, checked_tasks, rows
 
@@ -28,6 +30,8 @@ def differential_inverse_kinematics(
     gain: ArrayLike = 1.0,
     damping: ArrayLike = 1e-6,
     locked: Sequence[str] = (),
+    acceleration_limit: ArrayLike | None = None,
+    previous_velocity: ArrayLike | None = None,
 ) -> Float[Array, " nv"]:
     """The velocity v (nv,) that reduces the errors of tasks in a time step, within the limits.
 
@@ -44,7 +48,15 @@ def differential_inverse_kinematics(
     - `dt`: the time step in s, above 0;
     - `gain` from 0 to 1: the fraction of the errors that one step removes;
     - `damping` above 0: in the units of the weights;
-    - `locked`: names of joints with the velocity 0.
+    - `locked`: names of joints with the velocity 0;
+    - `acceleration_limit` () or (nv,), above 0, in rad/s^2 and m/s^2: the largest change of each
+      velocity per second, from `previous_velocity` (nv,), the velocity of the step before. Infinite
+      entries are no limits. Both arguments are stated together. They do not act on locked joints.
+
+    With acceleration limits, the velocity is also so low that the joint can stop before its
+    position limit, in steps of the same dt. So if the velocity of one step is the
+    `previous_velocity` of the next step, at the configuration that it reaches, all limits can be
+    satisfied again.
 
     Velocity limits act on all dofs with a finite `velocity_limit`, and position limits on all
     joints for which v is dq/dt, as in `inverse_kinematics`. If the limits and the equations
@@ -52,8 +64,10 @@ def differential_inverse_kinematics(
     program, to rounding errors. Its derivatives assume that dofs at a limit stay there.
 
     Raises ArgumentError for an unknown frame or joint, a target that does not fit, limits that
-    contradict each other, a negative velocity limit, or a dt, gain or damping out of its range; a
-    traced value out of its range gives NaN.
+    contradict each other, a negative velocity limit, or a dt, gain, damping or acceleration limit
+    out of its range. Raises ArgumentError also, and names the dof, if the previous velocity cannot
+    be reduced to the velocity limit, or cannot be stopped before the position limit. A traced value
+    out of its range gives NaN.
     """
     tasks = checked_tasks(model, tasks, velocities=True)
     dofs = locked_dofs(model, locked)
@@ -61,7 +75,20 @@ def differential_inverse_kinematics(
     limit = arguments.known(model.velocity_limit)
     if limit is not None:
         arguments.require(limit, lambda x: x >= 0, "velocity_limit", "0 or more")
-    return _velocity(model, q, tasks, dt, gain, damping, dofs)
+    if (acceleration_limit is None) != (previous_velocity is None):
+        missing = "acceleration_limit" if acceleration_limit is None else "previous_velocity"
+        raise ArgumentError(
+            f"{missing} is None, expected both acceleration_limit and previous_velocity, or neither"
+        )
+    limit = arguments.known(acceleration_limit)
+    if limit is not None:
+        arguments.require(limit, lambda x: x > 0, "acceleration_limit", "above 0 in each entry")
+    change = (acceleration_limit, previous_velocity)
+    v = _velocity(model, q, tasks, dt, gain, damping, dofs, *change)
+    values = None if acceleration_limit is None else arguments.known(v)
+    if values is not None and np.any(np.isnan(values)):
+        _explain(model, q, dt, change, dofs)
+    return v
 
 
 @arguments.compiled(
@@ -80,14 +107,37 @@ def _velocity(
     gain: ArrayLike,
     damping: ArrayLike,
     locked: tuple[bool, ...],
+    acceleration_limit: ArrayLike | None,
+    previous_velocity: ArrayLike | None,
 ) -> Float[Array, " nv"]:
     q = arguments.configuration(model, q)
     dt = arguments.POSITIVE.or_nan(arguments.number(model, dt, "dt"))
     gain = arguments.FRACTION.or_nan(arguments.number(model, gain, "gain"))
     damping = arguments.POSITIVE.or_nan(arguments.number(model, damping, "damping"))
-    qp = quadratic_program(model, q, tasks, dt, gain, damping, np.array(locked, bool))
+    change = _change(model, acceleration_limit, previous_velocity)
+    qp = quadratic_program(model, q, tasks, dt, gain, damping, np.array(locked, bool), change)
     valid = jnp.all(qp.lower <= qp.upper) & jnp.isfinite(dt + gain + damping)
     return jnp.where(valid, minimise(qp) / dt, jnp.nan)
+
+
+class Change(NamedTuple):
+    """The largest `acceleration` (nv,), and the velocity of the step before, `previous` (nv,)."""
+
+    acceleration: Float[Array, " nv"]
+    previous: Float[Array, " nv"]
+
+
+def _change(
+    model: Model, acceleration_limit: ArrayLike | None, previous_velocity: ArrayLike | None
+) -> Change | None:
+    if acceleration_limit is None or previous_velocity is None:
+        return None
+    acceleration = jnp.asarray(acceleration_limit, model.dtype)
+    if acceleration.ndim == 0:
+        acceleration = jnp.full(model.nv, acceleration)
+    acceleration = arguments.velocity(model, acceleration, "acceleration_limit")
+    previous = arguments.velocity(model, previous_velocity, "previous_velocity")
+    return Change(jnp.where(acceleration > 0, acceleration, jnp.nan), previous)
 
 
 def quadratic_program(
@@ -98,18 +148,85 @@ def quadratic_program(
     gain: Float[Array, ""],
     damping: Float[Array, ""],
     locked: np.ndarray,
+    change: Change | None = None,
 ) -> BoxQP:
     """The quadratic program of `differential_inverse_kinematics`, with `d = dt v` as unknown."""
-    found, box = rows(model, tasks, q), Box(position_limits(model), locked)
+    found = rows(model, tasks, q)
     weighted = found.weights[:, None] * found.J
     H = matmul(weighted.T, found.J) + damping * jnp.eye(model.nv, dtype=model.dtype)
-    reach = dt * model.velocity_limit
-    least, most = box.gaps(q)
+    least, most = _bounds(model, q, dt, locked, change)
     return BoxQP(
         H,
         gain * matmul(found.error, weighted),
-        jnp.where(locked, 0, jnp.clip(least, -reach, reach)),
-        jnp.where(locked, 0, jnp.clip(most, -reach, reach)),
+        jnp.where(locked, 0, least),
+        jnp.where(locked, 0, most),
         found.K,
         -gain * found.position,
     )
+
+
+def _bounds(
+    model: Model,
+    q: Float[Array, " nq"],
+    dt: Float[Array, ""],
+    locked: np.ndarray,
+    change: Change | None,
+) -> tuple[Float[Array, " nv"], Float[Array, " nv"]]:
+    """The least and the largest `dt v`; the least is larger if no velocity satisfies the limits."""
+    limits = position_limits(model)
+    reach = dt * model.velocity_limit
+    least, most = Box(limits, locked).gaps(q)
+    if change is None:
+        return jnp.clip(least, -reach, reach), jnp.clip(most, -reach, reach)
+    step, previous = dt**2 * change.acceleration, dt * change.previous
+    slowest, fastest = jnp.maximum(previous - step, -reach), jnp.minimum(previous + step, reach)
+    # A joint outside its limits moves back as fast as it can.
+    most = jnp.where(most < 0, jnp.maximum(most, slowest), _stopping(most, step))
+    least = jnp.where(least > 0, jnp.minimum(least, fastest), -_stopping(-least, step))
+    # The position limits hold exactly. So the acceleration is beyond its limit by rounding errors
+    # of the step before.
+    eps = ROUNDING * float(jnp.finfo(q.dtype).eps)
+    rounding = eps * (jnp.maximum(1, jnp.abs(limits.coordinates(q))) + jnp.abs(previous))
+    slowest = jnp.where(slowest - rounding <= most, jnp.minimum(slowest, most), slowest)
+    fastest = jnp.where(fastest + rounding >= least, jnp.maximum(fastest, least), fastest)
+    return jnp.maximum(least, slowest), jnp.minimum(most, fastest)
+
+
+def _stopping(gap: Float[Array, " nv"], step: Float[Array, " nv"]) -> Float[Array, " nv"]:
+    """The largest displacement d per time step from which a joint can stop within `gap`.
+
+    Each time step reduces the displacement by at most `step`. With n more time steps until rest,
+    `d + (d - step) + ... + (d - n step) = gap`.
+    """
+    finite = jnp.isfinite(gap) & jnp.isfinite(step)
+    room, step = jnp.where(finite, gap, 0), jnp.where(finite, step, 1)
+    n = jnp.floor((jnp.sqrt(1 + 8 * jnp.maximum(room / step, 0)) - 1) / 2)
+    d = (room + step * n * (n + 1) / 2) / (n + 1)
+    return jnp.where(finite, d, gap)
+
+
+def _explain(
+    model: Model,
+    q: ArrayLike,
+    dt: ArrayLike,
+    change: tuple[ArrayLike | None, ArrayLike | None],
+    locked: tuple[bool, ...],
+) -> None:
+    """Raise ArgumentError, which names the first dof whose limits no velocity satisfies."""
+    found = _change(model, *change)
+    assert found is not None
+    q, dt = arguments.configuration(model, q), arguments.number(model, dt, "dt")
+    least, most = _bounds(model, q, dt, np.array(locked, bool), found)
+    for i in np.flatnonzero(~np.array(locked, bool) & np.asarray(least > most)).tolist():
+        velocity, limit = float(found.previous[i]), float(model.velocity_limit[i])
+        step = float(dt * found.acceleration[i])
+        joints = ((name, model.joint(name).v) for name in model.joint_names)
+        joint = next(name for name, v in joints if v.start <= i < v.stop)
+        bound, reason = limit, "the velocity limit"
+        if abs(velocity) - step <= limit:
+            bound = float((most if velocity > 0 else least)[i] / dt)
+            reason = "from which the joint can stop before its position limit"
+        raise ArgumentError(
+            f"previous_velocity is {velocity} for joint {joint!r} (dof {i}) and changes by at most "
+            f"{step} in a time step, expected a velocity that can change to {bound}, {reason}"
+        )

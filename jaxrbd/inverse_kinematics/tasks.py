@@ -1,4 +1,4 @@
-"""Tasks of inverse kinematics: targets of frames, of the centre of mass and of the configuration.
+"""Tasks of inverse kinematics: targets of frames, directions, the centre of mass and the posture.
 
 A task has an error vector e, a Jacobian J of the error in the tangent space, and weights w. Solvers
 minimise the sum of `w e^2 / 2` over all entries of all tasks. A weight multiplies the squared
@@ -14,7 +14,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
@@ -33,11 +33,11 @@ from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.joint_space import coordinates_with_rates
 from ..model.names import described
-from ..spatial import Pose, inverse_compose, transform_motion
+from ..spatial import Pose, inverse_compose, inverse_transform_point, transform_motion
 
 
 class Task(eqx.Module):
-    """A target of inverse kinematics: a `FrameTask`, a `ComTask` or a `PostureTask`."""
+    """A target of inverse kinematics: a `FrameTask`, `GazeTask`, `ComTask` or `PostureTask`."""
 
 
 # Hints for the error, by the shape of the array that was passed instead of a `Pose`.
@@ -77,9 +77,7 @@ class FrameTask(Task):
         weights: ArrayLike | Sequence[int | float] = 1.0,
         relative_to: str | None = None,
     ):
-        for name, x in (("frame", frame), ("relative_to", relative_to)):
-            if not isinstance(x, str) and not (name == "relative_to" and x is None):
-                raise ArgumentError(f"{name} is {x!r}, expected the name of a frame")
+        self.frame, self.relative_to = _frame_names(frame, relative_to)
         if not isinstance(target, Pose):
             length = (len(target),) if isinstance(target, (list, tuple)) else None
             shape = getattr(target, "shape", length)
@@ -87,7 +85,6 @@ class FrameTask(Task):
                 f"target of frame {frame!r} is {described(target)}, expected a Pose"
                 f"{_HINTS.get(shape, '')}"
             )
-        self.frame, self.relative_to = frame, relative_to
         place = f"of the FrameTask of {frame!r}"
         self.target = _pose(
             arguments.parameter(target.R, f"target.R {place}", (3, 3)),
@@ -126,6 +123,50 @@ class FrameTask(Task):
         weights = _concatenated(np.zeros(3), _weights(weights, f"weights {place}", 3))
         p = jnp.zeros(3, R.dtype) if isinstance(R, Array) else np.zeros(3)
         return cls(frame, _pose(R, p), weights, relative_to)
+
+
+class GazeTask(Task):
+    """An axis of a frame F of the robot points at a target point.
+
+    - `frame`: the name of F, a link or a joint, such as the optical frame of a camera;
+    - `target` (3,): the point in m, in the frame `relative_to`;
+    - `axis` (3,): a direction in F, of any length above 0 (default: z). It starts at the origin of
+      F;
+    - `weights`: (), 0 or more, in 1/rad^2 (default 1);
+    - `relative_to`: the name of a frame of the robot, which may move; None is the world.
+
+    The error (3,) is `angle (n - u) / |n - u|` in the axes of F, with the unit vectors u of the
+    axis and n from the origin of F to the target. Its norm is the angle between n and u, from 0 to
+    pi. So the error is 0 only where the axis points at the target, and an axis that points
+    backwards turns. At the angle pi all directions of rotation are equally short. The task then
+    uses a direction in which joints turn the axis. The rotation about the axis is free.
+
+    Raises ArgumentError for a target with NaN or infinite entries, for an axis without a direction,
+    and for a negative weight.
+    """
+
+    frame: str = eqx.field(static=True)
+    target: Float[arguments.Parameter, "3"]
+    axis: Float[arguments.Parameter, "3"]
+    weights: Float[arguments.Parameter, ""]
+    relative_to: str | None = eqx.field(static=True)
+
+    def __init__(
+        self,
+        frame: str,
+        target: ArrayLike | Sequence[int | float],
+        axis: ArrayLike | Sequence[int | float] = (0.0, 0.0, 1.0),
+        weights: ArrayLike = 1.0,
+        relative_to: str | None = None,
+    ):
+        self.frame, self.relative_to = _frame_names(frame, relative_to)
+        place = f"of the GazeTask of {frame!r}"
+        self.target = arguments.parameter(target, f"target {place}", (3,))
+        arguments.require(self.target, np.isfinite, f"target {place}", "finite")
+        self.axis = arguments.parameter(axis, f"axis {place}", (3,))
+        arguments.require(self.axis, _is_direction, f"axis {place}", "a direction, not zero")
+        self.weights = arguments.parameter(weights, f"weights {place}", ())
+        _require_weights(self.weights, f"weights {place}")
 
 
 class ComTask(Task):
@@ -179,10 +220,22 @@ def _weights(x: ArrayLike | Sequence, name: str, n: int | None) -> arguments.Par
     """Weights (n,) from () or (n,). If n is None, any length is right, and () stays ()."""
     scalar = np.ndim(x) == 0
     weights = arguments.parameter(x, name, () if scalar else (n,))
+    _require_weights(weights, name)
+    return weights * np.ones(n, weights.dtype) if scalar and n is not None else weights
+
+
+def _require_weights(weights: arguments.Parameter, name: str) -> None:
     arguments.require(
         weights, lambda x: (x >= 0) & np.isfinite(x), name, "finite, 0 or more in each entry"
     )
-    return weights * np.ones(n, weights.dtype) if scalar and n is not None else weights
+
+
+def _frame_names(frame: str, relative_to: str | None) -> tuple[str, str | None]:
+    """The names, if they are names; else raises ArgumentError."""
+    for name, x in (("frame", frame), ("relative_to", relative_to)):
+        if not isinstance(x, str) and not (name == "relative_to" and x is None):
+            raise ArgumentError(f"{name} is {x!r}, expected the name of a frame")
+    return frame, relative_to
 
 
 def _pose(R: Any, p: Any) -> Pose:
@@ -214,6 +267,10 @@ def _is_rotation(R: np.ndarray) -> bool:
     )
 
 
+def _is_direction(x: np.ndarray) -> bool:
+    return bool(np.all(np.isfinite(x)) and np.any(x))
+
+
 # --------------------------------------------------------------------------- errors and Jacobians
 
 
@@ -235,7 +292,7 @@ class TaskErrors(NamedTuple):
     """The error of each of n tasks: Euclidean norms over the entries with a weight above 0, (n,).
 
     - `linear` in m: positions of frames and of the centre of mass;
-    - `angular` in rad: rotations of frames;
+    - `angular` in rad: rotations of frames and angles of gaze;
     - `mixed`: configurations, in m and rad, and equations of constraints, in their units.
 
     An entry is 0 where a task has no such error.
@@ -259,7 +316,7 @@ def checked_tasks(
     if not tasks:
         raise ArgumentError("tasks is empty, expected at least one task")
     for i, task in enumerate(tasks):
-        if isinstance(task, FrameTask):
+        if isinstance(task, (FrameTask, GazeTask)):
             named = [f for f in (task.frame, task.relative_to) if f is not None]
             if all(model.frame_bodies[arguments.frame_index(model, f)] < 0 for f in named):
                 raise ArgumentError(
@@ -295,11 +352,14 @@ def rows(model: Model, tasks: Sequence[Task | Constraint], q: Float[Array, " nq"
     kinematics = forward_kinematics.unchecked(model, q)
     by_kind: list[list[Any]] = [[tasks[i] for i in indices] for indices in _order(tasks)]
     *targets, constraints = by_kind
-    frames, coms, postures = cast(targets, model.dtype)
+    frames, gazes, coms, postures = cast(targets, model.dtype)
     blocks = []
     if frames:
         error, J, weights = _frame_rows(model, kinematics, frames)
         blocks.append((error.reshape(-1), J.reshape(-1, model.nv), weights.reshape(-1)))
+    if gazes:
+        error, J, weights = _gaze_rows(model, kinematics, gazes)
+        blocks.append((error.reshape(-1), J.reshape(-1, model.nv), weights))
     if coms:
         com, J = center_of_mass(model, kinematics), com_jacobian(model, kinematics)
         blocks += [(com - task.target, J, task.weights) for task in coms]
@@ -318,7 +378,7 @@ def task_errors(
     model: Model, tasks: Sequence[Task | Constraint], found: Rows, q: Float[Array, " nq"]
 ) -> TaskErrors:
     """The norms of the errors of each task; `found`: the result of `rows` at q."""
-    frames, coms, postures, constraints = _order(tasks)
+    frames, gazes, coms, postures, constraints = _order(tasks)
     counted = jnp.where(found.weights > 0, found.error, 0)
     zero = jnp.zeros((), model.dtype)
     linear, angular, mixed = ([zero] * len(tasks) for _ in range(3))
@@ -326,6 +386,9 @@ def task_errors(
     for i in frames:
         linear[i], angular[i] = (_norm(counted[start + k : start + k + 3]) for k in (0, 3))
         start += 6
+    for i in gazes:
+        angular[i] = _norm(counted[start : start + 3])
+        start += 3
     for i in coms:
         linear[i] = _norm(counted[start : start + 3])
         start += 3
@@ -348,22 +411,23 @@ def has_to_hold(tasks: Sequence[Task | Constraint]) -> np.ndarray:
 
 def leading_entries(tasks: Sequence[Task | Constraint]) -> int:
     """The number of entries of `Rows.error` before the preferences; 0 without a preference."""
-    frames, coms, postures, _ = _order(tasks)
-    return 6 * len(frames) + 3 * len(coms) if postures else 0
+    frames, gazes, coms, postures, _ = _order(tasks)
+    return 6 * len(frames) + 3 * len(gazes) + 3 * len(coms) if postures else 0
 
 
 def _order(tasks: Sequence[Task | Constraint]) -> list[list[int]]:
-    """The indices of the tasks of each kind: frames, centre of mass, posture, constraints.
+    """The indices of the tasks of each kind: frames, gaze, centre of mass, posture, constraints.
 
     The order is also the order of the entries of `Rows`. Frames must stay first, because
     `_dofs_of_worst_frame` in solution.py takes the first entries.
     """
-    kinds = (FrameTask, ComTask, PostureTask, Constraint)
+    kinds = (FrameTask, GazeTask, ComTask, PostureTask, Constraint)
     return [[i for i, task in enumerate(tasks) if isinstance(task, kind)] for kind in kinds]
 
 
 def _norm(x: Array) -> Array:
-    return square_root(jnp.sum(x * x))
+    """The norm of a vector, or the norms of the rows of a matrix."""
+    return square_root(jnp.sum(x * x, axis=-1))
 
 
 def _posture_jacobian(model: Model, target: Array, q: Array) -> Float[Array, "nv nv"]:
@@ -384,16 +448,7 @@ def _frame_rows(
     model: Model, kinematics: Kinematics, tasks: Sequence[FrameTask]
 ) -> tuple[Float[Array, "n 6"], Float[Array, "n 6 nv"], Float[Array, "n 6"]]:
     """The errors, Jacobians and weights of n frame tasks."""
-    F = find_places(model, kinematics, [task.frame for task in tasks])
-    J = place_jacobians(model, kinematics, F)
-    references = [task.relative_to for task in tasks]
-    if all(reference is None for reference in references):
-        X_AF = F.X.X_WF
-    else:
-        A = find_places(model, kinematics, references)
-        X_AF = relative_pose(A.X, F.X)
-        X_FA = jax.tree.map(lambda x: x[:, None], relative_pose(F.X, A.X))
-        J = J - transform_motion(X_FA, place_jacobians(model, kinematics, A))
+    X_AF, J = _moving_frames(model, kinematics, tasks)
     X_AT = jax.tree.map(lambda *x: jnp.stack(x), *(task.target for task in tasks))
     X_TF = inverse_compose(X_AT, X_AF)
     rotation = so3.log(X_TF.R)
@@ -404,3 +459,79 @@ def _frame_rows(
         jnp.concatenate([linear, angular], axis=1),
         jnp.stack([task.weights for task in tasks]),
     )
+
+
+def _gaze_rows(
+    model: Model, kinematics: Kinematics, tasks: Sequence[GazeTask]
+) -> tuple[Float[Array, "n 3"], Float[Array, "n 3 nv"], Float[Array, " _"]]:
+    """The errors and Jacobians of n gaze tasks, and the weights (3 n,) of all entries.
+
+    `(n - u) / 2` and `|n + u| / 2` are the sine of half the angle, times a direction, and the
+    cosine. So they have the form of a unit quaternion, and the error is the logarithm of this
+    quaternion. In contrast to the rotation from u to n, its Jacobian is bounded near the angle pi.
+    """
+    X_AF, J = _moving_frames(model, kinematics, tasks)
+    target, axis = (jnp.stack([getattr(task, x) for task in tasks]) for x in ("target", "axis"))
+    line = inverse_transform_point(X_AF, target)
+    # The rates (n, nv, 3) of the line to the target, in the axes of F, and then of its direction n.
+    rates = -J[..., :3] - jnp.cross(J[..., 3:], line[:, None])
+    u, n = _unit(axis), _turned_from_backwards(_unit(line), _unit(axis), rates)
+    rates = _across(rates, n[:, None]) / _divisor(_norm(line))[:, None, None]
+    cosine = _norm(n + u)[:, None] / 2
+    cosine_rates = einsum("nvi,ni->nv", rates, u) / (4 * _divisor(cosine))
+    quaternion = jnp.concatenate([(n - u) / 2, cosine], axis=1)
+    quaternion_rates = jnp.concatenate([rates / 2, cosine_rates[..., None]], axis=2)
+    error = so3.unit_quaternion_log(quaternion)
+    velocity = so3.quaternion_velocity(quaternion[:, None], quaternion_rates)
+    return (
+        error,
+        einsum("nij,nvj->niv", so3.right_jacobian_inverse(error), velocity),
+        jnp.repeat(jnp.stack([task.weights for task in tasks]), 3),
+    )
+
+
+def _turned_from_backwards(n: Array, u: Array, rates: Array) -> Float[Array, "n 3"]:
+    """The directions n (n, 3), turned by a rounding error if their angle to u is pi.
+
+    At pi the angle has no derivative. The directions turn as joints turn them: along a sum of the
+    `rates` (n, nv, 3) of the joints, with different weights, so that equal joints do not cancel.
+    """
+    small = float(jnp.finfo(n.dtype).eps) ** 0.5
+    weights = jnp.asarray(1 / np.arange(1.0, rates.shape[1] + 1), n.dtype)
+    sideways = _unit(_across(lax.stop_gradient(einsum("nvi,v->ni", rates, weights)), n))
+    backwards = _norm(n + u)[:, None] < small
+    return jnp.where(backwards, _unit(n + 2 * small * sideways), n)
+
+
+def _across(x: Array, n: Array) -> Array:
+    """The components of vectors x that are perpendicular to unit vectors n."""
+    return x - jnp.sum(x * n, axis=-1, keepdims=True) * n
+
+
+def _unit(x: Array) -> Array:
+    """The directions of vectors (n, 3); zero for a zero vector."""
+    return x / _divisor(_norm(x))[:, None]
+
+
+def _divisor(x: Array) -> Array:
+    return jnp.where(x == 0, 1, x)
+
+
+def _moving_frames(
+    model: Model, kinematics: Kinematics, tasks: Sequence[FrameTask | GazeTask]
+) -> tuple[Pose, Float[Array, "n nv 6"]]:
+    """The poses X_AF of the frames of n tasks in their references, and the Jacobians in F.
+
+    The Jacobians give the velocity of F relative to A, in the axes of F, with one row per velocity.
+    """
+    F = find_places(model, kinematics, [task.frame for task in tasks])
+    J = place_jacobians(model, kinematics, F)
+    references = [task.relative_to for task in tasks]
+    if all(reference is None for reference in references):
+        X_AF = F.X.X_WF
+    else:
+        A = find_places(model, kinematics, references)
+        X_AF = relative_pose(A.X, F.X)
+        X_FA = jax.tree.map(lambda x: x[:, None], relative_pose(F.X, A.X))
+        J = J - transform_motion(X_FA, place_jacobians(model, kinematics, A))
+    return X_AF, J

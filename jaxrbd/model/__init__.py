@@ -1,8 +1,8 @@
 """Robots: their descriptions, and the `Model` that the algorithms take.
 
 `build_model` makes a `Model` from `Link`s and `JointSpec`s. `describe` returns the `Link`s and
-`JointSpec`s of a `Model`. `lock_joints` and `append_model` edit a model. `load_urdf` and
-`load_robot` read files.
+`JointSpec`s of a `Model`. `lock_joints`, `append_model` and `add_frame` edit a model. `load_urdf`
+and `load_robot` read files.
 """
 
 from .builder import build_model
@@ -18,7 +18,7 @@ from .description import (
     placement_matrix,
     universal,
 )
-from .editing import append_model, describe, lock_joints
+from .editing import add_frame, append_model, describe, lock_joints
 from .geometry import (
     BoxShape,
     CapsuleShape,
@@ -58,6 +58,7 @@ __all__ = [
     "MeshFile",
     "SphereShape",
     # between descriptions and models
+    "add_frame",
     "append_model",
     "build_model",
     "describe",

@@ -1,7 +1,7 @@
-"""Edit models: lock joints, append one robot to another.
+"""Edit models: lock joints, append one robot to another, add frames.
 
-The functions edit the description of a model and build the edited model. They use NumPy, so they
-do not work inside JAX transformations.
+`lock_joints` and `append_model` edit the description of a model and build the edited model. They
+use NumPy, so they do not work inside JAX transformations.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.typing import ArrayLike
 
 from ..errors import ArgumentError
-from ..joints import Joint
-from ..spatial import pose_from_matrix, pose_matrix
-from .arguments import robot
+from ..joints import Joint, is_rotation
+from ..spatial import Pose, compose, identity_pose, pose_from_matrix, pose_matrix
+from .arguments import parameter, require, robot
 from .builder import assemble
 from .checks import checked
 from .description import Fixed, Follow, JointSpec, Link, Mimic, Numbers
 from .model import Model
-from .names import unknown_name
+from .names import bodies_of_joint, unknown_name
 
 
 def describe(model: Model) -> tuple[list[Link], list[JointSpec]]:
@@ -151,6 +152,70 @@ def append_model(
             )
         )
     return _rebuild(model, links, joints)
+
+
+def add_frame(
+    model: Model,
+    name: str,
+    frame: str | int | None = None,
+    placement: Pose | ArrayLike | None = None,
+) -> Model:
+    """The same robot with one more frame, such as the frame of a camera or of a tool.
+
+    - `name`: the name of the new frame, which is no name of a frame or of a joint yet;
+    - `frame`: the frame on which the new frame is fixed, as in `Model.frame_index` (default: the
+      world);
+    - `placement`: the pose of the new frame in this frame, a `Pose` or a matrix (4, 4) (default:
+      the identity). It may be traced, and results have derivatives with respect to it.
+
+    The new frame is the last one in `frame_names`, so the indices of all other frames stay. It is
+    the frame of a link without mass.
+
+    Raises ArgumentError for a name that is empty or in use, for an unknown frame, and for a
+    placement that is no rigid pose.
+    """
+    robot(model)
+    if not isinstance(name, str) or not name:
+        raise ArgumentError(f"name is {name!r}, expected the name of a new frame")
+    if name in model.frame_names or bodies_of_joint(model, name):
+        kind = "frame" if name in model.frame_names else "joint"
+        raise ArgumentError(
+            f"name is {name!r}, which is a {kind} of {model!r}; expected a new name"
+        )
+    X_FN = _placement(model, placement, name)
+    if frame is None:
+        body, X_BN = -1, X_FN
+    else:
+        index = model.frame_index(frame)
+        body = model.frame_bodies[index]
+        X_BN = compose(jax.tree.map(lambda x: x[index], model.frame_pose), X_FN)
+    poses = jax.tree.map(lambda all, new: jnp.concatenate([all, new[None]]), model.frame_pose, X_BN)
+    fixed = model.fixed_inertia
+    if body < 0:
+        fixed = jnp.concatenate([fixed, jnp.zeros((1, 10), fixed.dtype)])
+    return dataclasses.replace(
+        model,
+        frame_pose=poses,
+        fixed_inertia=fixed,
+        frame_names=(*model.frame_names, name),
+        frame_bodies=(*model.frame_bodies, body),
+    )
+
+
+def _placement(model: Model, placement: Pose | ArrayLike | None, name: str) -> Pose:
+    """The placement of a new frame as a pose of the dtype of the model."""
+    if placement is None:
+        return identity_pose(model.dtype)
+    if isinstance(placement, Pose):
+        given = {"R": (placement.R, (3, 3)), "p": (placement.p, (3,))}
+    else:
+        H = parameter(placement, f"placement of the frame {name!r}", (4, 4))
+        require(H[3], lambda x: x == [0, 0, 0, 1], f"placement of the frame {name!r}", "a pose")
+        given = {"R": (H[:3, :3], (3, 3)), "p": (H[:3, 3], (3,))}
+    R, p = (parameter(x, f"placement.{k} of the frame {name!r}", n) for k, (x, n) in given.items())
+    require(R, is_rotation, f"placement.R of the frame {name!r}", "a rotation matrix")
+    require(p, np.isfinite, f"placement.p of the frame {name!r}", "finite")
+    return Pose(jnp.asarray(R, model.dtype), jnp.asarray(p, model.dtype))
 
 
 def _rebuild(model: Model, links: list[Link], joints: list[JointSpec]) -> Model:

@@ -42,7 +42,7 @@ def frame_index(model: Model, frame: str | int) -> int:
     if isinstance(frame, str):
         if frame in names:
             return names.index(frame)
-        if bodies := _bodies_of_joint(model, frame):
+        if bodies := bodies_of_joint(model, frame):
             return names.index(model.body_names[bodies[-1]])
         candidates = (*names, *model.joint_names)
         raise ArgumentError(unknown_name(model, "frame", frame, names, candidates))
@@ -61,7 +61,7 @@ def frame_index(model: Model, frame: str | int) -> int:
 
 def joint_place(model: Model, name: str) -> JointPlace:
     """Where a joint is; see `Model.joint`. Raises ArgumentError for an unknown joint."""
-    bodies = _bodies_of_joint(model, name)
+    bodies = bodies_of_joint(model, name)
     if not bodies:
         raise ArgumentError(unknown_name(model, "joint", name, model.joint_names))
     q_all, v_all = np.cumsum([0, *model.topology.nqs]), np.cumsum([0, *model.joint_nvs])
@@ -108,7 +108,7 @@ def described(x: Any) -> str:
     return f"{type(x).__name__!r}"
 
 
-def _bodies_of_joint(model: Model, name: str) -> tuple[int, ...]:
+def bodies_of_joint(model: Model, name: str) -> tuple[int, ...]:
     """The bodies that a joint moves, one per stage of a compound joint; empty if it is unknown."""
     stages = [f"{name}.{k}" for k in range(1, model.nb + 1)]
     names = [name] if name in model.joint_names else stages

@@ -7,18 +7,25 @@
 
 from .drawing import LAYERS, Drawing, Item, drawing
 from .live import Viewer, serve
+from .markers import Arrows, Axes, Path, Points, frame_path, targets
 from .page import Page, save_html, show
 from .picture import render
 
 __all__ = [
     "LAYERS",
+    "Arrows",
+    "Axes",
     "Drawing",
     "Item",
     "Page",
+    "Path",
+    "Points",
     "Viewer",
     "drawing",
+    "frame_path",
     "render",
     "save_html",
     "serve",
     "show",
+    "targets",
 ]

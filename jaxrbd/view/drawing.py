@@ -28,7 +28,7 @@ class Item(NamedTuple):
     """Triangles that move with a body.
 
     - `name`: the name of the link, and of the shape if it has a name;
-    - `layer`: "visuals", "collisions" or "inertias";
+    - `layer`: "visuals", "collisions" or "inertias"; in a page also "markers" or "ghosts";
     - `body`: the index of the body, or -1 for the world;
     - `vertices` (n, 3) in m, in the frame of the body; `faces` (m, 3), indices of vertices;
     - `color`: red, green, blue and opacity, from 0 to 1.
@@ -62,7 +62,7 @@ class Drawing(NamedTuple):
         them. An inertia can have an ellipsoid that is much larger than the robot. Without such
         shapes and without reach, the shapes that are not shown count too.
         """
-        shapes = [item for item in self.items if item.layer != "inertias"]
+        shapes = [item for item in self.items if item.layer in ("visuals", "collisions")]
         shown = [item for item in shapes if item.layer in layers and item.body >= 0]
         size = max([self.reach, *map(_extent, shown)])
         return size if size > 1e-6 else max([1e-3, *map(_extent, shapes)])

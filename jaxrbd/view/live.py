@@ -23,6 +23,7 @@ from ..so3 import quaternion_from_matrix, quaternion_to_matrix
 from ..spatial import Pose
 from .contact_arrows import arrow_scale, contact_arrows
 from .drawing import drawing
+from .markers import Marker, decorated
 from .motion import Motion, motion
 from .page import check_dt
 from .stage import Stage, checked_layers, silent, viser_module
@@ -224,8 +225,8 @@ class Viewer:
     def _add_layers(self, layers: Sequence[str]) -> None:
         gui = self._server.gui
         with gui.add_folder("Show"):
-            for layer, label in _LABELS.items():
-                box = gui.add_checkbox(label, layer in layers)
+            for layer in (*_LABELS, *(x for x in layers if x not in _LABELS)):
+                box = gui.add_checkbox(_LABELS.get(layer, layer), layer in layers)
 
                 @box.on_update
                 def _(event: Any, layer: str = layer) -> None:
@@ -384,15 +385,18 @@ def serve(
     packages: Packages | None = None,
     host: str = "127.0.0.1",
     port: int = 8080,
+    markers: Sequence[Marker] = (),
+    ghosts: ArrayLike | None = None,
+    side_by_side: bool = True,
 ) -> Viewer:
     """A live page with the robot, as a `Viewer`: open its `url` in a browser.
 
-    - `q`: a configuration (nq,), a trajectory (T, nq), which is played, or (B, T, nq) for B robots
-      side by side; None: the neutral configuration, moved into the position limits;
+    - `q`: a configuration (nq,), a trajectory (T, nq), which is played, or (B, T, nq) for B robots;
+      None: the neutral configuration, moved into the position limits;
     - `dt`: the time between the configurations of a trajectory, in s;
     - `contact`: the contacts whose forces are drawn, as arrows: the forces of `contact_force` at
       rest;
-    - `layers`, `packages`: as in `render`;
+    - `layers`, `packages`, `markers`, `ghosts`, `side_by_side`: as in `render`;
     - `host`, `port`: where the server listens. If the port is in use, the next free port is taken.
       With the host "0.0.0.0" other machines can open the page.
 
@@ -405,7 +409,7 @@ def serve(
     """
     layers, dt = checked_layers(layers), check_dt(dt)
     viser = viser_module()
-    scene = drawing(model, packages)
+    scene, layers = decorated(model, drawing(model, packages), layers, markers, ghosts)
     if q is None:
         start = np.asarray(neutral(model))
         q = np.clip(start, model.lower_position_limit, model.upper_position_limit)
@@ -413,7 +417,7 @@ def serve(
     with silent():
         server = viser.ViserServer(host=host, port=port, verbose=False)
     try:
-        stage = Stage(server, model, scene, found, layers)
+        stage = Stage(server, model, scene, found, layers, side_by_side)
         return Viewer(server, model, found, dt, stage, contact, layers)
     except BaseException:
         with silent():

@@ -17,6 +17,7 @@ from ..io._sealed import replace_file
 from ..model import Model
 from .contact_arrows import arrow_scale, contact_arrows
 from .drawing import Drawing, drawing
+from .markers import Marker, decorated
 from .motion import motion
 from .stage import Stage, checked_layers, silent, viser_module
 from .triangles import Packages
@@ -57,6 +58,9 @@ def show(
     contact: Scene | None = None,
     packages: Packages | None = None,
     height: int = 480,
+    markers: Sequence[Marker] = (),
+    ghosts: ArrayLike | None = None,
+    side_by_side: bool = True,
 ) -> Page:
     """A page that a notebook displays inline: put the call at the end of a cell.
 
@@ -65,7 +69,8 @@ def show(
     `height` is in pixels. The page needs no server, and stays in the saved notebook.
     """
     layers, dt = checked_layers(layers), check_dt(dt)
-    return Page(_page(model, drawing(model, packages), q, dt, layers, contact, "q"), height)
+    scene, layers = decorated(model, drawing(model, packages), layers, markers, ghosts)
+    return Page(_page(model, scene, q, dt, layers, contact, side_by_side, "q"), height)
 
 
 def save_html(
@@ -77,17 +82,21 @@ def save_html(
     layers: Sequence[str] = ("visuals",),
     contact: Scene | None = None,
     packages: Packages | None = None,
+    markers: Sequence[Marker] = (),
+    ghosts: ArrayLike | None = None,
+    side_by_side: bool = True,
 ) -> None:
     """Write one HTML file that shows the robot and plays the trajectory, without a network.
 
-    - `trajectory`: configurations (T, nq), or (B, T, nq) for B robots side by side, or one
-      configuration (nq,); None: the neutral configuration;
+    - `trajectory`: configurations (T, nq), or (B, T, nq) for B robots, or one configuration (nq,);
+      None: the neutral configuration;
     - `dt`: the time between configurations in s. At most 30 configurations per second are kept;
     - `layers`: the layers that are visible at the start, as in `render`. The scene tree of the page
       shows and hides every shape;
     - `contact`: the contacts whose forces are drawn, as arrows: the forces of `contact_force`, with
       velocities from the differences of the configurations;
-    - `packages`: as in `drawing`.
+    - `packages`: as in `drawing`;
+    - `markers`, `ghosts`, `side_by_side`: as in `render`. Markers and ghosts do not move.
 
     The file has each mesh once, and the poses of the bodies for each frame. Needs viser
     (`pip install viser 'trimesh[easy]'`). If writing fails, the previous file is unchanged.
@@ -97,8 +106,9 @@ def save_html(
     OSError if the file cannot be written.
     """
     layers, dt = checked_layers(layers), check_dt(dt)
-    scene = drawing(model, packages)
-    Page(_page(model, scene, trajectory, dt, layers, contact, "trajectory")).save(path)
+    scene, layers = decorated(model, drawing(model, packages), layers, markers, ghosts)
+    text = _page(model, scene, trajectory, dt, layers, contact, side_by_side, "trajectory")
+    Page(text).save(path)
 
 
 def _page(
@@ -108,6 +118,7 @@ def _page(
     dt: float,
     layers: Sequence[str],
     contact: Scene | None,
+    side_by_side: bool,
     name: str,
 ) -> str:
     chosen = None if q is None else np.asarray(q)
@@ -116,7 +127,7 @@ def _page(
     arrows = None if contact is None else contact_arrows(model, contact, found, dt)
     scale = arrow_scale(model, scene, scene.size(layers or ("visuals",)))
     with server("127.0.0.1", 0) as started:
-        stage = Stage(started, model, scene, found, layers)
+        stage = Stage(started, model, scene, found, layers, side_by_side)
 
         def place(step: int) -> None:
             stage.place(found, step)

@@ -10,12 +10,12 @@ from jax.typing import ArrayLike
 from ..errors import ArgumentError
 from ..model import Model
 from .drawing import Drawing, drawing
+from .markers import Marker, axes, ball, decorated
 from .motion import AXES, Motion, bounds, center_of_mass, motion
 from .raster import Camera, Ground, Surface, draw
 from .stage import checked_layers, robot_offsets
-from .triangles import CylinderShape, Packages, SphereShape, shape_triangles
+from .triangles import Packages
 
-_AXES = ((0.9, 0.2, 0.2, 1.0), (0.2, 0.7, 0.25, 1.0), (0.2, 0.35, 0.95, 1.0))
 _COM = (0.9, 0.1, 0.6, 1.0)
 
 
@@ -33,12 +33,15 @@ def render(
     packages: Packages | None = None,
     background: Sequence[int | float] = (1.0, 1.0, 1.0),
     smooth: int = 2,
+    markers: Sequence[Marker] = (),
+    ghosts: ArrayLike | None = None,
+    side_by_side: bool = True,
 ) -> np.ndarray:
     """A picture of the robot, (height, width, 3) of uint8: red, green and blue of each pixel.
 
     The function needs no display and no browser.
 
-    - `q`: (nq,), or (B, nq) for B robots side by side; None: the neutral configuration;
+    - `q`: (nq,), or (B, nq) for B robots; None: the neutral configuration;
     - `camera` (3,): the direction from the robot to the camera, in the world;
     - `target` (3,): the point that the camera looks at, in m; None: the middle of the robot;
     - `distance`: from the target to the camera, in m; None: such that the picture shows the robots;
@@ -46,7 +49,10 @@ def render(
     - `ground`: whether to draw a plane, at z = 0 or at the lowest point of the robot below it;
     - `packages`: as in `drawing`;
     - `background` (3,): from 0 to 1;
-    - `smooth`: each pixel is the mean of `smooth` x `smooth` samples.
+    - `smooth`: each pixel is the mean of `smooth` x `smooth` samples;
+    - `markers`: `Points`, `Axes`, `Arrows` and `Path`, in the world, drawn with each robot;
+    - `ghosts`: (nq,) or (G, nq): more postures of the robot, translucent and in the same place;
+    - `side_by_side`: whether B robots stand side by side, or all in one place.
 
     The errors and warnings are those of `drawing`. Raises ArgumentError also for a size below 1, a
     camera direction of zeros, a distance that is not positive, and an unknown layer.
@@ -64,7 +70,8 @@ def render(
     scene = drawing(model, packages)
     given = np.asarray(q) if q is not None else None
     found = motion(model, given if given is None or given.ndim < 2 else given[:, None], "q")
-    box, surface = _surface(scene, found, layers)
+    scene, layers = decorated(model, scene, layers, markers, ghosts)
+    box, surface = _surface(scene, found, layers, side_by_side)
     direction = direction / np.linalg.norm(direction)
     middle = box.mean(axis=0) if target is None else _vector(target, "target")
     view = Camera(middle + direction, middle)
@@ -76,9 +83,11 @@ def render(
     return np.round(255 * np.clip(picture, 0, 1)).astype(np.uint8)
 
 
-def _surface(scene: Drawing, found: Motion, layers: Sequence[str]) -> tuple[np.ndarray, Surface]:
+def _surface(
+    scene: Drawing, found: Motion, layers: Sequence[str], side_by_side: bool = True
+) -> tuple[np.ndarray, Surface]:
     """The box (2, 3) around the robots, and all triangles in the world."""
-    offsets = robot_offsets(scene, found, layers)
+    offsets = robot_offsets(scene, found, layers, side_by_side)
     boxes, parts = [], []
     length = AXES * scene.size(layers)
     for R, p, offset in zip(found.R[:, 0], found.p[:, 0], offsets):
@@ -92,11 +101,10 @@ def _surface(scene: Drawing, found: Motion, layers: Sequence[str]) -> tuple[np.n
                 vertices = vertices @ R[item.body].T + p[item.body]
             parts.append((vertices + offset, item.faces, item.color))
         if "com" in layers:
-            (ball,) = shape_triangles(SphereShape(0.1 * length))
-            parts.append((ball.vertices + center_of_mass(scene, R, p) + offset, ball.faces, _COM))
+            vertices, faces = ball(length)
+            parts.append((vertices + center_of_mass(scene, R, p) + offset, faces, _COM))
         if "frames" in layers:
-            for body in range(len(p)):
-                parts += _axes(R[body], p[body] + offset, length)
+            parts += axes(R, p + offset, length)
     box = np.array([np.min([b[0] for b in boxes], axis=0), np.max([b[1] for b in boxes], axis=0)])
     starts = np.cumsum([0, *(len(vertices) for vertices, _, _ in parts)])
     none = np.zeros((0, 3))
@@ -105,14 +113,6 @@ def _surface(scene: Drawing, found: Motion, layers: Sequence[str]) -> tuple[np.n
         np.concatenate([none, *(f + start for (_, f, _), start in zip(parts, starts))]).astype(int),
         np.concatenate([np.zeros((0, 4)), *(np.tile(color, (len(f), 1)) for _, f, color in parts)]),
     )
-
-
-def _axes(R: np.ndarray, p: np.ndarray, length: float) -> list:
-    (rod,) = shape_triangles(CylinderShape(0.03 * length, length))
-    along_z = rod.vertices + np.array([0, 0, length / 2])
-    return [
-        (np.roll(along_z, axis + 1, axis=1) @ R.T + p, rod.faces, _AXES[axis]) for axis in range(3)
-    ]
 
 
 def _ground(box: np.ndarray) -> Ground:

@@ -51,14 +51,19 @@ def silent() -> Iterator[None]:
 
 
 def robot_offsets(
-    drawing: Drawing, motion: Motion, layers: Sequence[str] = ("visuals",)
+    drawing: Drawing,
+    motion: Motion,
+    layers: Sequence[str] = ("visuals",),
+    side_by_side: bool = True,
 ) -> np.ndarray:
-    """Positions (B, 3) that put B robots side by side along y, around the origin.
+    """Positions (B, 3) that put B robots side by side along y, around the origin; or zeros.
 
     The robots are as far apart as the widest one needs in its first configuration, with the layers
     that are drawn.
     """
     count = len(motion.p)
+    if not side_by_side:
+        return np.zeros((count, 3))
     boxes = [bounds(drawing, R, p, layers) for R, p in zip(motion.R[:, 0], motion.p[:, 0])]
     width = max(np.ptp(box, axis=0)[1] for box in boxes) or drawing.size(layers)
     y = (np.arange(count) - (count - 1) / 2) * 1.25 * width
@@ -68,7 +73,8 @@ def robot_offsets(
 class Stage:
     """B robots in the scene of a viser server.
 
-    `visible`: the layers that are visible at the start.
+    - `visible`: the layers that are visible at the start;
+    - `side_by_side`: whether the robots stand side by side, or all in one place.
     """
 
     def __init__(
@@ -78,15 +84,18 @@ class Stage:
         drawing: Drawing,
         motion: Motion,
         visible: Sequence[str],
+        side_by_side: bool = True,
     ):
         self.drawing = drawing
         self._server = server
-        self._layers: dict[str, list[Any]] = {layer: [] for layer in LAYERS}
+        self._layers: dict[str, list[Any]] = {
+            layer: [] for layer in (*LAYERS, *(item.layer for item in drawing.items))
+        }
         self._forces: dict[int, Any] = {}
         self._last: dict[str, tuple[np.ndarray, ...]] = {}
         shown = visible or ("visuals",)
         self.size = drawing.size(shown)
-        self.offsets = robot_offsets(drawing, motion, shown)
+        self.offsets = robot_offsets(drawing, motion, shown, side_by_side)
         scene = server.scene
         scene.set_up_direction("+z")
         poses = zip(motion.R[:, 0], motion.p[:, 0])
@@ -115,6 +124,8 @@ class Stage:
             f"/{name}" if len(self.offsets) == 1 else f"/{i} {name}"
             for i in range(len(self.offsets))
         ]
+        # In one place, the markers and ghosts of the first robot are the markers and ghosts of all.
+        self._repeated = self._roots[1:] if not np.any(self.offsets) else []
         self._bodies = []
         self._coms = []
         axes = AXES * self.size
@@ -131,6 +142,8 @@ class Stage:
                 )
                 self._layers["frames"].append(frame)
             for i, item in enumerate(drawing.items):
+                if item.layer not in LAYERS and root in self._repeated:
+                    continue
                 path = paths[item.body] if item.body >= 0 else f"{root}/world"
                 *color, opacity = item.color
                 mesh = scene.add_mesh_simple(

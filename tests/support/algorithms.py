@@ -185,12 +185,14 @@ ALGORITHMS |= {
     ),
 }
 
-# Functions of a model that cannot be part of a compiled program: they use NumPy.
+# Functions of a model that are no compiled programs: they use NumPy, or they add names to a model.
 ON_THE_HOST = {
+    "add_frame",
     "append_model",
     "base_parameters",
     "describe",
     "drawing",
+    "frame_path",
     "identify_consistent_inertia",
     "identify_inertia",
     "lock_joints",

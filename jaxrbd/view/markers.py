@@ -1,0 +1,265 @@
+"""What is drawn beside a robot: points, axes, arrows, paths, and ghosts of other postures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from ..errors import ArgumentError
+from ..inverse_kinematics import ComTask, FrameTask, GazeTask, Task
+from ..model import Model, SphereShape
+from ..model.arguments import parameter, require
+from ..spatial import Pose
+from .drawing import Drawing, Item
+from .motion import AXES, motion
+from .triangles import shape_triangles
+
+Color = Sequence[int | float]
+_PATH = (0.1, 0.55, 0.75)
+AXIS_COLORS = ((0.9, 0.2, 0.2, 1.0), (0.2, 0.7, 0.25, 1.0), (0.2, 0.35, 0.95, 1.0))
+# Radii per length of the axes of a body.
+_AXIS = 0.03
+_LINE = 0.06
+_BALL = 0.1
+_GHOST = 0.3  # the opacity of a ghost, relative to the robot
+_SIDES = 8  # of a rod
+
+
+class Points(NamedTuple):
+    """Balls at `positions` (3,) or (n, 3) in the world, in m.
+
+    - `color`: red, green and blue, and possibly the opacity, from 0 to 1;
+    - `size`: the radius in m; None: by the size of the robot.
+    """
+
+    positions: ArrayLike | Sequence
+    color: Color = (0.95, 0.6, 0.1)
+    size: float | None = None
+
+
+class Axes(NamedTuple):
+    """The axes of `poses` in the world, a `Pose` or n poses in one: x red, y green, z blue.
+
+    `size`: the length of an axis in m; None: by the size of the robot.
+    """
+
+    poses: Pose
+    size: float | None = None
+
+
+class Arrows(NamedTuple):
+    """Arrows from `origins` (3,) or (n, 3) along `vectors`, of the same shape; both in m.
+
+    - `color`: as for `Points`;
+    - `size`: the radius of the shaft in m; None: by the size of the robot.
+    """
+
+    origins: ArrayLike | Sequence
+    vectors: ArrayLike | Sequence
+    color: Color = (0.85, 0.15, 0.15)
+    size: float | None = None
+
+
+class Path(NamedTuple):
+    """A line through `points` (n, 3) in the world, in m; see `frame_path`.
+
+    - `color`: as for `Points`;
+    - `size`: the radius of the line in m; None: by the size of the robot.
+    """
+
+    points: ArrayLike | Sequence
+    color: Color = _PATH
+    size: float | None = None
+
+
+Marker = Points | Axes | Arrows | Path
+
+
+def frame_path(
+    model: Model,
+    trajectory: ArrayLike,
+    frame: str | int | None = None,
+    color: Color = _PATH,
+) -> Path:
+    """The `Path` of the origin of a frame along a trajectory (T, nq).
+
+    `frame`: as in `Model.frame_index`; None: the path of the centre of mass. Raises ArgumentError
+    for an unknown frame and for a trajectory of another shape.
+    """
+    found = motion(model, trajectory)
+    if len(found.q) > 1:
+        raise ArgumentError(f"trajectory has shape {found.q.shape}, expected (T, {model.nq})")
+
+    R, p = found.R[0], found.p[0]
+    if frame is None:
+        inertia = np.array(model.inertia, float)
+        moments = np.einsum("tbij,bj->ti", R, inertia[:, 1:4]) + np.einsum(
+            "b,tbi->ti", inertia[:, 0], p
+        )
+        return Path(moments / (np.sum(inertia[:, 0]) or 1.0), color)
+    index = model.frame_index(frame)
+    body, p_BF = model.frame_bodies[index], np.array(model.frame_pose.p[index], float)
+    points = R[:, body] @ p_BF + p[:, body] if body >= 0 else np.tile(p_BF, (len(p), 1))
+    return Path(points, color)
+
+
+def targets(tasks: Sequence[Task]) -> list[Marker]:
+    """Markers of the targets of tasks of inverse kinematics.
+
+    A `FrameTask` with a target for the rotation has `Axes`. A `FrameTask` of the position alone, a
+    `GazeTask` and a `ComTask` have `Points`. Raises ArgumentError for a target that has no place in
+    the world: a posture, an orientation alone, and a target relative to a frame of the robot.
+    """
+    found: list[Marker] = []
+    for i, task in enumerate(tasks):
+        if getattr(task, "relative_to", None) is not None:
+            raise ArgumentError(f"tasks[{i}] is relative to a frame, expected one of the world")
+        weights = np.asarray(getattr(task, "weights", 0.0))
+        if isinstance(task, FrameTask) and np.any(weights[:3] > 0):
+            turned = np.any(weights[3:] > 0)
+            found.append(Axes(task.target) if turned else Points(np.asarray(task.target.p)))
+        elif isinstance(task, (GazeTask, ComTask)):
+            found.append(Points(np.asarray(task.target)))
+        else:
+            raise ArgumentError(f"tasks[{i}] is {task!r}, expected a target with a position")
+    return found
+
+
+def decorated(
+    model: Model,
+    scene: Drawing,
+    layers: Sequence[str],
+    markers: Sequence[Marker],
+    ghosts: ArrayLike | None,
+) -> tuple[Drawing, tuple[str, ...]]:
+    """The drawing with markers and with ghosts (nq,) or (G, nq), and the layers that are shown.
+
+    Raises ArgumentError, which names the marker, for a wrong shape or value.
+    """
+    length = AXES * scene.size(layers or ("visuals",))
+    items = [item for i, marker in enumerate(markers) for item in _items(marker, i, length)]
+    items = [item for item in items if len(item.faces)]
+    if ghosts is not None:
+        items += _ghosts(model, scene, ghosts)
+    shown = dict.fromkeys((*layers, *(item.layer for item in items)))
+    return scene._replace(items=(*scene.items, *items)), tuple(shown)
+
+
+def rods(
+    starts: np.ndarray, ends: np.ndarray, first: float, last: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Vertices and faces of n rods or cones between points (n, 3); the radii at both ends.
+
+    A rod without a length is left out.
+    """
+    along = ends - starts
+    length = np.linalg.norm(along, axis=1)
+    starts, ends, along = (
+        x[length > 0] for x in (starts, ends, along / np.maximum(length, 1e-300)[:, None])
+    )
+    least = np.eye(3)[np.argmin(np.abs(along), axis=1)]
+    u = np.cross(along, least)
+    u /= np.linalg.norm(u, axis=1, keepdims=True)
+    angle = 2 * np.pi * np.arange(_SIDES) / _SIDES
+    ring = (
+        np.cos(angle)[:, None] * u[:, None] + np.sin(angle)[:, None] * np.cross(along, u)[:, None]
+    )
+    vertices = np.stack([starts[:, None] + first * ring, ends[:, None] + last * ring], axis=1)
+    i = np.arange(_SIDES)
+    j = (i + 1) % _SIDES
+    quads = np.concatenate(
+        [np.stack([i, j, j + _SIDES], 1), np.stack([i, j + _SIDES, i + _SIDES], 1)]
+    )
+    faces = quads + 2 * _SIDES * np.arange(len(starts))[:, None, None]
+    return vertices.reshape(-1, 3), faces.reshape(-1, 3)
+
+
+def axes(R: np.ndarray, p: np.ndarray, length: float) -> list[tuple[np.ndarray, np.ndarray, tuple]]:
+    """Vertices, faces and colour of the three axes of poses (n, 3, 3) and (n, 3)."""
+    radius = _AXIS * length
+    return [
+        (*rods(p, p + length * R[:, :, k], radius, radius), color)
+        for k, color in enumerate(AXIS_COLORS)
+    ]
+
+
+def ball(length: float) -> tuple[np.ndarray, np.ndarray]:
+    """Vertices and faces of a ball that marks a point; `length`: of the axes of a body."""
+    ((vertices, faces, _),) = shape_triangles(SphereShape(_BALL * length))
+    return vertices, faces
+
+
+def _items(marker: Marker, index: int, length: float) -> list[Item]:
+    """The items of a marker; `length`: of the axes of a body."""
+    name = f"markers[{index}]"
+    if not isinstance(marker, Marker):
+        raise ArgumentError(f"{name} is {marker!r}, expected Points, Axes, Arrows or a Path")
+    if marker.size is not None:
+        require(
+            np.asarray(marker.size), lambda x: (x > 0) & np.isfinite(x), f"{name}.size", "above 0"
+        )
+    if isinstance(marker, Axes):
+        R = _array(marker.poses.R, f"{name}.poses.R", (3, 3))
+        p = _array(marker.poses.p, f"{name}.poses.p", (3,))
+        if len(R) != len(p):
+            raise ArgumentError(f"{name}.poses has {len(R)} rotations and {len(p)} positions")
+        parts = axes(R, p, marker.size or 2 * length)
+        return [Item(f"{name} {x}", "markers", -1, *part) for x, part in zip("xyz", parts)]
+    color = _color(marker.color, f"{name}.color")
+    if isinstance(marker, Points):
+        positions = _array(marker.positions, f"{name}.positions", (3,))
+        corners, triangles = ball(length if marker.size is None else marker.size / _BALL)
+        vertices = (positions[:, None] + corners).reshape(-1, 3)
+        starts = len(corners) * np.arange(len(positions))[:, None, None]
+        return [Item(name, "markers", -1, vertices, (starts + triangles).reshape(-1, 3), color)]
+    radius = marker.size or _LINE * length
+    if isinstance(marker, Path):
+        points = _array(marker.points, f"{name}.points", (3,))
+        return [Item(name, "markers", -1, *rods(points[:-1], points[1:], radius, radius), color)]
+    origins = _array(marker.origins, f"{name}.origins", (3,))
+    vectors = _array(marker.vectors, f"{name}.vectors", (3,))
+    if origins.shape != vectors.shape:
+        raise ArgumentError(f"{name} has {len(origins)} origins and {len(vectors)} vectors")
+    size = np.linalg.norm(vectors, axis=1, keepdims=True)
+    tips = origins + vectors
+    necks = tips - vectors * np.minimum(6 * radius / np.maximum(size, 1e-300), 0.5)
+    shafts, heads = rods(origins, necks, radius, radius), rods(necks, tips, 2.5 * radius, 0.0)
+    faces = np.concatenate([shafts[1], heads[1] + len(shafts[0])])
+    return [Item(name, "markers", -1, np.concatenate([shafts[0], heads[0]]), faces, color)]
+
+
+def _ghosts(model: Model, scene: Drawing, ghosts: ArrayLike) -> list[Item]:
+    """The visual shapes of the moving bodies in other postures, in the world."""
+    found = motion(model, ghosts, "ghosts")
+    if len(found.q) > 1:
+        raise ArgumentError(f"ghosts has shape {found.q.shape}, expected (G, {model.nq})")
+    shapes = [item for item in scene.items if item.layer == "visuals" and item.body >= 0]
+    return [
+        item._replace(
+            name=f"{ghost} {item.name}",
+            layer="ghosts",
+            body=-1,
+            vertices=item.vertices @ R[item.body].T + p[item.body],
+            color=(*item.color[:3], _GHOST * item.color[3]),
+        )
+        for ghost, (R, p) in enumerate(zip(found.R[0], found.p[0]))
+        for item in shapes
+    ]
+
+
+def _array(x: ArrayLike | Sequence, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Finite values of the shape (n, ...), from the shape (n, ...) or (...)."""
+    alone = np.ndim(x) == len(shape)
+    array = np.asarray(parameter(x, name, shape if alone else (None, *shape)), float)
+    require(array, np.isfinite, name, "finite values")
+    return array.reshape(-1, *shape)
+
+
+def _color(color: Color, name: str) -> tuple[float, ...]:
+    values = np.asarray(parameter(color, name, (len(color),)), float)
+    if len(values) not in (3, 4) or not np.all((values >= 0) & (values <= 1)):
+        raise ArgumentError(f"{name} is {color!r}, expected 3 or 4 values from 0 to 1")
+    return (*values.tolist(), 1.0)[:4]
