@@ -48,6 +48,30 @@ def test_a_step_is_a_pure_function(key):
     assert hash(POINT) == hash(Point())
 
 
+def test_episodes_start_from_keys_of_both_kinds(key):
+    """A key of `jax.random.PRNGKey` gives the episode of the key of `jax.random.key`."""
+    old, batch = jax.random.PRNGKey(0), envs.vectorize(POINT)
+    keys = jax.random.split(key, 3)
+    for reset, typed, raw in (
+        (POINT.reset, key, old),
+        (envs.auto_reset(POINT).reset, key, old),
+        (batch.reset, keys, jax.random.split(old, 3)),
+        (jax.jit(batch.reset), keys, np.asarray(jax.random.key_data(keys))),
+    ):
+        states = reset(PARAMS, typed), reset(PARAMS, raw)
+        assert jax.tree.all(jax.tree.map(lambda x, y: jnp.all(x == y), *states))
+        assert states[1].key.dtype == key.dtype
+
+
+@pytest.mark.parametrize("wrong", [jnp.zeros(3, jnp.uint32), jnp.zeros(2), jax.random.key(0)])
+def test_other_arrays_are_no_keys(wrong):
+    with pytest.raises(ArgumentError, match=r"keys has shape .*, expected keys \(n,\) of jax"):
+        envs.vectorize(POINT).reset(PARAMS, wrong)
+    two = jnp.stack([wrong] * 2)
+    with pytest.raises(ArgumentError, match=r"key has shape \(2,.*, expected one key of jax"):
+        POINT.reset(PARAMS, two)
+
+
 def test_the_reward_is_the_weighted_sum_of_the_terms(key):
     state = POINT.reset(PARAMS, key)
     assert state.reward == 0

@@ -23,7 +23,8 @@ from benchmarks.studies.learning import best_returns
 from jaxrbd import cli, envs, learning, view
 from jaxrbd.cli import play_command, train_command
 from jaxrbd.errors import ArgumentError, SavedFileError, TrainingError
-from jaxrbd.learning import networks, optimiser, rollouts
+from jaxrbd.io import _sealed
+from jaxrbd.learning import checkpoint, networks, optimiser, rollouts
 from support import nightly
 from support.point import Point, PointWithSecrets
 
@@ -584,6 +585,36 @@ def test_checkpoints_with_other_arrays_or_damage_are_refused(tmp_path):
         learning.load_checkpoint(path, tree)
     with pytest.raises(SavedFileError, match="cannot be read"):
         learning.read_description(tmp_path / "none")
+
+
+@pytest.mark.parametrize("kind", ["threefry2x32", "rbg", "unsafe_rbg"])
+def test_random_keys_of_a_checkpoint_keep_their_kind(kind, tmp_path):
+    """Also where the training that continues has keys of the default kind."""
+    path = tmp_path / "checkpoint"
+    keys = jax.random.split(jax.random.key(3, impl=kind), 2)
+    learning.save_checkpoint(path, {}, {"keys": keys, "x": jnp.ones(2)})
+    for like in (keys, jax.random.split(jax.random.key(0), 2)):
+        found = learning.load_checkpoint(path, {"keys": like, "x": jnp.ones(2)})["keys"]
+        assert found.dtype == keys.dtype
+        np.testing.assert_array_equal(*map(jax.random.key_data, (found, keys)))
+    with pytest.raises(SavedFileError, match="has the array"):
+        learning.load_checkpoint(path, {"keys": like[:1], "x": jnp.ones(2)})
+    with pytest.raises(SavedFileError, match="has the array"):
+        learning.load_checkpoint(path, {"keys": jax.random.key_data(keys), "x": jnp.ones(2)})
+
+
+def test_checkpoints_of_the_first_version_and_of_unknown_kinds(tmp_path):
+    """The first version does not state the kind of keys. It is the default kind."""
+    path, tree = tmp_path / "checkpoint", {"key": jax.random.key(3)}
+    learning.save_checkpoint(path, {}, tree)
+    header, body = _sealed.read_sealed(path, "checkpoint", checkpoint.VERSION)
+    header["arrays"][0]["key"] = "fourfry"
+    _sealed.write_sealed(path, "checkpoint", checkpoint.VERSION, header, body)
+    with pytest.raises(SavedFileError, match="keys of the kind 'fourfry', which JAX does not"):
+        learning.load_checkpoint(path, tree)
+    del header["arrays"][0]["key"]
+    _sealed.write_sealed(path, "checkpoint", 1, header, body)
+    assert learning.load_checkpoint(path, tree)["key"] == tree["key"]
 
 
 def test_a_loss_that_is_not_finite_ends_the_training():
