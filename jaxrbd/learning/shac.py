@@ -37,7 +37,16 @@ from . import networks
 from .mirror import better_side, check_mirror
 from .networks import Network, Policy, act, apply, entry, normalised, values
 from .optimiser import Adam
-from .rollouts import Episodes, Window, draw_noise, lambda_returns, no_episodes, roll, start
+from .rollouts import (
+    Episodes,
+    Window,
+    check_parts,
+    draw_noise,
+    lambda_returns,
+    no_episodes,
+    roll,
+    start,
+)
 
 
 class ShacState(NamedTuple):
@@ -90,6 +99,9 @@ class Shac:
     mirror_observation: tuple[int, ...] = ()
     mirror_action: tuple[int, ...] = ()
     updates: int = 500
+
+    def __post_init__(self):
+        check_parts(self.batch, self.horizon, "critic_batches", self.critic_batches)
 
     @property
     def update_steps(self) -> int:
