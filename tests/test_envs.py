@@ -238,9 +238,9 @@ def test_scaled_inertias_keep_the_centres_of_mass(key):
     params = PARAMS._replace(model=model)
     names = {"model.inertia": envs.Scale(0.5, 2.0, per_row=True)}
     inertia = envs.randomise(params, names, key, 3).params.model.inertia
-    factor = inertia[..., 0] / model.inertia[:, 0]
+    factor = inertia[..., 0] / model.inertia[None, :, 0]
     assert len(np.unique(factor)) == 3 * model.nb
-    np.testing.assert_allclose(inertia, factor[..., None] * model.inertia, rtol=1e-12)
+    np.testing.assert_allclose(inertia, factor[..., None] * model.inertia[None], rtol=1e-12)
     assert jnp.all((factor >= 0.5) & (factor <= 2.0))
     same = envs.Scale(0.5, 2.0)(key, model.inertia) / model.inertia
     assert np.nanmax(same) - np.nanmin(same) < 1e-12
@@ -442,9 +442,9 @@ def test_starts_are_uniform_about_a_posture(name, key):
     params = env.default_params()
     physics = jax.jit(jax.vmap(env.initial, (None, 0)))(params, jax.random.split(key, 60))
     shift = np.concatenate(motion_of(physics), axis=1) - MIDDLES[name]
-    width = (
-        np.resize(params.start, 14) * (np.arange(14) < 7) if name == "ArmReach" else params.start
-    )
+    width = np.asarray(params.start)
+    if name == "ArmReach":
+        width = np.resize(width, 14) * (np.arange(14) < 7)
     assert np.all(np.abs(shift) <= width + 1e-12)
     assert np.all(np.max(shift, axis=0) >= 0.8 * width)
     assert np.all(np.min(shift, axis=0) <= -0.8 * width)
@@ -761,7 +761,7 @@ def test_the_targets_of_the_quadruped_are_strokes_about_its_home(trot, key):
     fixed = envs.randomise(params, fixed, key, N).params
     _, found = run(fixed, key, 1.0)
     physics = jax.tree.map(lambda x: x[:10], found.physics)  # before the ends of episodes
-    targets = params.home[7:] + params.stroke * physics.action
+    targets = params.home[None, None, 7:] + params.stroke * physics.action
     np.testing.assert_allclose(physics.past[:, :, 0], targets, rtol=1e-12)
     np.testing.assert_array_equal(physics.last_action[1:], physics.action[:-1])
     np.testing.assert_allclose(physics.time[:, 0], 0.02 * np.arange(1, 11), rtol=1e-9)

@@ -21,6 +21,7 @@ import pytest
 
 from benchmarks.studies.learning import best_returns
 from jaxrbd import cli, envs, learning, view
+from jaxrbd._math.ranks import times
 from jaxrbd.cli import play_command, train_command
 from jaxrbd.errors import ArgumentError, SavedFileError, TrainingError
 from jaxrbd.io import _sealed
@@ -253,7 +254,7 @@ def test_a_policy_with_a_mirror_takes_the_side_with_the_higher_value(key):
     state = algorithm.init(env, env.default_params(), key)
     x = 3 * jax.random.normal(jax.random.key(5), (40, 5))
     state = state._replace(statistics=state.statistics.add(x + 1), target_critic=None)
-    image = x * jnp.array([-1.0, -1, -1, 1, -1])
+    image = x * jnp.array([[-1.0, -1, -1, 1, -1]])
     found = algorithm.deterministic(state, x)
     sides = set()
     for i in range(40):
@@ -372,7 +373,7 @@ def test_policies_stay_between_minus_one_and_one(key):
 
 def ppo_samples(policy, noise, advantage):
     x = jax.random.normal(jax.random.key(1), (len(noise), 1))
-    gaussian = networks.apply(policy.mean, x) + jnp.exp(policy.log_std) * noise
+    gaussian = networks.apply(policy.mean, x) + times(jnp.exp(policy.log_std), noise)
     density = learning.ppo.log_density(policy, noise)
     return learning.ppo.Samples(x, x, gaussian, density, jnp.zeros(len(noise)), advantage)
 
@@ -450,7 +451,7 @@ def test_an_update_of_ppo_is_its_definition(key):
         advantage = returns - networks.values(critic, seen, window.observation)
         advantage = (advantage - jnp.mean(advantage)) / jnp.std(advantage)
         x = seen.normalise(window.observation)
-        gaussian = networks.apply(policy.mean, x) + jnp.exp(policy.log_std) * noise
+        gaussian = networks.apply(policy.mean, x) + times(jnp.exp(policy.log_std), noise)
 
         def others(policy, critic):
             error = networks.apply(critic, x)[..., 0] - returns
@@ -615,6 +616,15 @@ def test_checkpoints_of_the_first_version_and_of_unknown_kinds(tmp_path):
     del header["arrays"][0]["key"]
     _sealed.write_sealed(path, "checkpoint", 1, header, body)
     assert learning.load_checkpoint(path, tree)["key"] == tree["key"]
+
+
+def test_parts_that_do_not_divide_the_samples_are_refused():
+    message = r"^parts is 3, expected a divisor .* batch \* horizon = 8 \* 5 = 40, such as 2 or 4$"
+    with pytest.raises(ArgumentError, match=message):
+        learning.Ppo(batch=8, horizon=5, parts=3)
+    with pytest.raises(ArgumentError, match=r"^critic_batches is 0, expected a divisor .* or 1$"):
+        learning.Shac(batch=8, horizon=5, critic_batches=0)
+    assert learning.Ppo(batch=8, horizon=5, parts=40).parts == 40
 
 
 def test_a_loss_that_is_not_finite_ends_the_training():

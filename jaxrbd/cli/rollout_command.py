@@ -189,9 +189,8 @@ def draw(model: Model, scale: np.ndarray, options: argparse.Namespace) -> Inputs
     step = SPREAD * jax.random.normal(state_key, (options.batch, model.nv), model.dtype)
     q = jax.vmap(integrate, (None, None, 0))(model, neutral(model), step)
     shape = (options.batch, options.steps, model.nv)
-    tau = jax.random.uniform(torque_key, shape, model.dtype, -1, 1) * jnp.asarray(
-        scale, model.dtype
-    )
+    tau = jax.random.uniform(torque_key, shape, model.dtype, -1, 1)
+    tau = tau * jnp.asarray(scale[None, None], model.dtype)
     return Inputs(q, jnp.zeros_like(step), tau)
 
 
@@ -235,7 +234,7 @@ def gradient_error(
     )
     fallback = np.mean(scale[scale > 0]) if np.any(scale > 0) else 1.0
     direction = jax.random.normal(jax.random.key(seed + 1), first.tau.shape, jnp.float64)
-    direction = direction * np.where(scale > 0, scale, fallback)
+    direction = direction * np.where(scale > 0, scale, fallback)[None, None]
 
     def costs(step):
         moved = first._replace(tau=first.tau + step * direction)
