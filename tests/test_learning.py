@@ -389,7 +389,7 @@ def test_the_first_gradient_of_ppo_is_the_policy_gradient(key):
     def expected(policy):
         std = jnp.exp(policy.log_std)
         mean = networks.apply(policy.mean, samples.x)
-        log = jax.scipy.stats.norm.logpdf(samples.gaussian, mean, std)
+        log = jax.scipy.stats.norm.logpdf(samples.gaussian, mean, std[None])
         return -jnp.mean(advantage * jnp.sum(log, axis=1))
 
     found = jax.grad(lambda policy: algorithm.loss((policy, critic), samples))(policy)
@@ -459,7 +459,7 @@ def test_an_update_of_ppo_is_its_definition(key):
 
         def loss(policy, critic):  # its gradient is that of the ratios, which are 1
             mean, std = networks.apply(policy.mean, x), jnp.exp(policy.log_std)
-            log = jnp.sum(jax.scipy.stats.norm.logpdf(gaussian, mean, std), axis=-1)
+            log = jnp.sum(jax.scipy.stats.norm.logpdf(gaussian, mean, std[None, None]), axis=-1)
             return others(policy, critic) - jnp.mean(advantage * log)
 
         gradient = jax.flatten_util.ravel_pytree(jax.grad(loss, (0, 1))(policy, critic))[0]

@@ -45,7 +45,15 @@ from .networks import (
     with_observations,
 )
 from .optimiser import Adam
-from .rollouts import Episodes, check_parts, lambda_returns, no_episodes, roll, start
+from .rollouts import (
+    Episodes,
+    check_parts,
+    lambda_returns,
+    no_episodes,
+    roll,
+    shuffled,
+    start,
+)
 
 
 class PpoState(NamedTuple):
@@ -173,9 +181,7 @@ class Ppo:
             update = self._adam().step(gradient, optimiser, networks)
             return (update.params, update.state), (cost, update.gradient_norm)
 
-        keys = jax.random.split(order_key, self.sweeps)
-        rows = jax.vmap(lambda key: jax.random.permutation(key, self.update_steps))(keys)
-        rows = rows.reshape(self.sweeps * self.parts, -1)
+        rows = shuffled(order_key, self.update_steps, self.sweeps, self.parts)
         carry = (state.policy, state.critic), state.optimiser
         ((policy, critic), optimiser), (costs, norms) = lax.scan(step, carry, rows)
         episodes = state.episodes.add(window)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
-from jaxtyping import Bool, Float, PRNGKeyArray
+from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from ..envs import State, Vectorized
 from ..envs.environment import Observation
@@ -73,6 +73,13 @@ def check_parts(batch: int, horizon: int, name: str, parts: int) -> None:
             f"{name} is {parts}, expected a divisor of the number of samples of a window, batch * "
             f"horizon = {batch} * {horizon} = {count}, such as {below} or {above}"
         )
+
+
+def shuffled(key: PRNGKeyArray, count: int, sweeps: int, parts: int) -> Int[Array, "m k"]:
+    """The indices of `count` samples in a random order per sweep, one row per part of a sweep."""
+    keys = jax.random.split(key, sweeps)
+    rows = jax.vmap(lambda key: jax.random.permutation(key, count))(keys)
+    return rows.reshape(sweeps * parts, -1)
 
 
 def draw_noise(

@@ -33,20 +33,11 @@ from jaxtyping import Float, PRNGKeyArray
 
 from ..envs import State, Vectorized
 from ..envs.environment import Observation
-from . import networks
+from . import networks, rollouts
 from .mirror import better_side, check_mirror
 from .networks import Network, Policy, act, apply, entry, normalised, values
 from .optimiser import Adam
-from .rollouts import (
-    Episodes,
-    Window,
-    check_parts,
-    draw_noise,
-    lambda_returns,
-    no_episodes,
-    roll,
-    start,
-)
+from .rollouts import Episodes, Window, draw_noise, lambda_returns, no_episodes, roll, start
 
 
 class ShacState(NamedTuple):
@@ -101,7 +92,7 @@ class Shac:
     updates: int = 500
 
     def __post_init__(self):
-        check_parts(self.batch, self.horizon, "critic_batches", self.critic_batches)
+        rollouts.check_parts(self.batch, self.horizon, "critic_batches", self.critic_batches)
 
     @property
     def update_steps(self) -> int:
@@ -244,9 +235,7 @@ class Shac:
             update = self._critic_adam().step(gradient, optimiser, critic)
             return (update.params, update.state), error
 
-        keys = jax.random.split(key, self.critic_sweeps)
-        rows = jax.vmap(lambda key: jax.random.permutation(key, y.size))(keys)
-        rows = rows.reshape(self.critic_sweeps * self.critic_batches, -1)
+        rows = rollouts.shuffled(key, y.size, self.critic_sweeps, self.critic_batches)
         initial = state.critic, state.critic_optimiser
         (critic, optimiser), errors = lax.scan(step, initial, rows)
         return critic, optimiser, errors[-1]
