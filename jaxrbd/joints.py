@@ -33,6 +33,7 @@ from . import se3, so3
 from ._math import series as _series
 from ._math.components import Vec3, halves, stack
 from ._math.linear import einsum, inverse_positive_definite, matmul
+from ._math.ranks import same_rank
 from .spatial import (
     Pose,
     compose,
@@ -285,6 +286,7 @@ def _uniform(key, lower, upper, reach):
     An infinite lower limit becomes the smaller of `-reach` and `upper - reach`. An infinite upper
     limit becomes the larger of `reach` and `lower + reach`.
     """
+    lower, upper, reach = same_rank(lower, upper, reach)
     low = jnp.where(jnp.isfinite(lower), lower, jnp.minimum(-reach, jnp.nan_to_num(upper) - reach))
     high = jnp.where(jnp.isfinite(upper), upper, jnp.maximum(reach, low + reach))
     return low + (high - low) * jax.random.uniform(key, low.shape, low.dtype)

@@ -16,6 +16,7 @@ from jaxtyping import Float
 from . import so3
 from ._math import series as _series
 from ._math.linear import einsum, matmul
+from ._math.ranks import identity_like
 from .spatial import Pose, rotate
 
 
@@ -60,7 +61,7 @@ def left_jacobian(xi: Float[Array, "... 6"]) -> Float[Array, "... 6 6"]:
     a1, a2, a3, a4 = (a[..., None, None] for a in _series.adjoint_coefficients(x))
     even = a2 * ad2 + a4 * matmul(ad2, ad2)
     odd = a1 * ad + a3 * matmul(ad2, ad)
-    return jnp.eye(6, dtype=xi.dtype) + odd + even
+    return identity_like(ad) + odd + even
 
 
 def right_jacobian(xi: Float[Array, "... 6"]) -> Float[Array, "... 6 6"]:
@@ -77,7 +78,7 @@ def left_jacobian_inverse(xi: Float[Array, "... 6"]) -> Float[Array, "... 6 6"]:
     ad2 = matmul(ad, ad)
     x = jnp.sum(xi[..., 3:] ** 2, axis=-1)
     b2, b4 = (b[..., None, None] for b in _series.inverse_adjoint_coefficients(x))
-    return jnp.eye(6, dtype=xi.dtype) - ad / 2 + b2 * ad2 + b4 * matmul(ad2, ad2)
+    return identity_like(ad) - ad / 2 + b2 * ad2 + b4 * matmul(ad2, ad2)
 
 
 def right_jacobian_inverse(xi: Float[Array, "... 6"]) -> Float[Array, "... 6 6"]:

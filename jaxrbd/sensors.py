@@ -234,7 +234,7 @@ def height_scan(
     size = jnp.sqrt(jnp.where(squared > 0, squared, 1))
     cos, sin = jnp.where(squared > 0, x / size, 1), y / size
     offsets = cos * pattern + sin * jnp.stack([-pattern[:, 1], pattern[:, 0]], axis=-1)
-    return p[2] - jax.vmap(terrain.elevation)(p[:2] + offsets)
+    return p[2] - jax.vmap(terrain.elevation)(p[None, :2] + offsets)
 
 
 class Noise(eqx.Module):

@@ -20,6 +20,7 @@ from jaxtyping import Float
 from ._math import series as _series
 from ._math.components import Mat3, Vec3, stack
 from ._math.linear import power_of_two
+from ._math.ranks import identity_like, times
 
 # asin(s) / s as a series in s^2: (2k)! / (4^k (k!)^2 (2k + 1)).
 _ASIN_SWITCH = 1 / 16
@@ -90,13 +91,14 @@ def right_jacobian_inverse(w: Float[Array, "... 3"]) -> Float[Array, "... 3 3"]:
 def _polynomial(w: Array, a: Array, b: Array) -> Array:
     """`1 + a [w x] + b [w x]^2`."""
     K, KK, _ = _skew_and_square(w)
-    return jnp.eye(3, dtype=w.dtype) + a[..., None, None] * K + b[..., None, None] * KK
+    return identity_like(K) + a[..., None, None] * K + b[..., None, None] * KK
 
 
 def _skew_and_square(w: Array) -> tuple[Array, Array, Array]:
     """The matrix `[w x]` (..., 3, 3) of a cross product, its square, and |w|^2 (..., 1, 1)."""
     # Sums of matrices. For nine separate entries XLA would compile nine kernels.
-    one, Kx, Ky, Kz = jnp.asarray(_ONE_AND_CROSSES, w.dtype)
+    matrices = _ONE_AND_CROSSES.reshape(4, *[1] * (w.ndim - 1), 3, 3)
+    one, Kx, Ky, Kz = jnp.asarray(matrices, w.dtype)
     x, y, z = jnp.split(w[..., None], 3, axis=-2)
     length2 = x * x + y * y + z * z
     square = w[..., None] * w[..., None, :] - length2 * one
@@ -163,7 +165,7 @@ def quaternion_rotate(q: Float[Array, "... 4"], x: Float[Array, "... 3"]) -> Flo
 
 def quaternion_conjugate(q: Float[Array, "... 4"]) -> Float[Array, "... 4"]:
     """`[-x -y -z w]`: the inverse of a unit quaternion."""
-    return q * jnp.array([-1, -1, -1, 1], q.dtype)
+    return times(q, jnp.array([-1, -1, -1, 1], q.dtype))
 
 
 def quaternion_to_matrix(q: Float[Array, "... 4"]) -> Float[Array, "... 3 3"]:
@@ -173,13 +175,13 @@ def quaternion_to_matrix(q: Float[Array, "... 4"]) -> Float[Array, "... 3 3"]:
     w, zero = q[..., 3:, None], zero[..., None]
     K, KK, length2 = _skew_and_square(q[..., :3])
     s = jnp.where(zero, 0, 2 / jnp.where(zero, 1, length2 + w * w))
-    return jnp.eye(3, dtype=q.dtype) + s * (KK + w * K)
+    return identity_like(K) + s * (KK + w * K)
 
 
 def unit_quaternion_to_matrix(q: Float[Array, "... 4"]) -> Float[Array, "... 3 3"]:
     """Rotation matrix of a unit quaternion."""
     K, KK, _ = _skew_and_square(q[..., :3])
-    return jnp.eye(3, dtype=q.dtype) + 2 * (KK + q[..., 3:, None] * K)
+    return identity_like(K) + 2 * (KK + q[..., 3:, None] * K)
 
 
 def cross_matrix(w: Float[Array, "... 3"]) -> Float[Array, "... 3 3"]:

@@ -39,6 +39,7 @@ from ._math.components import (
     stack,
 )
 from ._math.linear import matmul
+from ._math.ranks import identity_like, minus, plus, same_rank, times
 
 # ---------------------------------------------------------------------------------------- poses
 
@@ -101,12 +102,12 @@ def inverse_rotate(R: Float[Array, "... 3 3"], x: Float[Array, "... 3"]) -> Floa
 
 def transform_point(X_AB: Pose, x_B: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
     """Coordinates in A, `R x + p`, of the point with coordinates `x_B` in B, in metres."""
-    return rotate(X_AB.R, x_B) + X_AB.p
+    return plus(rotate(X_AB.R, x_B), X_AB.p)
 
 
 def inverse_transform_point(X_AB: Pose, x_A: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
     """Coordinates in B, `R^T (x - p)`, of the point with coordinates `x_A` in A, in metres."""
-    return inverse_rotate(X_AB.R, x_A - X_AB.p)
+    return inverse_rotate(X_AB.R, minus(x_A, X_AB.p))
 
 
 def pose_matrix(X: Pose) -> Float[Array, "... 4 4"]:
@@ -280,14 +281,15 @@ def transform_inertia(X_AB: Pose, inertia_B: Float[Array, "... 10"]) -> Float[Ar
     moments = jnp.concatenate([second_moments(I_B).array(), h_B.array()[..., None]], axis=-1)
     rotated = small_product(R, moments)
     h = rotated[..., 3]
-    h_A = h + m[..., None] * p
+    h_A = plus(h, times(m[..., None], p))
+    p, _ = same_rank(p, h)
     Sigma = (
         small_product(rotated[..., :3], jnp.swapaxes(R, -1, -2))
         + p[..., :, None] * h_A[..., None, :]
         + h[..., :, None] * p[..., None, :]
     )
     trace = Sigma[..., 0, 0] + Sigma[..., 1, 1] + Sigma[..., 2, 2]
-    I_A = trace[..., None, None] * jnp.eye(3, dtype=Sigma.dtype) - Sigma
+    I_A = trace[..., None, None] * identity_like(Sigma) - Sigma
     # `Mat3.from_array` in place of these slices would compile to more kernels.
     flat = I_A.reshape(*I_A.shape[:-2], 9)
     upper = [flat[..., i : i + 1] for i in _UPPER]
@@ -490,7 +492,7 @@ def inertia_matrix(inertia: Float[Array, "... 10"]) -> Float[Array, "... 6 6"]:
     """
     m, h, I_o = _split_inertia(inertia)
     hx = Mat3.skew(h).array()
-    m1 = m[..., None, None] * jnp.eye(3, dtype=inertia.dtype)
+    m1 = m[..., None, None] * identity_like(hx)
     return _blocks(m1, -hx, hx, I_o.array())
 
 
@@ -508,7 +510,7 @@ def inverse_inertia_matrix(inertia: Float[Array, "... 10"]) -> Float[Array, "...
     inverse = adjugate / jnp.sum(a * adjugate[..., :, 0], axis=-1)[..., None, None]
     cx = skew(c)
     cx_inverse = matmul(cx, inverse)
-    one = jnp.eye(3, dtype=inertia.dtype) / m[..., None, None]
+    one = identity_like(cx) / m[..., None, None]
     return _blocks(one - matmul(cx_inverse, cx), cx_inverse, _t(cx_inverse), inverse)
 
 

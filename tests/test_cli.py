@@ -20,11 +20,20 @@ import numpy as np
 import pytest
 
 import jaxrbd
-from jaxrbd import cli
-from jaxrbd.cli import bench_command, completion, info_command, messages, rollout_command
+from jaxrbd import cli, learning
+from jaxrbd.cli import (
+    bench_command,
+    completion,
+    info_command,
+    messages,
+    outputs,
+    rollout_command,
+    train_command,
+)
 from jaxrbd.cli.overview import overview
 from jaxrbd.cli.reports import print_json
 from jaxrbd.robots import robot_path
+from support.disk import full_disk
 
 BAD = """<robot name="bad">
   <link name="a"/>
@@ -816,9 +825,57 @@ def test_a_page_or_picture_in_a_missing_folder_is_an_error_at_the_start(tmp_path
 def test_a_file_that_cannot_be_written_is_named(tmp_path, capsys):
     path = tmp_path / "gone" / "out.urdf"
     assert cli.main(["convert", "pendulum", str(path)]) == 1
-    assert capsys.readouterr().err == (
-        f"jaxrbd: error: [Errno 2] No such file or directory: '{path}'\n"
-    )
+    assert capsys.readouterr().err == (f"jaxrbd: error: {path}: No such file or directory\n")
+
+
+@pytest.mark.parametrize("words", [["rollout", "pendulum", "--no-plot"], ["train", "cart-pole"]])
+def test_an_output_folder_that_cannot_be_made_is_named(words, tmp_path, capsys, monkeypatch):
+    """Before anything is computed: a file, a folder in a file, a folder without permission."""
+    file, folder = tmp_path / "file", tmp_path / "folder"
+    file.write_text("not a folder")
+
+    def refuse(**options):
+        raise PermissionError(13, "Permission denied", str(options["dir"]))
+
+    monkeypatch.setattr(outputs.tempfile, "TemporaryFile", refuse)
+    for out, reason in (
+        (file, f"'{file}' is a file, expected a folder"),
+        (file / "a" / "b", f"'{file}' is a file, expected a folder"),
+        (folder, "Permission denied"),
+    ):
+        assert cli.main([*words, "--no-cache", "--out", str(out)]) == 1
+        assert capsys.readouterr().err == f"jaxrbd: error: output folder {out}: {reason}\n"
+
+
+def test_the_file_that_fills_the_disk_is_named(tmp_path):
+    """The files of `rollout` and `train`, by their functions, without a simulation."""
+    model, zeros = jaxrbd.load_robot("pendulum"), np.zeros((1, 300, 1))
+    options = argparse.Namespace(no_plot=True, html=None, dt=0.1, steps=299, resume=False, every=9)
+    found = rollout_command.Outputs((zeros, zeros, zeros), zeros, zeros)
+    inputs = rollout_command.Inputs(zeros, zeros, zeros)
+
+    class Endless(learning.Training):
+        """A training with many updates and no checkpoint."""
+
+        def __init__(self):
+            self.algorithm, self.records = learning.Apg(updates=10**4), []
+
+        def run(self, checkpoint, every):
+            return (learning.Record(i, i, {"return": 0.0}) for i in range(1, 10**4))
+
+    writers = {
+        "trajectories.npz": lambda: rollout_command._write(
+            tmp_path, model, options, inputs, found, zeros
+        ),
+        "metrics.jsonl": lambda: train_command._train(options, Endless(), tmp_path, [], 0),
+    }
+    for name, write in writers.items():
+        with full_disk(), pytest.raises(OSError, match=name) as error:
+            write()
+        message = messages.error_message(error.value)
+        assert message.startswith(f"{tmp_path / name}: ")
+        assert "Errno" not in message
+        assert "\n" not in message
 
 
 def test_help_shows_each_default_once(capsys):

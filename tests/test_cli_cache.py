@@ -112,7 +112,7 @@ def test_a_folder_that_cannot_be_written_is_a_warning(settings, tmp_path, monkey
     monkeypatch.setattr(cache, "user_folder", lambda: tmp_path)
     monkeypatch.setattr(cache.tempfile, "TemporaryFile", refuse)
     keep("rollout")
-    assert "are not kept: [Errno 13] Permission denied" in capsys.readouterr().err
+    assert f"are not kept: {tmp_path}: Permission denied" in capsys.readouterr().err
     assert not settings
 
 

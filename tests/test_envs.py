@@ -48,6 +48,30 @@ def test_a_step_is_a_pure_function(key):
     assert hash(POINT) == hash(Point())
 
 
+def test_episodes_start_from_keys_of_both_kinds(key):
+    """A key of `jax.random.PRNGKey` gives the episode of the key of `jax.random.key`."""
+    old, batch = jax.random.PRNGKey(0), envs.vectorize(POINT)
+    keys = jax.random.split(key, 3)
+    for reset, typed, raw in (
+        (POINT.reset, key, old),
+        (envs.auto_reset(POINT).reset, key, old),
+        (batch.reset, keys, jax.random.split(old, 3)),
+        (jax.jit(batch.reset), keys, np.asarray(jax.random.key_data(keys))),
+    ):
+        states = reset(PARAMS, typed), reset(PARAMS, raw)
+        assert jax.tree.all(jax.tree.map(lambda x, y: jnp.all(x == y), *states))
+        assert states[1].key.dtype == key.dtype
+
+
+@pytest.mark.parametrize("wrong", [jnp.zeros(3, jnp.uint32), jnp.zeros(2), jax.random.key(0)])
+def test_other_arrays_are_no_keys(wrong):
+    with pytest.raises(ArgumentError, match=r"keys has shape .*, expected keys \(n,\) of jax"):
+        envs.vectorize(POINT).reset(PARAMS, wrong)
+    two = jnp.stack([wrong] * 2)
+    with pytest.raises(ArgumentError, match=r"key has shape \(2,.*, expected one key of jax"):
+        POINT.reset(PARAMS, two)
+
+
 def test_the_reward_is_the_weighted_sum_of_the_terms(key):
     state = POINT.reset(PARAMS, key)
     assert state.reward == 0
@@ -214,9 +238,9 @@ def test_scaled_inertias_keep_the_centres_of_mass(key):
     params = PARAMS._replace(model=model)
     names = {"model.inertia": envs.Scale(0.5, 2.0, per_row=True)}
     inertia = envs.randomise(params, names, key, 3).params.model.inertia
-    factor = inertia[..., 0] / model.inertia[:, 0]
+    factor = inertia[..., 0] / model.inertia[None, :, 0]
     assert len(np.unique(factor)) == 3 * model.nb
-    np.testing.assert_allclose(inertia, factor[..., None] * model.inertia, rtol=1e-12)
+    np.testing.assert_allclose(inertia, factor[..., None] * model.inertia[None], rtol=1e-12)
     assert jnp.all((factor >= 0.5) & (factor <= 2.0))
     same = envs.Scale(0.5, 2.0)(key, model.inertia) / model.inertia
     assert np.nanmax(same) - np.nanmin(same) < 1e-12
@@ -418,9 +442,9 @@ def test_starts_are_uniform_about_a_posture(name, key):
     params = env.default_params()
     physics = jax.jit(jax.vmap(env.initial, (None, 0)))(params, jax.random.split(key, 60))
     shift = np.concatenate(motion_of(physics), axis=1) - MIDDLES[name]
-    width = (
-        np.resize(params.start, 14) * (np.arange(14) < 7) if name == "ArmReach" else params.start
-    )
+    width = np.asarray(params.start)
+    if name == "ArmReach":
+        width = np.resize(width, 14) * (np.arange(14) < 7)
     assert np.all(np.abs(shift) <= width + 1e-12)
     assert np.all(np.max(shift, axis=0) >= 0.8 * width)
     assert np.all(np.min(shift, axis=0) <= -0.8 * width)
@@ -737,7 +761,7 @@ def test_the_targets_of_the_quadruped_are_strokes_about_its_home(trot, key):
     fixed = envs.randomise(params, fixed, key, N).params
     _, found = run(fixed, key, 1.0)
     physics = jax.tree.map(lambda x: x[:10], found.physics)  # before the ends of episodes
-    targets = params.home[7:] + params.stroke * physics.action
+    targets = params.home[None, None, 7:] + params.stroke * physics.action
     np.testing.assert_allclose(physics.past[:, :, 0], targets, rtol=1e-12)
     np.testing.assert_array_equal(physics.last_action[1:], physics.action[:-1])
     np.testing.assert_allclose(physics.time[:, 0], 0.02 * np.arange(1, 11), rtol=1e-9)

@@ -290,7 +290,7 @@ def in_units(model, mass, length):
         lambda m: (m.inertia, m.placement.p, m.gravity, m.armature),
         model,
         (
-            model.inertia * scale,
+            model.inertia * scale[None],
             model.placement.p * length,
             model.gravity * length,
             model.armature * mass * length**2,
@@ -317,7 +317,7 @@ def test_the_estimate_does_not_depend_on_units(units_of, consistent_ones):
     assert expected.converged
     assert found.converged
     assert found.base.rank == 43
-    close(found.inertia / scale, expected.inertia, 1e-6 if consistent_ones else 1e-8)
+    close(found.inertia / scale[None], expected.inertia, 1e-6 if consistent_ones else 1e-8)
     close(found.residual_rms, expected.residual_rms, 1e-9)
     head = np.tile(scale, 7)[expected.base.independent]
     deviation = found.standard_deviation / head / expected.standard_deviation
@@ -330,7 +330,7 @@ def test_a_robot_at_rest_tells_as_much_in_any_units():
     v = a = np.zeros_like(q)
     for mass, length in UNITS.values():
         model, scale = in_units(stated, mass, length)
-        tau = rnea(with_inertia(model, true.inertia * scale), q, v, a)
+        tau = rnea(with_inertia(model, true.inertia * scale[None]), q, v, a)
         with pytest.raises(rbd.ArgumentError, match=r"determine 12 of the 43 base parameters"):
             rbd.identification.identify_inertia(model, q, v, a, tau)
 

@@ -21,9 +21,11 @@ import pytest
 
 from benchmarks.studies.learning import best_returns
 from jaxrbd import cli, envs, learning, view
+from jaxrbd._math.ranks import times
 from jaxrbd.cli import play_command, train_command
 from jaxrbd.errors import ArgumentError, SavedFileError, TrainingError
-from jaxrbd.learning import networks, optimiser, rollouts
+from jaxrbd.io import _sealed
+from jaxrbd.learning import checkpoint, networks, optimiser, rollouts
 from support import nightly
 from support.point import Point, PointWithSecrets
 
@@ -252,7 +254,7 @@ def test_a_policy_with_a_mirror_takes_the_side_with_the_higher_value(key):
     state = algorithm.init(env, env.default_params(), key)
     x = 3 * jax.random.normal(jax.random.key(5), (40, 5))
     state = state._replace(statistics=state.statistics.add(x + 1), target_critic=None)
-    image = x * jnp.array([-1.0, -1, -1, 1, -1])
+    image = x * jnp.array([[-1.0, -1, -1, 1, -1]])
     found = algorithm.deterministic(state, x)
     sides = set()
     for i in range(40):
@@ -371,7 +373,7 @@ def test_policies_stay_between_minus_one_and_one(key):
 
 def ppo_samples(policy, noise, advantage):
     x = jax.random.normal(jax.random.key(1), (len(noise), 1))
-    gaussian = networks.apply(policy.mean, x) + jnp.exp(policy.log_std) * noise
+    gaussian = networks.apply(policy.mean, x) + times(jnp.exp(policy.log_std), noise)
     density = learning.ppo.log_density(policy, noise)
     return learning.ppo.Samples(x, x, gaussian, density, jnp.zeros(len(noise)), advantage)
 
@@ -387,7 +389,7 @@ def test_the_first_gradient_of_ppo_is_the_policy_gradient(key):
     def expected(policy):
         std = jnp.exp(policy.log_std)
         mean = networks.apply(policy.mean, samples.x)
-        log = jax.scipy.stats.norm.logpdf(samples.gaussian, mean, std)
+        log = jax.scipy.stats.norm.logpdf(samples.gaussian, mean, std[None])
         return -jnp.mean(advantage * jnp.sum(log, axis=1))
 
     found = jax.grad(lambda policy: algorithm.loss((policy, critic), samples))(policy)
@@ -449,7 +451,7 @@ def test_an_update_of_ppo_is_its_definition(key):
         advantage = returns - networks.values(critic, seen, window.observation)
         advantage = (advantage - jnp.mean(advantage)) / jnp.std(advantage)
         x = seen.normalise(window.observation)
-        gaussian = networks.apply(policy.mean, x) + jnp.exp(policy.log_std) * noise
+        gaussian = networks.apply(policy.mean, x) + times(jnp.exp(policy.log_std), noise)
 
         def others(policy, critic):
             error = networks.apply(critic, x)[..., 0] - returns
@@ -457,7 +459,7 @@ def test_an_update_of_ppo_is_its_definition(key):
 
         def loss(policy, critic):  # its gradient is that of the ratios, which are 1
             mean, std = networks.apply(policy.mean, x), jnp.exp(policy.log_std)
-            log = jnp.sum(jax.scipy.stats.norm.logpdf(gaussian, mean, std), axis=-1)
+            log = jnp.sum(jax.scipy.stats.norm.logpdf(gaussian, mean, std[None, None]), axis=-1)
             return others(policy, critic) - jnp.mean(advantage * log)
 
         gradient = jax.flatten_util.ravel_pytree(jax.grad(loss, (0, 1))(policy, critic))[0]
@@ -584,6 +586,45 @@ def test_checkpoints_with_other_arrays_or_damage_are_refused(tmp_path):
         learning.load_checkpoint(path, tree)
     with pytest.raises(SavedFileError, match="cannot be read"):
         learning.read_description(tmp_path / "none")
+
+
+@pytest.mark.parametrize("kind", ["threefry2x32", "rbg", "unsafe_rbg"])
+def test_random_keys_of_a_checkpoint_keep_their_kind(kind, tmp_path):
+    """Also where the training that continues has keys of the default kind."""
+    path = tmp_path / "checkpoint"
+    keys = jax.random.split(jax.random.key(3, impl=kind), 2)
+    learning.save_checkpoint(path, {}, {"keys": keys, "x": jnp.ones(2)})
+    for like in (keys, jax.random.split(jax.random.key(0), 2)):
+        found = learning.load_checkpoint(path, {"keys": like, "x": jnp.ones(2)})["keys"]
+        assert found.dtype == keys.dtype
+        np.testing.assert_array_equal(*map(jax.random.key_data, (found, keys)))
+    with pytest.raises(SavedFileError, match="has the array"):
+        learning.load_checkpoint(path, {"keys": like[:1], "x": jnp.ones(2)})
+    with pytest.raises(SavedFileError, match="has the array"):
+        learning.load_checkpoint(path, {"keys": jax.random.key_data(keys), "x": jnp.ones(2)})
+
+
+def test_checkpoints_of_the_first_version_and_of_unknown_kinds(tmp_path):
+    """The first version does not state the kind of keys. It is the default kind."""
+    path, tree = tmp_path / "checkpoint", {"key": jax.random.key(3)}
+    learning.save_checkpoint(path, {}, tree)
+    header, body = _sealed.read_sealed(path, "checkpoint", checkpoint.VERSION)
+    header["arrays"][0]["key"] = "fourfry"
+    _sealed.write_sealed(path, "checkpoint", checkpoint.VERSION, header, body)
+    with pytest.raises(SavedFileError, match="keys of the kind 'fourfry', which JAX does not"):
+        learning.load_checkpoint(path, tree)
+    del header["arrays"][0]["key"]
+    _sealed.write_sealed(path, "checkpoint", 1, header, body)
+    assert learning.load_checkpoint(path, tree)["key"] == tree["key"]
+
+
+def test_parts_that_do_not_divide_the_samples_are_refused():
+    message = r"^parts is 3, expected a divisor .* batch \* horizon = 8 \* 5 = 40, such as 2 or 4$"
+    with pytest.raises(ArgumentError, match=message):
+        learning.Ppo(batch=8, horizon=5, parts=3)
+    with pytest.raises(ArgumentError, match=r"^critic_batches is 0, expected a divisor .* or 1$"):
+        learning.Shac(batch=8, horizon=5, critic_batches=0)
+    assert learning.Ppo(batch=8, horizon=5, parts=40).parts == 40
 
 
 def test_a_loss_that_is_not_finite_ends_the_training():

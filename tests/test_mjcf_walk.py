@@ -1,5 +1,6 @@
 """The environment of a robot from an MJCF file, compared with MuJoCo."""
 
+import dataclasses
 import re
 
 import jax
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxrbd import envs, io
-from jaxrbd.errors import ArgumentError
+from jaxrbd.errors import ArgumentError, RobotFileError
 
 mujoco = pytest.importorskip("mujoco")
 
@@ -94,6 +95,92 @@ def test_the_servos_are_the_actuators_of_mujoco(env, rng):
     assert 0 < clipped < 40
 
 
+def test_a_stroke_per_joint_in_three_forms(env):
+    """The order is the order of the joints: left_hip, left_shin, right_hip, right_shin."""
+    strokes = {"right_shin": 0.4, "left_shin": 0.2, "right_hip": 0.3, "left_hip": 0.1}
+    named = envs.MjcfWalk(BIPED, stroke=strokes)
+    assert named.stroke == (0.1, 0.2, 0.3, 0.4)
+    np.testing.assert_array_equal(named.default_params().stroke, [0.1, 0.2, 0.3, 0.4])
+    assert named == envs.MjcfWalk(BIPED, stroke=np.array(named.stroke))
+    assert hash(named) == hash(dataclasses.replace(named))
+    # Only the stroke of the joint with the range from -0.5 to 0.5 is too large.
+    with pytest.raises(ArgumentError, match=r"stroke is 0.6 for the joint 'left_shin': act") as e:
+        envs.MjcfWalk(BIPED, stroke=0.6)
+    assert "controls from -0.6 to 0.6, expected from -0.5 to 0.5, so a stroke up" in str(e.value)
+    assert "right" not in str(e.value)
+    envs.MjcfWalk(BIPED, stroke=[0.6, 0.5, 0.6, 0.6])
+
+
+@pytest.mark.parametrize(
+    ("stroke", "message"),
+    [
+        ([0.1, 0.2], "stroke has 2 values, expected 1 or 4, one per joint: 'left_hip'"),
+        ({"left_hip": 0.1, "knee": 1}, "no value for 'left_shin', .* and a value for 'knee'"),
+        (np.inf, "stroke is inf, expected finite values"),
+        (np.array([[0.1]]), r"stroke has shape \(1, 1\)"),
+    ],
+)
+def test_wrong_strokes_are_refused(stroke, message):
+    with pytest.raises(ArgumentError, match=message):
+        envs.MjcfWalk(BIPED, stroke=stroke)
+
+
+MOTORS = re.sub(
+    "<actuator>.*</actuator>",
+    """<actuator>
+    <motor name="a" joint="right_hip" gear="3" ctrlrange="-5 5"/>
+    <motor name="b" joint="right_shin"/>
+    <motor name="c" joint="left_shin" ctrlrange="-8 8" forcerange="-6 6" gear="-2"/>
+    <position name="d" joint="left_hip" kp="15" kv="0.5" gear="-2" forcerange="-7.5 7.5"/>
+  </actuator>""",
+    BIPED,
+    flags=re.DOTALL,
+)
+
+
+def test_motors_get_pd_control_within_their_forces(env):
+    """The gains are those of the arguments, and of the file for the position actuator."""
+    stiffness = {"right_shin": 90, "left_shin": 80, "right_hip": 70}
+    motors = envs.MjcfWalk(MOTORS, stroke=0.2, stiffness=stiffness, damping=(3.0, 4.0, 5.0))
+    assert (motors.stiffness, motors.damping) == ((80, 70, 90), (3, 4, 5))
+    control = motors.default_params().control
+    np.testing.assert_allclose(control.stiffness, [0] * 6 + [60, 80, 70, 90])
+    np.testing.assert_allclose(control.damping, [0] * 6 + [2, 3, 4, 5])
+    np.testing.assert_allclose(control.effort[6:], [15, 12, 15, np.inf])
+    for one in (motors, dataclasses.replace(motors, stiffness=50.0)):
+        assert hash(one) == hash(dataclasses.replace(one))
+
+
+@pytest.mark.parametrize(
+    ("text", "gains", "message"),
+    [
+        (MOTORS, {}, "stiffness is missing, .* of 'left_shin', 'right_hip', 'right_shin', which"),
+        (MOTORS, {"stiffness": 50}, "damping is missing"),
+        (MOTORS, {"stiffness": 50, "damping": -1}, "damping is -1.0, expected 0 or more"),
+        (MOTORS, {"stiffness": {"right_hip": 1}}, "no value for 'left_shin', 'right_shin'"),
+        (BIPED, {"stiffness": 50, "damping": 1}, "stiffness is 50, expected None, because no"),
+        (
+            MOTORS.replace("-5 5", "-4 5"),
+            {"stiffness": 50, "damping": 1},
+            "actuator 'a' has controls from -4.0 to 5.0, expected the same limit",
+        ),
+    ],
+)
+def test_wrong_gains_of_motors_are_refused(text, gains, message):
+    with pytest.raises(ArgumentError, match=message):
+        envs.MjcfWalk(text, stroke=0.2, **gains)
+
+
+def test_features_without_a_counterpart_are_refused_or_reported():
+    text = BIPED.replace("<option ", '<option density="1000" ')
+    with pytest.raises(RobotFileError, match=r"no counterpart for option density 1000"):
+        envs.MjcfWalk(text, stroke=0.2)
+    found = envs.MjcfWalk(text, stroke=0.2, strict=False)
+    assert found.omitted == ("option density 1000 (fluid forces)",)
+    assert found.default_params().model.nv == 10
+    assert envs.MjcfWalk(BIPED, stroke=0.2).omitted == ()
+
+
 @pytest.mark.slow
 def test_the_robot_stands_and_follows_actions(env, key):
     """With the action 0 it keeps the posture of MuJoCo, and with other actions it moves."""
@@ -101,14 +188,15 @@ def test_the_robot_stands_and_follows_actions(env, key):
     params = params._replace(start=jnp.zeros(2))
 
     @jax.jit
-    def run(action):
+    def run(params, action):
         def step(state, _):
             state = env.step(params, state, action)
             return state, state.terminated
 
         return jax.lax.scan(step, env.reset(params, key), length=50)
 
-    state, failed = run(jnp.zeros(4))
+    params = params._replace(stroke=jnp.full(4, 0.2))
+    state, failed = run(params, jnp.zeros(4))
     assert not jnp.any(failed)
     robot = io.load_mjcf(BIPED)
     compiled = mujoco.MjModel.from_xml_string(BIPED)
@@ -119,7 +207,8 @@ def test_the_robot_stands_and_follows_actions(env, key):
     mujoco.mj_step(compiled, data, 250)
     theirs = robot.coordinates.q(robot.model, jnp.asarray(data.qpos))
     np.testing.assert_allclose(state.physics.q[2:], theirs[2:], atol=5e-3)
-    moved, _ = run(jnp.array([0.0, 0.2, 0.0, 0.2]))
+    params = params._replace(stroke=jnp.array([0.2, 0.2, 0.2, 0.1]))
+    moved, _ = run(params, jnp.array([0.0, 0.2, 0.0, 0.4]))
     change = moved.physics.q[7:] - state.physics.q[7:]
     np.testing.assert_allclose(change, [0, 0.04, 0, 0.04], atol=5e-3)
 
@@ -137,10 +226,11 @@ BALL = '<joint name="left_hip" type="ball"/>'
         ("<freejoint/>", "", "joint 'left_hip', the first one, is no free joint"),
         (ACTUATOR, "", "joint 'left_shin' has 0 actuators, expected 1"),
         (ACTUATOR, ACTUATOR + ACTUATOR.replace('"c"', '"e"'), "joint 'left_shin' has 2 actuators"),
-        (ACTUATOR, '<motor name="c" joint="left_shin"/>', "'c' of the joint .* no position"),
+        (ACTUATOR, '<velocity name="c" joint="left_shin" kv="3"/>', "no motor and no position"),
+        (ACTUATOR, '<motor name="c" joint="left_shin"/>', "stiffness is missing, .* 'left_shin'"),
         ('"c" joint', '"c" timeconst="0.1" joint', "actuator 'c' has activation dynamics"),
         ("-7.5 7.5", "-7.5 8", "forces from -7.5 to 8.0, expected the same limit"),
-        ("-0.5 0.5", "-0.5 0.1", "stroke is 0.2: actuator 'c' gets controls from -0.2 to 0.2"),
+        ("-0.5 0.5", "-0.5 0.1", "stroke up to 0.1"),
         ('damping="0.3"', 'stiffness="3"', "has a spring"),
         (
             'name="floor" type="plane"',

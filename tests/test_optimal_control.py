@@ -496,7 +496,7 @@ def test_the_parameters_select_the_constraints_that_act():
     a, led = found.acceleration, -2 * v - 3 * (q - 1)
     close(jnp.diagonal(a), led, 1e-11)
     multipliers = jnp.concatenate(found.multipliers, axis=1)
-    close(a @ M.T, rest + multipliers, 1e-11, "the equation of motion")
+    close(a @ M.T, rest[None] + multipliers, 1e-11, "the equation of motion")
     close(jnp.where(table > 0, 0, multipliers), jnp.zeros((3, 2)), 0, "constraints that do not act")
 
 

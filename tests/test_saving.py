@@ -21,6 +21,7 @@ from jaxrbd import joints
 from jaxrbd.io import _sealed, model_file
 from jaxrbd.robots import robot_path
 from support import real_robots, zoo
+from support.disk import full_disk
 from support.zoo import assert_identical
 
 
@@ -164,22 +165,11 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_litter(failing, tmp_path,
     elif failing == "replace":
         monkeypatch.setattr(pathlib.Path, "replace", fail)
     disk = full_disk() if failing == "write" else contextlib.nullcontext()
-    with disk, pytest.raises(OSError, match=r"no space|too large"):
+    with disk, pytest.raises(OSError, match=r"no space|too large") as error:
         rbd.io.save_model(other, path)
+    assert error.value.filename == (str(path) if failing == "write" else None)
     assert path.read_bytes() == before
     assert [*tmp_path.iterdir()] == [path]
-
-
-@contextlib.contextmanager
-def full_disk():
-    """The disk accepts 1,000 bytes of every file that this process writes."""
-    resource = pytest.importorskip("resource")
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 WRITER = """

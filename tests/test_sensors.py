@@ -50,7 +50,7 @@ def test_an_imu_measures_the_acceleration_minus_gravity(robot):
         q, v, a, _ = zoo.state(model, seed)
         imu, down, R, V, rate = motion_of_frames(model, q, v, a)
         to_frame = jnp.swapaxes(R, 1, 2)
-        specific = to_frame @ (rate[:, :3] - model.gravity)[..., None]
+        specific = to_frame @ (rate[:, :3] - model.gravity[None])[..., None]
         close(imu.accelerometer, specific[..., 0], 1e-12, "accelerometer")
         close(imu.gyroscope, (to_frame @ V[:, 3:, None])[..., 0], 1e-12, "gyroscope")
         unit = model.gravity / jnp.linalg.norm(model.gravity)
@@ -340,7 +340,7 @@ def test_a_height_scan_ends_on_the_ground(model, ground):
         X = rbd.frame_placement(model, q, "l1")
         yaw = np.arctan2(X.R[1, 0], X.R[0, 0])
         turned = PATTERN @ np.array([[np.cos(yaw), np.sin(yaw)], [-np.sin(yaw), np.cos(yaw)]])
-        points = np.concatenate([X.p[:2] + turned, (X.p[2] - found)[:, None]], axis=1)
+        points = np.concatenate([X.p[None, :2] + turned, (X.p[2] - found)[:, None]], axis=1)
         close(jax.vmap(ground.distance)(jnp.asarray(points)), np.zeros(4), 1e-14)
 
 

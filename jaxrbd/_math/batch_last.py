@@ -58,9 +58,9 @@ def solutions(A: Array) -> Array:
     index = np.arange(n).reshape(-1, *[1] * (A.ndim - 1))
 
     def eliminate(A, i):
-        pivot = row(A, i) / row(row(A, i), i)
+        pivot = row(A, i) / row(row(A, i), i)[None]
         is_pivot = index == i
         multiples = jnp.where(is_pivot, -1, row(A, i, 1)[:, None])
-        return jnp.where(is_pivot, 0, A) - multiples * pivot, None
+        return jnp.where(is_pivot, 0, A) - multiples * pivot[None], None
 
     return lax.scan(eliminate, A, np.arange(n))[0][:, n:]

@@ -10,12 +10,15 @@ were a separate slice, reverse mode would have one padding for each component.
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 from collections.abc import Sequence
 from typing import overload
 
 import jax.numpy as jnp
 from jax import Array
+
+from .ranks import minus, plus, times
 
 
 class Vec3:
@@ -41,26 +44,26 @@ class Vec3:
         return self.x, self.y, self.z
 
     def __add__(self, b: Vec3) -> Vec3:
-        return Vec3(self.x + b.x, self.y + b.y, self.z + b.z)
+        return Vec3(plus(self.x, b.x), plus(self.y, b.y), plus(self.z, b.z))
 
     def __sub__(self, b: Vec3) -> Vec3:
-        return Vec3(self.x - b.x, self.y - b.y, self.z - b.z)
+        return Vec3(minus(self.x, b.x), minus(self.y, b.y), minus(self.z, b.z))
 
     def __neg__(self) -> Vec3:
         return Vec3(-self.x, -self.y, -self.z)
 
     def __rmul__(self, s) -> Vec3:
-        return Vec3(s * self.x, s * self.y, s * self.z)
+        return Vec3(times(s, self.x), times(s, self.y), times(s, self.z))
 
     def cross(self, b: Vec3) -> Vec3:
         return Vec3(
-            self.y * b.z - self.z * b.y,
-            self.z * b.x - self.x * b.z,
-            self.x * b.y - self.y * b.x,
+            times(self.y, b.z) - times(self.z, b.y),
+            times(self.z, b.x) - times(self.x, b.z),
+            times(self.x, b.y) - times(self.y, b.x),
         )
 
     def dot(self, b: Vec3):
-        return self.x * b.x + self.y * b.y + self.z * b.z
+        return times(self.x, b.x) + times(self.y, b.y) + times(self.z, b.z)
 
 
 class Mat3:
@@ -146,7 +149,7 @@ def linear_combination(c: Vec3, vectors: Sequence[Array]) -> Array:
     components of the result in one loop.
     """
     a, b, d = vectors
-    return c.x[..., None] * a + c.y[..., None] * b + c.z[..., None] * d
+    return times(c.x[..., None], a) + times(c.y[..., None], b) + times(c.z[..., None], d)
 
 
 def columns(A: Array) -> Sequence[Array]:
@@ -162,7 +165,7 @@ def rows(A: Array) -> Sequence[Array]:
 def small_product(A: Array, B: Array) -> Array:
     """`A @ B` of small matrices (..., l, m) and (..., m, n), as a sum of m outer products."""
     pairs = zip(jnp.split(A, A.shape[-1], axis=-1), jnp.split(B, B.shape[-2], axis=-2))
-    return functools.reduce(operator.add, (column * row for column, row in pairs))
+    return functools.reduce(operator.add, itertools.starmap(times, pairs))
 
 
 def second_moments(I: Mat3) -> Mat3:

@@ -57,8 +57,8 @@ def complement(S: Float[Array, "n m"]) -> Float[Array, "m_n m"]:
         length = jnp.sqrt(jnp.sum(x * x))
         u = x.at[j].add(jnp.where(x[j] < 0, -length, length))
         u = u * jnp.sqrt(2 / jnp.sum(u * u))
-        rest = rest - u[:, None] * matmul(u, rest)
-        Q = Q - matmul(Q, u)[:, None] * u
+        rest = rest - u[:, None] * matmul(u, rest)[None]
+        Q = Q - matmul(Q, u)[:, None] * u[None]
     return Q[:, n:].T
 
 
@@ -123,7 +123,7 @@ def solve_free(
 
 def free_part(M: Float[Array, "n n"], free: Bool[Array, " n"]) -> Float[Array, "n n"]:
     """M in the rows and columns of the free entries, and the identity in the others."""
-    return jnp.where(free[:, None] & free, M, 0) + jnp.diag((~free).astype(M.dtype))
+    return jnp.where(free[:, None] & free[None], M, 0) + jnp.diag((~free).astype(M.dtype))
 
 
 def _factor(M: Array) -> Array:
@@ -205,20 +205,20 @@ def _elimination(M: Array) -> Array:
         pivot_row = lax.dynamic_index_in_dim(A, i, keepdims=False)
         pivot_column = lax.dynamic_index_in_dim(A, i, axis=1, keepdims=False)
         d = lax.dynamic_index_in_dim(pivot_row, i, keepdims=False)
-        multiples = jnp.where(row[:, 0] > i, pivot_column / d, 0)
+        multiples = jnp.where(row[:, 0] > i, pivot_column / d[None], 0)
         return jnp.where(row[:, 0] == i, 2 * pivot_row, pivot_row), multiples
 
     def eliminate(state, i):
         # The row and the multiples are part of the state. So XLA computes them once, and changes A
         # in place. No row is below the last pivot, so its change is zero.
         A, pivot_row, multiples = state
-        A = A - multiples[:, None] * pivot_row
+        A = A - multiples[:, None] * pivot_row[None]
         return (A, *pivot(A, i)), None
 
     none = jnp.zeros_like(M[0])
     (A, _, _), _ = lax.scan(eliminate, (M, none, none), jnp.asarray(index))
     d = A[index, index]
-    lower = jnp.where(row > column, A / d, (row == column).astype(A.dtype))
+    lower = jnp.where(row > column, A / d[None], (row == column).astype(A.dtype))
     return lower / jnp.sqrt(d)[:, None]
 
 
@@ -246,7 +246,7 @@ def _gauss_jordan(A: Array, b: Array) -> Array:
         pivot = jnp.arange(len(A)) == best
         row = jnp.sum(jnp.where(pivot[:, None], rows, 0), axis=0)
         row = row / jnp.sum(jnp.where(pivot, entries, 0))
-        rows = jnp.where(pivot[:, None], row, rows - entries[:, None] * row)
+        rows = jnp.where(pivot[:, None], row, rows - entries[:, None] * row[None])
         return (rows, unused & ~pivot), pivot
 
     columns = b.reshape(len(A), -1)
@@ -304,9 +304,9 @@ def _eliminated_rows(A: Array, error: Array) -> tuple[Array, Array, Array]:
         kept = jnp.max(squares) > REDUNDANT**2
         row = jnp.sum(jnp.where(pivot[:, None] & kept, rest, 0), axis=0)
         square = jnp.sum(row * row)
-        share = jnp.where(kept, jnp.sum(rest * row, axis=1) / jnp.where(kept, square, 1), 0)
+        share = jnp.where(kept, jnp.sum(rest * row[None], axis=1) / jnp.where(kept, square, 1), 0)
         share = jnp.where(pivot & kept, 1, share)
-        return rest - share[:, None] * row, (row, share, kept)
+        return rest - share[:, None] * row[None], (row, share, kept)
 
     _, (R, L, kept) = lax.scan(eliminate, A, length=min(m, n))
     return R, L.T, kept

@@ -25,6 +25,8 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
+from .ranks import times
+
 _TERMS = 18
 _SWITCH = 4.0
 
@@ -32,14 +34,19 @@ _SWITCH = 4.0
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
 def stumpff(x: Float[Array, "..."], n: int) -> Float[Array, "... n"]:
     """Stumpff's functions c_0 to c_(n-1) at x >= 0, on a new last axis."""
+
+    def constants(values):
+        """Values (n,) for the last axis."""
+        return jnp.asarray(np.reshape(values, (*[1] * x.ndim, n)), x.dtype)
+
     k = np.arange(n)
     terms = [[(-1) ** j / factorial(2 * j + i) for i in k] for j in range(_TERMS)]
     # From these x on, the first two terms of the series are of equal size.
-    small = x[..., None] < jnp.asarray(np.maximum(_SWITCH, k * (k - 1)), x.dtype)
+    small = x[..., None] < constants(np.maximum(_SWITCH, k * (k - 1)))
     within = jnp.where(small, x[..., None], 0)
-    series = jnp.asarray(terms[-1], x.dtype)
+    series = constants(terms[-1])
     for row in reversed(terms[:-1]):
-        series = series * within + jnp.asarray(row, x.dtype)
+        series = series * within + constants(row)
 
     half = jnp.sqrt(jnp.where(x < _SWITCH, _SWITCH, x)) / 2
     inverse = 1 / half
@@ -54,7 +61,7 @@ def stumpff(x: Float[Array, "..."], n: int) -> Float[Array, "... n"]:
 def _(n, primals, tangents):
     c = stumpff(primals[0], n + 2)
     k = jnp.arange(n, dtype=c.dtype)
-    rates = (k * c[..., 2:] - c[..., 1:-1]) / 2
+    rates = (times(k, c[..., 2:]) - c[..., 1:-1]) / 2
     return c[..., :n], rates * tangents[0][..., None]
 
 

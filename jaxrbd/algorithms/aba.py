@@ -130,7 +130,7 @@ def _backward_pass(parents: np.ndarray, nodes: _Nodes) -> tuple[Array, Array, Ar
         U = matmul(IA, node.S)
         D = matmul(node.S, U) + node.armature
         u = node.tau - matmul(node.S, pA)
-        Ia = IA - U[:, None] * (U / D)
+        Ia = IA - U[:, None] * (U / D)[None]
         pa = pA + matmul(Ia, node.c) + U * (u / D)
         in_parent = matmul(node.X.T, jnp.concatenate([matmul(Ia, node.X), pa[:, None]], axis=1))
         return in_parent, (U, D, u)

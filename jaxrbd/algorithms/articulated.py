@@ -65,10 +65,10 @@ def articulate(
 
     def eliminate(row, node):
         J, armature, *b = node
-        U = jnp.sum(row[:, :6] * J, axis=-1)
+        U = jnp.sum(row[:, :6] * J[None], axis=-1)
         inverse_D = 1 / (jnp.sum(J * U, keepdims=True) + armature)
         u = [x - jnp.sum(J * row[:, 6], keepdims=True) for x in b]
-        in_parent = row - U[:, None] * (jnp.concatenate([U, *(-x for x in u)]) * inverse_D)
+        in_parent = row - U[:, None] * (jnp.concatenate([U, *(-x for x in u)]) * inverse_D)[None]
         return in_parent, jnp.concatenate([U, inverse_D, *u])
 
     parents = model.topology.dof_parent

@@ -37,7 +37,7 @@ def ltl_factor(model: Model, M: ArrayLike) -> Float[Array, "nv nv"]:
         row = H[k]
         pivot = jnp.sqrt(row[k])
         l = row[path] / pivot
-        H = H.at[path[:, None], path].add(-l[:, None] * l)
+        H = H.at[path[:, None], path].add(-l[:, None] * l[None])
         return H.at[k, path].set(l).at[k, k].set(pivot), None
 
     padded = jnp.zeros((model.nv + 1, model.nv + 1), model.dtype)

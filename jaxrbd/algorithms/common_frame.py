@@ -24,6 +24,7 @@ import numpy as np
 from jax import Array, lax
 
 from .._math.linear import matmul
+from .._math.ranks import minus
 from .._math.rows import take_rows
 from ..model import Model
 from ..model.joint_space import (
@@ -64,7 +65,7 @@ class Velocities(NamedTuple):
 
 def centred(X: Pose, origin: Array) -> Pose:
     """The poses X in a frame with the same axes and another origin (3,), given in the old frame."""
-    return Pose(X.R, X.p - origin)
+    return Pose(X.R, minus(X.p, origin))
 
 
 def dof_columns(model: Model, X: Pose, bodies: np.ndarray | None = None) -> Array:

@@ -99,7 +99,8 @@ def summed_sizes(
     p = jnp.linalg.norm(root_centred(kinematics).p, axis=-1)
     S, bodies = motion_subspace(model), topology.dof_body
     linear, angular = (jnp.linalg.norm(x, axis=1)[:, None] for x in (S[:, :3], S[:, 3:]))
-    reach = p[bodies][:, None] + jnp.repeat(p, 10)
+    reach = p[bodies][:, None] + jnp.repeat(p, 10)[None]
+    f, n = f[None], n[None]
     rows = linear * f + angular * (n + f * reach)
     rows = jnp.where(np.repeat(topology.supports[bodies], 10, axis=1), rows, 0)
     if model.velocity_map_is_identity:
@@ -134,7 +135,7 @@ def potential_energy_regressor(model: Model, q: Array | Kinematics) -> Float[Arr
     the rotational inertia are zero.
     """
     X_WB = forward_kinematics.unchecked(model, q).X_WB
-    by_mass = -jnp.sum(X_WB.p * model.gravity, axis=-1, keepdims=True)
+    by_mass = -jnp.sum(X_WB.p * model.gravity[None], axis=-1, keepdims=True)
     by_moment = -inverse_rotate(X_WB.R, model.gravity)
     by_rotation = jnp.zeros((model.nb, 6), model.dtype)
     return jnp.concatenate([by_mass, by_moment, by_rotation], axis=-1).ravel()

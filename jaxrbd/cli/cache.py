@@ -11,6 +11,8 @@ from typing import Any
 
 import jax
 
+from .messages import error_message
+
 _VARIABLE = "JAX_COMPILATION_CACHE_DIR"
 _LEAST_SECONDS = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
 
@@ -54,7 +56,10 @@ def keep_programs(options: argparse.Namespace) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()  # raises OSError if it cannot be written
     except (OSError, RuntimeError) as error:
-        print(f"jaxrbd: warning: compiled programs are not kept: {error}", file=sys.stderr)
+        print(
+            f"jaxrbd: warning: compiled programs are not kept: {error_message(error)}",
+            file=sys.stderr,
+        )
         return
     if made:
         print(

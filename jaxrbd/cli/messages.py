@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import warnings
 from collections.abc import Iterator
@@ -24,6 +25,9 @@ def error_message(error: BaseException) -> str:
     if faults:
         head = str(error).splitlines()[0]
         return "\n  ".join([head, *(error_message(fault) for fault in faults)])
+    if isinstance(error, OSError) and error.strerror:  # without the number of the error
+        file = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
+        return one_line(f"{file}{error.strerror}")
     return one_line(with_option(error) if isinstance(error, JaxRBDError) else error)
 
 

@@ -14,6 +14,7 @@ from ..learning import evaluate, load_training, motions
 from ..model import Model
 from ..view import render, save_html
 from . import parsing
+from .outputs import naming
 
 SHOWN = 8  # episodes of the page, and postures of the picture
 
@@ -68,7 +69,8 @@ def run(options: argparse.Namespace) -> int:
 
         moved = np.any(q[0, 1:] != q[0, :-1], axis=1)  # false after the end of the episode
         rows = np.linspace(0, np.max(np.nonzero(moved)), SHOWN).round().astype(int)
-        write_picture(Path(options.png), _tiles(model, q[0, rows]))
+        with naming(options.png):
+            write_picture(Path(options.png), _tiles(model, q[0, rows]))
         print(f"wrote {options.png}")
     return 0
 

@@ -26,6 +26,7 @@ from ..view import save_html
 from . import parsing
 from .loading import load_in_precision
 from .messages import print_warnings
+from .outputs import make_folder, naming
 from .reports import print_report
 from .rollout import Trajectory, cost, energy_error, simulate
 
@@ -134,7 +135,7 @@ def run_batch(model: Model, options: argparse.Namespace, devices: Sequence[Any])
     if options.html and importlib.util.find_spec("viser") is None:
         raise JaxRBDError(f"--html needs viser: {installation('view')}")
     out = Path(options.out or f"rollout-{Path(options.robot).stem}")
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
 
     model = _smooth(model, options.undamped)
     dt = jnp.asarray(options.dt, model.dtype)
@@ -188,9 +189,8 @@ def draw(model: Model, scale: np.ndarray, options: argparse.Namespace) -> Inputs
     step = SPREAD * jax.random.normal(state_key, (options.batch, model.nv), model.dtype)
     q = jax.vmap(integrate, (None, None, 0))(model, neutral(model), step)
     shape = (options.batch, options.steps, model.nv)
-    tau = jax.random.uniform(torque_key, shape, model.dtype, -1, 1) * jnp.asarray(
-        scale, model.dtype
-    )
+    tau = jax.random.uniform(torque_key, shape, model.dtype, -1, 1)
+    tau = tau * jnp.asarray(scale[None, None], model.dtype)
     return Inputs(q, jnp.zeros_like(step), tau)
 
 
@@ -234,7 +234,7 @@ def gradient_error(
     )
     fallback = np.mean(scale[scale > 0]) if np.any(scale > 0) else 1.0
     direction = jax.random.normal(jax.random.key(seed + 1), first.tau.shape, jnp.float64)
-    direction = direction * np.where(scale > 0, scale, fallback)
+    direction = direction * np.where(scale > 0, scale, fallback)[None, None]
 
     def costs(step):
         moved = first._replace(tau=first.tau + step * direction)
@@ -321,14 +321,16 @@ def _write(
     path = out / "trajectories.npz"
     grid = options.dt * np.arange(options.steps + 1)
     q, v, _ = outputs.trajectory
-    np.savez(path, time=grid, q=q, v=v, tau=np.asarray(inputs.tau), cost=outputs.cost)
+    with naming(path):
+        np.savez(path, time=grid, q=q, v=v, tau=np.asarray(inputs.tau), cost=outputs.cost)
     files = [str(path)]
     if not options.no_plot:
         from .rollout_plot import plot_rollout
 
         path = out / "rollout.png"
         errors = np.asarray(outputs.energy_error)
-        plot_rollout(path, model, grid, outputs.trajectory, errors, gradient)
+        with naming(path):
+            plot_rollout(path, model, grid, outputs.trajectory, errors, gradient)
         files.append(str(path))
     if options.html:
         packages = dict(options.package)

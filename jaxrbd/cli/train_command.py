@@ -25,6 +25,7 @@ from ..learning import (
     task_names,
 )
 from . import parsing
+from .outputs import make_folder, naming
 
 LINE_EVERY = 25  # updates per progress line, if standard error is no terminal
 CHECKPOINT, METRICS, CURVE = "checkpoint.jaxrbd", "metrics.jsonl", "curve.png"
@@ -83,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
     if options.resume and not checkpoint.exists():
         raise ArgumentError(f"--resume: no checkpoint {checkpoint}")
     algorithm = algorithm_for(options.task, options.algorithm, options.steps)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     training: Training | None = None
     with _locked(folder), _signals_as_exceptions() as received:
         try:
@@ -105,7 +106,8 @@ def run(options: argparse.Namespace) -> int:
         from .curve_plot import plot_curve  # matplotlib is in the extra cli
 
         title = f"{options.task}: {options.algorithm}, seed {options.seed}"
-        plot_curve(folder / CURVE, title, training.records)
+        with naming(folder / CURVE):
+            plot_curve(folder / CURVE, title, training.records)
     last = training.records[-1]
     print(f"ok: {folder}: {last.steps} steps, return {last.metrics['return']:.4g}")
     return 0
@@ -134,7 +136,8 @@ def _train(
     lines = "".join(map(_line, training.records))
     replace_file(folder / METRICS, lines.encode("ascii"))
     begin, before = time.perf_counter(), len(training.records)
-    with (folder / METRICS).open("a", encoding="ascii") as stream:
+    metrics = folder / METRICS
+    with naming(metrics), metrics.open("a", encoding="ascii") as stream:
         for record in training.run(folder / CHECKPOINT, options.every):
             stream.write(_line(record))
             stream.flush()

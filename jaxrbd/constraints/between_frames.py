@@ -290,13 +290,13 @@ def _jacobian_terms(
     """
     dof_body = model.topology.dof_body
     S_linear, S_angular = jnp.split(motion_subspace(model), 2, axis=-1)
-    arm = _length(p_RF)[:, None] + _length(p_RB)[dof_body]
+    arm = _length(p_RF)[:, None] + _length(p_RB)[dof_body][None]
     linear, angular = _length(S_linear), _length(S_angular)
     # Under vmap `arm` has a batch axis, and S has none. On a mesh with axes of type Explicit,
     # JAX cannot stack arrays of which only some have a batch axis. So the terms with `arm` are
     # added and not stacked.
-    with_arm = jnp.stack([angular, jnp.zeros_like(angular)], axis=-1)
-    terms = jnp.stack([linear, angular], axis=-1) + arm[..., None] * with_arm
+    with_arm = jnp.stack([angular, jnp.zeros_like(angular)], axis=-1)[None]
+    terms = jnp.stack([linear, angular], axis=-1)[None] + arm[..., None] * with_arm
     terms = jnp.where(moves[:, dof_body, None], terms, 0)
     if model.velocity_map_is_identity:
         return terms
@@ -331,7 +331,7 @@ def _row_terms(error: Callable[[Pose], Array], X_AB: Pose, a: _End, b: _End) -> 
     by_linear, by_angular = (_length(x.T) for x in jnp.split(rates, 2))
     linear, angular = jnp.moveaxis(a.J_terms + b.J_terms, -1, 0)
     linear = linear + _length(X_AB.p) * a.J_terms[..., 1]
-    return by_linear[:, None] * linear + by_angular[:, None] * angular
+    return by_linear[:, None] * linear[None] + by_angular[:, None] * angular[None]
 
 
 def error_rate(error: Callable[[Pose], Array], X: Pose, V: Array) -> Array:

@@ -185,7 +185,7 @@ def _constraint_forces(system: _System, rows: RowDerivatives) -> Array:
 def _rest(model: Model, system: _System, rows: RowDerivatives) -> Array:
     """The derivative (m, nv) by q of `K y - lambda / s^2` at constant y and lambda."""
     _, multiplier, y = system.solution
-    K, diagonal = system.rows.K, jnp.diagonal(system.M)
+    K, diagonal = system.rows.K, jnp.diagonal(system.M)[None]
     ratio = K / diagonal
     weights = 2 * einsum("ik,ikj->ij", ratio, rows.K_by_q)
     weights = weights - matmul(ratio * ratio, _diagonal_by_q(model, system.kinematics))

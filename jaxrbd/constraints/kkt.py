@@ -68,7 +68,7 @@ def scaled_rows(M: Float[Array, "nv nv"], rows: ConstraintRows) -> ScaledRows:
 
 def row_weights(M: Array, K: Array) -> Array:
     """`1 / s^2`: for each row of K, `K M^-1 K^T` with M replaced by the diagonal of M."""
-    return jnp.sum(K * K / jnp.diagonal(M), axis=1)
+    return jnp.sum(K * K / jnp.diagonal(M)[None], axis=1)
 
 
 class Solution(NamedTuple):

@@ -202,7 +202,7 @@ def _between_frames(
         moved = -cross_force(J, E[:, None])
         by_pose = einsum("iab,jb->ija", H, R)
         moved, by_pose = einsum("xija,ka->xikj", jnp.stack([moved, by_pose]), J)
-        K_by_q = factor * moved + n * by_pose
+        K_by_q = factor[None] * moved + n[None] * by_pose
         return RowDerivatives(by_q, by_v, K_by_q)
 
     found = jax.vmap(rows)(

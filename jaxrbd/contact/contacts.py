@@ -72,7 +72,7 @@ def find_contacts(model: Model, scene: Scene, kinematics: Kinematics) -> Contact
     places = [find_places(model, kinematics, x) for x in (pairs.frames_a, pairs.frames_b)]
     # The positions are relative to the first root body.
     p_WR = root_positions(model, kinematics)[0]
-    X_a, X_b = (Pose(x.X_RF.R, x.X_RF.p + (x.p_WR - p_WR)) for _, _, x in places)
+    X_a, X_b = (Pose(x.X_RF.R, x.X_RF.p + (x.p_WR - p_WR[None])) for _, _, x in places)
     m = len(pairs.capsules.radius_a)
     bodies_a, bodies_b = (place.bodies[m:] for place in places)
     order = np.where(bodies_a < bodies_b, 1, -1)
@@ -192,7 +192,7 @@ def _spheres_and_boxes(pairs: SphereBoxPairs, order: np.ndarray, X_a: Pose, X_b:
     axes = [rotate(X_a.R, pairs.corner_axes[..., j]) for j in range(3)]
     reach = sum(jnp.abs(inverse_rotate(X_box.R, axis)) for axis in axes)
     overlap = half + reach - jnp.abs(middle)
-    face = jnp.argmin(overlap, axis=-1)[:, None] == np.arange(3)
+    face = jnp.argmin(overlap, axis=-1)[:, None] == np.arange(3)[None]
     skew = inverse_rotate(X_box.R, jnp.asarray(order[:, None] * np.array(_SKEW), half.dtype))
     negative = middle + jnp.sqrt(jnp.finfo(half.dtype).eps) * reach * skew < 0
     # Corners that are slightly beyond an edge of the face are on the face too.

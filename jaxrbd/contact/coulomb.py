@@ -118,10 +118,13 @@ class Projection(NamedTuple):
         """
         one = np.eye(3, dtype=self.y_n.dtype).reshape(3, 3, *[1] * self.y_n.ndim)
         n, d = (jnp.stack([x.x, x.y, x.z]) for x in (self.normal, self.inverse * self.y_t))
-        edge = n + self.mu * d
-        along_edge = edge[:, None] * edge / (1 + self.mu**2)
-        along_circle = self.height * self.slope * (one - n[:, None] * n - d[:, None] * d)
-        return self.conductance * self._select(one, 0, along_edge + along_circle)
+        conductance, mu, circle = (
+            x[None, None] for x in (self.conductance, self.mu, self.height * self.slope)
+        )
+        edge = n + mu[0] * d
+        along_edge = edge[:, None] * edge[None] / (1 + mu**2)
+        along_circle = circle * (one - n[:, None] * n[None] - d[:, None] * d[None])
+        return conductance * self._select(one, 0, along_edge + along_circle)
 
     def _select(self, sticks, leaves, slides):
         return jnp.where(self.sticks, sticks, jnp.where(self.leaves, leaves, slides))

@@ -116,7 +116,7 @@ class HeightGrid(Terrain):
         x, y = (weights(u[k] - first[k].astype(dtype)) for k in range(2))
 
         def product(along_x: Array, along_y: Array) -> Array:
-            return jnp.sum(along_x[:, None] * along_y * window)
+            return jnp.sum(along_x[:, None] * along_y[None] * window)
 
         slope = jnp.stack([product(x.slope, y.value), product(x.value, y.slope)])
         return product(x.value, y.value), jnp.where(inside, slope / spacing, 0)

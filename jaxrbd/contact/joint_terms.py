@@ -121,7 +121,7 @@ class ClippedLaw(NamedTuple):
         return self.slopes(u)[:, None] * x
 
     def _parts(self, u: Array) -> tuple[Array, Array]:
-        y = self.conductance * (self.target - u)
+        y = self.conductance * (self.target - u[None])
         return y, jnp.clip(y, self.lower, self.upper)
 
 
@@ -163,7 +163,7 @@ def _limit_law(model: Model, q: Array, dt: Array, recovery: Array, conductance: 
     sign = jnp.asarray([[-1], [1]], q.dtype)
     bounds = jnp.stack([limits.lower, limits.upper])
     limited = jnp.isfinite(bounds)
-    gap = sign * (jnp.where(limited, bounds, 0) - limits.coordinates(q))
+    gap = sign * (jnp.where(limited, bounds, 0) - limits.coordinates(q)[None])
     gap = jnp.where(limited, gap, 0)
     limited, gap = (entries_of_all_joints(model, x, "v") for x in (limited, gap))
     return ClippedLaw(

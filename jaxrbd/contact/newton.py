@@ -37,6 +37,7 @@ from jaxtyping import Float
 from .._math.batch_last import plus_terms, row, solutions, sum_of_rows
 from .._math.components import Vec3
 from .._math.linear import LARGEST_WHOLE, inverse_factor, matmul, solve_positive_definite
+from .._math.ranks import minus, plus, times
 from .._math.rows import take_rows
 from .._math.tiles import TILE, by_platform, in_tiles
 from ..tree import map_states
@@ -243,7 +244,9 @@ def _minimise(partition: Partition, problem: Problem) -> Minimum:
         def evaluate(search: _LineSearch) -> _LineSearch:
             """Evaluate the slope at the fraction, and choose the next fraction."""
             fraction, whole = search.fraction, search.trials == 0
-            power, curvature = laws.along(u + fraction * du, v + x + fraction * step, du, step)
+            power, curvature = laws.along(
+                u + times(fraction, du), v + x + times(fraction, step), du, step
+            )
             reached = linear + fraction * quadratic - power
             trials = search.trials + 1
             # The whole step is never made longer.
@@ -273,16 +276,16 @@ def _minimise(partition: Partition, problem: Problem) -> Minimum:
         search = lax.while_loop(lambda search: jnp.any(search.searching), evaluate, search)
         return _State(
             state.steps + 1,
-            x + search.fraction * step,
-            momentum + search.fraction * M_step,
-            u + search.fraction * du,
+            x + times(search.fraction, step),
+            momentum + times(search.fraction, M_step),
+            u + times(search.fraction, du),
             jnp.where(state.finished, state.residual, residual),
             finished,
         )
 
     zero = jnp.zeros(push.shape[1:], dtype)
-    x, u = jnp.zeros_like(push), u_0 + zero
-    start = _State(jnp.zeros((), int), x, zero - push, u, zero + jnp.inf, zero > 0)
+    x, u = jnp.zeros_like(push), plus(u_0, zero)
+    start = _State(jnp.zeros((), int), x, minus(zero, push), u, zero + jnp.inf, zero > 0)
     found = lax.while_loop(unfinished, newton, start)
     place = np.argsort(order, kind="stable")[: len(problem.push)]
     converged = found.residual <= eps**0.5
@@ -328,7 +331,7 @@ class _Linearised(NamedTuple):
         d = self.slopes.reshape(len(self.slopes), *extra, *self.slopes.shape[1:])
         k = H.shape[2]
         parts, rest = x[: 3 * k].reshape(3, k, *x.shape[1:]), x[3 * k :]
-        product = H[:, 0] * parts[0] + H[:, 1] * parts[1] + H[:, 2] * parts[2]
+        product = H[:, 0] * parts[:1] + H[:, 1] * parts[1:2] + H[:, 2] * parts[2:]
         product = product.reshape(3 * k, *product.shape[2:])
         return jnp.concatenate([product, d * rest]) if len(rest) else product
 
@@ -451,7 +454,7 @@ class _Matrices(NamedTuple):
         shared = jnp.broadcast_to(x[m * b :, None], (t, b, s))
         x_b = jnp.concatenate([x[: m * b].reshape(m, b, s), shared])
         zero = jnp.zeros((R + m + t, b, s), x.dtype)
-        product = plus_terms(zero, m + t, lambda i: row(self.rows, i, 1) * row(x_b, i), True)
+        product = plus_terms(zero, m + t, lambda i: row(self.rows, i, 1) * row(x_b, i)[None], True)
         # And back to one axis of all dofs.
         of_branches = product[R : R + m].reshape(m * b, s)
         return product[:R], jnp.concatenate([of_branches, _over_branches(product[R + m :])])
@@ -469,14 +472,14 @@ class _Matrices(NamedTuple):
         DJ = local.hessian_product(J) + jnp.where(last, local.impulses[:, None], 0)
         # The rows of the branches.
         A = self.rows[R : R + m] + _augmented(slopes[: m * b], right[: m * b], (m, b), n)
-        A = plus_terms(A, R, lambda i: row(J, i)[:m, None] * row(DJ, i), True)
+        A = plus_terms(A, R, lambda i: row(J, i)[:m, None] * row(DJ, i)[None], True)
         coupling, A = A[:, m:n], solutions(A)
         # The rows of the trunk.
         S = _augmented(slopes[m * b :], right[m * b :], (t,), t)
         S = S + _over_branches(self.rows[R + m :, m:])
         S = _plus_branches(S, J[:, m:n], DJ[:, m:])
         x_t = _solution(_plus_branches(S, -coupling, A))
-        x_b = plus_terms(A[:, t], t, lambda i: -row(A, i, 1) * row(x_t, i))
+        x_b = plus_terms(A[:, t], t, lambda i: -row(A, i, 1) * row(x_t, i)[None, None])
         return jnp.concatenate([x_b.reshape(m * b, s), x_t])
 
 
@@ -491,7 +494,7 @@ def _plus_branches(S: Array, a: Array, b: Array) -> Array:
 
     def product(k):
         a_k, b_k = (row(row(x, k // branches), k % branches, 1) for x in (a, b))
-        return a_k[:, None] * b_k
+        return a_k[:, None] * b_k[None]
 
     return plus_terms(S, len(a) * branches, product)
 

@@ -16,7 +16,7 @@ from jax import Array
 
 from ..errors import ArgumentError
 from .batches import ResetNextStep, auto_reset, vectorize
-from .environment import Env, Observation, Params, State
+from .environment import Env, Observation, Params, State, typed_keys
 
 
 def gymnasium_vector(
@@ -170,7 +170,7 @@ class GymnaxEnv:
 
     def reset(self, key: Array, params: Params = None) -> tuple[Observation, State]:
         """The first observation and the state."""
-        state = self.env.reset(self._params(params), _typed(key))
+        state = self.env.reset(self._params(params), key)
         return state.observation, state
 
     def step(
@@ -178,7 +178,7 @@ class GymnaxEnv:
     ) -> tuple[Observation, State, Array, Array, Array, dict[str, Any]]:
         """The observation, the state, the reward, `terminated`, `truncated`, and the infos."""
         after = auto_reset(self.env).step(
-            self._params(params), state._replace(key=_typed(key)), action
+            self._params(params), state._replace(key=typed_keys(key, "key", 0)), action
         )
         info = self._info(after)
         return after.observation, after, after.reward, after.terminated, after.truncated, info
@@ -187,7 +187,9 @@ class GymnaxEnv:
         self, key: Array, state: State, action: Array, params: Params = None
     ) -> tuple[Observation, State, Array, Array, dict[str, Any]]:
         """As `step`, without a new episode and without `truncated`."""
-        after = self.env.step(self._params(params), state._replace(key=_typed(key)), action)
+        after = self.env.step(
+            self._params(params), state._replace(key=typed_keys(key, "key", 0)), action
+        )
         return after.observation, after, after.reward, after.terminated, self._info(after)
 
     def action_space(self, params: Params = None) -> Box:
@@ -275,7 +277,7 @@ class BraxEnv:
 
     def reset(self, rng: Array) -> BraxState:
         """The state at the start of an episode."""
-        return self._state(self.env.reset(self._params(), _typed(rng)), {}, {})
+        return self._state(self.env.reset(self._params(), rng), {}, {})
 
     def step(self, state: BraxState, action: Array) -> BraxState:
         """The state after one step; entries that wrappers added to `metrics` and `info` stay."""
@@ -295,10 +297,3 @@ class BraxEnv:
 def _observation(env: Env, params: Params) -> Any:
     """The shapes and dtypes of an observation."""
     return jax.eval_shape(env.reset, params, jax.random.key(0)).observation
-
-
-def _typed(key: Array) -> Array:
-    """A random key of `jax.random.key`, also for a key of `jax.random.PRNGKey`."""
-    if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
-        return key
-    return jax.random.wrap_key_data(key)

@@ -11,11 +11,10 @@ import jax.numpy as jnp
 from jax import Array
 from jax.sharding import Mesh
 from jax.typing import ArrayLike
-from jaxtyping import PRNGKeyArray
 
 from ..errors import ArgumentError
 from ..sharding import over_devices
-from .environment import Env, Params, State, where
+from .environment import Env, Params, State, typed_keys, where
 
 
 class _Wrapper:
@@ -49,7 +48,7 @@ class _Resetting(_Wrapper):
 
     env: Env
 
-    def reset(self, params: Params, key: PRNGKeyArray) -> State:
+    def reset(self, params: Params, key: Array) -> State:
         """The state at the start of an episode; see `Env.reset`."""
         return self.env.reset(params, key)
 
@@ -103,13 +102,11 @@ class Vectorized(_Wrapper):
     mesh: Mesh | None = None
 
     def reset(self, params: Params, keys: Array) -> State:
-        """The states (n) at the start of episodes, for n keys."""
-        if jnp.ndim(keys) != 1 or not jnp.issubdtype(keys.dtype, jax.dtypes.prng_key):
-            raise ArgumentError(
-                f"keys has shape {jnp.shape(keys)} and dtype {keys.dtype}, expected keys (n,) of "
-                f"jax.random.split(jax.random.key(seed), n)"
-            )
-        return self._mapped(self.env.reset)(params, keys)
+        """The states (n) at the start of episodes.
+
+        `keys`: n keys of `jax.random.key`, or of `jax.random.PRNGKey` as an array with n rows.
+        """
+        return self._mapped(self.env.reset)(params, typed_keys(keys, "keys", 1))
 
     def step(self, params: Params, state: State, action: ArrayLike) -> State:
         """The states (n) after one step with the actions (n, action_size)."""

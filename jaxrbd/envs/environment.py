@@ -125,8 +125,13 @@ class Env(abc.ABC):
         """The configuration of the robot in a physical state, for pictures."""
         return physics.q
 
-    def reset(self, params: Params, key: PRNGKeyArray) -> State:
-        """The state at the start of an episode; `key`: a key of `jax.random`."""
+    def reset(self, params: Params, key: Array) -> State:
+        """The state at the start of an episode.
+
+        `key`: a key of `jax.random.key`, or of `jax.random.PRNGKey`. The key of the state is of
+        the first kind.
+        """
+        key = typed_keys(key, "key", 0)
         key, start_key, sensor_key = jax.random.split(key, 3)
         physics = self.initial(params, start_key)
         observation = self.observe(params, physics, sensor_key)
@@ -186,6 +191,30 @@ class Env(abc.ABC):
                 f"term: {sorted(terms)}"
             )
         return {name: params.weights[name] * term for name, term in terms.items()}
+
+
+def typed_keys(keys: ArrayLike, name: str, axes: int) -> Array:
+    """Random keys of `jax.random.key`, also for keys of `jax.random.PRNGKey`.
+
+    Raises ArgumentError for other arrays, and for keys with another number of axes.
+    """
+    keys = jnp.asarray(keys)
+    typed = keys
+    if not jnp.issubdtype(keys.dtype, jax.dtypes.prng_key):
+        try:
+            typed = jax.random.wrap_key_data(keys)
+        except TypeError:
+            typed = None
+    if typed is None or typed.ndim != axes:
+        expected = (
+            "keys (n,) of jax.random.split(jax.random.key(seed), n)"
+            if axes
+            else "one key of jax.random.key(seed)"
+        )
+        raise ArgumentError(
+            f"{name} has shape {keys.shape} and dtype {keys.dtype}, expected {expected}"
+        )
+    return typed
 
 
 def where(condition: Bool[Array, ""], first: Any, second: Any) -> Any:

@@ -34,7 +34,7 @@ class LeggedParams(NamedTuple):
     - `noise`: the `Noise` of the measured part of the observation. The command and the clock of the
       gait have no noise;
     - `home` (nq,): the posture for the action 0. The reset puts it on the ground;
-    - `stroke` () in rad: the change of the target positions for the action 1;
+    - `stroke` () or (n,) in rad or m: the change of the target positions for the action 1;
     - `start` (2,): the ranges of the random initial state. The initial joint positions are uniform
       within `home` +- `start[0]` rad, and all initial velocities are uniform within +- `start[1]`
       m/s or rad/s;

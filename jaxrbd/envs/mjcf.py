@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from ..actuators import PD
 from ..contact import Scene, contact_points, servo_of_actuators
-from ..errors import ArgumentError
+from ..errors import ArgumentError, listed
 from ..io.mujoco import Imported, load_mjcf
 from ..joints import FreeFlyer
+from ..model import arguments
 from ..model.model import joint_kinds
 from . import legged
 from .quadruped import POSTURE_WEIGHTS
+
+# A setting of an environment: one value for all joints, one value per joint, or values by name.
+PerJoint = ArrayLike | Sequence[int | float] | Mapping[str, ArrayLike]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,21 +28,33 @@ class MjcfWalk(legged.LeggedEnv):
     """A robot from an MJCF file follows a random command: forward, sideways and turning velocity.
 
     The robot, its ground, friction and actuators are those of the file (`io.load_mjcf`). It has a
-    free joint, then n hinges or slides, and one position actuator without activation dynamics per
-    hinge or slide. In each step of the physics the actuators are PD control, as in the integrator
-    implicitfast of MuJoCo.
+    free joint, then n hinges or slides, and one actuator without activation dynamics per hinge or
+    slide: a position actuator or a motor. In each step of the physics, a position actuator is PD
+    control with the gains of the file, as in the integrator implicitfast of MuJoCo. A motor is
+    driven by PD control with the gains `stiffness` and `damping`; its largest force is that of the
+    file.
+
+    Three settings are per joint: one value for all joints, one value per joint in the order of the
+    model, or a mapping from the names of the joints to values. The environment stores a float or a
+    tuple of floats.
 
     - `path`: a path, or the text of the file: a string that starts with '<';
     - `keyframe`: the name of the keyframe that is the posture for the action 0 (default: `qpos0`).
       The reset puts it on the ground;
-    - `stroke` in rad or m: the change of the target positions for the action 1. The targets for
-      actions between -1 and 1 stay in the control ranges of the file;
+    - `stroke` in rad or m, per hinge or slide: the change of the target positions for the action 1.
+      The targets of position actuators for actions between -1 and 1 stay in the control ranges of
+      the file;
     - `phases`: for a gait, the phase of each contact of `Imported.scene` in periods, as in
       `QuadrupedTrot` (default: no gait);
     - `command`: half the widths of the uniform distributions of the commands: forward velocity and
       velocity to the left in m/s, and turning rate in rad/s;
     - `smoothing` in m: as in `contact_step` (default: exact derivatives);
-    - `action_size` n and `base`, the name of the body with the free joint: found in the file;
+    - `strict`: whether to refuse a file with features that cannot be carried over, as in
+      `load_mjcf`. Otherwise these features are left out, and `omitted` has a text for each;
+    - `stiffness` in N m/rad or N/m and `damping` in N m s/rad or N s/m, per hinge or slide with a
+      motor: the gains of the PD control. There are no default gains;
+    - `action_size` n, `base`, the name of the body with the free joint, and `omitted`: found in the
+      file;
     - action (n,): the target positions are `home + stroke * action`, in the order of the joints of
       the model;
     - observation (12 + 3 n,), or (14 + 3 n,) with a gait: as for `QuadrupedJoystick` and
@@ -46,52 +64,110 @@ class MjcfWalk(legged.LeggedEnv):
       It has 500 steps of 0.02 s; the physics has steps of 4 ms.
 
     Needs the package mujoco (`pip install mujoco`). Raises ArgumentError, which names the
-    joint or the actuator, for a robot of another kind, for an unknown keyframe, and for a stroke
-    beyond a control range. The other errors are those of `load_mjcf`.
+    joint or the actuator, for a robot of another kind, for an unknown keyframe, for a stroke
+    beyond a control range, and for missing gains. The other errors are those of `load_mjcf`.
     """
 
     path: str
     keyframe: str | None = None
-    stroke: float = 0.5
+    stroke: PerJoint = 0.5
     phases: tuple[float, ...] | None = None
     command: tuple[float, float, float] = (0.5, 0.0, 0.0)
     episode_steps: int = 500
     smoothing: float | None = None
+    strict: bool = True
+    stiffness: PerJoint | None = None
+    damping: PerJoint | None = None
     action_size: int = dataclasses.field(init=False)
     base: str = dataclasses.field(init=False)
+    omitted: tuple[str, ...] = dataclasses.field(init=False)
 
     def __post_init__(self):
-        model = self.default_params().model
-        object.__setattr__(self, "action_size", model.nv - 6)
-        object.__setattr__(self, "base", model.body_names[0])
+        robot = load_mjcf(self.path, self.strict)
+        joints = robot.model.joint_names[1:]
+        scene = _scene_of_kind(robot)
+        motors = _motors(robot)
+        found = {
+            "action_size": robot.model.nv - 6,
+            "base": robot.model.body_names[0],
+            "omitted": robot.omitted,
+            "stroke": _setting(self.stroke, "stroke", joints),
+            "stiffness": _gain(self.stiffness, "stiffness", motors),
+            "damping": _gain(self.damping, "damping", motors),
+        }
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
+        _params(self, robot, scene)
 
     def default_params(self) -> legged.LeggedParams:
-        robot = load_mjcf(self.path)
-        scene = _scene_of_kind(robot)
-        model = robot.model.with_dissipation()
-        home = robot.q0
-        if self.keyframe is not None:
-            if self.keyframe not in robot.keyframes:
-                raise ArgumentError(
-                    f"keyframe is {self.keyframe!r}, expected one of {', '.join(robot.keyframes)}"
-                )
-            home = robot.keyframes[self.keyframe].q
-        count = len(scene.frames)
-        if self.phases is not None and len(self.phases) != count:
+        robot = load_mjcf(self.path, self.strict)
+        return _params(self, robot, _scene_of_kind(robot))
+
+
+def _params(env: MjcfWalk, robot: Imported, scene: Scene) -> legged.LeggedParams:
+    """The default parameters of an environment; raises its errors."""
+    model = robot.model.with_dissipation()
+    home = robot.q0
+    if env.keyframe is not None:
+        if env.keyframe not in robot.keyframes:
             raise ArgumentError(
-                f"phases has {len(self.phases)} values, expected {count}, one per contact of the "
-                f"ground with {', '.join(map(str, scene.frames))}"
+                f"keyframe is {env.keyframe!r}, expected one of {', '.join(robot.keyframes)}"
             )
-        control = _position_control(robot, np.asarray(home), self.stroke)
-        lowest = jnp.min(
-            contact_points(model, scene, home, jnp.zeros_like(model.armature)).distance
+        home = robot.keyframes[env.keyframe].q
+    count = len(scene.frames)
+    if env.phases is not None and len(env.phases) != count:
+        raise ArgumentError(
+            f"phases has {len(env.phases)} values, expected {count}, one per contact of the "
+            f"ground with {', '.join(map(str, scene.frames))}"
         )
-        weights = dict(POSTURE_WEIGHTS, velocity=2.0, turning=1.0, bounce=0.1)
-        if self.phases is not None:
-            weights["gait"] = 1.0
-        low = float(home[2] - lowest) / 2
-        params = legged.default_params(model, scene, control, home, low, weights, self.command)
-        return params._replace(stroke=jnp.asarray(self.stroke, model.dtype))
+    motors = _motors(robot)
+    _require_reachable_targets(robot, motors, np.asarray(home), np.asarray(env.stroke))
+    control = _joint_control(robot, motors, env.stiffness, env.damping)
+    lowest = jnp.min(contact_points(model, scene, home, jnp.zeros_like(model.armature)).distance)
+    weights = dict(POSTURE_WEIGHTS, velocity=2.0, turning=1.0, bounce=0.1)
+    if env.phases is not None:
+        weights["gait"] = 1.0
+    low = float(home[2] - lowest) / 2
+    params = legged.default_params(model, scene, control, home, low, weights, env.command)
+    return params._replace(stroke=jnp.asarray(env.stroke, model.dtype))
+
+
+def _setting(x: PerJoint, name: str, joints: Sequence[str]) -> float | tuple[float, ...]:
+    """A setting as one value for all joints, or as a tuple with one value per joint."""
+    if isinstance(x, Mapping):
+        if set(x) != set(joints):
+            missing = [repr(joint) for joint in joints if joint not in x]
+            unknown = [repr(joint) for joint in x if joint not in joints]
+            found = f"no value for {listed(missing, 40)}" if missing else "a value for each joint"
+            more = f", and a value for {listed(unknown)}" if unknown else ""
+            raise ArgumentError(
+                f"{name} has {found}{more}, expected one value for each of the {len(joints)} joints"
+            )
+        x = [x[joint] for joint in joints]
+    values = arguments.parameter(x, name, (None,) if np.ndim(x) else ())
+    arguments.require(values, np.isfinite, name, "finite values")
+    if not values.ndim:
+        return float(values)
+    if len(values) != len(joints):
+        raise ArgumentError(
+            f"{name} has {len(values)} values, expected 1 or {len(joints)}, one per joint: "
+            f"{listed([*map(repr, joints)], 40)}"
+        )
+    return tuple(map(float, values))
+
+
+def _gain(x: PerJoint | None, name: str, motors: Sequence[str]) -> float | tuple[float, ...] | None:
+    """The gains of the joints with motors; None if there are no motors."""
+    joints = listed([*map(repr, motors)], 40)
+    if x is None and motors:
+        raise ArgumentError(f"{name} is missing, expected the gains of {joints}, which have motors")
+    if x is None:
+        return None
+    if not motors:
+        raise ArgumentError(f"{name} is {x!r}, expected None, because no actuator is a motor")
+    gains = _setting(x, name, motors)
+    arguments.require(np.asarray(gains), lambda gain: gain >= 0, name, "0 or more")
+    return gains
 
 
 def _scene_of_kind(robot: Imported) -> Scene:
@@ -120,36 +196,94 @@ def _scene_of_kind(robot: Imported) -> Scene:
     return robot.scene
 
 
-def _position_control(robot: Imported, home: np.ndarray, stroke: float) -> PD:
-    """The position actuators of a robot as PD control, one per joint after the free joint.
+def _motors(robot: Imported) -> list[str]:
+    """The joints with motors, in the order of the model; all other joints have position actuators.
 
-    With the gear r, the actuator has the length r q. The control r q* has the target position q*.
+    Raises ArgumentError for other actuators, and for a joint without one actuator.
     """
-    model, actuators, filters = robot.model, robot.actuators, robot.filter
-    joints = model.joint_names[1:]
+    actuators, filters = robot.actuators, robot.filter
     instant = np.array(filters.exact) & np.array(filters.early) & (filters.time_constant == 0)
     if not np.all(instant):
         name = actuators.names[int(np.argmin(instant))]
         raise ArgumentError(f"actuator {name!r} has activation dynamics, expected none")
+    joints = robot.model.joint_names[1:]
     for name in joints:
         if (count := actuators.joints.count(name)) != 1:
             raise ArgumentError(f"joint {name!r} has {count} actuators, expected 1")
-    gain, bias, gear, control_range, _, _ = map(np.asarray, actuators.values)
+    gain, bias = np.asarray(actuators.gain), np.asarray(actuators.bias)
+    motors = set()
     for i, (name, joint) in enumerate(zip(actuators.names, actuators.joints)):
-        kp, kd, r = gain[i, 0], -bias[i, 2], gear[i]
-        if gain[i, 1] or gain[i, 2] or bias[i, 0] or bias[i, 1] != -kp or kp <= 0 or kd < 0:
+        kp, kd = gain[i, 0], -bias[i, 2]
+        if kp and not gain[i, 1:].any() and not bias[i].any():
+            motors.add(joint)
+        elif gain[i, 1] or gain[i, 2] or bias[i, 0] or bias[i, 1] != -kp or kp <= 0 or kd < 0:
             raise ArgumentError(
-                f"actuator {name!r} of the joint {joint!r} is no position actuator: its gain is "
-                f"{gain[i].tolist()} and its bias is {bias[i].tolist()}, expected [kp, 0, 0] and "
-                f"[0, -kp, -kd]"
+                f"actuator {name!r} of the joint {joint!r} is no motor and no position actuator: "
+                f"its gain is {gain[i].tolist()} and its bias is {bias[i].tolist()}, expected "
+                f"[k, 0, 0] and [0, 0, 0], or [kp, 0, 0] and [0, -kp, -kd]"
             )
-        q = home[model.joint(joint).q][0]
-        targets = r * (q - stroke), r * (q + stroke)
-        low, high = control_range[i]
-        if min(targets) < low or max(targets) > high:
-            raise ArgumentError(
-                f"stroke is {stroke}: actuator {name!r} gets controls from {min(targets):.4g} to "
-                f"{max(targets):.4g}, expected from {low} to {high}"
+    return [joint for joint in joints if joint in motors]
+
+
+def _require_reachable_targets(
+    robot: Imported, motors: Sequence[str], home: np.ndarray, stroke: np.ndarray
+) -> None:
+    """Raise ArgumentError for targets of position actuators beyond their control ranges.
+
+    With the gear r, the actuator has the length r q. The control r q* has the target position q*.
+    """
+    model, actuators = robot.model, robot.actuators
+    strokes = dict(zip(model.joint_names[1:], np.broadcast_to(stroke, model.nv - 6)))
+    faults = []
+    for name, joint, r, (low, high) in zip(
+        actuators.names, actuators.joints, actuators.gear, np.asarray(actuators.control_range)
+    ):
+        if joint in motors:
+            continue
+        centre = r * home[model.joint(joint).q][0]
+        reach = abs(r * strokes[joint])
+        if centre - reach < low or centre + reach > high:
+            room = min(centre - low, high - centre) / abs(r)
+            advice = f"a stroke up to {room:.4g}" if room >= 0 else "another posture"
+            faults.append(
+                f"stroke is {strokes[joint]:.4g} for the joint {joint!r}: actuator {name!r} gets "
+                f"controls from {centre - reach:.4g} to {centre + reach:.4g}, expected from {low} "
+                f"to {high}, so {advice}"
             )
-    servo, _ = servo_of_actuators(actuators, model, home, jnp.zeros(len(actuators.names)))
-    return servo.control
+    if faults:
+        raise ArgumentError(listed(faults, 40, "; "))
+
+
+def _joint_control(
+    robot: Imported, motors: Sequence[str], stiffness: PerJoint | None, damping: PerJoint | None
+) -> PD:
+    """The actuators of a robot as PD control, one per joint after the free joint."""
+    model, actuators = robot.model, robot.actuators
+    servo, _ = servo_of_actuators(
+        actuators, model, robot.q0, jnp.zeros(len(actuators.names), model.dtype)
+    )
+    if not motors:
+        return servo.control
+    # The force of a motor is `gear * gain * control`, so the control range limits the force too.
+    effort = np.full(len(motors), np.inf)
+    for name, joint, r, gain, (low, high) in zip(
+        actuators.names,
+        actuators.joints,
+        actuators.gear,
+        np.asarray(actuators.gain),
+        np.asarray(actuators.control_range),
+    ):
+        if joint in motors:
+            if low != -high:
+                raise ArgumentError(
+                    f"actuator {name!r} has controls from {low} to {high}, expected the same limit "
+                    f"in both directions"
+                )
+            effort[motors.index(joint)] = abs(r * gain[0]) * high
+    gains = np.asarray(stiffness, float), np.asarray(damping, float)
+    driven = PD.for_joints(model, motors, *gains, effort)
+    return PD(
+        servo.control.stiffness + driven.stiffness,
+        servo.control.damping + driven.damping,
+        jnp.minimum(servo.control.effort, driven.effort),
+    )

@@ -75,8 +75,8 @@ def _projected_newton(H: Array, g: Array, lower: Array, upper: Array, start: Arr
         gradient = g + matmul(H, d)
         fixed = at_bound(d, gradient) | blocked
         newton = solve_free(H, ~fixed, -gradient)
-        trials = jnp.clip(d + fractions[:, None] * newton, lower, upper)
-        moves = trials - d
+        trials = jnp.clip(d[None] + fractions[:, None] * newton[None], lower[None], upper[None])
+        moves = trials - d[None]
         # The change of the function, without the cancellation of two values.
         slopes = matmul(moves, gradient)
         growth = slopes + jnp.sum(moves * matmul(moves, H), axis=1) / 2

@@ -104,20 +104,22 @@ def replace_file(path: str | os.PathLike[str], data: bytes) -> None:
     prefix = f".{target.name[:100]}."
     try:
         new, file = _locked_file(target.parent, prefix)
-    except OSError as error:  # which names the temporary file
-        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
-    try:
-        with file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-            if fcntl is not None:
+        try:
+            with file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+                if fcntl is not None:
+                    new.replace(target)
+            if fcntl is None:  # on Windows an open file cannot be renamed
                 new.replace(target)
-        if fcntl is None:  # on Windows an open file cannot be renamed
-            new.replace(target)
-    except BaseException:
-        new.unlink(missing_ok=True)
-        raise
+        except BaseException:
+            new.unlink(missing_ok=True)
+            raise
+    except OSError as error:  # which names the temporary file, or no file
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
     _remove_abandoned(target.parent, prefix)
     if os.name == "posix":  # elsewhere a folder cannot be opened
         folder = os.open(target.parent, os.O_RDONLY)

@@ -18,19 +18,19 @@ import numpy as np
 from ..errors import SavedFileError
 from ..io._sealed import read_sealed, write_sealed
 
-VERSION = 1
+VERSION = 2  # version 1 has only random keys of JAX's default kind, and does not state the kind
 
 
 def save_checkpoint(path: str | os.PathLike[str], about: dict[str, Any], tree: Any) -> None:
     """Save a pytree of arrays and a description, which consists of values of JSON.
 
-    Keys of `jax.random` of the default kind are saved too. If saving fails, the previous
-    file is unchanged. Raises OSError if the file cannot be written.
+    Keys of `jax.random` are saved with their kind, such as "threefry2x32" or "rbg". If saving
+    fails, the previous file is unchanged. Raises OSError if the file cannot be written.
     """
-    arrays = {name: np.asarray(_data(x)) for name, x in _named(tree).items()}
-    listed = [
-        {"name": name, "dtype": x.dtype.name, "shape": [*x.shape]} for name, x in arrays.items()
-    ]
+    named = _named(tree)
+    arrays = {name: np.asarray(_data(x)) for name, x in named.items()}
+    kinds = {name: str(jax.random.key_impl(x)) for name, x in named.items() if _is_key(x)}
+    listed = [_entry(name, x, kinds.get(name)) for name, x in arrays.items()]
     little = [x.astype(x.dtype.newbyteorder("<")).tobytes() for x in arrays.values()]
     header = {"about": about, "arrays": listed}
     write_sealed(path, "checkpoint", VERSION, header, b"".join(little))
@@ -48,7 +48,8 @@ def load_checkpoint(path: str | os.PathLike[str], like: Any) -> Any:
     """The pytree of arrays of a checkpoint.
 
     `like`: a pytree with the structure, shapes and dtypes of the saved pytree, such as a result of
-    `jax.eval_shape`. Raises SavedFileError, which names the file, if the file cannot be read, is
+    `jax.eval_shape`. Random keys have the kind of the saved keys, also where the keys of `like`
+    have another kind. Raises SavedFileError, which names the file, if the file cannot be read, is
     damaged, is of another kind, or has other arrays than `like`.
     """
 
@@ -56,35 +57,45 @@ def load_checkpoint(path: str | os.PathLike[str], like: Any) -> Any:
         return SavedFileError(why, file=os.fspath(path))
 
     header, body = read_sealed(path, "checkpoint", VERSION)
-    expected = {
-        name: {"name": name, "dtype": np.dtype(x.dtype).name, "shape": [*x.shape]}
-        for name, x in ((name, _shape(x)) for name, x in _named(like).items())
-    }
-    found = header.get("arrays")
+    expected, found = _named(like), header.get("arrays")
     if not isinstance(found, list) or len(found) != len(expected):
         raise refuse(f"it has other arrays than this training, which has {len(expected)}")
-    for entry, wanted in zip(found, expected.values()):
+    kinds = []
+    for entry, (name, x) in zip(found, expected.items()):
+        kind = entry.get("key") if isinstance(entry, dict) and _is_key(x) else None
+        try:
+            data = _shape(x) if kind is None else _key_data(x, kind)
+        except (TypeError, ValueError):
+            raise refuse(f"it has keys of the kind {kind!r}, which JAX does not have") from None
+        wanted = _entry(name, data, kind)
         if entry != wanted:
             raise refuse(f"it has the array {entry}, expected {wanted}")
-    dtypes = [np.dtype(entry["dtype"]).newbyteorder("<") for entry in expected.values()]
-    shapes = [tuple(entry["shape"]) for entry in expected.values()]
+        kinds.append(kind)
+    dtypes = [np.dtype(entry["dtype"]).newbyteorder("<") for entry in found]
+    shapes = [tuple(entry["shape"]) for entry in found]
     sizes = [dtype.itemsize * math.prod(shape) for dtype, shape in zip(dtypes, shapes)]
     if sum(sizes) != len(body):
         raise refuse(f"its arrays are {len(body)} bytes, expected {sum(sizes)}")
     starts = np.cumsum([0, *sizes])
     leaves = []
-    for x, dtype, shape, begin, end in zip(
-        jax.tree.leaves(like), dtypes, shapes, starts, starts[1:]
+    for x, kind, dtype, shape, begin, end in zip(
+        expected.values(), kinds, dtypes, shapes, starts, starts[1:]
     ):
         values = np.frombuffer(body[begin:end], dtype).reshape(shape)
         array = jnp.asarray(values.astype(dtype.newbyteorder("=")))
-        leaves.append(jax.random.wrap_key_data(array) if _is_key(x) else array)
+        leaves.append(jax.random.wrap_key_data(array, impl=kind) if _is_key(x) else array)
     return jax.tree.unflatten(jax.tree.structure(like), leaves)
 
 
 def _named(tree: Any) -> dict[str, Any]:
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     return {jax.tree_util.keystr(path): x for path, x in leaves}
+
+
+def _entry(name: str, x: Any, kind: str | None) -> dict[str, Any]:
+    """What the header states about an array, or about the data of keys of a kind."""
+    entry = {"name": name, "dtype": np.dtype(x.dtype).name, "shape": [*x.shape]}
+    return entry if kind is None else {**entry, "key": kind}
 
 
 def _is_key(x: Any) -> bool:
@@ -97,3 +108,9 @@ def _data(x: Any) -> Any:
 
 def _shape(x: Any) -> Any:
     return jax.eval_shape(_data, x)
+
+
+def _key_data(keys: Any, kind: str) -> Any:
+    """The shape and dtype of the data of keys with another kind and the shape of `keys`."""
+    data = jax.eval_shape(lambda: jax.random.key_data(jax.random.key(0, impl=kind)))
+    return jax.ShapeDtypeStruct((*keys.shape, *data.shape), data.dtype)

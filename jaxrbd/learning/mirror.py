@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
+from .._math.ranks import times
 from ..errors import ArgumentError
 
 
@@ -32,8 +33,8 @@ def better_side(
     The last two arguments are signs of the entries of the observation and of the action.
     """
     dtype = observation.dtype
-    image = jnp.asarray(mirror_observation, dtype) * observation
-    mirrored = jnp.asarray(mirror_action, dtype) * actions(image)
+    image = times(jnp.asarray(mirror_observation, dtype), observation)
+    mirrored = times(jnp.asarray(mirror_action, dtype), actions(image))
     better = returns(observation) >= returns(image)
     return jnp.where(better[..., None], actions(observation), mirrored)
 

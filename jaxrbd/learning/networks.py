@@ -11,6 +11,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float, PRNGKeyArray
 
+from .._math.ranks import plus, same_rank, times
 from ..envs.environment import Observation
 from ..errors import ArgumentError
 
@@ -45,8 +46,8 @@ def network(key: PRNGKeyArray, sizes: Sequence[int], dtype: Any, last: float = 1
 def apply(layers: Network, x: Float[Array, "... m"]) -> Float[Array, "... n"]:
     """The output of a network with the activation function elu between the layers."""
     for layer in layers[:-1]:
-        x = jax.nn.elu(x @ layer.weight + layer.bias)
-    return x @ layers[-1].weight + layers[-1].bias
+        x = jax.nn.elu(plus(x @ layer.weight, layer.bias))
+    return plus(x @ layers[-1].weight, layers[-1].bias)
 
 
 class Statistics(NamedTuple):
@@ -70,7 +71,8 @@ class Statistics(NamedTuple):
 
     def normalise(self, x: Float[Array, "... n"]) -> Float[Array, "... n"]:
         """The observations, shifted and scaled to the mean 0 and the variance 1."""
-        return (x - self.mean) / jnp.sqrt(self.variance + 1e-5)
+        x, mean, size = same_rank(x, self.mean, jnp.sqrt(self.variance + 1e-5))
+        return (x - mean) / size
 
 
 # The statistics of each array of an observation: a pytree of `Statistics`.
@@ -159,7 +161,7 @@ def act(
     """The actions for observations; the noise is 0 for the deterministic policy; `name`: as in
     `entry`."""
     mean = apply(policy.mean, normalised(statistics, observation, name))
-    return jnp.tanh(mean + jnp.exp(policy.log_std) * noise)
+    return jnp.tanh(plus(mean, times(jnp.exp(policy.log_std), noise)))
 
 
 def values(

@@ -27,6 +27,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import Float, PRNGKeyArray
 
+from .._math.ranks import plus, times
 from ..envs import State, Vectorized
 from ..envs.environment import Observation
 from .networks import (
@@ -44,7 +45,15 @@ from .networks import (
     with_observations,
 )
 from .optimiser import Adam
-from .rollouts import Episodes, lambda_returns, no_episodes, roll, start
+from .rollouts import (
+    Episodes,
+    check_parts,
+    lambda_returns,
+    no_episodes,
+    roll,
+    shuffled,
+    start,
+)
 
 
 class PpoState(NamedTuple):
@@ -105,6 +114,9 @@ class Ppo:
     reward_scale: float = 0.1
     updates: int = 500
 
+    def __post_init__(self):
+        check_parts(self.batch, self.horizon, "parts", self.parts)
+
     @property
     def update_steps(self) -> int:
         """The number of steps of all environments in one update."""
@@ -155,7 +167,7 @@ class Ppo:
         samples = Samples(
             x=x,
             critic_x=critic_x,
-            gaussian=mean + std * noise,
+            gaussian=mean + times(std, noise),
             log_density=log_density(state.policy, noise),
             returns=returns,
             advantage=(advantage - jnp.mean(advantage)) / spread,
@@ -169,9 +181,7 @@ class Ppo:
             update = self._adam().step(gradient, optimiser, networks)
             return (update.params, update.state), (cost, update.gradient_norm)
 
-        keys = jax.random.split(order_key, self.sweeps)
-        rows = jax.vmap(lambda key: jax.random.permutation(key, self.update_steps))(keys)
-        rows = rows.reshape(self.sweeps * self.parts, -1)
+        rows = shuffled(order_key, self.update_steps, self.sweeps, self.parts)
         carry = (state.policy, state.critic), state.optimiser
         ((policy, critic), optimiser), (costs, norms) = lax.scan(step, carry, rows)
         episodes = state.episodes.add(window)
@@ -188,7 +198,8 @@ class Ppo:
     def loss(self, networks: tuple[Policy, Network], samples: Samples) -> Float[Array, ""]:
         """The loss L of the policy and the critic for some samples."""
         policy, critic = networks
-        noise = (samples.gaussian - apply(policy.mean, samples.x)) * jnp.exp(-policy.log_std)
+        difference = samples.gaussian - apply(policy.mean, samples.x)
+        noise = times(difference, jnp.exp(-policy.log_std))
         ratio = jnp.exp(log_density(policy, noise) - samples.log_density)
         clipped = jnp.clip(ratio, 1 - self.clip, 1 + self.clip)
         gain = jnp.minimum(ratio * samples.advantage, clipped * samples.advantage)
@@ -209,4 +220,4 @@ class Ppo:
 
 def log_density(policy: Policy, noise: Float[Array, "... k"]) -> Float[Array, "..."]:
     """The logarithm of the density of `mean + std noise`, up to a constant."""
-    return -jnp.sum(noise * noise / 2 + policy.log_std, axis=-1)
+    return -jnp.sum(plus(noise * noise / 2, policy.log_std), axis=-1)

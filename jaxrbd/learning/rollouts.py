@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
-from jaxtyping import Bool, Float, PRNGKeyArray
+from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from ..envs import State, Vectorized
 from ..envs.environment import Observation
+from ..errors import ArgumentError
 
 
 class Window(NamedTuple):
@@ -56,6 +57,29 @@ def start(env: Vectorized, params: Any, key: PRNGKeyArray, size: int) -> State:
     states = env.reset(params, jax.random.split(reset_key, size))
     steps = jax.random.randint(steps_key, (size,), 0, env.episode_steps, states.steps.dtype)
     return states._replace(steps=steps)
+
+
+def check_parts(batch: int, horizon: int, name: str, parts: int) -> None:
+    """Raise ArgumentError if the samples of a window cannot be divided into equal parts.
+
+    `name`: the setting that has the number of parts.
+    """
+    count = batch * horizon
+    if parts < 1 or count % parts:
+        divisors = [n for n in range(1, count + 1) if count % n == 0]
+        below = max((n for n in divisors if n < parts), default=divisors[0])
+        above = min((n for n in divisors if n > parts), default=divisors[-1])
+        raise ArgumentError(
+            f"{name} is {parts}, expected a divisor of the number of samples of a window, batch * "
+            f"horizon = {batch} * {horizon} = {count}, such as {below} or {above}"
+        )
+
+
+def shuffled(key: PRNGKeyArray, count: int, sweeps: int, parts: int) -> Int[Array, "m k"]:
+    """The indices of `count` samples in a random order per sweep, one row per part of a sweep."""
+    keys = jax.random.split(key, sweeps)
+    rows = jax.vmap(lambda key: jax.random.permutation(key, count))(keys)
+    return rows.reshape(sweeps * parts, -1)
 
 
 def draw_noise(

@@ -33,7 +33,7 @@ from jaxtyping import Float, PRNGKeyArray
 
 from ..envs import State, Vectorized
 from ..envs.environment import Observation
-from . import networks
+from . import networks, rollouts
 from .mirror import better_side, check_mirror
 from .networks import Network, Policy, act, apply, entry, normalised, values
 from .optimiser import Adam
@@ -90,6 +90,9 @@ class Shac:
     mirror_observation: tuple[int, ...] = ()
     mirror_action: tuple[int, ...] = ()
     updates: int = 500
+
+    def __post_init__(self):
+        rollouts.check_parts(self.batch, self.horizon, "critic_batches", self.critic_batches)
 
     @property
     def update_steps(self) -> int:
@@ -232,9 +235,7 @@ class Shac:
             update = self._critic_adam().step(gradient, optimiser, critic)
             return (update.params, update.state), error
 
-        keys = jax.random.split(key, self.critic_sweeps)
-        rows = jax.vmap(lambda key: jax.random.permutation(key, y.size))(keys)
-        rows = rows.reshape(self.critic_sweeps * self.critic_batches, -1)
+        rows = rollouts.shuffled(key, y.size, self.critic_sweeps, self.critic_batches)
         initial = state.critic, state.critic_optimiser
         (critic, optimiser), errors = lax.scan(step, initial, rows)
         return critic, optimiser, errors[-1]

@@ -228,7 +228,7 @@ def motions(
 
     first, after, running = _episodes(env, params, policy, key, episodes, seen)
     q = jnp.concatenate([first[None], after])
-    last = jnp.minimum(jnp.arange(len(q))[:, None], jnp.sum(running, axis=0))
+    last = jnp.minimum(jnp.arange(len(q))[:, None], jnp.sum(running, axis=0)[None])
     return q[last, jnp.arange(episodes)].swapaxes(0, 1)
 
 

@@ -30,6 +30,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from .._math.components import halves
+from .._math.ranks import times
 from .._math.rows import merge_rows, take_rows
 from ..joints import subspace_is_identity
 from ..spatial import Pose, transform_motion
@@ -143,7 +144,7 @@ def _map_rates(model: Model, rates: Float[Array, " nv_tree"]) -> Float[Array, "n
         S = jnp.asarray(group.joint.subspace(), model.dtype)
         group_rates = take_rows(rates, group.index["S"])[..., None]
         n, width = group.index["S"].shape
-        rows = [group_rates[:, k] * S[..., k, :] for k in range(width)]
+        rows = [times(group_rates[:, k], S[..., k, :]) for k in range(width)]
         return sum(rows[1:], start=rows[0]) if rows else jnp.zeros((n, 6), model.dtype)
 
     bodies = [group.bodies for group in groups]

@@ -103,8 +103,9 @@ def bounded_step(
     """
     (_, n, m), dtype = stages.B.shape, us.dtype
     zero_x = jnp.zeros(n, dtype)
+    unit_x, unit_u = (jnp.eye(size, dtype=dtype)[None] for size in (n, m))
     slack = 10 * float(jnp.finfo(dtype).eps) * (1 + jnp.abs(us))
-    reach = None if bounds is None else (bounds[0] - us, bounds[1] - us)
+    reach = None if bounds is None else (bounds[0][None] - us, bounds[1][None] - us)
 
     def unfinished(step):
         return ~step.found & (step.shift <= LARGEST_SHIFT)
@@ -112,8 +113,8 @@ def bounded_step(
     def inner(step):
         shift = jnp.where(step.newton, 0, step.shift)
         shifted_stages = stages._replace(
-            Q=jnp.where(step.newton, stages.Q, gauss_newton.Q) + shift * jnp.eye(n, dtype=dtype),
-            R=jnp.where(step.newton, stages.R, gauss_newton.R) + shift * jnp.eye(m, dtype=dtype),
+            Q=jnp.where(step.newton, stages.Q, gauss_newton.Q) + shift * unit_x,
+            R=jnp.where(step.newton, stages.R, gauss_newton.R) + shift * unit_u,
             S=jnp.where(step.newton, stages.S, gauss_newton.S),
         )
         if reach is None:

@@ -219,7 +219,7 @@ def _system(problem: Problem, p: PyTree, point: Point) -> System:
     linear = linearise(problem, p, xs, us, costates, multipliers, infinite, True)
     lower, upper = control_bounds(problem, us)
     _, z, _, z_last, by_bounds = multipliers
-    return System(linear, (by_bounds != 0) | (lower == upper), z > 0, z_last > 0)
+    return System(linear, (by_bounds != 0) | (lower == upper)[None], z > 0, z_last > 0)
 
 
 class Refinement(NamedTuple):

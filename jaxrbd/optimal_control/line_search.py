@@ -147,7 +147,7 @@ def line_search(
 def linear_motion(problem: Problem, xs, us, solution: LqrSolution, factor, bounds):
     """The states and controls that move along the step."""
     states = jax.vmap(problem.space.retract)(xs, factor * solution.xs)
-    return states, jnp.clip(us + factor * solution.us, *bounds)
+    return states, jnp.clip(us + factor * solution.us, *(x[None] for x in bounds))
 
 
 def feedback_motion(problem: Problem, p, xs, us, solution: LqrSolution, defects, factor, bounds):

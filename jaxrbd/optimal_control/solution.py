@@ -115,7 +115,7 @@ def solve(
     problem, x0, p, guess, tolerance, mu = lax.stop_gradient((*theta, guess, tolerance, mu))
     xs, us, warm = _guess(problem, x0, p, guess)
     bounds = control_bounds(problem, us)
-    us = jnp.clip(us, *bounds)
+    us = jnp.clip(us, *(x[None] for x in bounds))
     eps = float(jnp.finfo(us.dtype).eps)
     tolerance = jnp.asarray(eps**0.5 if tolerance is None else tolerance, us.dtype)
     shapes = value_shapes(problem, p, xs, us)

@@ -395,7 +395,7 @@ def residuals(
     not include the defect of the initial state; `kkt_residual` adds it.
     """
     inner, last = linear.inner.values, linear.last.values
-    lower, upper = bounds
+    lower, upper = (x[None] for x in bounds)
     after = costates[1:]
     by_x = stages.q[1:] - after
     by_x = by_x.at[:-1].add(einsum("tij,ti->tj", stages.A[1:], after[1:]))

@@ -30,6 +30,7 @@ from jaxtyping import Float
 from .._math.components import small_product
 from .._math.implementations import current_implementation
 from .._math.linear import matmul
+from .._math.ranks import times
 from .._math.recompute import WORLD_POSES, stored
 from .._math.tiles import by_platform
 from ..spatial import Pose, compose, identity_pose, inverse_transform_motion, transform_force
@@ -135,10 +136,10 @@ def sum_to_leaves(
     """
     if few_kernels and current_implementation() == "automatic" and topology.nb <= _DENSE:
         sums = matmul(jnp.asarray(topology.supports.T, b.dtype), b)
-        return sums if world is None else sums + world
+        return sums if world is None else sums + world[None]
     y = _solve_forward(topology, None, b, None, _SAME_FRAME)
     # The addition takes less time than a pass with the row of the world in each state.
-    return y if world is None else y + world
+    return y if world is None else y + world[None]
 
 
 def sum_to_root(topology: Topology, f: Float[Array, "nb n"]) -> Float[Array, "nb n"]:
@@ -166,7 +167,7 @@ def _pose_to_child(X: Pose, H: Array) -> Array:
     """The entries (..., 12) of the world pose of the child, from the entries H of the parent."""
     R, p = jnp.split(entries_matrix(H), [3], axis=-1)
     rotated = small_product(R, entries_matrix(pose_entries(X)))
-    translation = p * jnp.array([0, 0, 0, 1], H.dtype)
+    translation = times(p, jnp.array([0, 0, 0, 1], H.dtype))
     return (rotated + translation).reshape(*rotated.shape[:-2], 12)
 
 

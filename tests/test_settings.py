@@ -1,0 +1,103 @@
+"""The package under settings of JAX that refuse what JAX does silently by default."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxrbd import envs, inverse_kinematics as ik, learning, optimal_control, so3
+from jaxrbd.robots import load_robot
+from support import nightly, zoo
+from support.algorithms import ALGORITHMS
+from support.point import Point
+
+
+@pytest.fixture(autouse=True)
+def strict():
+    """JAX refuses operands with different numbers of axes."""
+    with jax.numpy_rank_promotion("raise"):
+        yield
+
+
+def test_jax_refuses_other_ranks():
+    with pytest.raises(ValueError, match="rank_promotion"):
+        jnp.ones((2, 3)) + jnp.ones(3)
+
+
+BY_DEFAULT = ("forward_kinematics", "rnea_derivatives", "contact_step")
+
+
+@pytest.mark.parametrize("name", nightly.all_but(BY_DEFAULT, ALGORITHMS))
+def test_an_algorithm_and_its_derivatives(name):
+    model = zoo.small()
+    state = zoo.state(model)
+
+    def total(*state):
+        found = jax.tree.leaves(ALGORITHMS[name](model, *state))
+        return sum(jnp.sum(x) for x in found if jnp.issubdtype(x.dtype, jnp.floating))
+
+    jax.eval_shape(total if name == "contact_step" else jax.grad(total, (0, 1)), *state)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("robot", [zoo.connected, zoo.coupled, zoo.following])
+@pytest.mark.parametrize("name", ["forward_dynamics_derivatives", "contact_step", "joint_calc"])
+def test_joints_of_all_kinds(robot, name):
+    model = robot().with_dissipation()
+    jax.eval_shape(lambda *state: ALGORITHMS[name](model, *state), *zoo.state(model))
+
+
+def test_rotations_of_a_batch():
+    w = jnp.asarray(np.random.default_rng(0).normal(size=(4, 3)))
+    np.testing.assert_allclose(so3.log(so3.exp(w)), w, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "algorithm", [learning.Ppo(4, 6, (3,), parts=2), learning.Shac(4, 6, (3,))]
+)
+def test_learning(algorithm):
+    env, key = envs.vectorize(envs.auto_reset(Point())), jax.random.key(0)
+    params = Point().default_params()
+    state = jax.eval_shape(lambda key: algorithm.init(env, params, key), key)
+    jax.eval_shape(lambda state: algorithm.update(env, params, state), state)
+
+
+def test_optimal_control_with_bounds():
+    model = load_robot("pendulum")
+    problem = optimal_control.Problem(
+        optimal_control.state_space(model),
+        lambda t, x, u, p: (x[0] + 0.1 * x[1], x[1] + 0.1 * u),
+        lambda t, x, u, p: jnp.concatenate([x[0], x[1], u]),
+        control_bounds=(-jnp.ones(1), jnp.ones(1)),
+    )
+    x0 = jnp.ones(1), jnp.zeros(1)
+    for rollout in ("linear", "feedback"):
+        found = jax.eval_shape(
+            lambda x0: optimal_control.solve(
+                problem,
+                x0,
+                None,
+                jnp.zeros((5, 1)),
+                rollout=rollout,
+            ),
+            x0,
+        )
+        assert found.us.shape == (5, 1)
+
+
+@pytest.mark.parametrize("name", nightly.all_but(["ArmReach"], envs.__all__))
+def test_environments(name):
+    kind = getattr(envs, name)
+    if not (isinstance(kind, type) and issubclass(kind, envs.Env)) or name in ("Env", "MjcfWalk"):
+        return
+    env = kind(rough=True) if name == "QuadrupedTrot" else kind()
+    params = env.default_params()
+    state = jax.eval_shape(env.reset, params, jax.random.key(0))
+    jax.eval_shape(env.step, params, state, jnp.zeros(env.action_size))
+
+
+def test_velocities_of_inverse_kinematics():
+    model = load_robot("arm7")
+    q = jnp.zeros(model.nq)
+    tasks = [ik.PostureTask(q, 1.0)]
+    jax.eval_shape(lambda q: ik.differential_inverse_kinematics(model, q, tasks, 0.1), q)
