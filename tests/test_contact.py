@@ -949,6 +949,7 @@ def test_the_program_does_not_grow_with_the_number_of_spheres(model):
         assert size(function, 8) == size(function, 20) > 1
 
 
+@pytest.mark.slow
 def test_nothing_touches_nothing(model):
     q, v, tau, f_ext = zoo.state(model)
     none = Scene(())

@@ -392,7 +392,8 @@ LEAVES = {
 }
 
 
-@pytest.mark.parametrize("name", nightly.all_but(["Hopper"], LEAVES))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LEAVES)
 def test_derivatives_of_a_return_are_central_differences(name, key):
     """With respect to parameters, along a random direction in all of them."""
     env = ENVIRONMENTS[name]

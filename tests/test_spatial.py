@@ -107,6 +107,7 @@ def test_methods_of_poses_are_products_and_inverses_of_matrices(poses):
     assert type(A @ B) is type(A.inverse()) is spatial.Pose
 
 
+@pytest.mark.slow
 def test_methods_of_poses_under_vmap_broadcasting_and_grad(poses):
     A, B, _ = poses
 

@@ -203,10 +203,11 @@ def state(model: rbd.Model, seed: int = 0):
 
 def close(actual, expected, tolerance=1e-12, what=""):
     """Equal to within `tolerance`, relative to the largest expected entry or to 1."""
-    actual, expected = jnp.asarray(actual), jnp.asarray(expected)
+    # NumPy: JAX would compile a program for each operation and shape.
+    actual, expected = np.asarray(actual), np.asarray(expected)
     assert actual.shape == expected.shape, f"{what}: shapes {actual.shape}, {expected.shape}"
-    scale = max(1.0, float(jnp.max(jnp.abs(expected), initial=0.0)))
-    error = float(jnp.max(jnp.abs(actual - expected), initial=0.0)) / scale
+    scale = max(1.0, float(np.max(np.abs(expected), initial=0.0)))
+    error = float(np.max(np.abs(actual - expected), initial=0.0)) / scale
     assert error <= tolerance, f"{what}: error {error:.3g} above {tolerance:g}"
 
 
