@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -134,6 +135,7 @@ def _params(env: MjcfWalk, robot: Imported, scene: Scene) -> legged.LeggedParams
 
 def _setting(x: PerJoint, name: str, joints: Sequence[str]) -> float | tuple[float, ...]:
     """A setting as one value for all joints, or as a tuple with one value per joint."""
+    given: Any = x
     if isinstance(x, Mapping):
         if set(x) != set(joints):
             missing = [repr(joint) for joint in joints if joint not in x]
@@ -143,8 +145,8 @@ def _setting(x: PerJoint, name: str, joints: Sequence[str]) -> float | tuple[flo
             raise ArgumentError(
                 f"{name} has {found}{more}, expected one value for each of the {len(joints)} joints"
             )
-        x = [x[joint] for joint in joints]
-    values = arguments.parameter(x, name, (None,) if np.ndim(x) else ())
+        given = [x[joint] for joint in joints]
+    values = arguments.parameter(given, name, (None,) if np.ndim(given) else ())
     arguments.require(values, np.isfinite, name, "finite values")
     if not values.ndim:
         return float(values)
