@@ -13,14 +13,13 @@ window ended.
 
 JAX differentiates L through the physics. The window is short, so the gradient does not grow as it
 does over whole episodes; the critic V accounts for the later rewards. The critic is fitted to
-TD(lambda) returns, equations (6) and (7), where lambda is the parameter `trace`. A target
-critic gives the values in L and in the returns. After each update, the new target critic is the
-mean of the old target critic and the critic, with the weights `target_share` and
-`1 - target_share`.
+TD(lambda) returns, equations (6) and (7), where lambda is the parameter `trace`. A target critic
+gives the values in L and in the returns. After each update, the new target critic is the mean of
+the old target critic and the critic, with the weights `target_share` and `1 - target_share`.
 
 Source: Xu, Makoviychuk, Narang, Ramos, Matusik, Garg and Macklin (2022), Accelerated policy
-learning with parallel differentiable simulation, algorithm 1. The default settings are
-the settings of the paper for the cart-pole.
+learning with parallel differentiable simulation, algorithm 1. The default settings are the settings
+of the paper for the cart-pole.
 """
 
 from __future__ import annotations

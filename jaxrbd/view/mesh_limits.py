@@ -60,7 +60,10 @@ class NamedFiles:
         self._known: dict[Path, bytes] = {}
 
     def get(self, name: str) -> bytes:
-        """The content of a file. Raises FileNotFoundError if no such file is in the folder."""
+        """The content of a file.
+
+        Raises FileNotFoundError if no such file is in the folder of the mesh file or below.
+        """
         for candidate in (name.strip(), name.strip().lstrip("/"), re.split(r"[/\\]", name)[-1]):
             path = (self._folder / candidate).resolve()
             if path.is_relative_to(self._folder) and path.is_file():
