@@ -35,8 +35,9 @@ class Delay(eqx.Module):
 
     The interpolation is entry by entry, so commands are joint positions, velocities or torques, but
     not quaternions. The derivative with respect to the lag is the difference between two successive
-    commands; where the lag is an integer, it is the derivative towards larger lags. Raises
-    ArgumentError for a lag or a length out of its range. A traced lag out of its range gives NaN.
+    commands; where the lag is an integer, it is the derivative towards larger lags (for the largest
+    lag, towards smaller lags). Raises ArgumentError for a lag or a length out of its range. A
+    traced lag out of its range gives NaN.
     """
 
     lag: Float[arguments.Parameter, ""]
@@ -65,9 +66,9 @@ class Delay(eqx.Module):
     def push(self, past: PyTree, command: PyTree) -> tuple[PyTree, PyTree]:
         """The past with a new command, and the command of `lag` steps ago.
 
-        `past`: a result of `init` or `push`; `command`: of the structure, shapes and dtypes that
-        `init` got. With the lag 0, the delayed command is the new command. Raises ArgumentError for
-        a command that does not match the past.
+        `past`: a result of `init` or `push`; `command`: has the structure, shapes and dtypes of the
+        command of `init`. With the lag 0, the delayed command is the new command. Raises
+        ArgumentError for a command that does not match the past.
         """
         command = jax.tree.map(jnp.asarray, command)
         if jax.tree.structure(past) != jax.tree.structure(command):

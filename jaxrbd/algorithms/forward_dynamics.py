@@ -5,12 +5,15 @@ The acceleration a satisfies `M a + bias = tau`. So its derivative is `M^-1 (dta
 
 The change of the inverse dynamics is written in one frame with world axes, by the method of
 rnea_derivatives.py. Let `d` be the displacement of a body relative to its parent, and V_p and A_p
-the velocity and the acceleration of the parent. The displacement has the same effect on the bodies
-of the subtree as an additional velocity `psi_dot = V_p x d` of the world and an additional
-acceleration `psi_ddot = A_p x d + V_p x psi_dot`. Let `w` be a change of the velocity relative to
-the parent. This change adds w to the velocities of the subtree, and `(V + V_p) x w` to the
-accelerations. The displacement also rotates and moves the composite force F of the subtree: F
-changes by `d x* F`.
+the velocity and the acceleration of the parent. In a frame that is displaced with the subtree of
+the body, the poses of the bodies of the subtree do not change. In this frame, the displacement has
+the same effect on their velocities and accelerations as an additional velocity `psi_dot = V_p x d`
+and an additional acceleration `psi_ddot = A_p x d + V_p x psi_dot` of the world. The displacement
+also rotates and moves the composite force F of the subtree: F changes by `d x* F`.
+
+Let V be the velocity of the body, and `w` a change of its velocity relative to the parent. This
+change has the same effect on the bodies of the subtree as an additional velocity w and an
+additional acceleration `(V + V_p) x w` of the world.
 """
 
 from __future__ import annotations
@@ -64,7 +67,8 @@ def forward_dynamics(
     - `f_ext` (nb, 6): external forces as in `rnea`.
 
     The result is in rad/s^2 or m/s^2; `bias` is `bias_force(model, q, v, f_ext)`. The solver uses
-    articulated-body inertias and takes O(nv) operations. JAX differentiates the equation
+    articulated-body inertias and takes O(nv) operations. If joints follow others or are
+    user-defined, the solver computes the inverse of M instead. JAX differentiates the equation
     `M a = tau - bias` and not the solver. So the derivative is `M^-1 (dtau - d rnea)`, where d rnea
     is the derivative of `rnea` at constant a. The value and all derivatives share one factorisation
     of M. Where M is singular (a massless last link without armature) the result is not finite.
@@ -103,7 +107,7 @@ def mass_matrix_solver(model: Model, kinematics: Kinematics) -> Callable[[Array]
 
 # ----------------------------------------------------------- the acceleration in one common frame
 
-Constants = tuple[Model, Array | None]  # the model and the external forces
+Parameters = tuple[Model, Array | None]  # the model and the external forces
 
 
 class _Motion(NamedTuple):
@@ -124,7 +128,8 @@ class _Bodies(NamedTuple):
 
     `J` (nv, 6): the dof columns; `I` (nb, 10): inertias; `vJ`, `aJ` (nb, 6): velocities and
     accelerations relative to the parents; `V`, `A` (nb, 6): velocities and accelerations relative
-    to the world, where A includes the acceleration of gravity; `f` (nb, 6): external forces.
+    to the world, where A includes the acceleration -g of the world, which has the same effect as
+    gravity; `f` (nb, 6): external forces.
     """
 
     J: Array
@@ -136,8 +141,8 @@ class _Bodies(NamedTuple):
     f: Array | float
 
 
-def _bodies(constants: Constants, X: Pose, v: Array) -> _Bodies:
-    model, f_ext = constants
+def _bodies(parameters: Parameters, X: Pose, v: Array) -> _Bodies:
+    model, f_ext = parameters
     J = dof_columns(model, X)
     vJ = sum_dofs(model.topology, v[:, None] * J)
     V = sum_to_leaves(model.topology, vJ)
@@ -148,20 +153,20 @@ def _bodies(constants: Constants, X: Pose, v: Array) -> _Bodies:
 
 
 @jax.custom_jvp
-def _motion(constants: Constants, q: Array, v: Array, tau: Array) -> _Motion:
+def _motion(parameters: Parameters, q: Array, v: Array, tau: Array) -> _Motion:
     """The motion by articulated-body inertias. Source: Featherstone, table 7.1."""
-    model = constants[0]
+    model = parameters[0]
     X = root_centred(forward_kinematics.unchecked(model, q))
-    bodies = _bodies(constants, X, v)
+    bodies = _bodies(parameters, X, v)
     force = inertial_force(bodies.I, bodies.V, bodies.A) - bodies.f
     b = tau - active_dissipative_force(model, q, v)
     a, A_dofs, factors = articulated_motion(model, bodies.J, bodies.I, force, b)
     return _Motion(a, X, A_dofs, factors)
 
 
-def _implicit_motion(constants: Constants, q: Array, v: Array, tau: Array) -> _Motion:
-    """As `_motion`, in formulas that JAX differentiates with respect to the constants too."""
-    model, f_ext = constants
+def _implicit_motion(parameters: Parameters, q: Array, v: Array, tau: Array) -> _Motion:
+    """As `_motion`, in formulas that JAX differentiates with respect to the parameters too."""
+    model, f_ext = parameters
     kinematics = forward_kinematics.unchecked(model, q)
     bias = bias_force.unchecked(model, kinematics, v, f_ext)
     a = solve_mass_matrix(model, kinematics, tau - bias)
@@ -169,18 +174,19 @@ def _implicit_motion(constants: Constants, q: Array, v: Array, tau: Array) -> _M
     J = dof_columns(model, X)
     relative = sum_dofs(model.topology, a[:, None] * J)
     J, columns = articulate(*lax.stop_gradient((model, J, body_inertias(model, X))))
+    # `articulated_motion` has one more column, so add a zero column.
     factors = ArticulatedFactors(J, jnp.pad(columns, ((0, 0), (0, 1))))
     return _Motion(a, X, sum_to_leaves(model.topology, relative), factors)
 
 
 def _motion_jvp(primals, tangents):
     """The derivative that the head of this file describes. It shares the factorisation of M."""
-    constants, q, v, _ = primals
-    if changed_leaves(constants, tangents[0])[0]:
+    parameters, q, v, _ = primals
+    if changed_leaves(parameters, tangents[0])[0]:
         values, changes, with_values = changed_leaves(primals, tangents)
         return jax.jvp(lambda x: _implicit_motion(*with_values(x)), (values,), (changes,))
-    model, motion = constants[0], _motion(*primals)
-    bodies = _bodies(constants, motion.X, v)
+    model, motion = parameters[0], _motion(*primals)
+    bodies = _bodies(parameters, motion.X, v)
     q_dot, v_dot, tau_dot = (None if isinstance(x, SymbolicZero) else x for x in tangents[1:])
 
     def relative(*rates):
@@ -199,8 +205,9 @@ def _motion_jvp(primals, tangents):
         force = force - _inverse_dynamics_change(model, bodies, motion, d, w)
     a_dot = _solve(model, bodies, motion.factors, force)
 
-    # The tangents of X and A_dofs are for derivatives of higher order. Here the frame is fixed in
-    # the world: the acceleration does not depend on the origin of the frame.
+    # The tangents of X and A_dofs are for derivatives of higher order. The formulas of X_dot and
+    # A_dofs_dot assume that the frame does not move with the root body. This assumption is allowed,
+    # because the acceleration of the dofs is the same for every origin of the frame.
     twist = sum_to_leaves(model.topology, d)
     turn = skew(twist[:, 3:])
     X_dot = Pose(matmul(turn, motion.X.R), rotate(turn, motion.X.p) + twist[:, :3])

@@ -5,11 +5,11 @@ heights, and `shapes.py` pairs of shapes. There are two models of contact:
 
 - `compliant.py`: a contact force `f_ext` for any integrator. It is smooth enough for gradients at
   touch-down and at rest;
-- `convex.py`: a time step on rigid ground, which solves one convex problem. `actuated.py` makes its
-  servo from the actuators of MJCF files.
+- `convex.py`: a time step on rigid ground, which solves one convex problem. `actuator_servo.py`
+  makes its servo from affine actuators, such as the actuators of MJCF files.
 """
 
-from .actuated import servo_of_actuators
+from .actuator_servo import servo_of_actuators
 from .compliant import ContactForce, contact_energy, contact_force
 from .convex import ContactStep, contact_step
 from .height_grid import HeightGrid

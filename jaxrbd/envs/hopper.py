@@ -82,7 +82,7 @@ class Hopper(Env):
         return Motion(q, shift[2:])
 
     def advance(self, params, physics, action, key):
-        model, free = params.model, jnp.zeros_like(physics.v)
+        model, no_force = params.model, jnp.zeros_like(physics.v)
         target = jnp.stack([jnp.zeros_like(action[0]), params.stroke * action[0]])
         servo = Servo(params.control, target)
 
@@ -91,7 +91,7 @@ class Hopper(Env):
                 model,
                 params.scene,
                 *motion,
-                free,
+                no_force,
                 self.time_step / 5,
                 servo=servo,
                 smoothing=self.smoothing,

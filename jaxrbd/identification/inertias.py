@@ -59,7 +59,8 @@ class Identification(NamedTuple):
     - `inertia` (nb, 10): the estimated inertias;
     - `base`: the definition of the base parameters;
     - `base_parameters` (rank,): the estimate of the base parameters;
-    - `covariance` (rank, rank) of the base parameters; the residual gives the size of the noise;
+    - `covariance` (rank, rank) of the base parameters. The variance of the noise is estimated from
+      the residual;
     - `residual_rms`: root mean square of `(tau - predicted) / noise`;
     - `converged`: whether the search for the minimum converged (True for `identify_inertia`).
     """
@@ -95,8 +96,8 @@ def base_parameters(model: Model, tolerance: float | None = None) -> BaseParamet
     key_q, key_v, key_a = jax.random.split(jax.random.key(0), 3)
     q = jax.vmap(random_configuration, (None, 0))(model, jax.random.split(key_q, samples))
     v, a = (jax.random.normal(key, (samples, model.nv), model.dtype) for key in (key_v, key_a))
-    Y, summed, _ = _stacked(model, q, v, a)
-    dofs, columns = _sizes(np.asarray(summed, float), model.nv)
+    Y, bounds, _ = _stacked(model, q, v, a)
+    dofs, columns = _sizes(np.asarray(bounds, float), model.nv)
     scaled = np.asarray(Y, float) / np.tile(dofs, samples)[:, None] / columns
     independent, basis = [], np.zeros((len(scaled), 0))
     for k, column in enumerate(scaled.T):
@@ -105,9 +106,10 @@ def base_parameters(model: Model, tolerance: float | None = None) -> BaseParamet
         if (size := np.linalg.norm(rest)) > tolerance:
             independent.append(k)
             basis = np.column_stack([basis, rest / size])
-    heads = scaled[:, independent]
-    grouping = np.linalg.lstsq(heads, scaled, rcond=None)[0] / columns[independent][:, None]
-    return BaseParameters(np.array(independent, int), grouping * columns)
+    independent_columns = scaled[:, independent]
+    grouping = np.linalg.lstsq(independent_columns, scaled, rcond=None)[0]
+    grouping = grouping / columns[independent][:, None] * columns
+    return BaseParameters(np.array(independent, int), grouping)
 
 
 def identify_inertia(
@@ -138,22 +140,23 @@ def identify_inertia(
       `regularization` times the distance from the prior (default 0).
 
     The function stores a matrix of n nv rows and 10 nb columns. The estimate may be physically
-    inconsistent: see `identify_consistent_inertia`. Raises ArgumentError for invalid values, and
-    where the samples do not determine all base parameters.
+    inconsistent: see `identify_consistent_inertia`. Raises ArgumentError for invalid values, for
+    too few samples, for values of too different sizes and, without regularization, where the
+    samples do not determine all base parameters.
     Source: Atkeson, An and Hollerbach (1986); Gautier (1991).
     """
     weight = _non_negative("regularization", regularization)
-    Y, summed, forces = _measurements(model, q, v, a, tau, noise)
+    Y, bounds, forces = _measurements(model, q, v, a, tau, noise)
     inertia = _prior(model, prior)
     start, unit = inertia.ravel(), _units(inertia)
     base = base_parameters(model)
     _check_count(len(forces), base)
-    heads = unit[base.independent]
+    independent_units = unit[base.independent]
     # The matrix from a change of beta to the smallest change of pi, divided by `unit`.
-    lift = np.linalg.pinv(base.grouping * unit / heads[:, None]) / heads
+    lift = np.linalg.pinv(base.grouping * unit / independent_units[:, None]) / independent_units
     eps = float(np.finfo(model.dtype).eps)
     columns = Y[:, base.independent]
-    rounding = 100 * eps * np.linalg.norm(summed[:, base.independent], axis=0)
+    rounding = 100 * eps * np.linalg.norm(bounds[:, base.independent], axis=0)
     columns = np.where(np.linalg.norm(columns, axis=0) > rounding, columns, 0)
     A = np.concatenate([columns, np.sqrt(weight) * lift])
     b = np.concatenate([forces - Y @ start, np.zeros(len(lift))])
@@ -165,10 +168,10 @@ def identify_inertia(
             f"q, v, a: the samples determine {rank} of the {base.rank} base parameters of "
             f"{model!r}; move more joints, or pass a regularization above 0"
         )
-    half = np.linalg.inv(np.linalg.qr(A / size, mode="r")) / size[:, None]
+    covariance_factor = np.linalg.inv(np.linalg.qr(A / size, mode="r")) / size[:, None]
     parameters = start + unit * (lift @ (change / size))
-    _check_fit(model, Y, summed, forces, start, parameters)
-    return _identification(model, base, parameters, Y, forces, half)
+    _check_fit(model, Y, bounds, forces, start, parameters)
+    return _identification(model, base, parameters, Y, forces, covariance_factor)
 
 
 def identify_consistent_inertia(
@@ -210,29 +213,29 @@ def identify_consistent_inertia(
     weight = _non_negative("regularization", regularization)
     if weight == 0:
         raise ArgumentError("regularization is 0, expected a number above 0")
-    Y, summed, forces = _measurements(model, q, v, a, tau, noise)
+    Y, bounds, forces = _measurements(model, q, v, a, tau, noise)
     inertia = _prior(model, prior)
     _check_consistent(model, inertia)
     base = base_parameters(model)
     _check_count(len(forces), base)
-    free = np.any(inertia, axis=1)  # the links with mass
-    columns = np.repeat(free, 10)
+    has_mass = np.any(inertia, axis=1)
+    columns = np.repeat(has_mass, 10)
     # Divided by `unit`, all parameters are near 1. D does not depend on the units.
-    unit = _units(inertia[free]).reshape(-1, 10)
+    unit = _units(inertia[has_mass]).reshape(-1, 10)
     # The least-squares problem of all samples, reduced to one row per unknown.
     samples = np.linalg.qr(np.column_stack([Y[:, columns] * unit.ravel(), forces]), mode="r")
     try:
-        found, triangle, converged = _newton(samples, inertia[free] / unit, weight, max_steps)
-        half = (base.grouping[:, columns] * unit.ravel()) @ np.linalg.inv(triangle)
+        found, triangle, converged = _newton(samples, inertia[has_mass] / unit, weight, max_steps)
+        covariance_factor = (base.grouping[:, columns] * unit.ravel()) @ np.linalg.inv(triangle)
     except np.linalg.LinAlgError:
         raise ArgumentError(
             "tau, prior: the inertias that explain the forces are too far from the prior for "
             "double precision, expected a prior that is closer to them"
         ) from None
     estimate = inertia.copy()
-    estimate[free] = found * unit
-    _check_fit(model, Y, summed, forces, inertia.ravel(), estimate.ravel())
-    return _identification(model, base, estimate.ravel(), Y, forces, half, converged)
+    estimate[has_mass] = found * unit
+    _check_fit(model, Y, bounds, forces, inertia.ravel(), estimate.ravel())
+    return _identification(model, base, estimate.ravel(), Y, forces, covariance_factor, converged)
 
 
 # ------------------------------------------------------------------------------------ the samples
@@ -249,23 +252,23 @@ def _stacked(model: Model, q: Array, v: Array, a: Array) -> tuple[Array, Array, 
         joint_force = armature_and_dissipation_force(model, q, v, a)
         return joint_torque_regressor(model, q, v, a), summed_sizes(model, q, v, a), joint_force
 
-    Y, summed, joint_force = jax.vmap(sample)(q, v, a)
+    Y, bounds, joint_force = jax.vmap(sample)(q, v, a)
     shape = joint_force.size, 10 * model.nb
-    return Y.reshape(shape), summed.reshape(shape), joint_force.ravel()
+    return Y.reshape(shape), bounds.reshape(shape), joint_force.ravel()
 
 
-def _sizes(summed: np.ndarray, nv: int) -> tuple[np.ndarray, np.ndarray]:
-    """Units of the dofs (nv,) and of the columns (10 nb,) in which columns of `summed` have norm 1.
+def _sizes(bounds: np.ndarray, nv: int) -> tuple[np.ndarray, np.ndarray]:
+    """Units of the dofs (nv,) and of the columns (10 nb,) in which columns of `bounds` have norm 1.
 
-    `summed` (n nv, 10 nb): bounds of regressor entries. A column or a dof of zeros has the unit 1.
+    `bounds` (n nv, 10 nb): bounds of regressor entries. A column or a dof of zeros has the unit 1.
     """
-    columns = np.max(summed, axis=0, initial=0)
+    columns = np.max(bounds, axis=0, initial=0)
     columns = np.where(columns > 0, columns, 1)
-    if not summed.size:
+    if not bounds.size:
         return np.ones(nv), columns
-    dofs = np.max((summed / columns).reshape(-1, nv, summed.shape[1]), axis=(0, 2), initial=0)
+    dofs = np.max((bounds / columns).reshape(-1, nv, bounds.shape[1]), axis=(0, 2), initial=0)
     dofs = np.where(dofs > 0, dofs, 1)
-    scaled = summed / np.tile(dofs, len(summed) // max(nv, 1))[:, None]
+    scaled = bounds / np.tile(dofs, len(bounds) // max(nv, 1))[:, None]
     columns = np.linalg.norm(scaled, axis=0)
     return dofs, np.where(columns > 0, columns, 1)
 
@@ -288,19 +291,19 @@ def _measurements(model, q, v, a, tau, noise) -> tuple[np.ndarray, np.ndarray, n
             raise ArgumentError(f"{name} is not finite")
     if np.any(deviation <= 0):
         raise ArgumentError(f"noise is {deviation}, expected numbers above 0")
-    Y, summed, joint_force = (np.asarray(x, float) for x in _stacked(model, q, v, a))
+    Y, bounds, joint_force = (np.asarray(x, float) for x in _stacked(model, q, v, a))
     unit = np.tile(deviation, n)
     with np.errstate(over="ignore", invalid="ignore"):
-        Y, summed = Y / unit[:, None], summed / unit[:, None]
+        Y, bounds = Y / unit[:, None], bounds / unit[:, None]
         forces = (np.asarray(tau, float).ravel() - joint_force) / unit
-        fit = {"q, v, a, noise": np.sum(summed**2), "tau, noise": np.sum(forces**2)}
+        fit = {"q, v, a, noise": np.sum(bounds**2), "tau, noise": np.sum(forces**2)}
     for names, squares in fit.items():
         if not np.isfinite(squares):
             raise ArgumentError(
                 f"{names}: the squares of the forces over the noise overflow, expected smaller "
                 f"values, or other units"
             )
-    return Y, summed, forces
+    return Y, bounds, forces
 
 
 def _units(inertia: np.ndarray) -> np.ndarray:
@@ -339,7 +342,7 @@ def _check_count(equations: int, base: BaseParameters) -> None:
         )
 
 
-def _check_fit(model, Y, summed, forces, start, parameters) -> None:
+def _check_fit(model, Y, bounds, forces, start, parameters) -> None:
     """Raise ArgumentError where an estimate explains the forces worse than the prior does.
 
     Only rounding errors can cause this, where the given values have very different sizes.
@@ -347,8 +350,8 @@ def _check_fit(model, Y, summed, forces, start, parameters) -> None:
     with np.errstate(over="ignore", invalid="ignore"):
         finite = np.all(np.isfinite(parameters.astype(model.dtype)))
         before, after = (np.linalg.norm(forces - Y @ x) for x in (start, parameters))
-        summed = np.linalg.norm(forces) + np.linalg.norm(summed @ np.abs(start))
-        explained = after <= (1 + 1e-6) * before + 1e-8 * summed
+        scale = np.linalg.norm(forces) + np.linalg.norm(bounds @ np.abs(start))
+        explained = after <= (1 + 1e-6) * before + 1e-8 * scale
     if not (finite and explained):
         raise ArgumentError(
             f"q, v, a, tau: values of too different sizes: by rounding in {model.dtype} the "
@@ -357,8 +360,13 @@ def _check_fit(model, Y, summed, forces, start, parameters) -> None:
         )
 
 
-def _identification(model, base, parameters, Y, forces, half, converged=True) -> Identification:
-    """The result of an estimate; `half half^T` is the covariance for noise of unit size."""
+def _identification(
+    model, base, parameters, Y, forces, covariance_factor, converged=True
+) -> Identification:
+    """The result of an estimate.
+
+    With F, the `covariance_factor`, `F F^T` is the covariance for noise of unit size.
+    """
     residual = forces - Y @ parameters
     square = float(residual @ residual)
     inertia = jnp.asarray(parameters.reshape(model.nb, 10), model.dtype)
@@ -367,7 +375,7 @@ def _identification(model, base, parameters, Y, forces, half, converged=True) ->
         inertia=inertia,
         base=base,
         base_parameters=base.grouping @ parameters,
-        covariance=square / (len(residual) - base.rank) * (half @ half.T),
+        covariance=square / (len(residual) - base.rank) * (covariance_factor @ covariance_factor.T),
         residual_rms=float(np.sqrt(square / len(residual))),
         converged=converged,
     )
@@ -392,40 +400,42 @@ def _newton(samples, prior, weight, max_steps) -> tuple[np.ndarray, np.ndarray, 
     basis = np.asarray(pseudo_inertia(jnp.eye(10)), float)  # dJ for each of the ten parameters
     inverse = np.linalg.inv(_combine(prior.ravel(), basis))
     parameters, triangle = prior.ravel(), np.eye(prior.size)
-    heavy = np.sum((forces - Y @ parameters) ** 2)
+    prior_weight = np.sum((forces - Y @ parameters) ** 2)
     for _ in range(max_steps):
-        heavy = max(weight, heavy)
-        missing = forces - Y @ parameters
+        prior_weight = max(weight, prior_weight)
+        residual = forces - Y @ parameters
         C = np.linalg.cholesky(_combine(parameters, basis))
         C_inverse = np.linalg.inv(C)[:, None]
         W = C_inverse @ basis @ _t(C_inverse)
         downhill = np.eye(4) - _t(C) @ inverse @ C
-        of_D = _block_diagonal(_t(W.reshape(-1, 10, 16)))
-        Q, triangle = np.linalg.qr(np.concatenate([Y, np.sqrt(heavy) * of_D]))
-        target = np.concatenate([missing, np.sqrt(heavy) * downhill.ravel()])
+        prior_rows = _block_diagonal(_t(W.reshape(-1, 10, 16)))
+        Q, triangle = np.linalg.qr(np.concatenate([Y, np.sqrt(prior_weight) * prior_rows]))
+        target = np.concatenate([residual, np.sqrt(prior_weight) * downhill.ravel()])
         step = np.linalg.solve(triangle, Q.T @ target)
         W_step = np.einsum("bk,bkij->bij", step.reshape(-1, 10), W)
         size = np.max(np.abs(np.linalg.eigvalsh(W_step)), initial=0)
-        if size < _SMALL and heavy == weight:
+        if size < _SMALL and prior_weight == weight:
             return (parameters + step).reshape(-1, 10), triangle, True
-        parameters = parameters + _step_length(Y @ step, missing, heavy, W_step, downhill) * step
+        length = _step_length(Y @ step, residual, prior_weight, W_step, downhill)
+        parameters = parameters + length * step
         if size < _NEAR:
-            heavy = heavy / 10
+            prior_weight = prior_weight / 10
     return parameters.reshape(-1, 10), triangle, False
 
 
-def _step_length(Y_step, missing, weight, W_step, downhill) -> float:
+def _step_length(Y_step, residual, weight, W_step, downhill) -> float:
     """The factor by which a step is multiplied to reach the minimum along its direction."""
-    stretch = np.linalg.eigvalsh(W_step)
-    linear = Y_step @ missing - weight * np.sum((np.eye(4) - downhill) * W_step)
+    eigenvalues = np.linalg.eigvalsh(W_step)
+    linear = Y_step @ residual - weight * np.sum((np.eye(4) - downhill) * W_step)
     square = Y_step @ Y_step
 
     def slope(length):
         """The rate at which the function decreases; the rate is smaller at a larger length."""
-        return linear - length * square + weight * np.sum(stretch / (1 + length * stretch))
+        return linear - length * square + weight * np.sum(eigenvalues / (1 + length * eigenvalues))
 
-    shortest = -float(np.min(stretch, initial=0))
-    low, high = 0.0, 1 / shortest if shortest > 0 else np.inf
+    # At the length -1 / eigenvalue, a pseudo-inertia is no longer positive definite.
+    decrease = -float(np.min(eigenvalues, initial=0))
+    low, high = 0.0, 1 / decrease if decrease > 0 else np.inf
     high = min(high, 1e3)
     for _ in range(60):
         middle = (low + high) / 2

@@ -8,7 +8,7 @@ error: four times the weight has the effect of twice the error. An entry with th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -38,6 +38,9 @@ from ..spatial import Pose, inverse_compose, inverse_transform_point, transform_
 
 class Task(eqx.Module):
     """A target of inverse kinematics: a `FrameTask`, `GazeTask`, `ComTask` or `PostureTask`."""
+
+    # The number of entries of the error. A preference does not state it.
+    _error_size: ClassVar[int]
 
 
 # Hints for the error, by the shape of the array that was passed instead of a `Pose`.
@@ -69,6 +72,7 @@ class FrameTask(Task):
     target: Pose
     weights: Float[arguments.Parameter, "6"]
     relative_to: str | None = eqx.field(static=True)
+    _error_size: ClassVar[int] = 6
 
     def __init__(
         self,
@@ -150,6 +154,7 @@ class GazeTask(Task):
     axis: Float[arguments.Parameter, "3"]
     weights: Float[arguments.Parameter, ""]
     relative_to: str | None = eqx.field(static=True)
+    _error_size: ClassVar[int] = 3
 
     def __init__(
         self,
@@ -179,6 +184,7 @@ class ComTask(Task):
 
     target: Float[arguments.Parameter, "3"]
     weights: Float[arguments.Parameter, "3"]
+    _error_size: ClassVar[int] = 3
 
     def __init__(
         self,
@@ -411,15 +417,17 @@ def has_to_hold(tasks: Sequence[Task | Constraint]) -> np.ndarray:
 
 def leading_entries(tasks: Sequence[Task | Constraint]) -> int:
     """The number of entries of `Rows.error` before the preferences; 0 without a preference."""
-    frames, gazes, coms, postures, _ = _order(tasks)
-    return 6 * len(frames) + 3 * len(gazes) + 3 * len(coms) if postures else 0
+    required = has_to_hold(tasks)
+    sizes = [x._error_size for x, held in zip(tasks, required) if held and isinstance(x, Task)]
+    return 0 if np.all(required) else sum(sizes)
 
 
 def _order(tasks: Sequence[Task | Constraint]) -> list[list[int]]:
     """The indices of the tasks of each kind: frames, gaze, centre of mass, posture, constraints.
 
     The order is also the order of the entries of `Rows`. Frames must stay first, because
-    `_dofs_of_worst_frame` in solution.py takes the first entries.
+    `_dofs_of_worst_frame` in solution.py takes the first entries. Preferences must come after all
+    other tasks: see `leading_entries`.
     """
     kinds = (FrameTask, GazeTask, ComTask, PostureTask, Constraint)
     return [[i for i, task in enumerate(tasks) if isinstance(task, kind)] for kind in kinds]

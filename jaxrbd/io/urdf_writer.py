@@ -1,9 +1,9 @@
 """Write a `Model` as a URDF file that `load_urdf` reads as the same robot.
 
 A URDF file is a tree of links. `load_urdf` numbers the children of a link in the order of the names
-of their joints. The names of fixed joints are not part of a model, so this module chooses the names
-of fixed joints, and the links to which links are fixed, such that the order of joints and frames is
-the order of the model.
+of their joints. The names of fixed joints are not part of a model. So this module chooses the names
+of the fixed joints. For each link it also chooses the parent link, among the links of the same
+body. With these choices, `load_urdf` reads joints and frames in the order of the model.
 """
 
 from __future__ import annotations
@@ -84,9 +84,8 @@ def urdf_text(
     normalizes the axes. A frame other than the frame of a body is a massless link on a fixed joint,
     or, if it is fixed to the world, a link with its inertia. A capsule becomes a cylinder and two
     spheres, because URDF has no capsule: the form is the same, and the loaded link has three shapes
-    instead of one.
-    A joint that follows another joint has the limits that its leader implies. A relative path of a
-    mesh becomes an absolute path.
+    instead of one. A joint that follows another joint has the limits that its leader implies. A
+    relative path of a mesh becomes an absolute path.
 
     If the joint `root_joint` moves the root body, the root body is the root link of the file. Then
     load the file with the same argument `root_joint`, which a comment in the file states.
@@ -183,7 +182,7 @@ def _rooted(model: Model, faults: _Faults) -> tuple[list[Link], list[JointSpec],
         (joint,) = on_world
         at_origin = np.array_equal(joint.placement, np.eye(4))
         if joint.name == ROOT_JOINT and type(joint.kind) in _ROOT_KINDS and at_origin:
-            _check_free(joint, faults)
+            _refuse_limits_and_forces(joint, faults)
             others = [other for other in joints if other is not joint]
             return links, others, _ROOT_KINDS[type(joint.kind)]
     world = [name for name, body in zip(model.frame_names, model.frame_bodies) if body < 0]
@@ -240,9 +239,11 @@ def _arranged(
 def _nested(children: list[JointSpec]) -> list[JointSpec] | None:
     """The children of a body, some attached to welded links of this body; None if impossible.
 
-    The children of one link must have increasing names, and the links are visited depth-first. Each
-    welded link is attached to the last open link, so that it opens another sequence of names. A
-    moving link is attached to the last open link whose children have smaller names.
+    `load_urdf` visits the links depth-first, and the children of one link in the order of the names
+    of their joints. A link is open while joints can still be attached to it. At first only the link
+    of the body is open. Each welded link is attached to the last open link, and is then open too. A
+    moving link is attached to the last open link whose moving joints have smaller names; the open
+    links after that link are closed.
     """
     opened: list[tuple[str | None, np.ndarray]] = [(children[0].parent, np.eye(4))]
     last = [""]
@@ -265,7 +266,10 @@ def _nested(children: list[JointSpec]) -> list[JointSpec] | None:
 
 
 def _with_names(children: list[JointSpec], taken: set[str]) -> list[JointSpec]:
-    """The children of one link, with names of the fixed joints between their neighbours' names."""
+    """The children of one link, with new names of the fixed joints.
+
+    The name of a fixed joint is between the names of the moving joints before and after it.
+    """
     named: list[JointSpec] = []
     gap: list[JointSpec] = []
     before = ""
@@ -369,7 +373,7 @@ def _add_joint(
     with faults.collected():
         _check_name(joint.name, "joint")
     if kind in (FreeFlyer, Planar):
-        _check_free(joint, faults)
+        _refuse_limits_and_forces(joint, faults)
     else:
         _check_zero(joint, "armature", faults)
     with faults.collected():
@@ -486,8 +490,11 @@ def _limits(joint: JointSpec, unlimited: float | None, faults: _Faults) -> dict[
     return {name: _text(value) for name, value in values.items()}
 
 
-def _check_free(joint: JointSpec, faults: _Faults) -> None:
-    """Collect an error for each limit, damping, friction and armature of a joint without them."""
+def _refuse_limits_and_forces(joint: JointSpec, faults: _Faults) -> None:
+    """Collect an error for each limit, damping, friction and armature of the joint.
+
+    URDF can state none of them for this joint.
+    """
     for field in ("lower", "upper", "velocity_limit", "effort_limit"):
         with faults.collected():
             if np.any(np.isfinite(np.asarray(getattr(joint, field), float))):

@@ -27,7 +27,7 @@ def better_side(
     mirror_observation: tuple[int, ...],
     mirror_action: tuple[int, ...],
 ) -> Float[Array, "... k"]:
-    """The actions for the observation, or those for its mirror image, mirrored back.
+    """The actions for the observation, or the actions for its mirror image, mirrored back.
 
     `actions`, `returns`: the policy, and the estimates of the critic, as functions of observations.
     The last two arguments are signs of the entries of the observation and of the action.

@@ -1,8 +1,8 @@
 """Short-horizon actor-critic (SHAC): policy gradients through the simulation.
 
-An update rolls n environments out for h steps, from where the last update ended. The loss of the
-actor is the negative mean of the discounted rewards in the window, plus the value V of the last
-observation; equation (5) of the paper:
+An update simulates n environments for h steps, the window, from the states at the end of the last
+update. The loss of the actor is minus the sum of the discounted rewards in the window and of the
+discounted value V of the last observation, per step and environment; equation (5) of the paper:
 
     L = -1 / (n h) sum over environments ( sum_t c^(t - t0) r_t + c^(t1 - t0) V(s_t1) ).
 
@@ -13,12 +13,13 @@ window ended.
 
 JAX differentiates L through the physics. The window is short, so the gradient does not grow as it
 does over whole episodes; the critic V accounts for the later rewards. The critic is fitted to
-TD(lambda) returns, equations (6) and (7), where lambda is the parameter `trace`. The values in L
-and in the returns are those of a target critic, which follows the critic slowly.
+TD(lambda) returns, equations (6) and (7), where lambda is the parameter `trace`. A target critic
+gives the values in L and in the returns. After each update, the new target critic is the mean of
+the old target critic and the critic, with the weights `target_share` and `1 - target_share`.
 
 Source: Xu, Makoviychuk, Narang, Ramos, Matusik, Garg and Macklin (2022), Accelerated policy
-learning with parallel differentiable simulation, algorithm 1. The default settings are those for
-the cart-pole in the paper.
+learning with parallel differentiable simulation, algorithm 1. The default settings are the settings
+of the paper for the cart-pole.
 """
 
 from __future__ import annotations
@@ -69,7 +70,9 @@ class Shac:
       over all updates. With 0, the training ends near the policy that `deterministic` returns;
     - `policy_observation`, `critic_observation`: as in `Ppo`;
     - `mirror_observation`, `mirror_action`: for a task that looks the same in a mirror, the signs 1
-      or -1 of the entries of the observation and of the action in the mirror (default: no mirror);
+      or -1 of the entries of the observation and of the action in the mirror (default: no mirror).
+      They change only `deterministic`: it acts for the observation or for its mirror image,
+      whichever has the higher value of the critic. The training does not change;
     - `updates`: the number of updates of the whole training.
     """
 
@@ -141,7 +144,7 @@ class Shac:
         def loss(policy: Policy) -> tuple[Array, tuple[State, Window]]:
             return self.actor_loss(env, params, policy, state, noise)
 
-        # The actor: one step along the gradient through the physics.
+        # The actor: one step of Adam with the gradient through the physics.
         (cost, (states, window)), gradient = jax.value_and_grad(loss, has_aux=True)(state.policy)
         actor = self._adam().step(gradient, state.policy_optimiser, state.policy)
 

@@ -22,13 +22,13 @@ from .gpu.rows import map_rows_by_kernel, sum_over_dofs_by_kernel
 def map_rows(
     function: Callable[..., Any], *operands: Any, indices: Sequence[np.ndarray | None] = ()
 ) -> Any:
-    """`function(*operands)`, for a function that computes each row from rows of the operands.
+    """The result of `function` for the rows of the operands that `indices` selects.
 
-    - `function`: a function of pytrees of arrays (..., k) that broadcasts over leading axes. It has
-      only operations of `gpu/lanes.py`, and it depends on no other arrays;
+    - `function`: a function of pytrees of arrays (..., k) that broadcasts over leading axes. It
+      uses only operations that `tree/gpu/lanes.py` can evaluate, and it depends on no other arrays;
     - `operands`: pytrees of arrays (m, ...);
-    - `indices`: for each operand the rows (n,) or (n, w) that the function takes, or None for all n
-      rows. For (n, w) the operand of the function has one more axis, (..., w, k).
+    - `indices`: for each operand the indices (n,) or (n, w) of its rows, or None for all n rows.
+      For (n, w) the operand of the function has one more axis, (..., w, k).
 
     On a GPU the function can be one kernel. The derivative is the derivative of the function, to
     any order.
@@ -40,14 +40,15 @@ def map_rows(
 
 
 def map_states(
-    by_batch: Callable[..., Any], of_state: Callable[..., Any], count: int | Any, *operands: Array
+    by_batch: Callable[..., Any], of_state: Callable[..., Any], count: Any, *operands: Array
 ) -> Any:
     """`by_batch(*operands)` for `count` states, or one kernel that computes `of_state` for each.
 
     - `operands`: arrays (count, ...), or (1, ...) if all states share the values;
     - `by_batch`: the function of the operands; its result has arrays (count, ...);
-    - `of_state`: the same function for operands without the first axis. It has only operations of
-      `gpu/lanes.py`.
+    - `of_state`: the same function for operands without the first axis. It uses only operations
+      that `tree/gpu/lanes.py` can evaluate;
+    - `count`: an int, or a symbolic size of `jax.export`. With a symbolic size no kernel runs.
     """
     states = count if isinstance(count, int) else math.inf
     kernel = functools.partial(states_by_kernel, of_state)
@@ -60,7 +61,7 @@ def sum_over_dofs(
     *operands: Array,
     indices: Sequence[np.ndarray | None] = (),
 ) -> Float[Array, "nb n"]:
-    """For each body the sum of a function (nv, n) of its dofs, (nb, n).
+    """For each body, the sum of `function` over the dofs of the body, (nb, n).
 
     `function`, `operands`, `indices`: as for `map_rows`, with one row per dof.
     """
@@ -71,7 +72,7 @@ def sum_over_dofs(
 
 
 def sum_dofs(topology: Topology, rows: Array) -> Array:
-    """For each body the sum of the rows (nv, n) of its dofs, (nb, n)."""
+    """For each body, the sum of the given rows of its dofs, (nb, n); `rows` (nv, n)."""
     widths = sorted(set(topology.nvs))
     groups = [np.flatnonzero(np.array(topology.nvs) == width) for width in widths]
     sums = []

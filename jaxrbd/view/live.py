@@ -39,7 +39,7 @@ _LABELS = {
 }
 
 
-class Dof(NamedTuple):
+class SliderRange(NamedTuple):
     """A slider: its label, and the range of the coordinate of the dof."""
 
     label: str
@@ -47,12 +47,13 @@ class Dof(NamedTuple):
     upper: float
 
 
-def slider_ranges(model: Model, size: float) -> list[Dof]:
+def slider_ranges(model: Model, size: float) -> list[SliderRange]:
     """One slider per dof, (nv,), with the position limits.
 
-    Without limits an angle is within pi of zero, and a length within 2 `size`.
+    Without limits, an angle is within pi of zero, and a length is within 2 `size` of zero. `size`:
+    the size of the drawn robot in m.
     """
-    dofs: list[tuple[int, Dof]] = []
+    dofs: list[tuple[int, SliderRange]] = []
     for group in joint_groups(model):
         # A dof whose motion has a rotation is an angle.
         turns = np.any(np.asarray(group.joint.subspace())[..., 3:] != 0, axis=-1)
@@ -70,7 +71,7 @@ def slider_ranges(model: Model, size: float) -> list[Dof]:
                     lower = low if np.isfinite(low) else min(-reach, high - reach)
                     upper = high if np.isfinite(high) else max(reach, low + reach)
                 label = name if count == 1 else f"{name} {k + 1}"
-                dofs.append((place.v.start + k, Dof(label, lower, upper)))
+                dofs.append((place.v.start + k, SliderRange(label, lower, upper)))
     return [dof for _, dof in sorted(dofs, key=lambda entry: entry[0])]
 
 
@@ -99,11 +100,11 @@ class Viewer:
         self._stopped = threading.Event()
         self._show_forces = contact is not None
         self._sliders: list[Any] = []
-        self._silent = False  # whether the program, not the user, moves the sliders
-        self._gizmo: Any = None
+        self._moved_by_program = False  # whether the program, not the user, moves the sliders
+        self._handle: Any = None
         self._add_layers(layers)
-        self._playing: Any = None
-        self._time: Any = None
+        self._play_box: Any = None
+        self._time_slider: Any = None
         self._fixed_root: Any = None
         if start.p.shape[1] > 1:
             self._add_playback()
@@ -149,7 +150,7 @@ class Viewer:
         self._check_count(found)
         with self._lock:
             self._motion, self._dt = found, dt
-            for control in (self._time, self._playing):
+            for control in (self._time_slider, self._play_box):
                 if control is not None:
                     control.remove()
             self._add_playback()
@@ -189,16 +190,16 @@ class Viewer:
             )
 
     def _show(self, found: Motion, index: int) -> None:
-        """Show the configurations with this index, and move the sliders and the gizmo there."""
+        """Show the configurations with this index, and move the sliders there."""
         self._q = found.q[:, index]
         self._stage.place(found, index)
         self._draw_forces()
         if self._sliders:
-            self._silent = True
+            self._moved_by_program = True
             x = difference(self._model, neutral(self._model), self._typed(self._q[0]))
             for slider, value in zip(self._sliders, np.asarray(x, float)):
                 slider.value = float(np.clip(value, slider.min, slider.max))
-            self._silent = False
+            self._moved_by_program = False
 
     def _typed(self, q: np.ndarray) -> Any:
         return jnp.asarray(q, self._model.dtype)
@@ -244,10 +245,10 @@ class Viewer:
     def _add_playback(self) -> None:
         gui = self._server.gui
         duration = (self._motion.p.shape[1] - 1) * self._dt
-        self._playing = gui.add_checkbox("play", True)
-        self._time = gui.add_slider("time in s", 0.0, max(duration, self._dt), self._dt, 0.0)
+        self._play_box = gui.add_checkbox("play", True)
+        self._time_slider = gui.add_slider("time in s", 0.0, max(duration, self._dt), self._dt, 0.0)
 
-        @self._time.on_update
+        @self._time_slider.on_update
         def _(event: Any) -> None:
             if event.client is not None:  # the user moved the slider
                 with self._lock:
@@ -258,8 +259,8 @@ class Viewer:
         return int(np.clip(round(seconds / self._dt), 0, self._motion.p.shape[1] - 1))
 
     def _pause(self) -> None:
-        if self._playing is not None:
-            self._playing.value = False
+        if self._play_box is not None:
+            self._play_box.value = False
 
     def _play(self) -> None:
         """Show the configurations of a trajectory at their times, until the viewer is stopped."""
@@ -268,12 +269,12 @@ class Viewer:
             now = time.monotonic()
             elapsed, last = now - last, now
             with self._lock:
-                if self._playing is None or self._time is None or not self._playing.value:
+                if self._play_box is None or self._time_slider is None or not self._play_box.value:
                     continue
                 end = (self._motion.p.shape[1] - 1) * self._dt
-                seconds = self._time.value + elapsed
-                self._time.value = seconds if seconds <= end else 0.0
-                self._show(self._motion, self._index(self._time.value))
+                seconds = self._time_slider.value + elapsed
+                self._time_slider.value = seconds if seconds <= end else 0.0
+                self._show(self._motion, self._index(self._time_slider.value))
 
     def _add_sliders(self) -> None:
         gui, model = self._server.gui, self._model
@@ -287,7 +288,7 @@ class Viewer:
                 self._sliders.append(slider)
 
     def _slide(self, event: Any) -> None:
-        if self._silent or event.client is None:
+        if self._moved_by_program or event.client is None:
             return
         with self._lock:
             self._pause()
@@ -310,7 +311,7 @@ class Viewer:
         @choice.on_update
         def _(event: Any) -> None:
             with self._lock:
-                self._grasp(event.target.value)
+                self._place_handle(event.target.value)
 
     @property
     def _roots(self) -> tuple[str, ...]:
@@ -325,16 +326,16 @@ class Viewer:
                 ]
         return tuple(found)
 
-    def _grasp(self, frame: str) -> None:
+    def _place_handle(self, frame: str) -> None:
         """Put the drag handle at a frame."""
-        if self._gizmo is not None:
-            self._gizmo.remove()
-            self._gizmo = None
+        if self._handle is not None:
+            self._handle.remove()
+            self._handle = None
         if frame == _NO_FRAME:
             return
         X = frame_placement(self._model, self._typed(self._q[0]), frame)
         x, y, z, w = np.asarray(quaternion_from_matrix(X.R), float).tolist()
-        gizmo = self._gizmo = self._server.scene.add_transform_controls(
+        handle = self._handle = self._server.scene.add_transform_controls(
             "/drag handle",
             scale=0.4 * self._stage.size,
             depth_test=False,
@@ -343,21 +344,21 @@ class Viewer:
         )
         done: list[bytes] = [b""]
 
-        @gizmo.on_update
+        @handle.on_update
         def _(_: Any) -> None:
             with self._lock:
-                target = np.concatenate([gizmo.position, gizmo.wxyz])
-                if self._gizmo is not gizmo or done[0] == target.tobytes():
-                    return  # a later event has the newest pose
+                target = np.concatenate([handle.position, handle.wxyz])
+                if self._handle is not handle or done[0] == target.tobytes():
+                    return  # the handle was replaced, or an earlier event has used this pose
                 done[0] = target.tobytes()
                 self.reach(frame, target[:3], target[[4, 5, 6, 3]])
 
     def reach(self, frame: str, position: ArrayLike, quaternion: ArrayLike) -> None:
         """Move the single robot so that a frame comes near a pose in the world, within the limits.
 
-        `position` (3,) in m, `quaternion` (4,) as x, y, z, w. The step starts at the configuration
-        that is shown. A free-flyer joint at the root keeps its place if the box "keep the root" is
-        checked. Raises ArgumentError for an unknown frame, and for several robots.
+        `position` (3,) in m, `quaternion` (4,) as x, y, z, w. The search starts at the
+        configuration that is shown. A free-flyer joint at the root keeps its place if the box "keep
+        the root" is checked. Raises ArgumentError for an unknown frame, and for several robots.
         """
         if len(self._q) != 1:
             raise ArgumentError(f"the viewer shows {len(self._q)} robots, expected one")
@@ -394,8 +395,9 @@ def serve(
     - `q`: a configuration (nq,), a trajectory (T, nq), which is played, or (B, T, nq) for B robots;
       None: the neutral configuration, moved into the position limits;
     - `dt`: the time between the configurations of a trajectory, in s;
-    - `contact`: the contacts whose forces are drawn, as arrows: the forces of `contact_force` at
-      rest;
+    - `contact`: a scene; the forces of the ground on its spheres are drawn as arrows. They are the
+      forces of `contact_force` at zero velocity. Forces between the shapes of `scene.pairs` are not
+      drawn;
     - `layers`, `packages`, `markers`, `ghosts`, `side_by_side`: as in `render`;
     - `host`, `port`: where the server listens. If the port is in use, the next free port is taken.
       With the host "0.0.0.0" other machines can open the page.

@@ -60,7 +60,10 @@ class NamedFiles:
         self._known: dict[Path, bytes] = {}
 
     def get(self, name: str) -> bytes:
-        """The content of a file. Raises FileNotFoundError if there is no such file below."""
+        """The content of a file.
+
+        Raises FileNotFoundError if no such file is in the folder of the mesh file or below.
+        """
         for candidate in (name.strip(), name.strip().lstrip("/"), re.split(r"[/\\]", name)[-1]):
             path = (self._folder / candidate).resolve()
             if path.is_relative_to(self._folder) and path.is_file():
@@ -85,7 +88,10 @@ class NamedFiles:
 
 
 def checked_data(path: Path, files: NamedFiles) -> bytes:
-    """The content of a mesh file that is within the limits, as trimesh may read it."""
+    """The content of a mesh file for trimesh, after the checks.
+
+    A glTF scene is rewritten without the properties of materials that give no base colour.
+    """
     kind = path.suffix.lower()
     if kind not in _CHECKS:
         raise UnreadableMesh(
@@ -280,7 +286,7 @@ def _named(element: Any, tag: str) -> Any:
 
 
 def _check_gltf(data: bytes, files: NamedFiles) -> bytes:
-    return _written(_checked_tree(json.loads(data), b"", files))
+    return _json_bytes(_checked_tree(json.loads(data), b"", files))
 
 
 def _check_glb(data: bytes, files: NamedFiles) -> bytes:
@@ -288,13 +294,13 @@ def _check_glb(data: bytes, files: NamedFiles) -> bytes:
     if (magic, version, kind) != (b"glTF", 2, b"JSON"):
         raise UnreadableMesh("it does not begin with the header of a GLB file of version 2")
     rest = data[20 + length :]
-    text = _written(_checked_tree(json.loads(data[20 : 20 + length]), rest[8:], files))
+    text = _json_bytes(_checked_tree(json.loads(data[20 : 20 + length]), rest[8:], files))
     text += b" " * (-len(text) % 4)
     size = 20 + len(text) + len(rest)
     return struct.pack("<4sIII4s", b"glTF", 2, size, len(text), b"JSON") + text + rest
 
 
-def _written(tree: dict) -> bytes:
+def _json_bytes(tree: dict) -> bytes:
     """The checked scene as JSON in ASCII, so that trimesh reads the scene that was checked."""
     return json.dumps(tree).encode("ascii")
 
@@ -304,7 +310,7 @@ def _checked_tree(tree: dict, binary: bytes, files: NamedFiles) -> dict:
     entries = sum(abs(a["count"]) * _COMPONENTS[a["type"]] for a in accessors)
     check_limit(entries, 100 * MAX_TRIANGLES, "entries in its accessors")
     check_limit(sum(abs(v["byteLength"]) for v in views), 2 * MAX_BYTES, "bytes in its views")
-    sizes = [_primitives(mesh["primitives"], accessors) for mesh in meshes]
+    sizes = [_mesh_size(mesh["primitives"], accessors) for mesh in meshes]
     parts, triangles, vertices = np.array([(0, 0, 0), *sizes], object).sum(axis=0)
     check_limit(parts, MAX_NODES, "parts")
     check_limit(vertices, 10 * MAX_TRIANGLES, "vertices in its parts")
@@ -316,8 +322,8 @@ def _checked_tree(tree: dict, binary: bytes, files: NamedFiles) -> dict:
     return tree
 
 
-def _primitives(primitives: list[dict], accessors: list[dict]) -> tuple[int, int, int]:
-    """The number of parts, triangles and vertices of a mesh."""
+def _mesh_size(primitives: list[dict], accessors: list[dict]) -> tuple[int, int, int]:
+    """The numbers of parts, triangles and vertices of a mesh."""
     triangles = vertices = 0
     for primitive in primitives:
         if packed := set(_COMPRESSED) & set(primitive.get("extensions", {})):
@@ -354,7 +360,7 @@ def _check_nodes(tree: dict, sizes: list[tuple[int, int, int]]) -> None:
 
 
 def _check_pictures(tree: dict, binary: bytes, files: NamedFiles) -> None:
-    """Pictures in the buffers and in data URIs. `files` checks those in other files."""
+    """Check the pictures in buffers and in data URIs; `files` checks pictures in other files."""
     buffers: dict[int, bytes] = {}
     for number, picture in enumerate(tree.get("images", [])):
         if "bufferView" in picture:
@@ -375,7 +381,10 @@ def _content(uri: str, files: NamedFiles) -> bytes:
 
 
 def _use_base_color(material: dict) -> None:
-    """Keep of a material what gives its colour. Other textures are not read."""
+    """Delete all properties of a material except its name and its base colour.
+
+    A diffuse colour of KHR_materials_pbrSpecularGlossiness becomes the base colour.
+    """
     gloss = material.get("extensions", {}).get("KHR_materials_pbrSpecularGlossiness", {})
     base = material.get("pbrMetallicRoughness", {})
     kept = {

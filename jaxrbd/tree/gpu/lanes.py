@@ -7,8 +7,8 @@ this module evaluates a function entry by entry. An array (3, 3) of the function
 `evaluate` reads the program of the function (its jaxpr). Operations that move entries, such as a
 transposition, move the objects. Operations on entries apply to the lane vectors. Operations on
 constants are computed while JAX traces. The steps of a `scan` follow each other in the program. A
-`while` is a loop that ends when it has ended for all states; a state keeps its values after its own
-last step.
+`while` is a loop that ends when it has ended for all states; a state keeps its values after the
+last step of its loop.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ _MOVES: dict[str, Callable[..., Any]] = {
     "transpose": lambda p, x: np.transpose(x, p["permutation"]),
     "unstack": lambda p, x: list(np.moveaxis(x, p["axis"], 0)),
 }
-# Operations that move entries to places that constant operands state.
-_MOVES_TO_PLACES = ("dynamic_slice", "gather")
+# Operations that take entries from places that constant operands state.
+_TAKES = ("dynamic_slice", "gather")
 # Sums and the like of two object arrays.
 _REDUCTIONS: dict[str, Any] = {
     "reduce_and": np.frompyfunc(operator.and_, 2, 1),
@@ -123,7 +123,7 @@ def evaluate(function: Callable[..., Any], like: Any, *operands: Any) -> Any:
     leaves = jax.tree.leaves(operands)
     vectors = (x for array in leaves for x in array.reshape(-1) if np.ndim(x) == 1)
     found = _run(program, leaves, next(vectors, jnp.zeros(())))
-    results = [x if _has_lanes(x) else _constant(x) for x in found]
+    results = [x if _is_object_array(x) else _constant(x) for x in found]
     return jax.tree.unflatten(jax.tree.structure(shapes), results)
 
 
@@ -148,7 +148,7 @@ def _run(program: core.ClosedJaxpr, operands: list[np.ndarray], vector: Array) -
     for equation in program.jaxpr.eqns:
         name, parameters = equation.primitive.name, equation.params
         x = [value(variable) for variable in equation.invars]
-        if not any(map(_has_lanes, x)) and name not in _CALLS:
+        if not any(map(_is_object_array, x)) and name not in _CALLS:
             x = [
                 np.zeros(v.aval.shape, v.aval.dtype) if np.size(y) == 0 else y
                 for v, y in zip(equation.invars, x)
@@ -158,8 +158,8 @@ def _run(program: core.ClosedJaxpr, operands: list[np.ndarray], vector: Array) -
             results = results if equation.primitive.multiple_results else [results]
             values.update(zip(equation.outvars, map(np.asarray, results)))
             continue
-        if name in _MOVES_TO_PLACES:
-            results = _at_places(equation.primitive, parameters, *x)
+        if name in _TAKES:
+            results = _taken_entries(equation.primitive, parameters, *x)
         elif name in _CALLS:
             inner = parameters["jaxpr" if "jaxpr" in parameters else "call_jaxpr"]
             results = _run(inner, x, vector)
@@ -168,8 +168,8 @@ def _run(program: core.ClosedJaxpr, operands: list[np.ndarray], vector: Array) -
         elif name == "optimization_barrier":
             results = x
         else:
-            results = _of_entries(
-                name, parameters, [y if _has_lanes(y) else _constant(y) for y in x]
+            results = _changed_entries(
+                name, parameters, [y if _is_object_array(y) else _constant(y) for y in x]
             )
         if not equation.primitive.multiple_results:
             results = [results]
@@ -178,7 +178,7 @@ def _run(program: core.ClosedJaxpr, operands: list[np.ndarray], vector: Array) -
     return [value(variable) for variable in program.jaxpr.outvars]
 
 
-def _of_entries(name: str, parameters: dict[str, Any], x: list[np.ndarray]) -> Any:
+def _changed_entries(name: str, parameters: dict[str, Any], x: list[np.ndarray]) -> Any:
     """The result of an operation that moves, adds or changes entries."""
     if name in _MOVES:
         return _MOVES[name](parameters, *x)
@@ -200,19 +200,20 @@ def _of_entries(name: str, parameters: dict[str, Any], x: list[np.ndarray]) -> A
     raise NotImplementedError(f"jaxrbd.tree.gpu.lanes has no operation {name!r}")
 
 
-def _at_places(primitive: Any, parameters: dict[str, Any], x: np.ndarray, *places: Any) -> Any:
-    """The entries of x that the operation moves; it is applied to the numbers of the entries."""
-    numbers = np.arange(x.size, dtype=np.int32).reshape(x.shape)
+def _taken_entries(primitive: Any, parameters: dict[str, Any], x: np.ndarray, *places: Any) -> Any:
+    """The entries of x that the operation takes; it is applied to the indices of the entries."""
+    indices = np.arange(x.size, dtype=np.int32).reshape(x.shape)
     with jax.ensure_compile_time_eval():
-        moved = np.asarray(primitive.bind(numbers, *places, **parameters))
-    return x.reshape(-1)[moved]
+        taken = np.asarray(primitive.bind(indices, *places, **parameters))
+    return x.reshape(-1)[taken]
 
 
 def _scan(equation: core.JaxprEqn, vector: Array, *operands: Any) -> list[Any]:
     """The steps of the scan, one after the other."""
     step, length = equation.params["jaxpr"], equation.params["length"]
     # The operands are constants, carried arrays, and arrays with one row per step. The parameters
-    # that divide them differ between the versions of JAX, and rows have one axis less.
+    # that state how many operands are of each kind differ between versions of JAX. So the code
+    # compares shapes: an array with one row per step has one axis more than the operand of a step.
     results: list[Any] = [x.aval for x in equation.outvars]
     carried = sum(x.shape == y.shape for x, y in zip(results, step.out_avals))
     stepped = sum(np.shape(x) != y.shape for x, y in zip(operands, step.in_avals))
@@ -223,42 +224,51 @@ def _scan(equation: core.JaxprEqn, vector: Array, *operands: Any) -> list[Any]:
         slices = [np.squeeze(x[i : i + 1], 0) for x in operands[first:]]
         found = _run(step, [*fixed, *carry, *slices], vector)
         carry, rows[i] = found[:carried], found[carried:]
-    stacked = [np.stack([y if _has_lanes(y) else _constant(y) for y in x]) for x in zip(*rows)]
+    stacked = [
+        np.stack([y if _is_object_array(y) else _constant(y) for y in x]) for x in zip(*rows)
+    ]
     return [*carry, *stacked]
 
 
 def _while(equation: core.JaxprEqn, vector: Array, *operands: Any) -> list[Any]:
     """The loop until it has ended for all states."""
     parameters = equation.params
-    of_condition, of_body = parameters["cond_nconsts"], parameters["body_nconsts"]
-    fixed = operands[: of_condition + of_body]
+    condition_constants, body_constants = parameters["cond_nconsts"], parameters["body_nconsts"]
+    fixed = operands[: condition_constants + body_constants]
     shapes = [np.shape(x) for x in operands[len(fixed) :]]
-    ends = np.cumsum([0, *(int(np.prod(shape)) for shape in shapes)])
+    starts = np.cumsum([0, *(int(np.prod(shape)) for shape in shapes)])
 
-    def of_lanes(x: Any) -> Array:
-        """x as a lane vector. The compiler keeps a constant in another form, unlike a selection."""
+    def lane_vector(x: Any) -> Array:
+        """x as a lane vector that a loop can carry.
+
+        Mosaic GPU gives a constant vector another register layout than a computed vector, and a
+        value that a loop carries must keep one layout. The result of a selection has the layout of
+        a computed vector.
+        """
         x = jnp.broadcast_to(x, vector.shape)
         return lax.select(vector == vector, x, x)
 
     def flat(arrays: Any) -> list[Array]:
-        arrays = [x if _has_lanes(x) else _constant(x) for x in arrays]
-        return [of_lanes(entry) for x in arrays for entry in x.reshape(-1)]
+        arrays = [x if _is_object_array(x) else _constant(x) for x in arrays]
+        return [lane_vector(entry) for x in arrays for entry in x.reshape(-1)]
 
     def arrays(vectors: Any) -> list[np.ndarray]:
         return [
             entries(shape, lambda k, first=first: vectors[first + k])
-            for shape, first in zip(shapes, ends)
+            for shape, first in zip(shapes, starts)
         ]
 
     def going_on(vectors: Any) -> Array:
         """1 for each state whose loop goes on, else 0."""
-        found = _run(parameters["cond_jaxpr"], [*fixed[:of_condition], *arrays(vectors)], vector)
+        found = _run(
+            parameters["cond_jaxpr"], [*fixed[:condition_constants], *arrays(vectors)], vector
+        )
         one = jnp.ones(vector.shape, jnp.int32)
         return lax.select(flat(found)[0], one, 0 * one)
 
     def body(state: Any) -> Any:
         going, vectors = state
-        operands = [*fixed[of_condition:], *arrays(vectors)]
+        operands = [*fixed[condition_constants:], *arrays(vectors)]
         changed = flat(_run(parameters["body_jaxpr"], operands, vector))
         vectors = tuple(lax.select(going > 0, x, y) for x, y in zip(changed, vectors))
         return going_on(vectors), vectors
@@ -271,7 +281,8 @@ def _while(equation: core.JaxprEqn, vector: Array, *operands: Any) -> list[Any]:
 _LOOPS: dict[str, Callable[..., Any]] = {"scan": _scan, "while": _while}
 
 
-def _has_lanes(x: Any) -> bool:
+def _is_object_array(x: Any) -> bool:
+    """Whether x is an array of objects; False for an empty array, which has no lane vectors."""
     return isinstance(x, np.ndarray) and x.dtype == object and x.size > 0
 
 

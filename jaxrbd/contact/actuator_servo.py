@@ -1,4 +1,8 @@
-"""Affine actuators with the velocity after a time step: a `Servo` and the remaining forces."""
+"""Converts affine actuators to a `Servo` and joint forces for a contact step.
+
+The servo uses the q and v after the time step. An actuator without stiffness and damping becomes a
+joint force.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +27,9 @@ def servo_of_actuators(
 
     - `q` (nq,): the configuration before the step; `control` (n,): one value per actuator.
 
-    An actuator applies the force `c - k q - d v` to its joint, where c depends on the clipped
-    control. If the stiffness k or the damping d is not zero, the servo applies this force, with the
-    q and v after the step. Otherwise tau has the force c. So
+    An actuator applies the force `c - k q - d v` to its joint, where c, k and d are affine
+    functions of the clipped control. If the stiffness k or the damping d is not zero, the servo
+    applies this force, with the q and v after the step. Otherwise tau has the force c. So
     `contact_step(..., tau, dt, servo=servo)` is stable for any gains. With the forces
     `actuators(model, q, v, control)` in tau, it is stable only for small gains.
 
@@ -48,7 +52,9 @@ def servo_of_actuators(
         jnp.asarray(x, model.dtype) for x in actuators.values
     )
     control = jnp.clip(control, control_range[:, 0], control_range[:, 1])
-    terms = gear * (gain * control[:, None] + bias).T  # on the joint: terms . [1, gear q, gear v]
+    terms = (
+        gear * (gain * control[:, None] + bias).T
+    )  # the joint force is terms . [1, gear q, gear v]
     place = np.array([joints.index(name) for name in actuators.joints], int)
     terms = terms * jnp.stack([jnp.ones_like(gear), -gear, -gear])
     c, k, d = jnp.zeros((3, n), model.dtype).at[:, place].add(terms)
@@ -56,18 +62,20 @@ def servo_of_actuators(
 
     spring, damper = k != 0, (k == 0) & (d != 0)
 
-    def of_dofs(x: Array, rest: float = 0.0) -> Array:
+    def dof_values(x: Array, rest: float = 0.0) -> Array:
         return jnp.asarray(values_of_dofs(owner, x, n, "actuators", rest))
 
-    gains = PD(_not_negative(of_dofs(k)), _not_negative(of_dofs(d)), of_dofs(limit, np.inf))
+    gains = PD(
+        _not_negative(dof_values(k)), _not_negative(dof_values(d)), dof_values(limit, np.inf)
+    )
     coordinates = np.array([model.joint(name).q.start for name in joints], int)
     target = jnp.where(spring, c / jnp.where(spring, k, 1), q[coordinates])
     servo = Servo(
         gains,
         q.at[coordinates].set(target),
-        of_dofs(jnp.where(damper, c / jnp.where(damper, d, 1), 0)),
+        dof_values(jnp.where(damper, c / jnp.where(damper, d, 1), 0)),
     )
-    return servo, of_dofs(jnp.where(spring | damper, 0, jnp.clip(c, -limit, limit)))
+    return servo, dof_values(jnp.where(spring | damper, 0, jnp.clip(c, -limit, limit)))
 
 
 def _not_negative(x: Array) -> Array:
