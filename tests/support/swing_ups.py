@@ -60,10 +60,10 @@ def swing_up(name):
     )
 
     def cost(t, x, u, goal):
-        return 0.1 * jnp.concatenate([x[0] - goal, x[1], u])
+        return jnp.concatenate([0.1 * (x[0] - goal), 0.05 * x[1], 0.05 * u])
 
     def terminal_cost(x, goal):
-        return jnp.concatenate([100 * (x[0] - goal), 30 * x[1]])
+        return jnp.concatenate([10 * (x[0] - goal), 3 * x[1]])
 
     space = oc.state_space(model)
     problem = oc.Problem(space, dynamics, cost, terminal_cost, control_bounds=(-bound, bound))
