@@ -95,8 +95,9 @@ def test_kernels_do_not_depend_on_the_number_of_bodies(as_for_users):
     assert counted("chain30", jobs) == counted("chain33", jobs)
 
 
-# Kernels of `optimal_control.solve` with the Gauss-Newton matrix.
-SOLVERS = {"arm7": 490, "quadruped": 640}
+# Kernels of `optimal_control.solve` with the Gauss-Newton matrix. The automatic rollout has the
+# dynamics of a stage twice: about 150 kernels for arm7, and 190 for the quadruped.
+SOLVERS = {"arm7": 640, "quadruped": 830}
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import pathlib
 import re
 
 import equinox as eqx
@@ -24,7 +23,7 @@ from jaxrbd.inverse_kinematics import (
     tasks as ik_tasks,
 )
 from jaxrbd.model.joint_space import coordinates_with_rates, position_limits
-from support import real_robots, zoo
+from support import pages, real_robots, zoo
 from support.zoo import close
 
 IDENTITY = rbd.spatial.identity_pose(float)
@@ -1174,9 +1173,5 @@ def test_random_targets_are_reached(name):
 
 @pytest.mark.documents
 def test_the_examples_of_the_guide_run():
-    guide = pathlib.Path(__file__).parents[1] / "docs" / "inverse_kinematics.md"
     names = {}
-    for example in re.findall(r"```python\n(.*?)```", guide.read_text(), re.DOTALL):
-        exec(example, names)
-    assert names["solution"].converged
-    assert jnp.all(names["found"].converged)
+    assert pages.run("inverse_kinematics.md", names) == 1

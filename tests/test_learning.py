@@ -6,7 +6,6 @@ import json
 import math
 import os
 import pathlib
-import re
 import signal
 import subprocess
 import sys
@@ -26,7 +25,7 @@ from jaxrbd.cli import play_command, train_command
 from jaxrbd.errors import ArgumentError, SavedFileError, TrainingError
 from jaxrbd.io import _sealed
 from jaxrbd.learning import checkpoint, networks, optimiser, rollouts
-from support import nightly
+from support import nightly, pages
 from support.point import Point, PointWithSecrets
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -759,9 +758,7 @@ def test_tasks_and_algorithms_by_name():
 
 @pytest.mark.documents
 def test_the_examples_of_the_guide_run(capsys):
-    text = (ROOT / "docs" / "learning.md").read_text()
-    examples = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    exec("\n".join(examples), {})
+    assert pages.run("learning.md", {}) == 1
     assert len(capsys.readouterr().out.splitlines()) == 3
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +18,7 @@ from ..integrators import rollout
 from .implicit import Point, with_derivatives
 from .lqr import METHODS, choice
 from .problem import Problem
-from .solver import History, Iterate, Settings, Solver, recorded
+from .solver import COLUMNS, History, Iterate, Settings, Solver, recorded
 from .stages import (
     Multipliers,
     Residuals,
@@ -31,7 +32,36 @@ from .stages import (
 )
 
 HESSIANS = ("gauss_newton", "exact")
-ROLLOUTS = ("linear", "feedback")
+ROLLOUTS = ("automatic", "linear", "feedback")
+# The default number of steps with one rollout.
+ITERATIONS = 100
+Function = TypeVar("Function", bound=Callable)
+
+
+def _compiled(*static: str) -> Callable[[Function], Function]:
+    """`jax.jit` of a function that does not read the history of a solution.
+
+    The length of a history depends on the solve. So the programs get solutions without it, and one
+    program serves the solutions of all solves. `static`: the names of the static arguments.
+    """
+
+    def compiled(function: Any) -> Any:
+        program = jax.jit(function, static_argnames=static)
+
+        @functools.wraps(function)
+        def call(*args, **kwargs):
+            args = map(_without_history, args)
+            return program(*args, **{name: _without_history(x) for name, x in kwargs.items()})
+
+        for name in ("lower", "trace", "eval_shape"):
+            setattr(call, name, getattr(program, name))
+        return call
+
+    return compiled
+
+
+def _without_history(argument: Any) -> Any:
+    return argument._replace(history=None) if isinstance(argument, Solution) else argument
 
 
 class Solution(NamedTuple):
@@ -59,9 +89,7 @@ class Solution(NamedTuple):
     history: History
 
 
-@functools.partial(
-    jax.jit, static_argnames=("hessian", "riccati", "iterations", "fixed_iterations", "rollout")
-)
+@_compiled("hessian", "riccati", "iterations", "fixed_iterations", "rollout")
 def solve(
     problem: Problem,
     x0: PyTree,
@@ -69,11 +97,11 @@ def solve(
     guess: Any,
     hessian: str = "gauss_newton",
     riccati: str = "sequential",
-    iterations: int = 100,
+    iterations: int | None = None,
     fixed_iterations: bool = False,
     tolerance: ArrayLike | None = None,
     mu: ArrayLike = 1e-2,
-    rollout: str = "linear",
+    rollout: str = "automatic",
 ) -> Solution:
     """A trajectory from the state x0 that is a local minimum of the cost under the constraints.
 
@@ -83,13 +111,17 @@ def solve(
       same numbers of constraints;
     - `hessian`: "gauss_newton", or "exact" with the second derivatives of all functions;
     - `riccati`: the method of `lqr`, "sequential" or "parallel";
-    - `iterations`: the largest number of steps. With `fixed_iterations` every solve runs the same
-      loop, which suits control with a fixed period;
+    - `iterations`: the largest number of steps. The default is 100, and 100 more for the automatic
+      rollout. With `fixed_iterations` every solve runs the same loop, which suits control with a
+      fixed period;
     - `tolerance`: of the largest residual; by default the root of the eps of the dtype;
     - `mu`: the initial penalty of constraints is 1 / mu; it is not used without constraints;
     - `rollout`: the states after a step. "linear" moves all states at once along the step.
       "feedback" computes the states from the controls with feedback, one stage after the other: an
-      iteration takes longer, and the defects stay at zero once they are zero.
+      iteration takes longer, and the defects stay at zero once they are zero. "automatic" is
+      linear. If the linear rollout fails, the solve starts again from the guess with feedback; by
+      default, it also continues with feedback if 100 linear steps were not enough. With
+      `fixed_iterations`, it is only linear.
 
     The field `status` of the result states whether the solver converged. The result is of the
     dtype of the controls. Raises ArgumentError for arguments and results of functions with wrong
@@ -102,12 +134,14 @@ def solve(
     have no meaning where the solution is no strict local minimum. The other fields, the gains for
     example, and the guess have zero derivatives.
     """
+    if choice(rollout, "rollout", ROLLOUTS) == "automatic" and fixed_iterations:
+        rollout = "linear"
     settings = Settings(
         choice(hessian, "hessian", HESSIANS) == "exact",
         choice(riccati, "riccati", METHODS),
-        _count(iterations),
+        *_counts(iterations, rollout),
         bool(fixed_iterations),
-        choice(rollout, "rollout", ROLLOUTS),
+        rollout,
     )
     x0 = problem.space.checked(x0, "x0")
     theta = problem, x0, p
@@ -140,10 +174,13 @@ def solve(
     )
 
 
-def _count(iterations: int) -> int:
+def _counts(iterations: int | None, rollout: str) -> tuple[int, int]:
+    """The largest number of steps, and of steps before the automatic rollout has feedback."""
+    if iterations is None:
+        return (2 * ITERATIONS if rollout == "automatic" else ITERATIONS), ITERATIONS
     if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 1:
         raise ArgumentError(f"iterations is {iterations!r}, expected an int above 0")
-    return iterations
+    return iterations, iterations
 
 
 def _guess(problem: Problem, x0: PyTree, p: PyTree, guess: Any):
@@ -233,7 +270,7 @@ def _start(solver: Solver, xs, us, shapes, warm: Solution | None, mu: Array) -> 
     return solver.start(xs, us, *start, mu)
 
 
-@jax.jit
+@_compiled()
 def kkt_residual(problem: Problem, x0: PyTree, p: PyTree, solution: Solution) -> Residuals:
     """The errors of the optimality conditions of a solution, computed from its trajectory.
 
@@ -260,7 +297,7 @@ def kkt_residual(problem: Problem, x0: PyTree, p: PyTree, solution: Solution) ->
     )
 
 
-@jax.jit
+@_compiled()
 def follow(
     problem: Problem, x0: PyTree, p: PyTree, solution: Solution
 ) -> tuple[PyTree, Float[Array, "N m"]]:
@@ -285,13 +322,14 @@ def follow(
     return jax.tree.map(lambda x, xs: jnp.concatenate([x[None], xs]), x0, after), us
 
 
-@functools.partial(jax.jit, static_argnames="n")
+@_compiled("n")
 def shift(solution: Solution, n: int = 1) -> Solution:
     """The solution without its first n stages, as a guess for a horizon that starts n stages later.
 
-    The last stage is repeated n times, so the number of stages is the same. The cost, the residuals
-    and the history are those of the old solution. Raises ArgumentError unless n is an int from 0 to
-    the number of stages.
+    The last stage is repeated n times, so the number of stages is the same. The cost and the
+    residuals are those of the old solution. The history is empty: so the shapes of the result do
+    not depend on the options of the solve, and one program serves all periods of a controller.
+    Raises ArgumentError unless n is an int from 0 to the number of stages.
     """
     stages = len(solution.us)
     if isinstance(n, bool) or not isinstance(n, int) or not 0 <= n <= stages:
@@ -306,4 +344,11 @@ def shift(solution: Solution, n: int = 1) -> Solution:
     y, z, y_last, z_last, by_bounds = solution.multipliers
     y, z, by_bounds = map(shifted, (y, z, by_bounds))
     multipliers = Multipliers(y, z, y_last, z_last, by_bounds)
-    return solution._replace(xs=xs, us=us, gains=gains, costates=costates, multipliers=multipliers)
+    return solution._replace(
+        xs=xs,
+        us=us,
+        gains=gains,
+        costates=costates,
+        multipliers=multipliers,
+        history=recorded(jnp.zeros((1, COLUMNS), us.dtype)),
+    )

@@ -10,6 +10,11 @@ One iteration (`Solver.iterate`):
 
 The first iteration has no step, and evaluates the guess. With this order, the program linearises
 the stages at one place only: in the line search or, for the exact Hessian, after it.
+
+The automatic rollout is the linear one, and the one with feedback where the linear one does not
+succeed (`Solver.with_other_rollout`). The linear rollout can fail with control bounds: its steps
+close the defects, so a multiple of the identity does not shorten them, and the active set of the
+bounds may not settle.
 Sources: Nocedal and Wright (2006), Numerical optimization, chapters 17 and 18; Jallet et al.
 (2025), ProxDDP: Proximal constrained trajectory optimization.
 """
@@ -17,6 +22,7 @@ Sources: Nocedal and Wright (2006), Numerical optimization, chapters 17 and 18; 
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -113,11 +119,15 @@ class Iterate(NamedTuple):
 
     - `steps` (): the number of steps, -1 before the guess has been evaluated;
     - `status` (): a `Status`, or `RUNNING`;
+    - `begun` (): whether the trajectory has been evaluated, so that `search` has a step;
+    - `feedback` (): whether the states follow from the controls with feedback;
     - `history` (iterations + 1, COLUMNS): one row per iteration. The last row has no meaning.
     """
 
     steps: Array
     status: Array
+    begun: Array
+    feedback: Array
     trajectory: Trajectory
     penalty: Penalty
     search: Search
@@ -125,11 +135,15 @@ class Iterate(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """The options of a solve that are static."""
+    """The options of a solve that are static.
+
+    `linear_iterations`: the automatic rollout has feedback after this number of steps.
+    """
 
     exact: bool
     riccati: str
     iterations: int
+    linear_iterations: int
     fixed: bool
     rollout: str
 
@@ -167,6 +181,8 @@ class Solver(NamedTuple):
         return Iterate(
             steps=none - 1,
             status=none + RUNNING,
+            begun=no,
+            feedback=jnp.asarray(settings.rollout == "feedback"),
             trajectory=Trajectory(xs, us, costates, gains, zero, Residuals(*[zero] * 5)),
             penalty=first_penalty(multipliers, mu, self.tolerance),
             search=Search(
@@ -189,12 +205,38 @@ class Solver(NamedTuple):
             new = self.iterate(state)
             return jax.tree.map(lambda new, old: jnp.where(running, new, old), new, state), None
 
-        if settings.fixed:
+        def with_one_rollout(state):
+            def linear_or_feedback(state):
+                early = state.steps < settings.linear_iterations
+                return unfinished(state) & (state.feedback | early)
+
+            end = lax.while_loop(linear_or_feedback, self.iterate, state)
+            return self.with_other_rollout(start, end)
+
+        if settings.rollout == "automatic":
+            end = lax.while_loop(unfinished, with_one_rollout, start)
+        elif settings.fixed:
             end, _ = lax.scan(iterate_unfinished, start, length=settings.iterations + 1)
         else:
             end = lax.while_loop(unfinished, self.iterate, start)
         limit = jnp.where(end.status == RUNNING, int(Status.ITERATION_LIMIT), end.status)
         return end._replace(status=limit)
+
+    def with_other_rollout(self, start: Iterate, state: Iterate) -> Iterate:
+        """The last state of one rollout, with feedback where the linear rollout did not succeed.
+
+        If no step was found, the solve starts again from the guess, because the iterates before
+        such a failure are poor. The step from the guess itself does not depend on the rollout. If
+        the steps were not enough, the solve continues.
+        """
+        settings, linear = self.settings, ~state.feedback
+        ended = (state.status == int(Status.FAILED)) | (state.status == int(Status.INFEASIBLE))
+        failed = linear & ended & ~state.search.step.found
+        failed &= (state.steps > 0) & (state.steps < settings.iterations)
+        slow = linear & (state.status == RUNNING) & (state.steps >= settings.linear_iterations)
+        again = start._replace(steps=state.steps, history=state.history)
+        state = jax.tree.map(lambda new, old: jnp.where(failed, new, old), again, state)
+        return state._replace(feedback=state.feedback | failed | slow)
 
     def iterate(self, state: Iterate) -> Iterate:
         """The state after one iteration; the head of the module lists its parts."""
@@ -224,7 +266,7 @@ class Solver(NamedTuple):
         raised = shifted(values, new.multipliers, new.mu)
         stages = lqr_stages(linear, raised, new.mu, problem.space.size)
         gauss_newton = without_curvature(stages, linear)
-        start = next_start(search.step, trial, steps < 0, search.grows, settings.exact)
+        start = next_start(search.step, trial, ~state.begun, search.grows, settings.exact)
         bounds = None if problem.control_bounds is None else self.bounds
         step = bounded_step(stages, gauss_newton, start, us, bounds, settings.riccati)
         solution = step.solution
@@ -246,6 +288,8 @@ class Solver(NamedTuple):
         return Iterate(
             steps=steps + 1,
             status=status,
+            begun=jnp.asarray(True),
+            feedback=state.feedback,
             trajectory=Trajectory(
                 xs,
                 us,
@@ -274,11 +318,17 @@ class Solver(NamedTuple):
         xs, us = state.trajectory.xs, state.trajectory.us
         solution, merit = state.search.step.solution, state.search.merit
 
-        def move(factor):
-            if self.settings.rollout == "linear":
-                return linear_motion(problem, xs, us, solution, factor, self.bounds)
+        def with_feedback(factor):
             defects = merit.defects
             return feedback_motion(problem, p, xs, us, solution, defects, factor, self.bounds)
+
+        def move(factor):
+            if self.settings.rollout == "feedback":
+                return with_feedback(factor)
+            linear = linear_motion(problem, xs, us, solution, factor, self.bounds)
+            if self.settings.rollout == "linear":
+                return linear
+            return _replaced(state.feedback, linear, lambda: with_feedback(factor))
 
         def evaluate(xs, us):
             if exact:
@@ -287,10 +337,21 @@ class Solver(NamedTuple):
             return (linear.inner.values, linear.last.values), linear
 
         # The guess, and a solve that has ended, have no step.
-        begun = (state.status == RUNNING) & (state.steps >= 0)
+        begun = (state.status == RUNNING) & state.begun
         constants = solution, merit, state.penalty
         return line_search(xs, us, begun, *constants, move, evaluate, self.blank)
 
     def _linearise(self, xs: PyTree, us: Array, costates: Array, penalty: Penalty) -> Linearisation:
         constants = costates, penalty.multipliers, penalty.mu
         return linearise(self.problem, self.p, xs, us, *constants, self.settings.exact)
+
+
+def _replaced(condition: Array, value: PyTree, function: Callable[[], PyTree]) -> PyTree:
+    """`function()` where the condition holds, else the value.
+
+    A loop of at most one iteration: a batch calls the function only if the condition holds in one
+    of its problems. With `lax.cond`, a batch would always call it.
+    """
+    start = condition, value
+    end = lax.while_loop(lambda x: x[0], lambda _: (jnp.asarray(False), function()), start)
+    return end[1]
