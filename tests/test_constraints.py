@@ -229,8 +229,7 @@ def operands_and_direction(model, one_more):
     return jax.tree.map(jnp.asarray, operands), direction
 
 
-@pytest.mark.slow
-@ONE_MORE
+@REDUNDANT
 def test_derivatives_in_everything_are_the_true_ones(model, one_more):
     operands, direction = operands_and_direction(model, one_more)
 

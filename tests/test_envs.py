@@ -772,5 +772,5 @@ def test_the_targets_of_the_quadruped_are_strokes_about_its_home(trot, key):
 def test_the_examples_of_the_guide_run():
     guide = pathlib.Path(__file__).parents[1] / "docs" / "environments.md"
     examples = re.findall(r"```python\n(.*?)```", guide.read_text(), re.DOTALL)
-    assert len(examples) == 5
+    assert len(examples) == 7
     exec("\n".join(examples), {})

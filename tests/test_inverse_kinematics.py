@@ -1174,4 +1174,4 @@ def test_random_targets_are_reached(name):
 @pytest.mark.documents
 def test_the_examples_of_the_guide_run():
     names = {}
-    assert pages.run("inverse_kinematics.md", names) == 1
+    assert pages.run("inverse_kinematics.md", names) == 2
