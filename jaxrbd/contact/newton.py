@@ -165,7 +165,7 @@ def _of_batch(partition: Partition, problem: Problem) -> Minimum:
         return by_platform(by_tiles, minimised, *leaves)
 
     if _number_of_entries(partition, problem) <= KERNEL_ENTRIES:
-        found = map_states(by_batch, of_state, count, *leaves)
+        found = map_states(by_batch, of_state, *leaves)
     else:
         found = by_batch(*leaves)
     return jax.tree.map(lambda x: x.reshape(*batch, *x.shape[1:]), found)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ from .._math.rows import merge_rows, operand_rows, take_rows
 from ..topology import Topology
 from .gpu.kernels import states_by_kernel
 from .gpu.rows import map_rows_by_kernel, sum_over_dofs_by_kernel
+from .passes import number_of_states
 
 
 def map_rows(
@@ -39,20 +39,17 @@ def map_rows(
     return function(*map(operand_rows, operands, indices))
 
 
-def map_states(
-    by_batch: Callable[..., Any], of_state: Callable[..., Any], count: Any, *operands: Array
-) -> Any:
-    """`by_batch(*operands)` for `count` states, or one kernel that computes `of_state` for each.
+def map_states(by_batch: Callable[..., Any], of_state: Callable[..., Any], *operands: Array) -> Any:
+    """`by_batch(*operands)` for s states, or one kernel that computes `of_state` for each.
 
-    - `operands`: arrays (count, ...), or (1, ...) if all states share the values;
-    - `by_batch`: the function of the operands; its result has arrays (count, ...);
+    - `operands`: arrays (s, ...), or (1, ...) if all states share the values. With a symbolic size
+      s of `jax.export` no kernel runs;
+    - `by_batch`: the function of the operands; its result has arrays (s, ...);
     - `of_state`: the same function for operands without the first axis. It uses only operations
-      that `tree/gpu/lanes.py` can evaluate;
-    - `count`: an int, or a symbolic size of `jax.export`. With a symbolic size no kernel runs.
+      that `tree/gpu/lanes.py` can evaluate.
     """
-    states = count if isinstance(count, int) else math.inf
     kernel = functools.partial(states_by_kernel, of_state)
-    return with_kernel(by_batch, kernel, states, *operands)
+    return with_kernel(by_batch, kernel, number_of_states(1, *operands), *operands)
 
 
 def sum_over_dofs(

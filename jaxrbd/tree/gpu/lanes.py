@@ -123,8 +123,7 @@ def evaluate(function: Callable[..., Any], like: Any, *operands: Any) -> Any:
     leaves = jax.tree.leaves(operands)
     vectors = (x for array in leaves for x in array.reshape(-1) if np.ndim(x) == 1)
     found = _run(program, leaves, next(vectors, jnp.zeros(())))
-    results = [x if _is_object_array(x) else _constant(x) for x in found]
-    return jax.tree.unflatten(jax.tree.structure(shapes), results)
+    return jax.tree.unflatten(jax.tree.structure(shapes), [*map(_as_objects, found)])
 
 
 def entries(shape: tuple[int, ...], read: Callable[[int], Any]) -> np.ndarray:
@@ -168,9 +167,7 @@ def _run(program: core.ClosedJaxpr, operands: list[np.ndarray], vector: Array) -
         elif name == "optimization_barrier":
             results = x
         else:
-            results = _changed_entries(
-                name, parameters, [y if _is_object_array(y) else _constant(y) for y in x]
-            )
+            results = _changed_entries(name, parameters, [*map(_as_objects, x)])
         if not equation.primitive.multiple_results:
             results = [results]
         for variable, result in zip(equation.outvars, results):
@@ -224,10 +221,7 @@ def _scan(equation: core.JaxprEqn, vector: Array, *operands: Any) -> list[Any]:
         slices = [np.squeeze(x[i : i + 1], 0) for x in operands[first:]]
         found = _run(step, [*fixed, *carry, *slices], vector)
         carry, rows[i] = found[:carried], found[carried:]
-    stacked = [
-        np.stack([y if _is_object_array(y) else _constant(y) for y in x]) for x in zip(*rows)
-    ]
-    return [*carry, *stacked]
+    return [*carry, *(np.stack([*map(_as_objects, x)]) for x in zip(*rows))]
 
 
 def _while(equation: core.JaxprEqn, vector: Array, *operands: Any) -> list[Any]:
@@ -249,8 +243,7 @@ def _while(equation: core.JaxprEqn, vector: Array, *operands: Any) -> list[Any]:
         return lax.select(vector == vector, x, x)
 
     def flat(arrays: Any) -> list[Array]:
-        arrays = [x if _is_object_array(x) else _constant(x) for x in arrays]
-        return [lane_vector(entry) for x in arrays for entry in x.reshape(-1)]
+        return [lane_vector(entry) for x in arrays for entry in _as_objects(x).reshape(-1)]
 
     def arrays(vectors: Any) -> list[np.ndarray]:
         return [
@@ -286,7 +279,10 @@ def _is_object_array(x: Any) -> bool:
     return isinstance(x, np.ndarray) and x.dtype == object and x.size > 0
 
 
-def _constant(x: Any) -> np.ndarray:
+def _as_objects(x: Any) -> np.ndarray:
+    """x as an array of objects; those of a constant are numbers."""
+    if _is_object_array(x):
+        return x
     x = np.asarray(x)
     flat = x.reshape(-1)
     return entries(x.shape, lambda k: flat[k])
