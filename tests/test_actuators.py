@@ -1,8 +1,5 @@
 """Actuators: PD control, DC motors and delays: their laws, their derivatives and their errors."""
 
-import pathlib
-import re
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +8,7 @@ import pytest
 import jaxrbd as rbd
 from jaxrbd.actuators import PD, DCMotor, Delay
 from jaxrbd.model import arguments
-from support import zoo
+from support import pages, zoo
 from support.zoo import close, slope
 
 NV = 10  # of zoo.small(): a free-flyer, a ball joint and a hinge
@@ -355,9 +352,8 @@ def test_a_command_may_be_a_pytree():
 
 @pytest.mark.documents
 def test_the_examples_of_the_guide_run():
-    guide = pathlib.Path(__file__).parents[1] / "docs" / "actuators_and_sensors.md"
     names = {}
-    examples = re.findall(r"```python\n(.*?)```", guide.read_text(), re.DOTALL)
+    examples = pages.blocks("actuators_and_sensors.md")
     assert len(examples) == 2
     for example in examples:
         exec(example, names)

@@ -2,8 +2,6 @@
 
 import dataclasses
 import itertools
-import pathlib
-import re
 
 import equinox as eqx
 import jax
@@ -19,7 +17,7 @@ from jaxrbd.algorithms.kinematics import root_centred
 from jaxrbd.contact import Box, Capsule, Material, Plane, Scene, collision_pairs, sphere
 from jaxrbd.contact.contacts import closest_points, contact_bodies, find_contacts
 from jaxrbd.model.joint_space import independent_joint_force
-from support import zoo
+from support import pages, zoo
 from support.turning import in_first_axes
 from support.zoo import close
 from test_contact import derivative_check, direction_of
@@ -599,9 +597,8 @@ def test_what_is_wrong_is_named(message):
 
 @pytest.mark.documents
 def test_the_examples_of_the_guide_run():
-    guide = pathlib.Path(__file__).parents[1] / "docs" / "contact.md"
     names = {}
-    examples = re.findall(r"```python\n(.*?)```", guide.read_text(), re.DOTALL)
+    examples = pages.blocks("contact.md")
     assert len(examples) == 3
     for example in examples:
         exec(example, names)

@@ -1,8 +1,6 @@
 """Environments: episodes, batches, random parameters, and derivatives through steps."""
 
 import dataclasses
-import pathlib
-import re
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +10,7 @@ import pytest
 import jaxrbd as rbd
 from jaxrbd import envs
 from jaxrbd.errors import ArgumentError
-from support import nightly, zoo
+from support import nightly, pages, zoo
 from support.point import Point
 
 POINT = Point()
@@ -770,7 +768,6 @@ def test_the_targets_of_the_quadruped_are_strokes_about_its_home(trot, key):
 
 @pytest.mark.documents
 def test_the_examples_of_the_guide_run():
-    guide = pathlib.Path(__file__).parents[1] / "docs" / "environments.md"
-    examples = re.findall(r"```python\n(.*?)```", guide.read_text(), re.DOTALL)
+    examples = pages.blocks("environments.md")
     assert len(examples) == 7
     exec("\n".join(examples), {})
