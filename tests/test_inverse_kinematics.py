@@ -485,7 +485,124 @@ def test_no_step_increases_the_error():
     assert np.all(error <= before * (1 + 1e-12))
     rejected = np.all(after.q == starts, axis=1)
     assert 0 < np.sum(rejected) < 50
-    np.testing.assert_array_equal(np.asarray(after.damping) > damping, rejected)
+    factor = np.asarray(after.damping / damping)
+    np.testing.assert_array_equal(factor == solver.GROWTH, rejected)
+    # The reduction that the Jacobian at the start predicts, and its share that happened.
+    error = np.asarray(before**2 - error**2)[~rejected]
+    linear = jax.vmap(lambda q: solver.rows(arm, task, q))(starts[~rejected])
+    step = np.asarray(after.q) - starts
+    moved = linear.error + np.einsum("nij,nj->ni", linear.J, step[~rejected])
+    predicted = np.sum(np.asarray(linear.error) ** 2 - np.asarray(moved) ** 2, axis=1)
+    poor = error < 0.25 * predicted
+    assert 0 < np.sum(poor) < len(poor)
+    np.testing.assert_array_equal(factor[~rejected] == solver.POOR_GROWTH, poor)
+
+
+@functools.cache
+def planar_solutions():
+    """The compiled function (model, target of the centre of mass, q0) to the solutions.
+
+    They are the solutions with and without a restart.
+    """
+
+    @jax.jit
+    def both(model, target, q0):
+        tasks = [ik.ComTask(target)]
+        return [ik.inverse_kinematics(model, tasks, q0, restart=x) for x in (True, False)]
+
+    return both
+
+
+def test_a_restart_finds_the_way_round_a_limit():
+    """The target is behind the limit of the first joint, which it reaches from the middle."""
+    arm = planar()
+    q0 = jnp.array([2.9, 0.3, 0.2])
+    target = rbd.center_of_mass(arm, jnp.array([-2.9, 0.3, 0.2]))
+    found, near = planar_solutions()(arm, target, q0)
+    assert found.converged
+    close(rbd.center_of_mass(arm, found.q), target, 1e-8)
+    assert not near.converged
+    assert near.stationary
+    assert near.q[0] == 3
+
+
+def test_a_restart_without_success_changes_nothing():
+    """Out of reach, both end at the minimum near q0; the middle leads to another minimum."""
+    arm = planar()
+    q0 = jnp.array([2.9, 0.3, 0.2])
+    far = jnp.array([3.0, 1.0, 0.0])
+    found, near = planar_solutions()(arm, far, q0)
+    assert not found.converged
+    assert found.iterations == near.iterations > 32
+    close(found.q, near.q, 1e-12)
+    _, other = planar_solutions()(arm, far, jnp.zeros(3))
+    assert jnp.max(jnp.abs(other.q - near.q)) > 1
+
+
+def test_targets_are_reached_with_a_posture_as_without():
+    """The tip of an arm reaches random points from one start, with a strong posture far away."""
+    arm, rng = planar(), np.random.default_rng(0)
+    q0 = jnp.array([2.0, 1.0, 1.0])
+    targets = np.stack([planar_target(q) for q in rng.uniform(-2, 2, size=(100, 3))])
+
+    @jax.jit
+    @jax.vmap
+    def solved(target):
+        tasks = [ik.ComTask(target), ik.PostureTask(-q0, 0.1)]
+        return ik.inverse_kinematics(arm, tasks, q0)
+
+    found = solved(targets)
+    assert jnp.all(found.converged)
+    assert jnp.max(found.errors.linear[:, 0]) < 1e-8
+    assert jnp.mean(found.stationary) > 0.8
+
+
+def planar_target(q):
+    centre = planar_centre(q)
+    return np.array([centre.real, centre.imag, 0])
+
+
+@pytest.mark.slow
+def test_a_restart_keeps_locked_joints(arm):
+    q0, X = arm.upper_position_limit, rbd.frame_placement(arm, rbd.neutral(arm) + 0.3, "tool")
+    for locked in ((), ("joint_7",)):
+        found = ik.inverse_kinematics(arm, [ik.FrameTask.position("tool", X.p)], q0, locked)
+        assert found.converged
+        assert not locked or found.q[6] == q0[6]
+    posture = ik.PostureTask(rbd.neutral(arm), 1e-3)
+    found = ik.inverse_kinematics(arm, [ik.FrameTask.position("tool", X.p), posture], q0)
+    assert found.converged
+    assert found.stationary
+
+
+def test_solutions_in_single_precision_reach_the_default_tolerance():
+    """All of 100 random targets near the start."""
+    arm, rng = planar().astype(np.float32), np.random.default_rng(0)
+    wanted = rng.uniform(-2, 2, size=(100, 3)).astype(np.float32)
+    q0 = wanted + rng.normal(size=(100, 3), scale=0.1).astype(np.float32)
+    targets = jax.jit(jax.vmap(lambda q: rbd.center_of_mass(arm, q)))(wanted)
+    batch = jax.jit(jax.vmap(planar_solutions(), in_axes=(None, 0, 0)))
+    found, _ = batch(arm, targets, q0)
+    assert found.q.dtype == np.float32
+    assert jnp.all(found.converged)
+
+
+@pytest.mark.slow
+def test_minima_are_stationary_though_a_joint_does_not_move_the_frame(arm):
+    """From random starts, with default options. The last joint turns about the tool."""
+    keys = jax.random.split(jax.random.key(0), 300)
+    q0 = jax.vmap(lambda key: rbd.random_configuration(arm, key))(keys)
+    p = rbd.frame_placement(arm, rbd.neutral(arm) + 0.3, "tool").p
+
+    @jax.jit
+    @jax.vmap
+    def solved(q0):
+        task = ik.FrameTask.position("tool", p)
+        return ik.inverse_kinematics(arm, [task], q0, restart=False)
+
+    found = solved(q0)
+    assert jnp.mean(found.converged) < 0.95
+    assert jnp.mean(found.stationary) > 0.95
 
 
 @pytest.mark.slow
@@ -652,7 +769,8 @@ def test_derivatives_with_a_joint_at_its_limit(arm):
             (arm.placement.p + 0.1 * t[2] * shift, limit + t[3]),
         )
         posture = ik.PostureTask(q0, 1e-2)
-        return ik.inverse_kinematics(moved, [task, posture], q0, max_iterations=500)
+        tasks = [task, posture]
+        return ik.inverse_kinematics(moved, tasks, q0, max_iterations=500, restart=False)
 
     @jax.jit
     def derivatives(t):

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
+from benchmarks.studies import swing_ups
 from jaxrbd import constraints as con, integrators, optimal_control as oc
 from jaxrbd.errors import ArgumentError
 from jaxrbd.optimal_control.line_search import feedback_motion
 from jaxrbd.optimal_control.lqr import LqrSolution
 from jaxrbd.optimal_control.stages import Multipliers, linearise, stage_values
-from support import pages, swing_ups, zoo
+from support import pages, zoo
 from support.jax_events import work
 from support.zoo import close
 
@@ -293,21 +294,7 @@ def test_the_automatic_rollout_continues_with_feedback(monkeypatch):
 @pytest.mark.slow
 def test_swing_ups_reach_their_goals():
     """At least 38 of 40, from random controls; 100 steps of the linear rollout reach 30."""
-    reached = {}
-    for name in swing_ups.ROBOTS:
-        problem, x0, goal, guesses = swing_ups.swing_up(name)
-
-        @jax.jit
-        def ends(guesses, problem=problem, x0=x0, goal=goal):
-            def end(us):
-                found = oc.solve(problem, x0, goal, us)
-                return found.xs[0][-1], found.residuals.defects
-
-            return jax.lax.map(end, guesses)
-
-        q, defects = ends(guesses)
-        upright = (jnp.max(jnp.abs(q - goal), axis=1) < 0.1) & (defects < 1e-2)
-        reached[name] = int(jnp.sum(upright))
+    reached = {name: int(jnp.sum(swing_ups.reached(name))) for name in swing_ups.ROBOTS}
     assert sum(reached.values()) >= 38, reached
 
 

@@ -224,6 +224,7 @@ def test_rollout_on_two_devices_is_the_rollout_on_one(tmp_path, capsys):
 
 
 def test_rollout_on_more_devices_than_there_are(capsys, tmp_path):
+    jax.devices()  # From here on, the number of devices is fixed.
     options = ["--no-plot", "--out", str(tmp_path)]
     assert cli.main(["rollout", "pendulum", "--devices", "3", *options]) == 1
     assert "--devices 3: JAX has 1 of platform cpu" in capsys.readouterr().err

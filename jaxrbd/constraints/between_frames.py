@@ -230,10 +230,9 @@ class _End(NamedTuple):
     - `X`: the pose in the world;
     - `J` (nv, 6): the Jacobian, one row per velocity in v;
     - `V` (6,): the spatial velocity; `A` (6,): the spatial acceleration for a = 0;
-    - `J_terms` (nv, 2): for each row of J, upper bounds of the lengths of its linear and of its
-      angular part before cancellation: each part is a sum of vectors, and its bound is the sum of
-      their lengths. A few eps times the bound estimates the rounding error, which decides whether a
-      constraint row is redundant.
+    - `J_terms` (nv, 2): for each row of J, estimates of the sizes of the terms whose sum is its
+      linear and its angular part. A few eps times this size estimates the rounding error, which
+      decides whether a constraint row is redundant.
     """
 
     X: RootedPose
@@ -285,8 +284,8 @@ def _jacobian_terms(
 
     `moves` (n, nb): whether the joint of a body moves a frame; `p_RB` (nb, 3): the bodies' origins.
     The linear part of a row of J is `S_linear + S_angular x (p_F - p_dof)`. Both positions are sums
-    of link vectors from the root body. The sum of the lengths of these vectors is estimated by the
-    distance of the position from the root body.
+    of link vectors from the root body. The size of these terms is estimated by the distance of the
+    position from the root body.
     """
     dof_body = model.topology.dof_body
     S_linear, S_angular = jnp.split(motion_subspace(model), 2, axis=-1)

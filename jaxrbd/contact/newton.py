@@ -6,13 +6,16 @@ The unknown x (nv,) is the change of the velocity in the step. The function is
 
 M is the mass matrix, v the velocity from which the step starts, and `push = dt (tau - bias)` is the
 impulse of all forces that no law describes. u are velocities, such as the velocities of contact
-points, and J is their Jacobian. The product `x . M x` is twice the kinetic energy of the change.
+points, and J is their Jacobian. A law gives the impulse at a velocity u: the negative derivative of
+the convex function l(u), which the code calls the penalty. There are laws of contacts, of joints
+(limits, friction, damping, servos) and of constraints. The product `x . M x` is twice the kinetic
+energy of the change.
 
 The solver is a loop that JAX never differentiates. In the loop the batch axis is the last axis, so
 each operation is on contiguous entries of many states. The dofs are in the order of
 `Partition.order`, and each branch has its own small matrices. A row is one velocity u, for example
 one component of the velocity of a contact point. Shapes in the loop, for b branches of m dofs, t
-dofs of the trunk, R rows per branch and s states:
+dofs of the trunk, s states, and R = 3 k + r rows per branch, of k contacts and r constraints:
 
 - vectors of all dofs: (m b + t, s);
 - vectors of all rows: (R, b, s);
@@ -65,7 +68,7 @@ class Problem(NamedTuple):
     - `contacts`, `J` (contacts, 3, nv): the law of the contacts, and the Jacobian of their
       velocities;
     - `joints`: the law of the velocities v;
-    - `others`, `K` (r, nv): the law of other velocities, and their Jacobian.
+    - `others`, `K` (r, nv): the law of the velocities of constraints, and their Jacobian.
     """
 
     M: Float[Array, "nv nv"]
@@ -79,7 +82,10 @@ class Problem(NamedTuple):
 
 
 class Minimum(NamedTuple):
-    """The minimizing x (nv,), and the residual of `ContactStep`."""
+    """The minimizing x (nv,), and the residual.
+
+    The residual is the size of the last step, see `ContactStep.residual`.
+    """
 
     x: Float[Array, " nv"]
     residual: Float[Array, ""]
@@ -102,9 +108,9 @@ def minimise(partition: Partition, problem: Problem) -> Minimum:
     """The minimum of the function at the head of the module.
 
     The search starts at x = 0, so a robot at rest starts near the minimum. Each step is
-    shortened to the minimum along the step, approximately. Dry friction and limits bend the
-    function within a small part of a step. A step that ends beyond this part or before it does not
-    find the bend, and the iterations then go round in a circle. The search uses slopes and not
+    shortened to the minimum along the step, approximately: at dry friction and at limits, the slope
+    of the function changes strongly in a short interval of the step, and full steps can jump over
+    this interval again and again. The search uses slopes and not
     values: near the minimum, differences of values are rounding errors. The iterations of a state
     do not depend on other states of a batch. x is NaN where they do not converge.
     """
@@ -340,7 +346,8 @@ class _AllLaws(NamedTuple):
     """The laws of all rows and of the velocities v, with the batch axis last.
 
     - `normal`, `target` (3, k, b, s), `conductance`, `mu` (k, b, s): the law of the contacts;
-    - `others` (kinds, r, b, s), `joints` (kinds, m b + t, s).
+    - `others` (kinds, r, 1, s), `joints` (kinds, m b + t, s). If r > 0, all dofs are in the trunk
+      and b = 1.
     """
 
     normal: Array
@@ -427,22 +434,22 @@ def _laws(partition: Partition, problem: Problem) -> _AllLaws:
 
 
 class _Matrices(NamedTuple):
-    """The matrices of one problem; see `_minimise` for the order of the dofs.
+    """The matrices of one problem. The order of the dofs is the branches, then the trunk.
 
-    - `rows` (R + m + t, m + t + 1, b, s): in the columns of the dofs of each branch and of the
-      trunk, the Jacobian of the rows, then the rows of M of these dofs. The last column is zero.
+    - `J_and_M` (R + m + t, m + t + 1, b, s): for each branch, the R rows of the Jacobian, then the
+      m + t rows of M. A column is a dof of the branch or of the trunk. The last column is zero.
       The part of M in the rows and columns of the trunk is only in branch 0, and zero in the other
       branches. So the product of M with a vector is a sum over the branches;
     - `m`: the number of dofs of a branch.
     """
 
-    rows: Array
+    J_and_M: Array
     m: int
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
         """R, m, b, t."""
-        both, width, b, _ = self.rows.shape
+        both, width, b, _ = self.J_and_M.shape
         return both - width + 1, self.m, b, width - 1 - self.m
 
     def products(self, x: Array) -> tuple[Array, Array]:
@@ -454,7 +461,9 @@ class _Matrices(NamedTuple):
         shared = jnp.broadcast_to(x[m * b :, None], (t, b, s))
         x_b = jnp.concatenate([x[: m * b].reshape(m, b, s), shared])
         zero = jnp.zeros((R + m + t, b, s), x.dtype)
-        product = plus_terms(zero, m + t, lambda i: row(self.rows, i, 1) * row(x_b, i)[None], True)
+        product = plus_terms(
+            zero, m + t, lambda i: row(self.J_and_M, i, 1) * row(x_b, i)[None], stored=True
+        )
         # And back to one axis of all dofs.
         of_branches = product[R : R + m].reshape(m * b, s)
         return product[:R], jnp.concatenate([of_branches, _over_branches(product[R + m :])])
@@ -466,17 +475,17 @@ class _Matrices(NamedTuple):
         """
         R, m, b, t = self.shape
         n, s = m + t, right.shape[-1]
-        J, slopes = self.rows[:R], local.joint_slopes
+        J, slopes = self.J_and_M[:R], local.joint_slopes
         last = np.arange(n + 1).reshape(-1, 1, 1) == n
         # The last column of J is zero.
         DJ = local.hessian_product(J) + jnp.where(last, local.impulses[:, None], 0)
         # The rows of the branches.
-        A = self.rows[R : R + m] + _augmented(slopes[: m * b], right[: m * b], (m, b), n)
-        A = plus_terms(A, R, lambda i: row(J, i)[:m, None] * row(DJ, i)[None], True)
+        A = self.J_and_M[R : R + m] + _augmented(slopes[: m * b], right[: m * b], (m, b), n)
+        A = plus_terms(A, R, lambda i: row(J, i)[:m, None] * row(DJ, i)[None], stored=True)
         coupling, A = A[:, m:n], solutions(A)
         # The rows of the trunk.
         S = _augmented(slopes[m * b :], right[m * b :], (t,), t)
-        S = S + _over_branches(self.rows[R + m :, m:])
+        S = S + _over_branches(self.J_and_M[R + m :, m:])
         S = _plus_branches(S, J[:, m:n], DJ[:, m:])
         x_t = _solution(_plus_branches(S, -coupling, A))
         x_b = plus_terms(A[:, t], t, lambda i: -row(A, i, 1) * row(x_t, i)[None, None])

@@ -230,7 +230,7 @@ def _advance(
     action: Float[Array, " n"],
     key: PRNGKeyArray,
 ) -> Physics:
-    """The physical state after a step, without dependence on the inputs where it is not finite.
+    """The physical state after a step. If it is not finite, its derivatives are zero.
 
     `Env.step` then selects another state. The selection alone would not do: in reverse mode, the
     derivatives of the step that diverges would be zero times infinity.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +34,7 @@ from .tasks import (
     leading_entries,
     rows,
     task_errors,
+    with_preferences,
 )
 
 # A search gives each start this number of steps. For 2,000 random targets of three arms, nine of
@@ -64,7 +65,7 @@ class IkSolution(NamedTuple):
       stationary and not converged is a local minimum: the targets are out of reach, or another
       start is needed. For a target far out of reach the method converges slowly, so
       `max_iterations` may stop it before it reaches the minimum; then `stationary` is False;
-    - `iterations`: the number of steps.
+    - `iterations`: the number of steps from the start that led to q.
 
     A solution that is not converged is finite and within the limits.
     """
@@ -84,17 +85,24 @@ def inverse_kinematics(
     locked: Sequence[str] = (),
     tolerance: ArrayLike | None = None,
     max_iterations: int = 100,
+    restart: bool = True,
 ) -> IkSolution:
     """The configuration near q0 that minimises the weighted errors of tasks, as an `IkSolution`.
 
-    - `tasks`: from `FrameTask`, `ComTask`, `PostureTask` and constraints of `jaxrbd.constraints`.
+    - `tasks`: from `FrameTask`, `GazeTask`, `ComTask`, `PostureTask` and constraints of
+      `jaxrbd.constraints`.
       Constraints have priority over tasks: a task cannot violate a constraint;
     - `q0` (nq,): the start, within the limits of the joints. A coordinate outside its limit by a
       rounding error, at most 8 eps of the dtype times the limit or 1, is moved to the limit;
     - `locked`: names of joints that keep their position in q0;
     - `tolerance` in m and rad, above 0: the iterations end when all errors are smaller (default
       1e-9 in float64, 2e-5 in float32). With a posture task they end at the minimum;
-    - `max_iterations`: the largest number of steps.
+    - `max_iterations`: the largest number of steps from one start;
+    - `restart`: whether the method starts once more, at the middle of the limits, if it does not
+      reach the targets in 32 steps from q0. If it reaches them from there, the result is that
+      configuration, which can be far from q0. Otherwise the steps from q0 continue. With
+      `restart=False`, or at most 32 steps, the result is always the minimum near q0, as a
+      controller needs it.
 
     The limits `lower_position_limit` and `upper_position_limit` of the model hold exactly for the
     joints for which v is dq/dt, such as revolute, prismatic and translation joints. They are not
@@ -117,7 +125,7 @@ def inverse_kinematics(
     check_limits(model)
     q0 = arguments.configuration(model, q0, "q0")
     _check_start(model, q0)
-    return _solve(model, tasks, q0, _tolerance(model, tolerance), dofs, max_iterations)
+    return _solve(model, tasks, q0, _tolerance(model, tolerance), dofs, max_iterations, restart)
 
 
 def search_inverse_kinematics(
@@ -163,7 +171,7 @@ def search_inverse_kinematics(
     )
 
 
-@functools.partial(arguments.compiled, static_argnames=("locked", "max_iterations"))
+@functools.partial(arguments.compiled, static_argnames=("locked", "max_iterations", "restart"))
 def _solve(
     model: Model,
     tasks: tuple[Task | Constraint, ...],
@@ -171,17 +179,79 @@ def _solve(
     tolerance: Array,
     locked: tuple[bool, ...],
     max_iterations: int,
+    restart: bool,
 ) -> IkSolution:
     locks = np.array(locked, bool)
-
-    def solved(model, tasks, q0, tolerance):
-        limits = Box(position_limits(model), locks)
-        descent = start(model, tasks, limits, q0, tolerance)
-        descent = descend(model, tasks, limits, descent, tolerance, max_iterations)
-        return prioritise(model, tasks, limits, descent, tolerance, max_iterations)
-
-    minimum = in_turn(solved)(*lax.stop_gradient((model, tasks, q0, tolerance)))
+    restart = restart and bool(np.any(has_to_hold(tasks))) and max_iterations > STEPS_OF_A_START
+    find = functools.partial(_best_of_attempts if restart else _near, locks, max_iterations)
+    # On a CPU, the samples of a batch are computed one after the other.
+    minimum = in_turn(find)(*lax.stop_gradient((model, tasks, q0, tolerance)))
     return _solution(model, tasks, q0, minimum, tolerance, locks)
+
+
+def _near(
+    locked: np.ndarray,
+    max_iterations: int,
+    model: Model,
+    tasks: tuple[Task | Constraint, ...],
+    q0: Array,
+    tolerance: Array,
+) -> Minimum:
+    """The minimum of `inverse_kinematics` from q0 only, without derivatives."""
+    box = Box(position_limits(model), locked)
+    descent = start(model, tasks, box, q0, tolerance)
+    descent = descend(model, tasks, box, descent, tolerance, max_iterations)
+    return prioritise(model, tasks, box, descent, tolerance, max_iterations)
+
+
+def _best_of_attempts(
+    locked: np.ndarray,
+    max_iterations: int,
+    model: Model,
+    tasks: tuple[Task | Constraint, ...],
+    q0: Array,
+    tolerance: Array,
+) -> Minimum:
+    """The minimum of `inverse_kinematics` with `restart`, without derivatives.
+
+    The attempts are the steps from q0, then, with preferences, steps to the other targets from
+    where attempt 0 ended, then steps from the middle of the limits, and at last more steps of
+    attempt 0. The loop ends after the first attempt that reaches the targets.
+    """
+    box = Box(position_limits(model), locked)
+    middle = _keep(model, q0, _middle(model), locked)
+    with_any = leading_entries(tasks) > 0
+    shares = jnp.asarray([1, 0, 0, 1] if with_any else [1, 1, 1], model.dtype)
+    last_attempt = len(shares) - 1
+
+    def next_attempt(state):
+        attempt, first, before = state
+        shared = with_preferences(tasks, shares[attempt])
+        q = jnp.where(
+            attempt == 0, q0, jnp.where(attempt == last_attempt - 1, middle, before.last_q)
+        )
+        fresh = start(model, shared, box, q, tolerance)
+        again = attempt == last_attempt
+        descent = jax.tree.map(lambda x, y: jnp.where(again, x, y), first, fresh)
+        last = jnp.where(again, max_iterations, STEPS_OF_A_START)
+        descent = descend(model, shared, box, descent, tolerance, last - descent.iterations)
+        first = jax.tree.map(lambda x, y: jnp.where(attempt == 0, x, y), descent, first)
+        minimum = prioritise(model, tasks, box, descent, tolerance, max_iterations)
+        return attempt + 1, first, minimum
+
+    def unfinished(state):
+        attempt, _, minimum = state
+        return (attempt <= last_attempt) & ~(minimum.within | minimum.reached)
+
+    descent = _zeros(lambda: start(model, tasks, box, q0, tolerance))
+    minimum = _zeros(lambda: prioritise(model, tasks, box, descent, tolerance, max_iterations))
+    first_attempt = jnp.zeros((), jnp.int32)
+    return lax.while_loop(unfinished, next_attempt, (first_attempt, descent, minimum))[2]
+
+
+def _zeros(function: Callable[[], Any]) -> Any:
+    """Zeros with the shapes and dtypes of the result of a function, which is not computed."""
+    return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(function))
 
 
 @functools.partial(
@@ -200,6 +270,7 @@ def _search(
 ) -> IkSolution:
     locks = np.array(locked, bool)
     find = functools.partial(_best_of_starts, locks, seeds, parallel, max_iterations)
+    # On a CPU, the samples of a batch are computed one after the other.
     minimum = in_turn(find)(*lax.stop_gradient((model, tasks, key, q0, tolerance)))
     return _solution(model, tasks, q0, minimum, tolerance, locks)
 
@@ -216,23 +287,23 @@ def _best_of_starts(
     tolerance: Array,
 ) -> Minimum:
     """The minimum of `search_inverse_kinematics`, without derivatives."""
-    limits = Box(position_limits(model), locked)
+    box = Box(position_limits(model), locked)
     steps = min(STEPS_OF_A_START, max_iterations)
     width = min(parallel, seeds)
-    first_state = start(model, tasks, limits, first_q, tolerance)
+    first_state = start(model, tasks, box, first_q, tolerance)
 
     def start_of_seed(seed, best):
         """The start with the least error of `DRAWS` random configurations; q0 for seed 0."""
         keys = jax.random.split(jax.random.fold_in(key, seed), DRAWS)
-        q, kept = first_q, limits.locked
+        q, kept = first_q, box.locked
         if sum(isinstance(task, FrameTask) for task in tasks) > 1:
             partial = (seed > 0) & (seed % FULLY_RANDOM_EVERY != 0)
             q = jnp.where(partial, best.q, first_q)
-            kept = limits.locked | (partial & ~_dofs_of_worst_frame(tasks, best.rows))
+            kept = box.locked | (partial & ~_dofs_of_worst_frame(tasks, best.rows))
 
         def draw(key):
             drawn = _keep(model, q, random_configuration(model, key), kept)
-            return start(model, tasks, limits, drawn, tolerance)
+            return start(model, tasks, box, drawn, tolerance)
 
         drawn = jax.vmap(draw)(keys)
         least = jnp.argmin(jax.vmap(_total)(drawn))
@@ -242,14 +313,14 @@ def _best_of_starts(
     def attempt(seed, best):
         """The result of one start, and its rank: the least is the best.
 
-        The rank is the weighted error, infinite beyond the last seed. With a preference, a start
+        The rank is the cost of `_total`, infinite beyond the last seed. With a preference, a start
         that reaches the other targets has a negative rank.
         """
         descent = start_of_seed(seed, best)
-        descent = descend(model, tasks, limits, descent, tolerance, steps)
+        descent = descend(model, tasks, box, descent, tolerance, steps)
         minimum, rank = None, _total(descent)
         if leading_entries(tasks):
-            minimum = prioritise(model, tasks, limits, descent, tolerance, max_iterations)
+            minimum = prioritise(model, tasks, box, descent, tolerance, max_iterations)
             preferred = jnp.sum(minimum.rows.weights * minimum.rows.error**2)
             rank = jnp.where(minimum.reached, -1 / (1 + preferred), rank)
         return (descent, minimum), jnp.where(seed < seeds, rank, jnp.inf)
@@ -270,18 +341,18 @@ def _best_of_starts(
     def next_batch(state):
         first_seed, found, rank = state
         new, new_rank = batch(first_seed, found[0])
-        better = (new_rank < rank) | new[0].within
+        better = (first_seed == 0) | (new_rank < rank) | new[0].within
         found, rank = jax.tree.map(
             lambda x, y: jnp.where(better, x, y), (new, new_rank), (found, rank)
         )
         return first_seed + width, found, rank
 
-    found, rank = batch(jnp.zeros((), jnp.int32), first_state)
-    _, (descent, minimum), _ = lax.while_loop(
-        unfinished, next_batch, (jnp.full((), width, jnp.int32), found, rank)
-    )
-    descent = descend(model, tasks, limits, descent, tolerance, max_iterations - steps)
-    last = prioritise(model, tasks, limits, descent, tolerance, max_iterations)
+    _, minimum = _zeros(lambda: attempt(jnp.zeros((), jnp.int32), first_state)[0])
+    no_rank = jnp.asarray(jnp.inf, model.dtype)
+    state = jnp.zeros((), jnp.int32), (first_state, minimum), no_rank
+    _, (descent, minimum), _ = lax.while_loop(unfinished, next_batch, state)
+    descent = descend(model, tasks, box, descent, tolerance, max_iterations - steps)
+    last = prioritise(model, tasks, box, descent, tolerance, max_iterations)
     if minimum is None:
         return last
     return jax.tree.map(lambda x, y: jnp.where(minimum.reached, x, y), minimum, last)
@@ -317,7 +388,7 @@ def _solution(
 
 
 def _total(descent: Descent) -> Float[Array, ""]:
-    """The weighted error of a state, with which starts are compared."""
+    """Twice the cost of a state, with which starts are compared."""
     last = descent.rows
     largest = jnp.max(last.weights, initial=1e-3)
     return jnp.sum(last.weights * last.error**2) + largest * jnp.sum(last.position**2)
@@ -366,6 +437,7 @@ def locked_dofs(model: Model, locked: Sequence[str]) -> tuple[bool, ...]:
     """Whether each dof is locked, (nv,)."""
     if isinstance(locked, str):
         raise ArgumentError(f"locked is {locked!r}, expected a sequence of names of joints")
+    # The joint of a dof is an index in `locked`, and len(locked) for a joint that is not there.
     return tuple((joints_of_dofs(model, locked) < len(locked)).tolist())
 
 

@@ -1,24 +1,26 @@
 """Inverse kinematics by a damped Gauss-Newton method with joint limits.
 
 The unknown is a displacement d (nv,) in the tangent space; `integrate` moves q. With the errors e,
-the weights w and the Jacobian J of all tasks, each step minimises the quadratic function
+the weights w and the Jacobian J of all tasks, the cost is `sum of w e^2 / 2`. Each step minimises
 
-    g . d + d . H d / 2,    g = J^T w e,    H = J^T w J + damping
+    g . d + d . (H + damping) d / 2,    g = J^T w e,    H = J^T w J
 
-within the limits of the joints. Joints at a limit whose gradient points outwards are fixed. Joints
-that the step moves beyond a limit are placed at the limit, and the step is solved again for the
-other joints. The damping is a multiple of the weighted error, so it vanishes where the targets are
-reached (Sugihara 2011, IEEE Transactions on Robotics 27). The multiple grows where a step does not
-reduce the error.
+within the limits of the joints. A joint at a limit is fixed if the negative gradient points beyond
+the limit. Joints that the step moves beyond a limit are placed at the limit, and the step is solved
+again for the other joints. The damping is a multiple of the cost, so it vanishes where the targets
+are reached (Sugihara 2011, IEEE Transactions on Robotics 27). The multiple grows where a step
+reduces the cost by much less than `g . d + d . H d / 2` predicts.
 
 The equations phi of the constraints are rows with a large weight rho and the error `phi + shift`.
 The shift is the multiplier of the equations over rho (method of multipliers). So the equations hold
 to rounding errors, also where the targets contradict them.
 
-With a preference, the minimum is near the targets of the other tasks, but not at them. So
-`prioritise` continues with the errors of the other tasks as equations. If these equations hold, the
-result is the minimum of the preferences among the configurations that reach the targets. Otherwise
-the targets are out of reach, and the result is the minimum of the weighted errors.
+A posture task is a preference. The errors of the other tasks are the first entries of
+`Rows.error`; with a preference they are called the leading errors. The minimum of the cost is near
+the targets of the leading errors, but not at them. So `prioritise` continues with the leading
+errors as equations. If these equations hold, the result is the minimum of the preferences among the
+configurations that reach the targets. Otherwise the targets are out of reach, and the result is the
+minimum of the cost.
 """
 
 from __future__ import annotations
@@ -39,12 +41,17 @@ from ..model import Model
 from ..model.joint_space import PositionLimits
 from .tasks import Rows, Task, has_to_hold, leading_entries, rows
 
-# The damping is this multiple of the weighted error in the first step, and its factors.
+# The damping is FIRST_DAMPING times the cost in the first step. After a step this multiple is
+# multiplied by GROWTH if the step increased the cost, by POOR_GROWTH if it reduced the cost by less
+# than 1/4 of the prediction, and by DECAY if it reduced the cost by at least 3/4 of the prediction.
 FIRST_DAMPING = 1.0
-GROWTH, DECAY = 8.0, 0.2
+GROWTH, POOR_GROWTH, DECAY = 8.0, 3.0, 0.2
 LEAST_DAMPING, LARGEST_DAMPING = 1e-6, 1e12
+# q is a minimum if the Newton step of each single dof is shorter than this, in rad or m. If 8 eps
+# of the dtype is larger, 8 eps is the bound.
+LEAST_STEP = 1e-10
 # The weight of the equations, relative to the largest weight of the tasks.
-EQUATIONS = 1e3
+EQUATIONS = 1e4
 # Multipliers of the equations change only in steps shorter than this, in m and rad.
 SHORT = 0.1
 # The largest number of steps in which the targets become equations.
@@ -70,10 +77,11 @@ class Box(NamedTuple):
 
     def within(self, model: Model, q: Float[Array, " nq"]) -> Float[Array, " nq"]:
         """The configuration with the coordinates of dofs that are not locked within the limits."""
+        # The place is nq for a dof without a coordinate of its own.
         place, lower, upper = self.limits
-        moved = np.flatnonzero((place < model.nq) & ~self.locked)
-        place = place[moved]
-        limited = jnp.clip(q[place], lower[moved], upper[moved])
+        dofs = np.flatnonzero((place < model.nq) & ~self.locked)
+        place = place[dofs]
+        limited = jnp.clip(q[place], lower[dofs], upper[dofs])
         return q.at[place].set(limited, unique_indices=True)
 
 
@@ -104,7 +112,9 @@ class Minimum(NamedTuple):
 
     - `rows`: the rows at q, as `separated` returns them; `force` (k,): the multipliers of their
       equations. The force of a leading error is `w e`, unless `reached`;
-    - `reached`: whether the leading errors are zero, and the preferences have their minimum.
+    - `reached`: whether the leading errors are zero;
+    - `stationary`: as in `Descent`; with `reached`, whether the preferences have their minimum;
+    - `last_q`: where the steps towards the minimum of the preferences ended.
     """
 
     q: Float[Array, " nq"]
@@ -114,6 +124,7 @@ class Minimum(NamedTuple):
     iterations: Int[Array, ""]
     stationary: Bool[Array, ""]
     within: Bool[Array, ""]
+    last_q: Float[Array, " nq"]
 
 
 def start(
@@ -166,16 +177,23 @@ def prioritise(
     tolerance: Float[Array, ""],
     max_iterations: int,
 ) -> Minimum:
-    """The minimum of the preferences where the other targets are reached; else the state itself."""
+    """The minimum of the preferences among the configurations that reach the other targets.
+
+    Where the steps do not end at such a configuration, the result is the state itself, which may
+    also reach the targets. The state may belong to other weights of the preferences.
+    """
     n = leading_entries(tasks)
-    found = separated(tasks, state.rows)
+    of_tasks = rows(model, tasks, state.q) if n else state.rows
+    found = separated(tasks, of_tasks)
     multipliers = penalty(state.rows) * (state.rows.position + state.shift)
     error, weights = state.rows.error[:n], state.rows.weights[:n]
     force = jnp.concatenate([weights * error, multipliers])
     no = jnp.zeros((), bool)
-    weighted = Minimum(state.q, found, force, no, state.iterations, state.stationary, state.within)
+    unchanged = Minimum(
+        state.q, found, force, no, state.iterations, state.stationary, state.within, state.q
+    )
     if not n:
-        return weighted
+        return unchanged
     first = Descent(
         state.q,
         found,
@@ -188,9 +206,12 @@ def prioritise(
     steps = jnp.minimum(PRIORITY_STEPS, max_iterations - state.iterations)
     end = descend(model, tasks, box, first, tolerance, steps, separate=True)
     force = penalty(end.rows) * (end.rows.position + end.shift)
-    reached = _small(end.rows.position, tolerance, len(multipliers))
-    exact = Minimum(end.q, end.rows, force, reached, end.iterations, end.stationary, no)
-    return jax.tree.map(lambda x, y: jnp.where(reached, x, y), exact, weighted)
+    before, reached = (_small(x.position, tolerance, len(multipliers)) for x in (found, end.rows))
+    unchanged = unchanged._replace(
+        reached=before, stationary=state.stationary & ~before, last_q=end.q
+    )
+    exact = Minimum(end.q, end.rows, force, reached, end.iterations, end.stationary, no, end.q)
+    return jax.tree.map(lambda x, y: jnp.where(reached, x, y), exact, unchanged)
 
 
 def separated(tasks: Sequence[Task | Constraint], found: Rows) -> Rows:
@@ -249,9 +270,12 @@ def _step(
     free = ~blocked(box, state.q, gradient)
     least, most = box.gaps(state.q)
 
-    newton = jnp.where(free, jnp.abs(gradient) / (diagonal + least_damping), 0)
+    # The rounding errors of the gradient, and of the cost if each dof has a rounding error.
+    rounding = 16 * eps * jnp.max(matmul(jnp.abs(weighted), jnp.abs(J)))
+    least_step = max(LEAST_STEP, 8 * eps)
+    zero = jnp.abs(gradient) <= least_step * (diagonal + least_damping) + rounding
     holds = jnp.max(jnp.abs(state.rows.position), initial=0) <= 10 * tolerance
-    stationary = (jnp.max(newton) <= 32 * eps**0.75) & holds
+    stationary = jnp.all(zero | ~free) & holds
 
     damping = state.damping * cost + least_damping
     damped = H + damping * jnp.eye(len(H), dtype=H.dtype)
@@ -268,10 +292,13 @@ def _step(
     found = separated(tasks, found) if separate else found
     new_error, *_ = stacked(found, state.shift)
     new_cost = jnp.sum(weights * new_error**2) / 2
-    accepted = new_cost <= cost * (1 + 10 * eps)
+    accepted = new_cost <= cost * (1 + 10 * eps) + rounding
     predicted = -jnp.sum(d * (gradient + matmul(H, d) / 2))
-    good = cost - new_cost >= 0.5 * predicted
-    factor = jnp.where(accepted, jnp.where(good, DECAY, 1), GROWTH)
+    good, poor = cost - new_cost >= 0.75 * predicted, cost - new_cost < 0.25 * predicted
+    factor = jnp.where(good, DECAY, jnp.where(poor, POOR_GROWTH, 1))
+    # A smaller decrease is lost in the rounding errors.
+    factor = jnp.where(predicted > 10 * (10 * eps * cost + rounding), factor, 1)
+    factor = jnp.where(accepted, factor, GROWTH)
     short = accepted & (jnp.max(jnp.abs(d)) <= SHORT)
     shift = jnp.where(short, state.shift + found.position, state.shift)
     q, found = jax.tree.map(
@@ -302,6 +329,9 @@ def _within(
 
 
 def _small(error: Array, tolerance: Float[Array, ""], entries: int = 0) -> Bool[Array, ""]:
-    """Whether the norms of parts of the errors with at most `entries` (or 3) are within it."""
+    """Whether the norm of each error is within the tolerance.
+
+    An error has at most max(3, `entries`) entries. So it is enough that each entry is small.
+    """
     share = np.sqrt(max(3, entries)).astype(tolerance.dtype)
     return jnp.max(jnp.abs(error), initial=0) <= tolerance / share

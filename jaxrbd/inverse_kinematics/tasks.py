@@ -422,6 +422,17 @@ def leading_entries(tasks: Sequence[Task | Constraint]) -> int:
     return 0 if np.all(required) else sum(sizes)
 
 
+def with_preferences(
+    tasks: Sequence[Task | Constraint], share: Float[Array, ""]
+) -> tuple[Task | Constraint, ...]:
+    """The tasks, with the weights of the preferences multiplied by a share from 0 to 1."""
+    held = has_to_hold(tasks)
+    return tuple(
+        task if held else eqx.tree_at(lambda x: x.weights, task, task.weights * share)
+        for task, held in zip(tasks, held)
+    )
+
+
 def _order(tasks: Sequence[Task | Constraint]) -> list[list[int]]:
     """The indices of the tasks of each kind: frames, gaze, centre of mass, posture, constraints.
 

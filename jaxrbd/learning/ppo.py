@@ -11,7 +11,7 @@ entropy of the policy, equation (9):
 R is the TD(lambda) return of a step and `A = R - V` the generalised advantage estimate, equations
 (11) and (12); A is scaled to the mean 0 and the variance 1. The value of a truncated episode is the
 value of its last observation. The action is the tanh of a Gaussian variable; p is the ratio of the
-densities of this variable, because tanh cancels.
+densities of this variable, because tanh cancels. The entropy is that of the Gaussian variable.
 
 Source: Schulman, Wolski, Dhariwal, Radford and Klimov (2017), Proximal policy optimization
 algorithms.
@@ -74,7 +74,7 @@ class Samples(NamedTuple):
     the advantage A."""
 
     x: Float[Array, "s m"]
-    critic_x: Float[Array, "s k"]
+    critic_x: Float[Array, "s c"]
     gaussian: Float[Array, "s k"]
     log_density: Float[Array, " s"]
     returns: Float[Array, " s"]
@@ -87,7 +87,7 @@ class Ppo:
 
     - `batch` n, `horizon` h: environments, and steps of a window;
     - `hidden`: sizes of the hidden layers of both networks;
-    - `discount`, `trace`: of the returns;
+    - `discount`, `trace`: gamma and lambda of the returns;
     - `clip` e, `critic_weight`, `entropy_weight`: of the loss;
     - `rate`: the learning rate, which falls linearly to `last_rate` over `updates`;
     - `sweeps`, `parts`: how often all samples of a window are used, and in how many parts;
@@ -127,7 +127,7 @@ class Ppo:
         key, policy_key, critic_key, reset_key = jax.random.split(key, 4)
         states, dtype = start(env, params, reset_key, self.batch), params.model.dtype
         size = observation_size(self.policy_observation, states.observation, "policy_observation")
-        policy = new_policy(policy_key, (size, *self.hidden, env.action_size), dtype, -0.5)
+        policy = new_policy(policy_key, (size, *self.hidden, env.action_size), dtype, log_std=-0.5)
         size = observation_size(self.critic_observation, states.observation, "critic_observation")
         critic = network(critic_key, (size, *self.hidden, 1), dtype)
         return PpoState(

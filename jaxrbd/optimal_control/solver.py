@@ -54,7 +54,7 @@ class Status(enum.IntEnum):
 
     - `CONVERGED`: all residuals are below the tolerance;
     - `ITERATION_LIMIT`: the iterations were not enough;
-    - `INFEASIBLE`: the trajectory is stationary for the violation of the constraints;
+    - `INFEASIBLE`: constraints are violated, and no small change of the trajectory reduces that;
     - `FAILED`: no step decreases the merit, or the functions give values that are not finite.
     """
 
@@ -106,7 +106,7 @@ class Trajectory(NamedTuple):
 class Search(NamedTuple):
     """The step that the next iteration scales, and the merit of the trajectory before this step.
 
-    `grows`: whether the stationarity grew in the last step.
+    `grows`: whether the residual of the stationarity grew in the last step.
     """
 
     step: Step
@@ -121,7 +121,9 @@ class Iterate(NamedTuple):
     - `status` (): a `Status`, or `RUNNING`;
     - `begun` (): whether the trajectory has been evaluated, so that `search` has a step;
     - `feedback` (): whether the states follow from the controls with feedback;
-    - `history` (iterations + 1, COLUMNS): one row per iteration. The last row has no meaning.
+    - `history` (iterations + 1, COLUMNS): row i has the cost and the residuals before step i, and
+      the factor of step i, which the next iteration writes. The first iteration has no step; it
+      writes its factor into the last row, which `recorded` drops.
     """
 
     steps: Array
@@ -137,7 +139,11 @@ class Iterate(NamedTuple):
 class Settings(NamedTuple):
     """The options of a solve that are static.
 
-    `linear_iterations`: the automatic rollout has feedback after this number of steps.
+    - `exact`: whether the quadratic model has the exact Hessian;
+    - `riccati`: the method of the linear-quadratic problem, as in `solve`;
+    - `linear_iterations`: the automatic rollout has feedback after this number of steps;
+    - `fixed`: whether all iterations are computed, by a scan, also after the solve has ended;
+    - `rollout`: "linear", "feedback" or "automatic".
     """
 
     exact: bool
@@ -153,7 +159,7 @@ class Solver(NamedTuple):
 
     - `p`: the parameters of its functions;
     - `bounds`: the lower and upper bounds (m,) of the controls; infinite where there are none;
-    - `blank`: a linearisation of zeros for the line search, None for the exact Hessian.
+    - `blank`: zeros, with which the loop of the line search starts; None for the exact Hessian.
     """
 
     problem: Problem
@@ -281,8 +287,11 @@ class Solver(NamedTuple):
         status = jnp.where(converged, int(Status.CONVERGED), status)
         status = jnp.where(finite, status, int(Status.FAILED))
 
+        # The residuals of a converged solve belong to the estimates of the multipliers.
         multipliers = jax.tree.map(
-            lambda new, old: jnp.where(converged, new, old), estimates, new.multipliers
+            lambda estimate, updated: jnp.where(converged, estimate, updated),
+            estimates,
+            new.multipliers,
         )
         row = jnp.stack([cost, *found, jnp.zeros_like(cost), step.shift, new.mu])
         return Iterate(

@@ -141,8 +141,8 @@ def _scan(
     rows = _broadcast_to_batch(rows, nodes, batch_axes)
     if rows_in_place and batch_axes:
 
-        def body(rows, step):
-            i, parent = step
+        def visit_next(rows, place):
+            i, parent = place
             node = jax.tree.map(lambda x: row_at(x, i, batch_axes), nodes)
             return visit(batch_axes, rows, i, parent, node)
 
@@ -150,14 +150,14 @@ def _scan(
         # compiled loop would need an extra kernel that computes the decreasing index.
         order = slice(None, None, -1 if reverse else 1)
         steps = jnp.asarray(node_indices[order]), jnp.asarray(in_parent[order])
-        return lax.scan(body, _with_world(rows, len(parents), batch_axes), steps)
+        return lax.scan(visit_next, _with_world(rows, len(parents), batch_axes), steps)
 
     def loop(rows, nodes):
-        def body(rows, step):
-            return visit(0, rows, *step)
+        def visit_next(rows, place):
+            return visit(0, rows, *place)
 
         steps = jnp.asarray(node_indices), jnp.asarray(in_parent), nodes
-        return lax.scan(body, _with_world(rows, len(parents), 0), steps, reverse=reverse)
+        return lax.scan(visit_next, _with_world(rows, len(parents), 0), steps, reverse=reverse)
 
     return nodes_first(loop, batch_axes)(rows, nodes)
 

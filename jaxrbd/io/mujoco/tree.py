@@ -1,9 +1,9 @@
 """Bodies, joints and sites of a compiled MuJoCo model as links and joints.
 
 The frame of a link is the frame of MuJoCo's body. The frame of a joint is at the anchor of the
-joint. If the anchor of the last joint of a body is not at the origin of the body, then the moving
-link is a massless link at the anchor, and the link of the body is welded to it. Several joints of
-one body become a chain of joints with massless links between them.
+joint. If the anchor of the last joint of a body is not at the origin of the body, then this joint
+moves a massless link at the anchor, and the link of the body is welded to this massless link.
+Several joints of one body become a chain of joints with massless links between them.
 
 MuJoCo's coordinate of a hinge or a slide is `qpos0` in the pose that the file states. The placement
 of the joint includes the motion by `-qpos0`, so the coordinates of both libraries are equal.
