@@ -391,6 +391,7 @@ FAULTS = {
     "stall torque infinite": (lambda: DCMotor([np.inf], [1.0]), "stall_torque is"),
     "no-load speed zero": (lambda: DCMotor([1.0], [0.0]), "no_load_speed is .* more than 0"),
     "motor effort NaN": (lambda: DCMotor([1.0], [1.0], [np.nan]), "effort is"),
+    "gear ratio infinite": (lambda: DCMotor([1.0], [1.0], None, [np.inf]), "gear_ratio is .*inf"),
     "gear ratio zero": (lambda: DCMotor([1.0], [1.0], None, [0.0]), "gear_ratio is"),
     "gear ratio long": (lambda: DCMotor([1.0], [1.0], None, TWO), "gear_ratio has shape"),
     "lag negative": (lambda: Delay(-0.1, 3), "lag is -0.1, expected from 0 to the length 3"),

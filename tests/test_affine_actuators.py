@@ -11,6 +11,7 @@ from jaxrbd import contact
 from jaxrbd.actuators import AffineActuators, JointSprings
 from jaxrbd.joints import Prismatic, Revolute, Spherical
 from jaxrbd.model import JointSpec, Link, Mimic, link_inertia
+from support import zoo
 
 
 def chain(mimic=None):
@@ -27,6 +28,8 @@ def chain(mimic=None):
 
 
 MODEL = chain()
+FREE = zoo.small()  # "j0" is a free-flyer
+FREE_Q = rbd.neutral(FREE)
 COUPLED = chain(Mimic("b", 2.0, 0.1))
 ACTUATORS = AffineActuators(
     ("a", "d", "a"),
@@ -34,7 +37,7 @@ ACTUATORS = AffineActuators(
     bias=[[0, 0, 0], [0.1, -3, -0.4], [0, 0, 0]],
     gear=[2, 1, -1],
     control_range=[[-1, 1], [-np.inf, np.inf], [-5, 5]],
-    force_range=[[-9, 9], [-2, 3], [-9, 9]],
+    force_range=[[-0.9, 0.8], [-2, 3], [-9, 9]],
     joint_force_range=[[-4, 6], [-np.inf, np.inf]],
 )
 SPRINGS = JointSprings(
@@ -52,7 +55,7 @@ def expected(q, v, control):
     u = np.clip(control, [-1, -np.inf, -5], [1, np.inf, 5])
     f = (2 + 0.5 * q[-1] + 0.3 * v[-1]) * u[1] + 0.1 - 3 * q[-1] - 0.4 * v[-1]
     tau = np.zeros(6)
-    tau[0] = np.clip(2 * np.clip(u[0], -9, 9) - np.clip(u[2], -9, 9), -4, 6)
+    tau[0] = np.clip(2 * np.clip(u[0], -0.9, 0.8) - np.clip(u[2], -9, 9), -4, 6)
     tau[-1] = np.clip(f, -2, 3)
     return tau
 
@@ -70,6 +73,8 @@ def test_a_motor_is_the_default():
     motors = AffineActuators(("d", "b"))
     assert motors.names == motors.driven_joints == ("d", "b")
     np.testing.assert_array_equal(motors(MODEL, q, v, jnp.array([2.0, 3])), [0, 3, 0, 0, 0, 2])
+    constant = AffineActuators(("d", "b"), control_range=[[-1, -1], [4, 4]])
+    np.testing.assert_array_equal(constant(MODEL, q, v, jnp.array([2.0, 3])), [0, 4, 0, 0, 0, -1])
 
 
 def test_derivatives_follow_the_parameters_and_stop_at_the_ranges():
@@ -110,12 +115,21 @@ def test_springs_have_an_energy(model):
         np.testing.assert_allclose(SPRINGS.energy(model, rest), 0, atol=1e-15)
 
 
+def test_several_springs_of_one_joint_add_up():
+    q, _ = state(MODEL)
+    double = JointSprings(("b", "a", "b"), (1.0, 2.0, 3.0), (0.1, 0.0, -0.5))
+    b = 1.0 * (q[1] - 0.1) + 3.0 * (q[1] + 0.5)
+    np.testing.assert_allclose(double(MODEL, q), [-2 * q[0], -b, 0, 0, 0, 0], atol=1e-14)
+
+
 def test_single_precision():
     model = MODEL.astype("float32")
     q, v = (x.astype("float32") for x in state(MODEL))
     control = jnp.array([0.5, 0.2, 0.1], "float32")
     assert ACTUATORS(model, q, v, control).dtype == "float32"
     assert SPRINGS(model, q).dtype == SPRINGS.energy(model, q).dtype == "float32"
+    traced = jax.eval_shape(lambda q: contact.servo_of_actuators(SERVOS, model, q, q[:5]), q)
+    assert {x.dtype.name for x in jax.tree.leaves(traced)} == {"float32"}
 
 
 @pytest.mark.parametrize(
@@ -159,6 +173,7 @@ def test_wrong_parameters_of_springs(change, message):
         (lambda q, v: AffineActuators(("a",))(MODEL, q[1:], v, jnp.ones(1)), "q has shape"),
         (lambda q, v: JointSprings(("c",), (1.0,))(MODEL, q), "'c' has 3 degrees"),
         (lambda q, v: JointSprings(balls=("a",), ball_stiffness=(1.0,))(MODEL, q), "'a' is no"),
+        (lambda q, v: JointSprings(balls=("j0",), ball_stiffness=(1,))(FREE, FREE_Q), "'j0' is no"),
         (lambda q, v: SPRINGS(MODEL, 0 * q), "zero quaternion"),
     ],
 )
@@ -170,12 +185,13 @@ def test_wrong_calls(call, message):
 # ------------------------------------------------------- with the velocity after a time step
 
 SERVOS = AffineActuators(
-    ("a", "d", "b"),
-    gain=[[3000.0, 0, 0], [2, -0.5, -0.3], [1, 0, 0]],  # a position servo, an affine one, a motor
-    bias=[[0, -3000.0, -200.0], [0.1, 0, -0.4], [0, 0, 0]],
-    gear=[2, -3, 1.5],
-    control_range=[[-1, 1], [-np.inf, np.inf], [-5, 5]],
-    force_range=[[-900, 900], [-40, 40], [-6, 6]],
+    ("a", "d", "b", "a", "b"),
+    # A position servo, an affine actuator, a motor, a motor beside the servo, and a second motor.
+    gain=[[3000.0, 0, 0], [2, -0.5, -0.3], [1, 0, 0], [50, 0, 0], [0.5, 0, 0]],
+    bias=[[0, -3000.0, -200.0], [0.1, 0, -0.4], [0, 0, 0], [3, 0, 0], [0, 0, 0]],
+    gear=[2, -3, 1.5, -1, 1],
+    control_range=[[-1, 1], [-np.inf, np.inf], [-5, 5], [-1, 1], [-9, 9]],
+    force_range=[[-np.inf, np.inf], [-40, 40]] + 3 * [[-np.inf, np.inf]],
     joint_force_range=[[-1500, 1500], [-np.inf, np.inf], [-8, 8]],
 )
 
@@ -187,7 +203,9 @@ def step_with_servo(actuators, q, v, control):
     return found, found.joint_impulse.servo + 0.004 * tau
 
 
-@pytest.mark.parametrize("control", [(0.5, 1.0, 2.0), (-3.0, 0.0, -7.0), (0.1, 30.0, 5.0)])
+@pytest.mark.parametrize(
+    "control", [(0.5, 1.0, 2.0, 0.3, 7.0), (-3.0, 0.0, -7.0, 0.1, 0.4), (0.1, 30.0, 5.0, -7.0, 2.0)]
+)
 def test_a_servo_gives_the_force_of_the_actuators_after_the_step(control):
     q, v = state(MODEL)
     found, impulse = step_with_servo(SERVOS, q, v, jnp.asarray(control))
@@ -198,11 +216,14 @@ def test_a_servo_gives_the_force_of_the_actuators_after_the_step(control):
 
 
 def test_a_damper_without_stiffness_tracks_a_velocity():
-    damper = AffineActuators(("a",), gain=[[4.0, 0, 0]], bias=[[0, 0, -4.0]])
-    servo, tau = contact.servo_of_actuators(damper, MODEL, state(MODEL)[0], np.array([0.3]))
+    """A motor beside the damper changes the velocity."""
+    damper = AffineActuators(
+        ("a", "a"), gain=[[4.0, 0, 0], [1, 0, 0]], bias=[[0, 0, -4.0], [0, 0, 0]]
+    )
+    servo, tau = contact.servo_of_actuators(damper, MODEL, state(MODEL)[0], np.array([0.25, 2]))
     assert jnp.all(tau == 0)
     assert (servo.control.stiffness[0], servo.control.damping[0]) == (0, 4)
-    assert servo.velocity[0] == 0.3
+    assert servo.velocity[0] == 0.75
 
 
 def test_a_stiff_servo_is_stable_where_the_force_is_not():
@@ -225,8 +246,14 @@ def test_a_stiff_servo_is_stable_where_the_force_is_not():
 
 
 REFUSED = {
-    "actuator 'a' has forces from -2.0 to 3.0, expected the same": {"force_range": [[-2, 3]]},
-    "joint 'a' has forces from -2.0 to 3.0, expected the same": {"joint_force_range": [[-2, 3]]},
+    "actuator 'motor' has forces from -2.0 to 3.0, expected the same": {
+        "force_range": [[-2, 3]],
+        "names": ("motor",),
+    },
+    "joint 'a' has forces from -2.0 to 3.0, expected the same": {
+        "joints": ("d", "d", "a"),
+        "joint_force_range": [[-1, 1], [-2, 3]],
+    },
     "stiffness is": {"bias": [[0, 1.0, 0]]},
     "damping is": {"bias": [[0, 0, 1.0]]},
     "joint 'c' has 3 degrees of freedom": {"joints": ("c",)},
@@ -250,7 +277,7 @@ def test_a_servo_of_a_joint_that_follows_others_is_refused():
         contact.servo_of_actuators(AffineActuators(("d",)), COUPLED, state(COUPLED)[0], np.zeros(1))
 
 
-def test_a_traced_negative_stiffness_gives_nan():
-    wrong = AffineActuators(("a",), bias=[[0, 1.0, 0]])
-    found, _ = step_with_servo(wrong, *state(MODEL), jnp.zeros(1))
+@pytest.mark.parametrize("wrong", [[[0, 1.0, 0]], [[0, 0, 1.0]]], ids=["stiffness", "damping"])
+def test_a_traced_negative_gain_gives_nan(wrong):
+    found, _ = step_with_servo(AffineActuators(("a",), bias=wrong), *state(MODEL), jnp.zeros(1))
     assert jnp.isnan(found.v[0])

@@ -1,5 +1,6 @@
 """Joints that make the mass matrix singular: single cases, and comparison with eigenvalues."""
 
+import dataclasses
 import functools
 import warnings
 
@@ -168,6 +169,34 @@ def test_the_order_in_which_joints_are_stated_does_not_matter(case):
     parts, expected = CASES[case]
     links, joints = robot(*parts)
     assert sorted(faults(links[::-1], joints[::-1])) == expected
+
+
+def in_units(links, joints, length):
+    """The robot in another unit of length."""
+    powers = np.array([0, 1, 1, 1, 2, 2, 2, 2, 2, 2])
+    links = [
+        dataclasses.replace(link, inertia=np.asarray(link.inertia) * length**powers)
+        for link in links
+    ]
+    changed = []
+    for joint in joints:
+        placement = np.array(joint.placement, float)
+        placement[:3, 3] *= length
+        kind = joint.kind
+        if isinstance(kind, Helical):
+            kind = Helical(kind.axis, kind.pitch * length)
+        armature = np.asarray(joint.armature, float) * length**2  # of hinges
+        changed.append(
+            dataclasses.replace(joint, placement=placement, kind=kind, armature=armature)
+        )
+    return links, changed
+
+
+@pytest.mark.parametrize("length", [1e-12, 1e9])
+def test_the_unit_of_length_does_not_matter(length):
+    for name, (parts, expected) in CASES.items():
+        if not any(isinstance(kind, Custom) for _, kind, *_ in parts):
+            assert list(faults(*in_units(*robot(*parts), length))) == expected, name
 
 
 # ---------------------------------------------------------------- against the mass matrix itself

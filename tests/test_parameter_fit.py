@@ -31,11 +31,14 @@ def noisy(clean, seed, deviation):
 
 
 def test_without_noise_the_parameters_are_exact():
-    fit = identify_parameters(decay, START, decay(DECAY))
-    assert fit.converged
-    assert jax.tree.structure(fit.parameters) == jax.tree.structure(START)
-    jax.tree.map(lambda x, y: close(x, y, 1e-12), fit.parameters, DECAY)
-    assert fit.residual_rms < 1e-12
+    """A common factor of the noise does not change the steps."""
+    fits = {f: identify_parameters(decay, START, decay(DECAY), f) for f in (1, 2.0**-40, 2.0**40)}
+    for factor, fit in fits.items():
+        assert fit.converged
+        assert fit.steps == fits[1].steps
+        assert jax.tree.structure(fit.parameters) == jax.tree.structure(START)
+        jax.tree.map(lambda x, y: close(x, y, 1e-12), fit.parameters, DECAY)
+        assert fit.residual_rms * factor < 1e-12
 
 
 def test_estimate_and_covariance_of_another_library():
@@ -77,6 +80,25 @@ def test_intervals(level, width):
         ),
         *(low, high, fit.parameters, fit.standard_deviation),
     )
+    if level == 0.95:  # the default
+        assert fit.interval()[0]["rate"] == low["rate"]
+
+
+def test_each_column_of_a_measurement_has_its_noise():
+    """Two curves beside each other and one after the other are one measurement."""
+    deviation = np.array([0.01, 0.05])
+
+    def curves(p):
+        return jnp.stack([decay(p), 2 * decay(p)], axis=-1)
+
+    measured = noisy(curves(DECAY), 0, deviation)
+    fit = identify_parameters(curves, START, measured, deviation)
+    other = identify_parameters(
+        lambda p: curves(p).T.ravel(), START, measured.T.ravel(), np.repeat(deviation, 40)
+    )
+    close(fit.parameters["size"], other.parameters["size"], 1e-12)
+    close(fit.covariance, other.covariance, 1e-12)
+    close(fit.residual_rms, other.residual_rms, 1e-12)
 
 
 def test_units_do_not_matter():
@@ -100,6 +122,13 @@ def test_a_start_that_is_far_away():
     fit = identify_parameters(decay, start, decay(DECAY))
     assert fit.converged
     close(fit.parameters["rate"], DECAY["rate"], 1e-9)
+
+
+def test_a_step_out_of_the_range_of_the_prediction_is_shortened():
+    """A full step from here leads to a negative value, whose logarithm is NaN."""
+    fit = identify_parameters(lambda a: jnp.log(a) * TIMES, jnp.asarray(3.0), jnp.log(0.1) * TIMES)
+    assert fit.converged
+    close(fit.parameters, 0.1, 1e-9)
 
 
 def test_the_number_of_steps():
