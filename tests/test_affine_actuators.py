@@ -108,6 +108,8 @@ def test_springs_have_an_energy(model):
         q, _ = state(model, seed)
         slope = rbd.gradient(model, lambda q: SPRINGS.energy(model, q))(q)
         np.testing.assert_allclose(SPRINGS(model, q), -slope, atol=1e-12)
+        scaled = q.at[2:6].multiply(-3)  # the same rotation
+        np.testing.assert_allclose(SPRINGS(model, scaled), SPRINGS(model, q), atol=1e-13)
     ball = np.array([0.1, 0.2, 0.3, 2])
     rest = jnp.array([0.1, 0.2, *ball / np.linalg.norm(ball), -0.3])
     if model is MODEL:
@@ -216,14 +218,33 @@ def test_a_servo_gives_the_force_of_the_actuators_after_the_step(control):
 
 
 def test_a_damper_without_stiffness_tracks_a_velocity():
-    """A motor beside the damper changes the velocity."""
+    """A motor beside the damper changes the velocity; an actuator with gear 0 changes nothing."""
     damper = AffineActuators(
-        ("a", "a"), gain=[[4.0, 0, 0], [1, 0, 0]], bias=[[0, 0, -4.0], [0, 0, 0]]
+        ("a", "a", "a"),
+        gain=[[4.0, 0, 0], [1, 0, 0], [1, 0, 0]],
+        bias=[[0, 0, -4.0], [0, 0, 0], [0, -1, 0]],
+        gear=[1, 1, 0],
     )
-    servo, tau = contact.servo_of_actuators(damper, MODEL, state(MODEL)[0], np.array([0.25, 2]))
+    control = np.array([0.25, 2, 3])
+    servo, tau = contact.servo_of_actuators(damper, MODEL, state(MODEL)[0], control)
     assert jnp.all(tau == 0)
+    assert servo.control.effort[0] == np.inf
     assert (servo.control.stiffness[0], servo.control.damping[0]) == (0, 4)
     assert servo.velocity[0] == 0.75
+
+
+def test_derivatives_of_a_servo_by_the_gear():
+    """With infinite limits of the force, as by default: the stiffness is gear^2 kp."""
+
+    def values(gear):
+        actuators = AffineActuators(("a",), [[7.0, 0, 0]], [[0, -7.0, 0]], gear[None])
+        servo, _ = contact.servo_of_actuators(actuators, MODEL, jnp.zeros(7), jnp.ones(1))
+        return jnp.stack([servo.control.stiffness[0], servo.position[0]])
+
+    for derivative in jax.jit(lambda gear: (jax.jacrev(values)(gear), jax.jacfwd(values)(gear)))(
+        jnp.asarray(-2.0)
+    ):
+        np.testing.assert_allclose(derivative, [2 * -2 * 7, -1 / 4], rtol=1e-14)
 
 
 def test_a_stiff_servo_is_stable_where_the_force_is_not():
