@@ -199,7 +199,7 @@ def chain():
     return zoo.chain(3)
 
 
-MOTOR = DCMotor([2.0, 2.0, 0.5], [10.0, 5.0, np.inf], [1.5, np.inf, 1.0], [1.0, 3.0, 2.0])
+MOTOR = DCMotor([2.0, 2.0, 0.5], [10.0, 5.0, np.inf], [1.5, np.inf, 0.4], [1.0, 3.0, 2.0])
 
 
 def test_the_torque_speed_curve_of_a_motor(chain):
@@ -231,7 +231,7 @@ def test_the_torque_speed_curve_of_a_motor(chain):
     # The torque of a motor with an infinite no-load speed does not depend on the speed.
     for speed in (-1e3, 0.0, 1e3):
         v, tau = jnp.array([[0, 0, speed]]), jnp.array([[0, 0, 9.0]])
-        close(driven(chain, MOTOR, v, tau)[0, 2], 2 * 0.5, 1e-14)
+        close(driven(chain, MOTOR, v, tau)[0, 2], 2 * 0.4, 1e-14)
 
 
 def test_the_limits_agree_with_the_form_with_a_clipped_speed(chain, rng):
