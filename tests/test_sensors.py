@@ -550,6 +550,7 @@ def test_wrong_arguments(model, key):
         (lambda: Noise(np.nan), "std is nan"),
         (lambda: Noise(np.inf), "std is inf"),
         (lambda: Noise(0.1, np.inf), "bias is inf"),
+        (lambda: Noise(0.1, np.nan), "bias is nan, expected finite"),
         (lambda: Noise(0.1, 0.0, 0.0), "resolution is 0.0"),
         (lambda: Noise(0.1, 0.0, np.inf), "resolution is inf, expected finite, more than 0"),
         (lambda: Noise(np.ones(2))(key, v), r"std has shape \(2,\), expected \(\) or \(10,\)"),
