@@ -453,12 +453,14 @@ def test_large_and_small_data_are_explained(factor):
 def test_massless_links():
     """A rigid body fits best with the massless link massless; else it gets the mean unit."""
     model = rbd.load_robot("double_pendulum")
-    model = with_inertia(model, model.inertia.at[0].set(0))
-    samples = measure(with_inertia(model, 1.3 * model.inertia), samples=10, noise=0)
+    inertia = np.asarray(model.inertia) * [[0.0], [1.0]]
+    true = with_inertia(model, jnp.asarray(1.3 * inertia))
+    model = with_inertia(model, jnp.asarray(inertia))
+    samples = measure(true, samples=10, noise=0)
     found = rbd.identification.identify_consistent_inertia(model, *samples, regularization=1e-9)
     assert found.converged
     np.testing.assert_array_equal(found.inertia[0], np.zeros(10))
-    assert is_physically_consistent(found.inertia[1])
+    assert consistency_margin(found.inertia)[1] > 0
     assert found.residual_rms < 1e-6
     assert not rbd.identification.identify_consistent_inertia(
         model, *samples, regularization=1e-9, max_steps=3

@@ -535,6 +535,7 @@ def test_wrong_arguments(model, key):
             "dt was given for a ContactForce, expected None",
         ),
         (lambda: sensors.touch(model, scene, q, step, 0.0), "dt is 0.0, expected"),
+        (lambda: sensors.touch(model, scene, q, step, np.ones(2)), r"dt has shape \(2,\), expect"),
         (
             lambda: sensors.touch(model, Scene(("l2", "l0"), 0.1), q, force),
             r"contact.distance has shape \(1,\), expected \(2,\) for a scene of 2 spheres and 0 p",
