@@ -108,13 +108,15 @@ def test_springs_have_an_energy(model):
         q, _ = state(model, seed)
         slope = rbd.gradient(model, lambda q: SPRINGS.energy(model, q))(q)
         np.testing.assert_allclose(SPRINGS(model, q), -slope, atol=1e-12)
-        scaled = q.at[2:6].multiply(-3)  # the same rotation
-        np.testing.assert_allclose(SPRINGS(model, scaled), SPRINGS(model, q), atol=1e-13)
     ball = np.array([0.1, 0.2, 0.3, 2])
     rest = jnp.array([0.1, 0.2, *ball / np.linalg.norm(ball), -0.3])
     if model is MODEL:
         np.testing.assert_allclose(SPRINGS(model, rest), np.zeros(6), atol=1e-15)
         np.testing.assert_allclose(SPRINGS.energy(model, rest), 0, atol=1e-15)
+        # A quaternion of any length is a rotation, here by 0.05 rad about each axis of the body.
+        near = rbd.integrate(model, rest, jnp.full(6, 0.05)).at[2:6].multiply(-3)
+        expected = -0.05 * np.array([1, 2, 4, 4, 4, 3])
+        np.testing.assert_allclose(SPRINGS(model, near), expected, atol=1e-14)
 
 
 def test_several_springs_of_one_joint_add_up():

@@ -117,18 +117,35 @@ def test_units_do_not_matter():
 
 
 def test_a_start_that_is_far_away():
-    """A full step from here increases the residuals."""
+    """A full step from here increases the residuals, so it is no step."""
     start = {"rate": jnp.asarray(9.0), "size": jnp.asarray([-3.0, 5.0])}
     fit = identify_parameters(decay, start, decay(DECAY))
     assert fit.converged
     close(fit.parameters["rate"], DECAY["rate"], 1e-9)
+    assert identify_parameters(decay, start, decay(DECAY), max_steps=1).steps == 1
 
 
-def test_a_step_out_of_the_range_of_the_prediction_is_shortened():
-    """A full step from here leads to a negative value, whose logarithm is NaN."""
-    fit = identify_parameters(lambda a: jnp.log(a) * TIMES, jnp.asarray(3.0), jnp.log(0.1) * TIMES)
+@pytest.mark.parametrize(
+    "function", [jnp.log, lambda a: jnp.sqrt(jnp.maximum(a, 0))], ids=["logarithm", "root"]
+)
+def test_a_step_out_of_the_range_of_the_prediction_is_shortened(function):
+    """A full step from here leads to a negative value: NaN, or a derivative that is NaN."""
+    true = 0.01
+    measured = function(true) * TIMES
+    fit = identify_parameters(lambda a: function(a) * TIMES, jnp.asarray(1.0), measured)
     assert fit.converged
-    close(fit.parameters, 0.1, 1e-9)
+    close(fit.parameters, true, 1e-9)
+
+
+def test_a_wrong_derivative_is_no_convergence():
+    """Each step increases the residuals."""
+
+    def prediction(a):
+        return (2 * jax.lax.stop_gradient(a) - a) * TIMES
+
+    fit = identify_parameters(prediction, jnp.asarray(3.0), 2.0 * TIMES)
+    assert not fit.converged
+    assert (fit.steps, fit.parameters) == (0, 3.0)
 
 
 def test_the_number_of_steps():
