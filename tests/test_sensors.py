@@ -445,10 +445,12 @@ def test_sensors_follow_the_dtype_of_the_model(model):
     single = model.astype("float32")
     q, v, a, _ = zoo.state(single, 1)
     step = contact.ContactStep(*[None] * 7)._replace(
-        impulse=jnp.ones((1, 3), "float32"), distance=jnp.zeros(1, "float32")
+        impulse=jnp.ones((2, 3), "float32"), distance=jnp.zeros(2, "float32")
     )
+    pairs = contact.collision_pairs([(contact.sphere("l2", 0.1), contact.sphere(None, 0.2))])
+    scene = Scene(("l2",), 0.1, ground=SLOPE, pairs=pairs)
     readings = (
-        sensors.touch(single, Scene(("l2",), 0.1, ground=SLOPE), q, step, DT).normal_force,
+        sensors.touch(single, scene, q, step, DT).normal_force,
         sensors.imu(single, q, v, a, "l2"),
         sensors.projected_gravity(single, q, "l2"),
         sensors.height_scan(single, q, SLOPE, "l1", PATTERN),
