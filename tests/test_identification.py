@@ -438,6 +438,15 @@ def test_large_data_are_an_error_or_explained(identify, what, factor):
         assert np.all(np.isfinite(found.inertia))
 
 
+def test_an_estimate_beyond_single_precision_is_an_error():
+    """The moments of inertia are the forces, divided by small accelerations."""
+    model = rbd.load_robot("double_pendulum").astype(jnp.float32)
+    rng = np.random.default_rng(0)
+    q, a, tau = (rng.normal(size=(10, 2)).astype(np.float32) for _ in range(3))
+    with pytest.raises(rbd.ArgumentError, match="too different sizes: by rounding in float32"):
+        rbd.identification.identify_inertia(model, q, 0 * q, 1e-4 * a, 1e37 * tau)
+
+
 @pytest.mark.parametrize("factor", [1e-100, 1e100])
 def test_large_and_small_data_are_explained(factor):
     model = rbd.load_robot("double_pendulum")
