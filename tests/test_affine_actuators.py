@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-from jaxrbd import contact
+from jaxrbd import contact, sensors
 from jaxrbd.actuators import AffineActuators, JointSprings
 from jaxrbd.joints import Prismatic, Revolute, Spherical
 from jaxrbd.model import JointSpec, Link, Mimic, link_inertia
@@ -99,6 +99,28 @@ def test_forces_of_followers_act_on_their_leaders():
     by_joint = expected(q_all, np.array([*v, 2 * v[1]]), np.array(control))
     by_joint[1] += 2 * by_joint[-1]
     np.testing.assert_allclose(tau, by_joint[:-1], atol=1e-14)
+
+
+def test_powers_of_joints_behind_followers():
+    """Of motors, by the speeds that encoders measure; of springs, by the rate of their energy."""
+    model = zoo.coupled()
+    q, v, *_ = zoo.state(model)
+    names, control = ("j6", "j1", "j2", "j3", "j4"), np.arange(1.0, 6)
+    motors = AffineActuators(names)
+    springs = JointSprings(names, control, None, ("j5",), (6.0,))
+
+    @jax.jit
+    def powers(q, v):
+        def energy(t):
+            return springs.energy(model, rbd.integrate(model, q, t * v))
+
+        speeds = sensors.joint_encoders(model, q, v, names).velocity
+        rate = jax.jvp(energy, (0.0,), (1.0,))[1]
+        forces = motors(model, q, v, control), springs(model, q)
+        return jnp.stack([jnp.sum(tau * v) for tau in forces]), jnp.sum(control * speeds), -rate
+
+    found, *expected = powers(q, v)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("model", [MODEL, COUPLED], ids=["independent", "coupled"])
@@ -241,12 +263,13 @@ def test_derivatives_of_a_servo_by_the_gear():
     def values(gear):
         actuators = AffineActuators(("a",), [[7.0, 0, 0]], [[0, -7.0, 0]], gear[None])
         servo, _ = contact.servo_of_actuators(actuators, MODEL, jnp.zeros(7), jnp.ones(1))
-        return jnp.stack([servo.control.stiffness[0], servo.position[0]])
+        limit = jnp.minimum(servo.control.effort[0], 1e9)
+        return jnp.stack([servo.control.stiffness[0], servo.position[0], limit])
 
     for derivative in jax.jit(lambda gear: (jax.jacrev(values)(gear), jax.jacfwd(values)(gear)))(
         jnp.asarray(-2.0)
     ):
-        np.testing.assert_allclose(derivative, [2 * -2 * 7, -1 / 4], rtol=1e-14)
+        np.testing.assert_allclose(derivative, [2 * -2 * 7, -1 / 4, 0], rtol=1e-14)
 
 
 def test_a_stiff_servo_is_stable_where_the_force_is_not():
