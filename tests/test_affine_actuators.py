@@ -9,14 +9,15 @@ import pytest
 import jaxrbd as rbd
 from jaxrbd import contact, sensors
 from jaxrbd.actuators import AffineActuators, JointSprings
-from jaxrbd.joints import Prismatic, Revolute, Spherical
+from jaxrbd.joints import Custom, Prismatic, Revolute, Spherical
 from jaxrbd.model import JointSpec, Link, Mimic, link_inertia
 from support import zoo
 
 
-def chain(mimic=None):
-    """A revolute, a prismatic, a spherical and a revolute joint in a chain."""
-    kinds = {"a": Revolute((0, 1, 1)), "b": Prismatic((1, 0, 1)), "c": Spherical()}
+def chain(mimic=None, first=None):
+    """A first joint, a prismatic, a spherical and a revolute joint in a chain."""
+    first = first or Revolute((0, 1, 1))
+    kinds = {"a": first, "b": Prismatic((1, 0, 1)), "c": Spherical()}
     kinds["d"] = Revolute((1, 0, 0))
     links = [Link(f"l{name}", link_inertia(1.0, (0.1, 0.2, 0.3), np.eye(3))) for name in kinds]
     joints, parent = [], None
@@ -101,13 +102,16 @@ def test_forces_of_followers_act_on_their_leaders():
     np.testing.assert_allclose(tau, by_joint[:-1], atol=1e-14)
 
 
-def test_powers_of_joints_behind_followers():
-    """Of motors, by the speeds that encoders measure; of springs, by the rate of their energy."""
-    model = zoo.coupled()
-    q, v, *_ = zoo.state(model)
-    names, control = ("j6", "j1", "j2", "j3", "j4"), np.arange(1.0, 6)
+def test_powers_of_joints_behind_a_joint_of_ones_own():
+    """Of motors, by the speeds that encoders measure; of springs, by the rate of their energy.
+
+    The joint "a" has two velocities, but six rows in the motion subspaces.
+    """
+    model = chain(Mimic("b", 2.0, 0.1), Custom(2, zoo.crank))
+    q, v = state(model)
+    names, control = ("d", "b"), np.array([1.0, 2.0])
     motors = AffineActuators(names)
-    springs = JointSprings(names, control, None, ("j5",), (6.0,))
+    springs = JointSprings(names, control, None, ("c",), (6.0,))
 
     @jax.jit
     def powers(q, v):
