@@ -276,6 +276,9 @@ def test_the_message_names_joint_link_and_freedoms():
         "jb": "joint 'jb': " + text.format("b", " (3 of 3 degrees of freedom)"),
         "jc": "joint 'jc': " + text.format("c", ""),
     }
+    # With the second ball joint, also the other two rotations of the first one have no effect.
+    twice = faults(*robot((NOTHING, Spherical()), (ROD, Spherical())))
+    assert twice["ja"] == "joint 'ja': " + text.format("a", " (1 of 3 degrees of freedom)")
     cancelled = faults(*robot((NOTHING, Revolute(Z)), (BALL, Revolute(Z))))
     assert cancelled == {
         "ja": "joint 'ja': other joints can cancel its effect on every link with inertia, and it "
