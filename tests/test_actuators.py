@@ -199,7 +199,7 @@ def chain():
     return zoo.chain(3)
 
 
-MOTOR = DCMotor([2.0, 2.0, 0.5], [10.0, 5.0, np.inf], [1.5, np.inf, 1.0], [1.0, 3.0, 2.0])
+MOTOR = DCMotor([2.0, 2.0, 0.5], [10.0, 5.0, np.inf], [1.5, np.inf, 0.4], [1.0, 3.0, 2.0])
 
 
 def test_the_torque_speed_curve_of_a_motor(chain):
@@ -231,7 +231,7 @@ def test_the_torque_speed_curve_of_a_motor(chain):
     # The torque of a motor with an infinite no-load speed does not depend on the speed.
     for speed in (-1e3, 0.0, 1e3):
         v, tau = jnp.array([[0, 0, speed]]), jnp.array([[0, 0, 9.0]])
-        close(driven(chain, MOTOR, v, tau)[0, 2], 2 * 0.5, 1e-14)
+        close(driven(chain, MOTOR, v, tau)[0, 2], 2 * 0.4, 1e-14)
 
 
 def test_the_limits_agree_with_the_form_with_a_clipped_speed(chain, rng):
@@ -391,6 +391,7 @@ FAULTS = {
     "stall torque infinite": (lambda: DCMotor([np.inf], [1.0]), "stall_torque is"),
     "no-load speed zero": (lambda: DCMotor([1.0], [0.0]), "no_load_speed is .* more than 0"),
     "motor effort NaN": (lambda: DCMotor([1.0], [1.0], [np.nan]), "effort is"),
+    "gear ratio infinite": (lambda: DCMotor([1.0], [1.0], None, [np.inf]), "gear_ratio is .*inf"),
     "gear ratio zero": (lambda: DCMotor([1.0], [1.0], None, [0.0]), "gear_ratio is"),
     "gear ratio long": (lambda: DCMotor([1.0], [1.0], None, TWO), "gear_ratio has shape"),
     "lag negative": (lambda: Delay(-0.1, 3), "lag is -0.1, expected from 0 to the length 3"),

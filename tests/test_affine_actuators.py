@@ -7,15 +7,17 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-from jaxrbd import contact
+from jaxrbd import contact, sensors
 from jaxrbd.actuators import AffineActuators, JointSprings
-from jaxrbd.joints import Prismatic, Revolute, Spherical
+from jaxrbd.joints import Custom, Prismatic, Revolute, Spherical
 from jaxrbd.model import JointSpec, Link, Mimic, link_inertia
+from support import zoo
 
 
-def chain(mimic=None):
-    """A revolute, a prismatic, a spherical and a revolute joint in a chain."""
-    kinds = {"a": Revolute((0, 1, 1)), "b": Prismatic((1, 0, 1)), "c": Spherical()}
+def chain(mimic=None, first=None):
+    """A first joint, a prismatic, a spherical and a revolute joint in a chain."""
+    first = first or Revolute((0, 1, 1))
+    kinds = {"a": first, "b": Prismatic((1, 0, 1)), "c": Spherical()}
     kinds["d"] = Revolute((1, 0, 0))
     links = [Link(f"l{name}", link_inertia(1.0, (0.1, 0.2, 0.3), np.eye(3))) for name in kinds]
     joints, parent = [], None
@@ -27,6 +29,8 @@ def chain(mimic=None):
 
 
 MODEL = chain()
+FREE = zoo.small()  # "j0" is a free-flyer
+FREE_Q = rbd.neutral(FREE)
 COUPLED = chain(Mimic("b", 2.0, 0.1))
 ACTUATORS = AffineActuators(
     ("a", "d", "a"),
@@ -34,7 +38,7 @@ ACTUATORS = AffineActuators(
     bias=[[0, 0, 0], [0.1, -3, -0.4], [0, 0, 0]],
     gear=[2, 1, -1],
     control_range=[[-1, 1], [-np.inf, np.inf], [-5, 5]],
-    force_range=[[-9, 9], [-2, 3], [-9, 9]],
+    force_range=[[-0.9, 0.8], [-2, 3], [-9, 9]],
     joint_force_range=[[-4, 6], [-np.inf, np.inf]],
 )
 SPRINGS = JointSprings(
@@ -52,7 +56,7 @@ def expected(q, v, control):
     u = np.clip(control, [-1, -np.inf, -5], [1, np.inf, 5])
     f = (2 + 0.5 * q[-1] + 0.3 * v[-1]) * u[1] + 0.1 - 3 * q[-1] - 0.4 * v[-1]
     tau = np.zeros(6)
-    tau[0] = np.clip(2 * np.clip(u[0], -9, 9) - np.clip(u[2], -9, 9), -4, 6)
+    tau[0] = np.clip(2 * np.clip(u[0], -0.9, 0.8) - np.clip(u[2], -9, 9), -4, 6)
     tau[-1] = np.clip(f, -2, 3)
     return tau
 
@@ -70,6 +74,8 @@ def test_a_motor_is_the_default():
     motors = AffineActuators(("d", "b"))
     assert motors.names == motors.driven_joints == ("d", "b")
     np.testing.assert_array_equal(motors(MODEL, q, v, jnp.array([2.0, 3])), [0, 3, 0, 0, 0, 2])
+    constant = AffineActuators(("d", "b"), control_range=[[-1, -1], [4, 4]])
+    np.testing.assert_array_equal(constant(MODEL, q, v, jnp.array([2.0, 3])), [0, 4, 0, 0, 0, -1])
 
 
 def test_derivatives_follow_the_parameters_and_stop_at_the_ranges():
@@ -96,6 +102,31 @@ def test_forces_of_followers_act_on_their_leaders():
     np.testing.assert_allclose(tau, by_joint[:-1], atol=1e-14)
 
 
+def test_powers_of_joints_behind_a_joint_of_ones_own():
+    """Of motors, by the speeds that encoders measure; of springs, by the rate of their energy.
+
+    The joint "a" has two velocities, but six rows in the motion subspaces.
+    """
+    model = chain(Mimic("b", 2.0, 0.1), Custom(2, zoo.crank))
+    q, v = state(model)
+    names, control = ("d", "b"), np.array([1.0, 2.0])
+    motors = AffineActuators(names)
+    springs = JointSprings(names, control, None, ("c",), (6.0,))
+
+    @jax.jit
+    def powers(q, v):
+        def energy(t):
+            return springs.energy(model, rbd.integrate(model, q, t * v))
+
+        speeds = sensors.joint_encoders(model, q, v, names).velocity
+        rate = jax.jvp(energy, (0.0,), (1.0,))[1]
+        forces = motors(model, q, v, control), springs(model, q)
+        return jnp.stack([jnp.sum(tau * v) for tau in forces]), jnp.sum(control * speeds), -rate
+
+    found, *expected = powers(q, v)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
 @pytest.mark.parametrize("model", [MODEL, COUPLED], ids=["independent", "coupled"])
 def test_springs_have_an_energy(model):
     """The force is minus the gradient of the energy, and zero at rest."""
@@ -108,6 +139,17 @@ def test_springs_have_an_energy(model):
     if model is MODEL:
         np.testing.assert_allclose(SPRINGS(model, rest), np.zeros(6), atol=1e-15)
         np.testing.assert_allclose(SPRINGS.energy(model, rest), 0, atol=1e-15)
+        # A quaternion of any length is a rotation, here by 0.05 rad about each axis of the body.
+        near = rbd.integrate(model, rest, jnp.full(6, 0.05)).at[2:6].multiply(-3)
+        expected = -0.05 * np.array([1, 2, 4, 4, 4, 3])
+        np.testing.assert_allclose(SPRINGS(model, near), expected, atol=1e-14)
+
+
+def test_several_springs_of_one_joint_add_up():
+    q, _ = state(MODEL)
+    double = JointSprings(("b", "a", "b"), (1.0, 2.0, 3.0), (0.1, 0.0, -0.5))
+    b = 1.0 * (q[1] - 0.1) + 3.0 * (q[1] + 0.5)
+    np.testing.assert_allclose(double(MODEL, q), [-2 * q[0], -b, 0, 0, 0, 0], atol=1e-14)
 
 
 def test_single_precision():
@@ -116,6 +158,8 @@ def test_single_precision():
     control = jnp.array([0.5, 0.2, 0.1], "float32")
     assert ACTUATORS(model, q, v, control).dtype == "float32"
     assert SPRINGS(model, q).dtype == SPRINGS.energy(model, q).dtype == "float32"
+    traced = jax.eval_shape(lambda q: contact.servo_of_actuators(SERVOS, model, q, q[:5]), q)
+    assert {x.dtype.name for x in jax.tree.leaves(traced)} == {"float32"}
 
 
 @pytest.mark.parametrize(
@@ -159,6 +203,7 @@ def test_wrong_parameters_of_springs(change, message):
         (lambda q, v: AffineActuators(("a",))(MODEL, q[1:], v, jnp.ones(1)), "q has shape"),
         (lambda q, v: JointSprings(("c",), (1.0,))(MODEL, q), "'c' has 3 degrees"),
         (lambda q, v: JointSprings(balls=("a",), ball_stiffness=(1.0,))(MODEL, q), "'a' is no"),
+        (lambda q, v: JointSprings(balls=("j0",), ball_stiffness=(1,))(FREE, FREE_Q), "'j0' is no"),
         (lambda q, v: SPRINGS(MODEL, 0 * q), "zero quaternion"),
     ],
 )
@@ -170,12 +215,13 @@ def test_wrong_calls(call, message):
 # ------------------------------------------------------- with the velocity after a time step
 
 SERVOS = AffineActuators(
-    ("a", "d", "b"),
-    gain=[[3000.0, 0, 0], [2, -0.5, -0.3], [1, 0, 0]],  # a position servo, an affine one, a motor
-    bias=[[0, -3000.0, -200.0], [0.1, 0, -0.4], [0, 0, 0]],
-    gear=[2, -3, 1.5],
-    control_range=[[-1, 1], [-np.inf, np.inf], [-5, 5]],
-    force_range=[[-900, 900], [-40, 40], [-6, 6]],
+    ("a", "d", "b", "a", "b"),
+    # A position servo, an affine actuator, a motor, a motor beside the servo, and a second motor.
+    gain=[[3000.0, 0, 0], [2, -0.5, -0.3], [1, 0, 0], [50, 0, 0], [0.5, 0, 0]],
+    bias=[[0, -3000.0, -200.0], [0.1, 0, -0.4], [0, 0, 0], [3, 0, 0], [0, 0, 0]],
+    gear=[2, -3, 1.5, -1, 1],
+    control_range=[[-1, 1], [-np.inf, np.inf], [-5, 5], [-1, 1], [-9, 9]],
+    force_range=[[-np.inf, np.inf], [-40, 40]] + 3 * [[-np.inf, np.inf]],
     joint_force_range=[[-1500, 1500], [-np.inf, np.inf], [-8, 8]],
 )
 
@@ -187,7 +233,9 @@ def step_with_servo(actuators, q, v, control):
     return found, found.joint_impulse.servo + 0.004 * tau
 
 
-@pytest.mark.parametrize("control", [(0.5, 1.0, 2.0), (-3.0, 0.0, -7.0), (0.1, 30.0, 5.0)])
+@pytest.mark.parametrize(
+    "control", [(0.5, 1.0, 2.0, 0.3, 7.0), (-3.0, 0.0, -7.0, 0.1, 0.4), (0.1, 30.0, 5.0, -7.0, 2.0)]
+)
 def test_a_servo_gives_the_force_of_the_actuators_after_the_step(control):
     q, v = state(MODEL)
     found, impulse = step_with_servo(SERVOS, q, v, jnp.asarray(control))
@@ -198,11 +246,34 @@ def test_a_servo_gives_the_force_of_the_actuators_after_the_step(control):
 
 
 def test_a_damper_without_stiffness_tracks_a_velocity():
-    damper = AffineActuators(("a",), gain=[[4.0, 0, 0]], bias=[[0, 0, -4.0]])
-    servo, tau = contact.servo_of_actuators(damper, MODEL, state(MODEL)[0], np.array([0.3]))
+    """A motor beside the damper changes the velocity; an actuator with gear 0 changes nothing."""
+    damper = AffineActuators(
+        ("a", "a", "a"),
+        gain=[[4.0, 0, 0], [1, 0, 0], [1, 0, 0]],
+        bias=[[0, 0, -4.0], [0, 0, 0], [0, -1, 0]],
+        gear=[1, 1, 0],
+    )
+    control = np.array([0.25, 2, 3])
+    servo, tau = contact.servo_of_actuators(damper, MODEL, state(MODEL)[0], control)
     assert jnp.all(tau == 0)
+    assert servo.control.effort[0] == np.inf
     assert (servo.control.stiffness[0], servo.control.damping[0]) == (0, 4)
-    assert servo.velocity[0] == 0.3
+    assert servo.velocity[0] == 0.75
+
+
+def test_derivatives_of_a_servo_by_the_gear():
+    """With infinite limits of the force, as by default: the stiffness is gear^2 kp."""
+
+    def values(gear):
+        actuators = AffineActuators(("a",), [[7.0, 0, 0]], [[0, -7.0, 0]], gear[None])
+        servo, _ = contact.servo_of_actuators(actuators, MODEL, jnp.zeros(7), jnp.ones(1))
+        limit = jnp.minimum(servo.control.effort[0], 1e9)
+        return jnp.stack([servo.control.stiffness[0], servo.position[0], limit])
+
+    for derivative in jax.jit(lambda gear: (jax.jacrev(values)(gear), jax.jacfwd(values)(gear)))(
+        jnp.asarray(-2.0)
+    ):
+        np.testing.assert_allclose(derivative, [2 * -2 * 7, -1 / 4, 0], rtol=1e-14)
 
 
 def test_a_stiff_servo_is_stable_where_the_force_is_not():
@@ -225,8 +296,14 @@ def test_a_stiff_servo_is_stable_where_the_force_is_not():
 
 
 REFUSED = {
-    "actuator 'a' has forces from -2.0 to 3.0, expected the same": {"force_range": [[-2, 3]]},
-    "joint 'a' has forces from -2.0 to 3.0, expected the same": {"joint_force_range": [[-2, 3]]},
+    "actuator 'motor' has forces from -2.0 to 3.0, expected the same": {
+        "force_range": [[-2, 3]],
+        "names": ("motor",),
+    },
+    "joint 'a' has forces from -2.0 to 3.0, expected the same": {
+        "joints": ("d", "d", "a"),
+        "joint_force_range": [[-1, 1], [-2, 3]],
+    },
     "stiffness is": {"bias": [[0, 1.0, 0]]},
     "damping is": {"bias": [[0, 0, 1.0]]},
     "joint 'c' has 3 degrees of freedom": {"joints": ("c",)},
@@ -250,7 +327,7 @@ def test_a_servo_of_a_joint_that_follows_others_is_refused():
         contact.servo_of_actuators(AffineActuators(("d",)), COUPLED, state(COUPLED)[0], np.zeros(1))
 
 
-def test_a_traced_negative_stiffness_gives_nan():
-    wrong = AffineActuators(("a",), bias=[[0, 1.0, 0]])
-    found, _ = step_with_servo(wrong, *state(MODEL), jnp.zeros(1))
+@pytest.mark.parametrize("wrong", [[[0, 1.0, 0]], [[0, 0, 1.0]]], ids=["stiffness", "damping"])
+def test_a_traced_negative_gain_gives_nan(wrong):
+    found, _ = step_with_servo(AffineActuators(("a",), bias=wrong), *state(MODEL), jnp.zeros(1))
     assert jnp.isnan(found.v[0])

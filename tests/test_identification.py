@@ -137,9 +137,19 @@ def test_number_of_base_parameters_of_very_different_links(lengths):
     )
 
 
-@pytest.mark.parametrize(("tilt", "rank"), [(0.0, 1), (1e-12, 1), (1e-10, 1), (1e-4, 3)])
-def test_an_axis_that_is_vertical_but_for_its_digits_is_vertical(tilt, rank):
-    """In a hinge inclined by 1e-10 rad the effect of gravity is below the tolerance."""
+@pytest.mark.parametrize(
+    ("tilt", "tolerance", "rank"),
+    [
+        (0.0, None, 1),
+        (1e-12, None, 1),
+        (1e-10, None, 1),
+        (1e-10, 1e-12, 3),
+        (1e-4, None, 3),
+        (1e-4, 1e-2, 1),
+    ],
+)
+def test_an_axis_that_is_vertical_but_for_its_digits_is_vertical(tilt, tolerance, rank):
+    """In a hinge inclined by 1e-10 rad the effect of gravity is below the default tolerance."""
     joint = rbd.model.JointSpec(
         "j",
         rbd.joints.Revolute((0, 0, 1)),
@@ -148,7 +158,13 @@ def test_an_axis_that_is_vertical_but_for_its_digits_is_vertical(tilt, rank):
         rbd.model.placement_matrix((1, 2, 3), (tilt, 0, 0)),
     )
     link = rbd.model.Link("a", zoo.random_inertia(np.random.default_rng(0)))
-    assert rbd.identification.base_parameters(rbd.build_model([link], [joint])).rank == rank
+    model = rbd.build_model([link], [joint])
+    assert rbd.identification.base_parameters(model, tolerance).rank == rank
+
+
+def test_the_default_tolerance_is_that_of_the_precision():
+    model = rbd.load_robot("double_pendulum").astype(jnp.float32)
+    assert rbd.identification.base_parameters(model).rank == COUNTS["double_pendulum"]
 
 
 @pytest.mark.slow
@@ -422,6 +438,15 @@ def test_large_data_are_an_error_or_explained(identify, what, factor):
         assert np.all(np.isfinite(found.inertia))
 
 
+def test_an_estimate_beyond_single_precision_is_an_error():
+    """The moments of inertia are the forces, divided by small accelerations."""
+    model = rbd.load_robot("double_pendulum").astype(jnp.float32)
+    rng = np.random.default_rng(0)
+    q, a, tau = (rng.normal(size=(10, 2)).astype(np.float32) for _ in range(3))
+    with pytest.raises(rbd.ArgumentError, match="too different sizes: by rounding in float32"):
+        rbd.identification.identify_inertia(model, q, 0 * q, 1e-4 * a, 1e37 * tau)
+
+
 @pytest.mark.parametrize("factor", [1e-100, 1e100])
 def test_large_and_small_data_are_explained(factor):
     model = rbd.load_robot("double_pendulum")
@@ -432,6 +457,34 @@ def test_large_and_small_data_are_explained(factor):
     )
     close(found.inertia / factor, expected.inertia, 1e-9)
     close(found.residual_rms / factor, expected.residual_rms, 1e-9)
+
+
+def test_massless_links():
+    """A rigid body fits best with the massless link massless; else it gets the mean unit."""
+    model = rbd.load_robot("double_pendulum")
+    inertia = np.asarray(model.inertia) * [[0.0], [1.0]]
+    true = with_inertia(model, jnp.asarray(1.3 * inertia))
+    model = with_inertia(model, jnp.asarray(inertia))
+    samples = measure(true, samples=10, noise=0)
+    found = rbd.identification.identify_consistent_inertia(model, *samples, regularization=1e-9)
+    assert found.converged
+    np.testing.assert_array_equal(found.inertia[0], np.zeros(10))
+    assert consistency_margin(found.inertia)[1] > 0
+    assert found.residual_rms < 1e-6
+    assert not rbd.identification.identify_consistent_inertia(
+        model, *samples, regularization=1e-9, max_steps=3
+    ).converged
+    # The units of the bodies with mass are those of the body without mass.
+    expected = rbd.identification.identify_inertia(model, *samples, regularization=2.0).inertia
+    *motion, tau = samples
+    for factor in (1e-6, 1e6):
+        found = rbd.identification.identify_inertia(
+            *(model, *motion, tau * factor),
+            prior=model.inertia * factor,
+            noise=np.full(2, factor),
+            regularization=2.0,
+        )
+        close(found.inertia / factor, expected, 1e-9)
 
 
 def test_regularization_stands_in_for_motion_that_is_missing():
@@ -577,6 +630,16 @@ def test_wrong_arguments_are_named(identify, name):
         identify(arm()[0], **given)
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("name", ["q", "v", "a", "tau", "prior", "noise", "regularization"])
+def test_values_that_are_not_finite_are_named(name, value):
+    given = {x: np.zeros((5, 7)) for x in ("q", "v", "a", "tau")}
+    given |= {"prior": arm()[0].inertia, "noise": np.ones(7), "regularization": 1.0}
+    given[name] = given[name] + value
+    with pytest.raises(rbd.ArgumentError, match=f"^{name} is (not finite|{value}, expected 0 or)"):
+        rbd.identification.identify_inertia(arm()[0], **given)
+
+
 def test_one_state_is_no_batch():
     with pytest.raises(rbd.ArgumentError, match=r"q has shape \(7,\), expected \(7, 7\)"):
         rbd.identification.identify_inertia(arm()[0], *np.zeros((4, 7)))
@@ -593,6 +656,9 @@ def test_a_robot_that_cannot_move():
 def test_too_few_samples():
     with pytest.raises(rbd.ArgumentError, match="42 equations for 43 base parameters"):
         rbd.identification.identify_inertia(arm()[0], *measure(arm()[1], samples=6))
+    model = rbd.load_robot("double_pendulum")
+    with pytest.raises(rbd.ArgumentError, match="6 equations for 6 base parameters, expected more"):
+        rbd.identification.identify_inertia(model, *measure(model, samples=3))
 
 
 def test_a_prior_that_no_body_has():

@@ -1,5 +1,6 @@
 """Joints that make the mass matrix singular: single cases, and comparison with eigenvalues."""
 
+import dataclasses
 import functools
 import warnings
 
@@ -170,6 +171,34 @@ def test_the_order_in_which_joints_are_stated_does_not_matter(case):
     assert sorted(faults(links[::-1], joints[::-1])) == expected
 
 
+def in_units(links, joints, length):
+    """The robot in another unit of length."""
+    powers = np.array([0, 1, 1, 1, 2, 2, 2, 2, 2, 2])
+    links = [
+        dataclasses.replace(link, inertia=np.asarray(link.inertia) * length**powers)
+        for link in links
+    ]
+    changed = []
+    for joint in joints:
+        placement = np.array(joint.placement, float)
+        placement[:3, 3] *= length
+        kind = joint.kind
+        if isinstance(kind, Helical):
+            kind = Helical(kind.axis, kind.pitch * length)
+        armature = np.asarray(joint.armature, float) * length**2  # of hinges
+        changed.append(
+            dataclasses.replace(joint, placement=placement, kind=kind, armature=armature)
+        )
+    return links, changed
+
+
+@pytest.mark.parametrize("length", [1e-12, 1e9])
+def test_the_unit_of_length_does_not_matter(length):
+    for name, (parts, expected) in CASES.items():
+        if not any(isinstance(kind, Custom) for _, kind, *_ in parts):
+            assert list(faults(*in_units(*robot(*parts), length))) == expected, name
+
+
 # ---------------------------------------------------------------- against the mass matrix itself
 
 TREES = {
@@ -247,6 +276,9 @@ def test_the_message_names_joint_link_and_freedoms():
         "jb": "joint 'jb': " + text.format("b", " (3 of 3 degrees of freedom)"),
         "jc": "joint 'jc': " + text.format("c", ""),
     }
+    # With the second ball joint, also the other two rotations of the first one have no effect.
+    twice = faults(*robot((NOTHING, Spherical()), (ROD, Spherical())))
+    assert twice["ja"] == "joint 'ja': " + text.format("a", " (1 of 3 degrees of freedom)")
     cancelled = faults(*robot((NOTHING, Revolute(Z)), (BALL, Revolute(Z))))
     assert cancelled == {
         "ja": "joint 'ja': other joints can cancel its effect on every link with inertia, and it "

@@ -31,11 +31,14 @@ def noisy(clean, seed, deviation):
 
 
 def test_without_noise_the_parameters_are_exact():
-    fit = identify_parameters(decay, START, decay(DECAY))
-    assert fit.converged
-    assert jax.tree.structure(fit.parameters) == jax.tree.structure(START)
-    jax.tree.map(lambda x, y: close(x, y, 1e-12), fit.parameters, DECAY)
-    assert fit.residual_rms < 1e-12
+    """A common factor of the noise does not change the steps."""
+    fits = {f: identify_parameters(decay, START, decay(DECAY), f) for f in (1, 2.0**-40, 2.0**40)}
+    for factor, fit in fits.items():
+        assert fit.converged
+        assert fit.steps == fits[1].steps
+        assert jax.tree.structure(fit.parameters) == jax.tree.structure(START)
+        jax.tree.map(lambda x, y: close(x, y, 1e-12), fit.parameters, DECAY)
+        assert fit.residual_rms * factor < 1e-12
 
 
 def test_estimate_and_covariance_of_another_library():
@@ -77,6 +80,25 @@ def test_intervals(level, width):
         ),
         *(low, high, fit.parameters, fit.standard_deviation),
     )
+    if level == 0.95:  # the default
+        assert fit.interval()[0]["rate"] == low["rate"]
+
+
+def test_each_column_of_a_measurement_has_its_noise():
+    """Two curves beside each other and one after the other are one measurement."""
+    deviation = np.array([0.01, 0.05])
+
+    def curves(p):
+        return jnp.stack([decay(p), 2 * decay(p)], axis=-1)
+
+    measured = noisy(curves(DECAY), 0, deviation)
+    fit = identify_parameters(curves, START, measured, deviation)
+    other = identify_parameters(
+        lambda p: curves(p).T.ravel(), START, measured.T.ravel(), np.repeat(deviation, 40)
+    )
+    close(fit.parameters["size"], other.parameters["size"], 1e-12)
+    close(fit.covariance, other.covariance, 1e-12)
+    close(fit.residual_rms, other.residual_rms, 1e-12)
 
 
 def test_units_do_not_matter():
@@ -100,6 +122,34 @@ def test_a_start_that_is_far_away():
     fit = identify_parameters(decay, start, decay(DECAY))
     assert fit.converged
     close(fit.parameters["rate"], DECAY["rate"], 1e-9)
+
+
+@pytest.mark.parametrize(
+    "function", [jnp.log, lambda a: jnp.sqrt(jnp.maximum(a, 0))], ids=["logarithm", "root"]
+)
+def test_a_step_out_of_the_range_of_the_prediction_is_shortened(function):
+    """A full step from here leads to a negative value: NaN, or a derivative that is NaN."""
+
+    def prediction(a):
+        return function(a) * TIMES
+
+    true, start = 0.01, jnp.asarray(1.0)
+    fit = identify_parameters(prediction, start, prediction(true))
+    assert fit.converged
+    close(fit.parameters, true, 1e-9)
+    once = identify_parameters(prediction, start, prediction(true), max_steps=1)
+    assert once.steps == 1, "steps that were shortened do not count"
+
+
+def test_a_wrong_derivative_is_no_convergence():
+    """Each step increases the residuals."""
+
+    def prediction(a):
+        return (2 * jax.lax.stop_gradient(a) - a) * TIMES
+
+    fit = identify_parameters(prediction, jnp.asarray(3.0), 2.0 * TIMES)
+    assert not fit.converged
+    assert (fit.steps, fit.parameters) == (0, 3.0)
 
 
 def test_the_number_of_steps():
@@ -229,11 +279,12 @@ def test_parameters_without_effect_are_named():
         identify_parameters(predict, strong, predict(strong))
 
 
-def test_parameters_that_only_act_together_are_named():
-    start = {"a": jnp.asarray(1.0), "b": jnp.asarray([2.0, 3.0])}
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_parameters_that_only_act_together_are_named(dtype):
+    start = {"a": jnp.asarray(1.3, dtype), "b": jnp.asarray([2.7, 3.1], dtype)}
 
     def product(p):
-        return p["a"] * p["b"][0] * TIMES + p["b"][1]
+        return p["a"] * p["b"][0] * TIMES.astype(dtype) + p["b"][1]
 
     with pytest.raises(rbd.ArgumentError, match=r"determine \['a'\], \['b'\]\[0\];"):
         identify_parameters(product, start, 5.0 * TIMES + 1.0)

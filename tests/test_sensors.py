@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-from jaxrbd import contact, sensors, spatial
+from jaxrbd import contact, sensors, so3, spatial
 from jaxrbd.contact import Height, Plane, Scene
 from jaxrbd.sensors import Noise
 from support import nightly, zoo
@@ -178,6 +178,7 @@ def test_against_the_sensors_of_mujoco(rng):
 
     @jax.jit
     def readings(q, v, a):
+        q = rbd.forward_kinematics(model, q)  # which sensors take in place of q
         imu = sensors.imu(model, q, v, a, "imu")
         encoders = sensors.joint_encoders(model, q, v, ("hinge", "slide"))
         velocity = rbd.frame_velocity(model, q, v, "imu", "local")[:3]
@@ -216,6 +217,7 @@ def test_encoders_of_joints_that_follow_others():
     close(found.position, jnp.stack([1.5 * j2 + 0.3, j1, j2, j6, 0.4 * j6 - 0.1]), 1e-14)
     w1, w6 = v[model.joint("j1").v][0], v[model.joint("j6").v][0]
     close(found.velocity, jnp.stack([-1.05 * w1, w1, -0.7 * w1, w6, 0.4 * w6]), 1e-14)
+    assert [x.shape for x in sensors.joint_encoders(model, q, v, ())] == [(0,), (0,)]
     connected = zoo.connected()
     q, v, *_ = zoo.state(connected, 0)
     found = sensors.joint_encoders(connected, q, v, ("j8", "j8.2"))
@@ -236,23 +238,48 @@ def ball(radius):
     return rbd.build_model([rbd.model.Link("ball", inertia)], [spec])
 
 
+UPHILL = np.array([0.36, 0.48, 0.8])  # a unit normal
+
+
+class SteepSlope(contact.Ground):
+    """A plane, whose distance is in units of a third of a metre: its gradient has the length 3."""
+
+    def distance(self, x):
+        return 3 * jnp.sum(jnp.asarray(UPHILL, x.dtype) * x)
+
+
 def test_touch_is_the_normal_part_of_the_impulse():
-    """Of a ball on the ground, beside a wall: per second of the step, without the friction."""
+    """Of a ball on a slope, beside a wall: per second of the step, without the friction.
+
+    The second sphere of the ball touches nothing.
+    """
     robot, shape = ball(0.1), contact.sphere("ball", 0.1)
     pairs = contact.collision_pairs([(shape, contact.Box(None, (0.1, 1, 1), (0.2, 0, 0)))])
-    scene = Scene(("ball",), 0.1, pairs=pairs)
-    impulse = jnp.array([[0.3, 0.4, 2.0], [-5.0, 0.7, 0.6]])  # up, and away from the wall
-    step = contact.ContactStep(*[None] * 7)._replace(impulse=impulse, distance=jnp.zeros(2))
+    scene = Scene(("ball", "ball"), 0.1, ground=SteepSlope(), pairs=pairs)
+    impulse = jnp.array([[0.3, 0.4, 2.0], [0, 0, 0], [-5.0, 0.7, 0.6]])  # and away from the wall
+    step = contact.ContactStep(*[None] * 7)._replace(impulse=impulse, distance=jnp.zeros(3))
     q = rbd.neutral(robot).at[2].set(0.1)
 
     @jax.jit
     def touch(dt):
-        return sensors.touch(robot, scene, q, step, dt)
+        kinematics = rbd.forward_kinematics(robot, q)
+        return sensors.touch(robot, scene, kinematics, step, dt)
 
     found = touch(DT)
-    close(found.normal_force, jnp.array([2.0, 5.0]) / DT, 1e-13)
-    assert found.touching.tolist() == [True, True]
+    close(found.normal_force, jnp.array([impulse[0] @ UPHILL, 0, 5.0]) / DT, 1e-13)
+    assert found.touching.tolist() == [True, False, True]
     assert jnp.all(jnp.isnan(touch(-DT).normal_force)), "the duration of a step is positive"
+
+
+def test_touch_is_the_normal_force_of_compliant_contact():
+    scene = Scene(("ball", "ball"), 0.1)
+    force = contact.ContactForce(*[None] * 4)._replace(
+        distance=jnp.array([-0.01, 0.2]), normal_force=jnp.array([7.0, 0.0])
+    )
+    robot = ball(0.1)
+    found = sensors.touch(robot, scene, rbd.neutral(robot), force)
+    np.testing.assert_array_equal(found.normal_force, force.normal_force)
+    assert found.touching.tolist() == [True, False]
 
 
 @pytest.mark.slow
@@ -329,7 +356,7 @@ PATTERN = np.array([[0.0, 0.0], [0.4, 0.1], [-0.2, 0.3], [0.1, -0.6]])
 
 @jax.jit
 def scan(model, q, ground, pattern):
-    return sensors.height_scan(model, q, ground, "l1", pattern)
+    return sensors.height_scan(model, rbd.forward_kinematics(model, q), ground, "l1", pattern)
 
 
 @pytest.mark.parametrize("ground", [SLOPE, HILLS], ids=["plane", "height"])
@@ -364,6 +391,14 @@ def test_a_pattern_turns_about_the_vertical_only():
         c, s = np.cos(angle), np.sin(angle)
         back = PATTERN @ np.array([[c, -s], [s, c]])
         close(heights(turned((0, 0, 1), angle), back), level, 1e-14, "yaw")
+    # Where the x axis is almost vertical, its small horizontal part still is the first axis.
+    c, s = np.cos(0.7), np.sin(0.7)
+    back = PATTERN @ np.array([[c, -s], [s, c]])
+    for pitch in (1.55, 1.5707):
+        q = turned((0, 1, 0), pitch)
+        yaw = so3.quaternion_exp(jnp.array([0, 0, 0.7]))
+        q = q.at[3:7].set(so3.quaternion_multiply(yaw, q[3:7]))
+        close(heights(q, back), level, 1e-10, "yaw after pitch")
     downwards = spatial.Pose(jnp.array([[[0, 0, 1.0], [0, 1, 0], [-1, 0, 0]]]), jnp.zeros((1, 3)))
     upright = dataclasses.replace(model, placement=downwards)
     values, slopes = jax.jit(
@@ -409,7 +444,13 @@ def test_derivatives_of_sensors_are_the_true_ones(model):
 def test_sensors_follow_the_dtype_of_the_model(model):
     single = model.astype("float32")
     q, v, a, _ = zoo.state(single, 1)
+    step = contact.ContactStep(*[None] * 7)._replace(
+        impulse=jnp.ones((2, 3), "float32"), distance=jnp.zeros(2, "float32")
+    )
+    pairs = contact.collision_pairs([(contact.sphere("l2", 0.1), contact.sphere(None, 0.2))])
+    scene = Scene(("l2",), 0.1, ground=SLOPE, pairs=pairs)
     readings = (
+        sensors.touch(single, scene, q, step, DT).normal_force,
         sensors.imu(single, q, v, a, "l2"),
         sensors.projected_gravity(single, q, "l2"),
         sensors.height_scan(single, q, SLOPE, "l1", PATTERN),
@@ -433,8 +474,21 @@ def test_noise_has_a_bias_a_standard_deviation_and_a_resolution(key):
     np.testing.assert_array_equal(Noise()(key, x), x)
     np.testing.assert_array_equal(Noise(0.3)(key, x), Noise(0.3)(key, x))
     assert jnp.all(Noise(0.3)(key, x) != Noise(0.3)(jax.random.key(1), x))
+    kurtosis = jnp.mean(((error[0] - jnp.mean(error[0])) / jnp.std(error[0])) ** 4)
+    assert abs(kurtosis - 3) < 0.15, "a normal distribution"
     coarse = Noise(bias=0.1, resolution=0.25)(key, x)
     np.testing.assert_array_equal(coarse / 0.25, jnp.round((x + 0.1) / 0.25))
+
+
+def test_a_measured_value_is_a_multiple_of_the_resolution(key):
+    """Also with noise, and with a resolution of its own for each value."""
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(2, 200)))
+    step = np.array([[0.25], [0.0625]]) * np.ones(x.shape)
+    coarse, fine = Noise(0.5, 0.1, step)(key, x), Noise(0.5, 0.1)(key, x)
+    np.testing.assert_array_equal(coarse / step, jnp.round(coarse / step))
+    rounding = np.abs(coarse - fine) / step
+    assert np.all(rounding <= 0.5)
+    assert np.all(np.max(rounding, axis=1) > 0.45)
 
 
 def test_noise_is_batched_and_differentiated(key):
@@ -472,11 +526,18 @@ def test_wrong_arguments(model, key):
         (lambda: sensors.projected_gravity(model, v, "l1"), "q has shape"),
         (lambda: sensors.joint_encoders(model, q, v, "j2"), "joints is 'j2', expected a tuple"),
         (lambda: sensors.joint_encoders(model, q, v, ("j",)), "no joint 'j'"),
-        (lambda: sensors.joint_encoders(model, q, v, ("j1",)), "joint 'j1' .* 4 coord.* 3 vel"),
+        (lambda: sensors.joint_encoders(model, q, v, ("j1", "j2")), "joint 'j1' .* 4 c.* 3 vel"),
         (lambda: sensors.joint_encoders(model, q, v, ("j0",)), "joint 'j0' .* 7 coord"),
-        (lambda: sensors.touch(model, scene, q, step), "dt is None for a ContactStep"),
-        (lambda: sensors.touch(model, scene, q, force, DT), "dt was given for a ContactForce"),
+        (
+            lambda: sensors.touch(model, scene, q, step),
+            "dt is None for a ContactStep, expected the duration of the step in s",
+        ),
+        (
+            lambda: sensors.touch(model, scene, q, force, DT),
+            "dt was given for a ContactForce, expected None",
+        ),
         (lambda: sensors.touch(model, scene, q, step, 0.0), "dt is 0.0, expected"),
+        (lambda: sensors.touch(model, scene, q, step, np.ones(2)), r"dt has shape \(2,\), expect"),
         (
             lambda: sensors.touch(model, Scene(("l2", "l0"), 0.1), q, force),
             r"contact.distance has shape \(1,\), expected \(2,\) for a scene of 2 spheres and 0 p",
@@ -490,8 +551,11 @@ def test_wrong_arguments(model, key):
         (lambda: sensors.height_scan(model, q, Bowl(), "l1", PATTERN), "ground is 'Bowl', exp"),
         (lambda: Noise(-0.1), "std is -0.1, expected finite, 0 or more"),
         (lambda: Noise(np.nan), "std is nan"),
+        (lambda: Noise(np.inf), "std is inf"),
         (lambda: Noise(0.1, np.inf), "bias is inf"),
+        (lambda: Noise(0.1, np.nan), "bias is nan, expected finite"),
         (lambda: Noise(0.1, 0.0, 0.0), "resolution is 0.0"),
+        (lambda: Noise(0.1, 0.0, np.inf), "resolution is inf, expected finite, more than 0"),
         (lambda: Noise(np.ones(2))(key, v), r"std has shape \(2,\), expected \(\) or \(10,\)"),
         (lambda: Noise(0.1, np.ones((1, 10)))(key, v), "bias has shape"),
         (lambda: Noise(0.1)(key, np.arange(3)), "x has dtype int"),

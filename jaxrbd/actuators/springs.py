@@ -109,7 +109,8 @@ def _deflections(
     starts, velocities = _ball_places(model, springs.balls)
     rest = so3.quaternion_normalize(jnp.asarray(springs.ball_rest, model.dtype))
     rotation = so3.quaternion_normalize(coordinates[starts])
-    turn = so3.quaternion_log(so3.quaternion_multiply(so3.quaternion_conjugate(rest), rotation))
+    between = so3.quaternion_multiply(so3.quaternion_conjugate(rest), rotation)
+    turn = so3.unit_quaternion_log(between)
     return stretch, turn, index.v, velocities
 
 

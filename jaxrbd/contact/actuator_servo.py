@@ -58,7 +58,11 @@ def servo_of_actuators(
     place = np.array([joints.index(name) for name in actuators.joints], int)
     terms = terms * jnp.stack([jnp.ones_like(gear), -gear, -gear])
     c, k, d = jnp.zeros((3, n), model.dtype).at[:, place].add(terms)
-    limit = joint_range[:, 1].at[place].min(jnp.abs(gear) * force_range[:, 1])
+    most = force_range[:, 1]
+    # No product with an infinite limit: with gear 0, and in derivatives by the gear, it is NaN.
+    bounded = most < jnp.inf
+    most = jnp.where(bounded, jnp.abs(gear) * jnp.where(bounded, most, 0), most)
+    limit = joint_range[:, 1].at[place].min(most)
 
     spring, damper = k != 0, (k == 0) & (d != 0)
 
