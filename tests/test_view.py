@@ -142,6 +142,21 @@ def test_mesh_files_are_scaled_and_keep_their_colours(tmp_path):
 
 
 @needs_trimesh
+def test_the_colour_of_a_robot_file_comes_before_the_colour_of_a_mesh(tmp_path):
+    import trimesh
+
+    box = trimesh.creation.box((1.0, 1.0, 1.0))
+    box.visual = trimesh.visual.ColorVisuals(box, face_colors=(255, 0, 51, 255))
+    box.export(tmp_path / "box.ply")
+    mesh, blue = MeshFile(str(tmp_path / "box.ply")), (0.0, 0.0, 1.0, 0.5)
+    visuals = [Geometry(mesh), Geometry(mesh, color=blue), Geometry(BoxShape((1, 1, 1)))]
+    items = view.drawing(single(visuals, [Geometry(mesh), Geometry(mesh, color=blue)])).items
+    red, given, plain, *collisions = (item.color for item in items[:5])
+    assert (red, given) == ((1.0, 0.0, 0.2, 1.0), blue)
+    assert len({red, given, plain, *collisions}) == 4  # all collisions have one colour
+
+
+@needs_trimesh
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of pycollada with NumPy 2.5
 def test_the_unit_of_a_collada_file_is_applied(tmp_path):
     import trimesh
@@ -446,6 +461,93 @@ def test_render_frames_the_robot():
         assert (picture_of.std() > 1) == (layers != ("collisions",))
 
 
+def plates():
+    """A cube on a hinge about y through its bottom: red in front (+x), blue at the back."""
+
+    def plate(place, color):
+        shape = BoxShape((0.2, 1.0, 1.0))
+        pose = placement_matrix(place, (0.0, 0.0, 0.0))
+        return Geometry(shape, pose, (*color, 1.0))
+
+    visuals = [plate((0.4, 0, 0.5), (1.0, 0.0, 0.0)), plate((-0.4, 0, 0.5), (0.0, 0.0, 1.0))]
+    joint = JointSpec("hinge", rbd.joints.Revolute((0.0, 1.0, 0.0)), None, "cube")
+    return rbd.build_model([Link("cube", INERTIA, visuals)], [joint])
+
+
+def colored(q, **options):
+    """Where a picture of the plates is red, and where it is blue."""
+    options = {"width": 40, "height": 30, "smooth": 1, "ground": False} | options
+    picture = view.render(plates(), np.array([q]), **options).astype(int)
+    return [
+        (picture[..., k] > 80) & (picture[..., [0, 1, 2]].sum(axis=2) < 1.3 * picture[..., k])
+        for k in (0, 2)
+    ]
+
+
+def test_the_camera_is_where_it_is_told():
+    """In front only the front is seen, at the back only the back, from the side both."""
+    for camera, seen in (((1, 0, 0), (True, False)), ((-3, 0, 0), (False, True))):
+        assert tuple(map(np.any, colored(0.0, camera=camera))) == seen
+    red, blue = (np.flatnonzero(x.any(axis=0)) for x in colored(0.0, camera=(0, -1, 0)))
+    assert red.min() > blue.max()  # from -y, x is to the right
+    red, blue = (np.flatnonzero(x.any(axis=1)) for x in colored(0.0, camera=(0, -1, 0)))
+    assert (red.min(), red.max()) == (blue.min(), blue.max())
+    top = colored(0.0, camera=(0, 0, 1))  # from above, y is up in the picture and x to the right
+    assert np.flatnonzero(top[0].any(axis=0)).min() > np.flatnonzero(top[1].any(axis=0)).max()
+    large = {"camera": (1, 0, 0), "width": 160, "height": 120}
+    (far, _), (near, _) = (colored(0.0, distance=d, **large) for d in (8.0, 4.0))
+    # The front is 0.5 m nearer than the target.
+    np.testing.assert_allclose(near.sum() / far.sum(), (7.5 / 3.5) ** 2, rtol=0.05)
+    (left, _) = colored(0.0, distance=4.0, target=(0.0, 0.5, 0.5), **large)
+    shift = np.mean(np.nonzero(near)[1]) - np.mean(np.nonzero(left)[1])
+    assert shift > 15  # the camera moves to the right, so the cube moves to the left
+
+
+def test_a_picture_shows_the_robot_where_its_bodies_are():
+    """The hinge turns z to x: the front is below, and the cube is at x = 0.5."""
+    red, blue = colored(np.pi / 2, camera=(0, -1, 0), target=(0.0, 0.0, 0.0), distance=6.0)
+    rows, columns = (np.nonzero(red | blue)[k] for k in (0, 1))
+    assert columns.min() >= 19
+    assert np.flatnonzero(red.any(axis=1)).min() > np.flatnonzero(blue.any(axis=1)).max()
+    assert abs(rows.min() + rows.max() - 29) <= 1
+    box, surface = picture._surface(
+        view.drawing(plates()), motion.motion(plates(), np.array([np.pi / 2])), ("visuals",)
+    )
+    expected = [[0, -0.5, -0.5], [1, 0.5, 0.5]]
+    np.testing.assert_allclose(box, expected, atol=1e-12)
+    np.testing.assert_allclose(surface.vertices.min(axis=0), expected[0], atol=1e-12)
+    np.testing.assert_allclose(surface.vertices.max(axis=0), expected[1], atol=1e-12)
+
+
+def test_the_background_and_the_size_of_a_picture():
+    for width, height in ((40, 20), (20, 40)):
+        picture = view.render(
+            boxed(), width=width, height=height, background=(0.2, 0.4, 1.0), ground=False
+        )
+        assert picture.shape == (height, width, 3)
+        changed = np.any(picture != (51, 102, 255), axis=2)
+        rows, columns = np.nonzero(changed)  # the box fits, and fills half of the smaller side
+        border = np.concatenate([changed[0], changed[-1], changed[:, 0], changed[:, -1]])
+        assert not border.any()
+        assert max(np.ptp(rows), np.ptp(columns)) > 9
+
+
+def test_pixels_are_the_means_of_samples():
+    """A picture with 3 x 3 samples is a picture of three times the size, averaged."""
+    options = {"camera": (1.0, -0.5, 0.4), "distance": 4.0}
+    fine = view.render(plates(), width=60, height=45, smooth=1, **options)
+    coarse = view.render(plates(), width=20, height=15, smooth=3, **options)
+    means = fine.reshape(15, 3, 20, 3, 3).mean(axis=(1, 3))
+    np.testing.assert_allclose(coarse, means, atol=1)
+
+
+def test_the_ground_is_at_zero_or_below_the_robot():
+    for z, height in ((1.0, 0.0), (-3.0, -3.5)):
+        ground = picture._ground(np.array([[0, 0, z - 0.5], [1, 2, z + 0.5]]))
+        assert ground.height == height
+        assert 0.5 <= ground.side <= 1.25  # two to four tiles along the robot
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -517,6 +619,27 @@ def test_ghosts_are_translucent_postures_in_the_same_place():
     assert {(item.layer, item.body) for item in items} == {("ghosts", -1)}
     assert all(0.1 < item.color[3] < 0.5 for item in items)
     assert len(decorated(ghosts=np.array([0.5]))[0]) == 1
+
+
+@pytest.mark.parametrize("name", ["points", "axes", "arrows", "path"])
+def test_markers_without_a_size_have_the_size_of_the_robot(name):
+    """Around their points and lines they are smaller than the robot, and twice as large around
+    a robot of twice the size.
+    """
+    marker = MARKERS[name]._replace(size=None)
+    reaches = []
+    for size in (1.0, 2.0):
+        model = single([Geometry(BoxShape((size, 0.1, 0.1)))])
+        scene, _ = markers.decorated(model, view.drawing(model), ("visuals",), [marker], None)
+        vertices = np.concatenate([x.vertices for x in scene.items if x.layer == "markers"])
+        if name == "axes":
+            reaches.append(np.linalg.norm(vertices - marker.poses.p, axis=1).max())
+        else:  # the lowest point is below a point or a line with the lowest height
+            heights = {"points": 0.2, "arrows": 0.5, "path": 0.0}
+            axis = 1 if name == "arrows" else 2
+            reaches.append(heights[name] - vertices[:, axis].min())
+    np.testing.assert_allclose(reaches[1], 2 * reaches[0], rtol=0.02)
+    assert 0.005 < reaches[0] < 0.6
 
 
 def test_a_batch_of_postures_in_one_place():
@@ -635,16 +758,21 @@ def test_bad_markers_and_ghosts(options, message):
 
 @needs_viser
 def test_a_page_has_everything_in_itself(tmp_path, capsys):
-    model = single([Geometry(BoxShape((1.0, 1.0, 1.0)))])
-    page = view.show(model)
-    assert "<iframe srcdoc=" in page._repr_html_()
-    view.save_html(tmp_path / "a.html", model, np.linspace(0, 1, 20)[:, None], dt=0.05)
-    text = (tmp_path / "a.html").read_text()
-    assert "__VISER_EMBED_DATA__" in text
-    assert not re.findall(r'(?:src|href)="(?!data:)[^"#]+"', text)
+    """A mesh is in the page once, and no other file. Random vertices do not compress."""
+    vertices = np.random.default_rng(0).normal(size=(900, 3))
+    model = single([Geometry(Mesh(vertices, np.arange(900).reshape(-1, 3)))])
+    sizes = {}
+    for name, q in {"one": np.zeros((1, 1)), "many": np.linspace(0, 1, 20)[:, None]}.items():
+        view.save_html(tmp_path / name, model, q, dt=0.05)
+        for text in ((tmp_path / name).read_text(), view.show(model, q, dt=0.05).html):
+            assert text.count("__VISER_EMBED_DATA__") > 0
+            assert not re.findall(r"""(?:src|href) ?= ?["'](?!data:)[^"'#]+["']""", text)
+            assert not re.findall(r"@import|url\(['\"]?(?!data:|#)\w+[:/.]", text)
+            sizes[name] = len(text)
     assert capsys.readouterr().out == ""
-    # Only poses are stored per frame: twenty frames cost little.
-    assert len(text) - len(page.html) < 20_000
+    small = len(view.show(boxed()).html)
+    assert 10_000 < sizes["one"] - small < 30_000  # 900 vertices of 12 bytes in base 64, faces
+    assert 0 < sizes["many"] - sizes["one"] < 5000  # the poses
 
 
 @needs_viser
@@ -690,7 +818,7 @@ def test_frames_of_a_page_are_at_most_thirty_per_second():
 
 
 @needs_viser
-@pytest.mark.parametrize("dt", [0.0, -1.0, np.nan])
+@pytest.mark.parametrize("dt", [0.0, -1.0, np.nan, np.inf])
 def test_a_bad_time_step_of_a_page(dt, tmp_path):
     with pytest.raises(ArgumentError, match=r"dt is .*, expected a positive time in s"):
         view.save_html(tmp_path / "a.html", single(), dt=dt)
@@ -737,6 +865,28 @@ def test_ranges_of_sliders():
     assert slide == ("slide", -0.5, 2.0)
 
 
+@pytest.mark.parametrize(
+    ("kind", "lower", "upper", "expected"),
+    [
+        ("prismatic", -np.inf, np.inf, (-2.0, 2.0)),
+        ("prismatic", -np.inf, 0.5, (-2.0, 0.5)),
+        ("prismatic", -np.inf, -5.0, (-7.0, -5.0)),
+        ("prismatic", 4.0, np.inf, (4.0, 6.0)),
+        ("prismatic", -4.0, np.inf, (-4.0, 2.0)),
+        ("revolute", -np.inf, np.inf, (-np.pi, np.pi)),
+        ("revolute", 1.0, np.inf, (1.0, 1.0 + np.pi)),
+        ("revolute", -9.0, 9.0, (-9.0, 9.0)),
+    ],
+)
+def test_sliders_of_joints_without_some_limits(kind, lower, upper, expected):
+    """The slider reaches each limit, and otherwise the usual range."""
+    axis = (0.0, 1.0, 0.0)
+    made = {"prismatic": rbd.joints.Prismatic(axis), "revolute": rbd.joints.Revolute(axis)}[kind]
+    joint = JointSpec("j", made, None, "link", lower=lower, upper=upper)
+    model = rbd.build_model([Link("link", INERTIA)], [joint])
+    np.testing.assert_allclose(live.slider_ranges(model, 1.0)[0][1:], expected)
+
+
 @pytest.mark.slow
 @needs_viser
 def test_a_viewer_shows_plays_and_reaches():
@@ -765,24 +915,6 @@ def test_a_viewer_shows_plays_and_reaches():
 
 
 # ----------------------------------------------------------------------------------- command line
-
-
-@pytest.mark.slow
-@needs_viser
-def test_the_command_writes_pages_and_pictures(tmp_path, capsys):
-    image = pytest.importorskip("PIL.Image")
-    page, png = tmp_path / "a.html", tmp_path / "a.png"
-    options = ["--html", str(page), "--png", str(png), "--layers", "visuals,com"]
-    assert cli.main(["view", "arm7", *options]) == 0
-    assert "__VISER_EMBED_DATA__" in page.read_text()
-    shown = np.asarray(image.open(png))
-    np.testing.assert_array_equal(
-        shown, view.render(rbd.load_robot("arm7"), layers=("visuals", "com"))
-    )
-    assert capsys.readouterr().out == f"ok: {page}\nok: {png}\n"
-    with pytest.raises(SystemExit, match="2"):
-        cli.main(["view", "arm7", "--png", str(png), "--layers", "walls"])
-    assert "--layers: 'walls', expected some of visuals" in capsys.readouterr().err
 
 
 @pytest.mark.slow
