@@ -178,7 +178,7 @@ def rollout(monkeypatch, tmp_path):
             q = factor * np.arange(np.prod(shape) * model.nq).reshape(*shape, model.nq)
             error = np.zeros(shape) + np.arange(steps + 1) / 1e3
             error[0, 1] = 0.25
-            found = rollout_command.Trajectory(q, q[..., : model.nv], error)
+            found = rollout_command.Trajectory(q, q[..., : model.nv] + 0.5, error)
             outputs = rollout_command.Outputs(found, np.arange(batch), error)
             times = {"samples": 1, "seconds": 1.0, "compile_seconds": 1.0}
             return (outputs if label == "simulate" else np.zeros_like(inputs.tau)), times
@@ -252,6 +252,7 @@ def test_rollout_writes_what_its_options_say(rollout, tmp_path, capsys, monkeypa
     found = np.load(tmp_path / report["files"][0])
     np.testing.assert_array_equal(found["q"][:8], q)
     np.testing.assert_array_equal(found["time"], [0, 0.25, 0.5, 0.75, 1])
+    np.testing.assert_array_equal(found["v"], found["q"] + 0.5)
     np.testing.assert_array_equal(found["cost"], np.arange(9))
     np.testing.assert_array_equal(found["tau"], asked["inputs"].tau)
     rollout(str(path), "--out", "else where")
@@ -263,6 +264,54 @@ def test_a_rollout_that_is_not_finite_writes_nothing(rollout, tmp_path, capsys, 
         rollout("pendulum", factor=np.nan)
     assert "become infinite or NaN: try a smaller --dt" in capsys.readouterr().err
     assert not [*tmp_path.rglob("*.npz")]
+
+
+def test_rollout_has_no_dry_friction(rollout, tmp_path, capsys):
+    path = tmp_path / "robot.urdf"
+    path.write_text(JOINT.format(velocity=4))
+    model = rollout(str(path))["model"]
+    assert (float(model.friction[0]), float(model.damping[0])) == (0, 0.5)
+    assert "note       dry friction is set to zero\n" in capsys.readouterr().out
+    asked = rollout("cart_pole", "--json")
+    printed = capsys.readouterr()
+    assert "dry friction" not in printed.err
+    assert (json.loads(printed.out)["driven"], *asked["scale"]) == (1, 5.0, 0.0)
+
+
+def test_the_plot_of_a_rollout_shows_its_arrays(monkeypatch):
+    from jaxrbd.cli import rollout_plot
+
+    drawn = []
+    functions = {
+        "kinetic_energy": lambda model, q, v: v[0] ** 2,
+        "potential_energy": lambda model, q: 7.0 + 2 * q[0],
+        "difference": lambda model, a, b: b - a,
+        "neutral": lambda model: jnp.array([0.5]),
+    }
+    for name, function in functions.items():
+        monkeypatch.setattr(rollout_plot, name, function)
+    monkeypatch.setattr(
+        rollout_plot.Figure, "savefig", lambda figure, *_, **__: drawn.append(figure)
+    )
+    time, q = np.array([0.0, 0.5, 1.0]), np.array([[[1.0], [2.0], [3.0]], [[0.0], [0.0], [0.0]]])
+    found = rollout_command.Trajectory(q, q - 1, np.array([[0.0, 1.0, 3.0]] * 2))
+    error = np.array([[9.0, 1.0, 2.0], [9.0, 3.0, 4.0]])
+    gradient = np.array([[[1.0, 2.0, 2.0]] * 2, [[2.0, 3.0, 6.0]] * 2])  # of the lengths 3 and 7
+    model = jaxrbd.load_robot("pendulum")
+    rollout_plot.plot_rollout(pathlib.Path("a.png"), model, time, found, error, gradient)
+    coordinates, energy, errors, slopes = (
+        {line.get_label(): line.get_xydata().T.tolist() for line in axes.lines}
+        for axes in drawn[0].axes
+    )
+    assert [*coordinates.values()] == [[[0, 0.5, 1], [0.5, 1.5, 2.5]]]
+    assert {label: line[1] for label, line in energy.items()} == {
+        "kinetic": [0, 1, 4],
+        "potential, gained": [0, 2, 4],
+        "sum": [0, 3, 8],
+        "work of torques and damping": [0, 1, 3],
+    }
+    assert errors["median"] == [[0.5, 1], [2, 3]]
+    assert slopes["median"] == [[0, 0.5], [5, 5]]
 
 
 def test_joints_without_an_effort_limit_are_not_driven():
@@ -668,7 +717,9 @@ def test_the_numbers_of_a_joint_have_their_names(tmp_path, capsys):
     assert [joint[name] for name in names] == [[-1], [2], [3], [4], [0.5], [0.25], [0]]
     assert (joint["parent"], joint["child"], joint["kind"]) == (None, "arm", "Revolute")
     assert cli.main(["info", str(path)]) == 0
-    heads, row = re.findall(r"^(?:joint|j) .*$", capsys.readouterr().out, re.M)
+    text = capsys.readouterr().out
+    assert text.endswith("frame  welded to\nbase   world\n")
+    heads, row = re.findall(r"^(?:joint|j) .*$", text, re.M)
     words = "joint kind parent q v lower upper effort velocity damping friction"
     assert heads.split() == words.split()
     assert row.split() == "j Revolute world 0 0 -1 2 3 4 0.5 0.25".split()

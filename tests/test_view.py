@@ -1,6 +1,7 @@
 """What is drawn of a robot, pictures without a browser, and the text of pages."""
 
 import builtins
+import dataclasses
 import importlib.util
 import itertools
 import pathlib
@@ -142,6 +143,22 @@ def test_mesh_files_are_scaled_and_keep_their_colours(tmp_path):
 
 
 @needs_trimesh
+def test_a_mesh_file_is_scaled_after_the_poses_of_its_nodes(tmp_path):
+    import trimesh
+
+    scene = trimesh.Scene()
+    scene.add_geometry(trimesh.creation.box((1.0, 2.0, 3.0)), transform=POSE)
+    scene.export(tmp_path / "box.glb")
+    scale = (2.0, -1.0, 0.5)
+    shape = MeshFile("box.glb", scale, str(tmp_path / "robot.urdf"))
+    ((vertices, _, _),) = triangles.shape_triangles(shape)
+    corners = np.array([*itertools.product((-0.5, 0.5), (-1, 1), (-1.5, 1.5))])
+    expected = scale * (corners @ POSE[:3, :3].T + POSE[:3, 3])
+    found = np.unique(np.round(vertices, 4), axis=0)
+    np.testing.assert_allclose(found, np.unique(np.round(expected, 4), axis=0), atol=2e-4)
+
+
+@needs_trimesh
 def test_the_colour_of_a_robot_file_comes_before_the_colour_of_a_mesh(tmp_path):
     import trimesh
 
@@ -231,6 +248,15 @@ def test_a_missing_mesh_is_a_warning_that_names_it(tmp_path):
         with pytest.warns(GeometryWarning, match=f"link 'link': not drawn: .*{message}"):
             drawn = view.drawing(model)
         assert [item.layer for item in drawn.items] == ["visuals", "inertias"]  # the box
+
+
+def test_a_link_without_mass_and_shapes_is_not_drawn():
+    links = [Link("frame"), Link("arm", INERTIA)]
+    axes = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0)
+    roll, pitch = (rbd.joints.Revolute(axis) for axis in axes)
+    joints = [JointSpec("a", roll, None, "frame"), JointSpec("b", pitch, "frame", "arm")]
+    items = view.drawing(rbd.build_model(links, joints)).items
+    assert [(item.name, item.layer) for item in items] == [("arm", "visuals"), ("arm", "inertias")]
 
 
 def test_a_batch_of_models_is_refused():
@@ -362,6 +388,18 @@ def test_hidden_layers_do_not_affect_a_picture(layer):
             np.testing.assert_array_equal(one, two)
 
 
+@pytest.mark.parametrize("layer", view.LAYERS)
+def test_every_layer_of_a_robot_is_beside_the_other_robot(layer):
+    """Two robots in one posture have the same triangles, 2.5 m apart."""
+    shape = [Geometry(BoxShape((1.0, 2.0, 3.0)))]
+    model = single(shape, shape, link_inertia(1.0, (0.0, 0.0, 0.0), np.diag([0.1, 0.1, 0.1])))
+    found = motion.motion(model, np.zeros((2, 1, 1)))
+    box, surface = picture._surface(view.drawing(model), found, (layer, "visuals"))
+    used = surface.vertices[surface.faces].reshape(2, -1, 3)
+    np.testing.assert_allclose(used[1] - used[0], np.tile([0, 2.5, 0], (used.shape[1], 1)))
+    assert box[1, 1] - box[0, 1] >= 4.5 - 1e-9
+
+
 def test_robots_stand_side_by_side():
     model = single([Geometry(BoxShape((1.0, 2.0, 3.0)))])
     offsets = stage.robot_offsets(view.drawing(model), motion.motion(model, np.zeros((3, 1, 1))))
@@ -381,11 +419,13 @@ def test_contact_forces_carry_the_weight():
     np.testing.assert_allclose(arrows.points, [[[[0.1 - depth, 0, 0]]]], atol=1e-12)
     drawn = view.drawing(model)
     np.testing.assert_allclose(contact_arrows.arrow_scale(model, drawn, 0.5), 0.5 / 19.62)
+    moon = dataclasses.replace(model, gravity=jnp.array([0.0, 1.2, -0.9]))
+    np.testing.assert_allclose(contact_arrows.arrow_scale(moon, drawn, 0.5), 0.5 / 3.0)
 
 
 # -------------------------------------------------------------------------------------- pictures
 
-WHITE = np.ones(3)
+WHITE, RED = np.ones(3), np.array([[1.0, 0.0, 0.0, 1.0]])
 
 
 def test_the_raster_shows_a_square_where_it_is():
@@ -431,6 +471,36 @@ def test_the_raster_shows_the_nearest_triangle_and_blends_the_transparent():
         np.testing.assert_allclose(mixed[1] / mixed[2], 3, rtol=1e-9)
 
 
+def test_both_sides_of_a_triangle_are_lit():
+    vertices = np.array([[0, -1, -1], [0, 1, -1], [0, 1, 1]], float)
+    for x in (4.0, -4.0):
+        camera = raster.Camera(np.array([x, 0.5, 2.0]), np.zeros(3), 0.8)
+        one, other = (
+            raster.draw(raster.Surface(vertices, np.array([face]), RED), camera, 9, 9, WHITE)
+            for face in ([0, 1, 2], [0, 2, 1])
+        )
+        np.testing.assert_allclose(one, other, atol=1e-12)
+        assert np.any(one[..., 1] == 0)
+
+
+def test_glass_behind_a_wall_is_not_seen():
+    square = np.array([[0, -1, -1], [0, 1, -1], [0, 1, 1], [0, -1, 1]], float)
+    vertices = np.concatenate([square, square + np.array([1.0, 0, 0])])
+    faces = np.array([[0, 1, 2], [0, 2, 3], [4, 5, 6], [4, 6, 7]])
+    glass, wall = [0, 0, 1.0, 0.25], [1.0, 0, 0, 1]
+    surface = raster.Surface(vertices, faces, np.array([glass, glass, wall, wall]))
+    for x, blue in ((6.0, False), (-6.0, True)):
+        camera = raster.Camera(np.array([x, 0, 0]), np.zeros(3), 0.2)
+        assert np.all(raster.draw(surface, camera, 8, 8, WHITE)[..., 2] > 0) == blue
+
+
+def test_the_ground_is_not_seen_from_below():
+    camera = raster.Camera(np.array([3.0, 0.1, -1.0]), np.array([0.0, 0.0, -1.5]), 0.6)
+    none = raster.Surface(np.zeros((0, 3)), np.zeros((0, 3), int), np.zeros((0, 4)))
+    shown = raster.draw(none, camera, 8, 8, WHITE, raster.Ground(0.0, 1.0, 50.0))
+    np.testing.assert_array_equal(shown, np.ones((8, 8, 3)))
+
+
 def test_the_ground_hides_what_is_below():
     ground = raster.Ground(0.0, 1.0, 50.0)
     camera = raster.Camera(np.array([3.0, 0.1, 3.0]), np.zeros(3), 0.6)
@@ -446,7 +516,8 @@ def test_render_frames_the_robot():
     model = single([Geometry(BoxShape((0.4, 0.4, 0.4)), color=(1, 0, 0, 1))])
     seen = []
     for q in (np.zeros(1), np.array([[0.0], [0.0], [0.0]])):
-        image = view.render(model, q, width=160, height=120, ground=False, smooth=1)
+        options = {"width": 160, "height": 120, "ground": False, "smooth": 1}
+        image = view.render(model, q, camera=(1.0, 0.0, 0.3), **options)
         assert (image.shape, image.dtype) == ((120, 160, 3), np.uint8)
         red = (image[..., 0] > 1.5 * image[..., 1].astype(int)) & (image[..., 1] < 100)
         border = np.concatenate([red[0], red[-1], red[:, 0], red[:, -1]])
@@ -455,7 +526,7 @@ def test_render_frames_the_robot():
         assert max(np.ptp(rows) / 120, np.ptp(columns) / 160) > 0.5
         gaps = np.diff(np.flatnonzero(red.any(axis=0)))
         seen.append(1 + np.count_nonzero(gaps > 1))
-    assert seen[0] == 1
+    assert seen == [1, 3]
     for layers in (("frames",), ("com",), ("inertias",), ("collisions",)):
         picture_of = view.render(model, layers=layers, width=80, height=60, ground=False)
         assert (picture_of.std() > 1) == (layers != ("collisions",))
@@ -619,6 +690,12 @@ def test_ghosts_are_translucent_postures_in_the_same_place():
     assert {(item.layer, item.body) for item in items} == {("ghosts", -1)}
     assert all(0.1 < item.color[3] < 0.5 for item in items)
     assert len(decorated(ghosts=np.array([0.5]))[0]) == 1
+    # What is fixed to the world has no other posture.
+    wall = [Link("wall", visuals=[Geometry(BoxShape((1, 1, 1)))]), Link("link", INERTIA)]
+    slide = JointSpec("slide", rbd.joints.Prismatic((1.0, 0.0, 0.0)), "wall", "link")
+    model = rbd.build_model(wall, [JointSpec("mount", Fixed(), None, "wall"), slide])
+    scene, _ = markers.decorated(model, view.drawing(model), (), [], np.array([0.5]))
+    assert [item.name for item in scene.items if item.layer == "ghosts"] == ["0 link"]
 
 
 @pytest.mark.parametrize("name", ["points", "axes", "arrows", "path"])

@@ -17,11 +17,12 @@ from jaxrbd.model import (
     Geometry,
     JointSpec,
     Link,
+    MeshFile,
     SphereShape,
     link_inertia,
     placement_matrix,
 )
-from jaxrbd.view import contact_arrows, live, motion
+from jaxrbd.view import contact_arrows, live, motion, picture
 from support.disk import full_disk
 
 viser = pytest.importorskip("viser")
@@ -179,6 +180,38 @@ def test_a_page_looks_at_the_robot_from_above_the_ground(z, ground, recording):
     np.testing.assert_allclose(np.abs(up["wxyz"]), 0.5, atol=1e-9)  # the y axis of viser is up
 
 
+def test_balls_and_axes_have_one_size_in_pages_and_pictures(recording):
+    model = slider()
+    view.show(model)
+    ((_, ball),) = recording.about("IcosphereMessage")
+    ((_, axes),) = recording.about("FrameMessage", "/frame")
+    found = motion.motion(model, None)
+    _, surface = picture._surface(view.drawing(model), found, ("com",))
+    radius = np.linalg.norm(surface.vertices, axis=1).max()
+    np.testing.assert_allclose(ball["props"]["radius"], radius, rtol=1e-6)
+    _, surface = picture._surface(view.drawing(model), found, ("frames",))
+    length = axes["props"]["axes_length"]
+    np.testing.assert_allclose(surface.vertices.max(axis=0), length, rtol=1e-6)
+
+
+@pytest.mark.parametrize("act", ["show", "save_html", "render", "serve"])
+def test_meshes_are_found_in_the_given_folders(act, tmp_path):
+    """A mesh that is not found is a warning, which is an error here."""
+    pytest.importorskip("trimesh").creation.box().export(tmp_path / "a.stl")
+    mesh = Geometry(MeshFile("package://parts/a.stl"))
+    joint = JointSpec("slide", rbd.joints.Prismatic((1.0, 0.0, 0.0)), None, "link")
+    model = rbd.build_model([Link("link", INERTIA, [mesh])], [joint])
+    options = {"packages": {"parts": tmp_path}}
+    if act == "save_html":
+        view.save_html(tmp_path / "a.html", model, **options)
+    elif act == "serve":
+        view.serve(model, port=0, **options).stop()
+    elif act == "show":
+        view.show(model, **options)
+    else:
+        view.render(model, width=8, height=8, **options)
+
+
 def test_names_with_slashes_are_one_node(recording):
     """A slash in a name would make another level in the tree of the scene."""
     view.show(slider("arm/left/"))
@@ -304,6 +337,8 @@ def test_boxes_of_a_live_page_show_and_hide_layers():
             return {layer for layer in layers if all(node.visible for node in layers[layer])}
 
         assert visible() == {"visuals", "com"}
+        inputs = viewer._server.gui._gui_input_handle_from_uuid.values()
+        assert {x.label for x in inputs if x.value is True} == {"visuals", "centre of mass"}
         use(viewer, "visuals", False)
         use(viewer, "inertia ellipsoids", True)
         assert visible() == {"inertias", "com"}
@@ -327,6 +362,7 @@ def test_a_time_slider_has_the_time_of_the_trajectory(without_player):
                 use(viewer, "play", True)
             viewer.set_configuration(np.array([1.5]))
             assert not viewer._play_box.value
+            viewer.q[:] = 7  # a copy
             np.testing.assert_array_equal(viewer.q, [1.5])
 
 
@@ -451,6 +487,8 @@ def test_several_robots_are_not_dragged():
             viewer.reach("link", np.zeros(3), np.zeros(4))
         with pytest.raises(ArgumentError, match="1 robots, expected 2"):
             viewer.play(np.zeros((3, 1)))
+        viewer.set_configuration(np.array([[0.1], [0.2]]))
+        np.testing.assert_array_equal(viewer.q, [[0.1], [0.2]])
         viewer.play(np.ones((2, 3, 1)))
         viewer.q[:] = 7  # a copy
         assert np.all(viewer.q != 7)
