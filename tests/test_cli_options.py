@@ -668,6 +668,23 @@ def test_play_shows_a_robot_that_does_not_move(checkpoint, tmp_path):
 # --------------------------------------------------------------------------- all other commands
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["convert", "cow", "a.jaxrbd"],
+        ["rollout", "cow"],
+        ["bench", "cow"],
+        ["info", "cow", "--json"],
+    ],
+)
+def test_numbers_in_files_and_reports_have_double_precision(words, capsys, monkeypatch):
+    """JAX has single precision by default, so the command changes this before it loads a robot."""
+    changed = {}
+    monkeypatch.setattr(jax.config, "update", changed.__setitem__)
+    assert cli.main([*words, *(["--no-cache"] if words[0] != "bench" else [])]) == 1
+    assert changed["jax_enable_x64"]
+
+
 def test_convert_adds_a_free_flyer(tmp_path):
     saved = tmp_path / "arm.jaxrbd"
     assert cli.main(["convert", "pendulum", str(saved), "--free-flyer"]) == 0

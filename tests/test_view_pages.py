@@ -212,6 +212,20 @@ def test_meshes_are_found_in_the_given_folders(act, tmp_path):
         view.render(model, width=8, height=8, **options)
 
 
+@pytest.mark.parametrize("side_by_side", [True, False])
+def test_robots_of_a_page_are_side_by_side_or_in_one_place(side_by_side, recording, tmp_path):
+    """The box is 0.3 m wide, so the robots are 0.375 m apart."""
+    q = np.array([[[0.0]], [[0.5]]])
+    apart = [-0.1875, 0.1875] if side_by_side else [0, 0]
+    for act in (view.show, lambda *x, **y: view.save_html(tmp_path / "a.html", *x, **y)):
+        act(slider(), q, side_by_side=side_by_side)
+        found = {m["name"]: m["position"][1] for _, m in recording.about("SetPositionMessage")}
+        roots = [found.get(f"/{robot} robot", 0.0) for robot in range(2)]
+        np.testing.assert_allclose(roots, apart, atol=1e-9)
+    with view.serve(slider(), q, side_by_side=side_by_side, port=0) as viewer:
+        np.testing.assert_allclose(viewer._stage.offsets[:, 1], apart, atol=1e-9)
+
+
 def test_names_with_slashes_are_one_node(recording):
     """A slash in a name would make another level in the tree of the scene."""
     view.show(slider("arm/left/"))
@@ -272,7 +286,9 @@ def test_the_forces_of_a_page_change_with_time(recording, tmp_path):
         assert {name for name, _ in recording.arrows} == {"/0 robot/contact forces"}
         times = [time for time, _ in recording.about("ArrowMessage")]
         np.testing.assert_allclose(times, [0, 0.1, 0.2, 0.3], atol=1e-9)
-        for step, length in ((0, size), (2, 4 * size)):
+        damping = scene.material.dissipation * depth / 0.1
+        moving = size * (damping + np.sqrt(1 + damping**2))
+        for step, length in ((0, size), (1, moving), (2, 4 * size)):
             expected = [[[0.3, 0, z[step]], [0.3, 0, z[step] + length]]]
             np.testing.assert_allclose(recording.arrows[step][1], expected, rtol=1e-4, atol=1e-6)
         gone = [time for time, _ in recording.about("RemoveSceneNodeMessage", "forces")]
@@ -330,15 +346,21 @@ def use(viewer, label, value):
 
 
 def test_boxes_of_a_live_page_show_and_hide_layers():
-    with view.serve(slider(), port=0, layers=("visuals", "com")) as viewer:
+    options = {"layers": ("visuals", "com"), "markers": [view.Points(np.zeros(3))]}
+    with view.serve(slider(), port=0, **options) as viewer:
         layers = viewer._stage._layers
 
         def visible():
             return {layer for layer in layers if all(node.visible for node in layers[layer])}
 
+        assert visible() == {"visuals", "com", "markers"}
+        use(viewer, "markers", False)
         assert visible() == {"visuals", "com"}
+        use(viewer, "markers", True)
         inputs = viewer._server.gui._gui_input_handle_from_uuid.values()
-        assert {x.label for x in inputs if x.value is True} == {"visuals", "centre of mass"}
+        checked = {x.label for x in inputs if x.value is True}
+        assert checked == {"visuals", "centre of mass", "markers"}
+        use(viewer, "markers", False)
         use(viewer, "visuals", False)
         use(viewer, "inertia ellipsoids", True)
         assert visible() == {"inertias", "com"}
