@@ -21,6 +21,7 @@ from jaxrbd import cli, learning, view
 from jaxrbd.cli import (
     bench_command,
     play_command,
+    rollout as rollout_functions,
     rollout_command,
     train_command,
     view_command,
@@ -312,6 +313,15 @@ def test_the_plot_of_a_rollout_shows_its_arrays(monkeypatch):
     }
     assert errors["median"] == [[0.5, 1], [2, 3]]
     assert slopes["median"] == [[0, 0.5], [5, 5]]
+
+
+def test_the_cost_of_a_rollout_is_its_definition():
+    """Half the squared distance from neutral at the end, and 1e-3 of half the effort."""
+    model = jaxrbd.load_robot("pendulum")
+    q, tau, dt = jnp.array([[5.0], [2.0], [3.0]]), jnp.array([[20.0], [-10.0]]), jnp.asarray(0.25)
+    trajectory = rollout_functions.Trajectory(q, 0 * q, q[:, 0])
+    found = rollout_functions.cost(model, trajectory, tau, dt)
+    np.testing.assert_allclose(found, 9 / 2 + 1e-3 * 0.25 * (400 + 100) / 2, rtol=1e-12)
 
 
 def test_joints_without_an_effort_limit_are_not_driven():

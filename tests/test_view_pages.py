@@ -237,14 +237,20 @@ BALL = Geometry(SphereShape(0.1))
 
 
 def ball_on_ground() -> tuple[rbd.Model, contact.Scene]:
-    """A ball of 2 kg on sliders along x and z, and the ground z = 0. The ball touches the cart."""
+    """A ball of 2 kg on sliders along x and z, and the ground z = 0.
+
+    The ball is beside the origin of its link, and touches the cart.
+    """
     links = [Link("cart"), Link("ball", INERTIA, [BALL])]
     joints = [
         JointSpec("x", rbd.joints.Prismatic((1.0, 0.0, 0.0)), None, "cart"),
         JointSpec("z", rbd.joints.Prismatic((0.0, 0.0, 1.0)), "cart", "ball"),
     ]
     model = rbd.build_model(links, joints)
-    ball, bumper = contact.sphere("ball", 0.1), contact.sphere("cart", 0.05, (0.0, 0.1, 0.1))
+    ball, bumper = (
+        contact.sphere("ball", 0.1, (0.05, 0.02, 0.0)),
+        contact.sphere("cart", 0.05, (0.0, 0.1, 0.1)),
+    )
     return model, contact.Scene.from_shapes([ball], [(ball, bumper)], contact.Plane())
 
 
@@ -263,7 +269,7 @@ def test_contact_arrows_are_the_documented_forces():
     expected = np.stack([friction, 0 * friction, normal], axis=-1)
     np.testing.assert_allclose(found.forces[:, :, 0], expected, rtol=1e-6, atol=1e-9)
     assert np.all(np.abs(friction).max(axis=1) > 5)
-    centers = np.stack([q[..., 0], 0 * q[..., 0], q[..., 1]], axis=-1)
+    centers = np.stack([q[..., 0] + 0.05, 0 * q[..., 0] + 0.02, q[..., 1]], axis=-1)
     np.testing.assert_allclose(found.points[:, :, 0], centers, atol=1e-12)
 
 
@@ -289,7 +295,7 @@ def test_the_forces_of_a_page_change_with_time(recording, tmp_path):
         damping = scene.material.dissipation * depth / 0.1
         moving = size * (damping + np.sqrt(1 + damping**2))
         for step, length in ((0, size), (1, moving), (2, 4 * size)):
-            expected = [[[0.3, 0, z[step]], [0.3, 0, z[step] + length]]]
+            expected = [[[0.35, 0.02, z[step]], [0.35, 0.02, z[step] + length]]]
             np.testing.assert_allclose(recording.arrows[step][1], expected, rtol=1e-4, atol=1e-6)
         gone = [time for time, _ in recording.about("RemoveSceneNodeMessage", "forces")]
         np.testing.assert_allclose(gone, [0.1, 0.2, 0.3, 0.4], atol=1e-9)
