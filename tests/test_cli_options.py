@@ -659,7 +659,9 @@ def test_play_shows_the_motion_of_its_seed(checkpoint, tmp_path, capsys, monkeyp
     assert capsys.readouterr().out.endswith(f"wrote {page}\nwrote {png}\n")
 
 
-@pytest.mark.parametrize("words", [["play", "file"], ["rollout", "pendulum", "--no-plot"]])
+@pytest.mark.parametrize(
+    "words", [["play", "file"], "rollout pendulum --no-plot --batch 1 --steps 1".split()]
+)
 def test_pages_need_viser_before_the_computation(words, checkpoint, tmp_path, capsys, monkeypatch):
     without(monkeypatch, "viser")
     monkeypatch.chdir(tmp_path)

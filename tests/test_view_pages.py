@@ -526,6 +526,7 @@ def test_a_slider_of_a_joint_with_one_position():
     joint = JointSpec("j", rbd.joints.Prismatic((1.0, 0.0, 0.0)), None, "link", lower=2, upper=2)
     with view.serve(rbd.build_model([Link("link", INERTIA)], [joint]), port=0) as viewer:
         assert (viewer._sliders[0].value, viewer._sliders[0].min) == (2.0, 2.0)
+        assert viewer._sliders[0].max > 2
 
 
 def test_a_viewer_that_is_stopped_or_fails_stops_its_server(monkeypatch):
