@@ -391,11 +391,12 @@ def test_the_check_of_the_gradient_finds_one_wrong_trajectory(monkeypatch):
 def test_jobs_have_the_names_of_functions():
     for name in ("rnea", "forward_dynamics", "rnea_derivatives", "forward_dynamics_derivatives"):
         assert bench_command.JOBS[name] is getattr(jaxrbd, name)
-    model, one = jaxrbd.load_robot("pendulum"), jnp.array([0.7])
-    found = bench_command.JOBS["crba"](model, one, one, one)
-    np.testing.assert_array_equal(found, jaxrbd.crba(model, one))
-    found = bench_command.JOBS["forward_kinematics"](model, one, one, one)
-    np.testing.assert_array_equal(found.R, jaxrbd.forward_kinematics(model, one).X_WB.R)
+    model = jaxrbd.load_robot("double_pendulum")
+    q, v, tau = (jnp.array(x) for x in ([0.7, 0.3], [0.2, 0.1], [1.0, 2.0]))
+    found = bench_command.JOBS["crba"](model, q, v, tau)
+    np.testing.assert_array_equal(found, jaxrbd.crba(model, q))
+    found = bench_command.JOBS["forward_kinematics"](model, q, v, tau)
+    np.testing.assert_array_equal(found.R, jaxrbd.forward_kinematics(model, q).X_WB.R)
 
 
 @pytest.mark.parametrize(
@@ -795,7 +796,7 @@ def test_warnings_about_limits_are_printed(tmp_path, capsys):
 )
 def test_values_that_options_do_not_have(words, capsys):
     with pytest.raises(SystemExit) as stop:
-        cli.main(words)
+        cli._parser().parse_args(words)
     assert stop.value.code == 2
     assert re.search(rf"argument {words[-2]}: .*expected", capsys.readouterr().err)
 
