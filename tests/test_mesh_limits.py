@@ -251,6 +251,19 @@ def test_the_textures_of_a_file_are_counted_together(tmp_path, monkeypatch):
     )
 
 
+@pytest.mark.parametrize(("u", "v"), [(0, 0), (1, 0), (0, 1), (1, 1)])
+def test_the_texture_of_a_corner_is_its_pixel(u, v, tmp_path):
+    """The texture coordinates of OBJ files begin in the lower left corner."""
+    image = pytest.importorskip("PIL.Image")
+    pixels = np.arange(2 * 3 * 3, dtype=np.uint8).reshape(2, 3, 3) * 10
+    image.fromarray(pixels).save(tmp_path / "a.png")
+    (tmp_path / "a.mtl").write_text("newmtl m\nmap_Kd a.png\n")
+    text = "mtllib a.mtl\n" + OBJ + f"vt {u} {v}\nusemtl m\nf 1/1 2/1 3/1\n"
+    (tmp_path / "a.obj").write_text(text)
+    ((_, _, color),) = draw(tmp_path / "a.obj")
+    np.testing.assert_allclose(np.array(color[:3]) * 255, pixels[1 - v, 2 * u], atol=1e-9)
+
+
 def test_colours_without_a_texture(tmp_path):
     (tmp_path / "a.obj").write_text(TEXTURED)
     assert draw(tmp_path / "a.obj")[0].color is None  # the file of the material is missing

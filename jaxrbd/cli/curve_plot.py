@@ -1,13 +1,11 @@
-"""The figures of `jaxrbd train` and `jaxrbd play`."""
+"""The figure of `jaxrbd train`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.image import imsave
 
 from ..learning import Record
 
@@ -30,8 +28,3 @@ def plot_curve(path: Path, title: str, records: Sequence[Record]) -> None:
     lower.set_xlabel("steps of all environments")
     figure.suptitle(title)
     figure.savefig(path, dpi=120, metadata={"Software": None})
-
-
-def write_picture(path: Path, pixels: np.ndarray) -> None:
-    """Write pixels (height, width, 3) to a PNG file. Raises OSError if it cannot be written."""
-    imsave(path, pixels, format="png")

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-from pathlib import Path
 
 import jax
 import numpy as np
 
 from ..errors import ArgumentError, installation
+from ..io._sealed import replace_file
 from ..learning import evaluate, load_training, motions
 from ..model import Model
 from ..view import render, save_html
 from . import parsing
-from .outputs import naming
+from .png import png_bytes
 
 SHOWN = 8  # episodes of the page, and postures of the picture
 
@@ -65,12 +65,10 @@ def run(options: argparse.Namespace) -> int:
         save_html(options.html, model, q, dt=env.time_step)
         print(f"wrote {options.html}")
     if options.png:
-        from .curve_plot import write_picture
-
         moved = np.any(q[0, 1:] != q[0, :-1], axis=1)  # false after the end of the episode
-        rows = np.linspace(0, np.max(np.nonzero(moved)), SHOWN).round().astype(int)
-        with naming(options.png):
-            write_picture(Path(options.png), _tiles(model, q[0, rows]))
+        last = 1 + np.max(np.flatnonzero(moved), initial=-1)
+        rows = np.linspace(0, last, SHOWN).round().astype(int)
+        replace_file(options.png, png_bytes(_tiles(model, q[0, rows])))
         print(f"wrote {options.png}")
     return 0
 

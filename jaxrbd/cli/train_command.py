@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import importlib.util
 import json
 import math
 import shlex
@@ -14,7 +15,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, installation
 from ..io._sealed import replace_file
 from ..learning import (
     Record,
@@ -75,6 +76,8 @@ def run(options: argparse.Namespace) -> int:
 
     After Ctrl-C or SIGTERM, write a checkpoint of the last complete update. Return the exit status.
     """
+    if not options.no_plot and importlib.util.find_spec("matplotlib") is None:
+        raise ArgumentError(f"the curve needs matplotlib: {installation('cli')}, or --no-plot")
     folder = Path(options.out or f"train-{options.task}-{options.algorithm}")
     checkpoint = folder / CHECKPOINT
     if checkpoint.exists() and not options.resume:
