@@ -10,7 +10,7 @@ import pytest
 
 from jaxrbd import envs
 from jaxrbd.errors import ArgumentError
-from support.point import Point, PointWithSecrets
+from support.point import Point, PointWithDraws, PointWithSecrets
 
 POINT = Point(episode_steps=5)
 PARAMS = POINT.default_params()
@@ -48,6 +48,19 @@ def test_a_seed_of_gymnasium_repeats_an_episode(vector):
     assert np.all(vector.reset()[0] != again)
     with pytest.raises(ArgumentError, match="expected one integer for all"):
         vector.reset(seed=[1, 2, 3])
+
+
+@has_gymnasium
+def test_parameters_and_the_first_seed_of_gymnasium(vector, key):
+    """The seed of the constructor is that of the first reset."""
+    names = {"friction": envs.Uniform(0.2, 0.9)}
+    params, axes = envs.randomise(PARAMS, names, key, 3)
+    other = envs.gymnasium_vector(POINT, 3, params, axes, seed=1)
+    before, _ = other.reset()
+    np.testing.assert_array_equal(before, vector.reset(seed=1)[0])
+    after = other.step(np.zeros((3, 1)))[0]
+    np.testing.assert_allclose(after, (1 - params.friction)[:, None] * before, rtol=1e-12)
+    assert vector.metadata["render_fps"] == 10
 
 
 @has_gymnasium
@@ -168,6 +181,32 @@ def test_an_episode_in_the_manner_of_gymnax(make_key):
     assert env.observation_space(params).contains(found[0])
     assert not env.action_space(params).contains(jnp.full(1, 1.5))
     assert (env.num_actions, env.name) == (1, "Point")
+
+
+@pytest.mark.parametrize("name", ["step", "step_env"])
+def test_the_key_and_the_parameters_of_a_step_of_gymnax(name, key):
+    env = envs.GymnaxEnv(PointWithDraws())
+    _, state = env.reset(key)
+    step, keys = getattr(env, name), jax.random.split(key)
+    found = [step(keys[i], state, jnp.zeros(1))[0][0] for i in (0, 1, 0)]
+    assert found[0] == found[2] != found[1]
+    env = envs.GymnaxEnv(POINT)
+    params = PARAMS._replace(friction=jnp.array(0.6))
+    observation, state = env.reset(key, params)
+    after = getattr(env, name)(key, state, jnp.zeros(1), params)[0]
+    np.testing.assert_allclose(after, 0.4 * observation, rtol=1e-12)
+
+
+def test_samples_of_the_spaces_of_gymnax(key):
+    env = envs.GymnaxEnv(POINT)
+    keys = jax.random.split(key, 200)
+    actions = jax.vmap(env.action_space().sample)(keys)
+    assert env.action_space().contains(actions)
+    assert jnp.min(actions) < -0.9
+    assert jnp.max(actions) > 0.9
+    observations = jax.vmap(env.observation_space().sample)(keys)
+    assert abs(jnp.mean(observations)) < 0.3
+    assert 0.8 < jnp.std(observations) < 1.2
 
 
 def test_a_step_of_gymnax_without_a_new_episode(key):

@@ -2,6 +2,8 @@
 
 import contextlib
 import dataclasses
+import functools
+import itertools
 import json
 import math
 import os
@@ -34,10 +36,29 @@ ENV = Point(episode_steps=5)
 PARAMS = ENV.default_params()
 VECTOR = envs.vectorize(envs.auto_reset(ENV))
 SMALL = {
-    "shac": learning.Shac(BATCH, HORIZON, (6,), critic_sweeps=2, critic_batches=3, updates=6),
+    "shac": learning.Shac(
+        BATCH, HORIZON, (6,), 0.9, 0.8, critic_sweeps=2, critic_batches=3, updates=6
+    ),
     "apg": learning.Apg(BATCH, HORIZON, (6,), updates=6),
     "ppo": learning.Ppo(BATCH, HORIZON, (6,), sweeps=2, parts=3, updates=6),
 }
+
+
+@functools.cache
+def two_updates(name):
+    """An algorithm whose training has two updates, and its compiled update."""
+    algorithm = dataclasses.replace(SMALL[name], updates=2, rate=1e-3, last_rate=1e-6)
+    return algorithm, jax.jit(lambda params, state: algorithm.update(VECTOR, params, state))
+
+
+@functools.cache
+def states_of_three_updates(name):
+    """The states before and after three updates. The third is beyond the end of the schedules."""
+    algorithm, update = two_updates(name)
+    found = [jax.jit(lambda key: algorithm.init(VECTOR, PARAMS, key))(jax.random.key(1))]
+    for _ in range(3):
+        found.append(update(PARAMS, found[-1])[0])
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +67,7 @@ def window():
 
     The noise of one environment is large, so that an episode fails.
     """
-    algorithm = SMALL["shac"]
-    training = learning.Training(algorithm, ENV, seed=1)
-    for _ in range(3):
-        next(training.run())
-    state = training.state
+    algorithm, state = SMALL["shac"], states_of_three_updates("shac")[-1]
     noise = jax.random.normal(jax.random.key(4), (HORIZON, BATCH, 1)).at[:, 0].add(6.0)
 
     @jax.jit
@@ -182,6 +199,112 @@ def test_the_gradient_of_shac_is_a_central_difference(window):
     h = 1e-6
     expected = (values(flat + h * direction) - values(flat - h * direction)) / (2 * h)
     np.testing.assert_allclose(slope, expected, rtol=1e-6)
+
+
+def arrays(tree):
+    """The leaves of a pytree as arrays of NumPy; random keys as their data."""
+    leaves = jax.tree.leaves(tree)
+    keys = [jnp.issubdtype(x.dtype, jax.dtypes.prng_key) for x in leaves]
+    return [np.asarray(jax.random.key_data(x) if k else x) for x, k in zip(leaves, keys)]
+
+
+def same(first, second):
+    return all(np.array_equal(x, y, equal_nan=True) for x, y in zip(arrays(first), arrays(second)))
+
+
+def largest_change(first, second):
+    return max(np.max(np.abs(x - y)) for x, y in zip(arrays(first), arrays(second)))
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_an_update_changes_each_part_of_the_state(name):
+    """Also the moments of the optimisers; no key occurs twice."""
+    states = states_of_three_updates(name)
+    for first, second in itertools.pairwise(states):
+        for part in first._fields:
+            assert not same(getattr(first, part), getattr(second, part)), part
+        assert not same(first.policy.log_std, second.policy.log_std)
+    keys = np.stack([jax.random.key_data(state.key) for state in states])
+    assert len(np.unique(keys, axis=0)) == 4
+    np.testing.assert_allclose(states[-1].statistics.samples, 3 * BATCH * HORIZON, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_rates_fall_until_the_last_step_of_the_last_update(name):
+    """With several steps per update, too. Beyond the end, the rate is the last rate, 1e-6."""
+    _, first, second, third = states_of_three_updates(name)
+    for network in {"policy", "critic"} & set(first._fields):
+        before, after = (
+            largest_change(getattr(x, network), getattr(y, network))
+            for x, y in ((first, second), (second, third))
+        )
+        assert before > 1e-4, network
+        assert 1e-8 < after < 3e-5, network
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_policy_without_noise(name):
+    state = states_of_three_updates(name)[-1]
+    x = jnp.linspace(-1, 2, 5)[:, None]
+    seen = (x - state.statistics.mean[None]) / jnp.sqrt(state.statistics.variance + 1e-5)[None]
+    expected = jnp.tanh(networks.apply(state.policy.mean, seen))
+    np.testing.assert_allclose(SMALL[name].deterministic(state, x), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["shac", "ppo"])
+def test_policies_and_critics_start_from_different_weights(name):
+    state = states_of_three_updates(name)[0]
+    assert jnp.all(state.policy.mean[0].weight != state.critic[0].weight)
+
+
+def test_the_first_update_of_apg_is_its_definition():
+    """The first step of Adam is the rate, against the sign of the gradient."""
+    update = two_updates("apg")[1]
+    state = states_of_three_updates("apg")[0]
+    after, metrics = update(PARAMS, state)
+    noise = jax.random.normal(jax.random.split(state.key)[1], (HORIZON, BATCH, 1))
+
+    @jax.jit
+    @partial(jax.value_and_grad, has_aux=True)
+    def loss(policy):
+        def actions(x, noise):
+            return networks.act(policy, state.statistics, x, noise)
+
+        window = rollouts.roll(VECTOR, PARAMS, state.states, actions, noise)[1]
+        return -jnp.mean(window.reward), window
+
+    (cost, window), gradient = loss(state.policy)
+    np.testing.assert_allclose(metrics["loss"], cost, rtol=1e-12)
+    np.testing.assert_allclose(metrics["reward"], -cost, rtol=1e-12)
+    flat, old, new = (
+        jax.flatten_util.ravel_pytree(x)[0] for x in (gradient, state.policy, after.policy)
+    )
+    np.testing.assert_allclose(metrics["gradient_norm"], jnp.linalg.norm(flat), rtol=1e-9)
+    large = jnp.abs(flat) > 1e-4
+    assert jnp.sum(large) > 10
+    np.testing.assert_allclose((new - old)[large], -1e-3 * jnp.sign(flat)[large], rtol=1e-3)
+    assert_statistics(after.statistics, state.statistics, window)
+
+
+def assert_statistics(found, before, window):
+    """The statistics contain the observations before the steps of a window."""
+    x, samples = np.ravel(window.observation), before.samples
+    total = samples + x.size
+    mean = (samples * before.mean + np.sum(x)) / total
+    square = samples * (before.variance + before.mean**2) + np.sum(x**2)
+    np.testing.assert_allclose(found.mean, mean, rtol=1e-9)
+    np.testing.assert_allclose(found.variance, square / total - mean**2, rtol=1e-9)
+
+
+def test_each_sweep_has_all_samples_in_another_order(key):
+    rows = rollouts.shuffled(key, 36, 3, 4)
+    assert rows.shape == (12, 9)
+    sweeps = np.asarray(rows).reshape(3, 36)
+    np.testing.assert_array_equal(np.sort(sweeps), np.tile(np.arange(36), (3, 1)))
+    assert len(np.unique(sweeps, axis=0)) == 3
+    for sweep in sweeps:
+        assert np.sum(sweep == np.arange(36)) < 10
+    assert jnp.any(rollouts.shuffled(jax.random.key(9), 36, 3, 4) != rows)
 
 
 def random_window(seed):
@@ -358,6 +481,18 @@ def test_adam_limits_the_gradient_and_its_rate_falls(rng):
         np.testing.assert_allclose(found, x, rtol=1e-6)
 
 
+def with_adam(start, loss, parts, adam):
+    """The parameters after one step of Adam per part, and the losses and the gradients."""
+    x, state, costs, gradients = start, adam.init(start), [], []
+    value_and_gradient = jax.jit(jax.value_and_grad(loss))
+    for rows in parts:
+        cost, gradient = value_and_gradient(x, rows)
+        x, state, _ = adam.step(gradient, state, x)
+        costs.append(cost)
+        gradients.append(jax.flatten_util.ravel_pytree(gradient)[0])
+    return x, np.array(costs), np.array(gradients)
+
+
 def test_policies_stay_between_minus_one_and_one(key):
     policy = networks.new_policy(key, (3, 8, 2), jnp.float64)
     x = 100 * jax.random.normal(key, (50, 3))
@@ -418,12 +553,14 @@ def test_ppo_does_not_gain_from_ratios_beyond_the_clip(key):
 
 
 def test_an_update_of_ppo_is_its_definition(key):
-    """The mean loss of the parts and the gradient, while the rate 0 keeps the networks."""
+    """Six steps of Adam, each with the loss of a part of the samples. Some ratios are clipped."""
     algorithm = dataclasses.replace(
         SMALL["ppo"],
-        rate=0.0,
-        last_rate=0.0,
+        rate=0.02,
+        last_rate=0.01,
+        updates=1,
         trace=0.7,
+        clip=0.1,
         reward_scale=0.3,
         critic_weight=0.6,
         entropy_weight=0.05,
@@ -432,11 +569,15 @@ def test_an_update_of_ppo_is_its_definition(key):
     seen = state.statistics.add(0.2 + 0.5 * jax.random.normal(key, (20, 1)))
     state = state._replace(statistics=seen)
     policy, critic = state.policy, state.critic
-    noise_key = jax.random.split(state.key, 3)[1]
+    noise_key, order_key = jax.random.split(state.key, 3)[1:]
     noise = jax.random.normal(noise_key, (HORIZON, BATCH, 1))
 
+    def log_density(policy, x, gaussian):
+        mean, std = networks.apply(policy.mean, x), jnp.exp(policy.log_std)
+        return jnp.sum(jax.scipy.stats.norm.logpdf(gaussian, mean, std[None]), axis=-1)
+
     @jax.jit
-    def expected():
+    def samples():
         window = rollouts.roll(
             VECTOR,
             PARAMS,
@@ -451,67 +592,84 @@ def test_an_update_of_ppo_is_its_definition(key):
         advantage = (advantage - jnp.mean(advantage)) / jnp.std(advantage)
         x = seen.normalise(window.observation)
         gaussian = networks.apply(policy.mean, x) + times(jnp.exp(policy.log_std), noise)
+        x, gaussian = x.reshape(-1, 1), gaussian.reshape(-1, 1)
+        old = log_density(policy, x, gaussian)
+        return window, x, gaussian, old, returns.ravel(), advantage.ravel()
 
-        def others(policy, critic):
-            error = networks.apply(critic, x)[..., 0] - returns
-            return 0.6 * jnp.mean(error**2) / 2 - 0.05 * jnp.sum(policy.log_std)
-
-        def loss(policy, critic):  # its gradient is that of the ratios, which are 1
-            mean, std = networks.apply(policy.mean, x), jnp.exp(policy.log_std)
-            log = jnp.sum(jax.scipy.stats.norm.logpdf(gaussian, mean, std[None, None]), axis=-1)
-            return others(policy, critic) - jnp.mean(advantage * log)
-
-        gradient = jax.flatten_util.ravel_pytree(jax.grad(loss, (0, 1))(policy, critic))[0]
-        return window, others(policy, critic), jnp.linalg.norm(gradient)
-
-    window, loss, norm = expected()
+    window, *found = samples()
     assert jnp.any(window.terminated)
     assert jnp.any(window.truncated)
-    for sweeps, parts in ((2, 3), (1, 1)):
-        changed = dataclasses.replace(algorithm, sweeps=sweeps, parts=parts)
-        after, metrics = jax.jit(lambda state, a=changed: a.update(VECTOR, PARAMS, state))(state)
-        np.testing.assert_allclose(metrics["loss"], loss, rtol=1e-9)
-        assert after.policy.log_std == policy.log_std
+
+    def ratios(policy, rows):
+        x, gaussian, old, _, advantage = (y[rows] for y in found)
+        return jnp.exp(log_density(policy, x, gaussian) - old), advantage
+
+    def loss(both, rows):
+        (policy, critic), (ratio, advantage) = both, ratios(both[0], rows)
+        limited = jnp.where(advantage > 0, jnp.minimum(ratio, 1.1), jnp.maximum(ratio, 0.9))
+        error = networks.apply(critic, found[0][rows])[..., 0] - found[3][rows]
+        others = 0.6 * jnp.mean(error**2) / 2 - 0.05 * jnp.sum(policy.log_std)
+        return others - jnp.mean(limited * advantage)
+
+    parts = rollouts.shuffled(order_key, BATCH * HORIZON, 2, 3)
+    expected, costs, gradients = with_adam(
+        (policy, critic), loss, parts, optimiser.Adam(0.02, 0.01, 6)
+    )
+    ratio, advantage = ratios(expected[0], jnp.arange(BATCH * HORIZON))
+    assert jnp.any((jnp.abs(ratio - 1) > 0.1) & ((ratio > 1) == (advantage > 0)))
+    after, metrics = jax.jit(lambda state: algorithm.update(VECTOR, PARAMS, state))(state)
+    jax.tree.map(
+        lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-6, atol=1e-9),
+        (after.policy, after.critic),
+        expected,
+    )
+    np.testing.assert_allclose(metrics["loss"], np.mean(costs), rtol=1e-6)
+    norm = np.mean(np.linalg.norm(gradients, axis=1))
     np.testing.assert_allclose(metrics["gradient_norm"], norm, rtol=1e-6)
     np.testing.assert_allclose(metrics["reward"], jnp.mean(window.reward), rtol=1e-12)
+    assert_statistics(after.statistics, seen, window)
 
 
 def test_the_critic_of_shac_fits_the_returns(key):
-    """One step of the critic, and its target, a moving average."""
-    algorithm = dataclasses.replace(
-        SMALL["shac"], critic_sweeps=1, critic_batches=1, target_share=0.3, trace=0.7
-    )
+    """One step of Adam per part of the samples, and the target, a moving average."""
+    algorithm = dataclasses.replace(SMALL["shac"], target_share=0.3, trace=0.7, updates=1)
     state = algorithm.init(VECTOR, PARAMS, key)
     other = jax.tree.map(lambda x: 0.5 * x, state.critic)
     state = state._replace(target_critic=other)
-    noise = jax.random.normal(jax.random.split(state.key, 3)[1], (HORIZON, BATCH, 1))
+    noise_key, order_key = jax.random.split(state.key, 3)[1:]
+    noise = jax.random.normal(noise_key, (HORIZON, BATCH, 1))
 
     @jax.jit
     def run():
-        after, metrics = algorithm.update(VECTOR, PARAMS, state)
         window = algorithm.actor_loss(VECTOR, PARAMS, state.policy, state, noise)[1][1]
         later = networks.values(other, state.statistics, window.final_observation)
         returns = rollouts.lambda_returns(window, later, algorithm.discount, 0.7)
+        return *algorithm.update(VECTOR, PARAMS, state), window, returns
 
-        def error(critic):
-            values = networks.values(critic, state.statistics, window.observation)
-            return jnp.mean((values - returns) ** 2)
+    after, metrics, window, returns = run()
 
-        return after, metrics["critic_loss"], error(state.critic), jax.grad(error)(state.critic)
+    def error(critic, rows):
+        x = window.observation.reshape(-1, 1)[rows]
+        return jnp.mean((networks.values(critic, state.statistics, x) - returns.ravel()[rows]) ** 2)
 
-    after, found, expected, gradient = run()
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    rates = algorithm.critic_rate, algorithm.last_rate
+    expected, errors, _ = with_adam(
+        state.critic,
+        error,
+        rollouts.shuffled(order_key, BATCH * HORIZON, 2, 3),
+        optimiser.Adam(*rates, 6, b1=0.7, b2=0.95),
+    )
+    np.testing.assert_allclose(metrics["critic_loss"], errors[-1], rtol=1e-9)
+    np.testing.assert_allclose(metrics["reward"], jnp.mean(window.reward), rtol=1e-12)
 
-    def check(critic, target, old, other, gradient):
-        # The first step of Adam is the rate, in the direction of the sign.
-        large = np.abs(gradient) > 1e-4
-        change = -algorithm.critic_rate * np.sign(gradient)
-        np.testing.assert_allclose((critic - old)[large], change[large], rtol=1e-3)
+    def check(critic, expected, target, other, old):
+        np.testing.assert_allclose(critic, expected, rtol=1e-6, atol=1e-9)
         np.testing.assert_allclose(target, 0.3 * other + 0.7 * critic, rtol=1e-12)
-        return np.sum(large)
+        return jnp.max(jnp.abs(critic - old))
 
-    trees = after.critic, after.target_critic, state.critic, other, gradient
-    assert sum(jax.tree.leaves(jax.tree.map(check, *trees))) > 10
+    trees = after.critic, expected, after.target_critic, other, state.critic
+    assert max(jax.tree.leaves(jax.tree.map(check, *trees))) > 1e-3
+    assert_statistics(after.statistics, state.statistics, window)
 
 
 # ---------------------------------------------------------------------------------- trainings
@@ -521,6 +679,7 @@ def test_the_critic_of_shac_fits_the_returns(key):
 def test_a_training_continues_bit_for_bit(name, tmp_path):
     """From a checkpoint, in another object, after an interruption between two checkpoints."""
     whole = learning.Training(SMALL[name], ENV, seed=2)
+    start = whole.state
     records = list(whole.run(tmp_path / "whole", every=2))
     assert [record.update for record in records] == [1, 2, 3, 4, 5, 6]
     assert records[-1].steps == 6 * BATCH * HORIZON
@@ -532,8 +691,12 @@ def test_a_training_continues_bit_for_bit(name, tmp_path):
     assert len(again.records) == 2
     assert repr(list(again.run(tmp_path / "part", every=2))) == repr(records[2:])
     assert (tmp_path / "part").read_bytes() == (tmp_path / "whole").read_bytes()
+    other = learning.Training(SMALL[name], ENV, seed=3)
     with pytest.raises(SavedFileError, match="its seed is 2, expected 3"):
-        learning.Training(SMALL[name], ENV, seed=3).load(tmp_path / "part")
+        other.load(tmp_path / "part")
+    assert not same(start.policy, other.state.policy)
+    assert not same(start.states.physics, other.state.states.physics)
+    assert not same(start.key, other.state.key)
 
 
 def test_a_training_continues_with_more_updates_and_other_ends_of_its_schedules(tmp_path):
@@ -552,14 +715,18 @@ def test_a_training_continues_with_more_updates_and_other_ends_of_its_schedules(
         with pytest.raises(SavedFileError, match=message):
             training.load(tmp_path / "file")
         assert training.records is records
+    training.algorithm = SMALL["shac"]
+    with pytest.raises(SavedFileError, match="its algorithm is 'apg', expected 'shac'"):
+        training.load(tmp_path / "file")
 
 
 def test_a_training_is_loaded_without_its_settings(tmp_path):
     algorithm = dataclasses.replace(SMALL["apg"], updates=1, rate=0.1, log_std=-1.5)
     training = learning.Training(algorithm, ENV, seed=3)
     training.save(tmp_path / "file")
-    found = learning.load_training(tmp_path / "file", ENV)
-    assert (found.algorithm, found.seed) == (algorithm, 3)
+    params = PARAMS._replace(friction=jnp.array(0.3))
+    found = learning.load_training(tmp_path / "file", ENV, params)
+    assert (found.algorithm, found.seed, found.params.friction) == (algorithm, 3, 0.3)
     x = jnp.array([[0.3]])
     assert found.policy()(x) == training.policy()(x)
     with pytest.raises(SavedFileError, match=r"its task is '', expected .* or pass its env"):
@@ -665,6 +832,15 @@ def test_the_policy_and_the_critic_get_their_entries_of_an_observation(name):
     np.testing.assert_array_equal(training.policy()(observation), expected)
 
 
+@pytest.mark.parametrize("name", SMALL)
+def test_an_update_with_entries_of_an_observation_can_be_traced(name):
+    """The entries have different sizes, so an entry in the wrong place would be an error."""
+    algorithm, env = with_secrets(name), envs.vectorize(envs.auto_reset(PointWithSecrets()))
+    state = jax.eval_shape(lambda key: algorithm.init(env, PARAMS, key), jax.random.key(0))
+    after = jax.eval_shape(lambda state: algorithm.update(env, PARAMS, state)[0], state)
+    assert jax.tree.structure(after) == jax.tree.structure(state)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 def test_a_training_with_entries_of_an_observation(name):
@@ -694,19 +870,34 @@ def test_a_training_with_entries_of_an_observation(name):
     ],
 )
 def test_entries_of_observations_that_do_not_fit_are_refused(env, settings, message):
-    with pytest.raises(ArgumentError, match=message):
-        learning.Training(dataclasses.replace(SMALL["shac"], **settings), env)
+    for name in ("shac", "ppo"):
+        if name == "shac" or "mirror_action" not in settings:
+            with pytest.raises(ArgumentError, match=message):
+                learning.Training(dataclasses.replace(SMALL[name], **settings), env)
 
 
 def test_a_training_with_parameters_for_each_environment():
+    """Environment i moves as in a training in which all environments have its parameters."""
     names = {"friction": envs.Uniform(0.0, 0.5)}
     params, axes = envs.randomise(PARAMS, names, jax.random.key(0), BATCH)
     training = learning.Training(SMALL["apg"], ENV, params=params, params_axes=axes)
-    assert math.isfinite(next(training.run()).metrics["loss"])
+    start = training.state
+    record = next(training.run())
+    update, rewards = two_updates("apg")[1], []
+    for i, friction in enumerate(params.friction):
+        after, metrics = update(PARAMS._replace(friction=friction), start)
+        found = training.state.states
+        np.testing.assert_allclose(found.physics[i], after.states.physics[i], rtol=1e-12)
+        np.testing.assert_allclose(found.reward[i], after.states.reward[i], rtol=1e-12)
+        rewards.append(metrics["reward"])
+    assert min(rewards) < record.metrics["reward"] < max(rewards)
 
 
 def test_an_evaluation_has_whole_episodes():
-    found = learning.evaluate(ENV, PARAMS, lambda x: 0 * x, jax.random.key(0), 3)
+    key = jax.random.key(7)
+    found = learning.evaluate(ENV, PARAMS, lambda x: 0 * x, key, 3)
+    start = envs.vectorize(ENV).reset(PARAMS, jax.random.split(key, 3)).physics[:, 0]
+    np.testing.assert_allclose(found.returns, start * sum(0.9**k for k in range(1, 6)), rtol=1e-12)
     assert found.lengths.tolist() == [5, 5, 5]
     assert not jnp.any(found.terminated)
     np.testing.assert_allclose(found.returns, found.terms["place"], rtol=1e-12)

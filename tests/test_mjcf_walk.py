@@ -250,6 +250,20 @@ def test_other_robots_are_refused(old, new, message):
         envs.MjcfWalk(text, stroke=0.2)
 
 
+def test_commands_dissipation_and_pairs(key):
+    """The pairs of the file have no entries in the distances of the feet from the ground."""
+    capsule = 'mass="0.4" contype="0" conaffinity="0"'
+    text = BIPED.replace(capsule, 'mass="0.4" contype="4" conaffinity="4"')
+    env = envs.MjcfWalk(text, stroke=0.2, command=(1.0, 2.0, 3.0))
+    params = env.default_params()
+    assert params.model.dissipative
+    np.testing.assert_array_equal(params.command, [1, 2, 3])
+    assert len(params.scene.pairs) > 0
+    state = env.reset(params, key)
+    after = jax.eval_shape(env.step, params, state, jnp.zeros(4))
+    assert after.physics.distance.shape == state.physics.distance.shape
+
+
 def test_unknown_keyframes_and_other_numbers_of_phases_are_refused():
     with pytest.raises(ArgumentError, match="keyframe is 'sit', expected one of crouch"):
         envs.MjcfWalk(BIPED, "sit")

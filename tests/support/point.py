@@ -53,3 +53,48 @@ class PointWithSecrets(Point):
     def observe(self, params, physics, key):
         secret = jnp.concatenate([physics, params.friction[None]])
         return {"state": physics, "privileged_state": secret}
+
+
+class PointWithDraws(Point):
+    """A point whose states and observations are random numbers, which show the keys."""
+
+    def initial(self, params, key):
+        return draws(key)
+
+    def advance(self, params, physics, action, key):
+        return draws(key)
+
+    def observe(self, params, physics, key):
+        return draws(key)
+
+    def terms(self, params, before, action, after):
+        return {"place": after[0], "effort": after[2]}
+
+
+def draws(key):
+    """The random numbers (4,) of a key and of three keys split from it, between 0 and 1."""
+    keys = jnp.concatenate([key[None], jax.random.split(key, 3)])
+    return jax.vmap(jax.random.uniform)(keys)
+
+
+@dataclasses.dataclass(frozen=True)
+class PointWithTwoNumbers(Point):
+    """A point with a second number, either of which is infinite after an action above 0.5."""
+
+    broken: str = "place"
+
+    def initial(self, params, key):
+        return {"first": jnp.zeros(1), "place": super().initial(params, key), "rest": jnp.zeros(1)}
+
+    def advance(self, params, physics, action, key):
+        after = physics | {"place": super().advance(params, physics["place"], action, key)}
+        return after | {self.broken: jnp.where(action > 0.5, jnp.inf, after[self.broken])}
+
+    def observe(self, params, physics, key):
+        return physics["place"]
+
+    def terms(self, params, before, action, after):
+        return super().terms(params, before["place"], action, after["place"])
+
+    def failed(self, params, physics):
+        return super().failed(params, physics["place"])
