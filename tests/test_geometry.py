@@ -489,6 +489,8 @@ GROUPS = """
   <geom name="both" size="0.1" rgba="0 1 0 1"/>
   <geom name="seen" size="0.1" contype="0" conaffinity="0" group="1" material="m"/>
   <geom name="felt" size="0.1" group="3"/>
+  <geom name="struck" size="0.1" group="3" contype="0" conaffinity="1"/>
+  <geom name="tinted" size="0.1" contype="0" conaffinity="0" rgba="1 0 0 1" material="m"/>
 </body></worldbody>
 <asset><material name="m" rgba="0 0 1 0.5"/></asset></mujoco>
 """
@@ -498,6 +500,10 @@ def test_groups_and_contact_bits_say_what_a_geom_is_for():
     pytest.importorskip("mujoco")
     model = rbd.io.load_mjcf(GROUPS).model
     colors = {shape.name: shape.color for shape in model.geometry.visuals["a"]}
-    assert colors == {"both": (0.0, 1.0, 0.0, 1.0), "seen": (0.0, 0.0, 1.0, 0.5)}
-    assert [shape.name for shape in model.geometry.collisions["a"]] == ["both", "felt"]
+    assert colors == {
+        "both": (0.0, 1.0, 0.0, 1.0),
+        "seen": (0.0, 0.0, 1.0, 0.5),
+        "tinted": (1.0, 0.0, 0.0, 1.0),
+    }
+    assert [shape.name for shape in model.geometry.collisions["a"]] == ["both", "felt", "struck"]
     assert [*model.geometry.visuals] == ["a"]

@@ -13,7 +13,7 @@ from jaxrbd.errors import ArgumentError
 from jaxrbd.optimal_control.line_search import feedback_motion
 from jaxrbd.optimal_control.lqr import LqrSolution
 from jaxrbd.optimal_control.stages import Multipliers, linearise, stage_values
-from support import pages, swing_ups, zoo
+from support import pages, quadratic, swing_ups, zoo
 from support.jax_events import work
 from support.zoo import close
 
@@ -142,19 +142,27 @@ def test_any_guess_of_the_states_and_both_rollouts():
 
 
 def test_a_rollout_with_feedback_shrinks_the_defects():
-    """A step of the factor 1/4 leaves 3/4 of each defect, and the initial state stays."""
-    problem, _, goal, us = pendulum()
+    """A step of the factor 1/4 leaves 3/4 of each defect, and the initial state stays.
+
+    The dynamics differ from stage to stage.
+    """
+    pushes, us = jnp.linspace(1.0, 2.0, 20), jnp.zeros((20, 1))
+    problem = oc.Problem(
+        oc.vector_space(2),
+        lambda t, x, u, p: jnp.sin(x) + p[t] * jnp.tanh(u),
+        lambda t, x, u, p: u,
+    )
     rng = np.random.default_rng(0)
     xs, gains = jnp.asarray(rng.normal(size=(21, 2))), jnp.asarray(rng.normal(size=(20, 1, 2)))
     step = LqrSolution(0 * xs, 0 * us, gains, us + 0.1, 0 * xs, jnp.asarray(True))
 
     def defects(xs, us):
-        after = jax.vmap(problem.step, (0, 0, 0, None))(jnp.arange(20), xs[:-1], us, goal)
+        after = jax.vmap(problem.step, (0, 0, 0, None))(jnp.arange(20), xs[:-1], us, pushes)
         return after - xs[1:]
 
     bounds = -jnp.inf, jnp.inf
     states, controls = feedback_motion(
-        problem, goal, xs, us, step, defects(xs, us), jnp.asarray(0.25), bounds
+        problem, pushes, xs, us, step, defects(xs, us), jnp.asarray(0.25), bounds
     )
     close(defects(states, controls), 0.75 * defects(xs, us))
     close(states[0], xs[0])
@@ -328,6 +336,57 @@ def test_control_bounds_hold_exactly(guide):
     assert np.max(np.abs(by_bounds)) > 1e-2
     np.testing.assert_array_equal(by_bounds[~(upper | lower)], 0)
     np.testing.assert_array_equal(np.asarray(found.gains)[upper | lower], 0)
+
+
+def test_a_quadratic_program_has_the_minimum_of_its_dense_system():
+    """Stages that differ, bounds, and constraints of all kinds, of which some do not act."""
+    upper, x0 = quadratic.PARAMETERS["upper"], quadratic.PARAMETERS["start"]
+    problem, minimum = quadratic.problem(upper), quadratic.MINIMUM
+    operands = problem, x0, quadratic.PARAMETERS
+    found = oc.solve(*operands, jnp.zeros((2, 3)), tolerance=1e-11)
+    assert found.status == oc.Status.CONVERGED
+    for name, expected in minimum._asdict().items():
+        for x, y in zip(jax.tree.leaves(getattr(found, name)), jax.tree.leaves(expected)):
+            if x.size:
+                close(x, y, 1e-9, name)
+    # The states of the guess follow from its controls, and the motion from x0 is the minimum.
+    assert found.history.residuals.defects[0] < 1e-14
+    xs, us = oc.follow(*operands, found)
+    close(xs, minimum.xs, 1e-9)
+    close(us, minimum.us, 1e-9)
+
+
+def test_each_residual_is_the_largest_error_of_its_kind():
+    """At a minimum all are zero. One change at a time violates one condition."""
+    upper, x0 = quadratic.PARAMETERS["upper"], quadratic.PARAMETERS["start"]
+    problem, minimum = quadratic.problem(upper), quadratic.MINIMUM
+    xs, us, costates, multipliers, _ = minimum
+
+    def residuals(x0=x0, xs=xs, us=us, **changed):
+        solution = oc.Solution(*4 * [None], multipliers._replace(**changed), *5 * [None])
+        solution = solution._replace(xs=xs, us=us, costates=costates)
+        return oc.kkt_residual(problem, x0, quadratic.PARAMETERS, solution)
+
+    close(jnp.stack(residuals()), jnp.zeros(5), 1e-13)
+    close(residuals(x0 + 0.3).defects, 0.3, 1e-13)
+    # The end is beyond a terminal inequality only, with its multiplier z.
+    z, z_end = multipliers.inequalities, multipliers.terminal_inequalities
+    beyond = residuals(xs=xs.at[2].add(0.1))
+    close(beyond.inequalities, 0.1, 1e-13)
+    close(beyond.complementarity, 0.1 * z_end[0], 1e-13)
+    close(residuals(us=us.at[0, 0].add(0.25)).inequalities, 0.25, 1e-13)
+    close(residuals(us=us.at[1, 0].set(-9.5)).inequalities, 0.5, 1e-13)
+    close(residuals(us=us.at[0, 2].add(0.2)).inequalities, 0.2, 1e-13)
+    close(residuals(us=us.at[0, 1].add(0.2)).equalities, 0.2, 1e-13)
+    # Multipliers of constraints that do not act, and negative multipliers of those that act.
+    gap = us[0, 2] - 8
+    close(residuals(inequalities=z.at[0, 1].set(0.5)).complementarity, -0.5 * gap, 1e-13)
+    gap = xs[2, 0] - 8
+    close(residuals(terminal_inequalities=z_end.at[1].set(0.5)).complementarity, -0.5 * gap, 1e-13)
+    close(residuals(inequalities=z.at[0, 0].set(-0.7)).complementarity, 0.7, 1e-13)
+    close(residuals(terminal_inequalities=z_end.at[0].set(-0.7)).complementarity, 0.7, 1e-13)
+    wrong = residuals(terminal_inequalities=-z_end)
+    close(wrong.stationarity, 2 * z_end[0], 1e-13)
 
 
 def test_paths_and_ends_satisfy_their_constraints():
@@ -615,13 +674,23 @@ def test_feedback_corrects_a_disturbance():
 def test_a_shifted_solution_is_a_guess():
     problem, x0, goal, us = pendulum()
     found = solve(problem, x0, goal, us, hessian="exact", iterations=40)
+    # Multipliers of constraints of all kinds, as of another problem.
+    rng = np.random.default_rng(0)
+    sizes = (20, 1), (20, 2), (3,), (4,), (20, 1)
+    multipliers = Multipliers(*(jnp.asarray(rng.normal(size=size)) for size in sizes))
+    found = found._replace(multipliers=multipliers)
     moved = oc.shift(found, 3)
     np.testing.assert_array_equal(moved.us[:-3], found.us[3:])
     np.testing.assert_array_equal(moved.us[-3:], jnp.repeat(found.us[-1:], 3, axis=0))
     np.testing.assert_array_equal(moved.xs[:-3], found.xs[3:])
     np.testing.assert_array_equal(moved.costates[:-3], found.costates[3:])
     np.testing.assert_array_equal(moved.gains[:-3], found.gains[3:])
-    assert moved.multipliers.bounds.shape == us.shape
+    for name, new, old in zip(Multipliers._fields, moved.multipliers, found.multipliers):
+        if name.startswith("terminal"):
+            np.testing.assert_array_equal(new, old)
+        else:
+            np.testing.assert_array_equal(new[:-3], old[3:])
+            np.testing.assert_array_equal(new[-3:], jnp.repeat(old[-1:], 3, axis=0))
     # Neither the type of the guess nor the programs depend on the options of the solve.
     assert moved.history.cost.shape == moved.history.residuals.defects.shape == (0,)
     oc.follow(problem, x0, goal, found)
