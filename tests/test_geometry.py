@@ -496,6 +496,22 @@ GROUPS = """
 """
 
 
+def test_the_second_of_two_meshes_of_a_file():
+    """Its triangles: they have the signed volume of a box with the origin in a corner."""
+    pytest.importorskip("mujoco")
+    corners = " ".join(f"{x} {y} {z}" for x in (0, 1) for y in (0, 2) for z in (0, 3))
+    text = f"""
+    <mujoco><asset><mesh name="small" vertex="0 0 0  1 0 0  0 1 0  0 0 1"/>
+    <mesh name="box" vertex="{corners}"/></asset><worldbody><body name="a"><joint/>
+    <geom type="mesh" mesh="small"/><geom type="mesh" mesh="box"/></body></worldbody></mujoco>"""
+    model = rbd.io.load_mjcf(text, strict=False).model
+    volumes = [
+        np.sum(np.linalg.det(shape.shape.vertices[shape.shape.faces])) / 6
+        for shape in model.geometry.visuals["a"]
+    ]
+    np.testing.assert_allclose(volumes, [1 / 6, 6], rtol=1e-5)
+
+
 def test_groups_and_contact_bits_say_what_a_geom_is_for():
     pytest.importorskip("mujoco")
     model = rbd.io.load_mjcf(GROUPS).model

@@ -343,8 +343,9 @@ def test_a_quadratic_program_has_the_minimum_of_its_dense_system():
     upper, x0 = quadratic.PARAMETERS["upper"], quadratic.PARAMETERS["start"]
     problem, minimum = quadratic.problem(upper), quadratic.MINIMUM
     operands = problem, x0, quadratic.PARAMETERS
-    found = oc.solve(*operands, jnp.zeros((2, 3)), tolerance=1e-11)
+    found = oc.solve(*operands, jnp.zeros((2, 3)), tolerance=1e-11, mu=0.03)
     assert found.status == oc.Status.CONVERGED
+    assert found.history.mu[0] == 0.03
     for name, expected in minimum._asdict().items():
         for x, y in zip(jax.tree.leaves(getattr(found, name)), jax.tree.leaves(expected)):
             if x.size:
@@ -406,6 +407,8 @@ def test_paths_and_ends_satisfy_their_constraints():
     moved = goal + jnp.array([1e-3, 0.0, 0.0])
     other = solve(problem, x0, moved, found, hessian="exact", iterations=100)
     check(problem, x0, moved, other)
+    # The solution itself is a guess with its multipliers, so it is the end of a solve.
+    assert solve(problem, x0, goal, found, hessian="exact", iterations=100).iterations <= 1
     slope = (other.cost - found.cost) / 1e-3
     ends = (found.multipliers.terminal_equalities, other.multipliers.terminal_equalities)
     close(slope, -(ends[0] + ends[1])[0] / 2, 1e-4)
@@ -483,14 +486,19 @@ def test_infeasible_problems_say_so():
 
 def test_other_ends_of_a_solve():
     problem, x0, goal, us = pendulum()
-    few = solve(problem, x0, goal, us, hessian="exact", iterations=2)
+    options = {"hessian": "exact", "iterations": 2, "fixed_iterations": True}
+    few = solve(problem, x0, goal, us, **options)
     assert few.status == oc.Status.ITERATION_LIMIT
     assert few.iterations == 2
     assert few.residuals.largest > TOLERANCE
     again = oc.kkt_residual(problem, x0, goal, few)
     jax.tree.map(lambda x, y: close(x, y, 1e-12), tuple(again), tuple(few.residuals))
-    broken = solve(problem, x0, goal.at[0].set(jnp.nan), us, hessian="exact", iterations=2)
+    broken = solve(problem, x0, goal.at[0].set(jnp.nan), us, **options)
     assert broken.status == oc.Status.FAILED
+    # One loop of a fixed length: the guess and two steps.
+    jaxpr = oc.solve.trace(problem, x0, goal, us, tolerance=TOLERANCE, **options).jaxpr
+    lengths = [x.params["length"] for x in jaxpr.eqns if x.primitive.name == "scan"]
+    assert 3 in lengths
 
 
 # ----------------------------------------------------------------------------- robots on manifolds
