@@ -531,21 +531,34 @@ def test_a_posture_is_preferred_among_the_configurations_that_reach_the_target()
     """The centre of mass is at its target; the gradient of the posture has no other component."""
     model, posture, q0 = planar(), jnp.array([0.1, 0.9, 0.9]), jnp.array([0.5, 0.7, 0.4])
     target = planar_centre([0.3, 0.8, 0.6])
-    tasks = [ik.ComTask([target.real, target.imag, 0]), ik.PostureTask(posture)]
-    solution = solve(model, tasks, q0)
+    place, change = jnp.array([target.real, target.imag]), jnp.array([0.6, -0.8])
+
+    @jax.jit
+    def solved(place, weights):
+        def found(place):
+            tasks = [ik.ComTask(jnp.append(place, 0.0), weights), ik.PostureTask(posture)]
+            solution = ik.inverse_kinematics(model, tasks, q0)
+            return solution.q, solution
+
+        return jax.jvp(found, (place,), (change,), has_aux=True)
+
+    def jacobian(q):
+        return np.asarray(rows(model, [ik.ComTask(jnp.zeros(3))], q).J)
+
+    whole = jnp.ones(3)
+    _, rate, solution = solved(place, whole)
     assert solution.converged
     assert solution.stationary
     close(planar_centre(solution.q), target, 1e-9)
-    free = np.linalg.svd(np.asarray(rows(model, tasks, solution.q).J[:2]))[2][2]
+    free = np.linalg.svd(jacobian(solution.q)[:2])[2][2]
     close(free @ (solution.q - posture), 0.0, 1e-7)
     assert solution.errors.mixed[1] > 0.1
+    close(rate, zoo.slope(lambda h: solved(place + h * change, whole)[0], 1e-3), 1e-6)
     # The y coordinate of the centre of mass is free, so it is the best one for the posture.
-    tasks[0] = ik.ComTask([target.real - 0.3, target.imag + 1.0, 0], [1.0, 0.0, 1.0])
-    solution = solve(model, tasks, q0)
+    *_, solution = solved(place + jnp.array([-0.3, 1.0]), jnp.array([1.0, 0.0, 1.0]))
     assert solution.converged
     close(planar_centre(solution.q).real, target.real - 0.3, 1e-9)
-    along = np.asarray(rows(model, tasks, solution.q).J[0])
-    off = np.asarray(solution.q - posture)
+    along, off = jacobian(solution.q)[0], np.asarray(solution.q - posture)
     close(off - along * (off @ along) / (along @ along), np.zeros(3), 1e-7)
     assert np.linalg.norm(off) > 0.1
 
@@ -714,7 +727,8 @@ def test_the_derivative_of_a_posture_that_is_known():
     """A free hinge, a hinge at its limit, and a locked hinge; the target is out of reach.
 
     The free hinge points the centre of mass to the target. The parameters are the target, the
-    limit, the position of the locked hinge, and the length of the first link.
+    limit, the position of the locked hinge, and the length of the first link. The limit is the
+    upper one if the target is near, and the lower one if the target is far.
     """
     arm, box = planar(), solver.Box(position_limits(planar()), np.array([False, False, True]))
 
@@ -723,14 +737,16 @@ def test_the_derivative_of_a_posture_that_is_known():
         rest = planar_centre([0, limit, start], length)
         return np.array([np.angle(complex(*target) / rest), limit, start])
 
-    def found(x):
+    def found(x, q, near):
         target, limit, start, length = jnp.split(x, [2, 3, 4])
         there = q.at[2].set(start[0])
+        lower, upper = jnp.where(near, -3.0, limit[0]), jnp.where(near, limit[0], 3.0)
         moved = eqx.tree_at(
-            lambda m: (m.upper_position_limit, m.placement.p),
+            lambda m: (m.lower_position_limit, m.upper_position_limit, m.placement.p),
             arm,
             (
-                jnp.concatenate([jnp.array([3.0]), limit, jnp.array([3.0])]),
+                jnp.full(3, -3.0).at[1].set(lower),
+                jnp.full(3, 3.0).at[1].set(upper),
                 arm.placement.p.at[1, 0].set(length[0]),
             ),
         )
@@ -741,11 +757,14 @@ def test_the_derivative_of_a_posture_that_is_known():
         minimum = solver.prioritise(moved, task, limits, descent, tolerance, 1)
         return implicit.with_derivatives(moved, task, limits, there, minimum)
 
-    x = jnp.array([0.5, 0.6, 0.7, 0.4, 1.0])
-    q = jnp.asarray(posture(x))
-    assert np.abs(planar_centre(q)) > np.abs(0.5 + 0.6j)  # the hinge at its limit would go on
-    expected = [zoo.slope(lambda h, axis=axis: posture(x + h * axis), 1e-3) for axis in np.eye(5)]
-    close(jax.jit(jax.jacrev(found))(x), np.stack(expected, axis=1), 1e-9)
+    derivative = jax.jit(jax.jacrev(found))
+    for target, near in ((0.5 + 0.6j, True), (1.5 + 1.8j, False)):
+        x = jnp.array([target.real, target.imag, 0.7, 0.4, 1.0])
+        q = jnp.asarray(posture(x))
+        # The hinge at its limit would go on.
+        assert (np.abs(planar_centre(q)) > np.abs(target)) == near
+        expected = [zoo.slope(lambda h, x=x, dx=dx: posture(x + h * dx), 1e-3) for dx in np.eye(5)]
+        close(derivative(x, q, near), np.stack(expected, axis=1), 1e-9)
 
 
 @pytest.mark.slow
@@ -885,16 +904,18 @@ def test_box_qp_is_the_minimum():
 
 
 def test_the_derivative_of_a_box_qp():
-    """The first entry is at its upper bound b; the second is -(g + H21 b) / H22."""
-    H = jnp.array([[3.0, 1.0], [1.0, 2.0]])
+    """The ends are at their bounds b and c, and the middle is -(g + H21 b + H23 c) / H22."""
+    H = jnp.array([[3.0, 1.0, 0.0], [1.0, 2.0, 1.0], [0.0, 1.0, 3.0]])
 
     def minimum(x):
-        bounds = jnp.array([-9.0, -9.0]), jnp.stack([x[1], jnp.array(9.0)])
-        qp = box_qp.BoxQP(H, jnp.stack([jnp.array(-5.0), x[0]]), *bounds, H[:0], H[0, :0])
-        return box_qp.minimise(qp)
+        g, above, below = jnp.split(x, 3)
+        lower, upper = jnp.full(3, -9.0).at[2].set(below[0]), jnp.full(3, 9.0).at[0].set(above[0])
+        force = jnp.array([-5.0, 0.0, 5.0]).at[1].set(g[0])
+        return box_qp.minimise(box_qp.BoxQP(H, force, lower, upper, H[:0], H[0, :0]))
 
+    expected = [[0, 1, 0], [-1 / 2, -1 / 2, -1 / 2], [0, 0, 1]]
     for mode in (jax.jacfwd, jax.jacrev):
-        close(jax.jit(mode(minimum))(jnp.array([0.4, 0.3])), [[0, 1], [-1 / 2, -1 / 2]], 1e-14)
+        close(jax.jit(mode(minimum))(jnp.array([0.4, 0.3, -0.2])), expected, 1e-14)
 
 
 def test_box_qp_with_equations():

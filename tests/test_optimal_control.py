@@ -160,10 +160,11 @@ def test_a_rollout_with_feedback_shrinks_the_defects():
         after = jax.vmap(problem.step, (0, 0, 0, None))(jnp.arange(20), xs[:-1], us, pushes)
         return after - xs[1:]
 
-    bounds = -jnp.inf, jnp.inf
+    bounds = -0.4, 0.5
     states, controls = feedback_motion(
         problem, pushes, xs, us, step, defects(xs, us), jnp.asarray(0.25), bounds
     )
+    assert (jnp.min(controls), jnp.max(controls)) == bounds
     close(defects(states, controls), 0.75 * defects(xs, us))
     close(states[0], xs[0])
 
@@ -487,18 +488,20 @@ def test_infeasible_problems_say_so():
 def test_other_ends_of_a_solve():
     problem, x0, goal, us = pendulum()
     options = {"hessian": "exact", "iterations": 2, "fixed_iterations": True}
-    few = solve(problem, x0, goal, us, **options)
+    options |= {"riccati": "parallel", "tolerance": TOLERANCE}
+    guess = jnp.zeros((21, 2)), us
+    few = oc.solve(problem, x0, goal, guess, **options)
     assert few.status == oc.Status.ITERATION_LIMIT
     assert few.iterations == 2
     assert few.residuals.largest > TOLERANCE
     again = oc.kkt_residual(problem, x0, goal, few)
     jax.tree.map(lambda x, y: close(x, y, 1e-12), tuple(again), tuple(few.residuals))
-    broken = solve(problem, x0, goal.at[0].set(jnp.nan), us, **options)
+    broken = oc.solve(problem, x0, goal.at[0].set(jnp.nan), guess, **options)
     assert broken.status == oc.Status.FAILED
-    # One loop of a fixed length: the guess and two steps.
-    jaxpr = oc.solve.trace(problem, x0, goal, us, tolerance=TOLERANCE, **options).jaxpr
-    lengths = [x.params["length"] for x in jaxpr.eqns if x.primitive.name == "scan"]
-    assert 3 in lengths
+    # One loop has a fixed length, the guess and two steps, and no loop runs over the 20 stages.
+    program = str(oc.solve.trace(problem, x0, goal, guess, **options).jaxpr)
+    assert "length=3" in program
+    assert "length=20" not in program
 
 
 # ----------------------------------------------------------------------------- robots on manifolds
@@ -550,19 +553,27 @@ def test_the_jacobians_of_the_parts_of_a_state():
         v = x[1] + 0.1 * (u[:1] - 4 * x[0])
         return x[0] + 0.1 * v, v
 
-    problem = oc.Problem(space, step, lambda t, x, u, p: jnp.concatenate([x[0], 2 * x[1], 3 * u]))
+    def cost(t, x, u, p):
+        return jnp.concatenate([x[0], 2 * x[1], 3 * u])
+
+    def scalar_cost(t, x, u, p):
+        return jnp.sum(cost(t, x, u, p) ** 2) / 2
+
     xs, us = (jnp.zeros((3, 1)), jnp.ones((3, 1))), jnp.ones((2, 2))
     none = jnp.zeros((2, 0))
     multipliers = Multipliers(none, none, none[0], none[0], us)
-    found = jax.jit(
-        lambda xs: linearise(
-            problem, None, xs, us, jnp.zeros((3, 2)), multipliers, jnp.ones(()), False
-        )
-    )(xs)
+
+    @jax.jit
+    def linear(xs):
+        operands = None, xs, us, jnp.zeros((3, 2)), multipliers, jnp.ones(()), False
+        return [linearise(oc.Problem(space, step, f), *operands) for f in (cost, scalar_cost)]
+
+    found, scalar = linear(xs)
     A = np.array([[1 - 0.04, 0.1, 0.01, 0.0], [-0.4, 1.0, 0.1, 0.0]])
     for jacobians, hessian in zip(found.inner.jacobians.defect, found.inner.hessian):
         close(jacobians, A, 1e-14)
         close(hessian, np.diag([1.0, 4.0, 9.0, 9.0]), 1e-14)
+    close(scalar.inner.hessian, found.inner.hessian, 1e-14, "the Hessian of a scalar cost")
 
 
 def test_joint_torques_act_on_their_dofs():
