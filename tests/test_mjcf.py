@@ -433,7 +433,7 @@ FOLLOWERS = """
   <worldbody>
     <body><joint name="leader" axis="0 1 0" ref="0.3"/><geom size="0.1" pos="0.1 0 0"/>
       <body pos="0.2 0 0"><joint name="affine" axis="0 1 0" ref="-0.2"/><geom size="0.1"/></body>
-      <body pos="0 0.2 0"><joint name="quartic" axis="1 0 0"/><geom size="0.1"/></body>
+      <body pos="0 0.2 0"><joint name="quartic" axis="1 0 0" ref="0.6"/><geom size="0.1"/></body>
     </body>
   </worldbody>
   <equality>
@@ -457,7 +457,7 @@ def test_joints_that_follow_a_leader():
 
     qpos, qvel, tau = all_joints(q)
     y = 0.8 - 0.3
-    quartic = 0.2 + 0.3 * y - 0.4 * y**2 + 0.5 * y**3 + 0.6 * y**4
+    quartic = 0.6 + 0.2 + 0.3 * y - 0.4 * y**2 + 0.5 * y**3 + 0.6 * y**4
     assert_close(qpos, [0.8, -0.2 + 0.1 + 0.7 * y, quartic], 1e-14)
     rates = np.array([1, 0.7, 0.3 - 0.8 * y + 1.5 * y**2 + 2.4 * y**3])
     assert_close(qvel, 1.7 * rates, 1e-14)

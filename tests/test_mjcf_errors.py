@@ -9,6 +9,7 @@ import pytest
 
 import jaxrbd as rbd
 from jaxrbd.io.mujoco import from_mujoco, load_mjcf
+from jaxrbd.io.mujoco.imported import is_mjcf
 
 # The places of a small model that a case fills; the rest has a counterpart.
 TEXT = """
@@ -442,6 +443,18 @@ def test_elements_without_names_and_names_in_use():
     assert found.actuators.names == ("actuator0",)
     # All geoms without names are in contact only with each other.
     assert found.pairs == (("geom0", "geom2"), ("geom1", "geom2"))
+
+
+def test_a_name_for_an_element_without_name_is_in_use():
+    found = load_mjcf(text(world="<site name='site1'/><site/>"))
+    assert found.sites == {name: name for name in ("site1", "site1_", "s0", "s1")}
+
+
+def test_which_files_are_mjcf(tmp_path):
+    path = tmp_path / "robot.xml"
+    for content, expected in ((text(), True), ("<robot/>", False), ("<mujoco>", False)):
+        path.write_text(content)
+        assert is_mjcf(path) == expected
 
 
 def test_a_mocap_body_stays_where_it_is():

@@ -10,9 +10,17 @@ import pytest
 import jaxrbd as rbd
 from jaxrbd import constraints as con, integrators, optimal_control as oc
 from jaxrbd.errors import ArgumentError
-from jaxrbd.optimal_control.line_search import feedback_motion
+from jaxrbd.optimal_control import line_search
 from jaxrbd.optimal_control.lqr import LqrSolution
-from jaxrbd.optimal_control.stages import Multipliers, linearise, stage_values
+from jaxrbd.optimal_control.penalty import first_penalty
+from jaxrbd.optimal_control.stages import (
+    Multipliers,
+    all_values,
+    linearise,
+    lqr_stages,
+    shifted,
+    stage_values,
+)
 from support import pages, quadratic, swing_ups, zoo
 from support.jax_events import work
 from support.zoo import close
@@ -161,12 +169,75 @@ def test_a_rollout_with_feedback_shrinks_the_defects():
         return after - xs[1:]
 
     bounds = -0.4, 0.5
-    states, controls = feedback_motion(
+    states, controls = line_search.feedback_motion(
         problem, pushes, xs, us, step, defects(xs, us), jnp.asarray(0.25), bounds
     )
     assert (jnp.min(controls), jnp.max(controls)) == bounds
     close(defects(states, controls), 0.75 * defects(xs, us))
     close(states[0], xs[0])
+
+
+def test_a_whole_step_to_a_bound_ends_within_the_bounds():
+    """Exactly, where the sum of control and step is beyond the bound by rounding."""
+    rng, upper = np.random.default_rng(0), jnp.array([0.3])
+    us = jnp.asarray(rng.uniform(-0.3, 0.3, size=(50, 1)))
+    assert np.any(us + (upper - us) > upper)
+    xs = jnp.zeros((51, 2))
+    step = LqrSolution(xs, upper - us, *4 * [None])
+    _, ends = line_search.linear_motion(pendulum()[0], xs, us, step, jnp.ones(()), (-upper, upper))
+    assert jnp.all(ends <= upper)
+    close(ends, jnp.full((50, 1), 0.3), 1e-15)
+
+
+def test_the_slope_of_the_merit_is_its_derivative():
+    """Along a step that closes the defects, with random multipliers of all constraints.
+
+    No step is taken along which the merit increases at first.
+    """
+    problem, p = quadratic.problem(quadratic.PARAMETERS["upper"]), quadratic.PARAMETERS
+    rng = np.random.default_rng(1)
+    xs, us, dus, costates = (
+        jnp.asarray(rng.normal(size=size)) for size in ((3, 1), (2, 3), (2, 3), (3, 1))
+    )
+    dus = 3 * dus
+    multipliers = jax.tree.map(
+        lambda x: jnp.asarray(rng.uniform(0.5, 1.5, x.shape)), quadratic.MINIMUM.multipliers
+    )
+    penalty = first_penalty(multipliers, jnp.asarray(0.5), jnp.asarray(1e-8))
+
+    @jax.jit
+    def evaluate(length, dus):
+        linear = linearise(problem, p, xs, us, costates, multipliers, penalty.mu, False)
+        values = linear.inner.values, linear.last.values
+        stages = lqr_stages(linear, shifted(values, multipliers, penalty.mu), penalty.mu, 1)
+        dxs = [jnp.zeros(1)]
+        for A, B, c, du in zip(stages.A, stages.B, stages.c, dus):
+            dxs.append(A @ dxs[-1] + B @ du + c)
+        step = LqrSolution(jnp.stack(dxs), dus, dus, dus, costates, True)
+        merit = line_search.merit_of_step(values, stages, step, penalty)
+
+        def moved(factor):
+            return xs + factor * step.xs, us + factor * dus
+
+        trial = line_search.line_search(
+            xs,
+            us,
+            *(jnp.asarray(True), step, merit, penalty, moved),
+            lambda xs, us: (all_values(problem, p, xs, us), None),
+            None,
+        )
+        values = all_values(problem, p, *moved(length))
+        return line_search._merit(values, step, merit.rho, penalty), merit, trial.factor
+
+    signs = set()
+    for sign in (1, -1):
+        change = sign * dus
+        _, merit, factor = evaluate(0.0, change)
+        close(zoo.slope(lambda t, change=change: evaluate(t, change)[0], 1e-4), merit.slope, 1e-9)
+        assert jnp.max(jnp.abs(merit.defects)) > 0.1
+        assert (factor > 0) == (merit.slope < 0)
+        signs.add(float(jnp.sign(merit.slope)))
+    assert signs == {1.0, -1.0}
 
 
 def test_another_solver_finds_the_same_minimum():
@@ -356,6 +427,10 @@ def test_a_quadratic_program_has_the_minimum_of_its_dense_system():
     xs, us = oc.follow(*operands, found)
     close(xs, minimum.xs, 1e-9)
     close(us, minimum.us, 1e-9)
+    # An end out of reach within the bounds.
+    far = quadratic.PARAMETERS | {"end": jnp.asarray(-1000.0)}
+    found = oc.solve(problem, x0, far, jnp.zeros((2, 3)), tolerance=1e-11, mu=0.03)
+    assert found.status == oc.Status.INFEASIBLE
 
 
 def test_each_residual_is_the_largest_error_of_its_kind():
@@ -444,13 +519,13 @@ def test_functions_share_what_is_computed_once():
     """The functions of a stage with `shared` have the values of those without it."""
     plain, _, goal, us = unicycle()
     problem, calls = sharing()
-    x, u = jnp.array([0.1, 0.2, 0.3]), us[0]
+    x, u, stage = jnp.array([0.1, 0.2, 0.3]), us[0], jnp.asarray(2)
 
     def values(problem):
-        return stage_values(problem, goal, jnp.asarray(0), x, 2 * x, u)
+        return stage_values(problem, goal, stage, x, 2 * x, u)
 
     found, expected = jax.jit(lambda: (values(problem), values(plain)))()
-    assert len(calls) == 1
+    assert calls == [2]
     for a, b in zip(found, expected):
         close(a, b, 1e-15)
     close(problem.step(0, x, u, goal), plain.dynamics(0, x, u, goal), 1e-15)
@@ -574,6 +649,21 @@ def test_the_jacobians_of_the_parts_of_a_state():
         close(jacobians, A, 1e-14)
         close(hessian, np.diag([1.0, 4.0, 9.0, 9.0]), 1e-14)
     close(scalar.inner.hessian, found.inner.hessian, 1e-14, "the Hessian of a scalar cost")
+
+
+def test_a_time_step_has_the_acceleration_of_its_stage():
+    """Constant accelerations p[t] of a hinge, by the semi-implicit Euler method."""
+
+    def acceleration(t, q, v, u, p):
+        return p[t] + u
+
+    step = oc.shooting_step(
+        zoo.chain(1), acceleration, integrators.semi_implicit_euler, jnp.asarray(0.1)
+    )
+    x, accelerations = (jnp.array([0.4]), jnp.array([0.7])), jnp.array([[1.0], [2.0], [5.0]])
+    q, v = jax.jit(jax.vmap(lambda t: step(t, x, jnp.array([0.5]), accelerations)))(jnp.arange(3))
+    close(v, 0.7 + 0.1 * (accelerations + 0.5), 1e-14)
+    close(q, 0.4 + 0.1 * v, 1e-14)
 
 
 def test_joint_torques_act_on_their_dofs():
