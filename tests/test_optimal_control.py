@@ -12,9 +12,10 @@ from jaxrbd import constraints as con, integrators, optimal_control as oc
 from jaxrbd.errors import ArgumentError
 from jaxrbd.optimal_control import line_search
 from jaxrbd.optimal_control.lqr import LqrSolution
-from jaxrbd.optimal_control.penalty import first_penalty
+from jaxrbd.optimal_control.penalty import LEAST_MU, first_penalty, updated_penalty
 from jaxrbd.optimal_control.stages import (
     Multipliers,
+    Values,
     all_values,
     linearise,
     lqr_stages,
@@ -552,6 +553,51 @@ def test_a_problem_that_shares_has_the_same_solution():
     close(followed, oc.follow(plain, x0 + 0.01, goal, of_plain)[0], 1e-7)
     feedback = solve(problem, x0, goal, found, rollout="feedback", iterations=5)
     check(problem, x0, goal, feedback)
+
+
+def test_the_penalty_of_constraints():
+    """When multipliers, mu and the tolerance change, and which violations count."""
+    zero, solver_tolerance = jnp.zeros(()), jnp.asarray(1e-3)
+    none = Values(jnp.zeros((2, 0)), jnp.zeros(2), jnp.zeros((2, 1)), jnp.zeros((2, 1)))
+    end = Values(zero[None], zero, jnp.zeros(1), jnp.zeros(1))
+    old = Multipliers(none.h, none.g, end.h, end.g, none.g)
+    new = jax.tree.map(lambda x: x + 1.5, old)
+    updated = jax.jit(updated_penalty)
+
+    def after(penalty, size, errors=(0.0, 0.0), inner=none, last=None):
+        last = end._replace(h=jnp.full(1, size)) if last is None else last
+        residuals = oc.Residuals(*map(jnp.asarray, errors), zero, zero, zero)
+        return updated(penalty, (inner, last), new, residuals, solver_tolerance)
+
+    first = first_penalty(old, jnp.asarray(0.01), solver_tolerance)
+    # It stays where the trajectory is not stationary or has defects.
+    for errors in ((0.2, 0.0), (0.0, 0.2)):
+        for x, y in zip(jax.tree.leaves(after(first, 0.5, errors)), jax.tree.leaves(first)):
+            np.testing.assert_array_equal(x, y)
+    # The violations of the constraints of all kinds count.
+    stages = jnp.array([[0.0], [-0.5]])
+    for inner, last in (
+        (none._replace(h=stages), end),
+        (none._replace(g=-stages), end),
+        (none, end._replace(h=jnp.array([-0.5]))),
+        (none, end._replace(g=jnp.array([0.5]))),
+    ):
+        assert after(first, None, inner=inner, last=last).violation == 0.5
+    second = after(first, 0.5)
+    np.testing.assert_array_equal(second.multipliers.equalities, new.equalities)
+    assert (second.mu, second.tolerance) == (0.01, 0.1 * first.tolerance)
+    # Without improvement mu decreases to its least value; then the violation counts as a stall.
+    third = after(second, 0.4)
+    close(third.mu, 1e-3, 1e-15)
+    assert after(second, 0.1).mu == 0.01
+    assert after(third, 0.1).tolerance == solver_tolerance
+    least = second._replace(mu=jnp.asarray(LEAST_MU))
+    assert after(third._replace(mu=2 * least.mu), 0.4).mu == LEAST_MU
+    for size, stalls in ((0.5, 1), (0.1, 0)):
+        found = after(least, size)
+        assert (found.mu, found.stalls) == (LEAST_MU, stalls)
+    small = least._replace(violation=jnp.asarray(5e-4))
+    assert after(small, 5e-4).stalls == 0  # within the tolerance of the solver
 
 
 def test_infeasible_problems_say_so():
