@@ -497,12 +497,13 @@ GROUPS = """
 
 
 def test_the_second_of_two_meshes_of_a_file():
-    """Its triangles: they have the signed volume of a box with the origin in a corner."""
+    """Its triangles enclose its volume. The first mesh has more triangles than vertices."""
     pytest.importorskip("mujoco")
     corners = " ".join(f"{x} {y} {z}" for x in (0, 1) for y in (0, 2) for z in (0, 3))
     text = f"""
-    <mujoco><asset><mesh name="small" vertex="0 0 0  1 0 0  0 1 0  0 0 1"/>
-    <mesh name="box" vertex="{corners}"/></asset><worldbody><body name="a"><joint/>
+    <mujoco><asset><mesh name="box" vertex="{corners}"/>
+    <mesh name="small" vertex="0 0 0  1 0 0  0 1 0  0 0 1"/></asset>
+    <worldbody><body name="a"><joint/>
     <geom type="mesh" mesh="small"/><geom type="mesh" mesh="box"/></body></worldbody></mujoco>"""
     model = rbd.io.load_mjcf(text, strict=False).model
     volumes = [
