@@ -191,10 +191,7 @@ def test_a_whole_step_to_a_bound_ends_within_the_bounds():
 
 
 def test_the_slope_of_the_merit_is_its_derivative():
-    """Along a step that closes the defects, with random multipliers of all constraints.
-
-    No step is taken along which the merit increases at first.
-    """
+    """Along a step that closes the defects, with random multipliers of all constraints."""
     problem, p = quadratic.problem(quadratic.PARAMETERS["upper"]), quadratic.PARAMETERS
     rng = np.random.default_rng(1)
     xs, us, dus, costates = (
@@ -220,25 +217,38 @@ def test_the_slope_of_the_merit_is_its_derivative():
         def moved(factor):
             return xs + factor * step.xs, us + factor * dus
 
-        trial = line_search.line_search(
-            xs,
-            us,
-            *(jnp.asarray(True), step, merit, penalty, moved),
-            lambda xs, us: (all_values(problem, p, xs, us), None),
-            None,
-        )
         values = all_values(problem, p, *moved(length))
-        return line_search._merit(values, step, merit.rho, penalty), merit, trial.factor
+        return line_search._merit(values, step, merit.rho, penalty), merit
 
     signs = set()
     for sign in (1, -1):
         change = sign * dus
-        _, merit, factor = evaluate(0.0, change)
+        merit = evaluate(0.0, change)[1]
         close(zoo.slope(lambda t, change=change: evaluate(t, change)[0], 1e-4), merit.slope, 1e-9)
         assert jnp.max(jnp.abs(merit.defects)) > 0.1
-        assert (factor > 0) == (merit.slope < 0)
         signs.add(float(jnp.sign(merit.slope)))
     assert signs == {1.0, -1.0}
+
+
+def test_no_step_is_taken_along_which_the_merit_increases_at_first():
+    """The cost u (1 - u) + 1e-5 u is about the same at u = 0 and u = 1, with the slope 1 at 0."""
+    us, xs, zero = jnp.zeros((1, 1)), jnp.zeros((2, 1)), jnp.zeros(())
+    none, end = jnp.zeros((1, 0)), jnp.zeros(0)
+    penalty = first_penalty(Multipliers(none, none, end, end, us), jnp.ones(()), zero)
+
+    def evaluate(xs, us):
+        cost = us[:, 0] * (1 - us[:, 0]) + 1e-5 * us[:, 0]
+        return (Values(us * 0, cost, none, none), Values(end, zero, end, end)), None
+
+    def factor(sign):
+        step = LqrSolution(xs, us + sign, us, us, xs, jnp.asarray(True))
+        merit = line_search.Merit(zero, zero + sign, zero + 1e-14, zero, zero, us)
+        operands = xs, us, jnp.asarray(True), step, merit, penalty
+        return line_search.line_search(
+            *operands, lambda factor: (xs, factor * step.us), evaluate, None
+        ).factor
+
+    assert (factor(1.0), factor(-1.0)) == (0, 1)
 
 
 def test_another_solver_finds_the_same_minimum():
