@@ -489,15 +489,38 @@ GROUPS = """
   <geom name="both" size="0.1" rgba="0 1 0 1"/>
   <geom name="seen" size="0.1" contype="0" conaffinity="0" group="1" material="m"/>
   <geom name="felt" size="0.1" group="3"/>
+  <geom name="struck" size="0.1" group="3" contype="0" conaffinity="1"/>
+  <geom name="tinted" size="0.1" contype="0" conaffinity="0" rgba="1 0 0 1" material="m"/>
 </body></worldbody>
 <asset><material name="m" rgba="0 0 1 0.5"/></asset></mujoco>
 """
+
+
+def test_the_second_of_two_meshes_of_a_file():
+    """Its triangles enclose its volume. The first mesh has more triangles than vertices."""
+    pytest.importorskip("mujoco")
+    corners = " ".join(f"{x} {y} {z}" for x in (0, 1) for y in (0, 2) for z in (0, 3))
+    text = f"""
+    <mujoco><asset><mesh name="box" vertex="{corners}"/>
+    <mesh name="small" vertex="0 0 0  1 0 0  0 1 0  0 0 1"/></asset>
+    <worldbody><body name="a"><joint/>
+    <geom type="mesh" mesh="small"/><geom type="mesh" mesh="box"/></body></worldbody></mujoco>"""
+    model = rbd.io.load_mjcf(text, strict=False).model
+    volumes = [
+        np.sum(np.linalg.det(shape.shape.vertices[shape.shape.faces])) / 6
+        for shape in model.geometry.visuals["a"]
+    ]
+    np.testing.assert_allclose(volumes, [1 / 6, 6], rtol=1e-5)
 
 
 def test_groups_and_contact_bits_say_what_a_geom_is_for():
     pytest.importorskip("mujoco")
     model = rbd.io.load_mjcf(GROUPS).model
     colors = {shape.name: shape.color for shape in model.geometry.visuals["a"]}
-    assert colors == {"both": (0.0, 1.0, 0.0, 1.0), "seen": (0.0, 0.0, 1.0, 0.5)}
-    assert [shape.name for shape in model.geometry.collisions["a"]] == ["both", "felt"]
+    assert colors == {
+        "both": (0.0, 1.0, 0.0, 1.0),
+        "seen": (0.0, 0.0, 1.0, 0.5),
+        "tinted": (1.0, 0.0, 0.0, 1.0),
+    }
+    assert [shape.name for shape in model.geometry.collisions["a"]] == ["both", "felt", "struck"]
     assert [*model.geometry.visuals] == ["a"]

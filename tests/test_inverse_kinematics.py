@@ -201,6 +201,37 @@ def test_errors_of_tasks_have_units(arm):
     close(errors.mixed, [0, 0, 0, 0.5], 1e-14)
 
 
+def test_weights_and_errors_of_all_tasks():
+    """In the order of the list, with closed forms for the planar arm. Two frames are relative."""
+    model, q, angle = planar(), jnp.array([0.3, 0.4, 1.2]), 0.5
+    tip, first, centre = 1 + np.exp(0.4j), np.exp(0.3j), planar_centre(q)
+    target = first + 2 * np.exp(1j * (0.3 + 0.4 + 0.6))  # at 0.6 rad from the axis x of l1
+    R = rbd.so3.exp(jnp.array([0.0, 0.0, angle]))
+    tasks = [
+        ik.PostureTask(q + jnp.array([0.0, 0.3, -0.4])),
+        ik.ComTask([centre.real, centre.imag, 0.7], [9, 10, 11]),
+        ik.GazeTask("l1", [target.real, target.imag, 0], [3, 0, 0], weights=8),
+        ik.GazeTask("l0", [0, 0, 0], weights=7),  # at the origin of l0: no direction
+        ik.FrameTask.orientation("l2", R, [4, 5, 6], relative_to="l1"),
+        ik.FrameTask.position("l2", [tip.real, tip.imag - 0.2, 0], [1, 2, 3], relative_to="l0"),
+    ]
+
+    @jax.jit
+    def evaluate(q):
+        found = ik_tasks.rows(model, tasks, q)
+        return found, ik_tasks.task_errors(model, tasks, found, q)
+
+    found, errors = evaluate(q)
+    weights = [0, 0, 0, 4, 5, 6, 1, 2, 3, 0, 0, 0, 8, 8, 8, 7, 7, 7, 9, 10, 11, *3 * [1e-4]]
+    close(found.weights, weights, 0)
+    close(errors.linear, [0, 0.7, 0, 0, 0, 0.2], 1e-14)
+    close(errors.mixed, [0.5, 0, 0, 0, 0, 0], 1e-14)
+    expected = jnp.array([0, 0, 0.6, errors.angular[3], 1.2 - angle, 0])
+    close(errors.angular, expected, 1e-14)
+    assert jnp.all(jnp.isfinite(found.error))
+    assert jnp.all(jnp.isfinite(found.J))
+
+
 def test_each_constraint_has_its_own_error():
     """Constraints of two and of one equations, in the order of the list."""
     model, q = planar(), jnp.array([0.3, 0.4, 1.2])
@@ -336,25 +367,72 @@ def test_single_precision(arm):
     assert within_limits(model, solution.q)
 
 
-def test_a_search_out_of_reach_keeps_locked_joints():
-    """The first start points away from the target, where the error is stationary; others do not."""
+def test_the_best_start_of_a_search(monkeypatch):
+    """Three starts without steps, each with the best of eight draws of the only free joint.
+
+    With targets for two frames, these starts are random in the joints between the frames.
+    """
+    monkeypatch.setattr(ik_solution, "descend", lambda model, tasks, box, descent, *_: descent)
+    model, goal = planar(), jnp.array([0.4, -0.9, 1.1])
+    tasks = tuple(
+        ik.FrameTask(frame, rbd.frame_placement(model, goal, frame)) for frame in ("l0", "l2")
+    )
+    search = functools.partial(ik_solution._best_of_starts, np.array([False, True, False]), 4, 1, 5)
+
+    @jax.jit
+    def best(key, q0):
+        return search(model, tasks, key, q0, jnp.asarray(1e-9)).q
+
+    def found(q0):
+        return np.array([best(key, q0) for key in jax.random.split(jax.random.key(0), 12)])
+
+    far = goal.at[2].add(-np.pi)
+    ends = found(far)
+    np.testing.assert_array_equal(ends[:, :2], np.tile(far[:2], (12, 1)))
+    # The distance of 24 random angles from the goal is 3 / 25 in the mean.
+    assert np.mean(np.abs(ends[:, 2] - 1.1)) < 0.2
+    # The first start is the best one if it is near the goal.
+    near = goal.at[2].add(1e-6)
+    np.testing.assert_array_equal(found(near), np.tile(near, (12, 1)))
+
+
+def test_a_search_starts_in_the_middle_of_the_limits():
+    lower, upper = jnp.array([-1.0, 2.0, -jnp.inf]), jnp.array([3.0, jnp.inf, jnp.inf])
+    model = dataclasses.replace(planar(), lower_position_limit=lower, upper_position_limit=upper)
+    np.testing.assert_array_equal(ik_solution._middle(model), [1.0, 2.0, 0.0])
+
+
+def test_a_search_out_of_reach_keeps_locked_joints(monkeypatch):
+    """The first start points away from the target, where the error is stationary; others do not.
+
+    The best start continues after its first steps.
+    """
+    monkeypatch.setattr(ik_solution, "STEPS_OF_A_START", 6)
     arm, far = planar(), -1.3 + 0.75j
     bent = jnp.array([0.0, 1.2, 0.8])
     angle = np.angle(far / planar_centre(bent))
     q0 = bent.at[0].set(angle - np.pi)
-    found = ik.search_inverse_kinematics(
-        arm,
-        [ik.ComTask([far.real, far.imag, 0])],
-        jax.random.key(0),
-        q0=q0,
-        seeds=3,
-        locked=["j1", "j2"],
-    )
+
+    def searched(target):
+        return ik.search_inverse_kinematics(
+            arm,
+            [ik.ComTask([target.real, target.imag, 0])],
+            jax.random.key(0),
+            q0=q0,
+            seeds=3,
+            locked=["j1", "j2"],
+        )
+
+    found = searched(far)
     np.testing.assert_array_equal(found.q[1:], q0[1:])
     close(found.q[0], angle, 1e-7)
     close(found.errors.linear[0], np.abs(far) - np.abs(planar_centre(found.q)), 1e-9)
     assert found.stationary
     assert not found.converged
+    # A search ends after the first start that converges.
+    found = searched(planar_centre(q0))
+    assert found.converged
+    assert found.iterations == 0
 
 
 @pytest.mark.slow
@@ -453,47 +531,113 @@ def test_a_posture_is_preferred_among_the_configurations_that_reach_the_target()
     """The centre of mass is at its target; the gradient of the posture has no other component."""
     model, posture, q0 = planar(), jnp.array([0.1, 0.9, 0.9]), jnp.array([0.5, 0.7, 0.4])
     target = planar_centre([0.3, 0.8, 0.6])
-    tasks = [ik.ComTask([target.real, target.imag, 0]), ik.PostureTask(posture)]
-    solution = solve(model, tasks, q0)
+    place, change = jnp.array([target.real, target.imag]), jnp.array([0.6, -0.8])
+
+    @jax.jit
+    def solved(place, weights):
+        def found(place):
+            tasks = [ik.ComTask(jnp.append(place, 0.0), weights), ik.PostureTask(posture)]
+            solution = ik.inverse_kinematics(model, tasks, q0)
+            return solution.q, solution
+
+        return jax.jvp(found, (place,), (change,), has_aux=True)
+
+    def jacobian(q):
+        return np.asarray(rows(model, [ik.ComTask(jnp.zeros(3))], q).J)
+
+    whole = jnp.ones(3)
+    _, rate, solution = solved(place, whole)
     assert solution.converged
     assert solution.stationary
     close(planar_centre(solution.q), target, 1e-9)
-    free = np.linalg.svd(np.asarray(rows(model, tasks, solution.q).J[:2]))[2][2]
+    free = np.linalg.svd(jacobian(solution.q)[:2])[2][2]
     close(free @ (solution.q - posture), 0.0, 1e-7)
     assert solution.errors.mixed[1] > 0.1
+    close(rate, zoo.slope(lambda h: solved(place + h * change, whole)[0], 1e-3), 1e-6)
+    # The y coordinate of the centre of mass is free, so it is the best one for the posture.
+    *_, solution = solved(place + jnp.array([-0.3, 1.0]), jnp.array([1.0, 0.0, 1.0]))
+    assert solution.converged
+    close(planar_centre(solution.q).real, target.real - 0.3, 1e-9)
+    along, off = jacobian(solution.q)[0], np.asarray(solution.q - posture)
+    close(off - along * (off @ along) / (along @ along), np.zeros(3), 1e-7)
+    assert np.linalg.norm(off) > 0.1
+
+
+def test_a_solution_ends_at_the_tolerance_or_the_largest_number_of_iterations():
+    """Two steps at most, for tasks that begin at the target, near it and far away from it."""
+    model, q0 = planar(), jnp.array([0.5, 0.7, 0.4])
+    centre, middle = planar_centre(q0), con.Equation(lambda model, q: q[1:2] - 0.7)
+
+    def solved(dx, dy, weights=(1.0, 1.0, 1.0), tolerance=1e-9):
+        target = [centre.real + dx, centre.imag + dy, 0.0]
+        tasks = [ik.ComTask(target, weights), middle]
+        return ik.inverse_kinematics(model, tasks, q0, tolerance=tolerance, max_iterations=2)
+
+    for found in (solved(0.0, 0.5, (1.0, 0.0, 1.0)), solved(0.3, 0.4, tolerance=1.0)):
+        assert found.iterations == 0
+        assert found.converged & found.stationary
+        np.testing.assert_array_equal(found.q, q0)
+    # Two entries below the tolerance have a norm above it.
+    found = solved(0.9e-3, 0.9e-3, tolerance=1e-3)
+    assert found.iterations == 1
+    assert found.converged
+    # Near the target there is almost no damping.
+    assert solved(3e-3, 3e-3, tolerance=1e-6).converged
+    found = solved(-1.0, 0.5, (2.0, 3.0, 5.0))
+    assert found.iterations == 2
+    assert not found.converged | found.stationary
+    error = planar_centre(found.q) - planar_centre(q0) - (-1.0 + 0.5j)
+    square = 2 * error.real**2 + 3 * error.imag**2 + (found.q[1] - 0.7) ** 2
+    close(found.error, np.sqrt(square), 1e-12)
+    close(found.errors.linear, [np.abs(error), 0], 1e-12)
+    close(found.errors.mixed, [0, np.abs(found.q[1] - 0.7)], 1e-12)
+    assert found.errors.mixed[1] > 1e-6
 
 
 def test_no_step_increases_the_error():
-    """Steps with the least damping go too far from some states. They are not taken."""
+    """Steps with the least damping go too far from some states. They are not taken.
+
+    The multiplier of an equation changes in short steps only.
+    """
     arm = planar()
     box = solver.Box(position_limits(arm), np.zeros(3, bool))
-    starts = np.random.default_rng(0).normal(size=(50, 3))
-    target = 0.9 * planar_centre(np.zeros(3))
-    task = (ik.ComTask([target.real, target.imag, 0]),)
+    goal, starts = np.array([0.2, -0.25, 0.5]), np.random.default_rng(0).normal(size=(50, 3))
+    starts[:25] = goal + 0.02 * starts[:25]
+    target = planar_centre(goal)
+    middle = con.Equation(lambda model, q: q[1:2] + q[2:] ** 2)
+    tasks = (ik.ComTask([target.real, target.imag, 0]), middle)
     tolerance = jnp.asarray(1e-9)
     damping = jnp.asarray(solver.LEAST_DAMPING)
+
+    def square(q):
+        error = np.square(np.abs(planar_centre(q) - target))
+        return error + solver.EQUATIONS * np.square(q[1] + q[2] ** 2)
 
     @jax.jit
     @jax.vmap
     def stepped(q):
-        state = solver.start(arm, task, box, q, tolerance)._replace(damping=damping)
-        return solver._step(arm, task, box, state, tolerance, False)
+        state = solver.start(arm, tasks, box, q, tolerance)._replace(damping=damping)
+        return solver._step(arm, tasks, box, state, tolerance, False)
 
     after = stepped(starts)
-    before = np.abs([planar_centre(q) - target for q in starts])
-    error = np.abs([planar_centre(q) - target for q in after.q])
+    ends = np.asarray(after.q)
+    before, error = (np.array([square(q) for q in qs]) for qs in (starts, ends))
     assert np.all(error <= before * (1 + 1e-12))
-    rejected = np.all(after.q == starts, axis=1)
+    rejected = np.all(ends == starts, axis=1)
     assert 0 < np.sum(rejected) < 50
     factor = np.asarray(after.damping / damping)
     np.testing.assert_array_equal(factor == solver.GROWTH, rejected)
-    # The reduction that the Jacobian at the start predicts, and its share that happened.
-    error = np.asarray(before**2 - error**2)[~rejected]
-    linear = jax.vmap(lambda q: solver.rows(arm, task, q))(starts[~rejected])
-    step = np.asarray(after.q) - starts
-    moved = linear.error + np.einsum("nij,nj->ni", linear.J, step[~rejected])
-    predicted = np.sum(np.asarray(linear.error) ** 2 - np.asarray(moved) ** 2, axis=1)
-    poor = error < 0.25 * predicted
+    still = rejected | (np.max(np.abs(ends - starts), axis=1) > 0.1)
+    assert 0 < np.sum(~still) < 50
+    shift = np.where(still, 0, ends[:, 1] + ends[:, 2] ** 2)
+    close(after.shift[:, 0], shift, 1e-12)
+    # The damping grows if less than a quarter of the reduction that J predicts has happened.
+    taken, step = starts[~rejected], (ends - starts)[~rejected]
+    first = jax.jit(jax.vmap(lambda q: rows(arm, tasks, q)))(taken)
+    linear = first.error + np.einsum("nij,nj->ni", first.J, step)
+    position = first.position + np.einsum("nij,nj->ni", first.K, step)
+    left = np.sum(linear**2, axis=1) + solver.EQUATIONS * np.sum(position**2, axis=1)
+    poor = (before - error)[~rejected] < 0.25 * (before[~rejected] - left)
     assert 0 < np.sum(poor) < len(poor)
     np.testing.assert_array_equal(factor[~rejected] == solver.POOR_GROWTH, poor)
 
@@ -713,7 +857,8 @@ def test_the_derivative_of_a_posture_that_is_known():
     """A free hinge, a hinge at its limit, and a locked hinge; the target is out of reach.
 
     The free hinge points the centre of mass to the target. The parameters are the target, the
-    limit, the position of the locked hinge, and the length of the first link.
+    limit, the position of the locked hinge, and the length of the first link. The limit is the
+    upper one if the target is near, and the lower one if the target is far.
     """
     arm, box = planar(), solver.Box(position_limits(planar()), np.array([False, False, True]))
 
@@ -722,14 +867,16 @@ def test_the_derivative_of_a_posture_that_is_known():
         rest = planar_centre([0, limit, start], length)
         return np.array([np.angle(complex(*target) / rest), limit, start])
 
-    def found(x):
+    def found(x, q, near):
         target, limit, start, length = jnp.split(x, [2, 3, 4])
         there = q.at[2].set(start[0])
+        lower, upper = jnp.where(near, -3.0, limit[0]), jnp.where(near, limit[0], 3.0)
         moved = eqx.tree_at(
-            lambda m: (m.upper_position_limit, m.placement.p),
+            lambda m: (m.lower_position_limit, m.upper_position_limit, m.placement.p),
             arm,
             (
-                jnp.concatenate([jnp.array([3.0]), limit, jnp.array([3.0])]),
+                jnp.full(3, -3.0).at[1].set(lower),
+                jnp.full(3, 3.0).at[1].set(upper),
                 arm.placement.p.at[1, 0].set(length[0]),
             ),
         )
@@ -740,11 +887,14 @@ def test_the_derivative_of_a_posture_that_is_known():
         minimum = solver.prioritise(moved, task, limits, descent, tolerance, 1)
         return implicit.with_derivatives(moved, task, limits, there, minimum)
 
-    x = jnp.array([0.5, 0.6, 0.7, 0.4, 1.0])
-    q = jnp.asarray(posture(x))
-    assert np.abs(planar_centre(q)) > np.abs(0.5 + 0.6j)  # the hinge at its limit would go on
-    expected = [zoo.slope(lambda h, axis=axis: posture(x + h * axis), 1e-3) for axis in np.eye(5)]
-    close(jax.jit(jax.jacrev(found))(x), np.stack(expected, axis=1), 1e-9)
+    derivative = jax.jit(jax.jacrev(found))
+    for target, near in ((0.5 + 0.6j, True), (1.5 + 1.8j, False)):
+        x = jnp.array([target.real, target.imag, 0.7, 0.4, 1.0])
+        q = jnp.asarray(posture(x))
+        # The hinge at its limit would go on.
+        assert (np.abs(planar_centre(q)) > np.abs(target)) == near
+        expected = [zoo.slope(lambda h, x=x, dx=dx: posture(x + h * dx), 1e-3) for dx in np.eye(5)]
+        close(derivative(x, q, near), np.stack(expected, axis=1), 1e-9)
 
 
 @pytest.mark.slow
@@ -885,16 +1035,18 @@ def test_box_qp_is_the_minimum():
 
 
 def test_the_derivative_of_a_box_qp():
-    """The first entry is at its upper bound b; the second is -(g + H21 b) / H22."""
-    H = jnp.array([[3.0, 1.0], [1.0, 2.0]])
+    """The ends are at their bounds b and c, and the middle is -(g + H21 b + H23 c) / H22."""
+    H = jnp.array([[3.0, 1.0, 0.0], [1.0, 2.0, 1.0], [0.0, 1.0, 3.0]])
 
     def minimum(x):
-        bounds = jnp.array([-9.0, -9.0]), jnp.stack([x[1], jnp.array(9.0)])
-        qp = box_qp.BoxQP(H, jnp.stack([jnp.array(-5.0), x[0]]), *bounds, H[:0], H[0, :0])
-        return box_qp.minimise(qp)
+        g, above, below = jnp.split(x, 3)
+        lower, upper = jnp.full(3, -9.0).at[2].set(below[0]), jnp.full(3, 9.0).at[0].set(above[0])
+        force = jnp.array([-5.0, 0.0, 5.0]).at[1].set(g[0])
+        return box_qp.minimise(box_qp.BoxQP(H, force, lower, upper, H[:0], H[0, :0]))
 
+    expected = [[0, 1, 0], [-1 / 2, -1 / 2, -1 / 2], [0, 0, 1]]
     for mode in (jax.jacfwd, jax.jacrev):
-        close(jax.jit(mode(minimum))(jnp.array([0.4, 0.3])), [[0, 1], [-1 / 2, -1 / 2]], 1e-14)
+        close(jax.jit(mode(minimum))(jnp.array([0.4, 0.3, -0.2])), expected, 1e-14)
 
 
 def test_box_qp_with_equations():
@@ -979,6 +1131,23 @@ def test_the_gain_acts_on_the_equations_of_constraints():
     tasks = [con.Equation(lambda model, q: q[:1])]
     v = ik.differential_inverse_kinematics(model, q, tasks, 0.1, gain=0.5)
     close(v, [-1.0, 0, 0], 1e-9)
+
+
+def test_weights_damping_and_locked_joints_of_a_velocity():
+    """The minimum without limits, by its normal equations."""
+    model, q = planar(), jnp.array([0.2, 0.1, 0.3])
+    tasks = [ik.FrameTask("l2", IDENTITY, np.arange(1.0, 7.0)), ik.ComTask([0, 1, 0], [3, 2, 1])]
+    v = ik.differential_inverse_kinematics(
+        dataclasses.replace(model, velocity_limit=jnp.full(3, jnp.inf)),
+        *(q, tasks, 0.1),
+        damping=0.3,
+        locked=["j1"],
+    )
+    found = jax.tree.map(np.asarray, rows(model, tasks, q))
+    J, weights = found.J[:, [0, 2]], found.weights
+    H = J.T @ (weights[:, None] * J) + 0.3 * np.eye(2)
+    free = np.linalg.solve(H, -J.T @ (weights * found.error)) / 0.1
+    close(v, [free[0], 0, free[1]], 1e-10)
 
 
 def test_velocities_turn_a_gaze_from_backwards_within_the_limits():
@@ -1073,6 +1242,11 @@ def test_the_velocity_of_a_robot_with_limits_of_acceleration():
         with pytest.raises(rbd.ArgumentError, match=message):
             found(q_wrong, v_wrong)
         assert jnp.all(jnp.isnan(jax.jit(found)(q_wrong, v_wrong)))
+    # The first dof of the joint j1 is 6, and its coordinate is 7.
+    floating = zoo.build(["free_flyer", "revolute", "revolute"], [-1, 0, 1])
+    fast, none = jnp.zeros(8).at[6].set(1e3), (False,) * 8
+    with pytest.raises(rbd.ArgumentError, match=r"1000.0 for joint 'j1' \(dof 6\)"):
+        differential._explain(floating, rbd.neutral(floating), DT, (1.0, fast), none)
     for options, message in (
         ({"previous_velocity": None}, "previous_velocity is None, expected both"),
         ({"acceleration_limit": None}, "acceleration_limit is None, expected both"),
@@ -1245,6 +1419,8 @@ def test_a_start_is_within_its_limits_to_rounding(dtype):
     ik_solution._check_start(model, q0)
     limits = solver.Box(position_limits(model), np.zeros(3, bool))
     np.testing.assert_array_equal(limits.within(model, q0), jnp.asarray([3.0, -3.0, 0.5], dtype))
+    locked = solver.Box(position_limits(model), np.array([True, False, False]))
+    np.testing.assert_array_equal(locked.within(model, q0), q0.at[1].set(-3.0))
     for i, message in ((0, "q0 has 3.0.* for joint 'j0'"), (1, "q0 has -3.0.* for joint 'j1'")):
         with pytest.raises(rbd.ArgumentError, match=message):
             ik_solution._check_start(model, q0.at[i].multiply(1.0 + 3 * step))

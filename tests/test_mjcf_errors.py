@@ -9,6 +9,7 @@ import pytest
 
 import jaxrbd as rbd
 from jaxrbd.io.mujoco import from_mujoco, load_mjcf
+from jaxrbd.io.mujoco.imported import is_mjcf
 
 # The places of a small model that a case fills; the rest has a counterpart.
 TEXT = """
@@ -113,7 +114,8 @@ REFUSED = {
     ),
     "tendon equality": (
         {
-            "bottom": IDLE_TENDON + "<equality><tendon name='e' tendon1='t'/></equality>",
+            "bottom": IDLE_TENDON + "<equality><joint name='d' joint1='hinge'/>"
+            "<tendon name='e' tendon1='t'/></equality>",
         },
         "equality 'e': tendon",
     ),
@@ -156,6 +158,16 @@ REFUSED = {
             "bottom": actuator("<plugin name='m' joint='hinge' instance='pid'/>"),
         },
         "plugin 'pid'",
+    ),
+    "plugin without a name": (
+        {
+            "top": "<extension><plugin plugin='mujoco.pid'/></extension>",
+            "bottom": actuator(
+                "<plugin name='m' joint='hinge' plugin='mujoco.pid'>"
+                "<config key='kp' value='1'/></plugin>"
+            ),
+        },
+        "plugin 'plugin0'",
     ),
     "flex": (
         {
@@ -433,6 +445,18 @@ def test_elements_without_names_and_names_in_use():
     assert found.pairs == (("geom0", "geom2"), ("geom1", "geom2"))
 
 
+def test_a_name_for_an_element_without_name_is_in_use():
+    found = load_mjcf(text(world="<site name='site1'/><site/>"))
+    assert found.sites == {name: name for name in ("site1", "site1_", "s0", "s1")}
+
+
+def test_which_files_are_mjcf(tmp_path):
+    path = tmp_path / "robot.xml"
+    for content, expected in ((text(), True), ("<robot/>", False), ("<mujoco>", False)):
+        path.write_text(content)
+        assert is_mjcf(path) == expected
+
+
 def test_a_mocap_body_stays_where_it_is():
     world = "<body name='target' pos='1 2 3' quat='1 0 0 1' mocap='true'/>"
     found = load_mjcf(text(world=world), strict=False)
@@ -449,13 +473,15 @@ def test_keyframes_after_an_omitted_actuator():
             bottom="<actuator><motor name='l' joint='hinge'/><motor name='m' joint='ball'/>"
             "<motor name='n' joint='hinge'/></actuator><keyframe>"
             "<key name='a' ctrl='1 2 3' qpos='1 2 3 1 0 0 0 0.5 1 0 0 0'/>"
-            "<key name='b' ctrl='4 5 6' qpos='6 5 4 1 0 0 0 0.7 1 0 0 0'/></keyframe>"
+            "<key name='b' ctrl='4 5 6' qpos='6 5 4 1 0 0 0 0.7 1 0 0 0' "
+            "qvel='1 2 3 4 5 6 7 8 9 10'/></keyframe>"
         ),
         strict=False,
     )
     a, b = found.keyframes["a"], found.keyframes["b"]
     assert (a.control.tolist(), b.control.tolist()) == ([1, 3], [4, 6])
     assert (a.q[:3].tolist(), b.q[:3].tolist()) == ([1, 2, 3], [6, 5, 4])
+    assert (a.v.tolist(), b.v.tolist()) == (10 * [0], [*range(1, 11)])
 
 
 def test_asymmetric_ranges_and_friction_of_a_free_joint():
@@ -489,6 +515,63 @@ def test_the_friction_of_the_geom_with_the_higher_priority():
     assert np.asarray(found.scene.friction)[0] == 0.2
 
 
+def test_actuators_of_joints_in_another_order_than_the_joints():
+    """Armature and damping with the square of the gear, and the force ranges of the joints."""
+    joints = "".join(
+        f"<body><joint name='{name}' actuatorfrcrange='-{i} {i}'/><geom size='.1'/></body>"
+        for i, name in enumerate("xyz", 1)
+    )
+    motors = "<motor jointinparent='z'/><motor joint='x'/><motor joint='z'/>"
+    found = load_mjcf(text(world=joints, bottom=actuator(motors)), strict=False)
+    assert found.actuators.joints == ("z", "x", "z")
+    np.testing.assert_array_equal(found.actuators.joint_force_range, [[-3, 3], [-1, 1]])
+    places = {"bottom": actuator("<motor joint='hinge' armature='2' damping='5' gear='3'/>")}
+    model = from_mujoco(compiled(places)).model
+    expected = np.eye(10)[6]  # the six dofs of the free joint come first
+    np.testing.assert_allclose(model.armature, 9 * 2 * expected, rtol=1e-15)
+    np.testing.assert_allclose(model.damping, 9 * 5 * expected, rtol=1e-15)
+
+
+def test_different_damping_along_the_axes_of_a_free_joint():
+    """A file cannot state it, but a program can change a compiled model."""
+    changed = compiled({})
+    changed.dof_damping[:6] = [1, 1, 2, 3, 4, 5]
+    found = from_mujoco(changed, strict=False)
+    assert found.omitted == ("joint 'free': different damping along the axes of a free joint",)
+    assert found.model.damping[:6].tolist() == [0, 0, 0, 3, 4, 5]
+
+
+def test_parameters_of_explicit_pairs():
+    """They replace the parameters of the geoms. A feature of two pairs has one text."""
+    hull = "size='.1' contype='0' conaffinity='0'"
+
+    def found(*pairs):
+        pairs = "".join(f"<pair geom1='floor' geom2='link' {x}/>" for x in pairs)
+        places = {"hull": hull, "link": "margin='3' condim='6'"}
+        return from_mujoco(compiled(places | {"bottom": f"<contact>{pairs}</contact>"}), False)
+
+    for attributes, feature, friction in (
+        ("condim='1'", None, 0.0),
+        ("condim='3'", None, 0.5),
+        ("condim='4'", "torsional or rolling friction (condim 4)", 0.5),
+        ("margin='.02'", "margin 0.02", 0.5),
+        ("adhesion='1'", "adhesion", 0.5),
+    ):
+        robot = found(f"friction='.5 .5' {attributes}")
+        text = f"contact of the geoms 'floor' and 'link': {feature}"
+        assert robot.omitted == (() if feature is None else (text,))
+        assert np.asarray(robot.scene.friction).tolist() == [friction]
+    robot = found("friction='.5 .1'", "friction='.5 .1'")
+    assert robot.omitted == ("pair of the geoms 'floor' and 'link': anisotropic friction",)
+
+
+def test_the_dimension_of_the_geom_with_the_higher_priority():
+    found = load_mjcf(
+        text(floor="condim='4'", hull="size='.1' condim='1' priority='1'", link="priority='1'")
+    )
+    assert np.asarray(found.scene.friction).tolist() == [0, 1]
+
+
 JOINTS = """
 <mujoco><option><flag {flag}/></option><worldbody><geom type="plane" size="1 1 1"/>
   <body><joint name="a"/><geom size=".1"/></body><body><joint name="b"/><geom size=".1"/></body>
@@ -500,6 +583,33 @@ JOINTS = """
 def test_a_follower_does_not_follow_a_follower():
     found = load_mjcf(JOINTS.format(flag=""), mimic=True)
     assert (found.model.nv, len(found.constraints)) == (2, 1)
+
+
+CHAIN = JOINTS.replace(
+    "</equality>",
+    "<joint joint1='a' joint2='d'/><joint joint1='d' joint2='a' active='false'/></equality>",
+).replace("</worldbody>", "<body><joint name='d'/><geom size='.1'/></body></worldbody>")
+
+
+def test_equalities_that_give_no_followers():
+    """The leader a does not become a follower of d, and d follows a only if this is active."""
+    found = load_mjcf(CHAIN.format(flag=""), mimic=True)
+    assert (found.model.nv, len(found.constraints), len(found.inactive_constraints)) == (3, 2, 1)
+    assert [equation.function.joint for equation in found.constraints] == ["c", "a"]
+    found = load_mjcf(CHAIN.format(flag="equality='disable'"), mimic=True)
+    assert (found.model.nv, found.constraints, found.inactive_constraints) == (4, (), ())
+
+
+@pytest.mark.parametrize("flag", ["", "limit", "frictionloss", "constraint"])
+def test_disabled_limits_and_dry_friction(flag):
+    flags = f"{flag}='disable'" if flag else ""
+    hinge = "limited='true' range='-1 2' frictionloss='0.3'"
+    model = load_mjcf(text(hinge=hinge, flag=flags)).model
+    hinge = model.joint("hinge")
+    limits = [-np.inf, np.inf] if flag in ("limit", "constraint") else [-1, 2]
+    found = [float(x[hinge.q][0]) for x in (model.lower_position_limit, model.upper_position_limit)]
+    assert found == limits
+    assert model.friction[hinge.v] == (0.3 if flag in ("", "limit") else 0)
 
 
 @pytest.mark.parametrize("flag", ["equality", "contact", "constraint"])

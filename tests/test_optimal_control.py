@@ -11,10 +11,19 @@ import jaxrbd as rbd
 from benchmarks.studies import swing_ups
 from jaxrbd import constraints as con, integrators, optimal_control as oc
 from jaxrbd.errors import ArgumentError
-from jaxrbd.optimal_control.line_search import feedback_motion
+from jaxrbd.optimal_control import line_search
 from jaxrbd.optimal_control.lqr import LqrSolution
-from jaxrbd.optimal_control.stages import Multipliers, linearise, stage_values
-from support import pages, zoo
+from jaxrbd.optimal_control.penalty import LEAST_MU, first_penalty, updated_penalty
+from jaxrbd.optimal_control.stages import (
+    Multipliers,
+    Values,
+    all_values,
+    linearise,
+    lqr_stages,
+    shifted,
+    stage_values,
+)
+from support import pages, quadratic, zoo
 from support.jax_events import work
 from support.zoo import close
 
@@ -143,22 +152,104 @@ def test_any_guess_of_the_states_and_both_rollouts():
 
 
 def test_a_rollout_with_feedback_shrinks_the_defects():
-    """A step of the factor 1/4 leaves 3/4 of each defect, and the initial state stays."""
-    problem, _, goal, us = pendulum()
+    """A step of the factor 1/4 leaves 3/4 of each defect, and the initial state stays.
+
+    The dynamics differ from stage to stage.
+    """
+    pushes, us = jnp.linspace(1.0, 2.0, 20), jnp.zeros((20, 1))
+    problem = oc.Problem(
+        oc.vector_space(2),
+        lambda t, x, u, p: jnp.sin(x) + p[t] * jnp.tanh(u),
+        lambda t, x, u, p: u,
+    )
     rng = np.random.default_rng(0)
     xs, gains = jnp.asarray(rng.normal(size=(21, 2))), jnp.asarray(rng.normal(size=(20, 1, 2)))
     step = LqrSolution(0 * xs, 0 * us, gains, us + 0.1, 0 * xs, jnp.asarray(True))
 
     def defects(xs, us):
-        after = jax.vmap(problem.step, (0, 0, 0, None))(jnp.arange(20), xs[:-1], us, goal)
+        after = jax.vmap(problem.step, (0, 0, 0, None))(jnp.arange(20), xs[:-1], us, pushes)
         return after - xs[1:]
 
-    bounds = -jnp.inf, jnp.inf
-    states, controls = feedback_motion(
-        problem, goal, xs, us, step, defects(xs, us), jnp.asarray(0.25), bounds
+    bounds = -0.4, 0.5
+    states, controls = line_search.feedback_motion(
+        problem, pushes, xs, us, step, defects(xs, us), jnp.asarray(0.25), bounds
     )
+    assert (jnp.min(controls), jnp.max(controls)) == bounds
     close(defects(states, controls), 0.75 * defects(xs, us))
     close(states[0], xs[0])
+
+
+def test_a_whole_step_to_a_bound_ends_within_the_bounds():
+    """Exactly, where the sum of control and step is beyond the bound by rounding."""
+    rng, upper = np.random.default_rng(0), jnp.array([0.3])
+    us = jnp.asarray(rng.uniform(-0.3, 0.3, size=(50, 1)))
+    assert np.any(us + (upper - us) > upper)
+    xs = jnp.zeros((51, 2))
+    step = LqrSolution(xs, upper - us, *4 * [None])
+    _, ends = line_search.linear_motion(pendulum()[0], xs, us, step, jnp.ones(()), (-upper, upper))
+    assert jnp.all(ends <= upper)
+    close(ends, jnp.full((50, 1), 0.3), 1e-15)
+
+
+def test_the_slope_of_the_merit_is_its_derivative():
+    """Along a step that closes the defects, with random multipliers of all constraints."""
+    problem, p = quadratic.problem(quadratic.PARAMETERS["upper"]), quadratic.PARAMETERS
+    rng = np.random.default_rng(1)
+    xs, us, dus, costates = (
+        jnp.asarray(rng.normal(size=size)) for size in ((3, 1), (2, 3), (2, 3), (3, 1))
+    )
+    dus = 3 * dus
+    multipliers = jax.tree.map(
+        lambda x: jnp.asarray(rng.uniform(0.5, 1.5, x.shape)), quadratic.MINIMUM.multipliers
+    )
+    penalty = first_penalty(multipliers, jnp.asarray(0.5), jnp.asarray(1e-8))
+
+    @jax.jit
+    def evaluate(length, dus):
+        linear = linearise(problem, p, xs, us, costates, multipliers, penalty.mu, False)
+        values = linear.inner.values, linear.last.values
+        stages = lqr_stages(linear, shifted(values, multipliers, penalty.mu), penalty.mu, 1)
+        dxs = [jnp.zeros(1)]
+        for A, B, c, du in zip(stages.A, stages.B, stages.c, dus):
+            dxs.append(A @ dxs[-1] + B @ du + c)
+        step = LqrSolution(jnp.stack(dxs), dus, dus, dus, costates, True)
+        merit = line_search.merit_of_step(values, stages, step, penalty)
+
+        def moved(factor):
+            return xs + factor * step.xs, us + factor * dus
+
+        values = all_values(problem, p, *moved(length))
+        return line_search._merit(values, step, merit.rho, penalty), merit
+
+    signs = set()
+    for sign in (1, -1):
+        change = sign * dus
+        merit = evaluate(0.0, change)[1]
+        close(zoo.slope(lambda t, change=change: evaluate(t, change)[0], 1e-4), merit.slope, 1e-9)
+        assert jnp.max(jnp.abs(merit.defects)) > 0.1
+        signs.add(float(jnp.sign(merit.slope)))
+    assert signs == {1.0, -1.0}
+
+
+def test_no_step_is_taken_along_which_the_merit_increases_at_first():
+    """The cost u (1 - u) + 1e-5 u is about the same at u = 0 and u = 1, with the slope 1 at 0."""
+    us, xs, zero = jnp.zeros((1, 1)), jnp.zeros((2, 1)), jnp.zeros(())
+    none, end = jnp.zeros((1, 0)), jnp.zeros(0)
+    penalty = first_penalty(Multipliers(none, none, end, end, us), jnp.ones(()), zero)
+
+    def evaluate(xs, us):
+        cost = us[:, 0] * (1 - us[:, 0]) + 1e-5 * us[:, 0]
+        return (Values(us * 0, cost, none, none), Values(end, zero, end, end)), None
+
+    def factor(sign):
+        step = LqrSolution(xs, us + sign, us, us, xs, jnp.asarray(True))
+        merit = line_search.Merit(zero, zero + sign, zero + 1e-14, zero, zero, us)
+        operands = xs, us, jnp.asarray(True), step, merit, penalty
+        return line_search.line_search(
+            *operands, lambda factor: (xs, factor * step.us), evaluate, None
+        ).factor
+
+    assert (factor(1.0), factor(-1.0)) == (0, 1)
 
 
 def test_another_solver_finds_the_same_minimum():
@@ -317,6 +408,62 @@ def test_control_bounds_hold_exactly(guide):
     np.testing.assert_array_equal(np.asarray(found.gains)[upper | lower], 0)
 
 
+def test_a_quadratic_program_has_the_minimum_of_its_dense_system():
+    """Stages that differ, bounds, and constraints of all kinds, of which some do not act."""
+    upper, x0 = quadratic.PARAMETERS["upper"], quadratic.PARAMETERS["start"]
+    problem, minimum = quadratic.problem(upper), quadratic.MINIMUM
+    operands = problem, x0, quadratic.PARAMETERS
+    found = oc.solve(*operands, jnp.zeros((2, 3)), tolerance=1e-11, mu=0.03)
+    assert found.status == oc.Status.CONVERGED
+    assert found.history.mu[0] == 0.03
+    for name, expected in minimum._asdict().items():
+        for x, y in zip(jax.tree.leaves(getattr(found, name)), jax.tree.leaves(expected)):
+            if x.size:
+                close(x, y, 1e-9, name)
+    # The states of the guess follow from its controls, and the motion from x0 is the minimum.
+    assert found.history.residuals.defects[0] < 1e-14
+    xs, us = oc.follow(*operands, found)
+    close(xs, minimum.xs, 1e-9)
+    close(us, minimum.us, 1e-9)
+    # An end out of reach within the bounds.
+    far = quadratic.PARAMETERS | {"end": jnp.asarray(-1000.0)}
+    found = oc.solve(problem, x0, far, jnp.zeros((2, 3)), tolerance=1e-11, mu=0.03)
+    assert found.status == oc.Status.INFEASIBLE
+
+
+def test_each_residual_is_the_largest_error_of_its_kind():
+    """At a minimum all are zero. One change at a time violates one condition."""
+    upper, x0 = quadratic.PARAMETERS["upper"], quadratic.PARAMETERS["start"]
+    problem, minimum = quadratic.problem(upper), quadratic.MINIMUM
+    xs, us, costates, multipliers, _ = minimum
+
+    def residuals(x0=x0, xs=xs, us=us, **changed):
+        solution = oc.Solution(*4 * [None], multipliers._replace(**changed), *5 * [None])
+        solution = solution._replace(xs=xs, us=us, costates=costates)
+        return oc.kkt_residual(problem, x0, quadratic.PARAMETERS, solution)
+
+    close(jnp.stack(residuals()), jnp.zeros(5), 1e-13)
+    close(residuals(x0 + 0.3).defects, 0.3, 1e-13)
+    # The end is beyond a terminal inequality only, with its multiplier z.
+    z, z_end = multipliers.inequalities, multipliers.terminal_inequalities
+    beyond = residuals(xs=xs.at[2].add(0.1))
+    close(beyond.inequalities, 0.1, 1e-13)
+    close(beyond.complementarity, 0.1 * z_end[0], 1e-13)
+    close(residuals(us=us.at[0, 0].add(0.25)).inequalities, 0.25, 1e-13)
+    close(residuals(us=us.at[1, 0].set(-9.5)).inequalities, 0.5, 1e-13)
+    close(residuals(us=us.at[0, 2].add(0.2)).inequalities, 0.2, 1e-13)
+    close(residuals(us=us.at[0, 1].add(0.2)).equalities, 0.2, 1e-13)
+    # Multipliers of constraints that do not act, and negative multipliers of those that act.
+    gap = us[0, 2] - 8
+    close(residuals(inequalities=z.at[0, 1].set(0.5)).complementarity, -0.5 * gap, 1e-13)
+    gap = xs[2, 0] - 8
+    close(residuals(terminal_inequalities=z_end.at[1].set(0.5)).complementarity, -0.5 * gap, 1e-13)
+    close(residuals(inequalities=z.at[0, 0].set(-0.7)).complementarity, 0.7, 1e-13)
+    close(residuals(terminal_inequalities=z_end.at[0].set(-0.7)).complementarity, 0.7, 1e-13)
+    wrong = residuals(terminal_inequalities=-z_end)
+    close(wrong.stationarity, 2 * z_end[0], 1e-13)
+
+
 def test_paths_and_ends_satisfy_their_constraints():
     problem, x0, goal, us = unicycle()
     found = solve(problem, x0, goal, us, hessian="exact", iterations=100)
@@ -334,6 +481,8 @@ def test_paths_and_ends_satisfy_their_constraints():
     moved = goal + jnp.array([1e-3, 0.0, 0.0])
     other = solve(problem, x0, moved, found, hessian="exact", iterations=100)
     check(problem, x0, moved, other)
+    # The solution itself is a guess with its multipliers, so it is the end of a solve.
+    assert solve(problem, x0, goal, found, hessian="exact", iterations=100).iterations <= 1
     slope = (other.cost - found.cost) / 1e-3
     ends = (found.multipliers.terminal_equalities, other.multipliers.terminal_equalities)
     close(slope, -(ends[0] + ends[1])[0] / 2, 1e-4)
@@ -368,13 +517,13 @@ def test_functions_share_what_is_computed_once():
     """The functions of a stage with `shared` have the values of those without it."""
     plain, _, goal, us = unicycle()
     problem, calls = sharing()
-    x, u = jnp.array([0.1, 0.2, 0.3]), us[0]
+    x, u, stage = jnp.array([0.1, 0.2, 0.3]), us[0], jnp.asarray(2)
 
     def values(problem):
-        return stage_values(problem, goal, jnp.asarray(0), x, 2 * x, u)
+        return stage_values(problem, goal, stage, x, 2 * x, u)
 
     found, expected = jax.jit(lambda: (values(problem), values(plain)))()
-    assert len(calls) == 1
+    assert calls == [2]
     for a, b in zip(found, expected):
         close(a, b, 1e-15)
     close(problem.step(0, x, u, goal), plain.dynamics(0, x, u, goal), 1e-15)
@@ -403,6 +552,51 @@ def test_a_problem_that_shares_has_the_same_solution():
     check(problem, x0, goal, feedback)
 
 
+def test_the_penalty_of_constraints():
+    """When multipliers, mu and the tolerance change, and which violations count."""
+    zero, solver_tolerance = jnp.zeros(()), jnp.asarray(1e-3)
+    none = Values(jnp.zeros((2, 0)), jnp.zeros(2), jnp.zeros((2, 1)), jnp.zeros((2, 1)))
+    end = Values(zero[None], zero, jnp.zeros(1), jnp.zeros(1))
+    old = Multipliers(none.h, none.g, end.h, end.g, none.g)
+    new = jax.tree.map(lambda x: x + 1.5, old)
+    updated = jax.jit(updated_penalty)
+
+    def after(penalty, size, errors=(0.0, 0.0), inner=none, last=None):
+        last = end._replace(h=jnp.full(1, size)) if last is None else last
+        residuals = oc.Residuals(*map(jnp.asarray, errors), zero, zero, zero)
+        return updated(penalty, (inner, last), new, residuals, solver_tolerance)
+
+    first = first_penalty(old, jnp.asarray(0.01), solver_tolerance)
+    # It stays where the trajectory is not stationary or has defects.
+    for errors in ((0.2, 0.0), (0.0, 0.2)):
+        for x, y in zip(jax.tree.leaves(after(first, 0.5, errors)), jax.tree.leaves(first)):
+            np.testing.assert_array_equal(x, y)
+    # The violations of the constraints of all kinds count.
+    stages = jnp.array([[0.0], [-0.5]])
+    for inner, last in (
+        (none._replace(h=stages), end),
+        (none._replace(g=-stages), end),
+        (none, end._replace(h=jnp.array([-0.5]))),
+        (none, end._replace(g=jnp.array([0.5]))),
+    ):
+        assert after(first, None, inner=inner, last=last).violation == 0.5
+    second = after(first, 0.5)
+    np.testing.assert_array_equal(second.multipliers.equalities, new.equalities)
+    assert (second.mu, second.tolerance) == (0.01, 0.1 * first.tolerance)
+    # Without improvement mu decreases to its least value; then the violation counts as a stall.
+    third = after(second, 0.4)
+    close(third.mu, 1e-3, 1e-15)
+    assert after(second, 0.1).mu == 0.01
+    assert after(third, 0.1).tolerance == solver_tolerance
+    least = second._replace(mu=jnp.asarray(LEAST_MU))
+    assert after(third._replace(mu=2 * least.mu), 0.4).mu == LEAST_MU
+    for size, stalls in ((0.5, 1), (0.1, 0)):
+        found = after(least, size)
+        assert (found.mu, found.stalls) == (LEAST_MU, stalls)
+    small = least._replace(violation=jnp.asarray(5e-4))
+    assert after(small, 5e-4).stalls == 0  # within the tolerance of the solver
+
+
 def test_infeasible_problems_say_so():
     problem, x0, _, us = unicycle()
     found = solve(problem, x0, jnp.array([9.0, 1.0, 0.0]), us, hessian="exact", iterations=100)
@@ -411,14 +605,21 @@ def test_infeasible_problems_say_so():
 
 def test_other_ends_of_a_solve():
     problem, x0, goal, us = pendulum()
-    few = solve(problem, x0, goal, us, hessian="exact", iterations=2)
+    options = {"hessian": "exact", "iterations": 2, "fixed_iterations": True}
+    options |= {"riccati": "parallel", "tolerance": TOLERANCE}
+    guess = jnp.zeros((21, 2)), us
+    few = oc.solve(problem, x0, goal, guess, **options)
     assert few.status == oc.Status.ITERATION_LIMIT
     assert few.iterations == 2
     assert few.residuals.largest > TOLERANCE
     again = oc.kkt_residual(problem, x0, goal, few)
     jax.tree.map(lambda x, y: close(x, y, 1e-12), tuple(again), tuple(few.residuals))
-    broken = solve(problem, x0, goal.at[0].set(jnp.nan), us, hessian="exact", iterations=2)
+    broken = oc.solve(problem, x0, goal.at[0].set(jnp.nan), guess, **options)
     assert broken.status == oc.Status.FAILED
+    # One loop has a fixed length, the guess and two steps, and no loop runs over the 20 stages.
+    program = str(oc.solve.trace(problem, x0, goal, guess, **options).jaxpr)
+    assert "length=3" in program
+    assert "length=20" not in program
 
 
 # ----------------------------------------------------------------------------- robots on manifolds
@@ -470,19 +671,42 @@ def test_the_jacobians_of_the_parts_of_a_state():
         v = x[1] + 0.1 * (u[:1] - 4 * x[0])
         return x[0] + 0.1 * v, v
 
-    problem = oc.Problem(space, step, lambda t, x, u, p: jnp.concatenate([x[0], 2 * x[1], 3 * u]))
+    def cost(t, x, u, p):
+        return jnp.concatenate([x[0], 2 * x[1], 3 * u])
+
+    def scalar_cost(t, x, u, p):
+        return jnp.sum(cost(t, x, u, p) ** 2) / 2
+
     xs, us = (jnp.zeros((3, 1)), jnp.ones((3, 1))), jnp.ones((2, 2))
     none = jnp.zeros((2, 0))
     multipliers = Multipliers(none, none, none[0], none[0], us)
-    found = jax.jit(
-        lambda xs: linearise(
-            problem, None, xs, us, jnp.zeros((3, 2)), multipliers, jnp.ones(()), False
-        )
-    )(xs)
+
+    @jax.jit
+    def linear(xs):
+        operands = None, xs, us, jnp.zeros((3, 2)), multipliers, jnp.ones(()), False
+        return [linearise(oc.Problem(space, step, f), *operands) for f in (cost, scalar_cost)]
+
+    found, scalar = linear(xs)
     A = np.array([[1 - 0.04, 0.1, 0.01, 0.0], [-0.4, 1.0, 0.1, 0.0]])
     for jacobians, hessian in zip(found.inner.jacobians.defect, found.inner.hessian):
         close(jacobians, A, 1e-14)
         close(hessian, np.diag([1.0, 4.0, 9.0, 9.0]), 1e-14)
+    close(scalar.inner.hessian, found.inner.hessian, 1e-14, "the Hessian of a scalar cost")
+
+
+def test_a_time_step_has_the_acceleration_of_its_stage():
+    """Constant accelerations p[t] of a hinge, by the semi-implicit Euler method."""
+
+    def acceleration(t, q, v, u, p):
+        return p[t] + u
+
+    step = oc.shooting_step(
+        zoo.chain(1), acceleration, integrators.semi_implicit_euler, jnp.asarray(0.1)
+    )
+    x, accelerations = (jnp.array([0.4]), jnp.array([0.7])), jnp.array([[1.0], [2.0], [5.0]])
+    q, v = jax.jit(jax.vmap(lambda t: step(t, x, jnp.array([0.5]), accelerations)))(jnp.arange(3))
+    close(v, 0.7 + 0.1 * (accelerations + 0.5), 1e-14)
+    close(q, 0.4 + 0.1 * v, 1e-14)
 
 
 def test_joint_torques_act_on_their_dofs():
@@ -602,13 +826,23 @@ def test_feedback_corrects_a_disturbance():
 def test_a_shifted_solution_is_a_guess():
     problem, x0, goal, us = pendulum()
     found = solve(problem, x0, goal, us, hessian="exact", iterations=40)
+    # Multipliers of constraints of all kinds, as of another problem.
+    rng = np.random.default_rng(0)
+    sizes = (20, 1), (20, 2), (3,), (4,), (20, 1)
+    multipliers = Multipliers(*(jnp.asarray(rng.normal(size=size)) for size in sizes))
+    found = found._replace(multipliers=multipliers)
     moved = oc.shift(found, 3)
     np.testing.assert_array_equal(moved.us[:-3], found.us[3:])
     np.testing.assert_array_equal(moved.us[-3:], jnp.repeat(found.us[-1:], 3, axis=0))
     np.testing.assert_array_equal(moved.xs[:-3], found.xs[3:])
     np.testing.assert_array_equal(moved.costates[:-3], found.costates[3:])
     np.testing.assert_array_equal(moved.gains[:-3], found.gains[3:])
-    assert moved.multipliers.bounds.shape == us.shape
+    for name, new, old in zip(Multipliers._fields, moved.multipliers, found.multipliers):
+        if name.startswith("terminal"):
+            np.testing.assert_array_equal(new, old)
+        else:
+            np.testing.assert_array_equal(new[:-3], old[3:])
+            np.testing.assert_array_equal(new[-3:], jnp.repeat(old[-1:], 3, axis=0))
     # Neither the type of the guess nor the programs depend on the options of the solve.
     assert moved.history.cost.shape == moved.history.residuals.defects.shape == (0,)
     oc.follow(problem, x0, goal, found)

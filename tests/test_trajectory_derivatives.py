@@ -13,7 +13,7 @@ import jaxrbd as rbd
 from jaxrbd import optimal_control as oc
 from jaxrbd.optimal_control.implicit import Point, _transported, with_derivatives
 from jaxrbd.optimal_control.stages import Multipliers
-from support import zoo
+from support import quadratic, zoo
 from support.zoo import close
 
 TOLERANCE = 1e-6
@@ -122,81 +122,26 @@ def ball():
 
 # ------------------------------------------------------- derivatives at a minimum that is known
 
-QUADRATIC = {
-    "start": [0.7],
-    "upper": [0.5, 9.0, 9.0],
-    "wish": [4.0, 0.3, 1.0],
-    "factor": 0.8,
-    "lift": 0.6,
-    "top": 0.4,
-    "end": 0.2,
-}
-PUSH = np.array([1.0, 0.5, -0.7])
-
-
-def quadratic_problem(upper):
-    """Two stages with quadratic costs and linear constraints, which act in one stage at most."""
-
-    def path(t, x, u, p):
-        return u[1:2] - p["lift"] * x, jnp.stack([u[2] - p["top"], u[2] - 8])
-
-    return oc.Problem(
-        oc.vector_space(1),
-        lambda t, x, u, p: p["factor"] * x + jnp.sum(PUSH * u),
-        lambda t, x, u, p: jnp.concatenate([u - jnp.where(t == 0, p["wish"], 0), x]),
-        lambda x, p: x - 1,
-        control_bounds=(-9 * jnp.ones(3), upper),
-        path=path,
-        terminal=lambda x, p: (None, jnp.concatenate([x - p["end"], x - 8])),
-    )
-
-
-def dense_minimum(p):
-    """The minimum of `quadratic_problem`, by its dense KKT system with the constraints that act."""
-    # The unknowns are x0, x1, x2, and the controls of both stages.
-    rows = np.zeros((8, 9), complex)
-    rows[[0, 1, 2], [0, 1, 2]] = -1
-    rows[[1, 2], [0, 1]] = p["factor"]
-    rows[1, 3:6] = rows[2, 6:] = PUSH
-    rows[[3, 4], [4, 7]] = 1
-    rows[[3, 4], [0, 1]] = -p["lift"]
-    rows[[5, 6, 7], [5, 3, 2]] = 1
-    rest = np.concatenate([p["start"], [0, 0, 0, 0, -p["top"], -p["upper"][0], -p["end"]]])
-    wish = np.concatenate([[0, 0, 1], p["wish"], np.zeros(3)])
-    K = np.block([[np.eye(9), rows.T], [rows, np.zeros((8, 8))]])
-    w, by_rows = np.split(np.linalg.solve(K, np.concatenate([wish, -rest])), [9])
-    zero = np.zeros(1)
-    stages = np.zeros((2, 2), complex), np.zeros((2, 3), complex)
-    stages[0][0, 0], stages[1][0, 0] = by_rows[5:7]
-    last = np.concatenate([by_rows[7:], zero])
-    multipliers = Multipliers(by_rows[3:5, None], stages[0], zero[:0], last, stages[1])
-    cost = np.sum((w - wish) ** 2) / 2
-    return Point(w[:3, None], w[3:].reshape(2, 3), by_rows[:3, None], multipliers, cost)
-
 
 def test_the_derivatives_of_a_quadratic_program():
     """Reverse mode, by all parameters, for constraints of all kinds of which some do not act."""
-    p = {name: np.array(x, complex) for name, x in QUADRATIC.items()}
-    found = jax.tree.map(lambda x: jnp.asarray(x.real), dense_minimum(p))
-    _, z, _, z_last, by_bounds = found.multipliers
-    for kind in (z, z_last, by_bounds):
-        np.testing.assert_array_equal(kind > 0, np.arange(kind.size).reshape(kind.shape) == 0)
-    weights = changes(found)
+    found, weights = quadratic.MINIMUM, changes(quadratic.MINIMUM)
 
     @jax.jit
     def by_parameters(p):
         def moved(p):
-            return with_derivatives((quadratic_problem(p["upper"]), p["start"], p), found)
+            return with_derivatives((quadratic.problem(p["upper"]), p["start"], p), found)
 
         return jax.vjp(moved, p)[1](weights)[0]
 
-    slopes = by_parameters({name: jnp.asarray(x.real) for name, x in p.items()})
+    slopes = by_parameters(quadratic.PARAMETERS)
+    p = {name: np.array(x, complex) for name, x in quadratic.PARAMETERS.items()}
     for name, x in p.items():
         for i in np.ndindex(x.shape):
             step = np.zeros(x.shape)
             step[i] = 1e-30  # the derivative by a complex step is exact
             change = jax.tree.map(
-                lambda y: y.imag / 1e-30, dense_minimum({**p, name: x + 1j * step})
+                lambda y: y.imag / 1e-30, quadratic.minimum({**p, name: x + 1j * step})
             )
             close(slopes[name][i], dot(weights, change), 1e-12, name)
 

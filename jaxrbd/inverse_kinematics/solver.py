@@ -206,7 +206,8 @@ def prioritise(
     steps = jnp.minimum(PRIORITY_STEPS, max_iterations - state.iterations)
     end = descend(model, tasks, box, first, tolerance, steps, separate=True)
     force = penalty(end.rows) * (end.rows.position + end.shift)
-    before, reached = (_small(x.position, tolerance, len(multipliers)) for x in (found, end.rows))
+    reached = _small(end.rows.position, tolerance, len(multipliers))
+    before = _small(found.position, tolerance, len(multipliers))
     unchanged = unchanged._replace(
         reached=before, stationary=state.stationary & ~before, last_q=end.q
     )
