@@ -178,7 +178,7 @@ def _of_batch(partition: Partition, problem: Problem) -> Minimum:
 
 
 def _number_of_entries(partition: Partition, problem: Problem) -> int:
-    """The number of entries of `_Matrices.rows` for one state."""
+    """The number of entries of `_Matrices.J_and_M` for one state."""
     (m, b), t, k = partition.branches.shape, len(partition.trunk), len(partition.contacts)
     rows = 3 * k + problem.others.target.shape[-1]
     return (rows + m + t) * (m + t + 1) * b
@@ -234,8 +234,8 @@ def _minimise(partition: Partition, problem: Problem) -> Minimum:
         x, momentum, u = state.x, state.momentum, state.u
         local = laws.linearised(u, v + x)
         # Without the barrier, XLA would write each slice of the rows before the loop, by a kernel.
-        rows, momentum = lax.optimization_barrier((matrices.rows, momentum))
-        inside_loop = matrices._replace(rows=rows)
+        rows, momentum = lax.optimization_barrier((matrices.J_and_M, momentum))
+        inside_loop = matrices._replace(J_and_M=rows)
         step = inside_loop.solve(local, local.joint_impulses - momentum)
         du, M_step = inside_loop.products(step)
         terms = [step * momentum, step * M_step, x * (momentum + push)]

@@ -426,10 +426,11 @@ def with_preferences(
     tasks: Sequence[Task | Constraint], share: Float[Array, ""]
 ) -> tuple[Task | Constraint, ...]:
     """The tasks, with the weights of the preferences multiplied by a share from 0 to 1."""
-    held = has_to_hold(tasks)
     return tuple(
-        task if held else eqx.tree_at(lambda x: x.weights, task, task.weights * share)
-        for task, held in zip(tasks, held)
+        eqx.tree_at(lambda x: x.weights, task, task.weights * share)
+        if isinstance(task, PostureTask)
+        else task
+        for task in tasks
     )
 
 
