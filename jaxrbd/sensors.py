@@ -115,14 +115,14 @@ def joint_encoders(
 ) -> JointReading:
     """The positions and velocities of joints, in the order of their names.
 
-    `q` (nq,) or its `Kinematics`, `v` (nv,); `joints`: a tuple of names. The joints have one
+    `q` (nq,) or its `Kinematics`, `v` (nv,); `joints`: a sequence of names. The joints have one
     coordinate and one velocity each; they may follow other joints. A compound joint j has one
     encoder per stage, for which "j.1" is the name of the first stage; the name "j" means all stages
     in order. Raises ArgumentError for an unknown joint and for a joint with more coordinates, such
     as a ball joint.
     """
     if isinstance(joints, str):
-        raise ArgumentError(f"joints is {joints!r}, expected a tuple of names of joints")
+        raise ArgumentError(f"joints is {joints!r}, expected a sequence of names of joints")
     q = configuration_of(q)
     bodies = []
     for name in joints:

@@ -367,6 +367,16 @@ def test_single_precision(arm):
     assert within_limits(model, solution.q)
 
 
+def test_a_search_leaves_starts_that_are_not_finite():
+    """The equation is not defined at the first start, nor for about half of the other starts."""
+    model = planar()
+    equation = con.Equation(lambda model, q: jnp.sqrt(q[:1]) - 1)
+    q0 = jnp.array([-2.0, 0.1, 0.1])
+    found = ik.search_inverse_kinematics(model, [equation], jax.random.key(0), q0=q0)
+    assert found.converged
+    close(found.q[0], 1, 1e-9)
+
+
 def test_the_best_start_of_a_search(monkeypatch):
     """Three starts without steps, each with the best of eight draws of the only free joint.
 

@@ -793,6 +793,16 @@ def test_parts_that_do_not_divide_the_samples_are_refused():
     assert learning.Ppo(batch=8, horizon=5, parts=40).parts == 40
 
 
+@pytest.mark.parametrize("setting", ["batch", "horizon", "updates"])
+def test_counts_below_one_are_refused(setting):
+    for algorithm in (learning.Apg, learning.Ppo):
+        with pytest.raises(ArgumentError, match=f"^{setting} is 0, expected a whole number of 1"):
+            algorithm(**{setting: 0})
+    if setting != "updates":
+        with pytest.raises(ArgumentError, match=f"^{setting} is 0, expected a whole number of 1"):
+            learning.Shac(**{setting: 0})
+
+
 def test_a_loss_that_is_not_finite_ends_the_training():
     params = PARAMS._replace(weights={"place": jnp.array(jnp.nan), "effort": jnp.ones(())})
     training = learning.Training(SMALL["apg"], ENV, params=params)

@@ -217,7 +217,8 @@ def test_encoders_of_joints_that_follow_others():
     close(found.position, jnp.stack([1.5 * j2 + 0.3, j1, j2, j6, 0.4 * j6 - 0.1]), 1e-14)
     w1, w6 = v[model.joint("j1").v][0], v[model.joint("j6").v][0]
     close(found.velocity, jnp.stack([-1.05 * w1, w1, -0.7 * w1, w6, 0.4 * w6]), 1e-14)
-    assert [x.shape for x in sensors.joint_encoders(model, q, v, ())] == [(0,), (0,)]
+    for none in ((), []):
+        assert [x.shape for x in sensors.joint_encoders(model, q, v, none)] == [(0,), (0,)]
     connected = zoo.connected()
     q, v, *_ = zoo.state(connected, 0)
     found = sensors.joint_encoders(connected, q, v, ("j8", "j8.2"))
@@ -524,7 +525,7 @@ def test_wrong_arguments(model, key):
         (lambda: sensors.imu(model, q, v, a, "nowhere"), "no frame 'nowhere'"),
         (lambda: sensors.imu(model, q, v, a[1:], "l1"), "a has shape"),
         (lambda: sensors.projected_gravity(model, v, "l1"), "q has shape"),
-        (lambda: sensors.joint_encoders(model, q, v, "j2"), "joints is 'j2', expected a tuple"),
+        (lambda: sensors.joint_encoders(model, q, v, "j2"), "joints is 'j2', expected a sequence"),
         (lambda: sensors.joint_encoders(model, q, v, ("j",)), "no joint 'j'"),
         (lambda: sensors.joint_encoders(model, q, v, ("j1", "j2")), "joint 'j1' .* 4 c.* 3 vel"),
         (lambda: sensors.joint_encoders(model, q, v, ("j0",)), "joint 'j0' .* 7 coord"),

@@ -331,7 +331,7 @@ def _best_of_starts(
         if width == 1:
             return attempt(seeds_of_batch[0], best)
         found, ranks = jax.vmap(attempt, (0, None))(seeds_of_batch, best)
-        best = jnp.argmin(jnp.where(jnp.isnan(ranks), jnp.inf, ranks))
+        best = jnp.argmin(ranks)
         return jax.tree.map(lambda x: x[best], (found, ranks))
 
     def unfinished(state):
@@ -388,10 +388,11 @@ def _solution(
 
 
 def _total(descent: Descent) -> Float[Array, ""]:
-    """Twice the cost of a state, with which starts are compared."""
+    """Twice the cost of a state, with which starts are compared; infinite instead of NaN."""
     last = descent.rows
     largest = jnp.max(last.weights, initial=1e-3)
-    return jnp.sum(last.weights * last.error**2) + largest * jnp.sum(last.position**2)
+    total = jnp.sum(last.weights * last.error**2) + largest * jnp.sum(last.position**2)
+    return jnp.where(jnp.isnan(total), jnp.inf, total)
 
 
 def _dofs_of_worst_frame(tasks: tuple[Task | Constraint, ...], found: Rows) -> Array:

@@ -37,7 +37,7 @@ from .networks import (
     with_observations,
 )
 from .optimiser import Adam, with_limited_gradient
-from .rollouts import Episodes, Window, draw_noise, no_episodes, roll, start
+from .rollouts import Episodes, Window, check_counts, draw_noise, no_episodes, roll, start
 
 
 class ApgState(NamedTuple):
@@ -78,6 +78,9 @@ class Apg:
     action_limit: float | None = None
     policy_observation: str | None = None
     updates: int = 500
+
+    def __post_init__(self):
+        check_counts(batch=self.batch, horizon=self.horizon, updates=self.updates)
 
     @property
     def update_steps(self) -> int:

@@ -47,6 +47,7 @@ from .networks import (
 from .optimiser import Adam
 from .rollouts import (
     Episodes,
+    check_counts,
     check_parts,
     lambda_returns,
     no_episodes,
@@ -115,6 +116,7 @@ class Ppo:
     updates: int = 500
 
     def __post_init__(self):
+        check_counts(sweeps=self.sweeps, updates=self.updates)
         check_parts(self.batch, self.horizon, "parts", self.parts)
 
     @property

@@ -238,7 +238,7 @@ class Compiled:
 
     # These are not in __dict__, because JAX copies __dict__ to transformed functions (jit, vmap,
     # grad).
-    __slots__ = ("__dict__", "__weakref__", "_checks", "_jitted", "unchecked")
+    __slots__ = ("__dict__", "__weakref__", "_checks", "_jitted", "_static", "unchecked")
     __qualname__: str
     __wrapped__: Callable
 
@@ -248,16 +248,26 @@ class Compiled:
         jitted: Any,
         unchecked: Any,
         checks: Iterable[tuple[int, str, Check]],
+        static: Mapping[str, int],
     ) -> None:
         functools.update_wrapper(self, function)
         self._jitted, self.unchecked, self._checks = jitted, unchecked, tuple(checks)
+        self._static = static
 
     def __call__(self, *args, **kwargs):
         for place, name, check in self._checks:
             values = known(args[place] if place < len(args) else kwargs.get(name))
             if values is not None:
                 check(name, values, args[0] if args else kwargs.get("model"))
+        if self._static:
+            args, kwargs = self._with_tuples(args, kwargs)
         return self._jitted(*args, **kwargs)
+
+    def _with_tuples(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+        """The arguments, with tuples in place of lists that are static: JAX cannot hash a list."""
+        places = self._static.values()
+        args = tuple(_tuple(x) if i in places else x for i, x in enumerate(args))
+        return args, {k: _tuple(x) if k in self._static else x for k, x in kwargs.items()}
 
     def lower(self, *args, **kwargs):
         """`lower` of the jitted function, without checks of values."""
@@ -276,6 +286,10 @@ class Compiled:
 
     def __repr__(self):
         return repr(self.__wrapped__)
+
+
+def _tuple(x: Any) -> Any:
+    return tuple(x) if isinstance(x, list) else x
 
 
 # The checks of shapes and dtypes, by the name of the parameter.
@@ -324,7 +338,7 @@ def compiled(
       parameters is `Array`, and callers may pass any `ArrayLike`. An optional argument may be None,
       and a configuration may be a `Kinematics`. The attribute `unchecked` of the result is
       `jax.jit` of the function, for arguments that are already checked;
-    - `static_argnames`: as for `jax.jit`;
+    - `static_argnames`: as for `jax.jit`; a list becomes a tuple;
     - `checks`: maps the name of a parameter to a check, which is a `Requirement` or another
       function of (name, values, model) that raises ArgumentError. The check is called before the
       compiled function, if `known` can read the values. The default check of a parameter in
@@ -347,4 +361,6 @@ def compiled(
     if not placed_checks and not arrays:
         return jitted
 
-    return Compiled(function, jitted, unchecked, placed_checks)
+    names = (static_argnames,) if isinstance(static_argnames, str) else static_argnames
+    static = {name: places[name] for name in names}
+    return Compiled(function, jitted, unchecked, placed_checks, static)

@@ -180,22 +180,34 @@ class Solver(NamedTuple):
     ) -> Iterate:
         """The state of the loop before the guess has been evaluated."""
         settings, dtype = self.settings, us.dtype
-        zero, none, no = jnp.zeros((), dtype), jnp.zeros((), int), jnp.asarray(False)
+        zero, false = jnp.zeros((), dtype), jnp.asarray(False)
         dxs, dus = jnp.zeros_like(costates), jnp.zeros_like(us)
-        unknown = LqrSolution(dxs, dus, jnp.zeros_like(gains), dus, dxs, no)
-        newton, active = jnp.asarray(settings.exact), jnp.sign(multipliers.bounds)
+        no_step = Step(
+            solution=LqrSolution(
+                xs=dxs,
+                us=dus,
+                gains=jnp.zeros_like(gains),
+                offsets=dus,
+                costates=dxs,
+                definite=false,
+            ),
+            active=jnp.sign(multipliers.bounds),
+            shift=zero,
+            newton=jnp.asarray(settings.exact),
+            found=false,
+            solves=jnp.zeros((), int),
+        )
+        no_merit = Merit(
+            value=zero, slope=zero, rounding=zero, rho=zero, by_defects=zero, defects=dxs[1:]
+        )
         return Iterate(
-            steps=none - 1,
-            status=none + RUNNING,
-            begun=no,
+            steps=jnp.full((), -1, int),
+            status=jnp.full((), RUNNING, int),
+            begun=false,
             feedback=jnp.asarray(settings.rollout == "feedback"),
             trajectory=Trajectory(xs, us, costates, gains, zero, Residuals(*[zero] * 5)),
             penalty=first_penalty(multipliers, mu, self.tolerance),
-            search=Search(
-                Step(unknown, active, zero, newton, no, none),
-                Merit(zero, zero, zero, zero, zero, dxs[1:]),
-                no,
-            ),
+            search=Search(step=no_step, merit=no_merit, grows=false),
             history=jnp.full((settings.iterations + 1, COLUMNS), jnp.nan, dtype),
         )
 
