@@ -735,6 +735,15 @@ def test_targets_are_reached_with_a_posture_as_without():
     assert jnp.max(found.errors.linear[:, 0]) < 1e-8
     assert jnp.mean(found.stationary) > 0.8
 
+    @jax.jit
+    @jax.vmap
+    def searched(target, key):
+        tasks = [ik.ComTask(target), ik.PostureTask(-q0, 1.0)]
+        return ik.search_inverse_kinematics(arm, tasks, key, seeds=4)
+
+    found = searched(targets, jax.random.split(jax.random.key(0), len(targets)))
+    assert jnp.mean(found.converged) > 0.7  # 0.58 if all starts have the posture
+
 
 def planar_target(q):
     centre = planar_centre(q)

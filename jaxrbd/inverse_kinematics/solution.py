@@ -90,8 +90,7 @@ def inverse_kinematics(
     """The configuration near q0 that minimises the weighted errors of tasks, as an `IkSolution`.
 
     - `tasks`: from `FrameTask`, `GazeTask`, `ComTask`, `PostureTask` and constraints of
-      `jaxrbd.constraints`.
-      Constraints have priority over tasks: a task cannot violate a constraint;
+      `jaxrbd.constraints`. Constraints have priority: a task cannot violate a constraint;
     - `q0` (nq,): the start, within the limits of the joints. A coordinate outside its limit by a
       rounding error, at most 8 eps of the dtype times the limit or 1, is moved to the limit;
     - `locked`: names of joints that keep their position in q0;
@@ -152,10 +151,10 @@ def search_inverse_kinematics(
       after the first batch with a converged solution. Other arguments as for `inverse_kinematics`.
 
     Each start has 32 steps. Then the solution with the least error continues, for `max_iterations`
-    steps in all. With a posture task all starts run. The result is the solution nearest to the
-    posture among those that reach the other targets or, without any, the solution with the least
-    weighted error. The solution has the same derivatives as a solution of `inverse_kinematics`, and
-    wrong arguments raise the same exceptions.
+    steps in all. With a posture task all starts run, and every second start has no posture in its
+    first steps. The result is the solution nearest to the posture among those that reach the other
+    targets or, without any, the solution with the least weighted error. The solution has the same
+    derivatives as a solution of `inverse_kinematics`, and wrong arguments raise the same exceptions.
     """
     tasks = checked_tasks(model, tasks)
     dofs = locked_dofs(model, locked)
@@ -182,7 +181,9 @@ def _solve(
     restart: bool,
 ) -> IkSolution:
     locks = np.array(locked, bool)
-    restart = restart and bool(np.any(has_to_hold(tasks))) and max_iterations > STEPS_OF_A_START
+    # With postures and constraints only, there is no target that a restart can reach.
+    with_targets = leading_entries(tasks) > 0 or bool(np.all(has_to_hold(tasks)))
+    restart = restart and with_targets and max_iterations > STEPS_OF_A_START
     find = functools.partial(_best_of_attempts if restart else _near, locks, max_iterations)
     # On a CPU, the samples of a batch are computed one after the other.
     minimum = in_turn(find)(*lax.stop_gradient((model, tasks, q0, tolerance)))
@@ -317,7 +318,12 @@ def _best_of_starts(
         that reaches the other targets has a negative rank.
         """
         descent = start_of_seed(seed, best)
-        descent = descend(model, tasks, box, descent, tolerance, steps)
+        shared = tasks
+        if leading_entries(tasks):
+            # Every second start has no preferences: they can move it away from the targets.
+            shared = with_preferences(tasks, jnp.asarray([1, 0], model.dtype)[seed % 2])
+            descent = descent._replace(rows=rows(model, shared, descent.q))
+        descent = descend(model, shared, box, descent, tolerance, steps)
         minimum, rank = None, _total(descent)
         if leading_entries(tasks):
             minimum = prioritise(model, tasks, box, descent, tolerance, max_iterations)
