@@ -153,8 +153,8 @@ def search_inverse_kinematics(
     Each start has 32 steps. Then the solution with the least error continues, for `max_iterations`
     steps in all. With a posture task all starts run, and every second start has no posture in its
     first steps. The result is the solution nearest to the posture among those that reach the other
-    targets or, without any, the solution with the least weighted error. The solution has the same
-    derivatives as a solution of `inverse_kinematics`, and wrong arguments raise the same exceptions.
+    targets or, without any, the solution with the least weighted error. It has the same derivatives
+    as a solution of `inverse_kinematics`, and wrong arguments raise the same exceptions.
     """
     tasks = checked_tasks(model, tasks)
     dofs = locked_dofs(model, locked)
