@@ -1192,6 +1192,11 @@ def test_weights_damping_and_locked_joints_of_a_velocity():
     H = J.T @ (weights[:, None] * J) + 0.3 * np.eye(2)
     free = np.linalg.solve(H, -J.T @ (weights * found.error)) / 0.1
     close(v, [free[0], 0, free[1]], 1e-10)
+    # A locked joint stops at once, also where limits of acceleration would not let it.
+    limits = {"acceleration_limit": 0.1, "previous_velocity": jnp.array([0.0, 1.0, 0.0])}
+    v = ik.differential_inverse_kinematics(model, q, tasks, 0.1, locked=["j1"], **limits)
+    assert v[1] == 0
+    assert jnp.max(jnp.abs(v)) > 0
 
 
 def test_velocities_turn_a_gaze_from_backwards_within_the_limits():
