@@ -49,7 +49,7 @@ GROWTH, POOR_GROWTH, DECAY = 8.0, 3.0, 0.2
 LEAST_DAMPING, LARGEST_DAMPING = 1e-6, 1e12
 # q is a minimum if the Newton step of each single dof is shorter than this, in rad or m. If 8 eps
 # of the dtype is larger, 8 eps is the bound.
-LEAST_STEP = 1e-10
+LEAST_STEP = 1e-11
 # The weight of the equations, relative to the largest weight of the tasks.
 EQUATIONS = 1e4
 # Multipliers of the equations change only in steps shorter than this, in m and rad.
