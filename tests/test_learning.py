@@ -795,11 +795,12 @@ def test_parts_that_do_not_divide_the_samples_are_refused():
 
 @pytest.mark.parametrize("setting", ["batch", "horizon", "updates"])
 def test_counts_below_one_are_refused(setting):
+    message = f"^{setting} is 0, expected an integer of 1 or more$"
     for algorithm in (learning.Apg, learning.Ppo):
-        with pytest.raises(ArgumentError, match=f"^{setting} is 0, expected a whole number of 1"):
+        with pytest.raises(ArgumentError, match=message):
             algorithm(**{setting: 0})
     if setting != "updates":
-        with pytest.raises(ArgumentError, match=f"^{setting} is 0, expected a whole number of 1"):
+        with pytest.raises(ArgumentError, match=message):
             learning.Shac(**{setting: 0})
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Float, PyTree
@@ -44,8 +43,7 @@ class Delay(eqx.Module):
     length: int = eqx.field(static=True)
 
     def __init__(self, lag: ArrayLike, length: int):
-        if isinstance(length, bool) or not isinstance(length, (int, np.integer)) or length < 1:
-            raise ArgumentError(f"length is {length!r}, expected an integer of 1 or more")
+        arguments.require_counts(length=length)
         self.lag, self.length = arguments.parameter(lag, "lag", ()), int(length)
         expected = f"from 0 to the length {length}"
         arguments.require(self.lag, lambda x: (x >= 0) & (x <= length), "lag", expected)

@@ -104,8 +104,7 @@ def randomise(
     also be computed inside of `jax.jit`. Raises ArgumentError for a name that is no leaf of floats,
     and for a distribution that gives another shape or dtype.
     """
-    if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
-        raise ArgumentError(f"size is {size!r}, expected an integer of 1 or more")
+    arguments.require_counts(size=size)
     axes = jax.tree.map(lambda _: None, params)
     for name, distribution in distributions.items():
         x = _leaf(params, name)

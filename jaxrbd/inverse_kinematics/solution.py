@@ -120,7 +120,7 @@ def inverse_kinematics(
     """
     tasks = checked_tasks(model, tasks)
     dofs = locked_dofs(model, locked)
-    _check_count("max_iterations", max_iterations)
+    arguments.require_counts(max_iterations=max_iterations)
     check_limits(model)
     q0 = arguments.configuration(model, q0, "q0")
     _check_start(model, q0)
@@ -158,8 +158,7 @@ def search_inverse_kinematics(
     """
     tasks = checked_tasks(model, tasks)
     dofs = locked_dofs(model, locked)
-    for name, x in (("max_iterations", max_iterations), ("seeds", seeds), ("parallel", parallel)):
-        _check_count(name, x)
+    arguments.require_counts(max_iterations=max_iterations, seeds=seeds, parallel=parallel)
     check_limits(model)
     if q0 is None:
         q0 = _middle(model)
@@ -455,11 +454,6 @@ def _tolerance(model: Model, tolerance: ArrayLike | None) -> Array:
     if values is not None:
         arguments.POSITIVE("tolerance", values)
     return arguments.POSITIVE.or_nan(arguments.number(model, tolerance, "tolerance"))
-
-
-def _check_count(name: str, count: int) -> None:
-    if not isinstance(count, (int, np.integer)) or isinstance(count, bool) or count < 1:
-        raise ArgumentError(f"{name} is {count!r}, expected an integer of 1 or more")
 
 
 def check_limits(model: Model) -> None:

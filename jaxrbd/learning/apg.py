@@ -26,6 +26,7 @@ from jaxtyping import Float, PRNGKeyArray
 
 from ..envs import State, Vectorized
 from ..envs.environment import Observation
+from ..model import arguments
 from .networks import (
     ObservationStatistics,
     Policy,
@@ -37,7 +38,7 @@ from .networks import (
     with_observations,
 )
 from .optimiser import Adam, with_limited_gradient
-from .rollouts import Episodes, Window, check_counts, draw_noise, no_episodes, roll, start
+from .rollouts import Episodes, Window, draw_noise, no_episodes, roll, start
 
 
 class ApgState(NamedTuple):
@@ -80,7 +81,7 @@ class Apg:
     updates: int = 500
 
     def __post_init__(self):
-        check_counts(batch=self.batch, horizon=self.horizon, updates=self.updates)
+        arguments.require_counts(batch=self.batch, horizon=self.horizon, updates=self.updates)
 
     @property
     def update_steps(self) -> int:

@@ -30,6 +30,7 @@ from jaxtyping import Float, PRNGKeyArray
 from .._math.ranks import plus, times
 from ..envs import State, Vectorized
 from ..envs.environment import Observation
+from ..model import arguments
 from .networks import (
     Network,
     ObservationStatistics,
@@ -47,7 +48,6 @@ from .networks import (
 from .optimiser import Adam
 from .rollouts import (
     Episodes,
-    check_counts,
     check_parts,
     lambda_returns,
     no_episodes,
@@ -116,7 +116,7 @@ class Ppo:
     updates: int = 500
 
     def __post_init__(self):
-        check_counts(sweeps=self.sweeps, updates=self.updates)
+        arguments.require_counts(sweeps=self.sweeps, updates=self.updates)
         check_parts(self.batch, self.horizon, "parts", self.parts)
 
     @property

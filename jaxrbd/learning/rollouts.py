@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from ..envs import State, Vectorized
 from ..envs.environment import Observation
 from ..errors import ArgumentError
+from ..model import arguments
 
 
 class Window(NamedTuple):
@@ -60,19 +60,12 @@ def start(env: Vectorized, params: Any, key: PRNGKeyArray, size: int) -> State:
     return states._replace(steps=steps)
 
 
-def check_counts(**settings: int) -> None:
-    """Raise ArgumentError for a setting that is no whole number of 1 or more."""
-    for name, count in settings.items():
-        if not isinstance(count, (int, np.integer)) or isinstance(count, bool) or count < 1:
-            raise ArgumentError(f"{name} is {count!r}, expected a whole number of 1 or more")
-
-
 def check_parts(batch: int, horizon: int, name: str, parts: int) -> None:
     """Raise ArgumentError if the samples of a window cannot be divided into equal parts.
 
     `name`: the setting that has the number of parts. It also checks `batch` and `horizon`.
     """
-    check_counts(batch=batch, horizon=horizon)
+    arguments.require_counts(batch=batch, horizon=horizon)
     count = batch * horizon
     if parts < 1 or count % parts:
         divisors = [n for n in range(1, count + 1) if count % n == 0]

@@ -146,6 +146,13 @@ def require(x: Parameter, test: Callable[[np.ndarray], Any], name: str, expected
 # ------------------------------------------------------------------------------ checks of values
 
 
+def require_counts(**values: Any) -> None:
+    """Raise ArgumentError, which names the value, for a value that is no integer of 1 or more."""
+    for name, count in values.items():
+        if not isinstance(count, (int, np.integer)) or isinstance(count, bool) or count < 1:
+            raise ArgumentError(f"{name} is {count!r}, expected an integer of 1 or more")
+
+
 def known(x: Any) -> np.ndarray | None:
     """The values of an argument, if they can be read without a transfer; else None.
 
