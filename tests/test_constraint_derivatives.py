@@ -22,7 +22,7 @@ from test_constraints import Planes, pose, slide
 NORMALS = jnp.array([[1.0, 2.0, 0.5], [-1.0, 0.3, 0.8]])
 PLANES, AGAIN = (
     con.FrameConstraint(Planes(normals), "l5", "l2", pose(4), pose(5))
-    for normals in (NORMALS, 0.7 * NORMALS[0] - 1.3 * NORMALS[1:])
+    for normals in (NORMALS, 0.7 * NORMALS[:1] - 1.3 * NORMALS[1:])
 )
 # Constraints between frames: between two trees, the same once more (redundant), with the world.
 BETWEEN_FRAMES = (PLANES, AGAIN, con.point(None, "l5", (0.5, 0.2, 0.1)))

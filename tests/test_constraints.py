@@ -167,7 +167,7 @@ def test_the_acceleration_is_that_of_the_kkt_system(model, one_more):
         alone = con.constrained_dynamics(model, q, v, tau, constraints[:2], f_ext)
         close(dynamics.acceleration, alone.acceleration, 1e-11, "redundant rows change nothing")
         multiplier = jnp.concatenate(dynamics.multipliers)
-        s = jnp.sum(rows.K**2 / jnp.diagonal(A)[: model.nv], axis=1) ** -0.5
+        s = jnp.sum(rows.K**2 / jnp.diagonal(A)[None, : model.nv], axis=1) ** -0.5
         A = s[:, None] * rows.K
         close(A @ jnp.linalg.pinv(A) @ (multiplier / s), multiplier / s, 1e-10, "the shortest")
 

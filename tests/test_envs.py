@@ -475,7 +475,7 @@ def test_each_parameter_changes_an_episode(name, key):
         return jnp.concatenate([x.ravel() for x in jax.tree.leaves(values)])
 
     rows = run(jnp.concatenate([jnp.zeros((1, len(changed))), 1e-4 * jnp.eye(len(changed))]))
-    change = jnp.max(jnp.abs(rows[1:] - rows[0]), axis=1)
+    change = jnp.max(jnp.abs(rows[1:] - rows[:1]), axis=1)
     still = [names[i] for i, x in zip(changed, change) if not 1e-9 < x < 0.1]
     compensated = ["model.gravity"] if name == "ArmReach" else []
     assert still == compensated
@@ -846,13 +846,17 @@ def test_a_quadruped_starts_near_its_home(trot, starts):
     """All random numbers differ, and each is within its range."""
     params = trot[1]
     for x, width in (
-        (starts.q[:, 7:] - params.home[7:], 0.08),
+        (starts.q[:, 7:] - params.home[None, 7:], 0.08),
         (starts.v, 0.12),
-        (starts.command, np.array([0.5, 0.3, 0.4])),
+        (starts.command, np.array([[0.5, 0.3, 0.4]])),
     ):
         assert jnp.all(jnp.abs(x) <= width + 1e-12)
         assert jnp.max(jnp.abs(x / width)) > 0.9
-    drawn = (starts.q[:, 7:] - params.home[7:]) / 0.08, starts.v / 0.12, starts.command / width
+    drawn = (
+        (starts.q[:, 7:] - params.home[None, 7:]) / 0.08,
+        starts.v / 0.12,
+        starts.command / width,
+    )
     drawn = np.round(np.concatenate([x.ravel() for x in drawn]), 9)
     assert len(np.unique(drawn)) == drawn.size
     for part in (slice(0, 2), slice(3, 7)):  # the base is upright above the origin

@@ -179,7 +179,8 @@ def gradient(f):
 
     def total(x):
         y = f(x)
-        return jnp.sum(jnp.sin(jnp.arange(1.0, y.shape[-1] + 1)) * y)
+        weights = jnp.broadcast_to(jnp.sin(jnp.arange(1.0, y.shape[-1] + 1)), y.shape)
+        return jnp.sum(weights * y)
 
     return jax.grad(total)
 

@@ -35,7 +35,7 @@ def jacobians(function, x):
 def differences(function, x, step=1e-3):
     """Fourth-order central differences, (N, out, in)."""
     offsets = step * jnp.eye(x.shape[-1])
-    a, b, c, d = (function(x[:, None] + k * offsets) for k in (-2, -1, 1, 2))
+    a, b, c, d = (function(x[:, None] + k * offsets[None]) for k in (-2, -1, 1, 2))
     return jnp.swapaxes((a - 8 * b + 8 * c - d) / (12 * step), -1, -2)
 
 
@@ -115,7 +115,7 @@ def test_log_cholesky_derivatives(inertia):
     close(forward @ backward, jnp.broadcast_to(jnp.eye(10), (N, 10, 10)), 1e-11)
     close(forward, differences(ip.inertia_from_log_cholesky, theta), 1e-10)
     # The step along each of the ten parameters is relative to its value.
-    scale = jnp.abs(inertia[:, :, None] * jnp.eye(10))
+    scale = jnp.abs(inertia[:, :, None] * jnp.eye(10)[None])
     relative = differences(lambda k: ip.log_cholesky(inertia[:, None] * (1 + k)), 0 * inertia, 1e-4)
     close(backward @ scale, relative * jnp.sign(inertia)[:, None], 1e-7)
     curvature = jax.jit(jax.vmap(jax.hessian(ip.inertia_from_log_cholesky)))(theta)

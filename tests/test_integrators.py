@@ -575,9 +575,10 @@ class Eccentric(joints.Joint):
         return rbd.Pose(turned.R, turned.p + spatial.rotate(turned.R, arm))
 
     def subspace(self):
-        turn = jnp.eye(3)
-        lever = jnp.cross(turn, self.arm[..., None, :])
-        return jnp.concatenate([lever, jnp.broadcast_to(turn, lever.shape)], axis=-1)
+        turn = jnp.broadcast_to(jnp.eye(3), (*self.arm.shape[:-1], 3, 3))
+        arm = self.arm[..., None, :]
+        lever = jnp.cross(turn, jnp.broadcast_to(arm, (*arm.shape[:-2], 3, 3)))
+        return jnp.concatenate([lever, turn], axis=-1)
 
     def neutral(self):
         return self.ball.neutral()

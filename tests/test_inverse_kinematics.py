@@ -476,10 +476,10 @@ def test_a_displacement_to_a_limit_ends_within_the_limits(arm):
     to_lowest, to_highest = jax.vmap(box.gaps)(qs)
     move = jax.jit(jax.vmap(lambda q, d: box.move(arm, q, d)))
     lowest, highest = move(qs, to_lowest), move(qs, to_highest)
-    assert np.any(np.array(qs) + np.array(to_lowest) < arm.lower_position_limit)
-    assert np.any(np.array(qs) + np.array(to_highest) > arm.upper_position_limit)
-    assert jnp.all(lowest >= arm.lower_position_limit)
-    assert jnp.all(highest <= arm.upper_position_limit)
+    assert np.any(np.array(qs) + np.array(to_lowest) < np.array(arm.lower_position_limit))
+    assert np.any(np.array(qs) + np.array(to_highest) > np.array(arm.upper_position_limit))
+    assert jnp.all(lowest >= arm.lower_position_limit[None])
+    assert jnp.all(highest <= arm.upper_position_limit[None])
     close(qs + to_lowest, jnp.broadcast_to(arm.lower_position_limit, lowest.shape), 1e-14)
     close(qs + to_highest, jnp.broadcast_to(arm.upper_position_limit, lowest.shape), 1e-14)
     close(lowest, jnp.broadcast_to(arm.lower_position_limit, lowest.shape), 1e-15)
@@ -1247,7 +1247,7 @@ def test_limits_of_acceleration_can_be_satisfied_in_every_step():
     q, v, widths = moved(shares)
     assert np.all(widths >= 0)
     assert np.all(np.abs(q) <= 3.0 + 1e-15)
-    assert np.all(np.abs(v) <= model.velocity_limit + 1e-15)
+    assert np.all(np.abs(v) <= np.array(model.velocity_limit) + 1e-15)
     changes = np.diff(np.concatenate([np.zeros((20, 1, 3)), v], axis=1), axis=1) / DT
     assert np.all(np.abs(changes) <= LARGEST * (1 + 1e-9))
     assert np.mean(np.abs(changes) > 0.999 * LARGEST) > 0.3

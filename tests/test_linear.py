@@ -143,7 +143,7 @@ def test_derivatives_of_eigenvalues_that_differ(name, mode, rng):
     dA = jnp.array(symmetric((1.0, -0.3, 0.7), rng, 4)[1])
 
     def first(t):
-        return jnp.sum(mode(symmetric_eigenvalues)(A + t * dA) * dA, axis=(-2, -1))
+        return jnp.sum(mode(symmetric_eigenvalues)(A + t * dA) * dA[None], axis=(-2, -1))
 
     X = np.linalg.eigh(A)[1]
     # The error of an eigenvector is inverse to the gap between the eigenvalues.

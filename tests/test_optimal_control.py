@@ -183,11 +183,11 @@ def test_a_whole_step_to_a_bound_ends_within_the_bounds():
     """Exactly, where the sum of control and step is beyond the bound by rounding."""
     rng, upper = np.random.default_rng(0), jnp.array([0.3])
     us = jnp.asarray(rng.uniform(-0.3, 0.3, size=(50, 1)))
-    assert np.any(us + (upper - us) > upper)
+    assert np.any(us + (upper[None] - us) > upper[None])
     xs = jnp.zeros((51, 2))
-    step = LqrSolution(xs, upper - us, *4 * [None])
+    step = LqrSolution(xs, upper[None] - us, *4 * [None])
     _, ends = line_search.linear_motion(pendulum()[0], xs, us, step, jnp.ones(()), (-upper, upper))
-    assert jnp.all(ends <= upper)
+    assert jnp.all(ends <= upper[None])
     close(ends, jnp.full((50, 1), 0.3), 1e-15)
 
 

@@ -212,7 +212,7 @@ def motion():
     """A function from the drives to the joint positions (150, 2) under PD control with a delay."""
     model = rbd.load_robot("double_pendulum")
     t = DT * jnp.arange(150.0)[:, None]
-    targets = 0.5 * jnp.sin(jnp.array([4.0, 7.0]) * t) + 0.5 * jnp.sign(jnp.sin(2.9 * t))
+    targets = 0.5 * jnp.sin(jnp.array([[4.0, 7.0]]) * t) + 0.5 * jnp.sign(jnp.sin(2.9 * t))
     servo = actuators.PD(np.array([30.0, 15.0]), np.array([1.0, 0.5]))
 
     def predict(drive):

@@ -71,7 +71,7 @@ def test_body_regressor_is_the_newton_euler_equation(rng):
     inertia = jnp.array(rng.normal(size=(4, 3, 10)))
     Y = rbd.algorithms.body_regressor(V, A)
     assert Y.shape == (4, 3, 6, 10)
-    force = spatial.apply_inertia(inertia, A) + spatial.gyroscopic_force(inertia, V)
+    force = spatial.apply_inertia(inertia, A[None]) + spatial.gyroscopic_force(inertia, V)
     close(jnp.einsum("...ij,...j", Y, inertia), force, 1e-14)
 
 

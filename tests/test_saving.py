@@ -28,7 +28,7 @@ from support.zoo import assert_identical
 def batch(model):
     """Robots that differ only in their inertias. The other arrays have no batch axis."""
     scales = jnp.arange(1.0, 4.0)[:, None, None]
-    return eqx.tree_at(lambda m: m.inertia, model, scales * model.inertia)
+    return eqx.tree_at(lambda m: m.inertia, model, scales * model.inertia[None])
 
 
 def odd(model):

@@ -5,7 +5,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrbd import envs, inverse_kinematics as ik, learning, optimal_control, so3
+from jaxrbd import (
+    actuators,
+    algorithms,
+    constraints,
+    contact,
+    envs,
+    frames,
+    inverse_kinematics as ik,
+    learning,
+    optimal_control,
+    so3,
+)
 from jaxrbd.robots import load_robot
 from support import nightly, zoo
 from support.algorithms import ALGORITHMS
@@ -101,3 +112,34 @@ def test_velocities_of_inverse_kinematics():
     q = jnp.zeros(model.nq)
     tasks = [ik.PostureTask(q, 1.0)]
     jax.eval_shape(lambda q: ik.differential_inverse_kinematics(model, q, tasks, 0.1), q)
+
+
+def test_searches_for_several_frames():
+    model = load_robot("humanoid")
+    tasks = [ik.FrameTask.position(foot, jnp.zeros(3)) for foot in ("left_foot", "right_foot")]
+    jax.eval_shape(lambda key: ik.search_inverse_kinematics(model, tasks, key), jax.random.key(0))
+
+
+def test_a_hinge():
+    model = load_robot("arm7")
+    hinge = constraints.hinge(None, "tool", (0.0, 1.0, 0.0))
+    state = jnp.zeros((2, model.nq))
+    jax.eval_shape(lambda x: constraints.constraint_rows(model, *x, [hinge]), state)
+
+
+def test_servos_of_actuators():
+    model = load_robot("double_pendulum")
+    motors = actuators.AffineActuators(model.joint_names)
+    state = jnp.zeros((2, 2))
+    jax.eval_shape(lambda x: contact.servo_of_actuators(motors, model, *x), state)
+
+
+def test_the_momentum_of_a_state():
+    model = load_robot("humanoid")
+    q, v = jnp.ones(model.nq), jnp.ones(model.nv)
+    jax.eval_shape(lambda q, v: frames.State(model, q, v).momentum().array, q, v)
+
+
+def test_a_body_regressor_of_two_ranks():
+    found = jax.eval_shape(algorithms.body_regressor, jnp.ones((4, 1, 6)), jnp.ones((3, 6)))
+    assert found.shape == (4, 3, 6, 10)

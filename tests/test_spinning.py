@@ -237,13 +237,13 @@ def test_derivatives_of_a_free_rotation():
 
     @jax.jit
     def derivatives(x):
-        moved = jax.vmap(rotated)(jnp.concatenate([x + np.diag(h), x - np.diag(h)]))
-        differences = (moved[:13] - moved[13:]).T / (2 * h)
+        moved = jax.vmap(rotated)(jnp.concatenate([x[None] + np.diag(h), x[None] - np.diag(h)]))
+        differences = (moved[:13] - moved[13:]).T / (2 * h[None])
         return jax.jacfwd(rotated)(x), jax.jacrev(rotated)(x), differences
 
     forward, reverse, differences = derivatives(start)
-    close(forward * h, differences * h, 1e-6, "forward")
-    close(reverse * h, forward * h, 1e-12, "reverse")
+    close(forward * h[None], differences * h[None], 1e-6, "forward")
+    close(reverse * h[None], forward * h[None], 1e-12, "reverse")
 
 
 @pytest.mark.slow

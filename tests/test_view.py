@@ -710,7 +710,7 @@ def test_markers_without_a_size_have_the_size_of_the_robot(name):
         scene, _ = markers.decorated(model, view.drawing(model), ("visuals",), [marker], None)
         vertices = np.concatenate([x.vertices for x in scene.items if x.layer == "markers"])
         if name == "axes":
-            reaches.append(np.linalg.norm(vertices - marker.poses.p, axis=1).max())
+            reaches.append(np.linalg.norm(vertices - np.array(marker.poses.p), axis=1).max())
         else:  # the lowest point is below a point or a line with the lowest height
             heights = {"points": 0.2, "arrows": 0.5, "path": 0.0}
             axis = 1 if name == "arrows" else 2

@@ -94,7 +94,8 @@ def parameters(gait):
 
 def _beyond(x, bounds):
     """How far x is beyond its bounds."""
-    return jnp.maximum(x - bounds[1], 0) + jnp.minimum(x - bounds[0], 0)
+    lower, upper = (jnp.broadcast_to(bound, x.shape) for bound in bounds)
+    return jnp.maximum(x - upper, 0) + jnp.minimum(x - lower, 0)
 
 
 def problem(gait, file):

@@ -13,6 +13,7 @@ from jaxtyping import Float
 
 from .._math.cast import cast
 from .._math.components import small_product
+from .._math.ranks import minus, plus
 from .._math.rows import rows_or_world, take_rows
 from ..model import Model, arguments
 from ..model.joint_space import (
@@ -186,7 +187,7 @@ class RootedPose(NamedTuple):
 
 def relative_pose(a: RootedPose, b: RootedPose) -> Pose:
     """The pose `X_AB` of frame B in frame A; no digits are lost far from the world's origin."""
-    X_RB = Pose(b.X_RF.R, b.X_RF.p + (b.p_WR - a.p_WR))
+    X_RB = Pose(b.X_RF.R, plus(b.X_RF.p, minus(b.p_WR, a.p_WR)))
     return inverse_compose(a.X_RF, X_RB)
 
 

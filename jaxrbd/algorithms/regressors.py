@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from .._math.linear import matmul
+from .._math.ranks import plus
 from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.joint_space import independent_force, motion_subspace, relative_velocities
@@ -48,10 +49,10 @@ def body_regressor(V: ArrayLike, A: ArrayLike) -> Float[Array, "... 6 10"]:
         raise ArgumentError(
             f"V has shape {V.shape} and A has {A.shape}, expected shapes that broadcast"
         ) from None
-    momenta = jnp.swapaxes(
-        inertia_regressor(V), -1, -2
-    )  # (..., 10, 6), for a unit of each parameter
-    return inertia_regressor(A) + jnp.swapaxes(cross_force(V[..., None, :], momenta), -1, -2)
+    # (..., 10, 6): for a unit of each parameter
+    momenta = jnp.swapaxes(inertia_regressor(V), -1, -2)
+    rates = jnp.swapaxes(cross_force(V[..., None, :], momenta), -1, -2)
+    return plus(inertia_regressor(A), rates)
 
 
 @arguments.compiled(arrays=("q", "v", "a"))

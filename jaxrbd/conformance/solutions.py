@@ -328,5 +328,5 @@ def _posture(model: Model) -> _Problem:
         return {"coordinates at a limit": int(jnp.sum(jnp.any(found.q == bounds, axis=0)))}
 
     sizes = {"targets and bounds": 7, "model": _size_of_change(model)}
-    wide = jnp.array([[-_INFINITE], [_INFINITE]]) * jnp.ones(model.nq)
+    wide = jnp.array([[-_INFINITE], [_INFINITE]]) * jnp.ones((1, model.nq))
     return _Problem(contracted, sizes, wide, bounds, active)

@@ -189,7 +189,7 @@ class _Hinge(eqx.Module):
         axis = jnp.asarray(self.axis, X.p.dtype)
         axis = axis / norm(axis)
         normals = complement(axis[None])
-        return jnp.concatenate([X.p, jnp.sum(normals * rotate(X.R, axis), axis=-1)])
+        return jnp.concatenate([X.p, jnp.sum(normals * rotate(X.R, axis)[None], axis=-1)])
 
 
 def _pose_at(p: ArrayLike | Sequence[int | float] = (0.0, 0.0, 0.0)) -> Pose:

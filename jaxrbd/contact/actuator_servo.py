@@ -52,9 +52,8 @@ def servo_of_actuators(
         jnp.asarray(x, model.dtype) for x in actuators.values
     )
     control = jnp.clip(control, control_range[:, 0], control_range[:, 1])
-    terms = (
-        gear * (gain * control[:, None] + bias).T
-    )  # the joint force is terms . [1, gear q, gear v]
+    # The joint force is terms . [1, gear q, gear v].
+    terms = gear[None] * (gain * control[:, None] + bias).T
     place = np.array([joints.index(name) for name in actuators.joints], int)
     terms = terms * jnp.stack([jnp.ones_like(gear), -gear, -gear])
     c, k, d = jnp.zeros((3, n), model.dtype).at[:, place].add(terms)

@@ -410,7 +410,7 @@ def _dofs_of_worst_frame(tasks: tuple[Task | Constraint, ...], found: Rows) -> A
     count = sum(isinstance(task, FrameTask) for task in tasks)
     error, weights = (x[: 6 * count].reshape(count, 6) for x in (found.error, found.weights))
     moves = jnp.any(found.J[: 6 * count].reshape(count, 6, -1) != 0, axis=1)
-    limbs = moves & ~jnp.all(moves, axis=0)
+    limbs = moves & ~jnp.all(moves, axis=0)[None]
     square = jnp.where(jnp.any(limbs, axis=1), jnp.sum(weights * error**2, axis=1), -1)
     return limbs[jnp.argmax(square)] | ~jnp.any(limbs)
 
