@@ -490,7 +490,7 @@ GROUPS = """
   <geom name="seen" size="0.1" contype="0" conaffinity="0" group="1" material="m"/>
   <geom name="felt" size="0.1" group="3"/>
   <geom name="struck" size="0.1" group="3" contype="0" conaffinity="1"/>
-  <geom name="tinted" size="0.1" contype="0" conaffinity="0" rgba="1 0 0 1" material="m"/>
+  <geom name="tinted" size="0.1" contype="0" conaffinity="0" rgba="2 0 -1 1" material="m"/>
 </body></worldbody>
 <asset><material name="m" rgba="0 0 1 0.5"/></asset></mujoco>
 """
@@ -523,4 +523,5 @@ def test_groups_and_contact_bits_say_what_a_geom_is_for():
         "tinted": (1.0, 0.0, 0.0, 1.0),
     }
     assert [shape.name for shape in model.geometry.collisions["a"]] == ["both", "felt", "struck"]
+    assert {shape.shape.radius for shape in model.geometry.collisions["a"]} == {0.1}
     assert [*model.geometry.visuals] == ["a"]

@@ -351,6 +351,22 @@ def test_a_robot_at_rest_tells_as_much_in_any_units():
             rbd.identification.identify_inertia(model, q, v, a, tau)
 
 
+def test_gravity_that_is_only_rounding_tells_nothing():
+    """Gravity has no torque in two vertical hinges; its terms cancel, apart from rounding."""
+    placement = rbd.model.placement_matrix((0, 0, 0), (0.3, 0.7, 0.2))
+    vertical = rbd.joints.Revolute(placement[2, :3])
+    elbow = rbd.model.placement_matrix((1, 0, 0))
+    joints = [
+        rbd.model.JointSpec("ja", vertical, None, "a", placement),
+        rbd.model.JointSpec("jb", vertical, "a", "b", elbow),
+    ]
+    inertia = rbd.model.link_inertia(1.0, (0.1, 0.2, 0.3), np.diag([0.1, 0.2, 0.25]))
+    model = rbd.build_model([rbd.model.Link(name, inertia) for name in "ab"], joints)
+    q, zero = np.random.default_rng(0).normal(size=(60, 2)), np.zeros((60, 2))
+    with pytest.raises(rbd.ArgumentError, match="determine 0 of the 4 base parameters"):
+        rbd.identification.identify_inertia(model, q, zero, zero, zero)
+
+
 def test_dissipation_is_accounted_for_where_it_is_on():
     """Damping and friction are exact with dissipation. Without it they disturb the inertias."""
     stated, true = (
@@ -545,6 +561,18 @@ def test_consistent_estimate_does_not_depend_on_the_frames():
         moved(stated), *samples, noise=noise, regularization=WEIGHT
     )
     close(found.inertia, moved(with_inertia(stated, consistent().inertia)).inertia, 1e-9)
+
+
+@pytest.mark.parametrize(("factor", "steps"), [(20.0, 40), (1e-3, 500)])
+def test_consistent_estimate_from_priors_of_other_masses(factor, steps):
+    """The search converges within the steps; far from the minimum, whole steps would fail."""
+    stated, true = arm()
+    prior = factor * stated.inertia
+    found = rbd.identification.identify_consistent_inertia(
+        stated, *measure(true), prior=prior, regularization=1e-3, max_steps=steps
+    )
+    assert found.converged
+    assert found.residual_rms < 1.2 * NOISE
 
 
 def test_consistent_estimate_is_the_minimum():

@@ -120,6 +120,15 @@ CASES = {
         [(NOTHING, Revolute(X)), (BALL, Revolute(X), {"mimic": rbd.model.Mimic("ja", -1.0)})],
         ["ja"],
     ),
+    "two leaders, and a follower that turns the motion of one back": (
+        [
+            (BALL, Revolute(Y), FAR),
+            (NOTHING, Revolute(AXIS @ Z)),
+            (BALL, Revolute(AXIS @ Z), {"mimic": rbd.model.Mimic("jb", -1.0)}),
+            (BALL, Revolute(Z), {"mimic": rbd.model.Mimic("ja", 0.5)}),
+        ],
+        ["jb"],
+    ),
     "a follower that stands still": (
         [(NOTHING, Revolute(X)), (NOTHING, Revolute(Y), {"mimic": rbd.model.Mimic("ja", 0.0)})],
         ["ja"],

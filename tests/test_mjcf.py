@@ -15,6 +15,7 @@ import pytest
 import jaxrbd as rbd
 from jaxrbd.contact.contacts import contact_bodies, find_contacts
 from jaxrbd.io.mujoco import from_mujoco, mujoco_pose, pose_from_mujoco
+from jaxrbd.io.mujoco.source import Source
 from support import mjcf, mjcf_table, nightly
 
 
@@ -307,6 +308,73 @@ def test_limits_and_parameters_of_joints():
     assert_close(model.gravity, [0.3, -0.2, -9.7], 0)
 
 
+def arrays_of(found):
+    """The names and the arrays of an import, as copies."""
+    return [np.array(leaf) for leaf in jax.tree.leaves(found)]
+
+
+@pytest.mark.parametrize("text", ["TREES", "LOOPS", "SHAPES", "HILLS"])
+def test_an_import_shares_no_memory_with_mujoco(text):
+    """A later change of the compiled model does not change the import."""
+    text = HILLS.format(turn="") if text == "HILLS" else getattr(mjcf, text)
+    compiled = mujoco.MjModel.from_xml_string(text)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", rbd.ContactWarning)
+        found = from_mujoco(compiled)
+    before = arrays_of(found)
+    for name in dir(compiled):
+        field = getattr(compiled, name)
+        if isinstance(field, np.ndarray) and field.dtype.kind == "f":
+            field[...] = 7
+    for leaf, expected in zip(arrays_of(found), before):
+        np.testing.assert_array_equal(leaf, expected)
+
+
+NEWER = {
+    *("actuator_armature", "actuator_ctrladr", "actuator_damping", "actuator_dampingpoly"),
+    *("actuator_delay", "actuator_outadr", "actuator_plugin", "dof_dampingpoly"),
+    *("geom_adhesion", "geom_surfacevel", "jnt_springyield", "jnt_stiffnesspoly"),
+    *("pair_adhesion", "tendon_armature", "tendon_dampingpoly", "tendon_stiffnesspoly"),
+}
+
+
+class OlderModel:
+    """A compiled model without the fields `NEWER`."""
+
+    def __init__(self, compiled):
+        self.compiled = compiled
+
+    def __getattr__(self, name):
+        if name in NEWER:
+            raise AttributeError(name)
+        return getattr(self.compiled, name)
+
+
+class OlderSource(Source):
+    def __init__(self, compiled):
+        super().__init__(compiled)
+        self.m = OlderModel(compiled)
+
+
+TENDON = """<tendon><fixed name="t"><joint joint="{}" coef="1"/></fixed></tendon>"""
+
+
+def test_versions_of_mujoco_without_the_newer_fields(monkeypatch):
+    """Without these fields, the import of a model that uses no newer feature is the same."""
+    texts = (
+        mjcf.TREES.replace("<keyframe>", TENDON.format("yaw") + "<keyframe>"),
+        mjcf.CROWD.format(filterparent="enable"),
+    )
+    models = [mujoco.MjModel.from_xml_string(text) for text in texts]
+    expected = [arrays_of(from_mujoco(model)) for model in models]
+    monkeypatch.setattr("jaxrbd.io.mujoco.imported.Source", OlderSource)
+    for model, arrays in zip(models, expected):
+        older = arrays_of(from_mujoco(model))
+        assert len(older) == len(arrays)
+        for found, same in zip(older, arrays):
+            np.testing.assert_array_equal(found, same)
+
+
 DRIVES = """
 <mujoco>
   <worldbody>
@@ -367,6 +435,9 @@ def test_armature_and_damping_of_actuators(rng):
     ours, theirs, _ = results(parts(found), evaluate(compiled, state))
     for name in ours:
         assert_close(ours[name], theirs[name], 1e-11, name)
+    undamped = mujoco.MjModel.from_xml_string(text)
+    undamped.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_DAMPER
+    assert not from_mujoco(undamped).model.damping.any()
 
 
 # ------------------------------------------------------------------------------------ equalities
@@ -384,7 +455,9 @@ def equality_errors(compiled, state):
 
 
 def test_equality_constraints_agree_with_mujoco(rng):
-    compiled, found = imported(mjcf.LOOPS)
+    compiled = mujoco.MjModel.from_xml_string(mjcf.LOOPS)
+    compiled.eq_data[2, :6] = compiled.eq_data[5, :10] = 0.3  # MuJoCo ignores this, for sites
+    found = from_mujoco(compiled)
     model, coordinates = found.model, found.coordinates
     assert len(found.constraints) == 9
     assert len(found.inactive_constraints) == 1
@@ -431,6 +504,7 @@ FOLLOWERS = """
 <mujoco>
   <compiler angle="radian"/>
   <worldbody>
+    <body name="ball"><joint type="ball"/><geom size="0.1"/></body>
     <body><joint name="leader" axis="0 1 0" ref="0.3"/><geom size="0.1" pos="0.1 0 0"/>
       <body pos="0.2 0 0"><joint name="affine" axis="0 1 0" ref="-0.2"/><geom size="0.1"/></body>
       <body pos="0 0.2 0"><joint name="quartic" axis="1 0 0" ref="0.6"/><geom size="0.1"/></body>
@@ -448,20 +522,29 @@ def test_joints_that_follow_a_leader():
     """MuJoCo's polynomials from the reference positions, their rates, and the power of forces."""
     found = from_mujoco(mujoco.MjModel.from_xml_string(FOLLOWERS), mimic=True)
     model, coordinates = found.model, found.coordinates
-    q, v, qfrc = jnp.array([0.8]), jnp.array([1.7]), jnp.array([0.4, -1.1, 0.6])
+    q, v = jnp.array([0, 0.6, 0, 0.8, 0.8]), jnp.array([3.1, -0.4, 0.9, 1.7])
+    a, qfrc = jnp.array([0.2, 0.1, -0.5, -2.3]), jnp.array([0.5, 0.3, 0.2, 0.4, -1.1, 0.6])
 
     @jax.jit
     def all_joints(q):
-        qvel, tau = coordinates.qvel(model, q, v), coordinates.tau(model, q, qfrc)
-        return coordinates.qpos(model, q), qvel, tau
+        qpos, qvel = coordinates.qpos(model, q), coordinates.qvel(model, q, v)
+        qacc, tau = coordinates.qacc(model, q, v, a), coordinates.tau(model, q, qfrc)
+        back = coordinates.q(model, qpos), coordinates.v(model, q, qvel)
+        back += (coordinates.a(model, q, v, qacc),)
+        return qpos, qvel, qacc, back, tau, coordinates.qfrc(model, q, tau)
 
-    qpos, qvel, tau = all_joints(q)
+    qpos, qvel, qacc, back, tau, force = all_joints(q)
     y = 0.8 - 0.3
     quartic = 0.6 + 0.2 + 0.3 * y - 0.4 * y**2 + 0.5 * y**3 + 0.6 * y**4
-    assert_close(qpos, [0.8, -0.2 + 0.1 + 0.7 * y, quartic], 1e-14)
+    assert_close(qpos, [0.8, 0, 0.6, 0, 0.8, -0.2 + 0.1 + 0.7 * y, quartic], 1e-14)
     rates = np.array([1, 0.7, 0.3 - 0.8 * y + 1.5 * y**2 + 2.4 * y**3])
-    assert_close(qvel, 1.7 * rates, 1e-14)
+    assert_close(qvel, np.append(v[:3], 1.7 * rates), 1e-14)
+    changes = np.array([0, 0, -0.8 + 3 * y + 7.2 * y**2])  # of the rates, per unit of y
+    assert_close(qacc, np.append(a[:3], -2.3 * rates + 1.7**2 * changes), 1e-14)
     assert_close(tau @ v, qfrc @ qvel, 1e-14)
+    assert_close(force, np.append(tau, [0, 0]), 1e-14)
+    for found_value, expected in zip(back, (q, v, a)):
+        assert_close(found_value, expected, 1e-14)
 
 
 @pytest.mark.slow
@@ -521,6 +604,8 @@ def test_the_geoms_that_can_touch(filterparent):
     other = touching - ground
     assert {frozenset(pair) for pair in found.pairs} == other
     assert len(found.pairs) == len(other)
+    ids = [[compiled.geom(name).id for name in pair] for pair in found.pairs[compiled.npair :]]
+    assert ids == sorted(map(sorted, ids))  # after the pairs that the file states
     assert found.omitted == ()
     assert len(found.scene.pairs) == len(other)
     centres = {tuple(x) for x in np.array(found.scene.offsets)}

@@ -136,8 +136,8 @@ REFUSED = {
         "contact of the geoms 'floor' and 'hull': torsional or rolling friction (condim 4)",
     ),
     "margin": (
-        {"hull": "size='0.1' margin='0.01'"},
-        "contact of the geoms 'floor' and 'hull': margin 0.01",
+        {"hull": "size='0.1' margin='0.01'", "floor": "margin='0.02'"},
+        "contact of the geoms 'floor' and 'hull': margin 0.03",
     ),
     "anisotropic": (
         {"bottom": "<contact><pair geom1='floor' geom2='link' friction='1 0.5'/></contact>"},
@@ -239,6 +239,8 @@ def test_a_feature_without_counterpart_is_named(name):
 ACTING_TENDONS = {
     "spring": ("stiffness='2'", "", "spring"),
     "damper": ("damping='2'", "", "damper"),
+    "polynomial spring": ("stiffness='0 2'", "", "spring"),
+    "polynomial damper": ("damping='0 2'", "", "damper"),
     "limit": ("limited='true' range='0 1'", "", "limit"),
     "dry friction": ("frictionloss='1'", "", "frictionloss"),
     "armature": ("armature='1'", "", None),
@@ -249,17 +251,17 @@ ACTING_TENDONS = {
 
 def tendons_in_omitted(attributes, others="", flag=None):
     tendons = IDLE_TENDON.replace("name=", f"{attributes} name=")
-    bottom = IDLE_TENDON.replace("'t'", "'u'") + tendons + others
+    bottom = tendons + IDLE_TENDON.replace("'t'", "'u'") + others
     flags = f"{flag}='disable'" if flag else ""
-    found = load_mjcf(text(bottom=bottom, flag=flags), strict=False)
+    found = from_mujoco(compiled({"bottom": bottom, "flag": flags}), strict=False)
     return [feature for feature in found.omitted if "tendon '" in feature]
 
 
 @pytest.mark.parametrize("what", ACTING_TENDONS)
 def test_a_tendon_is_refused_only_if_it_acts(what):
     attributes, others, flag = ACTING_TENDONS[what]
-    both = ["tendon 'u'", "tendon 't'"]
-    assert tendons_in_omitted(attributes, others) == (both if what == "equality" else both[1:])
+    both = ["tendon 't'", "tendon 'u'"]
+    assert tendons_in_omitted(attributes, others) == (both if what == "equality" else both[:1])
     if flag is not None:
         assert tendons_in_omitted(attributes, others, flag) == []
 
@@ -292,6 +294,7 @@ MESHES = """
 </mujoco>
 """
 MESH = "type='mesh' mesh='foot'"
+SILENT = "contype='0' conaffinity='0'"
 FLOOR = "<geom name='floor' type='plane' size='1 1 1'/>"
 
 
@@ -319,7 +322,8 @@ def test_many_contacts_without_counterpart_are_one_text():
     assert str(error.value) == (
         f"<string>: no counterpart for {'; '.join(texts)} (strict=False leaves this out)"
     )
-    slippery = text(**PLACES | {"floor": "margin='0.01'"}).replace(
+    pair = "<contact><pair geom1='hull' geom2='tip'/></contact>"  # without a margin
+    slippery = text(floor="margin='0.01'", bottom=pair).replace(
         "<site name='s1'/>".replace("'", '"'), "<geom size='.1'/>" * 4
     )
     found = load_mjcf(slippery, strict=False)
@@ -359,6 +363,9 @@ def test_a_robot_that_can_touch_nothing_gives_a_warning():
             found = load_mjcf(walker(legs, world, hull), strict=False)
         assert len(caught) == 1
         assert len(found.pairs) == (legs > 0)
+    # A geom that loses two contacts has one place in the text.
+    with pytest.warns(rbd.ContactWarning, match="left out: the mesh 'hull' of body 'base'$"):
+        load_mjcf(walker(0, FLOOR + rock), strict=False)
     # One geom of the robot, or a fixed base, is enough for no warning, which is an error here.
     assert load_mjcf(walker(2, hull="size='.1'"), strict=False).scene is not None
     fixed = walker(2).replace("<freejoint/>", "<joint axis='1 0 0'/>")
@@ -427,7 +434,7 @@ def test_elements_without_names_and_names_in_use():
           <worldbody>
             <body><joint pos="0.1 0 0"/><geom size="1"/>
               <body name="body1.site"><joint name="hinge"/><joint pos="0 1 0"/><geom size="1"/>
-                <site name="body1"/><site/></body>
+                <site name="body1"/><site/><site name="body1.site_"/></body>
             </body>
             <body name="joint0"><joint name="body2" type="ball"/><geom size="1"/></body>
           </worldbody>
@@ -437,9 +444,10 @@ def test_elements_without_names_and_names_in_use():
     )
     model = found.model
     assert model.joint_names == ("joint0", "hinge", "joint2", "body2")
-    assert found.sites == {"body1": "body1.site_", "site1": "site1"}
+    sites = {"body1": "body1.site_", "site1": "site1", "body1.site_": "body1.site_.site"}
+    assert found.sites == sites
     frames = {"body1", "body1.site", "joint0", "joint0.anchor", "hinge.anchor", "joint2.anchor"}
-    assert {*model.frame_names} == frames | {"body1.site_", "site1"}
+    assert {*model.frame_names} == frames | {*sites.values()}
     assert found.actuators.names == ("actuator0",)
     # All geoms without names are in contact only with each other.
     assert found.pairs == (("geom0", "geom2"), ("geom1", "geom2"))
@@ -458,8 +466,10 @@ def test_which_files_are_mjcf(tmp_path):
 
 
 def test_a_mocap_body_stays_where_it_is():
-    world = "<body name='target' pos='1 2 3' quat='1 0 0 1' mocap='true'/>"
+    world = "<body name='target' pos='1 2 3' quat='1 0 0 1' mocap='true'><geom size='9'/></body>"
     found = load_mjcf(text(world=world), strict=False)
+    assert found.scene.frames == ("base", "arm")  # not the target
+    assert {pair[0] for pair in found.pairs} == {"geom1"}
     pose = rbd.frame_placement(found.model, found.q0, "target")
     np.testing.assert_allclose(pose.p, [1, 2, 3], atol=1e-15)
 
@@ -470,18 +480,34 @@ def test_a_mocap_body_stays_where_it_is():
 def test_keyframes_after_an_omitted_actuator():
     found = load_mjcf(
         text(
-            bottom="<actuator><motor name='l' joint='hinge'/><motor name='m' joint='ball'/>"
-            "<motor name='n' joint='hinge'/></actuator><keyframe>"
+            bottom="<actuator><motor name='l' joint='hinge'/>"
+            "<motor name='m' site='s1' gear='0 0 1 0 0 0'/><motor name='n' joint='hinge'/>"
+            "</actuator><keyframe>"
             "<key name='a' ctrl='1 2 3' qpos='1 2 3 1 0 0 0 0.5 1 0 0 0'/>"
             "<key name='b' ctrl='4 5 6' qpos='6 5 4 1 0 0 0 0.7 1 0 0 0' "
             "qvel='1 2 3 4 5 6 7 8 9 10'/></keyframe>"
         ),
         strict=False,
     )
+    assert found.omitted == ("actuator 'm': transmission to a site",)
     a, b = found.keyframes["a"], found.keyframes["b"]
     assert (a.control.tolist(), b.control.tolist()) == ([1, 3], [4, 6])
     assert (a.q[:3].tolist(), b.q[:3].tolist()) == ([1, 2, 3], [6, 5, 4])
     assert (a.v.tolist(), b.v.tolist()) == (10 * [0], [*range(1, 11)])
+
+
+def test_an_actuator_after_actuators_with_several_controls():
+    drives = (
+        "<orientation name='o' joint='ball' kp='1'/><pid name='p' joint='hinge' "
+        "kp='1'/><motor name='m' joint='hinge' gear='2' ctrlrange='-1 3'/>"
+    )
+    keyframe = "<keyframe><key name='k' ctrl='1 2 3 4 5 6'/></keyframe>"
+    found = from_mujoco(compiled({"bottom": actuator(drives) + keyframe}), strict=False)
+    drives = found.actuators
+    assert (drives.names, found.keyframes["k"].control.tolist()) == (("m",), [6])
+    assert (drives.gear.tolist(), drives.control_range.tolist()) == ([2], [[-1, 3]])
+    omitted = ["actuator 'o': transmission to a so3", "actuator 'p': gaintype pid"]
+    assert list(found.omitted) == omitted
 
 
 def test_asymmetric_ranges_and_friction_of_a_free_joint():
@@ -541,9 +567,21 @@ def test_different_damping_along_the_axes_of_a_free_joint():
     assert found.model.damping[:6].tolist() == [0, 0, 0, 3, 4, 5]
 
 
+def test_the_first_of_two_grounds_is_the_ground():
+    """The contacts with the second ground are not counted."""
+    deck = "<geom name='deck' type='plane' size='1 1 1' pos='0 0 -3'/>"
+    found = load_mjcf(text(world=deck), strict=False)
+    assert (found.scene.ground.offset, found.scene.frames) == (0, ("base", "arm"))
+    with pytest.warns(rbd.ContactWarning, match="rest on nothing"):
+        found = load_mjcf(walker(2, FLOOR + deck), strict=False)
+    second, meshes, *_ = found.omitted
+    assert second == "geom 'deck': a second ground, besides 'floor'"
+    assert meshes.startswith("contact of a mesh with the ground (5 geoms: 'hull' of body 'base', ")
+
+
 def test_parameters_of_explicit_pairs():
     """They replace the parameters of the geoms. A feature of two pairs has one text."""
-    hull = "size='.1' contype='0' conaffinity='0'"
+    hull = f"size='.1' {SILENT}"
 
     def found(*pairs):
         pairs = "".join(f"<pair geom1='floor' geom2='link' {x}/>" for x in pairs)
@@ -558,9 +596,13 @@ def test_parameters_of_explicit_pairs():
         ("adhesion='1'", "adhesion", 0.5),
     ):
         robot = found(f"friction='.5 .5' {attributes}")
-        text = f"contact of the geoms 'floor' and 'link': {feature}"
-        assert robot.omitted == (() if feature is None else (text,))
+        message = f"contact of the geoms 'floor' and 'link': {feature}"
+        assert robot.omitted == (() if feature is None else (message,))
         assert np.asarray(robot.scene.friction).tolist() == [friction]
+    pairs = "".join(f"<pair geom1='floor' geom2='{geom}'/>" for geom in ("stone", "link"))
+    places = {"world": "<geom name='stone' size='1'/>", "bottom": f"<contact>{pairs}</contact>"}
+    scene = load_mjcf(text(hull=hull, link=SILENT, **places)).scene  # nothing moves a stone
+    assert scene.frames == ("arm",)
     robot = found("friction='.5 .1'", "friction='.5 .1'")
     assert robot.omitted == ("pair of the geoms 'floor' and 'link': anisotropic friction",)
 
@@ -610,6 +652,12 @@ def test_disabled_limits_and_dry_friction(flag):
     found = [float(x[hinge.q][0]) for x in (model.lower_position_limit, model.upper_position_limit)]
     assert found == limits
     assert model.friction[hinge.v] == (0.3 if flag in ("", "limit") else 0)
+
+
+def test_disabled_actuators():
+    motor = actuator("<motor joint='hinge'/>") + "<keyframe><key ctrl='1'/></keyframe>"
+    found = load_mjcf(text(bottom=motor, flag="actuation='disable'"))
+    assert (found.actuators.names, found.keyframes["key0"].control.shape) == ((), (0,))
 
 
 @pytest.mark.parametrize("flag", ["equality", "contact", "constraint"])

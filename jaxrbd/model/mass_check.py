@@ -171,7 +171,7 @@ class _Tree:
                 first, free = last - len(S), 0
                 armature = all_armature[first:last]
                 if joint.name in self.slopes:
-                    rows = rows.shared(S, armature, mask * self.slopes[joint.name])
+                    rows = rows.shared(S, armature, self.slopes[joint.name])
                 elif joint.name in moving:
                     rows, free = rows.released(S, armature, self.rounding)
                 if free:

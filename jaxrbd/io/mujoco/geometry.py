@@ -178,7 +178,7 @@ def _shapeless_contacts(
         geoms, others = owners[chosen].tolist(), partners[chosen].tolist()
         # Two geoms of one kind that touch each other have one text.
         _, first = np.unique(_keys(found.geoms[rows[chosen]]), return_index=True)
-        contacts = sorted(first.tolist())
+        contacts = first.tolist()
 
         def text(contact: int) -> str:
             name, partner = (source.geom_in_text(x[contact]) for x in (geoms, others))
@@ -316,7 +316,7 @@ def _frictions(
     leads = priority == priority.max(axis=1, keepdims=True)
     friction = np.max(m.geom_friction[geoms, 0], axis=1, where=leads, initial=0)
     condim = np.max(m.geom_condim[geoms], axis=1, where=leads, initial=0)
-    margin = np.max(m.geom_margin[geoms], axis=1)
+    margin = np.sum(m.geom_margin[geoms], axis=1)
     velocity = source.field("geom_surfacevel", np.zeros((m.ngeom, 6)))
     moving = np.any(velocity[geoms], axis=(1, 2))
     sticky = np.any(source.field("geom_adhesion", np.zeros(m.ngeom))[geoms], axis=1)
