@@ -4,6 +4,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import jaxtyping
 import numpy as np
 import pytest
 
@@ -117,6 +118,7 @@ def test_spaces_retract_and_return():
     assert plain.size == 3
     np.testing.assert_array_equal(plain.move(jnp.ones(3), dx[:3]), 1 + dx[:3])
     np.testing.assert_array_equal(plain.difference(jnp.ones(3), jnp.arange(3.0)), [-1, 0, 1])
+    np.testing.assert_array_equal(plain.checked([1.0, 2.0, 3.0], "x"), [1, 2, 3])
 
 
 # --------------------------------------------------------------------------------- unconstrained
@@ -250,6 +252,26 @@ def test_no_step_is_taken_along_which_the_merit_increases_at_first():
         ).factor
 
     assert (factor(1.0), factor(-1.0)) == (0, 1)
+
+
+def test_rounding_errors_of_a_large_cost_do_not_shorten_a_step():
+    """A quadratic problem, whose minimum is one step away, with the cost 1e6 in each stage.
+
+    The step decreases the cost by about 1e-11, and the cost has rounding errors of about 1e-9.
+    """
+    problem = oc.Problem(
+        oc.vector_space(1),
+        lambda t, x, u, p: x + u,
+        lambda t, x, u, p: 1e6 + u[0] ** 2 / 2,
+        lambda x, p: x - 1,
+    )
+    us = 1 / 21 + 1e-6 * np.random.default_rng(0).normal(size=(8, 20, 1))
+    found = jax.jit(
+        jax.vmap(lambda us: solve(problem, jnp.zeros(1), None, us, rollout="linear", iterations=5))
+    )(jnp.asarray(us))
+    np.testing.assert_array_equal(found.history.factor[:, 0], 1)
+    np.testing.assert_array_equal(found.iterations, 1)
+    close(found.us, jnp.full((8, 20, 1), 1 / 21), 1e-14)
 
 
 def test_another_solver_finds_the_same_minimum():
@@ -462,6 +484,8 @@ def test_each_residual_is_the_largest_error_of_its_kind():
     close(residuals(terminal_inequalities=z_end.at[0].set(-0.7)).complementarity, 0.7, 1e-13)
     wrong = residuals(terminal_inequalities=-z_end)
     close(wrong.stationarity, 2 * z_end[0], 1e-13)
+    for i in range(5):
+        assert oc.Residuals(*jnp.eye(5)[i]).largest == 1
 
 
 def test_paths_and_ends_satisfy_their_constraints():
@@ -601,6 +625,18 @@ def test_infeasible_problems_say_so():
     problem, x0, _, us = unicycle()
     found = solve(problem, x0, jnp.array([9.0, 1.0, 0.0]), us, hessian="exact", iterations=100)
     assert found.status == oc.Status.INFEASIBLE
+
+
+def test_a_problem_whose_cost_has_no_minimum_fails():
+    """It is feasible: its end is in reach, and the penalty has not its largest value."""
+    problem = oc.Problem(
+        oc.vector_space(1),
+        lambda t, x, u, p: x + u,
+        lambda t, x, u, p: -1e10 * jnp.sum(u * u),
+        terminal=lambda x, p: (x - 1, None),
+    )
+    found = oc.solve(problem, jnp.zeros(1), None, jnp.zeros((2, 1)), rollout="linear")
+    assert found.status == oc.Status.FAILED
 
 
 def test_other_ends_of_a_solve():
@@ -772,11 +808,18 @@ def test_the_parameters_select_the_constraints_that_act():
     joints = [con.Equation(lambda model, q, i=i: q[i : i + 1] - 1) for i in range(2)]
     acceleration = oc.joint_torques(model, None, joints, (3.0, 2.0), lambda t, p: p[t])
     table = jnp.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
-    found = jax.jit(jax.vmap(acceleration.constrained, (0, None, None, None, None)))(
-        jnp.arange(3), q, v, u, table
-    )
+    assert oc.joint_torques(model, None, joints).stabilisation == 0  # by default
+
+    @jax.jit
+    @jax.vmap
+    def evaluate(t):
+        operands = t, q, v, u, table
+        return acceleration.constrained(*operands), acceleration(*operands)
+
+    found, direct = evaluate(jnp.arange(3))
     M, rest = rbd.crba(model, q), u - rbd.bias_force(model, q, v)
     a, led = found.acceleration, -2 * v - 3 * (q - 1)
+    close(direct, a, 1e-14)
     close(jnp.diagonal(a), led, 1e-11)
     multipliers = jnp.concatenate(found.multipliers, axis=1)
     close(a @ M.T, rest[None] + multipliers, 1e-11, "the equation of motion")
@@ -815,12 +858,16 @@ def test_feedback_corrects_a_disturbance():
 
     def first(x0):
         again = solve(problem, x0, goal, found, hessian="exact", iterations=40)
-        return again.us[0], again.status
+        return (again.us[0], again.xs[-1], again.costates[-1], again.cost), again.status
 
     change = jnp.array([1.0, -2.0])
-    _, rate, status = jax.jit(lambda *x: jax.jvp(first, *x, has_aux=True))((x0,), (change,))
+    _, rates, status = jax.jit(lambda *x: jax.jvp(first, *x, has_aux=True))((x0,), (change,))
     assert status == oc.Status.CONVERGED
+    rate, by_end, by_costate, by_cost = rates
     close(rate, found.gains[0] @ change, 1e-6)
+    # The last costate is the gradient of the terminal cost, the first one that of the least cost.
+    close(by_costate, 100 * by_end, 1e-12)
+    close(by_cost, found.costates[0] @ change, 1e-6)
 
 
 def test_a_shifted_solution_is_a_guess():
@@ -901,9 +948,14 @@ def test_wrong_problems_are_named():
         oc.vector_space(0)
     with pytest.raises(ArgumentError, match=r"control_bounds\[1\] - control_bounds\[0\]"):
         oc.Problem(space, step, cost, control_bounds=(1.0, -1.0))
+    with pytest.raises(ArgumentError, match="control_bounds is no pair"):
+        oc.Problem(space, step, cost, control_bounds=(-1.0, 0.0, 1.0))
     problem = oc.Problem(space, step, cost)
     with pytest.raises(ArgumentError, match=r"x0 has shape \(3,\)"):
         oc.solve(problem, jnp.zeros(3), None, us)
+    for f in (oc.follow, oc.kkt_residual):
+        with pytest.raises(ArgumentError, match=r"x0 has shape \(3,\)"):
+            f(problem, jnp.zeros(3), None, oc.Solution(*10 * [None]))
     with pytest.raises(ArgumentError, match="the controls of guess have shape"):
         oc.solve(problem, zero, None, us[:, 0])
     with pytest.raises(ArgumentError, match="the states of guess have shape"):
@@ -918,6 +970,9 @@ def test_wrong_problems_are_named():
         oc.solve(oc.Problem(space, step, cost, control_bounds=([0, 0], [1, 1])), zero, None, us)
     with pytest.raises(ArgumentError, match="path returns no pair"):
         oc.solve(oc.Problem(space, step, cost, path=cost), zero, None, us)
+    three = oc.Problem(space, step, cost, path=lambda t, x, u, p: (None, None, None))
+    with pytest.raises(ArgumentError, match="path returns no pair"):
+        oc.solve(three, zero, None, us)
     end = oc.Problem(space, step, cost, terminal=lambda x, p: (None, x[0]))
     with pytest.raises(ArgumentError, match="the inequalities of terminal have shape"):
         oc.solve(end, zero, None, us)
@@ -985,9 +1040,14 @@ def test_a_solution_of_a_problem_with_other_constraints_is_no_guess():
         wrong = guess._replace(**{name: x})
         with pytest.raises(ArgumentError, match=f"{name} of guess has shape"):
             oc.solve(oc.Problem(space, stage, stage), jnp.zeros(2), 0, wrong)
+    single = guess._replace(costates=guess.costates.astype(jnp.float32))
+    with pytest.raises(
+        ArgumentError, match=r"costates of guess has shape \(4, 2\) and dtype float32"
+    ):
+        oc.solve(oc.Problem(space, stage, stage), jnp.zeros(2), 0, single)
 
 
-def test_functions_with_other_arguments_are_refused():
+def test_functions_with_other_arguments_are_refused(monkeypatch):
     space = oc.vector_space(2)
 
     def stage(t, x, u, p):
@@ -1018,6 +1078,19 @@ def test_functions_with_other_arguments_are_refused():
     model = rbd.load_robot("pendulum")
     with pytest.raises(ArgumentError, match=r"acceleration .* acceleration\(t, q, v, u, p\)"):
         oc.shooting_step(model, wrong, rbd.integrators.explicit_euler, 0.1)
+    # Without the tests' type checker.
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+    for message, call in {
+        "integrator is 0.1, expected a function": lambda: oc.shooting_step(
+            model, variadic, 0.1, 0.1
+        ),
+        "acceleration is 2, expected a function": lambda: oc.shooting_step(model, 2, variadic, 0.1),
+        "active is 3, expected a function": lambda: oc.joint_torques(model, active=3),
+        "dynamics is None, expected a function": lambda: oc.Problem(space, None, stage),
+        "space is 2, expected a state_space": lambda: oc.Problem(2, stage, stage),
+    }.items():
+        with pytest.raises(ArgumentError, match=message):
+            call()
 
 
 # ------------------------------------------------------------------------------------- the guide

@@ -146,6 +146,43 @@ def test_the_derivatives_of_a_quadratic_program():
             close(slopes[name][i], dot(weights, change), 1e-12, name)
 
 
+def test_the_derivatives_at_inequalities_and_at_equal_bounds():
+    """The first control is at its least value p, the second one has no effect and equal bounds.
+
+    The third control moves the state from x0 to the end, which is at its least value.
+    """
+    p = {"least": 0.4, "bound": 0.6, "end": 1.0, "start": 0.0}
+    none = np.zeros((1, 0))
+    point = Point(
+        np.array([[0.0], [1.0]]),
+        np.array([[0.4, 0.6, 1.0]]),
+        np.array([[-1.0], [-1.0]]),
+        Multipliers(none, np.array([[0.4]]), none[0], np.array([1.0]), np.zeros((1, 3))),
+        np.array(0.58),
+    )
+
+    @jax.jit
+    @jax.jacfwd
+    def by_parameters(p):
+        bounds = (jnp.stack([x, p["bound"], x]) for x in (-9.0, 9.0))
+        problem = oc.Problem(
+            oc.vector_space(1),
+            lambda t, x, u, p: x + u[2:],
+            lambda t, x, u, p: u[::2],
+            control_bounds=tuple(bounds),
+            path=lambda t, x, u, p: (None, p["least"] - u[:1]),
+            terminal=lambda x, p: (None, p["end"] - x),
+        )
+        return with_derivatives((problem, p["start"][None], p), point)
+
+    found = by_parameters(jax.tree.map(jnp.asarray, p))
+    rates = {"least": [1, 0, 0], "bound": [0, 1, 0], "end": [0, 0, 1], "start": [0, 0, -1]}
+    for name, rate in rates.items():
+        close(found.us[name][0], rate, 1e-14, name)
+        close(found.multipliers.inequalities[name][0, 0], rate[0], 1e-14, name)
+        close(found.multipliers.terminal_inequalities[name][0], rate[2], 1e-14, name)
+
+
 def test_the_second_derivatives_of_a_minimum():
     """The control that minimises (u^2 + 3 (x + s u - 1)^2) / 2 is 3 s (1 - x) / (1 + 3 s^2)."""
 
