@@ -274,6 +274,30 @@ def test_rounding_errors_of_a_large_cost_do_not_shorten_a_step():
     close(found.us, jnp.full((8, 20, 1), 1 / 21), 1e-14)
 
 
+def test_the_gain_of_a_step():
+    """It is 1 for the cost -u + u^2 / 2, and -2 for -u + 2 u^2, whose step has the factor 1/4."""
+    us, xs, zero = jnp.zeros((1, 1)), jnp.zeros((2, 1)), jnp.zeros(())
+    none, end = jnp.zeros((1, 0)), jnp.zeros(0)
+    penalty = first_penalty(Multipliers(none, none, end, end, us), jnp.ones(()), zero)
+    step = LqrSolution(xs, us + 1, us, us, xs, jnp.asarray(True))
+    merit = line_search.Merit(zero, zero - 1, zero + 1e-14, zero, zero, us)
+
+    def trial(curvature):
+        def evaluate(xs, us):
+            cost = -us[:, 0] + curvature * us[:, 0] ** 2
+            return (Values(us * 0, cost, none, none), Values(end, zero, end, end)), None
+
+        operands = xs, us, jnp.asarray(True), step, merit, penalty
+        found = line_search.line_search(
+            *operands, lambda factor: (xs, factor * step.us), evaluate, None
+        )
+        assert found.measured
+        return found.factor, found.gain
+
+    assert trial(0.5) == (1, 1)
+    assert trial(2.0) == (0.25, -2)
+
+
 def test_another_solver_finds_the_same_minimum():
     """SLSQP of SciPy, over the controls of a problem with bounds."""
     from scipy import optimize
@@ -382,10 +406,12 @@ def test_the_automatic_rollout_starts_again_from_the_guess():
     assert rows.factor[again - 1] == 0
     assert rows.shift[again] == rows.shift[0] < 1
     close(rows.residuals.stationarity[again], rows.residuals.stationarity[0])
-    # With feedback, no step increases the defects, which come from a guess beyond the bounds.
+    # With feedback, each step shrinks the defects, which come from a guess beyond the bounds.
     assert np.max(np.diff(rows.residuals.defects[:again])) > 0.1
-    assert np.max(np.diff(rows.residuals.defects[again:])) < 1e-12
-    assert rows.residuals.defects[-1] < 1e-12
+    defects = rows.residuals.defects[again:]
+    close(defects[1:], (1 - rows.factor[again:-1]) * defects[:-1], 1e-12)
+    assert defects[0] > 0.1
+    assert defects[-1] < 1e-12
 
 
 def test_the_automatic_rollout_continues_with_feedback(monkeypatch):
@@ -591,9 +617,9 @@ def test_the_penalty_of_constraints():
         return updated(penalty, (inner, last), new, residuals, solver_tolerance)
 
     first = first_penalty(old, jnp.asarray(0.01), solver_tolerance)
-    # It stays where the trajectory is not stationary or has defects.
-    for errors in ((0.2, 0.0), (0.0, 0.2)):
-        for x, y in zip(jax.tree.leaves(after(first, 0.5, errors)), jax.tree.leaves(first)):
+    # It stays where the trajectory is not stationary, has defects or violates no constraint.
+    for size, errors in ((0.5, (0.2, 0.0)), (0.5, (0.0, 0.2)), (0.0, (0.0, 0.0))):
+        for x, y in zip(jax.tree.leaves(after(first, size, errors)), jax.tree.leaves(first)):
             np.testing.assert_array_equal(x, y)
     # The violations of the constraints of all kinds count.
     stages = jnp.array([[0.0], [-0.5]])
@@ -610,6 +636,7 @@ def test_the_penalty_of_constraints():
     # Without improvement mu decreases to its least value; then the violation counts as a stall.
     third = after(second, 0.4)
     close(third.mu, 1e-3, 1e-15)
+    assert third.stalls == 0
     assert after(second, 0.1).mu == 0.01
     assert after(third, 0.1).tolerance == solver_tolerance
     least = second._replace(mu=jnp.asarray(LEAST_MU))
@@ -627,16 +654,23 @@ def test_infeasible_problems_say_so():
     assert found.status == oc.Status.INFEASIBLE
 
 
-def test_a_problem_whose_cost_has_no_minimum_fails():
-    """It is feasible: its end is in reach, and the penalty has not its largest value."""
+def test_problems_without_a_step_fail_or_are_infeasible():
+    """The cost has no minimum. The control moves the state by p, and the end is 1 or more."""
     problem = oc.Problem(
         oc.vector_space(1),
-        lambda t, x, u, p: x + u,
+        lambda t, x, u, p: x + p * u,
         lambda t, x, u, p: -1e10 * jnp.sum(u * u),
-        terminal=lambda x, p: (x - 1, None),
+        terminal=lambda x, p: (None, 1 - x),
     )
-    found = oc.solve(problem, jnp.zeros(1), None, jnp.zeros((2, 1)), rollout="linear")
-    assert found.status == oc.Status.FAILED
+
+    def status(p, mu):
+        operands = jnp.zeros(1), jnp.asarray(p), jnp.zeros((2, 1))
+        found = oc.solve(problem, *operands, rollout="linear", mu=jnp.asarray(mu))
+        assert found.iterations == 0
+        return found.status
+
+    assert status(1.0, 1e-2) == oc.Status.FAILED  # the end is in reach
+    assert status(0.0, LEAST_MU) == oc.Status.INFEASIBLE
 
 
 def test_other_ends_of_a_solve():
@@ -769,8 +803,9 @@ def test_joint_torques_act_on_their_dofs():
 def test_wrong_joint_torques_are_named():
     model = zoo.small()
     q, v, tau, _ = zoo.state(model)
-    with pytest.raises(ArgumentError, match=r"dofs is \(0, 0\), expected different ints"):
-        oc.joint_torques(model, [0, 0])
+    for dofs in ((0, 0), (-1,), (0, model.nv)):
+        with pytest.raises(ArgumentError, match=r"dofs is .*, expected different ints from 0 to"):
+            oc.joint_torques(model, dofs)
     with pytest.raises(ArgumentError, match=r"u has shape \(3,\), expected \(2,\)"):
         oc.joint_torques(model, [0, 1])(0, q, v, tau[:3], None)
 
