@@ -764,6 +764,30 @@ def test_the_jacobians_of_the_parts_of_a_state():
     close(scalar.inner.hessian, found.inner.hessian, 1e-14, "the Hessian of a scalar cost")
 
 
+def test_the_exact_hessian_weights_each_function_with_its_multiplier():
+    """Each function has one second derivative. Constraints have the multipliers y_hat and z_hat."""
+    functions = {
+        "dynamics": lambda t, x, u, p: u * x,
+        "cost": lambda t, x, u, p: 2 * jnp.sum(u * u),
+        "terminal_cost": lambda x, p: x,
+        "path": lambda t, x, u, p: (x * x / 2, jnp.concatenate([u * u / 2, -x * x])),
+        "terminal": lambda x, p: (x * x / 2, 3 * x * x / 2),
+    }
+    problem = oc.Problem(oc.vector_space(1), **functions)
+    x, u, mu, y, z, y_last, z_last = 0.6, 0.8, 0.5, 0.2, 0.3, 0.7, 1.1
+    multipliers = Multipliers(*map(jnp.array, ([[y]], [[z, 0.1]], [y_last], [z_last], [[0.0]])))
+    xs, us, costates = jnp.full((2, 1), x), jnp.full((1, 1), u), jnp.array([[0.0], [-0.9]])
+    linear = jax.jit(
+        lambda xs: linearise(problem, None, xs, us, costates, multipliers, jnp.asarray(mu), True)
+    )(xs)
+    curvature = [[y + x * x / 2 / mu, -0.9], [-0.9, z + u * u / 2 / mu]]
+    close(linear.inner.curvature[0], curvature, 1e-15)
+    close(linear.inner.hessian[0], np.array(curvature) + np.diag([0, 4]), 1e-15)
+    by_end = y_last + x * x / 2 / mu + 3 * (z_last + 3 * x * x / 2 / mu)
+    close(linear.last.curvature, [[by_end]], 1e-14)
+    close(linear.last.hessian, [[1 + by_end]], 1e-14)
+
+
 def test_a_time_step_has_the_acceleration_of_its_stage():
     """Constant accelerations p[t] of a hinge, by the semi-implicit Euler method."""
 
