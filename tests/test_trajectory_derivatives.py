@@ -146,41 +146,53 @@ def test_the_derivatives_of_a_quadratic_program():
             close(slopes[name][i], dot(weights, change), 1e-12, name)
 
 
-def test_the_derivatives_at_inequalities_and_at_equal_bounds():
-    """The first control is at its least value p, the second one has no effect and equal bounds.
+@pytest.mark.parametrize("goal", [None, 0.7])
+def test_the_derivatives_at_inequalities_and_at_equal_bounds(goal):
+    """The first control is at its least value, the second one has no effect and equal bounds.
 
-    The third control moves the state from x0 to the end, which is at its least value.
+    The others move the state. Its first entry ends at its least value, the second one at the goal:
+    an equality, or none.
     """
-    p = {"least": 0.4, "bound": 0.6, "end": 1.0, "start": 0.0}
-    none = np.zeros((1, 0))
+    p = {"least": 0.4, "bound": 0.6, "end": 1.0, "start": 0.0, "goal": goal or 0.0}
+    none, push = np.zeros((1, 0)), np.array([1.0, p["goal"]])
     point = Point(
-        np.array([[0.0], [1.0]]),
-        np.array([[0.4, 0.6, 1.0]]),
-        np.array([[-1.0], [-1.0]]),
-        Multipliers(none, np.array([[0.4]]), none[0], np.array([1.0]), np.zeros((1, 3))),
-        np.array(0.58),
+        np.stack([np.zeros(2), push]),
+        np.array([[p["least"], p["bound"], *push]]),
+        np.stack([-push, -push]),
+        Multipliers(
+            none,
+            np.array([[p["least"]]]),
+            -push[1:] if goal else none[0],
+            push[:1],
+            np.zeros((1, 4)),
+        ),
+        np.array((p["least"] ** 2 + push @ push) / 2),
     )
 
     @jax.jit
     @jax.jacfwd
     def by_parameters(p):
-        bounds = (jnp.stack([x, p["bound"], x]) for x in (-9.0, 9.0))
+        bounds = (jnp.stack([x, p["bound"], x, x]) for x in (-9.0, 9.0))
         problem = oc.Problem(
-            oc.vector_space(1),
+            oc.vector_space(2),
             lambda t, x, u, p: x + u[2:],
-            lambda t, x, u, p: u[::2],
+            lambda t, x, u, p: u[np.array([0, 2, 3])],
             control_bounds=tuple(bounds),
             path=lambda t, x, u, p: (None, p["least"] - u[:1]),
-            terminal=lambda x, p: (None, p["end"] - x),
+            terminal=lambda x, p: (x[1:] - p["goal"] if goal else None, p["end"] - x[:1]),
         )
-        return with_derivatives((problem, p["start"][None], p), point)
+        return with_derivatives((problem, jnp.stack([p["start"], 0.0]), p), point)
 
     found = by_parameters(jax.tree.map(jnp.asarray, p))
-    rates = {"least": [1, 0, 0], "bound": [0, 1, 0], "end": [0, 0, 1], "start": [0, 0, -1]}
+    of_goal = [0, 0, 0, 1 if goal else 0]
+    rates = {"least": np.eye(4)[0], "bound": np.eye(4)[1], "end": np.eye(4)[2], "goal": of_goal}
+    rates["start"] = -rates["end"]
     for name, rate in rates.items():
         close(found.us[name][0], rate, 1e-14, name)
         close(found.multipliers.inequalities[name][0, 0], rate[0], 1e-14, name)
         close(found.multipliers.terminal_inequalities[name][0], rate[2], 1e-14, name)
+        if goal:
+            close(found.multipliers.terminal_equalities[name][0], -rate[3], 1e-14, name)
 
 
 def test_the_second_derivatives_of_a_minimum():
