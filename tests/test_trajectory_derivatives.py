@@ -148,23 +148,23 @@ def test_the_derivatives_of_a_quadratic_program():
 
 @pytest.mark.parametrize("goal", [None, 0.7])
 def test_the_derivatives_at_inequalities_and_at_equal_bounds(goal):
-    """The first control is at its least value, the second one has no effect and equal bounds.
+    """The first two controls have their least component along a unit vector.
 
-    The others move the state. Its first entry ends at its least value, the second one at the goal:
-    an equality, or none.
+    The third one has no effect and equal bounds. The others move the state. Its first entry ends at
+    its least value, the second one at the goal: an equality, or none.
     """
     p = {"least": 0.4, "bound": 0.6, "end": 1.0, "start": 0.0, "goal": goal or 0.0}
-    none, push = np.zeros((1, 0)), np.array([1.0, p["goal"]])
+    none, push, along = np.zeros((1, 0)), np.array([1.0, p["goal"]]), np.array([0.6, 0.8])
     point = Point(
         np.stack([np.zeros(2), push]),
-        np.array([[p["least"], p["bound"], *push]]),
+        np.array([[*p["least"] * along, p["bound"], *push]]),
         np.stack([-push, -push]),
         Multipliers(
             none,
             np.array([[p["least"]]]),
             -push[1:] if goal else none[0],
             push[:1],
-            np.zeros((1, 4)),
+            np.zeros((1, 5)),
         ),
         np.array((p["least"] ** 2 + push @ push) / 2),
     )
@@ -172,27 +172,32 @@ def test_the_derivatives_at_inequalities_and_at_equal_bounds(goal):
     @jax.jit
     @jax.jacfwd
     def by_parameters(p):
-        bounds = (jnp.stack([x, p["bound"], x, x]) for x in (-9.0, 9.0))
+        bounds = (jnp.stack([x, x, p["bound"], x, x]) for x in (-9.0, 9.0))
         problem = oc.Problem(
             oc.vector_space(2),
-            lambda t, x, u, p: x + u[2:],
-            lambda t, x, u, p: u[np.array([0, 2, 3])],
+            lambda t, x, u, p: x + u[3:],
+            lambda t, x, u, p: u[np.array([0, 1, 3, 4])],
             control_bounds=tuple(bounds),
-            path=lambda t, x, u, p: (None, p["least"] - u[:1]),
+            path=lambda t, x, u, p: (None, (p["least"] - along @ u[:2])[None]),
             terminal=lambda x, p: (x[1:] - p["goal"] if goal else None, p["end"] - x[:1]),
         )
         return with_derivatives((problem, jnp.stack([p["start"], 0.0]), p), point)
 
     found = by_parameters(jax.tree.map(jnp.asarray, p))
-    of_goal = [0, 0, 0, 1 if goal else 0]
-    rates = {"least": np.eye(4)[0], "bound": np.eye(4)[1], "end": np.eye(4)[2], "goal": of_goal}
-    rates["start"] = -rates["end"]
-    for name, rate in rates.items():
-        close(found.us[name][0], rate, 1e-14, name)
-        close(found.multipliers.inequalities[name][0, 0], rate[0], 1e-14, name)
-        close(found.multipliers.terminal_inequalities[name][0], rate[2], 1e-14, name)
+    rates = {name: (np.zeros(5), 0, 0, 0) for name in p}
+    rates["least"] = np.array([*along, 0, 0, 0]), 1, 0, 0
+    rates["bound"] = np.eye(5)[2], 0, 0, 0
+    rates["end"] = np.eye(5)[3], 0, 1, 0
+    rates["start"] = -np.eye(5)[3], 0, -1, 0
+    if goal:
+        rates["goal"] = np.eye(5)[4], 0, 0, -1
+    _, z, y_end, z_end, _ = found.multipliers
+    for name, (of_us, of_z, of_z_end, of_y_end) in rates.items():
+        close(found.us[name][0], of_us, 1e-14, name)
+        close(z[name][0, 0], of_z, 1e-14, name)
+        close(z_end[name][0], of_z_end, 1e-14, name)
         if goal:
-            close(found.multipliers.terminal_equalities[name][0], -rate[3], 1e-14, name)
+            close(y_end[name][0], of_y_end, 1e-14, name)
 
 
 def test_the_second_derivatives_of_a_minimum():
