@@ -677,7 +677,7 @@ def test_other_ends_of_a_solve():
     problem, x0, goal, us = pendulum()
     options = {"hessian": "exact", "iterations": 2, "fixed_iterations": True}
     options |= {"riccati": "parallel", "tolerance": TOLERANCE}
-    guess = jnp.zeros((21, 2)), us
+    guess = np.zeros((21, 2)), us
     few = oc.solve(problem, x0, goal, guess, **options)
     assert few.status == oc.Status.ITERATION_LIMIT
     assert few.iterations == 2
@@ -1003,8 +1003,9 @@ def test_wrong_problems_are_named():
         return u
 
     us = jnp.zeros((3, 1))
-    with pytest.raises(ArgumentError, match="n is 0, expected an int above 0"):
-        oc.vector_space(0)
+    for n in (0, True):
+        with pytest.raises(ArgumentError, match=f"n is {n}, expected an integer of 1 or more"):
+            oc.vector_space(n)
     with pytest.raises(ArgumentError, match=r"control_bounds\[1\] - control_bounds\[0\]"):
         oc.Problem(space, step, cost, control_bounds=(1.0, -1.0))
     with pytest.raises(ArgumentError, match="control_bounds is no pair"):
