@@ -234,16 +234,20 @@ def test_the_slope_of_the_merit_is_its_derivative():
 
 
 def test_no_step_is_taken_along_which_the_merit_increases_at_first():
-    """The cost u (1 - u) + 1e-5 u is about the same at u = 0 and u = 1, with the slope 1 at 0."""
+    """The cost u (1 - u) + 1e-5 u is about the same at u = 0 and u = 1, with the slope 1 at 0.
+
+    No step ends where the cost is minus infinity, below a hole.
+    """
     us, xs, zero = jnp.zeros((1, 1)), jnp.zeros((2, 1)), jnp.zeros(())
     none, end = jnp.zeros((1, 0)), jnp.zeros(0)
     penalty = first_penalty(Multipliers(none, none, end, end, us), jnp.ones(()), zero)
 
-    def evaluate(xs, us):
-        cost = us[:, 0] * (1 - us[:, 0]) + 1e-5 * us[:, 0]
-        return (Values(us * 0, cost, none, none), Values(end, zero, end, end)), None
+    def factor(sign, hole=-2.0):
+        def evaluate(xs, us):
+            cost = us[:, 0] * (1 - us[:, 0]) + 1e-5 * us[:, 0]
+            cost = jnp.where(us[:, 0] < hole, -jnp.inf, cost)
+            return (Values(us * 0, cost, none, none), Values(end, zero, end, end)), None
 
-    def factor(sign):
         step = LqrSolution(xs, us + sign, us, us, xs, jnp.asarray(True))
         merit = line_search.Merit(zero, zero + sign, zero + 1e-14, zero, zero, us)
         operands = xs, us, jnp.asarray(True), step, merit, penalty
@@ -251,7 +255,7 @@ def test_no_step_is_taken_along_which_the_merit_increases_at_first():
             *operands, lambda factor: (xs, factor * step.us), evaluate, None
         ).factor
 
-    assert (factor(1.0), factor(-1.0)) == (0, 1)
+    assert (factor(1.0), factor(-1.0), factor(-1.0, -0.9)) == (0, 1, 0.5)
 
 
 def test_rounding_errors_of_a_large_cost_do_not_shorten_a_step():
@@ -677,7 +681,7 @@ def test_other_ends_of_a_solve():
     problem, x0, goal, us = pendulum()
     options = {"hessian": "exact", "iterations": 2, "fixed_iterations": True}
     options |= {"riccati": "parallel", "tolerance": TOLERANCE}
-    guess = np.zeros((21, 2)), us
+    guess = jnp.zeros((21, 2)), us
     few = oc.solve(problem, x0, goal, guess, **options)
     assert few.status == oc.Status.ITERATION_LIMIT
     assert few.iterations == 2

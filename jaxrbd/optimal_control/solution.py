@@ -208,7 +208,6 @@ def _guess(problem: Problem, x0: PyTree, p: PyTree, guess: Any):
         (states,) = rollout(lambda x, row: (problem.step(row[0], x, row[1], p),), (x0,), rows)
         return states, us, warm
 
-    states = jax.tree.map(jnp.asarray, states)
     if jax.tree.structure(states) != jax.tree.structure(x0):
         raise ArgumentError(
             f"the states of guess are {jax.tree.structure(states)}, expected "
