@@ -146,11 +146,11 @@ def test_the_derivatives_of_a_quadratic_program():
             close(slopes[name][i], dot(weights, change), 1e-12, name)
 
 
-@pytest.mark.parametrize("goal", [None, 0.7])
-def test_the_derivatives_at_inequalities_and_at_equal_bounds(goal):
+@pytest.mark.parametrize(("goal", "size"), [(None, 1e-3), (0.7, 1.0)])
+def test_the_derivatives_at_inequalities_and_at_equal_bounds(goal, size):
     """The first two controls have their least component along a unit vector.
 
-    This constraint is small, so the linear solve needs several refinements. The third control has
+    If this constraint is small, the linear solve needs several refinements. The third control has
     no effect and equal bounds. The others move the state. Its first entry ends at its least value,
     the second one at the goal: an equality, or none.
     """
@@ -162,7 +162,7 @@ def test_the_derivatives_at_inequalities_and_at_equal_bounds(goal):
         np.stack([-push, -push]),
         Multipliers(
             none,
-            np.array([[1e3 * p["least"]]]),
+            np.array([[p["least"] / size]]),
             -push[1:] if goal else none[0],
             push[:1],
             np.zeros((1, 5)),
@@ -179,14 +179,14 @@ def test_the_derivatives_at_inequalities_and_at_equal_bounds(goal):
             lambda t, x, u, p: x + u[3:],
             lambda t, x, u, p: u[np.array([0, 1, 3, 4])],
             control_bounds=tuple(bounds),
-            path=lambda t, x, u, p: (None, 1e-3 * (p["least"] - along @ u[:2])[None]),
+            path=lambda t, x, u, p: (None, size * (p["least"] - along @ u[:2])[None]),
             terminal=lambda x, p: (x[1:] - p["goal"] if goal else None, p["end"] - x[:1]),
         )
         return with_derivatives((problem, jnp.stack([p["start"], 0.0]), p), point)
 
     found = by_parameters(jax.tree.map(jnp.asarray, p))
     rates = {name: (np.zeros(5), 0, 0, 0) for name in p}
-    rates["least"] = np.array([*along, 0, 0, 0]), 1e3, 0, 0
+    rates["least"] = np.array([*along, 0, 0, 0]), 1 / size, 0, 0
     rates["bound"] = np.eye(5)[2], 0, 0, 0
     rates["end"] = np.eye(5)[3], 0, 1, 0
     rates["start"] = -np.eye(5)[3], 0, -1, 0
