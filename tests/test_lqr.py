@@ -7,7 +7,7 @@ import pytest
 
 from jaxrbd.errors import ArgumentError
 from jaxrbd.optimal_control import LqrStages, lqr
-from jaxrbd.optimal_control.bounded_step import clamped
+from jaxrbd.optimal_control.bounded_step import Step, bounded_step, clamped
 from support import nightly
 
 solve = jax.jit(lqr, static_argnames="riccati")
@@ -147,6 +147,33 @@ def test_wrong_stages():
         lqr(stages._replace(B=stages.B[0]), x0)
 
 
+def motion(stages, x0, us):
+    xs = [x0]
+    for A, B, c, u in zip(stages.A, stages.B, stages.c, us):
+        xs.append(A @ xs[-1] + B @ u + c)
+    return np.array(xs)
+
+
+def slopes(stages, x0, us):
+    """The derivatives of the cost by the controls; differences of a quadratic function are exact.
+
+    They are relative to the cost.
+    """
+    *_, Q, R, S, q, r = stages
+
+    def cost(us):
+        xs = motion(stages, x0, us)
+        inner = np.einsum("ti,tij,tj", us, R, us) / 2 + np.einsum("ti,tij,tj", us, S, xs[:-1])
+        return np.einsum("ti,tij,tj", xs, Q, xs) / 2 + inner + np.sum(q * xs) + np.sum(r * us)
+
+    found = np.zeros(us.shape)
+    for i in np.ndindex(us.shape):
+        change = np.zeros(us.shape)
+        change[i] = 0.1
+        found[i] = (cost(us + change) - cost(us - change)) / 0.2
+    return found / abs(cost(us))
+
+
 def test_controls_that_are_held_move_the_states():
     """The others are the minimum: the derivative of the cost by each of them is zero."""
     stages, x0 = random_problem(2, 3, 2)
@@ -155,21 +182,33 @@ def test_controls_that_are_held_move_the_states():
     found = clamp(LqrStages(*map(jnp.asarray, stages)), held, values)
     us = np.asarray(found.us)
     np.testing.assert_allclose(us[held], values[held], rtol=1e-14)
-    A, B, c, Q, R, S, q, r = stages
+    np.testing.assert_allclose(found.xs, motion(stages, x0, us), rtol=1e-12)
+    assert np.max(np.abs(slopes(stages, x0, us)[~held])) < 1e-11
 
-    def motion(us):
-        xs = [x0]
-        for t, u in enumerate(us):
-            xs.append(A[t] @ xs[t] + B[t] @ u + c[t])
-        return np.array(xs)
 
-    def cost(us):
-        xs = motion(us)
-        inner = np.einsum("ti,tij,tj", us, R, us) / 2 + np.einsum("ti,tij,tj", us, S, xs[:-1])
-        return np.einsum("ti,tij,tj", xs, Q, xs) / 2 + inner + np.sum(q * xs) + np.sum(r * us)
+def test_a_step_is_the_minimum_within_the_bounds():
+    """The cost increases from a bound to the inside, for any active set at the start."""
+    stages, _ = random_problem(7, 2, 3)
+    us = np.random.default_rng(0).uniform(-0.3, 0.2, (7, 3))
+    stages, none = LqrStages(*map(jnp.asarray, stages)), jnp.zeros((), int)
+    operands = jnp.asarray(us), (jnp.full(3, -0.3), jnp.full(3, 0.2)), "sequential"
 
-    np.testing.assert_allclose(found.xs, motion(us), rtol=1e-12)
-    for i in np.argwhere(~held):
-        change = np.zeros((2, 2))
-        change[tuple(i)] = 0.1
-        assert abs(cost(us + change) - cost(us - change)) < 1e-12 * abs(cost(us))
+    @jax.jit
+    def step(active):
+        zero = jnp.zeros(())
+        blank = jax.eval_shape(lambda: lqr(stages, jnp.zeros(2)))
+        solution = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), blank)
+        start = Step(solution, active, zero, zero > 0, zero > 0, none)
+        return bounded_step(stages, stages, start, *operands)
+
+    for active in (0, 1, -1):
+        found = step(jnp.full((7, 3), active, float))
+        assert found.found
+        ends = us + found.solution.us
+        sides = np.where(np.isclose(ends, 0.2), 1, np.where(np.isclose(ends, -0.3), -1, 0))
+        np.testing.assert_array_equal(found.active, sides)
+        assert {*sides.ravel()} == {-1, 0, 1}
+        by_us = slopes(stages, np.zeros(2), np.asarray(found.solution.us))
+        assert np.max(np.abs(by_us[sides == 0])) < 1e-11
+        assert np.all(by_us[sides == 1] < 0)
+        assert np.all(by_us[sides == -1] > 0)

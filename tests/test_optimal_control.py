@@ -4,6 +4,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import jaxtyping
 import numpy as np
 import pytest
 
@@ -117,6 +118,7 @@ def test_spaces_retract_and_return():
     assert plain.size == 3
     np.testing.assert_array_equal(plain.move(jnp.ones(3), dx[:3]), 1 + dx[:3])
     np.testing.assert_array_equal(plain.difference(jnp.ones(3), jnp.arange(3.0)), [-1, 0, 1])
+    np.testing.assert_array_equal(plain.checked([1.0, 2.0, 3.0], "x"), [1, 2, 3])
 
 
 # --------------------------------------------------------------------------------- unconstrained
@@ -232,16 +234,20 @@ def test_the_slope_of_the_merit_is_its_derivative():
 
 
 def test_no_step_is_taken_along_which_the_merit_increases_at_first():
-    """The cost u (1 - u) + 1e-5 u is about the same at u = 0 and u = 1, with the slope 1 at 0."""
+    """The cost u (1 - u) + 1e-5 u is about the same at u = 0 and u = 1, with the slope 1 at 0.
+
+    No step ends where the cost is minus infinity, below a hole.
+    """
     us, xs, zero = jnp.zeros((1, 1)), jnp.zeros((2, 1)), jnp.zeros(())
     none, end = jnp.zeros((1, 0)), jnp.zeros(0)
     penalty = first_penalty(Multipliers(none, none, end, end, us), jnp.ones(()), zero)
 
-    def evaluate(xs, us):
-        cost = us[:, 0] * (1 - us[:, 0]) + 1e-5 * us[:, 0]
-        return (Values(us * 0, cost, none, none), Values(end, zero, end, end)), None
+    def factor(sign, hole=-2.0):
+        def evaluate(xs, us):
+            cost = us[:, 0] * (1 - us[:, 0]) + 1e-5 * us[:, 0]
+            cost = jnp.where(us[:, 0] < hole, -jnp.inf, cost)
+            return (Values(us * 0, cost, none, none), Values(end, zero, end, end)), None
 
-    def factor(sign):
         step = LqrSolution(xs, us + sign, us, us, xs, jnp.asarray(True))
         merit = line_search.Merit(zero, zero + sign, zero + 1e-14, zero, zero, us)
         operands = xs, us, jnp.asarray(True), step, merit, penalty
@@ -249,7 +255,51 @@ def test_no_step_is_taken_along_which_the_merit_increases_at_first():
             *operands, lambda factor: (xs, factor * step.us), evaluate, None
         ).factor
 
-    assert (factor(1.0), factor(-1.0)) == (0, 1)
+    assert (factor(1.0), factor(-1.0), factor(-1.0, -0.9)) == (0, 1, 0.5)
+
+
+def test_rounding_errors_of_a_large_cost_do_not_shorten_a_step():
+    """A quadratic problem, whose minimum is one step away, with the cost 1e6 in each stage.
+
+    The step decreases the cost by about 1e-11, and the cost has rounding errors of about 1e-9.
+    """
+    problem = oc.Problem(
+        oc.vector_space(1),
+        lambda t, x, u, p: x + u,
+        lambda t, x, u, p: 1e6 + u[0] ** 2 / 2,
+        lambda x, p: x - 1,
+    )
+    us = 1 / 21 + 1e-6 * np.random.default_rng(0).normal(size=(8, 20, 1))
+    found = jax.jit(
+        jax.vmap(lambda us: solve(problem, jnp.zeros(1), None, us, rollout="linear", iterations=5))
+    )(jnp.asarray(us))
+    np.testing.assert_array_equal(found.history.factor[:, 0], 1)
+    np.testing.assert_array_equal(found.iterations, 1)
+    close(found.us, jnp.full((8, 20, 1), 1 / 21), 1e-14)
+
+
+def test_the_gain_of_a_step():
+    """It is 1 for the cost -u + u^2 / 2, and -2 for -u + 2 u^2, whose step has the factor 1/4."""
+    us, xs, zero = jnp.zeros((1, 1)), jnp.zeros((2, 1)), jnp.zeros(())
+    none, end = jnp.zeros((1, 0)), jnp.zeros(0)
+    penalty = first_penalty(Multipliers(none, none, end, end, us), jnp.ones(()), zero)
+    step = LqrSolution(xs, us + 1, us, us, xs, jnp.asarray(True))
+    merit = line_search.Merit(zero, zero - 1, zero + 1e-14, zero, zero, us)
+
+    def trial(curvature):
+        def evaluate(xs, us):
+            cost = -us[:, 0] + curvature * us[:, 0] ** 2
+            return (Values(us * 0, cost, none, none), Values(end, zero, end, end)), None
+
+        operands = xs, us, jnp.asarray(True), step, merit, penalty
+        found = line_search.line_search(
+            *operands, lambda factor: (xs, factor * step.us), evaluate, None
+        )
+        assert found.measured
+        return found.factor, found.gain
+
+    assert trial(0.5) == (1, 1)
+    assert trial(2.0) == (0.25, -2)
 
 
 def test_another_solver_finds_the_same_minimum():
@@ -360,10 +410,12 @@ def test_the_automatic_rollout_starts_again_from_the_guess():
     assert rows.factor[again - 1] == 0
     assert rows.shift[again] == rows.shift[0] < 1
     close(rows.residuals.stationarity[again], rows.residuals.stationarity[0])
-    # With feedback, no step increases the defects, which come from a guess beyond the bounds.
+    # With feedback, each step shrinks the defects, which come from a guess beyond the bounds.
     assert np.max(np.diff(rows.residuals.defects[:again])) > 0.1
-    assert np.max(np.diff(rows.residuals.defects[again:])) < 1e-12
-    assert rows.residuals.defects[-1] < 1e-12
+    defects = rows.residuals.defects[again:]
+    close(defects[1:], (1 - rows.factor[again:-1]) * defects[:-1], 1e-12)
+    assert defects[0] > 0.1
+    assert defects[-1] < 1e-12
 
 
 def test_the_automatic_rollout_continues_with_feedback(monkeypatch):
@@ -462,6 +514,8 @@ def test_each_residual_is_the_largest_error_of_its_kind():
     close(residuals(terminal_inequalities=z_end.at[0].set(-0.7)).complementarity, 0.7, 1e-13)
     wrong = residuals(terminal_inequalities=-z_end)
     close(wrong.stationarity, 2 * z_end[0], 1e-13)
+    for i in range(5):
+        assert oc.Residuals(*jnp.eye(5)[i]).largest == 1
 
 
 def test_paths_and_ends_satisfy_their_constraints():
@@ -567,9 +621,9 @@ def test_the_penalty_of_constraints():
         return updated(penalty, (inner, last), new, residuals, solver_tolerance)
 
     first = first_penalty(old, jnp.asarray(0.01), solver_tolerance)
-    # It stays where the trajectory is not stationary or has defects.
-    for errors in ((0.2, 0.0), (0.0, 0.2)):
-        for x, y in zip(jax.tree.leaves(after(first, 0.5, errors)), jax.tree.leaves(first)):
+    # It stays where the trajectory is not stationary, has defects or violates no constraint.
+    for size, errors in ((0.5, (0.2, 0.0)), (0.5, (0.0, 0.2)), (0.0, (0.0, 0.0))):
+        for x, y in zip(jax.tree.leaves(after(first, size, errors)), jax.tree.leaves(first)):
             np.testing.assert_array_equal(x, y)
     # The violations of the constraints of all kinds count.
     stages = jnp.array([[0.0], [-0.5]])
@@ -586,6 +640,7 @@ def test_the_penalty_of_constraints():
     # Without improvement mu decreases to its least value; then the violation counts as a stall.
     third = after(second, 0.4)
     close(third.mu, 1e-3, 1e-15)
+    assert third.stalls == 0
     assert after(second, 0.1).mu == 0.01
     assert after(third, 0.1).tolerance == solver_tolerance
     least = second._replace(mu=jnp.asarray(LEAST_MU))
@@ -601,6 +656,25 @@ def test_infeasible_problems_say_so():
     problem, x0, _, us = unicycle()
     found = solve(problem, x0, jnp.array([9.0, 1.0, 0.0]), us, hessian="exact", iterations=100)
     assert found.status == oc.Status.INFEASIBLE
+
+
+def test_problems_without_a_step_fail_or_are_infeasible():
+    """The cost has no minimum. The control moves the state by p, and the end is 1 or more."""
+    problem = oc.Problem(
+        oc.vector_space(1),
+        lambda t, x, u, p: x + p * u,
+        lambda t, x, u, p: -1e10 * jnp.sum(u * u),
+        terminal=lambda x, p: (None, 1 - x),
+    )
+
+    def status(p, mu):
+        operands = jnp.zeros(1), jnp.asarray(p), jnp.zeros((2, 1))
+        found = oc.solve(problem, *operands, rollout="linear", mu=jnp.asarray(mu))
+        assert found.iterations == 0
+        return found.status
+
+    assert status(1.0, 1e-2) == oc.Status.FAILED  # the end is in reach
+    assert status(0.0, LEAST_MU) == oc.Status.INFEASIBLE
 
 
 def test_other_ends_of_a_solve():
@@ -694,6 +768,30 @@ def test_the_jacobians_of_the_parts_of_a_state():
     close(scalar.inner.hessian, found.inner.hessian, 1e-14, "the Hessian of a scalar cost")
 
 
+def test_the_exact_hessian_weights_each_function_with_its_multiplier():
+    """Each function has one second derivative. Constraints have the multipliers y_hat and z_hat."""
+    functions = {
+        "dynamics": lambda t, x, u, p: u * x,
+        "cost": lambda t, x, u, p: 2 * jnp.sum(u * u),
+        "terminal_cost": lambda x, p: x,
+        "path": lambda t, x, u, p: (x * x / 2, jnp.concatenate([u * u / 2, -x * x])),
+        "terminal": lambda x, p: (x * x / 2, 3 * x * x / 2),
+    }
+    problem = oc.Problem(oc.vector_space(1), **functions)
+    x, u, mu, y, z, y_last, z_last = 0.6, 0.8, 0.5, 0.2, 0.3, 0.7, 1.1
+    multipliers = Multipliers(*map(jnp.array, ([[y]], [[z, 0.1]], [y_last], [z_last], [[0.0]])))
+    xs, us, costates = jnp.full((2, 1), x), jnp.full((1, 1), u), jnp.array([[0.0], [-0.9]])
+    linear = jax.jit(
+        lambda xs: linearise(problem, None, xs, us, costates, multipliers, jnp.asarray(mu), True)
+    )(xs)
+    curvature = [[y + x * x / 2 / mu, -0.9], [-0.9, z + u * u / 2 / mu]]
+    close(linear.inner.curvature[0], curvature, 1e-15)
+    close(linear.inner.hessian[0], np.array(curvature) + np.diag([0, 4]), 1e-15)
+    by_end = y_last + x * x / 2 / mu + 3 * (z_last + 3 * x * x / 2 / mu)
+    close(linear.last.curvature, [[by_end]], 1e-14)
+    close(linear.last.hessian, [[1 + by_end]], 1e-14)
+
+
 def test_a_time_step_has_the_acceleration_of_its_stage():
     """Constant accelerations p[t] of a hinge, by the semi-implicit Euler method."""
 
@@ -733,8 +831,9 @@ def test_joint_torques_act_on_their_dofs():
 def test_wrong_joint_torques_are_named():
     model = zoo.small()
     q, v, tau, _ = zoo.state(model)
-    with pytest.raises(ArgumentError, match=r"dofs is \(0, 0\), expected different ints"):
-        oc.joint_torques(model, [0, 0])
+    for dofs in ((0, 0), (-1,), (0, model.nv)):
+        with pytest.raises(ArgumentError, match=r"dofs is .*, expected different ints from 0 to"):
+            oc.joint_torques(model, dofs)
     with pytest.raises(ArgumentError, match=r"u has shape \(3,\), expected \(2,\)"):
         oc.joint_torques(model, [0, 1])(0, q, v, tau[:3], None)
 
@@ -772,11 +871,18 @@ def test_the_parameters_select_the_constraints_that_act():
     joints = [con.Equation(lambda model, q, i=i: q[i : i + 1] - 1) for i in range(2)]
     acceleration = oc.joint_torques(model, None, joints, (3.0, 2.0), lambda t, p: p[t])
     table = jnp.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
-    found = jax.jit(jax.vmap(acceleration.constrained, (0, None, None, None, None)))(
-        jnp.arange(3), q, v, u, table
-    )
+    assert oc.joint_torques(model, None, joints).stabilisation == 0  # by default
+
+    @jax.jit
+    @jax.vmap
+    def evaluate(t):
+        operands = t, q, v, u, table
+        return acceleration.constrained(*operands), acceleration(*operands)
+
+    found, direct = evaluate(jnp.arange(3))
     M, rest = rbd.crba(model, q), u - rbd.bias_force(model, q, v)
     a, led = found.acceleration, -2 * v - 3 * (q - 1)
+    close(direct, a, 1e-14)
     close(jnp.diagonal(a), led, 1e-11)
     multipliers = jnp.concatenate(found.multipliers, axis=1)
     close(a @ M.T, rest[None] + multipliers, 1e-11, "the equation of motion")
@@ -815,12 +921,16 @@ def test_feedback_corrects_a_disturbance():
 
     def first(x0):
         again = solve(problem, x0, goal, found, hessian="exact", iterations=40)
-        return again.us[0], again.status
+        return (again.us[0], again.xs[-1], again.costates[-1], again.cost), again.status
 
     change = jnp.array([1.0, -2.0])
-    _, rate, status = jax.jit(lambda *x: jax.jvp(first, *x, has_aux=True))((x0,), (change,))
+    _, rates, status = jax.jit(lambda *x: jax.jvp(first, *x, has_aux=True))((x0,), (change,))
     assert status == oc.Status.CONVERGED
+    rate, by_end, by_costate, by_cost = rates
     close(rate, found.gains[0] @ change, 1e-6)
+    # The last costate is the gradient of the terminal cost, the first one that of the least cost.
+    close(by_costate, 100 * by_end, 1e-12)
+    close(by_cost, found.costates[0] @ change, 1e-6)
 
 
 def test_a_shifted_solution_is_a_guess():
@@ -897,13 +1007,19 @@ def test_wrong_problems_are_named():
         return u
 
     us = jnp.zeros((3, 1))
-    with pytest.raises(ArgumentError, match="n is 0, expected an int above 0"):
-        oc.vector_space(0)
+    for n in (0, True):
+        with pytest.raises(ArgumentError, match=f"n is {n}, expected an integer of 1 or more"):
+            oc.vector_space(n)
     with pytest.raises(ArgumentError, match=r"control_bounds\[1\] - control_bounds\[0\]"):
         oc.Problem(space, step, cost, control_bounds=(1.0, -1.0))
+    with pytest.raises(ArgumentError, match="control_bounds is no pair"):
+        oc.Problem(space, step, cost, control_bounds=(-1.0, 0.0, 1.0))
     problem = oc.Problem(space, step, cost)
     with pytest.raises(ArgumentError, match=r"x0 has shape \(3,\)"):
         oc.solve(problem, jnp.zeros(3), None, us)
+    for f in (oc.follow, oc.kkt_residual):
+        with pytest.raises(ArgumentError, match=r"x0 has shape \(3,\)"):
+            f(problem, jnp.zeros(3), None, oc.Solution(*10 * [None]))
     with pytest.raises(ArgumentError, match="the controls of guess have shape"):
         oc.solve(problem, zero, None, us[:, 0])
     with pytest.raises(ArgumentError, match="the states of guess have shape"):
@@ -918,6 +1034,9 @@ def test_wrong_problems_are_named():
         oc.solve(oc.Problem(space, step, cost, control_bounds=([0, 0], [1, 1])), zero, None, us)
     with pytest.raises(ArgumentError, match="path returns no pair"):
         oc.solve(oc.Problem(space, step, cost, path=cost), zero, None, us)
+    three = oc.Problem(space, step, cost, path=lambda t, x, u, p: (None, None, None))
+    with pytest.raises(ArgumentError, match="path returns no pair"):
+        oc.solve(three, zero, None, us)
     end = oc.Problem(space, step, cost, terminal=lambda x, p: (None, x[0]))
     with pytest.raises(ArgumentError, match="the inequalities of terminal have shape"):
         oc.solve(end, zero, None, us)
@@ -985,9 +1104,14 @@ def test_a_solution_of_a_problem_with_other_constraints_is_no_guess():
         wrong = guess._replace(**{name: x})
         with pytest.raises(ArgumentError, match=f"{name} of guess has shape"):
             oc.solve(oc.Problem(space, stage, stage), jnp.zeros(2), 0, wrong)
+    single = guess._replace(costates=guess.costates.astype(jnp.float32))
+    with pytest.raises(
+        ArgumentError, match=r"costates of guess has shape \(4, 2\) and dtype float32"
+    ):
+        oc.solve(oc.Problem(space, stage, stage), jnp.zeros(2), 0, single)
 
 
-def test_functions_with_other_arguments_are_refused():
+def test_functions_with_other_arguments_are_refused(monkeypatch):
     space = oc.vector_space(2)
 
     def stage(t, x, u, p):
@@ -1018,6 +1142,19 @@ def test_functions_with_other_arguments_are_refused():
     model = rbd.load_robot("pendulum")
     with pytest.raises(ArgumentError, match=r"acceleration .* acceleration\(t, q, v, u, p\)"):
         oc.shooting_step(model, wrong, rbd.integrators.explicit_euler, 0.1)
+    # Without the tests' type checker.
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+    for message, call in {
+        "integrator is 0.1, expected a function": lambda: oc.shooting_step(
+            model, variadic, 0.1, 0.1
+        ),
+        "acceleration is 2, expected a function": lambda: oc.shooting_step(model, 2, variadic, 0.1),
+        "active is 3, expected a function": lambda: oc.joint_torques(model, active=3),
+        "dynamics is None, expected a function": lambda: oc.Problem(space, None, stage),
+        "space is 2, expected a state_space": lambda: oc.Problem(2, stage, stage),
+    }.items():
+        with pytest.raises(ArgumentError, match=message):
+            call()
 
 
 # ------------------------------------------------------------------------------------- the guide

@@ -146,6 +146,61 @@ def test_the_derivatives_of_a_quadratic_program():
             close(slopes[name][i], dot(weights, change), 1e-12, name)
 
 
+@pytest.mark.parametrize(("goal", "size"), [(None, 1e-3), (0.7, 1.0)])
+def test_the_derivatives_at_inequalities_and_at_equal_bounds(goal, size):
+    """The first two controls have their least component along a unit vector.
+
+    If this constraint is small, the linear solve needs several refinements. The third control has
+    no effect and equal bounds. The others move the state. Its first entry ends at its least value,
+    the second one at the goal: an equality, or none.
+    """
+    p = {"least": 0.4, "bound": 0.6, "end": 1.0, "start": 0.0, "goal": goal or 0.0}
+    none, push, along = np.zeros((1, 0)), np.array([1.0, p["goal"]]), np.array([0.6, 0.8])
+    point = Point(
+        np.stack([np.zeros(2), push]),
+        np.array([[*p["least"] * along, p["bound"], *push]]),
+        np.stack([-push, -push]),
+        Multipliers(
+            none,
+            np.array([[p["least"] / size]]),
+            -push[1:] if goal else none[0],
+            push[:1],
+            np.zeros((1, 5)),
+        ),
+        np.array((p["least"] ** 2 + push @ push) / 2),
+    )
+
+    @jax.jit
+    @jax.jacfwd
+    def by_parameters(p):
+        bounds = (jnp.stack([x, x, p["bound"], x, x]) for x in (-9.0, 9.0))
+        problem = oc.Problem(
+            oc.vector_space(2),
+            lambda t, x, u, p: x + u[3:],
+            lambda t, x, u, p: u[np.array([0, 1, 3, 4])],
+            control_bounds=tuple(bounds),
+            path=lambda t, x, u, p: (None, size * (p["least"] - along @ u[:2])[None]),
+            terminal=lambda x, p: (x[1:] - p["goal"] if goal else None, p["end"] - x[:1]),
+        )
+        return with_derivatives((problem, jnp.stack([p["start"], 0.0]), p), point)
+
+    found = by_parameters(jax.tree.map(jnp.asarray, p))
+    rates = {name: (np.zeros(5), 0, 0, 0) for name in p}
+    rates["least"] = np.array([*along, 0, 0, 0]), 1 / size, 0, 0
+    rates["bound"] = np.eye(5)[2], 0, 0, 0
+    rates["end"] = np.eye(5)[3], 0, 1, 0
+    rates["start"] = -np.eye(5)[3], 0, -1, 0
+    if goal:
+        rates["goal"] = np.eye(5)[4], 0, 0, -1
+    _, z, y_end, z_end, _ = found.multipliers
+    for name, (of_us, of_z, of_z_end, of_y_end) in rates.items():
+        close(found.us[name][0], of_us, 1e-14, name)
+        close(z[name][0, 0], of_z, 1e-14, name)
+        close(z_end[name][0], of_z_end, 1e-14, name)
+        if goal:
+            close(y_end[name][0], of_y_end, 1e-14, name)
+
+
 def test_the_second_derivatives_of_a_minimum():
     """The control that minimises (u^2 + 3 (x + s u - 1)^2) / 2 is 3 s (1 - x) / (1 + 3 s^2)."""
 

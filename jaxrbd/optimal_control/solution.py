@@ -15,6 +15,7 @@ from jaxtyping import Float, Int, PyTree
 from .._math.linear import matmul
 from ..errors import ArgumentError
 from ..integrators import rollout
+from ..model import arguments
 from .implicit import Point, with_derivatives
 from .lqr import METHODS, choice
 from .problem import Problem
@@ -178,8 +179,7 @@ def _counts(iterations: int | None, rollout: str) -> tuple[int, int]:
     """The largest number of steps, and of steps before the automatic rollout has feedback."""
     if iterations is None:
         return (2 * ITERATIONS if rollout == "automatic" else ITERATIONS), ITERATIONS
-    if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 1:
-        raise ArgumentError(f"iterations is {iterations!r}, expected an int above 0")
+    arguments.require_counts(iterations=iterations)
     return iterations, iterations
 
 
@@ -208,7 +208,6 @@ def _guess(problem: Problem, x0: PyTree, p: PyTree, guess: Any):
         (states,) = rollout(lambda x, row: (problem.step(row[0], x, row[1], p),), (x0,), rows)
         return states, us, warm
 
-    states = jax.tree.map(jnp.asarray, states)
     if jax.tree.structure(states) != jax.tree.structure(x0):
         raise ArgumentError(
             f"the states of guess are {jax.tree.structure(states)}, expected "

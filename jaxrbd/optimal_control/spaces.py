@@ -123,9 +123,8 @@ def state_space(model: Model) -> RobotStateSpace:
 
 
 def vector_space(n: int) -> VectorSpace:
-    """The space of vectors (n,). Raises ArgumentError unless n is an int above 0."""
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise ArgumentError(f"n is {n!r}, expected an int above 0")
+    """The space of vectors (n,). Raises ArgumentError unless n is an int of 1 or more."""
+    arguments.require_counts(n=n)
     return VectorSpace(n)
 
 
