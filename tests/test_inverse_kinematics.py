@@ -386,6 +386,16 @@ def test_a_search_leaves_starts_that_are_not_finite():
     assert found.converged
     close(found.q[0], 1, 1e-9)
 
+    @jax.jit
+    def total(q):
+        box = solver.Box(position_limits(model), np.zeros(3, bool))
+        return ik_solution._total(solver.start(model, (equation,), box, q, jnp.asarray(1e-9)))
+
+    # The starts are compared by the errors of equations also where there are no tasks.
+    far, near, reached = (total(q0.at[0].set(x)) for x in (9 / 4, 25 / 16, 1.0))
+    close(far, 4 * near, 1e-12)
+    assert far > near > reached == 0
+
 
 def test_the_best_start_of_a_search(monkeypatch):
     """Three starts without steps, each with the best of eight draws of the only free joint.
@@ -652,6 +662,14 @@ def test_a_solution_ends_at_the_tolerance_or_the_largest_number_of_iterations():
     close(found.errors.linear, [np.abs(error), 0], 1e-12)
     close(found.errors.mixed, [0, violated], 1e-12)
     assert violated > 1e-3
+
+
+def test_steps_with_a_preference_end_at_the_minimum():
+    """Not where all errors are within the tolerance: another minimum can be nearer to it."""
+    found = ik_tasks.Rows(*map(jnp.zeros, (6, (6, 3), 6, 0, (0, 3))))
+    target, posture = ik.ComTask(np.zeros(3)), ik.PostureTask(np.zeros(3))
+    for tasks, within in (((target, target), True), ((target, posture), False)):
+        assert solver._within(tasks, found, jnp.asarray(1e-9)) == within
 
 
 def test_no_step_increases_the_error():
@@ -1556,6 +1574,8 @@ def test_wrong_arguments(arm):
     assert jnp.all(jnp.isnan(solve(crossed, tasks, q0).q))
     # Traced: the nearest limit.
     assert within_limits(arm, solve(arm, tasks, outside).q)
+    there = [ik.FrameTask("tool", rbd.frame_placement(arm, outside, "tool"))]
+    assert within_limits(arm, solve(arm, there, outside).q)
     with pytest.raises(rbd.ArgumentError, match="no joint 'elbw'"):
         ik.inverse_kinematics(arm, tasks, q0, locked=["elbw"])
     with pytest.raises(rbd.ArgumentError, match="locked is 'elbow', expected a sequence"):
