@@ -307,9 +307,9 @@ def test_a_search_for_several_frames_starts_again_in_one_limb():
         distances = np.where(np.array(frames) == frame, 0.2, 0.1)
         distances[0] = 0.3
         np.testing.assert_array_equal(redrawn(distances), expected)
-    # All joints move both frames, so no limb belongs to one of them.
-    joined = ik_tasks.Rows(*map(jnp.ones, (12, (12, 3), 12, 0, (0, 3))))
-    goals = tuple(ik.FrameTask(frame, X) for frame, X in zip(frames[:2], targets))
+    # All joints move both frames, so no limb belongs to one of them. Other tasks do not count.
+    joined = ik_tasks.Rows(*map(jnp.ones, (15, (15, 3), 15, 0, (0, 3))))
+    goals = (*(ik.FrameTask(f, X) for f, X in zip(frames[:2], targets)), ik.ComTask(targets[0].p))
     np.testing.assert_array_equal(ik_solution._dofs_of_worst_frame(goals, joined), [True] * 3)
 
 
@@ -445,16 +445,17 @@ def test_the_defaults_of_a_search(monkeypatch):
     """Up to 16 starts, one after the other, with 100 steps; the first is in the middle."""
 
     def started(model, tasks, key, q0, tolerance, locked, *counts):
-        raise Started(q0, counts)
+        raise Started(q0, tolerance, counts)
 
     lower = jnp.array([-1.0, 2.0, -jnp.inf])
     model = dataclasses.replace(planar(), lower_position_limit=lower)
     monkeypatch.setattr(ik_solution, "_search", started)
-    with pytest.raises(Started) as caught:
-        ik.search_inverse_kinematics(model, [ik.ComTask(np.zeros(3))], jax.random.key(0))
-    q0, counts = caught.value.args
-    np.testing.assert_array_equal(q0, [1.0, 2.5, 0.0])
-    assert counts == (16, 1, 100)
+    tasks, key = [ik.ComTask(np.zeros(3))], jax.random.key(0)
+    for options, tolerance in (({}, 1e-9), ({"tolerance": 1e-4}, 1e-4)):
+        with pytest.raises(Started) as caught:
+            ik.search_inverse_kinematics(model, tasks, key, **options)
+        np.testing.assert_array_equal(caught.value.args[0], [1.0, 2.5, 0.0])
+        assert caught.value.args[1:] == (tolerance, (16, 1, 100))
 
 
 def test_a_search_out_of_reach_keeps_locked_joints(monkeypatch):
@@ -668,8 +669,20 @@ def test_steps_with_a_preference_end_at_the_minimum():
     """Not where all errors are within the tolerance: another minimum can be nearer to it."""
     found = ik_tasks.Rows(*map(jnp.zeros, (6, (6, 3), 6, 0, (0, 3))))
     target, posture = ik.ComTask(np.zeros(3)), ik.PostureTask(np.zeros(3))
+    tolerance = jnp.asarray(1e-9)
     for tasks, within in (((target, target), True), ((target, posture), False)):
-        assert solver._within(tasks, found, jnp.asarray(1e-9)) == within
+        assert solver._within(tasks, found, tolerance) == within
+    # Also after steps without the preference, the result has its weights.
+    model, tasks = planar(), (target, ik.PostureTask(np.zeros(3), 2.0))
+    box = solver.Box(position_limits(model), np.zeros(3, bool))
+
+    @jax.jit
+    def ended(q):
+        without = ik_tasks.with_preferences(tasks, jnp.zeros(()))
+        state = solver.start(model, without, box, q, tolerance)
+        return solver.prioritise(model, tasks, box, state, tolerance, 0)
+
+    close(ended(jnp.zeros(3)).rows.weights, [2, 2, 2], 0)
 
 
 def test_no_step_increases_the_error():
@@ -1422,6 +1435,9 @@ def test_the_velocity_of_a_robot_with_limits_of_acceleration():
     fast, none = jnp.zeros(8).at[6].set(1e3), (False,) * 8
     with pytest.raises(rbd.ArgumentError, match=r"1000.0 for joint 'j1' \(dof 6\)"):
         differential._explain(floating, rbd.neutral(floating), DT, (1.0, fast), none)
+    both, locked = fast.at[7].set(1e3), (*none[:6], True, False)
+    with pytest.raises(rbd.ArgumentError, match=r"1000.0 for joint 'j2' \(dof 7\)"):
+        differential._explain(floating, rbd.neutral(floating), DT, (1.0, both), locked)
     for options, message in (
         ({"previous_velocity": None}, "previous_velocity is None, expected both"),
         ({"acceleration_limit": None}, "acceleration_limit is None, expected both"),
@@ -1559,6 +1575,8 @@ def test_wrong_arguments(arm):
     high = rbd.neutral(floating).at[-1].set(floating.upper_position_limit[-1] + 1)
     with pytest.raises(rbd.ArgumentError, match="for joint 'j1', expected a value within"):
         ik_solution._check_start(floating, high)
+    with pytest.raises(rbd.ArgumentError, match=r"q0 .*zero quaternion"):
+        ik_solution._check_start(floating, jnp.zeros(floating.nq))
     with pytest.raises(rbd.ArgumentError, match=r"q0 is .*expected finite"):
         ik.inverse_kinematics(arm, tasks, q0.at[0].set(jnp.nan))
     with pytest.raises(rbd.ArgumentError, match=r"q0 has shape \(6,\), expected \(7,\)"):
@@ -1582,6 +1600,7 @@ def test_wrong_arguments(arm):
         ik.inverse_kinematics(arm, tasks, q0, locked="elbow")
     with pytest.raises(rbd.ArgumentError, match=r"tolerance is 0.*above 0"):
         ik.inverse_kinematics(arm, tasks, q0, tolerance=0.0)
+    assert jnp.isnan(jax.jit(lambda x: ik_solution._tolerance(arm, x))(0.0))
     for name in ("max_iterations", "seeds", "parallel"):
         with pytest.raises(rbd.ArgumentError, match=f"{name} is 0, expected an integer"):
             ik.search_inverse_kinematics(arm, tasks, jax.random.key(0), **{name: 0})
