@@ -422,6 +422,9 @@ def test_sliders_move_the_robot_and_follow_it():
     model = rbd.load_robot("double_pendulum")
     with view.serve(model, np.array([0.3, -0.4]), port=0) as viewer:
         np.testing.assert_allclose([x.value for x in viewer._sliders], [0.3, -0.4])
+        inputs = {x.label: x for x in viewer._server.gui._gui_input_handle_from_uuid.values()}
+        assert "keep the root" not in inputs  # no free-flyer
+        assert inputs["drag"].options == ("none", "upper_rod", "lower_rod")  # without the base
         use(viewer, model.joint_names[1], 0.7)
         np.testing.assert_allclose(viewer.q, [0.3, 0.7], atol=1e-12)
         viewer.set_configuration(np.array([-0.2, 0.1]))
