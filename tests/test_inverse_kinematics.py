@@ -243,6 +243,12 @@ def test_each_constraint_has_its_own_error():
         found = ik_tasks.Rows(zero, empty, zero, position, jnp.zeros((3, 3)))
         close(ik_tasks.task_errors(model, tasks, found, q).mixed, expected, 1e-15)
 
+    def error(position):
+        reached = found._replace(position=position)
+        return ik_tasks.task_errors(model, tasks, reached, q).mixed
+
+    close(jax.jacfwd(error)(jnp.zeros(3)), jnp.zeros((2, 3)), 0)  # where a norm has a corner
+
 
 # ------------------------------------------------------------------------------- reached targets
 
@@ -301,6 +307,10 @@ def test_a_search_for_several_frames_starts_again_in_one_limb():
         distances = np.where(np.array(frames) == frame, 0.2, 0.1)
         distances[0] = 0.3
         np.testing.assert_array_equal(redrawn(distances), expected)
+    # All joints move both frames, so no limb belongs to one of them. Other tasks do not count.
+    joined = ik_tasks.Rows(*map(jnp.ones, (15, (15, 3), 15, 0, (0, 3))))
+    goals = (*(ik.FrameTask(f, X) for f, X in zip(frames[:2], targets)), ik.ComTask(targets[0].p))
+    np.testing.assert_array_equal(ik_solution._dofs_of_worst_frame(goals, joined), [True] * 3)
 
 
 @pytest.mark.slow
@@ -376,6 +386,16 @@ def test_a_search_leaves_starts_that_are_not_finite():
     assert found.converged
     close(found.q[0], 1, 1e-9)
 
+    @jax.jit
+    def total(q):
+        box = solver.Box(position_limits(model), np.zeros(3, bool))
+        return ik_solution._total(solver.start(model, (equation,), box, q, jnp.asarray(1e-9)))
+
+    # The starts are compared by the errors of equations also where there are no tasks.
+    far, near, reached = (total(q0.at[0].set(x)) for x in (9 / 4, 25 / 16, 1.0))
+    close(far, 4 * near, 1e-12)
+    assert far > near > reached == 0
+
 
 def test_the_best_start_of_a_search(monkeypatch):
     """Three starts without steps, each with the best of eight draws of the only free joint.
@@ -410,6 +430,32 @@ def test_a_search_starts_in_the_middle_of_the_limits():
     lower, upper = jnp.array([-1.0, 2.0, -jnp.inf]), jnp.array([3.0, jnp.inf, jnp.inf])
     model = dataclasses.replace(planar(), lower_position_limit=lower, upper_position_limit=upper)
     np.testing.assert_array_equal(ik_solution._middle(model), [1.0, 2.0, 0.0])
+    # The coordinate of a hinge on a floating base has another index than its dof.
+    floating = zoo.build(["free_flyer", "revolute"], [-1, 0])
+    lower, upper = (rbd.neutral(floating).at[-1].set(x) for x in (1.0, 2.0))
+    model = dataclasses.replace(floating, lower_position_limit=lower, upper_position_limit=upper)
+    np.testing.assert_array_equal(ik_solution._middle(model), (lower + upper) / 2)
+
+
+class Started(Exception):
+    """A search with its arguments."""
+
+
+def test_the_defaults_of_a_search(monkeypatch):
+    """Up to 16 starts, one after the other, with 100 steps; the first is in the middle."""
+
+    def started(model, tasks, key, q0, tolerance, locked, *counts):
+        raise Started(q0, tolerance, counts)
+
+    lower = jnp.array([-1.0, 2.0, -jnp.inf])
+    model = dataclasses.replace(planar(), lower_position_limit=lower)
+    monkeypatch.setattr(ik_solution, "_search", started)
+    tasks, key = [ik.ComTask(np.zeros(3))], jax.random.key(0)
+    for options, tolerance in (({}, 1e-9), ({"tolerance": 1e-4}, 1e-4)):
+        with pytest.raises(Started) as caught:
+            ik.search_inverse_kinematics(model, tasks, key, **options)
+        np.testing.assert_array_equal(caught.value.args[0], [1.0, 2.5, 0.0])
+        assert caught.value.args[1:] == (tolerance, (16, 1, 100))
 
 
 def test_a_search_out_of_reach_keeps_locked_joints(monkeypatch):
@@ -423,24 +469,30 @@ def test_a_search_out_of_reach_keeps_locked_joints(monkeypatch):
     angle = np.angle(far / planar_centre(bent))
     q0 = bent.at[0].set(angle - np.pi)
 
-    def searched(target):
-        return ik.search_inverse_kinematics(
-            arm,
-            [ik.ComTask([target.real, target.imag, 0])],
-            jax.random.key(0),
-            q0=q0,
-            seeds=3,
-            locked=["j1", "j2"],
-        )
+    change = jnp.array([0.0, 0.3, -0.5])
 
-    found = searched(far)
+    def searched(target):
+        def found(q0):
+            tasks, key = [ik.ComTask([target.real, target.imag, 0])], jax.random.key(0)
+            found = ik.search_inverse_kinematics(
+                *(arm, tasks, key), q0=q0, seeds=3, locked=["j1", "j2"]
+            )
+            return found.q, found
+
+        return jax.jvp(found, (q0,), (change,), has_aux=True)[1:]
+
+    def pointing(h):
+        return np.angle(far / planar_centre(bent + h * change))
+
+    rate, found = searched(far)
     np.testing.assert_array_equal(found.q[1:], q0[1:])
+    close(rate, change.at[0].set(zoo.slope(pointing, 1e-3)), 1e-7)
     close(found.q[0], angle, 1e-7)
     close(found.errors.linear[0], np.abs(far) - np.abs(planar_centre(found.q)), 1e-9)
     assert found.stationary
     assert not found.converged
     # A search ends after the first start that converges.
-    found = searched(planar_centre(q0))
+    _, found = searched(planar_centre(q0))
     assert found.converged
     assert found.iterations == 0
 
@@ -571,6 +623,12 @@ def test_a_posture_is_preferred_among_the_configurations_that_reach_the_target()
     along, off = jacobian(solution.q)[0], np.asarray(solution.q - posture)
     close(off - along * (off @ along) / (along @ along), np.zeros(3), 1e-7)
     assert np.linalg.norm(off) > 0.1
+    # Out of reach, where the target has a force on the joints.
+    far, weights = 1.6 * place, jnp.array([2.0, 3.0, 1.0])
+    _, rate, solution = solved(far, weights)
+    assert solution.stationary
+    assert solution.errors.linear[0] > 0.5
+    close(rate, zoo.slope(lambda h: solved(far + h * change, weights)[0], 1e-3), 1e-6)
 
 
 def test_a_solution_ends_at_the_tolerance_or_the_largest_number_of_iterations():
@@ -605,6 +663,26 @@ def test_a_solution_ends_at_the_tolerance_or_the_largest_number_of_iterations():
     close(found.errors.linear, [np.abs(error), 0], 1e-12)
     close(found.errors.mixed, [0, violated], 1e-12)
     assert violated > 1e-3
+
+
+def test_steps_with_a_preference_end_at_the_minimum():
+    """Not where all errors are within the tolerance: another minimum can be nearer to it."""
+    found = ik_tasks.Rows(*map(jnp.zeros, (6, (6, 3), 6, 0, (0, 3))))
+    target, posture = ik.ComTask(np.zeros(3)), ik.PostureTask(np.zeros(3))
+    tolerance = jnp.asarray(1e-9)
+    for tasks, within in (((target, target), True), ((target, posture), False)):
+        assert solver._within(tasks, found, tolerance) == within
+    # Also after steps without the preference, the result has its weights.
+    model, tasks = planar(), (target, ik.PostureTask(np.zeros(3), 2.0))
+    box = solver.Box(position_limits(model), np.zeros(3, bool))
+
+    @jax.jit
+    def ended(q):
+        without = ik_tasks.with_preferences(tasks, jnp.zeros(()))
+        state = solver.start(model, without, box, q, tolerance)
+        return solver.prioritise(model, tasks, box, state, tolerance, 0)
+
+    close(ended(jnp.zeros(3)).rows.weights, [2, 2, 2], 0)
 
 
 def test_no_step_increases_the_error():
@@ -775,6 +853,35 @@ def test_solutions_in_single_precision_reach_the_default_tolerance():
     assert jnp.all(found.converged)
 
 
+def test_a_joint_that_moves_no_target_is_stationary():
+    """The first hinge points the frame to a target out of reach.
+
+    The frame is on the oblique axis of the second hinge, to rounding errors.
+    """
+    axis, place = np.array([2.0, -3.0, 6.0]) / 7, np.array([1.0, 0.2, 0.1])
+    inertia = rbd.model.link_inertia(1.0, (0, 0, 0), np.eye(3))
+    hinges = (
+        ("j0", rbd.joints.Revolute((0, 0, 1)), None, "l0"),
+        ("j1", rbd.joints.Revolute(axis), "l0", "l1", rbd.model.placement_matrix(place)),
+    )
+    links = [rbd.model.Link(name, inertia) for name in ("l0", "l1")]
+    model = rbd.build_model(links, [rbd.model.JointSpec(*hinge) for hinge in hinges])
+    model = rbd.model.add_frame(model, "tip", "l1", rbd.model.placement_matrix(axis))
+    tasks, tolerance = (ik.FrameTask.position("tip", 3 * (place + axis)),), jnp.asarray(1e-9)
+    box = solver.Box(position_limits(model), np.zeros(2, bool))
+
+    @jax.jit
+    def stepped(q):
+        first = solver.start(model, tasks, box, q, tolerance)
+        return first.rows, solver._step(model, tasks, box, first, tolerance, False)
+
+    found, after = stepped(jnp.array([0.0, 0.3]))
+    gradient = (found.weights * found.error) @ found.J
+    assert 0 < jnp.abs(gradient[1]) < 1e-14
+    assert jnp.max(jnp.abs(found.J[:3, 0])) > 0.5
+    assert after.stationary
+
+
 @pytest.mark.slow
 def test_minima_are_stationary_though_a_joint_does_not_move_the_frame(arm):
     """From random starts, with default options. The last joint turns about the tool."""
@@ -847,14 +954,26 @@ def test_an_equation_holds_against_a_posture():
     normal, posture, change = np.array([[0.6, 0.8], [0.9, -0.3], [0.7, 0.5]])
     plane = con.Equation(lambda model, q: (normal @ q - 0.5)[None])
 
-    def solved(posture):
-        found = ik.inverse_kinematics(model, [plane, ik.PostureTask(posture, 1.0)], jnp.zeros(2))
-        return found.q, found
+    @jax.jit
+    def solved(upper):
+        limited = dataclasses.replace(model, upper_position_limit=upper)
 
-    q, rate, found = jax.jit(lambda *x: jax.jvp(solved, *x, has_aux=True))((posture,), (change,))
+        def found(posture):
+            tasks = [plane, ik.PostureTask(posture, 1.0)]
+            solution = ik.inverse_kinematics(limited, tasks, jnp.zeros(2))
+            return solution.q, solution
+
+        return jax.jvp(found, (posture,), (change,), has_aux=True)
+
+    q, rate, found = solved(jnp.array([9.0, 9.0]))
     assert found.converged & found.stationary
     close(q, posture - (normal @ posture - 0.5) * normal, 1e-9)
     close(rate, change - (normal @ change) * normal, 1e-9)
+    # The equation presses the second hinge against its limit, and the posture pulls it away.
+    q, rate, found = solved(jnp.array([9.0, -0.2]))
+    assert found.converged & found.stationary
+    close(q, [1.1, -0.2], 1e-9)
+    close(rate, np.zeros(2), 1e-9)
 
 
 @pytest.mark.slow
@@ -1199,6 +1318,26 @@ def test_weights_damping_and_locked_joints_of_a_velocity():
     assert jnp.max(jnp.abs(v)) > 0
 
 
+def test_traced_values_out_of_their_range_give_no_velocity():
+    """The time step, the gain, the damping and the largest acceleration, without limits."""
+    free, q = jnp.full(3, jnp.inf), jnp.array([0.2, 0.1, 0.3])
+    model = dataclasses.replace(planar(), lower_position_limit=-free, upper_position_limit=free)
+
+    @jax.jit
+    @jax.vmap
+    def found(dt, gain, damping, largest):
+        limits = {"acceleration_limit": largest, "previous_velocity": jnp.zeros(3)}
+        tasks = [ik.PostureTask(q + 0.1, 1.0)]
+        return ik.differential_inverse_kinematics(model, q, tasks, dt, gain, damping, **limits)
+
+    wrong = {0: [0.0, -0.1], 1: [-0.1, 1.1], 2: [0.0, -1e-3], 3: [0.0, -2.0]}
+    values = np.array([0.1, 0.5, 1e-3, 2.0])
+    rows = [values, *(np.where(np.arange(4) == k, x, values) for k in wrong for x in wrong[k])]
+    v = found(*np.array(rows).T)
+    assert jnp.all(jnp.isfinite(v[0]))
+    assert jnp.all(jnp.isnan(v[1:]))
+
+
 def test_velocities_turn_a_gaze_from_backwards_within_the_limits():
     """The planar arm is straight along x, and the target is exactly behind its last link."""
     arm, q = planar(), jnp.zeros(3)
@@ -1296,6 +1435,9 @@ def test_the_velocity_of_a_robot_with_limits_of_acceleration():
     fast, none = jnp.zeros(8).at[6].set(1e3), (False,) * 8
     with pytest.raises(rbd.ArgumentError, match=r"1000.0 for joint 'j1' \(dof 6\)"):
         differential._explain(floating, rbd.neutral(floating), DT, (1.0, fast), none)
+    both, locked = fast.at[7].set(1e3), (*none[:6], True, False)
+    with pytest.raises(rbd.ArgumentError, match=r"1000.0 for joint 'j2' \(dof 7\)"):
+        differential._explain(floating, rbd.neutral(floating), DT, (1.0, both), locked)
     for options, message in (
         ({"previous_velocity": None}, "previous_velocity is None, expected both"),
         ({"acceleration_limit": None}, "acceleration_limit is None, expected both"),
@@ -1356,6 +1498,7 @@ def test_wrong_tasks(arm, monkeypatch):
         rbd.ArgumentError, match=r"(?s)target.R of the FrameTask of 'tool' .*rotation"
     ):
         ik.FrameTask("tool", rbd.Pose(-X.R, X.p))
+    ik.FrameTask.orientation("tool", np.asarray(random_pose(0).R, np.float32))  # exact to 1e-7
     with pytest.raises(rbd.ArgumentError, match=r"weights of the FrameTask of 'tool' .* 0 or more"):
         ik.FrameTask("tool", X, -1.0)
     with pytest.raises(rbd.ArgumentError, match=r"weights .* shape \(3,\).* expected \(6,\)"):
@@ -1384,6 +1527,13 @@ def test_wrong_tasks(arm, monkeypatch):
         ):
             with pytest.raises(rbd.ArgumentError, match=message):
                 ik.FrameTask("tool", target)
+        for names, message in (
+            ({"frame": 3}, "frame is 3, expected the name of a frame"),
+            ({"frame": "tool", "relative_to": 2}, "relative_to is 2, expected the name"),
+        ):
+            for task in (ik.FrameTask, ik.GazeTask):
+                with pytest.raises(rbd.ArgumentError, match=message):
+                    task(target=X if task is ik.FrameTask else X.p, **names)
     cases = {
         "no frame 'tol'.*did you mean 'tool'": [ik.FrameTask("tol", X)],
         "no frame 'tl'": [ik.GazeTask("tl", X.p)],
@@ -1425,6 +1575,8 @@ def test_wrong_arguments(arm):
     high = rbd.neutral(floating).at[-1].set(floating.upper_position_limit[-1] + 1)
     with pytest.raises(rbd.ArgumentError, match="for joint 'j1', expected a value within"):
         ik_solution._check_start(floating, high)
+    with pytest.raises(rbd.ArgumentError, match=r"q0 .*zero quaternion"):
+        ik_solution._check_start(floating, jnp.zeros(floating.nq))
     with pytest.raises(rbd.ArgumentError, match=r"q0 is .*expected finite"):
         ik.inverse_kinematics(arm, tasks, q0.at[0].set(jnp.nan))
     with pytest.raises(rbd.ArgumentError, match=r"q0 has shape \(6,\), expected \(7,\)"):
@@ -1440,12 +1592,15 @@ def test_wrong_arguments(arm):
     assert jnp.all(jnp.isnan(solve(crossed, tasks, q0).q))
     # Traced: the nearest limit.
     assert within_limits(arm, solve(arm, tasks, outside).q)
+    there = [ik.FrameTask("tool", rbd.frame_placement(arm, outside, "tool"))]
+    assert within_limits(arm, solve(arm, there, outside).q)
     with pytest.raises(rbd.ArgumentError, match="no joint 'elbw'"):
         ik.inverse_kinematics(arm, tasks, q0, locked=["elbw"])
     with pytest.raises(rbd.ArgumentError, match="locked is 'elbow', expected a sequence"):
         ik.inverse_kinematics(arm, tasks, q0, locked="elbow")
     with pytest.raises(rbd.ArgumentError, match=r"tolerance is 0.*above 0"):
         ik.inverse_kinematics(arm, tasks, q0, tolerance=0.0)
+    assert jnp.isnan(jax.jit(lambda x: ik_solution._tolerance(arm, x))(0.0))
     for name in ("max_iterations", "seeds", "parallel"):
         with pytest.raises(rbd.ArgumentError, match=f"{name} is 0, expected an integer"):
             ik.search_inverse_kinematics(arm, tasks, jax.random.key(0), **{name: 0})

@@ -137,7 +137,20 @@ def test_copies_of_nodes_are_counted_before_they_are_made(tmp_path, monkeypatch)
     assert len(draw(tmp_path / "e.dae")) == 9
     monkeypatch.setattr(mesh_limits, "MAX_TRIANGLES", 2)
     assert len(draw(tmp_path / "e.gltf")) == 2
+    part = {"attributes": {"POSITION": 0}}
+    twice = gltf(
+        [{"children": [1, 2]}, {"mesh": 0}, {"mesh": 0}], meshes=[{"primitives": [part, part]}]
+    )
+    (tmp_path / "f.gltf").write_text(twice)
+    with monkeypatch.context() as patch:
+        patch.setattr(mesh_limits, "MAX_TRIANGLES", 4)
+        patch.setattr(mesh_limits, "MAX_NODES", 4)
+        assert len(draw(tmp_path / "f.gltf")) == 4
     monkeypatch.setattr(trimesh, "load_scene", None)  # the files below are not read
+    with monkeypatch.context() as patch:
+        patch.setattr(mesh_limits, "MAX_TRIANGLES", 4)
+        patch.setattr(mesh_limits, "MAX_NODES", 3)
+        refused(tmp_path / "f.gltf", twice, "4 parts, with copies")
     monkeypatch.setattr(mesh_limits, "MAX_TRIANGLES", 8)
     refused(tmp_path / "e.dae", collada(*copies(2, 3)), "9 triangles, with copies")
     monkeypatch.setattr(mesh_limits, "MAX_TRIANGLES", 1)
@@ -170,6 +183,7 @@ def test_counts_that_the_data_do_not_have(tmp_path, monkeypatch):
     refused(tmp_path / "b.obj", OBJ + "f 1 2 \\\n 3 1 2\n", "3 triangles, expected at most 2")
     three = gltf(primitive={"mode": 5}, count=5, data=bytes(24))
     refused(tmp_path / "c.gltf", three.replace('"byteLength": 36', '"byteLength": 60'), "triangles")
+    refused(tmp_path / "d.gltf", gltf(count=21, primitive={"mode": 1}, data=bytes(216)), "vertices")
     text = "solid\n" + "facet\nendfacet\n" * 3
     refused(tmp_path / "c.stl", text, "3 triangles, expected at most 2")
 
@@ -181,6 +195,12 @@ def test_many_materials_of_an_obj_file(tmp_path, monkeypatch):
     assert len(draw(tmp_path / "a.obj")) == 3
     monkeypatch.setattr(mesh_limits, "MAX_MATERIALS", 2)
     refused(tmp_path / "a.obj", text, "3 materials, expected at most 2")
+    # Each material costs an array of all vertices; normals are no vertices.
+    monkeypatch.setattr(mesh_limits, "MAX_TRIANGLES", 1)
+    (tmp_path / "b.obj").write_text(OBJ + "usemtl m\n" + "vn 0 0 1\n" * 1000 + "f 1 2 3\n")
+    assert len(draw(tmp_path / "b.obj")) == 1
+    many = OBJ + "usemtl m\n" + "v 0 0 1\n" * 1000 + "f 1 2 3\n"
+    refused(tmp_path / "b.obj", many, "1,003 materials times vertices, expected at most 1,000")
 
 
 def test_the_size_of_a_file_and_of_the_files_that_it_names(tmp_path, monkeypatch):
@@ -213,7 +233,7 @@ def test_pixels_are_counted_before_a_texture_is_decoded(tmp_path, monkeypatch):
     }
     bytes_ = picture(20, 10)
     views = [{"buffer": 0, "byteLength": 36}]
-    views.append({"buffer": 0, "byteLength": len(bytes_), "byteOffset": 36})
+    views.append({"buffer": 0, "byteLength": len(bytes_), "byteOffset": 436})
     files = {
         "a.obj": TEXTURED,
         "a.gltf": gltf(images=[{"uri": embedded}], materials=[material], **entries),
@@ -222,7 +242,7 @@ def test_pixels_are_counted_before_a_texture_is_decoded(tmp_path, monkeypatch):
         "d.gltf": gltf(
             images=[{"bufferView": 1}],
             materials=[material],
-            data=bytes_,
+            data=bytes(400) + bytes_,
             bufferViews=views,
             **entries,
         ),
@@ -236,6 +256,17 @@ def test_pixels_are_counted_before_a_texture_is_decoded(tmp_path, monkeypatch):
     monkeypatch.setattr(image.Image, "convert", None)  # no texture is decoded
     for name, text in files.items():
         refused(tmp_path / name, text, "200 pixels in its texture .*, expected at most 199")
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "TGA"])
+def test_each_type_of_texture_gives_the_colour(kind, tmp_path):
+    """Also where two materials name one file, which is read once."""
+    image, name = pytest.importorskip("PIL.Image"), f"a.{kind.lower()}"
+    image.new("RGB", (8, 8), (255, 0, 0)).save(tmp_path / name, kind)
+    (tmp_path / "a.mtl").write_text(f"newmtl m\nmap_Kd {name}\nnewmtl n\nmap_Kd {name}\n")
+    (tmp_path / "a.obj").write_text(TEXTURED + "usemtl n\nf 1/1 2/2 3/3\n")
+    for part in draw(tmp_path / "a.obj"):
+        np.testing.assert_allclose(part.color, (1, 0, 0, 1), atol=0.02)
 
 
 def test_the_textures_of_a_file_are_counted_together(tmp_path, monkeypatch):
@@ -304,9 +335,11 @@ def test_units_of_a_collada_file(unit, tmp_path):
     pytest.importorskip("collada")
     message = f'<unit meter="{unit}">: expected a positive finite length'
     refused(tmp_path / "a.dae", collada(unit=unit), message)
+    (tmp_path / "b.dae").write_text(collada().replace(' meter="1"', ""))  # 1 m by default
+    np.testing.assert_allclose(np.ptp(draw(tmp_path / "b.dae")[0].vertices, axis=0), [1, 1, 0])
 
 
-@pytest.mark.parametrize("x", [1e300, 4e38, np.nan, np.inf])
+@pytest.mark.parametrize("x", [1e300, -1e300, 4e38, np.nan, np.inf])
 def test_coordinates_beyond_single_precision(x, tmp_path):
     header = ply().replace(b"float", b"double").partition(b"end_header\n")
     corners = CORNERS.astype(float)

@@ -358,6 +358,14 @@ def test_axes_have_the_size_of_the_robot():
     box, surface = picture._surface(drawn, found, ("frames",))
     np.testing.assert_allclose(np.ptp(box, axis=0), (0.375, 0.075, 0.075), atol=1e-6)
     np.testing.assert_allclose(surface.vertices.max(axis=0), box[1], atol=0.003)
+    # The pendulum turns about y, so its axes x and z do not have the axes of the world.
+    pendulum, found = (
+        rbd.load_robot("pendulum"),
+        motion.motion(rbd.load_robot("pendulum"), np.array([0.6])),
+    )
+    box, surface = picture._surface(view.drawing(pendulum), found, ("frames",))
+    np.testing.assert_allclose(surface.vertices.max(axis=0), box[1], atol=0.008)
+    np.testing.assert_allclose(surface.vertices.min(axis=0), box[0], atol=0.008)
 
 
 @pytest.mark.parametrize("layer", view.LAYERS)
@@ -483,6 +491,29 @@ def test_both_sides_of_a_triangle_are_lit():
         assert np.any(one[..., 1] == 0)
 
 
+def test_a_side_without_light_is_ambient():
+    """No light comes from below, and no direction takes light away."""
+    vertices = np.array([[-1, -1, 0], [1, -1, 0], [0, 1, 0]], float)
+    camera = raster.Camera(np.array([0.0, 0.1, -4.0]), np.zeros(3), 0.2)
+    shown = raster.draw(raster.Surface(vertices, np.array([[0, 1, 2]]), RED), camera, 5, 5, WHITE)
+    np.testing.assert_allclose(shown[2, 2], [raster._AMBIENT, 0, 0], atol=1e-12)
+
+
+def test_the_normals_of_a_ball_point_outwards():
+    ((vertices, faces, _),) = triangles.shape_triangles(SphereShape(1.0))
+    normals = raster._vertex_normals(raster.Surface(vertices, faces, np.ones((len(faces), 4))))
+    outwards = np.einsum("ni,ni->n", normals, vertices) / np.linalg.norm(normals, axis=1)
+    assert np.min(outwards[np.unique(faces)]) > 0.99
+
+
+def test_the_axes_of_a_camera_are_a_rotation():
+    for position in ((1.0, -2.0, 3.0), (0.1, 0.2, -5.0), (0.0, 0.0, 4.0)):
+        axes = raster.Camera(np.array(position), np.zeros(3)).axes
+        np.testing.assert_allclose(axes @ axes.T, np.eye(3), atol=1e-12)
+        np.testing.assert_allclose(np.linalg.det(axes), 1)
+        np.testing.assert_allclose(axes[2], position / np.linalg.norm(position))
+
+
 def test_glass_behind_a_wall_is_not_seen():
     square = np.array([[0, -1, -1], [0, 1, -1], [0, 1, 1], [0, -1, 1]], float)
     vertices = np.concatenate([square, square + np.array([1.0, 0, 0])])
@@ -563,6 +594,7 @@ def test_the_camera_is_where_it_is_told():
     assert red.min() > blue.max()  # from -y, x is to the right
     red, blue = (np.flatnonzero(x.any(axis=1)) for x in colored(0.0, camera=(0, -1, 0)))
     assert (red.min(), red.max()) == (blue.min(), blue.max())
+    np.testing.assert_array_equal(colored(0.3), colored(0.3, camera=(1.0, -0.8, 0.35)))
     top = colored(0.0, camera=(0, 0, 1))  # from above, y is up in the picture and x to the right
     assert np.flatnonzero(top[0].any(axis=0)).min() > np.flatnonzero(top[1].any(axis=0)).max()
     large = {"camera": (1, 0, 0), "width": 160, "height": 120}
@@ -593,10 +625,10 @@ def test_a_picture_shows_the_robot_where_its_bodies_are():
 def test_the_background_and_the_size_of_a_picture():
     for width, height in ((40, 20), (20, 40)):
         picture = view.render(
-            boxed(), width=width, height=height, background=(0.2, 0.4, 1.0), ground=False
+            boxed(), width=width, height=height, background=(0.2, 0.4, 0.999), ground=False
         )
         assert picture.shape == (height, width, 3)
-        changed = np.any(picture != (51, 102, 255), axis=2)
+        changed = np.any(picture != (51, 102, 255), axis=2)  # the nearest values
         rows, columns = np.nonzero(changed)  # the box fits, and fills half of the smaller side
         border = np.concatenate([changed[0], changed[-1], changed[:, 0], changed[:, -1]])
         assert not border.any()
@@ -678,6 +710,9 @@ def test_markers_are_where_they_are_placed():
     assert arrow.color == (1, 0, 0, 0.5)
     np.testing.assert_allclose(arrow.vertices[:, 2].min(), 0.0, atol=1e-12)
     np.testing.assert_allclose(arrow.vertices[-1], [0.0, 0.5, 0.7], atol=1e-12)  # the tip
+    offsets = np.linalg.norm((arrow.vertices - [0.0, 0.5, 0.0])[:, :2], axis=1).reshape(4, -1)
+    widths = np.tile([[0.05], [0.05], [0.125], [0.0]], offsets.shape[1])  # shaft and head
+    np.testing.assert_allclose(offsets, widths, atol=1e-12)
     assert len(path.vertices) == 2 * len(three[0].vertices)  # without the repeated point
     np.testing.assert_allclose(boxes[-1].mean(axis=0)[1:], [-0.05, 0.2], atol=0.04)
 
@@ -815,6 +850,7 @@ def test_targets_of_tasks_are_markers():
         ({"markers": [view.Points([0.0, 1.0])]}, r"markers\[0\].positions has shape \(2,\)"),
         ({"markers": [view.Points([0.0, 1.0, np.nan])]}, r"markers\[0\].positions .* finite"),
         ({"markers": [view.Points([0, 0, 0], (1, 2, 0))]}, r"markers\[0\].color is .* 0 to 1"),
+        ({"markers": [view.Points([0, 0, 0], (0, -0.1, 0))]}, r"markers\[0\].color is .* 0 to 1"),
         ({"markers": [view.Points([0, 0, 0], size=0.0)]}, r"markers\[0\].size is 0.* above 0"),
         (
             {"markers": [view.Arrows(np.zeros((2, 3)), np.zeros((3, 3)))]},
@@ -897,8 +933,13 @@ def test_frames_of_a_page_are_at_most_thirty_per_second():
 @needs_viser
 @pytest.mark.parametrize("dt", [0.0, -1.0, np.nan, np.inf])
 def test_a_bad_time_step_of_a_page(dt, tmp_path):
-    with pytest.raises(ArgumentError, match=r"dt is .*, expected a positive time in s"):
-        view.save_html(tmp_path / "a.html", single(), dt=dt)
+    for act in (
+        view.show,
+        view.serve,
+        lambda *x, **y: view.save_html(tmp_path / "a.html", *x, **y),
+    ):
+        with pytest.raises(ArgumentError, match=r"dt is .*, expected a positive time in s"):
+            act(single(), dt=dt)
     assert not (tmp_path / "a.html").exists()
 
 

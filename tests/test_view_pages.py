@@ -383,11 +383,15 @@ def test_a_time_slider_has_the_time_of_the_trajectory(without_player):
             if q is second:
                 viewer.play(q, dt=dt)
             assert viewer._time_slider.max == (len(q) - 1) * dt
-            for step in (2, 0, len(q) - 1):
+            for step in (2, 0, 1.6, len(q) - 1):
                 use(viewer, "time in s", step * dt)
-                np.testing.assert_array_equal(viewer.q, q[step])
+                np.testing.assert_array_equal(viewer.q, q[round(step)])  # the nearest
                 assert not viewer._play_box.value  # it stays where the user has put it
                 use(viewer, "play", True)
+            use(viewer, "slide", 0.3)
+            np.testing.assert_allclose(viewer.q, [0.3])
+            assert not viewer._play_box.value
+            use(viewer, "play", True)
             viewer.set_configuration(np.array([1.5]))
             assert not viewer._play_box.value
             viewer.q[:] = 7  # a copy
@@ -422,6 +426,9 @@ def test_sliders_move_the_robot_and_follow_it():
     model = rbd.load_robot("double_pendulum")
     with view.serve(model, np.array([0.3, -0.4]), port=0) as viewer:
         np.testing.assert_allclose([x.value for x in viewer._sliders], [0.3, -0.4])
+        inputs = {x.label: x for x in viewer._server.gui._gui_input_handle_from_uuid.values()}
+        assert "keep the root" not in inputs  # no free-flyer
+        assert inputs["drag"].options == ("none", "upper_rod", "lower_rod")  # without the base
         use(viewer, model.joint_names[1], 0.7)
         np.testing.assert_allclose(viewer.q, [0.3, 0.7], atol=1e-12)
         viewer.set_configuration(np.array([-0.2, 0.1]))
@@ -448,6 +455,10 @@ def test_a_live_page_draws_the_forces_of_rest():
         np.testing.assert_allclose(arrows(viewer), [4], rtol=1e-4)
         viewer.set_configuration(np.array([0.3, 0.1 + depth]))
         assert arrows(viewer) == []
+    # The second robot is above the ground.
+    q = np.array([[[0.3, 0.1 - depth]], [[0.3, 0.5]]])
+    with view.serve(model, q, port=0, contact=scene) as viewer:
+        np.testing.assert_allclose(arrows(viewer), [1], rtol=1e-4)
 
 
 def test_a_server_listens_where_it_is_told():
