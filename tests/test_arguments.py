@@ -346,6 +346,7 @@ def scaled(model, dt, share=1.0):
     return arguments.POSITIVE.or_nan(jnp.asarray(dt)) * share
 
 
+@pytest.mark.gives_nan
 @pytest.mark.parametrize("dt", [0.0, -1, np.nan, np.array(-2.0), jnp.array(-0.0)])
 def test_a_value_that_does_not_satisfy_a_requirement(dt):
     for call in (lambda: scaled(None, dt), lambda: scaled(None, dt=dt)):

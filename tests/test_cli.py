@@ -902,6 +902,7 @@ def test_errors_are_one_line(name, tmp_path, capsys):
     assert re.fullmatch(r"[^\n]+\n[^\n]+: 1 fault\n", capsys.readouterr().out)
 
 
+@pytest.mark.gives_nan
 @pytest.mark.parametrize(
     "arguments",
     [

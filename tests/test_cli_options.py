@@ -458,7 +458,7 @@ class Fake(learning.Training):
     def __init__(self, algorithm, env, seed, *, task):
         Fake.made.append((algorithm, env, seed, task))
         self.algorithm, self.params, self.state, self.records = algorithm, None, None, []
-        returns = iter([math.nan, *[1.5] * 99])  # no episode has ended after the first update
+        returns = iter([-math.inf, *[1.5] * 99])  # no episode has ended after the first update
         self._update = lambda params, state: (
             state,
             {"return": next(returns), "reward": 0.25, "loss": 0.0},

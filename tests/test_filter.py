@@ -135,6 +135,7 @@ def test_the_derivative_by_the_time_constant_is_finite_at_its_bounds():
             np.testing.assert_array_equal(found, np.zeros_like(found))
 
 
+@pytest.mark.gives_nan
 def test_time_constants_are_batched():
     """One time constant per environment; a traced value out of its range gives NaN."""
     constants = jnp.array([[0.1, 0.2, 0.3], [0.0, 1.0, -1.0], [np.nan, np.inf, 1e-9]])

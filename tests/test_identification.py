@@ -416,6 +416,7 @@ def correlation(covariance):
     return covariance / np.outer(deviation, deviation)
 
 
+@pytest.mark.gives_nan
 @pytest.mark.parametrize(
     "identify",
     [rbd.identification.identify_inertia, rbd.identification.identify_consistent_inertia],
@@ -658,6 +659,7 @@ def test_wrong_arguments_are_named(identify, name):
         identify(arm()[0], **given)
 
 
+@pytest.mark.gives_nan
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize("name", ["q", "v", "a", "tau", "prior", "noise", "regularization"])
 def test_values_that_are_not_finite_are_named(name, value):

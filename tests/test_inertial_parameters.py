@@ -131,6 +131,7 @@ def test_every_theta_is_consistent(rng):
     assert np.all(np.linalg.eigvalsh(ip.pseudo_inertia(inertia)) > -1e-13 * inertia[:, 4:7].sum())
 
 
+@pytest.mark.gives_nan
 def test_log_cholesky_is_not_finite_outside():
     """For a point mass, zero, a violated triangle inequality, and negative mass."""
     outside = jnp.array(
@@ -220,6 +221,7 @@ def test_what_rounding_leaves_of_a_plate_is_consistent(dtype, rng):
     assert not np.any(ip.is_physically_consistent(jnp.array(np.array(wrong), dtype)))
 
 
+@pytest.mark.gives_nan
 def test_nan_is_not_consistent():
     for i in range(10):
         assert not ip.is_physically_consistent(jnp.ones(10).at[i].set(jnp.nan))

@@ -1408,6 +1408,7 @@ def test_the_largest_displacement_from_which_a_joint_can_stop():
     close(first[1], np.diag([1.0, 0.0, 0.0]) @ np.eye(3, 5), 1e-14)
 
 
+@pytest.mark.gives_nan
 def test_the_velocity_of_a_robot_with_limits_of_acceleration():
     model, posture = limited(), [ik.PostureTask(jnp.array([9.0, -9.0, 0.01]), 1.0)]
 
@@ -1559,6 +1560,7 @@ def test_wrong_tasks(arm, monkeypatch):
         ik.inverse_kinematics(zoo.small(), [zero], rbd.neutral(zoo.small()))
 
 
+@pytest.mark.gives_nan
 @pytest.mark.cpu
 def test_wrong_arguments(arm):
     q0 = 0.3 * arm.upper_position_limit

@@ -290,6 +290,7 @@ def test_parameters_that_only_act_together_are_named(dtype):
         identify_parameters(product, start, 5.0 * TIMES + 1.0)
 
 
+@pytest.mark.gives_nan
 def test_wrong_arguments():
     clean = decay(DECAY)
     for arguments, message in (

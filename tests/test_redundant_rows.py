@@ -180,6 +180,7 @@ def test_loops_close_in_both_precisions(dtype):
 # ---------------------------------------------------------------- numbers that no physics allows
 
 
+@pytest.mark.gives_nan
 @pytest.mark.parametrize("restitution", [-0.1, 1.3, float("nan")])
 def test_a_restitution_out_of_its_range(restitution):
     model = rbd.load_robot("double_pendulum")

@@ -508,6 +508,7 @@ def test_noise_is_batched_and_differentiated(key):
 # ------------------------------------------------------------------------------------------ errors
 
 
+@pytest.mark.gives_nan
 def test_wrong_arguments(model, key):
     q, v, a, _ = zoo.state(model)
     scene = Scene(("l2",), 0.1)

@@ -412,6 +412,7 @@ def test_stiff_contacts_converge():
     assert jnp.all(jnp.isfinite(found.x))
 
 
+@pytest.mark.gives_nan
 def test_a_step_that_does_not_converge_is_nan(monkeypatch):
     monkeypatch.setattr(newton, "MAX_STEPS", 2)
     found, _ = solutions(jnp.float64, (1e-6,), (0.8,), 0.5)

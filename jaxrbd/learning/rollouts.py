@@ -145,8 +145,8 @@ def lambda_returns(
 class Episodes(NamedTuple):
     """The returns of episodes: of the current ones up to now (n,), and the mean of the last ones.
 
-    `mean` is the mean over the episodes that ended in the last window in which any ended, and NaN
-    before the first end.
+    `mean` is the mean over the episodes that ended in the last window in which any ended, and
+    minus infinity before the first end. It is not NaN, so `jax_debug_nans` accepts it.
     """
 
     current: Float[Array, " n"]
@@ -168,4 +168,4 @@ class Episodes(NamedTuple):
 
 def no_episodes(size: int, dtype: Any) -> Episodes:
     """The returns before the first step."""
-    return Episodes(jnp.zeros(size, dtype), jnp.full((), jnp.nan, dtype))
+    return Episodes(jnp.zeros(size, dtype), jnp.full((), -jnp.inf, dtype))

@@ -34,8 +34,8 @@ class Record(NamedTuple):
     """The metrics of one update.
 
     - `update`: the number of updates up to now; `steps`: of steps of all environments;
-    - `metrics`: numbers by name. `return` is the mean return of the episodes that ended last, NaN
-      before the first end; `reward` is the mean reward of a step.
+    - `metrics`: numbers by name. `return` is the mean return of the episodes that ended last, and
+      minus infinity before the first end; `reward` is the mean reward of a step.
     """
 
     update: int

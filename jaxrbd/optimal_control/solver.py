@@ -68,7 +68,10 @@ RUNNING = -1
 
 
 class History(NamedTuple):
-    """The progress of a solve, one entry per iteration; entries of later iterations are NaN.
+    """The progress of a solve, one entry per iteration.
+
+    The entries after the last iteration are infinite. They are not NaN, so that `jax_debug_nans`
+    accepts a solution.
 
     `cost`, `residuals`: before the step. `factor`: the factor of the step, 0 for no step.
     `shift`: the multiple of the identity. `mu`: the penalty is 1 / mu.
@@ -208,7 +211,7 @@ class Solver(NamedTuple):
             trajectory=Trajectory(xs, us, costates, gains, zero, Residuals(*[zero] * 5)),
             penalty=first_penalty(multipliers, mu, self.tolerance),
             search=Search(step=no_step, merit=no_merit, grows=false),
-            history=jnp.full((settings.iterations + 1, COLUMNS), jnp.nan, dtype),
+            history=jnp.full((settings.iterations + 1, COLUMNS), jnp.inf, dtype),
         )
 
     def minimise(self, start: Iterate) -> Iterate:
