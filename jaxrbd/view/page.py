@@ -154,7 +154,7 @@ def check_dt(dt: float) -> float:
 
 
 def _kept(count: int, dt: float) -> Sequence[int]:
-    """The indices of the configurations nearest to the times of the frames; all for a long dt."""
+    """The indices of the configurations nearest to the frames; all if dt is a frame or more."""
     period = 1 / _FRAMES_PER_SECOND
     if dt >= period:
         return range(count)
