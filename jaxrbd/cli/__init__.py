@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status.
 
     The status is 0 for success. It is 1 for an error, with a message of one line on standard error
-    (for `jaxrbd convert`, of one line per fault), and for faults that `jaxrbd check` finds. It is
+    (for `jaxrbd convert`, of one line per fault), and for a file that `jaxrbd check` refuses. It is
     130 after an interrupt from the keyboard, and 143 after SIGTERM during `jaxrbd train`.
 
     `argv`: the arguments of the program; None means the arguments of this process. Raises

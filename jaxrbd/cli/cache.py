@@ -46,7 +46,7 @@ def keep_programs(options: argparse.Namespace) -> None:
     if options.no_cache:
         jax.config.update("jax_enable_compilation_cache", False)
         return
-    config: Any = jax.config  # whose options have no annotations
+    config: Any = jax.config  # its options have no annotations
     chosen = _VARIABLE in os.environ or config.jax_compilation_cache_dir
     if chosen or not config.jax_enable_compilation_cache:
         return
@@ -54,7 +54,7 @@ def keep_programs(options: argparse.Namespace) -> None:
         folder = user_folder()
         made = not folder.exists()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()  # raises OSError if it cannot be written
+        tempfile.TemporaryFile(dir=folder).close()  # raises OSError if the folder cannot be written
     except (OSError, RuntimeError) as error:
         print(
             f"jaxrbd: warning: compiled programs are not kept: {error_message(error)}",
@@ -68,5 +68,5 @@ def keep_programs(options: argparse.Namespace) -> None:
             file=sys.stderr,
         )
     jax.config.update("jax_compilation_cache_dir", str(folder))
-    if _LEAST_SECONDS not in os.environ:  # then JAX also keeps the many small programs
+    if _LEAST_SECONDS not in os.environ:  # keep the many small programs, too
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)

@@ -8,7 +8,7 @@ from ..errors import RobotFileError
 from ..io.mujoco import inspect_mjcf, is_mjcf
 from ..io.urdf import inspect_urdf
 from . import parsing
-from .loading import MODEL_FILE, find_file, load_model_file
+from .loading import MODEL_ENDING, find_file, load_model_file
 from .messages import one_line
 from .reports import check_report, print_json
 
@@ -41,13 +41,13 @@ def run(options: argparse.Namespace) -> int:
     if refused:
         print(f"{path}: {summary}")
     else:
-        print(f"ok: {path}" + f" ({summary})" * bool(warned))
+        print(f"ok: {path} ({summary})" if warned else f"ok: {path}")
     return int(refused)
 
 
 def _inspect(path: str) -> tuple[list[RobotFileError], list[RobotFileError]]:
     """The faults and the warnings of a file. Raises SavedFileError for a bad model file."""
-    if path.endswith(MODEL_FILE):
+    if path.endswith(MODEL_ENDING):
         load_model_file(path)
         return [], []
     return inspect_mjcf(path) if is_mjcf(path) else inspect_urdf(path)

@@ -11,7 +11,7 @@ from ..errors import ArgumentError
 from ..io.model_file import save_model
 from ..io.urdf_writer import save_urdf
 from . import parsing
-from .loading import MODEL_FILE, find_file, load
+from .loading import MODEL_ENDING, find_file, load
 
 
 def add_parser(commands) -> None:
@@ -44,14 +44,14 @@ def run(options: argparse.Namespace) -> int:
     """Write the file, and return the exit status."""
     jax.config.update("jax_enable_x64", True)  # files have all digits
     ending = os.path.splitext(options.out)[1]
-    if ending not in (".urdf", MODEL_FILE):
+    if ending not in (".urdf", MODEL_ENDING):
         raise ArgumentError(
             f"OUT is {options.out!r}, expected a name that ends in .urdf or .jaxrbd"
         )
     if os.path.exists(options.out) and os.path.samefile(find_file(options.robot), options.out):
         raise ArgumentError(f"OUT is {options.out!r}, which is the file of the robot")
     model = load(options.robot, options.free_flyer)
-    if ending == MODEL_FILE:
+    if ending == MODEL_ENDING:
         save_model(model, options.out)
     else:
         save_urdf(

@@ -17,13 +17,13 @@ from ..model import Model
 from ..model.names import similar_names
 from ..robots import load_robot, robot_names, robot_path
 
-MODEL_FILE = ".jaxrbd"  # the ending of the names of model files
+MODEL_ENDING = ".jaxrbd"  # the ending of the names of model files
 
 
 def load(robot: str, free_flyer: bool) -> Model:
     """The model of a bundled robot or of a file; warnings go to standard error."""
     path = find_file(robot)
-    if path.endswith(MODEL_FILE):
+    if path.endswith(MODEL_ENDING):
         if free_flyer:
             raise ArgumentError(
                 f"{path}: --free-flyer is for URDF files; a model file has its joints"

@@ -20,7 +20,7 @@ OPTIONS = {
 
 
 def error_message(error: BaseException) -> str:
-    """The message of an error in one line; for an error that states several, each in one line."""
+    """The message of an error in one line; for an error with several faults, one line per fault."""
     faults = error.faults if isinstance(error, ModelError) else ()
     if faults:
         head = str(error).splitlines()[0]
@@ -46,7 +46,7 @@ def with_option(problem: JaxRBDError | GeometryWarning) -> str:
 
 @contextlib.contextmanager
 def print_warnings() -> Iterator[None]:
-    """Print every warning in the block in the form of the messages of the command.
+    """Print every warning in the block as a message of the command, on standard error.
 
     Only the first warning about a mesh lists the places of the search: a robot has many meshes.
     """

@@ -14,8 +14,8 @@ from ..errors import ArgumentError
 def make_folder(path: Path) -> None:
     """Make the folder for the results of a command, and its parents.
 
-    Raises ArgumentError, which names the path and the reason, if this is not possible or if the
-    folder cannot get files.
+    Raises ArgumentError, which names the path and the reason, if this is not possible or if no file
+    can be made in the folder.
     """
     for part in (path, *path.parents):
         if part.exists() and not part.is_dir():
@@ -30,7 +30,7 @@ def make_folder(path: Path) -> None:
 
 @contextlib.contextmanager
 def naming(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Give an OSError of the block that names no file, such as for a full disk, the name `path`."""
+    """Add the name `path` to an OSError of the block that names no file, as for a full disk."""
     try:
         yield
     except OSError as error:

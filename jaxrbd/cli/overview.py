@@ -67,8 +67,8 @@ def _joints(joints: Sequence[JointSpec]) -> str:
     A joint with one degree of freedom also has its limits, damping and friction. A joint that
     follows others has its equation in place of the indices.
     """
-    limits = ["lower", "upper", "effort", "velocity"]
-    rows = [["joint", "kind", "parent", "q", "v", *limits, "damping", "friction"]]
+    header = ["joint", "kind", "parent", "q", "v", "lower", "upper", "effort", "velocity"]
+    rows = [[*header, "damping", "friction"]]
     q = v = 0
     for joint in joints:
         row = [joint.name, _kind(joint), joint.parent or "world"]

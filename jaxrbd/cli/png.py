@@ -18,7 +18,7 @@ def png_bytes(picture: np.ndarray) -> bytes:
         checksum = zlib.crc32(kind + content)
         return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", checksum)
 
-    # 8 bits per colour, red-green-blue, and the only defined methods.
+    # 8 bits per colour, red-green-blue, standard compression and filters, not interlaced.
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     return b"".join(
         [

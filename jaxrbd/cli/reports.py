@@ -24,7 +24,7 @@ from ..model.editing import describe
 
 
 def print_report(options: argparse.Namespace, run: Callable[[], dict[str, Any]]) -> int:
-    """Run a command; with `--json`, its object is the only output, and its text an error output."""
+    """Run a command. With `--json`, print its object, and its text on standard error."""
     if not options.json:
         run()
         return 0
@@ -94,13 +94,13 @@ def _joint_reports(joints: Sequence[JointSpec]) -> list[dict[str, Any]]:
                 "child": joint.child,
                 "q": [q, q + nq],
                 "v": [v, v + nv],
-                "lower": _limits(joint.lower, stage.nq),
-                "upper": _limits(joint.upper, stage.nq),
-                "effort": _limits(joint.effort_limit, stage.nv),
-                "velocity": _limits(joint.velocity_limit, stage.nv),
-                "damping": _limits(joint.damping, stage.nv),
-                "friction": _limits(joint.friction, stage.nv),
-                "armature": _limits(joint.armature, stage.nv),
+                "lower": _values(joint.lower, stage.nq),
+                "upper": _values(joint.upper, stage.nq),
+                "effort": _values(joint.effort_limit, stage.nv),
+                "velocity": _values(joint.velocity_limit, stage.nv),
+                "damping": _values(joint.damping, stage.nv),
+                "friction": _values(joint.friction, stage.nv),
+                "armature": _values(joint.armature, stage.nv),
                 "follows": _leaders(joint.mimic),
             }
         )
@@ -108,8 +108,8 @@ def _joint_reports(joints: Sequence[JointSpec]) -> list[dict[str, Any]]:
     return reports
 
 
-def _limits(values: Any, size: int) -> list[float]:
-    """One value per coordinate; infinite where there is no limit."""
+def _values(values: Any, size: int) -> list[float]:
+    """One value per coordinate; infinite for None."""
     array = np.asarray(np.inf if values is None else values, float)
     return np.broadcast_to(array, (size,)).tolist()
 
@@ -145,6 +145,6 @@ def check_report(
 
 
 def _message(found: RobotFileError) -> str:
-    """The message of a finding without file, line and "warning", which are fields of their own."""
+    """The message of a finding without file, line and "warning", which are in other fields."""
     where = found.file if found.line is None else f"{found.file}:{found.line}"
     return str(found).removeprefix(f"{where}: ").removeprefix("warning: ")

@@ -222,11 +222,10 @@ def gradient_error(
 ) -> float:
     """The largest error of the slopes of the cost, relative to the largest reference slope.
 
-    If all reference slopes are 0, the result is the largest error itself.
-
     The slope of a trajectory is the derivative of its cost along a random direction of its torques,
-    from `gradient`. The reference slope is a central difference in double precision. The function
-    uses the first `BLOCK` trajectories. `scale` (nv,) scales the directions; the mean of the
+    from `gradient`. The reference slope is a central difference in double precision. If all
+    reference slopes are 0, the result is the largest error itself. The function uses the first
+    `BLOCK` trajectories. `scale` (nv,) scales the directions; the mean of the
     positive entries replaces entries of 0.
     """
     model, first, dt = jax.tree.map(
@@ -259,11 +258,9 @@ def _timed(
 ) -> tuple[Any, dict[str, Any]]:
     """The results of `function` for the whole batch, as NumPy arrays, and the times in s.
 
-    Prints the times.
-
-    Block i goes to device i modulo the number of devices, and the devices work at the same time.
-    Every program is compiled for one device: a program that splits its batch over devices would be
-    compiled differently and round differently.
+    The function also prints the times. It divides the batch as `run_batch` says. Every program is
+    compiled for one device: a program that splits its batch over devices would be compiled
+    differently and round differently.
     """
     batch, steps = inputs.tau.shape[:2]
     blocks = _blocks(inputs)

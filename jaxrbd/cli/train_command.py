@@ -123,7 +123,7 @@ def _train(
     received: list[int],
     planned: int,
 ) -> None:
-    """All remaining updates of a training, with checkpoints, metrics and progress.
+    """Run all remaining updates of a training, with checkpoints, metrics and progress.
 
     `planned`: the number of updates of the training that wrote the checkpoint.
     """
@@ -135,7 +135,7 @@ def _train(
             f"continuing after update {len(training.records)} of {updates}"
             f"{changed if planned != updates else ''}"
         )
-    # The records of the checkpoint replace those that an interrupted run wrote after it.
+    # The file keeps the records of the checkpoint, and drops later ones of an interrupted run.
     lines = "".join(map(_line, training.records))
     replace_file(folder / METRICS, lines.encode("ascii"))
     begin, before = time.perf_counter(), len(training.records)
@@ -152,7 +152,7 @@ def _train(
 
 
 def _updates(checkpoint: Path, usual: int) -> int:
-    """The number of updates of the training that wrote a checkpoint; else the usual number."""
+    """The number of updates that a checkpoint states for its training; else `usual`."""
     settings = read_description(checkpoint).get("settings")
     updates = settings.get("updates") if isinstance(settings, dict) else None
     return updates if isinstance(updates, int) else usual
@@ -217,7 +217,7 @@ def _save_interrupted(training: Training | None, checkpoint: Path) -> str:
 
 
 def _resumption(options: argparse.Namespace, folder: Path) -> str:
-    """The command that continues a training: the same task, settings, seed and folder."""
+    """The command that continues a training: the same task, algorithm, seed, steps and folder."""
     words = ["jaxrbd", "train", options.task]
     if options.algorithm != "shac":
         words += ["--algorithm", options.algorithm]

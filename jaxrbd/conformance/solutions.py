@@ -65,12 +65,12 @@ class _Problem(NamedTuple):
 
 
 class SolutionCheck(NamedTuple):
-    """The derivatives of the solutions of one solver by one group of parameters, in one mode.
+    """The derivatives of solutions of one solver with respect to one group of parameters.
 
-    `error`: the largest error of a derivative, and `uncertainty`: of its reference. Both are
-    relative to the largest derivative of the same quantity by any group. They are NaN or infinite
-    if a solver did not converge, if a derivative is not finite, or if the solution does not depend
-    on the parameters.
+    `mode`: "forward" or "reverse"; `error`: the largest error of a derivative; `uncertainty`: the
+    largest uncertainty of a reference derivative. Both are relative to the largest derivative of
+    the same quantity with respect to any group. They are NaN or infinite if a solver did not
+    converge, if a derivative is not finite, or if the solution does not depend on the parameters.
     """
 
     solver: str
@@ -192,11 +192,11 @@ def _size_of_change(model: Model) -> int:
 
 
 def _configurations(model: Model) -> tuple[Array, Array]:
-    """A configuration, and another one nearby."""
+    """The start configuration, and the goal configuration nearby."""
     rng = np.random.default_rng(2)
-    near, far = rng.normal(size=(2, model.nv))
-    q = integrate(model, neutral(model), jnp.asarray(0.3 * near))
-    return q, integrate(model, q, jnp.asarray(0.4 * far))
+    to_start, to_goal = rng.normal(size=(2, model.nv))
+    q = integrate(model, neutral(model), jnp.asarray(0.3 * to_start))
+    return q, integrate(model, q, jnp.asarray(0.4 * to_goal))
 
 
 # ------------------------------------------------------------------------------ optimal control
@@ -215,7 +215,7 @@ class _Forces(eqx.Module):
 
 
 class _End(eqx.Module):
-    """The cost of the last state: the distances of the last frame and of q from their targets."""
+    """The residuals of the last state: errors of the last frame's position and of q, and v."""
 
     model: Model
     goal: Array
@@ -229,7 +229,7 @@ class _End(eqx.Module):
 
 
 def _motion(model: Model) -> _Problem:
-    """A short motion."""
+    """A short motion from a start state towards a goal configuration."""
     q0, goal = _configurations(model)
     v0 = 0.1 * jnp.cos(jnp.arange(1.0, model.nv + 1))
     target = frame_placement(model, goal, model.frame_names[-1]).p
@@ -248,20 +248,20 @@ def _motion(model: Model) -> _Problem:
         new = _changed(model, changes["model"])
         # A small change of a heavy link would otherwise need large accelerations of light links.
         forces = _Forces(new, bias_force(new, q0, v0), jnp.diagonal(crba(new, q0)))
-        by_tip, by_speed, by_last, by_bound = jnp.split(changes["targets and bounds"], [3, 4, 5])
+        d_tip, d_speed, d_last, d_bound = jnp.split(changes["targets and bounds"], [3, 4, 5])
         problem = optimal_control.Problem(
             space,
             optimal_control.shooting_step(new, forces, semi_implicit_euler, _DT),
             cost,
             _End(new, goal),
-            control_bounds=(-bounds[0] + by_bound[0], bounds[0] + by_bound[0]),
+            control_bounds=(-bounds[0] + d_bound[0], bounds[0] + d_bound[0]),
             path=path,
             terminal=terminal,
         )
         p = {
-            "tip": target + by_tip,
-            "speed": bounds[1] + by_speed[0],
-            "last": bounds[2] + by_last[0],
+            "tip": target + d_tip,
+            "speed": bounds[1] + d_speed[0],
+            "last": bounds[2] + d_last[0],
         }
         dq, dv = jnp.split(changes["initial state"], 2)
         x0 = integrate(model, q0, dq), v0 + dv
@@ -305,13 +305,13 @@ def _posture(model: Model) -> _Problem:
     single = np.array([q.start for q in places if q.stop - q.start == 1], int)
 
     def contracted(changes, bounds):
-        by_pose, by_limit = jnp.split(changes["targets and bounds"], [6])
+        d_pose, d_limit = jnp.split(changes["targets and bounds"], [6])
         limited = eqx.tree_at(
             lambda m: (m.lower_position_limit, m.upper_position_limit),
             _changed(model, changes["model"]),
-            tuple(bounds + by_limit),
+            tuple(bounds + d_limit),
         )
-        reach = FrameTask(frame, compose(target, exp(by_pose)))
+        reach = FrameTask(frame, compose(target, exp(d_pose)))
         found = inverse_kinematics(limited, [reach, PostureTask(q0, 1e-2)], q0, max_iterations=1000)
         return _contract((found.q, found.error), found.stationary), found
 

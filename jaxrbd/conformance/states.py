@@ -69,7 +69,7 @@ DIRECTIONS = ("q", "v", "q v u", "raw q")
 
 
 class Curves(NamedTuple):
-    """n curves: A, B, C, r (n, nq), and v, u with their rates dv, du (n, nv). See the module."""
+    """n curves: A, B, C, r (n, nq), and v, u at t = 0 with their rates dv, du (n, nv)."""
 
     A: np.ndarray
     B: np.ndarray

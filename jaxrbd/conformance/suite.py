@@ -81,7 +81,7 @@ def run(
     if isinstance(order, int):
         order = dict.fromkeys(product(PRECISIONS, MODES), order)
     orders: dict[Any, int] = dict(order)
-    # In the order of `precisions`, so `jax_enable_x64` changes once per robot and precision.
+    # Grouped by precision, so `jax_enable_x64` changes once per robot and precision.
     orders = {(p, m): orders[p, m] for p in precisions for m in modes if (p, m) in orders}
     highest = max(orders.values(), default=0)
     report = Report(adapter.name, tuple(trees), tuple(conditions), tuple(quantities), highest)

@@ -1,4 +1,4 @@
-"""Read and write files: URDF and MJCF robots, saved models and exported programs.
+"""Read and write files: URDF, SRDF and MJCF files, saved models and exported programs.
 
 The module `jaxrbd.io.pinocchio` converts models of Pinocchio.
 """

@@ -1,8 +1,8 @@
 """The geometry of links as JSON: one record per shape, in a file of `save_model`.
 
 A record has the fields of a `Geometry`, the name of the link, and the role, "visual" or
-"collision". Of a `Mesh` the record has the bytes of both arrays in base64, little-endian: float32
-vertices and int32 faces.
+"collision". The record of a `Mesh` has its arrays as base64 of little-endian bytes: vertices in
+float32 and faces in int32.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from ..errors import ModelError
 from ..model.geometry import SHAPES, Geometry, LinkGeometry, Mesh, checked_geometry
 
-_ROLES = {"visual": "visuals", "collision": "collisions"}
+_ROLES = {"visual": "visuals", "collision": "collisions"}  # fields of a `LinkGeometry`
 _FIELDS = {"link", "role", "name", "placement", "color", "shape"}
 _ARRAYS = {"vertices": "<f4", "faces": "<i4"}
 
@@ -32,8 +32,8 @@ def geometry_records(geometry: LinkGeometry) -> list[dict[str, Any]]:
             "color": shape.color,
             "shape": _shape_record(shape.shape),
         }
-        for role, kind in _ROLES.items()
-        for link, shapes in getattr(geometry, kind).items()
+        for role, field in _ROLES.items()
+        for link, shapes in getattr(geometry, field).items()
         for shape in map(checked_geometry, shapes)
     ]
 
@@ -42,13 +42,13 @@ def link_geometry(records: list[dict[str, Any]]) -> LinkGeometry:
     """The geometry from records that `check_record` has accepted."""
     found: dict[str, dict[str, tuple[Geometry, ...]]] = {role: {} for role in _ROLES}
     for record in records:
-        links, link = found[record["role"]], record["link"]
-        links[link] = (*links.get(link, ()), _geometry(record))
-    return LinkGeometry(**{kind: found[role] for role, kind in _ROLES.items()})
+        shapes, link = found[record["role"]], record["link"]
+        shapes[link] = (*shapes.get(link, ()), _geometry(record))
+    return LinkGeometry(**{field: found[role] for role, field in _ROLES.items()})
 
 
 def check_record(record: Any, what: str, links: list[str]) -> None:
-    """Raise ModelError unless the record describes a shape of one of the links."""
+    """Raise ModelError, which calls the record `what`, unless it describes a shape of a link."""
     if not isinstance(record, dict) or record.keys() != _FIELDS:
         raise ModelError(f"{what} has not the fields {sorted(_FIELDS)}")
     if record["role"] not in list(_ROLES):

@@ -97,8 +97,8 @@ def replace_file(path: str | os.PathLike[str], data: bytes) -> None:
 
     The function writes the data to a temporary file with a unique name, and then renames this file.
     It holds a lock on the temporary file. The lock ends with the process. So if a temporary file
-    has no lock, the process that wrote it was killed. The function deletes such files. Raises
-    OSError, which names the file, if the file cannot be made.
+    has no lock, the process that wrote it was killed. The function deletes such files if they are
+    empty or start with `_MAGIC`. Raises OSError, which names the file, if it cannot be made.
     """
     target = Path(os.path.realpath(path))
     prefix = f".{target.name[:100]}."
@@ -116,7 +116,7 @@ def replace_file(path: str | os.PathLike[str], data: bytes) -> None:
         except BaseException:
             new.unlink(missing_ok=True)
             raise
-    except OSError as error:  # which names the temporary file, or no file
+    except OSError as error:  # this error names the temporary file, or no file
         if error.errno is None:
             raise
         raise OSError(error.errno, error.strerror, os.fspath(path)) from error
@@ -147,7 +147,7 @@ def _locked_file(folder: Path, prefix: str) -> tuple[Path, BinaryIO]:
 
 
 def _remove_abandoned(folder: Path, prefix: str) -> None:
-    """Delete the temporary files of processes that were killed."""
+    """Delete the temporary files of killed processes that are empty or start with `_MAGIC`."""
     name = re.compile(re.escape(prefix) + "[0-9a-f]{16}" + re.escape(_SUFFIX))
     for path in [folder / found for found in os.listdir(folder) if name.fullmatch(found)]:
         with contextlib.suppress(OSError), path.open("r+b") as file:  # the file may be gone

@@ -1,7 +1,7 @@
 """Limits of joints that are valid, but that the author of a file probably did not mean.
 
-A velocity limit of 0 often stands for an unknown limit. An effort limit of 0 alone means that no
-motor drives the joint, so it is no fault.
+A velocity limit of 0 often stands for an unknown limit. An effort limit of 0 is not doubtful: no
+motor drives the joint.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import numpy as np
 from ..joints import Joint, subspace_rows
 from ..model.description import JointSpec
 
-# Limits in degrees are seldom above two turns. Larger limits stand for no limit.
+# Two turns in degrees. Limits in degrees are seldom larger; larger limits stand for no limit.
 _DEGREES = 720.0
 
 
 def doubtful_limits(joints: Sequence[JointSpec]) -> dict[str, list[str]]:
     """The names of the joints with each kind of doubtful limits; the keys describe the kinds.
 
-    `joints`: as `parse_urdf` returns them. Joints that follow others have no own limits.
+    `joints`: as `parse_urdf` returns them. Joints that follow others have no limits.
     """
     moving = [joint for joint in joints if joint.mimic is None]
     found = {text: [joint.name for joint in moving if test(joint)] for text, test in _KINDS.items()}

@@ -7,7 +7,7 @@ import numpy as np
 from ..model.description import placement_matrix
 from ._xml import Document, Element
 
-VERSIONS = ("1.0", "1.1", "1.2")
+VERSIONS = ("1.0", "1.1", "1.2")  # of the URDF specification
 
 
 def read_origin(doc: Document, element: Element) -> np.ndarray:

@@ -82,7 +82,7 @@ class ShapeReader:
         return MeshFile(uri, scale, self.robot_file)
 
     def _color(self, visual: Element) -> _Color:
-        """The colour that a material states, or the colour of the material of this name."""
+        """The colour in the `<material>` of a visual, or of the defined material with its name."""
         material = self.doc.child(visual, "material")
         if material is None:
             return None

@@ -50,8 +50,8 @@ def add_shape(
     """Add `<geometry>`, `<material>` and the name to an element, which has the pose already.
 
     `index`: the place of the shape among the visuals or collisions of the link. `number`: the place
-    of the element among these elements of the link. Raises ModelError, which names the link, for a
-    shape that URDF cannot state.
+    of the element, which differs after a capsule of three elements. Raises ModelError, which names
+    the link, for a shape that URDF cannot state.
     """
 
     def refuse(what: str) -> ModelError:

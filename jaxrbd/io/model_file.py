@@ -129,7 +129,7 @@ def load_model(path: str | os.PathLike[str], *, dtype: DTypeLike | None = None) 
 
 
 def _with_fixed_inertia(header: dict[str, Any], body: bytes) -> bytes:
-    """The arrays of a file of version 1 or 2, with zeros for the array that they do not have.
+    """The body of a file, with zeros for `fixed_inertia`, which versions 1 and 2 do not have.
 
     Adds the array to the header too.
     """
@@ -225,7 +225,13 @@ def _skeleton(header: dict[str, Any]) -> Model:
         return kind(**{field: zeros((n, *_PARAMETERS[field])) for field in fields})
 
     def model() -> Model:
-        coupling = Coupling(zeros(nq), zeros(nq), zeros(nv), (), **space)
+        coupling = Coupling(
+            q_multiplier=zeros(nq),
+            q_offset=zeros(nq),
+            v_multiplier=zeros(nv),
+            followers=(),
+            **space,
+        )
         return Model(
             placement=Pose(zeros((nb, 3, 3)), zeros((nb, 3))),
             inertia=zeros((nb, 10)),

@@ -40,24 +40,24 @@ def find_package_file(
     The folder of a package is searched in this order; the first folder that has the file is taken:
 
     1. the folder in `packages`;
-    2. the folders that contain `urdf_path`, from the inside to the outside: a folder with the name
-       of the package, or a folder in it with this name;
+    2. the folders that contain `urdf_path`, from the inside to the outside: each folder itself if
+       it is called PACKAGE, and its subfolder PACKAGE;
     3. with `search_environment`: `share/PACKAGE` in the folders of the first three variables, and
-       PACKAGE in the folders of ROS_PACKAGE_PATH.
+       the folders of ROS_PACKAGE_PATH, each as in 2.
 
     If no file has exactly this name, and exactly one file has the name in another spelling, this
     file is taken, with a GeometryWarning. Other spellings have other upper and lower case letters,
     `\\` instead of `/`, or escapes such as %20.
 
-    Raises ArgumentError, which lists all paths that were tried, if the file does not exist; if the
-    package exists, it names the folder of the package. Raises ArgumentError also for a folder in
-    `packages` that does not exist, for another scheme, such as http, for a URI without a package or
-    a path, for a path with ".." in a package, and for a relative path without `urdf_path`.
+    Raises ArgumentError if the file does not exist. The error lists the paths that were tried, and
+    the folder of the package if it exists. Raises ArgumentError also for a folder in `packages`
+    that does not exist, another scheme, such as http, a host, a URI without a package or a path, a
+    path with ".." in a package, and a relative path without `urdf_path`.
     """
     scheme = _SCHEME.match(uri)
     package, folders, inside = None, [], PurePosixPath()
     if scheme is None:
-        candidates = [_beside(uri, urdf_path)]
+        candidates = [_absolute_path(uri, urdf_path)]
     elif scheme[1] == "package":
         package, inside = _package_and_path(uri)
         folders = _package_folders(package, packages or {}, urdf_path, search_environment)
@@ -108,8 +108,8 @@ def find_package_file(
     )
 
 
-def _beside(uri: str, urdf_path: str | os.PathLike[str] | None) -> Path:
-    """A path, relative to the folder of the robot file."""
+def _absolute_path(uri: str, urdf_path: str | os.PathLike[str] | None) -> Path:
+    r"""The path `uri` in the folder of the robot file; with `/` for `\` if no such file exists."""
     if not uri.strip():
         raise ArgumentError("uri is empty, expected a path or a URI")
     if Path(uri).is_absolute():
@@ -131,7 +131,7 @@ def _existing_folder(path: Path) -> Path:
 
 
 def _other_spellings(folder: Path, path: Path) -> list[Path]:
-    """The files in a folder whose names are the path in another spelling; `..` fits nothing."""
+    """The files in a folder whose paths differ from `path` in the spelling only; not for `..`."""
     parts = [name for part in path.relative_to(folder).parts for name in part.split("\\")]
     return _fits(folder, [_spelling(name) for name in parts if name not in ("", ".")])
 
@@ -167,13 +167,19 @@ def _package_folders(
         # The folders as written and, where links lead elsewhere, the real folders.
         for file in (Path(os.path.abspath(urdf_path)), Path(os.path.realpath(urdf_path))):
             for folder in file.parents:
-                folders += [folder] * (folder.name == package) + [folder / package]
+                folders += _folders_called(package, folder)
     if search_environment:
         for variable in _PREFIXES:
             folders += [folder / "share" / package for folder in _folders(variable)]
         for folder in _folders(_SOURCES):
-            folders += [folder] * (folder.name == package) + [folder / package]
+            folders += _folders_called(package, folder)
     return folders
+
+
+def _folders_called(package: str, folder: Path) -> list[Path]:
+    """The folder itself, if it has the name of the package, and its subfolder with this name."""
+    inside = folder / package
+    return [folder, inside] if folder.name == package else [inside]
 
 
 def _package_and_path(uri: str) -> tuple[str, PurePosixPath]:

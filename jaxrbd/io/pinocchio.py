@@ -79,11 +79,12 @@ def from_pinocchio(pin_model: Any, *, strict: bool = False) -> Model:
     `Mimic`. The largest float64 as a limit means that there is no limit. Limits of angles given as
     (cos, sin) and of quaternions are not read.
 
-    The frames are the frames of `pin_model` of all types. These frames are not repeated: "universe"
-    is the world, and the frame of a moving joint has the name of the joint. A body of a moving
-    joint has the name of the first BODY frame that coincides with the joint frame. Without such a
-    frame the body has the name of the joint. If frames of several types have one name, a BODY frame
-    keeps the name, and the other frames get their type as a suffix, such as "hand (fixed_joint)".
+    The frames are the frames of `pin_model` of all types, except "universe", which is the world,
+    and the frames of moving joints, which a model finds by the names of the joints. A body of a
+    moving joint has the name of the first BODY frame that coincides with the joint frame. Without
+    such a frame the body has the name of the joint. If frames of several types have one name, a
+    BODY frame keeps the name, and the other frames get their type as a suffix, such as "hand
+    (fixed_joint)".
 
     These fields have no counterpart and are not read: `rotorInertia` and `rotorGearRatio` (the
     algorithms of Pinocchio use `armature` only), `positionLimitMargin` and
@@ -128,21 +129,21 @@ def coordinate_map(pin_model: Any, model: Model) -> CoordinateMap:
     bodies = {name: body for body, name in enumerate(robot(model).joint_names)}
     for name in [*by_name, *bodies]:
         if name not in bodies or name not in by_name:
-            where, other = ("pin_model", "model")[:: 1 if name in by_name else -1]
-            raise ArgumentError(f"joint {name!r} is in {where}, but not in {other}")
+            places = ("pin_model", "model") if name in by_name else ("model", "pin_model")
+            raise ArgumentError(f"joint {name!r} is in {places[0]}, but not in {places[1]}")
     specs = describe(model)[1][: model.nb]
     for spec in specs:
         if wrong := _mismatch(by_name[spec.name], spec):
             raise ArgumentError(f"joint {spec.name!r}: {wrong}")
     ordered = [by_name[spec.name] for spec in specs if spec.mimic is None]
-    widths = np.cumsum([0, *(stage.kind.nq for stage in ordered)])
+    starts = np.cumsum([0, *(stage.kind.nq for stage in ordered)])
     last = {stage.joint: bodies[stage.name] for stage in stages}
     return CoordinateMap(
         q_index=_flatten(stage.q_start + np.arange(stage.kind.nq, dtype=int) for stage in ordered),
         v_index=_flatten(stage.v_start + np.arange(stage.kind.nv, dtype=int) for stage in ordered),
         angles=tuple(
             int(start) + stage.angle
-            for start, stage in zip(widths, ordered)
+            for start, stage in zip(starts, ordered)
             if stage.angle is not None
         ),
         bodies=tuple(last[j] for j in range(1, pin_model.njoints)),
@@ -208,17 +209,11 @@ class CoordinateMap(eqx.Module):
         return q_pin.at[cosines + 1].set(jnp.sin(q[angles]))
 
     def v(self, v_pin: ArrayLike) -> Float[Array, " nv"]:
-        """The vector (nv,) of jaxrbd for a velocity, acceleration or force of Pinocchio.
-
-        It holds for every vector with one entry per dof: v, a and tau.
-        """
+        """The vector (nv,) of jaxrbd for a velocity, acceleration or force of Pinocchio."""
         return _shaped(v_pin, "v_pin", (len(self.v_index),))[np.array(self.v_index, int)]
 
     def v_pin(self, v: ArrayLike) -> Float[Array, " nv"]:
-        """The vector (nv,) of Pinocchio for a velocity, acceleration or force of jaxrbd.
-
-        It holds for every vector with one entry per dof: v, a and tau.
-        """
+        """The vector (nv,) of Pinocchio for a velocity, acceleration or force of jaxrbd."""
         return _shaped(v, "v", (len(self.v_index),))[np.argsort(self.v_index)]
 
     def mass_matrix(self, M_pin: ArrayLike) -> Float[Array, "nv nv"]:
@@ -465,7 +460,7 @@ def _description(pin_model: Any) -> tuple[list[Link], list[JointSpec]]:
             joints.append(joint)
             parent = joint.child
     taken = {joint.name for joint in joints}
-    # Pinocchio has one inertia of all links that are fixed to the world. The first of them gets it.
+    # Pinocchio has one inertia of all links that are fixed to the world. The first frame gets it.
     fixed = next((frame for _, frame in frames if frame.parentJoint == 0), None)
     for name, frame in frames:
         inertia = np.zeros(10)
@@ -482,7 +477,7 @@ def _description(pin_model: Any) -> tuple[list[Link], list[JointSpec]]:
 def _frame_names(pin_model: Any) -> tuple[list[str], list[tuple[str, Any]]]:
     """The name of the body of each joint, and the other frames with their names in the model.
 
-    The first name is that of the world, which is not used.
+    The entry of the universe, the first one, is not used.
     """
     frames = [frame for frame in pin_model.frames if str(frame.type) != "JOINT"][1:]
     body_frames = [frame for frame in frames if str(frame.type) == "BODY"]
@@ -567,11 +562,11 @@ def _stage_parameters(parameters: dict[str, np.ndarray], stage: _Stage) -> dict[
     chosen: dict[str, Any] = {
         field: x[v] for field, x in parameters.items() if field not in ("lower", "upper")
     }
-    # An angle as (cos, sin) and a quaternion have no limits.
-    first = kind.nq if kind.quaternion is None else kind.quaternion
-    bounded = first if stage.angle is None else stage.angle
-    for field, none in (("lower", -np.inf), ("upper", np.inf)):
-        limits = np.full(kind.nq, none)
+    # Only the coordinates before an angle as (cos, sin), or before a quaternion, have limits.
+    ends = [end for end in (stage.angle, kind.quaternion) if end is not None]
+    bounded = min([kind.nq, *ends])
+    for field, unlimited in (("lower", -np.inf), ("upper", np.inf)):
+        limits = np.full(kind.nq, unlimited)
         limits[:bounded] = parameters[field][stage.q_start : stage.q_start + bounded]
         chosen[field] = limits
     return chosen

@@ -230,7 +230,7 @@ class _States:
         self.states.append(GroupState(name, group, q, tuple(joints)))
 
     def _slice(self, element: Element, joint: str) -> slice | None:
-        """The part of q of a joint; None, and a fault unless it is skipped, for no part."""
+        """The slice of q of a joint. A joint without one gives None, and a fault if not skipped."""
         known = joint in self.model.joint_names or f"{joint}.1" in self.model.joint_names
         part = self.model.joint(joint).q if known else slice(0, 0)
         if part.start < part.stop:

@@ -325,8 +325,9 @@ def _cycle(parents: dict[str, str], start: str) -> list[str]:
     while link not in path:
         path[link] = None
         link = parents[link]
-    upwards = [*path][[*path].index(link) :]
-    return upwards[:1] + upwards[:0:-1]
+    links = list(path)
+    upwards = links[links.index(link) :]
+    return [upwards[0], *reversed(upwards[1:])]
 
 
 def _by_line(faults: Iterable[RobotFileError]) -> list[RobotFileError]:

@@ -246,22 +246,22 @@ def _nested(children: list[JointSpec]) -> list[JointSpec] | None:
     links after that link are closed.
     """
     opened: list[tuple[str | None, np.ndarray]] = [(children[0].parent, np.eye(4))]
-    last = [""]
+    last_names = [""]
     attached = []
     for joint in children:
-        while _moves(joint) and last[-1] >= joint.name:
+        while _moves(joint) and last_names[-1] >= joint.name:
             opened.pop()
-            last.pop()
+            last_names.pop()
             if not opened:
                 return None
         parent, pose = opened[-1]
         placement = np.linalg.inv(pose) @ joint.placement if len(opened) > 1 else joint.placement
         attached.append(dataclasses.replace(joint, parent=parent, placement=placement))
         if _moves(joint):
-            last[-1] = joint.name
+            last_names[-1] = joint.name
         else:
             opened.append((joint.child, joint.placement))
-            last.append("")
+            last_names.append("")
     return attached
 
 

@@ -85,18 +85,18 @@ def drawing(model: Model, packages: Packages | None = None) -> Drawing:
         raise ArgumentError(f"{model!r} is a batch of models, expected one model")
     poses = np.array(pose_matrix(model.frame_pose), float).reshape(-1, 4, 4)
     items: list[Item] = []
-    shown = _Shapes(packages)
+    reader = _Shapes(packages)
     for layer, default in (("visuals", _GREY), ("collisions", _COLLISION)):
         for link, shapes in getattr(model.geometry, layer).items():
             frame = model.frame_names.index(link)
             for shape in shapes:
                 body = model.frame_bodies[frame]
                 try:
-                    items += shown.items(shape, link, layer, body, poses[frame], default)
+                    items += reader.items(shape, link, layer, body, poses[frame], default)
                 except UnreadableMesh as error:
                     message = f"link {link!r}: not drawn: {error}"
                     warning = GeometryWarning(message, argument=error.argument)
-                    warnings.warn(warning, stacklevel=3)  # the caller of the caller
+                    warnings.warn(warning, stacklevel=3)  # the caller of `render`, `show`, ...
     inertia = np.array(model.inertia, float)
     masses = inertia[:, 0]
     centers = inertia[:, 1:4] / np.where(masses == 0, 1, masses)[:, None]

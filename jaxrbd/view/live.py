@@ -190,7 +190,7 @@ class Viewer:
             )
 
     def _show(self, found: Motion, index: int) -> None:
-        """Show the configurations with this index, and move the sliders there."""
+        """Show the configurations with this index of time, and set the sliders to them."""
         self._q = found.q[:, index]
         self._stage.place(found, index)
         self._draw_forces()
@@ -342,15 +342,16 @@ class Viewer:
             position=tuple(np.asarray(X.p, float).tolist()),
             wxyz=(w, x, y, z),
         )
-        done: list[bytes] = [b""]
+        last_target = b""
 
         @handle.on_update
         def _(_: Any) -> None:
+            nonlocal last_target
             with self._lock:
                 target = np.concatenate([handle.position, handle.wxyz])
-                if self._handle is not handle or done[0] == target.tobytes():
+                if self._handle is not handle or last_target == target.tobytes():
                     return  # the handle was replaced, or an earlier event has used this pose
-                done[0] = target.tobytes()
+                last_target = target.tobytes()
                 self.reach(frame, target[:3], target[[4, 5, 6, 3]])
 
     def reach(self, frame: str, position: ArrayLike, quaternion: ArrayLike) -> None:

@@ -20,7 +20,7 @@ from .triangles import shape_triangles
 Color = Sequence[int | float]
 _PATH = (0.1, 0.55, 0.75)
 AXIS_COLORS = ((0.9, 0.2, 0.2, 1.0), (0.2, 0.7, 0.25, 1.0), (0.2, 0.35, 0.95, 1.0))
-# Radii per length of the axes of a body.
+# Radii of axes, of arrows and paths, and of balls, per length of the axes of a body.
 _AXIS = 0.03
 _LINE = 0.06
 _BALL = 0.1
@@ -151,22 +151,20 @@ def decorated(
 def rods(
     starts: np.ndarray, ends: np.ndarray, first: float, last: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Vertices and faces of n rods or cones between points (n, 3); the radii at both ends.
+    """Vertices and faces of n rods or cones between points (n, 3).
 
-    A rod without a length is left out.
+    `first`, `last`: the radii at the starts and at the ends. A rod without a length is left out.
     """
-    along = ends - starts
-    length = np.linalg.norm(along, axis=1)
-    starts, ends, along = (
-        x[length > 0] for x in (starts, ends, along / np.maximum(length, 1e-300)[:, None])
+    axis = ends - starts
+    length = np.linalg.norm(axis, axis=1)
+    starts, ends, axis = (
+        x[length > 0] for x in (starts, ends, axis / np.maximum(length, 1e-300)[:, None])
     )
-    least = np.eye(3)[np.argmin(np.abs(along), axis=1)]
-    u = np.cross(along, least)
+    least = np.eye(3)[np.argmin(np.abs(axis), axis=1)]
+    u = np.cross(axis, least)
     u /= np.linalg.norm(u, axis=1, keepdims=True)
     angle = 2 * np.pi * np.arange(_SIDES) / _SIDES
-    ring = (
-        np.cos(angle)[:, None] * u[:, None] + np.sin(angle)[:, None] * np.cross(along, u)[:, None]
-    )
+    ring = np.cos(angle)[:, None] * u[:, None] + np.sin(angle)[:, None] * np.cross(axis, u)[:, None]
     vertices = np.stack([starts[:, None] + first * ring, ends[:, None] + last * ring], axis=1)
     i = np.arange(_SIDES)
     j = (i + 1) % _SIDES
@@ -187,13 +185,13 @@ def axes(R: np.ndarray, p: np.ndarray, length: float) -> list[tuple[np.ndarray, 
 
 
 def ball(length: float) -> tuple[np.ndarray, np.ndarray]:
-    """Vertices and faces of a ball that marks a point; `length`: of the axes of a body."""
+    """Vertices and faces of a ball that marks a point; `length`: the length of a body's axes."""
     ((vertices, faces, _),) = shape_triangles(SphereShape(_BALL * length))
     return vertices, faces
 
 
 def _items(marker: Marker, index: int, length: float) -> list[Item]:
-    """The items of a marker; `length`: of the axes of a body."""
+    """The items of a marker; `length`: the length of a body's axes."""
     name = f"markers[{index}]"
     if not isinstance(marker, Marker):
         raise ArgumentError(f"{name} is {marker!r}, expected Points, Axes, Arrows or a Path")

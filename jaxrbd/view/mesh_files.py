@@ -39,7 +39,7 @@ def read_mesh_file(path: Path, scale: np.ndarray) -> list[Part]:
     try:
         data = checked_data(path, files)
         kind = path.suffix.lower()[1:]
-        # Errors of numbers that `_parts` refuses, and warnings of pycollada with NumPy 2.5.
+        # No messages about numbers that `_parts` refuses, nor of pycollada with NumPy 2.5.
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             # Without `process`, so that vertices that are not finite are not left out.
@@ -52,7 +52,7 @@ def read_mesh_file(path: Path, scale: np.ndarray) -> list[Part]:
         found = list(_parts(scene, scale))
         if not found:
             raise UnreadableMesh("it has no triangles")
-    except Exception as error:  # readers of many formats, with exceptions of their own
+    except Exception as error:  # each reader of a format has other exceptions
         raise UnreadableMesh(f"mesh {str(path)!r} cannot be read: {error}") from None
     return found
 

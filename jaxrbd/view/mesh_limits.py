@@ -90,7 +90,7 @@ class NamedFiles:
 def checked_data(path: Path, files: NamedFiles) -> bytes:
     """The content of a mesh file for trimesh, after the checks.
 
-    A glTF scene is rewritten without the properties of materials that give no base colour.
+    The materials of a glTF scene keep only their names and base colours.
     """
     kind = path.suffix.lower()
     if kind not in _CHECKS:
@@ -199,7 +199,7 @@ def _check_ply(data: bytes, files: NamedFiles) -> bytes:
 
 
 def _check_dae(data: bytes, files: NamedFiles) -> bytes:
-    """The nodes of a scene can be instances of nodes, so a few nodes can state many copies."""
+    """Count with copies: the nodes of a scene can be instances of nodes, so a few can be many."""
     del files
     root = large_document(data)
     if (unit := next(_named(root, "unit"), None)) is not None:
@@ -237,7 +237,7 @@ def _check_dae(data: bytes, files: NamedFiles) -> bytes:
                 raise UnreadableMesh(f"its node {element.get('id')!r} contains itself")
             return count, total
         check_limit(depth, MAX_DEPTH, "levels of nodes")
-        known[element] = (-1, 0)
+        known[element] = (-1, 0)  # its size is being computed
         count, total = 1, 0
         for child in element:
             tag, url = _tag(child), child.get("url", "").removeprefix("#")

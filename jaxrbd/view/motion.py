@@ -64,7 +64,7 @@ def motion(model: Model, q: ArrayLike | None, name: str = "trajectory") -> Motio
     robots, times, _ = given.shape
     count = robots * times
     flat = given.reshape(count, model.nq).astype(model.dtype)
-    # The number of configurations is a power of two, so few programs are compiled.
+    # Padded to a power of two configurations, so few programs are compiled.
     repeated = np.minimum(np.arange(1 << (count - 1).bit_length()), count - 1)
     R, p, quaternion = (
         np.array(x[:count], float).reshape(robots, times, *x.shape[1:])
@@ -83,10 +83,10 @@ def center_of_mass(drawing: Drawing, R: np.ndarray, p: np.ndarray) -> np.ndarray
 def bounds(
     drawing: Drawing, R: np.ndarray, p: np.ndarray, layers: Sequence[str] = ("visuals",)
 ) -> np.ndarray:
-    """The smallest and the largest world coordinates (2, 3) of what is drawn, for poses (nb,).
+    """The smallest and the largest world coordinates (2, 3) of the drawing, for poses (nb,).
 
-    They are those of the origins of the bodies, of the items in `layers`, of the axes of the bodies
-    if `layers` has "frames", and of the centre of mass if it has "com".
+    The origins of the bodies and the items in `layers` count, the axes of the bodies if `layers`
+    has "frames", and the centre of mass if it has "com".
     """
     points = [p if len(p) else np.zeros((1, 3))]
     for item in drawing.items:
@@ -98,5 +98,5 @@ def bounds(
         points.append((p[:, None] + axes).reshape(-1, 3))
     if "com" in layers:
         points.append(center_of_mass(drawing, R, p)[None])
-    every = np.concatenate(points)
-    return np.array([every.min(axis=0), every.max(axis=0)])
+    corners = np.concatenate(points)
+    return np.array([corners.min(axis=0), corners.max(axis=0)])

@@ -93,8 +93,8 @@ def save_html(
     - `dt`: the time between configurations in s. At most 30 configurations per second are kept;
     - `layers`: the layers that are visible at the start, as in `render`. The scene tree of the page
       shows and hides every shape;
-    - `contact`: the contacts whose forces are drawn, as arrows: the forces of `contact_force`, with
-      velocities from the differences of the configurations;
+    - `contact`: a scene; the forces of the ground on its spheres are drawn as arrows. They are the
+      forces of `contact_force`, with velocities from the differences of the configurations;
     - `packages`: as in `drawing`;
     - `markers`, `ghosts`, `side_by_side`: as in `render`. Markers and ghosts do not move.
 
@@ -154,7 +154,7 @@ def check_dt(dt: float) -> float:
 
 
 def _kept(count: int, dt: float) -> Sequence[int]:
-    """The indices of the configurations nearest to the times of the frames; all for a long dt."""
+    """The indices of the configurations nearest to the frames; all if dt is at least 1/30 s."""
     period = 1 / _FRAMES_PER_SECOND
     if dt >= period:
         return range(count)

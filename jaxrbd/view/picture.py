@@ -46,7 +46,7 @@ def render(
     - `target` (3,): the point that the camera looks at, in m; None: the middle of the robot;
     - `distance`: from the target to the camera, in m; None: such that the picture shows the robots;
     - `layers`: from "visuals", "collisions", "frames", "inertias" and "com", as in `drawing`;
-    - `ground`: whether to draw a plane, at z = 0 or at the lowest point of the robot below it;
+    - `ground`: whether to draw a plane, at z = 0 or at the lowest point of the robot, if lower;
     - `packages`: as in `drawing`;
     - `background` (3,): from 0 to 1;
     - `smooth`: each pixel is the mean of `smooth` x `smooth` samples;
@@ -66,7 +66,7 @@ def render(
         raise ArgumentError("camera is zero, expected a direction")
     if distance is not None and not (np.isfinite(distance) and distance > 0):
         raise ArgumentError(f"distance is {distance}, expected a positive length in m")
-    shade = _vector(background, "background")
+    color = _vector(background, "background")
     scene = drawing(model, packages)
     given = np.asarray(q) if q is not None else None
     found = motion(model, given if given is None or given.ndim < 2 else given[:, None], "q")
@@ -75,10 +75,11 @@ def render(
     direction = direction / np.linalg.norm(direction)
     middle = box.mean(axis=0) if target is None else _vector(target, "target")
     view = Camera(middle + direction, middle)
-    away = _fitting_distance(view, box, width / height) if distance is None else distance
-    view = view._replace(position=middle + away * direction)
+    if distance is None:
+        distance = _fitting_distance(view, box, width / height)
+    view = view._replace(position=middle + distance * direction)
     floor = _ground(box) if ground else None
-    picture = draw(surface, view, width * smooth, height * smooth, shade, floor)
+    picture = draw(surface, view, width * smooth, height * smooth, color, floor)
     picture = picture.reshape(height, smooth, width, smooth, 3).mean(axis=(1, 3))
     return np.round(255 * np.clip(picture, 0, 1)).astype(np.uint8)
 
@@ -107,16 +108,18 @@ def _surface(
             parts += axes(R, p + offset, length)
     box = np.array([np.min([b[0] for b in boxes], axis=0), np.max([b[1] for b in boxes], axis=0)])
     starts = np.cumsum([0, *(len(vertices) for vertices, _, _ in parts)])
-    none = np.zeros((0, 3))
+    empty = np.zeros((0, 3))
     return box, Surface(
-        np.concatenate([none, *(vertices for vertices, _, _ in parts)]),
-        np.concatenate([none, *(f + start for (_, f, _), start in zip(parts, starts))]).astype(int),
+        np.concatenate([empty, *(vertices for vertices, _, _ in parts)]),
+        np.concatenate([empty, *(f + start for (_, f, _), start in zip(parts, starts))]).astype(
+            int
+        ),
         np.concatenate([np.zeros((0, 4)), *(np.tile(color, (len(f), 1)) for _, f, color in parts)]),
     )
 
 
 def _ground(box: np.ndarray) -> Ground:
-    """A plane of tiles, at z = 0 or at the lowest point of the robots below it."""
+    """A plane of tiles, at z = 0 or at the lowest point of the robots, if lower."""
     extent = max(np.max(box[1] - box[0]), 1e-3)
     power = 10.0 ** np.floor(np.log10(extent / 4))
     side = next(power * f for f in (1, 2, 5, 10) if power * f >= extent / 4)

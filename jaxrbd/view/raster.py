@@ -77,21 +77,21 @@ def draw(
     picture[:] = background
     normals = _vertex_normals(surface)
     opaque = surface.colors[:, 3] >= 0.999
-    behind = np.zeros(height * width)
+    inverse_depth = np.zeros(height * width)  # of the surface drawn so far
     if ground is not None and camera.position[2] > ground.height:
-        _draw_ground(picture, behind, ground, camera, width, height)
+        _draw_ground(picture, inverse_depth, ground, camera, width, height)
     for chosen in (np.flatnonzero(opaque), np.flatnonzero(~opaque & (surface.colors[:, 3] > 0))):
         if len(chosen) == 0:
             continue
         part = Surface(surface.vertices, surface.faces[chosen], surface.colors[chosen])
         points, inverse = _projected(part.vertices, camera, width, height)
-        layer = _rasterized(points, inverse, part.faces, width, height, behind)
+        layer = _rasterized(points, inverse, part.faces, width, height, inverse_depth)
         pixels = np.flatnonzero(layer.triangle >= 0)
         color, opacity = _shaded(
             part, normals, camera, points, inverse, layer.triangle[pixels], pixels, width
         )
         picture[pixels] += opacity[:, None] * (color - picture[pixels])
-        behind = layer.inverse_depth
+        inverse_depth = layer.inverse_depth
     return picture.reshape(height, width, 3)
 
 
@@ -137,8 +137,9 @@ def _rasterized(
     faces: np.ndarray,
     width: int,
     height: int,
-    behind: np.ndarray,
+    inverse_depth: np.ndarray,
 ) -> _Layer:
+    """The nearest triangle of each pixel, if it is nearer than `inverse_depth` (pixels,)."""
     corners = points[faces]  # (m, 3, 2)
     low = np.clip(np.floor(corners.min(axis=1)), 0, [width, height]).astype(int)
     high = np.clip(np.ceil(corners.max(axis=1)), 0, [width, height]).astype(int)
@@ -148,7 +149,7 @@ def _rasterized(
     index = np.flatnonzero(drawn)
     extent = np.max(high - low, axis=1)[index]
     level = np.ceil(np.log2(np.maximum(extent, 1))).astype(int)
-    depth, triangle = behind.copy(), np.full(width * height, -1)
+    largest, triangle = inverse_depth.copy(), np.full(width * height, -1)
     for size in np.unique(level):
         group, side = index[level == size], 1 << int(size)
         step = max(1, _SAMPLES // side**2)
@@ -165,12 +166,12 @@ def _rasterized(
             pixel = y[row, column] * width + x[row, column]
             i, j, k = (inverse[faces[t, n]] for n in range(3))
             z = u * i + v * j + (1 - u - v) * k
-            closer = z > depth[pixel]
+            closer = z > largest[pixel]
             pixel, z, t = pixel[closer], z[closer], t[closer]
-            np.maximum.at(depth, pixel, z)
-            nearest = z == depth[pixel]
+            np.maximum.at(largest, pixel, z)
+            nearest = z == largest[pixel]
             triangle[pixel[nearest]] = t[nearest]
-    return _Layer(depth, triangle)
+    return _Layer(largest, triangle)
 
 
 def _shaded(
@@ -195,8 +196,8 @@ def _shaded(
     position = np.einsum("nk,nki->ni", weights, surface.vertices[face])
     length = np.linalg.norm(normal, axis=1, keepdims=True)
     normal = normal / np.where(length > 0, length, 1)
-    towards = camera.position - position
-    normal = normal * np.where(np.einsum("ni,ni->n", normal, towards) < 0, -1, 1)[:, None]
+    ray = camera.position - position
+    normal = normal * np.where(np.einsum("ni,ni->n", normal, ray) < 0, -1, 1)[:, None]
     light = np.full(len(pixels), _AMBIENT)
     for direction, strength in _LIGHTS:
         direction = np.array(direction) / np.linalg.norm(direction)

@@ -92,7 +92,7 @@ class Stage:
             layer: [] for layer in (*LAYERS, *(item.layer for item in drawing.items))
         }
         self._forces: dict[int, Any] = {}
-        self._last: dict[str, tuple[np.ndarray, ...]] = {}
+        self._last: dict[str, tuple[np.ndarray, np.ndarray | None]] = {}
         shown = visible or ("visuals",)
         self.size = drawing.size(shown)
         self.offsets = robot_offsets(drawing, motion, shown, side_by_side)
@@ -177,12 +177,12 @@ class Stage:
 
     def _move(self, handle: Any, p: np.ndarray, quaternion: np.ndarray | None) -> None:
         """Set a pose. A pose that has not changed is not sent again."""
-        last = self._last.get(handle.name)
-        if last is None or not np.array_equal(last[0], p):
+        last_p, last = self._last.get(handle.name, (None, None))
+        if last_p is None or not np.array_equal(last_p, p):
             handle.position = tuple(p.tolist())
-        if quaternion is not None and (last is None or not np.array_equal(last[1], quaternion)):
+        if quaternion is not None and (last is None or not np.array_equal(last, quaternion)):
             handle.wxyz = tuple(quaternion.tolist())
-        self._last[handle.name] = (p, quaternion if quaternion is not None else p)
+        self._last[handle.name] = (p, quaternion)
 
     def show_layer(self, layer: str, visible: bool) -> None:
         """Show or hide a layer of all robots."""

@@ -101,11 +101,11 @@ def with_edges(triangles: Triangles) -> Triangles:
     # The corners are sorted by place. In each round, the first corner of each place begins a group.
     # The group takes all corners of this place with nearly the same normal, and becomes one vertex.
     # The next round has the rest of the corners.
-    at, owner = place[faces].reshape(-1), np.repeat(np.arange(len(faces)), 3)
-    vertex = np.full(len(at), -1)
-    rest, count = np.argsort(at, kind="stable"), 0
+    places, owner = place[faces].reshape(-1), np.repeat(np.arange(len(faces)), 3)
+    vertex = np.full(len(places), -1)
+    rest, count = np.argsort(places, kind="stable"), 0
     while len(rest):
-        first = np.r_[True, at[rest[1:]] != at[rest[:-1]]]
+        first = np.r_[True, places[rest[1:]] != places[rest[:-1]]]
         leader = rest[np.flatnonzero(first)[np.cumsum(first) - 1]]
         near = np.einsum("ij,ij->i", normal[owner[rest]], normal[owner[leader]]) >= _SHARP
         near |= rest == leader

@@ -47,23 +47,23 @@ def read_actuators(source: Source) -> ReadActuators:
     gain, bias = (x[kept][:, :3].copy() for x in (m.actuator_gainprm, m.actuator_biasprm))
     gain[constant_gain, 1:] = 0
     bias[no_bias] = 0
-    disabled = np.array([m.opt.disableactuator >> m.actuator_group[i] & 1 for i in kept], bool)
+    disabled = np.array([(m.opt.disableactuator >> m.actuator_group[i]) & 1 for i in kept], bool)
     gain[disabled] = 0
     bias[disabled] = 0
     clamped = m.actuator_ctrllimited[controls].astype(bool) & (not source.disabled("CLAMPCTRL"))
     control_range = _bounds(m.actuator_ctrlrange[controls], clamped)
     driven = np.array([*dict.fromkeys(joints)], int)
     filtered = np.array([source.kind("Dyn", m.actuator_dyntype[i]) != "none" for i in kept], bool)
-    unbounded = _bounds(control_range, np.zeros_like(clamped))
+    unbounded = (-np.inf, np.inf)
     actuators = AffineActuators(
         [source.joints[joint] for joint in joints if joint is not None],
         gain,
         bias,
-        [source.gear(actuator) for actuator in kept],
-        np.where(filtered[:, None], unbounded, control_range),
-        _bounds(m.actuator_forcerange[kept], m.actuator_forcelimited[kept]),
-        _bounds(m.jnt_actfrcrange[driven], m.jnt_actfrclimited[driven]),
-        [source.actuators[actuator] for actuator in kept],
+        gear=[source.gear(actuator) for actuator in kept],
+        control_range=np.where(filtered[:, None], unbounded, control_range),
+        force_range=_bounds(m.actuator_forcerange[kept], m.actuator_forcelimited[kept]),
+        joint_force_range=_bounds(m.jnt_actfrcrange[driven], m.jnt_actfrclimited[driven]),
+        names=[source.actuators[actuator] for actuator in kept],
     )
     filters = _read_filter(
         source, kept, filtered, disabled, np.where(filtered[:, None], control_range, unbounded)
@@ -84,7 +84,8 @@ def _read_filter(
     """The filter of the controls of the actuators `kept`.
 
     - `filtered`, `disabled`: (n,), whether an actuator has dynamics, and whether its group is
-      disabled. MuJoCo only clips the activation of a disabled actuator.
+      disabled. MuJoCo only clips the activation of a disabled actuator;
+    - `command_range`: (n, 2), the bounds of the controls before the filter.
     """
     m = source.m
     # A filter that is exact and early with the time constant 0 does not change the control.
@@ -120,12 +121,12 @@ def _fault(source: Source, actuator: int) -> str | None:
     time_constant = m.actuator_dynprm[actuator, 0]
     if source.kind("Dyn", m.actuator_dyntype[actuator]) == "filter" and time_constant <= 0:
         return f"dyntype filter with the time constant {time_constant:g}"
-    absent = np.zeros(len(source.actuators))
-    if source.field("actuator_plugin", absent - 1)[actuator] >= 0:
+    n = len(source.actuators)
+    if source.field("actuator_plugin", np.full(n, -1))[actuator] >= 0:
         return "plugin"
-    if source.field("actuator_delay", absent)[actuator] > 0:
+    if source.field("actuator_delay", np.zeros(n))[actuator] > 0:
         return "delay of the control"
-    if source.field("actuator_dampingpoly", absent[:, None])[actuator].any():
+    if source.field("actuator_dampingpoly", np.zeros((n, 1)))[actuator].any():
         return "polynomial damping"
     return None
 

@@ -52,8 +52,8 @@ class MujocoCoordinates(eqx.Module):
     name, as in `coordinates.v(model, qpos=qpos, qvel=qvel)`.
 
     Static fields: `q_index` (nq_mujoco,) and `v_index` (nv_mujoco,) are the indices in MuJoCo of
-    the coordinates and velocities of all joints of the model, in order; `free` has, for each free
-    joint, the first index of the quaternion and the first velocity among these.
+    the coordinates and velocities of all joints of the model, in the order of the model. `free` has
+    two positions in these tuples for each free joint: of its quaternion, and of its first velocity.
     """
 
     q_index: tuple[int, ...] = eqx.field(static=True)
@@ -202,31 +202,32 @@ class MujocoCoordinates(eqx.Module):
         start = np.array([place for place, _ in self.free], int)[:, None] + np.arange(4)
         return so3.quaternion_to_matrix(joint_coordinates(model, q)[start])
 
-    def _linear(self, offset: int = 0) -> np.ndarray:
-        """The indices (n, 3) of the linear velocities of the free joints."""
+    def _velocity_indices(self, offset: int = 0) -> np.ndarray:
+        """The indices (n, 3) of the linear (`offset` 0) or angular (3) parts of the free joints."""
         return np.array([first for _, first in self.free], int)[:, None] + offset + np.arange(3)
 
     def _world_axes(self, model: Model, q: Array, x: Array) -> Array:
         """`x`, along its first axis, with the linear parts of the free joints in world axes."""
         if not self.free:
             return x
-        R, index = self._rotations(model, q), self._linear()
+        R, index = self._rotations(model, q), self._velocity_indices()
         return x.at[index].set(matmul(R, x[index]) if x.ndim > 1 else rotate(R, x[index]))
 
     def _body_axes(self, model: Model, q: Array, x: Array) -> Array:
         """The inverse of `_world_axes`."""
         if not self.free:
             return x
-        R, index = self._rotations(model, q), self._linear()
-        turned = matmul(jnp.swapaxes(R, 1, 2), x[index]) if x.ndim > 1 else None
-        return x.at[index].set(inverse_rotate(R, x[index]) if turned is None else turned)
+        R, index = self._rotations(model, q), self._velocity_indices()
+        if x.ndim > 1:
+            return x.at[index].set(matmul(jnp.swapaxes(R, 1, 2), x[index]))
+        return x.at[index].set(inverse_rotate(R, x[index]))
 
     def _turning(self, rates: Array) -> Array:
         """`w x v` in the linear parts of the free joints, and zero elsewhere."""
         if not self.free:
             return jnp.zeros_like(rates)
-        linear, angular = (rates[self._linear(k)] for k in (0, 3))
-        return jnp.zeros_like(rates).at[self._linear()].set(cross(angular, linear))
+        linear, angular = (rates[self._velocity_indices(k)] for k in (0, 3))
+        return jnp.zeros_like(rates).at[self._velocity_indices()].set(cross(angular, linear))
 
 
 class MujocoPose(NamedTuple):
@@ -257,13 +258,13 @@ def read_coordinates(source: Source, model: Model) -> MujocoCoordinates:
             free.append((len(q_index) + 3, len(v_index)))
         q, v = int(m.jnt_qposadr[joint]), int(m.jnt_dofadr[joint])
         if source.is_scalar(joint):
-            widths, order = 1, [0]
+            width, order = 1, [0]
         elif source.is_free(joint):
-            widths, order = 6, [0, 1, 2, 4, 5, 6, 3]
+            width, order = 6, [0, 1, 2, 4, 5, 6, 3]
         else:
-            widths, order = 3, [1, 2, 3, 0]
+            width, order = 3, [1, 2, 3, 0]
         q_index += [q + k for k in order]
-        v_index += [v + k for k in range(widths)]
+        v_index += [v + k for k in range(width)]
     return MujocoCoordinates(tuple(q_index), tuple(v_index), tuple(free))
 
 

@@ -72,6 +72,7 @@ def read_scene(source: Source) -> ReadScene:
     shaped, surfaces = (np.isin(source.geom_kinds, kinds) for kinds in (SHAPES, GROUNDS))
     found = _candidates(source)
     found = found.select(np.any(moves[found.geoms], axis=1))  # a mocap body is welded to the world
+    # Of each pair, one geom that moves, and the other geom.
     moving = np.where(moves[found.geoms[:, 0]], *found.geoms.T)
     other = found.geoms.sum(axis=1) - moving
     on_ground = surfaces[other] & ~moves[other]
@@ -87,13 +88,13 @@ def read_scene(source: Source) -> ReadScene:
     surface = _ground(source, grounds[0]) if grounds else None
     if surface is None:
         kept &= ~on_ground
-    silent = _untouchable(source, moves, found.select(kept), found.select(~kept))
+    unsupported = _unsupported_robots(source, moves, found.select(kept), found.select(~kept))
     touching, pairs = found.select(kept & on_ground), found.select(kept & ~on_ground)
     friction, features = _frictions(source, touching, pairs)
     for text in [*omitted, *features]:
         source.omit(text)
     if not kept.any():
-        return ReadScene(warnings=silent)
+        return ReadScene(warnings=unsupported)
 
     on_surface = moving[kept & on_ground]
     used, places = np.unique([*on_surface, *pairs.geoms.ravel()], return_inverse=True)
@@ -102,22 +103,23 @@ def read_scene(source: Source) -> ReadScene:
     collisions = ShapePairs(shapes, places[len(on_surface) :].reshape(-1, 2))
     spheres = [len(shape.sphere_centres) for shape in supported]
     counts, with_box = contact_counts(collisions)
-    on_pairs, with_box = (np.repeat(x, counts) for x in (friction[len(on_surface) :], with_box))
+    pair_friction = np.repeat(friction[len(on_surface) :], counts)
+    with_box = np.repeat(with_box, counts)
     coefficients = np.concatenate(
         [
             np.repeat(friction[: len(on_surface)], spheres),
-            on_pairs[~with_box],  # first the pairs of capsules
-            on_pairs[with_box],
+            pair_friction[~with_box],  # first the pairs of capsules
+            pair_friction[with_box],
         ]
     )
     scene = Scene.from_shapes(supported, (), surface, Material(friction=coefficients))
     scene = dataclasses.replace(scene, pairs=stacked_pairs(collisions))
     edges = edge_text(collisions, [_label(source, geom) for geom in used.tolist()])
     names = tuple((source.geoms[a], source.geoms[b]) for a, b in pairs.geoms.tolist())
-    return ReadScene(scene, names, silent if edges is None else (*silent, edges))
+    return ReadScene(scene, names, unsupported if edges is None else (*unsupported, edges))
 
 
-def _untouchable(
+def _unsupported_robots(
     source: Source, moves: np.ndarray, kept: Candidates, left_out: Candidates
 ) -> tuple[str, ...]:
     """A text about the floating robots that can rest on nothing, because contacts were left out.
@@ -129,32 +131,32 @@ def _untouchable(
     robot = np.array(m.body_rootid)[m.geom_bodyid]  # the root body of each geom
 
     def contacts_of_robots(contacts: Candidates) -> tuple[np.ndarray, np.ndarray]:
-        """The geoms in contacts with the world or with other robots.
+        """The geoms of robots in contacts with the world or other robots, and a key for each.
 
-        The second result has, for each geom, twice the root body, plus one for another robot.
+        The key of robot r is 2 r in a contact with the world, and 2 r + 1 with another robot.
         """
         geoms, others = contacts.geoms.ravel(), contacts.geoms[:, ::-1].ravel()
         chosen = robot[geoms] != robot[others]
         return geoms[chosen], (2 * robot[geoms] + moves[others])[chosen]
 
     lost, lost_keys = contacts_of_robots(left_out)
-    _, left_keys = contacts_of_robots(kept)
-    left, both = set(left_keys.tolist()), {*left_keys.tolist(), *lost_keys.tolist()}
-    silent, keys = [], []
+    kept_keys = set(contacts_of_robots(kept)[1].tolist())
+    known = kept_keys | set(lost_keys.tolist())
+    names, keys = [], []
     for root in range(1, m.nbody):
         joints = range(m.body_jntadr[root], m.body_jntadr[root] + m.body_jntnum[root])
         if m.body_parentid[root] != 0 or not any(source.is_free(joint) for joint in joints):
             continue
-        key = next((key for key in (2 * root, 2 * root + 1) if key in both), None)
-        if key is not None and key not in left:
-            silent.append(source.bodies[root])
+        key = next((key for key in (2 * root, 2 * root + 1) if key in known), None)
+        if key is not None and key not in kept_keys:
+            names.append(source.bodies[root])
             keys.append(key)
-    if not silent:
+    if not names:
         return ()
     chosen = np.isin(lost_keys, keys)
     missing = lost[chosen][np.argsort(lost_keys[chosen], kind="stable")]
     geoms = [_label(source, geom) for geom in dict.fromkeys(missing.tolist())]
-    bodies = listed([f"body {name!r}" for name in silent])
+    bodies = listed([f"body {name!r}" for name in names])
     return (
         f"{bodies} with a free joint can rest on nothing, because contacts of its geoms were left "
         f"out: {listed(geoms)}",
@@ -190,18 +192,23 @@ def _shapeless_contacts(
         count = f"{len(elements)} geom{'s' * (len(elements) > 1)}"
         if len(contacts) != len(elements):
             count = f"{len(contacts)} contacts of {count}"
-        texts += _few(f"contact of a {kind} with {where}", count, elements, contacts, text)
+        texts += _contact_texts(
+            f"contact of a {kind} with {where}", count, elements, contacts, text
+        )
     return texts
 
 
-def _few(
+def _contact_texts(
     feature: str,
     count: str,
     elements: list[str],
     contacts: list[int],
     text: Callable[[int], str],
 ) -> list[str]:
-    """One text per contact with an unsupported feature, or one text for many contacts."""
+    """One `text` per contact with an unsupported feature, or one text for many contacts.
+
+    `count`: the number of contacts in words; `elements`: the geoms in the text for many contacts.
+    """
     if len(contacts) <= FEW:
         return [text(contact) for contact in contacts]
     return [f"{feature} ({count}: {listed(elements)})"]
@@ -240,7 +247,7 @@ def _candidates(source: Source) -> Candidates:
     explicit = explicit[ids]
     # All geoms of a class can touch the same geoms.
     fields = np.stack([m.body_weldid[body], m.geom_contype, m.geom_conaffinity], axis=1)
-    classes, members = np.unique(fields, axis=0, return_inverse=True)
+    classes, class_of_geom = np.unique(fields, axis=0, return_inverse=True)
     weld, contype, affinity = classes.T
     parent = m.body_weldid[m.body_parentid[weld]]
     affine = (contype[:, None] & affinity[None, :]) != 0
@@ -248,7 +255,7 @@ def _candidates(source: Source) -> Candidates:
     if not source.disabled("FILTERPARENT"):
         child = (weld[:, None] == parent[None, :]) & (weld[:, None] != 0) & (weld[None, :] != 0)
         allowed &= ~(child | child.T)
-    geoms = _products(members.ravel(), np.argwhere(np.triu(allowed, 1)))
+    geoms = _products(class_of_geom.ravel(), np.argwhere(np.triu(allowed, 1)))
     signatures = np.array(m.exclude_signature, np.int64)
     excluded = _keys(np.stack([signatures >> 16, signatures & 0xFFFF], axis=1))
     geoms = geoms[~np.isin(_keys(body[geoms]), excluded)]
@@ -258,13 +265,13 @@ def _candidates(source: Source) -> Candidates:
     )
 
 
-def _products(members: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+def _products(classes: np.ndarray, pairs: np.ndarray) -> np.ndarray:
     """All pairs (n, 2) of an element of a class and an element of another class, sorted.
 
-    - `members`: the class of each element;
+    - `classes`: the class of each element;
     - `pairs` (k, 2): pairs of classes.
     """
-    elements, counts = np.argsort(members, kind="stable"), np.bincount(members)
+    elements, counts = np.argsort(classes, kind="stable"), np.bincount(classes)
     starts = np.cumsum(counts) - counts
     sizes = counts[pairs].prod(axis=1)
     place = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
@@ -281,6 +288,7 @@ def _keys(pairs: np.ndarray) -> np.ndarray:
 
 
 def _ground(source: Source, geom: int) -> Ground | None:
+    """The plane or the height field; None, and a text in `omitted`, for an unsupported one."""
     m = source.m
     body = source.static_pose(int(m.geom_bodyid[geom]))
     H = body @ source.pose(m.geom_pos[geom], m.geom_quat[geom])
@@ -349,5 +357,5 @@ def _frictions(
         labels = source.geom_labels
         elements = [f"{labels[a]} and {labels[b]}" for a, b in geoms[contacts].tolist()]
         count = f"{len(elements)} pairs"
-        texts += _few(f"contacts with {feature}", count, elements, contacts, text)
+        texts += _contact_texts(f"contacts with {feature}", count, elements, contacts, text)
     return np.where(condim > 1, friction, 0.0), texts

@@ -50,8 +50,8 @@ class Imported(NamedTuple):
       `actuators`. It does not change the control of an actuator without dynamics;
     - `constraints`: the equality constraints that are active at the start;
     - `inactive_constraints`: the equality constraints that are not active at the start;
-    - `pairs`: the names of the geoms of the pairs of `scene`. For a robot with many pairs,
-      `dataclasses.replace(scene, pairs=None)` makes a faster scene without them;
+    - `pairs`: the names of the geoms of the pairs of `scene`. A scene without the pairs is faster:
+      `dataclasses.replace(scene, pairs=None, material=Material(friction=0.8))`;
     - `keyframes`: the keyframes by name;
     - `sites`: for each site the name of its frame;
     - `q0` (nq,): the configuration that the file states, MuJoCo's `qpos0`;
@@ -150,11 +150,11 @@ def from_mujoco(mj_model: Any, strict: bool = True, *, mimic: bool = False) -> I
 
     - `mj_model`: a `mujoco.MjModel`;
     - `strict`: whether to raise ModelError for features that cannot be carried over. Otherwise the
-      result has texts about these features in `omitted`, and everything else;
+      result is without these features, and `omitted` has texts about them;
     - `mimic`: whether an equality of two joints makes the first joint follow the second joint, with
       a `Mimic` or a `Follow`. Otherwise the equality is one of `constraints`.
 
-    The generalized forces of MuJoCo without contacts and constraints are
+    The forces and the acceleration of MuJoCo without contacts and constraints are
 
         activation, filtered = filter.push(activation, control, dt)
         tau = actuators(model, q, v, filtered) + springs(model, q)
@@ -258,7 +258,7 @@ def _keyframe(
 
 
 def _omit_unsupported(source: Source) -> None:
-    """Features of the whole model. The other readers add features of their elements."""
+    """Omit features of the whole model. The other readers omit features of their elements."""
     m = source.m
     if m.opt.density:
         source.omit(f"option density {m.opt.density:g} (fluid forces)")
@@ -293,7 +293,7 @@ def _acting_tendons(source: Source) -> np.ndarray:
     acts = np.zeros(m.ntendon, bool)
     for field, flags in _TENDON_FIELDS.items():
         if not source.disabled(*flags):
-            acts |= np.array([np.any(x) for x in source.field(field, acts)], bool)
+            acts |= np.array([np.any(x) for x in source.field(field, np.zeros(m.ntendon))], bool)
     if not source.disabled("ACTUATION"):
         for actuator, kind in enumerate(m.actuator_trntype):
             if source.kind("Trn", kind) == "tendon":

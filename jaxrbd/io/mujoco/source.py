@@ -1,4 +1,4 @@
-"""A compiled MuJoCo model with names for all elements, and a list of the features to refuse."""
+"""A compiled MuJoCo model with names for all elements, and a list of unsupported features."""
 
 from __future__ import annotations
 
