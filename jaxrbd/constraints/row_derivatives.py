@@ -64,7 +64,7 @@ from .rows import by_kind, only_active
 class RowDerivatives(NamedTuple):
     """Derivatives of m constraint equations by q (in the tangent space) and v.
 
-    - `by_q`, `by_v` (m, nv): of c, the equation of the head of this module, at constant a;
+    - `by_q`, `by_v` (m, nv): of c, the equation at the head of this module, at constant a;
     - `K_by_q` (m, nv, nv): of K; entry [i, k, j] is the derivative of K[i, k] along dof j.
     """
 

@@ -37,8 +37,8 @@ def servo_of_actuators(
     has several degrees of freedom, for limits of the force that differ in the two directions, and
     for several actuators on one joint if the force of one of them has a limit. Raises ArgumentError
     for a negative k or d. If k or d is traced and negative, the servo has NaN. Source: MuJoCo,
-    chapter "Computation", sections "Actuation model" and "Numerical integration" (implicitfast,
-    which has only d with the velocity after the step).
+    chapter "Computation", sections "Actuation model" and "Numerical integration" (in implicitfast,
+    only the damping uses the velocity after the step).
     """
     _require_one_limit(actuators)
     joints, n = actuators.driven_joints, len(actuators.driven_joints)
@@ -52,9 +52,8 @@ def servo_of_actuators(
         jnp.asarray(x, model.dtype) for x in actuators.values
     )
     control = jnp.clip(control, control_range[:, 0], control_range[:, 1])
-    terms = (
-        gear * (gain * control[:, None] + bias).T
-    )  # the joint force is terms . [1, gear q, gear v]
+    # The joint force is terms . [1, gear q, gear v].
+    terms = gear * (gain * control[:, None] + bias).T
     place = np.array([joints.index(name) for name in actuators.joints], int)
     terms = terms * jnp.stack([jnp.ones_like(gear), -gear, -gear])
     c, k, d = jnp.zeros((3, n), model.dtype).at[:, place].add(terms)
