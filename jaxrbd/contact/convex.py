@@ -244,7 +244,8 @@ def _step(
     # The value of the solver, with the derivative of `_impulses`.
     changing = _impulses(model, scene, kinematics, laws, v_next, smoothing_conductance)
     impulses = jax.tree.map(with_tangents, impulses, changing)
-    return ContactStep(q_next, v_turned, laws.distance, *impulses, residual)
+    contacts, joints, rows = impulses
+    return ContactStep(q_next, v_turned, laws.distance, contacts, joints, rows, residual)
 
 
 class _Laws(NamedTuple):
