@@ -27,7 +27,7 @@ class AffineActuators(eqx.Module):
         f = clip(gain_i . [1, l, dl] u + bias_i . [1, l, dl], force_range_i)
 
     The force on the joint is the sum of `gear_i f` over the actuators of the joint, clipped to the
-    `joint_force_range` of the joint. So a motor has the default gain and bias. A position servo
+    `joint_force_range` of the joint. A motor has the default gain and bias. A position servo
     with the stiffness kp and the damping kd has `gain = [kp, 0, 0]` and `bias = [0, -kp, -kd]`.
 
     - `joints`: the names of the joints, one per actuator. A joint may have several actuators;

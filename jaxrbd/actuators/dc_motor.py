@@ -113,7 +113,7 @@ class DCMotor(eqx.Module):
 @arguments.compiled(arrays=("v", "tau"))
 def _motor_torque(model: Model, motor: DCMotor, v: Array, tau: Array) -> Float[Array, " nv"]:
     stall, no_load, effort, gear = checked_values(model, motor)
-    speed = gear * v / no_load
+    speed = gear * v / no_load  # relative to the no-load speed
     highest = jnp.clip(stall * (1 - speed), -effort, effort)
     lowest = jnp.clip(-stall * (1 + speed), -effort, effort)
     return gear * jnp.clip(tau / gear, lowest, highest)

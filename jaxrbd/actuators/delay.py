@@ -52,8 +52,8 @@ class Delay(eqx.Module):
         """The past in which every command was `command`.
 
         The past has the structure of the command. Each array of shape s becomes an array
-        (length + 1, *s) of commands, the newest first. Raises ArgumentError for a command that has
-        no floats.
+        (length + 1, *s) of commands, the newest first. Raises ArgumentError for a command with
+        an array that is not of floats.
         """
         command = jax.tree.map(jnp.asarray, command)
         for path, x in jax.tree_util.tree_leaves_with_path(command):

@@ -25,9 +25,9 @@ class Filter(eqx.Module):
         next_activation = clip(activation + g (u - activation), activation_range)
 
     with `g = 1 - exp(-dt / T)` if the filter is exact, and `g = dt / T` else. The exact filter is
-    the solution of `d activation / dt = (u - activation) / T` for a constant u. The other one is
-    the explicit Euler method, which is stable for `dt < 2 T`. The filtered command is `activation`,
-    or `next_activation` if the filter is early.
+    the solution of `d activation / dt = (u - activation) / T` for a constant u. The other formula
+    is the explicit Euler method, which is stable for `dt < 2 T`. The filtered command is
+    `activation`, or `next_activation` if the filter is early.
 
     - `time_constant`: (n,) in s: 0 or more for an exact filter, else more than 0. A filter that is
       exact and early with the time constant 0 only clips. An infinite time constant keeps the

@@ -39,7 +39,7 @@ def joints_of_dofs(model: Model, joints: Sequence[str]) -> np.ndarray:
 def checked_values(model: Model, actuators: eqx.Module, prefix: str = "") -> list[Array]:
     """The fields of actuators with one value per degree of freedom, as arrays of the model's dtype.
 
-    Raises ArgumentError, which names the field behind `prefix`, for a shape other than (nv,).
+    Raises ArgumentError for a shape other than (nv,), with `prefix` before the name of the field.
     """
     return [
         arguments.velocity(model, jnp.asarray(x, model.dtype), prefix + name)

@@ -106,16 +106,16 @@ def _deflections(
     coordinates = joint_coordinates(model, q)
     index = scalar_joints(model, springs.joints)
     stretch = coordinates[index.q] - jnp.asarray(springs.rest, model.dtype)
-    starts, velocities = _ball_places(model, springs.balls)
+    ball_q, ball_v = _ball_places(model, springs.balls)
     rest = so3.quaternion_normalize(jnp.asarray(springs.ball_rest, model.dtype))
-    rotation = so3.quaternion_normalize(coordinates[starts])
-    between = so3.quaternion_multiply(so3.quaternion_conjugate(rest), rotation)
-    turn = so3.unit_quaternion_log(between)
-    return stretch, turn, index.v, velocities
+    rotation = so3.quaternion_normalize(coordinates[ball_q])
+    deflection = so3.quaternion_multiply(so3.quaternion_conjugate(rest), rotation)
+    turn = so3.unit_quaternion_log(deflection)
+    return stretch, turn, index.v, ball_v
 
 
 def _ball_places(model: Model, balls: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """The indices (m, 4) of quaternions and (m, 3) of velocities among those of all joints."""
+    """The indices of the quaternions (m, 4) and velocities (m, 3) in the values of all joints."""
     v_start = np.cumsum([0, *model.joint_nvs])
     q, v = [], []
     for name in balls:
@@ -124,5 +124,5 @@ def _ball_places(model: Model, balls: Sequence[str]) -> tuple[np.ndarray, np.nda
             raise ArgumentError(f"joint {name!r} is no spherical joint")
         q.append(model.topology.q_start[body])
         v.append(v_start[body])
-    shape = np.array(q, int)[:, None], np.array(v, int)[:, None]
-    return shape[0] + np.arange(4), shape[1] + np.arange(3)
+    first_q, first_v = np.array(q, int)[:, None], np.array(v, int)[:, None]
+    return first_q + np.arange(4), first_v + np.arange(3)

@@ -94,12 +94,13 @@ class FrameConstraint(Constraint):
         m = self.checked_error(model, X_AB).shape
         multiplier = arguments.array(model, multiplier, "multiplier", m, "m")
         zero = jnp.zeros(6, model.dtype)
-        (on_b,) = jax.linear_transpose(lambda x: error_rate(self.error, X_AB, x), zero)(multiplier)
+        transposed = jax.linear_transpose(lambda x: error_rate(self.error, X_AB, x), zero)
+        (wrench,) = transposed(multiplier)
         f_ext = jnp.zeros((model.nb, 6), model.dtype)
         if b >= 0:
-            f_ext = f_ext.at[b].add(transform_force(X_PB, on_b))
+            f_ext = f_ext.at[b].add(transform_force(X_PB, wrench))
         if a >= 0:
-            f_ext = f_ext.at[a].add(-transform_force(compose(X_PA, X_AB), on_b))
+            f_ext = f_ext.at[a].add(-transform_force(compose(X_PA, X_AB), wrench))
         return f_ext
 
     def checked_error(self, model: Model, X: Pose) -> Array:
@@ -230,9 +231,9 @@ class _End(NamedTuple):
     - `X`: the pose in the world;
     - `J` (nv, 6): the Jacobian, one row per velocity in v;
     - `V` (6,): the spatial velocity; `A` (6,): the spatial acceleration for a = 0;
-    - `J_terms` (nv, 2): for each row of J, estimates of the sizes of the terms whose sum is its
-      linear and its angular part. A few eps times this size estimates the rounding error, which
-      decides whether a constraint row is redundant.
+    - `J_terms` (nv, 2): the linear and the angular part of a row of J are sums of terms. For both
+      parts, an estimate of the sum of the sizes of the terms. A few eps times this estimate is the
+      rounding error, which decides whether a constraint row is redundant.
     """
 
     X: RootedPose
@@ -294,8 +295,8 @@ def _jacobian_terms(
     # Under vmap `arm` has a batch axis, and S has none. On a mesh with axes of type Explicit,
     # JAX cannot stack arrays of which only some have a batch axis. So the terms with `arm` are
     # added and not stacked.
-    with_arm = jnp.stack([angular, jnp.zeros_like(angular)], axis=-1)[None]
-    terms = jnp.stack([linear, angular], axis=-1)[None] + arm[..., None] * with_arm
+    arm_factors = jnp.stack([angular, jnp.zeros_like(angular)], axis=-1)[None]
+    terms = jnp.stack([linear, angular], axis=-1)[None] + arm[..., None] * arm_factors
     terms = jnp.where(moves[:, dof_body, None], terms, 0)
     if model.velocity_map_is_identity:
         return terms

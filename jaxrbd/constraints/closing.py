@@ -151,11 +151,10 @@ def _search(model: Model, q: Array, constraints: tuple[Constraint, ...]) -> tupl
         residual = equations.residual(y)
         count = attempts.number + 1
         reached = difference.unchecked(model, q, equations.displaced(y))
-        other = displacements[count]
-        next_start = jnp.where(count % 2 == 1, reached, other)
+        next_start = jnp.where(count % 2 == 1, reached, displacements[count])
         better = residual < attempts.residual
-        this = start, y, equations.directions, residual
-        best = (jnp.where(better, new, old) for new, old in zip(this, attempts[2:]))
+        values = start, y, equations.directions, residual
+        best = (jnp.where(better, new, old) for new, old in zip(values, attempts[2:]))
         return _Attempts(count, next_start, *best)
 
     def unfinished(attempts):

@@ -12,7 +12,7 @@ tau. In these equations da, dlambda, dc and d(rnea) are differentials:
 
 d(rnea) and dc are the changes at constant a, from `rnea_derivatives` and `row_derivatives.py`. If
 rows are redundant, the multipliers with the least `|lambda / s|` satisfy `lambda / s^2 = K y` for
-some y (`kkt.py`). They satisfy this equation also after the change.
+some y (`kkt.py`). This equation is differentiated too.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Motion(NamedTuple):
 
 
 class _System(NamedTuple):
-    """A solved KKT system: the change of the motion is `solution.x`, with `K x = k`."""
+    """A solved KKT system. `solution.x` is the acceleration or, in an impact, the change of v."""
 
     kinematics: Kinematics
     M: Array
@@ -127,9 +127,9 @@ def _solved(
     return _System(kinematics, M, rows, solve, solve(force, k, jnp.zeros_like(k)), k)
 
 
-def _motion(system: _System, before: Array | float = 0.0) -> Motion:
+def _motion(system: _System, v_before: Array | float = 0.0) -> Motion:
     x, multiplier, _ = system.solution
-    return Motion(before + x, multiplier, matmul(system.rows.K, x) - system.k)
+    return Motion(v_before + x, multiplier, matmul(system.rows.K, x) - system.k)
 
 
 # ------------------------------------------------------------------------------- acceleration
@@ -196,7 +196,7 @@ def _diagonal_by_q(model: Model, kinematics: Kinematics) -> Array:
     """The derivative (nv, nv) by q of the diagonal of M.
 
     Entry k is `J_k . (I_k J_k)`. A dof j below dof k moves the part I_j of the composite inertia
-    I_k. The entry is linear in the ten parameters of I_k, and so is its change.
+    I_k. The entry is linear in the ten parameters of I_k, so its change is linear in their change.
     """
     if not model.velocity_map_is_identity:
 
@@ -278,12 +278,12 @@ def _impact_and_columns(
     model, constraints, e, active = constants
     system = _impact(constants, q, v)
     kinematics, (change, _, _) = system.kinematics, system.solution
-    zero, none = jnp.zeros_like(v), jnp.zeros((), model.dtype)
-    by_q = row_derivatives(model, kinematics, zero, zero, constraints, (none, none), active)
+    zero, no_gain = jnp.zeros_like(v), jnp.zeros((), model.dtype)
+    by_q = row_derivatives(model, kinematics, zero, zero, constraints, (no_gain, no_gain), active)
     # The change of momentum is the inverse dynamics at rest, without gravity.
-    at_rest = dataclasses.replace(model, gravity=jnp.zeros_like(model.gravity))
-    at_rest = at_rest.with_dissipation(False)
-    momentum, _, _ = rnea_derivatives.unchecked(at_rest, kinematics, zero, change)
+    weightless = dataclasses.replace(model, gravity=jnp.zeros_like(model.gravity))
+    weightless = weightless.with_dissipation(False)
+    momentum, _, _ = rnea_derivatives.unchecked(weightless, kinematics, zero, change)
     force = _constraint_forces(system, by_q) - momentum
     k = -einsum("ikj,k->ij", by_q.K_by_q, change + (1 + e) * v)
     force, k, rest = (

@@ -37,9 +37,9 @@ from .rows import acting, checked_constraints, constraint_blocks, split_rows, st
 class ConstrainedDynamics(NamedTuple):
     """Acceleration (nv,) and, for each constraint, its multipliers and residuals (m,).
 
-    The generalized force of a constraint is `K^T multiplier`:
-    `M a + bias = tau + sum of K^T multiplier`. The residuals are `K a - k`. The residuals are
-    rounding errors, unless constraints contradict each other.
+    A constraint with the Jacobian K requires `K a = k`. Its generalized force is `K^T multiplier`:
+    `M a + bias = tau + sum of K^T multiplier`. Its residuals are `K a - k`: rounding errors, unless
+    constraints contradict each other.
     """
 
     acceleration: Float[Array, " nv"]

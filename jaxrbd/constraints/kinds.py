@@ -31,10 +31,10 @@ class ConstraintRows(NamedTuple):
     - `position` (m,): phi(q), in m and rad;
     - `K` (m, nv): the Jacobian of phi, so that `K v` is the rate of phi;
     - `bias` (m,): `dK/dt v`;
-    - `K_terms` (m, nv): each entry of K is computed as a sum of terms. The entry of `K_terms` is
-      the sum of the absolute values of these terms. The rounding error of the entry of K is a few
-      eps of this sum. If `K_terms` is None, the largest absolute value in each column of K replaces
-      the sums of this column.
+    - `K_terms` (m, nv): each entry of K is computed as a sum of terms. The entry of `K_terms`
+      estimates the sum of the absolute values of these terms. The rounding error of the entry of K
+      is a few eps of this sum. If `K_terms` is None, the largest absolute value in each column of K
+      replaces the sums of this column.
     """
 
     position: Float[Array, " m"]

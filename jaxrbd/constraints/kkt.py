@@ -60,9 +60,9 @@ def scaled_rows(M: Float[Array, "nv nv"], rows: ConstraintRows) -> ScaledRows:
     eps = float(jnp.finfo(W.dtype).eps)
     A, terms = matmul(rows.K, W.T), matmul(rows.K_terms, jnp.abs(W).T)
     error = eps * jnp.sqrt(jnp.sum(terms * terms, axis=1))
-    counts = jnp.sum(A * A, axis=1) > (REDUNDANT * error) ** 2
-    s = jnp.where(counts, 1 / jnp.sqrt(jnp.where(counts, row_weights(M, rows.K), 1)), 0)
-    A, error = s[:, None] * A, jnp.where(counts, s * error, 1)
+    significant = jnp.sum(A * A, axis=1) > (REDUNDANT * error) ** 2
+    s = jnp.where(significant, 1 / jnp.sqrt(jnp.where(significant, row_weights(M, rows.K), 1)), 0)
+    A, error = s[:, None] * A, jnp.where(significant, s * error, 1)
     return ScaledRows(A, W, s, pseudo_inverse(A, error), error)
 
 

@@ -64,7 +64,7 @@ from .rows import by_kind, only_active
 class RowDerivatives(NamedTuple):
     """Derivatives of m constraint equations by q (in the tangent space) and v.
 
-    - `by_q`, `by_v` (m, nv): of c, the equation of the head of this module, at constant a;
+    - `by_q`, `by_v` (m, nv): of c, the equation at the head of this module, at constant a;
     - `K_by_q` (m, nv, nv): of K; entry [i, k, j] is the derivative of K[i, k] along dof j.
     """
 
@@ -97,14 +97,14 @@ def row_derivatives(
     for indices in kinds:
         same_kind: list[Any] = [constraints[i] for i in indices]
         assert motion is not None
-        blocks = _between_frames(model, kinematics, motion, same_kind, gains)
+        blocks = _frame_derivatives(model, kinematics, motion, same_kind, gains)
         found |= zip(indices, blocks)
     blocks = [found[i] for i in range(len(constraints))]
     if active is not None:
         blocks = [only_active(rows, active[i]) for i, rows in enumerate(blocks)]
     nv = model.nv
-    none = RowDerivatives(*(jnp.zeros(x, model.dtype) for x in ((0, nv), (0, nv), (0, nv, nv))))
-    return jax.tree.map(lambda *x: jnp.concatenate(x), none, *blocks)
+    empty = RowDerivatives(*(jnp.zeros(x, model.dtype) for x in ((0, nv), (0, nv), (0, nv, nv))))
+    return jax.tree.map(lambda *x: jnp.concatenate(x), empty, *blocks)
 
 
 def _by_forward_mode(
@@ -155,7 +155,7 @@ def _dof_motions(model: Model, kinematics: Kinematics, v: Array, a: Array) -> _D
     return _DofMotions(velocity.J, velocity.psi_dot, psi_ddot, rate, velocity.V, A, p_WR)
 
 
-def _between_frames(
+def _frame_derivatives(
     model: Model,
     kinematics: Kinematics,
     motion: _DofMotions,
@@ -245,7 +245,7 @@ def _error_derivatives(
     def slopes(X):
         return jax.vmap(lambda y: error_rate(error, X, y), out_axes=1)(units)
 
-    def along(function, y):
+    def derivative(function, y):
         return jax.jvp(function, (X,), (pose_rate(X, y),))[1]
 
     def c(X):
@@ -253,7 +253,7 @@ def _error_derivatives(
         return error_rate(error, X, U_dot + d * U) + velocity_product + p * error(X)
 
     E = slopes(X)
-    H = jax.vmap(lambda y: along(slopes, y), out_axes=-1)(units)
-    by_X = jax.vmap(lambda y: along(c, y), out_axes=-1)(units)
+    H = jax.vmap(lambda y: derivative(slopes, y), out_axes=-1)(units)
+    by_X = jax.vmap(lambda y: derivative(c, y), out_axes=-1)(units)
     by_U = einsum("iab,b->ia", H, U) + einsum("iab,a->ib", H, U) + d * E
     return E, H, by_X, by_U

@@ -76,10 +76,10 @@ def stacked_rows(
 ) -> ConstraintRows:
     """The rows of all constraints. The rows of a constraint that does not act are zero."""
     shapes = ((0,), (0, model.nv), (0,), (0, model.nv))
-    none = ConstraintRows(*(jnp.zeros(shape, model.dtype) for shape in shapes))
+    empty = ConstraintRows(*(jnp.zeros(shape, model.dtype) for shape in shapes))
     if active is not None:
         blocks = [only_active(rows, active[i]) for i, rows in enumerate(blocks)]
-    return jax.tree.map(lambda *x: jnp.concatenate(x), none, *blocks)
+    return jax.tree.map(lambda *x: jnp.concatenate(x), empty, *blocks)
 
 
 def only_active(rows: Any, active: Array) -> Any:
@@ -101,7 +101,7 @@ def number_of_equations(model: Model, q: Any, constraint: Constraint) -> int:
 def split_rows(
     model: Model, q: Any, constraints: Sequence[Constraint], *arrays: Array
 ) -> list[tuple[Array, ...]]:
-    """For each array with one row per equation the parts of the constraints.
+    """Each array, which has one row per equation, as a tuple of one part per constraint.
 
     `q`: as for `Constraint.position`.
     """

@@ -37,8 +37,8 @@ def servo_of_actuators(
     has several degrees of freedom, for limits of the force that differ in the two directions, and
     for several actuators on one joint if the force of one of them has a limit. Raises ArgumentError
     for a negative k or d. If k or d is traced and negative, the servo has NaN. Source: MuJoCo,
-    chapter "Computation", sections "Actuation model" and "Numerical integration" (implicitfast,
-    which has only d with the velocity after the step).
+    chapter "Computation", sections "Actuation model" and "Numerical integration" (in implicitfast,
+    only the damping uses the velocity after the step).
     """
     _require_one_limit(actuators)
     joints, n = actuators.driven_joints, len(actuators.driven_joints)

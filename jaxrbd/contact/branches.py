@@ -87,22 +87,22 @@ def _packed(
     """The partition in which small branches share one column of `Partition.branches`."""
     ordered = sorted((sorted(b) for b in branches), key=lambda b: (-len(b), b))
     m = len(ordered[0])
-    places: list[list[int]] = []
+    bins: list[list[int]] = []
     for branch in ordered:
-        free = [place for place in places if len(place) + len(branch) <= m]
-        if free:
-            free[0].extend(branch)
+        fitting = [dofs for dofs in bins if len(dofs) + len(branch) <= m]
+        if fitting:
+            fitting[0].extend(branch)
         else:
-            places.append(list(branch))
-    contacts: list[list[int]] = [[] for _ in places]
+            bins.append(list(branch))
+    contacts: list[list[int]] = [[] for _ in bins]
     trunk_contacts: list[int] = []
     for i, dofs in enumerate(moved):
-        reached = [k for k, place in enumerate(places) if set(place).intersection(dofs)]
+        reached = [k for k, branch in enumerate(bins) if dofs.intersection(branch)]
         (contacts[reached[0]] if reached else trunk_contacts).append(i)
     for i in trunk_contacts:
         min(contacts, key=len).append(i)
     return Partition(
-        _padded(places, nv).T,
+        _padded(bins, nv).T,
         trunk,
         _padded(contacts, len(moved)).T,
     )

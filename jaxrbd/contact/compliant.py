@@ -84,7 +84,7 @@ def contact_force(model: Model, scene: Scene, q: Array | Kinematics, v: Array) -
 
 @arguments.compiled(arrays=("q",))
 def contact_energy(model: Model, scene: Scene, q: Array | Kinematics) -> Float[Array, ""]:
-    """Elastic energy of the ground in J: `k d^3 / 3`, summed over all contacts.
+    """Elastic energy in J: the sum of `k d^3 / 3` over all contacts, with the depth d.
 
     `q` (nq,) or its `Kinematics`. The negative gradient in q is the generalized force of
     `contact_force` at v = 0. At other v, `contact_force` also has damping and friction, which

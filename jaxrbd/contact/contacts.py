@@ -32,8 +32,8 @@ from .shapes import CapsulePairs, SphereBoxPairs
 
 # For corners of a box, another box is wider by this fraction of the smaller half sizes.
 _MARGIN = 0.01
-# Two boxes with equal centres leave each other along the axis of a box with this side, in world
-# axes. No component is zero, so that both boxes choose opposite sides.
+# The direction, in world axes, that selects the face through which two boxes with equal centres
+# leave each other. No component is zero, so that both boxes choose opposite faces.
 _SKEW = (0.36, 0.48, 0.8)
 
 
@@ -73,14 +73,12 @@ def find_contacts(model: Model, scene: Scene, kinematics: Kinematics) -> Contact
     # The positions are relative to the first root body.
     p_WR = root_positions(model, kinematics)[0]
     X_a, X_b = (Pose(x.X_RF.R, x.X_RF.p + (x.p_WR - p_WR[None])) for _, _, x in places)
-    m = len(pairs.capsules.radius_a)
-    bodies_a, bodies_b = (place.bodies[m:] for place in places)
+    n_capsules = len(pairs.capsules.radius_a)
+    bodies_a, bodies_b = (place.bodies[n_capsules:] for place in places)
     order = np.where(bodies_a < bodies_b, 1, -1)
     found = [
-        _capsules(pairs.capsules, *(jax.tree.map(lambda x: x[:m], X) for X in (X_a, X_b))),
-        _spheres_and_boxes(
-            pairs.boxes, order, *(jax.tree.map(lambda x: x[m:], X) for X in (X_a, X_b))
-        ),
+        _capsules(pairs.capsules, *jax.tree.map(lambda x: x[:n_capsules], (X_a, X_b))),
+        _spheres_and_boxes(pairs.boxes, order, *jax.tree.map(lambda x: x[n_capsules:], (X_a, X_b))),
     ]
     distance, normal, a, b = (jnp.concatenate(parts) for parts in zip(*found))
     arms = [

@@ -65,12 +65,12 @@ class ContactStep(NamedTuple):
     - `impulse` (n + m, 3): the impulse on each sphere, and on the first shape of each pair, in N s,
       in world axes;
     - `joint_impulse`: the impulses of limits, dissipation and servo on the joints;
-    - `constraint_impulse` (m,): the impulses of the constraints, in the order of `constraint_rows`;
-    - `residual` (): the size of the last step of Newton's method in the norm of the kinetic energy,
-      relative to the velocity before the time step, to the change of the velocity, and to the
-      impulses, which have the energy l. It is below `TOLERANCE` of newton.py times the
-      eps of the dtype if rounding errors allow it. If it is above sqrt(eps), the solver did not
-      converge, and q and v are NaN.
+    - `constraint_impulse` (rows,): the impulses of the constraints, see `constraint_rows`;
+    - `residual` (): the square root of E / E_0. E is the decrease of the convex function that the
+      last step of Newton's method predicts. E_0 is the sum of all l and of the kinetic energies of
+      the velocity before the time step and of its change. The residual is below `TOLERANCE` of
+      newton.py times the eps of the dtype if rounding errors allow it. If it is above sqrt(eps),
+      the solver did not converge, and q and v are NaN.
     """
 
     q: Float[Array, " nq"]
@@ -215,23 +215,23 @@ def _step(
     motion = free_motion(model, v, dt, scales.trees)
     operands = conservative, scene, kinematics, laws, v, motion.start, tau, dt, f_ext
     solved = _solve(*lax.stop_gradient(operands))
-    approach, factor = None, solved.hessian_factor
+    smoothing_conductance, factor = None, solved.hessian_factor
     if smoothing is not None:
         smoothed = _smoothed(laws, solved, smoothing, dt, regularisation)
-        approach, factor = lax.stop_gradient(smoothed)
-    solution = solved.v, solved.impulses, solved.residual, approach, factor
-    solved_v, impulses, residual, approach, factor = stored(solution)
+        smoothing_conductance, factor = lax.stop_gradient(smoothed)
+    solution = solved.v, solved.impulses, solved.residual, smoothing_conductance, factor
+    solved_v, impulses, residual, smoothing_conductance, factor = stored(solution)
 
     def unbalanced(v_next):
         """The change of momentum minus all impulses, (nv,): zero at the solution."""
-        impulses = _impulses(model, scene, kinematics, laws, v_next, approach)
+        impulses = _impulses(model, scene, kinematics, laws, v_next, smoothing_conductance)
         f = opposed(scene, impulses.contacts / dt)
         forces = body_wrenches(model, kinematics, contact_bodies(model, scene), laws.arm, f)
         forces = forces if f_ext is None else forces + f_ext
         a = (v_next - motion.start) / dt
         momentum = dt * (rnea.unchecked(conservative, kinematics, v, a, forces) - tau)
-        on_joints = independent_joint_force(model, kinematics.q, impulses.joints.total)
-        return momentum - on_joints - matmul(impulses.constraints, laws.K)
+        joint_impulse = independent_joint_force(model, kinematics.q, impulses.joints.total)
+        return momentum - joint_impulse - matmul(impulses.constraints, laws.K)
 
     def solve_tangent(linear, b):
         return lax.custom_linear_solve(
@@ -242,12 +242,10 @@ def _step(
     v_next = lax.custom_root(unbalanced, solved_v, lambda _, v: v, solve_tangent)
     q_next, v_turned = move(model, motion, kinematics.q, v_next, dt)
     # The value of the solver, with the derivative of `_impulses`.
-    changing = _impulses(model, scene, kinematics, laws, v_next, approach)
+    changing = _impulses(model, scene, kinematics, laws, v_next, smoothing_conductance)
     impulses = jax.tree.map(with_tangents, impulses, changing)
-    on_contacts, on_joints, of_constraints = impulses
-    return ContactStep(
-        q_next, v_turned, laws.distance, on_contacts, on_joints, of_constraints, residual
-    )
+    contacts, joints, rows = impulses
+    return ContactStep(q_next, v_turned, laws.distance, contacts, joints, rows, residual)
 
 
 class _Laws(NamedTuple):
@@ -289,7 +287,7 @@ def _laws(
     slack = jnp.where(found.distance < 0, dt + recovery, dt)
     target = (-found.distance / (length * slack))[:, None] * normal
 
-    of_contacts, of_joints = (
+    contact_conductance, joint_conductance = (
         _conductance(regularisation, arguments.array(model, jnp.asarray(x), name, shape, size))
         for x, name, shape, size in (
             (scales.contacts, "inverse_inertia.contacts", (scene.size,), "n + m"),
@@ -300,8 +298,8 @@ def _laws(
     return _Laws(
         found.distance,
         found.arm,
-        ContactLaw(normal, of_contacts, target, scene.friction),
-        joint_law(model, kinematics.q, dt, recovery, of_joints, servo),
+        ContactLaw(normal, contact_conductance, target, scene.friction),
+        joint_law(model, kinematics.q, dt, recovery, joint_conductance, servo),
         _constraint_law(model, kinematics, rows, dt, regularisation, recovery),
         rows.K,
     )
@@ -348,18 +346,18 @@ def _impulses(
     kinematics: Kinematics,
     laws: _Laws,
     v_next: Array,
-    approach: Array | None,
+    smoothing_conductance: Array | None,
 ) -> _Impulses:
-    """The impulses at the velocity v_next; `approach`: the result of `_smoothed`, or None."""
+    """The impulses at the velocity v_next; `smoothing_conductance`: from `_smoothed`, or None."""
     bodies = contact_bodies(model, scene)
     u = relative(scene, point_velocities(model, kinematics, bodies, laws.arm, v_next))
-    on_contacts = laws.contacts.impulses(u)
-    if approach is not None:
+    contact_impulses = laws.contacts.impulses(u)
+    if smoothing_conductance is not None:
         normal = laws.contacts.normal
-        push = approach * jnp.sum((laws.contacts.target - u) * normal, axis=-1)
-        on_contacts = on_contacts + (push - lax.stop_gradient(push))[:, None] * normal
+        push = smoothing_conductance * jnp.sum((laws.contacts.target - u) * normal, axis=-1)
+        contact_impulses += (push - lax.stop_gradient(push))[:, None] * normal
     return _Impulses(
-        on_contacts,
+        contact_impulses,
         laws.joints.impulses(joint_rates(model, kinematics.q, v_next)),
         laws.constraints.impulses(matmul(laws.K, v_next)),
     )
@@ -392,7 +390,7 @@ def _solve(
     dt: Array,
     f_ext: Array | None,
 ) -> _Solved:
-    """The minimum of the convex function; `start`: of `FreeMotion`."""
+    """The minimum of the convex function; `start`: see `FreeMotion`."""
     motion = equation_of_motion(model, kinematics, v, f_ext)
     bodies = contact_bodies(model, scene)
     J = point_jacobians(model, kinematics, motion.columns, bodies, laws.arm)[:, :3]
@@ -414,22 +412,22 @@ def _solve(
 def _scalar_laws(
     model: Model, kinematics: Kinematics, laws: _Laws
 ) -> tuple[ClippedLaw, ClippedLaw, Array]:
-    """The law of the velocities v, the law of other velocities, and the Jacobian of these."""
-    joints, constraints = laws.joints.together(), laws.constraints
+    """The law of the velocities v, the law of other velocities, and their Jacobian."""
+    joints, constraints = laws.joints.merged(), laws.constraints
     J = joint_jacobian(model, kinematics.q)
     if J is None:
         return joints, constraints, laws.K
-    none = ClippedLaw(*(jnp.zeros((0, model.nv), model.dtype),) * 4)
+    empty = ClippedLaw(*(jnp.zeros((0, model.nv), model.dtype),) * 4)
     kinds = len(joints.target)
     fields = (
         jnp.concatenate([x, jnp.pad(y, ((0, kinds - len(y)), (0, 0)))], axis=1)
         for x, y in zip(joints, constraints)
     )
-    return none, ClippedLaw(*fields), jnp.concatenate([J, laws.K])
+    return empty, ClippedLaw(*fields), jnp.concatenate([J, laws.K])
 
 
 def _partition(model: Model, scene: Scene, others: int) -> Partition:
-    """The branches of the robot; none if other velocities than those of contacts have laws."""
+    """The branches of the robot, if any; `others`: the number of rows of `Problem.K`."""
     if others or not model.velocity_map_is_identity:
         return whole(model.nv, scene.size)
     bodies = contact_bodies(model, scene)
@@ -453,8 +451,8 @@ def _smoothed(
     leaves = jnp.all(solved.impulses.contacts == 0, axis=-1)
     gap = dt * jnp.sum((solved.u - law.target) * normal, axis=-1)
     share = jnp.where(leaves, jnp.exp(-jnp.maximum(gap, 0) / length), 0)
-    approach = law.conductance * regularisation * share / (regularisation * share + 1 - share)
+    conductance = law.conductance * regularisation * share / (regularisation * share + 1 - share)
     W = solved.hessian_factor
     rows = matmul(jnp.sum(solved.J * normal[..., None], axis=1), W.T)
     one = jnp.asarray(np.eye(len(W)), W.dtype)
-    return approach, matmul(inverse_factor(one + matmul(rows.T, approach[:, None] * rows)), W)
+    return conductance, matmul(inverse_factor(one + matmul(rows.T, conductance[:, None] * rows)), W)

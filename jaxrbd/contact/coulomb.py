@@ -69,7 +69,7 @@ class Projection(NamedTuple):
     """The parts of y, and where the nearest point of the cone is.
 
     - `normal`, `conductance`, `mu`: of the contact;
-    - `y_n`, `y_t`: the normal and the tangential part of y;
+    - `y`, `y_n`, `y_t`: y of `ContactLaw`, its normal component and its tangential part;
     - `inverse`: 1 / |y_t|, or 1 where y_t is zero; `slope`: mu / |y_t|;
     - `height`: the normal component of the nearest point on the edge of the cone;
     - `sticks`, `leaves`: whether y is in the cone, and whether zero is the nearest point.
@@ -99,14 +99,14 @@ class Projection(NamedTuple):
         resistance = jnp.where(self.conductance > 0, 1 / self.conductance, 0)
         return resistance * square / 2
 
-    def along(self, du: Vec3) -> tuple[Array, Array]:
+    def power_and_curvature(self, du: Vec3) -> tuple[Array, Array]:
         """For a change du of u: the power of gamma, and the second derivative of l."""
         along_n, along_d = du.dot(self.normal), self.inverse * du.dot(self.y_t)
-        on_edge = along_n + self.mu * along_d
+        along_edge = along_n + self.mu * along_d
         square = du.dot(du)
-        power = self._select(du.dot(self.y), 0, self.height * on_edge)
+        power = self._select(du.dot(self.y), 0, self.height * along_edge)
         circle = self.height * self.slope * (square - along_n**2 - along_d**2)
-        curvature = self._select(square, 0, on_edge**2 / (1 + self.mu**2) + circle)
+        curvature = self._select(square, 0, along_edge**2 / (1 + self.mu**2) + circle)
         return power, self.conductance * curvature
 
     def hessian(self) -> Array:

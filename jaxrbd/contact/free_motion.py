@@ -1,16 +1,16 @@
 """The free rotation of root bodies in a time step, so that a spinning robot gains no energy.
 
 Without forces, the linear momentum of a robot and its angular momentum L about the centre of mass
-are constant in world axes. In the axes of a body that rotates with w, they rotate with -w. A step
-with the rates at its start adds dt times this rate. So the momenta become longer in each step, and
+are constant in world axes. In the axes of a body that rotates with w, they rotate with -w. A
+first-order step adds dt times the rate at its start. So the momenta become longer in each step, and
 the kinetic energy grows. For each root body on a free-flyer or a ball joint, this module corrects
 the step by terms of the order dt^2.
 
 The correction is exact for a single rigid body. A tree of several bodies is taken as one rigid body
 in the neutral configuration: the inertia at q would need about 120 more kernels for the gradient of
-a step. Let I be the rotational inertia of this body about its centre of mass
-or, for a ball joint, about the joint. Its angular velocity w' after a step without forces follows
-from the implicit midpoint rule, in the axes of the body:
+a step. Let I be the rotational inertia of this body about its centre of mass or, for a ball joint,
+about the joint. The angular velocity w' after a step without forces follows from the implicit
+midpoint rule, in the axes of the body:
 
     I (w' - w) = -dt w_m x I w_m,     w_m = (w + w') / 2.
 
@@ -60,10 +60,10 @@ class FreeMotion(NamedTuple):
 
 
 class _Roots(NamedTuple):
-    """The k root bodies on free-flyers and ball joints, with indices of velocities.
+    """The k root bodies on free-flyers and ball joints, and the indices of their velocities in v.
 
     - `bodies` (k,), and `free` (k,): whether the joint is a free-flyer;
-    - `linear`, `angular` (k, 3): the velocities; for a ball joint, `linear` is nv.
+    - `linear`, `angular` (k, 3): the indices; for a ball joint, `linear` is nv.
     """
 
     bodies: np.ndarray
@@ -138,10 +138,10 @@ def free_motion(
     w = Vec3.from_array(take_rows(v, roots.angular))
     gain, rotation = _free_step(I, w, dt)
     # The gyroscopic force at v changes w by `-dt I^-1 (w x I w)`.
-    turn = gain + dt * (_inverse(I) @ w.cross(I @ w))
-    change = dt * w.cross(w.cross(r)) - turn.cross(r)
+    angular = gain + dt * (_inverse(I) @ w.cross(I @ w))
+    linear = dt * w.cross(w.cross(r)) - angular.cross(r)
     lag = rotation - dt * (w + gain)
-    start = v + turning + roots.spread(model, change.array(), turn.array())
+    start = v + turning + roots.spread(model, linear.array(), angular.array())
     return FreeMotion(start, r.array(), lag.array())
 
 
@@ -152,7 +152,7 @@ def move(
     v: Float[Array, " nv"],
     dt: Float[Array, ""],
 ) -> tuple[Float[Array, " nq"], Float[Array, " nv"]]:
-    """The configuration after a step with the velocity v, and v in the axes of the new bodies.
+    """The configuration after a step with the velocity v, and v in the axes after the step.
 
     A root body turns about the centre of mass of the tree, by `dt w + lag`.
     """

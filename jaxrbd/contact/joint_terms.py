@@ -136,7 +136,7 @@ class JointLaw(NamedTuple):
         """The impulses of each law at the velocities u of all joints."""
         return JointImpulses(*(law.impulses(u) for law in self))
 
-    def together(self) -> ClippedLaw:
+    def merged(self) -> ClippedLaw:
         """The three laws as one."""
         return ClippedLaw(*(jnp.concatenate(fields) for fields in zip(*self)))
 
@@ -150,11 +150,11 @@ def joint_law(
     servo: Servo | None,
 ) -> JointLaw:
     """The impulses of the table at the head of the module; `conductance`: 1 / R of each joint."""
-    none = ClippedLaw(*(jnp.zeros((0, *conductance.shape), model.dtype),) * 4)
+    empty = ClippedLaw(*(jnp.zeros((0, *conductance.shape), model.dtype),) * 4)
     return JointLaw(
         _limit_law(model, q, dt, recovery, conductance),
-        _dissipation_law(model, dt, conductance) if model.dissipative else none,
-        none if servo is None else _servo_law(model, q, dt, servo),
+        _dissipation_law(model, dt, conductance) if model.dissipative else empty,
+        empty if servo is None else _servo_law(model, q, dt, servo),
     )
 
 

@@ -68,7 +68,7 @@ class Problem(NamedTuple):
     - `contacts`, `J` (contacts, 3, nv): the law of the contacts, and the Jacobian of their
       velocities;
     - `joints`: the law of the velocities v;
-    - `others`, `K` (r, nv): the law of the velocities of constraints, and their Jacobian.
+    - `others`, `K` (r, nv): the law of other velocities, such as of constraints; their Jacobian.
     """
 
     M: Float[Array, "nv nv"]
@@ -96,9 +96,9 @@ def hessian_factor(problem: Problem, x: Float[Array, " nv"]) -> Float[Array, "nv
     v, J, K = problem.v + x, problem.J, problem.K
     one = jnp.asarray(np.eye(len(v)), v.dtype)
     u = matmul(J, v)
-    of_contacts = problem.contacts.hessian_product(u, J).reshape(-1, len(v))
+    DJ = problem.contacts.hessian_product(u, J).reshape(-1, len(v))
     H = problem.M + problem.joints.hessian_product(v, one)
-    H = H + matmul(J.reshape(-1, len(v)).T, of_contacts)
+    H = H + matmul(J.reshape(-1, len(v)).T, DJ)
     if len(K):
         H = H + matmul(K.T, problem.others.hessian_product(matmul(K, v), K))
     return inverse_factor(H)
@@ -117,18 +117,18 @@ def minimise(partition: Partition, problem: Problem) -> Minimum:
 
     @custom_vmap
     def minimised(problem: Problem) -> Minimum:
-        return _of_batch(partition, problem)
+        return _batch_minimum(partition, problem)
 
     @minimised.def_vmap
     def _(size, is_batched, problem):
-        batched = jax.tree.map(lambda x, there: x if there else x[None], problem, *is_batched)
+        batched = jax.tree.map(lambda x, has_axis: x if has_axis else x[None], problem, *is_batched)
         found = minimised(batched)
         return found, jax.tree.map(lambda _: True, found)
 
     return minimised(problem)
 
 
-def _of_batch(partition: Partition, problem: Problem) -> Minimum:
+def _batch_minimum(partition: Partition, problem: Problem) -> Minimum:
     """The minimum of problems with any leading batch axes.
 
     The size of a batch axis is 1 in operands that all states share.
@@ -155,25 +155,26 @@ def _of_batch(partition: Partition, problem: Problem) -> Minimum:
         last = jax.tree.unflatten(structure, [jnp.moveaxis(x, 0, -1) for x in leaves])
         return jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), _minimise(partition, last))
 
-    def of_state(*leaves):
+    def state_minimum(*leaves):
         return jax.tree.map(lambda x: x[0], minimised(*(x[None] for x in leaves)))
 
-    def by_tiles(*leaves):
-        def of_tile(states):
-            rest = iter(states)
-            return minimised(*(x if s else next(rest) for x, s in zip(leaves, shared)))
+    def tiled_minimum(*leaves):
+        def tile_minimum(states):
+            batched = iter(states)
+            operands = (x if s else next(batched) for x, s in zip(leaves, shared))
+            return minimised(*operands)
 
-        return in_tiles(of_tile, [x for x, is_shared in zip(leaves, shared) if not is_shared])
+        return in_tiles(tile_minimum, [x for x, is_shared in zip(leaves, shared) if not is_shared])
 
-    def by_batch(*leaves):
+    def platform_minimum(*leaves):
         if not isinstance(count, int) or count <= TILE:
             return minimised(*leaves)
-        return by_platform(by_tiles, minimised, *leaves)
+        return by_platform(tiled_minimum, minimised, *leaves)
 
     if _number_of_entries(partition, problem) <= KERNEL_ENTRIES:
-        found = map_states(by_batch, of_state, *leaves)
+        found = map_states(platform_minimum, state_minimum, *leaves)
     else:
-        found = by_batch(*leaves)
+        found = platform_minimum(*leaves)
     return jax.tree.map(lambda x: x.reshape(*batch, *x.shape[1:]), found)
 
 
@@ -250,7 +251,7 @@ def _minimise(partition: Partition, problem: Problem) -> Minimum:
         def evaluate(search: _LineSearch) -> _LineSearch:
             """Evaluate the slope at the fraction, and choose the next fraction."""
             fraction, whole = search.fraction, search.trials == 0
-            power, curvature = laws.along(
+            power, curvature = laws.power_and_curvature(
                 u + times(fraction, du), v + x + times(fraction, step), du, step
             )
             reached = linear + fraction * quadratic - power
@@ -302,11 +303,10 @@ def _minimise(partition: Partition, problem: Problem) -> Minimum:
 
 
 class _Linearised(NamedTuple):
-    """The impulses of all laws, and their derivatives.
+    """The impulses and the penalties of all laws, and the second derivatives of the penalties.
 
-    - `impulses` (R, b, s): of the rows; `hessian` (3, 3, k, b, s): of the contacts; `slopes`
-      (r, b, s): of the other rows;
-    - `penalties` (R, b, s): of the rows;
+    - `impulses`, `penalties` (R, b, s): of the rows;
+    - `hessian` (3, 3, k, b, s): of the contacts; `slopes` (r, b, s): of the other rows;
     - `joint_impulses`, `joint_slopes`, `joint_penalties`: of the velocities v.
     """
 
@@ -370,8 +370,9 @@ class _AllLaws(NamedTuple):
         contacts, others = self._parts(u)
         projection = self._projection(contacts)
         impulse = projection.impulse()
-        gap = Vec3(*self.target) - contacts
-        products = Vec3(*(x * y / 2 for x, y in zip(impulse.components, gap.components)))
+        # The penalty R |gamma|^2 / 2 is gamma . (target - u) / 2, as gamma is the projection of y.
+        difference = Vec3(*self.target) - contacts
+        products = Vec3(*(x * y / 2 for x, y in zip(impulse.components, difference.components)))
         return _Linearised(
             jnp.concatenate([_of_rows(impulse), self.others.impulses(others)]),
             projection.hessian(),
@@ -382,13 +383,13 @@ class _AllLaws(NamedTuple):
             self.joints.penalties(v),
         )
 
-    def along(self, u: Array, v: Array, du: Array, dv: Array) -> Array:
+    def power_and_curvature(self, u: Array, v: Array, du: Array, dv: Array) -> Array:
         """The first two of `_Linearised.sums` at the velocities u and v, without the Hessian."""
         contacts, others = self._parts(u)
-        of_contacts, of_others = self._parts(du)
+        du_contacts, du_others = self._parts(du)
         pairs = [
-            self._projection(contacts).along(of_contacts),
-            (of_others * self.others.impulses(others), of_others**2 * self.others.slopes(others)),
+            self._projection(contacts).power_and_curvature(du_contacts),
+            (du_others * self.others.impulses(others), du_others**2 * self.others.slopes(others)),
             (dv * self.joints.impulses(v), dv**2 * self.joints.slopes(v)),
         ]
         return _sums(

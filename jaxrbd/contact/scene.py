@@ -275,10 +275,10 @@ class Scene(eqx.Module):
         for shape in shapes:
             if shape.frame is None:
                 raise ArgumentError("shapes has a shape in the world, expected shapes on the robot")
-            found = shape.sphere_centres
-            frames += [shape.frame] * len(found)
-            radii += [shape.sphere_radius] * len(found)
-            centres += found
+            spheres = shape.sphere_centres
+            frames += [shape.frame] * len(spheres)
+            radii += [shape.sphere_radius] * len(spheres)
+            centres += spheres
         radii, centres = stacked(radii, ()), stacked(centres, (3,))
         found = shape_pairs(pairs)
         scene = cls(frames, radii, centres, ground, material, pairs=stacked_pairs(found))

@@ -254,8 +254,9 @@ def edge_text(pairs: ShapePairs, names: Sequence[str]) -> str | None:
 
     `names`: the name of each shape.
     """
-    long = pairs.per_shape(lambda shape: _sphere_count(shape) > 1)
-    with_edges = np.any(pairs.per_shape(_is_box) * long[:, ::-1], axis=1)
+    # A box, and a shape with several spheres.
+    several = pairs.per_shape(lambda shape: _sphere_count(shape) > 1)
+    with_edges = np.any(pairs.per_shape(_is_box) * several[:, ::-1], axis=1)
     found = [f"{names[a]} and {names[b]}" for a, b in pairs.members[with_edges].tolist()]
     if not found:
         return None
@@ -306,9 +307,10 @@ def stacked_pairs(pairs: ShapePairs) -> CollisionPairs:
         raise ArgumentError(f"both shapes of the pair {pair!r} are fixed to the world")
     is_box = pairs.per_shape(_is_box).astype(bool)
     capsules = members[~np.any(is_box, axis=1)]
-    # A pair of two boxes has both orders: each box has spheres that touch the other box.
-    others, boxes = members[is_box[:, ::-1]], members[:, ::-1][is_box[:, ::-1]]
-    # The spheres of all shapes that touch a box, in the order of the shapes.
+    # The other shape of each box. Each of two boxes has spheres that touch the other box.
+    touches_box = is_box[:, ::-1]
+    others, boxes = members[touches_box], members[:, ::-1][touches_box]
+    # The spheres of all these other shapes, in the order of the shapes.
     balls = [
         _Ball(i, shapes[i].sphere_radius, centre, *_corner(shapes[i], centre))
         for i in np.unique(others).tolist()
@@ -317,8 +319,9 @@ def stacked_pairs(pairs: ShapePairs) -> CollisionPairs:
     owners = np.array([ball.shape for ball in balls], int)
     first, last = (np.searchsorted(owners, others, side) for side in ("left", "right"))
     counts = last - first
-    in_pair = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    ball, box = np.repeat(first, counts) + in_pair, np.repeat(boxes, counts)
+    # Within each pair: 0, 1 and so on.
+    number = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    ball, box = np.repeat(first, counts) + number, np.repeat(boxes, counts)
     a, b = np.append(capsules[:, 0], owners[ball]), np.append(capsules[:, 1], box)
     frames = [shape.frame for shape in shapes]
     capsule_a, capsule_b = (_rows(shapes, side) for side in capsules.T)
@@ -361,7 +364,7 @@ def _corner(shape: Shape, centre: Any) -> tuple[Any, Any]:
 
 
 def _rows(items: Sequence[Any], index: np.ndarray) -> Callable[[str, tuple[int, ...]], Any]:
-    """The function that stacks an attribute of this shape, of the items of `index`, as rows."""
+    """A function (name, shape) that stacks the attribute of this name and shape of the items."""
     distinct, places = np.unique(index, return_inverse=True)
 
     def rows(name: str, shape: tuple[int, ...]) -> Any:

@@ -296,8 +296,8 @@ def _measurements(model, q, v, a, tau, noise) -> tuple[np.ndarray, np.ndarray, n
     with np.errstate(over="ignore", invalid="ignore"):
         Y, bounds = Y / unit[:, None], bounds / unit[:, None]
         forces = (np.asarray(tau, float).ravel() - joint_force) / unit
-        fit = {"q, v, a, noise": np.sum(bounds**2), "tau, noise": np.sum(forces**2)}
-    for names, squares in fit.items():
+        sums = {"q, v, a, noise": np.sum(bounds**2), "tau, noise": np.sum(forces**2)}
+    for names, squares in sums.items():
         if not np.isfinite(squares):
             raise ArgumentError(
                 f"{names}: the squares of the forces over the noise overflow, expected smaller "
@@ -395,10 +395,11 @@ def _newton(samples, prior, weight, max_steps) -> tuple[np.ndarray, np.ndarray, 
     The weight of the prior starts large, so that the inertias stay near the prior, and is reduced
     to `weight`. With `J = C C^T`, the second derivative of D along dJ is the sum of the squared
     entries of `W = C^-1 dJ C^-T`. So Newton's step is the solution of a least-squares problem.
+    `samples`: the columns of the regressor, then the forces. `prior` (n, 10): in the same units.
     """
     Y, forces = samples[:, :-1], samples[:, -1]
     basis = np.asarray(pseudo_inertia(jnp.eye(10)), float)  # dJ for each of the ten parameters
-    inverse = np.linalg.inv(_combine(prior.ravel(), basis))
+    prior_inverse = np.linalg.inv(_combine(prior.ravel(), basis))
     parameters, triangle = prior.ravel(), np.eye(prior.size)
     prior_weight = np.sum((forces - Y @ parameters) ** 2)
     for _ in range(max_steps):
@@ -406,9 +407,9 @@ def _newton(samples, prior, weight, max_steps) -> tuple[np.ndarray, np.ndarray, 
         residual = forces - Y @ parameters
         C = np.linalg.cholesky(_combine(parameters, basis))
         C_inverse = np.linalg.inv(C)[:, None]
-        W = C_inverse @ basis @ _t(C_inverse)
-        downhill = np.eye(4) - _t(C) @ inverse @ C
-        prior_rows = _block_diagonal(_t(W.reshape(-1, 10, 16)))
+        W = C_inverse @ basis @ _transposed(C_inverse)
+        downhill = np.eye(4) - _transposed(C) @ prior_inverse @ C
+        prior_rows = _block_diagonal(_transposed(W.reshape(-1, 10, 16)))
         Q, triangle = np.linalg.qr(np.concatenate([Y, np.sqrt(prior_weight) * prior_rows]))
         target = np.concatenate([residual, np.sqrt(prior_weight) * downhill.ravel()])
         step = np.linalg.solve(triangle, Q.T @ target)
@@ -454,7 +455,7 @@ def _block_diagonal(blocks: np.ndarray) -> np.ndarray:
     return np.einsum("bij,bc->bicj", blocks, np.eye(n)).reshape(n * i, n * j)
 
 
-def _t(a: np.ndarray) -> np.ndarray:
+def _transposed(a: np.ndarray) -> np.ndarray:
     return np.swapaxes(a, -1, -2)
 
 

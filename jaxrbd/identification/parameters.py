@@ -26,8 +26,8 @@ from ..errors import ArgumentError
 
 # A step shorter than _SMALL standard deviations ends the search.
 _SMALL = 1e-3
-# The damping of the first step, its factor after a step that fails, and the largest damping.
-_DAMPING, _FACTOR, _STIFFEST = 1e-3, 10.0, 1e12
+# The damping of the first step, the factor by which each step changes it, and its largest value.
+_DAMPING, _FACTOR, _MAX_DAMPING = 1e-3, 10.0, 1e12
 
 
 class ParameterFit(NamedTuple):
@@ -36,10 +36,9 @@ class ParameterFit(NamedTuple):
     - `parameters`: the estimate, a pytree with the structure of the start;
     - `covariance` (n, n): `s^2 (J^T J)^-1` for the entries in the order of
       `jax.flatten_util.ravel_pytree`. s is the size of the residuals;
-    - `residual_rms`: s, the root of the sum of squares of `(measured - predicted) / noise`, divided
-      by the number of measurements minus n. It is about 1 if the noise was given and the model is
-      right;
-    - `converged`: whether the last step was shorter than a thousandth of the standard deviations;
+    - `residual_rms`: s, the root of `sum(((measured - predicted) / noise)^2) / (m - n)` for m
+      measurements. It is about 1 if the noise was given and the model is right;
+    - `converged`: whether the next step would be at most a thousandth of the standard deviations;
     - `steps`: the number of steps.
     """
 
@@ -134,12 +133,12 @@ def identify_parameters(
     steps, damping = 0, _DAMPING
     while True:
         unit, U, sigma, V = _decomposed(J)
-        change = U.T @ residual  # of the prediction, by an undamped step
+        change = U.T @ residual  # the change of the prediction in an undamped step
         deviation = np.linalg.norm(residual) / np.sqrt(freedom)
         converged = np.linalg.norm(change) <= max(_SMALL * deviation, rounding)
         if converged or steps == max_steps:
             break
-        while damping < _STIFFEST:
+        while damping < _MAX_DAMPING:
             trial = entries + unit * (V @ (sigma * change / (sigma**2 + damping)))
             found, J_found = linearized(trial)
             better = np.all(np.isfinite(J_found)) and found @ found < residual @ residual
@@ -154,10 +153,10 @@ def identify_parameters(
             f"measured does not determine {', '.join(undetermined)}; measure another motion, or "
             f"keep some of these parameters constant"
         )
-    half = unit[:, None] * V / sigma
+    covariance_factor = unit[:, None] * V / sigma
     return ParameterFit(
         parameters=unflatten(jnp.asarray(entries, flat.dtype)),
-        covariance=deviation**2 * (half @ half.T),
+        covariance=deviation**2 * (covariance_factor @ covariance_factor.T),
         residual_rms=float(deviation),
         converged=bool(converged),
         steps=steps,
@@ -175,10 +174,10 @@ def _with_jacobian(predict: Callable[[PyTree], Array], parameters: PyTree) -> tu
             raise ArgumentError(f"predict returns {type(predicted).__name__}, expected an array")
         return predicted
 
-    def along(tangent: Array) -> tuple[Array, Array]:
+    def derivative(tangent: Array) -> tuple[Array, Array]:
         return jax.jvp(flat_prediction, (flat,), (tangent,))
 
-    return jax.vmap(along, out_axes=(None, -1))(jnp.eye(flat.size, dtype=flat.dtype))
+    return jax.vmap(derivative, out_axes=(None, -1))(jnp.eye(flat.size, dtype=flat.dtype))
 
 
 def _decomposed(J: np.ndarray) -> tuple[np.ndarray, ...]:

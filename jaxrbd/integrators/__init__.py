@@ -11,7 +11,7 @@ rate of z, and the step returns (q, v, z), with z in the model's dtype. For time
 
     integrator                  order   evaluations   preserves
     explicit_euler              1       1             linear velocities of bodies without forces
-    semi_implicit_euler         1       1             these; energy approximately, if M is constant
+    semi_implicit_euler         1       1             also energy approximately, if M is constant
     runge_kutta_munthe_kaas     4       4             energy and momenta, to the fourth order
     variational_midpoint        2       implicit      momenta; energy approximately; time symmetry
 

@@ -25,9 +25,10 @@ def ode_term(model: Model, dynamics: Dynamics) -> diffrax.ODETerm:
     """
 
     def field(t, y, args):
-        q, v, *rest = y
-        a, *rate = rates(model, dynamics, q, v, *rest)
-        return configuration_rate(model, q, v), a, *rate[: len(rest)]
+        q, v, *z = y
+        a, z_rate = rates(model, dynamics, q, v, *z)
+        rate = configuration_rate(model, q, v), a
+        return (*rate, z_rate) if z else rate
 
     return diffrax.ODETerm(field)
 

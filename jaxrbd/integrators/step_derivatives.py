@@ -45,13 +45,13 @@ def step_derivatives(
 ) -> StepDerivatives:
     """One step of an integrator under constant joint forces, and its derivatives.
 
-    - `integrator`: a step of this module, for example `semi_implicit_euler`;
+    - `integrator`: a step of `jaxrbd.integrators`, for example `semi_implicit_euler`;
     - `q` (nq,), `v` (nv,): the state before the step; `tau` (nv,) in N or N m; `dt` () in s;
     - `f_ext` (nb, 6): external forces as in `forward_dynamics`, constant in the body frames.
 
-    The derivatives of the acceleration are analytic (`forward_dynamics_derivatives`), once per
-    evaluation of the dynamics. JAX differentiates the remaining formulas of the step in forward
-    mode. The result can be differentiated again.
+    The derivatives of the acceleration are analytic (`forward_dynamics_derivatives`), and computed
+    once per evaluation of the dynamics. JAX differentiates the remaining formulas of the step in
+    forward mode. The result can be differentiated again.
     """
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
     tau, dt = arguments.velocity(model, tau, "tau"), arguments.number(model, dt, "dt")
@@ -81,8 +81,7 @@ def analytic_acceleration(model: Model, q: Array, v: Array, tau: Array) -> Array
 def _acceleration(constants: tuple[Model, Array | None], q: Array, v: Array, tau: Array) -> Array:
     """`forward_dynamics`, with the analytic derivatives by q, v and tau in forward mode.
 
-    `constants`: the model and the external forces. The derivatives by them are those of
-    `forward_dynamics`.
+    `constants`: the model and the external forces. JAX differentiates `forward_dynamics` by them.
     """
     model, f_ext = constants
     return forward_dynamics.unchecked(model, q, v, tau, f_ext)

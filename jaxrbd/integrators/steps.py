@@ -135,22 +135,23 @@ def variational_midpoint(
     def middle(x, dz):
         """The momentum at the midpoint, the rate of this momentum, and the change of z."""
         v = x / dt
-        times = (dt / 2,), (jnp.ones_like(dt),)
-        q_middle, q_rate = jax.jvp(lambda time: integrate(model, q, time * v), *times)
+        q_middle, q_rate = jax.jvp(
+            lambda time: integrate(model, q, time * v), (dt / 2,), (jnp.ones_like(dt),)
+        )
         a, z_rate = rates(model, dynamics, q_middle, v, _add(z, 0.5, dz))
         momentum = functools.partial(mass_matrix_product, model)
         return *jax.jvp(momentum, (q_middle, v), (q_rate, a)), _scale(dt, z_rate)
 
     p = mass_matrix_product(model, q, v)
-    as_step = lax.stop_gradient(dt * minverse(model, q))  # approximates the inverse of M / dt
+    inverse = lax.stop_gradient(dt * minverse(model, q))  # approximates the inverse of M / dt
 
     def residual(unknown):
         x, dz = unknown
         p_middle, p_rate, gained = middle(x, dz)
         ends = _to_middle(model, x / 2, p) + _to_middle(model, -x / 2, p + dt * p_rate)
-        missing = matmul(as_step, p_middle - ends / 2)
+        missing = matmul(inverse, p_middle - ends / 2)
         momenta = jnp.abs(p_middle) + jnp.abs(p) + jnp.abs(dt * p_rate)
-        size = matmul(jnp.abs(as_step), momenta)
+        size = matmul(jnp.abs(inverse), momenta)
         size_z = jax.tree.map(lambda *terms: sum(map(jnp.abs, terms)), z, dz, gained)
         return (missing, _add(dz, -1, gained)), (size, size_z)
 

@@ -167,7 +167,7 @@ class Robot:
 <?xml version="1.0" encoding="utf-8"?>
 <!--
   {self.about}
-  Written by _generate.py: change it there. SI units.
+  Written by tests/support/bundled_robots.py: change the robot there. SI units.
 
   Each link is one solid of uniform density; its inertia follows from its visual:
     box of sides x, y, z         m (y^2 + z^2) / 12, m (x^2 + z^2) / 12, m (x^2 + y^2) / 12

@@ -49,7 +49,7 @@ def explicit_dynamics(
     """Acceleration under the constraint `q = gamma(y)`, by projection on the coordinates y.
 
     - `gamma`: a smooth function from y (n,) to configurations (nq,), differentiated twice;
-    - `y` (n,), `y_dot` (n,); `tau` (nv,), `f_ext` (nb, 6): as for `forward_dynamics`.
+    - `y` (n,) and its rate `y_dot` (n,); `tau` (nv,), `f_ext` (nb, 6): as for `forward_dynamics`.
 
     With `a = G y_accel + g` the equations of motion become `M y_accel + C = G^T tau`, with the
     symbols of `ExplicitDynamics`. These equations do not contain the constraint forces, which do no

@@ -216,8 +216,7 @@ def _joint_rows(model: Model, q: Array, v: Array, X: Pose, V: Array) -> tuple[_R
 
     def subspaces(q):
         """T and T_a of all joints, in the body frames."""
-        S = [S for _, S in subspaces_by_kind(model, q)]
-        completed = [jax.vmap(_complete)(S) for S in S]
+        completed = [jax.vmap(_complete)(S) for _, S in subspaces_by_kind(model, q)]
         return [
             merge_rows([_flat(getattr(s, name)) for s in completed], places, (6,), model.dtype)
             for name, places in (("T", constraint_rows), ("T_a", active_rows))
@@ -231,18 +230,19 @@ def _joint_rows(model: Model, q: Array, v: Array, X: Pose, V: Array) -> tuple[_R
         (start[group.bodies][:, None] + np.arange(6 - group.joint.nv)).ravel() for group in groups
     ]
     subspace_rows, subspace_rates = jax.jvp(subspaces, (q,), (coordinate_rates(model, v),))
-    joins = np.eye(model.nb)
+    P_T = np.eye(model.nb)
     for body, parent in enumerate(model.topology.parents):
-        joins[body, parent] -= parent >= 0
-    joins = jnp.asarray(joins, model.dtype)
-    v_J = matmul(joins, V)
+        if parent >= 0:
+            P_T[body, parent] = -1
+    P_T = jnp.asarray(P_T, model.dtype)
+    v_J = matmul(P_T, V)
     found = []
     for rows, rates, numbers in zip(subspace_rows, subspace_rates, (6 - widths, widths)):
         body = np.repeat(np.arange(model.nb), numbers)
         X_joint = jax.tree.map(lambda x: x[body], X)
         rows, rates = transform_force(X_joint, rows), transform_force(X_joint, rates)
         rates = rates + cross_force(V[body], rows)
-        on_bodies = joins[body][..., None] * rows[:, None]
+        on_bodies = P_T[body][..., None] * rows[:, None]
         found.append(_Rows(rows, body, on_bodies, jnp.sum(rates * v_J[body], axis=-1)))
     return found[0], found[1]
 

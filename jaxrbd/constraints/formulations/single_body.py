@@ -65,8 +65,8 @@ def constrained_body(
         q_accel = matmul(inverse_positive_definite(matmul(S, S.T)), matmul(S, a - S_rate))
         return ConstrainedBody(a, -matmul(T.T, solved[6:]), q_accel)
     if method == "direct":
-        Phi, b = apparent_inverse_inertia(inertia, S), S_rate
-        b = b - matmul(Phi, apply_inertia(inertia, S_rate) + bias)
+        Phi = apparent_inverse_inertia(inertia, S)
+        b = S_rate - matmul(Phi, apply_inertia(inertia, S_rate) + bias)
         a = matmul(Phi, force) + b
         q_accel = matmul(inverse_positive_definite(matmul(S, S.T)), matmul(S, a - S_rate))
     else:
