@@ -129,13 +129,13 @@ class Vectorized(_Wrapper):
             in_axes = (axes, *(0 for _ in rows))
             if mesh is None:
                 return jax.vmap(function, in_axes)(params, *rows)
-            own, shared = (_parts(axes, params, batched) for batched in (True, False))
+            varied, shared = (_parts(axes, params, batched) for batched in (True, False))
 
-            def one(own: Params, shared: Params, *rows: Any) -> State:
-                return function(_joined(axes, own, shared), *rows)
+            def one(varied: Params, shared: Params, *rows: Any) -> State:
+                return function(_joined(axes, varied, shared), *rows)
 
             in_axes = (0, None, *(0 for _ in rows))
-            return over_devices(one, mesh, in_axes)(own, shared, *rows)
+            return over_devices(one, mesh, in_axes)(varied, shared, *rows)
 
         return run
 
@@ -147,10 +147,10 @@ def _parts(axes: Any, params: Params, batched: bool) -> Any:
     )
 
 
-def _joined(axes: Any, own: Any, shared: Any) -> Params:
+def _joined(axes: Any, varied: Any, shared: Any) -> Params:
     """The parameters that `_parts` separated."""
     return jax.tree.map(
-        lambda axis, x, y: y if axis is None else x, axes, own, shared, is_leaf=_is_none
+        lambda axis, x, y: y if axis is None else x, axes, varied, shared, is_leaf=_is_none
     )
 
 

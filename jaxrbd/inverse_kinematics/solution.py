@@ -37,8 +37,8 @@ from .tasks import (
     task_errors,
 )
 
-# A search gives each start this number of steps. For 2,000 random targets of three arms, nine of
-# ten successful starts needed at most 24 steps.
+# The steps of each start of a search, and the steps before a restart. For 2,000 random targets of
+# three arms, nine of ten successful starts needed at most 24 steps.
 STEPS_OF_A_START = 32
 # Each random start is the best of this number of random configurations. One more configuration
 # costs about as much as half a step. Of 2,000 targets, with 16 starts per target, a UR10 did not
@@ -213,9 +213,9 @@ def _best_of_attempts(
 ) -> Minimum:
     """The minimum of `inverse_kinematics` with `restart`, without derivatives.
 
-    The attempts are the steps from q0, then, with preferences, steps to the other targets from
-    where attempt 0 ended, then steps from the middle of the limits, and at last more steps of
-    attempt 0. The loop ends after the first attempt that reaches the targets.
+    The attempts are the steps from q0; with preferences, steps without them from the end of
+    attempt 0; steps from the middle of the limits, without preferences; and more steps of attempt
+    0. The loop ends after the first attempt that reaches the targets.
     """
     box = Box(position_limits(model), locked)
     middle = _keep(model, q0, _middle(model), locked)
@@ -230,10 +230,10 @@ def _best_of_attempts(
             attempt == 0, q0, jnp.where(attempt == last_attempt - 1, middle, before.last_q)
         )
         fresh = start(model, scaled, box, q, tolerance)
-        again = attempt == last_attempt
-        descent = jax.tree.map(lambda x, y: jnp.where(again, x, y), first, fresh)
-        last = jnp.where(again, max_iterations, STEPS_OF_A_START)
-        descent = descend(model, scaled, box, descent, tolerance, last - descent.iterations)
+        continues = attempt == last_attempt
+        descent = jax.tree.map(lambda x, y: jnp.where(continues, x, y), first, fresh)
+        most = jnp.where(continues, max_iterations, STEPS_OF_A_START)
+        descent = descend(model, scaled, box, descent, tolerance, most - descent.iterations)
         first = jax.tree.map(lambda x, y: jnp.where(attempt == 0, x, y), descent, first)
         minimum = prioritise(model, tasks, box, descent, tolerance, max_iterations)
         return attempt + 1, first, minimum

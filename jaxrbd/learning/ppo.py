@@ -159,10 +159,10 @@ class Ppo:
             normalised(state.statistics, window.observation, name)
             for name in (self.policy_observation, self.critic_observation)
         )
-        after = values(
+        next_values = values(
             state.critic, state.statistics, window.final_observation, self.critic_observation
         )
-        returns = lambda_returns(scaled, after, self.discount, self.trace)
+        returns = lambda_returns(scaled, next_values, self.discount, self.trace)
         advantage = returns - apply(state.critic, critic_x)[..., 0]
         spread = jnp.std(advantage) + 1e-8
         mean, std = apply(state.policy.mean, x), jnp.exp(state.policy.log_std)

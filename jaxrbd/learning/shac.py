@@ -149,10 +149,10 @@ class Shac:
         actor = self._adam().step(gradient, state.policy_optimiser, state.policy)
 
         # The critic: regression to TD(lambda) returns.
-        after = values(
+        next_values = values(
             state.target_critic, state.statistics, window.final_observation, self.critic_observation
         )
-        returns = lambda_returns(window, after, self.discount, self.trace)
+        returns = lambda_returns(window, next_values, self.discount, self.trace)
         critic, critic_optimiser, error = self._fit_critic(
             state, window.observation, returns, critic_key
         )

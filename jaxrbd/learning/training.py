@@ -48,7 +48,7 @@ class Training:
 
     - `algorithm`: a `Shac`, `Apg` or `Ppo`; `env`: an `Env`; `seed`: of all random numbers;
     - `params`: the parameters of the environment (default: `env.default_params()`), `params_axes`:
-      the axes of `randomise`, if each environment has its own parameters;
+      the axes of `randomise`, if the environments have different parameters;
     - `task`: a name that the checkpoint stores;
     - `mesh`: the devices of this process over which the environments are split, as in
       `envs.vectorize` (default: one device). Its axes have the type Auto or Explicit, with the same
@@ -151,13 +151,13 @@ class Training:
 
     def _differences(self, about: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
         """The names in which a checkpoint differs, with its value and the one of this training."""
-        own = self._about()
+        expected = self._about()
         settings = about.get("settings")
         found = settings if isinstance(settings, dict) else {}
         for name in ("task", "algorithm", "seed"):
-            if about.get(name) != own[name]:
-                yield name, about.get(name), own[name]
-        for name, wanted in own["settings"].items():
+            if about.get(name) != expected[name]:
+                yield name, about.get(name), expected[name]
+        for name, wanted in expected["settings"].items():
             if name not in CHANGEABLE and (name not in found or found[name] != wanted):
                 yield f"setting {name}", found.get(name), wanted
 

@@ -170,12 +170,12 @@ def _next_active(
     slack: Array,
 ) -> Array:
     """The active set (N, m) after a solution with the active set `active`."""
-    dxs, dus, after = solution.xs[:-1], solution.us, solution.costates[1:]
+    dxs, dus, next_costates = solution.xs[:-1], solution.us, solution.costates[1:]
     terms = [
         stages.r,
         einsum("tij,tj->ti", stages.S, dxs),
         einsum("tij,tj->ti", stages.R, dus),
-        einsum("tij,ti->tj", stages.B, after),
+        einsum("tij,ti->tj", stages.B, next_costates),
     ]
     slope = sum(terms[1:], terms[0])
     eps = float(jnp.finfo(dus.dtype).eps)

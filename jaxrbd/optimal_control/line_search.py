@@ -52,15 +52,15 @@ def merit_of_step(
     values: tuple[Values, Values], stages: LqrStages, solution: LqrSolution, penalty: Penalty
 ) -> Merit:
     """The merit of the trajectory with these values, quadratic model and step."""
-    dxs, dus, after = solution.xs, solution.us, solution.costates[1:]
+    dxs, dus, next_costates = solution.xs, solution.us, solution.costates[1:]
     inner, _ = values
     defects = inner.defect
     size = jnp.maximum(largest(defects), largest(dxs, dus))
-    rho = largest(after) / jnp.where(size > 0, size, 1)
+    rho = largest(next_costates) / jnp.where(size > 0, size, 1)
     value = _merit(values, solution, rho, penalty)
-    defect_slope = jnp.sum(after * defects) + rho * jnp.sum(defects * defects)
+    defect_slope = jnp.sum(next_costates * defects) + rho * jnp.sum(defects * defects)
     slope = jnp.sum(stages.q * dxs) + jnp.sum(stages.r * dus) - defect_slope
-    weighted = jnp.sum(jnp.abs(after * defects))
+    weighted = jnp.sum(jnp.abs(next_costates * defects))
     rounding = 100 * float(jnp.finfo(dus.dtype).eps) * (jnp.abs(value) + weighted)
     by_defects = weighted + rho * jnp.sum(defects * defects)
     return Merit(value, slope, rounding, rho, by_defects, defects)

@@ -396,10 +396,10 @@ def residuals(
     """
     inner, last = linear.inner.values, linear.last.values
     lower, upper = (x[None] for x in bounds)
-    after = costates[1:]
-    by_x = stages.q[1:] - after
-    by_x = by_x.at[:-1].add(einsum("tij,ti->tj", stages.A[1:], after[1:]))
-    by_u = stages.r + einsum("tij,ti->tj", stages.B, after)
+    next_costates = costates[1:]
+    by_x = stages.q[1:] - next_costates
+    by_x = by_x.at[:-1].add(einsum("tij,ti->tj", stages.A[1:], next_costates[1:]))
+    by_u = stages.r + einsum("tij,ti->tj", stages.B, next_costates)
     slope_at_bounds = jnp.where(us >= upper, jnp.minimum(by_u, 0), 0)
     slope_at_bounds = slope_at_bounds + jnp.where(us <= lower, jnp.maximum(by_u, 0), 0)
     _, z, _, z_last, _ = estimates
