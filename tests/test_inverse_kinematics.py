@@ -1624,9 +1624,9 @@ def test_a_start_is_within_its_limits_to_rounding(dtype):
     assert q0[0] > 3
     ik_solution._check_start(model, q0)
     limits = solver.Box(position_limits(model), np.zeros(3, bool))
-    np.testing.assert_array_equal(limits.within(model, q0), jnp.asarray([3.0, -3.0, 0.5], dtype))
+    np.testing.assert_array_equal(limits.clip(model, q0), jnp.asarray([3.0, -3.0, 0.5], dtype))
     locked = solver.Box(position_limits(model), np.array([True, False, False]))
-    np.testing.assert_array_equal(locked.within(model, q0), q0.at[1].set(-3.0))
+    np.testing.assert_array_equal(locked.clip(model, q0), q0.at[1].set(-3.0))
     for i, message in ((0, "q0 has 3.0.* for joint 'j0'"), (1, "q0 has -3.0.* for joint 'j1'")):
         with pytest.raises(rbd.ArgumentError, match=message):
             ik_solution._check_start(model, q0.at[i].multiply(1.0 + 3 * step))

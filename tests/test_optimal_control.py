@@ -19,9 +19,9 @@ from jaxrbd.optimal_control.stages import (
     Multipliers,
     Values,
     all_values,
+    estimated,
     linearise,
     lqr_stages,
-    shifted,
     stage_values,
 )
 from support import pages, quadratic, zoo
@@ -210,7 +210,7 @@ def test_the_slope_of_the_merit_is_its_derivative():
     def evaluate(length, dus):
         linear = linearise(problem, p, xs, us, costates, multipliers, penalty.mu, False)
         values = linear.inner.values, linear.last.values
-        stages = lqr_stages(linear, shifted(values, multipliers, penalty.mu), penalty.mu, 1)
+        stages = lqr_stages(linear, estimated(values, multipliers, penalty.mu), penalty.mu, 1)
         dxs = [jnp.zeros(1)]
         for A, B, c, du in zip(stages.A, stages.B, stages.c, dus):
             dxs.append(A @ dxs[-1] + B @ du + c)

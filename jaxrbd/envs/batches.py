@@ -129,28 +129,28 @@ class Vectorized(_Wrapper):
             in_axes = (axes, *(0 for _ in rows))
             if mesh is None:
                 return jax.vmap(function, in_axes)(params, *rows)
-            own, shared = (_parts(axes, params, of_rows) for of_rows in (True, False))
+            varied, shared = (_parts(axes, params, batched) for batched in (True, False))
 
-            def one(own: Params, shared: Params, *rows: Any) -> State:
-                return function(_joined(axes, own, shared), *rows)
+            def one(varied: Params, shared: Params, *rows: Any) -> State:
+                return function(_joined(axes, varied, shared), *rows)
 
             in_axes = (0, None, *(0 for _ in rows))
-            return over_devices(one, mesh, in_axes)(own, shared, *rows)
+            return over_devices(one, mesh, in_axes)(varied, shared, *rows)
 
         return run
 
 
-def _parts(axes: Any, params: Params, of_rows: bool) -> Any:
+def _parts(axes: Any, params: Params, batched: bool) -> Any:
     """The leaves of the parameters with rows, or the leaves without rows; None in other places."""
     return jax.tree.map(
-        lambda axis, x: x if (axis is not None) == of_rows else None, axes, params, is_leaf=_is_none
+        lambda axis, x: x if (axis is not None) == batched else None, axes, params, is_leaf=_is_none
     )
 
 
-def _joined(axes: Any, own: Any, shared: Any) -> Params:
+def _joined(axes: Any, varied: Any, shared: Any) -> Params:
     """The parameters that `_parts` separated."""
     return jax.tree.map(
-        lambda axis, x, y: y if axis is None else x, axes, own, shared, is_leaf=_is_none
+        lambda axis, x, y: y if axis is None else x, axes, varied, shared, is_leaf=_is_none
     )
 
 
@@ -162,10 +162,10 @@ def auto_reset(env: Env | AutoReset) -> AutoReset:
     """The environment that begins a new episode in the step in which an episode ends.
 
     If the step ends the episode, the result has the `physics`, the `observation` and the `steps` of
-    a new episode. The reward, `terminated`, `truncated` and `final_observation` are those of the
+    a new episode. The reward, `terminated`, `truncated` and `final_observation` belong to the
     old episode. Each episode starts from `env.reset` with another random key. Derivatives of a new
-    episode with respect to the state and the action before it are zero.
-    Raises ArgumentError for an environment that has it already.
+    episode with respect to the state and the action before it are zero. Raises ArgumentError if env
+    is no `Env`, for example an `AutoReset`.
     """
     if not isinstance(env, Env):
         raise ArgumentError(f"env is {type(env).__name__!r}, expected an Env without auto_reset")

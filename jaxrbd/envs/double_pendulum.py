@@ -25,7 +25,7 @@ class DoublePendulumParams(NamedTuple):
     - `start` (4,): half the widths of the uniform distribution of the start about the hanging
       pendulum: two angles in rad, and their rates;
     - `weights`: of the reward terms `height`, `angular_velocity` and `action`. The height term is
-      minus the distance in m by which the ends of both rods are below their highest places.
+      minus the sum of the distances in m of the ends of both rods below their highest places.
     """
 
     model: Model

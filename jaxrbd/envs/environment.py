@@ -41,7 +41,7 @@ class State(NamedTuple):
     - `observation`: what a policy gets: an array (n,), or a pytree of arrays, such as a dict with
       the entries "state" and "privileged_state";
     - `reward` (): the sum of `reward_terms`; zero after a reset;
-    - `reward_terms`: the weighted reward of the step, by name, () each;
+    - `reward_terms`: the weighted reward terms of the step, by name, () each;
     - `terminated` (): whether the episode failed in this step. No reward follows a failure;
     - `truncated` (): whether the episode reached its number of steps and did not fail. Rewards
       would have followed, so a learning algorithm estimates their sum from `final_observation`;
@@ -232,7 +232,7 @@ def _advance(
 ) -> Physics:
     """The physical state after a step. If it is not finite, its derivatives are zero.
 
-    `Env.step` then selects another state. The selection alone would not do: in reverse mode, the
+    `Env.step` then selects another state. The selection alone is not enough: in reverse mode, the
     derivatives of the step that diverges would be zero times infinity.
     """
     return advance(params, physics, action, key)

@@ -20,8 +20,8 @@ class HumanoidStand(legged.LeggedEnv):
     """The humanoid keeps its home posture at a place; its soles touch the ground at their corners.
 
     - action (29,): the target positions of the joints are `home + stroke * action`;
-    - observation (96,): the direction of gravity in the pelvis, the linear and angular velocity of
-      the pelvis, the joint positions minus `home`, the joint velocities, and the last action;
+    - observation (96,): in the frame of the pelvis, the direction of gravity, and the linear and
+      angular velocity; the joint positions minus `home`, their rates, and the last action;
     - physics: a `LeggedPhysics`; parameters: a `LeggedParams`;
     - `smoothing` in m: as in `contact_step` (default: exact derivatives);
     - an episode fails if the pelvis is too low or tilted too much. It has 500 steps of 0.02 s; the

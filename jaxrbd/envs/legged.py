@@ -113,18 +113,18 @@ def default_params(
 
 
 def posture_terms(
-    params: LeggedParams, action: Array, after: LeggedPhysics, frame: str
+    params: LeggedParams, action: Array, after: LeggedPhysics, base: str
 ) -> dict[str, Float[Array, ""]]:
     """Reward terms for a quiet posture.
 
-    `alive` is 1. The other terms are minus a sum of squares:
+    `base` is the name of the base frame. `alive` is 1. The other terms are minus a sum of squares:
 
     - `upright`: of the x and y components of the direction of gravity in the base frame;
     - `posture`: of the joint positions minus `home`;
     - `joint_velocity`: of the velocities of the joints;
     - `action_rate`: of the change of the action.
     """
-    gravity = projected_gravity(params.model, after.q, frame)
+    gravity = projected_gravity(params.model, after.q, base)
     return {
         "alive": jnp.ones((), action.dtype),
         "upright": -jnp.sum(gravity[:2] ** 2),
@@ -190,7 +190,7 @@ class LeggedEnv(Env):
         v = uniform(speed_key, jnp.full(model.nv, speed, model.dtype))
         # Above a slope, the distance of a sphere from the surface is smaller than its height above
         # the surface. So one move by the distance does not reach the ground, and a second move
-        # corrects most of the rest.
+        # corrects most of the error.
         for _ in range(2):
             q = q.at[2].add(-jnp.min(contact_points(model, params.scene, q, v).distance))
         distance = contact_points(model, params.scene, q, v).distance
@@ -231,9 +231,9 @@ class LeggedEnv(Env):
     def observe(self, params, physics, key):
         """What the robot measures, with noise; then the command and the clock, without noise.
 
-        The robot measures the direction of gravity in the base, the linear and angular velocity of
-        the base, the joint positions minus `home`, the joint velocities, and the last action. The
-        clock is the sine and the cosine of the phase of the gait.
+        The robot measures the direction of gravity, and the linear and angular velocity of the
+        base, in the base frame; the joint positions minus `home`, the joint velocities, and the
+        last action. The clock is the sine and the cosine of the phase of the gait.
         """
         measured = [
             projected_gravity(params.model, physics.q, self.base),

@@ -28,12 +28,12 @@ PerJoint = ArrayLike | Sequence[int | float] | Mapping[str, ArrayLike]
 class MjcfWalk(legged.LeggedEnv):
     """A robot from an MJCF file follows a random command: forward, sideways and turning velocity.
 
-    The robot, its ground, friction and actuators are those of the file (`io.load_mjcf`). It has a
+    The file has the robot, its ground, friction and actuators (`io.load_mjcf`). The robot has a
     free joint, then n hinges or slides, and one actuator without activation dynamics per hinge or
     slide: a position actuator or a motor. In each step of the physics, a position actuator is PD
     control with the gains of the file, as in the integrator implicitfast of MuJoCo. A motor is
-    driven by PD control with the gains `stiffness` and `damping`; its largest force is that of the
-    file.
+    driven by PD control with the gains `stiffness` and `damping`; the file states its largest
+    force.
 
     Three settings are per joint: one value for all joints, one value per joint in the order of the
     model, or a mapping from the names of the joints to values. The environment stores a float or a
@@ -66,7 +66,7 @@ class MjcfWalk(legged.LeggedEnv):
 
     Needs the package mujoco (`pip install mujoco`). Raises ArgumentError, which names the
     joint or the actuator, for a robot of another kind, for an unknown keyframe, for a stroke
-    beyond a control range, and for missing gains. The other errors are those of `load_mjcf`.
+    beyond a control range, and for missing gains. Other errors are as for `load_mjcf`.
     """
 
     path: str
@@ -86,7 +86,7 @@ class MjcfWalk(legged.LeggedEnv):
     def __post_init__(self):
         robot = load_mjcf(self.path, self.strict)
         joints = robot.model.joint_names[1:]
-        scene = _scene_of_kind(robot)
+        scene = _checked_scene(robot)
         motors = _motors(robot)
         found = {
             "action_size": robot.model.nv - 6,
@@ -102,11 +102,11 @@ class MjcfWalk(legged.LeggedEnv):
 
     def default_params(self) -> legged.LeggedParams:
         robot = load_mjcf(self.path, self.strict)
-        return _params(self, robot, _scene_of_kind(robot))
+        return _params(self, robot, _checked_scene(robot))
 
 
 def _params(env: MjcfWalk, robot: Imported, scene: Scene) -> legged.LeggedParams:
-    """The default parameters of an environment; raises its errors."""
+    """The default parameters of an environment; raises ArgumentError as `MjcfWalk`."""
     model = robot.model.with_dissipation()
     home = robot.q0
     if env.keyframe is not None:
@@ -172,7 +172,7 @@ def _gain(x: PerJoint | None, name: str, motors: Sequence[str]) -> float | tuple
     return gains
 
 
-def _scene_of_kind(robot: Imported) -> Scene:
+def _checked_scene(robot: Imported) -> Scene:
     """The scene of a robot that has a free joint, then joints with one dof, and a ground.
 
     Raises ArgumentError for other robots.

@@ -21,8 +21,8 @@ class QuadrupedStand(legged.LeggedEnv):
     """The quadruped keeps its home posture at a place.
 
     - action (12,): the target positions of the joints are `home + stroke * action`;
-    - observation (45,): the direction of gravity in the trunk, the linear and angular velocity of
-      the trunk, the joint positions minus `home`, the joint velocities, and the last action;
+    - observation (45,): in the frame of the trunk, the direction of gravity, and the linear and
+      angular velocity; the joint positions minus `home`, their rates, and the last action;
     - physics: a `LeggedPhysics`; parameters: a `LeggedParams`;
     - `rough`: whether the default ground is a `HeightGrid` with hills of 0.05 m, or a plane;
     - `smoothing` in m: as in `contact_step` (default: exact derivatives);

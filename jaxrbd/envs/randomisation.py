@@ -229,7 +229,7 @@ def _leaf(params: Params, name: str) -> Array:
 
 
 def _names(x: Any) -> list[str]:
-    """What a step of a path can be."""
+    """The steps of a path that can follow at x."""
     if isinstance(x, Mapping):
         return [str(key) for key in x]
     if hasattr(x, "_fields"):

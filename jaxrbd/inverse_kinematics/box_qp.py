@@ -2,9 +2,9 @@
 
 The function is `g . d + d . H d / 2` with `lower <= d <= upper` and `K d = k`. Projected Newton
 steps minimise it in the box (Bertsekas 1982, SIAM Journal on Control and Optimization 20). A step
-fixes the entries at a bound whose gradient points outwards, and moves the other entries by a Newton
-step. This step is shortened until its projection into the box decreases the function. If no
-projection does, the step ends at the first bound. The equations are added by the method of
+fixes the entries at a bound whose negative gradient points outwards, and moves the other entries by
+a Newton step. This step is shortened until its projection into the box decreases the function. If
+no projection does, the step ends at the first bound. The equations are added by the method of
 multipliers. A last solve, with the entries at their bounds fixed, gives the minimum to rounding
 errors, and its derivatives.
 """
@@ -48,10 +48,10 @@ def minimise(qp: BoxQP) -> Float[Array, " n"]:
     constant_qp = lax.stop_gradient(qp)
     d, at_bound = _search(constant_qp) if len(qp.k) == 0 else _with_equations(constant_qp)
     bound = jnp.where(d >= constant_qp.upper, qp.upper, qp.lower)
-    fixed = jnp.where(at_bound, jnp.where(jnp.isfinite(bound), bound, 0), 0)
-    solved = _solve_free(qp, at_bound, fixed, d)
+    bound = jnp.where(at_bound, jnp.where(jnp.isfinite(bound), bound, 0), 0)
+    solved = _solve_free(qp, at_bound, bound, d)
     # The solve has rounding errors. An entry that is not fixed can be beyond its bound by them.
-    return jnp.clip(jnp.where(at_bound, fixed, solved), qp.lower, qp.upper)
+    return jnp.clip(jnp.where(at_bound, bound, solved), qp.lower, qp.upper)
 
 
 def _search(qp: BoxQP) -> tuple[Float[Array, " n"], Bool[Array, " n"]]:
@@ -91,7 +91,7 @@ def _projected_newton(H: Array, g: Array, lower: Array, upper: Array, start: Arr
         reached = ratios <= first
         to_bound = jnp.where(reached, jnp.where(newton > 0, upper, lower), to_bound)
         whole = jnp.all(trials[0] == d + newton)  # the whole Newton step is in the box
-        projected = jnp.any(enough) & ~jnp.any(blocked) | whole
+        projected = (jnp.any(enough) & ~jnp.any(blocked)) | whole
         found = jnp.where(whole, trials[0], jnp.where(projected, shortened, to_bound))
         blocked = ~projected & (blocked | reached)
         # A whole Newton step ends the search, if no fixed entry has to move.
@@ -135,14 +135,14 @@ def _with_equations(qp: BoxQP) -> tuple[Float[Array, " n"], Bool[Array, " n"]]:
     return d, fixed
 
 
-def _solve_free(qp: BoxQP, at_bound: Array, fixed: Array, near: Array) -> Float[Array, " n"]:
+def _solve_free(qp: BoxQP, at_bound: Array, bound: Array, near: Array) -> Float[Array, " n"]:
     """The entries that are not at a bound, from the equations of the minimum.
 
     The unknowns are the change of d from `near` and the multipliers of the equations.
     """
     n, m = len(qp.g), len(qp.k)
     free = ~at_bound
-    near = jnp.where(at_bound, fixed, near)
+    near = jnp.where(at_bound, bound, near)
     gradient = jnp.where(free, qp.g + matmul(qp.H, near), 0)
     right = jnp.concatenate([-gradient, qp.k - matmul(qp.K, near)])
 

@@ -55,7 +55,7 @@ def differential_inverse_kinematics(
 
     With acceleration limits, the velocity is also so low that the joint can stop before its
     position limit, in steps of the same dt. So if the velocity of one step is the
-    `previous_velocity` of the next step, at the configuration that it reaches, all limits can be
+    `previous_velocity` of the next step, which starts where the first step ends, all limits can be
     satisfied again.
 
     Velocity limits act on all dofs with a finite `velocity_limit`, and position limits on all
@@ -179,17 +179,17 @@ def _bounds(
     if change is None:
         return jnp.clip(least, -reach, reach), jnp.clip(most, -reach, reach)
     step, previous = dt**2 * change.acceleration, dt * change.previous
-    slowest, fastest = jnp.maximum(previous - step, -reach), jnp.minimum(previous + step, reach)
+    lowest, highest = jnp.maximum(previous - step, -reach), jnp.minimum(previous + step, reach)
     # A joint outside its limits moves back as fast as it can.
-    most = jnp.where(most < 0, jnp.maximum(most, slowest), _stopping(most, step))
-    least = jnp.where(least > 0, jnp.minimum(least, fastest), -_stopping(-least, step))
-    # The position limits hold exactly. So the acceleration is beyond its limit by rounding errors
-    # of the step before.
+    most = jnp.where(most < 0, jnp.maximum(most, lowest), _stopping(most, step))
+    least = jnp.where(least > 0, jnp.minimum(least, highest), -_stopping(-least, step))
+    # The position limits hold exactly. So the acceleration may be beyond its limit by rounding
+    # errors of the step before.
     eps = ROUNDING * float(jnp.finfo(q.dtype).eps)
     rounding = eps * (jnp.maximum(1, jnp.abs(limits.coordinates(q))) + jnp.abs(previous))
-    slowest = jnp.where(slowest - rounding <= most, jnp.minimum(slowest, most), slowest)
-    fastest = jnp.where(fastest + rounding >= least, jnp.maximum(fastest, least), fastest)
-    return jnp.maximum(least, slowest), jnp.minimum(most, fastest)
+    lowest = jnp.where(lowest - rounding <= most, jnp.minimum(lowest, most), lowest)
+    highest = jnp.where(highest + rounding >= least, jnp.maximum(highest, least), highest)
+    return jnp.maximum(least, lowest), jnp.minimum(most, highest)
 
 
 def _stopping(gap: Float[Array, " nv"], step: Float[Array, " nv"]) -> Float[Array, " nv"]:

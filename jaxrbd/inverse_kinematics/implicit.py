@@ -4,17 +4,17 @@ At a solution q the multipliers lambda of the equations phi exist, and
 
     J^T w e + K^T lambda = 0    for the joints that are not at a limit,
     phi = 0                     for the equations of the constraints,
-    coordinate = limit          for the joints at a limit whose gradient points outwards,
+    coordinate = limit          for the joints at a limit that a step against the gradient crosses,
     coordinate = q0             for locked joints.
 
-With a preference whose other targets are reached (`solver.prioritise`), the errors of these targets
-are equations too.
+If there is a posture task and the other targets are reached (`solver.prioritise`), the errors of
+these targets are equations too.
 
 These equations give the change of q for a change of the targets, the weights and the model. The
 joints at a limit are assumed to stay there. Where the equations leave a change undetermined, as for
 a redundant robot without a posture task, the derivative is the change with the least Euclidean norm
-in the tangent space. A direction counts as undetermined if its curvature is below `FLAT` times the
-largest curvature. Where all errors are below `SMALL`, their second derivatives are left out: they
+in the tangent space. A direction counts as undetermined if its curvature is below `flat` times the
+largest curvature. Where all errors are below `small`, their second derivatives are left out: they
 would turn rounding errors into curvature.
 """
 
@@ -71,32 +71,32 @@ def with_derivatives(
     # At the lower limit, `least` is 0.
     limit = jnp.where(least >= 0, box.limits.lower, box.limits.upper)
     limit = jnp.where(jnp.isfinite(limit) & fixed, limit, 0)
-    start = difference.unchecked(model, lax.stop_gradient(q0), q0)
+    q0_change = difference.unchecked(model, lax.stop_gradient(q0), q0)
     n = leading_entries(tasks)
     sizes = jnp.concatenate([found.error, minimum.force / penalty(found)])
     negligible = jnp.max(jnp.abs(sizes), initial=0) <= small(model.dtype)
 
     def equations(unknown):
-        d, change = unknown[: model.nv], unknown[model.nv :]
+        d, force_change = unknown[: model.nv], unknown[model.nv :]
         moved = integrate.unchecked(model, q, d)
         whole = rows(model, tasks, moved)
         errors = jnp.where(negligible, whole.error - lax.stop_gradient(whole.error), whole.error)
-        at = separated(tasks, whole)
-        force = jnp.where(negligible, 0, minimum.force) + change
-        gradient = matmul(at.weights * errors[n:], at.J) + matmul(force, at.K)
+        parts = separated(tasks, whole)
+        force = jnp.where(negligible, 0, minimum.force) + force_change
+        gradient = matmul(parts.weights * errors[n:], parts.J) + matmul(force, parts.K)
         at_limit = box.limits.coordinates(moved) - limit
-        held = jnp.where(box.locked, d - start, at_limit)
-        position = at.position
+        held = jnp.where(box.locked, d - q0_change, at_limit)
+        position = parts.position
         if n:
             weights = whole.weights[:n]
-            zero = minimum.reached & (weights > 0)
-            leading = jnp.where(zero, position[:n], force[:n] - weights * errors[:n])
+            is_zero = minimum.reached & (weights > 0)
+            leading = jnp.where(is_zero, position[:n], force[:n] - weights * errors[:n])
             position = jnp.concatenate([leading, position[n:]])
         return jnp.concatenate([jnp.where(fixed, held, gradient), position])
 
     unknown = batched_as(jnp.zeros(model.nv + k, model.dtype), q)
     d = lax.custom_root(equations, unknown, lambda _, x: x, _least_change)[: model.nv]
-    # JAX computes d = 0 without rounding errors, so the value of q does not change.
+    # d is 0. The value is q, without rounding errors of `integrate`; `moved` has the derivatives.
     moved = integrate.unchecked(model, q, d)
     return moved + lax.stop_gradient(q - moved)
 

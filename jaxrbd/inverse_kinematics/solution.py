@@ -33,23 +33,23 @@ from .tasks import (
     has_to_hold,
     leading_entries,
     rows,
+    scale_preferences,
     task_errors,
-    with_preferences,
 )
 
-# A search gives each start this number of steps. For 2,000 random targets of three arms, nine of
-# ten successful starts needed at most 24 steps.
+# The steps of each start of a search, and the steps before a restart. For 2,000 random targets of
+# three arms, nine of ten successful starts needed at most 24 steps.
 STEPS_OF_A_START = 32
 # Each random start is the best of this number of random configurations. One more configuration
-# costs about as much as half a step. In a test with 2,000 targets and 16 starts per target, a UR10
-# did not reach 5, 1 and 1 targets with 1, 8 and 32 configurations per start; a Panda did not reach
-# 2, 1 and 0 targets.
+# costs about as much as half a step. Of 2,000 targets, with 16 starts per target, a UR10 did not
+# reach 5 with 1 configuration per start, 1 with 8 and 1 with 32. A Panda did not reach 2, 1 and 0.
 DRAWS = 8
 # With targets for several frames, every fourth start is random in all dofs, and most starts are
 # random in a few dofs only. For pelvis, hands and feet of a G1, 16 starts reached 95 % of 1,024
 # targets, and 62 % if all starts were random in all dofs.
 FULLY_RANDOM_EVERY = 4
-# A start may be outside its limits by this multiple of eps times the limit: by a rounding error.
+# A coordinate of a start may be beyond its limit by a rounding error: this multiple of eps times
+# max(1, |limit|).
 ROUNDING = 8
 
 
@@ -61,10 +61,10 @@ class IkSolution(NamedTuple):
       errors e and the weights w of the tasks, and the errors phi of the constraints;
     - `errors`: the error of each task, `TaskErrors`;
     - `converged`: whether the errors of all tasks but the posture tasks are within the tolerance;
-    - `stationary`: whether q is a minimum to rounding errors, or converged. A solution that is
-      stationary and not converged is a local minimum: the targets are out of reach, or another
-      start is needed. For a target far out of reach the method converges slowly, so
-      `max_iterations` may stop it before it reaches the minimum; then `stationary` is False;
+    - `stationary`: whether q is a minimum to rounding errors or, without a posture task, converged.
+      A solution that is stationary and not converged is a local minimum: the targets are out of
+      reach, or another start is needed. For a target far out of reach the method converges slowly,
+      so `max_iterations` may stop it before it reaches the minimum; then `stationary` is False;
     - `iterations`: the number of steps from the start that led to q.
 
     A solution that is not converged is finite and within the limits.
@@ -92,16 +92,15 @@ def inverse_kinematics(
     - `tasks`: from `FrameTask`, `GazeTask`, `ComTask`, `PostureTask` and constraints of
       `jaxrbd.constraints`. Constraints have priority: a task cannot violate a constraint;
     - `q0` (nq,): the start, within the limits of the joints. A coordinate outside its limit by a
-      rounding error, at most 8 eps of the dtype times the limit or 1, is moved to the limit;
+      rounding error, at most 8 eps of the dtype times max(1, |limit|), is moved to the limit;
     - `locked`: names of joints that keep their position in q0;
     - `tolerance` in m and rad, above 0: the iterations end when all errors are smaller (default
       1e-9 in float64, 2e-5 in float32). With a posture task they end at the minimum;
     - `max_iterations`: the largest number of steps from one start;
     - `restart`: whether the method starts once more, at the middle of the limits, if it does not
-      reach the targets in 32 steps from q0. If it reaches them from there, the result is that
-      configuration, which can be far from q0. Otherwise the steps from q0 continue. With
-      `restart=False`, or at most 32 steps, the result is always the minimum near q0, as a
-      controller needs it.
+      reach the targets in 32 steps from q0. If it reaches them from the middle, the result can be
+      far from q0. Otherwise the steps from q0 continue. With `restart=False`, or `max_iterations`
+      of at most 32, the result is always the minimum near q0, as a controller needs it.
 
     The limits `lower_position_limit` and `upper_position_limit` of the model hold exactly for the
     joints for which v is dq/dt, such as revolute, prismatic and translation joints. They are not
@@ -214,34 +213,34 @@ def _best_of_attempts(
 ) -> Minimum:
     """The minimum of `inverse_kinematics` with `restart`, without derivatives.
 
-    The attempts are the steps from q0, then, with preferences, steps to the other targets from
-    where attempt 0 ended, then steps from the middle of the limits, and at last more steps of
-    attempt 0. The loop ends after the first attempt that reaches the targets.
+    The attempts are the steps from q0; with preferences, steps without them from the end of
+    attempt 0; steps from the middle of the limits, without preferences; and more steps of attempt
+    0. The loop ends after the first attempt that reaches the targets.
     """
     box = Box(position_limits(model), locked)
     middle = _keep(model, q0, _middle(model), locked)
-    with_any = leading_entries(tasks) > 0
-    shares = jnp.asarray([1, 0, 0, 1] if with_any else [1, 1, 1], model.dtype)
+    with_preference = leading_entries(tasks) > 0
+    shares = jnp.asarray([1, 0, 0, 1] if with_preference else [1, 1, 1], model.dtype)
     last_attempt = len(shares) - 1
 
     def next_attempt(state):
         attempt, first, before = state
-        shared = with_preferences(tasks, shares[attempt])
+        scaled = scale_preferences(tasks, shares[attempt])
         q = jnp.where(
             attempt == 0, q0, jnp.where(attempt == last_attempt - 1, middle, before.last_q)
         )
-        fresh = start(model, shared, box, q, tolerance)
-        again = attempt == last_attempt
-        descent = jax.tree.map(lambda x, y: jnp.where(again, x, y), first, fresh)
-        last = jnp.where(again, max_iterations, STEPS_OF_A_START)
-        descent = descend(model, shared, box, descent, tolerance, last - descent.iterations)
+        fresh = start(model, scaled, box, q, tolerance)
+        continues = attempt == last_attempt
+        descent = jax.tree.map(lambda x, y: jnp.where(continues, x, y), first, fresh)
+        most = jnp.where(continues, max_iterations, STEPS_OF_A_START)
+        descent = descend(model, scaled, box, descent, tolerance, most - descent.iterations)
         first = jax.tree.map(lambda x, y: jnp.where(attempt == 0, x, y), descent, first)
         minimum = prioritise(model, tasks, box, descent, tolerance, max_iterations)
         return attempt + 1, first, minimum
 
     def unfinished(state):
         attempt, _, minimum = state
-        return (attempt <= last_attempt) & ~(minimum.within | minimum.reached)
+        return (attempt <= last_attempt) & ~(minimum.accurate | minimum.reached)
 
     descent = _zeros(lambda: start(model, tasks, box, q0, tolerance))
     minimum = _zeros(lambda: prioritise(model, tasks, box, descent, tolerance, max_iterations))
@@ -293,7 +292,7 @@ def _best_of_starts(
     first_state = start(model, tasks, box, first_q, tolerance)
 
     def start_of_seed(seed, best):
-        """The start with the least error of `DRAWS` random configurations; q0 for seed 0."""
+        """The start with the least error of `DRAWS` random configurations; `first_q` for seed 0."""
         keys = jax.random.split(jax.random.fold_in(key, seed), DRAWS)
         q, kept = first_q, box.locked
         if sum(isinstance(task, FrameTask) for task in tasks) > 1:
@@ -313,16 +312,16 @@ def _best_of_starts(
     def attempt(seed, best):
         """The result of one start, and its rank: the least is the best.
 
-        The rank is the cost of `_total`, infinite beyond the last seed. With a preference, a start
-        that reaches the other targets has a negative rank.
+        The rank is the result of `_total`, infinite beyond the last seed. With a preference, a
+        start that reaches the other targets has a negative rank.
         """
         descent = start_of_seed(seed, best)
-        shared = tasks
+        scaled = tasks
         if leading_entries(tasks):
             # Every second start has no preferences: they can move it away from the targets.
-            shared = with_preferences(tasks, jnp.asarray([1, 0], model.dtype)[seed % 2])
-            descent = descent._replace(rows=rows(model, shared, descent.q))
-        descent = descend(model, shared, box, descent, tolerance, steps)
+            scaled = scale_preferences(tasks, jnp.asarray([1, 0], model.dtype)[seed % 2])
+            descent = descent._replace(rows=rows(model, scaled, descent.q))
+        descent = descend(model, scaled, box, descent, tolerance, steps)
         minimum, rank = None, _total(descent)
         if leading_entries(tasks):
             minimum = prioritise(model, tasks, box, descent, tolerance, max_iterations)
@@ -336,17 +335,17 @@ def _best_of_starts(
         if width == 1:
             return attempt(seeds_of_batch[0], best)
         found, ranks = jax.vmap(attempt, (0, None))(seeds_of_batch, best)
-        best = jnp.argmin(ranks)
-        return jax.tree.map(lambda x: x[best], (found, ranks))
+        least = jnp.argmin(ranks)
+        return jax.tree.map(lambda x: x[least], (found, ranks))
 
     def unfinished(state):
         first_seed, (descent, _), _ = state
-        return (first_seed < seeds) & ~descent.within
+        return (first_seed < seeds) & ~descent.accurate
 
     def next_batch(state):
         first_seed, found, rank = state
         new, new_rank = batch(first_seed, found[0])
-        better = (first_seed == 0) | (new_rank < rank) | new[0].within
+        better = (first_seed == 0) | (new_rank < rank) | new[0].accurate
         found, rank = jax.tree.map(
             lambda x, y: jnp.where(better, x, y), (new, new_rank), (found, rank)
         )
@@ -379,7 +378,7 @@ def _solution(
     errors = task_errors(model, tasks, last, q)
     square = jnp.sum(last.weights * last.error**2) + jnp.sum(last.position**2)
     largest = jnp.max(jnp.stack(errors)[:, has_to_hold(tasks)], initial=0)
-    # `within` compares entries of the errors with a share of the tolerance. So a norm may
+    # `accurate` compares entries of the errors with a share of the tolerance. So a norm may
     # be larger than the tolerance by a rounding error.
     converged = (largest <= tolerance * (1 + 1e-6)) & valid
     return IkSolution(
@@ -387,7 +386,7 @@ def _solution(
         square_root(square),
         errors,
         converged,
-        minimum.stationary | minimum.within,
+        minimum.stationary | minimum.accurate,
         minimum.iterations,
     )
 
@@ -410,9 +409,9 @@ def _dofs_of_worst_frame(tasks: tuple[Task | Constraint, ...], found: Rows) -> A
     count = sum(isinstance(task, FrameTask) for task in tasks)
     error, weights = (x[: 6 * count].reshape(count, 6) for x in (found.error, found.weights))
     moves = jnp.any(found.J[: 6 * count].reshape(count, 6, -1) != 0, axis=1)
-    limbs = moves & ~jnp.all(moves, axis=0)[None]
-    square = jnp.where(jnp.any(limbs, axis=1), jnp.sum(weights * error**2, axis=1), -1)
-    return limbs[jnp.argmax(square)] | ~jnp.any(limbs)
+    specific = moves & ~jnp.all(moves, axis=0)[None]
+    square = jnp.where(jnp.any(specific, axis=1), jnp.sum(weights * error**2, axis=1), -1)
+    return specific[jnp.argmax(square)] | ~jnp.any(specific)
 
 
 def _keep(model: Model, q0: Array, q: Array, locked: Array | np.ndarray) -> Array:
@@ -443,7 +442,7 @@ def locked_dofs(model: Model, locked: Sequence[str]) -> tuple[bool, ...]:
     """Whether each dof is locked, (nv,)."""
     if isinstance(locked, str):
         raise ArgumentError(f"locked is {locked!r}, expected a sequence of names of joints")
-    # The joint of a dof is an index in `locked`, and len(locked) for a joint that is not there.
+    # `joints_of_dofs` gives the index of the joint in `locked`, or len(locked) for other joints.
     return tuple((joints_of_dofs(model, locked) < len(locked)).tolist())
 
 
@@ -473,8 +472,8 @@ def check_limits(model: Model) -> None:
 def _check_start(model: Model, q0: Array) -> None:
     """Raise ArgumentError if q0 is not finite, has a wrong quaternion, or is outside the limits.
 
-    A rounding error is no reason: `solver.start` moves such a coordinate to its limit. Nothing is
-    checked if the values are not known, for example while JAX traces q0.
+    A coordinate may be beyond its limit by a rounding error: `solver.start` moves it to the limit.
+    Nothing is checked if the values are not known, for example while JAX traces q0.
     """
     values = arguments.known(q0)
     if values is None:

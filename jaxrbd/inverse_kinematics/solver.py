@@ -73,9 +73,9 @@ class Box(NamedTuple):
 
     def move(self, model: Model, q: Float[Array, " nq"], d: Float[Array, " nv"]):
         """The configuration after a displacement, exactly within the limits."""
-        return self.within(model, integrate.unchecked(model, q, d))
+        return self.clip(model, integrate.unchecked(model, q, d))
 
-    def within(self, model: Model, q: Float[Array, " nq"]) -> Float[Array, " nq"]:
+    def clip(self, model: Model, q: Float[Array, " nq"]) -> Float[Array, " nq"]:
         """The configuration with the coordinates of dofs that are not locked within the limits."""
         # The place is nq for a dof without a coordinate of its own.
         place, lower, upper = self.limits
@@ -88,9 +88,9 @@ class Box(NamedTuple):
 class Descent(NamedTuple):
     """The state of the iterations: see the head of the module.
 
-    `rows`: the errors and Jacobians at q. `stationary`: whether the gradient over the joints that
-    are not at a limit is zero to rounding errors. `within`: whether all errors are within the
-    tolerance.
+    `rows`: the errors and Jacobians at q. `damping`: the damping divided by the cost. `stationary`:
+    whether the gradient over the joints that are not at a limit is zero to rounding errors.
+    `accurate`: whether all errors are within the tolerance.
     """
 
     q: Float[Array, " nq"]
@@ -99,12 +99,12 @@ class Descent(NamedTuple):
     damping: Float[Array, ""]
     iterations: Int[Array, ""]
     stationary: Bool[Array, ""]
-    within: Bool[Array, ""]
+    accurate: Bool[Array, ""]
 
     @property
     def unfinished(self) -> Bool[Array, ""]:
         """Whether another step could reduce the error."""
-        return ~(self.stationary | self.within) & (self.damping < LARGEST_DAMPING)
+        return ~(self.stationary | self.accurate) & (self.damping < LARGEST_DAMPING)
 
 
 class Minimum(NamedTuple):
@@ -123,7 +123,7 @@ class Minimum(NamedTuple):
     reached: Bool[Array, ""]
     iterations: Int[Array, ""]
     stationary: Bool[Array, ""]
-    within: Bool[Array, ""]
+    accurate: Bool[Array, ""]
     last_q: Float[Array, " nq"]
 
 
@@ -135,7 +135,7 @@ def start(
     tolerance: Float[Array, ""],
 ) -> Descent:
     """The state before the first step, at q, with its coordinates within the limits."""
-    q = box.within(model, q)
+    q = box.clip(model, q)
     found = rows(model, tasks, q)
     return Descent(
         q,
@@ -144,7 +144,7 @@ def start(
         jnp.full((), FIRST_DAMPING, model.dtype),
         jnp.zeros((), jnp.int32),
         jnp.zeros((), bool),
-        _within(tasks, found, tolerance),
+        _accurate(tasks, found, tolerance),
     )
 
 
@@ -179,18 +179,18 @@ def prioritise(
 ) -> Minimum:
     """The minimum of the preferences among the configurations that reach the other targets.
 
-    Where the steps do not end at such a configuration, the result is the state itself, which may
-    also reach the targets. The state may belong to other weights of the preferences.
+    If the steps do not end at such a configuration, the result is the configuration of `state`.
+    `state` may belong to other weights of the preferences.
     """
     n = leading_entries(tasks)
-    of_tasks = rows(model, tasks, state.q) if n else state.rows
-    found = separated(tasks, of_tasks)
+    all_rows = rows(model, tasks, state.q) if n else state.rows
+    found = separated(tasks, all_rows)
     multipliers = penalty(state.rows) * (state.rows.position + state.shift)
     error, weights = state.rows.error[:n], state.rows.weights[:n]
     force = jnp.concatenate([weights * error, multipliers])
     no = jnp.zeros((), bool)
     unchanged = Minimum(
-        state.q, found, force, no, state.iterations, state.stationary, state.within, state.q
+        state.q, found, force, no, state.iterations, state.stationary, state.accurate, state.q
     )
     if not n:
         return unchanged
@@ -207,9 +207,9 @@ def prioritise(
     end = descend(model, tasks, box, first, tolerance, steps, separate=True)
     force = penalty(end.rows) * (end.rows.position + end.shift)
     reached = _small(end.rows.position, tolerance, len(multipliers))
-    before = _small(found.position, tolerance, len(multipliers))
+    reached_before = _small(found.position, tolerance, len(multipliers))
     unchanged = unchanged._replace(
-        reached=before, stationary=state.stationary & ~before, last_q=end.q
+        reached=reached_before, stationary=state.stationary & ~reached_before, last_q=end.q
     )
     exact = Minimum(end.q, end.rows, force, reached, end.iterations, end.stationary, no, end.q)
     return jax.tree.map(lambda x, y: jnp.where(reached, x, y), exact, unchanged)
@@ -246,7 +246,7 @@ def stacked(found: Rows, shift: Float[Array, " k"]) -> tuple[Array, Array, Array
 
 
 def blocked(box: Box, q: Float[Array, " nq"], gradient: Float[Array, " nv"]) -> Bool[Array, " nv"]:
-    """Which dofs are at a limit and would leave it against the gradient, or are locked."""
+    """Which dofs are locked, or at a limit that a step against the gradient crosses, (nv,)."""
     least, most = box.gaps(q)
     return ((least >= 0) & (gradient >= 0)) | ((most <= 0) & (gradient <= 0)) | box.locked
 
@@ -297,7 +297,7 @@ def _step(
     predicted = -jnp.sum(d * (gradient + matmul(H, d) / 2))
     good, poor = cost - new_cost >= 0.75 * predicted, cost - new_cost < 0.25 * predicted
     factor = jnp.where(good, DECAY, jnp.where(poor, POOR_GROWTH, 1))
-    # A smaller decrease is lost in the rounding errors.
+    # A predicted decrease below this bound is lost in the rounding errors.
     factor = jnp.where(predicted > 10 * (10 * eps * cost + rounding), factor, 1)
     factor = jnp.where(accepted, factor, GROWTH)
     short = accepted & (jnp.max(jnp.abs(d)) <= SHORT)
@@ -312,16 +312,16 @@ def _step(
         jnp.maximum(factor * state.damping, LEAST_DAMPING),
         state.iterations + 1,
         stationary,
-        _within(tasks, found, tolerance),
+        _accurate(tasks, found, tolerance),
     )
 
 
-def _within(
+def _accurate(
     tasks: Sequence[Task | Constraint], found: Rows, tolerance: Float[Array, ""]
 ) -> Bool[Array, ""]:
     """Whether each entry of each error is so small that all norms are within the tolerance.
 
-    If a task is only a preference, the result is False, and the iterations end at the minimum.
+    If any task is a preference, the result is False, and the iterations end at the minimum.
     """
     if not np.all(has_to_hold(tasks)):
         return jnp.zeros((), bool)

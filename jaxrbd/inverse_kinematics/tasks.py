@@ -375,8 +375,8 @@ def rows(model: Model, tasks: Sequence[Task | Constraint], q: Float[Array, " nq"
         blocks.append((error, J, jnp.broadcast_to(task.weights, (model.nv,))))
     zero = jnp.zeros(model.nv, model.dtype)
     equations = constraint_rows.unchecked(model, kinematics, zero, constraints)
-    none = (zero[:0], jnp.zeros((0, model.nv), model.dtype), zero[:0])
-    error, J, weights = (jnp.concatenate(parts) for parts in zip(none, *blocks))
+    empty = (zero[:0], jnp.zeros((0, model.nv), model.dtype), zero[:0])
+    error, J, weights = (jnp.concatenate(parts) for parts in zip(empty, *blocks))
     return Rows(error, J, weights, equations.position, equations.K)
 
 
@@ -422,7 +422,7 @@ def leading_entries(tasks: Sequence[Task | Constraint]) -> int:
     return 0 if np.all(required) else sum(sizes)
 
 
-def with_preferences(
+def scale_preferences(
     tasks: Sequence[Task | Constraint], share: Float[Array, ""]
 ) -> tuple[Task | Constraint, ...]:
     """The tasks, with the weights of the preferences multiplied by a share from 0 to 1."""
@@ -484,11 +484,11 @@ def _frame_rows(
 def _gaze_rows(
     model: Model, kinematics: Kinematics, tasks: Sequence[GazeTask]
 ) -> tuple[Float[Array, "n 3"], Float[Array, "n 3 nv"], Float[Array, " _"]]:
-    """The errors and Jacobians of n gaze tasks, and the weights (3 n,) of all entries.
+    """The errors and Jacobians of gaze tasks, and the weights, one per entry of an error.
 
-    `(n - u) / 2` and `|n + u| / 2` are the sine of half the angle, times a direction, and the
-    cosine. So they have the form of a unit quaternion, and the error is the logarithm of this
-    quaternion. In contrast to the rotation from u to n, its Jacobian is bounded near the angle pi.
+    With the unit vectors u and n of a `GazeTask`, the length of `(n - u) / 2` is the sine of half
+    the angle, and `|n + u| / 2` is the cosine. So they form a unit quaternion, whose logarithm is
+    the error. The Jacobian of the error is bounded near the angle pi.
     """
     X_AF, J = _moving_frames(model, kinematics, tasks)
     target, axis = (jnp.stack([getattr(task, x) for task in tasks]) for x in ("target", "axis"))
@@ -496,7 +496,7 @@ def _gaze_rows(
     # The rates (n, nv, 3) of the line to the target, in the axes of F, and then of its direction n.
     rates = -J[..., :3] - jnp.cross(J[..., 3:], line[:, None])
     u, n = _unit(axis), _turned_from_backwards(_unit(line), _unit(axis), rates)
-    rates = _across(rates, n[:, None]) / _divisor(_norm(line))[:, None, None]
+    rates = _perpendicular(rates, n[:, None]) / _divisor(_norm(line))[:, None, None]
     cosine = _norm(n + u)[:, None] / 2
     cosine_rates = einsum("nvi,ni->nv", rates, u) / (4 * _divisor(cosine))
     quaternion = jnp.concatenate([(n - u) / 2, cosine], axis=1)
@@ -511,19 +511,19 @@ def _gaze_rows(
 
 
 def _turned_from_backwards(n: Array, u: Array, rates: Array) -> Float[Array, "n 3"]:
-    """The directions n (n, 3), turned by a rounding error if their angle to u is pi.
+    """The directions n (n, 3), turned by `2 sqrt(eps)` where their angle to u is pi.
 
     At pi the angle has no derivative. The directions turn as joints turn them: along a sum of the
     `rates` (n, nv, 3) of the joints, with different weights, so that equal joints do not cancel.
     """
     small = float(jnp.finfo(n.dtype).eps) ** 0.5
     weights = jnp.asarray(1 / np.arange(1.0, rates.shape[1] + 1), n.dtype)
-    sideways = _unit(_across(lax.stop_gradient(einsum("nvi,v->ni", rates, weights)), n))
+    sideways = _unit(_perpendicular(lax.stop_gradient(einsum("nvi,v->ni", rates, weights)), n))
     backwards = _norm(n + u)[:, None] < small
     return jnp.where(backwards, _unit(n + 2 * small * sideways), n)
 
 
-def _across(x: Array, n: Array) -> Array:
+def _perpendicular(x: Array, n: Array) -> Array:
     """The components of vectors x that are perpendicular to unit vectors n."""
     return x - jnp.sum(x * n, axis=-1, keepdims=True) * n
 

@@ -1,6 +1,6 @@
 """Checkpoints: all arrays of a training in one file with a checksum, replaced atomically.
 
-The format is that of `jaxrbd/io/_sealed.py`: a line with the checksum, a line of JSON, and the
+`jaxrbd/io/_sealed.py` defines the format: a line with the checksum, a line of JSON, and the
 arrays, one after another, in little-endian order. A process that is killed while it writes leaves
 the previous file. The file contains no code.
 """
@@ -53,29 +53,29 @@ def load_checkpoint(path: str | os.PathLike[str], like: Any) -> Any:
     damaged, is of another kind, or has other arrays than `like`.
     """
 
-    def refuse(why: str) -> SavedFileError:
+    def failure(why: str) -> SavedFileError:
         return SavedFileError(why, file=os.fspath(path))
 
     header, body = read_sealed(path, "checkpoint", VERSION)
     expected, found = _named(like), header.get("arrays")
     if not isinstance(found, list) or len(found) != len(expected):
-        raise refuse(f"it has other arrays than this training, which has {len(expected)}")
+        raise failure(f"it has other arrays than this training, which has {len(expected)}")
     kinds = []
     for entry, (name, x) in zip(found, expected.items()):
         kind = entry.get("key") if isinstance(entry, dict) and _is_key(x) else None
         try:
             data = _shape(x) if kind is None else _key_data(x, kind)
         except (TypeError, ValueError):
-            raise refuse(f"it has keys of the kind {kind!r}, which JAX does not have") from None
+            raise failure(f"it has keys of the kind {kind!r}, which JAX does not have") from None
         wanted = _entry(name, data, kind)
         if entry != wanted:
-            raise refuse(f"it has the array {entry}, expected {wanted}")
+            raise failure(f"it has the array {entry}, expected {wanted}")
         kinds.append(kind)
     dtypes = [np.dtype(entry["dtype"]).newbyteorder("<") for entry in found]
     shapes = [tuple(entry["shape"]) for entry in found]
     sizes = [dtype.itemsize * math.prod(shape) for dtype, shape in zip(dtypes, shapes)]
     if sum(sizes) != len(body):
-        raise refuse(f"its arrays are {len(body)} bytes, expected {sum(sizes)}")
+        raise failure(f"its arrays are {len(body)} bytes, expected {sum(sizes)}")
     starts = np.cumsum([0, *sizes])
     leaves = []
     for x, kind, dtype, shape, begin, end in zip(

@@ -102,7 +102,7 @@ def with_observations(
 
 
 def entry(name: str | None, x: Any) -> Any:
-    """What a network gets of an observation, or its statistics.
+    """The array of an observation that a network gets, or the statistics of this array.
 
     `name`: the entry of an observation that is a dict; None if the observation is one array.
     """
@@ -119,7 +119,7 @@ def normalised(
 def observation_size(name: str | None, observation: Observation, setting: str) -> int:
     """The size of the array that a network gets of a batch of observations.
 
-    `name`: as in `entry`; `setting`: the setting of the algorithm that has this name. Raises
+    `name`: as in `entry`; `setting`: the setting of the algorithm that states `name`. Raises
     ArgumentError, which names the setting, if the observation has no such array.
     """
     found = observation

@@ -11,7 +11,7 @@ entropy of the policy, equation (9):
 R is the TD(lambda) return of a step and `A = R - V` the generalised advantage estimate, equations
 (11) and (12); A is scaled to the mean 0 and the variance 1. The value of a truncated episode is the
 value of its last observation. The action is the tanh of a Gaussian variable; p is the ratio of the
-densities of this variable, because tanh cancels. The entropy is that of the Gaussian variable.
+densities of this variable, because tanh cancels. The entropy is of the Gaussian variable.
 
 Source: Schulman, Wolski, Dhariwal, Radford and Klimov (2017), Proximal policy optimization
 algorithms.
@@ -159,10 +159,10 @@ class Ppo:
             normalised(state.statistics, window.observation, name)
             for name in (self.policy_observation, self.critic_observation)
         )
-        after = values(
+        next_values = values(
             state.critic, state.statistics, window.final_observation, self.critic_observation
         )
-        returns = lambda_returns(scaled, after, self.discount, self.trace)
+        returns = lambda_returns(scaled, next_values, self.discount, self.trace)
         advantage = returns - apply(state.critic, critic_x)[..., 0]
         spread = jnp.std(advantage) + 1e-8
         mean, std = apply(state.policy.mean, x), jnp.exp(state.policy.log_std)

@@ -63,7 +63,7 @@ def start(env: Vectorized, params: Any, key: PRNGKeyArray, size: int) -> State:
 def check_parts(batch: int, horizon: int, name: str, parts: int) -> None:
     """Raise ArgumentError if the samples of a window cannot be divided into equal parts.
 
-    `name`: the setting that has the number of parts. It also checks `batch` and `horizon`.
+    `name`: the setting that has the number of parts. Checks `batch` and `horizon` too.
     """
     arguments.require_counts(batch=batch, horizon=horizon)
     count = batch * horizon

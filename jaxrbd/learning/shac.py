@@ -18,7 +18,8 @@ gives the values in L and in the returns. After each update, the new target crit
 the old target critic and the critic, with the weights `target_share` and `1 - target_share`.
 
 Source: Xu, Makoviychuk, Narang, Ramos, Matusik, Garg and Macklin (2022), Accelerated policy
-learning with parallel differentiable simulation, algorithm 1. Its cart-pole has these defaults.
+learning with parallel differentiable simulation, algorithm 1. The defaults are the settings of the
+cart-pole of this paper.
 """
 
 from __future__ import annotations
@@ -148,10 +149,10 @@ class Shac:
         actor = self._adam().step(gradient, state.policy_optimiser, state.policy)
 
         # The critic: regression to TD(lambda) returns.
-        after = values(
+        next_values = values(
             state.target_critic, state.statistics, window.final_observation, self.critic_observation
         )
-        returns = lambda_returns(window, after, self.discount, self.trace)
+        returns = lambda_returns(window, next_values, self.discount, self.trace)
         critic, critic_optimiser, error = self._fit_critic(
             state, window.observation, returns, critic_key
         )

@@ -100,7 +100,8 @@ def load_training(
     try:
         task, name, seed = str(about["task"]), str(about["algorithm"]), int(about["seed"])
         settings = {
-            name: tuple(x) if isinstance(x, list) else x for name, x in about["settings"].items()
+            setting: tuple(x) if isinstance(x, list) else x
+            for setting, x in about["settings"].items()
         }
         algorithm = ALGORITHMS[name](**settings)
     except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -48,7 +48,7 @@ class Training:
 
     - `algorithm`: a `Shac`, `Apg` or `Ppo`; `env`: an `Env`; `seed`: of all random numbers;
     - `params`: the parameters of the environment (default: `env.default_params()`), `params_axes`:
-      the axes of `randomise`, if each environment has its own parameters;
+      the axes of `randomise`, if the environments have different parameters;
     - `task`: a name that the checkpoint stores;
     - `mesh`: the devices of this process over which the environments are split, as in
       `envs.vectorize` (default: one device). Its axes have the type Auto or Explicit, with the same
@@ -84,8 +84,8 @@ class Training:
         """The records of the remaining updates, each when its update is complete.
 
         `path`: the file of the checkpoint, which is written after every `every` updates and at the
-        end; None for none. Raises TrainingError, which names the update and the metric, if the loss
-        or the norm of a gradient is not finite.
+        end; None for none. Raises TrainingError, which names the update and the metric, if a
+        metric other than the return is not finite.
         """
         if every < 1:
             raise ArgumentError(f"every is {every}, expected 1 or more")
@@ -150,14 +150,14 @@ class Training:
         return type(self.algorithm).__name__.lower()
 
     def _differences(self, about: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-        """The names in which a checkpoint differs, with its values and those of this training."""
-        own = self._about()
+        """The names in which a checkpoint differs, with its value and the one of this training."""
+        expected = self._about()
         settings = about.get("settings")
         found = settings if isinstance(settings, dict) else {}
         for name in ("task", "algorithm", "seed"):
-            if about.get(name) != own[name]:
-                yield name, about.get(name), own[name]
-        for name, wanted in own["settings"].items():
+            if about.get(name) != expected[name]:
+                yield name, about.get(name), expected[name]
+        for name, wanted in expected["settings"].items():
             if name not in CHANGEABLE and (name not in found or found[name] != wanted):
                 yield f"setting {name}", found.get(name), wanted
 
@@ -201,10 +201,10 @@ def evaluate(
     `jax.random`.
     """
 
-    def seen(states: State) -> tuple[Array, dict[str, Array], Array]:
+    def measure(states: State) -> tuple[Array, dict[str, Array], Array]:
         return states.reward, states.reward_terms, states.terminated
 
-    _, (*rewards, terminated), running = _episodes(env, params, policy, key, episodes, seen)
+    _, (*rewards, terminated), running = _episodes(env, params, policy, key, episodes, measure)
     returns, terms = jax.tree.map(lambda x: jnp.sum(jnp.where(running, x, 0), axis=0), rewards)
     failed = jnp.any(running & terminated, axis=0)
     return Evaluation(returns, terms, jnp.sum(running, axis=0), failed)
@@ -223,10 +223,10 @@ def motions(
     episode keeps the last configuration.
     """
 
-    def seen(states: State) -> Array:
+    def measure(states: State) -> Array:
         return env.configuration(states.physics)
 
-    first, after, running = _episodes(env, params, policy, key, episodes, seen)
+    first, after, running = _episodes(env, params, policy, key, episodes, measure)
     q = jnp.concatenate([first[None], after])
     last = jnp.minimum(jnp.arange(len(q))[:, None], jnp.sum(running, axis=0)[None])
     return q[last, jnp.arange(episodes)].swapaxes(0, 1)
@@ -238,9 +238,9 @@ def _episodes(
     policy: Callable[[Observation], Array],
     key: Array,
     episodes: int,
-    seen: Callable[[State], Any],
+    measure: Callable[[State], Any],
 ) -> tuple[Any, Any, Array]:
-    """What `seen` returns for n episodes at the starts and after each step.
+    """What `measure` returns for n episodes at the starts and after each step.
 
     The third result (steps, n) states which episodes had not ended before the step.
     """
@@ -253,11 +253,11 @@ def _episodes(
         def step(carry: tuple, _: None) -> tuple[tuple, tuple]:
             states, running = carry
             after = batch.step(params, states, policy(states.observation))
-            return (after, running & ~after.done), (seen(after), running)
+            return (after, running & ~after.done), (measure(after), running)
 
         start = batch.reset(params, jax.random.split(key, episodes))
         carry = start, jnp.ones(episodes, bool)
         found, running = jax.lax.scan(step, carry, length=env.episode_steps)[1]
-        return seen(start), found, running
+        return measure(start), found, running
 
     return run(params)

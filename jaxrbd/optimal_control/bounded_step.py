@@ -7,10 +7,9 @@ A multiple of the identity is added to the Gauss-Newton matrix of the stages. It
 linear-quadratic problem has no unique minimum, or if the whole step decreases the merit by much
 less than the quadratic model predicts. It is lowered if the model is good.
 
-The exact Hessian has no such multiple. It is used where a step with the factor 1 precedes, for
-example near the solution. If its linear-quadratic problem has no unique minimum, or if its step is
-scaled, the Gauss-Newton matrix replaces it, and stays until a step has the factor 1 or a very small
-one.
+The exact Hessian has no such multiple. It is used after a step with the factor 1, for example near
+the solution. If its linear-quadratic problem has no unique minimum, or if its step is scaled, the
+Gauss-Newton matrix replaces it, and stays until a step has the factor 1 or at most `SHORT`.
 """
 
 from __future__ import annotations
@@ -34,7 +33,8 @@ SHORT = 0.125
 # and zero below `LEAST_SHIFT`. No step is found beyond `LARGEST_SHIFT`.
 RAISE, LOWER = 10, 5
 FIRST_SHIFT, LEAST_SHIFT, LARGEST_SHIFT = 1e-4, 1e-9, 1e9
-# The active set has this number of inner iterations before the Hessian is raised.
+# If this number of inner iterations finds no active set, the multiple is raised, or the
+# Gauss-Newton matrix replaces the exact Hessian.
 INNER = 10
 
 
@@ -170,12 +170,12 @@ def _next_active(
     slack: Array,
 ) -> Array:
     """The active set (N, m) after a solution with the active set `active`."""
-    dxs, dus, after = solution.xs[:-1], solution.us, solution.costates[1:]
+    dxs, dus, next_costates = solution.xs[:-1], solution.us, solution.costates[1:]
     terms = [
         stages.r,
         einsum("tij,tj->ti", stages.S, dxs),
         einsum("tij,tj->ti", stages.R, dus),
-        einsum("tij,ti->tj", stages.B, after),
+        einsum("tij,ti->tj", stages.B, next_costates),
     ]
     slope = sum(terms[1:], terms[0])
     eps = float(jnp.finfo(dus.dtype).eps)

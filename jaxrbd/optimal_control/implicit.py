@@ -8,8 +8,8 @@ the trajectory, and changes of the costates and of the multipliers. With the fun
            + lambda_0 . (difference(x_0, initial state) - dx_0) + y . h + z . g.
 
 At a solution, w = 0 and the gradient of L is zero, except in the inactive unknowns: the controls at
-a bound, which follow the bound, and the multipliers of inequalities that are below zero, which stay
-zero. The other inequalities are equalities. The derivative of w by a parameter theta solves
+a bound, which follow the bound, and the multipliers of inequalities below zero, which stay zero.
+The other inequalities are equalities. The derivative of w by a parameter theta solves
 `K dw = -d(grad L)/d theta`. K is the Hessian of L in w, with rows and columns of the identity for
 the inactive unknowns. K is symmetric, so reverse mode solves the same system.
 
@@ -76,9 +76,9 @@ class Unknowns(NamedTuple):
 
 @jax.custom_jvp
 def with_derivatives(theta: tuple[Problem, PyTree, PyTree], point: Point) -> Point:
-    """The point, with its derivatives in theta = (problem, x0, p), at which it is a solution.
+    """The point, a solution for theta = (problem, x0, p), with its derivatives in theta.
 
-    `point` has no derivatives itself.
+    Derivatives of the argument `point` are ignored.
     """
     return point
 
@@ -111,8 +111,8 @@ def _change(theta: tuple[Problem, PyTree, PyTree], dtheta: Any, point: Point) ->
 
     by_theta = jax.jvp(gradient, (leaves,), (changes,))[1]
     along_bounds = zero._replace(dus=jax.jvp(bounds, (leaves,), (changes,))[1])
-    force = system.free(_sum(by_theta, system.product(along_bounds)))
-    dw = _sum(_solved(system, jax.tree.map(jnp.negative, force)), along_bounds)
+    gradient_change = system.free(_sum(by_theta, system.product(along_bounds)))
+    dw = _sum(_solved(system, jax.tree.map(jnp.negative, gradient_change)), along_bounds)
 
     def moved(leaves, w):
         problem, _, p = with_values(leaves)
@@ -125,14 +125,14 @@ def _change(theta: tuple[Problem, PyTree, PyTree], dtheta: Any, point: Point) ->
         return Point(states, us + w.dus, weights, new, cost)
 
     change = jax.jvp(moved, (leaves, zero), (changes, dw))[1]
-    # The multiplier of a held control closes the balance of the gradient.
+    # The multiplier of a held control makes the gradient in this control zero.
     slope = by_theta.dus + system.product(dw).dus
     by_bounds = jnp.where(system.held, -slope, 0)
     return change._replace(multipliers=change.multipliers._replace(bounds=by_bounds))
 
 
 def _transported(space, x: PyTree, dx: Array, costate: Array) -> Array:
-    """The costate in the tangent space of `retract(x, dx)`, from that of x."""
+    """The costate in the tangent space of `retract(x, dx)`, from the costate in that of x."""
     moved = space.retract(x, dx)
     return jax.grad(
         lambda step: jnp.sum(costate * space.difference(x, space.retract(moved, step)))
@@ -261,9 +261,9 @@ def _solved(system: System, right: Unknowns) -> Unknowns:
             new = _sum(state.w, sweep(state.rest))
             rest = residual(new)
             error = largest(*rest)
-            less, better = error < 0.5 * state.error, error < state.error
+            halved, better = error < 0.5 * state.error, error < state.error
             w = jax.tree.map(lambda new, old: jnp.where(better, new, old), new, state.w)
-            return Refinement(w, rest, error, less, state.number + 1)
+            return Refinement(w, rest, error, halved, state.number + 1)
 
         rest = residual(found)
         begun = jnp.asarray(True), jnp.zeros((), int)

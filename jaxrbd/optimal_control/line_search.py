@@ -22,7 +22,7 @@ from .._math.linear import einsum
 from .lqr import LqrSolution, LqrStages
 from .penalty import Penalty
 from .problem import Problem
-from .stages import Linearisation, Values, largest, shifted, split, total_cost
+from .stages import Linearisation, Values, estimated, largest, split, total_cost
 
 # The least factor of a step. After it, the factor is 0.
 LEAST_FACTOR = 0.5**11
@@ -36,8 +36,8 @@ class Merit(NamedTuple):
     """The merit of a trajectory, and what it takes to compute the merit of its trials.
 
     `value`: the merit, whose rounding errors are about `rounding`. `slope`: its derivative along
-    the step. `rho`: the weight of the squares of the defects. `by_defects`: the decrease that the
-    defects cause. `defects` (N, n): of the trajectory.
+    the step. `rho`: the weight of the squares of the defects. `by_defects`: a bound of the
+    decrease that the defects cause. `defects` (N, n): of the trajectory.
     """
 
     value: Array
@@ -52,15 +52,15 @@ def merit_of_step(
     values: tuple[Values, Values], stages: LqrStages, solution: LqrSolution, penalty: Penalty
 ) -> Merit:
     """The merit of the trajectory with these values, quadratic model and step."""
-    dxs, dus, after = solution.xs, solution.us, solution.costates[1:]
+    dxs, dus, next_costates = solution.xs, solution.us, solution.costates[1:]
     inner, _ = values
     defects = inner.defect
     size = jnp.maximum(largest(defects), largest(dxs, dus))
-    rho = largest(after) / jnp.where(size > 0, size, 1)
+    rho = largest(next_costates) / jnp.where(size > 0, size, 1)
     value = _merit(values, solution, rho, penalty)
-    by_defects = jnp.sum(after * defects) + rho * jnp.sum(defects * defects)
-    slope = jnp.sum(stages.q * dxs) + jnp.sum(stages.r * dus) - by_defects
-    weighted = jnp.sum(jnp.abs(after * defects))
+    defect_slope = jnp.sum(next_costates * defects) + rho * jnp.sum(defects * defects)
+    slope = jnp.sum(stages.q * dxs) + jnp.sum(stages.r * dus) - defect_slope
+    weighted = jnp.sum(jnp.abs(next_costates * defects))
     rounding = 100 * float(jnp.finfo(dus.dtype).eps) * (jnp.abs(value) + weighted)
     by_defects = weighted + rho * jnp.sum(defects * defects)
     return Merit(value, slope, rounding, rho, by_defects, defects)
@@ -71,10 +71,10 @@ def _merit(
 ) -> Array:
     """The merit of a trajectory from its values."""
     inner, last = values
-    y, z, y_last, z_last, _ = shifted(values, penalty.multipliers, penalty.mu)
+    y, z, y_last, z_last, _ = estimated(values, penalty.multipliers, penalty.mu)
     squares = sum(jnp.sum(x * x) for x in (y, z, y_last, z_last)) * penalty.mu / 2
-    by_defects = jnp.sum(solution.costates[1:] * inner.defect) + rho * jnp.sum(inner.defect**2) / 2
-    return total_cost(inner, last) + squares + by_defects
+    products = jnp.sum(solution.costates[1:] * inner.defect) + rho * jnp.sum(inner.defect**2) / 2
+    return total_cost(inner, last) + squares + products
 
 
 class Trial(NamedTuple):
@@ -83,7 +83,7 @@ class Trial(NamedTuple):
     `linear`: its linearisation, None for the exact Hessian. `gain`: the decrease of the merit by
     the whole step, divided by the decrease that the quadratic model predicts. `measured`: whether
     this decrease is above the rounding errors of the merit. `feasible`: whether the defects cause
-    less than half of the predicted decrease.
+    less than half of the decrease that the slope predicts.
     """
 
     factor: Array
@@ -151,7 +151,7 @@ def linear_motion(problem: Problem, xs, us, solution: LqrSolution, factor, bound
 
 
 def feedback_motion(problem: Problem, p, xs, us, solution: LqrSolution, defects, factor, bounds):
-    """The states that follow from the controls with feedback; the defects shrink by the factor."""
+    """The states and controls with feedback; the defects are multiplied by `1 - factor`."""
     retract, difference = problem.space.retract, problem.space.difference
 
     def stage(x, row):

@@ -134,7 +134,7 @@ def _symmetric(P: Array) -> Array:
 
 
 class _Stages(NamedTuple):
-    """The stages without affine terms, for states [x; 1]: these are entries of the matrices."""
+    """The stages for states [x; 1]: the affine terms are entries of the matrices."""
 
     A: Array
     B: Array
@@ -162,7 +162,7 @@ def _homogeneous(stages: LqrStages) -> _Stages:
 
 
 def _control_law(A: Array, B: Array, R: Array, S: Array, P: Array) -> Array:
-    """The matrix (m, n + 1) from the state to the control of one stage; P is that of the next."""
+    """The matrix (m, n + 1) from the state to the control of one stage; P is of the next stage."""
     m = R.shape[-1]
     F = jnp.concatenate([R, S], axis=1)
     F = F + matmul(matmul(P, B).T, jnp.concatenate([B, A], axis=1))
@@ -180,7 +180,7 @@ def _sequential(stages: _Stages, x0: Array):
         A, B, Q, R, S = stage
         law = _control_law(A, B, R, S, P)
         closed = A + matmul(B, law)
-        # The sum of these products is positive semidefinite, whatever the rounding of the law.
+        # P is positive semidefinite if the cost is, whatever the rounding of the law.
         left = jnp.concatenate([law, S])
         right = jnp.concatenate([S + matmul(R, law), law])
         P = _symmetric(Q + matmul(left.T, right) + matmul(closed.T, matmul(P, closed)))

@@ -32,7 +32,7 @@ class Penalty(NamedTuple):
 
     - `multipliers`, and `mu` (): the penalty is 1 / mu;
     - `tolerance` (): the residuals of a stationary trajectory are below it;
-    - `violation` (): of the constraints, at the last update;
+    - `violation` (): the largest of the constraints, at the last update;
     - `stalls` (): the number of updates without improvement at the least mu.
     """
 
@@ -54,7 +54,7 @@ class Penalty(NamedTuple):
 
 
 def first_penalty(multipliers: Multipliers, mu: Array, tolerance: Array) -> Penalty:
-    """The penalty before the first step; `tolerance` (): that of the solver."""
+    """The penalty before the first step; `tolerance` (): the tolerance of the solver."""
     dtype = mu.dtype
     return Penalty(
         multipliers,
@@ -74,8 +74,8 @@ def updated_penalty(
 ) -> Penalty:
     """The penalty with new multipliers and mu, if the trajectory is stationary for the old ones.
 
-    `values` and `found`: of the trajectory; `estimates`: its multipliers y_hat and z_hat, which
-    are the new multipliers; `tolerance` (): that of the solver.
+    `values`, `found`: the values and residuals of the trajectory; `estimates`: y_hat and z_hat,
+    which become the new multipliers; `tolerance` (): the tolerance of the solver.
     """
     mu, old = penalty.mu, penalty.multipliers
     inner, last = values
@@ -88,16 +88,16 @@ def updated_penalty(
     # Rounding errors of the gradient grow as the multipliers.
     y, z, y_last, z_last, _ = estimates
     scale = jnp.maximum(1, largest(y, z, y_last, z_last) / 100)
-    still = jnp.maximum(found.stationarity / scale, found.defects) <= penalty.tolerance
-    still &= violation > 0
+    stationary = jnp.maximum(found.stationarity / scale, found.defects) <= penalty.tolerance
+    stationary &= violation > 0
     better = violation <= IMPROVEMENT * penalty.violation
-    stalled = still & ~better & penalty.is_largest & (violation > tolerance)
+    stalled = stationary & ~better & penalty.is_largest & (violation > tolerance)
     lower = jnp.maximum(MU_FACTOR * mu, LEAST_MU)
     smaller = jnp.maximum(tolerance, TOLERANCE_FACTOR * penalty.tolerance)
     return Penalty(
-        jax.tree.map(lambda new, old: jnp.where(still, new, old), estimates, old),
-        jnp.where(still & ~better, lower, mu),
-        jnp.where(still, smaller, penalty.tolerance),
-        jnp.where(still, violation, penalty.violation),
+        jax.tree.map(lambda new, old: jnp.where(stationary, new, old), estimates, old),
+        jnp.where(stationary & ~better, lower, mu),
+        jnp.where(stationary, smaller, penalty.tolerance),
+        jnp.where(stationary, violation, penalty.violation),
         jnp.where(stalled, penalty.stalls + 1, penalty.stalls),
     )

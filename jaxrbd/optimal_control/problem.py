@@ -68,11 +68,11 @@ class Problem(eqx.Module):
         if not isinstance(space, Space):
             raise ArgumentError(f"space is {space!r}, expected a state_space or a vector_space")
         self.space = space
-        of_stage = "(t, x, u, p)" if shared is None else "(t, x, u, p, shared)"
+        stage_call = "(t, x, u, p)" if shared is None else "(t, x, u, p, shared)"
         functions = {
-            "dynamics": (dynamics, of_stage),
-            "cost": (cost, of_stage),
-            "path": (path, of_stage),
+            "dynamics": (dynamics, stage_call),
+            "cost": (cost, stage_call),
+            "path": (path, stage_call),
             "terminal_cost": (terminal_cost, "(x, p)"),
             "terminal": (terminal, "(x, p)"),
             "shared": (shared, "(t, x, u, p)"),
@@ -117,7 +117,7 @@ def _require_callable(name: str, f: Any, call: str | None = None) -> None:
         return
     try:
         signature = inspect.signature(f)
-    except (TypeError, ValueError):  # some functions that are not written in Python have none
+    except (TypeError, ValueError):  # some functions of other languages have no signature
         return
     try:
         signature.bind(*call.split(","))

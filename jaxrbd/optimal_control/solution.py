@@ -108,14 +108,14 @@ def solve(
 
     - `x0`: the initial state, for a robot (q, v); `p`: the parameters of the functions;
     - `guess`: the controls (N, m), whose states follow from the dynamics; or the pair (xs, us) with
-      any states, `xs` being a pytree of arrays (N + 1, ...); or a `Solution` of a problem with the
-      same numbers of constraints;
+      any states, a pytree of arrays (N + 1, ...); or a `Solution` of a problem with the same
+      numbers of constraints. x0 replaces the first state of a guess;
     - `hessian`: "gauss_newton", or "exact" with the second derivatives of all functions;
     - `riccati`: the method of `lqr`, "sequential" or "parallel";
     - `iterations`: the largest number of steps. The default is 100, and 100 more for the automatic
       rollout. With `fixed_iterations` every solve runs the same loop, which suits control with a
       fixed period;
-    - `tolerance`: of the largest residual; by default the root of the eps of the dtype;
+    - `tolerance`: of the largest residual; by default the square root of the eps of the dtype;
     - `mu`: the initial penalty of constraints is 1 / mu; it is not used without constraints;
     - `rollout`: the states after a step. "linear" moves all states at once along the step.
       "feedback" computes the states from the controls with feedback, one stage after the other: an
@@ -124,7 +124,7 @@ def solve(
       default, it also continues with feedback if 100 linear steps were not enough. With
       `fixed_iterations`, it is only linear.
 
-    The field `status` of the result states whether the solver converged. The result is of the
+    The field `status` of the result states whether the solver converged. The result has the
     dtype of the controls. Raises ArgumentError for arguments and results of functions with wrong
     shapes or dtypes.
 
@@ -214,7 +214,7 @@ def _guess(problem: Problem, x0: PyTree, p: PyTree, guess: Any):
             f"{jax.tree.structure(x0)} as x0"
         )
 
-    def begun(xs, x):
+    def with_x0(xs, x):
         if xs.shape != (len(us) + 1, *x.shape) or xs.dtype != x.dtype:
             raise ArgumentError(
                 f"the states of guess have shape {xs.shape} and dtype {xs.dtype}, expected "
@@ -222,7 +222,7 @@ def _guess(problem: Problem, x0: PyTree, p: PyTree, guess: Any):
             )
         return xs.at[0].set(x)
 
-    return jax.tree.map(begun, states, x0), us, warm
+    return jax.tree.map(with_x0, states, x0), us, warm
 
 
 def _check_controls(problem: Problem, x0: PyTree, us: Array, p: PyTree) -> None:
@@ -273,7 +273,7 @@ def _start(solver: Solver, xs, us, shapes, warm: Solution | None, mu: Array) -> 
 def kkt_residual(problem: Problem, x0: PyTree, p: PyTree, solution: Solution) -> Residuals:
     """The errors of the optimality conditions of a solution, computed from its trajectory.
 
-    x0, p: as for `solve`. The multipliers are those of the solution; the multipliers of the control
+    x0, p: as for `solve`. The multipliers are from the solution; the multipliers of the control
     bounds are eliminated. Negative multipliers of inequalities are part of `complementarity`.
     """
     x0 = problem.space.checked(x0, "x0")
@@ -288,8 +288,8 @@ def kkt_residual(problem: Problem, x0: PyTree, p: PyTree, solution: Solution) ->
     stages = lqr_stages(linear, multipliers, one, problem.space.size)
     found, _ = residuals(linear, stages, costates, multipliers, us, control_bounds(problem, us))
     initial = problem.space.difference(jax.tree.map(lambda x: x[0], xs), x0)
-    of_stages, of_end = multipliers.inequalities, multipliers.terminal_inequalities
-    negative = [jnp.minimum(z, 0) for z in (of_stages, of_end)]
+    z, z_last = multipliers.inequalities, multipliers.terminal_inequalities
+    negative = [jnp.minimum(x, 0) for x in (z, z_last)]
     return found._replace(
         defects=jnp.maximum(found.defects, largest(initial)),
         complementarity=jnp.maximum(found.complementarity, largest(*negative)),
@@ -326,8 +326,8 @@ def shift(solution: Solution, n: int = 1) -> Solution:
     """The solution without its first n stages, as a guess for a horizon that starts n stages later.
 
     The last stage is repeated n times, so the number of stages is the same. The cost and the
-    residuals are those of the old solution. The history is empty: so the shapes of the result do
-    not depend on the options of the solve, and one program serves all periods of a controller.
+    residuals do not change. The history is empty: so the shapes of the result do not depend on the
+    options of the solve, and one program serves all periods of a controller.
     Raises ArgumentError unless n is an int from 0 to the number of stages.
     """
     stages = len(solution.us)

@@ -11,8 +11,8 @@ One iteration (`Solver.iterate`):
 The first iteration has no step, and evaluates the guess. With this order, the program linearises
 the stages at one place only: in the line search or, for the exact Hessian, after it.
 
-The automatic rollout is the linear one, and the one with feedback where the linear one does not
-succeed (`Solver.with_other_rollout`). The linear rollout can fail with control bounds: its steps
+The automatic rollout is linear. If it does not succeed, the rollout with feedback follows
+(`Solver.with_other_rollout`). The linear rollout can fail with control bounds: its steps
 close the defects, so a multiple of the identity does not shorten them, and the active set of the
 bounds may not settle.
 Sources: Nocedal and Wright (2006), Numerical optimization, chapters 17 and 18; Jallet et al.
@@ -40,10 +40,10 @@ from .stages import (
     Multipliers,
     Residuals,
     all_values,
+    estimated,
     linearise,
     lqr_stages,
     residuals,
-    shifted,
     total_cost,
     without_curvature,
 )
@@ -54,7 +54,7 @@ class Status(enum.IntEnum):
 
     - `CONVERGED`: all residuals are below the tolerance;
     - `ITERATION_LIMIT`: the iterations were not enough;
-    - `INFEASIBLE`: constraints are violated, and no small change of the trajectory reduces that;
+    - `INFEASIBLE`: no small change of the trajectory reduces the violation of the constraints;
     - `FAILED`: no step decreases the merit, or the functions give values that are not finite.
     """
 
@@ -74,7 +74,7 @@ class History(NamedTuple):
     accepts a solution.
 
     `cost`, `residuals`: before the step. `factor`: the factor of the step, 0 for no step.
-    `shift`: the multiple of the identity. `mu`: the penalty is 1 / mu.
+    `shift`: the multiple of the identity in the Hessian. `mu`: the penalty is 1 / mu.
     """
 
     cost: Array
@@ -90,7 +90,7 @@ COLUMNS = FACTOR + 3
 
 
 def recorded(rows: Array) -> History:
-    """The history of the rows `Iterate.history`."""
+    """The `History` from the rows of `Iterate.history`."""
     cost, *found, factor, shift, mu = rows[:-1].T
     return History(cost, Residuals(*found), factor, shift, mu)
 
@@ -247,8 +247,8 @@ class Solver(NamedTuple):
         """The last state of one rollout, with feedback where the linear rollout did not succeed.
 
         If no step was found, the solve starts again from the guess, because the iterates before
-        such a failure are poor. The step from the guess itself does not depend on the rollout. If
-        the steps were not enough, the solve continues.
+        such a failure are poor. It ends if the guess has no step, which is the same with feedback.
+        If the steps were not enough, the solve continues.
         """
         settings, linear = self.settings, ~state.feedback
         ended = (state.status == int(Status.FAILED)) | (state.status == int(Status.INFEASIBLE))
@@ -275,7 +275,7 @@ class Solver(NamedTuple):
         if linear is None:
             linear = self._linearise(xs, us, costates, penalty)
         values = linear.inner.values, linear.last.values
-        estimates = shifted(values, penalty.multipliers, penalty.mu)
+        estimates = estimated(values, penalty.multipliers, penalty.mu)
         stages = lqr_stages(linear, estimates, penalty.mu, problem.space.size)
         found, at_bounds = residuals(linear, stages, costates, estimates, us, self.bounds)
         cost = total_cost(*values)
@@ -284,8 +284,8 @@ class Solver(NamedTuple):
         new = updated_penalty(penalty, values, estimates, found, self.tolerance)
 
         # 4. The next step, of the quadratic model with the new multipliers and the new mu.
-        raised = shifted(values, new.multipliers, new.mu)
-        stages = lqr_stages(linear, raised, new.mu, problem.space.size)
+        new_estimates = estimated(values, new.multipliers, new.mu)
+        stages = lqr_stages(linear, new_estimates, new.mu, problem.space.size)
         gauss_newton = without_curvature(stages, linear)
         start = next_start(search.step, trial, ~state.begun, search.grows, settings.exact)
         bounds = None if problem.control_bounds is None else self.bounds

@@ -300,7 +300,7 @@ def _jacobian(function: Callable, sizes: Sequence[int], dtype: Any) -> tuple[Any
     return value, jax.tree.map(lambda *blocks: jnp.concatenate(blocks, axis=-1), *blocks)
 
 
-def shifted(values: tuple[Values, Values], multipliers: Multipliers, mu: Array) -> Multipliers:
+def estimated(values: tuple[Values, Values], multipliers: Multipliers, mu: Array) -> Multipliers:
     """The multipliers y_hat and z_hat, as the head of this file defines them."""
     inner, last = values
     y, z, y_last, z_last, bounds = multipliers
@@ -396,19 +396,19 @@ def residuals(
     """
     inner, last = linear.inner.values, linear.last.values
     lower, upper = (x[None] for x in bounds)
-    after = costates[1:]
-    by_x = stages.q[1:] - after
-    by_x = by_x.at[:-1].add(einsum("tij,ti->tj", stages.A[1:], after[1:]))
-    by_u = stages.r + einsum("tij,ti->tj", stages.B, after)
-    pushed = jnp.where(us >= upper, jnp.minimum(by_u, 0), 0)
-    pushed = pushed + jnp.where(us <= lower, jnp.maximum(by_u, 0), 0)
+    next_costates = costates[1:]
+    by_x = stages.q[1:] - next_costates
+    by_x = by_x.at[:-1].add(einsum("tij,ti->tj", stages.A[1:], next_costates[1:]))
+    by_u = stages.r + einsum("tij,ti->tj", stages.B, next_costates)
+    slope_at_bounds = jnp.where(us >= upper, jnp.minimum(by_u, 0), 0)
+    slope_at_bounds = slope_at_bounds + jnp.where(us <= lower, jnp.maximum(by_u, 0), 0)
     _, z, _, z_last, _ = estimates
     excess = jnp.maximum(jnp.maximum(lower - us, us - upper), 0)
     found = Residuals(
-        largest(by_x, by_u - pushed),
+        largest(by_x, by_u - slope_at_bounds),
         largest(inner.defect),
         largest(inner.h, last.h),
         largest(jnp.maximum(inner.g, 0), jnp.maximum(last.g, 0), excess),
         largest(inner.g * z, last.g * z_last),
     )
-    return found, -pushed
+    return found, -slope_at_bounds
