@@ -189,7 +189,7 @@ def add_frame(
         index = model.frame_index(frame)
         body = model.frame_bodies[index]
         X_BN = compose(jax.tree.map(lambda x: x[index], model.frame_pose), X_FN)
-    poses = jax.tree.map(lambda all, new: jnp.concatenate([all, new[None]]), model.frame_pose, X_BN)
+    poses = jax.tree.map(lambda old, new: jnp.concatenate([old, new[None]]), model.frame_pose, X_BN)
     fixed = model.fixed_inertia
     if body < 0:
         fixed = jnp.concatenate([fixed, jnp.zeros((1, 10), fixed.dtype)])

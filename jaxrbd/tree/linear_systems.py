@@ -6,10 +6,10 @@ into the frame of the child. Then the forward pass solves `(1 - L) y = b`, and t
 (leaves to root) solves `(1 - L)^T F = f`. The poses of the bodies in the world solve a system of
 the same form.
 
-Each pass is a `lax.custom_linear_solve` whose solver is a pass of passes.py. JAX differentiates the
-linear system, in forward and reverse mode and to any order, and never the solver. The derivative
-rule of the world poses is such a solve too. The size of the program does not depend on the number
-of bodies.
+Each pass is a `lax.custom_linear_solve` whose solver is from passes.py or gpu/products.py. JAX
+differentiates the linear system, in forward and reverse mode and to any order, and never the
+solver. The derivative rule of the world poses is such a solve too. The size of the program does not
+depend on the number of bodies.
 
 `lax.custom_linear_solve` does not check that the solver inverts the operator. tests/test_tree.py
 checks this for each solver, and checks that `propagate` and `accumulate` are transposes.

@@ -1,8 +1,8 @@
 """Forward and backward passes over a tree, node by node, for one state or a batch of states.
 
-The nodes of the tree are bodies or dofs. A step of a pass computes one row of the result from the
-row of the parent and from the data of the node. The caller writes the step for one state of the
-robot.
+The nodes of the tree are bodies or dofs. A step of a forward pass computes the row of a node from
+the row of its parent and the data of the node. A step of a backward pass computes what the node
+adds to the row of its parent. The caller writes the step for one state of the robot.
 
 All rows are in one buffer with a row per node. The last row belongs to the world. A `lax.scan` or a
 GPU kernel (gpu/kernels.py) runs the steps in order, so the size of the program does not depend on
