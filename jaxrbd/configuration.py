@@ -45,7 +45,8 @@ __all__ = [
 def neutral(model: Model) -> Float[Array, " nq"]:
     """The configuration (nq,) of zeros and identity quaternions.
 
-    Every child frame coincides with the placement of its joint. Position limits are ignored.
+    Position limits are ignored. Except for `joints.Custom` and for joints that follow others, every
+    child frame coincides with the placement of its joint.
     """
     return jnp.asarray(neutral_coordinates(arguments.robot(model)), model.dtype)
 
@@ -62,8 +63,8 @@ def neutral_coordinates(model: Model) -> np.ndarray:
 def random_configuration(model: Model, key: PRNGKeyArray) -> Float[Array, " nq"]:
     """A random configuration (nq,), uniform within the position limits.
 
-    `key`: a `jax.random` key. An infinite limit is replaced: angles are within pi of zero, lengths
-    within 1 m. Rotations are uniform on SO(3).
+    `key`: a `jax.random` key. Without limits, angles are within pi of zero, and lengths within 1 m
+    of zero. With one limit, the range is at least pi or 1 m. Rotations are uniform on SO(3).
     """
     keys = jax.random.split(key, max(len(arguments.robot(model).joints), 1))
 

@@ -112,8 +112,8 @@ class LimitWarning(UserWarning):
     """Joints of a robot file have limits that are valid but probably wrong.
 
     There are three cases: a velocity limit of 0, which often stands for an unknown limit; equal
-    lower and upper limits; and limits of a revolute joint between two turns and 720, which may be
-    in degrees.
+    lower and upper limits; and limits of a rotating joint above 4 pi and up to 720, which may be in
+    degrees.
     """
 
 
@@ -156,8 +156,7 @@ _PACKAGES = {
 def installation(extra: str) -> str:
     """The command that installs the packages of an extra, for example "pip install optax".
 
-    It names the packages, so it works for a checkout and for a wheel, without an index that has
-    jaxrbd.
+    It names the packages and not "jaxrbd[extra]", so no package index needs to have jaxrbd.
     """
     return f"pip install {_PACKAGES[extra]}"
 

@@ -91,7 +91,7 @@ class Joint(eqx.Module):
 
     @abc.abstractmethod
     def neutral(self) -> Float[np.ndarray, " nq"]:
-        """The configuration in which the child's frame coincides with the placement."""
+        """Zeros and identity quaternions; except for `Custom`, the child is at the placement."""
 
     @abc.abstractmethod
     def integrate(
@@ -120,7 +120,7 @@ class Joint(eqx.Module):
         return self.integrate(q, dx)
 
     def transport(self, v: Float[Array, "... nv"], dx: Float[Array, "... nv"]):
-        """The velocity v (..., nv), given in the axes before a displacement dx, in the axes after.
+        """The velocity (..., nv) in the axes after a displacement dx; v is in the axes before it.
 
         The result is v, except for a joint whose linear velocity is in axes that turn with the
         child.
@@ -243,12 +243,12 @@ def lie_operation(
         S = joint.subspace()
         gram = einsum("...ik,...jk->...ij", S, S)
         inverse = jnp.vectorize(inverse_positive_definite, signature="(n,n)->(n,n)")(gram)
-        inverse = einsum("...ij,...jk->...ki", inverse, S)
+        pseudoinverse = einsum("...ij,...jk->...ki", inverse, S)
     else:  # a kind without parameters: its subspace is a constant of the compiled program
         constant = _constant_rows(type(joint))
-        S, inverse = (jnp.asarray(x, w.dtype) for x in (constant, np.linalg.pinv(constant)))
+        S, pseudoinverse = (jnp.asarray(x, w.dtype) for x in (constant, np.linalg.pinv(constant)))
     Su, Sw = (einsum("...j,...ji->...i", x, S) for x in (u, w))
-    return einsum("...i,...ij->...j", operation(Su, Sw), inverse)
+    return einsum("...i,...ij->...j", operation(Su, Sw), pseudoinverse)
 
 
 def subspace_rows(joint: Joint) -> np.ndarray:
@@ -449,7 +449,9 @@ class Planar(Joint):
         return stack(x + c * dx - s * dy, y + s * dx + c * dy, angle + w)
 
     def displace(self, q, dx):
-        return q + self.transport(dx, stack(*[jnp.zeros_like(q[..., 2])] * 2, -q[..., 2]))
+        zero = jnp.zeros_like(q[..., 2])
+        to_joint_axes = stack(zero, zero, -q[..., 2])
+        return q + self.transport(dx, to_joint_axes)
 
     def transport(self, v, dx):
         vx, vy, w = jnp.unstack(v, axis=-1)
@@ -666,8 +668,8 @@ def _each(function: Callable, depth: int) -> Callable:
 
 # ----------------------------------------------------------- configurations of ball and free joints
 #
-# The velocity from q0 to q1 is d = log(q0^-1 q1). Let w be the body velocity of q, `d x` the cross
-# product of velocities, and J the right Jacobian of exp. Then the rate of d is
+# The velocity from q0 to q1 is d = log(q0^-1 q1). Let w0, w1 be the body velocities of q0 and q1,
+# `d x` the cross product of velocities, and J the right Jacobian of exp. Then the rate of d is
 # `J(d)^-1 (w1 - w0) + d x w0`. The matrices of this linear map do not depend on the rates of q0 and
 # q1. So JAX computes them once for all columns of a Jacobian.
 
@@ -682,13 +684,13 @@ def _with_derivatives(difference: Callable, group: Any):
     def derivative(primals, tangents):
         (q0, q1), (q0_dot, q1_dot) = primals, tangents
         d = difference(q0, q1)
-        J = group.right_jacobian_inverse(d)
+        J_inverse = group.right_jacobian_inverse(d)
         rate = jnp.zeros_like(d)
         if not isinstance(q0_dot, SymbolicZero):
-            by_q0 = matmul(group.cross_matrix(d) - J, _velocity_matrix(q0))
+            by_q0 = matmul(group.cross_matrix(d) - J_inverse, _velocity_matrix(q0))
             rate = rate + _product(by_q0, q0_dot)
         if not isinstance(q1_dot, SymbolicZero):
-            rate = rate + _product(matmul(J, _velocity_matrix(q1)), q1_dot)
+            rate = rate + _product(matmul(J_inverse, _velocity_matrix(q1)), q1_dot)
         return d, rate
 
     difference.defjvp(derivative, symbolic_zeros=True)

@@ -74,8 +74,7 @@ def imu(model: Model, q: Array | Kinematics, v: Array, a: Array, frame: str | in
     """
     kinematics = forward_kinematics.unchecked(model, q)
     body, X_BF, X = find_frame(model, kinematics, frame)
-    # The axes of the pose X.X_RF are those of the world.
-    if body < 0:
+    if body < 0:  # X.X_RF.R is the rotation of the frame in the world
         still = jnp.zeros(3, model.dtype)
         return ImuReading(inverse_rotate(X.X_RF.R, -model.gravity), still)
     # A world that accelerates upwards adds the negative gravity to every body.

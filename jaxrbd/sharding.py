@@ -107,7 +107,7 @@ def pad_batch(tree: Any, multiple: int) -> tuple[Any, int]:
     if multiple < 1:
         raise ArgumentError(f"multiple is {multiple}, expected at least 1")
     size = _batch_size(tree)
-    index = np.arange(size + -size % multiple) % size
+    index = np.arange(size + (-size) % multiple) % size
     return (tree if len(index) == size else jax.tree.map(lambda x: x[index], tree)), size
 
 

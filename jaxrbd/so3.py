@@ -222,7 +222,7 @@ def quaternion_exp(w: Float[Array, "... 3"]) -> Float[Array, "... 4"]:
 
 
 def quaternion_log(q: Float[Array, "... 4"]) -> Float[Array, "... 3"]:
-    """Rotation vector of a quaternion, with angle in [0, pi]: `2 atan2(|u|, w) u/|u|`."""
+    """Rotation vector of a quaternion [u w], angle in [0, pi]: `2 atan2(|u|, w) u/|u|`, w >= 0."""
     return unit_quaternion_log(quaternion_normalize(q))
 
 

@@ -8,8 +8,8 @@
   `X_AC`.
 - An inertia is `(..., 10)`: `[m, m c, Ixx, Ixy, Iyy, Ixz, Iyz, Izz]`, with the mass m, the centre
   of mass c and the rotational inertia I about the frame's *origin* (not the centre of mass). The
-  inertia of two bodies together is the sum of the arrays, if both are in one frame. No operator
-  divides by the mass.
+  inertia of two bodies together is the sum of the arrays, if both are in one frame. Only functions
+  of the centre of mass and `inverse_inertia_matrix` divide by the mass.
 
 Every function broadcasts over leading axes and keeps the dtype of its operands. All quantities are
 in SI units. Sources: Mansard's SE(3) sheet of Pinocchio; Featherstone, chapter 2. Featherstone puts
@@ -322,10 +322,10 @@ def inertia_regressor(v: Float[Array, "... 6"]) -> Float[Array, "... 6 10"]:
     """
     linear, w = halves(v)
     o = jnp.zeros_like(w.x)
-    none = (o, o, o, o, o, o)
+    zeros = (o, o, o, o, o, o)
     wx, vx = Mat3.skew(w).rows, Mat3.skew(-linear).rows
     L = ((w.x, w.y, o, w.z, o, o), (o, w.x, w.y, o, w.z, o), (o, o, o, w.x, w.y, w.z))
-    force = ((v, r.x, r.y, r.z, *none) for v, r in zip((linear.x, linear.y, linear.z), wx))
+    force = ((x, r.x, r.y, r.z, *zeros) for x, r in zip(linear.components, wx))
     moment = ((o, r.x, r.y, r.z, *row) for r, row in zip(vx, L))
     return jnp.stack([stack(*row) for row in (*force, *moment)], axis=-2)
 

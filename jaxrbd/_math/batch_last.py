@@ -22,8 +22,8 @@ def plus_terms(
 ) -> Array:
     """`start` plus the sum of the terms 0 to count - 1.
 
-    With `stored`, the loop has at least two steps. Then XLA stores the sum and its operands, and
-    does not compute them again for each of their uses.
+    With `stored`, the loop of two or more terms has at least two steps. Then XLA stores the sum and
+    its operands, and does not compute them again for each of their uses.
     """
     if not count:
         return start

@@ -35,15 +35,16 @@ def launch(kernel: Callable[..., None], results: Sequence[Any], blocks: int, int
 def _compiled(kernel: Callable[..., None], results: Sequence[Any], blocks: int):
     from jax.experimental.pallas import mosaic_gpu
 
-    launch: Any = mosaic_gpu.kernel
+    mosaic_kernel: Any = mosaic_gpu.kernel
     # JAX 0.10 has renamed the argument.
-    results_name = "out_type" if "out_type" in inspect.signature(launch).parameters else "out_shape"
+    parameters = inspect.signature(mosaic_kernel).parameters
+    results_name = "out_type" if "out_type" in parameters else "out_shape"
 
     def body(*refs):
         kernel(lax.axis_index("block"), *refs)
 
     settings = mosaic_gpu.CompilerParams(lowering_semantics=mosaic_gpu.LoweringSemantics.Lane)
-    return launch(
+    return mosaic_kernel(
         body,
         **{results_name: results},
         grid=(blocks,),

@@ -22,15 +22,17 @@ in_context = jax.make_user_context("automatic")
 def implementation(name: str) -> contextlib.AbstractContextManager[None]:
     """A context in which JAX compiles the passes over the tree in one way.
 
-    - `"automatic"`, the default: the products on GPUs for up to 50,000 states, else the loops. If
-      the default device of JAX is a CPU, programs for other devices have the loops too;
+    - `"automatic"`, the default: the loops, except for trees of up to 128 bodies in two cases. On
+      GPUs, up to 50,000 states have the products. Sums in one common frame are products for one
+      state, and on GPUs for any number of states. If the default device of JAX is a CPU, programs
+      for other devices are as on CPUs;
     - `"scan"`: loops of XLA, on all devices;
     - `"products"`: products with 0/1 matrices, on all devices. They need fewer kernels than the
       loops, and about twice the memory traffic. The recursions over dofs remain loops;
     - `"kernels"`: on NVIDIA GPUs of the Hopper generation and newer, one Pallas kernel per pass,
       per function of single bodies or dofs, per factor of mass matrices, and per minimum of a
-      contact step of few dofs. On other devices loops. Experimental: compared with the loops on
-      CPUs and on an H200;
+      contact step of few dofs. On other devices loops. Experimental: tested against the loops
+      on CPUs and on an H200;
     - `"interpreted kernels"`: the same kernels, interpreted on any device. Slow, for tests.
 
     The context applies where JAX traces a function, for example in

@@ -30,7 +30,7 @@ def matmul(a: Array, b: Array) -> Array:
 def products(a: Array, *b: Array) -> Sequence[Array]:
     """The products `a @ b` of a with several matrices of the same size.
 
-    On a CPU one product with all columns takes less time.
+    Without GPU kernels, they are one product with all columns, which takes less time on a CPU.
     """
     if kernels_selected():
         return [matmul(a, x) for x in b]
@@ -94,7 +94,7 @@ def inverse_factor(M: Float[Array, "n n"]) -> Float[Array, "n n"]:
     derivatives follow from the solved equations, such as the solver of a
     `lax.custom_linear_solve`.
     """
-    return _factor(lax.stop_gradient(M))
+    return _inverse_factor(lax.stop_gradient(M))
 
 
 def solve_positive_definite(
@@ -126,25 +126,25 @@ def free_part(M: Float[Array, "n n"], free: Bool[Array, " n"]) -> Float[Array, "
     return jnp.where(free[:, None] & free[None], M, 0) + jnp.diag((~free).astype(M.dtype))
 
 
-def _factor(M: Array) -> Array:
+def _inverse_factor(M: Array) -> Array:
     """The inverse W of the Cholesky factor of `M = [[A, B], [B^T, D]]`, lower triangular.
 
     A large M is halved twice. W is then `[[W_A, 0], [-W_S G^T W_A, W_S]]`, with `G = W_A B` and the
     inverse factors W_A of A and W_S of `D - G^T G`. Products of large matrices are faster than the
     elimination.
     """
-    return _factor_by_blocks(M, 0 if len(M) <= LARGEST_WHOLE else 2)
+    return _inverse_factor_by_blocks(M, 0 if len(M) <= LARGEST_WHOLE else 2)
 
 
-def _factor_by_blocks(M: Array, halvings: int) -> Array:
+def _inverse_factor_by_blocks(M: Array, halvings: int) -> Array:
     if not halvings:
-        return _eliminated(M) if len(M) else M
+        return _inverse_factor_by_elimination(M) if len(M) else M
     half = len(M) // 2
     A, B, D = M[:half, :half], M[:half, half:], M[half:, half:]
-    W_A = _factor_by_blocks(A, halvings - 1)
+    W_A = _inverse_factor_by_blocks(A, halvings - 1)
     G = matmul(W_A, B)
     G_T = _transposed(G)
-    W_S = _factor_by_blocks(D - matmul(G_T, G), halvings - 1)
+    W_S = _inverse_factor_by_blocks(D - matmul(G_T, G), halvings - 1)
     return jnp.block([[W_A, jnp.zeros_like(B)], [-matmul(matmul(W_S, G_T), W_A), W_S]])
 
 
@@ -154,7 +154,7 @@ LARGEST_WHOLE = 40
 
 
 @custom_vmap
-def _eliminated(M: Array) -> Array:
+def _inverse_factor_by_elimination(M: Array) -> Array:
     """The inverse factors of matrices (..., n, n) by Gaussian elimination; all pivots are positive.
 
     The loop has the batch axis last. Then each of its operations is on contiguous entries of many
@@ -168,7 +168,7 @@ def _eliminated(M: Array) -> Array:
 
     if not batch and not kernels_selected():
         return _elimination(M)
-    if not isinstance(count, int):
+    if not isinstance(count, int):  # a symbolic size of `jax.export`
         return eliminate(M.reshape(count, n, n)).reshape(M.shape)
 
     def by_loops(M):
@@ -181,13 +181,13 @@ def _eliminated(M: Array) -> Array:
     return with_kernel(by_loops, inverse_factor_by_kernel, count, flat).reshape(M.shape)
 
 
-@_eliminated.def_vmap
+@_inverse_factor_by_elimination.def_vmap
 def _(_, is_batched, M):
-    return _eliminated(M), True
+    return _inverse_factor_by_elimination(M), True
 
 
 def _elimination(M: Array) -> Array:
-    """Subtract multiples of the upper rows of M (n, n, ...) from the rows below.
+    """The inverse factor of M (n, n, ...). Multiples of upper rows are subtracted from lower rows.
 
     With the pivots d and the unit triangular factor L, `M = L diag(d) L^T`. The columns of
     `L^-1 diag(d)` are stored in place of the eliminated columns of M.
@@ -215,8 +215,8 @@ def _elimination(M: Array) -> Array:
         A = A - multiples[:, None] * pivot_row[None]
         return (A, *pivot(A, i)), None
 
-    none = jnp.zeros_like(M[0])
-    (A, _, _), _ = lax.scan(eliminate, (M, none, none), jnp.asarray(index))
+    zero = jnp.zeros_like(M[0])
+    (A, _, _), _ = lax.scan(eliminate, (M, zero, zero), jnp.asarray(index))
     d = A[index, index]
     lower = jnp.where(row > column, A / d[None], (row == column).astype(A.dtype))
     return lower / jnp.sqrt(d)[:, None]
@@ -233,7 +233,7 @@ def solve(A: Float[Array, "n n"], b: Float[Array, "n ..."]) -> Float[Array, "n .
 
 
 def _gauss_jordan(A: Array, b: Array) -> Array:
-    """Elimination with row pivoting, relative to the largest entry of each row of A."""
+    """The solution of `A x = b`. A pivot is compared with the largest entry of its row of A."""
     if not len(A):
         return b
     size = jnp.max(jnp.abs(A), axis=1)
@@ -281,7 +281,7 @@ def pseudo_inverse(A: Float[Array, "m n"], error: Float[Array, " m"]) -> Float[A
     # rounding errors of a solve.
     G = matmul(L.T, L) + jnp.diag(jnp.where(kept, 0, 1).astype(A.dtype))
     squares = jnp.where(kept, jnp.sum(R * R, axis=1), 1)
-    W = _factor(G)
+    W = _inverse_factor(G)
     return matmul((R / squares[:, None]).T, matmul(W.T, matmul(W, L.T)))
 
 
@@ -358,8 +358,8 @@ def _eigen(A: Array) -> tuple[Array, Array]:
         (a, b, c, ab, bc, ca), (x, y, z) = carry
         d, h = b - a, 2 * ab
         reach = jnp.abs(d) + jnp.sqrt(d * d + h * h)
-        none = reach == 0
-        tangent = jnp.where(none, 0, jnp.where(d < 0, -h, h) / jnp.where(none, 1, reach))
+        is_zero = reach == 0
+        tangent = jnp.where(is_zero, 0, jnp.where(d < 0, -h, h) / jnp.where(is_zero, 1, reach))
         cosine = 1 / jnp.sqrt(1 + tangent * tangent)
         sine = tangent * cosine
         change = tangent * ab

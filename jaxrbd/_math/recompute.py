@@ -16,15 +16,15 @@ Function = TypeVar("Function", bound=Callable)
 
 
 def stored(arrays: T, name: str = SOLUTIONS) -> T:
-    """The arrays of a pytree. Reverse mode stores them in a function by `recompute` of the name."""
+    """The arrays of a pytree, with a `name` by which `recompute` selects arrays to store."""
     return checkpoint_name(arrays, name)
 
 
 def recompute(function: Function, *names: str) -> Function:
-    """The function. Its reverse mode stores the arguments, `SOLUTIONS` and arrays of the names.
+    """The function. Reverse mode stores its arguments and the arrays of `SOLUTIONS` and of `names`.
 
     The backward pass computes all other arrays again. In a loop, this saves memory and kernels: a
-    loop writes each array that it stores by a kernel of its own. Outside of loops, XLA finds most
+    loop writes each array that it stores by a separate kernel. Outside of loops, XLA finds most
     of the arrays that are computed twice, and computes them once.
     """
     policy = jax.checkpoint_policies.save_only_these_names(SOLUTIONS, *names)

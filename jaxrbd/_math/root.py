@@ -35,16 +35,16 @@ def find_root(residual: Callable[[tuple], tuple[tuple, tuple]], guess: tuple) ->
         value, sizes = residual(unravel(x))
         return ravel_pytree(value)[0], ravel_pytree(sizes)[0]
 
-    def finished(last, before):
+    def finished(last, previous):
         """Whether the next correction is below rounding, or rounding stops the convergence."""
-        known = jnp.isfinite(before)
-        following = last * jnp.where(known, last / jnp.where(before > 0, before, 1), 1)
-        stopped = known & (last >= before) & (last <= jnp.sqrt(eps))
-        return (following <= eps) | stopped
+        known = jnp.isfinite(previous)
+        expected = last * jnp.where(known, last / jnp.where(previous > 0, previous, 1), 1)
+        stopped = known & (last >= previous) & (last <= jnp.sqrt(eps))
+        return (expected <= eps) | stopped
 
     def unfinished(carry):
-        *_, (last, before), count = carry
-        more = ~finished(last, before) & ~jnp.isnan(last)
+        *_, (last, previous), count = carry
+        more = ~finished(last, previous) & ~jnp.isnan(last)
         return (count == 0) | (more & (count < MAX_ITERATIONS))
 
     def broyden(_, start):

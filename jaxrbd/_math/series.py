@@ -41,7 +41,7 @@ def stumpff(x: Float[Array, "..."], n: int) -> Float[Array, "... n"]:
 
     k = np.arange(n)
     terms = [[(-1) ** j / factorial(2 * j + i) for i in k] for j in range(_TERMS)]
-    # From these x on, the first two terms of the series are of equal size.
+    # The closed form of c_k has the difference `1/(k-2)! - c_(k-2)`, which cancels below these x.
     small = x[..., None] < constants(np.maximum(_SWITCH, k * (k - 1)))
     within = jnp.where(small, x[..., None], 0)
     series = constants(terms[-1])

@@ -1,4 +1,4 @@
-"""Batches that are computed in parts on a CPU: parts fit into its cache, or end by themselves."""
+"""Batches that a CPU computes in parts: tiles, which fit into its cache, or single samples."""
 
 from __future__ import annotations
 
@@ -58,15 +58,15 @@ def in_turn(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @batched.def_vmap
     def rule(_, is_batched, *operands):
-        axes = jax.tree.map(lambda there: 0 if there else None, tuple(is_batched))
+        axes = jax.tree.map(lambda mapped: 0 if mapped else None, tuple(is_batched))
         leaves, structure = jax.tree.flatten(operands)
         flags = jax.tree.leaves(tuple(is_batched))
-        samples = [x for x, there in zip(leaves, flags) if there]
+        samples = [x for x, mapped in zip(leaves, flags) if mapped]
 
         def one_by_one(leaves, samples):
             def of_sample(sample):
                 rest = iter(sample)
-                rows = [next(rest) if there else x for x, there in zip(leaves, flags)]
+                rows = [next(rest) if mapped else x for x, mapped in zip(leaves, flags)]
                 return batched(*jax.tree.unflatten(structure, rows))
 
             return lax.map(of_sample, samples)

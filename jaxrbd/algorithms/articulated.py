@@ -23,8 +23,8 @@ from ..tree import backward_pass, forward_pass
 class ArticulatedFactors(NamedTuple):
     """A factorisation of the mass matrix M, with one row per dof.
 
-    J is the spatial vector of the dof in the common frame. A row of `columns` has U and 1/D. In the
-    result of `articulated_motion` it has one more entry. `U = IA J` is the force per unit of
+    J is the spatial vector of the dof in the common frame. A row of `terms` is `[U, 1/D]`, and
+    `[U, 1/D, u]` in the result of `articulated_motion`. `U = IA J` is the force per unit of
     acceleration of the dof, where IA is the articulated-body inertia that the dof moves. D is
     `J . U` plus the armature. U and 1/D are in one array, so that one step of a pass compiles to
     eight kernels. On a CPU, XLA runs up to eight kernels without its scheduler. With more kernels,
@@ -32,15 +32,15 @@ class ArticulatedFactors(NamedTuple):
     """
 
     J: Float[Array, "nv 6"]
-    columns: Float[Array, "nv _"]
+    terms: Float[Array, "nv _"]
 
     @property
     def U(self) -> Float[Array, "... 6"]:
-        return self.columns[..., :6]
+        return self.terms[..., :6]
 
     @property
     def inverse_D(self) -> Float[Array, "..."]:
-        return self.columns[..., 6]
+        return self.terms[..., 6]
 
 
 def articulate(
@@ -54,7 +54,7 @@ def articulate(
 
     - `J`: the dof columns; `inertia`: the inertias of the bodies; both in this frame;
     - `force`, `b`: both or none, as for `articulated_motion`. A row of the pass is then `[IA | pA]`
-      (6, 7), and a row of `columns` has the entry `u = b - J . pA` at its end.
+      (6, 7), and a row of `terms` has the entry `u = b - J . pA` at its end.
 
     Requires a model whose velocity map G is the identity: no joint follows others, and no joint is
     a `joints.Custom`. Source: Featherstone, table 7.1.
@@ -72,8 +72,8 @@ def articulate(
         return in_parent, jnp.concatenate([U, inverse_D, *u])
 
     parents = model.topology.dof_parent
-    _, columns = backward_pass(parents, eliminate, _at_last_dofs(model, rows), nodes)
-    return ArticulatedFactors(J, columns)
+    _, terms = backward_pass(parents, eliminate, _at_last_dofs(model, rows), nodes)
+    return ArticulatedFactors(J, terms)
 
 
 def _at_last_dofs(model: Model, rows: Array) -> Array:
@@ -102,10 +102,10 @@ def articulated_motion(
     """
     topology, factors = model.topology, articulate(model, J, inertia, force, b)
 
-    def accelerate(A, node):
-        J, columns = node
-        a = (columns[7] - jnp.sum(columns[:6] * A)) * columns[6]
-        return A + J * a, a
+    def accelerate(A, dof):
+        u = dof.terms[7]
+        a = (u - jnp.sum(dof.U * A)) * dof.inverse_D
+        return A + dof.J * a, a
 
     A, a = forward_pass(topology.dof_parent, accelerate, jnp.zeros(6, J.dtype), factors)
     last = topology.v_start + np.array(topology.nvs, int) - 1

@@ -2,8 +2,8 @@
 
 M[k, j] is zero unless dof k supports dof j or dof j supports dof k. The lower-triangular factor L
 of `M = L^T L`, computed from the leaves to the root, has the same zeros. The usual Cholesky factor
-of `M = L L^T` has nonzero entries there. Row k of L is nonzero only at k and at the ancestors of
-dof k. So each step of a loop works on one path to the root, and not on the whole matrix.
+of `M = L L^T` does not have them. Row k of L is nonzero only at k and at the ancestors of dof k. So
+each step of a loop works on one path to the root, and not on the whole matrix.
 """
 
 from __future__ import annotations

@@ -95,8 +95,8 @@ def body_quantities(
     def of_body(inertia, V, A, *f_world):
         force = inertial_force(inertia, V, A)
         force = force - f_world[0] if f_world else force
-        between = [velocity_moments(inertia, V)] if moments else []
-        return jnp.concatenate([inertia, *between, force], axis=-1)
+        velocity_row = [velocity_moments(inertia, V)] if moments else []
+        return jnp.concatenate([inertia, *velocity_row, force], axis=-1)
 
     return map_rows(of_body, inertia, V, A, *([] if f_world is None else [f_world]))
 
@@ -111,12 +111,12 @@ def velocities(model: Model, X: Pose, q: Array, v: Array, few_kernels: bool = Fa
     vJ = sum_over_dofs(model.topology, jnp.multiply, rates[:, None], J)
     V = sum_to_leaves(model.topology, vJ, few_kernels=few_kernels)
 
-    def at_dofs(V, vJ, J):
+    def of_dof(V, vJ, J):
         V_parent = V - vJ
         return V_parent, cross_motion(V, J), cross_motion(V_parent, J)
 
     body = model.topology.dof_body
-    V_parent, J_dot, psi_dot = map_rows(at_dofs, V, vJ, J, indices=(body, body))
+    V_parent, J_dot, psi_dot = map_rows(of_dof, V, vJ, J, indices=(body, body))
     return Velocities(rates, J, vJ, V, V_parent, J_dot, psi_dot)
 
 

@@ -173,16 +173,17 @@ def _implicit_motion(parameters: Parameters, q: Array, v: Array, tau: Array) -> 
     X = root_centred(kinematics)
     J = dof_columns(model, X)
     relative = sum_dofs(model.topology, a[:, None] * J)
-    J, columns = articulate(*lax.stop_gradient((model, J, body_inertias(model, X))))
-    # `articulated_motion` has one more column, so add a zero column.
-    factors = ArticulatedFactors(J, jnp.pad(columns, ((0, 0), (0, 1))))
+    J, terms = articulate(*lax.stop_gradient((model, J, body_inertias(model, X))))
+    # The factors of `articulated_motion` have one more column, so add a zero column.
+    factors = ArticulatedFactors(J, jnp.pad(terms, ((0, 0), (0, 1))))
     return _Motion(a, X, sum_to_leaves(model.topology, relative), factors)
 
 
 def _motion_jvp(primals, tangents):
     """The derivative that the head of this file describes. It shares the factorisation of M."""
     parameters, q, v, _ = primals
-    if changed_leaves(parameters, tangents[0])[0]:
+    changed_parameters, _, _ = changed_leaves(parameters, tangents[0])
+    if changed_parameters:
         values, changes, with_values = changed_leaves(primals, tangents)
         return jax.jvp(lambda x: _implicit_motion(*with_values(x)), (values,), (changes,))
     model, motion = parameters[0], _motion(*primals)
@@ -221,6 +222,7 @@ _motion.defjvp(_motion_jvp, symbolic_zeros=True)
 
 
 def _dissipation(model: Model, q: Array, v: Array) -> Array:
+    """`active_dissipative_force` as an array (nv,), also where it is the number 0."""
     return jnp.zeros_like(v) + active_dissipative_force(model, q, v)
 
 

@@ -227,8 +227,8 @@ def find_frame(
 ) -> tuple[int, Pose, RootedPose]:
     """The body of a frame (-1 for the world), the frame's pose in the body and in the world.
 
-    `frame`: None is the world. With the pose `X_FP` of a place P in the frame, the results are
-    those of P. `places.find_places` finds many frames together.
+    `frame`: None is the world. With the pose `X_FP` of a place P in the frame, the results are for
+    P. `places.find_places` finds many frames together.
     """
     kinematics = forward_kinematics.unchecked(model, q)
     body, X_BF = -1, identity_pose(model.dtype)
@@ -258,9 +258,9 @@ def frame_axes(model: Model, q: Array | Kinematics, frame: str | int) -> Float[A
 
 
 def _reference_pose(X: RootedPose, reference: str) -> Pose:
-    """The pose of the reference frame for a frame with the pose X.
+    """The pose `X_RA` of the reference frame A for a frame with the pose X.
 
-    The pose is in world axes, with the position relative to the point R of X.
+    `X_RA` is in world axes, with the position relative to the point R of X.
     """
     arguments.reference_frame(reference)
     if reference == "local":
@@ -309,11 +309,11 @@ def frame_velocity(
     """
     kinematics = forward_kinematics.unchecked(model, q)
     body, X_BF, X = find_frame(model, kinematics, frame)
-    X_RF = inverse_compose(_reference_pose(X, reference), X.X_RF)
+    X_AF = inverse_compose(_reference_pose(X, reference), X.X_RF)
     if body < 0:
         return jnp.zeros(6, model.dtype)
     V = propagate(model.topology, kinematics.X_PB, relative_velocities(model, kinematics.q, v))
-    return transform_motion(X_RF, inverse_transform_motion(X_BF, V[body]))
+    return transform_motion(X_AF, inverse_transform_motion(X_BF, V[body]))
 
 
 @arguments.compiled(arrays=("q", "v", "a"), static_argnames=("frame", "reference"))
@@ -334,7 +334,7 @@ def frame_acceleration(
     """
     kinematics = forward_kinematics.unchecked(model, q)
     body, X_BF, X = find_frame(model, kinematics, frame)
-    X_RF = inverse_compose(_reference_pose(X, reference), X.X_RF)
+    X_AF = inverse_compose(_reference_pose(X, reference), X.X_RF)
     if body < 0:
         return jnp.zeros(6, model.dtype)
     V, A = motions(model, kinematics, v, a)
@@ -342,7 +342,7 @@ def frame_acceleration(
     A_F = inverse_transform_motion(X_BF, A[body])
     if reference == "local_world_aligned":
         A_F = A_F + from_linear(jnp.cross(V_F[3:], V_F[:3]))
-    return transform_motion(X_RF, A_F)
+    return transform_motion(X_AF, A_F)
 
 
 @arguments.compiled(arrays=("q",), static_argnames=("frame", "reference"))
@@ -357,22 +357,22 @@ def frame_jacobian(
     Arguments as for `frame_velocity`. Raises ArgumentError for an unknown frame or reference.
     Source: Featherstone (2.5), section 4.5.
     """
-    index = arguments.frame_index(model, frame)
+    number = arguments.frame_index(model, frame)
     arguments.reference_frame(reference)
-    body, topology = model.frame_bodies[index], model.topology
+    body, topology = model.frame_bodies[number], model.topology
     if body < 0:
         return jnp.zeros((6, model.nv), model.dtype)
     path = np.flatnonzero(topology.supports[:, body])
     X_RB, p_WR = _poses_along(model, q, path)
-    X_BF = jax.tree.map(lambda x: x[index], model.frame_pose)
+    X_BF = jax.tree.map(lambda x: x[number], model.frame_pose)
     X = RootedPose(compose(Pose(X_RB.R[-1], X_RB.p[-1]), X_BF), p_WR)
     moved = np.flatnonzero(np.isin(topology.dof_body, path))
     columns = dof_columns(model, centred(X_RB, _reference_pose(X, reference).p), path)
     if reference == "local":
         columns = rotate_to_axes(X.X_RF.R, columns)
-    place = np.full(topology.nv, len(moved))
-    place[moved] = np.arange(len(moved))
-    columns = take_rows(jnp.concatenate([columns, jnp.zeros_like(columns[:1])]), place)
+    index = np.full(topology.nv, len(moved))  # the zero row, for dofs that do not move the frame
+    index[moved] = np.arange(len(moved))
+    columns = take_rows(jnp.concatenate([columns, jnp.zeros_like(columns[:1])]), index)
     return independent_force(model, configuration_of(q), columns).T
 
 
@@ -435,8 +435,8 @@ def external_force(
     """
     wrench = arguments.array(model, wrench, "wrench", (6,), "6")
     body, X_BF, X = find_frame(model, q, frame)
-    X_FR = inverse_compose(X.X_RF, _reference_pose(X, reference))
+    X_FA = inverse_compose(X.X_RF, _reference_pose(X, reference))
     f_ext = jnp.zeros((model.nb, 6), model.dtype)
     if body < 0:
         return f_ext
-    return f_ext.at[body].set(transform_force(compose(X_BF, X_FR), wrench))
+    return f_ext.at[body].set(transform_force(compose(X_BF, X_FA), wrench))

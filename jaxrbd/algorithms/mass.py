@@ -84,8 +84,8 @@ def potential_energy(model: Model, q: Array | Kinematics) -> Float[Array, ""]:
     `q` (nq,) or its `Kinematics`. The energy is zero if the centre of mass c is at the world's
     origin.
     """
-    near, origin = _mass_near_root(model, forward_kinematics.unchecked(model, q))
-    return -jnp.sum((near[1:4] + near[0] * origin) * model.gravity)
+    inertia, origin = _mass_near_root(model, forward_kinematics.unchecked(model, q))
+    return -jnp.sum((inertia[1:4] + inertia[0] * origin) * model.gravity)
 
 
 @arguments.compiled(arrays=("q", "v"))

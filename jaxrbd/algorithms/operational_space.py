@@ -32,8 +32,8 @@ def delassus_matrix(
     frame or reference. Source: Featherstone (8.5), as the inverse of the apparent inertia.
     """
     kinematics = forward_kinematics.unchecked(model, q)
-    names = [arguments.frame_index(model, frame) for frame in frames]
-    J = [frame_jacobian(model, kinematics, frame, reference) for frame in names]
+    indices = [arguments.frame_index(model, frame) for frame in frames]
+    J = [frame_jacobian(model, kinematics, index, reference) for index in indices]
     stacked = jnp.concatenate([jnp.zeros((0, model.nv), model.dtype), *J])
     return inverse_form(crba(model, kinematics), stacked.T)
 

@@ -163,7 +163,7 @@ def _derivatives(
 
     - `velocity`: from `velocities`; `A_parent` (nb, 6): the accelerations of the parents;
     - `sums` (nb, 28): the sums of `body_quantities` over the subtrees;
-    - `changes`: from `_changes_with_acceleration`, if `A_parent` and `sums` are those at a = 0.
+    - `changes`: from `_changes_with_acceleration`, if `A_parent` and `sums` are for a = 0.
     """
 
     def columns(row, V, V_parent, A_parent, J, *changes):
@@ -204,8 +204,8 @@ def _changes_with_acceleration(
 ) -> tuple[Array, Array]:
     """Changes of the accelerations of the parents and of the composite forces, (nv_tree, 6) each.
 
-    Both are due to the accelerations `rates_dot` (nv_tree,) of the dofs. There is one row per dof:
-    the products need fewer kernels than passes over the bodies.
+    Both are due to the accelerations `rates_dot` (nv_tree,) of the dofs. Products of masks with one
+    row per dof need fewer kernels than passes over the bodies.
     """
 
     def product(mask, rows):

@@ -172,7 +172,7 @@ def log_with_time_derivative(t: Transform, twist: Twist) -> tuple[Twist, Spatial
     fits = (twist.body, twist.base) == (t.from_, t.to)
     expected = f'the twist of "{t.from_}" relative to "{t.to}"'
     require(fits, operation, expected, t, twist)
-    _require_expressed_at_an_end(operation, twist)
+    _require_body_or_base_frame(operation, twist)
     xi = log(t)
     in_body = twist.frame == twist.body
     inverse = se3.right_jacobian_inverse if in_body else se3.left_jacobian_inverse
@@ -186,9 +186,9 @@ def _velocity(motion: Array, point: Array) -> Array:
 
 def _require_motion(operation: str, acceleration: SpatialAcceleration, twist: Twist) -> None:
     require_same_motion(operation, acceleration, twist)
-    _require_expressed_at_an_end(operation, acceleration)
+    _require_body_or_base_frame(operation, acceleration)
 
 
-def _require_expressed_at_an_end(operation: str, x: Twist | SpatialAcceleration) -> None:
-    at_an_end = x.frame in (x.body, x.base)
-    require(at_an_end, operation, "the body frame or the base frame", x)
+def _require_body_or_base_frame(operation: str, x: Twist | SpatialAcceleration) -> None:
+    fits = x.frame in (x.body, x.base)
+    require(fits, operation, "the body frame or the base frame", x)

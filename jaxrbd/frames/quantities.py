@@ -93,7 +93,7 @@ def require_types(operation: str, *pairs: tuple[Any, type]) -> None:
             raise ArgumentError(f"{operation}: found a {found}, expected a {kind.__name__}")
 
 
-def _numbers(noun: str, sizes: str) -> Callable[[Any], Array]:
+def _converter(noun: str, sizes: str) -> Callable[[Any], Array]:
     """A function that converts its argument to a floating-point array and checks the shape.
 
     `sizes`: the shape as text, such as "6 nv", where nv matches any size. `noun`: the name of the
@@ -119,10 +119,12 @@ def _numbers(noun: str, sizes: str) -> Callable[[Any], Array]:
 def _pose(X: Any) -> Pose:
     """The `Pose` X with its arrays converted. Raises ArgumentError for batch axes."""
     require_types("Transform", (X, Pose))
-    return Pose(_numbers("R of a transform", "3 3")(X.R), _numbers("p of a transform", "3")(X.p))
+    return Pose(
+        _converter("R of a transform", "3 3")(X.R), _converter("p of a transform", "3")(X.p)
+    )
 
 
-def _scalar(x: Any) -> bool:
+def _is_scalar(x: Any) -> bool:
     return isinstance(x, ArrayLike) and jnp.ndim(x) == 0
 
 
@@ -163,13 +165,13 @@ class _Linear(Quantity):
         return self if type(other) is int and other == 0 else NotImplemented
 
     def __mul__(self, s):
-        return dataclasses.replace(self, array=s * self.array) if _scalar(s) else NotImplemented
+        return dataclasses.replace(self, array=s * self.array) if _is_scalar(s) else NotImplemented
 
     def __rmul__(self, s):
         return self * s
 
     def __truediv__(self, s):
-        return dataclasses.replace(self, array=self.array / s) if _scalar(s) else NotImplemented
+        return dataclasses.replace(self, array=self.array / s) if _is_scalar(s) else NotImplemented
 
 
 class _Additive(_Linear):
@@ -278,7 +280,7 @@ class Transform(eqx.Module):
 class Point(Quantity):
     """Coordinates (3,) of a point in m; a transform rotates and translates them."""
 
-    array: Float[Array, "3"] = eqx.field(converter=_numbers("point", "3"))
+    array: Float[Array, "3"] = eqx.field(converter=_converter("point", "3"))
     _noun: ClassVar[str] = "point"
 
     def __add__(self, other):
@@ -305,7 +307,7 @@ class Point(Quantity):
 class FreeVector(_Additive):
     """Coordinates (3,) of a displacement, a point velocity or a force; a transform rotates them."""
 
-    array: Float[Array, "3"] = eqx.field(converter=_numbers("free vector", "3"))
+    array: Float[Array, "3"] = eqx.field(converter=_converter("free vector", "3"))
     _noun: ClassVar[str] = "free vector"
 
     def _moved(self, X):
@@ -319,7 +321,7 @@ class SpatialInertia(_Additive):
     same frame. `inertia @ twist` is the momentum; the base of the twist must be inertial.
     """
 
-    array: Float[Array, "10"] = eqx.field(converter=_numbers("spatial inertia", "10"))
+    array: Float[Array, "10"] = eqx.field(converter=_converter("spatial inertia", "10"))
     _noun: ClassVar[str] = "spatial inertia"
 
     @classmethod
@@ -339,8 +341,8 @@ class SpatialInertia(_Additive):
         expected = f'a point expressed in "{label(frame)}"'
         require(center_of_mass.frame == frame, "from_mass", expected, center_of_mass)
         com = center_of_mass.array
-        mass = _numbers("mass", "")(jnp.asarray(mass, com.dtype))
-        moment = _numbers("moment", "3 3")(jnp.asarray(moment, com.dtype))
+        mass = _converter("mass", "")(jnp.asarray(mass, com.dtype))
+        moment = _converter("moment", "3 3")(jnp.asarray(moment, com.dtype))
         return cls(spatial.inertia_from_com(mass, com, moment), frame=frame)
 
     def __matmul__(self, twist):
@@ -363,7 +365,7 @@ class Twist(_Relative, _Spatial):
     the base relative to the body.
     """
 
-    array: Float[Array, "6"] = eqx.field(converter=_numbers("twist", "6"))
+    array: Float[Array, "6"] = eqx.field(converter=_converter("twist", "6"))
     _noun: ClassVar[str] = "twist"
 
     def _moved(self, X):
@@ -378,7 +380,7 @@ class SpatialAcceleration(_Relative, _Spatial):
     frame adds a term that twists do not have: see `transform`.
     """
 
-    array: Float[Array, "6"] = eqx.field(converter=_numbers("spatial acceleration", "6"))
+    array: Float[Array, "6"] = eqx.field(converter=_converter("spatial acceleration", "6"))
     _noun: ClassVar[str] = "spatial acceleration"
 
     def _moved(self, X):
@@ -388,7 +390,7 @@ class SpatialAcceleration(_Relative, _Spatial):
 class Momentum(_Additive, _Spatial):
     """The momentum `[l; k]` (6,) of one or more bodies, with k about the origin of the frame."""
 
-    array: Float[Array, "6"] = eqx.field(converter=_numbers("momentum", "6"))
+    array: Float[Array, "6"] = eqx.field(converter=_converter("momentum", "6"))
     _noun: ClassVar[str] = "momentum"
 
     def _moved(self, X):
@@ -398,7 +400,7 @@ class Momentum(_Additive, _Spatial):
 class Wrench(_Additive, _Spatial):
     """A wrench `[f; n]` (6,) in N and N m, with the moment n about the origin of the frame."""
 
-    array: Float[Array, "6"] = eqx.field(converter=_numbers("wrench", "6"))
+    array: Float[Array, "6"] = eqx.field(converter=_converter("wrench", "6"))
     _noun: ClassVar[str] = "wrench"
 
     @classmethod
@@ -419,7 +421,7 @@ class GeometricJacobian(_Relative):
     Geometric Jacobians add and change frames as twists do.
     """
 
-    array: Float[Array, "6 nv"] = eqx.field(converter=_numbers("geometric Jacobian", "6 nv"))
+    array: Float[Array, "6 nv"] = eqx.field(converter=_converter("geometric Jacobian", "6 nv"))
     _noun: ClassVar[str] = "geometric Jacobian"
 
     def __matmul__(self, v: ArrayLike) -> Twist:
@@ -433,7 +435,7 @@ class GeometricJacobian(_Relative):
 class MomentumMatrix(_Additive):
     """The matrix (6, nv) that maps joint velocities v to a momentum: `matrix @ v`."""
 
-    array: Float[Array, "6 nv"] = eqx.field(converter=_numbers("momentum matrix", "6 nv"))
+    array: Float[Array, "6 nv"] = eqx.field(converter=_converter("momentum matrix", "6 nv"))
     _noun: ClassVar[str] = "momentum matrix"
 
     def __matmul__(self, v: ArrayLike) -> Momentum:
@@ -479,13 +481,13 @@ def transform(
     require_types("transform", (x, Quantity), (t, Transform))
     require(x.frame == t.from_, "transform", f'a transform from "{x.frame}"', x, t)
     if isinstance(x, SpatialAcceleration):
-        x = _steady(x, t, twist_of_current_wrt_new, twist_of_body_wrt_base)
+        x = _with_frame_motion(x, t, twist_of_current_wrt_new, twist_of_body_wrt_base)
     elif twist_of_current_wrt_new is not None or twist_of_body_wrt_base is not None:
         raise ArgumentError(f"transform: {x.described} takes no twists")
     return dataclasses.replace(x, array=x._moved(t.pose), frame=t.to)
 
 
-def _steady(A: SpatialAcceleration, t: Transform, current: Any, twist: Any):
+def _with_frame_motion(A: SpatialAcceleration, t: Transform, current: Any, twist: Any):
     """A plus the term for the motion of the current frame in the new frame; see `transform`."""
     if current is None or twist is None:
         needed = "twist_of_current_wrt_new and twist_of_body_wrt_base"

@@ -2,10 +2,10 @@
 
 The coordinate of a mimic joint is a linear function of one coordinate. The coordinate of a `Follow`
 joint is a smooth function of several coordinates. Let `q_joint = gamma(q)` be the coordinates of
-all joints, and G the derivative of gamma. Then the joint velocities are `G v` and the joint
-accelerations are `G a + dG/dt v`. The joint forces tau give the generalized force `G^T tau` on the
-independent velocities (explicit constraints, Featherstone, section 3.2). Followers and their
-leaders have one dof each, so the velocity of a leader is the rate of its coordinate.
+all joints, and J the derivative of gamma. Then the joint velocities are `J v` and the joint
+accelerations are `J a + dJ/dt v`. The joint forces tau give the generalized force `J^T tau` on the
+independent velocities (explicit constraints, Featherstone, section 3.2, where J is G). Followers
+and their leaders have one dof each, so the velocity of a leader is the rate of its coordinate.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Coupling(eqx.Module):
         return out
 
     def velocity(self, q: Array, v: Array) -> Array:
-        """The velocities of all joints: `G v`, (nv_joint,)."""
+        """The velocities of all joints: `J v`, (nv_joint,)."""
         out = self.v_multiplier * v[np.array(self.v_source)]
         for group in self.followers:
             rates = jnp.sum(group.slope(q) * v[np.array(group.v_leaders)], axis=1)
@@ -101,7 +101,7 @@ class Coupling(eqx.Module):
         return out
 
     def force(self, q: Array, tau: Array) -> Array:
-        """Generalized force on the independent velocities: `G^T tau`, along the first axis."""
+        """Generalized force on the independent velocities: `J^T tau`, along the first axis."""
         columns = (1,) * (tau.ndim - 1)
         weighted = self.v_multiplier.reshape(-1, *columns) * tau
         out = jnp.zeros((len(self.v_independent), *tau.shape[1:]), tau.dtype)

@@ -167,8 +167,8 @@ def link_inertia(
     """
     c = _shaped(com, "com", (3,))
     turn = np.eye(3) if rotation is None else _shaped(rotation, "rotation", (3, 3))
-    no_size = np.zeros((3, 3))
-    about_com = no_size if inertia_com is None else _shaped(inertia_com, "inertia_com", (3, 3))
+    zero = np.zeros((3, 3))
+    about_com = zero if inertia_com is None else _shaped(inertia_com, "inertia_com", (3, 3))
     I = turn @ about_com @ turn.T + mass * (c @ c * np.eye(3) - np.outer(c, c))
     return np.array([mass, *(mass * c), I[0, 0], I[0, 1], I[1, 1], I[0, 2], I[1, 2], I[2, 2]])
 

@@ -67,10 +67,10 @@ def describe(model: Model) -> tuple[list[Link], list[JointSpec]]:
 def lock_joints(model: Model, configuration: Mapping[str, Numbers | Array]) -> Model:
     """The robot with some joints welded at given coordinates.
 
-    `configuration`: a mapping from joint names to coordinates, () or (nq of the joint,), in rad or
-    m. The links of locked joints remain as frames. A joint that follows locked joints is locked
-    too, at the coordinate that its `Mimic` or `Follow` gives. The result has the dtype, gravity and
-    `dissipative` of `model`.
+    `configuration`: a mapping from names in `joint_names` to coordinates, () or (nq of the joint,),
+    in rad or m. The links of locked joints remain as frames. A joint that follows locked joints is
+    locked too, at the coordinate that its `Mimic` or `Follow` gives. The result has the dtype,
+    gravity and `dissipative` of `model`.
 
     Raises ArgumentError for an unknown joint, for a joint that follows others, for a value that is
     not finite, and if only some leaders of a `Follow` joint are locked.
@@ -189,7 +189,7 @@ def add_frame(
         index = model.frame_index(frame)
         body = model.frame_bodies[index]
         X_BN = compose(jax.tree.map(lambda x: x[index], model.frame_pose), X_FN)
-    poses = jax.tree.map(lambda all, new: jnp.concatenate([all, new[None]]), model.frame_pose, X_BN)
+    poses = jax.tree.map(lambda old, new: jnp.concatenate([old, new[None]]), model.frame_pose, X_BN)
     fixed = model.fixed_inertia
     if body < 0:
         fixed = jnp.concatenate([fixed, jnp.zeros((1, 10), fixed.dtype)])

@@ -20,7 +20,7 @@ from ..joints import is_rotation
 
 Numbers = Any  # a sequence or an array of numbers; `checked_geometry` checks it
 
-# The file types of meshes that robot files name. Viewers cannot draw the last one, Ogre's.
+# The file types of meshes that robot files name. Viewers cannot draw `.mesh` files.
 MESH_TYPES = (".stl", ".obj", ".dae", ".glb", ".gltf", ".ply", ".mesh")
 
 

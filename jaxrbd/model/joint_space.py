@@ -151,11 +151,11 @@ def _map_rates(model: Model, rates: Float[Array, " nv_tree"]) -> Float[Array, "n
     return merge_rows([motion(group) for group in groups], bodies, (6,), model.dtype)
 
 
-# ---------------------------------------------------- independent entries, and those of all joints
+# ------------------------------------------------- entries of independent joints and of all joints
 
 
 def independent_index(model: Model, space: str) -> np.ndarray:
-    """The indices of the independent coordinates among those of all joints, (nq,).
+    """The indices (nq,) of the independent coordinates among the coordinates of all joints.
 
     `space`: "q", or "v" for the velocities (nv,).
     """

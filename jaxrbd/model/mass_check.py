@@ -182,6 +182,7 @@ class _Tree:
         return found | self._unresisted_shared(parts.get(None, []), mask)
 
     def _unresisted_shared(self, parts: list[_Rows], mask: np.ndarray) -> dict[str, int]:
+        """1 for each shared joint with a large part in motions that need no kinetic energy."""
         if not parts:
             return {}
         rows = _sum(parts)

@@ -50,7 +50,7 @@ class Model(eqx.Module):
       including mimic joints. Every algorithm includes the armature in the mass matrix. Damping and
       friction are part of the dynamics only after `with_dissipation`, see `passive_force`;
     - `lower_position_limit`, `upper_position_limit` (nq,), `velocity_limit`, `effort_limit` (nv,):
-      infinite where there is no limit. Only `contact_step` enforces limits: the position limits;
+      infinite where there is no limit. Only `contact_step` and inverse kinematics enforce limits;
     - `coupling`: the joints that follow others, or None.
 
     `geometry` has the visual and collision shapes of the links. It is no leaf, and it does not

@@ -3,7 +3,7 @@
 - `linear_systems.py`: the passes over the bodies, each stated as the solution of a linear system;
 - `passes.py`: the passes node by node, over bodies or dofs, for one state or a batch;
 - `rows.py`: functions of single bodies or dofs, and sums over the dofs of each body;
-- `gpu/`: other implementations of both, for GPUs.
+- `gpu/`: other implementations of the passes and of these functions, for GPUs.
 
 Only this package and `_math/linear.py` choose between implementations.
 """

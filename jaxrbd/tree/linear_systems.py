@@ -6,10 +6,10 @@ into the frame of the child. Then the forward pass solves `(1 - L) y = b`, and t
 (leaves to root) solves `(1 - L)^T F = f`. The poses of the bodies in the world solve a system of
 the same form.
 
-Each pass is a `lax.custom_linear_solve` whose solver is a pass of passes.py. JAX differentiates the
-linear system, in forward and reverse mode and to any order, and never the solver. The derivative
-rule of the world poses is such a solve too. The size of the program does not depend on the number
-of bodies.
+Each pass is a `lax.custom_linear_solve` whose solver is from passes.py or gpu/products.py. JAX
+differentiates the linear system, in forward and reverse mode and to any order, and never the
+solver. The derivative rule of the world poses is such a solve too. The size of the program does not
+depend on the number of bodies.
 
 `lax.custom_linear_solve` does not check that the solver inverts the operator. tests/test_tree.py
 checks this for each solver, and checks that `propagate` and `accumulate` are transposes.
@@ -49,8 +49,8 @@ from .pose_entries import entries_matrix, pose_entries, pose_of_entries
 # The largest number of bodies for which a sum over the tree may be a product with a 0/1 matrix.
 _DENSE = 128
 # On a GPU, for more states than this, a pass body by body is faster than products, which read and
-# write twice as many bytes. On an NVIDIA H200, the two times of the humanoid's inverse dynamics are
-# equal at 27,000 states, and those of its forward dynamics at 200,000.
+# write twice as many bytes. For the humanoid on an NVIDIA H200, the two times are equal at 27,000
+# states in inverse dynamics, and at 200,000 states in forward dynamics.
 _MANY_STATES = 50_000
 # On a CPU, the loop reads and writes rows in place if they have at most this many entries.
 _FEW_ENTRIES = 12
@@ -98,7 +98,9 @@ def _world_entries(topology: Topology, X: Pose) -> Array:
 
     def one_pass(batch_axes, X):
         world = pose_entries(identity_pose(X.p.dtype)).reshape(*(1,) * batch_axes, 1, 12)
-        rows = forward_pass_of_batch(topology.parents, step, batch_axes, world, X, True)[0]
+        rows = forward_pass_of_batch(
+            topology.parents, step, batch_axes, world, X, rows_in_place=True
+        )[0]
         return rows[..., :-1, :]
 
     def product(X):
@@ -236,8 +238,8 @@ def _forward_solver(topology: Topology, transform: _Transform):
 
     def forward(batch_axes, X, b):
         bodies, world = b[..., :-1, :], b[..., -1:, :]
-        nodes, few = (X, bodies), b.shape[-1] <= _FEW_ENTRIES
-        return forward_pass_of_batch(topology.parents, step, batch_axes, world, nodes, few)[0]
+        nodes, in_place = (X, bodies), b.shape[-1] <= _FEW_ENTRIES
+        return forward_pass_of_batch(topology.parents, step, batch_axes, world, nodes, in_place)[0]
 
     def product(X, b):
         if transform is _SAME_FRAME:
@@ -254,8 +256,8 @@ def _backward_solver(topology: Topology, transform: _Transform):
         return transform.to_parent(X_i, F_i), None
 
     def backward(batch_axes, X, f):
-        few = f.shape[-1] <= _FEW_ENTRIES
-        return backward_pass_of_batch(topology.parents, step, batch_axes, f, X, few)[0]
+        in_place = f.shape[-1] <= _FEW_ENTRIES
+        return backward_pass_of_batch(topology.parents, step, batch_axes, f, X, in_place)[0]
 
     def product(X, f):
         if transform is _SAME_FRAME:

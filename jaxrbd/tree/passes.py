@@ -1,8 +1,8 @@
 """Forward and backward passes over a tree, node by node, for one state or a batch of states.
 
-The nodes of the tree are bodies or dofs. A step of a pass computes one row of the result from the
-row of the parent and from the data of the node. The caller writes the step for one state of the
-robot.
+The nodes of the tree are bodies or dofs. A step of a forward pass computes the row of a node from
+the row of its parent and the data of the node. A step of a backward pass computes what the node
+adds to the row of its parent. The caller writes the step for one state of the robot.
 
 All rows are in one buffer with a row per node. The last row belongs to the world. A `lax.scan` or a
 GPU kernel (gpu/kernels.py) runs the steps in order, so the size of the program does not depend on
@@ -141,8 +141,8 @@ def _scan(
     rows = _broadcast_to_batch(rows, nodes, batch_axes)
     if rows_in_place and batch_axes:
 
-        def visit_next(rows, place):
-            i, parent = place
+        def visit_next(rows, indices):
+            i, parent = indices
             node = jax.tree.map(lambda x: row_at(x, i, batch_axes), nodes)
             return visit(batch_axes, rows, i, parent, node)
 
@@ -153,8 +153,8 @@ def _scan(
         return lax.scan(visit_next, _with_world(rows, len(parents), batch_axes), steps)
 
     def loop(rows, nodes):
-        def visit_next(rows, place):
-            return visit(0, rows, *place)
+        def visit_next(rows, indices_and_node):
+            return visit(0, rows, *indices_and_node)
 
         steps = jnp.asarray(node_indices), jnp.asarray(in_parent), nodes
         return lax.scan(visit_next, _with_world(rows, len(parents), 0), steps, reverse=reverse)
@@ -226,7 +226,7 @@ def in_batches(run: Callable[..., Any]) -> Callable[..., Any]:
     rows.
     """
 
-    def at(batch_axes: int):
+    def batched_run(batch_axes: int):
         batched = custom_vmap(functools.partial(run, batch_axes))
 
         @batched.def_vmap
@@ -235,12 +235,12 @@ def in_batches(run: Callable[..., Any]) -> Callable[..., Any]:
                 return x if is_batched else x[None]
 
             operands = jax.tree.map(with_batch_axis, operands, tuple(is_batched))
-            results = at(batch_axes + 1)(*operands)
+            results = batched_run(batch_axes + 1)(*operands)
             return results, jax.tree.map(lambda _: True, results)
 
         return batched
 
-    return at(0)
+    return batched_run(0)
 
 
 def nodes_first(function: Callable[..., Any], batch_axes: int) -> Callable[..., Any]:

@@ -69,21 +69,21 @@ def pass_by_kernel(
             ]
             node = jax.tree.unflatten(jax.tree.structure(nodes), arrays)
             if backward:
-                before = _load(row_ref, lanes, i, row.shape)
+                operand = _load(row_ref, lanes, i, row.shape)
             else:
-                before = _select(
+                operand = _select(
                     in_world,
                     _load(world_ref, lanes, 0, row.shape),
                     _load(row_ref, lanes, parent, row.shape),
                 )
-            after, output = evaluate(step, like, before, node)
+            result, output = evaluate(step, like, operand, node)
             if backward:
                 in_tree = _load(row_ref, lanes, parent, row.shape)
                 world = _load(end_ref, lanes, 0, row.shape)
-                _store(row_ref, lanes, parent, _select(in_world, in_tree, in_tree + after))
-                _store(end_ref, lanes, 0, _select(in_world, world + after, world))
+                _store(row_ref, lanes, parent, _select(in_world, in_tree, in_tree + result))
+                _store(end_ref, lanes, 0, _select(in_world, world + result, world))
             else:
-                _store(row_ref, lanes, i, after)
+                _store(row_ref, lanes, i, result)
             for ref, x in zip(output_refs, jax.tree.leaves(output)):
                 _store(ref, lanes, i, x)
 

@@ -48,7 +48,7 @@ _MOVES: dict[str, Callable[..., Any]] = {
     "transpose": lambda p, x: np.transpose(x, p["permutation"]),
     "unstack": lambda p, x: list(np.moveaxis(x, p["axis"], 0)),
 }
-# Operations that take entries from places that constant operands state.
+# Operations that take the entries whose indices are constant operands.
 _TAKES = ("dynamic_slice", "gather")
 # Sums and the like of two object arrays.
 _REDUCTIONS: dict[str, Any] = {
@@ -280,7 +280,7 @@ def _is_object_array(x: Any) -> bool:
 
 
 def _as_objects(x: Any) -> np.ndarray:
-    """x as an array of objects; those of a constant are numbers."""
+    """x as an array of objects; the objects of a constant are numbers."""
     if _is_object_array(x):
         return x
     x = np.asarray(x)
