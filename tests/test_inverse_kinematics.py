@@ -430,6 +430,11 @@ def test_a_search_starts_in_the_middle_of_the_limits():
     lower, upper = jnp.array([-1.0, 2.0, -jnp.inf]), jnp.array([3.0, jnp.inf, jnp.inf])
     model = dataclasses.replace(planar(), lower_position_limit=lower, upper_position_limit=upper)
     np.testing.assert_array_equal(ik_solution._middle(model), [1.0, 2.0, 0.0])
+    # Limits that are large numbers are no limits.
+    far = {"lower_position_limit": jnp.array([-1e6, -0.5, -99.0])}
+    far["upper_position_limit"] = jnp.array([-4.0, 3e38, 1.0])
+    far = dataclasses.replace(model, **far)
+    np.testing.assert_array_equal(ik_solution._middle(far), [-4.0, 0.0, -49.0])
     # The coordinate of a hinge on a floating base has another index than its dof.
     floating = zoo.build(["free_flyer", "revolute"], [-1, 0])
     lower, upper = (rbd.neutral(floating).at[-1].set(x) for x in (1.0, 2.0))
@@ -671,14 +676,14 @@ def test_steps_with_a_preference_end_at_the_minimum():
     target, posture = ik.ComTask(np.zeros(3)), ik.PostureTask(np.zeros(3))
     tolerance = jnp.asarray(1e-9)
     for tasks, within in (((target, target), True), ((target, posture), False)):
-        assert solver._within(tasks, found, tolerance) == within
+        assert solver._accurate(tasks, found, tolerance) == within
     # Also after steps without the preference, the result has its weights.
     model, tasks = planar(), (target, ik.PostureTask(np.zeros(3), 2.0))
     box = solver.Box(position_limits(model), np.zeros(3, bool))
 
     @jax.jit
     def ended(q):
-        without = ik_tasks.with_preferences(tasks, jnp.zeros(()))
+        without = ik_tasks.scale_preferences(tasks, jnp.zeros(()))
         state = solver.start(model, without, box, q, tolerance)
         return solver.prioritise(model, tasks, box, state, tolerance, 0)
 

@@ -50,8 +50,8 @@ LEAST_DAMPING, LARGEST_DAMPING = 1e-6, 1e12
 # q is a minimum if the Newton step of each single dof is shorter than this, in rad or m. If 8 eps
 # of the dtype is larger, 8 eps is the bound.
 LEAST_STEP = 1e-11
-# The weight of the equations, relative to the largest weight of the tasks.
-EQUATIONS = 1e4
+# The weight of the equations, relative to the largest weight of the tasks or to this weight.
+EQUATIONS, LEAST_TASK_WEIGHT = 1e2, 0.1
 # Multipliers of the equations change only in steps shorter than this, in m and rad.
 SHORT = 0.1
 # The largest number of steps in which the targets become equations.
@@ -232,7 +232,7 @@ def separated(tasks: Sequence[Task | Constraint], found: Rows) -> Rows:
 
 def penalty(found: Rows) -> Float[Array, ""]:
     """The weight rho of the equations."""
-    return EQUATIONS * jnp.max(found.weights, initial=1e-3)
+    return EQUATIONS * jnp.max(found.weights, initial=LEAST_TASK_WEIGHT)
 
 
 def stacked(found: Rows, shift: Float[Array, " k"]) -> tuple[Array, Array, Array]:
