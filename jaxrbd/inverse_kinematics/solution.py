@@ -427,8 +427,8 @@ def _keep(model: Model, q0: Array, q: Array, locked: Array | np.ndarray) -> Arra
 def _middle(model: Model) -> Float[Array, " nq"]:
     """The neutral configuration, with each limited coordinate in the middle of its limits.
 
-    A limit further than `FAR` from 0 counts as none. A coordinate with only a lower or only an upper
-    limit is 0 or, if 0 is outside, at the limit.
+    A limit further than `FAR` from 0 counts as none. A coordinate with only a lower or only an
+    upper limit is 0 or, if 0 is outside, at the limit.
     """
     place, lower, upper = position_limits(model)
     limited = (lower >= -FAR) & (upper <= FAR)

@@ -51,7 +51,7 @@ LEAST_DAMPING, LARGEST_DAMPING = 1e-6, 1e12
 # of the dtype is larger, 8 eps is the bound.
 LEAST_STEP = 1e-11
 # The weight of the equations, relative to the largest weight of the tasks or to this weight.
-EQUATIONS, LEAST_TASK_WEIGHT = 1e2, 0.1
+EQUATIONS, LEAST_TASK_WEIGHT = 1e2, 1.0
 # Multipliers of the equations change only in steps shorter than this, in m and rad.
 SHORT = 0.1
 # The largest number of steps in which the targets become equations.
