@@ -2,8 +2,8 @@
 
 The module makes two problems for the robot. In one, a short motion has generalized forces at their
 bounds, stages at a limit of the speed, and an equation for the last velocity. In the other, a
-posture has a coordinate at its limit. Each problem is first solved without bounds. The bounds are a
-fraction of the values of this solution, so some of them are active.
+posture has a coordinate at its limit. Each problem is first solved with bounds so wide that they
+are not active. The tested bounds are a fraction of the values of this solution, so some are active.
 
 The parameters change along random lines: the initial state, the targets and bounds, or the model.
 The reference derivatives are central differences of the solutions of changed problems (`truth.py`).
@@ -52,7 +52,7 @@ class _Problem(NamedTuple):
     - `contracted(changes, bounds)`: one scalar per quantity of the solution, NaN if the solver did
       not converge, and the solution;
     - `sizes`: the number of parameters of each group;
-    - `wide`: bounds that are not active;
+    - `wide`: bounds that are not active, and the value 0 of the equation for the last velocity;
     - `bounds(solution)`: the bounds that are tested, from the solution with wide bounds;
     - `active(solution, bounds)`: how many bounds of each kind are active.
     """
@@ -69,7 +69,8 @@ class SolutionCheck(NamedTuple):
 
     `mode`: "forward" or "reverse"; `error`: the largest error of a derivative; `uncertainty`: the
     largest uncertainty of a reference derivative. Both are relative to the largest derivative of
-    the same quantity with respect to any group. They are NaN or infinite if a solver did not
+    the same quantity with respect to any group. In reverse mode there is one derivative, of the sum
+    of all scaled quantities. The errors are NaN or infinite if a solver did not
     converge, if a derivative is not finite, or if the solution does not depend on the parameters.
     """
 
@@ -178,12 +179,12 @@ def _contract(solution: Any, converged: Array) -> Array:
 
 def _changed(model: Model, change: Array) -> Model:
     """The robot with other masses and placements of joints; `change` is a vector."""
-    lengths = model.placement.p
+    positions = model.placement.p
     masses, shifts = jnp.split(change, [len(model.inertia)])
     return eqx.tree_at(
         lambda m: (m.inertia, m.placement.p),
         model,
-        (model.inertia * (1 + masses[:, None]), lengths + shifts.reshape(lengths.shape)),
+        (model.inertia * (1 + masses[:, None]), positions + shifts.reshape(positions.shape)),
     )
 
 
@@ -239,14 +240,15 @@ def _motion(model: Model) -> _Problem:
         return jnp.concatenate([0.3 * x[1], 0.1 * u])
 
     def path(t, x, u, p):
-        return None, (jnp.sum(x[1] ** 2) - p["speed"])[None]
+        return None, (jnp.sum(x[1] ** 2) - p["squared_speed"])[None]
 
     def terminal(x, p):
         return (jnp.mean(x[1]) - p["last"])[None], None
 
     def contracted(changes, bounds):
         new = _changed(model, changes["model"])
-        # A small change of a heavy link would otherwise need large accelerations of light links.
+        # The forces belong to the changed robot. With the forces of the original robot, a small
+        # change of a heavy link needs large accelerations of light links.
         forces = _Forces(new, bias_force(new, q0, v0), jnp.diagonal(crba(new, q0)))
         d_tip, d_speed, d_last, d_bound = jnp.split(changes["targets and bounds"], [3, 4, 5])
         problem = optimal_control.Problem(
@@ -260,7 +262,7 @@ def _motion(model: Model) -> _Problem:
         )
         p = {
             "tip": target + d_tip,
-            "speed": bounds[1] + d_speed[0],
+            "squared_speed": bounds[1] + d_speed[0],
             "last": bounds[2] + d_last[0],
         }
         dq, dv = jnp.split(changes["initial state"], 2)
@@ -273,8 +275,9 @@ def _motion(model: Model) -> _Problem:
         return _contract(fields, converged), found
 
     def bounds(found):
-        speed = jnp.max(jnp.sum(found.xs[1] ** 2, axis=1))
-        limits = jnp.stack([jnp.max(jnp.abs(found.us)), speed, jnp.mean(found.xs[1][-1])])
+        squared_speed = jnp.max(jnp.sum(found.xs[1] ** 2, axis=1))
+        last = jnp.mean(found.xs[1][-1])
+        limits = jnp.stack([jnp.max(jnp.abs(found.us)), squared_speed, last])
         return _FRACTION * limits
 
     def active(found, _):
@@ -297,7 +300,10 @@ def _motion(model: Model) -> _Problem:
 
 
 def _posture(model: Model) -> _Problem:
-    """A posture whose last frame is near a target, with limits of the joints with one dof."""
+    """A posture whose last frame is near a target, with one limit of a joint with one coordinate.
+
+    The limit is tested for the joint that moves furthest.
+    """
     q0, goal = _configurations(model)
     frame = model.frame_names[-1]
     target = frame_placement(model, goal, frame)

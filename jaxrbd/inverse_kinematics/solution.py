@@ -41,8 +41,9 @@ from .tasks import (
 # three arms, nine of ten successful starts needed at most 24 steps.
 STEPS_OF_A_START = 32
 # Each random start is the best of this number of random configurations. One more configuration
-# costs about as much as half a step. Of 2,000 targets, with 16 starts per target, a UR10 did not
-# reach 5 with 1 configuration per start, 1 with 8 and 1 with 32. A Panda did not reach 2, 1 and 0.
+# costs about as much as half a step. Of 2,000 targets with 16 starts each, the
+# number of targets not reached with 1, 8 and 32 configurations per start was 5, 1 and 1 (UR10), and
+# 2, 1 and 0 (Panda).
 DRAWS = 8
 # Limits further from 0 than this, in rad or m, do not give a start in the middle of the limits.
 FAR = 100.0
@@ -62,7 +63,8 @@ class IkSolution(NamedTuple):
     - `error` (): `sqrt(sum of w e^2 over all tasks + sum of phi^2 over all constraints)`, with the
       errors e and the weights w of the tasks, and the errors phi of the constraints;
     - `errors`: the error of each task, `TaskErrors`;
-    - `converged`: whether the errors of all tasks but the posture tasks are within the tolerance;
+    - `converged`: whether the errors of all constraints, and of all tasks but posture tasks, are
+      within the tolerance;
     - `stationary`: whether q is a minimum to rounding errors or, without a posture task, converged.
       A solution that is stationary and not converged is a local minimum: the targets are out of
       reach, or another start is needed. For a target far out of reach the method converges slowly,
@@ -100,9 +102,10 @@ def inverse_kinematics(
       1e-9 in float64, 2e-5 in float32). With a posture task they end at the minimum;
     - `max_iterations`: the largest number of steps from one start;
     - `restart`: whether the method starts once more, at the middle of the limits, if it does not
-      reach the targets in 32 steps from q0. If it reaches them from the middle, the result can be
-      far from q0. Otherwise the steps from q0 continue. With `restart=False`, or `max_iterations`
-      of at most 32, the result is always the minimum near q0, as a controller needs it.
+      reach the targets in 32 steps from q0. With a posture task, it first tries steps without the
+      posture. If it reaches the targets from the middle, the result can be far from q0. Otherwise
+      the steps from q0 continue. With `restart=False`, or `max_iterations` of at most 32, the
+      result is always the minimum near q0, as a controller needs it.
 
     The limits `lower_position_limit` and `upper_position_limit` of the model hold exactly for the
     joints for which v is dq/dt, such as revolute, prismatic and translation joints. They are not
@@ -184,7 +187,7 @@ def _solve(
     # With postures and constraints only, there is no target that a restart can reach.
     with_targets = leading_entries(tasks) > 0 or bool(np.all(has_to_hold(tasks)))
     restart = restart and with_targets and max_iterations > STEPS_OF_A_START
-    find = functools.partial(_best_of_attempts if restart else _near, locks, max_iterations)
+    find = functools.partial(_first_successful_attempt if restart else _near, locks, max_iterations)
     # On a CPU, the samples of a batch are computed one after the other.
     minimum = in_turn(find)(*lax.stop_gradient((model, tasks, q0, tolerance)))
     return _solution(model, tasks, q0, minimum, tolerance, locks)
@@ -205,7 +208,7 @@ def _near(
     return prioritise(model, tasks, box, descent, tolerance, max_iterations)
 
 
-def _best_of_attempts(
+def _first_successful_attempt(
     locked: np.ndarray,
     max_iterations: int,
     model: Model,
@@ -215,9 +218,10 @@ def _best_of_attempts(
 ) -> Minimum:
     """The minimum of `inverse_kinematics` with `restart`, without derivatives.
 
-    The attempts are the steps from q0; with preferences, steps without them from the end of
-    attempt 0; steps from the middle of the limits, without preferences; and more steps of attempt
-    0. The loop ends after the first attempt that reaches the targets.
+    The first attempt starts at q0. If there are preferences, the second attempt starts at the end
+    of the first one, without preferences. The next attempt starts at the middle of the limits,
+    without preferences. The last attempt continues the first one. The loop ends after the first
+    attempt that reaches the targets.
     """
     box = Box(position_limits(model), locked)
     middle = _keep(model, q0, _middle(model), locked)
@@ -394,7 +398,10 @@ def _solution(
 
 
 def _total(descent: Descent) -> Float[Array, ""]:
-    """Twice the cost of a state, with which starts are compared; infinite instead of NaN."""
+    """The sum of squared errors of a state, by which starts are ranked; infinite instead of NaN.
+
+    The equations have the largest weight of the tasks.
+    """
     last = descent.rows
     largest = jnp.max(last.weights, initial=1e-3)
     total = jnp.sum(last.weights * last.error**2) + largest * jnp.sum(last.position**2)

@@ -62,7 +62,7 @@ def explicit_dynamics(
     q = arguments.configuration(model, gamma(y), "gamma(y)")
 
     def moved(dy):
-        """The difference from q to gamma(y + dy); at dy = 0 its time derivatives are v and a."""
+        """The difference from q to gamma(y + dy). Its time derivatives along y(t) are v and a."""
         return difference(model, q, gamma(y + dy))
 
     def velocity(t):
