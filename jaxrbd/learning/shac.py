@@ -18,8 +18,7 @@ gives the values in L and in the returns. After each update, the new target crit
 the old target critic and the critic, with the weights `target_share` and `1 - target_share`.
 
 Source: Xu, Makoviychuk, Narang, Ramos, Matusik, Garg and Macklin (2022), Accelerated policy
-learning with parallel differentiable simulation, algorithm 1. The defaults are the settings of the
-cart-pole of this paper.
+learning with parallel differentiable simulation, algorithm 1. The defaults are its cart-pole's.
 """
 
 from __future__ import annotations
