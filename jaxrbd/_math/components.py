@@ -15,7 +15,6 @@ import operator
 from collections.abc import Sequence
 from typing import overload
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -191,9 +190,3 @@ def halves(a: Array) -> tuple[Vec3, Vec3]:
     """The linear part and the angular part of an array (..., 6)."""
     c = jnp.unstack(a, axis=-1)
     return Vec3(*c[:3]), Vec3(*c[3:])
-
-
-jax.tree_util.register_pytree_node(
-    Vec3, lambda a: (a.components, None), lambda _, components: Vec3(*components)
-)
-jax.tree_util.register_pytree_node(Mat3, lambda A: (A.rows, None), lambda _, rows: Mat3(*rows))
