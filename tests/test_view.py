@@ -359,10 +359,8 @@ def test_axes_have_the_size_of_the_robot():
     np.testing.assert_allclose(np.ptp(box, axis=0), (0.375, 0.075, 0.075), atol=1e-6)
     np.testing.assert_allclose(surface.vertices.max(axis=0), box[1], atol=0.003)
     # The pendulum turns about y, so its axes x and z do not have the axes of the world.
-    pendulum, found = (
-        rbd.load_robot("pendulum"),
-        motion.motion(rbd.load_robot("pendulum"), np.array([0.6])),
-    )
+    pendulum = rbd.load_robot("pendulum")
+    found = motion.motion(pendulum, np.array([0.6]))
     box, surface = picture._surface(view.drawing(pendulum), found, ("frames",))
     np.testing.assert_allclose(surface.vertices.max(axis=0), box[1], atol=0.008)
     np.testing.assert_allclose(surface.vertices.min(axis=0), box[0], atol=0.008)

@@ -70,8 +70,8 @@ class SolutionCheck(NamedTuple):
     `mode`: "forward" or "reverse"; `error`: the largest error of a derivative; `uncertainty`: the
     largest uncertainty of a reference derivative. Both are relative to the largest derivative of
     the same quantity with respect to any group. In reverse mode there is one derivative, of the sum
-    of all scaled quantities. The errors are NaN or infinite if a solver did not
-    converge, if a derivative is not finite, or if the solution does not depend on the parameters.
+    of all scaled quantities. The errors are NaN or infinite if a solver did not converge, if a
+    derivative is not finite, or if the solution does not depend on the parameters.
     """
 
     solver: str
