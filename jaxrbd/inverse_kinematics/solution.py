@@ -41,8 +41,8 @@ from .tasks import (
 # three arms, nine of ten successful starts needed at most 24 steps.
 STEPS_OF_A_START = 32
 # Each random start is the best of this number of random configurations. One more configuration
-# costs about as much as half a step. Of 2,000 targets with 16 starts each, 1, 8 and 32 configurations
-# per start left 5, 1 and 1 unreached (UR10), and 2, 1 and 0 (Panda).
+# costs about as much as half a step. Of 2,000 targets with 16 starts each, 1, 8 and 32
+# configurations per start left 5, 1 and 1 targets unreached (UR10), and 2, 1 and 0 (Panda).
 DRAWS = 8
 # Limits further from 0 than this, in rad or m, do not give a start in the middle of the limits.
 FAR = 100.0
