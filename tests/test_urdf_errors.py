@@ -339,6 +339,11 @@ def test_parse_urdf_raises_what_load_urdf_raises():
         parse_urdf(broken("mass negative"))
 
 
+def test_a_default_namespace_is_not_in_messages():
+    text = broken("mass negative").replace("<robot ", '<robot xmlns="http://www.ros.org" ')
+    assert str(error_of(text)).startswith("<string>:6: link 'upper': <mass value=")
+
+
 def test_random_damage_gives_a_model_or_a_named_fault(rng):
     words = re.findall(r'"[^"]*"|\w+|\W', SOUND)
     scraps = ["0", "1e308", "5e-324", '""', "<", ">", '"', "</", "&amp;", "<!--", "-->", "1 1"]

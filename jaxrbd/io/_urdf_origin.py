@@ -1,4 +1,4 @@
-"""Read `<origin>`, which links, joints and shapes of a URDF file have."""
+"""Read the element `<origin>` of an inertial, a joint, a visual or a collision of a URDF file."""
 
 from __future__ import annotations
 

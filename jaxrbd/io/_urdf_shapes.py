@@ -15,7 +15,7 @@ from ..model.geometry import (
     mesh_type_fault,
 )
 from ._urdf_origin import read_origin
-from ._xml import Document, Element, clip, local_name
+from ._xml import Document, Element, clip, written_name
 
 _SHAPES = ("box", "sphere", "cylinder", "capsule", "mesh")
 _Color = tuple[float, ...] | None
@@ -44,7 +44,7 @@ class ShapeReader:
         return Geometry(
             shape=self._shape(self.doc.child(element, "geometry", required=True)),
             placement=read_origin(self.doc, element),
-            color=self._color(element) if local_name(element) == "visual" else None,
+            color=self._color(element) if written_name(element) == "visual" else None,
             name=element.get("name") or "",
         )
 
@@ -53,12 +53,12 @@ class ShapeReader:
         if element is None:
             return default
         found = [*element]
-        if len(found) != 1 or local_name(found[0]) not in _SHAPES:
-            names = ", ".join(f"<{clip(local_name(child))}>" for child in found[:4]) or "nothing"
+        if len(found) != 1 or written_name(found[0]) not in _SHAPES:
+            names = ", ".join(f"<{clip(written_name(child))}>" for child in found[:4]) or "nothing"
             doc.fault(element, f"<geometry> has {names}, expected one of {', '.join(_SHAPES)}")
             return default
         (shape,) = found
-        kind = local_name(shape)
+        kind = written_name(shape)
         if kind == "mesh":
             return self._mesh(shape)
         if kind == "box":

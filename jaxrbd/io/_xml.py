@@ -6,7 +6,7 @@ nested more than 256 deep.
 
 A fault is a `RobotFileError`. At a fault the reader adds the error to a list and continues with a
 default value, so one pass finds all faults of a file. The caller raises the first error or lists
-all errors.
+all errors. Only `parse_document` raises its errors at once, because there is no document to read.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Document:
 
     The line of an element is the line on which its start tag ends. Beyond line 65,535, the limit of
     libxml2, the reported line can be too large by one. The methods that read values accept None for
-    an absent element, and then return the default.
+    an absent element, and then return the default, or None if they have no default.
     """
 
     file: str
@@ -49,19 +49,19 @@ class Document:
     def fault(self, element: Element, message: str) -> None:
         """Add a fault of `element`; the message names the link or joint that contains it."""
         owner = self._owner(element)
-        who = "" if owner is None else f"{owner.tag} {owner.get('name')!r}: "
+        who = "" if owner is None else f"{written_name(owner)} {owner.get('name')!r}: "
         self.faults.append(
             RobotFileError(
                 who + message,
                 file=self.file,
                 line=element.sourceline,
-                **({} if owner is None else {local_name(owner): owner.get("name")}),
+                **({} if owner is None else {written_name(owner): owner.get("name")}),
             )
         )
 
     def children(self, element: Element, tag: str) -> list[Element]:
         """The direct children called `tag`, in the order of the file."""
-        return [child for child in element if local_name(child) == tag]
+        return [child for child in element if written_name(child) == tag]
 
     def child(self, element: Element, tag: str, *, required: bool = False) -> Element | None:
         """The first child called `tag`, or None.
@@ -78,13 +78,16 @@ class Document:
     def text(
         self, element: Element | None, attribute: str, *, required: bool = False
     ) -> str | None:
-        """The text of an attribute; None if it is absent or holds an xacro expression."""
+        """The text of an attribute; None if it is absent or holds an xacro expression.
+
+        An xacro expression is a fault, and so is a missing attribute if `required`.
+        """
         if element is None:
             return None
         text = element.get(attribute)
         if text is None:
             if required:
-                self.fault(element, f"<{local_name(element)}> has no attribute {attribute!r}")
+                self.fault(element, f"<{written_name(element)}> has no attribute {attribute!r}")
             return None
         if "${" in text or "$(" in text:
             self._attribute_fault(element, attribute, text, xacro_advice(self.file))
@@ -108,9 +111,10 @@ class Document:
         required: bool = False,
         minimum: float = -math.inf,
     ) -> tuple[float, ...]:
-        """The finite values in an attribute, separated by blanks; `default` at a fault.
+        """The finite values in an attribute, separated by blanks.
 
-        The attribute must have as many values as `default`, each at least `minimum`.
+        The result is `default` if the attribute is absent, and at a fault. The attribute must have
+        as many values as `default`, each at least `minimum`.
         """
         text = self.text(element, attribute, required=required)
         if text is None:
@@ -136,11 +140,11 @@ class Document:
         return value
 
     def _attribute_fault(self, element: Element, attribute: str, text: str, wrong: str) -> None:
-        self.fault(element, f'<{local_name(element)} {attribute}="{clip(text)}">: {wrong}')
+        self.fault(element, f'<{written_name(element)} {attribute}="{clip(text)}">: {wrong}')
 
     def _owner(self, element: Element) -> Element | None:
         for ancestor in (element, *element.iterancestors()):
-            if local_name(ancestor) in ("link", "joint") and ancestor.get("name"):
+            if written_name(ancestor) in ("link", "joint") and ancestor.get("name"):
                 return ancestor
         return None
 
@@ -176,7 +180,7 @@ def parse_document(path_or_text: str | os.PathLike[str]) -> Document:
     return Document(file, root)
 
 
-def large_document(data: bytes) -> Element:
+def large_root(data: bytes) -> Element:
     """The outermost element of an XML file that may have long texts, such as a COLLADA file.
 
     The parser has no network access and does not recover from errors of syntax. Raises ValueError
@@ -210,7 +214,7 @@ def xacro_advice(file: str) -> str:
     return f"this is xacro, not yet a robot: expand it first with `xacro {source} > {target}`"
 
 
-def local_name(element: Element) -> str:
+def written_name(element: Element) -> str:
     """The tag as written in the file: with its prefix, if any, and without a default namespace."""
     name = element.tag.rpartition("}")[2]
     return name if element.prefix is None else f"{element.prefix}:{name}"

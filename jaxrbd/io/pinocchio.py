@@ -79,8 +79,8 @@ def from_pinocchio(pin_model: Any, *, strict: bool = False) -> Model:
     `Mimic`. The largest float64 as a limit means that there is no limit. Limits of angles given as
     (cos, sin) and of quaternions are not read.
 
-    The frames are the frames of `pin_model` of all types, except "universe", which is the world,
-    and the frames of moving joints, which a model finds by the names of the joints. A body of a
+    The frames are all frames of `pin_model`, with two exceptions. "universe" is the world. The
+    frame of a moving joint is not stored: `frame_index` accepts the name of the joint. A body of a
     moving joint has the name of the first BODY frame that coincides with the joint frame. Without
     such a frame the body has the name of the joint. If frames of several types have one name, a
     BODY frame keeps the name, and the other frames get their type as a suffix, such as "hand
@@ -89,7 +89,7 @@ def from_pinocchio(pin_model: Any, *, strict: bool = False) -> Model:
     These fields have no counterpart and are not read: `rotorInertia` and `rotorGearRatio` (the
     algorithms of Pinocchio use `armature` only), `positionLimitMargin` and
     `referenceConfigurations`. The inertia of the universe goes to the first frame that is fixed to
-    the world.
+    the world. Without such a frame it is not read.
 
     Raises ModelError, which names the joint and its kind, for what a `Model` cannot hold: a kind of
     joint that jaxrbd does not have, an axis that is no unit vector, a mimic joint with scaling 0 or
@@ -156,8 +156,8 @@ class CoordinateMap(eqx.Module):
 
     `coordinate_map` returns it. As in `MujocoCoordinates`, the names of methods are the names of
     their results: `q`, `v`, `mass_matrix` and `X_WB` are for jaxrbd, and `q_pin`, `v_pin`,
-    `pinocchio_mass_matrix` and `oMi` are for Pinocchio. Accelerations a and forces tau have the
-    maps `v` and `v_pin`. The methods are pure functions in JAX of one state; `jax.vmap` applies
+    `pinocchio_mass_matrix` and `oMi` are for Pinocchio. `v` and `v_pin` also map accelerations a
+    and forces tau. The methods are pure functions in JAX of one state; `jax.vmap` applies
     them to a batch. Both directions take NumPy and JAX arrays. The functions of Pinocchio take
     NumPy arrays: use `np.asarray` on the results.
 
@@ -298,8 +298,9 @@ class _Stage:
 def _stages(pin_model: Any) -> Iterator[_Stage]:
     """The joints of jaxrbd, in the order of the joints of Pinocchio."""
     neutral = _pinocchio().neutral(pin_model)
-    # A mimic joint has the indices of its leader. The lists `mimicking_joints` and
-    # `mimicked_joints` of `transformJointIntoMimic` do not always match.
+    # A mimic joint has the idx_v of its leader, which identifies the leader. The lists
+    # `mimicking_joints` and `mimicked_joints` are not used: after `transformJointIntoMimic`, their
+    # entries do not always belong together.
     leaders = {
         joint.idx_v: (joint, name)
         for joint, name in list(zip(pin_model.joints, pin_model.names))[1:]
@@ -313,27 +314,29 @@ def _stages(pin_model: Any) -> Iterator[_Stage]:
             kind = _one_dof(joint, name, neutral, joint.extract().scaling)
             yield _Stage(name, j, kind, place, mimic=mimic)
             continue
-        parts = _parts(joint, name, neutral, place)
+        stages = _stages_of_joint(joint, name, neutral, place)
         q, v = joint.idx_q, joint.idx_v
-        for k, part in enumerate(parts, start=1):
-            stage_name = name if len(parts) == 1 else f"{name}.{k}"
-            yield dataclasses.replace(part, name=stage_name, joint=j, q_start=q, v_start=v)
-            q += part.kind.nq + (part.angle is not None)
-            v += part.kind.nv
+        for k, stage in enumerate(stages, start=1):
+            stage_name = name if len(stages) == 1 else f"{name}.{k}"
+            yield dataclasses.replace(stage, name=stage_name, joint=j, q_start=q, v_start=v)
+            q += stage.kind.nq + (stage.angle is not None)
+            v += stage.kind.nv
 
 
-def _parts(joint: Any, name: str, neutral: np.ndarray, placement: np.ndarray) -> list[_Stage]:
+def _stages_of_joint(
+    joint: Any, name: str, neutral: np.ndarray, placement: np.ndarray
+) -> list[_Stage]:
     """The stages of a joint, without their indices; `placement` is the pose of the first stage."""
     kind = _kind(joint)
     stage = functools.partial(_Stage, name, 0)
     if kind == "Composite":
-        composite, parts = joint.extract(), []
+        composite, stages = joint.extract(), []
         for inner, X in zip(composite.joints, composite.jointPlacements):
-            parts += _parts(inner, name, neutral, placement @ X.homogeneous)
+            stages += _stages_of_joint(inner, name, neutral, placement @ X.homogeneous)
             placement = np.eye(4)
-        if not parts:
+        if not stages:
             raise ModelError(f"joint {name!r}: a composite joint without joints", joint=name)
-        return parts
+        return stages
     if kind == "SphericalZYX":
         z, y, x = (Revolute(axis) for axis in np.eye(3)[::-1])
         return [stage(z, placement), stage(y, np.eye(4)), stage(x, np.eye(4))]
@@ -357,8 +360,8 @@ def _parts(joint: Any, name: str, neutral: np.ndarray, placement: np.ndarray) ->
 def _one_dof(joint: Any, name: str, neutral: np.ndarray, scaling: float) -> Joint:
     """A joint with one dof; its axis and pitch are from its motion subspace, divided by `scaling`.
 
-    The motion subspace of a mimic joint is the product of its scaling and the motion subspace of
-    the joint for its own coordinate.
+    Pinocchio's motion subspace of a mimic joint is for the velocity of the leader: `scaling` times
+    the motion subspace for the velocity of the mimic joint.
     """
     data = joint.createData()
     joint.calc(data, neutral)
@@ -387,7 +390,8 @@ def _translates(joint: Any, data: Any, neutral: np.ndarray) -> bool:
     positions = []
     for angle in (0.0, 1.0):
         q = neutral.copy()
-        # The leader has the coordinate q, or (cos, sin).
+        # The leader's coordinate, or the cosine of its angle. With (cos, sin), Pinocchio allows no
+        # follower that translates.
         q[joint.idx_q] += angle
         joint.calc(data, q)
         positions.append(np.array(data.M.translation))

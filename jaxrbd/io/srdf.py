@@ -19,7 +19,7 @@ from ..configuration import neutral_coordinates
 from ..errors import RobotFileError
 from ..model import Model
 from ..model.arguments import robot
-from ._xml import Document, Element, clip, local_name, parse_document
+from ._xml import Document, Element, clip, parse_document, written_name
 
 
 class GroupState(NamedTuple):
@@ -119,9 +119,9 @@ def load_srdf(
     """
     robot(model)
     doc = parse_document(path_or_text)
-    if local_name(doc.root) != "robot":
+    if written_name(doc.root) != "robot":
         raise RobotFileError(
-            f"expected <robot> as the outermost element, found <{clip(local_name(doc.root))}>",
+            f"expected <robot> as the outermost element, found <{clip(written_name(doc.root))}>",
             file=doc.file,
             line=doc.root.sourceline,
         )

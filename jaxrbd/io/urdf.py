@@ -35,7 +35,7 @@ import numpy as np
 from ..errors import ArgumentError, LimitWarning, ModelError, RobotFileError, listed
 from ..joints import FreeFlyer, Planar, Spherical, Translation
 from ..model import Model
-from ..model.builder import build_model, composed
+from ..model.builder import bodies_and_frames, build_model
 from ..model.checks import checked, inertia_faults
 from ..model.description import Fixed, JointSpec, Link, Mimic, Numbers
 from ..model.mass_check import singular_joints
@@ -44,7 +44,7 @@ from ._urdf_elements import read_joint, read_link
 from ._urdf_limits import doubtful_limits
 from ._urdf_origin import VERSIONS
 from ._urdf_shapes import ShapeReader
-from ._xml import Document, Element, clip, local_name, parse_document
+from ._xml import Document, Element, clip, parse_document, written_name
 
 _MAX_NAMES = 8  # of joints or links, in a message
 
@@ -214,7 +214,7 @@ class _Robot:
     def tree_faults(self) -> list[RobotFileError]:
         """A list with the first fault in the tree of links and joints; empty if there is none."""
         try:
-            composed(self.links, checked(self.links, self.joints), np.dtype(float))
+            bodies_and_frames(self.links, checked(self.links, self.joints), np.dtype(float))
         except ModelError as error:
             return [self.located(error)]
         return []
@@ -295,7 +295,7 @@ class _Robot:
 
 
 def _check_outermost(doc: Document) -> None:
-    tag, version = local_name(doc.root), doc.root.get("version", VERSIONS[0])
+    tag, version = written_name(doc.root), doc.root.get("version", VERSIONS[0])
     if tag != "robot":
         raise RobotFileError(
             f"expected <robot> as the outermost element, found <{clip(tag)}>",

@@ -64,14 +64,15 @@ def build_model(
 
     Raises ModelError, which names the link or the joint, for:
 
-    - an unknown, duplicate or empty name, a link with two parents or none, a cycle;
+    - an unknown, duplicate or empty name, a link that is the child of several joints or of no
+      joint, a cycle;
     - a value that is not finite, a negative mass, velocity or effort limit, damping, friction or
       armature, a lower limit above the upper limit, a zero axis, an array of the wrong size, a
       placement that is not a rigid pose;
     - a shape with a negative length, a colour outside of 0 to 1, a mesh of an unknown file type;
     - a joint that follows an unknown joint, itself, or others in a ring; a follower or a leader
-      that does not have exactly one dof; a `Mimic` of a `Follow` joint; a `Follow` of a joint that
-      follows others;
+      that does not have exactly one dof; a `Mimic` joint whose leader is a `Follow` joint; a
+      `Follow` joint with a leader that follows others;
     - a function of a `joints.Custom` or a `Follow` that gives an invalid result;
     - a value beyond the range of the dtype. Limits beyond this range become infinite instead.
     """
@@ -92,7 +93,7 @@ def build_model(
     dtype = jnp.result_type(float)
     if not _fits(g, dtype):
         raise ArgumentError(f"gravity {gravity!r} is beyond the range of {dtype.name}")
-    bodies, frames = composed(links, joints, dtype)
+    bodies, frames = bodies_and_frames(links, joints, dtype)
     singular = singular_joints(links, joints)
     if singular:
         first = singular[0]
@@ -107,12 +108,15 @@ def build_model(
 def assemble(
     links: Sequence[Link], joints: list[JointSpec], gravity: np.ndarray, name: str
 ) -> Model:
-    """As `build_model`, without its checks. `joints`: as `checks.checked` returns them."""
-    bodies, frames = composed(links, joints, jnp.result_type(float))
+    """As `build_model`, but of its checks only the range of the dtype.
+
+    `joints`: as `checks.checked` returns them.
+    """
+    bodies, frames = bodies_and_frames(links, joints, jnp.result_type(float))
     return _stacked(bodies, frames, gravity, name, _geometry(links))
 
 
-def composed(
+def bodies_and_frames(
     links: Sequence[Link], joints: list[JointSpec], dtype: np.dtype
 ) -> tuple[list[_Body], list[_Frame]]:
     """The moving bodies and the frames of a robot. `joints`: as `checks.checked` returns them.
@@ -208,9 +212,10 @@ def _weld(links: list[Link], joints: list[JointSpec]) -> tuple[list[_Body], list
 
 
 def _move_inertia(H: np.ndarray, inertia: np.ndarray) -> np.ndarray:
-    """The ten inertial parameters of a link in the frame in which the link has the pose H (4, 4).
+    """`inertia` (10,) of a link, expressed in another frame.
 
-    The 4x4 pseudo-inertia J transforms as `H J H^T`.
+    H (4, 4) is the pose of the link in this frame. The pseudo-inertia J (4, 4) transforms as
+    `H J H^T`.
     """
     m, hx, hy, hz, xx, xy, yy, xz, yz, zz = inertia
     half = (xx + yy + zz) / 2

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import JaxRBDError
-from ..io._xml import large_document
+from ..io._xml import large_root
 
 MAX_BYTES = 2**26  # of a mesh file, and of the files that it names
 MAX_TRIANGLES = 1_000_000  # with the copies of a scene
@@ -201,7 +201,7 @@ def _check_ply(data: bytes, files: NamedFiles) -> bytes:
 def _check_dae(data: bytes, files: NamedFiles) -> bytes:
     """Count with copies: the nodes of a scene can be instances of nodes, so a few can be many."""
     del files
-    root = large_document(data)
+    root = large_root(data)
     if (unit := next(_named(root, "unit"), None)) is not None:
         meter = unit.get("meter", "1")
         try:

@@ -233,9 +233,9 @@ def outermost_element(path_or_text: str | os.PathLike[str]) -> str:
 
     Raises RobotFileError for a file that is not well-formed, as `load_urdf` does.
     """
-    from .._xml import local_name, parse_document
+    from .._xml import parse_document, written_name
 
-    return local_name(parse_document(path_or_text).root)
+    return written_name(parse_document(path_or_text).root)
 
 
 def _configuration(
