@@ -56,7 +56,7 @@ class Joint(eqx.Module):
     The subspace S has `tree_nv` rows, one per degree of freedom that the joint adds to the tree.
     The velocities of these degrees of freedom are the *tree rates*. In all kinds but `Custom` the
     tree rates are the velocities v of the joint. A kind in which they differ from v has
-    `tree_rates_are_velocities = False` and overrides `tree_nv`, `tree_rates`, `joint_force` and
+    `tree_rates_are_joint_rates = False` and overrides `tree_nv`, `tree_rates`, `joint_force` and
     `velocity_subspace`.
     """
 
@@ -65,7 +65,7 @@ class Joint(eqx.Module):
     # The first coordinate of the unit quaternion, if the joint has one.
     quaternion: ClassVar[int | None] = None
     # Whether `tree_rates` is the identity.
-    tree_rates_are_velocities: ClassVar[bool] = True
+    tree_rates_are_joint_rates: ClassVar[bool] = True
     # Whether dq/dt is v, as for joints whose configurations form a vector space.
     velocities_are_coordinate_rates: ClassVar[bool] = False
     # The first of three velocities that are the child's angular velocity in the child's frame, if
@@ -555,7 +555,7 @@ class Custom(_Euclidean):
     section 3.5.
     """
 
-    tree_rates_are_velocities: ClassVar[bool] = False
+    tree_rates_are_joint_rates: ClassVar[bool] = False
 
     nv: int = eqx.field(static=True)  # pyright: ignore[reportIncompatibleVariableOverride]
     motion: Callable[[Array], Pose] = eqx.field(converter=as_module)

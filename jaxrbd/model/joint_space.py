@@ -12,9 +12,12 @@ The velocity map G maps v to the tree rates. For most robots it is the identity.
 joints mimic others. It depends on q if joints follow others by a function (`Follow`) or are
 `joints.Custom`. The motion subspace S is constant and maps the tree rates to relative velocities.
 So the relative velocities are `S G v`, their time derivatives are `S (G a + dG/dt v)`, and the
-forces F on the bodies give the generalized force `G^T S^T F`.
+forces F on the bodies give the generalized force `G^T S^T F`. In these formulas S has one column
+per dof of the tree. The arrays store S transposed, so "a row of S" is the spatial vector (6,) of
+one dof.
 
-Algorithms call these functions; they use neither the joint kinds nor G directly.
+Algorithms call these functions: they do not use the joint kinds or the matrix G; some use the
+matrix dG/dt of `velocity_map_rate`.
 """
 
 from __future__ import annotations
@@ -90,7 +93,7 @@ def subspaces_by_kind(
     coordinates = joint_coordinates(model, q)
     found = []
     for group in joint_groups(model):
-        if group.joint.tree_rates_are_velocities:
+        if group.joint.tree_rates_are_joint_rates:
             S = jnp.asarray(group.joint.subspace(), model.dtype)
         else:
             S = group.joint.velocity_subspace(coordinates[group.index["q"]])
@@ -135,7 +138,7 @@ def generalized_force(
 
 
 def _map_rates(model: Model, rates: Float[Array, " nv_tree"]) -> Float[Array, "nb 6"]:
-    """`S rates`, joint by joint: S as one matrix would be mostly zero."""
+    """`S rates`, one joint kind at a time: S as one matrix would be mostly zero."""
     groups = joint_groups(model)
 
     def motion(group: JointGroup) -> Array:
@@ -170,7 +173,10 @@ def independent_entries(model: Model, x: Array, space: str) -> Array:
 
 
 def entries_of_all_joints(model: Model, x: Array, space: str, fill: ArrayLike = 0) -> Array:
-    """Entries along the last axis for all joints, with `fill` for joints that follow others."""
+    """The entries x of the independent joints (last axis), extended to all joints.
+
+    Joints that follow others get `fill`.
+    """
     if model.coupling is None:
         return x
     size = model.topology.nq if space == "q" else sum(model.joint_nvs)
@@ -198,13 +204,13 @@ def tree_rates(
 ) -> Float[Array, " nv_tree"]:
     """`G v`: the velocities of the tree's degrees of freedom, one per row of S."""
     rates = joint_rates(model, q, v)
-    if model.tree_rates_are_velocities:
+    if model.tree_rates_are_joint_rates:
         return rates
     coordinates = joint_coordinates(model, q)
 
     def group_rates(group: JointGroup) -> Array:
         v_group = take_rows(rates, group.index["v"])
-        if group.joint.tree_rates_are_velocities:
+        if group.joint.tree_rates_are_joint_rates:
             return v_group
         return group.joint.tree_rates(coordinates[group.index["q"]], v_group)
 
@@ -214,16 +220,17 @@ def tree_rates(
 def independent_force(
     model: Model, q: Float[Array, " nq"], rows: Float[Array, "nv_tree ..."]
 ) -> Float[Array, "nv ..."]:
-    """`G^T rows`: the generalized force on v that does the same work as `rows`.
+    """`G^T rows`, for one row per dof of the tree.
 
-    `rows` (nv_tree, ...): generalized forces on the tree's dofs, along the first axis.
+    From generalized forces on the dofs it gives the generalized force on v that does the same work;
+    from the transposed Jacobian over the dofs, the transposed Jacobian over v.
     """
-    if not model.tree_rates_are_velocities:
+    if not model.tree_rates_are_joint_rates:
         coordinates = joint_coordinates(model, q)
 
         def group_forces(group: JointGroup) -> Array:
             f_group = take_rows(rows, group.index["S"])
-            if group.joint.tree_rates_are_velocities:
+            if group.joint.tree_rates_are_joint_rates:
                 return f_group
             return group.joint.joint_force(coordinates[group.index["q"]], f_group)
 
@@ -251,10 +258,10 @@ def project(
 
 
 def armature_force(
-    model: Model, q: Float[Array, " nq"], rates: Float[Array, " nv_joint"]
+    model: Model, q: Float[Array, " nq"], accelerations: Float[Array, " nv_joint"]
 ) -> Float[Array, " nv"]:
-    """Generalized force that accelerates the armature; `rates` are accelerations of all joints."""
-    return independent_joint_force(model, q, model.armature * rates)
+    """Generalized force that accelerates the armature, for the accelerations of all joints."""
+    return independent_joint_force(model, q, model.armature * accelerations)
 
 
 def armature_inertia(model: Model, q: Float[Array, " nq"]) -> Float[Array, "nv nv"]:
@@ -309,9 +316,9 @@ def tree_rate_derivatives(
 
 
 def coordinates_with_rates(model: Model) -> tuple[np.ndarray, np.ndarray]:
-    """The independent coordinates whose rates are velocities, as indices of q and of v.
+    """The indices (of q, of v) of all pairs with dq_i/dt = v_j.
 
-    These are the coordinates of all joints whose configurations form a vector space.
+    These are the coordinates of the independent joints whose configurations form a vector space.
     """
     q_index, v_index = [], []
     for group in joint_groups(model):
@@ -331,7 +338,8 @@ class PositionLimits(NamedTuple):
     """The limits of the coordinates whose rates are velocities, in the order of the velocities.
 
     - `place` (nv,): for each dof the index of its coordinate in q, or nq if there is none;
-    - `lower`, `upper` (nv,): the limits of these coordinates, infinite where there is none.
+    - `lower`, `upper` (nv,): the limits of these coordinates, infinite where the dof has no such
+      coordinate or no limit.
     """
 
     place: np.ndarray
@@ -344,7 +352,7 @@ class PositionLimits(NamedTuple):
 
 
 def position_limits(model: Model) -> PositionLimits:
-    """The position limits that hold for a motion of a robot.
+    """The position limits that `contact_step` and inverse kinematics enforce.
 
     The limits of other joints, such as free joints, are bounds of random configurations only.
     """
@@ -396,7 +404,7 @@ def velocity_map_rate(
 
 
 def _rate_of_map(rates: Callable, model: Model, q: Array, v: Array) -> Array | int:
-    """`dG/dt v`, where G is the matrix of the map `rates`."""
+    """`dA/dt v`, where A(q) is the matrix of the linear map `rates` from v."""
     if model.velocity_map_is_constant:
         return 0
     return jax.jvp(lambda q: rates(model, q, v), (q,), (coordinate_rates(model, v),))[1]

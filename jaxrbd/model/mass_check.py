@@ -249,7 +249,7 @@ class _Tree:
 
     def _subspace_and_pose(self, stage: Joint, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The rows (nv, 6) of S, and the pose (4, 4) of the child in the joint's fixed frame."""
-        if stage.tree_rates_are_velocities:
+        if stage.tree_rates_are_joint_rates:
             S = subspace_rows(stage)
             return S, _exponential(q @ S)
         self.rounding = max(self.rounding, _jax_rounding())
@@ -298,7 +298,7 @@ def _irregular(stage: Joint, rng: np.random.Generator) -> np.ndarray:
     For a `Custom` joint they are `generic_coordinates`, because `Custom.check_parameters` has
     tested the joint's functions there.
     """
-    if stage.tree_rates_are_velocities:
+    if stage.tree_rates_are_joint_rates:
         return rng.uniform(0.2, 1.2, stage.nv)
     return generic_coordinates(stage.nv)
 

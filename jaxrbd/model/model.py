@@ -149,18 +149,18 @@ class Model(eqx.Module):
         G maps v to the tree rates; see `joint_space`. G is the identity if no joint follows others
         and no joint is a `joints.Custom`.
         """
-        return self.coupling is None and self.tree_rates_are_velocities
+        return self.coupling is None and self.tree_rates_are_joint_rates
 
     @property
-    def tree_rates_are_velocities(self) -> bool:
+    def tree_rates_are_joint_rates(self) -> bool:
         """Whether the tree rates of every joint are its velocities; see `joints.Joint`."""
-        return all(joint.tree_rates_are_velocities for joint in self.joints)
+        return all(joint.tree_rates_are_joint_rates for joint in self.joints)
 
     @property
     def velocity_map_is_constant(self) -> bool:
         """Whether the velocity map G does not depend on q."""
         followers = self.coupling is not None and self.coupling.followers
-        return self.tree_rates_are_velocities and not followers
+        return self.tree_rates_are_joint_rates and not followers
 
     @property
     def quaternions(self) -> tuple[tuple[str, int], ...]:
