@@ -1007,7 +1007,8 @@ def test_a_resumed_training_has_the_updates_of_its_checkpoint(short_training, tm
 def test_a_resumed_training_has_the_updates_of_the_option(short_training, tmp_path, capsys):
     assert train(tmp_path, "--resume", "--steps", "216") == 0
     shown = capsys.readouterr().out
-    assert "continuing after update 2 of 6 (before: of 2; the schedules end at 6)\n" in shown
+    change = "(the checkpoint was made for 2 updates; the schedules now end at update 6)"
+    assert f"continuing after update 2 of 6 {change}\n" in shown
     assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 6
 
 

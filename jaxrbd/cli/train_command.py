@@ -61,7 +61,7 @@ def add_parser(commands) -> None:
         "--steps",
         type=parsing.count,
         metavar="N",
-        help="steps of all environments (default: by task)",
+        help="total number of steps, summed over all environments (default: depends on the task)",
     )
     add("--every", type=parsing.count, default=25, metavar="N", help="updates per checkpoint (25)")
     add("--resume", action="store_true", help="continue from the checkpoint in the output folder")
@@ -125,17 +125,22 @@ def _train(
 ) -> None:
     """Run all remaining updates of a training, with checkpoints, metrics and progress.
 
-    `planned`: the number of updates of the training that wrote the checkpoint.
+    `planned`: the setting `updates` of the training that wrote the checkpoint, its total number of
+    updates.
     """
     updates = training.algorithm.updates
     if options.resume:
         training.load(folder / CHECKPOINT)
-        changed = f" (before: of {planned}; the schedules end at {updates})"
+        changed = (
+            f" (the checkpoint was made for {planned} updates; the schedules now end at update "
+            f"{updates})"
+        )
         print(
             f"continuing after update {len(training.records)} of {updates}"
             f"{changed if planned != updates else ''}"
         )
-    # The file keeps the records of the checkpoint, and drops later ones of an interrupted run.
+    # `metrics.jsonl` keeps the records up to the checkpoint. Later records of an interrupted run
+    # are removed.
     lines = "".join(map(_line, training.records))
     replace_file(folder / METRICS, lines.encode("ascii"))
     begin, before = time.perf_counter(), len(training.records)
@@ -145,14 +150,15 @@ def _train(
             stream.write(_line(record))
             stream.flush()
             _progress(record, updates, before, time.perf_counter() - begin)
-            if received:  # the exception was raised in a callback, where Python drops exceptions
+            # The signal arrived in a callback of Python that discards exceptions, so raise again.
+            if received:
                 raise _Interrupted(received[0])
     if sys.stderr.isatty():
         print(file=sys.stderr)
 
 
 def _updates(checkpoint: Path, usual: int) -> int:
-    """The number of updates that a checkpoint states for its training; else `usual`."""
+    """The setting `updates` in a checkpoint, or `usual` if the checkpoint does not have it."""
     settings = read_description(checkpoint).get("settings")
     updates = settings.get("updates") if isinstance(settings, dict) else None
     return updates if isinstance(updates, int) else usual
@@ -186,7 +192,8 @@ def _locked(folder: Path) -> Iterator[None]:
 def _signals_as_exceptions() -> Iterator[list[int]]:
     """Raise `_Interrupted` for the first SIGINT or SIGTERM in the block, and ignore later ones.
 
-    The value is the list of the received signals. A signal that the process ignores stays ignored.
+    The value of the `with` statement is the list of the received signals. A signal that the process
+    ignores stays ignored.
     """
     received: list[int] = []
 

@@ -1,17 +1,20 @@
-"""Proximal policy optimization (PPO): a policy gradient from samples, without derivatives of steps.
+"""Proximal policy optimization (PPO): a policy gradient from samples, without differentiating the
+simulation.
 
-An update rolls n environments out for h steps with the old policy. With the ratio p of the
-probability densities of an action for the new and the old policy, and the advantage A, the loss is
-the mean over all steps of equation (7) of the paper, plus the error of the critic and minus the
-entropy of the policy, equation (9):
+An update rolls n environments out for h steps with the old policy. p is the ratio of the
+probability densities of an action for the new and the old policy, A is the advantage, e is the
+setting `clip`, and V is the value of the critic. The loss is the negative of equation (9) of the
+paper: the mean of the negative of the clipped objective (7), plus the error of the critic, minus
+the entropy of the policy:
 
     L = mean(-min(p A, clip(p, 1 - e, 1 + e) A)) + critic_weight mean((V - R)^2) / 2
         - entropy_weight mean(entropy).
 
 R is the TD(lambda) return of a step and `A = R - V` the generalised advantage estimate, equations
-(11) and (12); A is scaled to the mean 0 and the variance 1. The value of a truncated episode is the
-value of its last observation. The action is the tanh of a Gaussian variable; p is the ratio of the
-densities of this variable, because tanh cancels. The entropy is of the Gaussian variable.
+(11) and (12); A is scaled to the mean 0 and the variance 1. If an episode is truncated, R continues
+with the critic's value of its last observation. The action is the tanh of a Gaussian variable; p is
+the ratio of the densities of this variable, because tanh cancels. The entropy is of the Gaussian
+variable.
 
 Source: Schulman, Wolski, Dhariwal, Radford and Klimov (2017), Proximal policy optimization
 algorithms.
@@ -70,9 +73,9 @@ class PpoState(NamedTuple):
 
 
 class Samples(NamedTuple):
-    """Steps of a window: the normalised observations of the policy and of the critic, the Gaussian
-    variable behind the action, the logarithm of its density for the old policy, the return R and
-    the advantage A."""
+    """The steps of one update (h steps of n environments): the normalised observations of the
+    policy and of the critic, the Gaussian variable behind the action, the logarithm of its density
+    for the old policy, the return R and the advantage A."""
 
     x: Float[Array, "s m"]
     critic_x: Float[Array, "s c"]
@@ -86,12 +89,14 @@ class Samples(NamedTuple):
 class Ppo:
     """The settings of PPO.
 
-    - `batch` n, `horizon` h: environments, and steps of a window;
+    - `batch`: the number n of environments; `horizon`: the number h of steps per environment and
+      update;
     - `hidden`: sizes of the hidden layers of both networks;
     - `discount`, `trace`: gamma and lambda of the returns;
-    - `clip` e, `critic_weight`, `entropy_weight`: of the loss;
+    - `clip` (e), `critic_weight`, `entropy_weight`: parameters of the loss L;
     - `rate`: the learning rate, which falls linearly to `last_rate` over `updates`;
-    - `sweeps`, `parts`: how often all samples of a window are used, and in how many parts;
+    - `sweeps`: the number of epochs over the samples of an update; `parts`: the number of
+      minibatches per epoch;
     - `policy_observation`, `critic_observation`: if an observation is a dict, the names of the
       arrays that the policy and the critic get (default: an observation is one array);
     - `reward_scale`: a factor of the rewards, so that returns are of the order of 1 to 10;
@@ -125,7 +130,7 @@ class Ppo:
         return self.batch * self.horizon
 
     def init(self, env: Vectorized, params: Any, key: PRNGKeyArray) -> PpoState:
-        """The state before the first update."""
+        """The state before the first update. `params`: the parameters of the environments."""
         key, policy_key, critic_key, reset_key = jax.random.split(key, 4)
         states, dtype = start(env, params, reset_key, self.batch), params.model.dtype
         size = observation_size(self.policy_observation, states.observation, "policy_observation")
@@ -145,7 +150,7 @@ class Ppo:
     def update(
         self, env: Vectorized, params: Any, state: PpoState
     ) -> tuple[PpoState, dict[str, Float[Array, ""]]]:
-        """The state after one update, and its metrics."""
+        """The state after one update, and its metrics. `params`: as for `init`."""
         key, noise_key, order_key = jax.random.split(state.key, 3)
         shape = self.horizon, self.batch, env.action_size
         noise = jax.random.normal(noise_key, shape, state.policy.log_std.dtype)
