@@ -34,13 +34,14 @@ from .kinematics import Kinematics, configuration_and_poses
 
 @arguments.compiled(arrays=("q", "v"))
 def coriolis_matrix(model: Model, q: Array | Kinematics, v: Array) -> Float[Array, "nv nv"]:
-    """Coriolis matrix C(q, v), (nv, nv): `C v = bias_force - gravity_force`, `dM/dt - 2 C` is skew.
+    """Coriolis matrix C(q, v), (nv, nv): `dM/dt - 2 C` is skew-symmetric.
 
-    `q` (nq,) or its `Kinematics`, `v` (nv,). An entry is a force (N or N m) per unit of velocity.
-    If all joints have one dof, the entries are the Christoffel symbols of M contracted with v. The
-    velocities of a joint of several dofs are not coordinate rates, so M has no Christoffel symbols
-    for them. For these joints the formula of the source defines C. C does not include joint
-    damping. Source: Echeandia and Wensing (2021), algorithm 1.
+    Without dissipation, `C v = bias_force - gravity_force`: C includes neither joint damping nor
+    friction. `q` (nq,) or its `Kinematics`, `v` (nv,). An entry is a force (N or N m) per unit of
+    velocity. If v is dq/dt for all joints, the entries are the Christoffel symbols of M contracted
+    with v. The velocities of a spherical, planar or free-flyer joint are not dq/dt, so M has no
+    Christoffel symbols for them. For these joints the formula of the source defines C.
+    Source: Echeandia and Wensing (2021), algorithm 1.
     """
     q, X = configuration_and_poses(model, q)
     velocity = velocities(model, X, q, v)

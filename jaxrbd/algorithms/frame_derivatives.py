@@ -1,4 +1,5 @@
-"""Time derivatives of frame Jacobians; derivatives of frame motions with respect to q, v and a."""
+"""Time derivatives of frame Jacobians; derivatives of frame motions with respect to q, v and a; the
+Jacobian of a point."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ from .kinematics import (
 
 
 class FrameVelocityDerivatives(NamedTuple):
-    """Derivatives of a frame's velocity in q and in v (the Jacobian J), each (6, nv)."""
+    """Derivatives of a frame's velocity with respect to q and to v (the Jacobian J), (6, nv)."""
 
     dV_dq: Array
     J: Array
@@ -42,7 +43,7 @@ class FrameVelocityDerivatives(NamedTuple):
 class FrameAccelerationDerivatives(NamedTuple):
     """Derivatives of a frame's velocity and acceleration with respect to q, v, a, each (6, nv).
 
-    The derivative in a is the frame's Jacobian J.
+    The derivative with respect to a is the frame's Jacobian J.
     """
 
     dV_dq: Array
@@ -71,8 +72,9 @@ def frame_jacobian_dot(
     """Time derivative of `frame_jacobian` at velocity v, (6, nv).
 
     `frame_acceleration` is `J a + dJ/dt v`. Arguments as for `frame_velocity`. Raises ArgumentError
-    for an unknown frame or reference. Each column of J is a motion vector that is fixed in a body.
-    Source: Featherstone (2.45), the rate of such a vector in a moving frame.
+    for an unknown frame or reference. Before G is applied, each column of J is the motion vector of
+    one dof, which is fixed in the body of this dof. Source: Featherstone (2.45), the rate of such a
+    vector in a moving frame.
     """
     kinematics = forward_kinematics.unchecked(model, q)
     placed = _place(model, kinematics, v, frame)
@@ -131,11 +133,12 @@ def frame_acceleration_derivatives(
         zero = jnp.zeros((6, model.nv), model.dtype)
         return FrameAccelerationDerivatives(zero, zero, zero, zero)
     velocity = placed.velocity
+    # For J_dot, psi_dot and psi_ddot see the head of common_frame.py.
     A_bodies, psi_ddot = accelerations(model, kinematics.q, v, a, velocity)
     J, V, A = velocity.J, velocity.V[placed.body], A_bodies[placed.body]
 
-    # A displacement of a dof moves the frame by J. It also moves the reference frame, if that is
-    # not the world frame.
+    # A displacement of dof j moves the frame by column j of J. It also moves the reference frame,
+    # unless this is the world frame.
     relative = J - _reference_velocity(J, reference)
     dV_dq = cross_motion(relative, V) + velocity.psi_dot
     dA_dq = cross_motion(relative, A) + cross_motion(velocity.psi_dot, V) + psi_ddot
@@ -184,8 +187,9 @@ def _place(model: Model, kinematics: Kinematics, v: Array, frame: str | int) -> 
     body, _, X = find_frame(model, kinematics, frame)
     if body < 0:
         return None
-    X_FB = centred(root_centred(kinematics), X.X_RF.p)
-    velocity = velocities(model, X_FB, kinematics.q, v)
+    # The poses of the bodies in world axes, relative to the origin of the frame.
+    poses = centred(root_centred(kinematics), X.X_RF.p)
+    velocity = velocities(model, poses, kinematics.q, v)
     moves = model.topology.supports[model.topology.dof_body, body][:, None]
     return _Frame(body, X, velocity, moves)
 

@@ -2,10 +2,10 @@
 
 A branch is a set of dofs below the trunk, for example a leg. The Hessian of the convex function of
 a contact step couples the dofs of a branch with each other and with the dofs of the trunk. It
-couples the dofs of two branches only if a contact acts between the branches. So the dofs of each
-branch can be eliminated independently of the other branches. Then a system in the dofs of the trunk
-remains. For a quadruped with legs of three dofs, three steps of elimination on four small matrices
-replace twelve steps on the whole matrix.
+couples the dofs of two branches only if a contact acts between the branches; such branches become
+one branch. So the dofs of each branch can be eliminated independently of the other branches. Then a
+system in the dofs of the trunk remains. For a quadruped with a free-flyer and legs of three dofs,
+three steps on four small matrices replace twelve of the eighteen steps on the whole matrix.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from ..topology import Topology
 class Partition(NamedTuple):
     """A partition of nv dofs into b branches of up to m dofs and a trunk of t dofs.
 
+    Several small branches may share one column and count as one branch here.
+
     - `branches` (m, b): the dofs of the branches, padded with nv;
     - `trunk` (t,): the dofs of the trunk;
     - `contacts` (k, b): the contacts of each branch, padded with the number of contacts. A contact
@@ -32,7 +34,10 @@ class Partition(NamedTuple):
 
     @property
     def order(self) -> np.ndarray:
-        """The dofs in the order of the solver, (m b + t,): the branches, then the trunk."""
+        """The dofs in the order of the solver, (m b + t,).
+
+        They are row by row of `branches`, with the padding, then the trunk.
+        """
         return np.concatenate([self.branches.ravel(), self.trunk])
 
     @property
@@ -50,24 +55,26 @@ def whole(nv: int, contacts: int) -> Partition:
 
 
 def partition(topology: Topology, contact_bodies: list[list[int]]) -> Partition:
-    """The partition with the least cost of an iteration.
+    """The partition for which one iteration costs least.
 
-    `contact_bodies`: the bodies of each contact; -1 is the world. The candidates differ in the
-    largest size of a subtree of dofs that is a branch.
+    `contact_bodies`: the bodies of each contact; -1 is the world. Each candidate has a size limit.
+    The largest subtrees of dofs within the limit are branches, and all other dofs are in the trunk.
+    Branches that one contact moves are merged.
     """
     nv, parent = topology.nv, np.asarray(topology.dof_parent)
-    supports = np.eye(nv, dtype=bool)  # [i, j]: dof i supports dof j
+    # [i, j]: i is j or an ancestor of j in the tree of dofs (`topology.dof_parent`).
+    is_ancestor = np.eye(nv, dtype=bool)
     for j in range(nv):
         if parent[j] >= 0:
-            supports[:, j] |= supports[:, parent[j]]
+            is_ancestor[:, j] |= is_ancestor[:, parent[j]]
     moving = topology.supports[np.asarray(topology.dof_body, int)]
     moved = [_dofs(moving, bodies) for bodies in contact_bodies]
-    sizes = supports.sum(axis=1)
+    sizes = is_ancestor.sum(axis=1)
     found = [whole(nv, len(moved))]
     for largest in np.unique(sizes[sizes < nv]):
         in_trunk = sizes > largest
         roots = [i for i in range(nv) if not in_trunk[i] and (parent[i] < 0 or in_trunk[parent[i]])]
-        branches = [set(np.flatnonzero(supports[i]).tolist()) for i in roots]
+        branches = [set(np.flatnonzero(is_ancestor[i]).tolist()) for i in roots]
         for dofs in moved:
             touched = [b for b in branches if b.intersection(dofs)]
             branches = [b for b in branches if not b.intersection(dofs)]
@@ -99,6 +106,7 @@ def _packed(
     for i, dofs in enumerate(moved):
         reached = [k for k, branch in enumerate(bins) if dofs.intersection(branch)]
         (contacts[reached[0]] if reached else trunk_contacts).append(i)
+    # A contact that moves only dofs of the trunk may be in any column.
     for i in trunk_contacts:
         min(contacts, key=len).append(i)
     return Partition(
@@ -116,7 +124,7 @@ def _padded(lists: list[list[int]], fill: int) -> np.ndarray:
 
 
 def _cost(found: Partition) -> int:
-    """The number of products of an iteration of Newton's method."""
+    """The number of scalar multiplications in one iteration of Newton's method."""
     (m, b), t, k = found.branches.shape, len(found.trunk), len(found.contacts)
     width = m + t + 1
     rows = 3 * k * b
