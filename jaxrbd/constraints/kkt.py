@@ -6,8 +6,8 @@ system, Featherstone (3.17),
     [M  K^T] [    a    ]   [tau - bias]
     [K   0 ] [-lambda  ] = [     k    ].
 
-Let W be the inverse of the Cholesky factor of M, so that `W M W^T = 1`. Let s be scales of the rows
-of K, and `A = s K W^T`. Then `a = M^-1 (tau - bias) + W^T x` with
+Let W be the inverse of the Cholesky factor of M, so that `W M W^T = 1`. Let s be the diagonal
+matrix of the scales of the rows of K, and `A = s K W^T`. Then `a = M^-1 (tau - bias) + W^T x` with
 `A x = s (k - K M^-1 (tau - bias))`, and the pseudo-inverse of A gives x.
 
 Rows may be redundant, as for a planar linkage with a hinge (five equations) as its loop constraint,
@@ -40,7 +40,8 @@ class ScaledRows(NamedTuple):
     - `A` (m, nv): `s K W^T`, with `W` (nv, nv) the inverse of the Cholesky factor of M;
     - `s` (m,): the scale of each row, 0 for a row that consists of rounding errors;
     - `inverse` (nv, m): the pseudo-inverse of A;
-    - `error` (m,): for each row of A, an estimate of the norm of the rounding errors.
+    - `error` (m,): for each row of A, an estimate of the norm of the rounding errors; 1 for a row
+      with the scale 0.
 
     JAX treats these arrays as constants.
     """
@@ -53,7 +54,7 @@ class ScaledRows(NamedTuple):
 
 
 def scaled_rows(M: Float[Array, "nv nv"], rows: ConstraintRows) -> ScaledRows:
-    """The rows of K, scaled so that a unit multiplier causes about a unit acceleration `K a`."""
+    """The rows of K, scaled so that a unit multiplier of a row changes its `s K a` by about 1."""
     M, rows = lax.stop_gradient((M, rows))
     assert rows.K_terms is not None  # `constraint_blocks` fills them in
     W = inverse_factor(M)
@@ -67,7 +68,7 @@ def scaled_rows(M: Float[Array, "nv nv"], rows: ConstraintRows) -> ScaledRows:
 
 
 def row_weights(M: Array, K: Array) -> Array:
-    """`1 / s^2`: for each row of K, `K M^-1 K^T` with M replaced by the diagonal of M."""
+    """`1 / s^2` (m,): the diagonal of `K D^-1 K^T`, where D is the diagonal of M."""
     return jnp.sum(K * K / jnp.diagonal(M)[None], axis=1)
 
 
@@ -109,6 +110,8 @@ def kkt_solver(M: Array, rows: ConstraintRows) -> Callable[[Array, Array, Array]
         for _ in range(2):  # the second step corrects the rounding errors of the first
             step = matmul(inverse, s * (k - matmul(K, x)))
             x, change = x + matmul(W.T, step), change + step
+        # Of lambda / s, the first equation gives the part in the range of A, and the third equation
+        # the part orthogonal to the range.
         independent = matmul(A, matmul(inverse, s * rest))
         multiplier = s * (matmul(inverse.T, change) + s * rest - independent)
         return jnp.concatenate([x, multiplier, s * (weights * multiplier - rest)])

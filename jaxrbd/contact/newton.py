@@ -15,7 +15,7 @@ The solver is a loop that JAX never differentiates. In the loop the batch axis i
 each operation is on contiguous entries of many states. The dofs are in the order of
 `Partition.order`, and each branch has its own small matrices. A row is one velocity u, for example
 one component of the velocity of a contact point. Shapes in the loop, for b branches of m dofs, t
-dofs of the trunk, s states, and R = 3 k + r rows per branch, of k contacts and r constraints:
+dofs of the trunk, s states, and R = 3 k + r rows per branch (k contacts, r rows of constraints):
 
 - vectors of all dofs: (m b + t, s);
 - vectors of all rows: (R, b, s);
@@ -68,7 +68,8 @@ class Problem(NamedTuple):
     - `contacts`, `J` (contacts, 3, nv): the law of the contacts, and the Jacobian of their
       velocities;
     - `joints`: the law of the velocities v;
-    - `others`, `K` (r, nv): the law of other velocities, such as of constraints; their Jacobian.
+    - `others`, `K` (r, nv): the law of other velocities, such as of constraints, and the Jacobian
+      of these velocities.
     """
 
     M: Float[Array, "nv nv"]
@@ -107,12 +108,12 @@ def hessian_factor(problem: Problem, x: Float[Array, " nv"]) -> Float[Array, "nv
 def minimise(partition: Partition, problem: Problem) -> Minimum:
     """The minimum of the function at the head of the module.
 
-    The search starts at x = 0, so a robot at rest starts near the minimum. Each step is
-    shortened to the minimum along the step, approximately: at dry friction and at limits, the slope
-    of the function changes strongly in a short interval of the step, and full steps can jump over
-    this interval again and again. The search uses slopes and not
-    values: near the minimum, differences of values are rounding errors. The iterations of a state
-    do not depend on other states of a batch. x is NaN where they do not converge.
+    The iterations start at x = 0, so a robot at rest starts near the minimum. Each step is
+    shortened to the approximate minimum along the step. The reason: at dry friction and at limits,
+    the slope of the function changes strongly in a short interval of the step, so full steps can
+    jump over this interval again and again. The search along the step uses slopes and not values:
+    near the minimum, differences of values are rounding errors. The iterations of a state do not
+    depend on other states of a batch. x is NaN where they do not converge.
     """
 
     @custom_vmap
@@ -190,7 +191,8 @@ class _State(NamedTuple):
 
     - `steps` (): the number of iterations;
     - `x`: the unknown; `momentum`: `M x - push`; `u`: the velocities of all rows;
-    - `residual` (s,): the residual of the last step; `finished` (s,): whether the search has ended.
+    - `residual` (s,): the residual of the last step;
+    - `finished` (s,): whether the iterations of the state have ended.
     """
 
     steps: Array
@@ -242,7 +244,7 @@ def _minimise(partition: Partition, problem: Problem) -> Minimum:
         terms = [step * momentum, step * M_step, x * (momentum + push)]
         sums, (linear, quadratic, square) = local.sums(du, step, terms)
         power, curvature, penalty = sums
-        # The slope of the function along the step, at its start.
+        # At the start of the step: the slope along the step, and `step . H step` (Hessian H).
         slope, decrement = linear - power, quadratic + curvature
         scale = square + energy + 2 * penalty
         residual = jnp.sqrt(decrement / jnp.maximum(scale, tiny))
@@ -256,12 +258,12 @@ def _minimise(partition: Partition, problem: Problem) -> Minimum:
             )
             reached = linear + fraction * quadratic - power
             trials = search.trials + 1
-            # The whole step is never made longer.
+            # The whole step is accepted also if the slope is still steep: no step is made longer.
             accepted = (reached <= RISING * slope) & ((reached >= STEEPEST * slope) | whole)
             low = jnp.where(reached < 0, fraction, search.low)
             high = jnp.where(reached < 0, search.high, fraction)
-            # Newton's method for the zero of the slope. Where the slope bends between the two
-            # fractions, the proposal is near one of them or beyond it.
+            # Newton's method for the zero of the slope. Where the slope bends between `low` and
+            # `high`, the proposal can be near one of them or beyond it. Then the middle is next.
             proposed = fraction - reached / (quadratic + curvature)
             width = high - low
             inside = (proposed > low + 0.02 * width) & (proposed < high - 0.02 * width)
@@ -294,6 +296,7 @@ def _minimise(partition: Partition, problem: Problem) -> Minimum:
     x, u = jnp.zeros_like(push), plus(u_0, zero)
     start = _State(jnp.zeros((), int), x, minus(zero, push), u, zero + jnp.inf, zero > 0)
     found = lax.while_loop(unfinished, newton, start)
+    # From the order of the solver to the order of the model. The padding, nv, is sorted to the end.
     place = np.argsort(order, kind="stable")[: len(problem.push)]
     converged = found.residual <= eps**0.5
     return Minimum(jnp.where(converged, take_rows(found.x, place), jnp.nan), found.residual)
@@ -319,10 +322,10 @@ class _Linearised(NamedTuple):
     joint_penalties: Array
 
     def sums(self, du: Array, dv: Array, terms: list[Array]) -> tuple[Array, Array]:
-        """Sums over all laws, (3, s), and the sums of terms over all dofs.
+        """Three sums over all laws, (3, s), and the sums of `terms` over all dofs.
 
-        For changes du of u and dv of v: the power of the impulses, the second derivative of the
-        penalties, and the sum of the penalties.
+        The three sums are, for changes du of u and dv of v: the power of the impulses, the second
+        derivative of the penalties, and the penalties.
         """
         of_rows = [du * self.impulses, du * self.hessian_product(du), self.penalties]
         of_joints = [dv * self.joint_impulses, dv * self.joint_slopes * dv, self.joint_penalties]
@@ -370,7 +373,8 @@ class _AllLaws(NamedTuple):
         contacts, others = self._parts(u)
         projection = self._projection(contacts)
         impulse = projection.impulse()
-        # The penalty R |gamma|^2 / 2 is gamma . (target - u) / 2, as gamma is the projection of y.
+        # The penalty R |gamma|^2 / 2 is gamma . (target - u) / 2, because gamma is the projection
+        # of y = (target - u) / R on the cone (`ContactLaw`).
         difference = Vec3(*self.target) - contacts
         products = Vec3(*(x * y / 2 for x, y in zip(impulse.components, difference.components)))
         return _Linearised(
@@ -523,6 +527,7 @@ def _matrices(partition: Partition, problem: Problem) -> _Matrices:
     of_trunk = (i >= m) & (j >= m) & (branch > 0)
     M = _entries(problem.M, np.where(of_trunk, nv, dofs[:, None]), columns)
     if nv in dofs:
+        # A padded dof has a 1 on the diagonal, so that M is positive definite.
         M = jnp.where(((i == j) & (dofs == nv)[:, None])[..., None], 1, M)
     # The components and the contacts become one axis of rows, (3 k, m + t + 1, b, s).
     parts = [J.reshape(J.shape[0] * J.shape[1], *J.shape[2:]), K, M]

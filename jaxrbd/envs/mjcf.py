@@ -1,4 +1,4 @@
-"""A robot with legs from an MJCF file follows commands; the file is read as it is."""
+"""The environment in which a robot with legs from an MJCF file follows commands."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class MjcfWalk(legged.LeggedEnv):
     driven by PD control with the gains `stiffness` and `damping`; the file states its largest
     force.
 
-    Three settings are per joint: one value for all joints, one value per joint in the order of the
-    model, or a mapping from the names of the joints to values. The environment stores a float or a
-    tuple of floats.
+    The settings `stroke`, `stiffness` and `damping` are per joint: one value for all joints, one
+    value per joint in the order of the model, or a mapping from the names of the joints to values.
+    The environment stores a float or a tuple of floats.
 
     - `path`: a path, or the text of the file: a string that starts with '<';
     - `keyframe`: the name of the keyframe that is the posture for the action 0 (default: `qpos0`).
-      The reset puts it on the ground;
+      The reset puts the robot in this posture on the ground;
     - `stroke` in rad or m, per hinge or slide: the change of the target positions for the action 1.
       The targets of position actuators for actions between -1 and 1 stay in the control ranges of
       the file;
@@ -50,12 +50,12 @@ class MjcfWalk(legged.LeggedEnv):
     - `command`: half the widths of the uniform distributions of the commands: forward velocity and
       velocity to the left in m/s, and turning rate in rad/s;
     - `smoothing` in m: as in `contact_step` (default: exact derivatives);
-    - `strict`: whether to refuse a file with features that cannot be carried over, as in
-      `load_mjcf`. Otherwise these features are left out, and `omitted` has a text for each;
+    - `strict`: whether to refuse a file with features that jaxrbd does not have, as in `load_mjcf`.
+      Otherwise these features are left out, and `omitted` has a text for each;
     - `stiffness` in N m/rad or N/m and `damping` in N m s/rad or N s/m, per hinge or slide with a
       motor: the gains of the PD control. There are no default gains;
-    - `action_size` n, `base`, the name of the body with the free joint, and `omitted`: found in the
-      file;
+    - `action_size` (n), `base` (the name of the body with the free joint) and `omitted` are no
+      arguments: the environment finds them in the file;
     - action (n,): the target positions are `home + stroke * action`, in the order of the joints of
       the model;
     - observation (12 + 3 n,), or (14 + 3 n,) with a gait: as for `QuadrupedJoystick` and
@@ -98,7 +98,7 @@ class MjcfWalk(legged.LeggedEnv):
         }
         for name, value in found.items():
             object.__setattr__(self, name, value)
-        _params(self, robot, scene)
+        _params(self, robot, scene)  # for its checks
 
     def default_params(self) -> legged.LeggedParams:
         robot = load_mjcf(self.path, self.strict)
@@ -128,6 +128,7 @@ def _params(env: MjcfWalk, robot: Imported, scene: Scene) -> legged.LeggedParams
     weights = dict(POSTURE_WEIGHTS, velocity=2.0, turning=1.0, bounce=0.1)
     if env.phases is not None:
         weights["gait"] = 1.0
+    # An episode fails below half of the height of the base in the posture.
     low = float(home[2] - lowest) / 2
     params = legged.default_params(model, scene, control, home, low, weights, env.command)
     return params._replace(stroke=jnp.asarray(env.stroke, model.dtype))
@@ -201,9 +202,10 @@ def _checked_scene(robot: Imported) -> Scene:
 def _motors(robot: Imported) -> list[str]:
     """The joints with motors, in the order of the model; all other joints have position actuators.
 
-    Raises ArgumentError for other actuators, and for a joint without one actuator.
+    Raises ArgumentError for other actuators, and for a joint that does not have exactly one.
     """
     actuators, filters = robot.actuators, robot.filter
+    # An actuator without activation dynamics has a filter that only clips (`actuators.Filter`).
     instant = np.array(filters.exact) & np.array(filters.early) & (filters.time_constant == 0)
     if not np.all(instant):
         name = actuators.names[int(np.argmin(instant))]
@@ -283,6 +285,7 @@ def _joint_control(
                 )
             effort[motors.index(joint)] = abs(r * gain[0]) * high
     gains = np.asarray(stiffness, float), np.asarray(damping, float)
+    # The gains of `servo` are zero for motors, and the gains of `driven` for all other joints.
     driven = PD.for_joints(model, motors, *gains, effort)
     return PD(
         servo.control.stiffness + driven.stiffness,

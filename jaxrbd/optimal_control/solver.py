@@ -2,19 +2,20 @@
 
 One iteration (`Solver.iterate`):
 
-1. moves the trajectory along the step of the iteration before (`line_search.py`);
+1. moves the trajectory along the step of the previous iteration (`line_search.py`);
 2. linearises all stages, and computes the residuals of the trajectory (`stages.py`);
-3. updates the multipliers of the constraints and mu (`penalty.py`);
+3. updates the multipliers of the constraints and their penalty 1 / mu (`penalty.py`);
 4. solves the linear-quadratic problem of the next step (`bounded_step.py`);
 5. decides whether the solve ends.
 
 The first iteration has no step, and evaluates the guess. With this order, the program linearises
 the stages at one place only: in the line search or, for the exact Hessian, after it.
 
-The automatic rollout is linear. If it does not succeed, the rollout with feedback follows
-(`Solver.with_other_rollout`). The linear rollout can fail with control bounds: its steps
-close the defects, so a multiple of the identity does not shorten them, and the active set of the
-bounds may not settle.
+The automatic rollout is linear first. If it does not succeed, the rollout with feedback follows
+(`Solver.with_other_rollout`). The linear rollout can fail with control bounds. A full step closes
+the linearised defects, also with a multiple of the identity in the Hessian. So this multiple cannot
+make the step short, and the active set of the bounds may not settle.
+
 Sources: Nocedal and Wright (2006), Numerical optimization, chapters 17 and 18; Jallet et al.
 (2025), ProxDDP: Proximal constrained trajectory optimization.
 """
@@ -53,7 +54,7 @@ class Status(enum.IntEnum):
     """Why a solve ended.
 
     - `CONVERGED`: all residuals are below the tolerance;
-    - `ITERATION_LIMIT`: the iterations were not enough;
+    - `ITERATION_LIMIT`: the largest number of iterations was reached;
     - `INFEASIBLE`: no small change of the trajectory reduces the violation of the constraints;
     - `FAILED`: no step decreases the merit, or the functions give values that are not finite.
     """
@@ -123,7 +124,7 @@ class Iterate(NamedTuple):
     - `steps` (): the number of steps, -1 before the guess has been evaluated;
     - `status` (): a `Status`, or `RUNNING`;
     - `begun` (): whether the trajectory has been evaluated, so that `search` has a step;
-    - `feedback` (): whether the states follow from the controls with feedback;
+    - `feedback` (): whether the present rollout is the rollout with feedback;
     - `history` (iterations + 1, COLUMNS): row i has the cost and the residuals before step i, and
       the factor of step i, which the next iteration writes. The first iteration has no step; it
       writes its factor into the last row, which `recorded` drops.
@@ -144,6 +145,7 @@ class Settings(NamedTuple):
 
     - `exact`: whether the quadratic model has the exact Hessian;
     - `riccati`: the method of the linear-quadratic problem, as in `solve`;
+    - `iterations`: the largest number of steps;
     - `linear_iterations`: the automatic rollout has feedback after this number of steps;
     - `fixed`: whether all iterations are computed, by a scan, also after the solve has ended;
     - `rollout`: "linear", "feedback" or "automatic".
@@ -162,7 +164,8 @@ class Solver(NamedTuple):
 
     - `p`: the parameters of its functions;
     - `bounds`: the lower and upper bounds (m,) of the controls; infinite where there are none;
-    - `blank`: zeros, with which the loop of the line search starts; None for the exact Hessian.
+    - `blank`: a linearisation of zeros, with which the loop of the line search starts; None for the
+      exact Hessian.
     """
 
     problem: Problem
@@ -244,11 +247,17 @@ class Solver(NamedTuple):
         return end._replace(status=limit)
 
     def with_other_rollout(self, start: Iterate, state: Iterate) -> Iterate:
-        """The last state of one rollout, with feedback where the linear rollout did not succeed.
+        """The state from which the automatic rollout continues.
 
-        If no step was found, the solve starts again from the guess, because the iterates before
-        such a failure are poor. It ends if the guess has no step, which is the same with feedback.
-        If the steps were not enough, the solve continues.
+        `start`: the state before the guess has been evaluated; `state`: the last state of one
+        rollout.
+
+        - If the linear rollout found no step, the solve starts again from the guess, with feedback,
+          because the iterates before such a failure are poor. But if the guess itself has no step,
+          the solve ends: the step from the guess is the same for both rollouts.
+        - If the linear rollout has had `linear_iterations` steps, the solve continues from `state`,
+          with feedback.
+        - Otherwise the result is `state`.
         """
         settings, linear = self.settings, ~state.feedback
         ended = (state.status == int(Status.FAILED)) | (state.status == int(Status.INFEASIBLE))

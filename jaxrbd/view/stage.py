@@ -1,4 +1,7 @@
-"""The scene of a viewer: one node per body, with triangles in layers; only poses change."""
+"""The scene of a viewer: one node per body, with triangles in layers.
+
+After the start, only the poses of the nodes, the visible layers and the contact forces change.
+"""
 
 from __future__ import annotations
 
@@ -58,8 +61,8 @@ def robot_offsets(
 ) -> np.ndarray:
     """Positions (B, 3) that put B robots side by side along y, around the origin; or zeros.
 
-    The robots are as far apart as the widest one needs in its first configuration, with the layers
-    that are drawn.
+    The distance between two robots is 1.25 times the width of the widest robot in its first
+    configuration, with the layers that are drawn.
     """
     count = len(motion.p)
     if not side_by_side:
@@ -92,7 +95,9 @@ class Stage:
             layer: [] for layer in (*LAYERS, *(item.layer for item in drawing.items))
         }
         self._forces: dict[int, Any] = {}
+        # The last position and quaternion of each node, by the name of the node.
         self._last: dict[str, tuple[np.ndarray, np.ndarray | None]] = {}
+        # The layers from which all sizes and distances are computed.
         shown = visible or ("visuals",)
         self.size = drawing.size(shown)
         self.offsets = robot_offsets(drawing, motion, shown, side_by_side)
@@ -124,7 +129,8 @@ class Stage:
             f"/{name}" if len(self.offsets) == 1 else f"/{i} {name}"
             for i in range(len(self.offsets))
         ]
-        # In one place, the markers and ghosts of the first robot are the markers and ghosts of all.
+        # If all robots are in one place, markers and ghosts are drawn for the first robot only.
+        # They are the items whose layers are not in LAYERS.
         self._repeated = self._roots[1:] if not np.any(self.offsets) else []
         self._bodies = []
         self._coms = []
@@ -170,6 +176,7 @@ class Stage:
         with self._server.atomic():
             for robot, bodies in enumerate(self._bodies):
                 R, p = motion.R[robot, time], motion.p[robot, time]
+                # viser has the order [w x y z].
                 quaternion = motion.quaternion[robot, time][:, [3, 0, 1, 2]]
                 for body, handle in enumerate(bodies):
                     self._move(handle, p[body], quaternion[body])

@@ -29,7 +29,8 @@ from .source import Source
 SHAPES = ("sphere", "capsule", "box")
 GROUNDS = ("plane", "hfield")
 
-# Contacts with one unsupported feature have one text each, up to this number of contacts.
+# Contacts with one unsupported feature have one text each, up to this number of contacts. More
+# contacts with this feature have one text together.
 FEW = 4
 
 
@@ -71,7 +72,9 @@ def read_scene(source: Source) -> ReadScene:
     moves = source.moving_bodies()[m.geom_bodyid]
     shaped, surfaces = (np.isin(source.geom_kinds, kinds) for kinds in (SHAPES, GROUNDS))
     found = _candidates(source)
-    found = found.select(np.any(moves[found.geoms], axis=1))  # a mocap body is welded to the world
+    # One geom of a pair must move. A mocap body does not, although MuJoCo does not weld it to the
+    # world (`body_weldid`).
+    found = found.select(np.any(moves[found.geoms], axis=1))
     # Of each pair, one geom that moves, and the other geom.
     moving = np.where(moves[found.geoms[:, 0]], *found.geoms.T)
     other = found.geoms.sum(axis=1) - moving
@@ -80,6 +83,7 @@ def read_scene(source: Source) -> ReadScene:
     for geom in grounds[1:]:
         first = source.geoms[grounds[0]]
         source.omit(f"geom {source.geoms[geom]!r}: a second ground, besides {first!r}")
+    # `kept`: the pairs that the scene will have.
     kept = ~(on_ground & np.isin(other, grounds[1:]))
     is_ground = on_ground[:, None] & (found.geoms == other[:, None])
     shapeless = ~shaped[found.geoms] & ~is_ground & kept[:, None]
@@ -245,7 +249,8 @@ def _candidates(source: Source) -> Candidates:
     explicit = np.stack([m.pair_geom1, m.pair_geom2], axis=1).reshape(-1, 2)
     ids = np.flatnonzero(np.any(m.body_weldid[body[explicit]] != 0, axis=1))
     explicit = explicit[ids]
-    # All geoms of a class can touch the same geoms.
+    # A class has the geoms of all bodies that are welded together, with one contype and one
+    # conaffinity. They can touch the same geoms.
     fields = np.stack([m.body_weldid[body], m.geom_contype, m.geom_conaffinity], axis=1)
     classes, class_of_geom = np.unique(fields, axis=0, return_inverse=True)
     weld, contype, affinity = classes.T
@@ -266,10 +271,12 @@ def _candidates(source: Source) -> Candidates:
 
 
 def _products(classes: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-    """All pairs (n, 2) of an element of a class and an element of another class, sorted.
+    """For each pair of classes, all pairs of an element of the one and an element of the other.
+
+    The result (n, 2) is sorted.
 
     - `classes`: the class of each element;
-    - `pairs` (k, 2): pairs of classes.
+    - `pairs` (k, 2): pairs of different classes.
     """
     elements, counts = np.argsort(classes, kind="stable"), np.bincount(classes)
     starts = np.cumsum(counts) - counts
@@ -320,6 +327,8 @@ def _frictions(
     """
     m = source.m
     geoms, pair = (np.concatenate(x) for x in zip(touching, pairs))
+    # Friction and condim are from the geom with the higher priority; with equal priorities, the
+    # larger values.
     priority = m.geom_priority[geoms]
     leads = priority == priority.max(axis=1, keepdims=True)
     friction = np.max(m.geom_friction[geoms, 0], axis=1, where=leads, initial=0)
@@ -358,4 +367,5 @@ def _frictions(
         elements = [f"{labels[a]} and {labels[b]}" for a, b in geoms[contacts].tolist()]
         count = f"{len(elements)} pairs"
         texts += _contact_texts(f"contacts with {feature}", count, elements, contacts, text)
+    # A contact with condim 1 is frictionless.
     return np.where(condim > 1, friction, 0.0), texts
