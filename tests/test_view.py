@@ -504,6 +504,58 @@ def test_the_normals_of_a_ball_point_outwards():
     assert np.min(outwards[np.unique(faces)]) > 0.99
 
 
+def traced(ray, surface, normals, camera, ground):
+    """The colour of one ray on white, by intersections in the world; the ray has the depth 1."""
+    color, nearest = np.ones(3), max(ray[2] / (ground.height - camera.position[2]), 0)
+    if nearest > 0:  # an inverse depth
+        place = (camera.position + ray / nearest)[:2]
+        fade = np.exp(-np.sum((place - camera.target[:2]) ** 2) / ground.range**2)
+        tile = raster._TILES[int(np.sum(np.floor(place / ground.side))) % 2]
+        color = color + fade * (tile - color)
+    # The ray is a sum of the vectors to the corners. The sum of the weights is the inverse depth.
+    vectors = surface.vertices[surface.faces] - camera.position
+    weights = np.linalg.solve(np.swapaxes(vectors, 1, 2), ray[:, None])[..., 0]
+    inverse = np.where(np.all(weights > 0, axis=1), weights.sum(axis=1), 0)
+    for opaque in (True, False):
+        found = np.where((surface.colors[:, 3] == 1) == opaque, inverse, 0)
+        face = np.argmax(found)
+        if found[face] > nearest:
+            nearest = found[face]
+            normal = weights[face] @ normals[surface.faces[face]]
+            normal = normal / np.linalg.norm(normal) * -np.sign(normal @ ray)
+            light = raster._AMBIENT + sum(
+                strength * max(normal @ direction / np.linalg.norm(direction), 0)
+                for direction, strength in raster._LIGHTS
+            )
+            *rgb, opacity = surface.colors[face]
+            color = color + opacity * (np.minimum(np.array(rgb) * light, 1) - color)
+    return color
+
+
+@pytest.mark.parametrize("seed", [3, 26, 35])
+def test_a_picture_is_what_ray_tracing_finds(seed):
+    """Large faces near the camera, at all angles; the normals differ between their corners."""
+    draws = np.random.default_rng(seed)
+    vertices = draws.uniform((-1.0, -1.0, -0.3), (1.0, 1.0, 1.0), (9, 3))
+    faces = np.array([draws.permutation(9)[:3] for _ in range(12)])
+    colors = np.column_stack(
+        [draws.uniform(0.2, 1.0, (12, 3)), np.where(np.arange(12) % 3, 1, 0.4)]
+    )
+    surface = raster.Surface(vertices, faces, colors)
+    camera = raster.Camera(np.array([1.1, -1.0, 0.7]), np.array([0.1, 0.2, 0.3]), 1.1)
+    ground = raster.Ground(-0.1, 0.5, 2.0)
+    corners = vertices[faces]
+    area = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    normals = np.array([area[np.any(faces == k, axis=1)].sum(axis=0) for k in range(9)])
+    width, height = 32, 24
+    y, x = np.mgrid[height - 1 : -height : -2, 1 - width : width : 2] / height
+    right, up, back = camera.axes
+    rays = np.tan(0.55) * (x[..., None] * right + y[..., None] * up) - back
+    shown = raster.draw(surface, camera, width, height, WHITE, ground)
+    expected = np.apply_along_axis(traced, 2, rays, surface, normals, camera, ground)
+    np.testing.assert_allclose(shown, expected, atol=1e-9)
+
+
 def test_the_axes_of_a_camera_are_a_rotation():
     for position in ((1.0, -2.0, 3.0), (0.1, 0.2, -5.0), (0.0, 0.0, 4.0)):
         axes = raster.Camera(np.array(position), np.zeros(3)).axes
