@@ -184,6 +184,11 @@ def test_counts_that_the_data_do_not_have(tmp_path, monkeypatch):
     three = gltf(primitive={"mode": 5}, count=5, data=bytes(24))
     refused(tmp_path / "c.gltf", three.replace('"byteLength": 36', '"byteLength": 60'), "triangles")
     refused(tmp_path / "d.gltf", gltf(count=21, primitive={"mode": 1}, data=bytes(216)), "vertices")
+    parts = [{"attributes": {"POSITION": k}, "mode": 1} for k in range(2)]
+    accessor = {"bufferView": 0, "componentType": 5126, "type": "VEC3"}
+    counts = [accessor | {"count": 21}, accessor | {"count": -21}]
+    less = gltf(meshes=[{"primitives": parts}], accessors=counts)
+    refused(tmp_path / "e.gltf", less, "42 vertices in its parts")
     text = "solid\n" + "facet\nendfacet\n" * 3
     refused(tmp_path / "c.stl", text, "3 triangles, expected at most 2")
 
@@ -295,6 +300,20 @@ def test_the_texture_of_a_corner_is_its_pixel(u, v, tmp_path):
     np.testing.assert_allclose(np.array(color[:3]) * 255, pixels[1 - v, 2 * u], atol=1e-9)
 
 
+def test_textures_repeat(tmp_path):
+    """The lower left quarter of the texture is red."""
+    image = pytest.importorskip("PIL.Image")
+    pixels = np.full((12, 8, 3), 255, np.uint8)
+    pixels[6:, :4, 1:] = 0
+    image.fromarray(pixels).save(tmp_path / "a.png")
+    (tmp_path / "a.mtl").write_text("newmtl m\nmap_Kd a.png\n")
+    for u, v, red in ((1.25, 0.25, True), (0.25, -0.75, True), (-0.25, 2.25, False)):
+        text = "mtllib a.mtl\n" + OBJ + f"vt {u} {v}\nusemtl m\nf 1/1 2/1 3/1\n"
+        (tmp_path / "a.obj").write_text(text)
+        ((_, _, color),) = draw(tmp_path / "a.obj")
+        assert color == (1, 1 - red, 1 - red, 1)
+
+
 def test_colours_without_a_texture(tmp_path):
     (tmp_path / "a.obj").write_text(TEXTURED)
     assert draw(tmp_path / "a.obj")[0].color is None  # the file of the material is missing
@@ -302,6 +321,17 @@ def test_colours_without_a_texture(tmp_path):
     ((_, _, color),) = draw(tmp_path / "a.obj")
     assert color is not None
     np.testing.assert_allclose(color, (0.2, 0.4, 0.6, 1), atol=1 / 255)
+    base = {"pbrMetallicRoughness": {"baseColorFactor": [0.2, 0.4, 0.6, 0.8]}}
+    gloss = {"KHR_materials_pbrSpecularGlossiness": {"diffuseFactor": [0.8, 0.6, 0.4, 0.2]}}
+    part = {"attributes": {"POSITION": 0}, "material": 0}
+    for material, expected in (
+        (base, (0.2, 0.4, 0.6, 0.8)),
+        (base | {"extensions": gloss}, (0.8, 0.6, 0.4, 0.2)),
+    ):
+        text = gltf(meshes=[{"primitives": [part]}], materials=[material])
+        (tmp_path / "a.gltf").write_text(text)
+        ((_, _, color),) = draw(tmp_path / "a.gltf")
+        np.testing.assert_allclose(color, expected, atol=1 / 255)
 
 
 def test_a_header_of_more_pixels_than_pil_reads(tmp_path):
@@ -373,6 +403,8 @@ def test_other_contents_and_types(tmp_path):
     entity = '<!DOCTYPE x [<!ENTITY a "0 1 2">]>'
     refused(tmp_path / "b.dae", collada(prolog=entity), "may not have a DOCTYPE")
     refused(tmp_path / "a.glb", gltf(), "header of a GLB file")
+    first = b"glTF\1" + glb(gltf())[5:]
+    refused(tmp_path / "b.glb", first, "header of a GLB file of version 2")
     refused(tmp_path / "a.ply", b"ply\n", "no header of a PLY file")
     for name in ("KHR_draco_mesh_compression", "EXT_meshopt_compression"):
         packed = gltf(primitive={"extensions": {name: {}}})
@@ -400,17 +432,37 @@ def test_files_of_each_type_are_drawn(tmp_path):
         (tmp_path / name).write_bytes(data)
         ((vertices, faces, _),) = draw(tmp_path / name)
         np.testing.assert_allclose(vertices[faces[0]], CORNERS, err_msg=name)
+    # A part without a face does not matter.
+    accessor = {"bufferView": 0, "componentType": 5126, "count": 3, "type": "VEC3"}
+    none = {"bufferView": 0, "componentType": 5125, "count": 0, "type": "SCALAR"}
+    part = {"attributes": {"POSITION": 0}}
+    meshes = [{"primitives": [part, part | {"indices": 1}]}]
+    (tmp_path / "b.gltf").write_text(gltf(accessors=[accessor, none], meshes=meshes))
+    ((vertices, faces, _),) = draw(tmp_path / "b.gltf")
+    np.testing.assert_allclose(vertices[faces[0]], CORNERS)
 
 
-def robot(visuals):
+def test_vertices_without_a_face_are_ignored(tmp_path):
+    """trimesh leaves them in PLY files. They need not even be finite."""
+    rows = ["nan inf 0", *(" ".join(map(str, corner)) for corner in CORNERS), "3 1 2 3\n"]
+    header = ply().partition(b"end_header\n")[0].decode()
+    header = header.replace("binary_little_endian", "ascii").replace("vertex 3", "vertex 4")
+    (tmp_path / "a.ply").write_text(header + "end_header\n" + "\n".join(rows))
+    ((vertices, faces, _),) = draw(tmp_path / "a.ply")
+    np.testing.assert_allclose(vertices[faces[0]], CORNERS)
+
+
+def robot(visuals, collisions=()):
     slide = rbd.joints.Prismatic((1.0, 0.0, 0.0))
-    links = [Link("link", link_inertia(1.0, np.zeros(3), np.eye(3)), visuals)]
+    links = [Link("link", link_inertia(1.0, np.zeros(3), np.eye(3)), visuals, collisions)]
     return rbd.build_model(links, [JointSpec("slide", slide, None, "link")])
 
 
 def test_the_triangles_of_all_shapes_are_counted(monkeypatch):
     box = Geometry(BoxShape((1.0, 1.0, 1.0)))
     monkeypatch.setattr(mesh_limits, "MAX_ROBOT_TRIANGLES", 30)
-    with pytest.warns(GeometryWarning, match=r"'link': .*36 triangles .*, expected at most 30"):
-        drawn = view.drawing(robot([box] * 3))
-    assert [item.layer for item in drawn.items] == ["visuals", "visuals", "inertias"]
+    for collisions in range(2):  # the collisions too
+        model = robot([box] * (3 - collisions), [box] * collisions)
+        with pytest.warns(GeometryWarning, match=r"'link': .*36 triangles .*, expected at most 30"):
+            drawn = view.drawing(model)
+        assert [item.layer for item in drawn.items] == ["visuals", "visuals", "inertias"]

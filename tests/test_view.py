@@ -3,6 +3,7 @@
 import builtins
 import dataclasses
 import importlib.util
+import inspect
 import itertools
 import pathlib
 import re
@@ -191,15 +192,19 @@ def test_the_unit_of_a_collada_file_is_applied(tmp_path):
 # --------------------------------------------------------------------------------------- drawing
 
 
-def test_a_link_without_shapes_is_a_box_of_its_inertia():
+@pytest.mark.parametrize("diagonal", [(0.02, 0.03, 0.04), (0.02, 0.04, 0.03)])
+def test_a_link_without_shapes_is_a_box_of_its_inertia(diagonal):
     """The box and the ellipsoid of uniform density have the mass moments of the link."""
-    items = view.drawing(single()).items
+    R = POSE[:3, :3]
+    inertia = link_inertia(2.0, (0.1, 0.2, -0.1), np.diag(diagonal), R)
+    items = view.drawing(single(inertia=inertia)).items
     assert [item.layer for item in items] == ["visuals", "inertias"]
     for item in items:
         volume, centroid, second = moments(item.vertices, item.faces)
         np.testing.assert_allclose(centroid, (0.1, 0.2, -0.1), atol=1e-12)
+        assert volume > 0  # not inside out
         about = np.trace(second) * np.eye(3) - second
-        expected = POSE[:3, :3] @ np.diag([0.02, 0.03, 0.04]) @ POSE[:3, :3].T
+        expected = R @ np.diag(diagonal) @ R.T
         np.testing.assert_allclose(2.0 * about / volume, expected, rtol=0, atol=2e-3 * 0.04 * 5)
 
 
@@ -215,6 +220,14 @@ def test_visuals_before_collisions_before_inertias():
     assert shown(collisions=[box]) == [(grey, 12)]
     ((color, _),) = shown()
     assert color == grey
+    # A body without shapes does not have the collisions of another body.
+    slides = [rbd.joints.Prismatic(axis) for axis in np.eye(3)[:2]]
+    links = [Link("a", INERTIA, (), [ball]), Link("b", INERTIA)]
+    joints = [JointSpec("a", slides[0], None, "a"), JointSpec("b", slides[1], "a", "b")]
+    items = view.drawing(rbd.build_model(links, joints)).items
+    visuals = [item for item in items if item.layer == "visuals"]
+    assert [(item.name, item.body) for item in visuals] == [("a", 0), ("b", 1)]
+    assert len(visuals[1].faces) == 12
 
 
 def test_shapes_of_welded_links_are_in_the_frame_of_their_body():
@@ -334,7 +347,7 @@ def odd_inertias():
     box, ball = Geometry(BoxShape((0.2, 0.1, 0.1))), Geometry(SphereShape(0.4))
     links = [Link("a", inertia, [box], [ball]), Link("b", inertia, [box])]
     hinge = rbd.joints.Revolute((0.0, 1.0, 0.0))
-    place = placement_matrix((0.3, 0.0, 0.0), (0.0, 0.0, 0.0))
+    place = placement_matrix((0.18, 0.0, 0.24), (0.0, 0.0, 0.0))
     far = placement_matrix((0.0, 50.0, 0.0), (0.0, 0.0, 0.0))
     joints = [JointSpec("j", hinge, None, "a", far), JointSpec("k", hinge, "a", "b", place)]
     return rbd.build_model(links, joints)
@@ -356,7 +369,7 @@ def test_axes_have_the_size_of_the_robot():
         assert alone.size(layers) == 0.4  # a body without reach
     found = motion.motion(odd_inertias(), None)
     box, surface = picture._surface(drawn, found, ("frames",))
-    np.testing.assert_allclose(np.ptp(box, axis=0), (0.375, 0.075, 0.075), atol=1e-6)
+    np.testing.assert_allclose(np.ptp(box, axis=0), (0.255, 0.075, 0.315), atol=1e-6)
     np.testing.assert_allclose(surface.vertices.max(axis=0), box[1], atol=0.003)
     # The pendulum turns about y, so its axes x and z do not have the axes of the world.
     pendulum = rbd.load_robot("pendulum")
@@ -534,7 +547,7 @@ def traced(ray, surface, normals, camera, ground):
 
 @pytest.mark.parametrize("seed", [3, 26, 35])
 def test_a_picture_is_what_ray_tracing_finds(seed):
-    """Large faces near the camera, at all angles; the normals differ between their corners."""
+    """Large faces near the camera, also beyond each border; the normals of their corners differ."""
     draws = np.random.default_rng(seed)
     vertices = draws.uniform((-1.0, -1.0, -0.3), (1.0, 1.0, 1.0), (9, 3))
     faces = np.array([draws.permutation(9)[:3] for _ in range(12)])
@@ -542,7 +555,7 @@ def test_a_picture_is_what_ray_tracing_finds(seed):
         [draws.uniform(0.2, 1.0, (12, 3)), np.where(np.arange(12) % 3, 1, 0.4)]
     )
     surface = raster.Surface(vertices, faces, colors)
-    camera = raster.Camera(np.array([1.1, -1.0, 0.7]), np.array([0.1, 0.2, 0.3]), 1.1)
+    camera = raster.Camera(np.array([1.1, -1.0, 0.7]), np.array([0.1, 0.2, 0.3]), 0.7)
     ground = raster.Ground(-0.1, 0.5, 2.0)
     corners = vertices[faces]
     area = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
@@ -550,7 +563,7 @@ def test_a_picture_is_what_ray_tracing_finds(seed):
     width, height = 32, 24
     y, x = np.mgrid[height - 1 : -height : -2, 1 - width : width : 2] / height
     right, up, back = camera.axes
-    rays = np.tan(0.55) * (x[..., None] * right + y[..., None] * up) - back
+    rays = np.tan(0.35) * (x[..., None] * right + y[..., None] * up) - back
     shown = raster.draw(surface, camera, width, height, WHITE, ground)
     expected = np.apply_along_axis(traced, 2, rays, surface, normals, camera, ground)
     np.testing.assert_allclose(shown, expected, atol=1e-9)
@@ -663,13 +676,16 @@ def test_a_picture_shows_the_robot_where_its_bodies_are():
     assert columns.min() >= 19
     assert np.flatnonzero(red.any(axis=1)).min() > np.flatnonzero(blue.any(axis=1)).max()
     assert abs(rows.min() + rows.max() - 29) <= 1
-    box, surface = picture._surface(
-        view.drawing(plates()), motion.motion(plates(), np.array([np.pi / 2])), ("visuals",)
-    )
-    expected = [[0, -0.5, -0.5], [1, 0.5, 0.5]]
-    np.testing.assert_allclose(box, expected, atol=1e-12)
-    np.testing.assert_allclose(surface.vertices.min(axis=0), expected[0], atol=1e-12)
-    np.testing.assert_allclose(surface.vertices.max(axis=0), expected[1], atol=1e-12)
+    half = np.sqrt(0.5) / 2
+    for q, low, high in (
+        (np.pi / 2, (0.0, -0.5, -0.5), (1.0, 0.5, 0.5)),
+        (np.pi / 4, (-half, -0.5, -half), (3 * half, 0.5, 3 * half)),
+    ):
+        found = motion.motion(plates(), np.array([q]))
+        box, surface = picture._surface(view.drawing(plates()), found, ("visuals",))
+        np.testing.assert_allclose(box, [low, high], atol=1e-12)
+        np.testing.assert_allclose(surface.vertices.min(axis=0), low, atol=1e-12)
+        np.testing.assert_allclose(surface.vertices.max(axis=0), high, atol=1e-12)
 
 
 def test_the_background_and_the_size_of_a_picture():
@@ -707,7 +723,10 @@ def test_the_ground_is_at_zero_or_below_the_robot():
         ({"width": 0}, "width is 0"),
         ({"camera": (0, 0, 0)}, "camera is zero"),
         ({"camera": (0, 0)}, "camera is .* expected three finite numbers"),
+        ({"camera": np.array(["x", "y", "z"])}, "camera is .*, expected three numbers"),
         ({"distance": -1.0}, "distance is -1.0"),
+        ({"distance": 0.0}, "distance is 0.0"),
+        ({"distance": np.inf}, "distance is inf"),
         ({"layers": ("walls",)}, "layers has 'walls', expected some of visuals"),
     ],
 )
@@ -765,6 +784,23 @@ def test_markers_are_where_they_are_placed():
     np.testing.assert_allclose(offsets, widths, atol=1e-12)
     assert len(path.vertices) == 2 * len(three[0].vertices)  # without the repeated point
     np.testing.assert_allclose(boxes[-1].mean(axis=0)[1:], [-0.05, 0.2], atol=0.04)
+
+
+def test_rods_have_their_radii_in_all_directions():
+    ends = np.array([*np.eye(3), *-np.eye(3), (1.0, -2.0, 3.0), (-1.0, -1.0, 0.0)])
+    starts = np.tile([1.0, 2.0, 3.0], (len(ends), 1))
+    vertices, faces = markers.rods(starts, starts + ends, 0.1, 0.2)
+    rings = vertices.reshape(len(ends), 2, -1, 3) - np.stack([starts, starts + ends], 1)[:, :, None]
+    np.testing.assert_allclose(np.einsum("nrki,ni->nrk", rings, ends), 0, atol=1e-12)
+    lengths = np.linalg.norm(rings, axis=-1)
+    np.testing.assert_allclose(lengths, np.broadcast_to([[0.1], [0.2]], lengths.shape))
+    corners = vertices[faces].reshape(len(ends), -1, 3, 3)
+    middles = corners.mean(axis=2) - (starts + ends / 2)[:, None]
+    normals = np.cross(corners[:, :, 1] - corners[:, :, 0], corners[:, :, 2] - corners[:, :, 0])
+    outwards = middles - np.einsum("nfi,ni,nj->nfj", middles, ends, ends) / np.sum(
+        ends**2, axis=1
+    ).reshape(-1, 1, 1)
+    assert np.all(np.einsum("nfi,nfi->nf", normals, outwards) > 0)
 
 
 def test_ghosts_are_translucent_postures_in_the_same_place():
@@ -872,17 +908,19 @@ def test_paths_of_a_frame_and_of_the_centre_of_mass():
 
 def test_targets_of_tasks_are_markers():
     X = rbd.Pose(TURN, jnp.array([0.1, 0.2, 0.3]))
-    first, *points = view.targets(
+    *axes, first, second, third = view.targets(
         [
             ik.FrameTask("link", X),
+            ik.FrameTask("link", X, (1.0, 1.0, 1.0, 0.0, 0.0, 0.5)),
             ik.FrameTask.position("link", X.p),
             ik.GazeTask("link", X.p),
             ik.ComTask(X.p),
         ]
     )
-    assert isinstance(first, view.Axes)
-    np.testing.assert_array_equal(first.poses.R, X.R)
-    for marker in points:
+    for marker in axes:
+        assert isinstance(marker, view.Axes)
+        np.testing.assert_array_equal(marker.poses.R, X.R)
+    for marker in (first, second, third):
         assert isinstance(marker, view.Points)
         np.testing.assert_array_equal(marker.positions, X.p)
     for task, message in (
@@ -902,9 +940,14 @@ def test_targets_of_tasks_are_markers():
         ({"markers": [view.Points([0, 0, 0], (1, 2, 0))]}, r"markers\[0\].color is .* 0 to 1"),
         ({"markers": [view.Points([0, 0, 0], (0, -0.1, 0))]}, r"markers\[0\].color is .* 0 to 1"),
         ({"markers": [view.Points([0, 0, 0], size=0.0)]}, r"markers\[0\].size is 0.* above 0"),
+        ({"markers": [view.Points([0, 0, 0], size=np.inf)]}, r"markers\[0\].size is inf.* above 0"),
         (
             {"markers": [view.Arrows(np.zeros((2, 3)), np.zeros((3, 3)))]},
             r"markers\[0\] has 2 origins and 3 vectors",
+        ),
+        (
+            {"markers": [view.Arrows(np.zeros(3), [0.0, 0.0, np.nan])]},
+            r"markers\[0\].vectors .* finite",
         ),
         ({"markers": [view.Path(np.zeros((4, 2)))]}, r"markers\[0\].points has shape \(4, 2\)"),
         ({"ghosts": np.zeros((2, 3, 1))}, r"ghosts has shape \(2, 3, 1\), expected \(G, 1\)"),
@@ -914,6 +957,12 @@ def test_targets_of_tasks_are_markers():
 def test_bad_markers_and_ghosts(options, message):
     with pytest.raises(ArgumentError, match=message):
         view.render(boxed(), **options)
+
+
+def test_an_array_is_not_a_marker():
+    """Without the types that the tests check."""
+    with pytest.raises(ArgumentError, match=r"markers\[2\] is \(0.0,\), expected Points, Axes"):
+        inspect.unwrap(markers._items)((0.0,), 2, 1.0)
 
 
 # ----------------------------------------------------------------------------------------- pages
@@ -1175,6 +1224,12 @@ def test_a_mesh_in_memory_is_drawn():
     item, _ = view.drawing(single([Geometry(tetrahedron)])).items
     volume, _, _ = moments(item.vertices, item.faces)
     np.testing.assert_allclose(volume, 1 / 6)
+
+
+def test_a_link_with_an_empty_mesh_is_a_box():
+    flat = Mesh(np.zeros((3, 3)), np.array([[0, 1, 2]]))  # a triangle without area
+    items = view.drawing(single([Geometry(flat)])).items
+    assert (items[0].layer, len(items[0].faces)) == ("visuals", 12)
 
 
 @pytest.mark.documents

@@ -3,6 +3,7 @@
 import html.parser
 import itertools
 import socket
+import threading
 import types
 
 import jax.numpy as jnp
@@ -72,7 +73,7 @@ def recording(monkeypatch):
         return as_html(serializer)
 
     def record_arrows(scene, name, points, *arguments, **options):
-        found.arrows.append((name, np.asarray(points, float)))
+        found.arrows.append((name, np.asarray(points, float), options["colors"]))
         return add_arrows(scene, name, points, *arguments, **options)
 
     monkeypatch.setattr(kind, "as_html", record)
@@ -192,6 +193,8 @@ def test_balls_and_axes_have_one_size_in_pages_and_pictures(recording):
     _, surface = picture._surface(view.drawing(model), found, ("frames",))
     length = axes["props"]["axes_length"]
     np.testing.assert_allclose(surface.vertices.max(axis=0), length, rtol=1e-6)
+    radius = axes["props"]["axes_radius"]
+    np.testing.assert_allclose(surface.vertices.min(axis=0), -radius, rtol=1e-6)
 
 
 @pytest.mark.parametrize("act", ["show", "save_html", "render", "serve"])
@@ -231,6 +234,8 @@ def test_names_with_slashes_are_one_node(recording):
     view.show(slider("arm/left/"))
     (mesh, *_) = [m["name"] for _, m in recording.about("MeshMessage")]
     assert mesh == "/robot/0 arm_left_/visuals/0 arm_left_"
+    view.show(slider(" "))
+    assert recording.about("MeshMessage")[0][1]["name"] == "/robot/0 _/visuals/0 _"
 
 
 BALL = Geometry(SphereShape(0.1))
@@ -289,7 +294,9 @@ def test_the_forces_of_a_page_change_with_time(recording, tmp_path):
     ):
         recording.arrows.clear()
         act()
-        assert {name for name, _ in recording.arrows} == {"/0 robot/contact forces"}
+        assert {name for name, *_ in recording.arrows} == {"/0 robot/contact forces"}
+        red, green, blue = recording.arrows[0][2]
+        assert red > 3 * max(green, blue)
         times = [time for time, _ in recording.about("ArrowMessage")]
         np.testing.assert_allclose(times, [0, 0.1, 0.2, 0.3], atol=1e-9)
         damping = scene.material.dissipation * depth / 0.1
@@ -461,11 +468,49 @@ def test_a_live_page_draws_the_forces_of_rest():
         np.testing.assert_allclose(arrows(viewer), [1], rtol=1e-4)
 
 
-def test_a_server_listens_where_it_is_told():
+def test_a_server_listens_where_it_is_told(monkeypatch):
     for options, host in (({}, "127.0.0.1"), ({"host": "0.0.0.0"}, "0.0.0.0")):
         with view.serve(slider(), port=0, **options) as viewer:
             assert viewer._server.get_host() == host
             assert viewer.url == f"http://localhost:{viewer._server.get_port()}"
+    # Without a port it is 8080, which may be in use here.
+    asked = {}
+    module = types.SimpleNamespace(
+        ViserServer=lambda **x: asked.update(x) or viser.ViserServer(**{**x, "port": 0})
+    )
+    monkeypatch.setattr(live, "viser_module", lambda: module)
+    view.serve(slider()).stop()
+    assert (asked["host"], asked["port"]) == ("127.0.0.1", 8080)
+
+
+def test_one_thread_at_a_time_moves_the_robot(without_player, monkeypatch):
+    """While a method or a control moves the robot, another thread waits for the lock."""
+    q = np.array([[0.1], [0.2]])
+    solution = types.SimpleNamespace(q=q[0])
+    monkeypatch.setattr(live, "inverse_kinematics", lambda *_, **__: solution)
+    with view.serve(slider(), q, dt=0.1, port=0) as viewer:
+        free, place, lock = [], viewer._stage.place, viewer._lock
+
+        def take():
+            free.append(lock.acquire(blocking=False))
+            if free[-1]:
+                lock.release()
+
+        def watched(*arguments):
+            thread = threading.Thread(target=take)
+            thread.start()
+            thread.join()
+            place(*arguments)
+
+        monkeypatch.setattr(viewer._stage, "place", watched)
+        use(viewer, "time in s", 0.1)
+        use(viewer, "slide", 0.3)
+        viewer.set_configuration(q[0])
+        viewer.reach("link", np.zeros(3), np.array([0.0, 0.0, 0.0, 1.0]))
+        use(viewer, "play", True)
+        monkeypatch.setattr(viewer._stopped, "wait", lambda _: len(free) > 4)
+        without_player(viewer)
+    assert free == [False] * 5
 
 
 def test_a_live_page_starts_within_the_limits():
@@ -517,6 +562,17 @@ def test_a_drag_asks_for_the_pose_of_the_handle(monkeypatch):
         np.testing.assert_allclose(viewer._handle.position, q[:3], atol=1e-12)
         use(viewer, "drag", "none")
         assert viewer._handle is None
+
+
+def test_only_free_flyers_of_root_bodies_are_kept():
+    links = [Link("hand", INERTIA), Link("base", INERTIA), Link("ball", INERTIA)]
+    joints = [
+        JointSpec("slide", rbd.joints.Prismatic((1.0, 0.0, 0.0)), None, "hand"),
+        JointSpec("thrown", rbd.joints.FreeFlyer(), "hand", "ball"),
+        JointSpec("root", rbd.joints.FreeFlyer(), None, "base"),
+    ]
+    viewer = types.SimpleNamespace(_model=rbd.build_model(links, joints))
+    assert live.Viewer._roots.fget(viewer) == ("root",)
 
 
 def test_several_robots_are_not_dragged():
