@@ -333,6 +333,7 @@ def test_a_robot_without_joints_is_shown():
     [
         (np.zeros(2), r"trajectory has shape \(2,\), expected \(1,\), \(T, 1\) or \(B, T, 1\)"),
         (np.zeros((0, 1)), "it has no configuration"),
+        (np.array([[-np.inf], [0.0]]), r"trajectory\[0, 0\] is -inf, expected finite values"),
         (np.array([[0.0], [np.nan]]), r"trajectory\[1, 0\] is nan, expected finite values"),
     ],
 )
@@ -621,6 +622,12 @@ def test_render_frames_the_robot():
         gaps = np.diff(np.flatnonzero(red.any(axis=0)))
         seen.append(1 + np.count_nonzero(gaps > 1))
     assert seen == [1, 3]
+    # Without names of layers only the visual shapes are shown.
+    ball = single([Geometry(BoxShape((0.4, 0.4, 0.4)))], [Geometry(SphereShape(0.3))])
+    plain, visuals = (
+        view.render(ball, width=40, height=30, **x) for x in ({}, {"layers": "visuals"})
+    )
+    np.testing.assert_array_equal(plain, visuals)
     for layers in (("frames",), ("com",), ("inertias",), ("collisions",)):
         picture_of = view.render(model, layers=layers, width=80, height=60, ground=False)
         assert (picture_of.std() > 1) == (layers != ("collisions",))
@@ -658,6 +665,8 @@ def test_the_camera_is_where_it_is_told():
     red, blue = (np.flatnonzero(x.any(axis=1)) for x in colored(0.0, camera=(0, -1, 0)))
     assert (red.min(), red.max()) == (blue.min(), blue.max())
     np.testing.assert_array_equal(colored(0.3), colored(0.3, camera=(1.0, -0.8, 0.35)))
+    # The middle of the cube is in the middle of the picture.
+    np.testing.assert_array_equal(colored(0.0), colored(0.0, target=(0.0, 0.0, 0.5)))
     top = colored(0.0, camera=(0, 0, 1))  # from above, y is up in the picture and x to the right
     assert np.flatnonzero(top[0].any(axis=0)).min() > np.flatnonzero(top[1].any(axis=0)).max()
     large = {"camera": (1, 0, 0), "width": 160, "height": 120}
@@ -714,7 +723,9 @@ def test_the_ground_is_at_zero_or_below_the_robot():
     for z, height in ((1.0, 0.0), (-3.0, -3.5)):
         ground = picture._ground(np.array([[0, 0, z - 0.5], [1, 2, z + 0.5]]))
         assert ground.height == height
-        assert 0.5 <= ground.side <= 1.25  # two to four tiles along the robot
+    for extent in (0.9, 1.0, 2.1, 5.0):
+        side = picture._ground(np.array([[0, 0, 0], [extent / 2, extent, 0.1]])).side
+        assert 1.6 <= extent / side <= 4.0  # two to four tiles along the robot
 
 
 @pytest.mark.parametrize(

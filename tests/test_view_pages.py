@@ -225,6 +225,8 @@ def test_robots_of_a_page_are_side_by_side_or_in_one_place(side_by_side, recordi
         found = {m["name"]: m["position"][1] for _, m in recording.about("SetPositionMessage")}
         roots = [found.get(f"/{robot} robot", 0.0) for robot in range(2)]
         np.testing.assert_allclose(roots, apart, atol=1e-9)
+        ((_, camera),) = recording.about("SetCameraLookAtMessage")
+        np.testing.assert_allclose(camera["look_at"], [0.25, 0, 0], atol=1e-9)  # the middle
     with view.serve(slider(), q, side_by_side=side_by_side, port=0) as viewer:
         np.testing.assert_allclose(viewer._stage.offsets[:, 1], apart, atol=1e-9)
 
