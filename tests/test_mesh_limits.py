@@ -275,16 +275,19 @@ def test_each_type_of_texture_gives_the_colour(kind, tmp_path):
 
 
 def test_the_textures_of_a_file_are_counted_together(tmp_path, monkeypatch):
+    """And each part has the colour of its own texture."""
+    image = pytest.importorskip("PIL.Image")
     (tmp_path / "a.mtl").write_text("newmtl m\nmap_Kd a.png\nnewmtl n\nmap_Kd b.png\n")
-    for name in ("a.png", "b.png"):
-        (tmp_path / name).write_bytes(picture(10, 10))
-    (tmp_path / "a.obj").write_text(TEXTURED + "usemtl n\nf 1/1 2/2 3/3\n")
+    for name, color in (("a.png", "red"), ("b.png", "blue")):
+        image.new("RGB", (10, 10), color).save(tmp_path / name)
+    text = TEXTURED + "usemtl n\nf 3/3 2/2 1/1\n"  # the blue face looks down
+    (tmp_path / "a.obj").write_text(text)
     monkeypatch.setattr(mesh_limits, "MAX_PIXELS", 200)
-    assert [part.color for part in draw(tmp_path / "a.obj")] == [(1, 0, 0, 1)] * 2
+    for vertices, faces, color in draw(tmp_path / "a.obj"):
+        up = np.linalg.det(vertices[faces[0]] + [0, 0, 1]) > 0
+        assert color == (up, 0, not up, 1)
     monkeypatch.setattr(mesh_limits, "MAX_PIXELS", 199)
-    refused(
-        tmp_path / "a.obj", TEXTURED + "usemtl n\nf 1/1 2/2 3/3\n", "200 pixels in its textures"
-    )
+    refused(tmp_path / "a.obj", text, "200 pixels in its textures")
 
 
 @pytest.mark.parametrize(("u", "v"), [(0, 0), (1, 0), (0, 1), (1, 1)])

@@ -836,6 +836,7 @@ def test_markers_without_a_size_have_the_size_of_the_robot(name):
     a robot of twice the size.
     """
     marker = MARKERS[name]._replace(size=None)
+    assert type(marker)._field_defaults["size"] is None
     reaches = []
     for size in (1.0, 2.0):
         model = single([Geometry(BoxShape((size, 0.1, 0.1)))])

@@ -190,6 +190,10 @@ def test_balls_and_axes_have_one_size_in_pages_and_pictures(recording):
     _, surface = picture._surface(view.drawing(model), found, ("com",))
     radius = np.linalg.norm(surface.vertices, axis=1).max()
     np.testing.assert_allclose(ball["props"]["radius"], radius, rtol=1e-6)
+    rgb = np.array(ball["props"]["color"]) / 255
+    np.testing.assert_allclose(
+        surface.colors[:, :3], np.tile(rgb, (len(surface.faces), 1)), atol=0.02
+    )
     _, surface = picture._surface(view.drawing(model), found, ("frames",))
     length = axes["props"]["axes_length"]
     np.testing.assert_allclose(surface.vertices.max(axis=0), length, rtol=1e-6)
@@ -382,6 +386,11 @@ def test_boxes_of_a_live_page_show_and_hide_layers():
         use(viewer, "visuals", True)
         use(viewer, "centre of mass", False)
         assert visible() == {"inertias", "visuals"}
+        use(viewer, "collisions", True)
+        use(viewer, "visuals", False)
+        assert visible() == {"inertias", "collisions"}
+        use(viewer, "frames", True)
+        assert visible() == {"inertias", "collisions", "frames"}
 
 
 def test_a_time_slider_has_the_time_of_the_trajectory(without_player):
@@ -483,6 +492,8 @@ def test_a_server_listens_where_it_is_told(monkeypatch):
     monkeypatch.setattr(live, "viser_module", lambda: module)
     view.serve(slider()).stop()
     assert (asked["host"], asked["port"]) == ("127.0.0.1", 8080)
+    view.serve(slider(), port=8123).stop()
+    assert asked["port"] == 8123
 
 
 def test_one_thread_at_a_time_moves_the_robot(without_player, monkeypatch):
@@ -554,6 +565,9 @@ def test_a_drag_asks_for_the_pose_of_the_handle(monkeypatch):
         np.testing.assert_allclose(found[1], [[1, 0, 0], [0, 0, -1], [0, 1, 0]], atol=1e-12)
         np.testing.assert_array_equal(found[2], [0.3, 0, 0])
         np.testing.assert_array_equal(viewer.q, q)
+        count = len(asked)
+        drag(viewer._handle, (HALF, HALF, 0.0, 0.0), (0.3, 0.0, 0.0))
+        assert len(asked) == count  # the same pose again
         use(viewer, "keep the root", False)
         found = drag(viewer._handle, (HALF, 0.0, 0.0, HALF), (0.1, 0.2, 0.3))
         assert found[3] == ()
