@@ -1113,6 +1113,22 @@ def test_derivatives_with_a_joint_at_its_limit(arm):
     close(forward[3], [0.0, 0.0, 0.0, 1.0], 1e-12, "the joint at its limit")
 
 
+def test_the_derivative_within_the_tolerance_has_the_least_norm():
+    """A redundant arm ends 0.3 um from its target. This error does not select a configuration."""
+    model, q0 = planar(), jnp.array([0.5, 0.7, 0.4])
+    centre = planar_centre(q0) + 3e-7 * (0.6 + 0.8j)
+
+    def found(target):
+        tasks = [ik.ComTask(target)]
+        end = ik.inverse_kinematics(model, tasks, q0, tolerance=1e-6, max_iterations=1)
+        return end.q, end.error
+
+    target = jnp.array([centre.real, centre.imag, 0.0])
+    derivative, error = jax.jit(jax.jacfwd(found, has_aux=True))(target)
+    assert error > 1e-7
+    close(derivative, np.linalg.pinv(rows(model, [ik.ComTask(target)], q0).J), 1e-12)
+
+
 @pytest.mark.slow
 def test_the_derivative_of_a_redundant_robot_has_the_least_norm(arm):
     """It is the pseudo-inverse of the Jacobian, and the change that the solver finds nearby."""
