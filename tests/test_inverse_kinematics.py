@@ -443,7 +443,7 @@ def test_a_search_starts_in_the_middle_of_the_limits():
 
 
 class Started(Exception):
-    """A search with its arguments."""
+    """The iterations with their arguments."""
 
 
 def test_the_defaults_of_a_search(monkeypatch):
@@ -461,6 +461,26 @@ def test_the_defaults_of_a_search(monkeypatch):
             ik.search_inverse_kinematics(model, tasks, key, **options)
         np.testing.assert_array_equal(caught.value.args[0], [1.0, 2.5, 0.0])
         assert caught.value.args[1:] == (tolerance, (16, 1, 100))
+
+
+def test_a_restart_needs_more_than_32_steps(monkeypatch):
+    """And targets. Otherwise all steps are near the start."""
+
+    def started(name, *args):
+        raise Started(name)
+
+    for name in ("_near", "_first_successful_attempt"):
+        monkeypatch.setattr(ik_solution, name, functools.partial(started, name))
+    target, posture = ik.ComTask(np.zeros(3)), ik.PostureTask(np.zeros(3))
+    for tasks, options, name in (
+        ([target], {"max_iterations": 32}, "_near"),
+        ([target], {"max_iterations": 33}, "_first_successful_attempt"),
+        ([target], {"max_iterations": 33, "restart": False}, "_near"),
+        ([target, posture], {}, "_first_successful_attempt"),
+        ([posture], {}, "_near"),
+    ):
+        with pytest.raises(Started, match=name):
+            ik.inverse_kinematics(planar(), tasks, np.zeros(3), **options)
 
 
 def test_a_search_out_of_reach_keeps_locked_joints(monkeypatch):
@@ -758,10 +778,11 @@ def test_the_damping_grows_where_a_step_reduces_the_error_less_than_predicted():
     np.testing.assert_array_equal(factor == solver.POOR_GROWTH, poor)
     np.testing.assert_array_equal(factor == solver.GROWTH, ~taken)
     assert np.all(factor[good] == 1)  # The least damping stays.
+    assert np.min(factor[~taken]) > np.max(factor[poor]) > 1
 
 
 @functools.cache
-def planar_solutions():
+def planar_solutions(locked=()):
     """The compiled function (model, target of the centre of mass, q0) to the solutions.
 
     They are the solutions with and without a restart.
@@ -770,18 +791,22 @@ def planar_solutions():
     @jax.jit
     def both(model, target, q0):
         tasks = [ik.ComTask(target)]
-        return [ik.inverse_kinematics(model, tasks, q0, restart=x) for x in (True, False)]
+        return [ik.inverse_kinematics(model, tasks, q0, locked, restart=x) for x in (True, False)]
 
     return both
 
 
 def test_a_restart_finds_the_way_round_a_limit():
-    """The target is behind the limit of the first joint, which it reaches from the middle."""
+    """The target is behind the limit of the first joint, which it reaches from the middle.
+
+    The last joint is locked.
+    """
     arm = planar()
     q0 = jnp.array([2.9, 0.3, 0.2])
     target = rbd.center_of_mass(arm, jnp.array([-2.9, 0.3, 0.2]))
-    found, near = planar_solutions()(arm, target, q0)
+    found, near = planar_solutions(("j2",))(arm, target, q0)
     assert found.converged
+    assert found.q[2] == near.q[2] == q0[2]
     close(rbd.center_of_mass(arm, found.q), target, 1e-8)
     assert not near.converged
     assert near.stationary
@@ -792,13 +817,17 @@ def test_a_restart_without_success_changes_nothing():
     """Out of reach, both end at the minimum near q0; the middle leads to another minimum."""
     arm = planar()
     q0 = jnp.array([2.9, 0.3, 0.2])
-    far = jnp.array([3.0, 1.0, 0.0])
-    found, near = planar_solutions()(arm, far, q0)
-    assert not found.converged
-    assert found.iterations == near.iterations > 32
-    close(found.q, near.q, 1e-12)
-    _, other = planar_solutions()(arm, far, jnp.zeros(3))
-    assert jnp.max(jnp.abs(other.q - near.q)) > 1
+    solved, iterations = planar_solutions(("j2",)), []
+    for x, y in ((-3.6, -1.7), (-3.5, -1.5), (-3.6, -1.5)):
+        far = jnp.array([x, y, 0.0])
+        found, near = solved(arm, far, q0)
+        assert not found.converged
+        assert found.iterations == near.iterations
+        close(found.q, near.q, 1e-12)
+        _, other = solved(arm, far, jnp.zeros(3).at[2].set(q0[2]))
+        assert jnp.max(jnp.abs(other.q - near.q)) > 1
+        iterations.append(near.iterations)
+    assert max(iterations) > 32
 
 
 def test_targets_are_reached_with_a_posture_as_without():
@@ -1520,6 +1549,10 @@ def test_wrong_tasks(arm, monkeypatch):
         rbd.ArgumentError, match=r"(?s)target.R of the FrameTask of 'tool' .*rotation"
     ):
         ik.FrameTask("tool", rbd.Pose(-X.R, X.p))
+    with pytest.raises(rbd.ArgumentError, match=r"target.R .* shape \(1, 3, 3\)"):
+        ik.FrameTask("tool", rbd.Pose(X.R[None], X.p))
+    with pytest.raises(rbd.ArgumentError, match=r"target.p .* shape \(1, 3\)"):
+        ik.FrameTask("tool", rbd.Pose(X.R, X.p[None]))
     ik.FrameTask.orientation("tool", np.asarray(random_pose(0).R, np.float32))  # exact to 1e-7
     with pytest.raises(rbd.ArgumentError, match=r"weights of the FrameTask of 'tool' .* 0 or more"):
         ik.FrameTask("tool", X, -1.0)
