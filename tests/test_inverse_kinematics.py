@@ -214,6 +214,7 @@ def test_weights_and_errors_of_all_tasks():
         ik.GazeTask("l0", [0, 0, 0], weights=7),  # at the origin of l0: no direction
         ik.FrameTask.orientation("l2", R, [4, 5, 6], relative_to="l1"),
         ik.FrameTask.position("l2", [tip.real, tip.imag - 0.2, 0], [1, 2, 3], relative_to="l0"),
+        ik.ComTask([centre.real - 0.1, centre.imag, 0], [12, 13, 14]),
     ]
 
     @jax.jit
@@ -222,14 +223,29 @@ def test_weights_and_errors_of_all_tasks():
         return found, ik_tasks.task_errors(model, tasks, found, q)
 
     found, errors = evaluate(q)
-    weights = [0, 0, 0, 4, 5, 6, 1, 2, 3, 0, 0, 0, 8, 8, 8, 7, 7, 7, 9, 10, 11, *3 * [1e-4]]
-    close(found.weights, weights, 0)
-    close(errors.linear, [0, 0.7, 0, 0, 0, 0.2], 1e-14)
-    close(errors.mixed, [0.5, 0, 0, 0, 0, 0], 1e-14)
-    expected = jnp.array([0, 0, 0.6, errors.angular[3], 1.2 - angle, 0])
+    weights = [0, 0, 0, 4, 5, 6, 1, 2, 3, 0, 0, 0, 8, 8, 8, 7, 7, 7, 9, 10, 11, 12, 13, 14]
+    close(found.weights, weights + 3 * [1e-4], 0)
+    close(errors.linear, [0, 0.7, 0, 0, 0, 0.2, 0.1], 1e-14)
+    close(errors.mixed, [0.5, 0, 0, 0, 0, 0, 0], 1e-14)
+    expected = jnp.array([0, 0, 0.6, errors.angular[3], 1.2 - angle, 0, 0])
     close(errors.angular, expected, 1e-14)
     assert jnp.all(jnp.isfinite(found.error))
     assert jnp.all(jnp.isfinite(found.J))
+
+
+def test_the_defaults_of_tasks():
+    p = np.array([0.3, 0.2, 0.1])
+    gaze = ik.GazeTask("tool", p)
+    for task, weights in (
+        (ik.FrameTask("tool", IDENTITY), [1, 1, 1, 1, 1, 1]),
+        (ik.FrameTask.position("tool", p), [1, 1, 1, 0, 0, 0]),
+        (ik.FrameTask.orientation("tool", np.eye(3)), [0, 0, 0, 1, 1, 1]),
+        (ik.ComTask(p), [1, 1, 1]),
+        (gaze, 1),
+        (ik.PostureTask(p), 1e-4),
+    ):
+        np.testing.assert_array_equal(task.weights, weights)
+    np.testing.assert_array_equal(gaze.axis, [0, 0, 1])
 
 
 def test_each_constraint_has_its_own_error():
@@ -1143,19 +1159,26 @@ def test_derivatives_with_a_joint_at_its_limit(arm):
 
 
 def test_the_derivative_within_the_tolerance_has_the_least_norm():
-    """A redundant arm ends 0.3 um from its target. This error does not select a configuration."""
+    """A redundant arm ends 0.3 um from its target. This error does not select a configuration.
+
+    The error of a target with the weight 0 is always 0.
+    """
     model, q0 = planar(), jnp.array([0.5, 0.7, 0.4])
     centre = planar_centre(q0) + 3e-7 * (0.6 + 0.8j)
 
-    def found(target):
-        tasks = [ik.ComTask(target)]
+    @jax.jit
+    @functools.partial(jax.jacfwd, has_aux=True)
+    def derivatives(target, weight):
+        tasks = [ik.ComTask(target, weight)]
         end = ik.inverse_kinematics(model, tasks, q0, tolerance=1e-6, max_iterations=1)
-        return end.q, end.error
+        return (end.q, end.error), end.error
 
     target = jnp.array([centre.real, centre.imag, 0.0])
-    derivative, error = jax.jit(jax.jacfwd(found, has_aux=True))(target)
+    (dq, _), error = derivatives(target, 1.0)
     assert error > 1e-7
-    close(derivative, np.linalg.pinv(rows(model, [ik.ComTask(target)], q0).J), 1e-12)
+    close(dq, np.linalg.pinv(rows(model, [ik.ComTask(target)], q0).J), 1e-12)
+    for x in derivatives(target, 0.0)[0]:
+        np.testing.assert_array_equal(x, np.zeros(x.shape))
 
 
 @pytest.mark.slow
@@ -1346,21 +1369,23 @@ def test_the_gain_acts_on_the_equations_of_constraints():
     close(v, [-1.0, 0, 0], 1e-9)
 
 
+@pytest.mark.gives_nan
 def test_weights_damping_and_locked_joints_of_a_velocity():
     """The minimum without limits, by its normal equations."""
     model, q = planar(), jnp.array([0.2, 0.1, 0.3])
     tasks = [ik.FrameTask("l2", IDENTITY, np.arange(1.0, 7.0)), ik.ComTask([0, 1, 0], [3, 2, 1])]
-    v = ik.differential_inverse_kinematics(
-        dataclasses.replace(model, velocity_limit=jnp.full(3, jnp.inf)),
-        *(q, tasks, 0.1),
-        damping=0.3,
-        locked=["j1"],
-    )
+    unlimited = dataclasses.replace(model, velocity_limit=jnp.full(3, jnp.inf))
+
+    def minimum(q):
+        options = {"damping": 0.3, "locked": ["j1"]}
+        return ik.differential_inverse_kinematics(unlimited, q, tasks, 0.1, **options)
+
     found = jax.tree.map(np.asarray, rows(model, tasks, q))
     J, weights = found.J[:, [0, 2]], found.weights
     H = J.T @ (weights[:, None] * J) + 0.3 * np.eye(2)
     free = np.linalg.solve(H, -J.T @ (weights * found.error)) / 0.1
-    close(v, [free[0], 0, free[1]], 1e-10)
+    close(minimum(q), [free[0], 0, free[1]], 1e-10)
+    assert jnp.all(jnp.isnan(minimum(q.at[0].set(jnp.nan))))
     # A locked joint stops at once, also where limits of acceleration would not let it.
     limits = {"acceleration_limit": 0.1, "previous_velocity": jnp.array([0.0, 1.0, 0.0])}
     v = ik.differential_inverse_kinematics(model, q, tasks, 0.1, locked=["j1"], **limits)
@@ -1671,8 +1696,13 @@ def test_wrong_arguments(arm):
 @pytest.mark.cpu
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_a_start_is_within_its_limits_to_rounding(dtype):
-    """Four units in the last place are moved to the limit, with and without jit; more are not."""
-    model = planar().astype(dtype)
+    """Four units in the last place are moved to the limit, with and without jit; more are not.
+
+    The other limit of each joint is a smaller number.
+    """
+    limits = {"lower_position_limit": jnp.array([-0.5, -3.0, -0.5])}
+    limits["upper_position_limit"] = jnp.array([3.0, 0.5, 3.0])
+    model = dataclasses.replace(planar(), **limits).astype(dtype)
     step = 4 * np.finfo(dtype).eps
     q0 = jnp.asarray([3.0 * (1 + step), -3.0 * (1 + step), 0.5], dtype)
     assert q0[0] > 3

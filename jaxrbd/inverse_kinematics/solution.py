@@ -509,8 +509,5 @@ def _check_start(model: Model, q0: Array) -> None:
 
 def _joint_of(model: Model, coordinate: int) -> str:
     """The name of the joint of a coordinate of q."""
-    for name in model.joint_names:
-        place = model.joint(name).q
-        if place.start <= coordinate < place.stop:
-            return name
-    return str(coordinate)
+    joints = ((name, model.joint(name).q) for name in model.joint_names)
+    return next(name for name, place in joints if place.start <= coordinate < place.stop)
