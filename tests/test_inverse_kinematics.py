@@ -723,7 +723,9 @@ def test_steps_with_a_preference_end_at_the_minimum():
         state = solver.start(model, without, box, q, tolerance)
         return solver.prioritise(model, tasks, box, state, tolerance, 0)
 
-    close(ended(jnp.zeros(3)).rows.weights, [2, 2, 2], 0)
+    end = ended(jnp.zeros(3))
+    close(end.rows.weights, [2, 2, 2], 0)
+    np.testing.assert_array_equal(end.last_q, np.zeros(3))  # no steps are left
 
 
 def test_no_step_increases_the_error():
@@ -1252,7 +1254,8 @@ def random_programs(seed, count, n, m=0):
 def test_box_qp_is_the_minimum():
     """The KKT conditions to rounding errors, and the solutions of SciPy."""
     A, b, qp = random_programs(0, 50, 8)
-    d = np.asarray(jax.jit(jax.vmap(box_qp.minimise))(qp))
+    minimise = jax.jit(jax.vmap(box_qp.minimise))
+    d = np.asarray(minimise(qp))
     gradient = np.einsum("bij,bj->bi", qp.H, d) + qp.g
     assert np.all((d >= qp.lower) & (d <= qp.upper))
     # d is the projection of a gradient step.
@@ -1268,6 +1271,12 @@ def test_box_qp_is_the_minimum():
         regular = np.concatenate([A[i], 1e-3 * np.eye(8)]), np.concatenate([b[i], np.zeros(8)])
         expected = lsq_linear(*regular, (qp.lower[i], qp.upper[i]), tol=1e-14).x
         np.testing.assert_allclose(d[i], expected, atol=1e-7)
+    # The minimum without bounds is at the upper bounds, and not beyond them by rounding errors.
+    upper = np.where(np.isinf(qp.upper), 0.1, qp.upper)
+    edge = qp._replace(g=-np.einsum("bij,bj->bi", qp.H, upper), upper=jnp.asarray(upper))
+    d = np.asarray(minimise(edge))
+    assert np.all(d <= upper)
+    np.testing.assert_allclose(d, upper, atol=1e-10)
 
 
 def test_the_derivative_of_a_box_qp():
@@ -1286,12 +1295,19 @@ def test_the_derivative_of_a_box_qp():
 
 
 def test_box_qp_with_equations():
+    """Also programs whose multipliers select the entries at a bound (34 and 91 of 300).
+
+    The program 73 needs more steps than one round has.
+    """
     _, _, qp = random_programs(1, 50, 8, 2)
+    _, _, others = random_programs(1, 300, 8, 2)
+    few = np.array([34, 73, 91])
+    qp = jax.tree.map(lambda x, y: jnp.concatenate([x, y[few]]), qp, others)
     qp = qp._replace(k=0 * qp.k)  # zero is in every box, so the equations have solutions
     d = np.asarray(jax.jit(jax.vmap(box_qp.minimise))(qp))
     np.testing.assert_allclose(np.einsum("bij,bj->bi", qp.K, d), 0, atol=1e-10)
     gradient = np.einsum("bij,bj->bi", qp.H, d) + qp.g
-    for i in range(50):
+    for i in range(len(d)):
         inside = (d[i] > qp.lower[i]) & (d[i] < qp.upper[i])
         K, scale = np.asarray(qp.K[i]), np.max(np.abs(qp.g[i]))
         multipliers = np.linalg.lstsq(K[:, inside].T, -gradient[i][inside], rcond=None)[0]
@@ -1583,6 +1599,10 @@ def test_wrong_tasks(arm, monkeypatch):
         ik.FrameTask("tool", X, -1.0)
     with pytest.raises(rbd.ArgumentError, match=r"weights .* shape \(3,\).* expected \(6,\)"):
         ik.FrameTask("tool", X, [1.0, 1.0, 1.0])
+    with pytest.raises(rbd.ArgumentError, match=r"^p of the FrameTask of 'tool' .* shape \(2,\)"):
+        ik.FrameTask.position("tool", np.zeros(2), relative_to="base")
+    with pytest.raises(rbd.ArgumentError, match=r"^R of the FrameTask of 'tool' .* shape \(4, 4\)"):
+        ik.FrameTask.orientation("tool", np.eye(4), relative_to="base")
     for axis in (np.zeros(3), [np.inf, 0.0, 0.0]):
         with pytest.raises(rbd.ArgumentError, match=r"axis of the GazeTask of 'tool' .*direction"):
             ik.GazeTask("tool", X.p, axis)
