@@ -11,6 +11,7 @@ dtype, or if a configuration contains a zero quaternion. The docstrings state on
 from . import (
     actuators,
     algorithms,
+    collision,
     configuration,
     constraints,
     contact,
@@ -149,6 +150,7 @@ __all__ = [
     # modules
     "actuators",
     "algorithms",
+    "collision",
     "configuration",
     "constraints",
     "contact",

@@ -26,11 +26,15 @@ PROGRAMS = {
     "control.md": 4,
     "gpus.md": 3,
     "add_a_joint.md": 3,
+    "distances.md": 3,
     "exchange.md": 4,
     "integrators.md": 1,
     "mjcf.md": 2,
 }
-LOOPS = {"mjcf.md": 1}  # the number of loops that must compile in their first iteration only
+LOOPS = {
+    "distances.md": 1,
+    "mjcf.md": 1,
+}  # the number of loops that must compile in their first iteration only
 # pages whose blocks another test runs
 ELSEWHERE = {
     "README.md": "test_public_names.py",

@@ -37,6 +37,68 @@ def in_blocks(function: Callable[[Any], Any], states: Any, size: int) -> Any:
     return jax.tree.map(lambda x: x.reshape(len(x) * size, *x.shape[2:]), found)
 
 
+BLOCK = 32  # the number of samples of a block of `where_needed`
+
+
+def where_needed(
+    function: Callable[..., Any], needed: Array, operands: Any, results: Any, axes: int = 0
+) -> Any:
+    """`function(*operands)` for the samples of a batch that need it, and `results` for the others.
+
+    `needed` (): a bool; function, operands and results are those of one sample. Under `vmap`, only
+    the samples with a true `needed` are computed, in blocks; so the others cost nothing. JAX does
+    not differentiate the result.
+
+    `axes`: the number of leading batch axes that all arguments have.
+    """
+
+    @custom_vmap
+    def selected(needed, operands, results):
+        if not axes:
+            # A loop of one turn at most: under `vmap`, both branches of a condition are computed.
+            return lax.cond(needed, lambda: function(*operands), lambda: results)
+        shape = needed.shape
+        flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[axes:]), (needed, operands, results))
+        found = _in_needed_blocks(function, *flat)
+        return jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), found)
+
+    @selected.def_vmap
+    def _(count, is_batched, *arguments):
+        def filled(x, mapped):
+            return x if mapped else jnp.broadcast_to(x, (count, *x.shape))
+
+        arguments = jax.tree.map(filled, arguments, tuple(is_batched))
+        found = where_needed(function, *arguments, axes + 1)
+        return found, jax.tree.map(lambda _: True, found)
+
+    return selected(needed, operands, results)
+
+
+def _in_needed_blocks(function: Callable[..., Any], needed: Array, operands: Any, results: Any):
+    """`where_needed` for n samples in the rows of the arrays."""
+    count = len(needed)
+    block = min(BLOCK, count)
+    # The samples that need it come first. The last block may overlap the block before.
+    order, total = jnp.argsort(~needed), jnp.sum(needed)
+
+    def body(state):
+        start, results = state
+        rows = lax.dynamic_slice(order, [start], [block])
+        found = jax.vmap(function)(*jax.tree.map(lambda x: x[rows], operands))
+        keep = needed[rows]
+        results = jax.tree.map(
+            lambda x, y: x.at[rows].set(
+                jnp.where(keep.reshape(-1, *[1] * (y.ndim - 1)), y, x[rows])
+            ),
+            results,
+            found,
+        )
+        return start + block, results
+
+    start = jnp.zeros((), total.dtype)
+    return lax.while_loop(lambda state: state[0] < total, body, (start, results))[1]
+
+
 def by_platform(on_cpu: Callable[..., Any], elsewhere: Callable[..., Any], *operands: Any) -> Any:
     """The result of `on_cpu` on a CPU, and of `elsewhere` on other devices.
 

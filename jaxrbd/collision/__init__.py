@@ -1,0 +1,30 @@
+"""Signed distances of convex shapes, and of the shapes of a robot and its world.
+
+>>> from jaxrbd.collision import Box, PlacedShape, pairs_of, robot_distances
+>>> table = PlacedShape(Box([0.5, 0.5, 0.02]), X_FS=pose, name="table")
+>>> pairs = pairs_of(model, [table], disabled=srdf.disabled_collisions)
+>>> robot_distances(model, q, pairs)        # (m,), differentiable in q and in the sizes
+"""
+
+from .distances import distance
+from .robot_shapes import DistancePairs, PlacedShape, pairs_of, robot_distances, robot_separations
+from .separation import Separation
+from .shapes import Box, Capsule, Cylinder, Ellipsoid, HalfSpace, Sphere
+
+__all__ = [
+    # shapes
+    "Box",
+    "Capsule",
+    "Cylinder",
+    "Ellipsoid",
+    "HalfSpace",
+    "PlacedShape",
+    "Sphere",
+    # distances
+    "DistancePairs",
+    "Separation",
+    "distance",
+    "pairs_of",
+    "robot_distances",
+    "robot_separations",
+]

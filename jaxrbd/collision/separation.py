@@ -1,0 +1,289 @@
+"""Signed distances of two shapes, with their nearest points.
+
+The separation along a direction n is the width of the gap between two shapes along n; it is
+negative by the width of the overlap. The signed distance is the largest separation over all
+directions: the distance of shapes that are apart, and minus the depth of shapes that overlap. The
+depth is the length of the shortest translation after which the shapes only touch.
+
+- Cores that are apart: the direction follows from their nearest points (`nearest.py`).
+- Cores that overlap: from a direction n, core b moves by s along n until the cores are apart, and
+  the nearest points give the next direction. The separation along it is not smaller (van den
+  Bergen, 2001, uses the same function in another algorithm). The first direction is the best of 16:
+  the axes of both cores, their cross products, and the direction of the centres. For two boxes,
+  these are all normals that the best direction can have. For other cores the result is a local
+  maximum of the separation, and nearly always the largest.
+
+Derivatives. The first derivative of the distance follows from the nearest points and n, held fixed
+(envelope theorem). So the derivatives of the iterations are not needed. n and the points are roots
+of equations; one step of Newton's method at the root gives their derivatives. Where the points are
+not unique, as for parallel faces, the derivative of the distance is one of its subgradients, and
+the points move as little as possible.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jaxtyping import Float
+
+from .._math.linear import matmul
+from .._math.tiles import where_needed
+from ..spatial import Pose, inverse_compose, rotate, transform_point
+from .cores import Core
+from .nearest import CorePair, inverse, linearization, nearest_point
+
+# Iterations of a batch, before the pairs that need more are computed further.
+_FEW = 5
+# The largest number of directions after the first one.
+_ROUNDS = 30
+# Overlapping cores move apart until their distance is this fraction of their size.
+_GAP = 0.1
+
+
+def _spread_directions(count: int) -> np.ndarray:
+    """Unit vectors (count, 3), spread evenly over a half of the sphere."""
+    z = (np.arange(count) + 0.5) / count
+    angle, r = np.pi * (3 - np.sqrt(5)) * np.arange(count), np.sqrt(1 - z * z)
+    return np.stack([r * np.cos(angle), r * np.sin(angle), z], axis=1)
+
+
+# The first directions that do not depend on the pair, in the frame of b.
+_DIRECTIONS = np.concatenate([np.eye(3), _spread_directions(32)])
+
+
+class Separation(NamedTuple):
+    """The signed distance of shapes a and b.
+
+    - `distance` () in m: negative where the shapes overlap;
+    - `point_a`, `point_b` (3,) in m: the points of a and b that are nearest to each other, or
+      deepest in the other shape, in the world frame;
+    - `normal` (3,): the unit vector from a to b in the world frame:
+      `point_b - point_a = distance normal`.
+    """
+
+    distance: Float[Array, "*m"]
+    point_a: Float[Array, "*m 3"]
+    point_b: Float[Array, "*m 3"]
+    normal: Float[Array, "*m 3"]
+
+    def turned(self, where: np.ndarray) -> Separation:
+        """The separations with a and b exchanged in some of the m rows."""
+        rows = where[:, None]
+        return Separation(
+            self.distance,
+            jnp.where(rows, self.point_b, self.point_a),
+            jnp.where(rows, self.point_a, self.point_b),
+            jnp.where(rows, -self.normal, self.normal),
+        )
+
+
+class Touch(NamedTuple):
+    """Where two cores are nearest to each other, in the frame of b.
+
+    - `n` (3,): the unit vector from a to b;
+    - `gap` (): the distance after b has moved by s along n: by nothing, if the cores are apart;
+    - `u` (3,): the point of b that is then nearest to a;
+    - `apart` (): whether the cores are apart.
+    """
+
+    n: Array
+    gap: Array
+    u: Array
+    apart: Array
+
+    def movement(self, separation: Array, n: Array) -> Array:
+        """The movement s of b for a direction and the separation along it."""
+        return jnp.where(self.apart, 0, self.gap - separation) * n
+
+
+def shape_separation(
+    a: tuple[Core, Array], X_WA: Pose, b: tuple[Core, Array], X_WB: Pose
+) -> Separation:
+    """The `Separation` of two cores with roundings."""
+    (core_a, radius_a), (core_b, radius_b) = a, b
+    X_BA = inverse_compose(X_WB, X_WA)
+    distance, point_a, point_b, n = core_separation(CorePair(core_a, core_b, X_BA.R, X_BA.p))
+    return Separation(
+        distance - radius_a - radius_b,
+        transform_point(X_WB, point_a + radius_a * n),
+        transform_point(X_WB, point_b - radius_b * n),
+        rotate(X_WB.R, n),
+    )
+
+
+def half_space_separation(X_WA: Pose, b: tuple[Core, Array], X_WB: Pose) -> Separation:
+    """The `Separation` of a half-space a and a core b with a rounding."""
+    core, radius = b
+    normal = X_WA.R[:, 2]
+    lowest = transform_point(X_WB, core.support(-matmul(normal, X_WB.R)))
+    height = jnp.dot(normal, lowest - X_WA.p)
+    return Separation(height - radius, lowest - height * normal, lowest - radius * normal, normal)
+
+
+@jax.custom_jvp
+def core_separation(pair: CorePair) -> tuple[Array, Array, Array, Array]:
+    """The signed distance of two cores, the points of a and b, and the unit vector from a to b."""
+    touch = _find_touch(pair)
+    return _solution(pair, touch, _newton(pair, touch))
+
+
+@core_separation.defjvp
+def _(primals, tangents):
+    fixed = lax.stop_gradient(primals[0])
+    touch = lax.stop_gradient(_find_touch(fixed))
+    newton = _newton(fixed, touch)
+    return jax.jvp(lambda pair: _solution(pair, touch, newton), primals, tangents)
+
+
+class _Newton(NamedTuple):
+    """Newton's method for the point u and the direction n of a `Touch`, at this touch.
+
+    - `s` (3,): the movement of b;
+    - `M_inverse` (3, 3): the inverse of the derivative of the equation for u;
+    - `turning` (3, 3): maps the change of n in one round to the change in all following rounds.
+    """
+
+    s: Array
+    M_inverse: Array
+    turning: Array
+
+
+def _newton(pair: CorePair, touch: Touch) -> _Newton:
+    """The matrices of Newton's method.
+
+    b moves by `s = (depth + gap) n`. K is the derivative of `u - P_A(u)` with respect to s, so a
+    change dn of the direction changes the next direction by `K (depth + gap) / gap dn`.
+    """
+    s = touch.movement(pair.separation(touch.n), touch.n)
+    at_u = linearization(pair.moved(s), touch.u)
+    identity = jnp.eye(3, dtype=s.dtype)
+    M_inverse = _damped_inverse(at_u.M)
+    K = matmul(matmul(identity - at_u.J_a, M_inverse), identity - at_u.J_b)
+    across = identity - touch.n[:, None] * touch.n[None]
+    ratio = jnp.dot(s, touch.n) / touch.gap
+    return _Newton(s, M_inverse, inverse(identity - ratio * matmul(across, K)))
+
+
+def _solution(pair: CorePair, touch: Touch, newton: _Newton) -> tuple[Array, Array, Array, Array]:
+    """The result of `core_separation` after one step of Newton's method from a touch."""
+    moved = pair.moved(newton.s)
+    _, n = _step(moved, touch, newton.M_inverse)
+    n = _unit(touch.n + matmul(newton.turning, n - touch.n), touch.n)
+    # The movement depends on the direction and on the distance, and it moves the points.
+    moved = pair.moved(touch.movement(pair.separation(n), n))
+    u, _ = _step(moved, touch, newton.M_inverse)
+    y, _ = moved.nearest_in_a(u)
+    x = matmul(u - moved.p, moved.R)
+    a, _ = pair.a.nearest(x)
+    b, _ = pair.b.nearest(y)
+    return _distance(pair, n, y, x), matmul(pair.R, a) + pair.p, b, n
+
+
+def _step(pair: CorePair, touch: Touch, M_inverse: Array) -> tuple[Array, Array]:
+    """One step of Newton's method from u, and the direction from a to the new u."""
+    image, _ = pair.b.nearest(pair.nearest_in_a(touch.u)[0])
+    u = touch.u + matmul(M_inverse, image - touch.u)
+    return u, _unit(u - pair.nearest_in_a(u)[0], touch.n)
+
+
+def _width(pair: CorePair, n: Array, y: Array, x: Array) -> Array:
+    """The distance along n of the points of a and b that are nearest to x and y.
+
+    x and y are in the frames of a and b.
+    """
+    a, _ = pair.a.nearest(x)
+    b, _ = pair.b.nearest(y)
+    return jnp.dot(n, b - pair.p) - jnp.dot(matmul(n, pair.R), a)
+
+
+# The width, with the derivative at fixed n, x and y.
+_distance = jax.custom_jvp(_width)
+
+
+@_distance.defjvp
+def _(primals, tangents):
+    pair, *fixed = primals
+    return jax.jvp(lambda pair: _width(pair, *fixed), (pair,), (tangents[0],))
+
+
+def _find_touch(pair: CorePair) -> Touch:
+    """The touch with the largest separation.
+
+    Most pairs of a batch are apart, and few iterations find their nearest points. Only the others
+    are computed further.
+    """
+    u, inexact = nearest_point(pair, pair.b.nearest(pair.p)[0], _FEW)
+    v = u - pair.nearest_in_a(u)[0]
+    size, length = pair.a.extent() + pair.b.extent(), jnp.sqrt(jnp.dot(v, v))
+    apart = length > jnp.finfo(u.dtype).eps ** 0.5 * size
+    touch = Touch(_unit(v, v), length, u, apart)
+    return where_needed(_best_touch, inexact | ~apart, (pair, u), touch)
+
+
+def _best_touch(pair: CorePair, u: Array) -> Touch:
+    """The touch with the largest separation, from a point u of b near a."""
+    size = pair.a.extent() + pair.b.extent()
+    eps = jnp.finfo(size.dtype).eps
+    start = _first_direction(pair)
+    gap = jnp.maximum(_GAP * size, eps)
+
+    def body(state):
+        touch, s, _, count = state
+        first = count == 0
+        moved = pair.moved(s)
+        u, _ = nearest_point(moved, touch.u)
+        v = u - moved.nearest_in_a(u)[0]
+        length = jnp.sqrt(jnp.dot(v, v))
+        apart = first & (length > eps**0.5 * size)
+        n = _unit(v, touch.n)
+        # The second candidate is a step of Newton's method for the best direction.
+        turning = _newton(pair, touch._replace(u=u)).turning
+        newton = _unit(touch.n + matmul(turning, n - touch.n), touch.n)
+        directions = jnp.stack([touch.n, n, newton])
+        widths = jax.vmap(pair.separation)(directions)
+        best = jnp.argmax(widths)
+        better = widths[best] > widths[0] + 4 * eps * size
+        later = jnp.where(better, directions[best], touch.n)
+        n = jnp.where(first, jnp.where(apart, n, start), later)
+        touch = Touch(n, jnp.where(apart, length, gap), u, apart)
+        s = touch.movement(pair.separation(n), n)
+        return touch, s, jnp.where(first, ~apart, better), count + 1
+
+    def unfinished(state):
+        return state[2] & (state[3] <= _ROUNDS)
+
+    touch = Touch(start, gap, u, jnp.zeros((), bool))
+    state = touch, jnp.zeros_like(u), jnp.ones((), bool), jnp.zeros((), jnp.int32)
+    return lax.while_loop(unfinished, body, state)[0]
+
+
+def _first_direction(pair: CorePair) -> Array:
+    """The direction with the largest separation, of `_DIRECTIONS`, other ones and their opposites.
+
+    The other ones are the axes of core a, their cross products with the axes of b, and the
+    direction of the centres.
+    """
+    fixed = jnp.asarray(_DIRECTIONS, pair.p.dtype)
+    axes = pair.R.T
+    cross = jnp.cross(fixed[:3, None], axes[None]).reshape(9, 3)
+    others = jnp.concatenate([axes, cross, -pair.p[None]])
+    others = jax.vmap(_unit, (0, None))(others, fixed[-1])
+    directions = jnp.concatenate([fixed, others, -fixed, -others])
+    return directions[jnp.argmax(jax.vmap(pair.separation)(directions))]
+
+
+def _damped_inverse(M: Array) -> Array:
+    """The inverse of a matrix with eigenvalues from 0 to 1; about 0 for an eigenvalue near 0."""
+    eps = jnp.finfo(M.dtype).eps
+    return matmul(inverse(matmul(M, M) + eps * jnp.eye(3, dtype=M.dtype)), M)
+
+
+def _unit(v: Array, fallback: Array) -> Array:
+    """v / |v|, or the fallback if v is 0."""
+    square = jnp.dot(v, v)
+    known = square > jnp.finfo(v.dtype).tiny
+    return jnp.where(known, v / jnp.sqrt(jnp.where(known, square, 1)), fallback)

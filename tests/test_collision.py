@@ -1,0 +1,583 @@
+"""Signed distances of shapes, and of the shapes of a robot and its world.
+
+A distance of shapes that are apart is proved by duality: the two points are in the shapes, and the
+separation along the normal, computed here from support functions, is equal to their distance.
+"""
+
+import dataclasses
+import functools
+import inspect
+import itertools
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxrbd as rbd
+from jaxrbd import io, se3, so3
+from jaxrbd._math.cast import cast
+from jaxrbd._math.tiles import where_needed
+from jaxrbd.collision import (
+    Box,
+    Capsule,
+    Cylinder,
+    DistancePairs,
+    Ellipsoid,
+    HalfSpace,
+    PlacedShape,
+    Sphere,
+    distance,
+    pairs_of,
+    robot_distances,
+    robot_separations,
+)
+from jaxrbd.collision.distances import checked_pose
+from jaxrbd.collision.robot_shapes import checked_pairs
+from jaxrbd.collision.separation import half_space_separation, shape_separation
+from jaxrbd.collision.shapes import checked_shape
+from jaxrbd.model.geometry import Geometry, LinkGeometry, Mesh
+from jaxrbd.spatial import Pose, compose, identity_pose
+from support.nightly import all_but
+
+N = 2000  # a few of so many pairs need many iterations
+# The sizes of a random shape, in the order of the arguments of its class.
+SIZES = {
+    Sphere: [()],
+    Capsule: [(), ()],
+    Box: [(3,), ()],
+    Cylinder: [(), (), ()],
+    Ellipsoid: [(3,), ()],
+}
+# The first pairs have all kinds of cores.
+KINDS = [(Box, Capsule), (Cylinder, Box), (Ellipsoid, Cylinder)]
+OTHERS = [(Sphere, Box), (Box, Box), (Cylinder, Cylinder), (Ellipsoid, Ellipsoid), (Ellipsoid, Box)]
+OTHERS += [(Capsule, Capsule), (Capsule, Cylinder), (Sphere, Ellipsoid), (Sphere, Sphere)]
+
+
+def of_kinds(default, kinds):
+    """A test of pairs of kinds; those that are not in `default` run nightly."""
+    name = "-".join
+    return pytest.mark.parametrize(
+        "kinds", all_but(default, kinds), ids=lambda pair: name(kind.__name__ for kind in pair)
+    )
+
+
+EACH, FEW = of_kinds(KINDS, [*KINDS, *OTHERS]), of_kinds(KINDS[:2], KINDS)
+
+
+@functools.cache
+def separate():
+    return jax.jit(jax.vmap(distance))
+
+
+def shapes(kind, rng, scale=1.0):
+    """N random shapes; their roundings are at most 0.05."""
+    sizes = [rng.uniform(0.05, 1, (N, *shape)) * scale for shape in SIZES[kind]]
+    if kind in (Box, Cylinder, Ellipsoid):
+        sizes[-1] = rng.uniform(0, 0.05, N) * scale
+    return jax.vmap(kind)(*map(jnp.asarray, sizes))
+
+
+def poses(rng, spread):
+    R = jax.vmap(so3.exp)(jnp.asarray(rng.normal(size=(N, 3)) * 2))
+    return Pose(R, jnp.asarray(rng.normal(size=(N, 3)) * spread))
+
+
+def pairs(kinds, rng, spread=1.0, scale=1.0):
+    """N random pairs of two kinds: the arguments of `distance`."""
+    a, b = (shapes(kind, rng, scale) for kind in kinds)
+    return a, poses(rng, spread * scale), b, poses(rng, spread * scale)
+
+
+def reach(shape, n):
+    """The support function (N,) of shapes in directions n (N, 3) in their frames."""
+    match shape:
+        case Sphere():
+            return shape.radius
+        case Capsule():
+            return shape.radius + shape.half_length * np.abs(n[:, 2])
+        case Box():
+            inner = shape.half_sizes - shape.rounding[:, None]
+            return shape.rounding + np.sum(np.abs(n) * inner, axis=1)
+        case Cylinder():
+            r, h = shape.radius - shape.rounding, shape.half_length - shape.rounding
+            return shape.rounding + r * np.hypot(n[:, 0], n[:, 1]) + h * np.abs(n[:, 2])
+        case Ellipsoid():
+            return shape.rounding + np.linalg.norm(shape.radii * n, axis=1)
+
+
+def separation(a, X_a, b, X_b, n):
+    """The separation (N,) along directions n (N, 3) from a to b."""
+    n_a, n_b = (np.einsum("nij,ni->nj", X.R, n) for X in (X_a, X_b))
+    return np.einsum("ni,ni->n", n, X_b.p - X_a.p) - reach(a, n_a) - reach(b, n_b)
+
+
+def outside(shape, X, point):
+    """How far (N,) points are outside of shapes, for shapes without formula an upper bound."""
+    x = np.abs(np.einsum("nij,ni->nj", X.R, point - X.p))
+    match shape:
+        case Sphere():
+            return np.linalg.norm(x, axis=1) - shape.radius
+        case Capsule():
+            x[:, 2] = np.maximum(x[:, 2] - shape.half_length, 0)
+            return np.linalg.norm(x, axis=1) - shape.radius
+        case Box():
+            rest = np.maximum(x - (shape.half_sizes - shape.rounding[:, None]), 0)
+            return np.linalg.norm(rest, axis=1) - shape.rounding
+        case Cylinder():
+            r, h = shape.radius - shape.rounding, shape.half_length - shape.rounding
+            rest = [np.maximum(np.hypot(x[:, 0], x[:, 1]) - r, 0), np.maximum(x[:, 2] - h, 0)]
+            return np.hypot(*rest) - shape.rounding
+        case Ellipsoid():
+            level = np.sum((x / (shape.radii + shape.rounding[:, None])) ** 2, axis=1)
+            # The ellipsoid with longer semi-axes is in the rounded ellipsoid.
+            return (
+                np.where(shape.rounding > 0, 0, level - 1) if np.any(shape.rounding) else level - 1
+            )
+
+
+@EACH
+def test_the_distance_of_shapes_is_proved_by_its_points_and_its_normal(kinds, rng):
+    """Apart: the points are in the shapes, and no larger separation than their distance exists."""
+    arguments = a, X_a, b, X_b = pairs(kinds, rng, spread=1.0)
+    found = jax.tree.map(np.asarray, separate()(*arguments))
+    d, n = found.distance, found.normal
+    assert N / 10 < np.sum(d > 0) < 0.95 * N
+    np.testing.assert_allclose(np.linalg.norm(n, axis=1), 1, atol=1e-14)
+    np.testing.assert_allclose(found.point_b - found.point_a, d[:, None] * n, atol=1e-9)
+    np.testing.assert_allclose(separation(*arguments, n), d, atol=2e-13, rtol=0)
+    assert np.max(outside(a, X_a, found.point_a)) < 1e-9
+    assert np.max(outside(b, X_b, found.point_b)) < 1e-9
+
+
+@EACH
+def test_no_shorter_translation_separates_shapes(kinds, rng):
+    """The depth against the least depth along 1000 directions; deep curved shapes are exempt."""
+    arguments = pairs(kinds, rng, spread=0.4)
+    d = np.asarray(separate()(*arguments).distance)
+    directions = rng.normal(size=(1000, 3))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    least = np.max([separation(*arguments, np.tile(n, (N, 1))) for n in directions], axis=0)
+    larger = least > d + 1e-12
+    # In up to one of 100 deep overlaps of curved shapes, the found depth is a local minimum.
+    assert np.sum(larger) <= (N / 100 if {Cylinder, Ellipsoid} & set(kinds) else 0)
+
+
+def test_the_depth_of_boxes_is_the_least_of_the_fifteen_axes(rng):
+    a, X_a, b, X_b = arguments = pairs((Box, Box), rng, spread=0.3)
+    a, b = (eqx.tree_at(lambda box: box.rounding, x, jnp.zeros(N)) for x in (a, b))
+    arguments = a, X_a, b, X_b
+    axes = [*np.moveaxis(np.asarray(X_a.R), 2, 0), *np.moveaxis(np.asarray(X_b.R), 2, 0)]
+    axes += [np.cross(e, f) for e in axes[:3] for f in axes[3:]]
+    axes = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in axes]
+    largest = np.max([separation(*arguments, s * n) for n in axes for s in (1, -1)], axis=0)
+    found = separate()(*arguments).distance
+    overlap = largest < 0
+    assert np.sum(overlap) > N / 2
+    np.testing.assert_allclose(found[overlap], largest[overlap], atol=1e-13)
+
+
+@EACH
+def test_distances_agree_with_coal(kinds, rng):
+    coal = pytest.importorskip("coal")
+
+    def coal_shape(shape, i):
+        shape = jax.tree.map(lambda x: np.asarray(x)[i], shape)
+        match shape:
+            case Sphere():
+                return coal.Sphere(shape.radius), 0
+            case Capsule():
+                return coal.Capsule(shape.radius, 2 * shape.half_length), 0
+            case Box():
+                return coal.Box(*(2 * (shape.half_sizes - shape.rounding))), shape.rounding
+            case Cylinder():
+                sizes = shape.radius - shape.rounding, shape.half_length - shape.rounding
+                return coal.Cylinder(sizes[0], 2 * sizes[1]), shape.rounding
+            case Ellipsoid():
+                return coal.Ellipsoid(*shape.radii), shape.rounding
+
+    a, X_a, b, X_b = arguments = pairs(kinds, rng, spread=2.0)
+    found = np.asarray(separate()(*arguments).distance)
+    request = coal.DistanceRequest()
+    request.gjk_tolerance, request.gjk_max_iterations = 1e-10, 500
+    for i in range(0, N, 40):
+        (shape_a, radius_a), (shape_b, radius_b) = coal_shape(a, i), coal_shape(b, i)
+        places = [coal.Transform3s(np.asarray(X.R[i]), np.asarray(X.p[i])) for X in (X_a, X_b)]
+        expected = coal.distance(
+            shape_a, places[0], shape_b, places[1], request, coal.DistanceResult()
+        )
+        if expected > 0:  # coal's own depth is a local minimum
+            # coal is exact to the square root of its tolerance for curved shapes
+            assert abs(found[i] - (expected - radius_a - radius_b)) < 2e-6
+
+
+@FEW
+def test_a_distance_depends_on_the_relative_pose_and_scales_with_the_sizes(kinds, rng):
+    """Exchanged shapes, another world frame, and lengths in mm and km."""
+    a, X_a, b, X_b = arguments = pairs(kinds, rng)
+    found = separate()(*arguments)
+    apart = np.asarray(found.distance) > 0
+    X = Pose(*jax.tree.map(lambda x: x[:1].repeat(N, 0), poses(rng, 5.0)))
+    moved = separate()(a, compose(X, X_a), b, compose(X, X_b))
+    np.testing.assert_allclose(moved.distance[apart], found.distance[apart], atol=1e-13)
+    normal = jnp.einsum("nij,nj->ni", X.R, found.normal)
+    np.testing.assert_allclose(moved.normal[apart], normal[apart], atol=1e-6)
+    if kinds == KINDS[1]:
+        turned = jax.jit(jax.vmap(distance))(b, X_b, a, X_a)
+        np.testing.assert_allclose(turned.distance, found.distance, atol=1e-13)
+        np.testing.assert_array_equal(turned.point_a, found.point_b)
+        np.testing.assert_array_equal(turned.normal, -found.normal)
+    for scale in (1e-3, 1e3):
+        scaled = jax.tree.map(lambda x: x * scale, (a, b))
+        places = [Pose(X.R, X.p * scale) for X in (X_a, X_b)]
+        other = separate()(scaled[0], places[0], scaled[1], places[1])
+        np.testing.assert_allclose(other.distance, scale * found.distance, atol=1e-12 * scale)
+
+
+@FEW
+def test_distances_in_single_precision(kinds, rng):
+    arguments = pairs(kinds, rng, spread=1.5)
+    expected = np.asarray(separate()(*arguments).distance)
+    single = jax.tree.map(lambda x: x.astype(jnp.float32), arguments)
+    found = np.asarray(separate()(*single).distance)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found[expected > 0], expected[expected > 0], atol=1e-5)
+    # A depth can be a minimum along another direction.
+    assert np.mean(np.abs(found - expected) > 1e-5) < 0.02
+
+
+@FEW
+def test_derivatives_of_a_distance_are_central_differences(kinds, rng):
+    """With respect to both poses and all sizes: the distance twice, the points once, both modes."""
+    a, X_a, b, X_b = pairs(kinds, rng)
+    rates = jax.tree.map(lambda x: x * jnp.asarray(rng.normal(size=x.shape)), (a, b))
+    twists = jnp.asarray(rng.normal(size=(2, N, 6)))
+
+    def moved(t, a, b, X_a, X_b, rates, twists):
+        a, b = jax.tree.map(lambda x, dx: x + t * dx, (a, b), rates)
+        X_a, X_b = (compose(X, se3.exp(t * y)) for X, y in zip((X_a, X_b), twists))
+        return distance(a, X_a, b, X_b)
+
+    def value(t, *rest):
+        return moved(t, *rest).distance
+
+    def all_derivatives(t, *rest):
+        found, first = jax.jvp(lambda t: moved(t, *rest), (t,), (1.0,))
+        slope, second = jax.jvp(lambda t: jax.grad(value)(t, *rest), (t,), (1.0,))
+        return found, first, slope, second
+
+    rest = a, b, X_a, X_b, rates, jnp.moveaxis(twists, 0, 1)
+    evaluate = jax.jit(jax.vmap(all_derivatives, (None, *[0] * 6)))
+    h = 1e-5
+    plus, minus = (evaluate(t, *rest) for t in (h, -h))
+    found, first, slope, second = jax.tree.map(np.asarray, evaluate(0.0, *rest))
+    np.testing.assert_allclose(slope, first.distance, atol=1e-12)
+    apart = found.distance > 0
+    assert N / 10 < np.sum(apart) < 0.95 * N
+    for part in (0, 2):  # the distance and the points; the slope of the distance
+        expected = jax.tree.map(lambda x, y: (x - y) / (2 * h), plus[part], minus[part])
+        derivative = first if part == 0 else second
+        for x, y in zip(jax.tree.leaves(derivative), jax.tree.leaves(expected)):
+            error = np.abs(x - y) / (1 + np.abs(y))
+            error = error.reshape(N, -1).max(axis=1)
+            # Where a point passes an edge between the two poses, the difference is no derivative.
+            assert np.quantile(error[apart], 0.97) < 1e-6
+            assert np.quantile(error[~apart], 0.9) < 1e-6
+    error = np.abs(first.distance - np.asarray(plus[0].distance - minus[0].distance) / (2 * h))
+    assert np.quantile(error, 0.98) < 1e-6
+
+
+def test_the_distance_of_two_spheres_and_of_a_sphere_to_a_half_space(rng):
+    a, X_a, b, X_b = arguments = pairs((Sphere, Sphere), rng, spread=0.7)
+    length = np.linalg.norm(X_b.p - X_a.p, axis=1)
+    found = separate()(*arguments)
+    np.testing.assert_allclose(found.distance, length - a.radius - b.radius, atol=1e-14)
+    np.testing.assert_allclose(found.normal, (X_b.p - X_a.p) / length[:, None], atol=1e-12)
+    ground = HalfSpace()
+    found = jax.jit(jax.vmap(lambda X, b, Y: distance(ground, X, b, Y)))(X_a, b, X_b)
+    normal = X_a.R[:, :, 2]
+    height = np.einsum("ni,ni->n", normal, X_b.p - X_a.p)
+    np.testing.assert_allclose(found.distance, height - b.radius, atol=1e-14)
+    np.testing.assert_allclose(found.normal, normal, atol=0)
+    np.testing.assert_allclose(found.point_b, X_b.p - b.radius[:, None] * normal, atol=1e-14)
+    np.testing.assert_allclose(found.point_a, X_b.p - height[:, None] * normal, atol=1e-14)
+
+
+POINT = Sphere(0.0)
+UNIT = Box([1.0, 1.0, 1.0])
+DEGENERATE = {
+    # shapes, position of b, distance
+    "equal centres of spheres": (Sphere(0.3), Sphere(0.2), [0, 0, 0], -0.5),
+    "two points": (POINT, POINT, [0, 0, 0], 0.0),
+    "a point on a face": (UNIT, POINT, [1, 0, 0], 0.0),
+    "a point on a corner": (UNIT, POINT, [1, 1, 1], 0.0),
+    "a point in the middle": (UNIT, POINT, [0, 0, 0], -1.0),
+    "parallel faces": (UNIT, UNIT, [3, 0, 0], 1.0),
+    "faces that touch": (UNIT, UNIT, [2, 0.5, 0], 0.0),
+    "edges that touch": (UNIT, UNIT, [2, 2, 0], 0.0),
+    "corners that touch": (UNIT, UNIT, [2, 2, 2], 0.0),
+    "a box in a box": (UNIT, Box([0.1, 0.2, 0.3]), [0, 0, 0], -1.1),
+    "equal boxes": (UNIT, UNIT, [0, 0, 0], -2.0),
+    "a box without height": (UNIT, Box([0.5, 0.5, 0.0]), [0, 0, 1.5], 0.5),
+    "crossing segments": (Capsule(0.0, 1.0), Capsule(0.1, 0.0), [0, 0, 0.5], -0.1),
+    "equal capsules": (Capsule(0.1, 1.0), Capsule(0.1, 1.0), [0, 0, 0], -0.2),
+    "equal cylinders": (Cylinder(1.0, 2.0), Cylinder(1.0, 2.0), [0, 0, 0], -2.0),
+    "cylinders end to end": (Cylinder(1.0, 2.0), Cylinder(0.5, 1.0), [0, 0, 3], 0.0),
+    "cylinders side by side": (Cylinder(1.0, 2.0), Cylinder(0.5, 1.0), [2, 0, 0], 0.5),
+    "a disk": (Cylinder(1.0, 0.0), UNIT, [0, 0, 1.25], 0.25),
+    "equal balls": (Ellipsoid([1.0, 1.0, 1.0]), Ellipsoid([1.0, 1.0, 1.0]), [0, 0, 0], -2.0),
+    "a flat ellipsoid": (Ellipsoid([1.0, 1.0, 0.0]), POINT, [0, 0, 0.5], 0.5),
+    "an ellipsoid without size": (Ellipsoid([0.0, 0.0, 0.0]), UNIT, [0, 0, 2.0], 1.0),
+}
+ELLIPSOIDS = ("equal balls", "a flat ellipsoid", "an ellipsoid without size")
+
+
+@jax.jit
+def evaluated(cores, position):
+    """The separation of cores at a position of b, and the gradient of the distance."""
+    dtype = position.dtype
+
+    def value(cores, p):
+        a, b = cores
+        X = Pose(jnp.eye(3, dtype=dtype), p)
+        return shape_separation(a, identity_pose(dtype), b, X)
+
+    found = value(cores, position)
+    return found, jax.grad(lambda *x: value(*x).distance, argnums=(0, 1))(cores, position)
+
+
+@pytest.mark.parametrize("dtype", all_but([jnp.float64], [jnp.float64, jnp.float32]))
+@pytest.mark.parametrize(
+    "name", all_but([x for x in DEGENERATE if "ball" not in x and "ellipsoid" not in x], DEGENERATE)
+)
+def test_special_positions_have_finite_distances_and_derivatives(name, dtype):
+    a, b, position, expected = DEGENERATE[name]
+    cores = jax.tree.map(lambda x: jnp.asarray(x, dtype), (a.core(), b.core()))
+    found, gradient = evaluated(cores, jnp.asarray(position, dtype))
+    np.testing.assert_allclose(found.distance, expected, atol=30 * jnp.finfo(dtype).eps)
+    assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves((found, gradient)))
+    np.testing.assert_allclose(np.linalg.norm(gradient[1]), 1, atol=1e-3)
+
+
+def test_parallel_faces_in_any_frame(rng):
+    """The points are not unique, and they move as little as possible."""
+    half_sizes = jnp.asarray(rng.uniform(0.5, 1, (2, N, 3)))
+    X_a = poses(rng, 1.0)
+    height = half_sizes[0, :, 2] + half_sizes[1, :, 2] + 0.3
+    shift = jnp.asarray(rng.uniform(-0.4, 0.4, (N, 3))).at[:, 2].set(height)
+    X_b = compose(X_a, Pose(jnp.tile(jnp.eye(3), (N, 1, 1)), shift))
+
+    def moved(a, X_a, b, X_b, twist):
+        def value(t):
+            return distance(Box(a), X_a, Box(b), compose(X_b, se3.exp(t * twist)))
+
+        return jax.jvp(value, (0.0,), (1.0,))
+
+    twists = jnp.asarray(rng.normal(size=(N, 6)))
+    found, rates = jax.jit(jax.vmap(moved))(half_sizes[0], X_a, half_sizes[1], X_b, twists)
+    np.testing.assert_allclose(found.distance, 0.3, atol=1e-14)
+    np.testing.assert_allclose(found.normal, X_a.R[:, :, 2], atol=1e-14)
+    assert max(np.max(np.abs(x)) for x in rates) < 30
+
+
+def test_only_the_samples_that_need_it_are_computed():
+    """For one sample, a batch, and a batch of batches with arguments that are not batched."""
+
+    def function(x, y):
+        return x * y, x + 1
+
+    def selected(needed, x, y):
+        return where_needed(function, needed, (x, y), (x, y))
+
+    rng = np.random.default_rng(0)
+    x, y, needed = rng.normal(size=(5, 70)), rng.normal(size=70), rng.uniform(size=(5, 70)) < 0.6
+    found = jax.jit(jax.vmap(jax.vmap(selected), (0, 0, None)))(needed, x, y)
+    np.testing.assert_allclose(found[0], np.where(needed, x * y, x))
+    np.testing.assert_allclose(found[1], np.where(needed, x + 1, y + 0 * x))
+    one = jax.jit(selected)
+    np.testing.assert_allclose(one(True, 2.0, 3.0), (6, 3))
+    np.testing.assert_allclose(one(False, 2.0, 3.0), (2, 3))
+
+
+# --------------------------------------------------------------------------------------- robots
+
+
+LINK = """<link name="{0}"><inertial><mass value="1"/>
+    <inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial><collision>
+    <origin xyz="0 0 0.2" rpy="0.3 0.2 0.1"/><geometry>{1}</geometry></collision></link>"""
+JOINT = """<joint name="{0}_{1}" type="continuous"><parent link="{0}"/><child link="{1}"/>
+    <origin xyz="0.1 0 0.4"/><axis xyz="0.6 0.8 0"/></joint>"""
+LINKS = {
+    "base": '<box size="0.2 0.3 0.2"/>',
+    "upper": '<capsule radius="0.05" length="0.3"/>',
+    "elbow": '<sphere radius="0.08"/>',
+    "lower": '<cylinder radius="0.05" length="0.3"/>',
+    "hand": '<box size="0.1 0.2 0.1"/>',
+}
+
+
+@functools.cache
+def arm():
+    """An arm of four joints, and its pairs with three more shapes."""
+    names = list(LINKS)
+    links = [LINK.format(name, shape) for name, shape in LINKS.items()]
+    joints = itertools.starmap(JOINT.format, itertools.pairwise(names))
+    model = rbd.load_urdf(f"<robot name='arm'>{''.join([*links, *joints])}</robot>")
+    world = [
+        PlacedShape(Box([0.5, 0.5, 0.02]), X_FS=at(0.6, 0.0, 0.1), name="table"),
+        PlacedShape(HalfSpace(), name="ground"),
+        PlacedShape(Sphere(0.05), "hand", at(0.0, 0.0, 0.3), name="tool"),
+    ]
+    return model, pairs_of(model, world, disabled=[("upper", "lower"), ("no", "link")])
+
+
+def at(*p):
+    return Pose(np.eye(3), np.array(p))
+
+
+def test_distances_of_a_robot_are_the_distances_of_its_shapes(rng):
+    model, found = arm()
+    q = jnp.asarray(rng.uniform(-1, 1, model.nq))
+    separations = robot_separations(model, q, found)
+    np.testing.assert_array_equal(robot_distances(model, q, found), separations.distance)
+    assert separations.point_a.shape == (len(found), 3)
+    kinematics = rbd.forward_kinematics(model, q)
+    shapes = cast(found.shapes, model.dtype)
+    places = [
+        compose(rbd.frame_placement(model, kinematics, shape.frame), shape.X_FS)
+        if shape.frame
+        else shape.X_FS
+        for shape in shapes
+    ]
+    kinds = set()
+    for row, (i, j) in enumerate(found.members):
+        a, b = shapes[i].shape, shapes[j].shape
+        if isinstance(a, HalfSpace):
+            expected = half_space_separation(places[i], b.core(), places[j])
+        elif isinstance(b, HalfSpace):
+            expected = half_space_separation(places[j], a.core(), places[i])
+            expected = expected._replace(point_a=expected.point_b, point_b=expected.point_a)
+        else:
+            expected = core_separation(a.core(), places[i], b.core(), places[j])
+        kinds.add((type(a), type(b)))
+        for name in ("distance", "point_a", "point_b"):
+            x, y = getattr(separations, name)[row], getattr(expected, name)
+            np.testing.assert_allclose(x, y, atol=1e-9)
+    assert {(Capsule, Box), (Sphere, HalfSpace), (Cylinder, Box)} <= kinds
+
+
+core_separation = jax.jit(shape_separation)
+
+
+def test_pairs_leave_out_neighbours_and_disabled_links():
+    model, found = arm()
+    names = set(found.names)
+    assert {("upper", "hand"), ("upper", "table"), ("table", "tool"), ("ground", "tool")} < names
+    assert not names & {("upper", "lower"), ("base", "upper"), ("base", "table"), ("hand", "tool")}
+    assert not names & {("table", "ground"), ("elbow", "lower")}
+    assert [shape.name for shape in found.shapes] == [*LINKS, "table", "ground", "tool"]
+    assert len(pairs_of(model, adjacent=True)) == 5 * 4 / 2
+    assert pairs_of(model).left_out == ()
+
+
+def test_disabled_collisions_of_an_srdf_file(tmp_path):
+    model, _ = arm()
+    file = tmp_path / "arm.srdf"
+    file.write_text(
+        "<robot name='arm7'><disable_collisions link1='hand' link2='base' reason='Never'/></robot>"
+    )
+    disabled = io.load_srdf(file, model).disabled_collisions
+    all_names, names = (set(pairs_of(model, disabled=x).names) for x in ([], disabled))
+    assert all_names - names == {("base", "hand")}
+
+
+def test_shapes_of_links():
+    """URDF states full lengths."""
+    urdf = """<robot name="r">
+        <link name="base"><collision><geometry>{}</geometry></collision></link>
+        <joint name="j" type="fixed"><parent link="base"/><child link="tip"/></joint>
+        <link name="tip"/></robot>"""
+    for text, expected in {
+        '<sphere radius="2"/>': Sphere(2.0),
+        '<box size="2 4 6"/>': Box([1.0, 2.0, 3.0]),
+        '<cylinder radius="2" length="6"/>': Cylinder(2.0, 3.0),
+        '<capsule radius="2" length="6"/>': Capsule(2.0, 3.0),
+    }.items():
+        (found,) = pairs_of(rbd.load_urdf(urdf.format(text))).shapes
+        assert found.frame == "base"
+        assert eqx.tree_equal(found.shape, expected)
+
+
+def test_meshes_are_left_out_and_listed():
+    model, _ = arm()
+    corners = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]], float)
+    mesh = Mesh(corners, np.array([[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]]))
+    collisions = {"hand": (Geometry(mesh, name="hull"), Geometry(mesh))}
+    model = dataclasses.replace(model, geometry=LinkGeometry(collisions=collisions))
+    assert pairs_of(model).left_out == ("hull: Mesh", "hand 1: Mesh")
+    assert robot_distances(model, jnp.zeros(4), pairs_of(model)).shape == (0,)
+
+
+def test_the_gradient_of_a_smallest_distance_of_a_robot(rng):
+    """With respect to q and to the size of a shape, in a batch of configurations."""
+    model, found = arm()
+    without = [i for i, s in enumerate(found.shapes) if isinstance(s.shape, Cylinder)]
+    members = tuple(pair for pair in found.members if not set(pair) & set(without))
+    found = dataclasses.replace(found, members=members)
+    q = jnp.asarray(rng.uniform(-0.6, 0.6, (4, model.nq)))
+
+    def total(q, found):
+        return jnp.sum(jnp.tanh(5 * robot_distances(model, q, found)))
+
+    gradient = jax.jit(jax.vmap(jax.grad(total, argnums=(0, 1), allow_int=True), (0, None)))
+    by_q, by_pairs = gradient(q, found)
+    h, value = 1e-6, jax.jit(jax.vmap(total, (0, None)))
+    direction = jnp.asarray(rng.normal(size=q.shape))
+    expected = (value(q + h * direction, found) - value(q - h * direction, found)) / (2 * h)
+    np.testing.assert_allclose(jnp.sum(by_q * direction, axis=1), expected, atol=1e-7)
+    index = len(found.shapes) - 1
+    shape = found.shapes[index]
+    assert shape.name == "tool"
+    changed = [
+        dataclasses.replace(
+            found,
+            shapes=(*found.shapes[:-1], dataclasses.replace(shape, shape=Sphere(0.05 + s * h))),
+        )
+        for s in (1, -1)
+    ]
+    expected = (value(q, changed[0]) - value(q, changed[1])) / (2 * h)
+    np.testing.assert_allclose(by_pairs.shapes[index].shape.radius, expected, atol=1e-7)
+
+
+WRONG = {
+    "radius is -1": lambda: Sphere(-1.0),
+    "half_sizes has shape": lambda: Box([1.0, 2.0]),
+    "half_sizes is": lambda: Box([1.0, 0.1, 1.0], rounding=0.2),
+    "half_length is 0.1, expected 0.2 or more, the rounding": lambda: Cylinder(1.0, 0.1, 0.2),
+    "radii is": lambda: Ellipsoid([1.0, float("nan"), 1.0]),
+    "radius is inf": lambda: Capsule(float("inf"), 1.0),
+    # The type checker of the tests would refuse these before the package does.
+    "a is 3, expected a Sphere": lambda: inspect.unwrap(checked_shape)(3, "a"),
+    "X_WB is 4": lambda: inspect.unwrap(checked_pose)(4, "X_WB"),
+    "pairs is 3": lambda: inspect.unwrap(checked_pairs)(3),
+    "world has Sphere": lambda: inspect.unwrap(pairs_of)(arm()[0], [Sphere(1.0)]),
+    "X_WA has dtype float32": lambda: distance(
+        POINT, identity_pose(jnp.float32), POINT, identity_pose(jnp.float64)
+    ),
+    "a and b are half-spaces": lambda: distance(
+        HalfSpace(), identity_pose(), HalfSpace(), identity_pose()
+    ),
+    "X_FS.R has shape": lambda: PlacedShape(POINT, X_FS=Pose(np.eye(4), np.zeros(3))),
+    "no_frame": lambda: pairs_of(arm()[0], [PlacedShape(POINT, "no_frame")]),
+    "two half-spaces": lambda: DistancePairs((PlacedShape(HalfSpace()),) * 2, ((0, 1),)),
+    "members has the pair": lambda: DistancePairs((PlacedShape(POINT),), ((0, 0),)),
+    "q has shape": lambda: robot_distances(arm()[0], jnp.zeros(5), arm()[1]),
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_wrong_arguments(message):
+    with pytest.raises(rbd.ArgumentError, match=message.replace(".", r"\.")):
+        WRONG[message]()
