@@ -4,6 +4,7 @@ import base64
 import importlib.util
 import io
 import json
+import pathlib
 import struct
 import zlib
 
@@ -121,6 +122,15 @@ end_header
 OBJ = "v 0 0 0\nv 1 0 0\nv 0 1 0\n"
 
 
+def test_the_guide_states_the_limits():
+    guide = pathlib.Path(__file__).parents[1] / "docs" / "viewing.md"
+    rows = guide.read_text().partition("| limit | value |\n|---|---|\n")[2].split("\n\n")[0]
+    stated = [row.split("|")[2].strip().replace(",", "") for row in rows.splitlines()]
+    names = "BYTES BYTES TRIANGLES ROBOT_TRIANGLES NODES DEPTH MATERIALS PIXELS".split()
+    limits = [getattr(mesh_limits, f"MAX_{name}") for name in names]
+    assert stated == [f"{limits[0] / 2**20:.0f} MiB"] * 2 + [str(x) for x in limits[2:]]
+
+
 def test_copies_of_nodes_are_counted_before_they_are_made(tmp_path, monkeypatch):
     import trimesh
 
@@ -189,6 +199,11 @@ def test_counts_that_the_data_do_not_have(tmp_path, monkeypatch):
     counts = [accessor | {"count": 21}, accessor | {"count": -21}]
     less = gltf(meshes=[{"primitives": parts}], accessors=counts)
     refused(tmp_path / "e.gltf", less, "42 vertices in its parts")
+    indices = {"bufferView": 0, "componentType": 5125, "count": 9, "type": "SCALAR"}
+    parts = [{"attributes": {"POSITION": 1}, "indices": 0}]
+    corners = [indices, accessor | {"count": 3}]
+    indexed = gltf(meshes=[{"primitives": parts}], accessors=corners)
+    refused(tmp_path / "f.gltf", indexed, "3 triangles, expected at most 2")
     text = "solid\n" + "facet\nendfacet\n" * 3
     refused(tmp_path / "c.stl", text, "3 triangles, expected at most 2")
 
@@ -229,6 +244,7 @@ def test_pixels_are_counted_before_a_texture_is_decoded(tmp_path, monkeypatch):
     material = {"pbrMetallicRoughness": {"baseColorTexture": {"index": 0}}}
     gloss = {"diffuseTexture": {"index": 0}}
     gloss = {"extensions": {"KHR_materials_pbrSpecularGlossiness": gloss}}
+    gloss["pbrMetallicRoughness"] = {"baseColorTexture": {"index": 1}}  # for other readers
     accessor = {"bufferView": 0, "componentType": 5126, "count": 3}
     part = {"attributes": {"POSITION": 0, "TEXCOORD_0": 1}, "material": 0}
     entries = {
@@ -272,6 +288,16 @@ def test_each_type_of_texture_gives_the_colour(kind, tmp_path):
     (tmp_path / "a.obj").write_text(TEXTURED + "usemtl n\nf 1/1 2/2 3/3\n")
     for part in draw(tmp_path / "a.obj"):
         np.testing.assert_allclose(part.color, (1, 0, 0, 1), atol=0.02)
+
+
+def test_a_texture_of_another_type_gives_no_colour(tmp_path):
+    """PIL starts other programs for some types."""
+    image = pytest.importorskip("PIL.Image")
+    image.new("RGB", (8, 8), (255, 0, 0)).save(tmp_path / "a.png", "PPM")
+    (tmp_path / "a.mtl").write_text("newmtl m\nmap_Kd a.png\n")
+    (tmp_path / "a.obj").write_text(TEXTURED)
+    (part,) = draw(tmp_path / "a.obj")
+    assert part.color is None
 
 
 def test_the_textures_of_a_file_are_counted_together(tmp_path, monkeypatch):

@@ -578,6 +578,14 @@ def test_the_axes_of_a_camera_are_a_rotation():
         np.testing.assert_allclose(axes[2], position / np.linalg.norm(position))
 
 
+def test_a_triangle_with_a_corner_behind_the_camera_is_not_drawn():
+    camera = raster.Camera(np.array([0.0, 0.0, 2.0]), np.zeros(3))
+    for z, seen in ((1.0, True), (3.0, False)):
+        vertices = np.array([[-1, -1, 0], [1, -1, 0], [0, 1, z]], float)
+        surface = raster.Surface(vertices, np.array([[0, 1, 2]]), RED)
+        assert np.any(raster.draw(surface, camera, 8, 8, WHITE) != 1) == seen
+
+
 def test_glass_behind_a_wall_is_not_seen():
     square = np.array([[0, -1, -1], [0, 1, -1], [0, 1, 1], [0, -1, 1]], float)
     vertices = np.concatenate([square, square + np.array([1.0, 0, 0])])
@@ -732,6 +740,8 @@ def test_the_ground_is_at_zero_or_below_the_robot():
     ("arguments", "message"),
     [
         ({"width": 0}, "width is 0"),
+        ({"height": 0}, "height is 0"),
+        ({"smooth": 0}, "smooth is 0"),
         ({"camera": (0, 0, 0)}, "camera is zero"),
         ({"camera": (0, 0)}, "camera is .* expected three finite numbers"),
         ({"camera": np.array(["x", "y", "z"])}, "camera is .*, expected three numbers"),
@@ -971,10 +981,12 @@ def test_bad_markers_and_ghosts(options, message):
         view.render(boxed(), **options)
 
 
-def test_an_array_is_not_a_marker():
+def test_an_array_is_not_a_marker_and_a_name_is_not_a_colour():
     """Without the types that the tests check."""
     with pytest.raises(ArgumentError, match=r"markers\[2\] is \(0.0,\), expected Points, Axes"):
         inspect.unwrap(markers._items)((0.0,), 2, 1.0)
+    with pytest.raises(ArgumentError, match=r"markers\[2\].color is 'red', expected"):
+        inspect.unwrap(markers._color)("red", "markers[2].color")
 
 
 # ----------------------------------------------------------------------------------------- pages

@@ -333,6 +333,7 @@ def test_a_notebook_displays_the_whole_page():
     assert (frame[""], frame["height"], frame["srcdoc"] == shown.html) == ("iframe", "321", True)
     for quote in "\"'<&":
         assert quote in shown.html
+    assert repr(view.Page(1_540_000 * ".")) == "Page(1.5 MB of HTML)"
 
 
 def test_a_page_that_cannot_be_written_leaves_the_file(tmp_path):
@@ -558,6 +559,9 @@ def test_a_drag_asks_for_the_pose_of_the_handle(monkeypatch):
 
     monkeypatch.setattr(live, "inverse_kinematics", solve)
     with view.serve(model, port=0) as viewer:
+        inputs = viewer._server.gui._gui_input_handle_from_uuid.values()
+        (choice,) = (control for control in inputs if control.label == "drag")
+        assert (choice.value, choice.options) == ("none", ("none", "base", "arm"))
         use(viewer, "drag", "arm")
         np.testing.assert_allclose(viewer._handle.wxyz, [1, 0, 0, 0], atol=1e-12)
         found = drag(viewer._handle, (HALF, HALF, 0.0, 0.0), (0.3, 0.0, 0.0))
