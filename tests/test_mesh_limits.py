@@ -161,6 +161,10 @@ def test_copies_of_nodes_are_counted_before_they_are_made(tmp_path, monkeypatch)
         patch.setattr(mesh_limits, "MAX_TRIANGLES", 4)
         patch.setattr(mesh_limits, "MAX_NODES", 3)
         refused(tmp_path / "f.gltf", twice, "4 parts, with copies")
+    uses = '<instance_material symbol="m" target="#m"/>' * 9997  # with three nodes and a shape
+    uses = f"<bind_material><technique_common>{uses}</technique_common></bind_material>"
+    node = f'<node id="n0"><instance_geometry url="#g">{uses}</instance_geometry></node>'
+    refused(tmp_path / "f.dae", collada(node), "10,001 nodes, with copies")
     monkeypatch.setattr(mesh_limits, "MAX_TRIANGLES", 8)
     refused(tmp_path / "e.dae", collada(*copies(2, 3)), "9 triangles, with copies")
     monkeypatch.setattr(mesh_limits, "MAX_TRIANGLES", 1)
@@ -309,7 +313,9 @@ def test_the_textures_of_a_file_are_counted_together(tmp_path, monkeypatch):
     text = TEXTURED + "usemtl n\nf 3/3 2/2 1/1\n"  # the blue face looks down
     (tmp_path / "a.obj").write_text(text)
     monkeypatch.setattr(mesh_limits, "MAX_PIXELS", 200)
-    for vertices, faces, color in draw(tmp_path / "a.obj"):
+    parts = draw(tmp_path / "a.obj")
+    assert {part.color for part in parts} == {(1, 0, 0, 1), (0, 0, 1, 1)}
+    for vertices, faces, color in parts:
         up = np.linalg.det(vertices[faces[0]] + [0, 0, 1]) > 0
         assert color == (up, 0, not up, 1)
     monkeypatch.setattr(mesh_limits, "MAX_PIXELS", 199)

@@ -107,6 +107,17 @@ def test_the_layers_of_a_page_are_visible_at_its_start(layer, recording, tmp_pat
     assert visible_layers(recording) == {layer}
 
 
+def test_without_names_of_layers_a_page_shows_the_visuals(recording, tmp_path):
+    view.show(slider())
+    assert visible_layers(recording) == {"visuals"}
+    view.save_html(tmp_path / "page.html", slider())
+    assert visible_layers(recording) == {"visuals"}
+    with view.serve(slider(), port=0) as viewer:
+        layers = viewer._stage._layers
+        shown = {layer for layer in layers if all(node.visible for node in layers[layer])}
+        assert shown == {"visuals"}
+
+
 def test_the_bodies_of_a_page_move_as_the_robots(recording):
     """Two robots, four times: the poses of both bodies, and the centres of mass."""
     model = rbd.load_robot("double_pendulum")
@@ -495,6 +506,23 @@ def test_a_server_listens_where_it_is_told(monkeypatch):
     assert (asked["host"], asked["port"]) == ("127.0.0.1", 8080)
     view.serve(slider(), port=8123).stop()
     assert asked["port"] == 8123
+    # A page needs no server, and the one that writes it is seen by this machine alone.
+    monkeypatch.setattr(view.page, "viser_module", lambda: module)
+    view.show(slider())
+    assert (asked["host"], asked["port"]) == ("127.0.0.1", 0)
+
+
+def test_an_interrupt_from_the_keyboard_stops_a_viewer(without_player, monkeypatch):
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    with view.serve(slider(), port=0) as viewer:
+        monkeypatch.setattr(viewer._stopped, "wait", interrupt)
+        try:
+            viewer.wait()
+        except KeyboardInterrupt:
+            pytest.fail("the interrupt is not handled")
+        assert viewer._stopped.is_set()
 
 
 def test_one_thread_at_a_time_moves_the_robot(without_player, monkeypatch):
