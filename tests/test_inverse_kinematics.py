@@ -1516,6 +1516,7 @@ def test_the_velocity_of_a_robot_with_limits_of_acceleration():
     close(found(outside, v.at[0].set(-0.3))[0], -0.3 - DT * 2.0, 1e-12)
     for q_wrong, v_wrong, message in (
         (q, v.at[2].set(0.9), r"0.9 for joint 'j2' \(dof 2\) .* to 0.4, the velocity limit"),
+        (q, v.at[2].set(-0.9), r"-0.9 for joint 'j2' .* to -0.4, the velocity limit"),
         (q.at[1].set(2.9), v.at[1].set(0.6), "'j1' .* stop before its position limit"),
         (q.at[1].set(-2.9), v.at[1].set(-0.6), "'j1' .* to -0.3.* stop before its position limit"),
     ):

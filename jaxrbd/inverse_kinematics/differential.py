@@ -222,7 +222,7 @@ def _explain(
         step = float(dt * found.acceleration[i])
         joints = ((name, model.joint(name).v) for name in model.joint_names)
         joint = next(name for name, v in joints if v.start <= i < v.stop)
-        bound, reason = limit, "the velocity limit"
+        bound, reason = float(np.copysign(limit, velocity)), "the velocity limit"
         if abs(velocity) - step <= limit:
             bound = float((most if velocity > 0 else least)[i] / dt)
             reason = "from which the joint can stop before its position limit"
