@@ -74,7 +74,7 @@ def searched(p):
 def velocity(p):
     model, q, _ = arm()
     tasks = [ik.FrameTask.position("l1", p), constraint()]
-    return ik.differential_inverse_kinematics(model, q, tasks, 0.1)
+    return ik.differential_inverse_kinematics(model, q, tasks, 1.0)  # within its limits
 
 
 def closed(p):

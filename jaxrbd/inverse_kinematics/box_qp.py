@@ -45,6 +45,7 @@ def minimise(qp: BoxQP) -> Float[Array, " n"]:
 
     Entries of d at a bound are exactly at the bound. The derivatives assume that they stay there.
     """
+    qp = _with_scaled_equations(qp)
     constant_qp = lax.stop_gradient(qp)
     d, at_bound = _search(constant_qp) if len(qp.k) == 0 else _with_equations(constant_qp)
     bound = jnp.where(d >= constant_qp.upper, qp.upper, qp.lower)
@@ -109,8 +110,9 @@ def _projected_newton(H: Array, g: Array, lower: Array, upper: Array, start: Arr
 def _with_equations(qp: BoxQP) -> tuple[Float[Array, " n"], Bool[Array, " n"]]:
     """The minimum with equations, and which entries are fixed at a bound."""
     eps = float(jnp.finfo(qp.g.dtype).eps)
-    largest = jnp.maximum(jnp.max(jnp.sum(qp.K**2, axis=1)), float(jnp.finfo(qp.g.dtype).tiny))
-    rho = EQUATIONS * jnp.max(jnp.abs(qp.H)) / largest
+    # The largest entries of K and H are equal, unless K is zero: see `_with_scaled_equations`.
+    largest = jnp.max(jnp.abs(qp.H))
+    rho = EQUATIONS / jnp.maximum(jnp.max(jnp.sum(qp.K**2, axis=1)) / largest, largest)
     H = qp.H + rho * matmul(qp.K.T, qp.K)
 
     def unfinished(state):
@@ -133,6 +135,17 @@ def _with_equations(qp: BoxQP) -> tuple[Float[Array, " n"], Bool[Array, " n"]]:
     first = jnp.ones((), jnp.int32), *minimum(start, jnp.zeros_like(qp.k))
     _, d, _, fixed = lax.while_loop(unfinished, next_round, first)
     return d, fixed
+
+
+def _with_scaled_equations(qp: BoxQP) -> BoxQP:
+    """The same program; the largest entry of K is as large as that of H, unless it is tiny.
+
+    Otherwise the units of the equations would give the multipliers another size than d.
+    """
+    H, K = (jnp.max(jnp.abs(lax.stop_gradient(x)), initial=0) for x in (qp.H, qp.K))
+    known = H * float(jnp.finfo(K.dtype).tiny) ** 0.5 < K
+    scale = jnp.where(known, H / jnp.where(known, K, 1), 1)
+    return qp._replace(K=scale * qp.K, k=scale * qp.k)
 
 
 def _solve_free(qp: BoxQP, at_bound: Array, bound: Array, near: Array) -> Float[Array, " n"]:
@@ -170,7 +183,5 @@ def _kkt_inverse(qp: BoxQP, free: Array) -> Array:
     H = free_part(qp.H, free)
     A = jnp.block([[H, K.T], [K, jnp.zeros((m, m), H.dtype)]])
     eps = float(jnp.finfo(H.dtype).eps)
-    size = jnp.concatenate(
-        [jnp.full(n, jnp.max(jnp.abs(H))), jnp.full(m, jnp.max(jnp.abs(qp.K), initial=0))]
-    )
-    return pseudo_inverse(A, 10 * eps * jnp.maximum(size, float(jnp.finfo(H.dtype).tiny)))
+    size = [jnp.full(k, jnp.max(jnp.abs(x))) for k, x in ((n, H), (m, qp.H))]
+    return pseudo_inverse(A, 10 * eps * jnp.concatenate(size))
