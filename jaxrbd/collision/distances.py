@@ -58,6 +58,16 @@ def separations(shapes: Sequence[Shape], X: Pose, members: np.ndarray) -> Separa
     kinds = sorted({type(core[0]).__name__ for core in cores if core is not None})
     # A half-space is the simplest kind. In a batch, shape a has the simpler kind.
     kind = np.array([0 if c is None else 1 + kinds.index(type(c[0]).__name__) for c in cores])
+    stacks = [
+        _stacked([cores[i] for i in np.flatnonzero(kind == k)]) for k in range(1, kind.max() + 1)
+    ]
+    places = [int(np.sum(kind[:i] == k)) for i, k in enumerate(kind)]
+
+    def taken(index: np.ndarray) -> Any:
+        """The cores of shapes of one kind."""
+        rows = np.array(places)[index]
+        return jax.tree.map(lambda x: x[rows], stacks[kind[index[0]] - 1])
+
     turned = kind[members[:, 0]] > kind[members[:, 1]]
     ordered = np.where(turned[:, None], members[:, ::-1], members)
     codes = kind[ordered] @ [len(kinds) + 1, 1]
@@ -66,11 +76,10 @@ def separations(shapes: Sequence[Shape], X: Pose, members: np.ndarray) -> Separa
         batch = np.flatnonzero(codes == code)
         a, b = ordered[batch].T
         X_a, X_b = (jax.tree.map(lambda x: x[i], X) for i in (a, b))
-        cores_a, cores_b = ([cores[i] for i in index] for index in (a, b))
         if kind[a[0]] == 0:
-            part = jax.vmap(half_space_separation)(X_a, _stacked(cores_b), X_b)
+            part = jax.vmap(half_space_separation)(X_a, taken(b), X_b)
         else:
-            part = jax.vmap(shape_separation)(_stacked(cores_a), X_a, _stacked(cores_b), X_b)
+            part = jax.vmap(shape_separation)(taken(a), X_a, taken(b), X_b)
         rows.append(batch)
         parts.append(part)
     order = np.argsort(np.concatenate(rows))

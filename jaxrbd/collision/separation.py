@@ -7,11 +7,11 @@ depth is the length of the shortest translation after which the shapes only touc
 
 - Cores that are apart: the direction follows from their nearest points (`nearest.py`).
 - Cores that overlap: from a direction n, core b moves by s along n until the cores are apart, and
-  the nearest points give the next direction. The separation along it is not smaller (van den
-  Bergen, 2001, uses the same function in another algorithm). The first direction is the best of 16:
-  the axes of both cores, their cross products, and the direction of the centres. For two boxes,
-  these are all normals that the best direction can have. For other cores the result is a local
-  maximum of the separation, and nearly always the largest.
+  the nearest points give the next direction. The separation along it is not smaller. A step of
+  Newton's method for the fixed direction gives another candidate. The first direction is the best
+  of the axes of both cores, their cross products, the direction of the centres, and directions
+  that are spread over the sphere. For two boxes, the best direction is always among them. For other
+  cores the result is a local maximum of the separation, and nearly always the largest.
 
 Derivatives. The first derivative of the distance follows from the nearest points and n, held fixed
 (envelope theorem). So the derivatives of the iterations are not needed. n and the points are roots
