@@ -115,7 +115,7 @@ def separation(a, X_a, b, X_b, n):
 
 
 def outside(shape, X, point):
-    """How far (N,) points are outside of shapes, for shapes without formula an upper bound."""
+    """How far (N,) points are outside of shapes; 0 or less in a shape."""
     x = np.abs(np.einsum("nij,ni->nj", X.R, point - X.p))
     match shape:
         case Sphere():
@@ -131,10 +131,15 @@ def outside(shape, X, point):
             rest = [np.maximum(np.hypot(x[:, 0], x[:, 1]) - r, 0), np.maximum(x[:, 2] - h, 0)]
             return np.hypot(*rest) - shape.rounding
         case Ellipsoid():
-            level = np.sum((x / (shape.radii + shape.rounding[:, None])) ** 2, axis=1)
-            # The ellipsoid with longer semi-axes is in the rounded ellipsoid.
+            # The nearest point of the ellipsoid, r^2 x / (r^2 + t), by bisection for t.
+            square = np.asarray(shape.radii) ** 2
+            low, high = np.zeros(N), np.linalg.norm(shape.radii * x, axis=1)
+            for _ in range(80):
+                t = (low + high) / 2
+                is_low = np.sum(square * (x / (square + t[:, None])) ** 2, axis=1) > 1
+                low, high = np.where(is_low, t, low), np.where(is_low, high, t)
             return (
-                np.where(shape.rounding > 0, 0, level - 1) if np.any(shape.rounding) else level - 1
+                np.linalg.norm(x - square * x / (square + high[:, None]), axis=1) - shape.rounding
             )
 
 

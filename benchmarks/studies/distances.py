@@ -4,7 +4,7 @@
     XLA_FLAGS=--xla_cpu_multi_thread_eigen=false taskset -c 0 \\
         python -m benchmarks.studies.distances
 
-A batch has 64 x 50 random pairs of two kinds of shapes, in float64; about 5 % of the pairs overlap.
+A batch has 64 x 50 random pairs of two kinds of shapes, in float64; 7 to 16 % of the pairs overlap.
 The times are those per pair of one core: the value, the value with the gradient with respect to the
 pose of one shape, and a call of coal from Python less an empty call of its binding. coal computes
 the value, the points and the normal. The errors are:
@@ -18,7 +18,6 @@ The last rows are the distances of the bundled arm, all pairs and five obstacles
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable
 
@@ -50,17 +49,6 @@ def poses(rng: np.random.Generator) -> Pose:
     return Pose(R, jnp.asarray(rng.normal(size=(PAIRS, 3)) * 1.2))
 
 
-def seconds(call: Callable[[], object], repeats: int = 10) -> float:
-    """The least time of a call."""
-    jax.block_until_ready(call())
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        jax.block_until_ready(call())
-        times.append(time.perf_counter() - start)
-    return min(times)
-
-
 def compiled(function: Callable, *arguments) -> tuple[Callable, float]:
     """The compiled function, and the seconds that tracing and compiling took."""
     start = time.perf_counter()
@@ -80,7 +68,7 @@ def coal_shape(kind: str, shape, i: int):
     return coal.Ellipsoid(*sizes[0])
 
 
-def coal_time(kinds: tuple[str, str], a, X_a: Pose, b, X_b: Pose) -> float:
+def coal_time(kinds: tuple[str, ...], a, X_a: Pose, b, X_b: Pose) -> float:
     """Seconds per distance of coal, less the time of an empty call."""
     request, result = coal.DistanceRequest(), coal.DistanceResult()
     calls = []
@@ -97,7 +85,8 @@ def coal_time(kinds: tuple[str, str], a, X_a: Pose, b, X_b: Pose) -> float:
         for _ in calls:
             result.clear()
 
-    return (seconds(all_distances, 5) - seconds(nothing, 5)) / PAIRS
+    found = common.least_seconds({"all": all_distances, "nothing": nothing}, repeat=5)
+    return (found["all"] - found["nothing"]) / PAIRS
 
 
 def errors(a, X_a: Pose, b, X_b: Pose, found, rng) -> tuple[float, int, int]:
@@ -110,17 +99,17 @@ def errors(a, X_a: Pose, b, X_b: Pose, found, rng) -> tuple[float, int, int]:
         X = inverse_compose(X_b, X_a)
         pair = CorePair(core_a, core_b, X.R, X.p)
         separations = jax.lax.map(pair.separation, jnp.asarray(directions), batch_size=1000)
-        along = pair.separation(X_b.R.T @ normal)
-        return along - radius_a - radius_b, jnp.max(separations) - radius_a - radius_b
+        proved = pair.separation(X_b.R.T @ normal)
+        return proved - radius_a - radius_b, jnp.max(separations) - radius_a - radius_b
 
-    along, least = jax.jit(jax.vmap(largest))(a, X_a, b, X_b, found.normal)
+    proved, least = jax.jit(jax.vmap(largest))(a, X_a, b, X_b, found.normal)
     apart = found.distance > 0
-    duality = float(jnp.max(jnp.where(apart, jnp.abs(along - found.distance), 0)))
+    duality = float(jnp.max(jnp.where(apart, jnp.abs(proved - found.distance), 0)))
     wrong = jnp.sum(~apart & (least > found.distance + 1e-9))
     return duality, int(jnp.sum(~apart)), int(wrong)
 
 
-def study_of_kinds(kinds: tuple[str, str]) -> str:
+def study_of_kinds(kinds: tuple[str, ...]) -> None:
     rng = np.random.default_rng(0)
     a, b = (shapes(kind, rng) for kind in kinds)
     arguments = a, poses(rng), b, poses(rng)
@@ -132,16 +121,17 @@ def study_of_kinds(kinds: tuple[str, str]) -> str:
     with_gradient, _ = compiled(jax.vmap(distance_and_gradient), *arguments)
     found = value(*arguments)
     duality, overlapping, wrong = errors(*arguments, found, rng)
-    times = [seconds(lambda f=f: f(*arguments)) / PAIRS for f in (value, with_gradient)]
+    programs = {"value": value, "gradient": with_gradient}
+    calls = {name: lambda f=f: f(*arguments) for name, f in programs.items()}
+    times = [x / PAIRS for x in common.least_seconds(calls, repeat=10).values()]
     times.append(coal_time(kinds, *arguments))
-    us = " | ".join(f"{1e6 * x:.2f}" for x in times)
-    return (
-        f"| {kinds[0]}, {kinds[1]} | {us} | {times[1] / times[2]:.1f} | {compilation:.1f} | "
-        f"{duality:.0e} | {wrong} of {overlapping} |"
-    )
+    us = [f"{1e6 * x:.2f}" for x in times]
+    ratio = f"{times[1] / times[2]:.1f}"
+    wrong_depths = f"{wrong} of {overlapping}"
+    common.row(", ".join(kinds), *us, ratio, f"{compilation:.1f}", f"{duality:.0e}", wrong_depths)
 
 
-def study_of_the_arm() -> list[str]:
+def study_of_the_arm() -> None:
     model = jaxrbd.load_robot("arm7")
     rng = np.random.default_rng(0)
     world = [
@@ -156,35 +146,31 @@ def study_of_the_arm() -> list[str]:
     def distances(q):
         return collision.robot_distances(model, q, pairs)
 
-    lines = []
     for name, function in (
         ("all distances", distances),
         ("with their Jacobian", lambda q: (distances(q), jax.jacfwd(distances)(q))),
         ("with the gradient of their sum", jax.value_and_grad(lambda q: jnp.sum(distances(q)))),
     ):
         program, compilation = compiled(jax.vmap(function), q)
-        us = 1e6 * seconds(lambda p=program: p(q)) / len(q)
-        lines.append(f"| {name}, {len(pairs)} pairs | {us:.0f} | {compilation:.1f} |")
-    return lines
+        found = common.least_seconds({"all": lambda p=program: p(q)}, repeat=10)
+        us = 1e6 * found["all"] / len(q)
+        common.row(f"{name}, {len(pairs)} pairs", f"{us:.0f}", f"{compilation:.1f}")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = common.parser(__doc__)
     every = [(a, b) for i, a in enumerate(KINDS) for b in KINDS[i:]]
     parser.add_argument("kinds", nargs="*", help="such as Box-Box; default: all pairs of kinds")
     given = [tuple(text.split("-")) for text in parser.parse_args().kinds]
     jax.config.update("jax_enable_x64", True)
     print(common.machine())
-    print(
-        "| shapes | value, us | with gradient, us | coal, us | ratio | compilation, s | duality |"
-        " deeper than needed |\n|---|---|---|---|---|---|---|---|"
-    )
+    times = "value, us", "with gradient, us", "coal, us", "ratio", "compilation, s"
+    common.head("shapes", *times, "duality", "deeper than needed")
     for kinds in given or every:
-        print(study_of_kinds(kinds), flush=True)
-    print("\n| arm, 64 configurations | us per configuration | compilation, s |\n|---|---|---|")
-    print("\n".join(study_of_the_arm()))
+        study_of_kinds(kinds)
+    print()
+    common.head("arm, 64 configurations", "us per configuration", "compilation, s")
+    study_of_the_arm()
 
 
 if __name__ == "__main__":

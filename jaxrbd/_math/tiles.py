@@ -55,7 +55,7 @@ def where_needed(
     @custom_vmap
     def selected(needed, operands, results):
         if not axes:
-            # A loop of one turn at most: under `vmap`, both branches of a condition are computed.
+            # One sample: only one branch is computed. Under `vmap`, JAX would compute both.
             return lax.cond(needed, lambda: function(*operands), lambda: results)
         shape = needed.shape
         flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[axes:]), (needed, operands, results))

@@ -55,6 +55,14 @@ def find_places(
     return Places(bodies, X_BF, RootedPose(X_RF, p_WR))
 
 
+def poses_from_root(places: Places, p_WR: Float[Array, "3"]) -> Pose:
+    """The poses of places in axes of the world, with positions relative to a root position p_WR.
+
+    So the positions of a robot far from the origin lose no digits.
+    """
+    return Pose(places.X.X_RF.R, places.X.X_RF.p + (places.X.p_WR - p_WR[None]))
+
+
 def place_jacobians(model: Model, kinematics: Kinematics, places: Places) -> Float[Array, "n nv 6"]:
     """The Jacobians of n places in the axes of the places, with one row per velocity in v."""
     moves = model.topology.movers(places.bodies)

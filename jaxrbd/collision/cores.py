@@ -59,13 +59,13 @@ class CylinderCore(eqx.Module):
 
     def nearest(self, x: Float[Array, "3"]) -> tuple[Array, Array]:
         radius, half_length = self.sizes
-        along = jnp.clip(x[2], -half_length, half_length)
+        height = jnp.clip(x[2], -half_length, half_length)
         square = jnp.dot(x[:2], x[:2])
         outside = square > radius * radius
         ratio = jnp.where(outside, radius / jnp.sqrt(jnp.where(outside, square, 1)), 1)
-        point = jnp.concatenate([ratio * x[:2], along[None]])
+        point = jnp.concatenate([ratio * x[:2], height[None]])
         # Beside the cylinder, the nearest point moves only along the circle.
-        tangent = jnp.stack([-x[1], x[0], jnp.zeros_like(along)])
+        tangent = jnp.stack([-x[1], x[0], jnp.zeros_like(height)])
         tangent = tangent / jnp.sqrt(jnp.where(outside, square, 1))
         flat = jnp.stack([~outside, ~outside, jnp.abs(x[2]) <= half_length]).astype(x.dtype)
         circle = jnp.where(outside, ratio, 0) * tangent[:, None] * tangent[None]
@@ -80,7 +80,7 @@ class CylinderCore(eqx.Module):
         return jnp.concatenate([ratio * n[:2], _sign(n[2:]) * half_length])
 
     def flat_part(self, u: Float[Array, "3"], step: Float[Array, "3"]) -> Array:
-        along = _part_in_box(u[2:], step[2:], self.sizes[1:])
+        to_end = _part_in_box(u[2:], step[2:], self.sizes[1:])
         # The fraction t of the step at which u + t step meets the circle, if u is in the circle.
         radius = self.sizes[0]
         room = radius * radius - jnp.dot(u[:2], u[:2])
@@ -91,7 +91,8 @@ class CylinderCore(eqx.Module):
         outwards = slope > 0
         first = room / jnp.where(inside & outwards, slope + root, 1)
         second = (root - slope) / jnp.where(inside, square, 1)
-        return jnp.where(inside, jnp.minimum(jnp.where(outwards, first, second), along), along)
+        to_circle = jnp.where(outwards, first, second)
+        return jnp.where(inside, jnp.minimum(to_circle, to_end), to_end)
 
     def extent(self) -> Array:
         return jnp.sum(self.sizes)

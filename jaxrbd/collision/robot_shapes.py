@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from .._math.cast import cast
 from ..algorithms.kinematics import forward_kinematics, root_positions
-from ..algorithms.places import bodies_of, find_places
+from ..algorithms.places import bodies_of, find_places, poses_from_root
 from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..spatial import Pose
@@ -47,8 +47,8 @@ class PlacedShape(eqx.Module):
     ):
         self.shape = checked_shape(shape, "shape")
         self.frame = frame
-        given = pose_of(np.eye(3), np.zeros(3), "X_FS") if X_FS is None else X_FS
-        self.X_FS = checked_pose(given, "X_FS")
+        identity = pose_of(np.eye(3), np.zeros(3), "X_FS")
+        self.X_FS = identity if X_FS is None else checked_pose(X_FS, "X_FS")
         self.name = name or f"{type(shape).__name__} in {frame or 'the world'}"
 
 
@@ -110,20 +110,18 @@ def pairs_of(
         if not isinstance(shape, PlacedShape):
             raise ArgumentError(f"world has {shape!r}, expected objects of the type PlacedShape")
         shapes.append(shape)
-    bodies = bodies_of(model, [shape.frame for shape in shapes])
+    bodies = bodies_of(model, [shape.frame for shape in shapes]).tolist()
     without = {frozenset(pair[:2]) for pair in disabled}
-    # A link that is fixed to the world is the parent of a root body; an obstacle is not.
-    obstacle = -2
-    parents = {-1: obstacle - 1, obstacle: obstacle - 1, **dict(enumerate(model.topology.parents))}
-    places = [obstacle if s.frame is None else body for s, body in zip(shapes, bodies.tolist())]
+    parents = (*model.topology.parents, None)  # the last entry, -1, is the world
 
     def is_pair(i: int, j: int) -> bool:
-        a, b = places[i], places[j]
-        if bodies[i] == bodies[j] or frozenset((shapes[i].frame, shapes[j].frame)) in without:
+        a, b, frames = bodies[i], bodies[j], {shapes[i].frame, shapes[j].frame}
+        if a == b or frames in without:
             return False
         if isinstance(shapes[i].shape, HalfSpace) and isinstance(shapes[j].shape, HalfSpace):
             return False
-        return adjacent or (parents[a] != b and parents[b] != a)
+        # A link that is fixed to the world is the parent of a root body; an obstacle is not.
+        return adjacent or None in frames or (parents[a] != b and parents[b] != a)
 
     pairs = itertools.combinations(range(len(shapes)), 2)
     return DistancePairs(
@@ -171,9 +169,8 @@ def robot_separations(model: Model, q: Float[Array, " nq"], pairs: DistancePairs
     kinematics = forward_kinematics.unchecked(model, q)
     X_FS = jax.tree.map(lambda *x: jnp.stack(x), *(shape.X_FS for shape in shapes))
     places = find_places(model, kinematics, [shape.frame for shape in shapes], X_FS)
-    # The positions are relative to the first root body, so that a robot far away loses no digits.
     p_WR = root_positions(model, kinematics)[0]
-    X = Pose(places.X.X_RF.R, places.X.X_RF.p + (places.X.p_WR - p_WR[None]))
+    X = poses_from_root(places, p_WR)
     found = separations([shape.shape for shape in shapes], X, np.array(pairs.members))
     return found._replace(point_a=found.point_a + p_WR[None], point_b=found.point_b + p_WR[None])
 

@@ -16,7 +16,7 @@ from jax import Array, lax
 from jaxtyping import Float
 
 from ..algorithms.kinematics import Kinematics, root_positions
-from ..algorithms.places import bodies_of, find_places, poses_in_bodies
+from ..algorithms.places import bodies_of, find_places, poses_from_root, poses_in_bodies
 from ..errors import ArgumentError
 from ..model import Model
 from ..spatial import (
@@ -70,9 +70,8 @@ def find_contacts(model: Model, scene: Scene, kinematics: Kinematics) -> Contact
     if not pairs:  # a shortcut: JAX would trace the geometry of no pairs
         return Contacts(ground.distance, ground.gradient, ground.arm)
     places = [find_places(model, kinematics, x) for x in (pairs.frames_a, pairs.frames_b)]
-    # The positions are relative to the first root body.
     p_WR = root_positions(model, kinematics)[0]
-    X_a, X_b = (Pose(x.X_RF.R, x.X_RF.p + (x.p_WR - p_WR[None])) for _, _, x in places)
+    X_a, X_b = (poses_from_root(place, p_WR) for place in places)
     n_capsules = len(pairs.capsules.radius_a)
     bodies_a, bodies_b = (place.bodies[n_capsules:] for place in places)
     order = np.where(bodies_a < bodies_b, 1, -1)
