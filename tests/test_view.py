@@ -108,6 +108,48 @@ def test_the_extents_of_primitives():
         np.testing.assert_allclose(vertices.min(axis=0), -np.array(extent), atol=1e-12)
 
 
+def test_the_vertices_of_round_shapes():
+    """Circles of 32 corners, half as many steps from pole to pole; edges are sharp or round."""
+
+    def rings(*profile):
+        """The places of the vertices of a surface of revolution, for radii and heights."""
+        angle = 2 * np.pi * np.arange(32) / 32
+        places = [(r * np.cos(a), r * np.sin(a), z) for r, z in profile for a in angle]
+        return np.unique(np.round(places, 9) + 0.0, axis=0)
+
+    angle = np.pi * np.arange(17) / 16 - np.pi / 2
+    arc = np.stack([np.cos(angle), np.sin(angle)], 1)
+    low, high = 0.5 * arc[:9] - (0, 1), 0.5 * arc[8:] + (0, 1)
+    for shape, places, count in (
+        (EllipsoidShape((0.5, 1.0, 2.0)), rings(*arc) * (0.5, 1.0, 2.0), 17 * 32),
+        (SphereShape(2.0), 2 * rings(*arc), 17 * 32),
+        (CapsuleShape(0.5, 2.0), rings(*low, *high), 18 * 32),
+        (CylinderShape(0.5, 2.0), rings((0, -1), (0.5, -1), (0.5, 1), (0, 1)), 6 * 32),
+    ):
+        ((vertices, faces, _),) = triangles.shape_triangles(shape)
+        assert len(vertices) == count
+        found = np.unique(np.round(vertices, 9) + 0.0, axis=0)
+        np.testing.assert_allclose(found, np.unique(places, axis=0), atol=1e-8)
+        a, b, c = (vertices[faces[:, n]] for n in range(3))
+        normals = np.cross(b - a, c - a)
+        assert np.linalg.norm(normals, axis=1).min() > 1e-4  # no face at a pole without area
+        shown = raster._vertex_normals(raster.Surface(vertices, faces, np.ones((len(faces), 4))))
+        shown = shown[faces] / np.linalg.norm(shown[faces], axis=-1, keepdims=True)
+        normals /= np.linalg.norm(normals, axis=1, keepdims=True)
+        assert np.einsum("nki,ni->nk", shown, normals).min() > 0.9  # the rim of a cylinder is sharp
+
+
+@pytest.mark.parametrize(("angle", "count"), [(34, 4), (36, 6)])
+def test_an_edge_is_sharp_above_35_degrees(angle, count):
+    """Also if zero has a sign, and if a mesh in memory has the edge."""
+    x, z = np.cos(np.deg2rad(angle)), np.sin(np.deg2rad(angle))
+    soup = np.array([[0, 0, 0], [0, 1, 0], [-1, 0.5, 0], [0, 1, -0.0], [-0.0, 0, 0], [x, 0.5, -z]])
+    faces = np.array([[0, 1, 2], [3, 4, 5]])
+    ((vertices, found, _),) = triangles.shape_triangles(Mesh(soup, faces))
+    assert len(vertices) == count
+    np.testing.assert_array_equal(vertices[found], soup[faces])
+
+
 def test_sharp_edges_have_separate_vertices_and_smooth_ones_do_not():
     corners = np.array([*itertools.product((0.0, 1.0), repeat=3)])
     quads = [(0, 1, 3, 2), (4, 6, 7, 5), (0, 4, 5, 1), (2, 3, 7, 6), (0, 2, 6, 4), (1, 5, 7, 3)]
@@ -208,6 +250,92 @@ def test_a_link_without_shapes_is_a_box_of_its_inertia(diagonal):
         np.testing.assert_allclose(2.0 * about / volume, expected, rtol=0, atol=2e-3 * 0.04 * 5)
 
 
+@pytest.mark.parametrize(
+    ("mass", "moments_of_inertia", "sides", "radii"),
+    [
+        (3.0, (0.25, 0.25, 0.0), (0.04, 0.04, 1.0), (0.02, 0.02, 1.0)),  # a rod of 1 m
+        (3.0, (0.25, 0.25, 0.5), (0.04, 1.0, 1.0), (0.02, 1.0, 1.0)),  # a square of 1 m
+        (7.85, (0.0, 0.0, 0.0), (0.1, 0.1, 0.1), (0.05, 0.05, 0.05)),  # a litre of steel
+    ],
+)
+def test_links_without_thickness_have_a_width(mass, moments_of_inertia, sides, radii):
+    """A part of the largest side, or the side of a cube of steel. The axes are turned."""
+    inertia = link_inertia(mass, (0.1, 0.2, -0.1), np.diag(moments_of_inertia), POSE[:3, :3])
+    box, ellipsoid = view.drawing(single(inertia=inertia)).items
+    scale = np.sqrt(5 / 12) if max(radii) == 1 else 1.0
+    for item, factor, expected, tolerance in (
+        (box, 12, np.array(sides), 1e-9),
+        (ellipsoid, 5, scale * np.array(radii), 0.01),
+    ):
+        volume, centroid, second = moments(item.vertices, item.faces)
+        np.testing.assert_allclose(centroid, (0.1, 0.2, -0.1), atol=1e-9)
+        found = np.sqrt(factor * np.linalg.eigvalsh(second) / volume)
+        np.testing.assert_allclose(found, expected, rtol=tolerance)
+
+
+def test_the_whole_drawing_of_a_robot():
+    """A wall, a cart on a slider with a welded ball, and an arm without shapes."""
+    wall = Geometry(BoxShape((9.0, 9.0, 1.0)))
+    box = Geometry(BoxShape((0.2, 0.4, 0.6)), color=(0.1, 0.2, 0.3, 0.4), name="top")
+    ball = Geometry(SphereShape(0.5), color=(0.1, 0.2, 0.3, 0.4))
+    lift, away = (placement_matrix(p, (0.0, 0.0, 0.0)) for p in ((0.0, 0.0, 2.0), (0.3, 0.0, 0.4)))
+    inertia = link_inertia(2.0, (0.0, 0.0, 0.0), np.diag([0.02, 0.03, 0.04]))
+    arm = link_inertia(6.0, (0.1, 0.2, 0.3), 3 * np.diag([0.02, 0.03, 0.04]))
+    links = [
+        Link("wall", visuals=[wall]),
+        Link("cart", inertia, [box], [ball]),
+        Link("ball", visuals=[Geometry(SphereShape(0.1))]),
+        Link("arm", arm),
+    ]
+    joints = [
+        JointSpec("mount", Fixed(), None, "wall", lift),
+        JointSpec("slide", rbd.joints.Prismatic((1.0, 0.0, 0.0)), "wall", "cart"),
+        JointSpec("weld", Fixed(), "cart", "ball", lift),
+        JointSpec("turn", rbd.joints.Revolute((0.0, 1.0, 0.0)), "cart", "arm", away),
+    ]
+    drawn = view.drawing(rbd.build_model(links, joints))
+    grey, blue = (0.66, 0.69, 0.73, 1.0), (0.25, 0.45, 0.95, 0.45)
+    second = np.array([0.025, 0.015, 0.005]) / 2  # along the axes, per mass
+    sides, radii = np.sqrt(12 * second), np.sqrt(5 * second)
+    center = np.array([0.1, 0.2, 0.3])
+    expected = [
+        ("wall", "visuals", -1, grey, (0, 0, 2), (9, 9, 1)),
+        ("cart top", "visuals", 0, (0.1, 0.2, 0.3, 0.4), (0, 0, 0), (0.2, 0.4, 0.6)),
+        ("ball", "visuals", 0, grey, (0, 0, 2), (0.2, 0.2, 0.2)),
+        ("cart", "collisions", 0, (0.95, 0.55, 0.2, 0.45), (0, 0, 0), (1, 1, 1)),
+        ("cart", "inertias", 0, blue, (0, 0, 0), 2 * radii),
+        ("arm", "visuals", 1, grey, center, sides),
+        ("arm", "inertias", 1, blue, center, 2 * radii),
+    ]
+    assert [(x.name, x.layer, x.body, x.color) for x in drawn.items] == [x[:4] for x in expected]
+    for item, (*_, middle, extent) in zip(drawn.items, expected):
+        low, high = item.vertices.min(axis=0), item.vertices.max(axis=0)
+        np.testing.assert_allclose((low + high) / 2, middle, atol=1e-12, err_msg=item.name)
+        np.testing.assert_allclose(high - low, extent, atol=1e-12, err_msg=item.name)
+    np.testing.assert_allclose(drawn.masses, [2, 6])
+    np.testing.assert_allclose(drawn.centers, [(0, 0, 0), center], atol=1e-15)
+    np.testing.assert_allclose(drawn.reach, 0.5)
+    # The wall does not move, and a layer that is not shown does not count.
+    for layers, size in (((), 0.5), (("visuals",), 0.6), (("collisions",), 1), (view.LAYERS, 1)):
+        np.testing.assert_allclose(drawn.size(layers), size)
+    for parts, size in ((links[:1], 9.0), ([Link("wall")], 1e-3)):  # nothing moves
+        fixed = view.drawing(rbd.build_model(parts, joints[:1]))
+        assert (fixed.size(("visuals",)), fixed.reach) == (size, 0)
+    # The box with the axes of the bodies and the centre of mass, which can be outside of all else.
+    R, p = np.array([np.eye(3)] * 2), np.array([[0, 0, 0], [0.3, 0, 0.4]])
+    for layers, low, high in (
+        ((), (0, 0, 0), (0.3, 0, 0.4)),
+        (("frames",), (0, 0, 0), (0.425, 0.125, 0.525)),
+        (("com",), (0, 0, 0), (0.3, 0.15, 0.525)),
+        (("collisions",), (-0.5, -0.5, -0.5), (0.5, 0.5, 0.5)),
+        (("visuals",), (-4.5, -4.5, -0.3), (4.5, 4.5, 2.5)),
+    ):
+        box = motion.bounds(drawn, R, p, layers)
+        np.testing.assert_allclose(box, [low, high], atol=1e-12, err_msg=str(layers))
+    np.testing.assert_array_equal(motion.bounds(drawn, R, p), box)  # the visuals by default
+    np.testing.assert_array_equal(motion.center_of_mass(fixed, R[:0], p[:0]), [0, 0, 0])
+
+
 def test_visuals_before_collisions_before_inertias():
     ball, box = Geometry(SphereShape(1.0)), Geometry(BoxShape((1, 1, 1)), color=(1, 0, 0, 1))
 
@@ -261,6 +389,16 @@ def test_a_missing_mesh_is_a_warning_that_names_it(tmp_path):
         with pytest.warns(GeometryWarning, match=f"link 'link': not drawn: .*{message}"):
             drawn = view.drawing(model)
         assert [item.layer for item in drawn.items] == ["visuals", "inertias"]  # the box
+
+
+def test_a_missing_mesh_is_one_warning_with_the_argument_to_change():
+    mesh = Geometry(MeshFile("package://robot/missing.stl"))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        view.drawing(single([mesh, mesh], [mesh]))
+    (warning,) = caught  # the file is opened once
+    assert isinstance(warning.message, GeometryWarning)
+    assert warning.message.argument == "packages"
 
 
 def test_a_link_without_mass_and_shapes_is_not_drawn():
@@ -340,6 +478,28 @@ def test_a_robot_without_joints_is_shown():
 def test_bad_trajectories(q, message):
     with pytest.raises(ArgumentError, match=message):
         motion.motion(single(), q)
+
+
+def test_few_programs_are_compiled_for_many_numbers_of_configurations():
+    model = single()
+    before = motion._poses._cache_size()
+    for count in range(5, 9):
+        q = np.linspace(0, 1, count)[:, None]
+        np.testing.assert_array_equal(motion.motion(model, q).p[0, :, 0, 0], q[:, 0])
+    assert motion._poses._cache_size() <= before + 1
+
+
+def test_a_robot_in_single_precision_is_shown():
+    """Also with whole numbers as its configuration."""
+    model = single([Geometry(SphereShape(0.1))])
+    half = model.astype(jnp.float32)
+    found = motion.motion(half, np.array([1]))
+    np.testing.assert_array_equal(found.p, [[[[1, 0, 0]]]])
+    scene = contact.Scene.from_shapes(
+        [contact.sphere("link", 0.1)], [], contact.Plane((1.0, 0.0, 0.0))
+    )
+    arrows = contact_arrows.contact_arrows(half, scene, motion.motion(half, np.array([0.0])), 0.01)
+    assert arrows.forces[0, 0, 0, 0] > 1
 
 
 def odd_inertias():
@@ -441,6 +601,8 @@ def test_contact_forces_carry_the_weight():
     np.testing.assert_allclose(contact_arrows.arrow_scale(model, drawn, 0.5), 0.5 / 19.62)
     moon = dataclasses.replace(model, gravity=jnp.array([0.0, 1.2, -0.9]))
     np.testing.assert_allclose(contact_arrows.arrow_scale(moon, drawn, 0.5), 0.5 / 3.0)
+    free = dataclasses.replace(model, gravity=jnp.zeros(3))
+    assert contact_arrows.arrow_scale(free, drawn, 0.5) == 0.5
 
 
 # -------------------------------------------------------------------------------------- pictures
@@ -508,7 +670,7 @@ def test_a_side_without_light_is_ambient():
     vertices = np.array([[-1, -1, 0], [1, -1, 0], [0, 1, 0]], float)
     camera = raster.Camera(np.array([0.0, 0.1, -4.0]), np.zeros(3), 0.2)
     shown = raster.draw(raster.Surface(vertices, np.array([[0, 1, 2]]), RED), camera, 5, 5, WHITE)
-    np.testing.assert_allclose(shown[2, 2], [raster._AMBIENT, 0, 0], atol=1e-12)
+    np.testing.assert_allclose(shown[2, 2], [AMBIENT, 0, 0], atol=1e-12)
 
 
 def test_the_normals_of_a_ball_point_outwards():
@@ -518,28 +680,33 @@ def test_the_normals_of_a_ball_point_outwards():
     assert np.min(outwards[np.unique(faces)]) > 0.99
 
 
-def traced(ray, surface, normals, camera, ground):
-    """The colour of one ray on white, by intersections in the world; the ray has the depth 1."""
-    color, nearest = np.ones(3), max(ray[2] / (ground.height - camera.position[2]), 0)
+# The light, and the colours of the tiles of the ground.
+AMBIENT, TILES = 0.32, np.array([[0.93, 0.94, 0.95], [0.86, 0.87, 0.89]])
+LIGHTS = [(np.array([0.4, 0.3, 0.85]), 0.65), (np.array([-0.6, 0.5, 0.35]), 0.3)]
+
+
+def traced(ray, surface, normals, camera, ground, background=WHITE):
+    """The colour of one ray, by intersections in the world; the ray has the depth 1."""
+    color, nearest = background, max(ray[2] / (ground.height - camera.position[2]), 0)
     if nearest > 0:  # an inverse depth
         place = (camera.position + ray / nearest)[:2]
         fade = np.exp(-np.sum((place - camera.target[:2]) ** 2) / ground.range**2)
-        tile = raster._TILES[int(np.sum(np.floor(place / ground.side))) % 2]
+        tile = TILES[int(np.sum(np.floor(place / ground.side))) % 2]
         color = color + fade * (tile - color)
     # The ray is a sum of the vectors to the corners. The sum of the weights is the inverse depth.
     vectors = surface.vertices[surface.faces] - camera.position
     weights = np.linalg.solve(np.swapaxes(vectors, 1, 2), ray[:, None])[..., 0]
     inverse = np.where(np.all(weights > 0, axis=1), weights.sum(axis=1), 0)
     for opaque in (True, False):
-        found = np.where((surface.colors[:, 3] == 1) == opaque, inverse, 0)
+        found = np.where((surface.colors[:, 3] >= 0.999) == opaque, inverse, 0)
         face = np.argmax(found)
         if found[face] > nearest:
             nearest = found[face]
             normal = weights[face] @ normals[surface.faces[face]]
             normal = normal / np.linalg.norm(normal) * -np.sign(normal @ ray)
-            light = raster._AMBIENT + sum(
+            light = AMBIENT + sum(
                 strength * max(normal @ direction / np.linalg.norm(direction), 0)
-                for direction, strength in raster._LIGHTS
+                for direction, strength in LIGHTS
             )
             *rgb, opacity = surface.colors[face]
             color = color + opacity * (np.minimum(np.array(rgb) * light, 1) - color)
@@ -568,6 +735,161 @@ def test_a_picture_is_what_ray_tracing_finds(seed):
     shown = raster.draw(surface, camera, width, height, WHITE, ground)
     expected = np.apply_along_axis(traced, 2, rays, surface, normals, camera, ground)
     np.testing.assert_allclose(shown, expected, atol=1e-9)
+
+
+def corner_normals(vertices, faces):
+    """The sums of the normals of the faces at each vertex, weighted by the areas."""
+    a, b, c = (vertices[faces[:, n]] for n in range(3))
+    normals = np.zeros_like(vertices)
+    for n in range(3):
+        np.add.at(normals, faces[:, n], np.cross(b - a, c - a))
+    return normals
+
+
+def documented(model, q, markers_, layers, width, height, pixels, smooth=1, **options):
+    """The colours of some pixels of a picture, as `render` and its guide describe it.
+
+    `q` (B, nq): the robots stand side by side. `options`: the direction of the camera, and the
+    background.
+    """
+    drawn = view.drawing(model)
+    drawn, shown = markers.decorated(model, drawn, layers, markers_, None)
+    found = motion.motion(model, q[:, None])
+    offsets = stage.robot_offsets(drawn, found, shown)
+    vertices, faces, colors, low, high = [], [], [], [], []
+    for R, p, offset in zip(found.R[:, 0], found.p[:, 0], offsets):
+        box = motion.bounds(drawn, R, p, shown) + offset
+        low, high = [*low, box[0]], [*high, box[1]]
+        parts = [
+            (x.vertices @ R[x.body].T + p[x.body] if x.body >= 0 else x.vertices, x.faces, x.color)
+            for x in drawn.items
+            if x.layer in shown
+        ]
+        length = 0.25 * drawn.size(shown)
+        if "com" in layers:
+            ((ball, triangles_, _),) = triangles.shape_triangles(SphereShape(0.1 * length))
+            center = motion.center_of_mass(drawn, R, p)
+            parts.append((ball + center, triangles_, (0.9, 0.1, 0.6, 1.0)))
+        if "frames" in layers:
+            for k, color in enumerate(AXES):
+                rod = markers.rods(p, p + length * R[:, :, k], 0.03 * length, 0.03 * length)
+                parts.append((*rod, color))
+        for corners, triangles_, color in parts:
+            faces.append(triangles_ + sum(map(len, vertices)))
+            vertices.append(corners + offset)
+            colors.append(np.tile(color, (len(triangles_), 1)))
+    surface = raster.Surface(*map(np.concatenate, (vertices, faces, colors)))
+    low, high = np.min(low, axis=0), np.max(high, axis=0)
+    middle, extent = (low + high) / 2, max(high - low)
+    back = np.array(options.get("camera", (1.0, -0.8, 0.35)))
+    back = back / np.linalg.norm(back)
+    right = np.cross([0, 0, 1], back) / np.hypot(*back[:2])
+    up, slope = np.cross(back, right), np.tan(0.3)
+    # The nearest place from which all corners of the box are in the picture, and 8 % more.
+    corners = np.array([*itertools.product(*zip(low, high))]) - middle
+    x, y, z = corners @ right, corners @ up, corners @ back
+    distance = 1.08 * max(np.maximum(abs(y), abs(x) * height / width) / slope + z)
+    camera = raster.Camera(middle + distance * back, middle)
+    side = min(
+        x for k in range(-3, 3) for x in (1 * 10.0**k, 2 * 10.0**k, 5 * 10.0**k) if x >= extent / 4
+    )
+    ground = raster.Ground(min(0, low[2]), side, 8 * extent)
+    normals = corner_normals(surface.vertices, surface.faces)
+    found = []
+    for row, column in pixels:
+        samples = []
+        for i, j in itertools.product((np.arange(smooth) + 0.5) / smooth, repeat=2):
+            x, y = (2 * column + 2 * i - width) / height, (height - 2 * row - 2 * j) / height
+            ray = slope * (x * right + y * up) - back
+            samples.append(
+                traced(ray, surface, normals, camera, ground, options.get("background", WHITE))
+            )
+        found.append(255 * np.clip(np.mean(samples, axis=0), 0, 1))
+    return np.array(found)
+
+
+def test_a_picture_without_options_is_as_documented():
+    """A cube of 1 m beside the origin, whose bright side is brighter than white."""
+    cube = Geometry(BoxShape((1, 1, 1)), placement_matrix((0, 0.5, 1.5), (0, 0, 0)), (1, 0.5, 0, 1))
+    model = single([cube])
+    shown = view.render(model)
+    assert shown.shape == (480, 640, 3)
+    draws = np.random.default_rng(0)
+    pixels = np.stack([draws.integers(0, 480, 300), draws.integers(0, 640, 300)], axis=1)
+    expected = documented(model, np.zeros((1, 1)), (), ("visuals",), 640, 480, pixels, smooth=2)
+    np.testing.assert_allclose(shown[tuple(pixels.T)], expected, atol=0.501)
+    assert len(np.unique(expected.round(), axis=0)) > 20
+
+
+def test_a_picture_of_two_robots_in_all_layers_is_as_documented():
+    """With a marker, from the left, on a background with values beyond 0 and 1."""
+    model = single(
+        [Geometry(BoxShape((0.3, 0.2, 0.5)), POSE, (0.2, 0.4, 0.9, 0.9))],
+        [Geometry(SphereShape(0.3))],
+    )
+    q, line = np.array([[0.0], [0.7]]), view.Path([[0.0, 0.0, 0.5], [1.0, 0.5, 0.5]], size=0.05)
+    options = {"camera": (0.2, 1.0, 0.7), "background": (2.0, -1.0, 0.3)}
+    shown = view.render(
+        model, q, width=48, height=80, layers=view.LAYERS, markers=[line], smooth=1, **options
+    )
+    pixels = np.stack(np.unravel_index(np.arange(0, 48 * 80, 9), (80, 48)), axis=1)
+    options["background"] = np.array(options["background"])
+    expected = documented(model, q, [line], view.LAYERS, 48, 80, pixels, **options)
+    np.testing.assert_allclose(shown[tuple(pixels.T)], expected, atol=0.501)
+    assert len(np.unique(expected.round(), axis=0)) > 100
+
+
+def test_a_picture_of_a_point():
+    """A robot without any extent is seen from 1.08 times 1 cm; the ground has tiles of 0.5 mm."""
+    model = rbd.build_model([Link("frame")], [JointSpec("fix", Fixed(), None, "frame")])
+    box, _ = picture._surface(view.drawing(model), motion.motion(model, None), ("visuals",))
+    np.testing.assert_array_equal(box, np.zeros((2, 3)))
+    camera = raster.Camera(np.array([1.0, 0, 0]), np.zeros(3))
+    np.testing.assert_allclose(picture._fitting_distance(camera, box, 1.0), 0.0108)
+    np.testing.assert_allclose(picture._ground(box), (0, 5e-4, 8e-3))
+    assert view.render(model, width=16, height=12).std() > 1  # the ground
+    # The sides of tiles are 1, 2 or 5 times a power of ten, and at least a quarter of the robot.
+    for extent, side in ((4.0, 1.0), (4.1, 2.0), (8.0, 2.0), (8.1, 5.0), (20.0, 5.0), (20.1, 10.0)):
+        ground = picture._ground(np.array([[0, 0, 0.5], [0, extent, 1]]))
+        np.testing.assert_allclose(ground, (0.0, side, 8 * extent))
+
+
+def test_a_picture_is_drawn_in_blocks(monkeypatch):
+    """Many triangles of one size, in blocks of a few triangles."""
+    ((vertices, faces, _),) = triangles.shape_triangles(SphereShape(1.0))
+    surface = raster.Surface(vertices, faces, np.tile(RED, (len(faces), 1)))
+    camera = raster.Camera(np.array([4.0, 1.0, 2.0]), np.zeros(3))
+    whole = raster.draw(surface, camera, 40, 40, WHITE)
+    monkeypatch.setattr(raster, "_SAMPLES", 100)
+    np.testing.assert_array_equal(raster.draw(surface, camera, 40, 40, WHITE), whole)
+
+
+def test_invisible_near_and_double_triangles():
+    camera = raster.Camera(np.array([0.0, 0.0, 1.0]), np.zeros(3))
+    corners = np.array([[-1, -1, 0], [1, -1, 0], [0, 1, 0]], float)
+
+    def middle(vertices, faces, colors):
+        surface = raster.Surface(np.array(vertices, float), np.array(faces), np.array(colors))
+        return raster.draw(surface, camera, 9, 9, WHITE)[4, 4]
+
+    # A triangle with the opacity 0 hides nothing, also no glass.
+    glass, above = [1.0, 0, 0, 0.5], corners * 0.5 + (0, 0, 0.5)
+    alone = middle(corners, [[0, 1, 2]], [glass])
+    both = middle([*corners, *above], [[0, 1, 2], [3, 4, 5]], [glass, [0, 0, 0, 0.0]])
+    np.testing.assert_array_equal(both, alone)
+    # Nearer than a thousandth of the distance to the target nothing is seen.
+    for depth, seen in ((0.002, True), (0.0005, False)):
+        near = 0.01 * corners + (0, 0, 1 - depth)
+        assert bool(np.any(middle(near, [[0, 1, 2]], RED) != 1)) == seen
+    # Two triangles in one place and in opposite directions have no normal, so ambient light.
+    double = middle(corners, [[0, 1, 2], [0, 2, 1]], [*RED, *RED])
+    np.testing.assert_allclose(double, [AMBIENT, 0, 0], atol=1e-12)
+
+
+def test_z_is_up_unless_the_camera_looks_along_z():
+    for x, up in ((0.1, (0, 0, 1)), (0.01, (0, 1, 0))):
+        axes = raster.Camera(np.array([x, 0.0, 1.0]), np.zeros(3)).axes
+        assert abs(axes[0] @ up) < 1e-12 < axes[1] @ up
 
 
 def test_the_axes_of_a_camera_are_a_rotation():
@@ -769,6 +1091,9 @@ MARKERS = {
 }
 
 
+BALL = Geometry(SphereShape(0.1))
+
+
 def boxed():
     return single([Geometry(BoxShape((0.2, 0.2, 0.2)))])
 
@@ -822,6 +1147,52 @@ def test_rods_have_their_radii_in_all_directions():
         ends**2, axis=1
     ).reshape(-1, 1, 1)
     assert np.all(np.einsum("nfi,nfi->nf", normals, outwards) > 0)
+
+
+AXES = ((0.9, 0.2, 0.2, 1.0), (0.2, 0.7, 0.25, 1.0), (0.2, 0.35, 0.95, 1.0))
+
+
+def test_markers_without_options_are_as_documented():
+    """Beside a robot of 1 m, whose axes are 0.25 m long. A ghost has 0.3 of its opacity."""
+    model = single([Geometry(BoxShape((1.0, 0.1, 0.1)), color=(1, 0.5, 0, 0.5))], [BALL])
+    added = [
+        view.Points([0.0, 0.0, 2.0]),
+        view.Axes(rbd.Pose(jnp.eye(3), jnp.zeros(3))),
+        view.Arrows([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]], [[0.0, 0.0, 1.0], [0.0, 0.0, 0.1]]),
+        view.Path([[0.0, 0.0, 0.0], [0.0, 0.0, 1.0]]),
+        view.Points(np.zeros((0, 3))),  # none
+    ]
+    scene, layers = markers.decorated(model, view.drawing(model), ("com",), added, np.array([0.5]))
+    assert layers == ("com", "markers", "ghosts")
+    ball, *axes, arrows, path, ghost = scene.items[3:]
+    expected = [
+        ("markers[0]", "markers", (0.95, 0.6, 0.1, 1)),
+        *((f"markers[1] {x}", "markers", color) for x, color in zip("xyz", AXES)),
+        ("markers[2]", "markers", (0.85, 0.15, 0.15, 1)),
+        ("markers[3]", "markers", (0.1, 0.55, 0.75, 1)),
+        ("0 link", "ghosts", (1, 0.5, 0, 0.15)),
+    ]
+    assert [(x.name, x.layer, x.color) for x in scene.items[3:]] == expected
+    np.testing.assert_allclose(np.linalg.norm(ball.vertices - (0, 0, 2), axis=1), 0.025)
+
+    def radii(item, heights):
+        """The radii of rings of 8 vertices around vertical lines, which have these heights."""
+        rings = item.vertices.reshape(-1, 8, 3)
+        means = rings.mean(axis=1)
+        np.testing.assert_allclose(means[:, 2], heights, atol=1e-12)
+        lengths = np.linalg.norm(rings - means[:, None], axis=2)
+        np.testing.assert_allclose(lengths, lengths[:, :1] + 0 * lengths, atol=1e-12)
+        return lengths[:, 0]
+
+    np.testing.assert_allclose(radii(axes[2], [0, 0.5]), 0.015)
+    np.testing.assert_allclose(radii(path, [0, 1]), 0.015)
+    # The shafts and then the heads, of 6 radii or half of the arrow.
+    found = radii(arrows, [0, 0.91, 0, 0.05, 0.91, 1, 0.05, 0.1])
+    np.testing.assert_allclose(found, [0.015] * 4 + [0.0375, 0] * 2, atol=1e-12)
+    np.testing.assert_allclose(ghost.vertices.mean(axis=0), [0.5, 0, 0], atol=1e-12)
+    # With the collisions alone, the size of the robot is the size of the ball.
+    scene, _ = markers.decorated(model, view.drawing(model), ("collisions",), added[:1], None)
+    assert np.ptp(scene.items[-1].vertices[:, 2]) == pytest.approx(0.1 * 0.25 * 0.4)
 
 
 def test_ghosts_are_translucent_postures_in_the_same_place():
@@ -926,15 +1297,23 @@ def test_paths_of_a_frame_and_of_the_centre_of_mass():
     np.testing.assert_allclose(view.frame_path(model, q).points, centers, atol=1e-14)
     fixed = rbd.model.add_frame(model, "wall", placement=POSE)
     np.testing.assert_allclose(view.frame_path(fixed, q, "wall").points, [POSE[:3, 3]] * 5)
+    assert view.frame_path(model, q).color == (0.1, 0.55, 0.75)
+    assert view.frame_path(model, q, color=(1, 0, 0)).color == (1, 0, 0)
+    with pytest.raises(ArgumentError, match=r"trajectory has shape \(2, 5, 1\), expected \(T, 1\)"):
+        view.frame_path(model, np.zeros((2, 5, 1)), "tip")
+    still = rbd.build_model([Link("frame")], [JointSpec("fix", Fixed(), None, "frame")])
+    massless = view.frame_path(still, np.zeros((5, 0)))
+    np.testing.assert_array_equal(massless.points, np.zeros((5, 3)))
 
 
 def test_targets_of_tasks_are_markers():
     X = rbd.Pose(TURN, jnp.array([0.1, 0.2, 0.3]))
-    *axes, first, second, third = view.targets(
+    *axes, first, second, third, fourth = view.targets(
         [
             ik.FrameTask("link", X),
             ik.FrameTask("link", X, (1.0, 1.0, 1.0, 0.0, 0.0, 0.5)),
             ik.FrameTask.position("link", X.p),
+            ik.FrameTask("link", X, (0.0, 0.0, 1.0, 0.0, 0.0, 0.0)),
             ik.GazeTask("link", X.p),
             ik.ComTask(X.p),
         ]
@@ -942,7 +1321,7 @@ def test_targets_of_tasks_are_markers():
     for marker in axes:
         assert isinstance(marker, view.Axes)
         np.testing.assert_array_equal(marker.poses.R, X.R)
-    for marker in (first, second, third):
+    for marker in (first, second, third, fourth):
         assert isinstance(marker, view.Points)
         np.testing.assert_array_equal(marker.positions, X.p)
     for task, message in (
@@ -961,6 +1340,24 @@ def test_targets_of_tasks_are_markers():
         ({"markers": [view.Points([0.0, 1.0, np.nan])]}, r"markers\[0\].positions .* finite"),
         ({"markers": [view.Points([0, 0, 0], (1, 2, 0))]}, r"markers\[0\].color is .* 0 to 1"),
         ({"markers": [view.Points([0, 0, 0], (0, -0.1, 0))]}, r"markers\[0\].color is .* 0 to 1"),
+        ({"markers": [view.Points([0, 0, 0], (1, 0))]}, r"markers\[0\].color is .* 3 or 4 values"),
+        ({"markers": [view.Points([0, 0, 0], (1, 0, 0, 1, 1))]}, "3 or 4 values"),
+        (
+            {"markers": [view.Axes(rbd.Pose(jnp.zeros((2, 3, 3)), jnp.zeros((3, 3))))]},
+            r"markers\[0\].poses has 2 rotations and 3 positions",
+        ),
+        (
+            {"markers": [view.Axes(rbd.Pose(jnp.full((1, 3, 3), np.nan), jnp.zeros((1, 3))))]},
+            r"markers\[0\].poses.R is",
+        ),
+        (
+            {"markers": [view.Axes(rbd.Pose(jnp.eye(3), jnp.array([0, 0, np.inf])))]},
+            r"markers\[0\].poses.p .* finite",
+        ),
+        (
+            {"markers": [view.Arrows([0, 0, np.nan], np.zeros(3))]},
+            r"markers\[0\].origins .* finite",
+        ),
         ({"markers": [view.Points([0, 0, 0], size=0.0)]}, r"markers\[0\].size is 0.* above 0"),
         ({"markers": [view.Points([0, 0, 0], size=np.inf)]}, r"markers\[0\].size is inf.* above 0"),
         (
