@@ -3,9 +3,11 @@
 import base64
 import importlib.util
 import io
+import itertools
 import json
 import pathlib
 import struct
+import sys
 import zlib
 
 import numpy as np
@@ -14,7 +16,17 @@ import pytest
 import jaxrbd as rbd
 from jaxrbd import view
 from jaxrbd.errors import GeometryWarning
-from jaxrbd.model import BoxShape, Geometry, JointSpec, Link, MeshFile, link_inertia
+from jaxrbd.model import (
+    BoxShape,
+    CapsuleShape,
+    Geometry,
+    JointSpec,
+    Link,
+    MeshFile,
+    SphereShape,
+    link_inertia,
+    placement_matrix,
+)
 from jaxrbd.view import mesh_limits
 from jaxrbd.view.mesh_limits import UnreadableMesh
 from jaxrbd.view.triangles import shape_triangles
@@ -378,6 +390,344 @@ def test_a_header_of_more_pixels_than_pil_reads(tmp_path):
     refused(tmp_path / "a.obj", TEXTURED, "its texture a.png has more pixels than PIL reads")
 
 
+def check(kind, data, files=None):
+    """The data that the checks of a file type let through."""
+    data = data.encode() if isinstance(data, str) else data
+    return mesh_limits._CHECKS[f".{kind}"](data, files or mesh_limits.NamedFiles(pathlib.Path("a")))
+
+
+def bounded(monkeypatch, limit, value, kind, data, message):
+    """The file is within the limit if it has this value, and the message names one less."""
+    monkeypatch.setattr(mesh_limits, limit, value)
+    check(kind, data)
+    monkeypatch.setattr(mesh_limits, limit, value - 1)
+    with pytest.raises(UnreadableMesh, match=message):
+        check(kind, data)
+    monkeypatch.undo()
+
+
+def test_the_names_of_files_in_a_mesh_file(tmp_path, monkeypatch):
+    """Names of other systems too. All files together have a limit, and each is counted once."""
+    (tmp_path / "sub").mkdir()
+    for name, size in (("a.bin", 60), ("sub/b.bin", 41), ("c.bin", 99)):
+        (tmp_path / name).write_bytes(name[-5:-4].encode() * size)
+    for name, letter in (
+        ("a.bin", b"a"),
+        (" a.bin ", b"a"),
+        ("/a.bin", b"a"),
+        ("sub/b.bin", b"b"),
+        ("C:\\meshes\\a.bin", b"a"),
+        ("gone/a.bin", b"a"),
+    ):
+        assert mesh_limits.NamedFiles(tmp_path / "x.obj").get(name)[:1] == letter
+        assert mesh_limits.NamedFiles(tmp_path / "x.obj")[name][:1] == letter
+    files = mesh_limits.NamedFiles(tmp_path / "x.obj")
+    with pytest.raises(FileNotFoundError, match=r"gone\.bin"):
+        files.get("gone.bin")
+    monkeypatch.setattr(mesh_limits, "MAX_BYTES", 101)
+    for name in ("a.bin", "sub/b.bin", "a.bin"):
+        files.get(name)
+    monkeypatch.setattr(mesh_limits, "MAX_BYTES", 100)
+    files = mesh_limits.NamedFiles(tmp_path / "x.obj")
+    files.get("a.bin")
+    first = "101 bytes in the files that it names, with b.bin"
+    for name, message in (("sub/b.bin", first), ("c.bin", "159 bytes .*, with c.bin")):
+        with pytest.raises(UnreadableMesh, match=message):
+            files.get(name)
+    assert first in str(files.fault)
+
+
+def test_headers_of_pictures(monkeypatch):
+    """Above 89 million pixels PIL warns, and above 179 million it raises an error."""
+    pytest.importorskip("PIL.Image")
+
+    def header(width, height):
+        data = bytearray(picture(1, 1))
+        data[16:24] = struct.pack(">II", width, height)
+        data[29:33] = struct.pack(">I", zlib.crc32(bytes(data[12:29])))
+        return bytes(data)
+
+    large = header(20_000, 20_000)
+    mesh_limits.check_picture(header(8192, 8192), "p")
+    mesh_limits.check_picture(b"no picture", "p")
+    for side, message in (
+        (8193, "67,125,249 pixels in its texture p, expected at most 67,108,864"),
+        (10_000, "100,000,000 pixels in its texture p, "),
+        (20_000, "texture p has more pixels than PIL reads, expected at most 67,108,864"),
+    ):
+        with pytest.raises(UnreadableMesh, match=message):
+            mesh_limits.check_picture(header(side, side), "p")
+    monkeypatch.setitem(sys.modules, "PIL", None)  # then no texture is read
+    mesh_limits.check_picture(large, "p")
+
+
+def test_lists_of_a_ply_file_are_found_behind_all_types(monkeypatch):
+    """In both byte orders: rows of one type, lists of this type, and then the list of a face."""
+    names = "char uchar int8 uint8 short ushort int16 uint16 float16 int uint int32 uint32 float "
+    names += "float32 double float64 int64 uint64"
+    types = dict(zip(names.split(), "bBbBhHhHeiIiIffddqQ"))
+    for (name, code), (order, sign) in itertools.product(
+        types.items(), (("little", "<"), ("big", ">"))
+    ):
+        rows = struct.pack(f"{sign}{code}", 1) * 3
+        rows += struct.pack(f"{sign}B2{code}B2{code}", 2, 1, 1, 2, 1, 1)
+        header = [
+            "ply",
+            f"format binary_{order}_endian 1.0",
+            "element first 3",
+            f"property {name} x",
+            "element second 2",
+            f"property list uchar {name} more",
+            "element face 2",
+            "property float quality",
+            "property list int int vertex_indices",
+            "end_header\n",
+        ]
+        data = "\n".join(header).encode() + rows + struct.pack(f"{sign}fi", 0.5, 9)
+        message = "18 entries in the lists vertex_indices, expected at most 15"
+        bounded(monkeypatch, "MAX_TRIANGLES", 6, "ply", data, message)
+    for name, code in types.items():
+        if code in "efd":
+            continue
+        header = (
+            f"ply\nformat binary_little_endian 1.0\nelement a 2\nproperty list {name} short x\n"
+        )
+        data = f"{header}element b 1\nproperty list {name} int y\nend_header\n".encode()
+        row = struct.pack(f"<{code}2h", 2, 0, 0)
+        data += row * 2 + struct.pack(f"<{code}", 9)
+        message = "9 entries in the lists y, expected at most 6"
+        bounded(monkeypatch, "MAX_TRIANGLES", 3, "ply", data, message)
+    rows = ply(faces=6)
+    bounded(monkeypatch, "MAX_TRIANGLES", 6, "ply", rows, "18 entries .*, expected at most 15")
+    text = "ply\nformat ascii 1.0\nelement vertex 9\nproperty list uchar int x\nend_header\n"
+    bounded(monkeypatch, "MAX_TRIANGLES", 3, "ply", text, "9 elements vertex, expected at most 6")
+
+
+def test_the_counts_of_an_obj_file_are_exact(monkeypatch):
+    faces = "f 1 2 3 1 2\nf 1 2 3\n" + "f\nf 1\n" * 5  # the last ones have no triangle
+    bounded(monkeypatch, "MAX_TRIANGLES", 4, "obj", OBJ + faces, "4 triangles, .* at most 3")
+    text = OBJ.replace("\n", "\r\n") + "f 1 2 \\\r\n 3 1 2\r\n"
+    bounded(monkeypatch, "MAX_TRIANGLES", 3, "obj", text, "3 triangles, expected at most 2")
+    uses = "".join(f"usemtl {name}\nf 1 2 3\n" for name in "abab")
+    bounded(monkeypatch, "MAX_MATERIALS", 2, "obj", OBJ + uses, "2 materials, expected at most 1")
+    many = "v 0 0 1\n" * 2000
+    many_uses = many + "usemtl a\nusemtl b\nf 1 2 3\n"
+    message = "4,000 materials times .* most 3,000"
+    bounded(monkeypatch, "MAX_TRIANGLES", 4, "obj", many_uses, message)
+    monkeypatch.setattr(mesh_limits, "MAX_TRIANGLES", 1)
+    check("obj", many + "f 1 2 3\n")  # without a material
+    check("stl", stl(1))
+    with pytest.raises(UnreadableMesh, match="256 triangles"):
+        check("stl", stl(256))
+
+
+SHAPE = '<{0}><input semantic="VERTEX" source="#v" offset="0"/>{1}<p>{2}</p></{0}>'
+
+
+def test_the_counts_of_a_collada_file_are_exact(monkeypatch):
+    """From the indices that the file has, for all kinds of primitives."""
+
+    def shape(kind, indices, more=""):
+        parts = collada().partition("<triangles>")
+        rest = parts[2].partition("</triangles>")[2]
+        return parts[0] + SHAPE.format(kind, more, "0 " * indices) + rest
+
+    other, shared = (f'<input semantic="NORMAL" source="#n" offset="{k}"/>' for k in (1, 0))
+    for kind, indices, more, triangles in (
+        ("triangles", 9, "", 3),
+        ("triangles", 18, other, 3),
+        ("triangles", 9, shared, 3),
+        ("polylist", 5, "", 5),
+        ("polygons", 5, "", 5),
+        ("tristrips", 5, "", 5),
+        ("trifans", 5, "", 5),
+    ):
+        message = f"{triangles} triangles, with copies"
+        bounded(monkeypatch, "MAX_TRIANGLES", triangles, "dae", shape(kind, indices, more), message)
+    with pytest.raises(UnreadableMesh, match=r"13 corners in <vcount> of <polylist>.* most 5"):
+        check("dae", shape("polylist", 5, "<vcount>-5 8</vcount>"))
+    check("dae", shape("polylist", 5, "<vcount>2 3</vcount>"))
+    # Two nodes, or two geometries, with one name: the larger one counts.
+    two = '<instance_geometry url="#g"/>' * 2
+    same = f'<node id="n0">{two}</node><node id="n0"><instance_geometry url="#g"/></node>'
+    for nodes in (same, f'<node id="n0"/>{same}', f"{same}<node id='n0'><!-- none --></node>"):
+        bounded(monkeypatch, "MAX_TRIANGLES", 2, "dae", collada(nodes), "2 triangles, with copies")
+        bounded(monkeypatch, "MAX_NODES", 5, "dae", collada(nodes), "5 nodes, with copies")
+    nested = f'<node id="n0"><node>{two}</node><node>{two}</node></node>'
+    bounded(monkeypatch, "MAX_TRIANGLES", 4, "dae", collada(nested), "4 triangles, with copies")
+    text = shape("triangles", 9)
+    small = text[text.index("<geometry") : text.index("</library_geometries>")]
+    small = small.replace("0 0 0 0 0 0 0 0 0", "0 0 0")
+    both = text.replace("</library_geometries>", small + "</library_geometries>")
+    bounded(monkeypatch, "MAX_TRIANGLES", 3, "dae", both, "3 triangles, with copies")
+    # A second scene counts too.
+    scene = f'<visual_scene id="x"><node>{two}</node></visual_scene></library_visual_scenes>'
+    scenes = collada().replace("</library_visual_scenes>", scene)
+    bounded(monkeypatch, "MAX_TRIANGLES", 2, "dae", scenes, "2 triangles, with copies")
+    # The nodes: 62 levels below the scene, a node of the scene and the last node.
+    check("dae", collada(*copies(62, 1)))
+    with pytest.raises(UnreadableMesh, match="65 levels of nodes"):
+        check("dae", collada(*copies(63, 1)))
+    # Other values than positions need not be finite.
+    normals = '<source id="n"><float_array id="nf" count="1">nan</float_array></source><vertices'
+    check("dae", collada().replace("<vertices", normals))
+    with pytest.raises(UnreadableMesh, match="a coordinate that is not finite"):
+        check("dae", collada().replace("0.0 0.0 0.0", "0.0 nan 0.0", 1))
+    check("dae", collada().replace("0.0 0.0 0.0", "0.0 3.3e38 -3.3e38", 1))
+
+
+def test_the_counts_of_a_gltf_file_are_exact(monkeypatch):
+    def tree(**entries):
+        return json.dumps(entries)
+
+    sizes = {"SCALAR": 1, "VEC2": 2, "VEC3": 3, "VEC4": 4, "MAT2": 4, "MAT3": 9, "MAT4": 16}
+    for kind, size in sizes.items():
+        text = tree(accessors=[{"count": 100, "type": kind}, {"count": -100, "type": kind}])
+        message = f"{200 * size:,} entries in its accessors"
+        bounded(monkeypatch, "MAX_TRIANGLES", 2 * size, "gltf", text, message)
+    views = tree(bufferViews=[{"byteLength": 60}, {"byteLength": -60}])
+    bounded(monkeypatch, "MAX_BYTES", 60, "gltf", views, "120 bytes in its views, .* most 118")
+    accessors = [{"count": -10, "type": "SCALAR"}, {"count": -9, "type": "SCALAR"}]
+    lines = {"attributes": {"POSITION": 0}, "mode": 4}
+    parts = tree(accessors=accessors, meshes=[{"primitives": [lines] * 3}])
+    bounded(monkeypatch, "MAX_NODES", 3, "gltf", parts, "3 parts, expected at most 2")
+    vertices = tree(accessors=accessors, meshes=[{"primitives": [lines]}, {"primitives": [lines]}])
+    bounded(monkeypatch, "MAX_TRIANGLES", 6, "gltf", vertices, "6 triangles, expected at most 5")
+    points = {"attributes": {"POSITION": 0}, "indices": 1}
+    few = tree(
+        accessors=[accessors[0], {"count": 0, "type": "SCALAR"}],
+        meshes=[{"primitives": [points] * 3}],
+    )
+    bounded(monkeypatch, "MAX_TRIANGLES", 3, "gltf", few, "30 vertices in its parts, .* most 20")
+    for mode, triangles in ((None, 3), (4, 3), (5, 9), (6, 9), (1, 9)):
+        one = {"attributes": {"POSITION": 0}, "indices": 1}
+        one |= {} if mode is None else {"mode": mode}
+        text = tree(accessors=accessors, meshes=[{"primitives": [one, one]}], nodes=[{"mesh": 0}])
+        message = f"{2 * triangles} triangles, "
+        bounded(monkeypatch, "MAX_TRIANGLES", 2 * triangles, "gltf", text, message)
+    copied = tree(
+        accessors=accessors, meshes=[{"primitives": [lines]}], nodes=[{"mesh": 0}, {"mesh": 0}]
+    )
+    message = "6 triangles, with copies, expected at most 5"
+    bounded(monkeypatch, "MAX_TRIANGLES", 6, "gltf", copied, message)
+    roots = tree(nodes=[{}], scenes=[{"nodes": [0]}, {"nodes": [0, 0]}])
+    bounded(monkeypatch, "MAX_NODES", 3, "gltf", roots, "3 nodes in its scenes, .* at most 2")
+    chain = [*({"children": [k + 1]} for k in range(64)), {}]
+    check("gltf", tree(nodes=chain))
+    with pytest.raises(UnreadableMesh, match="65 levels of nodes"):
+        check("gltf", tree(nodes=[*chain[:-1], {"children": [65]}, {}]))
+
+
+def test_the_materials_of_a_gltf_file_keep_their_colours_alone(monkeypatch):
+    """And a GLB file has the right lengths after its scene has been written again."""
+    base = {"baseColorFactor": [1, 0, 0, 1], "baseColorTexture": {"index": 0}, "metallicFactor": 1}
+    gloss = {"extensions": {"KHR_materials_pbrSpecularGlossiness": {"diffuseFactor": [0, 1, 0, 1]}}}
+    materials = [
+        {"name": "m", "pbrMetallicRoughness": base, "normalTexture": {"index": 9}},
+        {"pbrMetallicRoughness": base, "alphaMode": "BLEND", **gloss},
+        {"emissiveFactor": [1, 1, 1]},
+    ]
+    expected = [
+        {
+            "name": "m",
+            "pbrMetallicRoughness": {k: base[k] for k in ("baseColorFactor", "baseColorTexture")},
+        },
+        {
+            "pbrMetallicRoughness": {
+                "baseColorFactor": [0, 1, 0, 1],
+                "baseColorTexture": {"index": 0},
+            }
+        },
+        {"pbrMetallicRoughness": {}},
+    ]
+    assert json.loads(check("gltf", gltf(materials=materials)))["materials"] == expected
+    for name in ("m", "mm", "mmm", "mmmm"):
+        materials[2] = {"name": name}
+        given = glb(gltf(materials=materials), b"1234")
+        found = check("glb", given)
+        magic, version, size, length, kind = struct.unpack("<4sIII4s", found[:20])
+        assert (magic, version, size, kind) == (b"glTF", 2, len(found), b"JSON")
+        assert length % 4 == 0
+        assert json.loads(found[20 : 20 + length])["materials"][2]["name"] == name
+        assert found[20 + length :] == struct.pack("<I4s", 4, b"BIN\0") + b"1234"
+
+
+def test_pictures_in_the_buffers_of_a_gltf_file(tmp_path, monkeypatch):
+    """At the start of buffers and behind it, in the file, in other files and in a GLB file."""
+    data = picture(20, 10)
+    (tmp_path / "a.bin").write_bytes(bytes(3) + data)
+    files = mesh_limits.NamedFiles(tmp_path / "a.glb")
+    inside = {"uri": EMBEDDED + base64.b64encode(data).decode()}
+    for buffer, offset, binary in (
+        (inside, None, b""),
+        ({"uri": "a.bin"}, 3, b""),
+        ({}, None, data),
+        ({}, 5, bytes(5) + data),
+    ):
+        place = {} if offset is None else {"byteOffset": offset}
+        text = json.dumps(
+            {
+                "buffers": [{"uri": EMBEDDED}, buffer],
+                "bufferViews": [{"buffer": 1, "byteLength": len(data), **place}],
+                "images": [{"uri": "gone.png"}, {"bufferView": 0}],
+            }
+        )
+        monkeypatch.setattr(mesh_limits, "MAX_PIXELS", 200)
+        check("glb", glb(text, binary), files)
+        monkeypatch.setattr(mesh_limits, "MAX_PIXELS", 199)
+        with pytest.raises(UnreadableMesh, match=r"200 pixels in its texture 1, .* most 199"):
+            check("glb", glb(text, binary), files)
+    text = json.dumps({"images": [{}, {}, {"uri": "data:image/png;base64," + inside["uri"][37:]}]})
+    with pytest.raises(UnreadableMesh, match="200 pixels in its texture 2, "):
+        check("gltf", text)
+
+
+def test_what_the_reader_finds_is_limited_too(tmp_path, monkeypatch):
+    """As if the checks before the reader were wrong."""
+    for kind in (".obj", ".ply"):
+        monkeypatch.setitem(mesh_limits._CHECKS, kind, lambda data, _: data)
+    text = OBJ + "".join(f"usemtl m{k}\nf 1 2 3\n" for k in range(3))
+    (tmp_path / "a.obj").write_text(text)
+    for limit, what in (("MAX_NODES", "parts"), ("MAX_TRIANGLES", "triangles")):
+        with monkeypatch.context() as patch:
+            patch.setattr(mesh_limits, limit, 3)
+            assert len(draw(tmp_path / "a.obj")) == 3
+            patch.setattr(mesh_limits, limit, 2)
+            refused(tmp_path / "a.obj", text, f"3 {what}, with copies, expected at most 2")
+    negative = ply()[:-12] + struct.pack("<3i", 0, -1, 2)
+    refused(tmp_path / "a.ply", negative, "negative index of a vertex")
+    far = gltf([{"mesh": 0, "scale": [1e200, -1e200, 1]}])
+    (tmp_path / "a.gltf").write_text(far)
+    with pytest.raises(UnreadableMesh, match=r"larger than 3.4e.38 m"):
+        shape_triangles(MeshFile(str(tmp_path / "a.gltf"), (1e200, 1e200, 1.0)))
+
+
+def test_a_colour_is_the_mean_of_faces_or_corners(tmp_path):
+    import trimesh
+
+    vertices = np.array([*CORNERS, [1, 1, 0]])
+    mesh = trimesh.Trimesh(vertices, [[0, 1, 2], [1, 3, 2]], process=False)
+    mesh.visual.face_colors = [[255, 0, 51, 255], [0, 0, 51, 51]]
+    mesh.export(tmp_path / "a.ply")
+    ((_, _, color),) = draw(tmp_path / "a.ply")
+    np.testing.assert_allclose(color, (0.5, 0, 0.2, 0.6), atol=1e-12)
+    image = pytest.importorskip("PIL.Image")
+    pixels = np.random.default_rng(0).integers(0, 256, (6, 9, 4), dtype=np.uint8)
+    image.fromarray(pixels).save(tmp_path / "a.png")
+    (tmp_path / "a.mtl").write_text("newmtl m\nmap_Kd a.png\n")
+    corners = [(0.2, 0.7), (0.7, 0.1), (0.95, 0.55)]  # 1.6, 5.6, 7.6; from above 1.5+, 4.5, 2.25
+    text = "mtllib a.mtl\n" + OBJ + "".join(f"vt {u} {v}\n" for u, v in corners)
+    (tmp_path / "a.obj").write_text(text + "usemtl m\nf 1/1 2/2 3/3\n")
+    ((_, _, color),) = draw(tmp_path / "a.obj")
+    rows, columns = [round(5 * (1 - v)) for _, v in corners], [round(8 * u) for u, _ in corners]
+    expected = pixels[rows, columns].mean(axis=0) / 255
+    np.testing.assert_allclose(color, expected, atol=1e-12)
+    # Instead of a texture that is no picture, the grey of a material without a colour.
+    (tmp_path / "a.png").write_bytes(b"no picture")
+    red, green, blue, opacity = draw(tmp_path / "a.obj")[0].color
+    assert (red == green == blue, opacity) == (True, 1)
+
+
 def test_files_outside_of_the_folder_are_not_read(tmp_path):
     folder = tmp_path / "meshes"
     folder.mkdir()
@@ -424,12 +774,15 @@ def test_scales_and_nodes_beyond_single_precision(tmp_path):
     refused(tmp_path / "a.gltf", large, "larger than 3.4e.38 m")
 
 
-def test_a_shape_beyond_single_precision_is_a_warning():
-    model = robot([Geometry(BoxShape((1e39, 1.0, 1.0)))])
+@pytest.mark.parametrize("shape", [BoxShape((1e40, 1.0, 1.0)), CapsuleShape(1e200, 1.0)])
+def test_a_shape_beyond_single_precision_is_a_warning(shape):
+    """Without a warning of NumPy, which is an error here."""
+    model = robot([Geometry(shape, placement_matrix((0.0, 0.0, 0.0), (0.5, 0.6, 0.7)))])
     with pytest.warns(
         GeometryWarning, match="link 'link': not drawn: .*a coordinate .* larger than 3.4e.38 m"
     ):
-        view.drawing(model)
+        drawn = view.drawing(model)
+    assert [item.layer for item in drawn.items] == ["visuals", "inertias"]  # of the inertia
 
 
 def test_other_contents_and_types(tmp_path):
@@ -501,3 +854,7 @@ def test_the_triangles_of_all_shapes_are_counted(monkeypatch):
         with pytest.warns(GeometryWarning, match=r"'link': .*36 triangles .*, expected at most 30"):
             drawn = view.drawing(model)
         assert [item.layer for item in drawn.items] == ["visuals", "visuals", "inertias"]
+    # A shape that is refused does not count, so the next one is drawn.
+    with pytest.warns(GeometryWarning, match="972 triangles"):
+        drawn = view.drawing(robot([box, Geometry(SphereShape(1.0)), box]))
+    assert [len(item.faces) for item in drawn.items[:2]] == [12, 12]

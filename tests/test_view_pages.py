@@ -1,6 +1,7 @@
 """What pages and the live viewer send to viser: nodes, poses at their times, forces, controls."""
 
 import html.parser
+import inspect
 import itertools
 import socket
 import threading
@@ -15,6 +16,7 @@ from jaxrbd import contact, view
 from jaxrbd.errors import ArgumentError
 from jaxrbd.model import (
     BoxShape,
+    Fixed,
     Geometry,
     JointSpec,
     Link,
@@ -23,13 +25,14 @@ from jaxrbd.model import (
     link_inertia,
     placement_matrix,
 )
-from jaxrbd.view import contact_arrows, live, motion, picture
+from jaxrbd.view import contact_arrows, live, motion, picture, stage
 from support.disk import full_disk
 
 viser = pytest.importorskip("viser")
 
 INERTIA = link_inertia(2.0, (0.0, 0.0, 0.0), np.diag([0.02, 0.03, 0.04]))
 HALF = np.sqrt(0.5)
+BALL = Geometry(SphereShape(0.1))
 
 
 def slider(name="link", color=(1.0, 0.5, 0.0, 0.25)) -> rbd.Model:
@@ -192,6 +195,202 @@ def test_a_page_looks_at_the_robot_from_above_the_ground(z, ground, recording):
     np.testing.assert_allclose(np.abs(up["wxyz"]), 0.5, atol=1e-9)  # the y axis of viser is up
 
 
+def test_the_whole_scene_of_a_page(recording):
+    """Two robots: a wall, and a cart on a vertical slider that touches the ground, with a marker.
+
+    The box around the robots goes from -0.5 to 1 along x and z, and has the width 1 + 1.25.
+    """
+    inertia = link_inertia(2.0, (0.0, 0.0, 0.1), np.diag([0.02, 0.03, 0.04]))
+    part = Geometry(BoxShape((0.2, 0.3, 0.4)), color=(1.0, 0.5, 0.0, 0.25), name="a/b")
+    lower = placement_matrix((0.5, 0.0, 0.5), (0.0, 0.0, 0.0))
+    links = [
+        Link("wall", visuals=[Geometry(BoxShape((1, 1, 1)), lower)]),
+        Link("cart", inertia, [part], [BALL]),
+    ]
+    joints = [
+        JointSpec("mount", Fixed(), None, "wall", np.linalg.inv(lower)),
+        JointSpec("lift", rbd.joints.Prismatic((0.0, 0.0, 1.0)), "wall", "cart", lower),
+    ]
+    model = rbd.build_model(links, joints)
+    scene = contact.Scene.from_shapes([contact.sphere("cart", 0.1)], [], contact.Plane())
+    q = np.array([[[0.0995], [0.2]], [[0.0], [-0.1]]])
+    markers = [view.Points([1.0, 0.0, 1.0], size=0.05)]
+    options = {"layers": ("frames", "com", "visuals"), "contact": scene, "markers": markers}
+    view.show(model, q, dt=0.1, **options)
+    kinds = {"Frame", "Mesh", "Icosphere", "Grid", "Arrow"}
+    nodes = {
+        message["name"]: (kind, message["props"])
+        for kind in kinds
+        for _, message in recording.about(f"{kind}Message")
+        if not message["virtual"] and message["name"] != "/WorldAxes"
+    }
+    hidden = {
+        m["name"] for _, m in recording.about("SetSceneNodeVisibilityMessage") if not m["visible"]
+    }
+    unseen = [
+        f"/{robot} robot/0 cart/{x}"
+        for robot in "01"
+        for x in ("collisions/2 cart", "inertias/3 cart")
+    ]
+    assert hidden == {"/WorldAxes", *unseen}
+    size, axes = 0.4, 0.1  # of the cart, and of the axes of its frame
+    mesh = {"side": "double", "wireframe": False, "scale": 1.0}
+    arrow = {"shaft_radius": 0.01 * size, "head_radius": 0.025 * size, "head_length": 0.05 * size}
+    expected = {}
+    for robot in ("/0 robot", "/1 robot"):
+        meshes = (
+            ("world", "visuals", "0 wall", (168, 176, 186), None),
+            ("0 cart", "visuals", "1 cart a_b", (255, 128, 0), 0.25),
+            ("0 cart", "collisions", "2 cart", (242, 140, 51), 0.45),
+            ("0 cart", "inertias", "3 cart", (64, 115, 242), 0.45),
+            ("world", "markers", "4 markers[0]", (242, 153, 26), None),
+        )
+        expected |= {
+            robot: ("Frame", {"show_axes": False}),
+            f"{robot}/0 cart": ("Frame", {"show_axes": False}),
+            f"{robot}/0 cart/frame": (
+                "Frame",
+                {"show_axes": True, "axes_length": axes, "axes_radius": 0.03 * axes},
+            ),
+            f"{robot}/centre of mass": (
+                "Icosphere",
+                {"radius": 0.1 * axes, "color": (230, 30, 150)},
+            ),
+            f"{robot}/contact forces": ("Arrow", arrow),
+        }
+        for body, layer, name, color, opacity in meshes:
+            node = f"{robot}/{body}/{layer}/{name}"
+            expected[node] = ("Mesh", mesh | {"color": color, "opacity": opacity})
+    low, high = np.array([-0.5, -1.125, -0.5]), np.array([1.05, 1.125, 1.05])
+    assert recording.arrows[0][2] == (220, 40, 40)
+    extent, middle = np.linalg.norm(high - low), (low + high) / 2
+    grid = {"width": 20 * extent, "height": 20 * extent, "cell_size": 0.2, "section_size": 1.0}
+    expected["/ground"] = ("Grid", grid)
+    assert set(nodes) == set(expected)
+    for name, (kind, props) in expected.items():
+        assert nodes[name][0] == kind
+        for key, value in props.items():
+            found = nodes[name][1][key]
+            if isinstance(value, float):
+                np.testing.assert_allclose(found, value, rtol=1e-6, err_msg=f"{name} {key}")
+            else:
+                assert found == value, (name, key)
+    starts = {m["name"]: m["position"] for _, m in reversed(recording.about("SetPositionMessage"))}
+    for name, position in {
+        "/ground": (0, 0, -0.5),
+        "/0 robot": (0, -0.625, 0),
+        "/1 robot": (0, 0.625, 0),
+        "/0 robot/0 cart": (0, 0, 0.0995),
+        "/0 robot/centre of mass": (0, 0, 0.1995),
+        "/1 robot/centre of mass": (0, 0, 0.1),
+    }.items():
+        np.testing.assert_allclose(starts[name], position, atol=1e-12, err_msg=name)
+    ((_, camera),) = recording.about("SetCameraPositionMessage")
+    ((_, target),) = recording.about("SetCameraLookAtMessage")
+    ((_, lens),) = recording.about("SetCameraFovMessage")
+    np.testing.assert_allclose(target["look_at"], middle, atol=1e-12)
+    place = middle + extent * np.array([0.85, -0.7, 0.35])
+    np.testing.assert_allclose(camera["position"], place, atol=1e-12)
+    assert lens["fov"] == 0.9
+    # A page of another layer has arrows of the size of that layer.
+    for layers, size in ((("collisions",), 0.2), ((), 0.4)):
+        recording.arrows.clear()
+        depth = np.sqrt(2.0 * 9.81 / scene.material.stiffness)
+        view.show(model, np.array([0.1 - depth]), layers=layers, contact=scene)
+        ((_, points, _),) = recording.arrows
+        np.testing.assert_allclose(np.ptp(points[0, :, 2]), size, rtol=1e-4)
+
+
+def test_robots_are_apart_by_the_widest_at_its_start():
+    """The hinge about x turns a plank of 1 m; the second robot lies at its start."""
+    plank = Geometry(BoxShape((0.2, 0.1, 1.0)))
+    hinge = JointSpec("hinge", rbd.joints.Revolute((1.0, 0.0, 0.0)), None, "link")
+    model = rbd.build_model([Link("link", INERTIA, [plank])], [hinge])
+    drawn, lying = view.drawing(model), np.pi / 2
+    found = motion.motion(model, np.array([[[0.0], [lying]], [[lying], [0.0]]]))
+    offsets = stage.robot_offsets(drawn, found)
+    np.testing.assert_allclose(offsets[:, 1], [-0.625, 0.625])
+    # Without a width it is the size of the robot.
+    np.testing.assert_allclose(stage.robot_offsets(drawn, found, ())[:, 1], [-0.625, 0.625])
+    small = drawn._replace(reach=3.0)
+    np.testing.assert_allclose(stage.robot_offsets(small, found, ())[:, 1], [-1.875, 1.875])
+    # The camera looks at the starts.
+    with view.page.server("127.0.0.1", 0) as server:
+        stage.Stage(
+            server, model, drawn, motion.motion(model, np.array([[[0.0], [lying]]])), ("visuals",)
+        )
+        extent = np.linalg.norm([0.2, 0.1, 1.0])
+        height = extent * 0.35
+        np.testing.assert_allclose(server.initial_camera.position[2], height)
+
+
+def test_lengths_of_the_grid_are_round():
+    for x, length in (
+        (0.11, 0.1),
+        (0.16, 0.2),
+        (3.4, 2),
+        (3.6, 5),
+        (7.4, 5),
+        (7.6, 10),
+        (70.0, 50),
+    ):
+        np.testing.assert_allclose(stage._round(x), length)
+
+
+def test_a_robot_without_extent_has_a_page(recording):
+    model = rbd.build_model([Link("frame")], [JointSpec("fix", Fixed(), None, "frame")])
+    view.show(model)
+    ((_, grid),) = recording.about("GridMessage")
+    assert (grid["props"]["width"], grid["props"]["cell_size"]) == (20.0, 0.1)
+    with view.serve(model, port=0) as viewer:
+        assert viewer.q.shape == (0,)
+
+
+def test_pages_have_documented_defaults(recording, tmp_path):
+    """50 configurations per second, of which 30 are kept, and 480 pixels."""
+    q = np.linspace(0, 1, 51)[:, None]
+    for act in (view.show, lambda *x: view.save_html(tmp_path / "a.html", *x)):
+        act(slider(), q)
+        times = [time for time, _ in recording.about("SetPositionMessage", "/0 link")]
+        np.testing.assert_allclose(times, np.arange(1, 31) / 30, atol=1e-6)
+        np.testing.assert_allclose(recording.duration, 31 / 30)
+    assert recording.messages
+    (frame,) = _Frame(view.show(slider())._repr_html_()).elements
+    assert (frame["height"], frame["width"]) == ("480", "100%")
+    assert frame["style"] == "border:none;display:block"
+    assert view.Page("").height == 480
+    # A batch has the times of its second axis.
+    view.show(slider(), np.zeros((3, 5, 1)), dt=0.1)
+    np.testing.assert_allclose(recording.duration, 0.5)
+    view.show(slider(), np.zeros(1), dt=0.1)
+    assert recording.duration == 0
+
+
+def test_an_error_names_the_argument_of_its_function(tmp_path):
+    bad = np.zeros((2, 3))
+    for name, act in {
+        "q": lambda: view.show(slider(), bad),
+        "q ": lambda: view.render(slider(), bad),
+        "q  ": lambda: view.serve(slider(), bad, port=0),
+        "trajectory": lambda: view.save_html(tmp_path / "a.html", slider(), bad),
+    }.items():
+        with pytest.raises(ArgumentError, match=rf"^{name.strip()} has shape"):
+            act()
+    check = inspect.unwrap(view.page.check_dt)  # without the types that the tests check
+    with pytest.raises(ArgumentError, match=r"dt is '0\.1', expected a positive time in s"):
+        check("0.1")
+    found = check(np.float32(0.5))
+    assert (found, type(found)) == (0.5, float)
+
+
+def test_a_pose_that_does_not_change_is_not_sent_again(recording):
+    """The link slides, so that its orientation stays; then it rests."""
+    view.show(slider(), np.array([[0.1], [0.2], [0.2]]), dt=0.1)
+    assert len(recording.about("SetPositionMessage", "/0 link")) == 2
+    assert len(recording.about("SetPositionMessage", "/centre of mass")) == 2
+    assert len(recording.about("SetOrientationMessage", "/0 link")) <= 1
+
+
 def test_balls_and_axes_have_one_size_in_pages_and_pictures(recording):
     model = slider()
     view.show(model)
@@ -253,9 +452,6 @@ def test_names_with_slashes_are_one_node(recording):
     assert mesh == "/robot/0 arm_left_/visuals/0 arm_left_"
     view.show(slider(" "))
     assert recording.about("MeshMessage")[0][1]["name"] == "/robot/0 _/visuals/0 _"
-
-
-BALL = Geometry(SphereShape(0.1))
 
 
 def ball_on_ground() -> tuple[rbd.Model, contact.Scene]:
@@ -403,6 +599,117 @@ def test_boxes_of_a_live_page_show_and_hide_layers():
         assert visible() == {"inertias", "collisions"}
         use(viewer, "frames", True)
         assert visible() == {"inertias", "collisions", "frames"}
+
+
+def controls(viewer):
+    """The controls of a live page: folder, kind, label, value, and range and step of a slider."""
+    gui = viewer._server.gui
+    folders = {key: x.label for key, x in gui._container_handle_from_uuid.items() if key != "root"}
+    found = []
+    for control in gui._gui_input_handle_from_uuid.values():
+        props, folder = control._impl.props, folders.get(control._impl.parent_container_id, "")
+        kind = type(control).__name__.removeprefix("Gui").removesuffix("Handle")
+        numbers = [props.min, props.max, props.step] if kind == "Slider" else []
+        options = [props.options] if kind == "Dropdown" else []
+        found.append((folder, kind, props.label, control.value, *numbers, *options))
+    return found
+
+
+def test_the_controls_of_a_live_page(without_player):
+    """A robot with a hinge on a free-flyer, and joints in another order than their kinds."""
+    place = placement_matrix((0.0, 0.0, 3.0), (0.0, 0.0, 0.0))
+    links = [Link(name, INERTIA) for name in ("base", "arm", "tool", "tip")]
+    slide, turn = rbd.joints.Prismatic((1.0, 0.0, 0.0)), rbd.joints.Revolute((1.0, 0.0, 0.0))
+    joints = [
+        JointSpec("hinge", turn, None, "base", lower=0.5, upper=1.5),
+        JointSpec("slide", slide, "base", "arm", place),
+        JointSpec("root", rbd.joints.FreeFlyer(), None, "tool"),
+        JointSpec("still", turn, "tool", "tip", lower=-0.25, upper=-0.25),
+    ]
+    model = rbd.build_model(links, joints)
+    with view.serve(model, port=0, layers=("com",)) as viewer:
+        np.testing.assert_array_equal(viewer.q, [0.5, *np.zeros(7), 1, -0.25][:10])
+        found = controls(viewer)
+        size = viewer._stage.size
+        assert size == 3
+        boxes = [("visuals", False), ("collisions", False), ("frames", False)]
+        boxes += [("inertia ellipsoids", False), ("centre of mass", True)]
+        frames = ("none", "base", "arm", "tool", "tip")
+        expected = [
+            *(("Show", "Checkbox", *box) for box in boxes),
+            ("Inverse kinematics", "Dropdown", "drag", "none", frames),
+            ("Inverse kinematics", "Checkbox", "keep the root", True),
+            ("Joints", "Slider", "hinge", 0.5, 0.5, 1.5, 0.001),
+            ("Joints", "Slider", "slide", 0.0, -6.0, 6.0, 0.012),
+            *(("Joints", "Slider", f"root {k}", 0.0, -6.0, 6.0, 0.012) for k in (1, 2, 3)),
+            *(
+                ("Joints", "Slider", f"root {k}", 0.0, -np.pi, np.pi, np.pi / 500)
+                for k in (4, 5, 6)
+            ),
+            ("Joints", "Slider", "still", -0.25, -0.25, -0.249, 1e-3),
+        ]
+        assert [x[:4] for x in found] == [x[:4] for x in expected]
+        for one, two in zip(found, expected):
+            if one[1] == "Slider":
+                np.testing.assert_allclose(one[4:], two[4:])
+            else:
+                assert one[4:] == two[4:]
+        # The sliders of the free-flyer are coordinates of `integrate`.
+        neutral = rbd.neutral(model)
+        x = np.array([0.5, 0.0, 0.1, 0.0, 0.0, 0.0, 0.6, 0.0, -0.25])
+        use(viewer, "root 1", 0.1)
+        use(viewer, "root 5", 0.6)
+        np.testing.assert_allclose(viewer.q, rbd.integrate(model, neutral, jnp.array(x)))
+        x[5:8] = 0.3, -0.2, 0.4
+        viewer.set_configuration(rbd.integrate(model, neutral, jnp.array(x)))
+        np.testing.assert_allclose([slider.value for slider in viewer._sliders], x, atol=1e-12)
+        # A value beyond a slider is shown at its end.
+        q = viewer.q
+        q[0] = 9.0
+        viewer.set_configuration(q)
+        assert (viewer._sliders[0].value, viewer.q[0]) == (1.5, 9.0)
+        use(viewer, "drag", "arm")
+        assert viewer._handle.scale == pytest.approx(0.4 * 3)
+        assert viewer._handle.depth_test is False
+        removed = []
+        viewer._handle.remove = lambda: removed.append(1)
+        use(viewer, "drag", "tip")
+        assert removed == [1]
+
+
+def test_a_trajectory_of_one_configuration_and_default_times(without_player):
+    with view.serve(slider(), np.array([[0.1], [0.2], [0.3]]), port=0) as viewer:
+        assert controls(viewer)[5:7] == [
+            ("", "Checkbox", "play", True),
+            ("", "Slider", "time in s", 0.0, 0.0, 0.04, 0.02),
+        ]
+        viewer.play(np.array([[0.4]]), dt=0.25)
+        playback = [x for x in controls(viewer) if x[0] == ""]  # without those of the first
+        assert playback == [
+            ("", "Checkbox", "play", True),
+            ("", "Slider", "time in s", 0.0, 0.0, 0.25, 0.25),
+        ]
+        use(viewer, "time in s", 0.25)
+        np.testing.assert_array_equal(viewer.q, [0.4])
+        viewer.play(np.array([[0.4], [0.5]]))
+        assert viewer._time_slider.max == 0.02
+        with pytest.raises(ArgumentError, match=r"dt is 0\.0, expected a positive time"):
+            viewer.play(np.array([[0.4], [0.5]]), dt=0.0)
+        with pytest.raises(ArgumentError, match=r"^q has shape"):
+            viewer.set_configuration(np.zeros(2))
+        with pytest.raises(ArgumentError, match=r"^trajectory has shape"):
+            viewer.play(np.zeros((2, 2)))
+        assert repr(viewer) == f"Viewer('robot', http://localhost:{viewer._server.get_port()})"
+        assert viewer._player.daemon  # it does not keep Python running
+        # Thirty configurations per second.
+        asked = []
+        viewer._stopped.wait = lambda seconds: asked.append(seconds) or True
+        without_player(viewer)
+        assert asked == [1 / 30]
+        del viewer._stopped.wait
+        named = types.SimpleNamespace(get_host=lambda: "10.0.0.5", get_port=lambda: 81)
+        assert live.Viewer.url.fget(types.SimpleNamespace(_server=named)) == "http://10.0.0.5:81"
+    viewer.wait()  # it is stopped, so this ends
 
 
 def test_a_time_slider_has_the_time_of_the_trajectory(without_player):
@@ -575,6 +882,8 @@ def test_a_drag_asks_for_the_pose_of_the_handle(monkeypatch):
     q = jnp.array([0.1, 0.2, 0.3, 0.0, 0.0, HALF, HALF, 0.5])
 
     def solve(model, tasks, start, **options):
+        assert options["max_iterations"] == 30
+        np.testing.assert_array_equal(tasks[0].weights, [1, 1, 1, 0.1, 0.1, 0.1])
         asked.append((*tasks, options["locked"], start))
         return types.SimpleNamespace(q=q)
 

@@ -92,7 +92,9 @@ def drawing(model: Model, packages: Packages | None = None) -> Drawing:
             for shape in shapes:
                 body = model.frame_bodies[frame]
                 try:
-                    items += reader.items(shape, link, layer, body, poses[frame], default)
+                    # No messages about numbers that `check_coordinates` refuses.
+                    with np.errstate(over="ignore", invalid="ignore"):
+                        items += reader.items(shape, link, layer, body, poses[frame], default)
                 except UnreadableMesh as error:
                     message = f"link {link!r}: not drawn: {error}"
                     warning = GeometryWarning(message, argument=error.argument)
@@ -142,8 +144,7 @@ class _Shapes:
         name = f"{link} {geometry.name}" if geometry.name else link
         found = []
         for triangles in self._known[shape]:
-            with np.errstate(over="ignore", invalid="ignore"):
-                vertices, faces, color = transformed(H, triangles)
+            vertices, faces, color = transformed(H, triangles)
             check_coordinates(vertices)
             if layer == "collisions":
                 color = default

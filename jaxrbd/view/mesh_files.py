@@ -47,9 +47,9 @@ def read_mesh_file(path: Path, scale: np.ndarray) -> list[Part]:
             scene = trimesh.load_scene(
                 io.BytesIO(data), file_type=kind, resolver=resolver, process=False
             )
-        if files.fault is not None:
-            raise files.fault
-        found = list(_parts(scene, scale))
+            if files.fault is not None:
+                raise files.fault
+            found = list(_parts(scene, scale))
         if not found:
             raise UnreadableMesh("it has no triangles")
     except Exception as error:  # each reader of a format has other exceptions
@@ -78,9 +78,8 @@ def _parts(scene: Any, scale: np.ndarray) -> Iterator[Part]:
             vertices = np.asarray(part.vertices, float)[used]
             known[id(part)] = vertices, faces.reshape(-1, 3), colors.mean(part.visual)
         vertices, faces, color = known[id(part)]
-        with np.errstate(over="ignore", invalid="ignore"):
-            H = np.diag(scale * _unit(part)) @ np.asarray(pose, float)[:3]
-            vertices = vertices @ H[:, :3].T + H[:, 3]
+        H = np.diag(scale * _unit(part)) @ np.asarray(pose, float)[:3]
+        vertices = vertices @ H[:, :3].T + H[:, 3]
         check_coordinates(vertices)
         turned_inside_out = np.linalg.det(H[:, :3]) < 0
         yield Part(vertices, faces[:, :: -1 if turned_inside_out else 1], color)

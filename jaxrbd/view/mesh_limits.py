@@ -240,7 +240,7 @@ def _check_dae(data: bytes, files: NamedFiles) -> bytes:
         known[element] = (-1, 0)  # its size is being computed
         count, total = 1, 0
         for child in element:
-            tag, url = _tag(child), child.get("url", "").removeprefix("#")
+            tag, url = _tag(child), (child.get("url") or "").removeprefix("#")
             found = {"node": [child], "instance_node": nodes.get(url, [])}.get(tag, [])
             sizes = [size(node, depth + 1) for node in found]
             count += max((n for n, _ in sizes), default=0)
