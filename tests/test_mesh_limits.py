@@ -418,6 +418,7 @@ def test_the_names_of_files_in_a_mesh_file(tmp_path, monkeypatch):
         ("sub/b.bin", b"b"),
         ("C:\\meshes\\a.bin", b"a"),
         ("gone/a.bin", b"a"),
+        (" /sub/b.bin", b"b"),
     ):
         assert mesh_limits.NamedFiles(tmp_path / "x.obj").get(name)[:1] == letter
         assert mesh_limits.NamedFiles(tmp_path / "x.obj")[name][:1] == letter
@@ -669,13 +670,13 @@ def test_pictures_in_the_buffers_of_a_gltf_file(tmp_path, monkeypatch):
             {
                 "buffers": [{"uri": EMBEDDED}, buffer],
                 "bufferViews": [{"buffer": 1, "byteLength": len(data), **place}],
-                "images": [{"uri": "gone.png"}, {"bufferView": 0}],
+                "images": [{"uri": "gone.png"}, {"uri": "gone.png"}, {"bufferView": 0}],
             }
         )
         monkeypatch.setattr(mesh_limits, "MAX_PIXELS", 200)
         check("glb", glb(text, binary), files)
         monkeypatch.setattr(mesh_limits, "MAX_PIXELS", 199)
-        with pytest.raises(UnreadableMesh, match=r"200 pixels in its texture 1, .* most 199"):
+        with pytest.raises(UnreadableMesh, match=r"200 pixels in its texture 2, .* most 199"):
             check("glb", glb(text, binary), files)
     text = json.dumps({"images": [{}, {}, {"uri": "data:image/png;base64," + inside["uri"][37:]}]})
     with pytest.raises(UnreadableMesh, match="200 pixels in its texture 2, "):

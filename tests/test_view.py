@@ -815,7 +815,7 @@ def test_a_picture_without_options_is_as_documented():
     shown = view.render(model)
     assert shown.shape == (480, 640, 3)
     draws = np.random.default_rng(0)
-    pixels = np.stack([draws.integers(0, 480, 300), draws.integers(0, 640, 300)], axis=1)
+    pixels = np.stack([draws.integers(0, 480, 120), draws.integers(0, 640, 120)], axis=1)
     expected = documented(model, np.zeros((1, 1)), (), ("visuals",), 640, 480, pixels, smooth=2)
     np.testing.assert_allclose(shown[tuple(pixels.T)], expected, atol=0.501)
     assert len(np.unique(expected.round(), axis=0)) > 20

@@ -292,6 +292,16 @@ def test_the_whole_scene_of_a_page(recording):
     place = middle + extent * np.array([0.85, -0.7, 0.35])
     np.testing.assert_allclose(camera["position"], place, atol=1e-12)
     assert lens["fov"] == 0.9
+    # A horizontal force is drawn too, and a force of zero is not.
+    with view.page.server("127.0.0.1", 0) as server:
+        found = motion.motion(model, q)
+        shown = stage.Stage(server, model, view.drawing(model), found, ("visuals",))
+        recording.arrows.clear()
+        forces = np.array([[0.0, -2.0, 0.0], [0.0, 0.0, 0.0]])
+        shown.show_forces(1, np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), forces, 0.5, True)
+        ((name, points, _),) = recording.arrows
+        assert name == "/1 robot/contact forces"
+        np.testing.assert_allclose(points, [[[1, 2, 3], [1, 1, 3]]])
     # A page of another layer has arrows of the size of that layer.
     for layers, size in ((("collisions",), 0.2), ((), 0.4)):
         recording.arrows.clear()
@@ -307,21 +317,26 @@ def test_robots_are_apart_by_the_widest_at_its_start():
     hinge = JointSpec("hinge", rbd.joints.Revolute((1.0, 0.0, 0.0)), None, "link")
     model = rbd.build_model([Link("link", INERTIA, [plank])], [hinge])
     drawn, lying = view.drawing(model), np.pi / 2
-    found = motion.motion(model, np.array([[[0.0], [lying]], [[lying], [0.0]]]))
-    offsets = stage.robot_offsets(drawn, found)
-    np.testing.assert_allclose(offsets[:, 1], [-0.625, 0.625])
+    for start in (0.0, lying):
+        found = motion.motion(model, np.array([[[0.0], [lying]], [[start], [0.0]]]))
+        width = 1.25 * (1.0 if start else 0.1)
+        offsets = stage.robot_offsets(drawn, found)
+        np.testing.assert_allclose(offsets[:, 1], [-width / 2, width / 2])
     # Without a width it is the size of the robot.
     np.testing.assert_allclose(stage.robot_offsets(drawn, found, ())[:, 1], [-0.625, 0.625])
-    small = drawn._replace(reach=3.0)
-    np.testing.assert_allclose(stage.robot_offsets(small, found, ())[:, 1], [-1.875, 1.875])
-    # The camera looks at the starts.
-    with view.page.server("127.0.0.1", 0) as server:
-        stage.Stage(
-            server, model, drawn, motion.motion(model, np.array([[[0.0], [lying]]])), ("visuals",)
-        )
-        extent = np.linalg.norm([0.2, 0.1, 1.0])
-        height = extent * 0.35
-        np.testing.assert_allclose(server.initial_camera.position[2], height)
+    large = drawn._replace(reach=3.0)
+    np.testing.assert_allclose(stage.robot_offsets(large, found, ())[:, 1], [-1.875, 1.875])
+
+
+def test_the_camera_of_a_page_looks_at_the_start(recording):
+    """The box of 0.2 m is at x = 0 and then at x = 1; robots in one place all have their boxes."""
+    q = np.array([[[0.0], [1.0]], [[0.0], [2.0]]])
+    view.show(slider(color=(1.0, 0.5, 0.0, 0.95)), q, side_by_side=False)
+    ((_, target),) = recording.about("SetCameraLookAtMessage")
+    np.testing.assert_allclose(target["look_at"], [0, 0, 0], atol=1e-12)
+    meshes = [m for _, m in recording.about("MeshMessage") if "/visuals/" in m["name"]]
+    assert [m["name"].split("/")[1] for m in meshes] == ["0 robot", "1 robot"]
+    assert [m["props"]["opacity"] for m in meshes] == [0.95] * 2
 
 
 def test_lengths_of_the_grid_are_round():
@@ -344,6 +359,7 @@ def test_a_robot_without_extent_has_a_page(recording):
     assert (grid["props"]["width"], grid["props"]["cell_size"]) == (20.0, 0.1)
     with view.serve(model, port=0) as viewer:
         assert viewer.q.shape == (0,)
+        assert {kind for _, kind, *_ in controls(viewer)} == {"Checkbox"}  # nothing moves
 
 
 def test_pages_have_documented_defaults(recording, tmp_path):
@@ -354,11 +370,15 @@ def test_pages_have_documented_defaults(recording, tmp_path):
         times = [time for time, _ in recording.about("SetPositionMessage", "/0 link")]
         np.testing.assert_allclose(times, np.arange(1, 31) / 30, atol=1e-6)
         np.testing.assert_allclose(recording.duration, 31 / 30)
-    assert recording.messages
+    # 205 steps of 0.02 s are 123 frames, although 4.1 s times 30 is rounded to less.
+    view.show(slider(), np.zeros((206, 1)))
+    np.testing.assert_allclose(recording.duration, 124 / 30)
     (frame,) = _Frame(view.show(slider())._repr_html_()).elements
     assert (frame["height"], frame["width"]) == ("480", "100%")
     assert frame["style"] == "border:none;display:block"
     assert view.Page("").height == 480
+    view.Page("\N{SNOWMAN}").save(tmp_path / "b.html")
+    assert (tmp_path / "b.html").read_text("utf-8") == "\N{SNOWMAN}"
     # A batch has the times of its second axis.
     view.show(slider(), np.zeros((3, 5, 1)), dt=0.1)
     np.testing.assert_allclose(recording.duration, 0.5)
