@@ -941,6 +941,21 @@ def test_a_drag_asks_for_the_pose_of_the_handle(monkeypatch):
         assert viewer._handle is None
 
 
+def test_reaching_starts_within_the_limits_and_stops_playback(without_player, monkeypatch):
+    starts = []
+
+    def solve(model, tasks, start, **_):
+        starts.append(np.asarray(start))
+        return types.SimpleNamespace(q=start)
+
+    monkeypatch.setattr(live, "inverse_kinematics", solve)
+    with view.serve(slider(), np.array([[-0.9], [0.2]]), port=0) as viewer:
+        assert viewer._play_box.value
+        viewer.reach("link", np.zeros(3), np.array([0.0, 0.0, 0.0, 1.0]))
+        assert not viewer._play_box.value
+        np.testing.assert_array_equal(starts, [[-0.5]])
+
+
 def test_only_free_flyers_of_root_bodies_are_kept():
     links = [Link("hand", INERTIA), Link("base", INERTIA), Link("ball", INERTIA)]
     joints = [
