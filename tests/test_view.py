@@ -846,6 +846,9 @@ def test_a_picture_of_a_point():
     np.testing.assert_array_equal(box, np.zeros((2, 3)))
     camera = raster.Camera(np.array([1.0, 0, 0]), np.zeros(3))
     np.testing.assert_allclose(picture._fitting_distance(camera, box, 1.0), 0.0108)
+    # With a target at the back of a plate, the front decides.
+    plate, far = np.array([[0, -1, 0], [4, 1, 0]]), 1 / np.tan(0.3) + 4
+    np.testing.assert_allclose(picture._fitting_distance(camera, plate, 1.0), 1.08 * far)
     np.testing.assert_allclose(picture._ground(box), (0, 5e-4, 8e-3))
     assert view.render(model, width=16, height=12).std() > 1  # the ground
     # The sides of tiles are 1, 2 or 5 times a power of ten, and at least a quarter of the robot.

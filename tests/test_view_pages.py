@@ -804,6 +804,7 @@ def test_a_live_page_draws_the_forces_of_rest():
 
     with view.serve(model, np.array([0.3, 0.1 - depth]), port=0, contact=scene) as viewer:
         np.testing.assert_allclose(arrows(viewer), [1], rtol=1e-4)
+        assert ("Show", "Checkbox", "contact forces", True) in controls(viewer)
         viewer.set_configuration(np.array([0.3, 0.1 - 2 * depth]))
         np.testing.assert_allclose(arrows(viewer), [4], rtol=1e-4)
         use(viewer, "contact forces", False)
@@ -934,7 +935,12 @@ def test_a_drag_asks_for_the_pose_of_the_handle(monkeypatch):
         assert found[3] == ()
         np.testing.assert_allclose(asked[-1][2], [*q[:7], 0.3])  # moved into the limits
         np.testing.assert_allclose(found[1], [[0, -1, 0], [1, 0, 0], [0, 0, 1]], atol=1e-12)
+        before, count = viewer._handle, len(asked)
+        before.position = (9.0, 9.0, 9.0)
         use(viewer, "drag", "base")  # a new handle, at the base
+        for function in before._impl_aux.update_cb:  # a late event of the one before
+            function(types.SimpleNamespace(target=before))
+        assert len(asked) == count
         np.testing.assert_allclose(viewer._handle.wxyz, [HALF, 0, 0, HALF], atol=1e-12)
         np.testing.assert_allclose(viewer._handle.position, q[:3], atol=1e-12)
         use(viewer, "drag", "none")
