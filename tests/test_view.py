@@ -929,6 +929,13 @@ def test_the_ground_is_not_seen_from_below():
     np.testing.assert_array_equal(shown, np.ones((8, 8, 3)))
 
 
+def test_the_ground_below_zero_is_seen_from_below_zero():
+    camera = raster.Camera(np.array([3.0, 0.1, -1.0]), np.array([0.0, 0.0, -1.5]), 0.6)
+    none = raster.Surface(np.zeros((0, 3)), np.zeros((0, 3), int), np.zeros((0, 4)))
+    shown = raster.draw(none, camera, 8, 8, WHITE, raster.Ground(-2.0, 1.0, 50.0))
+    assert shown.min() < 0.9
+
+
 def test_the_ground_hides_what_is_below():
     ground = raster.Ground(0.0, 1.0, 50.0)
     camera = raster.Camera(np.array([3.0, 0.1, 3.0]), np.zeros(3), 0.6)

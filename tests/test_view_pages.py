@@ -424,6 +424,7 @@ def test_balls_and_axes_have_one_size_in_pages_and_pictures(recording):
     np.testing.assert_allclose(
         surface.colors[:, :3], np.tile(rgb, (len(surface.faces), 1)), atol=0.02
     )
+    np.testing.assert_array_equal(surface.colors, [(0.9, 0.1, 0.6, 1.0)] * len(surface.faces))
     _, surface = picture._surface(view.drawing(model), found, ("frames",))
     length = axes["props"]["axes_length"]
     np.testing.assert_allclose(surface.vertices.max(axis=0), length, rtol=1e-6)
