@@ -472,7 +472,10 @@ def test_a_robot_without_joints_is_shown():
         (np.zeros(2), r"trajectory has shape \(2,\), expected \(1,\), \(T, 1\) or \(B, T, 1\)"),
         (np.zeros((0, 1)), "it has no configuration"),
         (np.array([[-np.inf], [0.0]]), r"trajectory\[0, 0\] is -inf, expected finite values"),
-        (np.array([[0.0], [np.nan]]), r"trajectory\[1, 0\] is nan, expected finite values"),
+        (
+            np.array([[0.0], [np.nan], [np.inf]]),
+            r"trajectory\[1, 0\] is nan, expected finite values",
+        ),
     ],
 )
 def test_bad_trajectories(q, message):
@@ -671,6 +674,9 @@ def test_a_side_without_light_is_ambient():
     camera = raster.Camera(np.array([0.0, 0.1, -4.0]), np.zeros(3), 0.2)
     shown = raster.draw(raster.Surface(vertices, np.array([[0, 1, 2]]), RED), camera, 5, 5, WHITE)
     np.testing.assert_allclose(shown[2, 2], [AMBIENT, 0, 0], atol=1e-12)
+    camera = camera._replace(position=np.array([0.0, 0.1, 4.0]))  # a bit more light than 1
+    shown = raster.draw(raster.Surface(vertices, np.array([[0, 1, 2]]), RED), camera, 5, 5, WHITE)
+    np.testing.assert_allclose(shown[2, 2], [1, 0, 0], atol=1e-12)
 
 
 def test_the_normals_of_a_ball_point_outwards():
@@ -827,7 +833,7 @@ def test_a_picture_of_two_robots_in_all_layers_is_as_documented():
         [Geometry(BoxShape((0.3, 0.2, 0.5)), POSE, (0.2, 0.4, 0.9, 0.9))],
         [Geometry(SphereShape(0.3))],
     )
-    q, line = np.array([[0.0], [0.7]]), view.Path([[0.0, 0.0, 0.5], [1.0, 0.5, 0.5]], size=0.05)
+    q, line = np.array([[-0.4], [0.7]]), view.Path([[0.0, 0.0, 0.5], [1.0, 0.5, 0.5]], size=0.05)
     options = {"camera": (0.2, 1.0, 0.7), "background": (2.0, -1.0, 0.3)}
     shown = view.render(
         model, q, width=48, height=80, layers=view.LAYERS, markers=[line], smooth=1, **options
@@ -1077,6 +1083,8 @@ def test_the_ground_is_at_zero_or_below_the_robot():
         ({"camera": (0, 0, 0)}, "camera is zero"),
         ({"camera": (0, 0)}, "camera is .* expected three finite numbers"),
         ({"camera": np.array(["x", "y", "z"])}, "camera is .*, expected three numbers"),
+        ({"target": (0.0, np.nan, 0.0)}, "target is .* expected three finite numbers"),
+        ({"background": (0.0, np.inf, 0.0)}, "background is .* expected three finite numbers"),
         ({"distance": -1.0}, "distance is -1.0"),
         ({"distance": 0.0}, "distance is 0.0"),
         ({"distance": np.inf}, "distance is inf"),
@@ -1200,6 +1208,11 @@ def test_markers_without_options_are_as_documented():
     found = radii(arrows, [0, 0.91, 0, 0.05, 0.91, 1, 0.05, 0.1])
     np.testing.assert_allclose(found, [0.015] * 4 + [0.0375, 0] * 2, atol=1e-12)
     np.testing.assert_allclose(ghost.vertices.mean(axis=0), [0.5, 0, 0], atol=1e-12)
+    # The faces of each rod have all vertices of this rod.
+    for item in (*axes, path, arrows):
+        rods = item.faces.reshape(-1, 48) // 16
+        np.testing.assert_array_equal(rods, np.arange(len(item.vertices) // 16)[:, None] + 0 * rods)
+        np.testing.assert_array_equal(np.unique(item.faces), np.arange(len(item.vertices)))
     # With the collisions alone, the size of the robot is the size of the ball.
     scene, _ = markers.decorated(model, view.drawing(model), ("collisions",), added[:1], None)
     assert np.ptp(scene.items[-1].vertices[:, 2]) == pytest.approx(0.1 * 0.25 * 0.4)
@@ -1443,7 +1456,9 @@ def test_a_page_has_the_poses_of_every_frame():
 @needs_viser
 def test_a_page_has_the_orientations_of_the_bodies():
     """viser's quaternions are w, x, y, z."""
-    model, q = rbd.load_robot("pendulum"), np.array([0.6])
+    joint = JointSpec("root", rbd.joints.FreeFlyer(), None, "link")
+    model = rbd.build_model([Link("link", INERTIA)], [joint])
+    q = np.array([0.0, 0.0, 0.0, 0.1, 0.3, -0.5, np.sqrt(0.65)])
     found = motion.motion(model, q)
     with view.page.server("127.0.0.1", 0) as server:
         shown = stage.Stage(server, model, view.drawing(model), found, ("visuals",))

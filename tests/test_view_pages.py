@@ -595,11 +595,14 @@ def use(viewer, label, value):
 
 def test_boxes_of_a_live_page_show_and_hide_layers():
     options = {"layers": ("visuals", "com"), "markers": [view.Points(np.zeros(3))]}
-    with view.serve(slider(), port=0, **options) as viewer:
+    with view.serve(slider(), np.zeros((2, 1, 1)), port=0, **options) as viewer:
         layers = viewer._stage._layers
 
         def visible():
-            return {layer for layer in layers if all(node.visible for node in layers[layer])}
+            """The layers that both robots show."""
+            found = {layer: {node.visible for node in layers[layer]} for layer in layers}
+            assert all(len(seen) == 1 for seen in found.values())
+            return {layer for layer, seen in found.items() if True in seen}
 
         assert visible() == {"visuals", "com", "markers"}
         use(viewer, "markers", False)
@@ -677,6 +680,7 @@ def test_the_controls_of_a_live_page(without_player):
                 assert one[4:] == two[4:]
         # The sliders of the free-flyer are coordinates of `integrate`.
         neutral = rbd.neutral(model)
+        np.testing.assert_array_equal(motion.motion(model, None).q, [[neutral]])
         x = np.array([0.5, 0.0, 0.1, 0.0, 0.0, 0.0, 0.6, 0.0, -0.25])
         use(viewer, "root 1", 0.1)
         use(viewer, "root 5", 0.6)
