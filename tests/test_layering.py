@@ -46,6 +46,7 @@ STRANGERS = {
 ANYWHERE = {"jax", "jaxtyping", "equinox", "numpy"}
 ONLY_IN = {
     "lxml": "io",
+    "scipy": "collision",
     "mujoco": "io",
     "matplotlib": "cli",
     "shtab": "cli",
@@ -71,6 +72,7 @@ LOOPS_IN = {
     "integrators/rollout.py",
     "integrators/steps.py",
     "collision/cores.py",
+    "collision/hulls.py",
     "collision/nearest.py",
     "collision/separation.py",
     "constraints/closing.py",

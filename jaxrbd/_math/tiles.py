@@ -58,7 +58,9 @@ def where_needed(
             # One sample: only one branch is computed. Under `vmap`, JAX would compute both.
             return lax.cond(needed, lambda: function(*operands), lambda: results)
         shape = needed.shape
-        flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[axes:]), (needed, operands, results))
+        flat = jax.tree.map(
+            lambda x: x.reshape(needed.size, *x.shape[axes:]), (needed, operands, results)
+        )
         found = _in_needed_blocks(function, *flat)
         return jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), found)
 

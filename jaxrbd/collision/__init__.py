@@ -9,17 +9,28 @@
 from .distances import distance
 from .robot_shapes import DistancePairs, PlacedShape, pairs_of, robot_distances, robot_separations
 from .separation import Separation
-from .shapes import Box, Capsule, Cylinder, Ellipsoid, HalfSpace, Sphere
+from .shapes import (
+    Box,
+    Capsule,
+    ConvexMesh,
+    Cylinder,
+    Ellipsoid,
+    HalfSpace,
+    Sphere,
+    convex_hull,
+)
 
 __all__ = [
     # shapes
     "Box",
     "Capsule",
+    "ConvexMesh",
     "Cylinder",
     "Ellipsoid",
     "HalfSpace",
     "PlacedShape",
     "Sphere",
+    "convex_hull",
     # distances
     "DistancePairs",
     "Separation",

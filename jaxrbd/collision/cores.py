@@ -22,6 +22,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import Float
 
+from .._math.linear import matmul
+
 # Newton's steps in `EllipsoidCore`, before the two steps that have derivatives.
 _ELLIPSOID_STEPS = 5
 # A point within this fraction of a size from a face is on the face.
@@ -136,7 +138,129 @@ class EllipsoidCore(eqx.Module):
         return jnp.maximum(self.radii, jnp.finfo(self.radii.dtype).tiny ** 0.25)
 
 
-Core = BoxCore | CylinderCore | EllipsoidCore
+class TriangleCore(eqx.Module):
+    """The triangle with the three `corners` (3, 3) in its rows. It can be a point or a segment."""
+
+    corners: Float[Array, "3 3"]
+
+    def nearest(self, x: Float[Array, "3"]) -> tuple[Array, Array]:
+        weights, across = _triangle_weights(self.corners - x[None])
+        return matmul(weights, self.corners), across
+
+    def support(self, n: Float[Array, "3"]) -> Array:
+        return _middle_of_farthest(self.corners, n)
+
+    def flat_part(self, u: Float[Array, "3"], step: Float[Array, "3"]) -> Array:
+        room, known = _face_weights(self.corners - u[None])
+        end, _ = _face_weights(self.corners - (u + step)[None])
+        leaves = known & (room > _ON_FACE) & (end < 0)
+        return jnp.min(jnp.where(leaves, room / jnp.where(leaves, room - end, 1), 1))
+
+    def extent(self) -> Array:
+        return _largest_norm(self.corners)
+
+
+class HullCore(eqx.Module):
+    """The convex hull of points.
+
+    - `vertices` (n, 3): the points;
+    - `normals` (m, 3): directions among which the first direction of an overlap is searched, the
+      normals of the faces.
+
+    A hull has no formula for its nearest point: `hulls.py` replaces it by one of its triangles.
+    """
+
+    vertices: Float[Array, "n 3"]
+    normals: Float[Array, "m 3"]
+
+    def corner(self, n: Float[Array, "3"]) -> Array:
+        """The index () of a vertex that is farthest in the direction n."""
+        return jnp.argmax(matmul(self.vertices, n)).astype(jnp.int32)
+
+    def triangle(self, corners: Array) -> TriangleCore:
+        """The triangle of three vertices, by their indices (3,)."""
+        return TriangleCore(self.vertices[corners])
+
+    def support(self, n: Float[Array, "3"]) -> Array:
+        return _middle_of_farthest(self.vertices, n)
+
+    def extent(self) -> Array:
+        return _largest_norm(self.vertices)
+
+    def padded(self, n: int, m: int) -> HullCore:
+        """The same hull with n points and m directions. Hulls of one size can be a batch."""
+        middle, up = (
+            jnp.mean(self.vertices, axis=0),
+            jnp.asarray([0.0, 0.0, 1.0], self.normals.dtype),
+        )
+        points = jnp.tile(middle, (n - len(self.vertices), 1))
+        directions = jnp.tile(up, (m - len(self.normals), 1))
+        return HullCore(
+            jnp.concatenate([self.vertices, points]), jnp.concatenate([self.normals, directions])
+        )
+
+
+Core = BoxCore | CylinderCore | EllipsoidCore | TriangleCore | HullCore
+
+
+def nearest_of_triangle(corners: Array) -> Array:
+    """The point of a triangle with corners (3, 3) that is nearest to the origin."""
+    return matmul(_triangle_weights(corners)[0], corners)
+
+
+def _triangle_weights(corners: Array) -> tuple[Array, Array]:
+    """The point of a triangle that is nearest to the origin.
+
+    Returns the weights (3,) of the corners, and the derivative (3, 3) of the nearest point with
+    respect to the origin.
+    """
+    edges = jnp.roll(corners, -1, 0) - corners
+    # The nearest point of edge i is corner i + part_i edge_i.
+    square = jnp.sum(edges * edges, axis=1)
+    long = square > 0
+    slope = -jnp.sum(corners * edges, axis=1) / jnp.where(long, square, 1)
+    part = jnp.clip(slope, 0, 1)
+    points = corners + part[:, None] * edges
+    best = jnp.argmin(jnp.sum(points * points, axis=1))
+    identity = jnp.eye(3, dtype=corners.dtype)
+    along, start = part[best], identity[best]
+    on_edge = start + along * (jnp.roll(identity, 1, 1)[best] - start)
+    moves = (slope[best] > 0) & (slope[best] < 1)
+    edge = edges[best] / jnp.sqrt(jnp.where(moves, square[best], 1))
+    edge_part = jnp.where(moves, edge[:, None] * edge[None], 0)
+    on_face, known = _face_weights(corners)
+    inside = known & (jnp.min(on_face) > -_ON_FACE)
+    normal = jnp.cross(edges[0], edges[1])
+    normal = normal / jnp.sqrt(jnp.where(inside, jnp.dot(normal, normal), 1))
+    face_part = identity - normal[:, None] * normal[None]
+    return jnp.where(inside, on_face, on_edge), jnp.where(inside, face_part, edge_part)
+
+
+def _face_weights(corners: Array) -> tuple[Array, Array]:
+    """The weights (3,) of the corners of a triangle for the projection of the origin on its plane.
+
+    The second result is false if the corners lie on a line.
+    """
+    edges = jnp.roll(corners, -1, 0) - corners
+    normal = jnp.cross(edges[0], edges[1])
+    square, longest = jnp.dot(normal, normal), jnp.max(jnp.sum(edges * edges, axis=1))
+    known = square > 1e4 * jnp.finfo(corners.dtype).eps ** 2 * longest * longest
+    # The area of the triangle of the origin and the edge opposite to each corner.
+    areas = jnp.roll(matmul(jnp.cross(corners, edges), normal), -1)
+    return areas / jnp.where(known, square, 1), known
+
+
+def _middle_of_farthest(points: Array, n: Array) -> Array:
+    """The mean of those of the points (n, 3) that are farthest in the direction n."""
+    heights = matmul(points, n)
+    scale = 16 * jnp.finfo(n.dtype).eps * _largest_norm(points)
+    farthest = (heights >= jnp.max(heights) - scale).astype(n.dtype)
+    return matmul(farthest / jnp.sum(farthest), points)
+
+
+def _largest_norm(points: Array) -> Array:
+    square = jnp.max(jnp.sum(points * points, axis=1))
+    return jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
 
 
 def _multiplier(radii: Array, x: Array) -> Array:

@@ -13,6 +13,7 @@ from .._math.cast import cast
 from ..errors import ArgumentError
 from ..model import arguments
 from ..spatial import Pose
+from .cores import HullCore
 from .separation import Separation, half_space_separation, shape_separation
 from .shapes import HalfSpace, Shape, checked_shape
 
@@ -89,6 +90,10 @@ def separations(shapes: Sequence[Shape], X: Pose, members: np.ndarray) -> Separa
 
 def _stacked(cores: Sequence[Any]) -> Any:
     """Cores with roundings as one pytree with a leading axis."""
+    if isinstance(cores[0][0], HullCore):
+        n = max(len(core.vertices) for core, _ in cores)
+        m = max(len(core.normals) for core, _ in cores)
+        cores = [(core.padded(n, m), radius) for core, radius in cores]
     return jax.tree.map(lambda *x: jnp.stack(x), *cores)
 
 

@@ -14,14 +14,16 @@ from jax import Array
 from jaxtyping import Float
 
 from .._math.cast import cast
-from ..algorithms.kinematics import forward_kinematics, root_positions
-from ..algorithms.places import bodies_of, find_places, poses_from_root
+from .._math.linear import einsum
+from ..algorithms.kinematics import Kinematics, forward_kinematics, root_positions
+from ..algorithms.places import Places, bodies_of, find_places, place_jacobians, poses_from_root
 from ..errors import ArgumentError
 from ..model import Model, arguments
-from ..spatial import Pose
+from ..model.geometry import Mesh, MeshFile
+from ..spatial import Pose, inverse_rotate
 from .distances import checked_pose, pose_of, separations
 from .separation import Separation
-from .shapes import HalfSpace, Shape, checked_shape, shape_of_geometry
+from .shapes import ConvexMesh, HalfSpace, Shape, checked_shape, convex_hull, shape_of_geometry
 
 
 class PlacedShape(eqx.Module):
@@ -58,12 +60,15 @@ class DistancePairs(eqx.Module):
     - `shapes`: the shapes;
     - `members`: m pairs (i, j) of indices of the shapes a and b of each pair;
     - `left_out`: descriptions of the shapes of the model that have no pairs, because they are
-      meshes.
+      meshes in files, see `io.read_meshes`;
+    - `simplified`: descriptions of the meshes whose hull has fewer vertices in its place, with the
+      error in m.
     """
 
     shapes: tuple[PlacedShape, ...]
     members: tuple[tuple[int, int], ...] = eqx.field(static=True)
     left_out: tuple[str, ...] = eqx.field(static=True, default=())
+    simplified: tuple[str, ...] = eqx.field(static=True, default=())
 
     def __check_init__(self):
         for i, j in self.members:
@@ -91,21 +96,26 @@ def pairs_of(
     *,
     disabled: Iterable[Sequence[Any]] = (),
     adjacent: bool = False,
+    most_vertices: int = 64,
 ) -> DistancePairs:
     """The pairs of the collision shapes of a robot with each other and with the shapes of a world.
 
-    - `model`: its shapes are `model.geometry.collisions`. Meshes are left out; the result lists
-      them in `left_out`;
+    - `model`: its shapes are `model.geometry.collisions`. A `Mesh` is replaced by its convex hull.
+      A `MeshFile` is left out, and the result lists it in `left_out`: `io.read_meshes` makes a
+      `Mesh` of it;
     - `world`: more shapes. They may be in frames of the robot, for example a tool. Shapes in the
       world make no pairs with each other;
     - `disabled`: pairs of links without distances: pairs of names, or the `disabled_collisions` of
       `io.load_srdf`. Links that are not in the model are ignored, as in SRDF files;
-    - `adjacent`: whether shapes of a body and of its parent body make pairs.
+    - `adjacent`: whether shapes of a body and of its parent body make pairs;
+    - `most_vertices`: the largest number of vertices of a hull, see `convex_hull`. The result lists
+      the hulls that had more in `simplified`.
 
     Shapes that do not move relative to each other make no pairs. Raises ArgumentError for an
-    unknown frame and for an object of another type in `world`.
+    unknown frame, for an object of another type in `world`, and for a mesh without volume, which it
+    names.
     """
-    shapes, left_out = _robot_shapes(arguments.robot(model))
+    shapes, left_out, simplified = _robot_shapes(arguments.robot(model), most_vertices)
     for shape in world:
         if not isinstance(shape, PlacedShape):
             raise ArgumentError(f"world has {shape!r}, expected objects of the type PlacedShape")
@@ -124,24 +134,38 @@ def pairs_of(
         return adjacent or None in frames or (parents[a] != b and parents[b] != a)
 
     pairs = itertools.combinations(range(len(shapes)), 2)
-    return DistancePairs(
-        tuple(shapes), tuple(pair for pair in pairs if is_pair(*pair)), tuple(left_out)
-    )
+    members = tuple(pair for pair in pairs if is_pair(*pair))
+    return DistancePairs(tuple(shapes), members, tuple(left_out), tuple(simplified))
 
 
-def _robot_shapes(model: Model) -> tuple[list[PlacedShape], list[str]]:
-    """The collision shapes of a model, and descriptions of its collision meshes."""
-    shapes, left_out = [], []
+def _robot_shapes(
+    model: Model, most_vertices: int
+) -> tuple[list[PlacedShape], list[str], list[str]]:
+    """The collision shapes of a model; descriptions of its mesh files and of simplified hulls."""
+    shapes, left_out, simplified = [], [], []
     for link, geometries in model.geometry.collisions.items():
         for number, geometry in enumerate(geometries):
             name = geometry.name or (link if len(geometries) == 1 else f"{link} {number}")
-            shape = shape_of_geometry(geometry.shape)
-            if shape is None:
-                left_out.append(f"{name}: {type(geometry.shape).__name__}")
+            if isinstance(geometry.shape, MeshFile):
+                left_out.append(f"{name}: MeshFile {geometry.shape.uri}")
+                continue
+            if isinstance(geometry.shape, Mesh):
+                shape, error = _hull_of_mesh(geometry.shape, name, most_vertices)
+                if error:
+                    simplified.append(f"{name}: within {error:.2g} m")
             else:
-                H = np.asarray(geometry.placement)
-                shapes.append(PlacedShape(shape, link, pose_of(H[:3, :3], H[:3, 3], "X_FS"), name))
-    return shapes, left_out
+                shape = shape_of_geometry(geometry.shape)
+            H = np.asarray(geometry.placement)
+            shapes.append(PlacedShape(shape, link, pose_of(H[:3, :3], H[:3, 3], "X_FS"), name))
+    return shapes, left_out, simplified
+
+
+def _hull_of_mesh(mesh: Mesh, name: str, most: int) -> tuple[ConvexMesh, float]:
+    """`convex_hull` of a mesh; its errors name the mesh."""
+    try:
+        return convex_hull(mesh.vertices, most=most)
+    except ArgumentError as error:
+        raise ArgumentError(f"the mesh {name!r}: {error}") from None
 
 
 @arguments.compiled(arrays=("q",))
@@ -162,17 +186,54 @@ def robot_separations(model: Model, q: Float[Array, " nq"], pairs: DistancePairs
 
     Its arrays have a leading axis of length m. Raises ArgumentError for an unknown frame.
     """
-    dtype, shapes = model.dtype, cast(checked_pairs(pairs).shapes, model.dtype)
-    if not len(pairs):
-        zero, vectors = jnp.zeros(0, dtype), jnp.zeros((0, 3), dtype)
+    if not len(checked_pairs(pairs)):
+        zero, vectors = jnp.zeros(0, model.dtype), jnp.zeros((0, 3), model.dtype)
         return Separation(zero, vectors, vectors, vectors)
     kinematics = forward_kinematics.unchecked(model, q)
-    X_FS = jax.tree.map(lambda *x: jnp.stack(x), *(shape.X_FS for shape in shapes))
-    places = find_places(model, kinematics, [shape.frame for shape in shapes], X_FS)
     p_WR = root_positions(model, kinematics)[0]
-    X = poses_from_root(places, p_WR)
-    found = separations([shape.shape for shape in shapes], X, np.array(pairs.members))
+    places = _places(model, kinematics, pairs)
+    found = _separations(model, poses_from_root(places, p_WR), pairs)
     return found._replace(point_a=found.point_a + p_WR[None], point_b=found.point_b + p_WR[None])
+
+
+def distances_and_jacobian(
+    model: Model, kinematics: Kinematics, pairs: DistancePairs
+) -> tuple[Float[Array, " m"], Float[Array, "m nv"]]:
+    """The distances (m,) of `robot_distances`, and their Jacobian (m, nv) by the velocities.
+
+    The rate of a distance is the velocity of point b relative to point a, along the normal.
+    """
+    if not len(checked_pairs(pairs)):
+        return jnp.zeros(0, model.dtype), jnp.zeros((0, model.nv), model.dtype)
+    places = _places(model, kinematics, pairs)
+    X = poses_from_root(places, root_positions(model, kinematics)[0])
+    found = _separations(model, X, pairs)
+    velocities = place_jacobians(model, kinematics, places)
+
+    def rate(shapes: np.ndarray, points: Array) -> Array:
+        """The velocities (m, nv) of points of shapes along the normals."""
+        R = X.R[shapes]
+        n = jax.vmap(inverse_rotate)(R, found.normal)
+        arm = jax.vmap(inverse_rotate)(R, points - X.p[shapes])
+        return einsum(
+            "mvi,mi->mv", velocities[shapes], jnp.concatenate([n, jnp.cross(arm, n)], axis=1)
+        )
+
+    a, b = np.array(pairs.members).T
+    return found.distance, rate(b, found.point_b) - rate(a, found.point_a)
+
+
+def _places(model: Model, kinematics: Kinematics, pairs: DistancePairs) -> Places:
+    """The places of the frames of the shapes."""
+    shapes = cast(pairs.shapes, model.dtype)
+    X_FS = jax.tree.map(lambda *x: jnp.stack(x), *(shape.X_FS for shape in shapes))
+    return find_places(model, kinematics, [shape.frame for shape in shapes], X_FS)
+
+
+def _separations(model: Model, X: Pose, pairs: DistancePairs) -> Separation:
+    """The separations of the pairs for the poses X of the shapes."""
+    shapes = [shape.shape for shape in cast(pairs.shapes, model.dtype)]
+    return separations(shapes, X, np.array(pairs.members))
 
 
 def checked_pairs(pairs: DistancePairs) -> DistancePairs:

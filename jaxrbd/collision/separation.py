@@ -8,10 +8,13 @@ depth is the length of the shortest translation after which the shapes only touc
 - Cores that are apart: the direction follows from their nearest points (`nearest.py`).
 - Cores that overlap: from a direction n, core b moves by s along n until the cores are apart, and
   the nearest points give the next direction. The separation along it is not smaller. A step of
-  Newton's method for the fixed direction gives another candidate. The first direction is the best
-  of the axes of both cores, their cross products, the direction of the centres, and directions
-  that are spread over the sphere. For two boxes, the best direction is always among them. For other
+  Newton's method for the fixed direction gives another candidate, and a larger change of the
+  direction a third one. The first direction is the best of the axes of both cores, their cross
+  products, the normals of the faces of hulls, the direction of the centres, and directions that
+  are spread over the sphere. For two boxes, the best direction is always among them. For other
   cores the result is a local maximum of the separation, and nearly always the largest.
+- Hulls: `hulls.py` finds the triangles of their corners that have the nearest points, and the rest
+  of the computation is with these triangles.
 
 Derivatives. The first derivative of the distance follows from the nearest points and n, held fixed
 (envelope theorem). So the derivatives of the iterations are not needed. n and the points are roots
@@ -33,15 +36,18 @@ from jaxtyping import Float
 from .._math.linear import matmul
 from .._math.tiles import where_needed
 from ..spatial import Pose, inverse_compose, rotate, transform_point
-from .cores import Core
-from .nearest import CorePair, inverse, linearization, nearest_point
+from .cores import Core, HullCore
+from .hulls import nearest_with_corners, with_triangles
+from .nearest import CorePair, inverse, linearization
 
 # Iterations of a batch, before the pairs that need more are computed further.
 _FEW = 5
 # The largest number of directions after the first one.
 _ROUNDS = 30
 # Overlapping cores move apart until their distance is this fraction of their size.
-_GAP = 0.1
+_GAP = 0.03
+# The third candidate for the next direction is the first one with a change that is larger by this.
+_EXTRAPOLATION = 8.0
 
 
 def _spread_directions(count: int) -> np.ndarray:
@@ -87,13 +93,15 @@ class Touch(NamedTuple):
     - `n` (3,): the unit vector from a to b;
     - `gap` (): the distance after b has moved by s along n: by nothing, if the cores are apart;
     - `u` (3,): the point of b that is then nearest to a;
-    - `apart` (): whether the cores are apart.
+    - `apart` (): whether the cores are apart;
+    - `corners` (3, 2): for hulls, the corners of the triangles with the nearest points.
     """
 
     n: Array
     gap: Array
     u: Array
     apart: Array
+    corners: Array
 
     def movement(self, separation: Array, n: Array) -> Array:
         """The movement s of b for a direction and the separation along it."""
@@ -128,6 +136,7 @@ def half_space_separation(X_WA: Pose, b: tuple[Core, Array], X_WB: Pose) -> Sepa
 def core_separation(pair: CorePair) -> tuple[Array, Array, Array, Array]:
     """The signed distance of two cores, the points of a and b, and the unit vector from a to b."""
     touch = _find_touch(pair)
+    pair = with_triangles(pair, touch.corners)
     return _solution(pair, touch, _newton(pair, touch))
 
 
@@ -135,8 +144,12 @@ def core_separation(pair: CorePair) -> tuple[Array, Array, Array, Array]:
 def _(primals, tangents):
     fixed = lax.stop_gradient(primals[0])
     touch = lax.stop_gradient(_find_touch(fixed))
-    newton = _newton(fixed, touch)
-    return jax.jvp(lambda pair: _solution(pair, touch, newton), primals, tangents)
+    newton = _newton(with_triangles(fixed, touch.corners), touch)
+
+    def solution(pair):
+        return _solution(with_triangles(pair, touch.corners), touch, newton)
+
+    return jax.jvp(solution, primals, tangents)
 
 
 class _Newton(NamedTuple):
@@ -216,11 +229,14 @@ def _find_touch(pair: CorePair) -> Touch:
     Most pairs of a batch are apart, and few iterations find their nearest points. Only the others
     are computed further.
     """
-    u, inexact = nearest_point(pair, pair.b.nearest(pair.p)[0], _FEW)
-    v = u - pair.nearest_in_a(u)[0]
+    start = pair.p if isinstance(pair.b, HullCore) else pair.b.nearest(pair.p)[0]
+    u, corners, inexact = nearest_with_corners(pair, start, _FEW, 1)
+    local = with_triangles(pair, corners)
+    v = u - local.nearest_in_a(u)[0]
     size, length = pair.a.extent() + pair.b.extent(), jnp.sqrt(jnp.dot(v, v))
-    apart = length > jnp.finfo(u.dtype).eps ** 0.5 * size
-    touch = Touch(_unit(v, v), length, u, apart)
+    eps = jnp.finfo(u.dtype).eps
+    apart = length > eps**0.5 * size
+    touch = Touch(_unit(v, v), length, u, apart, corners)
     return where_needed(_best_touch, inexact | ~apart, (pair, u), touch)
 
 
@@ -235,44 +251,50 @@ def _best_touch(pair: CorePair, u: Array) -> Touch:
         touch, s, _, count = state
         first = count == 0
         moved = pair.moved(s)
-        u, _ = nearest_point(moved, touch.u)
-        v = u - moved.nearest_in_a(u)[0]
+        u, corners, _ = nearest_with_corners(moved, touch.u)
+        v = u - with_triangles(moved, corners).nearest_in_a(u)[0]
         length = jnp.sqrt(jnp.dot(v, v))
-        apart = first & (length > eps**0.5 * size)
         n = _unit(v, touch.n)
+        apart = first & (length > eps**0.5 * size) & (pair.separation(n) > 0)
         # The second candidate is a step of Newton's method for the best direction.
-        turning = _newton(pair, touch._replace(u=u)).turning
+        local = with_triangles(pair, corners)
+        turning = _newton(local, touch._replace(u=u)).turning
         newton = _unit(touch.n + matmul(turning, n - touch.n), touch.n)
-        directions = jnp.stack([touch.n, n, newton])
+        far = _unit(touch.n + _EXTRAPOLATION * (n - touch.n), n)
+        directions = jnp.stack([touch.n, n, newton, far])
         widths = jax.vmap(pair.separation)(directions)
         best = jnp.argmax(widths)
         better = widths[best] > widths[0] + 4 * eps * size
         later = jnp.where(better, directions[best], touch.n)
         n = jnp.where(first, jnp.where(apart, n, start), later)
-        touch = Touch(n, jnp.where(apart, length, gap), u, apart)
+        touch = Touch(n, jnp.where(apart, length, gap), u, apart, corners)
         s = touch.movement(pair.separation(n), n)
         return touch, s, jnp.where(first, ~apart, better), count + 1
 
     def unfinished(state):
         return state[2] & (state[3] <= _ROUNDS)
 
-    touch = Touch(start, gap, u, jnp.zeros((), bool))
+    touch = Touch(start, gap, u, jnp.zeros((), bool), jnp.zeros((3, 2), jnp.int32))
     state = touch, jnp.zeros_like(u), jnp.ones((), bool), jnp.zeros((), jnp.int32)
     return lax.while_loop(unfinished, body, state)[0]
 
 
 def _first_direction(pair: CorePair) -> Array:
-    """The direction with the largest separation, of `_DIRECTIONS`, other ones and their opposites.
+    """The direction with the largest separation.
 
-    The other ones are the axes of core a, their cross products with the axes of b, and the
-    direction of the centres.
+    The directions are `_DIRECTIONS`, the axes of core a, their cross products with the axes of b,
+    the direction of the centres, the opposites of these, and the normals of hulls.
     """
     fixed = jnp.asarray(_DIRECTIONS, pair.p.dtype)
     axes = pair.R.T
     cross = jnp.cross(fixed[:3, None], axes[None]).reshape(9, 3)
-    others = jnp.concatenate([axes, cross, -pair.p[None]])
-    others = jax.vmap(_unit, (0, None))(others, fixed[-1])
-    directions = jnp.concatenate([fixed, others, -fixed, -others])
+    both = jnp.concatenate([fixed, axes, cross, -pair.p[None]])
+    directions = [both, -both]
+    if isinstance(pair.a, HullCore):
+        directions.append(matmul(pair.a.normals, pair.R.T))
+    if isinstance(pair.b, HullCore):
+        directions.append(-pair.b.normals)
+    directions = jax.vmap(_unit, (0, None))(jnp.concatenate(directions), fixed[-1])
     return directions[jnp.argmax(jax.vmap(pair.separation)(directions))]
 
 

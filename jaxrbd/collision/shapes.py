@@ -23,10 +23,10 @@ from ..model.geometry import (
     CapsuleShape,
     CylinderShape,
     EllipsoidShape,
-    Shape as LinkShape,
     SphereShape,
 )
-from .cores import BoxCore, Core, CylinderCore, EllipsoidCore
+from .cores import BoxCore, Core, CylinderCore, EllipsoidCore, HullCore
+from .mesh_hulls import checked_hull, simplified_hull
 
 Vector = ArrayLike | Sequence[int | float]
 
@@ -128,15 +128,64 @@ class Ellipsoid(eqx.Module):
         return EllipsoidCore(jnp.asarray(self.radii)), jnp.asarray(self.rounding)
 
 
+class ConvexMesh(eqx.Module):
+    """The convex hull of points. `convex_hull` makes it from the vertices of any mesh.
+
+    - `vertices` (n, 3) in m: the points, from 4 to 256, not all in one plane;
+    - `rounding` () in m: the distance from the hull within which points belong to the shape;
+    - `normals` (m, 3): the outward normals of the faces. They only improve the first direction in
+      the search for the depth of an overlap; other vertices may keep them.
+    """
+
+    vertices: Float[Parameter, "n 3"]
+    rounding: Float[Parameter, ""]
+    normals: Float[Parameter, "m 3"]
+
+    def __init__(self, vertices: ArrayLike, rounding: ArrayLike = 0.0):
+        self.vertices, self.normals = checked_hull(vertices)
+        self.rounding = _size(rounding, "rounding")
+
+    def core(self) -> tuple[Core, Array]:
+        """The core of the shape, and the radius () around the core."""
+        vertices = jnp.asarray(self.vertices)
+        return HullCore(vertices, jnp.asarray(self.normals, vertices.dtype)), jnp.asarray(
+            self.rounding
+        )
+
+
 class HalfSpace(eqx.Module):
     """All points with z at most 0 in its frame: a ground, a wall or a ceiling."""
 
 
-Shape = Sphere | Capsule | Box | Cylinder | Ellipsoid | HalfSpace
+Shape = Sphere | Capsule | Box | Cylinder | Ellipsoid | ConvexMesh | HalfSpace
 
 
-def shape_of_geometry(shape: LinkShape) -> Shape | None:
-    """The shape that equals a shape of `Model.geometry`, or None for a mesh."""
+def convex_hull(
+    points: ArrayLike, rounding: ArrayLike = 0.0, *, most: int = 64
+) -> tuple[ConvexMesh, float]:
+    """The convex hull of the vertices of a mesh, and its error in m.
+
+    - `points` (n, 3) in m: the vertices of a mesh, or any points. Only their convex hull counts, so
+      the mesh need not be closed, and its hollows are filled;
+    - `rounding` () in m: of the result;
+    - `most`: the largest number of vertices of the result, from 4 to 256.
+
+    If the hull has more vertices than `most`, the result has those of them that are farthest from
+    each other. The error is then the largest distance of a point from the result; else it is 0.
+    With the error as rounding, the shape contains all points.
+
+    Raises ArgumentError for fewer than four points, for points in one plane, and for points that
+    are not finite.
+    """
+    vertices, error = simplified_hull(points, most)
+    return ConvexMesh(vertices, rounding), error
+
+
+PrimitiveShape = BoxShape | SphereShape | CapsuleShape | CylinderShape | EllipsoidShape
+
+
+def shape_of_geometry(shape: PrimitiveShape) -> Shape:
+    """The shape that equals a shape of `Model.geometry` other than a mesh."""
     if isinstance(shape, SphereShape):
         return Sphere(shape.radius)
     if isinstance(shape, CapsuleShape):
@@ -145,16 +194,14 @@ def shape_of_geometry(shape: LinkShape) -> Shape | None:
         return Box([size / 2 for size in shape.size])
     if isinstance(shape, CylinderShape):
         return Cylinder(shape.radius, shape.length / 2)
-    if isinstance(shape, EllipsoidShape):
-        return Ellipsoid(shape.radii)
-    return None
+    return Ellipsoid(shape.radii)
 
 
 def checked_shape(shape: Shape, name: str) -> Shape:
     """`shape`, if it is a shape; else raises ArgumentError, which names the argument."""
     if isinstance(shape, Shape):
         return shape
-    kinds = "Sphere, Capsule, Box, Cylinder, Ellipsoid or HalfSpace"
+    kinds = "Sphere, Capsule, Box, Cylinder, Ellipsoid, ConvexMesh or HalfSpace"
     raise ArgumentError(f"{name} is {shape!r}, expected a {kinds} of jaxrbd.collision")
 
 

@@ -44,7 +44,8 @@ def differential_inverse_kinematics(
     `K d = -gain phi` of the constraints. A joint outside its limits moves back to the limit, as
     fast as its velocity limit allows.
 
-    - `q` (nq,); `tasks`: as for `inverse_kinematics`; a `constraints.Nonholonomic` is accepted too;
+    - `q` (nq,); `tasks`: as for `inverse_kinematics`, but a `Clearance` is refused and a
+      `constraints.Nonholonomic` is accepted;
     - `dt`: the time step in s, above 0;
     - `gain` from 0 to 1: the fraction of the errors that one step removes;
     - `damping` above 0: in the units of the weights;

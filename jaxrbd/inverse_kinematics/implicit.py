@@ -8,7 +8,8 @@ At a solution q the multipliers lambda of the equations phi exist, and
     coordinate = q0             for locked joints.
 
 If there is a posture task and the other targets are reached (`solver.prioritise`), the errors of
-these targets are equations too.
+these targets are equations too. The distances of a `Clearance` that have a multiplier are
+equations, and the others do not matter.
 
 These equations give the change of q for a change of the targets, the weights and the model. The
 joints at a limit are assumed to stay there. Where the equations leave a change undetermined, as for
@@ -34,7 +35,7 @@ from ..constraints import Constraint
 from ..model import Model
 from ..model.joint_space import position_limits
 from .solver import Box, Minimum, blocked, penalty, separated
-from .tasks import Task, leading_entries, rows
+from .tasks import Task, leading_entries, number_of_inequalities, rows
 
 
 def flat(dtype) -> float:
@@ -72,7 +73,7 @@ def with_derivatives(
     limit = jnp.where(least >= 0, box.limits.lower, box.limits.upper)
     limit = jnp.where(jnp.isfinite(limit) & fixed, limit, 0)
     q0_change = difference.unchecked(model, lax.stop_gradient(q0), q0)
-    n = leading_entries(tasks)
+    n, inequalities = leading_entries(tasks), number_of_inequalities(tasks)
     sizes = jnp.concatenate([found.error, minimum.force / penalty(found)])
     negligible = jnp.max(jnp.abs(sizes), initial=0) <= small(model.dtype)
 
@@ -92,6 +93,14 @@ def with_derivatives(
             is_zero = minimum.reached & (weights > 0)
             leading = jnp.where(is_zero, position[:n], force[:n] - weights * errors[:n])
             position = jnp.concatenate([leading, position[n:]])
+        if inequalities:
+            # A distance without a multiplier may change: its multiplier stays 0.
+            changes = jnp.where(
+                minimum.force[-inequalities:] > 0,
+                position[-inequalities:],
+                force_change[-inequalities:],
+            )
+            position = jnp.concatenate([position[:-inequalities], changes])
         return jnp.concatenate([jnp.where(fixed, held, gradient), position])
 
     unknown = batched_as(jnp.zeros(model.nv + k, model.dtype), q)

@@ -29,6 +29,7 @@ from .tasks import (
     Rows,
     Task,
     TaskErrors,
+    at_least,
     checked_tasks,
     has_to_hold,
     leading_entries,
@@ -60,7 +61,8 @@ class IkSolution(NamedTuple):
 
     - `q` (nq,): the configuration, within the limits of the joints;
     - `error` (): `sqrt(sum of w e^2 over all tasks + sum of phi^2 over all constraints)`, with the
-      errors e and the weights w of the tasks, and the errors phi of the constraints;
+      errors e and the weights w of the tasks, and the errors phi of the constraints. The lack of
+      distance of a pair of a `Clearance` is such a phi;
     - `errors`: the error of each task, `TaskErrors`;
     - `converged`: whether the errors of all constraints, and of all tasks but posture tasks, are
       within the tolerance;
@@ -92,8 +94,8 @@ def inverse_kinematics(
 ) -> IkSolution:
     """The configuration near q0 that minimises the weighted errors of tasks, as an `IkSolution`.
 
-    - `tasks`: from `FrameTask`, `GazeTask`, `ComTask`, `PostureTask` and constraints of
-      `jaxrbd.constraints`. Constraints have priority: a task cannot violate a constraint;
+    - `tasks`: from `FrameTask`, `GazeTask`, `ComTask`, `PostureTask`, `Clearance` and constraints
+      of `jaxrbd.constraints`. Constraints and clearances have priority: a task cannot violate them;
     - `q0` (nq,): the start, within the limits of the joints. A coordinate outside its limit by a
       rounding error, at most 8 eps of the dtype times max(1, |limit|), is moved to the limit;
     - `locked`: names of joints that keep their position in q0;
@@ -310,7 +312,7 @@ def _best_of_starts(
             return start(model, tasks, box, drawn, tolerance)
 
         drawn = jax.vmap(draw)(keys)
-        least = jnp.argmin(jax.vmap(_total)(drawn))
+        least = jnp.argmin(jax.vmap(functools.partial(_total, tasks))(drawn))
         drawn = jax.tree.map(lambda x: x[least], drawn)
         return jax.tree.map(lambda x, y: jnp.where(seed == 0, x, y), first_state, drawn)
 
@@ -327,7 +329,7 @@ def _best_of_starts(
             scaled = scale_preferences(tasks, jnp.asarray([1, 0], model.dtype)[seed % 2])
             descent = descent._replace(rows=rows(model, scaled, descent.q))
         descent = descend(model, scaled, box, descent, tolerance, steps)
-        minimum, rank = None, _total(descent)
+        minimum, rank = None, _total(tasks, descent)
         if leading_entries(tasks):
             minimum = prioritise(model, tasks, box, descent, tolerance, max_iterations)
             preferred = jnp.sum(minimum.rows.weights * minimum.rows.error**2)
@@ -381,7 +383,8 @@ def _solution(
     q = jnp.where(valid, q, jnp.nan)
     last = rows(model, tasks, q)
     errors = task_errors(model, tasks, last, q)
-    square = jnp.sum(last.weights * last.error**2) + jnp.sum(last.position**2)
+    violation = at_least(tasks, last.position)
+    square = jnp.sum(last.weights * last.error**2) + jnp.sum(violation**2)
     largest = jnp.max(jnp.stack(errors)[:, has_to_hold(tasks)], initial=0)
     # `accurate` compares entries of the errors with a share of the tolerance. So a norm may
     # be larger than the tolerance by a rounding error.
@@ -396,14 +399,15 @@ def _solution(
     )
 
 
-def _total(descent: Descent) -> Float[Array, ""]:
+def _total(tasks: Sequence[Task | Constraint], descent: Descent) -> Float[Array, ""]:
     """The sum of squared errors of a state, by which starts are ranked; infinite instead of NaN.
 
     The equations have the largest weight of the tasks.
     """
     last = descent.rows
     largest = jnp.max(last.weights, initial=1e-3)
-    total = jnp.sum(last.weights * last.error**2) + largest * jnp.sum(last.position**2)
+    violation = at_least(tasks, last.position)
+    total = jnp.sum(last.weights * last.error**2) + largest * jnp.sum(violation**2)
     return jnp.where(jnp.isnan(total), jnp.inf, total)
 
 

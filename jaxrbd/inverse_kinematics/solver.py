@@ -15,6 +15,10 @@ The equations phi of the constraints are rows with a large weight rho and the er
 The shift is the multiplier of the equations over rho (method of multipliers). So the equations hold
 to rounding errors, also where the targets contradict them.
 
+The distances of a `Clearance` are inequalities phi <= 0. They are rows as the equations are, with
+the error `max(phi + shift, 0)`, and their multipliers are not negative. A step takes into account
+the inequalities that it would violate to first order.
+
 A posture task is a preference. The errors of the other tasks are the first entries of
 `Rows.error`; with a preference they are called the leading errors. The minimum of the cost is near
 the targets of the leading errors, but not at them. So `prioritise` continues with the leading
@@ -39,7 +43,7 @@ from ..configuration import integrate
 from ..constraints import Constraint
 from ..model import Model
 from ..model.joint_space import PositionLimits
-from .tasks import Rows, Task, has_to_hold, leading_entries, rows
+from .tasks import Rows, Task, at_least, has_to_hold, leading_entries, number_of_inequalities, rows
 
 # The damping is FIRST_DAMPING times the cost in the first step. After a step this multiple is
 # multiplied by GROWTH if the step increased the cost, by POOR_GROWTH if it reduced the cost by less
@@ -54,6 +58,8 @@ LEAST_STEP = 1e-11
 EQUATIONS, LEAST_TASK_WEIGHT = 1e2, 1.0
 # Multipliers of the equations change only in steps shorter than this, in m and rad.
 SHORT = 0.1
+# How often a step is computed again with the inequalities that it would violate.
+REFINEMENTS = 2
 # The largest number of steps in which the targets become equations.
 PRIORITY_STEPS = 30
 
@@ -185,7 +191,7 @@ def prioritise(
     n = leading_entries(tasks)
     all_rows = rows(model, tasks, state.q) if n else state.rows
     found = separated(tasks, all_rows)
-    multipliers = penalty(state.rows) * (state.rows.position + state.shift)
+    multipliers = penalty(state.rows) * at_least(tasks, state.rows.position + state.shift)
     error, weights = state.rows.error[:n], state.rows.weights[:n]
     force = jnp.concatenate([weights * error, multipliers])
     no = jnp.zeros((), bool)
@@ -197,7 +203,7 @@ def prioritise(
     first = Descent(
         state.q,
         found,
-        force / penalty(found) - found.position,
+        at_least(tasks, force / penalty(found) - found.position),
         jnp.minimum(state.damping, FIRST_DAMPING),
         state.iterations,
         no,
@@ -205,9 +211,9 @@ def prioritise(
     )
     steps = jnp.minimum(PRIORITY_STEPS, max_iterations - state.iterations)
     end = descend(model, tasks, box, first, tolerance, steps, separate=True)
-    force = penalty(end.rows) * (end.rows.position + end.shift)
-    reached = _small(end.rows.position, tolerance, len(multipliers))
-    reached_before = _small(found.position, tolerance, len(multipliers))
+    force = penalty(end.rows) * at_least(tasks, end.rows.position + end.shift)
+    reached = _small(at_least(tasks, end.rows.position), tolerance, len(multipliers))
+    reached_before = _small(at_least(tasks, found.position), tolerance, len(multipliers))
     unchanged = unchanged._replace(
         reached=reached_before, stationary=state.stationary & ~reached_before, last_q=end.q
     )
@@ -236,7 +242,10 @@ def penalty(found: Rows) -> Float[Array, ""]:
 
 
 def stacked(found: Rows, shift: Float[Array, " k"]) -> tuple[Array, Array, Array]:
-    """The errors, weights and Jacobian of the tasks and of the equations, below each other."""
+    """The errors, weights and Jacobian of the tasks and of the equations, below each other.
+
+    The last errors belong to inequalities. In the cost, a negative one counts as 0: `at_least`.
+    """
     rho = jnp.broadcast_to(penalty(found), found.position.shape)
     return (
         jnp.concatenate([found.error, found.position + shift]),
@@ -260,10 +269,14 @@ def _step(
     separate: bool,
 ) -> Descent:
     eps = float(jnp.finfo(model.dtype).eps)
-    error, weights, J = stacked(state.rows, state.shift)
+    stacked_error, weights, J = stacked(state.rows, state.shift)
+    error = at_least(tasks, stacked_error)
     weighted = weights * error
     gradient = matmul(weighted, J)
-    H = matmul((weights[:, None] * J).T, J)
+    with_inequalities = number_of_inequalities(tasks)
+    # A satisfied inequality has no weight.
+    used = jnp.where(error == stacked_error, weights, 0) if with_inequalities else weights
+    H = matmul((used[:, None] * J).T, J)
     cost = jnp.sum(weighted * error) / 2
     diagonal = jnp.diagonal(H)
     scale = jnp.max(diagonal)
@@ -275,33 +288,50 @@ def _step(
     rounding = 16 * eps * jnp.max(matmul(jnp.abs(weighted), jnp.abs(J)))
     least_step = max(LEAST_STEP, 8 * eps)
     zero = jnp.abs(gradient) <= least_step * (diagonal + least_damping) + rounding
-    holds = jnp.max(jnp.abs(state.rows.position), initial=0) <= 10 * tolerance
+    violation = at_least(tasks, state.rows.position, -state.shift)
+    holds = jnp.max(jnp.abs(violation), initial=0) <= 10 * tolerance
     stationary = jnp.all(zero | ~free) & holds
 
     damping = state.damping * cost + least_damping
-    damped = H + damping * jnp.eye(len(H), dtype=H.dtype)
-    d = jnp.clip(solve_free(damped, free, -gradient), least, most)
-    inside = free & (d > least) & (d < most)
-    at_limit = jnp.where(inside, 0, jnp.where(free, d, 0))
-    rest = -gradient - matmul(H, at_limit)
-    d = jnp.where(inside, solve_free(damped, inside, rest), at_limit)
-    d = jnp.clip(d, least, most)
-    d = jnp.where(box.locked, 0, d)
+    identity = jnp.eye(len(H), dtype=H.dtype)
+
+    def bounded_step(gradient: Array, H: Array) -> Array:
+        """The damped step of a quadratic cost within the limits."""
+        damped = H + damping * identity
+        d = jnp.clip(solve_free(damped, free, -gradient), least, most)
+        inside = free & (d > least) & (d < most)
+        at_limit = jnp.where(inside, 0, jnp.where(free, d, 0))
+        rest = -gradient - matmul(H, at_limit)
+        d = jnp.where(inside, solve_free(damped, inside, rest), at_limit)
+        d = jnp.clip(d, least, most)
+        return jnp.where(box.locked, 0, d)
+
+    d = bounded_step(gradient, H)
+    predicted = -jnp.sum(d * (gradient + matmul(H, d) / 2))
+    if with_inequalities:
+        # The step again, with the inequalities that the step before would violate.
+        for _ in range(REFINEMENTS):
+            linear = stacked_error + matmul(J, d)
+            used = jnp.where(at_least(tasks, linear) == linear, weights, 0)
+            weighted_J = used[:, None] * J
+            d = bounded_step(matmul(stacked_error, weighted_J), matmul(weighted_J.T, J))
+        linear = at_least(tasks, stacked_error + matmul(J, d))
+        predicted = cost - jnp.sum(weights * linear**2) / 2
 
     q = box.move(model, state.q, d)
     found = rows(model, tasks, q)
     found = separated(tasks, found) if separate else found
-    new_error, *_ = stacked(found, state.shift)
+    new_error = at_least(tasks, stacked(found, state.shift)[0])
     new_cost = jnp.sum(weights * new_error**2) / 2
     accepted = new_cost <= cost * (1 + 10 * eps) + rounding
-    predicted = -jnp.sum(d * (gradient + matmul(H, d) / 2))
     good, poor = cost - new_cost >= 0.75 * predicted, cost - new_cost < 0.25 * predicted
     factor = jnp.where(good, DECAY, jnp.where(poor, POOR_GROWTH, 1))
     # A predicted decrease below this bound is lost in the rounding errors.
     factor = jnp.where(predicted > 10 * (10 * eps * cost + rounding), factor, 1)
     factor = jnp.where(accepted, factor, GROWTH)
     short = accepted & (jnp.max(jnp.abs(d)) <= SHORT)
-    shift = jnp.where(short, state.shift + found.position, state.shift)
+    change = at_least(tasks, found.position, -state.shift)
+    shift = jnp.where(short, state.shift + change, state.shift)
     q, found = jax.tree.map(
         lambda new, old: jnp.where(accepted, new, old), (q, found), (state.q, state.rows)
     )
@@ -326,7 +356,8 @@ def _accurate(
     if not np.all(has_to_hold(tasks)):
         return jnp.zeros((), bool)
     error = jnp.where(found.weights > 0, found.error, 0)
-    return _small(jnp.concatenate([error, found.position]), tolerance, len(found.position))
+    violation = at_least(tasks, found.position)
+    return _small(jnp.concatenate([error, violation]), tolerance, len(violation))
 
 
 def _small(error: Array, tolerance: Float[Array, ""], entries: int = 0) -> Bool[Array, ""]:

@@ -26,6 +26,8 @@ from ..algorithms.centroidal import com_jacobian
 from ..algorithms.kinematics import Kinematics, forward_kinematics, relative_pose
 from ..algorithms.mass import center_of_mass
 from ..algorithms.places import find_places, place_jacobians
+from ..collision import DistancePairs
+from ..collision.robot_shapes import checked_pairs, distances_and_jacobian
 from ..configuration import difference, integrate
 from ..constraints import Constraint, Nonholonomic, constraint_rows
 from ..constraints.rows import number_of_equations
@@ -37,10 +39,35 @@ from ..spatial import Pose, inverse_compose, inverse_transform_point, transform_
 
 
 class Task(eqx.Module):
-    """A target of inverse kinematics: a `FrameTask`, `GazeTask`, `ComTask` or `PostureTask`."""
+    """A target or a preference, such as `FrameTask` and `PostureTask`, or a `Clearance`."""
 
     # The number of entries of the error. A preference does not state it.
     _error_size: ClassVar[int]
+
+
+class Clearance(Task):
+    """The shapes of a robot keep a distance from each other and from the shapes of its world.
+
+    - `pairs`: `collision.DistancePairs`, as `collision.pairs_of` makes them;
+    - `margin` () or (m,), in m: the least distance of each of the m pairs (default 0).
+
+    The distances have priority, as constraints have: a target cannot violate them. The error is the
+    largest lack of distance of a pair, in m; it is zero if all distances are at least the margin.
+
+    Raises ArgumentError for pairs of another type and for a margin that is not finite.
+    """
+
+    pairs: DistancePairs
+    margin: arguments.Parameter
+    _error_size: ClassVar[int] = 0
+
+    def __init__(self, pairs: DistancePairs, margin: ArrayLike | Sequence[int | float] = 0.0):
+        self.pairs = checked_pairs(pairs)
+        count = len(pairs)
+        shape = () if np.ndim(margin) == 0 else (count,)
+        margin = arguments.parameter(margin, "margin of the Clearance", shape)
+        arguments.require(margin, np.isfinite, "margin of the Clearance", "finite")
+        self.margin = margin * np.ones(count, margin.dtype) if not shape else margin
 
 
 # Hints for the error, by the shape of the array that was passed instead of a `Pose`.
@@ -284,7 +311,8 @@ class Rows(NamedTuple):
     """The errors of all tasks and the equations of all constraints at one configuration.
 
     - `error` (m,), `J` (m, nv), `weights` (m,): the tasks;
-    - `position` (k,), `K` (k, nv): the equations of the constraints, phi(q) and its Jacobian.
+    - `position` (k,), `K` (k, nv): the equations phi(q) = 0 of the constraints and the Jacobian of
+      phi; then the inequalities phi(q) <= 0 of clearances, see `at_least`.
     """
 
     error: Float[Array, " m"]
@@ -297,7 +325,7 @@ class Rows(NamedTuple):
 class TaskErrors(NamedTuple):
     """The error of each of n tasks: Euclidean norms over the entries with a weight above 0, (n,).
 
-    - `linear` in m: positions of frames and of the centre of mass;
+    - `linear` in m: positions of frames and of the centre of mass, and clearances;
     - `angular` in rad: rotations of frames and angles of gaze;
     - `mixed`: configurations, in m and rad, and equations of constraints, in their units.
 
@@ -314,7 +342,8 @@ def checked_tasks(
 ) -> tuple[Task | Constraint, ...]:
     """The tasks as a tuple; raises ArgumentError, which names the task, if one does not fit.
 
-    `velocities`: whether constraints on velocities alone are accepted.
+    `velocities`: whether the result is a velocity. Then constraints on velocities alone are
+    accepted, and clearances are not.
     """
     arguments.robot(model)
     if isinstance(tasks, (Task, Constraint)) or not isinstance(tasks, Sequence):
@@ -348,7 +377,12 @@ def checked_tasks(
                 f"tasks[{i}] is a Nonholonomic constraint, which restricts velocities but not the "
                 f"configuration; expected another constraint"
             )
-        elif not isinstance(task, (ComTask, Constraint)):
+        elif isinstance(task, Clearance) and velocities:
+            raise ArgumentError(
+                f"tasks[{i}] is a Clearance, which restricts configurations; expected a task or a "
+                f"Constraint. inverse_kinematics keeps distances"
+            )
+        elif not isinstance(task, (ComTask, Constraint, Clearance)):
             raise ArgumentError(f"tasks[{i}] is {task!r}, expected a task or a Constraint")
     return tuple(tasks)
 
@@ -357,7 +391,7 @@ def rows(model: Model, tasks: Sequence[Task | Constraint], q: Float[Array, " nq"
     """The errors, Jacobians and equations of all tasks at q, in the order of `_order`."""
     kinematics = forward_kinematics.unchecked(model, q)
     by_kind: list[list[Any]] = [[tasks[i] for i in indices] for indices in _order(tasks)]
-    *targets, constraints = by_kind
+    *targets, constraints, clearances = by_kind
     frames, gazes, coms, postures = cast(targets, model.dtype)
     blocks = []
     if frames:
@@ -377,14 +411,42 @@ def rows(model: Model, tasks: Sequence[Task | Constraint], q: Float[Array, " nq"
     equations = constraint_rows.unchecked(model, kinematics, zero, constraints)
     empty = (zero[:0], jnp.zeros((0, model.nv), model.dtype), zero[:0])
     error, J, weights = (jnp.concatenate(parts) for parts in zip(empty, *blocks))
-    return Rows(error, J, weights, equations.position, equations.K)
+    position, K = equations.position, equations.K
+    for task in cast(clearances, model.dtype):
+        distance, rates = distances_and_jacobian(model, kinematics, task.pairs)
+        position = jnp.concatenate([position, task.margin - distance])
+        K = jnp.concatenate([K, -rates])
+    return Rows(error, J, weights, position, K)
+
+
+def number_of_inequalities(tasks: Sequence[Task | Constraint]) -> int:
+    """The number of inequalities: of all pairs of clearances."""
+    return sum(len(task.pairs) for task in tasks if isinstance(task, Clearance))
+
+
+def at_least(
+    tasks: Sequence[Task | Constraint],
+    x: Float[Array, " k"],
+    least: Float[Array, " k"] | None = None,
+) -> Float[Array, " k"]:
+    """A vector like `Rows.position`, with the entries of inequalities increased to `least`.
+
+    `least`: zero by default; its other entries are not used. With phi as x, the result is the
+    violation of the equations and inequalities.
+    """
+    count = number_of_inequalities(tasks)
+    if not count:
+        return x
+    k = len(x) - count
+    bound = jnp.zeros_like(x) if least is None else least
+    return jnp.concatenate([x[:k], jnp.maximum(x[k:], bound[k:])])
 
 
 def task_errors(
     model: Model, tasks: Sequence[Task | Constraint], found: Rows, q: Float[Array, " nq"]
 ) -> TaskErrors:
     """The norms of the errors of each task; `found`: the result of `rows` at q."""
-    frames, gazes, coms, postures, constraints = _order(tasks)
+    frames, gazes, coms, postures, constraints, clearances = _order(tasks)
     counted = jnp.where(found.weights > 0, found.error, 0)
     zero = jnp.zeros((), model.dtype)
     linear, angular, mixed = ([zero] * len(tasks) for _ in range(3))
@@ -407,6 +469,10 @@ def task_errors(
         size = number_of_equations(model, q, constraint)
         mixed[i] = _norm(found.position[start : start + size])
         start += size
+    for i in clearances:
+        task: Any = tasks[i]
+        linear[i] = jnp.max(found.position[start : start + len(task.pairs)], initial=0)
+        start += len(task.pairs)
     return TaskErrors(*(jnp.stack(x) for x in (linear, angular, mixed)))
 
 
@@ -435,13 +501,15 @@ def scale_preferences(
 
 
 def _order(tasks: Sequence[Task | Constraint]) -> list[list[int]]:
-    """The indices of the tasks of each kind: frames, gaze, centre of mass, posture, constraints.
+    """The indices of the tasks of each kind.
+
+    The kinds are frames, gaze, centre of mass, posture, constraints and clearances.
 
     The order is also the order of the entries of `Rows`. Frames must stay first, because
     `_dofs_of_worst_frame` in solution.py takes the first entries. Preferences must come after all
     other tasks: see `leading_entries`.
     """
-    kinds = (FrameTask, GazeTask, ComTask, PostureTask, Constraint)
+    kinds = (FrameTask, GazeTask, ComTask, PostureTask, Constraint, Clearance)
     return [[i for i, task in enumerate(tasks) if isinstance(task, kind)] for kind in kinds]
 
 

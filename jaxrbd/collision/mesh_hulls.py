@@ -1,0 +1,122 @@
+"""Convex hulls of the vertices of meshes, by Qhull of SciPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jax.typing import ArrayLike
+
+from ..errors import ArgumentError
+from ..model import arguments
+from ..model.arguments import Parameter
+
+# The largest number of vertices of a `ConvexMesh`.
+MAX_VERTICES = 256
+# Points are in one plane if their hull is thinner than this fraction of its length.
+_FLAT = 1e-9
+# The number of points whose distances from all triangles of a hull are computed at a time.
+_CHUNK = 2048
+
+
+def checked_hull(vertices: ArrayLike) -> tuple[Parameter, Parameter]:
+    """The vertices (n, 3) of a hull, and the outward normals (m, 3) of its faces.
+
+    The normals of vertices that JAX traces are not known: m is 0. Raises ArgumentError, see
+    `ConvexMesh`.
+    """
+    vertices = arguments.parameter(vertices, "vertices", (None, 3))
+    count = len(vertices)
+    if not 4 <= count <= MAX_VERTICES:
+        raise ArgumentError(
+            f"vertices has {count} points, expected 4 to {MAX_VERTICES}; convex_hull simplifies "
+            "a mesh"
+        )
+    if isinstance(vertices, Tracer):
+        return vertices, jnp.zeros((0, 3), vertices.dtype)
+    hull = _hull(np.asarray(vertices, float), "vertices")
+    normals = np.unique(np.round(hull.equations[:, :3], 12), axis=0)
+    return vertices, normals.astype(vertices.dtype)
+
+
+def simplified_hull(points: ArrayLike, most: int) -> tuple[np.ndarray, float]:
+    """At most `most` of the vertices of the hull of points, and the error.
+
+    The error is the largest distance of a point from the hull of the result. Raises ArgumentError,
+    see `convex_hull`.
+    """
+    points = np.asarray(arguments.parameter(points, "points", (None, 3)))
+    if not 4 <= most <= MAX_VERTICES:
+        raise ArgumentError(f"most is {most}, expected 4 to {MAX_VERTICES}")
+    if len(points) < 4:
+        raise ArgumentError(f"points has {len(points)} points, expected 4 or more")
+    points = points[_hull(points, "points").vertices]
+    if len(points) <= most:
+        return points, 0.0
+    from scipy.spatial import ConvexHull
+
+    # As in Quickhull, the next vertex is the one that is farthest outside.
+    hull = ConvexHull(points[_first_four(points)], incremental=True)
+    heights = _heights(hull, points)
+    while len(hull.points) < most:
+        hull.add_points(points[[np.argmax(heights)]])
+        heights = _heights(hull, points)
+    corners = hull.points[hull.simplices]
+    chunks = range(0, len(points), _CHUNK)
+    outside = np.where(heights[:, None] > 0, points, hull.points[0])
+    errors = [_distances(outside[i : i + _CHUNK], corners) for i in chunks]
+    return np.array(hull.points), float(max(map(np.max, errors)))
+
+
+def _hull(points: np.ndarray, name: str) -> Any:
+    """The hull by Qhull; raises ArgumentError for points that are not finite or in one plane."""
+    from scipy.spatial import ConvexHull, QhullError
+
+    if not np.all(np.isfinite(points)):
+        raise ArgumentError(f"{name} has entries that are not finite")
+    size = np.max(np.ptp(points, axis=0))
+    try:
+        # Qhull compares numbers with constants, so it gets points of size 1.
+        hull = ConvexHull((points - points[0]) / max(size, np.finfo(float).tiny))
+    except QhullError:
+        raise _flat(name) from None
+    thickness = np.ptp(hull.points @ hull.equations[:, :3].T, axis=0)
+    if np.min(thickness) < _FLAT:
+        raise _flat(name)
+    return hull
+
+
+def _flat(name: str) -> ArgumentError:
+    return ArgumentError(f"{name} has only points in one plane, expected points of a solid body")
+
+
+def _first_four(points: np.ndarray) -> list[int]:
+    """The indices of four points that are far from being in one plane."""
+    a = int(np.argmin(points[:, 0]))
+    rest = points - points[a]
+    b = int(np.argmax(np.linalg.norm(rest, axis=1)))
+    across = np.cross(rest, rest[b])
+    c = int(np.argmax(np.linalg.norm(across, axis=1)))
+    return [a, b, c, int(np.argmax(np.abs(rest @ across[c])))]
+
+
+def _heights(hull: Any, points: np.ndarray) -> np.ndarray:
+    """The largest heights of points over the planes of the faces of a hull."""
+    return np.max(points @ hull.equations[:, :3].T + hull.equations[:, 3], axis=1)
+
+
+def _distances(points: np.ndarray, corners: np.ndarray) -> np.ndarray:
+    """The least distances (n,) of points (n, 3) from triangles with the corners (m, 3, 3)."""
+    to_corners = corners - points[:, None, None]
+    edges = np.roll(corners, -1, 1) - corners
+    squares = np.sum(edges * edges, axis=-1)
+    part = np.clip(-np.sum(to_corners * edges, axis=-1) / squares, 0, 1)
+    to_edges = np.linalg.norm(to_corners + part[..., None] * edges, axis=-1)
+    normals = np.cross(edges[:, 0], edges[:, 1])
+    normals /= np.linalg.norm(normals, axis=1, keepdims=True)
+    beside = np.sum(np.cross(to_corners, edges) * normals[:, None], axis=-1)
+    above = np.abs(np.sum(to_corners[:, :, 0] * normals, axis=-1))
+    over_face = np.where(np.all(beside >= 0, axis=-1), above, np.inf)
+    return np.min(np.minimum(np.min(to_edges, axis=-1), over_face), axis=-1)
