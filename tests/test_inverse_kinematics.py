@@ -270,6 +270,10 @@ def test_the_defaults_of_tasks():
     ):
         np.testing.assert_array_equal(task.weights, weights)
     np.testing.assert_array_equal(gaze.axis, [0, 0, 1])
+    # The constants have the dtype of arrays of JAX.
+    one, R = jnp.ones(3, np.float32), jnp.eye(3, dtype=np.float32)
+    for task in (ik.FrameTask.position("tool", one, one), ik.FrameTask.orientation("tool", R, one)):
+        assert {x.dtype for x in jax.tree.leaves(task)} == {one.dtype}
 
 
 def test_each_constraint_has_its_own_error():
@@ -540,10 +544,18 @@ def test_the_attempts_to_reach_a_target(monkeypatch, preference):
 
     def start(model, tasks, box, q, tolerance):
         zero, no = jnp.zeros(()), jnp.zeros((), bool)
-        return solver.Descent(q, zero, zero, zero, jnp.zeros((), jnp.int32), no, no)
+        return solver.Descent(
+            q,
+            jnp.mean(jnp.asarray(tasks[-1].weights)),
+            zero,
+            zero,
+            jnp.zeros((), jnp.int32),
+            no,
+            no,
+        )
 
     def descend(model, tasks, box, state, tolerance, count):
-        steps.append((tasks[-1].weights, state.q, count))
+        steps.append((tasks[-1].weights, state.q, count, state.rows))
         return state._replace(q=state.q + 1, iterations=state.iterations + 7)
 
     def prioritise(model, tasks, box, state, tolerance, count):
@@ -573,7 +585,7 @@ def test_the_attempts_to_reach_a_target(monkeypatch, preference):
         np.testing.assert_array_equal(ended[0], np.full(np.shape(ended[0]), expected[0][0]))
         close(begun[1], q, 1e-15)
         close(ended[1], q + 1, 1e-15)
-        assert begun[2] == count
+        assert begun[2:] == (count, weight)
         assert ended[2] == 50
     assert end.iterations == 14
     close(end.q, q0 + 2, 1e-15)
@@ -930,6 +942,9 @@ def test_steps_with_a_preference_end_at_the_minimum():
     tolerance = jnp.asarray(1e-9)
     for tasks, within in (((target, target), True), ((target, posture), False)):
         assert solver._accurate(tasks, found, tolerance) == within
+    for error, within in ((0.57e-9, True), (0.58e-9, False)):
+        equal = found._replace(error=jnp.full(6, error), weights=jnp.ones(6))
+        assert solver._accurate((target, target), equal, tolerance) == within
     # The norm of six equal errors of equations is sqrt(6) times one of them.
     for error, within in ((0.40e-9, True), (0.41e-9, False)):
         equal = found._replace(position=jnp.full(6, error))
@@ -1398,6 +1413,23 @@ def test_the_derivative_of_a_posture_that_is_known():
         assert (np.abs(planar_centre(q)) > np.abs(target)) == near
         expected = [zoo.slope(lambda h, x=x, dx=dx: posture(x + h * dx), 1e-3) for dx in np.eye(5)]
         close(derivative(x, q, near), np.stack(expected, axis=1), 1e-9)
+
+
+def test_the_derivative_between_two_postures():
+    """The first joint is at its limit, because the posture beyond has three times the weight."""
+    model, other = planar(), jnp.array([-1.0, 0.4, -0.8])
+
+    def found(x):
+        upper, target = jnp.split(x, [1])
+        limits = jnp.concatenate([upper, jnp.full(2, 3.0)])
+        limited = dataclasses.replace(model, upper_position_limit=limits)
+        tasks = [ik.PostureTask(target, 3.0), ik.PostureTask(other, 1.0)]
+        return ik.inverse_kinematics(limited, tasks, jnp.zeros(3)).q
+
+    x = jnp.array([1.0, 2.0, 0.8, 0.4])
+    q, derivative = jax.jit(lambda x: (found(x), jax.jacfwd(found)(x)))(x)
+    close(q, [1.0, 0.7, 0.1], 1e-9)
+    close(derivative, [[1, 0, 0, 0], [0, 0, 0.75, 0], [0, 0, 0, 0.75]], 1e-9)
 
 
 @pytest.mark.slow
@@ -2093,6 +2125,16 @@ def test_wrong_arguments(arm):
     )
     with pytest.raises(rbd.ArgumentError, match=f"limits -inf to {upper}; the neutral conf"):
         ik_solution._check_start(below, outside)
+
+    def unchecked(limit, name):
+        partly = dataclasses.replace(arm, **{name: limit})
+        ik_solution._check_start(partly, outside)
+        ik_solution.check_limits(partly)
+        return limit
+
+    for name in ("lower_position_limit", "upper_position_limit"):
+        limit = getattr(arm, name)
+        jax.jvp(functools.partial(unchecked, name=name), (limit,), (limit,))
     floating = zoo.build(["free_flyer", "revolute"], [-1, 0])
     high = rbd.neutral(floating).at[-1].set(floating.upper_position_limit[-1] + 1)
     with pytest.raises(rbd.ArgumentError, match="for joint 'j1', expected a value within"):
