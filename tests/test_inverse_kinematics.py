@@ -1634,6 +1634,11 @@ def test_the_derivative_of_a_box_qp_with_an_equation():
     derivative, x = jax.jit(jax.jacrev(minimum)), jnp.array([0.4, 0.3, -0.2])
     for unit in (1.0, 1e-10, 1e8):
         close(derivative(x, unit), expected, 1e-13)
+    # The largest entry of K can be negative.
+    qp = box_qp.BoxQP(H, H[0], -upper, upper, -1e-10 * jnp.abs(K), jnp.full(1, 2e-10))
+    scaled = box_qp._with_scaled_equations(qp)
+    close(scaled.K, -1.5 * jnp.abs(K), 1e-14)
+    close(scaled.k, [3.0], 1e-14)
     free = np.linalg.solve(H[1:, 1:], np.array([[-1.0, -H[1, 0], 0.0], [0.0, -H[2, 0], 0.0]]))
     close(derivative(x, 0.0), np.concatenate([expected[:1], free]), 1e-13)
 
@@ -2117,8 +2122,9 @@ def test_wrong_arguments(arm):
     with pytest.raises(rbd.ArgumentError, match=f"q0 has .* for joint '{joint}'"):
         ik.search_inverse_kinematics(arm, tasks, jax.random.key(0), q0=outside)
     lower, upper = (float(x[2]) for x in (arm.lower_position_limit, arm.upper_position_limit))
-    hint = f"limits {lower} to {upper}, whose middle is {(lower + upper) / 2}; the neutral conf"
-    with pytest.raises(rbd.ArgumentError, match=re.escape(hint)):
+    hint = f"limits {lower} to {upper}, whose middle is {(lower + upper) / 2}; the neutral "
+    hint += "configuration may be outside the limits"
+    with pytest.raises(rbd.ArgumentError, match=re.escape(hint) + "$"):
         ik.inverse_kinematics(arm, tasks, outside)
     below = dataclasses.replace(
         arm, lower_position_limit=arm.lower_position_limit.at[2].set(-jnp.inf)
@@ -2161,6 +2167,10 @@ def test_wrong_arguments(arm):
     )
     with pytest.raises(rbd.ArgumentError, match=f"are {lower} to nan, expected lower <= upper"):
         ik_solution.check_limits(unknown)
+    # A joint that cannot move has equal limits.
+    ik_solution.check_limits(
+        dataclasses.replace(arm, lower_position_limit=arm.upper_position_limit)
+    )
     assert jnp.all(jnp.isnan(solve(crossed, tasks, q0).q))
     # Traced: the nearest limit.
     assert within_limits(arm, solve(arm, tasks, outside).q)
