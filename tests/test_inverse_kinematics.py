@@ -482,7 +482,8 @@ def test_the_best_start_of_a_search(monkeypatch):
 def test_a_search_starts_in_the_middle_of_the_limits():
     lower, upper = jnp.array([-1.0, 2.0, -jnp.inf]), jnp.array([3.0, jnp.inf, jnp.inf])
     model = dataclasses.replace(planar(), lower_position_limit=lower, upper_position_limit=upper)
-    np.testing.assert_array_equal(ik_solution._middle(model), [1.0, 2.0, 0.0])
+    with jax.debug_nans(True):
+        np.testing.assert_array_equal(ik_solution._middle(model), [1.0, 2.0, 0.0])
     # Limits that are large numbers are no limits.
     far = {"lower_position_limit": jnp.array([-1e6, -0.5, -99.0])}
     far["upper_position_limit"] = jnp.array([-4.0, 3e38, 1.0])
