@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import re
+import types
 
 import equinox as eqx
 import jax
@@ -14,6 +15,7 @@ from scipy.optimize import least_squares, lsq_linear
 
 import jaxrbd as rbd
 from jaxrbd import constraints as con, inverse_kinematics as ik
+from jaxrbd._math import linear
 from jaxrbd.inverse_kinematics import (
     box_qp,
     differential,
@@ -192,6 +194,22 @@ def test_the_error_of_a_gaze_is_the_angle_and_has_no_minimum_backwards():
     assert 1 < jnp.min(size) < jnp.max(size) < 3  # also at pi
 
 
+def test_a_gaze_backwards_turns_where_opposite_hinges_cancel():
+    """The hinges have the axes z and -z. The direction to the target turns by 2 sqrt(eps)."""
+    model = rbd.build_model(
+        [rbd.model.Link(name, rbd.model.link_inertia(1.0, (0, 0, 0), np.eye(3))) for name in "ab"],
+        [
+            rbd.model.JointSpec("j0", rbd.joints.Revolute((0, 0, 1)), None, "a"),
+            rbd.model.JointSpec("j1", rbd.joints.Revolute((0, 0, -1)), "a", "b"),
+        ],
+    )
+    found = rows(model, [ik.GazeTask("b", [-3.0, 0.0, 0.0], [2.0, 0.0, 0.0])], jnp.zeros(2))
+    angle = np.pi - 2 * np.sqrt(np.finfo(float).eps)
+    close(jnp.linalg.norm(found.error), angle, 1e-12)
+    rates = np.asarray(found.error @ found.J) / angle  # of the angle, for 1 rad/s of each hinge
+    close(rates, np.sign(rates[0]) * np.array([1.0, -1.0]), 1e-6)
+
+
 def test_errors_of_tasks_have_units(arm):
     """A target that is 3 cm and 0.2 rad away, seen from the configuration that reaches it."""
     q = arm.lower_position_limit * 0.3
@@ -252,6 +270,10 @@ def test_the_defaults_of_tasks():
     ):
         np.testing.assert_array_equal(task.weights, weights)
     np.testing.assert_array_equal(gaze.axis, [0, 0, 1])
+    # The constants have the dtype of arrays of JAX.
+    one, R = jnp.ones(3, np.float32), jnp.eye(3, dtype=np.float32)
+    for task in (ik.FrameTask.position("tool", one, one), ik.FrameTask.orientation("tool", R, one)):
+        assert {x.dtype for x in jax.tree.leaves(task)} == {one.dtype}
 
 
 def test_each_constraint_has_its_own_error():
@@ -418,6 +440,15 @@ def test_a_search_leaves_starts_that_are_not_finite():
     close(far, 4 * near, 1e-12)
     assert far > near > reached == 0
 
+    # No step is taken from such a start. The steps end where the damping is larger than 1e12.
+    @jax.jit
+    def steps(q):
+        box, tolerance = solver.Box(position_limits(model), np.zeros(3, bool)), jnp.asarray(1e-9)
+        state = solver.start(model, (equation,), box, q, tolerance)
+        return solver.descend(model, (equation,), box, state, tolerance, 100).iterations
+
+    assert steps(q0) == 14 == np.ceil(np.log(1e12) / np.log(solver.GROWTH))
+
 
 def test_the_best_start_of_a_search(monkeypatch):
     """Three starts without steps, each with the best of eight draws of the only free joint.
@@ -451,12 +482,17 @@ def test_the_best_start_of_a_search(monkeypatch):
 def test_a_search_starts_in_the_middle_of_the_limits():
     lower, upper = jnp.array([-1.0, 2.0, -jnp.inf]), jnp.array([3.0, jnp.inf, jnp.inf])
     model = dataclasses.replace(planar(), lower_position_limit=lower, upper_position_limit=upper)
-    np.testing.assert_array_equal(ik_solution._middle(model), [1.0, 2.0, 0.0])
+    with jax.debug_nans(True):
+        np.testing.assert_array_equal(ik_solution._middle(model), [1.0, 2.0, 0.0])
     # Limits that are large numbers are no limits.
     far = {"lower_position_limit": jnp.array([-1e6, -0.5, -99.0])}
     far["upper_position_limit"] = jnp.array([-4.0, 3e38, 1.0])
     far = dataclasses.replace(model, **far)
     np.testing.assert_array_equal(ik_solution._middle(far), [-4.0, 0.0, -49.0])
+    edge = {"lower_position_limit": jnp.array([-100.0, -100.5, -50.0])}
+    edge["upper_position_limit"] = jnp.array([50.0, 50.0, 100.5])
+    edge = dataclasses.replace(model, **edge)
+    np.testing.assert_array_equal(ik_solution._middle(edge), [-25.0, 0.0, 0.0])
     # The coordinate of a hinge on a floating base has another index than its dof.
     floating = zoo.build(["free_flyer", "revolute"], [-1, 0])
     lower, upper = (rbd.neutral(floating).at[-1].set(x) for x in (1.0, 2.0))
@@ -485,6 +521,171 @@ def test_the_defaults_of_a_search(monkeypatch):
         assert caught.value.args[1:] == (tolerance, (16, 1, 100))
 
 
+def test_the_defaults_of_solutions_and_velocities(monkeypatch):
+    """100 steps and a restart; the whole error in one time step, with little damping."""
+
+    def started(*args):
+        raise Started(*args)
+
+    monkeypatch.setattr(ik_solution, "_solve", started)
+    monkeypatch.setattr(differential, "_velocity", started)
+    tasks, q = [ik.ComTask(np.zeros(3))], np.zeros(3)
+    with pytest.raises(Started) as caught:
+        ik.inverse_kinematics(planar(), tasks, q)
+    assert caught.value.args[3:] == (1e-9, (False,) * 3, 100, True)
+    with pytest.raises(Started) as caught:
+        ik.differential_inverse_kinematics(planar(), q, tasks, 0.1)
+    assert caught.value.args[3:] == (0.1, 1.0, 1e-6, (False,) * 3, None, None)
+
+
+@pytest.mark.parametrize("preference", [True, False])
+def test_the_attempts_to_reach_a_target(monkeypatch, preference):
+    """No attempt succeeds. Each attempt takes seven steps, and moves q by one."""
+    steps, ends = [], []
+
+    def start(model, tasks, box, q, tolerance):
+        zero, no = jnp.zeros(()), jnp.zeros((), bool)
+        return solver.Descent(
+            q,
+            jnp.mean(jnp.asarray(tasks[-1].weights)),
+            zero,
+            zero,
+            jnp.zeros((), jnp.int32),
+            no,
+            no,
+        )
+
+    def descend(model, tasks, box, state, tolerance, count):
+        steps.append((tasks[-1].weights, state.q, count, state.rows))
+        return state._replace(q=state.q + 1, iterations=state.iterations + 7)
+
+    def prioritise(model, tasks, box, state, tolerance, count):
+        ends.append((tasks[-1].weights, state.q, count))
+        no = state.accurate
+        fields = state.rows, state.shift, no, state.iterations, no, no
+        return solver.Minimum(state.q, *fields, last_q=state.q + 10)
+
+    for function in (start, descend, prioritise):
+        monkeypatch.setattr(ik_solution, function.__name__, function)
+    lower, q0 = jnp.array([-1.0, -2.0, -2.5]), jnp.array([0.5, 0.7, 0.4])
+    model = dataclasses.replace(planar(), lower_position_limit=lower)
+    tasks = (ik.ComTask(np.zeros(3)), ik.PostureTask(np.zeros(3), 0.5))[: 1 + preference]
+    locked = np.array([False, False, True])
+    with jax.disable_jit():
+        end = ik_solution._first_successful_attempt(locked, 50, model, tasks, q0, jnp.asarray(1e-9))
+    # The loop begins with zeros of the same shapes.
+    steps, ends = ([x for x in xs if not isinstance(x[1], jax.core.Tracer)] for xs in (steps, ends))
+    ends = [x for x in ends if np.any(x[1])]
+    middle = jnp.array([1.0, 0.5, 0.4])
+    expected = [(0.5, q0, 32), (0, q0 + 11, 32), (0, middle, 32), (0.5, q0 + 1, 43)]
+    if not preference:
+        expected = [(1, q0, 32), (1, middle, 32), (1, q0 + 1, 43)]
+    assert len(steps) == len(ends) == len(expected)
+    for (weight, q, count), begun, ended in zip(expected, steps, ends):
+        np.testing.assert_array_equal(begun[0], np.broadcast_to(weight, np.shape(begun[0])))
+        np.testing.assert_array_equal(ended[0], np.full(np.shape(ended[0]), expected[0][0]))
+        close(begun[1], q, 1e-15)
+        close(ended[1], q + 1, 1e-15)
+        assert begun[2:] == (count, weight)
+        assert ended[2] == 50
+    assert end.iterations == 14
+    close(end.q, q0 + 2, 1e-15)
+
+
+def test_the_starts_of_a_search_with_a_posture(monkeypatch):
+    """Eight starts without steps; a start reaches the targets where the second angle is positive.
+
+    The starts 1, 2, 3, 5, 6 and 7 keep the first joint, which moves both frames, as in the best
+    solution up to now. The odd starts have no posture. The best start is the nearest to the posture
+    among those that reach the targets.
+    """
+    histories, counts = [], set()
+    model, q0, posture = planar(), jnp.array([2.5, -1.0, 2.0]), jnp.array([0.4, 1.0, 0.3])
+    tasks = (ik.FrameTask("l0", IDENTITY), ik.FrameTask("l2", IDENTITY), ik.PostureTask(posture))
+
+    def recorded(unfinished, step, state):
+        def both(state, _):
+            state = step(state)
+            return state, state
+
+        end, history = jax.lax.scan(both, state, None, length=8)
+        histories.append(history)
+        return end
+
+    def descend(model, tasks, box, descent, tolerance, steps):
+        counts.add(steps)
+        return descent
+
+    def prioritise(model, tasks, box, state, tolerance, steps):
+        counts.add(-steps)
+        found = state.rows._replace(error=state.q - posture, weights=jnp.full(3, 0.1))
+        fields = state.iterations, state.stationary, state.accurate, state.q
+        return solver.Minimum(state.q, found, state.shift, state.q[1] > 0, *fields)
+
+    monkeypatch.setattr(ik_solution, "lax", types.SimpleNamespace(while_loop=recorded))
+    monkeypatch.setattr(ik_solution, "descend", descend)
+    monkeypatch.setattr(ik_solution, "prioritise", prioritise)
+
+    @jax.jit
+    @jax.vmap
+    def best(key):
+        end = ik_solution._best_of_starts(
+            np.zeros(3, bool), 8, 1, 50, model, tasks, key, q0, jnp.asarray(1e-9)
+        )
+        _, (descent, minimum), rank = histories.pop()
+        return end.q, descent.q, descent.rows.weights[:, 12:], minimum.reached, rank
+
+    n = 24
+    end, qs, weights, reached, rank = map(np.asarray, best(jax.random.split(jax.random.key(0), n)))
+    assert counts == {32, 50 - 32, -50}
+    np.testing.assert_array_equal(qs[:, 0], np.tile(q0, (n, 1)))
+    np.testing.assert_array_equal(end, qs[:, -1])
+    changed = np.any(np.diff(qs, axis=1) != 0, axis=2)
+    turned = np.diff(qs[..., 0], axis=1) != 0
+    assert np.any(turned[:, 3])
+    assert not np.any(np.delete(turned, 3, axis=1))
+    assert np.any(changed[:, 4:] & turned[:, 3:4])
+    number = np.maximum.accumulate(np.where(changed, np.arange(1, 8), 0), axis=1)
+    shares = np.concatenate([np.ones((n, 1)), 1 - number % 2], axis=1)
+    np.testing.assert_allclose(weights, 1e-4 * np.repeat(shares[..., None], 3, axis=2))
+    distances = 0.1 * np.sum((qs - np.asarray(posture)) ** 2, axis=2)
+    np.testing.assert_array_equal(reached, qs[..., 1] > 0)
+    np.testing.assert_allclose(rank[reached], -1 / (1 + distances[reached]))
+    assert np.all(rank[~reached] > 0)
+    assert np.all(np.diff(rank, axis=1) <= 0)
+    assert 0 < np.mean(reached) < 1
+
+
+def test_starts_in_a_batch_are_the_starts_one_after_the_other(monkeypatch):
+    """Five starts, two at a time; the third batch does not count a sixth start.
+
+    The error of a start without steps is its configuration.
+    """
+    zero, no = jnp.zeros(()), jnp.zeros((), bool)
+
+    def start(model, tasks, box, q, tolerance):
+        found = ik_tasks.Rows(q, jnp.eye(3), jnp.ones(3), q[:0], jnp.zeros((0, 3)))
+        return solver.Descent(q, found, q[:0], zero, zero, no, no)
+
+    monkeypatch.setattr(ik_solution, "start", start)
+    monkeypatch.setattr(ik_solution, "descend", lambda model, tasks, box, descent, *_: descent)
+    model, tasks = planar(), (ik.ComTask(np.zeros(3)),)
+
+    @jax.jit
+    @jax.vmap
+    def both(key):
+        return [
+            ik_solution._best_of_starts(
+                np.zeros(3, bool), 5, n, 5, model, tasks, key, jnp.full(3, 2.0), jnp.asarray(1e-9)
+            ).q
+            for n in (1, 2)
+        ]
+
+    single, batch = both(jax.random.split(jax.random.key(0), 24))
+    np.testing.assert_array_equal(batch, single)
+    assert len(np.unique(single[:, 0])) == 24
+
+
 def test_a_restart_needs_more_than_32_steps(monkeypatch):
     """And targets. Otherwise all steps are near the start."""
 
@@ -494,15 +695,35 @@ def test_a_restart_needs_more_than_32_steps(monkeypatch):
     for name in ("_near", "_first_successful_attempt"):
         monkeypatch.setattr(ik_solution, name, functools.partial(started, name))
     target, posture = ik.ComTask(np.zeros(3)), ik.PostureTask(np.zeros(3))
+    equation = con.Equation(lambda model, q: q[:1])
     for tasks, options, name in (
         ([target], {"max_iterations": 32}, "_near"),
         ([target], {"max_iterations": 33}, "_first_successful_attempt"),
         ([target], {"max_iterations": 33, "restart": False}, "_near"),
         ([target, posture], {}, "_first_successful_attempt"),
         ([posture], {}, "_near"),
+        ([equation, posture], {}, "_near"),
+        ([equation], {}, "_first_successful_attempt"),
     ):
         with pytest.raises(Started, match=name):
             ik.inverse_kinematics(planar(), tasks, np.zeros(3), **options)
+
+
+def test_a_solution_converges_within_the_tolerance_and_rounding_errors(monkeypatch):
+    """The norm of the errors may be above the tolerance by a millionth."""
+    monkeypatch.setattr(ik_solution, "with_derivatives", lambda *args: args[-1].q)
+    model, q = planar(), jnp.array([0.5, 0.7, 0.4])
+    tasks = (ik.ComTask(planar_target(q) + np.array([0.6, 0.8, 0.0])), ik.PostureTask(q + 9))
+
+    @jax.jit
+    @jax.vmap
+    def converged(tolerance):
+        box = solver.Box(position_limits(model), np.zeros(3, bool))
+        descent = solver.start(model, tasks[:1], box, q, tolerance)
+        minimum = solver.prioritise(model, tasks[:1], box, descent, tolerance, 1)
+        return ik_solution._solution(model, tasks, q, minimum, tolerance, box.locked).converged
+
+    np.testing.assert_array_equal(converged(1 / (1 + jnp.array([1e-7, 1e-5]))), [True, False])
 
 
 def test_a_search_out_of_reach_keeps_locked_joints(monkeypatch):
@@ -722,6 +943,13 @@ def test_steps_with_a_preference_end_at_the_minimum():
     tolerance = jnp.asarray(1e-9)
     for tasks, within in (((target, target), True), ((target, posture), False)):
         assert solver._accurate(tasks, found, tolerance) == within
+    for error, within in ((0.57e-9, True), (0.58e-9, False)):
+        equal = found._replace(error=jnp.full(6, error), weights=jnp.ones(6))
+        assert solver._accurate((target, target), equal, tolerance) == within
+    # The norm of six equal errors of equations is sqrt(6) times one of them.
+    for error, within in ((0.40e-9, True), (0.41e-9, False)):
+        equal = found._replace(position=jnp.full(6, error))
+        assert solver._accurate((target, target), equal, tolerance) == within
     # The errors of the target and the equations have the order of their Jacobians.
     order, one = jnp.arange(6.0), jnp.full(1, 9.0)
     whole = ik_tasks.Rows(order, order[:, None], jnp.ones(6), one, one[None])
@@ -733,14 +961,28 @@ def test_steps_with_a_preference_end_at_the_minimum():
     box = solver.Box(position_limits(model), np.zeros(3, bool))
 
     @jax.jit
-    def ended(q):
+    def ended(q, place, steps):
+        tasks = (ik.ComTask(place, 3.0), ik.PostureTask(np.zeros(3), 2.0))
         without = ik_tasks.scale_preferences(tasks, jnp.zeros(()))
         state = solver.start(model, without, box, q, tolerance)
-        return solver.prioritise(model, tasks, box, state, tolerance, 0)
+        state = state._replace(stationary=jnp.ones((), bool), iterations=1 - steps)
+        return solver.prioritise(model, tasks, box, state, tolerance, 1)
 
-    end = ended(jnp.zeros(3))
+    end = ended(jnp.zeros(3), jnp.zeros(3), jnp.int32(0))
     close(end.rows.weights, [2, 2, 2], 0)
     np.testing.assert_array_equal(end.last_q, np.zeros(3))  # no steps are left
+    assert end.stationary & ~end.reached
+    # At the target, the steps without the preference ended, but not at its minimum.
+    error = 3e-10
+    end = ended(jnp.zeros(3), planar_target(np.zeros(3)) - error, jnp.int32(0))
+    assert end.reached & ~end.stationary
+    np.testing.assert_allclose(end.force, np.full(3, 3 * error), rtol=1e-5)
+    # One step towards the posture leaves the target. The result is the configuration before it.
+    q = jnp.array([0.5, 0.7, 0.4])
+    end = ended(q, planar_target(q), jnp.int32(1))
+    assert end.reached & ~end.stationary
+    np.testing.assert_array_equal(end.q, q)
+    assert jnp.max(jnp.abs(end.last_q - q)) > 0.01
 
     @jax.jit
     @jax.vmap
@@ -789,6 +1031,37 @@ def test_no_step_increases_the_error():
     assert 0 < np.sum(~still) < 50
     shift = np.where(still, 0, ends[:, 1] + ends[:, 2] ** 2)
     close(after.shift[:, 0], shift, 1e-12)
+
+
+def test_the_first_step():
+    """The damping of the first step is the cost; after a good step it is a fifth of that.
+
+    The weight of two equations is 100 times the largest weight of the tasks, which counts as 1 if
+    it is smaller. A state is stationary only if the equations hold to ten times the tolerance.
+    """
+    arm, q, tolerance = planar(), jnp.array([0.5, 0.7, 0.4]), jnp.asarray(1e-9)
+    box = solver.Box(position_limits(arm), np.zeros(3, bool))
+    goal = planar_centre(q) + (0.03 + 0.05j)
+
+    @jax.jit
+    def stepped(q, weights, gap):
+        middle = con.Equation(lambda model, q: jnp.stack([q[1] - 0.7, q[1] - 0.7 - gap]))
+        tasks = (ik.ComTask([goal.real, goal.imag, 0], weights), middle)
+        state = solver.start(arm, tasks, box, q, tolerance)
+        return state.rows, solver._step(arm, tasks, box, state, tolerance, False)
+
+    weights = np.array([0.1, 0.3, 0.2])
+    for factor, rho in ((1.0, 100.0), (20.0, 600.0)):
+        found, after = stepped(q, factor * weights, 0.02)
+        J = np.concatenate([found.J, found.K])
+        error = np.concatenate([found.error, found.position])
+        w = np.concatenate([factor * weights, [rho, rho]])
+        H, gradient, cost = J.T @ (w[:, None] * J), J.T @ (w * error), w @ error**2 / 2
+        close(after.q - q, -np.linalg.solve(H + cost * np.eye(3), gradient), 1e-8)
+        close(after.damping, 0.2, 1e-15)
+    for error, holds in ((0.9e-8, True), (1.1e-8, False)):
+        _, after = stepped(q.at[1].add(error), 0 * weights, 2 * error)
+        assert after.stationary == holds
 
 
 def test_the_damping_grows_where_a_step_reduces_the_error_less_than_predicted():
@@ -1143,6 +1416,23 @@ def test_the_derivative_of_a_posture_that_is_known():
         close(derivative(x, q, near), np.stack(expected, axis=1), 1e-9)
 
 
+def test_the_derivative_between_two_postures():
+    """The first joint is at its limit, because the posture beyond has three times the weight."""
+    model, other = planar(), jnp.array([-1.0, 0.4, -0.8])
+
+    def found(x):
+        upper, target = jnp.split(x, [1])
+        limits = jnp.concatenate([upper, jnp.full(2, 3.0)])
+        limited = dataclasses.replace(model, upper_position_limit=limits)
+        tasks = [ik.PostureTask(target, 3.0), ik.PostureTask(other, 1.0)]
+        return ik.inverse_kinematics(limited, tasks, jnp.zeros(3)).q
+
+    x = jnp.array([1.0, 2.0, 0.8, 0.4])
+    q, derivative = jax.jit(lambda x: (found(x), jax.jacfwd(found)(x)))(x)
+    close(q, [1.0, 0.7, 0.1], 1e-9)
+    close(derivative, [[1, 0, 0, 0], [0, 0, 0.75, 0], [0, 0, 0, 0.75]], 1e-9)
+
+
 @pytest.mark.slow
 def test_derivatives_with_a_joint_at_its_limit(arm):
     """Targets, weights and model leaves, in both modes, against solutions of changed problems."""
@@ -1345,6 +1635,11 @@ def test_the_derivative_of_a_box_qp_with_an_equation():
     derivative, x = jax.jit(jax.jacrev(minimum)), jnp.array([0.4, 0.3, -0.2])
     for unit in (1.0, 1e-10, 1e8):
         close(derivative(x, unit), expected, 1e-13)
+    # The largest entry of K can be negative.
+    qp = box_qp.BoxQP(H, H[0], -upper, upper, -1e-10 * jnp.abs(K), jnp.full(1, 2e-10))
+    scaled = box_qp._with_scaled_equations(qp)
+    close(scaled.K, -1.5 * jnp.abs(K), 1e-14)
+    close(scaled.k, [3.0], 1e-14)
     free = np.linalg.solve(H[1:, 1:], np.array([[-1.0, -H[1, 0], 0.0], [0.0, -H[2, 0], 0.0]]))
     close(derivative(x, 0.0), np.concatenate([expected[:1], free]), 1e-13)
 
@@ -1352,15 +1647,25 @@ def test_the_derivative_of_a_box_qp_with_an_equation():
 def test_box_qp_with_equations():
     """Also programs whose multipliers select the entries at a bound (34 and 91 of 300).
 
-    The program 73 needs more steps than one round has.
+    The program 73 needs more steps than one round has. In the program 979 of 3000, an entry that
+    reached its bound leaves it again.
     """
     _, _, qp = random_programs(1, 50, 8, 2)
-    _, _, others = random_programs(1, 300, 8, 2)
-    few = np.array([34, 73, 91])
-    qp = jax.tree.map(lambda x, y: jnp.concatenate([x, y[few]]), qp, others)
-    qp = qp._replace(k=0 * qp.k)  # zero is in every box, so the equations have solutions
-    d = np.asarray(jax.jit(jax.vmap(box_qp.minimise))(qp))
-    np.testing.assert_allclose(np.einsum("bij,bj->bi", qp.K, d), 0, atol=1e-10)
+    for count, few in ((300, [34, 73, 91]), (3000, [979])):
+        _, _, others = random_programs(1, count, 8, 2)
+        qp = jax.tree.map(lambda x, y, k=few: jnp.concatenate([x, y[np.array(k)]]), qp, others)
+    minimise = jax.jit(jax.vmap(box_qp.minimise))
+    # Zero and a random point are in every box, so both equations have solutions.
+    share = np.random.default_rng(0).uniform(size=qp.g.shape)
+    inside = np.clip(qp.lower, -0.3, 0.3) * share + np.clip(qp.upper, -0.3, 0.3) * (1 - share)
+    for point in (np.zeros_like(inside), inside):
+        shifted = qp._replace(k=jnp.einsum("bij,bj->bi", qp.K, point))
+        assert_minimum_with_equations(shifted, np.asarray(minimise(shifted)))
+
+
+def assert_minimum_with_equations(qp, d):
+    """The equations hold, and the multipliers of all bounds point outwards."""
+    np.testing.assert_allclose(np.einsum("bij,bj->bi", qp.K, d), qp.k, atol=1e-10)
     gradient = np.einsum("bij,bj->bi", qp.H, d) + qp.g
     for i in range(len(d)):
         inside = (d[i] > qp.lower[i]) & (d[i] < qp.upper[i])
@@ -1371,6 +1676,33 @@ def test_box_qp_with_equations():
         if inside.sum() > 2:
             assert np.all(force[d[i] <= qp.lower[i]] >= -1e-9)
             assert np.all(force[d[i] >= qp.upper[i]] <= 1e-9)
+
+
+def test_the_steps_of_a_box_qp(monkeypatch):
+    """The first step moves an entry to its bound, and the second step is a whole Newton step.
+
+    With an equation of the weight 10, each round reduces the error of the equation to 1 / 11.
+    """
+    steps = []
+
+    def counted(*args):
+        jax.debug.callback(lambda: steps.append(1))
+        return linear.solve_free(*args)
+
+    monkeypatch.setattr(box_qp, "solve_free", counted)
+    g, bound = jnp.array([-3.0, 0.5]), jnp.ones(2)
+    d, fixed = jax.jit(box_qp._projected_newton)(jnp.eye(2), g, -bound, bound, jnp.zeros(2))
+    jax.effects_barrier()
+    np.testing.assert_array_equal(d, [1.0, -0.5])
+    np.testing.assert_array_equal(fixed, [True, False])
+    assert len(steps) == 2
+    steps.clear()
+    qp = box_qp.BoxQP(jnp.eye(2), 0 * g, -bound, bound, jnp.eye(1, 2), jnp.array([0.5]))
+    d, _ = jax.jit(box_qp._with_equations)(qp)
+    jax.effects_barrier()
+    exact = 1000 * np.finfo(float).eps
+    assert len(steps) == 12 == np.ceil(np.log(0.5 / exact) / np.log(11))
+    np.testing.assert_allclose(d, [0.5, 0.0], atol=exact)
 
 
 def test_redundant_equations_in_single_precision():
@@ -1452,6 +1784,9 @@ def test_the_gain_acts_on_the_equations_of_constraints():
     slow = dataclasses.replace(model, velocity_limit=jnp.full(3, 0.6))
     v = ik.differential_inverse_kinematics(slow, q, tasks, 0.1, gain=0.5)
     close(v, [-0.6, 0, 0], 1e-9)
+    still = dataclasses.replace(model, velocity_limit=jnp.zeros(3))
+    v = ik.differential_inverse_kinematics(still, q, tasks, 0.1, gain=0.5)
+    np.testing.assert_array_equal(v, np.zeros(3))
 
 
 @pytest.mark.gives_nan
@@ -1583,11 +1918,22 @@ def test_the_velocity_of_a_robot_with_limits_of_acceleration():
     # A joint beyond its limit moves back as fast as it can.
     outside = q.at[0].set(3.2)
     close(found(outside, v.at[0].set(-0.3))[0], -0.3 - DT * 2.0, 1e-12)
+    close(found(q.at[0].set(-3.2), v.at[0].set(0.3))[0], 0.3 + DT * 2.0, 1e-12)
+    # The velocity can be reduced to its limit, but not to the velocity that stops in time.
+    fast = "1.55 for joint 'j0' (dof 0) and changes by at most 0.1 in a time step, expected a "
+    fast += "velocity that can change to 0.1"
     for q_wrong, v_wrong, message in (
         (q, v.at[2].set(0.9), r"0.9 for joint 'j2' \(dof 2\) .* to 0.4, the velocity limit"),
         (q, v.at[2].set(-0.9), r"-0.9 for joint 'j2' .* to -0.4, the velocity limit"),
         (q.at[1].set(2.9), v.at[1].set(0.6), "'j1' .* stop before its position limit"),
         (q.at[1].set(-2.9), v.at[1].set(-0.6), "'j1' .* to -0.3.* stop before its position limit"),
+        (
+            q.at[0].set(2.99),
+            v.at[0].set(1.55),
+            re.escape(fast) + ".* from which the joint can stop",
+        ),
+        (q.at[0].set(3.0), v.at[0].set(0.6), "'j0' .* to 0.0, from which the joint can stop"),
+        (q.at[0].set(-3.0), v.at[0].set(-0.6), "'j0' .* to -0.0, from which the joint can stop"),
     ):
         with pytest.raises(rbd.ArgumentError, match=message):
             found(q_wrong, v_wrong)
@@ -1686,12 +2032,35 @@ def test_wrong_tasks(arm, monkeypatch):
         ik.ComTask([0.0, np.inf, 0.0])
     with pytest.raises(rbd.ArgumentError, match=r"target of the PostureTask .* finite"):
         ik.PostureTask([0.0, np.nan])
+    # Rotations are exact to 1e-4, and weights are finite.
+    for R in (1.001 * X.R, X.R.at[0].multiply(1.001)):
+        with pytest.raises(rbd.ArgumentError, match=r"(?s)target.R .* a rotation matrix"):
+            ik.FrameTask("tool", rbd.Pose(R, X.p))
+    for weight in (-1.0, np.inf, np.nan):
+        for name, task in (
+            ("ComTask", functools.partial(ik.ComTask, X.p)),
+            ("PostureTask", functools.partial(ik.PostureTask, q0)),
+        ):
+            with pytest.raises(rbd.ArgumentError, match=f"^weights of the {name} is .* finite, 0"):
+                task(weight)
+    with pytest.raises(rbd.ArgumentError, match=r"^target of the ComTask has shape \(2,\)"):
+        ik.ComTask(np.zeros(2))
+    with pytest.raises(rbd.ArgumentError, match=r"^target of the PostureTask has shape \(1, 7\)"):
+        ik.PostureTask(np.zeros((1, 7)))
     # Without the tests' type checker.
     with monkeypatch.context() as patch:
         patch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+        for tasks, message in (
+            (good, "^tasks is FrameTask.*, expected a sequence of tasks"),
+            (con.point("tool", "base"), "^tasks is .*, expected a sequence of tasks"),
+            ([good, "tool"], r"^tasks\[1\] is 'tool', expected a task or a Constraint"),
+        ):
+            with pytest.raises(rbd.ArgumentError, match="(?s)" + message):
+                ik_tasks.checked_tasks(arm, tasks)
         for target, message in (
             (X.p, r"an array of shape \(3,\), .* use FrameTask.position$"),
             ([0.0, 0.0, 1.0], "use FrameTask.position$"),
+            (np.eye(3), "for a rotation matrix use FrameTask.orientation$"),
             (np.eye(4), r"for a matrix T use Pose\(T\[:3, :3\], T\[:3, 3\]\)$"),
             ("tip", "is 'str', expected a Pose$"),
         ):
@@ -1708,11 +2077,11 @@ def test_wrong_tasks(arm, monkeypatch):
         "no frame 'tol'.*did you mean 'tool'": [ik.FrameTask("tol", X)],
         "no frame 'tl'": [ik.GazeTask("tl", X.p)],
         "no frame 'bse'": [ik.FrameTask("tool", X, relative_to="bse")],
-        r"tasks\[1\]: target of the PostureTask has shape \(2,\), expected \(7,\)": [
+        r"tasks\[1\]: target of the PostureTask has shape \(2,\), expected \(7,\) \(nq\)": [
             good,
             ik.PostureTask([0.0, 0.0]),
         ],
-        r"tasks\[0\]: weights of the PostureTask has shape \(3,\), expected \(7,\)": [
+        r"tasks\[0\]: weights of the PostureTask has shape \(3,\), expected \(7,\) \(nv\)": [
             ik.PostureTask(np.zeros(7), np.ones(3))
         ],
         "tasks is empty": [],
@@ -1724,11 +2093,22 @@ def test_wrong_tasks(arm, monkeypatch):
         with pytest.raises(rbd.ArgumentError, match=message):
             ik.search_inverse_kinematics(arm, tasks, jax.random.key(0))
     base = next(f for f, b in zip(arm.frame_names, arm.frame_bodies) if b < 0)
-    with pytest.raises(rbd.ArgumentError, match="is fixed to the world, expected a moving frame"):
-        ik.inverse_kinematics(arm, [ik.FrameTask(base, X)], q0)
-    zero = ik.PostureTask(np.zeros(zoo.small().nq))
-    with pytest.raises(rbd.ArgumentError, match=r"tasks\[0\].*zero quaternion"):
-        ik.inverse_kinematics(zoo.small(), [zero], rbd.neutral(zoo.small()))
+    for fixed in (ik.FrameTask(base, X, relative_to=base), ik.GazeTask(base, X.p)):
+        message = (
+            rf"tasks\[1\]: frame '{base}' of .* is fixed to the world, expected a moving frame"
+        )
+        with pytest.raises(rbd.ArgumentError, match=message):
+            ik.inverse_kinematics(arm, [good, fixed], q0)
+    # One of the two frames moves.
+    for task in (ik.FrameTask("tool", X, 1, base), ik.GazeTask(base, X.p, relative_to="tool")):
+        assert ik_tasks.checked_tasks(arm, [task]) == (task,)
+    small = zoo.small()
+    zero = ik.PostureTask(np.zeros(small.nq))
+    with pytest.raises(rbd.ArgumentError, match=r"tasks\[1\].*zero quaternion"):
+        ik.inverse_kinematics(small, [ik.ComTask(X.p), zero], rbd.neutral(small))
+    whole = ik.PostureTask(rbd.neutral(small), np.ones(small.nv))
+    assert small.nv < small.nq
+    assert ik_tasks.checked_tasks(small, [whole]) == (whole,)
 
 
 @pytest.mark.gives_nan
@@ -1740,10 +2120,28 @@ def test_wrong_arguments(arm):
     outside = q0.at[2].set(arm.upper_position_limit[2] + 0.1)
     with pytest.raises(rbd.ArgumentError, match=f"q0 has .* for joint '{joint}', .* its limits"):
         ik.inverse_kinematics(arm, tasks, outside)
+    with pytest.raises(rbd.ArgumentError, match=f"q0 has .* for joint '{joint}'"):
+        ik.search_inverse_kinematics(arm, tasks, jax.random.key(0), q0=outside)
     lower, upper = (float(x[2]) for x in (arm.lower_position_limit, arm.upper_position_limit))
-    hint = f"limits {lower} to {upper}, whose middle is {(lower + upper) / 2}; the neutral conf"
-    with pytest.raises(rbd.ArgumentError, match=re.escape(hint)):
+    hint = f"limits {lower} to {upper}, whose middle is {(lower + upper) / 2}; the neutral "
+    hint += "configuration may be outside the limits"
+    with pytest.raises(rbd.ArgumentError, match=re.escape(hint) + "$"):
         ik.inverse_kinematics(arm, tasks, outside)
+    below = dataclasses.replace(
+        arm, lower_position_limit=arm.lower_position_limit.at[2].set(-jnp.inf)
+    )
+    with pytest.raises(rbd.ArgumentError, match=f"limits -inf to {upper}; the neutral conf"):
+        ik_solution._check_start(below, outside)
+
+    def unchecked(limit, name):
+        partly = dataclasses.replace(arm, **{name: limit})
+        ik_solution._check_start(partly, outside)
+        ik_solution.check_limits(partly)
+        return limit
+
+    for name in ("lower_position_limit", "upper_position_limit"):
+        limit = getattr(arm, name)
+        jax.jvp(functools.partial(unchecked, name=name), (limit,), (limit,))
     floating = zoo.build(["free_flyer", "revolute"], [-1, 0])
     high = rbd.neutral(floating).at[-1].set(floating.upper_position_limit[-1] + 1)
     with pytest.raises(rbd.ArgumentError, match="for joint 'j1', expected a value within"):
@@ -1760,8 +2158,20 @@ def test_wrong_arguments(arm):
         lambda: ik.search_inverse_kinematics(crossed, tasks, jax.random.key(0)),
         lambda: ik.differential_inverse_kinematics(crossed, q0, tasks, 0.1),
     ):
-        with pytest.raises(rbd.ArgumentError, match=f"limits of joint '{joint}' .*lower <= upper"):
+        with pytest.raises(
+            rbd.ArgumentError,
+            match=f"limits of joint '{joint}' .* are 9.0 to {upper}, expected lower <= upper",
+        ):
             function()
+    unknown = dataclasses.replace(
+        arm, upper_position_limit=arm.upper_position_limit.at[2].set(jnp.nan)
+    )
+    with pytest.raises(rbd.ArgumentError, match=f"are {lower} to nan, expected lower <= upper"):
+        ik_solution.check_limits(unknown)
+    # A joint that cannot move has equal limits.
+    ik_solution.check_limits(
+        dataclasses.replace(arm, lower_position_limit=arm.upper_position_limit)
+    )
     assert jnp.all(jnp.isnan(solve(crossed, tasks, q0).q))
     # Traced: the nearest limit.
     assert within_limits(arm, solve(arm, tasks, outside).q)
@@ -1774,6 +2184,8 @@ def test_wrong_arguments(arm):
     with pytest.raises(rbd.ArgumentError, match=r"tolerance is 0.*above 0"):
         ik.inverse_kinematics(arm, tasks, q0, tolerance=0.0)
     assert jnp.isnan(jax.jit(lambda x: ik_solution._tolerance(arm, x))(0.0))
+    with pytest.raises(rbd.ArgumentError, match="max_iterations is 0, expected an integer"):
+        ik.inverse_kinematics(arm, tasks, q0, max_iterations=0)
     for name in ("max_iterations", "seeds", "parallel"):
         with pytest.raises(rbd.ArgumentError, match=f"{name} is 0, expected an integer"):
             ik.search_inverse_kinematics(arm, tasks, jax.random.key(0), **{name: 0})
@@ -1788,24 +2200,27 @@ def test_wrong_arguments(arm):
 @pytest.mark.cpu
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_a_start_is_within_its_limits_to_rounding(dtype):
-    """Four units in the last place are moved to the limit, with and without jit; more are not.
+    """Eight eps are moved to the limit, with and without jit; the next float is not.
 
     The other limit of each joint is a smaller number.
     """
-    limits = {"lower_position_limit": jnp.array([-0.5, -3.0, -0.5])}
-    limits["upper_position_limit"] = jnp.array([3.0, 0.5, 3.0])
+    limits = {"lower_position_limit": jnp.array([-0.5, -3.0, -0.125])}
+    limits["upper_position_limit"] = jnp.array([3.0, 0.5, 0.25])
     model = dataclasses.replace(planar(), **limits).astype(dtype)
-    step = 4 * np.finfo(dtype).eps
-    q0 = jnp.asarray([3.0 * (1 + step), -3.0 * (1 + step), 0.5], dtype)
+    step = 8 * np.finfo(dtype).eps
+    q0 = jnp.asarray([3.0 * (1 + step), -3.0 * (1 + step), 0.25 + step], dtype)
     assert q0[0] > 3
     ik_solution._check_start(model, q0)
     limits = solver.Box(position_limits(model), np.zeros(3, bool))
-    np.testing.assert_array_equal(limits.clip(model, q0), jnp.asarray([3.0, -3.0, 0.5], dtype))
+    np.testing.assert_array_equal(limits.clip(model, q0), jnp.asarray([3.0, -3.0, 0.25], dtype))
     locked = solver.Box(position_limits(model), np.array([True, False, False]))
-    np.testing.assert_array_equal(locked.clip(model, q0), q0.at[1].set(-3.0))
-    for i, message in ((0, "q0 has 3.0.* for joint 'j0'"), (1, "q0 has -3.0.* for joint 'j1'")):
+    np.testing.assert_array_equal(locked.clip(model, q0), [q0[0], -3.0, 0.25])
+    messages = "q0 has 3.0.* for joint 'j0'", "q0 has -3.0.* for joint 'j1'", "q0 has 0.2.* 'j2'"
+    for i, message in enumerate(messages):
+        beyond = np.array(q0)
+        beyond[i] = np.nextafter(beyond[i], np.sign(beyond[i]) * beyond.dtype.type(9))
         with pytest.raises(rbd.ArgumentError, match=message):
-            ik_solution._check_start(model, q0.at[i].multiply(1.0 + 3 * step))
+            ik_solution._check_start(model, jnp.asarray(beyond))
 
 
 # ---------------------------------------------------------------------------------------- sweep

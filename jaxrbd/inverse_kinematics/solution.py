@@ -443,6 +443,8 @@ def _middle(model: Model) -> Float[Array, " nq"]:
     place, lower, upper = position_limits(model)
     limited = (lower >= -FAR) & (upper <= FAR)
     nearest = jnp.clip(jnp.zeros_like(lower), lower, upper)
+    # The sum of two infinite limits is NaN.
+    lower, upper = (jnp.where(limited, x, 0) for x in (lower, upper))
     middle = jnp.where(limited, (lower + upper) / 2, nearest)
     moved = np.flatnonzero(place < model.nq)
     return neutral(model).at[place[moved]].set(middle[moved])
