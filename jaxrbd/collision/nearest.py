@@ -15,27 +15,26 @@ curved surfaces the convergence is quadratic. No step depends on the kinds of th
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
 from .._math.linear import matmul
-from .cores import Core
 
 # Steps of the line search along a step of Newton's method.
 _SEARCH_STEPS = 3
 
 
 class CorePair(NamedTuple):
-    """Two cores. R (3, 3) and p (3,): the orientation and the origin of a in the frame of b.
+    """Cores a and b. R (3, 3) and p (3,): the orientation and the origin of a in the frame of b.
 
     All vectors are in the frame of b.
     """
 
-    a: Core
-    b: Core
+    a: Any  # a Core
+    b: Any
     R: Array
     p: Array
 
