@@ -54,7 +54,7 @@ ONLY_IN = {
     "optax": "learning",
     "gymnasium": "envs",
 }
-ONLY_IN |= {"viser": "view", "trimesh": "view", "rich": "view", "PIL": "view"}
+ONLY_IN |= {"viser": "view", "trimesh": "io", "rich": "view", "PIL": "io"}
 LOOPS = {"scan", "fori_loop", "while_loop", "map"}
 # The sweeps over the tree and, by index, over its dofs; time, with what a step of it repeats;
 # Newton's steps; starts of a search; the stages of a trajectory; the blocks of a batch; the pivots

@@ -16,6 +16,8 @@ import pytest
 import jaxrbd as rbd
 from jaxrbd import view
 from jaxrbd.errors import GeometryWarning
+from jaxrbd.io import mesh_limits
+from jaxrbd.io.mesh_limits import UnreadableMesh
 from jaxrbd.model import (
     BoxShape,
     CapsuleShape,
@@ -27,8 +29,6 @@ from jaxrbd.model import (
     link_inertia,
     placement_matrix,
 )
-from jaxrbd.view import mesh_limits
-from jaxrbd.view.mesh_limits import UnreadableMesh
 from jaxrbd.view.triangles import shape_triangles
 
 pytestmark = pytest.mark.skipif(

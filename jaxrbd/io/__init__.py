@@ -4,6 +4,7 @@ The module `jaxrbd.io.pinocchio` converts models of Pinocchio.
 """
 
 from . import pinocchio as pinocchio
+from .meshes import read_meshes
 from .model_file import load_model, save_model
 from .mujoco import from_mujoco, load_mjcf
 from .packages import find_package_file
@@ -36,6 +37,7 @@ __all__ = [
     "load_srdf",
     "load_urdf",
     "parse_urdf",
+    "read_meshes",
     "save_model",
     "save_program",
     "save_urdf",

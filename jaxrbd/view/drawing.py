@@ -9,13 +9,13 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import ArgumentError, GeometryWarning
+from ..io import mesh_limits
+from ..io.mesh_limits import UnreadableMesh, check_coordinates, check_limit
 from ..model import BoxShape, EllipsoidShape, Geometry, Model
 from ..model.arguments import robot
 from ..model.description import inertia_about_com
 from ..model.geometry import Shape
 from ..spatial import pose_matrix
-from . import mesh_limits
-from .mesh_limits import UnreadableMesh, check_coordinates, check_limit
 from .triangles import Packages, Triangles, shape_triangles, transformed
 
 LAYERS = ("visuals", "collisions", "frames", "inertias", "com")

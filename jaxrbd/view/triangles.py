@@ -13,6 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import ArgumentError
+from ..io.mesh_files import read_mesh_file
+from ..io.mesh_limits import UnreadableMesh
 from ..io.packages import find_package_file
 from ..model import (
     BoxShape,
@@ -24,8 +26,6 @@ from ..model import (
     SphereShape,
 )
 from ..model.geometry import Shape
-from .mesh_files import read_mesh_file
-from .mesh_limits import UnreadableMesh
 
 Packages = Mapping[str, str | os.PathLike[str]]
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import JaxRBDError
-from ..io._xml import large_root
+from ._xml import large_root
 
 MAX_BYTES = 2**26  # of a mesh file, and of the files that it names
 MAX_TRIANGLES = 1_000_000  # with the copies of a scene

@@ -1,0 +1,63 @@
+"""The mesh files of a robot as meshes of its model."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+
+import numpy as np
+
+from ..errors import ArgumentError
+from ..model import Model, arguments
+from ..model.geometry import Geometry, LinkGeometry, Mesh, MeshFile
+from .mesh_files import read_mesh_file
+from .mesh_limits import UnreadableMesh
+from .packages import find_package_file
+
+
+def read_meshes(
+    model: Model,
+    packages: Mapping[str, str | os.PathLike[str]] | None = None,
+    *,
+    search_environment: bool = False,
+) -> Model:
+    """The model, with a `Mesh` in place of each `MeshFile` of its collision geometry.
+
+    So `collision.pairs_of` has the convex hulls of these meshes. All parts of a file become one
+    mesh. The visual geometry is not changed.
+
+    - `packages`, `search_environment`: as for `find_package_file`, which finds the files.
+
+    Raises ArgumentError, which names the link and the file, for a file that does not exist, is
+    damaged, or is beyond a limit of size, and if trimesh is not installed.
+    """
+    known: dict[MeshFile, Mesh] = {}
+
+    def read(link: str, geometry: Geometry) -> Geometry:
+        file = geometry.shape
+        if not isinstance(file, MeshFile):
+            return geometry
+        key = dataclasses.replace(file, scale=tuple(np.array(file.scale, float).tolist()))
+        if key not in known:
+            try:
+                path = find_package_file(
+                    file.uri, packages, file.robot_file, search_environment=search_environment
+                )
+                parts = read_mesh_file(path, np.array(file.scale, float))
+            except (ArgumentError, UnreadableMesh) as error:
+                message = f"link {link!r}: {error}"
+                raise ArgumentError(message, argument=error.argument) from None
+            offsets = np.cumsum([0, *(len(part.vertices) for part in parts)])
+            known[key] = Mesh(
+                np.concatenate([part.vertices for part in parts]),
+                np.concatenate([part.faces + n for part, n in zip(parts, offsets)]),
+            )
+        return dataclasses.replace(geometry, shape=known[key])
+
+    geometry = arguments.robot(model).geometry
+    collisions = {
+        link: tuple(read(link, shape) for shape in shapes)
+        for link, shapes in geometry.collisions.items()
+    }
+    return dataclasses.replace(model, geometry=LinkGeometry(geometry.visuals, collisions))
