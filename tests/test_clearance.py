@@ -93,6 +93,18 @@ def test_a_target_in_an_obstacle_is_approached_up_to_the_margin(rng):
     np.testing.assert_allclose(found.error, 0.35, atol=1e-9)
 
 
+def test_a_margin_that_cannot_be_kept():
+    """The error of the clearance is the largest lack of distance, here of the upper link."""
+    model, pairs = arm()
+    found = solver()(np.array([-1.0, -1.0, 0.0]), jnp.array([-2.0, 0.5]), 4.0)
+    assert not found.converged
+    distances, _ = distances_and_jacobian(model, rbd.forward_kinematics(model, found.q), pairs)
+    assert int(jnp.argmin(distances)) == 0
+    np.testing.assert_allclose(found.errors.linear[1], 4.0 - distances[0], atol=1e-9)
+    square = np.sum((4.0 - distances) ** 2) + found.errors.linear[0] ** 2
+    np.testing.assert_allclose(found.error, np.sqrt(square), atol=1e-9)
+
+
 def test_a_solution_is_free_of_collisions_where_the_nearest_one_is_not():
     """Of the two solutions for a target, one touches the obstacle."""
     model, pairs = arm()
@@ -136,6 +148,45 @@ def test_the_derivative_of_a_solution_at_an_obstacle():
     by_angle, by_margin = jax.jacfwd(position, argnums=(0, 1))(angle, 0.05)
     np.testing.assert_allclose(by_angle, 0.45 * np.array([-n[1], n[0], 0]), atol=1e-8)
     np.testing.assert_allclose(by_margin, n, atol=1e-8)
+
+
+def test_a_posture_among_the_configurations_that_keep_the_distance():
+    """The tip has to be at x = 1; the posture would put it into the obstacle, at y = 0.9.
+
+    The minimum is compared with all configurations of a fine grid of y.
+    """
+    model, pairs = arm()
+    margin = 0.05
+
+    def configurations(y):
+        """Both configurations with the tip at (1, y)."""
+        elbow, direction = np.arccos((1 + y**2) / 2 - 1), np.arctan2(y, 1)
+        return np.stack([direction - elbow / 2, elbow]), np.stack([direction + elbow / 2, -elbow])
+
+    posture = configurations(np.array(0.9))[0]
+    task = FrameTask.position("tip", np.array([1.0, 0, 0]), weights=[1.0, 0, 0])
+
+    def solve(q0):
+        tasks = [task, PostureTask(posture, 1.0), Clearance(pairs, margin)]
+        return inverse_kinematics(model, tasks, q0)
+
+    found = jax.jit(solve)(jnp.asarray(configurations(np.array(0.1))[0]))
+    assert found.converged
+    assert found.stationary
+    least = np.inf
+    for q in configurations(np.linspace(0.0, 1.7, 20001)):
+        middle = np.stack([np.cos(q[0]), np.sin(q[0])])
+        end = np.stack([np.cos(q[0] + q[1]), np.sin(q[0] + q[1])])
+        balls = (middle / 2, middle + end / 2, middle + end)
+        nearest = np.min([np.linalg.norm(x - OBSTACLE[:2, None], axis=0) for x in balls], axis=0)
+        free = nearest >= RADIUS + 0.1 + margin
+        distance = np.linalg.norm(q - posture[:, None], axis=0)[free]
+        least = min(least, np.min(distance, initial=np.inf))
+    assert least > 0.1
+    np.testing.assert_allclose(np.linalg.norm(found.q - posture), least, atol=1e-3)
+    np.testing.assert_allclose(tip(found.q)[0], 1, atol=1e-9)
+    distances, _ = distances_and_jacobian(model, rbd.forward_kinematics(model, found.q), pairs)
+    np.testing.assert_allclose(np.min(distances), margin, atol=1e-9)
 
 
 @pytest.mark.slow

@@ -685,6 +685,7 @@ WRONG = {
     "points has 3 points, expected 4 or more": lambda: convex_hull(CORNERS[:3]),
     "points has only points in one plane": lambda: convex_hull(np.ones((9, 3))),
     "points has entries that are not finite": lambda: convex_hull(CORNERS * np.inf),
+    "points is traced by JAX": lambda: jax.jit(lambda x: convex_hull(x)[1])(CORNERS),
     "most is 3, expected 4 to 256": lambda: convex_hull(CORNERS, most=3),
     # The type checker of the tests would refuse these before the package does.
     "a is 3, expected a Sphere": lambda: inspect.unwrap(checked_shape)(3, "a"),

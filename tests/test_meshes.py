@@ -54,9 +54,10 @@ def test_mesh_files_become_meshes(tmp_path):
     )
     assert len(pairs_of(files).left_out) == 3
     model = io.read_meshes(files)
-    small, two, _ = (geometry.shape for geometry in model.geometry.collisions["arm"])
+    small, two, large = (geometry.shape for geometry in model.geometry.collisions["arm"])
     assert isinstance(small, Mesh)
     np.testing.assert_allclose(np.max(small.vertices, axis=0), [0.05, 0.1, 0.3], atol=1e-7)
+    np.testing.assert_allclose(np.max(large.vertices, axis=0), [0.5, 1, 1.5], atol=1e-7)
     np.testing.assert_allclose(np.min(two.vertices, axis=0), [-0.5, -1, -1.5], atol=1e-7)
     np.testing.assert_allclose(np.max(two.vertices, axis=0), [5.5, 1, 1.5], atol=1e-7)
     corners = two.vertices[two.faces]

@@ -12,7 +12,8 @@ capsule a segment. A core states four functions of vectors (3,) in the frame of 
   leaves the flat face or the edge that contains u;
 - `extent()`: an upper bound () of the distances from the origin of the frame.
 
-Every core is symmetric about the origin of its frame.
+The convex hull of points has only `support` and `extent`. It is replaced by one of its triangles,
+which has all four functions (`hulls.py`).
 """
 
 from __future__ import annotations
@@ -189,11 +190,8 @@ class HullCore(eqx.Module):
 
     def padded(self, n: int, m: int) -> HullCore:
         """The same hull with n points and m directions. Hulls of one size can be a batch."""
-        middle, up = (
-            jnp.mean(self.vertices, axis=0),
-            jnp.asarray([0.0, 0.0, 1.0], self.normals.dtype),
-        )
-        points = jnp.tile(middle, (n - len(self.vertices), 1))
+        points = jnp.tile(jnp.mean(self.vertices, axis=0), (n - len(self.vertices), 1))
+        up = jnp.asarray([0.0, 0.0, 1.0], self.normals.dtype)
         directions = jnp.tile(up, (m - len(self.normals), 1))
         return HullCore(
             jnp.concatenate([self.vertices, points]), jnp.concatenate([self.normals, directions])
@@ -211,8 +209,8 @@ def nearest_of_triangle(corners: Array) -> Array:
 def _triangle_weights(corners: Array) -> tuple[Array, Array]:
     """The point of a triangle that is nearest to the origin.
 
-    Returns the weights (3,) of the corners, and the derivative (3, 3) of the nearest point with
-    respect to the origin.
+    The result is the weights (3,) of the corners at this point, and the derivative (3, 3) of the
+    point with respect to the position of the origin.
     """
     edges = jnp.roll(corners, -1, 0) - corners
     # The nearest point of edge i is corner i + part_i edge_i.
@@ -259,6 +257,7 @@ def _middle_of_farthest(points: Array, n: Array) -> Array:
 
 
 def _largest_norm(points: Array) -> Array:
+    """The largest distance () of points (n, 3) from the origin."""
     square = jnp.max(jnp.sum(points * points, axis=1))
     return jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
 

@@ -43,8 +43,7 @@ def nearest_with_corners(
         local = with_triangles(pair, corners)
         u, inexact = nearest_point(local, local.b.nearest(u)[0], iterations)
         v = u - local.nearest_in_a(u)[0]
-        square = jnp.dot(v, v)
-        length = jnp.sqrt(square)
+        length = jnp.sqrt(jnp.dot(v, v))
         # The corners are right if no corner is nearer along v.
         separation = pair.separation(v / jnp.where(length > 0, length, 1))
         return u, corners, inexact, separation < length - 16 * eps * (size + length), count + 1
@@ -113,6 +112,7 @@ def _nearest_corners(pair: CorePair, iterations: int) -> Array:
     def unfinished(state):
         return state[3] & (state[4] < iterations)
 
+    # The first points are those that are farthest from a towards b, and from b towards a.
     toward = jnp.where(jnp.dot(pair.p, pair.p) > 0, pair.p, jnp.ones_like(pair.p))
     point, corner = farthest(-toward / jnp.sqrt(jnp.dot(toward, toward)))
     three = jnp.tile(point, (3, 1)), jnp.tile(corner, (3, 1))

@@ -47,7 +47,12 @@ def simplified_hull(points: ArrayLike, most: int) -> tuple[np.ndarray, float]:
     The error is the largest distance of a point from the hull of the result. Raises ArgumentError,
     see `convex_hull`.
     """
-    points = np.asarray(arguments.parameter(points, "points", (None, 3)))
+    points = arguments.parameter(points, "points", (None, 3))
+    if isinstance(points, Tracer):
+        raise ArgumentError(
+            "points is traced by JAX, expected known values: call it outside of jit"
+        )
+    points = np.asarray(points, float)
     if not 4 <= most <= MAX_VERTICES:
         raise ArgumentError(f"most is {most}, expected 4 to {MAX_VERTICES}")
     if len(points) < 4:

@@ -135,6 +135,9 @@ class ConvexMesh(eqx.Module):
     - `rounding` () in m: the distance from the hull within which points belong to the shape;
     - `normals` (m, 3): the outward normals of the faces. They only improve the first direction in
       the search for the depth of an overlap; other vertices may keep them.
+
+    Raises ArgumentError for another number of points, for points in one plane, and for points that
+    are not finite.
     """
 
     vertices: Float[Parameter, "n 3"]
@@ -174,8 +177,8 @@ def convex_hull(
     each other. The error is then the largest distance of a point from the result; else it is 0.
     With the error as rounding, the shape contains all points.
 
-    Raises ArgumentError for fewer than four points, for points in one plane, and for points that
-    are not finite.
+    Raises ArgumentError for fewer than four points, for points in one plane, for points that are
+    not finite or that JAX traces, and for `most` out of its range.
     """
     vertices, error = simplified_hull(points, most)
     return ConvexMesh(vertices, rounding), error

@@ -200,10 +200,15 @@ def prioritise(
     )
     if not n:
         return unchanged
+    # So the multipliers of the equations stay. The shift of a satisfied inequality is 0.
+    shift = force / penalty(found) - found.position
+    count = number_of_inequalities(tasks)
+    if count:
+        shift = shift.at[-count:].add(found.position[-count:])
     first = Descent(
         state.q,
         found,
-        at_least(tasks, force / penalty(found) - found.position),
+        shift,
         jnp.minimum(state.damping, FIRST_DAMPING),
         state.iterations,
         no,
