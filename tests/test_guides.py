@@ -26,7 +26,7 @@ PROGRAMS = {
     "control.md": 4,
     "gpus.md": 3,
     "add_a_joint.md": 3,
-    "distances.md": 3,
+    "distances.md": 4,
     "exchange.md": 4,
     "integrators.md": 1,
     "mjcf.md": 2,
