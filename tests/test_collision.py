@@ -33,6 +33,7 @@ from jaxrbd.collision import (
     Sphere,
     convex_hull,
     distance,
+    mesh_hulls,
     pairs_of,
     robot_distances,
     robot_separations,
@@ -617,20 +618,22 @@ def test_hulls_of_several_sizes_are_one_batch(rng):
     assert inside.distance[2] >= np.max(-0.3 * directions[:, 0] - overlap) - 1e-12
 
 
-def test_a_simplified_hull_states_its_error(rng):
+def test_a_simplified_hull_states_its_error(rng, monkeypatch):
     """Every point is within the error, and one is as far away as the error."""
+    monkeypatch.setattr(mesh_hulls, "_CHUNK", 16)
     points = rng.normal(size=(400, 3)) * [1.0, 0.5, 0.2]
     full, none = convex_hull(points, most=256)
     corners = points[ConvexHull(points).vertices]
     assert none == 0
     np.testing.assert_array_equal(full.vertices, corners)
-    hull, error = convex_hull(points, 0.01, most=20)
-    assert hull.vertices.shape == (20, 3)
-    assert hull.rounding == 0.01
-    assert {*map(tuple, hull.vertices)} <= {*map(tuple, corners)}
-    distances = [outside_of_hull(hull.vertices, x) for x in points]
-    np.testing.assert_allclose(np.max(distances), error, rtol=1e-9)
-    assert 0 < error < 0.2
+    for most, bound in ((4, 1.0), (6, 0.8), (20, 0.2)):
+        hull, error = convex_hull(points, 0.01, most=most)
+        assert hull.vertices.shape == (most, 3)
+        assert hull.rounding == 0.01
+        assert {*map(tuple, hull.vertices)} <= {*map(tuple, corners)}
+        distances = [outside_of_hull(hull.vertices, x) for x in corners]
+        np.testing.assert_allclose(np.max(distances), error, rtol=1e-9)
+        assert 0 < error < bound
     # A mesh of many vertices, in a frame far from it and in mm.
     ball = rng.normal(size=(20_000, 3))
     ball = 1e3 + ball / np.linalg.norm(ball, axis=1, keepdims=True)

@@ -433,7 +433,8 @@ def test_a_search_leaves_starts_that_are_not_finite():
     @jax.jit
     def total(q):
         box = solver.Box(position_limits(model), np.zeros(3, bool))
-        return ik_solution._total(solver.start(model, (equation,), box, q, jnp.asarray(1e-9)))
+        state = solver.start(model, (equation,), box, q, jnp.asarray(1e-9))
+        return ik_solution._total((equation,), state)
 
     # The starts are compared by the errors of equations also where there are no tasks.
     far, near, reached = (total(q0.at[0].set(x)) for x in (9 / 4, 25 / 16, 1.0))

@@ -196,6 +196,7 @@ ON_THE_HOST = {
     "identify_consistent_inertia",
     "identify_inertia",
     "lock_joints",
+    "read_meshes",
     "render",
     "save_model",
     "save_urdf",
