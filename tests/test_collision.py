@@ -626,7 +626,7 @@ def test_a_simplified_hull_states_its_error(rng, monkeypatch):
     corners = points[ConvexHull(points).vertices]
     assert none == 0
     np.testing.assert_array_equal(full.vertices, corners)
-    for most, bound in ((4, 1.0), (6, 0.8), (20, 0.2)):
+    for most, bound in ((4, 2.0), (6, 1.0), (20, 0.2)):
         hull, error = convex_hull(points, 0.01, most=most)
         assert hull.vertices.shape == (most, 3)
         assert hull.rounding == 0.01
