@@ -57,7 +57,7 @@ def tip(q):
 
 @functools.cache
 def solver():
-    """`inverse_kinematics` of a position of the tip, for targets, starts and margins in a batch."""
+    """One program for a position of the tip: a function of the target, the start and the margin."""
     model, pairs = arm()
 
     def solve(p, q0, margin):
@@ -80,7 +80,7 @@ def test_the_jacobian_of_distances_is_their_derivative(rng):
     np.testing.assert_allclose(d[2], np.linalg.norm(tip(q) - OBSTACLE) - 0.4, atol=1e-14)
 
 
-def test_a_target_in_an_obstacle_is_approached_up_to_the_margin(rng):
+def test_a_target_in_an_obstacle_is_approached_up_to_the_margin():
     """The tip stops at the point of least distance from the target outside the obstacle."""
     target = OBSTACLE + 0.1 * np.array([0.6, -0.8, 0.0])
     found = solver()(target, jnp.array([-0.5, 1.0]), 0.05)
@@ -190,7 +190,7 @@ def test_a_posture_among_the_configurations_that_keep_the_distance():
 
 
 @pytest.mark.slow
-def test_a_search_and_a_posture_with_obstacles(rng):
+def test_a_search_and_a_posture_with_obstacles():
     """Reachable targets of the bundled arm among boxes: reached, and free of collisions."""
     from jaxrbd.collision import Box, robot_distances
 

@@ -610,7 +610,7 @@ def test_hulls_of_several_sizes_are_one_batch(rng):
     np.testing.assert_allclose(found.distance[2], 3 - 1 - reach[0], atol=1e-14)
     assert found.distance[3] > 6 - 1.1 - reach[0] - 1e-12
     np.testing.assert_allclose(found.normal[1:3], [[1, 0, 0], [-1, 0, 0]], atol=1e-14)
-    # The depth of a ball in a cube needs the normals of the faces of the ball.
+    # No normal of a face of the ball or the cube separates them by a shorter translation.
     inside = compute(Pose(X.R, X.p.at[2].set(X.p[1] + jnp.array([0.3, 0, 0]))))
     normals = ConvexHull(ball).equations[:, :3]
     directions = np.concatenate([normals, -np.eye(3), np.eye(3)])

@@ -1,7 +1,7 @@
 """Files that a robot file names, such as meshes: `package://` and `file://` URIs, and paths.
 
-The URDF reader keeps the names of meshes and does not open the files. `jaxrbd.view` opens them, and
-so can collision libraries.
+The URDF reader keeps the names of meshes and does not open the files. `jaxrbd.view` and
+`io.read_meshes` open them, and so can collision libraries.
 """
 
 from __future__ import annotations

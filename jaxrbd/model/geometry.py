@@ -66,7 +66,7 @@ class EllipsoidShape:
 
 @dataclasses.dataclass(frozen=True)
 class MeshFile:
-    """A mesh in a file, which is opened only to draw it.
+    """A mesh in a file, which only `jaxrbd.view` and `io.read_meshes` open.
 
     - `uri`: the name of the file, as `io.find_package_file` reads it. The file type is one of
       .stl, .obj, .dae, .glb, .gltf, .ply and .mesh;
