@@ -20,7 +20,7 @@ from scipy.spatial import ConvexHull
 import jaxrbd as rbd
 from jaxrbd import io, se3, so3
 from jaxrbd._math.cast import cast
-from jaxrbd._math.tiles import where_needed
+from jaxrbd._math.tiles import BLOCK, repeat_in_blocks
 from jaxrbd.collision import (
     Box,
     Capsule,
@@ -73,6 +73,7 @@ def of_kinds(default, kinds):
 
 
 EACH, FEW = of_kinds(KINDS, [*KINDS, *OTHERS]), of_kinds(KINDS[:2], KINDS)
+WITH_BOX = of_kinds([*KINDS, (Box, ConvexMesh)], [*KINDS, *OTHERS])
 
 
 @functools.cache
@@ -178,7 +179,7 @@ def outside_of_hull(vertices, x):
     return np.linalg.norm(rest[:3] / rest[3])
 
 
-@EACH
+@WITH_BOX
 def test_the_distance_of_shapes_is_proved_by_its_points_and_its_normal(kinds, rng):
     """Apart: the points are in the shapes, and no larger separation than their distance exists."""
     arguments = a, X_a, b, X_b = pairs(kinds, rng, spread=1.0)
@@ -444,23 +445,34 @@ def test_parallel_faces_in_any_frame(rng):
     assert max(np.max(np.abs(x)) for x in rates) < 30
 
 
-def test_only_the_samples_that_need_it_are_computed():
-    """For one sample, a batch, and a batch of batches with arguments that are not batched."""
+def test_each_sample_of_a_batch_takes_the_steps_that_it_needs():
+    """For one sample, a batch, and a batch of batches with operands that are not batched."""
+    blocks = []
 
-    def function(x, y):
-        return x * y, x + 1
+    def step(operands, state):
+        x, y = operands
+        jax.debug.callback(lambda more: blocks.append(int(np.sum(more))), state[1] > 0)
+        value, steps, data = state
+        return (value * x + y, steps - 1, data), steps > 1
 
-    def selected(needed, x, y):
-        return where_needed(function, needed, (x, y), (x, y))
+    def repeated(x, y, steps):
+        start = jnp.zeros(2), steps, {"half": steps.astype(float) / 2, "even": steps % 2 == 0}
+        return repeat_in_blocks(step, (x, y), start)
 
     rng = np.random.default_rng(0)
-    x, y, needed = rng.normal(size=(5, 70)), rng.normal(size=70), rng.uniform(size=(5, 70)) < 0.6
-    found = jax.jit(jax.vmap(jax.vmap(selected), (0, 0, None)))(needed, x, y)
-    np.testing.assert_allclose(found[0], np.where(needed, x * y, x))
-    np.testing.assert_allclose(found[1], np.where(needed, x + 1, y + 0 * x))
-    one = jax.jit(selected)
-    np.testing.assert_allclose(one(True, 2.0, 3.0), (6, 3))
-    np.testing.assert_allclose(one(False, 2.0, 3.0), (2, 3))
+    x, y = rng.uniform(0.5, 1, (5, 170, 2)), rng.uniform(1, 2, (170, 2))
+    steps = rng.integers(1, 9, (5, 170))
+    found, last, data = jax.jit(jax.vmap(jax.vmap(repeated), (0, None, 0)))(x, y, steps)
+    powers = [np.sum(x[i, j] ** np.arange(k)[:, None], 0) for (i, j), k in np.ndenumerate(steps)]
+    np.testing.assert_allclose(found, np.reshape(powers, x.shape) * y, rtol=1e-12)
+    np.testing.assert_array_equal(last, 0)
+    np.testing.assert_array_equal(data["half"], steps / 2)
+    np.testing.assert_array_equal(data["even"], steps % 2 == 0)
+    jax.effects_barrier()
+    full = np.sum(steps) / BLOCK
+    assert full <= len(blocks) < 1.2 * full + 8
+    one = jax.jit(repeated)(np.array([2.0, 3.0]), np.array([1.0, 1.0]), jnp.array(3))
+    np.testing.assert_allclose(one[0], (7, 13))
 
 
 # --------------------------------------------------------------------------------------- robots
@@ -634,6 +646,7 @@ def test_a_simplified_hull_states_its_error(rng, monkeypatch):
         distances = [outside_of_hull(hull.vertices, x) for x in corners]
         np.testing.assert_allclose(np.max(distances), error, rtol=1e-9)
         assert 0 < error < bound
+    monkeypatch.undo()
     # A mesh of many vertices, in a frame far from it and in mm.
     ball = rng.normal(size=(20_000, 3))
     ball = 1e3 + ball / np.linalg.norm(ball, axis=1, keepdims=True)

@@ -5,15 +5,18 @@
         python -m benchmarks.studies.distances
 
 A batch has 64 x 50 random pairs of two kinds of shapes, in float64; 7 to 16 % of the pairs overlap.
-The times are those per pair of one core: the value, the value with the gradient with respect to the
-pose of one shape, and a call of coal from Python less an empty call of its binding. coal computes
-the value, the points and the normal. The errors are:
+Hulls have 32 vertices. The times are those per pair of one core: the value, the value with the
+gradient with respect to the pose of one shape, and, if coal is installed, a call of coal from
+Python less an empty call of its binding. coal computes the value, the points and the normal. The
+errors are:
 
 - duality: the largest difference of the distance and the separation along the normal, for shapes
   that are apart. The difference is 0 only for the exact distance;
 - depth: the number of pairs that overlap and have a smaller depth along one of 10,000 directions.
 
-The last rows are the distances of the bundled arm, all pairs and five obstacles.
+The last rows are the distances of the bundled arm, all pairs and five obstacles. On a GPU:
+
+    python -m benchmarks.studies.distances --single --pairs 65536 --configurations 1024 Box-Box
 """
 
 from __future__ import annotations
@@ -21,32 +24,54 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-import coal
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.spatial import ConvexHull
 
 import jaxrbd
 from benchmarks.studies import common
 from jaxrbd import collision, so3
+from jaxrbd._math.cast import cast
 from jaxrbd.collision.nearest import CorePair
 from jaxrbd.spatial import Pose, inverse_compose
 
-PAIRS = 64 * 50
-KINDS = ("Sphere", "Capsule", "Box", "Cylinder", "Ellipsoid")
+try:
+    import coal
+except ImportError:
+    coal = None
+
+KINDS = ("Sphere", "Capsule", "Box", "Cylinder", "Ellipsoid", "ConvexMesh")
+VERTICES, HULLS = 32, 100  # the vertices of a hull, and the number of different hulls
 SIZES = {"Sphere": [()], "Capsule": [(), ()], "Box": [(3,)], "Cylinder": [(), ()]}
 SIZES["Ellipsoid"] = [(3,)]
+TESTED = 3200  # the number of pairs whose errors are computed
 
 
-def shapes(kind: str, rng: np.random.Generator):
+def shapes(kind: str, rng: np.random.Generator, count: int):
     """Random shapes of one kind, with sizes from 0.05 to 1."""
-    sizes = [jnp.asarray(rng.uniform(0.05, 1, (PAIRS, *shape))) for shape in SIZES[kind]]
+    if kind == "ConvexMesh":
+        return hulls(rng, count)
+    sizes = [jnp.asarray(rng.uniform(0.05, 1, (count, *shape))) for shape in SIZES[kind]]
     return jax.vmap(getattr(collision, kind))(*sizes)
 
 
-def poses(rng: np.random.Generator) -> Pose:
-    R = jax.vmap(so3.exp)(jnp.asarray(rng.normal(size=(PAIRS, 3)) * 2))
-    return Pose(R, jnp.asarray(rng.normal(size=(PAIRS, 3)) * 1.2))
+def hulls(rng: np.random.Generator, count: int):
+    """Hulls of points on spheres with radii from 0.2 to 1. The first HULLS hulls repeat."""
+    points = rng.normal(size=(HULLS, VERTICES, 3))
+    points *= rng.uniform(0.2, 1, (HULLS, 1, 1)) / np.linalg.norm(points, axis=-1, keepdims=True)
+    found = [collision.ConvexMesh(x) for x in points]
+    most = max(len(shape.normals) for shape in found)
+    normals = [shape.core()[0].padded(VERTICES, most).normals for shape in found]
+    found = [eqx.tree_at(lambda x: x.normals, *pair) for pair in zip(found, normals)]
+    rows = np.arange(count) % HULLS
+    return jax.tree.map(lambda *x: jnp.stack(x)[rows], *found)
+
+
+def poses(rng: np.random.Generator, count: int) -> Pose:
+    R = jax.vmap(so3.exp)(jnp.asarray(rng.normal(size=(count, 3)) * 2))
+    return Pose(R, jnp.asarray(rng.normal(size=(count, 3)) * 1.2))
 
 
 def compiled(function: Callable, *arguments) -> tuple[Callable, float]:
@@ -57,7 +82,14 @@ def compiled(function: Callable, *arguments) -> tuple[Callable, float]:
 
 
 def coal_shape(kind: str, shape, i: int):
-    sizes = [np.asarray(x)[i] for x in jax.tree.leaves(shape)]
+    if kind == "ConvexMesh":
+        hull = ConvexHull(np.asarray(shape.vertices[i], float))
+        points, triangles = coal.StdVec_Vec3s(), coal.StdVec_Triangle()
+        points.extend([*hull.points])
+        for corners in hull.simplices:
+            triangles.append(coal.Triangle(*map(int, corners)))
+        return coal.Convex(points, triangles)
+    sizes = [np.asarray(x, float)[i] for x in jax.tree.leaves(shape)]
     match kind:
         case "Sphere":
             return coal.Sphere(sizes[0])
@@ -71,9 +103,12 @@ def coal_shape(kind: str, shape, i: int):
 def coal_time(kinds: tuple[str, ...], a, X_a: Pose, b, X_b: Pose) -> float:
     """Seconds per distance of coal, less the time of an empty call."""
     request, result = coal.DistanceRequest(), coal.DistanceResult()
-    calls = []
-    for i in range(PAIRS):
-        places = [coal.Transform3s(np.asarray(X.R[i]), np.asarray(X.p[i])) for X in (X_a, X_b)]
+    calls, count = [], len(X_a.p)
+    for i in range(count):
+        places = [
+            coal.Transform3s(np.asarray(X.R[i], float), np.asarray(X.p[i], float))
+            for X in (X_a, X_b)
+        ]
         one, other = coal_shape(kinds[0], a, i), coal_shape(kinds[1], b, i)
         calls.append((one, places[0], other, places[1], request, result))
 
@@ -86,7 +121,7 @@ def coal_time(kinds: tuple[str, ...], a, X_a: Pose, b, X_b: Pose) -> float:
             result.clear()
 
     found = common.least_seconds({"all": all_distances, "nothing": nothing}, repeat=5)
-    return (found["all"] - found["nothing"]) / PAIRS
+    return (found["all"] - found["nothing"]) / count
 
 
 def errors(a, X_a: Pose, b, X_b: Pose, found, rng) -> tuple[float, int, int]:
@@ -109,10 +144,10 @@ def errors(a, X_a: Pose, b, X_b: Pose, found, rng) -> tuple[float, int, int]:
     return duality, int(jnp.sum(~apart)), int(wrong)
 
 
-def study_of_kinds(kinds: tuple[str, ...]) -> None:
+def study_of_kinds(kinds: tuple[str, ...], count: int, dtype: type) -> None:
     rng = np.random.default_rng(0)
-    a, b = (shapes(kind, rng) for kind in kinds)
-    arguments = a, poses(rng), b, poses(rng)
+    a, b = (shapes(kind, rng, count) for kind in kinds)
+    arguments = cast((a, poses(rng, count), b, poses(rng, count)), dtype)
     value, compilation = compiled(jax.vmap(collision.distance), *arguments)
 
     def distance_and_gradient(a, X_a, b, X_b):
@@ -120,19 +155,22 @@ def study_of_kinds(kinds: tuple[str, ...]) -> None:
 
     with_gradient, _ = compiled(jax.vmap(distance_and_gradient), *arguments)
     found = value(*arguments)
-    duality, overlapping, wrong = errors(*arguments, found, rng)
+    few = jax.tree.map(lambda x: x[:TESTED], (*arguments, found))
+    duality, overlapping, wrong = errors(*few, rng)
     programs = {"value": value, "gradient": with_gradient}
     calls = {name: lambda f=f: f(*arguments) for name, f in programs.items()}
-    times = [x / PAIRS for x in common.least_seconds(calls, repeat=10).values()]
-    times.append(coal_time(kinds, *arguments))
-    us = [f"{1e6 * x:.2f}" for x in times]
-    ratio = f"{times[1] / times[2]:.1f}"
+    times = [x / count for x in common.least_seconds(calls, repeat=10).values()]
+    if coal:
+        times.append(coal_time(kinds, *arguments))
+    us = [f"{1e6 * x:.3g}" for x in times]
+    peer = [us[2], f"{times[1] / times[2]:.1f}"] if coal else ["", ""]
     wrong_depths = f"{wrong} of {overlapping}"
-    common.row(", ".join(kinds), *us, ratio, f"{compilation:.1f}", f"{duality:.0e}", wrong_depths)
+    compiling = f"{compilation:.1f}"
+    common.row(", ".join(kinds), *us[:2], *peer, compiling, f"{duality:.0e}", wrong_depths)
 
 
-def study_of_the_arm() -> None:
-    model = jaxrbd.load_robot("arm7")
+def study_of_the_arm(count: int, dtype: type) -> None:
+    model = jaxrbd.load_robot("arm7").astype(dtype)
     rng = np.random.default_rng(0)
     world = [
         collision.PlacedShape(
@@ -141,7 +179,7 @@ def study_of_the_arm() -> None:
         for _ in range(5)
     ]
     pairs = collision.pairs_of(model, world)
-    q = jnp.asarray(rng.uniform(-1, 1, (64, model.nq)))
+    q = jnp.asarray(rng.uniform(-1, 1, (count, model.nq)), dtype)
 
     def distances(q):
         return collision.robot_distances(model, q, pairs)
@@ -154,23 +192,28 @@ def study_of_the_arm() -> None:
         program, compilation = compiled(jax.vmap(function), q)
         found = common.least_seconds({"all": lambda p=program: p(q)}, repeat=10)
         us = 1e6 * found["all"] / len(q)
-        common.row(f"{name}, {len(pairs)} pairs", f"{us:.0f}", f"{compilation:.1f}")
+        common.row(f"{name}, {len(pairs)} pairs", f"{us:.3g}", f"{compilation:.1f}")
 
 
 def main() -> None:
     parser = common.parser(__doc__)
     every = [(a, b) for i, a in enumerate(KINDS) for b in KINDS[i:]]
     parser.add_argument("kinds", nargs="*", help="such as Box-Box; default: all pairs of kinds")
-    given = [tuple(text.split("-")) for text in parser.parse_args().kinds]
+    parser.add_argument("--pairs", type=int, default=64 * 50, help="the pairs of a batch")
+    parser.add_argument("--configurations", type=int, default=64, help="a batch of the arm")
+    parser.add_argument("--single", action="store_true", help="float32 instead of float64")
+    given = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
-    print(common.machine())
+    dtype = np.float32 if given.single else np.float64
+    print(f"{common.machine()}, {jax.devices()[0].device_kind}, {np.dtype(dtype)}")
     times = "value, us", "with gradient, us", "coal, us", "ratio", "compilation, s"
     common.head("shapes", *times, "duality", "deeper than needed")
-    for kinds in given or every:
-        study_of_kinds(kinds)
+    for kinds in [tuple(text.split("-")) for text in given.kinds] or every:
+        study_of_kinds(kinds, given.pairs, dtype)
     print()
-    common.head("arm, 64 configurations", "us per configuration", "compilation, s")
-    study_of_the_arm()
+    configurations = f"arm, {given.configurations} configurations"
+    common.head(configurations, "us per configuration", "compilation, s")
+    study_of_the_arm(given.configurations, dtype)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -37,68 +37,153 @@ def in_blocks(function: Callable[[Any], Any], states: Any, size: int) -> Any:
     return jax.tree.map(lambda x: x.reshape(len(x) * size, *x.shape[2:]), found)
 
 
-BLOCK = 32  # the number of samples of a block of `where_needed`
+BLOCK = 64  # the largest number of samples of a block of `repeat_in_blocks` on a CPU
 
 
-def where_needed(
-    function: Callable[..., Any], needed: Array, operands: Any, results: Any, axes: int = 0
-) -> Any:
-    """`function(*operands)` for the samples of a batch that need it, and `results` for the others.
+def repeat_in_blocks(step: Callable[..., tuple[Any, Array]], operands: Any, state: Any) -> Any:
+    """The state of one sample after `state = step(operands, state)`, repeated until it is finished.
 
-    `needed` (): a bool; function, operands and results are those of one sample. Under `vmap`, only
-    the samples with a true `needed` are computed, in blocks; so the others cost nothing. JAX does
-    not differentiate the result.
+    `step` computes a block of samples: its arguments are the operands and the states of the block,
+    with a leading axis. It returns the new states, and bools (block,): which samples need another
+    step. Under `vmap`, each sample takes only the steps that it needs: a block consists of samples
+    that are not finished. So a slow sample does not delay the others. JAX does not differentiate
+    the result.
+    """
+    return _repeated(step, operands, state, 0)
 
-    `axes`: the number of leading batch axes that all arguments have.
+
+def _repeated(step: Callable[..., tuple[Any, Array]], operands: Any, state: Any, axes: int) -> Any:
+    """`repeat_in_blocks` for a batch; its arrays have leading axes, `axes` in number.
+
+    An axis of an operand has length 1 if all samples along this axis have the same operand.
     """
 
     @custom_vmap
-    def selected(needed, operands, results):
-        if not axes:
-            # One sample: only one branch is computed. Under `vmap`, JAX would compute both.
-            return lax.cond(needed, lambda: function(*operands), lambda: results)
-        shape = needed.shape
-        flat = jax.tree.map(
-            lambda x: x.reshape(needed.size, *x.shape[axes:]), (needed, operands, results)
-        )
-        found = _in_needed_blocks(function, *flat)
+    def run(operands, state):
+        shape = jax.tree.leaves(state)[0].shape[:axes]
+        flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[axes:]), state)
+        count = len(jax.tree.leaves(flat)[0])
+
+        def block_step(rows, block):
+            place = jnp.unravel_index(rows, shape) if axes else ()
+
+            def taken(x):
+                if not axes:
+                    return x[None]
+                return x[tuple(i if n > 1 else 0 * i for i, n in zip(place, x.shape))]
+
+            return step(jax.tree.map(taken, operands), block)
+
+        def on_cpu(flat):
+            return _in_order_of_need(block_step, flat, min(BLOCK, count))
+
+        def elsewhere(flat):
+            return _in_order_of_need(block_step, flat, count)
+
+        found = by_platform(on_cpu, elsewhere, flat)
         return jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), found)
 
-    @selected.def_vmap
-    def _(count, is_batched, *arguments):
+    @run.def_vmap
+    def _(count, is_batched, operands, state):
+        def with_axis(x, mapped):
+            return x if mapped else x[None]
+
         def filled(x, mapped):
             return x if mapped else jnp.broadcast_to(x, (count, *x.shape))
 
-        arguments = jax.tree.map(filled, arguments, tuple(is_batched))
-        found = where_needed(function, *arguments, axes + 1)
+        operands = jax.tree.map(with_axis, operands, is_batched[0])
+        state = jax.tree.map(filled, state, is_batched[1])
+        found = _repeated(step, operands, state, axes + 1)
         return found, jax.tree.map(lambda _: True, found)
 
-    return selected(needed, operands, results)
+    return run(operands, state)
 
 
-def _in_needed_blocks(function: Callable[..., Any], needed: Array, operands: Any, results: Any):
-    """`where_needed` for n samples in the rows of the arrays."""
-    count = len(needed)
-    block = min(BLOCK, count)
-    # The samples that need it come first. The last block may overlap the block before.
-    order, total = jnp.argsort(~needed), jnp.sum(needed)
+class _Work(NamedTuple):
+    """Samples in the order of their next steps.
 
-    def body(state):
-        start, results = state
-        rows = lax.dynamic_slice(order, [start], [block])
-        found = jax.vmap(function)(*jax.tree.map(lambda x: x[rows], operands))
-        keep = needed[rows]
-        results = jax.tree.map(
-            lambda x, y: x.at[rows].set(
-                jnp.where(keep.reshape(-1, *[1] * (y.ndim - 1)), y, x[rows])
-            ),
-            results,
-            found,
+    - `states`: the states of the samples and their rows in the batch;
+    - `waiting` (): the number of samples of this pass, which are the first ones;
+    - `head` (): those before it had their step in this pass;
+    - `kept` (): the number of these that need another step. They are at the front;
+    - `results`, `count` (): the states and rows of the finished samples, and their number.
+    """
+
+    states: Any
+    waiting: Array
+    head: Array
+    kept: Array
+    results: Any
+    count: Array
+
+
+def _in_order_of_need(step: Callable[..., tuple[Any, Array]], states: Any, block: int) -> Any:
+    """`repeat_in_blocks` for n samples; `step(rows, states)` computes the samples of some rows."""
+    count = len(jax.tree.leaves(states)[0])
+    rows, k = jnp.arange(count), jnp.arange(block)
+    states, unpacked = _packed((states, rows))
+    zero = jnp.zeros_like(rows[0])
+
+    def stored(x: Any, part: Any, start: Array) -> Any:
+        return jax.tree.map(
+            lambda x, part: lax.dynamic_update_slice_in_dim(x, part, start, 0), x, part
         )
-        return start + block, results
 
-    start = jnp.zeros((), total.dtype)
-    return lax.while_loop(lambda state: state[0] < total, body, (start, results))[1]
+    def body(work: _Work) -> _Work:
+        part = jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, work.head, block), work.states)
+        states, rows = unpacked(part)
+        valid = k < work.waiting - work.head
+        states, unfinished = step(rows, states)
+        unfinished &= valid
+        # The samples that need another step come first, then those that are finished.
+        order = jnp.argsort(jnp.where(unfinished, 0, jnp.where(valid, 1, 2)))
+        more = jnp.sum(unfinished)
+        part = jax.tree.map(lambda x: x[order], _packed((states, rows))[0])
+        finished = jax.tree.map(lambda x: jnp.roll(x, -more, 0), part)
+        # The rows after the kept samples had their step already, so they can be overwritten.
+        states = stored(work.states, part, work.kept)
+        results = stored(work.results, finished, work.count)
+        head, kept = work.head + block, work.kept + more
+        ended, done = head >= work.waiting, work.count + jnp.sum(valid) - more
+        waiting = jnp.where(ended, kept, work.waiting)
+        head, kept = jnp.where(ended, 0, head), jnp.where(ended, 0, kept)
+        return _Work(states, waiting, head, kept, results, done)
+
+    def padded(x: Array) -> Array:
+        return jnp.concatenate([x, jnp.broadcast_to(x[:1], (block, *x.shape[1:]))])
+
+    states = jax.tree.map(padded, states)
+    work = _Work(states, zero + count, zero, zero, states, zero)
+    work = lax.while_loop(lambda work: work.waiting > 0, body, work)
+    results, rows = unpacked(jax.tree.map(lambda x: x[:count], work.results))
+    order = jnp.argsort(rows)
+    return jax.tree.map(lambda x: x[order], results)
+
+
+def _packed(samples: Any) -> tuple[dict[Any, Array], Callable[[dict[Any, Array]], Any]]:
+    """One array (n, k) for each dtype of the leaves of n samples, and the inverse function."""
+    leaves, structure = jax.tree.flatten(samples)
+    dtypes = [x.dtype for x in leaves]
+    sizes = [x[0].size for x in leaves]
+
+    def of(dtype):
+        return [i for i, other in enumerate(dtypes) if other == dtype]
+
+    def unpacked(arrays):
+        found = list(leaves)
+        for dtype, x in arrays.items():
+            start = 0
+            for i in of(dtype):
+                part = x[:, start : start + sizes[i]]
+                found[i] = part.reshape(len(x), *leaves[i].shape[1:])
+                start += sizes[i]
+        return jax.tree.unflatten(structure, found)
+
+    arrays = {
+        str(dtype): jnp.concatenate([leaves[i].reshape(len(leaves[i]), -1) for i in of(dtype)], 1)
+        for dtype in sorted(set(dtypes), key=str)
+    }
+    return arrays, unpacked
 
 
 def by_platform(on_cpu: Callable[..., Any], elsewhere: Callable[..., Any], *operands: Any) -> Any:

@@ -10,7 +10,9 @@ capsule a segment. A core states four functions of vectors (3,) in the frame of 
   the point in their middle;
 - `flat_part(u, step)`: the fraction, at most 1, of the step after which a point u of the surface
   leaves the flat face or the edge that contains u;
-- `extent()`: an upper bound () of the distances from the origin of the frame.
+- `extent()`: an upper bound () of the distances from the origin of the frame;
+- `face(n, change)`: points (k, 3) of the face or edge that is farthest in the direction n. Point i
+  is a farthest one in the direction n + change i; so they are in the order of the changes (k, 3).
 
 The convex hull of points has only `support` and `extent`. It is replaced by one of its triangles,
 which has all four functions (`hulls.py`).
@@ -19,7 +21,9 @@ which has all four functions (`hulls.py`).
 from __future__ import annotations
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jaxtyping import Float
 
@@ -29,6 +33,8 @@ from .._math.linear import matmul
 _ELLIPSOID_STEPS = 5
 # A point within this fraction of a size from a face is on the face.
 _ON_FACE = 1e-9
+# The bits of the index of a corner of a box: 1 if the corner has a positive x, y, z.
+_CORNER_BITS = np.array([1, 2, 4], np.int32)
 
 
 class BoxCore(eqx.Module):
@@ -47,6 +53,18 @@ class BoxCore(eqx.Module):
 
     def flat_part(self, u: Float[Array, "3"], step: Float[Array, "3"]) -> Array:
         return _part_in_box(u, step, self.half_sizes)
+
+    def face(self, n: Float[Array, "3"], change: Float[Array, "k 3"]) -> Array:
+        return jax.vmap(self.support)(n[None] + change)
+
+    def corner(self, n: Float[Array, "3"]) -> Array:
+        """The index () of a corner that is farthest in the direction n."""
+        return jnp.sum(jnp.where(n > 0, _CORNER_BITS, 0), dtype=jnp.int32)
+
+    def corner_points(self, corners: Array) -> Array:
+        """The corners (k, 3) with some indices (k,)."""
+        signs = jnp.where(corners[:, None] & _CORNER_BITS[None], 1, -1)
+        return signs.astype(self.half_sizes.dtype) * self.half_sizes[None]
 
     def extent(self) -> Array:
         return jnp.sum(self.half_sizes)
@@ -97,6 +115,13 @@ class CylinderCore(eqx.Module):
         to_circle = jnp.where(outwards, first, second)
         return jnp.where(inside, jnp.minimum(to_circle, to_end), to_end)
 
+    def face(self, n: Float[Array, "3"], change: Float[Array, "k 3"]) -> Array:
+        # Beside the cylinder, the face is a line along the axis, which no change turns.
+        end = jnp.sum(n[:2] * n[:2]) < jnp.max(jnp.sum(change * change, axis=1))
+        changed = n[None] + change
+        across = jnp.where(end, changed[:, :2], n[None, :2])
+        return jax.vmap(self.support)(jnp.concatenate([across, changed[:, 2:]], axis=1))
+
     def extent(self) -> Array:
         return jnp.sum(self.sizes)
 
@@ -131,6 +156,9 @@ class EllipsoidCore(eqx.Module):
     def flat_part(self, u: Float[Array, "3"], step: Float[Array, "3"]) -> Array:
         return jnp.ones_like(u[0])
 
+    def face(self, n: Float[Array, "3"], change: Float[Array, "k 3"]) -> Array:
+        return jnp.broadcast_to(self.support(n), change.shape)
+
     def extent(self) -> Array:
         return jnp.max(self.radii)
 
@@ -145,7 +173,7 @@ class TriangleCore(eqx.Module):
     corners: Float[Array, "3 3"]
 
     def nearest(self, x: Float[Array, "3"]) -> tuple[Array, Array]:
-        weights, across = _triangle_weights(self.corners - x[None])
+        weights, across = triangle_weights(self.corners - x[None])
         return matmul(weights, self.corners), across
 
     def support(self, n: Float[Array, "3"]) -> Array:
@@ -178,12 +206,19 @@ class HullCore(eqx.Module):
         """The index () of a vertex that is farthest in the direction n."""
         return jnp.argmax(matmul(self.vertices, n)).astype(jnp.int32)
 
+    def corner_points(self, corners: Array) -> Array:
+        """The vertices (k, 3) with some indices (k,)."""
+        return self.vertices[corners]
+
     def triangle(self, corners: Array) -> TriangleCore:
         """The triangle of three vertices, by their indices (3,)."""
         return TriangleCore(self.vertices[corners])
 
     def support(self, n: Float[Array, "3"]) -> Array:
         return _middle_of_farthest(self.vertices, n)
+
+    def face(self, n: Float[Array, "3"], change: Float[Array, "k 3"]) -> Array:
+        return self.vertices[jax.vmap(self.corner)(n[None] + change)]
 
     def extent(self) -> Array:
         return _largest_norm(self.vertices)
@@ -201,12 +236,7 @@ class HullCore(eqx.Module):
 Core = BoxCore | CylinderCore | EllipsoidCore | TriangleCore | HullCore
 
 
-def nearest_of_triangle(corners: Array) -> Array:
-    """The point of a triangle with corners (3, 3) that is nearest to the origin."""
-    return matmul(_triangle_weights(corners)[0], corners)
-
-
-def _triangle_weights(corners: Array) -> tuple[Array, Array]:
+def triangle_weights(corners: Array) -> tuple[Array, Array]:
     """The point of a triangle that is nearest to the origin.
 
     The result is the weights (3,) of the corners at this point, and the derivative (3, 3) of the

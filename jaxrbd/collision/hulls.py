@@ -1,4 +1,4 @@
-"""The corners of convex hulls where two cores are nearest to each other.
+"""The nearest points of two cores, of which one or both are convex hulls.
 
 The method is that of Gilbert, Johnson and Keerthi (1988). The differences of the points of a and b
 are a convex set, and the distance of a and b is the distance of this set from the origin. The
@@ -6,12 +6,12 @@ method keeps three points of the set, and the point v of their triangle that is 
 origin. Each iteration takes a fourth point, the farthest one in the direction -v, and keeps the
 triangle of the four points that is nearest to the origin.
 
-In the end, the hulls are replaced by the triangles of their corners that belong to the three
-points. `nearest.py` finds the nearest points of these triangles.
+For derivatives, the hulls are replaced by the triangles of their corners that belong to the three
+points.
 
 For a curved core the method converges too slowly. So the curved core is replaced by one of its
-points, then the hull by a triangle, and the nearest points of the curved core and the triangle
-follow. This is repeated from the new point, until no corner of the hull is nearer.
+points, then the hull by a triangle, and `nearest.py` finds the nearest points of the curved core
+and the triangle. This is repeated from the new point, until no corner of the hull is nearer.
 """
 
 from __future__ import annotations
@@ -21,49 +21,61 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from .._math.linear import matmul
-from .cores import BoxCore, Core, CylinderCore, EllipsoidCore, HullCore, nearest_of_triangle
+from .cores import BoxCore, CylinderCore, EllipsoidCore, HullCore, triangle_weights
 from .nearest import CorePair, nearest_point
 
 
-def nearest_with_corners(
-    pair: CorePair, u: Array, iterations: int = 60, rounds: int = 20
+def nearer_points(
+    pair: CorePair, u: Array, corners: Array, iterations: int
 ) -> tuple[Array, Array, Array]:
-    """`nearest_point` of any cores; the second result is the corners (3, 2) of hulls.
+    """A few iterations for the point u (3,) of b that is nearest to a.
 
-    If the cores overlap, the corners are any corners, and the last result is true.
+    - `corners` (3, 2): for hulls, three corners of a and of b, as those of `first_corners` or of
+      the result.
+
+    The results are u, the corners whose triangles have the nearest points, and whether more
+    iterations may find nearer ones. If the cores overlap, u and the corners are any.
     """
-    if not (isinstance(pair.a, HullCore) or isinstance(pair.b, HullCore)):
+    if not _has_hull(pair):
         u, inexact = nearest_point(pair, u, iterations)
-        return u, jnp.zeros((3, 2), jnp.int32), inexact
+        return u, corners, inexact
+    corners, u_corners, inexact = _nearer_corners(_with_point(pair, u), corners, 2 * iterations)
+    if not isinstance(pair.a, _CURVED) and not isinstance(pair.b, _CURVED):
+        return u_corners, corners, inexact
+    local = with_triangles(pair, corners)
+    u, curved_inexact = nearest_point(local, local.b.nearest(u)[0], iterations)
+    v = u - local.nearest_in_a(u)[0]
+    length = jnp.sqrt(jnp.dot(v, v))
+    # The corners are right if no corner is nearer along v.
+    separation = pair.separation(v / jnp.where(length > 0, length, 1))
     eps, size = jnp.finfo(u.dtype).eps, pair.a.extent() + pair.b.extent()
+    wrong = separation < length - 16 * eps * (size + length)
+    return u, corners, inexact | curved_inexact | wrong
 
-    def body(state):
-        u, _, _, _, count = state
-        corners = _nearest_corners(_with_point(pair, u), 2 * iterations)
-        local = with_triangles(pair, corners)
-        u, inexact = nearest_point(local, local.b.nearest(u)[0], iterations)
-        v = u - local.nearest_in_a(u)[0]
-        length = jnp.sqrt(jnp.dot(v, v))
-        # The corners are right if no corner is nearer along v.
-        separation = pair.separation(v / jnp.where(length > 0, length, 1))
-        return u, corners, inexact, separation < length - 16 * eps * (size + length), count + 1
 
-    def unfinished(state):
-        return state[3] & (state[4] < rounds)
+_CURVED = CylinderCore | EllipsoidCore
 
-    yes = jnp.ones((), bool)
-    start = u, jnp.zeros((3, 2), jnp.int32), yes, yes, jnp.zeros((), jnp.int32)
-    u, corners, inexact, wrong, _ = lax.while_loop(unfinished, body, start)
-    return u, corners, inexact | wrong
+
+def _has_hull(pair: CorePair) -> bool:
+    return isinstance(pair.a, HullCore) or isinstance(pair.b, HullCore)
+
+
+def first_corners(pair: CorePair) -> Array:
+    """The first corners (3, 2) for `nearer_points`: the farthest ones towards the other core."""
+    if not _has_hull(pair):
+        return jnp.zeros((3, 2), jnp.int32)
+    center = jnp.zeros_like(pair.p)
+    pair = _with_point(pair, center)
+    toward = jnp.where(jnp.dot(pair.p, pair.p) > 0, pair.p, jnp.ones_like(pair.p))
+    return jnp.tile(_farthest_corners(pair, -toward), (3, 1))
 
 
 def _with_point(pair: CorePair, u: Array) -> CorePair:
     """The pair with a point in place of a curved core: its point that is nearest to u."""
-    curved = CylinderCore | EllipsoidCore
     point = BoxCore(jnp.zeros_like(u))
-    if isinstance(pair.a, curved):
+    if isinstance(pair.a, _CURVED):
         return CorePair(point, pair.b, pair.R, pair.nearest_in_a(u)[0])
-    if isinstance(pair.b, curved):
+    if isinstance(pair.b, _CURVED):
         return CorePair(pair.a, point, pair.R, pair.p - pair.b.nearest(u)[0])
     return pair
 
@@ -80,24 +92,29 @@ def with_triangles(pair: CorePair, corners: Array) -> CorePair:
     return pair._replace(a=a, b=b)
 
 
-def _nearest_corners(pair: CorePair, iterations: int) -> Array:
-    """The corners (3, 2) of hulls with the nearest points; any corners if the cores overlap."""
+def _nearer_corners(pair: CorePair, corners: Array, iterations: int) -> tuple[Array, Array, Array]:
+    """A few iterations for two cores with corners.
+
+    The results are three corners (3, 2), the point (3,) of b in their triangles that is nearest to
+    a, and whether more iterations may find nearer ones.
+    """
     eps = jnp.finfo(pair.p.dtype).eps
     size = pair.a.extent() + pair.b.extent()
 
-    def farthest(n: Array) -> tuple[Array, Array]:
-        """The difference (3,) of the points of a and b that is farthest along n, its corners."""
-        a, i = _farthest(pair.a, matmul(n, pair.R))
-        b, j = _farthest(pair.b, -n)
-        return matmul(pair.R, a) + pair.p - b, jnp.stack([i, j])
+    def differences(corners: Array) -> Array:
+        """The differences (3, 3) of three corners of a and b."""
+        a, b = pair.a.corner_points(corners[:, 0]), pair.b.corner_points(corners[:, 1])
+        return matmul(a, pair.R.T) + pair.p - b
 
     def body(state):
-        points, corners, v, _, count = state
-        point, corner = farthest(-v / jnp.sqrt(jnp.dot(v, v)))
+        corners, _, v, count = state
+        points = differences(corners)
+        corner = _farthest_corners(pair, -v)
+        point = differences(corner[None])
         # Choice i has the new point in place of point i.
         new = jnp.eye(3, dtype=bool)[:, :, None]
-        choices = jnp.where(new, point[None, None], points[None])
-        found = jax.vmap(nearest_of_triangle)(choices)
+        choices = jnp.where(new, point[None], points[None])
+        found = jax.vmap(lambda x: matmul(triangle_weights(x)[0], x))(choices)
         square = jnp.sum(found * found, axis=1)
         best = jnp.argmin(square)
         nearest = found[best]
@@ -105,24 +122,20 @@ def _nearest_corners(pair: CorePair, iterations: int) -> Array:
         closer = square[best] < length * length - 2 * eps * length * (length + size)
         # If the origin is inside the four points, the point that is left out is behind it.
         apart = jnp.dot(points[best], nearest) > square[best] / 2
-        kept = jnp.where(closer, choices[best], points)
         corners = jnp.where(closer, jnp.where(new[best], corner[None], corners), corners)
-        return kept, corners, jnp.where(closer, nearest, v), closer & apart, count + 1
+        return corners, closer & apart, jnp.where(closer, nearest, v), count + 1
 
     def unfinished(state):
-        return state[3] & (state[4] < iterations)
+        return state[1] & (state[3] < iterations)
 
-    # The first points are those that are farthest from a towards b, and from b towards a.
-    toward = jnp.where(jnp.dot(pair.p, pair.p) > 0, pair.p, jnp.ones_like(pair.p))
-    point, corner = farthest(-toward / jnp.sqrt(jnp.dot(toward, toward)))
-    three = jnp.tile(point, (3, 1)), jnp.tile(corner, (3, 1))
-    start = *three, point, jnp.dot(point, point) > 0, jnp.zeros((), jnp.int32)
-    return lax.while_loop(unfinished, body, start)[1]
+    points = differences(corners)
+    v = matmul(triangle_weights(points)[0], points)
+    start = corners, jnp.dot(v, v) > 0, v, jnp.zeros((), jnp.int32)
+    corners, inexact, _, _ = lax.while_loop(unfinished, body, start)
+    weights = triangle_weights(differences(corners))[0]
+    return corners, matmul(weights, pair.b.corner_points(corners[:, 1])), inexact
 
 
-def _farthest(core: Core, n: Array) -> tuple[Array, Array]:
-    """A point of the core that is farthest along n, and its corner, if the core is a hull."""
-    if isinstance(core, HullCore):
-        corner = core.corner(n)
-        return core.vertices[corner], corner
-    return core.support(n), jnp.zeros((), jnp.int32)
+def _farthest_corners(pair: CorePair, n: Array) -> Array:
+    """The corners (2,) of a, farthest along n, and of b, farthest in the opposite direction."""
+    return jnp.stack([pair.a.corner(matmul(n, pair.R)), pair.b.corner(-n)])

@@ -13,8 +13,8 @@ depth is the length of the shortest translation after which the shapes only touc
   products, the normals of the faces of hulls, the direction of the centres, and directions that
   are spread over the sphere. For two boxes, the best direction is always among them. For other
   cores the result is a local maximum of the separation, and nearly always the largest.
-- Hulls: `hulls.py` finds the triangles of their corners that have the nearest points, and the rest
-  of the computation is with these triangles.
+- Hulls: `hulls.py` finds the nearest points and the triangles of corners that contain them. The
+  steps of Newton's method are with these triangles.
 
 Derivatives. The first derivative of the distance follows from the nearest points and n, held fixed
 (envelope theorem). So the derivatives of the iterations are not needed. n and the points are roots
@@ -25,6 +25,9 @@ the points move as little as possible.
 
 from __future__ import annotations
 
+import enum
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -34,16 +37,16 @@ from jax import Array, lax
 from jaxtyping import Float
 
 from .._math.linear import matmul
-from .._math.tiles import where_needed
+from .._math.tiles import repeat_in_blocks
 from ..spatial import Pose, inverse_compose, rotate, transform_point
 from .cores import Core, HullCore
-from .hulls import nearest_with_corners, with_triangles
+from .hulls import first_corners, nearer_points, with_triangles
 from .nearest import CorePair, inverse, linearization
 
-# Iterations of a batch, before the pairs that need more are computed further.
+# Iterations of a visit of a block of pairs.
 _FEW = 5
-# The largest number of directions after the first one.
-_ROUNDS = 30
+# The largest number of visits for one direction, and of directions.
+_VISITS, _TURNS = 12, 30
 # Overlapping cores move apart until their distance is this fraction of their size.
 _GAP = 0.03
 # The third candidate for the next direction is the first one with a change that is larger by this.
@@ -223,60 +226,126 @@ def _(primals, tangents):
     return jax.jvp(lambda pair: _width(pair, *fixed), (pair,), (tangents[0],))
 
 
-def _find_touch(pair: CorePair) -> Touch:
-    """The touch with the largest separation.
+class _Next(enum.IntEnum):
+    """What the search for a touch does next."""
 
-    Most pairs of a batch are apart, and few iterations find their nearest points. Only the others
-    are computed further.
+    APPROACH = 0  # more iterations for the nearest points of the cores where they are
+    FIRST_DIRECTION = 1  # the cores overlap
+    ITERATE = 2  # more iterations for the nearest points after b has moved
+    NEXT_DIRECTION = 3
+    END = 4
+
+
+class _Search(NamedTuple):
+    """The state of the search for a touch.
+
+    - `touch`: the touch so far; `s` (3,): the movement of b;
+    - `next` (): a value of `_Next`;
+    - `visits` (): the number of visits for this direction; `turns` (): the number of directions.
     """
-    start = pair.p if isinstance(pair.b, HullCore) else pair.b.nearest(pair.p)[0]
-    u, corners, inexact = nearest_with_corners(pair, start, _FEW, 1)
-    local = with_triangles(pair, corners)
-    v = u - local.nearest_in_a(u)[0]
-    size, length = pair.a.extent() + pair.b.extent(), jnp.sqrt(jnp.dot(v, v))
-    eps = jnp.finfo(u.dtype).eps
-    apart = length > eps**0.5 * size
-    touch = Touch(_unit(v, v), length, u, apart, corners)
-    return where_needed(_best_touch, inexact | ~apart, (pair, u), touch)
+
+    touch: Touch
+    s: Array
+    next: Array
+    visits: Array
+    turns: Array
 
 
-def _best_touch(pair: CorePair, u: Array) -> Touch:
-    """The touch with the largest separation, from a point u of b near a."""
+def _find_touch(pair: CorePair) -> Touch:
+    """The touch with the largest separation."""
+    zero = jnp.zeros((), jnp.int32)
+    u = pair.p if isinstance(pair.b, HullCore) else pair.b.nearest(pair.p)[0]
+    up = jnp.asarray([0, 0, 1], u.dtype)
+    touch = Touch(up, jnp.zeros_like(u[0]), u, zero > 0, first_corners(pair))
+    search = _Search(touch, jnp.zeros_like(u), zero + _Next.APPROACH, zero, zero)
+    return repeat_in_blocks(_visit, pair, search).touch
+
+
+def _visit(pair: CorePair, search: _Search) -> tuple[_Search, Array]:
+    """A few iterations for a block of pairs; the second result is which pairs need another visit.
+
+    Few pairs of a batch overlap. So a block computes the directions only if one of its pairs needs
+    them.
+    """
+    for value, change in (
+        (_Next.FIRST_DIRECTION, _with_first_direction),
+        (_Next.NEXT_DIRECTION, _with_next_direction),
+    ):
+        needed = search.next == value
+        search = lax.cond(
+            jnp.any(needed), partial(_changed, change), lambda *same: same[2], needed, pair, search
+        )
+    search = jax.vmap(_with_nearest_points)(pair, search)
+    return search, search.next != _Next.END
+
+
+def _changed(
+    change: Callable[..., _Search], needed: Array, pair: CorePair, search: _Search
+) -> _Search:
+    """The searches of a block, changed where it is needed."""
+
+    def chosen(needed, new, old):
+        return jax.tree.map(partial(jnp.where, needed), new, old)
+
+    return jax.vmap(chosen)(needed, jax.vmap(change)(pair, search), search)
+
+
+def _with_first_direction(pair: CorePair, search: _Search) -> _Search:
+    """The search from the best of the first directions."""
     size = pair.a.extent() + pair.b.extent()
-    eps = jnp.finfo(size.dtype).eps
-    start = _first_direction(pair)
-    gap = jnp.maximum(_GAP * size, eps)
+    gap = jnp.maximum(_GAP * size, jnp.finfo(size.dtype).eps)
+    touch = search.touch._replace(n=_first_direction(pair), gap=gap)
+    return _from_direction(pair, search, touch)
 
-    def body(state):
-        touch, s, _, count = state
-        first = count == 0
-        moved = pair.moved(s)
-        u, corners, _ = nearest_with_corners(moved, touch.u)
-        v = u - with_triangles(moved, corners).nearest_in_a(u)[0]
-        length = jnp.sqrt(jnp.dot(v, v))
-        n = _unit(v, touch.n)
-        apart = first & (length > eps**0.5 * size) & (pair.separation(n) > 0)
-        # The second candidate is a step of Newton's method for the best direction.
-        local = with_triangles(pair, corners)
-        turning = _newton(local, touch._replace(u=u)).turning
-        newton = _unit(touch.n + matmul(turning, n - touch.n), touch.n)
-        far = _unit(touch.n + _EXTRAPOLATION * (n - touch.n), n)
-        directions = jnp.stack([touch.n, n, newton, far])
-        widths = jax.vmap(pair.separation)(directions)
-        best = jnp.argmax(widths)
-        better = widths[best] > widths[0] + 4 * eps * size
-        later = jnp.where(better, directions[best], touch.n)
-        n = jnp.where(first, jnp.where(apart, n, start), later)
-        touch = Touch(n, jnp.where(apart, length, gap), u, apart, corners)
-        s = touch.movement(pair.separation(n), n)
-        return touch, s, jnp.where(first, ~apart, better), count + 1
 
-    def unfinished(state):
-        return state[2] & (state[3] <= _ROUNDS)
+def _with_next_direction(pair: CorePair, search: _Search) -> _Search:
+    """The search from the best of three directions, or its end if none is better than before."""
+    touch, moved = search.touch, pair.moved(search.s)
+    local = with_triangles(moved, touch.corners)
+    n = _unit(touch.u - local.nearest_in_a(touch.u)[0], touch.n)
+    # The second candidate is a step of Newton's method for the best direction.
+    turning = _newton(with_triangles(pair, touch.corners), touch).turning
+    newton = _unit(touch.n + matmul(turning, n - touch.n), touch.n)
+    far = _unit(touch.n + _EXTRAPOLATION * (n - touch.n), n)
+    directions = jnp.stack([touch.n, n, newton, far])
+    widths = jax.vmap(pair.separation)(directions)
+    best = jnp.argmax(widths)
+    eps, size = jnp.finfo(n.dtype).eps, pair.a.extent() + pair.b.extent()
+    better = (widths[best] > widths[0] + 4 * eps * size) & (search.turns < _TURNS)
+    turned = _from_direction(pair, search, touch._replace(n=directions[best]))
+    ended = search._replace(next=jnp.full_like(search.next, _Next.END))
+    return jax.tree.map(partial(jnp.where, better), turned, ended)
 
-    touch = Touch(start, gap, u, jnp.zeros((), bool), jnp.zeros((3, 2), jnp.int32))
-    state = touch, jnp.zeros_like(u), jnp.ones((), bool), jnp.zeros((), jnp.int32)
-    return lax.while_loop(unfinished, body, state)[0]
+
+def _from_direction(pair: CorePair, search: _Search, touch: Touch) -> _Search:
+    """The search for the nearest points after b has moved along the direction of a touch."""
+    s = touch.movement(pair.separation(touch.n), touch.n)
+    iterate = jnp.full_like(search.next, _Next.ITERATE)
+    return _Search(touch, s, iterate, jnp.zeros_like(search.visits), search.turns + 1)
+
+
+def _with_nearest_points(pair: CorePair, search: _Search) -> _Search:
+    """The search after a few more iterations for the nearest points."""
+    touch, moved = search.touch, pair.moved(search.s)
+    u, corners, inexact = nearer_points(moved, touch.u, touch.corners, _FEW)
+    v = u - with_triangles(moved, corners).nearest_in_a(u)[0]
+    length, size = jnp.sqrt(jnp.dot(v, v)), pair.a.extent() + pair.b.extent()
+    n = _unit(v, touch.n)
+    more = inexact & (search.visits < _VISITS)
+    approach = search.next == _Next.APPROACH
+    apart = approach & (length > jnp.finfo(u.dtype).eps ** 0.5 * size)
+    apart &= ~more & (pair.separation(n) > 0)
+    after = jnp.where(
+        approach, jnp.where(apart, _Next.END, _Next.FIRST_DIRECTION), _Next.NEXT_DIRECTION
+    )
+    found = Touch(
+        jnp.where(apart, n, touch.n), jnp.where(apart, length, touch.gap), u, apart, corners
+    )
+    found = _Search(
+        found, search.s, jnp.where(more, search.next, after), search.visits + 1, search.turns
+    )
+    ended = search.next == _Next.END
+    return jax.tree.map(partial(jnp.where, ended), search, found)
 
 
 def _first_direction(pair: CorePair) -> Array:
