@@ -300,6 +300,29 @@ def test_distances_in_single_precision(kinds, rng):
     assert np.mean(np.abs(found - expected) > 1e-5) < 0.02
 
 
+@pytest.mark.parametrize(
+    "kind",
+    all_but([Box], [Capsule, Box, Cylinder, Ellipsoid, ConvexMesh]),
+    ids=lambda x: x.__name__,
+)
+def test_shapes_close_to_a_face_in_single_precision(kind, rng):
+    """A shape over a table, with all orientations: its distance is that of its lowest point."""
+    shape, table = shapes(kind, rng, 0.2), Box(jnp.asarray([1.0, 1.0, 0.1]))
+    R = np.array(poses(rng, 1.0).R)
+    # Half of the shapes have an axis that is nearly vertical.
+    R[::2] = jax.vmap(so3.exp)(jnp.asarray(rng.normal(size=(N // 2, 3)) * 0.003))
+    below = -R[:, 2, :]
+    n = np.einsum("nij,j->ni", np.swapaxes(R, 1, 2), [0.0, 0.0, -1.0])
+    np.testing.assert_allclose(n, below, atol=1e-15)
+    compute = jax.jit(jax.vmap(distance, (0, 0, None, None)))
+    ground = cast((table, identity_pose(float)), jnp.float32)
+    for gap in (1e-2, 1e-3, 1e-5, 0.0, -1e-5, -1e-3):
+        p = np.stack([*rng.uniform(-0.2, 0.2, (2, N)), 0.1 + gap + reach(shape, n)], axis=1)
+        found = compute(*cast((shape, Pose(jnp.asarray(R), jnp.asarray(p))), jnp.float32), *ground)
+        np.testing.assert_allclose(found.distance, gap, atol=1e-4)
+        np.testing.assert_allclose(found.normal, np.tile([0, 0, -1.0], (N, 1)), atol=1e-2)
+
+
 @FEW
 def test_derivatives_of_a_distance_are_central_differences(kinds, rng):
     """With respect to both poses and all sizes: the distance twice, the points once, both modes."""

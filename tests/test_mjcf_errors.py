@@ -52,6 +52,18 @@ def text(**places):
     return TEXT.format(**PLACES | places)
 
 
+RING = "type='sdf' mesh='ring'"  # no surface that jaxrbd knows
+RINGS = """<extension><plugin plugin="mujoco.sdf.torus"><instance name="ring">
+    <config key="radius1" value="0.35"/><config key="radius2" value="0.15"/>
+  </instance></plugin></extension>
+  <asset><mesh name="ring"><plugin instance="ring"/></mesh></asset>"""
+
+
+def geom(attributes):
+    plugin = "<plugin instance='ring'/>" if RING in attributes else ""
+    return f"<geom {attributes}>{plugin}</geom>"
+
+
 def actuator(what):
     return f"<actuator>{what}</actuator>"
 
@@ -120,24 +132,23 @@ REFUSED = {
         "equality 'e': tendon",
     ),
     "obstacle": (
-        {"world": "<geom name='step' type='cylinder' size='1 1'/>"},
-        "geom 'step': contact of a cylinder with the geom 'hull'",
+        {"top": RINGS, "world": geom(f"name='step' {RING}")},
+        "geom 'step': contact of an sdf with the geom 'hull'",
     ),
     "two grounds": (
-        {"world": "<geom name='wall' type='plane' size='1 1 1' euler='1 0 0'/>"},
-        "geom 'wall': a second ground, besides 'floor'",
+        {
+            "top": "<asset><hfield name='h' nrow='4' ncol='4' size='1 1 1 1'/></asset>",
+            "world": "<geom name='hills' type='hfield' hfield='h'/>",
+        },
+        "geom 'hills': a second ground, besides 'floor'",
     ),
-    "cylinder": (
-        {"hull": "type='cylinder' size='0.1 0.1'"},
-        "geom 'hull': contact of a cylinder with the ground",
+    "sdf": (
+        {"top": RINGS, "base_joint": "<freejoint name='free'/>" + geom(f"name='ring' {RING}")},
+        "geom 'ring': contact of an sdf with the ground",
     ),
     "condim": (
         {"hull": "size='0.1' condim='4'"},
         "contact of the geoms 'floor' and 'hull': torsional or rolling friction (condim 4)",
-    ),
-    "margin": (
-        {"hull": "size='0.1' margin='0.01'", "floor": "margin='0.02'"},
-        "contact of the geoms 'floor' and 'hull': margin 0.03",
     ),
     "anisotropic": (
         {"bottom": "<contact><pair geom1='floor' geom2='link' friction='1 0.5'/></contact>"},
@@ -284,28 +295,28 @@ def test_one_message_names_all_features():
     assert error.value.file == "<string>"
 
 
-MESHES = """
+WALKER = """
 <mujoco>
-  <asset><mesh name="foot" vertex="0 0 0  .1 0 0  0 .1 0  0 0 .1"/></asset>
+  {rings}
   <worldbody>
     {world}
-    <body name="base" pos="0 0 1"><freejoint/><geom name="hull" {hull}/>{legs}</body>
+    <body name="base" pos="0 0 1"><freejoint/>{hull}{legs}</body>
   </worldbody>
 </mujoco>
 """
-MESH = "type='mesh' mesh='foot'"
 SILENT = "contype='0' conaffinity='0'"
 FLOOR = "<geom name='floor' type='plane' size='1 1 1'/>"
 
 
-def walker(legs, world=FLOOR, hull=MESH):
-    """A robot with two meshes per leg, whose geoms have no names."""
+def walker(legs, world=FLOOR, hull=RING):
+    """A robot with two rings per leg, whose geoms have no names."""
+    two = geom(RING) + geom(f"{RING} pos='0 0 -.2'")
     legs = "".join(
-        f"<body name='leg{i}' pos='{i} 0 0'><joint axis='0 1 0'/><geom {MESH}/>"
-        f"<geom {MESH} pos='0 0 -.2'/></body>"
-        for i in range(legs)
+        f"<body name='leg{i}' pos='{i} 0 0'><joint axis='0 1 0'/>{two}</body>" for i in range(legs)
     )
-    return MESHES.format(world=world, hull=hull, legs=legs)
+    hull = geom(f"name='hull' {hull}")
+    rings = RINGS if RING in world + hull + legs else ""
+    return WALKER.format(rings=rings, world=world, hull=hull, legs=legs)
 
 
 def test_many_contacts_without_counterpart_are_one_text():
@@ -314,31 +325,34 @@ def test_many_contacts_without_counterpart_are_one_text():
         load_mjcf(walker(12))
     # Each of the 24 geoms of the legs can touch the 22 geoms of the other legs.
     texts = (
-        "contact of a mesh with the ground (25 geoms: 'hull' of body 'base', 'geom2' of body "
+        "plugin 'ring'",
+        "contact of an sdf with the ground (25 geoms: 'hull' of body 'base', 'geom2' of body "
         "'leg0', 'geom3' of body 'leg0', 'geom4' of body 'leg1' and 21 more)",
-        "contact of a mesh with other geoms (264 contacts of 24 geoms: 'geom2' of body 'leg0', "
+        "contact of an sdf with other geoms (264 contacts of 24 geoms: 'geom2' of body 'leg0', "
         "'geom4' of body 'leg1', 'geom5' of body 'leg1', 'geom6' of body 'leg2' and 20 more)",
     )
     assert str(error.value) == (
         f"<string>: no counterpart for {'; '.join(texts)} (strict=False leaves this out)"
     )
-    pair = "<contact><pair geom1='hull' geom2='tip'/></contact>"  # without a margin
-    slippery = text(floor="margin='0.01'", bottom=pair).replace(
+    pair = "<contact><pair geom1='hull' geom2='tip'/></contact>"  # with condim 3
+    slippery = text(floor="condim='4'", bottom=pair).replace(
         "<site name='s1'/>".replace("'", '"'), "<geom size='.1'/>" * 4
     )
     found = load_mjcf(slippery, strict=False)
     assert found.omitted == (
-        "contacts with margin 0.01 (6 pairs: 'floor' of body 'world' and 'hull' of body 'base', "
-        "'floor' of body 'world' and 'link' of body 'arm', 'floor' of body 'world' and 'geom3' of "
-        "body 'arm', 'floor' of body 'world' and 'geom4' of body 'arm' and 2 more)",
+        "contacts with torsional or rolling friction (condim 4) (6 pairs: 'floor' of body 'world' "
+        "and 'hull' of body 'base', 'floor' of body 'world' and 'link' of body 'arm', 'floor' of "
+        "body 'world' and 'geom3' of body 'arm', 'floor' of body 'world' and 'geom4' of body 'arm' "
+        "and 2 more)",
     )
-    # Few contacts have one text each; two meshes that touch each other have one text.
+    # Few contacts have one text each; two rings that touch each other have one text.
     found = load_mjcf(walker(2, world=""), strict=False)
     assert list(found.omitted) == [
-        "geom 'geom1' of body 'leg0': contact of a mesh with the geom 'geom3' of body 'leg1'",
-        "geom 'geom1' of body 'leg0': contact of a mesh with the geom 'geom4' of body 'leg1'",
-        "geom 'geom2' of body 'leg0': contact of a mesh with the geom 'geom3' of body 'leg1'",
-        "geom 'geom2' of body 'leg0': contact of a mesh with the geom 'geom4' of body 'leg1'",
+        "plugin 'ring'",
+        "geom 'geom1' of body 'leg0': contact of an sdf with the geom 'geom3' of body 'leg1'",
+        "geom 'geom1' of body 'leg0': contact of an sdf with the geom 'geom4' of body 'leg1'",
+        "geom 'geom2' of body 'leg0': contact of an sdf with the geom 'geom3' of body 'leg1'",
+        "geom 'geom2' of body 'leg0': contact of an sdf with the geom 'geom4' of body 'leg1'",
     ]
     tendons = "".join(TENDON.replace("name='t'", f"name='t{i}'") for i in range(23))
     with pytest.raises(rbd.RobotFileError, match=r"'t18'; tendon 't19' and 3 more \(strict"):
@@ -351,41 +365,36 @@ def test_a_robot_that_can_touch_nothing_gives_a_warning():
     assert found.scene is None
     assert [str(warning.message) for warning in caught] == [
         "<string>: body 'base' with a free joint can rest on nothing, because contacts of its "
-        "geoms were left out: the mesh 'hull' of body 'base', the mesh 'geom2' of body 'leg0', the "
-        "mesh 'geom3' of body 'leg0', the mesh 'geom4' of body 'leg1' and 1 more"
+        "geoms were left out: the sdf 'hull' of body 'base', the sdf 'geom2' of body 'leg0', the "
+        "sdf 'geom3' of body 'leg0', the sdf 'geom4' of body 'leg1' and 1 more"
     ]
     # A contact with another robot does not carry the robot, nor a rock without counterpart.
     other = "<body name='other' pos='0 0 3'><freejoint/><geom size='.1' contype='3'/></body>"
     above = "size='.1' contype='2' conaffinity='2'"  # touches the other robot only
-    rock = "<geom name='rock' type='cylinder' size='1 1'/>"
+    rock = geom(f"name='rock' {RING}")
     for legs, world, hull in ((2, FLOOR + other, above), (0, rock, "size='.1'")):
         with pytest.warns(rbd.ContactWarning, match="'base' with a free joint") as caught:
             found = load_mjcf(walker(legs, world, hull), strict=False)
         assert len(caught) == 1
         assert len(found.pairs) == (legs > 0)
     # A geom that loses two contacts has one place in the text.
-    with pytest.warns(rbd.ContactWarning, match="left out: the mesh 'hull' of body 'base'$"):
+    with pytest.warns(rbd.ContactWarning, match="left out: the sdf 'hull' of body 'base'$"):
         load_mjcf(walker(0, FLOOR + rock), strict=False)
     # One geom of the robot, or a fixed base, is enough for no warning, which is an error here.
     assert load_mjcf(walker(2, hull="size='.1'"), strict=False).scene is not None
     fixed = walker(2).replace("<freejoint/>", "<joint axis='1 0 0'/>")
     assert load_mjcf(fixed, strict=False).scene is None
-    silent = MESH + " contype='0' conaffinity='0'"
-    assert load_mjcf(walker(0, hull=silent)).scene is None
+    silent = RING + " contype='0' conaffinity='0'"
+    assert load_mjcf(walker(0, hull=silent), strict=False).scene is None
 
 
-def test_pairs_with_contacts_that_are_not_found_give_one_warning():
+def test_boxes_touch_with_four_points():
     box = "type='box' size='.1 .1 .1'"
     world = "<geom name='rail' type='capsule' size='.1 1'/>" + "".join(
         f"<body name='b{i}' pos='{i} 0 0'><freejoint/><geom {box}/></body>" for i in range(3)
     )
-    with pytest.warns(rbd.ContactWarning) as caught:
-        found = load_mjcf(walker(0, world, "size='.1'"))
-    (message,) = (str(warning.message) for warning in caught)
-    assert message.startswith("<string>: contacts of edges are not found for 6 of 10 pairs")
-    assert "the capsule 'rail' of body 'world' and the box 'geom1' of body 'b0'" in message
-    assert " and 2 more. " in message
-    assert len(found.scene.pairs) == 3 * 16 + 3 * 2 + 3 + 1
+    found = load_mjcf(walker(0, world, "size='.1'"))
+    assert len(found.scene.pairs) == 3 * 4 + 3 * 2 + 3 + 1
 
 
 def test_a_file_is_named_in_its_errors(tmp_path):
@@ -567,16 +576,18 @@ def test_different_damping_along_the_axes_of_a_free_joint():
     assert found.model.damping[:6].tolist() == [0, 0, 0, 3, 4, 5]
 
 
-def test_the_first_of_two_grounds_is_the_ground():
-    """The contacts with the second ground are not counted."""
-    deck = "<geom name='deck' type='plane' size='1 1 1' pos='0 0 -3'/>"
-    found = load_mjcf(text(world=deck), strict=False)
-    assert (found.scene.ground.offset, found.scene.frames) == (0, ("base", "arm"))
-    with pytest.warns(rbd.ContactWarning, match="rest on nothing"):
-        found = load_mjcf(walker(2, FLOOR + deck), strict=False)
-    second, meshes, *_ = found.omitted
-    assert second == "geom 'deck': a second ground, besides 'floor'"
-    assert meshes.startswith("contact of a mesh with the ground (5 geoms: 'hull' of body 'base', ")
+def test_a_plane_besides_the_ground_is_a_half_space():
+    deck = "<geom name='deck' type='plane' size='1 1 1' pos='0 0 -3' friction='0.3'/>"
+    found = load_mjcf(text(world=deck, hull="size='.1' friction='0.2'", link="friction='0.2'"))
+    scene, model = found.scene, found.model
+    assert (scene.ground.offset, scene.frames) == (0, ("base", "arm"))
+    assert {frozenset(pair) for pair in found.pairs} == {
+        frozenset(("deck", geom)) for geom in ("hull", "link")
+    }
+    np.testing.assert_allclose(scene.friction, [1, 1, 0.3, 0.3])
+    kinematics = rbd.forward_kinematics(model, found.q0)
+    distance = rbd.contact.contacts.find_contacts(model, scene.astype(float), kinematics).distance
+    np.testing.assert_allclose(distance[2:], distance[:2] + 3, atol=1e-12)
 
 
 def test_parameters_of_explicit_pairs():
@@ -585,14 +596,13 @@ def test_parameters_of_explicit_pairs():
 
     def found(*pairs):
         pairs = "".join(f"<pair geom1='floor' geom2='link' {x}/>" for x in pairs)
-        places = {"hull": hull, "link": "margin='3' condim='6'"}
+        places = {"hull": hull, "link": "condim='6'"}
         return from_mujoco(compiled(places | {"bottom": f"<contact>{pairs}</contact>"}), False)
 
     for attributes, feature, friction in (
         ("condim='1'", None, 0.0),
         ("condim='3'", None, 0.5),
         ("condim='4'", "torsional or rolling friction (condim 4)", 0.5),
-        ("margin='.02'", "margin 0.02", 0.5),
         ("adhesion='1'", "adhesion", 0.5),
     ):
         robot = found(f"friction='.5 .5' {attributes}")

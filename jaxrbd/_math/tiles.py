@@ -106,7 +106,7 @@ class _Work(NamedTuple):
     - `waiting` (): the number of samples of this pass, which are the first ones;
     - `head` (): those before it had their step in this pass;
     - `kept` (): the number of these that need another step. They are at the front;
-    - `results`, `count` (): the states and rows of the finished samples, and their number.
+    - `results`, `finished` (): the states and rows of the finished samples, and their number.
     """
 
     states: Any
@@ -114,7 +114,7 @@ class _Work(NamedTuple):
     head: Array
     kept: Array
     results: Any
-    count: Array
+    finished: Array
 
 
 def _in_order_of_need(step: Callable[..., tuple[Any, Array]], states: Any, block: int) -> Any:
@@ -139,15 +139,15 @@ def _in_order_of_need(step: Callable[..., tuple[Any, Array]], states: Any, block
         order = jnp.argsort(jnp.where(unfinished, 0, jnp.where(valid, 1, 2)))
         more = jnp.sum(unfinished)
         part = jax.tree.map(lambda x: x[order], _packed((states, rows))[0])
-        finished = jax.tree.map(lambda x: jnp.roll(x, -more, 0), part)
+        ended = jax.tree.map(lambda x: jnp.roll(x, -more, 0), part)
         # The rows after the kept samples had their step already, so they can be overwritten.
         states = stored(work.states, part, work.kept)
-        results = stored(work.results, finished, work.count)
+        results = stored(work.results, ended, work.finished)
         head, kept = work.head + block, work.kept + more
-        ended, done = head >= work.waiting, work.count + jnp.sum(valid) - more
-        waiting = jnp.where(ended, kept, work.waiting)
-        head, kept = jnp.where(ended, 0, head), jnp.where(ended, 0, kept)
-        return _Work(states, waiting, head, kept, results, done)
+        last, finished = head >= work.waiting, work.finished + jnp.sum(valid) - more
+        waiting = jnp.where(last, kept, work.waiting)
+        head, kept = jnp.where(last, 0, head), jnp.where(last, 0, kept)
+        return _Work(states, waiting, head, kept, results, finished)
 
     def padded(x: Array) -> Array:
         return jnp.concatenate([x, jnp.broadcast_to(x[:1], (block, *x.shape[1:]))])

@@ -1,7 +1,7 @@
 """Cores: convex sets with a formula for the nearest point.
 
 A shape is all points within a radius, the rounding, of its core. A sphere has a point as core, a
-capsule a segment. A core states four functions of vectors (3,) in the frame of the core:
+capsule a segment. A core states five functions of vectors (3,) in the frame of the core:
 
 - `nearest(x)`: the point of the core that is nearest to a point x, and the derivative J (3, 3) of
   this point with respect to x. J is symmetric, with eigenvalues from 0 to 1. If x is in the core,
@@ -14,8 +14,8 @@ capsule a segment. A core states four functions of vectors (3,) in the frame of 
 - `face(n, change)`: points (k, 3) of the face or edge that is farthest in the direction n. Point i
   is a farthest one in the direction n + change i; so they are in the order of the changes (k, 3).
 
-The convex hull of points has only `support` and `extent`. It is replaced by one of its triangles,
-which has all four functions (`hulls.py`).
+The convex hull of points has only `support`, `extent` and `face`. For the other functions it is
+replaced by one of its triangles (`hulls.py`).
 """
 
 from __future__ import annotations
@@ -31,8 +31,6 @@ from .._math.linear import matmul
 
 # Newton's steps in `EllipsoidCore`, before the two steps that have derivatives.
 _ELLIPSOID_STEPS = 5
-# A point within this fraction of a size from a face is on the face.
-_ON_FACE = 1e-9
 # The bits of the index of a corner of a box: 1 if the corner has a positive x, y, z.
 _CORNER_BITS = np.array([1, 2, 4], np.int32)
 
@@ -106,7 +104,7 @@ class CylinderCore(eqx.Module):
         radius = self.sizes[0]
         room = radius * radius - jnp.dot(u[:2], u[:2])
         square, slope = jnp.dot(step[:2], step[:2]), jnp.dot(step[:2], u[:2])
-        inside = (room > _ON_FACE * radius * radius) & (square > 0)
+        inside = (room > _on_face(room) * radius * radius) & (square > 0)
         root = jnp.sqrt(jnp.where(inside, slope * slope + square * room, 1))
         # Both forms are equal; each one subtracts no similar numbers for one sign of the slope.
         outwards = slope > 0
@@ -182,7 +180,7 @@ class TriangleCore(eqx.Module):
     def flat_part(self, u: Float[Array, "3"], step: Float[Array, "3"]) -> Array:
         room, known = _face_weights(self.corners - u[None])
         end, _ = _face_weights(self.corners - (u + step)[None])
-        leaves = known & (room > _ON_FACE) & (end < 0)
+        leaves = known & (room > _on_face(room)) & (end < 0)
         return jnp.min(jnp.where(leaves, room / jnp.where(leaves, room - end, 1), 1))
 
     def extent(self) -> Array:
@@ -233,7 +231,8 @@ class HullCore(eqx.Module):
         )
 
 
-Core = BoxCore | CylinderCore | EllipsoidCore | TriangleCore | HullCore
+FacedCore = BoxCore | CylinderCore | EllipsoidCore | HullCore
+Core = FacedCore | TriangleCore
 
 
 def triangle_weights(corners: Array) -> tuple[Array, Array]:
@@ -257,7 +256,7 @@ def triangle_weights(corners: Array) -> tuple[Array, Array]:
     edge = edges[best] / jnp.sqrt(jnp.where(moves, square[best], 1))
     edge_part = jnp.where(moves, edge[:, None] * edge[None], 0)
     on_face, known = _face_weights(corners)
-    inside = known & (jnp.min(on_face) > -_ON_FACE)
+    inside = known & (jnp.min(on_face) > -_on_face(on_face))
     normal = jnp.cross(edges[0], edges[1])
     normal = normal / jnp.sqrt(jnp.where(inside, jnp.dot(normal, normal), 1))
     face_part = identity - normal[:, None] * normal[None]
@@ -320,8 +319,13 @@ def _part_in_box(u: Array, step: Array, half_sizes: Array) -> Array:
     """`flat_part` of a box of any dimension."""
     room = jnp.where(step > 0, half_sizes - u, half_sizes + u)
     length = jnp.abs(step)
-    leaves = (room > _ON_FACE * half_sizes) & (length > room)
+    leaves = (room > _on_face(room) * half_sizes) & (length > room)
     return jnp.min(jnp.where(leaves, room / jnp.where(leaves, length, 1), 1))
+
+
+def _on_face(x: Array) -> float:
+    """A point within this fraction of a size from a face is on the face; for the dtype of x."""
+    return max(1e-9, 16 * float(jnp.finfo(x.dtype).eps))
 
 
 def _sign(n: Array) -> Array:

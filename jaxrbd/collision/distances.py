@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -55,6 +55,45 @@ def _separation(shapes: tuple[Shape, Shape], X: Pose) -> Separation:
 
 def separations(shapes: Sequence[Shape], X: Pose, members: np.ndarray) -> Separation:
     """The separations of pairs of shapes with the poses X. Pairs of one kind are one batch."""
+    batches = batches_of(shapes, X, members)
+    order = np.argsort(np.concatenate([batch.rows for batch in batches]))
+    parts = [_separations_of(batch) for batch in batches]
+    return jax.tree.map(lambda *x: jnp.concatenate(x)[order], *parts)
+
+
+def _separations_of(batch: Batch) -> Separation:
+    if batch.a is None:
+        found = jax.vmap(half_space_separation)(batch.X_a, batch.b, batch.X_b)
+    else:
+        found = jax.vmap(shape_separation)(batch.a, batch.X_a, batch.b, batch.X_b)
+    return found.turned(batch.turned)
+
+
+class Batch(NamedTuple):
+    """Pairs of shapes of one kind.
+
+    - `rows` (n,): the places of the pairs in the list of all pairs;
+    - `turned` (n,): whether a and b are the second and the first shape of a pair;
+    - `a`, `b`: the cores with roundings; `a` is None for half-spaces;
+    - `X_a`, `X_b`: the poses of the shapes.
+    """
+
+    rows: np.ndarray
+    turned: np.ndarray
+    a: Any
+    X_a: Pose
+    b: Any
+    X_b: Pose
+
+
+def batches_of(
+    shapes: Sequence[Shape], X: Pose, members: np.ndarray, labels: np.ndarray | None = None
+) -> list[Batch]:
+    """The batches of pairs of shapes with the poses X.
+
+    - `members` (m, 2): the indices of the shapes of each pair;
+    - `labels` (m,): pairs with different labels are in different batches.
+    """
     cores = [None if isinstance(shape, HalfSpace) else shape.core() for shape in shapes]
     kinds = sorted({type(core[0]).__name__ for core in cores if core is not None})
     # A half-space is the simplest kind. In a batch, shape a has the simpler kind.
@@ -66,26 +105,23 @@ def separations(shapes: Sequence[Shape], X: Pose, members: np.ndarray) -> Separa
 
     def taken(index: np.ndarray) -> Any:
         """The cores of shapes of one kind."""
+        if kind[index[0]] == 0:
+            return None
         rows = np.array(places)[index]
         return jax.tree.map(lambda x: x[rows], stacks[kind[index[0]] - 1])
 
     turned = kind[members[:, 0]] > kind[members[:, 1]]
     ordered = np.where(turned[:, None], members[:, ::-1], members)
     codes = kind[ordered] @ [len(kinds) + 1, 1]
-    rows, parts = [], []
+    if labels is not None:
+        codes = codes + labels * (len(kinds) + 1) ** 2
+    found = []
     for code in np.unique(codes):
-        batch = np.flatnonzero(codes == code)
-        a, b = ordered[batch].T
+        rows = np.flatnonzero(codes == code)
+        a, b = ordered[rows].T
         X_a, X_b = (jax.tree.map(lambda x: x[i], X) for i in (a, b))
-        if kind[a[0]] == 0:
-            part = jax.vmap(half_space_separation)(X_a, taken(b), X_b)
-        else:
-            part = jax.vmap(shape_separation)(taken(a), X_a, taken(b), X_b)
-        rows.append(batch)
-        parts.append(part)
-    order = np.argsort(np.concatenate(rows))
-    found = jax.tree.map(lambda *x: jnp.concatenate(x)[order], *parts)
-    return found.turned(turned)
+        found.append(Batch(rows, turned[rows], taken(a), X_a, taken(b), X_b))
+    return found
 
 
 def _stacked(cores: Sequence[Any]) -> Any:

@@ -24,7 +24,7 @@ from jax import Array, lax
 from .._math.linear import matmul
 
 # Steps of the line search along a step of Newton's method.
-_SEARCH_STEPS = 3
+_SEARCH_STEPS = 4
 
 
 class CorePair(NamedTuple):
@@ -122,17 +122,26 @@ def _candidates(pair: CorePair, u: Array) -> tuple[Array, Array]:
     # Newton's method for a zero slope of half |x - P_A(x)|^2 along the step. The slope increases
     # along the step, at different rates for different faces. So the search begins at the end.
     step_a, square = matmul(step, pair.R), jnp.dot(step, step)
-    low, high = jnp.zeros_like(square), jnp.ones_like(square)
-    part = high
-    for _ in range(_SEARCH_STEPS):
+    noise = 4 * eps * jnp.sqrt(square) * (pair.a.extent() + pair.b.extent())
+
+    def search(_, state):
+        part, _, low, high = state
         x = u + part * step
         nearest, J = pair.nearest_in_a(x)
         slope, curvature = jnp.dot(x - nearest, step), square - jnp.dot(step_a, matmul(J, step_a))
-        low, high = jnp.where(slope <= 0, part, low), jnp.where(slope <= 0, high, part)
+        falls = slope <= noise
+        low, high = jnp.where(falls, part, low), jnp.where(falls, high, part)
         curved = curvature > 64 * eps * square
         root = part - slope / jnp.where(curved, curvature, 1)
         inner = curved & (root > low) & (root < high)
         part = jnp.where(inner, root, jnp.where(low == 1, 1, (low + high) / 2))
+        return part, inner, low, high
+
+    zero, one = jnp.zeros_like(square), jnp.ones_like(square)
+    state = one, jnp.zeros((), bool), zero, one
+    part, inner, low, _ = lax.fori_loop(0, _SEARCH_STEPS, search, state)
+    # The last point is not tested. So prefer one that is known to be closer.
+    part = jnp.where(inner | (low == 0), part, low)
     return at_u.image, u + part * step
 
 

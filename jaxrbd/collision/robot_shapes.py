@@ -115,7 +115,7 @@ def pairs_of(
     unknown frame, for an object of another type in `world`, and for a mesh without volume, which it
     names.
     """
-    shapes, left_out, simplified = _robot_shapes(arguments.robot(model), most_vertices)
+    shapes, left_out, simplified = shapes_of(model, most_vertices)
     for shape in world:
         if not isinstance(shape, PlacedShape):
             raise ArgumentError(f"world has {shape!r}, expected objects of the type PlacedShape")
@@ -138,12 +138,15 @@ def pairs_of(
     return DistancePairs(tuple(shapes), members, tuple(left_out), tuple(simplified))
 
 
-def _robot_shapes(
-    model: Model, most_vertices: int
+def shapes_of(
+    model: Model, most_vertices: int = 64
 ) -> tuple[list[PlacedShape], list[str], list[str]]:
-    """The collision shapes of a model; descriptions of its mesh files and of simplified hulls."""
+    """The collision shapes of a model, and `left_out` and `simplified` of `DistancePairs`.
+
+    Arguments and errors are those of `pairs_of`.
+    """
     shapes, left_out, simplified = [], [], []
-    for link, geometries in model.geometry.collisions.items():
+    for link, geometries in arguments.robot(model).geometry.collisions.items():
         for number, geometry in enumerate(geometries):
             name = geometry.name or (link if len(geometries) == 1 else f"{link} {number}")
             if isinstance(geometry.shape, MeshFile):

@@ -159,11 +159,13 @@ class _Newton(NamedTuple):
     """Newton's method for the point u and the direction n of a `Touch`, at this touch.
 
     - `s` (3,): the movement of b;
+    - `n` (3,): the direction without its parts along the flat faces and edges at the touch;
     - `M_inverse` (3, 3): the inverse of the derivative of the equation for u;
     - `turning` (3, 3): maps the change of n in one round to the change in all following rounds.
     """
 
     s: Array
+    n: Array
     M_inverse: Array
     turning: Array
 
@@ -178,25 +180,60 @@ def _newton(pair: CorePair, touch: Touch) -> _Newton:
     at_u = linearization(pair.moved(s), touch.u)
     identity = jnp.eye(3, dtype=s.dtype)
     M_inverse = _damped_inverse(at_u.M)
-    K = matmul(matmul(identity - at_u.J_a, M_inverse), identity - at_u.J_b)
+    from_a, from_b = identity - at_u.J_a, identity - at_u.J_b
+    K = matmul(matmul(from_a, M_inverse), from_b)
     across = identity - touch.n[:, None] * touch.n[None]
     ratio = jnp.dot(s, touch.n) / touch.gap
-    return _Newton(s, M_inverse, inverse(identity - ratio * matmul(across, K)))
+    n = _unit(matmul(from_b, matmul(from_a, touch.n)), touch.n)
+    return _Newton(s, n, M_inverse, inverse(identity - ratio * matmul(across, K)))
 
 
 def _solution(pair: CorePair, touch: Touch, newton: _Newton) -> tuple[Array, Array, Array, Array]:
-    """The result of `core_separation` after one step of Newton's method from a touch."""
+    """The result of `core_separation` after one step of Newton's method from a touch.
+
+    In single precision, rounding errors can make this step a bad one if faces are nearly parallel.
+    Then the result keeps the values of the touch, and has the derivatives of the step.
+    """
     moved = pair.moved(newton.s)
     _, n = _step(moved, touch, newton.M_inverse)
     n = _unit(touch.n + matmul(newton.turning, n - touch.n), touch.n)
+    n = _with_value(n, _best_direction(pair, jnp.stack([n, newton.n, touch.n])))
     # The movement depends on the direction and on the distance, and it moves the points.
     moved = pair.moved(touch.movement(pair.separation(n), n))
     u, _ = _step(moved, touch, newton.M_inverse)
+    u = _with_value(u, _closer_point(moved, u, touch.u))
     y, _ = moved.nearest_in_a(u)
     x = matmul(u - moved.p, moved.R)
     a, _ = pair.a.nearest(x)
     b, _ = pair.b.nearest(y)
-    return _distance(pair, n, y, x), matmul(pair.R, a) + pair.p, b, n
+    # The separation has no errors of the points, and those of n only once n is not the best one.
+    distance = _with_value(_distance(pair, n, y, x), pair.separation(n))
+    a = matmul(pair.R, a) + pair.p
+    middle, half = (a + b) / 2, distance / 2 * n
+    return distance, _with_value(a, middle - half), _with_value(b, middle + half), n
+
+
+def _with_value(x: Array, value: Array) -> Array:
+    """x with another value, and the derivatives of x."""
+    return x + lax.stop_gradient(value - x)
+
+
+def _best_direction(pair: CorePair, directions: Array) -> Array:
+    """The first of the directions (k, 3) with the largest separation, but for rounding errors."""
+    widths = jax.vmap(pair.separation)(directions)
+    eps = jnp.finfo(widths.dtype).eps
+    room = 4 * eps * (pair.a.extent() + pair.b.extent())
+    return directions[jnp.argmax(widths >= jnp.max(widths) - room)]
+
+
+def _closer_point(pair: CorePair, u: Array, other: Array) -> Array:
+    """u, or another point if it is closer to a by more than rounding errors."""
+    both = jnp.stack([u, other])
+    gap = both - jax.vmap(lambda x: pair.nearest_in_a(x)[0])(both)
+    square = jnp.sum(gap * gap, axis=1)
+    eps, length = jnp.finfo(u.dtype).eps, jnp.sqrt(square[1])
+    room = 8 * eps * length * (length + pair.a.extent() + pair.b.extent())
+    return both[jnp.asarray(square[0] > square[1] + room, int)]
 
 
 def _step(pair: CorePair, touch: Touch, M_inverse: Array) -> tuple[Array, Array]:

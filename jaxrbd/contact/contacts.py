@@ -27,8 +27,9 @@ from ..spatial import (
     rotate,
     transform_point,
 )
+from .placed_pairs import placed_contacts
 from .scene import Scene, contact_points
-from .shapes import CapsulePairs, SphereBoxPairs
+from .shapes import CapsulePairs, CollisionPairs, SphereBoxPairs
 
 # For corners of a box, another box is wider by this fraction of the smaller half sizes.
 _MARGIN = 0.01
@@ -40,7 +41,7 @@ _SKEW = (0.36, 0.48, 0.8)
 class Contacts(NamedTuple):
     """The geometry of n + m contacts.
 
-    - `distance` (n + m,) in m: negative where the shapes overlap;
+    - `distance` (n + m,) in m: negative where the shapes, enlarged by the margin, overlap;
     - `gradient` (n + m, 3): the gradients of the distances with respect to the points a, in world
       axes; for pairs, unit vectors from b to a;
     - `arm` (n + 2 m, 3) in m: the points in the frames of their bodies.
@@ -68,11 +69,38 @@ def find_contacts(model: Model, scene: Scene, kinematics: Kinematics) -> Contact
     ground = contact_points.unchecked(model, scene, kinematics, jnp.zeros(model.nv, model.dtype))
     pairs = scene.pairs
     if not pairs:  # a shortcut: JAX would trace the geometry of no pairs
-        return Contacts(ground.distance, ground.gradient, ground.arm)
-    places = [find_places(model, kinematics, x) for x in (pairs.frames_a, pairs.frames_b)]
+        return Contacts(ground.distance - scene.margin, ground.gradient, ground.arm)
     p_WR = root_positions(model, kinematics)[0]
+    found = []
+    if len(pairs) > len(pairs.placed):
+        found.append(_round_contacts(model, pairs, kinematics, p_WR))
+    if pairs.placed:
+        found.append(_placed_contacts(model, scene, kinematics, p_WR))
+    distance, gradient, a, b = (jnp.concatenate(parts) for parts in zip(*found))
+    return Contacts(
+        jnp.concatenate([ground.distance, distance]) - scene.margin,
+        jnp.concatenate([ground.gradient, gradient]),
+        jnp.concatenate([ground.arm, a, b]),
+    )
+
+
+class _PairContacts(NamedTuple):
+    """Distances (m,), gradients (m, 3), and the points a and b (m, 3) in the frames of bodies."""
+
+    distance: Array
+    gradient: Array
+    a: Array
+    b: Array
+
+
+def _round_contacts(
+    model: Model, pairs: CollisionPairs, kinematics: Kinematics, p_WR: Array
+) -> _PairContacts:
+    """The contacts of the pairs of capsules, and of the pairs of a sphere and a box."""
+    n_capsules, size = len(pairs.capsules.radius_a), len(pairs) - len(pairs.placed)
+    frames = (pairs.frames_a[:size], pairs.frames_b[:size])
+    places = [find_places(model, kinematics, x) for x in frames]
     X_a, X_b = (poses_from_root(place, p_WR) for place in places)
-    n_capsules = len(pairs.capsules.radius_a)
     bodies_a, bodies_b = (place.bodies[n_capsules:] for place in places)
     order = np.where(bodies_a < bodies_b, 1, -1)
     found = [
@@ -84,10 +112,28 @@ def find_contacts(model: Model, scene: Scene, kinematics: Kinematics) -> Contact
         transform_point(place.X_BF, inverse_transform_point(X, point))
         for place, X, point in zip(places, (X_a, X_b), (a, b))
     ]
-    return Contacts(
-        jnp.concatenate([ground.distance, distance]),
-        jnp.concatenate([ground.gradient, normal]),
-        jnp.concatenate([ground.arm, *arms]),
+    return _PairContacts(distance, normal, *arms)
+
+
+def _placed_contacts(
+    model: Model, scene: Scene, kinematics: Kinematics, p_WR: Array
+) -> _PairContacts:
+    """The contacts of `PlacedPairs`."""
+    pairs = scene.pairs.placed
+    X_FS = jax.tree.map(lambda *x: jnp.stack(x), *(shape.X_FS for shape in pairs.shapes))
+    places = find_places(model, kinematics, [shape.frame for shape in pairs.shapes], X_FS)
+    X = poses_from_root(places, p_WR)
+    found = placed_contacts(pairs, scene.ground.distance, X, p_WR)
+
+    def arms(points: Array, shapes: np.ndarray) -> Array:
+        """Points of shapes in the frames of the bodies of the shapes."""
+        X_BS, X_RS = jax.tree.map(lambda x: x[shapes], (places.X_BF, X))
+        return transform_point(X_BS, inverse_transform_point(X_RS, points))
+
+    # The ground is fixed to the world, so its points count nowhere.
+    a, b = pairs.contact_members.T
+    return _PairContacts(
+        found.distance, found.gradient, arms(found.a, a), arms(found.b, np.maximum(b, 0))
     )
 
 
@@ -108,12 +154,15 @@ def reference_spheres(
     size_a = jnp.concatenate([capsules.radius_a + half_lengths[0], boxes.radius])
     box_size = jnp.mean(boxes.half_sizes, axis=-1) + boxes.rounding
     size_b = jnp.concatenate([capsules.radius_b + half_lengths[1], box_size])
+    placed_a, placed_b = scene.pairs.placed.reference_spheres(model.dtype)
+    a, b = (jnp.concatenate([x, y]) for x, (y, _) in ((a, placed_a), (b, placed_b)))
+    sizes = [jnp.concatenate([x, y]) for x, (_, y) in ((size_a, placed_a), (size_b, placed_b))]
     X_a, X_b = (
         poses_in_bodies(model, frames) for frames in (scene.pairs.frames_a, scene.pairs.frames_b)
     )
     return (
         jnp.concatenate([scene.centres(model), transform_point(X_a, a), transform_point(X_b, b)]),
-        jnp.concatenate([scene.radii, size_a, -size_b]),
+        jnp.concatenate([scene.radii, sizes[0], -sizes[1]]),
     )
 
 

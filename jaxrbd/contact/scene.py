@@ -7,6 +7,7 @@ of the ground, the radii of feet or the friction. Parameters are cast to the mod
 from __future__ import annotations
 
 import abc
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -23,12 +24,22 @@ from .._math.components import norm
 from .._math.rows import take_rows
 from ..algorithms.kinematics import Kinematics, forward_kinematics, root_centred, root_positions
 from ..algorithms.places import bodies_of, poses_in_bodies
-from ..errors import ArgumentError
+from ..collision import DistancePairs, PlacedShape
+from ..collision.robot_shapes import shapes_of
+from ..errors import ArgumentError, ContactWarning, listed
 from ..joints import as_module
 from ..model import Model, arguments
 from ..spatial import inverse_rotate, transform_point
 from .points import point_velocities
-from .shapes import CollisionPairs, Shape, shape_pairs, stacked, stacked_pairs, warn_of_edges
+from .shapes import (
+    AnyShape,
+    CollisionPairs,
+    round_shape,
+    shape_pairs,
+    stacked,
+    stacked_pairs,
+    warn_of_edges,
+)
 
 # --------------------------------------------------------------------------------------- ground
 
@@ -125,7 +136,9 @@ class Material(eqx.Module):
     - `stiffness` in N/m^2 and `dissipation` in s/m: parameters of the compliant normal force;
     - `friction`: Coulomb's coefficient: () for all contacts, or (n + m,) with one coefficient per
       contact: first the n spheres of the `Scene`, then the m contacts of its pairs;
-    - `slip_speed` in m/s: below this speed, compliant friction is about proportional to the speed.
+    - `slip_speed` in m/s: below this speed, compliant friction is about proportional to the speed;
+    - `margin` in m: () or (n + m,) like the friction. Contacts act below this distance, as if the
+      shapes were larger; it is the margin of MuJoCo.
 
     The other parameters are (). The defaults suit a robot of some tens of kg and time steps of
     0.5 ms. Raises ArgumentError for a negative parameter or a slip speed of zero.
@@ -135,6 +148,7 @@ class Material(eqx.Module):
     dissipation: Float[arguments.Parameter, ""]
     friction: Float[arguments.Parameter, "..."]
     slip_speed: Float[arguments.Parameter, ""]
+    margin: Float[arguments.Parameter, "..."]
 
     def __init__(
         self,
@@ -142,12 +156,14 @@ class Material(eqx.Module):
         dissipation: ArrayLike = 2.0,
         friction: ArrayLike | Sequence[int | float] = 0.8,
         slip_speed: ArrayLike = 0.1,
+        margin: ArrayLike | Sequence[int | float] = 0.0,
     ):
         self.stiffness = arguments.parameter(stiffness, "stiffness", ())
         self.dissipation = arguments.parameter(dissipation, "dissipation", ())
         self.friction = arguments.parameter(friction, "friction", (None,) * np.ndim(friction))
         self.slip_speed = arguments.parameter(slip_speed, "slip_speed", ())
-        for name in ("stiffness", "dissipation", "friction"):
+        self.margin = arguments.parameter(margin, "margin", (None,) * np.ndim(margin))
+        for name in ("stiffness", "dissipation", "friction", "margin"):
             arguments.require(getattr(self, name), lambda x: x >= 0, name, "0 or more")
         arguments.require(self.slip_speed, lambda x: x > 0, "slip_speed", "more than 0")
 
@@ -249,41 +265,91 @@ class Scene(eqx.Module):
 
         Raises ArgumentError if the material has another number of coefficients.
         """
-        mu = jnp.asarray(self.material.friction)
-        if mu.shape not in ((), (self.size,)):
+        return self._per_contact(self.material.friction, "friction")
+
+    @property
+    def margin(self) -> Array:
+        """The margin of each contact, (n + m,); errors as for `friction`."""
+        return self._per_contact(self.material.margin, "margin")
+
+    def _per_contact(self, value: arguments.Parameter, name: str) -> Array:
+        x = jnp.asarray(value)
+        if x.shape not in ((), (self.size,)):
             raise ArgumentError(
-                f"friction has shape {mu.shape}, expected () or ({self.size},), one coefficient "
-                f"per contact"
+                f"{name} has shape {x.shape}, expected () or ({self.size},), one value per contact"
             )
-        return jnp.broadcast_to(mu, (self.size,))
+        return jnp.broadcast_to(x, (self.size,))
 
     @classmethod
     def from_shapes(
         cls,
-        shapes: Iterable[Shape],
-        pairs: Iterable[tuple[Shape, Shape]] = (),
+        shapes: Iterable[AnyShape],
+        pairs: Iterable[tuple[AnyShape, AnyShape]] = (),
         ground: Ground | Callable[[Array], Array] | None = None,
         material: Material | None = None,
     ) -> Scene:
         """A scene of `shapes` that may touch the ground, and of `pairs` that may touch each other.
 
-        Capsules touch the ground with the spheres at their ends, boxes with the spheres in their
-        corners. `pairs`: as for `collision_pairs`, with the same `ContactWarning`; other arguments
-        as for `Scene`. Raises ArgumentError for a shape that is fixed to the world by `frame=None`.
+        - Spheres, capsules and boxes touch the ground with spheres: a sphere with itself, a capsule
+          with the spheres at its ends, a box with the spheres in its corners.
+        - A `collision.PlacedShape` of another kind touches the ground with up to four points, after
+          the contacts of all pairs: exactly on a plane, and on other grounds with its points that
+          are lowest along the normal of the ground.
+
+        `pairs`: as for `collision_pairs`, with the same `ContactWarning`; other arguments as for
+        `Scene`. Raises ArgumentError for a shape that is fixed to the world by `frame=None`.
         """
-        frames, radii, centres = [], [], []
+        frames, radii, centres, others = [], [], [], []
         for shape in shapes:
             if shape.frame is None:
                 raise ArgumentError("shapes has a shape in the world, expected shapes on the robot")
-            spheres = shape.sphere_centres
+            simple = round_shape(shape) if isinstance(shape, PlacedShape) else shape
+            if simple is None:
+                others.append(shape)
+                continue
+            spheres = simple.sphere_centres
             frames += [shape.frame] * len(spheres)
-            radii += [shape.sphere_radius] * len(spheres)
+            radii += [simple.sphere_radius] * len(spheres)
             centres += spheres
         radii, centres = stacked(radii, ()), stacked(centres, (3,))
         found = shape_pairs(pairs)
-        scene = cls(frames, radii, centres, ground, material, pairs=stacked_pairs(found))
+        scene = cls(frames, radii, centres, ground, material, pairs=stacked_pairs(found, others))
         warn_of_edges(found, stacklevel=3)
         return scene
+
+    @classmethod
+    def from_model(
+        cls,
+        model: Model,
+        ground: Ground | Callable[[Array], Array] | None = None,
+        pairs: DistancePairs | None = None,
+        material: Material | None = None,
+        *,
+        most_vertices: int = 32,
+    ) -> Scene:
+        """A scene of the collision shapes of a robot, `model.geometry.collisions`.
+
+        - `ground`: every shape of a moving link may touch it; default: the plane z = 0;
+        - `pairs`: other shapes that may touch each other, from `collision.pairs_of`; there, state
+          the shapes of the world and the disabled pairs of an SRDF file. Default: no pairs;
+        - `material`: as for `Scene`;
+        - `most_vertices`: the largest number of vertices of the hull of a mesh on the ground.
+
+        Warns with one `ContactWarning`, which names the shapes that are left out, because they are
+        meshes in files: `io.read_meshes` reads them. Raises ArgumentError for a model without
+        shapes, and for a mesh without volume.
+        """
+        shapes, left_out, _ = shapes_of(model, most_vertices)
+        bodies = bodies_of(model, [shape.frame for shape in shapes])
+        moving = [shape for shape, body in zip(shapes, bodies) if body >= 0]
+        left_out = dict.fromkeys([*left_out, *(pairs.left_out if pairs else ())])
+        if left_out:
+            text = f"the scene has no contacts of {listed(list(left_out))}; see io.read_meshes"
+            warnings.warn(text, ContactWarning, stacklevel=2)
+        if not moving and not pairs:
+            raise ArgumentError(f"{model!r} has no collision shapes on moving links")
+        members = ((pairs.shapes[i], pairs.shapes[j]) for i, j in pairs.members) if pairs else ()
+        return cls.from_shapes(moving, members, ground, material)
 
     def bodies(self, model: Model) -> np.ndarray:
         """The body of each sphere, (n,)."""

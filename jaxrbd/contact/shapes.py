@@ -30,9 +30,12 @@ from jax.core import Tracer
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
+from .. import collision
+from ..collision import PlacedShape
 from ..errors import ArgumentError, ContactWarning, listed
 from ..model import arguments
 from ..model.arguments import Parameter
+from .placed_pairs import GROUND, PlacedPairs
 
 Vector = ArrayLike | Sequence[int | float]
 
@@ -148,6 +151,20 @@ class Box(eqx.Module):
 
 
 Shape = Capsule | Box
+AnyShape = Shape | PlacedShape
+
+
+def round_shape(placed: PlacedShape) -> Shape | None:
+    """The `Capsule` or `Box` that equals a placed shape; None for other kinds."""
+    shape, X = placed.shape, placed.X_FS
+    if isinstance(shape, collision.Sphere):
+        return sphere(placed.frame, shape.radius, X.p)
+    if isinstance(shape, collision.Capsule):
+        half = shape.half_length * X.R[:, 2]
+        return Capsule(placed.frame, shape.radius, X.p - half, X.p + half)
+    if isinstance(shape, collision.Box):
+        return Box(placed.frame, shape.half_sizes, X.p, X.R, shape.rounding)
+    return None
 
 
 def _spheres(shape: Shape) -> tuple[Capsule, ...]:
@@ -189,12 +206,14 @@ class SphereBoxPairs(NamedTuple):
 class CollisionPairs(eqx.Module):
     """Pairs of shapes that may touch, from `collision_pairs`.
 
-    The order is: the pairs of capsules, then the pairs of a sphere and a box. `find_contacts`
-    relies on it. `frames_a`, `frames_b`: the frames of the shapes of all pairs; None is the world.
+    The order is: the pairs of capsules, the pairs of a sphere and a box, then the contacts of
+    `placed`. `find_contacts` relies on it. `frames_a`, `frames_b`: the frames of the shapes of all
+    contacts; None is the world.
     """
 
     capsules: CapsulePairs
     boxes: SphereBoxPairs
+    placed: PlacedPairs
     frames_a: tuple[str | int | None, ...] = eqx.field(static=True)
     frames_b: tuple[str | int | None, ...] = eqx.field(static=True)
 
@@ -202,16 +221,21 @@ class CollisionPairs(eqx.Module):
         return len(self.frames_a)
 
 
-def collision_pairs(pairs: Iterable[tuple[Shape, Shape]]) -> CollisionPairs:
+def collision_pairs(pairs: Iterable[tuple[AnyShape, AnyShape]]) -> CollisionPairs:
     """The pairs of a `Scene` from pairs of shapes.
 
-    A pair of a capsule and a capsule gives one contact, a capsule and a box two contacts, a sphere
-    and a box one contact, a box and a box 16 contacts. Raises ArgumentError for two shapes that are
-    both fixed in the world by `frame=None`.
+    - Pairs of `collision.PlacedShape`: all kinds of shapes, with all their edges. Two spheres or
+      capsules, and a sphere with any shape, give one contact; a capsule and another shape give two
+      contacts; other shapes give four.
+    - Pairs of a `Capsule` or `Box` of this package: a pair of capsules gives one contact, a capsule
+      and a box two, a sphere and a box one, two boxes 16.
 
-    Warns with one `ContactWarning`, which names the frames, if there are pairs of two boxes, or of
-    a box and a capsule that is not a sphere. Only the corners and the ends of these shapes touch
-    the other shape, so other parts of the shapes can pass through each other.
+    Raises ArgumentError for two shapes that are both fixed in the world by `frame=None`, and for a
+    pair of a `PlacedShape` and another shape.
+
+    Warns with one `ContactWarning`, which names the frames, if there are pairs of two `Box`es, or
+    of a `Box` and a `Capsule` that is not a sphere. Only the corners and the ends of these shapes
+    touch the other shape, so other parts of the shapes can pass through each other.
     """
     found = shape_pairs(pairs)
     stacked = stacked_pairs(found)
@@ -222,24 +246,60 @@ def collision_pairs(pairs: Iterable[tuple[Shape, Shape]]) -> CollisionPairs:
 class ShapePairs(NamedTuple):
     """Pairs of shapes: the different shapes, and the indices (n, 2) of the shapes of each pair.
 
-    A robot can have many more pairs than shapes, so functions of pairs examine each shape once.
+    Both shapes of a pair are placed shapes, or none is. A robot can have many more pairs than
+    shapes, so functions of pairs examine each shape once.
     """
 
-    shapes: list[Shape]
+    shapes: Sequence[AnyShape]
     members: np.ndarray
 
-    def per_shape(self, test: Callable[[Shape], Any]) -> np.ndarray:
+    def per_shape(self, test: Callable[[AnyShape], Any]) -> np.ndarray:
         """The value of a test of both shapes of each pair, (n, 2)."""
         return np.array([test(shape) for shape in self.shapes], int)[self.members]
 
+    @property
+    def are_placed(self) -> np.ndarray:
+        """Whether the shapes of each pair are placed shapes, (n,)."""
+        return self.per_shape(lambda shape: isinstance(shape, PlacedShape))[:, 0].astype(bool)
 
-def shape_pairs(pairs: Iterable[tuple[Shape, Shape]]) -> ShapePairs:
+
+def shape_pairs(pairs: Iterable[tuple[AnyShape, AnyShape]]) -> ShapePairs:
     """`ShapePairs` from pairs of shapes. Two shapes are equal if they are one object."""
     pairs = list(pairs)
     shapes = {id(shape): shape for pair in pairs for shape in pair}
     places = {key: place for place, key in enumerate(shapes)}
     index = [(places[id(a)], places[id(b)]) for a, b in pairs]
-    return ShapePairs(list(shapes.values()), np.array(index, int).reshape(-1, 2))
+    return with_formulas(ShapePairs([*shapes.values()], np.array(index, int).reshape(-1, 2)))
+
+
+def with_formulas(pairs: ShapePairs) -> ShapePairs:
+    """The pairs with a `Capsule` or a `Box` in place of placed shapes whose contact has a formula.
+
+    These are pairs of spheres and capsules, and pairs of a sphere and a box. Raises ArgumentError
+    for a pair of a `PlacedShape` and another shape.
+    """
+    shapes, members = pairs
+    placed = pairs.per_shape(lambda shape: isinstance(shape, PlacedShape)).astype(bool)
+    mixed = placed[:, 0] != placed[:, 1]
+    if mixed.any():
+        pair = tuple(shapes[i] for i in members[np.argmax(mixed)])
+        raise ArgumentError(f"the pair {pair!r} has one PlacedShape, expected two or none")
+    kinds = (collision.Sphere, collision.Capsule, collision.Box)
+    is_sphere, is_capsule, is_box = (
+        pairs.per_shape(lambda x, kind=kind: _is_placed(x, kind)).astype(bool) for kind in kinds
+    )
+    formula = np.all(is_sphere | is_capsule, axis=1)
+    formula |= np.any(is_sphere, axis=1) & np.any(is_box, axis=1)
+    used = np.unique(members[formula])
+    simple: list[Any] = [round_shape(shapes[i]) for i in used.tolist()]
+    replaced = len(shapes) + np.searchsorted(used, members[formula])
+    members = members.copy()
+    members[formula] = replaced
+    return ShapePairs([*shapes, *simple], members)
+
+
+def _is_placed(shape: AnyShape, kind: type) -> bool:
+    return isinstance(shape, PlacedShape) and isinstance(shape.shape, kind)
 
 
 def warn_of_edges(pairs: ShapePairs, stacklevel: int) -> None:
@@ -269,8 +329,10 @@ def edge_text(pairs: ShapePairs, names: Sequence[str]) -> str | None:
     )
 
 
-def _name(shape: Shape) -> str:
+def _name(shape: AnyShape) -> str:
     """The kind of a shape and its frame."""
+    if isinstance(shape, PlacedShape):
+        return shape.name
     if isinstance(shape, Box):
         kind = "the box"
     else:
@@ -280,31 +342,53 @@ def _name(shape: Shape) -> str:
     return f"{kind} in frame {shape.frame!r}"
 
 
-def _sphere_count(shape: Shape) -> int:
-    """The number of `spheres` of a shape."""
+def _sphere_count(shape: AnyShape) -> int:
+    """The number of `spheres` of a shape; 1 for a placed shape."""
+    if isinstance(shape, PlacedShape):
+        return 1
     if isinstance(shape, Box):
         return 8
     return 1 if shape.is_sphere else 2
 
 
-def _is_box(shape: Shape) -> bool:
+def _is_box(shape: AnyShape) -> bool:
     return isinstance(shape, Box)
 
 
-def contact_counts(pairs: ShapePairs) -> tuple[np.ndarray, np.ndarray]:
-    """The number of contacts of each pair of shapes, and whether a box is in the pair."""
+def contact_owners(pairs: ShapePairs, on_ground: Sequence[PlacedShape] = ()) -> np.ndarray:
+    """The pair of each contact of `stacked_pairs`, by its index (m,).
+
+    The shapes on the ground count as pairs after the others.
+    """
     box, count = pairs.per_shape(_is_box), pairs.per_shape(_sphere_count)
     with_box = np.any(box, axis=1)
-    return np.where(with_box, (box * count[:, ::-1]).sum(axis=1), 1), with_box
+    counts = np.where(with_box, (box * count[:, ::-1]).sum(axis=1), 1)
+    placed = pairs.are_placed
+    each = np.arange(len(counts))
+    round_pairs = [each[~placed & (with_box == flag)] for flag in (False, True)]
+    owners = [np.repeat(rows, counts[rows]) for rows in round_pairs]
+    rows = np.append(each[placed], len(counts) + np.arange(len(on_ground)))
+    return np.concatenate([*owners, np.repeat(rows, _placed_pairs(pairs, on_ground).counts)])
 
 
-def stacked_pairs(pairs: ShapePairs) -> CollisionPairs:
-    """As `collision_pairs`, without a warning."""
-    shapes, members = pairs
+def _placed_pairs(pairs: ShapePairs, on_ground: Sequence[PlacedShape]) -> PlacedPairs:
+    """The pairs of placed shapes, then the shapes on the ground."""
+    members = pairs.members[pairs.are_placed]
+    used = np.unique(members)
+    shapes = [pairs.shapes[i] for i in used.tolist()]
+    both = [tuple(pair) for pair in np.searchsorted(used, members).tolist()]
+    ground = [(len(shapes) + i, GROUND) for i in range(len(on_ground))]
+    return PlacedPairs((*shapes, *on_ground), (*both, *ground))
+
+
+def stacked_pairs(pairs: ShapePairs, on_ground: Sequence[PlacedShape] = ()) -> CollisionPairs:
+    """As `collision_pairs`, without a warning; with contacts of shapes on the ground."""
     in_world = np.all(pairs.per_shape(lambda shape: shape.frame is None), axis=1)
     if in_world.any():
-        pair = tuple(shapes[i] for i in members[np.argmax(in_world)])
+        pair = tuple(pairs.shapes[i] for i in pairs.members[np.argmax(in_world)])
         raise ArgumentError(f"both shapes of the pair {pair!r} are fixed to the world")
+    placed = _placed_pairs(pairs, on_ground)
+    shapes, members = pairs = ShapePairs(pairs.shapes, pairs.members[~pairs.are_placed])
     is_box = pairs.per_shape(_is_box).astype(bool)
     capsules = members[~np.any(is_box, axis=1)]
     # The other shape of each box. Each of two boxes has spheres that touch the other box.
@@ -324,6 +408,7 @@ def stacked_pairs(pairs: ShapePairs) -> CollisionPairs:
     ball, box = np.repeat(first, counts) + number, np.repeat(boxes, counts)
     a, b = np.append(capsules[:, 0], owners[ball]), np.append(capsules[:, 1], box)
     frames = [shape.frame for shape in shapes]
+    placed_a, placed_b = placed.frames
     capsule_a, capsule_b = (_rows(shapes, side) for side in capsules.T)
     ball_a, box_b = _rows(balls, ball), _rows(shapes, box)
     fields = (("radius", ()), ("start", (3,)), ("end", (3,)))
@@ -341,8 +426,9 @@ def stacked_pairs(pairs: ShapePairs) -> CollisionPairs:
             ball_a("corner_centre", (3,)),
             ball_a("corner_axes", (3, 3)),
         ),
-        tuple(frames[i] for i in a.tolist()),
-        tuple(frames[i] for i in b.tolist()),
+        placed,
+        (*(frames[i] for i in a.tolist()), *placed_a),
+        (*(frames[i] for i in b.tolist()), *placed_b),
     )
 
 

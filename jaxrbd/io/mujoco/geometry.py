@@ -8,25 +8,28 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
-from ...contact import (
-    Box,
-    Capsule,
-    Ground,
-    HeightGrid,
-    Material,
-    Plane,
-    Scene,
-)
+from ...collision import HalfSpace, PlacedShape, convex_hull
+from ...collision.distances import pose_of
+from ...collision.shapes import PrimitiveShape, Shape, shape_of_geometry
+from ...contact import Ground, HeightGrid, Material, Plane, Scene
 from ...contact.height_grid import NODES
-from ...contact.shapes import ShapePairs, contact_counts, edge_text, stacked_pairs
-from ...errors import listed
+from ...contact.shapes import (
+    ShapePairs,
+    contact_owners,
+    round_shape,
+    stacked_pairs,
+    with_formulas,
+)
+from ...errors import ArgumentError, ModelError, listed
+from ...model.geometry import Mesh
+from .shapes import geom_shape
 from .source import Source
 
-SHAPES = ("sphere", "capsule", "box")
+SHAPES = ("sphere", "capsule", "box", "cylinder", "ellipsoid", "mesh")
 GROUNDS = ("plane", "hfield")
 
 # Contacts with one unsupported feature have one text each, up to this number of contacts. More
@@ -52,7 +55,7 @@ class Candidates(NamedTuple):
 class ReadScene(NamedTuple):
     """The scene of all geoms that can touch, or None, and the names of the geoms of its pairs.
 
-    `warnings`: texts about contacts that are not found, and about robots that can rest on nothing.
+    `warnings`: texts about meshes that are simplified, and about robots that can rest on nothing.
     """
 
     scene: Scene | None = None
@@ -63,8 +66,9 @@ class ReadScene(NamedTuple):
 def read_scene(source: Source) -> ReadScene:
     """The scene of all geoms that can touch.
 
-    The ground is the plane or the height field of the world. Spheres, capsules and boxes touch the
-    ground as in `Scene.from_shapes`, and each other as in `collision_pairs`.
+    The ground is the first plane or height field of the world. Other planes are half-spaces.
+    Shapes touch the ground as in `Scene.from_shapes`, and each other as in `collision_pairs`. A
+    mesh is replaced by its convex hull, as in MuJoCo.
     """
     m = source.m
     if source.disabled("CONTACT", "CONSTRAINT"):
@@ -79,13 +83,16 @@ def read_scene(source: Source) -> ReadScene:
     moving = np.where(moves[found.geoms[:, 0]], *found.geoms.T)
     other = found.geoms.sum(axis=1) - moving
     on_ground = surfaces[other] & ~moves[other]
+    is_ground = on_ground[:, None] & (found.geoms == other[:, None])
     grounds = list(dict.fromkeys(other[on_ground].tolist()))
-    for geom in grounds[1:]:
+    fields = [geom for geom in grounds[1:] if source.geom_kinds[geom] == "hfield"]
+    for geom in fields:
         first = source.geoms[grounds[0]]
         source.omit(f"geom {source.geoms[geom]!r}: a second ground, besides {first!r}")
     # `kept`: the pairs that the scene will have.
-    kept = ~(on_ground & np.isin(other, grounds[1:]))
-    is_ground = on_ground[:, None] & (found.geoms == other[:, None])
+    kept = ~(on_ground & np.isin(other, fields))
+    # The other planes are shapes in the world.
+    on_ground &= np.isin(other, grounds[:1])
     shapeless = ~shaped[found.geoms] & ~is_ground & kept[:, None]
     omitted = _shapeless_contacts(source, found, shapeless, on_ground)
     kept &= ~np.any(shapeless, axis=1)
@@ -94,7 +101,7 @@ def read_scene(source: Source) -> ReadScene:
         kept &= ~on_ground
     unsupported = _unsupported_robots(source, moves, found.select(kept), found.select(~kept))
     touching, pairs = found.select(kept & on_ground), found.select(kept & ~on_ground)
-    friction, features = _frictions(source, touching, pairs)
+    friction, margin, features = _materials(source, touching, pairs)
     for text in [*omitted, *features]:
         source.omit(text)
     if not kept.any():
@@ -102,25 +109,33 @@ def read_scene(source: Source) -> ReadScene:
 
     on_surface = moving[kept & on_ground]
     used, places = np.unique([*on_surface, *pairs.geoms.ravel()], return_inverse=True)
-    shapes = [_shape(source, geom, moves) for geom in used.tolist()]
+    shapes, simplified = _shapes(source, used.tolist(), moves)
     supported = [shapes[place] for place in places[: len(on_surface)]]
-    collisions = ShapePairs(shapes, places[len(on_surface) :].reshape(-1, 2))
-    spheres = [len(shape.sphere_centres) for shape in supported]
-    counts, with_box = contact_counts(collisions)
-    pair_friction = np.repeat(friction[len(on_surface) :], counts)
-    with_box = np.repeat(with_box, counts)
-    coefficients = np.concatenate(
-        [
-            np.repeat(friction[: len(on_surface)], spheres),
-            pair_friction[~with_box],  # first the pairs of capsules
-            pair_friction[with_box],
-        ]
+    collisions = with_formulas(ShapePairs(shapes, places[len(on_surface) :].reshape(-1, 2)))
+    # The contacts: the spheres on the ground, the pairs, then the other shapes on the ground.
+    round_shapes = [round_shape(shape) for shape in supported]
+    spheres = [0 if shape is None else len(shape.sphere_centres) for shape in round_shapes]
+    others = np.flatnonzero([shape is None for shape in round_shapes])
+    on_ground = [supported[i] for i in others.tolist()]
+    owners = contact_owners(collisions, on_ground)
+
+    def of_contacts(x: np.ndarray) -> np.ndarray:
+        """A value of each pair of geoms, for the contacts of the scene."""
+        x_ground, x_pairs = np.split(x, [len(on_surface)])
+        return np.append(np.repeat(x_ground, spheres), np.append(x_pairs, x_ground[others])[owners])
+
+    material = Material(
+        friction=of_contacts(friction), margin=of_contacts(margin) if margin.any() else 0.0
     )
-    scene = Scene.from_shapes(supported, (), surface, Material(friction=coefficients))
-    scene = dataclasses.replace(scene, pairs=stacked_pairs(collisions))
-    edges = edge_text(collisions, [_label(source, geom) for geom in used.tolist()])
+    scene = Scene.from_shapes(
+        [shape for shape in round_shapes if shape is not None],
+        (),
+        surface,
+        material,
+    )
+    scene = dataclasses.replace(scene, pairs=stacked_pairs(collisions, on_ground))
     names = tuple((source.geoms[a], source.geoms[b]) for a, b in pairs.geoms.tolist())
-    return ReadScene(scene, names, unsupported if edges is None else (*unsupported, edges))
+    return ReadScene(scene, names, (*unsupported, *simplified))
 
 
 def _unsupported_robots(
@@ -170,7 +185,7 @@ def _unsupported_robots(
 def _shapeless_contacts(
     source: Source, found: Candidates, shapeless: np.ndarray, on_ground: np.ndarray
 ) -> list[str]:
-    """Texts about the contacts of geoms that are no spheres, capsules or boxes.
+    """Texts about the contacts of geoms without a shape here.
 
     - `shapeless` (n, 2): whether a geom has none of these shapes and is not the ground;
     - `on_ground` (n,): whether the contact is a contact with the ground.
@@ -189,7 +204,7 @@ def _shapeless_contacts(
         def text(contact: int) -> str:
             name, partner = (source.geom_in_text(x[contact]) for x in (geoms, others))
             partner = "ground" if with_ground else f"geom {partner}"
-            return f"geom {name}: contact of a {kind} with the {partner}"
+            return f"geom {name}: contact of an {kind} with the {partner}"
 
         where = "the ground" if with_ground else "other geoms"
         elements = [source.geom_labels[geom] for geom in dict.fromkeys(geoms)]
@@ -197,7 +212,7 @@ def _shapeless_contacts(
         if len(contacts) != len(elements):
             count = f"{len(contacts)} contacts of {count}"
         texts += _contact_texts(
-            f"contact of a {kind} with {where}", count, elements, contacts, text
+            f"contact of an {kind} with {where}", count, elements, contacts, text
         )
     return texts
 
@@ -218,20 +233,52 @@ def _contact_texts(
     return [f"{feature} ({count}: {listed(elements)})"]
 
 
-def _shape(source: Source, geom: int, moves: np.ndarray) -> Capsule | Box:
-    """A geom in the frame of its body, or in the world if the geom does not move."""
-    m = source.m
-    body = int(m.geom_bodyid[geom])
-    H = source.pose(m.geom_pos[geom], m.geom_quat[geom])
-    frame = source.bodies[body]
-    if not moves[geom]:
-        frame, H = None, source.static_pose(body) @ H
-    size, centre = np.array(m.geom_size[geom]), H[:3, 3]
-    kind = source.geom_kinds[geom]
-    if kind == "box":
-        return Box(frame, size, centre, H[:3, :3])
-    half = size[1] * H[:3, 2] if kind == "capsule" else np.zeros(3)
-    return Capsule(frame, size[0], centre - half, centre + half)
+def _shapes(
+    source: Source, geoms: list[int], moves: np.ndarray
+) -> tuple[list[PlacedShape], list[str]]:
+    """The shapes of geoms, and a text about the meshes that have fewer vertices in their place."""
+    shapes, simplified = [], []
+    hulls: dict[int, tuple[Shape, float]] = {}  # by mesh: many geoms can have one mesh
+    for geom in geoms:
+        if source.geom_kinds[geom] == "mesh":
+            mesh = int(source.m.geom_dataid[geom])
+            if mesh not in hulls:
+                hulls[mesh] = _hull(source, geom)
+            shape, error = hulls[mesh]
+        else:
+            shape, error = _shape(source, geom), 0.0
+        body = int(source.m.geom_bodyid[geom])
+        H = source.pose(source.m.geom_pos[geom], source.m.geom_quat[geom])
+        frame = source.bodies[body]
+        if not moves[geom]:
+            frame, H = None, source.static_pose(body) @ H
+        shapes.append(
+            PlacedShape(shape, frame, pose_of(H[:3, :3], H[:3, 3], "pose"), source.geoms[geom])
+        )
+        if error:
+            simplified.append(f"{_label(source, geom)} within {error:.2g} m")
+    if not simplified:
+        return shapes, []
+    count = f"{len(simplified)} mesh{'es' * (len(simplified) > 1)}"
+    return shapes, [
+        f"the hulls of {count} have fewer vertices than in MuJoCo: {listed(simplified)}"
+    ]
+
+
+def _shape(source: Source, geom: int) -> Shape:
+    """The shape of a geom other than a mesh."""
+    if source.geom_kinds[geom] == "plane":
+        return HalfSpace()
+    return shape_of_geometry(cast(PrimitiveShape, geom_shape(source, geom)))
+
+
+def _hull(source: Source, geom: int) -> tuple[Shape, float]:
+    """The hull of the mesh of a geom, and its error in m."""
+    mesh = cast(Mesh, geom_shape(source, geom))
+    try:
+        return convex_hull(mesh.vertices)
+    except ArgumentError as error:
+        raise ModelError(f"{_label(source, geom)}: {error}") from None
 
 
 def _label(source: Source, geom: int) -> str:
@@ -317,13 +364,13 @@ def _ground(source: Source, geom: int) -> Ground | None:
     return HeightGrid(H[2, 3] + size_z * data.T, spacing, corner)
 
 
-def _frictions(
+def _materials(
     source: Source, touching: Candidates, pairs: Candidates
-) -> tuple[np.ndarray, list[str]]:
-    """The coefficient of friction of each contact with the ground, then of each pair.
+) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """The friction and the margin of each contact with the ground, then of each pair.
 
     MuJoCo combines the parameters of two geoms, or takes the parameters of an explicit pair. The
-    second result has texts about features without a counterpart.
+    third result has texts about features without a counterpart.
     """
     m = source.m
     geoms, pair = (np.concatenate(x) for x in zip(touching, pairs))
@@ -347,10 +394,9 @@ def _frictions(
         source.omit(f"pair of the geoms {first!r} and {second!r}: anisotropic friction")
 
     features: dict[str, list[int]] = {}  # the contacts with each feature
-    for contact in np.flatnonzero((condim > 3) | (margin != 0) | moving | sticky).tolist():
+    for contact in np.flatnonzero((condim > 3) | moving | sticky).tolist():
         present = {
             f"torsional or rolling friction (condim {condim[contact]})": condim[contact] > 3,
-            f"margin {margin[contact]:g}": margin[contact] != 0,
             "surfacevel": moving[contact],
             "adhesion": sticky[contact],
         }
@@ -368,4 +414,4 @@ def _frictions(
         count = f"{len(elements)} pairs"
         texts += _contact_texts(f"contacts with {feature}", count, elements, contacts, text)
     # A contact with condim 1 is frictionless.
-    return np.where(condim > 1, friction, 0.0), texts
+    return np.where(condim > 1, friction, 0.0), margin, texts

@@ -34,7 +34,7 @@ def read_shapes(source: Source, body: int) -> tuple[tuple[Geometry, ...], tuple[
     visuals, collisions = [], []
     first = int(m.body_geomadr[body])
     for geom in range(first, first + int(m.body_geomnum[body])):
-        shape = _shape(source, geom)
+        shape = geom_shape(source, geom)
         if shape is None:
             continue
         pose, name = source.pose(m.geom_pos[geom], m.geom_quat[geom]), source.geoms[geom]
@@ -45,7 +45,8 @@ def read_shapes(source: Source, body: int) -> tuple[tuple[Geometry, ...], tuple[
     return tuple(visuals), tuple(collisions)
 
 
-def _shape(source: Source, geom: int) -> Shape | None:
+def geom_shape(source: Source, geom: int) -> Shape | None:
+    """The shape of a geom in its frame; None for a plane and a height field."""
     m, kind = source.m, source.kind("Geom", source.m.geom_type[geom])
     x, y, z = (float(size) for size in m.geom_size[geom])
     if kind == "box":

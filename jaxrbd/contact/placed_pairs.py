@@ -1,0 +1,233 @@
+"""Contacts of convex shapes of any kind with each other and with the ground.
+
+A pair has one contact if one of its shapes is a sphere or an ellipsoid, two if one is a capsule,
+and else four (`collision/patches.py`). A shape on the ground has as many. On a plane its contacts
+are exact. On another ground they are the points of the shape that are lowest along the normal of
+the ground at the shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Float
+
+from .._math.cast import cast
+from .._math.components import norm
+from .._math.linear import matmul
+from ..collision.distances import Batch, batches_of
+from ..collision.patches import core_patch, face_points, spread, tangents
+from ..collision.robot_shapes import PlacedShape
+from ..collision.shapes import Capsule, Ellipsoid, HalfSpace, Sphere
+from ..errors import ArgumentError
+from ..spatial import Pose, inverse_rotate, rotate, transform_point
+
+GROUND = -1
+
+
+class PlacedPairs(eqx.Module):
+    """Pairs of shapes, and shapes on the ground, that may touch.
+
+    - `shapes`: the shapes;
+    - `members`: the pairs (i, j) of indices of shapes a and b; j is -1 for the ground.
+    """
+
+    shapes: tuple[PlacedShape, ...]
+    members: tuple[tuple[int, int], ...] = eqx.field(static=True)
+
+    def __check_init__(self):
+        for i, j in self.members:
+            a, b = (self.shapes[k] for k in (i, j))
+            if j == GROUND:
+                if a.frame is None or isinstance(a.shape, HalfSpace):
+                    raise ArgumentError(f"{a.name} on the ground, expected a shape on the robot")
+            elif a.frame is None and b.frame is None:
+                raise ArgumentError(f"both shapes of the pair {a.name}, {b.name} are in the world")
+            elif isinstance(a.shape, HalfSpace) and isinstance(b.shape, HalfSpace):
+                raise ArgumentError(f"the pair ({a.name}, {b.name}) has two half-spaces")
+
+    def __len__(self) -> int:
+        return int(np.sum(self.counts))
+
+    @property
+    def counts(self) -> np.ndarray:
+        """The number of contacts of each pair."""
+        sizes = [_count(shape.shape) for shape in self.shapes] + [_count(HalfSpace())]
+        return np.array([min(sizes[i], sizes[j]) for i, j in self.members], int)
+
+    @property
+    def contact_members(self) -> np.ndarray:
+        """The members of each contact, (m, 2)."""
+        return np.repeat(np.array(self.members, int).reshape(-1, 2), self.counts, axis=0)
+
+    @property
+    def frames(self) -> tuple[list[str | int | None], list[str | int | None]]:
+        """The frames of the shapes a and of the shapes b of each contact."""
+        frames = [*(shape.frame for shape in self.shapes), None]
+        a, b = self.contact_members.T
+        return [frames[i] for i in a], [frames[j] for j in b]
+
+    def reference_spheres(self, dtype: np.dtype) -> list[tuple[Array, Array]]:
+        """For the shapes a and b of all contacts: their centres (m, 3) in their frames, and sizes.
+
+        The size (m,) of a shape is its mean half width along its axes; that of the ground is 0.
+        """
+        centres = [jnp.asarray(shape.X_FS.p, dtype) for shape in self.shapes]
+        sizes = [_mean_half_width(shape.shape, dtype) for shape in self.shapes]
+        zero = jnp.zeros((), dtype)
+        p, size = jnp.stack([*centres, jnp.zeros(3, dtype)]), jnp.stack([*sizes, zero])
+        return [(p[i], size[i]) for i in self.contact_members.T]
+
+
+def _mean_half_width(shape: Any, dtype: np.dtype) -> Array:
+    if isinstance(shape, HalfSpace):
+        return jnp.zeros((), dtype)
+    core, radius = cast(shape, dtype).core()
+    axes = jnp.eye(3, dtype=dtype)
+    widths = [jnp.dot(n, core.support(n) - core.support(-n)) for n in axes]
+    return sum(widths) / 6 + radius
+
+
+def _count(shape: Any) -> int:
+    """The number of points with which a shape touches a plane."""
+    if isinstance(shape, Sphere | Ellipsoid):
+        return 1
+    return 2 if isinstance(shape, Capsule) else 4
+
+
+class PlacedContacts(NamedTuple):
+    """The contacts of `PlacedPairs`, in the order of the pairs.
+
+    - `distance` (m,); `gradient` (m, 3): the gradient with respect to point a, from b to a;
+    - `a`, `b` (m, 3): the points, relative to the root position.
+    """
+
+    distance: Float[Array, " m"]
+    gradient: Float[Array, "m 3"]
+    a: Float[Array, "m 3"]
+    b: Float[Array, "m 3"]
+
+
+def placed_contacts(
+    pairs: PlacedPairs, ground: Callable[[Array], Array], X: Pose, p_WR: Array
+) -> PlacedContacts:
+    """The contacts of pairs with the dtype of the model.
+
+    - `ground`: the distance () of a point (3,) in the world from the ground;
+    - `X`: the poses of the shapes, relative to the root position p_WR (3,).
+    """
+    shapes = [shape.shape for shape in pairs.shapes]
+    members, counts = np.array(pairs.members, int), pairs.counts
+    with_ground = members[:, 1] == GROUND
+    found, rows = [], []
+    for batches, compute in (
+        (_batches(shapes, X, members, counts, ~with_ground), _patches),
+        (_batches(shapes, X, members, counts, with_ground), _on_ground(ground, p_WR)),
+    ):
+        for batch in batches:
+            count = int(counts[batch.rows[0]])
+            part = compute(batch, count)
+            found.append(jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), part))
+            rows.append((np.cumsum(counts) - counts)[batch.rows][:, None] + np.arange(count))
+    order = np.argsort(np.concatenate([x.ravel() for x in rows]))
+    return jax.tree.map(lambda *x: jnp.concatenate(x)[order], *found)
+
+
+def _batches(
+    shapes: Sequence[Any], X: Pose, members: np.ndarray, counts: np.ndarray, chosen: np.ndarray
+) -> list[Batch]:
+    """The batches of the chosen pairs. For a shape on the ground, shape b is the shape itself."""
+    rows = np.flatnonzero(chosen)
+    if not len(rows):
+        return []
+    some = np.where(members[rows] == GROUND, members[rows][:, :1], members[rows])
+    return [
+        batch._replace(rows=rows[batch.rows])
+        for batch in batches_of(shapes, X, some, labels=counts[rows])
+    ]
+
+
+def _patches(batch: Batch, count: int) -> PlacedContacts:
+    """The contacts (n, count) of a batch of pairs."""
+
+    def one(a, X_a, b, X_b, turned):
+        if a is None:
+            found = _on_half_space(X_a, b, X_b, count)
+        else:
+            found = _of_cores(a, X_a, b, X_b, count)
+        other = PlacedContacts(found.distance, -found.gradient, found.b, found.a)
+        return jax.tree.map(lambda x, y: jnp.where(turned, y, x), found, other)
+
+    return jax.vmap(one)(batch.a, batch.X_a, batch.b, batch.X_b, batch.turned)
+
+
+def _of_cores(a, X_a: Pose, b, X_b: Pose, count: int) -> PlacedContacts:
+    (core_a, radius_a), (core_b, radius_b) = a, b
+    R = matmul(X_b.R.T, X_a.R)
+    found = core_patch(core_a, core_b, R, inverse_rotate(X_b.R, X_a.p - X_b.p), count)
+    n = rotate(X_b.R, found.normal)
+    point_a, point_b = (transform_point(X_b, x) for x in (found.point_a, found.point_b))
+    distance = found.distance - radius_a - radius_b
+    normals = jnp.broadcast_to(-n, point_a.shape)
+    return PlacedContacts(
+        distance, normals, point_a + radius_a * n[None], point_b - radius_b * n[None]
+    )
+
+
+def _on_half_space(X_a: Pose, b, X_b: Pose, count: int) -> PlacedContacts:
+    normal = X_a.R[:, 2]
+    core, radius = b
+    points, _ = _lowest(core, X_b, normal, count, lambda x: jnp.dot(normal, x - X_a.p))
+    height = matmul(points - X_a.p[None], normal)
+    normals = jnp.broadcast_to(-normal, points.shape)
+    return PlacedContacts(
+        height - radius,
+        normals,
+        points - height[:, None] * normal[None],
+        points - radius * normal[None],
+    )
+
+
+def _on_ground(ground: Callable[[Array], Array], p_WR: Array) -> Callable[..., PlacedContacts]:
+    def height(x: Array) -> Array:
+        return ground(x + p_WR)
+
+    def one(shape, X: Pose, count: int) -> PlacedContacts:
+        core, radius = shape
+        slope = jax.grad(height)
+        normal = slope(X.p)
+        lowest, _ = _lowest(core, X, normal / norm(normal), 1, height)
+        normal = slope(lowest[0])
+        points, heights = _lowest(core, X, normal / norm(normal), count, height)
+        gradient = jax.vmap(slope)(points)
+        a = points - (radius / norm(gradient))[:, None] * gradient
+        return PlacedContacts(heights - radius, gradient, a, a)
+
+    def compute(batch: Batch, count: int) -> PlacedContacts:
+        return jax.vmap(lambda shape, X: one(shape, X, count))(batch.b, batch.X_b)
+
+    return compute
+
+
+def _lowest(
+    core: Any, X: Pose, normal: Array, count: int, height: Callable[[Array], Array]
+) -> tuple[Array, Array]:
+    """The points (count, 3) of a core with the least heights along a normal, and the heights."""
+    n = -inverse_rotate(X.R, normal)
+    if count == 1:
+        points = core.support(n)[None]
+    else:
+        points = face_points(core, n)
+    points = transform_point(X, points)
+    heights = jax.vmap(height)(points)
+    if count == 1:
+        return points, heights
+    plane = matmul(points - X.p[None], tangents(normal).T)
+    chosen = spread(plane, heights, jnp.ones(len(points), bool), count)
+    return points[chosen], heights[chosen]

@@ -1,0 +1,605 @@
+"""Contact of convex shapes of all kinds: patches of points, states at rest, and MuJoCo."""
+
+import functools
+import warnings
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+import pytest
+from scipy.spatial import ConvexHull
+
+import jaxrbd as rbd
+from jaxrbd import collision, contact, io, so3
+from jaxrbd.collision import (
+    Box,
+    Capsule,
+    ConvexMesh,
+    Cylinder,
+    Ellipsoid,
+    HalfSpace,
+    PlacedShape,
+    Sphere,
+)
+from jaxrbd.collision.patches import core_patch, spread
+from jaxrbd.contact.contacts import contact_bodies, find_contacts
+from jaxrbd.spatial import Pose
+from support.nightly import all_but
+
+DT = 0.004
+RNG = np.random.default_rng(1)
+HULL = RNG.normal(size=(20, 3)) * [0.1, 0.12, 0.08]
+SHAPES = {
+    "box": Box([0.1, 0.15, 0.05]),
+    "cylinder": Cylinder(0.1, 0.15),
+    "hull": ConvexMesh(HULL),
+    "ellipsoid": Ellipsoid([0.1, 0.1, 0.08]),
+    "capsule": Capsule(0.05, 0.1),
+    "sphere": Sphere(0.1),
+}
+GEOMS = {
+    "box": "type='box' size='.1 .15 .05'",
+    "cylinder": "type='cylinder' size='.1 .15'",
+    "hull": "type='mesh' mesh='hull'",
+    "ellipsoid": "type='ellipsoid' size='.1 .1 .08'",
+    "capsule": "type='capsule' size='.05 .1'",
+    "sphere": "type='sphere' size='.1'",
+}
+
+
+def turned(rotation, p=(0.0, 0.0, 0.0)):
+    with jax.ensure_compile_time_eval():
+        return Pose(np.asarray(so3.exp(jnp.asarray(rotation, float))), np.array(p, float))
+
+
+@functools.cache
+def patch(count):
+    def of(a, X_a, b, X_b):
+        R, p = X_b.R.T @ X_a.R, X_b.R.T @ (X_a.p - X_b.p)
+        return core_patch(a.core()[0], b.core()[0], R, p, count)
+
+    return jax.jit(of)
+
+
+def area(points):
+    return ConvexHull(points).volume
+
+
+# ------------------------------------------------------------------------------------- patches
+
+
+@pytest.mark.parametrize("yaw", [0.0, 0.4, np.pi / 4])
+@pytest.mark.parametrize("offset", [(0.0, 0.0), (0.9, 0.0), (0.95, 0.9)])
+def test_a_face_on_a_face_has_four_points_of_their_common_area(yaw, offset):
+    """They span most of the area, lie in both faces, and have the distance of the faces."""
+    below, above = Box([1.0, 1.0, 0.5]), Box([0.3, 0.2, 0.1])
+    X = turned((0.0, 0.0, yaw), (*offset, 0.61))
+    found = patch(4)(above, X, below, turned((0, 0, 0)))
+    np.testing.assert_allclose(found.normal, [0, 0, -1], atol=1e-12)
+    np.testing.assert_allclose(found.distance, 0.01, atol=1e-9)
+    np.testing.assert_allclose(
+        found.point_b - found.point_a, np.array(found.distance)[:, None] * found.normal, atol=1e-12
+    )
+    np.testing.assert_allclose(found.point_b[:, 2], 0.5, atol=1e-9)
+    xy = np.array(found.point_b[:, :2])
+    assert np.all(np.abs(xy) < 1 + 1e-6)
+    local = (np.array(found.point_a) - X.p) @ X.R
+    assert np.all(np.abs(local) < np.array([0.3, 0.2, 0.1]) + 1e-6)
+    # The whole common area, from a grid of points of the upper face.
+    grid = np.stack(np.meshgrid(np.linspace(-0.3, 0.3, 201), np.linspace(-0.2, 0.2, 201)), -1)
+    places = grid.reshape(-1, 2) @ X.R[:2, :2].T + X.p[:2]
+    common = area(places[np.all(np.abs(places) <= 1, axis=1)])
+    assert area(xy) > 0.7 * common
+    if yaw == 0:
+        assert area(xy) > 0.99 * common
+
+
+def test_a_cylinder_has_a_line_on_its_side_and_a_disc_on_its_end():
+    table, cylinder = Box([1.0, 1.0, 0.1]), Cylinder(0.1, 0.2)
+    side = patch(4)(cylinder, turned((np.pi / 2, 0, 0), (0, 0, 0.2)), table, turned((0, 0, 0)))
+    np.testing.assert_allclose(side.distance, 0, atol=1e-9)
+    np.testing.assert_allclose(side.point_a[:, 0], 0, atol=1e-9)  # no width, so that it rolls
+    np.testing.assert_allclose(np.sort(side.point_a[:, 1]), [-0.2, -0.2, 0.2, 0.2], atol=1e-6)
+    end = patch(4)(cylinder, turned((0, 0, 0.2), (0, 0, 0.3)), table, turned((0, 0, 0)))
+    np.testing.assert_allclose(end.distance, 0, atol=1e-9)
+    np.testing.assert_allclose(np.hypot(*end.point_a[:, :2].T), 0.1, atol=1e-9)
+    assert area(end.point_a[:, :2]) > 1.5 * 0.1**2  # of 2 r^2, a square
+
+
+@pytest.mark.parametrize("kinds", [("box", "hull"), ("cylinder", "box"), ("hull", "cylinder")])
+def test_the_least_distance_of_a_patch_is_the_distance(kinds, rng):
+    """And the distances of its points are those along the normal, near the surfaces."""
+    a, b = (SHAPES[kind] for kind in kinds)
+    compute = jax.jit(jax.vmap(lambda Xa, Xb: patch(4)(a, Xa, b, Xb)))
+    apart = jax.jit(jax.vmap(lambda Xa, Xb: collision.distance(a, Xa, b, Xb)))
+    n = 300
+    R = jax.vmap(so3.exp)(jnp.asarray(rng.normal(size=(2 * n, 3)) * 2))
+    p = jnp.asarray(rng.normal(size=(2 * n, 3)) * 0.15)
+    X_a, X_b = Pose(R[:n], p[:n]), Pose(R[n:], p[n:])
+    found, exact = compute(X_a, X_b), apart(X_a, X_b)
+    assert 30 < np.sum(exact.distance > 0) < n - 30
+    np.testing.assert_allclose(np.min(found.distance, axis=1), exact.distance, atol=1e-12)
+    normal = np.einsum("nij,nj->ni", X_b.R, found.normal)
+    np.testing.assert_allclose(normal, exact.normal, atol=1e-12)
+    gap = np.einsum("nki,ni->nk", found.point_b - found.point_a, found.normal)
+    np.testing.assert_allclose(gap, found.distance, atol=1e-12)
+
+
+def test_points_on_a_line_or_in_one_place_count_twice():
+    some = jnp.ones(5, bool)
+    line = jnp.array([[0.0, 0], [1, 1], [2, 2], [3, 3], [1.5, 1.5]])
+    chosen = line[spread(line, jnp.zeros(5), some, 4)]
+    np.testing.assert_array_equal(np.sort(chosen[:, 0]), [0, 0, 3, 3])
+    same = jnp.ones((5, 2))
+    np.testing.assert_array_equal(same[spread(same, jnp.zeros(5), some, 4)], same[:4])
+    low = jnp.array([1.0, 1, 1, 0, 1])
+    assert spread(line, low, some, 2)[0] == 3
+    assert spread(line, low, jnp.array([True, True, False, False, True]), 2)[0] != 3
+
+
+# ------------------------------------------------------------------------------------ at rest
+
+
+@functools.cache
+def free_body():
+    """A body of 2 kg without shapes."""
+    inertia = rbd.model.link_inertia(2.0, (0, 0, 0), np.diag([0.02, 0.015, 0.01]))
+    joint = rbd.model.JointSpec("joint", rbd.joints.FreeFlyer(), None, "body")
+    return rbd.build_model([rbd.model.Link("body", inertia)], [joint])
+
+
+@functools.cache
+def simulation(supported):
+    """The compiled function (scene, q, v) to the last state, all energies and the last forces."""
+    model = free_body()
+
+    def simulate(scene, q, v):
+        def advance(state, _):
+            step = contact.contact_step(model, scene, *state, jnp.zeros(6), DT)
+            energy = rbd.kinetic_energy(model, step.q, step.v) + rbd.potential_energy(model, step.q)
+            return (step.q, step.v), (energy, step.impulse / DT, step.residual)
+
+        state, (energy, forces, residual) = jax.lax.scan(advance, (q, v), length=supported)
+        return *state, energy, forces[-1], residual
+
+    return jax.jit(simulate)
+
+
+def start(rotation, height=0.4):
+    """A configuration of the body: turned by a rotation vector, at a height."""
+    q = rbd.neutral(free_body()).at[2].set(height)
+    angle = np.linalg.norm(rotation)
+    axis = np.array(rotation) / angle if angle else np.zeros(3)
+    return q.at[3:7].set(jnp.array([*np.sin(angle / 2) * axis, np.cos(angle / 2)]))
+
+
+TABLE = PlacedShape(Box([1.0, 1.0, 0.1]), None, turned((0, 0, 0), (0, 0, -0.1)), "table")
+FLAT = PlacedShape(HalfSpace(), None, turned((0, 0, 0)), "floor")
+
+
+def scene_of(kind, support):
+    shape = PlacedShape(SHAPES[kind], "body")
+    if support == "ground":
+        return contact.Scene.from_shapes([shape])
+    return contact.Scene.from_shapes([], [(shape, TABLE if support == "table" else FLAT)])
+
+
+def lowest(kind, q):
+    """The height of the lowest point of a shape at a configuration, above z = 0."""
+    R = np.asarray(rbd.forward_kinematics(free_body(), q).X_WB.R[0])
+    X = Pose(jnp.asarray(R), jnp.asarray(q[:3]))
+    plane = Pose(jnp.eye(3), jnp.zeros(3))
+    return float(collision.distance(HalfSpace(), plane, SHAPES[kind], X).distance)
+
+
+EVERY = [(kind, support) for kind in SHAPES for support in ("ground", "table", "floor")]
+SOME = [("cylinder", "ground"), ("box", "table"), ("hull", "floor")]
+
+
+@pytest.mark.parametrize("case", all_but(SOME, EVERY), ids=" on the ".join)
+def test_a_shape_comes_to_rest(case):
+    """It lies on the ground or the table, and the forces carry its weight.
+
+    No energy comes in, but for that of the recovery from a penetration of less than 1 mm.
+    """
+    kind, support = case
+    scene = scene_of(kind, support)
+    q, v, energy, forces, residual = simulation(1500)(scene, start((0.3, 0.2, 0.1)), jnp.zeros(6))
+    assert np.max(residual) < 1e-6
+    assert np.max(energy - np.minimum.accumulate(energy)) < 3e-3 * energy[0]
+    if kind in ("box", "cylinder", "hull"):
+        assert np.max(np.abs(v)) < 1e-6
+    weight = 2.0 * 9.81
+    np.testing.assert_allclose(np.sum(forces, axis=0)[2], weight, rtol=1e-3)
+    assert abs(lowest(kind, q)) < 1e-4
+
+
+def test_a_cylinder_rolls():
+    """It slides at 1 m/s first, and then rolls at 1 m/s m r^2 / (m r^2 + I)."""
+    for support in ("ground", "table"):
+        q = start((np.pi / 2, 0, 0), 0.1)
+        _, v, *_ = simulation(100)(scene_of("cylinder", support), q, jnp.zeros(6).at[0].set(1.0))
+        m, r, inertia = 2.0, 0.1, 0.01
+        speed = m * r * r / (m * r * r + inertia)
+        np.testing.assert_allclose(np.linalg.norm(v[:3]), speed, rtol=1e-3)
+        np.testing.assert_allclose(abs(v[5]), speed / r, rtol=1e-3)
+
+
+def test_edges_that_cross_hold():
+    """A beam with an edge below falls on the edge of another beam, across it."""
+    inertia = rbd.model.link_inertia(2.0, (0, 0, 0), 0.01 * np.eye(3))
+    joint = rbd.model.JointSpec("joint", rbd.joints.Prismatic((0, 0, 1)), None, "beam")
+    model = rbd.build_model([rbd.model.Link("beam", inertia)], [joint])
+    half = 0.1 * np.sqrt(2)  # from the axis of a beam to its edge
+    along_x = PlacedShape(Box([1.0, 0.1, 0.1]), None, turned((np.pi / 4, 0, 0)), "ridge")
+    along_y = PlacedShape(Box([0.1, 1.0, 0.1]), "beam", turned((0, np.pi / 4, 0)), "keel")
+    scene = contact.Scene.from_shapes([], [(along_y, along_x)])
+
+    @jax.jit
+    def simulate(q, v):
+        def advance(state, _):
+            step = contact.contact_step(model, scene, *state, jnp.zeros(1), DT)
+            return (step.q, step.v), jnp.sum(step.impulse[:, 2]) / DT
+
+        return jax.lax.scan(advance, (q, v), length=300)
+
+    (q, v), force = simulate(jnp.array([2 * half + 0.2]), jnp.zeros(1))
+    np.testing.assert_allclose(q, 2 * half, atol=1e-4)
+    np.testing.assert_allclose(force[-1], 2.0 * 9.81, rtol=1e-6)
+    assert np.abs(v) < 1e-9
+
+
+@pytest.mark.parametrize("boxes", all_but([3], [3, 10]))
+def test_a_stack_of_boxes_stands(boxes):
+    """For one second per box."""
+    names = [f"b{i}" for i in range(boxes)]
+    inertia = rbd.model.link_inertia(1.0, (0, 0, 0), np.eye(3) / 600)
+    links = [rbd.model.Link(name, inertia) for name in names]
+    joints = [rbd.model.JointSpec(f"j{x}", rbd.joints.FreeFlyer(), None, x) for x in names]
+    model = rbd.build_model(links, joints)
+    shapes = [PlacedShape(Box([0.05, 0.05, 0.05]), name) for name in names]
+    scene = contact.Scene.from_shapes(shapes[:1], list(zip(shapes[1:], shapes)))
+    q = rbd.neutral(model).reshape(boxes, 7).at[:, 2].set(0.05 + 0.1 * np.arange(boxes))
+    yaw = np.linspace(-0.2, 0.2, boxes)  # the corners do not lie over each other
+    q = q.at[:, 5].set(np.sin(yaw / 2)).at[:, 6].set(np.cos(yaw / 2))
+
+    @jax.jit
+    def simulate(q, v):
+        def advance(state, _):
+            step = contact.contact_step(model, scene, *state, jnp.zeros(model.nv), DT)
+            return (step.q, step.v), jnp.sum(step.impulse[:8, 2]) / DT
+
+        return jax.lax.scan(advance, (q, v), length=int(boxes / DT))
+
+    (end, v), force = simulate(q.ravel(), jnp.zeros(model.nv))
+    np.testing.assert_allclose(end.reshape(boxes, 7)[:, :3], q[:, :3], atol=1e-3)
+    np.testing.assert_allclose(force[-1], boxes * 9.81, rtol=1e-4)
+    assert np.max(np.abs(v)) < 1e-4
+
+
+def test_the_derivative_of_a_step_on_a_face():
+    """With respect to the state, the sizes of the shapes and the place of the table."""
+    model = free_body()
+    q, v = start((0.003, 0.002, 0.1), 0.1495), jnp.array([0.3, 0.1, -0.2, 0.1, 0.2, 0.3])
+
+    def after(x):
+        half_sizes = jnp.array([1.0, 1.0, 0.1]).at[2].add(x[0])
+        table = PlacedShape(Box(half_sizes), None, turned((0, 0, 0), (0, 0, -0.1)))
+        shape = PlacedShape(Cylinder(0.1 + x[1], 0.15 + x[2]), "body")
+        scene = contact.Scene.from_shapes([], [(shape, table)])
+        moved = rbd.integrate(model, q, x[3:9])
+        step = contact.contact_step(model, scene, moved, v + x[9:], jnp.zeros(6), DT)
+        return step.v
+
+    x = jnp.zeros(15)
+    found = jax.jit(jax.jacfwd(after))(x)
+    value, eps = jax.jit(jax.vmap(after)), 1e-6
+    steps = eps * jnp.eye(15)
+    expected = (value(steps) - value(-steps)).T / (2 * eps)
+    assert np.max(np.abs(expected[:, :3])) > 1  # the sizes matter
+    np.testing.assert_allclose(found, expected, atol=2e-4 * np.max(np.abs(expected)))
+
+
+# ------------------------------------------------------------------------------------- robots
+
+
+ROBOT = """<robot name="r">{0}<link name="base"><collision><geometry><box size="0.4 0.3 0.1"/>
+  </geometry></collision>{1}</link>
+  <link name="tip">{2}<collision><origin xyz="0 0 -0.3"/><geometry>
+    <cylinder radius="0.05" length="0.2"/></geometry></collision></link>
+  <joint name="hinge" type="revolute"><parent link="base"/><child link="tip"/>
+    <axis xyz="0 1 0"/><limit lower="-1" upper="1" effort="1" velocity="1"/></joint></robot>"""
+INERTIAL = """<inertial><mass value="1"/>
+  <inertia ixx="0.01" iyy="0.01" izz="0.01" ixy="0" ixz="0" iyz="0"/></inertial>"""
+
+
+def robot(mesh=""):
+    return rbd.load_urdf(ROBOT.format("", INERTIAL + mesh, INERTIAL), root_joint="free_flyer")
+
+
+def test_the_scene_of_a_model_has_its_collision_shapes():
+    model = robot()
+    scene = contact.Scene.from_model(model)
+    assert scene.frames == ("base",) * 8
+    assert len(scene.pairs) == 4
+    assert contact_bodies(model, scene).tolist() == [0] * 8 + [1] * 4 + [-1] * 4
+    q = rbd.neutral(model).at[2].set(0.5)
+    distance = find_contacts(model, scene, rbd.forward_kinematics(model, q)).distance
+    np.testing.assert_allclose(np.sort(distance[:8]), [0.45] * 4 + [0.55] * 4, atol=1e-12)
+    np.testing.assert_allclose(distance[8:], 0.1, atol=1e-12)
+    wall = PlacedShape(Box([0.1, 1.0, 1.0]), None, turned((0, 0, 0), (0.5, 0, 0)), "wall")
+    pairs = collision.pairs_of(model, [wall])
+    scene = contact.Scene.from_model(model, contact.Plane(offset=-1.0), pairs)
+    assert len(scene.pairs) == 4 + 4 * len(pairs)  # two pairs with the wall
+    found = find_contacts(model, scene, rbd.forward_kinematics(model, q))
+    np.testing.assert_allclose(found.distance[8:12], 0.2, atol=1e-9)  # of the base
+    np.testing.assert_allclose(found.gradient[8:12], [[-1, 0, 0]] * 4, atol=1e-9)
+    fixed = rbd.load_urdf(ROBOT.format("", INERTIAL, INERTIAL))
+    assert contact.Scene.from_model(fixed).frames == ()
+
+
+def test_the_scene_of_a_model_names_what_it_leaves_out():
+    mesh = "<collision><geometry><mesh filename='x.stl'/></geometry></collision>"
+    model = robot(mesh)
+    with pytest.warns(rbd.ContactWarning, match=r"no contacts of base 1: MeshFile x\.stl.*read_me"):
+        scene = contact.Scene.from_model(model)
+    assert len(scene.pairs) == 4
+    with pytest.raises(rbd.ArgumentError, match="no collision shapes on moving links"):
+        contact.Scene.from_model(free_body())
+
+
+WRONG = {
+    "both shapes of the pair": lambda: contact.collision_pairs([(TABLE, FLAT)]),
+    "has one PlacedShape, expected two or none": lambda: contact.collision_pairs(
+        [(TABLE, contact.sphere("body", 0.1))]
+    ),
+    "shapes has a shape in the world": lambda: contact.Scene.from_shapes([TABLE]),
+    "on the ground, expected a shape on the robot": lambda: contact.Scene.from_shapes(
+        [PlacedShape(HalfSpace(), "body")]
+    ),
+    "margin is -1.0, expected 0 or more": lambda: contact.Material(margin=-1.0),
+    "margin has shape (2,), expected () or (4,)": lambda: contact.contact_step(
+        free_body(),
+        contact.Scene.from_shapes(
+            [PlacedShape(SHAPES["cylinder"], "body")], material=contact.Material(margin=[0.1, 0.2])
+        ),
+        rbd.neutral(free_body()),
+        jnp.zeros(6),
+        jnp.zeros(6),
+        DT,
+    ),
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_wrong_arguments(message):
+    with pytest.raises(rbd.ArgumentError) as error:
+        WRONG[message]()
+    assert message in str(error.value)
+
+
+# ------------------------------------------------------------------------------------- MuJoCo
+
+
+MJCF = """<mujoco><option timestep="0.002"/>
+  <asset><mesh name="hull" vertex="{vertices}"/></asset>
+  <worldbody>{support}
+    <body name="body" pos="0 0 {height}" {turn}><freejoint/><geom name="shape" {geom} mass="2"
+      margin="{margin}" friction="0.6"/></body></worldbody></mujoco>"""
+PLANE = "<geom name='floor' type='plane' size='1 1 1' friction='0.5'/>"
+BLOCK = "<geom name='floor' type='box' size='1 1 .1' pos='0 0 -.1' friction='0.5'/>"
+BUMPS = "".join(
+    f"<geom name='bump{i}' type='{kind}' size='.2 .2 .2' pos='{0.5 * i} 0 0'/>"
+    for i, kind in enumerate(("cylinder", "ellipsoid"))
+)
+
+
+def file(kind, support=PLANE, **changes):
+    places = {"margin": 0.0, "height": 0.4, "turn": ""} | changes
+    vertices = " ".join(f"{x:.6f}" for x in HULL.ravel())
+    return MJCF.format(vertices=vertices, support=support, geom=GEOMS[kind], **places)
+
+
+SUPPORTS = {"plane": PLANE, "block": BLOCK}
+FILES = [(kind, support) for kind in GEOMS for support in SUPPORTS]
+
+
+@pytest.mark.parametrize(
+    "case", all_but([("cylinder", "plane"), ("hull", "block")], FILES), ids=" on a ".join
+)
+def test_a_file_rests_where_mujoco_rests(case):
+    """After three seconds: the height of the lowest point, and the friction of the contacts."""
+    kind, support = case
+    text = file(kind, SUPPORTS[support], turn="euler='20 10 0'")
+    found = io.load_mjcf(text)
+    assert found.omitted == ()
+    assert set(np.unique(np.asarray(found.scene.friction))) == {0.6}
+
+    @jax.jit
+    def simulate(q, v):
+        def advance(state, _):
+            step = contact.contact_step(found.model, found.scene, *state, jnp.zeros(6), DT)
+            return (step.q, step.v), None
+
+        return jax.lax.scan(advance, (q, v), length=750)[0]
+
+    q, v = simulate(found.q0, jnp.zeros(6))
+    compiled = mujoco.MjModel.from_xml_string(text)
+    data = mujoco.MjData(compiled)
+    for _ in range(1500):
+        mujoco.mj_step(compiled, data)
+    if kind in ("box", "cylinder", "hull"):
+        assert np.max(np.abs(v)) < 1e-3
+        assert np.max(np.abs(data.qvel)) < 1e-2
+        # MuJoCo sinks in by some 0.1 mm.
+        assert abs(q[2] - data.qpos[2]) < 2e-3
+
+
+@pytest.mark.parametrize("kind", all_but(["hull"], ["hull", "box", "cylinder", "ellipsoid"]))
+def test_the_contacts_of_a_file_have_the_distances_of_mujoco(kind, rng):
+    """The least distance of each pair with a cylinder and with an ellipsoid."""
+    text = file(kind, BUMPS, height=0.25)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", rbd.ContactWarning)
+        found = io.load_mjcf(text)
+    compiled = mujoco.MjModel.from_xml_string(text)
+    data = mujoco.MjData(compiled)
+    model, scene = found.model, found.scene.astype(float)
+    counts = scene.pairs.placed.counts
+
+    @jax.jit
+    def distances(qpos):
+        q = found.coordinates.q(model, qpos)
+        return find_contacts(model, scene, rbd.forward_kinematics(model, q)).distance
+
+    seen = 0
+    for _ in range(20):
+        data.qpos[:3] = rng.uniform([-0.2, -0.2, 0.0], [0.7, 0.2, 0.5])
+        data.qpos[3:] = rng.normal(size=4)
+        data.qpos[3:] /= np.linalg.norm(data.qpos[3:])
+        mujoco.mj_forward(compiled, data)
+        parts = np.split(np.asarray(distances(np.array(data.qpos))), np.cumsum(counts)[:-1])
+        for (first, second), part in zip(found.pairs, parts, strict=True):
+            ids = (compiled.geom(name).id for name in (first, second))
+            theirs = mujoco.mj_geomDistance(compiled, data, *ids, 10.0, None)
+            if theirs > 1e-3:  # MuJoCo's depth of curved shapes is approximate
+                assert abs(np.min(part) - theirs) < 1e-4
+                seen += 1
+    assert seen > 10
+
+
+def test_a_margin_lifts_a_shape_as_in_mujoco():
+    text = file("box", margin=0.02, height=0.1)
+    found = io.load_mjcf(text)
+    kinematics = rbd.forward_kinematics(found.model, found.q0)
+    distance = find_contacts(found.model, found.scene.astype(float), kinematics).distance
+    compiled = mujoco.MjModel.from_xml_string(text)
+    data = mujoco.MjData(compiled)
+    for _ in range(1000):
+        mujoco.mj_step(compiled, data)
+    np.testing.assert_allclose(np.min(distance), 0.1 - 0.05 - 0.02, atol=1e-9)
+    assert abs(data.qpos[2] - 0.07) < 1e-3  # where our distance is 0
+
+
+def test_each_contact_of_a_file_has_its_friction():
+    """Shapes on the ground and in pairs, with the ground and a post on a body of the world."""
+    text = """<mujoco><worldbody><geom name="floor" type="plane" size="1 1 1" friction="0.1"/>
+      <body pos="0 0 1"><geom name="post" type="cylinder" size=".1 .2" friction="0.2"/></body>
+      <body name="a" pos="1 0 1"><freejoint/>
+        <geom name="can" type="cylinder" size=".1 .2" friction="0.3"/></body>
+      <body name="b" pos="2 0 1"><freejoint/>
+        <geom name="ball" size=".1" friction="0.4"/>
+        <geom name="egg" type="ellipsoid" size=".1 .1 .2" friction="0.5"/></body>
+      </worldbody></mujoco>"""
+    found = io.load_mjcf(text)
+    scene, pairs = found.scene, found.scene.pairs
+    assert scene.frames == ("b",)
+    counts = [4, 1, 1, 1, 1, 4, 1]  # post-can, post-ball, post-egg, can-ball, can-egg; the ground
+    assert pairs.placed.counts.tolist() == counts
+    expected = np.repeat([0.3, 0.4, 0.5, 0.4, 0.5, 0.3, 0.5], counts)
+    np.testing.assert_allclose(scene.friction, [0.4, *expected])
+    kinematics = rbd.forward_kinematics(found.model, found.q0)
+    distance = find_contacts(found.model, scene.astype(float), kinematics).distance
+    np.testing.assert_allclose(distance[1:5], 1 - 0.2, atol=1e-9)  # the post and the can
+    np.testing.assert_allclose(distance[-5:], [0.8] * 5, atol=1e-9)
+
+
+def test_a_mesh_of_many_vertices_in_a_file_is_simplified(rng):
+    ball = rng.normal(size=(300, 3))
+    ball *= 0.2 / np.linalg.norm(ball, axis=1, keepdims=True)
+    vertices = " ".join(f"{x:.6f}" for x in ball.ravel())
+    text = file("hull").replace(" ".join(f"{x:.6f}" for x in HULL.ravel()), vertices)
+    with pytest.warns(rbd.ContactWarning, match=r"1 mesh have fewer .*'shape' of body .* within 0"):
+        found = io.load_mjcf(text)
+    assert len(found.scene.pairs.placed.shapes[0].shape.vertices) == 64
+
+
+# ---------------------------------------------------------------------------- pairs and grounds
+
+
+def test_a_tilted_face_has_the_distances_of_its_corners():
+    """A box that is tilted by 0.01 rad about an edge of its lower face."""
+    below, above, angle = Box([1.0, 1.0, 0.5]), Box([0.3, 0.2, 0.1]), 0.01
+    X = turned((0.0, angle, 0.0))
+    corners = np.array([[x, y, -0.1] for x in (-0.3, 0.3) for y in (-0.2, 0.2)]) @ X.R.T
+    up = 0.5 - np.min(corners[:, 2])
+    found = patch(4)(above, Pose(X.R, np.array([0, 0, up])), below, turned((0, 0, 0)))
+    expected = np.sort(corners[:, 2] + up - 0.5)
+    np.testing.assert_allclose(np.sort(found.distance), expected, atol=1e-7)
+    assert expected[-1] > 0.005
+
+
+def test_the_ground_knows_roundings_and_slopes():
+    """A cylinder with round edges on an inclined plane and on a smooth slope of the same angle."""
+    model, angle = free_body(), 0.3
+    shape = PlacedShape(Cylinder(0.1, 0.15, 0.02), "body")
+    normal = np.array([-np.sin(angle), 0.0, np.cos(angle)])
+    slope = np.tan(angle)
+    for ground in (contact.Plane(normal), lambda xy: slope * xy[0]):
+        scene = contact.Scene.from_shapes([shape], ground=ground)
+        q = start((0.0, -angle, 0.0)).at[:3].set(0.16 * normal)
+        kinematics = rbd.forward_kinematics(model, q)
+        found = find_contacts(model, scene.astype(float), kinematics)
+        np.testing.assert_allclose(found.distance, 0.01, atol=1e-9)
+        # The lowest points of the round edge are the ends of the flat part of the face.
+        np.testing.assert_allclose(found.arm[:4, 2], -0.15, atol=1e-9)
+        np.testing.assert_allclose(np.hypot(*found.arm[:4, :2].T), 0.08, atol=1e-9)
+
+
+def test_placed_round_shapes_equal_the_older_ones(rng):
+    """Spheres, capsules and boxes in a frame, on the ground and in pairs with a formula."""
+    model = free_body()
+    X = turned((0.3, -0.2, 0.5), (0.1, 0.2, 0.3))
+    half = 0.2 * X.R[:, 2]
+    old = [
+        contact.sphere("body", 0.1, X.p),
+        contact.Capsule("body", 0.1, X.p - half, X.p + half),
+        contact.Box("body", (0.1, 0.2, 0.3), X.p, X.R, 0.05),
+    ]
+    kinds = [Sphere(0.1), Capsule(0.1, 0.2), Box([0.1, 0.2, 0.3], 0.05)]
+    new = [PlacedShape(shape, "body", X) for shape in kinds]
+    post = [contact.Capsule(None, 0.1, (0, 0, -1.0), (0, 0, 1.0)), contact.sphere(None, 0.2)]
+    placed = [PlacedShape(Capsule(0.1, 1.0)), PlacedShape(Sphere(0.2))]
+    q = rbd.random_configuration(model, jax.random.key(0))
+    kinematics = rbd.forward_kinematics(model, q)
+    first, second = (
+        find_contacts(
+            model,
+            contact.Scene.from_shapes(
+                shapes, [(shapes[0], posts[0]), (shapes[1], posts[0]), (shapes[2], posts[1])]
+            ).astype(float),
+            kinematics,
+        )
+        for shapes, posts in ((old, post), (new, placed))
+    )
+    for x, y in zip(first, second, strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-12)
+
+
+def test_the_inverse_inertia_of_placed_pairs():
+    """It is that of the same sphere as a pair with a formula, for a hull of its size."""
+    model = free_body()
+    ball, table = PlacedShape(Sphere(0.1), "body"), TABLE
+    ellipsoid = PlacedShape(Ellipsoid([0.1, 0.1, 0.1]), "body")
+    scenes = [contact.Scene.from_shapes([], [(x, table)]) for x in (ball, ellipsoid)]
+    values = [contact.inverse_inertias(model, scene).contacts for scene in scenes]
+    assert len(scenes[0].pairs.placed) == 0
+    assert len(scenes[1].pairs.placed) == 1
+    np.testing.assert_allclose(*values, rtol=1e-12)
+
+
+def test_a_margin_acts_on_all_contacts():
+    model = free_body()
+    cylinder, ball = PlacedShape(SHAPES["cylinder"], "body"), PlacedShape(Sphere(0.1), "body")
+
+    def distances(material):
+        pairs = [(cylinder, TABLE), (ball, TABLE)]
+        scene = contact.Scene.from_shapes([cylinder, ball], pairs, material=material)
+        kinematics = rbd.forward_kinematics(model, start((0.1, 0.2, 0.3)))
+        return find_contacts(model, scene.astype(float), kinematics).distance
+
+    plain = distances(contact.Material())
+    np.testing.assert_allclose(distances(contact.Material(margin=0.02)), plain - 0.02, atol=1e-15)
+    each = np.linspace(0, 0.1, len(plain))
+    np.testing.assert_allclose(distances(contact.Material(margin=each)), plain - each, atol=1e-15)
