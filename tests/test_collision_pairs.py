@@ -599,7 +599,7 @@ def test_what_is_wrong_is_named(message):
 def test_the_examples_of_the_guide_run():
     names = {}
     examples = pages.blocks("contact.md")
-    assert len(examples) == 3
+    assert len(examples) == 4
     for example in examples:
         exec(example, names)
     assert names["step"].residual < 1e-9
