@@ -206,7 +206,7 @@ def _solution(pair: CorePair, touch: Touch, newton: _Newton) -> tuple[Array, Arr
     x = matmul(u - moved.p, moved.R)
     a, _ = pair.a.nearest(x)
     b, _ = pair.b.nearest(y)
-    # The separation has no errors of the points, and those of n only once n is not the best one.
+    # Errors of the points do not change the separation along n.
     distance = _with_value(_distance(pair, n, y, x), pair.separation(n))
     a = matmul(pair.R, a) + pair.p
     middle, half = (a + b) / 2, distance / 2 * n
@@ -336,7 +336,7 @@ def _with_first_direction(pair: CorePair, search: _Search) -> _Search:
 
 
 def _with_next_direction(pair: CorePair, search: _Search) -> _Search:
-    """The search from the best of three directions, or its end if none is better than before."""
+    """The search from the best of three new directions, or its end if none is better."""
     touch, moved = search.touch, pair.moved(search.s)
     local = with_triangles(moved, touch.corners)
     n = _unit(touch.u - local.nearest_in_a(touch.u)[0], touch.n)

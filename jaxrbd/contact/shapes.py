@@ -13,6 +13,10 @@ the other box touches the face along whose normal the two boxes overlap least. F
 slightly wider beside this face, by 1 % of the half sizes. So boxes with aligned edges rest on each
 other. The contact of an edge of a box with another edge, or with the middle of a capsule, is not
 found. `collision_pairs` warns about pairs that can have such a contact.
+
+A pair of `collision.PlacedShape`s becomes a pair of one of these kinds if both shapes are spheres
+or capsules, or if they are a sphere and a box. All other pairs of placed shapes, with contacts of
+all edges, are in `placed_pairs.py`.
 """
 
 from __future__ import annotations
@@ -225,8 +229,8 @@ def collision_pairs(pairs: Iterable[tuple[AnyShape, AnyShape]]) -> CollisionPair
     """The pairs of a `Scene` from pairs of shapes.
 
     - Pairs of `collision.PlacedShape`: all kinds of shapes, with all their edges. Two spheres or
-      capsules, and a sphere with any shape, give one contact; a capsule and another shape give two
-      contacts; other shapes give four.
+      capsules give one contact, and so does a sphere or an ellipsoid with any shape; a capsule and
+      another shape give two contacts; other shapes give four.
     - Pairs of a `Capsule` or `Box` of this package: a pair of capsules gives one contact, a capsule
       and a box two, a sphere and a box one, two boxes 16.
 
