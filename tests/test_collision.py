@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import inspect
 import itertools
+import tracemalloc
 
 import equinox as eqx
 import jax
@@ -673,8 +674,12 @@ def test_a_simplified_hull_states_its_error(rng, monkeypatch):
     # A mesh of many vertices, in a frame far from it and in mm.
     ball = rng.normal(size=(20_000, 3))
     ball = 1e3 + ball / np.linalg.norm(ball, axis=1, keepdims=True)
+    tracemalloc.start()
     _, error = convex_hull(ball)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
     assert 0.01 < error < 0.15
+    assert peak < 5e8  # the heights of all vertices over all faces would be 6 GB
 
 
 def test_the_gradient_of_a_smallest_distance_of_a_robot(rng):

@@ -19,6 +19,8 @@ MAX_VERTICES = 256
 _FLAT = 1e-9
 # The number of points whose distances from all triangles of a hull are computed at a time.
 _CHUNK = 2048
+# The largest number of heights of points over planes that are computed at once.
+_PRODUCTS = 4_000_000
 
 
 def checked_hull(vertices: ArrayLike) -> tuple[Parameter, Parameter]:
@@ -87,9 +89,13 @@ def _hull(points: np.ndarray, name: str) -> Any:
         hull = ConvexHull((points - points[0]) / max(size, np.finfo(float).tiny))
     except QhullError:
         raise _flat(name) from None
-    thickness = np.ptp(hull.points @ hull.equations[:, :3].T, axis=0)
-    if np.min(thickness) < _FLAT:
-        raise _flat(name)
+    # In parts: a mesh of a robot can have 20,000 faces, and as many vertices on its hull.
+    corners, normals = hull.points[hull.vertices], hull.equations[:, :3]
+    part = max(1, _PRODUCTS // len(corners))
+    for start in range(0, len(normals), part):
+        thickness = np.ptp(corners @ normals[start : start + part].T, axis=0)
+        if np.min(thickness) < _FLAT:
+            raise _flat(name)
     return hull
 
 
