@@ -171,10 +171,13 @@ def test_mjcf_files(tmp_path, capsys, monkeypatch):
     assert cli.main(["info", str(path)]) == 0
     assert "no counterpart for option density 2" in capsys.readouterr().err
 
-    boxes = "<body><freejoint/><geom type='box' size='1 1 1'/></body>" * 2
-    path.write_text(f"<mujoco><worldbody>{boxes}</worldbody></mujoco>")
+    ball = np.random.default_rng(0).normal(size=(100, 3))
+    ball /= np.linalg.norm(ball, axis=1, keepdims=True)
+    asset = f"<asset><mesh name='ball' vertex='{' '.join(map(str, ball.ravel()))}'/></asset>"
+    bodies = "<body><freejoint/><geom type='mesh' mesh='ball'/></body>" * 2
+    path.write_text(f"<mujoco>{asset}<worldbody>{bodies}</worldbody></mujoco>")
     assert cli.main(["check", str(path)]) == 0
-    text = "contacts of edges are not found for 1 of 1 pairs of shapes"
+    text = "hulls with fewer vertices than in MuJoCo for 2 meshes: the mesh "
     assert capsys.readouterr().out.startswith(f"{path}: warning: {text}")
     assert cli.main(["info", str(path)]) == 0
     assert capsys.readouterr().err.startswith(f"jaxrbd: warning: {path}: {text}")

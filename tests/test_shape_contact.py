@@ -510,7 +510,9 @@ def test_a_mesh_of_many_vertices_in_a_file_is_simplified(rng):
     ball *= 0.2 / np.linalg.norm(ball, axis=1, keepdims=True)
     vertices = " ".join(f"{x:.6f}" for x in ball.ravel())
     text = file("hull").replace(" ".join(f"{x:.6f}" for x in HULL.ravel()), vertices)
-    with pytest.warns(rbd.ContactWarning, match=r"1 mesh have fewer .*'shape' of body .* within 0"):
+    with pytest.warns(
+        rbd.ContactWarning, match=r"fewer .* for 1 mesh: .*'shape' of body .* within 0"
+    ):
         found = io.load_mjcf(text)
     assert len(found.scene.pairs.placed.shapes[0].shape.vertices) == 64
 

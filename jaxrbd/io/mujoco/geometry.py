@@ -260,9 +260,8 @@ def _shapes(
     if not simplified:
         return shapes, []
     count = f"{len(simplified)} mesh{'es' * (len(simplified) > 1)}"
-    return shapes, [
-        f"the hulls of {count} have fewer vertices than in MuJoCo: {listed(simplified)}"
-    ]
+    text = f"hulls with fewer vertices than in MuJoCo for {count}: {listed(simplified)}"
+    return shapes, [text]
 
 
 def _shape(source: Source, geom: int) -> Shape:
