@@ -547,6 +547,7 @@ def test_the_ground_knows_roundings_and_slopes():
         # The lowest points of the round edge are the ends of the flat part of the face.
         np.testing.assert_allclose(found.arm[:4, 2], -0.15, atol=1e-9)
         np.testing.assert_allclose(np.hypot(*found.arm[:4, :2].T), 0.08, atol=1e-9)
+        assert area(found.arm[:4, :2]) > 1.5 * 0.08**2  # the whole face
 
 
 def test_placed_round_shapes_equal_the_older_ones(rng):
@@ -605,3 +606,22 @@ def test_a_margin_acts_on_all_contacts():
     np.testing.assert_allclose(distances(contact.Material(margin=0.02)), plain - 0.02, atol=1e-15)
     each = np.linspace(0, 0.1, len(plain))
     np.testing.assert_allclose(distances(contact.Material(margin=each)), plain - each, atol=1e-15)
+
+
+def test_a_pair_in_the_other_order_has_the_opposite_contacts():
+    """For two kinds of shapes, and a shape and a half-space, apart."""
+    model = free_body()
+    kinematics = rbd.forward_kinematics(model, start((0.1, 0.2, 0.3)))
+    for kind, other in (("cylinder", TABLE), ("hull", TABLE), ("box", FLAT)):
+        shape = PlacedShape(SHAPES[kind], "body")
+        scenes = [contact.Scene.from_shapes([], [x]) for x in ((shape, other), (other, shape))]
+        found, opposite = (find_contacts(model, x.astype(float), kinematics) for x in scenes)
+        n = len(found.distance)
+        np.testing.assert_allclose(opposite.distance, found.distance, atol=1e-12)
+        np.testing.assert_allclose(opposite.gradient, -found.gradient, atol=1e-12)
+        np.testing.assert_allclose(opposite.arm, jnp.roll(found.arm, n, axis=0), atol=1e-9)
+        assert np.min(found.distance) > 0.1
+        X = kinematics.X_WB
+        points = found.arm[:n] @ X.R[0].T + X.p[0]  # of the shape, in the world
+        gap = np.sum((points - found.arm[n:]) * found.gradient, axis=1)
+        np.testing.assert_allclose(gap, found.distance, atol=1e-9)
