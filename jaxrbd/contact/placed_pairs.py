@@ -26,7 +26,7 @@ from ..collision.patches import core_patch, face_points, spread, tangents
 from ..collision.robot_shapes import PlacedShape
 from ..collision.shapes import Capsule, Ellipsoid, HalfSpace, Sphere
 from ..errors import ArgumentError
-from ..spatial import Pose, inverse_rotate, rotate, transform_point
+from ..spatial import Pose, inverse_compose, inverse_rotate, rotate, transform_point
 
 GROUND = -1
 
@@ -169,8 +169,8 @@ def _patches(batch: Batch, count: int) -> PlacedContacts:
 
 def _of_cores(a, X_a: Pose, b, X_b: Pose, count: int) -> PlacedContacts:
     (core_a, radius_a), (core_b, radius_b) = a, b
-    R = matmul(X_b.R.T, X_a.R)
-    found = core_patch(core_a, core_b, R, inverse_rotate(X_b.R, X_a.p - X_b.p), count)
+    X_BA = inverse_compose(X_b, X_a)
+    found = core_patch(core_a, core_b, X_BA.R, X_BA.p, count)
     n = rotate(X_b.R, found.normal)
     point_a, point_b = (transform_point(X_b, x) for x in (found.point_a, found.point_b))
     distance = found.distance - radius_a - radius_b
@@ -183,8 +183,7 @@ def _of_cores(a, X_a: Pose, b, X_b: Pose, count: int) -> PlacedContacts:
 def _on_half_space(X_a: Pose, b, X_b: Pose, count: int) -> PlacedContacts:
     normal = X_a.R[:, 2]
     core, radius = b
-    points, _ = _lowest(core, X_b, normal, count, lambda x: jnp.dot(normal, x - X_a.p))
-    height = matmul(points - X_a.p[None], normal)
+    points, height = _lowest(core, X_b, normal, count, lambda x: jnp.dot(normal, x - X_a.p))
     normals = jnp.broadcast_to(-normal, points.shape)
     return PlacedContacts(
         height - radius,
@@ -220,11 +219,7 @@ def _lowest(
 ) -> tuple[Array, Array]:
     """The points (count, 3) of a core with the least heights along a normal, and the heights."""
     n = -inverse_rotate(X.R, normal)
-    if count == 1:
-        points = core.support(n)[None]
-    else:
-        points = face_points(core, n)
-    points = transform_point(X, points)
+    points = transform_point(X, core.support(n)[None] if count == 1 else face_points(core, n))
     heights = jax.vmap(height)(points)
     if count == 1:
         return points, heights
