@@ -88,7 +88,7 @@ def test_one_kernel_computes_the_steps_of_a_batch(monkeypatch):
     """Points that fall, slide and leave the ground; a problem above the limit has no kernel."""
     push = jnp.array([[0.0, 0.0, -0.05], [2.0, -1.0, -0.6], [0.0, 0.0, 4.0]])
     normal, target = jnp.array([[0.0, 0.0, 1.0]]), jnp.zeros((1, 3))
-    law = ContactLaw(normal, jnp.full(1, 50.0), target, jnp.full(1, 0.6))
+    law = ContactLaw(normal, jnp.full(1, 50.0), target, jnp.full(1, 0.6), jnp.zeros((1, 0, 3)))
     joints = ClippedLaw(*(jnp.full((1, 3), x) for x in (0.3, 0.1, -1.0, 1.0)))
     others = ClippedLaw(*(jnp.zeros((1, 0)) for _ in range(4)))
     J, K = jnp.eye(3)[None], jnp.zeros((0, 3))
@@ -334,25 +334,32 @@ def test_friction_of_each_contact(model):
     close(across[sliding[0]], 0.1 * normal[sliding[0]], 1e-12)
 
 
-def contact_laws(rng, n):
-    """Laws of n contacts, of which the first four cannot move, and velocities of their points."""
+def contact_laws(rng, n, spins):
+    """Laws of n contacts, of which the first four cannot move, and velocities of their points.
+
+    `spins`: the number of velocities of torsional and rolling friction.
+    """
     normal = rng.normal(size=(n, 3))
     normal = normal / np.linalg.norm(normal, axis=1, keepdims=True)
     conductance = np.abs(rng.normal(size=n)) * (np.arange(n) > 3)
     numbers = normal, conductance, rng.normal(size=(n, 3)), np.full(n, 0.7)
-    return ContactLaw(*map(jnp.asarray, numbers)), jnp.asarray(rng.normal(size=(n, 3)))
+    law = ContactLaw(*map(jnp.asarray, (*numbers, rng.normal(size=(n, spins, 3)))))
+    return law, jnp.asarray(rng.normal(size=(n, 3 + spins)))
 
 
 def parts_along(normal, x):
     """The parts of vectors along the normals, and the lengths of the parts across them."""
+    normal = np.pad(normal, ((0, 0), (0, x.shape[1] - 3)))
     normal_part = np.sum(x * normal, axis=1)
     return normal_part, np.linalg.norm(x - normal_part[:, None] * normal, axis=1)
 
 
-def test_an_impulse_is_the_nearest_point_of_the_cone(rng):
+@pytest.mark.parametrize("spins", [0, 3])
+def test_an_impulse_is_the_nearest_point_of_the_cone(rng, spins):
     """The rest of y is orthogonal to the impulse, and forms no acute angle with the cone."""
-    law, u = contact_laws(rng, 1000)
-    y = np.array(law.conductance[:, None] * (law.target - u))
+    law, u = contact_laws(rng, 1000, spins)
+    target = np.pad(law.target, ((0, 0), (0, spins)))
+    y = np.array(law.conductance[:, None] * (target - u))
     impulse = np.array(jax.jit(ContactLaw.impulses)(law, u))
     normal = np.array(law.normal)
     pushed, rubbed = parts_along(normal, impulse)
@@ -362,11 +369,12 @@ def test_an_impulse_is_the_nearest_point_of_the_cone(rng):
     assert np.all(normal_rest + 0.7 * tangent_rest <= 1e-12)
 
 
-def test_the_hessian_of_the_contact_law(rng):
+@pytest.mark.parametrize("spins", [0, 3])
+def test_the_hessian_of_the_contact_law(rng, spins):
     """Against the derivative of the impulses: sticking, sliding, leaving, immobile points."""
-    n = 40
-    law, u = contact_laws(rng, n)
-    vectors = jnp.asarray(rng.normal(size=(n, 3, 5)))
+    n = 200
+    law, u = contact_laws(rng, n, spins)
+    vectors = jnp.asarray(rng.normal(size=(n, 3 + spins, 5)))
 
     @jax.jit
     def found(u):

@@ -89,23 +89,29 @@ def hand():
     return found, [[2], [4]]
 
 
-def problem_of(model, bodies, rng):
-    """A convex function with the zeros of the tree in M and in the Jacobian of the contacts."""
+def problem_of(model, bodies, rng, rows=3):
+    """A convex function with the zeros of the tree in M and in the Jacobian of the contacts.
+
+    `rows`: the number of velocities of a contact.
+    """
     nv, n = model.nv, len(bodies)
     moved = np.array([[i in dofs_of(model, b) for i in range(nv)] for (b,) in bodies])
     together = np.array([[i in dofs_of(model, j) for i in range(nv)] for j in range(model.nb)])
     roots = rng.normal(size=(model.nb, 3, nv)) * together[:, None]
     M = np.einsum("bki,bkj->ij", roots, roots) + np.eye(nv)
     normal = np.tile([0.0, 0.0, 1.0], (n, 1))
-    law = ContactLaw(normal, np.full(n, 50.0), 0.5 * normal, np.full(n, 0.8))
+    law = ContactLaw(
+        normal, np.full(n, 50.0), 0.5 * normal, np.full(n, 0.8), np.zeros((n, rows - 3, 3))
+    )
     none = ClippedLaw(*[np.zeros((1, nv))] * 4), ClippedLaw(*[np.zeros((1, 0))] * 4)
     push, v = rng.normal(size=(2, nv))
-    J = rng.normal(size=(n, 3, nv)) * moved[:, None]
+    J = rng.normal(size=(n, rows, nv)) * moved[:, None]
     found = newton.Problem(M, push, v, law, J, *none, np.zeros((0, nv)))
     return jax.tree.map(jnp.asarray, found)
 
 
-def test_the_minimum_by_branches(rng, monkeypatch):
+@pytest.mark.parametrize("rows", [3, 6])
+def test_the_minimum_by_branches(rows, rng, monkeypatch):
     """There, the change of the momentum is the impulse of all forces and contacts.
 
     Newton's method finds it in few iterations, because it solves with the whole matrix.
@@ -115,7 +121,7 @@ def test_the_minimum_by_branches(rng, monkeypatch):
     branches = partition(model.topology, bodies)
     assert branches.branches.shape == (2, 2)
     assert branches.trunk.tolist() == [0]
-    problem = problem_of(model, bodies, rng)
+    problem = problem_of(model, bodies, rng, rows)
     x, residual = jax.jit(lambda problem: newton.minimise(branches, problem))(problem)
     assert residual < 1e-12
     impulses = problem.contacts.impulses(problem.J @ (problem.v + x))

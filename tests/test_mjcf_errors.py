@@ -80,8 +80,11 @@ REFUSED = {
     "tendon": ({"bottom": TENDON}, "tendon 't'"),
     "gravcomp": ({"arm": "gravcomp='0.5'"}, "body 'arm': gravcomp 0.5"),
     "mocap": (
-        {"world": "<body name='target' mocap='true'/>"},
-        "body 'target': mocap (the body is welded to the world)",
+        {
+            "world": "<body name='hand' mocap='true'><body name='finger'><joint/><geom size='1'/>"
+            "</body></body>"
+        },
+        "body 'hand': mocap, and it carries the moving body 'finger'",
     ),
     "armature": (
         {"base_joint": "<joint name='free' type='free' armature='1'/>"},
@@ -145,10 +148,6 @@ REFUSED = {
     "sdf": (
         {"top": RINGS, "base_joint": "<freejoint name='free'/>" + geom(f"name='ring' {RING}")},
         "geom 'ring': contact of an sdf with the ground",
-    ),
-    "condim": (
-        {"hull": "size='0.1' condim='4'"},
-        "contact of the geoms 'floor' and 'hull': torsional or rolling friction (condim 4)",
     ),
     "anisotropic": (
         {"bottom": "<contact><pair geom1='floor' geom2='link' friction='1 0.5'/></contact>"},
@@ -334,16 +333,17 @@ def test_many_contacts_without_counterpart_are_one_text():
     assert str(error.value) == (
         f"<string>: no counterpart for {'; '.join(texts)} (strict=False leaves this out)"
     )
-    pair = "<contact><pair geom1='hull' geom2='tip'/></contact>"  # with condim 3
-    slippery = text(floor="condim='4'", bottom=pair).replace(
-        "<site name='s1'/>".replace("'", '"'), "<geom size='.1'/>" * 4
+    pair = "<contact><pair geom1='hull' geom2='tip'/></contact>"  # without adhesion
+    sticky = {"floor": "adhesion='1'", "bottom": pair}
+    compiled(sticky)  # skips the test if this version of MuJoCo does not know adhesion
+    found = load_mjcf(
+        text(**sticky).replace("<site name='s1'/>".replace("'", '"'), "<geom size='.1'/>" * 4),
+        strict=False,
     )
-    found = load_mjcf(slippery, strict=False)
     assert found.omitted == (
-        "contacts with torsional or rolling friction (condim 4) (6 pairs: 'floor' of body 'world' "
-        "and 'hull' of body 'base', 'floor' of body 'world' and 'link' of body 'arm', 'floor' of "
-        "body 'world' and 'geom3' of body 'arm', 'floor' of body 'world' and 'geom4' of body 'arm' "
-        "and 2 more)",
+        "contacts with adhesion (6 pairs: 'floor' of body 'world' and 'hull' of body 'base', "
+        "'floor' of body 'world' and 'link' of body 'arm', 'floor' of body 'world' and 'geom3' of "
+        "body 'arm', 'floor' of body 'world' and 'geom4' of body 'arm' and 2 more)",
     )
     # Few contacts have one text each; two rings that touch each other have one text.
     found = load_mjcf(walker(2, world=""), strict=False)
@@ -474,13 +474,21 @@ def test_which_files_are_mjcf(tmp_path):
         assert is_mjcf(path) == expected
 
 
-def test_a_mocap_body_stays_where_it_is():
+def test_a_mocap_body_is_a_frame_that_touches():
     world = "<body name='target' pos='1 2 3' quat='1 0 0 1' mocap='true'><geom size='9'/></body>"
-    found = load_mjcf(text(world=world), strict=False)
+    found = load_mjcf(text(world=world))
     assert found.scene.frames == ("base", "arm")  # not the target
     assert {pair[0] for pair in found.pairs} == {"geom1"}
     pose = rbd.frame_placement(found.model, found.q0, "target")
     np.testing.assert_allclose(pose.p, [1, 2, 3], atol=1e-15)
+
+
+def test_a_plane_of_a_mocap_body_is_a_half_space():
+    """It moves with the body, so it is a shape and not the ground, which does not move."""
+    lift = "<body name='lift' pos='0 0 -9' mocap='true'><geom type='plane' size='1 1 1'/></body>"
+    scene = load_mjcf(text(world=lift, floor="contype='0' conaffinity='0'")).scene
+    assert scene.frames == ()
+    assert "lift" in scene.pairs.frames_a + scene.pairs.frames_b
 
 
 # ------------------------------------------------- one element of several, and disabled elements
@@ -599,22 +607,47 @@ def test_parameters_of_explicit_pairs():
         places = {"hull": hull, "link": "condim='6'"}
         return from_mujoco(compiled(places | {"bottom": f"<contact>{pairs}</contact>"}), False)
 
-    for attributes, feature, friction in (
-        ("condim='1'", None, 0.0),
-        ("condim='3'", None, 0.5),
-        ("condim='4'", "torsional or rolling friction (condim 4)", 0.5),
-        ("adhesion='1'", "adhesion", 0.5),
+    for attributes, feature, coefficients in (
+        ("condim='1'", None, (0.0, None, None)),
+        ("condim='3'", None, (0.5, None, None)),
+        ("condim='4'", None, (0.5, 0.02, None)),
+        ("condim='6'", None, (0.5, 0.02, 0.03)),
+        ("adhesion='1'", "adhesion", (0.5, None, None)),
     ):
-        robot = found(f"friction='.5 .5' {attributes}")
+        robot = found(f"friction='.5 .5 .02 .03 .03' {attributes}")
         message = f"contact of the geoms 'floor' and 'link': {feature}"
         assert robot.omitted == (() if feature is None else (message,))
-        assert np.asarray(robot.scene.friction).tolist() == [friction]
+        material = robot.scene.material
+        for x, expected in zip(
+            (material.friction, material.torsional, material.rolling), coefficients
+        ):
+            assert x is None if expected is None else np.asarray(x).tolist() == [expected]
     pairs = "".join(f"<pair geom1='floor' geom2='{geom}'/>" for geom in ("stone", "link"))
     places = {"world": "<geom name='stone' size='1'/>", "bottom": f"<contact>{pairs}</contact>"}
     scene = load_mjcf(text(hull=hull, link=SILENT, **places)).scene  # nothing moves a stone
     assert scene.frames == ("arm",)
-    robot = found("friction='.5 .1'", "friction='.5 .1'")
-    assert robot.omitted == ("pair of the geoms 'floor' and 'link': anisotropic friction",)
+    anisotropic = ("pair of the geoms 'floor' and 'link': anisotropic friction",)
+    assert found("friction='.5 .1'", "friction='.5 .1'").omitted == anisotropic
+    rolling = "friction='.5 .5 .1 .02 .03'"
+    assert found(f"{rolling} condim='6'").omitted == anisotropic
+    assert found(f"{rolling} condim='4'").omitted == ()
+    # A moment needs a friction of sliding, so a contact without friction has MuJoCo's least one.
+    slippery = found("friction='0 0 .1 .02 .02' condim='6'").scene.material
+    assert np.asarray(slippery.friction).tolist() == [1e-5]
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"), [("4.0.0", 0.08), ("3.8.1", 0.05), ("3.3.7", 0.03)]
+)
+def test_a_margin_by_the_rule_of_the_version(monkeypatch, version, expected):
+    """The rules were read from contacts (`includemargin`) of MuJoCo 3.3, 3.4, 3.5, 3.8 and 3.9."""
+    places = {"floor": "margin='.03' gap='.01'", "hull": "size='.1' margin='.05' gap='.02'"}
+    pair = "<contact><pair geom1='floor' geom2='link' margin='.05' gap='.02'/></contact>"
+    monkeypatch.setattr(mujoco, "__version__", version)
+    scene = from_mujoco(compiled(places | {"bottom": pair})).scene
+    pair_margin = 0.03 if version < "3.5" else 0.05
+    margins = dict(zip(scene.frames, np.asarray(scene.margin).tolist()))
+    assert margins == pytest.approx({"base": expected, "arm": pair_margin})
 
 
 def test_the_dimension_of_the_geom_with_the_higher_priority():

@@ -258,7 +258,7 @@ def test_touch_is_the_normal_part_of_the_impulse():
     pairs = contact.collision_pairs([(shape, contact.Box(None, (0.1, 1, 1), (0.2, 0, 0)))])
     scene = Scene(("ball", "ball"), 0.1, ground=SteepSlope(), pairs=pairs)
     impulse = jnp.array([[0.3, 0.4, 2.0], [0, 0, 0], [-5.0, 0.7, 0.6]])  # and away from the wall
-    step = contact.ContactStep(*[None] * 7)._replace(impulse=impulse, distance=jnp.zeros(3))
+    step = contact.ContactStep(*[None] * 8)._replace(impulse=impulse, distance=jnp.zeros(3))
     q = rbd.neutral(robot).at[2].set(0.1)
 
     @jax.jit
@@ -274,7 +274,7 @@ def test_touch_is_the_normal_part_of_the_impulse():
 
 def test_touch_is_the_normal_force_of_compliant_contact():
     scene = Scene(("ball", "ball"), 0.1)
-    force = contact.ContactForce(*[None] * 4)._replace(
+    force = contact.ContactForce(*[None] * 5)._replace(
         distance=jnp.array([-0.01, 0.2]), normal_force=jnp.array([7.0, 0.0])
     )
     robot = ball(0.1)
@@ -445,7 +445,7 @@ def test_derivatives_of_sensors_are_the_true_ones(model):
 def test_sensors_follow_the_dtype_of_the_model(model):
     single = model.astype("float32")
     q, v, a, _ = zoo.state(single, 1)
-    step = contact.ContactStep(*[None] * 7)._replace(
+    step = contact.ContactStep(*[None] * 8)._replace(
         impulse=jnp.ones((2, 3), "float32"), distance=jnp.zeros(2, "float32")
     )
     pairs = contact.collision_pairs([(contact.sphere("l2", 0.1), contact.sphere(None, 0.2))])
@@ -513,8 +513,8 @@ def test_wrong_arguments(model, key):
     q, v, a, _ = zoo.state(model)
     scene = Scene(("l2",), 0.1)
     # Only the kind of the result and the number of its contacts count.
-    step = contact.ContactStep(*[None] * 7)._replace(distance=jnp.zeros(1))
-    force = contact.ContactForce(*[None] * 4)._replace(distance=jnp.zeros(1))
+    step = contact.ContactStep(*[None] * 8)._replace(distance=jnp.zeros(1))
+    force = contact.ContactForce(*[None] * 5)._replace(distance=jnp.zeros(1))
 
     class Bowl(contact.Ground):
         """A ground without elevation."""

@@ -305,7 +305,9 @@ def problem(seed, n, regularisation, friction, dry):
     of_joints = 1 / (regularisation * np.diag(inverse))
     of_contacts = 1 / (regularisation * np.trace(J @ inverse @ J.swapaxes(1, 2), axis1=1, axis2=2))
     normal = np.tile([0.0, 0.0, 1.0], (3, 1))
-    law = contact.coulomb.ContactLaw(normal, of_contacts, 0 * normal, np.full(3, friction))
+    law = contact.coulomb.ContactLaw(
+        normal, of_contacts, 0 * normal, np.full(3, friction), np.zeros((3, 0, 3))
+    )
     bound = np.full((1, n), dry)
     joints = contact.joint_terms.ClippedLaw(of_joints[None], np.zeros((1, n)), -bound, bound)
     none = contact.joint_terms.ClippedLaw(*[np.zeros((1, 0))] * 4)

@@ -8,10 +8,11 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
+from .._math.linear import einsum
 from ..algorithms.kinematics import Kinematics, forward_kinematics
 from ..model import Model, arguments
 from .contacts import contact_bodies, find_contacts, opposed, relative
-from .points import body_wrenches, point_velocities
+from .points import body_wrenches, point_motions
 from .scene import Scene, lengths_and_normals, tangential
 
 
@@ -22,13 +23,16 @@ class ContactForce(NamedTuple):
     - `distance` (n + m,): the distances, in m;
     - `normal_force` (n + m,): the force on each sphere along the normal of the ground, or on the
       first shape of a pair along the normal of the contact, in N, 0 or more;
-    - `friction_force` (n + m, 3): the friction forces on the same shapes, in N, in world axes.
+    - `friction_force` (n + m, 3): the friction forces on the same shapes, in N, in world axes;
+    - `moment` (n + m, 3): the moments of torsional and rolling friction on the same shapes, about
+      the contact points, in N m, in world axes; zeros without such friction.
     """
 
     f_ext: Float[Array, "nb 6"]
     distance: Float[Array, " contacts"]
     normal_force: Float[Array, " contacts"]
     friction_force: Float[Array, "contacts 3"]
+    moment: Float[Array, "contacts 3"]
 
 
 @arguments.compiled(arrays=("q", "v"))
@@ -41,7 +45,9 @@ def contact_force(model: Model, scene: Scene, q: Array | Kinematics, v: Array) -
 
         f_n = k d^2 (c d' + sqrt(1 + (c d')^2)),     f_t = -mu f_n v_t / sqrt(|v_t|^2 + s^2),
 
-    where v_t is the velocity of the contact point along the ground. To first order the factor in
+    where v_t is the velocity of the contact point along the ground. With torsional or rolling
+    friction, v_t has further components: angular velocities, scaled by lengths (`Scene.spin`). The
+    forces on them are the `moment`. To first order the factor in
     brackets is 1 + c d', as in Hunt and Crossley (1975). The factor is positive at any speed, so
     the ground never pulls. The factor is above 1 while the depth grows and below 1 while the depth
     shrinks, so damping always dissipates energy. Both forces are once continuously differentiable
@@ -66,20 +72,26 @@ def contact_force(model: Model, scene: Scene, q: Array | Kinematics, v: Array) -
     scene = scene.astype(model.dtype)
     material = scene.material
     found, bodies = find_contacts(model, scene, kinematics), contact_bodies(model, scene)
-    velocity = relative(scene, point_velocities(model, kinematics, bodies, found.arm, v))
+    motions = point_motions(model, kinematics, bodies, found.arm, v)
+    velocity, angular = (relative(scene, x) for x in motions)
     depth = jnp.maximum(-found.distance, 0)
     damping = -jnp.sum(found.gradient * velocity, axis=-1) * material.dissipation
     push = depth**2 * material.stiffness * (damping + jnp.sqrt(1 + damping**2))
 
     length, normal = lengths_and_normals(found.gradient)
     normal_force = push * length
-    slip = tangential(normal, velocity)
+    spin = scene.spin(normal)
+    slip = jnp.concatenate(
+        [tangential(normal, velocity), einsum("nsi,ni->ns", spin, angular)], axis=1
+    )
     speed = jnp.sqrt(jnp.sum(slip * slip, axis=-1) + material.slip_speed**2)
     friction = -(normal_force * scene.friction / speed)[:, None] * slip
+    moment = einsum("nsi,ns->ni", spin, friction[:, 3:])
 
-    f = opposed(scene, push[:, None] * found.gradient + friction)
-    f_ext = body_wrenches(model, kinematics, bodies, found.arm, f)
-    return ContactForce(f_ext, found.distance, normal_force, friction)
+    f = opposed(scene, push[:, None] * found.gradient + friction[:, :3])
+    moments = opposed(scene, moment) if spin.shape[1] else None
+    f_ext = body_wrenches(model, kinematics, bodies, found.arm, f, moments)
+    return ContactForce(f_ext, found.distance, normal_force, friction[:, :3], moment)
 
 
 @arguments.compiled(arrays=("q",))

@@ -12,8 +12,9 @@ The function l is convex and once differentiable. Its negative gradient is the c
 
 where n is the normal of the ground. `contact_step` defines `u_target`. The impulse is zero for a
 point that leaves the ground, y for a point that sticks, and on the edge of the cone for a point
-that slides. R is a small compliance, a fraction of the inverse inertia of the robot at the contact.
-R makes l finite and differentiable.
+that slides. With torsional or rolling friction, scaled angular velocities are further tangential
+components of u, and their impulses are moments (`Scene.spin`). R is a small compliance, a fraction
+of the inverse inertia of the robot at the contact. R makes l finite and differentiable.
 
 The functions l_j of the joint velocities give the impulses of position limits, dry friction,
 damping and servos.
@@ -51,7 +52,7 @@ from .free_motion import free_motion, move
 from .inverse_inertia import inverse_inertias, joint_jacobian
 from .joint_terms import ClippedLaw, JointImpulses, JointLaw, Servo, joint_law
 from .newton import Problem, hessian_factor, minimise
-from .points import body_wrenches, point_jacobians, point_velocities
+from .points import body_wrenches, point_jacobians, point_motions
 from .scene import InverseInertias, Scene, lengths_and_normals
 
 
@@ -64,6 +65,8 @@ class ContactStep(NamedTuple):
       of shapes, before the step, in m;
     - `impulse` (n + m, 3): the impulse on each sphere, and on the first shape of each pair, in N s,
       in world axes;
+    - `moment` (n + m, 3): the impulse of torsional and rolling friction on the same shapes, about
+      the contact points, in N m s, in world axes; zeros without such friction;
     - `joint_impulse`: the impulses of limits, dissipation and servo on the joints;
     - `constraint_impulse` (rows,): the impulses of the constraints, see `constraint_rows`;
     - `residual` (): the square root of E / E_0. E is the decrease of the convex function that the
@@ -77,6 +80,7 @@ class ContactStep(NamedTuple):
     v: Float[Array, " nv"]
     distance: Float[Array, " contacts"]
     impulse: Float[Array, "contacts 3"]
+    moment: Float[Array, "contacts 3"]
     joint_impulse: JointImpulses
     constraint_impulse: Float[Array, " rows"]
     residual: Float[Array, ""]
@@ -128,8 +132,8 @@ def contact_step(
     (`contact/free_motion.py`). The target velocity along the normal is
     `u_target = -distance / dt` for a sphere outside the ground, and `-distance / (dt + recovery)`
     for a sphere in the ground. If the gradient of the distance does not have the length 1, the
-    distance in these formulas is divided by the length of the gradient. Of the material, only the
-    friction coefficient mu is used.
+    distance in these formulas is divided by the length of the gradient. Of the material, the
+    friction coefficients and the margin are used.
 
     Position limits act on all joints whose velocity is the rate of the coordinate. Limits of
     planar, spherical and free joints do not act: only `random_configuration` uses them. Damping and
@@ -225,8 +229,7 @@ def _step(
     def unbalanced(v_next):
         """The change of momentum minus all impulses, (nv,): zero at the solution."""
         impulses = _impulses(model, scene, kinematics, laws, v_next, smoothing_conductance)
-        f = opposed(scene, impulses.contacts / dt)
-        forces = body_wrenches(model, kinematics, contact_bodies(model, scene), laws.arm, f)
+        forces = _contact_wrenches(model, scene, kinematics, laws, impulses.contacts / dt)
         forces = forces if f_ext is None else forces + f_ext
         a = (v_next - motion.start) / dt
         momentum = dt * (rnea.unchecked(conservative, kinematics, v, a, forces) - tau)
@@ -245,7 +248,10 @@ def _step(
     changing = _impulses(model, scene, kinematics, laws, v_next, smoothing_conductance)
     impulses = jax.tree.map(with_tangents, impulses, changing)
     contacts, joints, rows = impulses
-    return ContactStep(q_next, v_turned, laws.distance, contacts, joints, rows, residual)
+    moment = laws.contacts.moments(contacts)
+    return ContactStep(
+        q_next, v_turned, laws.distance, contacts[:, :3], moment, joints, rows, residual
+    )
 
 
 class _Laws(NamedTuple):
@@ -265,7 +271,7 @@ class _Laws(NamedTuple):
 class _Impulses(NamedTuple):
     """The impulses on the contacts, on the joints, and of the constraints."""
 
-    contacts: Float[Array, "contacts 3"]
+    contacts: Float[Array, "contacts d"]
     joints: JointImpulses
     constraints: Float[Array, " m"]
 
@@ -298,7 +304,7 @@ def _laws(
     return _Laws(
         found.distance,
         found.arm,
-        ContactLaw(normal, contact_conductance, target, scene.friction),
+        ContactLaw(normal, contact_conductance, target, scene.friction, scene.spin(normal)),
         joint_law(model, kinematics.q, dt, recovery, joint_conductance, servo),
         _constraint_law(model, kinematics, rows, dt, regularisation, recovery),
         rows.K,
@@ -340,6 +346,15 @@ def _conductance(regularisation: Array, inverse_inertia: Array) -> Array:
     return jnp.where(moves, 1 / (regularisation * jnp.where(moves, inverse_inertia, 1)), 0)
 
 
+def _contact_wrenches(
+    model: Model, scene: Scene, kinematics: Kinematics, laws: _Laws, f: Float[Array, "contacts d"]
+) -> Float[Array, "nb 6"]:
+    """The wrenches on the bodies of contact forces f, with the forces on spins."""
+    moments = opposed(scene, laws.contacts.moments(f)) if f.shape[1] > 3 else None
+    bodies = contact_bodies(model, scene)
+    return body_wrenches(model, kinematics, bodies, laws.arm, opposed(scene, f[:, :3]), moments)
+
+
 def _impulses(
     model: Model,
     scene: Scene,
@@ -350,12 +365,14 @@ def _impulses(
 ) -> _Impulses:
     """The impulses at the velocity v_next; `smoothing_conductance`: from `_smoothed`, or None."""
     bodies = contact_bodies(model, scene)
-    u = relative(scene, point_velocities(model, kinematics, bodies, laws.arm, v_next))
+    motions = point_motions(model, kinematics, bodies, laws.arm, v_next)
+    u = laws.contacts.velocities(*(relative(scene, x) for x in motions))
     contact_impulses = laws.contacts.impulses(u)
     if smoothing_conductance is not None:
         normal = laws.contacts.normal
-        push = smoothing_conductance * jnp.sum((laws.contacts.target - u) * normal, axis=-1)
-        contact_impulses += (push - lax.stop_gradient(push))[:, None] * normal
+        push = smoothing_conductance * jnp.sum((laws.contacts.target - u[:, :3]) * normal, axis=-1)
+        change = (push - lax.stop_gradient(push))[:, None] * normal
+        contact_impulses += jnp.pad(change, ((0, 0), (0, u.shape[1] - 3)))
     return _Impulses(
         contact_impulses,
         laws.joints.impulses(joint_rates(model, kinematics.q, v_next)),
@@ -367,7 +384,7 @@ class _Solved(NamedTuple):
     """The velocity (nv,) after the step, the impulses and the residual of the solver.
 
     - `hessian_factor` (nv, nv): the inverse factor of the Hessian of the convex function in v;
-    - `u` (contacts, 3): the velocities of the contacts after the step; `J` (contacts, 3, nv): their
+    - `u` (contacts, d): the velocities of the contacts after the step; `J` (contacts, d, nv): their
       Jacobian.
     """
 
@@ -375,8 +392,8 @@ class _Solved(NamedTuple):
     impulses: _Impulses
     residual: Float[Array, ""]
     hessian_factor: Float[Array, "nv nv"]
-    u: Float[Array, "contacts 3"]
-    J: Float[Array, "contacts 3 nv"]
+    u: Float[Array, "contacts d"]
+    J: Float[Array, "contacts d nv"]
 
 
 def _solve(
@@ -393,8 +410,8 @@ def _solve(
     """The minimum of the convex function; `start`: see `FreeMotion`."""
     motion = equation_of_motion(model, kinematics, v, f_ext)
     bodies = contact_bodies(model, scene)
-    J = point_jacobians(model, kinematics, motion.columns, bodies, laws.arm)[:, :3]
-    J = relative(scene, J)
+    J = point_jacobians(model, kinematics, motion.columns, bodies, laws.arm)
+    J = laws.contacts.velocities(relative(scene, J[:, :3]), relative(scene, J[:, 3:]))
     joints, others, K = _scalar_laws(model, kinematics, laws)
     push = dt * (tau - motion.bias)
     problem = Problem(motion.M, push, start, laws.contacts, J, joints, others, K)
@@ -449,10 +466,10 @@ def _smoothed(
     law, normal = laws.contacts, laws.contacts.normal
     # A contact that leaves has no impulse.
     leaves = jnp.all(solved.impulses.contacts == 0, axis=-1)
-    gap = dt * jnp.sum((solved.u - law.target) * normal, axis=-1)
+    gap = dt * jnp.sum((solved.u[:, :3] - law.target) * normal, axis=-1)
     share = jnp.where(leaves, jnp.exp(-jnp.maximum(gap, 0) / length), 0)
     conductance = law.conductance * regularisation * share / (regularisation * share + 1 - share)
     W = solved.hessian_factor
-    rows = matmul(jnp.sum(solved.J * normal[..., None], axis=1), W.T)
+    rows = matmul(jnp.sum(solved.J[:, :3] * normal[..., None], axis=1), W.T)
     one = jnp.asarray(np.eye(len(W)), W.dtype)
     return conductance, matmul(inverse_factor(one + matmul(rows.T, conductance[:, None] * rows)), W)

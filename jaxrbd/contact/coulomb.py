@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -9,51 +10,105 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
-from .._math.components import Vec3, small_product
+from .._math.components import Vec3, small_product, stack
+from .._math.linear import einsum
+from .._math.ranks import plus, times
+
+
+class ContactVector(NamedTuple):
+    """Velocities or impulses of contacts, in components.
+
+    - `linear`: a vector;
+    - `spin`: the components of the friction against spin, see `ContactLaw.spin`; () without it.
+    """
+
+    linear: Vec3
+    spin: tuple[Array, ...]
+
+    @classmethod
+    def from_array(cls, x: Float[Array, "n d"]) -> ContactVector:
+        """The components of an array with the three linear components first."""
+        components = jnp.unstack(x, axis=-1)
+        return cls(Vec3(*components[:3]), components[3:])
+
+    @property
+    def components(self) -> tuple[Array, ...]:
+        """The components x, y, z of the vector, then the components of the spin."""
+        return (*self.linear.components, *self.spin)
+
+    def dot(self, b: ContactVector) -> Array:
+        """The sum of the products of all components."""
+        spins = (times(x, y) for x, y in zip(self.spin, b.spin))
+        return functools.reduce(plus, spins, self.linear.dot(b.linear))
 
 
 class ContactLaw(NamedTuple):
-    """The contact impulses of n contacts for the velocities u (n, 3) of their points.
+    """The contact impulses of n contacts for the velocities u (n, 3 + s) of their points.
 
     The impulse gamma of a contact is the point of Coulomb's cone `|tangential| <= mu normal` with
     the least distance to `y = conductance (target - u)`. This point is y itself if the contact
     sticks, zero if it leaves the ground, and on the edge of the cone if it slides.
 
+    A contact with torsional or rolling friction has s more velocities, `spin w`, where w is the
+    relative angular velocity. They count as tangential velocities, and their target is zero. The
+    impulse on them is the moment `spin^T gamma`.
+
     - `normal` (n, 3): unit normals of the ground;
     - `conductance` (n,): 1 / R in kg, or 0 for a point that cannot move;
     - `target` (n, 3): the target velocities `u_target normal` in m/s;
-    - `mu` (n,): the friction coefficients.
+    - `mu` (n,): the friction coefficients;
+    - `spin` (n, s, 3) in m: s is 0, 1 or 3; see `Scene.spin`.
     """
 
     normal: Float[Array, "n 3"]
     conductance: Float[Array, " n"]
     target: Float[Array, "n 3"]
     mu: Float[Array, " n"]
+    spin: Float[Array, "n s 3"]
 
-    def impulses(self, u: Float[Array, "n 3"]) -> Float[Array, "n 3"]:
-        """The impulses gamma (n, 3) in N s."""
-        return self._projection(u).impulse().array()
+    def velocities(
+        self, linear: Float[Array, "n 3 ..."], angular: Float[Array, "n 3 ..."]
+    ) -> Float[Array, "n d ..."]:
+        """The velocities u of contacts with these relative velocities of their points and bodies.
 
-    def penalty(self, u: Float[Array, "n 3"]) -> Float[Array, ""]:
+        Further axes, as of Jacobians, may follow.
+        """
+        if not self.spin.shape[1]:
+            return linear
+        return jnp.concatenate([linear, einsum("nsi,ni...->ns...", self.spin, angular)], axis=1)
+
+    def moments(self, impulses: Float[Array, "n d"]) -> Float[Array, "n 3"]:
+        """The moments (n, 3) of the impulses (n, 3 + s) about the contact points, in N m s."""
+        return einsum("nsi,ns->ni", self.spin, impulses[:, 3:])
+
+    def impulses(self, u: Float[Array, "n d"]) -> Float[Array, "n d"]:
+        """The impulses gamma (n, 3 + s) in N s."""
+        return stack(*self._projection(u).impulse().components)
+
+    def penalty(self, u: Float[Array, "n d"]) -> Float[Array, ""]:
         """The sum over the contacts of l(u) = R |gamma|^2 / 2 in J."""
         return jnp.sum(self._projection(u).penalty())
 
     def hessian_product(
-        self, u: Float[Array, "n 3"], x: Float[Array, "n 3 m"]
-    ) -> Float[Array, "n 3 m"]:
-        """The product of the Hessian of l, (3, 3) for each contact, with m vectors x."""
+        self, u: Float[Array, "n d"], x: Float[Array, "n d m"]
+    ) -> Float[Array, "n d m"]:
+        """The product of the Hessian of l, (d, d) for each contact, with m vectors x."""
         return small_product(jnp.moveaxis(self._projection(u).hessian(), 2, 0), x)
 
     def _projection(self, u: Array) -> Projection:
-        normal, target, u_ = (Vec3.from_array(x) for x in (self.normal, self.target, u))
-        return project(normal, self.conductance, target, self.mu, u_)
+        normal, target = (Vec3.from_array(x) for x in (self.normal, self.target))
+        return project(normal, self.conductance, target, self.mu, ContactVector.from_array(u))
 
 
-def project(normal: Vec3, conductance: Array, target: Vec3, mu: Array, u: Vec3) -> Projection:
+def project(
+    normal: Vec3, conductance: Array, target: Vec3, mu: Array, u: ContactVector
+) -> Projection:
     """The nearest points of Coulomb's cones; arguments as for `ContactLaw`, in components."""
-    y = conductance * (target - u)
-    y_n = y.dot(normal)
-    y_t = y - y_n * normal
+    y = ContactVector(
+        conductance * (target - u.linear), tuple(times(-conductance, x) for x in u.spin)
+    )
+    y_n = y.linear.dot(normal)
+    y_t = y._replace(linear=y.linear - y_n * normal)
     square = y_t.dot(y_t)
     positive = square > 0
     size = jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1)), 0)
@@ -78,20 +133,23 @@ class Projection(NamedTuple):
     normal: Vec3
     conductance: Array
     mu: Array
-    y: Vec3
+    y: ContactVector
     y_n: Array
-    y_t: Vec3
+    y_t: ContactVector
     inverse: Array
     height: Array
     slope: Array
     sticks: Array
     leaves: Array
 
-    def impulse(self) -> Vec3:
+    def impulse(self) -> ContactVector:
         """gamma, in components."""
         along_y = self._select(1, 0, self.height * self.slope)
         along_n = self._select(0, 0, self.height * (1 - self.slope * self.y_n))
-        return along_y * self.y + along_n * self.normal
+        return ContactVector(
+            along_y * self.y.linear + along_n * self.normal,
+            tuple(along_y * x for x in self.y.spin),
+        )
 
     def penalty(self) -> Array:
         """`R |gamma|^2 / 2` of each contact."""
@@ -99,9 +157,9 @@ class Projection(NamedTuple):
         resistance = jnp.where(self.conductance > 0, 1 / self.conductance, 0)
         return resistance * square / 2
 
-    def power_and_curvature(self, du: Vec3) -> tuple[Array, Array]:
+    def power_and_curvature(self, du: ContactVector) -> tuple[Array, Array]:
         """For a change du of u: the power of gamma, and the second derivative of l."""
-        along_n, along_d = du.dot(self.normal), self.inverse * du.dot(self.y_t)
+        along_n, along_d = du.linear.dot(self.normal), self.inverse * du.dot(self.y_t)
         along_edge = along_n + self.mu * along_d
         square = du.dot(du)
         power = self._select(du.dot(self.y), 0, self.height * along_edge)
@@ -110,14 +168,17 @@ class Projection(NamedTuple):
         return power, self.conductance * curvature
 
     def hessian(self) -> Array:
-        """The Hessian of l, (3, 3, ...): the negative derivative of gamma in u.
+        """The Hessian of l, (d, d, ...): the negative derivative of gamma in u.
 
         With the direction d of the tangential part of y, the edge of the cone is along `n + mu d`.
         For a contact that slides, the Hessian has one part along the edge, and one part along the
         circle of the cone.
         """
-        one = np.eye(3, dtype=self.y_n.dtype).reshape(3, 3, *[1] * self.y_n.ndim)
-        n, d = (jnp.stack([x.x, x.y, x.z]) for x in (self.normal, self.inverse * self.y_t))
+        size = len(self.y.components)
+        one = np.eye(size, dtype=self.y_n.dtype).reshape(size, size, *[1] * self.y_n.ndim)
+        no_spin = [jnp.zeros_like(self.normal.x)] * len(self.y.spin)
+        n = jnp.stack([*self.normal.components, *no_spin])
+        d = jnp.stack([self.inverse * x for x in self.y_t.components])
         conductance, mu, circle = (
             x[None, None] for x in (self.conductance, self.mu, self.height * self.slope)
         )

@@ -14,8 +14,9 @@ energy of the change.
 The solver is a loop that JAX never differentiates. In the loop the batch axis is the last axis, so
 each operation is on contiguous entries of many states. The dofs are in the order of
 `Partition.order`, and each branch has its own small matrices. A row is one velocity u, for example
-one component of the velocity of a contact point. Shapes in the loop, for b branches of m dofs, t
-dofs of the trunk, s states, and R = 3 k + r rows per branch (k contacts, r rows of constraints):
+one component of the velocity of a contact point. A contact has d rows: three, or more with
+torsional or rolling friction. Shapes in the loop, for b branches of m dofs, t dofs of the trunk, s
+states, and R = d k + r rows per branch (k contacts, r rows of constraints):
 
 - vectors of all dofs: (m b + t, s);
 - vectors of all rows: (R, b, s);
@@ -28,6 +29,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -45,7 +47,7 @@ from .._math.rows import take_rows
 from .._math.tiles import TILE, by_platform, in_tiles
 from ..tree import map_states
 from .branches import Partition
-from .coulomb import ContactLaw, Projection, project
+from .coulomb import ContactLaw, ContactVector, Projection, project
 from .joint_terms import ClippedLaw
 
 # The iterations end where the residual is at most TOLERANCE eps. Where rounding errors keep the
@@ -65,7 +67,7 @@ class Problem(NamedTuple):
     """The convex function of a step; the shapes are for one state.
 
     - `M` (nv, nv), `push` (nv,), `v` (nv,): as at the head of the module;
-    - `contacts`, `J` (contacts, 3, nv): the law of the contacts, and the Jacobian of their
+    - `contacts`, `J` (contacts, d, nv): the law of the contacts, and the Jacobian of their
       velocities;
     - `joints`: the law of the velocities v;
     - `others`, `K` (r, nv): the law of other velocities, such as of constraints, and the Jacobian
@@ -76,7 +78,7 @@ class Problem(NamedTuple):
     push: Float[Array, " nv"]
     v: Float[Array, " nv"]
     contacts: ContactLaw
-    J: Float[Array, "contacts 3 nv"]
+    J: Float[Array, "contacts d nv"]
     joints: ClippedLaw
     others: ClippedLaw
     K: Float[Array, "r nv"]
@@ -182,7 +184,7 @@ def _batch_minimum(partition: Partition, problem: Problem) -> Minimum:
 def _number_of_entries(partition: Partition, problem: Problem) -> int:
     """The number of entries of `_Matrices.J_and_M` for one state."""
     (m, b), t, k = partition.branches.shape, len(partition.trunk), len(partition.contacts)
-    rows = 3 * k + problem.others.target.shape[-1]
+    rows = problem.J.shape[-2] * k + problem.others.target.shape[-1]
     return (rows + m + t) * (m + t + 1) * b
 
 
@@ -309,7 +311,7 @@ class _Linearised(NamedTuple):
     """The impulses and the penalties of all laws, and the second derivatives of the penalties.
 
     - `impulses`, `penalties` (R, b, s): of the rows;
-    - `hessian` (3, 3, k, b, s): of the contacts; `slopes` (r, b, s): of the other rows;
+    - `hessian` (d, d, k, b, s): of the contacts; `slopes` (r, b, s): of the other rows;
     - `joint_impulses`, `joint_slopes`, `joint_penalties`: of the velocities v.
     """
 
@@ -334,15 +336,16 @@ class _Linearised(NamedTuple):
 
     def hessian_product(self, x: Array) -> Array:
         """The product of the Hessian of the rows with x (R, ..., b, s)."""
-        # The first axis is divided: 3 k rows of contacts, as (3, k), and r other rows.
+        # The first axis is divided: d k rows of contacts, as (d, k), and r other rows.
         H, extra = self.hessian, [1] * (x.ndim - 3)
         H = H.reshape(*H.shape[:3], *extra, *H.shape[3:])
-        d = self.slopes.reshape(len(self.slopes), *extra, *self.slopes.shape[1:])
-        k = H.shape[2]
-        parts, rest = x[: 3 * k].reshape(3, k, *x.shape[1:]), x[3 * k :]
-        product = H[:, 0] * parts[:1] + H[:, 1] * parts[1:2] + H[:, 2] * parts[2:]
-        product = product.reshape(3 * k, *product.shape[2:])
-        return jnp.concatenate([product, d * rest]) if len(rest) else product
+        slopes = self.slopes.reshape(len(self.slopes), *extra, *self.slopes.shape[1:])
+        d, k = H.shape[1:3]
+        parts, rest = x[: d * k].reshape(d, k, *x.shape[1:]), x[d * k :]
+        products = (H[:, i] * parts[i : i + 1] for i in range(d))
+        product = functools.reduce(operator.add, products)
+        product = product.reshape(d * k, *product.shape[2:])
+        return jnp.concatenate([product, slopes * rest]) if len(rest) else product
 
 
 class _AllLaws(NamedTuple):
@@ -350,7 +353,8 @@ class _AllLaws(NamedTuple):
 
     - `normal`, `target` (3, k, b, s), `conductance`, `mu` (k, b, s): the law of the contacts;
     - `others` (kinds, r, 1, s), `joints` (kinds, m b + t, s). If r > 0, all dofs are in the trunk
-      and b = 1.
+      and b = 1;
+    - `d`: the number of rows of a contact.
     """
 
     normal: Array
@@ -359,13 +363,15 @@ class _AllLaws(NamedTuple):
     mu: Array
     others: ClippedLaw
     joints: ClippedLaw
+    d: int
 
-    def _parts(self, u: Array) -> tuple[Vec3, Array]:
-        # Rows (3 k + r, b, s): vectors of contacts, (k, b, s) in each component, and other rows.
-        k = self.mu.shape[0]
-        return Vec3(*u[: 3 * k].reshape(3, k, *u.shape[1:])), u[3 * k :]
+    def _parts(self, u: Array) -> tuple[ContactVector, Array]:
+        # Rows (d k + r, b, s): vectors of contacts, (k, b, s) in each component, and other rows.
+        k, d = self.mu.shape[0], self.d
+        components = tuple(u[: d * k].reshape(d, k, *u.shape[1:]))
+        return ContactVector(Vec3(*components[:3]), components[3:]), u[d * k :]
 
-    def _projection(self, u: Vec3) -> Projection:
+    def _projection(self, u: ContactVector) -> Projection:
         return project(Vec3(*self.normal), self.conductance, Vec3(*self.target), self.mu, u)
 
     def linearised(self, u: Array, v: Array) -> _Linearised:
@@ -375,10 +381,11 @@ class _AllLaws(NamedTuple):
         impulse = projection.impulse()
         # The penalty R |gamma|^2 / 2 is gamma . (target - u) / 2, because gamma is the projection
         # of y = (target - u) / R on the cone (`ContactLaw`).
-        difference = Vec3(*self.target) - contacts
-        products = Vec3(*(x * y / 2 for x, y in zip(impulse.components, difference.components)))
+        difference = Vec3(*self.target) - contacts.linear
+        factors = *difference.components, *(-x for x in contacts.spin)
+        products = [x * y / 2 for x, y in zip(impulse.components, factors)]
         return _Linearised(
-            jnp.concatenate([_of_rows(impulse), self.others.impulses(others)]),
+            jnp.concatenate([_of_rows(impulse.components), self.others.impulses(others)]),
             projection.hessian(),
             self.others.slopes(others),
             jnp.concatenate([_of_rows(products), self.others.penalties(others)]),
@@ -406,10 +413,10 @@ def _sums(parts: list[Array]) -> Array:
     return sum_of_rows(jnp.stack([x.reshape(-1, x.shape[-1]) for x in parts], axis=1))
 
 
-def _of_rows(x: Vec3) -> Array:
-    """Vectors of contacts, (k, b, ...) in each component, as values of rows (3 k, b, ...)."""
-    values = jnp.stack([x.x, x.y, x.z])
-    return values.reshape(3 * values.shape[1], *values.shape[2:])
+def _of_rows(components: Sequence[Array]) -> Array:
+    """Vectors of contacts, (k, b, ...) in each component, as values of rows (d k, b, ...)."""
+    values = jnp.stack(components)
+    return values.reshape(values.shape[0] * values.shape[1], *values.shape[2:])
 
 
 def _laws(partition: Partition, problem: Problem) -> _AllLaws:
@@ -432,6 +439,7 @@ def _laws(partition: Partition, problem: Problem) -> _AllLaws:
         of_contacts(law.mu),
         ClippedLaw(*(x[:, :, None] for x in problem.others)),
         ClippedLaw(*map(of_joints, joints)),
+        problem.J.shape[1],
     )
 
 
@@ -518,10 +526,10 @@ def _matrices(partition: Partition, problem: Problem) -> _Matrices:
     # The columns of each branch, of the trunk, and the right-hand side; nv stands for no dof.
     dofs = partition.columns.T
     columns = np.append(dofs, np.full((1, b), nv), axis=0)
-    # J (contacts, 3, nv, s) has all dofs; here each branch has its dofs, (3, k, m + t + 1, b, s).
-    contacts = partition.contacts[None, :, None] * 3 + np.arange(3).reshape(3, 1, 1, 1)
-    count, _, _, s = problem.J.shape
-    J = _entries(problem.J.reshape(3 * count, nv, s), contacts, columns)
+    # J (contacts, d, nv, s) has all dofs; here each branch has its dofs, (d, k, m + t + 1, b, s).
+    count, d, _, s = problem.J.shape
+    contacts = partition.contacts[None, :, None] * d + np.arange(d).reshape(d, 1, 1, 1)
+    J = _entries(problem.J.reshape(d * count, nv, s), contacts, columns)
     K = _entries(problem.K, np.arange(len(problem.K)).reshape(-1, 1, 1), columns)
     i, j, branch = np.ogrid[: m + t, : m + t + 1, :b]
     of_trunk = (i >= m) & (j >= m) & (branch > 0)
@@ -529,7 +537,7 @@ def _matrices(partition: Partition, problem: Problem) -> _Matrices:
     if nv in dofs:
         # A padded dof has a 1 on the diagonal, so that M is positive definite.
         M = jnp.where(((i == j) & (dofs == nv)[:, None])[..., None], 1, M)
-    # The components and the contacts become one axis of rows, (3 k, m + t + 1, b, s).
+    # The components and the contacts become one axis of rows, (d k, m + t + 1, b, s).
     parts = [J.reshape(J.shape[0] * J.shape[1], *J.shape[2:]), K, M]
     shape = np.broadcast_shapes(*(x.shape[1:] for x in parts))
     rows = jnp.concatenate([jnp.broadcast_to(x, (len(x), *shape)) for x in parts])

@@ -28,10 +28,21 @@ def point_velocities(
     v: Float[Array, " nv"],
 ) -> Float[Array, "n 3"]:
     """The velocities (n, 3) of the points, in world axes."""
+    return point_motions(model, kinematics, bodies, arm, v)[0]
+
+
+def point_motions(
+    model: Model,
+    kinematics: Kinematics,
+    bodies: np.ndarray,
+    arm: Float[Array, "n 3"],
+    v: Float[Array, " nv"],
+) -> tuple[Float[Array, "n 3"], Float[Array, "n 3"]]:
+    """The velocities of the points, and the angular velocities of their bodies, in world axes."""
     V = propagate(model.topology, kinematics.X_PB, relative_velocities(model, kinematics.q, v))
     still = jnp.zeros(6, model.dtype), jnp.eye(3, dtype=model.dtype)
     V, R = rows_or_world((V, kinematics.X_WB.R), bodies, still)
-    return rotate(R, V[:, :3] + cross(V[:, 3:], arm))
+    return rotate(R, V[:, :3] + cross(V[:, 3:], arm)), rotate(R, V[:, 3:])
 
 
 def point_jacobians(
@@ -61,13 +72,19 @@ def body_wrenches(
     bodies: np.ndarray,
     arm: Float[Array, "n 3"],
     f: Float[Array, "n 3"],
+    moments: Float[Array, "n 3"] | None = None,
 ) -> Float[Array, "nb 6"]:
     """The wrenches (nb, 6) on the bodies, in the body frames, as the argument `f_ext` of `rnea`.
 
-    The wrench of a body is the sum over the forces f (n, 3), in world axes, on its points.
+    The wrench of a body is the sum over the forces f (n, 3) on its points, and the moments (n, 3)
+    about these points (default none), in world axes.
     """
     moving = np.flatnonzero(bodies >= 0)
-    bodies, arm, f = bodies[moving], arm[moving], f[moving]
-    f = inverse_rotate(take_rows(kinematics.X_WB.R, bodies), f)
-    wrenches = jnp.concatenate([f, cross(arm, f)], axis=-1)
+    bodies, arm = bodies[moving], arm[moving]
+    R = take_rows(kinematics.X_WB.R, bodies)
+    f = inverse_rotate(R, f[moving])
+    moment = cross(arm, f)
+    if moments is not None:
+        moment += inverse_rotate(R, moments[moving])
+    wrenches = jnp.concatenate([f, moment], axis=-1)
     return jnp.zeros((model.nb, 6), model.dtype).at[bodies].add(wrenches)

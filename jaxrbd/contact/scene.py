@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.core import Tracer
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Float
 
@@ -138,10 +139,17 @@ class Material(eqx.Module):
       contact: first the n spheres of the `Scene`, then the m contacts of its pairs;
     - `slip_speed` in m/s: below this speed, compliant friction is about proportional to the speed;
     - `margin` in m: () or (n + m,) like the friction. Contacts act below this distance, as if the
-      shapes were larger; it is the margin of MuJoCo.
+      shapes were larger; it is the margin of MuJoCo;
+    - `torsional`, `rolling` in m: () or (n + m,) like the friction; None (default) for both means
+      that no moment acts at a contact. A contact that only turns about its normal has the friction
+      moment `torsional f_n`, and one that only rolls `rolling f_n`, with the normal force f_n.
+      Sliding, turning and rolling share one cone:
+      `|f_t / friction|^2 + (m_n / torsional)^2 + |m_t / rolling|^2 <= f_n^2`, as the elliptic cones
+      of MuJoCo (condim 4 and 6). No moment acts where the friction is 0.
 
     The other parameters are (). The defaults suit a robot of some tens of kg and time steps of
-    0.5 ms. Raises ArgumentError for a negative parameter or a slip speed of zero.
+    0.5 ms. Raises ArgumentError for a negative parameter, a slip speed of zero, and for a moment at
+    a contact without friction.
     """
 
     stiffness: Float[arguments.Parameter, ""]
@@ -149,6 +157,8 @@ class Material(eqx.Module):
     friction: Float[arguments.Parameter, "..."]
     slip_speed: Float[arguments.Parameter, ""]
     margin: Float[arguments.Parameter, "..."]
+    torsional: Float[arguments.Parameter, "..."] | None
+    rolling: Float[arguments.Parameter, "..."] | None
 
     def __init__(
         self,
@@ -157,15 +167,41 @@ class Material(eqx.Module):
         friction: ArrayLike | Sequence[int | float] = 0.8,
         slip_speed: ArrayLike = 0.1,
         margin: ArrayLike | Sequence[int | float] = 0.0,
+        torsional: ArrayLike | Sequence[int | float] | None = None,
+        rolling: ArrayLike | Sequence[int | float] | None = None,
     ):
         self.stiffness = arguments.parameter(stiffness, "stiffness", ())
         self.dissipation = arguments.parameter(dissipation, "dissipation", ())
         self.friction = arguments.parameter(friction, "friction", (None,) * np.ndim(friction))
         self.slip_speed = arguments.parameter(slip_speed, "slip_speed", ())
         self.margin = arguments.parameter(margin, "margin", (None,) * np.ndim(margin))
-        for name in ("stiffness", "dissipation", "friction", "margin"):
-            arguments.require(getattr(self, name), lambda x: x >= 0, name, "0 or more")
+        moments = {"torsional": torsional, "rolling": rolling}
+        for name, value in moments.items():
+            if value is not None:
+                value = arguments.parameter(value, name, (None,) * np.ndim(value))
+            setattr(self, name, value)
+        for name in ("stiffness", "dissipation", "friction", "margin", *moments):
+            if getattr(self, name) is not None:
+                arguments.require(getattr(self, name), lambda x: x >= 0, name, "0 or more")
+        for name in moments:
+            _require_friction(self.friction, getattr(self, name), name)
         arguments.require(self.slip_speed, lambda x: x > 0, "slip_speed", "more than 0")
+
+
+def _require_friction(
+    friction: arguments.Parameter, value: arguments.Parameter | None, name: str
+) -> None:
+    """Raise ArgumentError for a moment at a contact without friction, unless JAX traces them."""
+    if value is None or isinstance(friction, Tracer) or isinstance(value, Tracer):
+        return
+    shapes = np.shape(friction), np.shape(value)
+    if () in shapes or shapes[0] == shapes[1]:
+        arguments.require(
+            value,
+            lambda x: (x == 0) | (np.asarray(friction) > 0),
+            name,
+            f"0 where the friction is 0; friction is {friction}",
+        )
 
 
 # ---------------------------------------------------------------------------------------- scene
@@ -271,6 +307,33 @@ class Scene(eqx.Module):
     def margin(self) -> Array:
         """The margin of each contact, (n + m,); errors as for `friction`."""
         return self._per_contact(self.material.margin, "margin")
+
+    def spin(self, normal: Float[Array, "contacts 3"]) -> Float[Array, "contacts s 3"]:
+        """The matrix of each contact that makes velocities of friction of its angular velocity.
+
+        The tangential velocity of a contact has two components along the surface and, with the
+        relative angular velocity w, the s components of `spin(normal) w`, in m/s. The scale of a
+        rotation is `torsional / friction` about the normal, and `rolling / friction` along the
+        surface. s is 0 without such friction, 1 with torsional friction alone, and else 3. Errors
+        as for `friction`.
+        """
+        material, friction = self.material, self.friction
+        if material.torsional is None and material.rolling is None:
+            return jnp.zeros((self.size, 0, 3), normal.dtype)
+        slides = friction > 0
+
+        def scales(name: str) -> Array:
+            value = getattr(material, name)
+            value = self._per_contact(jnp.zeros_like(friction) if value is None else value, name)
+            return jnp.where(slides, value / jnp.where(slides, friction, 1), 0)
+
+        about, n = scales("torsional")[:, None], normal[:, None]
+        if material.rolling is None:
+            return about[..., None] * n
+        along = scales("rolling")[:, None, None]
+        one = jnp.eye(3, dtype=normal.dtype)[None]
+        projection = n * jnp.swapaxes(n, 1, 2)
+        return about[..., None] * projection + along * (one - projection)
 
     def _per_contact(self, value: arguments.Parameter, name: str) -> Array:
         x = jnp.asarray(value)

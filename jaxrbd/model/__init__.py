@@ -1,8 +1,8 @@
 """Robots: their descriptions, and the `Model` that the algorithms take.
 
 `build_model` makes a `Model` from `Link`s and `JointSpec`s. `describe` returns the `Link`s and
-`JointSpec`s of a `Model`. `lock_joints`, `append_model` and `add_frame` edit a model. `load_urdf`
-and `load_robot` read files.
+`JointSpec`s of a `Model`. `lock_joints`, `append_model`, `add_frame` and `place_frames` edit a
+model. `load_urdf` and `load_robot` read files.
 """
 
 from .builder import build_model
@@ -18,7 +18,7 @@ from .description import (
     placement_matrix,
     universal,
 )
-from .editing import add_frame, append_model, describe, lock_joints
+from .editing import add_frame, append_model, describe, lock_joints, place_frames
 from .geometry import (
     BoxShape,
     CapsuleShape,
@@ -63,4 +63,5 @@ __all__ = [
     "build_model",
     "describe",
     "lock_joints",
+    "place_frames",
 ]

@@ -1,7 +1,7 @@
 """Edit models: lock joints, append one robot to another, add frames.
 
 `lock_joints` and `append_model` edit the description of a model and build the edited model. They
-use NumPy, so they do not work inside JAX transformations.
+use NumPy, so they do not work inside JAX transformations; `add_frame` and `place_frames` do.
 """
 
 from __future__ import annotations
@@ -202,8 +202,33 @@ def add_frame(
     )
 
 
+def place_frames(model: Model, poses: Mapping[str, Pose | ArrayLike]) -> Model:
+    """The same robot with frames of the world at other poses, such as targets and obstacles.
+
+    `poses`: for each frame its pose in the world, a `Pose` or a matrix (4, 4). It may be traced,
+    and results have derivatives with respect to it. The frames are fixed to the world: links that
+    are welded to the world, or frames of `add_frame`. Other frames stay where they are. The models
+    share compiled programs.
+
+    Raises ArgumentError for an unknown frame, for a frame on a moving body, and for a pose that is
+    no rigid pose.
+    """
+    frame_pose = robot(model).frame_pose
+    for name, pose in poses.items():
+        index = model.frame_index(name)
+        body = model.frame_bodies[index]
+        if body >= 0:
+            raise ArgumentError(
+                f"frame {name!r} is on the moving body {model.body_names[body]!r}, expected a "
+                f"frame that is fixed to the world"
+            )
+        X_WF = _placement(model, pose, name)
+        frame_pose = jax.tree.map(lambda x, new: x.at[index].set(new), frame_pose, X_WF)
+    return dataclasses.replace(model, frame_pose=frame_pose)
+
+
 def _placement(model: Model, placement: Pose | ArrayLike | None, name: str) -> Pose:
-    """The placement of a new frame as a pose of the dtype of the model."""
+    """The placement of a frame as a pose of the dtype of the model."""
     if placement is None:
         return identity_pose(model.dtype)
     if isinstance(placement, Pose):

@@ -32,6 +32,11 @@ from .source import Source
 SHAPES = ("sphere", "capsule", "box", "cylinder", "ellipsoid", "mesh")
 GROUNDS = ("plane", "hfield")
 
+# The friction of sliding, of torsion and of rolling acts in contacts of more than these condims.
+CONDIMS = (1, 3, 4)
+# The least coefficient of sliding friction in MuJoCo (mjMINMU).
+LEAST_FRICTION = 1e-5
+
 # Contacts with one unsupported feature have one text each, up to this number of contacts. More
 # contacts with this feature have one text together.
 FEW = 4
@@ -66,7 +71,8 @@ class ReadScene(NamedTuple):
 def read_scene(source: Source) -> ReadScene:
     """The scene of all geoms that can touch.
 
-    The ground is the first plane or height field of the world. Other planes are half-spaces.
+    The ground is the first plane or height field of the world. Other planes are half-spaces, and
+    the shapes of mocap bodies are in the frames of these bodies.
     Shapes touch the ground as in `Scene.from_shapes`, and each other as in `collision_pairs`. A
     mesh is replaced by its convex hull, as in MuJoCo.
     """
@@ -76,16 +82,18 @@ def read_scene(source: Source) -> ReadScene:
     moves = source.moving_bodies()[m.geom_bodyid]
     shaped, surfaces = (np.isin(source.geom_kinds, kinds) for kinds in (SHAPES, GROUNDS))
     found = _candidates(source)
-    # One geom of a pair must move. A mocap body does not, although MuJoCo does not weld it to the
-    # world (`body_weldid`).
+    # A joint must move one geom of a pair. MuJoCo's `body_weldid` counts mocap bodies as moving.
     found = found.select(np.any(moves[found.geoms], axis=1))
     # Of each pair, one geom that moves, and the other geom.
     moving = np.where(moves[found.geoms[:, 0]], *found.geoms.T)
     other = found.geoms.sum(axis=1) - moving
     on_ground = surfaces[other] & ~moves[other]
     is_ground = on_ground[:, None] & (found.geoms == other[:, None])
-    grounds = list(dict.fromkeys(other[on_ground].tolist()))
+    # A surface on a mocap body moves with it, so it is not the ground.
+    carried = source.carriers[m.geom_bodyid] > 0
+    grounds = list(dict.fromkeys(other[on_ground & ~carried[other]].tolist()))
     fields = [geom for geom in grounds[1:] if source.geom_kinds[geom] == "hfield"]
+    is_ground &= ~(carried & (source.geom_kinds == "hfield"))[other][:, None]
     for geom in fields:
         first = source.geoms[grounds[0]]
         source.omit(f"geom {source.geoms[geom]!r}: a second ground, besides {first!r}")
@@ -102,6 +110,7 @@ def read_scene(source: Source) -> ReadScene:
     unsupported = _unsupported_robots(source, moves, found.select(kept), found.select(~kept))
     touching, pairs = found.select(kept & on_ground), found.select(kept & ~on_ground)
     friction, margin, features = _materials(source, touching, pairs)
+    torsional, rolling = friction[:, 1].any(), friction[:, 2].any()
     for text in [*omitted, *features]:
         source.omit(text)
     if not kept.any():
@@ -125,7 +134,10 @@ def read_scene(source: Source) -> ReadScene:
         return np.append(np.repeat(x_ground, spheres), np.append(x_pairs, x_ground[others])[owners])
 
     material = Material(
-        friction=of_contacts(friction), margin=of_contacts(margin) if margin.any() else 0.0
+        friction=of_contacts(friction[:, 0]),
+        margin=of_contacts(margin) if margin.any() else 0.0,
+        torsional=of_contacts(friction[:, 1]) if torsional or rolling else None,
+        rolling=of_contacts(friction[:, 2]) if rolling else None,
     )
     scene = Scene.from_shapes(
         [shape for shape in round_shapes if shape is not None],
@@ -250,7 +262,7 @@ def _shapes(
         body = int(source.m.geom_bodyid[geom])
         H = source.pose(source.m.geom_pos[geom], source.m.geom_quat[geom])
         frame = source.bodies[body]
-        if not moves[geom]:
+        if not moves[geom] and not source.carriers[body]:
             frame, H = None, source.static_pose(body) @ H
         shapes.append(
             PlacedShape(shape, frame, pose_of(H[:3, :3], H[:3, 3], "pose"), source.geoms[geom])
@@ -363,13 +375,38 @@ def _ground(source: Source, geom: int) -> Ground | None:
     return HeightGrid(H[2, 3] + size_z * data.T, spacing, corner)
 
 
+def _margins(source: Source, geoms: np.ndarray) -> np.ndarray:
+    """The distance (n,) below which the geoms (n, 2) touch, by the rule of this MuJoCo.
+
+    From version 3.9 on, it is the sum of the margins. Before, it was the larger margin and, before
+    version 3.5, the gap was subtracted.
+    """
+    m = source.m
+    if _version(source) >= (3, 9):
+        return np.sum(m.geom_margin[geoms], axis=1)
+    margin = np.max(m.geom_margin[geoms], axis=1, initial=0)
+    if _subtracts_gap(source):
+        margin = margin - np.max(m.geom_gap[geoms], axis=1, initial=0)
+    return margin
+
+
+def _subtracts_gap(source: Source) -> bool:
+    return _version(source) < (3, 5)
+
+
+def _version(source: Source) -> tuple[int, ...]:
+    """The first two numbers of the version of MuJoCo."""
+    return tuple(int(number) for number in source.mj.__version__.split(".")[:2])
+
+
 def _materials(
     source: Source, touching: Candidates, pairs: Candidates
 ) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """The friction and the margin of each contact with the ground, then of each pair.
 
     MuJoCo combines the parameters of two geoms, or takes the parameters of an explicit pair. The
-    third result has texts about features without a counterpart.
+    friction (n, 3) has the coefficients of sliding, of torsion and of rolling, where the contact
+    has this friction (its condim). The third result has texts about features without a counterpart.
     """
     m = source.m
     geoms, pair = (np.concatenate(x) for x in zip(touching, pairs))
@@ -377,28 +414,33 @@ def _materials(
     # larger values.
     priority = m.geom_priority[geoms]
     leads = priority == priority.max(axis=1, keepdims=True)
-    friction = np.max(m.geom_friction[geoms, 0], axis=1, where=leads, initial=0)
+    friction = np.max(m.geom_friction[geoms], axis=1, where=leads[..., None], initial=0)
     condim = np.max(m.geom_condim[geoms], axis=1, where=leads, initial=0)
-    margin = np.sum(m.geom_margin[geoms], axis=1)
+    margin = _margins(source, geoms)
     velocity = source.field("geom_surfacevel", np.zeros((m.ngeom, 6)))
     moving = np.any(velocity[geoms], axis=(1, 2))
     sticky = np.any(source.field("geom_adhesion", np.zeros(m.ngeom))[geoms], axis=1)
     explicit = np.flatnonzero(pair >= 0)
     ids = pair[explicit]
-    friction[explicit], margin[explicit] = m.pair_friction[ids, 0], m.pair_margin[ids]
+    friction[explicit] = m.pair_friction[ids][:, [0, 2, 3]]
+    margin[explicit] = m.pair_margin[ids] - (m.pair_gap[ids] if _subtracts_gap(source) else 0)
     condim[explicit] = m.pair_dim[ids]
     sticky[explicit] = source.field("pair_adhesion", np.zeros(m.npair))[ids] != 0
-    for contact in explicit[m.pair_friction[ids, 0] != m.pair_friction[ids, 1]]:
+    friction[condim[:, None] <= CONDIMS] = 0.0
+    # Contacts with moments need a sliding friction; MuJoCo takes at least this one too.
+    moments = np.any(friction[:, 1:], axis=1)
+    friction[moments, 0] = np.maximum(friction[moments, 0], LEAST_FRICTION)
+    # The pair of coefficients for two directions, (sliding, sliding) and (rolling, rolling).
+    slides, rolls = m.pair_friction[ids][:, :2], m.pair_friction[ids][:, 3:]
+    anisotropic = (slides[:, 0] != slides[:, 1]) & (condim[explicit] > 1)
+    anisotropic |= (rolls[:, 0] != rolls[:, 1]) & (condim[explicit] > 4)
+    for contact in explicit[anisotropic]:
         first, second = (source.geoms[geom] for geom in geoms[contact])
         source.omit(f"pair of the geoms {first!r} and {second!r}: anisotropic friction")
 
     features: dict[str, list[int]] = {}  # the contacts with each feature
-    for contact in np.flatnonzero((condim > 3) | moving | sticky).tolist():
-        present = {
-            f"torsional or rolling friction (condim {condim[contact]})": condim[contact] > 3,
-            "surfacevel": moving[contact],
-            "adhesion": sticky[contact],
-        }
+    for contact in np.flatnonzero(np.logical_or(moving, sticky)).tolist():
+        present = {"surfacevel": moving[contact], "adhesion": sticky[contact]}
         for feature in (feature for feature, is_present in present.items() if is_present):
             features.setdefault(feature, []).append(contact)
     texts = []
@@ -412,5 +454,4 @@ def _materials(
         elements = [f"{labels[a]} and {labels[b]}" for a, b in geoms[contacts].tolist()]
         count = f"{len(elements)} pairs"
         texts += _contact_texts(f"contacts with {feature}", count, elements, contacts, text)
-    # A contact with condim 1 is frictionless.
-    return np.where(condim > 1, friction, 0.0), margin, texts
+    return friction, margin, texts

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from ...actuators import AffineActuators, Filter, JointSprings
 from ...constraints import Constraint
 from ...contact import Scene
-from ...errors import ContactWarning, InertiaWarning, ModelError, RobotFileError, listed
-from ...model import Model, build_model
+from ...errors import (
+    ArgumentError,
+    ContactWarning,
+    InertiaWarning,
+    ModelError,
+    RobotFileError,
+    listed,
+)
+from ...model import Model, build_model, place_frames
 from ...model.joint_space import independent_index
+from ...spatial import Pose, compose, inverse
 from .actuation import ReadActuators, read_actuators, read_springs
 from .coordinates import MujocoCoordinates, read_coordinates
 from .equalities import FollowerRules, read_constraints, read_followers
@@ -30,13 +41,15 @@ MAX_FEATURES = 20  # in one message
 class Keyframe(NamedTuple):
     """A keyframe: `q` (nq,), `v` (nv,), and `control` and `activation`, one value per actuator.
 
-    The activation of an actuator without dynamics is zero.
+    The activation of an actuator without dynamics is zero. `mocap`: the pose of each mocap body,
+    for `Imported.place_mocap`.
     """
 
     q: Float[Array, " nq"]
     v: Float[Array, " nv"]
     control: Float[Array, " n"]
     activation: Float[Array, " n"]
+    mocap: dict[str, Pose]
 
 
 class Imported(NamedTuple):
@@ -61,7 +74,9 @@ class Imported(NamedTuple):
       geoms with their bodies;
     - `body_frames`: for body i + 1 of MuJoCo, entry i is the index of its frame in
       `model.frame_names`. So `frame_placements(model, q).p[np.array(body_frames)]` is `xpos[1:]`;
-    - `site_frames`: for each site of MuJoCo, the index of its frame.
+    - `site_frames`: for each site of MuJoCo, the index of its frame;
+    - `mocap`: for each mocap body, the names of the frames of the bodies and sites that it carries.
+      `place_mocap` places these bodies.
     """
 
     model: Model
@@ -79,6 +94,30 @@ class Imported(NamedTuple):
     omitted: tuple[str, ...]
     body_frames: tuple[int, ...]
     site_frames: tuple[int, ...]
+    mocap: dict[str, tuple[str, ...]]
+
+    def place_mocap(self, poses: Mapping[str, Pose | ArrayLike]) -> Model:
+        """The model with mocap bodies at these poses in the world, by the names of the bodies.
+
+        A pose is a `Pose` or a matrix (4, 4). It may be traced, and results have derivatives with
+        respect to it. `scene` and `constraints` name the frames of mocap bodies, so contacts and
+        constraints with this model act where the bodies are. As in MuJoCo, a mocap body has no
+        velocity. Raises ArgumentError for a name that is no mocap body, and as
+        `model.place_frames`.
+        """
+        placed = {}
+        for name, pose in poses.items():
+            if name not in self.mocap:
+                known = listed([repr(body) for body in self.mocap]) or "none"
+                raise ArgumentError(f"{name!r} is no mocap body; the mocap bodies are: {known}")
+            placed[name] = pose
+        model = place_frames(self.model, placed)
+        for name in poses:
+            before, after = (_frame_pose(x, name) for x in (self.model, model))
+            moved = compose(after, inverse(before))
+            carried = {x: compose(moved, _frame_pose(self.model, x)) for x in self.mocap[name]}
+            model = place_frames(model, carried)
+        return model
 
 
 def load_mjcf(
@@ -224,6 +263,7 @@ def _import(mj_model: Any, strict: bool, mimic: bool) -> tuple[Imported, tuple[s
         omitted=tuple(source.omitted),
         body_frames=tuple(frames[name] for name in source.bodies[1:]),
         site_frames=tuple(frames[tree.sites[name]] for name in source.sites),
+        mocap=tree.mocap,
     )
     return found, warned
 
@@ -254,7 +294,21 @@ def _keyframe(
     v = coordinates.v(model, q, jnp.asarray(m.key_qvel[key], model.dtype))
     control = m.key_ctrl[key][drives.controls]
     activation = np.append(m.key_act[key], 0)[drives.activations]  # 0 for the index -1
-    return Keyframe(q, v, *(jnp.asarray(x, model.dtype) for x in (control, activation)))
+    mocap = {}
+    for body in np.flatnonzero(m.body_mocapid >= 0).tolist():
+        place = m.body_mocapid[body]
+        H = source.pose(
+            m.key_mpos[key].reshape(-1, 3)[place], m.key_mquat[key].reshape(-1, 4)[place]
+        )
+        R, p = (jnp.asarray(x, model.dtype) for x in (H[:3, :3], H[:3, 3]))
+        mocap[source.bodies[body]] = Pose(R, p)
+    control, activation = (jnp.asarray(x, model.dtype) for x in (control, activation))
+    return Keyframe(q, v, control, activation, mocap)
+
+
+def _frame_pose(model: Model, name: str) -> Pose:
+    index = model.frame_index(name)
+    return jax.tree.map(lambda x: x[index], model.frame_pose)
 
 
 def _omit_unsupported(source: Source) -> None:

@@ -136,6 +136,14 @@ class Source:
             moves[body] |= moves[self.m.body_parentid[body]]
         return moves
 
+    @functools.cached_property
+    def carriers(self) -> np.ndarray:
+        """For each body the mocap body that it is, or that carries it; 0 for other bodies."""
+        carriers = np.where(self.m.body_mocapid >= 0, np.arange(self.m.nbody), 0)
+        for body in range(1, self.m.nbody):
+            carriers[body] = carriers[body] or carriers[self.m.body_parentid[body]]
+        return carriers
+
     def static_pose(self, body: int) -> np.ndarray:
         """The pose (4, 4) in the world of a body that no joint moves."""
         H = np.eye(4)

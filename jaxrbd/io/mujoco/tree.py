@@ -24,17 +24,22 @@ from .source import Source, fresh_name, translation
 
 
 class Tree(NamedTuple):
-    """Links and joints for `build_model`; `sites` maps the name of a site to its frame."""
+    """Links and joints for `build_model`.
+
+    `sites` maps the name of a site to its frame, and `mocap` the name of a mocap body to the frames
+    of the bodies and sites that it carries.
+    """
 
     links: list[Link]
     joints: list[JointSpec]
     sites: dict[str, str]
+    mocap: dict[str, tuple[str, ...]]
 
 
 def read_tree(source: Source, followers: dict[str, Mimic | Follow]) -> Tree:
     """The links, joints and sites. `followers`: the rule of each joint that follows another one."""
     m = source.m
-    tree = Tree([], [], {})
+    tree = Tree([], [], {}, {})
     frames = {*source.bodies[1:]}  # the names of links in use
     joints = {*source.joints}
     armature, damping = _armature(source), _damping(source)
@@ -44,9 +49,10 @@ def read_tree(source: Source, followers: dict[str, Mimic | Follow]) -> Tree:
         anchor = np.zeros(3)
         if m.body_gravcomp[body] != 0:
             source.omit(f"body {name!r}: gravcomp {m.body_gravcomp[body]:g}")
-        if m.body_mocapid[body] >= 0:
-            source.omit(f"body {name!r}: mocap (the body is welded to the world)")
         first, count = int(m.body_jntadr[body]), int(m.body_jntnum[body])
+        if count and source.carriers[body]:
+            mocap = source.bodies[source.carriers[body]]
+            source.omit(f"body {mocap!r}: mocap, and it carries the moving body {name!r}")
         for joint in range(first, first + count):
             kind, motion = _kind(source, joint)
             if source.is_free(joint):  # MuJoCo ignores the position of the body
@@ -90,6 +96,11 @@ def read_tree(source: Source, followers: dict[str, Mimic | Follow]) -> Tree:
         parent = _link(source, int(m.site_bodyid[site]))
         tree.links.append(Link(frame))
         tree.joints.append(JointSpec(weld, Fixed(), parent, frame, place))
+    frames = [*source.bodies, *(tree.sites[name] for name in source.sites)]
+    carriers = np.append(source.carriers, source.carriers[m.site_bodyid])
+    for mocap in np.flatnonzero(m.body_mocapid >= 0).tolist():
+        carried = np.flatnonzero(carriers == mocap).tolist()
+        tree.mocap[source.bodies[mocap]] = tuple(frames[i] for i in carried if i != mocap)
     return tree
 
 
