@@ -189,6 +189,73 @@ def test_a_posture_among_the_configurations_that_keep_the_distance():
     np.testing.assert_allclose(np.min(distances), margin, atol=1e-9)
 
 
+@functools.cache
+def velocity():
+    """A function of the target, the configuration and the margin; the gain is 0.1."""
+    model, pairs = arm()
+
+    def solve(p, q, margin):
+        tasks = [FrameTask.position("tip", p), Clearance(pairs, margin)]
+        v = differential_inverse_kinematics(model, q, tasks, 0.1, 0.1, locked=())
+        distances = functools.partial(distances_and_jacobian, pairs=pairs)
+        d, J = distances(model, rbd.forward_kinematics(model, q))
+        return v, d, J @ v
+
+    return jax.jit(solve)
+
+
+def test_a_velocity_approaches_an_obstacle_by_the_gain():
+    """The target is in the obstacle. The tip would approach by a tenth of its error per step."""
+    n, margin = np.array([0.6, -0.8, 0.0]), 0.05
+    for gap in (0.02, 0.0, -0.02):  # of the ball at the tip, beyond the margin
+        reach = RADIUS + 0.1 + margin + gap
+        q = np.asarray(solver()(OBSTACLE + reach * n, jnp.array([-0.5, 1.0]), -9.0).q)
+        v, d, rates = velocity()(OBSTACLE, jnp.asarray(q), margin)
+        np.testing.assert_allclose(d[2], margin + gap, atol=1e-8)
+        np.testing.assert_allclose(rates[2], -0.1 * gap / 0.1, atol=1e-8)
+        assert np.all(np.abs(v) < 1)  # the velocity limit
+        by_margin = jax.jacfwd(velocity(), 2)(OBSTACLE, jnp.asarray(q), margin)[2]
+        np.testing.assert_allclose(by_margin[2], 0.1 / 0.1, atol=1e-6)
+
+
+def test_a_velocity_away_from_obstacles_does_not_depend_on_them():
+    model, _ = arm()
+    target, q = np.array([-1.0, -1.2, 0.0]), jnp.array([-2.0, 0.5])
+    found, *_ = velocity()(target, q, 0.01)
+    alone = differential_inverse_kinematics(model, q, [FrameTask.position("tip", target)], 0.1, 0.1)
+    np.testing.assert_allclose(found, alone, atol=1e-9)
+
+
+@pytest.mark.slow
+def test_a_velocity_servo_of_an_arm_among_boxes():
+    """The tip is drawn into a box, and stops in front of it."""
+    from jaxrbd.collision import Box, robot_distances
+
+    model = rbd.load_robot("arm7")
+    places = [(0.5, 0, 0.6), (0, 0.5, 0.8), (-0.4, -0.3, 0.5)]
+    boxes = [
+        PlacedShape(Box([0.1, 0.1, 0.1]), X_FS=Pose(np.eye(3), np.array(p)), name=f"box {p}")
+        for p in places
+    ]
+    pairs = pairs_of(model, boxes)
+
+    @jax.jit
+    def advance(q):
+        tasks = [FrameTask.position("flange", places[0]), Clearance(pairs, 0.02)]
+        v = differential_inverse_kinematics(model, q, tasks, 0.01, 0.2)
+        after = rbd.integrate(model, q, 0.01 * v)
+        return after, jnp.min(robot_distances(model, after, pairs)), v
+
+    q = jnp.array([0.3, 0.5, 0, -1.2, 0, 0.8, 0])
+    least = []
+    for _ in range(300):
+        q, distance, v = advance(q)
+        least.append(float(distance))
+        assert jnp.all(jnp.isfinite(v))
+    assert min(least) > 0.0185  # the rates of distances change within a step
+    assert abs(least[-1] - 0.02) < 1e-6
+
+
 @pytest.mark.slow
 def test_a_search_and_a_posture_with_obstacles():
     """Reachable targets of the bundled arm among boxes: reached, and free of collisions."""
@@ -225,9 +292,6 @@ def test_a_search_and_a_posture_with_obstacles():
 
 
 WRONG = {
-    "is a Clearance, which restricts configurations": lambda: differential_inverse_kinematics(
-        arm()[0], jnp.zeros(2), [Clearance(arm()[1])], 0.01
-    ),
     "margin of the Clearance has shape": lambda: Clearance(arm()[1], [0.1, 0.2]),
     "margin of the Clearance is nan": lambda: Clearance(arm()[1], np.nan),
     # The type checker of the tests would refuse this before the package does.

@@ -41,6 +41,7 @@ from jaxrbd.collision import (
 )
 from jaxrbd.collision.distances import checked_pose, separations
 from jaxrbd.collision.robot_shapes import checked_pairs
+from jaxrbd.collision.segments import segment_separation
 from jaxrbd.collision.separation import half_space_separation, shape_separation
 from jaxrbd.collision.shapes import checked_shape
 from jaxrbd.model.geometry import Geometry, LinkGeometry, Mesh, MeshFile
@@ -73,8 +74,10 @@ def of_kinds(default, kinds):
     )
 
 
-EACH, FEW = of_kinds(KINDS, [*KINDS, *OTHERS]), of_kinds(KINDS[:2], KINDS)
-WITH_BOX = of_kinds([*KINDS, (Box, ConvexMesh)], [*KINDS, *OTHERS])
+SEGMENTS = (Capsule, Capsule)
+EACH = of_kinds([*KINDS, SEGMENTS], [*KINDS, *OTHERS])
+FEW = of_kinds([*KINDS[:2], SEGMENTS], [*KINDS, SEGMENTS])
+WITH_BOX = of_kinds([*KINDS, SEGMENTS, (Box, ConvexMesh)], [*KINDS, *OTHERS])
 
 
 @functools.cache
@@ -421,15 +424,15 @@ DEGENERATE = {
 SELDOM = ("ball", "ellipsoid", "of a hull", "of hulls", "diagonal")
 
 
-@jax.jit
-def evaluated(cores, position):
+@functools.partial(jax.jit, static_argnames="separation")
+def evaluated(cores, position, separation):
     """The separation of cores at a position of b, and the gradient of the distance."""
     dtype = position.dtype
 
     def value(cores, p):
         a, b = cores
         X = Pose(jnp.eye(3, dtype=dtype), p)
-        return shape_separation(a, identity_pose(dtype), b, X)
+        return separation(a, identity_pose(dtype), b, X)
 
     found = value(cores, position)
     return found, jax.grad(lambda *x: value(*x).distance, argnums=(0, 1))(cores, position)
@@ -442,10 +445,42 @@ def evaluated(cores, position):
 def test_special_positions_have_finite_distances_and_derivatives(name, dtype):
     a, b, position, expected = DEGENERATE[name]
     cores = jax.tree.map(lambda x: jnp.asarray(x, dtype), (a.core(), b.core()))
-    found, gradient = evaluated(cores, jnp.asarray(position, dtype))
+    both_round = isinstance(a, Sphere | Capsule) and isinstance(b, Sphere | Capsule)
+    separation = segment_separation if both_round else shape_separation
+    found, gradient = evaluated(cores, jnp.asarray(position, dtype), separation)
     np.testing.assert_allclose(found.distance, expected, atol=30 * jnp.finfo(dtype).eps)
     assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves((found, gradient)))
     np.testing.assert_allclose(np.linalg.norm(gradient[1]), 1, atol=1e-3)
+
+
+TILTED = np.array([[0.6, 0, 0.8], [0, 1, 0], [-0.8, 0, 0.6]])
+CROSSED = np.array([[1.0, 0, 0], [0, 0, 1], [0, -1, 0]])  # the axis z becomes y
+SEGMENT_CASES = {
+    # the half lengths, the rotation and the position of b, the normal, the middle of the points
+    "crossing lines": (1.0, 1.0, CROSSED, [0, 0, 0], [1, 0, 0], [0, 0, 0]),
+    "a point on a segment": (1.0, 0.0, CROSSED, [0, 0, 0.5], None, [0, 0, 0.5]),
+    "segments in one line": (1.0, 0.5, np.eye(3), [0, 0, 1.2], None, [0, 0, 0.85]),
+    "parallel segments": (1.0, 0.5, np.eye(3), [2, 0, 1.0], [1, 0, 0], [1, 0, 0.75]),
+    "end to end": (1.0, 1.0, np.eye(3), [0, 0, 3], [0, 0, 1], [0, 0, 1.5]),
+    "an end beside a segment": (1.0, 1.0, TILTED, [1.8, 0, 0.6], [1, 0, 0], [0.5, 0, 0.0]),
+}
+
+
+@pytest.mark.parametrize("name", SEGMENT_CASES)
+def test_special_positions_of_capsules(name):
+    """The normal of cores that touch is orthogonal to both; else it is along the shortest line."""
+    half_a, half_b, R, p, normal, middle = SEGMENT_CASES[name]
+    a, b = Capsule(0.1, half_a), Capsule(0.1, half_b)
+    found = distance(a, at(0.0, 0.0, 0.0), b, Pose(R, np.array(p, float)))
+    np.testing.assert_allclose((found.point_a + found.point_b) / 2, middle, atol=1e-12)
+    np.testing.assert_allclose(np.linalg.norm(found.normal), 1, atol=1e-14)
+    step = found.distance * found.normal
+    np.testing.assert_allclose(found.point_b - found.point_a, step, atol=1e-14)
+    if normal is not None:
+        np.testing.assert_allclose(np.abs(found.normal), normal, atol=1e-12)
+    if found.distance < -0.2 + 1e-9:  # the cores touch
+        assert abs(found.normal[2]) < 1e-12
+        assert abs(found.normal @ R[:, 2]) * half_b < 1e-12
 
 
 def test_parallel_faces_in_any_frame(rng):

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import jaxtyping
 import numpy as np
 import pytest
-from scipy.optimize import least_squares, lsq_linear
+from scipy.optimize import least_squares, lsq_linear, nnls
 
 import jaxrbd as rbd
 from jaxrbd import constraints as con, inverse_kinematics as ik
@@ -1680,10 +1680,52 @@ def assert_minimum_with_equations(qp, d):
             assert np.all(force[d[i] >= qp.upper[i]] <= 1e-9)
 
 
+def test_box_qp_with_inequalities(rng):
+    """Some rows are equations. The multipliers that prove the minimum are not negative."""
+    size, n, m, inequalities = 200, 5, 6, 4
+    root = rng.normal(size=(size, n, n))
+    H = root @ root.swapaxes(1, 2) + 0.1 * np.eye(n)
+    K, g = rng.normal(size=(size, m, n)), rng.normal(size=(size, n)) * 3
+    # Some inequalities exclude d = 0, as for shapes that are too close; all have a solution.
+    inside = rng.uniform(-0.4, 0.4, (size, n))
+    room = np.abs(rng.normal(size=(size, m))) * (np.arange(m) >= m - inequalities)
+    k = np.einsum("bij,bj->bi", K, inside) + 0.3 * room
+    upper = np.full((size, n), 0.5)
+    qp = box_qp.BoxQP(*map(jnp.asarray, (H, g, -upper, upper, K, k)))
+    minimise = jax.jit(jax.vmap(lambda qp: box_qp.minimise(qp, inequalities)))
+    d = np.asarray(minimise(qp))
+    rest = np.einsum("bij,bj->bi", K, d) - k
+    equation = np.arange(m) < m - inequalities
+    np.testing.assert_allclose(rest[:, equation], 0, atol=1e-9)
+    assert np.max(rest) < 1e-9
+    held = ~equation & (rest > -1e-9)
+    assert 200 < np.sum(held) < 600
+    for i in range(size):
+        forces = [*K[i][equation], *-K[i][equation], *K[i][held[i]]]
+        forces += [s * np.eye(n)[j] for s in (1, -1) for j in np.flatnonzero(s * d[i] >= 0.5)]
+        assert nnls(np.array(forces).T, -(H[i] @ d[i] + g[i]))[1] < 1e-8
+
+
+def test_the_derivative_of_a_box_qp_with_an_inequality():
+    """The minimum of |d - a|^2 / 2 on a half-plane, inside and at its border."""
+    row = np.array([0.6, 0.8])
+
+    @jax.jit
+    @jax.jacfwd
+    def derivative(x):
+        box = jnp.full(2, 9.0)
+        qp = box_qp.BoxQP(jnp.eye(2), -x[:2], -box, box, jnp.asarray(row[None]), x[2:])
+        return box_qp.minimise(qp, 1)
+
+    np.testing.assert_allclose(derivative(jnp.array([1.0, 1.0, 2.0])), np.eye(2, 3), atol=1e-12)
+    outside = np.concatenate([np.eye(2) - np.outer(row, row), row[:, None]], axis=1)
+    np.testing.assert_allclose(derivative(jnp.array([1.0, 1.0, 1.0])), outside, atol=1e-12)
+
+
 def test_the_steps_of_a_box_qp(monkeypatch):
     """The first step moves an entry to its bound, and the second step is a whole Newton step.
 
-    With an equation of the weight 10, each round reduces the error of the equation to 1 / 11.
+    With an equation of the weight w, a round reduces the error of the equation to 1 / (1 + w).
     """
     steps = []
 
@@ -1693,17 +1735,25 @@ def test_the_steps_of_a_box_qp(monkeypatch):
 
     monkeypatch.setattr(box_qp, "solve_free", counted)
     g, bound = jnp.array([-3.0, 0.5]), jnp.ones(2)
-    d, fixed = jax.jit(box_qp._projected_newton)(jnp.eye(2), g, -bound, bound, jnp.zeros(2))
+
+    @jax.jit
+    def search(g):
+        H, solve = jnp.eye(2), functools.partial(box_qp.solve_free, jnp.eye(2))
+        return box_qp._projected_newton(H, g, -bound, bound, jnp.zeros(2), solve)
+
+    d, fixed = search(g)
     jax.effects_barrier()
     np.testing.assert_array_equal(d, [1.0, -0.5])
     np.testing.assert_array_equal(fixed, [True, False])
     assert len(steps) == 2
     steps.clear()
     qp = box_qp.BoxQP(jnp.eye(2), 0 * g, -bound, bound, jnp.eye(1, 2), jnp.array([0.5]))
-    d, _ = jax.jit(box_qp._with_equations)(qp)
+    d, *_ = jax.jit(lambda qp: box_qp._with_rows(qp, 0))(qp)
     jax.effects_barrier()
     exact = 1000 * np.finfo(float).eps
-    assert len(steps) == 12 == np.ceil(np.log(0.5 / exact) / np.log(11))
+    weights = np.minimum(10 * 4.0 ** np.arange(9), 2560)
+    rounds = 1 + np.flatnonzero(0.5 / np.cumprod(1 + weights) < exact)[0]
+    assert len(steps) == rounds == 6
     np.testing.assert_allclose(d, [0.5, 0.0], atol=exact)
 
 

@@ -14,8 +14,9 @@ from ..errors import ArgumentError
 from ..model import arguments
 from ..spatial import Pose
 from .cores import HullCore
+from .segments import segment_separation
 from .separation import Separation, half_space_separation, shape_separation
-from .shapes import HalfSpace, Shape, checked_shape
+from .shapes import Capsule, HalfSpace, Shape, Sphere, checked_shape
 
 
 def distance(a: Shape, X_WA: Pose, b: Shape, X_WB: Pose) -> Separation:
@@ -55,7 +56,8 @@ def _separation(shapes: tuple[Shape, Shape], X: Pose) -> Separation:
 
 def separations(shapes: Sequence[Shape], X: Pose, members: np.ndarray) -> Separation:
     """The separations of pairs of shapes with the poses X. Pairs of one kind are one batch."""
-    batches = batches_of(shapes, X, members)
+    is_segment = np.array([isinstance(shape, Sphere | Capsule) for shape in shapes], int)
+    batches = batches_of(shapes, X, members, np.all(is_segment[members], axis=1).astype(int))
     order = np.argsort(np.concatenate([batch.rows for batch in batches]))
     parts = [_separations_of(batch) for batch in batches]
     return jax.tree.map(lambda *x: jnp.concatenate(x)[order], *parts)
@@ -63,10 +65,9 @@ def separations(shapes: Sequence[Shape], X: Pose, members: np.ndarray) -> Separa
 
 def _separations_of(batch: Batch) -> Separation:
     if batch.a is None:
-        found = jax.vmap(half_space_separation)(batch.X_a, batch.b, batch.X_b)
-    else:
-        found = jax.vmap(shape_separation)(batch.a, batch.X_a, batch.b, batch.X_b)
-    return found.turned(batch.turned)
+        return jax.vmap(half_space_separation)(batch.X_a, batch.b, batch.X_b).turned(batch.turned)
+    compute = segment_separation if batch.label else shape_separation
+    return jax.vmap(compute)(batch.a, batch.X_a, batch.b, batch.X_b).turned(batch.turned)
 
 
 class Batch(NamedTuple):
@@ -75,7 +76,8 @@ class Batch(NamedTuple):
     - `rows` (n,): the places of the pairs in the list of all pairs;
     - `turned` (n,): whether a and b are the second and the first shape of a pair;
     - `a`, `b`: the cores with roundings; `a` is None for half-spaces;
-    - `X_a`, `X_b`: the poses of the shapes.
+    - `X_a`, `X_b`: the poses of the shapes;
+    - `label`: the label of the pairs.
     """
 
     rows: np.ndarray
@@ -84,10 +86,11 @@ class Batch(NamedTuple):
     X_a: Pose
     b: Any
     X_b: Pose
+    label: int
 
 
 def batches_of(
-    shapes: Sequence[Shape], X: Pose, members: np.ndarray, labels: np.ndarray | None = None
+    shapes: Sequence[Shape], X: Pose, members: np.ndarray, labels: np.ndarray
 ) -> list[Batch]:
     """The batches of pairs of shapes with the poses X.
 
@@ -112,15 +115,14 @@ def batches_of(
 
     turned = kind[members[:, 0]] > kind[members[:, 1]]
     ordered = np.where(turned[:, None], members[:, ::-1], members)
-    codes = kind[ordered] @ [len(kinds) + 1, 1]
-    if labels is not None:
-        codes = codes + labels * (len(kinds) + 1) ** 2
+    codes = kind[ordered] @ [len(kinds) + 1, 1] + labels * (len(kinds) + 1) ** 2
     found = []
     for code in np.unique(codes):
         rows = np.flatnonzero(codes == code)
         a, b = ordered[rows].T
         X_a, X_b = (jax.tree.map(lambda x: x[i], X) for i in (a, b))
-        found.append(Batch(rows, turned[rows], taken(a), X_a, taken(b), X_b))
+        label = int(labels[rows[0]])
+        found.append(Batch(rows, turned[rows], taken(a), X_a, taken(b), X_b, label))
     return found
 
 

@@ -170,6 +170,7 @@ class _Newton(NamedTuple):
     turning: Array
 
 
+@jax.jit
 def _newton(pair: CorePair, touch: Touch) -> _Newton:
     """The matrices of Newton's method.
 
@@ -188,6 +189,7 @@ def _newton(pair: CorePair, touch: Touch) -> _Newton:
     return _Newton(s, n, M_inverse, inverse(identity - ratio * matmul(across, K)))
 
 
+@jax.jit
 def _solution(pair: CorePair, touch: Touch, newton: _Newton) -> tuple[Array, Array, Array, Array]:
     """The result of `core_separation` after one step of Newton's method from a touch.
 
@@ -288,6 +290,7 @@ class _Search(NamedTuple):
     turns: Array
 
 
+@jax.jit
 def _find_touch(pair: CorePair) -> Touch:
     """The touch with the largest separation."""
     zero = jnp.zeros((), jnp.int32)
@@ -298,6 +301,7 @@ def _find_touch(pair: CorePair) -> Touch:
     return repeat_in_blocks(_visit, pair, search).touch
 
 
+@jax.jit
 def _visit(pair: CorePair, search: _Search) -> tuple[_Search, Array]:
     """A few iterations for a block of pairs; the second result is which pairs need another visit.
 

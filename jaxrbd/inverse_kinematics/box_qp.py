@@ -1,16 +1,20 @@
-"""The minimum of a strictly convex quadratic function in a box, with linear equations.
+"""The minimum of a strictly convex quadratic function in a box, with equations and inequalities.
 
-The function is `g . d + d . H d / 2` with `lower <= d <= upper` and `K d = k`. Projected Newton
+The function is `g . d + d . H d / 2` with `lower <= d <= upper`, `K d = k`, and `K d <= k` for the
+last rows of K. Projected Newton
 steps minimise it in the box (Bertsekas 1982, SIAM Journal on Control and Optimization 20). A step
 fixes the entries at a bound whose negative gradient points outwards, and moves the other entries by
 a Newton step. This step is shortened until its projection into the box decreases the function. If
 no projection does, the step ends at the first bound. The equations are added by the method of
-multipliers. A last solve, with the entries at their bounds fixed, gives the minimum to rounding
-errors, and its derivatives.
+multipliers. An inequality is the equation `K d = s` with one more unknown `s <= k`. A last solve,
+with the entries and inequalities at their bounds fixed, gives the minimum to rounding errors, and
+its derivatives.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -23,8 +27,11 @@ from .._math.linear import free_part, matmul, pseudo_inverse, solve_free
 MAX_STEPS = 100
 MAX_ROUNDS = 50
 HALVINGS = 12
-# The weight of the equations, relative to the largest entry of H.
+# The first weight of the equations, relative to the largest entry of H. Each round multiplies the
+# weight by GROWTH, up to LARGEST_WEIGHT: nearly parallel rows need a large one.
 EQUATIONS = 10.0
+GROWTH = 4.0
+LARGEST_WEIGHT = 2560.0
 # The method of multipliers ends when the errors of the equations are below this multiple of eps.
 EXACT = 1000
 
@@ -40,14 +47,20 @@ class BoxQP(NamedTuple):
     k: Float[Array, " m"]
 
 
-def minimise(qp: BoxQP) -> Float[Array, " n"]:
+def minimise(qp: BoxQP, inequalities: int = 0) -> Float[Array, " n"]:
     """The minimum d (n,). If no d in the box satisfies the equations, d has the least error.
 
-    Entries of d at a bound are exactly at the bound. The derivatives assume that they stay there.
+    `inequalities`: the number of the last rows of K with `K d <= k`. Entries of d at a bound are
+    exactly at the bound. The derivatives assume that they stay there, and that an inequality that
+    holds with equality is an equation.
     """
     qp = _with_scaled_equations(qp)
     constant_qp = lax.stop_gradient(qp)
-    d, at_bound = _search(constant_qp) if len(qp.k) == 0 else _with_equations(constant_qp)
+    if len(qp.k) == 0:
+        d, at_bound = _search(constant_qp)
+    else:
+        d, at_bound, held = _with_rows(constant_qp, inequalities)
+        qp = qp._replace(K=jnp.where(held[:, None], qp.K, 0), k=jnp.where(held, qp.k, 0))
     bound = jnp.where(d >= constant_qp.upper, qp.upper, qp.lower)
     bound = jnp.where(at_bound, jnp.where(jnp.isfinite(bound), bound, 0), 0)
     solved = _solve_free(qp, at_bound, bound, d)
@@ -58,10 +71,21 @@ def minimise(qp: BoxQP) -> Float[Array, " n"]:
 def _search(qp: BoxQP) -> tuple[Float[Array, " n"], Bool[Array, " n"]]:
     """The minimum without equations, and which entries are fixed at a bound."""
     start = jnp.clip(jnp.zeros_like(qp.g), qp.lower, qp.upper)
-    return _projected_newton(qp.H, qp.g, qp.lower, qp.upper, start)
+    return _projected_newton(qp.H, qp.g, qp.lower, qp.upper, start, partial(solve_free, qp.H))
 
 
-def _projected_newton(H: Array, g: Array, lower: Array, upper: Array, start: Array):
+def _projected_newton(
+    H: Array,
+    g: Array,
+    lower: Array,
+    upper: Array,
+    start: Array,
+    solve: Callable[[Array, Array], Array],
+) -> tuple[Array, Array]:
+    """The minimum, and which entries are at a bound.
+
+    `solve(free, b)`: the solution x of the rows of `H x = b` that are free; else 0.
+    """
     eps = float(jnp.finfo(g.dtype).eps)
     fractions = jnp.asarray(0.5 ** np.arange(HALVINGS), g.dtype)
 
@@ -75,7 +99,7 @@ def _projected_newton(H: Array, g: Array, lower: Array, upper: Array, start: Arr
         count, d, _, blocked, _ = state
         gradient = g + matmul(H, d)
         fixed = at_bound(d, gradient) | blocked
-        newton = solve_free(H, ~fixed, -gradient)
+        newton = solve(~fixed, -gradient)
         trials = jnp.clip(d[None] + fractions[:, None] * newton[None], lower[None], upper[None])
         moves = trials - d[None]
         # The change of the function, without the cancellation of two values.
@@ -107,34 +131,68 @@ def _projected_newton(H: Array, g: Array, lower: Array, upper: Array, start: Arr
     return d, fixed
 
 
-def _with_equations(qp: BoxQP) -> tuple[Float[Array, " n"], Bool[Array, " n"]]:
-    """The minimum with equations, and which entries are fixed at a bound."""
+def _with_rows(
+    qp: BoxQP, inequalities: int
+) -> tuple[Float[Array, " n"], Bool[Array, " n"], Bool[Array, " m"]]:
+    """The minimum with equations and inequalities.
+
+    Also which entries are fixed at a bound, and which rows hold with equality.
+    """
     eps = float(jnp.finfo(qp.g.dtype).eps)
     # The largest entries of K and H are equal, unless K is zero: see `_with_scaled_equations`.
     largest = jnp.max(jnp.abs(qp.H))
-    rho = EQUATIONS / jnp.maximum(jnp.max(jnp.sum(qp.K**2, axis=1)) / largest, largest)
-    H = qp.H + rho * matmul(qp.K.T, qp.K)
+    unit = 1 / jnp.maximum(jnp.max(jnp.sum(qp.K**2, axis=1)) / largest, largest)
+    n, equations = len(qp.g), len(qp.k) - inequalities
+    K_equal, J = qp.K[:equations], qp.K[equations:]
+    H, squares = qp.H, matmul(K_equal.T, K_equal)
+    qp = _with_slacks(qp, inequalities)
+    all_squares = matmul(qp.K.T, qp.K)
+
+    def solve(rho: Array, free: Array, b: Array) -> Array:
+        """As in `_projected_newton`, after elimination of the slacks that are free."""
+        slides, right = free[n:], jnp.where(free[n:], b[n:], 0)
+        S = H + rho * (squares + matmul(J.T, jnp.where(slides[:, None], 0, J)))
+        d = solve_free(S, free[:n], b[:n] + matmul(right, J))
+        return jnp.concatenate([d, jnp.where(slides, matmul(J, d) + right / rho, 0)])
 
     def unfinished(state):
-        count, d, _, _ = state
+        count, _, d, _, _ = state
         error = jnp.max(jnp.abs(matmul(qp.K, d) - qp.k))
         scale = jnp.max(jnp.abs(qp.k)) + jnp.max(jnp.abs(qp.K)) * jnp.max(jnp.abs(d))
         return (count < MAX_ROUNDS) & (error > EXACT * eps * scale)
 
     def next_round(state):
-        count, d, shift, _ = state
-        shift = shift + matmul(qp.K, d) - qp.k
-        return count + 1, *minimum(d, shift)
+        count, rho, d, shift, _ = state
+        # The multipliers rho shift stay when the weight grows.
+        larger = jnp.minimum(GROWTH * rho, LARGEST_WEIGHT * unit)
+        shift = rho / larger * (shift + matmul(qp.K, d) - qp.k)
+        return count + 1, larger, *minimum(larger, d, shift)
 
-    def minimum(d, shift):
-        g = qp.g + rho * matmul(shift - qp.k, qp.K)
-        d, fixed = _projected_newton(H, g, qp.lower, qp.upper, d)
+    def minimum(rho, d, shift):
+        weighted, g = qp.H + rho * all_squares, qp.g + rho * matmul(shift - qp.k, qp.K)
+        d, fixed = _projected_newton(weighted, g, qp.lower, qp.upper, d, partial(solve, rho))
         return d, shift, fixed
 
-    start = jnp.clip(jnp.zeros_like(qp.g), qp.lower, qp.upper)
-    first = jnp.ones((), jnp.int32), *minimum(start, jnp.zeros_like(qp.k))
-    _, d, _, fixed = lax.while_loop(unfinished, next_round, first)
-    return d, fixed
+    start, rho = jnp.clip(jnp.zeros_like(qp.g), qp.lower, qp.upper), EQUATIONS * unit
+    first = jnp.ones((), jnp.int32), rho, *minimum(rho, start, jnp.zeros_like(qp.k))
+    *_, d, _, fixed = lax.while_loop(unfinished, next_round, first)
+    held = jnp.concatenate([jnp.ones(equations, bool), fixed[n:]])
+    return d[:n], fixed[:n], held
+
+
+def _with_slacks(qp: BoxQP, inequalities: int) -> BoxQP:
+    """The program with one more unknown s per inequality: the equation `K d = s` with `s <= k`."""
+    m, dtype = inequalities, qp.k.dtype
+    rows = np.eye(len(qp.k))[:, len(qp.k) - m :]
+    is_equation = np.arange(len(qp.k)) < len(qp.k) - m
+    return BoxQP(
+        jnp.pad(qp.H, (0, m)),
+        jnp.pad(qp.g, (0, m)),
+        jnp.concatenate([qp.lower, jnp.full(m, -jnp.inf, dtype)]),
+        jnp.concatenate([qp.upper, qp.k[len(qp.k) - m :]]),
+        jnp.concatenate([qp.K, -jnp.asarray(rows, dtype)], axis=1),
+        jnp.where(is_equation, qp.k, 0),
+    )
 
 
 def _with_scaled_equations(qp: BoxQP) -> BoxQP:

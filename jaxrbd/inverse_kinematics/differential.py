@@ -19,7 +19,7 @@ from ..model.joint_space import position_limits
 from .box_qp import BoxQP, minimise
 from .solution import ROUNDING, check_limits, locked_dofs
 from .solver import Box
-from .tasks import Task, checked_tasks, rows
+from .tasks import Task, checked_tasks, number_of_inequalities, rows
 
 
 def differential_inverse_kinematics(
@@ -41,11 +41,12 @@ def differential_inverse_kinematics(
         sum of w (J d + gain e)^2 / 2  +  damping |d|^2 / 2
 
     under `|v| <= velocity_limit`, under the position limits for `q + d`, and under the equations
-    `K d = -gain phi` of the constraints. A joint outside its limits moves back to the limit, as
-    fast as its velocity limit allows.
+    `K d = -gain phi` of the constraints. For a `Clearance`, the distance of a pair decreases by at
+    most `gain (distance - margin)`, to first order in d, and a distance below the margin increases
+    by at least this amount. So a robot comes to rest in front of an obstacle. A joint outside its
+    limits moves back to the limit, as fast as its velocity limit allows.
 
-    - `q` (nq,); `tasks`: as for `inverse_kinematics`, but a `Clearance` is refused and a
-      `constraints.Nonholonomic` is accepted;
+    - `q` (nq,); `tasks`: as for `inverse_kinematics`, and a `constraints.Nonholonomic` is accepted;
     - `dt`: the time step in s, above 0;
     - `gain` from 0 to 1: the fraction of the errors that one step removes;
     - `damping` above 0: in the units of the weights;
@@ -60,8 +61,8 @@ def differential_inverse_kinematics(
     satisfied again.
 
     Velocity limits act on all dofs with a finite `velocity_limit`, and position limits on all
-    joints for which v is dq/dt, as in `inverse_kinematics`. If the limits and the equations
-    contradict each other, the limits hold. The result is the exact minimum of the quadratic
+    joints for which v is dq/dt, as in `inverse_kinematics`. If the limits contradict the equations
+    or the distances, the limits hold. The result is the exact minimum of the quadratic
     program, to rounding errors. Its derivatives assume that dofs at a limit stay there.
 
     Raises ArgumentError for an unknown frame or joint, a target that does not fit, limits that
@@ -118,7 +119,7 @@ def _velocity(
     change = _change(model, acceleration_limit, previous_velocity)
     qp = quadratic_program(model, q, tasks, dt, gain, damping, np.array(locked, bool), change)
     valid = jnp.all(qp.lower <= qp.upper) & jnp.isfinite(dt + gain + damping)
-    return jnp.where(valid, minimise(qp) / dt, jnp.nan)
+    return jnp.where(valid, minimise(qp, number_of_inequalities(tasks)) / dt, jnp.nan)
 
 
 class Change(NamedTuple):
@@ -151,7 +152,10 @@ def quadratic_program(
     locked: np.ndarray,
     change: Change | None = None,
 ) -> BoxQP:
-    """The quadratic program of `differential_inverse_kinematics`, with `d = dt v` as unknown."""
+    """The quadratic program of `differential_inverse_kinematics`, with `d = dt v` as unknown.
+
+    The last rows of K, of clearances, are inequalities.
+    """
     found = rows(model, tasks, q)
     weighted = found.weights[:, None] * found.J
     H = matmul(weighted.T, found.J) + damping * jnp.eye(model.nv, dtype=model.dtype)

@@ -343,7 +343,7 @@ def checked_tasks(
     """The tasks as a tuple; raises ArgumentError, which names the task, if one does not fit.
 
     `velocities`: whether the result is a velocity. Then constraints on velocities alone are
-    accepted, and clearances are not.
+    accepted.
     """
     arguments.robot(model)
     if isinstance(tasks, (Task, Constraint)) or not isinstance(tasks, Sequence):
@@ -376,11 +376,6 @@ def checked_tasks(
             raise ArgumentError(
                 f"tasks[{i}] is a Nonholonomic constraint, which restricts velocities but not the "
                 f"configuration; expected another constraint"
-            )
-        elif isinstance(task, Clearance) and velocities:
-            raise ArgumentError(
-                f"tasks[{i}] is a Clearance, which restricts configurations; expected a task or a "
-                f"Constraint. inverse_kinematics keeps distances"
             )
         elif not isinstance(task, (ComTask, Constraint, Clearance)):
             raise ArgumentError(f"tasks[{i}] is {task!r}, expected a task or a Constraint")
