@@ -283,25 +283,34 @@ def test_the_derivative_of_a_step_on_a_face():
     model = free_body()
     q, v = start((0.003, 0.002, 0.1), 0.1495), jnp.array([0.3, 0.1, -0.2, 0.1, 0.2, 0.3])
 
-    def after(x):
+    @jax.jit
+    @jax.vmap
+    def after(x, dx):
+        """The velocity after a step, and its derivative in the direction dx."""
+        return jax.jvp(step, (x,), (dx,))
+
+    def step(x):
         half_sizes = jnp.array([1.0, 1.0, 0.1]).at[2].add(x[0])
         table = PlacedShape(Box(half_sizes), None, turned((0, 0, 0), (0, 0, -0.1)))
         shape = PlacedShape(Cylinder(0.1 + x[1], 0.15 + x[2]), "body")
         scene = contact.Scene.from_shapes([], [(shape, table)])
         moved = rbd.integrate(model, q, x[3:9])
-        step = contact.contact_step(model, scene, moved, v + x[9:], jnp.zeros(6), DT)
-        return step.v
+        return contact.contact_step(model, scene, moved, v + x[9:], jnp.zeros(6), DT).v
 
-    x = jnp.zeros(15)
-    found = jax.jit(jax.jacfwd(after))(x)
-    value, eps = jax.jit(jax.vmap(after)), 1e-6
-    steps = eps * jnp.eye(15)
-    expected = (value(steps) - value(-steps)).T / (2 * eps)
-    assert np.max(np.abs(expected[:, :3])) > 1  # the sizes matter
-    np.testing.assert_allclose(found, expected, atol=2e-4 * np.max(np.abs(expected)))
+    directions = np.eye(15)
+    steps = np.concatenate([1e-6 * directions, -1e-6 * directions, 0 * directions])
+    value, derivative = after(jnp.asarray(steps), jnp.asarray(np.tile(directions, (3, 1))))
+    expected = (value[:15] - value[15:30]) / 2e-6
+    assert np.max(np.abs(expected[:3])) > 1  # the sizes matter
+    np.testing.assert_allclose(derivative[30:], expected, atol=2e-4 * np.max(np.abs(expected)))
 
 
 # ------------------------------------------------------------------------------------- robots
+
+
+@jax.jit
+def contacts(model, scene, q):
+    return find_contacts(model, scene.astype(float), rbd.forward_kinematics(model, q))
 
 
 ROBOT = """<robot name="r">{0}<link name="base"><collision><geometry><box size="0.4 0.3 0.1"/>
@@ -325,14 +334,14 @@ def test_the_scene_of_a_model_has_its_collision_shapes():
     assert len(scene.pairs) == 4
     assert contact_bodies(model, scene).tolist() == [0] * 8 + [1] * 4 + [-1] * 4
     q = rbd.neutral(model).at[2].set(0.5)
-    distance = find_contacts(model, scene, rbd.forward_kinematics(model, q)).distance
+    distance = contacts(model, scene, q).distance
     np.testing.assert_allclose(np.sort(distance[:8]), [0.45] * 4 + [0.55] * 4, atol=1e-12)
     np.testing.assert_allclose(distance[8:], 0.1, atol=1e-12)
     wall = PlacedShape(Box([0.1, 1.0, 1.0]), None, turned((0, 0, 0), (0.5, 0, 0)), "wall")
     pairs = collision.pairs_of(model, [wall])
     scene = contact.Scene.from_model(model, contact.Plane(offset=-1.0), pairs)
     assert len(scene.pairs) == 4 + 4 * len(pairs)  # two pairs with the wall
-    found = find_contacts(model, scene, rbd.forward_kinematics(model, q))
+    found = contacts(model, scene, q)
     np.testing.assert_allclose(found.distance[8:12], 0.2, atol=1e-9)  # of the base
     np.testing.assert_allclose(found.gradient[8:12], [[-1, 0, 0]] * 4, atol=1e-9)
     fixed = rbd.load_urdf(ROBOT.format("", INERTIAL, INERTIAL))
@@ -448,10 +457,8 @@ def test_the_contacts_of_a_file_have_the_distances_of_mujoco(kind, rng):
     model, scene = found.model, found.scene.astype(float)
     counts = scene.pairs.placed.counts
 
-    @jax.jit
     def distances(qpos):
-        q = found.coordinates.q(model, qpos)
-        return find_contacts(model, scene, rbd.forward_kinematics(model, q)).distance
+        return contacts(model, scene, found.coordinates.q(model, qpos)).distance
 
     seen = 0
     for _ in range(20):
@@ -472,8 +479,7 @@ def test_the_contacts_of_a_file_have_the_distances_of_mujoco(kind, rng):
 def test_a_margin_lifts_a_shape_as_in_mujoco():
     text = file("box", margin=0.02, height=0.1)
     found = io.load_mjcf(text)
-    kinematics = rbd.forward_kinematics(found.model, found.q0)
-    distance = find_contacts(found.model, found.scene.astype(float), kinematics).distance
+    distance = contacts(found.model, found.scene, found.q0).distance
     compiled = mujoco.MjModel.from_xml_string(text)
     data = mujoco.MjData(compiled)
     for _ in range(1000):
@@ -499,8 +505,7 @@ def test_each_contact_of_a_file_has_its_friction():
     assert pairs.placed.counts.tolist() == counts
     expected = np.repeat([0.3, 0.4, 0.5, 0.4, 0.5, 0.3, 0.5], counts)
     np.testing.assert_allclose(scene.friction, [0.4, *expected])
-    kinematics = rbd.forward_kinematics(found.model, found.q0)
-    distance = find_contacts(found.model, scene.astype(float), kinematics).distance
+    distance = contacts(found.model, scene, found.q0).distance
     np.testing.assert_allclose(distance[1:5], 1 - 0.2, atol=1e-9)  # the post and the can
     np.testing.assert_allclose(distance[-5:], [0.8] * 5, atol=1e-9)
 
@@ -541,8 +546,7 @@ def test_the_ground_knows_roundings_and_slopes():
     for ground in (contact.Plane(normal), lambda xy: slope * xy[0]):
         scene = contact.Scene.from_shapes([shape], ground=ground)
         q = start((0.0, -angle, 0.0)).at[:3].set(0.16 * normal)
-        kinematics = rbd.forward_kinematics(model, q)
-        found = find_contacts(model, scene.astype(float), kinematics)
+        found = contacts(model, scene, q)
         np.testing.assert_allclose(found.distance, 0.01, atol=1e-9)
         # The lowest points of the round edge are the ends of the flat part of the face.
         np.testing.assert_allclose(found.arm[:4, 2], -0.15, atol=1e-9)
@@ -599,8 +603,7 @@ def test_a_margin_acts_on_all_contacts():
     def distances(material):
         pairs = [(cylinder, TABLE), (ball, TABLE)]
         scene = contact.Scene.from_shapes([cylinder, ball], pairs, material=material)
-        kinematics = rbd.forward_kinematics(model, start((0.1, 0.2, 0.3)))
-        return find_contacts(model, scene.astype(float), kinematics).distance
+        return contacts(model, scene, start((0.1, 0.2, 0.3))).distance
 
     plain = distances(contact.Material())
     np.testing.assert_allclose(distances(contact.Material(margin=0.02)), plain - 0.02, atol=1e-15)
@@ -611,17 +614,17 @@ def test_a_margin_acts_on_all_contacts():
 def test_a_pair_in_the_other_order_has_the_opposite_contacts():
     """For two kinds of shapes, and a shape and a half-space, apart."""
     model = free_body()
-    kinematics = rbd.forward_kinematics(model, start((0.1, 0.2, 0.3)))
+    q = start((0.1, 0.2, 0.3))
+    X = rbd.forward_kinematics(model, q).X_WB
     for kind, other in (("cylinder", TABLE), ("hull", TABLE), ("box", FLAT)):
         shape = PlacedShape(SHAPES[kind], "body")
         scenes = [contact.Scene.from_shapes([], [x]) for x in ((shape, other), (other, shape))]
-        found, opposite = (find_contacts(model, x.astype(float), kinematics) for x in scenes)
+        found, opposite = (contacts(model, x, q) for x in scenes)
         n = len(found.distance)
         np.testing.assert_allclose(opposite.distance, found.distance, atol=1e-12)
         np.testing.assert_allclose(opposite.gradient, -found.gradient, atol=1e-12)
         np.testing.assert_allclose(opposite.arm, jnp.roll(found.arm, n, axis=0), atol=1e-9)
         assert np.min(found.distance) > 0.1
-        X = kinematics.X_WB
         points = found.arm[:n] @ X.R[0].T + X.p[0]  # of the shape, in the world
         gap = np.sum((points - found.arm[n:]) * found.gradient, axis=1)
         np.testing.assert_allclose(gap, found.distance, atol=1e-9)
