@@ -730,7 +730,7 @@ def test_the_second_derivative_of_a_closed_loop_is_its_acceleration():
     def velocity(time):
         return jax.jvp(configuration, (time,), (1.0,))[1]
 
-    v, a = jax.jit(lambda: jax.jvp(velocity, (0.0,), (1.0,)))()
+    v, a = jax.jit(lambda time: jax.jvp(velocity, (time,), (1.0,)))(0.0)
     rows = con.constraint_rows(model, q, v, loop)
     assert jnp.max(jnp.abs(a)) > 1
     close(rows.K @ v, jnp.zeros(len(rows.K)), 1e-9, "velocity")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from ..errors import RobotFileError
+from ..errors import ArgumentError, RobotFileError
 from ..io.mujoco import inspect_mjcf, is_mjcf
 from ..io.urdf import inspect_urdf
 from . import parsing
 from .loading import MODEL_ENDING, find_file, load_model_file
 from .messages import one_line
+from .overlaps import overlaps
 from .reports import check_report, print_json
 
 
@@ -23,13 +24,27 @@ def add_parser(commands) -> None:
     parsing.add_robot_name(command)
     parsing.add_json(command)
     command.add_argument("--strict", action="store_true", help="exit status 1 for warnings, too")
+    command.add_argument(
+        "--overlaps",
+        action="store_true",
+        help="warn about links whose collision shapes overlap in the neutral configuration, in the "
+        "states of --srdf and in the keyframes of an MJCF file",
+    )
+    command.add_argument(
+        "--srdf", metavar="FILE", help="an SRDF file with states and disabled pairs of links"
+    )
+    parsing.add_package(command)
     command.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the findings, and return the exit status: 1 if the file is refused."""
     path = find_file(options.robot)
+    if options.srdf is not None and not options.overlaps:
+        raise ArgumentError("--srdf is for --overlaps")
     faults, warned = _inspect(path)
+    if options.overlaps and not faults:
+        warned = [*warned, *overlaps(path, options.srdf, dict(options.package))]
     refused = bool(faults or (warned and options.strict))
     if options.json:
         print_json(check_report(path, faults, warned, refused))

@@ -1,0 +1,114 @@
+"""Overlaps: the links of a robot whose collision shapes overlap in its named configurations."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ..collision import DistancePairs, pairs_of, robot_distances
+from ..configuration import neutral
+from ..errors import (
+    ArgumentError,
+    ContactWarning,
+    InertiaWarning,
+    LimitWarning,
+    RobotFileError,
+    listed,
+)
+from ..io import load_srdf, read_meshes
+from ..io.mujoco import is_mjcf, load_mjcf
+from ..io.urdf import load_urdf
+from ..model import Model
+from .loading import MODEL_ENDING, load_model_file
+
+SMALLEST = 1e-6  # in m; less is no overlap, such as that of faces which touch
+
+
+class _Robot(NamedTuple):
+    """A robot, its configurations by name, and the pairs of links that may overlap."""
+
+    model: Model
+    configurations: dict[str, Array]
+    disabled: Iterable[tuple[str, str]]
+
+
+def overlaps(
+    path: str, srdf: str | None, packages: Mapping[str, str | os.PathLike[str]]
+) -> list[RobotFileError]:
+    """Warnings about pairs of links that overlap, and about shapes without distances.
+
+    The configurations are the neutral one (of an MJCF file: the one that the file states), the
+    group states of the SRDF file, and the keyframes of an MJCF file. Links that a joint connects
+    are no pairs, nor are the disabled pairs of the SRDF file and the pairs that an MJCF file
+    excludes. Raises RobotFileError for a faulty file.
+    """
+    texts = []
+    with warnings.catch_warnings():
+        # `jaxrbd check` prints these warnings itself.
+        for category in (ContactWarning, InertiaWarning, LimitWarning):
+            warnings.simplefilter("ignore", category)
+        robot = _read(path, srdf)
+    model = robot.model
+    try:
+        model = read_meshes(model, packages, search_environment=True)
+    except ArgumentError as error:
+        texts.append(str(error))
+    pairs = pairs_of(model, disabled=robot.disabled)
+    if pairs.left_out:
+        texts.append(f"no distances of {listed(list(pairs.left_out))}")
+    if len(pairs):
+        texts += _texts(model, pairs, robot.configurations)
+    return [RobotFileError(f"warning: {text}", file=path) for text in texts]
+
+
+def _read(path: str, srdf: str | None) -> _Robot:
+    if not path.endswith(MODEL_ENDING) and is_mjcf(path):
+        if srdf is not None:
+            raise ArgumentError("--srdf is for URDF files; an MJCF file states its pairs")
+        return _read_mjcf(path)
+    model = load_model_file(path) if path.endswith(MODEL_ENDING) else load_urdf(path)
+    configurations = {"the neutral configuration": neutral(model)}
+    if srdf is None:
+        return _Robot(model, configurations, [])
+    found = load_srdf(srdf, model, skip_unknown_joints=True)
+    configurations |= {f"the state {name!r}": q for name, q in found.configurations.items()}
+    disabled = [(pair.link1, pair.link2) for pair in found.disabled_collisions]
+    return _Robot(model, configurations, disabled)
+
+
+def _read_mjcf(path: str) -> _Robot:
+    found = load_mjcf(path, strict=False)
+    touching = set()
+    if found.scene is not None:
+        pairs = found.scene.pairs
+        touching = {frozenset(frames) for frames in zip(pairs.frames_a, pairs.frames_b)}
+    links = itertools.combinations(found.model.geometry.collisions, 2)
+    disabled = [pair for pair in links if frozenset(pair) not in touching]
+    keys = {f"the keyframe {name!r}": key.q for name, key in found.keyframes.items()}
+    return _Robot(found.model, {"the configuration of the file": found.q0, **keys}, disabled)
+
+
+def _texts(model: Model, pairs: DistancePairs, configurations: Mapping[str, Array]) -> list[str]:
+    """A text for each pair of links that overlaps in a configuration, with the largest depth."""
+    q = jnp.stack([*configurations.values()])
+    depths = -np.asarray(jax.vmap(lambda q: robot_distances(model, q, pairs))(q))
+    texts = []
+    for name, depth in zip(configurations, depths):
+        deepest: dict[tuple[str | int | None, ...], float] = {}
+        for (i, j), x in zip(pairs.members, depth.tolist()):
+            links = pairs.shapes[i].frame, pairs.shapes[j].frame
+            deepest[links] = max(x, deepest.get(links, 0.0))
+        texts += [
+            f"the links {a!r} and {b!r} overlap by {x:.2g} m in {name}"
+            for (a, b), x in deepest.items()
+            if x > SMALLEST
+        ]
+    return texts
