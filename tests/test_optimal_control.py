@@ -63,7 +63,7 @@ def pendulum(bounds=None):
 @pytest.fixture(scope="module")
 def guide():
     """The names that the examples of the guide define: the swing-up of a cart-pole."""
-    assert len(pages.blocks("optimal_control.md")) == 6
+    assert len(pages.blocks("optimal_control.md")) == 7
     found = {}
     assert pages.run("optimal_control.md", found) == 1
     return found
@@ -1162,6 +1162,8 @@ def test_functions_with_other_arguments_are_refused(monkeypatch):
 
 @pytest.mark.documents
 def test_the_examples_of_the_guide(guide):
+    """The obstacle matters: the path touches the margin."""
+    assert abs(np.min(guide["distances"]) - 0.02) < 1e-6
     assert guide["residuals"].largest < 1e-7
     assert guide["plan"].residuals.defects < 1e-2
     assert guide["plan"].status == oc.Status.CONVERGED
