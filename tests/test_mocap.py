@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-from jaxrbd import contact
+from jaxrbd import contact, so3
 from jaxrbd.constraints import constraint_rows
 from jaxrbd.contact.contacts import find_contacts
 from jaxrbd.errors import ArgumentError
@@ -24,7 +24,7 @@ TEXT = """<mujoco><option gravity="0 0 -9.81"/><worldbody>
   <body name="other" mocap="true" pos="1 1 1"/>
   <body name="ball" pos="0.1 0.2 0.62"><freejoint/><geom name="ball" size=".1"/></body>
   <body name="cup" pos="0 0.3 0.62"><freejoint/>
-    <geom name="cup" type="cylinder" size=".05 .1"/><site name="rim"/></body>
+    <geom name="cup" size=".05"/><site name="rim"/></body>
   </worldbody>
   <equality><weld body1="cup" body2="hand"/></equality>
   <keyframe><key name="away" mpos="1 2 3 4 5 6" mquat="1 1 0 0 1 0 0 0"/></keyframe></mujoco>"""
@@ -78,20 +78,18 @@ def test_frames_contacts_and_constraints_move_with_a_mocap_body(robot, rng):
 
 
 def test_results_have_derivatives_with_respect_to_a_pose(robot):
-    """Under vmap and grad: the ball is above the palm of the hand, and the distance shrinks."""
-    place = robot.scene.pairs.frames_b.index("hand") + len(robot.scene.frames)
+    """The distances of all contacts, by a turn and a movement of the hand."""
+    scene = robot.scene.astype(robot.model.dtype)
 
-    @jax.jit
-    @jax.vmap
-    @jax.grad
-    def slope(height):
-        pose = Pose(jnp.eye(3), jnp.array([0.1, 0.2, 0.0]) + jnp.array([0, 0, 1.0]) * height)
-        model = robot.place_mocap({"hand": pose})
-        kinematics = rbd.forward_kinematics(model, robot.q0)
-        scene = robot.scene.astype(model.dtype)
-        return find_contacts(model, scene, kinematics).distance[place]
+    def distances(t):
+        R, p = so3.exp(t * jnp.array([0.3, -0.2, 0.5])), jnp.array([0.1, 0.2, 0.4])
+        model = robot.place_mocap({"hand": Pose(R, p + t * jnp.array([0.2, 0.1, -1.0]))})
+        return find_contacts(model, scene, rbd.forward_kinematics(model, robot.q0)).distance
 
-    close(slope(jnp.array([0.3, 0.4])), -np.ones(2), 1e-9)
+    evaluate = jax.jit(jax.vmap(lambda t: jax.jvp(distances, (t,), (jnp.ones_like(t),))))
+    value, slope = evaluate(0.1 + jnp.array([0.0, 1e-6, -1e-6]))
+    close(slope[0], (value[1] - value[2]) / 2e-6, 1e-8)
+    assert np.count_nonzero(slope[0]) >= 4  # of the hand with the ball and the cup
 
 
 def test_a_mocap_body_pushes(robot):

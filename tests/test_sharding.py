@@ -111,7 +111,6 @@ def test_blocks_are_the_same_on_any_number_of_devices(one):
     assert talk["blocks, auto"] == talk["blocks, explicit"] == talk["blocks, two"] == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", on_devices.TYPES)
 def test_a_split_batch_needs_no_helper(one, kind):
     values, talk = one

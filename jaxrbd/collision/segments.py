@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 from .._math.components import cross, square_root
@@ -58,7 +59,7 @@ def _across(axis_a: Array, axis_b: Array, half_a: Array, half_b: Array) -> Array
     """A unit vector orthogonal to both segments; without derivatives."""
     axis = jnp.where(half_a > 0, axis_a, axis_b)
     # Of the coordinate axes, the one with the largest angle to the axis.
-    other = jnp.zeros_like(axis).at[jnp.argmin(jnp.abs(axis))].set(1)
+    other = (np.arange(3) == jnp.argmin(jnp.abs(axis))).astype(axis.dtype)
     both = (half_a > 0) & (half_b > 0)
     n = jnp.where(both, cross(axis_a, axis_b), 0)
     crossing = jnp.dot(n, n) > 16 * jnp.finfo(n.dtype).eps

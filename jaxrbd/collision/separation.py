@@ -170,7 +170,7 @@ class _Newton(NamedTuple):
     turning: Array
 
 
-@jax.jit
+@jax.jit  # so JAX traces it once for all programs of two kinds; as for the functions below
 def _newton(pair: CorePair, touch: Touch) -> _Newton:
     """The matrices of Newton's method.
 

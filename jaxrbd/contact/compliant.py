@@ -46,13 +46,12 @@ def contact_force(model: Model, scene: Scene, q: Array | Kinematics, v: Array) -
         f_n = k d^2 (c d' + sqrt(1 + (c d')^2)),     f_t = -mu f_n v_t / sqrt(|v_t|^2 + s^2),
 
     where v_t is the velocity of the contact point along the ground. With torsional or rolling
-    friction, v_t has further components: angular velocities, scaled by lengths (`Scene.spin`). The
-    forces on them are the `moment`. To first order the factor in
-    brackets is 1 + c d', as in Hunt and Crossley (1975). The factor is positive at any speed, so
-    the ground never pulls. The factor is above 1 while the depth grows and below 1 while the depth
-    shrinks, so damping always dissipates energy. Both forces are once continuously differentiable
-    in q, v and all parameters, also at touch-down and at rest. Except at touch-down they are twice
-    continuously differentiable.
+    friction, v_t has further components: angular velocities, scaled by lengths (`Scene.spin`);
+    their part of f_t gives the `moment`. To first order the factor in brackets is 1 + c d', as in
+    Hunt and Crossley (1975). The factor is positive at any speed, so the ground never pulls. The
+    factor is above 1 while the depth grows and below 1 while the depth shrinks, so damping always
+    dissipates energy. Both forces are once continuously differentiable in q, v and all parameters,
+    also at touch-down and at rest. Except at touch-down they are twice continuously differentiable.
 
     Consequences:
 

@@ -146,7 +146,8 @@ def contact_step(
     - the distance after a step is at least `-dt R gamma_n` for a sphere that was outside the
       ground; at rest, the depth of a sphere is `(dt + recovery) R gamma_n`;
     - a contact that sticks creeps at the speed `R gamma_t`, and likewise a joint that dry friction
-      holds;
+      holds. A contact that holds a moment m about its normal turns at `R dt m / c^2`, with
+      `c = torsional / friction`, and likewise with rolling friction;
     - the convex form of friction has two errors: a sphere that slides at the speed u stays at the
       distance `dt mu u` above the ground, and a sphere that lands while sliding leaves the ground
       with a speed of up to mu u;

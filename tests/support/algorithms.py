@@ -188,6 +188,7 @@ ALGORITHMS |= {
 # Functions of a model that are no compiled programs: they use NumPy, or they add names to a model.
 ON_THE_HOST = {
     "add_frame",
+    "place_frames",
     "append_model",
     "base_parameters",
     "describe",
