@@ -245,7 +245,7 @@ def test_the_distance_changes_with_the_relative_velocity():
     def both(q, v):
         kinematics = rbd.forward_kinematics(model, q)
         found, bodies = find_contacts(model, scene, kinematics), contact_bodies(model, scene)
-        u = contact.points.point_velocities(model, kinematics, bodies, found.arm, v)
+        u = contact.points.point_motions(model, kinematics, bodies, found.arm, v)[0]
         u = contact.contacts.relative(scene, u)
 
         def distance(t):
@@ -305,7 +305,7 @@ def test_the_corners_of_two_boxes(rng):
 
         (kinematics, geometry), (_, rates) = jax.jvp(at, (0.0,), (1.0,))
         bodies = contact_bodies(model, scene)
-        u = contact.points.point_velocities(model, kinematics, bodies, geometry.arm, v)
+        u = contact.points.point_motions(model, kinematics, bodies, geometry.arm, v)[0]
         speeds = jnp.sum(geometry.gradient * contact.contacts.relative(scene, u), axis=-1)
         return kinematics.X_WB, geometry.distance, geometry.gradient, speeds, rates.distance
 

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
-from .._math.linear import einsum
 from ..algorithms.kinematics import Kinematics, forward_kinematics
 from ..model import Model, arguments
-from .contacts import contact_bodies, find_contacts, opposed, relative
-from .points import body_wrenches, point_motions
+from .contacts import contact_bodies, contact_wrenches, find_contacts, relative
+from .coulomb import spin_moments, with_spins
+from .points import point_motions
 from .scene import Scene, lengths_and_normals, tangential
 
 
@@ -80,16 +80,13 @@ def contact_force(model: Model, scene: Scene, q: Array | Kinematics, v: Array) -
     length, normal = lengths_and_normals(found.gradient)
     normal_force = push * length
     spin = scene.spin(normal)
-    slip = jnp.concatenate(
-        [tangential(normal, velocity), einsum("nsi,ni->ns", spin, angular)], axis=1
-    )
+    slip = with_spins(spin, tangential(normal, velocity), angular)
     speed = jnp.sqrt(jnp.sum(slip * slip, axis=-1) + material.slip_speed**2)
     friction = -(normal_force * scene.friction / speed)[:, None] * slip
-    moment = einsum("nsi,ns->ni", spin, friction[:, 3:])
 
-    f = opposed(scene, push[:, None] * found.gradient + friction[:, :3])
-    moments = opposed(scene, moment) if spin.shape[1] else None
-    f_ext = body_wrenches(model, kinematics, bodies, found.arm, f, moments)
+    f = friction + jnp.pad(push[:, None] * found.gradient, ((0, 0), (0, spin.shape[1])))
+    f_ext = contact_wrenches(model, scene, kinematics, found.arm, spin, f)
+    moment = spin_moments(spin, friction)
     return ContactForce(f_ext, found.distance, normal_force, friction[:, :3], moment)
 
 

@@ -27,7 +27,9 @@ from ..spatial import (
     rotate,
     transform_point,
 )
+from .coulomb import spin_moments
 from .placed_pairs import placed_contacts
+from .points import body_wrenches
 from .scene import Scene, contact_points
 from .shapes import CapsulePairs, CollisionPairs, SphereBoxPairs
 
@@ -175,6 +177,23 @@ def relative(scene: Scene, x: Float[Array, "points ..."]) -> Float[Array, "conta
 def opposed(scene: Scene, f: Float[Array, "contacts 3"]) -> Float[Array, "points 3"]:
     """Forces on the points: f at the points a and -f at the points b."""
     return jnp.concatenate([f, -f[len(scene.frames) :]])
+
+
+def contact_wrenches(
+    model: Model,
+    scene: Scene,
+    kinematics: Kinematics,
+    arm: Float[Array, "points 3"],
+    spin: Float[Array, "contacts s 3"],
+    f: Float[Array, "contacts d"],
+) -> Float[Array, "nb 6"]:
+    """The wrenches on the bodies of contact forces f (n + m, 3 + s), as `f_ext` of `rnea`.
+
+    `arm`: as in `Contacts`; `spin`: as in `ContactLaw`.
+    """
+    moments = opposed(scene, spin_moments(spin, f)) if spin.shape[1] else None
+    bodies = contact_bodies(model, scene)
+    return body_wrenches(model, kinematics, bodies, arm, opposed(scene, f[:, :3]), moments)
 
 
 def _capsules(pairs: CapsulePairs, X_a: Pose, X_b: Pose):

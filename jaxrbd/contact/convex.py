@@ -46,13 +46,13 @@ from ..constraints import Constraint, ConstraintRows, constraint_rows
 from ..model import Model, arguments
 from ..model.joint_space import independent_joint_force, joint_rates
 from .branches import Partition, partition, whole
-from .contacts import contact_bodies, find_contacts, opposed, relative
-from .coulomb import ContactLaw
+from .contacts import contact_bodies, contact_wrenches, find_contacts, relative
+from .coulomb import ContactLaw, spin_moments, with_spins
 from .free_motion import free_motion, move
 from .inverse_inertia import inverse_inertias, joint_jacobian
 from .joint_terms import ClippedLaw, JointImpulses, JointLaw, Servo, joint_law
 from .newton import Problem, hessian_factor, minimise
-from .points import body_wrenches, point_jacobians, point_motions
+from .points import point_jacobians, point_motions
 from .scene import InverseInertias, Scene, lengths_and_normals
 
 
@@ -230,7 +230,8 @@ def _step(
     def unbalanced(v_next):
         """The change of momentum minus all impulses, (nv,): zero at the solution."""
         impulses = _impulses(model, scene, kinematics, laws, v_next, smoothing_conductance)
-        forces = _contact_wrenches(model, scene, kinematics, laws, impulses.contacts / dt)
+        f = impulses.contacts / dt
+        forces = contact_wrenches(model, scene, kinematics, laws.arm, laws.contacts.spin, f)
         forces = forces if f_ext is None else forces + f_ext
         a = (v_next - motion.start) / dt
         momentum = dt * (rnea.unchecked(conservative, kinematics, v, a, forces) - tau)
@@ -249,7 +250,7 @@ def _step(
     changing = _impulses(model, scene, kinematics, laws, v_next, smoothing_conductance)
     impulses = jax.tree.map(with_tangents, impulses, changing)
     contacts, joints, rows = impulses
-    moment = laws.contacts.moments(contacts)
+    moment = spin_moments(laws.contacts.spin, contacts)
     return ContactStep(
         q_next, v_turned, laws.distance, contacts[:, :3], moment, joints, rows, residual
     )
@@ -347,15 +348,6 @@ def _conductance(regularisation: Array, inverse_inertia: Array) -> Array:
     return jnp.where(moves, 1 / (regularisation * jnp.where(moves, inverse_inertia, 1)), 0)
 
 
-def _contact_wrenches(
-    model: Model, scene: Scene, kinematics: Kinematics, laws: _Laws, f: Float[Array, "contacts d"]
-) -> Float[Array, "nb 6"]:
-    """The wrenches on the bodies of contact forces f, with the forces on spins."""
-    moments = opposed(scene, laws.contacts.moments(f)) if f.shape[1] > 3 else None
-    bodies = contact_bodies(model, scene)
-    return body_wrenches(model, kinematics, bodies, laws.arm, opposed(scene, f[:, :3]), moments)
-
-
 def _impulses(
     model: Model,
     scene: Scene,
@@ -367,7 +359,7 @@ def _impulses(
     """The impulses at the velocity v_next; `smoothing_conductance`: from `_smoothed`, or None."""
     bodies = contact_bodies(model, scene)
     motions = point_motions(model, kinematics, bodies, laws.arm, v_next)
-    u = laws.contacts.velocities(*(relative(scene, x) for x in motions))
+    u = with_spins(laws.contacts.spin, *(relative(scene, x) for x in motions))
     contact_impulses = laws.contacts.impulses(u)
     if smoothing_conductance is not None:
         normal = laws.contacts.normal
@@ -412,7 +404,8 @@ def _solve(
     motion = equation_of_motion(model, kinematics, v, f_ext)
     bodies = contact_bodies(model, scene)
     J = point_jacobians(model, kinematics, motion.columns, bodies, laws.arm)
-    J = laws.contacts.velocities(relative(scene, J[:, :3]), relative(scene, J[:, 3:]))
+    spin = laws.contacts.spin
+    J = with_spins(spin, relative(scene, J[:, :3]), relative(scene, J[:, 3:]))
     joints, others, K = _scalar_laws(model, kinematics, laws)
     push = dt * (tau - motion.bias)
     problem = Problem(motion.M, push, start, laws.contacts, J, joints, others, K)

@@ -66,21 +66,6 @@ class ContactLaw(NamedTuple):
     mu: Float[Array, " n"]
     spin: Float[Array, "n s 3"]
 
-    def velocities(
-        self, linear: Float[Array, "n 3 ..."], angular: Float[Array, "n 3 ..."]
-    ) -> Float[Array, "n d ..."]:
-        """The velocities u of contacts with these relative velocities of their points and bodies.
-
-        Further axes, as of Jacobians, may follow.
-        """
-        if not self.spin.shape[1]:
-            return linear
-        return jnp.concatenate([linear, einsum("nsi,ni...->ns...", self.spin, angular)], axis=1)
-
-    def moments(self, impulses: Float[Array, "n d"]) -> Float[Array, "n 3"]:
-        """The moments (n, 3) of the impulses (n, 3 + s) about the contact points, in N m s."""
-        return einsum("nsi,ns->ni", self.spin, impulses[:, 3:])
-
     def impulses(self, u: Float[Array, "n d"]) -> Float[Array, "n d"]:
         """The impulses gamma (n, 3 + s) in N s."""
         return stack(*self._projection(u).impulse().components)
@@ -98,6 +83,25 @@ class ContactLaw(NamedTuple):
     def _projection(self, u: Array) -> Projection:
         normal, target = (Vec3.from_array(x) for x in (self.normal, self.target))
         return project(normal, self.conductance, target, self.mu, ContactVector.from_array(u))
+
+
+def with_spins(
+    spin: Float[Array, "n s 3"],
+    linear: Float[Array, "n 3 ..."],
+    angular: Float[Array, "n 3 ..."],
+) -> Float[Array, "n d ..."]:
+    """The velocities u of contacts with these relative velocities of their points and bodies.
+
+    Further axes, as of Jacobians, may follow. `spin`: as in `ContactLaw`.
+    """
+    if not spin.shape[1]:
+        return linear
+    return jnp.concatenate([linear, einsum("nsi,ni...->ns...", spin, angular)], axis=1)
+
+
+def spin_moments(spin: Float[Array, "n s 3"], f: Float[Array, "n d"]) -> Float[Array, "n 3"]:
+    """The moments (n, 3) about the contact points of forces or impulses f (n, 3 + s)."""
+    return einsum("nsi,ns->ni", spin, f[:, 3:])
 
 
 def project(

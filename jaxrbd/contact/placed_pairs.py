@@ -131,7 +131,7 @@ def placed_contacts(
         (_batches(shapes, X, members, counts, with_ground), _on_ground(ground, p_WR)),
     ):
         for batch in batches:
-            count = int(counts[batch.rows[0]])
+            count = batch.label
             part = compute(batch, count)
             found.append(jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), part))
             rows.append((np.cumsum(counts) - counts)[batch.rows][:, None] + np.arange(count))

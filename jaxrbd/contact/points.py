@@ -20,17 +20,6 @@ from ..spatial import identity_pose, inverse_rotate, rotate, transform_point
 from ..tree import propagate
 
 
-def point_velocities(
-    model: Model,
-    kinematics: Kinematics,
-    bodies: np.ndarray,
-    arm: Float[Array, "n 3"],
-    v: Float[Array, " nv"],
-) -> Float[Array, "n 3"]:
-    """The velocities (n, 3) of the points, in world axes."""
-    return point_motions(model, kinematics, bodies, arm, v)[0]
-
-
 def point_motions(
     model: Model,
     kinematics: Kinematics,

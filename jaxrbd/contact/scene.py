@@ -31,7 +31,7 @@ from ..errors import ArgumentError, ContactWarning, listed
 from ..joints import as_module
 from ..model import Model, arguments
 from ..spatial import inverse_rotate, transform_point
-from .points import point_velocities
+from .points import point_motions
 from .shapes import (
     AnyShape,
     CollisionPairs,
@@ -322,18 +322,18 @@ class Scene(eqx.Module):
             return jnp.zeros((self.size, 0, 3), normal.dtype)
         slides = friction > 0
 
-        def scales(name: str) -> Array:
+        def scale(name: str) -> Array:
             value = getattr(material, name)
             value = self._per_contact(jnp.zeros_like(friction) if value is None else value, name)
             return jnp.where(slides, value / jnp.where(slides, friction, 1), 0)
 
-        about, n = scales("torsional")[:, None], normal[:, None]
+        torsional, n = scale("torsional")[:, None, None], normal[:, None]
         if material.rolling is None:
-            return about[..., None] * n
-        along = scales("rolling")[:, None, None]
+            return torsional * n
+        rolling = scale("rolling")[:, None, None]
         one = jnp.eye(3, dtype=normal.dtype)[None]
         projection = n * jnp.swapaxes(n, 1, 2)
-        return about[..., None] * projection + along * (one - projection)
+        return torsional * projection + rolling * (one - projection)
 
     def _per_contact(self, value: arguments.Parameter, name: str) -> Array:
         x = jnp.asarray(value)
@@ -475,7 +475,7 @@ def contact_points(model: Model, scene: Scene, q: Array | Kinematics, v: Array) 
     distance, gradient = jax.vmap(jax.value_and_grad(scene.ground.distance))(centres_W)
     to_contact = -(scene.radii / norm(gradient))[:, None] * gradient
     arm = centres + inverse_rotate(X_RB.R, to_contact)
-    velocity = point_velocities(model, kinematics, bodies, arm, v)
+    velocity, _ = point_motions(model, kinematics, bodies, arm, v)
     return ContactPoints(distance - scene.radii, gradient, centres_W + to_contact, velocity, arm)
 
 

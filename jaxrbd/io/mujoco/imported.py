@@ -105,19 +105,16 @@ class Imported(NamedTuple):
         velocity. Raises ArgumentError for a name that is no mocap body, and as
         `model.place_frames`.
         """
-        placed = {}
-        for name, pose in poses.items():
+        for name in poses:
             if name not in self.mocap:
                 known = listed([repr(body) for body in self.mocap]) or "none"
                 raise ArgumentError(f"{name!r} is no mocap body; the mocap bodies are: {known}")
-            placed[name] = pose
-        model = place_frames(self.model, placed)
+        model, carried = place_frames(self.model, poses), {}
         for name in poses:
             before, after = (_frame_pose(x, name) for x in (self.model, model))
             moved = compose(after, inverse(before))
-            carried = {x: compose(moved, _frame_pose(self.model, x)) for x in self.mocap[name]}
-            model = place_frames(model, carried)
-        return model
+            carried |= {x: compose(moved, _frame_pose(model, x)) for x in self.mocap[name]}
+        return place_frames(model, carried)
 
 
 def load_mjcf(
