@@ -120,9 +120,9 @@ class LimitWarning(UserWarning):
 class ContactWarning(UserWarning):
     """Bodies of a scene can pass through each other, or fall without end.
 
-    There are two cases. In the first case the scene has pairs of shapes for which some contacts are
-    not found. In the second case a robot that moves freely can rest on nothing, because
-    contacts of its geoms were left out.
+    There are three cases: a shape of the robot is left out, because it is a mesh in a file; the
+    hull of a mesh has fewer vertices in its place; and a robot that moves freely can rest on
+    nothing, because contacts of its geoms were left out.
     """
 
 

@@ -32,6 +32,7 @@ from jaxrbd.collision import (
     HalfSpace,
     PlacedShape,
     Sphere,
+    capsule_between,
     convex_hull,
     distance,
     mesh_hulls,
@@ -225,6 +226,92 @@ def test_the_depth_of_boxes_is_the_least_of_the_fifteen_axes(rng):
     overlap = largest < 0
     assert np.sum(overlap) > N / 2
     np.testing.assert_allclose(found[overlap], largest[overlap], atol=1e-13)
+
+
+def degenerate_boxes(rng, n):
+    """Boxes that are flat, equal, aligned or turned by simple angles, with small deviations."""
+    a, b = rng.choice([0, 0.01, 0.1, 0.25, 0.5, 1, 2], (2, n, 3))
+    axes = np.eye(3)[rng.integers(0, 3, (2, n))]
+    angles = rng.choice([0, np.pi / 4, np.pi / 2, np.pi / 6, 0.3], n)
+    small = 10 ** rng.uniform(-18, -2, n) * (rng.random(n) < 0.7)
+    turns = [
+        axes[0] * angles[:, None],
+        axes[1] * np.pi / 2,
+        rng.normal(size=(n, 3)) * small[:, None],
+    ]
+    R = functools.reduce(np.matmul, [np.asarray(jax.vmap(so3.exp)(jnp.asarray(x))) for x in turns])
+    p = rng.choice([0, 0.1, 0.25, 0.5, 1, 1.5, 2.5, -0.3, -1, 0.7], (n, 3))
+    p += (rng.random((n, 1)) < 0.5) * rng.normal(size=(n, 3)) / 2
+    return a, b, R, p
+
+
+@pytest.mark.parametrize(("dtype", "room"), [("float64", 2e-9), ("float32", 1e-4)])
+def test_boxes_in_degenerate_positions(dtype, room):
+    """The points prove that the distance is not larger, and the normal that it is not smaller."""
+    n = 100_000
+    a, b, R, p = degenerate_boxes(np.random.default_rng(1), n)
+    cast = [jnp.asarray(x, dtype) for x in (a, b, R, p)]
+
+    @jax.jit
+    @jax.vmap
+    def both(a, b, R, p):
+        X_b = identity_pose(p.dtype)
+
+        def of(p):
+            found = distance(Box(a), Pose(R, p), Box(b), X_b)
+            return found.distance, found
+
+        return *of(p), *jax.value_and_grad(of, has_aux=True)(p)
+
+    d, found, (d_again, found_again), slope = both(*cast)
+    R, p, normal, d = (np.asarray(x, float) for x in (R, p, found.normal, d))
+    assert np.all(np.isfinite(normal))
+    assert np.all(np.isfinite(slope))
+    np.testing.assert_allclose(np.linalg.norm(normal, axis=1), 1, atol=1e-6)
+    tops = np.sum(np.abs(np.einsum("nij,ni->nj", R, normal)) * a, axis=1)
+    width = -np.sum(normal * p, axis=1) - tops - np.sum(np.abs(normal) * b, axis=1)
+    apart = d > room
+    assert 0.7 < np.mean(apart) < 0.9
+    np.testing.assert_allclose(width, d, atol=room)
+    in_a = np.einsum("nij,ni->nj", R, np.asarray(found.point_a, float) - p)
+    np.testing.assert_array_less(np.abs(in_a[apart]), a[apart] + 10 * room)
+    np.testing.assert_array_less(np.abs(found.point_b), b + 1e-6)
+    rounding = 4 * jnp.finfo(dtype).eps
+    np.testing.assert_allclose(d_again, d, atol=rounding)
+    np.testing.assert_allclose(found_again.normal, normal, atol=rounding)
+    axes = [*np.moveaxis(R, 2, 0), *(np.broadcast_to(e, (n, 3)) for e in np.eye(3))]
+    axes += [np.cross(e, f) for e in axes[:3] for f in axes[3:]]
+    depths = [np.full(n, -np.inf)]
+    for x in axes:
+        length = np.linalg.norm(x, axis=1)
+        x = x / np.maximum(length, 1e-300)[:, None]
+        tops = np.sum(np.abs(np.einsum("nij,ni->nj", R, x)) * a, axis=1)
+        width = np.abs(np.sum(x * p, axis=1)) - tops - np.sum(np.abs(x) * b, axis=1)
+        depths.append(np.where(length > 1e-9, width, -np.inf))
+    largest = np.max(depths, axis=0)
+    np.testing.assert_allclose(d[largest < 0], largest[largest < 0], atol=room)
+
+
+def test_a_capsule_from_two_points():
+    """Its ends, for every direction, and finite derivatives where the ends are equal."""
+    for start, end in (([0, 0, 1], [0.3, 0.4, -1]), ([1, 2, 3], [1, 2, 4]), ([0, 0, 0], [1, 0, 0])):
+        placed = capsule_between(start, end, 0.1, "base", "rod")
+        assert (placed.frame, placed.name, placed.shape.radius) == ("base", "rod", 0.1)
+        np.testing.assert_allclose(placed.X_FS.R @ placed.X_FS.R.T, np.eye(3), atol=1e-15)
+        assert np.linalg.det(placed.X_FS.R) > 0
+        half = placed.shape.half_length * placed.X_FS.R[:, 2]
+        ends = sorted([(placed.X_FS.p - half).tolist(), (placed.X_FS.p + half).tolist()])
+        np.testing.assert_allclose(ends, sorted([start, end]), atol=1e-15)
+
+    def turned(start):
+        placed = capsule_between(start, start, 0.1)
+        return placed.X_FS.R, placed.shape.half_length
+
+    R, half_length = turned(jnp.zeros(3))
+    np.testing.assert_array_equal(R, np.eye(3))
+    assert half_length == 0
+    for x in jax.tree.leaves(jax.jacobian(turned)(jnp.zeros(3))):
+        assert np.all(np.isfinite(x))
 
 
 @EACH

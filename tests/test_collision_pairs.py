@@ -1,21 +1,20 @@
 """Contact between shapes on the bodies of a robot and in the world."""
 
 import dataclasses
-import itertools
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import scipy.optimize
 
 import jaxrbd as rbd
-from jaxrbd import contact, so3
+from jaxrbd import contact
 from jaxrbd.algorithms.common_frame import dof_columns
 from jaxrbd.algorithms.kinematics import root_centred
-from jaxrbd.contact import Box, Capsule, Material, Plane, Scene, collision_pairs, sphere
-from jaxrbd.contact.contacts import closest_points, contact_bodies, find_contacts
+from jaxrbd.collision import Box, Capsule, HalfSpace, PlacedShape, Sphere, capsule_between
+from jaxrbd.contact import Material, Plane, Scene, collision_pairs
+from jaxrbd.contact.contacts import contact_bodies, find_contacts
 from jaxrbd.model.joint_space import independent_joint_force
 from support import pages, zoo
 from support.turning import in_first_axes
@@ -28,48 +27,8 @@ FAR = Plane(offset=-100.0)
 KEY = jax.random.key(3)
 
 
-@jax.jit
-def closest(*ends):
-    return closest_points(*ends)
-
-
-def test_the_closest_points_of_segments(rng):
-    """Against a minimization, for segments that cross, are parallel, or are points."""
-    n = 60
-    ends = rng.normal(size=(4, n, 3))
-    ends[1, :10] = ends[0, :10]  # a is a point
-    ends[3, 5:15] = ends[2, 5:15]  # b is a point, or both
-    ends[3, 15:30] = ends[2, 15:30] + rng.uniform(0.2, 1.5, (15, 1)) * (
-        ends[1, 15:30] - ends[0, 15:30]
-    )
-    s, t = closest(*jnp.asarray(ends))
-    assert jnp.all((s >= 0) & (s <= 1) & (t >= 0) & (t <= 1))
-    for i in range(n):
-        a_0, a_1, b_0, b_1 = ends[:, i]
-
-        def square(x):
-            d = a_0 + x[0] * (a_1 - a_0) - b_0 - x[1] * (b_1 - b_0)
-            return d @ d
-
-        best = min(
-            scipy.optimize.minimize(square, start, bounds=[(0, 1)] * 2, tol=1e-14).fun
-            for start in ((0.2, 0.7), (0.9, 0.1))
-        )
-        assert square((s[i], t[i])) <= best + 1e-8
-
-
-def test_parallel_segments_touch_in_the_middle():
-    a = jnp.array([[[0.0, 0, 0]], [[2.0, 0, 0]]])
-    b = jnp.array([[[3.0, 0, 1]], [[1.0, 0, 1]]])
-    s, t = closest(*a, *b)
-    close(s, jnp.array([0.75]))
-    close(t, jnp.array([0.75]))
-
-
-def pairs_with_edges(pairs):
-    """Pairs of boxes, or of boxes and capsules, for which a warning is expected."""
-    with pytest.warns(rbd.ContactWarning):
-        return collision_pairs(pairs)
+def sphere(frame, radius, centre=(0.0, 0.0, 0.0)):
+    return PlacedShape(Sphere(radius), frame, centre)
 
 
 def two_bodies(*inertias):
@@ -85,15 +44,18 @@ def two_bodies(*inertias):
 PAIRS = collision_pairs(
     [
         (
-            Capsule("l0", 0.2, (-0.3, 0, 0.1), (0.4, 0.1, 0)),
-            Capsule("l2", 0.1, (0, 0, 0), (0, 0.5, 0)),
+            capsule_between((-0.3, 0, 0.1), (0.4, 0.1, 0), 0.2, "l0"),
+            capsule_between((0, 0, 0), (0, 0.5, 0), 0.1, "l2"),
         ),
-        (sphere(None, 0.4, (0.3, 0.2, -0.1)), Capsule("l2", 0.3, (0, 0, -0.2), (0, 0, 0.3))),
+        (
+            sphere(None, 0.4, (0.3, 0.2, -0.1)),
+            capsule_between((0, 0, -0.2), (0, 0, 0.3), 0.3, "l2"),
+        ),
         (
             sphere("l2", 0.4, (0.1, 0, 0)),
-            Box("l0", (0.4, 0.5, 0.6), (0.1, 0.0, 0.2), rounding=0.05),
+            PlacedShape(Box((0.4, 0.5, 0.6), 0.05), "l0", (0.1, 0.0, 0.2)),
         ),
-        (Box(None, (0.7, 0.6, 0.8)), sphere("l1", 0.3)),
+        (PlacedShape(Box((0.7, 0.6, 0.8))), sphere("l1", 0.3)),
     ]
 )
 
@@ -141,16 +103,16 @@ def coincident(dtype):
     """Two equal bodies at one place, 5 m from the origin, and shapes with equal centres."""
     model = two_bodies((1.0, 0.2), (1.0, 0.2)).astype(dtype)
     rod = [(0, 0, -0.5), (0, 0, 0.5)]
-    cubes = [Box(f"body{i}", (0.3, 0.3, 0.3)) for i in (0, 1)]
+    cubes = [PlacedShape(Box((0.3, 0.3, 0.3)), f"body{i}") for i in (0, 1)]
     pairs = [
         (sphere("body0", 0.1), sphere("body1", 0.1)),
-        (Capsule("body0", 0.1, *rod), Capsule("body1", 0.1, *rod)),
+        (capsule_between(*rod, 0.1, "body0"), capsule_between(*rod, 0.1, "body1")),
         (sphere(None, 0.4, (3, 4, 1)), sphere("body1", 0.1)),
         (sphere("body0", 0.1), cubes[1]),
         (sphere("body0", 0.1, (0.3, 0, 0)), cubes[1]),
         tuple(cubes),
     ]
-    scene = Scene((), ground=FAR, pairs=pairs_with_edges(pairs)).astype(dtype)
+    scene = Scene((), ground=FAR, pairs=collision_pairs(pairs)).astype(dtype)
     place = jnp.array([3.0, 4.0, 0.0], dtype)
     return model, scene, rbd.neutral(model).at[:3].set(place).at[7:10].set(place)
 
@@ -158,7 +120,7 @@ def coincident(dtype):
 def test_shapes_with_equal_centres():
     """Distances and normals by hand, and derivatives that are finite.
 
-    Equal cubes leave each other: all corners push the second cube to the same side.
+    Equal cubes leave each other: all four contacts push the second cube to the same side.
     """
     model, scene, q = coincident(jnp.float32)
 
@@ -173,13 +135,10 @@ def test_shapes_with_equal_centres():
     contacts, slopes = found(q)
     assert jnp.all(jnp.isfinite(slopes))
     close(contacts.distance[:5], jnp.array([-0.2, -0.2, 0.5, -0.4, -0.1], "float32"), 1e-6)
-    # Of each cube, four corners are on the face through which they leave.
-    depths = jnp.sort(contacts.distance[5:].reshape(2, 8))
-    close(depths, jnp.tile(jnp.repeat(jnp.array([-0.6, 0], "float32"), 4), (2, 1)), 1e-6)
-    close(jnp.linalg.norm(contacts.gradient, axis=1), jnp.ones(21, "float32"), 1e-6)
-    corners = contacts.gradient[5:]
-    np.testing.assert_array_equal(corners[:8], jnp.broadcast_to(corners[0], (8, 3)))
-    np.testing.assert_array_equal(corners[8:], -corners[:8])
+    close(contacts.distance[5:], jnp.full(4, -0.6, "float32"), 1e-6)
+    close(jnp.linalg.norm(contacts.gradient, axis=1), jnp.ones(9, "float32"), 1e-6)
+    normals = contacts.gradient[5:]
+    np.testing.assert_array_equal(normals, jnp.broadcast_to(normals[0], (4, 3)))
 
 
 def test_the_shapes_of_a_pair_push_each_other():
@@ -264,7 +223,7 @@ def test_a_sphere_in_a_box_leaves_through_the_nearest_face(rng):
     """The distance is from the nearest of the six faces, and its gradient is the normal."""
     model = two_bodies((1.0, 0.2), (1.0, 0.2))
     half, rounding, radius = np.array([0.3, 0.5, 0.4]), 0.05, 0.1
-    pair = sphere("body0", radius), Box("body1", half, rounding=rounding)
+    pair = sphere("body0", radius), PlacedShape(Box(half, rounding), "body1")
     scene = Scene((), ground=FAR, pairs=collision_pairs([pair])).astype(float)
 
     @jax.jit
@@ -287,72 +246,14 @@ def test_a_sphere_in_a_box_leaves_through_the_nearest_face(rng):
     assert set(nearest) == set(range(6))
 
 
-def test_the_corners_of_two_boxes(rng):
-    """Distances, normals and their rates, against a loop over the corners in numpy."""
-    model = two_bodies((1.0, 0.2), (1.0, 0.2))
-    halves, rounding = np.array([[0.3, 0.5, 0.4], [0.4, 0.2, 0.3]]), (0.05, 0.02)
-    centres = np.array([[0.1, 0.0, -0.1], [0.0, 0.2, 0.1]])
-    turns = np.array(jax.jit(so3.exp)(jnp.asarray(rng.normal(size=(2, 3)))))
-    boxes = [Box(f"body{i}", halves[i], centres[i], turns[i], rounding[i]) for i in (0, 1)]
-    scene = Scene((), ground=FAR, pairs=pairs_with_edges([tuple(boxes)])).astype(float)
-
-    @jax.jit
-    @jax.vmap
-    def found(q, v):
-        def at(t):
-            kinematics = rbd.forward_kinematics(model, rbd.integrate(model, q, t * v))
-            return kinematics, find_contacts(model, scene, kinematics)
-
-        (kinematics, geometry), (_, rates) = jax.jvp(at, (0.0,), (1.0,))
-        bodies = contact_bodies(model, scene)
-        u = contact.points.point_motions(model, kinematics, bodies, geometry.arm, v)[0]
-        speeds = jnp.sum(geometry.gradient * contact.contacts.relative(scene, u), axis=-1)
-        return kinematics.X_WB, geometry.distance, geometry.gradient, speeds, rates.distance
-
-    n = 40
-    drawn = jax.jit(jax.vmap(lambda key: rbd.random_configuration(model, key)))
-    q = drawn(jax.random.split(KEY, n))
-    offsets = jnp.asarray(rng.uniform(-0.7, 0.7, (n, 3)))
-    q = q.at[:, 7:10].set(q[:, :3] + offsets)
-    X, distances, normals, speeds, rates = found(q, jnp.asarray(rng.normal(size=(n, 12))))
-    close(speeds, rates, 1e-12, "the rates of the distances")
-    inner = halves - np.array(rounding)[:, None]
-    insides, gaps, directions = 0, np.zeros((n, 16)), np.zeros((n, 16, 3))
-    for i in range(n):
-        R = np.array(X.R[i]) @ turns
-        p = np.array(X.p[i]) + np.einsum("kij,kj->ki", np.array(X.R[i]), centres)
-        for a, b in ((0, 1), (1, 0)):
-            middle = R[b].T @ (p[a] - p[b])
-            reach = np.abs(R[b].T @ R[a]) @ inner[a]
-            overlap = inner[b] + reach - np.abs(middle)
-            k = np.argmin(overlap)
-            wide = inner[b] + 0.01 * np.minimum(inner[b], reach)
-            wide[k] = inner[b][k]
-            signs = itertools.product((-1, 1), repeat=3)
-            for j, sign in enumerate(signs):
-                corner = middle + R[b].T @ R[a] @ (sign * inner[a])
-                if np.all(np.abs(corner) <= wide):
-                    insides += 1
-                    normal = np.sign(middle[k]) * np.eye(3)[k]
-                    gap = normal @ corner - inner[b][k]
-                else:
-                    away = corner - np.clip(corner, -wide, wide)
-                    gap = np.linalg.norm(away)
-                    normal = away / gap
-                gaps[i, 8 * a + j], directions[i, 8 * a + j] = gap, R[b] @ normal
-    assert insides > 30
-    close(distances, gaps - sum(rounding), 1e-12)
-    close(normals, directions, 1e-12)
-
-
 @pytest.mark.slow
 @IN_BOTH_PRECISIONS
 def test_equal_boxes_that_are_aligned_leave_each_other(dtype):
     """A heavy cube rests on an equal cube; cubes that are 10 mm deep or coincide separate."""
     model = two_bodies((1.0, 0.2), (100.0, 0.2)).astype(dtype)
-    cubes = [Box(f"body{i}", (0.1, 0.1, 0.1)) for i in (0, 1)]
+    cubes = [PlacedShape(Box((0.1, 0.1, 0.1)), f"body{i}") for i in (0, 1)]
     scene = Scene.from_shapes(cubes)
-    scene = dataclasses.replace(scene, pairs=pairs_with_edges([tuple(cubes)]))
+    scene = dataclasses.replace(scene, pairs=collision_pairs([tuple(cubes)]))
     # Aligned, with edges 0.5 mm beyond the edges of the other cube, deep, and coincident.
     places = [[0, 0, 0.3], [5e-4, 5e-4, 0.3], [0, 0, 0.29], [0, 0, 0.1]]
     places = np.array(places, dtype)
@@ -376,18 +277,14 @@ def test_equal_boxes_that_are_aligned_leave_each_other(dtype):
     assert np.max(np.abs(q[:3, 7:10] - places[:3])) < 2e-4
     assert jnp.max(jnp.abs(q[:3, :2])) < 1e-4
     assert jnp.linalg.norm(q[3, 7:10] - q[3, :3]) > 0.2
-    # The corners of both coincident cubes push the second cube to the same side.
-    kinematics = rbd.forward_kinematics(model, start[3])
-    normals = jax.jit(find_contacts)(model, scene.astype(dtype), kinematics).gradient[16:]
-    np.testing.assert_array_equal(normals[:8], -normals[8:])
 
 
 def test_the_inverse_inertia_of_a_pair():
     """The mean over all directions of the inverse inertia of two points on opposite sides."""
     model = zoo.small()
-    a = Capsule("l0", 0.2, (-0.3, 0, 0.1), (0.4, 0.1, 0))
-    b = Box("l2", (0.4, 0.5, 0.6), (0.1, 0.0, 0.2), rounding=0.05)
-    c = Capsule("l2", 0.1, (0, 0, 0), (0, 0.5, 0))
+    a = capsule_between((-0.3, 0, 0.1), (0.4, 0.1, 0), 0.2, "l0")
+    b = PlacedShape(Box((0.4, 0.5, 0.6), 0.05), "l2", (0.1, 0.0, 0.2))
+    c = capsule_between((0, 0, 0), (0, 0.5, 0), 0.1, "l2")
     scene = Scene((), pairs=collision_pairs([(a, c), (sphere("l0", 0.3, (0.1, 0, 0)), b)]))
     found = contact.inverse_inertias(model, scene).contacts
     q = rbd.neutral(model)
@@ -445,11 +342,10 @@ def test_a_stack_of_two_boxes():
     """The ground carries both weights, the lower box the weight of the upper box."""
     model = two_bodies((4.0, 0.4), (1.0, 0.2))
     lower, upper = (
-        Box("body0", (0.2, 0.2, 0.2), rounding=0.02),
-        Box("body1", (0.1, 0.1, 0.1), rounding=0.02),
+        PlacedShape(Box((0.2, 0.2, 0.2), 0.02), "body0"),
+        PlacedShape(Box((0.1, 0.1, 0.1), 0.02), "body1"),
     )
-    with pytest.warns(rbd.ContactWarning, match="the box in frame 'body0' and the box in frame"):
-        scene = Scene.from_shapes([lower], [(lower, upper)])
+    scene = Scene.from_shapes([lower], [(lower, upper)])
     q = rbd.neutral(model).at[2].set(0.2).at[9].set(0.51).at[7].set(0.03)
     q, v, impulse, _ = run(model, scene, q, jnp.zeros(12), 500, jnp.zeros(12))
     assert jnp.max(jnp.abs(v[-1])) < 1e-8
@@ -471,8 +367,8 @@ def test_a_stack_of_two_boxes():
 def test_a_capsule_lies_across_a_capsule():
     """A capsule at rest on two capsules that are fixed in the world."""
     model = two_bodies((2.0, 0.3))
-    rails = [Capsule(None, 0.05, (x, -1, 0), (x, 1, 0)) for x in (-0.3, 0.2)]
-    rod = Capsule("body0", 0.1, (-0.5, 0, 0), (0.5, 0, 0))
+    rails = [capsule_between((x, -1, 0), (x, 1, 0), 0.05) for x in (-0.3, 0.2)]
+    rod = capsule_between((-0.5, 0, 0), (0.5, 0, 0), 0.1, "body0")
     scene = Scene((), ground=FAR, pairs=collision_pairs([(rod, rail) for rail in rails]))
     q = rbd.neutral(model).at[2].set(0.16)
     q, v, impulse, _ = run(model, scene, q, jnp.zeros(6), 500, jnp.zeros(6))
@@ -504,10 +400,12 @@ def test_derivatives_are_the_true_ones():
         scene = Scene((), ground=FAR, pairs=PAIRS, material=Material(1e3, 0.5, 0.6, 0.3))
         operands = jax.tree.map(jnp.asarray, (model, scene, q, v, tau))
         direction = direction_of(operands, seed, 1e-3)
+        # Rotations stay rotations.
+        shapes = [shape.X_FS.R for shape in operands[1].pairs.shapes]
         direction = eqx.tree_at(
-            lambda d: d[1].pairs.boxes.rotation,
+            lambda d: [shape.X_FS.R for shape in d[1].pairs.shapes],
             direction,
-            replace_fn=lambda x: operands[1].pairs.boxes.rotation @ (x - jnp.swapaxes(x, 1, 2)),
+            [R @ (x.X_FS.R - x.X_FS.R.T) for R, x in zip(shapes, direction[1].pairs.shapes)],
         )
         impulse = check(operands, direction, 1e-3)
         touching += np.count_nonzero(impulse[:, 0])
@@ -535,8 +433,8 @@ def test_the_program_does_not_grow_with_the_number_of_pairs():
     model = two_bodies((1.0, 0.2), (1.0, 0.2))
 
     def size(n):
-        pairs = [(Capsule("body0", 0.1, (0, 0, 0), (0, 0, 1)), sphere("body1", 0.2))] * n
-        pairs += [(sphere("body0", 0.1), Box("body1", (1, 1, 1)))] * n
+        pairs = [(capsule_between((0, 0, 0), (0, 0, 1), 0.1, "body0"), sphere("body1", 0.2))] * n
+        pairs += [(sphere("body0", 0.1), PlacedShape(Box((1, 1, 1)), "body1"))] * n
         scene = Scene((), pairs=collision_pairs(pairs))
         zero = jnp.zeros(12)
         step = jax.make_jaxpr(lambda q: contact.contact_step(model, scene, q, zero, zero, DT))
@@ -545,34 +443,20 @@ def test_the_program_does_not_grow_with_the_number_of_pairs():
     assert size(4) == size(9) > 1
 
 
-def test_one_warning_names_the_pairs_with_contacts_that_are_not_found():
-    """Two boxes, and a box with a capsule that is no sphere; once for all pairs."""
-    rod, ball = Capsule("rod", 0.1, (0, 0, 0), (0, 0, 1)), sphere("ball", 0.1)
-    rail, box = Box(None, (1, 0.1, 0.1)), Box(2, (1, 1, 1))
-    with pytest.warns(rbd.ContactWarning) as found:
-        pairs = collision_pairs([(rod, rail), (ball, box), (box, rail), (rod, ball), (box, rod)])
-    assert len(pairs) == 2 + 1 + 16 + 1 + 2
-    (text,) = (str(warning.message) for warning in found)
-    assert "not found for 3 of 5 pairs" in text
-    assert "the capsule in frame 'rod' and the box in the world" in text
-    assert "the box in frame 2 and the box in the world" in text
-    assert "the box in frame 2 and the capsule in frame 'rod'" in text
-    assert "ball" not in text
-    with pytest.warns(rbd.ContactWarning, match=r"50 of 50 pairs .* and 46 more\.") as found:
-        Scene.from_shapes([], [(rod, rail)] * 50)
-    assert len(found) == 1
-    # No warning, which would be an error here.
-    assert len(collision_pairs([(ball, box), (ball, rail), (rod, ball), (rod, rod)])) == 4
-
-
 WRONG = {
-    "radius is -0.1, expected 0 or more": lambda: sphere("body0", -0.1),
-    "start has shape (2,)": lambda: Capsule("body0", 0.1, (0, 0), (0, 0, 1)),
-    "half_sizes is [0.1 0.2 0.3], expected 0.15 or more": lambda: Box(
-        "body0", (0.1, 0.2, 0.3), rounding=0.15
+    "radius is -0.1, expected 0 or more": lambda: capsule_between((0, 0, 0), (0, 0, 1), -0.1),
+    "start has shape (2,)": lambda: capsule_between((0, 0), (0, 0, 1), 0.1),
+    "X_FS has shape (2,) and dtype float64, expected (3,)": lambda: PlacedShape(
+        Sphere(0.1), "body0", (0, 0)
     ),
-    "rounding is -1.0": lambda: Box("body0", (1, 1, 1), rounding=-1),
     "both shapes of the pair": lambda: collision_pairs([(sphere(None, 0.1), sphere(None, 0.1))]),
+    "has two half-spaces": lambda: collision_pairs(
+        [(PlacedShape(HalfSpace(), "body0"), PlacedShape(HalfSpace()))]
+    ),
+    "expected objects of type PlacedShape": lambda: collision_pairs(
+        iter([(Sphere(0.1), sphere("body0", 0.1))])
+    ),
+    "shapes has Capsule(": lambda: Scene.from_shapes(iter([Capsule(0.1, 0.2)])),
     "expected shapes on the robot": lambda: Scene.from_shapes([sphere(None, 0.1)]),
     "no frame 'leg'": lambda: use([(sphere("leg", 0.1), sphere("body0", 0.1))]),
     "do not move relative to each other": lambda: use(

@@ -11,7 +11,8 @@ import jaxrbd as rbd
 from benchmarks.studies import contact as study
 from jaxrbd import contact
 from jaxrbd.actuators import PD
-from jaxrbd.contact import Capsule, Scene, contact_step, convex, newton
+from jaxrbd.collision import Capsule, PlacedShape
+from jaxrbd.contact import Scene, contact_step, convex, newton
 from jaxrbd.contact.branches import Partition, partition, whole
 from jaxrbd.contact.coulomb import ContactLaw
 from jaxrbd.contact.joint_terms import ClippedLaw
@@ -77,7 +78,7 @@ def test_partitions_of_other_robots(robot):
 def fallen():
     """A humanoid that lies in the ground, with contacts of the trunk, of limbs, and of two legs."""
     frames = ("torso", "left_shank", "right_shank", "left_hand", "right_hand", "left_foot")
-    shapes = {f: Capsule(f, 0.2, (0, 0, -0.1), (0, 0, 0.1)) for f in frames}
+    shapes = {f: PlacedShape(Capsule(0.2, 0.1), f) for f in frames}
     pair = shapes["left_shank"], shapes["right_shank"]
     return rbd.load_robot("humanoid"), Scene.from_shapes([*shapes.values()], pairs=[pair])
 

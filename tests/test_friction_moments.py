@@ -10,6 +10,7 @@ import pytest
 
 import jaxrbd as rbd
 from jaxrbd import contact
+from jaxrbd.collision import PlacedShape, Sphere
 from jaxrbd.contact import Material, Scene
 from jaxrbd.errors import ArgumentError
 from jaxrbd.io import load_mjcf
@@ -127,7 +128,7 @@ def test_the_moments_of_compliant_contact():
 def test_a_pair_has_opposite_moments():
     """Two balls that touch, without gravity, keep their momentum."""
     model = free_bodies(2, (0, 0, 0))
-    ball = [contact.sphere(f"body{i}", RADIUS) for i in range(2)]
+    ball = [PlacedShape(Sphere(RADIUS), f"body{i}") for i in range(2)]
     scene = Scene.from_shapes((), [tuple(ball)], material=SURFACE)
     rotation = np.array([0.1, 0.2, 0.3, 0.9]) / np.linalg.norm([0.1, 0.2, 0.3, 0.9])
     place = 2 * RADIUS * np.array([0.96, 0.28, 0])

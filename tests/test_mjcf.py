@@ -674,9 +674,8 @@ def test_pairs_of_the_scene_agree_with_mujoco():
         ("block", "rod"),
         ("rail", "rod"),
     }
-    # First the pairs of capsules and spheres, in their order; then the box, with one and two.
-    contacts = [pair for pair in names if "block" not in pair]
-    contacts += [p for pair in names if "block" in pair for p in (1 + ("rod" in pair)) * [pair]]
+    # The capsule has two contacts with the box.
+    contacts = [p for pair in names for p in (1 + ({"block", "rod"} == pair)) * [pair]]
     friction = {("ball", "rail"): 0.2, ("ball", "rod"): 1.0, ("ball", "block"): 1.0}
     expected = [friction.get(tuple(sorted(pair)), 1.0) for pair in contacts]
     assert_close(scene.friction, expected, 0)
@@ -700,14 +699,16 @@ def test_pairs_of_the_scene_agree_with_mujoco():
         middle = (position[: len(contacts)] + position[len(contacts) :]) / 2
         for contact in state.contact:
             pair = frozenset(compiled.geom(geom).name for geom in contact.geom)
-            if pair == {"block", "rod"}:
-                continue  # MuJoCo also finds points between the ends of a capsule
             seen.add(pair)
+            if pair == {"block", "rod"}:
+                least = min(distance[i] for i, other in enumerate(contacts) if other == pair)
+                assert least - contact.dist < 1e-10
+                continue
             (i,) = [i for i, other in enumerate(contacts) if other == pair]
             assert abs(distance[i] - contact.dist) < 1e-10
             assert_close(abs(normal[i] @ contact.frame[:3]), 1, 1e-10)
             assert_close(middle[i], contact.pos, 1e-10)
-    assert len(seen) == 4
+    assert len(seen) == 5
 
 
 def calls_of_an_import(geoms, boxes):

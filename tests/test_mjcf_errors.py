@@ -488,7 +488,7 @@ def test_a_plane_of_a_mocap_body_is_a_half_space():
     lift = "<body name='lift' pos='0 0 -9' mocap='true'><geom type='plane' size='1 1 1'/></body>"
     scene = load_mjcf(text(world=lift, floor="contype='0' conaffinity='0'")).scene
     assert scene.frames == ()
-    assert "lift" in scene.pairs.frames_a + scene.pairs.frames_b
+    assert "lift" in [frame for frames in scene.pairs.frames for frame in frames]
 
 
 # ------------------------------------------------- one element of several, and disabled elements

@@ -10,6 +10,7 @@ import pytest
 
 import jaxrbd as rbd
 from jaxrbd import contact, sensors, so3, spatial
+from jaxrbd.collision import Box, PlacedShape, Sphere
 from jaxrbd.contact import Height, Plane, Scene
 from jaxrbd.sensors import Noise
 from support import nightly, zoo
@@ -254,8 +255,9 @@ def test_touch_is_the_normal_part_of_the_impulse():
 
     The second sphere of the ball touches nothing.
     """
-    robot, shape = ball(0.1), contact.sphere("ball", 0.1)
-    pairs = contact.collision_pairs([(shape, contact.Box(None, (0.1, 1, 1), (0.2, 0, 0)))])
+    robot, shape = ball(0.1), PlacedShape(Sphere(0.1), "ball")
+    wall = PlacedShape(Box((0.1, 1, 1)), X_FS=(0.2, 0, 0))
+    pairs = contact.collision_pairs([(shape, wall)])
     scene = Scene(("ball", "ball"), 0.1, ground=SteepSlope(), pairs=pairs)
     impulse = jnp.array([[0.3, 0.4, 2.0], [0, 0, 0], [-5.0, 0.7, 0.6]])  # and away from the wall
     step = contact.ContactStep(*[None] * 8)._replace(impulse=impulse, distance=jnp.zeros(3))
@@ -325,8 +327,8 @@ def test_touch_measures_the_weight_and_the_force_of_the_ground(model):
 def test_touch_measures_the_forces_between_shapes(walls):
     """A ball without friction on the ground, pushed against a wall, beside another wall."""
     robot, k = ball(0.1), 1e4
-    shape = contact.sphere("ball", 0.1)
-    blocks = [contact.Box(None, (0.1, 1, 1), (x, 0, 0)) for x in (0.2, -0.3)]
+    shape = PlacedShape(Sphere(0.1), "ball")
+    blocks = [PlacedShape(Box((0.1, 1, 1)), X_FS=(x, 0, 0)) for x in (0.2, -0.3)]
     pairs = contact.collision_pairs([(shape, block) for block in blocks[:walls]])
     material = contact.Material(k, friction=0.0)
     scene = Scene(("ball",), 0.1, material=material, pairs=pairs)
@@ -448,7 +450,7 @@ def test_sensors_follow_the_dtype_of_the_model(model):
     step = contact.ContactStep(*[None] * 8)._replace(
         impulse=jnp.ones((2, 3), "float32"), distance=jnp.zeros(2, "float32")
     )
-    pairs = contact.collision_pairs([(contact.sphere("l2", 0.1), contact.sphere(None, 0.2))])
+    pairs = contact.collision_pairs([(PlacedShape(Sphere(0.1), "l2"), PlacedShape(Sphere(0.2)))])
     scene = Scene(("l2",), 0.1, ground=SLOPE, pairs=pairs)
     readings = (
         sensors.touch(single, scene, q, step, DT).normal_force,

@@ -360,9 +360,6 @@ def test_the_scene_of_a_model_names_what_it_leaves_out():
 
 WRONG = {
     "both shapes of the pair": lambda: contact.collision_pairs([(TABLE, FLAT)]),
-    "has one PlacedShape, expected two or none": lambda: contact.collision_pairs(
-        [(TABLE, contact.sphere("body", 0.1))]
-    ),
     "shapes has a shape in the world": lambda: contact.Scene.from_shapes([TABLE]),
     "on the ground, expected a shape on the robot": lambda: contact.Scene.from_shapes(
         [PlacedShape(HalfSpace(), "body")]
@@ -455,7 +452,7 @@ def test_the_contacts_of_a_file_have_the_distances_of_mujoco(kind, rng):
     compiled = mujoco.MjModel.from_xml_string(text)
     data = mujoco.MjData(compiled)
     model, scene = found.model, found.scene.astype(float)
-    counts = scene.pairs.placed.counts
+    counts = scene.pairs.counts
 
     def distances(qpos):
         return contacts(model, scene, found.coordinates.q(model, qpos)).distance
@@ -502,7 +499,7 @@ def test_each_contact_of_a_file_has_its_friction():
     scene, pairs = found.scene, found.scene.pairs
     assert scene.frames == ("b",)
     counts = [4, 1, 1, 1, 1, 4, 1]  # post-can, post-ball, post-egg, can-ball, can-egg; the ground
-    assert pairs.placed.counts.tolist() == counts
+    assert pairs.counts.tolist() == counts
     expected = np.repeat([0.3, 0.4, 0.5, 0.4, 0.5, 0.3, 0.5], counts)
     np.testing.assert_allclose(scene.friction, [0.4, *expected])
     distance = contacts(found.model, scene, found.q0).distance
@@ -519,7 +516,7 @@ def test_a_mesh_of_many_vertices_in_a_file_is_simplified(rng):
         rbd.ContactWarning, match=r"fewer .* for 1 mesh: .*'shape' of body .* within 0"
     ):
         found = io.load_mjcf(text)
-    assert len(found.scene.pairs.placed.shapes[0].shape.vertices) == 64
+    assert len(found.scene.pairs.shapes[0].shape.vertices) == 64
 
 
 # ---------------------------------------------------------------------------- pairs and grounds
@@ -554,34 +551,17 @@ def test_the_ground_knows_roundings_and_slopes():
         assert area(found.arm[:4, :2]) > 1.5 * 0.08**2  # the whole face
 
 
-def test_placed_round_shapes_equal_the_older_ones(rng):
-    """Spheres, capsules and boxes in a frame, on the ground and in pairs with a formula."""
-    model = free_body()
+def test_round_shapes_touch_the_ground_with_spheres():
+    """A sphere itself, the ends of a capsule, and the corners of a box, in a turned frame."""
     X = turned((0.3, -0.2, 0.5), (0.1, 0.2, 0.3))
-    half = 0.2 * X.R[:, 2]
-    old = [
-        contact.sphere("body", 0.1, X.p),
-        contact.Capsule("body", 0.1, X.p - half, X.p + half),
-        contact.Box("body", (0.1, 0.2, 0.3), X.p, X.R, 0.05),
-    ]
-    kinds = [Sphere(0.1), Capsule(0.1, 0.2), Box([0.1, 0.2, 0.3], 0.05)]
-    new = [PlacedShape(shape, "body", X) for shape in kinds]
-    post = [contact.Capsule(None, 0.1, (0, 0, -1.0), (0, 0, 1.0)), contact.sphere(None, 0.2)]
-    placed = [PlacedShape(Capsule(0.1, 1.0)), PlacedShape(Sphere(0.2))]
-    q = rbd.random_configuration(model, jax.random.key(0))
-    kinematics = rbd.forward_kinematics(model, q)
-    first, second = (
-        find_contacts(
-            model,
-            contact.Scene.from_shapes(
-                shapes, [(shapes[0], posts[0]), (shapes[1], posts[0]), (shapes[2], posts[1])]
-            ).astype(float),
-            kinematics,
-        )
-        for shapes, posts in ((old, post), (new, placed))
-    )
-    for x, y in zip(first, second, strict=True):
-        np.testing.assert_allclose(x, y, atol=1e-12)
+    shapes = (Sphere(0.1), Capsule(0.2, 0.2), Box([0.1, 0.2, 0.3], 0.05))
+    scene = contact.Scene.from_shapes([PlacedShape(shape, "body", X) for shape in shapes])
+    along = 0.2 * X.R[:, 2]
+    corners = [[0.05 * i, 0.15 * j, 0.25 * k] for i in (-1, 1) for j in (-1, 1) for k in (-1, 1)]
+    centres = [X.p, X.p - along, X.p + along, *(X.p + np.array(corners) @ X.R.T)]
+    np.testing.assert_allclose(scene.offsets, np.array(centres), atol=1e-15)
+    np.testing.assert_array_equal(scene.radii, [0.1, 0.2, 0.2, *[0.05] * 8])
+    assert len(scene.pairs) == 0
 
 
 def test_the_inverse_inertia_of_placed_pairs():
@@ -591,8 +571,6 @@ def test_the_inverse_inertia_of_placed_pairs():
     ellipsoid = PlacedShape(Ellipsoid([0.1, 0.1, 0.1]), "body")
     scenes = [contact.Scene.from_shapes([], [(x, table)]) for x in (ball, ellipsoid)]
     values = [contact.inverse_inertias(model, scene).contacts for scene in scenes]
-    assert len(scenes[0].pairs.placed) == 0
-    assert len(scenes[1].pairs.placed) == 1
     np.testing.assert_allclose(*values, rtol=1e-12)
 
 

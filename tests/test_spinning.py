@@ -12,6 +12,7 @@ import jaxrbd as rbd
 from jaxrbd import contact, integrators
 from jaxrbd._math.components import Mat3, Vec3
 from jaxrbd.actuators import PD
+from jaxrbd.collision import Box, PlacedShape
 from jaxrbd.contact import free_motion, newton
 from jaxrbd.model import JointSpec, Link, link_inertia
 from support import nightly
@@ -279,7 +280,7 @@ def test_derivatives_of_a_step_of_a_spinning_body():
 def box(dtype):
     """A box on the ground: its settled state after 100 steps, and the function of a step."""
     model = body(rbd.joints.FreeFlyer(), 2.0, 0.02 * np.eye(3), gravity=(0, 0, -9.81))
-    shape = contact.Box("body", (0.1, 0.12, 0.1))
+    shape = PlacedShape(Box((0.1, 0.12, 0.1)), "body")
     scene = contact.Scene.from_shapes([shape])
     return model.astype(dtype), scene.astype(dtype)
 

@@ -18,6 +18,7 @@ import pytest
 
 import jaxrbd as rbd
 from jaxrbd import cli, contact, inverse_kinematics as ik, view
+from jaxrbd.collision import PlacedShape, Sphere
 from jaxrbd.errors import ArgumentError, GeometryWarning
 from jaxrbd.model import (
     BoxShape,
@@ -500,7 +501,7 @@ def test_a_robot_in_single_precision_is_shown():
     found = motion.motion(half, np.array([1]))
     np.testing.assert_array_equal(found.p, [[[[1, 0, 0]]]])
     scene = contact.Scene.from_shapes(
-        [contact.sphere("link", 0.1)], [], contact.Plane((1.0, 0.0, 0.0))
+        [PlacedShape(Sphere(0.1), "link")], [], contact.Plane((1.0, 0.0, 0.0))
     )
     arrows = contact_arrows.contact_arrows(half, scene, motion.motion(half, np.array([0.0])), 0.01)
     assert arrows.forces[0, 0, 0, 0] > 1
@@ -594,7 +595,7 @@ def test_contact_forces_carry_the_weight():
     model = single([Geometry(SphereShape(0.1))])
     model = rbd.build_model(*rbd.model.describe(model), gravity=(-9.81, 0.0, 0.0))
     scene = contact.Scene.from_shapes(
-        [contact.sphere("link", 0.1)], [], contact.Plane((1.0, 0.0, 0.0))
+        [PlacedShape(Sphere(0.1), "link")], [], contact.Plane((1.0, 0.0, 0.0))
     )
     depth = np.sqrt(2.0 * 9.81 / 1e7)  # the documented depth of rest
     found = motion.motion(model, np.array([0.1 - depth]))

@@ -7,6 +7,7 @@ import pytest
 
 import jaxrbd as rbd
 from jaxrbd import contact, view
+from jaxrbd.collision import PlacedShape, Sphere
 from support import browser
 
 viser = pytest.importorskip("viser")
@@ -48,7 +49,7 @@ def test_a_page_plays_from_disk_with_the_network_off(chromium, tmp_path):
     q[0, :, 7:] += wave[:, None]
     q[1, :, 7:] -= wave[:, None]
     path = tmp_path / "page.html"
-    feet = [contact.sphere(name, 0.1) for name in model.frame_names if "foot" in name]
+    feet = [PlacedShape(Sphere(0.1), name) for name in model.frame_names if "foot" in name]
     scene = contact.Scene.from_shapes(feet, [], contact.Plane(offset=-0.55))
     view.save_html(path, model, q, dt=0.05, layers=("visuals", "com"), contact=scene)
     chromium.offline(True)

@@ -13,6 +13,7 @@ import pytest
 
 import jaxrbd as rbd
 from jaxrbd import contact, view
+from jaxrbd.collision import PlacedShape, Sphere
 from jaxrbd.errors import ArgumentError
 from jaxrbd.model import (
     BoxShape,
@@ -212,7 +213,7 @@ def test_the_whole_scene_of_a_page(recording):
         JointSpec("lift", rbd.joints.Prismatic((0.0, 0.0, 1.0)), "wall", "cart", lower),
     ]
     model = rbd.build_model(links, joints)
-    scene = contact.Scene.from_shapes([contact.sphere("cart", 0.1)], [], contact.Plane())
+    scene = contact.Scene.from_shapes([PlacedShape(Sphere(0.1), "cart")], [], contact.Plane())
     q = np.array([[[0.0995], [0.2]], [[0.0], [-0.1]]])
     markers = [view.Points([1.0, 0.0, 1.0], size=0.05)]
     options = {"layers": ("frames", "com", "visuals"), "contact": scene, "markers": markers}
@@ -487,8 +488,8 @@ def ball_on_ground() -> tuple[rbd.Model, contact.Scene]:
     ]
     model = rbd.build_model(links, joints)
     ball, bumper = (
-        contact.sphere("ball", 0.1, (0.05, 0.02, 0.0)),
-        contact.sphere("cart", 0.05, (0.0, 0.1, 0.1)),
+        PlacedShape(Sphere(0.1), "ball", (0.05, 0.02, 0.0)),
+        PlacedShape(Sphere(0.05), "cart", (0.0, 0.1, 0.1)),
     )
     return model, contact.Scene.from_shapes([ball], [(ball, bumper)], contact.Plane())
 

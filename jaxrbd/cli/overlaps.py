@@ -88,8 +88,7 @@ def _read_mjcf(path: str) -> _Robot:
     found = load_mjcf(path, strict=False)
     touching = set()
     if found.scene is not None:
-        pairs = found.scene.pairs
-        touching = {frozenset(frames) for frames in zip(pairs.frames_a, pairs.frames_b)}
+        touching = {frozenset(frames) for frames in zip(*found.scene.pairs.frames)}
     links = itertools.combinations(found.model.geometry.collisions, 2)
     disabled = [pair for pair in links if frozenset(pair) not in touching]
     keys = {f"the keyframe {name!r}": key.q for name, key in found.keyframes.items()}

@@ -7,7 +7,14 @@
 """
 
 from .distances import distance
-from .robot_shapes import DistancePairs, PlacedShape, pairs_of, robot_distances, robot_separations
+from .robot_shapes import (
+    DistancePairs,
+    PlacedShape,
+    capsule_between,
+    pairs_of,
+    robot_distances,
+    robot_separations,
+)
 from .separation import Separation
 from .shapes import (
     Box,
@@ -30,6 +37,7 @@ __all__ = [
     "HalfSpace",
     "PlacedShape",
     "Sphere",
+    "capsule_between",
     "convex_hull",
     # distances
     "DistancePairs",

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from .._math.cast import cast
@@ -23,7 +24,16 @@ from ..model.geometry import Mesh, MeshFile
 from ..spatial import Pose, inverse_rotate
 from .distances import checked_pose, pose_of, separations
 from .separation import Separation
-from .shapes import ConvexMesh, HalfSpace, Shape, checked_shape, convex_hull, shape_of_geometry
+from .shapes import (
+    Capsule,
+    ConvexMesh,
+    HalfSpace,
+    Shape,
+    Vector,
+    checked_shape,
+    convex_hull,
+    shape_of_geometry,
+)
 
 
 class PlacedShape(eqx.Module):
@@ -31,7 +41,8 @@ class PlacedShape(eqx.Module):
 
     - `shape`: a shape of this package;
     - `frame`: the name or index of a frame, or None for the world;
-    - `X_FS`: the pose of the frame of the shape in this frame; the identity by default;
+    - `X_FS`: the pose of the frame of the shape in this frame, or only its position (3,) in m; the
+      identity by default;
     - `name`: a name for messages.
     """
 
@@ -44,14 +55,51 @@ class PlacedShape(eqx.Module):
         self,
         shape: Shape,
         frame: str | int | None = None,
-        X_FS: Pose | None = None,
+        X_FS: Pose | Vector | None = None,
         name: str = "",
     ):
         self.shape = checked_shape(shape, "shape")
         self.frame = frame
-        identity = pose_of(np.eye(3), np.zeros(3), "X_FS")
-        self.X_FS = identity if X_FS is None else checked_pose(X_FS, "X_FS")
+        if isinstance(X_FS, Pose):
+            self.X_FS = checked_pose(X_FS, "X_FS")
+        else:
+            p = arguments.parameter(np.zeros(3) if X_FS is None else X_FS, "X_FS", (3,))
+            self.X_FS = pose_of(np.eye(3), p, "X_FS")
         self.name = name or f"{type(shape).__name__} in {frame or 'the world'}"
+
+
+def capsule_between(
+    start: Vector,
+    end: Vector,
+    radius: ArrayLike,
+    frame: str | int | None = None,
+    name: str = "",
+) -> PlacedShape:
+    """A capsule about the segment from `start` (3,) to `end` (3,), in m, in a frame.
+
+    Other arguments as for `Capsule` and `PlacedShape`. The ends may be equal. Raises ArgumentError
+    for a negative radius.
+    """
+    start, end = (arguments.parameter(x, n, (3,)) for x, n in ((start, "start"), (end, "end")))
+    xp = jnp if isinstance(start, Array) or isinstance(end, Array) else np
+    half = (end - start) / 2
+    square = xp.sum(half * half)
+    long = square > 0
+    length = xp.sqrt(xp.where(long, square, 1))
+    axis = xp.where(long, half / length, np.array([0, 0, 1], half.dtype))
+    axis = xp.where(axis[2] < 0, -axis, axis)  # a capsule has no direction
+    # The rotation of the z axis to the axis of the capsule, about a vector orthogonal to both.
+    x, y, z = axis
+    w = 1 / (1 + z)
+    R = xp.stack(
+        [
+            xp.stack([1 - w * x * x, -w * x * y, x]),
+            xp.stack([-w * x * y, 1 - w * y * y, y]),
+            xp.stack([-x, -y, z]),
+        ]
+    )
+    shape = Capsule(radius, xp.where(long, length, 0))
+    return PlacedShape(shape, frame, pose_of(R, (start + end) / 2, "X_FS"), name)
 
 
 class DistancePairs(eqx.Module):

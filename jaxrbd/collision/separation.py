@@ -36,10 +36,12 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Float
 
+from .._math.components import norm
 from .._math.linear import matmul
 from .._math.tiles import repeat_in_blocks
 from ..spatial import Pose, inverse_compose, rotate, transform_point
-from .cores import Core, HullCore
+from .boxes import nearest_points, widest_directions
+from .cores import BoxCore, Core, HullCore
 from .hulls import first_corners, nearer_points, with_triangles
 from .nearest import CorePair, inverse, linearization
 
@@ -139,6 +141,8 @@ def half_space_separation(X_WA: Pose, b: tuple[Core, Array], X_WB: Pose) -> Sepa
 def core_separation(pair: CorePair) -> tuple[Array, Array, Array, Array]:
     """The signed distance of two cores, the points of a and b, and the unit vector from a to b."""
     touch = _find_touch(pair)
+    if _are_boxes(pair):
+        return _at_touch(pair, touch)
     pair = with_triangles(pair, touch.corners)
     return _solution(pair, touch, _newton(pair, touch))
 
@@ -150,9 +154,22 @@ def _(primals, tangents):
     newton = _newton(with_triangles(fixed, touch.corners), touch)
 
     def solution(pair):
-        return _solution(with_triangles(pair, touch.corners), touch, newton)
+        found = _solution(with_triangles(pair, touch.corners), touch, newton)
+        if _are_boxes(pair):  # the touch is exact
+            return jax.tree.map(_with_value, found, _at_touch(fixed, touch))
+        return found
 
     return jax.jvp(solution, primals, tangents)
+
+
+def _are_boxes(pair: CorePair) -> bool:
+    return isinstance(pair.a, BoxCore) and isinstance(pair.b, BoxCore)
+
+
+def _at_touch(pair: CorePair, touch: Touch) -> tuple[Array, Array, Array, Array]:
+    """The result of `core_separation` for an exact touch."""
+    distance = jnp.where(touch.apart, touch.gap, pair.separation(touch.n))
+    return distance, touch.u - distance * touch.n, touch.u, touch.n
 
 
 class _Newton(NamedTuple):
@@ -293,12 +310,36 @@ class _Search(NamedTuple):
 @jax.jit
 def _find_touch(pair: CorePair) -> Touch:
     """The touch with the largest separation."""
+    if _are_boxes(pair):
+        return _touch_of_boxes(pair)
     zero = jnp.zeros((), jnp.int32)
     u = pair.p if isinstance(pair.b, HullCore) else pair.b.nearest(pair.p)[0]
     up = jnp.asarray([0, 0, 1], u.dtype)
     touch = Touch(up, jnp.zeros_like(u[0]), u, zero > 0, first_corners(pair))
     search = _Search(touch, jnp.zeros_like(u), zero + _Next.APPROACH, zero, zero)
     return repeat_in_blocks(_visit, pair, search).touch
+
+
+def _touch_of_boxes(pair: CorePair) -> Touch:
+    """The touch of two boxes, which needs no search."""
+    widest = widest_directions(pair)
+    n = widest.n
+    width, size = pair.separation(n), pair.a.extent() + pair.b.extent()
+    eps = jnp.finfo(size.dtype).eps
+    apart = width > 64 * eps * (size + jnp.abs(width))
+    gap = jnp.maximum(_GAP * size, eps)
+    a, b = nearest_points(pair.moved(jnp.where(apart, 0, gap - width) * n), widest)
+    # Of several points with the least distance, those with the most exact direction. If the boxes
+    # nearly touch, the direction can be that of rounding errors.
+    lengths = norm(b - a)
+    least = jnp.min(lengths)
+    nearest = lengths <= least + 8 * eps * (size + least)
+    directions = jax.vmap(_unit, (0, None))(b - a, n)
+    widths = jnp.where(nearest, jax.vmap(pair.separation)(directions), -jnp.inf)
+    best = jnp.argmax(widths)
+    n = jnp.where(apart & (widths[best] > width), directions[best], n)
+    gap = jnp.where(apart, lengths[best], gap)
+    return Touch(n, gap, b[best], apart, first_corners(pair))
 
 
 @jax.jit

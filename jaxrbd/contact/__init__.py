@@ -1,7 +1,7 @@
 """Contact of a robot with the ground and between shapes, for simulation and for learning.
 
 `scene.py` describes the spheres, the ground and the material, `height_grid.py` a ground of measured
-heights, and `shapes.py` pairs of shapes. There are two models of contact:
+heights, and `shape_pairs.py` pairs of shapes. There are two models of contact:
 
 - `compliant.py`: a contact force `f_ext` for any integrator. It is smooth enough for gradients at
   touch-down and at rest;
@@ -26,7 +26,7 @@ from .scene import (
     Terrain,
     contact_points,
 )
-from .shapes import Box, Capsule, CollisionPairs, collision_pairs, sphere
+from .shape_pairs import CollisionPairs, collision_pairs
 
 __all__ = [
     # the scene
@@ -40,11 +40,8 @@ __all__ = [
     "ContactPoints",
     "contact_points",
     # shapes that touch each other
-    "Box",
-    "Capsule",
     "CollisionPairs",
     "collision_pairs",
-    "sphere",
     # a force
     "ContactForce",
     "contact_energy",

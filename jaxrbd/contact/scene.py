@@ -32,15 +32,7 @@ from ..joints import as_module
 from ..model import Model, arguments
 from ..spatial import inverse_rotate, transform_point
 from .points import point_motions
-from .shapes import (
-    AnyShape,
-    CollisionPairs,
-    round_shape,
-    shape_pairs,
-    stacked,
-    stacked_pairs,
-    warn_of_edges,
-)
+from .shape_pairs import CollisionPairs, ground_spheres, pairs_and_ground
 
 # --------------------------------------------------------------------------------------- ground
 
@@ -277,7 +269,7 @@ class Scene(eqx.Module):
         self.ground = ground if isinstance(ground, Ground) else Height(ground)
         self.material = Material() if material is None else material
         arguments.require(self.radii, lambda x: x >= 0, "radii", "0 or more")
-        self.pairs = stacked_pairs(shape_pairs(())) if pairs is None else pairs
+        self.pairs = CollisionPairs((), ()) if pairs is None else pairs
         self.inverse_inertia = None
         if inverse_inertia is not None:
             contacts, joints, trees = inverse_inertia
@@ -346,8 +338,8 @@ class Scene(eqx.Module):
     @classmethod
     def from_shapes(
         cls,
-        shapes: Iterable[AnyShape],
-        pairs: Iterable[tuple[AnyShape, AnyShape]] = (),
+        shapes: Iterable[PlacedShape],
+        pairs: Iterable[tuple[PlacedShape, PlacedShape]] = (),
         ground: Ground | Callable[[Array], Array] | None = None,
         material: Material | None = None,
     ) -> Scene:
@@ -355,30 +347,30 @@ class Scene(eqx.Module):
 
         - Spheres, capsules and boxes touch the ground with spheres: a sphere with itself, a capsule
           with the spheres at its ends, a box with the spheres in its corners.
-        - A `collision.PlacedShape` of another kind touches the ground with up to four points, after
-          the contacts of all pairs: exactly on a plane, and on other grounds with its points that
-          are lowest along the normal of the ground.
+        - Another shape touches the ground with up to four points, after the contacts of all pairs:
+          exactly on a plane, and on other grounds with its points that are lowest along the normal
+          of the ground.
 
-        `pairs`: as for `collision_pairs`, with the same `ContactWarning`; other arguments as for
-        `Scene`. Raises ArgumentError for a shape that is fixed to the world by `frame=None`.
+        `pairs`: as for `collision_pairs`; other arguments as for `Scene`. Raises ArgumentError for
+        a shape that is fixed to the world by `frame=None`, and for objects of another type.
         """
         frames, radii, centres, others = [], [], [], []
-        for shape in shapes:
-            if shape.frame is None:
+        for placed in shapes:
+            if not isinstance(placed, PlacedShape):
+                raise ArgumentError(f"shapes has {placed!r}, expected objects of type PlacedShape")
+            if placed.frame is None:
                 raise ArgumentError("shapes has a shape in the world, expected shapes on the robot")
-            simple = round_shape(shape) if isinstance(shape, PlacedShape) else shape
-            if simple is None:
-                others.append(shape)
+            spheres = ground_spheres(placed)
+            if spheres is None:
+                others.append(placed)
                 continue
-            spheres = simple.sphere_centres
-            frames += [shape.frame] * len(spheres)
-            radii += [simple.sphere_radius] * len(spheres)
-            centres += spheres
-        radii, centres = stacked(radii, ()), stacked(centres, (3,))
-        found = shape_pairs(pairs)
-        scene = cls(frames, radii, centres, ground, material, pairs=stacked_pairs(found, others))
-        warn_of_edges(found, stacklevel=3)
-        return scene
+            radius, points = spheres
+            frames += [placed.frame] * len(points)
+            radii += [radius] * len(points)
+            centres += points
+        radii, centres = _stacked(radii, ()), _stacked(centres, (3,))
+        found = pairs_and_ground(pairs, others)
+        return cls(frames, radii, centres, ground, material, pairs=found)
 
     @classmethod
     def from_model(
@@ -432,6 +424,13 @@ class Scene(eqx.Module):
     def astype(self, dtype: DTypeLike) -> Scene:
         """The scene with all floating-point parameters cast to `dtype`."""
         return cast(self, dtype)
+
+
+def _stacked(values: Sequence[arguments.Parameter], shape: tuple[int, ...]) -> arguments.Parameter:
+    """Parameters of this shape as the rows of one array."""
+    if not values:
+        return np.zeros((0, *shape))
+    return (jnp if any(isinstance(x, Array) for x in values) else np).stack(values)
 
 
 class ContactPoints(NamedTuple):

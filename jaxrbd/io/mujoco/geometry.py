@@ -17,13 +17,7 @@ from ...collision.distances import pose_of
 from ...collision.shapes import PrimitiveShape, Shape, shape_of_geometry
 from ...contact import Ground, HeightGrid, Material, Plane, Scene
 from ...contact.height_grid import NODES
-from ...contact.shapes import (
-    ShapePairs,
-    contact_owners,
-    round_shape,
-    stacked_pairs,
-    with_formulas,
-)
+from ...contact.shape_pairs import ground_spheres
 from ...errors import ArgumentError, ModelError, listed
 from ...model.geometry import Mesh
 from .shapes import geom_shape
@@ -120,18 +114,18 @@ def read_scene(source: Source) -> ReadScene:
     used, places = np.unique([*on_surface, *pairs.geoms.ravel()], return_inverse=True)
     shapes, simplified = _shapes(source, used.tolist(), moves)
     supported = [shapes[place] for place in places[: len(on_surface)]]
-    collisions = with_formulas(ShapePairs(shapes, places[len(on_surface) :].reshape(-1, 2)))
+    both = [(shapes[a], shapes[b]) for a, b in places[len(on_surface) :].reshape(-1, 2).tolist()]
+    scene = Scene.from_shapes(supported, both, surface)
     # The contacts: the spheres on the ground, the pairs, then the other shapes on the ground.
-    round_shapes = [round_shape(shape) for shape in supported]
-    spheres = [0 if shape is None else len(shape.sphere_centres) for shape in round_shapes]
-    others = np.flatnonzero([shape is None for shape in round_shapes])
-    on_ground = [supported[i] for i in others.tolist()]
-    owners = contact_owners(collisions, on_ground)
+    of_shape = [ground_spheres(shape) for shape in supported]
+    spheres = [0 if found is None else len(found[1]) for found in of_shape]
+    others = np.flatnonzero([found is None for found in of_shape])
 
     def of_contacts(x: np.ndarray) -> np.ndarray:
         """A value of each pair of geoms, for the contacts of the scene."""
         x_ground, x_pairs = np.split(x, [len(on_surface)])
-        return np.append(np.repeat(x_ground, spheres), np.append(x_pairs, x_ground[others])[owners])
+        x_pairs = np.repeat(np.append(x_pairs, x_ground[others]), scene.pairs.counts)
+        return np.append(np.repeat(x_ground, spheres), x_pairs)
 
     material = Material(
         friction=of_contacts(friction[:, 0]),
@@ -139,13 +133,7 @@ def read_scene(source: Source) -> ReadScene:
         torsional=of_contacts(friction[:, 1]) if torsional or rolling else None,
         rolling=of_contacts(friction[:, 2]) if rolling else None,
     )
-    scene = Scene.from_shapes(
-        [shape for shape in round_shapes if shape is not None],
-        (),
-        surface,
-        material,
-    )
-    scene = dataclasses.replace(scene, pairs=stacked_pairs(collisions, on_ground))
+    scene = dataclasses.replace(scene, material=material)
     names = tuple((source.geoms[a], source.geoms[b]) for a, b in pairs.geoms.tolist())
     return ReadScene(scene, names, (*unsupported, *simplified))
 

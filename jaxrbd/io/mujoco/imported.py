@@ -210,7 +210,7 @@ def from_mujoco(mj_model: Any, strict: bool = True, *, mimic: bool = False) -> I
     and their elements, for features that cannot be carried over. Warns with a `ContactWarning`,
     which names the geoms, for each of these cases:
 
-    - pairs of geoms for which some contacts are not found, as in `contact.collision_pairs`;
+    - a mesh whose hull has fewer vertices in its place, with the error;
     - a robot with a free joint that can rest on nothing, because contacts of its geoms were left
       out.
     """

@@ -1,14 +1,15 @@
-"""Contacts of convex shapes of any kind with each other and with the ground.
+"""Pairs of shapes that may touch, and shapes on the ground: their contacts.
 
-A pair has one contact if one of its shapes is a sphere or an ellipsoid, two if one is a capsule,
-and else four (`collision/patches.py`). A shape on the ground has as many. On a plane its contacts
-are exact. On another ground they are the points of the shape that are lowest along the normal of
-the ground at the shape.
+A pair has one contact if one of its shapes is a sphere or an ellipsoid, and for two capsules; two
+if one shape is a capsule, and else four (`collision/patches.py`). A shape on the ground has as
+many as on a plane. On a plane its contacts are exact. On another ground they are the points of the
+shape that are lowest along the normal of the ground at the shape.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -24,18 +25,22 @@ from .._math.linear import matmul
 from ..collision.distances import Batch, batches_of
 from ..collision.patches import core_patch, face_points, spread, tangents
 from ..collision.robot_shapes import PlacedShape
-from ..collision.shapes import Capsule, Ellipsoid, HalfSpace, Sphere
+from ..collision.segments import segment_separation
+from ..collision.shapes import Box, Capsule, Ellipsoid, HalfSpace, Sphere
 from ..errors import ArgumentError
+from ..model.arguments import Parameter
 from ..spatial import Pose, inverse_compose, inverse_rotate, rotate, transform_point
 
 GROUND = -1
 
 
-class PlacedPairs(eqx.Module):
-    """Pairs of shapes, and shapes on the ground, that may touch.
+class CollisionPairs(eqx.Module):
+    """Pairs of shapes, and shapes on the ground, that may touch. `collision_pairs` makes them.
 
     - `shapes`: the shapes;
     - `members`: the pairs (i, j) of indices of shapes a and b; j is -1 for the ground.
+
+    The length is the number of contacts. They are in the order of the pairs.
     """
 
     shapes: tuple[PlacedShape, ...]
@@ -56,10 +61,17 @@ class PlacedPairs(eqx.Module):
         return int(np.sum(self.counts))
 
     @property
+    def are_segments(self) -> np.ndarray:
+        """Whether both shapes of each pair are spheres or capsules."""
+        flags = [isinstance(shape.shape, Sphere | Capsule) for shape in self.shapes]
+        return np.array([j != GROUND and flags[i] and flags[j] for i, j in self.members], bool)
+
+    @property
     def counts(self) -> np.ndarray:
         """The number of contacts of each pair."""
         sizes = [_count(shape.shape) for shape in self.shapes] + [_count(HalfSpace())]
-        return np.array([min(sizes[i], sizes[j]) for i, j in self.members], int)
+        counts = np.array([min(sizes[i], sizes[j]) for i, j in self.members], int)
+        return np.where(self.are_segments, 1, counts)
 
     @property
     def contact_members(self) -> np.ndarray:
@@ -76,19 +88,71 @@ class PlacedPairs(eqx.Module):
     def reference_spheres(self, dtype: np.dtype) -> list[tuple[Array, Array]]:
         """For the shapes a and b of all contacts: their centres (m, 3) in their frames, and sizes.
 
-        The size (m,) of a shape is its mean half width along its axes; that of the ground is 0.
+        The size (m,) of a capsule is the distance of its ends from its centre, and that of another
+        shape its mean half width along its axes; that of the ground is 0.
         """
         centres = [jnp.asarray(shape.X_FS.p, dtype) for shape in self.shapes]
-        sizes = [_mean_half_width(shape.shape, dtype) for shape in self.shapes]
+        sizes = [_size(shape.shape, dtype) for shape in self.shapes]
         zero = jnp.zeros((), dtype)
         p, size = jnp.stack([*centres, jnp.zeros(3, dtype)]), jnp.stack([*sizes, zero])
         return [(p[i], size[i]) for i in self.contact_members.T]
 
 
-def _mean_half_width(shape: Any, dtype: np.dtype) -> Array:
+def collision_pairs(pairs: Iterable[tuple[PlacedShape, PlacedShape]]) -> CollisionPairs:
+    """The pairs of a `Scene` from pairs of shapes.
+
+    Two spheres or capsules have one contact, and so has a sphere or an ellipsoid with any shape; a
+    capsule and another shape have two contacts; other shapes have four.
+
+    Raises ArgumentError for two shapes that are both fixed in the world by `frame=None`, for two
+    half-spaces, and for objects of another type.
+    """
+    return pairs_and_ground(pairs, ())
+
+
+def pairs_and_ground(
+    pairs: Iterable[tuple[PlacedShape, PlacedShape]], on_ground: Iterable[PlacedShape]
+) -> CollisionPairs:
+    """As `collision_pairs`, and after the pairs the shapes on the ground."""
+    pairs, on_ground = list(pairs), list(on_ground)
+    shapes = {id(shape): shape for shape in itertools.chain(*pairs, on_ground)}
+    for shape in shapes.values():
+        if not isinstance(shape, PlacedShape):
+            raise ArgumentError(f"the pairs have {shape!r}, expected objects of type PlacedShape")
+    places = {key: place for place, key in enumerate(shapes)}
+    members = [(places[id(a)], places[id(b)]) for a, b in pairs]
+    members += [(places[id(shape)], GROUND) for shape in on_ground]
+    return CollisionPairs(tuple(shapes.values()), tuple(members))
+
+
+def ground_spheres(placed: PlacedShape) -> tuple[Parameter, Sequence[Parameter]] | None:
+    """The radius () and the centres (3,) of the spheres with which a shape touches a ground.
+
+    These are a sphere itself, the ends of a capsule, and the corners of a box, whose rounding is
+    the radius. The result is None for other shapes.
+    """
+    shape, (R, p) = placed.shape, placed.X_FS
+    if isinstance(shape, Sphere):
+        return shape.radius, [p]
+    if isinstance(shape, Capsule):
+        half = shape.half_length * R[:, 2]
+        return shape.radius, [p - half, p + half]
+    if not isinstance(shape, Box):
+        return None
+    inner = shape.half_sizes - shape.rounding
+    corners = [
+        p + sum(sign * size * axis for sign, size, axis in zip(signs, inner, R.T))
+        for signs in itertools.product((-1.0, 1.0), repeat=3)
+    ]
+    return shape.rounding, corners
+
+
+def _size(shape: Any, dtype: np.dtype) -> Array:
     if isinstance(shape, HalfSpace):
         return jnp.zeros((), dtype)
     core, radius = cast(shape, dtype).core()
+    if isinstance(shape, Capsule):
+        return core.extent() + radius
     axes = jnp.eye(3, dtype=dtype)
     widths = [jnp.dot(n, core.support(n) - core.support(-n)) for n in axes]
     return sum(widths) / 6 + radius
@@ -101,8 +165,8 @@ def _count(shape: Any) -> int:
     return 2 if isinstance(shape, Capsule) else 4
 
 
-class PlacedContacts(NamedTuple):
-    """The contacts of `PlacedPairs`, in the order of the pairs.
+class PairContacts(NamedTuple):
+    """The contacts of `CollisionPairs`, in the order of the pairs.
 
     - `distance` (m,); `gradient` (m, 3): the gradient with respect to point a, from b to a;
     - `a`, `b` (m, 3): the points, relative to the root position.
@@ -114,9 +178,9 @@ class PlacedContacts(NamedTuple):
     b: Float[Array, "m 3"]
 
 
-def placed_contacts(
-    pairs: PlacedPairs, ground: Callable[[Array], Array], X: Pose, p_WR: Array
-) -> PlacedContacts:
+def pair_contacts(
+    pairs: CollisionPairs, ground: Callable[[Array], Array], X: Pose, p_WR: Array
+) -> PairContacts:
     """The contacts of pairs with the dtype of the model.
 
     - `ground`: the distance () of a point (3,) in the world from the ground;
@@ -125,13 +189,14 @@ def placed_contacts(
     shapes = [shape.shape for shape in pairs.shapes]
     members, counts = np.array(pairs.members, int), pairs.counts
     with_ground = members[:, 1] == GROUND
+    labels = np.where(pairs.are_segments, 0, counts)
     found, rows = [], []
     for batches, compute in (
-        (_batches(shapes, X, members, counts, ~with_ground), _patches),
-        (_batches(shapes, X, members, counts, with_ground), _on_ground(ground, p_WR)),
+        (_batches(shapes, X, members, labels, ~with_ground), _patches),
+        (_batches(shapes, X, members, labels, with_ground), _on_ground(ground, p_WR)),
     ):
         for batch in batches:
-            count = batch.label
+            count = max(batch.label, 1)
             part = compute(batch, count)
             found.append(jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), part))
             rows.append((np.cumsum(counts) - counts)[batch.rows][:, None] + np.arange(count))
@@ -140,7 +205,7 @@ def placed_contacts(
 
 
 def _batches(
-    shapes: Sequence[Any], X: Pose, members: np.ndarray, counts: np.ndarray, chosen: np.ndarray
+    shapes: Sequence[Any], X: Pose, members: np.ndarray, labels: np.ndarray, chosen: np.ndarray
 ) -> list[Batch]:
     """The batches of the chosen pairs. For a shape on the ground, shape b is the shape itself."""
     rows = np.flatnonzero(chosen)
@@ -148,26 +213,33 @@ def _batches(
         return []
     some = np.where(members[rows] == GROUND, members[rows][:, :1], members[rows])
     return [
-        batch._replace(rows=rows[batch.rows])
-        for batch in batches_of(shapes, X, some, labels=counts[rows])
+        batch._replace(rows=rows[batch.rows]) for batch in batches_of(shapes, X, some, labels[rows])
     ]
 
 
-def _patches(batch: Batch, count: int) -> PlacedContacts:
+def _patches(batch: Batch, count: int) -> PairContacts:
     """The contacts (n, count) of a batch of pairs."""
 
     def one(a, X_a, b, X_b, turned):
         if a is None:
             found = _on_half_space(X_a, b, X_b, count)
+        elif not batch.label:
+            found = _of_segments(a, X_a, b, X_b)
         else:
             found = _of_cores(a, X_a, b, X_b, count)
-        other = PlacedContacts(found.distance, -found.gradient, found.b, found.a)
+        other = PairContacts(found.distance, -found.gradient, found.b, found.a)
         return jax.tree.map(lambda x, y: jnp.where(turned, y, x), found, other)
 
     return jax.vmap(one)(batch.a, batch.X_a, batch.b, batch.X_b, batch.turned)
 
 
-def _of_cores(a, X_a: Pose, b, X_b: Pose, count: int) -> PlacedContacts:
+def _of_segments(a, X_a: Pose, b, X_b: Pose) -> PairContacts:
+    found = segment_separation(a, X_a, b, X_b)
+    rows = (found.distance, -found.normal, found.point_a, found.point_b)
+    return PairContacts(*(x[None] for x in rows))
+
+
+def _of_cores(a, X_a: Pose, b, X_b: Pose, count: int) -> PairContacts:
     (core_a, radius_a), (core_b, radius_b) = a, b
     X_BA = inverse_compose(X_b, X_a)
     found = core_patch(core_a, core_b, X_BA.R, X_BA.p, count)
@@ -175,17 +247,17 @@ def _of_cores(a, X_a: Pose, b, X_b: Pose, count: int) -> PlacedContacts:
     point_a, point_b = (transform_point(X_b, x) for x in (found.point_a, found.point_b))
     distance = found.distance - radius_a - radius_b
     normals = jnp.broadcast_to(-n, point_a.shape)
-    return PlacedContacts(
+    return PairContacts(
         distance, normals, point_a + radius_a * n[None], point_b - radius_b * n[None]
     )
 
 
-def _on_half_space(X_a: Pose, b, X_b: Pose, count: int) -> PlacedContacts:
+def _on_half_space(X_a: Pose, b, X_b: Pose, count: int) -> PairContacts:
     normal = X_a.R[:, 2]
     core, radius = b
     points, height = _lowest(core, X_b, normal, count, lambda x: jnp.dot(normal, x - X_a.p))
     normals = jnp.broadcast_to(-normal, points.shape)
-    return PlacedContacts(
+    return PairContacts(
         height - radius,
         normals,
         points - height[:, None] * normal[None],
@@ -193,11 +265,11 @@ def _on_half_space(X_a: Pose, b, X_b: Pose, count: int) -> PlacedContacts:
     )
 
 
-def _on_ground(ground: Callable[[Array], Array], p_WR: Array) -> Callable[..., PlacedContacts]:
+def _on_ground(ground: Callable[[Array], Array], p_WR: Array) -> Callable[..., PairContacts]:
     def height(x: Array) -> Array:
         return ground(x + p_WR)
 
-    def one(shape, X: Pose, count: int) -> PlacedContacts:
+    def one(shape, X: Pose, count: int) -> PairContacts:
         core, radius = shape
         slope = jax.grad(height)
         normal = slope(X.p)
@@ -206,9 +278,9 @@ def _on_ground(ground: Callable[[Array], Array], p_WR: Array) -> Callable[..., P
         points, heights = _lowest(core, X, normal / norm(normal), count, height)
         gradient = jax.vmap(slope)(points)
         a = points - (radius / norm(gradient))[:, None] * gradient
-        return PlacedContacts(heights - radius, gradient, a, a)
+        return PairContacts(heights - radius, gradient, a, a)
 
-    def compute(batch: Batch, count: int) -> PlacedContacts:
+    def compute(batch: Batch, count: int) -> PairContacts:
         return jax.vmap(lambda shape, X: one(shape, X, count))(batch.b, batch.X_b)
 
     return compute
