@@ -60,10 +60,10 @@ SIZES = {
     ConvexMesh: [(8, 3), ()],
 }
 # The first pairs have all kinds of cores.
-KINDS = [(Box, Capsule), (Cylinder, ConvexMesh), (Ellipsoid, Cylinder)]
+KINDS = [(Cylinder, Box), (Cylinder, ConvexMesh), (Ellipsoid, Cylinder)]
 OTHERS = [(Sphere, Box), (Box, Box), (Cylinder, Cylinder), (Ellipsoid, Ellipsoid), (Ellipsoid, Box)]
 OTHERS += [(Capsule, Capsule), (Capsule, Cylinder), (Sphere, Ellipsoid), (Sphere, Sphere)]
-OTHERS += [(Cylinder, Box), (ConvexMesh, ConvexMesh), (Box, ConvexMesh), (Capsule, ConvexMesh)]
+OTHERS += [(Box, Capsule), (ConvexMesh, ConvexMesh), (Box, ConvexMesh), (Capsule, ConvexMesh)]
 OTHERS += [(Ellipsoid, ConvexMesh)]
 
 
@@ -75,10 +75,10 @@ def of_kinds(default, kinds):
     )
 
 
-SEGMENTS = (Capsule, Capsule)
-EACH = of_kinds([*KINDS, SEGMENTS], [*KINDS, *OTHERS])
-FEW = of_kinds([*KINDS[:2], SEGMENTS], [*KINDS, SEGMENTS])
-WITH_BOX = of_kinds([*KINDS, SEGMENTS, (Box, ConvexMesh)], [*KINDS, *OTHERS])
+CLOSED = [(Capsule, Capsule), (Box, Capsule)]  # these have closed forms
+EACH = of_kinds([*KINDS, *CLOSED], [*KINDS, *OTHERS])
+FEW = of_kinds([*KINDS[:2], *CLOSED], [*KINDS, *CLOSED])
+WITH_BOX = of_kinds([*KINDS, *CLOSED, (Box, ConvexMesh)], [*KINDS, *OTHERS])
 
 
 @functools.cache
