@@ -138,12 +138,13 @@ REFUSED = {
         {"top": RINGS, "world": geom(f"name='step' {RING}")},
         "geom 'step': contact of an sdf with the geom 'hull'",
     ),
-    "two grounds": (
+    "two height fields": (
         {
             "top": "<asset><hfield name='h' nrow='4' ncol='4' size='1 1 1 1'/></asset>",
-            "world": "<geom name='hills' type='hfield' hfield='h'/>",
+            "world": "<geom name='hills' type='hfield' hfield='h'/>"
+            "<geom name='dunes' type='hfield' hfield='h'/>",
         },
-        "geom 'hills': a second ground, besides 'floor'",
+        "geom 'dunes': a second height field, besides 'hills'",
     ),
     "sdf": (
         {"top": RINGS, "base_joint": "<freejoint name='free'/>" + geom(f"name='ring' {RING}")},
@@ -596,6 +597,17 @@ def test_a_plane_besides_the_ground_is_a_half_space():
     kinematics = rbd.forward_kinematics(model, found.q0)
     distance = rbd.contact.contacts.find_contacts(model, scene.astype(float), kinematics).distance
     np.testing.assert_allclose(distance[2:], distance[:2] + 3, atol=1e-12)
+
+
+def test_a_plane_besides_a_height_field_is_a_half_space():
+    """The height field is the ground, although the plane is the first surface of the file."""
+    hills = "<geom name='hills' type='hfield' hfield='h' pos='0 0 -2'/>"
+    top = "<asset><hfield name='h' nrow='4' ncol='4' size='9 9 1 1'/></asset>"
+    scene = load_mjcf(text(top=top, world=hills)).scene
+    assert isinstance(scene.ground, rbd.contact.HeightGrid)
+    np.testing.assert_allclose(scene.ground.heights, -2)
+    assert scene.pairs.frames[0].count(None) == len(scene.pairs) > 0
+    assert {shape.name for shape in scene.pairs.shapes} >= {"floor"}
 
 
 def test_parameters_of_explicit_pairs():

@@ -65,8 +65,8 @@ class ReadScene(NamedTuple):
 def read_scene(source: Source) -> ReadScene:
     """The scene of all geoms that can touch.
 
-    The ground is the first plane or height field of the world. Other planes are half-spaces, and
-    the shapes of mocap bodies are in the frames of these bodies.
+    The ground is the first height field of the world or, without one, the first plane. Other planes
+    are half-spaces, and the shapes of mocap bodies are in the frames of these bodies.
     Shapes touch the ground as in `Scene.from_shapes`, and each other as in `collision_pairs`. A
     mesh is replaced by its convex hull, as in MuJoCo.
     """
@@ -86,11 +86,13 @@ def read_scene(source: Source) -> ReadScene:
     # A surface on a mocap body moves with it, so it is not the ground.
     carried = source.carriers[m.geom_bodyid] > 0
     grounds = list(dict.fromkeys(other[on_ground & ~carried[other]].tolist()))
+    # A plane can be a half-space, a height field cannot.
+    grounds.sort(key=lambda geom: source.geom_kinds[geom] != "hfield")
     fields = [geom for geom in grounds[1:] if source.geom_kinds[geom] == "hfield"]
     is_ground &= ~(carried & (source.geom_kinds == "hfield"))[other][:, None]
     for geom in fields:
         first = source.geoms[grounds[0]]
-        source.omit(f"geom {source.geoms[geom]!r}: a second ground, besides {first!r}")
+        source.omit(f"geom {source.geoms[geom]!r}: a second height field, besides {first!r}")
     # `kept`: the pairs that the scene will have.
     kept = ~(on_ground & np.isin(other, fields))
     # The other planes are shapes in the world.

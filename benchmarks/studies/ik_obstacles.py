@@ -1,0 +1,169 @@
+"""Measure inverse kinematics that keeps a distance from obstacles and from the robot itself.
+
+    pip install --no-deps example-robot-data coal
+    XLA_FLAGS=--xla_cpu_multi_thread_eigen=false taskset -c 0 \\
+        python -m benchmarks.studies.ik_obstacles
+
+The robot is a Panda as 13 capsules, with the pairs that its SRDF file leaves on, and five boxes.
+Each target is the pose of the hand in a random configuration whose distances are above the margin,
+so each target can be reached. A target counts as reached if the solution has converged. coal
+computes the distances of all solutions again. The times are processor times in float64, without
+compilation: those of one target after the other, and of all 64 targets of a batch over 64.
+"""
+
+from __future__ import annotations
+
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import jaxrbd
+from benchmarks.robots import file_of
+from benchmarks.studies import common
+from benchmarks.studies.inverse_kinematics import BATCH, panda
+from jaxrbd import collision, inverse_kinematics as ik
+
+try:
+    import coal
+except ImportError:
+    coal = None
+
+MARGIN = 0.01
+# The half sizes and the places of a table, a shelf, a wall and two boxes.
+BOXES = {
+    "table": ([0.5, 0.8, 0.02], [0.6, 0.0, -0.03]),
+    "shelf": ([0.15, 0.5, 0.01], [0.6, 0.0, 0.75]),
+    "wall": ([0.02, 0.8, 0.6], [-0.45, 0.0, 0.5]),
+    "low box": ([0.1, 0.1, 0.15], [0.5, 0.35, 0.14]),
+    "high box": ([0.05, 0.15, 0.25], [0.45, -0.45, 0.24]),
+}
+
+
+def scene() -> tuple[jaxrbd.Model, collision.DistancePairs]:
+    """The Panda with locked fingers, and its pairs of shapes."""
+    data = "example-robot-data"
+    model = panda().model
+    shapes = jaxrbd.load_urdf(file_of(data, "panda_description/urdf/panda_collision.urdf"))
+    srdf = jaxrbd.io.load_srdf(file_of(data, "panda_description/srdf/panda.srdf"), shapes)
+    # The file states each capsule as a cylinder and two spheres.
+    on_links = [
+        collision.PlacedShape(
+            collision.Capsule(x.shape.radius, x.shape.half_length), x.frame, x.X_FS, x.name
+        )
+        for x in collision.pairs_of(shapes).shapes
+        if isinstance(x.shape, collision.Cylinder)
+    ]
+    world = [
+        collision.PlacedShape(collision.Box(size), X_FS=place, name=name)
+        for name, (size, place) in BOXES.items()
+    ]
+    return model, collision.pairs_of(model, [*on_links, *world], disabled=srdf.disabled_collisions)
+
+
+def solvers(model: jaxrbd.Model, pairs: collision.DistancePairs) -> dict:
+    """Functions of a pose of the hand and a random key."""
+    clearance = ik.Clearance(pairs, MARGIN)
+
+    def search(seeds, *more):
+        def found(problem):
+            X, key = problem
+            tasks = [ik.FrameTask("panda_hand", X), *more]
+            found = ik.search_inverse_kinematics(model, tasks, key, seeds)
+            return found.q, found.converged
+
+        return found
+
+    return {
+        "without distances, 16 starts": search(16),
+        "16 starts": search(16, clearance),
+        "64 starts": search(64, clearance),
+    }
+
+
+def free_targets(model: jaxrbd.Model, pairs: collision.DistancePairs, count: int):
+    """Poses of the hand in random configurations whose distances are above the margin."""
+
+    def draw(key):
+        q = jaxrbd.random_configuration(model, key)
+        return jnp.min(collision.robot_distances(model, q, pairs)), q
+
+    least, q = jax.jit(jax.vmap(draw))(jax.random.split(jax.random.key(0), 8 * count))
+    q = q[np.flatnonzero(least > MARGIN)[:count]]
+    place = jax.vmap(jaxrbd.frame_placement, (None, 0, None))
+    return jax.jit(lambda q: place(model, q, "panda_hand"))(q)
+
+
+def least_distances(model: jaxrbd.Model, pairs: collision.DistancePairs, q) -> np.ndarray:
+    """The least distance in each of the configurations q (n, nq), by coal."""
+    frames = [shape.frame for shape in pairs.shapes]
+
+    def poses(q):
+        kinematics = jaxrbd.forward_kinematics(model, q)
+        return [
+            shape.X_FS
+            if frame is None
+            else jaxrbd.spatial.compose(
+                jaxrbd.frame_placement(model, kinematics, frame),
+                jax.tree.map(jnp.asarray, shape.X_FS),
+            )
+            for shape, frame in zip(pairs.shapes, frames)
+        ]
+
+    found = jax.tree.map(np.asarray, jax.jit(jax.vmap(poses))(q))
+
+    def of_coal(shape):
+        if isinstance(shape, collision.Box):
+            return coal.Box(*(2 * np.asarray(shape.half_sizes)))
+        return coal.Capsule(float(shape.radius), 2 * float(shape.half_length))
+
+    shapes = [of_coal(placed.shape) for placed in pairs.shapes]
+    request = coal.DistanceRequest()
+    least = np.full(len(q), np.inf)
+    for k in range(len(q)):
+        places = [coal.Transform3s(X.R[k], X.p[k]) for X in found]
+        for i, j in pairs.members:
+            result = coal.DistanceResult()
+            coal.distance(shapes[i], places[i], shapes[j], places[j], request, result)
+            least[k] = min(least[k], result.min_distance)
+    return least
+
+
+def main() -> None:
+    parser = common.parser(__doc__)
+    parser.add_argument("--targets", type=int, default=1000)
+    given = parser.parse_args()
+    jax.config.update("jax_enable_x64", True)
+    model, pairs = scene()
+    targets = free_targets(model, pairs, given.targets)
+    count = len(targets.p)
+    problems = targets, jax.random.split(jax.random.key(1), count)
+    print(f"{common.machine()}, float64, {count} targets, {len(pairs)} distances\n")
+    columns = "reached", "least distance, m", "mean time, ms", "in batches of 64, ms"
+    common.head("search", *columns, "compilation, s")
+    for name, solve in solvers(model, pairs).items():
+        seconds = []
+        whole = count // BATCH * BATCH
+        batches = jax.tree.map(lambda x: x[:whole].reshape(-1, BATCH, *x.shape[1:]), problems)
+        for function, inputs in ((solve, problems), (jax.vmap(solve), batches)):
+            program = common.Program(
+                lambda x, function=function: jax.lax.map(function, x), inputs, batched=False
+            )
+            start = time.process_time()
+            q, converged = program.call()
+            seconds.append(time.process_time() - start)
+            if inputs is problems:
+                compilation = program.trace_s + program.compile_s
+                share = float(jnp.mean(converged))
+                accepted = q[np.asarray(converged)]
+                least = least_distances(model, pairs, accepted).min() if coal else np.nan
+        common.row(
+            *(name, f"{100 * share:.1f} %", f"{least:.6f}"),
+            *(f"{1e3 * seconds[0] / count:.2f}", f"{1e3 * seconds[1] / whole:.2f}"),
+            f"{compilation:.0f}",
+        )
+
+
+if __name__ == "__main__":
+    main()
