@@ -8,9 +8,10 @@ of both boxes, and the vectors across an edge of a and an edge of b, which are o
 (Gottschalk, Lin and Manocha, 1996). Boxes are apart if the separation along one of them is
 positive. Then a pair of nearest points is one of these:
 
-- a corner of a box, and the nearest point of the other one;
+- a corner of b, and the nearest point of a;
 - points of two edges, which are farthest along the vector across both with the largest separation;
-- for a parallel edge of a and face of b, points of the part of the edge over the face.
+- a point of an edge of a, and the nearest point of b: an end of the edge or, if the edge is parallel
+  to a face of b, the middle of its part over the face.
 """
 
 from __future__ import annotations
@@ -78,11 +79,11 @@ def widest_directions(pair: CorePair) -> Widest:
 
 
 def nearest_points(pair: CorePair, widest: Widest) -> tuple[Array, Array]:
-    """Points (4, 3) of a and b, for boxes that are apart; the nearest points are among them."""
+    """Points (3, 3) of a and b, for boxes that are apart; the nearest points are among them."""
     boxes = _split(pair)
     a, b = _crossing_edges(boxes, widest)
     points = [(_array(a), _array(b))]
-    for find in (_corners_of_a, _corners_of_b, _parallel_edges):
+    for find in (_corners_of_b, _edges_of_a):
         a, b = find(boxes)
         best = jnp.argmin((b - a).dot(b - a))
         points.append((_chosen(a, best), _chosen(b, best)))
@@ -111,11 +112,6 @@ def _across(R: Mat3) -> Vec3:
     return Vec3(jnp.where(crossing, v.x * scale, 1), v.y * scale, v.z * scale)
 
 
-def _corners_of_a(boxes: _Boxes) -> tuple[Vec3, Vec3]:
-    corners = boxes.R @ _scaled(_CORNERS, boxes.a) + boxes.p
-    return corners, _nearest_in(boxes.b, corners)
-
-
 def _corners_of_b(boxes: _Boxes) -> tuple[Vec3, Vec3]:
     corners = _scaled(_CORNERS, boxes.b)
     nearest = _nearest_in(boxes.a, boxes.R.T @ (corners - boxes.p))
@@ -142,15 +138,19 @@ def _crossing_edges(boxes: _Boxes, widest: Widest) -> tuple[Vec3, Vec3]:
     return a + s * axis_a, b + t * axis_b
 
 
-def _parallel_edges(boxes: _Boxes) -> tuple[Vec3, Vec3]:
-    """For each edge of a, the middle of its part that lies over a face of b."""
+def _edges_of_a(boxes: _Boxes) -> tuple[Vec3, Vec3]:
+    """For each edge of a, the middle of its part that lies over a face of b, or else an end.
+
+    Of the ends, each corner of a that is nearest to a face or an edge of b is among them.
+    """
     middle = boxes.R @ _scaled(_EDGES, boxes.a) + boxes.p
     half_a = jnp.repeat(_array(boxes.a), 4)
     step = half_a * Vec3(*(jnp.repeat(_array(row), 4) for row in boxes.R.rows))
     size = _absolute(step)
     least = _parallel(half_a) * jnp.maximum(jnp.maximum(size.x, size.y), size.z)
     # The part from `first` to `last` of the edge, whose ends are -1 and 1, is between the faces of
-    # b. The edge is parallel to the faces along an axis without a step.
+    # b. The edge is parallel to the faces along an axis without a step. If no part is between the
+    # other faces, the limits of `first` and `last` give an end.
     first, last = -jnp.ones_like(half_a), jnp.ones_like(half_a)
     for x, dx, half in zip(middle.components, step.components, boxes.b.components):
         moves = jnp.abs(dx) > least
