@@ -295,7 +295,7 @@ def test_the_placement_of_an_added_frame_is_traced():
 def gripper():
     """A robot with two links that are fixed to the world, and a finger on a slider."""
     pose = zoo.random_placement(np.random.default_rng(7))
-    box = rbd.model.Geometry(rbd.model.BoxShape((0.1, 0.2, 0.3)))
+    box = rbd.model.Geometry(rbd.collision.Box((0.05, 0.1, 0.15)))
     links = [dataclasses.replace(link(name, k), visuals=[box]) for k, name in enumerate("pcf")]
     fixed = rbd.model.Fixed()
     joints = [

@@ -44,7 +44,7 @@ from jaxrbd.collision.distances import checked_pose, separations
 from jaxrbd.collision.robot_shapes import checked_pairs
 from jaxrbd.collision.segments import segment_separation
 from jaxrbd.collision.separation import half_space_separation, shape_separation
-from jaxrbd.collision.shapes import checked_shape
+from jaxrbd.collision.shapes import checked_shape, core_of
 from jaxrbd.model.geometry import Geometry, LinkGeometry, Mesh, MeshFile
 from jaxrbd.spatial import Pose, compose, identity_pose
 from support.nightly import all_but
@@ -94,7 +94,7 @@ def shapes(kind, rng, scale=1.0):
     if kind is ConvexMesh:
         sizes[0] = rng.uniform(-1, 1, (N, 8, 3)) * scale
         hulls = itertools.starmap(ConvexMesh, zip(*sizes))
-        cores = [(shape.core()[0].padded(8, 12), shape) for shape in hulls]
+        cores = [(core_of(shape)[0].padded(8, 12), shape) for shape in hulls]
         hulls = [eqx.tree_at(lambda x: x.normals, y, core.normals) for core, y in cores]
         return jax.tree.map(lambda *x: jnp.stack(x), *hulls)
     return jax.vmap(kind)(*map(jnp.asarray, sizes))
@@ -194,7 +194,7 @@ def test_the_distance_of_shapes_is_proved_by_its_points_and_its_normal(kinds, rn
     np.testing.assert_allclose(np.linalg.norm(n, axis=1), 1, atol=1e-14)
     np.testing.assert_allclose(found.point_b - found.point_a, d[:, None] * n, atol=1e-9)
     # Rounding errors turn the normal by the unit roundoff divided by the distance of the cores.
-    gap = np.abs(d + sum(np.asarray(jax.vmap(lambda x: x.core()[1])(x)) for x in (a, b)))
+    gap = np.abs(d + sum(np.asarray(jax.vmap(lambda x: core_of(x)[1])(x)) for x in (a, b)))
     assert np.all(np.abs(separation(*arguments, n) - d) < 2e-13 + 2e-15 / gap)
     assert np.max(outside(a, X_a, found.point_a)) < 1e-9
     assert np.max(outside(b, X_b, found.point_b)) < 1e-9
@@ -531,7 +531,7 @@ def evaluated(cores, position, separation):
 )
 def test_special_positions_have_finite_distances_and_derivatives(name, dtype):
     a, b, position, expected = DEGENERATE[name]
-    cores = jax.tree.map(lambda x: jnp.asarray(x, dtype), (a.core(), b.core()))
+    cores = jax.tree.map(lambda x: jnp.asarray(x, dtype), (core_of(a), core_of(b)))
     both_round = isinstance(a, Sphere | Capsule) and isinstance(b, Sphere | Capsule)
     separation = segment_separation if both_round else shape_separation
     found, gradient = evaluated(cores, jnp.asarray(position, dtype), separation)
@@ -675,12 +675,12 @@ def test_distances_of_a_robot_are_the_distances_of_its_shapes(rng):
     for row, (i, j) in enumerate(found.members):
         a, b = shapes[i].shape, shapes[j].shape
         if isinstance(a, HalfSpace):
-            expected = half_space_separation(places[i], b.core(), places[j])
+            expected = half_space_separation(places[i], core_of(b), places[j])
         elif isinstance(b, HalfSpace):
-            expected = half_space_separation(places[j], a.core(), places[i])
+            expected = half_space_separation(places[j], core_of(a), places[i])
             expected = expected._replace(point_a=expected.point_b, point_b=expected.point_a)
         else:
-            expected = core_separation(a.core(), places[i], b.core(), places[j])
+            expected = core_separation(core_of(a), places[i], core_of(b), places[j])
         kinds.add((type(a), type(b)))
         for name in ("distance", "point_a", "point_b"):
             x, y = getattr(separations, name)[row], getattr(expected, name)

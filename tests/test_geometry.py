@@ -6,19 +6,17 @@ import pickle
 import re
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxrbd as rbd
+from jaxrbd.collision import Box, Capsule, Cylinder, Ellipsoid, Sphere
 from jaxrbd.errors import ModelError, RobotFileError, SavedFileError
 from jaxrbd.io import _sealed, load_urdf, model_file, parse_urdf, urdf_text, validate_urdf
 from jaxrbd.model import (
-    BoxShape,
-    CapsuleShape,
-    CylinderShape,
-    EllipsoidShape,
     Fixed,
     Geometry,
     JointSpec,
@@ -26,7 +24,6 @@ from jaxrbd.model import (
     LinkGeometry,
     Mesh,
     MeshFile,
-    SphereShape,
     placement_matrix,
 )
 from jaxrbd.spatial import pose_matrix
@@ -39,12 +36,12 @@ TETRAHEDRON = Mesh(
     np.vstack([np.zeros(3), np.eye(3)]), [[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]]
 )
 EVERY_SHAPE = (
-    BoxShape((1, 2, 3)),
-    SphereShape(0.25),
-    CylinderShape(0.1, 0.7),
-    CapsuleShape(0.2, 0.8),
+    Box((0.5, 1.0, 1.5)),
+    Sphere(0.25),
+    Cylinder(0.1, 0.35),
+    Capsule(0.2, 0.4),
     MeshFile("package://robot/part.stl", (1, -1, 2)),
-    EllipsoidShape((0.1, 0.2, 0.3)),
+    Ellipsoid((0.1, 0.2, 0.3)),
     TETRAHEDRON,
 )
 OF_URDF = (*EVERY_SHAPE[:3], EVERY_SHAPE[4])
@@ -87,7 +84,7 @@ def arm(shapes=EVERY_SHAPE) -> rbd.Model:
     visuals = [Geometry(shape, POSE, RED, f"part {i}") for i, shape in enumerate(shapes)]
     links = [
         Link("base", visuals=visuals[:1]),
-        Link("upper", inertia, visuals[1:3], [Geometry(BoxShape((0.1, 0.1, 0.1)))]),
+        Link("upper", inertia, visuals[1:3], [Geometry(Box((0.05, 0.05, 0.05)))]),
         Link("lower", inertia),
         Link("tool", visuals=visuals[3:]),
     ]
@@ -110,7 +107,7 @@ def test_every_element_of_urdf_is_read():
     grey = (0.5, 0.5, 0.5, 1.0)
     expected = [
         Geometry(
-            BoxShape((1.0, 2.0, 0.0)),
+            Box((0.5, 1.0, 0.0)),
             placement_matrix((0, 0, 0.1), (0, 0.2, 0)),
             grey,
             "plate",
@@ -118,7 +115,7 @@ def test_every_element_of_urdf_is_read():
         Geometry(MeshFile("package://all/lower.stl", (1.0, -1.0, 1.0)), color=RED),
     ]
     assert [*map(plain, lower.visuals)] == [*map(plain, expected)]
-    solids = SphereShape(0.5), CylinderShape(0.5, 2.0), CapsuleShape(0.5, 2.0)
+    solids = Sphere(0.5), Cylinder(0.5, 1.0), Capsule(0.5, 1.0)
     assert [plain(shape)[:2] for shape in lower.collisions] == [
         plain(Geometry(shape))[:2] for shape in solids
     ]
@@ -201,10 +198,10 @@ def distance(geometry: Geometry, x: np.ndarray) -> np.ndarray:
     """The distances (n,) of points (n, 3) in the link to a sphere, a cylinder or a capsule."""
     shape, H = geometry.shape, np.asarray(geometry.placement)
     y = (x - H[:3, 3]) @ H[:3, :3]
-    if isinstance(shape, SphereShape):
+    if isinstance(shape, Sphere):
         return np.linalg.norm(y, axis=1) - shape.radius
-    beside, beyond = np.linalg.norm(y[:, :2], axis=1), np.abs(y[:, 2]) - shape.length / 2
-    if isinstance(shape, CapsuleShape):
+    beside, beyond = np.linalg.norm(y[:, :2], axis=1), np.abs(y[:, 2]) - shape.half_length
+    if isinstance(shape, Capsule):
         return np.hypot(beside, np.maximum(beyond, 0)) - shape.radius
     out = np.stack([beside - shape.radius, beyond])
     return np.linalg.norm(np.maximum(out, 0), axis=0) + np.minimum(out.max(axis=0), 0)
@@ -212,7 +209,7 @@ def distance(geometry: Geometry, x: np.ndarray) -> np.ndarray:
 
 def test_a_capsule_is_written_as_shapes_that_every_reader_knows(rng):
     pin = pytest.importorskip("pinocchio")
-    model = arm([CapsuleShape(0.2, 0.8), BoxShape((1, 2, 3)), CapsuleShape(0.1, 0.0), TUBE])
+    model = arm([Capsule(0.2, 0.4), Box((0.5, 1.0, 1.5)), Capsule(0.1, 0.0), TUBE])
     text = urdf_text(model)
     assert "capsule" not in text
     loaded = load_urdf(text)
@@ -228,7 +225,7 @@ def test_a_capsule_is_written_as_shapes_that_every_reader_knows(rng):
     np.testing.assert_array_equal(found > 0, outside)
     np.testing.assert_allclose(found[outside], expected[outside], atol=1e-12)
     upper = loaded.geometry.visuals["upper"]
-    assert [type(part.shape) for part in upper] == [BoxShape, SphereShape]
+    assert [type(part.shape) for part in upper] == [Box, Sphere]
     # The second conversion gives the same elements, with the same names.
     again = urdf_text(loaded)
     assert re.findall(NAMES, again) == re.findall(NAMES, text)
@@ -242,42 +239,78 @@ def test_a_capsule_is_written_as_shapes_that_every_reader_knows(rng):
         assert shapes.ngeoms == count
 
 
-TUBE = CapsuleShape(0.05, 0.3)
+TUBE = Capsule(0.05, 0.15)
 NAMES = r'<(?:visual|collision|material) name="[^"]*"|<(?:box|sphere|cylinder) [^>]*>'
 
 
 @pytest.mark.parametrize("shape", EVERY_SHAPE[5:])
 def test_a_urdf_file_cannot_state_every_shape(shape):
     with pytest.raises(
-        ModelError, match=r"link 'tool': its visual 0 has a (Ellipsoid|Mesh)"
+        ModelError, match=r"link 'tool': its visual 0 has (an Ellipsoid|a Mesh)"
     ) as error:
         urdf_text(arm([*OF_URDF[:3], shape]))
     assert error.value.link == "tool"
-    links = [Link("a", collisions=[Geometry(SphereShape(1.0), color=RED)])]
+    links = [Link("a", collisions=[Geometry(Sphere(1.0), color=RED)])]
     model = rbd.build_model(links, [JointSpec("weld", Fixed(), None, "a")])
     with pytest.raises(ModelError, match="link 'a': its collision 0 has a colour"):
         urdf_text(model)
 
 
+def test_a_urdf_file_has_full_lengths_and_no_rounding():
+    text = urdf_text(arm([BOX, *OF_URDF[1:]]))
+    assert re.findall("<(?:box|sphere|cylinder) (.*?) */>", text) == [
+        'size="0.2 0.4 0.6"',
+        'radius="0.25"',
+        'radius="0.1" length="0.7"',
+        'size="0.1 0.1 0.1"',
+    ]
+    for shape in (Box((0.1, 0.2, 0.3), 0.05), Cylinder(0.1, 0.35, 0.05)):
+        message = f"link 'base': its visual 0 has a {type(shape).__name__} with a rounding"
+        with pytest.raises(ModelError, match=message):
+            urdf_text(arm([shape, *OF_URDF[1:]]))
+
+
 # ------------------------------------------------------------------------------------------ builder
+
+BOX, BALL = Box((0.1, 0.2, 0.3)), Sphere(1.0)
+
+
+class Crate(Box):
+    """A subclass, which viewers and files do not know."""
+
+
+def damaged(shape: Any, **fields: Any) -> Geometry:
+    """A geometry with sizes that the constructor of the shape would refuse."""
+    names = [*fields]
+    where = lambda shape: [getattr(shape, name) for name in names]  # noqa: E731
+    return Geometry(eqx.tree_at(where, shape, [*fields.values()]))
 
 
 @pytest.mark.parametrize(
     ("geometry", "message"),
     [
-        (Geometry(BoxShape((1, -1, 1))), "size of its BoxShape is .*negative"),
-        (Geometry(BoxShape((1, 1))), "size of its BoxShape has shape \\(2,\\), expected \\(3,\\)"),
-        (Geometry(SphereShape(np.nan)), "radius of its SphereShape is not finite"),
-        (Geometry(EllipsoidShape("abc")), "radii of its EllipsoidShape is 'abc'"),
+        (damaged(BOX, half_sizes=(0.5, -0.5, 0.5)), "its Box: half_sizes is .*expected 0 or more"),
+        (
+            damaged(BOX, half_sizes=(1, 1)),
+            r"its Box: half_sizes has shape \(2,\)",
+        ),
+        (damaged(BOX, rounding=0.2), "its Box: half_sizes is .*expected 0.2 or more, the rounding"),
+        (damaged(BALL, radius=np.nan), "radius of its Sphere is not finite"),
+        (
+            damaged(BALL, radius=np.ones(4)),
+            r"its Sphere: radius has shape \(4,\)",
+        ),
+        (damaged(Ellipsoid((1, 2, 3)), radii="abc"), "radii of its Ellipsoid is 'abc'"),
+        (Geometry(Crate((1, 2, 3))), "its shape is a Crate, expected one of Box, Sphere"),
         (Geometry(MeshFile("part.step")), "file type is '.step'"),
         (Geometry(MeshFile(" ")), "name of its mesh"),
         (Geometry(MeshFile("a.stl", (1, 0, 1))), "scale is"),
         (Geometry(Mesh(np.eye(3), [[0, 1, 3]])), "expected indices of 3 vertices"),
         (Geometry(Mesh(np.eye(2), [[0, 1, 1]])), "expected finite numbers \\(n, 3\\)"),
         (Geometry(Mesh(np.eye(3), [[0.0, 1.0, 2.0]])), "expected whole numbers"),
-        (Geometry(SphereShape(1), 2 * np.eye(4)), "no rigid pose"),
-        (Geometry(SphereShape(1), np.eye(3)), "placement of its geometry has shape"),
-        (Geometry(SphereShape(1), color=(0, 0, 2, 1)), "color is"),
+        (Geometry(BALL, 2 * np.eye(4)), "no rigid pose"),
+        (Geometry(BALL, np.eye(3)), "placement of its geometry has shape"),
+        (Geometry(BALL, color=(0, 0, 2, 1)), "color is"),
     ],
 )
 @pytest.mark.parametrize("kind", ["visuals", "collisions"])
@@ -289,8 +322,30 @@ def test_the_builder_refuses_bad_geometry(kind, geometry, message):
     assert error.value.link == "b"
 
 
+@pytest.mark.parametrize("kind", ["jit", "vmap"])
+def test_the_builder_refuses_traced_sizes(kind):
+    def mass(radius):
+        links = [Link("a", collisions=[Geometry(Sphere(radius))])]
+        return rbd.total_mass(rbd.build_model(links, [JointSpec("weld", Fixed(), None, "a")]))
+
+    with pytest.raises(ModelError, match=r"radius of its Sphere is .*, expected numbers"):
+        {"jit": jax.jit, "vmap": jax.vmap}[kind](mass)(jnp.ones(2)[0 if kind == "jit" else ...])
+
+
+def test_sizes_in_a_model_are_constants_in_double_precision():
+    sizes = np.array([1.0, 2.0, 3.0])
+    shapes = [Box(sizes), Sphere(jnp.float32(0.1)), Capsule(jnp.ones(()), 1), *OF_URDF[3:]]
+    (box,), (ball, rod), _ = arm(shapes).geometry.visuals.values()
+    sizes[0] = 7.0
+    assert bool(box.shape == Box((1, 2, 3)))
+    assert bool(ball.shape == Sphere(np.float32(0.1)))
+    assert bool(rod.shape == Capsule(1, 1))
+    for x in jax.tree.leaves((box.shape, ball.shape, rod.shape)):
+        assert (type(x), x.dtype, x.flags.writeable) == (np.ndarray, np.float64, False)
+
+
 def test_geometry_must_be_on_frames():
-    geometry = LinkGeometry(visuals={"no link": (Geometry(SphereShape(1.0)),)})
+    geometry = LinkGeometry(visuals={"no link": (Geometry(Sphere(1.0)),)})
     with pytest.raises(ModelError, match="'no link'"):
         dataclasses.replace(arm(), geometry=geometry)
 
@@ -393,6 +448,58 @@ def test_a_model_file_of_version_1_has_no_geometry(tmp_path):
     assert content(rbd.io.load_model(path).geometry) == {"visuals": {}, "collisions": {}}
 
 
+def old_record(shape: dict) -> dict:
+    """The record of a shape in a file of version 3, with full sides and lengths."""
+    shape = dict(shape)
+    if shape["kind"] in ("Mesh", "MeshFile"):
+        return shape
+    shape["kind"] += "Shape"
+    shape.pop("rounding", None)
+    if "half_sizes" in shape:
+        shape["size"] = [2 * x for x in shape.pop("half_sizes")]
+    if "half_length" in shape:
+        shape["length"] = 2 * shape.pop("half_length")
+    return shape
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_model_file_of_an_older_version_has_full_lengths(version, tmp_path):
+    path, model = tmp_path / "robot", arm()
+    rbd.io.save_model(model, path)
+    header, body = _sealed.read_sealed(path, "model", model_file.VERSION)
+    box, *_ = header["geometry"]
+    assert box["shape"] == {"kind": "Box", "half_sizes": [0.5, 1.0, 1.5], "rounding": 0.0}
+    for record in header["geometry"]:
+        record["shape"] = old_record(record["shape"])
+    assert box["shape"] == {"kind": "BoxShape", "size": [1.0, 2.0, 3.0]}
+    _sealed.write_sealed(path, "model", version, header, body)
+    assert content(rbd.io.load_model(path).geometry) == content(model.geometry)
+    # A damaged record is an error, as in a file of this version.
+    for change, message in (
+        ({"size": [1, -1, 1]}, "half_sizes is"),
+        ({"size": [1, 1]}, "half_sizes has shape"),
+        ({"size": "abc"}, "abc"),
+        ({"size": None}, "half_sizes"),
+        ({"length": 1.0}, "half_length"),
+        ({"kind": "ConeShape"}, "its shape is unknown"),
+    ):
+        bad = {**box, "shape": {**box["shape"], **change}}
+        changed = {**header, "geometry": [bad, *header["geometry"][1:]]}
+        _sealed.write_sealed(path, "model", version, changed, body)
+        with pytest.raises(SavedFileError, match=f"{path}: entry 0 of its geometry.*{message}"):
+            rbd.io.load_model(path)
+
+
+def test_a_model_file_keeps_roundings(tmp_path):
+    shapes = (Box((1, 2, 3), 0.1), Cylinder(1, 2, 0.3), Ellipsoid((1, 2, 3), 0.5))
+    model = arm([*shapes, *EVERY_SHAPE[3:]])
+    rbd.io.save_model(model, tmp_path / "robot")
+    loaded = rbd.io.load_model(tmp_path / "robot")
+    assert content(loaded.geometry) == content(model.geometry)
+    (box,) = loaded.geometry.visuals["base"]
+    assert bool(box.shape == shapes[0])
+
+
 CHANGES = {
     "unknown link": (lambda r: r.update(link="x"), "on the link 'x', which is no frame"),
     "unknown role": (lambda r: r.update(role="both"), "the role 'both'"),
@@ -402,7 +509,13 @@ CHANGES = {
     "pose": (lambda r: r.update(placement=[[1]]), "placement of its geometry"),
     "kind": (lambda r: r["shape"].update(kind="Cone"), "its shape is unknown"),
     "a list as kind": (lambda r: r["shape"].update(kind=[]), "its shape is unknown"),
-    "negative": (lambda r: r["shape"].update(size=[1, -1, 1]), "negative"),
+    "negative": (lambda r: r["shape"].update(half_sizes=[1, -1, 1]), "half_sizes is"),
+    "infinite": (lambda r: r["shape"].update(half_sizes=[1, float("inf"), 1]), "half_sizes is"),
+    "too large": (lambda r: r["shape"].update(half_sizes=[1, 10**400, 1]), "too large"),
+    "text": (lambda r: r["shape"].update(half_sizes="abc"), r"[\s\S]*half_sizes"),
+    "two sides": (lambda r: r["shape"].update(half_sizes=[1, 1]), "half_sizes has shape"),
+    "rounding": (lambda r: r["shape"].update(rounding=9), "the rounding"),
+    "no sides": (lambda r: r["shape"].pop("half_sizes"), "half_sizes"),
     "extra": (lambda r: r["shape"].update(extra=1), "extra"),
 }
 
@@ -466,7 +579,7 @@ def test_geoms_of_mujoco_are_where_mujoco_has_them():
         size = compiled.geom_size[geom]
         kind = mujoco.mjtGeom(compiled.geom_type[geom]).name.removeprefix("mjGEOM_").lower()
         kinds.add(kind)
-        assert type(shape.shape).__name__.removesuffix("Shape").lower() == kind
+        assert type(shape.shape).__name__.lower() == kind
         if kind == "mesh":
             # MuJoCo's bounding box of the geom: centre and half sides.
             box = compiled.geom_aabb[geom]
@@ -474,11 +587,11 @@ def test_geoms_of_mujoco_are_where_mujoco_has_them():
             np.testing.assert_allclose(np.max(vertices, 0), box[:3] + box[3:], atol=1e-6)
             np.testing.assert_allclose(np.min(vertices, 0), box[:3] - box[3:], atol=1e-6)
         if kind == "ellipsoid":
-            assert shape.shape.radii == tuple(size)
+            assert tuple(shape.shape.radii) == tuple(size)
         if kind == "box":
-            assert shape.shape.size == tuple(2 * size)
+            assert tuple(shape.shape.half_sizes) == tuple(size)
         if kind in ("capsule", "cylinder"):
-            assert (shape.shape.radius, shape.shape.length) == (size[0], 2 * size[1])
+            assert (shape.shape.radius, shape.shape.half_length) == (size[0], size[1])
     assert not found
     assert kinds >= {"ellipsoid", "capsule", "box", "cylinder", "mesh"}
 
@@ -522,5 +635,5 @@ def test_groups_and_contact_bits_say_what_a_geom_is_for():
         "tinted": (1.0, 0.0, 0.0, 1.0),
     }
     assert [shape.name for shape in model.geometry.collisions["a"]] == ["both", "felt", "struck"]
-    assert {shape.shape.radius for shape in model.geometry.collisions["a"]} == {0.1}
+    assert {float(shape.shape.radius) for shape in model.geometry.collisions["a"]} == {0.1}
     assert [*model.geometry.visuals] == ["a"]

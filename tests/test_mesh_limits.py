@@ -15,17 +15,15 @@ import pytest
 
 import jaxrbd as rbd
 from jaxrbd import view
+from jaxrbd.collision import Box, Capsule, Sphere
 from jaxrbd.errors import GeometryWarning
 from jaxrbd.io import mesh_limits
 from jaxrbd.io.mesh_limits import UnreadableMesh
 from jaxrbd.model import (
-    BoxShape,
-    CapsuleShape,
     Geometry,
     JointSpec,
     Link,
     MeshFile,
-    SphereShape,
     link_inertia,
     placement_matrix,
 )
@@ -775,7 +773,7 @@ def test_scales_and_nodes_beyond_single_precision(tmp_path):
     refused(tmp_path / "a.gltf", large, "larger than 3.4e.38 m")
 
 
-@pytest.mark.parametrize("shape", [BoxShape((1e40, 1.0, 1.0)), CapsuleShape(1e200, 1.0)])
+@pytest.mark.parametrize("shape", [Box((5e39, 0.5, 0.5)), Capsule(1e200, 0.5)])
 def test_a_shape_beyond_single_precision_is_a_warning(shape):
     """Without a warning of NumPy, which is an error here."""
     model = robot([Geometry(shape, placement_matrix((0.0, 0.0, 0.0), (0.5, 0.6, 0.7)))])
@@ -848,7 +846,7 @@ def robot(visuals, collisions=()):
 
 
 def test_the_triangles_of_all_shapes_are_counted(monkeypatch):
-    box = Geometry(BoxShape((1.0, 1.0, 1.0)))
+    box = Geometry(Box((0.5, 0.5, 0.5)))
     monkeypatch.setattr(mesh_limits, "MAX_ROBOT_TRIANGLES", 30)
     for collisions in range(2):  # the collisions too
         model = robot([box] * (3 - collisions), [box] * collisions)
@@ -857,5 +855,5 @@ def test_the_triangles_of_all_shapes_are_counted(monkeypatch):
         assert [item.layer for item in drawn.items] == ["visuals", "visuals", "inertias"]
     # A shape that is refused does not count, so the next one is drawn.
     with pytest.warns(GeometryWarning, match="972 triangles"):
-        drawn = view.drawing(robot([box, Geometry(SphereShape(1.0)), box]))
+        drawn = view.drawing(robot([box, Geometry(Sphere(1.0)), box]))
     assert [len(item.faces) for item in drawn.items[:2]] == [12, 12]

@@ -318,7 +318,7 @@ def refused(data: bytes, message: str, tmp_path) -> None:
         (b"jaxrbd " + b"x" * 10**5, "its first line is truncated or altered"),
         (b"jaxrbd model 0 2 00\n{}", "version 0 of the format: the first version is 1"),
         (b"jaxrbd program 1 2 00\n{}", "it holds a 'program', expected a 'model'"),
-        (b"jaxrbd model 4 2 00\n{}", "version 4 .* needs a newer jaxrbd: this one reads 3"),
+        (b"jaxrbd model 5 2 00\n{}", "version 5 .* needs a newer jaxrbd: this one reads 4"),
     ],
 )
 def test_a_foreign_file(data, message, tmp_path):

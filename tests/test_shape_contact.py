@@ -23,6 +23,7 @@ from jaxrbd.collision import (
     Sphere,
 )
 from jaxrbd.collision.patches import core_patch, spread
+from jaxrbd.collision.shapes import core_of
 from jaxrbd.contact.contacts import contact_bodies, find_contacts
 from jaxrbd.spatial import Pose
 from support.nightly import all_but
@@ -57,7 +58,7 @@ def turned(rotation, p=(0.0, 0.0, 0.0)):
 def patch(count):
     def of(a, X_a, b, X_b):
         R, p = X_b.R.T @ X_a.R, X_b.R.T @ (X_a.p - X_b.p)
-        return core_patch(a.core()[0], b.core()[0], R, p, count)
+        return core_patch(core_of(a)[0], core_of(b)[0], R, p, count)
 
     return jax.jit(of)
 

@@ -10,10 +10,10 @@ import pytest
 
 import jaxrbd
 from jaxrbd import joints
+from jaxrbd.collision import Box
 from jaxrbd.errors import ArgumentError, ModelError
 from jaxrbd.io import load_urdf, save_urdf, urdf_text, validate_urdf
 from jaxrbd.model import (
-    BoxShape,
     Fixed,
     Follow,
     Geometry,
@@ -193,7 +193,7 @@ def test_shapes_of_several_links_are_saved_and_loaded():
             f"l{i}",
             zoo.random_inertia(np.random.default_rng(i)),
             (Geometry(MeshFile("package://p/a.stl", scale), at, (0.25 * i, 0.5, 0.75, 1.0), "a"),),
-            (Geometry(BoxShape((1.0, 2.0, 3.0 + i)), at, None, ""),),
+            (Geometry(Box((0.5, 1.0, 1.5 + i / 2)), at, None, ""),),
         )
         for i, scale in enumerate(scales)
     ]

@@ -18,20 +18,16 @@ import pytest
 
 import jaxrbd as rbd
 from jaxrbd import cli, contact, inverse_kinematics as ik, view
-from jaxrbd.collision import PlacedShape, Sphere
+from jaxrbd.collision import Box, Capsule, Cylinder, Ellipsoid, PlacedShape, Sphere
 from jaxrbd.errors import ArgumentError, GeometryWarning
 from jaxrbd.model import (
-    BoxShape,
-    CapsuleShape,
-    CylinderShape,
-    EllipsoidShape,
     Fixed,
     Geometry,
     JointSpec,
     Link,
+    LinkGeometry,
     Mesh,
     MeshFile,
-    SphereShape,
     link_inertia,
     placement_matrix,
 )
@@ -76,11 +72,11 @@ def moments(vertices, faces):
 # ------------------------------------------------------------------------------------- triangles
 
 VOLUMES = [
-    (BoxShape((1.0, 2.0, 3.0)), 6.0, 1e-12),
-    (SphereShape(0.5), np.pi / 6, 0.02),
-    (EllipsoidShape((0.5, 1.0, 2.0)), 4 / 3 * np.pi, 0.02),
-    (CylinderShape(0.5, 2.0), np.pi / 2, 0.01),
-    (CapsuleShape(0.5, 2.0), np.pi / 2 + np.pi / 6, 0.015),
+    (Box((0.5, 1.0, 1.5)), 6.0, 1e-12),
+    (Sphere(0.5), np.pi / 6, 0.02),
+    (Ellipsoid((0.5, 1.0, 2.0)), 4 / 3 * np.pi, 0.02),
+    (Cylinder(0.5, 1.0), np.pi / 2, 0.01),
+    (Capsule(0.5, 1.0), np.pi / 2 + np.pi / 6, 0.015),
 ]
 
 
@@ -100,13 +96,51 @@ def test_primitives_are_closed_and_face_outwards(shape, volume, tolerance):
 
 def test_the_extents_of_primitives():
     for shape, extent in (
-        (CylinderShape(0.5, 2.0), (0.5, 0.5, 1.0)),
-        (CapsuleShape(0.5, 2.0), (0.5, 0.5, 1.5)),
-        (EllipsoidShape((0.5, 1.0, 2.0)), (0.5, 1.0, 2.0)),
+        (Cylinder(0.5, 1.0), (0.5, 0.5, 1.0)),
+        (Capsule(0.5, 1.0), (0.5, 0.5, 1.5)),
+        (Ellipsoid((0.5, 1.0, 2.0)), (0.5, 1.0, 2.0)),
     ):
         ((vertices, _, _),) = triangles.shape_triangles(shape)
         np.testing.assert_allclose(vertices.max(axis=0), extent, atol=1e-12)
         np.testing.assert_allclose(vertices.min(axis=0), -np.array(extent), atol=1e-12)
+
+
+def test_roundings_are_not_drawn():
+    for shape, plain in (
+        (Box((0.5, 1.0, 1.5), 0.2), Box((0.5, 1.0, 1.5))),
+        (Cylinder(0.5, 1.0, 0.2), Cylinder(0.5, 1.0)),
+        (Ellipsoid((0.5, 1.0, 2.0), 0.2), Ellipsoid((0.5, 1.0, 2.0))),
+    ):
+        ((found, faces, _),), ((expected, *_),) = map(triangles.shape_triangles, (shape, plain))
+        np.testing.assert_array_equal(found, expected)
+        assert len(faces) > 0
+
+
+def test_the_triangles_of_equal_shapes_are_computed_once(monkeypatch):
+    """Shapes of another kind or with another size have their own triangles."""
+    computed = []
+
+    def counted(shape, packages):
+        computed.append(shape)
+        return triangles.shape_triangles(shape, packages)
+
+    monkeypatch.setattr(importlib.import_module("jaxrbd.view.drawing"), "shape_triangles", counted)
+    tetrahedron = np.vstack([np.zeros(3), np.eye(3)]), [[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]]
+    mesh = Mesh(*tetrahedron)
+    shapes = [
+        *(Cylinder(0.1, 0.2), Cylinder(0.1, 0.3), Capsule(0.1, 0.2), Box((0.1, 0.2, 0.3))),
+        *(Box((0.1, 0.2, 0.4)), Box((0.1, 0.3, 0.2)), Sphere(0.1), mesh, Mesh(*tetrahedron)),
+        Ellipsoid((0.1, 0.2, 0.3)),
+    ]
+    equal = [Cylinder(0.1, 0.2), Box((0.1, 0.2, 0.3)), Sphere(0.1), mesh]
+    model = rbd.build_model([Link("link")], [JointSpec("weld", Fixed(), None, "link")])
+    visuals = {"link": tuple(map(Geometry, [*shapes, *equal]))}
+    model = dataclasses.replace(model, geometry=LinkGeometry(visuals=visuals))
+    items = view.drawing(model).items
+    assert len(computed) == len(shapes)
+    for item, shape in zip(items, [*shapes, *equal], strict=True):
+        ((vertices, _, _),) = triangles.shape_triangles(shape)
+        np.testing.assert_array_equal(item.vertices, vertices)
 
 
 def test_the_vertices_of_round_shapes():
@@ -122,10 +156,10 @@ def test_the_vertices_of_round_shapes():
     arc = np.stack([np.cos(angle), np.sin(angle)], 1)
     low, high = 0.5 * arc[:9] - (0, 1), 0.5 * arc[8:] + (0, 1)
     for shape, places, count in (
-        (EllipsoidShape((0.5, 1.0, 2.0)), rings(*arc) * (0.5, 1.0, 2.0), 17 * 32),
-        (SphereShape(2.0), 2 * rings(*arc), 17 * 32),
-        (CapsuleShape(0.5, 2.0), rings(*low, *high), 18 * 32),
-        (CylinderShape(0.5, 2.0), rings((0, -1), (0.5, -1), (0.5, 1), (0, 1)), 6 * 32),
+        (Ellipsoid((0.5, 1.0, 2.0)), rings(*arc) * (0.5, 1.0, 2.0), 17 * 32),
+        (Sphere(2.0), 2 * rings(*arc), 17 * 32),
+        (Capsule(0.5, 1.0), rings(*low, *high), 18 * 32),
+        (Cylinder(0.5, 1.0), rings((0, -1), (0.5, -1), (0.5, 1), (0, 1)), 6 * 32),
     ):
         ((vertices, faces, _),) = triangles.shape_triangles(shape)
         assert len(vertices) == count
@@ -158,7 +192,7 @@ def test_sharp_edges_have_separate_vertices_and_smooth_ones_do_not():
     cube = triangles.with_edges(triangles.Triangles(corners, faces))
     assert len(cube.vertices) == 24
     np.testing.assert_array_equal(cube.vertices[cube.faces], corners[faces])
-    (ball,) = triangles.shape_triangles(SphereShape(1.0))
+    (ball,) = triangles.shape_triangles(Sphere(1.0))
     ball = ball._replace(vertices=np.round(ball.vertices, 9))
     soup = triangles.Triangles(
         ball.vertices[ball.faces].reshape(-1, 3), np.arange(3 * len(ball.faces)).reshape(-1, 3)
@@ -210,7 +244,7 @@ def test_the_colour_of_a_robot_file_comes_before_the_colour_of_a_mesh(tmp_path):
     box.visual = trimesh.visual.ColorVisuals(box, face_colors=(255, 0, 51, 255))
     box.export(tmp_path / "box.ply")
     mesh, blue = MeshFile(str(tmp_path / "box.ply")), (0.0, 0.0, 1.0, 0.5)
-    visuals = [Geometry(mesh), Geometry(mesh, color=blue), Geometry(BoxShape((1, 1, 1)))]
+    visuals = [Geometry(mesh), Geometry(mesh, color=blue), Geometry(Box((0.5, 0.5, 0.5)))]
     items = view.drawing(single(visuals, [Geometry(mesh), Geometry(mesh, color=blue)])).items
     red, given, plain, *collisions = (item.color for item in items[:5])
     assert (red, given) == ((1.0, 0.0, 0.2, 1.0), blue)
@@ -276,16 +310,16 @@ def test_links_without_thickness_have_a_width(mass, moments_of_inertia, sides, r
 
 def test_the_whole_drawing_of_a_robot():
     """A wall, a cart on a slider with a welded ball, and an arm without shapes."""
-    wall = Geometry(BoxShape((9.0, 9.0, 1.0)))
-    box = Geometry(BoxShape((0.2, 0.4, 0.6)), color=(0.1, 0.2, 0.3, 0.4), name="top")
-    ball = Geometry(SphereShape(0.5), color=(0.1, 0.2, 0.3, 0.4))
+    wall = Geometry(Box((4.5, 4.5, 0.5)))
+    box = Geometry(Box((0.1, 0.2, 0.3)), color=(0.1, 0.2, 0.3, 0.4), name="top")
+    ball = Geometry(Sphere(0.5), color=(0.1, 0.2, 0.3, 0.4))
     lift, away = (placement_matrix(p, (0.0, 0.0, 0.0)) for p in ((0.0, 0.0, 2.0), (0.3, 0.0, 0.4)))
     inertia = link_inertia(2.0, (0.0, 0.0, 0.0), np.diag([0.02, 0.03, 0.04]))
     arm = link_inertia(6.0, (0.1, 0.2, 0.3), 3 * np.diag([0.02, 0.03, 0.04]))
     links = [
         Link("wall", visuals=[wall]),
         Link("cart", inertia, [box], [ball]),
-        Link("ball", visuals=[Geometry(SphereShape(0.1))]),
+        Link("ball", visuals=[Geometry(Sphere(0.1))]),
         Link("arm", arm),
     ]
     joints = [
@@ -339,7 +373,7 @@ def test_the_whole_drawing_of_a_robot():
 
 
 def test_visuals_before_collisions_before_inertias():
-    ball, box = Geometry(SphereShape(1.0)), Geometry(BoxShape((1, 1, 1)), color=(1, 0, 0, 1))
+    ball, box = Geometry(Sphere(1.0)), Geometry(Box((0.5, 0.5, 0.5)), color=(1, 0, 0, 1))
 
     def shown(**shapes):
         items = view.drawing(single(**shapes)).items
@@ -362,9 +396,9 @@ def test_visuals_before_collisions_before_inertias():
 
 def test_shapes_of_welded_links_are_in_the_frame_of_their_body():
     links = [
-        Link("base", visuals=[Geometry(BoxShape((1, 1, 1)))]),
+        Link("base", visuals=[Geometry(Box((0.5, 0.5, 0.5)))]),
         Link("body", INERTIA),
-        Link("tool", visuals=[Geometry(SphereShape(0.1), POSE, name="tip")]),
+        Link("tool", visuals=[Geometry(Sphere(0.1), POSE, name="tip")]),
     ]
     joints = [
         JointSpec("mount", Fixed(), None, "base", POSE),
@@ -463,7 +497,7 @@ def test_poses_of_a_batch_of_trajectories():
 
 
 def test_a_robot_without_joints_is_shown():
-    links = [Link("link", visuals=[Geometry(BoxShape((1, 1, 1)))])]
+    links = [Link("link", visuals=[Geometry(Box((0.5, 0.5, 0.5)))])]
     model = rbd.build_model(links, [JointSpec("mount", Fixed(), None, "link")])
     assert view.render(model, width=40, height=30, ground=False).std() > 5
 
@@ -496,7 +530,7 @@ def test_few_programs_are_compiled_for_many_numbers_of_configurations():
 
 def test_a_robot_in_single_precision_is_shown():
     """Also with whole numbers as its configuration."""
-    model = single([Geometry(SphereShape(0.1))])
+    model = single([Geometry(Sphere(0.1))])
     half = model.astype(jnp.float32)
     found = motion.motion(half, np.array([1]))
     np.testing.assert_array_equal(found.p, [[[[1, 0, 0]]]])
@@ -510,7 +544,7 @@ def test_a_robot_in_single_precision_is_shown():
 def odd_inertias():
     """Two links 0.3 m apart; their ellipsoids are far larger than the robot."""
     inertia = link_inertia(1.0, (0.0, 0.0, 0.0), np.diag([40.0, 50.0, 60.0]))
-    box, ball = Geometry(BoxShape((0.2, 0.1, 0.1))), Geometry(SphereShape(0.4))
+    box, ball = Geometry(Box((0.1, 0.05, 0.05))), Geometry(Sphere(0.4))
     links = [Link("a", inertia, [box], [ball]), Link("b", inertia, [box])]
     hinge = rbd.joints.Revolute((0.0, 1.0, 0.0))
     place = placement_matrix((0.18, 0.0, 0.24), (0.0, 0.0, 0.0))
@@ -530,7 +564,7 @@ def test_axes_have_the_size_of_the_robot():
         (("collisions", "frames"), 0.8),
     ):
         np.testing.assert_allclose(drawn.size(layers), size, rtol=1e-9)
-    alone = view.drawing(single([Geometry(BoxShape((0.4, 0.1, 0.1)))]))
+    alone = view.drawing(single([Geometry(Box((0.2, 0.05, 0.05)))]))
     for layers in (("visuals",), ("frames",), ("inertias",)):
         assert alone.size(layers) == 0.4  # a body without reach
     found = motion.motion(odd_inertias(), None)
@@ -576,7 +610,7 @@ def test_hidden_layers_do_not_affect_a_picture(layer):
 @pytest.mark.parametrize("layer", view.LAYERS)
 def test_every_layer_of_a_robot_is_beside_the_other_robot(layer):
     """Two robots in one posture have the same triangles, 2.5 m apart."""
-    shape = [Geometry(BoxShape((1.0, 2.0, 3.0)))]
+    shape = [Geometry(Box((0.5, 1.0, 1.5)))]
     model = single(shape, shape, link_inertia(1.0, (0.0, 0.0, 0.0), np.diag([0.1, 0.1, 0.1])))
     found = motion.motion(model, np.zeros((2, 1, 1)))
     box, surface = picture._surface(view.drawing(model), found, (layer, "visuals"))
@@ -586,13 +620,13 @@ def test_every_layer_of_a_robot_is_beside_the_other_robot(layer):
 
 
 def test_robots_stand_side_by_side():
-    model = single([Geometry(BoxShape((1.0, 2.0, 3.0)))])
+    model = single([Geometry(Box((0.5, 1.0, 1.5)))])
     offsets = stage.robot_offsets(view.drawing(model), motion.motion(model, np.zeros((3, 1, 1))))
     np.testing.assert_allclose(offsets, [[0, -2.5, 0], [0, 0, 0], [0, 2.5, 0]])
 
 
 def test_contact_forces_carry_the_weight():
-    model = single([Geometry(SphereShape(0.1))])
+    model = single([Geometry(Sphere(0.1))])
     model = rbd.build_model(*rbd.model.describe(model), gravity=(-9.81, 0.0, 0.0))
     scene = contact.Scene.from_shapes(
         [PlacedShape(Sphere(0.1), "link")], [], contact.Plane((1.0, 0.0, 0.0))
@@ -682,7 +716,7 @@ def test_a_side_without_light_is_ambient():
 
 
 def test_the_normals_of_a_ball_point_outwards():
-    ((vertices, faces, _),) = triangles.shape_triangles(SphereShape(1.0))
+    ((vertices, faces, _),) = triangles.shape_triangles(Sphere(1.0))
     normals = raster._vertex_normals(raster.Surface(vertices, faces, np.ones((len(faces), 4))))
     outwards = np.einsum("ni,ni->n", normals, vertices) / np.linalg.norm(normals, axis=1)
     assert np.min(outwards[np.unique(faces)]) > 0.99
@@ -775,7 +809,7 @@ def documented(model, q, markers_, layers, width, height, pixels, smooth=1, **op
         ]
         length = 0.25 * drawn.size(shown)
         if "com" in layers:
-            ((ball, triangles_, _),) = triangles.shape_triangles(SphereShape(0.1 * length))
+            ((ball, triangles_, _),) = triangles.shape_triangles(Sphere(0.1 * length))
             center = motion.center_of_mass(drawn, R, p)
             parts.append((ball + center, triangles_, (0.9, 0.1, 0.6, 1.0)))
         if "frames" in layers:
@@ -818,7 +852,9 @@ def documented(model, q, markers_, layers, width, height, pixels, smooth=1, **op
 
 def test_a_picture_without_options_is_as_documented():
     """A cube of 1 m beside the origin, whose bright side is brighter than white."""
-    cube = Geometry(BoxShape((1, 1, 1)), placement_matrix((0, 0.5, 1.5), (0, 0, 0)), (1, 0.5, 0, 1))
+    cube = Geometry(
+        Box((0.5, 0.5, 0.5)), placement_matrix((0, 0.5, 1.5), (0, 0, 0)), (1, 0.5, 0, 1)
+    )
     model = single([cube])
     shown = view.render(model)
     assert shown.shape == (480, 640, 3)
@@ -832,8 +868,8 @@ def test_a_picture_without_options_is_as_documented():
 def test_a_picture_of_two_robots_in_all_layers_is_as_documented():
     """With a marker, from the left, on a background with values beyond 0 and 1."""
     model = single(
-        [Geometry(BoxShape((0.3, 0.2, 0.5)), POSE, (0.2, 0.4, 0.9, 0.9))],
-        [Geometry(SphereShape(0.3))],
+        [Geometry(Box((0.15, 0.1, 0.25)), POSE, (0.2, 0.4, 0.9, 0.9))],
+        [Geometry(Sphere(0.3))],
     )
     q, line = np.array([[-0.4], [0.7]]), view.Path([[0.0, 0.0, 0.5], [1.0, 0.5, 0.5]], size=0.05)
     options = {"camera": (0.2, 1.0, 0.7), "background": (2.0, -1.0, 0.3)}
@@ -867,7 +903,7 @@ def test_a_picture_of_a_point():
 
 def test_a_picture_is_drawn_in_blocks(monkeypatch):
     """Many triangles of one size, in blocks of a few triangles."""
-    ((vertices, faces, _),) = triangles.shape_triangles(SphereShape(1.0))
+    ((vertices, faces, _),) = triangles.shape_triangles(Sphere(1.0))
     surface = raster.Surface(vertices, faces, np.tile(RED, (len(faces), 1)))
     camera = raster.Camera(np.array([4.0, 1.0, 2.0]), np.zeros(3))
     whole = raster.draw(surface, camera, 40, 40, WHITE)
@@ -956,7 +992,7 @@ def test_the_ground_hides_what_is_below():
 
 
 def test_render_frames_the_robot():
-    model = single([Geometry(BoxShape((0.4, 0.4, 0.4)), color=(1, 0, 0, 1))])
+    model = single([Geometry(Box((0.2, 0.2, 0.2)), color=(1, 0, 0, 1))])
     seen = []
     for q in (np.zeros(1), np.array([[0.0], [0.0], [0.0]])):
         options = {"width": 160, "height": 120, "ground": False, "smooth": 1}
@@ -971,7 +1007,7 @@ def test_render_frames_the_robot():
         seen.append(1 + np.count_nonzero(gaps > 1))
     assert seen == [1, 3]
     # Without names of layers only the visual shapes are shown.
-    ball = single([Geometry(BoxShape((0.4, 0.4, 0.4)))], [Geometry(SphereShape(0.3))])
+    ball = single([Geometry(Box((0.2, 0.2, 0.2)))], [Geometry(Sphere(0.3))])
     plain, visuals = (
         view.render(ball, width=40, height=30, **x) for x in ({}, {"layers": "visuals"})
     )
@@ -985,7 +1021,7 @@ def plates():
     """A cube on a hinge about y through its bottom: red in front (+x), blue at the back."""
 
     def plate(place, color):
-        shape = BoxShape((0.2, 1.0, 1.0))
+        shape = Box((0.1, 0.5, 0.5))
         pose = placement_matrix(place, (0.0, 0.0, 0.0))
         return Geometry(shape, pose, (*color, 1.0))
 
@@ -1111,11 +1147,11 @@ MARKERS = {
 }
 
 
-BALL = Geometry(SphereShape(0.1))
+BALL = Geometry(Sphere(0.1))
 
 
 def boxed():
-    return single([Geometry(BoxShape((0.2, 0.2, 0.2)))])
+    return single([Geometry(Box((0.1, 0.1, 0.1)))])
 
 
 def decorated(*added, ghosts=None):
@@ -1174,7 +1210,7 @@ AXES = ((0.9, 0.2, 0.2, 1.0), (0.2, 0.7, 0.25, 1.0), (0.2, 0.35, 0.95, 1.0))
 
 def test_markers_without_options_are_as_documented():
     """Beside a robot of 1 m, whose axes are 0.25 m long. A ghost has 0.3 of its opacity."""
-    model = single([Geometry(BoxShape((1.0, 0.1, 0.1)), color=(1, 0.5, 0, 0.5))], [BALL])
+    model = single([Geometry(Box((0.5, 0.05, 0.05)), color=(1, 0.5, 0, 0.5))], [BALL])
     added = [
         view.Points([0.0, 0.0, 2.0]),
         view.Axes(rbd.Pose(jnp.eye(3), jnp.zeros(3))),
@@ -1229,7 +1265,7 @@ def test_ghosts_are_translucent_postures_in_the_same_place():
     assert all(0.1 < item.color[3] < 0.5 for item in items)
     assert len(decorated(ghosts=np.array([0.5]))[0]) == 1
     # What is fixed to the world has no other posture.
-    wall = [Link("wall", visuals=[Geometry(BoxShape((1, 1, 1)))]), Link("link", INERTIA)]
+    wall = [Link("wall", visuals=[Geometry(Box((0.5, 0.5, 0.5)))]), Link("link", INERTIA)]
     slide = JointSpec("slide", rbd.joints.Prismatic((1.0, 0.0, 0.0)), "wall", "link")
     model = rbd.build_model(wall, [JointSpec("mount", Fixed(), None, "wall"), slide])
     scene, _ = markers.decorated(model, view.drawing(model), (), [], np.array([0.5]))
@@ -1245,7 +1281,7 @@ def test_markers_without_a_size_have_the_size_of_the_robot(name):
     assert type(marker)._field_defaults["size"] is None
     reaches = []
     for size in (1.0, 2.0):
-        model = single([Geometry(BoxShape((size, 0.1, 0.1)))])
+        model = single([Geometry(Box((size / 2, 0.05, 0.05)))])
         scene, _ = markers.decorated(model, view.drawing(model), ("visuals",), [marker], None)
         vertices = np.concatenate([x.vertices for x in scene.items if x.layer == "markers"])
         if name == "axes":
@@ -1436,7 +1472,7 @@ def test_a_page_has_everything_in_itself(tmp_path, capsys):
 @needs_viser
 def test_a_page_has_the_poses_of_every_frame():
     """The recorded messages move the body as the trajectory does."""
-    model, q = single([Geometry(BoxShape((1.0, 1.0, 1.0)))]), np.array([0.1, 0.25, 1.0])
+    model, q = single([Geometry(Box((0.5, 0.5, 0.5)))]), np.array([0.1, 0.25, 1.0])
     drawn, found = view.drawing(model), motion.motion(model, q[:, None])
     with view.page.server("127.0.0.1", 0) as server:
         shown = stage.Stage(server, model, drawn, found, ("visuals",))
@@ -1510,7 +1546,7 @@ def test_without_the_extra_the_error_names_it(monkeypatch, tmp_path):
     mesh.write_bytes(b"")
     with pytest.raises(ArgumentError, match=r"trimesh: pip install viser 'trimesh\[easy\]'"):
         view.drawing(single([Geometry(MeshFile(str(mesh)))]))
-    assert view.render(single([Geometry(SphereShape(0.3))]), width=40, height=30).std() > 5
+    assert view.render(single([Geometry(Sphere(0.3))]), width=40, height=30).std() > 5
 
 
 # ------------------------------------------------------------------------------------ live viewer

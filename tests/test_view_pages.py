@@ -13,16 +13,14 @@ import pytest
 
 import jaxrbd as rbd
 from jaxrbd import contact, view
-from jaxrbd.collision import PlacedShape, Sphere
+from jaxrbd.collision import Box, PlacedShape, Sphere
 from jaxrbd.errors import ArgumentError
 from jaxrbd.model import (
-    BoxShape,
     Fixed,
     Geometry,
     JointSpec,
     Link,
     MeshFile,
-    SphereShape,
     link_inertia,
     placement_matrix,
 )
@@ -33,14 +31,14 @@ viser = pytest.importorskip("viser")
 
 INERTIA = link_inertia(2.0, (0.0, 0.0, 0.0), np.diag([0.02, 0.03, 0.04]))
 HALF = np.sqrt(0.5)
-BALL = Geometry(SphereShape(0.1))
+BALL = Geometry(Sphere(0.1))
 
 
 def slider(name="link", color=(1.0, 0.5, 0.0, 0.25)) -> rbd.Model:
     """A link on a slider along x, with a box to look at and a ball that collides."""
     visuals, balls = (
-        [Geometry(BoxShape((0.2, 0.3, 0.4)), color=color)],
-        [Geometry(SphereShape(0.1))],
+        [Geometry(Box((0.1, 0.15, 0.2)), color=color)],
+        [Geometry(Sphere(0.1))],
     )
     joint = JointSpec("slide", rbd.joints.Prismatic((1.0, 0.0, 0.0)), None, name, lower=-0.5)
     return rbd.build_model([Link(name, INERTIA, visuals, balls)], [joint])
@@ -181,7 +179,7 @@ def test_the_colours_of_a_page(color, rgb, opacity, recording):
 def test_a_page_looks_at_the_robot_from_above_the_ground(z, ground, recording):
     """The ground is at z = 0, or at the lowest point of the robot below that. z is up."""
     place = placement_matrix((0.3, 0.1, z), (0.0, 0.0, 0.0))
-    box = Geometry(BoxShape((0.2, 0.3, 0.4)), place)
+    box = Geometry(Box((0.1, 0.15, 0.2)), place)
     hinge = JointSpec("j", rbd.joints.Revolute((0.0, 0.0, 1.0)), None, "link", place)
     view.show(rbd.build_model([Link("link", INERTIA, [box])], [hinge]))
     ((_, camera),) = recording.about("SetCameraPositionMessage")
@@ -202,10 +200,10 @@ def test_the_whole_scene_of_a_page(recording):
     The box around the robots goes from -0.5 to 1 along x and z, and has the width 1 + 1.25.
     """
     inertia = link_inertia(2.0, (0.0, 0.0, 0.1), np.diag([0.02, 0.03, 0.04]))
-    part = Geometry(BoxShape((0.2, 0.3, 0.4)), color=(1.0, 0.5, 0.0, 0.25), name="a/b")
+    part = Geometry(Box((0.1, 0.15, 0.2)), color=(1.0, 0.5, 0.0, 0.25), name="a/b")
     lower = placement_matrix((0.5, 0.0, 0.5), (0.0, 0.0, 0.0))
     links = [
-        Link("wall", visuals=[Geometry(BoxShape((1, 1, 1)), lower)]),
+        Link("wall", visuals=[Geometry(Box((0.5, 0.5, 0.5)), lower)]),
         Link("cart", inertia, [part], [BALL]),
     ]
     joints = [
@@ -314,7 +312,7 @@ def test_the_whole_scene_of_a_page(recording):
 
 def test_robots_are_apart_by_the_widest_at_its_start():
     """The hinge about x turns a plank of 1 m; the second robot lies at its start."""
-    plank = Geometry(BoxShape((0.2, 0.1, 1.0)))
+    plank = Geometry(Box((0.1, 0.05, 0.5)))
     hinge = JointSpec("hinge", rbd.joints.Revolute((1.0, 0.0, 0.0)), None, "link")
     model = rbd.build_model([Link("link", INERTIA, [plank])], [hinge])
     drawn, lying = view.drawing(model), np.pi / 2

@@ -35,6 +35,7 @@ from benchmarks.studies import common
 from jaxrbd import collision, so3
 from jaxrbd._math.cast import cast
 from jaxrbd.collision.nearest import CorePair
+from jaxrbd.collision.shapes import core_of
 from jaxrbd.spatial import Pose, inverse_compose
 
 try:
@@ -63,7 +64,7 @@ def hulls(rng: np.random.Generator, count: int):
     points *= rng.uniform(0.2, 1, (HULLS, 1, 1)) / np.linalg.norm(points, axis=-1, keepdims=True)
     found = [collision.ConvexMesh(x) for x in points]
     most = max(len(shape.normals) for shape in found)
-    normals = [shape.core()[0].padded(VERTICES, most).normals for shape in found]
+    normals = [core_of(shape)[0].padded(VERTICES, most).normals for shape in found]
     found = [eqx.tree_at(lambda x: x.normals, *pair) for pair in zip(found, normals)]
     rows = np.arange(count) % HULLS
     return jax.tree.map(lambda *x: jnp.stack(x)[rows], *found)
@@ -130,7 +131,7 @@ def errors(a, X_a: Pose, b, X_b: Pose, found, rng) -> tuple[float, int, int]:
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
 
     def largest(a, X_a, b, X_b, normal):
-        (core_a, radius_a), (core_b, radius_b) = a.core(), b.core()
+        (core_a, radius_a), (core_b, radius_b) = core_of(a), core_of(b)
         X = inverse_compose(X_b, X_a)
         pair = CorePair(core_a, core_b, X.R, X.p)
         separations = jax.lax.map(pair.separation, jnp.asarray(directions), batch_size=1000)

@@ -10,8 +10,8 @@ positive. Then a pair of nearest points is one of these:
 
 - a corner of b, and the nearest point of a;
 - points of two edges, which are farthest along the vector across both with the largest separation;
-- a point of an edge of a, and the nearest point of b: an end of the edge or, if the edge is parallel
-  to a face of b, the middle of its part over the face.
+- a point of an edge of a, and the nearest point of b. The point is an end of the edge or, if the
+  edge is parallel to a face of b, the middle of its part over the face.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from ..spatial import Pose
 from .cores import HullCore
 from .segments import segment_separation
 from .separation import Separation, half_space_separation, shape_separation
-from .shapes import Capsule, HalfSpace, Shape, Sphere, checked_shape
+from .shapes import Capsule, HalfSpace, Shape, Sphere, checked_shape, core_of
 
 
 def distance(a: Shape, X_WA: Pose, b: Shape, X_WB: Pose) -> Separation:
@@ -97,7 +97,7 @@ def batches_of(
     - `members` (m, 2): the indices of the shapes of each pair;
     - `labels` (m,): pairs with different labels are in different batches.
     """
-    cores = [None if isinstance(shape, HalfSpace) else shape.core() for shape in shapes]
+    cores = [None if isinstance(shape, HalfSpace) else core_of(shape) for shape in shapes]
     kinds = sorted({type(core[0]).__name__ for core in cores if core is not None})
     # A half-space is the simplest kind. In a batch, shape a has the simpler kind.
     kind = np.array([0 if c is None else 1 + kinds.index(type(c[0]).__name__) for c in cores])

@@ -21,6 +21,7 @@ from ..algorithms.places import Places, bodies_of, find_places, place_jacobians,
 from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.geometry import Mesh, MeshFile
+from ..model.shapes import Vector
 from ..spatial import Pose, inverse_rotate
 from .distances import checked_pose, pose_of, separations
 from .separation import Separation
@@ -29,10 +30,8 @@ from .shapes import (
     ConvexMesh,
     HalfSpace,
     Shape,
-    Vector,
     checked_shape,
     convex_hull,
-    shape_of_geometry,
 )
 
 
@@ -205,7 +204,7 @@ def shapes_of(
                 if error:
                     simplified.append(f"{name}: within {error:.2g} m")
             else:
-                shape = shape_of_geometry(geometry.shape)
+                shape = geometry.shape
             H = np.asarray(geometry.placement)
             shapes.append(PlacedShape(shape, link, pose_of(H[:3, :3], H[:3, 3], "X_FS"), name))
     return shapes, left_out, simplified

@@ -26,7 +26,7 @@ from ..collision.distances import Batch, batches_of
 from ..collision.patches import core_patch, face_points, spread, tangents
 from ..collision.robot_shapes import PlacedShape
 from ..collision.segments import segment_separation
-from ..collision.shapes import Box, Capsule, Ellipsoid, HalfSpace, Sphere
+from ..collision.shapes import Box, Capsule, Ellipsoid, HalfSpace, Sphere, core_of
 from ..errors import ArgumentError
 from ..model.arguments import Parameter
 from ..spatial import Pose, inverse_compose, inverse_rotate, rotate, transform_point
@@ -150,7 +150,7 @@ def ground_spheres(placed: PlacedShape) -> tuple[Parameter, Sequence[Parameter]]
 def _size(shape: Any, dtype: np.dtype) -> Array:
     if isinstance(shape, HalfSpace):
         return jnp.zeros((), dtype)
-    core, radius = cast(shape, dtype).core()
+    core, radius = core_of(cast(shape, dtype))
     if isinstance(shape, Capsule):
         return core.extent() + radius
     axes = jnp.eye(3, dtype=dtype)

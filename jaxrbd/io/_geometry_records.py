@@ -3,6 +3,9 @@
 A record has the fields of a `Geometry`, the name of the link, and the role, "visual" or
 "collision". The record of a `Mesh` has its arrays as base64 of little-endian bytes: vertices in
 float32 and faces in int32.
+
+In files of the versions 1 to 3, the kinds of shapes other than meshes end in "Shape", and the
+records state full sides and lengths.
 """
 
 from __future__ import annotations
@@ -14,11 +17,17 @@ from typing import Any
 import numpy as np
 
 from ..errors import ModelError
-from ..model.geometry import SHAPES, Geometry, LinkGeometry, Mesh, checked_geometry
+from ..model.geometry import SHAPES, Geometry, LinkGeometry, Mesh, MeshFile, checked_geometry
 
 _ROLES = {"visual": "visuals", "collision": "collisions"}  # fields of a `LinkGeometry`
 _FIELDS = {"link", "role", "name", "placement", "color", "shape"}
 _ARRAYS = {"vertices": "<f4", "faces": "<i4"}
+# For files of the versions 1 to 3: the kinds by their old names, and the fields of half lengths by
+# the names of the fields of full lengths.
+_OLD_KINDS = {
+    f"{kind}Shape": kind for kind in ("Box", "Sphere", "Cylinder", "Capsule", "Ellipsoid")
+}
+_HALVES = {"size": "half_sizes", "length": "half_length"}
 
 
 def geometry_records(geometry: LinkGeometry) -> list[dict[str, Any]]:
@@ -57,7 +66,7 @@ def check_record(record: Any, what: str, links: list[str]) -> None:
         raise ModelError(f"{what} is on the link {record['link']!r}, which is no frame")
     try:
         _geometry(record)
-    except (ValueError, TypeError, KeyError, binascii.Error) as error:
+    except (ValueError, TypeError, KeyError, OverflowError, binascii.Error) as error:
         raise ModelError(f"{what}: {error}") from None
 
 
@@ -66,13 +75,27 @@ def _shape_record(shape: Any) -> dict[str, Any]:
     if isinstance(shape, Mesh):
         for field, dtype in _ARRAYS.items():
             record[field] = base64.b64encode(getattr(shape, field).astype(dtype)).decode("ascii")
+    elif not isinstance(shape, MeshFile):
+        record |= {field: size.tolist() for field, size in vars(shape).items()}
     return record
+
+
+def _converted(record: dict[str, Any]) -> dict[str, Any]:
+    """The record of a shape in the form of version 4, from a record of any version."""
+    if record["kind"] not in _OLD_KINDS:
+        return record
+    fields = {
+        _HALVES.get(field, field): np.asarray(value, float) / 2 if field in _HALVES else value
+        for field, value in record.items()
+    }
+    return fields | {"kind": _OLD_KINDS[record["kind"]]}
 
 
 def _geometry(record: dict[str, Any]) -> Geometry:
     given = record["shape"]
-    if not isinstance(given, dict) or given.get("kind") not in list(SHAPES):
+    if not isinstance(given, dict) or given.get("kind") not in [*SHAPES, *_OLD_KINDS]:
         raise ValueError(f"its shape is unknown, expected one of {', '.join(SHAPES)}")
+    given = _converted(given)
     fields = {field: value for field, value in given.items() if field != "kind"}
     kind = SHAPES[given["kind"]]
     if kind is Mesh:

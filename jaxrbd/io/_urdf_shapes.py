@@ -1,19 +1,14 @@
-"""Read the shapes in `<visual>` and `<collision>` of a URDF file."""
+"""Read the shapes in `<visual>` and `<collision>` of a URDF file.
+
+URDF states full sides and lengths. The shapes of a model have half of them.
+"""
 
 from __future__ import annotations
 
 import os
 
-from ..model.geometry import (
-    BoxShape,
-    CapsuleShape,
-    CylinderShape,
-    Geometry,
-    MeshFile,
-    Shape,
-    SphereShape,
-    mesh_type_fault,
-)
+from ..model.geometry import Geometry, MeshFile, Shape, mesh_type_fault
+from ..model.shapes import Box, Capsule, Cylinder, Sphere
 from ._urdf_origin import read_origin
 from ._xml import Document, Element, clip, written_name
 
@@ -49,7 +44,7 @@ class ShapeReader:
         )
 
     def _shape(self, element: Element | None) -> Shape:
-        doc, default = self.doc, SphereShape(0.0)
+        doc, default = self.doc, Sphere(0.0)
         if element is None:
             return default
         found = [*element]
@@ -63,12 +58,12 @@ class ShapeReader:
             return self._mesh(shape)
         if kind == "box":
             sides = doc.numbers(shape, "size", (1.0, 1.0, 1.0), required=True, minimum=0.0)
-            return BoxShape(sides)
+            return Box([side / 2 for side in sides])
         radius = doc.number(shape, "radius", 1.0, required=True, minimum=0.0)
         if kind == "sphere":
-            return SphereShape(radius)
-        length = doc.number(shape, "length", 1.0, required=True, minimum=0.0)
-        return CylinderShape(radius, length) if kind == "cylinder" else CapsuleShape(radius, length)
+            return Sphere(radius)
+        half = doc.number(shape, "length", 1.0, required=True, minimum=0.0) / 2
+        return Cylinder(radius, half) if kind == "cylinder" else Capsule(radius, half)
 
     def _mesh(self, element: Element) -> Shape:
         uri = self.doc.name(element, "filename")
@@ -76,7 +71,7 @@ class ShapeReader:
         if 0 in scale:
             self.doc.fault(element, "<mesh scale>: a scale may not be 0")
         if uri is None:
-            return SphereShape(0.0)
+            return Sphere(0.0)
         if fault := mesh_type_fault(uri):
             self.doc.fault(element, f'<mesh filename="{clip(uri, 120)}">: {clip(fault, 200)}')
         return MeshFile(uri, scale, self.robot_file)

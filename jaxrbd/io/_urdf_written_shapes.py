@@ -1,7 +1,8 @@
 """Write the shape of a `<visual>` or a `<collision>` element of a URDF file.
 
 URDF has no capsule. Some readers of URDF files leave out an element `<capsule>` without a warning.
-So a capsule is written as a cylinder and two spheres.
+So a capsule is written as a cylinder and two spheres. URDF states full sides and lengths: twice the
+half sizes of a shape.
 """
 
 from __future__ import annotations
@@ -9,19 +10,14 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 
 from ..errors import ModelError
-from ..model.geometry import (
-    BoxShape,
-    CapsuleShape,
-    CylinderShape,
-    Geometry,
-    MeshFile,
-    SphereShape,
-)
+from ..model.geometry import Geometry, MeshFile
+from ..model.shapes import Box, Capsule, Cylinder, Ellipsoid, Sphere
 
 
 def written_shapes(geometry: Geometry) -> list[Geometry]:
@@ -30,13 +26,13 @@ def written_shapes(geometry: Geometry) -> list[Geometry]:
     The spheres of a capsule have its name with "end 1" and "end 2".
     """
     shape = geometry.shape
-    if not isinstance(shape, CapsuleShape):
+    if not isinstance(shape, Capsule):
         return [geometry]
-    ball = SphereShape(shape.radius)
-    if shape.length == 0:
+    ball, half = Sphere(shape.radius), float(shape.half_length)
+    if half == 0:
         return [dataclasses.replace(geometry, shape=ball)]
-    parts = [dataclasses.replace(geometry, shape=CylinderShape(shape.radius, shape.length))]
-    for number, z in enumerate((-shape.length / 2, shape.length / 2), start=1):
+    parts = [dataclasses.replace(geometry, shape=Cylinder(shape.radius, half))]
+    for number, z in enumerate((-half, half), start=1):
         placement = np.array(geometry.placement, float)
         placement[:3, 3] += z * placement[:3, 2]
         name = f"{geometry.name} end {number}" if geometry.name.strip() else ""
@@ -66,19 +62,21 @@ def add_shape(
         element.set("name", geometry.name)
     outer = ElementTree.SubElement(element, "geometry")
     shape = geometry.shape
-    if isinstance(shape, BoxShape):
-        ElementTree.SubElement(outer, "box", size=_text(*shape.size))
-    elif isinstance(shape, SphereShape):
+    if isinstance(shape, Box | Cylinder) and shape.rounding != 0:
+        raise refuse(f"a {type(shape).__name__} with a rounding")
+    if isinstance(shape, Box):
+        ElementTree.SubElement(outer, "box", size=_text(*(2 * shape.half_sizes)))
+    elif isinstance(shape, Sphere):
         ElementTree.SubElement(outer, "sphere", radius=_text(shape.radius))
-    elif isinstance(shape, CylinderShape):
-        lengths = {"radius": _text(shape.radius), "length": _text(shape.length)}
+    elif isinstance(shape, Cylinder):
+        lengths = {"radius": _text(shape.radius), "length": _text(2 * shape.half_length)}
         ElementTree.SubElement(outer, "cylinder", lengths)
     elif isinstance(shape, MeshFile):
         mesh = ElementTree.SubElement(outer, "mesh", filename=_filename(shape))
         if shape.scale != (1.0, 1.0, 1.0):
             mesh.set("scale", _text(*shape.scale))
     else:
-        raise refuse(f"a {type(shape).__name__}")
+        raise refuse("an Ellipsoid" if isinstance(shape, Ellipsoid) else "a Mesh")
     if geometry.color is None:
         return
     if element.tag == "collision":
@@ -98,5 +96,5 @@ def _filename(mesh: MeshFile) -> str:
     return os.path.normpath(os.path.join(folder, mesh.uri))
 
 
-def _text(*numbers: float) -> str:
+def _text(*numbers: Any) -> str:
     return " ".join(repr(float(x)) for x in numbers)

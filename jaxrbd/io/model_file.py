@@ -28,7 +28,7 @@ from ..topology import Topology
 from ._geometry_records import check_record as check_geometry, geometry_records, link_geometry
 from ._sealed import read_sealed, write_sealed
 
-VERSION = 3
+VERSION = 4
 
 # The joint kinds that a file can name, and the shapes of their parameters.
 _KINDS: dict[str, type[Joint]] = {

@@ -19,17 +19,7 @@ from .description import (
     universal,
 )
 from .editing import add_frame, append_model, describe, lock_joints, place_frames
-from .geometry import (
-    BoxShape,
-    CapsuleShape,
-    CylinderShape,
-    EllipsoidShape,
-    Geometry,
-    LinkGeometry,
-    Mesh,
-    MeshFile,
-    SphereShape,
-)
+from .geometry import Geometry, LinkGeometry, Mesh, MeshFile
 from .model import Model
 from .names import JointPlace
 
@@ -48,15 +38,10 @@ __all__ = [
     "placement_matrix",
     "universal",
     # visual and collision geometry
-    "BoxShape",
-    "CapsuleShape",
-    "CylinderShape",
-    "EllipsoidShape",
     "Geometry",
     "LinkGeometry",
     "Mesh",
     "MeshFile",
-    "SphereShape",
     # between descriptions and models
     "add_frame",
     "append_model",

@@ -1,7 +1,6 @@
 """The visual and collision geometry of links. No algorithm reads it: it is for pictures and tools.
 
-A shape has the conventions of URDF: a box has full side lengths; a cylinder and a capsule have
-their axis on z and their centre at the origin. The lengths are in m.
+The shapes are the meshes of this module and the convex shapes of `shapes` other than a half-space.
 
 The geometry is a static part of a `Model`, not a leaf. `LinkGeometry` explains why it does not
 affect compiled programs.
@@ -16,52 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import ArgumentError
 from ..joints import is_rotation
+from .shapes import Box, Capsule, Cylinder, Ellipsoid, Sphere
 
 Numbers = Any  # a sequence or an array of numbers; `checked_geometry` checks it
 
 # The file types of meshes that robot files name. Viewers cannot draw `.mesh` files.
 MESH_TYPES = (".stl", ".obj", ".dae", ".glb", ".gltf", ".ply", ".mesh")
-
-
-@dataclasses.dataclass(frozen=True)
-class BoxShape:
-    """A box with the side lengths `size` (3,), along the axes of its frame."""
-
-    size: Numbers
-
-
-@dataclasses.dataclass(frozen=True)
-class SphereShape:
-    """A sphere about the origin of its frame."""
-
-    radius: Numbers
-
-
-@dataclasses.dataclass(frozen=True)
-class CylinderShape:
-    """A cylinder about the z axis of its frame; its centre is the origin."""
-
-    radius: Numbers
-    length: Numbers
-
-
-@dataclasses.dataclass(frozen=True)
-class CapsuleShape:
-    """A cylinder of this length about the z axis, with a hemisphere on each end.
-
-    The length from tip to tip is `length + 2 radius`.
-    """
-
-    radius: Numbers
-    length: Numbers
-
-
-@dataclasses.dataclass(frozen=True)
-class EllipsoidShape:
-    """An ellipsoid about the origin with the semi-axes `radii` (3,) along the axes of its frame."""
-
-    radii: Numbers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,18 +51,9 @@ class Mesh:
     faces: Numbers
 
 
-Shape = BoxShape | SphereShape | CylinderShape | CapsuleShape | EllipsoidShape | MeshFile | Mesh
+Shape = Box | Sphere | Cylinder | Capsule | Ellipsoid | MeshFile | Mesh
 SHAPES: dict[str, type] = {
-    kind.__name__: kind
-    for kind in (
-        BoxShape,
-        SphereShape,
-        CylinderShape,
-        CapsuleShape,
-        EllipsoidShape,
-        MeshFile,
-        Mesh,
-    )
+    kind.__name__: kind for kind in (Box, Sphere, Cylinder, Capsule, Ellipsoid, MeshFile, Mesh)
 }
 
 
@@ -109,8 +61,8 @@ SHAPES: dict[str, type] = {
 class Geometry:
     """A shape on a link.
 
-    - `shape`: a `BoxShape`, `SphereShape`, `CylinderShape`, `CapsuleShape`, `EllipsoidShape`,
-      `MeshFile` or `Mesh`;
+    - `shape`: a `Box`, `Sphere`, `Cylinder`, `Capsule` or `Ellipsoid` of `jaxrbd.collision`, a
+      `MeshFile` or a `Mesh`;
     - `placement`: (4, 4), pose of the shape's frame in the frame of the link;
     - `color`: red, green, blue and opacity, each from 0 to 1, or None if nothing states it;
     - `name`: the name in the robot file, or "".
@@ -151,9 +103,10 @@ class LinkGeometry:
 def checked_geometry(geometry: Geometry) -> Geometry:
     """The geometry with floats, tuples and read-only arrays in place of other numbers.
 
-    Raises ValueError with the reason, for a length that is negative or not finite, a placement that
-    is no rigid pose, a colour outside of 0 to 1, an unknown file type, a scale of 0, a mesh whose
-    faces are no indices of its vertices, and an object of another type.
+    The sizes of a shape are arrays of NumPy in float64. Raises ValueError with the reason, for a
+    size that is negative, not finite or traced by JAX, a size with batch axes, a rounding that is
+    too large, a placement that is no rigid pose, a colour outside of 0 to 1, an unknown file type,
+    a scale of 0, a mesh whose faces are no indices of its vertices, and an object of another type.
     """
     if not isinstance(geometry, Geometry):
         raise ValueError(f"{geometry!r} is no Geometry")
@@ -197,14 +150,16 @@ def _checked_shape(shape: Shape) -> Shape:
         if 0 in scale:
             raise ValueError(f"mesh {shape.uri!r}: scale is {scale}, expected no 0")
         return dataclasses.replace(shape, scale=scale)
-    values: dict[str, Any] = {}
-    for field, value in vars(shape).items():
-        what = f"{field} of its {kind.__name__}"
-        lengths = _numbers(value, what, (3,) if field in ("size", "radii") else ())
-        if min(lengths) < 0:
-            raise ValueError(f"{what} is {value}, expected no negative length")
-        values[field] = lengths if field in ("size", "radii") else lengths[0]
-    return kind(**values)
+    sizes = {}
+    for field in dataclasses.fields(shape):
+        size = getattr(shape, field.name)
+        size = np.array(_array(size, f"{field.name} of its {kind.__name__}", np.shape(size)))
+        size.setflags(write=False)
+        sizes[field.name] = size
+    try:  # the constructor checks shapes and signs
+        return kind(**sizes)
+    except ArgumentError as error:
+        raise ValueError(f"its {kind.__name__}: {error}") from None
 
 
 def _checked_mesh(mesh: Mesh) -> Mesh:

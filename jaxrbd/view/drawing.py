@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,10 +12,11 @@ import numpy as np
 from ..errors import ArgumentError, GeometryWarning
 from ..io import mesh_limits
 from ..io.mesh_limits import UnreadableMesh, check_coordinates, check_limit
-from ..model import BoxShape, EllipsoidShape, Geometry, Model
+from ..model import Geometry, Mesh, MeshFile, Model
 from ..model.arguments import robot
 from ..model.description import inertia_about_com
 from ..model.geometry import Shape
+from ..model.shapes import Box, Ellipsoid
 from ..spatial import pose_matrix
 from .triangles import Packages, Triangles, shape_triangles, transformed
 
@@ -123,7 +125,7 @@ class _Shapes:
 
     def __init__(self, packages: Packages | None):
         self._packages = packages
-        self._known: dict[Shape, list[Triangles]] = {}
+        self._known: dict[Hashable, list[Triangles]] = {}
         self._count = 0
 
     def items(
@@ -136,14 +138,14 @@ class _Shapes:
         default: tuple[float, ...],
     ) -> list[Item]:
         """The items of one shape. Raises UnreadableMesh if it cannot be drawn."""
-        shape = geometry.shape
-        if shape not in self._known:
-            self._known[shape] = []  # a file that cannot be read is opened once
-            self._known[shape] = shape_triangles(shape, self._packages)
+        key = _key(geometry.shape)
+        if key not in self._known:
+            self._known[key] = []  # a file that cannot be read is opened once
+            self._known[key] = shape_triangles(geometry.shape, self._packages)
         H = X_BL @ np.asarray(geometry.placement, float)
         name = f"{link} {geometry.name}" if geometry.name else link
         found = []
-        for triangles in self._known[shape]:
+        for triangles in self._known[key]:
             vertices, faces, color = transformed(H, triangles)
             check_coordinates(vertices)
             if layer == "collisions":
@@ -156,6 +158,14 @@ class _Shapes:
         check_limit(count, mesh_limits.MAX_ROBOT_TRIANGLES, "triangles together with other shapes")
         self._count = count
         return found
+
+
+def _key(shape: Shape) -> Hashable:
+    """A key that equal shapes share. A `Mesh` is equal only to itself."""
+    if isinstance(shape, MeshFile | Mesh):
+        return shape
+    sizes = (getattr(shape, field.name) for field in dataclasses.fields(shape))
+    return type(shape), *(np.asarray(size, float).tobytes() for size in sizes)
 
 
 def _principal(inertia: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
@@ -172,7 +182,7 @@ def _inertia_box(inertia: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The box of uniform density with this inertia; a point mass has a small box."""
     _, H, moments = _principal(inertia)
     sides = np.sqrt(12 * moments)  # the second moment of a side a is m a^2 / 12
-    (box,) = shape_triangles(BoxShape(np.maximum(sides, _least(inertia[0], sides))))
+    (box,) = shape_triangles(Box(np.maximum(sides, _least(inertia[0], sides)) / 2))
     return transformed(H, box)[:2]
 
 
@@ -180,7 +190,7 @@ def _inertia_ellipsoid(inertia: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The ellipsoid of uniform density with this inertia; a point mass has a small one."""
     _, H, moments = _principal(inertia)
     radii = np.sqrt(5 * moments)  # the second moment of a semi-axis r is m r^2 / 5
-    (ball,) = shape_triangles(EllipsoidShape(np.maximum(radii, _least(inertia[0], radii) / 2)))
+    (ball,) = shape_triangles(Ellipsoid(np.maximum(radii, _least(inertia[0], radii) / 2)))
     return transformed(H, ball)[:2]
 
 

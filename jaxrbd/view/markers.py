@@ -10,8 +10,9 @@ from jax.typing import ArrayLike
 
 from ..errors import ArgumentError
 from ..inverse_kinematics import ComTask, FrameTask, GazeTask, Task
-from ..model import Model, SphereShape
+from ..model import Model
 from ..model.arguments import parameter, require
+from ..model.shapes import Sphere
 from ..spatial import Pose
 from .drawing import Drawing, Item
 from .motion import AXES, motion
@@ -186,7 +187,7 @@ def axes(R: np.ndarray, p: np.ndarray, length: float) -> list[tuple[np.ndarray, 
 
 def ball(length: float) -> tuple[np.ndarray, np.ndarray]:
     """Vertices and faces of a ball that marks a point; `length`: the length of a body's axes."""
-    ((vertices, faces, _),) = shape_triangles(SphereShape(_BALL * length))
+    ((vertices, faces, _),) = shape_triangles(Sphere(_BALL * length))
     return vertices, faces
 
 

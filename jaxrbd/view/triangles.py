@@ -16,16 +16,8 @@ from ..errors import ArgumentError
 from ..io.mesh_files import read_mesh_file
 from ..io.mesh_limits import UnreadableMesh
 from ..io.packages import find_package_file
-from ..model import (
-    BoxShape,
-    CapsuleShape,
-    CylinderShape,
-    EllipsoidShape,
-    Mesh,
-    MeshFile,
-    SphereShape,
-)
-from ..model.geometry import Shape
+from ..model.geometry import Mesh, MeshFile, Shape
+from ..model.shapes import Box, Capsule, Cylinder, Ellipsoid, Sphere
 
 Packages = Mapping[str, str | os.PathLike[str]]
 
@@ -47,22 +39,25 @@ class Triangles(NamedTuple):
 def shape_triangles(shape: Shape, packages: Packages | None = None) -> list[Triangles]:
     """The triangles of a shape in its frame; several parts for a mesh file with several colours.
 
+    The rounding of a shape is ignored: a `Box` and a `Cylinder` have sharp edges, and an
+    `Ellipsoid` has its semi-axes.
+
     `packages`: as in `io.find_package_file`. Raises UnreadableMesh for a file that is missing,
     damaged, of a type without a reader, or beyond a limit of `mesh_limits`. Raises ArgumentError if
     a mesh file is to be read and trimesh is not installed.
     """
-    if isinstance(shape, BoxShape):
-        return [_box(np.array(shape.size))]
-    if isinstance(shape, SphereShape):
-        return [_ellipsoid(np.full(3, shape.radius))]
-    if isinstance(shape, EllipsoidShape):
-        return [_ellipsoid(np.array(shape.radii))]
-    if isinstance(shape, CylinderShape):
-        r, h = shape.radius, shape.length / 2
+    if isinstance(shape, Box):
+        return [_box(np.array(shape.half_sizes, float))]
+    if isinstance(shape, Sphere):
+        return [_ellipsoid(np.full(3, shape.radius, float))]
+    if isinstance(shape, Ellipsoid):
+        return [_ellipsoid(np.array(shape.radii, float))]
+    if isinstance(shape, Cylinder):
+        r, h = float(shape.radius), float(shape.half_length)
         profile = [[(0, -h), (r, -h)], [(r, -h), (r, h)], [(r, h), (0, h)]]
         return [_joined([_revolved(np.array(part, float)) for part in profile])]
-    if isinstance(shape, CapsuleShape):
-        r, h = shape.radius, shape.length / 2
+    if isinstance(shape, Capsule):
+        r, h = float(shape.radius), float(shape.half_length)
         arc = np.linspace(0, np.pi / 2, _SIDES // 4 + 1)
         angle = np.concatenate([-arc[::-1], arc])
         z = r * np.sin(angle) + np.repeat([-h, h], len(arc))
@@ -122,14 +117,14 @@ def transformed(H: np.ndarray, triangles: Triangles) -> Triangles:
     return triangles._replace(vertices=triangles.vertices @ H[:3, :3].T + H[:3, 3])
 
 
-def _box(size: np.ndarray) -> Triangles:
+def _box(half_sizes: np.ndarray) -> Triangles:
     sides = []
     for axis in range(3):
         for sign in (-1.0, 1.0):
-            u, v = np.roll(np.eye(3), axis, axis=1)[1:] * 0.5
-            corner = np.array([-u - v, u - v, u + v, -u + v]) + sign * 0.5 * np.eye(3)[axis]
+            u, v = np.roll(np.eye(3), axis, axis=1)[1:]
+            corner = np.array([-u - v, u - v, u + v, -u + v]) + sign * np.eye(3)[axis]
             faces = np.array([[0, 1, 2], [0, 2, 3]])
-            sides.append(Triangles(corner * size, faces if sign > 0 else faces[:, ::-1]))
+            sides.append(Triangles(corner * half_sizes, faces if sign > 0 else faces[:, ::-1]))
     return _joined(sides)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...collision import HalfSpace, PlacedShape, convex_hull
 from ...collision.distances import pose_of
-from ...collision.shapes import PrimitiveShape, Shape, shape_of_geometry
+from ...collision.shapes import Shape
 from ...contact import Ground, HeightGrid, Material, Plane, Scene
 from ...contact.height_grid import NODES
 from ...contact.shape_pairs import ground_spheres
@@ -270,7 +270,7 @@ def _shape(source: Source, geom: int) -> Shape:
     """The shape of a geom other than a mesh."""
     if source.geom_kinds[geom] == "plane":
         return HalfSpace()
-    return shape_of_geometry(cast(PrimitiveShape, geom_shape(source, geom)))
+    return cast(Shape, geom_shape(source, geom))
 
 
 def _hull(source: Source, geom: int) -> tuple[Shape, float]:

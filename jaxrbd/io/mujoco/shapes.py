@@ -9,16 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...model.geometry import (
-    BoxShape,
-    CapsuleShape,
-    CylinderShape,
-    EllipsoidShape,
-    Geometry,
-    Mesh,
-    Shape,
-    SphereShape,
-)
+from ...model.geometry import Geometry, Mesh, Shape
+from ...model.shapes import Box, Capsule, Cylinder, Ellipsoid, Sphere
 from .source import Source
 
 _VISIBLE_GROUPS = 3
@@ -50,15 +42,15 @@ def geom_shape(source: Source, geom: int) -> Shape | None:
     m, kind = source.m, source.kind("Geom", source.m.geom_type[geom])
     x, y, z = (float(size) for size in m.geom_size[geom])
     if kind == "box":
-        return BoxShape((2 * x, 2 * y, 2 * z))
+        return Box((x, y, z))
     if kind == "sphere":
-        return SphereShape(x)
+        return Sphere(x)
     if kind == "capsule":
-        return CapsuleShape(x, 2 * y)
+        return Capsule(x, y)
     if kind == "cylinder":
-        return CylinderShape(x, 2 * y)
+        return Cylinder(x, y)
     if kind == "ellipsoid":
-        return EllipsoidShape((x, y, z))
+        return Ellipsoid((x, y, z))
     if kind not in ("mesh", "sdf"):
         return None
     mesh = int(m.geom_dataid[geom])
