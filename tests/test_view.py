@@ -18,7 +18,17 @@ import pytest
 
 import jaxrbd as rbd
 from jaxrbd import cli, contact, inverse_kinematics as ik, view
-from jaxrbd.collision import Box, Capsule, Cylinder, Ellipsoid, PlacedShape, Sphere
+from jaxrbd.collision import (
+    Box,
+    Capsule,
+    ConvexMesh,
+    Cylinder,
+    Ellipsoid,
+    HalfSpace,
+    PlacedShape,
+    Separation,
+    Sphere,
+)
 from jaxrbd.errors import ArgumentError, GeometryWarning
 from jaxrbd.model import (
     Fixed,
@@ -1392,6 +1402,53 @@ def test_targets_of_tasks_are_markers():
     ):
         with pytest.raises(ArgumentError, match=message):
             view.targets([task])
+
+
+def test_markers_of_separations():
+    """Of pairs within a distance: points and arrows, red where shapes overlap."""
+    n = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
+    distance, a = np.array([0.3, -0.1, 2.0]), np.array([[0.1, 0.2, 0.3]] * 3)
+    found = Separation(distance, a, a + distance[:, None] * n, n)
+    near = view.separations(found, 0.5)
+    points, arrows, red_points, red_arrows = near
+    np.testing.assert_allclose(points.positions, [[0.1, 0.2, 0.3], [0.4, 0.2, 0.3]])
+    np.testing.assert_allclose(arrows.origins, [[0.1, 0.2, 0.3]])
+    np.testing.assert_allclose(arrows.vectors, [[0.3, 0, 0]], atol=1e-15)
+    np.testing.assert_allclose(red_points.positions, [[0.1, 0.2, 0.3], [0.1, 0.2, 0.2]])
+    # The second shape leaves the first one along the normal.
+    np.testing.assert_allclose(red_arrows.origins, [[0.1, 0.2, 0.2]])
+    np.testing.assert_allclose(red_arrows.vectors, [[0, 0, 0.1]], atol=1e-15)
+    assert points.color == arrows.color != red_points.color == red_arrows.color
+    assert red_points.color[0] > 0.8
+    assert len(view.separations(found)[0].positions) == 4
+    one = view.separations(Separation(*(x[0] for x in found)))
+    np.testing.assert_allclose(one[0].positions, points.positions)
+    assert view.separations(found, -1.0) == []
+
+
+def test_obstacles_are_markers():
+    """Shapes in the world, in their poses; not those on the robot, and no half-spaces."""
+    X = rbd.Pose(np.asarray(TURN), np.array([1.0, 2.0, 3.0]))
+    corners = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1.0]])
+    shapes = [
+        PlacedShape(Box([0.1, 0.2, 0.3]), None, X, "wall"),
+        PlacedShape(ConvexMesh(corners), None, X),
+        PlacedShape(Sphere(0.1), "link"),
+        PlacedShape(HalfSpace()),
+    ]
+    items, layers = decorated(view.Obstacles(shapes, (0, 1, 0)))
+    assert layers == ("visuals", "markers")
+    assert items[0].name == "markers[0] wall"
+    box, hull = items
+    local = (box.vertices - X.p) @ X.R
+    np.testing.assert_allclose(np.abs(local).max(axis=0), [0.1, 0.2, 0.3], atol=1e-12)
+    assert box.color == (0, 1, 0, 1)
+    local = (hull.vertices - X.p) @ X.R
+    triangles_ = local[hull.faces]
+    volume = np.sum(np.linalg.det(triangles_ - 0.25)) / 6  # positive if all faces are outward
+    np.testing.assert_allclose(volume, 1 / 6, atol=1e-12)
+    with pytest.raises(ArgumentError, match=r"markers\[0\].shapes has Sphere"):
+        decorated(view.Obstacles(iter([Sphere(0.1)])))
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,18 @@ def simplified_hull(points: ArrayLike, most: int) -> tuple[np.ndarray, float]:
     return np.array(hull.points), float(max(map(np.max, errors)))
 
 
+def hull_triangles(vertices: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """Points (n, 3), and the triangles (m, 3) of their hull, counter-clockwise from outside."""
+    points = np.asarray(vertices, float)
+    hull = _hull(points, "vertices")
+    faces = np.array(hull.simplices)
+    corners = points[faces]
+    normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    inwards = np.sum(normals * hull.equations[:, :3], axis=1) < 0
+    faces[inwards] = faces[inwards, ::-1]
+    return points, faces
+
+
 def _hull(points: np.ndarray, name: str) -> Any:
     """The hull by Qhull; raises ArgumentError for points that are not finite or in one plane."""
     from scipy.spatial import ConvexHull, QhullError

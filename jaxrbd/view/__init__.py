@@ -7,7 +7,7 @@
 
 from .drawing import LAYERS, Drawing, Item, drawing
 from .live import Viewer, serve
-from .markers import Arrows, Axes, Path, Points, frame_path, targets
+from .markers import Arrows, Axes, Obstacles, Path, Points, frame_path, separations, targets
 from .page import Page, save_html, show
 from .picture import render
 
@@ -17,6 +17,7 @@ __all__ = [
     "Axes",
     "Drawing",
     "Item",
+    "Obstacles",
     "Page",
     "Path",
     "Points",
@@ -25,6 +26,7 @@ __all__ = [
     "frame_path",
     "render",
     "save_html",
+    "separations",
     "serve",
     "show",
     "targets",

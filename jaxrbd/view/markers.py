@@ -1,4 +1,4 @@
-"""What is drawn beside a robot: points, axes, arrows, paths, and ghosts of other postures."""
+"""What is drawn beside a robot: points, arrows, obstacles, and ghosts of other postures."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ from typing import NamedTuple
 import numpy as np
 from jax.typing import ArrayLike
 
+from ..collision import ConvexMesh, HalfSpace, PlacedShape, Separation
+from ..collision.mesh_hulls import hull_triangles
 from ..errors import ArgumentError
 from ..inverse_kinematics import ComTask, FrameTask, GazeTask, Task
 from ..model import Model
 from ..model.arguments import parameter, require
 from ..model.shapes import Sphere
-from ..spatial import Pose
+from ..spatial import Pose, pose_matrix
 from .drawing import Drawing, Item
 from .motion import AXES, motion
-from .triangles import shape_triangles
+from .triangles import Triangles, shape_triangles, transformed, with_edges
 
 Color = Sequence[int | float]
 _PATH = (0.1, 0.55, 0.75)
+_OVERLAP = (0.9, 0.15, 0.15)
 AXIS_COLORS = ((0.9, 0.2, 0.2, 1.0), (0.2, 0.7, 0.25, 1.0), (0.2, 0.35, 0.95, 1.0))
 # Radii of axes, of arrows and paths, and of balls, per length of the axes of a body.
 _AXIS = 0.03
@@ -76,7 +79,19 @@ class Path(NamedTuple):
     size: float | None = None
 
 
-Marker = Points | Axes | Arrows | Path
+class Obstacles(NamedTuple):
+    """Shapes in the world, for example those of `collision.pairs_of`.
+
+    - `shapes`: objects of the type `collision.PlacedShape`. Shapes on frames of the robot are left
+      out, because they move, and so are half-spaces;
+    - `color`: as for `Points`.
+    """
+
+    shapes: Sequence[PlacedShape]
+    color: Color = (0.55, 0.5, 0.45)
+
+
+Marker = Points | Axes | Arrows | Path | Obstacles
 
 
 def frame_path(
@@ -127,6 +142,32 @@ def targets(tasks: Sequence[Task]) -> list[Marker]:
         else:
             raise ArgumentError(f"tasks[{i}] is {task!r}, expected a target with a position")
     return found
+
+
+def separations(found: Separation, within: float = np.inf) -> list[Marker]:
+    """Markers of the nearest points of pairs of shapes, and of the lines between them.
+
+    - `found`: the result of `collision.robot_separations` or of `collision.distance`;
+    - `within`: pairs with a larger distance, in m, have no markers.
+
+    Pairs that are apart are blue. Pairs that overlap are red, with an arrow along which the second
+    shape leaves the first one. Raises ArgumentError for an object of another type.
+    """
+    if not isinstance(found, Separation):
+        raise ArgumentError(f"found is {found!r}, expected a Separation")
+    distance = np.reshape(found.distance, -1)
+    a, b = (np.reshape(x, (-1, 3)) for x in (found.point_a, found.point_b))
+    markers: list[Marker] = []
+    for chosen, first, second, color in (
+        (distance >= 0, a, b, _PATH),
+        (distance < 0, b, a, _OVERLAP),
+    ):
+        rows = chosen & (distance <= within)
+        if np.any(rows):
+            points = np.concatenate([a[rows], b[rows]])
+            markers.append(Points(points, color))
+            markers.append(Arrows(first[rows], (second - first)[rows], color))
+    return markers
 
 
 def decorated(
@@ -195,7 +236,10 @@ def _items(marker: Marker, index: int, length: float) -> list[Item]:
     """The items of a marker; `length`: the length of a body's axes."""
     name = f"markers[{index}]"
     if not isinstance(marker, Marker):
-        raise ArgumentError(f"{name} is {marker!r}, expected Points, Axes, Arrows or a Path")
+        kinds = "Points, Axes, Arrows, a Path or Obstacles"
+        raise ArgumentError(f"{name} is {marker!r}, expected {kinds}")
+    if isinstance(marker, Obstacles):
+        return _obstacles(marker, name)
     if marker.size is not None:
         require(
             np.asarray(marker.size), lambda x: (x > 0) & np.isfinite(x), f"{name}.size", "above 0"
@@ -228,6 +272,24 @@ def _items(marker: Marker, index: int, length: float) -> list[Item]:
     shafts, heads = rods(origins, necks, radius, radius), rods(necks, tips, 2.5 * radius, 0.0)
     faces = np.concatenate([shafts[1], heads[1] + len(shafts[0])])
     return [Item(name, "markers", -1, np.concatenate([shafts[0], heads[0]]), faces, color)]
+
+
+def _obstacles(marker: Obstacles, name: str) -> list[Item]:
+    color, items = _color(marker.color, f"{name}.color"), []
+    for placed in marker.shapes:
+        if not isinstance(placed, PlacedShape):
+            raise ArgumentError(f"{name}.shapes has {placed!r}, expected objects PlacedShape")
+        if placed.frame is not None or isinstance(placed.shape, HalfSpace):
+            continue
+        if isinstance(placed.shape, ConvexMesh):
+            parts = [with_edges(Triangles(*hull_triangles(placed.shape.vertices)))]
+        else:
+            parts = shape_triangles(placed.shape)
+        H = np.array(pose_matrix(placed.X_FS), float)
+        for part in parts:
+            vertices, faces, _ = transformed(H, part)
+            items.append(Item(f"{name} {placed.name}", "markers", -1, vertices, faces, color))
+    return items
 
 
 def _ghosts(model: Model, scene: Drawing, ghosts: ArrayLike) -> list[Item]:
