@@ -878,7 +878,7 @@ def test_the_soles_of_the_humanoid_are_the_lower_faces_of_its_feet():
         (geometry,) = model.geometry.collisions[f"{side}_foot"]
         R, p = geometry.placement[:3, :3], geometry.placement[:3, 3]
         for corner in ((1, 1, -1), (1, -1, -1), (-1, 1, -1), (-1, -1, -1)):
-            corner = foot.p + foot.R @ (p + R @ (np.array(corner) * geometry.shape.size / 2))
+            corner = foot.p + foot.R @ (p + R @ (np.array(corner) * geometry.shape.half_sizes))
             expected.add((f"{side}_sole", *np.round(corner, 6).tolist()))
     assert found == expected
 
