@@ -11,8 +11,9 @@ depth is the length of the shortest translation after which the shapes only touc
   Newton's method for the fixed direction gives another candidate, and a larger change of the
   direction a third one. The first direction is the best of the axes of both cores, their cross
   products, the normals of the faces of hulls, the direction of the centres, and directions that
-  are spread over the sphere. For two boxes, the best direction is always among them. For other
-  cores the result is a local maximum of the separation, and nearly always the largest.
+  are spread over the sphere. The result is a local maximum of the separation, and nearly always
+  the largest.
+- Two boxes, segments or points: `boxes.py` finds the direction and the points without iterations.
 - Hulls: `hulls.py` finds the nearest points and the triangles of corners that contain them. The
   steps of Newton's method are with these triangles.
 
@@ -154,10 +155,7 @@ def _(primals, tangents):
     newton = _newton(with_triangles(fixed, touch.corners), touch)
 
     def solution(pair):
-        found = _solution(with_triangles(pair, touch.corners), touch, newton)
-        if _are_boxes(pair):  # the touch is exact
-            return jax.tree.map(_with_value, found, _at_touch(fixed, touch))
-        return found
+        return _solution(with_triangles(pair, touch.corners), touch, newton)
 
     return jax.jvp(solution, primals, tangents)
 
@@ -216,11 +214,13 @@ def _solution(pair: CorePair, touch: Touch, newton: _Newton) -> tuple[Array, Arr
     moved = pair.moved(newton.s)
     _, n = _step(moved, touch, newton.M_inverse)
     n = _unit(touch.n + matmul(newton.turning, n - touch.n), touch.n)
-    n = _with_value(n, _best_direction(pair, jnp.stack([n, newton.n, touch.n])))
+    exact = _are_boxes(pair)
+    best = touch.n if exact else _best_direction(pair, jnp.stack([n, newton.n, touch.n]))
+    n = _with_value(n, best)
     # The movement depends on the direction and on the distance, and it moves the points.
     moved = pair.moved(touch.movement(pair.separation(n), n))
     u, _ = _step(moved, touch, newton.M_inverse)
-    u = _with_value(u, _closer_point(moved, u, touch.u))
+    u = _with_value(u, touch.u if exact else _closer_point(moved, u, touch.u))
     y, _ = moved.nearest_in_a(u)
     x = matmul(u - moved.p, moved.R)
     a, _ = pair.a.nearest(x)
@@ -228,13 +228,23 @@ def _solution(pair: CorePair, touch: Touch, newton: _Newton) -> tuple[Array, Arr
     # Errors of the points do not change the separation along n.
     distance = _with_value(_distance(pair, n, y, x), pair.separation(n))
     a = matmul(pair.R, a) + pair.p
-    middle, half = (a + b) / 2, distance / 2 * n
-    return distance, _with_value(a, middle - half), _with_value(b, middle + half), n
+    if exact:
+        at_touch = _at_touch(pair, touch)
+    else:
+        middle, half = (a + b) / 2, distance / 2 * n
+        at_touch = distance, middle - half, middle + half, n
+    return jax.tree.map(_with_value, (distance, a, b, n), at_touch)
 
 
+@jax.custom_jvp
 def _with_value(x: Array, value: Array) -> Array:
     """x with another value, and the derivatives of x."""
-    return x + lax.stop_gradient(value - x)
+    return value
+
+
+@_with_value.defjvp
+def _(primals, tangents):
+    return _with_value(*primals), tangents[0]
 
 
 def _best_direction(pair: CorePair, directions: Array) -> Array:
