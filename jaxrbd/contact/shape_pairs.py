@@ -189,7 +189,7 @@ def pair_contacts(
     shapes = [shape.shape for shape in pairs.shapes]
     members, counts = np.array(pairs.members, int), pairs.counts
     with_ground = members[:, 1] == GROUND
-    labels = np.where(pairs.are_segments, 0, counts)
+    labels = np.where(pairs.are_segments, 0, counts)  # 0: a closed form, with one contact
     found, rows = [], []
     for batches, compute in (
         (_batches(shapes, X, members, labels, ~with_ground), _patches),
