@@ -33,6 +33,7 @@ from . import (
     so3,
     spatial,
     tangent,
+    tendons,
     view,
 )
 from .algorithms import (
@@ -172,6 +173,7 @@ __all__ = [
     "so3",
     "spatial",
     "tangent",
+    "tendons",
     "view",
     # errors and warnings
     "ArgumentError",

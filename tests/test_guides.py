@@ -30,6 +30,7 @@ PROGRAMS = {
     "exchange.md": 4,
     "integrators.md": 1,
     "mjcf.md": 2,
+    "tendons.md": 2,
 }
 LOOPS = {
     "distances.md": 1,

@@ -335,6 +335,7 @@ NEWER = {
     *("actuator_delay", "actuator_outadr", "actuator_plugin", "dof_dampingpoly"),
     *("geom_adhesion", "geom_surfacevel", "jnt_springyield", "jnt_stiffnesspoly"),
     *("pair_adhesion", "tendon_armature", "tendon_dampingpoly", "tendon_stiffnesspoly"),
+    *("tendon_actfrclimited", "tendon_actfrcrange", "tendon_springyield"),
 }
 
 
@@ -815,7 +816,7 @@ def check_file(name):
     except ValueError:
         return
     if "tendon_armature" in dir(compiled):
-        compiled.tendon_armature[:] = 0  # the importer omits tendons
+        compiled.tendon_armature[:] = 0  # the mass matrix of a model has no tendons
     with warnings.catch_warnings():
         for category in (rbd.InertiaWarning, rbd.ContactWarning):
             warnings.simplefilter("ignore", category)

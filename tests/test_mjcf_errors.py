@@ -45,7 +45,7 @@ PLACES["hull"] = "size='0.1'"
 PLACES["base_joint"] = "<freejoint name='free'/>"
 MUSCLE = "0.75 1.05 1 200 0.5 1.6 1.5 1.3 1.2"
 IDLE_TENDON = "<tendon><fixed name='t'><joint joint='hinge' coef='1'/></fixed></tendon>"
-TENDON = IDLE_TENDON.replace("name=", "stiffness='1' name=")
+TENDON = IDLE_TENDON.replace("name=", "stiffness='1 2' name=")
 
 
 def text(**places):
@@ -77,7 +77,11 @@ REFUSED = {
     "density": ({"option": "density='1.2'"}, "option density 1.2 (fluid forces)"),
     "viscosity": ({"option": "viscosity='0.1'"}, "option viscosity 0.1 (fluid forces)"),
     "override": ({"flag": "override='enable'"}, "option flag override (parameters of contacts)"),
-    "tendon": ({"bottom": TENDON}, "tendon 't'"),
+    "tendon": ({"bottom": TENDON}, "tendon 't': polynomial stiffness"),
+    "tendon damping": (
+        {"bottom": IDLE_TENDON.replace("name=", "damping='1 2' name=")},
+        "tendon 't': polynomial damping",
+    ),
     "gravcomp": ({"arm": "gravcomp='0.5'"}, "body 'arm': gravcomp 0.5"),
     "mocap": (
         {
@@ -126,13 +130,6 @@ REFUSED = {
     "body": (
         {"bottom": actuator("<adhesion name='m' body='arm' ctrlrange='0 1'/>")},
         "actuator 'm': transmission to a body",
-    ),
-    "tendon equality": (
-        {
-            "bottom": IDLE_TENDON + "<equality><joint name='d' joint1='hinge'/>"
-            "<tendon name='e' tendon1='t'/></equality>",
-        },
-        "equality 'e': tendon",
     ),
     "obstacle": (
         {"top": RINGS, "world": geom(f"name='step' {RING}")},
@@ -246,42 +243,45 @@ def test_a_feature_without_counterpart_is_named(name):
     assert all(np.all(np.isfinite(x)) for x in found.q0)
 
 
-# (attributes of the tendon, elements after it, the flag that disables its effect)
-ACTING_TENDONS = {
-    "spring": ("stiffness='2'", "", "spring"),
-    "damper": ("damping='2'", "", "damper"),
-    "polynomial spring": ("stiffness='0 2'", "", "spring"),
-    "polynomial damper": ("damping='0 2'", "", "damper"),
-    "limit": ("limited='true' range='0 1'", "", "limit"),
-    "dry friction": ("frictionloss='1'", "", "frictionloss"),
-    "armature": ("armature='1'", "", None),
-    "actuator": ("", actuator("<motor name='m' tendon='t'/>"), "actuation"),
-    "equality": ("", "<equality><tendon tendon1='u' tendon2='t'/></equality>", "equality"),
+def test_an_equality_of_another_kind_is_named():
+    equalities = "<joint name='d' joint1='hinge'/><joint name='e' joint1='hinge'/>"
+    mj_model = compiled({"bottom": f"<equality>{equalities}</equality>"})
+    mj_model.eq_type[1] = int(mujoco.mjtEq.mjEQ_DISTANCE)
+    found = from_mujoco(mj_model, strict=False)
+    assert found.omitted == ("equality 'e': distance",)
+    assert len(found.constraints) == 1
+
+
+# property: (attributes of the tendon, the flag that disables it, what is read)
+TENDON_PROPERTIES = {
+    "stiffness": ("stiffness='2'", "spring", [2.0]),
+    "damping": ("damping='3'", "damper", [3.0]),
+    "limits": ("range='-1 4'", "limit", [[-1.0, 4.0]]),
+    "friction": ("frictionloss='5'", "frictionloss", [5.0]),
+    "armature": ("armature='6'", None, [6.0]),
 }
 
 
-def tendons_in_omitted(attributes, others="", flag=None):
-    tendons = IDLE_TENDON.replace("name=", f"{attributes} name=")
-    bottom = tendons + IDLE_TENDON.replace("'t'", "'u'") + others
-    flags = f"{flag}='disable'" if flag else ""
-    found = from_mujoco(compiled({"bottom": bottom, "flag": flags}), strict=False)
-    return [feature for feature in found.omitted if "tendon '" in feature]
-
-
-@pytest.mark.parametrize("what", ACTING_TENDONS)
-def test_a_tendon_is_refused_only_if_it_acts(what):
-    attributes, others, flag = ACTING_TENDONS[what]
-    both = ["tendon 't'", "tendon 'u'"]
-    assert tendons_in_omitted(attributes, others) == (both if what == "equality" else both[:1])
+@pytest.mark.parametrize("name", TENDON_PROPERTIES)
+def test_a_property_of_a_tendon_is_read_unless_a_flag_disables_it(name):
+    attributes, flag, expected = TENDON_PROPERTIES[name]
+    bottom = IDLE_TENDON.replace("name=", f"{attributes} name=")
+    found = from_mujoco(compiled({"bottom": bottom})).tendons
+    assert found.names == ("t",)
+    for other in TENDON_PROPERTIES:
+        value = getattr(found, other)
+        if other == name:
+            np.testing.assert_array_equal(value, expected)
+        else:
+            assert value is None
     if flag is not None:
-        assert tendons_in_omitted(attributes, others, flag) == []
+        disabled = from_mujoco(compiled({"bottom": bottom, "flag": f"{flag}='disable'"}))
+        assert getattr(disabled.tendons, name) is None
 
 
-def test_a_tendon_that_only_measures_is_read_strictly():
-    sensor = "<sensor><tendonpos tendon='t'/></sensor>"
-    loose = "<tendon><spatial name='s'><site site='s0'/><site site='s1'/></spatial></tendon>"
-    found = load_mjcf(text(bottom=IDLE_TENDON + loose + sensor))
-    assert (found.omitted, found.model.nv) == ((), 10)
+def test_polynomial_springs_of_tendons_are_left_out_by_the_flag():
+    places = {"bottom": TENDON, "flag": "spring='disable'"}
+    assert from_mujoco(compiled(places)).omitted == ()
 
 
 def test_one_message_names_all_features():
@@ -289,8 +289,8 @@ def test_one_message_names_all_features():
     with pytest.raises(rbd.RobotFileError) as error:
         load_mjcf(text(**places))
     assert str(error.value) == (
-        "<string>: no counterpart for option density 1 (fluid forces); tendon 't'; "
-        "body 'arm': gravcomp 1 (strict=False leaves this out)"
+        "<string>: no counterpart for option density 1 (fluid forces); body 'arm': gravcomp 1; "
+        "tendon 't': polynomial stiffness (strict=False leaves this out)"
     )
     assert error.value.file == "<string>"
 
@@ -356,7 +356,7 @@ def test_many_contacts_without_counterpart_are_one_text():
         "geom 'geom2' of body 'leg0': contact of an sdf with the geom 'geom4' of body 'leg1'",
     ]
     tendons = "".join(TENDON.replace("name='t'", f"name='t{i}'") for i in range(23))
-    with pytest.raises(rbd.RobotFileError, match=r"'t18'; tendon 't19' and 3 more \(strict"):
+    with pytest.raises(rbd.RobotFileError, match=r"'t18'.*; tendon 't19'.* and 3 more \(strict"):
         load_mjcf(text(bottom=tendons))
 
 

@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from ..errors import ArgumentError
 from ..model import arguments
-from .joints_by_name import ranges
+from ..model.joints_by_name import ranges
 
 
 class Filter(eqx.Module):

@@ -15,7 +15,7 @@ from .. import so3
 from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.joint_space import independent_joint_force, joint_coordinates
-from .joints_by_name import parameters, scalar_joints
+from ..model.joints_by_name import parameters, scalar_joints
 
 
 class JointSprings(eqx.Module):

@@ -92,6 +92,7 @@ def _left_out(found: Imported) -> str:
         "contact point": 0 if scene is None else len(scene.frames),
         "pair of shapes": len(found.pairs),
         "spring": len(springs.joints) + len(springs.balls),
+        "tendon": len(found.tendons.names),
         "constraint": len(found.constraints) + len(found.inactive_constraints),
         "keyframe": len(found.keyframes),
     }

@@ -6,6 +6,8 @@ joint force.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -14,9 +16,9 @@ from jaxtyping import Float
 
 from ..actuators import PD, AffineActuators
 from ..actuators.joint_values import joints_of_dofs, values_of_dofs
-from ..actuators.joints_by_name import scalar_joints
 from ..errors import ArgumentError
 from ..model import Model, arguments
+from ..model.joints_by_name import scalar_joints
 from .joint_terms import Servo
 
 
@@ -40,21 +42,20 @@ def servo_of_actuators(
     chapter "Computation", sections "Actuation model" and "Numerical integration" (in implicitfast,
     only the damping uses the velocity after the step).
     """
-    _require_one_limit(actuators)
+    ends = actuators.joints_without_tendons()
+    _require_one_limit(actuators, ends)
     joints, n = actuators.driven_joints, len(actuators.driven_joints)
     scalar_joints(model, joints)
     owner = joints_of_dofs(model, joints)
     q = arguments.configuration(model, q)
-    control = arguments.array(
-        model, control, "control", (len(actuators.joints),), "number of actuators"
-    )
+    control = arguments.array(model, control, "control", (len(ends),), "number of actuators")
     gain, bias, gear, control_range, force_range, joint_range = (
         jnp.asarray(x, model.dtype) for x in actuators.values
     )
     control = jnp.clip(control, control_range[:, 0], control_range[:, 1])
     # The joint force is terms . [1, gear q, gear v].
     terms = gear[None] * (gain * control[:, None] + bias).T
-    place = np.array([joints.index(name) for name in actuators.joints], int)
+    place = np.array(actuators.outputs, int)
     terms = terms * jnp.stack([jnp.ones_like(gear), -gear, -gear])
     c, k, d = jnp.zeros((3, n), model.dtype).at[:, place].add(terms)
     most = force_range[:, 1]
@@ -86,15 +87,18 @@ def _not_negative(x: Array) -> Array:
     return x if arguments.known(x) is not None else jnp.where(x < 0, jnp.nan, x)
 
 
-def _require_one_limit(actuators: AffineActuators) -> None:
-    """Raise ArgumentError for limits of the force that a `PD` cannot have."""
+def _require_one_limit(actuators: AffineActuators, joints: Sequence[str]) -> None:
+    """Raise ArgumentError for limits of the force that a `PD` cannot have.
+
+    `joints`: the joint of each actuator.
+    """
     force_range = arguments.known(actuators.force_range)
     joint_range = arguments.known(actuators.joint_force_range)
     ranges = []
     if force_range is not None:
         ranges += [(f"actuator {x!r}", *y) for x, y in zip(actuators.names, force_range)]
-        for joint, (_, high) in zip(actuators.joints, force_range):
-            count = actuators.joints.count(joint)
+        for joint, (_, high) in zip(joints, force_range):
+            count = joints.count(joint)
             if count > 1 and np.isfinite(high):
                 raise ArgumentError(
                     f"joint {joint!r} has {count} actuators with a limit of the force, expected "

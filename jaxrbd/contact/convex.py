@@ -45,6 +45,8 @@ from ..algorithms.rnea import rnea
 from ..constraints import Constraint, ConstraintRows, constraint_rows
 from ..model import Model, arguments
 from ..model.joint_space import independent_joint_force, joint_rates
+from ..tendons import Tendons
+from ..tendons.tendons import ArmatureTerms, armature_terms
 from .branches import Partition, partition, whole
 from .contacts import contact_bodies, contact_wrenches, find_contacts, relative
 from .coulomb import ContactLaw, spin_moments, with_spins
@@ -54,6 +56,7 @@ from .joint_terms import ClippedLaw, JointImpulses, JointLaw, Servo, joint_law
 from .newton import Problem, hessian_factor, minimise
 from .points import point_jacobians, point_motions
 from .scene import InverseInertias, Scene, lengths_and_normals
+from .tendon_terms import tendon_law, tendon_rows
 
 
 class ContactStep(NamedTuple):
@@ -69,6 +72,8 @@ class ContactStep(NamedTuple):
       the contact points, in N m s, in world axes; zeros without such friction;
     - `joint_impulse`: the impulses of limits, dissipation and servo on the joints;
     - `constraint_impulse` (rows,): the impulses of the constraints, see `constraint_rows`;
+    - `tendon_impulse` (tendons,): the tension of each tendon times dt in N s, from its spring, its
+      damping, its friction and its limits;
     - `residual` (): the square root of E / E_0. E is the decrease of the convex function that the
       last step of Newton's method predicts. E_0 is the sum of all l and of the kinetic energies of
       the velocity before the time step and of its change. The residual is below `TOLERANCE` of
@@ -83,6 +88,7 @@ class ContactStep(NamedTuple):
     moment: Float[Array, "contacts 3"]
     joint_impulse: JointImpulses
     constraint_impulse: Float[Array, " rows"]
+    tendon_impulse: Float[Array, " tendons"]
     residual: Float[Array, ""]
 
 
@@ -108,6 +114,7 @@ def contact_step(
     servo: Servo | None = None,
     constraints: Sequence[Constraint] = (),
     smoothing: ArrayLike | None = None,
+    tendons: Tendons | None = None,
 ) -> ContactStep:
     """One time step of a robot with rigid contact, joint limits, dissipation and servos.
 
@@ -122,7 +129,9 @@ def contact_step(
       redundant. An error phi decays with the time constant `dt + recovery`. The inverse inertia of
       a row is the diagonal entry of `K M^-1 K^T` plus 1e-4 times the mean of the diagonal;
     - `smoothing` in m, more than 0: a length for the derivatives before touch-down (default none).
-      It has no effect on the step.
+      It has no effect on the step;
+    - `tendons`: `jaxrbd.tendons.Tendons` (default none). Their springs, damping, dry friction,
+      limits and armature act in the step, see `contact/tendon_terms.py`.
 
     The velocity v+ after the step minimizes the convex function at the head of the module
     `contact/convex.py`, and the robot moves with v+ for the time dt. In these equations, the linear
@@ -187,6 +196,7 @@ def contact_step(
 
     def step() -> ContactStep:
         options = regularisation, recovery, servo, constraints, smoothing
+        options = *options, Tendons(()) if tendons is None else tendons
         return _step(model, scene, q, v, tau, dt, f_ext, *options)
 
     # For reverse mode, JAX then stores only the solution and the world poses of each step, and not
@@ -207,13 +217,24 @@ def _step(
     servo: Servo | None,
     constraints: Sequence[Constraint],
     smoothing: Array | None,
+    tendons: Tendons,
 ) -> ContactStep:
     """The step of `contact_step`, for checked arguments."""
     kinematics = forward_kinematics.unchecked(model, q)
     scales = scene.inverse_inertia
     scales = inverse_inertias(model, scene) if scales is None else scales
     laws = _laws(
-        model, scene, scales, kinematics, v, dt, regularisation, recovery, servo, constraints
+        model,
+        scene,
+        scales,
+        kinematics,
+        v,
+        dt,
+        regularisation,
+        recovery,
+        servo,
+        constraints,
+        tendons,
     )
     # The dissipation is in the law of the joints, and not in the dynamics.
     conservative = model.with_dissipation(False)
@@ -236,7 +257,10 @@ def _step(
         a = (v_next - motion.start) / dt
         momentum = dt * (rnea.unchecked(conservative, kinematics, v, a, forces) - tau)
         joint_impulse = independent_joint_force(model, kinematics.q, impulses.joints.total)
-        return momentum - joint_impulse - matmul(impulses.constraints, laws.K)
+        others = matmul(impulses.constraints, laws.K) + matmul(impulses.tendons, laws.J_tendons)
+        if laws.armature is not None:
+            momentum = momentum + dt * (matmul(laws.armature.M, a) + laws.armature.bias)
+        return momentum - joint_impulse - others
 
     def solve_tangent(linear, b):
         return lax.custom_linear_solve(
@@ -249,17 +273,18 @@ def _step(
     # The value of the solver, with the derivative of `_impulses`.
     changing = _impulses(model, scene, kinematics, laws, v_next, smoothing_conductance)
     impulses = jax.tree.map(with_tangents, impulses, changing)
-    contacts, joints, rows = impulses
+    contacts, joints, rows, tension = impulses
     moment = spin_moments(laws.contacts.spin, contacts)
     return ContactStep(
-        q_next, v_turned, laws.distance, contacts[:, :3], moment, joints, rows, residual
+        q_next, v_turned, laws.distance, contacts[:, :3], moment, joints, rows, -tension, residual
     )
 
 
 class _Laws(NamedTuple):
     """The laws of all impulses of a step, and the geometry of contacts and constraints.
 
-    - `distance`, `arm`: as in `Contacts`; `K` (m, nv): the rows of the constraints.
+    - `distance`, `arm`: as in `Contacts`; `K` (m, nv): the rows of the constraints;
+    - `J_tendons` (n, nv): the moment arms of the tendons; `armature`: their inertia, or None.
     """
 
     distance: Float[Array, " contacts"]
@@ -268,14 +293,21 @@ class _Laws(NamedTuple):
     joints: JointLaw
     constraints: ClippedLaw
     K: Float[Array, "m nv"]
+    tendons: ClippedLaw
+    J_tendons: Float[Array, "n nv"]
+    armature: ArmatureTerms | None
 
 
 class _Impulses(NamedTuple):
-    """The impulses on the contacts, on the joints, and of the constraints."""
+    """The impulses on the contacts, on the joints, of the constraints and of the tendons.
+
+    An impulse of a tendon is positive if it makes the tendon longer.
+    """
 
     contacts: Float[Array, "contacts d"]
     joints: JointImpulses
     constraints: Float[Array, " m"]
+    tendons: Float[Array, " n"]
 
 
 def _laws(
@@ -289,6 +321,7 @@ def _laws(
     recovery: Array,
     servo: Servo | None,
     constraints: Sequence[Constraint],
+    tendons: Tendons,
 ) -> _Laws:
     found = find_contacts(model, scene, kinematics)
     length, normal = lengths_and_normals(found.gradient)
@@ -303,39 +336,47 @@ def _laws(
         )
     )
     rows = constraint_rows.unchecked(model, kinematics, v, constraints)
+    cables = tendon_rows(model, tendons, kinematics)
+    row_conductance, tendon_conductance = _row_conductances(
+        model, kinematics, regularisation, rows.K, cables.moment_arms
+    )
     return _Laws(
         found.distance,
         found.arm,
         ContactLaw(normal, contact_conductance, target, scene.friction, scene.spin(normal)),
         joint_law(model, kinematics.q, dt, recovery, joint_conductance, servo),
-        _constraint_law(model, kinematics, rows, dt, regularisation, recovery),
+        _constraint_law(rows, dt, recovery, row_conductance),
         rows.K,
+        tendon_law(model, tendons, cables.lengths, dt, recovery, tendon_conductance),
+        cables.moment_arms,
+        armature_terms(model, tendons, kinematics.q, v, cables.moment_arms),
     )
+
+
+def _row_conductances(
+    model: Model, kinematics: Kinematics, regularisation: Array, *rows: Array
+) -> list[Array]:
+    """1 / R of each row of some Jacobians (n, nv)."""
+    if not any(len(J) for J in rows):
+        return [jnp.zeros(0, model.dtype) for _ in rows]
+    inverse_M = inverse_positive_definite(crba(model, kinematics))
+    found = []
+    for J in rows:
+        inverse_inertia = jnp.sum(J * matmul(J, inverse_M), axis=1)
+        # Some rows are zero, for example in a planar loop. A bounded conductance of these rows
+        # keeps the step continuous in the placements of the joints.
+        if len(J):
+            inverse_inertia = inverse_inertia + 1e-4 * jnp.mean(inverse_inertia)
+        found.append(_conductance(regularisation, inverse_inertia))
+    return found
 
 
 def _constraint_law(
-    model: Model,
-    kinematics: Kinematics,
-    rows: ConstraintRows,
-    dt: Array,
-    regularisation: Array,
-    recovery: Array,
+    rows: ConstraintRows, dt: Array, recovery: Array, conductance: Array
 ) -> ClippedLaw:
     """Impulses in both directions, with the target velocity `-phi / (dt + recovery)`."""
-    if not len(rows.K):
-        return ClippedLaw(*(jnp.zeros((1, 0), model.dtype),) * 4)
-    inverse_M = inverse_positive_definite(crba(model, kinematics))
-    inverse_inertia = jnp.sum(rows.K * matmul(rows.K, inverse_M), axis=1)
-    # Some rows are zero, for example in a planar loop. A bounded conductance of these rows keeps
-    # the step continuous in the placements of the joints.
-    inverse_inertia = inverse_inertia + 1e-4 * jnp.mean(inverse_inertia)
     bound = jnp.full_like(rows.position, jnp.inf)
-    fields = (
-        _conductance(regularisation, inverse_inertia),
-        -rows.position / (dt + recovery),
-        -bound,
-        bound,
-    )
+    fields = conductance, -rows.position / (dt + recovery), -bound, bound
     return ClippedLaw(*(x[None] for x in fields))
 
 
@@ -370,6 +411,7 @@ def _impulses(
         contact_impulses,
         laws.joints.impulses(joint_rates(model, kinematics.q, v_next)),
         laws.constraints.impulses(matmul(laws.K, v_next)),
+        laws.tendons.impulses(matmul(laws.J_tendons, v_next)),
     )
 
 
@@ -407,8 +449,11 @@ def _solve(
     spin = laws.contacts.spin
     J = with_spins(spin, relative(scene, J[:, :3]), relative(scene, J[:, 3:]))
     joints, others, K = _scalar_laws(model, kinematics, laws)
-    push = dt * (tau - motion.bias)
-    problem = Problem(motion.M, push, start, laws.contacts, J, joints, others, K)
+    M, bias = motion.M, motion.bias
+    if laws.armature is not None:
+        M, bias = M + laws.armature.M, bias + laws.armature.bias
+    push = dt * (tau - bias)
+    problem = Problem(M, push, start, laws.contacts, J, joints, others, K)
     x, residual = minimise(_partition(model, scene, len(K)), problem)
     v_next = start + x
     u = matmul(J, v_next)
@@ -416,6 +461,7 @@ def _solve(
         laws.contacts.impulses(u),
         laws.joints.impulses(joint_rates(model, kinematics.q, v_next)),
         laws.constraints.impulses(matmul(laws.K, v_next)),
+        laws.tendons.impulses(matmul(laws.J_tendons, v_next)),
     )
     return _Solved(v_next, impulses, residual, hessian_factor(problem, x), u, J)
 
@@ -424,17 +470,21 @@ def _scalar_laws(
     model: Model, kinematics: Kinematics, laws: _Laws
 ) -> tuple[ClippedLaw, ClippedLaw, Array]:
     """The law of the velocities v, the law of other velocities, and their Jacobian."""
-    joints, constraints = laws.joints.merged(), laws.constraints
-    J = joint_jacobian(model, kinematics.q)
-    if J is None:
-        return joints, constraints, laws.K
-    empty = ClippedLaw(*(jnp.zeros((0, model.nv), model.dtype),) * 4)
-    kinds = len(joints.target)
-    fields = (
-        jnp.concatenate([x, jnp.pad(y, ((0, kinds - len(y)), (0, 0)))], axis=1)
-        for x, y in zip(joints, constraints)
-    )
-    return empty, ClippedLaw(*fields), jnp.concatenate([J, laws.K])
+    joints, rows = laws.joints.merged(), [laws.constraints, laws.tendons]
+    J, K = joint_jacobian(model, kinematics.q), [laws.K, laws.J_tendons]
+    if J is not None:
+        rows, K = [joints, *rows], [J, *K]
+        joints = ClippedLaw(*(jnp.zeros((0, model.nv), model.dtype),) * 4)
+    kept = [i for i, x in enumerate(K) if len(x)] or [0]
+    others = _side_by_side([rows[i] for i in kept])
+    return joints, others, jnp.concatenate([K[i] for i in kept])
+
+
+def _side_by_side(laws: Sequence[ClippedLaw]) -> ClippedLaw:
+    """Laws of different velocities as one law; zeros where a law has fewer kinds of impulses."""
+    kinds = max(len(law.target) for law in laws)
+    padded = [[jnp.pad(x, ((0, kinds - len(x)), (0, 0))) for x in law] for law in laws]
+    return ClippedLaw(*(jnp.concatenate(fields, axis=1) for fields in zip(*padded)))
 
 
 def _partition(model: Model, scene: Scene, others: int) -> Partition:

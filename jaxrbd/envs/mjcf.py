@@ -196,6 +196,10 @@ def _checked_scene(robot: Imported) -> Scene:
         )
     if robot.springs.joints:
         raise ArgumentError(f"joint {robot.springs.joints[0]!r} has a spring, expected none")
+    if robot.tendons.act:
+        raise ArgumentError(
+            f"the robot has {len(robot.tendons.names)} tendons with properties, expected none"
+        )
     return robot.scene
 
 
@@ -210,13 +214,13 @@ def _motors(robot: Imported) -> list[str]:
     if not np.all(instant):
         name = actuators.names[int(np.argmin(instant))]
         raise ArgumentError(f"actuator {name!r} has activation dynamics, expected none")
-    joints = robot.model.joint_names[1:]
+    joints, driven = robot.model.joint_names[1:], actuators.joints_without_tendons()
     for name in joints:
-        if (count := actuators.joints.count(name)) != 1:
+        if (count := driven.count(name)) != 1:
             raise ArgumentError(f"joint {name!r} has {count} actuators, expected 1")
     gain, bias = np.asarray(actuators.gain), np.asarray(actuators.bias)
     motors = set()
-    for i, (name, joint) in enumerate(zip(actuators.names, actuators.joints)):
+    for i, (name, joint) in enumerate(zip(actuators.names, driven)):
         kp, kd = gain[i, 0], -bias[i, 2]
         if kp and not gain[i, 1:].any() and not bias[i].any():
             motors.add(joint)
@@ -240,7 +244,10 @@ def _require_reachable_targets(
     strokes = dict(zip(model.joint_names[1:], np.broadcast_to(stroke, model.nv - 6)))
     faults = []
     for name, joint, r, (low, high) in zip(
-        actuators.names, actuators.joints, actuators.gear, np.asarray(actuators.control_range)
+        actuators.names,
+        actuators.joints_without_tendons(),
+        actuators.gear,
+        np.asarray(actuators.control_range),
     ):
         if joint in motors:
             continue
@@ -272,7 +279,7 @@ def _joint_control(
     effort = np.full(len(motors), np.inf)
     for name, joint, r, gain, (low, high) in zip(
         actuators.names,
-        actuators.joints,
+        actuators.joints_without_tendons(),
         actuators.gear,
         np.asarray(actuators.gain),
         np.asarray(actuators.control_range),

@@ -7,11 +7,12 @@ from typing import NamedTuple
 import numpy as np
 
 from ...actuators import AffineActuators, Filter, JointSprings
+from ...tendons import Tendons
 from .source import Source
 
 
 class ReadActuators(NamedTuple):
-    """The actuators on hinges and slides, with their activation dynamics.
+    """The actuators on hinges, slides and tendons, with their activation dynamics.
 
     - `controls`: for each actuator the index of its control in MuJoCo's `ctrl`;
     - `activations`: for each actuator the index of its activation in MuJoCo's `act`, or -1.
@@ -23,8 +24,8 @@ class ReadActuators(NamedTuple):
     activations: list[int]
 
 
-def read_actuators(source: Source) -> ReadActuators:
-    """The actuators on hinges and slides; the others are added to `omitted`.
+def read_actuators(source: Source, tendons: Tendons) -> ReadActuators:
+    """The actuators on hinges, slides and tendons; the others are added to `omitted`.
 
     MuJoCo clips the control of an actuator with dynamics before the filter, and the filtered
     control only by the range of the activation.
@@ -42,6 +43,11 @@ def read_actuators(source: Source) -> ReadActuators:
             kept.append(actuator)
             controls.append(int(addresses[actuator]))
     joints = [source.driven_joint(actuator) for actuator in kept]
+    pulled = [int(m.actuator_trnid[actuator, 0]) for actuator in kept]
+    ends = [
+        tendons.tendons[tendon] if joint is None else source.joints[joint]
+        for joint, tendon in zip(joints, pulled)
+    ]
     constant_gain = [source.kind("Gain", m.actuator_gaintype[i]) == "fixed" for i in kept]
     no_bias = [source.kind("Bias", m.actuator_biastype[i]) == "none" for i in kept]
     gain, bias = (x[kept][:, :3].copy() for x in (m.actuator_gainprm, m.actuator_biasprm))
@@ -52,11 +58,14 @@ def read_actuators(source: Source) -> ReadActuators:
     bias[disabled] = 0
     clamped = m.actuator_ctrllimited[controls].astype(bool) & (not source.disabled("CLAMPCTRL"))
     control_range = _bounds(m.actuator_ctrlrange[controls], clamped)
-    driven = np.array([*dict.fromkeys(joints)], int)
+    cable_limited = source.field("tendon_actfrclimited", np.zeros(m.ntendon))
+    cable_range = source.field("tendon_actfrcrange", np.zeros((m.ntendon, 2)))
+    driven = np.array([*dict.fromkeys(joint for joint in joints if joint is not None)], int)
+    cables = np.array([*dict.fromkeys(i for joint, i in zip(joints, pulled) if joint is None)], int)
     filtered = np.array([source.kind("Dyn", m.actuator_dyntype[i]) != "none" for i in kept], bool)
     unbounded = (-np.inf, np.inf)
     actuators = AffineActuators(
-        [source.joints[joint] for joint in joints if joint is not None],
+        ends,
         gain,
         bias,
         gear=[source.gear(actuator) for actuator in kept],
@@ -64,6 +73,7 @@ def read_actuators(source: Source) -> ReadActuators:
         force_range=_bounds(m.actuator_forcerange[kept], m.actuator_forcelimited[kept]),
         joint_force_range=_bounds(m.jnt_actfrcrange[driven], m.jnt_actfrclimited[driven]),
         names=[source.actuators[actuator] for actuator in kept],
+        tendon_force_range=_bounds(cable_range[cables], cable_limited[cables]),
     )
     filters = _read_filter(
         source, kept, filtered, disabled, np.where(filtered[:, None], control_range, unbounded)
@@ -105,7 +115,7 @@ def _fault(source: Source, actuator: int) -> str | None:
     """The feature of an actuator that is not carried over, or None."""
     m = source.m
     transmission = source.kind("Trn", m.actuator_trntype[actuator])
-    if source.driven_joint(actuator) is None:
+    if source.driven_joint(actuator) is None and transmission != "tendon":
         if transmission.startswith("joint"):
             joint = source.joints[m.actuator_trnid[actuator, 0]]
             return f"transmission to the ball or free joint {joint!r}"

@@ -15,11 +15,12 @@ from ...constraints import Constraint, Equation, point, weld
 from ...model import Follow, Mimic, Model
 from ...model.joint_space import joint_coordinates
 from ...spatial import Pose
+from ...tendons import Tendons
 from .source import Source
 
 
 class JointPolynomial(eqx.Module):
-    """The polynomial of one coordinate x in another coordinate y.
+    """The polynomial of one coordinate x in another coordinate y, or of two tendon lengths.
 
     `x = rest[0] + sum_k coefficients_k (y - rest[1])^k`.
 
@@ -57,6 +58,24 @@ class JointEquation(eqx.Module):
         else:
             y = coordinates[_coordinate(model, self.leader)]
         return (x - self.polynomial(y[None]))[None]
+
+
+class TendonEquation(eqx.Module):
+    """The equation of two tendons, `l_0 - polynomial(l_1) = 0`, as the function of an `Equation`.
+
+    `tendons`: one tendon of constant length, or two tendons with the lengths l_0 and l_1.
+    """
+
+    polynomial: JointPolynomial
+    tendons: Tendons
+
+    def __call__(self, model: Model, q: Float[Array, " nq"]) -> Float[Array, "1"]:
+        """The error (1,) in m at q (nq,)."""
+        lengths = self.tendons.lengths(model, q)
+        if len(lengths) > 1:
+            return lengths[:1] - self.polynomial(lengths[1:])
+        rest = jnp.asarray(self.polynomial.rest[1:], model.dtype)
+        return lengths - self.polynomial(rest)
 
 
 def _coordinate(model: Model, joint: str) -> int:
@@ -99,18 +118,18 @@ def read_followers(source: Source) -> FollowerRules:
 
 
 def read_constraints(
-    source: Source, used: set[int], sites: dict[str, str]
+    source: Source, used: set[int], sites: dict[str, str], tendons: Tendons
 ) -> tuple[tuple[Constraint, ...], tuple[Constraint, ...]]:
     """The constraints that are active at the start, and the constraints that are not.
 
     - `used`: the equalities that became rules of followers. The result leaves these equalities out;
-    - `sites`: the frame of each site.
+    - `sites`: the frame of each site; `tendons`: all tendons of the file.
     """
     found: dict[bool, list[Constraint]] = {True: [], False: []}
     if source.disabled("EQUALITY", "CONSTRAINT"):
         return (), ()
     for equality in sorted(set(range(source.m.neq)) - used):
-        constraint = _constraint(source, equality, sites)
+        constraint = _constraint(source, equality, sites, tendons)
         if constraint is not None:
             found[bool(source.m.eq_active0[equality])].append(constraint)
     return tuple(found[True]), tuple(found[False])
@@ -127,11 +146,15 @@ def _is_joint_pair(source: Source, equality: int) -> bool:
     )
 
 
-def _constraint(source: Source, equality: int, sites: dict[str, str]) -> Constraint | None:
+def _constraint(
+    source: Source, equality: int, sites: dict[str, str], tendons: Tendons
+) -> Constraint | None:
     m, kind = source.m, source.kind("Eq", source.m.eq_type[equality])
     data = m.eq_data[equality]
     if kind == "joint":
         return Equation(_joint_equation(source, equality))
+    if kind == "tendon":
+        return Equation(_tendon_equation(source, equality, tendons))
     if kind not in ("connect", "weld"):
         source.omit(f"equality {source.equalities[equality]!r}: {kind}")
         return None
@@ -153,13 +176,27 @@ def _copies(*arrays: np.ndarray) -> Any:
     return [np.array(x) for x in arrays]
 
 
+def _ends(source: Source, equality: int) -> list[int]:
+    """The ids of the two joints or tendons of an equality; the second one may be -1."""
+    return [int(x[equality]) for x in (source.m.eq_obj1id, source.m.eq_obj2id)]
+
+
 def _joint_equation(source: Source, equality: int) -> JointEquation:
     m = source.m
-    ends = [int(m.eq_obj1id[equality]), int(m.eq_obj2id[equality])]
+    ends = _ends(source, equality)
     rest = [m.qpos0[m.jnt_qposadr[joint]] if joint >= 0 else 0.0 for joint in ends]
     polynomial = JointPolynomial(m.eq_data[equality, :5].copy(), np.array(rest))
     names = [source.joints[joint] if joint >= 0 else None for joint in ends]
     return JointEquation(polynomial, names[0] or "", names[1])
+
+
+def _tendon_equation(source: Source, equality: int, tendons: Tendons) -> TendonEquation:
+    m = source.m
+    ends = _ends(source, equality)
+    rest = [m.tendon_length0[tendon] if tendon >= 0 else 0.0 for tendon in ends]
+    polynomial = JointPolynomial(m.eq_data[equality, :5].copy(), np.array(rest))
+    pair = [tendons.tendons[tendon] for tendon in ends if tendon >= 0]
+    return TendonEquation(polynomial, Tendons(pair))
 
 
 def _frame(source: Source, equality: int, ends: np.ndarray, sites: dict[str, str]) -> str | None:

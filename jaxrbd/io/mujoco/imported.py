@@ -28,11 +28,13 @@ from ...errors import (
 from ...model import Model, build_model, place_frames
 from ...model.joint_space import independent_index
 from ...spatial import Pose, compose, inverse
+from ...tendons import Tendons
 from .actuation import ReadActuators, read_actuators, read_springs
 from .coordinates import MujocoCoordinates, read_coordinates
 from .equalities import FollowerRules, read_constraints, read_followers
 from .geometry import read_scene
 from .source import Source, mujoco_module
+from .tendons import read_tendons
 from .tree import read_tree
 
 MAX_FEATURES = 20  # in one message
@@ -59,6 +61,8 @@ class Imported(NamedTuple):
     - `scene`: the ground, the shapes that can touch the ground, and the pairs of shapes that can
       touch each other, or None if nothing can touch;
     - `actuators`, `springs`: joint forces, as functions of the state and the control;
+    - `tendons`: all tendons of the file. As a function of the state they are the joint forces of
+      their springs and their damping;
     - `filter`: the activation dynamics of the actuators. `filter.push` returns the control for
       `actuators`. It does not change the control of an actuator without dynamics;
     - `constraints`: the equality constraints that are active at the start;
@@ -84,6 +88,7 @@ class Imported(NamedTuple):
     actuators: AffineActuators
     filter: Filter
     springs: JointSprings
+    tendons: Tendons
     constraints: tuple[Constraint, ...]
     inactive_constraints: tuple[Constraint, ...]
     pairs: tuple[tuple[str, str], ...]
@@ -194,9 +199,10 @@ def from_mujoco(mj_model: Any, strict: bool = True, *, mimic: bool = False) -> I
 
         activation, filtered = filter.push(activation, control, dt)
         tau = actuators(model, q, v, filtered) + springs(model, q)
-        a = forward_dynamics(model.with_dissipation(), q, v, tau)
+        a = tendon_dynamics(model.with_dissipation(), robot.tendons, q, v, tau)
 
-    if no joint has `frictionloss`. The following parameters have another meaning in MuJoCo:
+    if no joint has `frictionloss`. Without tendons, `forward_dynamics` gives this acceleration. The
+    following parameters have another meaning in MuJoCo:
 
     - `Model.friction` is MuJoCo's `frictionloss`. MuJoCo treats it as a soft constraint, and jaxrbd
       as Coulomb friction, `-friction sign(v)`, in `passive_force`;
@@ -228,9 +234,10 @@ def _import(mj_model: Any, strict: bool, mimic: bool) -> tuple[Imported, tuple[s
     tree = read_tree(source, followers.rules)
     gravity = np.zeros(3) if source.disabled("GRAVITY") else np.array(source.m.opt.gravity)
     name = source.m.names[: source.m.names.find(b"\0")].decode() or "robot"
-    drives = read_actuators(source)
+    tendons = read_tendons(source, tree.sites)
+    drives = read_actuators(source, tendons)
     springs = read_springs(source)
-    active, inactive = read_constraints(source, followers.equalities, tree.sites)
+    active, inactive = read_constraints(source, followers.equalities, tree.sites, tendons)
     scene, pairs, warned = read_scene(source)
     if strict and source.omitted:
         raise ModelError(
@@ -250,6 +257,7 @@ def _import(mj_model: Any, strict: bool, mimic: bool) -> tuple[Imported, tuple[s
         actuators=drives.actuators,
         filter=drives.filter,
         springs=springs,
+        tendons=tendons,
         constraints=active,
         inactive_constraints=inactive,
         pairs=pairs,
@@ -317,41 +325,7 @@ def _omit_unsupported(source: Source) -> None:
         source.omit(f"option viscosity {m.opt.viscosity:g} (fluid forces)")
     if source.enabled("OVERRIDE"):
         source.omit("option flag override (parameters of contacts)")
-    for tendon in np.flatnonzero(_acting_tendons(source)):
-        source.omit(f"tendon {source.tendons[tendon]!r}")
     for kind, count in (("flex", m.nflex), ("plugin", m.nplugin)):
         object_type = getattr(source.mj.mjtObj, f"mjOBJ_{kind.upper()}")
         for i in range(count):
             source.omit(f"{kind} {source.mj.mj_id2name(m, object_type, i) or f'{kind}{i}'!r}")
-
-
-# The fields of the passive forces, the limits and the inertia of tendons, and the flags that
-# disable them. Not every version of MuJoCo has all fields.
-_TENDON_FIELDS = {
-    "tendon_stiffness": ("SPRING", "PASSIVE"),
-    "tendon_stiffnesspoly": ("SPRING", "PASSIVE"),
-    "tendon_damping": ("DAMPER", "PASSIVE"),
-    "tendon_dampingpoly": ("DAMPER", "PASSIVE"),
-    "tendon_limited": ("LIMIT", "CONSTRAINT"),
-    "tendon_frictionloss": ("FRICTIONLOSS", "CONSTRAINT"),
-    "tendon_armature": (),
-}
-
-
-def _acting_tendons(source: Source) -> np.ndarray:
-    """Whether each tendon affects the motion, (ntendon,); other tendons only measure a length."""
-    m = source.m
-    acts = np.zeros(m.ntendon, bool)
-    for field, flags in _TENDON_FIELDS.items():
-        if not source.disabled(*flags):
-            acts |= np.array([np.any(x) for x in source.field(field, np.zeros(m.ntendon))], bool)
-    if not source.disabled("ACTUATION"):
-        for actuator, kind in enumerate(m.actuator_trntype):
-            if source.kind("Trn", kind) == "tendon":
-                acts[m.actuator_trnid[actuator, 0]] = True
-    if not source.disabled("EQUALITY", "CONSTRAINT"):
-        for equality, kind in enumerate(m.eq_type):
-            if source.kind("Eq", kind) == "tendon":
-                ends = np.array([m.eq_obj1id[equality], m.eq_obj2id[equality]])
-                acts[ends[ends >= 0]] = True
-    return acts

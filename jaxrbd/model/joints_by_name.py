@@ -9,7 +9,8 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from ..errors import ArgumentError
-from ..model import Model, arguments
+from . import arguments
+from .model import Model
 
 
 class Places(NamedTuple):

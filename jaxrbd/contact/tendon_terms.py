@@ -1,0 +1,71 @@
+"""Impulses of tendons in a time step.
+
+Each term acts on the rate u of the length l of a tendon, as the terms of `joint_terms.py` act on
+the velocity of a joint, with the impulse
+
+    gamma = clip(conductance (target - u), lower, upper).
+
+    term            conductance   target               lower, upper
+    least length    1 / R         (l_min - l) / slack  0, inf
+    largest length  1 / R         (l_max - l) / slack  -inf, 0
+    dry friction    1 / R         0                    -dt f, dt f
+    damping         dt d          0                    -inf, inf
+    slack spring    dt^2 k        (rest_0 - l) / dt    0, inf
+    tight spring    dt^2 k        (rest_1 - l) / dt    -inf, 0
+
+The slack of a limit is dt, or `dt + recovery` for a length beyond the limit. R is a fraction of the
+inverse inertia of the tendon. The friction force is f, the damping coefficient is d, and the
+stiffness is k. So springs and damping act with the length and the rate after the step, and a step
+is stable for any stiffness.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float
+
+from .._math.cast import cast
+from ..algorithms.kinematics import Kinematics
+from ..model import Model
+from ..tendons import Tendons
+from ..tendons.lengths import LengthsAndArms, lengths_and_arms
+from .joint_terms import ClippedLaw
+
+
+def tendon_rows(model: Model, tendons: Tendons, kinematics: Kinematics) -> LengthsAndArms:
+    """The lengths and moment arms of all tendons; no rows if no property acts in a step."""
+    return lengths_and_arms(model, tendons.tendons if tendons.act else (), kinematics)
+
+
+def tendon_law(
+    model: Model,
+    tendons: Tendons,
+    lengths: Float[Array, " n"],
+    dt: Float[Array, ""],
+    recovery: Float[Array, ""],
+    conductance: Float[Array, " n"],
+) -> ClippedLaw:
+    """The impulses of the table at the head of the module; `conductance`: 1 / R of each tendon."""
+    zero, unbounded = jnp.zeros_like(lengths), jnp.full_like(lengths, jnp.inf)
+    rows = [(zero, zero, zero, zero)]
+    if not len(lengths):
+        return ClippedLaw(*map(jnp.stack, zip(*rows)))
+    tendons = cast(tendons, model.dtype)
+    for side, (low, high) in enumerate([(zero, unbounded), (-unbounded, zero)]):
+        if tendons.limits is not None:
+            bound = tendons.limits[:, side]
+            limited = jnp.isfinite(bound)
+            gap = jnp.where(limited, bound, 0) - lengths
+            beyond = gap > 0 if side == 0 else gap < 0
+            target = gap / jnp.where(beyond, dt + recovery, dt)
+            rows.append((jnp.where(limited, conductance, 0), target, low, high))
+        if tendons.stiffness is not None:
+            stretch = jnp.asarray(tendons.rest)[:, side] - lengths
+            rows.append((jnp.asarray(dt * dt * tendons.stiffness), stretch / dt, low, high))
+    if tendons.friction is not None:
+        friction = dt * tendons.friction
+        rows.append((jnp.where(friction > 0, conductance, 0), zero, -friction, friction))
+    if tendons.damping is not None:
+        rows.append((dt * tendons.damping, zero, -unbounded, unbounded))
+    return ClippedLaw(*map(jnp.stack, zip(*(rows[1:] or rows))))

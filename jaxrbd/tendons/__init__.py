@@ -1,0 +1,19 @@
+"""Tendons: lengths, moment arms and forces of cables, muscles and coupled joints.
+
+`FixedTendon` is a sum of joint coordinates. `SpatialTendon` is a path over points, past spheres and
+around cylinders, with pulleys. `Tendons` has the tendons of a robot with their springs, damping,
+friction, limits and armature.
+"""
+
+from .paths import FixedTendon, PathPoint, Pulley, SpatialTendon, Wrap
+from .tendons import Tendons, tendon_dynamics
+
+__all__ = [
+    "FixedTendon",
+    "PathPoint",
+    "Pulley",
+    "SpatialTendon",
+    "Tendons",
+    "Wrap",
+    "tendon_dynamics",
+]

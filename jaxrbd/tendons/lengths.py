@@ -1,0 +1,247 @@
+"""Lengths of tendons, and their moment arms.
+
+A spatial tendon consists of lines: straight ones between two points, and others past a shape. All
+straight lines are one batch, and all other lines are another batch, so the size of the program does
+not depend on the number of tendons.
+
+The moment arms need no derivative of the kinematics. The derivative of the length of a line by one
+of its ends is a vector. As a force at this end, it has a moment about the origin, and the products
+with the columns of the Jacobian give the row of the tendon. A motion of both ends together with the
+shape does not change the length. So the wrench on the shape is minus the sum of the wrenches on the
+ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Float
+
+from .._math.components import cross
+from .._math.linear import matmul
+from ..algorithms.common_frame import dof_columns
+from ..algorithms.kinematics import Kinematics, first_root_centred, root_positions
+from ..algorithms.places import Places, find_places, poses_from_root
+from ..model import Model
+from ..model.joint_space import independent_force, independent_joint_force, joint_coordinates
+from ..model.joints_by_name import scalar_joints
+from ..model.shapes import Sphere
+from ..spatial import Pose, inverse_rotate, rotate
+from .paths import FixedTendon, Pulley, SpatialTendon, Tendon, Wrap
+from .wrapping import Line, straight_line, wrapped_line
+
+
+class _Lines(NamedTuple):
+    """The lines of all spatial tendons; n lines of one kind.
+
+    - `tendon` (n,): the index of the tendon of each line;
+    - `branch` (n,): the index of the branch, among the branches of all tendons;
+    - `ends` (n, 2): the indices of the places of both ends.
+    """
+
+    tendon: np.ndarray
+    branch: np.ndarray
+    ends: np.ndarray
+
+
+class _Wraps(NamedTuple):
+    """The shapes of n lines.
+
+    - `place` (n,): the place of each shape; `side` (n,): the place of the side site, or -1;
+    - `is_sphere` (n,): spheres or cylinders; `radius`: the radii in m, a list.
+    """
+
+    place: np.ndarray
+    side: np.ndarray
+    is_sphere: np.ndarray
+    radius: list[Any]
+
+
+class _Layout(NamedTuple):
+    """The parts of all tendons.
+
+    - `frames`, `R`, `p`: the frame of each place, and its pose in the frame, three lists;
+    - `straight`, `wrapped`: the lines; `wraps`: the shapes of `wrapped`;
+    - `divisors`: one value per branch, a list.
+    """
+
+    frames: list[str | None]
+    R: list[Any]
+    p: list[Any]
+    straight: _Lines
+    wrapped: _Lines
+    wraps: _Wraps
+    divisors: list[Any]
+
+
+def _layout(tendons: Sequence[Tendon]) -> _Layout:
+    frames: list[str | None] = []
+    R: list[Any] = []
+    p: list[Any] = []
+    divisors: list[Any] = []
+    straight: list[tuple[int, int, int, int]] = []
+    wrapped: list[tuple[int, int, int, int]] = []
+    shapes: list[tuple[int, int, bool]] = []
+    radius: list[Any] = []
+
+    def place(frame: str | None, position: Any, rotation: Any) -> int:
+        frames.append(frame)
+        R.append(rotation)
+        p.append(position)
+        return len(frames) - 1
+
+    for index, tendon in enumerate(tendons):
+        if not isinstance(tendon, SpatialTendon):
+            continue
+        divisors.append(np.ones(()))
+        last: int | None = None
+        wrap: Wrap | None = None
+        for part in tendon.path:
+            if isinstance(part, Pulley):
+                divisors.append(part.divisor)
+                last = None
+            elif isinstance(part, Wrap):
+                wrap = part
+            else:
+                end = place(part.frame, part.position, np.eye(3))
+                if last is not None:
+                    line = index, len(divisors) - 1, last, end
+                    (straight if wrap is None else wrapped).append(line)
+                if wrap is not None:
+                    side = wrap.side
+                    shapes.append(
+                        (
+                            place(wrap.frame, wrap.X_FS.p, wrap.X_FS.R),
+                            -1 if side is None else place(side.frame, side.position, np.eye(3)),
+                            isinstance(wrap.shape, Sphere),
+                        )
+                    )
+                    radius.append(wrap.shape.radius)
+                last, wrap = end, None
+
+    def lines(rows: list[tuple[int, int, int, int]]) -> _Lines:
+        table = np.array(rows, int).reshape(-1, 4)
+        return _Lines(table[:, 0], table[:, 1], table[:, 2:])
+
+    table = np.array(shapes, int).reshape(-1, 3)
+    wraps = _Wraps(table[:, 0], table[:, 1], table[:, 2].astype(bool), radius)
+    return _Layout(frames, R, p, lines(straight), lines(wrapped), wraps, divisors)
+
+
+class LengthsAndArms(NamedTuple):
+    """The lengths (n,) of n tendons in m, and their derivatives (n, nv) in the tangent space."""
+
+    lengths: Float[Array, " n"]
+    moment_arms: Float[Array, "n nv"]
+
+
+def lengths(model: Model, tendons: Sequence[Tendon], kinematics: Kinematics) -> Float[Array, " n"]:
+    """The lengths of n tendons, in m."""
+    return lengths_and_arms(model, tendons, kinematics).lengths
+
+
+def lengths_and_arms(
+    model: Model, tendons: Sequence[Tendon], kinematics: Kinematics
+) -> LengthsAndArms:
+    """The lengths and the moment arms of n tendons."""
+    total = jnp.zeros(len(tendons), model.dtype)
+    arms = jnp.zeros((len(tendons), model.nv), model.dtype)
+    if any(isinstance(tendon, FixedTendon) for tendon in tendons):
+        by_q, by_v = _coefficients(model, tendons)
+        total = total + matmul(by_q, joint_coordinates(model, kinematics.q))
+        arms = arms + independent_joint_force(model, kinematics.q, by_v.T).T
+    layout = _layout(tendons)
+    if not layout.frames:
+        return LengthsAndArms(total, arms)
+    places, p, X = _places(model, layout, kinematics)
+    weights = 1 / jnp.stack([jnp.asarray(x, model.dtype) for x in layout.divisors])
+    parts = []  # (places, tendons, wrenches)
+    for lines, (values, *forces), shapes in (
+        (layout.straight, _straight_lines(p, layout.straight), None),
+        (layout.wrapped, _wrapped_lines(model, p, X, layout), layout.wraps.place),
+    ):
+        if not len(lines.ends):
+            continue
+        weight = weights[lines.branch]
+        total = total + matmul(_sums(lines.tendon, len(tendons), model), weight * values)
+        ends = [
+            _wrench(p[end], weight[:, None] * f)
+            for end, f in zip(lines.ends.T, forces, strict=True)
+        ]
+        parts += [(end, lines.tendon, w) for end, w in zip(lines.ends.T, ends, strict=True)]
+        if shapes is not None:
+            parts.append((shapes, lines.tendon, -(ends[0] + ends[1])))
+    bodies = places.bodies[np.concatenate([x for x, _, _ in parts])]
+    owners = np.concatenate([x for _, x, _ in parts])
+    wrenches = jnp.concatenate([x for _, _, x in parts])
+    # One wrench per tendon and body, then one row per tendon.
+    pairs, index = np.unique(np.stack([owners, bodies]), axis=1, return_inverse=True)
+    wrenches = matmul(_sums(index.ravel(), pairs.shape[1], model), wrenches)
+    columns = dof_columns(model, first_root_centred(model, kinematics))
+    moves = model.topology.movers(pairs[1])[:, model.topology.dof_body]
+    per_body = jnp.where(moves, matmul(wrenches, columns.T), 0)
+    tree_rows = matmul(_sums(pairs[0], len(tendons), model), per_body)
+    arms = arms + independent_force(model, kinematics.q, tree_rows.T).T
+    return LengthsAndArms(total, arms)
+
+
+def _coefficients(model: Model, tendons: Sequence[Tendon]) -> tuple[Array, Array]:
+    """The coefficients of fixed tendons: (n, nq_joint) and (n, nv_joint)."""
+    fixed = [(i, t) for i, t in enumerate(tendons) if isinstance(t, FixedTendon)]
+    rows = np.repeat([i for i, _ in fixed], [len(t.joints) for _, t in fixed])
+    columns = scalar_joints(model, [joint for _, tendon in fixed for joint in tendon.joints])
+    values = jnp.concatenate([jnp.asarray(t.coefficients, model.dtype) for _, t in fixed])
+    by_q, by_v = (
+        jnp.zeros((len(tendons), size), model.dtype).at[rows, index].add(values)
+        for size, index in (
+            (sum(model.topology.nqs), columns.q),
+            (sum(model.joint_nvs), columns.v),
+        )
+    )
+    return by_q, by_v
+
+
+def _places(model: Model, layout: _Layout, kinematics: Kinematics) -> tuple[Places, Array, Pose]:
+    """The places, and their positions (n, 3) and poses (n,) relative to the first root."""
+    R, p = (jnp.stack([jnp.asarray(x, model.dtype) for x in v]) for v in (layout.R, layout.p))
+    places = find_places(model, kinematics, layout.frames, Pose(R, p))
+    root = root_positions(model, kinematics)[0] if model.nb else jnp.zeros(3, model.dtype)
+    X = poses_from_root(places, root)
+    return places, X.p, X
+
+
+def _sums(index: np.ndarray, n: int, model: Model) -> Array:
+    """The matrix (n, m) that sums m values into n sums, where value j belongs to sum `index[j]`."""
+    return jnp.asarray(np.arange(n)[:, None] == index, model.dtype)
+
+
+def _straight_lines(p: Array, lines: _Lines) -> Line:
+    return jax.vmap(straight_line)(p[lines.ends[:, 0]], p[lines.ends[:, 1]])
+
+
+def _wrapped_lines(model: Model, p: Array, X: Pose, layout: _Layout) -> Line:
+    """The lines past shapes, with their derivatives in axes of the world."""
+    lines, wraps = layout.wrapped, layout.wraps
+    if not len(wraps.place):
+        return _straight_lines(p, lines)
+    X_S = Pose(X.R[wraps.place], X.p[wraps.place])
+
+    def local(place: np.ndarray) -> Array:
+        return inverse_rotate(X_S.R, p[place] - X_S.p)
+
+    radius = jnp.stack([jnp.asarray(r, model.dtype) for r in wraps.radius])
+    operands = [local(lines.ends[:, 0]), local(lines.ends[:, 1]), radius, wraps.is_sphere]
+    if np.any(wraps.side >= 0):
+        operands += [local(wraps.side), wraps.side >= 0]
+    found = jax.vmap(wrapped_line)(*operands)
+    return Line(found.length, rotate(X_S.R, found.f_0), rotate(X_S.R, found.f_1))
+
+
+def _wrench(p: Array, f: Array) -> Array:
+    """Wrenches (n, 6) about the origin of forces f (n, 3) at points p (n, 3)."""
+    return jnp.concatenate([f, cross(p, f)], axis=1)

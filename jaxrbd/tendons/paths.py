@@ -1,0 +1,170 @@
+"""Descriptions of tendons: sums of joint coordinates, and paths over points and shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Float
+
+from ..errors import ArgumentError
+from ..model import arguments
+from ..model.joints_by_name import parameters
+from ..model.shapes import Cylinder, Sphere, Vector
+from ..spatial import Pose
+
+
+class PathPoint(eqx.Module):
+    """A point through which a tendon passes.
+
+    - `frame`: the name of a frame of the model, or None for the world;
+    - `position` (3,) in m, in the frame; by default the origin of the frame.
+    """
+
+    frame: str | None = eqx.field(static=True)
+    position: Float[arguments.Parameter, "3"]
+
+    def __init__(self, frame: str | None, position: Vector | None = None):
+        self.frame = _checked_frame(frame)
+        self.position = parameters(position, "position", np.zeros(3))
+
+
+class Wrap(eqx.Module):
+    """A sphere or a cylinder past which a tendon goes between two points.
+
+    - `shape`: a `Sphere` or a `Cylinder`. A cylinder has no ends here: its half length and its
+      rounding are not used;
+    - `frame`: the name of a frame of the model, or None for the world;
+    - `X_FS`: the pose of the frame of the shape in this frame, or only its position (3,) in m; the
+      identity by default;
+    - `side`: a `PathPoint` or the name of a frame. The tendon passes the shape on the side of this
+      point. If the point is inside the shape, the tendon passes inside: it bends towards the shape
+      where it would miss the shape. A sphere projects the point onto the plane of its center and
+      the two ends of the path. By default, the path is the shorter one.
+    """
+
+    shape: Sphere | Cylinder
+    X_FS: Pose
+    side: PathPoint | None
+    frame: str | None = eqx.field(static=True)
+
+    def __init__(
+        self,
+        shape: Sphere | Cylinder,
+        frame: str | None,
+        X_FS: Pose | Vector | None = None,
+        side: PathPoint | str | None = None,
+    ):
+        if not isinstance(shape, Sphere | Cylinder):
+            raise ArgumentError(f"shape is {shape!r}, expected a Sphere or a Cylinder")
+        self.shape, self.frame = shape, _checked_frame(frame)
+        R, p = (X_FS.R, X_FS.p) if isinstance(X_FS, Pose) else (None, X_FS)
+        rotation: Any = parameters(R, "X_FS.R", np.eye(3))
+        position: Any = parameters(p, "X_FS.p", np.zeros(3))
+        self.X_FS = Pose(rotation, position)
+        self.side = PathPoint(side) if isinstance(side, str) else side
+
+
+class Pulley(eqx.Module):
+    """The end of a branch of a tendon. The next branch begins at the next point of the path.
+
+    `divisor` (), more than 0: the length of the next branch, up to the next pulley, is divided by
+    this number. So its tension is the tension of the tendon divided by this number.
+    """
+
+    divisor: Float[arguments.Parameter, ""]
+
+    def __init__(self, divisor: ArrayLike):
+        self.divisor = arguments.parameter(divisor, "divisor", ())
+        arguments.require(
+            self.divisor, lambda x: (x > 0) & np.isfinite(x), "divisor", "more than 0, and finite"
+        )
+
+
+class FixedTendon(eqx.Module):
+    """A tendon whose length is a sum of joint coordinates, each times a coefficient.
+
+    - `name`: a name for messages;
+    - `joints`: the names of n joints with one degree of freedom;
+    - `coefficients` (n,) in m/rad or m/m.
+
+    `coefficients` may be a mapping from the names of the joints; then `joints` is left out.
+    """
+
+    name: str = eqx.field(static=True)
+    joints: tuple[str, ...] = eqx.field(static=True)
+    coefficients: Float[arguments.Parameter, " n"]
+
+    def __init__(
+        self,
+        name: str,
+        coefficients: Mapping[str, ArrayLike] | ArrayLike | Sequence,
+        joints: Sequence[str] | None = None,
+    ):
+        if isinstance(coefficients, Mapping):
+            if joints is not None:
+                raise ArgumentError("joints is given, and coefficients has names too")
+            joints, coefficients = tuple(coefficients), [*coefficients.values()]
+        if joints is None or isinstance(joints, str):
+            raise ArgumentError(f"joints is {joints!r}, expected a sequence of names")
+        self.name, self.joints = name, tuple(joints)
+        self.coefficients = parameters(coefficients, "coefficients", np.zeros(len(self.joints)))
+
+
+class SpatialTendon(eqx.Module):
+    """A tendon along the shortest path over points, past spheres and around cylinders.
+
+    - `name`: a name for messages;
+    - `path`: `PathPoint`s, `Wrap`s between two of them, and `Pulley`s between two branches. The
+      name of a frame stands for the origin of the frame.
+
+    A branch has at least two points and begins and ends with a point. Raises ArgumentError, which
+    names the tendon and the place in the path, for another path. Source: MuJoCo, XML reference,
+    tendon/spatial.
+    """
+
+    name: str = eqx.field(static=True)
+    path: tuple[PathPoint | Wrap | Pulley, ...]
+
+    def __init__(self, name: str, path: Sequence[PathPoint | Wrap | Pulley | str]):
+        if isinstance(path, str):
+            raise ArgumentError(f"path of tendon {name!r} is {path!r}, expected a sequence")
+        self.name = name
+        self.path = tuple(PathPoint(x) if isinstance(x, str) else x for x in path)
+        self._check()
+
+    def _check(self) -> None:
+        kinds = [type(x).__name__ for x in self.path]
+        for place, kind in enumerate(kinds):
+            if kind not in ("PathPoint", "Wrap", "Pulley"):
+                raise ArgumentError(
+                    f"entry {place} of the path of tendon {self.name!r} is a {kind}, expected a "
+                    "PathPoint, a Wrap, a Pulley or the name of a frame"
+                )
+            around = [kinds[i] if 0 <= i < len(kinds) else None for i in (place - 1, place + 1)]
+            if kind == "Wrap" and around != ["PathPoint", "PathPoint"]:
+                raise ArgumentError(
+                    f"entry {place} of the path of tendon {self.name!r} is a Wrap, expected a "
+                    "PathPoint before and after it"
+                )
+        branches = "".join(kind[1] for kind in kinds).split("u")  # "PathPoint" is a, "Pulley" is u
+        for number, branch in enumerate(branches):
+            points = branch.count("a")
+            # A path may begin with a pulley, which then divides the first branch.
+            if points < 2 and (number or branch or len(branches) == 1):
+                raise ArgumentError(
+                    f"branch {number} of tendon {self.name!r} has {points} points, expected two or "
+                    "more"
+                )
+
+
+Tendon = FixedTendon | SpatialTendon
+
+
+def _checked_frame(frame: str | None) -> str | None:
+    if frame is not None and not isinstance(frame, str):
+        raise ArgumentError(f"frame is {frame!r}, expected the name of a frame, or None")
+    return frame

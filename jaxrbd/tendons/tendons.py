@@ -1,0 +1,260 @@
+"""Tendons with their springs, damping, friction, limits and inertia."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Float
+
+from .._math.linear import matmul, solve_positive_definite
+from ..algorithms.equation_of_motion import equation_of_motion
+from ..algorithms.kinematics import Kinematics, forward_kinematics
+from ..configuration import integrate
+from ..errors import ArgumentError
+from ..model import Model, arguments
+from ..model.joints_by_name import parameters, ranges
+from . import lengths as lines
+from .paths import FixedTendon, SpatialTendon, Tendon
+
+
+class Tendons(eqx.Module):
+    """n tendons of a robot, with the properties of each tendon.
+
+    A tendon of the length l with the rate dl has the tension
+
+        stiffness (l - clip(l, rest)) + damping dl,
+
+    which pulls if it is positive. The other properties act in `contact.contact_step`, and the
+    armature also in `tendon_dynamics`. A property that is None, the default, does not act; it
+    makes smaller programs than zeros.
+
+    - `tendons`: `FixedTendon`s and `SpatialTendon`s, in any order;
+    - `stiffness` (n,) in N/m, and `rest` (n, 2) in m, the lengths between which the spring has no
+      tension; by default zero;
+    - `damping` (n,) in N s/m;
+    - `friction` (n,) in N: the largest tension of dry friction;
+    - `armature` (n,) in kg: the inertia that moves with the rate of the length;
+    - `limits` (n, 2) in m: the least and the largest length; they may be infinite.
+
+    The units are those of a spatial tendon. All properties are leaves of the pytree. Raises
+    ArgumentError for a wrong shape, a value that is NaN, a negative stiffness, damping, friction
+    or armature, and a lower bound above the upper bound. Source: MuJoCo, chapter "Computation",
+    section "Tendon", and XML reference, tendon.
+    """
+
+    tendons: tuple[Tendon, ...]
+    stiffness: Float[arguments.Parameter, " n"] | None
+    rest: Float[arguments.Parameter, "n 2"]
+    damping: Float[arguments.Parameter, " n"] | None
+    friction: Float[arguments.Parameter, " n"] | None
+    armature: Float[arguments.Parameter, " n"] | None
+    limits: Float[arguments.Parameter, "n 2"] | None
+
+    def __init__(
+        self,
+        tendons: Sequence[Tendon],
+        stiffness: ArrayLike | Sequence | None = None,
+        rest: ArrayLike | Sequence | None = None,
+        damping: ArrayLike | Sequence | None = None,
+        friction: ArrayLike | Sequence | None = None,
+        armature: ArrayLike | Sequence | None = None,
+        limits: ArrayLike | Sequence | None = None,
+    ):
+        self.tendons = tuple(tendons)
+        for place, tendon in enumerate(self.tendons):
+            if not isinstance(tendon, FixedTendon | SpatialTendon):
+                raise ArgumentError(
+                    f"entry {place} of tendons is {tendon!r}, expected a FixedTendon or a "
+                    "SpatialTendon"
+                )
+        n = len(self.tendons)
+
+        def coefficients(x: ArrayLike | Sequence | None, name: str):
+            if x is None:
+                return None
+            values = parameters(x, name, np.zeros(n))
+            arguments.require(values, lambda x: x >= 0, name, "0 or more")
+            return values
+
+        self.stiffness = coefficients(stiffness, "stiffness")
+        self.rest = np.zeros((n, 2)) if rest is None else ranges(rest, "rest", n)
+        self.damping = coefficients(damping, "damping")
+        self.friction = coefficients(friction, "friction")
+        self.armature = coefficients(armature, "armature")
+        self.limits = None if limits is None else ranges(limits, "limits", n)
+
+    @property
+    def act(self) -> bool:
+        """Whether the tendons have a property that acts on the robot."""
+        laws = self.stiffness, self.damping, self.friction, self.armature, self.limits
+        return any(x is not None for x in laws)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the tendons."""
+        return tuple(tendon.name for tendon in self.tendons)
+
+    def lengths(self, model: Model, q: Array | Kinematics) -> Float[Array, " n"]:
+        """The lengths (n,) in m, for q (nq,) or its `Kinematics`.
+
+        Where a tendon begins to touch a shape, the lengths have first derivatives; the second
+        derivatives of one side are returned. Raises ArgumentError for an unknown frame or joint,
+        and for a joint that does not have exactly one degree of freedom.
+        """
+        return _lengths(model, self, q)
+
+    def moment_arms(self, model: Model, q: Array | Kinematics) -> Float[Array, "n nv"]:
+        """The derivatives (n, nv) of the lengths by displacements in the tangent space.
+
+        The generalized force of tensions (n,) is `-moment_arms^T tensions`. Errors as for
+        `lengths`.
+        """
+        return _moment_arms(model, self, q)
+
+    def rates(self, model: Model, q: Array | Kinematics, v: ArrayLike) -> Float[Array, " n"]:
+        """The rates (n,) of the lengths in m/s, for v (nv,). Errors as for `lengths`."""
+        return _rates(model, self, q, v)
+
+    def tensions(self, model: Model, q: Array | Kinematics, v: ArrayLike) -> Float[Array, " n"]:
+        """The tensions (n,) in N of springs and damping, for v (nv,). Errors as for `lengths`."""
+        return _tensions(model, self, q, v)
+
+    def __call__(self, model: Model, q: Array | Kinematics, v: ArrayLike) -> Float[Array, " nv"]:
+        """The generalized force (nv,) of springs and damping. Errors as for `lengths`."""
+        return _force(model, self, q, v)
+
+    def energy(self, model: Model, q: Array | Kinematics) -> Float[Array, ""]:
+        """The potential energy () of the springs in J. Errors as for `lengths`."""
+        return _energy(model, self, q)
+
+
+@arguments.compiled(arrays=("q",))
+def _lengths(model: Model, tendons: Tendons, q: Array | Kinematics) -> Array:
+    """See `Tendons.lengths`."""
+    kinematics = forward_kinematics.unchecked(model, q)
+    return lines.lengths(model, tendons.tendons, kinematics)
+
+
+@arguments.compiled(arrays=("q",))
+def _moment_arms(model: Model, tendons: Tendons, q: Array | Kinematics) -> Array:
+    """See `Tendons.moment_arms`."""
+    kinematics = forward_kinematics.unchecked(model, q)
+    return lines.lengths_and_arms(model, tendons.tendons, kinematics).moment_arms
+
+
+@arguments.compiled(arrays=("q", "v"))
+def _rates(model: Model, tendons: Tendons, q: Array | Kinematics, v: Array) -> Array:
+    """See `Tendons.rates`."""
+    return matmul(_moment_arms.unchecked(model, tendons, q), v)
+
+
+@arguments.compiled(arrays=("q", "v"))
+def _tensions(model: Model, tendons: Tendons, q: Array | Kinematics, v: Array) -> Array:
+    """See `Tendons.tensions`."""
+    kinematics = forward_kinematics.unchecked(model, q)
+    return _tensions_of(tendons, lines.lengths_and_arms(model, tendons.tendons, kinematics), v)
+
+
+@arguments.compiled(arrays=("q", "v"))
+def _force(model: Model, tendons: Tendons, q: Array | Kinematics, v: Array) -> Array:
+    """See `Tendons.__call__`."""
+    kinematics = forward_kinematics.unchecked(model, q)
+    found = lines.lengths_and_arms(model, tendons.tendons, kinematics)
+    return -matmul(_tensions_of(tendons, found, v), found.moment_arms)
+
+
+@arguments.compiled(arrays=("q",))
+def _energy(model: Model, tendons: Tendons, q: Array | Kinematics) -> Array:
+    """See `Tendons.energy`."""
+    if tendons.stiffness is None:
+        return jnp.zeros((), model.dtype)
+    stretch = _stretches(tendons, _lengths.unchecked(model, tendons, q))
+    return jnp.sum(jnp.asarray(tendons.stiffness, model.dtype) * stretch * stretch) / 2
+
+
+@arguments.compiled(arrays=("q", "v", "tau", "f_ext"))
+def tendon_dynamics(
+    model: Model,
+    tendons: Tendons,
+    q: Array | Kinematics,
+    v: Array,
+    tau: Array,
+    f_ext: Array | None = None,
+) -> Float[Array, " nv"]:
+    """The acceleration (nv,) of a robot with the springs, damping and armature of its tendons.
+
+    Other arguments as for `forward_dynamics`. The friction and the limits of the tendons do not
+    act; they act in `contact.contact_step`. With the moment arms J and the armature A, the equation
+    is
+
+        (M + J^T A J) a + bias + J^T A dJ/dt v = tau - J^T tension.
+
+    Errors as for `Tendons.lengths`.
+    """
+    kinematics = forward_kinematics.unchecked(model, q)
+    motion = equation_of_motion(model, kinematics, v, f_ext)
+    found = lines.lengths_and_arms(model, tendons.tendons, kinematics)
+    tension, J = _tensions_of(tendons, found, v), found.moment_arms
+    inertia = armature_terms(model, tendons, kinematics.q, v, J)
+    M, push = motion.M, tau - matmul(tension, J) - motion.bias
+    if inertia is not None:
+        M, push = M + inertia.M, push - inertia.bias
+    return solve_positive_definite(M, push)
+
+
+class ArmatureTerms(NamedTuple):
+    """The terms of the armature in the equation of motion.
+
+    - `M` (nv, nv): `J^T A J`; `bias` (nv,): `J^T A dJ/dt v`.
+    """
+
+    M: Float[Array, "nv nv"]
+    bias: Float[Array, " nv"]
+
+
+def armature_terms(
+    model: Model,
+    tendons: Tendons,
+    q: Float[Array, " nq"],
+    v: Float[Array, " nv"],
+    J: Float[Array, "n nv"],
+) -> ArmatureTerms | None:
+    """The terms of the armature at a state, or None without armature; `J`: the moment arms."""
+    if tendons.armature is None:
+        return None
+
+    known = arguments.known(tendons.armature)
+    kept = np.arange(len(J)) if known is None else np.flatnonzero(known)
+    heavy = Tendons([tendons.tendons[i] for i in kept])
+
+    def rates(t: Array) -> Array:
+        return _rates.unchecked(model, heavy, integrate.unchecked(model, q, t * v), v)
+
+    zero, one = jnp.zeros((), model.dtype), jnp.ones((), model.dtype)
+    change = jax.jvp(rates, (zero,), (one,))[1]
+    A, J = jnp.asarray(tendons.armature, model.dtype)[kept], J[kept]
+    return ArmatureTerms(matmul(J.T * A, J), matmul(A * change, J))
+
+
+def _stretches(tendons: Tendons, lengths: Array) -> Array:
+    """The parts (n,) of the lengths beyond the lengths without tension."""
+    rest = jnp.asarray(tendons.rest, lengths.dtype)
+    return lengths - jnp.clip(lengths, rest[:, 0], rest[:, 1])
+
+
+def _tensions_of(tendons: Tendons, found: lines.LengthsAndArms, v: Array) -> Array:
+    tensions = jnp.zeros_like(found.lengths)
+    if tendons.stiffness is not None:
+        stretch = _stretches(tendons, found.lengths)
+        tensions = tensions + jnp.asarray(tendons.stiffness, v.dtype) * stretch
+    if tendons.damping is not None:
+        rates = matmul(found.moment_arms, v)
+        tensions = tensions + jnp.asarray(tendons.damping, v.dtype) * rates
+    return tensions

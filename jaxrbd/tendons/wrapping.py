@@ -1,0 +1,282 @@
+"""The length of a tendon between two points, past a sphere or around a cylinder.
+
+Both shapes lead to a problem in a plane: the shortest path between two points that does not cross a
+disk. For a sphere, the plane contains the center and both points. For a cylinder, the plane is
+orthogonal to the axis; the path on the cylinder is a helix, so its length is the hypotenuse of the
+length in the plane and the distance along the axis.
+
+A point at the distance l from the center of the disk with the radius r sees the disk up to its
+tangent, whose length is `s = sqrt(l^2 - r^2)`. The tangent touches the disk at the angle
+`alpha = acos(r / l)` from the point. For two points with the angle psi between them, the path has
+the length
+
+    s_0 + s_1 + r (psi - alpha_0 - alpha_1) = g(l_0) + g(l_1) + r psi,    g(l) = s - r alpha.
+
+A side site decides on which side of the disk the path passes. If the site is inside the disk, the
+path does not go around the disk. Instead, it bends towards the disk and touches it in one point, at
+which both lines have the same angle to the normal of the disk.
+
+Source: MuJoCo, chapter "Computation", section "Tendon", and the behaviour of MuJoCo where the
+documentation is silent.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jaxtyping import Bool, Float
+
+from .._math.components import cross, norm, square_root
+from .._math.linear import matmul
+
+# Iterations for the point at which a tendon touches the inside; about 12 are usual.
+_MAX_ITERATIONS = 60
+
+
+class Line(NamedTuple):
+    """A part of a tendon between two points.
+
+    - `length` () in m; `f_0`, `f_1` (3,): its derivatives by the two points. They are unit vectors,
+      along the tendon at its ends.
+    """
+
+    length: Array
+    f_0: Array
+    f_1: Array
+
+
+class _Path(NamedTuple):
+    """A path in the plane that touches the disk.
+
+    - `used` (): whether the tendon takes this path; `length` () in m;
+    - `by_a`, `by_b` (2,): the derivatives of the length by the two points.
+    """
+
+    used: Array
+    length: Array
+    by_a: Array
+    by_b: Array
+
+
+def wrapped_line(
+    x_0: Float[Array, "3"],
+    x_1: Float[Array, "3"],
+    radius: Float[Array, ""],
+    is_sphere: Bool[Array, ""],
+    side: Float[Array, "3"] | None = None,
+    has_side: Bool[Array, ""] | None = None,
+) -> Line:
+    """The part of a tendon from a point x_0 to x_1, past a sphere or around a cylinder.
+
+    - `x_0`, `x_1` in m, in the frame of the shape; the axis of a cylinder is z. Cylinders have no
+      ends;
+    - `side` in m: the side site, in the frame of the shape; it counts if `has_side` is True.
+
+    If the tendon does not touch the shape, the line is straight. The length has first derivatives
+    where a tendon begins to touch. The side site has no derivatives, because it only decides
+    between paths.
+    """
+    axes = jnp.where(is_sphere, _axes_of_sphere(x_0, x_1), np.eye(2, 3, dtype=x_0.dtype))
+    a, b = matmul(axes, x_0), matmul(axes, x_1)
+    height = jnp.where(is_sphere, 0, x_1[2] - x_0[2])
+    if side is None or has_side is None:
+        path = _around(a, b, radius)
+    else:
+        side = lax.stop_gradient(side)
+        direction = matmul(lax.stop_gradient(axes), side)
+        inside = has_side & (_square(side) < radius * radius)
+        around = _around(a, b, radius, direction, has_side)
+        bent = _past_the_inside(a, b, radius, inside)
+        path = jax.tree.map(lambda x, y: jnp.where(inside, x, y), bent, around)
+    # The other values are for a straight line. So no derivative of an unused length is NaN.
+    planar = jnp.where(path.used, path.length, 1)
+    length = jnp.sqrt(planar * planar + height * height)
+    along_axis = jnp.stack([jnp.zeros_like(height)] * 2 + [height])
+
+    def force(by_end: Array, sign: int) -> Array:
+        return (planar * matmul(by_end, axes) + sign * along_axis) / length
+
+    straight = straight_line(x_0, x_1)
+    wrapped = Line(length, force(path.by_a, -1), force(path.by_b, 1))
+    return jax.tree.map(lambda x, y: jnp.where(path.used, x, y), wrapped, straight)
+
+
+def straight_line(x_0: Float[Array, "3"], x_1: Float[Array, "3"]) -> Line:
+    """The straight line from a point x_0 to x_1; without a length, its derivatives are zero."""
+    step = x_1 - x_0
+    length = _length(step)
+    unit = step / jnp.where(length > 0, length, 1)
+    return Line(length, -unit, unit)
+
+
+def _axes_of_sphere(x_0: Array, x_1: Array) -> Array:
+    """Two axes (2, 3) of the plane through the center and both points; x_0 is on the first axis."""
+    l = _length(x_0)
+    first = x_0 / jnp.where(l > 0, l, 1)
+    normal = cross(x_0, x_1)
+    sine = _length(normal)
+    # For points in line with the center, the plane is any plane through the line.
+    largest = jnp.arange(3) == jnp.argmax(jnp.abs(first))
+    other = cross(first, jnp.where(largest, 0, jnp.ones_like(first)))
+    other = other / jnp.where(l > 0, norm(jnp.where(l > 0, other, 1)), 1)
+    normal = jnp.where(sine > 0, normal / jnp.where(sine > 0, sine, 1), lax.stop_gradient(other))
+    return jnp.stack([first, cross(normal, first)])
+
+
+def _around(
+    a: Array, b: Array, r: Array, side: Array | None = None, has_side: Array | None = None
+) -> _Path:
+    """The path around the disk; `side` (2,): the side site."""
+    l_a, l_b = _length(a), _length(b)
+    outside = (l_a >= r) & (l_b >= r) & (r > 0) & _differ(a, b)
+    # Other values in place of points inside the disk, so that all derivatives are finite.
+    l_a, l_b = (jnp.where(outside, l, 2 * r + 1) for l in (l_a, l_b))
+    radius = jnp.where(outside, r, 1)
+    psi = _angle(a, b)
+    turn = jnp.where(psi <= jnp.pi, 1, -1)
+    used = _square(_nearest_point(a, b)) < r * r
+    if side is not None and has_side is not None:
+        # The shorter path passes all directions between a and b.
+        sine = _cross(a, b)
+        behind = (sine * _cross(a, side) < 0) & (sine * _cross(side, b) < 0) & has_side
+        turn = jnp.where(behind, -turn, turn)
+        used = used | behind
+    angle = jnp.where(turn > 0, psi, 2 * jnp.pi - psi)
+    length = _excess(l_a, radius) + _excess(l_b, radius) + radius * angle
+
+    def by_end(x: Array, l: Array, turn: Array) -> Array:
+        tangent = square_root((l - radius) * (l + radius))
+        return (tangent * x + turn * radius * _quarter_turn(x)) / (l * l)
+
+    return _Path(outside & used, length, by_end(a, l_a, -turn), by_end(b, l_b, turn))
+
+
+def _past_the_inside(a: Array, b: Array, r: Array, inside: Array) -> _Path:
+    """The path that bends towards the disk; `inside`: whether the result counts."""
+    l_a, l_b = _length(a), _length(b)
+    nearest = _nearest_point(a, b)
+    between = jnp.any(nearest != a) & jnp.any(nearest != b)
+    crosses = between & (_square(nearest) <= r * r)
+    used = inside & (l_a > r) & (l_b > r) & (r > 0) & ~crosses
+    # Other values in place of points of straight lines, so that all derivatives are finite.
+    a, b = (jnp.where(used, x, jnp.asarray(y, x.dtype)) for x, y in ((a, [2, 0]), (b, [0, 2])))
+    l_a, l_b, r = (jnp.where(used, x, y) for x, y in ((l_a, 2.0), (l_b, 2.0), (r, 1.0)))
+    psi = _angle(a, b)
+    turn = jnp.where(psi <= jnp.pi, 1, -1)
+    psi = jnp.where(turn > 0, psi, 2 * jnp.pi - psi)
+    fixed = lax.stop_gradient((l_a, l_b, r, psi))
+    phi = lax.stop_gradient(_touching_angle(*fixed))
+    # One more step of Newton's method, with a constant slope, has the first derivatives of the
+    # exact angle.
+    slope = lax.stop_gradient(_mismatch_rate(phi, *fixed))
+    phi = phi - _mismatch(phi, l_a, l_b, r, psi) / slope
+    point = r / l_a * (jnp.cos(phi) * a + turn * jnp.sin(phi) * _quarter_turn(a))
+    (d_a, by_a), (d_b, by_b) = ((_length(x - point), x - point) for x in (a, b))
+    return _Path(used, d_a + d_b, by_a / d_a, by_b / d_b)
+
+
+def _touching_angle(l_a: Array, l_b: Array, r: Array, psi: Array) -> Array:
+    """The angle from a to the touching point: Newton's method in a bracket.
+
+    The mismatch of the angles to the normal increases with phi, and is zero between 0 and psi.
+    """
+
+    def body(state):
+        phi, low, high, count, _ = state
+        value = _mismatch(phi, l_a, l_b, r, psi)
+        low, high = jnp.where(value <= 0, phi, low), jnp.where(value >= 0, phi, high)
+        newton = phi - value / _mismatch_rate(phi, l_a, l_b, r, psi)
+        inner = (newton > low) & (newton < high)
+        after = jnp.where(inner, newton, (low + high) / 2)
+        return after, low, high, count + 1, jnp.abs(after - phi)
+
+    def unfinished(state):
+        *_, count, change = state
+        return (count < _MAX_ITERATIONS) & (change > 4 * jnp.finfo(psi.dtype).eps * psi)
+
+    # The mirror image for a straight border instead of the disk.
+    start = psi * (l_a - r) / (l_a - r + l_b - r)
+    state = start, jnp.zeros_like(psi), psi, jnp.zeros((), jnp.int32), jnp.ones_like(psi)
+    return lax.while_loop(unfinished, body, state)[0]
+
+
+def _mismatch(phi: Array, l_a: Array, l_b: Array, r: Array, psi: Array) -> Array:
+    """The difference of the angles between the normal of the disk and the lines to a and to b."""
+
+    def incidence(l, angle):
+        return jnp.arctan2(l * jnp.sin(angle), l * jnp.cos(angle) - r)
+
+    return incidence(l_a, phi) - incidence(l_b, psi - phi)
+
+
+def _mismatch_rate(phi: Array, l_a: Array, l_b: Array, r: Array, psi: Array) -> Array:
+    """The derivative of `_mismatch` by phi, which is positive."""
+
+    def rate(l, angle):
+        # The square of the distance is not by the law of cosines, which loses digits.
+        square = (l - r) ** 2 + 4 * l * r * jnp.sin(angle / 2) ** 2
+        return l * (l - r * jnp.cos(angle)) / square
+
+    return rate(l_a, phi) + rate(l_b, psi - phi)
+
+
+@jax.custom_jvp
+def _excess(l: Array, r: Array) -> Array:
+    """`g(l) = sqrt(l^2 - r^2) - r acos(r / l)`, for l of at least r."""
+    return square_root((l - r) * (l + r)) - r * _tangent_angle(l, r)
+
+
+@_excess.defjvp
+def _(primals, tangents):
+    # The derivatives of the two terms by l are infinite at l = r. Their sum is finite.
+    (l, r), (dl, dr) = primals, tangents
+    return _excess(l, r), square_root((l - r) * (l + r)) / l * dl - _tangent_angle(l, r) * dr
+
+
+def _tangent_angle(l: Array, r: Array) -> Array:
+    """`acos(r / l)`, for l of at least r."""
+    return jnp.arctan2(square_root((l - r) * (l + r)), r)
+
+
+def _angle(a: Array, b: Array) -> Array:
+    """The angle from a to b, counterclockwise, from 0 to 2 pi; 0 if a or b is zero."""
+    sine, cosine = _cross(a, b), jnp.dot(a, b)
+    zero = (sine == 0) & (cosine == 0)
+    angle = jnp.arctan2(sine, jnp.where(zero, 1, cosine))
+    return jnp.where(angle < 0, angle + 2 * jnp.pi, angle)
+
+
+def _nearest_point(a: Array, b: Array) -> Array:
+    """The point of the segment from a to b that is nearest to the origin; without derivatives."""
+    a, b = lax.stop_gradient((a, b))
+    step = b - a
+    square = _square(step)
+    part = jnp.clip(-jnp.dot(a, step) / jnp.where(square > 0, square, 1), 0, 1)
+    return jnp.where(part < 1, a + part * step, b)
+
+
+def _cross(a: Array, b: Array) -> Array:
+    return a[0] * b[1] - a[1] * b[0]
+
+
+def _quarter_turn(x: Array) -> Array:
+    """The vector (2,) turned counterclockwise by a right angle."""
+    return jnp.stack([-x[1], x[0]])
+
+
+def _differ(a: Array, b: Array) -> Array:
+    """Whether two points differ by more than rounding errors."""
+    return _length(b - a) > 64 * jnp.finfo(a.dtype).eps * (_length(a) + _length(b))
+
+
+def _length(x: Array) -> Array:
+    """The length of a vector, with the derivative 0 at 0."""
+    return square_root(_square(x))
+
+
+def _square(x: Array) -> Array:
+    return jnp.dot(x, x, precision="highest")

@@ -1,0 +1,534 @@
+"""Tendons: laws, MuJoCo as an oracle, derivatives, contact steps and wrong arguments."""
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+
+import jaxrbd as rbd
+from jaxrbd import constraints, contact, envs, tendons
+from jaxrbd.actuators import AffineActuators
+from jaxrbd.io import load_mjcf
+from jaxrbd.model.shapes import Box, Cylinder, Sphere
+from jaxrbd.spatial import Pose
+from jaxrbd.tendons import FixedTendon, PathPoint, Pulley, SpatialTendon, Tendons, Wrap
+from jaxrbd.tendons.wrapping import wrapped_line
+
+# A floating base with a sphere, and an arm with a cylinder at its elbow. Of the side sites, two are
+# inside their shape, and two are outside.
+WORLD = """
+<mujoco>
+  <default><geom contype="0" conaffinity="0" mass="1"/></default>
+  <worldbody>
+    <site name="wall" pos="0.1 0.2 0.6"/>
+    <body name="base" pos="0 0 0.3">
+      <freejoint name="free"/>
+      <geom name="hub" type="sphere" size="0.15" pos="0.02 0 0.01"/>
+      <site name="back" pos="-0.25 0.05 0.03"/>
+      <site name="above" pos="0.02 0.05 0.3"/>
+      <site name="core" pos="0.05 0.02 0.01"/>
+      <body name="upper" pos="0.1 0 0">
+        <joint name="shoulder" axis="0 1 0.2" pos="-0.05 0 0.01"/>
+        <joint name="twist" axis="1 0 0"/>
+        <geom type="capsule" size="0.02" fromto="0 0 0 0.4 0 0"/>
+        <site name="origin" pos="0.12 0.03 0.05"/>
+        <site name="low" pos="0.15 -0.02 -0.1"/>
+        <body name="fore" pos="0.4 0 0">
+          <joint name="elbow" axis="0 1 0"/>
+          <geom name="pin" type="cylinder" size="0.05 0.08" quat="0.7 0.7 0.05 0"/>
+          <site name="front" pos="0.1 0.03 0.15"/>
+          <site name="axis" pos="0.01 0.02 0"/>
+          <site name="insertion" pos="0.15 0.01 -0.04"/>
+          <body name="tip" pos="0.3 0 0">
+            <joint name="finger" type="slide" axis="1 0 0.3"/>
+            <geom type="box" size="0.02 0.03 0.04"/>
+            <site name="end" pos="0.02 0 0.03"/>
+          </body>
+        </body>
+      </body>
+    </body>
+  </worldbody>
+  <tendon>
+    <fixed name="coupling" stiffness="3" springlength="-0.1 0.2" damping="0.4">
+      <joint joint="elbow" coef="0.3"/><joint joint="finger" coef="-2"/>
+    </fixed>
+    <spatial name="cable" stiffness="20" springlength="0.5" armature="0.7">
+      <site site="wall"/><site site="origin"/><site site="end"/>
+    </spatial>
+    <spatial name="short">
+      <site site="back"/><geom geom="hub"/><site site="low"/><geom geom="pin"/>
+      <site site="insertion"/>
+    </spatial>
+    <spatial name="sided" stiffness="5" damping="2">
+      <site site="back"/><geom geom="hub" sidesite="above"/><site site="origin"/>
+      <geom geom="pin" sidesite="front"/><site site="insertion"/>
+    </spatial>
+    <spatial name="inside">
+      <site site="back"/><geom geom="hub" sidesite="core"/><site site="origin"/>
+      <geom geom="pin" sidesite="axis"/><site site="end"/>
+    </spatial>
+    <spatial name="pulleys" damping="1.5">
+      <pulley divisor="2"/><site site="wall"/><geom geom="hub"/><site site="low"/>
+      <pulley divisor="0.7"/><site site="origin"/><site site="front"/><site site="end"/>
+    </spatial>
+  </tendon>
+  <actuator>
+    <motor name="pull" tendon="sided" gear="3" ctrlrange="-1 1"/>
+    <position name="hold" tendon="coupling" kp="7" kv="0.3" forcerange="-0.6 0.6"/>
+    <motor name="knee" joint="elbow" gear="2"/>
+    <general name="second" tendon="sided" gainprm="2 1 0.5" biastype="affine" biasprm="1 -2 -3"/>
+  </actuator>
+</mujoco>
+"""
+ROBOT = load_mjcf(WORLD)
+MODEL = ROBOT.model
+WRAPPED = ("short", "sided", "inside", "pulleys")
+
+
+def lengths(model, q, cables):
+    return cables.lengths(model, q)
+
+
+def quantities(model, cables, q, v):
+    return {
+        "lengths": cables.lengths(model, q),
+        "moment arms": cables.moment_arms(model, q),
+        "rates": cables.rates(model, q, v),
+        "tensions": cables.tensions(model, q, v),
+        "force": cables(model, q, v),
+        "energy": cables.energy(model, q),
+        "acceleration": tendons.tendon_dynamics(model, cables, q, v, jnp.zeros_like(v)),
+        "drive": ROBOT.actuators(model, q, v, CONTROL.astype(v.dtype)),
+    }
+
+
+CONTROL = jnp.array([0.8, 0.5, -0.7, 0.3])
+in_batches = jax.jit(jax.vmap(quantities, in_axes=(None, None, 0, 0)))
+
+
+@pytest.fixture(scope="module")
+def states():
+    """Eight states: MuJoCo's, and q and v of the model."""
+    compiled = mujoco.MjModel.from_xml_string(WORLD)
+    rng, found, q, v = np.random.default_rng(3), [], [], []
+    for _ in range(8):
+        data = mujoco.MjData(compiled)
+        data.qpos[:] = compiled.qpos0 + np.append(0.1 * rng.normal(size=7), rng.normal(size=4))
+        data.qpos[-1] *= 0.2
+        data.qvel[:] = rng.normal(size=compiled.nv)
+        data.ctrl[:] = CONTROL
+        mujoco.mj_forward(compiled, data)
+        found.append(data)
+        q.append(ROBOT.coordinates.q(MODEL, data.qpos.copy()))
+        v.append(ROBOT.coordinates.v(MODEL, q[-1], data.qvel.copy()))
+    return compiled, found, jnp.stack(q), jnp.stack(v)
+
+
+@pytest.fixture(scope="module")
+def results(states):
+    _, _, q, v = states
+    return in_batches(MODEL, ROBOT.tendons, q, v)
+
+
+def test_every_quantity_agrees_with_mujoco(states, results):
+    compiled, data, q, v = states
+    touching = np.zeros(compiled.ntendon)
+    for i, state in enumerate(data):
+        close = {"rtol": 1e-7, "atol": 1e-7}  # MuJoCo's iterations for the inside end at 1e-6
+        np.testing.assert_allclose(results["lengths"][i], state.ten_length, rtol=1e-12)
+        np.testing.assert_allclose(results["rates"][i], state.ten_velocity, **close)
+        qfrc = ROBOT.coordinates.qfrc(MODEL, q[i], results["force"][i])
+        np.testing.assert_allclose(qfrc, state.qfrc_passive, **close)
+        drive = ROBOT.coordinates.qfrc(MODEL, q[i], results["drive"][i])
+        np.testing.assert_allclose(drive, state.qfrc_actuator, **close)
+        a = tendons.tendon_dynamics(MODEL, ROBOT.tendons, q[i], v[i], results["drive"][i])
+        qacc = ROBOT.coordinates.qacc(MODEL, q[i], v[i], a)
+        np.testing.assert_allclose(qacc, state.qacc_smooth, rtol=1e-6, atol=1e-6)
+        points = state.wrap_obj.ravel()
+        for cable in range(compiled.ntendon):
+            first = state.ten_wrapadr[cable]
+            touching[cable] += np.sum(points[first : first + state.ten_wrapnum[cable]] >= 0)
+    # Each tendon with shapes touches one in some states, and not in all.
+    at_most = [0, 0, 32, 32, 32, 16]
+    assert all((touching > 0) == (np.array(at_most) > 0))
+    assert all(touching <= at_most)
+
+
+def test_the_rates_and_the_forces_follow_from_the_moment_arms(states, results):
+    *_, q, v = states
+    arms = np.asarray(results["moment arms"])
+    np.testing.assert_allclose(results["rates"], np.einsum("bnv,bv->bn", arms, v), atol=1e-13)
+    force = -np.einsum("bn,bnv->bv", results["tensions"], arms)
+    np.testing.assert_allclose(results["force"], force, atol=1e-12)
+    still = in_batches(MODEL, ROBOT.tendons, q, jnp.zeros_like(v))["force"]
+    slope = jax.jit(jax.vmap(rbd.gradient(MODEL, lambda q: ROBOT.tendons.energy(MODEL, q))))(q)
+    np.testing.assert_allclose(still, -slope, atol=1e-12)
+
+
+def test_moment_arms_are_the_derivatives_of_the_lengths(states, results):
+    *_, q, _ = states
+    arms = np.asarray(results["moment arms"])
+    of_lengths = jax.jit(jax.vmap(rbd.jacobian(MODEL, lambda q: ROBOT.tendons.lengths(MODEL, q))))
+    np.testing.assert_allclose(of_lengths(q), arms, atol=1e-13)
+    steps = 1e-6 * np.eye(MODEL.nv)
+    moved = jax.vmap(jax.vmap(lambda q, dv: rbd.integrate(MODEL, q, dv), (None, 0)), (0, None))
+    at = jax.jit(lambda q: jax.vmap(jax.vmap(lambda q: ROBOT.tendons.lengths(MODEL, q)))(q))
+    change = np.asarray(at(moved(q, steps)) - at(moved(q, -steps))) / 2e-6
+    np.testing.assert_allclose(np.swapaxes(change, 1, 2), arms, atol=1e-8)
+
+
+def test_derivatives_of_moment_arms_and_of_all_parameters(states):
+    """Forward and reverse mode, against central differences."""
+    *_, q, v = states
+    values, unravel = ravel_pytree(jax.tree.map(jnp.asarray, ROBOT.tendons))
+    weights = jnp.asarray(np.random.default_rng(1).normal(size=(6, MODEL.nv)))
+
+    def total(q, dv, values):
+        cables = unravel(values)
+        moved = rbd.integrate(MODEL, q, dv)
+        arms = cables.moment_arms(MODEL, moved)
+        return jnp.sum(weights * arms) + jnp.sum(cables(MODEL, moved, v[0]))
+
+    zero = jnp.zeros(MODEL.nv)
+    direction = jnp.asarray(np.random.default_rng(2).normal(size=values.shape))
+    direction = jnp.where(values == 0, 0, direction)  # rest lengths of zero bound the dead band
+    for i in range(2):
+
+        @jax.jit
+        def along(t, q=q[i]):
+            return total(q, t * v[1], values + t * direction)
+
+        def both(q=q[i]):
+            forward = jax.jvp(along, (0.0,), (1.0,))[1]
+            by_dv, by_values = jax.grad(total, (1, 2))(q, zero, values)
+            return forward, by_dv @ v[1] + by_values @ direction
+
+        forward, reverse = jax.jit(both)()
+        difference = (along(1e-6) - along(-1e-6)) / 2e-6
+        np.testing.assert_allclose(forward, reverse, rtol=1e-10)
+        np.testing.assert_allclose(forward, difference, rtol=1e-6)
+
+
+def test_lengths_in_single_precision(states, results):
+    *_, q, _ = states
+    single = jax.tree.map(lambda x: x.astype(jnp.float32), MODEL)
+
+    @jax.jit
+    @jax.vmap
+    def both(q):
+        return ROBOT.tendons.lengths(single, q), ROBOT.tendons.moment_arms(single, q)
+
+    found = both(q.astype(jnp.float32))
+    for name, value in zip(("lengths", "moment arms"), found):
+        assert value.dtype == jnp.float32
+        np.testing.assert_allclose(value, results[name], atol=2e-5, err_msg=name)
+
+
+def test_equalities_of_tendons_agree_with_mujoco(states):
+    equalities = """<equality><tendon tendon1="coupling" polycoef="0.1 0 0 0 0"/>
+      <tendon tendon1="sided" tendon2="inside" polycoef="0.2 0.5 -0.3 0.1 0.2"/></equality>"""
+    text = WORLD.replace("</mujoco>", equalities + "</mujoco>")
+    compiled, robot = mujoco.MjModel.from_xml_string(text), load_mjcf(text)
+    data = mujoco.MjData(compiled)
+    _, found, q, v = states
+    data.qpos[:], data.qvel[:] = found[1].qpos, found[1].qvel
+    mujoco.mj_forward(compiled, data)
+    rows = constraints.constraint_rows(robot.model, q[1], v[1], robot.constraints)
+    np.testing.assert_allclose(rows.position, data.efc_pos[:2], atol=1e-10)
+    np.testing.assert_allclose(rows.K @ v[1], data.efc_vel[:2], atol=1e-6)
+
+
+def test_a_file_with_a_limited_actuator_force_on_a_tendon():
+    text = WORLD.replace('name="sided"', 'name="sided" actuatorfrcrange="-1.5 2"')
+    compiled, robot = mujoco.MjModel.from_xml_string(text), load_mjcf(text)
+    q, v = robot.q0, jnp.zeros(MODEL.nv)
+    for control in ([3.0, 0, 0, 0], [-1.0, 0, 0, -3]):
+        data = mujoco.MjData(compiled)
+        data.ctrl[:] = control
+        mujoco.mj_forward(compiled, data)
+        drive = robot.actuators(robot.model, q, v, jnp.array(control))
+        np.testing.assert_allclose(drive, data.qfrc_actuator, atol=1e-10)
+
+
+def test_actuators_add_armature_and_damping_to_their_tendons():
+    text = WORLD.replace('name="pull"', 'name="pull" armature="0.2" damping="0.4"')
+    text = text.replace('tendon="sided" gear="3"', 'tendon="cable" gear="3"')
+    found, before = load_mjcf(text).tendons, ROBOT.tendons
+    np.testing.assert_allclose(found.armature - before.armature, [0, 1.8, 0, 0, 0, 0], atol=1e-12)
+    np.testing.assert_allclose(found.damping - before.damping, [0, 3.6, 0, 0, 0, 0], atol=1e-12)
+
+
+# ------------------------------------------------------------------ wrapping
+
+
+def line_and_slopes(*case):
+    return wrapped_line(*case), jax.grad(lambda *x: wrapped_line(*x).length, (0, 1, 2))(*case)
+
+
+wrap = jax.jit(jax.vmap(line_and_slopes))
+
+
+def wraps(cases):
+    """Lengths and derivatives of cases (x_0, x_1, radius, is_sphere, side or None)."""
+    x_0, x_1, radius, sphere, side = zip(*cases)
+    sided = np.array([s is not None for s in side])
+    side = np.array([np.zeros(3) if s is None else s for s in side])
+    arrays = (np.array(x, float) for x in (x_0, x_1, radius))
+    line, slopes = wrap(*map(jnp.asarray, (*arrays, np.array(sphere), side, sided)))
+    assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves((line, slopes)))
+    np.testing.assert_allclose(line.f_0, slopes[0], atol=2e-7)
+    np.testing.assert_allclose(line.f_1, slopes[1], atol=2e-7)
+    return np.asarray(line.length), slopes
+
+
+def test_paths_around_a_disk():
+    quarter = np.pi / 2
+    across = [(-2, 0, 0), (2, 0, 0), 1, False]  # both tangents have the angle pi / 3
+    tangents, arc = 2 * np.sqrt(3), np.pi - 2 * np.pi / 3
+    cases = {
+        "tangents at a right angle": ([(1, -0.5, 0), (-0.5, 1, 0), 1, False, None], 1 + quarter),
+        "a helix": ([(-0.5, 1, 1), (1, -0.5, 5), 1, False, None], np.hypot(1 + quarter, 4)),
+        "past a sphere": ([(0, -0.5, 1), (0, 1, -0.5), 1, True, None], 1 + quarter),
+        "through the middle": ([*across, None], tangents + arc),
+        "beside the disk": ([(-2, 1.5, 0), (2, 1.5, 0), 1, False, None], 4),
+        "behind, by the side site": (
+            [(-2, 1.5, 0), (2, 1.5, 0), 1, False, (0, -2, 0)],
+            2 * np.sqrt(5.25) + 2 * np.pi - 2 * np.arctan2(2, 1.5) - 2 * np.arccos(1 / 2.5),
+        ),
+        "at an angle, the side site has no effect": (
+            [(-2, 1.5, 0), (2, 1.5, 0), 1, False, (-2, 0.1, 0)],
+            4,
+        ),
+        "a point inside": ([(0.5, 0, 0), (2, 0, 0), 1, True, None], 1.5),
+        "bent to the inside": (
+            [(-2, 1.5, 0), (2, 1.5, 0), 1, False, (0.1, 0, 0)],
+            2 * np.hypot(2, 0.5),
+        ),
+        "the chord crosses, so it stays": ([*across, (0.1, 0.2, 0)], 4),
+    }
+    found, _ = wraps([case for case, _ in cases.values()])
+    for value, (name, (_, expected)) in zip(found, cases.items()):
+        assert value == pytest.approx(expected, rel=1e-13), name
+
+
+def test_an_inside_touching_point_gives_the_shortest_path():
+    rng = np.random.default_rng(0)
+    angles = np.linspace(0, 2 * np.pi, 200_001)
+    circle = np.stack([np.cos(angles), np.sin(angles), 0 * angles], axis=1)
+    cases, expected = [], []
+    while len(cases) < 12:
+        a, b = (np.append(rng.uniform(-3, 3, 2), 0.0) for _ in range(2))
+        part = np.clip(-a @ (b - a) / ((b - a) @ (b - a)), 0, 1)
+        if min(np.linalg.norm(x) for x in (a, b, a + part * (b - a))) > 1.01:
+            cases.append((a, b, 1.0, len(cases) % 2 == 0, (0.1, 0.1, 0)))
+            paths = np.linalg.norm(circle - a, axis=1) + np.linalg.norm(circle - b, axis=1)
+            expected.append(paths.min())
+    found, _ = wraps(cases)
+    np.testing.assert_allclose(found, expected, rtol=1e-8)
+
+
+def test_a_side_site_is_inside_by_its_distance_in_space():
+    """As in MuJoCo: a site beyond the end of a cylinder is outside, also near its axis."""
+    ends = [(-2, 1.5, 0), (2, 1.5, 0), 1, False]
+    near, far = (0.1, 0.2, 0), (0.1, 0.2, 1.5)
+    values, _ = wraps([(*ends, near), (*ends, far)])
+    np.testing.assert_allclose(values, [2 * np.hypot(2, 0.5), 4])
+
+
+def test_equal_points_in_the_plane_have_a_straight_line():
+    along_the_axis = [(0.6, 1.7, -1), (0.6, 1.7, 2), 1, False]
+    values, _ = wraps([(*along_the_axis, None), (*along_the_axis, (-0.6, -1.7, 0))])
+    np.testing.assert_allclose(values, 3)
+
+
+def test_special_positions_have_finite_derivatives():
+    origin, on, near = (0, 0, 0), (1, 0, 0), (1 + 1e-9, 1e-9, 0)
+    points = [origin, on, near, (0, 0, 2), (-2, 0, 0), (2, 0, 0), (2, 1e-12, 1e-12)]
+    sides = [None, origin, (0.2, 0, 0), (0, 3, 0), on]
+    wraps([(a, b, r, s, c) for a in points for b in points for r in (0, 1) for s in (True, False)
+           for c in sides])  # fmt: skip
+
+
+def test_lengths_are_smooth_where_a_tendon_begins_to_touch():
+    heights = 1 + np.array([-1e-5, -1e-7, 1e-7, 1e-5])
+    for sphere, side in ((True, None), (False, None), (False, (0.1, 0, 0))):
+        cases = [((-2, h, 0.3), (1.5, h, 0.3 * sphere), 1.0, sphere, side) for h in heights]
+        if sphere:
+            cases = [((-2, h, 0), (1.5, h, 0), 1.0, True, None) for h in heights]
+        values, slopes = wraps(cases)
+        np.testing.assert_allclose(np.diff(values), 0, atol=3e-5)
+        # The slope by an end changes continuously, as the square root of the height or slower.
+        assert np.max(np.abs(np.diff(slopes[0][1:3], axis=0))) < 1e-3
+
+
+# ------------------------------------------------------------------ contact steps
+
+PENDULUM = """
+<mujoco><option gravity="0 0 -9.81"/>
+  <worldbody><site name="hook" pos="0 0 1"/>
+    <body name="bob"><joint name="slide" type="slide" axis="0 0 1"/>
+      <joint name="side" type="slide" axis="1 0 0"/>
+      <geom size="0.05" mass="2" contype="0" conaffinity="0"/><site name="eye" pos="0 0 0.1"/>
+    </body></worldbody>
+  <tendon><spatial name="rope"><site site="hook"/><site site="eye"/></spatial></tendon>
+</mujoco>
+"""
+BOB = load_mjcf(PENDULUM)
+(ROPE,) = BOB.tendons.tendons
+
+
+@jax.jit
+def fall(cables, q, v, dt, steps):
+    def body(_, state):
+        found = contact.contact_step(
+            BOB.model, contact.Scene(()), *state[:2], jnp.zeros(2), dt, tendons=cables
+        )
+        return found.q, found.v, found.tendon_impulse
+
+    return jax.lax.fori_loop(0, steps, body, (q, v, jnp.zeros(1)))
+
+
+FULL = {name: [0.0] for name in ("stiffness", "damping", "friction", "armature")}
+FULL |= {"limits": [[0.0, 1e9]]}
+
+
+@pytest.mark.parametrize(
+    ("properties", "length"),
+    [
+        ({"limits": [[0.0, 1.2]]}, 1.2),
+        ({"stiffness": [1e7], "rest": [[0.2, 1.1]]}, 1.1 + 2 * 9.81 / 1e7),
+        ({"stiffness": [400.0], "rest": [[1.0, 1.0]], "damping": [80.0]}, 1.0 + 2 * 9.81 / 400),
+        ({"friction": [25.0]}, 0.9),
+    ],
+)
+def test_a_rope_holds_a_weight(properties, length):
+    cables = Tendons([ROPE], **FULL | properties)
+    dt = 0.004
+    q, v, impulse = fall(cables, jnp.zeros(2), jnp.zeros(2), dt, 1000)
+    assert float(cables.lengths(BOB.model, q)[0]) == pytest.approx(length, abs=2e-3)
+    np.testing.assert_allclose(v, 0, atol=5e-3)
+    assert float(impulse[0]) == pytest.approx(dt * 2 * 9.81, rel=5e-3)
+
+
+def test_a_rope_that_is_too_short_pushes_and_a_weak_friction_slides():
+    pushed = Tendons([ROPE], **FULL | {"limits": [[1.3, 2.0]]})
+    q, _, impulse = fall(pushed, jnp.array([-0.4, 0.0]), jnp.array([1.0, 0.0]), 0.004, 30)
+    assert pushed.lengths(BOB.model, q)[0] > 1.29
+    sliding = Tendons([ROPE], **FULL | {"friction": [5.0]})
+    _, v, impulse = fall(sliding, jnp.zeros(2), jnp.zeros(2), 0.004, 50)
+    assert float(v[0]) == pytest.approx(-(9.81 - 2.5) * 0.2, rel=1e-3)
+    assert float(impulse[0]) == pytest.approx(0.004 * 5.0)
+
+
+def test_a_step_has_the_acceleration_of_the_dynamics():
+    q, v = jnp.array([-0.2, 0.3]), jnp.array([0.4, -1.0])
+    cables = Tendons(
+        [ROPE],
+        **FULL | {"stiffness": [30.0], "rest": [[0.2, 0.9]], "damping": [2.0], "armature": [1.5]},
+    )
+    a = tendons.tendon_dynamics(BOB.model, cables, q, v, jnp.zeros(2))
+    dt = 1e-6
+    _, after, _ = fall(cables, q, v, dt, 1)
+    np.testing.assert_allclose((after - v) / dt, a, rtol=1e-4)
+    bare = tendons.tendon_dynamics(BOB.model, Tendons([ROPE]), q, v, jnp.zeros(2))
+    assert np.max(np.abs(bare - a)) > 1
+    np.testing.assert_allclose(bare, rbd.forward_dynamics(BOB.model, q, v, jnp.zeros(2)))
+
+
+def test_the_derivatives_of_a_step():
+    """With respect to the state and all properties, where each property acts."""
+    q, v = jnp.array([-0.2, 0.3]), jnp.array([-0.4, -1.0])
+    second = FixedTendon("sum", {"slide": 1.0, "side": 0.5})
+    cables = Tendons(
+        [ROPE, second],
+        stiffness=[30.0, 5.0],
+        rest=[[0.2, 0.9], [0.1, 0.2]],
+        damping=[2.0, 1.0],
+        friction=[0.5, 0.2],
+        armature=[1.5, 0.4],
+        limits=[[0.0, 1.24], [-0.06, 3.0]],
+    )
+    values, unravel = ravel_pytree((q, v, jax.tree.map(jnp.asarray, cables)))
+    scene, zero = contact.Scene(()), jnp.zeros(2)
+
+    def after(values):
+        q, v, cables = unravel(values)
+        found = contact.contact_step(BOB.model, scene, q, v, zero, 0.01, tendons=cables)
+        return found.q @ jnp.array([1.0, 2.0]) + found.v @ jnp.array([3.0, 1.0])
+
+    direction = jnp.asarray(np.random.default_rng(0).normal(size=values.shape))
+
+    @jax.jit
+    def results(t):
+        x = values + t * direction
+        return after(x), jax.grad(after)(x) @ direction
+
+    (above, _), (below, _), (_, slope) = (results(t) for t in (1e-5, -1e-5, 0.0))
+    np.testing.assert_allclose(slope, (above - below) / 2e-5, rtol=1e-6)
+
+
+# ------------------------------------------------------------------ wrong arguments
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: SpatialTendon("t", ["a"]), "branch 0 of tendon 't' has 1 points"),
+        (lambda: SpatialTendon("t", "ab"), "path of tendon 't' is 'ab'"),
+        (
+            lambda: SpatialTendon("t", ["a", "b", Pulley(2.0), "c"]),
+            "branch 1 of tendon 't' has 1 points",
+        ),
+        (lambda: SpatialTendon("t", [Wrap(Sphere(1.0), "a"), "b", "c"]), "entry 0 of the path"),
+        (
+            lambda: SpatialTendon("t", ["a", Wrap(Sphere(1.0), "a"), Pulley(1.0), "b", "c"]),
+            "entry 1 of the path of tendon 't' is a Wrap",
+        ),
+        (lambda: Pulley(0.0), "divisor is 0.0, expected more than 0"),
+        (lambda: PathPoint("a", [1.0, 2.0]), r"position has shape \(2,\)"),
+        (lambda: FixedTendon("t", [1.0, 2.0], ["a"]), "coefficients has shape"),
+        (lambda: FixedTendon("t", [1.0]), "joints is None"),
+        (lambda: FixedTendon("t", {"a": 1.0}, ["a"]), "joints is given"),
+        (lambda: Tendons([ROPE], stiffness=[-1.0]), "stiffness is .*, expected 0 or more"),
+        (lambda: Tendons([ROPE], armature=[jnp.nan]), "armature is .*, expected no NaN"),
+        (lambda: Tendons([ROPE], limits=[[2.0, 1.0]]), "limits has a lower bound above"),
+        (
+            lambda: Tendons([SpatialTendon("t", ["hook", "eyes"])]).lengths(
+                BOB.model, jnp.zeros(2)
+            ),
+            "eyes",
+        ),
+        (
+            lambda: Tendons([FixedTendon("t", {"x": 1.0})]).lengths(BOB.model, jnp.zeros(2)),
+            "no joint 'x'",
+        ),
+        (
+            lambda: contact.servo_of_actuators(
+                AffineActuators([ROPE], names=["m"]), BOB.model, jnp.zeros(2), jnp.zeros(1)
+            ),
+            "actuator 'm' drives a tendon",
+        ),
+    ],
+)
+def test_wrong_arguments(make, message):
+    with pytest.raises(rbd.ArgumentError, match=message):
+        make()
+
+
+def test_an_environment_refuses_tendons():
+    spring = "<tendon><fixed stiffness='1'><joint joint='a' coef='1'/></fixed></tendon>"
+    text = """<mujoco><worldbody><geom type="plane" size="1 1 1"/><body pos="0 0 1"><freejoint/>
+      <geom size="0.1"/><body pos="0 0 0.3"><joint name="a" axis="0 1 0"/><geom size="0.1"/></body>
+      </body></worldbody>{}<actuator><position joint="a" kp="1"/></actuator></mujoco>"""
+    envs.MjcfWalk(text.format(""))
+    with pytest.raises(rbd.ArgumentError, match="has 1 tendons with properties"):
+        envs.MjcfWalk(text.format(spring))
+
+
+def test_a_shape_that_is_no_sphere_or_cylinder():
+    shape = [Box([1.0, 1.0, 1.0])]
+    with pytest.raises(Exception, match="Box"):
+        Wrap(shape[0], "a")
+    assert isinstance(Wrap(Cylinder(1.0, 1.0), "a", Pose(np.eye(3), np.zeros(3))), Wrap)
