@@ -240,7 +240,7 @@ def armature_terms(
     zero, one = jnp.zeros((), model.dtype), jnp.ones((), model.dtype)
     change = jax.jvp(rates, (zero,), (one,))[1]
     A, J = jnp.asarray(tendons.armature, model.dtype)[kept], J[kept]
-    return ArmatureTerms(matmul(J.T * A, J), matmul(A * change, J))
+    return ArmatureTerms(matmul(J.T * A[None], J), matmul(A * change, J))
 
 
 def _stretches(tendons: Tendons, lengths: Array) -> Array:

@@ -16,10 +16,27 @@ from jaxrbd import (
     inverse_kinematics as ik,
     optimal_control,
     sensors,
+    tendons,
 )
+from jaxrbd.model.shapes import Sphere
 
 LOOP = (con.point(None, "l2", (0.1, 0.2, 0.3)),)
 SCENE = contact.Scene(("l0", "l2"), 0.1)
+TENDONS = tendons.Tendons(
+    [
+        tendons.SpatialTendon(
+            "cable",
+            [
+                tendons.PathPoint("l1", (0.3, 0.2, 0.4)),
+                tendons.Wrap(Sphere(0.05), "l1"),
+                tendons.PathPoint("l2", (0.1, 0.2, 0.3)),
+            ],
+        )
+    ],
+    stiffness=[3.0],
+    damping=[0.5],
+    armature=[0.2],
+)
 FRAMES = ("l1", "l2")
 
 
@@ -69,6 +86,7 @@ MODULES = (
     rbd.sensors,
     rbd.sharding,
     rbd.tangent,
+    rbd.tendons,
     rbd.view,
 )
 PUBLIC = {name: getattr(module, name) for module in MODULES for name in module.__all__}
@@ -114,6 +132,7 @@ def public(name):
 
 # Each entry may return a pytree.
 ALGORITHMS = {
+    "tendon_dynamics": lambda m, q, v, u, f: tendons.tendon_dynamics(m, TENDONS, q, v, u, f),
     **{name: public(name) for name in ARGUMENTS},
     "operational_space_inertia": lambda m, q, v, u, f: rbd.algorithms.operational_space_inertia(
         m, q, FRAMES, damping=0.1
