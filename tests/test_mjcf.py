@@ -804,6 +804,10 @@ def mass_and_bias(model, coordinates, data):
     return (rbd.crba(model, q), M), (rbd.bias_force(model, q, v), bias), placements
 
 
+def tendon_motion(found, q, v):
+    return found.tendons.lengths(found.model, q), found.tendons.rates(found.model, q, v)
+
+
 def check_file(name):
     """The row of the page is right, and what is carried over agrees with MuJoCo."""
     stated = mjcf_table.stated_rows()
@@ -828,6 +832,12 @@ def check_file(name):
     *pairs, placements = mass_and_bias(found.model, found.coordinates, data)
     for ours, theirs in pairs:
         assert_close(ours, theirs, LOOSER.get(name, 1e-12), name)
+    if compiled.ntendon:
+        q = found.coordinates.q(found.model, data["qpos"])
+        v = found.coordinates.v(found.model, q, data["qvel"])
+        lengths, rates = jax.jit(lambda q, v: tendon_motion(found, q, v))(q, v)
+        assert_close(lengths, state.ten_length, 1e-12, name)
+        assert_close(rates, state.ten_velocity, 1e-7, name)
     for frame, (R, p) in mjcf.frame_poses(compiled, state, found).items():
         i = found.model.frame_names.index(frame)
         assert_close(placements.R[i], R, 1e-12, frame)

@@ -17,10 +17,11 @@ components of u, and their impulses are moments (`Scene.spin`). R is a small com
 of the inverse inertia of the robot at the contact. R makes l finite and differentiable.
 
 The functions l_j of the joint velocities give the impulses of position limits, dry friction,
-damping and servos.
+damping and servos. The rates of constraints and of tendons have such functions too.
 
-`coulomb.py` computes the impulses of contacts, `joint_terms.py` the impulses on joints, `newton.py`
-the minimum, `inverse_inertia.py` the scale of R, and `free_motion.py` the rotation of a step.
+`coulomb.py` computes the impulses of contacts, `joint_terms.py` the impulses on joints,
+`tendon_terms.py` the impulses of tendons, `newton.py` the minimum, `inverse_inertia.py` the scale
+of R, and `free_motion.py` the rotation of a step.
 """
 
 from __future__ import annotations

@@ -12,12 +12,14 @@ the length
 
     s_0 + s_1 + r (psi - alpha_0 - alpha_1) = g(l_0) + g(l_1) + r psi,    g(l) = s - r alpha.
 
-A side site decides on which side of the disk the path passes. If the site is inside the disk, the
-path does not go around the disk. Instead, it bends towards the disk and touches it in one point, at
-which both lines have the same angle to the normal of the disk.
+Without a side site, the path goes around the disk if the straight line crosses it, on the shorter
+side. With a side site outside of the shape, it goes around the longer side if the direction of the
+site is between the directions opposite to the two points. With a side site inside of the shape, the
+path does not go around the disk. Instead, where the straight line misses the disk, it bends and
+touches the disk in one point, at which both lines have the same angle to the normal of the disk.
 
-Source: MuJoCo, chapter "Computation", section "Tendon", and the behaviour of MuJoCo where the
-documentation is silent.
+Source: MuJoCo, XML reference, tendon/spatial; the rule for sites outside of the shape is the
+observed behaviour of MuJoCo 4.0.
 """
 
 from __future__ import annotations
