@@ -469,6 +469,51 @@ def test_the_derivatives_of_a_step():
     np.testing.assert_allclose(slope, (above - below) / 2e-5, rtol=1e-6)
 
 
+FIRST = FixedTendon("difference", {"slide": -1.0, "side": 0.3})
+SECOND = FixedTendon("sum", {"slide": 1.0, "side": 0.5})
+DRIVES = AffineActuators(
+    [FIRST, SECOND, "side", SECOND],
+    gain=[[9.0, 0, 0], [40.0, 0, 0], [3.0, 0, 0], [0, 1.0, 0]],
+    bias=[[0, -9.0, -0.6], [2.0, 0, 0], [0, -3.0, 0], [0, 0, -1.5]],
+    gear=[2.0, 1.0, 1.0, -1.5],
+    control_range=[[-9, 9]] * 4,
+)
+PULLS = AffineActuators(
+    [FIRST, SECOND],
+    gain=[[9.0, 0, 0], [40.0, 0, 0]],
+    bias=[[0, -9.0, -0.6], [2.0, 0, 0]],
+    gear=[-2.0, -1.0],
+    force_range=[[-1.0, 25.0], [-60.0, 0.5]],
+    tendon_force_range=[[-90.0, 3.0], [-5.0, 7.0]],
+)
+
+
+@jax.jit
+def driven_step(actuators, q, v, control):
+    servo, tau = contact.servo_of_actuators(actuators, BOB.model, q, control)
+    found = contact.contact_step(BOB.model, contact.Scene(()), q, v, tau, 0.004, servo=servo)
+    after = rbd.integrate(BOB.model, q, 0.004 * found.v)
+    impulse = tau * 0.004 + found.joint_impulse.servo
+    impulse = impulse - found.tendon_impulse @ Tendons([FIRST, SECOND]).moment_arms(BOB.model, q)
+    return impulse / 0.004, actuators(BOB.model, after, found.v, control)
+
+
+@pytest.mark.parametrize(
+    ("actuators", "control"),
+    [
+        (DRIVES, [0.3, -0.2, 0.5, 0.4]),
+        (PULLS, [0.3, 0.1]),
+        (PULLS, [8.0, -0.3]),
+        (PULLS, [-8.0, -0.1]),
+    ],
+)
+def test_a_servo_pulls_tendons_with_the_force_after_the_step(actuators, control):
+    found, expected = driven_step(
+        actuators, jnp.array([-0.2, 0.3]), jnp.array([0.4, -1.0]), jnp.array(control)
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
 # ------------------------------------------------------------------ wrong arguments
 
 
@@ -506,9 +551,12 @@ def test_the_derivatives_of_a_step():
         ),
         (
             lambda: contact.servo_of_actuators(
-                AffineActuators([ROPE], names=["m"]), BOB.model, jnp.zeros(2), jnp.zeros(1)
+                AffineActuators([ROPE, ROPE], force_range=[[-1, 1], [-2, 2]]),
+                BOB.model,
+                jnp.zeros(2),
+                jnp.zeros(2),
             ),
-            "actuator 'm' drives a tendon",
+            "tendon 'rope' has 2 actuators with a limit",
         ),
     ],
 )

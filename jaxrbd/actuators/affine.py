@@ -119,10 +119,7 @@ class AffineActuators(eqx.Module):
         """The joint of each actuator. Raises ArgumentError, which names an actuator of a tendon."""
         for name, joint in zip(self.names, self.joints):
             if joint is None:
-                raise ArgumentError(
-                    f"actuator {name!r} drives a tendon, expected a joint; the force of all "
-                    "actuators is actuators(model, q, v, control)"
-                )
+                raise ArgumentError(f"actuator {name!r} drives a tendon, expected a joint")
         return tuple(joint for joint in self.joints if joint is not None)
 
     def __call__(

@@ -14,7 +14,7 @@ from .compliant import ContactForce, contact_energy, contact_force
 from .convex import ContactStep, contact_step
 from .height_grid import HeightGrid
 from .inverse_inertia import inverse_inertias
-from .joint_terms import JointImpulses, Servo
+from .joint_terms import JointImpulses, Servo, TendonServo
 from .scene import (
     ContactPoints,
     Ground,
@@ -51,6 +51,7 @@ __all__ = [
     "InverseInertias",
     "JointImpulses",
     "Servo",
+    "TendonServo",
     "contact_step",
     "inverse_inertias",
     "servo_of_actuators",

@@ -47,6 +47,7 @@ from ..constraints import Constraint, ConstraintRows, constraint_rows
 from ..model import Model, arguments
 from ..model.joint_space import independent_joint_force, joint_rates
 from ..tendons import Tendons
+from ..tendons.lengths import lengths_and_arms
 from ..tendons.tendons import ArmatureTerms, armature_terms
 from .branches import Partition, partition, whole
 from .contacts import contact_bodies, contact_wrenches, find_contacts, relative
@@ -57,7 +58,7 @@ from .joint_terms import ClippedLaw, JointImpulses, JointLaw, Servo, joint_law
 from .newton import Problem, hessian_factor, minimise
 from .points import point_jacobians, point_motions
 from .scene import InverseInertias, Scene, lengths_and_normals
-from .tendon_terms import tendon_law, tendon_rows
+from .tendon_terms import tendon_law, tendon_servo_law
 
 
 class ContactStep(NamedTuple):
@@ -74,7 +75,7 @@ class ContactStep(NamedTuple):
     - `joint_impulse`: the impulses of limits, dissipation and servo on the joints;
     - `constraint_impulse` (rows,): the impulses of the constraints, see `constraint_rows`;
     - `tendon_impulse` (tendons,): the tension of each tendon times dt in N s, from its spring, its
-      damping, its friction and its limits;
+      damping, its friction and its limits; then the tensions of the tendons of the servo;
     - `residual` (): the square root of E / E_0. E is the decrease of the convex function that the
       last step of Newton's method predicts. E_0 is the sum of all l and of the kinetic energies of
       the velocity before the time step and of its change. The residual is below `TOLERANCE` of
@@ -337,10 +338,19 @@ def _laws(
         )
     )
     rows = constraint_rows.unchecked(model, kinematics, v, constraints)
-    cables = tendon_rows(model, tendons, kinematics)
+    passive = tendons.tendons if tendons.act else ()
+    driven = None if servo is None else servo.tendons
+    pulled = () if driven is None else driven.tendons
+    cables = lengths_and_arms(model, (*passive, *pulled), kinematics)
     row_conductance, tendon_conductance = _row_conductances(
         model, kinematics, regularisation, rows.K, cables.moment_arms
     )
+    n = len(passive)
+    tendon_laws = [
+        tendon_law(model, tendons, cables.lengths[:n], dt, recovery, tendon_conductance[:n])
+    ]
+    if driven is not None:
+        tendon_laws.append(tendon_servo_law(driven, cables.lengths[n:], dt))
     return _Laws(
         found.distance,
         found.arm,
@@ -348,9 +358,9 @@ def _laws(
         joint_law(model, kinematics.q, dt, recovery, joint_conductance, servo),
         _constraint_law(rows, dt, recovery, row_conductance),
         rows.K,
-        tendon_law(model, tendons, cables.lengths, dt, recovery, tendon_conductance),
+        _side_by_side(tendon_laws),
         cables.moment_arms,
-        armature_terms(model, tendons, kinematics.q, v, cables.moment_arms),
+        armature_terms(model, tendons, kinematics.q, v, cables.moment_arms[:n]),
     )
 
 

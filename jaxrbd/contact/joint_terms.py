@@ -33,6 +33,29 @@ from ..configuration import difference
 from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.joint_space import entries_of_all_joints, position_limits
+from ..tendons.paths import Tendon
+
+
+class TendonServo(NamedTuple):
+    """PD control of the lengths of n tendons in a time step, with the rates after the step.
+
+    The force on a tendon, positive if it makes the tendon longer, is
+
+        clip(stiffness (length - l - dt u) + damping (rate - u), force_range),
+
+    where l is the length before the step, and u is the rate after the step.
+
+    - `tendons`: the tendons;
+    - `stiffness`, `damping` (n,): in N/m and N s/m; `force_range` (n, 2): the bounds in N;
+    - `length`, `rate` (n,): the length in m and the rate in m/s that the servo tracks.
+    """
+
+    tendons: tuple[Tendon, ...]
+    stiffness: Float[Array, " n"]
+    damping: Float[Array, " n"]
+    force_range: Float[Array, "n 2"]
+    length: Float[Array, " n"]
+    rate: Float[Array, " n"]
 
 
 class Servo(NamedTuple):
@@ -50,13 +73,15 @@ class Servo(NamedTuple):
     - `position` (nq,): the configuration that the servo tracks, or None if `error` is given;
     - `velocity` u_d (nv,): the velocity that the servo tracks (default zero);
     - `error` e (nv,): in place of a `position`. Then the step does not compute `difference`. The
-      entries of joints without a servo, such as a free joint, are zero.
+      entries of joints without a servo, such as a free joint, are zero;
+    - `tendons`: a `TendonServo` that acts at the same time, or None.
     """
 
     control: PD
     position: ArrayLike | None
     velocity: ArrayLike | None = None
     error: ArrayLike | None = None
+    tendons: TendonServo | None = None
 
 
 class JointImpulses(NamedTuple):

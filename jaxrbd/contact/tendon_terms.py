@@ -5,18 +5,20 @@ the velocity of a joint, with the impulse
 
     gamma = clip(conductance (target - u), lower, upper).
 
-    term            conductance   target               lower, upper
-    least length    1 / R         (l_min - l) / slack  0, inf
-    largest length  1 / R         (l_max - l) / slack  -inf, 0
-    dry friction    1 / R         0                    -dt f, dt f
-    damping         dt d          0                    -inf, inf
-    slack spring    dt^2 k        (rest_0 - l) / dt    0, inf
-    tight spring    dt^2 k        (rest_1 - l) / dt    -inf, 0
+    term            conductance        target                               lower, upper
+    least length    1 / R              (l_min - l) / slack                  0, inf
+    largest length  1 / R              (l_max - l) / slack                  -inf, 0
+    dry friction    1 / R              0                                    -dt f, dt f
+    damping         dt d               0                                    -inf, inf
+    slack spring    dt^2 k             (rest_0 - l) / dt                    0, inf
+    tight spring    dt^2 k             (rest_1 - l) / dt                    -inf, 0
+    servo           dt (k_d + dt k_p)  (k_p e + k_d u_d) / (k_d + dt k_p)   dt force range
 
 The slack of a limit is dt, or `dt + recovery` for a length beyond the limit. R is a fraction of the
 inverse inertia of the tendon. The friction force is f, the damping coefficient is d, and the
-stiffness is k. So springs and damping act with the length and the rate after the step, and a step
-is stable for any stiffness.
+stiffness is k. `TendonServo` has the gains k_p and k_d and the rate u_d; e is the distance of its
+length from l. So springs, damping and servos act with the length and the rate after the step, and a
+step is stable for any stiffness.
 """
 
 from __future__ import annotations
@@ -26,16 +28,9 @@ from jax import Array
 from jaxtyping import Float
 
 from .._math.cast import cast
-from ..algorithms.kinematics import Kinematics
 from ..model import Model
 from ..tendons import Tendons
-from ..tendons.lengths import LengthsAndArms, lengths_and_arms
-from .joint_terms import ClippedLaw
-
-
-def tendon_rows(model: Model, tendons: Tendons, kinematics: Kinematics) -> LengthsAndArms:
-    """The lengths and moment arms of all tendons; no rows if no property acts in a step."""
-    return lengths_and_arms(model, tendons.tendons if tendons.act else (), kinematics)
+from .joint_terms import ClippedLaw, TendonServo
 
 
 def tendon_law(
@@ -69,3 +64,17 @@ def tendon_law(
     if tendons.damping is not None:
         rows.append((dt * tendons.damping, zero, -unbounded, unbounded))
     return ClippedLaw(*map(jnp.stack, zip(*(rows[1:] or rows))))
+
+
+def tendon_servo_law(
+    servo: TendonServo, lengths: Float[Array, " n"], dt: Float[Array, ""]
+) -> ClippedLaw:
+    """The last row of the table at the head of the module."""
+    gain = servo.damping + dt * servo.stiffness
+    driven = gain > 0
+    push = servo.stiffness * (servo.length - lengths) + servo.damping * servo.rate
+    bounded = jnp.isfinite(servo.force_range)
+    unbounded = jnp.where(servo.force_range > 0, jnp.inf, -jnp.inf)
+    bounds = jnp.where(bounded, dt * jnp.where(bounded, servo.force_range, 0), unbounded)
+    rows = dt * gain, push / jnp.where(driven, gain, 1), bounds[:, 0], bounds[:, 1]
+    return ClippedLaw(*(x[None] for x in rows))
