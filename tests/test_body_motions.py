@@ -77,12 +77,15 @@ def test_joint_wrenches_drive_the_joints(make):
 @pytest.mark.parametrize("make", [*MODELS, lambda: rbd.load_robot("arm7")])
 def test_all_frames_are_placed_as_each(make):
     model = make()
-    q = zoo.state(model)[0]
-    all_frames = jax.jit(rbd.frame_placements)(model, q)
-    each = [rbd.frame_placement(model, q, index) for index in range(len(model.frame_names))]
-    chex.assert_trees_all_close(
-        all_frames, jax.tree.map(lambda *x: jnp.stack(x), *each), rtol=0, atol=1e-13
-    )
+
+    @jax.jit
+    def placed(q):
+        kinematics = rbd.forward_kinematics(model, q)
+        frames = range(len(model.frame_names))
+        each = [rbd.frame_placement(model, kinematics, index) for index in frames]
+        return rbd.frame_placements(model, q), jax.tree.map(lambda *x: jnp.stack(x), *each)
+
+    chex.assert_trees_all_close(*placed(zoo.state(model)[0]), rtol=0, atol=1e-13)
 
 
 def test_children_are_those_whose_parent_it_is():

@@ -104,8 +104,8 @@ def test_one_kernel_computes_the_steps_of_a_batch(monkeypatch):
 
     kernels = []
     monkeypatch.setattr(newton, "map_states", lambda *a: kernels.append(a) or tree.map_states(*a))
-    expected = minima("scan")
-    assert jnp.all(jnp.abs(expected[1] - push[1] / 2)[:2] > 0.1)  # friction acts
+    expected = np.asarray(minima("scan"))
+    assert np.all(np.abs(expected[1] - np.asarray(push)[1] / 2)[:2] > 0.1)  # friction acts
     close(minima("interpreted kernels"), expected, 1e-12)
     assert len(kernels) == 2
 
@@ -196,7 +196,11 @@ def motion(model, scene, q, v):
     return points, rates, jnp.stack(point_velocities), jnp.stack(center_velocities)
 
 
-@pytest.mark.parametrize("ground", [FLAT, Height(BUMPS)], ids=["plane", "height"])
+@pytest.mark.parametrize(
+    "ground",
+    [pytest.param(FLAT, marks=pytest.mark.slow), Height(BUMPS)],
+    ids=["plane", "height"],
+)
 def test_distances_change_as_the_points_move(model, ground):
     q, v, *_, scene = scenes(model, ground)
     points, (rate, center_rate), velocity, center_velocity = motion(model, scene, q, v)
@@ -1015,8 +1019,10 @@ def test_what_is_wrong_is_named(message):
     assert message in str(error.value)
 
 
-def step_with(model, q, v, tau, numbers):
-    return contact.contact_step(model, Scene(("l0", "l2"), 0.1), q, v, tau, **numbers)
+@jax.jit
+def step_with(numbers):
+    at_rest = jnp.zeros(3)
+    return contact.contact_step(POINT, ON_PLANE, at_rest, at_rest, at_rest, **numbers)
 
 
 @pytest.mark.gives_nan
@@ -1032,9 +1038,8 @@ def step_with(model, q, v, tau, numbers):
         ("smoothing", 0.0),
     ],
 )
-def test_a_number_out_of_range(model, name, value):
-    q, v, tau, *_ = zoo.state(model)
-    numbers = {"dt": DT, "regularisation": 0.1, "recovery": 0.1, name: value}
+def test_a_number_out_of_range(name, value):
+    numbers = {"dt": DT, "regularisation": 0.1, "recovery": 0.1, "smoothing": 0.1, name: value}
     with pytest.raises(rbd.ArgumentError, match=f"{name} is {value}, expected"):
-        step_with(model, q, v, tau, numbers)
-    assert jnp.all(jnp.isnan(jax.jit(step_with)(model, q, v, tau, numbers).v))
+        step_with.__wrapped__(numbers)
+    assert np.all(np.isnan(step_with(numbers).v))

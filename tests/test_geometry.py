@@ -384,12 +384,11 @@ def test_changed_leaves_keep_the_geometry():
 
 def world_poses(model, q) -> list:
     """The world pose of every shape with its content, sorted by name."""
-    found = []
+    found, frames = [], rbd.frame_placements(model, jnp.asarray(q))
     for kind in ("visuals", "collisions"):
         for link, shapes in getattr(model.geometry, kind).items():
-            X = rbd.frame_placement(model, jnp.asarray(q), link)
-            H = np.eye(4)
-            H[:3, :3], H[:3, 3] = X.R, X.p
+            index, H = model.frame_names.index(link), np.eye(4)
+            H[:3, :3], H[:3, 3] = frames.R[index], frames.p[index]
             found += [(shape.name, plain(shape)[:2], H @ shape.placement) for shape in shapes]
     return sorted(found, key=lambda entry: entry[0])
 

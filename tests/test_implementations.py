@@ -190,7 +190,7 @@ def test_batches_of_batches_and_shared_operands(sweep, name, rng):
 def test_batches_of_positions_alone(name, rng):
     """The rotations and the rows are shared, as for a robot whose joints are all prismatic."""
     topology = zoo.build(["prismatic"] * 3, [-1, 0, 1]).topology
-    R = jax.vmap(rbd.so3.exp)(jnp.array(rng.normal(size=(3, 3))))
+    R = jax.jit(jax.vmap(rbd.so3.exp))(jnp.array(rng.normal(size=(3, 3))))
     p, rows = jnp.array(rng.normal(size=(2, 3, 3))), jnp.array(rng.normal(size=(3, 6)))
 
     def sweeps(p):
@@ -225,8 +225,8 @@ def test_products_lose_no_digits_far_from_the_world(rng):
     q = np.array(zoo.state(model)[0])
     b = jnp.array(rng.normal(size=(model.nb, 6)))
     q[:3] = [1e9, -2e9, 1e9]
-    X = joint_poses(model, jnp.array(q))
-    expected = tree.propagate(model.topology, X, b)
+    X = jax.jit(joint_poses)(model, jnp.array(q))
+    expected = jax.jit(lambda X: tree.propagate(model.topology, X, b))(X)
     with tree.implementation("products"):
         close(jax.jit(lambda X: tree.propagate(model.topology, X, b))(X), expected, 1e-13)
 
@@ -290,19 +290,18 @@ def test_products_have_no_loops_over_the_bodies():
 def test_the_number_of_states_decides_on_a_gpu(monkeypatch):
     """For many states a pass reads and writes less than the products."""
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    model = zoo.chain(9)
+    model = zoo.chain(11)  # as no other test, because JAX stores what it has traced
     X = joint_poses(model, zoo.state(model)[0])
 
     def program(batch):
         mapped = jax.vmap(lambda b: tree.propagate(model.topology, X, b))
-        jax.clear_caches()
-        traced = jax.jit(mapped).trace(jax.ShapeDtypeStruct((batch, 9, 6), X.p.dtype))
+        traced = jax.jit(mapped).trace(jax.ShapeDtypeStruct((batch, 11, 6), X.p.dtype))
         return traced.lower(lowering_platforms=("cuda",)).as_text()
 
     assert "stablehlo.while" not in program(4096)
     assert "stablehlo.while" in program(1_000_000)
     monkeypatch.undo()
-    assert "stablehlo.while" in program(4096)
+    assert "stablehlo.while" in program(4095)
 
 
 @pytest.mark.parametrize("name", OTHERS)

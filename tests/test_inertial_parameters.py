@@ -14,6 +14,11 @@ from jaxrbd.model.checks import inertia_faults
 from support import real_robots
 from support.zoo import close, random_inertia
 
+# Compiled: JAX would compile each of their operations alone.
+is_consistent = jax.jit(ip.is_physically_consistent)
+consistency_margin, log_cholesky = jax.jit(ip.consistency_margin), jax.jit(ip.log_cholesky)
+inertia_from_log_cholesky = jax.jit(ip.inertia_from_log_cholesky)
+
 N = 6  # stacked, so that every test also tests broadcasting
 
 
@@ -59,7 +64,7 @@ def test_massless_numbers_stay_as_they_are():
     close(m, jnp.array(0.0), 0)
     close(c, jnp.zeros(3), 0)
     close(I, jnp.array([[4.0, 5, 7], [5, 6, 8], [7, 8, 9]]), 0)
-    chex.assert_tree_all_finite(jax.jacrev(spatial.inertia_to_com)(ten))
+    chex.assert_tree_all_finite(jax.jit(jax.jacrev(spatial.inertia_to_com))(ten))
 
 
 # -------------------------------------------------------------------------------- pseudo-inertia
@@ -95,19 +100,19 @@ def test_log_cholesky_is_the_factor_of_the_pseudo_inertia(theta):
     U[:, 2, 2:] = np.stack([np.exp(d3), t3], -1)
     U[:, 3, 3] = 1
     U *= np.exp(alpha)[:, None, None]
-    inertia = ip.inertia_from_log_cholesky(theta)
+    inertia = inertia_from_log_cholesky(theta)
     close(ip.pseudo_inertia(inertia), U @ np.swapaxes(U, -1, -2), 1e-14)
     close(inertia[:, 0], np.exp(2 * alpha), 1e-15)
     close(spatial.inertia_center_of_mass(inertia), theta[:, 7:], 1e-15)
 
 
 def test_log_cholesky_and_back(inertia, theta):
-    close(ip.inertia_from_log_cholesky(ip.log_cholesky(inertia)), inertia)
-    close(ip.log_cholesky(ip.inertia_from_log_cholesky(theta)), theta)
+    close(inertia_from_log_cholesky(log_cholesky(inertia)), inertia)
+    close(log_cholesky(inertia_from_log_cholesky(theta)), theta)
 
 
 def test_log_cholesky_derivatives(inertia):
-    theta = ip.log_cholesky(inertia)
+    theta = log_cholesky(inertia)
     forward, backward = (
         jacobians(ip.inertia_from_log_cholesky, theta),
         jacobians(ip.log_cholesky, inertia),
@@ -116,7 +121,7 @@ def test_log_cholesky_derivatives(inertia):
     close(forward, differences(ip.inertia_from_log_cholesky, theta), 1e-10)
     # The step along each of the ten parameters is relative to its value.
     scale = jnp.abs(inertia[:, :, None] * jnp.eye(10)[None])
-    relative = differences(lambda k: ip.log_cholesky(inertia[:, None] * (1 + k)), 0 * inertia, 1e-4)
+    relative = differences(lambda k: log_cholesky(inertia[:, None] * (1 + k)), 0 * inertia, 1e-4)
     close(backward @ scale, relative * jnp.sign(inertia)[:, None], 1e-7)
     curvature = jax.jit(jax.vmap(jax.hessian(ip.inertia_from_log_cholesky)))(theta)
     close(curvature, jnp.swapaxes(curvature, -1, -2), 1e-14)
@@ -126,8 +131,8 @@ def test_log_cholesky_derivatives(inertia):
 
 def test_every_theta_is_consistent(rng):
     theta = jnp.array(3 * rng.normal(size=(200, 10)))
-    inertia = ip.inertia_from_log_cholesky(theta)
-    assert np.all(ip.is_physically_consistent(inertia))
+    inertia = inertia_from_log_cholesky(theta)
+    assert np.all(is_consistent(inertia))
     assert np.all(np.linalg.eigvalsh(ip.pseudo_inertia(inertia)) > -1e-13 * inertia[:, 4:7].sum())
 
 
@@ -142,12 +147,12 @@ def test_log_cholesky_is_not_finite_outside():
             -rbd.model.link_inertia(1.0, (0, 0, 0), np.diag([1.0, 1.0, 1.0])),
         ]
     )
-    assert not np.any(np.all(np.isfinite(ip.log_cholesky(outside)), axis=-1))
+    assert not np.any(np.all(np.isfinite(log_cholesky(outside)), axis=-1))
 
 
 def test_pseudo_inertia_and_log_cholesky_are_those_of_pinocchio(theta):
     pin = pytest.importorskip("pinocchio", reason="Pinocchio has no wheel for this platform")
-    ours = ip.inertia_from_log_cholesky(theta)
+    ours = inertia_from_log_cholesky(theta)
     derivatives = jacobians(ip.inertia_from_log_cholesky, theta)
     for row, inertia, derivative in zip(np.asarray(theta), ours, derivatives):
         theirs = pin.LogCholeskyParameters(row)
@@ -163,10 +168,10 @@ def test_margin_is_the_least_eigenvalue_about_the_centre(inertia, rng):
     m, _, I = spatial.inertia_to_com(inertia)
     moments = np.linalg.eigvalsh(I)
     least = moments.sum(-1) / 2 - moments[:, -1]
-    close(ip.consistency_margin(inertia), np.minimum(least, m), 1e-14)
+    close(consistency_margin(inertia), np.minimum(least, m), 1e-14)
     X = se3.exp(jnp.array(rng.normal(size=(N, 6))))
     moved = spatial.transform_inertia(X, inertia)
-    close(ip.consistency_margin(moved), ip.consistency_margin(inertia), 1e-14)
+    close(consistency_margin(moved), consistency_margin(inertia), 1e-14)
 
 
 I_PLATE = np.diag([1.0, 2.0, 3.0])
@@ -192,16 +197,16 @@ MARGINS = {
 @pytest.mark.parametrize("name", MARGINS)
 def test_margins(name):
     inertia, margin, consistent = MARGINS[name]
-    close(ip.consistency_margin(jnp.array(inertia)), jnp.array(margin), 1e-6 * abs(margin) + 1e-13)
-    assert bool(ip.is_physically_consistent(jnp.array(inertia))) == consistent
+    close(consistency_margin(jnp.array(inertia)), jnp.array(margin), 1e-6 * abs(margin) + 1e-13)
+    assert bool(is_consistent(jnp.array(inertia))) == consistent
 
 
 def test_consistency_in_single_precision():
     for name, (inertia, _, consistent) in MARGINS.items():
         single = jnp.array(inertia, jnp.float32)
-        assert bool(ip.is_physically_consistent(single)) == consistent, name
-        assert ip.consistency_margin(single).dtype == jnp.float32
-        assert ip.log_cholesky(single).dtype == jnp.float32
+        assert bool(is_consistent(single)) == consistent, name
+        assert consistency_margin(single).dtype == jnp.float32
+        assert log_cholesky(single).dtype == jnp.float32
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -217,14 +222,14 @@ def test_what_rounding_leaves_of_a_plate_is_consistent(dtype, rng):
             inertias.append(rbd.model.link_inertia(1.0, com, moments, turn))
             # the thinnest possible body, and one thinner by a twentieth of its size
             wrong.append(rbd.model.link_inertia(1.0, com, moments - 0.005 * np.eye(3), turn))
-    assert np.all(ip.is_physically_consistent(jnp.array(np.array(inertias), dtype)))
-    assert not np.any(ip.is_physically_consistent(jnp.array(np.array(wrong), dtype)))
+    assert np.all(is_consistent(jnp.array(np.array(inertias), dtype)))
+    assert not np.any(is_consistent(jnp.array(np.array(wrong), dtype)))
 
 
 @pytest.mark.gives_nan
 def test_nan_is_not_consistent():
     for i in range(10):
-        assert not ip.is_physically_consistent(jnp.ones(10).at[i].set(jnp.nan))
+        assert not is_consistent(jnp.ones(10).at[i].set(jnp.nan))
 
 
 @pytest.mark.slow
@@ -245,7 +250,7 @@ def test_consistent_is_what_loading_does_not_warn_of(rng):
     links = [rbd.model.Link(str(i), ten) for i, ten in enumerate(inertias)]
     faulty = np.array([link.name in inertia_faults([link]) for link in links])
     assert 50 < faulty.sum() < len(links) - 50
-    np.testing.assert_array_equal(ip.is_physically_consistent(jnp.array(inertias)), ~faulty)
+    np.testing.assert_array_equal(is_consistent(jnp.array(inertias)), ~faulty)
 
 
 @pytest.mark.slow
@@ -253,7 +258,7 @@ def test_gradient_of_the_margin(inertia):
     """The gradient equals differences, and is finite where moments are equal."""
     gradient = jax.jit(jax.vmap(jax.grad(ip.consistency_margin)))(inertia)
     numerical = differences(
-        lambda k: ip.consistency_margin(inertia[:, None] + k)[..., None], 0 * inertia, 1e-6
+        lambda k: consistency_margin(inertia[:, None] + k)[..., None], 0 * inertia, 1e-6
     )
     close(gradient, numerical[:, 0], 1e-7)
     for name in ("ball", "light ball", "rod", "nothing", "moment without mass"):

@@ -377,19 +377,21 @@ def test_a_policy_with_a_mirror_takes_the_side_with_the_higher_value(key):
     x = 3 * jax.random.normal(jax.random.key(5), (40, 5))
     state = state._replace(statistics=state.statistics.add(x + 1), target_critic=None)
     image = x * jnp.array([[-1.0, -1, -1, 1, -1]])
-    found = algorithm.deterministic(state, x)
+    mirrored, straight = jax.jit(algorithm.deterministic), jax.jit(plain.deterministic)
+    values = jax.jit(lambda y: networks.values(state.critic, state.statistics, y))
+    found = np.asarray(mirrored(state, x))
     sides = set()
-    for i in range(40):
-        value, other = (
-            float(networks.values(state.critic, state.statistics, y[i])) for y in (x, image)
-        )
+    for i, rows in enumerate(zip(np.asarray(x), np.asarray(image))):
+        rows = [jnp.asarray(row) for row in rows]
+        value, other = (float(values(row)) for row in rows)
         side = value > other
-        expected = plain.deterministic(state, x[i] if side else image[i])
+        expected = np.asarray(straight(state, rows[0 if side else 1]))
         np.testing.assert_allclose(found[i], expected if side else -expected, rtol=1e-12)
         sides.add(side)
     assert sides == {True, False}
-    np.testing.assert_allclose(algorithm.deterministic(state, image), -found, rtol=1e-12)
-    assert jnp.max(jnp.abs(plain.deterministic(state, image) + plain.deterministic(state, x))) > 0.1
+    np.testing.assert_allclose(mirrored(state, image), -found, rtol=1e-12)
+    both = np.asarray(straight(state, image)), np.asarray(straight(state, x))
+    assert np.max(np.abs(both[0] + both[1])) > 0.1
 
 
 def test_the_mirror_of_the_cart_pole_is_a_symmetry(key):
@@ -484,12 +486,17 @@ def test_adam_limits_the_gradient_and_its_rate_falls(rng):
 def with_adam(start, loss, parts, adam):
     """The parameters after one step of Adam per part, and the losses and the gradients."""
     x, state, costs, gradients = start, adam.init(start), [], []
-    value_and_gradient = jax.jit(jax.value_and_grad(loss))
-    for rows in parts:
-        cost, gradient = value_and_gradient(x, rows)
+
+    @jax.jit
+    def step(x, state, rows):
+        cost, gradient = jax.value_and_grad(loss)(x, rows)
         x, state, _ = adam.step(gradient, state, x)
+        return x, state, cost, jax.flatten_util.ravel_pytree(gradient)[0]
+
+    for rows in np.asarray(parts):
+        x, state, cost, gradient = step(x, state, rows)
         costs.append(cost)
-        gradients.append(jax.flatten_util.ravel_pytree(gradient)[0])
+        gradients.append(gradient)
     return x, np.array(costs), np.array(gradients)
 
 
@@ -505,6 +512,7 @@ def test_policies_stay_between_minus_one_and_one(key):
 # -------------------------------------------------------------------------------------------- PPO
 
 
+@jax.jit
 def ppo_samples(policy, noise, advantage):
     x = jax.random.normal(jax.random.key(1), (len(noise), 1))
     gaussian = networks.apply(policy.mean, x) + times(jnp.exp(policy.log_std), noise)
@@ -526,11 +534,13 @@ def test_the_first_gradient_of_ppo_is_the_policy_gradient(key):
         log = jax.scipy.stats.norm.logpdf(samples.gaussian, mean, std[None])
         return -jnp.mean(advantage * jnp.sum(log, axis=1))
 
-    found = jax.grad(lambda policy: algorithm.loss((policy, critic), samples))(policy)
+    @jax.jit
+    def gradients(policy):
+        found = jax.grad(lambda policy: algorithm.loss((policy, critic), samples))(policy)
+        return found, jax.grad(expected)(policy)
+
     jax.tree.map(
-        lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12),
-        found,
-        jax.grad(expected)(policy),
+        lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12), *gradients(policy)
     )
 
 
@@ -539,17 +549,21 @@ def test_ppo_does_not_gain_from_ratios_beyond_the_clip(key):
     policy = networks.new_policy(key, (1, 6, 2), jnp.float64)
     critic = networks.network(key, (1, 1), jnp.float64)
     noise = jax.random.normal(key, (20, 2))
+
+    @jax.jit
+    @jax.value_and_grad
+    def loss(policy, samples):
+        return algorithm.loss((policy, critic), samples)
+
     for sign in (1.0, -1.0):
         samples = ppo_samples(policy, noise, jnp.full(20, sign))
         samples = samples._replace(log_density=samples.log_density - sign)  # ratios e and 1 / e
-
-        def loss(policy, samples=samples):
-            return algorithm.loss((policy, critic), samples)
-
-        np.testing.assert_allclose(loss(policy), -sign * (1 + sign * algorithm.clip))
-        assert all(jnp.all(x == 0) for x in jax.tree.leaves(jax.grad(loss)(policy)))
+        value, gradient = loss(policy, samples)
+        np.testing.assert_allclose(value, -sign * (1 + sign * algorithm.clip))
+        assert all(np.all(x == 0) for x in jax.device_get(jax.tree.leaves(gradient)))
         harmful = samples._replace(advantage=-samples.advantage)
-        assert any(jnp.any(x != 0) for x in jax.tree.leaves(jax.grad(loss)(policy, harmful)))
+        gradient = loss(policy, harmful)[1]
+        assert any(np.any(x != 0) for x in jax.device_get(jax.tree.leaves(gradient)))
 
 
 def test_an_update_of_ppo_is_its_definition(key):

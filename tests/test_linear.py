@@ -144,13 +144,14 @@ def test_derivatives_of_eigenvalues_that_differ(name, mode, rng):
     A = jnp.array(symmetric(SPECTRA[name], rng, 4)[1])
     dA = jnp.array(symmetric((1.0, -0.3, 0.7), rng, 4)[1])
 
+    @jax.jit
     def first(t):
         return jnp.sum(mode(symmetric_eigenvalues)(A + t * dA) * dA[None], axis=(-2, -1))
 
     X = np.linalg.eigh(A)[1]
     # The error of an eigenvector is inverse to the gap between the eigenvalues.
     gap = np.min(np.diff(SPECTRA[name]))
-    close(jax.jit(first)(0.0), np.diagonal(X.T @ dA @ X), 1e-14 / min(gap, 0.1))
+    close(first(0.0), np.diagonal(X.T @ dA @ X), 1e-14 / min(gap, 0.1))
     if name != "far apart":  # whose second derivatives are 1e5
         step = 1e-5
         differences = (first(step) - first(-step)) / (2 * step)
@@ -278,14 +279,14 @@ def test_the_complement_of_a_row(row):
 def test_batch_last_sums(stored, rng):
     """Sums of no, one, few and many terms, whose counts are not multiples of the terms per step."""
     for count in (0, 1, 2, 9, 17, 23, 40):
-        a, b = (jnp.asarray(rng.normal(size=(count, 3, 5))) for _ in range(2))
-        start = jnp.asarray(rng.normal(size=(3, 5)))
+        a, b = rng.normal(size=(2, count, 3, 5))
+        start = rng.normal(size=(3, 5))
 
         def total(a, b, start):
             return plus_terms(start, len(a), lambda i: row(a, i) * row(b, i), stored)
 
-        close(jax.jit(total)(a, b, start), start + jnp.sum(a * b, axis=0), 1e-13)
-        close(sum_of_rows(a[:, 0]), jnp.sum(a[:, 0], axis=0), 1e-13)
+        close(jax.jit(total)(a, b, start), start + np.sum(a * b, axis=0), 1e-13)
+        close(jax.jit(sum_of_rows)(a[:, 0]), np.sum(a[:, 0], axis=0), 1e-13)
 
 
 def test_batch_last_elimination(rng):

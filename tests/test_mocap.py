@@ -92,6 +92,7 @@ def test_results_have_derivatives_with_respect_to_a_pose(robot):
     assert np.count_nonzero(slope[0]) >= 4  # of the hand with the ball and the cup
 
 
+@pytest.mark.slow
 def test_a_mocap_body_pushes(robot):
     """A ball on a hand that rises stays on it."""
     q = np.array(robot.q0)

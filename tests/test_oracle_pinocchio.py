@@ -1,6 +1,6 @@
 """Comparison with Pinocchio on every real robot, with a fixed base and on a free-flyer.
 
-The default run takes five robots; `-m slow` takes the others.
+The default run takes three robots; `-m slow` takes the others.
 
 Both libraries have the same order of joints, so vectors and matrices are compared directly. An
 error is relative to the largest entry. For quantities that are solved with the mass matrix M, it
@@ -32,7 +32,10 @@ AS_PINOCCHIO_HAS_THEM = real_robots.with_both_bases(
 )
 
 
-@pytest.mark.parametrize(("name", "root_joint"), real_robots.with_both_bases(real_robots.ROBOTS))
+@pytest.mark.parametrize(
+    ("name", "root_joint"),
+    real_robots.with_both_bases(real_robots.ROBOTS, real_robots.THREE_EXAMPLES),
+)
 def test_every_quantity_of_every_robot(name, root_joint):
     model, oracle = real_robots.load(name, root_joint), load_oracle(name, root_joint)
     assert_same_results(name, model, oracle, singular=name in real_robots.SINGULAR)

@@ -91,6 +91,13 @@ def one(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def more(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("more")
+    run(["-m", "support.on_devices", "more", folder])
+    return load(folder / "more")
+
+
+@pytest.fixture(scope="module")
 def two(tmp_path_factory):
     """Two processes with one device each."""
     folder = tmp_path_factory.mktemp("two")
@@ -103,20 +110,21 @@ def two(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_blocks_are_the_same_on_any_number_of_devices(one):
-    values, talk = one
-    assert same(values["blocks, auto"], values["blocks, two"])
-    assert same(values["blocks, auto"], values["blocks, explicit"])
-    assert same(values["blocks, auto"], values["alone"])
-    assert talk["blocks, auto"] == talk["blocks, explicit"] == talk["blocks, two"] == []
+def test_blocks_are_the_same_on_any_number_of_devices(more):
+    values, talk = more
+    for name in ("auto", "explicit", "two"):
+        assert same(values[name], values["alone"]), name
+        assert talk[name] == [], name
 
 
-@pytest.mark.parametrize("kind", on_devices.TYPES)
-def test_a_split_batch_needs_no_helper(one, kind):
-    values, talk = one
-    for found, expected in zip(values[f"plain, {kind}"], values["alone"]):
+@pytest.mark.parametrize(
+    "program", ["one", pytest.param("more", marks=pytest.mark.slow)], ids=on_devices.TYPES
+)
+def test_a_split_batch_needs_no_helper(request, program):
+    values, talk = request.getfixturevalue(program)
+    for found, expected in zip(values["plain"], values["alone"]):
         close(found, expected)
-    assert talk[f"plain, {kind}"] == []
+    assert talk["plain"] == []
 
 
 def test_a_batch_that_does_not_divide(one):
@@ -180,10 +188,10 @@ def test_trainings_split_their_environments(tmp_path):
 
 
 @pytest.mark.slow
-def test_two_processes_are_the_same_as_one(one, two):
+def test_two_processes_are_the_same_as_one(more, two):
     whole = [np.concatenate(parts) for parts in zip(*(values["blocks"] for values, _ in two))]
-    assert same(whole, one[0]["blocks, auto"])
-    assert same(whole, one[0]["alone"])
+    assert same(whole, more[0]["auto"])
+    assert same(whole, more[0]["alone"])
     assert [talk["blocks"] for _, talk in two] == [[], []]
 
 

@@ -397,6 +397,7 @@ def test_the_search_along_a_step_descends():
     assert found.residual <= 1000 * jnp.finfo("float32").eps
 
 
+@jax.jit
 def gradient(problem, x):
     """The gradient of the convex function."""
 

@@ -34,21 +34,22 @@ def swept(request, rng):
 
 def parent_of(topology, y, world):
     """The row of each body's parent."""
-    return jnp.stack([world if p < 0 else y[p] for p in topology.parents])
+    y, world = np.asarray(y), np.asarray(world)
+    return jnp.asarray([world if p < 0 else y[p] for p in topology.parents])
 
 
 def test_propagate_solves_its_equation(swept):
     topology, X, b, c = swept
     world = c[0]
     y = tree.propagate(topology, X, b, world=world)
-    handed = spatial.inverse_transform_motion(X, parent_of(topology, y, world))
-    close(y - handed, b, 1e-12)
+    handed = jax.jit(spatial.inverse_transform_motion)(X, parent_of(topology, y, world))
+    close(np.asarray(y) - np.asarray(handed), b, 1e-12)
 
 
 def test_accumulate_solves_its_equation(swept):
     topology, X, b, _ = swept
     F = tree.accumulate(topology, X, b)
-    handed, expected = np.array(spatial.transform_force(X, F)), np.array(b)
+    handed, expected = np.array(jax.jit(spatial.transform_force)(X, F)), np.array(b)
     for body, parent in enumerate(topology.parents):
         if parent >= 0:
             expected[parent] += handed[body]
@@ -120,7 +121,7 @@ def test_a_batch_of_sweeps_is_the_sweep_of_each(sweep, rng):
     """For any choice of batched operands, and for batches of batches."""
     model = zoo.connected()
     topology, nb = model.topology, model.nb
-    R = jax.vmap(jax.vmap(rbd.so3.exp))(jnp.array(rng.normal(size=(2, 3, nb, 3))))
+    R = jax.jit(jax.vmap(jax.vmap(rbd.so3.exp)))(jnp.array(rng.normal(size=(2, 3, nb, 3))))
     p, b = jnp.array(rng.normal(size=(2, 3, nb, 3))), jnp.array(rng.normal(size=(2, 3, nb, 6)))
 
     def numbers(R, p, b):

@@ -1146,7 +1146,7 @@ def test_bad_arguments_of_render(arguments, message):
 
 # ---------------------------------------------------------------------------- markers and ghosts
 
-TURN = rbd.so3.exp(jnp.array([0.4, -0.5, 0.6]))
+TURN = jax.jit(rbd.so3.exp)(jnp.array([0.4, -0.5, 0.6]))
 MARKERS = {
     "points": view.Points([[0.0, 0.5, 0.2], [0.0, -0.5, 0.2]], (0.0, 1.0, 0.0), 0.1),
     "axes": view.Axes(rbd.Pose(TURN, jnp.array([0.2, 0.5, 0.0])), 0.6),

@@ -1,6 +1,7 @@
 """Programs that tests/test_sharding.py runs in separate processes.
 
     python -m support.on_devices one FOLDER             # eight devices of one process
+    python -m support.on_devices more FOLDER            # the same with explicit axes, and in blocks
     python -m support.on_devices every FOLDER           # eight devices, one algorithm after another
     python -m support.on_devices trainings FOLDER       # one and two devices
     python -m support.on_devices part FOLDER PORT 0     # one of two processes
@@ -58,55 +59,66 @@ def mesh_of(count, kind="auto"):
     return jax.make_mesh((count,), ("batch",), (TYPES[kind],), devices=jax.devices()[:count])
 
 
-def sent(program, *args):
+def sent(compiled):
     """The communication operations between devices in a compiled program."""
-    text = program.lower(*args).compile().as_text()
-    return sorted({match[0] for match in SENDS.findall(text)})
+    return sorted({match[0] for match in SENDS.findall(compiled.as_text())})
+
+
+def keep(values, talk, name, program, *args):
+    """Store what a program returns and what it sends."""
+    compiled = program.lower(*args).compile()
+    values[name] = jax.device_get(compiled(*args))
+    talk[name] = sent(compiled)
+
+
+def alone(model, batch):
+    """The motions without a mesh, block by block."""
+    plain = jax.jit(jax.vmap(motion, SHARED))
+    parts = [plain(model, *(x[i : i + BLOCK] for x in batch)) for i in range(0, BATCH, BLOCK)]
+    return jax.tree.map(lambda *x: np.concatenate(x), *parts)
+
+
+def keep_plain(values, talk, kind, model, batch):
+    """The motions of a batch over the devices of a mesh, by `jax.vmap`."""
+    mesh = mesh_of(8, kind)
+    with jax.set_mesh(mesh):
+        everywhere = jax.device_put(model, NamedSharding(mesh, PartitionSpec()))
+        plain = jax.jit(jax.vmap(motion, SHARED))
+        keep(values, talk, "plain", plain, everywhere, *rbd.sharding.shard_batch(batch, mesh))
 
 
 def one(folder):
     model, batch = samples()
-    values, talk = {}, {}
-
-    def keep(name, program, *args):
-        values[name] = jax.device_get(program(*args))
-        talk[name] = sent(program, *args)
-
-    plain = jax.jit(jax.vmap(motion, SHARED))
-    parts = [plain(model, *(x[i : i + BLOCK] for x in batch)) for i in range(0, BATCH, BLOCK)]
-    values["alone"] = jax.tree.map(lambda *x: np.concatenate(x), *parts)
-
-    for kind in TYPES:
-        mesh = mesh_of(8, kind)
-        split = rbd.sharding.shard_batch(batch, mesh)
-        with jax.set_mesh(mesh):
-            everywhere = jax.device_put(model, NamedSharding(mesh, PartitionSpec()))
-            keep(f"plain, {kind}", plain, everywhere, *split)
-        blocks = rbd.sharding.over_devices(motion, mesh, SHARED, block=BLOCK)
-        keep(f"blocks, {kind}", blocks, model, *split)
+    values, talk = {"alone": alone(model, batch)}, {}
+    keep_plain(values, talk, "auto", model, batch)
+    mesh = mesh_of(8)
     few = rbd.sharding.over_devices(effort, mesh, SHARED, block=1)
     try:
         rbd.sharding.shard_batch([x[:12] for x in batch], mesh)
     except rbd.ArgumentError as error:
         talk["refusal"] = str(error)
     values["13"] = jax.device_get(few(model, *(x[:13] for x in batch)))
-    keep(
-        "blocks, two",
-        rbd.sharding.over_devices(motion, mesh_of(2), SHARED, block=BLOCK),
-        model,
-        *batch,
-    )
 
-    mesh = mesh_of(8)
     split = rbd.sharding.shard_batch(batch, mesh)
     efforts = rbd.sharding.over_devices(effort, mesh, SHARED, block=BLOCK)
     values["efforts"] = jax.device_get(efforts(model, *split))
     by_batch = jax.jit(jax.grad(lambda a, q, v: jnp.sum(efforts(model, q, v, a))))
-    keep("by batch", by_batch, split[2], *split[:2])
-    keep("by model", jax.jit(jax.grad(total(efforts))), model, *split)
+    keep(values, talk, "by batch", by_batch, split[2], *split[:2])
+    keep(values, talk, "by model", jax.jit(jax.grad(total(efforts))), model, *split)
     both = jax.jit(jax.grad(total(jax.vmap(effort, SHARED)), argnums=(0, 3)))(model, *batch)
     values["by model, alone"], values["by batch, alone"] = jax.device_get(both)
     write(folder / "one", values, talk)
+
+
+def more(folder):
+    model, batch = samples()
+    values, talk = {"alone": alone(model, batch)}, {}
+    keep_plain(values, talk, "explicit", model, batch)
+    for name, mesh in {**{kind: mesh_of(8, kind) for kind in TYPES}, "two": mesh_of(2)}.items():
+        program = rbd.sharding.over_devices(motion, mesh, SHARED, block=BLOCK)
+        split = batch if name == "two" else rbd.sharding.shard_batch(batch, mesh)
+        keep(values, talk, name, program, model, *split)
+    write(folder / "more", values, talk)
 
 
 def inverse_inertia(model, q, v, u, f):
@@ -143,7 +155,9 @@ def every(folder):
         }
         values = [blocks[n](model, *batch) for n in blocks]
         found[name] = {
-            "blocks": sent(blocks[8], model, *rbd.sharding.shard_batch(batch, mesh_of(8)))
+            "blocks": sent(
+                blocks[8].lower(model, *rbd.sharding.shard_batch(batch, mesh_of(8))).compile()
+            )
         }
         found[name]["same"] = [
             all(map(np.array_equal, jax.tree.leaves(alone), jax.tree.leaves(value)))
@@ -154,9 +168,8 @@ def every(folder):
             with jax.set_mesh(mesh):
                 everywhere = jax.device_put(model, NamedSharding(mesh, PartitionSpec()))
                 try:
-                    found[name][kind] = sent(
-                        plain, everywhere, *rbd.sharding.shard_batch(batch, mesh)
-                    )
+                    split = rbd.sharding.shard_batch(batch, mesh)
+                    found[name][kind] = sent(plain.lower(everywhere, *split).compile())
                 except Exception as error:
                     found[name][kind] = type(error).__name__
         print(name, found[name], flush=True)
@@ -173,7 +186,7 @@ def part(folder, port, number):
     split = rbd.sharding.shard_batch(mine, mesh)
     blocks = rbd.sharding.over_devices(motion, mesh, SHARED, block=BLOCK)
     values = {"blocks": rbd.sharding.local_batch(blocks(model, *split))}
-    talk = {"blocks": sent(blocks, model, *split)}
+    talk = {"blocks": sent(blocks.lower(model, *split).compile())}
     efforts = rbd.sharding.over_devices(effort, mesh, SHARED, block=BLOCK)
     found = jax.jit(jax.grad(total(efforts)))(model, *split)
     values["by model"] = jax.tree.map(lambda x: np.asarray(x.addressable_data(0)), found)

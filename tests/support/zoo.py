@@ -1,6 +1,5 @@
 """Robots for tests: every joint kind at every place of a tree, with random parameters."""
 
-import dataclasses
 import functools
 
 import equinox as eqx
@@ -10,6 +9,8 @@ import numpy as np
 
 import jaxrbd as rbd
 from jaxrbd import joints
+from jaxrbd.model.joint_space import independent_index
+from jaxrbd.model.model import joint_groups
 
 KINDS = {
     "revolute": lambda rng: joints.Revolute(rng.normal(size=3)),
@@ -187,18 +188,27 @@ def state(model: rbd.Model, seed: int = 0):
 
     Joints may be outside of their limits, which no algorithm enforces.
     """
-    unlimited = {
-        "lower_position_limit": jnp.full(model.nq, -jnp.inf, model.dtype),
-        "upper_position_limit": jnp.full(model.nq, jnp.inf, model.dtype),
-    }
-    q_key, v_key, a_key, f_key = jax.random.split(jax.random.key(seed), 4)
-    dtype = model.dtype
-    return (
-        rbd.random_configuration(dataclasses.replace(model, **unlimited), q_key),
-        jax.random.normal(v_key, (model.nv,), dtype),
-        jax.random.normal(a_key, (model.nv,), dtype),
-        jax.random.normal(f_key, (model.nb, 6), dtype),
-    )
+    # NumPy: JAX would compile several programs for each robot.
+    rng = np.random.default_rng(seed)
+    values = configuration(model, rng), *(rng.normal(size=n) for n in (model.nv, model.nv))
+    values = *values, rng.normal(size=(model.nb, 6))
+    return tuple(jnp.asarray(x, model.dtype) for x in values)
+
+
+def configuration(model: rbd.Model, rng) -> np.ndarray:
+    """A random configuration as `random_configuration` draws it for a robot without limits."""
+    groups = joint_groups(model)
+    q = np.zeros(1 + max((group.index["q"].max(initial=-1) for group in groups), default=-1))
+    for group in groups:
+        joint, index = group.joint, group.index["q"]
+        reach = [1.0, 1.0, np.pi] if isinstance(joint, joints.Planar) else 1.0
+        x = getattr(joint, "reach", reach) * rng.uniform(-1, 1, index.shape)
+        if joint.quaternion is not None:
+            quaternion = rng.normal(size=(len(x), 4))
+            quaternion /= np.linalg.norm(quaternion, axis=1, keepdims=True)
+            x[:, joint.quaternion : joint.quaternion + 4] = quaternion
+        q[index] = x
+    return q[independent_index(model, "q")]
 
 
 def close(actual, expected, tolerance=1e-12, what=""):
@@ -221,7 +231,8 @@ def assert_identical(actual, expected):
 
 def slope(function, h=1e-4):
     """The derivative of a function of a scalar at 0, with an error of order h^4."""
-    far, near, ahead, beyond = (function(jnp.asarray(h * t)) for t in (-2.0, -1.0, 1.0, 2.0))
+    values = [function(jnp.asarray(h * t)) for t in (-2.0, -1.0, 1.0, 2.0)]
+    # NumPy, as in `close`
     return jax.tree.map(
-        lambda a, b, c, d: (a - 8 * b + 8 * c - d) / (12 * h), far, near, ahead, beyond
+        lambda a, b, c, d: (a - 8 * b + 8 * c - d) / (12 * h), *jax.device_get(values)
     )
