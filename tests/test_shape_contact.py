@@ -497,16 +497,19 @@ def test_each_contact_of_a_file_has_its_friction():
       <body name="a" pos="1 0 1"><freejoint/>
         <geom name="can" type="cylinder" size=".1 .2" friction="0.3"/></body>
       <body name="b" pos="2 0 1"><freejoint/>
-        <geom name="ball" size=".1" friction="0.4"/>
+        <geom name="rod" type="capsule" size=".1 .1" friction="0.4"/>
         <geom name="egg" type="ellipsoid" size=".1 .1 .2" friction="0.5"/></body>
       </worldbody></mujoco>"""
     found = io.load_mjcf(text)
     scene, pairs = found.scene, found.scene.pairs
-    assert scene.frames == ("b",)
-    counts = [4, 1, 1, 1, 1, 4, 1]  # post-can, post-ball, post-egg, can-ball, can-egg; the ground
+    assert scene.frames == ("b", "b")
+    names = [*(shape.name for shape in pairs.shapes), "floor"]  # the index of the ground is -1
+    members = " ".join(f"{names[i]}-{names[j]}" for i, j in pairs.members)
+    assert members == "post-can post-rod post-egg can-rod can-egg can-floor egg-floor"
+    counts = [4, 2, 1, 2, 1, 4, 1]
     assert pairs.counts.tolist() == counts
     expected = np.repeat([0.3, 0.4, 0.5, 0.4, 0.5, 0.3, 0.5], counts)
-    np.testing.assert_allclose(scene.friction, [0.4, *expected])
+    np.testing.assert_allclose(scene.friction, [0.4, 0.4, *expected])
 
 
 def test_a_mesh_of_many_vertices_in_a_file_is_simplified(rng):
