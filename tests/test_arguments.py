@@ -276,6 +276,7 @@ def test_the_functions_without_a_configuration_are_these():
     }
     # These pass the configuration to a function of the caller.
     indirect = {"gradient", "jacobian", "hessian", "explicit_dynamics"}
+    indirect.add("distance")  # of poses
     assert set(ALGORITHMS) - taken == WITHOUT_Q | indirect
 
 

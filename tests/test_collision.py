@@ -436,14 +436,19 @@ def test_a_distance_depends_on_the_relative_pose_and_scales_with_the_sizes(kinds
 
 @FEW
 def test_distances_in_single_precision(kinds, rng):
-    arguments = pairs(kinds, rng, spread=1.5, different=N)
-    expected = np.asarray(separate()(*arguments).distance)
-    single = jax.tree.map(lambda x: x.astype(jnp.float32), arguments)
-    found = np.asarray(separate()(*single).distance)
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found[expected > 0], expected[expected > 0], atol=1e-5)
-    # A depth can be a minimum along another direction.
-    assert np.mean(np.abs(found - expected) > 1e-5) < 0.02
+    samples = [pairs(kinds, rng, spread=1.5, different=N)]
+    if ConvexMesh in kinds:
+        # In some of these pairs, a corner of a hull is nearer by rounding errors only.
+        seeds = ((6, 1.0), (17, 1.5))
+        samples += [pairs(kinds, np.random.default_rng(seed), spread) for seed, spread in seeds]
+    for arguments in samples:
+        expected = np.asarray(separate()(*arguments).distance)
+        single = jax.tree.map(lambda x: x.astype(jnp.float32), arguments)
+        found = np.asarray(separate()(*single).distance)
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(found[expected > 0], expected[expected > 0], atol=1e-5)
+        # A depth can be a minimum along another direction.
+        assert np.mean(np.abs(found - expected) > 1e-5) < 0.02
 
 
 @pytest.mark.parametrize(

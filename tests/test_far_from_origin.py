@@ -106,9 +106,10 @@ CASES = {
     )(q),
 }
 # Not tested here: their results do not depend on the robot's position, or are a configuration. The
-# configuration of inverse kinematics depends on how a target in the world is rounded.
+# configuration of inverse kinematics depends on how a target in the world is rounded. `distance`
+# takes poses in the world, which are rounded.
 for _name in (
-    "difference interpolate neutral total_mass random_configuration velocity_bracket "
+    "difference interpolate neutral total_mass random_configuration velocity_bracket distance "
     "inverse_kinematics search_inverse_kinematics"
 ).split():
     del CASES[_name]
@@ -130,6 +131,7 @@ POSITIONS = {
     "frame_placements": lambda r: (r.R, r.p),
     "center_of_mass": lambda r: ((), r),
     "contact_points": lambda r: ((r.distance, r.gradient, r.velocity, r.arm), r.position),
+    "robot_separations": lambda r: ((r.distance, r.normal), (r.point_a, r.point_b)),
     "contact_step": lambda r: ((after_position(r.q), r[1:]), position(r.q)),
     **dict.fromkeys(("displace", "integrate"), lambda q: (after_position(q), position(q))),
     # The loops are closed for the rounded position of the base, so all results depend on it.

@@ -281,9 +281,11 @@ class Crate(Box):
 
 def damaged(shape: Any, **fields: Any) -> Geometry:
     """A geometry with sizes that the constructor of the shape would refuse."""
-    names = [*fields]
-    where = lambda shape: [getattr(shape, name) for name in names]  # noqa: E731
-    return Geometry(eqx.tree_at(where, shape, [*fields.values()]))
+
+    def values(shape):
+        return [getattr(shape, name) for name in fields]
+
+    return Geometry(eqx.tree_at(values, shape, [*fields.values()]))
 
 
 @pytest.mark.parametrize(

@@ -451,6 +451,117 @@ def test_a_file_rests_where_mujoco_rests(case):
         assert abs(q[2] - data.qpos[2]) < 2e-3
 
 
+def free(name, geom, place, more=""):
+    """A body on a free joint, with one geom of the same name."""
+    return f"""<body name="{name}" pos="{place}"><freejoint/>
+      <geom name="{name}" {geom} friction="0.8"/>{more}</body>"""
+
+
+def limb(name, place, size, more=""):
+    """A link on a hinge about y, a capsule along x."""
+    return f"""<body name="{name}" pos="{place}"><joint axis="0 1 0" damping="0.05" range="-60 60"/>
+      <geom name="{name}" type="capsule" size="{size}" fromto="0 0 0 .1 0 0"/>{more}</body>"""
+
+
+FINGERS = "".join(limb(f"f{i}", f".05 {y} 0", 0.01) for i, y in enumerate((-0.03, 0, 0.03)))
+LEGS = "".join(
+    limb(f"thigh{i}", f".1 {y} 0", 0.03, limb(f"shin{i}", ".1 0 0", 0.025))
+    for i, y in enumerate((-0.06, 0.06))
+)
+TILTED_BLOCK = BLOCK.replace("/>", " euler='0 15 0'/>")
+# The bodies, the support, and the initial velocity of the first body along x.
+SCENES = {
+    "a stack of five boxes": (
+        "".join(
+            free(
+                f"box{i}",
+                "type='box' size='.1 .1 .05'",
+                f"{0.02 * (-1) ** i} 0 {0.055 + 0.105 * i}",
+            )
+            for i in range(5)
+        ),
+        BLOCK,
+        0.0,
+    ),
+    "a rolling cylinder": (
+        free("drum", "type='cylinder' size='.1 .15' euler='90 0 0'", "-.5 0 .101"),
+        BLOCK,
+        0.3,
+    ),
+    "a plank on two cylinders": (
+        free("left", "type='cylinder' size='.05 .1'", "-.2 0 .101")
+        + free("right", "type='cylinder' size='.05 .1'", ".2 0 .101")
+        + free("plank", "type='box' size='.4 .1 .02'", ".05 0 .225"),
+        BLOCK,
+        0.0,
+    ),
+    "a box on a slope": (
+        free("box", "type='box' size='.1 .1 .05' euler='0 15 0'", "0 0 .06"),
+        TILTED_BLOCK,
+        0.0,
+    ),
+    "a hand on a table": (
+        free("palm", "type='box' size='.05 .05 .015'", "0 0 .03", FINGERS),
+        BLOCK,
+        0.0,
+    ),
+    "a lying walker": (
+        free("trunk", "type='box' size='.1 .1 .05'", "0 0 .08", LEGS),
+        BLOCK,
+        0.0,
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCENES)
+def test_a_scene_settles_as_in_mujoco(name):
+    """After three seconds: the heights of all bodies, and the vertical force of each pair."""
+    bodies, support, speed = SCENES[name]
+    text = f"""<mujoco><option timestep="0.002"/><default><geom density="500"/></default>
+      <worldbody>{support}{bodies}</worldbody></mujoco>"""
+    found = io.load_mjcf(text)
+    model, scene, compiled = found.model, found.scene, mujoco.MjModel.from_xml_string(text)
+    data = mujoco.MjData(compiled)
+    data.qvel[0] = speed
+
+    @jax.jit
+    def simulate(q, v):
+        def advance(state, _):
+            step = contact.contact_step(model, scene, *state, jnp.zeros(model.nv), DT)
+            return (step.q, step.v), step.impulse[:, 2] / DT
+
+        (q, v), force = jax.lax.scan(advance, (q, v), length=750)
+        return rbd.forward_kinematics(model, q), v, jnp.mean(force[-50:], axis=0)
+
+    kinematics, v, force = simulate(
+        found.q0, found.coordinates.v(model, qpos=data.qpos, qvel=data.qvel)
+    )
+    parts = np.split(np.asarray(force), np.cumsum(scene.pairs.counts)[:-1])
+    ours = {pair: np.sum(part) for pair, part in zip(found.pairs, parts, strict=True)}
+    theirs = dict.fromkeys(ours, 0.0)
+    for _ in range(1500):
+        mujoco.mj_step(compiled, data)
+    mujoco.mj_forward(compiled, data)
+    wrench = np.zeros(6)
+    for i, touching in enumerate(data.contact):
+        mujoco.mj_contactForce(compiled, data, i, wrench)
+        # The force on the second geom, in the axes of the contact.
+        up = touching.frame.reshape(3, 3).T[2] @ wrench[:3]
+        a, b = (compiled.geom(int(geom)).name for geom in touching.geom)
+        pair = (a, b) if (a, b) in theirs else (b, a)
+        theirs[pair] += -up if pair == (a, b) else up
+    weight = 9.81 * float(np.sum(compiled.body_mass))
+    for pair, expected in theirs.items():
+        assert abs(ours[pair] - expected) < 0.01 * weight, pair
+    assert theirs["floor", compiled.body(1).name] < -0.1
+    # MuJoCo sinks in by some 0.1 mm per contact.
+    np.testing.assert_allclose(kinematics.X_WB.p[:, 2], data.xpos[1:, 2], atol=2e-3)
+    # On a slope, a box creeps in MuJoCo.
+    assert abs(np.linalg.norm(v[:3]) - np.linalg.norm(data.qvel[:3])) < 2e-3
+    assert abs(np.linalg.norm(v[:3]) - 2 / 3 * speed) < 2e-3  # of a cylinder that rolls
+
+
 @pytest.mark.parametrize("kind", all_but(["hull"], ["hull", "box", "cylinder", "ellipsoid"]))
 def test_the_contacts_of_a_file_have_the_distances_of_mujoco(kind, rng):
     """The least distance of each pair with a cylinder and with an ellipsoid."""
@@ -501,16 +612,19 @@ def test_each_contact_of_a_file_has_its_friction():
       <body name="a" pos="1 0 1"><freejoint/>
         <geom name="can" type="cylinder" size=".1 .2" friction="0.3"/></body>
       <body name="b" pos="2 0 1"><freejoint/>
-        <geom name="ball" size=".1" friction="0.4"/>
+        <geom name="rod" type="capsule" size=".1 .1" friction="0.4"/>
         <geom name="egg" type="ellipsoid" size=".1 .1 .2" friction="0.5"/></body>
       </worldbody></mujoco>"""
     found = io.load_mjcf(text)
     scene, pairs = found.scene, found.scene.pairs
-    assert scene.frames == ("b",)
-    counts = [4, 1, 1, 1, 1, 4, 1]  # post-can, post-ball, post-egg, can-ball, can-egg; the ground
+    assert scene.frames == ("b", "b")
+    names = [*(shape.name for shape in pairs.shapes), "floor"]  # the index of the ground is -1
+    members = " ".join(f"{names[i]}-{names[j]}" for i, j in pairs.members)
+    assert members == "post-can post-rod post-egg can-rod can-egg can-floor egg-floor"
+    counts = [4, 2, 1, 2, 1, 4, 1]
     assert pairs.counts.tolist() == counts
     expected = np.repeat([0.3, 0.4, 0.5, 0.4, 0.5, 0.3, 0.5], counts)
-    np.testing.assert_allclose(scene.friction, [0.4, *expected])
+    np.testing.assert_allclose(scene.friction, [0.4, 0.4, *expected])
 
 
 def test_a_mesh_of_many_vertices_in_a_file_is_simplified(rng):

@@ -28,7 +28,7 @@ AT_EVERY_STATE = """
     forward_kinematics frame_acceleration frame_jacobian rnea crba minverse forward_dynamics
     center_of_mass kinetic_energy passive_force integrate difference frame_placement
     frame_velocity external_force bias_force gravity_force mass_matrix_product aba
-    potential_energy interpolate
+    potential_energy interpolate distance robot_distances
 """.split()
 
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import warnings
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -460,6 +461,15 @@ def test_a_batch_of_models_is_refused():
     batch = jax.vmap(lambda m: zoo.small().with_mass("l0", m))(jnp.ones(2))
     with pytest.raises(ArgumentError, match="is a batch of models"):
         view.drawing(batch)
+
+
+def test_an_inertia_that_is_not_finite_names_its_link():
+    model = odd_inertias()
+    inertia = np.array(model.inertia)
+    inertia[1, 0] = np.nan
+    with pytest.raises(rbd.ModelError, match="link 'b' has an inertia that is not finite") as error:
+        view.drawing(eqx.tree_at(lambda m: m.inertia, model, jnp.asarray(inertia)))
+    assert error.value.link == "b"
 
 
 # Robots with meshes that cannot be drawn, and a part of the warnings.

@@ -2,18 +2,22 @@
 
     pip install --no-deps example-robot-data coal
     XLA_FLAGS=--xla_cpu_multi_thread_eigen=false taskset -c 0 \\
-        python -m benchmarks.studies.ik_obstacles
+        python -m benchmarks.studies.ik_obstacles [--robot g1 --targets 200]
 
 The robot is a Panda as 13 capsules, with the pairs that its SRDF file leaves on, and five boxes.
-Each target is the pose of the hand in a random configuration whose distances are above the margin,
-so each target can be reached. A target counts as reached if the solution has converged. coal
-computes the distances of all solutions again. The times are processor times in float64, without
-compilation: those of one target after the other, and of all 64 targets of a batch over 64.
+Or it is the humanoid G1 with a fixed pelvis, as one capsule around each link, with all pairs that
+are apart in the neutral configuration. The target is the pose of the hand, of the G1 the left one,
+in a random configuration whose distances are above the margin, so each target can be reached. A
+target counts as reached if the solution has converged. coal computes the distances of all solutions
+again. The times are processor times in float64, without compilation: those of one target after the
+other, and of all 64 targets of a batch over 64.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import time
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +28,8 @@ from benchmarks.robots import file_of
 from benchmarks.studies import common
 from benchmarks.studies.inverse_kinematics import BATCH, panda
 from jaxrbd import collision, inverse_kinematics as ik
+from jaxrbd.model.geometry import LinkGeometry
+from jaxrbd.view.triangles import shape_triangles
 
 try:
     import coal
@@ -41,7 +47,58 @@ BOXES = {
 }
 
 
-def scene() -> tuple[jaxrbd.Model, collision.DistancePairs]:
+class Setting(NamedTuple):
+    """A robot, its pairs of shapes, and the frame of its hand.
+
+    `draws`: the number of random configurations for each target; only some are free.
+    """
+
+    model: jaxrbd.Model
+    pairs: collision.DistancePairs
+    hand: str
+    draws: int
+
+
+def g1() -> Setting:
+    """The G1 with a capsule around each link."""
+    file = file_of("example-robot-data", "g1_description/urdf/g1_29dof_rev_1_0.urdf")
+    model = jaxrbd.load_urdf(file)
+    points: dict[str, list[np.ndarray]] = {}
+    for placed in collision.pairs_of(jaxrbd.io.read_meshes(model), most_vertices=64).shapes:
+        points.setdefault(placed.frame, []).append(surface_points(placed))
+    capsules = [capsule_around(np.concatenate(x), link) for link, x in points.items()]
+    bare = dataclasses.replace(model, geometry=LinkGeometry())
+    pairs = collision.pairs_of(bare, capsules)
+    distances = collision.robot_distances(bare, jaxrbd.neutral(bare), pairs)
+    apart = [pair for pair, x in zip(pairs.members, distances.tolist()) if x > MARGIN]
+    pairs = collision.DistancePairs(pairs.shapes, tuple(apart))
+    return Setting(bare, pairs, "left_wrist_yaw_link", 40)
+
+
+def surface_points(placed: collision.PlacedShape) -> np.ndarray:
+    """Points (n, 3) in the frame of a link, on the surface of a shape."""
+    if isinstance(placed.shape, collision.ConvexMesh):
+        points = np.asarray(placed.shape.vertices)
+    else:
+        (part,) = shape_triangles(placed.shape)
+        points = part.vertices
+    return points @ placed.X_FS.R.T + placed.X_FS.p
+
+
+def capsule_around(points: np.ndarray, link: str) -> collision.PlacedShape:
+    """A capsule about the longest axis of points (n, 3) that contains them."""
+    axes = np.linalg.svd(points - np.mean(points, axis=0), full_matrices=False)[2]
+    x = points @ axes.T
+    middle = (x.min(axis=0) + x.max(axis=0)) / 2
+    aside = np.linalg.norm((x - middle)[:, 1:], axis=1)
+    radius = float(aside.max())
+    beyond = np.abs((x - middle)[:, 0]) - np.sqrt(radius**2 - aside**2)
+    half = max(float(beyond.max()), 0.0) * axes[0]
+    center = middle @ axes
+    return collision.capsule_between(center - half, center + half, radius, link, link)
+
+
+def panda_and_boxes() -> Setting:
     """The Panda with locked fingers, and its pairs of shapes."""
     data = "example-robot-data"
     model = panda().model
@@ -59,17 +116,19 @@ def scene() -> tuple[jaxrbd.Model, collision.DistancePairs]:
         collision.PlacedShape(collision.Box(size), X_FS=place, name=name)
         for name, (size, place) in BOXES.items()
     ]
-    return model, collision.pairs_of(model, [*on_links, *world], disabled=srdf.disabled_collisions)
+    pairs = collision.pairs_of(model, [*on_links, *world], disabled=srdf.disabled_collisions)
+    return Setting(model, pairs, "panda_hand", 8)
 
 
-def solvers(model: jaxrbd.Model, pairs: collision.DistancePairs) -> dict:
+def solvers(setting: Setting) -> dict:
     """Functions of a pose of the hand and a random key."""
+    model, pairs, hand, _ = setting
     clearance = ik.Clearance(pairs, MARGIN)
 
     def search(seeds, *more):
         def found(problem):
             X, key = problem
-            tasks = [ik.FrameTask("panda_hand", X), *more]
+            tasks = [ik.FrameTask(hand, X), *more]
             found = ik.search_inverse_kinematics(model, tasks, key, seeds)
             return found.q, found.converged
 
@@ -82,17 +141,18 @@ def solvers(model: jaxrbd.Model, pairs: collision.DistancePairs) -> dict:
     }
 
 
-def free_targets(model: jaxrbd.Model, pairs: collision.DistancePairs, count: int):
+def free_targets(setting: Setting, count: int):
     """Poses of the hand in random configurations whose distances are above the margin."""
+    model, pairs, hand, draws = setting
 
     def draw(key):
         q = jaxrbd.random_configuration(model, key)
         return jnp.min(collision.robot_distances(model, q, pairs)), q
 
-    least, q = jax.jit(jax.vmap(draw))(jax.random.split(jax.random.key(0), 8 * count))
+    least, q = jax.jit(jax.vmap(draw))(jax.random.split(jax.random.key(0), draws * count))
     q = q[np.flatnonzero(least > MARGIN)[:count]]
     place = jax.vmap(jaxrbd.frame_placement, (None, 0, None))
-    return jax.jit(lambda q: place(model, q, "panda_hand"))(q)
+    return jax.jit(lambda q: place(model, q, hand))(q)
 
 
 def least_distances(model: jaxrbd.Model, pairs: collision.DistancePairs, q) -> np.ndarray:
@@ -132,17 +192,19 @@ def least_distances(model: jaxrbd.Model, pairs: collision.DistancePairs, q) -> n
 
 def main() -> None:
     parser = common.parser(__doc__)
+    parser.add_argument("--robot", choices=["panda", "g1"], default="panda")
     parser.add_argument("--targets", type=int, default=1000)
     given = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
-    model, pairs = scene()
-    targets = free_targets(model, pairs, given.targets)
+    setting = g1() if given.robot == "g1" else panda_and_boxes()
+    model, pairs, *_ = setting
+    targets = free_targets(setting, given.targets)
     count = len(targets.p)
     problems = targets, jax.random.split(jax.random.key(1), count)
     print(f"{common.machine()}, float64, {count} targets, {len(pairs)} distances\n")
     columns = "reached", "least distance, m", "mean time, ms", "in batches of 64, ms"
     common.head("search", *columns, "compilation, s")
-    for name, solve in solvers(model, pairs).items():
+    for name, solve in solvers(setting).items():
         seconds = []
         whole = count // BATCH * BATCH
         batches = jax.tree.map(lambda x: x[:whole].reshape(-1, BATCH, *x.shape[1:]), problems)

@@ -25,6 +25,7 @@ from jax import Array
 
 from .._math.components import Mat3, Vec3
 from .nearest import CorePair
+from .segment_points import nearest_on_segments
 
 _CORNERS = np.array([*itertools.product((-1.0, 1.0), repeat=3)])  # (8, 3), in half sizes
 # The axes (12,) and the middles (12, 3), in half sizes, of the edges of a box.
@@ -127,14 +128,8 @@ def _crossing_edges(boxes: _Boxes, widest: Widest) -> tuple[Vec3, Vec3]:
     axis_a, axis_b = boxes.R @ _unit_vector(j, n.x), _unit_vector(i, n.x)
     half_a, half_b = (v.dot(_unit_vector(k, n.x)) for v, k in ((boxes.a, j), (boxes.b, i)))
     between = b - a
-    # As for segments, with coordinates s and t from the middles.
-    c = axis_a.dot(axis_b)
-    along_a, along_b = axis_a.dot(between), axis_b.dot(between)
-    determinant = 1 - c * c
-    crossing = determinant > 16 * jnp.finfo(c.dtype).eps
-    s = (along_a - c * along_b) / jnp.where(crossing, determinant, 1)
-    t = jnp.clip(c * s - along_b, -half_b, half_b)
-    s = jnp.clip(along_a + c * t, -half_a, half_a)
+    c, along_a, along_b = axis_a.dot(axis_b), axis_a.dot(between), axis_b.dot(between)
+    s, t = nearest_on_segments(half_a, half_b, c, along_a, along_b)
     return a + s * axis_a, b + t * axis_b
 
 

@@ -11,7 +11,8 @@ points.
 
 For a curved core the method converges too slowly. So the curved core is replaced by one of its
 points, then the hull by a triangle, and `nearest.py` finds the nearest points of the curved core
-and the triangle. This is repeated from the new point, until no corner of the hull is nearer.
+and the triangle. This is repeated from the new point, until no corner of the hull is nearer. If
+only rounding errors decide which triangle is nearest to the point, several triangles are tried.
 """
 
 from __future__ import annotations
@@ -26,12 +27,13 @@ from .nearest import CorePair, nearest_point
 
 
 def nearer_points(
-    pair: CorePair, u: Array, corners: Array, iterations: int
+    pair: CorePair, u: Array, corners: Array, iterations: int, again: Array
 ) -> tuple[Array, Array, Array]:
     """A few iterations for the point u (3,) of b that is nearest to a.
 
     - `corners` (3, 2): for hulls, three corners of a and of b, as those of `first_corners` or of
-      the result.
+      the result;
+    - `again` (): whether u and the corners are results of this function for this pair.
 
     The results are u, the corners whose triangles have the nearest points, and whether more
     iterations may find nearer ones. If the cores overlap, u and the corners are any.
@@ -39,18 +41,29 @@ def nearer_points(
     if not _has_hull(pair):
         u, inexact = nearest_point(pair, u, iterations)
         return u, corners, inexact
-    corners, u_corners, inexact = _nearer_corners(_with_point(pair, u), corners, 2 * iterations)
+    found, u_corners, farthest, inexact = _nearer_corners(
+        _with_point(pair, u), corners, 2 * iterations
+    )
     if not isinstance(pair.a, _CURVED) and not isinstance(pair.b, _CURVED):
-        return u_corners, corners, inexact
-    local = with_triangles(pair, corners)
-    u, curved_inexact = nearest_point(local, local.b.nearest(u)[0], iterations)
-    v = u - local.nearest_in_a(u)[0]
-    length = jnp.sqrt(jnp.dot(v, v))
+        return u_corners, found, inexact
+    # A corner that is nearer by rounding errors only for the point of the curved core can be much
+    # nearer for the curved core. So each call tries a triangle with this corner.
+    trial = again & jnp.all(found == corners)
+    tried = jnp.where(trial, jnp.concatenate([corners[1:], farthest[None]]), found)
+    local = with_triangles(pair, tried)
+    near, curved_inexact = nearest_point(local, local.b.nearest(u)[0], iterations)
+    v = near - local.nearest_in_a(near)[0]
+    old = u - with_triangles(pair, corners).nearest_in_a(u)[0]
+    length, old_length = jnp.sqrt(jnp.dot(v, v)), jnp.sqrt(jnp.dot(old, old))
+    keeps = trial & (old_length <= length)
+    v, length = jnp.where(keeps, old, v), jnp.where(keeps, old_length, length)
     # The corners are right if no corner is nearer along v.
     separation = pair.separation(v / jnp.where(length > 0, length, 1))
     eps, size = jnp.finfo(u.dtype).eps, pair.a.extent() + pair.b.extent()
     wrong = separation < length - 16 * eps * (size + length)
-    return u, corners, inexact | curved_inexact | wrong
+    # The next call tries another triangle.
+    corners = jnp.where(keeps, jnp.roll(corners, -1, axis=0), tried)
+    return jnp.where(keeps, u, near), corners, inexact | curved_inexact | wrong
 
 
 _CURVED = CylinderCore | EllipsoidCore
@@ -92,11 +105,14 @@ def with_triangles(pair: CorePair, corners: Array) -> CorePair:
     return pair._replace(a=a, b=b)
 
 
-def _nearer_corners(pair: CorePair, corners: Array, iterations: int) -> tuple[Array, Array, Array]:
+def _nearer_corners(
+    pair: CorePair, corners: Array, iterations: int
+) -> tuple[Array, Array, Array, Array]:
     """A few iterations for two cores with corners.
 
     The results are three corners (3, 2), the point (3,) of b in their triangles that is nearest to
-    a, and whether more iterations may find nearer ones.
+    a, the last corner (2,) that was compared with them, and whether more iterations may find nearer
+    ones.
     """
     eps = jnp.finfo(pair.p.dtype).eps
     size = pair.a.extent() + pair.b.extent()
@@ -107,7 +123,7 @@ def _nearer_corners(pair: CorePair, corners: Array, iterations: int) -> tuple[Ar
         return matmul(a, pair.R.T) + pair.p - b
 
     def body(state):
-        corners, _, v, count = state
+        corners, _, v, _, count = state
         points = differences(corners)
         corner = _farthest_corners(pair, -v)
         point = differences(corner[None])
@@ -123,17 +139,17 @@ def _nearer_corners(pair: CorePair, corners: Array, iterations: int) -> tuple[Ar
         # If the origin is inside the four points, the point that is left out is behind it.
         apart = jnp.dot(points[best], nearest) > square[best] / 2
         corners = jnp.where(closer, jnp.where(new[best], corner[None], corners), corners)
-        return corners, closer & apart, jnp.where(closer, nearest, v), count + 1
+        return corners, closer & apart, jnp.where(closer, nearest, v), corner, count + 1
 
     def unfinished(state):
-        return state[1] & (state[3] < iterations)
+        return state[1] & (state[4] < iterations)
 
     points = differences(corners)
     v = matmul(triangle_weights(points)[0], points)
-    start = corners, jnp.dot(v, v) > 0, v, jnp.zeros((), jnp.int32)
-    corners, inexact, _, _ = lax.while_loop(unfinished, body, start)
+    start = corners, jnp.dot(v, v) > 0, v, corners[0], jnp.zeros((), jnp.int32)
+    corners, inexact, _, farthest, _ = lax.while_loop(unfinished, body, start)
     weights = triangle_weights(differences(corners))[0]
-    return corners, matmul(weights, pair.b.corner_points(corners[:, 1])), inexact
+    return corners, matmul(weights, pair.b.corner_points(corners[:, 1])), farthest, inexact
 
 
 def _farthest_corners(pair: CorePair, n: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Distances of spheres and capsules: closed forms for the nearest points of two segments."""
+"""Distances of spheres and capsules, which are segments with roundings."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from jax import Array, lax
 from .._math.components import cross, square_root
 from ..spatial import Pose
 from .cores import BoxCore
+from .segment_points import nearest_on_segments
 from .separation import Separation
 
 
@@ -23,7 +24,10 @@ def segment_separation(
     half_a, half_b = core_a.half_sizes[2], core_b.half_sizes[2]
     axis_a, axis_b = X_WA.R[:, 2], X_WB.R[:, 2]
     between = X_WB.p - X_WA.p
-    s, t = _nearest_points(half_a, half_b, axis_a, axis_b, between)
+    c, along_a, along_b = (
+        jnp.dot(*x) for x in ((axis_a, axis_b), (axis_a, between), (axis_b, between))
+    )
+    s, t = nearest_on_segments(half_a, half_b, c, along_a, along_b)
     gap = between + t * axis_b - s * axis_a
     length = square_root(jnp.dot(gap, gap))
     rounding = 16 * jnp.finfo(gap.dtype).eps * (jnp.max(jnp.abs(between)) + half_a + half_b)
@@ -32,27 +36,6 @@ def segment_separation(
     distance = jnp.where(apart, length, jnp.dot(n, gap)) - radius_a - radius_b
     point_a = X_WA.p + s * axis_a + radius_a * n
     return Separation(distance, point_a, point_a + distance * n, n)
-
-
-def _nearest_points(
-    half_a: Array, half_b: Array, axis_a: Array, axis_b: Array, between: Array
-) -> tuple[Array, Array]:
-    """The coordinates s and t in m of the nearest points along the axes of segments a and b.
-
-    For parallel segments, the points are in the middle of the part in which they face each other.
-    `between` (3,): from the middle of a to the middle of b. Source: Ericson (2005), Real-time
-    collision detection, section 5.1.9, with coordinates from the middles of the segments.
-    """
-    c = jnp.dot(axis_a, axis_b)
-    along_a, along_b = jnp.dot(axis_a, between), jnp.dot(axis_b, between)
-    determinant = 1 - c * c
-    crossing = determinant > 16 * jnp.finfo(c.dtype).eps
-    of_lines = (along_a - c * along_b) / jnp.where(crossing, determinant, 1)
-    ends = [jnp.clip(along_a + c * t, -half_a, half_a) for t in (-half_b, half_b)]
-    s = jnp.where(crossing, jnp.clip(of_lines, -half_a, half_a), (ends[0] + ends[1]) / 2)
-    t = jnp.clip(c * s - along_b, -half_b, half_b)
-    # If t was limited, its point is an end of b. So s is computed again for the final t.
-    return jnp.clip(along_a + c * t, -half_a, half_a), t
 
 
 def _across(axis_a: Array, axis_b: Array, half_a: Array, half_b: Array) -> Array:

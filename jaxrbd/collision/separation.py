@@ -419,7 +419,7 @@ def _from_direction(pair: CorePair, search: _Search, touch: Touch) -> _Search:
 def _with_nearest_points(pair: CorePair, search: _Search) -> _Search:
     """The search after a few more iterations for the nearest points."""
     touch, moved = search.touch, pair.moved(search.s)
-    u, corners, inexact = nearer_points(moved, touch.u, touch.corners, _FEW)
+    u, corners, inexact = nearer_points(moved, touch.u, touch.corners, _FEW, search.visits > 0)
     v = u - with_triangles(moved, corners).nearest_in_a(u)[0]
     length, size = jnp.sqrt(jnp.dot(v, v)), pair.a.extent() + pair.b.extent()
     n = _unit(v, touch.n)

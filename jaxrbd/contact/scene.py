@@ -354,23 +354,9 @@ class Scene(eqx.Module):
         `pairs`: as for `collision_pairs`; other arguments as for `Scene`. Raises ArgumentError for
         a shape that is fixed to the world by `frame=None`, and for objects of another type.
         """
-        frames, radii, centres, others = [], [], [], []
-        for placed in shapes:
-            if not isinstance(placed, PlacedShape):
-                raise ArgumentError(f"shapes has {placed!r}, expected objects of type PlacedShape")
-            if placed.frame is None:
-                raise ArgumentError("shapes has a shape in the world, expected shapes on the robot")
-            spheres = ground_spheres(placed)
-            if spheres is None:
-                others.append(placed)
-                continue
-            radius, points = spheres
-            frames += [placed.frame] * len(points)
-            radii += [radius] * len(points)
-            centres += points
-        radii, centres = _stacked(radii, ()), _stacked(centres, (3,))
-        found = pairs_and_ground(pairs, others)
-        return cls(frames, radii, centres, ground, material, pairs=found)
+        found = ground_contacts(shapes)
+        both = pairs_and_ground(pairs, found.others)
+        return cls(found.frames, found.radii, found.centres, ground, material, pairs=both)
 
     @classmethod
     def from_model(
@@ -424,6 +410,39 @@ class Scene(eqx.Module):
     def astype(self, dtype: DTypeLike) -> Scene:
         """The scene with all floating-point parameters cast to `dtype`."""
         return cast(self, dtype)
+
+
+class GroundContacts(NamedTuple):
+    """Shapes on a ground.
+
+    - `frames`, `radii` (n,), `centres` (n, 3): the spheres of the shapes, as for `Scene`;
+    - `counts`: the number of spheres of each shape;
+    - `others`: the shapes without spheres.
+    """
+
+    frames: list[str | int]
+    radii: arguments.Parameter
+    centres: arguments.Parameter
+    counts: list[int]
+    others: list[PlacedShape]
+
+
+def ground_contacts(shapes: Iterable[PlacedShape]) -> GroundContacts:
+    """The spheres with which shapes touch the ground; errors as in `Scene.from_shapes`."""
+    frames, radii, centres, counts, others = [], [], [], [], []
+    for placed in shapes:
+        if not isinstance(placed, PlacedShape):
+            raise ArgumentError(f"shapes has {placed!r}, expected objects of type PlacedShape")
+        if placed.frame is None:
+            raise ArgumentError("shapes has a shape in the world, expected shapes on the robot")
+        radius, points = ground_spheres(placed) or (None, [])
+        counts.append(len(points))
+        frames += [placed.frame] * len(points)
+        radii += [radius] * len(points)
+        centres += points
+        if not points:
+            others.append(placed)
+    return GroundContacts(frames, _stacked(radii, ()), _stacked(centres, (3,)), counts, others)
 
 
 def _stacked(values: Sequence[arguments.Parameter], shape: tuple[int, ...]) -> arguments.Parameter:

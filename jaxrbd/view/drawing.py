@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import ArgumentError, GeometryWarning
+from ..errors import ArgumentError, GeometryWarning, ModelError
 from ..io import mesh_limits
 from ..io.mesh_limits import UnreadableMesh, check_coordinates, check_limit
 from ..model import Geometry, Mesh, MeshFile, Model
@@ -81,7 +81,8 @@ def drawing(model: Model, packages: Packages | None = None) -> Drawing:
     `packages`: folders of ROS packages by their names, as in `io.find_package_file`. Warns with a
     GeometryWarning, which names the link and the file, for each mesh that cannot be read, and for
     each shape beyond a limit: see the page "Viewing robots" of the documentation. Raises
-    ArgumentError for a batch of models, and if a mesh is to be read and trimesh is not installed.
+    ArgumentError for a batch of models, and if a mesh is to be read and trimesh is not installed,
+    and ModelError, which names the link, for an inertia that is not finite.
     """
     if np.ndim(robot(model).inertia) != 2:
         raise ArgumentError(f"{model!r} is a batch of models, expected one model")
@@ -102,6 +103,9 @@ def drawing(model: Model, packages: Packages | None = None) -> Drawing:
                     warning = GeometryWarning(message, argument=error.argument)
                     warnings.warn(warning, stacklevel=3)  # the caller of `render`, `show`, ...
     inertia = np.array(model.inertia, float)
+    for name, values in zip(model.body_names, inertia):
+        if not np.all(np.isfinite(values)):
+            raise ModelError(f"link {name!r} has an inertia that is not finite", link=name)
     masses = inertia[:, 0]
     centers = inertia[:, 1:4] / np.where(masses == 0, 1, masses)[:, None]
     seen = {item.body for item in items if item.layer == "visuals"}

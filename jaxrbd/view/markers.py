@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from jax.typing import ArrayLike
 
-from ..collision import ConvexMesh, HalfSpace, PlacedShape, Separation
-from ..collision.mesh_hulls import hull_triangles
+from ..collision import HalfSpace, PlacedShape, Separation
 from ..errors import ArgumentError
 from ..inverse_kinematics import ComTask, FrameTask, GazeTask, Task
 from ..model import Model
@@ -18,7 +17,7 @@ from ..model.shapes import Sphere
 from ..spatial import Pose, pose_matrix
 from .drawing import Drawing, Item
 from .motion import AXES, motion
-from .triangles import Triangles, shape_triangles, transformed, with_edges
+from .triangles import shape_triangles, transformed
 
 Color = Sequence[int | float]
 _PATH = (0.1, 0.55, 0.75)
@@ -281,12 +280,8 @@ def _obstacles(marker: Obstacles, name: str) -> list[Item]:
             raise ArgumentError(f"{name}.shapes has {placed!r}, expected objects PlacedShape")
         if placed.frame is not None or isinstance(placed.shape, HalfSpace):
             continue
-        if isinstance(placed.shape, ConvexMesh):
-            parts = [with_edges(Triangles(*hull_triangles(placed.shape.vertices)))]
-        else:
-            parts = shape_triangles(placed.shape)
         H = np.array(pose_matrix(placed.X_FS), float)
-        for part in parts:
+        for part in shape_triangles(placed.shape):
             vertices, faces, _ = transformed(H, part)
             items.append(Item(f"{name} {placed.name}", "markers", -1, vertices, faces, color))
     return items

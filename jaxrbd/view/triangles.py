@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..collision import ConvexMesh
+from ..collision.mesh_hulls import hull_triangles
 from ..errors import ArgumentError
 from ..io.mesh_files import read_mesh_file
 from ..io.mesh_limits import UnreadableMesh
@@ -36,11 +38,11 @@ class Triangles(NamedTuple):
     color: tuple[float, ...] | None = None
 
 
-def shape_triangles(shape: Shape, packages: Packages | None = None) -> list[Triangles]:
+def shape_triangles(shape: Shape | ConvexMesh, packages: Packages | None = None) -> list[Triangles]:
     """The triangles of a shape in its frame; several parts for a mesh file with several colours.
 
-    The rounding of a shape is ignored: a `Box` and a `Cylinder` have sharp edges, and an
-    `Ellipsoid` has its semi-axes.
+    The rounding of a shape is ignored: a `Box`, a `Cylinder` and a `ConvexMesh` have sharp edges,
+    and an `Ellipsoid` has its semi-axes.
 
     `packages`: as in `io.find_package_file`. Raises UnreadableMesh for a file that is missing,
     damaged, of a type without a reader, or beyond a limit of `mesh_limits`. Raises ArgumentError if
@@ -62,6 +64,8 @@ def shape_triangles(shape: Shape, packages: Packages | None = None) -> list[Tria
         angle = np.concatenate([-arc[::-1], arc])
         z = r * np.sin(angle) + np.repeat([-h, h], len(arc))
         return [_revolved(np.stack([r * np.cos(angle), z], axis=1))]
+    if isinstance(shape, ConvexMesh):
+        return [with_edges(Triangles(*hull_triangles(shape.vertices)))]
     if isinstance(shape, Mesh):
         return [with_edges(Triangles(np.array(shape.vertices, float), np.array(shape.faces)))]
     return mesh_file_triangles(shape, packages)

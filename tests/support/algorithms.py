@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 import jaxrbd as rbd
 from jaxrbd import (
+    collision,
     constraints as con,
     contact,
     inverse_kinematics as ik,
@@ -38,6 +39,15 @@ TENDONS = tendons.Tendons(
     armature=[0.2],
 )
 FRAMES = ("l1", "l2")
+ROD, BRICK = collision.Capsule(0.1, 0.2), collision.Box([0.2, 0.3, 0.4], 0.05)
+PAIRS = collision.DistancePairs(
+    (
+        collision.PlacedShape(ROD, "l1", [0.1, 0.2, 0.3]),
+        collision.PlacedShape(BRICK, "l2"),
+        collision.PlacedShape(collision.Sphere(0.3), "l2", [0.5, 0.0, 0.1]),
+    ),
+    ((0, 1), (0, 2)),
+)
 
 
 def dynamics(model, u):
@@ -52,6 +62,13 @@ def shooting_step(model):
     return optimal_control.shooting_step(
         model, optimal_control.joint_torques(model), rbd.integrators.semi_implicit_euler, 0.01
     )
+
+
+def distance(model, q):
+    """The distance of a capsule and a box on two frames, with the nearest points."""
+    kinematics = rbd.forward_kinematics(model, q)
+    X_a, X_b = (rbd.frame_placement(model, kinematics, frame) for frame in FRAMES)
+    return collision.distance(ROD, X_a, BRICK, X_b)
 
 
 def scalar(model, v):
@@ -73,6 +90,7 @@ MODULES = (
     rbd,
     rbd.actuators,
     rbd.algorithms,
+    rbd.collision,
     rbd.configuration,
     rbd.constraints,
     rbd.contact,
@@ -184,6 +202,9 @@ ALGORITHMS = {
     "contact_force": lambda m, q, v, u, f: contact.contact_force(m, SCENE, q, v),
     "inverse_inertias": lambda m, q, v, u, f: contact.inverse_inertias(m, SCENE),
     "contact_step": lambda m, q, v, u, f: contact.contact_step(m, SCENE, q, v, u, 0.01, f),
+    "distance": lambda m, q, v, u, f: distance(m, q),
+    "robot_distances": lambda m, q, v, u, f: collision.robot_distances(m, q, PAIRS),
+    "robot_separations": lambda m, q, v, u, f: collision.robot_separations(m, q, PAIRS),
     "joint_encoders": lambda m, q, v, u, f: sensors.joint_encoders(m, q, v, ("j2",)),
     "touch": lambda m, q, v, u, f: (
         sensors.touch(
@@ -216,6 +237,7 @@ ON_THE_HOST = {
     "identify_consistent_inertia",
     "identify_inertia",
     "lock_joints",
+    "pairs_of",
     "read_meshes",
     "render",
     "save_model",

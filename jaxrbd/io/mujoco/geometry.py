@@ -6,7 +6,6 @@ pairs at once.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple, cast
 
@@ -17,7 +16,8 @@ from ...collision.distances import pose_of
 from ...collision.shapes import Shape
 from ...contact import Ground, HeightGrid, Material, Plane, Scene
 from ...contact.height_grid import NODES
-from ...contact.shape_pairs import ground_spheres
+from ...contact.scene import ground_contacts
+from ...contact.shape_pairs import pairs_and_ground
 from ...errors import ArgumentError, ModelError, listed
 from ...model.geometry import Mesh
 from .shapes import geom_shape
@@ -117,17 +117,16 @@ def read_scene(source: Source) -> ReadScene:
     shapes, simplified = _shapes(source, used.tolist(), moves)
     supported = [shapes[place] for place in places[: len(on_surface)]]
     both = [(shapes[a], shapes[b]) for a, b in places[len(on_surface) :].reshape(-1, 2).tolist()]
-    scene = Scene.from_shapes(supported, both, surface)
     # The contacts: the spheres on the ground, the pairs, then the other shapes on the ground.
-    of_shape = [ground_spheres(shape) for shape in supported]
-    spheres = [0 if found is None else len(found[1]) for found in of_shape]
-    others = np.flatnonzero([found is None for found in of_shape])
+    spheres = ground_contacts(supported)
+    contact_pairs = pairs_and_ground(both, spheres.others)
+    counts = np.array(spheres.counts, int)
 
     def of_contacts(x: np.ndarray) -> np.ndarray:
         """A value of each pair of geoms, for the contacts of the scene."""
         x_ground, x_pairs = np.split(x, [len(on_surface)])
-        x_pairs = np.repeat(np.append(x_pairs, x_ground[others]), scene.pairs.counts)
-        return np.append(np.repeat(x_ground, spheres), x_pairs)
+        x_pairs = np.repeat(np.append(x_pairs, x_ground[counts == 0]), contact_pairs.counts)
+        return np.append(np.repeat(x_ground, counts), x_pairs)
 
     material = Material(
         friction=of_contacts(friction[:, 0]),
@@ -135,7 +134,9 @@ def read_scene(source: Source) -> ReadScene:
         torsional=of_contacts(friction[:, 1]) if torsional or rolling else None,
         rolling=of_contacts(friction[:, 2]) if rolling else None,
     )
-    scene = dataclasses.replace(scene, material=material)
+    scene = Scene(
+        spheres.frames, spheres.radii, spheres.centres, surface, material, pairs=contact_pairs
+    )
     names = tuple((source.geoms[a], source.geoms[b]) for a, b in pairs.geoms.tolist())
     return ReadScene(scene, names, (*unsupported, *simplified))
 

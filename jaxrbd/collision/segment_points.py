@@ -1,0 +1,31 @@
+"""The nearest points of two segments, in closed form."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jax import Array
+
+
+def nearest_on_segments(
+    half_a: Array, half_b: Array, c: Array, along_a: Array, along_b: Array
+) -> tuple[Array, Array]:
+    """The coordinates s and t in m of the nearest points along the axes of segments a and b.
+
+    For parallel segments, the points are in the middle of the part in which they face each other.
+
+    - `half_a`, `half_b` () in m: half the lengths of the segments; s and t are 0 in their middles;
+    - `c` (): the product of the axes, which are unit vectors;
+    - `along_a`, `along_b` () in m: the components along the axes of the vector from the middle of a
+      to the middle of b.
+
+    Source: Ericson (2005), Real-time collision detection, section 5.1.9, with coordinates from the
+    middles of the segments.
+    """
+    determinant = 1 - c * c
+    crossing = determinant > 16 * jnp.finfo(c.dtype).eps
+    of_lines = (along_a - c * along_b) / jnp.where(crossing, determinant, 1)
+    ends = [jnp.clip(along_a + c * t, -half_a, half_a) for t in (-half_b, half_b)]
+    s = jnp.where(crossing, jnp.clip(of_lines, -half_a, half_a), (ends[0] + ends[1]) / 2)
+    t = jnp.clip(c * s - along_b, -half_b, half_b)
+    # If t was limited, its point is an end of b. So s is computed again for the final t.
+    return jnp.clip(along_a + c * t, -half_a, half_a), t
