@@ -416,6 +416,9 @@ def test_a_rope_that_is_too_short_pushes_and_a_weak_friction_slides():
     pushed = Tendons([ROPE], **FULL | {"limits": [[1.3, 2.0]]})
     q, _, impulse = fall(pushed, jnp.array([-0.4, 0.0]), jnp.array([1.0, 0.0]), 0.004, 30)
     assert pushed.lengths(BOB.model, q)[0] > 1.29
+    # A rope of 1.25 m grows at the rate gap / (dt + recovery).
+    _, v, _ = fall(pushed, jnp.array([-0.35, 0.0]), jnp.zeros(2), 0.004, 1)
+    assert float(-v[0]) == pytest.approx(0.05 / 0.024, rel=0.01)
     sliding = Tendons([ROPE], **FULL | {"friction": [5.0]})
     _, v, impulse = fall(sliding, jnp.zeros(2), jnp.zeros(2), 0.004, 50)
     assert float(v[0]) == pytest.approx(-(9.81 - 2.5) * 0.2, rel=1e-3)

@@ -62,8 +62,10 @@ class PlacedShape(eqx.Module):
         if isinstance(X_FS, Pose):
             self.X_FS = checked_pose(X_FS, "X_FS")
         else:
-            p = np.zeros(3) if X_FS is None else X_FS
-            self.X_FS = Pose(np.eye(3), arguments.parameter(p, "X_FS", (3,)))
+            position: Any = np.zeros(3) if X_FS is None else X_FS
+            axes: Any = np.eye(3)
+            position = arguments.parameter(position, "X_FS", (3,))
+            self.X_FS = Pose(axes, position)
         self.name = name or f"{type(shape).__name__} in {frame or 'the world'}"
 
 
