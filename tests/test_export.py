@@ -50,7 +50,8 @@ def saved_and_loaded(program, folder, **options):
 
 
 def test_every_function_of_a_model_is_in_the_sweep():
-    assert functions_of_a_model() == set(ALGORITHMS) | ON_THE_HOST
+    # `distance` takes two shapes and no model.
+    assert functions_of_a_model() | {"distance"} == set(ALGORITHMS) | ON_THE_HOST
 
 
 @pytest.mark.parametrize("name", nightly.all_but(QUICK, ALGORITHMS))

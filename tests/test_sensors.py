@@ -260,7 +260,9 @@ def test_touch_is_the_normal_part_of_the_impulse():
     pairs = contact.collision_pairs([(shape, wall)])
     scene = Scene(("ball", "ball"), 0.1, ground=SteepSlope(), pairs=pairs)
     impulse = jnp.array([[0.3, 0.4, 2.0], [0, 0, 0], [-5.0, 0.7, 0.6]])  # and away from the wall
-    step = contact.ContactStep(*[None] * 8)._replace(impulse=impulse, distance=jnp.zeros(3))
+    step = contact.ContactStep(*[None] * len(contact.ContactStep._fields))._replace(
+        impulse=impulse, distance=jnp.zeros(3)
+    )
     q = rbd.neutral(robot).at[2].set(0.1)
 
     @jax.jit
@@ -447,7 +449,7 @@ def test_derivatives_of_sensors_are_the_true_ones(model):
 def test_sensors_follow_the_dtype_of_the_model(model):
     single = model.astype("float32")
     q, v, a, _ = zoo.state(single, 1)
-    step = contact.ContactStep(*[None] * 8)._replace(
+    step = contact.ContactStep(*[None] * len(contact.ContactStep._fields))._replace(
         impulse=jnp.ones((2, 3), "float32"), distance=jnp.zeros(2, "float32")
     )
     pairs = contact.collision_pairs([(PlacedShape(Sphere(0.1), "l2"), PlacedShape(Sphere(0.2)))])
@@ -515,7 +517,9 @@ def test_wrong_arguments(model, key):
     q, v, a, _ = zoo.state(model)
     scene = Scene(("l2",), 0.1)
     # Only the kind of the result and the number of its contacts count.
-    step = contact.ContactStep(*[None] * 8)._replace(distance=jnp.zeros(1))
+    step = contact.ContactStep(*[None] * len(contact.ContactStep._fields))._replace(
+        distance=jnp.zeros(1)
+    )
     force = contact.ContactForce(*[None] * 5)._replace(distance=jnp.zeros(1))
 
     class Bowl(contact.Ground):

@@ -99,7 +99,6 @@ def quantities(model, cables, q, v):
         "tensions": cables.tensions(model, q, v),
         "force": cables(model, q, v),
         "energy": cables.energy(model, q),
-        "acceleration": tendons.tendon_dynamics(model, cables, q, v, jnp.zeros_like(v)),
         "drive": ROBOT.actuators(model, q, v, CONTROL.astype(v.dtype)),
     }
 
@@ -184,6 +183,8 @@ def test_derivatives_of_moment_arms_and_of_all_parameters(states):
     *_, q, v = states
     values, unravel = ravel_pytree(jax.tree.map(jnp.asarray, ROBOT.tendons))
     weights = jnp.asarray(np.random.default_rng(1).normal(size=(6, MODEL.nv)))
+    direction = jnp.asarray(np.random.default_rng(2).normal(size=values.shape))
+    direction = jnp.where(values == 0, 0, direction)  # rest lengths of zero bound the dead band
 
     def total(q, dv, values):
         cables = unravel(values)
@@ -191,22 +192,19 @@ def test_derivatives_of_moment_arms_and_of_all_parameters(states):
         arms = cables.moment_arms(MODEL, moved)
         return jnp.sum(weights * arms) + jnp.sum(cables(MODEL, moved, v[0]))
 
-    zero = jnp.zeros(MODEL.nv)
-    direction = jnp.asarray(np.random.default_rng(2).normal(size=values.shape))
-    direction = jnp.where(values == 0, 0, direction)  # rest lengths of zero bound the dead band
-    for i in range(2):
+    @jax.jit
+    def along(q, t):
+        return total(q, t * v[1], values + t * direction)
 
-        @jax.jit
-        def along(t, q=q[i]):
-            return total(q, t * v[1], values + t * direction)
+    @jax.jit
+    def both(q):
+        forward = jax.jvp(lambda t: along(q, t), (0.0,), (1.0,))[1]
+        by_dv, by_values = jax.grad(total, (1, 2))(q, jnp.zeros(MODEL.nv), values)
+        return forward, by_dv @ v[1] + by_values @ direction
 
-        def both(q=q[i]):
-            forward = jax.jvp(along, (0.0,), (1.0,))[1]
-            by_dv, by_values = jax.grad(total, (1, 2))(q, zero, values)
-            return forward, by_dv @ v[1] + by_values @ direction
-
-        forward, reverse = jax.jit(both)()
-        difference = (along(1e-6) - along(-1e-6)) / 2e-6
+    for x in q[:3]:
+        forward, reverse = both(x)
+        difference = (along(x, 1e-6) - along(x, -1e-6)) / 2e-6
         np.testing.assert_allclose(forward, reverse, rtol=1e-10)
         np.testing.assert_allclose(forward, difference, rtol=1e-6)
 
@@ -337,6 +335,25 @@ def test_a_side_site_is_inside_by_its_distance_in_space():
     np.testing.assert_allclose(values, [2 * np.hypot(2, 0.5), 4])
 
 
+def test_forces_of_points_in_line_with_the_center_are_unit_vectors():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(50, 3))
+    cases = [(a, -k * a, 0.1, True, None) for a, k in zip(x, rng.uniform(0.5, 2, 50))]
+    line, _ = wrap(*(jnp.asarray(np.array(y, float)) for y in list(zip(*cases))[:3]),
+                   jnp.ones(50, bool), jnp.zeros((50, 3)), jnp.zeros(50, bool))  # fmt: skip
+    np.testing.assert_allclose(jnp.linalg.norm(line.f_0, axis=1), 1, rtol=1e-12)
+    np.testing.assert_allclose(jnp.linalg.norm(line.f_1, axis=1), 1, rtol=1e-12)
+
+
+def test_a_point_on_the_surface_is_outside():
+    angles = np.linspace(0, 2 * np.pi, 40)
+    points = [(0.03 * np.cos(t), 0.03 * np.sin(t), 0.02) for t in angles]
+    ends = [(0.1 * np.cos(t + 2.8), 0.1 * np.sin(t + 2.8), 0.02) for t in angles]
+    values, _ = wraps([(a, b, 0.03, False, None) for a, b in zip(points, ends)])
+    tangent = np.sqrt(0.1**2 - 0.03**2)
+    np.testing.assert_allclose(values, tangent + 0.03 * (2.8 - np.arccos(0.3)), rtol=1e-7)
+
+
 def test_equal_points_in_the_plane_have_a_straight_line():
     along_the_axis = [(0.6, 1.7, -1), (0.6, 1.7, 2), 1, False]
     values, _ = wraps([(*along_the_axis, None), (*along_the_axis, (-0.6, -1.7, 0))])
@@ -401,6 +418,7 @@ FULL |= {"limits": [[0.0, 1e9]]}
         ({"stiffness": [1e7], "rest": [[0.2, 1.1]]}, 1.1 + 2 * 9.81 / 1e7),
         ({"stiffness": [400.0], "rest": [[1.0, 1.0]], "damping": [80.0]}, 1.0 + 2 * 9.81 / 400),
         ({"friction": [25.0]}, 0.9),
+        ({"stiffness": [1e7], "rest": [[-np.inf, 1.1]]}, 1.1 + 2 * 9.81 / 1e7),
     ],
 )
 def test_a_rope_holds_a_weight(properties, length):
@@ -539,6 +557,13 @@ def test_a_servo_pulls_tendons_with_the_force_after_the_step(actuators, control)
         (lambda: FixedTendon("t", [1.0, 2.0], ["a"]), "coefficients has shape"),
         (lambda: FixedTendon("t", [1.0]), "joints is None"),
         (lambda: FixedTendon("t", {"a": 1.0}, ["a"]), "joints is given"),
+        (lambda: FixedTendon("t", {}), "tendon 't' has no joints"),
+        (
+            lambda: contact.servo_of_actuators(
+                AffineActuators([ROPE], bias=[[0, 0, 1.0]]), BOB.model, jnp.zeros(2), jnp.zeros(1)
+            ),
+            "the damping of the tendons is",
+        ),
         (lambda: Tendons([ROPE], stiffness=[-1.0]), "stiffness is .*, expected 0 or more"),
         (lambda: Tendons([ROPE], armature=[jnp.nan]), "armature is .*, expected no NaN"),
         (lambda: Tendons([ROPE], limits=[[2.0, 1.0]]), "limits has a lower bound above"),

@@ -21,7 +21,7 @@ from ..model import Model, arguments
 from ..model.joint_space import independent_joint_force, joint_coordinates, joint_rates
 from ..model.joints_by_name import parameters, ranges, scalar_joints
 from ..tendons.lengths import lengths_and_arms
-from ..tendons.paths import Tendon
+from ..tendons.paths import FixedTendon, SpatialTendon, Tendon
 
 
 class AffineActuators(eqx.Module):
@@ -36,13 +36,15 @@ class AffineActuators(eqx.Module):
     The force on the joint is the sum of `gear_i f` over the actuators of the joint, clipped to the
     `joint_force_range` of the joint. The force on a tendon is the sum of `gear_i f` too, and is
     positive if it makes the tendon longer. If the sum of the f of its actuators is outside its
-    `tendon_force_range`, all of them are scaled to the limit. A motor has the default gain and
+    `tendon_force_range`, all f are multiplied by one factor, so
+    that their sum is the limit. A motor has the default gain and
     bias. A position servo with the stiffness kp and the damping kd has `gain = [kp, 0, 0]` and
     `bias = [0, -kp, -kd]`.
 
     - `joints`: for each actuator the name of its joint, or its tendon: a `FixedTendon` or a
-      `SpatialTendon`. A joint or a tendon may have several actuators. The attribute has None for
-      each tendon, and the attribute `tendons` has the k different tendons;
+      `SpatialTendon`. A joint or a tendon may have several actuators; a tendon is then the same
+      object each time. The attribute has None for each tendon, and the attribute `tendons` has the
+      k different tendons;
     - `gain`, `bias`: (n, 3), coefficients of 1, l and dl; by default [1, 0, 0] and [0, 0, 0];
     - `gear`: (n,), by default 1;
     - `control_range`, `force_range`: (n, 2), lower and upper bounds, by default infinite;
@@ -85,6 +87,12 @@ class AffineActuators(eqx.Module):
         if isinstance(joints, str):
             raise ArgumentError(f"joints is {joints!r}, expected a sequence of names")
         ends = tuple(joints)
+        for place, end in enumerate(ends):
+            if not isinstance(end, str | FixedTendon | SpatialTendon):
+                raise ArgumentError(
+                    f"entry {place} of joints is {end!r}, expected the name of a joint, a "
+                    "FixedTendon or a SpatialTendon"
+                )
         self.joints = tuple(end if isinstance(end, str) else None for end in ends)
         different = {id(end): end for end in ends if not isinstance(end, str)}
         self.tendons = tuple(different.values())
@@ -169,5 +177,7 @@ def _affine_force(
         return tau
     # As in MuJoCo, the limits are for the forces without the gears.
     total, limits = sums(force)[count:], jnp.asarray(actuators.tendon_force_range, model.dtype)
-    part = jnp.clip(total, limits[:, 0], limits[:, 1]) / jnp.where(total == 0, 1, total)
-    return tau + matmul(jnp.where(total == 0, 1, part) * found[count:], J)
+    bounded = jnp.clip(total, limits[:, 0], limits[:, 1])
+    outside = (bounded != total) & (total != 0)
+    part = jnp.where(outside, bounded / jnp.where(outside, total, 1), 1)
+    return tau + matmul(part * found[count:], J)

@@ -40,8 +40,9 @@ def servo_of_actuators(
     Raises ArgumentError, which names the joint or the actuator, for a joint that follows others or
     has several degrees of freedom, for limits of the force on a joint that differ in the two
     directions, and for several actuators on one joint or tendon if the force of one of them has a
-    limit. Raises ArgumentError for a negative k or d of a joint. If k or d is traced and negative,
-    or negative for a tendon, the servo has NaN. Source: MuJoCo, chapter "Computation", sections
+    limit. Raises ArgumentError for a negative k or d. If k or d is traced and negative, the servo
+    has NaN. Traced limits are not checked: the lower limits of joints, and all limits of several
+    actuators on one tendon, are then not used. Source: MuJoCo, chapter "Computation", sections
     "Actuation model" and "Numerical integration" (in implicitfast, only the damping uses the
     velocity after the step).
     """
@@ -76,7 +77,9 @@ def servo_of_actuators(
         return jnp.asarray(values_of_dofs(owner, x[:n], n, "actuators", rest))
 
     gains = PD(
-        _not_negative(dof_values(k)), _not_negative(dof_values(d)), dof_values(limit, np.inf)
+        _not_negative(dof_values(k), "stiffness"),
+        _not_negative(dof_values(d), "damping"),
+        dof_values(limit, np.inf),
     )
     coordinates = np.array([model.joint(name).q.start for name in joints], int)
     position = q.at[coordinates].set(jnp.where(spring[:n], target[:n], q[coordinates]))
@@ -85,7 +88,8 @@ def servo_of_actuators(
     if not actuators.tendons:
         return servo, tau
     bounds = _tendon_bounds(actuators, gear, force_range, place)
-    stiffness, damping = (jnp.where(x < 0, jnp.nan, x) for x in (k[n:], d[n:]))
+    stiffness = _not_negative(k[n:], "the stiffness of the tendons")
+    damping = _not_negative(d[n:], "the damping of the tendons")
     driven = TendonServo(
         actuators.tendons, stiffness, damping, bounds, length=target[n:], rate=rate[n:]
     )
@@ -104,8 +108,7 @@ def _tendon_bounds(
     first = len(actuators.driven_joints)
     for actuator in np.flatnonzero(place >= first):
         tendon = place[actuator] - first
-        low, high = force_range[actuator], tendon_range[tendon]
-        inner = jnp.stack([jnp.maximum(low[0], high[0]), jnp.minimum(low[1], high[1])])
+        inner = jnp.clip(force_range[actuator], *tendon_range[tendon])
         scaled = _times(gear[actuator], inner)
         limits = jnp.stack([jnp.min(scaled), jnp.max(scaled)])
         if np.sum(place == place[actuator]) == 1:
@@ -124,9 +127,12 @@ def _times(gear: Array, limit: Array) -> Array:
     return jnp.where(bounded, gear * jnp.where(bounded, limit, 0), unbounded)
 
 
-def _not_negative(x: Array) -> Array:
-    """x, with NaN in place of negative traced values; for known negative values `PD` raises."""
-    return x if arguments.known(x) is not None else jnp.where(x < 0, jnp.nan, x)
+def _not_negative(x: Array, name: str) -> Array:
+    """x, with NaN in place of negative traced values. Raises ArgumentError for known ones."""
+    if arguments.known(x) is None:
+        return jnp.where(x < 0, jnp.nan, x)
+    arguments.require(x, lambda x: x >= 0, name, "0 or more")
+    return x
 
 
 def _require_one_limit(actuators: AffineActuators) -> None:

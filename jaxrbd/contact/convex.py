@@ -133,7 +133,8 @@ def contact_step(
     - `smoothing` in m, more than 0: a length for the derivatives before touch-down (default none).
       It has no effect on the step;
     - `tendons`: `jaxrbd.tendons.Tendons` (default none). Their springs, damping, dry friction,
-      limits and armature act in the step, see `contact/tendon_terms.py`.
+      limits and armature act in the step, see `contact/tendon_terms.py`, so tau is without
+      their forces.
 
     The velocity v+ after the step minimizes the convex function at the head of the module
     `contact/convex.py`, and the robot moves with v+ for the time dt. In these equations, the linear
@@ -338,19 +339,19 @@ def _laws(
         )
     )
     rows = constraint_rows.unchecked(model, kinematics, v, constraints)
-    passive = tendons.tendons if tendons.act else ()
+    passive = tendons.tendons if tendons.acting else ()
     driven = None if servo is None else servo.tendons
-    pulled = () if driven is None else driven.tendons
-    cables = lengths_and_arms(model, (*passive, *pulled), kinematics)
+    active = () if driven is None else driven.tendons
+    found_lengths, arms = lengths_and_arms(model, (*passive, *active), kinematics)
     row_conductance, tendon_conductance = _row_conductances(
-        model, kinematics, regularisation, rows.K, cables.moment_arms
+        model, kinematics, regularisation, rows.K, arms
     )
     n = len(passive)
     tendon_laws = [
-        tendon_law(model, tendons, cables.lengths[:n], dt, recovery, tendon_conductance[:n])
+        tendon_law(model, tendons, found_lengths[:n], dt, recovery, tendon_conductance[:n])
     ]
     if driven is not None:
-        tendon_laws.append(tendon_servo_law(driven, cables.lengths[n:], dt))
+        tendon_laws.append(tendon_servo_law(driven, found_lengths[n:], dt))
     return _Laws(
         found.distance,
         found.arm,
@@ -358,9 +359,9 @@ def _laws(
         joint_law(model, kinematics.q, dt, recovery, joint_conductance, servo),
         _constraint_law(rows, dt, recovery, row_conductance),
         rows.K,
-        _side_by_side(tendon_laws),
-        cables.moment_arms,
-        armature_terms(model, tendons, kinematics.q, v, cables.moment_arms[:n]),
+        _joined(tendon_laws),
+        arms,
+        armature_terms(model, tendons, kinematics.q, v, arms[:n]),
     )
 
 
@@ -487,11 +488,11 @@ def _scalar_laws(
         rows, K = [joints, *rows], [J, *K]
         joints = ClippedLaw(*(jnp.zeros((0, model.nv), model.dtype),) * 4)
     kept = [i for i, x in enumerate(K) if len(x)] or [0]
-    others = _side_by_side([rows[i] for i in kept])
+    others = _joined([rows[i] for i in kept])
     return joints, others, jnp.concatenate([K[i] for i in kept])
 
 
-def _side_by_side(laws: Sequence[ClippedLaw]) -> ClippedLaw:
+def _joined(laws: Sequence[ClippedLaw]) -> ClippedLaw:
     """Laws of different velocities as one law; zeros where a law has fewer kinds of impulses."""
     kinds = max(len(law.target) for law in laws)
     padded = [[jnp.pad(x, ((0, kinds - len(x)), (0, 0))) for x in law] for law in laws]

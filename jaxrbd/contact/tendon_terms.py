@@ -6,15 +6,15 @@ the velocity of a joint, with the impulse
     gamma = clip(conductance (target - u), lower, upper).
 
     term            conductance        target                               lower, upper
-    least length    1 / R              (l_min - l) / slack                  0, inf
-    largest length  1 / R              (l_max - l) / slack                  -inf, 0
+    least length    1 / R              (l_min - l) / delay                  0, inf
+    largest length  1 / R              (l_max - l) / delay                  -inf, 0
     dry friction    1 / R              0                                    -dt f, dt f
     damping         dt d               0                                    -inf, inf
-    slack spring    dt^2 k             (rest_0 - l) / dt                    0, inf
-    tight spring    dt^2 k             (rest_1 - l) / dt                    -inf, 0
+    spring, short   dt^2 k             (rest_0 - l) / dt                    0, inf
+    spring, long    dt^2 k             (rest_1 - l) / dt                    -inf, 0
     servo           dt (k_d + dt k_p)  (k_p e + k_d u_d) / (k_d + dt k_p)   dt force range
 
-The slack of a limit is dt, or `dt + recovery` for a length beyond the limit. R is a fraction of the
+The delay of a limit is dt, or `dt + recovery` for a length beyond the limit. R is a fraction of the
 inverse inertia of the tendon. The friction force is f, the damping coefficient is d, and the
 stiffness is k. `TendonServo` has the gains k_p and k_d and the rate u_d; e is the distance of its
 length from l. So springs, damping and servos act with the length and the rate after the step, and a
@@ -43,9 +43,7 @@ def tendon_law(
 ) -> ClippedLaw:
     """The impulses of the table at the head of the module; `conductance`: 1 / R of each tendon."""
     zero, unbounded = jnp.zeros_like(lengths), jnp.full_like(lengths, jnp.inf)
-    rows = [(zero, zero, zero, zero)]
-    if not len(lengths):
-        return ClippedLaw(*map(jnp.stack, zip(*rows)))
+    rows = []
     tendons = cast(tendons, model.dtype)
     for side, (low, high) in enumerate([(zero, unbounded), (-unbounded, zero)]):
         if tendons.limits is not None:
@@ -56,14 +54,17 @@ def tendon_law(
             target = gap / jnp.where(beyond, dt + recovery, dt)
             rows.append((jnp.where(limited, conductance, 0), target, low, high))
         if tendons.stiffness is not None:
-            stretch = jnp.asarray(tendons.rest)[:, side] - lengths
-            rows.append((jnp.asarray(dt * dt * tendons.stiffness), stretch / dt, low, high))
+            bound = jnp.asarray(tendons.rest)[:, side]
+            bounded = jnp.isfinite(bound)
+            stretch = jnp.where(bounded, bound, 0) - lengths
+            gain = jnp.where(bounded, dt * dt * tendons.stiffness, 0)
+            rows.append((gain, stretch / dt, low, high))
     if tendons.friction is not None:
         friction = dt * tendons.friction
         rows.append((jnp.where(friction > 0, conductance, 0), zero, -friction, friction))
     if tendons.damping is not None:
         rows.append((dt * tendons.damping, zero, -unbounded, unbounded))
-    return ClippedLaw(*map(jnp.stack, zip(*(rows[1:] or rows))))
+    return ClippedLaw(*map(jnp.stack, zip(*(rows or [(zero, zero, zero, zero)]))))
 
 
 def tendon_servo_law(

@@ -196,7 +196,7 @@ def _checked_scene(robot: Imported) -> Scene:
         )
     if robot.springs.joints:
         raise ArgumentError(f"joint {robot.springs.joints[0]!r} has a spring, expected none")
-    if robot.tendons.act:
+    if robot.tendons.acting:
         raise ArgumentError(
             f"the robot has {len(robot.tendons.names)} tendons with properties, expected none"
         )

@@ -1,4 +1,4 @@
-"""Tendons: lengths, moment arms and forces of cables, muscles and coupled joints.
+"""Tendons: lengths, moment arms and forces of cables and coupled joints.
 
 `FixedTendon` is a sum of joint coordinates. `SpatialTendon` is a path over points, past spheres and
 around cylinders, with pulleys. `Tendons` has the tendons of a robot with their springs, damping,

@@ -5,10 +5,10 @@ straight lines are one batch, and all other lines are another batch, so the size
 not depend on the number of tendons.
 
 The moment arms need no derivative of the kinematics. The derivative of the length of a line by one
-of its ends is a vector. As a force at this end, it has a moment about the origin, and the products
-with the columns of the Jacobian give the row of the tendon. A motion of both ends together with the
-shape does not change the length. So the wrench on the shape is minus the sum of the wrenches on the
-ends.
+of its ends is a vector, which counts as a force at this end. The products of its wrench about the
+origin with the columns of the Jacobian are a part of the row of the tendon. The length does not
+change if both ends and the shape move together. So the wrench on the shape is minus the sum of the
+wrenches on the ends.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _layout(tendons: Sequence[Tendon]) -> _Layout:
     shapes: list[tuple[int, int, bool]] = []
     radius: list[Any] = []
 
-    def place(frame: str | None, position: Any, rotation: Any) -> int:
+    def add_place(frame: str | None, position: Any, rotation: Any) -> int:
         frames.append(frame)
         R.append(rotation)
         p.append(position)
@@ -108,7 +108,7 @@ def _layout(tendons: Sequence[Tendon]) -> _Layout:
             elif isinstance(part, Wrap):
                 wrap = part
             else:
-                end = place(part.frame, part.position, np.eye(3))
+                end = add_place(part.frame, part.position, np.eye(3))
                 if last is not None:
                     line = index, len(divisors) - 1, last, end
                     (straight if wrap is None else wrapped).append(line)
@@ -116,8 +116,8 @@ def _layout(tendons: Sequence[Tendon]) -> _Layout:
                     side = wrap.side
                     shapes.append(
                         (
-                            place(wrap.frame, wrap.X_FS.p, wrap.X_FS.R),
-                            -1 if side is None else place(side.frame, side.position, np.eye(3)),
+                            add_place(wrap.frame, wrap.X_FS.p, wrap.X_FS.R),
+                            -1 if side is None else add_place(side.frame, side.position, np.eye(3)),
                             isinstance(wrap.shape, Sphere),
                         )
                     )
@@ -158,19 +158,21 @@ def lengths_and_arms(
     layout = _layout(tendons)
     if not layout.frames:
         return LengthsAndArms(total, arms)
-    places, p, X = _places(model, layout, kinematics)
+    places, X = _places(model, layout, kinematics)
     weights = 1 / jnp.stack([jnp.asarray(x, model.dtype) for x in layout.divisors])
     parts = []  # (places, tendons, wrenches)
     for lines, (values, *forces), shapes in (
-        (layout.straight, _straight_lines(p, layout.straight), None),
-        (layout.wrapped, _wrapped_lines(model, p, X, layout), layout.wraps.place),
+        (layout.straight, _straight_lines(X.p, layout.straight), None),
+        (layout.wrapped, _wrapped_lines(model, X, layout), layout.wraps.place),
     ):
         if not len(lines.ends):
             continue
         weight = weights[lines.branch]
-        total = total + matmul(_sums(lines.tendon, len(tendons), model), weight * values)
+        total = total + matmul(
+            _summation_matrix(lines.tendon, len(tendons), model), weight * values
+        )
         ends = [
-            _wrench(p[end], weight[:, None] * f)
+            _wrench(X.p[end], weight[:, None] * f)
             for end, f in zip(lines.ends.T, forces, strict=True)
         ]
         parts += [(end, lines.tendon, w) for end, w in zip(lines.ends.T, ends, strict=True)]
@@ -181,11 +183,11 @@ def lengths_and_arms(
     wrenches = jnp.concatenate([x for _, _, x in parts])
     # One wrench per tendon and body, then one row per tendon.
     pairs, index = np.unique(np.stack([owners, bodies]), axis=1, return_inverse=True)
-    wrenches = matmul(_sums(index.ravel(), pairs.shape[1], model), wrenches)
+    wrenches = matmul(_summation_matrix(index.ravel(), pairs.shape[1], model), wrenches)
     columns = dof_columns(model, first_root_centred(model, kinematics))
     moves = model.topology.movers(pairs[1])[:, model.topology.dof_body]
     per_body = jnp.where(moves, matmul(wrenches, columns.T), 0)
-    tree_rows = matmul(_sums(pairs[0], len(tendons), model), per_body)
+    tree_rows = matmul(_summation_matrix(pairs[0], len(tendons), model), per_body)
     arms = arms + independent_force(model, kinematics.q, tree_rows.T).T
     return LengthsAndArms(total, arms)
 
@@ -206,16 +208,15 @@ def _coefficients(model: Model, tendons: Sequence[Tendon]) -> tuple[Array, Array
     return by_q, by_v
 
 
-def _places(model: Model, layout: _Layout, kinematics: Kinematics) -> tuple[Places, Array, Pose]:
-    """The places, and their positions (n, 3) and poses (n,) relative to the first root."""
+def _places(model: Model, layout: _Layout, kinematics: Kinematics) -> tuple[Places, Pose]:
+    """The places, and their poses (n,) in axes of the world, relative to the first root."""
     R, p = (jnp.stack([jnp.asarray(x, model.dtype) for x in v]) for v in (layout.R, layout.p))
     places = find_places(model, kinematics, layout.frames, Pose(R, p))
     root = root_positions(model, kinematics)[0] if model.nb else jnp.zeros(3, model.dtype)
-    X = poses_from_root(places, root)
-    return places, X.p, X
+    return places, poses_from_root(places, root)
 
 
-def _sums(index: np.ndarray, n: int, model: Model) -> Array:
+def _summation_matrix(index: np.ndarray, n: int, model: Model) -> Array:
     """The matrix (n, m) that sums m values into n sums, where value j belongs to sum `index[j]`."""
     return jnp.asarray(np.arange(n)[:, None] == index, model.dtype)
 
@@ -224,15 +225,15 @@ def _straight_lines(p: Array, lines: _Lines) -> Line:
     return jax.vmap(straight_line)(p[lines.ends[:, 0]], p[lines.ends[:, 1]])
 
 
-def _wrapped_lines(model: Model, p: Array, X: Pose, layout: _Layout) -> Line:
+def _wrapped_lines(model: Model, X: Pose, layout: _Layout) -> Line:
     """The lines past shapes, with their derivatives in axes of the world."""
     lines, wraps = layout.wrapped, layout.wraps
     if not len(wraps.place):
-        return _straight_lines(p, lines)
+        return _straight_lines(X.p, lines)
     X_S = Pose(X.R[wraps.place], X.p[wraps.place])
 
     def local(place: np.ndarray) -> Array:
-        return inverse_rotate(X_S.R, p[place] - X_S.p)
+        return inverse_rotate(X_S.R, X.p[place] - X_S.p)
 
     radius = jnp.stack([jnp.asarray(r, model.dtype) for r in wraps.radius])
     operands = [local(lines.ends[:, 0]), local(lines.ends[:, 1]), radius, wraps.is_sphere]

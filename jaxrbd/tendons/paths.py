@@ -40,10 +40,12 @@ class Wrap(eqx.Module):
     - `frame`: the name of a frame of the model, or None for the world;
     - `X_FS`: the pose of the frame of the shape in this frame, or only its position (3,) in m; the
       identity by default;
-    - `side`: a `PathPoint` or the name of a frame. The tendon passes the shape on the side of this
-      point. If the point is inside the shape, the tendon passes inside: it bends towards the shape
-      where it would miss the shape. A sphere projects the point onto the plane of its center and
-      the two ends of the path. By default, the path is the shorter one.
+    - `side`: a `PathPoint` or the name of a frame, which selects the path; by default, the path is
+      the shorter one. A point that is closer to the center than the radius, also for a cylinder,
+      makes the tendon bend towards the shape where it would miss the shape. Another point selects
+      the longer path if it lies behind the shape: if its direction, seen from the center, is
+      between the directions opposite to the two ends. For a sphere, the point is projected onto
+      the plane of the center and both ends.
     """
 
     shape: Sphere | Cylinder
@@ -66,13 +68,17 @@ class Wrap(eqx.Module):
         position: Any = parameters(p, "X_FS.p", np.zeros(3))
         self.X_FS = Pose(rotation, position)
         self.side = PathPoint(side) if isinstance(side, str) else side
+        if self.side is not None and not isinstance(self.side, PathPoint):
+            raise ArgumentError(
+                f"side is {side!r}, expected a PathPoint, the name of a frame, or None"
+            )
 
 
 class Pulley(eqx.Module):
     """The end of a branch of a tendon. The next branch begins at the next point of the path.
 
     `divisor` (), more than 0: the length of the next branch, up to the next pulley, is divided by
-    this number. So its tension is the tension of the tendon divided by this number.
+    the divisor, and so is its tension.
     """
 
     divisor: Float[arguments.Parameter, ""]
@@ -88,7 +94,7 @@ class FixedTendon(eqx.Module):
     """A tendon whose length is a sum of joint coordinates, each times a coefficient.
 
     - `name`: a name for messages;
-    - `joints`: the names of n joints with one degree of freedom;
+    - `joints`: the names of n joints with one degree of freedom, at least one;
     - `coefficients` (n,) in m/rad or m/m.
 
     `coefficients` may be a mapping from the names of the joints; then `joints` is left out.
@@ -111,6 +117,8 @@ class FixedTendon(eqx.Module):
         if joints is None or isinstance(joints, str):
             raise ArgumentError(f"joints is {joints!r}, expected a sequence of names")
         self.name, self.joints = name, tuple(joints)
+        if not self.joints:
+            raise ArgumentError(f"tendon {name!r} has no joints, expected one or more")
         self.coefficients = parameters(coefficients, "coefficients", np.zeros(len(self.joints)))
 
 
@@ -118,11 +126,11 @@ class SpatialTendon(eqx.Module):
     """A tendon along the shortest path over points, past spheres and around cylinders.
 
     - `name`: a name for messages;
-    - `path`: `PathPoint`s, `Wrap`s between two of them, and `Pulley`s between two branches. The
-      name of a frame stands for the origin of the frame.
+    - `path`: `PathPoint`s, `Wrap`s between two of them, and `Pulley`s, each before a branch; a path
+      may begin with a pulley. The name of a frame stands for the origin of the frame.
 
-    A branch has at least two points and begins and ends with a point. Raises ArgumentError, which
-    names the tendon and the place in the path, for another path. Source: MuJoCo, XML reference,
+    A branch has at least two points. Raises ArgumentError, which names the tendon and the place in
+    the path, for another path. Source: MuJoCo, XML reference,
     tendon/spatial.
     """
 
@@ -137,24 +145,28 @@ class SpatialTendon(eqx.Module):
         self._check()
 
     def _check(self) -> None:
-        kinds = [type(x).__name__ for x in self.path]
-        for place, kind in enumerate(kinds):
-            if kind not in ("PathPoint", "Wrap", "Pulley"):
+        branches = [0]  # the number of points of each branch
+        for place, part in enumerate(self.path):
+            where = f"entry {place} of the path of tendon {self.name!r}"
+            if isinstance(part, Pulley):
+                branches.append(0)
+            elif isinstance(part, PathPoint):
+                branches[-1] += 1
+            elif not isinstance(part, Wrap):
                 raise ArgumentError(
-                    f"entry {place} of the path of tendon {self.name!r} is a {kind}, expected a "
-                    "PathPoint, a Wrap, a Pulley or the name of a frame"
+                    f"{where} is {part!r}, expected a PathPoint, a Wrap, a Pulley or the name of a "
+                    "frame"
                 )
-            around = [kinds[i] if 0 <= i < len(kinds) else None for i in (place - 1, place + 1)]
-            if kind == "Wrap" and around != ["PathPoint", "PathPoint"]:
-                raise ArgumentError(
-                    f"entry {place} of the path of tendon {self.name!r} is a Wrap, expected a "
-                    "PathPoint before and after it"
-                )
-        branches = "".join(kind[1] for kind in kinds).split("u")  # "PathPoint" is a, "Pulley" is u
-        for number, branch in enumerate(branches):
-            points = branch.count("a")
-            # A path may begin with a pulley, which then divides the first branch.
-            if points < 2 and (number or branch or len(branches) == 1):
+            else:
+                around = self.path[max(place - 1, 0) : place + 2]
+                if len(around) < 3 or not all(isinstance(x, PathPoint) for x in around[::2]):
+                    raise ArgumentError(
+                        f"{where} is a Wrap, expected a PathPoint before and after it"
+                    )
+        if self.path and isinstance(self.path[0], Pulley):
+            branches = branches[1:]
+        for number, points in enumerate(branches):
+            if points < 2:
                 raise ArgumentError(
                     f"branch {number} of tendon {self.name!r} has {points} points, expected two or "
                     "more"

@@ -20,7 +20,7 @@ from ..configuration import integrate
 from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.joints_by_name import parameters, ranges
-from . import lengths as lines
+from .lengths import LengthsAndArms, lengths, lengths_and_arms
 from .paths import FixedTendon, SpatialTendon, Tendon
 
 
@@ -37,7 +37,7 @@ class Tendons(eqx.Module):
 
     - `tendons`: `FixedTendon`s and `SpatialTendon`s, in any order;
     - `stiffness` (n,) in N/m, and `rest` (n, 2) in m, the lengths between which the spring has no
-      tension; by default zero;
+      tension; by default zero. With `(-inf, L)`, the tendon only pulls;
     - `damping` (n,) in N s/m;
     - `friction` (n,) in N: the largest tension of dry friction;
     - `armature` (n,) in kg: the inertia that moves with the rate of the length;
@@ -91,7 +91,7 @@ class Tendons(eqx.Module):
         self.limits = None if limits is None else ranges(limits, "limits", n)
 
     @property
-    def act(self) -> bool:
+    def acting(self) -> bool:
         """Whether the tendons have a property that acts on the robot."""
         laws = self.stiffness, self.damping, self.friction, self.armature, self.limits
         return any(x is not None for x in laws)
@@ -139,14 +139,14 @@ class Tendons(eqx.Module):
 def _lengths(model: Model, tendons: Tendons, q: Array | Kinematics) -> Array:
     """See `Tendons.lengths`."""
     kinematics = forward_kinematics.unchecked(model, q)
-    return lines.lengths(model, tendons.tendons, kinematics)
+    return lengths(model, tendons.tendons, kinematics)
 
 
 @arguments.compiled(arrays=("q",))
 def _moment_arms(model: Model, tendons: Tendons, q: Array | Kinematics) -> Array:
     """See `Tendons.moment_arms`."""
     kinematics = forward_kinematics.unchecked(model, q)
-    return lines.lengths_and_arms(model, tendons.tendons, kinematics).moment_arms
+    return lengths_and_arms(model, tendons.tendons, kinematics).moment_arms
 
 
 @arguments.compiled(arrays=("q", "v"))
@@ -159,14 +159,14 @@ def _rates(model: Model, tendons: Tendons, q: Array | Kinematics, v: Array) -> A
 def _tensions(model: Model, tendons: Tendons, q: Array | Kinematics, v: Array) -> Array:
     """See `Tendons.tensions`."""
     kinematics = forward_kinematics.unchecked(model, q)
-    return _tensions_of(tendons, lines.lengths_and_arms(model, tendons.tendons, kinematics), v)
+    return _tensions_of(tendons, lengths_and_arms(model, tendons.tendons, kinematics), v)
 
 
 @arguments.compiled(arrays=("q", "v"))
 def _force(model: Model, tendons: Tendons, q: Array | Kinematics, v: Array) -> Array:
     """See `Tendons.__call__`."""
     kinematics = forward_kinematics.unchecked(model, q)
-    found = lines.lengths_and_arms(model, tendons.tendons, kinematics)
+    found = lengths_and_arms(model, tendons.tendons, kinematics)
     return -matmul(_tensions_of(tendons, found, v), found.moment_arms)
 
 
@@ -200,7 +200,7 @@ def tendon_dynamics(
     """
     kinematics = forward_kinematics.unchecked(model, q)
     motion = equation_of_motion(model, kinematics, v, f_ext)
-    found = lines.lengths_and_arms(model, tendons.tendons, kinematics)
+    found = lengths_and_arms(model, tendons.tendons, kinematics)
     tension, J = _tensions_of(tendons, found, v), found.moment_arms
     inertia = armature_terms(model, tendons, kinematics.q, v, J)
     M, push = motion.M, tau - matmul(tension, J) - motion.bias
@@ -232,10 +232,10 @@ def armature_terms(
 
     known = arguments.known(tendons.armature)
     kept = np.arange(len(J)) if known is None else np.flatnonzero(known)
-    heavy = Tendons([tendons.tendons[i] for i in kept])
+    with_armature = Tendons([tendons.tendons[i] for i in kept])
 
     def rates(t: Array) -> Array:
-        return _rates.unchecked(model, heavy, integrate.unchecked(model, q, t * v), v)
+        return _rates.unchecked(model, with_armature, integrate.unchecked(model, q, t * v), v)
 
     zero, one = jnp.zeros((), model.dtype), jnp.ones((), model.dtype)
     change = jax.jvp(rates, (zero,), (one,))[1]
@@ -249,7 +249,7 @@ def _stretches(tendons: Tendons, lengths: Array) -> Array:
     return lengths - jnp.clip(lengths, rest[:, 0], rest[:, 1])
 
 
-def _tensions_of(tendons: Tendons, found: lines.LengthsAndArms, v: Array) -> Array:
+def _tensions_of(tendons: Tendons, found: LengthsAndArms, v: Array) -> Array:
     tensions = jnp.zeros_like(found.lengths)
     if tendons.stiffness is not None:
         stretch = _stretches(tendons, found.lengths)

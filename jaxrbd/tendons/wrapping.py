@@ -13,10 +13,11 @@ the length
     s_0 + s_1 + r (psi - alpha_0 - alpha_1) = g(l_0) + g(l_1) + r psi,    g(l) = s - r alpha.
 
 Without a side site, the path goes around the disk if the straight line crosses it, on the shorter
-side. With a side site outside of the shape, it goes around the longer side if the direction of the
-site is between the directions opposite to the two points. With a side site inside of the shape, the
-path does not go around the disk. Instead, where the straight line misses the disk, it bends and
-touches the disk in one point, at which both lines have the same angle to the normal of the disk.
+side. With a side site outside, it goes around the longer side if the direction of the site is
+between the directions opposite to the two points. With a side site inside, the path does not go
+around the disk. Instead, where the straight line misses the disk, the path bends and touches the
+disk in the point where both of its parts have the same angle to the normal of the disk. A site is
+inside if its distance from the center of the shape is less than the radius, also for a cylinder.
 
 Source: MuJoCo, XML reference, tendon/spatial; the rule for sites outside of the shape is the
 observed behaviour of MuJoCo 4.0.
@@ -42,8 +43,8 @@ _MAX_ITERATIONS = 60
 class Line(NamedTuple):
     """A part of a tendon between two points.
 
-    - `length` () in m; `f_0`, `f_1` (3,): its derivatives by the two points. They are unit vectors,
-      along the tendon at its ends.
+    - `length` () in m; `f_0`, `f_1` (3,): its derivatives by the two points. They are unit vectors
+      along the tendon at its ends, or zero for a line without length.
     """
 
     length: Array
@@ -78,23 +79,23 @@ def wrapped_line(
       ends;
     - `side` in m: the side site, in the frame of the shape; it counts if `has_side` is True.
 
-    If the tendon does not touch the shape, the line is straight. The length has first derivatives
-    where a tendon begins to touch. The side site has no derivatives, because it only decides
-    between paths.
+    If the tendon does not touch the shape, the line is straight. The length has continuous first
+    derivatives where a tendon begins to touch. The side site has no derivatives, because it only
+    decides between paths.
     """
     axes = jnp.where(is_sphere, _axes_of_sphere(x_0, x_1), np.eye(2, 3, dtype=x_0.dtype))
     a, b = matmul(axes, x_0), matmul(axes, x_1)
     height = jnp.where(is_sphere, 0, x_1[2] - x_0[2])
     if side is None or has_side is None:
-        path = _around(a, b, radius)
+        path = _outer_path(a, b, radius)
     else:
         side = lax.stop_gradient(side)
         direction = matmul(lax.stop_gradient(axes), side)
         inside = has_side & (_square(side) < radius * radius)
-        around = _around(a, b, radius, direction, has_side)
-        bent = _past_the_inside(a, b, radius, inside)
-        path = jax.tree.map(lambda x, y: jnp.where(inside, x, y), bent, around)
-    # The other values are for a straight line. So no derivative of an unused length is NaN.
+        outer = _outer_path(a, b, radius, direction, has_side)
+        inner = _inner_path(a, b, radius, inside)
+        path = jax.tree.map(lambda x, y: jnp.where(inside, x, y), inner, outer)
+    # Unused lengths become 1, so their derivatives are not NaN.
     planar = jnp.where(path.used, path.length, 1)
     length = jnp.sqrt(planar * planar + height * height)
     along_axis = jnp.stack([jnp.zeros_like(height)] * 2 + [height])
@@ -121,23 +122,26 @@ def _axes_of_sphere(x_0: Array, x_1: Array) -> Array:
     first = x_0 / jnp.where(l > 0, l, 1)
     normal = cross(x_0, x_1)
     sine = _length(normal)
-    # For points in line with the center, the plane is any plane through the line.
+    # Up to rounding errors, any plane is right for points in line with the center.
+    skew = sine > 64 * jnp.finfo(x_0.dtype).eps * l * _length(x_1)
     largest = jnp.arange(3) == jnp.argmax(jnp.abs(first))
     other = cross(first, jnp.where(largest, 0, jnp.ones_like(first)))
     other = other / jnp.where(l > 0, norm(jnp.where(l > 0, other, 1)), 1)
-    normal = jnp.where(sine > 0, normal / jnp.where(sine > 0, sine, 1), lax.stop_gradient(other))
+    normal = jnp.where(skew, normal / jnp.where(skew, sine, 1), lax.stop_gradient(other))
     return jnp.stack([first, cross(normal, first)])
 
 
-def _around(
+def _outer_path(
     a: Array, b: Array, r: Array, side: Array | None = None, has_side: Array | None = None
 ) -> _Path:
     """The path around the disk; `side` (2,): the side site."""
     l_a, l_b = _length(a), _length(b)
-    outside = (l_a >= r) & (l_b >= r) & (r > 0) & _differ(a, b)
+    # A point on the surface counts as outside, in spite of rounding errors.
+    edge = r * (1 - 64 * jnp.finfo(r.dtype).eps)
+    outside = (l_a >= edge) & (l_b >= edge) & (r > 0) & _differ(a, b)
     # Other values in place of points inside the disk, so that all derivatives are finite.
-    l_a, l_b = (jnp.where(outside, l, 2 * r + 1) for l in (l_a, l_b))
     radius = jnp.where(outside, r, 1)
+    l_a, l_b = (jnp.maximum(jnp.where(outside, l, 2), radius) for l in (l_a, l_b))
     psi = _angle(a, b)
     turn = jnp.where(psi <= jnp.pi, 1, -1)
     used = _square(_nearest_point(a, b)) < r * r
@@ -157,7 +161,7 @@ def _around(
     return _Path(outside & used, length, by_end(a, l_a, -turn), by_end(b, l_b, turn))
 
 
-def _past_the_inside(a: Array, b: Array, r: Array, inside: Array) -> _Path:
+def _inner_path(a: Array, b: Array, r: Array, inside: Array) -> _Path:
     """The path that bends towards the disk; `inside`: whether the result counts."""
     l_a, l_b = _length(a), _length(b)
     nearest = _nearest_point(a, b)

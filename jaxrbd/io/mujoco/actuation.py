@@ -43,10 +43,10 @@ def read_actuators(source: Source, tendons: Tendons) -> ReadActuators:
             kept.append(actuator)
             controls.append(int(addresses[actuator]))
     joints = [source.driven_joint(actuator) for actuator in kept]
-    pulled = [int(m.actuator_trnid[actuator, 0]) for actuator in kept]
+    target_ids = [int(m.actuator_trnid[actuator, 0]) for actuator in kept]
     ends = [
         tendons.tendons[tendon] if joint is None else source.joints[joint]
-        for joint, tendon in zip(joints, pulled)
+        for joint, tendon in zip(joints, target_ids)
     ]
     constant_gain = [source.kind("Gain", m.actuator_gaintype[i]) == "fixed" for i in kept]
     no_bias = [source.kind("Bias", m.actuator_biastype[i]) == "none" for i in kept]
@@ -58,10 +58,12 @@ def read_actuators(source: Source, tendons: Tendons) -> ReadActuators:
     bias[disabled] = 0
     clamped = m.actuator_ctrllimited[controls].astype(bool) & (not source.disabled("CLAMPCTRL"))
     control_range = _bounds(m.actuator_ctrlrange[controls], clamped)
-    cable_limited = source.field("tendon_actfrclimited", np.zeros(m.ntendon))
-    cable_range = source.field("tendon_actfrcrange", np.zeros((m.ntendon, 2)))
+    tendon_limited = source.field("tendon_actfrclimited", np.zeros(m.ntendon))
+    tendon_range = source.field("tendon_actfrcrange", np.zeros((m.ntendon, 2)))
     driven = np.array([*dict.fromkeys(joint for joint in joints if joint is not None)], int)
-    cables = np.array([*dict.fromkeys(i for joint, i in zip(joints, pulled) if joint is None)], int)
+    tendon_ids = np.array(
+        [*dict.fromkeys(i for joint, i in zip(joints, target_ids) if joint is None)], int
+    )
     filtered = np.array([source.kind("Dyn", m.actuator_dyntype[i]) != "none" for i in kept], bool)
     unbounded = (-np.inf, np.inf)
     actuators = AffineActuators(
@@ -73,7 +75,7 @@ def read_actuators(source: Source, tendons: Tendons) -> ReadActuators:
         force_range=_bounds(m.actuator_forcerange[kept], m.actuator_forcelimited[kept]),
         joint_force_range=_bounds(m.jnt_actfrcrange[driven], m.jnt_actfrclimited[driven]),
         names=[source.actuators[actuator] for actuator in kept],
-        tendon_force_range=_bounds(cable_range[cables], cable_limited[cables]),
+        tendon_force_range=_bounds(tendon_range[tendon_ids], tendon_limited[tendon_ids]),
     )
     filters = _read_filter(
         source, kept, filtered, disabled, np.where(filtered[:, None], control_range, unbounded)

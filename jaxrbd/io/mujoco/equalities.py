@@ -19,13 +19,13 @@ from ...tendons import Tendons
 from .source import Source
 
 
-class JointPolynomial(eqx.Module):
-    """The polynomial of one coordinate x in another coordinate y, or of two tendon lengths.
+class Polynomial(eqx.Module):
+    """The polynomial of a value x in a value y: two joint coordinates, or two tendon lengths.
 
     `x = rest[0] + sum_k coefficients_k (y - rest[1])^k`.
 
     - `coefficients`: (5,), from the constant to the fourth power;
-    - `rest`: (2,), the coordinates in the pose that the file states, MuJoCo's `qpos0`.
+    - `rest`: (2,), both values in the pose that the file states, MuJoCo's `qpos0`.
     """
 
     coefficients: Float[Array | np.ndarray, "5"]
@@ -45,7 +45,7 @@ class JointEquation(eqx.Module):
     constant.
     """
 
-    polynomial: JointPolynomial
+    polynomial: Polynomial
     joint: str = eqx.field(static=True)
     leader: str | None = eqx.field(static=True)
 
@@ -66,7 +66,7 @@ class TendonEquation(eqx.Module):
     `tendons`: one tendon of constant length, or two tendons with the lengths l_0 and l_1.
     """
 
-    polynomial: JointPolynomial
+    polynomial: Polynomial
     tendons: Tendons
 
     def __call__(self, model: Model, q: Float[Array, " nq"]) -> Float[Array, "1"]:
@@ -185,7 +185,7 @@ def _joint_equation(source: Source, equality: int) -> JointEquation:
     m = source.m
     ends = _ends(source, equality)
     rest = [m.qpos0[m.jnt_qposadr[joint]] if joint >= 0 else 0.0 for joint in ends]
-    polynomial = JointPolynomial(m.eq_data[equality, :5].copy(), np.array(rest))
+    polynomial = Polynomial(m.eq_data[equality, :5].copy(), np.array(rest))
     names = [source.joints[joint] if joint >= 0 else None for joint in ends]
     return JointEquation(polynomial, names[0] or "", names[1])
 
@@ -194,7 +194,7 @@ def _tendon_equation(source: Source, equality: int, tendons: Tendons) -> TendonE
     m = source.m
     ends = _ends(source, equality)
     rest = [m.tendon_length0[tendon] if tendon >= 0 else 0.0 for tendon in ends]
-    polynomial = JointPolynomial(m.eq_data[equality, :5].copy(), np.array(rest))
+    polynomial = Polynomial(m.eq_data[equality, :5].copy(), np.array(rest))
     pair = [tendons.tendons[tendon] for tendon in ends if tendon >= 0]
     return TendonEquation(polynomial, Tendons(pair))
 

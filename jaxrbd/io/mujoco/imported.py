@@ -61,8 +61,8 @@ class Imported(NamedTuple):
     - `scene`: the ground, the shapes that can touch the ground, and the pairs of shapes that can
       touch each other, or None if nothing can touch;
     - `actuators`, `springs`: joint forces, as functions of the state and the control;
-    - `tendons`: all tendons of the file. As a function of the state they are the joint forces of
-      their springs and their damping;
+    - `tendons`: all tendons of the file. `tendons(model, q, v)` is the generalized force of their
+      springs and their damping;
     - `filter`: the activation dynamics of the actuators. `filter.push` returns the control for
       `actuators`. It does not change the control of an actuator without dynamics;
     - `constraints`: the equality constraints that are active at the start;
