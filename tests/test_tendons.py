@@ -269,16 +269,18 @@ wrap = jax.jit(jax.vmap(line_and_slopes))
 
 
 def wraps(cases):
-    """Lengths and derivatives of cases (x_0, x_1, radius, is_sphere, side or None)."""
-    x_0, x_1, radius, sphere, side = zip(*cases)
+    """The lines of cases (x_0, x_1, radius, is_sphere, side or None), and their slopes."""
+    padded = [*cases, *[cases[0]] * (1000 - len(cases))]  # one size, so one program
+    x_0, x_1, radius, sphere, side = zip(*padded)
     sided = np.array([s is not None for s in side])
-    side = np.array([np.zeros(3) if s is None else s for s in side])
+    side = np.array([np.zeros(3) if s is None else s for s in side], float)
     arrays = (np.array(x, float) for x in (x_0, x_1, radius))
-    line, slopes = wrap(*map(jnp.asarray, (*arrays, np.array(sphere), side, sided)))
+    found = wrap(*map(jnp.asarray, (*arrays, np.array(sphere), side, sided)))
+    line, slopes = jax.tree.map(lambda x: np.asarray(x)[: len(cases)], found)
     assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves((line, slopes)))
     np.testing.assert_allclose(line.f_0, slopes[0], atol=2e-7)
     np.testing.assert_allclose(line.f_1, slopes[1], atol=2e-7)
-    return np.asarray(line.length), slopes
+    return line, slopes
 
 
 def test_paths_around_a_disk():
@@ -306,8 +308,8 @@ def test_paths_around_a_disk():
         ),
         "the chord crosses, so it stays": ([*across, (0.1, 0.2, 0)], 4),
     }
-    found, _ = wraps([case for case, _ in cases.values()])
-    for value, (name, (_, expected)) in zip(found, cases.items()):
+    line, _ = wraps([case for case, _ in cases.values()])
+    for value, (name, (_, expected)) in zip(line.length, cases.items()):
         assert value == pytest.approx(expected, rel=1e-13), name
 
 
@@ -323,41 +325,40 @@ def test_an_inside_touching_point_gives_the_shortest_path():
             cases.append((a, b, 1.0, len(cases) % 2 == 0, (0.1, 0.1, 0)))
             paths = np.linalg.norm(circle - a, axis=1) + np.linalg.norm(circle - b, axis=1)
             expected.append(paths.min())
-    found, _ = wraps(cases)
-    np.testing.assert_allclose(found, expected, rtol=1e-8)
+    line, _ = wraps(cases)
+    np.testing.assert_allclose(line.length, expected, rtol=1e-8)
 
 
 def test_a_side_site_is_inside_by_its_distance_in_space():
     """As in MuJoCo: a site beyond the end of a cylinder is outside, also near its axis."""
     ends = [(-2, 1.5, 0), (2, 1.5, 0), 1, False]
     near, far = (0.1, 0.2, 0), (0.1, 0.2, 1.5)
-    values, _ = wraps([(*ends, near), (*ends, far)])
-    np.testing.assert_allclose(values, [2 * np.hypot(2, 0.5), 4])
+    line, _ = wraps([(*ends, near), (*ends, far)])
+    np.testing.assert_allclose(line.length, [2 * np.hypot(2, 0.5), 4])
 
 
 def test_forces_of_points_in_line_with_the_center_are_unit_vectors():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(50, 3))
     cases = [(a, -k * a, 0.1, True, None) for a, k in zip(x, rng.uniform(0.5, 2, 50))]
-    line, _ = wrap(*(jnp.asarray(np.array(y, float)) for y in list(zip(*cases))[:3]),
-                   jnp.ones(50, bool), jnp.zeros((50, 3)), jnp.zeros(50, bool))  # fmt: skip
-    np.testing.assert_allclose(jnp.linalg.norm(line.f_0, axis=1), 1, rtol=1e-12)
-    np.testing.assert_allclose(jnp.linalg.norm(line.f_1, axis=1), 1, rtol=1e-12)
+    line, _ = wraps(cases)
+    np.testing.assert_allclose(np.linalg.norm(line.f_0, axis=1), 1, rtol=1e-12)
+    np.testing.assert_allclose(np.linalg.norm(line.f_1, axis=1), 1, rtol=1e-12)
 
 
 def test_a_point_on_the_surface_is_outside():
     angles = np.linspace(0, 2 * np.pi, 40)
     points = [(0.03 * np.cos(t), 0.03 * np.sin(t), 0.02) for t in angles]
     ends = [(0.1 * np.cos(t + 2.8), 0.1 * np.sin(t + 2.8), 0.02) for t in angles]
-    values, _ = wraps([(a, b, 0.03, False, None) for a, b in zip(points, ends)])
+    line, _ = wraps([(a, b, 0.03, False, None) for a, b in zip(points, ends)])
     tangent = np.sqrt(0.1**2 - 0.03**2)
-    np.testing.assert_allclose(values, tangent + 0.03 * (2.8 - np.arccos(0.3)), rtol=1e-7)
+    np.testing.assert_allclose(line.length, tangent + 0.03 * (2.8 - np.arccos(0.3)), rtol=1e-7)
 
 
 def test_equal_points_in_the_plane_have_a_straight_line():
     along_the_axis = [(0.6, 1.7, -1), (0.6, 1.7, 2), 1, False]
-    values, _ = wraps([(*along_the_axis, None), (*along_the_axis, (-0.6, -1.7, 0))])
-    np.testing.assert_allclose(values, 3)
+    line, _ = wraps([(*along_the_axis, None), (*along_the_axis, (-0.6, -1.7, 0))])
+    np.testing.assert_allclose(line.length, 3)
 
 
 def test_special_positions_have_finite_derivatives():
@@ -374,8 +375,8 @@ def test_lengths_are_smooth_where_a_tendon_begins_to_touch():
         cases = [((-2, h, 0.3), (1.5, h, 0.3 * sphere), 1.0, sphere, side) for h in heights]
         if sphere:
             cases = [((-2, h, 0), (1.5, h, 0), 1.0, True, None) for h in heights]
-        values, slopes = wraps(cases)
-        np.testing.assert_allclose(np.diff(values), 0, atol=3e-5)
+        line, slopes = wraps(cases)
+        np.testing.assert_allclose(np.diff(line.length), 0, atol=3e-5)
         # The slope by an end changes continuously, as the square root of the height or slower.
         assert np.max(np.abs(np.diff(slopes[0][1:3], axis=0))) < 1e-3
 
