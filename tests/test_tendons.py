@@ -495,7 +495,7 @@ FIRST = FixedTendon("difference", {"slide": -1.0, "side": 0.3})
 SECOND = FixedTendon("sum", {"slide": 1.0, "side": 0.5})
 DRIVES = AffineActuators(
     [FIRST, SECOND, "side", SECOND],
-    gain=[[9.0, 0, 0], [40.0, 0, 0], [3.0, 0, 0], [0, 1.0, 0]],
+    gain=[[9.0, 0, 0], [40.0, 0, 0], [3.0, 0, 0], [0, -1.0, 0]],
     bias=[[0, -9.0, -0.6], [2.0, 0, 0], [0, -3.0, 0], [0, 0, -1.5]],
     gear=[2.0, 1.0, 1.0, -1.5],
     control_range=[[-9, 9]] * 4,
@@ -533,6 +533,7 @@ def test_a_servo_pulls_tendons_with_the_force_after_the_step(actuators, control)
     found, expected = driven_step(
         actuators, jnp.array([-0.2, 0.3]), jnp.array([0.4, -1.0]), jnp.array(control)
     )
+    assert np.all(np.isfinite(found))
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
