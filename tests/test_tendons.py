@@ -84,11 +84,6 @@ WORLD = """
 """
 ROBOT = load_mjcf(WORLD)
 MODEL = ROBOT.model
-WRAPPED = ("short", "sided", "inside", "pulleys")
-
-
-def lengths(model, q, cables):
-    return cables.lengths(model, q)
 
 
 def quantities(model, cables, q, v):
@@ -173,8 +168,8 @@ def test_moment_arms_are_the_derivatives_of_the_lengths(states, results):
     np.testing.assert_allclose(of_lengths(q), arms, atol=1e-13)
     steps = 1e-6 * np.eye(MODEL.nv)
     moved = jax.vmap(jax.vmap(lambda q, dv: rbd.integrate(MODEL, q, dv), (None, 0)), (0, None))
-    at = jax.jit(lambda q: jax.vmap(jax.vmap(lambda q: ROBOT.tendons.lengths(MODEL, q)))(q))
-    change = np.asarray(at(moved(q, steps)) - at(moved(q, -steps))) / 2e-6
+    lengths_of = jax.jit(lambda q: jax.vmap(jax.vmap(lambda q: ROBOT.tendons.lengths(MODEL, q)))(q))
+    change = np.asarray(lengths_of(moved(q, steps)) - lengths_of(moved(q, -steps))) / 2e-6
     np.testing.assert_allclose(np.swapaxes(change, 1, 2), arms, atol=1e-8)
 
 

@@ -104,7 +104,7 @@ class Tendons(eqx.Module):
     def lengths(self, model: Model, q: Array | Kinematics) -> Float[Array, " n"]:
         """The lengths (n,) in m, for q (nq,) or its `Kinematics`.
 
-        Where a tendon begins to touch a shape, the lengths have first derivatives; the second
+        Where a tendon begins to touch a shape, the first derivatives are continuous, and the second
         derivatives of one side are returned. Raises ArgumentError for an unknown frame or joint,
         and for a joint that does not have exactly one degree of freedom.
         """
@@ -229,7 +229,6 @@ def armature_terms(
     """The terms of the armature at a state, or None without armature; `J`: the moment arms."""
     if tendons.armature is None:
         return None
-
     known = arguments.known(tendons.armature)
     kept = np.arange(len(J)) if known is None else np.flatnonzero(known)
     with_armature = Tendons([tendons.tendons[i] for i in kept])

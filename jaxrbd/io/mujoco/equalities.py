@@ -181,11 +181,16 @@ def _ends(source: Source, equality: int) -> list[int]:
     return [int(x[equality]) for x in (source.m.eq_obj1id, source.m.eq_obj2id)]
 
 
+def _polynomial(source: Source, equality: int, rest: list[float]) -> Polynomial:
+    """The polynomial of an equality; `rest`: the values of its two ends in `qpos0`."""
+    return Polynomial(source.m.eq_data[equality, :5].copy(), np.array(rest))
+
+
 def _joint_equation(source: Source, equality: int) -> JointEquation:
     m = source.m
     ends = _ends(source, equality)
     rest = [m.qpos0[m.jnt_qposadr[joint]] if joint >= 0 else 0.0 for joint in ends]
-    polynomial = Polynomial(m.eq_data[equality, :5].copy(), np.array(rest))
+    polynomial = _polynomial(source, equality, rest)
     names = [source.joints[joint] if joint >= 0 else None for joint in ends]
     return JointEquation(polynomial, names[0] or "", names[1])
 
@@ -194,9 +199,8 @@ def _tendon_equation(source: Source, equality: int, tendons: Tendons) -> TendonE
     m = source.m
     ends = _ends(source, equality)
     rest = [m.tendon_length0[tendon] if tendon >= 0 else 0.0 for tendon in ends]
-    polynomial = Polynomial(m.eq_data[equality, :5].copy(), np.array(rest))
     pair = [tendons.tendons[tendon] for tendon in ends if tendon >= 0]
-    return TendonEquation(polynomial, Tendons(pair))
+    return TendonEquation(_polynomial(source, equality, rest), Tendons(pair))
 
 
 def _frame(source: Source, equality: int, ends: np.ndarray, sites: dict[str, str]) -> str | None:
